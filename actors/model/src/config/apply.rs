@@ -1,0 +1,240 @@
+//! Values of the keys that stand alone, read into [`Config`].
+
+use super::{
+    partition::OverTime,
+    report::SettingError,
+    settings::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, ReturnToService},
+    values::{self, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
+};
+use std::path::PathBuf;
+
+/// Greatest `MaxJobId` (`slurm.conf(5)`): the upper bits are kept for job arrays of federations.
+const JOB_ID_LIMIT: u32 = 67_108_863;
+/// Greatest `MaxArraySize` (`slurm.conf(5)`).
+const ARRAY_LIMIT: u32 = 4_000_001;
+/// Greatest number of seconds of Slurm's 16-bit times.
+const SECS_LIMIT: u32 = 65_533;
+
+const PROLOG_FLAGS: &[&str] =
+    &["Alloc", "Contain", "DeferBatch", "ForceRequeueOnFail", "NoHold", "RunInJob", "Serial", "X11", "None"];
+
+const LIMITS: &[&str] = &[
+    "ALL", "NONE", "AS", "CORE", "CPU", "DATA", "FSIZE", "MEMLOCK", "NICE", "NOFILE", "NPROC", "RSS", "RTPRIO", "STACK",
+];
+
+/// Sets a key by its usual spelling. `None`: not a key that is read here. Inside, as [`super::PartitionConfig::set`].
+pub(super) fn set(config: &mut Config, key: &str, value: &str) -> Option<Value<Option<SettingError>>> {
+    Some(try_set(config, key, value).transpose()?.map(|Effect(note)| note))
+}
+
+/// What there is to say about a value that was accepted.
+struct Effect(Option<SettingError>);
+
+const FULL: Option<Effect> = Some(Effect(None));
+
+fn note(cause: String, suggestion: &str) -> Option<Effect> {
+    Some(Effect(Some(SettingError::new(cause).suggest(suggestion))))
+}
+
+fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>> {
+    let secs = |text: &str| values::number(text, 0, SECS_LIMIT);
+    let text = || values::optional(value);
+    match key {
+        "AccountingStorageType" => return Ok(only_known(value, "accounting_storage/", &["none"], "nothing is recorded")),
+        "BatchStartTimeout" => config.batch_start_timeout_secs = secs(value)?,
+        "ClusterName" => config.cluster_name = cluster_name(value)?,
+        "ControlMachine" => {
+            config.controllers.insert(0, controller(value)?);
+            return Ok(note("ControlMachine is an older name".to_owned(), "write SlurmctldHost=NAME(ADDRESS)"));
+        }
+        "ControlAddr" => {
+            let primary = config.controllers.first_mut();
+            let primary = primary.ok_or_else(|| SettingError::new("there is no ControlMachine above it"))?;
+            primary.address = text();
+            return Ok(note("ControlAddr is an older name".to_owned(), "write SlurmctldHost=NAME(ADDRESS)"));
+        }
+        "DefMemPerCPU" => config.def_memory = values::memory_limit(value)?.map(MemoryPer::Cpu),
+        "DefMemPerNode" => config.def_memory = values::memory_limit(value)?.map(MemoryPer::Node),
+        "DisableRootJobs" => config.disable_root_jobs = values::yes_no(value)?,
+        "EnforcePartLimits" => config.enforce_part_limits = enforce(value)?,
+        "Epilog" => config.epilog.extend(text()),
+        "EpilogTimeout" => config.epilog_timeout_secs = values::number_or_unlimited(value, 0, SECS_LIMIT)?,
+        "FirstJobId" => config.first_job_id = values::number(value, 1, JOB_ID_LIMIT)?,
+        "HealthCheckInterval" => config.health_check_interval_secs = secs(value)?,
+        "HealthCheckNodeState" => config.health_check_node_state = health_states(value)?,
+        "HealthCheckProgram" => config.health_check_program = text(),
+        "InactiveLimit" => config.inactive_limit_secs = secs(value)?,
+        "InteractiveStepOptions" => config.interactive_step_options = value.to_owned(),
+        "JobCompType" => return Ok(only_known(value, "jobcomp/", &["none"], "nothing is recorded")),
+        "JobFileAppend" => config.job_file_append = values::yes_no(value)?,
+        "JobRequeue" => config.job_requeue = values::yes_no(value)?,
+        "KillOnBadExit" => config.kill_on_bad_exit = values::yes_no(value)?,
+        "KillWait" => config.kill_wait_secs = secs(value)?,
+        "LaunchParameters" => config.launch_parameters = Parameters::parse(value),
+        "MaxArraySize" => config.max_array_size = values::number(value, 0, ARRAY_LIMIT)?,
+        "MaxJobCount" => config.max_job_count = values::number(value, 1, 200_000_000)?,
+        "MaxJobId" => config.max_job_id = values::number(value, 1, JOB_ID_LIMIT)?,
+        "MaxMemPerCPU" => config.max_memory = values::memory_limit(value)?.map(MemoryPer::Cpu),
+        "MaxMemPerNode" => config.max_memory = values::memory_limit(value)?.map(MemoryPer::Node),
+        "MaxStepCount" => config.max_step_count = values::number(value, 1, u32::MAX)?,
+        "MaxTasksPerNode" => config.max_tasks_per_node = values::number(value, 1, 65_533)?,
+        "MessageTimeout" => config.message_timeout_secs = values::number(value, 1, SECS_LIMIT)?,
+        "MinJobAge" => config.min_job_age_secs = values::number(value, 0, u32::MAX)?,
+        "MpiDefault" => config.mpi_default = text().unwrap_or_else(|| "none".to_owned()),
+        "OverTimeLimit" => config.over_time_limit = OverTime::parse(value)?,
+        "PriorityType" => {
+            config.priority_type = value.to_owned();
+            return Ok(only_known(value, "priority/", &["basic"], "jobs go by the order of submission"));
+        }
+        "Prolog" => config.prolog.extend(text()),
+        "PrologEpilogTimeout" => {
+            let limit = values::number_or_unlimited(value, 0, 65_534)?.filter(|&n| n <= SECS_LIMIT);
+            (config.prolog_timeout_secs, config.epilog_timeout_secs) = (limit, limit);
+        }
+        "PrologFlags" => config.prolog_flags = words(value, PROLOG_FLAGS)?,
+        "PrologTimeout" => config.prolog_timeout_secs = values::number_or_unlimited(value, 0, SECS_LIMIT)?,
+        "PropagatePrioProcess" => config.propagate_prio_process = values::number(value, 0, 2)?,
+        "PropagateResourceLimits" => config.propagate_limits = limits(value, false)?,
+        "PropagateResourceLimitsExcept" => config.propagate_limits = limits(value, true)?,
+        "ReconfigFlags" => config.reconfig_flags = Parameters::parse(value),
+        "ReturnToService" => config.return_to_service = return_to_service(value)?,
+        "SchedulerParameters" => config.scheduler_parameters = Parameters::parse(value),
+        "SchedulerType" => {
+            config.scheduler_type = value.to_ascii_lowercase();
+            return Ok(only_known(value, "sched/", &["backfill", "builtin"], "jobs are backfilled"));
+        }
+        "SelectType" => return select_type(config, value),
+        "SelectTypeParameters" => config.select = SelectParameters::parse(value)?,
+        "SlurmctldAddr" => config.slurmctld_addr = text(),
+        "SlurmctldDebug" => config.slurmctld_debug = LogLevel::parse(value)?,
+        "SlurmctldHost" => config.controllers.push(controller(value)?),
+        "SlurmctldLogFile" => config.slurmctld_log_file = text(),
+        "SlurmctldParameters" => config.slurmctld_parameters = Parameters::parse(value),
+        "SlurmctldPidFile" => config.slurmctld_pid_file = path(value)?,
+        "SlurmctldPort" => config.slurmctld_port = PortRange::parse(value)?,
+        "SlurmctldTimeout" => config.slurmctld_timeout_secs = secs(value)?,
+        "SlurmdDebug" => config.slurmd_debug = LogLevel::parse(value)?,
+        "SlurmdLogFile" => config.slurmd_log_file = text(),
+        "SlurmdParameters" => config.slurmd_parameters = Parameters::parse(value),
+        "SlurmdPidFile" => config.slurmd_pid_file = path(value)?,
+        "SlurmdPort" => config.slurmd_port = values::number(value, 1, u16::MAX)?,
+        "SlurmdSpoolDir" => config.slurmd_spool_dir = path(value)?,
+        "SlurmdTimeout" => config.slurmd_timeout_secs = secs(value)?,
+        "SlurmdUser" => config.slurmd_user = user(value)?,
+        "SlurmUser" => config.slurm_user = user(value)?,
+        "SrunEpilog" => config.srun_epilog = text(),
+        "SrunProlog" => config.srun_prolog = text(),
+        "StateSaveLocation" => config.state_save_location = PathBuf::from(path(value)?),
+        "TaskEpilog" => config.task_epilog = text(),
+        "TaskProlog" => config.task_prolog = text(),
+        "TmpFS" => config.tmp_fs = path(value)?,
+        "TopologyPlugin" => {
+            return Ok(only_known(value, "topology/", &["default", "flat", "none"], "all nodes count as equally near"));
+        }
+        "UnkillableStepProgram" => config.unkillable_step_program = text(),
+        "UnkillableStepTimeout" => config.unkillable_step_timeout_secs = secs(value)?,
+        "WaitTime" => config.wait_time_secs = secs(value)?,
+        _ => return Ok(None),
+    }
+    Ok(FULL)
+}
+
+/// Plugins that Garrick has under the same name; others are noted.
+fn only_known(value: &str, kind: &str, known: &[&str], instead: &str) -> Option<Effect> {
+    let lower = value.to_ascii_lowercase();
+    let name = lower.strip_prefix(kind).unwrap_or(&lower);
+    if known.contains(&name) {
+        return FULL;
+    }
+    note(format!("{value} is not supported yet"), instead)
+}
+
+fn select_type(config: &mut Config, value: &str) -> Value<Option<Effect>> {
+    let words = ["select/cons_tres", "select/cons_res", "select/linear", "select/cray_aries"];
+    config.select_type = values::choice(value, &words)?.to_owned();
+    match config.select_type.as_str() {
+        "select/linear" => {
+            config.select.unit = SelectUnit::Node;
+            Ok(FULL)
+        }
+        "select/cray_aries" => Ok(note(format!("{value} is not supported"), "select/cons_tres is used")),
+        _ => Ok(FULL),
+    }
+}
+
+fn cluster_name(text: &str) -> Value<String> {
+    let fits = !text.is_empty() && text.len() <= 40 && !text.contains([' ', '/', ',', '%']);
+    if fits {
+        Ok(text.to_ascii_lowercase())
+    } else {
+        Err(SettingError::new(format!("\"{text}\" is not a name of 1 to 40 characters without blanks, commas and slashes")))
+    }
+}
+
+/// `host` or `host(address)`.
+fn controller(text: &str) -> Value<ControllerHost> {
+    let wrong = || SettingError::new(format!("\"{text}\" is not a host")).suggest("NAME or NAME(ADDRESS), one on each line");
+    let (name, address) = match text.split_once('(') {
+        Some((name, rest)) => (name, Some(rest.strip_suffix(')').ok_or_else(wrong)?)),
+        None => (text, None),
+    };
+    if name.is_empty() || address == Some("") || text.contains([',', ' ', '/']) {
+        return Err(wrong());
+    }
+    Ok(ControllerHost { name: name.to_owned(), address: address.map(str::to_owned) })
+}
+
+fn user(text: &str) -> Value<String> {
+    if text.is_empty() || text.contains([' ', ':', '/']) {
+        return Err(SettingError::new(format!("\"{text}\" is not a user's name or number")));
+    }
+    // `scontrol show config` writes it as name(number).
+    Ok(text.split_once('(').map_or(text, |(name, _)| name).to_owned())
+}
+
+fn path(text: &str) -> Value<String> {
+    if text.starts_with('/') {
+        Ok(text.to_owned())
+    } else {
+        Err(SettingError::new(format!("\"{text}\" is not an absolute path")).suggest("begin it with a slash"))
+    }
+}
+
+fn enforce(text: &str) -> Value<EnforcePartLimits> {
+    Ok(match values::choice(text, &["NO", "YES", "ALL", "ANY"])? {
+        "NO" => EnforcePartLimits::No,
+        "ANY" => EnforcePartLimits::Any,
+        _ => EnforcePartLimits::All,
+    })
+}
+
+fn return_to_service(text: &str) -> Value<ReturnToService> {
+    Ok(match values::number(text, 0, 2u8)? {
+        0 => ReturnToService::Never,
+        1 => ReturnToService::NonResponding,
+        _ => ReturnToService::Always,
+    })
+}
+
+fn health_states(text: &str) -> Value<Parameters> {
+    words(text, &["ALLOC", "ANY", "CYCLE", "IDLE", "NONDRAINED_IDLE", "MIXED", "START_ONLY"])
+}
+
+fn words(text: &str, known: &[&'static str]) -> Value<Parameters> {
+    let words = values::list(text).iter().map(|w| values::choice(w, known).map(str::to_owned)).collect::<Value<Vec<_>>>()?;
+    Ok(Parameters(words.into_iter().filter(|w| w != "None").collect()))
+}
+
+fn limits(text: &str, except: bool) -> Value<PropagateLimits> {
+    let names: Vec<String> = values::list(text)
+        .iter()
+        .map(|word| values::choice(word.strip_prefix("RLIMIT_").unwrap_or(word), LIMITS).map(str::to_owned))
+        .collect::<Value<Vec<_>>>()?;
+    let has = |word: &str| names.iter().any(|n| n == word);
+    Ok(match (except, has("ALL"), has("NONE")) {
+        (false, true, _) | (true, _, true) => PropagateLimits::All,
+        (false, _, true) | (true, true, _) => PropagateLimits::None,
+        (false, false, false) => PropagateLimits::Only(names),
+        (true, false, false) => PropagateLimits::Except(names),
+    })
+}

@@ -1,0 +1,40 @@
+//! `slurm.conf`: text is parsed into what was written, checked into what it means ([`Config`]), and everything wrong with
+//! it is said at once ([`ConfigReport`]). Syntax and keys are those of `slurm.conf(5)`.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `text` | comments, quotes, continued lines, `Include`: pairs of key and value with their places |
+//! | [`keys`] | every key of Slurm, and whether it is honoured, accepted in silence, or warned of |
+//! | `values` | numbers, yes and no, times, lists |
+//! | `apply` | keys that stand alone, into [`Config`] |
+//! | `node`, `partition` | lines of nodes and partitions; `scontrol update` uses [`PartitionConfig::set`] too |
+//! | `read` | all of it in order: [`read`], [`read_reporting`], [`check`] |
+//! | `show` | [`show_config`]: what `scontrol show config` prints |
+//! | `cluster` | the cluster's id and run folders; `%n` and `%h` in paths |
+//! | [`locate`] | which file is meant |
+
+mod apply;
+mod cluster;
+pub mod keys;
+pub mod locate;
+mod nearest;
+mod node;
+mod partition;
+mod read;
+mod report;
+mod settings;
+mod show;
+mod text;
+mod values;
+
+pub use cluster::expand_path;
+pub use nearest::nearest;
+pub use node::{ConfiguredState, InitialState, NodeConfig, NodeSettings};
+pub use partition::{OverSubscribe, OverTime, PartitionConfig};
+pub use read::{check, read, read_reporting, read_text};
+pub use report::{ConfigReport, Place, Problem, SettingError, Severity};
+pub use settings::{
+    Config, ControllerHost, EnforcePartLimits, NodeSet, PropagateLimits, ReturnToService,
+};
+pub use show::{ShowFacts, show_config};
+pub use values::{LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit};

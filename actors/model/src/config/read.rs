@@ -1,0 +1,280 @@
+//! From lines to a checked [`Config`]. Daemons use [`read_reporting`] and log its warnings, commands use [`read`] and say
+//! nothing about them, `garrick check` prints what [`check`] finds.
+
+use super::{
+    apply,
+    keys::{self, Class},
+    node::{NodeReader, dropped, known_key, not_yet},
+    partition::PartitionConfig,
+    report::{ConfigReport, Place, SettingError},
+    settings::{Config, NodeSet},
+    show,
+    text::{self, Pair, ReadFile},
+    values,
+};
+use crate::hostlist::HostList;
+use std::{collections::HashMap, fs, path::Path, sync::Arc};
+
+/// Reads a configuration; on errors all findings.
+pub fn read(path: &Path) -> Result<Config, ConfigReport> {
+    let (config, report) = read_reporting(path);
+    config.ok_or(report)
+}
+
+/// Reads a configuration and says everything there is to say about it; no configuration when there are errors.
+pub fn read_reporting(path: &Path) -> (Option<Config>, ConfigReport) {
+    read_with(path, &|path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// All findings of a file.
+pub fn check(path: &Path) -> ConfigReport {
+    read_reporting(path).1
+}
+
+/// Reads a configuration from a text, as if it stood in a file of that name. Nothing is included from elsewhere.
+pub fn read_text(path: &Path, text: &str) -> (Option<Config>, ConfigReport) {
+    read_with(path, &|asked| if asked == path { Ok(text.to_owned()) } else { Err(std::io::ErrorKind::NotFound.into()) })
+}
+
+fn read_with(path: &Path, read_file: &ReadFile<'_>) -> (Option<Config>, ConfigReport) {
+    let mut report = ConfigReport::default();
+    let lines = text::lines(path, read_file, &mut report);
+    let mut reader = Reader::new(path);
+    for pairs in &lines {
+        reader.line(pairs, &mut report);
+    }
+    let config = reader.finish(&mut report);
+    // Findings about the whole come after those about lines, except that files keep together.
+    let usable = !report.has_errors();
+    (usable.then_some(config), report)
+}
+
+struct Reader {
+    config: Config,
+    nodes: NodeReader,
+    /// Where each key was last set.
+    seen: HashMap<&'static str, Place>,
+    partition_defaults: PartitionConfig,
+    /// Places of partitions, in order, and those of their `Nodes=`.
+    partitions: Vec<(Place, Place)>,
+}
+
+/// Keys of which there may be several lines.
+const REPEATED: &[&str] = &["SlurmctldHost", "Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld"];
+
+impl Reader {
+    fn new(path: &Path) -> Self {
+        Self {
+            config: Config { path: path.to_owned(), ..Config::default() },
+            nodes: NodeReader::default(),
+            seen: HashMap::new(),
+            partition_defaults: PartitionConfig::default(),
+            partitions: Vec::new(),
+        }
+    }
+
+    fn line(&mut self, pairs: &[Pair], report: &mut ConfigReport) {
+        for (at, pair) in pairs.iter().enumerate() {
+            let rest = &pairs[at..];
+            if pair.is("NodeName") {
+                return self.nodes.line(rest, report);
+            } else if pair.is("PartitionName") {
+                return self.partition_line(rest, report);
+            } else if pair.is("DownNodes") {
+                return self.nodes.down_line(rest, report);
+            } else if pair.is("NodeSet") {
+                return self.node_set_line(rest, report);
+            } else if pair.is("FrontendName") || pair.is("FrontEndNode") {
+                let wrong = SettingError::new("front end nodes are not supported").suggest("remove the line");
+                return report.error(&pair.place, pair.what(), wrong);
+            }
+            self.global(pair, report);
+        }
+    }
+
+    fn global(&mut self, pair: &Pair, report: &mut ConfigReport) {
+        let Some(key) = keys::find(keys::GLOBAL, &pair.key) else {
+            known_key(keys::GLOBAL, pair, report);
+            return;
+        };
+        if let Some(before) = self.seen.insert(key.name, pair.place.clone())
+            && !REPEATED.contains(&key.name)
+        {
+            let wrong = SettingError::new(format!("{} is already set at {before}; this one counts", key.name));
+            report.warning(&pair.place, pair.what(), wrong.suggest("keep one of them"));
+        }
+        match apply::set(&mut self.config, key.name, &pair.value) {
+            Some(Ok(None)) => {}
+            Some(Ok(Some(note))) => report.warning(&pair.place, pair.what(), note),
+            Some(Err(wrong)) => return report.error(&pair.place, pair.what(), wrong),
+            None => match key.class {
+                Class::NotYet if show::is_default(key.name, &pair.value) => {}
+                Class::NotYet => report.warning(&pair.place, pair.what(), not_yet(key.name)),
+                Class::Dropped => report.warning(&pair.place, pair.what(), dropped(key.name)),
+                Class::Honoured | Class::OwnWay => {}
+            },
+        }
+        let kept = self.config.other.entry(key.name).or_default();
+        if REPEATED.contains(&key.name) && !kept.is_empty() {
+            kept.push(',');
+        } else {
+            kept.clear();
+        }
+        kept.push_str(&pair.value);
+    }
+
+    fn partition_line(&mut self, pairs: &[Pair], report: &mut ConfigReport) {
+        let Some((head, rest)) = pairs.split_first() else { return };
+        let is_default = head.value.eq_ignore_ascii_case("DEFAULT");
+        if !is_default {
+            let taken = self.config.partitions.iter().any(|p| p.name == head.value);
+            let cause = match &*head.value {
+                "" => Some("the partition has no name".to_owned()),
+                name if name.contains([',', ' ']) => Some("a partition's name has no commas or blanks".to_owned()),
+                name if taken => Some(format!("partition {name} is already configured")),
+                _ => None,
+            };
+            if let Some(cause) = cause {
+                return report.error(&head.place, head.what(), SettingError::new(cause));
+            }
+        }
+        let mut partition = self.partition_defaults.clone();
+        let mut nodes_place = head.place.clone();
+        for pair in rest {
+            match partition.set(&pair.key, &pair.value) {
+                Ok(None) => {}
+                Ok(Some(note)) => report.warning(&pair.place, pair.what(), note),
+                Err(wrong) => report.error(&pair.place, pair.what(), wrong),
+            }
+            if pair.is("Nodes") {
+                nodes_place = pair.place.clone();
+            }
+        }
+        if is_default {
+            self.partition_defaults = partition;
+        } else {
+            partition.name = head.value.clone();
+            self.config.partitions.push(partition);
+            self.partitions.push((head.place.clone(), nodes_place));
+        }
+    }
+
+    fn node_set_line(&mut self, pairs: &[Pair], report: &mut ConfigReport) {
+        let Some((head, rest)) = pairs.split_first() else { return };
+        let place = head.place.clone();
+        let mut set = NodeSet { name: head.value.clone(), nodes: HostList::new(), feature: None, place };
+        for pair in rest {
+            match pair.key.to_ascii_lowercase().as_str() {
+                "nodes" => match pair.value.parse() {
+                    Ok(nodes) => set.nodes = nodes,
+                    Err(e) => report.error(&pair.place, pair.what(), SettingError::new(e.to_string())),
+                },
+                "feature" => set.feature = values::optional(&pair.value),
+                _ => {
+                    let wrong = SettingError::new("unknown on a NodeSet line").suggest("Nodes and Feature are known");
+                    report.error(&pair.place, pair.what(), wrong);
+                }
+            }
+        }
+        if set.name.is_empty() || self.config.node_sets.iter().any(|s| s.name == set.name) {
+            let wrong = SettingError::new("a node set needs a name of its own");
+            return report.error(&head.place, head.what(), wrong);
+        }
+        self.config.node_sets.push(set);
+    }
+
+    /// What can be said only when all lines are read.
+    fn finish(mut self, report: &mut ConfigReport) -> Config {
+        let whole = Place { file: Arc::from(self.config.path.as_path()), line: 0 };
+        // Nothing could be read at all: that was said.
+        if report.files.is_empty() {
+            return self.config;
+        }
+        self.nodes.finish(self.config.slurmd_port, report);
+        self.config.nodes = std::mem::take(&mut self.nodes.nodes);
+        self.config.by_name = std::mem::take(&mut self.nodes.by_name);
+        let mut missing = |what: &str, suggestion: &str| {
+            report.error(&whole, what, SettingError::new("is missing").suggest(suggestion));
+        };
+        if self.config.cluster_name.is_empty() && !self.seen.contains_key("ClusterName") {
+            missing("ClusterName", "for example ClusterName=cluster");
+        }
+        if self.config.controllers.is_empty() && !self.seen.contains_key("SlurmctldHost") {
+            missing("SlurmctldHost", "the host that runs the controller");
+        }
+        if self.config.nodes.is_empty() && !report.has_errors() {
+            let wrong = SettingError::new("is missing").suggest("slurmd -C prints the line of a machine");
+            report.error(&whole, "NodeName", wrong);
+        }
+        if self.config.partitions.is_empty() && !report.has_errors() {
+            let wrong = SettingError::new("is missing").suggest("for example PartitionName=debug Nodes=ALL Default=YES");
+            report.error(&whole, "PartitionName", wrong);
+        }
+        if self.config.max_job_id < self.config.first_job_id
+            && let Some(place) = self.seen.get("MaxJobId").or_else(|| self.seen.get("FirstJobId"))
+        {
+            let wrong = SettingError::new(format!("is below FirstJobId={}", self.config.first_job_id));
+            report.error(place, format!("MaxJobId={}", self.config.max_job_id), wrong);
+        }
+        self.finish_sets(report);
+        self.finish_partitions(report);
+        // select/linear gives whole nodes whatever the parameters' order in the file.
+        if self.config.select_type == "select/linear" {
+            self.config.select.unit = values::SelectUnit::Node;
+            if !self.seen.contains_key("SelectTypeParameters") {
+                self.config.select.memory = false;
+                self.config.select.text = "NONE".to_owned();
+            }
+        }
+        self.config
+    }
+
+    fn finish_sets(&self, report: &mut ConfigReport) {
+        for set in &self.config.node_sets {
+            let what = format!("NodeSet={}", set.name);
+            if self.config.node(&set.name).is_some() {
+                report.error(&set.place, what.as_str(), SettingError::new("a node has this name too"));
+            }
+            let unknown: HostList = set.nodes.iter().filter(|n| self.config.node(n).is_none()).collect();
+            if !unknown.is_empty() {
+                report.error(&set.place, what, SettingError::new(format!("no node is called {unknown}")));
+            }
+        }
+    }
+
+    fn finish_partitions(&mut self, report: &mut ConfigReport) {
+        let mut partitions = std::mem::take(&mut self.config.partitions);
+        let mut default: Option<&str> = None;
+        for (partition, (place, nodes_place)) in partitions.iter_mut().zip(&self.partitions) {
+            let what = format!("PartitionName={}", partition.name);
+            if let Err(wrong) = self.config.resolve_nodes(partition) {
+                report.error(nodes_place, format!("Nodes={}", partition.nodes_text), wrong);
+            }
+            if partition.max_nodes.is_some_and(|max| max < partition.min_nodes) {
+                let cause = format!("MaxNodes={} is below MinNodes={}", partition.max_nodes.unwrap_or(0), partition.min_nodes);
+                report.error(place, what.as_str(), SettingError::new(cause));
+            }
+            if let (Some(default), max) = (partition.default_time, partition.max_time)
+                && default.min(max) != default
+            {
+                let cause = format!("DefaultTime={} is above MaxTime={}", default.scontrol_text(), max.scontrol_text());
+                report.warning(place, what.as_str(), SettingError::new(cause).suggest("MaxTime counts"));
+            }
+            match default {
+                Some(other) if partition.default => {
+                    let cause = format!("{other} is the default partition already; this one counts");
+                    report.warning(place, what.as_str(), SettingError::new(cause).suggest("keep one Default=YES"));
+                }
+                _ => {}
+            }
+            if partition.default {
+                default = Some(&partition.name);
+            }
+        }
+        let last_default = partitions.iter().rposition(|p| p.default);
+        for (at, partition) in partitions.iter_mut().enumerate() {
+            partition.default = Some(at) == last_default;
+        }
+        self.config.partitions = partitions;
+    }
+}

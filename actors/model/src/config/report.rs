@@ -1,0 +1,131 @@
+//! Everything that is wrong or not honoured in a configuration, with file, line, cause and suggestion.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// How bad.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Read, but not (fully) honoured, or surely not meant like that. Daemons log it, commands say nothing.
+    Warning,
+    /// The file cannot be used.
+    Error,
+}
+
+/// Where something was written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// File.
+    pub file: Arc<Path>,
+    /// Line from 1; 0 for the file as a whole.
+    pub line: u32,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => write!(f, "{}", self.file.display()),
+            line => write!(f, "{}:{line}", self.file.display()),
+        }
+    }
+}
+
+/// One finding.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// How bad.
+    pub severity: Severity,
+    /// Where.
+    pub place: Place,
+    /// What was written, for example `MaxTime=abc`.
+    pub what: String,
+    /// What is wrong with it.
+    pub cause: String,
+    /// What to write instead.
+    pub suggestion: Option<String>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let severity = match self.severity {
+            Severity::Warning => "warning",
+            Severity::Error => "error",
+        };
+        write!(f, "{}: {severity}: {}: {}", self.place, self.what, self.cause)?;
+        match &self.suggestion {
+            Some(suggestion) => write!(f, " ({suggestion})"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// All findings of one reading, in the order of the lines as they were read. As an error it prints one finding per line.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigReport {
+    /// The findings.
+    pub problems: Vec<Problem>,
+    /// Every file that was read, the main one first.
+    pub files: Vec<PathBuf>,
+}
+
+impl ConfigReport {
+    pub(super) fn error(&mut self, place: &Place, what: impl Into<String>, wrong: SettingError) {
+        self.add(Severity::Error, place, what.into(), wrong);
+    }
+    pub(super) fn warning(&mut self, place: &Place, what: impl Into<String>, wrong: SettingError) {
+        self.add(Severity::Warning, place, what.into(), wrong);
+    }
+    fn add(&mut self, severity: Severity, place: &Place, what: String, wrong: SettingError) {
+        let SettingError { cause, suggestion } = wrong;
+        self.problems.push(Problem { severity, place: place.clone(), what, cause, suggestion });
+    }
+    /// Findings that make the file unusable.
+    pub fn errors(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|p| p.severity == Severity::Error)
+    }
+    /// Findings that do not.
+    pub fn warnings(&self) -> impl Iterator<Item = &Problem> {
+        self.problems.iter().filter(|p| p.severity == Severity::Warning)
+    }
+    /// Is the file unusable?
+    pub fn has_errors(&self) -> bool {
+        self.errors().next().is_some()
+    }
+}
+
+impl fmt::Display for ConfigReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, problem) in self.problems.iter().enumerate() {
+            if n > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{problem}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigReport {}
+
+/// A value that a key cannot have.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{cause}{}", suggestion.as_ref().map(|s| format!(" ({s})")).unwrap_or_default())]
+pub struct SettingError {
+    /// What is wrong.
+    pub cause: String,
+    /// What to write instead.
+    pub suggestion: Option<String>,
+}
+
+impl SettingError {
+    pub(super) fn new(cause: impl Into<String>) -> Self {
+        Self { cause: cause.into(), suggestion: None }
+    }
+    pub(super) fn suggest(mut self, suggestion: impl Into<String>) -> Self {
+        self.suggestion = Some(suggestion.into());
+        self
+    }
+}

@@ -1,0 +1,401 @@
+//! The configuration as it is meant: typed, with units and defaults. Keys that only name a Slurm component or are not
+//! honoured yet stay as text, for `scontrol show config`.
+
+use super::{
+    node::NodeConfig,
+    partition::{OverTime, PartitionConfig},
+    report::{Place, SettingError},
+    values::{LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
+};
+use crate::{hostlist::HostList, ids::NodeIndex};
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::PathBuf,
+};
+
+/// A `SlurmctldHost`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ControllerHost {
+    /// Host name.
+    pub name: String,
+    /// Name or address to connect to, from the brackets; `None`: the host name.
+    pub address: Option<String>,
+}
+
+impl ControllerHost {
+    /// Where to connect to.
+    pub fn target(&self) -> &str {
+        self.address.as_deref().unwrap_or(&self.name)
+    }
+}
+
+/// `ReturnToService`: when a DOWN node that registers comes back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReturnToService {
+    /// 0: only by an administrator.
+    #[default]
+    Never,
+    /// 1: when it was DOWN for not responding.
+    NonResponding,
+    /// 2: whatever the reason.
+    Always,
+}
+
+/// `EnforcePartLimits`: what happens at submission to a job beyond its partitions' limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EnforcePartLimits {
+    /// `NO`: it is accepted and waits.
+    #[default]
+    No,
+    /// `ANY`: it must fit one of its partitions.
+    Any,
+    /// `ALL`: it must fit all of its partitions.
+    All,
+}
+
+/// `PropagateResourceLimits` and `PropagateResourceLimitsExcept`: names such as `NOFILE`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum PropagateLimits {
+    /// All limits (default).
+    #[default]
+    All,
+    /// None.
+    None,
+    /// These.
+    Only(Vec<String>),
+    /// All but these.
+    Except(Vec<String>),
+}
+
+impl PropagateLimits {
+    /// Does the limit with this name (without `RLIMIT_`) travel?
+    pub fn includes(&self, name: &str) -> bool {
+        let listed = |names: &[String]| names.iter().any(|n| n.eq_ignore_ascii_case(name));
+        match self {
+            Self::All => true,
+            Self::None => false,
+            Self::Only(names) => listed(names),
+            Self::Except(names) => !listed(names),
+        }
+    }
+}
+
+/// A `NodeSet` line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSet {
+    /// Name.
+    pub name: String,
+    /// `Nodes=`
+    pub nodes: HostList,
+    /// `Feature=`: all nodes with this feature.
+    pub feature: Option<String>,
+    /// Where the line is.
+    pub place: Place,
+}
+
+/// A configuration, checked.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The main file.
+    pub path: PathBuf,
+    /// `ClusterName`.
+    pub cluster_name: String,
+    /// `SlurmctldHost` lines, the primary controller first.
+    pub controllers: Vec<ControllerHost>,
+    /// `SlurmctldAddr`: one address for all controllers.
+    pub slurmctld_addr: Option<String>,
+    /// `SlurmctldPort`, default 6817.
+    pub slurmctld_port: PortRange,
+    /// `SlurmdPort`, default 6818.
+    pub slurmd_port: u16,
+    /// `SlurmUser`, default root.
+    pub slurm_user: String,
+    /// `SlurmdUser`, default root.
+    pub slurmd_user: String,
+    /// `StateSaveLocation`, default `/var/spool`.
+    pub state_save_location: PathBuf,
+    /// `SlurmdSpoolDir` with `%n` and `%h`, default `/var/spool/slurmd`.
+    pub slurmd_spool_dir: String,
+    /// `SlurmctldPidFile`, default `/var/run/slurmctld.pid`.
+    pub slurmctld_pid_file: String,
+    /// `SlurmdPidFile` with `%n` and `%h`, default `/var/run/slurmd.pid`.
+    pub slurmd_pid_file: String,
+    /// `SlurmctldLogFile`; `None`: the system's log.
+    pub slurmctld_log_file: Option<String>,
+    /// `SlurmdLogFile` with `%n` and `%h`; `None`: the system's log.
+    pub slurmd_log_file: Option<String>,
+    /// `SlurmctldDebug`, default info.
+    pub slurmctld_debug: LogLevel,
+    /// `SlurmdDebug`, default info.
+    pub slurmd_debug: LogLevel,
+    /// `SlurmctldParameters`.
+    pub slurmctld_parameters: Parameters,
+    /// `SlurmdParameters`.
+    pub slurmd_parameters: Parameters,
+    /// `TmpFS` with `%n` and `%h`, default `/tmp`.
+    pub tmp_fs: String,
+
+    /// `FirstJobId`, default 1.
+    pub first_job_id: u32,
+    /// `MaxJobId`, default 67043328: after it ids start again at FirstJobId.
+    pub max_job_id: u32,
+    /// `MaxJobCount`, default 10000: jobs known at a time.
+    pub max_job_count: u32,
+    /// `MaxArraySize`, default 1001: one above the greatest index.
+    pub max_array_size: u32,
+    /// `MaxStepCount`, default 40000: steps of a job.
+    pub max_step_count: u32,
+    /// `MaxTasksPerNode`, default 512.
+    pub max_tasks_per_node: u32,
+    /// `MinJobAge`, seconds that a finished job stays known; default 300; 0 keeps it for ever.
+    pub min_job_age_secs: u32,
+    /// `JobRequeue`, default yes.
+    pub job_requeue: bool,
+    /// `JobFileAppend`, default no.
+    pub job_file_append: bool,
+    /// `DisableRootJobs`, default no.
+    pub disable_root_jobs: bool,
+    /// `EnforcePartLimits`, default NO.
+    pub enforce_part_limits: EnforcePartLimits,
+
+    /// `KillWait`, seconds between SIGTERM and SIGKILL; default 30.
+    pub kill_wait_secs: u32,
+    /// `OverTimeLimit`, minutes; default 0.
+    pub over_time_limit: OverTime,
+    /// `InactiveLimit`, seconds until an allocation without a living owner is ended; default 0: never.
+    pub inactive_limit_secs: u32,
+    /// `WaitTime`, seconds until a step is ended after its first task; default 0: never.
+    pub wait_time_secs: u32,
+    /// `KillOnBadExit`, default no.
+    pub kill_on_bad_exit: bool,
+    /// `BatchStartTimeout`, seconds; default 10.
+    pub batch_start_timeout_secs: u32,
+    /// `MessageTimeout`, seconds; default 10.
+    pub message_timeout_secs: u32,
+    /// `SlurmctldTimeout`, seconds until a backup takes over; default 120.
+    pub slurmctld_timeout_secs: u32,
+    /// `SlurmdTimeout`, seconds of silence until a node is DOWN; default 300; 0: never.
+    pub slurmd_timeout_secs: u32,
+    /// `UnkillableStepTimeout`, seconds; default 60.
+    pub unkillable_step_timeout_secs: u32,
+    /// `UnkillableStepProgram`.
+    pub unkillable_step_program: Option<String>,
+    /// `ReturnToService`, default 0.
+    pub return_to_service: ReturnToService,
+
+    /// `Prolog` lines: paths or patterns (`/etc/slurm/prolog.d/*`), in order.
+    pub prolog: Vec<String>,
+    /// `Epilog` lines, as above.
+    pub epilog: Vec<String>,
+    /// `PrologTimeout` (or `PrologEpilogTimeout`), seconds; `None`: no limit.
+    pub prolog_timeout_secs: Option<u32>,
+    /// `EpilogTimeout` (or `PrologEpilogTimeout`), seconds; `None`: no limit.
+    pub epilog_timeout_secs: Option<u32>,
+    /// `PrologFlags`: Alloc, Contain, NoHold, Serial, ...
+    pub prolog_flags: Parameters,
+    /// `TaskProlog`.
+    pub task_prolog: Option<String>,
+    /// `TaskEpilog`.
+    pub task_epilog: Option<String>,
+    /// `SrunProlog`.
+    pub srun_prolog: Option<String>,
+    /// `SrunEpilog`.
+    pub srun_epilog: Option<String>,
+    /// `PropagateResourceLimits`, default ALL.
+    pub propagate_limits: PropagateLimits,
+    /// `PropagatePrioProcess`, 0 to 2; default 0.
+    pub propagate_prio_process: u8,
+
+    /// `SelectType`, default `select/cons_tres`.
+    pub select_type: String,
+    /// `SelectTypeParameters`, default CR_Core_Memory; `select/linear` gives whole nodes.
+    pub select: SelectParameters,
+    /// `DefMemPerNode`, `DefMemPerCPU`; `None`: all of the node.
+    pub def_memory: Option<MemoryPer>,
+    /// `MaxMemPerNode`, `MaxMemPerCPU`; `None`: no limit.
+    pub max_memory: Option<MemoryPer>,
+    /// `SchedulerType`, default `sched/backfill`.
+    pub scheduler_type: String,
+    /// `SchedulerParameters`.
+    pub scheduler_parameters: Parameters,
+    /// `PriorityType`, as written.
+    pub priority_type: String,
+    /// `LaunchParameters`.
+    pub launch_parameters: Parameters,
+    /// `MpiDefault`, default none.
+    pub mpi_default: String,
+    /// `InteractiveStepOptions`.
+    pub interactive_step_options: String,
+    /// `ReconfigFlags`.
+    pub reconfig_flags: Parameters,
+    /// `HealthCheckProgram`.
+    pub health_check_program: Option<String>,
+    /// `HealthCheckInterval`, seconds; default 0: never.
+    pub health_check_interval_secs: u32,
+    /// `HealthCheckNodeState`, default ANY.
+    pub health_check_node_state: Parameters,
+
+    /// Nodes in configuration order; [`NodeIndex`] counts here.
+    pub nodes: Vec<NodeConfig>,
+    /// Node sets.
+    pub node_sets: Vec<NodeSet>,
+    /// Partitions in configuration order.
+    pub partitions: Vec<PartitionConfig>,
+    /// All other keys that were written, in their usual spelling.
+    pub other: BTreeMap<&'static str, String>,
+    pub(super) by_name: HashMap<String, NodeIndex>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            path: PathBuf::new(),
+            cluster_name: String::new(),
+            controllers: Vec::new(),
+            slurmctld_addr: None,
+            slurmctld_port: PortRange { first: 6817, last: 6817 },
+            slurmd_port: 6818,
+            slurm_user: "root".to_owned(),
+            slurmd_user: "root".to_owned(),
+            state_save_location: PathBuf::from("/var/spool"),
+            slurmd_spool_dir: "/var/spool/slurmd".to_owned(),
+            slurmctld_pid_file: "/var/run/slurmctld.pid".to_owned(),
+            slurmd_pid_file: "/var/run/slurmd.pid".to_owned(),
+            slurmctld_log_file: None,
+            slurmd_log_file: None,
+            slurmctld_debug: LogLevel::INFO,
+            slurmd_debug: LogLevel::INFO,
+            slurmctld_parameters: Parameters::default(),
+            slurmd_parameters: Parameters::default(),
+            tmp_fs: "/tmp".to_owned(),
+            first_job_id: 1,
+            max_job_id: 67_043_328,
+            max_job_count: 10_000,
+            max_array_size: 1001,
+            max_step_count: 40_000,
+            max_tasks_per_node: 512,
+            min_job_age_secs: 300,
+            job_requeue: true,
+            job_file_append: false,
+            disable_root_jobs: false,
+            enforce_part_limits: EnforcePartLimits::No,
+            kill_wait_secs: 30,
+            over_time_limit: OverTime::Minutes(0),
+            inactive_limit_secs: 0,
+            wait_time_secs: 0,
+            kill_on_bad_exit: false,
+            batch_start_timeout_secs: 10,
+            message_timeout_secs: 10,
+            slurmctld_timeout_secs: 120,
+            slurmd_timeout_secs: 300,
+            unkillable_step_timeout_secs: 60,
+            unkillable_step_program: None,
+            return_to_service: ReturnToService::Never,
+            prolog: Vec::new(),
+            epilog: Vec::new(),
+            prolog_timeout_secs: None,
+            epilog_timeout_secs: None,
+            prolog_flags: Parameters::default(),
+            task_prolog: None,
+            task_epilog: None,
+            srun_prolog: None,
+            srun_epilog: None,
+            propagate_limits: PropagateLimits::All,
+            propagate_prio_process: 0,
+            select_type: "select/cons_tres".to_owned(),
+            select: SelectParameters::default(),
+            def_memory: None,
+            max_memory: None,
+            scheduler_type: "sched/backfill".to_owned(),
+            scheduler_parameters: Parameters::default(),
+            priority_type: "priority/basic".to_owned(),
+            launch_parameters: Parameters::default(),
+            mpi_default: "none".to_owned(),
+            interactive_step_options: "--interactive --preserve-env --pty $SHELL".to_owned(),
+            reconfig_flags: Parameters::default(),
+            health_check_program: None,
+            health_check_interval_secs: 0,
+            health_check_node_state: Parameters(vec!["ANY".to_owned()]),
+            nodes: Vec::new(),
+            node_sets: Vec::new(),
+            partitions: Vec::new(),
+            other: BTreeMap::new(),
+            by_name: HashMap::new(),
+        }
+    }
+}
+
+impl Config {
+    /// A node by its name.
+    pub fn node(&self, name: &str) -> Option<&NodeConfig> {
+        self.by_name.get(name).and_then(|i| self.node_at(*i))
+    }
+    /// A node by its place.
+    pub fn node_at(&self, index: NodeIndex) -> Option<&NodeConfig> {
+        self.nodes.get(index.0 as usize)
+    }
+    /// Nodes on the machine with this host name (full, or up to its first dot): what a daemon started without `-N` may be.
+    pub fn nodes_on_host<'a>(&'a self, hostname: &'a str) -> impl Iterator<Item = &'a NodeConfig> + 'a {
+        let short = hostname.split('.').next().unwrap_or(hostname);
+        self.nodes.iter().filter(move |node| node.hostname == hostname || node.hostname == short)
+    }
+    /// A partition by its name.
+    pub fn partition(&self, name: &str) -> Option<&PartitionConfig> {
+        self.partitions.iter().find(|p| p.name == name)
+    }
+    /// The partition for jobs that name none.
+    pub fn default_partition(&self) -> Option<&PartitionConfig> {
+        self.partitions.iter().find(|p| p.default)
+    }
+    /// Jobs that ask for nothing special are backfilled.
+    pub fn backfill(&self) -> bool {
+        self.scheduler_type == "sched/backfill"
+    }
+    /// Nodes may claim more than their machine has (`SlurmdParameters=config_overrides`).
+    pub fn config_overrides(&self) -> bool {
+        self.slurmd_parameters.has("config_overrides")
+    }
+
+    /// Members of a `Nodes=` text: node names, node sets or `ALL`, each once, in configuration order; with them the sets
+    /// that were named.
+    pub fn members(&self, text: &str) -> Result<(Vec<NodeIndex>, Vec<String>), SettingError> {
+        let named: HostList = text.parse().map_err(|e: crate::hostlist::HostListError| SettingError::new(e.to_string()))?;
+        let mut member = vec![false; self.nodes.len()];
+        let mut sets = Vec::new();
+        let mut mark = |index: NodeIndex| {
+            if let Some(there) = member.get_mut(index.0 as usize) {
+                *there = true;
+            }
+        };
+        let mut missing = HostList::new();
+        for name in named.iter() {
+            if name.eq_ignore_ascii_case("all") {
+                self.nodes.iter().for_each(|node| mark(node.index));
+                sets.push("ALL".to_owned());
+            } else if let Some(&index) = self.by_name.get(&name) {
+                mark(index);
+            } else if let Some(set) = self.node_sets.iter().find(|s| s.name == name) {
+                set.nodes.iter().filter_map(|n| self.by_name.get(&n)).for_each(|&index| mark(index));
+                let with_feature = self.nodes.iter().filter(|n| set.feature.as_ref().is_some_and(|f| n.settings.features.contains(f)));
+                with_feature.for_each(|node| mark(node.index));
+                sets.push(name);
+            } else {
+                missing.push(&name);
+            }
+        }
+        if !missing.is_empty() {
+            let cause = format!("no node or node set is called {missing}");
+            return Err(SettingError::new(cause).suggest("every node needs a NodeName line"));
+        }
+        let members = self.nodes.iter().map(|n| n.index).filter(|i| member.get(i.0 as usize) == Some(&true)).collect();
+        Ok((members, sets))
+    }
+
+    /// Fills in [`PartitionConfig::nodes`] and its node sets from its `Nodes=` text.
+    pub fn resolve_nodes(&self, partition: &mut PartitionConfig) -> Result<Vec<NodeIndex>, SettingError> {
+        let (members, sets) = self.members(&partition.nodes_text)?;
+        partition.nodes = members.iter().filter_map(|&i| self.node_at(i)).map(|node| node.name.as_str()).collect();
+        partition.node_sets = sets;
+        Ok(members)
+    }
+}

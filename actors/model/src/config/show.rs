@@ -1,0 +1,418 @@
+//! What `scontrol show config` prints: every key in Slurm's order, with defaults.
+
+use super::{
+    partition::OverTime,
+    settings::{Config, EnforcePartLimits, PropagateLimits, ReturnToService},
+    values::{MemoryPer, Parameters},
+};
+use crate::time::Timestamp;
+use jiff::tz::TimeZone;
+
+/// What the configuration does not know and the controller does.
+#[derive(Clone, Copy, Debug)]
+pub struct ShowFacts<'a> {
+    /// Start of the controller.
+    pub boot_time: Timestamp,
+    /// Id that the next job gets.
+    pub next_job_id: u32,
+    /// Number of `SlurmUser`, if there is such a user.
+    pub slurm_uid: Option<u32>,
+    /// Number of `SlurmdUser`.
+    pub slurmd_uid: Option<u32>,
+    /// Slurm's version that Garrick answers to, `26.05.3`.
+    pub version: &'a str,
+    /// Zone for times.
+    pub zone: &'a TimeZone,
+}
+
+const NULL: &str = "(null)";
+
+/// Keys in the order of `scontrol show config`, and what stands there unless set.
+const ROWS: &[(&str, &str)] = &[
+    ("AccountingStorageBackupHost", NULL),
+    ("AccountingStorageEnforce", "none"),
+    ("AccountingStorageHost", "localhost"),
+    ("AccountingStorageExternalHost", NULL),
+    ("AccountingStorageParameters", NULL),
+    ("AccountingStoragePort", "0"),
+    ("AccountingStorageTRES", "cpu,mem,energy,node,billing,fs/disk,vmem,pages"),
+    ("AccountingStorageType", NULL),
+    ("AccountingStoreFlags", NULL),
+    ("AcctGatherEnergyType", NULL),
+    ("AcctGatherFilesystemType", NULL),
+    ("AcctGatherInterconnectType", NULL),
+    ("AcctGatherNodeFreq", "0 sec"),
+    ("AcctGatherProfileType", NULL),
+    ("AllowSpecResourcesUsage", "No"),
+    ("AuthAltTypes", NULL),
+    ("AuthAltParameters", NULL),
+    ("AuthInfo", NULL),
+    ("AuthType", "auth/munge"),
+    ("BatchStartTimeout", ""),
+    ("BcastExclude", "/lib,/usr/lib,/lib64,/usr/lib64"),
+    ("BcastParameters", NULL),
+    ("BOOT_TIME", ""),
+    ("BurstBufferType", NULL),
+    ("CertgenParameters", NULL),
+    ("CertgenType", NULL),
+    ("CertmgrParameters", NULL),
+    ("CertmgrType", NULL),
+    ("CliFilterParameters", NULL),
+    ("CliFilterPlugins", NULL),
+    ("ClusterName", ""),
+    ("CommunicationParameters", NULL),
+    ("CompleteWait", "0 sec"),
+    ("CpuFreqDef", "Unknown"),
+    ("CpuFreqGovernors", "OnDemand,Performance,UserSpace"),
+    ("CredType", "auth/munge"),
+    ("DataParserParameters", NULL),
+    ("DebugFlags", NULL),
+    ("DefMem", ""),
+    ("DependencyParameters", NULL),
+    ("DisableRootJobs", ""),
+    ("EioTimeout", "60"),
+    ("EnforcePartLimits", ""),
+    ("Epilog", ""),
+    ("EpilogMsgTime", "2000 usec"),
+    ("EpilogSlurmctld", NULL),
+    ("EpilogTimeout", ""),
+    ("FairShareDampeningFactor", "1"),
+    ("FederationParameters", NULL),
+    ("FirstJobId", ""),
+    ("GetEnvTimeout", "2 sec"),
+    ("GpuFreqDef", NULL),
+    ("GresTypes", NULL),
+    ("GroupUpdateForce", "1"),
+    ("GroupUpdateTime", "600 sec"),
+    ("HASH_VAL", "Match"),
+    ("HashPlugin", "hash/k12"),
+    ("HealthCheckInterval", ""),
+    ("HealthCheckNodeState", ""),
+    ("HealthCheckProgram", ""),
+    ("HttpParserType", "http_parser/libhttp_parser"),
+    ("InactiveLimit", ""),
+    ("InteractiveStepOptions", ""),
+    ("JobAcctGatherFrequency", "30"),
+    ("JobAcctGatherType", NULL),
+    ("JobAcctGatherParams", NULL),
+    ("JobCompHost", "localhost"),
+    ("JobCompLoc", NULL),
+    ("JobCompParams", NULL),
+    ("JobCompPort", "0"),
+    ("JobCompType", NULL),
+    ("JobCompUser", "root"),
+    ("JobDefaults", NULL),
+    ("JobFileAppend", ""),
+    ("JobRequeue", ""),
+    ("JobSubmitPlugins", NULL),
+    ("KillOnBadExit", ""),
+    ("KillWait", ""),
+    ("LaunchParameters", ""),
+    ("Licenses", NULL),
+    ("LogTimeFormat", "iso8601_ms"),
+    ("MailDomain", NULL),
+    ("MailProg", "/bin/mail"),
+    ("MaxArraySize", ""),
+    ("MaxBatchRequeue", "5"),
+    ("MaxDBDMsgs", "20024"),
+    ("MaxJobCount", ""),
+    ("MaxJobId", ""),
+    ("MaxMem", ""),
+    ("MaxNodeCount", ""),
+    ("MaxStepCount", ""),
+    ("MaxTasksPerNode", ""),
+    ("MCSPlugin", NULL),
+    ("MCSParameters", NULL),
+    ("MessageTimeout", ""),
+    ("MetricsType", NULL),
+    ("MinJobAge", ""),
+    ("MpiDefault", ""),
+    ("MpiParams", NULL),
+    ("MULTIPLE_SLURMD", "Yes"),
+    ("NamespaceType", NULL),
+    ("NEXT_JOB_ID", ""),
+    ("NodeFeaturesPlugins", NULL),
+    ("OverTimeLimit", ""),
+    ("PluginDir", NULL),
+    ("PlugStackConfig", NULL),
+    ("PreemptMode", "OFF"),
+    ("PreemptParameters", NULL),
+    ("PreemptType", NULL),
+    ("PreemptExemptTime", "00:00:00"),
+    ("PrEpParameters", NULL),
+    ("PrEpPlugins", "prep/script"),
+    ("PriorityParameters", NULL),
+    ("PrioritySiteFactorParameters", NULL),
+    ("PrioritySiteFactorPlugin", NULL),
+    ("PriorityType", ""),
+    ("PrivateData", "none"),
+    ("ProctrackType", "proctrack/cgroup"),
+    ("Prolog", ""),
+    ("PrologSlurmctld", NULL),
+    ("PrologTimeout", ""),
+    ("PrologFlags", ""),
+    ("PropagatePrioProcess", ""),
+    ("PropagateResourceLimits", ""),
+    ("PropagateResourceLimitsExcept", ""),
+    ("RebootProgram", NULL),
+    ("ReconfigFlags", ""),
+    ("RequeueExit", NULL),
+    ("RequeueExitHold", NULL),
+    ("ResumeFailProgram", NULL),
+    ("ResumeProgram", NULL),
+    ("ResumeRate", "300 nodes/min"),
+    ("ResumeTimeout", "60 sec"),
+    ("ResvEpilog", NULL),
+    ("ResvOverRun", "0 min"),
+    ("ResvProlog", NULL),
+    ("ReturnToService", ""),
+    ("SchedulerParameters", ""),
+    ("SchedulerTimeSlice", "30 sec"),
+    ("SchedulerType", ""),
+    ("ScronParameters", NULL),
+    ("SelectType", ""),
+    ("SelectTypeParameters", ""),
+    ("SlurmUser", ""),
+    ("SlurmctldAddr", ""),
+    ("SlurmctldDebug", ""),
+    ("SlurmctldHost", ""),
+    ("SlurmctldLogFile", ""),
+    ("SlurmctldPort", ""),
+    ("SlurmctldSyslogDebug", NULL),
+    ("SlurmctldPrimaryOffProg", NULL),
+    ("SlurmctldPrimaryOnProg", NULL),
+    ("SlurmctldTimeout", ""),
+    ("SlurmctldParameters", ""),
+    ("SlurmdDebug", ""),
+    ("SlurmdLogFile", ""),
+    ("SlurmdParameters", ""),
+    ("SlurmdPidFile", ""),
+    ("SlurmdPort", ""),
+    ("SlurmdSpoolDir", ""),
+    ("SlurmdSyslogDebug", NULL),
+    ("SlurmdTimeout", ""),
+    ("SlurmdUser", ""),
+    ("SlurmSchedLogFile", NULL),
+    ("SlurmSchedLogLevel", "0"),
+    ("SlurmctldPidFile", ""),
+    ("SLURM_CONF", ""),
+    ("SLURM_VERSION", ""),
+    ("SrunEpilog", ""),
+    ("SrunPortRange", "0-0"),
+    ("SrunProlog", ""),
+    ("StateSaveLocation", ""),
+    ("SuspendExcNodes", NULL),
+    ("SuspendExcParts", NULL),
+    ("SuspendExcStates", NULL),
+    ("SuspendProgram", NULL),
+    ("SuspendRate", "60 nodes/min"),
+    ("SuspendTime", "INFINITE"),
+    ("SuspendTimeout", "30 sec"),
+    ("SwitchParameters", NULL),
+    ("SwitchType", NULL),
+    ("TaskEpilog", ""),
+    ("TaskPlugin", "task/affinity"),
+    ("TaskPluginParam", "(null type)"),
+    ("TaskProlog", ""),
+    ("TCPTimeout", "2 sec"),
+    ("TLSParameters", NULL),
+    ("TLSType", NULL),
+    ("TmpFS", ""),
+    ("TopologyParam", NULL),
+    ("TopologyPlugin", "topology/flat"),
+    ("TrackWCKey", "No"),
+    ("TreeWidth", "16"),
+    ("UnkillableStepProgram", ""),
+    ("UnkillableStepTimeout", ""),
+    ("UrlParserType", "url_parser/libhttp_parser"),
+    ("UsePAM", "No"),
+    ("VSizeFactor", "0 percent"),
+    ("WaitTime", ""),
+    ("X11Parameters", NULL),
+];
+
+/// Is this the value that the key has anyhow? Then there is nothing to warn of.
+pub(super) fn is_default(key: &str, value: &str) -> bool {
+    let nothing = value.is_empty() || value == NULL || value == "0" || value.eq_ignore_ascii_case("no");
+    if nothing || value.eq_ignore_ascii_case("none") || value.to_ascii_lowercase().ends_with("/none") {
+        return true;
+    }
+    let default = ROWS.iter().find(|(name, _)| *name == key).map_or("", |(_, default)| *default);
+    let number = default.split(' ').next().unwrap_or_default();
+    value.eq_ignore_ascii_case(default) || (!number.is_empty() && value == number)
+}
+
+/// All keys with their values.
+pub fn show_config(config: &Config, facts: &ShowFacts<'_>) -> Vec<(String, String)> {
+    let mut pairs = Vec::with_capacity(ROWS.len() + 8);
+    for &(name, default) in ROWS {
+        match name {
+            "DefMem" => pairs.push(memory("Def", config.def_memory)),
+            "MaxMem" => pairs.push(memory("Max", config.max_memory)),
+            "SlurmctldHost" => {
+                for (n, controller) in config.controllers.iter().enumerate() {
+                    let address = controller.address.as_ref().map(|a| format!("({a})")).unwrap_or_default();
+                    pairs.push((format!("SlurmctldHost[{n}]"), format!("{}{address}", controller.name)));
+                }
+            }
+            "Prolog" | "Epilog" if !config.several(name).is_empty() => {
+                for (n, path) in config.several(name).iter().enumerate() {
+                    pairs.push((format!("{name}[{n}]"), path.clone()));
+                }
+            }
+            _ => {
+                let value = typed(config, facts, name).unwrap_or_else(|| written(config, name, default));
+                pairs.push((name.to_owned(), value));
+            }
+        }
+    }
+    pairs
+}
+
+impl Config {
+    fn several(&self, name: &str) -> &[String] {
+        if name == "Prolog" { &self.prolog } else { &self.epilog }
+    }
+}
+
+/// As written, with the unit that the default shows.
+fn written(config: &Config, name: &str, default: &str) -> String {
+    match config.other.get(name) {
+        Some(value) if value.is_empty() => NULL.to_owned(),
+        Some(value) => match default.split_once(' ') {
+            Some((_, unit)) if value.bytes().all(|b| b.is_ascii_digit()) => format!("{value} {unit}"),
+            _ => value.clone(),
+        },
+        None => default.to_owned(),
+    }
+}
+
+fn memory(what: &str, amount: Option<MemoryPer>) -> (String, String) {
+    match amount {
+        None => (format!("{what}MemPerNode"), "UNLIMITED".to_owned()),
+        Some(MemoryPer::Node(m)) => (format!("{what}MemPerNode"), m.0.to_string()),
+        Some(MemoryPer::Cpu(m)) => (format!("{what}MemPerCPU"), m.0.to_string()),
+    }
+}
+
+fn secs(n: u32) -> String {
+    format!("{n} sec")
+}
+
+fn flag(set: bool) -> String {
+    u8::from(set).to_string()
+}
+
+fn text(value: Option<&str>) -> String {
+    value.filter(|v| !v.is_empty()).unwrap_or(NULL).to_owned()
+}
+
+fn words(parameters: &Parameters) -> String {
+    text(Some(&parameters.to_string()))
+}
+
+fn user(name: &str, uid: Option<u32>) -> String {
+    uid.map_or_else(|| name.to_owned(), |uid| format!("{name}({uid})"))
+}
+
+/// Slurm shows no limit of these as its largest 16-bit number.
+fn timeout(limit: Option<u32>) -> String {
+    limit.map_or_else(|| "65534".to_owned(), |n| n.to_string())
+}
+
+fn limits(limits: &PropagateLimits, except: bool) -> String {
+    match (limits, except) {
+        (PropagateLimits::All, false) => "ALL".to_owned(),
+        (PropagateLimits::None, false) => "NONE".to_owned(),
+        (PropagateLimits::Only(names), false) | (PropagateLimits::Except(names), true) => names.join(","),
+        _ => NULL.to_owned(),
+    }
+}
+
+/// Keys that are kept typed, and those that only the controller knows.
+fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
+    Some(match name {
+        "BOOT_TIME" => facts.boot_time.text(facts.zone),
+        "NEXT_JOB_ID" => facts.next_job_id.to_string(),
+        "SLURM_CONF" => c.path.display().to_string(),
+        "SLURM_VERSION" => facts.version.to_owned(),
+        "BatchStartTimeout" => secs(c.batch_start_timeout_secs),
+        "ClusterName" => c.cluster_name.clone(),
+        "DisableRootJobs" => if c.disable_root_jobs { "Yes" } else { "No" }.to_owned(),
+        "EnforcePartLimits" => match c.enforce_part_limits {
+            EnforcePartLimits::No => "NO",
+            EnforcePartLimits::Any => "ANY",
+            EnforcePartLimits::All => "ALL",
+        }
+        .to_owned(),
+        "Prolog" | "Epilog" => NULL.to_owned(),
+        "EpilogTimeout" => timeout(c.epilog_timeout_secs),
+        "PrologTimeout" => timeout(c.prolog_timeout_secs),
+        "FirstJobId" => c.first_job_id.to_string(),
+        "HealthCheckInterval" => secs(c.health_check_interval_secs),
+        "HealthCheckNodeState" => words(&c.health_check_node_state),
+        "HealthCheckProgram" => text(c.health_check_program.as_deref()),
+        "InactiveLimit" => secs(c.inactive_limit_secs),
+        "InteractiveStepOptions" => c.interactive_step_options.clone(),
+        "JobFileAppend" => flag(c.job_file_append),
+        "JobRequeue" => flag(c.job_requeue),
+        "KillOnBadExit" => flag(c.kill_on_bad_exit),
+        "KillWait" => secs(c.kill_wait_secs),
+        "LaunchParameters" => words(&c.launch_parameters),
+        "MaxArraySize" => c.max_array_size.to_string(),
+        "MaxJobCount" => c.max_job_count.to_string(),
+        "MaxJobId" => c.max_job_id.to_string(),
+        "MaxNodeCount" => c.nodes.len().to_string(),
+        "MaxStepCount" => c.max_step_count.to_string(),
+        "MaxTasksPerNode" => c.max_tasks_per_node.to_string(),
+        "MessageTimeout" => secs(c.message_timeout_secs),
+        "MinJobAge" => secs(c.min_job_age_secs),
+        "MpiDefault" => c.mpi_default.clone(),
+        "OverTimeLimit" => match c.over_time_limit {
+            OverTime::Minutes(n) => format!("{n} min"),
+            OverTime::Unlimited => "UNLIMITED".to_owned(),
+        },
+        "PriorityType" => c.priority_type.clone(),
+        "PrologFlags" => words(&c.prolog_flags),
+        "PropagatePrioProcess" => c.propagate_prio_process.to_string(),
+        "PropagateResourceLimits" => limits(&c.propagate_limits, false),
+        "PropagateResourceLimitsExcept" => limits(&c.propagate_limits, true),
+        "ReconfigFlags" => words(&c.reconfig_flags),
+        "ReturnToService" => match c.return_to_service {
+            ReturnToService::Never => "0",
+            ReturnToService::NonResponding => "1",
+            ReturnToService::Always => "2",
+        }
+        .to_owned(),
+        "SchedulerParameters" => words(&c.scheduler_parameters),
+        "SchedulerType" => c.scheduler_type.clone(),
+        "SelectType" => c.select_type.clone(),
+        "SelectTypeParameters" => c.select.text.clone(),
+        "SlurmUser" => user(&c.slurm_user, facts.slurm_uid),
+        "SlurmdUser" => user(&c.slurmd_user, facts.slurmd_uid),
+        "SlurmctldAddr" => text(c.slurmctld_addr.as_deref()),
+        "SlurmctldDebug" => c.slurmctld_debug.name().to_owned(),
+        "SlurmctldLogFile" => text(c.slurmctld_log_file.as_deref()),
+        "SlurmctldPort" => c.slurmctld_port.to_string(),
+        "SlurmctldTimeout" => secs(c.slurmctld_timeout_secs),
+        "SlurmctldParameters" => words(&c.slurmctld_parameters),
+        "SlurmdDebug" => c.slurmd_debug.name().to_owned(),
+        "SlurmdLogFile" => text(c.slurmd_log_file.as_deref()),
+        "SlurmdParameters" => words(&c.slurmd_parameters),
+        "SlurmdPidFile" => c.slurmd_pid_file.clone(),
+        "SlurmdPort" => c.slurmd_port.to_string(),
+        "SlurmdSpoolDir" => c.slurmd_spool_dir.clone(),
+        "SlurmdTimeout" => secs(c.slurmd_timeout_secs),
+        "SlurmctldPidFile" => c.slurmctld_pid_file.clone(),
+        "SrunEpilog" => text(c.srun_epilog.as_deref()),
+        "SrunProlog" => text(c.srun_prolog.as_deref()),
+        "StateSaveLocation" => c.state_save_location.display().to_string(),
+        "TaskEpilog" => text(c.task_epilog.as_deref()),
+        "TaskProlog" => text(c.task_prolog.as_deref()),
+        "TmpFS" => c.tmp_fs.clone(),
+        "UnkillableStepProgram" => text(c.unkillable_step_program.as_deref()),
+        "UnkillableStepTimeout" => secs(c.unkillable_step_timeout_secs),
+        "WaitTime" => secs(c.wait_time_secs),
+        _ => return None,
+    })
+}

@@ -1,0 +1,35 @@
+//! The words of the field, shared by every Garrick process: ids, host lists, resources, configuration, what users ask
+//! for, what owners show, and the messages between processes. No actors, no sockets, no clock.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`ids`] | job, step, array and run identities |
+//! | [`time`] | timestamps and durations as they travel |
+//! | [`date`] | points in time as users write them: `--begin` |
+//! | [`hostlist`] | `lx[0003-8000]`, both directions |
+//! | [`resources`] | CPUs, memory and their bitmaps, as integers |
+//! | [`spec`] | what a user asked for: jobs and steps |
+//! | [`spec_text`], [`selector`], [`patterns`], [`signal`] | text forms of requests: arrays, dependencies, `12_[1-4]`, `%j`, `USR1` |
+//! | [`state`] | job, step and node states and reasons, in Slurm's words |
+//! | [`view`] | what owners publish about themselves |
+//! | [`refusal`] | why something was declined, as data |
+//! | [`config`] | `slurm.conf`, read and checked |
+//! | [`env_vars`] | every environment variable read or written |
+//! | [`messages`] | one enum per direction of each link |
+
+pub mod config;
+pub mod date;
+pub mod env_vars;
+pub mod hostlist;
+pub mod ids;
+pub mod messages;
+pub mod patterns;
+pub mod refusal;
+pub mod resources;
+pub mod selector;
+pub mod signal;
+pub mod spec;
+pub mod spec_text;
+pub mod state;
+pub mod time;
+pub mod view;

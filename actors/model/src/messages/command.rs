@@ -1,0 +1,435 @@
+//! Commands and the controller. A node's local door passes these on to the controller over its QUIC link together with
+//! the peer credentials it read from the kernel ([`Caller`]); the controller's own door reads them itself.
+//! Each request is answered by exactly one reply, except [`CommandRequest::Watch`] and [`CommandRequest::Trace`] with
+//! `follow`, which are answered by a stream of replies ended by [`CommandReply::End`].
+
+use crate::{
+    ids::{JobId, RequestId, StepId},
+    refusal::Refusal,
+    spec::JobSpec,
+    time::{TimeLimit, Timestamp},
+    view::{AllocatedNode, JobView, NodeView, PartitionView, StepView},
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// Who asks, from the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Caller {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Process.
+    pub pid: u32,
+    /// Node or host whose daemon vouches for it.
+    pub host: String,
+}
+
+/// What a command asks. "Repeatable" means: safe to send again after a lost reply.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum CommandRequest {
+    /// Is the controller there? Repeatable. Answer: `Pong`.
+    Ping,
+    /// Submit a job; a repeat with the same id gets the first answer. Answer: `Submitted`.
+    SubmitJob {
+        /// Identity of this submission.
+        request: RequestId,
+        /// The job.
+        spec: Box<JobSpec>,
+    },
+    /// Would it start, when, where? Answer: `WouldStart`.
+    TestJob {
+        /// The job.
+        spec: Box<JobSpec>,
+    },
+    /// Answer once the job has come that far (or is over): `Job`. Repeatable.
+    WaitJob {
+        /// Job.
+        job: JobId,
+        /// How far.
+        until: JobMilestone,
+    },
+    /// A stream of the job's views, one per change, ended when it is over. Repeatable.
+    Watch {
+        /// Job.
+        job: JobId,
+    },
+    /// All jobs, or the named ones. Repeatable. Answer: `Jobs`.
+    ListJobs {
+        /// Only these (an array's id means its record and its tasks); empty: all.
+        jobs: Vec<JobSelector>,
+    },
+    /// Repeatable. Answer: `Nodes`.
+    ListNodes,
+    /// Repeatable. Answer: `Partitions`.
+    ListPartitions,
+    /// Steps of running jobs (asked of their step managers through the node agents). Repeatable. Answer: `Steps`.
+    ListSteps {
+        /// Only of this job.
+        job: Option<JobId>,
+    },
+    /// Effective configuration as `Key = Value` pairs. Repeatable. Answer: `Config`.
+    ShowConfig,
+    /// The script of a job. Repeatable. Answer: `Script`.
+    ShowScript {
+        /// Job.
+        job: JobId,
+    },
+    /// Where a job's step manager is. Repeatable. Answer: `StepManager`.
+    LocateStepManager {
+        /// Job.
+        job: JobId,
+    },
+    /// Cancel or signal. Repeatable. Answer: `PerJob`.
+    Cancel(CancelRequest),
+    /// Hold, release, requeue. Repeatable. Answer: `PerJob`.
+    ControlJob {
+        /// Jobs.
+        jobs: Vec<JobSelector>,
+        /// What.
+        action: JobAction,
+    },
+    /// Change a job. Repeatable. Answer: `PerJob`.
+    UpdateJob {
+        /// Jobs.
+        jobs: Vec<JobSelector>,
+        /// Fields.
+        change: Box<JobChange>,
+    },
+    /// Change nodes. Repeatable. Answer: `Done`.
+    UpdateNode {
+        /// Node names, expanded.
+        nodes: Vec<String>,
+        /// Fields.
+        change: NodeChange,
+    },
+    /// Change a partition. Repeatable. Answer: `Done`.
+    UpdatePartition {
+        /// Name.
+        partition: String,
+        /// `Key=Value` pairs as written in `slurm.conf`.
+        fields: Vec<(String, String)>,
+    },
+    /// Read `slurm.conf` again. Repeatable. Answer: `Done`.
+    Reconfigure,
+    /// End the controller, and the node daemons too unless told otherwise. Answer: `Done` before it ends.
+    Shutdown {
+        /// The controller only (`scontrol shutdown slurmctld` ... see the command).
+        controller_only: bool,
+    },
+    /// Make a one-time token for a node to join with. Answer: `Token`.
+    CreateJoinToken {
+        /// Seconds until it expires.
+        lifetime_secs: u64,
+    },
+    /// Trace records of some actors from every process they live in. Answer: a stream of `TraceRecords`, then `End`.
+    Trace {
+        /// Actor path prefixes, for example `/job/5609`, `/node/n1`, `/scheduler`.
+        prefixes: Vec<String>,
+        /// Keep sending.
+        follow: bool,
+    },
+    /// The allocation's owner (`salloc`, `srun`) says that it is done. Repeatable. Answer: `Done`.
+    FinishAllocation {
+        /// Job.
+        job: JobId,
+        /// Exit status to record.
+        exit: crate::state::ExitStatus,
+    },
+    /// The processes of the daemon that was asked, for `garrick status`. Answer: `Daemons`.
+    ListDaemons,
+}
+
+/// How far a job is to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobMilestone {
+    /// Its prologs are done and its step manager serves.
+    Started,
+    /// It is over (COMPLETED, FAILED, ...; not COMPLETING).
+    Ended,
+}
+
+/// A job, all of an array, or tasks of an array.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSelector {
+    /// Job or array id.
+    pub job: JobId,
+    /// Only these tasks, inclusive ranges.
+    #[serde(default)]
+    pub tasks: Option<Vec<(u32, u32, u32)>>,
+}
+
+/// `scancel`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct CancelRequest {
+    /// Jobs named.
+    pub jobs: Vec<JobSelector>,
+    /// Steps named; these go to the step managers.
+    pub steps: Vec<StepId>,
+    /// Filters when no job is named (all that are given must hold).
+    pub filter: JobFilter,
+    /// Send this signal instead of ending the job.
+    pub signal: Option<i32>,
+    /// `-b`: to the batch shell only.
+    pub batch: bool,
+    /// `-f`: to the batch shell and all steps.
+    pub full: bool,
+}
+
+/// Which jobs, by what they are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobFilter {
+    /// `-u`, as uid.
+    pub uid: Option<u32>,
+    /// `-n`.
+    pub name: Option<String>,
+    /// `-p`.
+    pub partition: Option<String>,
+    /// `-A`.
+    pub account: Option<String>,
+    /// `-t`.
+    pub state: Option<crate::state::JobState>,
+    /// `-w`, any of these nodes.
+    pub nodes: Vec<String>,
+}
+
+/// `scontrol hold`, ...
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobAction {
+    /// By an administrator when root or SlurmUser asks, else by the user.
+    Hold,
+    /// `uhold`.
+    UserHold,
+    /// Release.
+    Release,
+    /// Back to the queue; a running one is ended first.
+    Requeue,
+    /// As above and held.
+    RequeueHold,
+    /// Stop all processes.
+    Suspend,
+    /// Continue them.
+    Resume,
+}
+
+/// `scontrol update JobId=...`: only what is `Some` changes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct JobChange {
+    /// TimeLimit, absolute.
+    pub time_limit: Option<TimeLimit>,
+    /// `TimeLimit+=`/`-=`, seconds.
+    pub time_limit_delta_secs: Option<i64>,
+    /// Partition.
+    pub partitions: Option<Vec<String>>,
+    /// Priority.
+    pub priority: Option<u32>,
+    /// Nice.
+    pub nice: Option<i32>,
+    /// Name.
+    pub name: Option<String>,
+    /// Comment.
+    pub comment: Option<String>,
+    /// AdminComment.
+    pub admin_comment: Option<String>,
+    /// NumNodes.
+    pub nodes: Option<crate::spec::NodeCount>,
+    /// NumTasks.
+    pub tasks: Option<u32>,
+    /// MinMemoryNode / MinMemoryCPU.
+    pub memory: Option<crate::resources::MemoryRequest>,
+    /// Features.
+    pub constraint: Option<String>,
+    /// StartTime / EligibleTime.
+    pub begin: Option<Timestamp>,
+    /// Dependency.
+    pub dependencies: Option<crate::spec::Dependencies>,
+    /// ReqNodeList.
+    pub nodelist: Option<Vec<String>>,
+    /// ExcNodeList.
+    pub exclude: Option<Vec<String>>,
+    /// Requeue.
+    pub requeue: Option<bool>,
+    /// ArrayTaskThrottle; 0 for none.
+    pub array_limit: Option<u32>,
+    /// Account.
+    pub account: Option<String>,
+}
+
+/// `scontrol update NodeName=...`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeChange {
+    /// State.
+    pub state: Option<NodeStateChange>,
+    /// Reason.
+    pub reason: Option<String>,
+    /// Weight.
+    pub weight: Option<u32>,
+    /// ActiveFeatures.
+    pub features: Option<Vec<String>>,
+    /// Comment.
+    pub comment: Option<String>,
+}
+
+/// `State=` of a node update.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodeStateChange {
+    /// DRAIN
+    Drain,
+    /// UNDRAIN
+    Undrain,
+    /// DOWN
+    Down,
+    /// RESUME, IDLE
+    Resume,
+    /// FAIL (as DRAIN, with that word)
+    Fail,
+}
+
+/// A trace record as it travels: see the runtime's promises for its fields.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TraceLine {
+    /// Process: `controller`, `node/n1`, `stepd/5609/n1`.
+    pub process: String,
+    /// Order within the process.
+    pub seq: u64,
+    /// Wall-clock microseconds since the Unix epoch at which handling began.
+    pub at_us: i64,
+    /// Trace id: shared by everything one cause set off.
+    pub trace: u64,
+    /// Message id.
+    pub id: u64,
+    /// Id of the message that caused this one; 0 for none.
+    pub cause: u64,
+    /// Actor's path.
+    pub actor: String,
+    /// Message's name.
+    pub message: String,
+    /// Time in the mailbox, microseconds.
+    pub queue_us: u64,
+    /// Handling time, microseconds.
+    pub handle_us: u64,
+    /// `ok`, `panic: ...`, `dropped`.
+    pub outcome: String,
+}
+
+/// Answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum CommandReply {
+    /// To `Ping`.
+    Pong {
+        /// Controller's host.
+        host: String,
+        /// Program version.
+        version: String,
+    },
+    /// To `SubmitJob`.
+    Submitted {
+        /// New job.
+        job: JobId,
+        /// Things said to the user, one line each.
+        warnings: Vec<String>,
+    },
+    /// To `TestJob`.
+    WouldStart {
+        /// Id it would get.
+        job: JobId,
+        /// When.
+        at: Timestamp,
+        /// CPUs.
+        cpus: u32,
+        /// Nodes, host list form.
+        nodes: String,
+        /// Partition.
+        partition: String,
+    },
+    /// To `WaitJob`, and the items of `Watch`.
+    Job(Arc<JobView>),
+    /// To `ListJobs`.
+    Jobs {
+        /// In id order.
+        jobs: Vec<Arc<JobView>>,
+        /// Time of the snapshot.
+        at: Timestamp,
+    },
+    /// To `ListNodes`.
+    Nodes {
+        /// In configuration order.
+        nodes: Vec<Arc<NodeView>>,
+        /// Time of the snapshot.
+        at: Timestamp,
+    },
+    /// To `ListPartitions`, with node views since states are derived from both.
+    Partitions {
+        /// In configuration order.
+        partitions: Vec<Arc<PartitionView>>,
+        /// Nodes by index.
+        nodes: Vec<Arc<NodeView>>,
+        /// Time of the snapshot.
+        at: Timestamp,
+    },
+    /// To `ListSteps`.
+    Steps {
+        /// Steps.
+        steps: Vec<StepView>,
+        /// Managers that did not answer.
+        missing: Vec<String>,
+    },
+    /// To `ShowConfig`.
+    Config {
+        /// Pairs in Slurm's order.
+        pairs: Vec<(String, String)>,
+        /// Time of the snapshot.
+        at: Timestamp,
+    },
+    /// To `ShowScript`.
+    Script(serde_bytes::ByteBuf),
+    /// To `LocateStepManager`.
+    StepManager(StepManagerPlace),
+    /// One entry per job that was named or matched: the job and what came of it.
+    PerJob(Vec<(JobSelector, Result<(), Refusal>)>),
+    /// Done.
+    Done,
+    /// To `CreateJoinToken`.
+    Token(String),
+    /// Items of `Trace`.
+    TraceRecords(Vec<TraceLine>),
+    /// To `ListDaemons`.
+    Daemons(Vec<DaemonInfo>),
+    /// End of a stream.
+    End,
+    /// Declined.
+    Refused(Refusal),
+}
+
+/// Where to reach a job's step manager.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepManagerPlace {
+    /// Job.
+    pub job: JobId,
+    /// Batch host's node name.
+    pub node: String,
+    /// Its door, for processes on that host.
+    pub door: String,
+    /// Its node agent's QUIC address, for a relay from another host.
+    pub address: String,
+    /// The allocation.
+    pub nodes: Vec<AllocatedNode>,
+}
+
+/// A process of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DaemonInfo {
+    /// `controller`, `node`, `stepd`.
+    pub role: String,
+    /// Name.
+    pub name: String,
+    /// Process id on its host.
+    pub pid: u32,
+    /// Address.
+    pub address: String,
+}

@@ -1,0 +1,18 @@
+//! One enum per direction of each link. Between hosts they travel over QUIC, on a host over the local door; the frames
+//! are the same. Grow these by new variants and by new fields with `#[serde(default)]`, behind the negotiated version.
+//!
+//! | link | directions |
+//! |---|---|
+//! | command to daemon (controller's or node's door) | [`command::CommandRequest`], [`command::CommandReply`] |
+//! | command to step manager (`stepd`'s door) | [`step::CommandToStepMgr`], [`step::StepMgrToCommand`] |
+//! | controller and node agent | [`node::ControllerToNode`], [`node::NodeToController`] |
+//! | node agent and its `stepd` | [`stepd::NodeToStepd`], [`stepd::StepdToNode`] |
+//! | step manager and shepherd | [`shepherd::StepMgrToShepherd`], [`shepherd::ShepherdToStepMgr`] |
+//! | shepherd and launcher | [`launcher::ToLauncher`], [`launcher::FromLauncher`] |
+
+pub mod command;
+pub mod launcher;
+pub mod node;
+pub mod shepherd;
+pub mod step;
+pub mod stepd;

@@ -1,0 +1,371 @@
+//! Controller and node agent. The agent connects, registers, and reports; what it must not lose ([`AgentReport`]) carries
+//! a sequence number and is sent again until acknowledged. Everything about a job names its run ([`Sluid`]), so that a
+//! late report cannot touch a newer run.
+
+use crate::{
+    ids::{JobId, Sluid},
+    messages::command::{Caller, CommandReply, CommandRequest, TraceLine},
+    refusal::Refusal,
+    spec::JobSpec,
+    state::{ExitStatus, JobState, Reason},
+    time::{TimeLimit, Timestamp},
+    view::{AllocatedNode, NodeFacts, NodeLoad, StepView},
+};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use std::sync::Arc;
+
+/// What the controller signs for a run of a job. Checked by every agent and `stepd`, whoever hands it over.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobCredential {
+    /// Cluster.
+    pub cluster: String,
+    /// Job.
+    pub job: JobId,
+    /// Run.
+    pub sluid: Sluid,
+    /// Owner.
+    pub uid: u32,
+    /// Owner's group.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+    /// Owner's name.
+    pub user: String,
+    /// Nodes in order, the batch host first, with what the job has on each.
+    pub nodes: Vec<AllocatedNode>,
+    /// QUIC address (`host:port`) of each node's agent, in the same order.
+    pub addresses: Vec<String>,
+    /// Partition.
+    pub partition: String,
+    /// Controller's epoch at signing.
+    pub epoch: u64,
+    /// Not valid for a new start after this.
+    pub expires: Timestamp,
+}
+
+/// A credential in the exact bytes that were signed (ed25519).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignedCredential {
+    /// Encoded [`JobCredential`].
+    pub payload: ByteBuf,
+    /// 64 bytes.
+    pub signature: ByteBuf,
+    /// Which signing key.
+    pub key_id: String,
+}
+
+/// Everything a batch host needs to run a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobLaunch {
+    /// Proof.
+    pub credential: SignedCredential,
+    /// The job, script and environment included.
+    pub spec: Arc<JobSpec>,
+    /// Effective limit at the start.
+    pub time_limit: TimeLimit,
+    /// Start of this run.
+    pub start_time: Timestamp,
+    /// Times it was requeued before.
+    pub restarts: u32,
+    /// Tasks with defaults filled in.
+    pub tasks: u32,
+    /// CPUs per task with defaults filled in.
+    pub cpus_per_task: u32,
+    /// Number, first, last and step of the array this task belongs to.
+    #[serde(default)]
+    pub array: Option<ArrayFacts>,
+}
+
+/// What array tasks learn of their array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayFacts {
+    /// Tasks in the array.
+    pub count: u32,
+    /// Smallest index.
+    pub min: u32,
+    /// Largest index.
+    pub max: u32,
+    /// Step between the first two indices (1 for lists).
+    pub step: u32,
+}
+
+/// Controller to node agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ControllerToNode {
+    /// First message: registration accepted.
+    Welcome {
+        /// Grows with every start of the controller.
+        epoch: u64,
+        /// Key to check credentials with (ed25519 public key, 32 bytes) and its id.
+        credential_key: ByteBuf,
+        /// Its id.
+        key_id: String,
+        /// Runs the controller believes to be on this node; the agent ends all others.
+        runs: Vec<(JobId, Sluid)>,
+    },
+    /// Registration declined; the agent logs it and tries again later.
+    Declined(Refusal),
+    /// Start a job's step manager here. Repeatable by run.
+    StartJob(Box<JobLaunch>),
+    /// End a run. Sent to the batch host's agent, and to all nodes of the run once the batch host is lost. Repeatable.
+    EndJob {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// State and reason to record.
+        state: JobState,
+        /// Why.
+        reason: Reason,
+    },
+    /// Signal a run's processes.
+    SignalJob {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// Signal number.
+        signal: i32,
+        /// To whom.
+        to: SignalScope,
+    },
+    /// A new time limit, from the run's start.
+    SetTimeLimit {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// Limit.
+        limit: TimeLimit,
+    },
+    /// The allocation's owner is done.
+    FinishAllocation {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// Exit status to record.
+        exit: ExitStatus,
+    },
+    /// Answered by `Heartbeat` at once.
+    Ping {
+        /// Counter.
+        n: u64,
+    },
+    /// Reports up to this sequence number are safe on the controller's disk.
+    AckReports {
+        /// Sequence number.
+        upto: u64,
+    },
+    /// Steps of these jobs, please (all here when empty). Answered by `Steps`.
+    ListSteps {
+        /// Correlation.
+        query: u64,
+        /// Jobs.
+        jobs: Vec<JobId>,
+    },
+    /// Cancel or signal steps through their step manager.
+    SignalStep {
+        /// Step.
+        step: crate::ids::StepId,
+        /// Signal; `None`: end it.
+        signal: Option<i32>,
+    },
+    /// Trace records, please. Answered by `Trace`, repeatedly with `follow` until `StopTrace`.
+    Trace {
+        /// Correlation.
+        query: u64,
+        /// Actor path prefixes.
+        prefixes: Vec<String>,
+        /// Keep sending.
+        follow: bool,
+    },
+    /// End of interest.
+    StopTrace {
+        /// Correlation.
+        query: u64,
+    },
+    /// Answer to a command that came through this node's door.
+    CommandReply {
+        /// Correlation, chosen by the agent.
+        query: u64,
+        /// Answer.
+        reply: CommandReply,
+    },
+    /// `slurm.conf` changed: read it again.
+    Reconfigure,
+    /// End this daemon. Jobs go on unless it says so.
+    Shutdown,
+}
+
+/// Whom a job signal reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SignalScope {
+    /// All steps but the batch shell (`scancel -s`).
+    Steps,
+    /// The batch shell only (`-b`).
+    BatchShell,
+    /// The batch shell's whole step and all steps (`-f`).
+    Full,
+}
+
+/// A report that must arrive.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum AgentReport {
+    /// The step manager serves and the batch script runs (or the allocation is ready).
+    JobStarted {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// Step manager's door on its host.
+        door: String,
+    },
+    /// The work of the run is over (its processes are gone on the batch host).
+    JobEnded {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// Terminal state.
+        state: JobState,
+        /// Reason.
+        reason: Reason,
+        /// Exit status.
+        exit: ExitStatus,
+        /// Highest of its steps.
+        derived: ExitStatus,
+        /// When.
+        at: Timestamp,
+    },
+    /// Nothing of the run is left on this node, epilog included.
+    NodeReleased {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// The epilog's failure, which drains the node.
+        epilog_failed: Option<String>,
+    },
+    /// The run could not be started here.
+    JobLaunchFailed {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// Reason for users.
+        reason: Reason,
+        /// Details for the log.
+        detail: String,
+        /// Requeue and hold the job, drain the node (prolog failure).
+        drain_node: bool,
+    },
+    /// Steps that started or ended since the last report, in batches.
+    Steps {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// Changes, newest state of each step.
+        steps: Vec<StepView>,
+    },
+}
+
+/// A run that an agent holds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldRun {
+    /// Job.
+    pub job: JobId,
+    /// Run.
+    pub sluid: Sluid,
+    /// Its step manager is here.
+    pub batch_host: bool,
+    /// Step manager's or shepherd's door.
+    pub door: String,
+}
+
+/// Node agent to controller.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum NodeToController {
+    /// First message on every connection.
+    Register {
+        /// Node name.
+        node: String,
+        /// What it found.
+        facts: Box<NodeFacts>,
+        /// Runs it holds.
+        runs: Vec<HeldRun>,
+        /// Random, new for each start of the agent.
+        incarnation: u64,
+        /// Load.
+        load: NodeLoad,
+    },
+    /// Alive; also the answer to `Ping`.
+    Heartbeat {
+        /// Echo of the ping, 0 when unasked.
+        n: u64,
+        /// Load.
+        load: NodeLoad,
+    },
+    /// Must arrive; acknowledged by `AckReports`.
+    Report {
+        /// Grows by one; starts at 1 for each incarnation.
+        seq: u64,
+        /// Report.
+        report: AgentReport,
+    },
+    /// Answer to `ListSteps`.
+    Steps {
+        /// Correlation.
+        query: u64,
+        /// Steps.
+        steps: Vec<StepView>,
+        /// Managers that did not answer.
+        missing: Vec<String>,
+    },
+    /// Answer to `Trace`.
+    Trace {
+        /// Correlation.
+        query: u64,
+        /// Records.
+        records: Vec<TraceLine>,
+        /// No more will come.
+        last: bool,
+    },
+    /// A command at this node's door.
+    Command {
+        /// Correlation, chosen by the agent.
+        query: u64,
+        /// Who.
+        caller: Caller,
+        /// What.
+        request: Box<CommandRequest>,
+    },
+    /// The command went away; no more replies are wanted.
+    CommandGone {
+        /// Correlation.
+        query: u64,
+    },
+}
+
+/// Step manager (in its `stepd`) to the node agent of another node of its job: the only request on that link.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum StepMgrToAgent {
+    /// Start a shepherd for this run, which will connect to `manager`.
+    StartShepherd {
+        /// As on the batch host, script left out.
+        launch: Box<JobLaunch>,
+        /// QUIC address of the step manager's `stepd`.
+        manager: String,
+    },
+}
+
+/// Its answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum AgentToStepMgr {
+    /// Prolog done, `stepd` started.
+    Started,
+    /// Not started.
+    Failed(Refusal),
+}

@@ -1,0 +1,262 @@
+//! Step manager and the shepherds of its job, one on each node. On the batch host both live in one process and these are
+//! near messages; from other nodes the shepherd's `stepd` connects over QUIC, proves its node by its certificate and the
+//! run by the credential, and gets the same messages.
+
+use crate::{
+    ids::{Sluid, StepId},
+    messages::{launcher::TaskUsage, node::SignedCredential},
+    resources::CpuSet,
+    spec::{CpuBind, EnvEntry, OpenMode, ResourceLimit, StdinTo, StreamTarget},
+    state::ExitStatus,
+};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use std::sync::Arc;
+
+/// What all nodes of a step share.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepLaunch {
+    /// Step.
+    pub step: StepId,
+    /// Name of the step.
+    pub name: String,
+    /// Name of the job, for patterns.
+    pub job_name: String,
+    /// User, for patterns.
+    pub user: String,
+    /// For `%A` and `%a`.
+    pub array_task: Option<crate::ids::ArrayTask>,
+    /// Environment that many steps of a job share (the same `Arc` where it is the same), so that it is encoded for the
+    /// launcher once. Step variables are in `step_env`, set over it.
+    pub environment: Arc<Vec<EnvEntry>>,
+    /// Variables of this step, the same for all its tasks; set over `environment`.
+    #[serde(default)]
+    pub step_env: Vec<EnvEntry>,
+    /// Working directory.
+    pub work_dir: String,
+    /// Input.
+    pub stdin: StreamTarget,
+    /// Who gets relayed input.
+    pub stdin_to: StdinTo,
+    /// Output.
+    pub stdout: StreamTarget,
+    /// Errors.
+    pub stderr: StreamTarget,
+    /// How files are opened.
+    pub open_mode: OpenMode,
+    /// Terminal size for `--pty` (task 0 only).
+    pub pty: Option<(u16, u16)>,
+    /// Mask.
+    pub umask: u32,
+    /// Limits.
+    pub rlimits: Vec<ResourceLimit>,
+    /// Binding.
+    pub cpu_bind: CpuBind,
+    /// CPUs per task.
+    pub cpus_per_task: u32,
+    /// All tasks of the step.
+    pub total_tasks: u32,
+    /// A script to run instead of `argv[0]` (batch step, `srun --batch`): written to the spool by the shepherd.
+    pub script: Option<ByteBuf>,
+    /// The batch step: own rules for standard files, and no `srun` behind it.
+    pub batch: bool,
+}
+
+/// One task.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskLaunch {
+    /// Rank in the step, `SLURM_PROCID`.
+    pub rank: u32,
+    /// Number on its node, `SLURM_LOCALID`.
+    pub local_id: u32,
+    /// Program and arguments.
+    pub argv: Arc<Vec<ByteBuf>>,
+    /// Variables of this task alone.
+    pub extra_env: Vec<EnvEntry>,
+}
+
+/// Share of a step on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepNodeShare {
+    /// Number of the node within the step, `SLURM_NODEID`.
+    pub node_id: u32,
+    /// Abstract CPUs.
+    pub cpus: CpuSet,
+    /// Memory limit, MiB.
+    pub memory_mib: Option<u64>,
+    /// Needs a cgroup of its own (binding or limits that the job's does not give).
+    pub own_cgroup: bool,
+    /// Variables of the step's tasks on this node; set over the step's.
+    #[serde(default)]
+    pub env: Vec<EnvEntry>,
+}
+
+/// Bytes of relayed output that a shepherd may send for a step before the first [`StepMgrToShepherd::Credit`]. Each
+/// frame counts as its data and [`OUTPUT_FRAME_COST`], so that small writes are bounded too.
+pub const OUTPUT_WINDOW: u64 = 256 * 1024;
+
+/// What an output frame costs beside its data, in bytes of credit.
+pub const OUTPUT_FRAME_COST: u64 = 64;
+
+/// Whom a signal reaches in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SignalReach {
+    /// Each task's process group.
+    #[default]
+    Groups,
+    /// The tasks' first processes only (the batch shell).
+    Leaders,
+}
+
+/// To a shepherd.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum StepMgrToShepherd {
+    /// Registration accepted.
+    Welcome,
+    /// Start tasks.
+    Launch {
+        /// The step.
+        step: Arc<StepLaunch>,
+        /// Its share here.
+        share: StepNodeShare,
+        /// Its tasks here.
+        tasks: Vec<TaskLaunch>,
+    },
+    /// Input for the tasks that get relayed input here.
+    Stdin {
+        /// Step.
+        step: StepId,
+        /// Bytes; empty: end of input.
+        data: ByteBuf,
+    },
+    /// Signal the step's tasks.
+    Signal {
+        /// Step.
+        step: StepId,
+        /// Signal number.
+        signal: i32,
+        /// Process groups, or first processes only.
+        #[serde(default)]
+        reach: SignalReach,
+    },
+    /// SIGTERM now, SIGKILL after the site's KillWait.
+    Terminate {
+        /// Step.
+        step: StepId,
+    },
+    /// SIGKILL to everything of the step.
+    Kill {
+        /// Step.
+        step: StepId,
+    },
+    /// New terminal size.
+    Resize {
+        /// Step.
+        step: StepId,
+        /// Rows.
+        rows: u16,
+        /// Columns.
+        cols: u16,
+    },
+    /// End everything of the job here; answered by `Gone`.
+    EndJob,
+    /// So many more bytes of the step's output may be sent (see [`OUTPUT_WINDOW`]).
+    Credit {
+        /// Step.
+        step: StepId,
+        /// Bytes that left the step manager.
+        bytes: u64,
+    },
+    /// Write a line to the file that the step's standard error goes to here; nothing where it is relayed.
+    Note {
+        /// Step.
+        step: StepId,
+        /// The line, without its end.
+        text: String,
+    },
+    /// Which tasks run here? Answered by `Tasks`. Asked by a step manager that was restarted.
+    ListTasks,
+}
+
+/// Which stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stream {
+    /// Descriptor 1.
+    Stdout,
+    /// Descriptor 2.
+    Stderr,
+}
+
+/// From a shepherd.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum ShepherdToStepMgr {
+    /// First message from another node.
+    Register {
+        /// Proof.
+        credential: SignedCredential,
+        /// Run.
+        sluid: Sluid,
+        /// Node name.
+        node: String,
+    },
+    /// A task runs.
+    TaskStarted {
+        /// Step.
+        step: StepId,
+        /// Rank.
+        rank: u32,
+        /// Process.
+        pid: u32,
+    },
+    /// A task could not be started. It counts as ended with the code given (Slurm: exec errors end with the errno, 2).
+    TaskFailed {
+        /// Step.
+        step: StepId,
+        /// Rank.
+        rank: u32,
+        /// What and why, for the user.
+        message: String,
+        /// Exit status to record.
+        status: ExitStatus,
+    },
+    /// Relayed output.
+    Output {
+        /// Step.
+        step: StepId,
+        /// Rank.
+        rank: u32,
+        /// Which.
+        stream: Stream,
+        /// Bytes; empty: end of the stream.
+        data: ByteBuf,
+    },
+    /// A task ended (after its output was relayed).
+    TaskExited {
+        /// Step.
+        step: StepId,
+        /// Rank.
+        rank: u32,
+        /// How.
+        status: ExitStatus,
+        /// With what use.
+        usage: TaskUsage,
+        /// The cgroup counted an out-of-memory kill.
+        oom: bool,
+    },
+    /// No process of the step is left here.
+    StepGone {
+        /// Step.
+        step: StepId,
+    },
+    /// No process of the job is left here.
+    Gone,
+    /// Relayed input that the tasks took: so much more may be sent.
+    StdinConsumed {
+        /// Step.
+        step: StepId,
+        /// Bytes.
+        bytes: u64,
+    },
+    /// Answer to `ListTasks`: steps with the ranks that are not over.
+    Tasks(Vec<(StepId, Vec<u32>)>),
+}

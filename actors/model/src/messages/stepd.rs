@@ -1,0 +1,138 @@
+//! Node agent and a `stepd` on the same host, over the agent's local door (the `stepd` connects; the agent checks that the
+//! peer is root or its own user, and which run it names). A `stepd` that loses its agent keeps its jobs running,
+//! connects again with backoff, and repeats what was not acknowledged.
+
+use crate::{
+    ids::{JobId, Sluid, StepId},
+    messages::{command::TraceLine, node::SignalScope},
+    state::{ExitStatus, JobState, Reason},
+    time::{TimeLimit, Timestamp},
+    view::StepView,
+};
+use serde::{Deserialize, Serialize};
+
+/// Agent to `stepd`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum NodeToStepd {
+    /// Adopted.
+    Welcome,
+    /// End the run.
+    EndJob {
+        /// State to record.
+        state: JobState,
+        /// Reason.
+        reason: Reason,
+    },
+    /// Signal.
+    SignalJob {
+        /// Signal number.
+        signal: i32,
+        /// To whom.
+        to: SignalScope,
+    },
+    /// New limit from the run's start.
+    SetTimeLimit(TimeLimit),
+    /// The allocation's owner is done.
+    FinishAllocation(ExitStatus),
+    /// Cancel or signal a step.
+    SignalStep {
+        /// Step.
+        step: StepId,
+        /// Signal; `None`: end it.
+        signal: Option<i32>,
+    },
+    /// Steps, please.
+    ListSteps {
+        /// Correlation.
+        query: u64,
+    },
+    /// Trace records, please.
+    Trace {
+        /// Correlation.
+        query: u64,
+        /// Actor path prefixes.
+        prefixes: Vec<String>,
+        /// Keep sending.
+        follow: bool,
+    },
+    /// End of interest.
+    StopTrace {
+        /// Correlation.
+        query: u64,
+    },
+    /// Reports up to this sequence number are with the agent, on disk.
+    Ack {
+        /// Sequence number.
+        upto: u64,
+    },
+}
+
+/// `stepd` to agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum StepdToNode {
+    /// First message.
+    Hello {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// Process.
+        pid: u32,
+        /// Its door.
+        door: String,
+        /// Hosts the step manager.
+        batch_host: bool,
+    },
+    /// Must arrive.
+    Report {
+        /// Grows by one from 1.
+        seq: u64,
+        /// Report.
+        report: StepdReport,
+    },
+    /// Answer to `ListSteps`.
+    Steps {
+        /// Correlation.
+        query: u64,
+        /// Steps.
+        steps: Vec<StepView>,
+    },
+    /// Answer to `Trace`.
+    Trace {
+        /// Correlation.
+        query: u64,
+        /// Records.
+        records: Vec<TraceLine>,
+    },
+}
+
+/// What a `stepd` must tell.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum StepdReport {
+    /// The job runs.
+    Started,
+    /// The work is over.
+    Ended {
+        /// Terminal state.
+        state: JobState,
+        /// Reason.
+        reason: Reason,
+        /// Exit status.
+        exit: ExitStatus,
+        /// Highest of its steps.
+        derived: ExitStatus,
+        /// When.
+        at: Timestamp,
+    },
+    /// It could not be launched.
+    LaunchFailed {
+        /// Reason for users.
+        reason: Reason,
+        /// Details.
+        detail: String,
+    },
+    /// Steps that started or ended.
+    Steps(Vec<StepView>),
+    /// No process of the run is left on this node; `stepd` exits after the acknowledgement.
+    Gone,
+}

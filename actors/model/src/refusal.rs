@@ -1,0 +1,96 @@
+//! Why a request was declined, as data. One table in `tools/` turns these into Slurm's wording and exit codes.
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// A declined request. [`std::fmt::Display`] gives Slurm's sentence (`Invalid job id specified`).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+pub enum Refusal {
+    /// No such job (or no longer known).
+    #[error("Invalid job id specified")]
+    InvalidJobId,
+    /// The caller may not do that.
+    #[error("Access/permission denied")]
+    AccessDenied,
+    /// No such partition.
+    #[error("Invalid partition name specified")]
+    InvalidPartition(String),
+    /// No such node.
+    #[error("Invalid node name specified")]
+    InvalidNode(String),
+    /// No node or set of nodes could ever satisfy it. The detail is printed on its own line before.
+    #[error("Requested node configuration is not available")]
+    NodeConfigUnavailable {
+        /// For example `Memory specification can not be satisfied`.
+        detail: Option<String>,
+    },
+    /// `--nodes`/`--ntasks` contradict each other or are zero.
+    #[error("Node count specification invalid")]
+    BadNodeCount,
+    /// Above the partition's MaxTime with EnforcePartLimits.
+    #[error("Requested time limit is invalid (missing or exceeds some limit)")]
+    InvalidTimeLimit,
+    /// Malformed or impossible dependency.
+    #[error("Job dependency problem")]
+    Dependency,
+    /// Malformed array specification or above MaxArraySize.
+    #[error("Invalid job array specification")]
+    InvalidArray,
+    /// `-C` names a feature that no node has, or is malformed.
+    #[error("Invalid feature specification")]
+    InvalidFeature(String),
+    /// No script, or not a script.
+    #[error("Batch script is invalid: {0}")]
+    InvalidScript(String),
+    /// The partition is DOWN or INACTIVE and cannot be submitted to.
+    #[error("Required partition not available (inactive or drain)")]
+    PartitionUnavailable,
+    /// The user's groups are not allowed in the partition.
+    #[error("User's group not permitted to use this partition")]
+    GroupNotPermitted,
+    /// The job is over.
+    #[error("Job/step already completing or completed")]
+    AlreadyDone,
+    /// The job is pending, so has no steps or manager.
+    #[error("Job is pending execution")]
+    JobPending,
+    /// The job is not pending any more.
+    #[error("Job is no longer pending execution")]
+    JobNotPending,
+    /// Requeue is off for this job.
+    #[error("Requested operation is presently disabled")]
+    Disabled,
+    /// Unknown step.
+    #[error("Job step {0} not found")]
+    InvalidStep(String),
+    /// A step asks for more than its job has.
+    #[error("Requested node configuration is not available")]
+    StepImpossible {
+        /// What is too much.
+        detail: String,
+    },
+    /// `--immediate` and no room.
+    #[error("Requested nodes are busy")]
+    Busy,
+    /// A queue is full: try again.
+    #[error("Resource temporarily unavailable, retry after {} ms", after.as_millis())]
+    RetryAfter {
+        /// When to try again.
+        after: Duration,
+    },
+    /// The controller cannot be reached from the daemon that was asked.
+    #[error("Unable to contact slurm controller (connect failure)")]
+    ControllerUnreachable,
+    /// The node or step manager that was asked for cannot be reached.
+    #[error("Unable to contact {0}: {1}")]
+    Unreachable(String, String),
+    /// A field of an update is unknown or malformed.
+    #[error("{0}")]
+    InvalidUpdate(String),
+    /// The request is understood but not built yet.
+    #[error("{0} is not supported yet")]
+    NotSupported(String),
+    /// A failure on our side: disk full, journal closed, an actor that died.
+    #[error("{0}")]
+    Internal(String),
+}

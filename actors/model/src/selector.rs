@@ -1,0 +1,98 @@
+//! Jobs as users name them: `12`, `12_3`, `12_[1-4,7%2]`, for `scancel`, `squeue -j` and `scontrol`.
+
+use crate::{
+    ids::{IdError, JobId, job_number, number},
+    messages::command::JobSelector,
+    spec::ArraySpec,
+};
+use std::{fmt, str::FromStr};
+
+const WHAT: &str = "job id";
+
+impl From<JobId> for JobSelector {
+    fn from(job: JobId) -> Self {
+        Self { job, tasks: None }
+    }
+}
+
+impl JobSelector {
+    /// Is the task with this index meant?
+    pub fn has_task(&self, index: u32) -> bool {
+        self.tasks.as_ref().is_none_or(|ranges| {
+            ranges.iter().any(|&(first, last, step)| (first..=last).contains(&index) && (index - first) % step.max(1) == 0)
+        })
+    }
+}
+
+impl FromStr for JobSelector {
+    type Err = IdError;
+    /// `12_*` is all of the array, like `12`. A limit (`%2`) in the brackets is what `squeue` prints and is ignored.
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let form = || IdError::Form { what: WHAT, text: text.to_owned(), expected: "JOB, JOB_TASK or JOB_[TASKS]" };
+        if text.is_empty() {
+            return Err(IdError::Empty { what: WHAT });
+        }
+        let Some((job, tasks)) = text.split_once('_') else {
+            return Ok(job_number(WHAT, text, text)?.into());
+        };
+        let job = job_number(WHAT, text, job)?;
+        let tasks = match tasks.strip_prefix('[') {
+            None if tasks == "*" => None,
+            None => {
+                let task = number(WHAT, text, tasks)?;
+                Some(vec![(task, task, 1)])
+            }
+            Some(inside) => {
+                let inside = inside.strip_suffix(']').ok_or_else(form)?;
+                Some(inside.parse::<ArraySpec>().map_err(|_| form())?.ranges)
+            }
+        };
+        Ok(Self { job, tasks })
+    }
+}
+
+impl fmt::Display for JobSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = match self.tasks.as_deref() {
+            None => self.job.to_string(),
+            Some(&[(first, last, _)]) if first == last => format!("{}_{first}", self.job),
+            Some(ranges) => format!("{}_[{}]", self.job, ArraySpec { ranges: ranges.to_vec(), limit: None }),
+        };
+        f.pad(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn jobs_are_named_in_every_form() {
+        for text in ["12", "12_3", "12_[1-4,7]", "12_[0,2,4]"] {
+            assert_eq!(text.parse::<JobSelector>().unwrap().to_string(), text);
+        }
+        let some: JobSelector = "12_[1-4,7%2]".parse().unwrap();
+        assert_eq!(some.to_string(), "12_[1-4,7]");
+        assert!(some.has_task(7) && !some.has_task(5));
+        assert_eq!("12_*".parse::<JobSelector>().unwrap(), JobId(12).into());
+    }
+
+    #[test]
+    fn other_text_is_refused() {
+        for text in ["", "x", "0", "12_", "12_x", "12_[", "12_[]", "12_[3-1]", "12+1", "12.0", " 12", "12_1-4"] {
+            assert!(text.parse::<JobSelector>().is_err(), "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_a_job_or_an_error(s in "\\PC{0,20}|[0-9]{1,3}_?\\[?[0-9,%:-]{0,12}\\]?") {
+            if let Ok(named) = s.parse::<JobSelector>() {
+                let again: JobSelector = named.to_string().parse().unwrap();
+                prop_assert!((0..200).all(|i| again.has_task(i) == named.has_task(i)));
+            }
+        }
+    }
+}

@@ -1,0 +1,439 @@
+//! What a user asked for, after script lines, environment and command line were merged: jobs and steps. Text patterns
+//! (`%j`, `%t`) stay patterns; limits and amounts are typed.
+
+use crate::{
+    ids::{ArrayTask, JobId},
+    resources::MemoryRequest,
+    time::{TimeLimit, Timestamp},
+};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+/// Minimum and maximum node count, `-N min[-max]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeCount {
+    /// At least this many.
+    pub min: u32,
+    /// At most this many; `None`: no upper bound was given (then `min` unless tasks want more).
+    pub max: Option<u32>,
+}
+
+/// `--exclusive` and `--oversubscribe`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Sharing {
+    /// The partition decides.
+    #[default]
+    Default,
+    /// `--exclusive`: whole nodes.
+    Exclusive,
+    /// `--exclusive=user`: nodes shared with jobs of the same user only.
+    User,
+    /// `--oversubscribe`.
+    Oversubscribe,
+}
+
+/// How output files are opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum OpenMode {
+    /// `JobFileAppend` decides; truncate by default.
+    #[default]
+    Default,
+    /// Append.
+    Append,
+    /// Truncate.
+    Truncate,
+}
+
+/// `--signal=[R|B:]sig[@secs]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SignalWarning {
+    /// Signal number.
+    pub signal: i32,
+    /// Seconds before the end.
+    pub before_secs: u32,
+    /// `B:`: the batch shell only, else all steps but the batch shell.
+    pub batch_only: bool,
+}
+
+/// `--array`: indices as inclusive ranges with steps, and `%limit`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArraySpec {
+    /// Sorted, disjoint inclusive ranges `(first, last, step)`.
+    pub ranges: Vec<(u32, u32, u32)>,
+    /// Most tasks at a time.
+    pub limit: Option<u32>,
+}
+
+/// Kind of a dependency on another job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DependencyKind {
+    /// `after:job[+minutes]`: began or was cancelled.
+    After {
+        /// Delay after the other's start, minutes.
+        minutes: u32,
+    },
+    /// Ended in any way.
+    AfterAny,
+    /// Ended with exit code 0.
+    AfterOk,
+    /// Ended otherwise.
+    AfterNotOk,
+    /// `singleton`: no other job of that name and user runs or is before it.
+    Singleton,
+}
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependency {
+    /// Kind.
+    pub kind: DependencyKind,
+    /// On which job (none for singleton).
+    pub job: Option<JobId>,
+    /// On one task of an array, `N_3`.
+    #[serde(default)]
+    pub array_index: Option<u32>,
+}
+
+/// All (`,`) or any (`?`) of some conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependencies {
+    /// True for `?`: one is enough.
+    pub any: bool,
+    /// The conditions.
+    pub list: Vec<Dependency>,
+}
+
+/// A resource limit that travels with a job or step: `setrlimit` numbers, `None` for infinity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResourceLimit {
+    /// `RLIMIT_*` number of Linux.
+    pub resource: u32,
+    /// Soft limit.
+    pub soft: Option<u64>,
+}
+
+/// What starts when the allocation is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum JobKind {
+    /// A batch script.
+    Batch,
+    /// An allocation for `salloc` or `srun`, ended by its owner.
+    Allocation,
+}
+
+/// One variable: `NAME=value`, in the bytes that the user had.
+pub type EnvEntry = ByteBuf;
+
+/// A job as asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobSpec {
+    /// Batch or allocation.
+    pub kind: JobKind,
+    /// `-J`.
+    pub name: String,
+    /// `-A`.
+    #[serde(default)]
+    pub account: Option<String>,
+    /// `-q`.
+    #[serde(default)]
+    pub qos: Option<String>,
+    /// `--comment`.
+    #[serde(default)]
+    pub comment: Option<String>,
+    /// `--wckey`.
+    #[serde(default)]
+    pub wckey: Option<String>,
+    /// `-p`, in the order given; empty: the default partition.
+    #[serde(default)]
+    pub partitions: Vec<String>,
+    /// `-N`.
+    #[serde(default)]
+    pub nodes: Option<NodeCount>,
+    /// `-n`.
+    #[serde(default)]
+    pub tasks: Option<u32>,
+    /// `--ntasks-per-node`.
+    #[serde(default)]
+    pub tasks_per_node: Option<u32>,
+    /// `-c`.
+    #[serde(default)]
+    pub cpus_per_task: Option<u32>,
+    /// `--mincpus`.
+    #[serde(default)]
+    pub min_cpus_per_node: Option<u32>,
+    /// `--mem`, `--mem-per-cpu`.
+    #[serde(default)]
+    pub memory: MemoryRequest,
+    /// `--tmp`, MiB.
+    #[serde(default)]
+    pub tmp_disk_mib: u64,
+    /// `-t`.
+    #[serde(default)]
+    pub time_limit: Option<TimeLimit>,
+    /// `--time-min`.
+    #[serde(default)]
+    pub time_min: Option<TimeLimit>,
+    /// `-C`, as written.
+    #[serde(default)]
+    pub constraint: Option<String>,
+    /// `-w`: nodes that must be in the allocation (expanded).
+    #[serde(default)]
+    pub nodelist: Vec<String>,
+    /// `-x`: nodes that must not (expanded).
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// `--exclusive`, `--oversubscribe`.
+    #[serde(default)]
+    pub sharing: Sharing,
+    /// `--contiguous`.
+    #[serde(default)]
+    pub contiguous: bool,
+    /// `-a`.
+    #[serde(default)]
+    pub array: Option<ArraySpec>,
+    /// `-d`.
+    #[serde(default)]
+    pub dependencies: Dependencies,
+    /// `-b`.
+    #[serde(default)]
+    pub begin: Option<Timestamp>,
+    /// `--deadline`.
+    #[serde(default)]
+    pub deadline: Option<Timestamp>,
+    /// `-H`.
+    #[serde(default)]
+    pub hold: bool,
+    /// `--priority`.
+    #[serde(default)]
+    pub priority: Option<u32>,
+    /// `--nice`.
+    #[serde(default)]
+    pub nice: i32,
+    /// `--requeue`, `--no-requeue`; `None`: `JobRequeue` decides.
+    #[serde(default)]
+    pub requeue: Option<bool>,
+    /// `-k`/`--no-kill`.
+    #[serde(default)]
+    pub no_kill: bool,
+    /// `-I`/`--immediate`: give up when not started after this many seconds.
+    #[serde(default)]
+    pub immediate_secs: Option<u32>,
+    /// Working directory.
+    pub work_dir: String,
+    /// `-i`.
+    #[serde(default)]
+    pub stdin: Option<String>,
+    /// `-o`.
+    #[serde(default)]
+    pub stdout: Option<String>,
+    /// `-e`.
+    #[serde(default)]
+    pub stderr: Option<String>,
+    /// `--open-mode`.
+    #[serde(default)]
+    pub open_mode: OpenMode,
+    /// The job's environment, after `--export`.
+    #[serde(default)]
+    pub environment: Vec<EnvEntry>,
+    /// The batch script's text.
+    #[serde(default)]
+    pub script: Option<ByteBuf>,
+    /// The script's arguments (batch) or the command (allocation).
+    #[serde(default)]
+    pub argv: Vec<ByteBuf>,
+    /// File mode creation mask.
+    #[serde(default)]
+    pub umask: u32,
+    /// Soft limits to set (`PropagateResourceLimits`).
+    #[serde(default)]
+    pub rlimits: Vec<ResourceLimit>,
+    /// `--signal`.
+    #[serde(default)]
+    pub signal: Option<SignalWarning>,
+    /// Host of the submission.
+    #[serde(default)]
+    pub submit_host: String,
+    /// Session id of the submitter.
+    #[serde(default)]
+    pub alloc_sid: u32,
+    /// The command line as typed, `SubmitLine`.
+    #[serde(default)]
+    pub submit_line: String,
+    /// What `Command=` shows: the script's path, or nothing for `--wrap`.
+    #[serde(default)]
+    pub command: Option<String>,
+    /// `--wait-all-nodes`, `-K`-like job options that only commands read are not here.
+    #[serde(default)]
+    pub het: Option<(JobId, u32)>,
+    /// Set on tasks split from an array.
+    #[serde(default)]
+    pub array_task: Option<ArrayTask>,
+}
+
+/// Where a step's standard stream goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StreamTarget {
+    /// To (or from) the `srun` that waits.
+    #[default]
+    Relay,
+    /// A file pattern, opened on the node as the user (`%t`, `%n`, `%N`, `%J`, ... are filled in there).
+    File(String),
+    /// `/dev/null`.
+    Null,
+    /// Stderr only: where stdout goes.
+    SameAsStdout,
+}
+
+/// Which tasks get the relayed standard input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StdinTo {
+    /// Every task (`srun`'s default).
+    #[default]
+    All,
+    /// One task, by rank (`-i N`).
+    Task(u32),
+    /// None: `/dev/null`.
+    None,
+}
+
+/// How tasks are laid out over nodes, `-m`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Distribution {
+    /// Block (fill a node, then the next).
+    #[default]
+    Block,
+    /// Round robin over nodes.
+    Cyclic,
+}
+
+/// How tasks are bound to CPUs, `--cpu-bind`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CpuBind {
+    /// The site's default: to the step's CPUs.
+    #[default]
+    Default,
+    /// No binding below the job's own.
+    None,
+    /// Each task to its own cores (`cores`, `threads`, `rank`).
+    Cores,
+    /// Each task to the mask with its local id.
+    Map(Vec<u32>),
+}
+
+/// How a step shares its job's resources.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StepSharing {
+    /// `srun`'s default: waits for what it needs, gets all CPUs of the job's share on its nodes that tasks may use.
+    #[default]
+    Default,
+    /// `--exact`: what it asks for, no more. (`--exclusive` for a step implies it.)
+    Exact,
+    /// `--overlap`: needs nothing free.
+    Overlap,
+}
+
+/// A step as asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepSpec {
+    /// `-J`, or the command's name.
+    pub name: String,
+    /// `-N`.
+    #[serde(default)]
+    pub nodes: Option<NodeCount>,
+    /// `-n`.
+    #[serde(default)]
+    pub tasks: Option<u32>,
+    /// `--ntasks-per-node`.
+    #[serde(default)]
+    pub tasks_per_node: Option<u32>,
+    /// `-c`.
+    #[serde(default)]
+    pub cpus_per_task: Option<u32>,
+    /// `--mem`, `--mem-per-cpu`.
+    #[serde(default)]
+    pub memory: MemoryRequest,
+    /// `-w`.
+    #[serde(default)]
+    pub nodelist: Vec<String>,
+    /// `-x`.
+    #[serde(default)]
+    pub exclude: Vec<String>,
+    /// `-r`: start at this node of the allocation.
+    #[serde(default)]
+    pub relative: Option<u32>,
+    /// `-m`.
+    #[serde(default)]
+    pub distribution: Distribution,
+    /// `--exact`, `--overlap`, `--exclusive`.
+    #[serde(default)]
+    pub sharing: StepSharing,
+    /// `--cpu-bind`.
+    #[serde(default)]
+    pub cpu_bind: CpuBind,
+    /// `-t`.
+    #[serde(default)]
+    pub time_limit: Option<TimeLimit>,
+    /// `-I`: fail instead of waiting.
+    #[serde(default)]
+    pub immediate: bool,
+    /// Program and arguments. With `multi_prog` set this is empty.
+    pub argv: Vec<ByteBuf>,
+    /// `--multi-prog`: per-task programs, resolved by `srun`: inclusive task ranges, program and arguments (`%t`, `%o` left).
+    #[serde(default)]
+    pub multi_prog: Vec<MultiProg>,
+    /// `srun --batch`: a script's text, run like a batch script; `argv` holds its arguments.
+    #[serde(default)]
+    pub script: Option<ByteBuf>,
+    /// Working directory; `None`: the job's.
+    #[serde(default)]
+    pub work_dir: Option<String>,
+    /// Environment after `--export`. Step variables are added by the step manager. Empty: the same as of the step before
+    /// it in the same request, or the job's for the first.
+    #[serde(default)]
+    pub environment: Vec<EnvEntry>,
+    /// Standard input.
+    #[serde(default)]
+    pub stdin: StreamTarget,
+    /// For relayed input.
+    #[serde(default)]
+    pub stdin_to: StdinTo,
+    /// Standard output.
+    #[serde(default)]
+    pub stdout: StreamTarget,
+    /// Standard error.
+    #[serde(default)]
+    pub stderr: StreamTarget,
+    /// `--open-mode`.
+    #[serde(default)]
+    pub open_mode: OpenMode,
+    /// `--pty`: rows and columns of the terminal.
+    #[serde(default)]
+    pub pty: Option<(u16, u16)>,
+    /// `-K`: kill the step when a task exits with other than 0.
+    #[serde(default)]
+    pub kill_on_bad_exit: bool,
+    /// `-W`: seconds to wait after the first task ended before killing the rest; `None`: for ever.
+    #[serde(default)]
+    pub wait_secs: Option<u32>,
+    /// File mode creation mask; `None`: the job's.
+    #[serde(default)]
+    pub umask: Option<u32>,
+    /// Soft limits to set in the step's tasks.
+    #[serde(default)]
+    pub rlimits: Vec<ResourceLimit>,
+    /// Where `srun` runs: host and pid, `SrunHost:Pid`.
+    #[serde(default)]
+    pub srun: Option<(String, u32)>,
+    /// The command line as typed.
+    #[serde(default)]
+    pub submit_line: String,
+}
+
+/// One line of a `--multi-prog` file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MultiProg {
+    /// Inclusive task ranges; empty means `*` (every task not named elsewhere).
+    pub tasks: Vec<(u32, u32)>,
+    /// Program and arguments; `%t` is the task's number, `%o` its offset in the range.
+    pub argv: Vec<ByteBuf>,
+}

@@ -1,0 +1,165 @@
+//! Job, step and node states and reasons with Slurm's own words. Legal moves live with the actors' cores.
+
+use serde::{Deserialize, Serialize};
+
+/// State of a job as users see it (`squeue -o %T`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum JobState {
+    /// Waiting.
+    Pending,
+    /// Allocated, prolog under way (CONFIGURING).
+    Configuring,
+    /// Running.
+    Running,
+    /// Stopped by `scontrol suspend`.
+    Suspended,
+    /// Work is over, nodes are being cleaned.
+    Completing,
+    /// Exit code 0.
+    Completed,
+    /// By a user or an administrator.
+    Cancelled,
+    /// Exit code other than 0.
+    Failed,
+    /// Time limit reached.
+    Timeout,
+    /// A node of the job failed.
+    NodeFail,
+    /// By preemption.
+    Preempted,
+    /// The launch failed for the system's reasons.
+    BootFail,
+    /// Deadline passed.
+    Deadline,
+    /// Ran out of memory.
+    OutOfMemory,
+}
+
+/// State of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum StepState {
+    /// Queued in the step manager.
+    Pending,
+    /// Tasks run.
+    Running,
+    /// All tasks ended with 0.
+    Completed,
+    /// Some task ended otherwise.
+    Failed,
+    /// By a user, or with its job.
+    Cancelled,
+    /// Step's or job's time limit.
+    Timeout,
+    /// A node went away.
+    NodeFail,
+    /// Ran out of memory.
+    OutOfMemory,
+}
+
+/// Base state of a node; flags are in [`NodeFlags`]. ALLOCATED and MIXED are derived from use when shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum NodeBase {
+    /// Never heard from since the controller started.
+    Unknown,
+    /// In service.
+    Up,
+    /// Not in service.
+    Down,
+    /// Planned, `State=FUTURE`.
+    Future,
+}
+
+/// Flags beside a node's base state.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct NodeFlags {
+    /// DRAIN: gets nothing new.
+    pub drain: bool,
+    /// NOT_RESPONDING.
+    pub not_responding: bool,
+    /// A job's epilog is still running there, or its processes are being ended.
+    pub completing: bool,
+    /// The registration contradicts the configuration.
+    pub invalid: bool,
+}
+
+/// Why a job waits or ended, `squeue`'s Reason. Printed as the variant's name.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Reason {
+    /// Nothing to say.
+    #[default]
+    None,
+    /// Resources are in use.
+    Resources,
+    /// Jobs of higher priority go first.
+    Priority,
+    /// A dependency is not fulfilled yet.
+    Dependency,
+    /// A dependency can never be fulfilled.
+    DependencyNeverSatisfied,
+    /// `--begin` is in the future.
+    BeginTime,
+    /// Held by its user.
+    JobHeldUser,
+    /// Held by an administrator.
+    JobHeldAdmin,
+    /// Array task limit `%N` reached.
+    JobArrayTaskLimit,
+    /// More nodes than the partition allows, or has.
+    PartitionNodeLimit,
+    /// Longer than the partition allows.
+    PartitionTimeLimit,
+    /// The partition is DOWN.
+    PartitionDown,
+    /// The partition is INACTIVE.
+    PartitionInactive,
+    /// Nodes asked for are down, drained or reserved ("ReqNodeNotAvail").
+    ReqNodeNotAvail,
+    /// As above, with the nodes named: `Nodes required for job are DOWN, DRAINED or reserved ...`.
+    NodesUnavailable,
+    /// No node's shape and features fit any more.
+    BadConstraints,
+    /// Just requeued; not yet considered.
+    Cleaning,
+    /// Exit code other than 0.
+    NonZeroExitCode,
+    /// Ended by a signal.
+    RaisedSignal(i32),
+    /// Time limit reached.
+    TimeLimit,
+    /// Node failure.
+    NodeDown,
+    /// The job's step manager died.
+    StepManagerDied,
+    /// The batch script could not be started.
+    JobLaunchFailure,
+    /// The prolog failed.
+    PrologFailure,
+    /// Ran out of memory.
+    OutOfMemory,
+    /// Something else, in words.
+    Other(String),
+}
+
+/// How a task, step or job ended: exit code and, when ended by one, signal. Shown as `code:signal`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ExitStatus {
+    /// Exit code, 0 to 255.
+    pub code: u8,
+    /// Signal that ended it, if one did.
+    #[serde(default)]
+    pub signal: Option<u8>,
+}
+
+impl ExitStatus {
+    /// Exit 0.
+    pub const SUCCESS: Self = Self { code: 0, signal: None };
+    /// True for exit code 0 without a signal.
+    pub const fn success(self) -> bool {
+        self.code == 0 && self.signal.is_none()
+    }
+    /// As a shell would report it: `128 + signal`, else the code.
+    pub fn shell_code(self) -> i32 {
+        self.signal.map_or(i32::from(self.code), |s| 128 + i32::from(s))
+    }
+}

@@ -1,0 +1,300 @@
+//! What owners publish about themselves for readers: the scheduler, `squeue`, `sinfo`, `scontrol show`. Immutable once
+//! published; each carries the generation under which its owner published it.
+
+use crate::{
+    ids::{ArrayTask, JobId, NodeIndex, Sluid, StepId},
+    resources::{MemoryMib, MemoryRequest, NodeShape, NodeShare},
+    spec::{ArraySpec, Dependencies, JobSpec, Sharing},
+    state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason, StepState},
+    time::{TimeLimit, Timestamp},
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// A node's share of a job, by name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AllocatedNode {
+    /// Node name.
+    pub name: String,
+    /// Index in the configuration that allocated it.
+    pub index: NodeIndex,
+    /// What the job has there.
+    pub share: NodeShare,
+}
+
+/// An allocation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Allocation {
+    /// Nodes in node-list order; the first is the batch host.
+    pub nodes: Vec<AllocatedNode>,
+    /// Partition in which it was made.
+    pub partition: String,
+    /// Whole nodes were given.
+    pub exclusive: bool,
+}
+
+/// A job as its owner shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobView {
+    /// Id.
+    pub id: JobId,
+    /// Grows with every change of this job.
+    pub generation: u64,
+    /// Identity of the current run.
+    pub sluid: Sluid,
+    /// What was asked for (script and environment left out: empty).
+    pub spec: Arc<JobSpec>,
+    /// Owner.
+    pub uid: u32,
+    /// Owner's group.
+    pub gid: u32,
+    /// Owner's name at submission.
+    pub user: String,
+    /// Group's name at submission.
+    pub group: String,
+    /// State. `Completing` is shown while nodes are being cleaned.
+    pub state: JobState,
+    /// The terminal state behind `Completing`, once known.
+    pub ending: Option<JobState>,
+    /// Why it waits, or why it ended.
+    pub reason: Reason,
+    /// Set on the record of a job array: indices not yet split off.
+    pub array_pending: Option<ArraySpec>,
+    /// Set on a task of an array (also on the record once it became the last task).
+    pub array_task: Option<ArrayTask>,
+    /// Running tasks of the array, on the record.
+    pub array_running: u32,
+    /// Priority; 0 when held.
+    pub priority: u32,
+    /// What is left of the dependencies.
+    pub dependencies: Dependencies,
+    /// True when begin time and dependencies let it be considered.
+    pub eligible: bool,
+    /// Partitions in which it may run, in order.
+    pub partitions: Vec<String>,
+    /// Effective limit.
+    pub time_limit: TimeLimit,
+    /// Submission.
+    pub submit_time: Timestamp,
+    /// When it became or becomes eligible.
+    pub eligible_time: Option<Timestamp>,
+    /// Start of the current run; expected start while pending, where a plan has one.
+    pub start_time: Option<Timestamp>,
+    /// End, or expected end.
+    pub end_time: Option<Timestamp>,
+    /// Last look of the scheduler.
+    pub last_sched_eval: Option<Timestamp>,
+    /// The allocation, while there is or was one.
+    pub allocation: Option<Arc<Allocation>>,
+    /// Nodes still being cleaned.
+    pub completing_nodes: Vec<String>,
+    /// Exit status of the batch script, or of the job's worst step where there was no script.
+    pub exit: ExitStatus,
+    /// Highest exit status of any step.
+    pub derived_exit: ExitStatus,
+    /// Times this job was requeued.
+    pub restarts: u32,
+    /// May be requeued.
+    pub requeue: bool,
+    /// CPUs a task gets (defaults filled in).
+    pub cpus_per_task: u32,
+    /// Tasks (defaults filled in).
+    pub tasks: u32,
+    /// Fewest nodes.
+    pub min_nodes: u32,
+    /// Most nodes.
+    pub max_nodes: u32,
+    /// CPUs the request comes to.
+    pub cpus: u32,
+    /// Memory request with partition defaults filled in.
+    pub memory: MemoryRequest,
+    /// Effective sharing.
+    pub sharing: Sharing,
+    /// Filled-in output path.
+    pub stdout_path: Option<String>,
+    /// Filled-in error path; `None`: with the output.
+    pub stderr_path: Option<String>,
+    /// Filled-in input path.
+    pub stdin_path: Option<String>,
+    /// Comment set by an administrator.
+    pub admin_comment: Option<String>,
+    /// Steps reported so far that are not over, newest last.
+    pub steps_running: u32,
+}
+
+/// A job's hold on a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeHold {
+    /// Job.
+    pub job: JobId,
+    /// Run.
+    pub sluid: Sluid,
+    /// Owner.
+    pub uid: u32,
+    /// Share.
+    pub share: NodeShare,
+    /// Shares the node with nobody, or only with the same user.
+    pub sharing: Sharing,
+    /// When the job is expected to end.
+    pub expected_end: Option<Timestamp>,
+    /// Being cleaned up.
+    pub completing: bool,
+}
+
+/// A node as its owner shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeView {
+    /// Name.
+    pub name: String,
+    /// Place in configuration order.
+    pub index: NodeIndex,
+    /// Grows with every change of this node.
+    pub generation: u64,
+    /// Base state.
+    pub base: NodeBase,
+    /// Flags.
+    pub flags: NodeFlags,
+    /// Why it is down or drained.
+    pub reason: Option<NodeReason>,
+    /// Shape that scheduling uses.
+    pub shape: NodeShape,
+    /// Who holds what.
+    pub holds: Vec<NodeHold>,
+    /// Features (`Feature=`).
+    pub features: Vec<String>,
+    /// `Weight=`.
+    pub weight: u32,
+    /// `NodeAddr=`.
+    pub address: String,
+    /// `NodeHostname=`.
+    pub hostname: String,
+    /// Port.
+    pub port: u16,
+    /// Last registration; `None` while never heard from.
+    pub registration: Option<Arc<NodeFacts>>,
+    /// Last load report.
+    pub load: NodeLoad,
+    /// Last time a job ended or started there.
+    pub last_busy: Option<Timestamp>,
+    /// `Comment=` by update.
+    pub comment: Option<String>,
+}
+
+/// Reason of a node's state, with who said it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeReason {
+    /// Text.
+    pub text: String,
+    /// Who (uid).
+    pub uid: u32,
+    /// Who (name).
+    pub user: String,
+    /// When.
+    pub at: Timestamp,
+}
+
+/// What a node's agent found on its machine.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeFacts {
+    /// Host name.
+    pub hostname: String,
+    /// Shape found (with config_overrides: as configured).
+    pub shape: NodeShape,
+    /// `uname -m`.
+    pub arch: String,
+    /// `Linux 6.18 #1 SMP ...`.
+    pub os: String,
+    /// Program version.
+    pub version: String,
+    /// Boot of the machine.
+    pub boot_time: Timestamp,
+    /// Start of the agent.
+    pub agent_start: Timestamp,
+    /// What of kernel support is there: `cgroup/v1`, `cgroup/v2`, `process groups`.
+    pub tracking: String,
+}
+
+/// Load of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeLoad {
+    /// One-minute load average in hundredths.
+    pub load_hundredths: u32,
+    /// Free memory.
+    pub free_memory: Option<MemoryMib>,
+}
+
+/// State of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PartitionState {
+    /// UP
+    Up,
+    /// DOWN: accepts, does not start.
+    Down,
+    /// DRAIN: does not accept, starts what is queued.
+    Drain,
+    /// INACTIVE: neither.
+    Inactive,
+}
+
+/// A partition as its owner shows it. Limits are as configured or updated.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartitionView {
+    /// Generation.
+    pub generation: u64,
+    /// Settings.
+    pub config: Arc<crate::config::PartitionConfig>,
+    /// State.
+    pub state: PartitionState,
+    /// Members, by index, ascending.
+    pub nodes: Vec<NodeIndex>,
+}
+
+/// A step as its step manager shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepView {
+    /// Id.
+    pub id: StepId,
+    /// Name.
+    pub name: String,
+    /// State.
+    pub state: StepState,
+    /// Why it waits.
+    pub reason: Reason,
+    /// Owner.
+    pub uid: u32,
+    /// Partition of its job.
+    pub partition: String,
+    /// Nodes it runs on (host list form).
+    pub nodelist: String,
+    /// Node count.
+    pub nodes: u32,
+    /// CPUs.
+    pub cpus: u32,
+    /// Tasks.
+    pub tasks: u32,
+    /// Start.
+    pub start_time: Option<Timestamp>,
+    /// End.
+    pub end_time: Option<Timestamp>,
+    /// Limit.
+    pub time_limit: TimeLimit,
+    /// Exit status once over.
+    pub exit: ExitStatus,
+    /// Host and pid of its `srun`.
+    pub srun: Option<(String, u32)>,
+    /// Command line as typed.
+    pub submit_line: String,
+}
+
+/// Counters of a step manager's queue, for progress lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepCounts {
+    /// Waiting.
+    pub queued: u64,
+    /// Running.
+    pub running: u64,
+    /// Ended with 0.
+    pub done: u64,
+    /// Ended otherwise.
+    pub failed: u64,
+}

@@ -1,0 +1,382 @@
+//! What a submission must fulfil, and what it comes to with defaults filled in. Pure: the picture of the cluster, the
+//! configuration, and who the user is are arguments. Called by the front for `SubmitJob` and `TestJob`.
+
+use super::ports::User;
+use crate::{
+    job::{
+        core::JobCore,
+        messages::JobSite,
+        record::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of},
+    },
+    scheduler::{
+        constraint::{Constraint, ConstraintError},
+        facts::PartitionFacts,
+        plan::longer,
+        probe::Feasibility,
+        request::NodeUse,
+        shell::partition_facts,
+    },
+};
+use garrick_model::{
+    config::{Config, EnforcePartLimits, MemoryPer},
+    ids::{JobId, RequestId, Sluid},
+    messages::command::Caller,
+    refusal::Refusal,
+    resources::{MemoryMib, MemoryRequest},
+    spec::{DependencyKind, JobKind, JobSpec, NodeCount},
+    time::Timestamp,
+    view::{PartitionState, PartitionView},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// The user of an array index that nobody could mean: `--array=0-4000000000` must not be expanded.
+const MOST_INDICES: u64 = 4_000_000;
+/// Largest priority that submissions get under `priority/basic`; each one gets one less, as in Slurm.
+const HIGHEST_PRIORITY: u32 = 4_294_901_759;
+
+/// What submissions are judged by.
+pub struct Rules<'a> {
+    /// Configuration.
+    pub config: &'a Config,
+    /// Partitions as they are now.
+    pub partitions: &'a [Arc<PartitionView>],
+    /// What could ever run.
+    pub feasibility: &'a mut Feasibility,
+    /// Jobs that are known, for dependencies: `Some` with its array's indices (empty for plain jobs).
+    pub known_job: &'a dyn Fn(JobId) -> Option<Vec<u32>>,
+    /// Time.
+    pub now: Timestamp,
+}
+
+/// Who submits.
+pub struct Submitter<'a> {
+    /// From the kernel.
+    pub caller: &'a Caller,
+    /// From the user database, where it knows the user.
+    pub user: Option<User>,
+    /// Name of the caller's group.
+    pub group: Option<String>,
+    /// Root or SlurmUser.
+    pub admin: bool,
+}
+
+/// Identities for the new job.
+#[derive(Clone, Copy, Debug)]
+pub struct Identity {
+    /// Job.
+    pub job: JobId,
+    /// Run.
+    pub sluid: Sluid,
+    /// Submission.
+    pub request: Option<RequestId>,
+    /// Submissions before this one.
+    pub submissions: u64,
+}
+
+/// A job that may enter the queue.
+#[derive(Debug)]
+pub struct Admitted {
+    /// Its record.
+    pub record: JobRecord,
+    /// Things to say to the user, one line each.
+    pub warnings: Vec<String>,
+}
+
+impl Rules<'_> {
+    /// Judges a submission.
+    pub fn admit(&mut self, by: &Submitter<'_>, mut spec: JobSpec, identity: Identity) -> Result<Admitted, Refusal> {
+        let mut warnings = Vec::new();
+        if spec.het.is_some() {
+            return Err(Refusal::NotSupported("a heterogeneous job".to_owned()));
+        }
+        if spec.kind == JobKind::Batch && spec.script.as_ref().is_none_or(|s| s.is_empty()) {
+            return Err(Refusal::InvalidScript("it is empty".to_owned()));
+        }
+        let partitions = self.partitions_for(by, &spec)?;
+        check_counts(&spec)?;
+        let array = self.array(&spec)?;
+        self.check_nodes(&spec)?;
+        self.check_constraint(&spec)?;
+        self.check_dependencies(&spec)?;
+        if spec.deadline.is_some_and(|at| at <= self.now) {
+            return Err(Refusal::InvalidTimeLimit);
+        }
+        if !by.admin {
+            if spec.nice < 0 {
+                warnings.push("Only administrators can lower the nice value, it was set to 0".to_owned());
+                spec.nice = 0;
+            }
+            if spec.priority.is_some_and(|p| p > 0) {
+                return Err(Refusal::AccessDenied);
+            }
+        }
+        // What the command says it does, done here too for those that do not come through it.
+        if let (Some(tasks), Some(nodes)) = (spec.tasks, &mut spec.nodes)
+            && tasks < nodes.min
+        {
+            *nodes = NodeCount { min: tasks, max: nodes.max.map(|max| max.min(tasks)) };
+        }
+        let resolved = self.resolve(&mut spec, &partitions)?;
+        let record = self.record(by, spec, resolved, array, identity);
+        let view = JobCore::new(record.clone(), Arc::new(JobSite::default())).view(self.now);
+        self.enforce_limits(&record, &partitions)?;
+        self.feasibility
+            .check(&view)
+            .map_err(|what| Refusal::NodeConfigUnavailable { detail: what.detail().map(str::to_owned) })?;
+        Ok(Admitted { record, warnings })
+    }
+
+    fn partitions_for(&self, by: &Submitter<'_>, spec: &JobSpec) -> Result<Vec<Arc<PartitionView>>, Refusal> {
+        let mut named = Vec::new();
+        if spec.partitions.is_empty() {
+            let default = self.partitions.iter().find(|p| p.config.default);
+            named.push(default.ok_or_else(|| Refusal::InvalidPartition(String::new()))?);
+        }
+        for name in &spec.partitions {
+            let found = self.partitions.iter().find(|p| p.config.name == *name);
+            named.push(found.ok_or_else(|| Refusal::InvalidPartition(name.clone()))?);
+        }
+        let mut usable = Vec::new();
+        let mut refused = None;
+        for partition in named {
+            match may_use(self.config, partition, by) {
+                Ok(()) => usable.push(Arc::clone(partition)),
+                Err(refusal) => refused = Some(refusal),
+            }
+        }
+        match refused {
+            Some(refusal) if usable.is_empty() || self.config.enforce_part_limits == EnforcePartLimits::All => Err(refusal),
+            _ => Ok(usable),
+        }
+    }
+
+    fn array(&self, spec: &JobSpec) -> Result<Option<ArrayRecord>, Refusal> {
+        let Some(array) = &spec.array else { return Ok(None) };
+        let count: u64 = array
+            .ranges
+            .iter()
+            .map(|&(first, last, step)| u64::from(last.saturating_sub(first)) / u64::from(step.max(1)) + 1)
+            .sum();
+        let most = self.config.max_array_size;
+        let sound = array.ranges.iter().all(|&(first, last, step)| first <= last && step > 0 && last < most);
+        if spec.kind != JobKind::Batch || !sound || count == 0 || count > MOST_INDICES || array.limit == Some(0) {
+            return Err(Refusal::InvalidArray);
+        }
+        Ok(Some(ArrayRecord { pending: indices_of(&array.ranges), limit: array.limit, tasks: BTreeMap::new() }))
+    }
+
+    fn check_nodes(&self, spec: &JobSpec) -> Result<(), Refusal> {
+        for name in spec.nodelist.iter().chain(&spec.exclude) {
+            if !self.feasibility.knows_node(name) {
+                return Err(Refusal::InvalidNode(name.clone()));
+            }
+        }
+        let named = u32::try_from(spec.nodelist.len()).unwrap_or(u32::MAX);
+        if spec.nodes.is_some_and(|n| n.max.is_some_and(|max| max < named)) {
+            return Err(Refusal::BadNodeCount);
+        }
+        Ok(())
+    }
+
+    fn check_constraint(&self, spec: &JobSpec) -> Result<(), Refusal> {
+        check_constraint(spec.constraint.as_deref(), &|feature| self.feasibility.knows_feature(feature))
+    }
+
+    fn check_dependencies(&self, spec: &JobSpec) -> Result<(), Refusal> {
+        for dependency in &spec.dependencies.list {
+            match (dependency.kind, dependency.job) {
+                (DependencyKind::Singleton, _) => {}
+                (_, None) => return Err(Refusal::Dependency),
+                (_, Some(job)) => {
+                    let indices = (self.known_job)(job).ok_or(Refusal::Dependency)?;
+                    if dependency.array_index.is_some_and(|index| !indices.contains(&index)) {
+                        return Err(Refusal::Dependency);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn resolve(&self, spec: &mut JobSpec, partitions: &[Arc<PartitionView>]) -> Result<Resolved, Refusal> {
+        let first = &partitions[0];
+        let facts = partition_facts(first, self.feasibility.view().nodes.len());
+        let named = u32::try_from(spec.nodelist.len()).unwrap_or(u32::MAX);
+        let mut cpus_per_task = spec.cpus_per_task.unwrap_or(1).max(1);
+        let mut memory = match (spec.memory, first.config.def_memory.or(self.config.def_memory)) {
+            (MemoryRequest::Default, Some(MemoryPer::Node(mib))) => MemoryRequest::PerNode(mib),
+            (MemoryRequest::Default, Some(MemoryPer::Cpu(mib))) => MemoryRequest::PerCpu(mib),
+            // `--mem=0` on the command line is all of a node's memory.
+            (MemoryRequest::PerNode(MemoryMib(0)), _) => MemoryRequest::All,
+            (asked, _) => asked,
+        };
+        match (memory, first.config.max_memory.or(self.config.max_memory)) {
+            // As in Slurm, a task that wants more memory than a CPU may bring gets more CPUs.
+            (MemoryRequest::PerCpu(MemoryMib(asked)), Some(MemoryPer::Cpu(MemoryMib(most)))) if most > 0 && asked > most => {
+                let times = asked.div_ceil(most);
+                cpus_per_task = cpus_per_task.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX));
+                spec.cpus_per_task = Some(cpus_per_task);
+                memory = MemoryRequest::PerCpu(MemoryMib(asked.div_ceil(times)));
+            }
+            (MemoryRequest::PerNode(MemoryMib(asked)), Some(MemoryPer::Node(MemoryMib(most)))) if asked > most => {
+                let detail = Some("Memory specification can not be satisfied".to_owned());
+                return Err(Refusal::NodeConfigUnavailable { detail });
+            }
+            _ => {}
+        }
+        let per_node = spec.tasks_per_node.map(|n| n.max(1));
+        let min_nodes = match (spec.nodes, spec.tasks, per_node) {
+            (Some(nodes), _, _) => nodes.min,
+            (None, Some(tasks), Some(each)) => tasks.div_ceil(each),
+            (None, _, _) => 1,
+        };
+        let min_nodes = min_nodes.max(named).max(1);
+        let tasks = spec.tasks.unwrap_or_else(|| min_nodes.saturating_mul(per_node.unwrap_or(1)));
+        let max_nodes = match (spec.nodes, spec.tasks) {
+            (Some(nodes), _) => nodes.max.unwrap_or(nodes.min),
+            (None, Some(tasks)) => tasks,
+            (None, None) => min_nodes,
+        };
+        let time_limit = spec.time_limit.or(first.config.default_time).unwrap_or(first.config.max_time);
+        Ok(Resolved {
+            partitions: partitions.iter().map(|p| p.config.name.clone()).collect(),
+            time_limit,
+            tasks,
+            cpus_per_task,
+            min_nodes,
+            max_nodes: max_nodes.max(min_nodes),
+            cpus: tasks.max(min_nodes).saturating_mul(cpus_per_task),
+            memory,
+            sharing: NodeUse::of(spec.sharing, &facts, self.feasibility.view().policy.unit).sharing(),
+            requeue: spec.kind == JobKind::Batch && spec.requeue.unwrap_or(self.config.job_requeue),
+        })
+    }
+
+    fn record(
+        &self,
+        by: &Submitter<'_>,
+        spec: JobSpec,
+        resolved: Resolved,
+        array: Option<ArrayRecord>,
+        identity: Identity,
+    ) -> JobRecord {
+        let held = spec.hold || spec.priority == Some(0);
+        let base = match spec.priority.filter(|p| *p > 0) {
+            Some(priority) => priority,
+            None if self.config.priority_type.ends_with("multifactor") => 1,
+            None => HIGHEST_PRIORITY.saturating_sub(u32::try_from(identity.submissions).unwrap_or(u32::MAX)).max(1),
+        };
+        let priority = (i64::from(base) - i64::from(spec.nice)).clamp(1, i64::from(u32::MAX));
+        let groups = by.user.as_ref().map_or_else(Vec::new, |u| u.groups.iter().map(|g| g.0).collect());
+        JobRecord {
+            id: identity.job,
+            sluid: identity.sluid,
+            request: identity.request,
+            owner: Owner {
+                uid: by.caller.uid,
+                gid: by.caller.gid,
+                user: by.user.as_ref().map_or_else(|| by.caller.uid.to_string(), |u| u.name.clone()),
+                group: by.group.clone().unwrap_or_else(|| by.caller.gid.to_string()),
+                groups,
+            },
+            resolved,
+            submit_time: self.now,
+            priority: u32::try_from(priority).unwrap_or(u32::MAX),
+            hold: held.then_some(HeldBy::User),
+            begin: spec.begin.filter(|at| *at > self.now),
+            dependencies: spec.dependencies.clone(),
+            dependency_failed: false,
+            eligible_time: None,
+            array,
+            array_task: None,
+            restarts: 0,
+            admin_comment: None,
+            phase: Phase::Pending,
+            spec: Arc::new(spec),
+        }
+    }
+
+    /// `EnforcePartLimits`: a job beyond its partitions' limits is refused rather than left to wait.
+    fn enforce_limits(&self, record: &JobRecord, partitions: &[Arc<PartitionView>]) -> Result<(), Refusal> {
+        let check = |partition: &Arc<PartitionView>| {
+            let facts = partition_facts(partition, self.feasibility.view().nodes.len());
+            within(record, &facts)
+        };
+        match self.config.enforce_part_limits {
+            EnforcePartLimits::No => Ok(()),
+            EnforcePartLimits::All => partitions.iter().try_for_each(check),
+            EnforcePartLimits::Any => {
+                let mut last = Ok(());
+                for partition in partitions {
+                    last = check(partition);
+                    if last.is_ok() {
+                        break;
+                    }
+                }
+                last
+            }
+        }
+    }
+}
+
+fn within(record: &JobRecord, partition: &PartitionFacts) -> Result<(), Refusal> {
+    if longer(record.resolved.time_limit, partition.max_time) {
+        return Err(Refusal::InvalidTimeLimit);
+    }
+    let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);
+    let most = partition.max_nodes.unwrap_or(u32::MAX).min(members);
+    if record.resolved.min_nodes > most || record.resolved.max_nodes < partition.min_nodes {
+        return Err(Refusal::BadNodeCount);
+    }
+    Ok(())
+}
+
+/// May this user submit to this partition?
+fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -> Result<(), Refusal> {
+    let settings = &partition.config;
+    let root = by.caller.uid == 0;
+    if root && settings.disable_root_jobs.unwrap_or(config.disable_root_jobs) {
+        return Err(Refusal::AccessDenied);
+    }
+    if settings.root_only && !root {
+        return Err(Refusal::AccessDenied);
+    }
+    if let Some(hosts) = &settings.alloc_nodes {
+        let allowed = garrick_model::hostlist::expand(hosts).unwrap_or_default();
+        if !allowed.contains(&by.caller.host) {
+            return Err(Refusal::AccessDenied);
+        }
+    }
+    if let Some(groups) = &settings.allow_groups
+        && !by.admin
+        && !by.user.as_ref().is_some_and(|user| user.groups.iter().any(|(_, name)| groups.contains(name)))
+    {
+        return Err(Refusal::GroupNotPermitted);
+    }
+    match partition.state {
+        PartitionState::Up | PartitionState::Down => Ok(()),
+        PartitionState::Drain | PartitionState::Inactive => Err(Refusal::PartitionUnavailable),
+    }
+}
+
+fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {
+    let nodes_wrong = spec.nodes.is_some_and(|n| n.min == 0 || n.max.is_some_and(|max| max < n.min));
+    let zero = spec.tasks == Some(0) || spec.tasks_per_node == Some(0) || spec.cpus_per_task == Some(0);
+    if nodes_wrong || zero { Err(Refusal::BadNodeCount) } else { Ok(()) }
+}
+
+/// A feature expression must be one, and every feature in it must be on some node.
+pub fn check_constraint(constraint: Option<&str>, known: &dyn Fn(&str) -> bool) -> Result<(), Refusal> {
+    let Some(text) = constraint.filter(|text| !text.is_empty()) else { return Ok(()) };
+    let expression = Constraint::parse(text).map_err(|error| match error {
+        ConstraintError::Malformed(..) => Refusal::InvalidFeature(text.to_owned()),
+        ConstraintError::NotSupported { what, .. } => Refusal::NotSupported(what.to_owned()),
+    })?;
+    let mut unknown = None;
+    expression.each_feature(&mut |feature| {
+        if !known(feature) {
+            unknown = Some(feature.to_owned());
+        }
+    });
+    unknown.map_or(Ok(()), |_| Err(Refusal::InvalidFeature(text.to_owned())))
+}

@@ -1,0 +1,168 @@
+//! What every actor of the controller shares: boards, shelves, ports, ids, and the way to each other.
+
+use super::{
+    event::ControllerEvent,
+    ids::IdSource,
+    ports::{JournalError, Ports},
+    shelf::{JobShelf, NodeShelf, PartitionShelf},
+};
+use crate::{
+    job::{
+        messages::{JobInput, JobMsg, JobSite},
+        shell::JobsMsg,
+    },
+    node::messages::{NodeInput, NodeMsg},
+    scheduler::shell::SchedulerMsg,
+};
+use garrick_model::{
+    config::Config,
+    ids::{JobId, NodeIndex},
+    view::{JobView, NodeView, PartitionView},
+};
+use garrick_runtime::{Actor, ActorPath, Address, BoardMap, Context, Message, PendingReply, ReplyTo, SendError, System};
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// What owners publish.
+#[derive(Clone, Debug, Default)]
+pub struct Boards {
+    /// Jobs.
+    pub jobs: BoardMap<JobId, JobView>,
+    /// Nodes, by place in configuration order.
+    pub nodes: BoardMap<NodeIndex, NodeView>,
+    /// Partitions, by place in configuration order.
+    pub partitions: BoardMap<u32, PartitionView>,
+}
+
+/// Shared by the controller's actors.
+pub struct Env {
+    /// The actor system.
+    pub system: System,
+    /// The process.
+    pub ports: Ports,
+    /// Boards.
+    pub boards: Boards,
+    /// Jobs' saved state.
+    pub jobs: JobShelf,
+    /// Nodes' state.
+    pub nodes: NodeShelf,
+    /// Partitions' updates.
+    pub partitions: PartitionShelf,
+    /// Fresh ids.
+    pub ids: IdSource,
+    config: RwLock<Arc<Config>>,
+    site: RwLock<Arc<JobSite>>,
+}
+
+impl Env {
+    /// A new one.
+    pub fn new(system: System, ports: Ports, jobs: JobShelf, ids: IdSource, config: Arc<Config>) -> Self {
+        Self {
+            system,
+            ports,
+            boards: Boards::default(),
+            jobs,
+            nodes: NodeShelf::default(),
+            partitions: PartitionShelf::default(),
+            ids,
+            config: RwLock::new(config),
+            site: RwLock::new(Arc::new(JobSite::default())),
+        }
+    }
+
+    /// The configuration.
+    pub fn config(&self) -> Arc<Config> {
+        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes it. The front tells everyone.
+    pub fn set_config(&self, config: Arc<Config>) {
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    /// What holds for jobs now.
+    pub fn job_site(&self) -> Arc<JobSite> {
+        Arc::clone(&self.site.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes it.
+    pub fn set_job_site(&self, site: Arc<JobSite>) {
+        *self.site.write().unwrap_or_else(PoisonError::into_inner) = site;
+    }
+
+    /// A job's owner.
+    pub fn job(&self, job: JobId) -> Option<Address<JobMsg>> {
+        self.system.find(&ActorPath::root().child("job").child(&job.0.to_string()))
+    }
+
+    /// A node's owner.
+    pub fn node(&self, name: &str) -> Option<Address<NodeMsg>> {
+        self.system.find(&ActorPath::root().child("node").child(name))
+    }
+
+    /// The supervisor of jobs.
+    pub fn jobs_supervisor(&self) -> Option<Address<JobsMsg>> {
+        self.system.find(&ActorPath::root().child("job"))
+    }
+
+    /// The scheduler.
+    pub fn scheduler(&self) -> Option<Address<SchedulerMsg>> {
+        self.system.find(&ActorPath::root().child("scheduler"))
+    }
+
+    /// Appends to the journal; the answer comes by the returned future.
+    pub fn append(&self, events: Vec<ControllerEvent>) -> PendingReply<Result<(), JournalError>> {
+        let (done, pending) = ReplyTo::channel();
+        self.ports.journal.append(events, done);
+        pending
+    }
+
+    /// Tells a job's owner. A job without an actor goes through the jobs' supervisor, which knows whether it is starting
+    /// or gone.
+    pub fn tell_job<A: Actor>(&self, cx: &mut Context<A>, job: JobId, input: JobInput) {
+        match self.job(job) {
+            Some(address) => deliver(cx, &address, JobMsg::Input(input)),
+            None => {
+                if let Some(supervisor) = self.jobs_supervisor() {
+                    deliver(cx, &supervisor, JobsMsg::Deliver { job, input: Box::new(input) });
+                }
+            }
+        }
+    }
+
+    /// Tells a node's owner. False when there is none of that name.
+    pub fn tell_node<A: Actor>(&self, cx: &mut Context<A>, node: &str, input: NodeInput) -> bool {
+        match self.node(node) {
+            Some(address) => {
+                deliver(cx, &address, NodeMsg::Input(input));
+                true
+            }
+            None => false,
+        }
+    }
+}
+
+/// Sends what must arrive: where there is no room, it waits beside the actor.
+pub fn deliver<A: Actor, M: Message>(cx: &mut Context<A>, to: &Address<M>, message: M) {
+    match to.try_send(message) {
+        Ok(()) => {}
+        Err(SendError::Full(message)) => {
+            let to = to.clone();
+            tracing::warn!(to = %to.path(), "mailbox.full");
+            cx.spawn(async move {
+                if to.send(message).await.is_err() {
+                    tracing::debug!(to = %to.path(), "message.to_ended_actor");
+                }
+            });
+        }
+        Err(error) => tracing::debug!(to = %to.path(), %error, "message.to_ended_actor"),
+    }
+}
+
+/// The journal's answer in one word.
+pub fn journal_outcome(answer: Result<Result<(), JournalError>, garrick_runtime::AskError>) -> Result<(), String> {
+    match answer {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(error) => Err(error.to_string()),
+    }
+}

@@ -1,0 +1,103 @@
+//! What the controller needs of the process that it lives in, as traits: implemented by the daemon's wiring and by tests.
+
+use super::event::ControllerEvent;
+use garrick_model::messages::{
+    command::CommandReply,
+    node::{ControllerToNode, JobCredential, SignedCredential},
+};
+use garrick_runtime::ReplyTo;
+use std::{sync::Arc, time::Duration};
+
+/// The journal refused or failed. A failed write is final: the process is to end, since nobody can tell what is on disk.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("journal: {0}")]
+pub struct JournalError(pub String);
+
+/// Saves events in the order in which they are handed over. `done` is answered when these and all events before are on
+/// disk (group commit: many appends, one sync). Never blocks.
+pub trait JournalPort: Send + Sync + 'static {
+    /// Appends; the events of one call are saved together or not at all.
+    fn append(&self, events: Vec<ControllerEvent>, done: ReplyTo<Result<(), JournalError>>);
+}
+
+/// The link to one node's agent. Frames arrive in the order in which they were sent, or the link is gone.
+pub trait AgentLink: Send + Sync + 'static {
+    /// Sends without waiting. An error means that the link is gone or its queue is full; what must arrive is sent again
+    /// after the next registration.
+    fn send(&self, frame: ControllerToNode) -> Result<(), LinkClosed>;
+    /// Closes it.
+    fn close(&self);
+}
+
+/// The link takes nothing more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("link to the agent is closed")]
+pub struct LinkClosed;
+
+/// Signs job credentials.
+pub trait CredentialSigner: Send + Sync + 'static {
+    /// Signs.
+    fn sign(&self, credential: &JobCredential) -> SignedCredential;
+    /// Public key (32 bytes) and its id, as agents are told.
+    fn public_key(&self) -> (Vec<u8>, String);
+}
+
+/// A user, from the site's user database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    /// Id.
+    pub uid: u32,
+    /// Name.
+    pub name: String,
+    /// Primary group.
+    pub gid: u32,
+    /// All groups: id and name, the primary one included.
+    pub groups: Vec<(u32, String)>,
+}
+
+/// Looks users up. Must not block for long: implementations cache.
+pub trait UserDirectory: Send + Sync + 'static {
+    /// By id.
+    fn user(&self, uid: u32) -> Option<User>;
+    /// A group's name.
+    fn group_name(&self, gid: u32) -> Option<String>;
+}
+
+/// Where a command's replies go. One reply, or a stream that ends with [`CommandReply::End`]; dropped without a reply, the
+/// command is to be told that the controller failed it.
+pub trait ReplySink: Send + 'static {
+    /// Hands over one reply; false when nobody wants more.
+    fn send(&mut self, reply: CommandReply) -> bool;
+    /// Nobody waits any more.
+    fn is_gone(&self) -> bool;
+}
+
+/// What of a command concerns the process rather than its actors. Each call answers through its sink when it is done.
+pub trait Host: Send + Sync + 'static {
+    /// Reads the configuration again, sends it to the front as [`super::messages::ControllerMsg::ConfigChanged`], and
+    /// answers `Done` or a refusal.
+    fn reconfigure(&self, replies: Box<dyn ReplySink>);
+    /// Ends the process after answering `Done`. Agents have been told already.
+    fn shutdown(&self, replies: Box<dyn ReplySink>);
+    /// Makes a join token.
+    fn join_token(&self, lifetime: Duration, replies: Box<dyn ReplySink>);
+    /// Processes that this one knows of, beside the agents.
+    fn daemons(&self) -> Vec<garrick_model::messages::command::DaemonInfo>;
+    /// Users who may do everything: root, SlurmUser, and the user that the controller runs as.
+    fn administrators(&self) -> Vec<u32>;
+    /// Host name and program version, for `Pong`.
+    fn identity(&self) -> (String, String);
+}
+
+/// All of them, as the front hands them on.
+#[derive(Clone)]
+pub struct Ports {
+    /// Journal.
+    pub journal: Arc<dyn JournalPort>,
+    /// Signer.
+    pub signer: Arc<dyn CredentialSigner>,
+    /// Users.
+    pub users: Arc<dyn UserDirectory>,
+    /// Process.
+    pub host: Arc<dyn Host>,
+}

@@ -1,0 +1,141 @@
+//! Saved state in memory, so that an actor that panicked is built anew without reading the journal: for each job the
+//! record as its saved events make it, for each node its core after the last message that it handled. Written by the
+//! owner alone; read by the owner's factory, by recovery, and where a board would be a moment too late.
+
+use crate::{
+    job::{core::Leftover, record::JobRecord, state::JobEvent},
+    node::core::NodeCore,
+    partition::record::SavedPartition,
+};
+use garrick_model::ids::JobId;
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// A job on the shelf.
+#[derive(Clone, Debug)]
+pub struct KeptJob {
+    /// Record.
+    pub record: JobRecord,
+    /// What is not saved but must outlive a panic.
+    pub leftover: Leftover,
+}
+
+/// All jobs. Clones are the same shelf.
+#[derive(Clone, Debug, Default)]
+pub struct JobShelf(Arc<Mutex<BTreeMap<JobId, KeptJob>>>);
+
+impl JobShelf {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<JobId, KeptJob>> {
+        // Every change is one insertion, removal or applied event: nothing is half done after a panic elsewhere.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A new job.
+    pub fn put(&self, record: JobRecord) {
+        self.lock().insert(record.id, KeptJob { record, leftover: Leftover::default() });
+    }
+
+    /// The job's owner recorded events.
+    pub fn apply<'e>(&self, job: JobId, events: impl IntoIterator<Item = &'e JobEvent>, leftover: Leftover) {
+        if let Some(kept) = self.lock().get_mut(&job) {
+            for event in events {
+                if let Err(illegal) = kept.record.apply(event) {
+                    // The owner applied the same event to an equal record.
+                    tracing::error!(job_id = job.0, error = %illegal, "job.shelf_differs");
+                }
+            }
+            kept.leftover = leftover;
+        }
+    }
+
+    /// A job.
+    pub fn get(&self, job: JobId) -> Option<KeptJob> {
+        self.lock().get(&job).cloned()
+    }
+
+    /// All ids.
+    pub fn ids(&self) -> Vec<JobId> {
+        self.lock().keys().copied().collect()
+    }
+
+    /// Is it there?
+    pub fn contains(&self, job: JobId) -> bool {
+        self.lock().contains_key(&job)
+    }
+
+    /// Forgets a job.
+    pub fn remove(&self, job: JobId) {
+        self.lock().remove(&job);
+    }
+
+    /// Jobs of that name and user before `before` that are not over.
+    pub fn siblings(&self, name: &str, uid: u32, before: JobId) -> Vec<JobId> {
+        self.lock()
+            .range(..before)
+            .filter(|(_, kept)| {
+                let record = &kept.record;
+                let over = matches!(record.phase, crate::job::record::Phase::Over(..));
+                !over && record.owner.uid == uid && record.spec.name == name
+            })
+            .map(|(job, _)| *job)
+            .collect()
+    }
+}
+
+/// All nodes. Clones are the same shelf.
+#[derive(Clone, Debug, Default)]
+pub struct NodeShelf(Arc<Mutex<BTreeMap<String, NodeCore>>>);
+
+impl NodeShelf {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, NodeCore>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node after a message.
+    pub fn put(&self, name: &str, core: &NodeCore) {
+        let mut nodes = self.lock();
+        match nodes.get_mut(name) {
+            Some(kept) => kept.clone_from(core),
+            None => {
+                nodes.insert(name.to_owned(), core.clone());
+            }
+        }
+    }
+
+    /// A node.
+    pub fn get(&self, name: &str) -> Option<NodeCore> {
+        self.lock().get(name).cloned()
+    }
+
+    /// All names.
+    pub fn names(&self) -> Vec<String> {
+        self.lock().keys().cloned().collect()
+    }
+
+    /// Forgets a node.
+    pub fn remove(&self, name: &str) {
+        self.lock().remove(name);
+    }
+}
+
+/// What is saved of all partitions. Clones are the same shelf.
+#[derive(Clone, Debug, Default)]
+pub struct PartitionShelf(Arc<Mutex<BTreeMap<String, SavedPartition>>>);
+
+impl PartitionShelf {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, SavedPartition>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A partition's updates.
+    pub fn put(&self, name: &str, saved: SavedPartition) {
+        self.lock().insert(name.to_owned(), saved);
+    }
+
+    /// A partition's updates; none when nothing was ever saved.
+    pub fn get(&self, name: &str) -> SavedPartition {
+        self.lock().get(name).cloned().unwrap_or_default()
+    }
+}

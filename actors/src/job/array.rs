@@ -1,0 +1,154 @@
+//! Job arrays: one record stands for all tasks that wait, until a task starts or is treated apart from the others; then
+//! it becomes a job of its own. The last waiting task takes the record over and keeps the array's id.
+
+use super::{
+    core::{JobCore, Turn},
+    messages::{JobEffect, JobFact, JobInput, TaskChoice},
+    record::{Afterwards, End, JobRecord, Phase, TaskOutcome, indices_of},
+    state::JobEvent,
+};
+use crate::scheduler::plan::StartProposal;
+use garrick_model::{
+    ids::{ArrayTask, JobId},
+    refusal::Refusal,
+    state::{ExitStatus, JobState, Reason},
+    time::Timestamp,
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+impl JobCore {
+    /// Gives a waiting task a record of its own, and the proposal with it.
+    pub(super) fn split(&mut self, index: u32, proposal: StartProposal, turn: &mut Turn<'_>) {
+        let job = self.split_off(index, None, turn);
+        let proposal = StartProposal { job, array_index: None, ..proposal };
+        if let Some(JobEffect::Split { then, .. }) = turn.out.last_mut() {
+            *then = Some(Box::new(JobInput::Start(Box::new(proposal))));
+        }
+    }
+
+    /// Gives waiting tasks records of their own and has the same said to each first.
+    pub(super) fn split_for(&mut self, indices: &BTreeSet<u32>, first: &JobInput, turn: &mut Turn<'_>) {
+        for &index in indices {
+            self.split_off(index, Some(first.clone()), turn);
+        }
+    }
+
+    fn split_off(&mut self, index: u32, then: Option<JobInput>, turn: &mut Turn<'_>) -> JobId {
+        let record = self.task_record(index, turn);
+        let job = record.id;
+        self.save(JobEvent::TaskSplit { index, job }, turn);
+        turn.out.push(JobEffect::Split { record: Box::new(record), then: then.map(Box::new) });
+        job
+    }
+
+    fn task_record(&self, index: u32, turn: &mut Turn<'_>) -> JobRecord {
+        let task = ArrayTask { array_job: self.record.id, index };
+        let mut record = self.record.clone();
+        record.id = turn.ids.job();
+        record.sluid = turn.ids.sluid(turn.now);
+        record.request = None;
+        record.array = None;
+        record.array_task = Some(task);
+        Arc::make_mut(&mut record.spec).array_task = Some(task);
+        record
+    }
+
+    /// The tasks that a command names: `Ok(None)` when it is about this record as a whole.
+    pub(super) fn chosen_tasks(&self, tasks: &TaskChoice) -> Result<Option<BTreeSet<u32>>, Refusal> {
+        let Some(ranges) = tasks else { return Ok(None) };
+        let chosen = indices_of(ranges);
+        if let Some(task) = self.record.array_task {
+            return if chosen.contains(&task.index) { Ok(None) } else { Err(Refusal::InvalidJobId) };
+        }
+        let Some(array) = &self.record.array else { return Err(Refusal::InvalidJobId) };
+        let waiting: BTreeSet<u32> = array.pending.intersection(&chosen).copied().collect();
+        if waiting.is_empty() {
+            Err(Refusal::InvalidJobId)
+        } else if waiting.len() == array.pending.len() {
+            Ok(None)
+        } else {
+            Ok(Some(waiting))
+        }
+    }
+
+    /// Ends waiting tasks of the array; each gets a record of its own that says so.
+    pub(super) fn cancel_tasks(&mut self, indices: &BTreeSet<u32>, turn: &mut Turn<'_>) {
+        for &index in indices {
+            let mut record = self.task_record(index, turn);
+            record.phase = Phase::Over(
+                None,
+                End {
+                    state: JobState::Cancelled,
+                    reason: Reason::None,
+                    exit: ExitStatus::SUCCESS,
+                    derived: ExitStatus::SUCCESS,
+                    at: turn.now,
+                    then: Afterwards::Over,
+                },
+            );
+            self.save(JobEvent::TaskSplit { index, job: record.id }, turn);
+            turn.out.push(JobEffect::Split { record: Box::new(record), then: None });
+        }
+    }
+
+    /// News of a task that was split off.
+    pub(super) fn task_news(&mut self, job: JobId, fact: &JobFact, turn: &mut Turn<'_>) {
+        let Some(array) = &self.record.array else { return };
+        let Some((&index, mark)) = array.tasks.iter().find(|(_, mark)| mark.job == job) else { return };
+        let started = mark.started.or(fact.started);
+        // A task that is requeued is not over any more.
+        if mark.started != started || mark.over != fact.over {
+            self.save(JobEvent::TaskNews { index, started, over: fact.over }, turn);
+        }
+    }
+
+    /// Tells the array's record how far this task is.
+    pub(super) fn tell_array(&self, turn: &mut Turn<'_>) {
+        if let Some(task) = self.record.array_task.filter(|t| t.array_job != self.record.id) {
+            turn.out.push(JobEffect::Tell { to: task.array_job, fact: Box::new(self.fact()) });
+        }
+    }
+
+    pub(super) fn tell_watchers(&self, turn: &mut Turn<'_>) {
+        for to in &self.watchers {
+            turn.out.push(JobEffect::Tell { to: *to, fact: Box::new(self.fact()) });
+        }
+    }
+
+    /// How far this job is, or the whole array that its record stands for.
+    pub(super) fn fact(&self) -> JobFact {
+        let record = &self.record;
+        let own_start = record
+            .phase
+            .run()
+            .and_then(|r| r.started)
+            .or(record.phase.end().map(|e| e.at));
+        let own_over = match &record.phase {
+            Phase::Over(_, end) => Some(if end.state == JobState::Completed { TaskOutcome::Ok } else { TaskOutcome::NotOk }),
+            _ => None,
+        };
+        let Some(array) = &record.array else {
+            return JobFact {
+                job: record.id,
+                started: own_start,
+                over: own_over,
+                some_failed: own_over == Some(TaskOutcome::NotOk),
+                tasks: std::collections::BTreeMap::new(),
+            };
+        };
+        let mut tasks: std::collections::BTreeMap<u32, (Option<Timestamp>, Option<TaskOutcome>)> =
+            array.tasks.iter().map(|(index, mark)| (*index, (mark.started, mark.over))).collect();
+        match record.array_task {
+            Some(task) => {
+                tasks.insert(task.index, (own_start, own_over));
+            }
+            // The record as a whole was cancelled, or waits.
+            None => tasks.extend(array.pending.iter().map(|index| (*index, (own_start, own_over)))),
+        }
+        let started = tasks.values().map(|t| t.0).try_fold(Timestamp(0), |latest, t| t.map(|t| latest.max(t)));
+        let all_over = tasks.values().all(|t| t.1.is_some());
+        let some_failed = tasks.values().any(|t| t.1 == Some(TaskOutcome::NotOk));
+        let outcome = if some_failed { TaskOutcome::NotOk } else { TaskOutcome::Ok };
+        JobFact { job: record.id, started, over: all_over.then_some(outcome), some_failed, tasks }
+    }
+}

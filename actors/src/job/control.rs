@@ -1,0 +1,230 @@
+//! Commands of users and administrators: who may do what, and what it comes to in each state.
+
+use super::{
+    core::{JobCore, Turn},
+    messages::{Authority, JobCommand, JobEffect, JobInput, TaskChoice},
+    record::{HeldBy, Phase},
+    state::JobEvent,
+};
+use garrick_model::{
+    messages::{
+        command::JobChange,
+        node::{ControllerToNode, SignalScope},
+    },
+    refusal::Refusal,
+    state::JobState,
+    time::TimeLimit,
+};
+
+/// SIGCONT and SIGSTOP, by their Linux numbers: cores have no libc.
+const SIGCONT: i32 = 18;
+const SIGSTOP: i32 = 19;
+
+impl JobCore {
+    pub(super) fn command(
+        &mut self,
+        by: Authority,
+        tasks: TaskChoice,
+        command: JobCommand,
+        turn: &mut Turn<'_>,
+    ) -> Result<(), Refusal> {
+        if !self.record.may_act(by.uid, by.admin) {
+            return Err(Refusal::AccessDenied);
+        }
+        if let Some(some) = self.chosen_tasks(&tasks)? {
+            return match command {
+                JobCommand::Cancel => {
+                    self.cancel_tasks(&some, turn);
+                    Ok(())
+                }
+                JobCommand::Hold { .. } | JobCommand::Release | JobCommand::Update(_) => {
+                    // Nobody waits for the tasks' own answers: request 0.
+                    let first = JobInput::Command { request: 0, by, tasks: None, command };
+                    self.split_for(&some, &first, turn);
+                    Ok(())
+                }
+                _ => Err(Refusal::JobPending),
+            };
+        }
+        match command {
+            JobCommand::Cancel => self.cancel(JobState::Cancelled, Some(by.uid), turn),
+            JobCommand::Signal { signal, to } => self.signal(signal, to, turn),
+            JobCommand::Hold { admin } => self.hold(if admin && by.admin { HeldBy::Admin } else { HeldBy::User }, turn),
+            JobCommand::Release => self.release(by, turn),
+            JobCommand::Requeue { hold } => {
+                let held = if by.admin { HeldBy::Admin } else { HeldBy::User };
+                self.requeue(hold.then_some(held), by.uid, turn)
+            }
+            JobCommand::Suspend if !by.admin => Err(Refusal::AccessDenied),
+            JobCommand::Resume if !by.admin => Err(Refusal::AccessDenied),
+            JobCommand::Suspend => self.suspend(turn),
+            JobCommand::Resume => self.resume_processes(turn),
+            JobCommand::Update(change) => self.update(by, *change, turn),
+            JobCommand::FinishAllocation { exit } => self.finish_allocation(exit, by.uid, turn),
+        }
+    }
+
+    fn signal(&self, signal: i32, to: SignalScope, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        match &self.record.phase {
+            Phase::Pending | Phase::Starting(_) => Err(Refusal::JobPending),
+            Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
+            Phase::Running(run) | Phase::Suspended(run) => {
+                self.send_signal(run.batch_host(), signal, to, turn);
+                Ok(())
+            }
+        }
+    }
+
+    fn send_signal(&self, node: &str, signal: i32, to: SignalScope, turn: &mut Turn<'_>) {
+        turn.out.push(JobEffect::ToAgent {
+            node: node.to_owned(),
+            frame: Box::new(ControllerToNode::SignalJob { job: self.record.id, sluid: self.record.sluid, signal, to }),
+        });
+    }
+
+    fn hold(&mut self, by: HeldBy, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        self.must_wait()?;
+        // A user's hold does not weaken an administrator's.
+        if self.record.hold == Some(by) || self.record.hold == Some(HeldBy::Admin) {
+            return Ok(());
+        }
+        self.abandon_commit(turn);
+        self.save(JobEvent::Held(by), turn);
+        Ok(())
+    }
+
+    fn release(&mut self, by: Authority, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        self.must_wait()?;
+        match self.record.hold {
+            None => Ok(()),
+            Some(HeldBy::Admin) if !by.admin => Err(Refusal::AccessDenied),
+            Some(_) => {
+                self.save(JobEvent::Released { priority: self.record.priority.max(1) }, turn);
+                self.check_eligible(turn);
+                Ok(())
+            }
+        }
+    }
+
+    fn must_wait(&self) -> Result<(), Refusal> {
+        match self.record.phase {
+            Phase::Pending => Ok(()),
+            Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
+            Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) => Err(Refusal::JobNotPending),
+        }
+    }
+
+    fn suspend(&mut self, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        match &self.record.phase {
+            Phase::Running(run) => {
+                let node = run.batch_host().to_owned();
+                self.save(JobEvent::Suspended, turn);
+                self.send_signal(&node, SIGSTOP, SignalScope::Full, turn);
+                Ok(())
+            }
+            Phase::Suspended(_) => Ok(()),
+            Phase::Pending | Phase::Starting(_) => Err(Refusal::JobPending),
+            Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
+        }
+    }
+
+    fn resume_processes(&mut self, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        match &self.record.phase {
+            Phase::Suspended(run) => {
+                let node = run.batch_host().to_owned();
+                self.save(JobEvent::Resumed, turn);
+                self.send_signal(&node, SIGCONT, SignalScope::Full, turn);
+                Ok(())
+            }
+            Phase::Running(_) => Ok(()),
+            Phase::Pending | Phase::Starting(_) => Err(Refusal::JobPending),
+            Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
+        }
+    }
+
+    fn update(&mut self, by: Authority, mut change: JobChange, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        let waiting = matches!(self.record.phase, Phase::Pending);
+        if self.record.phase.end().is_some() && !only_comments(&change) {
+            return Err(Refusal::AlreadyDone);
+        }
+        let of_waiting_jobs = change.partitions.is_some()
+            || change.nodes.is_some()
+            || change.tasks.is_some()
+            || change.memory.is_some()
+            || change.constraint.is_some()
+            || change.begin.is_some()
+            || change.dependencies.is_some()
+            || change.nodelist.is_some()
+            || change.exclude.is_some();
+        if of_waiting_jobs && !waiting {
+            return Err(Refusal::JobNotPending);
+        }
+        if change.nodes.is_some_and(|n| n.min == 0 || n.max.is_some_and(|max| max < n.min)) || change.tasks == Some(0) {
+            return Err(Refusal::BadNodeCount);
+        }
+        if !by.admin {
+            let raises_priority = change.priority.is_some_and(|p| p > self.record.priority);
+            if raises_priority || change.nice.is_some_and(|n| n < self.record.spec.nice) || change.admin_comment.is_some() {
+                return Err(Refusal::AccessDenied);
+            }
+        }
+        if let Some(delta) = change.time_limit_delta_secs.take()
+            && let TimeLimit::Secs(secs) = change.time_limit.unwrap_or(self.shown_limit())
+        {
+            change.time_limit = Some(TimeLimit::Secs(secs.saturating_add_signed(delta)));
+        }
+        if waiting {
+            self.abandon_commit(turn);
+            self.update_waiting(by, change, turn)
+        } else {
+            self.update_running(by, change, turn)
+        }
+    }
+
+    fn update_waiting(&mut self, by: Authority, mut change: JobChange, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        // Priority 0 is how Slurm says "hold".
+        if change.priority == Some(0) {
+            change.priority = None;
+            self.hold(if by.admin { HeldBy::Admin } else { HeldBy::User }, turn)?;
+        }
+        let asks_anew = change.dependencies.is_some();
+        if change != JobChange::default() {
+            self.save(JobEvent::Updated(Box::new(change)), turn);
+        }
+        if asks_anew {
+            self.siblings = None;
+            self.ask_dependencies(turn);
+        }
+        self.check_eligible(turn);
+        Ok(())
+    }
+
+    fn update_running(&mut self, by: Authority, mut change: JobChange, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        let current = self.shown_limit();
+        if let Some(limit) = change.time_limit.take().filter(|limit| *limit != current) {
+            let longer = limit.min(current) == current;
+            if longer && !by.admin {
+                return Err(Refusal::AccessDenied);
+            }
+            self.save(JobEvent::LimitChanged(limit), turn);
+            if let Some(run) = self.record.phase.working() {
+                let sluid = self.record.sluid;
+                let frame = ControllerToNode::SetTimeLimit { job: self.record.id, sluid, limit };
+                turn.out.push(JobEffect::ToAgent { node: run.batch_host().to_owned(), frame: Box::new(frame) });
+                let expected_end = run.expected_end();
+                for node in run.unreleased() {
+                    turn.out.push(JobEffect::MoveEnd { node: node.to_owned(), sluid, expected_end });
+                }
+            }
+        }
+        if change != JobChange::default() {
+            self.save(JobEvent::Updated(Box::new(change)), turn);
+        }
+        Ok(())
+    }
+}
+
+fn only_comments(change: &JobChange) -> bool {
+    let rest = JobChange { comment: None, admin_comment: None, ..change.clone() };
+    rest == JobChange::default()
+}

@@ -1,0 +1,318 @@
+//! Decides what a job does next. Plain and synchronous: one input in, effects out, time and fresh ids as arguments.
+//! Called by the job's shell, by recovery and by simulations. What lasts is in the [`JobRecord`] and changes through
+//! events only; the rest (a commit under way, who waits) is rebuilt or asked for again after a restart.
+
+use super::{
+    messages::{FreshIds, JobEffect, JobInput, JobSite, JobTimer},
+    record::{JobRecord, Phase},
+    state::JobEvent,
+    view,
+};
+use crate::scheduler::plan::StartProposal;
+use garrick_model::{
+    ids::{JobId, StepId},
+    messages::command::{JobMilestone, StepManagerPlace},
+    refusal::Refusal,
+    spec::JobSpec,
+    state::Reason,
+    time::Timestamp,
+    view::JobView,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// An allocation that nodes are being asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Commit {
+    pub(super) attempt: u64,
+    pub(super) proposal: StartProposal,
+    /// Nodes that have not answered.
+    pub(super) waiting: BTreeSet<String>,
+    /// Nodes that said yes, with their agents' addresses.
+    pub(super) granted: BTreeMap<String, String>,
+}
+
+/// The owner of one job's state.
+#[derive(Clone, Debug)]
+pub struct JobCore {
+    pub(super) record: JobRecord,
+    pub(super) site: Arc<JobSite>,
+    pub(super) generation: u64,
+    /// The scheduler's reason, while nothing of the job's own keeps it waiting.
+    pub(super) reason: Reason,
+    pub(super) expected: Option<Timestamp>,
+    pub(super) last_eval: Option<Timestamp>,
+    pub(super) commit: Option<Commit>,
+    pub(super) attempt: u64,
+    pub(super) watchers: BTreeSet<JobId>,
+    pub(super) waits: Vec<(u64, JobMilestone)>,
+    /// Jobs that a singleton still waits for; `None` while not asked.
+    pub(super) siblings: Option<BTreeSet<JobId>>,
+    pub(super) steps: BTreeSet<StepId>,
+    /// The spec without script and environment, as shown.
+    pub(super) shown_spec: Arc<JobSpec>,
+    pub(super) touched: bool,
+}
+
+/// What a panic must not make the job forget although it is not saved: kept beside the record by the shell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Leftover {
+    /// Last attempt.
+    pub attempt: u64,
+    /// Nodes asked in an attempt that was neither recorded nor given up.
+    pub nodes: Vec<String>,
+    /// Generation of the last view.
+    pub generation: u64,
+}
+
+/// What a turn may use.
+pub(super) struct Turn<'a> {
+    pub(super) now: Timestamp,
+    pub(super) ids: &'a mut dyn FreshIds,
+    pub(super) out: &'a mut Vec<JobEffect>,
+}
+
+impl JobCore {
+    /// From a record: a new job's, or one that was replayed.
+    pub fn new(record: JobRecord, site: Arc<JobSite>) -> Self {
+        Self {
+            shown_spec: view::shown_spec(&record.spec),
+            record,
+            site,
+            generation: 0,
+            reason: Reason::None,
+            expected: None,
+            last_eval: None,
+            commit: None,
+            attempt: 0,
+            watchers: BTreeSet::new(),
+            waits: Vec::new(),
+            siblings: None,
+            steps: BTreeSet::new(),
+            touched: true,
+        }
+    }
+
+    /// What lasts.
+    pub const fn record(&self) -> &JobRecord {
+        &self.record
+    }
+
+    /// What a later life of the actor would need beside the record.
+    pub fn leftover(&self) -> Leftover {
+        let nodes = self.commit.as_ref().map_or_else(Vec::new, |c| c.waiting.iter().chain(c.granted.keys()).cloned().collect());
+        Leftover { attempt: self.attempt, nodes, generation: self.generation }
+    }
+
+    /// Where the step manager is, once it serves.
+    pub fn place(&self) -> Result<StepManagerPlace, Refusal> {
+        match &self.record.phase {
+            Phase::Pending | Phase::Starting(_) => Err(Refusal::JobPending),
+            Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
+            Phase::Running(run) | Phase::Suspended(run) => Ok(StepManagerPlace {
+                job: self.record.id,
+                node: run.batch_host().to_owned(),
+                door: run.door.clone(),
+                address: run.addresses.first().cloned().unwrap_or_default(),
+                nodes: run.allocation.nodes.clone(),
+            }),
+        }
+    }
+
+    /// The view as of now.
+    pub fn view(&self, now: Timestamp) -> JobView {
+        view::of(self, now)
+    }
+
+    /// First call after [`JobCore::new`], in every life of the actor: sets timers, asks for what it depends on, gives
+    /// back what a commit of an earlier life had asked nodes for, and shows itself.
+    pub fn resume(&mut self, now: Timestamp, ids: &mut dyn FreshIds, left: Leftover, out: &mut Vec<JobEffect>) {
+        let mut turn = Turn { now, ids, out };
+        self.attempt = left.attempt;
+        self.generation = left.generation;
+        for node in left.nodes {
+            let (sluid, attempt) = (self.record.sluid, Some(left.attempt));
+            turn.out.push(JobEffect::Release { node, sluid, attempt, drain: None });
+        }
+        if let Some(at) = self.record.spec.deadline.filter(|_| self.waits_or_works()) {
+            turn.out.push(JobEffect::SetTimer { timer: JobTimer::Deadline, at });
+        }
+        match &self.record.phase {
+            Phase::Pending => {
+                if let Some(secs) = self.record.spec.immediate_secs {
+                    let at = self.record.submit_time.plus(std::time::Duration::from_secs(u64::from(secs)));
+                    turn.out.push(JobEffect::SetTimer { timer: JobTimer::Immediate, at });
+                }
+                self.ask_dependencies(&mut turn);
+                self.check_eligible(&mut turn);
+            }
+            Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) => {}
+            Phase::Completing(..) => self.clean_up(None, &mut turn),
+            Phase::Over(..) => self.after_end(&mut turn),
+        }
+        self.tell_array(&mut turn);
+        self.touched = true;
+        self.finish_turn(&mut turn);
+    }
+
+    /// One input. Effects are appended to `out`, in the order in which they must happen.
+    pub fn handle(&mut self, now: Timestamp, ids: &mut dyn FreshIds, input: JobInput, out: &mut Vec<JobEffect>) {
+        let mut turn = Turn { now, ids, out };
+        let before = self.progress();
+        match input {
+            JobInput::Start(proposal) => self.start(*proposal, &mut turn),
+            JobInput::Considered { reason, expected } => self.considered(reason, expected, &turn),
+            JobInput::Reserved { attempt, node, result } => self.reserved(attempt, node, result, &mut turn),
+            JobInput::Report { node, seq, report } => {
+                self.report(&node, *report, &mut turn);
+                turn.out.push(JobEffect::AckReport { node, seq });
+            }
+            JobInput::RunHeld { node, sluid } if sluid == self.record.sluid => self.run_held(&node, &mut turn),
+            JobInput::RunMissing { node, sluid } if sluid == self.record.sluid => self.run_missing(&node, &mut turn),
+            JobInput::NodeLost { node, sluid } if sluid == self.record.sluid => self.node_lost(&node, &mut turn),
+            // About an older run: the node may forget it.
+            JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => {
+                turn.out.push(JobEffect::Release { node, sluid, attempt: None, drain: None });
+            }
+            JobInput::RunHeld { .. } => {}
+            JobInput::Command { request, by, tasks, command } => {
+                let result = self.command(by, tasks, command, &mut turn);
+                turn.out.push(JobEffect::Answer { request, result });
+            }
+            JobInput::Subscribe { by } => {
+                self.watchers.insert(by);
+                turn.out.push(JobEffect::Tell { to: by, fact: Box::new(self.fact()) });
+            }
+            JobInput::Fact { job, fact } => self.learned(job, fact.as_deref(), &mut turn),
+            JobInput::Siblings { jobs } => self.found_siblings(&jobs, &mut turn),
+            JobInput::Wait { request, until } => self.waits.push((request, until)),
+            JobInput::Timer(timer) => self.timer(timer, &mut turn),
+            JobInput::Site(site) => self.site = site,
+        }
+        if self.progress() != before {
+            self.tell_watchers(&mut turn);
+            self.tell_array(&mut turn);
+        }
+        self.finish_turn(&mut turn);
+    }
+
+    /// Ends a turn: shows what changed and answers who waited for it.
+    fn finish_turn(&mut self, turn: &mut Turn<'_>) {
+        if self.touched {
+            self.touched = false;
+            self.generation += 1;
+            turn.out.push(JobEffect::Publish(Arc::new(self.view(turn.now))));
+        }
+        let (started, over) = (self.record.phase.run().is_some_and(|r| r.started.is_some()), self.is_over());
+        let mut left = Vec::new();
+        for (request, until) in self.waits.drain(..) {
+            if over || (started && until == JobMilestone::Started) {
+                turn.out.push(JobEffect::Reached { request });
+            } else {
+                left.push((request, until));
+            }
+        }
+        self.waits = left;
+    }
+
+    /// Applies an event to the record and has it saved.
+    pub(super) fn save(&mut self, event: JobEvent, turn: &mut Turn<'_>) {
+        let before = self.record.phase.name();
+        if let Err(illegal) = self.record.apply(&event) {
+            // Guards above make this impossible; a release build rather loses one move than the whole controller.
+            debug_assert!(false, "{illegal}");
+            tracing::error!(job_id = self.record.id.0, error = %illegal, "job.illegal_move");
+            return;
+        }
+        if matches!(event, JobEvent::Updated(_)) {
+            self.shown_spec = view::shown_spec(&self.record.spec);
+        }
+        tracing::debug!(job_id = self.record.id.0, from = before, to = self.record.phase.name(), cause = event.name(), "job.move");
+        self.touched = true;
+        turn.out.push(JobEffect::Record(event));
+    }
+
+    /// True when the job is over.
+    pub fn is_over(&self) -> bool {
+        matches!(self.record.phase, Phase::Over(..))
+    }
+
+    fn waits_or_works(&self) -> bool {
+        !matches!(self.record.phase, Phase::Completing(..) | Phase::Over(..))
+    }
+
+    /// What others are told of: changes of this are news.
+    fn progress(&self) -> (bool, bool, usize) {
+        let marks = self.record.array.as_ref().map_or(0, |a| {
+            a.tasks.values().map(|t| usize::from(t.started.is_some()) + usize::from(t.over.is_some())).sum::<usize>()
+                + a.tasks.len()
+        });
+        (self.record.phase.run().is_some_and(|r| r.started.is_some()), self.is_over(), marks)
+    }
+
+    fn timer(&mut self, timer: JobTimer, turn: &mut Turn<'_>) {
+        match timer {
+            JobTimer::Eligible => {
+                self.touched = true;
+                self.ask_dependencies(turn);
+                self.check_eligible(turn);
+            }
+            JobTimer::Deadline => self.deadline(turn),
+            JobTimer::Immediate => self.gave_up_waiting(turn),
+            JobTimer::Missing => self.declare_lost(turn),
+            JobTimer::CleanUp => self.clean_up(None, turn),
+            JobTimer::Purge => self.purge(turn),
+        }
+    }
+
+    fn considered(&mut self, reason: Reason, expected: Option<Timestamp>, turn: &Turn<'_>) {
+        if matches!(self.record.phase, Phase::Pending) {
+            self.touched |= self.reason != reason || self.expected != expected;
+            self.reason = reason;
+            self.expected = expected;
+            self.last_eval = Some(turn.now);
+        }
+    }
+
+    /// Why a pending job waits: its own reasons before the scheduler's.
+    pub(super) fn pending_reason(&self, now: Timestamp) -> Reason {
+        let record = &self.record;
+        if let Some(by) = record.hold {
+            by.reason()
+        } else if record.dependency_failed {
+            Reason::DependencyNeverSatisfied
+        } else if !record.dependencies.list.is_empty() {
+            Reason::Dependency
+        } else if record.begin.is_some_and(|at| at > now) {
+            Reason::BeginTime
+        } else {
+            self.reason.clone()
+        }
+    }
+
+    /// True when nothing but resources keeps it waiting.
+    pub(super) fn is_eligible(&self, now: Timestamp) -> bool {
+        let record = &self.record;
+        matches!(record.phase, Phase::Pending)
+            && record.hold.is_none()
+            && record.priority > 0
+            && !record.dependency_failed
+            && record.dependencies.list.is_empty()
+            && record.begin.is_none_or(|at| at <= now)
+    }
+
+    /// Notes the moment at which it became eligible; sets the timer for a begin time.
+    pub(super) fn check_eligible(&mut self, turn: &mut Turn<'_>) {
+        if !matches!(self.record.phase, Phase::Pending) {
+            return;
+        }
+        if let Some(at) = self.record.begin.filter(|at| *at > turn.now) {
+            turn.out.push(JobEffect::SetTimer { timer: JobTimer::Eligible, at });
+        }
+        if self.is_eligible(turn.now) && self.record.eligible_time.is_none() {
+            self.save(JobEvent::Eligible { at: turn.now }, turn);
+        }
+    }
+}

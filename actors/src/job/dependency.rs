@@ -1,0 +1,146 @@
+//! Dependencies: which are fulfilled, which never can be. A job asks the jobs it depends on for news; an array's record
+//! answers for all its tasks. A job that is not known any more counts as ended, in a way that nobody can tell: `afterany`
+//! and `after` are fulfilled, `afterok` and `afternotok` are not.
+
+use super::{
+    core::{JobCore, Turn},
+    messages::{JobEffect, JobFact, JobTimer},
+    record::{Phase, TaskOutcome},
+    state::JobEvent,
+};
+use garrick_model::{
+    ids::JobId,
+    spec::{Dependencies, Dependency, DependencyKind},
+    time::Timestamp,
+};
+use std::{
+    collections::BTreeSet,
+    time::Duration,
+};
+
+/// What a condition comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Waits,
+    /// Fulfilled at that time, when nothing changes.
+    WaitsUntil(Timestamp),
+    Fulfilled,
+    Never,
+}
+
+impl JobCore {
+    /// Asks every job that is depended on, and for siblings of a singleton.
+    pub(super) fn ask_dependencies(&mut self, turn: &mut Turn<'_>) {
+        let list = &self.record.dependencies.list;
+        let jobs: BTreeSet<JobId> = list.iter().filter_map(|d| d.job).collect();
+        for job in jobs {
+            turn.out.push(JobEffect::SubscribeTo { job });
+        }
+        if list.iter().any(|d| d.kind == DependencyKind::Singleton) && self.siblings.is_none() {
+            let (name, uid) = (self.record.spec.name.clone(), self.record.owner.uid);
+            turn.out.push(JobEffect::FindSiblings { name, uid });
+        }
+    }
+
+    pub(super) fn found_siblings(&mut self, jobs: &[JobId], turn: &mut Turn<'_>) {
+        for &job in jobs {
+            turn.out.push(JobEffect::SubscribeTo { job });
+        }
+        self.siblings = Some(jobs.iter().copied().collect());
+        self.singleton_news(turn);
+    }
+
+    /// News of another job: a task of this array, a sibling, or a job depended on.
+    pub(super) fn learned(&mut self, job: JobId, fact: Option<&JobFact>, turn: &mut Turn<'_>) {
+        if let Some(fact) = fact {
+            self.task_news(job, fact, turn);
+        }
+        if !matches!(self.record.phase, Phase::Pending) {
+            return;
+        }
+        if fact.is_none_or(|f| f.over.is_some())
+            && let Some(siblings) = &mut self.siblings
+            && siblings.remove(&job)
+        {
+            self.singleton_news(turn);
+        }
+        self.judge(turn, |dependency, now| match dependency.job {
+            Some(on) if on == job => verdict(dependency, fact, now),
+            _ => Verdict::Waits,
+        });
+    }
+
+    fn singleton_news(&mut self, turn: &mut Turn<'_>) {
+        if self.siblings.as_ref().is_some_and(BTreeSet::is_empty) {
+            self.judge(turn, |dependency, _| match dependency.kind {
+                DependencyKind::Singleton => Verdict::Fulfilled,
+                _ => Verdict::Waits,
+            });
+        }
+    }
+
+    fn judge(&mut self, turn: &mut Turn<'_>, verdict: impl Fn(&Dependency, Timestamp) -> Verdict) {
+        let known = &self.record.dependencies;
+        if known.list.is_empty() {
+            return;
+        }
+        let verdicts: Vec<Verdict> = known.list.iter().map(|d| verdict(d, turn.now)).collect();
+        for verdict in &verdicts {
+            if let Verdict::WaitsUntil(at) = verdict {
+                turn.out.push(JobEffect::SetTimer { timer: JobTimer::Eligible, at: *at });
+            }
+        }
+        let one_is_enough = known.any && verdicts.contains(&Verdict::Fulfilled);
+        let still = |v: &Verdict| matches!(v, Verdict::Waits | Verdict::WaitsUntil(_));
+        // Of alternatives, one that can never be is simply left out, unless it is the last.
+        let keep = |v: &Verdict| still(v) || (*v == Verdict::Never && !known.any);
+        let left: Vec<Dependency> = if one_is_enough {
+            Vec::new()
+        } else {
+            known.list.iter().zip(&verdicts).filter(|(_, v)| keep(v)).map(|(d, _)| d.clone()).collect()
+        };
+        let never = verdicts.contains(&Verdict::Never);
+        let failed = if known.any { !one_is_enough && left.is_empty() && never } else { never };
+        let failed = failed || (self.record.dependency_failed && !one_is_enough);
+        let left = if failed && left.is_empty() { known.list.clone() } else { left };
+        if left != known.list || failed != self.record.dependency_failed {
+            let left = Dependencies { any: known.any, list: left };
+            self.save(JobEvent::DependenciesLeft { left, failed }, turn);
+            self.check_eligible(turn);
+        }
+    }
+}
+
+fn verdict(dependency: &Dependency, fact: Option<&JobFact>, now: Timestamp) -> Verdict {
+    let Some(fact) = fact else {
+        return match dependency.kind {
+            DependencyKind::After { .. } | DependencyKind::AfterAny | DependencyKind::Singleton => Verdict::Fulfilled,
+            DependencyKind::AfterOk | DependencyKind::AfterNotOk => Verdict::Never,
+        };
+    };
+    let (started, over, some_failed) = match dependency.array_index {
+        None => (fact.started, fact.over, fact.some_failed),
+        Some(index) => match fact.tasks.get(&index) {
+            Some((started, over)) => (*started, *over, *over == Some(TaskOutcome::NotOk)),
+            None => return Verdict::Never,
+        },
+    };
+    match dependency.kind {
+        DependencyKind::After { minutes } => match started {
+            None => Verdict::Waits,
+            Some(at) => {
+                let from = at.plus(Duration::from_secs(60 * u64::from(minutes)));
+                if from <= now { Verdict::Fulfilled } else { Verdict::WaitsUntil(from) }
+            }
+        },
+        DependencyKind::AfterAny if over.is_some() => Verdict::Fulfilled,
+        DependencyKind::AfterOk if some_failed => Verdict::Never,
+        DependencyKind::AfterOk if over == Some(TaskOutcome::Ok) => Verdict::Fulfilled,
+        DependencyKind::AfterNotOk => match over {
+            Some(TaskOutcome::NotOk) => Verdict::Fulfilled,
+            Some(TaskOutcome::Ok) => Verdict::Never,
+            None => Verdict::Waits,
+        },
+        DependencyKind::AfterAny | DependencyKind::AfterOk | DependencyKind::Singleton => Verdict::Waits,
+    }
+}

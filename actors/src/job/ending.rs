@@ -1,0 +1,199 @@
+//! How runs end: by request, by deadline, and what follows: cleaning the nodes, the queue again, or being forgotten.
+
+use super::{
+    core::{JobCore, Turn},
+    messages::{JobEffect, JobTimer},
+    record::{Afterwards, End, Ending, HeldBy, Phase},
+    state::JobEvent,
+};
+use garrick_model::{
+    messages::node::ControllerToNode,
+    refusal::Refusal,
+    spec::JobKind,
+    state::{ExitStatus, JobState, Reason},
+};
+use std::time::Duration;
+
+/// Nodes that do not say that a run is gone are told again to end it.
+const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(60);
+/// An array's record is kept while tasks of it are not over; then asked again.
+const ARRAY_PURGE_RETRY: Duration = Duration::from_secs(60);
+
+impl JobCore {
+    pub(super) fn cancel(&mut self, state: JobState, by: Option<u32>, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        let ending = Ending { state, reason: Reason::None, then: Afterwards::Over, by };
+        match &self.record.phase {
+            Phase::Pending => {
+                self.abandon_commit(turn);
+                self.end(self.end_without_run(state, turn), turn);
+                Ok(())
+            }
+            Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => {
+                if run.ending.as_ref().is_none_or(|e| e.then != Afterwards::Over) {
+                    self.save(JobEvent::Ending(ending), turn);
+                }
+                self.ask_for_end(turn);
+                Ok(())
+            }
+            Phase::Completing(_, end) if end.then != Afterwards::Over => {
+                self.save(JobEvent::Ending(ending), turn);
+                Ok(())
+            }
+            Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
+        }
+    }
+
+    fn end_without_run(&self, state: JobState, turn: &Turn<'_>) -> End {
+        End {
+            state,
+            reason: self.pending_reason(turn.now),
+            exit: ExitStatus::SUCCESS,
+            derived: ExitStatus::SUCCESS,
+            at: turn.now,
+            then: Afterwards::Over,
+        }
+    }
+
+    pub(super) fn requeue(&mut self, hold: Option<HeldBy>, by: u32, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        if self.record.spec.kind != JobKind::Batch || !self.record.resolved.requeue {
+            return Err(Refusal::Disabled);
+        }
+        let then = Afterwards::Requeue { hold, delay: true };
+        match &self.record.phase {
+            Phase::Pending => Err(Refusal::JobPending),
+            Phase::Over(..) => {
+                self.back_to_queue(hold, false, turn);
+                Ok(())
+            }
+            phase => {
+                let again = phase.working().is_some_and(|r| r.ending.as_ref().is_some_and(|e| e.then == then));
+                if !again {
+                    let reason = Reason::Other("JOB REQUEUE".to_owned());
+                    self.save(JobEvent::Ending(Ending { state: JobState::Cancelled, reason, then, by: Some(by) }), turn);
+                }
+                self.ask_for_end(turn);
+                Ok(())
+            }
+        }
+    }
+
+    /// Sends the end that was asked for to the batch host, and shows the nodes as completing.
+    pub(super) fn ask_for_end(&self, turn: &mut Turn<'_>) {
+        let Some(run) = self.record.phase.working() else { return };
+        let Some(ending) = &run.ending else { return };
+        turn.out.push(JobEffect::ToAgent {
+            node: run.batch_host().to_owned(),
+            frame: Box::new(ControllerToNode::EndJob {
+                job: self.record.id,
+                sluid: self.record.sluid,
+                state: ending.state,
+                reason: ending.reason.clone(),
+            }),
+        });
+        self.mark_completing(turn);
+    }
+
+    pub(super) fn mark_completing(&self, turn: &mut Turn<'_>) {
+        if let Some(run) = self.record.phase.run() {
+            for node in run.unreleased() {
+                let sluid = self.record.sluid;
+                turn.out.push(JobEffect::MarkCompleting { node: node.to_owned(), sluid });
+            }
+        }
+    }
+
+    /// Tells every node that still holds something of the ended run to end it. Agents that know nothing of it answer
+    /// that it is gone, so that a node which the launch never reached is released too. `but` cleans up unasked.
+    pub(super) fn clean_up(&self, but: Option<&str>, turn: &mut Turn<'_>) {
+        let Phase::Completing(run, _) = &self.record.phase else { return };
+        for node in run.unreleased().filter(|node| Some(*node) != but) {
+            self.end_on(node, turn);
+        }
+        turn.out.push(JobEffect::SetTimer { timer: JobTimer::CleanUp, at: turn.now.plus(CLEAN_UP_INTERVAL) });
+    }
+
+    pub(super) fn end_on(&self, node: &str, turn: &mut Turn<'_>) {
+        let Some(end) = self.record.phase.end() else { return };
+        turn.out.push(JobEffect::ToAgent {
+            node: node.to_owned(),
+            frame: Box::new(ControllerToNode::EndJob {
+                job: self.record.id,
+                sluid: self.record.sluid,
+                state: end.state,
+                reason: end.reason.clone(),
+            }),
+        });
+    }
+
+    /// The job is over: back to the queue if that was asked for, else remembered for a while.
+    pub(super) fn after_end(&mut self, turn: &mut Turn<'_>) {
+        turn.out.push(JobEffect::ClearTimer(JobTimer::CleanUp));
+        let Phase::Over(_, end) = &self.record.phase else { return };
+        if let Afterwards::Requeue { hold, delay } = end.then {
+            self.back_to_queue(hold, delay, turn);
+            return;
+        }
+        if let Some(age) = self.site.min_job_age {
+            turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: end.at.plus(age).max(turn.now) });
+        }
+    }
+
+    fn back_to_queue(&mut self, hold: Option<HeldBy>, delay: bool, turn: &mut Turn<'_>) {
+        let sluid = turn.ids.sluid(turn.now);
+        let begin = delay.then(|| turn.now.plus(self.site.requeue_delay)).filter(|at| *at > turn.now);
+        turn.out.push(JobEffect::ClearTimer(JobTimer::Purge));
+        self.save(JobEvent::Requeued { sluid, hold, begin }, turn);
+        self.reason = Reason::None;
+        self.expected = None;
+        self.check_eligible(turn);
+    }
+
+    pub(super) fn purge(&mut self, turn: &mut Turn<'_>) {
+        if !self.is_over() {
+            return;
+        }
+        if self.record.array.as_ref().is_some_and(|a| a.live() > 0) {
+            turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: turn.now.plus(ARRAY_PURGE_RETRY) });
+            return;
+        }
+        self.save(JobEvent::Purged, turn);
+        self.touched = false;
+        turn.out.push(JobEffect::Purge);
+    }
+
+    pub(super) fn deadline(&mut self, turn: &mut Turn<'_>) {
+        if self.record.spec.deadline.is_some_and(|at| at <= turn.now) {
+            // Over already: nothing to end.
+            let _ = self.cancel(JobState::Deadline, None, turn);
+        }
+    }
+
+    /// `--immediate`: still waiting after the time it was given.
+    pub(super) fn gave_up_waiting(&mut self, turn: &mut Turn<'_>) {
+        if matches!(self.record.phase, Phase::Pending) {
+            let _ = self.cancel(JobState::Cancelled, None, turn);
+        }
+    }
+
+    pub(super) fn finish_allocation(&mut self, exit: ExitStatus, by: u32, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        match &self.record.phase {
+            Phase::Pending => self.cancel(JobState::Cancelled, Some(by), turn),
+            Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
+            Phase::Starting(_) => {
+                let state = if exit.success() { JobState::Completed } else { JobState::Failed };
+                self.cancel(state, Some(by), turn)
+            }
+            Phase::Running(run) | Phase::Suspended(run) => {
+                turn.out.push(JobEffect::ToAgent {
+                    node: run.batch_host().to_owned(),
+                    frame: Box::new(ControllerToNode::FinishAllocation {
+                        job: self.record.id,
+                        sluid: self.record.sluid,
+                        exit,
+                    }),
+                });
+                Ok(())
+            }
+        }
+    }
+}

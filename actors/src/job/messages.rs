@@ -1,0 +1,457 @@
+//! What a job's owner accepts, and what it causes. [`JobInput`] and [`JobEffect`] are the core's two sides; [`JobMsg`] is
+//! the actor's mailbox.
+
+use super::{
+    record::{JobRecord, TaskOutcome},
+    state::JobEvent,
+};
+use crate::{
+    node::messages::{ReserveAsk, ReserveRefusal},
+    scheduler::plan::StartProposal,
+};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    messages::{
+        command::{JobChange, JobMilestone, StepManagerPlace},
+        node::{AgentReport, ArrayFacts, ControllerToNode, JobCredential, SignalScope},
+    },
+    refusal::Refusal,
+    spec::JobSpec,
+    state::{ExitStatus, Reason},
+    time::{TimeLimit, Timestamp},
+    view::JobView,
+};
+use garrick_runtime::{Message, ReplyTo};
+use std::{sync::Arc, time::Duration};
+
+/// What holds for every job of the site; replaced when the configuration changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobSite {
+    /// Cluster's name, for credentials.
+    pub cluster: String,
+    /// Grows with every start of the controller.
+    pub epoch: u64,
+    /// `MinJobAge`: how long a job that is over is remembered; `None`: for ever.
+    pub min_job_age: Option<Duration>,
+    /// How long a requeued job waits before it may start again. Slurm's is two minutes, so that nodes can be cleaned.
+    pub requeue_delay: Duration,
+    /// How long a credential may be used to start a run.
+    pub credential_lifetime: Duration,
+}
+
+impl Default for JobSite {
+    fn default() -> Self {
+        Self {
+            cluster: "cluster".to_owned(),
+            epoch: 1,
+            min_job_age: Some(Duration::from_secs(300)),
+            requeue_delay: Duration::from_secs(120),
+            credential_lifetime: Duration::from_secs(24 * 3600),
+        }
+    }
+}
+
+/// On whose authority a command acts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Authority {
+    /// User.
+    pub uid: u32,
+    /// Root or SlurmUser.
+    pub admin: bool,
+}
+
+/// Tasks of an array, as inclusive ranges with a step; `None`: all.
+pub type TaskChoice = Option<Vec<(u32, u32, u32)>>;
+
+/// What users and administrators do to a job. Every one may be repeated.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobCommand {
+    /// End it.
+    Cancel,
+    /// Send a signal.
+    Signal {
+        /// Number.
+        signal: i32,
+        /// To whom.
+        to: SignalScope,
+    },
+    /// Hold; by an administrator where `admin`.
+    Hold {
+        /// As an administrator.
+        admin: bool,
+    },
+    /// Release.
+    Release,
+    /// Back to the queue.
+    Requeue {
+        /// And held there.
+        hold: bool,
+    },
+    /// Stop its processes.
+    Suspend,
+    /// Continue them.
+    Resume,
+    /// Change fields.
+    Update(Box<JobChange>),
+    /// The allocation's owner is done.
+    FinishAllocation {
+        /// Exit status to record.
+        exit: ExitStatus,
+    },
+}
+
+/// How far a job is, for those who depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JobFact {
+    /// Which job.
+    pub job: JobId,
+    /// Its first start, or its end without one.
+    pub started: Option<Timestamp>,
+    /// Over, and how. For an array: all of it, and `Ok` when every task was.
+    pub over: Option<TaskOutcome>,
+    /// Some task of the array failed already.
+    pub some_failed: bool,
+    /// Marks of an array's tasks.
+    pub tasks: std::collections::BTreeMap<u32, (Option<Timestamp>, Option<TaskOutcome>)>,
+}
+
+/// Named timers of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum JobTimer {
+    /// Begin time or a dependency's delay.
+    Eligible,
+    /// `--deadline`.
+    Deadline,
+    /// `--immediate`.
+    Immediate,
+    /// The batch host does not know the run; what it may still have to say is waited for.
+    Missing,
+    /// Nodes that were not released are asked again.
+    CleanUp,
+    /// MinJobAge is over.
+    Purge,
+}
+
+impl JobTimer {
+    /// Key for the runtime.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Eligible => "eligible",
+            Self::Deadline => "deadline",
+            Self::Immediate => "immediate",
+            Self::Missing => "missing",
+            Self::CleanUp => "clean-up",
+            Self::Purge => "purge",
+        }
+    }
+}
+
+/// What may happen to a job.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobInput {
+    /// The scheduler proposes a start.
+    Start(Box<StartProposal>),
+    /// The scheduler looked and does not start it.
+    Considered {
+        /// Why.
+        reason: Reason,
+        /// Expected start.
+        expected: Option<Timestamp>,
+    },
+    /// A node's owner answered.
+    Reserved {
+        /// Which attempt.
+        attempt: u64,
+        /// Node.
+        node: String,
+        /// The agent's address, or why not.
+        result: Result<String, ReserveRefusal>,
+    },
+    /// An agent reported about a run.
+    Report {
+        /// Node.
+        node: String,
+        /// To acknowledge with.
+        seq: u64,
+        /// Report.
+        report: Box<AgentReport>,
+    },
+    /// An agent registered and holds the run.
+    RunHeld {
+        /// Node.
+        node: String,
+        /// Run.
+        sluid: Sluid,
+    },
+    /// An agent registered and does not know the run.
+    RunMissing {
+        /// Node.
+        node: String,
+        /// Run.
+        sluid: Sluid,
+    },
+    /// The node went down.
+    NodeLost {
+        /// Node.
+        node: String,
+        /// Run.
+        sluid: Sluid,
+    },
+    /// A command. Answered by [`JobEffect::Answer`].
+    Command {
+        /// Request.
+        request: u64,
+        /// Who.
+        by: Authority,
+        /// Tasks of an array.
+        tasks: TaskChoice,
+        /// What.
+        command: JobCommand,
+    },
+    /// Another job wants to know how far this one is.
+    Subscribe {
+        /// Who.
+        by: JobId,
+    },
+    /// A job that this one depends on; `None`: it is not known any more.
+    Fact {
+        /// Which.
+        job: JobId,
+        /// How far.
+        fact: Option<Box<JobFact>>,
+    },
+    /// Earlier jobs of the same name and user that are not over, for `singleton`.
+    Siblings {
+        /// Which.
+        jobs: Vec<JobId>,
+    },
+    /// Answer when it has come that far.
+    Wait {
+        /// Request.
+        request: u64,
+        /// How far.
+        until: JobMilestone,
+    },
+    /// A timer ran out.
+    Timer(JobTimer),
+    /// The site's settings changed.
+    Site(Arc<JobSite>),
+}
+
+/// A launch, ready but for the signature.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LaunchOrder {
+    /// Batch host.
+    pub node: String,
+    /// To be signed.
+    pub credential: JobCredential,
+    /// The job.
+    pub spec: Arc<JobSpec>,
+    /// Limit.
+    pub time_limit: TimeLimit,
+    /// Start of the run.
+    pub start_time: Timestamp,
+    /// Requeues before.
+    pub restarts: u32,
+    /// Tasks.
+    pub tasks: u32,
+    /// CPUs of a task.
+    pub cpus_per_task: u32,
+    /// Facts of the array.
+    pub array: Option<ArrayFacts>,
+}
+
+/// What a job causes. Effects after a [`JobEffect::Record`] happen when that event is on disk.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JobEffect {
+    /// Save.
+    Record(JobEvent),
+    /// A task of this array becomes a job of its own. Saved together with the records of the same turn.
+    Split {
+        /// The new job.
+        record: Box<JobRecord>,
+        /// What it is to do first.
+        then: Option<Box<JobInput>>,
+    },
+    /// Show.
+    Publish(Arc<JobView>),
+    /// Ask a node's owner for a share.
+    Reserve {
+        /// Node.
+        node: String,
+        /// What.
+        ask: Box<ReserveAsk>,
+    },
+    /// Give a node's share back.
+    Release {
+        /// Node.
+        node: String,
+        /// Run.
+        sluid: Sluid,
+        /// Only what was reserved in this attempt.
+        attempt: Option<u64>,
+        /// The node is to be drained, and why.
+        drain: Option<String>,
+    },
+    /// The run's work on the node is over or being ended.
+    MarkCompleting {
+        /// Node.
+        node: String,
+        /// Run.
+        sluid: Sluid,
+    },
+    /// The run's end moved.
+    MoveEnd {
+        /// Node.
+        node: String,
+        /// Run.
+        sluid: Sluid,
+        /// New expected end.
+        expected_end: Option<Timestamp>,
+    },
+    /// Sign and send a launch to the batch host.
+    Launch(Box<LaunchOrder>),
+    /// Send to a node's agent; lost when there is no link, and sent again when the agent registers.
+    ToAgent {
+        /// Node.
+        node: String,
+        /// Frame.
+        frame: Box<ControllerToNode>,
+    },
+    /// A report is safe.
+    AckReport {
+        /// Node.
+        node: String,
+        /// Sequence number.
+        seq: u64,
+    },
+    /// What came of the scheduler's proposal.
+    Outcome {
+        /// Pass that the proposal came from.
+        pass: u64,
+        /// It starts.
+        accepted: bool,
+    },
+    /// Ask another job how far it is, now and on every change.
+    SubscribeTo {
+        /// Which.
+        job: JobId,
+    },
+    /// Tell a job that asked.
+    Tell {
+        /// Whom.
+        to: JobId,
+        /// What.
+        fact: Box<JobFact>,
+    },
+    /// Find earlier jobs of the same name and user.
+    FindSiblings {
+        /// Name.
+        name: String,
+        /// User.
+        uid: u32,
+    },
+    /// Set a timer.
+    SetTimer {
+        /// Which.
+        timer: JobTimer,
+        /// When it runs out.
+        at: Timestamp,
+    },
+    /// Clear a timer.
+    ClearTimer(JobTimer),
+    /// Answer a command.
+    Answer {
+        /// Request.
+        request: u64,
+        /// Answer.
+        result: Result<(), Refusal>,
+    },
+    /// Answer a wait with the view shown last.
+    Reached {
+        /// Request.
+        request: u64,
+    },
+    /// Forget this job.
+    Purge,
+}
+
+/// Messages of the job actor. All may be delivered twice; about runs, older ones are ignored by their SLUID.
+pub enum JobMsg {
+    /// Plain inputs, from the scheduler, node owners, other jobs and timers.
+    Input(JobInput),
+    /// From the front: a user's command. The reply leaves when what it promises is on disk.
+    Command {
+        /// Who.
+        by: Authority,
+        /// Tasks of an array.
+        tasks: TaskChoice,
+        /// What.
+        command: JobCommand,
+        /// Answer.
+        reply: ReplyTo<Result<(), Refusal>>,
+    },
+    /// From the front: answer when it has come that far.
+    Wait {
+        /// How far.
+        until: JobMilestone,
+        /// Answer.
+        reply: ReplyTo<Arc<JobView>>,
+    },
+    /// From the front: the newest view after every change, until the job is over or the receiver is gone.
+    Watch(tokio::sync::watch::Sender<Option<Arc<JobView>>>),
+    /// From the front: the script.
+    Script {
+        /// Answer.
+        reply: ReplyTo<Option<serde_bytes::ByteBuf>>,
+    },
+    /// From the front: where the step manager is.
+    Locate {
+        /// Answer.
+        reply: ReplyTo<Result<StepManagerPlace, Refusal>>,
+    },
+    /// The journal answered for the batch with this number.
+    Journaled {
+        /// Batch.
+        batch: u64,
+        /// Outcome.
+        result: Result<(), String>,
+    },
+}
+
+impl Message for JobMsg {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Input(input) => match input {
+                JobInput::Start(_) => "Start",
+                JobInput::Considered { .. } => "Considered",
+                JobInput::Reserved { .. } => "Reserved",
+                JobInput::Report { .. } => "Report",
+                JobInput::RunHeld { .. } => "RunHeld",
+                JobInput::RunMissing { .. } => "RunMissing",
+                JobInput::NodeLost { .. } => "NodeLost",
+                JobInput::Command { .. } => "Command",
+                JobInput::Subscribe { .. } => "Subscribe",
+                JobInput::Fact { .. } => "Fact",
+                JobInput::Siblings { .. } => "Siblings",
+                JobInput::Wait { .. } => "Wait",
+                JobInput::Timer(_) => "Timer",
+                JobInput::Site(_) => "Site",
+            },
+            Self::Command { .. } => "Command",
+            Self::Wait { .. } => "Wait",
+            Self::Watch(_) => "Watch",
+            Self::Script { .. } => "Script",
+            Self::Locate { .. } => "Locate",
+            Self::Journaled { .. } => "Journaled",
+        }
+    }
+}
+
+/// Fresh identities for tasks and runs. An argument of the core, so that tests choose them.
+pub trait FreshIds {
+    /// A job id that was never used.
+    fn job(&mut self) -> JobId;
+    /// A new run.
+    fn sluid(&mut self, now: Timestamp) -> Sluid;
+}

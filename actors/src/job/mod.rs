@@ -1,0 +1,29 @@
+//! The owner of one job's state, from submission until it is forgotten.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`record`] | what lasts |
+//! | [`state`] | events and the one function that applies them |
+//! | [`core`] | decides: input in, effects out |
+//! | `start` | proposal, commit with the nodes, launch |
+//! | `reports` | what agents say about a run |
+//! | `ending` | ends, requeue, being forgotten |
+//! | `control` | commands |
+//! | `array` | tasks split off an array |
+//! | `dependency` | conditions on other jobs |
+//! | [`shell`] | the actor, and the supervisor of all jobs |
+//! | [`messages`] | what it accepts and causes |
+//! | [`view`] | what others see |
+
+mod array;
+mod control;
+pub mod core;
+mod dependency;
+mod ending;
+pub mod messages;
+pub mod record;
+mod reports;
+pub mod shell;
+mod start;
+pub mod state;
+pub mod view;

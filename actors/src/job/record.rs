@@ -1,0 +1,374 @@
+//! What lasts of a job: everything that a restarted controller must know. Changed by [`JobRecord::apply`] alone (see
+//! [`super::state`]), so that replaying the events gives the same record.
+
+use garrick_model::{
+    ids::{ArrayTask, JobId, RequestId, Sluid},
+    resources::MemoryRequest,
+    spec::{ArraySpec, Dependencies, JobSpec, Sharing},
+    state::{ExitStatus, JobState, Reason},
+    time::{TimeLimit, Timestamp},
+    view::Allocation,
+};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// Who owns a job, as the kernel and the user database said at submission.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Owner {
+    /// User.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// User's name.
+    pub user: String,
+    /// Group's name.
+    pub group: String,
+    /// Supplementary groups.
+    pub groups: Vec<u32>,
+}
+
+/// The request with partition and site defaults filled in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Resolved {
+    /// Partitions in the order in which they are tried.
+    pub partitions: Vec<String>,
+    /// Limit; the partition's where the job named none.
+    pub time_limit: TimeLimit,
+    /// Tasks.
+    pub tasks: u32,
+    /// CPUs of a task.
+    pub cpus_per_task: u32,
+    /// Fewest nodes.
+    pub min_nodes: u32,
+    /// Most nodes.
+    pub max_nodes: u32,
+    /// CPUs that the request comes to.
+    pub cpus: u32,
+    /// Memory.
+    pub memory: MemoryRequest,
+    /// Sharing.
+    pub sharing: Sharing,
+    /// May be requeued.
+    pub requeue: bool,
+}
+
+/// Who holds a job back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum HeldBy {
+    /// Its user.
+    User,
+    /// An administrator.
+    Admin,
+    /// The system: it could not be launched and was put back.
+    LaunchFailure,
+}
+
+impl HeldBy {
+    /// As `squeue` says it.
+    pub fn reason(self) -> Reason {
+        match self {
+            Self::User => Reason::JobHeldUser,
+            Self::Admin => Reason::JobHeldAdmin,
+            Self::LaunchFailure => Reason::Other("launch failed requeued held".to_owned()),
+        }
+    }
+}
+
+/// What an array knows of a task that has a record of its own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskMark {
+    /// The task's job.
+    pub job: JobId,
+    /// It started at some time.
+    #[serde(default)]
+    pub started: Option<Timestamp>,
+    /// It is over: with exit code 0 or not.
+    #[serde(default)]
+    pub over: Option<TaskOutcome>,
+}
+
+/// How an array's task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum TaskOutcome {
+    /// COMPLETED.
+    Ok,
+    /// Otherwise.
+    NotOk,
+}
+
+/// The record of an array: tasks without a record of their own, and marks of the others.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArrayRecord {
+    /// Indices that wait.
+    pub pending: BTreeSet<u32>,
+    /// `%limit`.
+    pub limit: Option<u32>,
+    /// Tasks that were split off.
+    pub tasks: BTreeMap<u32, TaskMark>,
+}
+
+impl ArrayRecord {
+    /// Tasks split off that are not over.
+    pub fn live(&self) -> u32 {
+        u32::try_from(self.tasks.values().filter(|t| t.over.is_none()).count()).unwrap_or(u32::MAX)
+    }
+
+    /// What waits, as ranges.
+    pub fn pending_spec(&self) -> ArraySpec {
+        ArraySpec { ranges: ranges_of(&self.pending), limit: self.limit }
+    }
+}
+
+/// Sorted numbers as inclusive ranges with a step, longest runs first come: `1,3,5,7` is `1-7:2`, two numbers stay two.
+pub fn ranges_of(numbers: &BTreeSet<u32>) -> Vec<(u32, u32, u32)> {
+    let all: Vec<u32> = numbers.iter().copied().collect();
+    let mut ranges = Vec::new();
+    let mut at = 0;
+    while at < all.len() {
+        let step = all.get(at + 1).map_or(1, |next| next - all[at]);
+        let mut end = at;
+        while end + 1 < all.len() && all[end + 1] - all[end] == step {
+            end += 1;
+        }
+        // Two numbers with a gap are shorter said one by one.
+        if step > 1 && end - at < 2 {
+            end = at;
+        }
+        ranges.push((all[at], all[end], if end == at { 1 } else { step }));
+        at = end + 1;
+    }
+    ranges
+}
+
+/// All indices of an array specification.
+pub fn indices_of(ranges: &[(u32, u32, u32)]) -> BTreeSet<u32> {
+    ranges.iter().flat_map(|&(first, last, step)| (first..=last).step_by(step.max(1) as usize)).collect()
+}
+
+/// One run of a job, from its allocation on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Run {
+    /// What it was given.
+    pub allocation: Arc<Allocation>,
+    /// QUIC address of each node's agent, in the allocation's order.
+    pub addresses: Vec<String>,
+    /// When it was allocated.
+    pub start: Timestamp,
+    /// Limit of this run.
+    pub time_limit: TimeLimit,
+    /// When its step manager said that it serves.
+    #[serde(default)]
+    pub started: Option<Timestamp>,
+    /// Its step manager's door.
+    #[serde(default)]
+    pub door: String,
+    /// Nodes on which nothing of it is left.
+    #[serde(default)]
+    pub released: BTreeSet<String>,
+    /// Somebody asked for its end.
+    #[serde(default)]
+    pub ending: Option<Ending>,
+}
+
+impl Run {
+    /// The first node: where the step manager is.
+    pub fn batch_host(&self) -> &str {
+        self.allocation.nodes.first().map_or("", |n| n.name.as_str())
+    }
+
+    /// Nodes still to be released.
+    pub fn unreleased(&self) -> impl Iterator<Item = &str> {
+        self.allocation.nodes.iter().map(|n| n.name.as_str()).filter(|n| !self.released.contains(*n))
+    }
+
+    /// True when the node is part of it.
+    pub fn has_node(&self, node: &str) -> bool {
+        self.allocation.nodes.iter().any(|n| n.name == node)
+    }
+
+    /// When it ends at the latest.
+    pub fn expected_end(&self) -> Option<Timestamp> {
+        self.time_limit.duration().map(|d| self.start.plus(d))
+    }
+}
+
+/// What follows the end of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Afterwards {
+    /// The job is over.
+    Over,
+    /// Back to the queue.
+    Requeue {
+        /// Held there.
+        hold: Option<HeldBy>,
+        /// Not before the usual delay.
+        delay: bool,
+    },
+}
+
+/// An end that was asked for and is under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ending {
+    /// State to record.
+    pub state: JobState,
+    /// Reason to record.
+    pub reason: Reason,
+    /// What follows.
+    pub then: Afterwards,
+    /// Who asked.
+    pub by: Option<u32>,
+}
+
+/// How a run (or a job that never ran) ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct End {
+    /// Terminal state.
+    pub state: JobState,
+    /// Reason.
+    pub reason: Reason,
+    /// Exit status.
+    pub exit: ExitStatus,
+    /// Highest of its steps.
+    pub derived: ExitStatus,
+    /// When.
+    pub at: Timestamp,
+    /// What follows.
+    pub then: Afterwards,
+}
+
+/// Where a job is in its life. What exists only there lives there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Phase {
+    /// In the queue.
+    Pending,
+    /// Allocated; its launch is under way.
+    Starting(Run),
+    /// Its step manager serves.
+    Running(Run),
+    /// Stopped.
+    Suspended(Run),
+    /// The work is over, nodes are being cleaned.
+    Completing(Run, End),
+    /// Over. Without a run: it never ran.
+    Over(Option<Run>, End),
+}
+
+impl Phase {
+    /// The run, if there is or was one.
+    pub const fn run(&self) -> Option<&Run> {
+        match self {
+            Self::Pending => None,
+            Self::Starting(run) | Self::Running(run) | Self::Suspended(run) | Self::Completing(run, _) => Some(run),
+            Self::Over(run, _) => run.as_ref(),
+        }
+    }
+
+    /// The run while its work goes on.
+    pub const fn working(&self) -> Option<&Run> {
+        match self {
+            Self::Starting(run) | Self::Running(run) | Self::Suspended(run) => Some(run),
+            _ => None,
+        }
+    }
+
+    /// The end, once known.
+    pub const fn end(&self) -> Option<&End> {
+        match self {
+            Self::Completing(_, end) | Self::Over(_, end) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// Name for logs and errors.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Pending => "pending",
+            Self::Starting(_) => "starting",
+            Self::Running(_) => "running",
+            Self::Suspended(_) => "suspended",
+            Self::Completing(..) => "completing",
+            Self::Over(..) => "over",
+        }
+    }
+}
+
+/// A job, as it is kept.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobRecord {
+    /// Id.
+    pub id: JobId,
+    /// Identity of the current run (while pending: of the next).
+    pub sluid: Sluid,
+    /// Identity of the submission; a repeat of it is answered with this job.
+    #[serde(default)]
+    pub request: Option<RequestId>,
+    /// What was asked for, script and environment included.
+    pub spec: Arc<JobSpec>,
+    /// Owner.
+    pub owner: Owner,
+    /// With defaults filled in.
+    pub resolved: Resolved,
+    /// Submission.
+    pub submit_time: Timestamp,
+    /// Priority when not held.
+    pub priority: u32,
+    /// Who holds it back.
+    #[serde(default)]
+    pub hold: Option<HeldBy>,
+    /// Not before this.
+    #[serde(default)]
+    pub begin: Option<Timestamp>,
+    /// Dependencies that are not fulfilled yet.
+    #[serde(default)]
+    pub dependencies: Dependencies,
+    /// Some of them never will be.
+    #[serde(default)]
+    pub dependency_failed: bool,
+    /// When nothing but resources kept it waiting.
+    #[serde(default)]
+    pub eligible_time: Option<Timestamp>,
+    /// Set on the record of an array.
+    #[serde(default)]
+    pub array: Option<ArrayRecord>,
+    /// Set on a task of an array.
+    #[serde(default)]
+    pub array_task: Option<ArrayTask>,
+    /// Times that it was requeued.
+    #[serde(default)]
+    pub restarts: u32,
+    /// Comment set by an administrator.
+    #[serde(default)]
+    pub admin_comment: Option<String>,
+    /// Where it is.
+    pub phase: Phase,
+}
+
+impl JobRecord {
+    /// True while the record stands for tasks that have none of their own.
+    pub fn is_array_record(&self) -> bool {
+        self.array_task.is_none() && self.array.is_some()
+    }
+
+    /// May the user or an administrator act on it? `admin` is root or SlurmUser.
+    pub fn may_act(&self, uid: u32, admin: bool) -> bool {
+        admin || uid == self.owner.uid
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_and_indices_are_each_other() {
+        for numbers in [vec![], vec![4], vec![1, 2, 3, 7], vec![1, 3, 5, 7], vec![1, 9], vec![0, 2, 3, 4, 10, 20, 30]] {
+            let set: BTreeSet<u32> = numbers.into_iter().collect();
+            assert_eq!(indices_of(&ranges_of(&set)), set);
+        }
+        assert_eq!(ranges_of(&[1, 3, 5, 9].into()), [(1, 5, 2), (9, 9, 1)]);
+        assert_eq!(ranges_of(&[1, 9].into()), [(1, 1, 1), (9, 9, 1)]);
+    }
+}

@@ -1,0 +1,247 @@
+//! What agents report about a run, and what their registration says about it. Reports about older runs change nothing.
+
+use super::{
+    core::{JobCore, Turn},
+    messages::{JobEffect, JobTimer},
+    record::{Afterwards, End, HeldBy, Phase},
+    state::JobEvent,
+};
+use garrick_model::{
+    messages::node::{AgentReport, ControllerToNode},
+    spec::JobKind,
+    state::{ExitStatus, JobState, Reason, StepState},
+    time::Timestamp,
+    view::StepView,
+};
+use std::time::Duration;
+
+/// How long the batch host's agent may still send what it has to say about a run that it does not hold any more.
+const MISSING_GRACE: Duration = Duration::from_secs(15);
+
+impl JobCore {
+    pub(super) fn report(&mut self, node: &str, report: AgentReport, turn: &mut Turn<'_>) {
+        let current = self.record.sluid;
+        match report {
+            AgentReport::JobStarted { sluid, door, .. } if sluid == current => self.started(door, turn),
+            AgentReport::JobEnded { sluid, state, reason, exit, derived, at, .. } if sluid == current => {
+                self.ended(state, reason, exit, derived, at, turn);
+            }
+            AgentReport::JobLaunchFailed { sluid, reason, detail, drain_node, .. } if sluid == current => {
+                self.launch_failed(node, reason, &detail, drain_node, turn);
+            }
+            AgentReport::Steps { sluid, steps, .. } if sluid == current => self.steps(&steps),
+            AgentReport::NodeReleased { sluid, epilog_failed, .. } => {
+                if sluid == current {
+                    self.node_released(node, epilog_failed, turn);
+                } else {
+                    let drain = epilog_failed.map(|_| EPILOG_ERROR.to_owned());
+                    turn.out.push(JobEffect::Release { node: node.to_owned(), sluid, attempt: None, drain });
+                }
+            }
+            AgentReport::JobStarted { .. }
+            | AgentReport::JobEnded { .. }
+            | AgentReport::JobLaunchFailed { .. }
+            | AgentReport::Steps { .. } => {}
+        }
+    }
+
+    fn started(&mut self, door: String, turn: &mut Turn<'_>) {
+        if matches!(self.record.phase, Phase::Starting(_)) {
+            self.save(JobEvent::Started { at: turn.now, door }, turn);
+            // An end that was asked for while the launch was under way may have passed it unseen.
+            self.ask_for_end(turn);
+        }
+    }
+
+    fn ended(
+        &mut self,
+        state: JobState,
+        reason: Reason,
+        exit: ExitStatus,
+        derived: ExitStatus,
+        at: Timestamp,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(run) = self.record.phase.working() else { return };
+        let then = match &run.ending {
+            Some(ending) => ending.then,
+            None if state == JobState::NodeFail => self.after_node_failure(),
+            None => Afterwards::Over,
+        };
+        let batch_host = run.batch_host().to_owned();
+        self.end_from(End { state, reason, exit, derived, at, then }, Some(&batch_host), turn);
+    }
+
+    /// A batch job that may be requeued goes back to the queue when a node failed it, at once eligible again after the
+    /// usual delay.
+    pub(super) fn after_node_failure(&self) -> Afterwards {
+        if self.record.resolved.requeue && self.record.spec.kind == JobKind::Batch {
+            Afterwards::Requeue { hold: None, delay: true }
+        } else {
+            Afterwards::Over
+        }
+    }
+
+    /// The work of the run is over: record it and see that every node is cleaned.
+    pub(super) fn end(&mut self, end: End, turn: &mut Turn<'_>) {
+        self.end_from(end, None, turn);
+    }
+
+    /// As [`Self::end`]; `told_by` is the node that said so, and cleans up unasked.
+    fn end_from(&mut self, end: End, told_by: Option<&str>, turn: &mut Turn<'_>) {
+        self.save(JobEvent::Ended(end), turn);
+        self.steps.clear();
+        turn.out.push(JobEffect::ClearTimer(JobTimer::Missing));
+        turn.out.push(JobEffect::ClearTimer(JobTimer::Deadline));
+        if self.is_over() {
+            self.after_end(turn);
+        } else {
+            self.mark_completing(turn);
+            self.clean_up(told_by, turn);
+        }
+    }
+
+    fn launch_failed(&mut self, node: &str, reason: Reason, detail: &str, drain: bool, turn: &mut Turn<'_>) {
+        let Some(run) = self.record.phase.working() else { return };
+        tracing::warn!(job_id = self.record.id.0, node, detail, "job.launch_failed");
+        let then = match &run.ending {
+            Some(ending) => ending.then,
+            None if self.record.spec.kind == JobKind::Batch => {
+                Afterwards::Requeue { hold: Some(HeldBy::LaunchFailure), delay: false }
+            }
+            None => Afterwards::Over,
+        };
+        let state = if reason == Reason::PrologFailure { JobState::NodeFail } else { JobState::Failed };
+        let exit = ExitStatus { code: 1, signal: None };
+        if drain {
+            self.save(JobEvent::NodeReleased { node: node.to_owned() }, turn);
+            turn.out.push(JobEffect::Release {
+                node: node.to_owned(),
+                sluid: self.record.sluid,
+                attempt: None,
+                drain: Some("Prolog error".to_owned()),
+            });
+        }
+        self.end(End { state, reason, exit, derived: exit, at: turn.now, then }, turn);
+    }
+
+    fn steps(&mut self, steps: &[StepView]) {
+        if self.record.phase.working().is_none() {
+            return;
+        }
+        let before = self.steps.len();
+        for step in steps {
+            match step.state {
+                StepState::Running => self.steps.insert(step.id),
+                _ => self.steps.remove(&step.id),
+            };
+        }
+        self.touched |= self.steps.len() != before;
+    }
+
+    fn node_released(&mut self, node: &str, epilog_failed: Option<String>, turn: &mut Turn<'_>) {
+        if let Some(why) = &epilog_failed {
+            tracing::warn!(job_id = self.record.id.0, node, why, "job.epilog_failed");
+        }
+        let drain = epilog_failed.map(|_| EPILOG_ERROR.to_owned());
+        turn.out.push(JobEffect::Release { node: node.to_owned(), sluid: self.record.sluid, attempt: None, drain });
+        self.forget_node(node, turn);
+    }
+
+    /// Nothing of the run is left on that node, or the node is gone.
+    pub(super) fn forget_node(&mut self, node: &str, turn: &mut Turn<'_>) {
+        let open = match &self.record.phase {
+            Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) | Phase::Completing(run, _) => {
+                run.has_node(node) && !run.released.contains(node)
+            }
+            Phase::Pending | Phase::Over(..) => false,
+        };
+        if open {
+            self.save(JobEvent::NodeReleased { node: node.to_owned() }, turn);
+            if self.is_over() {
+                self.after_end(turn);
+            }
+        }
+    }
+
+    pub(super) fn run_held(&mut self, node: &str, turn: &mut Turn<'_>) {
+        let Some(run) = self.record.phase.run() else { return };
+        let at_batch_host = run.batch_host() == node;
+        match &self.record.phase {
+            Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) if at_batch_host => {
+                turn.out.push(JobEffect::ClearTimer(JobTimer::Missing));
+                turn.out.push(JobEffect::ToAgent {
+                    node: node.to_owned(),
+                    frame: Box::new(ControllerToNode::SetTimeLimit {
+                        job: self.record.id,
+                        sluid: self.record.sluid,
+                        limit: run.time_limit,
+                    }),
+                });
+                self.ask_for_end(turn);
+            }
+            Phase::Completing(..) => self.end_on(node, turn),
+            _ => {}
+        }
+    }
+
+    pub(super) fn run_missing(&mut self, node: &str, turn: &mut Turn<'_>) {
+        let Some(run) = self.record.phase.run() else {
+            let sluid = self.record.sluid;
+            if self.commit.is_none() {
+                turn.out.push(JobEffect::Release { node: node.to_owned(), sluid, attempt: None, drain: None });
+            }
+            return;
+        };
+        let at_batch_host = run.batch_host() == node;
+        match &self.record.phase {
+            Phase::Starting(run) if at_batch_host && run.ending.is_none() => self.launch(turn),
+            Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) if at_batch_host => {
+                let at = turn.now.plus(MISSING_GRACE);
+                turn.out.push(JobEffect::SetTimer { timer: JobTimer::Missing, at });
+            }
+            // Other nodes of a working run: the step manager notices, and it knows more.
+            Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) => {}
+            Phase::Completing(..) | Phase::Over(..) => self.node_released(node, None, turn),
+            Phase::Pending => {}
+        }
+    }
+
+    /// The batch host came back without the run and had nothing to say about it.
+    pub(super) fn declare_lost(&mut self, turn: &mut Turn<'_>) {
+        let Some(run) = self.record.phase.working() else { return };
+        let batch_host = run.batch_host().to_owned();
+        let (state, reason, then) = match &run.ending {
+            Some(ending) => (ending.state, ending.reason.clone(), ending.then),
+            None => (JobState::NodeFail, Reason::StepManagerDied, self.after_node_failure()),
+        };
+        self.release_node(&batch_host, turn);
+        let exit = ExitStatus { code: 0, signal: Some(9) };
+        self.end(End { state, reason, exit, derived: exit, at: turn.now, then }, turn);
+    }
+
+    pub(super) fn node_lost(&mut self, node: &str, turn: &mut Turn<'_>) {
+        self.release_node(node, turn);
+        let Some(run) = self.record.phase.working() else {
+            self.abandon_commit(turn);
+            return;
+        };
+        if self.record.spec.no_kill && run.batch_host() != node {
+            return;
+        }
+        let (state, then) = match &run.ending {
+            Some(ending) => (ending.state, ending.then),
+            None => (JobState::NodeFail, self.after_node_failure()),
+        };
+        let exit = ExitStatus::SUCCESS;
+        self.end(End { state, reason: Reason::NodeDown, exit, derived: exit, at: turn.now, then }, turn);
+    }
+
+    fn release_node(&mut self, node: &str, turn: &mut Turn<'_>) {
+        turn.out.push(JobEffect::Release { node: node.to_owned(), sluid: self.record.sluid, attempt: None, drain: None });
+        self.forget_node(node, turn);
+    }
+}
+
+/// What Slurm writes as the reason of a node that an epilog's failure drained.
+const EPILOG_ERROR: &str = "Epilog error";

@@ -1,0 +1,428 @@
+//! The job's actor, and the supervisor of all jobs. The shell turns messages into inputs, has events saved, and carries
+//! out effects once what they follow from is on disk; it decides nothing.
+
+use super::{
+    core::JobCore,
+    messages::{JobEffect, JobInput, JobMsg, LaunchOrder},
+    record::JobRecord,
+    state::JobEvent,
+};
+use crate::{
+    controller::{
+        env::{Env, deliver, journal_outcome},
+        event::ControllerEvent,
+        outbox::Outbox,
+    },
+    node::messages::{NodeInput, ReserveRefusal},
+    scheduler::shell::SchedulerMsg,
+};
+use garrick_model::{
+    ids::JobId,
+    messages::node::{AgentReport, ControllerToNode, JobLaunch},
+    refusal::Refusal,
+    time::Timestamp,
+    view::JobView,
+};
+use garrick_runtime::{
+    Actor, ChildEvent, ChildSpec, Context, Message, Placement, ReplyTo, Restart, RestartLimits, WhenExceeded,
+};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+/// A wide job is answered by each of its nodes at about the same time.
+const JOB_MAILBOX: usize = 65_536;
+/// Timers are set at most this far ahead; the core sets them again.
+const LONGEST_TIMER: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The actor of one job.
+pub struct JobActor {
+    core: JobCore,
+    env: Arc<Env>,
+    outbox: Outbox<JobEffect>,
+    requests: u64,
+    answers: BTreeMap<u64, ReplyTo<Result<(), Refusal>>>,
+    waits: BTreeMap<u64, ReplyTo<Arc<JobView>>>,
+    watchers: Vec<tokio::sync::watch::Sender<Option<Arc<JobView>>>>,
+    shown: Option<Arc<JobView>>,
+}
+
+impl JobActor {
+    /// From a record.
+    pub fn new(record: JobRecord, env: Arc<Env>) -> Self {
+        Self {
+            core: JobCore::new(record, env.job_site()),
+            env,
+            outbox: Outbox::default(),
+            requests: 0,
+            answers: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            watchers: Vec::new(),
+            shown: None,
+        }
+    }
+
+    fn id(&self) -> JobId {
+        self.core.record().id
+    }
+
+    fn next_request(&mut self) -> u64 {
+        // 0 is for requests that nobody waits for.
+        self.requests += 1;
+        self.requests
+    }
+
+    fn run(&mut self, cx: &mut Context<Self>, input: JobInput) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            let mut effects = Vec::new();
+            self.core.handle(Timestamp::now(), &mut self.env.ids.clone(), input, &mut effects);
+            self.take(cx, effects, &mut inputs);
+        }
+    }
+
+    /// Has the turn's events saved and queues its other effects behind them.
+    fn take(&mut self, cx: &mut Context<Self>, effects: Vec<JobEffect>, again: &mut VecDeque<JobInput>) {
+        let job = self.id();
+        let mut events = Vec::new();
+        let mut own = Vec::new();
+        let mut rest = Vec::with_capacity(effects.len());
+        for effect in effects {
+            match effect {
+                JobEffect::Record(event) => {
+                    own.push(event.clone());
+                    events.push(ControllerEvent::Job { job, event: Box::new(event) });
+                }
+                JobEffect::Split { record, then } => {
+                    self.env.jobs.put((*record).clone());
+                    events.push(ControllerEvent::Job {
+                        job: record.id,
+                        event: Box::new(JobEvent::Submitted(record.clone())),
+                    });
+                    rest.push(JobEffect::Split { record, then });
+                }
+                other => rest.push(other),
+            }
+        }
+        self.env.jobs.apply(job, &own, self.core.leftover());
+        if events.is_empty() {
+            self.outbox.push(rest);
+        } else {
+            let batch = self.outbox.push_unsaved(rest);
+            let done = self.env.append(events);
+            cx.pipe(done, move |answer| JobMsg::Journaled { batch, result: journal_outcome(answer) });
+        }
+        self.flush(cx, again);
+    }
+
+    fn flush(&mut self, cx: &mut Context<Self>, again: &mut VecDeque<JobInput>) {
+        while let Some(effects) = self.outbox.take_ready() {
+            for effect in effects {
+                self.perform(cx, effect, again);
+            }
+        }
+    }
+
+    fn perform(&mut self, cx: &mut Context<Self>, effect: JobEffect, again: &mut VecDeque<JobInput>) {
+        let job = self.id();
+        let env = Arc::clone(&self.env);
+        match effect {
+            // Taken out before.
+            JobEffect::Record(_) => {}
+            JobEffect::Split { record, then } => {
+                if let Some(supervisor) = env.jobs_supervisor() {
+                    deliver(cx, &supervisor, JobsMsg::Start { job: record.id, first: then });
+                }
+            }
+            JobEffect::Publish(view) => self.publish(view),
+            JobEffect::Reserve { node, ask } => {
+                let attempt = ask.attempt;
+                if !env.tell_node(cx, &node, NodeInput::Reserve(ask)) {
+                    let result = Err(ReserveRefusal::OutOfService("gone"));
+                    again.push_back(JobInput::Reserved { attempt, node, result });
+                }
+            }
+            JobEffect::Release { node, sluid, attempt, drain } => {
+                env.tell_node(cx, &node, NodeInput::Release { job, sluid, attempt, drain });
+            }
+            JobEffect::MarkCompleting { node, sluid } => {
+                env.tell_node(cx, &node, NodeInput::Completing { job, sluid });
+            }
+            JobEffect::MoveEnd { node, sluid, expected_end } => {
+                env.tell_node(cx, &node, NodeInput::MoveEnd { job, sluid, expected_end });
+            }
+            JobEffect::Launch(order) => self.launch(cx, *order),
+            JobEffect::ToAgent { node, frame } => {
+                env.tell_node(cx, &node, NodeInput::Send(frame));
+            }
+            JobEffect::AckReport { node, seq } => {
+                env.tell_node(cx, &node, NodeInput::ReportSafe { seq });
+            }
+            JobEffect::Outcome { pass, accepted } => {
+                if let Some(scheduler) = env.scheduler() {
+                    deliver(cx, &scheduler, SchedulerMsg::Outcome { pass, accepted });
+                }
+            }
+            JobEffect::SubscribeTo { job: on } => match env.job(on) {
+                Some(_) => env.tell_job(cx, on, JobInput::Subscribe { by: job }),
+                None if env.jobs.contains(on) => env.tell_job(cx, on, JobInput::Subscribe { by: job }),
+                None => again.push_back(JobInput::Fact { job: on, fact: None }),
+            },
+            JobEffect::Tell { to, fact } => {
+                if env.jobs.contains(to) {
+                    env.tell_job(cx, to, JobInput::Fact { job, fact: Some(fact) });
+                }
+            }
+            JobEffect::FindSiblings { name, uid } => {
+                again.push_back(JobInput::Siblings { jobs: env.jobs.siblings(&name, uid, job) });
+            }
+            JobEffect::SetTimer { timer, at } => {
+                let after = at.since(Timestamp::now()).min(LONGEST_TIMER);
+                cx.set_timer(timer.key(), after, JobMsg::Input(JobInput::Timer(timer)));
+            }
+            JobEffect::ClearTimer(timer) => cx.clear_timer(timer.key()),
+            JobEffect::Answer { request, result } => {
+                if let Some(reply) = self.answers.remove(&request) {
+                    reply.reply(result);
+                }
+            }
+            JobEffect::Reached { request } => {
+                if let (Some(reply), Some(view)) = (self.waits.remove(&request), &self.shown) {
+                    reply.reply(Arc::clone(view));
+                }
+            }
+            JobEffect::Purge => {
+                env.boards.jobs.remove(&job);
+                env.jobs.remove(job);
+                cx.stop();
+            }
+        }
+    }
+
+    fn publish(&mut self, view: Arc<JobView>) {
+        self.env.boards.jobs.publish(view.id, Arc::clone(&view));
+        let over = self.core.is_over();
+        self.watchers.retain(|watcher| watcher.send(Some(Arc::clone(&view))).is_ok());
+        if over {
+            self.watchers.clear();
+        }
+        self.shown = Some(view);
+    }
+
+    fn launch(&self, cx: &mut Context<Self>, order: LaunchOrder) {
+        let launch = JobLaunch {
+            credential: self.env.ports.signer.sign(&order.credential),
+            spec: order.spec,
+            time_limit: order.time_limit,
+            start_time: order.start_time,
+            restarts: order.restarts,
+            tasks: order.tasks,
+            cpus_per_task: order.cpus_per_task,
+            array: order.array,
+        };
+        let frame = Box::new(ControllerToNode::StartJob(Box::new(launch)));
+        self.env.tell_node(cx, &order.node, NodeInput::Send(frame));
+    }
+}
+
+impl Actor for JobActor {
+    type Msg = JobMsg;
+
+    fn started(&mut self, cx: &mut Context<Self>) {
+        let leftover = self.env.jobs.get(self.id()).map_or_else(Default::default, |kept| kept.leftover);
+        let mut effects = Vec::new();
+        self.core.resume(Timestamp::now(), &mut self.env.ids.clone(), leftover, &mut effects);
+        let mut again = VecDeque::new();
+        self.take(cx, effects, &mut again);
+        for input in again {
+            self.run(cx, input);
+        }
+    }
+
+    fn handle(&mut self, cx: &mut Context<Self>, message: JobMsg) {
+        match message {
+            JobMsg::Input(input) => self.run(cx, input),
+            JobMsg::Command { by, tasks, command, reply } => {
+                let request = self.next_request();
+                self.answers.insert(request, reply);
+                self.run(cx, JobInput::Command { request, by, tasks, command });
+            }
+            JobMsg::Wait { until, reply } => {
+                let request = self.next_request();
+                self.waits.retain(|_, reply| !reply.is_abandoned());
+                self.waits.insert(request, reply);
+                self.run(cx, JobInput::Wait { request, until });
+            }
+            JobMsg::Watch(watcher) => {
+                let wanted = self.shown.is_none() || watcher.send(self.shown.clone()).is_ok();
+                if wanted && !self.core.is_over() {
+                    self.watchers.push(watcher);
+                }
+            }
+            JobMsg::Script { reply } => reply.reply(self.core.record().spec.script.clone()),
+            JobMsg::Locate { reply } => reply.reply(self.core.place()),
+            JobMsg::Journaled { batch, result } => {
+                match result {
+                    Ok(()) => self.outbox.saved(batch),
+                    Err(error) => {
+                        // The process is about to end; until then nothing that was not saved may be promised.
+                        tracing::error!(job_id = self.id().0, error, "job.not_saved");
+                        self.outbox.lost(batch);
+                    }
+                }
+                let mut again = VecDeque::new();
+                self.flush(cx, &mut again);
+                for input in again {
+                    self.run(cx, input);
+                }
+            }
+        }
+    }
+}
+
+/// Messages of the supervisor of jobs, all from the front and from other actors of the controller.
+pub enum JobsMsg {
+    /// Start the actor of a job that is on the shelf and (queued to be) on disk.
+    Start {
+        /// Job.
+        job: JobId,
+        /// What it is told first.
+        first: Option<Box<JobInput>>,
+    },
+    /// For a job whose actor was not found.
+    Deliver {
+        /// Job.
+        job: JobId,
+        /// What.
+        input: Box<JobInput>,
+    },
+    /// For all jobs: the site's settings changed.
+    SiteChanged,
+}
+
+impl Message for JobsMsg {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Start { .. } => "Start",
+            Self::Deliver { .. } => "Deliver",
+            Self::SiteChanged => "SiteChanged",
+        }
+    }
+}
+
+/// The supervisor of jobs, at `/job`. A job whose actor keeps failing is started again after a while: its record is safe,
+/// and the other jobs go on.
+pub struct JobsSupervisor {
+    env: Arc<Env>,
+}
+
+/// Pause before a job that failed too often is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+impl JobsSupervisor {
+    /// A supervisor.
+    pub const fn new(env: Arc<Env>) -> Self {
+        Self { env }
+    }
+
+    fn start(&self, cx: &mut Context<Self>, job: JobId, first: Option<Box<JobInput>>) {
+        let env = Arc::clone(&self.env);
+        if !env.jobs.contains(job) || env.job(job).is_some() {
+            return;
+        }
+        let factory = move || {
+            let kept = env.jobs.get(job);
+            // The shelf keeps a job until its actor has stopped, and a stopped actor is not built again.
+            let kept = kept.expect("a job's record is on the shelf while its actor lives");
+            JobActor::new(kept.record, Arc::clone(&env))
+        };
+        let limits = RestartLimits { then: WhenExceeded::Stop, ..RestartLimits::default() };
+        let spec = ChildSpec::new(job.0.to_string(), factory)
+            .restart(Restart::OnPanic(limits))
+            .placement(Placement::Hash(u64::from(job.0)))
+            .mailbox(JOB_MAILBOX);
+        let address = cx.start_child(spec);
+        if let Some(first) = first {
+            deliver(cx, &address, JobMsg::Input(*first));
+        }
+    }
+
+    fn bounce(&self, cx: &mut Context<Self>, job: JobId, input: JobInput) {
+        match input {
+            JobInput::Report { node, seq, report } => {
+                if let AgentReport::NodeReleased { sluid, .. } = *report {
+                    self.env.tell_node(cx, &node, NodeInput::Release { job, sluid, attempt: None, drain: None });
+                }
+                self.env.tell_node(cx, &node, NodeInput::ReportSafe { seq });
+            }
+            JobInput::RunHeld { node, sluid } => {
+                // Welcome did not name it, so the agent ends it.
+                self.env.tell_node(cx, &node, NodeInput::Release { job, sluid, attempt: None, drain: None });
+            }
+            JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => {
+                self.env.tell_node(cx, &node, NodeInput::Release { job, sluid, attempt: None, drain: None });
+            }
+            JobInput::Start(proposal) => {
+                if let Some(scheduler) = self.env.scheduler() {
+                    deliver(cx, &scheduler, SchedulerMsg::Outcome { pass: proposal.pass, accepted: false });
+                }
+            }
+            JobInput::Subscribe { by } => {
+                if let Some(asker) = self.env.job(by) {
+                    deliver(cx, &asker, JobMsg::Input(JobInput::Fact { job, fact: None }));
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Actor for JobsSupervisor {
+    type Msg = JobsMsg;
+
+    fn started(&mut self, cx: &mut Context<Self>) {
+        // What recovery put on the shelf, or what the last life of this supervisor left there.
+        for job in self.env.jobs.ids() {
+            self.start(cx, job, None);
+        }
+    }
+
+    fn handle(&mut self, cx: &mut Context<Self>, message: JobsMsg) {
+        match message {
+            JobsMsg::Start { job, first } => self.start(cx, job, first),
+            JobsMsg::Deliver { job, input } => match self.env.job(job) {
+                Some(address) => deliver(cx, &address, JobMsg::Input(*input)),
+                None if self.env.jobs.contains(job) => {
+                    tracing::warn!(job_id = job.0, "job.actor_missing");
+                }
+                None => self.bounce(cx, job, *input),
+            },
+            JobsMsg::SiteChanged => {
+                let site = self.env.job_site();
+                for path in cx.children() {
+                    if let Some(address) = cx.system().find::<JobMsg>(&path) {
+                        deliver(cx, &address, JobMsg::Input(JobInput::Site(Arc::clone(&site))));
+                    }
+                }
+            }
+        }
+    }
+
+    fn child_event(&mut self, cx: &mut Context<Self>, event: ChildEvent) {
+        match event {
+            ChildEvent::Restarted { path, panic, restarts } => {
+                tracing::error!(%path, panic, restarts, "job.actor_restarted");
+            }
+            ChildEvent::Stopped { path } => tracing::debug!(%path, "job.actor_stopped"),
+            ChildEvent::GaveUp { path, reason } => {
+                tracing::error!(%path, reason, "job.actor_gave_up");
+                if let Some(job) = path.as_str().rsplit('/').next().and_then(|id| id.parse().ok()).map(JobId) {
+                    let key = ("retry", u64::from(job.0));
+                    cx.set_timer(key, RETRY_AFTER, JobsMsg::Start { job, first: None });
+                }
+            }
+        }
+    }
+}

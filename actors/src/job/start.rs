@@ -1,0 +1,206 @@
+//! From a proposal to a launch: reserve on every node, record the allocation, send the launch. A refusal by any node
+//! gives everything back and leaves the job in the queue.
+
+use super::{
+    core::{Commit, JobCore, Turn},
+    messages::{JobEffect, LaunchOrder},
+    record::{ArrayRecord, Phase, Run},
+    state::JobEvent,
+};
+use crate::{
+    node::messages::{ReserveAsk, ReserveRefusal},
+    scheduler::{plan::StartProposal, request::NodeUse},
+};
+use garrick_model::{
+    messages::node::{ArrayFacts, JobCredential},
+    spec::ArraySpec,
+    time::TimeLimit,
+    view::Allocation,
+};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+impl JobCore {
+    pub(super) fn start(&mut self, mut proposal: StartProposal, turn: &mut Turn<'_>) {
+        let pass = proposal.pass;
+        let wanted = self.is_eligible(turn.now)
+            && self.commit.is_none()
+            && !proposal.nodes.is_empty()
+            && self.record.resolved.partitions.contains(&proposal.partition);
+        if !wanted {
+            turn.out.push(JobEffect::Outcome { pass, accepted: false });
+            return;
+        }
+        if let Some(index) = proposal.array_index {
+            let (pending, full) = match &self.record.array {
+                Some(array) => (array.pending.contains(&index), array.limit.is_some_and(|most| array.live() >= most)),
+                None => (false, true),
+            };
+            if !pending || full {
+                turn.out.push(JobEffect::Outcome { pass, accepted: false });
+                return;
+            }
+            if !self.is_last_task(index) {
+                self.split(index, proposal, turn);
+                return;
+            }
+            self.save(JobEvent::BecameTask { index }, turn);
+            proposal.array_index = None;
+        } else if self.record.is_array_record() {
+            turn.out.push(JobEffect::Outcome { pass, accepted: false });
+            return;
+        }
+        self.commit(proposal, turn);
+    }
+
+    fn commit(&mut self, proposal: StartProposal, turn: &mut Turn<'_>) {
+        self.attempt += 1;
+        let expected_end = proposal.time_limit.duration().map(|d| turn.now.plus(d));
+        for (node, generation) in proposal.nodes.iter().zip(&proposal.generations) {
+            turn.out.push(JobEffect::Reserve {
+                node: node.name.clone(),
+                ask: Box::new(ReserveAsk {
+                    job: self.record.id,
+                    sluid: self.record.sluid,
+                    attempt: self.attempt,
+                    uid: self.record.owner.uid,
+                    share: node.share.clone(),
+                    usage: proposal.usage,
+                    expected_end,
+                    generation: *generation,
+                }),
+            });
+        }
+        self.commit = Some(Commit {
+            attempt: self.attempt,
+            waiting: proposal.nodes.iter().map(|n| n.name.clone()).collect(),
+            granted: BTreeMap::new(),
+            proposal,
+        });
+    }
+
+    pub(super) fn reserved(
+        &mut self,
+        attempt: u64,
+        node: String,
+        result: Result<String, ReserveRefusal>,
+        turn: &mut Turn<'_>,
+    ) {
+        let Some(commit) = self.commit.as_mut().filter(|c| c.attempt == attempt && c.waiting.contains(&node)) else {
+            // An attempt that was given up since. What it got goes back; a repeated yes of this attempt is left alone.
+            let repeated = self.commit.as_ref().is_some_and(|c| c.attempt == attempt && c.granted.contains_key(&node));
+            let allocated = attempt == self.attempt && self.record.phase.working().is_some();
+            if result.is_ok() && !repeated && !allocated {
+                let sluid = self.record.sluid;
+                turn.out.push(JobEffect::Release { node, sluid, attempt: Some(attempt), drain: None });
+            }
+            return;
+        };
+        match result {
+            Ok(address) => {
+                commit.waiting.remove(&node);
+                commit.granted.insert(node, address);
+                if commit.waiting.is_empty() {
+                    self.allocate(turn);
+                }
+            }
+            Err(refusal) => {
+                tracing::debug!(job_id = self.record.id.0, node, %refusal, "job.reserve_refused");
+                commit.waiting.remove(&node);
+                self.abandon_commit(turn);
+            }
+        }
+    }
+
+    /// Gives back what was reserved. Nodes that have not answered yet are told too: their grant may be on its way.
+    pub(super) fn abandon_commit(&mut self, turn: &mut Turn<'_>) {
+        let Some(commit) = self.commit.take() else { return };
+        for node in commit.granted.into_keys().chain(commit.waiting) {
+            turn.out.push(JobEffect::Release {
+                node,
+                sluid: self.record.sluid,
+                attempt: Some(commit.attempt),
+                drain: None,
+            });
+        }
+        turn.out.push(JobEffect::Outcome { pass: commit.proposal.pass, accepted: false });
+    }
+
+    fn allocate(&mut self, turn: &mut Turn<'_>) {
+        let Some(commit) = self.commit.take() else { return };
+        let StartProposal { pass, nodes, partition, usage, time_limit, .. } = commit.proposal;
+        let addresses = nodes.iter().map(|n| commit.granted.get(&n.name).cloned().unwrap_or_default()).collect();
+        let run = Run {
+            allocation: Arc::new(Allocation { nodes, partition, exclusive: usage == NodeUse::Whole }),
+            addresses,
+            start: turn.now,
+            time_limit,
+            started: None,
+            door: String::new(),
+            released: BTreeSet::new(),
+            ending: None,
+        };
+        self.save(JobEvent::Allocated(Box::new(run)), turn);
+        self.launch(turn);
+        turn.out.push(JobEffect::Outcome { pass, accepted: true });
+    }
+
+    /// Sends the launch; may be repeated for the same run.
+    pub(super) fn launch(&self, turn: &mut Turn<'_>) {
+        let Phase::Starting(run) = &self.record.phase else { return };
+        let record = &self.record;
+        let credential = JobCredential {
+            cluster: self.site.cluster.clone(),
+            job: record.id,
+            sluid: record.sluid,
+            uid: record.owner.uid,
+            gid: record.owner.gid,
+            groups: record.owner.groups.clone(),
+            user: record.owner.user.clone(),
+            nodes: run.allocation.nodes.clone(),
+            addresses: run.addresses.clone(),
+            partition: run.allocation.partition.clone(),
+            epoch: self.site.epoch,
+            expires: turn.now.plus(self.site.credential_lifetime),
+        };
+        turn.out.push(JobEffect::Launch(Box::new(LaunchOrder {
+            node: run.batch_host().to_owned(),
+            credential,
+            spec: Arc::clone(&record.spec),
+            time_limit: run.time_limit,
+            start_time: run.start,
+            restarts: record.restarts,
+            tasks: record.resolved.tasks,
+            cpus_per_task: record.resolved.cpus_per_task,
+            array: record.spec.array.as_ref().filter(|_| record.array_task.is_some()).map(array_facts),
+        })));
+    }
+
+    /// The limit of a run that starts in a partition with these defaults may differ from the one shown while pending.
+    pub(super) fn shown_limit(&self) -> TimeLimit {
+        self.record.phase.run().map_or(self.record.resolved.time_limit, |run| run.time_limit)
+    }
+}
+
+impl JobCore {
+    /// True when no other task of the array waits without a record of its own.
+    fn is_last_task(&self, index: u32) -> bool {
+        self.record.array.as_ref().is_some_and(|ArrayRecord { pending, .. }| pending.len() == 1 && pending.contains(&index))
+    }
+}
+
+fn array_facts(spec: &ArraySpec) -> ArrayFacts {
+    let indices = super::record::indices_of(&spec.ranges);
+    let first = indices.first().copied().unwrap_or(0);
+    ArrayFacts {
+        count: u32::try_from(indices.len()).unwrap_or(u32::MAX),
+        min: first,
+        max: indices.last().copied().unwrap_or(first),
+        step: match spec.ranges.as_slice() {
+            [(_, _, step)] => (*step).max(1),
+            _ => 1,
+        },
+    }
+}

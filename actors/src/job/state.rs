@@ -1,0 +1,333 @@
+//! The events of a job's life and the one function that applies them. Which move is legal from where is decided here and
+//! nowhere else.
+
+use super::record::{Afterwards, End, Ending, HeldBy, JobRecord, Phase, Run, TaskMark, TaskOutcome};
+use garrick_model::{
+    ids::{ArrayTask, JobId, Sluid},
+    messages::command::JobChange,
+    spec::Dependencies,
+    time::{TimeLimit, Timestamp},
+};
+use serde::{Deserialize, Serialize};
+use std::sync::Arc;
+
+/// One durable change of a job.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum JobEvent {
+    /// First event of a job. Also a summary of all events before it, when the journal is compacted.
+    Submitted(Box<JobRecord>),
+    /// Held.
+    Held(HeldBy),
+    /// Released, with the priority that it gets.
+    Released {
+        /// Priority.
+        priority: u32,
+    },
+    /// Fields changed; all values are absolute.
+    Updated(Box<JobChange>),
+    /// What is left of its dependencies.
+    DependenciesLeft {
+        /// Still to be fulfilled.
+        left: Dependencies,
+        /// Never will be.
+        failed: bool,
+    },
+    /// From now on only resources keep it waiting.
+    Eligible {
+        /// When.
+        at: Timestamp,
+    },
+    /// A task of this array became a job of its own.
+    TaskSplit {
+        /// Index.
+        index: u32,
+        /// Its job.
+        job: JobId,
+    },
+    /// The last waiting task took this record over.
+    BecameTask {
+        /// Index.
+        index: u32,
+    },
+    /// A task that was split off came this far.
+    TaskNews {
+        /// Index.
+        index: u32,
+        /// Started.
+        started: Option<Timestamp>,
+        /// Over.
+        over: Option<TaskOutcome>,
+    },
+    /// All nodes said yes.
+    Allocated(Box<Run>),
+    /// Its step manager serves.
+    Started {
+        /// When.
+        at: Timestamp,
+        /// The step manager's door.
+        door: String,
+    },
+    /// New limit of the run.
+    LimitChanged(TimeLimit),
+    /// Stopped.
+    Suspended,
+    /// Continued.
+    Resumed,
+    /// Its end was asked for.
+    Ending(Ending),
+    /// The work is over.
+    Ended(End),
+    /// Nothing is left on that node.
+    NodeReleased {
+        /// Node.
+        node: String,
+    },
+    /// Back in the queue as a new run.
+    Requeued {
+        /// Identity of the new run.
+        sluid: Sluid,
+        /// Held there.
+        hold: Option<HeldBy>,
+        /// Not before this.
+        begin: Option<Timestamp>,
+    },
+    /// Forgotten.
+    Purged,
+}
+
+impl JobEvent {
+    /// Name for logs.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Submitted(_) => "Submitted",
+            Self::Held(_) => "Held",
+            Self::Released { .. } => "Released",
+            Self::Updated(_) => "Updated",
+            Self::DependenciesLeft { .. } => "DependenciesLeft",
+            Self::Eligible { .. } => "Eligible",
+            Self::TaskSplit { .. } => "TaskSplit",
+            Self::BecameTask { .. } => "BecameTask",
+            Self::TaskNews { .. } => "TaskNews",
+            Self::Allocated(_) => "Allocated",
+            Self::Started { .. } => "Started",
+            Self::LimitChanged(_) => "LimitChanged",
+            Self::Suspended => "Suspended",
+            Self::Resumed => "Resumed",
+            Self::Ending(_) => "Ending",
+            Self::Ended(_) => "Ended",
+            Self::NodeReleased { .. } => "NodeReleased",
+            Self::Requeued { .. } => "Requeued",
+            Self::Purged => "Purged",
+        }
+    }
+}
+
+/// An event that does not fit the state it was applied to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("job {job}: {event} while {phase}")]
+pub struct IllegalMove {
+    /// Job.
+    pub job: u32,
+    /// Event.
+    pub event: &'static str,
+    /// State.
+    pub phase: &'static str,
+}
+
+impl JobRecord {
+    /// Applies one event. The only way in which a record changes.
+    pub fn apply(&mut self, event: &JobEvent) -> Result<(), IllegalMove> {
+        let illegal = IllegalMove { job: self.id.0, event: event.name(), phase: self.phase.name() };
+        match event {
+            JobEvent::Submitted(record) => *self = (**record).clone(),
+            JobEvent::Held(by) => self.hold = Some(*by),
+            JobEvent::Released { priority } => {
+                self.hold = None;
+                self.priority = *priority;
+            }
+            JobEvent::Updated(change) => self.update(change),
+            JobEvent::DependenciesLeft { left, failed } => {
+                self.dependencies = left.clone();
+                self.dependency_failed = *failed;
+            }
+            JobEvent::Eligible { at } => self.eligible_time = Some(*at),
+            JobEvent::TaskSplit { index, job } => {
+                let array = self.array.as_mut().ok_or(illegal.clone())?;
+                if !array.pending.remove(index) {
+                    return Err(illegal);
+                }
+                array.tasks.insert(*index, TaskMark { job: *job, started: None, over: None });
+            }
+            JobEvent::BecameTask { index } => {
+                let array = self.array.as_mut().ok_or(illegal.clone())?;
+                if !array.pending.remove(index) {
+                    return Err(illegal);
+                }
+                self.array_task = Some(ArrayTask { array_job: self.id, index: *index });
+            }
+            JobEvent::TaskNews { index, started, over } => {
+                let mark = self.array.as_mut().and_then(|a| a.tasks.get_mut(index)).ok_or(illegal)?;
+                mark.started = mark.started.or(*started);
+                mark.over = *over;
+            }
+            JobEvent::Allocated(run) => match self.phase {
+                Phase::Pending => self.phase = Phase::Starting((**run).clone()),
+                _ => return Err(illegal),
+            },
+            JobEvent::Started { at, door } => match &mut self.phase {
+                Phase::Starting(run) => {
+                    run.started = Some(*at);
+                    run.door.clone_from(door);
+                    self.phase = Phase::Running(run.clone());
+                }
+                _ => return Err(illegal),
+            },
+            JobEvent::LimitChanged(limit) => {
+                self.working_run().ok_or(illegal)?.time_limit = *limit;
+                self.resolved.time_limit = *limit;
+            }
+            JobEvent::Suspended => match &self.phase {
+                Phase::Running(run) => self.phase = Phase::Suspended(run.clone()),
+                _ => return Err(illegal),
+            },
+            JobEvent::Resumed => match &self.phase {
+                Phase::Suspended(run) => self.phase = Phase::Running(run.clone()),
+                _ => return Err(illegal),
+            },
+            JobEvent::Ending(ending) => match &mut self.phase {
+                Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => run.ending = Some(ending.clone()),
+                // Being cleaned already: only what follows can still change.
+                Phase::Completing(_, end) => end.then = ending.then,
+                Phase::Pending | Phase::Over(..) => return Err(illegal),
+            },
+            JobEvent::Ended(end) => match &self.phase {
+                Phase::Pending => self.phase = Phase::Over(None, end.clone()),
+                Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => {
+                    self.phase = Phase::Completing(run.clone(), end.clone());
+                    self.settle();
+                }
+                Phase::Completing(..) | Phase::Over(..) => return Err(illegal),
+            },
+            JobEvent::NodeReleased { node } => match &mut self.phase {
+                Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) | Phase::Completing(run, _) => {
+                    run.released.insert(node.clone());
+                    self.settle();
+                }
+                Phase::Pending | Phase::Over(..) => return Err(illegal),
+            },
+            JobEvent::Requeued { sluid, hold, begin } => match &self.phase {
+                Phase::Over(..) => {
+                    self.sluid = *sluid;
+                    self.hold = *hold;
+                    self.begin = *begin;
+                    self.eligible_time = None;
+                    self.restarts = self.restarts.saturating_add(1);
+                    self.phase = Phase::Pending;
+                }
+                _ => return Err(illegal),
+            },
+            JobEvent::Purged => match self.phase {
+                Phase::Over(..) => {}
+                _ => return Err(illegal),
+            },
+        }
+        Ok(())
+    }
+
+    /// Completing ends when no node is left to clean.
+    fn settle(&mut self) {
+        if let Phase::Completing(run, end) = &self.phase
+            && run.unreleased().next().is_none()
+        {
+            self.phase = Phase::Over(Some(run.clone()), end.clone());
+        }
+    }
+
+    fn working_run(&mut self) -> Option<&mut Run> {
+        match &mut self.phase {
+            Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => Some(run),
+            _ => None,
+        }
+    }
+
+    fn update(&mut self, change: &JobChange) {
+        let spec = Arc::make_mut(&mut self.spec);
+        if let Some(limit) = change.time_limit {
+            spec.time_limit = Some(limit);
+            self.resolved.time_limit = limit;
+        }
+        if let Some(partitions) = &change.partitions {
+            spec.partitions.clone_from(partitions);
+            self.resolved.partitions.clone_from(partitions);
+        }
+        if let Some(priority) = change.priority {
+            self.priority = priority;
+        }
+        if let Some(nice) = change.nice {
+            let raised = i64::from(self.priority) + i64::from(spec.nice) - i64::from(nice);
+            self.priority = u32::try_from(raised.max(1)).unwrap_or(u32::MAX);
+            spec.nice = nice;
+        }
+        if let Some(name) = &change.name {
+            spec.name.clone_from(name);
+        }
+        if let Some(comment) = &change.comment {
+            spec.comment = Some(comment.clone());
+        }
+        if let Some(comment) = &change.admin_comment {
+            self.admin_comment = Some(comment.clone());
+        }
+        if let Some(nodes) = change.nodes {
+            spec.nodes = Some(nodes);
+            self.resolved.min_nodes = nodes.min.max(1);
+            self.resolved.max_nodes = nodes.max.unwrap_or(nodes.min).max(1);
+        }
+        if let Some(tasks) = change.tasks {
+            spec.tasks = Some(tasks);
+            self.resolved.tasks = tasks.max(1);
+            if spec.nodes.is_none() {
+                self.resolved.max_nodes = tasks.max(self.resolved.min_nodes);
+            }
+        }
+        self.resolved.cpus =
+            self.resolved.tasks.max(self.resolved.min_nodes).saturating_mul(self.resolved.cpus_per_task);
+        if let Some(memory) = change.memory {
+            spec.memory = memory;
+            self.resolved.memory = memory;
+        }
+        if let Some(constraint) = &change.constraint {
+            spec.constraint = Some(constraint.clone()).filter(|c| !c.is_empty());
+        }
+        if let Some(begin) = change.begin {
+            spec.begin = Some(begin);
+            self.begin = Some(begin);
+        }
+        if let Some(dependencies) = &change.dependencies {
+            spec.dependencies = dependencies.clone();
+            self.dependencies = dependencies.clone();
+            self.dependency_failed = false;
+        }
+        if let Some(nodelist) = &change.nodelist {
+            spec.nodelist.clone_from(nodelist);
+        }
+        if let Some(exclude) = &change.exclude {
+            spec.exclude.clone_from(exclude);
+        }
+        if let Some(requeue) = change.requeue {
+            self.resolved.requeue = requeue;
+        }
+        if let Some(limit) = change.array_limit
+            && let Some(array) = &mut self.array
+        {
+            array.limit = (limit > 0).then_some(limit);
+        }
+        if let Some(account) = &change.account {
+            spec.account = Some(account.clone());
+        }
+    }
+}
+
+/// True when an end leads back to the queue.
+pub const fn requeues(end: &End) -> bool {
+    matches!(end.then, Afterwards::Requeue { .. })
+}

@@ -1,0 +1,152 @@
+//! What others see of a job.
+
+use super::{
+    core::JobCore,
+    record::{JobRecord, Phase},
+};
+use garrick_model::{
+    ids::StepNum,
+    spec::JobSpec,
+    state::{ExitStatus, JobState, Reason},
+    time::Timestamp,
+    view::JobView,
+};
+use std::sync::Arc;
+
+/// The spec without what is large or private: script and environment.
+pub(super) fn shown_spec(spec: &JobSpec) -> Arc<JobSpec> {
+    Arc::new(JobSpec { script: None, environment: Vec::new(), ..spec.clone() })
+}
+
+/// The view of a job as of `now`.
+pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
+    let record = &core.record;
+    let run = record.phase.run();
+    let end = record.phase.end();
+    let work_over = run.is_some_and(|r| r.ending.is_some());
+    let state = match &record.phase {
+        Phase::Pending => JobState::Pending,
+        Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) if work_over => JobState::Completing,
+        Phase::Starting(_) => JobState::Configuring,
+        Phase::Running(_) => JobState::Running,
+        Phase::Suspended(_) => JobState::Suspended,
+        Phase::Completing(..) => JobState::Completing,
+        Phase::Over(_, end) => end.state,
+    };
+    let ending = match (&record.phase, run.and_then(|r| r.ending.as_ref())) {
+        (Phase::Completing(_, end), _) => Some(end.state),
+        (Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_), Some(ending)) => Some(ending.state),
+        _ => None,
+    };
+    let reason = match (&record.phase, end) {
+        (Phase::Pending, _) => core.pending_reason(now),
+        (_, Some(end)) => end.reason.clone(),
+        _ => Reason::None,
+    };
+    let resolved = &record.resolved;
+    let array_running = record.array.as_ref().map_or(0, |a| {
+        u32::try_from(a.tasks.values().filter(|t| t.started.is_some() && t.over.is_none()).count()).unwrap_or(u32::MAX)
+    });
+    let held = record.hold.is_some();
+    let cleaning = state == JobState::Completing;
+    JobView {
+        id: record.id,
+        generation: core.generation,
+        sluid: record.sluid,
+        spec: Arc::clone(&core.shown_spec),
+        uid: record.owner.uid,
+        gid: record.owner.gid,
+        user: record.owner.user.clone(),
+        group: record.owner.group.clone(),
+        state,
+        ending,
+        reason,
+        array_pending: record
+            .array
+            .as_ref()
+            .filter(|a| record.array_task.is_none() && !a.pending.is_empty())
+            .map(super::record::ArrayRecord::pending_spec),
+        array_task: record.array_task,
+        array_running,
+        priority: if held { 0 } else { record.priority },
+        dependencies: record.dependencies.clone(),
+        eligible: core.is_eligible(now),
+        partitions: resolved.partitions.clone(),
+        time_limit: core.shown_limit(),
+        submit_time: record.submit_time,
+        eligible_time: record.eligible_time.or(record.begin),
+        start_time: match run {
+            Some(run) if !matches!(record.phase, Phase::Pending) => Some(run.start),
+            _ => core.expected,
+        },
+        end_time: end.map(|e| e.at).or_else(|| run.and_then(super::record::Run::expected_end)),
+        last_sched_eval: core.last_eval,
+        allocation: run.map(|r| Arc::clone(&r.allocation)),
+        completing_nodes: match run {
+            Some(run) if cleaning => run.unreleased().map(str::to_owned).collect(),
+            _ => Vec::new(),
+        },
+        exit: end.map_or(ExitStatus::SUCCESS, |e| e.exit),
+        derived_exit: end.map_or(ExitStatus::SUCCESS, |e| e.derived),
+        restarts: record.restarts,
+        requeue: resolved.requeue,
+        cpus_per_task: resolved.cpus_per_task,
+        tasks: resolved.tasks,
+        min_nodes: resolved.min_nodes,
+        max_nodes: resolved.max_nodes,
+        cpus: run.map_or(resolved.cpus, |r| r.allocation.nodes.iter().map(|n| n.share.cpus.len()).sum()),
+        memory: resolved.memory,
+        sharing: resolved.sharing,
+        stdout_path: output(record),
+        stderr_path: record.spec.stderr.as_deref().map(|pattern| fill(record, pattern)),
+        stdin_path: record.spec.stdin.as_deref().map(|pattern| fill(record, pattern)),
+        admin_comment: record.admin_comment.clone(),
+        steps_running: u32::try_from(core.steps.iter().filter(|s| !matches!(s.step, StepNum::Extern)).count())
+            .unwrap_or(u32::MAX),
+    }
+}
+
+fn output(record: &JobRecord) -> Option<String> {
+    record.spec.script.as_ref()?;
+    let default = if record.spec.array.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" };
+    Some(fill(record, record.spec.stdout.as_deref().unwrap_or(default)))
+}
+
+/// Fills in what the controller knows of a file pattern and puts it under the working directory. What only a node or a
+/// task knows (`%N`, `%n`, `%t`, `%s`) is filled in as for the batch script on the first node.
+fn fill(record: &JobRecord, pattern: &str) -> String {
+    let mut text = String::with_capacity(pattern.len() + 16);
+    let mut chars = pattern.chars().peekable();
+    while let Some(c) = chars.next() {
+        if c != '%' {
+            text.push(c);
+            continue;
+        }
+        let mut width = String::new();
+        while let Some(digit) = chars.next_if(char::is_ascii_digit) {
+            width.push(digit);
+        }
+        // Slurm pads numbers to at most ten digits.
+        let width = width.parse::<usize>().unwrap_or(0).min(10);
+        let array_job = record.array_task.map_or(record.id, |t| t.array_job);
+        let number = |n: u32| format!("{n:0width$}");
+        match chars.next() {
+            Some('%') => text.push('%'),
+            Some('j' | 'J') => text.push_str(&number(record.id.0)),
+            Some('A') => text.push_str(&number(array_job.0)),
+            // Slurm prints 2^32-2, its "no value", for %a outside of arrays.
+            Some('a') => text.push_str(&number(record.array_task.map_or(u32::MAX - 1, |t| t.index))),
+            Some('u') => text.push_str(&record.owner.user),
+            Some('x') => text.push_str(&record.spec.name),
+            Some('N') => text.push_str(record.phase.run().map_or("", |r| r.batch_host())),
+            Some('n' | 't') => text.push_str(&number(0)),
+            Some('s') => text.push_str("batch"),
+            Some(other) => {
+                text.push('%');
+                text.push(other);
+            }
+            None => text.push('%'),
+        }
+    }
+    if text.starts_with('/') { text } else { format!("{}/{text}", record.spec.work_dir.trim_end_matches('/')) }
+}

@@ -1,0 +1,206 @@
+//! Who holds what of a node, and whether one more share fits. The rule: a CPU has one holder, or several that all share
+//! and are fewer than each allows; memory that is counted never exceeds what the node has; a job that has the node alone
+//! has no neighbours; one that keeps it for its user has only neighbours of that user.
+
+use super::messages::{KeptHold, ReserveAsk};
+use crate::scheduler::request::NodeUse;
+use garrick_model::{
+    ids::{JobId, Sluid},
+    resources::{CpuSet, MemoryMib, NodeShape},
+    spec::Sharing,
+    time::Timestamp,
+    view::NodeHold,
+};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    hold: NodeHold,
+    attempt: u64,
+    most_holders: u32,
+}
+
+/// The holds on one node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    entries: BTreeMap<(JobId, Sluid), Entry>,
+    /// Held by at least one.
+    cpus: CpuSet,
+    memory: u64,
+}
+
+/// What came of a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reserved {
+    /// It is held now.
+    Taken,
+    /// The same run holds the same share already.
+    Already,
+    /// It does not fit.
+    Refused,
+}
+
+impl Account {
+    /// Takes the share if it fits.
+    pub fn reserve(&mut self, shape: &NodeShape, ask: &ReserveAsk) -> Reserved {
+        let key = (ask.job, ask.sluid);
+        if let Some(entry) = self.entries.get_mut(&key) {
+            let same = entry.hold.share == ask.share && !entry.hold.completing;
+            if same {
+                entry.attempt = ask.attempt;
+                entry.hold.expected_end = ask.expected_end;
+            }
+            return if same { Reserved::Already } else { Reserved::Refused };
+        }
+        if !self.fits(shape, ask) {
+            return Reserved::Refused;
+        }
+        let hold = NodeHold {
+            job: ask.job,
+            sluid: ask.sluid,
+            uid: ask.uid,
+            share: ask.share.clone(),
+            sharing: ask.usage.sharing(),
+            expected_end: ask.expected_end,
+            completing: false,
+        };
+        self.insert(hold, ask.attempt, ask.usage.most_holders());
+        Reserved::Taken
+    }
+
+    /// Puts back a hold that a job's record says exists. Not checked: the allocation was made and stands.
+    pub fn restore(&mut self, kept: KeptHold) {
+        self.insert(kept.hold, 0, kept.most_holders);
+    }
+
+    fn insert(&mut self, hold: NodeHold, attempt: u64, most_holders: u32) {
+        self.entries.insert((hold.job, hold.sluid), Entry { hold, attempt, most_holders });
+        self.recount();
+    }
+
+    fn fits(&self, shape: &NodeShape, ask: &ReserveAsk) -> bool {
+        let share = &ask.share;
+        let neighbours = !self.entries.is_empty();
+        let of_others = self.entries.values().any(|e| e.hold.uid != ask.uid);
+        let alone = self.entries.values().any(|e| e.hold.sharing == Sharing::Exclusive);
+        let for_other_user = self.entries.values().any(|e| e.hold.sharing == Sharing::User && e.hold.uid != ask.uid);
+        let may_come = match ask.usage {
+            NodeUse::Whole => !neighbours,
+            NodeUse::User => !of_others && !alone,
+            NodeUse::Cpus | NodeUse::Oversubscribe(_) => !alone && !for_other_user,
+        };
+        let memory = share.memory.unwrap_or(MemoryMib(0)).0;
+        may_come
+            && !share.cpus.is_empty()
+            && share.cpus.is_subset(&shape.all_cpus())
+            && self.memory.saturating_add(memory) <= shape.memory.0
+            && (share.cpus.is_disjoint(&self.cpus) || self.may_share(ask))
+    }
+
+    fn may_share(&self, ask: &ReserveAsk) -> bool {
+        let NodeUse::Oversubscribe(most) = ask.usage else { return false };
+        ask.share.cpus.iter().all(|cpu| {
+            let mut holders = 0;
+            for entry in self.entries.values().filter(|e| e.hold.share.cpus.contains(cpu)) {
+                holders += 1;
+                if entry.hold.sharing != Sharing::Oversubscribe || holders >= most.min(entry.most_holders) {
+                    return false;
+                }
+            }
+            true
+        })
+    }
+
+    /// Gives a share back. With `attempt`, only what that attempt reserved. True when something was held.
+    pub fn release(&mut self, job: JobId, sluid: Sluid, attempt: Option<u64>) -> bool {
+        let held = self.entries.get(&(job, sluid)).is_some_and(|e| attempt.is_none_or(|a| a == e.attempt));
+        if held {
+            self.entries.remove(&(job, sluid));
+            self.recount();
+        }
+        held
+    }
+
+    /// Marks a run's work here as over. True when that is news.
+    pub fn completing(&mut self, job: JobId, sluid: Sluid, now: Timestamp) -> bool {
+        match self.entries.get_mut(&(job, sluid)) {
+            Some(entry) if !entry.hold.completing => {
+                entry.hold.completing = true;
+                // It is expected to be gone any moment.
+                entry.hold.expected_end = Some(now);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Moves a run's expected end. True when that is news.
+    pub fn move_end(&mut self, job: JobId, sluid: Sluid, end: Option<Timestamp>) -> bool {
+        match self.entries.get_mut(&(job, sluid)) {
+            Some(entry) if !entry.hold.completing && entry.hold.expected_end != end => {
+                entry.hold.expected_end = end;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// All holds, by job.
+    pub fn holds(&self) -> impl Iterator<Item = &NodeHold> {
+        self.entries.values().map(|e| &e.hold)
+    }
+
+    /// Holds with what recovery would need to put them back.
+    pub fn kept(&self) -> impl Iterator<Item = KeptHold> + '_ {
+        self.entries.values().map(|e| KeptHold { hold: e.hold.clone(), most_holders: e.most_holders })
+    }
+
+    /// Nobody holds anything.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    fn recount(&mut self) {
+        let mut cpus = CpuSet::new();
+        let mut memory: u64 = 0;
+        for entry in self.entries.values() {
+            cpus.add(&entry.hold.share.cpus);
+            memory = memory.saturating_add(entry.hold.share.memory.map_or(0, |m| m.0));
+        }
+        (self.cpus, self.memory) = (cpus, memory);
+    }
+
+    /// Recounts everything from scratch and names what does not add up.
+    pub fn sanity_check(&self, shape: &NodeShape) -> Result<(), String> {
+        let mut recounted = self.clone();
+        recounted.recount();
+        if recounted != *self {
+            return Err(format!("counted {} and {} MiB, holds say {} and {}", self.cpus, self.memory, recounted.cpus, recounted.memory));
+        }
+        if !self.cpus.is_subset(&shape.all_cpus()) {
+            return Err(format!("CPUs {} of a node with {}", self.cpus, shape.cpus));
+        }
+        let entries: Vec<&Entry> = self.entries.values().collect();
+        for (i, a) in entries.iter().enumerate() {
+            let (alone, user) = (a.hold.sharing == Sharing::Exclusive, a.hold.sharing == Sharing::User);
+            if alone && entries.len() > 1 {
+                return Err(format!("job {} has the node alone, and {} neighbours", a.hold.job.0, entries.len() - 1));
+            }
+            if user && entries.iter().any(|b| b.hold.uid != a.hold.uid) {
+                return Err(format!("job {} keeps the node for user {}, and others are there", a.hold.job.0, a.hold.uid));
+            }
+            for b in &entries[i + 1..] {
+                let common = a.hold.share.cpus.intersection(&b.hold.share.cpus);
+                let both_share =
+                    a.hold.sharing == Sharing::Oversubscribe && b.hold.sharing == Sharing::Oversubscribe;
+                if !common.is_empty() && !both_share {
+                    return Err(format!("CPUs {common} given to jobs {} and {}", a.hold.job.0, b.hold.job.0));
+                }
+            }
+        }
+        if self.memory > shape.memory.0 {
+            return Err(format!("{} MiB given of {}", self.memory, shape.memory.0));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,341 @@
+//! Decides about one node: who gets what of it, and whether it is in service. Called by the node's shell, by recovery
+//! and by simulations.
+//!
+//! A reservation names the generation of the view that it was planned on. It is taken when the node is in service and the
+//! share is free, whatever the generation: an older one only changes what a refusal says.
+
+use super::{
+    account::{Account, Reserved},
+    messages::{
+        InitialState, KeptHold, NodeEffect, NodeInput, NodeNotice, NodeSettings, NodeSite, NodeTimer, ReserveAsk,
+        ReserveRefusal,
+    },
+    record::{DownCause, SavedNode},
+    view,
+};
+use garrick_model::{
+    messages::node::{AgentReport, ControllerToNode, NodeToController},
+    state::{NodeBase, NodeFlags},
+    time::Timestamp,
+    view::{NodeFacts, NodeLoad, NodeReason, NodeView},
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// Slurm's words for a node that is DOWN because its daemon is silent.
+pub const NOT_RESPONDING: &str = "Not responding";
+
+/// A link to the agent, as far as decisions go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Link {
+    pub(super) conn: u64,
+    pub(super) incarnation: u64,
+}
+
+/// Reports of one start of the agent: which are safe.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Reports {
+    incarnation: u64,
+    /// All up to here are safe.
+    upto: u64,
+    /// Safe ones beyond.
+    beyond: BTreeSet<u64>,
+    /// Handed to a job's owner and not safe yet.
+    waiting: BTreeSet<u64>,
+}
+
+/// The owner of one node's state.
+#[derive(Clone, Debug)]
+pub struct NodeCore {
+    pub(super) settings: NodeSettings,
+    pub(super) site: Arc<NodeSite>,
+    pub(super) saved: SavedNode,
+    pub(super) generation: u64,
+    pub(super) account: Account,
+    pub(super) link: Option<Link>,
+    /// Registered since the controller started.
+    pub(super) registered: bool,
+    pub(super) invalid: Option<String>,
+    pub(super) facts: Option<Arc<NodeFacts>>,
+    pub(super) load: NodeLoad,
+    pub(super) last_heard: Timestamp,
+    pub(super) last_busy: Option<Timestamp>,
+    pub(super) reports: Reports,
+    pub(super) pings: u64,
+    pub(super) touched: bool,
+}
+
+impl NodeCore {
+    /// A node with what was saved of it and what jobs hold of it.
+    pub fn new(
+        now: Timestamp,
+        settings: NodeSettings,
+        site: Arc<NodeSite>,
+        saved: Option<SavedNode>,
+        holds: impl IntoIterator<Item = KeptHold>,
+    ) -> Self {
+        let saved = saved.unwrap_or_else(|| first_state(now, &settings, &site));
+        let mut account = Account::default();
+        for hold in holds {
+            account.restore(hold);
+        }
+        Self {
+            settings,
+            site,
+            saved,
+            generation: 0,
+            account,
+            link: None,
+            registered: false,
+            invalid: None,
+            facts: None,
+            load: NodeLoad::default(),
+            last_heard: now,
+            last_busy: None,
+            reports: Reports::default(),
+            pings: 0,
+            touched: true,
+        }
+    }
+
+    /// The view as of now.
+    pub fn view(&self) -> NodeView {
+        view::of(self)
+    }
+
+    /// What lasts.
+    pub const fn saved(&self) -> &SavedNode {
+        &self.saved
+    }
+
+    /// Settings.
+    pub const fn settings(&self) -> &NodeSettings {
+        &self.settings
+    }
+
+    /// There is no link any more.
+    pub fn forget_link(&mut self) {
+        self.link = None;
+        self.touched = true;
+    }
+
+    /// Holds, for whoever rebuilds this node.
+    pub fn kept(&self) -> Vec<KeptHold> {
+        self.account.kept().collect()
+    }
+
+    /// First call after [`NodeCore::new`], and again after a restart of the actor.
+    pub fn resume(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
+        self.last_heard = self.last_heard.max(now);
+        if let Some(silence) = self.site.silence {
+            out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: now.plus(silence) });
+            out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(silence / 3) });
+        }
+        self.touched = true;
+        self.publish(out);
+    }
+
+    /// One input.
+    pub fn handle(&mut self, now: Timestamp, input: NodeInput, out: &mut Vec<NodeEffect>) {
+        match input {
+            NodeInput::Reserve(ask) => self.reserve(now, &ask, out),
+            NodeInput::Release { job, sluid, attempt, drain } => {
+                if self.account.release(job, sluid, attempt) {
+                    self.last_busy = Some(now);
+                    self.touched = true;
+                }
+                if let Some(why) = drain {
+                    self.drain_by_controller(now, &why, out);
+                }
+            }
+            NodeInput::Completing { job, sluid } => self.touched |= self.account.completing(job, sluid, now),
+            NodeInput::MoveEnd { job, sluid, expected_end } => {
+                self.touched |= self.account.move_end(job, sluid, expected_end);
+            }
+            NodeInput::Registered(registration) => self.registered(now, *registration, out),
+            NodeInput::LinkGone { conn } => {
+                if self.link.as_ref().is_some_and(|l| l.conn == conn) {
+                    self.link = None;
+                    self.touched = true;
+                }
+            }
+            NodeInput::Frame { conn, frame } => {
+                if self.link.as_ref().is_some_and(|l| l.conn == conn) {
+                    self.last_heard = now;
+                    self.frame(*frame, out);
+                }
+            }
+            NodeInput::ReportSafe { seq } => self.report_safe(seq, out),
+            NodeInput::Send(frame) => out.push(NodeEffect::ToAgent(frame)),
+            NodeInput::Update { request, by, change } => {
+                let result = self.update(now, by, change, out);
+                out.push(NodeEffect::Answer { request, result });
+            }
+            NodeInput::Configure { settings, site } => {
+                self.touched |= self.settings != *settings;
+                self.settings = *settings;
+                self.site = site;
+                self.check_shape(now, out);
+            }
+            NodeInput::Timer(NodeTimer::Silence) => self.silence(now, out),
+            NodeInput::Timer(NodeTimer::Ping) => self.ping(now, out),
+        }
+        self.publish(out);
+    }
+
+    pub(super) fn publish(&mut self, out: &mut Vec<NodeEffect>) {
+        if self.touched {
+            self.touched = false;
+            self.generation += 1;
+            out.push(NodeEffect::Publish(Arc::new(self.view())));
+        }
+    }
+
+    pub(super) fn save(&mut self, saved: SavedNode, out: &mut Vec<NodeEffect>) {
+        if saved != self.saved {
+            tracing::info!(node = self.settings.name, down = ?saved.down, drain = saved.drain, reason = saved.reason.as_ref().map(|r| r.text.as_str()), "node.move");
+            self.saved = saved;
+            self.touched = true;
+            out.push(NodeEffect::Record(self.saved.clone()));
+        }
+    }
+
+    /// Base state, from what is saved and what was heard.
+    pub(super) fn base(&self) -> NodeBase {
+        if self.saved.down.is_some() {
+            NodeBase::Down
+        } else if self.settings.initial == InitialState::Future && !self.registered {
+            NodeBase::Future
+        } else if self.registered {
+            NodeBase::Up
+        } else {
+            NodeBase::Unknown
+        }
+    }
+
+    pub(super) fn flags(&self) -> NodeFlags {
+        NodeFlags {
+            drain: self.saved.drain,
+            not_responding: self.link.is_none() && self.base() != NodeBase::Future,
+            completing: self.account.holds().any(|h| h.completing),
+            invalid: self.invalid.is_some(),
+        }
+    }
+
+    fn out_of_service(&self) -> Option<&'static str> {
+        let flags = self.flags();
+        match self.base() {
+            NodeBase::Down => Some("down"),
+            NodeBase::Future => Some("planned"),
+            NodeBase::Unknown => Some("unknown"),
+            NodeBase::Up if flags.drain => Some("drained"),
+            NodeBase::Up if flags.not_responding => Some("not responding"),
+            NodeBase::Up if flags.invalid => Some("invalid"),
+            NodeBase::Up => None,
+        }
+    }
+
+    fn reserve(&mut self, now: Timestamp, ask: &ReserveAsk, out: &mut Vec<NodeEffect>) {
+        let result = match self.out_of_service() {
+            Some(why) => Err(ReserveRefusal::OutOfService(why)),
+            None => match self.account.reserve(&self.settings.shape, ask) {
+                Reserved::Taken => {
+                    self.last_busy = Some(now);
+                    self.touched = true;
+                    Ok(())
+                }
+                Reserved::Already => Ok(()),
+                Reserved::Refused if ask.generation == self.generation => Err(ReserveRefusal::DoesNotFit),
+                Reserved::Refused => {
+                    Err(ReserveRefusal::Stale { planned: ask.generation, current: self.generation })
+                }
+            },
+        };
+        // Shown before the answer: a plan made after all answers must see all holds.
+        self.publish(out);
+        let result = result.map(|()| format!("{}:{}", self.settings.address, self.settings.port));
+        out.push(NodeEffect::ToJob { job: ask.job, notice: NodeNotice::Reserved { attempt: ask.attempt, result } });
+    }
+
+    fn frame(&mut self, frame: NodeToController, out: &mut Vec<NodeEffect>) {
+        match frame {
+            NodeToController::Heartbeat { load, .. } => {
+                self.touched |= self.load != load;
+                self.load = load;
+            }
+            NodeToController::Report { seq, report } => self.report(seq, report, out),
+            // Registration comes as an input of its own; queries and commands are the front's.
+            _ => {}
+        }
+    }
+
+    fn report(&mut self, seq: u64, report: AgentReport, out: &mut Vec<NodeEffect>) {
+        let Some(link) = &self.link else { return };
+        if self.reports.incarnation != link.incarnation {
+            // Acknowledgements count from the agent's own start: what came before its first report here is with it.
+            self.reports = Reports { incarnation: link.incarnation, upto: seq.saturating_sub(1), ..Reports::default() };
+        }
+        if seq <= self.reports.upto || self.reports.beyond.contains(&seq) {
+            out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::AckReports { upto: self.reports.upto })));
+            return;
+        }
+        self.reports.waiting.insert(seq);
+        let job = job_of(&report);
+        out.push(NodeEffect::ToJob { job, notice: NodeNotice::Report { seq, report: Box::new(report) } });
+    }
+
+    fn report_safe(&mut self, seq: u64, out: &mut Vec<NodeEffect>) {
+        if !self.reports.waiting.remove(&seq) {
+            return;
+        }
+        self.reports.beyond.insert(seq);
+        let before = self.reports.upto;
+        while self.reports.beyond.remove(&(self.reports.upto + 1)) {
+            self.reports.upto += 1;
+        }
+        if self.reports.upto != before {
+            out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::AckReports { upto: self.reports.upto })));
+        }
+    }
+
+    fn drain_by_controller(&mut self, now: Timestamp, why: &str, out: &mut Vec<NodeEffect>) {
+        let reason = self.saved.reason.clone().filter(|_| self.saved.drain).or_else(|| Some(self.own_reason(now, why)));
+        self.save(SavedNode { drain: true, reason, ..self.saved.clone() }, out);
+    }
+
+    pub(super) fn own_reason(&self, now: Timestamp, text: &str) -> NodeReason {
+        let (uid, user) = self.site.slurm_user.clone();
+        NodeReason { text: text.to_owned(), uid, user, at: now }
+    }
+
+    /// Tells every holder that the node is lost. Holds stay until the jobs' owners release them.
+    pub(super) fn lose_jobs(&self, out: &mut Vec<NodeEffect>) {
+        for hold in self.account.holds() {
+            out.push(NodeEffect::ToJob { job: hold.job, notice: NodeNotice::NodeLost { sluid: hold.sluid } });
+        }
+    }
+
+    /// Recounts from scratch.
+    pub fn sanity_check(&self) -> Result<(), String> {
+        self.account.sanity_check(&self.settings.shape).map_err(|what| format!("{}: {what}", self.settings.name))
+    }
+}
+
+fn first_state(now: Timestamp, settings: &NodeSettings, site: &NodeSite) -> SavedNode {
+    let (uid, user) = site.slurm_user.clone();
+    let reason = settings.initial_reason.clone().map(|text| NodeReason { text, uid, user, at: now });
+    match settings.initial {
+        InitialState::Unknown | InitialState::Future => SavedNode::default(),
+        InitialState::Down => SavedNode { down: Some(DownCause::Admin), reason, ..SavedNode::default() },
+        InitialState::Drain => SavedNode { drain: true, reason, ..SavedNode::default() },
+    }
+}
+
+const fn job_of(report: &AgentReport) -> garrick_model::ids::JobId {
+    match report {
+        AgentReport::JobStarted { job, .. }
+        | AgentReport::JobEnded { job, .. }
+        | AgentReport::NodeReleased { job, .. }
+        | AgentReport::JobLaunchFailed { job, .. }
+        | AgentReport::Steps { job, .. } => *job,
+    }
+}

@@ -1,0 +1,375 @@
+//! What a node's owner accepts, and what it causes.
+
+use super::record::SavedNode;
+use crate::scheduler::request::NodeUse;
+use garrick_model::{
+    ids::{JobId, NodeIndex, Sluid},
+    messages::{
+        command::NodeChange,
+        node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
+    },
+    refusal::Refusal,
+    resources::{NodeShape, NodeShare},
+    time::Timestamp,
+    view::{NodeFacts, NodeHold, NodeLoad, NodeView},
+};
+use garrick_runtime::{Message, ReplyTo};
+use std::{sync::Arc, time::Duration};
+
+/// A node as configured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSettings {
+    /// Name.
+    pub name: String,
+    /// Place in configuration order.
+    pub index: NodeIndex,
+    /// What it has to give.
+    pub shape: NodeShape,
+    /// `Feature=`.
+    pub features: Vec<String>,
+    /// `Weight=`.
+    pub weight: u32,
+    /// `NodeAddr=`.
+    pub address: String,
+    /// `NodeHostname=`.
+    pub hostname: String,
+    /// Port.
+    pub port: u16,
+    /// `State=` of the configuration file, for a node without saved state.
+    pub initial: InitialState,
+    /// `Reason=` of the configuration file.
+    pub initial_reason: Option<String>,
+}
+
+/// `State=` in `slurm.conf`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InitialState {
+    /// UNKNOWN: what it is shows at registration.
+    #[default]
+    Unknown,
+    /// DOWN
+    Down,
+    /// DRAIN
+    Drain,
+    /// FUTURE
+    Future,
+}
+
+/// When a node that is DOWN comes back by registering, `ReturnToService`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReturnToService {
+    /// 0: never by itself.
+    #[default]
+    Never,
+    /// 1: when it was DOWN for not responding.
+    IfSilent,
+    /// 2: always, with a valid configuration.
+    Always,
+}
+
+/// What holds for every node of the site.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeSite {
+    /// `SlurmdTimeout`; `None`: nodes are never set DOWN for silence.
+    pub silence: Option<Duration>,
+    /// `ReturnToService`.
+    pub return_to_service: ReturnToService,
+    /// Grows with every start of the controller.
+    pub epoch: u64,
+    /// Name of SlurmUser, who signs what the controller decides by itself.
+    pub slurm_user: (u32, String),
+    /// Key that agents check credentials with.
+    pub credential_key: Vec<u8>,
+    /// Its id.
+    pub key_id: String,
+}
+
+impl Default for NodeSite {
+    fn default() -> Self {
+        Self {
+            silence: Some(Duration::from_secs(300)),
+            return_to_service: ReturnToService::Never,
+            epoch: 1,
+            slurm_user: (0, "root".to_owned()),
+            credential_key: Vec::new(),
+            key_id: String::new(),
+        }
+    }
+}
+
+/// A share that a job wants of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReserveAsk {
+    /// Job.
+    pub job: JobId,
+    /// Run.
+    pub sluid: Sluid,
+    /// The job's attempt: a later release names it.
+    pub attempt: u64,
+    /// Owner.
+    pub uid: u32,
+    /// Share.
+    pub share: NodeShare,
+    /// How the node is used.
+    pub usage: NodeUse,
+    /// When the job is expected to end.
+    pub expected_end: Option<Timestamp>,
+    /// Generation of the node's view that the plan was made from.
+    pub generation: u64,
+}
+
+/// Why a node's owner said no.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReserveRefusal {
+    /// The node takes no work now.
+    #[error("node is {0}")]
+    OutOfService(&'static str),
+    /// The plan was made from an older view and the share is not free any more.
+    #[error("planned on generation {planned}, now {current}, and the share is taken")]
+    Stale {
+        /// Generation in the plan.
+        planned: u64,
+        /// Generation now.
+        current: u64,
+    },
+    /// The plan was made from the newest view and is wrong.
+    #[error("share is not free in the view it was planned on")]
+    DoesNotFit,
+}
+
+/// What a node's owner tells a job's owner.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeNotice {
+    /// Answer to a reservation.
+    Reserved {
+        /// Attempt.
+        attempt: u64,
+        /// Agent's address, or why not.
+        result: Result<String, ReserveRefusal>,
+    },
+    /// The agent holds the run.
+    RunHeld {
+        /// Run.
+        sluid: Sluid,
+    },
+    /// The agent registered without the run.
+    RunMissing {
+        /// Run.
+        sluid: Sluid,
+    },
+    /// The node is DOWN.
+    NodeLost {
+        /// Run.
+        sluid: Sluid,
+    },
+    /// A report of the agent.
+    Report {
+        /// Sequence number, for the acknowledgement.
+        seq: u64,
+        /// Report.
+        report: Box<AgentReport>,
+    },
+}
+
+/// Named timers of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeTimer {
+    /// SlurmdTimeout since it was last heard of.
+    Silence,
+    /// Next ping.
+    Ping,
+}
+
+impl NodeTimer {
+    /// Key for the runtime.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Silence => "silence",
+            Self::Ping => "ping",
+        }
+    }
+}
+
+/// A registration.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Registration {
+    /// Connection it came over.
+    pub conn: u64,
+    /// What the agent found.
+    pub facts: NodeFacts,
+    /// Runs it holds.
+    pub runs: Vec<HeldRun>,
+    /// New for each start of the agent.
+    pub incarnation: u64,
+    /// Load.
+    pub load: NodeLoad,
+}
+
+/// What may happen to a node.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeInput {
+    /// A job's owner wants a share.
+    Reserve(Box<ReserveAsk>),
+    /// A job's owner gives its share back.
+    Release {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// Only what this attempt reserved.
+        attempt: Option<u64>,
+        /// Drain the node, for this reason.
+        drain: Option<String>,
+    },
+    /// The run's work here is over or being ended.
+    Completing {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+    },
+    /// The run's end moved.
+    MoveEnd {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// New expected end.
+        expected_end: Option<Timestamp>,
+    },
+    /// The agent connected and registered.
+    Registered(Box<Registration>),
+    /// The connection is gone.
+    LinkGone {
+        /// Which.
+        conn: u64,
+    },
+    /// A frame of the agent that is about this node.
+    Frame {
+        /// Connection.
+        conn: u64,
+        /// Frame.
+        frame: Box<NodeToController>,
+    },
+    /// A report is on disk with its job's owner.
+    ReportSafe {
+        /// Sequence number.
+        seq: u64,
+    },
+    /// Pass on to the agent.
+    Send(Box<ControllerToNode>),
+    /// An administrator's change. Answered by [`NodeEffect::Answer`].
+    Update {
+        /// Request.
+        request: u64,
+        /// Who (uid, name).
+        by: (u32, String),
+        /// Change.
+        change: NodeChange,
+    },
+    /// The configuration changed.
+    Configure {
+        /// This node's settings.
+        settings: Box<NodeSettings>,
+        /// The site's.
+        site: Arc<NodeSite>,
+    },
+    /// A timer ran out.
+    Timer(NodeTimer),
+}
+
+/// What a node causes. Effects after a [`NodeEffect::Record`] happen when it is on disk.
+#[derive(Clone, Debug, PartialEq)]
+pub enum NodeEffect {
+    /// Save.
+    Record(SavedNode),
+    /// Show.
+    Publish(Arc<NodeView>),
+    /// Tell a job's owner.
+    ToJob {
+        /// Job.
+        job: JobId,
+        /// What.
+        notice: NodeNotice,
+    },
+    /// Send to the agent; lost without a link.
+    ToAgent(Box<ControllerToNode>),
+    /// Close the link.
+    CloseLink,
+    /// Set a timer.
+    SetTimer {
+        /// Which.
+        timer: NodeTimer,
+        /// When it runs out.
+        at: Timestamp,
+    },
+    /// Answer an update.
+    Answer {
+        /// Request.
+        request: u64,
+        /// Answer.
+        result: Result<(), Refusal>,
+    },
+}
+
+/// A hold, as recovery hands it to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptHold {
+    /// As shown.
+    pub hold: NodeHold,
+    /// Most holders of each CPU.
+    pub most_holders: u32,
+}
+
+/// Messages of the node actor. All may be delivered twice.
+pub enum NodeMsg {
+    /// Plain inputs, from job owners, the front and timers.
+    Input(NodeInput),
+    /// From the front: the agent connected. Everything for the agent goes through this link from now on.
+    Connected {
+        /// Registration.
+        registration: Box<Registration>,
+        /// Way to the agent.
+        link: Arc<dyn crate::controller::ports::AgentLink>,
+    },
+    /// From the front: an administrator's change. The reply leaves when it is on disk.
+    Update {
+        /// Who (uid, name).
+        by: (u32, String),
+        /// Change.
+        change: NodeChange,
+        /// Answer.
+        reply: ReplyTo<Result<(), Refusal>>,
+    },
+    /// The journal answered for the batch with this number.
+    Journaled {
+        /// Batch.
+        batch: u64,
+        /// Outcome.
+        result: Result<(), String>,
+    },
+}
+
+impl Message for NodeMsg {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Input(input) => match input {
+                NodeInput::Reserve(_) => "Reserve",
+                NodeInput::Release { .. } => "Release",
+                NodeInput::Completing { .. } => "Completing",
+                NodeInput::MoveEnd { .. } => "MoveEnd",
+                NodeInput::Registered(_) => "Registered",
+                NodeInput::LinkGone { .. } => "LinkGone",
+                NodeInput::Frame { .. } => "Frame",
+                NodeInput::ReportSafe { .. } => "ReportSafe",
+                NodeInput::Send(_) => "Send",
+                NodeInput::Update { .. } => "Update",
+                NodeInput::Configure { .. } => "Configure",
+                NodeInput::Timer(_) => "Timer",
+            },
+            Self::Connected { .. } => "Connected",
+            Self::Update { .. } => "Update",
+            Self::Journaled { .. } => "Journaled",
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The controller's record of one node and the owner of its free resources.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`record`] | what lasts |
+//! | [`account`] | who holds what |
+//! | [`core`] | decides: reservations, reports, links |
+//! | `service` | registration, silence, administrators |
+//! | [`shell`] | the actor, and the supervisor of all nodes |
+//! | [`messages`] | what it accepts and causes |
+//! | [`view`] | what others see |
+
+pub mod account;
+pub mod core;
+pub mod messages;
+pub mod record;
+mod service;
+pub mod shell;
+pub mod view;

@@ -1,0 +1,180 @@
+//! Whether a node is in service: registration, silence, and what administrators say.
+
+use super::{
+    core::{Link, NOT_RESPONDING, NodeCore},
+    messages::{NodeEffect, NodeNotice, NodeTimer, Registration, ReturnToService},
+    record::{DownCause, SavedNode},
+};
+use garrick_model::{
+    messages::{
+        command::{NodeChange, NodeStateChange},
+        node::ControllerToNode,
+    },
+    refusal::Refusal,
+    time::Timestamp,
+    view::NodeReason,
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+impl NodeCore {
+    pub(super) fn registered(&mut self, now: Timestamp, registration: Registration, out: &mut Vec<NodeEffect>) {
+        let Registration { conn, facts, runs, incarnation, load } = registration;
+        self.link = Some(Link { conn, incarnation });
+        self.facts = Some(Arc::new(facts));
+        self.load = load;
+        self.last_heard = now;
+        self.registered = true;
+        self.touched = true;
+        let first = ControllerToNode::Welcome {
+            epoch: self.site.epoch,
+            credential_key: self.site.credential_key.clone().into(),
+            key_id: self.site.key_id.clone(),
+            runs: self.account.holds().map(|h| (h.job, h.sluid)).collect(),
+        };
+        out.push(NodeEffect::ToAgent(Box::new(first)));
+        self.check_shape(now, out);
+        let back = match (self.saved.down, self.site.return_to_service) {
+            (None, _) | (_, ReturnToService::Never) | (Some(DownCause::Admin), ReturnToService::IfSilent) => false,
+            (Some(DownCause::Silence), ReturnToService::IfSilent) | (Some(_), ReturnToService::Always) => {
+                self.invalid.is_none()
+            }
+        };
+        if back {
+            let reason = self.saved.reason.clone().filter(|_| self.saved.drain);
+            self.save(SavedNode { down: None, reason, ..self.saved.clone() }, out);
+        }
+        let held: BTreeSet<_> = runs.iter().map(|r| (r.job, r.sluid)).collect();
+        for hold in self.account.holds() {
+            let sluid = hold.sluid;
+            let notice = if held.contains(&(hold.job, sluid)) {
+                NodeNotice::RunHeld { sluid }
+            } else {
+                NodeNotice::RunMissing { sluid }
+            };
+            out.push(NodeEffect::ToJob { job: hold.job, notice });
+        }
+    }
+
+    /// A machine with less than the configuration promises is not used, with Slurm's words for why.
+    pub(super) fn check_shape(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
+        let Some(facts) = &self.facts else { return };
+        let (found, wanted) = (&facts.shape, &self.settings.shape);
+        let cores = |s: &garrick_model::resources::NodeShape| {
+            u64::from(s.sockets) * u64::from(s.cores_per_socket) * u64::from(s.threads_per_core)
+        };
+        let problem = if cores(found) < cores(wanted) {
+            Some("Low socket*core*thread count".to_owned())
+        } else if found.cpus < wanted.cpus {
+            Some("Low CPUs".to_owned())
+        } else if found.memory < wanted.memory {
+            Some(format!(
+                "Low RealMemory (reported:{} < 100.00% of configured:{})",
+                found.memory.0, wanted.memory.0
+            ))
+        } else if found.tmp_disk_mib < wanted.tmp_disk_mib {
+            Some("Low TmpDisk".to_owned())
+        } else {
+            None
+        };
+        if problem == self.invalid {
+            return;
+        }
+        self.touched = true;
+        let was = std::mem::replace(&mut self.invalid, problem);
+        match (&self.invalid, was) {
+            (Some(text), _) => {
+                tracing::error!(node = self.settings.name, reason = text, "node.invalid_registration");
+                let keep = self.saved.drain || self.saved.down.is_some();
+                if !keep {
+                    let reason = Some(self.own_reason(now, text));
+                    self.save(SavedNode { reason, ..self.saved.clone() }, out);
+                }
+            }
+            (None, Some(was)) if self.saved.reason.as_ref().is_some_and(|r| r.text == was) => {
+                self.save(SavedNode { reason: None, ..self.saved.clone() }, out);
+            }
+            (None, _) => {}
+        }
+    }
+
+    pub(super) fn silence(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
+        let Some(silence) = self.site.silence else { return };
+        let due = self.last_heard.plus(silence);
+        if due > now {
+            out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: due });
+            return;
+        }
+        out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: now.plus(silence) });
+        if self.saved.down.is_some() || self.base() == garrick_model::state::NodeBase::Future {
+            return;
+        }
+        if self.link.take().is_some() {
+            out.push(NodeEffect::CloseLink);
+        }
+        let reason = self.saved.reason.clone().filter(|_| self.saved.drain).or_else(|| Some(self.own_reason(now, NOT_RESPONDING)));
+        self.touched = true;
+        self.save(SavedNode { down: Some(DownCause::Silence), reason, ..self.saved.clone() }, out);
+        self.lose_jobs(out);
+    }
+
+    pub(super) fn ping(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
+        let Some(silence) = self.site.silence else { return };
+        let interval = silence / 3;
+        if self.link.is_some() && now.since(self.last_heard) >= interval / 2 {
+            self.pings += 1;
+            out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::Ping { n: self.pings })));
+        }
+        out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(interval) });
+    }
+
+    pub(super) fn update(
+        &mut self,
+        now: Timestamp,
+        by: (u32, String),
+        change: NodeChange,
+        out: &mut Vec<NodeEffect>,
+    ) -> Result<(), Refusal> {
+        let mut saved = self.saved.clone();
+        let (uid, user) = by;
+        let said = change.reason.map(|text| NodeReason { text, uid, user, at: now });
+        match change.state {
+            Some(NodeStateChange::Drain | NodeStateChange::Fail) => {
+                saved.drain = true;
+                saved.reason = said.or(saved.reason);
+            }
+            Some(NodeStateChange::Down) => {
+                saved.down = Some(DownCause::Admin);
+                saved.reason = said.or(saved.reason);
+            }
+            Some(NodeStateChange::Undrain) => {
+                saved.drain = false;
+                saved.reason = if saved.down.is_some() { said.or(saved.reason) } else { said };
+            }
+            Some(NodeStateChange::Resume) => {
+                saved.drain = false;
+                saved.down = None;
+                saved.reason = said;
+                self.last_heard = now;
+            }
+            None => saved.reason = said.or(saved.reason),
+        }
+        saved.weight = change.weight.or(saved.weight);
+        saved.features = change.features.or(saved.features);
+        saved.comment = change.comment.or(saved.comment);
+        let goes_down = saved.down.is_some() && self.saved.down.is_none();
+        self.save(saved, out);
+        if goes_down {
+            // The machine may well be alive: what runs there is to end.
+            for hold in self.account.holds() {
+                out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::EndJob {
+                    job: hold.job,
+                    sluid: hold.sluid,
+                    state: garrick_model::state::JobState::NodeFail,
+                    reason: garrick_model::state::Reason::NodeDown,
+                })));
+            }
+            self.lose_jobs(out);
+        }
+        Ok(())
+    }
+}

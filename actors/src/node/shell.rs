@@ -1,0 +1,261 @@
+//! The node's actor, and the supervisor of all nodes.
+
+use super::{
+    core::NodeCore,
+    messages::{NodeEffect, NodeInput, NodeMsg, NodeNotice, NodeSettings},
+};
+use crate::{
+    controller::{
+        env::{Env, journal_outcome},
+        event::ControllerEvent,
+        outbox::Outbox,
+        ports::AgentLink,
+    },
+    job::messages::JobInput,
+};
+use garrick_model::{refusal::Refusal, time::Timestamp};
+use garrick_runtime::{
+    Actor, ChildEvent, ChildSpec, Context, Message, Placement, ReplyTo, Restart, RestartLimits, WhenExceeded,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// Every job of the node and its agent write here.
+const NODE_MAILBOX: usize = 8_192;
+
+/// The actor of one node.
+pub struct NodeActor {
+    core: NodeCore,
+    name: String,
+    env: Arc<Env>,
+    link: Option<Arc<dyn AgentLink>>,
+    outbox: Outbox<NodeEffect>,
+    requests: u64,
+    answers: BTreeMap<u64, ReplyTo<Result<(), Refusal>>>,
+}
+
+impl NodeActor {
+    /// From its core, as it was last.
+    pub fn new(name: String, core: NodeCore, env: Arc<Env>) -> Self {
+        Self { core, name, env, link: None, outbox: Outbox::default(), requests: 0, answers: BTreeMap::new() }
+    }
+
+    fn run(&mut self, cx: &mut Context<Self>, input: NodeInput) {
+        let mut effects = Vec::new();
+        self.core.handle(Timestamp::now(), input, &mut effects);
+        self.env.nodes.put(&self.name, &self.core);
+        self.take(cx, effects);
+    }
+
+    fn take(&mut self, cx: &mut Context<Self>, effects: Vec<NodeEffect>) {
+        let mut events = Vec::new();
+        let mut rest = Vec::with_capacity(effects.len());
+        for effect in effects {
+            match effect {
+                NodeEffect::Record(saved) => {
+                    events.push(ControllerEvent::Node { node: self.name.clone(), saved: Box::new(saved) });
+                }
+                other => rest.push(other),
+            }
+        }
+        if events.is_empty() {
+            self.outbox.push(rest);
+        } else {
+            let batch = self.outbox.push_unsaved(rest);
+            let done = self.env.append(events);
+            cx.pipe(done, move |answer| NodeMsg::Journaled { batch, result: journal_outcome(answer) });
+        }
+        self.flush(cx);
+    }
+
+    fn flush(&mut self, cx: &mut Context<Self>) {
+        while let Some(effects) = self.outbox.take_ready() {
+            for effect in effects {
+                self.perform(cx, effect);
+            }
+        }
+    }
+
+    fn perform(&mut self, cx: &mut Context<Self>, effect: NodeEffect) {
+        match effect {
+            // Taken out before.
+            NodeEffect::Record(_) => {}
+            NodeEffect::Publish(view) => {
+                self.env.boards.nodes.publish(view.index, view);
+            }
+            NodeEffect::ToJob { job, notice } => {
+                let node = self.name.clone();
+                let input = match notice {
+                    NodeNotice::Reserved { attempt, result } => JobInput::Reserved { attempt, node, result },
+                    NodeNotice::RunHeld { sluid } => JobInput::RunHeld { node, sluid },
+                    NodeNotice::RunMissing { sluid } => JobInput::RunMissing { node, sluid },
+                    NodeNotice::NodeLost { sluid } => JobInput::NodeLost { node, sluid },
+                    NodeNotice::Report { seq, report } => JobInput::Report { node, seq, report },
+                };
+                let env = Arc::clone(&self.env);
+                env.tell_job(cx, job, input);
+            }
+            NodeEffect::ToAgent(frame) => {
+                let sent = self.link.as_ref().map(|link| link.send(*frame));
+                if !matches!(sent, Some(Ok(()))) {
+                    // Whatever must arrive follows from the state at the next registration.
+                    tracing::debug!(node = self.name, "node.frame_without_link");
+                }
+            }
+            NodeEffect::CloseLink => {
+                if let Some(link) = self.link.take() {
+                    link.close();
+                }
+            }
+            NodeEffect::SetTimer { timer, at } => {
+                let after = at.since(Timestamp::now());
+                cx.set_timer(timer.key(), after, NodeMsg::Input(NodeInput::Timer(timer)));
+            }
+            NodeEffect::Answer { request, result } => {
+                if let Some(reply) = self.answers.remove(&request) {
+                    reply.reply(result);
+                }
+            }
+        }
+    }
+}
+
+impl Actor for NodeActor {
+    type Msg = NodeMsg;
+
+    fn started(&mut self, cx: &mut Context<Self>) {
+        let mut effects = Vec::new();
+        if cx.incarnation() > 1 {
+            // The link went with the last life. Its holder notices that nothing comes, and connects again.
+            self.core.forget_link();
+        }
+        self.core.resume(Timestamp::now(), &mut effects);
+        self.env.nodes.put(&self.name, &self.core);
+        self.take(cx, effects);
+    }
+
+    fn handle(&mut self, cx: &mut Context<Self>, message: NodeMsg) {
+        match message {
+            NodeMsg::Input(input) => self.run(cx, input),
+            NodeMsg::Connected { registration, link } => {
+                if let Some(old) = self.link.replace(link) {
+                    old.close();
+                }
+                self.run(cx, NodeInput::Registered(registration));
+            }
+            NodeMsg::Update { by, change, reply } => {
+                self.requests += 1;
+                self.answers.insert(self.requests, reply);
+                self.run(cx, NodeInput::Update { request: self.requests, by, change });
+            }
+            NodeMsg::Journaled { batch, result } => {
+                match result {
+                    Ok(()) => self.outbox.saved(batch),
+                    Err(error) => {
+                        tracing::error!(node = self.name, error, "node.not_saved");
+                        self.outbox.lost(batch);
+                    }
+                }
+                self.flush(cx);
+            }
+        }
+    }
+
+    fn stopped(&mut self) {
+        if let Some(link) = self.link.take() {
+            link.close();
+        }
+    }
+}
+
+/// Messages of the supervisor of nodes, all from the front.
+pub enum NodesMsg {
+    /// Start a node's actor.
+    Start {
+        /// Core, as the configuration makes it.
+        core: Box<NodeCore>,
+    },
+    /// The node is not configured any more.
+    Stop {
+        /// Name.
+        name: String,
+    },
+}
+
+impl Message for NodesMsg {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Start { .. } => "Start",
+            Self::Stop { .. } => "Stop",
+        }
+    }
+}
+
+/// The supervisor of nodes, at `/node`.
+pub struct NodesSupervisor {
+    env: Arc<Env>,
+}
+
+/// Pause before a node that failed too often is tried again.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+impl NodesSupervisor {
+    /// A supervisor.
+    pub const fn new(env: Arc<Env>) -> Self {
+        Self { env }
+    }
+
+    fn start(&self, cx: &mut Context<Self>, settings: &NodeSettings) {
+        let (env, name) = (Arc::clone(&self.env), settings.name.clone());
+        let factory = move || {
+            // Put there before the actor was started, and taken away after it was stopped.
+            let core = env.nodes.get(&name).expect("a node's state is on the shelf while its actor lives");
+            NodeActor::new(name.clone(), core, Arc::clone(&env))
+        };
+        let limits = RestartLimits { then: WhenExceeded::Stop, ..RestartLimits::default() };
+        let spec = ChildSpec::new(settings.name.clone(), factory)
+            .restart(Restart::OnPanic(limits))
+            .placement(Placement::Hash(u64::from(settings.index.0)))
+            .mailbox(NODE_MAILBOX);
+        cx.start_child(spec);
+    }
+}
+
+impl Actor for NodesSupervisor {
+    type Msg = NodesMsg;
+
+    fn started(&mut self, cx: &mut Context<Self>) {
+        for core in self.env.nodes.names().iter().filter_map(|name| self.env.nodes.get(name)) {
+            self.start(cx, core.settings());
+        }
+    }
+
+    fn handle(&mut self, cx: &mut Context<Self>, message: NodesMsg) {
+        match message {
+            NodesMsg::Start { core } => {
+                self.env.nodes.put(&core.settings().name, &core);
+                self.start(cx, core.settings());
+            }
+            NodesMsg::Stop { name } => {
+                let path = cx.path().child(&name);
+                cx.stop_child(&path);
+            }
+        }
+    }
+
+    fn child_event(&mut self, cx: &mut Context<Self>, event: ChildEvent) {
+        match event {
+            ChildEvent::Restarted { path, panic, restarts } => {
+                tracing::error!(%path, panic, restarts, "node.actor_restarted");
+            }
+            ChildEvent::Stopped { path } => tracing::debug!(%path, "node.actor_stopped"),
+            ChildEvent::GaveUp { path, reason } => {
+                tracing::error!(%path, reason, "node.actor_gave_up");
+                let name = path.as_str().rsplit('/').next().unwrap_or_default();
+                if let Some(core) = self.env.nodes.get(name) {
+                    let again = NodesMsg::Start { core: Box::new(core) };
+                    cx.set_timer(format!("retry {name}"), RETRY_AFTER, again);
+                }
+            }
+        }
+    }
+}

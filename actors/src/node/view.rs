@@ -1,0 +1,28 @@
+//! What others see of a node.
+
+use super::core::NodeCore;
+use garrick_model::view::NodeView;
+
+/// The view of a node.
+pub(super) fn of(core: &NodeCore) -> NodeView {
+    let settings = &core.settings;
+    NodeView {
+        name: settings.name.clone(),
+        index: settings.index,
+        generation: core.generation,
+        base: core.base(),
+        flags: core.flags(),
+        reason: core.saved.reason.clone(),
+        shape: settings.shape.clone(),
+        holds: core.account.holds().cloned().collect(),
+        features: core.saved.features.clone().unwrap_or_else(|| settings.features.clone()),
+        weight: core.saved.weight.unwrap_or(settings.weight),
+        address: settings.address.clone(),
+        hostname: settings.hostname.clone(),
+        port: settings.port,
+        registration: core.facts.clone(),
+        load: core.load,
+        last_busy: core.last_busy,
+        comment: core.saved.comment.clone(),
+    }
+}

@@ -1,0 +1,294 @@
+//! Decisions of the agent: registration, heartbeats, orders, reports. Runs are in `runs.rs`, listings in `queries.rs`.
+
+use crate::node_agent::{
+    messages::{AgentEffect, AgentInput, AgentTimer, FoundRun, RunKey},
+    queries::Queries,
+    state::{Outbox, Run, RunPhase},
+};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    messages::{
+        node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
+        stepd::{NodeToStepd, StepdReport, StepdToNode},
+    },
+    time::Timestamp,
+    view::{NodeFacts, NodeLoad},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// Settings of the agent.
+#[derive(Clone, Debug)]
+pub struct AgentConfig {
+    /// Node name.
+    pub node: String,
+    /// Random, new for each start.
+    pub incarnation: u64,
+    /// Time between two heartbeats. A third of the controller's patience (SlurmdTimeout), so that two may be lost.
+    pub heartbeat: Duration,
+    /// How long a `stepd` may take to connect after it was started (BatchStartTimeout).
+    pub start_limit: Duration,
+    /// How long a `stepd` that was told to end a run may take before it is killed itself: KillWait and
+    /// UnkillableStepTimeout together.
+    pub end_limit: Duration,
+    /// How long a listing waits for `stepd`s.
+    pub query_limit: Duration,
+}
+
+/// The agent's core.
+#[derive(Debug)]
+pub struct NodeAgentCore {
+    pub(super) config: AgentConfig,
+    facts: Option<Box<NodeFacts>>,
+    load: NodeLoad,
+    pub(super) now: Timestamp,
+    pub(super) connected: bool,
+    welcome: bool,
+    pub(super) runs: BTreeMap<RunKey, Run>,
+    pub(super) outbox: Outbox,
+    pub(super) queries: Queries,
+}
+
+impl NodeAgentCore {
+    /// Before `Begin`.
+    pub fn new(config: AgentConfig) -> Self {
+        Self {
+            config,
+            facts: None,
+            load: NodeLoad::default(),
+            now: Timestamp::default(),
+            connected: false,
+            welcome: false,
+            runs: BTreeMap::new(),
+            outbox: Outbox::default(),
+            queries: Queries::default(),
+        }
+    }
+
+    /// Runs that this node holds, for status listings.
+    pub fn held(&self) -> Vec<HeldRun> {
+        self.runs
+            .iter()
+            .filter(|(_, run)| !matches!(run.phase, RunPhase::Released))
+            .map(|(key, run)| HeldRun {
+                job: key.job,
+                sluid: key.sluid,
+                batch_host: run.batch_host,
+                door: run.door.clone(),
+            })
+            .collect()
+    }
+
+    /// The one way in.
+    pub fn handle(&mut self, now: Timestamp, input: AgentInput, out: &mut Vec<AgentEffect>) {
+        self.now = now;
+        match input {
+            AgentInput::Begin { found, facts, load } => self.begin(found, facts, load, out),
+            AgentInput::ControllerUp => {
+                (self.connected, self.welcome) = (true, false);
+                self.register(out);
+            }
+            AgentInput::ControllerGone => {
+                (self.connected, self.welcome) = (false, false);
+                self.fail_commands(out);
+            }
+            AgentInput::Controller(message) => self.controller(message, out),
+            AgentInput::StartJob(order) => self.start_job(order, out),
+            AgentInput::StartShepherd { query, order, manager } => self.start_shepherd(query, order, manager, out),
+            AgentInput::Prepared { run, result } => self.prepared(run, result, out),
+            AgentInput::StepdUp { run, conn, door, batch_host } => self.stepd_up(run, conn, door, batch_host, out),
+            AgentInput::Stepd { run, conn, message } => self.stepd(run, conn, message, out),
+            AgentInput::StepdGone { run, conn } => self.stepd_gone(run, conn, out),
+            AgentInput::StepdExited { run, how } => self.stepd_exited(run, &how, out),
+            AgentInput::Swept { run, stubborn } => self.swept(run, &stubborn, out),
+            AgentInput::EpilogDone { run, failed } => self.epilog_done(run, failed, out),
+            AgentInput::Command { query, caller, request } => self.command(query, caller, request, out),
+            AgentInput::CommandGone { query } => self.command_gone(query, out),
+            AgentInput::OwnTrace { query, records } => self.own_trace(query, records, out),
+            AgentInput::Timer { timer, load } => {
+                if timer == AgentTimer::Heartbeat {
+                    self.load = load;
+                }
+                self.timer(timer, out);
+            }
+        }
+    }
+
+    fn begin(&mut self, found: Vec<FoundRun>, facts: Box<NodeFacts>, load: NodeLoad, out: &mut Vec<AgentEffect>) {
+        self.facts = Some(facts);
+        self.load = load;
+        for run in found {
+            self.adopt(run, out);
+        }
+        out.push(AgentEffect::SetTimer { timer: AgentTimer::Heartbeat, after: self.config.heartbeat });
+        self.register(out);
+    }
+
+    fn register(&self, out: &mut Vec<AgentEffect>) {
+        let Some(facts) = self.facts.as_ref().filter(|_| self.connected) else { return };
+        self.tell(
+            NodeToController::Register {
+                node: self.config.node.clone(),
+                facts: facts.clone(),
+                runs: self.held(),
+                incarnation: self.config.incarnation,
+                load: self.load,
+            },
+            out,
+        );
+    }
+
+    pub(super) fn tell(&self, message: NodeToController, out: &mut Vec<AgentEffect>) {
+        if self.connected {
+            out.push(AgentEffect::ToController(Box::new(message)));
+        }
+    }
+
+    /// A report that must arrive. `from_stepd` is acknowledged together with it.
+    pub(super) fn report(
+        &mut self,
+        report: AgentReport,
+        from_stepd: Option<(RunKey, u64)>,
+        last_of: Option<RunKey>,
+        out: &mut Vec<AgentEffect>,
+    ) {
+        let seq = self.outbox.push(report.clone(), from_stepd, last_of);
+        // Before `Welcome` the controller does not know this connection; everything is sent again after it.
+        if self.welcome {
+            self.tell(NodeToController::Report { seq, report }, out);
+        }
+    }
+
+    fn controller(&mut self, message: ControllerToNode, out: &mut Vec<AgentEffect>) {
+        match message {
+            ControllerToNode::Welcome { credential_key, key_id, runs, .. } => {
+                self.welcome = true;
+                out.push(AgentEffect::TrustKey { key: credential_key.into_vec(), id: key_id });
+                self.end_unknown(&runs, out);
+                for p in &self.outbox.waiting {
+                    out.push(AgentEffect::ToController(Box::new(NodeToController::Report {
+                        seq: p.seq,
+                        report: p.report.clone(),
+                    })));
+                }
+            }
+            ControllerToNode::Declined(refusal) => {
+                out.push(log_warning(format!("the controller declined this node's registration: {refusal}")));
+            }
+            // The shell checks the credential first and sends `AgentInput::StartJob`.
+            ControllerToNode::StartJob(_) => {}
+            ControllerToNode::EndJob { job, sluid, state, reason } => {
+                let key = RunKey { job, sluid };
+                self.order_end(key, NodeToStepd::EndJob { state, reason }, out);
+            }
+            ControllerToNode::SignalJob { job, sluid, signal, to } => {
+                self.order(RunKey { job, sluid }, NodeToStepd::SignalJob { signal, to }, out);
+            }
+            ControllerToNode::SetTimeLimit { job, sluid, limit } => {
+                self.order(RunKey { job, sluid }, NodeToStepd::SetTimeLimit(limit), out);
+            }
+            ControllerToNode::FinishAllocation { job, sluid, exit } => {
+                self.order(RunKey { job, sluid }, NodeToStepd::FinishAllocation(exit), out);
+            }
+            ControllerToNode::Ping { n } => self.tell(NodeToController::Heartbeat { n, load: self.load }, out),
+            ControllerToNode::AckReports { upto } => self.acknowledged(upto, out),
+            ControllerToNode::ListSteps { query, jobs } => self.list_steps(query, &jobs, out),
+            ControllerToNode::SignalStep { step, signal } => {
+                let keys: Vec<RunKey> = self.runs.keys().filter(|k| k.job == step.job).copied().collect();
+                for key in keys {
+                    self.order(key, NodeToStepd::SignalStep { step, signal }, out);
+                }
+            }
+            ControllerToNode::Trace { query, prefixes, follow } => self.trace(query, prefixes, follow, out),
+            ControllerToNode::StopTrace { query } => self.stop_trace(query, out),
+            ControllerToNode::CommandReply { query, reply } => self.command_reply(query, reply, out),
+            ControllerToNode::Reconfigure => out.push(AgentEffect::Reconfigure),
+            ControllerToNode::Shutdown => out.push(AgentEffect::Exit),
+        }
+    }
+
+    fn acknowledged(&mut self, upto: u64, out: &mut Vec<AgentEffect>) {
+        for p in self.outbox.acknowledge(upto) {
+            if let Some((run, seq)) = p.from_stepd {
+                out.push(AgentEffect::ToStepd { run, message: NodeToStepd::Ack { upto: seq } });
+            }
+            if let Some(run) = p.last_of {
+                self.runs.remove(&run);
+                out.push(AgentEffect::RemoveSpool { run });
+            }
+        }
+    }
+
+    /// Runs here that the controller does not know are ended: it finished or gave up on them while this node was away.
+    fn end_unknown(&mut self, known: &[(JobId, Sluid)], out: &mut Vec<AgentEffect>) {
+        let strangers: Vec<RunKey> =
+            self.runs.keys().filter(|k| !known.contains(&(k.job, k.sluid))).copied().collect();
+        for key in strangers {
+            if self.runs.get(&key).is_some_and(|r| matches!(r.phase, RunPhase::Preparing | RunPhase::Awaited { .. } | RunPhase::Held { .. })) {
+                out.push(log_warning(format!("the controller does not know run {} of job {}: ending it", key.sluid, key.job)));
+                let reason = garrick_model::state::Reason::NodeDown;
+                self.order_end(key, NodeToStepd::EndJob { state: garrick_model::state::JobState::NodeFail, reason }, out);
+            }
+        }
+    }
+
+    fn stepd(&mut self, key: RunKey, conn: u64, message: StepdToNode, out: &mut Vec<AgentEffect>) {
+        let Some(run) = self.runs.get_mut(&key) else { return };
+        if run.phase != (RunPhase::Held { conn: Some(conn) }) {
+            return;
+        }
+        match message {
+            StepdToNode::Hello { .. } => {}
+            StepdToNode::Report { seq, report } if seq > run.passed => {
+                run.passed = seq;
+                self.stepd_report(key, seq, report, out);
+            }
+            // A repeat of what is on its way; the acknowledgement will come.
+            StepdToNode::Report { .. } => {}
+            StepdToNode::Steps { query, steps } => self.steps_from(query, key, steps, out),
+            StepdToNode::Trace { query, records } => self.trace_from(query, key, records, out),
+        }
+    }
+
+    fn stepd_report(&mut self, key: RunKey, seq: u64, report: StepdReport, out: &mut Vec<AgentEffect>) {
+        let RunKey { job, sluid } = key;
+        let from = Some((key, seq));
+        let Some(run) = self.runs.get_mut(&key) else { return };
+        match report {
+            StepdReport::Started => {
+                let door = run.door.clone();
+                self.report(AgentReport::JobStarted { job, sluid, door }, from, None, out);
+            }
+            StepdReport::Ended { state, reason, exit, derived, at } => {
+                run.end_reported = true;
+                self.report(AgentReport::JobEnded { job, sluid, state, reason, exit, derived, at }, from, None, out);
+            }
+            StepdReport::LaunchFailed { reason, detail } => {
+                run.end_reported = true;
+                let report = AgentReport::JobLaunchFailed { job, sluid, reason, detail, drain_node: false };
+                self.report(report, from, None, out);
+            }
+            StepdReport::Steps(steps) => self.report(AgentReport::Steps { job, sluid, steps }, from, None, out),
+            StepdReport::Gone => self.gone(key, seq, out),
+        }
+    }
+
+    fn timer(&mut self, timer: AgentTimer, out: &mut Vec<AgentEffect>) {
+        match timer {
+            AgentTimer::Heartbeat => {
+                self.tell(NodeToController::Heartbeat { n: 0, load: self.load }, out);
+                out.push(AgentEffect::SetTimer { timer: AgentTimer::Heartbeat, after: self.config.heartbeat });
+            }
+            AgentTimer::Start(key) => self.start_timed_out(key, out),
+            AgentTimer::End(key) => self.end_timed_out(key, out),
+            AgentTimer::Query(query) => self.query_timed_out(query, out),
+        }
+    }
+}
+
+pub(super) fn log_warning(text: String) -> AgentEffect {
+    AgentEffect::Log { warning: true, text }
+}
+
+pub(super) fn log_info(text: String) -> AgentEffect {
+    AgentEffect::Log { warning: false, text }
+}

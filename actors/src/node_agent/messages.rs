@@ -1,0 +1,361 @@
+//! What the agent is told, by whom, and what it wants done. Inputs from one sender keep their order. Everything about a
+//! run names the run ([`RunKey`]); repeats and late arrivals change nothing.
+
+use garrick_model::{
+    ids::{JobId, Sluid},
+    messages::{
+        command::{Caller, CommandReply, CommandRequest, TraceLine},
+        node::{AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, NodeToController},
+        stepd::{NodeToStepd, StepdToNode},
+    },
+    view::{NodeFacts, NodeLoad},
+};
+use garrick_runtime::Message;
+use std::time::Duration;
+
+/// One run of a job on this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RunKey {
+    /// Job.
+    pub job: JobId,
+    /// Run.
+    pub sluid: Sluid,
+}
+
+/// An order to start a run, with its credential already checked (signature, cluster, expiry) by the shell.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StartOrder {
+    /// The order.
+    pub launch: Box<JobLaunch>,
+    /// What the credential says, or why it is not believed.
+    pub credential: Result<Box<JobCredential>, String>,
+}
+
+/// How far a run that was found in the spool had come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepdState {
+    /// Its `stepd` lives and will connect.
+    Alive {
+        /// Process.
+        pid: u32,
+    },
+    /// Its `stepd` is gone and did not say that all is clean.
+    Dead,
+    /// Its processes are gone and that was noted; the epilog may not have run.
+    Clean,
+}
+
+/// A run found in the spool at the agent's start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundRun {
+    /// Which.
+    pub run: RunKey,
+    /// Its step manager is here.
+    pub batch_host: bool,
+    /// Owner.
+    pub uid: u32,
+    /// State of its `stepd`.
+    pub stepd: StepdState,
+    /// Door of its `stepd`.
+    pub door: String,
+}
+
+/// Timers of the agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AgentTimer {
+    /// Time to say that the node is alive.
+    Heartbeat,
+    /// A `stepd` that was started should have connected.
+    Start(RunKey),
+    /// A `stepd` that was told to end should have.
+    End(RunKey),
+    /// The `stepd`s should have answered a listing or trace query.
+    Query(u64),
+}
+
+/// What the agent is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AgentInput {
+    /// First input.
+    Begin {
+        /// Runs in the spool.
+        found: Vec<FoundRun>,
+        /// What the machine has.
+        facts: Box<NodeFacts>,
+        /// Load.
+        load: NodeLoad,
+    },
+    /// A connection to the controller is up; nothing was said on it yet.
+    ControllerUp,
+    /// It is gone.
+    ControllerGone,
+    /// From the controller (`StartJob` comes as [`AgentInput::StartJob`]).
+    Controller(ControllerToNode),
+    /// From the controller: start a run whose batch host this is.
+    StartJob(StartOrder),
+    /// From another node's step manager: start a shepherd.
+    StartShepherd {
+        /// Conversation to answer in.
+        query: u64,
+        /// Order.
+        order: StartOrder,
+        /// Address of that step manager's `stepd`.
+        manager: String,
+    },
+    /// Prolog and spool folder are done and the `stepd` was started, or something failed.
+    Prepared {
+        /// Run.
+        run: RunKey,
+        /// Process, or why not.
+        result: Result<u32, PrepareFailure>,
+    },
+    /// A `stepd` connected and said `Hello`.
+    StepdUp {
+        /// Run.
+        run: RunKey,
+        /// Connection, never used again.
+        conn: u64,
+        /// Its door.
+        door: String,
+        /// Hosts the step manager.
+        batch_host: bool,
+    },
+    /// From a `stepd`.
+    Stepd {
+        /// Run.
+        run: RunKey,
+        /// Connection.
+        conn: u64,
+        /// Message.
+        message: StepdToNode,
+    },
+    /// A `stepd`'s connection is gone.
+    StepdGone {
+        /// Run.
+        run: RunKey,
+        /// Connection.
+        conn: u64,
+    },
+    /// A `stepd`'s process ended.
+    StepdExited {
+        /// Run.
+        run: RunKey,
+        /// How, for the log.
+        how: String,
+    },
+    /// No process of the run is left, its cgroups are removed.
+    Swept {
+        /// Run.
+        run: RunKey,
+        /// Processes that could not be ended.
+        stubborn: Vec<u32>,
+    },
+    /// The epilog ended.
+    EpilogDone {
+        /// Run.
+        run: RunKey,
+        /// Why it failed, if it did.
+        failed: Option<String>,
+    },
+    /// A command at this node's door.
+    Command {
+        /// Conversation.
+        query: u64,
+        /// Who.
+        caller: Caller,
+        /// What.
+        request: Box<CommandRequest>,
+    },
+    /// It went away.
+    CommandGone {
+        /// Conversation.
+        query: u64,
+    },
+    /// This process's own trace records for a query.
+    OwnTrace {
+        /// Query.
+        query: u64,
+        /// Records.
+        records: Vec<TraceLine>,
+    },
+    /// A timer ran out.
+    Timer {
+        /// Which.
+        timer: AgentTimer,
+        /// Load, read when the heartbeat is due.
+        load: NodeLoad,
+    },
+}
+
+/// Why a run could not be prepared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PrepareFailure {
+    /// The prolog failed: the node is to be drained.
+    Prolog(String),
+    /// Anything else.
+    Start(String),
+}
+
+/// What the agent wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AgentEffect {
+    /// To the controller; dropped while it is away (what must arrive is repeated after `Welcome`).
+    ToController(Box<NodeToController>),
+    /// Remember the key that credentials are checked with.
+    TrustKey {
+        /// ed25519 public key.
+        key: Vec<u8>,
+        /// Its id.
+        id: String,
+    },
+    /// Run the prolog, write the run's folder, start its `stepd`; answered by `Prepared`.
+    Prepare {
+        /// Run.
+        run: RunKey,
+        /// Order.
+        launch: Box<JobLaunch>,
+        /// Credential.
+        credential: Box<JobCredential>,
+        /// Set where only a shepherd is wanted: its step manager's address.
+        manager: Option<String>,
+    },
+    /// To a `stepd`; dropped when it is not connected.
+    ToStepd {
+        /// Run.
+        run: RunKey,
+        /// Message.
+        message: NodeToStepd,
+    },
+    /// Kill the `stepd` of a run.
+    KillStepd {
+        /// Run.
+        run: RunKey,
+    },
+    /// Kill everything of the run and remove its cgroups; answered by `Swept`.
+    Sweep {
+        /// Run.
+        run: RunKey,
+    },
+    /// Note in the run's folder that its processes are gone.
+    MarkClean {
+        /// Run.
+        run: RunKey,
+    },
+    /// Run the epilog; answered by `EpilogDone`.
+    RunEpilog {
+        /// Run.
+        run: RunKey,
+    },
+    /// Remove the run's folder.
+    RemoveSpool {
+        /// Run.
+        run: RunKey,
+    },
+    /// Answer to `StartShepherd`.
+    AnswerShepherd {
+        /// Conversation.
+        query: u64,
+        /// Answer.
+        answer: AgentToStepMgr,
+    },
+    /// Answer to a command.
+    AnswerCommand {
+        /// Conversation.
+        query: u64,
+        /// Answer.
+        reply: Box<CommandReply>,
+    },
+    /// Collect this process's trace records; answered by `OwnTrace`, again and again with `follow` until `StopOwnTrace`.
+    OwnTrace {
+        /// Query.
+        query: u64,
+        /// Prefixes.
+        prefixes: Vec<String>,
+        /// Keep sending.
+        follow: bool,
+    },
+    /// End of interest.
+    StopOwnTrace {
+        /// Query.
+        query: u64,
+    },
+    /// Set a timer, replacing one of the same name.
+    SetTimer {
+        /// Which.
+        timer: AgentTimer,
+        /// From now.
+        after: Duration,
+    },
+    /// Clear a timer.
+    ClearTimer(AgentTimer),
+    /// Tell an operator.
+    Log {
+        /// Something is wrong.
+        warning: bool,
+        /// What.
+        text: String,
+    },
+    /// Read the configuration again.
+    Reconfigure,
+    /// End this daemon.
+    Exit,
+}
+
+/// Mailbox of the agent.
+#[derive(Debug)]
+pub struct AgentMsg(pub AgentInput);
+
+impl Message for AgentMsg {
+    fn name(&self) -> &'static str {
+        match &self.0 {
+            AgentInput::Begin { .. } => "Begin",
+            AgentInput::ControllerUp => "ControllerUp",
+            AgentInput::ControllerGone => "ControllerGone",
+            AgentInput::Controller(message) => controller_message_name(message),
+            AgentInput::StartJob(_) => "StartJob",
+            AgentInput::StartShepherd { .. } => "StartShepherd",
+            AgentInput::Prepared { .. } => "Prepared",
+            AgentInput::StepdUp { .. } => "StepdUp",
+            AgentInput::Stepd { message, .. } => stepd_message_name(message),
+            AgentInput::StepdGone { .. } => "StepdGone",
+            AgentInput::StepdExited { .. } => "StepdExited",
+            AgentInput::Swept { .. } => "Swept",
+            AgentInput::EpilogDone { .. } => "EpilogDone",
+            AgentInput::Command { .. } => "Command",
+            AgentInput::CommandGone { .. } => "CommandGone",
+            AgentInput::OwnTrace { .. } => "OwnTrace",
+            AgentInput::Timer { .. } => "Timer",
+        }
+    }
+}
+
+/// Name of a controller's message, for traces.
+pub const fn controller_message_name(message: &ControllerToNode) -> &'static str {
+    match message {
+        ControllerToNode::Welcome { .. } => "Welcome",
+        ControllerToNode::Declined(_) => "Declined",
+        ControllerToNode::StartJob(_) => "StartJob",
+        ControllerToNode::EndJob { .. } => "EndJob",
+        ControllerToNode::SignalJob { .. } => "SignalJob",
+        ControllerToNode::SetTimeLimit { .. } => "SetTimeLimit",
+        ControllerToNode::FinishAllocation { .. } => "FinishAllocation",
+        ControllerToNode::Ping { .. } => "Ping",
+        ControllerToNode::AckReports { .. } => "AckReports",
+        ControllerToNode::ListSteps { .. } => "ListSteps",
+        ControllerToNode::SignalStep { .. } => "SignalStep",
+        ControllerToNode::Trace { .. } => "Trace",
+        ControllerToNode::StopTrace { .. } => "StopTrace",
+        ControllerToNode::CommandReply { .. } => "CommandReply",
+        ControllerToNode::Reconfigure => "Reconfigure",
+        ControllerToNode::Shutdown => "Shutdown",
+    }
+}
+
+const fn stepd_message_name(message: &StepdToNode) -> &'static str {
+    match message {
+        StepdToNode::Hello { .. } => "Hello",
+        StepdToNode::Report { .. } => "Report",
+        StepdToNode::Steps { .. } => "Steps",
+        StepdToNode::Trace { .. } => "Trace",
+    }
+}

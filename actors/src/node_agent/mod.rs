@@ -1,0 +1,27 @@
+//! A node's side of the cluster, beside its local door: it registers the node with the controller, starts a `stepd` for each
+//! run it is handed, adopts the living ones when it starts itself, runs prolog and epilog, passes orders down and reports up.
+//!
+//! What it decides: when a run may start here, when nothing of it is left, and what the controller still has to be told. What it
+//! leaves to others: everything inside a job (the step manager), and whether a run may be here at all (the controller's
+//! credential says so).
+//!
+//! It keeps no journal. A run's folder in the spool is the record: it is there before `stepd` starts, it learns when the run's
+//! processes are gone ([`AgentEffect::MarkClean`]), and it is removed once the controller has acknowledged that the node is
+//! released. What a `stepd` reports it acknowledges only when the controller has: after a crash of the agent the `stepd`
+//! repeats it.
+
+mod core;
+mod messages;
+mod queries;
+mod runs;
+mod shell;
+mod state;
+
+#[cfg(test)]
+mod core_test;
+
+pub use self::{
+    core::{AgentConfig, NodeAgentCore},
+    messages::{AgentEffect, AgentInput, AgentMsg, AgentTimer, FoundRun, RunKey, StartOrder, StepdState},
+    shell::{AgentPort, NodeAgent},
+};

@@ -1,0 +1,169 @@
+//! Questions that fan out to the `stepd`s of this node, and commands that pass through its door.
+
+use crate::node_agent::{
+    core::NodeAgentCore,
+    messages::{AgentEffect, AgentTimer, RunKey},
+    state::RunPhase,
+};
+use garrick_model::{
+    ids::JobId,
+    messages::{
+        command::{Caller, CommandReply, CommandRequest, TraceLine},
+        node::NodeToController,
+        stepd::NodeToStepd,
+    },
+    refusal::Refusal,
+    view::StepView,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Open questions and conversations.
+#[derive(Debug, Default)]
+pub(super) struct Queries {
+    steps: BTreeMap<u64, StepsQuery>,
+    traces: BTreeMap<u64, TraceQuery>,
+    commands: BTreeSet<u64>,
+}
+
+#[derive(Debug)]
+struct StepsQuery {
+    waiting: BTreeSet<RunKey>,
+    steps: Vec<StepView>,
+}
+
+#[derive(Debug)]
+struct TraceQuery {
+    /// `None`: this process itself.
+    waiting: BTreeSet<Option<RunKey>>,
+    follow: bool,
+}
+
+impl NodeAgentCore {
+    fn connected_runs(&self, wanted: impl Fn(&RunKey) -> bool) -> BTreeSet<RunKey> {
+        let held = |phase: &RunPhase| matches!(phase, RunPhase::Held { conn: Some(_) });
+        self.runs.iter().filter(|(k, r)| wanted(k) && held(&r.phase)).map(|(k, _)| *k).collect()
+    }
+
+    pub(super) fn list_steps(&mut self, query: u64, jobs: &[JobId], out: &mut Vec<AgentEffect>) {
+        let managers = |k: &RunKey| jobs.is_empty() || jobs.contains(&k.job);
+        let waiting: BTreeSet<RunKey> =
+            self.connected_runs(managers).into_iter().filter(|k| self.runs.get(k).is_some_and(|r| r.batch_host)).collect();
+        for run in &waiting {
+            out.push(AgentEffect::ToStepd { run: *run, message: NodeToStepd::ListSteps { query } });
+        }
+        self.queries.steps.insert(query, StepsQuery { waiting, steps: Vec::new() });
+        out.push(AgentEffect::SetTimer { timer: AgentTimer::Query(query), after: self.config.query_limit });
+        self.answer_steps_if_complete(query, out);
+    }
+
+    pub(super) fn steps_from(&mut self, query: u64, run: RunKey, steps: Vec<StepView>, out: &mut Vec<AgentEffect>) {
+        if let Some(q) = self.queries.steps.get_mut(&query)
+            && q.waiting.remove(&run)
+        {
+            q.steps.extend(steps);
+            self.answer_steps_if_complete(query, out);
+        }
+    }
+
+    fn answer_steps_if_complete(&mut self, query: u64, out: &mut Vec<AgentEffect>) {
+        if self.queries.steps.get(&query).is_some_and(|q| q.waiting.is_empty()) {
+            out.push(AgentEffect::ClearTimer(AgentTimer::Query(query)));
+            self.answer_steps(query, out);
+        }
+    }
+
+    fn answer_steps(&mut self, query: u64, out: &mut Vec<AgentEffect>) {
+        if let Some(q) = self.queries.steps.remove(&query) {
+            let missing = q.waiting.iter().map(|k| format!("job {} on {}", k.job, self.config.node)).collect();
+            self.tell(NodeToController::Steps { query, steps: q.steps, missing }, out);
+        }
+    }
+
+    pub(super) fn trace(&mut self, query: u64, prefixes: Vec<String>, follow: bool, out: &mut Vec<AgentEffect>) {
+        let mut waiting: BTreeSet<Option<RunKey>> = BTreeSet::from([None]);
+        for run in self.connected_runs(|_| true) {
+            let message = NodeToStepd::Trace { query, prefixes: prefixes.clone(), follow };
+            out.push(AgentEffect::ToStepd { run, message });
+            waiting.insert(Some(run));
+        }
+        self.queries.traces.insert(query, TraceQuery { waiting, follow });
+        out.push(AgentEffect::OwnTrace { query, prefixes, follow });
+        if !follow {
+            out.push(AgentEffect::SetTimer { timer: AgentTimer::Query(query), after: self.config.query_limit });
+        }
+    }
+
+    pub(super) fn own_trace(&mut self, query: u64, records: Vec<TraceLine>, out: &mut Vec<AgentEffect>) {
+        self.trace_records(query, None, records, out);
+    }
+
+    pub(super) fn trace_from(&mut self, query: u64, run: RunKey, records: Vec<TraceLine>, out: &mut Vec<AgentEffect>) {
+        self.trace_records(query, Some(run), records, out);
+    }
+
+    fn trace_records(&mut self, query: u64, from: Option<RunKey>, records: Vec<TraceLine>, out: &mut Vec<AgentEffect>) {
+        let Some(q) = self.queries.traces.get_mut(&query) else { return };
+        q.waiting.remove(&from);
+        let last = !q.follow && q.waiting.is_empty();
+        if last {
+            self.queries.traces.remove(&query);
+            out.push(AgentEffect::ClearTimer(AgentTimer::Query(query)));
+        }
+        self.tell(NodeToController::Trace { query, records, last }, out);
+    }
+
+    pub(super) fn stop_trace(&mut self, query: u64, out: &mut Vec<AgentEffect>) {
+        if self.queries.traces.remove(&query).is_some() {
+            out.push(AgentEffect::StopOwnTrace { query });
+            for run in self.connected_runs(|_| true) {
+                out.push(AgentEffect::ToStepd { run, message: NodeToStepd::StopTrace { query } });
+            }
+        }
+    }
+
+    pub(super) fn query_timed_out(&mut self, query: u64, out: &mut Vec<AgentEffect>) {
+        self.answer_steps(query, out);
+        if self.queries.traces.remove(&query).is_some() {
+            self.tell(NodeToController::Trace { query, records: Vec::new(), last: true }, out);
+        }
+    }
+
+    pub(super) fn command(&mut self, query: u64, caller: Caller, request: Box<CommandRequest>, out: &mut Vec<AgentEffect>) {
+        if self.connected {
+            self.queries.commands.insert(query);
+            self.tell(NodeToController::Command { query, caller, request }, out);
+        } else {
+            let reply = Box::new(CommandReply::Refused(Refusal::ControllerUnreachable));
+            out.push(AgentEffect::AnswerCommand { query, reply });
+        }
+    }
+
+    pub(super) fn command_gone(&mut self, query: u64, out: &mut Vec<AgentEffect>) {
+        if self.queries.commands.remove(&query) {
+            self.tell(NodeToController::CommandGone { query }, out);
+        }
+    }
+
+    /// Replies are passed on as they come: the door knows which requests are answered by several.
+    pub(super) fn command_reply(&mut self, query: u64, reply: CommandReply, out: &mut Vec<AgentEffect>) {
+        if self.queries.commands.contains(&query) {
+            out.push(AgentEffect::AnswerCommand { query, reply: Box::new(reply) });
+        }
+    }
+
+    /// The controller is gone: what was asked of it is answered so. A command asks again if it wants.
+    pub(super) fn fail_commands(&mut self, out: &mut Vec<AgentEffect>) {
+        for query in std::mem::take(&mut self.queries.commands) {
+            let reply = Box::new(CommandReply::Refused(Refusal::ControllerUnreachable));
+            out.push(AgentEffect::AnswerCommand { query, reply });
+        }
+        // The questions died with the connection; the next controller asks anew.
+        self.queries.steps.clear();
+        for query in std::mem::take(&mut self.queries.traces).into_keys() {
+            out.push(AgentEffect::StopOwnTrace { query });
+            for run in self.connected_runs(|_| true) {
+                out.push(AgentEffect::ToStepd { run, message: NodeToStepd::StopTrace { query } });
+            }
+        }
+    }
+}

@@ -1,0 +1,304 @@
+//! A run's life on this node: prepared, awaited, held, swept, epilog, released.
+
+use crate::node_agent::{
+    core::{NodeAgentCore, log_info, log_warning},
+    messages::{AgentEffect, AgentTimer, FoundRun, PrepareFailure, RunKey, StartOrder, StepdState},
+    state::{Run, RunPhase},
+};
+use garrick_model::{
+    messages::{
+        node::{AgentReport, AgentToStepMgr, JobCredential},
+        stepd::NodeToStepd,
+    },
+    refusal::Refusal,
+    state::{ExitStatus, JobState, Reason},
+};
+
+impl NodeAgentCore {
+    pub(super) fn adopt(&mut self, found: FoundRun, out: &mut Vec<AgentEffect>) {
+        let phase = match found.stepd {
+            StepdState::Alive { pid } => RunPhase::Awaited { pid },
+            StepdState::Dead => RunPhase::Sweeping,
+            StepdState::Clean => RunPhase::Epilog,
+        };
+        let key = found.run;
+        let run = Run {
+            phase: phase.clone(),
+            batch_host: found.batch_host,
+            door: found.door,
+            orders: Vec::new(),
+            end_reported: matches!(found.stepd, StepdState::Clean),
+            passed: 0,
+            asked_by: None,
+        };
+        self.runs.insert(key, run);
+        match phase {
+            RunPhase::Awaited { .. } => self.await_stepd(key, out),
+            RunPhase::Sweeping => {
+                out.push(log_warning(format!("the stepd of job {} died while this daemon was away", key.job)));
+                self.report_death(key, out);
+                out.push(AgentEffect::Sweep { run: key });
+            }
+            _ => out.push(AgentEffect::RunEpilog { run: key }),
+        }
+    }
+
+    fn await_stepd(&self, key: RunKey, out: &mut Vec<AgentEffect>) {
+        out.push(AgentEffect::SetTimer { timer: AgentTimer::Start(key), after: self.config.start_limit });
+    }
+
+    fn new_run(&mut self, key: RunKey, batch_host: bool, asked_by: Option<u64>) {
+        let run = Run {
+            phase: RunPhase::Preparing,
+            batch_host,
+            door: String::new(),
+            orders: Vec::new(),
+            end_reported: false,
+            passed: 0,
+            asked_by,
+        };
+        self.runs.insert(key, run);
+    }
+
+    /// This node is in the credential's list, where the order says it should be.
+    fn check_place(&self, credential: &JobCredential, batch_host: bool) -> Result<(), String> {
+        let place = credential.nodes.iter().position(|n| n.name == self.config.node);
+        match place {
+            None => Err(format!("the credential of job {} does not name node {}", credential.job, self.config.node)),
+            Some(0) if !batch_host => Err(format!("node {} is the batch host of job {}", self.config.node, credential.job)),
+            Some(n) if n > 0 && batch_host => {
+                Err(format!("node {} is not the batch host of job {}", self.config.node, credential.job))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    pub(super) fn start_job(&mut self, order: StartOrder, out: &mut Vec<AgentEffect>) {
+        let credential = match order.credential {
+            Ok(c) => c,
+            Err(why) => {
+                // Without a believable credential there is no run to report about; the controller's own timeout ends it.
+                out.push(log_warning(format!("an order to start a job was refused: {why}")));
+                return;
+            }
+        };
+        let key = RunKey { job: credential.job, sluid: credential.sluid };
+        if self.runs.contains_key(&key) {
+            return;
+        }
+        if let Err(detail) = self.check_place(&credential, true) {
+            return self.launch_failed(key, Reason::JobLaunchFailure, detail, false, out);
+        }
+        self.new_run(key, true, None);
+        out.push(AgentEffect::Prepare { run: key, launch: order.launch, credential, manager: None });
+    }
+
+    pub(super) fn start_shepherd(&mut self, query: u64, order: StartOrder, manager: String, out: &mut Vec<AgentEffect>) {
+        let checked = order.credential.and_then(|c| self.check_place(&c, false).map(|()| c));
+        let credential = match checked {
+            Ok(c) => c,
+            Err(why) => {
+                out.push(log_warning(format!("an order to start a shepherd was refused: {why}")));
+                let answer = AgentToStepMgr::Failed(Refusal::AccessDenied);
+                return out.push(AgentEffect::AnswerShepherd { query, answer });
+            }
+        };
+        let key = RunKey { job: credential.job, sluid: credential.sluid };
+        match self.runs.get_mut(&key) {
+            None => {
+                self.new_run(key, false, Some(query));
+                out.push(AgentEffect::Prepare { run: key, launch: order.launch, credential, manager: Some(manager) });
+            }
+            Some(run) => match run.phase {
+                RunPhase::Preparing => run.asked_by = Some(query),
+                RunPhase::Awaited { .. } | RunPhase::Held { .. } => {
+                    out.push(AgentEffect::AnswerShepherd { query, answer: AgentToStepMgr::Started });
+                }
+                _ => {
+                    let answer = AgentToStepMgr::Failed(Refusal::AlreadyDone);
+                    out.push(AgentEffect::AnswerShepherd { query, answer });
+                }
+            },
+        }
+    }
+
+    fn answer_asker(&mut self, key: RunKey, answer: AgentToStepMgr, out: &mut Vec<AgentEffect>) {
+        if let Some(query) = self.runs.get_mut(&key).and_then(|r| r.asked_by.take()) {
+            out.push(AgentEffect::AnswerShepherd { query, answer });
+        }
+    }
+
+    pub(super) fn prepared(&mut self, key: RunKey, result: Result<u32, PrepareFailure>, out: &mut Vec<AgentEffect>) {
+        let Some(run) = self.runs.get_mut(&key).filter(|r| r.phase == RunPhase::Preparing) else { return };
+        match result {
+            Ok(pid) => {
+                run.phase = RunPhase::Awaited { pid };
+                self.await_stepd(key, out);
+                self.answer_asker(key, AgentToStepMgr::Started, out);
+            }
+            Err(failure) => {
+                let (reason, detail, drain_node) = match failure {
+                    PrepareFailure::Prolog(detail) => (Reason::PrologFailure, detail, true),
+                    PrepareFailure::Start(detail) => (Reason::JobLaunchFailure, detail, false),
+                };
+                let batch_host = run.batch_host;
+                run.end_reported = true;
+                run.phase = RunPhase::Sweeping;
+                out.push(log_warning(format!("job {} could not be started here: {detail}", key.job)));
+                self.answer_asker(key, AgentToStepMgr::Failed(Refusal::Internal(detail.clone())), out);
+                if batch_host || drain_node {
+                    self.launch_failed(key, reason, detail, drain_node, out);
+                }
+                out.push(AgentEffect::Sweep { run: key });
+            }
+        }
+    }
+
+    fn launch_failed(&mut self, key: RunKey, reason: Reason, detail: String, drain_node: bool, out: &mut Vec<AgentEffect>) {
+        let RunKey { job, sluid } = key;
+        self.report(AgentReport::JobLaunchFailed { job, sluid, reason, detail, drain_node }, None, None, out);
+    }
+
+    pub(super) fn stepd_up(&mut self, key: RunKey, conn: u64, door: String, batch_host: bool, out: &mut Vec<AgentEffect>) {
+        let Some(run) = self.runs.get_mut(&key) else {
+            // Its folder is gone, so its end was acknowledged: it must not live on.
+            out.push(log_warning(format!("a stepd of the forgotten run {} of job {} connected: killing it", key.sluid, key.job)));
+            return out.push(AgentEffect::KillStepd { run: key });
+        };
+        if run.phase == RunPhase::Leaving {
+            // Back after losing the connection. When nothing of it is on its way, the last acknowledgement was lost.
+            out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Welcome });
+            if !self.outbox.waiting.iter().any(|p| p.from_stepd.is_some_and(|(k, _)| k == key)) {
+                out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Ack { upto: run.passed } });
+            }
+            return;
+        }
+        if !matches!(run.phase, RunPhase::Preparing | RunPhase::Awaited { .. } | RunPhase::Held { .. }) {
+            return;
+        }
+        run.phase = RunPhase::Held { conn: Some(conn) };
+        (run.door, run.batch_host) = (door, batch_host);
+        // A `stepd` that connects anew repeats what was not acknowledged; what is on its way is dropped by number.
+        let orders = std::mem::take(&mut run.orders);
+        out.push(AgentEffect::ClearTimer(AgentTimer::Start(key)));
+        self.answer_asker(key, AgentToStepMgr::Started, out);
+        out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Welcome });
+        out.extend(orders.into_iter().map(|message| AgentEffect::ToStepd { run: key, message }));
+    }
+
+    /// Passes an order to the run's `stepd`, now or when it connects.
+    pub(super) fn order(&mut self, key: RunKey, message: NodeToStepd, out: &mut Vec<AgentEffect>) {
+        let Some(run) = self.runs.get_mut(&key) else { return };
+        match run.phase {
+            RunPhase::Held { conn: Some(_) } => out.push(AgentEffect::ToStepd { run: key, message }),
+            RunPhase::Preparing | RunPhase::Awaited { .. } | RunPhase::Held { conn: None } => run.orders.push(message),
+            RunPhase::Leaving | RunPhase::Sweeping | RunPhase::Epilog | RunPhase::Released => {}
+        }
+    }
+
+    /// An order to end: also answered for a run that is not here (any more), so that the controller can let go of it.
+    pub(super) fn order_end(&mut self, key: RunKey, message: NodeToStepd, out: &mut Vec<AgentEffect>) {
+        if self.runs.contains_key(&key) {
+            self.order(key, message, out);
+            out.push(AgentEffect::SetTimer { timer: AgentTimer::End(key), after: self.config.end_limit });
+        } else {
+            let RunKey { job, sluid } = key;
+            self.report(AgentReport::NodeReleased { job, sluid, epilog_failed: None }, None, None, out);
+        }
+    }
+
+    pub(super) fn gone(&mut self, key: RunKey, seq: u64, out: &mut Vec<AgentEffect>) {
+        let Some(run) = self.runs.get_mut(&key) else { return };
+        run.phase = RunPhase::Leaving;
+        out.push(AgentEffect::ClearTimer(AgentTimer::End(key)));
+        out.push(AgentEffect::MarkClean { run: key });
+        // It may end once what it reported before is with the controller: this acknowledgement travels with the last of
+        // those. Its end then sets off the rest.
+        let earlier = self.outbox.waiting.iter_mut().rev().find(|p| p.from_stepd.is_some_and(|(k, _)| k == key));
+        match earlier {
+            Some(p) => p.from_stepd = Some((key, seq)),
+            None => out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Ack { upto: seq } }),
+        }
+    }
+
+    pub(super) fn stepd_gone(&mut self, key: RunKey, conn: u64, out: &mut Vec<AgentEffect>) {
+        let Some(run) = self.runs.get_mut(&key) else { return };
+        if run.phase == (RunPhase::Held { conn: Some(conn) }) {
+            run.phase = RunPhase::Held { conn: None };
+            // It either died, which its process descriptor will say, or comes back within the same patience as a new one.
+            self.await_stepd(key, out);
+        }
+    }
+
+    pub(super) fn stepd_exited(&mut self, key: RunKey, how: &str, out: &mut Vec<AgentEffect>) {
+        let Some(run) = self.runs.get_mut(&key) else { return };
+        if matches!(run.phase, RunPhase::Preparing | RunPhase::Sweeping | RunPhase::Epilog | RunPhase::Released) {
+            return;
+        }
+        let asked = run.phase == RunPhase::Leaving;
+        run.phase = RunPhase::Sweeping;
+        if asked {
+            return out.push(AgentEffect::Sweep { run: key });
+        }
+        out.push(log_warning(format!("the stepd of job {} ended unasked ({how})", key.job)));
+        out.push(AgentEffect::ClearTimer(AgentTimer::Start(key)));
+        out.push(AgentEffect::ClearTimer(AgentTimer::End(key)));
+        self.report_death(key, out);
+        out.push(AgentEffect::Sweep { run: key });
+    }
+
+    /// Tells the controller that the run's manager died, unless the run's end was told already.
+    fn report_death(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
+        let Some(run) = self.runs.get_mut(&key).filter(|r| r.batch_host && !r.end_reported) else { return };
+        run.end_reported = true;
+        let RunKey { job, sluid } = key;
+        let exit = ExitStatus { code: 0, signal: Some(9) };
+        let report = AgentReport::JobEnded {
+            job,
+            sluid,
+            state: JobState::Failed,
+            reason: Reason::StepManagerDied,
+            exit,
+            derived: exit,
+            at: self.now,
+        };
+        self.report(report, None, None, out);
+    }
+
+    pub(super) fn start_timed_out(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
+        let late = |r: &&mut Run| matches!(r.phase, RunPhase::Awaited { .. } | RunPhase::Held { conn: None });
+        if self.runs.get_mut(&key).filter(late).is_some() {
+            out.push(log_warning(format!("the stepd of job {} did not connect in time: killing it", key.job)));
+            out.push(AgentEffect::KillStepd { run: key });
+        }
+    }
+
+    pub(super) fn end_timed_out(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
+        let stuck = |r: &&mut Run| matches!(r.phase, RunPhase::Preparing | RunPhase::Awaited { .. } | RunPhase::Held { .. });
+        if self.runs.get_mut(&key).filter(stuck).is_some() {
+            out.push(log_warning(format!("the stepd of job {} did not end in time: killing it", key.job)));
+            out.push(AgentEffect::KillStepd { run: key });
+        }
+    }
+
+    pub(super) fn swept(&mut self, key: RunKey, stubborn: &[u32], out: &mut Vec<AgentEffect>) {
+        let Some(run) = self.runs.get_mut(&key).filter(|r| r.phase == RunPhase::Sweeping) else { return };
+        run.phase = RunPhase::Epilog;
+        if !stubborn.is_empty() {
+            out.push(log_warning(format!("processes of job {} cannot be killed: {stubborn:?}", key.job)));
+        }
+        out.push(AgentEffect::MarkClean { run: key });
+        out.push(AgentEffect::RunEpilog { run: key });
+    }
+
+    pub(super) fn epilog_done(&mut self, key: RunKey, failed: Option<String>, out: &mut Vec<AgentEffect>) {
+        let Some(run) = self.runs.get_mut(&key).filter(|r| r.phase == RunPhase::Epilog) else { return };
+        run.phase = RunPhase::Released;
+        let RunKey { job, sluid } = key;
+        match &failed {
+            Some(why) => out.push(log_warning(format!("epilog of job {job}: {why}"))),
+            None => out.push(log_info(format!("job {job} is gone from this node"))),
+        }
+        self.report(AgentReport::NodeReleased { job, sluid, epilog_failed: failed }, None, Some(key), out);
+    }
+}

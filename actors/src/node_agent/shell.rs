@@ -1,0 +1,81 @@
+//! The agent's actor: inputs into the core, effects to the port. The port does what needs files, processes and sockets;
+//! what takes time comes back as a message.
+
+use crate::node_agent::{
+    core::{AgentConfig, NodeAgentCore},
+    messages::{AgentEffect, AgentInput, AgentMsg, AgentTimer},
+};
+use garrick_model::{time::Timestamp, view::NodeLoad};
+use garrick_runtime::{Actor, Context};
+
+/// The world as the agent sees it.
+pub trait AgentPort: 'static {
+    /// The first input: what the spool and the machine hold. Also called when the agent is restarted after a panic, when
+    /// all connections of before are to be closed so that their other ends start over.
+    fn begin(&mut self) -> AgentInput;
+    /// Does what an effect says. Timers do not come here.
+    fn perform(&mut self, effect: AgentEffect);
+    /// The machine's load, read now.
+    fn load(&mut self) -> NodeLoad;
+}
+
+/// The agent's actor, `/node/NAME/agent`.
+pub struct NodeAgent<P> {
+    core: NodeAgentCore,
+    port: P,
+    effects: Vec<AgentEffect>,
+}
+
+impl<P: AgentPort> NodeAgent<P> {
+    /// A new agent, which begins by asking its port what there is.
+    pub fn new(config: AgentConfig, port: P) -> Self {
+        Self { core: NodeAgentCore::new(config), port, effects: Vec::new() }
+    }
+}
+
+fn timer_key(timer: AgentTimer) -> String {
+    match timer {
+        AgentTimer::Heartbeat => "heartbeat".into(),
+        AgentTimer::Start(run) => format!("start {}", run.sluid),
+        AgentTimer::End(run) => format!("end {}", run.sluid),
+        AgentTimer::Query(query) => format!("query {query}"),
+    }
+}
+
+impl<P: AgentPort> Actor for NodeAgent<P> {
+    type Msg = AgentMsg;
+
+    fn started(&mut self, cx: &mut Context<Self>) {
+        let begin = self.port.begin();
+        self.step(cx, begin);
+    }
+
+    fn handle(&mut self, cx: &mut Context<Self>, AgentMsg(input): AgentMsg) {
+        let input = match input {
+            // The load at the time of the heartbeat, not of the setting of its timer.
+            AgentInput::Timer { timer: timer @ AgentTimer::Heartbeat, .. } => {
+                AgentInput::Timer { timer, load: self.port.load() }
+            }
+            other => other,
+        };
+        self.step(cx, input);
+    }
+}
+
+impl<P: AgentPort> NodeAgent<P> {
+    fn step(&mut self, cx: &mut Context<Self>, input: AgentInput) {
+        self.core.handle(Timestamp::now(), input, &mut self.effects);
+        for effect in self.effects.drain(..) {
+            match effect {
+                AgentEffect::SetTimer { timer, after } => {
+                    let load = NodeLoad::default();
+                    cx.set_timer(timer_key(timer), after, AgentMsg(AgentInput::Timer { timer, load }));
+                }
+                AgentEffect::ClearTimer(timer) => cx.clear_timer(timer_key(timer)),
+                AgentEffect::Log { warning: true, text } => tracing::warn!("{text}"),
+                AgentEffect::Log { warning: false, text } => tracing::info!("{text}"),
+                other => self.port.perform(other),
+            }
+        }
+    }
+}

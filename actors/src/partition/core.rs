@@ -1,0 +1,101 @@
+//! Decides about one partition: settings as configured with updates over them, and its members.
+
+use super::record::SavedPartition;
+use garrick_model::{
+    config::{Config, PartitionConfig},
+    ids::NodeIndex,
+    refusal::Refusal,
+    view::PartitionView,
+};
+use std::sync::Arc;
+
+/// The owner of one partition's state.
+#[derive(Clone, Debug)]
+pub struct PartitionCore {
+    name: String,
+    saved: SavedPartition,
+    generation: u64,
+    settings: Arc<PartitionConfig>,
+    members: Vec<NodeIndex>,
+}
+
+impl PartitionCore {
+    /// As configured, with what was saved over it. Updates that the configuration does not take any more (a node that is
+    /// gone) are left out.
+    pub fn new(config: &Config, name: &str, saved: SavedPartition) -> Option<Self> {
+        let configured = config.partition(name)?;
+        let (settings, members) = match applied(config, configured, &saved) {
+            Ok(both) => both,
+            Err(error) => {
+                tracing::warn!(partition = name, %error, "partition.update_dropped");
+                let mut plain = configured.clone();
+                let members = config.resolve_nodes(&mut plain).unwrap_or_default();
+                (plain, members)
+            }
+        };
+        Some(Self { name: name.to_owned(), saved, generation: 1, settings: Arc::new(settings), members })
+    }
+
+    /// The view.
+    pub fn view(&self) -> PartitionView {
+        PartitionView {
+            generation: self.generation,
+            config: Arc::clone(&self.settings),
+            state: self.settings.state,
+            nodes: self.members.clone(),
+        }
+    }
+
+    /// What lasts.
+    pub const fn saved(&self) -> &SavedPartition {
+        &self.saved
+    }
+
+    /// An administrator's `Key=Value` pairs: all are taken, or none. Gives what is to be saved.
+    pub fn update(&mut self, config: &Config, fields: &[(String, String)]) -> Result<SavedPartition, Refusal> {
+        let configured = config.partition(&self.name).ok_or_else(|| Refusal::InvalidPartition(self.name.clone()))?;
+        let mut saved = self.saved.clone();
+        for (key, value) in fields {
+            let key = key.to_ascii_lowercase();
+            if key == "shared" {
+                saved.fields.insert("oversubscribe".to_owned(), value.clone());
+            } else if key != "partitionname" {
+                saved.fields.insert(key, value.clone());
+            }
+        }
+        let (settings, members) =
+            applied(config, configured, &saved).map_err(|error| Refusal::InvalidUpdate(error.to_string()))?;
+        self.settings = Arc::new(settings);
+        self.members = members;
+        self.generation += 1;
+        self.saved = saved.clone();
+        Ok(saved)
+    }
+
+    /// The configuration was read again. Updates are forgotten as in Slurm, unless `ReconfigFlags` keeps them.
+    pub fn reconfigure(&mut self, config: &Config) -> SavedPartition {
+        if !config.reconfig_flags.has("KeepPartInfo") {
+            let keep_state = config.reconfig_flags.has("KeepPartState");
+            self.saved.fields.retain(|key, _| keep_state && key == "state");
+        }
+        if let Some(new) = Self::new(config, &self.name, self.saved.clone()) {
+            self.settings = new.settings;
+            self.members = new.members;
+            self.generation += 1;
+        }
+        self.saved.clone()
+    }
+}
+
+fn applied(
+    config: &Config,
+    configured: &PartitionConfig,
+    saved: &SavedPartition,
+) -> Result<(PartitionConfig, Vec<NodeIndex>), garrick_model::config::SettingError> {
+    let mut settings = configured.clone();
+    for (key, value) in &saved.fields {
+        settings.set(key, value)?;
+    }
+    let members = config.resolve_nodes(&mut settings)?;
+    Ok((settings, members))
+}

@@ -1,0 +1,13 @@
+//! One partition's settings and state, and its members.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`record`] | what lasts |
+//! | [`core`] | decides |
+//! | [`messages`] | what it accepts |
+//! | [`shell`] | the actor, and the supervisor of all partitions |
+
+pub mod core;
+pub mod messages;
+pub mod record;
+pub mod shell;

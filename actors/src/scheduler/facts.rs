@@ -1,0 +1,172 @@
+//! What a plan is made from: the boards as one read-only picture, with the site's policy. Built by the scheduler's shell
+//! (and by tests) and never changed while a plan is made.
+
+use fixedbitset::FixedBitSet;
+use garrick_model::{
+    ids::{JobId, NodeIndex},
+    state::{JobState, NodeBase},
+    time::TimeLimit,
+    view::{JobView, NodeView, PartitionState},
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// What is handed out: single CPUs, whole cores, or whole nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AllocationUnit {
+    /// `CR_CPU`: each logical CPU by itself.
+    Cpu,
+    /// `CR_Core`: all threads of a core go together.
+    Core,
+    /// `CR_Socket`: whole sockets.
+    Socket,
+    /// `select/linear`: nodes are never shared.
+    Node,
+}
+
+/// Site-wide rules that a plan follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    /// What is handed out.
+    pub unit: AllocationUnit,
+    /// Memory is a consumable resource.
+    pub memory: bool,
+    /// `CR_ONE_TASK_PER_CORE`: a task has its cores to itself.
+    pub one_task_per_core: bool,
+    /// `CR_LLN`: nodes with the most free CPUs first.
+    pub least_loaded: bool,
+    /// Jobs behind a blocked one may start when that does not delay it (`sched/backfill`).
+    pub backfill: bool,
+    /// Most jobs tried behind blocked ones in a pass (`bf_max_job_test`; Slurm's default is 500).
+    pub backfill_depth: usize,
+    /// Most starts in one plan, so that a pass stays short; the next pass goes on.
+    pub max_starts: usize,
+}
+
+impl Default for Policy {
+    fn default() -> Self {
+        Self {
+            unit: AllocationUnit::Core,
+            memory: true,
+            one_task_per_core: false,
+            least_loaded: false,
+            backfill: true,
+            backfill_depth: 500,
+            max_starts: 2_000,
+        }
+    }
+}
+
+/// How a partition lets jobs share CPUs, `OverSubscribe`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PartitionSharing {
+    /// NO: a CPU has one holder.
+    No,
+    /// YES:n: jobs that ask for it share CPUs, up to `n` a CPU.
+    Yes(u32),
+    /// FORCE:n: all jobs share CPUs, up to `n` a CPU.
+    Force(u32),
+    /// EXCLUSIVE: whole nodes.
+    Exclusive,
+}
+
+/// A partition as scheduling sees it.
+#[derive(Clone, Debug)]
+pub struct PartitionFacts {
+    /// Name.
+    pub name: String,
+    /// State.
+    pub state: PartitionState,
+    /// `PriorityTier`: higher goes first.
+    pub tier: u32,
+    /// Members.
+    pub nodes: FixedBitSet,
+    /// `DefaultTime`; `None`: [`Self::max_time`] applies.
+    pub default_time: Option<TimeLimit>,
+    /// `MaxTime`.
+    pub max_time: TimeLimit,
+    /// `MinNodes`.
+    pub min_nodes: u32,
+    /// `MaxNodes`; `None`: no limit.
+    pub max_nodes: Option<u32>,
+    /// `MaxCPUsPerNode`; `None`: no limit.
+    pub max_cpus_per_node: Option<u32>,
+    /// `OverSubscribe`.
+    pub sharing: PartitionSharing,
+    /// `ExclusiveUser`: nodes are shared by jobs of one user only.
+    pub exclusive_user: bool,
+    /// `LLN`: nodes with the most free CPUs first.
+    pub least_loaded: bool,
+}
+
+/// The picture that [`super::plan::plan`] works on.
+#[derive(Clone, Debug, Default)]
+pub struct ClusterView {
+    /// Rules.
+    pub policy: Policy,
+    /// Nodes, in place `i` the node of index `i`.
+    pub nodes: Vec<Arc<NodeView>>,
+    /// Partitions in configuration order.
+    pub partitions: Vec<PartitionFacts>,
+    /// Jobs that wait, eligible or not, in any order.
+    pub pending: Vec<Arc<JobView>>,
+    /// Running tasks of each array, records and single tasks together.
+    pub array_running: BTreeMap<JobId, u32>,
+}
+
+impl ClusterView {
+    /// From what the boards hold. `nodes` may have gaps or be out of order: the index in each view decides its place.
+    pub fn new(
+        policy: Policy,
+        jobs: &[Arc<JobView>],
+        nodes: &[Arc<NodeView>],
+        partitions: Vec<PartitionFacts>,
+    ) -> Self {
+        let mut nodes: Vec<Arc<NodeView>> = nodes.to_vec();
+        nodes.sort_by_key(|n| n.index);
+        // A gap can appear for a moment while the configuration changes; indices must stay places, so stop there.
+        if let Some(gap) = nodes.iter().enumerate().find(|(place, n)| n.index.0 as usize != *place).map(|(p, _)| p) {
+            nodes.truncate(gap);
+        }
+        let mut array_running = BTreeMap::new();
+        let mut pending = Vec::new();
+        for job in jobs {
+            match job.state {
+                JobState::Pending => pending.push(Arc::clone(job)),
+                JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing => {
+                    if let Some(task) = job.array_task {
+                        *array_running.entry(task.array_job).or_insert(0) += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self { policy, nodes, partitions, pending, array_running }
+    }
+
+    /// A partition by name, with its place.
+    pub fn partition(&self, name: &str) -> Option<(usize, &PartitionFacts)> {
+        self.partitions.iter().enumerate().find(|(_, p)| p.name == name)
+    }
+
+    /// A node by index.
+    pub fn node(&self, index: NodeIndex) -> Option<&Arc<NodeView>> {
+        self.nodes.get(index.0 as usize)
+    }
+}
+
+/// True when new work may be put on the node.
+pub fn in_service(node: &NodeView) -> bool {
+    node.base == NodeBase::Up && !node.flags.drain && !node.flags.not_responding && !node.flags.invalid
+}
+
+/// CPUs that go together on this node: 1 with [`AllocationUnit::Cpu`], a core's schedulable threads otherwise.
+pub fn cpus_per_unit(node: &NodeView, unit: AllocationUnit) -> u32 {
+    match unit {
+        AllocationUnit::Cpu => 1,
+        AllocationUnit::Core | AllocationUnit::Node => node.shape.cpus_per_core().max(1),
+        AllocationUnit::Socket => node.shape.cpus_per_core().saturating_mul(node.shape.cores_per_socket).max(1),
+    }
+}
+
+/// For planning, a job without a limit is taken to run this long: Slurm's backfill also counts UNLIMITED as a year.
+pub const UNLIMITED_FOR_PLANNING: Duration = Duration::from_secs(365 * 24 * 3600);

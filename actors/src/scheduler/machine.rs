@@ -1,0 +1,357 @@
+//! Free room on every node while a plan is made: a working copy that starts and reservations are taken from. Nodes are
+//! indexed by weight and by free CPUs, so that a place is found without looking at every node.
+
+use super::{
+    facts::{ClusterView, cpus_per_unit, in_service},
+    request::{MemoryNeed, NodeUse, Request},
+};
+use fixedbitset::FixedBitSet;
+use garrick_model::{
+    resources::{CpuSet, MemoryMib, NodeShare},
+    spec::Sharing,
+    time::Timestamp,
+    view::NodeView,
+};
+use std::collections::BTreeMap;
+
+/// A start that was planned but that views do not show yet.
+#[derive(Clone, Debug)]
+pub struct PlannedHold {
+    /// Node.
+    pub node: usize,
+    /// Share.
+    pub share: NodeShare,
+    /// How it is used.
+    pub usage: NodeUse,
+    /// Owner.
+    pub uid: u32,
+    /// Expected end.
+    pub end: Timestamp,
+}
+
+/// What a node could do for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Tasks that fit.
+    pub tasks: u32,
+    /// CPUs that may be taken.
+    pub cpus: u32,
+}
+
+/// Who may still come to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Door {
+    Open,
+    OnlyUser(u32),
+    Closed,
+}
+
+#[derive(Clone, Debug)]
+struct Room {
+    unit: u32,
+    free: CpuSet,
+    free_cpus: u32,
+    memory: u64,
+    door: Door,
+    /// The one user whose jobs are here; `None` when there are none or several.
+    only_user: Option<u32>,
+    holders: u32,
+    /// Holders of each CPU and the most that they allow, kept only where CPUs are shared.
+    shared: BTreeMap<u32, (u32, u32)>,
+    class: usize,
+}
+
+#[derive(Clone, Debug)]
+struct WeightClass {
+    nodes: FixedBitSet,
+    by_free: BTreeMap<u32, FixedBitSet>,
+}
+
+/// Free room on the cluster's nodes.
+#[derive(Clone, Debug)]
+pub struct Machine<'a> {
+    view: &'a ClusterView,
+    rooms: Vec<Room>,
+    /// Nodes that may get work.
+    usable: FixedBitSet,
+    /// Nodes that nobody holds anything of.
+    idle: FixedBitSet,
+    /// Ascending weight.
+    classes: Vec<WeightClass>,
+}
+
+impl<'a> Machine<'a> {
+    /// As it is now.
+    pub fn now(view: &'a ClusterView) -> Self {
+        Self::build(view, &[], |_| true, in_service)
+    }
+
+    /// As it would be at `at` if nothing but the `planned` starts happened: what ends by then is gone.
+    pub fn at(view: &'a ClusterView, at: Timestamp, planned: &[PlannedHold]) -> Self {
+        let planned: Vec<&PlannedHold> = planned.iter().filter(|p| p.end > at).collect();
+        Self::build(view, &planned, |end| end.is_none_or(|end| end > at), in_service)
+    }
+
+    /// With all nodes in service idle.
+    pub fn idle(view: &'a ClusterView) -> Self {
+        Self::build(view, &[], |_| false, in_service)
+    }
+
+    /// With every configured node idle and in service.
+    pub fn ideal(view: &'a ClusterView) -> Self {
+        Self::build(view, &[], |_| false, |_| true)
+    }
+
+    fn build(
+        view: &'a ClusterView,
+        planned: &[&PlannedHold],
+        still_held: impl Fn(Option<Timestamp>) -> bool,
+        usable_node: impl Fn(&NodeView) -> bool,
+    ) -> Self {
+        let count = view.nodes.len();
+        let mut weights: Vec<u32> = view.nodes.iter().map(|n| n.weight).collect();
+        weights.sort_unstable();
+        weights.dedup();
+        let empty = WeightClass { nodes: FixedBitSet::with_capacity(count), by_free: BTreeMap::new() };
+        let mut machine = Self {
+            view,
+            rooms: Vec::with_capacity(count),
+            usable: FixedBitSet::with_capacity(count),
+            idle: FixedBitSet::with_capacity(count),
+            classes: vec![empty; weights.len()],
+        };
+        for (place, node) in view.nodes.iter().enumerate() {
+            let class = weights.binary_search(&node.weight).unwrap_or(0);
+            let mut room = Room {
+                unit: cpus_per_unit(node, view.policy.unit),
+                free: node.shape.all_cpus(),
+                free_cpus: node.shape.cpus,
+                memory: node.shape.memory.0,
+                door: Door::Open,
+                only_user: None,
+                holders: 0,
+                shared: BTreeMap::new(),
+                class,
+            };
+            for hold in node.holds.iter().filter(|h| still_held(h.expected_end)) {
+                room.add(&hold.share, hold.sharing, hold.uid, u32::MAX);
+            }
+            machine.usable.set(place, usable_node(node));
+            machine.idle.set(place, room.holders == 0);
+            machine.classes[class].nodes.insert(place);
+            bucket(&mut machine.classes[class].by_free, room.free_cpus, count).insert(place);
+            machine.rooms.push(room);
+        }
+        for hold in planned {
+            machine.take(hold.node, &hold.share, hold.usage, hold.uid);
+        }
+        machine
+    }
+
+    /// The picture that this was built from.
+    pub const fn view(&self) -> &'a ClusterView {
+        self.view
+    }
+
+    /// Leaves of `set` the nodes that may get work of this kind at all.
+    pub fn restrict(&self, set: &mut FixedBitSet, usage: NodeUse) {
+        set.intersect_with(&self.usable);
+        if usage == NodeUse::Whole {
+            set.intersect_with(&self.idle);
+        }
+    }
+
+    /// True when the node may get work at all.
+    pub fn is_usable(&self, node: usize) -> bool {
+        self.usable.contains(node)
+    }
+
+    /// Takes a share from a node.
+    pub fn take(&mut self, node: usize, share: &NodeShare, usage: NodeUse, uid: u32) {
+        let count = self.rooms.len();
+        let room = &mut self.rooms[node];
+        let before = room.free_cpus;
+        room.add(share, usage.sharing(), uid, usage.most_holders());
+        self.idle.set(node, false);
+        if room.free_cpus != before {
+            let after = room.free_cpus;
+            let by_free = &mut self.classes[room.class].by_free;
+            if let Some(old) = by_free.get_mut(&before) {
+                old.set(node, false);
+                if old.is_clear() {
+                    by_free.remove(&before);
+                }
+            }
+            bucket(by_free, after, count).insert(node);
+        }
+    }
+
+    /// Number of weight classes.
+    pub const fn classes(&self) -> usize {
+        self.classes.len()
+    }
+
+    /// Weight class of a node: 0 for the lowest weight.
+    pub fn class_of(&self, node: usize) -> usize {
+        self.rooms[node].class
+    }
+
+    /// Nodes of a class within `set`, those with the fewest free CPUs (but at least `least`) first, in configuration order
+    /// among equals. For requests that share CPUs the number of free CPUs means nothing: configuration order.
+    pub fn tightest_first<'s>(
+        &'s self,
+        class: usize,
+        least: u32,
+        usage: NodeUse,
+        set: &'s FixedBitSet,
+    ) -> Box<dyn Iterator<Item = usize> + 's> {
+        let class = &self.classes[class];
+        match usage {
+            NodeUse::Oversubscribe(_) => Box::new(class.nodes.intersection(set)),
+            _ => Box::new(class.by_free.range(least..).flat_map(move |(_, nodes)| nodes.intersection(set))),
+        }
+    }
+
+    /// Nodes of a class within `set`, those with the most free CPUs first.
+    pub fn widest_first<'s>(
+        &'s self,
+        class: usize,
+        least: u32,
+        usage: NodeUse,
+        set: &'s FixedBitSet,
+    ) -> Box<dyn Iterator<Item = usize> + 's> {
+        let class = &self.classes[class];
+        match usage {
+            NodeUse::Oversubscribe(_) => Box::new(class.nodes.intersection(set)),
+            _ => Box::new(class.by_free.range(least..).rev().flat_map(move |(_, nodes)| nodes.intersection(set))),
+        }
+    }
+
+    /// What the node could do for this request now; `None`: nothing.
+    pub fn capacity(&self, node: usize, request: &Request) -> Option<Capacity> {
+        let room = &self.rooms[node];
+        let shape = &self.view.nodes[node].shape;
+        if shape.tmp_disk_mib < request.tmp_disk_mib || !room.admits(request) {
+            return None;
+        }
+        let mut cpus = match request.usage {
+            NodeUse::Oversubscribe(most) => room.shareable(shape.cpus, most).count(),
+            _ => room.free_cpus as usize,
+        };
+        if let Some(most) = request.max_cpus_per_node {
+            cpus = cpus.min(most as usize);
+        }
+        let mut cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
+        cpus -= cpus % room.unit;
+        match request.memory {
+            MemoryNeed::None => {}
+            MemoryNeed::PerNode(mib) if mib > room.memory => return None,
+            MemoryNeed::All if room.memory < shape.memory.0 => return None,
+            MemoryNeed::PerNode(_) | MemoryNeed::All => {}
+            MemoryNeed::PerCpu(mib) => {
+                let by_memory = room.memory.checked_div(mib).map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX));
+                // Whole nodes get all CPUs whatever memory says; what tasks use is what memory bounds.
+                cpus = cpus.min(by_memory - by_memory % room.unit);
+            }
+        }
+        if cpus < request.min_cpus {
+            return None;
+        }
+        let tasks = (cpus / self.cpus_of_task(node, request)).min(request.tasks_each.unwrap_or(u32::MAX));
+        (tasks >= request.least_tasks()).then_some(Capacity { tasks, cpus })
+    }
+
+    fn cpus_of_task(&self, node: usize, request: &Request) -> u32 {
+        if request.one_task_per_core {
+            request.cpus_per_task.next_multiple_of(self.view.nodes[node].shape.cpus_per_core().max(1))
+        } else {
+            request.cpus_per_task
+        }
+    }
+
+    /// The share for `tasks` tasks on a node that has the capacity for them.
+    pub fn share(&self, node: usize, request: &Request, tasks: u32) -> NodeShare {
+        let room = &self.rooms[node];
+        let shape = &self.view.nodes[node].shape;
+        let for_tasks = tasks.saturating_mul(self.cpus_of_task(node, request));
+        let wanted = for_tasks.max(request.min_cpus).max(1).next_multiple_of(room.unit);
+        let cpus: CpuSet = match request.usage {
+            NodeUse::Whole => shape.all_cpus(),
+            NodeUse::Oversubscribe(most) => room.least_shared(shape.cpus, most, wanted),
+            NodeUse::Cpus | NodeUse::User => room.whole_units().take(wanted as usize).collect(),
+        };
+        let memory = match request.memory {
+            MemoryNeed::None => None,
+            MemoryNeed::PerNode(mib) => Some(MemoryMib(mib)),
+            MemoryNeed::All => Some(shape.memory),
+            MemoryNeed::PerCpu(mib) => {
+                Some(MemoryMib(mib.saturating_mul(u64::from(cpus.len())).min(room.memory)))
+            }
+        };
+        NodeShare { cpus, memory, tasks: if request.tasks_named { tasks } else { 0 } }
+    }
+}
+
+fn bucket(by_free: &mut BTreeMap<u32, FixedBitSet>, free: u32, count: usize) -> &mut FixedBitSet {
+    by_free.entry(free).or_insert_with(|| FixedBitSet::with_capacity(count))
+}
+
+impl Room {
+    fn add(&mut self, share: &NodeShare, sharing: Sharing, uid: u32, most_holders: u32) {
+        for cpu in share.cpus.iter() {
+            self.free.remove(cpu);
+            if sharing == Sharing::Oversubscribe {
+                let (holders, most) = self.shared.entry(cpu).or_insert((0, u32::MAX));
+                *holders += 1;
+                *most = (*most).min(most_holders);
+            }
+        }
+        self.free_cpus = u32::try_from(self.whole_units().count()).unwrap_or(0);
+        self.memory = self.memory.saturating_sub(share.memory.map_or(0, |m| m.0));
+        self.only_user = if self.holders == 0 || self.only_user == Some(uid) { Some(uid) } else { None };
+        self.holders += 1;
+        match sharing {
+            Sharing::Exclusive => self.door = Door::Closed,
+            Sharing::User if self.door == Door::Open => self.door = Door::OnlyUser(uid),
+            _ => {}
+        }
+    }
+
+    fn admits(&self, request: &Request) -> bool {
+        let by_door = match self.door {
+            Door::Open => true,
+            Door::OnlyUser(uid) => uid == request.uid,
+            Door::Closed => false,
+        };
+        by_door
+            && match request.usage {
+                NodeUse::Whole => self.holders == 0,
+                NodeUse::User => self.holders == 0 || self.only_user == Some(request.uid),
+                NodeUse::Cpus | NodeUse::Oversubscribe(_) => true,
+            }
+    }
+
+    /// Free CPUs in ascending order, leaving out units of which a part is taken.
+    fn whole_units(&self) -> impl Iterator<Item = u32> + '_ {
+        let unit = self.unit;
+        self.free.iter().filter(move |cpu| {
+            let first = cpu - cpu % unit;
+            unit == 1 || (first..first + unit).all(|c| self.free.contains(c))
+        })
+    }
+
+    /// CPUs that one more sharing holder may have: free, or held by sharing holders only, fewer than all of them allow.
+    fn shareable(&self, cpus: u32, most: u32) -> impl Iterator<Item = u32> + '_ {
+        (0..cpus).filter(move |cpu| {
+            self.free.contains(*cpu)
+                || self.shared.get(cpu).is_some_and(|(holders, allowed)| *holders < most.min(*allowed))
+        })
+    }
+
+    fn least_shared(&self, cpus: u32, most: u32, wanted: u32) -> CpuSet {
+        let mut choice: Vec<(u32, u32)> =
+            self.shareable(cpus, most).map(|cpu| (self.shared.get(&cpu).map_or(0, |s| s.0), cpu)).collect();
+        choice.sort_unstable();
+        choice.into_iter().take(wanted as usize).map(|(_, cpu)| cpu).collect()
+    }
+}

@@ -1,0 +1,26 @@
+//! Scheduling: reads what owners publish, plans as a pure function, and proposes starts to the jobs' owners.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`facts`] | the picture a plan is made from |
+//! | [`request`] | what a job asks of a partition, in numbers |
+//! | [`constraint`] | `-C` expressions |
+//! | [`machine`] | free room while planning |
+//! | [`select`] | which nodes, how many tasks on each |
+//! | [`plan`] | who starts, and why the others do not |
+//! | [`shell`] | the actor |
+//! | [`probe`] | could it ever run, when would it start |
+
+pub mod constraint;
+pub mod facts;
+pub mod machine;
+pub mod plan;
+pub mod probe;
+pub mod request;
+pub mod select;
+pub mod shell;
+
+#[cfg(test)]
+pub(crate) mod fixtures;
+#[cfg(test)]
+mod plan_test;

@@ -1,0 +1,501 @@
+//! `plan`: which pending jobs start now, where, and why the others do not. Pure: the same picture and time give the same
+//! plan. Owners may refuse any part of it.
+//!
+//! Jobs are taken by their partition's tier, then priority, then submission, then id. The first job that does not fit in
+//! a partition waits for `Resources` and holds back everything behind it that shares nodes with that partition, which
+//! waits for `Priority`. With backfill the blocked job gets nodes reserved from the time that running jobs leave them,
+//! and jobs behind it may start elsewhere, or there if they end before. A job that could not start on an idle cluster
+//! (nodes down, limits of the partition) holds nobody back.
+
+use super::{
+    constraint::Constraint,
+    facts::{ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
+    machine::{Machine, PlannedHold},
+    request::{NodeUse, Request, run_limit},
+    select,
+};
+use fixedbitset::FixedBitSet;
+use garrick_model::{
+    ids::{JobId, NodeIndex},
+    state::Reason,
+    time::{TimeLimit, Timestamp},
+    view::{AllocatedNode, JobView, PartitionState},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+/// One start, as proposed to the job's owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartProposal {
+    /// Number of the pass, set when proposals are sent; answers name it.
+    pub pass: u64,
+    /// Job, or the record of an array.
+    pub job: JobId,
+    /// Which task of the array is to be split off and started.
+    pub array_index: Option<u32>,
+    /// Generation of the job's view.
+    pub job_generation: u64,
+    /// Partition.
+    pub partition: String,
+    /// Nodes in configuration order, the batch host first.
+    pub nodes: Vec<AllocatedNode>,
+    /// Generation of each node's view, in the same order.
+    pub generations: Vec<u64>,
+    /// How the nodes are used.
+    pub usage: NodeUse,
+    /// The run's limit in this partition.
+    pub time_limit: TimeLimit,
+}
+
+/// What came of a pass.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    /// Starts, in the order decided.
+    pub starts: Vec<StartProposal>,
+    /// Why eligible jobs that were looked at do not start.
+    pub reasons: Vec<(JobId, Reason)>,
+    /// Expected starts of jobs that have nodes reserved.
+    pub expected: Vec<(JobId, Timestamp)>,
+    /// The pass stopped at its limit of starts: make another one soon.
+    pub truncated: bool,
+}
+
+/// Makes a plan.
+pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
+    let mut pass = Pass::new(view, now);
+    pass.run();
+    pass.finish()
+}
+
+/// A job in one of its partitions, ordered as they are tried.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Entry {
+    tier: std::cmp::Reverse<u32>,
+    priority: std::cmp::Reverse<u32>,
+    submit: Timestamp,
+    id: JobId,
+    /// Order of the partitions in the job's own list.
+    choice: usize,
+    partition: usize,
+    job: usize,
+}
+
+pub(super) fn node_names(view: &ClusterView) -> HashMap<&str, NodeIndex> {
+    view.nodes.iter().map(|n| (n.name.as_str(), n.index)).collect()
+}
+
+/// Candidate nodes by constraint, computed once a pass.
+pub(super) struct Features<'a> {
+    by_feature: BTreeMap<String, FixedBitSet>,
+    known: HashMap<String, Option<FixedBitSet>>,
+    view: &'a ClusterView,
+}
+
+impl<'a> Features<'a> {
+    pub(super) fn new(view: &'a ClusterView) -> Self {
+        let mut by_feature: BTreeMap<String, FixedBitSet> = BTreeMap::new();
+        for (place, node) in view.nodes.iter().enumerate() {
+            for feature in &node.features {
+                match by_feature.get_mut(feature) {
+                    Some(set) => set.insert(place),
+                    None => {
+                        let mut set = FixedBitSet::with_capacity(view.nodes.len());
+                        set.insert(place);
+                        by_feature.insert(feature.clone(), set);
+                    }
+                }
+            }
+        }
+        Self { by_feature, known: HashMap::new(), view }
+    }
+
+    /// Nodes of the partition that the request could ever use. An expression that is not one has no nodes.
+    pub(super) fn candidates(&mut self, request: &Request) -> FixedBitSet {
+        let members = &self.view.partitions[request.partition].nodes;
+        let Some(text) = &request.constraint else { return request.candidates(members, None) };
+        if !self.known.contains_key(text) {
+            let nodes = Constraint::parse(text).ok().map(|c| c.nodes(&self.by_feature, self.view.nodes.len()));
+            self.known.insert(text.clone(), nodes);
+        }
+        match self.known.get(text) {
+            Some(Some(nodes)) => request.candidates(members, Some(nodes)),
+            _ => FixedBitSet::with_capacity(members.len()),
+        }
+    }
+}
+
+/// Nodes kept for a blocked job from a time on.
+struct Reservation {
+    nodes: FixedBitSet,
+    from: Timestamp,
+}
+
+struct Pass<'a> {
+    view: &'a ClusterView,
+    now: Timestamp,
+    machine: Machine<'a>,
+    /// Built when first needed.
+    idle: Option<Machine<'a>>,
+    ideal: Option<Machine<'a>>,
+    names: HashMap<&'a str, NodeIndex>,
+    features: Features<'a>,
+    planned: Vec<PlannedHold>,
+    reservations: Vec<Reservation>,
+    /// Nodes of partitions in which a job is blocked.
+    blocked: FixedBitSet,
+    tried_behind: usize,
+    /// Requests that did not fit in this pass, and why. Room only shrinks while a pass goes on.
+    failed: HashMap<Request, Reason>,
+    started: BTreeMap<JobId, BTreeSet<u32>>,
+    /// Tasks of each array started in this pass.
+    array_started: BTreeMap<JobId, u32>,
+    reasons: BTreeMap<JobId, Reason>,
+    plan: Plan,
+}
+
+impl<'a> Pass<'a> {
+    fn new(view: &'a ClusterView, now: Timestamp) -> Self {
+        Self {
+            view,
+            now,
+            machine: Machine::now(view),
+            idle: None,
+            ideal: None,
+            names: node_names(view),
+            features: Features::new(view),
+            planned: Vec::new(),
+            reservations: Vec::new(),
+            blocked: FixedBitSet::with_capacity(view.nodes.len()),
+            tried_behind: 0,
+            failed: HashMap::new(),
+            started: BTreeMap::new(),
+            array_started: BTreeMap::new(),
+            reasons: BTreeMap::new(),
+            plan: Plan::default(),
+        }
+    }
+
+    fn entries(&self) -> Vec<Entry> {
+        let places: HashMap<&str, usize> =
+            self.view.partitions.iter().enumerate().map(|(i, p)| (p.name.as_str(), i)).collect();
+        let mut entries = Vec::with_capacity(self.view.pending.len());
+        for (job, view) in self.view.pending.iter().enumerate().filter(|(_, j)| j.eligible) {
+            for (choice, name) in view.partitions.iter().enumerate() {
+                if let Some(&partition) = places.get(name.as_str()) {
+                    entries.push(Entry {
+                        tier: std::cmp::Reverse(self.view.partitions[partition].tier),
+                        priority: std::cmp::Reverse(view.priority),
+                        submit: view.submit_time,
+                        id: view.id,
+                        choice,
+                        partition,
+                        job,
+                    });
+                }
+            }
+        }
+        entries.sort_unstable();
+        entries
+    }
+
+    fn run(&mut self) {
+        for entry in self.entries() {
+            if self.plan.starts.len() >= self.view.policy.max_starts {
+                self.plan.truncated = true;
+                return;
+            }
+            let job = Arc::clone(&self.view.pending[entry.job]);
+            if job.array_pending.is_none() && self.started.contains_key(&job.id) {
+                continue;
+            }
+            if let Err(reason) = self.consider(&job, entry.partition) {
+                self.decline(job.id, reason);
+            }
+        }
+    }
+
+    /// Tries one job in one partition; for an array, as many of its tasks as fit.
+    fn consider(&mut self, job: &JobView, place: usize) -> Result<(), Reason> {
+        let view = self.view;
+        let partition = &view.partitions[place];
+        within_limits(job, partition)?;
+        let request = Request::new(view, job, place, &|name| self.names.get(name).copied());
+        let candidates = self.features.candidates(&request);
+        let mut tasks = PendingTasks::new(view, job, self.started.get(&job.id), &self.array_started);
+        if tasks.room == Some(0) {
+            return Err(Reason::JobArrayTaskLimit);
+        }
+        let behind = !self.blocked.is_disjoint(&candidates);
+        if behind && (!view.policy.backfill || self.tried_behind >= view.policy.backfill_depth) {
+            return Err(Reason::Priority);
+        }
+        if let Some(reason) = self.failed.get(&request) {
+            // Only the first of its kind waits for Resources.
+            let reason = if *reason == Reason::Resources { Reason::Priority } else { reason.clone() };
+            return Err(reason);
+        }
+        if behind {
+            self.tried_behind += 1;
+        }
+        let limit = run_limit(job, partition);
+        let end = self.now.plus(limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING));
+        let mut open = candidates.clone();
+        for reservation in self.reservations.iter().filter(|r| end > r.from) {
+            open.difference_with(&reservation.nodes);
+        }
+        loop {
+            let array_index = match tasks.next() {
+                NextTask::Whole => None,
+                NextTask::Index(index) => Some(index),
+                NextTask::LimitReached => return Err(Reason::JobArrayTaskLimit),
+                NextTask::Exhausted => return Ok(()),
+            };
+            let Some(nodes) = select::place(&self.machine, &request, &open) else {
+                return Err(self.did_not_fit(job, request, &candidates, behind));
+            };
+            self.start(job, array_index, partition, &request, nodes, limit, end);
+            if array_index.is_none() {
+                return Ok(());
+            }
+            if self.plan.starts.len() >= view.policy.max_starts {
+                return Ok(());
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments)] // the parts of one proposal, each of its own type
+    fn start(
+        &mut self,
+        job: &JobView,
+        array_index: Option<u32>,
+        partition: &PartitionFacts,
+        request: &Request,
+        nodes: Vec<AllocatedNode>,
+        time_limit: TimeLimit,
+        end: Timestamp,
+    ) {
+        let mut generations = Vec::with_capacity(nodes.len());
+        for node in &nodes {
+            let place = node.index.0 as usize;
+            self.machine.take(place, &node.share, request.usage, job.uid);
+            generations.push(self.view.nodes[place].generation);
+            self.planned.push(PlannedHold {
+                node: place,
+                share: node.share.clone(),
+                usage: request.usage,
+                uid: job.uid,
+                end,
+            });
+        }
+        self.started.entry(job.id).or_default().extend(array_index);
+        if let Some(array) = array_index.map(|_| job.id).or(job.array_task.map(|t| t.array_job)) {
+            *self.array_started.entry(array).or_insert(0) += 1;
+        }
+        self.plan.starts.push(StartProposal {
+            pass: 0,
+            job: job.id,
+            array_index,
+            job_generation: job.generation,
+            partition: partition.name.clone(),
+            nodes,
+            generations,
+            usage: request.usage,
+            time_limit,
+        });
+    }
+
+    fn did_not_fit(&mut self, job: &JobView, request: Request, candidates: &FixedBitSet, behind: bool) -> Reason {
+        let view = self.view;
+        let members = &view.partitions[request.partition].nodes;
+        let idle = self.idle.get_or_insert_with(|| Machine::idle(view));
+        let reason = if select::place(idle, &request, candidates).is_some() {
+            Reason::Resources
+        } else if request.min_nodes as usize > members.count_ones(..) {
+            Reason::PartitionNodeLimit
+        } else {
+            let named_out = request.nodelist.iter().any(|n| !idle.is_usable(n.0 as usize));
+            let ideal = self.ideal.get_or_insert_with(|| Machine::ideal(view));
+            match select::place(ideal, &request, candidates) {
+                Some(_) if named_out => Reason::ReqNodeNotAvail,
+                Some(_) => Reason::NodesUnavailable,
+                None => Reason::BadConstraints,
+            }
+        };
+        let shown = if reason != Reason::Resources {
+            reason.clone()
+        } else if behind {
+            Reason::Priority
+        } else {
+            self.reserve(job.id, &request, candidates);
+            self.blocked.union_with(members);
+            Reason::Resources
+        };
+        self.failed.insert(request, reason);
+        shown
+    }
+
+    /// Keeps nodes for the first blocked job of a partition, from the earliest time at which it would fit.
+    fn reserve(&mut self, job: JobId, request: &Request, candidates: &FixedBitSet) {
+        if !self.view.policy.backfill {
+            return;
+        }
+        if let Some((from, nodes)) = earliest(self.view, self.now, request, candidates, &self.planned) {
+            let mut set = FixedBitSet::with_capacity(self.view.nodes.len());
+            set.extend(nodes.iter().map(|n| n.index.0 as usize));
+            self.plan.expected.push((job, from));
+            self.reservations.push(Reservation { nodes: set, from });
+        }
+    }
+
+    /// Keeps the reason that says most of the partitions that declined a job.
+    fn decline(&mut self, job: JobId, reason: Reason) {
+        match self.reasons.get(&job) {
+            Some(known) if weight_of(known) >= weight_of(&reason) => {}
+            _ => {
+                self.reasons.insert(job, reason);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Plan {
+        let started = self.started;
+        let array_rest =
+            |reason: &Reason| matches!(reason, Reason::JobArrayTaskLimit | Reason::Resources | Reason::Priority);
+        self.plan.reasons = self
+            .reasons
+            .into_iter()
+            .filter(|(job, reason)| started.get(job).is_none_or(|tasks| !tasks.is_empty() && array_rest(reason)))
+            .collect();
+        self.plan
+    }
+}
+
+/// A job that could start soon says so rather than naming a partition that will never take it.
+const fn weight_of(reason: &Reason) -> u8 {
+    match reason {
+        Reason::JobArrayTaskLimit => 6,
+        Reason::Resources => 5,
+        Reason::Priority => 4,
+        Reason::NodesUnavailable | Reason::ReqNodeNotAvail => 3,
+        Reason::PartitionDown | Reason::PartitionInactive => 2,
+        Reason::PartitionTimeLimit | Reason::PartitionNodeLimit => 1,
+        _ => 0,
+    }
+}
+
+fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
+    match partition.state {
+        PartitionState::Up | PartitionState::Drain => {}
+        PartitionState::Down => return Err(Reason::PartitionDown),
+        PartitionState::Inactive => return Err(Reason::PartitionInactive),
+    }
+    if longer(run_limit(job, partition), partition.max_time) {
+        return Err(Reason::PartitionTimeLimit);
+    }
+    let most = partition.max_nodes.unwrap_or(u32::MAX);
+    if job.min_nodes > most || job.max_nodes < partition.min_nodes {
+        return Err(Reason::PartitionNodeLimit);
+    }
+    Ok(())
+}
+
+/// Is limit `a` longer than `b`?
+pub(super) fn longer(a: TimeLimit, b: TimeLimit) -> bool {
+    a != b && a.min(b) == b
+}
+
+enum NextTask {
+    Whole,
+    Index(u32),
+    LimitReached,
+    Exhausted,
+}
+
+/// The tasks of a job that may still start in this pass: itself, or indices of an array under its limit.
+struct PendingTasks {
+    indices: Option<std::vec::IntoIter<u32>>,
+    room: Option<u32>,
+}
+
+impl PendingTasks {
+    fn new(
+        view: &ClusterView,
+        job: &JobView,
+        started: Option<&BTreeSet<u32>>,
+        array_started: &BTreeMap<JobId, u32>,
+    ) -> Self {
+        let array = job.array_pending.as_ref().map(|a| (a, job.id)).or_else(|| {
+            // A task that was split off earlier and waits again is still bound by its array's limit.
+            job.array_task.and_then(|t| job.spec.array.as_ref().map(|a| (a, t.array_job)))
+        });
+        let room = array.and_then(|(spec, id)| {
+            let running = view.array_running.get(&id).copied().unwrap_or(0);
+            let planned = array_started.get(&id).copied().unwrap_or(0);
+            spec.limit.map(|limit| limit.saturating_sub(running).saturating_sub(planned))
+        });
+        let indices = job.array_pending.as_ref().map(|spec| {
+            let most = view.policy.max_starts;
+            let all = spec.ranges.iter().flat_map(|&(first, last, step)| (first..=last).step_by(step.max(1) as usize));
+            let left: Vec<u32> = all.filter(|i| started.is_none_or(|s| !s.contains(i))).take(most).collect();
+            left.into_iter()
+        });
+        Self { indices, room }
+    }
+
+    fn next(&mut self) -> NextTask {
+        let next = match &mut self.indices {
+            None => NextTask::Whole,
+            Some(indices) => match indices.next() {
+                None => return NextTask::Exhausted,
+                Some(index) => NextTask::Index(index),
+            },
+        };
+        match &mut self.room {
+            Some(0) => NextTask::LimitReached,
+            Some(room) => {
+                *room -= 1;
+                next
+            }
+            None => next,
+        }
+    }
+}
+
+/// The earliest time at which the request fits when running jobs end as expected, and where.
+pub(super) fn earliest(
+    view: &ClusterView,
+    now: Timestamp,
+    request: &Request,
+    candidates: &FixedBitSet,
+    planned: &[PlannedHold],
+) -> Option<(Timestamp, Vec<AllocatedNode>)> {
+    let far = now.plus(UNLIMITED_FOR_PLANNING);
+    let mut ends: Vec<Timestamp> = candidates
+        .ones()
+        .filter_map(|place| view.nodes.get(place))
+        .flat_map(|node| node.holds.iter().map(move |h| h.expected_end.unwrap_or(far).max(now)))
+        .chain(planned.iter().map(|p| p.end))
+        .collect();
+    ends.sort_unstable();
+    ends.dedup();
+    // Room only grows with time here, so the first time that fits can be searched for by halves.
+    let fits = |at: Timestamp| {
+        let machine = if at >= far { Machine::idle(view) } else { Machine::at(view, at, planned) };
+        select::place(&machine, request, candidates)
+    };
+    let (mut low, mut high) = (0, ends.len());
+    let mut best = None;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        match fits(ends[middle]) {
+            Some(nodes) => {
+                best = Some((ends[middle], nodes));
+                high = middle;
+            }
+            None => low = middle + 1,
+        }
+    }
+    best
+}

@@ -1,0 +1,152 @@
+//! Questions about a job that is not in the queue: could it ever run here, and when would it start?
+
+use super::{
+    facts::ClusterView,
+    machine::Machine,
+    plan::{Features, Plan, earliest, node_names, plan},
+    request::{MemoryNeed, Request},
+    select,
+};
+use garrick_model::{
+    ids::NodeIndex,
+    time::Timestamp,
+    view::{AllocatedNode, JobView},
+};
+use std::{collections::HashMap, sync::Arc};
+
+/// What of a request no configured nodes could give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Infeasible {
+    /// More CPUs on a node than any has.
+    Cpus,
+    /// More memory than any node has.
+    Memory,
+    /// More of everything than there is, features that no node has, nodes that are not in the partition.
+    Nodes,
+}
+
+impl Infeasible {
+    /// The line that Slurm prints before its refusal, where it prints one.
+    pub const fn detail(self) -> Option<&'static str> {
+        match self {
+            Self::Cpus => Some("CPU count per node can not be satisfied"),
+            Self::Memory => Some("Memory specification can not be satisfied"),
+            Self::Nodes => None,
+        }
+    }
+}
+
+/// Answers "could this ever run" for submissions, from shapes and features alone. Answers are remembered by request, since
+/// queues are full of jobs of few kinds; make a new one when the configuration or a node's features change.
+#[derive(Debug)]
+pub struct Feasibility {
+    view: ClusterView,
+    names: HashMap<String, NodeIndex>,
+    known: HashMap<Request, Result<(), Infeasible>>,
+}
+
+/// Remembered answers; then all are forgotten.
+const MOST_KNOWN: usize = 4096;
+
+impl Feasibility {
+    /// Over these nodes and partitions; the view's jobs do not matter.
+    pub fn new(view: ClusterView) -> Self {
+        let names = view.nodes.iter().map(|n| (n.name.clone(), n.index)).collect();
+        Self { view, names, known: HashMap::new() }
+    }
+
+    /// The picture that answers come from.
+    pub const fn view(&self) -> &ClusterView {
+        &self.view
+    }
+
+    /// Is there a node of that name?
+    pub fn knows_node(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+
+    /// Does any node have that feature?
+    pub fn knows_feature(&self, feature: &str) -> bool {
+        self.view.nodes.iter().any(|n| n.features.iter().any(|f| f == feature))
+    }
+
+    /// Could the job run in one of its partitions if every node were idle? More nodes than a partition has is not asked
+    /// here: such a job may wait with `PartitionNodeLimit`.
+    pub fn check(&mut self, job: &JobView) -> Result<(), Infeasible> {
+        let mut worst = Infeasible::Nodes;
+        for name in &job.partitions {
+            let Some((place, partition)) = self.view.partition(name) else { continue };
+            let mut request = Request::new(&self.view, job, place, &|name| self.names.get(name).copied());
+            let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);
+            if request.min_nodes > members && members > 0 {
+                request.min_nodes = members;
+                request.want_nodes = members;
+                request.tasks = request.tasks.map(|_| members);
+            }
+            if self.known.len() >= MOST_KNOWN {
+                self.known.clear();
+            }
+            let view = &self.view;
+            let answer = *self.known.entry(request).or_insert_with_key(|request| could_run(view, request));
+            match answer {
+                Ok(()) => return Ok(()),
+                Err(why) => worst = why,
+            }
+        }
+        Err(worst)
+    }
+}
+
+fn could_run(view: &ClusterView, request: &Request) -> Result<(), Infeasible> {
+    let machine = Machine::ideal(view);
+    let candidates = Features::new(view).candidates(request);
+    if select::place(&machine, request, &candidates).is_some() {
+        return Ok(());
+    }
+    let without_memory = Request { memory: MemoryNeed::None, ..request.clone() };
+    if select::place(&machine, &without_memory, &candidates).is_some() {
+        return Err(Infeasible::Memory);
+    }
+    let per_node = request.cpus_per_task.saturating_mul(request.least_tasks()).max(request.min_cpus);
+    let largest = candidates.ones().filter_map(|n| view.nodes.get(n)).map(|n| n.shape.cpus).max().unwrap_or(0);
+    if largest > 0 && per_node > largest { Err(Infeasible::Cpus) } else { Err(Infeasible::Nodes) }
+}
+
+/// When and where a job would start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WouldStart {
+    /// When.
+    pub at: Timestamp,
+    /// Partition.
+    pub partition: String,
+    /// Nodes.
+    pub nodes: Vec<AllocatedNode>,
+}
+
+/// Puts the job into the queue in thought and makes a plan; where the plan does not start it, the earliest time at which
+/// running and just planned jobs would have left enough room. `None`: no end in sight (nodes down, limits).
+pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<WouldStart> {
+    let mut with = view.clone();
+    let mut job = job.clone();
+    job.eligible = true;
+    with.pending.push(Arc::new(job.clone()));
+    let Plan { starts, .. } = plan(&with, now);
+    if let Some(start) = starts.into_iter().find(|s| s.job == job.id) {
+        return Some(WouldStart { at: now, partition: start.partition, nodes: start.nodes });
+    }
+    let names = node_names(view);
+    let mut features = Features::new(view);
+    let mut best: Option<WouldStart> = None;
+    for name in &job.partitions {
+        let Some((place, _)) = view.partition(name) else { continue };
+        let request = Request::new(view, &job, place, &|name| names.get(name).copied());
+        let candidates = features.candidates(&request);
+        if let Some((at, nodes)) = earliest(view, now, &request, &candidates, &[])
+            && best.as_ref().is_none_or(|b| at < b.at)
+        {
+            best = Some(WouldStart { at, partition: name.clone(), nodes });
+        }
+    }
+    best
+}
+

@@ -1,0 +1,227 @@
+//! Which nodes a request gets, and how many tasks go on each. The rule, in order:
+//!
+//! 1. nodes named by `--nodelist`, all of them;
+//! 2. nodes of lower `Weight` before nodes of higher;
+//! 3. among equals, the node with the fewest free CPUs that holds an even share of what is still missing (best fit), and
+//!    where no node holds an even share, the node with the most free CPUs;
+//! 4. among those, configuration order.
+//!
+//! With `LLN` the node with the most free CPUs goes first in place of rule 3. When all that runs into the most nodes allowed, the widest nodes are tried regardless of weight before giving up. Tasks
+//! then fill the chosen nodes in configuration order, every node keeping at least one.
+
+use super::{
+    machine::Machine,
+    request::{NodeUse, Request},
+};
+use fixedbitset::FixedBitSet;
+use garrick_model::view::AllocatedNode;
+
+/// A chosen node and the tasks that it could run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Pick {
+    node: usize,
+    capacity: u32,
+}
+
+/// Nodes for the request out of `candidates`, laid out; `None` when it does not fit.
+pub fn place(machine: &Machine<'_>, request: &Request, candidates: &FixedBitSet) -> Option<Vec<AllocatedNode>> {
+    if request.unknown_nodes {
+        return None;
+    }
+    let mut open = candidates.clone();
+    machine.restrict(&mut open, request.usage);
+    let mut picks = choose(machine, request, open)?;
+    picks.sort_unstable_by_key(|p| p.node);
+    Some(lay_out(machine, request, &picks))
+}
+
+fn choose(machine: &Machine<'_>, request: &Request, open: FixedBitSet) -> Option<Vec<Pick>> {
+    let mut search = Search { machine, request, open, picks: Vec::new(), missing: request.total_tasks() };
+    for index in &request.nodelist {
+        let node = index.0 as usize;
+        if !search.open.contains(node) {
+            return None;
+        }
+        let capacity = machine.capacity(node, request)?.tasks;
+        search.add(node, capacity);
+    }
+    if request.contiguous {
+        return search.contiguous();
+    }
+    let required = search.clone();
+    search.frugal().or_else(|| required.widest())
+}
+
+#[derive(Clone)]
+struct Search<'m, 'a> {
+    machine: &'m Machine<'a>,
+    request: &'m Request,
+    open: FixedBitSet,
+    picks: Vec<Pick>,
+    /// Tasks that have no node yet.
+    missing: u32,
+}
+
+impl Search<'_, '_> {
+    fn count(&self) -> u32 {
+        u32::try_from(self.picks.len()).unwrap_or(u32::MAX)
+    }
+
+    fn enough(&self) -> bool {
+        self.missing == 0 && self.count() >= self.request.min_nodes && self.count() <= self.request.max_nodes
+    }
+
+    fn add(&mut self, node: usize, capacity: u32) {
+        self.open.set(node, false);
+        self.missing = self.missing.saturating_sub(capacity);
+        self.picks.push(Pick { node, capacity });
+    }
+
+    /// CPUs that a node must have free to run that many tasks.
+    fn cpus_for(&self, tasks: u32) -> u32 {
+        if self.request.usage == NodeUse::Whole {
+            return 1;
+        }
+        tasks.saturating_mul(self.request.cpus_per_task).max(self.request.min_cpus).max(1)
+    }
+
+    /// The first node of a class that can run at least `tasks`. Nodes found useless are not looked at again.
+    fn find(&mut self, class: usize, tasks: u32, widest: bool) -> Option<(usize, u32)> {
+        let least = self.cpus_for(tasks);
+        let mut useless = Vec::new();
+        let mut found = None;
+        let usage = self.request.usage;
+        let nodes = if widest {
+            self.machine.widest_first(class, least, usage, &self.open)
+        } else {
+            self.machine.tightest_first(class, least, usage, &self.open)
+        };
+        for node in nodes {
+            match self.machine.capacity(node, self.request) {
+                Some(c) if c.tasks >= tasks => {
+                    found = Some((node, c.tasks));
+                    break;
+                }
+                Some(_) => {}
+                None => useless.push(node),
+            }
+        }
+        for node in useless {
+            self.open.set(node, false);
+        }
+        found
+    }
+
+    fn frugal(mut self) -> Option<Vec<Pick>> {
+        let least = self.request.least_tasks();
+        for class in 0..self.machine.classes() {
+            while !self.enough() {
+                if self.count() >= self.request.max_nodes {
+                    return None;
+                }
+                let nodes_left = self.request.min_nodes.saturating_sub(self.count()).max(1);
+                let even = self.missing.div_ceil(nodes_left).max(least);
+                let next = self.find(class, even, self.request.least_loaded).or_else(|| self.find(class, least, true));
+                match next {
+                    Some((node, capacity)) => self.add(node, capacity),
+                    None => break,
+                }
+            }
+            if self.enough() {
+                break;
+            }
+        }
+        if !self.enough() {
+            return None;
+        }
+        // A range of nodes was asked for: as many as are free.
+        let most = match self.request.tasks {
+            Some(tasks) => self.request.want_nodes.min(tasks),
+            None => self.request.want_nodes,
+        };
+        for class in 0..self.machine.classes() {
+            while self.count() < most {
+                match self.find(class, least, self.request.least_loaded) {
+                    Some((node, capacity)) => self.add(node, capacity),
+                    None => break,
+                }
+            }
+        }
+        Some(self.picks)
+    }
+
+    fn widest(mut self) -> Option<Vec<Pick>> {
+        let mut all: Vec<Pick> = self
+            .open
+            .ones()
+            .filter_map(|node| {
+                self.machine.capacity(node, self.request).map(|c| Pick { node, capacity: c.tasks })
+            })
+            .collect();
+        all.sort_by_key(|p| (std::cmp::Reverse(p.capacity), self.machine.class_of(p.node), p.node));
+        for pick in all {
+            if self.enough() || self.count() >= self.request.max_nodes {
+                break;
+            }
+            self.add(pick.node, pick.capacity);
+        }
+        self.enough().then_some(self.picks)
+    }
+
+    /// The first run of consecutive nodes that is enough and has all named nodes in it.
+    fn contiguous(self) -> Option<Vec<Pick>> {
+        let named: Vec<Pick> = self.picks.clone();
+        let mut open = self.open.clone();
+        open.extend(named.iter().map(|p| p.node));
+        let mut run: std::collections::VecDeque<Pick> = std::collections::VecDeque::new();
+        let mut tasks: u64 = 0;
+        let needed = u64::from(self.request.total_tasks());
+        for node in open.ones() {
+            let Some(capacity) = self.machine.capacity(node, self.request).map(|c| c.tasks) else {
+                run.clear();
+                tasks = 0;
+                continue;
+            };
+            if run.back().is_some_and(|last| last.node + 1 != node) {
+                run.clear();
+                tasks = 0;
+            }
+            run.push_back(Pick { node, capacity });
+            tasks += u64::from(capacity);
+            while run.len() > self.request.max_nodes as usize
+                && let Some(first) = run.pop_front()
+            {
+                tasks -= u64::from(first.capacity);
+            }
+            let first = run.front().map_or(node, |p| p.node);
+            let has_named = named.iter().all(|p| (first..=node).contains(&p.node));
+            if tasks >= needed && run.len() >= self.request.min_nodes as usize && has_named {
+                return Some(run.into_iter().collect());
+            }
+        }
+        None
+    }
+}
+
+fn lay_out(machine: &Machine<'_>, request: &Request, picks: &[Pick]) -> Vec<AllocatedNode> {
+    let least = request.least_tasks();
+    let nodes = u32::try_from(picks.len()).unwrap_or(u32::MAX);
+    let mut left = request.tasks.unwrap_or_else(|| nodes.saturating_mul(least));
+    let mut spare = left.saturating_sub(nodes.saturating_mul(least));
+    picks
+        .iter()
+        .map(|pick| {
+            let more = spare.min(pick.capacity.saturating_sub(least));
+            spare -= more;
+            // Fewer tasks than nodes (a long node list): the last nodes have none.
+            let tasks = (least + more).min(left);
+            left -= tasks;
+            let view = &machine.view().nodes[pick.node];
+            AllocatedNode {
+                name: view.name.clone(),
+                index: view.index,
+                share: machine.share(pick.node, request, tasks),
+            }
+        })
+        .collect()
+}

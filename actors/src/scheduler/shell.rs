@@ -1,0 +1,273 @@
+//! The scheduler's actor: wakes when boards change, plans, and sends the parts of the plan to the jobs' owners. The next
+//! pass waits until every proposal of the last one was answered, so that boards show what was taken.
+
+use super::{
+    facts::{AllocationUnit, ClusterView, PartitionFacts, PartitionSharing, Policy},
+    plan::{Plan, plan},
+};
+use crate::{controller::env::Env, job::messages::JobInput};
+use fixedbitset::FixedBitSet;
+use garrick_model::{
+    config::{Config, OverSubscribe, SelectUnit},
+    ids::JobId,
+    state::Reason,
+    time::Timestamp,
+    view::{JobView, PartitionView},
+};
+use garrick_runtime::{Actor, Context, Message};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// Shortest pause between two passes: a burst of submissions is planned together.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(3);
+/// Longest pause, after long passes.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A pass is made this often even when nothing changed, since time itself decides what may be backfilled (Slurm's
+/// bf_interval and sched_interval are 30 and 60 seconds).
+const INTERVAL: Duration = Duration::from_secs(30);
+/// Proposals unanswered for this long are counted as refused.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Expected starts are told again when they moved by at least this much.
+const EXPECTED_STEP: Duration = Duration::from_secs(60);
+
+/// Messages of the scheduler.
+pub enum SchedulerMsg {
+    /// A board changed.
+    Changed,
+    /// It is time for a pass.
+    Pass,
+    /// A job's owner answered a proposal. Answers to passes before the last do not count.
+    Outcome {
+        /// Pass.
+        pass: u64,
+        /// It starts.
+        accepted: bool,
+    },
+    /// Too long without all answers.
+    Impatient,
+    /// From the front: new rules.
+    Policy(Policy),
+}
+
+impl Message for SchedulerMsg {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Changed => "Changed",
+            Self::Pass => "Pass",
+            Self::Outcome { .. } => "Outcome",
+            Self::Impatient => "Impatient",
+            Self::Policy(_) => "Policy",
+        }
+    }
+}
+
+/// The scheduler, at `/scheduler`.
+pub struct SchedulerActor {
+    env: Arc<Env>,
+    policy: Policy,
+    pass: u64,
+    outstanding: usize,
+    /// Generations of the boards before they were last read.
+    seen: (u64, u64, u64),
+    /// A wait for changes is under way.
+    watching: bool,
+    /// The last pass stopped at its limit.
+    truncated: bool,
+    last_pass: Duration,
+}
+
+impl SchedulerActor {
+    /// A scheduler.
+    pub const fn new(env: Arc<Env>, policy: Policy) -> Self {
+        Self {
+            env,
+            policy,
+            pass: 0,
+            outstanding: 0,
+            seen: (0, 0, 0),
+            watching: false,
+            truncated: false,
+            last_pass: Duration::ZERO,
+        }
+    }
+
+    fn watch(&mut self, cx: &mut Context<Self>) {
+        if self.watching {
+            return;
+        }
+        self.watching = true;
+        let boards = self.env.boards.clone();
+        let (jobs, nodes, partitions) = self.seen;
+        let changed = async move {
+            tokio::select! {
+                _ = boards.jobs.changed(jobs) => {}
+                _ = boards.nodes.changed(nodes) => {}
+                _ = boards.partitions.changed(partitions) => {}
+            }
+        };
+        cx.pipe(changed, |()| SchedulerMsg::Changed);
+    }
+
+    fn soon(&self, cx: &mut Context<Self>) {
+        let pause = (self.last_pass / 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        cx.set_timer("pass", pause, SchedulerMsg::Pass);
+    }
+
+    fn make_pass(&mut self, cx: &mut Context<Self>) {
+        if self.outstanding > 0 {
+            return;
+        }
+        cx.set_timer("interval", INTERVAL, SchedulerMsg::Pass);
+        let began = Instant::now();
+        let boards = &self.env.boards;
+        self.seen = (boards.jobs.generation(), boards.nodes.generation(), boards.partitions.generation());
+        let view = cluster_view(self.policy.clone(), &self.env);
+        let now = Timestamp::now();
+        let made = plan(&view, now);
+        self.last_pass = began.elapsed();
+        tracing::debug!(
+            starts = made.starts.len(),
+            waiting = made.reasons.len(),
+            micros = u64::try_from(self.last_pass.as_micros()).unwrap_or(u64::MAX),
+            "sched.pass"
+        );
+        self.send(cx, &view, made);
+        if self.outstanding == 0 {
+            self.after_pass(cx);
+        } else {
+            cx.set_timer("patience", PATIENCE, SchedulerMsg::Impatient);
+        }
+    }
+
+    fn send(&mut self, cx: &mut Context<Self>, view: &ClusterView, made: Plan) {
+        self.pass += 1;
+        self.truncated = made.truncated;
+        self.outstanding = made.starts.len();
+        for mut start in made.starts {
+            start.pass = self.pass;
+            self.env.tell_job(cx, start.job, JobInput::Start(Box::new(start)));
+        }
+        let expected: BTreeMap<JobId, Timestamp> = made.expected.into_iter().collect();
+        let known: BTreeMap<JobId, &Arc<JobView>> = view.pending.iter().map(|j| (j.id, j)).collect();
+        for (job, reason) in made.reasons {
+            let expected = expected.get(&job).copied();
+            if known.get(&job).is_none_or(|view| is_news(view, &reason, expected)) {
+                self.env.tell_job(cx, job, JobInput::Considered { reason, expected });
+            }
+        }
+    }
+
+    fn after_pass(&mut self, cx: &mut Context<Self>) {
+        cx.clear_timer("patience");
+        if self.truncated {
+            self.soon(cx);
+        } else {
+            self.watch(cx);
+        }
+    }
+}
+
+fn is_news(view: &JobView, reason: &Reason, expected: Option<Timestamp>) -> bool {
+    let moved = match (view.start_time, expected) {
+        (None, None) => false,
+        (Some(shown), Some(new)) => shown.since(new).max(new.since(shown)) >= EXPECTED_STEP,
+        _ => true,
+    };
+    view.reason != *reason || moved
+}
+
+impl Actor for SchedulerActor {
+    type Msg = SchedulerMsg;
+
+    fn started(&mut self, cx: &mut Context<Self>) {
+        self.soon(cx);
+    }
+
+    fn handle(&mut self, cx: &mut Context<Self>, message: SchedulerMsg) {
+        match message {
+            SchedulerMsg::Changed => {
+                self.watching = false;
+                self.soon(cx);
+            }
+            SchedulerMsg::Pass => self.make_pass(cx),
+            SchedulerMsg::Outcome { pass, accepted } => {
+                if pass == self.pass && self.outstanding > 0 {
+                    tracing::trace!(pass, accepted, "sched.outcome");
+                    self.outstanding -= 1;
+                    if self.outstanding == 0 {
+                        self.after_pass(cx);
+                    }
+                }
+            }
+            SchedulerMsg::Impatient => {
+                if self.outstanding > 0 {
+                    tracing::warn!(pass = self.pass, unanswered = self.outstanding, "sched.proposals_unanswered");
+                    self.outstanding = 0;
+                    self.after_pass(cx);
+                }
+            }
+            SchedulerMsg::Policy(policy) => {
+                self.policy = policy;
+                self.soon(cx);
+            }
+        }
+    }
+}
+
+/// The boards as a plan's picture.
+pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
+    let nodes = env.boards.nodes.list();
+    let partitions = env.boards.partitions.list().iter().map(|p| partition_facts(p, nodes.len())).collect();
+    ClusterView::new(policy, &env.boards.jobs.list(), &nodes, partitions)
+}
+
+/// A partition as scheduling sees it, among that many nodes.
+pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
+    let config = &view.config;
+    let mut members = FixedBitSet::with_capacity(nodes);
+    for index in view.nodes.iter().map(|n| n.0 as usize).filter(|i| *i < nodes) {
+        members.insert(index);
+    }
+    PartitionFacts {
+        name: config.name.clone(),
+        state: view.state,
+        tier: u32::from(config.priority_tier),
+        nodes: members,
+        default_time: config.default_time,
+        max_time: config.max_time,
+        min_nodes: config.min_nodes,
+        max_nodes: config.max_nodes,
+        max_cpus_per_node: config.max_cpus_per_node,
+        sharing: match config.over_subscribe {
+            OverSubscribe::No => PartitionSharing::No,
+            OverSubscribe::Exclusive => PartitionSharing::Exclusive,
+            OverSubscribe::Yes(most) => PartitionSharing::Yes(u32::from(most)),
+            OverSubscribe::Force(most) => PartitionSharing::Force(u32::from(most)),
+        },
+        exclusive_user: config.exclusive_user,
+        least_loaded: config.least_loaded,
+    }
+}
+
+/// The site's rules, from its configuration.
+pub fn policy(config: &Config) -> Policy {
+    let number = |name: &str| config.scheduler_parameters.value(name).and_then(|text| text.parse::<usize>().ok());
+    let default = Policy::default();
+    Policy {
+        unit: match config.select.unit {
+            SelectUnit::Cpu => AllocationUnit::Cpu,
+            SelectUnit::Core => AllocationUnit::Core,
+            SelectUnit::Socket => AllocationUnit::Socket,
+            SelectUnit::Node => AllocationUnit::Node,
+        },
+        memory: config.select.memory,
+        one_task_per_core: config.select.one_task_per_core,
+        least_loaded: config.select.least_loaded,
+        backfill: config.backfill(),
+        backfill_depth: number("bf_max_job_test").unwrap_or(default.backfill_depth),
+        max_starts: default.max_starts,
+    }
+}

@@ -1,0 +1,306 @@
+//! Decides one node's part of a run. It knows nothing of queues or other nodes: what to launch and when to end comes from
+//! the step manager, what became of it goes back. Called by the actor in [`crate::shepherd::shell`], by the simulator and
+//! by tests.
+//!
+//! A task's end is reported after the output it relayed, but not for ever: a child that daemonised with the pipe open
+//! holds the report up for `linger` at most.
+
+use crate::shepherd::{
+    environments::LauncherEnvironments,
+    messages::{ShepherdEffect, ShepherdInput, ShepherdTimer},
+    state::{NextInput, ShepherdPhase, StepHere, TaskHere, stream_index},
+};
+use garrick_model::{
+    ids::{JobId, StepId},
+    messages::{
+        launcher::{FromLauncher, ToLauncher},
+        shepherd::{ShepherdToStepMgr, StepMgrToShepherd, Stream},
+    },
+    resources::CpuSet,
+    time::Timestamp,
+};
+use jiff::tz::TimeZone;
+use serde_bytes::ByteBuf;
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
+
+/// Facts of the node and settings of the site.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShepherdConfig {
+    /// Job.
+    pub job: JobId,
+    /// This node's name.
+    pub node: String,
+    /// This process's door, `GARRICK_STEPD_DOOR` of every task.
+    pub door: String,
+    /// What the job has here.
+    pub job_cpus: CpuSet,
+    /// CPU number of the machine for each abstract CPU; empty: tasks are not bound (more CPUs are configured than there
+    /// are, or the site binds nothing).
+    pub cpu_map: Vec<u32>,
+    /// Steps can have cgroups of their own here.
+    pub cgroups: bool,
+    /// `KillWait`. Default 30 s.
+    pub kill_wait: Duration,
+    /// How long the streams of an ended task may stay open. Default 2 s: long enough for what is still in a pipe, short
+    /// enough for who waits.
+    pub linger: Duration,
+    /// For messages that name a time.
+    pub zone: TimeZone,
+}
+
+impl ShepherdConfig {
+    /// With defaults.
+    pub fn new(job: JobId, node: &str, door: &str, job_cpus: CpuSet) -> Self {
+        Self {
+            job,
+            node: node.into(),
+            door: door.into(),
+            job_cpus,
+            cpu_map: Vec::new(),
+            cgroups: false,
+            kill_wait: Duration::from_secs(30),
+            linger: Duration::from_secs(2),
+            zone: TimeZone::UTC,
+        }
+    }
+}
+
+/// A launcher that ends is replaced so many times.
+pub(super) const LAUNCHER_RESTARTS: u32 = 3;
+
+/// See the module.
+#[derive(Debug)]
+pub struct ShepherdCore {
+    pub(super) config: ShepherdConfig,
+    pub(super) phase: ShepherdPhase,
+    pub(super) steps: BTreeMap<StepId, StepHere>,
+    pub(super) tasks: BTreeMap<u64, TaskHere>,
+    pub(super) next_token: u64,
+    pub(super) environments: LauncherEnvironments,
+    pub(super) launcher_up: bool,
+    pub(super) launcher_restarts: u32,
+    /// Ended tasks with open streams, in the order of their deadlines.
+    pub(super) lingering: VecDeque<(Timestamp, u64)>,
+    /// Steps that were told to end, in the order in which KillWait runs out.
+    pub(super) escalations: VecDeque<(Timestamp, StepId)>,
+    /// The batch script's error file, which gets notes after its end too.
+    pub(super) job_error_path: Option<String>,
+    pub(super) manager: bool,
+}
+
+impl ShepherdCore {
+    /// A shepherd whose launcher is being started.
+    pub fn new(config: ShepherdConfig) -> Self {
+        Self {
+            config,
+            phase: ShepherdPhase::Serving,
+            steps: BTreeMap::new(),
+            tasks: BTreeMap::new(),
+            next_token: 1,
+            environments: LauncherEnvironments::default(),
+            launcher_up: false,
+            launcher_restarts: 0,
+            lingering: VecDeque::new(),
+            escalations: VecDeque::new(),
+            job_error_path: None,
+            manager: true,
+        }
+    }
+
+    /// Where it is.
+    pub const fn phase(&self) -> ShepherdPhase {
+        self.phase
+    }
+
+    /// One input, its effects appended.
+    pub fn handle(&mut self, now: Timestamp, input: ShepherdInput, out: &mut Vec<ShepherdEffect>) {
+        if self.phase == ShepherdPhase::Gone {
+            if matches!(input, ShepherdInput::Manager(StepMgrToShepherd::EndJob)) {
+                self.say(ShepherdToStepMgr::Gone, out);
+            }
+            return;
+        }
+        match input {
+            ShepherdInput::LauncherUp => self.launcher_up(now, out),
+            ShepherdInput::LauncherDown { detail } => self.launcher_down(now, &detail, out),
+            ShepherdInput::Launcher(message) => self.from_launcher(now, message, out),
+            ShepherdInput::Manager(message) => self.from_manager(now, message, out),
+            ShepherdInput::ManagerLost => {
+                self.manager = false;
+                self.end_job(out);
+            }
+            ShepherdInput::Prepared { step, result } => self.prepared(now, step, result, out),
+            ShepherdInput::Data { token, stream, data } => self.data(token, stream, data, out),
+            ShepherdInput::Written { token, taken } => self.written(token, taken, out),
+            ShepherdInput::Oom { token, killed } => self.oom_known(token, killed, out),
+            ShepherdInput::Swept { step } => self.step_gone(step, out),
+            ShepherdInput::JobSwept => self.job_swept(out),
+            ShepherdInput::Timer(ShepherdTimer::Linger) => self.give_up_streams(now, out),
+            ShepherdInput::Timer(ShepherdTimer::Kill) => self.escalate(now, out),
+            ShepherdInput::Timer(ShepherdTimer::LastEnds) => self.give_up_ends(out),
+        }
+    }
+
+    fn from_manager(&mut self, now: Timestamp, message: StepMgrToShepherd, out: &mut Vec<ShepherdEffect>) {
+        match message {
+            StepMgrToShepherd::Welcome => {}
+            StepMgrToShepherd::Launch { step, share, tasks } => self.launch(now, step, share, tasks, out),
+            StepMgrToShepherd::Stdin { step, data } => {
+                let tokens = self.steps.get_mut(&step).map(|s| s.input.push(data)).unwrap_or_default();
+                for token in tokens {
+                    self.feed(token, out);
+                }
+                self.trim_input(step, 0, out);
+            }
+            StepMgrToShepherd::Signal { step, signal, reach } => self.signal_step(step, signal, reach, out),
+            StepMgrToShepherd::Terminate { step } => self.terminate(now, step, out),
+            StepMgrToShepherd::Kill { step } => self.kill(step, out),
+            StepMgrToShepherd::Resize { step, rows, cols } => {
+                if let Some(token) = self.steps.get(&step).and_then(|s| s.tokens.get(&0)) {
+                    out.push(ShepherdEffect::Resize { token: *token, rows, cols });
+                }
+            }
+            StepMgrToShepherd::EndJob => self.end_job(out),
+            StepMgrToShepherd::Credit { step, bytes } => self.credit(step, bytes, out),
+            StepMgrToShepherd::Note { step, text } => self.note(step, &text, out),
+            StepMgrToShepherd::ListTasks => {
+                let tasks = self.steps.iter().map(|(id, s)| (*id, s.tokens.keys().copied().collect())).collect();
+                self.say(ShepherdToStepMgr::Tasks(tasks), out);
+            }
+        }
+    }
+
+    fn from_launcher(&mut self, now: Timestamp, message: FromLauncher, out: &mut Vec<ShepherdEffect>) {
+        match message {
+            FromLauncher::Spawned { token, pid } => self.spawned(token, pid, out),
+            FromLauncher::SpawnFailed { token, stage, subject, errno } => {
+                self.spawn_failed(now, token, &stage, &subject, errno, out);
+            }
+            FromLauncher::Exited { token, status, usage } => self.exited(now, token, status, usage, out),
+        }
+    }
+
+    fn launcher_up(&mut self, now: Timestamp, out: &mut Vec<ShepherdEffect>) {
+        self.launcher_up = true;
+        let ready: Vec<StepId> =
+            self.steps.iter().filter(|(_, s)| !s.unspawned.is_empty() && !s.sweeping).map(|(id, _)| *id).collect();
+        for step in ready {
+            self.prepare(now, step, out);
+        }
+    }
+
+    /// Output of a task: relayed within the step's credit, and the next read asked for while there is some.
+    fn data(&mut self, token: u64, stream: Stream, data: ByteBuf, out: &mut Vec<ShepherdEffect>) {
+        use crate::shepherd::state::StreamState;
+        let at = stream_index(stream);
+        let Some(task) = self.tasks.get_mut(&token) else { return };
+        if task.streams[at] != StreamState::Reading {
+            return;
+        }
+        let (id, rank) = (task.step, task.task.rank);
+        if data.is_empty() {
+            task.streams[at] = StreamState::Closed;
+            if task.spoke[at] {
+                self.say(ShepherdToStepMgr::Output { step: id, rank, stream, data }, out);
+            }
+            return self.report_if_over(token, out);
+        }
+        task.spoke[at] = true;
+        let Some(step) = self.steps.get_mut(&id) else { return };
+        step.credit -= (data.len() as u64 + garrick_model::messages::shepherd::OUTPUT_FRAME_COST) as i64;
+        if step.credit > 0 {
+            out.push(ShepherdEffect::ToManager(ShepherdToStepMgr::Output { step: id, rank, stream, data }));
+            out.push(ShepherdEffect::Read { token, stream });
+        } else {
+            task.streams[at] = StreamState::Paused;
+            step.paused.insert((token, at as u8));
+            self.say(ShepherdToStepMgr::Output { step: id, rank, stream, data }, out);
+        }
+    }
+
+    /// The step manager passed output on: reading goes on.
+    fn credit(&mut self, step: StepId, bytes: u64, out: &mut Vec<ShepherdEffect>) {
+        use crate::shepherd::state::{StreamState, stream_at};
+        let Some(here) = self.steps.get_mut(&step) else { return };
+        here.credit = here.credit.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
+        if here.credit <= 0 {
+            return;
+        }
+        for (token, at) in std::mem::take(&mut here.paused) {
+            if let Some(task) = self.tasks.get_mut(&token)
+                && task.streams[usize::from(at)] == StreamState::Paused
+            {
+                task.streams[usize::from(at)] = StreamState::Reading;
+                out.push(ShepherdEffect::Read { token, stream: stream_at(usize::from(at)) });
+            }
+        }
+    }
+
+    /// Hands a task its next input.
+    pub(super) fn feed(&mut self, token: u64, out: &mut Vec<ShepherdEffect>) {
+        let Some(task) = self.tasks.get(&token) else { return };
+        let id = task.step;
+        let terminal = task.task.rank == 0 && self.steps.get(&id).is_some_and(|s| s.launch.pty.is_some());
+        let Some(step) = self.steps.get_mut(&id) else { return };
+        match step.input.next(token) {
+            NextInput::Wait => {}
+            NextInput::Write(data) => out.push(ShepherdEffect::Write { token, data }),
+            // A terminal has no end of input of its own; closing it would hang up on the task.
+            NextInput::End if terminal => {}
+            NextInput::End => out.push(ShepherdEffect::CloseInput { token }),
+        }
+    }
+
+    fn written(&mut self, token: u64, taken: bool, out: &mut Vec<ShepherdEffect>) {
+        let Some(id) = self.tasks.get(&token).map(|t| t.step) else { return };
+        let Some(step) = self.steps.get_mut(&id) else { return };
+        let bytes = if taken { step.input.written(token) } else { step.input.remove_reader(token) };
+        self.trim_input(id, bytes, out);
+        if taken {
+            self.feed(token, out);
+        } else {
+            out.push(ShepherdEffect::CloseInput { token });
+        }
+    }
+
+    /// Reports input that was taken, or that nobody is left to take.
+    pub(super) fn trim_input(&mut self, step: StepId, taken: u64, out: &mut Vec<ShepherdEffect>) {
+        let Some(here) = self.steps.get_mut(&step) else { return };
+        let bytes = taken + here.input.trim();
+        if bytes > 0 {
+            self.say(ShepherdToStepMgr::StdinConsumed { step, bytes }, out);
+        }
+    }
+
+    /// A line into the error file of a step's first task here; of the batch script also after its end.
+    fn note(&self, step: StepId, text: &str, out: &mut Vec<ShepherdEffect>) {
+        let batch = step.step == garrick_model::ids::StepNum::Batch;
+        let path = match self.steps.get(&step) {
+            Some(here) => here.error_path.as_ref(),
+            None if batch => self.job_error_path.as_ref(),
+            None => None,
+        };
+        if let Some(path) = path {
+            self.append(path, text, out);
+        }
+    }
+
+    pub(super) fn append(&self, path: &str, line: &str, out: &mut Vec<ShepherdEffect>) {
+        let message =
+            ToLauncher::AppendText { path: path.to_owned(), text: ByteBuf::from(format!("{line}\n").into_bytes()) };
+        out.push(ShepherdEffect::ToLauncher { message, passed: Vec::new() });
+    }
+
+    pub(super) fn say(&self, message: ShepherdToStepMgr, out: &mut Vec<ShepherdEffect>) {
+        if self.manager {
+            out.push(ShepherdEffect::ToManager(message));
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "core_test.rs"]
+mod tests;

@@ -1,0 +1,257 @@
+//! What the shepherd of a node is told, by whom, and what it wants done. The manager's messages keep their order, and so
+//! do the launcher's; between the two, and the answers of the node's own parts, there is none.
+
+use garrick_model::{
+    ids::StepId,
+    messages::{
+        launcher::{FromLauncher, ToLauncher},
+        shepherd::{ShepherdToStepMgr, StepMgrToShepherd, StepNodeShare, Stream},
+    },
+};
+use garrick_runtime::Message;
+use serde_bytes::ByteBuf;
+use std::time::Duration;
+
+/// A descriptor to pass to the launcher beside a message. Our end, where there is one, is kept under the task's token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PassedFd {
+    /// Read end of a new pipe; we write to the other (`Write`).
+    Input {
+        /// Task.
+        token: u64,
+    },
+    /// Write end of a new pipe; we read from the other (`Read`).
+    Output {
+        /// Task.
+        token: u64,
+        /// Which stream.
+        stream: Stream,
+    },
+    /// Slave of a new pseudo terminal; its master is read as standard output and written as standard input.
+    Terminal {
+        /// Task.
+        token: u64,
+        /// Rows.
+        rows: u16,
+        /// Columns.
+        cols: u16,
+    },
+    /// The open `cgroup.procs` files of the step's own cgroup: one descriptor, or one for each hierarchy (v1). Always last.
+    Cgroup {
+        /// Step.
+        step: StepId,
+    },
+}
+
+/// Timers of the shepherd: one each, whatever the number of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ShepherdTimer {
+    /// Streams of ended tasks that are still open are given up.
+    Linger,
+    /// KillWait of steps that were told to end is over.
+    Kill,
+    /// Everything was killed: tasks whose end was not reported are given up.
+    LastEnds,
+}
+
+impl ShepherdTimer {
+    /// Name for the runtime's timers.
+    pub const fn key(self) -> &'static str {
+        match self {
+            Self::Linger => "linger",
+            Self::Kill => "kill",
+            Self::LastEnds => "last-ends",
+        }
+    }
+}
+
+/// What a shepherd is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ShepherdInput {
+    /// The launcher runs and takes messages.
+    LauncherUp,
+    /// The launcher ended without being told to, or could not be started.
+    LauncherDown {
+        /// What is known of it.
+        detail: String,
+    },
+    /// From the launcher.
+    Launcher(FromLauncher),
+    /// From the step manager. `EndJob` also from the node's agent.
+    Manager(StepMgrToShepherd),
+    /// The connection to the step manager is gone. The run ends here.
+    ManagerLost,
+    /// Answer to `Prepare`: the script's path, if there was one.
+    Prepared {
+        /// Step.
+        step: StepId,
+        /// What could not be done, for the user.
+        result: Result<Option<String>, String>,
+    },
+    /// Answer to `Read`: what there was, at least a byte; empty at the end of the stream or after an error.
+    Data {
+        /// Task.
+        token: u64,
+        /// Which stream; a terminal's is standard output.
+        stream: Stream,
+        /// Bytes.
+        data: ByteBuf,
+    },
+    /// Answer to `Write`: all was written, or (false) nobody reads any more.
+    Written {
+        /// Task.
+        token: u64,
+        /// Whether.
+        taken: bool,
+    },
+    /// Answer to `AskOom`.
+    Oom {
+        /// Task.
+        token: u64,
+        /// The cgroup counted an out-of-memory kill.
+        killed: bool,
+    },
+    /// Answer to `Sweep`: no process is left in the step's cgroup, which is removed.
+    Swept {
+        /// Step.
+        step: StepId,
+    },
+    /// Answer to `SweepJob`: no process of the job is left.
+    JobSwept,
+    /// A timer ran out.
+    Timer(ShepherdTimer),
+}
+
+/// What a shepherd wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ShepherdEffect {
+    /// To the step manager.
+    ToManager(ShepherdToStepMgr),
+    /// To the launcher, with these descriptors made and passed in order.
+    ToLauncher {
+        /// Message.
+        message: ToLauncher,
+        /// Descriptors.
+        passed: Vec<PassedFd>,
+    },
+    /// Start another launcher; answered by `LauncherUp` or `LauncherDown`.
+    StartLauncher,
+    /// Before a step's first task: write its script where the user can read and execute it, make its cgroup. Answered by
+    /// `Prepared`.
+    Prepare {
+        /// Step.
+        step: StepId,
+        /// Text of the script.
+        script: Option<ByteBuf>,
+        /// Limits of a cgroup of its own.
+        cgroup: Option<StepNodeShare>,
+    },
+    /// Read once from a task's stream, when there is something; at most one read of a stream is asked for at a time.
+    Read {
+        /// Task.
+        token: u64,
+        /// Which stream.
+        stream: Stream,
+    },
+    /// Write all of this to a task's input; one at a time.
+    Write {
+        /// Task.
+        token: u64,
+        /// Bytes.
+        data: ByteBuf,
+    },
+    /// End of a task's input.
+    CloseInput {
+        /// Task.
+        token: u64,
+    },
+    /// Drop all our ends of a task. Answers that are under way may still come.
+    Close {
+        /// Task.
+        token: u64,
+    },
+    /// New size of a task's terminal.
+    Resize {
+        /// Task.
+        token: u64,
+        /// Rows.
+        rows: u16,
+        /// Columns.
+        cols: u16,
+    },
+    /// Did the cgroup (the step's own, or the job's) count an out-of-memory kill? Answered by `Oom`.
+    AskOom {
+        /// Task.
+        token: u64,
+        /// Step with a cgroup of its own.
+        step: Option<StepId>,
+    },
+    /// SIGKILL to what is left of these tasks' process groups. Not answered.
+    KillGroups {
+        /// Process groups (the tasks' first pids).
+        pids: Vec<u32>,
+    },
+    /// Kill everything in a step's own cgroup and remove it. Answered by `Swept`.
+    Sweep {
+        /// Step.
+        step: StepId,
+    },
+    /// Kill everything of the job here, daemonised children included, until nothing is left. Answered by `JobSwept`.
+    SweepJob,
+    /// Set a timer, replacing one of the same name.
+    SetTimer {
+        /// Which.
+        timer: ShepherdTimer,
+        /// From now.
+        after: Duration,
+    },
+    /// Tell an operator.
+    Log {
+        /// What.
+        text: String,
+    },
+    /// Nothing of the job is left here (`Gone` was said). A `stepd` that hosts no step manager reports it to its agent.
+    Finished,
+}
+
+/// Mailbox of the shepherd's actor.
+#[derive(Debug)]
+pub struct ShepherdMsg(pub ShepherdInput);
+
+impl Message for ShepherdMsg {
+    fn name(&self) -> &'static str {
+        match &self.0 {
+            ShepherdInput::LauncherUp => "LauncherUp",
+            ShepherdInput::LauncherDown { .. } => "LauncherDown",
+            ShepherdInput::Launcher(FromLauncher::Spawned { .. }) => "Spawned",
+            ShepherdInput::Launcher(FromLauncher::SpawnFailed { .. }) => "SpawnFailed",
+            ShepherdInput::Launcher(FromLauncher::Exited { .. }) => "Exited",
+            ShepherdInput::Manager(message) => manager_message_name(message),
+            ShepherdInput::ManagerLost => "ManagerLost",
+            ShepherdInput::Prepared { .. } => "Prepared",
+            ShepherdInput::Data { .. } => "Data",
+            ShepherdInput::Written { .. } => "Written",
+            ShepherdInput::Oom { .. } => "Oom",
+            ShepherdInput::Swept { .. } => "Swept",
+            ShepherdInput::JobSwept => "JobSwept",
+            ShepherdInput::Timer(_) => "Timer",
+        }
+    }
+}
+
+/// Name of a step manager's message, for traces.
+pub const fn manager_message_name(message: &StepMgrToShepherd) -> &'static str {
+    match message {
+        StepMgrToShepherd::Welcome => "Welcome",
+        StepMgrToShepherd::Launch { .. } => "Launch",
+        StepMgrToShepherd::Stdin { .. } => "Stdin",
+        StepMgrToShepherd::Signal { .. } => "Signal",
+        StepMgrToShepherd::Terminate { .. } => "Terminate",
+        StepMgrToShepherd::Kill { .. } => "Kill",
+        StepMgrToShepherd::Resize { .. } => "Resize",
+        StepMgrToShepherd::EndJob => "EndJob",
+        StepMgrToShepherd::Credit { .. } => "Credit",
+        StepMgrToShepherd::Note { .. } => "Note",
+        StepMgrToShepherd::ListTasks => "ListTasks",
+    }
+}

@@ -1,0 +1,264 @@
+//! Steps and tasks on this node.
+
+use garrick_model::{
+    ids::StepId,
+    messages::{
+        launcher::TaskUsage,
+        shepherd::{OUTPUT_WINDOW, StepLaunch, StepNodeShare, Stream, TaskLaunch},
+    },
+    state::ExitStatus,
+};
+use serde_bytes::ByteBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+/// Where the shepherd is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShepherdPhase {
+    /// Launches and reports.
+    Serving,
+    /// Everything is being killed.
+    Sweeping,
+    /// No process is left; last ends are awaited.
+    Counting,
+    /// Nothing of the job is left.
+    Gone,
+}
+
+/// A step here.
+#[derive(Debug)]
+pub struct StepHere {
+    /// What its nodes share.
+    pub launch: Arc<StepLaunch>,
+    /// Its share here.
+    pub share: StepNodeShare,
+    /// Its tasks by rank.
+    pub tokens: BTreeMap<u32, u64>,
+    /// Tasks that are not over.
+    pub tasks_left: u32,
+    /// Tasks to spawn once it is prepared.
+    pub unspawned: Vec<TaskLaunch>,
+    /// Path of its script.
+    pub script: Option<String>,
+    /// Files that one of its tasks truncated already.
+    pub opened: BTreeSet<String>,
+    /// Where notes go: the error file of its first task here.
+    pub error_path: Option<String>,
+    /// Bytes of output that may still be sent; below zero after a large read.
+    pub credit: i64,
+    /// Streams that wait for credit.
+    pub paused: BTreeSet<(u64, u8)>,
+    /// First pids of ended tasks, whose groups are swept at the end.
+    pub groups: Vec<u32>,
+    /// It is being ended.
+    pub ending: bool,
+    /// Its cgroup is being swept.
+    pub sweeping: bool,
+    /// Input for its tasks.
+    pub input: StepStdin,
+}
+
+impl StepHere {
+    /// A step whose tasks are not spawned yet.
+    pub fn new(launch: Arc<StepLaunch>, share: StepNodeShare, tasks: Vec<TaskLaunch>) -> Self {
+        Self {
+            tasks_left: tasks.len() as u32,
+            unspawned: tasks,
+            launch,
+            share,
+            tokens: BTreeMap::new(),
+            script: None,
+            opened: BTreeSet::new(),
+            error_path: None,
+            credit: OUTPUT_WINDOW as i64,
+            paused: BTreeSet::new(),
+            groups: Vec::new(),
+            ending: false,
+            sweeping: false,
+            input: StepStdin::default(),
+        }
+    }
+}
+
+/// Input of a step on its way to tasks, each at its own pace. Chunks that all have taken are dropped and reported.
+#[derive(Debug, Default)]
+pub struct StepStdin {
+    /// Chunks; an empty one ends the input.
+    chunks: VecDeque<ByteBuf>,
+    /// Number of the first chunk kept.
+    first: u64,
+    /// Next chunk and whether a write is under way, by token.
+    readers: BTreeMap<u64, (u64, bool)>,
+}
+
+/// What to do for a task's input next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NextInput {
+    /// Nothing, or a write is under way.
+    Wait,
+    /// Write this.
+    Write(ByteBuf),
+    /// End it.
+    End,
+}
+
+impl StepStdin {
+    /// A task that takes input.
+    pub fn add_reader(&mut self, token: u64) {
+        self.readers.insert(token, (self.first, false));
+    }
+
+    /// A task takes no more; bytes that nobody is left to take.
+    pub fn remove_reader(&mut self, token: u64) -> u64 {
+        if self.readers.remove(&token).is_some() { self.trim() } else { 0 }
+    }
+
+    /// New input; the tasks that may take it.
+    pub fn push(&mut self, data: ByteBuf) -> Vec<u64> {
+        self.chunks.push_back(data);
+        self.readers.iter().filter(|(_, (_, busy))| !busy).map(|(t, _)| *t).collect()
+    }
+
+    /// What a task gets next.
+    pub fn next(&mut self, token: u64) -> NextInput {
+        let Some((at, busy)) = self.readers.get_mut(&token) else { return NextInput::Wait };
+        if *busy {
+            return NextInput::Wait;
+        }
+        match self.chunks.get((*at - self.first) as usize) {
+            None => NextInput::Wait,
+            Some(chunk) if chunk.is_empty() => {
+                self.readers.remove(&token);
+                NextInput::End
+            }
+            Some(chunk) => {
+                *busy = true;
+                NextInput::Write(chunk.clone())
+            }
+        }
+    }
+
+    /// A write is done; bytes that all have taken now.
+    pub fn written(&mut self, token: u64) -> u64 {
+        if let Some((at, busy)) = self.readers.get_mut(&token) {
+            *at += 1;
+            *busy = false;
+        }
+        self.trim()
+    }
+
+    /// Bytes that all have taken or nobody will: dropped.
+    pub fn trim(&mut self) -> u64 {
+        let end = self.first + self.chunks.len() as u64;
+        let least = self.readers.values().map(|(at, _)| *at).min().unwrap_or(end);
+        let mut bytes = 0;
+        while self.first < least {
+            bytes += self.chunks.pop_front().map_or(0, |c| c.len() as u64);
+            self.first += 1;
+        }
+        bytes
+    }
+}
+
+/// An output stream that is relayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamState {
+    /// Not relayed, or at its end.
+    Closed,
+    /// The task does not run yet.
+    Idle,
+    /// A read is under way.
+    Reading,
+    /// Waits for credit.
+    Paused,
+}
+
+/// A task here.
+#[derive(Debug)]
+pub struct TaskHere {
+    /// Its step.
+    pub step: StepId,
+    /// As launched.
+    pub task: TaskLaunch,
+    /// Where it is.
+    pub phase: TaskPhase,
+    /// Standard output and error.
+    pub streams: [StreamState; 2],
+    /// Something was relayed from them.
+    pub spoke: [bool; 2],
+    /// Files that its descriptors 1 and 2 are, for messages to its user.
+    pub error_path: Option<String>,
+    /// Its working directory was given up for /tmp.
+    pub moved: bool,
+}
+
+/// Where a task is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TaskPhase {
+    /// With the launcher.
+    Spawning,
+    /// Runs.
+    Running {
+        /// Process.
+        pid: u32,
+    },
+    /// Ended; its streams are not all at their end, or it is not known yet what killed it.
+    Ended {
+        /// Process.
+        pid: u32,
+        /// How.
+        status: ExitStatus,
+        /// With what use.
+        usage: TaskUsage,
+        /// Out of memory; `None`: being asked.
+        oom: Option<bool>,
+    },
+}
+
+/// Place of a stream in a task's pair.
+pub const fn stream_index(stream: Stream) -> usize {
+    match stream {
+        Stream::Stdout => 0,
+        Stream::Stderr => 1,
+    }
+}
+
+/// The other way.
+pub const fn stream_at(index: usize) -> Stream {
+    if index == 0 { Stream::Stdout } else { Stream::Stderr }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stepmgr::builders::bytes;
+
+    #[test]
+    fn input_reaches_each_task_at_its_own_pace_and_is_dropped_when_all_took_it() {
+        let mut input = StepStdin::default();
+        input.add_reader(1);
+        input.add_reader(2);
+        assert_eq!(input.push(bytes("abc")), [1, 2]);
+        assert_eq!(input.next(1), NextInput::Write(bytes("abc")));
+        assert_eq!(input.next(1), NextInput::Wait);
+        assert_eq!(input.written(1), 0);
+        assert_eq!(input.push(bytes("")), [1, 2]);
+        assert_eq!(input.next(1), NextInput::End);
+        assert_eq!(input.next(2), NextInput::Write(bytes("abc")));
+        assert_eq!(input.written(2), 3);
+        assert_eq!(input.next(2), NextInput::End);
+    }
+
+    #[test]
+    fn a_task_that_stops_reading_does_not_hold_the_others() {
+        let mut input = StepStdin::default();
+        input.add_reader(1);
+        input.add_reader(2);
+        input.push(bytes("abcd"));
+        assert_eq!(input.next(1), NextInput::Write(bytes("abcd")));
+        assert_eq!(input.written(1), 0);
+        assert_eq!(input.remove_reader(2), 4);
+    }
+}

@@ -1,0 +1,168 @@
+//! Where descriptors 0, 1 and 2 of a task go: relay pipes, files by pattern, a terminal, `/dev/null`. Pure.
+
+use crate::shepherd::{
+    messages::PassedFd,
+    state::{StepHere, StreamState},
+};
+use garrick_model::{
+    messages::{
+        launcher::{FdSource, FileMode},
+        shepherd::{StepLaunch, Stream, TaskLaunch},
+    },
+    patterns::{PatternFacts, fill},
+    spec::{OpenMode, StdinTo, StreamTarget},
+};
+
+/// A task's standard files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StdioPlan {
+    /// Descriptors 0, 1, 2.
+    pub sources: [FdSource; 3],
+    /// What is passed, in order.
+    pub passed: Vec<PassedFd>,
+    /// All three are a terminal.
+    pub pty: bool,
+    /// Relayed output.
+    pub streams: [StreamState; 2],
+    /// Takes relayed input.
+    pub input: bool,
+    /// The file behind descriptor 2, if it is one.
+    pub error_path: Option<String>,
+}
+
+/// Plans a task's standard files; `step.opened` learns the files that are truncated.
+pub fn plan(step: &mut StepHere, node: &str, task: &TaskLaunch, token: u64) -> StdioPlan {
+    let launch = step.launch.clone();
+    let takes_input = match (&launch.stdin, launch.stdin_to) {
+        (StreamTarget::Relay, StdinTo::All) => true,
+        (StreamTarget::Relay, StdinTo::Task(rank)) => rank == task.rank,
+        _ => false,
+    };
+    if let (Some((rows, cols)), 0) = (launch.pty, task.rank) {
+        return StdioPlan {
+            sources: [FdSource::Passed(0), FdSource::Passed(0), FdSource::Passed(0)],
+            passed: vec![PassedFd::Terminal { token, rows, cols }],
+            pty: true,
+            streams: [StreamState::Idle, StreamState::Closed],
+            input: true,
+            error_path: None,
+        };
+    }
+    let mut passed = Vec::new();
+    let stdin = match &launch.stdin {
+        StreamTarget::Relay if takes_input => pass(&mut passed, PassedFd::Input { token }),
+        StreamTarget::File(pattern) => {
+            let path = path_of(pattern, &launch, node, step.share.node_id, task.rank);
+            if path == "/dev/null" { FdSource::Null } else { FdSource::File { path, mode: FileMode::Read } }
+        }
+        _ => FdSource::Null,
+    };
+    let mut streams = [StreamState::Closed; 2];
+    let mut out_path = None;
+    let stdout = match &launch.stdout {
+        StreamTarget::Relay => {
+            streams[0] = StreamState::Idle;
+            pass(&mut passed, PassedFd::Output { token, stream: Stream::Stdout })
+        }
+        StreamTarget::File(pattern) => {
+            let source = output_file(step, pattern, node, task.rank);
+            out_path = path_in(&source);
+            source
+        }
+        StreamTarget::Null | StreamTarget::SameAsStdout => FdSource::Null,
+    };
+    let mut error_path = None;
+    let stderr = match &launch.stderr {
+        StreamTarget::Relay => {
+            streams[1] = StreamState::Idle;
+            pass(&mut passed, PassedFd::Output { token, stream: Stream::Stderr })
+        }
+        StreamTarget::File(pattern) => {
+            let path = path_of(pattern, &launch, node, step.share.node_id, task.rank);
+            // One open file for both, or the second would cut off what the first wrote.
+            if Some(&path) == out_path.as_ref() {
+                error_path = Some(path);
+                FdSource::SameAsStdout
+            } else {
+                let source = output_file(step, pattern, node, task.rank);
+                error_path = path_in(&source);
+                source
+            }
+        }
+        StreamTarget::SameAsStdout => {
+            error_path = out_path;
+            FdSource::SameAsStdout
+        }
+        StreamTarget::Null => FdSource::Null,
+    };
+    StdioPlan { sources: [stdin, stdout, stderr], passed, pty: false, streams, input: takes_input, error_path }
+}
+
+fn pass(passed: &mut Vec<PassedFd>, fd: PassedFd) -> FdSource {
+    passed.push(fd);
+    FdSource::Passed(passed.len() as u8 - 1)
+}
+
+fn path_in(source: &FdSource) -> Option<String> {
+    match source {
+        FdSource::File { path, .. } => Some(path.clone()),
+        _ => None,
+    }
+}
+
+/// An output file. The first task of a step that opens it truncates it where that was asked for, and all others append.
+/// On a node other than the step's first, a file whose name does not tell nodes or tasks apart is one that the first
+/// node's task opens too (on a shared file system), so it is only appended to there.
+fn output_file(step: &mut StepHere, pattern: &str, node: &str, rank: u32) -> FdSource {
+    let path = path_of(pattern, &step.launch, node, step.share.node_id, rank);
+    if path == "/dev/null" {
+        return FdSource::Null;
+    }
+    let shared = step.share.node_id > 0 && !tells_nodes_apart(pattern);
+    let first = step.opened.insert(path.clone());
+    let mode = match step.launch.open_mode {
+        OpenMode::Append => FileMode::Append,
+        OpenMode::Default | OpenMode::Truncate if first && !shared => FileMode::Truncate,
+        OpenMode::Default | OpenMode::Truncate => FileMode::Append,
+    };
+    FdSource::File { path, mode }
+}
+
+fn tells_nodes_apart(pattern: &str) -> bool {
+    let mut rest = pattern;
+    while let Some(at) = rest.find('%') {
+        let symbol = rest[at + 1..].trim_start_matches(|c: char| c.is_ascii_digit());
+        if symbol.starts_with(['t', 'n', 'N']) {
+            return true;
+        }
+        // Over the symbol, so that `%%t` names no task.
+        rest = symbol.get(symbol.chars().next().map_or(0, char::len_utf8)..).unwrap_or("");
+    }
+    false
+}
+
+fn path_of(pattern: &str, launch: &StepLaunch, node: &str, node_id: u32, rank: u32) -> String {
+    let facts = PatternFacts {
+        job: launch.step.job,
+        array_task: launch.array_task,
+        step: Some(launch.step.step),
+        node: Some(node),
+        node_id: Some(node_id),
+        task: Some(rank),
+        user: &launch.user,
+        job_name: &launch.job_name,
+    };
+    let path = fill(pattern, &facts);
+    if path.starts_with('/') { path } else { format!("{}/{path}", launch.work_dir.trim_end_matches('/')) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_that_name_tasks_or_nodes_are_told_from_those_that_do_not() {
+        assert!(tells_nodes_apart("out.%t") && tells_nodes_apart("a%5N.x") && tells_nodes_apart("%j-%n"));
+        assert!(!tells_nodes_apart("out.%j") && !tells_nodes_apart("%%t") && !tells_nodes_apart("plain"));
+    }
+}

@@ -1,0 +1,429 @@
+//! Decides the life of one running step: hands its tasks to their nodes, counts them out, applies `-K`, `-W` and the
+//! step's own limit, ends it when told to, and passes output and input on within their grants. It does not decide where
+//! the step runs, when, or what becomes of its resources: the step manager does, and calls this through the step's actor.
+
+use crate::step::{
+    messages::{NodeSlot, StepEffect, StepInput, StepPlan, StepTimer},
+    notice,
+    relay::{Frame, InputRelay, OutputRelay},
+    state::{StepEnd, StepResult, TaskState, state_of_exit, worse},
+};
+use garrick_model::{
+    messages::{
+        shepherd::{ShepherdToStepMgr, SignalReach, StepMgrToShepherd},
+        step::{CommandToStepMgr, StepLayout, StepMgrToCommand},
+    },
+    spec::{StdinTo, StreamTarget},
+    state::{ExitStatus, StepState},
+    time::Timestamp,
+};
+use std::collections::BTreeMap;
+
+/// How a task whose end nobody saw is recorded: its node was lost, or its shepherd could not tell.
+const UNKNOWN_EXIT: ExitStatus = ExitStatus { code: 0, signal: Some(9) };
+
+/// Where the step is.
+#[derive(Clone, Debug, PartialEq)]
+enum Phase {
+    /// Not begun.
+    Ready,
+    /// Tasks run.
+    Running,
+    /// Told to end, for this reason; `killed`: SIGKILL was sent.
+    Ending { cause: StepEnd, killed: bool },
+    /// Over.
+    Over,
+}
+
+/// One node's part.
+#[derive(Debug)]
+struct NodePart {
+    slot: NodeSlot,
+    tasks_left: u32,
+    gone: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct StepCore {
+    plan: StepPlan,
+    phase: Phase,
+    tasks: Vec<TaskState>,
+    /// Place in `nodes` by rank.
+    node_of: Vec<usize>,
+    nodes: Vec<NodePart>,
+    slots: BTreeMap<NodeSlot, usize>,
+    tasks_left: u32,
+    any_over: bool,
+    exit: ExitStatus,
+    oom: bool,
+    output: OutputRelay,
+    input: InputRelay,
+    attended: bool,
+}
+
+impl StepCore {
+    /// A step that has been placed. Nothing happens before `Begin` or `Resume`.
+    pub fn new(plan: StepPlan) -> Self {
+        let total = plan.launch.total_tasks as usize;
+        let mut node_of = vec![0; total];
+        let mut nodes = Vec::with_capacity(plan.nodes.len());
+        let mut slots = BTreeMap::new();
+        for (at, node) in plan.nodes.iter().enumerate() {
+            for task in &node.tasks {
+                node_of[task.rank as usize] = at;
+            }
+            slots.insert(node.slot, at);
+            nodes.push(NodePart { slot: node.slot, tasks_left: node.tasks.len() as u32, gone: false });
+        }
+        let input = match (&plan.launch.stdin, plan.launch.stdin_to) {
+            (StreamTarget::Relay, StdinTo::All) => plan.nodes.iter().map(|n| n.slot).collect(),
+            (StreamTarget::Relay, StdinTo::Task(rank)) => {
+                node_of.get(rank as usize).map(|at| nodes[*at].slot).into_iter().collect()
+            }
+            _ => Vec::new(),
+        };
+        Self {
+            phase: Phase::Ready,
+            tasks: vec![TaskState::Launching; total],
+            output: OutputRelay::new(nodes.len()),
+            input: InputRelay::new(input),
+            tasks_left: total as u32,
+            any_over: false,
+            exit: ExitStatus::SUCCESS,
+            oom: false,
+            attended: plan.attended,
+            node_of,
+            nodes,
+            slots,
+            plan,
+        }
+    }
+
+    /// The plan it was made from.
+    pub const fn plan(&self) -> &StepPlan {
+        &self.plan
+    }
+
+    /// True once `Over` was said.
+    pub fn is_over(&self) -> bool {
+        self.phase == Phase::Over
+    }
+
+    /// One input, its effects appended.
+    pub fn handle(&mut self, now: Timestamp, input: StepInput, out: &mut Vec<StepEffect>) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        match input {
+            StepInput::Begin => self.begin(out),
+            StepInput::Resume { live } => self.resume(&live, out),
+            StepInput::Shepherd { node, message } => self.from_shepherd(now, node, message, out),
+            StepInput::NodeLost { node } => self.node_lost(now, node, out),
+            StepInput::Client(message) => self.from_client(now, message, out),
+            StepInput::ClientGone => {
+                self.attended = false;
+                self.output.open();
+                self.pass_output(out);
+                self.end(now, StepEnd::ClientGone, false, out);
+            }
+            StepInput::End(cause) => self.end(now, cause, false, out),
+            StepInput::Kill(cause) => self.end(now, cause, true, out),
+            StepInput::Signal { signal, reach } => self.signal(signal, reach, out),
+            StepInput::Timer(StepTimer::Limit) => self.end(now, StepEnd::TimeLimit, false, out),
+            StepInput::Timer(StepTimer::Wait) => self.end(now, StepEnd::WaitOver, false, out),
+        }
+        if self.nodes.iter().all(|n| n.gone) {
+            self.over(out);
+        }
+    }
+
+    fn begin(&mut self, out: &mut Vec<StepEffect>) {
+        if self.phase != Phase::Ready {
+            return;
+        }
+        self.phase = Phase::Running;
+        for node in &mut self.plan.nodes {
+            out.push(StepEffect::ToShepherd {
+                node: node.slot,
+                message: StepMgrToShepherd::Launch {
+                    step: self.plan.launch.clone(),
+                    share: node.share.clone(),
+                    tasks: node.tasks.clone(),
+                },
+            });
+        }
+        if self.attended {
+            let layout = StepLayout {
+                nodes: self.plan.nodes.iter().map(|n| n.name.clone()).collect(),
+                ranks: self.plan.nodes.iter().map(|n| n.tasks.iter().map(|t| t.rank).collect()).collect(),
+            };
+            out.push(StepEffect::ToClient(StepMgrToCommand::Started(layout)));
+        } else {
+            self.output.open();
+        }
+        if let Some(after) = self.plan.time_limit {
+            out.push(StepEffect::SetTimer { timer: StepTimer::Limit, after });
+        }
+    }
+
+    fn resume(&mut self, live: &[u32], out: &mut Vec<StepEffect>) {
+        if self.phase != Phase::Ready {
+            return;
+        }
+        self.phase = Phase::Running;
+        self.attended = false;
+        self.output.open();
+        let mut running = vec![false; self.tasks.len()];
+        for rank in live {
+            if let Some(r) = running.get_mut(*rank as usize) {
+                *r = true;
+            }
+        }
+        for (rank, runs) in running.into_iter().enumerate() {
+            if runs {
+                self.tasks[rank] = TaskState::Running;
+            } else {
+                self.count_out(rank as u32, UNKNOWN_EXIT);
+            }
+        }
+        for node in &mut self.nodes {
+            node.gone = node.tasks_left == 0;
+        }
+        if let Some(after) = self.plan.time_limit {
+            out.push(StepEffect::SetTimer { timer: StepTimer::Limit, after });
+        }
+    }
+
+    fn from_shepherd(
+        &mut self,
+        now: Timestamp,
+        node: NodeSlot,
+        message: ShepherdToStepMgr,
+        out: &mut Vec<StepEffect>,
+    ) {
+        match message {
+            ShepherdToStepMgr::TaskStarted { rank, pid, .. } => {
+                if let Some(task @ TaskState::Launching) = self.task_on(node, rank) {
+                    *task = TaskState::Running;
+                    self.to_client(StepMgrToCommand::TaskStarted { rank, pid }, out);
+                }
+            }
+            ShepherdToStepMgr::TaskFailed { rank, message, status, .. } => {
+                if self.count_out_on(node, rank, status) {
+                    self.to_client(StepMgrToCommand::TaskFailed { rank, message, status }, out);
+                    self.after_task(now, status, out);
+                }
+            }
+            ShepherdToStepMgr::TaskExited { rank, status, oom, .. } => {
+                if self.count_out_on(node, rank, status) {
+                    self.oom |= oom;
+                    self.to_client(StepMgrToCommand::TaskExited { rank, status, oom }, out);
+                    self.after_task(now, status, out);
+                }
+            }
+            ShepherdToStepMgr::Output { rank, stream, data, .. } => {
+                if let Some(&at) = self.slots.get(&node)
+                    && self.node_of.get(rank as usize) == Some(&at)
+                {
+                    self.output.push(Frame { node: at, rank, stream, data });
+                    self.pass_output(out);
+                }
+            }
+            ShepherdToStepMgr::StdinConsumed { bytes, .. } => {
+                self.input.consumed(node, bytes);
+                self.grant_input(out);
+            }
+            ShepherdToStepMgr::StepGone { .. } => self.node_gone(node),
+            ShepherdToStepMgr::Register { .. } | ShepherdToStepMgr::Gone | ShepherdToStepMgr::Tasks(_) => {}
+        }
+    }
+
+    fn from_client(&mut self, now: Timestamp, message: CommandToStepMgr, out: &mut Vec<StepEffect>) {
+        match message {
+            CommandToStepMgr::Stdin(data) => match self.input.push(data.len()) {
+                Ok(nodes) => {
+                    for node in nodes {
+                        let message = StepMgrToShepherd::Stdin { step: self.plan.id, data: data.clone() };
+                        out.push(StepEffect::ToShepherd { node, message });
+                    }
+                    self.grant_input(out);
+                }
+                Err(_) => self.end(now, StepEnd::InputOverrun, false, out),
+            },
+            CommandToStepMgr::Signal(signal) => self.signal(signal, SignalReach::Groups, out),
+            CommandToStepMgr::Resize { rows, cols } => {
+                if let Some(node) = self.node_of.first().map(|at| self.nodes[*at].slot) {
+                    let message = StepMgrToShepherd::Resize { step: self.plan.id, rows, cols };
+                    out.push(StepEffect::ToShepherd { node, message });
+                }
+            }
+            CommandToStepMgr::Cancel => {
+                // The first asks the tasks to end; whoever asks again does not want to wait for KillWait.
+                let again = matches!(self.phase, Phase::Ending { .. });
+                self.end(now, StepEnd::Cancelled, again, out);
+            }
+            CommandToStepMgr::Consumed(bytes) => {
+                self.output.grant(bytes);
+                self.pass_output(out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Ends what still runs: SIGTERM and after KillWait SIGKILL (the shepherds see to that), or SIGKILL now.
+    fn end(&mut self, now: Timestamp, cause: StepEnd, kill: bool, out: &mut Vec<StepEffect>) {
+        let first = match &mut self.phase {
+            Phase::Running => {
+                let text = notice::cancelled(
+                    format_args!("STEP {}", self.plan.id),
+                    self.plan.nodes.first().map_or("", |n| n.name.as_str()),
+                    now,
+                    &self.plan.zone,
+                    cause.due_to(),
+                );
+                self.phase = Phase::Ending { cause, killed: kill };
+                Some(text)
+            }
+            Phase::Ending { killed, .. } if kill && !*killed => {
+                *killed = true;
+                None
+            }
+            // Begun steps only: one that never began has no process to end.
+            Phase::Ready => {
+                self.phase = Phase::Ending { cause, killed: kill };
+                for node in &mut self.nodes {
+                    node.gone = true;
+                }
+                return;
+            }
+            Phase::Ending { .. } | Phase::Over => return,
+        };
+        let step = self.plan.id;
+        if let Some(text) = first {
+            if !self.plan.launch.batch
+                && matches!(self.plan.launch.stderr, StreamTarget::File(_) | StreamTarget::SameAsStdout)
+                && let Some(node) = self.nodes.first()
+            {
+                let note = StepMgrToShepherd::Note { step, text: notice::error_line(&text) };
+                out.push(StepEffect::ToShepherd { node: node.slot, message: note });
+            }
+            self.to_client(StepMgrToCommand::Terminating { message: text }, out);
+        }
+        for node in self.nodes.iter().filter(|n| !n.gone) {
+            let message = if kill { StepMgrToShepherd::Kill { step } } else { StepMgrToShepherd::Terminate { step } };
+            out.push(StepEffect::ToShepherd { node: node.slot, message });
+        }
+    }
+
+    fn signal(&self, signal: i32, reach: SignalReach, out: &mut Vec<StepEffect>) {
+        for node in self.nodes.iter().filter(|n| n.tasks_left > 0) {
+            let message = StepMgrToShepherd::Signal { step: self.plan.id, signal, reach };
+            out.push(StepEffect::ToShepherd { node: node.slot, message });
+        }
+    }
+
+    fn node_lost(&mut self, now: Timestamp, slot: NodeSlot, out: &mut Vec<StepEffect>) {
+        let Some(&at) = self.slots.get(&slot) else { return };
+        if self.nodes[at].gone {
+            return;
+        }
+        self.node_gone(slot);
+        let node = self.plan.nodes[at].name.clone();
+        self.end(now, StepEnd::NodeLost { node }, false, out);
+    }
+
+    /// No process is left there. Tasks that nobody saw end are counted out.
+    fn node_gone(&mut self, slot: NodeSlot) {
+        let Some(&at) = self.slots.get(&slot) else { return };
+        self.nodes[at].gone = true;
+        self.input.closed(slot);
+        if self.nodes[at].tasks_left > 0 {
+            let ranks: Vec<u32> = self.plan.nodes[at].tasks.iter().map(|t| t.rank).collect();
+            for rank in ranks {
+                self.count_out(rank, UNKNOWN_EXIT);
+            }
+        }
+    }
+
+    fn task_on(&mut self, node: NodeSlot, rank: u32) -> Option<&mut TaskState> {
+        let at = *self.slots.get(&node)?;
+        if self.node_of.get(rank as usize) != Some(&at) {
+            return None;
+        }
+        self.tasks.get_mut(rank as usize)
+    }
+
+    /// As `count_out`, for what a shepherd says: only about tasks on its own node.
+    fn count_out_on(&mut self, node: NodeSlot, rank: u32, status: ExitStatus) -> bool {
+        self.task_on(node, rank).is_some() && self.count_out(rank, status)
+    }
+
+    /// Records a task's end, once. False when it was over before.
+    fn count_out(&mut self, rank: u32, status: ExitStatus) -> bool {
+        let task = &mut self.tasks[rank as usize];
+        if *task == TaskState::Over {
+            return false;
+        }
+        *task = TaskState::Over;
+        self.tasks_left -= 1;
+        self.nodes[self.node_of[rank as usize]].tasks_left -= 1;
+        self.exit = worse(self.exit, status);
+        true
+    }
+
+    fn after_task(&mut self, now: Timestamp, status: ExitStatus, out: &mut Vec<StepEffect>) {
+        let first = !std::mem::replace(&mut self.any_over, true);
+        if self.tasks_left == 0 {
+            return;
+        }
+        if !status.success() && self.plan.kill_on_bad_exit {
+            self.end(now, StepEnd::BadExit, false, out);
+        } else if let (true, Some(after)) = (first, self.plan.wait) {
+            out.push(StepEffect::SetTimer { timer: StepTimer::Wait, after });
+        }
+    }
+
+    fn pass_output(&mut self, out: &mut Vec<StepEffect>) {
+        while let Some((frame, credit)) = self.output.pop() {
+            let Frame { node, rank, stream, data } = frame;
+            self.to_client(StepMgrToCommand::Output { rank, stream, data }, out);
+            if let (Some(bytes), false) = (credit, self.nodes[node].gone) {
+                let message = StepMgrToShepherd::Credit { step: self.plan.id, bytes };
+                out.push(StepEffect::ToShepherd { node: self.nodes[node].slot, message });
+            }
+        }
+    }
+
+    fn grant_input(&mut self, out: &mut Vec<StepEffect>) {
+        if let Some(bytes) = self.input.due() {
+            self.to_client(StepMgrToCommand::StdinConsumed(bytes), out);
+        }
+    }
+
+    fn to_client(&self, message: StepMgrToCommand, out: &mut Vec<StepEffect>) {
+        if self.attended {
+            out.push(StepEffect::ToClient(message));
+        }
+    }
+
+    fn over(&mut self, out: &mut Vec<StepEffect>) {
+        // Output that was held back belongs to a command that may still read it; it goes before the end is said.
+        self.output.open();
+        self.pass_output(out);
+        let ended = match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Ending { cause, .. } => Some(cause),
+            _ => None,
+        };
+        let state =
+            ended.as_ref().and_then(StepEnd::state).unwrap_or_else(|| state_of_exit(self.exit, self.oom));
+        // Tasks may all have ended by themselves before the end reached them.
+        let state = match (&ended, state) {
+            (Some(StepEnd::ClientGone | StepEnd::BatchOver), StepState::Cancelled) if self.exit.success() => {
+                StepState::Completed
+            }
+            (_, state) => state,
+        };
+        out.push(StepEffect::Over(StepResult { step: self.plan.id, state, exit: self.exit, ended }));
+    }
+}

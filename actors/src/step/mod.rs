@@ -1,0 +1,21 @@
+//! One running step: tasks handed to their nodes, their output relayed to the `srun` that waits, their ends collected.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`state`] | why a step is ended early, how it ended, what became of its tasks |
+//! | [`messages`] | what a step is told and what it wants done |
+//! | [`core`] | decides |
+//! | [`notice`] | what users read when something is ended early |
+//! | [`relay`] | output and input under way, with their limits |
+//! | [`shell`] | the actor, `/job/N/step/M` |
+
+pub mod core;
+pub mod messages;
+pub mod notice;
+pub mod relay;
+pub mod shell;
+pub mod state;
+
+pub use self::core::StepCore;
+pub use messages::{NodeSlot, PlannedNode, StepEffect, StepInput, StepPlan, StepTimer};
+pub use state::{StepEnd, StepResult};

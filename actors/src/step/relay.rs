@@ -1,0 +1,210 @@
+//! Bytes under way in a step: output from the shepherds to the `srun` that waits, and its input to the shepherds. Both
+//! are bounded by grants: a slow `srun` stops the reading of its own tasks' output and nothing else.
+
+use crate::step::messages::NodeSlot;
+use garrick_model::messages::{
+    shepherd::{OUTPUT_FRAME_COST, OUTPUT_WINDOW, Stream},
+    step::{OUTPUT_GRANT, STDIN_WINDOW},
+};
+use serde_bytes::ByteBuf;
+use std::collections::VecDeque;
+
+/// A frame of output that waits for the command's grant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Place of the node in the step.
+    pub node: usize,
+    /// Rank.
+    pub rank: u32,
+    /// Which stream.
+    pub stream: Stream,
+    /// Bytes; empty: end of the stream.
+    pub data: ByteBuf,
+}
+
+impl Frame {
+    fn cost(&self) -> u64 {
+        self.data.len() as u64 + OUTPUT_FRAME_COST
+    }
+}
+
+/// Output relayed to one command. What is held here never exceeds one [`OUTPUT_WINDOW`] for each node of the step, since
+/// shepherds get new credit only for what went on.
+#[derive(Debug)]
+pub struct OutputRelay {
+    grant: u64,
+    waiting: VecDeque<Frame>,
+    owed: Vec<u64>,
+    held: u64,
+}
+
+/// Credit is returned to a shepherd in pieces of at least this, to save messages: a quarter of its window.
+const CREDIT_STEP: u64 = OUTPUT_WINDOW / 4;
+
+impl OutputRelay {
+    /// For a step of so many nodes.
+    pub fn new(nodes: usize) -> Self {
+        Self { grant: OUTPUT_GRANT, waiting: VecDeque::new(), owed: vec![0; nodes], held: 0 }
+    }
+
+    /// Takes a frame from a shepherd.
+    pub fn push(&mut self, frame: Frame) {
+        self.held += frame.cost();
+        self.waiting.push_back(frame);
+    }
+
+    /// The command consumed so many bytes.
+    pub fn grant(&mut self, bytes: u64) {
+        self.grant = self.grant.saturating_add(bytes).min(OUTPUT_GRANT);
+    }
+
+    /// From now on nobody reads: everything may go.
+    pub fn open(&mut self) {
+        self.grant = u64::MAX;
+    }
+
+    /// The next frame that may go on, with the credit to return for it, if enough has gathered.
+    pub fn pop(&mut self) -> Option<(Frame, Option<u64>)> {
+        let size = self.waiting.front()?.data.len() as u64;
+        // A frame larger than what is left of the grant goes once the grant is whole again, so that it cannot block for ever.
+        if size > self.grant && self.grant < OUTPUT_GRANT {
+            return None;
+        }
+        let frame = self.waiting.pop_front()?;
+        self.held -= frame.cost();
+        if self.grant != u64::MAX {
+            self.grant = self.grant.saturating_sub(size);
+        }
+        let owed = &mut self.owed[frame.node];
+        *owed += frame.cost();
+        let credit = (*owed >= CREDIT_STEP).then(|| std::mem::take(owed));
+        Some((frame, credit))
+    }
+
+    /// Bytes held back, frame costs included.
+    pub const fn held(&self) -> u64 {
+        self.held
+    }
+}
+
+/// Input under way from the command to the nodes that have tasks for it.
+#[derive(Debug)]
+pub struct InputRelay {
+    /// Nodes that take input: place in the step, slot, bytes consumed; `None` when the node has no more use for it.
+    nodes: Vec<(NodeSlot, Option<u64>)>,
+    sent: u64,
+    reported: u64,
+    ended: bool,
+}
+
+impl InputRelay {
+    /// Towards these nodes.
+    pub fn new(nodes: Vec<NodeSlot>) -> Self {
+        Self { nodes: nodes.into_iter().map(|slot| (slot, Some(0))).collect(), sent: 0, reported: 0, ended: false }
+    }
+
+    /// Accounts for input; the nodes to pass it on to, or `Err` when the command sent far more than it was granted.
+    pub fn push(&mut self, bytes: usize) -> Result<Vec<NodeSlot>, InputOverrun> {
+        if self.ended {
+            return Ok(Vec::new());
+        }
+        self.ended = bytes == 0;
+        self.sent += bytes as u64;
+        if self.sent - self.reported > 4 * STDIN_WINDOW {
+            return Err(InputOverrun);
+        }
+        Ok(self.nodes.iter().filter(|(_, used)| used.is_some()).map(|(slot, _)| *slot).collect())
+    }
+
+    /// A node's tasks took input.
+    pub fn consumed(&mut self, node: NodeSlot, bytes: u64) {
+        if let Some((_, Some(used))) = self.nodes.iter_mut().find(|(slot, _)| *slot == node) {
+            *used += bytes;
+        }
+    }
+
+    /// A node has no more use for input.
+    pub fn closed(&mut self, node: NodeSlot) {
+        if let Some((_, used)) = self.nodes.iter_mut().find(|(slot, _)| *slot == node) {
+            *used = None;
+        }
+    }
+
+    /// What to grant the command: as much as the slowest node took, told in pieces of a quarter window.
+    pub fn due(&mut self) -> Option<u64> {
+        let least = self.nodes.iter().filter_map(|(_, used)| *used).min().unwrap_or(self.sent).min(self.sent);
+        let new = least.saturating_sub(self.reported);
+        if new < STDIN_WINDOW / 4 {
+            return None;
+        }
+        self.reported = least;
+        Some(new)
+    }
+}
+
+/// More input came than was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InputOverrun;
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn frame(bytes: usize) -> Frame {
+        Frame { node: 0, rank: 0, stream: Stream::Stdout, data: ByteBuf::from(vec![b'x'; bytes]) }
+    }
+
+    #[test]
+    fn a_slow_command_holds_output_back_and_its_grant_lets_it_go() {
+        let mut relay = OutputRelay::new(1);
+        let size = 32 * 1024;
+        let fits = OUTPUT_GRANT / size as u64;
+        for _ in 0..fits + 2 {
+            relay.push(frame(size));
+        }
+        let mut passed = 0;
+        while relay.pop().is_some() {
+            passed += 1;
+        }
+        assert_eq!(passed, fits);
+        assert_eq!(relay.held(), 2 * (size as u64 + OUTPUT_FRAME_COST));
+        relay.grant(size as u64);
+        assert!(relay.pop().is_some());
+        assert!(relay.pop().is_none());
+    }
+
+    #[test]
+    fn shepherds_get_back_what_went_on_and_no_more() {
+        let mut relay = OutputRelay::new(1);
+        relay.open();
+        let mut credit = 0;
+        for _ in 0..100 {
+            relay.push(frame(1000));
+            credit += relay.pop().unwrap().1.unwrap_or(0);
+        }
+        let all = 100 * (1000 + OUTPUT_FRAME_COST);
+        assert!(credit <= all && credit + CREDIT_STEP > all, "{credit}");
+    }
+
+    #[test]
+    fn input_is_granted_at_the_pace_of_the_slowest_node() {
+        let (a, b) = (NodeSlot(0), NodeSlot(1));
+        let mut relay = InputRelay::new(vec![a, b]);
+        assert_eq!(relay.push(STDIN_WINDOW as usize).unwrap(), [a, b]);
+        relay.consumed(a, STDIN_WINDOW);
+        assert_eq!(relay.due(), None);
+        relay.consumed(b, STDIN_WINDOW / 2);
+        assert_eq!(relay.due(), Some(STDIN_WINDOW / 2));
+        relay.closed(b);
+        assert_eq!(relay.due(), Some(STDIN_WINDOW / 2));
+        assert_eq!(relay.push(1).unwrap(), [a]);
+    }
+
+    #[test]
+    fn far_more_input_than_granted_is_an_overrun() {
+        let mut relay = InputRelay::new(vec![NodeSlot(0)]);
+        assert!(relay.push(4 * STDIN_WINDOW as usize).is_ok());
+        assert_eq!(relay.push(1), Err(InputOverrun));
+    }
+}

@@ -1,0 +1,105 @@
+//! States of a running step and its tasks, and what a step's end is called. Used by the step's core, and by the step
+//! manager for steps that end before they ran.
+
+use garrick_model::{
+    ids::StepId,
+    state::{ExitStatus, JobState, StepState},
+};
+use serde::{Deserialize, Serialize};
+
+/// Why a step is ended before its tasks ended by themselves.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StepEnd {
+    /// By its owner or an administrator.
+    Cancelled,
+    /// Its `srun` went away.
+    ClientGone,
+    /// Its own time limit.
+    TimeLimit,
+    /// The job is ended, with that state.
+    Job(JobState),
+    /// The batch script ended before it.
+    BatchOver,
+    /// A node of it was lost.
+    NodeLost {
+        /// Which.
+        node: String,
+    },
+    /// A task ended with other than 0 and `-K` was given.
+    BadExit,
+    /// `-W` seconds passed since the first task ended.
+    WaitOver,
+    /// The step manager was restarted and lost hold of it.
+    ManagerRestarted,
+    /// More input was sent than the command was granted.
+    InputOverrun,
+}
+
+impl StepEnd {
+    /// The state that a step ended for this reason gets; `None`: as its tasks ended.
+    pub const fn state(&self) -> Option<StepState> {
+        match self {
+            Self::Cancelled | Self::ClientGone | Self::BatchOver | Self::InputOverrun => Some(StepState::Cancelled),
+            Self::TimeLimit => Some(StepState::Timeout),
+            Self::Job(JobState::Timeout | JobState::Deadline) => Some(StepState::Timeout),
+            Self::Job(JobState::NodeFail) | Self::NodeLost { .. } => Some(StepState::NodeFail),
+            Self::Job(JobState::OutOfMemory) => Some(StepState::OutOfMemory),
+            Self::Job(_) => Some(StepState::Cancelled),
+            Self::BadExit | Self::WaitOver => None,
+            Self::ManagerRestarted => Some(StepState::Failed),
+        }
+    }
+
+    /// ` DUE TO ...`, where Slurm says one.
+    pub const fn due_to(&self) -> &'static str {
+        match self {
+            Self::TimeLimit | Self::Job(JobState::Timeout) => " DUE TO TIME LIMIT",
+            Self::Job(JobState::NodeFail) | Self::NodeLost { .. } => " DUE TO NODE FAILURE",
+            Self::Job(JobState::Preempted) => " DUE TO PREEMPTION",
+            Self::WaitOver => " DUE TO TASK WAIT LIMIT",
+            Self::BatchOver => " DUE TO END OF BATCH SCRIPT",
+            _ => "",
+        }
+    }
+}
+
+/// Where a task is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TaskState {
+    /// Handed to its node.
+    #[default]
+    Launching,
+    /// Runs.
+    Running,
+    /// Over; its status went into the step's.
+    Over,
+}
+
+/// How a step ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepResult {
+    /// Which.
+    pub step: StepId,
+    /// Final state.
+    pub state: StepState,
+    /// Highest exit status of its tasks.
+    pub exit: ExitStatus,
+    /// Why it was ended, if it was.
+    pub ended: Option<StepEnd>,
+}
+
+/// The worse of two exit statuses, as a shell would rank them.
+pub fn worse(a: ExitStatus, b: ExitStatus) -> ExitStatus {
+    if b.shell_code() > a.shell_code() { b } else { a }
+}
+
+/// The state that follows from the tasks' statuses alone.
+pub const fn state_of_exit(exit: ExitStatus, oom: bool) -> StepState {
+    if oom {
+        StepState::OutOfMemory
+    } else if exit.success() {
+        StepState::Completed
+    } else {
+        StepState::Failed
+    }
+}

@@ -1,0 +1,155 @@
+//! Made-up runs and steps with good defaults, for tests.
+
+use crate::stepmgr::run::RunFacts;
+use garrick_model::{
+    ids::{JobId, NodeIndex, Sluid},
+    resources::{CpuSet, MemoryMib, MemoryRequest, NodeShare},
+    spec::{
+        CpuBind, Dependencies, Distribution, JobKind, JobSpec, OpenMode, Sharing, StdinTo, StepSharing, StepSpec,
+        StreamTarget,
+    },
+    time::{TimeLimit, Timestamp},
+    view::AllocatedNode,
+};
+use serde_bytes::ByteBuf;
+use std::sync::Arc;
+
+/// A step of one task that runs `name`.
+pub fn step(name: &str) -> StepSpec {
+    StepSpec {
+        name: name.into(),
+        nodes: None,
+        tasks: Some(1),
+        tasks_per_node: None,
+        cpus_per_task: None,
+        memory: MemoryRequest::Default,
+        nodelist: Vec::new(),
+        exclude: Vec::new(),
+        relative: None,
+        distribution: Distribution::Block,
+        sharing: StepSharing::Default,
+        cpu_bind: CpuBind::Default,
+        time_limit: None,
+        immediate: false,
+        argv: vec![bytes(name)],
+        multi_prog: Vec::new(),
+        script: None,
+        work_dir: None,
+        environment: Vec::new(),
+        stdin: StreamTarget::Relay,
+        stdin_to: StdinTo::All,
+        stdout: StreamTarget::Relay,
+        stderr: StreamTarget::Relay,
+        open_mode: OpenMode::Default,
+        pty: None,
+        kill_on_bad_exit: false,
+        wait_secs: None,
+        umask: None,
+        rlimits: Vec::new(),
+        srun: None,
+        submit_line: String::new(),
+    }
+}
+
+/// `--exact` of it, with so many tasks.
+pub fn exact(name: &str, tasks: u32) -> StepSpec {
+    StepSpec { tasks: Some(tasks), sharing: StepSharing::Exact, ..step(name) }
+}
+
+/// Bytes of a text.
+pub fn bytes(text: &str) -> ByteBuf {
+    ByteBuf::from(text.as_bytes().to_vec())
+}
+
+/// A job as asked for.
+pub fn job_spec(kind: JobKind) -> JobSpec {
+    JobSpec {
+        kind,
+        name: "demo".into(),
+        account: None,
+        qos: None,
+        comment: None,
+        wckey: None,
+        partitions: Vec::new(),
+        nodes: None,
+        tasks: None,
+        tasks_per_node: None,
+        cpus_per_task: None,
+        min_cpus_per_node: None,
+        memory: MemoryRequest::Default,
+        tmp_disk_mib: 0,
+        time_limit: None,
+        time_min: None,
+        constraint: None,
+        nodelist: Vec::new(),
+        exclude: Vec::new(),
+        sharing: Sharing::Default,
+        contiguous: false,
+        array: None,
+        dependencies: Dependencies::default(),
+        begin: None,
+        deadline: None,
+        hold: false,
+        priority: None,
+        nice: 0,
+        requeue: None,
+        no_kill: false,
+        immediate_secs: None,
+        work_dir: "/home/alice/demo".into(),
+        stdin: None,
+        stdout: None,
+        stderr: None,
+        open_mode: OpenMode::Default,
+        environment: vec![bytes("PATH=/usr/bin"), bytes("HOME=/home/alice")],
+        script: Some(bytes("#!/bin/sh\ntrue\n")),
+        argv: Vec::new(),
+        umask: 0o022,
+        rlimits: Vec::new(),
+        signal: None,
+        submit_host: "host1".into(),
+        alloc_sid: 1,
+        submit_line: "sbatch job.sh".into(),
+        command: None,
+        het: None,
+        array_task: None,
+    }
+}
+
+/// A run of job 502 by alice on nodes `n1`, `n2`, ... with so many CPUs and 1,000 MiB per CPU.
+pub fn run(kind: JobKind, cpus: &[u32]) -> RunFacts {
+    let nodes: Vec<AllocatedNode> = cpus
+        .iter()
+        .zip(1..)
+        .map(|(cpus, n)| AllocatedNode {
+            name: format!("n{n}"),
+            index: NodeIndex(n - 1),
+            share: NodeShare {
+                cpus: CpuSet::from(0..*cpus),
+                memory: Some(MemoryMib(u64::from(*cpus) * 1000)),
+                tasks: 0,
+            },
+        })
+        .collect();
+    RunFacts {
+        cluster: "peer".into(),
+        job: JobId(502),
+        sluid: Sluid(7),
+        uid: 1001,
+        gid: 1001,
+        user: "alice".into(),
+        home: Some("/home/alice".into()),
+        shell: Some("/bin/bash".into()),
+        spec: Arc::new(job_spec(kind)),
+        addresses: (1..=nodes.len()).map(|n| format!("10.0.0.{n}:6818")).collect(),
+        nodes,
+        partition: "debug".into(),
+        time_limit: TimeLimit::Unlimited,
+        start_time: Timestamp::from_secs(1_795_255_201),
+        restarts: 0,
+        tasks: cpus.len() as u32,
+        cpus_per_task: 1,
+        array: None,
+        conf_path: Some("/etc/slurm/slurm.conf".into()),
+        zone: jiff::tz::TimeZone::UTC,
+    }
+}

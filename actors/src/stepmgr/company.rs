@@ -1,0 +1,582 @@
+//! A whole run in one thread: the cores of step manager, steps and shepherds wired together with made-up launchers, for
+//! tests. Messages wait in channels that keep their order; which channel is served next can be drawn.
+
+use crate::{
+    shepherd::{PassedFd, ShepherdConfig, ShepherdCore, ShepherdEffect, ShepherdInput, ShepherdTimer},
+    step::{NodeSlot, StepCore, StepEffect, StepInput, StepTimer},
+    stepmgr::{
+        ClientId, Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrCore, StepMgrEffect, StepMgrInput, StepMgrTimer,
+    },
+};
+use garrick_model::{
+    ids::{RequestId, StepId, StepNum},
+    messages::{
+        command::Caller,
+        launcher::{FromLauncher, SpawnTask, TaskUsage, ToLauncher},
+        shepherd::Stream,
+        step::{CommandToStepMgr, StepMgrToCommand},
+        stepd::{NodeToStepd, StepdReport, StepdToNode},
+    },
+    spec::StepSpec,
+    state::{ExitStatus, StepState},
+    time::Timestamp,
+};
+use serde_bytes::ByteBuf;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Channel {
+    Journal,
+    Client(u64),
+    StepsToManager,
+    ToStep(StepNum),
+    FromShepherd(usize),
+    ToShepherd(usize),
+    Launcher(usize),
+    Descriptors(usize),
+    Agent,
+}
+
+#[derive(Debug)]
+enum Delivery {
+    Manager(StepMgrInput),
+    Step(StepNum, StepInput),
+    Shepherd(usize, ShepherdInput),
+}
+
+/// A process that a made-up launcher started.
+#[derive(Debug)]
+pub struct Process {
+    pub spawn: SpawnTask,
+    pub step: Option<StepId>,
+    pub reads: BTreeSet<u8>,
+    pub unread: [VecDeque<ByteBuf>; 2],
+    pub ended: bool,
+    pub got: Vec<ByteBuf>,
+}
+
+/// A node with its shepherd.
+#[derive(Debug)]
+pub struct FakeNode {
+    pub shepherd: ShepherdCore,
+    pub processes: BTreeMap<u64, Process>,
+    pub lost: bool,
+    next_pid: u32,
+}
+
+/// The run.
+#[derive(Debug)]
+pub struct Company {
+    pub now: Timestamp,
+    pub core: StepMgrCore,
+    pub steps: BTreeMap<StepNum, (StepCore, Option<ClientId>)>,
+    pub nodes: Vec<FakeNode>,
+    pub journal: Vec<StepEvent>,
+    pub heard: BTreeMap<ClientId, Vec<StepMgrToCommand>>,
+    pub agent: Vec<StepdToNode>,
+    pub files: Vec<(String, String)>,
+    pub exited: bool,
+    /// Ignore SIGTERM.
+    pub stubborn: bool,
+    channels: BTreeMap<Channel, VecDeque<Delivery>>,
+    manager_timers: BTreeMap<StepMgrTimer, Timestamp>,
+    step_timers: BTreeMap<(StepNum, StepTimer), Timestamp>,
+    shepherd_timers: BTreeMap<(usize, ShepherdTimer), Timestamp>,
+    next_client: u64,
+    next_request: u64,
+}
+
+impl Company {
+    /// A run that has begun; no shepherd is up.
+    pub fn new(facts: RunFacts, config: StepMgrConfig) -> Self {
+        let nodes = facts
+            .nodes
+            .iter()
+            .map(|n| FakeNode {
+                shepherd: ShepherdCore::new(ShepherdConfig {
+                    cpu_map: (0..64).collect(),
+                    ..ShepherdConfig::new(facts.job, &n.name, "/run/door", n.share.cpus.clone())
+                }),
+                processes: BTreeMap::new(),
+                lost: false,
+                next_pid: 1000,
+            })
+            .collect();
+        let now = facts.start_time;
+        let mut company = Self {
+            now,
+            core: StepMgrCore::new(Arc::new(facts), config, Ledger::default()),
+            steps: BTreeMap::new(),
+            nodes,
+            journal: Vec::new(),
+            heard: BTreeMap::new(),
+            agent: Vec::new(),
+            files: Vec::new(),
+            exited: false,
+            stubborn: false,
+            channels: BTreeMap::new(),
+            manager_timers: BTreeMap::new(),
+            step_timers: BTreeMap::new(),
+            shepherd_timers: BTreeMap::new(),
+            next_client: 1,
+            next_request: 1,
+        };
+        company.manager(StepMgrInput::Begin);
+        company
+    }
+
+    /// The same with all shepherds up.
+    pub fn ready(facts: RunFacts, config: StepMgrConfig) -> Self {
+        let mut company = Self::new(facts, config);
+        for node in 0..company.nodes.len() {
+            company.shepherd_up(node);
+        }
+        company.settle();
+        company
+    }
+
+    /// A node's launcher runs and its shepherd registers.
+    pub fn shepherd_up(&mut self, node: usize) {
+        self.shepherd(node, ShepherdInput::LauncherUp);
+        self.manager(StepMgrInput::ShepherdUp { node: NodeSlot(node as u32) });
+    }
+
+    /// A node and all on it disappears.
+    pub fn lose(&mut self, node: usize) {
+        self.nodes[node].lost = true;
+        self.nodes[node].processes.clear();
+        let lost = StepMgrInput::ShepherdLost { node: NodeSlot(node as u32), detail: "timed out".into() };
+        self.channels.entry(Channel::FromShepherd(node)).or_default().push_back(Delivery::Manager(lost));
+    }
+
+    /// A command of the job's user connects.
+    pub fn connect(&mut self) -> ClientId {
+        self.connect_as(self.core.facts().uid)
+    }
+
+    /// A command of some user connects.
+    pub fn connect_as(&mut self, uid: u32) -> ClientId {
+        let client = ClientId(self.next_client);
+        self.next_client += 1;
+        let caller = Caller { uid, gid: uid, pid: 1, host: "n1".into() };
+        self.from_client(client, StepMgrInput::ClientOpened { client, caller });
+        client
+    }
+
+    fn from_client(&mut self, client: ClientId, input: StepMgrInput) {
+        self.channels.entry(Channel::Client(client.0)).or_default().push_back(Delivery::Manager(input));
+    }
+
+    /// A command says something.
+    pub fn say(&mut self, client: ClientId, message: CommandToStepMgr) {
+        self.from_client(client, StepMgrInput::Client { client, message });
+    }
+
+    /// A command goes away.
+    pub fn hang_up(&mut self, client: ClientId) {
+        self.from_client(client, StepMgrInput::ClientClosed { client });
+    }
+
+    /// `srun`.
+    pub fn srun(&mut self, spec: StepSpec) -> ClientId {
+        let client = self.connect();
+        let request = self.request();
+        self.say(client, CommandToStepMgr::Launch { request, spec: Box::new(spec) });
+        client
+    }
+
+    /// `srun --async`.
+    pub fn enqueue(&mut self, specs: Vec<StepSpec>) -> ClientId {
+        let client = self.connect();
+        let request = self.request();
+        self.say(client, CommandToStepMgr::Enqueue { request, specs });
+        client
+    }
+
+    /// `swait`.
+    pub fn wait(&mut self, steps: Vec<StepId>, progress_ms: u32) -> ClientId {
+        let client = self.connect();
+        self.say(client, CommandToStepMgr::Wait { steps, progress_ms });
+        client
+    }
+
+    /// From the node's agent.
+    pub fn tell(&mut self, message: NodeToStepd) {
+        self.channels.entry(Channel::Agent).or_default().push_back(Delivery::Manager(StepMgrInput::Agent(message)));
+    }
+
+    /// A new request id.
+    pub fn request(&mut self) -> RequestId {
+        self.next_request += 1;
+        RequestId(0, self.next_request)
+    }
+
+    /// A step's id by number.
+    pub fn id(&self, number: u32) -> StepId {
+        StepId::new(self.core.facts().job, StepNum::Number(number))
+    }
+
+    /// Processes that run now: node, token, step, rank as the environment has it.
+    pub fn running(&self) -> Vec<(usize, u64, StepNum, u32)> {
+        let mut all = Vec::new();
+        for (n, node) in self.nodes.iter().enumerate() {
+            for (token, process) in node.processes.iter().filter(|(_, p)| !p.ended) {
+                let value = |name: &str| {
+                    let prefix = format!("{name}=");
+                    let text = process.spawn.extra_env.iter().rev().find_map(|e| {
+                        std::str::from_utf8(e).ok().and_then(|e| e.strip_prefix(prefix.as_str()))
+                    });
+                    text.and_then(|t| t.parse::<i64>().ok()).unwrap_or(-1)
+                };
+                let step = u32::try_from(value("SLURM_STEP_ID")).map_or(StepNum::Batch, StepNum::Number);
+                all.push((n, *token, step, value("SLURM_PROCID") as u32));
+            }
+        }
+        all.sort_by_key(|(n, token, ..)| (*n, *token));
+        all
+    }
+
+    /// Numbers of the steps that have processes.
+    pub fn running_steps(&self) -> Vec<u32> {
+        let steps: BTreeSet<u32> = self.running().iter().filter_map(|(_, _, step, _)| step.number()).collect();
+        steps.into_iter().collect()
+    }
+
+    /// Ends all processes of a step.
+    pub fn exit(&mut self, step: StepNum, status: ExitStatus) {
+        for (node, token, of, _) in self.running() {
+            if of == step {
+                self.end_process(node, token, status);
+            }
+        }
+        self.settle();
+    }
+
+    /// Ends a numbered step with a code.
+    pub fn exit_code(&mut self, step: u32, code: u8) {
+        self.exit(StepNum::Number(step), ExitStatus { code, signal: None });
+    }
+
+    /// A process ends: the launcher tells, and its streams are at their end.
+    pub fn end_process(&mut self, node: usize, token: u64, status: ExitStatus) {
+        let Some(process) = self.nodes[node].processes.get_mut(&token) else { return };
+        if std::mem::replace(&mut process.ended, true) {
+            return;
+        }
+        let message = FromLauncher::Exited { token, status, usage: TaskUsage::default() };
+        self.from_launcher(node, message);
+        self.serve_reads(node, token);
+    }
+
+    /// A process writes.
+    pub fn print(&mut self, node: usize, token: u64, stream: Stream, text: &[u8]) {
+        let at = usize::from(stream == Stream::Stderr);
+        if let Some(process) = self.nodes[node].processes.get_mut(&token) {
+            process.unread[at].push_back(ByteBuf::from(text.to_vec()));
+        }
+        self.serve_reads(node, token);
+    }
+
+    fn serve_reads(&mut self, node: usize, token: u64) {
+        let Some(process) = self.nodes[node].processes.get_mut(&token) else { return };
+        for at in process.reads.clone() {
+            let stream = if at == 0 { Stream::Stdout } else { Stream::Stderr };
+            let data = match process.unread[usize::from(at)].pop_front() {
+                Some(data) => data,
+                None if process.ended => ByteBuf::new(),
+                None => continue,
+            };
+            process.reads.remove(&at);
+            let input = ShepherdInput::Data { token, stream, data };
+            self.channels.entry(Channel::Descriptors(node)).or_default().push_back(Delivery::Shepherd(node, input));
+        }
+    }
+
+    fn from_launcher(&mut self, node: usize, message: FromLauncher) {
+        let input = ShepherdInput::Launcher(message);
+        self.channels.entry(Channel::Launcher(node)).or_default().push_back(Delivery::Shepherd(node, input));
+    }
+
+    /// Delivers everything, channel by channel.
+    pub fn settle(&mut self) {
+        while self.deliver(0) {}
+    }
+
+    /// Delivers the first message of the n-th channel that has one; false when none has.
+    pub fn deliver(&mut self, n: usize) -> bool {
+        let busy: Vec<Channel> = self.channels.iter().filter(|(_, q)| !q.is_empty()).map(|(c, _)| *c).collect();
+        if busy.is_empty() {
+            return false;
+        }
+        let channel = busy[n % busy.len()];
+        let Some(delivery) = self.channels.get_mut(&channel).and_then(VecDeque::pop_front) else { return false };
+        match delivery {
+            Delivery::Manager(input) => self.manager(input),
+            Delivery::Step(step, input) => self.step(step, input),
+            Delivery::Shepherd(node, input) => self.shepherd(node, input),
+        }
+        self.core.check().expect("invariants hold after every message");
+        true
+    }
+
+    /// Time passes; timers fire in their order.
+    pub fn advance(&mut self, by: Duration) {
+        let end = self.now.plus(by);
+        loop {
+            let due = [
+                self.manager_timers.values().min().copied(),
+                self.step_timers.values().min().copied(),
+                self.shepherd_timers.values().min().copied(),
+            ];
+            let Some(at) = due.into_iter().flatten().min().filter(|at| *at <= end) else { break };
+            self.now = self.now.max(at);
+            if let Some((timer, _)) = self.manager_timers.iter().find(|(_, t)| **t == at).map(|(k, t)| (*k, *t)) {
+                self.manager_timers.remove(&timer);
+                self.manager(StepMgrInput::Timer(timer));
+            } else if let Some(key) = self.step_timers.iter().find(|(_, t)| **t == at).map(|(k, _)| *k) {
+                self.step_timers.remove(&key);
+                self.step(key.0, StepInput::Timer(key.1));
+            } else if let Some(key) = self.shepherd_timers.iter().find(|(_, t)| **t == at).map(|(k, _)| *k) {
+                self.shepherd_timers.remove(&key);
+                self.shepherd(key.0, ShepherdInput::Timer(key.1));
+            }
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    /// The manager's actor restarts: steps' actors are gone, the ledger is read again.
+    pub fn restart_manager(&mut self) {
+        let (facts, config) = (Arc::new(self.core.facts().clone()), StepMgrConfig::default());
+        self.core = StepMgrCore::new(facts, config, Ledger::replay(self.journal.iter().cloned()));
+        self.steps.clear();
+        self.manager_timers.clear();
+        self.step_timers.clear();
+        self.channels.retain(|c, _| !matches!(c, Channel::ToStep(_) | Channel::StepsToManager));
+        self.manager(StepMgrInput::Begin);
+        for node in 0..self.nodes.len() {
+            if !self.nodes[node].lost {
+                self.manager(StepMgrInput::ShepherdUp { node: NodeSlot(node as u32) });
+            }
+        }
+    }
+
+    fn manager(&mut self, input: StepMgrInput) {
+        let mut out = Vec::new();
+        self.core.handle(self.now, input, &mut out);
+        for effect in out {
+            self.manager_effect(effect);
+        }
+    }
+
+    fn manager_effect(&mut self, effect: StepMgrEffect) {
+        match effect {
+            StepMgrEffect::Journal { event, durable } => {
+                self.journal.push(event);
+                if let Some(upto) = durable {
+                    let input = StepMgrInput::Journaled { upto };
+                    self.channels.entry(Channel::Journal).or_default().push_back(Delivery::Manager(input));
+                }
+            }
+            StepMgrEffect::StartShepherd { .. } | StepMgrEffect::Log { .. } => {}
+            StepMgrEffect::ToShepherd { node, message } => self.to_shepherd(node, message),
+            StepMgrEffect::StartStep { plan, client } => {
+                let step = plan.id.step;
+                assert!(self.steps.insert(step, (StepCore::new(*plan), client)).is_none(), "step started twice");
+                self.to_step(step, StepInput::Begin);
+            }
+            StepMgrEffect::ResumeStep { plan, live } => {
+                let step = plan.id.step;
+                self.steps.insert(step, (StepCore::new(*plan), None));
+                self.to_step(step, StepInput::Resume { live });
+            }
+            StepMgrEffect::ToStep { step, input } => self.to_step(step, input),
+            StepMgrEffect::ToClient { client, message } => self.heard.entry(client).or_default().push(message),
+            StepMgrEffect::CloseClient { client } => self.hang_up(client),
+            StepMgrEffect::ToAgent(message) => {
+                if let StepdToNode::Report { seq, .. } = &message {
+                    self.tell(NodeToStepd::Ack { upto: *seq });
+                }
+                self.agent.push(message);
+            }
+            StepMgrEffect::SetTimer { timer, after } => {
+                self.manager_timers.insert(timer, self.now.plus(after));
+            }
+            StepMgrEffect::ClearTimer(timer) => {
+                self.manager_timers.remove(&timer);
+            }
+            StepMgrEffect::Exit => self.exited = true,
+        }
+    }
+
+    fn to_step(&mut self, step: StepNum, input: StepInput) {
+        self.channels.entry(Channel::ToStep(step)).or_default().push_back(Delivery::Step(step, input));
+    }
+
+    fn to_shepherd(&mut self, node: NodeSlot, message: garrick_model::messages::shepherd::StepMgrToShepherd) {
+        let node = node.0 as usize;
+        let input = ShepherdInput::Manager(message);
+        self.channels.entry(Channel::ToShepherd(node)).or_default().push_back(Delivery::Shepherd(node, input));
+    }
+
+    fn step(&mut self, step: StepNum, input: StepInput) {
+        let Some((core, client)) = self.steps.get_mut(&step) else { return };
+        let client = *client;
+        let mut out = Vec::new();
+        core.handle(self.now, input, &mut out);
+        for effect in out {
+            match effect {
+                StepEffect::ToShepherd { node, message } => self.to_shepherd(node, message),
+                StepEffect::ToClient(message) => {
+                    let client = client.expect("only attended steps speak");
+                    self.heard.entry(client).or_default().push(message);
+                }
+                StepEffect::SetTimer { timer, after } => {
+                    self.step_timers.insert((step, timer), self.now.plus(after));
+                }
+                StepEffect::Over(result) => {
+                    self.steps.remove(&step);
+                    self.step_timers.retain(|(s, _), _| *s != step);
+                    let over = Delivery::Manager(StepMgrInput::StepOver(result));
+                    self.channels.entry(Channel::StepsToManager).or_default().push_back(over);
+                }
+            }
+        }
+    }
+
+    fn shepherd(&mut self, n: usize, input: ShepherdInput) {
+        if self.nodes[n].lost {
+            return;
+        }
+        let mut out = Vec::new();
+        self.nodes[n].shepherd.handle(self.now, input, &mut out);
+        for effect in out {
+            self.shepherd_effect(n, effect);
+        }
+    }
+
+    fn shepherd_effect(&mut self, n: usize, effect: ShepherdEffect) {
+        match effect {
+            ShepherdEffect::ToManager(message) => {
+                let input = StepMgrInput::Shepherd { node: NodeSlot(n as u32), message };
+                self.channels.entry(Channel::FromShepherd(n)).or_default().push_back(Delivery::Manager(input));
+            }
+            ShepherdEffect::ToLauncher { message, passed } => self.launcher(n, message, &passed),
+            ShepherdEffect::Prepare { step, script, .. } => {
+                let result = Ok(script.map(|_| format!("/spool/{step}")));
+                let input = ShepherdInput::Prepared { step, result };
+                self.channels.entry(Channel::Descriptors(n)).or_default().push_back(Delivery::Shepherd(n, input));
+            }
+            ShepherdEffect::Read { token, stream } => {
+                if let Some(process) = self.nodes[n].processes.get_mut(&token) {
+                    assert!(process.reads.insert(u8::from(stream == Stream::Stderr)), "two reads of one stream");
+                    self.serve_reads(n, token);
+                }
+            }
+            ShepherdEffect::Write { token, data } => {
+                if let Some(process) = self.nodes[n].processes.get_mut(&token) {
+                    process.got.push(data);
+                    let input = ShepherdInput::Written { token, taken: !process.ended };
+                    self.channels.entry(Channel::Descriptors(n)).or_default().push_back(Delivery::Shepherd(n, input));
+                }
+            }
+            ShepherdEffect::CloseInput { token } => {
+                if let Some(process) = self.nodes[n].processes.get_mut(&token) {
+                    process.got.push(ByteBuf::new());
+                }
+            }
+            ShepherdEffect::Close { token } => {
+                self.nodes[n].processes.retain(|t, p| *t != token || !p.ended);
+            }
+            ShepherdEffect::AskOom { token, .. } => {
+                let input = ShepherdInput::Oom { token, killed: false };
+                self.channels.entry(Channel::Descriptors(n)).or_default().push_back(Delivery::Shepherd(n, input));
+            }
+            ShepherdEffect::Sweep { step } => {
+                let input = ShepherdInput::Swept { step };
+                self.channels.entry(Channel::Descriptors(n)).or_default().push_back(Delivery::Shepherd(n, input));
+            }
+            ShepherdEffect::SweepJob => {
+                let tokens: Vec<u64> = self.nodes[n].processes.keys().copied().collect();
+                for token in tokens {
+                    self.end_process(n, token, ExitStatus { code: 0, signal: Some(9) });
+                }
+                self.channels
+                    .entry(Channel::Descriptors(n))
+                    .or_default()
+                    .push_back(Delivery::Shepherd(n, ShepherdInput::JobSwept));
+            }
+            ShepherdEffect::SetTimer { timer, after } => {
+                self.shepherd_timers.insert((n, timer), self.now.plus(after));
+            }
+            ShepherdEffect::StartLauncher
+            | ShepherdEffect::Resize { .. }
+            | ShepherdEffect::KillGroups { .. }
+            | ShepherdEffect::Log { .. }
+            | ShepherdEffect::Finished => {}
+        }
+    }
+
+    fn launcher(&mut self, n: usize, message: ToLauncher, _passed: &[PassedFd]) {
+        match message {
+            ToLauncher::Spawn(spawn) => {
+                let token = spawn.token;
+                if spawn.argv[0].starts_with(b"/nosuch") {
+                    let subject = String::from_utf8_lossy(&spawn.argv[0]).into_owned();
+                    let failed = FromLauncher::SpawnFailed { token, stage: "execve".into(), subject, errno: 2 };
+                    return self.from_launcher(n, failed);
+                }
+                let node = &mut self.nodes[n];
+                node.next_pid += 1;
+                let pid = node.next_pid;
+                let process = Process {
+                    spawn: *spawn,
+                    step: None,
+                    reads: BTreeSet::new(),
+                    unread: [VecDeque::new(), VecDeque::new()],
+                    ended: false,
+                    got: Vec::new(),
+                };
+                node.processes.insert(token, process);
+                self.from_launcher(n, FromLauncher::Spawned { token, pid });
+            }
+            ToLauncher::Signal { token, signal, .. } => {
+                if signal == 9 || (signal == 15 && !self.stubborn) {
+                    self.end_process(n, token, ExitStatus { code: 0, signal: Some(signal as u8) });
+                }
+            }
+            ToLauncher::AppendText { path, text } => {
+                self.files.push((path, String::from_utf8_lossy(&text).into_owned()));
+            }
+            ToLauncher::SetEnvironment { .. } | ToLauncher::DropEnvironment { .. } | ToLauncher::Finish => {}
+        }
+    }
+
+    /// What a command was told last.
+    pub fn last(&self, client: ClientId) -> Option<&StepMgrToCommand> {
+        self.heard.get(&client).and_then(|h| h.last())
+    }
+
+    /// State and exit that an `srun` was told.
+    pub fn finished(&self, client: ClientId) -> Option<(StepState, ExitStatus)> {
+        match self.last(client) {
+            Some(StepMgrToCommand::Finished { exit, state }) => Some((*state, *exit)),
+            _ => None,
+        }
+    }
+
+    /// Reports that the agent got, step batches left out.
+    pub fn job_reports(&self) -> Vec<StepdReport> {
+        self.agent
+            .iter()
+            .filter_map(|m| match m {
+                StepdToNode::Report { report, .. } if !matches!(report, StepdReport::Steps(_)) => Some(report.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,365 @@
+//! The environment of a batch script, of a step, of a node's tasks and of one task: Slurm's output variables over what
+//! the user passed on. Pure. Layers, each set over the one before:
+//!
+//! 1. what the user passed on, with the job's variables over it: the same for many steps, shared ([`job_environment`]);
+//! 2. the step's variables ([`step_variables`]);
+//! 3. the node's ([`node_variables`]);
+//! 4. the task's ([`task_variables`]). `SLURM_TASK_PID` is set by the launcher, `GARRICK_STEPD_DOOR` by the shepherd.
+//!
+//! Names and values were compared with what a batch script and `srun` tasks of Slurm 26.05 see.
+
+use crate::stepmgr::{pool::PoolNode, run::RunFacts};
+use garrick_model::{
+    hostlist,
+    ids::{StepId, StepNum},
+    resources::MemoryRequest,
+    spec::{Distribution, EnvEntry, Sharing},
+};
+use serde_bytes::ByteBuf;
+use std::{
+    collections::BTreeMap,
+    fmt::{Display, Write as _},
+};
+
+/// Variables of an outer job or step that a new job must not inherit: they describe something else.
+const STALE_PREFIXES: [&str; 12] = [
+    "SLURM_JOB",
+    "SLURM_STEP",
+    "SLURM_ARRAY_",
+    "SLURM_TASK",
+    "SLURM_SRUN_COMM",
+    "SLURM_LAUNCH_",
+    "SLURM_MEM_PER_",
+    "SLURM_CPUS_",
+    "SLURM_HET_",
+    "SLURM_NTASKS",
+    "SLURM_TOPOLOGY_",
+    "PMI_",
+];
+const STALE_NAMES: [&str; 12] = [
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_GTIDS",
+    "SLURM_NNODES",
+    "SLURM_NODELIST",
+    "SLURM_NPROCS",
+    "SLURM_RESTART_COUNT",
+    "SLURM_DISTRIBUTION",
+    "SLURM_UMASK",
+    "SLURMD_NODENAME",
+    "GARRICK_STEPD_DOOR",
+];
+
+/// Search path of a user who passed none on, as `login` has it on Debian.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// Settings that make MPI launchers start their daemons with `srun` in its own fashion.
+const MPI_LAUNCHERS: [(&str, &str); 6] = [
+    ("HYDRA_BOOTSTRAP", "slurm"),
+    ("HYDRA_LAUNCHER_EXTRA_ARGS", "--external-launcher"),
+    ("I_MPI_HYDRA_BOOTSTRAP", "slurm"),
+    ("I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS", "--external-launcher"),
+    ("OMPI_MCA_plm_slurm_args", "--external-launcher"),
+    ("PRTE_MCA_plm_slurm_args", "--external-launcher"),
+];
+
+/// Variables under construction: one value per name, in order of names.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Environment(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Environment {
+    /// From `NAME=value` entries; a later one wins, entries without `=` are dropped.
+    pub fn from_entries(entries: &[EnvEntry]) -> Self {
+        let mut variables = BTreeMap::new();
+        for entry in entries {
+            if let Some(eq) = entry.iter().position(|b| *b == b'=') {
+                variables.insert(entry[..eq].to_vec(), entry[eq + 1..].to_vec());
+            }
+        }
+        Self(variables)
+    }
+
+    /// Sets a variable.
+    pub fn set(&mut self, name: &str, value: impl Display) {
+        self.0.insert(name.as_bytes().to_vec(), value.to_string().into_bytes());
+    }
+
+    fn set_missing(&mut self, name: &str, value: impl Display) {
+        self.0.entry(name.as_bytes().to_vec()).or_insert_with(|| value.to_string().into_bytes());
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name.as_bytes())
+    }
+
+    fn drop_stale(&mut self) {
+        self.0.retain(|name, _| {
+            let stale = STALE_PREFIXES.iter().any(|p| name.starts_with(p.as_bytes()))
+                || STALE_NAMES.iter().any(|n| name == n.as_bytes());
+            !stale
+        });
+    }
+
+    /// As entries, in order of names.
+    pub fn into_entries(self) -> Vec<EnvEntry> {
+        self.0
+            .into_iter()
+            .map(|(name, value)| {
+                let mut entry = name;
+                entry.push(b'=');
+                entry.extend_from_slice(&value);
+                ByteBuf::from(entry)
+            })
+            .collect()
+    }
+}
+
+/// One entry.
+pub fn entry(name: &str, value: impl Display) -> EnvEntry {
+    let mut text = String::with_capacity(name.len() + 16);
+    text.push_str(name);
+    text.push('=');
+    // Writing to a string cannot fail.
+    let _ = write!(text, "{value}");
+    ByteBuf::from(text.into_bytes())
+}
+
+/// Layer 1 for a step: what its `srun` passed on, with the job's variables over it.
+pub fn job_environment(facts: &RunFacts, passed_on: &[EnvEntry]) -> Vec<EnvEntry> {
+    let mut env = Environment::from_entries(passed_on);
+    job_variables(facts, &mut env);
+    user_variables(facts, &mut env);
+    env.into_entries()
+}
+
+/// Layer 1 for the batch script: what `sbatch` passed on, without what it inherited from an outer job.
+pub fn batch_environment(facts: &RunFacts) -> Vec<EnvEntry> {
+    let mut env = Environment::from_entries(&facts.spec.environment);
+    let submit_dir = env.0.get(b"SLURM_SUBMIT_DIR".as_slice()).cloned();
+    env.drop_stale();
+    job_variables(facts, &mut env);
+    user_variables(facts, &mut env);
+    match submit_dir {
+        Some(dir) => {
+            env.0.insert(b"SLURM_SUBMIT_DIR".to_vec(), dir);
+        }
+        None => env.set("SLURM_SUBMIT_DIR", &facts.spec.work_dir),
+    }
+    env.set("SLURM_SUBMIT_HOST", &facts.spec.submit_host);
+    env.set("ENVIRONMENT", "BATCH");
+    for (name, value) in MPI_LAUNCHERS {
+        env.set_missing(name, value);
+    }
+    env.into_entries()
+}
+
+/// Variables that describe the job.
+fn job_variables(facts: &RunFacts, env: &mut Environment) {
+    let spec = &facts.spec;
+    let nodelist = hostlist::fold(facts.nodes.iter().map(|n| &n.name));
+    let job = facts.job;
+    env.set("SLURM_CLUSTER_NAME", &facts.cluster);
+    if let Some(conf) = &facts.conf_path {
+        env.set("SLURM_CONF", conf);
+    }
+    env.set("SLURM_JOBID", job);
+    env.set("SLURM_JOB_ID", job);
+    env.set("SLURM_JOB_NAME", &spec.name);
+    env.set("SLURM_JOB_NODELIST", &nodelist);
+    env.set("SLURM_JOB_NUM_NODES", facts.nodes.len());
+    env.set("SLURM_JOB_CPUS_PER_NODE", counted(facts.nodes.iter().map(|n| n.share.cpus.len())));
+    env.set("SLURM_JOB_PARTITION", &facts.partition);
+    env.set("SLURM_JOB_UID", facts.uid);
+    env.set("SLURM_JOB_GID", facts.gid);
+    env.set("SLURM_JOB_USER", &facts.user);
+    env.set("SLURM_JOB_SLUID", facts.sluid);
+    env.set("SLURM_JOB_START_TIME", facts.start_time.secs());
+    if let Some(limit) = facts.time_limit.duration() {
+        env.set("SLURM_JOB_END_TIME", facts.start_time.plus(limit).secs());
+    }
+    env.set("SLURM_JOB_EXCLUSIVE", if spec.sharing == Sharing::Exclusive { "YES" } else { "NO" });
+    env.set("SLURM_JOB_OVERSUBSCRIBE", if spec.sharing == Sharing::Oversubscribe { "YES" } else { "NO" });
+    if let Some(account) = &spec.account {
+        env.set("SLURM_JOB_ACCOUNT", account);
+    }
+    if let Some(qos) = &spec.qos {
+        env.set("SLURM_JOB_QOS", qos);
+    }
+    match spec.memory {
+        MemoryRequest::PerNode(m) => env.set("SLURM_MEM_PER_NODE", m.0),
+        MemoryRequest::PerCpu(m) => env.set("SLURM_MEM_PER_CPU", m.0),
+        MemoryRequest::All => {
+            if let Some(memory) = facts.nodes.first().and_then(|n| n.share.memory) {
+                env.set("SLURM_MEM_PER_NODE", memory.0);
+            }
+        }
+        MemoryRequest::Default => {}
+    }
+    env.set("SLURM_NNODES", facts.nodes.len());
+    env.set("SLURM_NODELIST", &nodelist);
+    if spec.tasks.is_some() || spec.tasks_per_node.is_some() {
+        env.set("SLURM_NTASKS", facts.tasks);
+        env.set("SLURM_NPROCS", facts.tasks);
+    }
+    if let Some(per_node) = spec.tasks_per_node {
+        env.set("SLURM_NTASKS_PER_NODE", per_node);
+    }
+    if let Some(cpus) = spec.cpus_per_task {
+        env.set("SLURM_CPUS_PER_TASK", cpus);
+    }
+    env.set("SLURM_TASKS_PER_NODE", counted(tasks_of_job(facts).into_iter()));
+    env.set("SLURM_OOM_KILL_STEP", 0);
+    env.set("SLURM_PRIO_PROCESS", 0);
+    if facts.restarts > 0 {
+        env.set("SLURM_RESTART_COUNT", facts.restarts);
+    }
+    if let Some(first) = facts.nodes.first() {
+        env.set("SLURM_STEPMGR", &first.name);
+    }
+    env.set("SLURM_TOPOLOGY_ADDR_PATTERN", "node");
+    if let (Some(task), Some(array)) = (spec.array_task, facts.array) {
+        env.set("SLURM_ARRAY_JOB_ID", task.array_job);
+        env.set("SLURM_ARRAY_TASK_ID", task.index);
+        env.set("SLURM_ARRAY_TASK_COUNT", array.count);
+        env.set("SLURM_ARRAY_TASK_MIN", array.min);
+        env.set("SLURM_ARRAY_TASK_MAX", array.max);
+        env.set("SLURM_ARRAY_TASK_STEP", array.step);
+    }
+}
+
+/// What a login would have set, where the user passed nothing on.
+fn user_variables(facts: &RunFacts, env: &mut Environment) {
+    env.set_missing("USER", &facts.user);
+    env.set_missing("LOGNAME", &facts.user);
+    if let Some(home) = &facts.home {
+        env.set_missing("HOME", home);
+    }
+    if let Some(shell) = &facts.shell {
+        env.set_missing("SHELL", shell);
+    }
+    if !env.has("PATH") {
+        env.set("PATH", DEFAULT_PATH);
+    }
+}
+
+/// Tasks on each node as the job was laid out; where it named no tasks, as many as CPUs per task allow.
+fn tasks_of_job(facts: &RunFacts) -> Vec<u32> {
+    let laid_out: u32 = facts.nodes.iter().map(|n| n.share.tasks).sum();
+    let per_task = facts.cpus_per_task.max(1);
+    facts
+        .nodes
+        .iter()
+        .map(|n| if laid_out > 0 { n.share.tasks } else { (n.share.cpus.len() / per_task).max(1) })
+        .collect()
+}
+
+/// What [`step_variables`] needs to know.
+#[derive(Clone, Debug)]
+pub struct StepFacts<'a> {
+    /// Step.
+    pub step: StepId,
+    /// Names of its nodes in order.
+    pub nodes: Vec<&'a str>,
+    /// Tasks on each.
+    pub tasks_per_node: Vec<u32>,
+    /// `-c`, if given.
+    pub cpus_per_task: Option<u32>,
+    /// `--ntasks-per-node`, if given.
+    pub ntasks_per_node: Option<u32>,
+    /// Layout.
+    pub distribution: Distribution,
+    /// Mask.
+    pub umask: u32,
+    /// Host and port of the step manager.
+    pub manager: Option<(&'a str, &'a str)>,
+}
+
+/// Layer 2.
+pub fn step_variables(step: &StepFacts<'_>) -> Vec<EnvEntry> {
+    let number = step.step.step.slurm_number();
+    if step.step.step == StepNum::Batch {
+        return vec![entry("SLURM_STEPID", number), entry("SLURM_STEP_ID", number)];
+    }
+    let tasks: u32 = step.tasks_per_node.iter().sum();
+    let nodelist = hostlist::fold(&step.nodes);
+    let per_node = counted(step.tasks_per_node.iter().copied());
+    let mut env = vec![
+        entry("SLURM_DISTRIBUTION", distribution_name(step.distribution)),
+        entry("SLURM_NNODES", step.nodes.len()),
+        entry("SLURM_NODELIST", &nodelist),
+        entry("SLURM_NPROCS", tasks),
+        entry("SLURM_NTASKS", tasks),
+        entry("SLURM_STEPID", number),
+        entry("SLURM_STEP_ID", number),
+        entry("SLURM_STEP_NODELIST", &nodelist),
+        entry("SLURM_STEP_NUM_NODES", step.nodes.len()),
+        entry("SLURM_STEP_NUM_TASKS", tasks),
+        entry("SLURM_STEP_TASKS_PER_NODE", &per_node),
+        entry("SLURM_TASKS_PER_NODE", &per_node),
+        entry("SLURM_UMASK", format_args!("{:04o}", step.umask)),
+    ];
+    if let Some((host, port)) = step.manager {
+        env.push(entry("SLURM_LAUNCH_NODE_IPADDR", host));
+        env.push(entry("SLURM_SRUN_COMM_HOST", host));
+        env.push(entry("SLURM_SRUN_COMM_PORT", port));
+    }
+    if let Some(cpus) = step.cpus_per_task {
+        env.push(entry("SLURM_CPUS_PER_TASK", cpus));
+    }
+    if let Some(tasks) = step.ntasks_per_node {
+        env.push(entry("SLURM_NTASKS_PER_NODE", tasks));
+    }
+    env
+}
+
+/// Layer 3: a node of the step, its number in the step, the step's CPUs there and its ranks.
+pub fn node_variables(node: &PoolNode, node_id: u32, cpus: u32, ranks: &[u32]) -> Vec<EnvEntry> {
+    let mut gtids = String::new();
+    for rank in ranks {
+        if !gtids.is_empty() {
+            gtids.push(',');
+        }
+        let _ = write!(gtids, "{rank}");
+    }
+    vec![
+        entry("SLURMD_NODENAME", &node.name),
+        entry("SLURM_CPUS_ON_NODE", cpus),
+        entry("SLURM_GTIDS", gtids),
+        entry("SLURM_NODEID", node_id),
+        entry("SLURM_TOPOLOGY_ADDR", &node.name),
+    ]
+}
+
+/// Layer 4.
+pub fn task_variables(rank: u32, local_id: u32) -> Vec<EnvEntry> {
+    vec![entry("SLURM_LOCALID", local_id), entry("SLURM_PROCID", rank)]
+}
+
+const fn distribution_name(distribution: Distribution) -> &'static str {
+    match distribution {
+        Distribution::Block => "block",
+        Distribution::Cyclic => "cyclic",
+    }
+}
+
+/// `4(x2),3`.
+pub fn counted(counts: impl Iterator<Item = u32>) -> String {
+    let mut text = String::new();
+    let mut counts = counts.peekable();
+    while let Some(count) = counts.next() {
+        let mut times = 1;
+        while counts.next_if_eq(&count).is_some() {
+            times += 1;
+        }
+        if !text.is_empty() {
+            text.push(',');
+        }
+        let _ = if times > 1 { write!(text, "{count}(x{times})") } else { write!(text, "{count}") };
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "env_test.rs"]
+mod tests;

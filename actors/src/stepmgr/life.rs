@@ -1,0 +1,446 @@
+//! Begin and end of a run: shepherds, batch script, time limit, warning, the ways to end, and the reports about it.
+
+use crate::{
+    step::{NodeSlot, StepEnd, StepInput, StepResult, notice},
+    stepmgr::{
+        core::StepMgrCore,
+        journal::StepEvent,
+        messages::{StepMgrEffect, StepMgrTimer},
+        placement::Placement,
+        pool::NodeUse,
+        shape::shape_of,
+        state::{RecordState, RunPhase, StepRecord},
+    },
+};
+use garrick_model::{
+    ids::{StepId, StepNum},
+    messages::{
+        node::SignalScope,
+        shepherd::{SignalReach, StepMgrToShepherd},
+        stepd::StepdReport,
+    },
+    resources::MemoryRequest,
+    spec::{CpuBind, Distribution, NodeCount, OpenMode, StdinTo, StepSharing, StepSpec, StreamTarget},
+    state::{ExitStatus, JobState, Reason, StepState},
+    time::Timestamp,
+};
+use std::{sync::Arc, time::Duration};
+
+/// Steps that were told to end are given KillWait by their shepherds; the run waits this much longer for their ends.
+const KILL_MARGIN: Duration = Duration::from_secs(5);
+
+impl StepMgrCore {
+    /// Shepherds are started on the other nodes; the batch host's own comes up by itself.
+    pub(super) fn begin(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
+        if !self.begin_once() {
+            return;
+        }
+        if self.ledger.next > 0 || !self.ledger.running.is_empty() || self.ledger.batch.is_some() {
+            self.take_over(now, out);
+        } else {
+            for slot in 1..self.facts.nodes.len() as u32 {
+                out.push(StepMgrEffect::StartShepherd { node: NodeSlot(slot) });
+            }
+        }
+        self.set_limit_timers(now, out);
+    }
+
+    /// After a step manager that died: what waits goes on waiting, what ran is looked for when its shepherds answer.
+    fn take_over(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
+        self.record(StepEvent::Restarted, out);
+        self.reports = crate::stepmgr::reports::Reports::new(self.ledger.restarts, self.config.report_backlog);
+        self.next_step = self.ledger.next;
+        let waiting: Vec<_> = self.ledger.waiting.iter().map(|(n, w)| (*n, w.clone())).collect();
+        for (number, wait) in waiting {
+            match shape_of(&wait.spec, &self.job_shape) {
+                Ok(shape) => {
+                    let (shape, known) = self.shapes.get(shape);
+                    if !known {
+                        self.shapes.keep(shape.clone());
+                    }
+                    let environment = self.environment_for(&wait.spec, wait.environment_of.as_deref());
+                    let key = self.enqueue_key(wait.at, number, false);
+                    let state = RecordState::Queued { key, told: true };
+                    let record = StepRecord { spec: wait.spec, shape, environment, client: None, early_input: Vec::new(), state };
+                    self.steps.insert(StepNum::Number(number), record);
+                }
+                Err(refusal) => out.push(StepMgrEffect::Log { text: format!("step {number} dropped: {refusal}") }),
+            }
+        }
+        for step in self.ledger.running.clone() {
+            if step == StepNum::Batch {
+                let record = self.batch_record(RecordState::Unsure { since: now });
+                self.steps.insert(step, record);
+            } else {
+                self.record_end(now, self.unheld(step), out);
+            }
+        }
+        if !self.ledger.running.is_empty() || self.ledger.batch.is_some() || !self.facts.is_batch() {
+            self.phase = RunPhase::Running;
+        }
+        if let Some((state, reason, exit)) = self.ledger.ending.clone() {
+            self.end_job(now, state, reason, exit, StepEnd::Job(state), out);
+        }
+    }
+
+    fn unheld(&self, step: StepNum) -> StepResult {
+        StepResult {
+            step: StepId::new(self.facts.job, step),
+            state: StepState::Failed,
+            exit: ExitStatus { code: 0, signal: Some(9) },
+            ended: Some(StepEnd::ManagerRestarted),
+        }
+    }
+
+    /// A step of before the takeover is nowhere.
+    pub(super) fn step_lost_hold(&mut self, now: Timestamp, step: StepNum, out: &mut Vec<StepMgrEffect>) {
+        let result = self.unheld(step);
+        self.step_over(now, result, out);
+    }
+
+    fn batch_record(&mut self, state: RecordState) -> StepRecord {
+        let environment = self.batch_environment();
+        let spec = batch_step_spec();
+        let shape = crate::stepmgr::shape::StepShape {
+            min_nodes: 1,
+            max_nodes: 1,
+            tasks: 1,
+            tasks_per_node: None,
+            cpus_per_task: self.pool.nodes().first().map_or(1, |n| n.cpu_count),
+            memory: crate::stepmgr::shape::StepMemory::ByCpus,
+            sharing: StepSharing::Overlap,
+            exact_cpus: false,
+            required: Vec::new(),
+            excluded: Vec::new(),
+            first: 0,
+            distribution: Distribution::Block,
+            own_cgroup: false,
+        };
+        StepRecord { spec: Arc::new(spec), shape: Arc::new(shape), environment, client: None, early_input: Vec::new(), state }
+    }
+
+    /// The batch script starts, or the allocation is ready.
+    pub(super) fn batch_host_up(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
+        self.phase = RunPhase::Running;
+        if self.facts.is_batch() {
+            let plan = self.plan_of_batch();
+            let node = &self.pool.nodes()[0];
+            let placed = crate::stepmgr::placement::PlacedNode {
+                slot: 0,
+                cpus: node.cpus.clone(),
+                cpu_count: node.cpu_count,
+                memory: node.memory,
+                ranks: vec![0],
+            };
+            let placement = Placement { nodes: vec![placed], claims: Vec::new() };
+            let record = self.batch_record(RecordState::Running { placement, since: now });
+            self.steps.insert(StepNum::Batch, record);
+            self.record(StepEvent::Started { step: StepNum::Batch, at: now }, out);
+            out.push(StepMgrEffect::StartStep { plan: Box::new(plan), client: None });
+            let first = self.reports.step_changed(StepNum::Batch);
+            self.report_later(first, out);
+        }
+        self.report(StepdReport::Started, out);
+    }
+
+    /// Timers of the time limit and its warning, from the run's start.
+    pub(super) fn set_limit_timers(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
+        if !self.phase.takes_steps() {
+            return;
+        }
+        match self.limit_with_grace() {
+            Some(limit) => {
+                let after = self.facts.start_time.plus(limit).since(now);
+                out.push(StepMgrEffect::SetTimer { timer: StepMgrTimer::TimeLimit, after });
+            }
+            None => out.push(StepMgrEffect::ClearTimer(StepMgrTimer::TimeLimit)),
+        }
+        let Some(warning) = self.facts.spec.signal else { return };
+        match self.time_limit.duration() {
+            Some(limit) => {
+                let before = Duration::from_secs(u64::from(warning.before_secs));
+                let at = self.facts.start_time.plus(limit.saturating_sub(before));
+                out.push(StepMgrEffect::SetTimer { timer: StepMgrTimer::Warning, after: at.since(now) });
+            }
+            None => out.push(StepMgrEffect::ClearTimer(StepMgrTimer::Warning)),
+        }
+    }
+
+    /// The warning of `--signal`: to the batch shell alone with `B:`, else to all steps but it.
+    pub(super) fn warn(&mut self, out: &mut Vec<StepMgrEffect>) {
+        let Some(warning) = self.facts.spec.signal else { return };
+        if self.phase.takes_steps() {
+            let to = if warning.batch_only { SignalScope::BatchShell } else { SignalScope::Steps };
+            self.signal_job(warning.signal, to, out);
+        }
+    }
+
+    pub(super) fn signal_job(&self, signal: i32, to: SignalScope, out: &mut Vec<StepMgrEffect>) {
+        for (step, record) in &self.steps {
+            if matches!(record.state, RecordState::Queued { .. }) {
+                continue;
+            }
+            let reach = match (to, *step == StepNum::Batch) {
+                (SignalScope::Steps, true) | (SignalScope::BatchShell, false) => continue,
+                (SignalScope::BatchShell, true) => SignalReach::Leaders,
+                (SignalScope::Steps | SignalScope::Full, _) => SignalReach::Groups,
+            };
+            out.push(StepMgrEffect::ToStep { step: *step, input: StepInput::Signal { signal, reach } });
+        }
+    }
+
+    pub(super) fn finish_allocation(&mut self, now: Timestamp, exit: ExitStatus, out: &mut Vec<StepMgrEffect>) {
+        let (state, reason) = outcome(exit);
+        self.end_job(now, state, reason, exit, StepEnd::Job(state), out);
+    }
+
+    /// Ends the run; only the first reason counts. Waiting steps are withdrawn, running ones told to end; when none is
+    /// left, everything of the job is ended on all nodes.
+    pub(super) fn end_job(
+        &mut self,
+        now: Timestamp,
+        state: JobState,
+        reason: Reason,
+        exit: ExitStatus,
+        cause: StepEnd,
+        out: &mut Vec<StepMgrEffect>,
+    ) {
+        if !self.phase.takes_steps() {
+            return;
+        }
+        let batch_runs = self.steps.contains_key(&StepNum::Batch);
+        let natural = cause == StepEnd::BatchOver || matches!(state, JobState::Completed | JobState::Failed);
+        if batch_runs && !natural {
+            let what = format!("JOB {}", self.facts.job);
+            let host = &self.facts.nodes[0].name;
+            let text = notice::cancelled(what, host, now, &self.facts.zone, cause.due_to());
+            self.note(notice::error_line(&text), out);
+        }
+        self.phase = RunPhase::Ending;
+        if self.ledger.ending.is_none() {
+            self.record(StepEvent::Ending { state, reason, exit }, out);
+        }
+        out.push(StepMgrEffect::ClearTimer(StepMgrTimer::TimeLimit));
+        out.push(StepMgrEffect::ClearTimer(StepMgrTimer::Warning));
+        self.refuse_accepting(out);
+        self.withdraw_all(now, &cause, out);
+        for (step, _) in self.steps.iter().rev() {
+            out.push(StepMgrEffect::ToStep { step: *step, input: StepInput::End(cause.clone()) });
+        }
+        if self.steps.is_empty() {
+            self.sweep(now, out);
+        } else {
+            let after = self.config.kill_wait + KILL_MARGIN;
+            out.push(StepMgrEffect::SetTimer { timer: StepMgrTimer::KillWait, after });
+        }
+    }
+
+    /// A line into the job's error file.
+    fn note(&self, text: String, out: &mut Vec<StepMgrEffect>) {
+        let step = StepId::new(self.facts.job, StepNum::Batch);
+        out.push(StepMgrEffect::ToShepherd { node: NodeSlot(0), message: StepMgrToShepherd::Note { step, text } });
+    }
+
+    /// The batch script is over: the job is too, and what it left behind is cancelled and said so.
+    pub(super) fn batch_over(&mut self, now: Timestamp, result: &StepResult, out: &mut Vec<StepMgrEffect>) {
+        if self.phase.takes_steps() {
+            let counts = self.counts();
+            if counts.queued + counts.running > 0 {
+                let text = format!(
+                    "JOB {} ON {}: BATCH SCRIPT ENDED WITH {} RUNNING AND {} QUEUED STEPS, WHICH ARE CANCELLED \
+                     (\"swait\" at the end of a script waits for them)",
+                    self.facts.job, self.facts.nodes[0].name, counts.running, counts.queued
+                );
+                self.note(notice::error_line(&text), out);
+            }
+            let (state, reason) = match (&result.ended, result.state) {
+                (_, StepState::OutOfMemory) => (JobState::OutOfMemory, Reason::OutOfMemory),
+                (Some(StepEnd::Cancelled), _) => (JobState::Cancelled, Reason::None),
+                (Some(StepEnd::ManagerRestarted), _) => (JobState::Failed, Reason::StepManagerDied),
+                _ => outcome(result.exit),
+            };
+            self.end_job(now, state, reason, result.exit, StepEnd::BatchOver, out);
+        }
+    }
+
+    /// Nothing is left to wait for, or KillWait is over: everything of the job is killed on every node.
+    pub(super) fn sweep(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
+        if self.phase != RunPhase::Ending {
+            return;
+        }
+        self.phase = RunPhase::Sweeping;
+        out.push(StepMgrEffect::ClearTimer(StepMgrTimer::KillWait));
+        for (node, slot) in self.pool.nodes().iter().zip(0..) {
+            if node.usage == NodeUse::Ready {
+                let message = StepMgrToShepherd::EndJob;
+                out.push(StepMgrEffect::ToShepherd { node: NodeSlot(slot), message });
+            }
+        }
+        self.look_for_end(now, out);
+    }
+
+    /// A shepherd says that nothing of the job is left on its node.
+    pub(super) fn node_clean(&mut self, now: Timestamp, node: NodeSlot, out: &mut Vec<StepMgrEffect>) {
+        let Some(clean) = self.clean.get_mut(node.0 as usize) else { return };
+        if std::mem::replace(clean, true) {
+            return;
+        }
+        if self.phase.takes_steps() || self.phase == RunPhase::Ending {
+            // A shepherd that ended by itself is as good as lost.
+            self.clean[node.0 as usize] = false;
+            return self.node_lost(now, node, "its shepherd ended", out);
+        }
+        self.lose_steps_on(node, out);
+        self.look_for_end(now, out);
+    }
+
+    /// A node is out of reach for this run.
+    pub(super) fn node_lost(&mut self, now: Timestamp, node: NodeSlot, detail: &str, out: &mut Vec<StepMgrEffect>) {
+        let Some(name) = self.pool.nodes().get(node.0 as usize).map(|n| n.name.clone()) else { return };
+        if self.pool.node(node.0).usage == NodeUse::Lost {
+            return;
+        }
+        out.push(StepMgrEffect::Log { text: format!("node {name} lost: {detail}") });
+        self.pool.set_usage(node.0, NodeUse::Lost);
+        self.shapes.forget();
+        self.clean[node.0 as usize] = true;
+        self.lose_steps_on(node, out);
+        match self.phase {
+            RunPhase::Starting | RunPhase::Running => {
+                if node.0 == 0 {
+                    self.batch_host_lost(now, detail, out);
+                } else if self.facts.spec.no_kill {
+                    self.drop_impossible(now, &name, out);
+                } else {
+                    let cause = StepEnd::Job(JobState::NodeFail);
+                    self.end_job(now, JobState::NodeFail, Reason::NodeDown, ExitStatus::SUCCESS, cause, out);
+                }
+            }
+            RunPhase::Ending => {
+                if node.0 == 0 {
+                    self.sweep(now, out);
+                }
+            }
+            RunPhase::Sweeping | RunPhase::Ended => self.look_for_end(now, out),
+            RunPhase::Gone => {}
+        }
+    }
+
+    fn batch_host_lost(&mut self, now: Timestamp, detail: &str, out: &mut Vec<StepMgrEffect>) {
+        if self.phase == RunPhase::Starting {
+            self.launch_failure = Some(detail.to_owned());
+        }
+        let cause = StepEnd::Job(JobState::Failed);
+        self.end_job(now, JobState::Failed, Reason::JobLaunchFailure, ExitStatus { code: 1, signal: None }, cause, out);
+        self.sweep(now, out);
+    }
+
+    fn lose_steps_on(&self, node: NodeSlot, out: &mut Vec<StepMgrEffect>) {
+        for (step, record) in &self.steps {
+            if let RecordState::Running { placement, .. } = &record.state
+                && (placement.nodes.iter().any(|n| n.slot == node.0) || (*step == StepNum::Batch && node.0 == 0))
+            {
+                out.push(StepMgrEffect::ToStep { step: *step, input: StepInput::NodeLost { node } });
+            }
+        }
+    }
+
+    /// Reports the job's end once this node is clean and its steps are over, and `Gone` once all nodes are.
+    pub(super) fn look_for_end(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
+        let here = |(step, record): (&StepNum, &StepRecord)| {
+            *step == StepNum::Batch
+                || matches!(&record.state, RecordState::Running { placement, .. }
+                    if placement.nodes.iter().any(|n| n.slot == 0))
+        };
+        if self.phase == RunPhase::Sweeping && self.clean[0] && !self.steps.iter().any(here) {
+            self.ended(now, out);
+        }
+        if self.phase == RunPhase::Ended && self.steps.is_empty() && self.clean.iter().all(|c| *c) {
+            self.all_clean(out);
+        }
+    }
+
+    fn ended(&mut self, at: Timestamp, out: &mut Vec<StepMgrEffect>) {
+        self.phase = RunPhase::Ended;
+        self.finish_waits(out);
+        self.flush_reports(out);
+        let report = match self.launch_failure.take() {
+            Some(detail) => StepdReport::LaunchFailed { reason: Reason::JobLaunchFailure, detail },
+            None => {
+                let (state, reason, exit) =
+                    self.ledger.ending.clone().unwrap_or((JobState::Failed, Reason::None, ExitStatus::SUCCESS));
+                // What the batch script made of being ended is the job's exit status, as `0:15` of a cancelled one.
+                let exit = match (state, &self.ledger.batch) {
+                    (JobState::Completed | JobState::Failed | JobState::Timeout, _) | (_, None) => exit,
+                    (_, Some(batch)) => batch.exit,
+                };
+                StepdReport::Ended { state, reason, exit, derived: self.ledger.derived, at }
+            }
+        };
+        self.report(report, out);
+        out.push(StepMgrEffect::SetTimer { timer: StepMgrTimer::Others, after: self.config.others_wait });
+    }
+
+    pub(super) fn all_clean(&mut self, out: &mut Vec<StepMgrEffect>) {
+        if self.phase != RunPhase::Ended {
+            return;
+        }
+        self.phase = RunPhase::Gone;
+        out.push(StepMgrEffect::ClearTimer(StepMgrTimer::Others));
+        self.report(StepdReport::Gone, out);
+    }
+
+    /// The journal is broken: nothing can be promised any more, so the job ends.
+    pub(super) fn journal_failed(&mut self, now: Timestamp, detail: &str, out: &mut Vec<StepMgrEffect>) {
+        out.push(StepMgrEffect::Log { text: format!("step journal: {detail}") });
+        let reason = Reason::Other(format!("step journal: {detail}"));
+        let exit = ExitStatus { code: 1, signal: None };
+        self.end_job(now, JobState::Failed, reason, exit, StepEnd::Job(JobState::Failed), out);
+    }
+}
+
+/// State and reason that follow from an exit status.
+fn outcome(exit: ExitStatus) -> (JobState, Reason) {
+    match exit {
+        exit if exit.success() => (JobState::Completed, Reason::None),
+        ExitStatus { signal: Some(signal), .. } => (JobState::Failed, Reason::RaisedSignal(i32::from(signal))),
+        _ => (JobState::Failed, Reason::NonZeroExitCode),
+    }
+}
+
+/// The batch step as `squeue -s` shows it.
+fn batch_step_spec() -> StepSpec {
+    StepSpec {
+        name: "batch".into(),
+        nodes: Some(NodeCount { min: 1, max: Some(1) }),
+        tasks: Some(1),
+        tasks_per_node: None,
+        cpus_per_task: None,
+        memory: MemoryRequest::Default,
+        nodelist: Vec::new(),
+        exclude: Vec::new(),
+        relative: None,
+        distribution: Distribution::Block,
+        sharing: StepSharing::Overlap,
+        cpu_bind: CpuBind::None,
+        time_limit: None,
+        immediate: false,
+        argv: Vec::new(),
+        multi_prog: Vec::new(),
+        script: None,
+        work_dir: None,
+        environment: Vec::new(),
+        stdin: StreamTarget::Null,
+        stdin_to: StdinTo::None,
+        stdout: StreamTarget::Null,
+        stderr: StreamTarget::SameAsStdout,
+        open_mode: OpenMode::Default,
+        pty: None,
+        kill_on_bad_exit: false,
+        wait_secs: None,
+        umask: None,
+        rlimits: Vec::new(),
+        srun: None,
+        submit_line: String::new(),
+    }
+}

@@ -1,0 +1,235 @@
+//! What the step manager of a run is told, by whom, and what it wants done. Inputs from one sender keep their order; a
+//! repeated `Enqueue` (by request id), `EndJob`, `SetTimeLimit`, `ShepherdLost` or `Journaled` changes nothing.
+
+use crate::{
+    step::{
+        NodeSlot, StepInput, StepPlan, StepResult,
+        messages::{client_message_name, shepherd_message_name},
+    },
+    stepmgr::journal::StepEvent,
+};
+use garrick_model::{
+    ids::StepNum,
+    messages::{
+        command::Caller,
+        shepherd::{ShepherdToStepMgr, StepMgrToShepherd},
+        step::{CommandToStepMgr, StepMgrToCommand},
+        stepd::{NodeToStepd, StepdToNode},
+    },
+    refusal::Refusal,
+};
+use garrick_runtime::Message;
+use std::time::Duration;
+
+/// One conversation with a command, numbered by the door; never used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId(pub u64);
+
+/// Timers of the step manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum StepMgrTimer {
+    /// The job's time limit, grace included.
+    TimeLimit,
+    /// `--signal`.
+    Warning,
+    /// Steps that were told to end should be over.
+    KillWait,
+    /// Step changes are to be reported.
+    Report,
+    /// Other nodes should be clean.
+    Others,
+    /// A `swait` is to be told how far it is.
+    Progress(ClientId),
+}
+
+/// What the step manager is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepMgrInput {
+    /// First input: a new run begins, or (when its journal had records) one that had a step manager before is taken over.
+    Begin,
+    /// The agent of another node answered: its shepherd was started and will register, or not.
+    ShepherdStart {
+        /// Which node.
+        node: NodeSlot,
+        /// The answer, or that it could not be reached.
+        result: Result<(), Refusal>,
+    },
+    /// A shepherd is connected (credential checked) and its launcher runs. The batch host's own counts too.
+    ShepherdUp {
+        /// Which node.
+        node: NodeSlot,
+    },
+    /// The connection to a shepherd is gone. There is no coming back: it ends what it has.
+    ShepherdLost {
+        /// Which node.
+        node: NodeSlot,
+        /// For the log.
+        detail: String,
+    },
+    /// From a shepherd, after `ShepherdUp`.
+    Shepherd {
+        /// Which node.
+        node: NodeSlot,
+        /// What.
+        message: ShepherdToStepMgr,
+    },
+    /// A command connected.
+    ClientOpened {
+        /// Its conversation.
+        client: ClientId,
+        /// Who, from the kernel.
+        caller: Caller,
+    },
+    /// From a command.
+    Client {
+        /// Its conversation.
+        client: ClientId,
+        /// What.
+        message: CommandToStepMgr,
+    },
+    /// A command went away.
+    ClientClosed {
+        /// Its conversation.
+        client: ClientId,
+    },
+    /// A step's actor: no process of it is left.
+    StepOver(StepResult),
+    /// A step's actor died.
+    StepCrashed {
+        /// Which.
+        step: StepNum,
+    },
+    /// From the node's agent.
+    Agent(NodeToStepd),
+    /// The agent is connected (again) and said `Welcome`.
+    AgentUp,
+    /// Journal records up to this number are on disk.
+    Journaled {
+        /// Number given in the effect.
+        upto: u64,
+    },
+    /// The journal cannot be written any more.
+    JournalFailed {
+        /// Why.
+        detail: String,
+    },
+    /// A timer ran out.
+    Timer(StepMgrTimer),
+}
+
+/// What the step manager wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum StepMgrEffect {
+    /// Append to the journal. With a number: sync, then say `Journaled`; without, the record may wait for the next sync.
+    Journal {
+        /// Record.
+        event: StepEvent,
+        /// Say when it is on disk.
+        durable: Option<u64>,
+    },
+    /// Ask the agent of another node to start a shepherd for this run; answered by `ShepherdStart`.
+    StartShepherd {
+        /// Which node.
+        node: NodeSlot,
+    },
+    /// To a shepherd.
+    ToShepherd {
+        /// Which node.
+        node: NodeSlot,
+        /// What.
+        message: StepMgrToShepherd,
+    },
+    /// Start a step's actor and tell it `Begin`.
+    StartStep {
+        /// What to run.
+        plan: Box<StepPlan>,
+        /// Its command, if one stays with it.
+        client: Option<ClientId>,
+    },
+    /// Start a step's actor and tell it `Resume`.
+    ResumeStep {
+        /// What runs.
+        plan: Box<StepPlan>,
+        /// Ranks with a process.
+        live: Vec<u32>,
+    },
+    /// To a step's actor; to one that is over it is dropped.
+    ToStep {
+        /// Which.
+        step: StepNum,
+        /// What.
+        input: StepInput,
+    },
+    /// To a command.
+    ToClient {
+        /// Which.
+        client: ClientId,
+        /// What.
+        message: StepMgrToCommand,
+    },
+    /// Close a conversation once what was sent is out.
+    CloseClient {
+        /// Which.
+        client: ClientId,
+    },
+    /// To the node's agent; dropped while it is away (reports are repeated on `AgentUp`).
+    ToAgent(StepdToNode),
+    /// Set a timer, replacing one of the same name.
+    SetTimer {
+        /// Which.
+        timer: StepMgrTimer,
+        /// From now.
+        after: Duration,
+    },
+    /// Clear a timer.
+    ClearTimer(StepMgrTimer),
+    /// Tell an operator.
+    Log {
+        /// What.
+        text: String,
+    },
+    /// The run is over and everybody knows: the process may end. Last effect.
+    Exit,
+}
+
+/// Mailbox of the step manager's actor.
+#[derive(Debug)]
+pub struct StepMgrMsg(pub StepMgrInput);
+
+impl Message for StepMgrMsg {
+    fn name(&self) -> &'static str {
+        match &self.0 {
+            StepMgrInput::Begin => "Begin",
+            StepMgrInput::ShepherdStart { .. } => "ShepherdStart",
+            StepMgrInput::ShepherdUp { .. } => "ShepherdUp",
+            StepMgrInput::ShepherdLost { .. } => "ShepherdLost",
+            StepMgrInput::Shepherd { message, .. } => shepherd_message_name(message),
+            StepMgrInput::ClientOpened { .. } => "ClientOpened",
+            StepMgrInput::Client { message, .. } => client_message_name(message),
+            StepMgrInput::ClientClosed { .. } => "ClientClosed",
+            StepMgrInput::StepOver(_) => "StepOver",
+            StepMgrInput::StepCrashed { .. } => "StepCrashed",
+            StepMgrInput::Agent(message) => agent_message_name(message),
+            StepMgrInput::AgentUp => "AgentUp",
+            StepMgrInput::Journaled { .. } => "Journaled",
+            StepMgrInput::JournalFailed { .. } => "JournalFailed",
+            StepMgrInput::Timer(_) => "Timer",
+        }
+    }
+}
+
+/// Name of an agent's message, for traces.
+pub const fn agent_message_name(message: &NodeToStepd) -> &'static str {
+    match message {
+        NodeToStepd::Welcome => "Welcome",
+        NodeToStepd::EndJob { .. } => "EndJob",
+        NodeToStepd::SignalJob { .. } => "SignalJob",
+        NodeToStepd::SetTimeLimit(_) => "SetTimeLimit",
+        NodeToStepd::FinishAllocation(_) => "FinishAllocation",
+        NodeToStepd::SignalStep { .. } => "SignalStep",
+        NodeToStepd::ListSteps { .. } => "ListSteps",
+        NodeToStepd::Trace { .. } => "Trace",
+        NodeToStepd::StopTrace { .. } => "StopTrace",
+        NodeToStepd::Ack { .. } => "Ack",
+    }
+}

@@ -1,0 +1,47 @@
+//! The step manager: owner of what runs inside one run of a job. One per job, in the `stepd` of its batch host.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`run`] | facts of the run, settings of the site |
+//! | [`messages`] | what it is told and what it wants done |
+//! | [`core`] with [`clients`], [`schedule`], [`life`] | decides |
+//! | [`state`] | phases of the run, records of its steps |
+//! | [`shape`] | what a step needs |
+//! | [`pool`], [`placement`] | what there is, and where a step goes |
+//! | [`queue`] | the order of waiting steps |
+//! | [`launch`], [`env`] | from a placed step to what its nodes are told |
+//! | [`interning`] | equal environments and shapes held once |
+//! | [`journal`] | what survives a restart |
+//! | [`reports`], [`waiters`], [`view`] | what others are told |
+//! | [`shell`] | the actor, `/job/N/stepmgr` |
+
+pub mod clients;
+pub mod core;
+pub mod env;
+pub mod interning;
+pub mod journal;
+pub mod launch;
+pub mod life;
+pub mod messages;
+pub mod placement;
+pub mod pool;
+pub mod queue;
+pub mod reports;
+pub mod run;
+pub mod schedule;
+pub mod shape;
+pub mod shell;
+pub mod state;
+pub mod view;
+pub mod waiters;
+
+#[cfg(test)]
+pub(crate) mod builders;
+#[cfg(test)]
+#[allow(clippy::unwrap_used, missing_docs)]
+pub(crate) mod company;
+
+pub use self::core::StepMgrCore;
+pub use journal::{Ledger, StepEvent};
+pub use messages::{ClientId, StepMgrEffect, StepMgrInput, StepMgrMsg, StepMgrTimer};
+pub use run::{RunFacts, StepMgrConfig};

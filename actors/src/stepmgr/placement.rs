@@ -1,0 +1,297 @@
+//! Where a step runs: which nodes of its job, which CPUs and how much memory on each, and which ranks. Pure; called by the
+//! step manager's core for each step that is looked at. Rules, from srun(1) and sbatch(1):
+//!
+//! - by default a step gets all of its job's CPUs on the nodes it uses and shares them with no other step;
+//! - `--exact` (and `-c`) gives it what it asks for, and it shares that with no other;
+//! - `--overlap` needs nothing free and holds nothing;
+//! - a step that names no memory gets its share by CPUs;
+//! - block layout fills a node before the next, each node gets a task at least; cyclic goes round.
+
+use crate::stepmgr::{
+    pool::{Claim, NodeUse, Pool, PoolNode},
+    shape::{StepMemory, StepShape, impossible},
+};
+use garrick_model::{
+    refusal::Refusal,
+    resources::CpuSet,
+    spec::{Distribution, StepSharing},
+};
+use std::collections::BTreeSet;
+
+/// A step's place on one node.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PlacedNode {
+    /// Node of the job.
+    pub slot: u32,
+    /// Its CPUs.
+    pub cpus: CpuSet,
+    /// How many.
+    pub cpu_count: u32,
+    /// Memory limit, MiB.
+    pub memory: Option<u64>,
+    /// Ranks.
+    pub ranks: Vec<u32>,
+}
+
+/// A step's place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Placement {
+    /// Nodes in step order.
+    pub nodes: Vec<PlacedNode>,
+    /// What is taken from the pool: nothing for an overlapping step.
+    pub claims: Vec<Claim>,
+}
+
+/// Against what a step is held.
+#[derive(Clone, Copy, Debug)]
+pub enum Against<'a> {
+    /// What is free now, some nodes left out.
+    Free {
+        /// Kept for another step.
+        kept: &'a BTreeSet<u32>,
+    },
+    /// All that the job has on nodes that are not lost.
+    Whole,
+}
+
+/// Places a step; `None`: not now (with `Whole`: never).
+pub fn place(shape: &StepShape, pool: &Pool, against: Against<'_>) -> Option<Placement> {
+    let overlap = shape.sharing == StepSharing::Overlap;
+    let rooms = |slot: u32| -> u32 {
+        let node = pool.node(slot);
+        let usable = match against {
+            Against::Free { kept } => node.usage == NodeUse::Ready && (overlap || !kept.contains(&slot)),
+            Against::Whole => node.usage != NodeUse::Lost,
+        };
+        if !usable || slot < shape.first || shape.excluded.binary_search(&slot).is_ok() {
+            return 0;
+        }
+        let room = room_on(shape, node, overlap || matches!(against, Against::Whole));
+        shape.tasks_per_node.map_or(room, |most| room.min(most))
+    };
+    let picked = pick(shape, pool, overlap || matches!(against, Against::Whole), rooms)?;
+    let counts = counts(shape, &picked, pool);
+    let ranks = ranks(shape.distribution, &counts);
+    let mut nodes = Vec::with_capacity(picked.len());
+    let mut claims = Vec::new();
+    for ((slot, _), ranks) in picked.iter().zip(ranks) {
+        let node = pool.node(*slot);
+        let wanted = if shape.sharing == StepSharing::Default || (overlap && !shape.exact_cpus) {
+            node.cpu_count
+        } else {
+            ranks.len() as u32 * shape.cpus_per_task
+        };
+        // Overlapping steps prefer CPUs that nobody holds.
+        let cpus: CpuSet = if wanted >= node.cpu_count {
+            node.cpus.clone()
+        } else if matches!(against, Against::Whole) || (overlap && node.free_count < wanted) {
+            node.cpus.take(wanted)
+        } else {
+            node.free.take(wanted)
+        };
+        let memory = node.memory.map(|total| match shape.memory {
+            StepMemory::All => total,
+            StepMemory::PerNode(m) => m,
+            StepMemory::PerCpu(m) => m * u64::from(wanted.min(node.cpu_count)),
+            StepMemory::ByCpus if overlap => total,
+            StepMemory::ByCpus => by_cpus(total, wanted, node.cpu_count),
+        });
+        if !overlap {
+            claims.push(Claim { slot: *slot, cpus: cpus.clone(), memory: memory.unwrap_or(0) });
+        }
+        nodes.push(PlacedNode { slot: *slot, cpus, cpu_count: wanted.min(node.cpu_count), memory, ranks });
+    }
+    Some(Placement { nodes, claims })
+}
+
+/// Why a step can never run in this job, for its user; `Ok` when it can.
+pub fn feasible(shape: &StepShape, pool: &Pool) -> Result<(), Refusal> {
+    if place(shape, pool, Against::Whole).is_some() {
+        return Ok(());
+    }
+    let usable = pool.nodes().iter().filter(|n| n.usage != NodeUse::Lost);
+    let (nodes, cpus) = usable.fold((0, 0), |(n, c), node| (n + 1, c + node.cpu_count));
+    let wanted = u64::from(shape.tasks) * u64::from(shape.cpus_per_task);
+    if shape.min_nodes > nodes {
+        return Err(impossible(format!("{} nodes asked for, the job has {nodes}", shape.min_nodes)));
+    }
+    if wanted > u64::from(cpus) {
+        return Err(impossible(format!("More processors requested than permitted: {wanted} of {cpus}")));
+    }
+    if matches!(shape.memory, StepMemory::PerNode(_) | StepMemory::PerCpu(_)) {
+        return Err(impossible("Memory required by task is not available".into()));
+    }
+    Err(impossible(format!(
+        "{} tasks of {} CPUs do not fit on {} to {} nodes of this job",
+        shape.tasks, shape.cpus_per_task, shape.min_nodes, shape.max_nodes
+    )))
+}
+
+fn by_cpus(total: u64, cpus: u32, of: u32) -> u64 {
+    if of == 0 { total } else { total * u64::from(cpus.min(of)) / u64::from(of) }
+}
+
+/// Tasks that one node has room for.
+fn room_on(shape: &StepShape, node: &PoolNode, all: bool) -> u32 {
+    let (cpus, memory) = if all { (node.cpu_count, node.memory) } else { (node.free_count, node.memory.map(|_| node.free_memory)) };
+    if shape.sharing == StepSharing::Default && cpus < node.cpu_count {
+        return 0;
+    }
+    let by_cpu = cpus / shape.cpus_per_task;
+    let (Some(free), Some(total)) = (memory, node.memory) else { return by_cpu };
+    // A default step takes its node whole, so its memory does not grow with its tasks.
+    let whole = shape.sharing == StepSharing::Default || (shape.sharing == StepSharing::Overlap && !shape.exact_cpus);
+    match shape.memory {
+        StepMemory::All if free < total => 0,
+        StepMemory::All => by_cpu,
+        StepMemory::PerNode(m) if m > free => 0,
+        StepMemory::PerNode(_) => by_cpu,
+        StepMemory::PerCpu(m) if whole => {
+            if m * u64::from(node.cpu_count) > free {
+                0
+            } else {
+                by_cpu
+            }
+        }
+        StepMemory::PerCpu(m) => by_cpu.min(limit_u32(free / (m * u64::from(shape.cpus_per_task)).max(1))),
+        StepMemory::ByCpus if whole => {
+            if free < total {
+                0
+            } else {
+                by_cpu
+            }
+        }
+        StepMemory::ByCpus => {
+            let fits = |tasks: u32| by_cpus(total, tasks * shape.cpus_per_task, node.cpu_count) <= free;
+            if fits(by_cpu) { by_cpu } else { (0..by_cpu).rev().find(|t| fits(*t)).unwrap_or(0) }
+        }
+    }
+}
+
+fn limit_u32(n: u64) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// Nodes with their rooms, ascending. First fit in node order; when that has too little room, the roomiest nodes.
+fn pick(shape: &StepShape, pool: &Pool, all: bool, rooms: impl Fn(u32) -> u32) -> Option<Vec<(u32, u32)>> {
+    let mut picked = Vec::new();
+    let mut room = 0u64;
+    for slot in &shape.required {
+        let here = rooms(*slot);
+        if here == 0 {
+            return None;
+        }
+        room += u64::from(here);
+        picked.push((*slot, here));
+    }
+    let tasks = u64::from(shape.tasks);
+    let enough = |n: usize, room: u64| n as u32 >= shape.min_nodes && room >= tasks;
+    let everywhere;
+    let candidates: &mut dyn Iterator<Item = u32> = if all {
+        everywhere = 0..pool.nodes().len() as u32;
+        &mut everywhere.filter(|s| shape.required.binary_search(s).is_err())
+    } else {
+        &mut pool.open().range(shape.first..).copied().filter(|s| shape.required.binary_search(s).is_err())
+    };
+    let fixed = picked.len();
+    let mut others = Vec::new();
+    let most = shape.max_nodes as usize;
+    while !(enough(picked.len(), room) || picked.len() >= most && others.is_empty() && room >= tasks) {
+        let Some(slot) = candidates.next() else { break };
+        let here = rooms(slot);
+        if here == 0 {
+            continue;
+        }
+        if picked.len() < most {
+            picked.push((slot, here));
+            room += u64::from(here);
+        } else {
+            others.push((slot, here));
+            // One roomy node is all that a one-node step looks for.
+            if most == 1 && fixed == 0 && u64::from(here) >= tasks {
+                return Some(vec![(slot, here)]);
+            }
+        }
+    }
+    if enough(picked.len(), room) {
+        picked.sort_unstable();
+        return Some(picked);
+    }
+    if others.is_empty() {
+        return None;
+    }
+    let mut choice = picked.split_off(fixed);
+    choice.append(&mut others);
+    choice.sort_by(|a, b| b.1.cmp(&a.1).then(a.0.cmp(&b.0)));
+    choice.truncate(most - fixed);
+    picked.append(&mut choice);
+    let room: u64 = picked.iter().map(|p| u64::from(p.1)).sum();
+    if !enough(picked.len(), room) {
+        return None;
+    }
+    picked.sort_unstable();
+    Some(picked)
+}
+
+/// Tasks on each picked node.
+fn counts(shape: &StepShape, picked: &[(u32, u32)], pool: &Pool) -> Vec<u32> {
+    // A step of all of the job's tasks on all of its nodes is laid out as the job was.
+    if picked.len() == pool.nodes().len()
+        && picked.iter().all(|(slot, room)| (1..=*room).contains(&pool.node(*slot).tasks))
+        && picked.iter().map(|(slot, _)| pool.node(*slot).tasks).sum::<u32>() == shape.tasks
+    {
+        return picked.iter().map(|(slot, _)| pool.node(*slot).tasks).collect();
+    }
+    let mut counts = vec![1; picked.len()];
+    let mut left = shape.tasks - picked.len() as u32;
+    match shape.distribution {
+        Distribution::Block => {
+            for (count, (_, room)) in counts.iter_mut().zip(picked) {
+                let more = left.min(room - 1);
+                *count += more;
+                left -= more;
+            }
+        }
+        Distribution::Cyclic => {
+            while left > 0 {
+                for (count, (_, room)) in counts.iter_mut().zip(picked) {
+                    if left > 0 && *count < *room {
+                        *count += 1;
+                        left -= 1;
+                    }
+                }
+            }
+        }
+    }
+    counts
+}
+
+/// Ranks on each node.
+fn ranks(distribution: Distribution, counts: &[u32]) -> Vec<Vec<u32>> {
+    let mut ranks: Vec<Vec<u32>> = counts.iter().map(|c| Vec::with_capacity(*c as usize)).collect();
+    let total: u32 = counts.iter().sum();
+    let mut rank = 0;
+    match distribution {
+        Distribution::Block => {
+            for (list, count) in ranks.iter_mut().zip(counts) {
+                list.extend(rank..rank + count);
+                rank += count;
+            }
+        }
+        Distribution::Cyclic => {
+            while rank < total {
+                for (list, count) in ranks.iter_mut().zip(counts) {
+                    if (list.len() as u32) < *count {
+                        list.push(rank);
+                        rank += 1;
+                    }
+                }
+            }
+        }
+    }
+    ranks
+}
+
+#[cfg(test)]
+#[path = "placement_test.rs"]
+mod tests;

@@ -1,0 +1,191 @@
+//! Tests of [`super`].
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::stepmgr::{
+    builders::{exact, run, step},
+    shape::{JobShape, shape_of},
+};
+use garrick_model::{
+    resources::{MemoryMib, MemoryRequest},
+    spec::{JobKind, NodeCount, StepSpec},
+};
+
+struct Job {
+    shape: JobShape,
+    pool: Pool,
+}
+
+fn job(cpus: &[u32]) -> Job {
+    let facts = run(JobKind::Batch, cpus);
+    let mut pool = Pool::new(&facts.nodes);
+    for slot in 0..cpus.len() as u32 {
+        pool.set_usage(slot, NodeUse::Ready);
+    }
+    Job { shape: JobShape::new(&facts), pool }
+}
+
+impl Job {
+    fn shape(&self, spec: &StepSpec) -> StepShape {
+        shape_of(spec, &self.shape).unwrap()
+    }
+    fn place(&self, spec: &StepSpec) -> Option<Placement> {
+        place(&self.shape(spec), &self.pool, Against::Free { kept: &BTreeSet::new() })
+    }
+    fn take(&mut self, spec: &StepSpec) {
+        let placement = self.place(spec).expect("fits");
+        self.pool.take(&placement.claims);
+    }
+}
+
+fn summary(placement: &Placement) -> Vec<(u32, String, Vec<u32>)> {
+    placement.nodes.iter().map(|n| (n.slot, n.cpus.to_string(), n.ranks.clone())).collect()
+}
+
+fn nodes(min: u32) -> Option<NodeCount> {
+    Some(NodeCount { min, max: Some(min) })
+}
+
+#[test]
+fn a_default_step_takes_its_nodes_whole_and_waits_for_them() {
+    let mut job = job(&[4]);
+    let default = step("a");
+    assert_eq!(summary(&job.place(&default).unwrap()), [(0, "0-3".into(), vec![0])]);
+    job.take(&exact("b", 1));
+    assert_eq!(job.place(&default), None);
+}
+
+#[test]
+fn an_exact_step_takes_what_it_asks_for_and_others_run_beside_it() {
+    let mut job = job(&[4]);
+    let two = exact("a", 2);
+    assert_eq!(summary(&job.place(&two).unwrap()), [(0, "0-1".into(), vec![0, 1])]);
+    job.take(&two);
+    assert_eq!(summary(&job.place(&two).unwrap()), [(0, "2-3".into(), vec![0, 1])]);
+    job.take(&two);
+    assert_eq!(job.place(&exact("b", 1)), None);
+}
+
+#[test]
+fn naming_cpus_per_task_implies_exact() {
+    let job = job(&[4]);
+    let spec = StepSpec { cpus_per_task: Some(3), ..step("a") };
+    assert_eq!(summary(&job.place(&spec).unwrap()), [(0, "0-2".into(), vec![0])]);
+}
+
+#[test]
+fn an_overlapping_step_needs_nothing_free_and_holds_nothing() {
+    let mut job = job(&[2]);
+    job.take(&step("a"));
+    let placement = job.place(&StepSpec { sharing: StepSharing::Overlap, ..step("b") }).unwrap();
+    assert_eq!(summary(&placement), [(0, "0-1".into(), vec![0])]);
+    assert_eq!(placement.claims, []);
+}
+
+// srun(1): "consider an allocation of three nodes each with two cpus. A four-task block distribution request will
+// distribute those tasks to the nodes with tasks one and two on the first node, task three on the second node, and task
+// four on the third node."
+#[test]
+fn block_fills_a_node_and_leaves_each_other_one_a_task() {
+    let job = job(&[2, 2, 2]);
+    let spec = StepSpec { nodes: nodes(3), tasks: Some(4), ..step("a") };
+    let ranks: Vec<Vec<u32>> = job.place(&spec).unwrap().nodes.into_iter().map(|n| n.ranks).collect();
+    assert_eq!(ranks, [vec![0, 1], vec![2], vec![3]]);
+}
+
+#[test]
+fn cyclic_goes_round_the_nodes() {
+    let job = job(&[2, 2, 2]);
+    let spec = StepSpec { nodes: nodes(3), tasks: Some(5), distribution: Distribution::Cyclic, ..step("a") };
+    let ranks: Vec<Vec<u32>> = job.place(&spec).unwrap().nodes.into_iter().map(|n| n.ranks).collect();
+    assert_eq!(ranks, [vec![0, 3], vec![1, 4], vec![2]]);
+}
+
+#[test]
+fn an_exact_step_uses_the_fewest_nodes_and_a_default_one_spreads() {
+    let job = job(&[4, 4]);
+    assert_eq!(job.place(&exact("a", 2)).unwrap().nodes.len(), 1);
+    assert_eq!(job.place(&StepSpec { tasks: Some(2), ..step("a") }).unwrap().nodes.len(), 2);
+    assert_eq!(job.place(&exact("a", 6)).unwrap().nodes.len(), 2);
+}
+
+#[test]
+fn tasks_per_node_bounds_each_node() {
+    let job = job(&[4, 4, 4]);
+    let spec = StepSpec { tasks: None, tasks_per_node: Some(2), nodes: nodes(3), ..step("a") };
+    let counts: Vec<usize> = job.place(&spec).unwrap().nodes.iter().map(|n| n.ranks.len()).collect();
+    assert_eq!(counts, [2, 2, 2]);
+    let spec = StepSpec { tasks_per_node: Some(1), ..exact("a", 3) };
+    assert_eq!(job.place(&spec).unwrap().nodes.len(), 3);
+}
+
+#[test]
+fn relative_nodelist_and_exclude_choose_nodes() {
+    let job = job(&[2, 2, 2]);
+    let slots = |spec: &StepSpec| -> Vec<u32> { job.place(spec).unwrap().nodes.iter().map(|n| n.slot).collect() };
+    assert_eq!(slots(&StepSpec { nodes: nodes(1), relative: Some(2), ..step("a") }), [2]);
+    assert_eq!(slots(&StepSpec { nodelist: vec!["n2".into()], ..step("a") }), [1]);
+    assert_eq!(slots(&StepSpec { tasks: Some(2), exclude: vec!["n1".into()], ..step("a") }), [1, 2]);
+    assert_eq!(slots(&StepSpec { nodes: nodes(2), tasks: Some(2), nodelist: vec!["n3".into()], ..step("a") }), [0, 2]);
+}
+
+#[test]
+fn one_node_steps_look_for_a_node_with_room() {
+    let mut job = job(&[2, 4]);
+    job.take(&exact("a", 1));
+    let spec = StepSpec { nodes: nodes(1), ..exact("b", 3) };
+    assert_eq!(summary(&job.place(&spec).unwrap()), [(1, "0-2".into(), vec![0, 1, 2])]);
+}
+
+#[test]
+fn memory_is_shared_by_cpus_unless_named() {
+    let mut job = job(&[4]);
+    let placement = job.place(&exact("a", 1)).unwrap();
+    assert_eq!(placement.nodes[0].memory, Some(1000));
+    let half = StepSpec { memory: MemoryRequest::PerNode(MemoryMib(3500)), ..exact("b", 1) };
+    job.take(&half);
+    assert_eq!(job.place(&exact("c", 1)), None);
+    let little = StepSpec { memory: MemoryRequest::PerCpu(MemoryMib(250)), ..exact("d", 2) };
+    assert_eq!(job.place(&little).unwrap().claims[0].memory, 500);
+}
+
+#[test]
+fn a_step_of_all_tasks_is_laid_out_as_its_job_was() {
+    let mut facts = run(JobKind::Batch, &[16, 16]);
+    facts.nodes[0].share.tasks = 2;
+    facts.nodes[1].share.tasks = 2;
+    let mut pool = Pool::new(&facts.nodes);
+    pool.set_usage(0, NodeUse::Ready);
+    pool.set_usage(1, NodeUse::Ready);
+    let shape = shape_of(&StepSpec { tasks: Some(4), ..step("a") }, &JobShape::new(&facts)).unwrap();
+    let placement = place(&shape, &pool, Against::Free { kept: &BTreeSet::new() }).unwrap();
+    let ranks: Vec<Vec<u32>> = placement.nodes.into_iter().map(|n| n.ranks).collect();
+    assert_eq!(ranks, [vec![0, 1], vec![2, 3]]);
+}
+
+#[test]
+fn what_a_job_never_has_is_refused_with_what_is_too_much() {
+    let job = job(&[2, 2]);
+    let refused = |spec: &StepSpec| feasible(&job.shape(spec), &job.pool).unwrap_err();
+    assert_eq!(
+        refused(&StepSpec { tasks: Some(5), ..step("a") }),
+        impossible("More processors requested than permitted: 5 of 4".into())
+    );
+    assert_eq!(
+        refused(&StepSpec { nodes: nodes(3), tasks: Some(3), ..step("a") }),
+        impossible("3 nodes asked for, the job has 2".into())
+    );
+    assert_eq!(
+        refused(&StepSpec { memory: MemoryRequest::PerNode(MemoryMib(9999)), ..exact("a", 1) }),
+        impossible("Memory required by task is not available".into())
+    );
+    assert!(shape_of(&StepSpec { nodelist: vec!["x".into()], ..step("a") }, &job.shape).is_err());
+}
+
+#[test]
+fn kept_nodes_are_not_used_by_others() {
+    let job = job(&[2, 2]);
+    let kept = BTreeSet::from([0]);
+    let placement = place(&job.shape(&exact("a", 1)), &job.pool, Against::Free { kept: &kept }).unwrap();
+    assert_eq!(placement.nodes[0].slot, 1);
+}

@@ -1,0 +1,149 @@
+//! The facts of one run of a job, as its `stepd` learned them from the signed credential and the launch, and the site's
+//! settings that the step manager applies. Immutable for the life of the run, but for the time limit.
+
+use garrick_model::{
+    ids::{JobId, Sluid},
+    messages::node::{ArrayFacts, JobCredential, JobLaunch},
+    spec::{JobKind, JobSpec},
+    time::{TimeLimit, Timestamp},
+    view::AllocatedNode,
+};
+use jiff::tz::TimeZone;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// Facts of a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunFacts {
+    /// Cluster.
+    pub cluster: String,
+    /// Job.
+    pub job: JobId,
+    /// Run.
+    pub sluid: Sluid,
+    /// Owner.
+    pub uid: u32,
+    /// Owner's group.
+    pub gid: u32,
+    /// Owner's name.
+    pub user: String,
+    /// Owner's home folder, from the user database of the batch host.
+    pub home: Option<String>,
+    /// Owner's login shell.
+    pub shell: Option<String>,
+    /// What was asked for.
+    pub spec: Arc<JobSpec>,
+    /// The allocation; the first node is the batch host.
+    pub nodes: Vec<AllocatedNode>,
+    /// Agents' addresses, `host:port`, in the same order.
+    pub addresses: Vec<String>,
+    /// Partition.
+    pub partition: String,
+    /// Limit at the start.
+    pub time_limit: TimeLimit,
+    /// Start of the run.
+    pub start_time: Timestamp,
+    /// Earlier runs of the job.
+    pub restarts: u32,
+    /// Tasks, defaults filled in.
+    pub tasks: u32,
+    /// CPUs per task, defaults filled in.
+    pub cpus_per_task: u32,
+    /// Of array tasks.
+    pub array: Option<ArrayFacts>,
+    /// Path of `slurm.conf`, for `SLURM_CONF`.
+    pub conf_path: Option<String>,
+    /// Local time, for notices.
+    pub zone: TimeZone,
+}
+
+impl RunFacts {
+    /// From what the batch host's agent handed over; `credential` must have been verified.
+    pub fn new(launch: &JobLaunch, credential: &JobCredential) -> Self {
+        Self {
+            cluster: credential.cluster.clone(),
+            job: credential.job,
+            sluid: credential.sluid,
+            uid: credential.uid,
+            gid: credential.gid,
+            user: credential.user.clone(),
+            home: None,
+            shell: None,
+            spec: launch.spec.clone(),
+            nodes: credential.nodes.clone(),
+            addresses: credential.addresses.clone(),
+            partition: credential.partition.clone(),
+            time_limit: launch.time_limit,
+            start_time: launch.start_time,
+            restarts: launch.restarts,
+            tasks: launch.tasks,
+            cpus_per_task: launch.cpus_per_task,
+            array: launch.array,
+            conf_path: None,
+            zone: TimeZone::UTC,
+        }
+    }
+
+    /// True for a batch job.
+    pub fn is_batch(&self) -> bool {
+        self.spec.kind == JobKind::Batch
+    }
+
+    /// Node names in order.
+    pub fn node_names(&self) -> Vec<String> {
+        self.nodes.iter().map(|n| n.name.clone()).collect()
+    }
+
+    /// Place of each node by its name.
+    pub fn slots_by_name(&self) -> BTreeMap<String, u32> {
+        self.nodes.iter().zip(0..).map(|(n, slot)| (n.name.clone(), slot)).collect()
+    }
+}
+
+/// Settings of the site and limits of the step manager. Each has a default.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepMgrConfig {
+    /// `KillWait`: from SIGTERM to SIGKILL. Default 30 s.
+    pub kill_wait: Duration,
+    /// `OverTimeLimit`: grace after the time limit; `None`: unlimited. Default 0.
+    pub over_time_limit: Option<Duration>,
+    /// Steps that may wait, minibatch and blocking together; above it requests get "retry after". Default 200,000; a
+    /// waiting step costs about a kilobyte.
+    pub queue_limit: usize,
+    /// A waiting minibatch step counts like a blocking `srun` that came so much later, which bounds how long newer
+    /// `srun`s go ahead of it. Default 60 s.
+    pub minibatch_age: Duration,
+    /// So many steps may start ahead of the first one that does not fit before nodes are kept free for it. Default 64.
+    pub max_bypass: u32,
+    /// So many waiting steps are looked at behind the first one that does not fit. Default 64.
+    pub lookahead: usize,
+    /// Users besides root that may speak for others and act on any job (`SlurmUser`).
+    pub trusted_uids: Vec<u32>,
+    /// Step changes are gathered so long before they are reported. Default 500 ms.
+    pub report_delay: Duration,
+    /// Ended steps whose report the agent has not taken are kept up to this many; beyond it the oldest are not reported.
+    /// Default 100,000, about 50 MB.
+    pub report_backlog: usize,
+    /// `JobFileAppend=1`: output files are appended to unless `--open-mode` says otherwise.
+    pub append_files: bool,
+    /// At the end of the run, how long to wait for other nodes to be clean before this one is reported clean alone.
+    /// Default 60 s.
+    pub others_wait: Duration,
+}
+
+impl Default for StepMgrConfig {
+    fn default() -> Self {
+        Self {
+            kill_wait: Duration::from_secs(30),
+            over_time_limit: Some(Duration::ZERO),
+            queue_limit: 200_000,
+            minibatch_age: Duration::from_secs(60),
+            max_bypass: 64,
+            lookahead: 64,
+            trusted_uids: Vec::new(),
+            report_delay: Duration::from_millis(500),
+            report_backlog: 100_000,
+            append_files: false,
+            others_wait: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What a step needs of its job's resources, derived from what was asked for and the job's own shape. Two steps with
+//! equal shapes are placed alike, which saves looking at each of thousands of equal waiting steps.
+
+use crate::stepmgr::run::RunFacts;
+use garrick_model::{
+    refusal::Refusal,
+    resources::MemoryRequest,
+    spec::{CpuBind, Distribution, StepSharing, StepSpec},
+};
+use std::collections::BTreeMap;
+
+/// Memory a step needs on each of its nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StepMemory {
+    /// Its share by CPUs of what the job has there.
+    ByCpus,
+    /// MiB per node.
+    PerNode(u64),
+    /// MiB per CPU given to it.
+    PerCpu(u64),
+    /// All that the job has there.
+    All,
+}
+
+/// What a step needs.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StepShape {
+    /// At least so many nodes.
+    pub min_nodes: u32,
+    /// At most.
+    pub max_nodes: u32,
+    /// Tasks.
+    pub tasks: u32,
+    /// Most tasks on a node.
+    pub tasks_per_node: Option<u32>,
+    /// CPUs per task.
+    pub cpus_per_task: u32,
+    /// Memory.
+    pub memory: StepMemory,
+    /// `Default`: whole nodes of the job, alone. `Exact`: what it asks for, alone. `Overlap`: with others.
+    pub sharing: StepSharing,
+    /// On an overlapping step: only as many CPUs as asked for.
+    pub exact_cpus: bool,
+    /// Nodes that must be among its nodes, ascending.
+    pub required: Vec<u32>,
+    /// Nodes that must not.
+    pub excluded: Vec<u32>,
+    /// First node that may be among them (`-r`).
+    pub first: u32,
+    /// Layout.
+    pub distribution: Distribution,
+    /// Binding or a memory limit of its own was asked for: needs its own cgroup.
+    pub own_cgroup: bool,
+}
+
+/// What [`shape_of`] needs to know of the job.
+#[derive(Clone, Debug)]
+pub struct JobShape {
+    nodes: u32,
+    tasks: u32,
+    slots: BTreeMap<String, u32>,
+}
+
+impl JobShape {
+    /// Of a run.
+    pub fn new(facts: &RunFacts) -> Self {
+        Self { nodes: facts.nodes.len() as u32, tasks: facts.tasks, slots: facts.slots_by_name() }
+    }
+
+    fn slots_of(&self, names: &[String]) -> Result<Vec<u32>, Refusal> {
+        let mut slots = Vec::with_capacity(names.len());
+        for name in names {
+            slots.push(*self.slots.get(name).ok_or_else(|| Refusal::InvalidNode(name.clone()))?);
+        }
+        slots.sort_unstable();
+        slots.dedup();
+        Ok(slots)
+    }
+}
+
+/// The shape of a step: defaults filled in as `srun` documents them. An explicit `-c` implies `--exact`.
+pub fn shape_of(spec: &StepSpec, job: &JobShape) -> Result<StepShape, Refusal> {
+    let required = job.slots_of(&spec.nodelist)?;
+    // Names of nodes that the job does not have exclude nothing.
+    let mut excluded: Vec<u32> = spec.exclude.iter().filter_map(|n| job.slots.get(n).copied()).collect();
+    excluded.sort_unstable();
+    excluded.dedup();
+    let first = spec.relative.unwrap_or(0);
+    if first >= job.nodes {
+        return Err(impossible(format!("relative node {first} of a job with {} nodes", job.nodes)));
+    }
+    if required.iter().any(|slot| excluded.contains(slot)) {
+        return Err(impossible("a node is both required and excluded".into()));
+    }
+    let cpus_per_task = spec.cpus_per_task.unwrap_or(1);
+    if spec.tasks == Some(0) || cpus_per_task == 0 || spec.tasks_per_node == Some(0) {
+        return Err(impossible("a count is zero".into()));
+    }
+    let asked_nodes = spec.nodes.map(|n| (n.min, n.max));
+    if let Some((min, max)) = asked_nodes
+        && (min == 0 || max.is_some_and(|m| m < min))
+    {
+        return Err(Refusal::BadNodeCount);
+    }
+    let tasks = match (spec.tasks, spec.tasks_per_node, asked_nodes) {
+        (Some(tasks), _, _) => tasks,
+        (None, Some(per_node), Some((min, _))) => per_node * min,
+        (None, Some(per_node), None) => per_node * required.len().max(1) as u32,
+        (None, None, Some((min, _))) => min,
+        (None, None, None) if !required.is_empty() => required.len() as u32,
+        (None, None, None) => job.tasks.max(1),
+    };
+    let exact = spec.sharing == StepSharing::Exact || spec.cpus_per_task.is_some();
+    let left = job.nodes - first;
+    let (min_nodes, max_nodes) = match asked_nodes {
+        Some((min, max)) => (min, max.unwrap_or(left.max(min))),
+        None if !required.is_empty() => (required.len() as u32, required.len() as u32),
+        // Without --exact a step spreads over the nodes of its job; with it, it takes the fewest.
+        None if exact || spec.sharing == StepSharing::Overlap => (1, left),
+        None => (left.min(tasks), left),
+    };
+    let min_nodes = min_nodes.min(tasks).max(required.len().min(tasks as usize) as u32);
+    if required.len() as u32 > max_nodes || required.len() as u32 > tasks {
+        return Err(impossible("more nodes are named than the step may use".into()));
+    }
+    let memory = match spec.memory {
+        MemoryRequest::Default => StepMemory::ByCpus,
+        MemoryRequest::PerNode(m) => StepMemory::PerNode(m.0),
+        MemoryRequest::PerCpu(m) => StepMemory::PerCpu(m.0),
+        MemoryRequest::All => StepMemory::All,
+    };
+    let sharing = match spec.sharing {
+        StepSharing::Overlap => StepSharing::Overlap,
+        _ if exact => StepSharing::Exact,
+        _ => StepSharing::Default,
+    };
+    Ok(StepShape {
+        min_nodes,
+        max_nodes,
+        tasks,
+        tasks_per_node: spec.tasks_per_node,
+        cpus_per_task,
+        memory,
+        sharing,
+        exact_cpus: exact,
+        required,
+        excluded,
+        first,
+        distribution: spec.distribution,
+        own_cgroup: matches!(spec.cpu_bind, CpuBind::Cores | CpuBind::Map(_))
+            || matches!(memory, StepMemory::PerNode(_) | StepMemory::PerCpu(_)),
+    })
+}
+
+pub(crate) fn impossible(detail: String) -> Refusal {
+    Refusal::StepImpossible { detail }
+}

@@ -1,0 +1,111 @@
+//! The controller's ports: journal, signer and user directory on this machine.
+
+use crate::{
+    journal::{JournalWriter, JournalError as FileError},
+    kernel::users,
+};
+use garrick_actors::controller::{
+    ControllerEvent, CredentialSigner, JournalError, JournalPort, User, UserDirectory,
+};
+use garrick_model::messages::node::{JobCredential, SignedCredential};
+use garrick_runtime::ReplyTo;
+use garrick_transport::SigningKey;
+use serde_bytes::ByteBuf;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+/// The controller's journal file.
+pub struct JournalFile {
+    writer: JournalWriter<ControllerEvent>,
+}
+
+impl JournalFile {
+    /// Over a writer that runs.
+    pub fn new(writer: JournalWriter<ControllerEvent>) -> Self {
+        Self { writer }
+    }
+}
+
+impl JournalPort for JournalFile {
+    fn append(&self, events: Vec<ControllerEvent>, done: ReplyTo<Result<(), JournalError>>) {
+        self.writer.append(
+            &events,
+            Box::new(move |outcome: Result<(), FileError>| {
+                done.reply(outcome.map_err(|e| JournalError(e.to_string())));
+            }),
+        );
+    }
+}
+
+/// Signs with the cluster's key.
+pub struct Signer {
+    key: SigningKey,
+}
+
+impl Signer {
+    /// With a key.
+    pub fn new(key: SigningKey) -> Self {
+        Self { key }
+    }
+}
+
+impl CredentialSigner for Signer {
+    fn sign(&self, credential: &JobCredential) -> SignedCredential {
+        let payload = rmp_serde::to_vec_named(credential).expect("a credential holds nothing that cannot be encoded");
+        let signature = self.key.sign(&payload);
+        SignedCredential {
+            payload: ByteBuf::from(payload),
+            signature: ByteBuf::from(signature.to_vec()),
+            key_id: self.key.id().to_owned(),
+        }
+    }
+
+    fn public_key(&self) -> (Vec<u8>, String) {
+        (self.key.verify_key().to_bytes().to_vec(), self.key.id().to_owned())
+    }
+}
+
+/// How long what the user database said is believed.
+const USER_AGE: Duration = Duration::from_secs(60);
+/// Users remembered at a time.
+const USERS_KEPT: usize = 10_000;
+
+/// The site's users, as this host's name service knows them.
+#[derive(Default)]
+pub struct Users {
+    known: Mutex<HashMap<u32, (Instant, Option<User>)>>,
+}
+
+impl UserDirectory for Users {
+    fn user(&self, uid: u32) -> Option<User> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, user)) = known.get(&uid)
+            && at.elapsed() < USER_AGE
+        {
+            return user.clone();
+        }
+        let user = look_up(uid);
+        if known.len() >= USERS_KEPT {
+            known.clear();
+        }
+        known.insert(uid, (Instant::now(), user.clone()));
+        user
+    }
+
+    fn group_name(&self, gid: u32) -> Option<String> {
+        Some(users::group_name(gid))
+    }
+}
+
+fn look_up(uid: u32) -> Option<User> {
+    let account = users::by_uid(uid).ok()?;
+    let groups = users::groups(account.uid, account.gid).unwrap_or_else(|e| {
+        tracing::warn!(uid, error = %e, "groups of a user");
+        vec![account.gid]
+    });
+    let groups = groups.into_iter().map(|gid| (gid, users::group_name(gid))).collect();
+    Some(User { uid, name: account.name, gid: account.gid, groups })
+}

@@ -1,0 +1,221 @@
+//! Command lines of the daemons: `noded`, and its other names `slurmctld` and `slurmd` with their usual flags.
+
+use std::{ffi::OsString, path::PathBuf};
+
+/// Which roles a process takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Roles {
+    /// Controller only (`slurmctld`).
+    Controller,
+    /// Node agent only (`slurmd`).
+    Node,
+    /// Both in one process: the embedded single-machine cluster.
+    Both,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Serve.
+    Serve,
+    /// Make configuration-independent state: the cluster's CA and identities (`noded init`).
+    Init,
+    /// Print what the machine has (`-C`) and end.
+    ShowHardware,
+    /// Print versions and end.
+    ShowVersion,
+    /// Print help and end.
+    ShowHelp,
+}
+
+/// A daemon's command line, as typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// What to do.
+    pub action: Action,
+    /// Roles.
+    pub roles: Roles,
+    /// `-f`: configuration file.
+    pub conf: Option<PathBuf>,
+    /// `-N`: node name.
+    pub node_name: Option<String>,
+    /// `-D`: stay in the foreground.
+    pub foreground: bool,
+    /// `-c` of `slurmctld`: start empty, forgetting jobs and node states. `-c` of `slurmd`: end what earlier runs left behind.
+    pub clean: bool,
+    /// `-i` of `slurmctld`: go on although saved state cannot be read.
+    pub ignore_errors: bool,
+    /// `-v`, counted.
+    pub verbose: u8,
+    /// `-L`: log file.
+    pub log_file: Option<PathBuf>,
+    /// `--home`: an embedded cluster's folder; jobs end with the daemons.
+    pub home: Option<PathBuf>,
+    /// `--conf-server`-like settings are not here: every node reads its own file.
+    pub token: Option<String>,
+}
+
+/// A command line that cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    /// No such option.
+    #[error("unrecognized option '{0}'")]
+    Unknown(String),
+    /// An option without its value.
+    #[error("option '{0}' requires an argument")]
+    MissingValue(String),
+    /// A value that makes no sense.
+    #[error("invalid value '{value}' for '{option}': {expected}")]
+    BadValue {
+        /// Option.
+        option: String,
+        /// Value given.
+        value: String,
+        /// What is allowed.
+        expected: &'static str,
+    },
+    /// Not text.
+    #[error("argument {0:?} is not valid UTF-8")]
+    NotText(OsString),
+}
+
+/// Help text for one of the program's names.
+pub fn help(program: &str) -> String {
+    let roles = if program == "noded" {
+        "  --role ROLES       controller, node, or controller,node (the default)\n  init               make the cluster's keys and identities, then end\n"
+    } else {
+        ""
+    };
+    format!(
+        "Usage: {program} [OPTIONS]\n{roles}  \
+           -f FILE            configuration file (else SLURM_CONF, GARRICK_HOME, PREFIX/etc/slurm.conf, /etc/slurm/slurm.conf)\n  \
+           -N NAME            node name (else the one whose NodeHostname is this host)\n  \
+           -D                 stay in the foreground, log to standard error\n  \
+           -c                 controller: start without saved state; node: end what earlier runs left behind\n  \
+           -i                 controller: go on although saved state cannot be read\n  \
+           -L FILE            log file\n  \
+           -v                 more detail (repeat for more)\n  \
+           -C                 print what this machine has, as a NodeName= line\n  \
+           --token TOKEN      join the cluster with a one-time token\n  \
+           --home DIR         folder of an embedded cluster\n  \
+           -V, -h             print versions, this help\n"
+    )
+}
+
+/// Reads a command line; `program` is the name it was called by.
+pub fn parse(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<Options, OptionError> {
+    let roles = match program {
+        "slurmctld" => Roles::Controller,
+        "slurmd" => Roles::Node,
+        _ => Roles::Both,
+    };
+    let mut o = Options {
+        action: Action::Serve,
+        roles,
+        conf: None,
+        node_name: None,
+        foreground: false,
+        clean: false,
+        ignore_errors: false,
+        verbose: 0,
+        log_file: None,
+        home: None,
+        token: None,
+    };
+    let mut words = Vec::new();
+    for a in args {
+        words.push(a.into_string().map_err(OptionError::NotText)?);
+    }
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        if let Some(long) = word.strip_prefix("--") {
+            let (name, mut value) = match long.split_once('=') {
+                Some((n, v)) => (n, Some(v.to_owned())),
+                None => (long, None),
+            };
+            let mut need = |name: &str| {
+                value.take().or_else(|| words.next()).ok_or_else(|| OptionError::MissingValue(format!("--{name}")))
+            };
+            match name {
+                "role" => o.roles = parse_roles(&need("role")?)?,
+                "conf" => o.conf = Some(need("conf")?.into()),
+                "home" => o.home = Some(need("home")?.into()),
+                "token" => o.token = Some(need("token")?),
+                "help" => o.action = Action::ShowHelp,
+                "version" => o.action = Action::ShowVersion,
+                _ => return Err(OptionError::Unknown(word)),
+            }
+        } else if let Some(letters) = word.strip_prefix('-').filter(|l| !l.is_empty()) {
+            let mut rest = letters.chars();
+            while let Some(letter) = rest.next() {
+                let mut need = || {
+                    let tail: String = rest.by_ref().collect();
+                    if tail.is_empty() { words.next() } else { Some(tail) }
+                        .ok_or_else(|| OptionError::MissingValue(format!("-{letter}")))
+                };
+                match letter {
+                    'f' => o.conf = Some(need()?.into()),
+                    'N' => o.node_name = Some(need()?),
+                    'L' => o.log_file = Some(need()?.into()),
+                    'D' => o.foreground = true,
+                    'c' => o.clean = true,
+                    'i' => o.ignore_errors = true,
+                    'v' => o.verbose += 1,
+                    'C' => o.action = Action::ShowHardware,
+                    'V' => o.action = Action::ShowVersion,
+                    'h' => o.action = Action::ShowHelp,
+                    // Priority, memory locking and saved-state recovery flags of unit files: what they ask for is what happens.
+                    'n' => drop(need()?),
+                    'M' | 'r' | 'R' | 's' | 'b' => {}
+                    _ => return Err(OptionError::Unknown(format!("-{letter}"))),
+                }
+            }
+        } else if word == "init" {
+            o.action = Action::Init;
+        } else {
+            return Err(OptionError::Unknown(word));
+        }
+    }
+    Ok(o)
+}
+
+fn parse_roles(text: &str) -> Result<Roles, OptionError> {
+    match text {
+        "controller" => Ok(Roles::Controller),
+        "node" => Ok(Roles::Node),
+        "controller,node" | "node,controller" => Ok(Roles::Both),
+        _ => Err(OptionError::BadValue {
+            option: "--role".into(),
+            value: text.into(),
+            expected: "controller, node, or controller,node",
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(OsString::from).collect()
+    }
+
+    #[test]
+    fn a_unit_files_usual_flags_are_read() {
+        let o = parse("slurmctld", words("-D -f /etc/slurm/slurm.conf -c -i -vvv")).unwrap();
+        assert_eq!(o.roles, Roles::Controller);
+        assert!(o.foreground && o.clean && o.ignore_errors);
+        assert_eq!((o.verbose, o.conf), (3, Some("/etc/slurm/slurm.conf".into())));
+        let o = parse("slurmd", words("-Dvv -Nn1")).unwrap();
+        assert_eq!((o.roles, o.node_name.as_deref(), o.verbose), (Roles::Node, Some("n1"), 2));
+    }
+
+    #[test]
+    fn unknown_options_and_missing_values_are_errors() {
+        assert_eq!(parse("slurmd", words("-Q")), Err(OptionError::Unknown("-Q".into())));
+        assert_eq!(parse("noded", words("--nosuch")), Err(OptionError::Unknown("--nosuch".into())));
+        assert_eq!(parse("slurmd", words("-N")), Err(OptionError::MissingValue("-N".into())));
+        assert!(matches!(parse("noded", words("--role king")), Err(OptionError::BadValue { .. })));
+    }
+}

@@ -1,0 +1,90 @@
+//! Which cluster this daemon belongs to and where its parts are: configuration, run folder, doors, addresses, logs.
+
+use crate::kernel::{inventory, users};
+use garrick_model::config::{Config, NodeConfig};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// A cluster as a daemon on one of its hosts sees it.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    /// Configuration.
+    pub config: Arc<Config>,
+    /// Short name of the cluster that is unique on a machine.
+    pub id: String,
+    /// Folder of the doors.
+    pub doors: PathBuf,
+    /// Set for an embedded cluster.
+    pub home: Option<PathBuf>,
+    /// `-v`, counted.
+    pub verbosity: u8,
+    /// `-L`.
+    pub log: Option<PathBuf>,
+    /// `-D`: the log goes to standard error.
+    pub foreground: bool,
+}
+
+impl Cluster {
+    /// From a configuration that was read.
+    pub fn new(config: Config, home: Option<PathBuf>, verbosity: u8, log: Option<PathBuf>, foreground: bool) -> Self {
+        let id = config.cluster_id();
+        let doors = config.run_dir(users::effective_uid(), home.as_deref());
+        Self { config: Arc::new(config), id, doors, home, verbosity, log, foreground }
+    }
+
+    /// The controller's door, on its host.
+    pub fn controller_door(&self) -> PathBuf {
+        self.doors.join("ctl.sock")
+    }
+
+    /// A node agent's door, on its host.
+    pub fn node_door(&self, node: &str) -> PathBuf {
+        self.doors.join(format!("{node}.sock"))
+    }
+
+    /// `host:port` of the controller.
+    pub fn controller_address(&self) -> String {
+        let host = self.config.slurmctld_addr.as_deref().or_else(|| self.config.controllers.first().map(|c| c.target()));
+        format!("{}:{}", host.unwrap_or("localhost"), self.config.slurmctld_port.first)
+    }
+
+    /// A path setting with `%n` and `%h` filled in for a node.
+    pub fn node_path(&self, pattern: &str, node: &str) -> PathBuf {
+        let host = inventory::hostname().unwrap_or_default();
+        garrick_model::config::expand_path(pattern, node, &host)
+    }
+
+    /// Where the key that a site distributes would be: `slurm.key` beside `slurm.conf`.
+    pub fn shared_key_path(&self) -> PathBuf {
+        self.config.path.parent().unwrap_or(Path::new("/")).join("slurm.key")
+    }
+
+    /// That key file, if there is one.
+    pub fn shared_key(&self) -> Option<PathBuf> {
+        Some(self.shared_key_path()).filter(|p| p.is_file())
+    }
+
+    /// This daemon's log file; `None`: standard error. `node`: the log of that node's daemon, else the controller's.
+    pub fn log_file(&self, node: Option<&str>) -> Option<PathBuf> {
+        if self.log.is_some() {
+            return self.log.clone();
+        }
+        if self.foreground {
+            return None;
+        }
+        match node {
+            Some(node) => self.config.slurmd_log_file.as_deref().map(|p| self.node_path(p, node)),
+            None => self.config.slurmctld_log_file.as_deref().map(PathBuf::from),
+        }
+    }
+
+    /// The pid file of a role.
+    pub fn pid_file(&self, node: Option<&NodeConfig>) -> PathBuf {
+        match node {
+            Some(node) => self.node_path(&self.config.slurmd_pid_file, &node.name),
+            None => PathBuf::from(&self.config.slurmctld_pid_file),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! The life of a `noded`: configuration, background, log, roles, end.
+
+use crate::{
+    controller,
+    daemon::{
+        logging,
+        options::{Action, Options, Roles},
+        place::Cluster,
+    },
+    kernel::{
+        daemonise::{self, PidFile, Readiness, Side},
+        inventory::{self, Machine},
+    },
+    node,
+};
+use garrick_model::config::{self, Config, locate};
+use garrick_runtime::{System, SystemConfig};
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
+
+/// The compatibility level, which client programs parse, and Garrick's own version.
+pub fn versions() -> String {
+    format!("slurm 26.05.3\ngarrick {}\n", env!("CARGO_PKG_VERSION"))
+}
+
+fn say(text: &str) {
+    // A closed output has nobody to complain to.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+fn complain(program: &str, text: &str) {
+    let _ = writeln!(std::io::stderr(), "{program}: {text}");
+}
+
+/// Runs the daemon's command.
+pub fn main(program: &str, options: Options) -> ExitCode {
+    match options.action {
+        Action::ShowVersion => {
+            say(&versions());
+            return ExitCode::SUCCESS;
+        }
+        Action::ShowHelp => {
+            say(&crate::daemon::options::help(program));
+            return ExitCode::SUCCESS;
+        }
+        Action::ShowHardware => return show_hardware(program),
+        Action::Init | Action::Serve => {}
+    }
+    let config = match read_config(program, &options) {
+        Ok(config) => config,
+        Err(text) => {
+            complain(program, &text);
+            return ExitCode::FAILURE;
+        }
+    };
+    let home = options.home.clone().or_else(|| embedded_home(&config));
+    let cluster = Cluster::new(config, home, options.verbose, options.log_file.clone(), options.foreground);
+    if options.action == Action::Init {
+        return match controller::start::init(&cluster) {
+            Ok(text) => {
+                say(&text);
+                ExitCode::SUCCESS
+            }
+            Err(e) => {
+                complain(program, &e.to_string());
+                ExitCode::FAILURE
+            }
+        };
+    }
+    if options.foreground {
+        return finish(program, run(&cluster, &options, None));
+    }
+    match daemonise::into_background() {
+        Ok(Side::Command(Ok(()))) => ExitCode::SUCCESS,
+        Ok(Side::Command(Err(why))) => {
+            complain(program, &why);
+            ExitCode::FAILURE
+        }
+        Ok(Side::Daemon(readiness)) => finish(program, run(&cluster, &options, Some(readiness))),
+        Err(e) => {
+            complain(program, &e.to_string());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn finish(program: &str, outcome: Result<(), String>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            tracing::error!("{why}");
+            complain(program, &why);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn show_hardware(program: &str) -> ExitCode {
+    let machine = match Machine::read(Path::new("/"), Path::new("/tmp")) {
+        Ok(m) => m,
+        Err(e) => {
+            complain(program, &e.to_string());
+            return ExitCode::FAILURE;
+        }
+    };
+    let mut text = inventory::node_line(&machine.hostname, &machine.shape);
+    text.push('\n');
+    if let Ok(up) = inventory::uptime(Path::new("/")) {
+        text.push_str(&inventory::uptime_line(up));
+        text.push('\n');
+    }
+    say(&text);
+    ExitCode::SUCCESS
+}
+
+/// The configuration file: the one that was named, else the first candidate that exists.
+fn read_config(program: &str, options: &Options) -> Result<Config, String> {
+    let exe = std::env::current_exe().ok();
+    let env = |name: &str| std::env::var_os(name);
+    let candidates = locate::conf_path(options.conf.as_deref(), &env, exe.as_deref());
+    let found = candidates.iter().find(|c| c.path.exists()).or_else(|| candidates.first());
+    let path: PathBuf = found.map(|c| c.path.clone()).ok_or("no configuration file is named and none is in a usual place")?;
+    let path = std::path::absolute(&path).unwrap_or(path);
+    let (config, report) = config::read_reporting(&path);
+    for warning in report.warnings() {
+        complain(program, &warning.to_string());
+    }
+    match config {
+        Some(config) if !report.has_errors() => Ok(config),
+        _ => {
+            let mut text = format!("{} cannot be used:", path.display());
+            for e in report.errors() {
+                text.push_str(&format!("\n  {e}"));
+            }
+            Err(text)
+        }
+    }
+}
+
+/// A configuration at `HOME/etc/slurm.conf` with `GARRICK_HOME=HOME` set belongs to that embedded cluster.
+fn embedded_home(config: &Config) -> Option<PathBuf> {
+    let home = PathBuf::from(std::env::var_os("GARRICK_HOME")?);
+    let inside = config.path == home.join("etc/slurm.conf")
+        || std::fs::canonicalize(&config.path).ok() == std::fs::canonicalize(home.join("etc/slurm.conf")).ok();
+    inside.then_some(home)
+}
+
+fn run(cluster: &Cluster, options: &Options, readiness: Option<Readiness>) -> Result<(), String> {
+    let node_only = options.roles == Roles::Node;
+    let node = match options.roles {
+        Roles::Controller => None,
+        _ => match node::start::own_node(cluster, options.node_name.as_deref()) {
+            Ok(node) => Some(node.clone()),
+            Err(e) => return Err(give_up(readiness, &e.to_string())),
+        },
+    };
+    let log = cluster.log_file(if node_only { node.as_ref().map(|n| n.name.as_str()) } else { None });
+    let verbosity = options.verbose;
+    if let Err(e) = logging::start(log.as_deref(), verbosity) {
+        return Err(give_up(readiness, &e.to_string()));
+    }
+    garrick_transport::install_crypto_provider();
+    let pid_path = cluster.pid_file(if node_only { node.as_ref() } else { None });
+    if let Some(folder) = pid_path.parent() {
+        let _ = std::fs::create_dir_all(folder);
+    }
+    let _pid_file = match PidFile::create(&pid_path) {
+        Ok(file) => file,
+        Err(e) => return Err(give_up(readiness, &e.to_string())),
+    };
+    let served = System::run(SystemConfig::default(), async |system| {
+        let outcome = serve(cluster, options, &system, readiness, log.as_deref()).await;
+        system.shutdown(Duration::from_secs(5)).await;
+        outcome
+    });
+    served.map_err(|e| format!("the actors failed: {}", e.reason))?
+}
+
+fn give_up(readiness: Option<Readiness>, why: &str) -> String {
+    if let Some(readiness) = readiness {
+        readiness.failed(why);
+    }
+    why.to_owned()
+}
+
+async fn serve(
+    cluster: &Cluster,
+    options: &Options,
+    system: &System,
+    readiness: Option<Readiness>,
+    log: Option<&Path>,
+) -> Result<(), String> {
+    let (exit, mut exits) = watch::channel(false);
+    let started = start_roles(cluster, options, system, &exit).await;
+    let (controller, node) = match started {
+        Ok(roles) => roles,
+        Err(why) => return Err(give_up(readiness, &why)),
+    };
+    if let Some(readiness) = readiness {
+        readiness.ready(log).map_err(|e| e.to_string())?;
+    }
+    let hook = |kind| signal(kind).map_err(|e| format!("signals: {e}"));
+    let (mut term, mut int, mut hup) =
+        (hook(SignalKind::terminate())?, hook(SignalKind::interrupt())?, hook(SignalKind::hangup())?);
+    loop {
+        tokio::select! {
+            _ = term.recv() => break,
+            _ = int.recv() => break,
+            _ = hup.recv() => match &controller {
+                Some(c) => c.reconfigure(),
+                None => tracing::info!("SIGHUP: the configuration is read again when the controller says so"),
+            },
+            changed = exits.changed() => if changed.is_err() || *exits.borrow() { break },
+        }
+    }
+    tracing::info!("shutting down");
+    if let Some(node) = &node {
+        node.end_embedded(cluster).await;
+    }
+    Ok(())
+}
+
+type Started = (Option<controller::start::RunningController>, Option<node::start::RunningNode>);
+
+async fn start_roles(
+    cluster: &Cluster,
+    options: &Options,
+    system: &System,
+    exit: &watch::Sender<bool>,
+) -> Result<Started, String> {
+    let mut controller = None;
+    if options.roles != Roles::Node {
+        let started = controller::start::start(cluster, options, system, exit.clone()).await.map_err(|e| e.to_string())?;
+        controller = Some(started);
+    }
+    if options.roles == Roles::Controller {
+        return Ok((controller, None));
+    }
+    let reconfigure = Arc::new(|| tracing::info!("the controller changed its configuration; this node's own settings apply from its next start"));
+    let (named, token) = (options.node_name.as_deref(), options.token.as_deref());
+    // In one process both flags of -c mean the same: begin anew.
+    let node = node::start::start(cluster, named, token, options.clean, system, exit.clone(), reconfigure)
+        .await
+        .map_err(|e| e.to_string())?;
+    Ok((controller, Some(node)))
+}

@@ -1,0 +1,172 @@
+//! Files that are whole or absent, and files opened as a job's user opens them.
+
+use garrick_model::messages::launcher::FileMode;
+use std::{
+    ffi::OsString,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown},
+    path::{Path, PathBuf},
+};
+
+/// A file operation that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{operation} {path}: {cause}", path = path.display())]
+pub struct FileError {
+    /// What was tried.
+    pub operation: &'static str,
+    /// On what.
+    pub path: PathBuf,
+    /// Why not.
+    #[source]
+    pub cause: io::Error,
+}
+
+fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> FileError {
+    move |cause| FileError { operation, path: path.to_owned(), cause }
+}
+
+/// Replaces a file so that readers, and this program after a crash, see the old contents or the new, never a part:
+/// temporary file, fsync, rename, fsync of the folder.
+pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+    let folder = match path.parent() {
+        Some(p) if !p.as_os_str().is_empty() => p,
+        _ => Path::new("."),
+    };
+    let name = path.file_name().ok_or_else(|| failed("write", path)(io::ErrorKind::InvalidInput.into()))?;
+    let mut temporary = OsString::from(".");
+    temporary.push(name);
+    // One writer per file and process; another process's leftovers are not ours to overwrite.
+    temporary.push(format!(".{}.tmp", std::process::id()));
+    let temporary = folder.join(temporary);
+    let written = (|| {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(mode)
+            .open(&temporary)
+            .map_err(failed("create", &temporary))?;
+        file.write_all(bytes).map_err(failed("write", &temporary))?;
+        file.sync_all().map_err(failed("fsync", &temporary))?;
+        fs::rename(&temporary, path).map_err(failed("rename to", path))
+    })();
+    if written.is_err() {
+        // Nothing of it is wanted, whichever step failed.
+        let _ = fs::remove_file(&temporary);
+    }
+    written?;
+    sync_folder(folder)
+}
+
+/// Makes names in a folder durable.
+pub fn sync_folder(path: &Path) -> Result<(), FileError> {
+    File::open(path).and_then(|f| f.sync_all()).map_err(failed("fsync", path))
+}
+
+/// Contents, or `None` for a file that is not there.
+pub fn read_if_there(path: &Path) -> Result<Option<Vec<u8>>, FileError> {
+    match fs::read(path) {
+        Ok(bytes) => Ok(Some(bytes)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(failed("read", path)(e)),
+    }
+}
+
+/// Makes a folder and those above it that are missing, each with this mode.
+pub fn create_folder(path: &Path, mode: u32) -> Result<(), FileError> {
+    DirBuilder::new().recursive(true).mode(mode).create(path).map_err(failed("mkdir", path))
+}
+
+/// Gives a file or folder to a user. Only root can give away.
+pub fn give_to(path: &Path, uid: u32, gid: u32) -> Result<(), FileError> {
+    chown(path, Some(uid), Some(gid)).map_err(failed("chown", path))
+}
+
+/// Removes a folder with all that is in it; one that is not there is no error.
+pub fn remove_folder(path: &Path) -> Result<(), FileError> {
+    match fs::remove_dir_all(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(failed("remove", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a standard file of a task, under this process's ids and mask. Writers append even after truncating: tasks share
+/// files, and Slurm's users rely on it.
+pub fn open_standard_file(path: &Path, mode: FileMode) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    // A terminal must not become the launcher's own.
+    options.custom_flags(libc::O_NOCTTY);
+    match mode {
+        FileMode::Read => options.read(true).open(path),
+        FileMode::Append => options.append(true).create(true).mode(0o666).open(path),
+        FileMode::Truncate => {
+            let file = options.append(true).create(true).mode(0o666).open(path)?;
+            // Not by O_TRUNC, which goes with writing but not with appending in the standard library. Pipes and terminals
+            // cannot be cut.
+            if file.metadata()?.is_file() {
+                file.set_len(0)?;
+            }
+            Ok(file)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::kernel::scratch::Scratch;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn replaced_files_leave_no_temporary_behind() {
+        let dir = Scratch::new("files");
+        let path = dir.join("state");
+        write_atomically(&path, b"one", 0o600).unwrap();
+        write_atomically(&path, b"two", 0o600).unwrap();
+        assert_eq!(read_if_there(&path).unwrap().unwrap(), b"two");
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_failed_replacement_keeps_the_old_file_and_says_where() {
+        let dir = Scratch::new("files");
+        fs::create_dir_all(dir.join("state/inside")).unwrap();
+        let e = write_atomically(&dir.join("state"), b"x", 0o600).unwrap_err();
+        assert_eq!(e.operation, "rename to");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1, "temporary file removed");
+        let e = write_atomically(&dir.join("nowhere/state"), b"x", 0o600).unwrap_err();
+        assert!(e.to_string().contains("nowhere"));
+    }
+
+    #[test]
+    fn standard_files_append_and_are_cut_only_when_asked() {
+        let dir = Scratch::new("files");
+        let path = dir.join("out");
+        open_standard_file(&path, FileMode::Append).unwrap().write_all(b"a").unwrap();
+        open_standard_file(&path, FileMode::Append).unwrap().write_all(b"b").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"ab");
+        let (mut one, mut two) = (
+            open_standard_file(&path, FileMode::Truncate).unwrap(),
+            open_standard_file(&path, FileMode::Append).unwrap(),
+        );
+        one.write_all(b"1").unwrap();
+        two.write_all(b"2").unwrap();
+        one.write_all(b"3").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"123");
+        assert!(open_standard_file(&dir.join("none"), FileMode::Read).is_err());
+        assert!(open_standard_file(Path::new("/dev/null"), FileMode::Truncate).is_ok());
+    }
+
+    #[test]
+    fn folders_are_made_and_removed_whole() {
+        let dir = Scratch::new("files");
+        create_folder(&dir.join("a/b"), 0o700).unwrap();
+        dir.put("a/b/c/file", "x");
+        remove_folder(&dir.join("a")).unwrap();
+        remove_folder(&dir.join("a")).unwrap();
+        assert_eq!(read_if_there(&dir.join("a/b/c/file")).unwrap(), None);
+    }
+}

@@ -1,0 +1,71 @@
+//! A folder for one test, gone when the test ends.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// A fresh folder under the system's temporary folder.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    pub(crate) fn new(name: &str) -> Self {
+        let n = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("garrick-{name}-{}-{n}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("the temporary folder is writable");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    pub(crate) fn join(&self, sub: &str) -> PathBuf {
+        self.0.join(sub)
+    }
+
+    /// Writes `text` at `sub`, making folders on the way.
+    pub(crate) fn put(&self, sub: &str, text: &str) {
+        let path = self.join(sub);
+        let parent = path.parent().expect("a file in the folder has a parent");
+        std::fs::create_dir_all(parent).expect("folder of a test file");
+        std::fs::write(path, text).expect("test file");
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// True for root; else says that the test is skipped.
+pub(crate) fn root_or_skip(test: &str) -> bool {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        #[allow(clippy::print_stderr)]
+        {
+            eprintln!("skipped: {test} needs root");
+        }
+    }
+    root
+}
+
+/// Variable that makes this test program do something else, as a process of its own with one thread.
+pub(crate) const ENTRY: &str = "GARRICK_TEST_ENTRY";
+
+/// Runs before the test harness does, and so before there are threads.
+// SAFETY: the C library calls what is listed there with its own set-up done; the environment and standard streams work.
+#[unsafe(link_section = ".init_array")]
+#[used]
+static BEFORE_MAIN: extern "C" fn() = before_main;
+
+extern "C" fn before_main() {
+    match std::env::var(ENTRY).as_deref() {
+        Ok("launcher") => crate::launcher::main(3),
+        Ok("background") => super::daemonise::background_entry(),
+        _ => {}
+    }
+}

@@ -1,0 +1,272 @@
+//! The child's side, between clone and exec. It shares its parent's memory and the thread-local storage of the thread
+//! that made it, so it makes raw system calls on what [`Plan::prepare`] laid out and nothing else: no allocation, no
+//! locks, no glibc wrapper that acts on all threads (the id calls), nothing that panics.
+
+use super::{Session, SpawnError, SpawnSpec, Stage, spec::Identity};
+use std::{
+    convert::Infallible,
+    ffi::{CStr, c_char, c_int, c_long, c_void},
+    io,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    sync::atomic::{AtomicI32, AtomicU32, Ordering},
+};
+
+/// Where the child leaves word of a failure. In a shared mapping, so that it works with and without shared memory.
+#[derive(Debug)]
+pub(super) struct Report {
+    /// [`Stage`], 0 for none.
+    stage: AtomicU32,
+    index: AtomicU32,
+    errno: AtomicI32,
+}
+
+impl Report {
+    pub(super) fn clear(&self) {
+        self.stage.store(0, Ordering::Release);
+    }
+
+    /// Stage, index within it, error number.
+    pub(super) fn failure(&self) -> Option<(u32, u32, i32)> {
+        let stage = self.stage.load(Ordering::Acquire);
+        (stage != 0).then(|| (stage, self.index.load(Ordering::Relaxed), self.errno.load(Ordering::Relaxed)))
+    }
+
+    fn leave(&self, failure: &Failure) {
+        self.index.store(failure.index, Ordering::Relaxed);
+        self.errno.store(failure.errno, Ordering::Relaxed);
+        self.stage.store(failure.stage as u32, Ordering::Release);
+    }
+}
+
+struct Failure {
+    stage: Stage,
+    index: u32,
+    errno: c_int,
+}
+
+struct Limit {
+    resource: u32,
+    value: libc::rlimit64,
+}
+
+/// Everything the child reads. The pointers point into the [`SpawnSpec`], which outlives the plan.
+pub(super) struct Plan<'a> {
+    report: &'a Report,
+    cgroup_procs: Vec<RawFd>,
+    session: Session,
+    user: Option<&'a Identity>,
+    umask: Option<u32>,
+    affinity: Vec<u64>,
+    /// Source and target.
+    descriptors: Vec<(RawFd, RawFd)>,
+    /// From here on descriptors are closed at exec.
+    floor: RawFd,
+    /// Above the highest descriptor that can be open, for kernels without `close_range`.
+    ceiling: RawFd,
+    work_dir: Option<&'a CStr>,
+    limits: Vec<Limit>,
+    programs: Vec<*const c_char>,
+    argv: Vec<*const c_char>,
+    env: Vec<*const c_char>,
+    /// Keeps duplicates open that `descriptors` names.
+    _lifted: Vec<OwnedFd>,
+}
+
+impl<'a> Plan<'a> {
+    pub(super) fn prepare(spec: &'a SpawnSpec<'_>, report: &'a Report) -> Result<Self, SpawnError> {
+        let failed = |subject: &str, cause| SpawnError { stage: Stage::Prepare, subject: subject.to_owned(), cause };
+        if spec.programs.is_empty() || spec.argv.is_empty() {
+            return Err(failed("empty command", io::Error::from_raw_os_error(libc::ENOENT)));
+        }
+        let floor = spec.descriptor_floor();
+        let mut lifted = Vec::new();
+        let mut descriptors = Vec::with_capacity(3 + spec.passed.len());
+        let sources = spec.stdio.iter().copied().chain(spec.passed.iter().copied().map(Some));
+        for (target, source) in (0..).zip(sources) {
+            let Some(source) = source else { continue };
+            let mut source = source.as_raw_fd();
+            // A source among the targets would be overwritten before its turn.
+            if source < floor {
+                let copy = lift(source, floor).map_err(|e| failed("descriptor", e))?;
+                source = copy.as_raw_fd();
+                lifted.push(copy);
+            }
+            descriptors.push((source, target));
+        }
+        let mut limits = Vec::with_capacity(spec.rlimits.len());
+        for (resource, soft) in &spec.rlimits {
+            let mut value = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: pid 0 is the caller, no new limit is given, and the old one is written to a valid place.
+            let rc = unsafe {
+                libc::syscall(libc::SYS_prlimit64, 0, *resource, std::ptr::null::<libc::rlimit64>(), &mut value)
+            };
+            if rc != 0 {
+                return Err(failed("rlimit", io::Error::last_os_error()));
+            }
+            value.rlim_cur = soft.unwrap_or(libc::RLIM64_INFINITY).min(value.rlim_max);
+            limits.push(Limit { resource: *resource, value });
+        }
+        let terminated = |list: &[std::borrow::Cow<'_, CStr>]| -> Vec<*const c_char> {
+            list.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+        };
+        Ok(Self {
+            report,
+            cgroup_procs: spec.cgroup_procs.iter().map(AsRawFd::as_raw_fd).collect(),
+            session: spec.session,
+            user: spec.user.as_ref(),
+            umask: spec.umask,
+            affinity: mask(&spec.affinity),
+            descriptors,
+            floor,
+            ceiling: descriptor_ceiling(),
+            work_dir: spec.work_dir.as_deref(),
+            limits,
+            programs: spec.programs.iter().map(|p| p.as_ptr()).collect(),
+            argv: terminated(&spec.argv),
+            env: terminated(&spec.env),
+            _lifted: lifted,
+        })
+    }
+
+    /// One more cgroup to enter.
+    pub(super) fn enter_cgroup(&mut self, procs: RawFd) {
+        self.cgroup_procs.push(procs);
+    }
+
+    /// The child. Returns only if it failed.
+    fn launch(&self) -> Result<Infallible, Failure> {
+        let fail = |stage, index| move |errno| Failure { stage, index, errno };
+        for (i, fd) in (0..).zip(&self.cgroup_procs) {
+            let zero = b"0";
+            call(libc::SYS_write, [*fd as usize, zero.as_ptr() as usize, 1, 0]).map_err(fail(Stage::Cgroup, i))?;
+        }
+        match self.session {
+            Session::Inherit => {}
+            Session::OwnGroup => {
+                call(libc::SYS_setpgid, [0, 0, 0, 0]).map_err(fail(Stage::SetPgid, 0))?;
+            }
+            Session::OwnSession | Session::OwnTerminal => {
+                call(libc::SYS_setsid, [0; 4]).map_err(fail(Stage::SetSid, 0))?;
+            }
+        }
+        if !self.affinity.is_empty() {
+            let bytes = self.affinity.len() * 8;
+            call(libc::SYS_sched_setaffinity, [0, bytes, self.affinity.as_ptr() as usize, 0])
+                .map_err(fail(Stage::Affinity, 0))?;
+        }
+        if let Some(user) = self.user {
+            let (uid, gid) = (user.uid as usize, user.gid as usize);
+            call(libc::SYS_setgroups, [user.groups.len(), user.groups.as_ptr() as usize, 0, 0])
+                .map_err(fail(Stage::SetGroups, 0))?;
+            call(libc::SYS_setresgid, [gid, gid, gid, 0]).map_err(fail(Stage::SetResGid, 0))?;
+            call(libc::SYS_setresuid, [uid, uid, uid, 0]).map_err(fail(Stage::SetResUid, 0))?;
+        }
+        if let Some(umask) = self.umask {
+            // Cannot fail.
+            let _ = call(libc::SYS_umask, [umask as usize, 0, 0, 0]);
+        }
+        for (source, target) in &self.descriptors {
+            call(libc::SYS_dup3, [*source as usize, *target as usize, 0, 0])
+                .map_err(fail(Stage::Descriptors, *target as u32))?;
+        }
+        self.close_the_rest();
+        if self.session == Session::OwnTerminal {
+            call(libc::SYS_ioctl, [0, libc::TIOCSCTTY as usize, 0, 0]).map_err(fail(Stage::Terminal, 0))?;
+        }
+        if let Some(dir) = self.work_dir {
+            call(libc::SYS_chdir, [dir.as_ptr() as usize, 0, 0, 0]).map_err(fail(Stage::Chdir, 0))?;
+        }
+        for (i, limit) in (0..).zip(&self.limits) {
+            let value: *const libc::rlimit64 = &limit.value;
+            call(libc::SYS_prlimit64, [0, limit.resource as usize, value as usize, 0])
+                .map_err(fail(Stage::Rlimit, i))?;
+        }
+        reset_signals();
+        let mut errno = libc::ENOENT;
+        for (i, program) in (0..).zip(&self.programs) {
+            let args = [*program as usize, self.argv.as_ptr() as usize, self.env.as_ptr() as usize, 0];
+            let Err(e) = call(libc::SYS_execve, args) else { continue };
+            match e {
+                // As in `execvp`: look further, and remember that something was there.
+                libc::EACCES => errno = e,
+                libc::ENOENT | libc::ENOTDIR | libc::ESTALE | libc::ENODEV | libc::ETIMEDOUT => {}
+                _ => return Err(Failure { stage: Stage::Exec, index: i, errno: e }),
+            }
+        }
+        Err(Failure { stage: Stage::Exec, index: 0, errno })
+    }
+
+    fn close_the_rest(&self) {
+        // CLOSE_RANGE_CLOEXEC; the exec closes them, and an exec that fails has lost nothing.
+        if call(libc::SYS_close_range, [self.floor as usize, u32::MAX as usize, 4, 0]).is_err() {
+            for fd in self.floor..self.ceiling {
+                let _ = call(libc::SYS_fcntl, [fd as usize, libc::F_SETFD as usize, libc::FD_CLOEXEC as usize, 0]);
+            }
+        }
+    }
+}
+
+/// Every signal back to its default, then all of them let through: programs expect both.
+fn reset_signals() {
+    // The kernel's `struct sigaction` with handler SIG_DFL: zeros, at most 32 bytes.
+    let default = [0_u64; 4];
+    for signal in 1..=64 {
+        // SIGKILL and SIGSTOP refuse, rightly.
+        let _ = call(libc::SYS_rt_sigaction, [signal, default.as_ptr() as usize, 0, 8]);
+    }
+    let none = 0_u64;
+    let none: *const u64 = &none;
+    let _ = call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, none as usize, 0, 8]);
+}
+
+/// A raw system call of at most four arguments.
+fn call(number: c_long, args: [usize; 4]) -> Result<usize, c_int> {
+    let [a, b, c, d] = args;
+    // SAFETY: callers pass what the system call of that number expects; pointers among it are to live memory.
+    let rc = unsafe { libc::syscall(number, a, b, c, d, 0_usize, 0_usize) };
+    if rc == -1 {
+        // SAFETY: errno of this thread, or of the suspended one whose storage is shared.
+        return Err(unsafe { *libc::__errno_location() });
+    }
+    Ok(rc as usize)
+}
+
+/// Where the child starts. `plan` is a [`Plan`].
+pub(super) extern "C" fn main(plan: *mut c_void) -> ! {
+    // SAFETY: the parent passes a plan that it keeps until the child has executed a program or ended.
+    let plan = unsafe { &*plan.cast::<Plan<'_>>() };
+    let Err(failure) = plan.launch();
+    plan.report.leave(&failure);
+    loop {
+        let _ = call(libc::SYS_exit_group, [127, 0, 0, 0]);
+    }
+}
+
+fn lift(fd: RawFd, floor: RawFd) -> io::Result<OwnedFd> {
+    // SAFETY: no memory is involved; the caller keeps `fd` open.
+    let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, floor) };
+    if copy < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: just made, owned by nobody else.
+    Ok(unsafe { OwnedFd::from_raw_fd(copy) })
+}
+
+fn mask(cpus: &[u32]) -> Vec<u64> {
+    let words = cpus.iter().max().map_or(0, |top| *top as usize / 64 + 1);
+    let mut mask = vec![0_u64; words];
+    for cpu in cpus {
+        if let Some(word) = mask.get_mut(*cpu as usize / 64) {
+            *word |= 1 << (cpu % 64);
+        }
+    }
+    mask
+}
+
+fn descriptor_ceiling() -> RawFd {
+    // More than any process here opens; a limit of a billion would make the walk endless.
+    const MOST: u64 = 65_536;
+    let soft =
+        nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).map_or(MOST, |(soft, _)| soft);
+    RawFd::try_from(soft.min(MOST)).unwrap_or(RawFd::MAX)
+}

@@ -1,0 +1,115 @@
+//! The node's door: commands of users on this host, the `stepd`s of its runs, and relays to step managers elsewhere.
+
+use crate::{
+    kernel::users,
+    node::{
+        conversations::{Conversations, tell_agent},
+        relay,
+    },
+};
+use garrick_actors::node_agent::{AgentInput, AgentMsg, RunKey};
+use garrick_frame::LinkKind;
+use garrick_model::messages::{
+    command::{Caller, CommandReply, CommandRequest},
+    stepd::{NodeToStepd, StepdToNode},
+};
+use garrick_runtime::{Address, TraceContext};
+use garrick_transport::{DoorConn, DoorListener, Endpoint};
+use std::sync::Arc;
+
+/// What the door's tasks share.
+#[derive(Clone)]
+pub struct DoorWorld {
+    /// Where inputs go.
+    pub agent: Address<AgentMsg>,
+    /// Who is connected.
+    pub conversations: Arc<Conversations>,
+    /// For relays.
+    pub endpoint: Arc<Endpoint>,
+    /// This node's name.
+    pub node: String,
+}
+
+/// Serves until the door breaks.
+pub async fn serve(mut listener: DoorListener, world: DoorWorld) {
+    loop {
+        match listener.accept().await {
+            Ok(conn) => {
+                let world = world.clone();
+                actix_rt::spawn(async move { converse(conn, world).await });
+            }
+            Err(e) => {
+                tracing::error!(error = %e, "the door is broken");
+                return;
+            }
+        }
+    }
+}
+
+async fn converse(conn: DoorConn, world: DoorWorld) {
+    match conn.hello.link {
+        LinkKind::CommandToDaemon => command(conn, world).await,
+        LinkKind::NodeStepd => stepd(conn, world).await,
+        LinkKind::CommandToStepMgr if relay::wants_relay(&conn.hello) => {
+            relay::outward(&world.endpoint, conn, &world.node).await;
+        }
+        other => conn.refuse(&format!("a node agent's door does not serve {other:?}")),
+    }
+}
+
+async fn command(conn: DoorConn, world: DoorWorld) {
+    let caller = Caller {
+        uid: conn.peer.uid,
+        gid: conn.peer.gid,
+        pid: u32::try_from(conn.peer.pid).unwrap_or(0),
+        host: world.node.clone(),
+    };
+    let (replies, mut requests) = conn.split::<CommandReply, CommandRequest>();
+    let mut open = Vec::new();
+    loop {
+        match requests.recv().await {
+            Ok(Some(request)) => {
+                let query = world.conversations.number();
+                open.push(query);
+                world.conversations.command_up(query, replies.clone());
+                let cx = TraceContext { trace: request.trace, cause: request.cause };
+                let cx = if cx.trace == 0 { TraceContext::root() } else { cx };
+                let input = AgentInput::Command { query, caller: caller.clone(), request: Box::new(request.msg) };
+                tell_agent(&world.agent, cx, input);
+            }
+            Ok(None) => break,
+            Err(e) => {
+                tracing::warn!(uid = caller.uid, pid = caller.pid, error = %e, "a command's request was not understood");
+                break;
+            }
+        }
+    }
+    for query in open {
+        world.conversations.command_gone(query);
+        tell_agent(&world.agent, TraceContext::root(), AgentInput::CommandGone { query });
+    }
+}
+
+async fn stepd(conn: DoorConn, world: DoorWorld) {
+    let own = users::effective_uid();
+    if conn.peer.uid != own && conn.peer.uid != 0 {
+        tracing::warn!(uid = conn.peer.uid, pid = conn.peer.pid, "somebody else's process posed as a stepd");
+        return conn.refuse("only this daemon's own stepds are served here");
+    }
+    let number = world.conversations.number();
+    let (orders, mut messages) = conn.split::<NodeToStepd, StepdToNode>();
+    let Ok(Some(first)) = messages.recv().await else { return };
+    let StepdToNode::Hello { job, sluid, door, batch_host, .. } = first.msg else {
+        return tracing::warn!("a stepd did not begin with its name");
+    };
+    let run = RunKey { job, sluid };
+    world.conversations.stepd_up(run, number, orders);
+    let up = AgentInput::StepdUp { run, conn: number, door, batch_host };
+    tell_agent(&world.agent, TraceContext::root(), up);
+    while let Ok(Some(message)) = messages.recv().await {
+        let cx = TraceContext { trace: message.trace, cause: message.cause };
+        tell_agent(&world.agent, cx, AgentInput::Stepd { run, conn: number, message: message.msg });
+    }
+    world.conversations.stepd_gone(run, number);
+    tell_agent(&world.agent, TraceContext::root(), AgentInput::StepdGone { run, conn: number });
+}

@@ -1,0 +1,113 @@
+//! QUIC connections to this node: step managers of other nodes that want a shepherd started, and relays of commands from
+//! other hosts to the step managers here.
+
+use crate::node::{
+    conversations::{Conversations, tell_agent},
+    relay::{self, RelayHeader},
+    runs::RunWorld,
+};
+use garrick_actors::node_agent::{AgentInput, AgentMsg, StartOrder};
+use garrick_frame::LinkKind;
+use garrick_model::{
+    messages::node::{AgentToStepMgr, JobCredential, SignedCredential, StepMgrToAgent},
+    time::Timestamp,
+};
+use garrick_runtime::{Address, TraceContext};
+use garrick_transport::{
+    Connection, Endpoint,
+    identity::{Role, VerifyKey},
+};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What the tasks share.
+#[derive(Clone)]
+pub struct PeerWorld {
+    /// Where inputs go.
+    pub agent: Address<AgentMsg>,
+    /// Who is connected.
+    pub conversations: Arc<Conversations>,
+    /// Runs here.
+    pub world: Arc<RunWorld>,
+    /// The key that credentials are checked with.
+    pub trust: Arc<Mutex<Option<VerifyKey>>>,
+    /// The cluster's name.
+    pub cluster: String,
+}
+
+impl PeerWorld {
+    /// A credential's content, if it is to be believed: signed by this cluster's controller, for this cluster, not expired.
+    pub fn check(&self, signed: &SignedCredential) -> Result<Box<JobCredential>, String> {
+        let trust = self.trust.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = trust.as_ref().ok_or("no credential key is known yet: the controller was not reached since this node joined")?;
+        if !key.verify_strict(&signed.payload, &signed.signature) {
+            return Err(format!("its signature does not match (signed with key {}, known is {})", signed.key_id, key.id()));
+        }
+        let credential: JobCredential = rmp_serde::from_slice(&signed.payload).map_err(|e| e.to_string())?;
+        if credential.cluster != self.cluster {
+            return Err(format!("it is for cluster {}, this is {}", credential.cluster, self.cluster));
+        }
+        if credential.expires < Timestamp::now() {
+            return Err(format!("it expired (job {})", credential.job));
+        }
+        Ok(Box::new(credential))
+    }
+}
+
+/// Serves until the endpoint is closed.
+pub async fn serve(endpoint: Arc<Endpoint>, world: PeerWorld) {
+    while let Some(arrived) = endpoint.accept().await {
+        match arrived {
+            Ok(connection) => {
+                let world = world.clone();
+                actix_rt::spawn(async move { converse(connection, world).await });
+            }
+            Err(e) => tracing::warn!(error = %e, "a peer was turned away"),
+        }
+    }
+}
+
+async fn converse(connection: Connection, world: PeerWorld) {
+    match (connection.link, connection.peer.role) {
+        (LinkKind::StepMgrAgent, Role::Node) => step_manager(connection, world).await,
+        (LinkKind::CommandToStepMgr, Role::Node | Role::Controller) => relays(connection, world).await,
+        (link, role) => {
+            tracing::warn!(peer = %connection.peer, ?link, "a peer wanted what a {role:?} may not have here");
+            connection.close("a node agent does not serve this link to you");
+        }
+    }
+}
+
+async fn step_manager(mut connection: Connection, world: PeerWorld) {
+    let handle = connection.handle();
+    let (answers, mut requests) = connection.split::<AgentToStepMgr, StepMgrToAgent>();
+    while let Ok(Some(request)) = requests.recv().await {
+        let StepMgrToAgent::StartShepherd { launch, manager } = request.msg;
+        let query = world.conversations.number();
+        world.conversations.asker_up(query, answers.clone());
+        // The manager may only ask for runs whose batch host is the node that it proved to be.
+        let credential = world.check(&launch.credential).and_then(|c| match c.nodes.first() {
+            Some(first) if first.name == connection.peer.name => Ok(c),
+            _ => Err(format!("{} is not the batch host of job {}", connection.peer, c.job)),
+        });
+        let cx = TraceContext { trace: request.trace, cause: request.cause };
+        let order = StartOrder { launch, credential };
+        tell_agent(&world.agent, cx, AgentInput::StartShepherd { query, order, manager });
+    }
+    handle.close("done");
+}
+
+async fn relays(connection: Connection, world: PeerWorld) {
+    while let Ok(Some((header, bulk))) = connection.accept_bulk::<RelayHeader>().await {
+        let found = world.world.spool.runs().map(|(runs, _)| runs).unwrap_or_default();
+        let Some((run, _)) = found.into_iter().find(|(run, _)| run.run.job == header.job && run.batch_host) else {
+            tracing::warn!(job_id = header.job.0, "a relay for a job whose step manager is not here");
+            continue;
+        };
+        actix_rt::spawn(async move {
+            let door = std::path::PathBuf::from(run.door);
+            if let Err(e) = relay::inward(bulk, header, &door).await {
+                tracing::debug!(error = %e, "a relayed conversation broke off");
+            }
+        });
+    }
+}

@@ -1,0 +1,165 @@
+//! What the agent wants done, done.
+
+use crate::{
+    kernel::{inventory, proc_tree},
+    node::{
+        conversations::{Conversations, tell_agent},
+        runs::{RunWorld, ended},
+        traces,
+    },
+};
+use garrick_actors::node_agent::{AgentEffect, AgentInput, AgentMsg, AgentPort, FoundRun, RunKey, StepdState};
+use garrick_model::view::{NodeFacts, NodeLoad};
+use garrick_runtime::{Address, System, TraceContext};
+use garrick_transport::identity::VerifyKey;
+use std::{
+    collections::HashMap,
+    os::fd::OwnedFd,
+    path::Path,
+    sync::{Arc, Mutex},
+};
+use tokio::sync::watch;
+
+/// The world of a node's agent.
+pub struct NodePort {
+    /// For answers.
+    pub agent: Address<AgentMsg>,
+    /// For traces.
+    pub system: System,
+    /// What the machine has.
+    pub facts: NodeFacts,
+    /// Who is connected.
+    pub conversations: Arc<Conversations>,
+    /// How runs are started.
+    pub world: Arc<RunWorld>,
+    /// The key that credentials are checked with.
+    pub trust: Arc<Mutex<Option<VerifyKey>>>,
+    /// Set once the daemon is to end.
+    pub exit: watch::Sender<bool>,
+    /// Called when the configuration is to be read again.
+    pub reconfigure: Arc<dyn Fn() + Send + Sync>,
+    /// Trace conversations that go on.
+    pub follows: HashMap<u64, tokio::task::AbortHandle>,
+}
+
+impl NodePort {
+    fn later(&self, work: impl Future<Output = AgentInput> + 'static) {
+        let (agent, cx) = (self.agent.clone(), TraceContext::current());
+        actix_rt::spawn(async move {
+            let input = work.await;
+            tell_agent(&agent, cx, input);
+        });
+    }
+
+    /// Tells the agent when a run's `stepd` ends.
+    pub fn watch(agent: &Address<AgentMsg>, run: RunKey, pidfd: OwnedFd) {
+        let agent = agent.clone();
+        actix_rt::spawn(async move {
+            let how = ended(pidfd).await;
+            tell_agent(&agent, TraceContext::root(), AgentInput::StepdExited { run, how });
+        });
+    }
+
+    fn saved(what: &str, run: RunKey, result: Result<(), impl std::fmt::Display>) {
+        if let Err(e) = result {
+            tracing::error!(job_id = run.job.0, error = %e, "{what}");
+        }
+    }
+
+    fn kill_stepd(&self, run: RunKey) {
+        let Some(pid) = self.world.spool.living_stepd(run) else { return };
+        match proc_tree::Process::read(Path::new("/proc"), pid).map(|p| proc_tree::signal(&p, libc::SIGKILL)) {
+            Some(Err(e)) => tracing::error!(job_id = run.job.0, pid, error = %e, "killing a stepd"),
+            Some(Ok(_)) | None => {}
+        }
+    }
+}
+
+impl AgentPort for NodePort {
+    fn perform(&mut self, effect: AgentEffect) {
+        match effect {
+            AgentEffect::ToController(message) => self.conversations.tell_controller(*message),
+            AgentEffect::TrustKey { key, id } => match VerifyKey::from_bytes(&key) {
+                Ok(verify) => {
+                    if let Err(e) = crate::kernel::files::write_atomically(&self.world.spool.credential_key(), &key, 0o600) {
+                        tracing::error!(error = %e, "keeping the credential key");
+                    }
+                    *self.trust.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(verify);
+                }
+                Err(e) => tracing::error!(error = %e, key = id, "the controller's credential key"),
+            },
+            AgentEffect::Prepare { run, launch, credential, manager } => {
+                let (world, agent) = (Arc::clone(&self.world), self.agent.clone());
+                self.later(async move {
+                    let result = world.prepare(run, *launch, *credential, manager).await;
+                    let result = result.map(|(pid, pidfd)| {
+                        Self::watch(&agent, run, pidfd);
+                        pid
+                    });
+                    AgentInput::Prepared { run, result }
+                });
+            }
+            AgentEffect::ToStepd { run, message } => self.conversations.tell_stepd(run, message),
+            AgentEffect::KillStepd { run } => self.kill_stepd(run),
+            AgentEffect::Sweep { run } => {
+                let world = Arc::clone(&self.world);
+                self.later(async move {
+                    let swept = tokio::task::spawn_blocking(move || world.sweep(run)).await;
+                    AgentInput::Swept { run, stubborn: swept.unwrap_or_default() }
+                });
+            }
+            AgentEffect::MarkClean { run } => Self::saved("noting that a run is clean", run, self.world.spool.mark_clean(run)),
+            AgentEffect::RunEpilog { run } => {
+                let world = Arc::clone(&self.world);
+                self.later(async move { AgentInput::EpilogDone { run, failed: world.epilog(run).await.err() } });
+            }
+            AgentEffect::RemoveSpool { run } => Self::saved("removing a run's folder", run, self.world.spool.remove_run(run)),
+            AgentEffect::AnswerShepherd { query, answer } => self.conversations.answer_asker(query, answer),
+            AgentEffect::AnswerCommand { query, reply } => self.conversations.answer_command(query, *reply),
+            AgentEffect::OwnTrace { query, prefixes, follow } => {
+                let process = format!("node/{}", self.world.node);
+                let (agent, hub) = (self.agent.clone(), self.system.clone());
+                let tell = move |records| tell_agent(&agent, TraceContext::root(), AgentInput::OwnTrace { query, records });
+                if let Some(handle) = traces::serve(&hub, process, prefixes, follow, tell) {
+                    self.follows.insert(query, handle);
+                }
+            }
+            AgentEffect::StopOwnTrace { query } => {
+                if let Some(handle) = self.follows.remove(&query) {
+                    handle.abort();
+                }
+            }
+            AgentEffect::Reconfigure => (self.reconfigure)(),
+            AgentEffect::Exit => {
+                let _ = self.exit.send(true);
+            }
+            // The shell keeps timers and the log.
+            AgentEffect::SetTimer { .. } | AgentEffect::ClearTimer(_) | AgentEffect::Log { .. } => {}
+        }
+    }
+
+    fn begin(&mut self) -> AgentInput {
+        self.conversations.reset();
+        let (found, unreadable) = self.world.spool.runs().unwrap_or_else(|e| {
+            tracing::error!(error = %e, "the spool cannot be read");
+            (Vec::new(), Vec::new())
+        });
+        for why in unreadable {
+            tracing::warn!("a run's folder is left alone: {why}");
+        }
+        let found: Vec<FoundRun> = found.into_iter().map(|(run, _)| run).collect();
+        for run in &found {
+            if let StepdState::Alive { pid } = run.stepd {
+                match proc_tree::open(pid) {
+                    Ok(pidfd) => Self::watch(&self.agent, run.run, pidfd),
+                    Err(e) => tracing::error!(job_id = run.run.job.0, pid, error = %e, "watching a stepd"),
+                }
+            }
+        }
+        AgentInput::Begin { found, facts: Box::new(self.facts.clone()), load: self.load() }
+    }
+
+    fn load(&mut self) -> NodeLoad {
+        inventory::load(Path::new("/")).unwrap_or_default()
+    }
+}

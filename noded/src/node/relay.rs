@@ -1,0 +1,67 @@
+//! Relaying a command's conversation to a step manager on another host: the command's local daemon opens a bulk stream to
+//! the daemon of the batch host, says on whose behalf, and copies bytes both ways.
+
+use garrick_frame::{Hello, LinkKind, TracedRef, encode, limits};
+use garrick_model::{
+    ids::JobId,
+    messages::{command::Caller, step::CommandToStepMgr},
+};
+use garrick_transport::{DoorConn, Endpoint, identity::{ExpectPeer, Role}, quic::BulkStream, splice};
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+use tokio::io::AsyncWriteExt;
+
+/// First frame of a relayed conversation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RelayHeader {
+    /// Whose step manager.
+    pub job: JobId,
+    /// Who asks, vouched for by the relaying daemon.
+    pub caller: Caller,
+}
+
+/// From the command's side: `door` asked for a tunnel.
+pub async fn outward(endpoint: &Endpoint, door: DoorConn, host: &str) {
+    let Some(tunnel) = door.hello.tunnel.clone() else { return door.refuse("no tunnel was asked for") };
+    let caller = Caller {
+        uid: door.peer.uid,
+        gid: door.peer.gid,
+        pid: u32::try_from(door.peer.pid).unwrap_or(0),
+        host: host.to_owned(),
+    };
+    let header = RelayHeader { job: JobId(tunnel.job), caller };
+    let expect = ExpectPeer { role: Role::Node, name: Some(tunnel.node.clone()) };
+    let program = concat!("garrick ", env!("CARGO_PKG_VERSION"));
+    let connection = match endpoint.connect(&tunnel.address, LinkKind::CommandToStepMgr, program, &expect).await {
+        Ok(c) => c,
+        Err(e) => return door.refuse(&format!("node {} cannot be reached: {e}", tunnel.node)),
+    };
+    match connection.open_bulk(&header).await {
+        Ok(bulk) => {
+            if let Err(e) = splice(door, bulk).await {
+                tracing::debug!(error = %e, "a relayed conversation broke off");
+            }
+        }
+        Err(e) => door.refuse(&format!("node {} cannot be reached: {e}", tunnel.node)),
+    }
+    connection.close("the conversation is over");
+}
+
+/// To a `stepd` on this host: `stepd_door` is where the run's step manager listens.
+pub async fn inward(mut bulk: BulkStream, header: RelayHeader, stepd_door: &Path) -> std::io::Result<()> {
+    // The greeting of the command went to its own daemon; this side greets the stepd anew.
+    let program = concat!("garrick ", env!("CARGO_PKG_VERSION"));
+    let stepd = DoorConn::connect(stepd_door, LinkKind::CommandToStepMgr, program).await.map_err(std::io::Error::other)?;
+    let (mut stream, leading) = stepd.into_raw();
+    let introduction = CommandToStepMgr::OnBehalfOf(header.caller);
+    let frame = encode(&TracedRef { trace: 0, cause: 0, msg: &introduction }, limits::DOOR).map_err(std::io::Error::other)?;
+    stream.write_all(&frame).await?;
+    bulk.write_all(&leading).await?;
+    tokio::io::copy_bidirectional(&mut stream, &mut bulk).await?;
+    Ok(())
+}
+
+/// A greeting is all that a relay needs to know of a command.
+pub fn wants_relay(hello: &Hello) -> bool {
+    hello.link == LinkKind::CommandToStepMgr && hello.tunnel.is_some()
+}

@@ -1,0 +1,214 @@
+//! Starting, watching and clearing away the `stepd`s of runs.
+
+use crate::{
+    kernel::{
+        cgroup::{CgroupError, JobCgroup, Tracking},
+        proc_tree::{self, ProcessTable},
+        reap,
+        spawn::{self, Session, SpawnSpec, Spawned, cstring},
+    },
+    node::{
+        scripts::{self, Moment},
+        spool::Spool,
+    },
+    stepd::orders::{StepdOrders, StepdSettings},
+};
+use garrick_actors::node_agent::{PrepareFailure, RunKey};
+use garrick_model::messages::node::{JobCredential, JobLaunch};
+use std::{
+    borrow::Cow,
+    fs::File,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// What every run of this node needs.
+#[derive(Clone, Debug)]
+pub struct RunWorld {
+    /// Node name.
+    pub node: String,
+    /// Spool.
+    pub spool: Spool,
+    /// How processes are tracked.
+    pub tracking: Tracking,
+    /// The program.
+    pub stepd: PathBuf,
+    /// Its settings.
+    pub settings: StepdSettings,
+    /// This node's door.
+    pub agent_door: PathBuf,
+    /// Prolog programs.
+    pub prolog: Vec<PathBuf>,
+    /// Epilog programs.
+    pub epilog: Vec<PathBuf>,
+    /// PrologEpilogTimeout.
+    pub script_limit: Option<Duration>,
+    /// Log file of the `stepd`s; `None`: standard error as inherited.
+    pub log: Option<PathBuf>,
+    /// UnkillableStepTimeout: how long a sweep goes on.
+    pub sweep_limit: Duration,
+}
+
+/// The variables of prolog and epilog (slurm.conf(5), prolog_epilog).
+fn script_environment(node: &str, credential: &JobCredential, name: &str) -> Vec<(String, String)> {
+    let nodes: Vec<String> = credential.nodes.iter().map(|n| n.name.clone()).collect();
+    let pair = |k: &str, v: String| (k.to_owned(), v);
+    vec![
+        pair("SLURM_JOB_ID", credential.job.0.to_string()),
+        pair("SLURM_JOBID", credential.job.0.to_string()),
+        pair("SLURM_JOB_UID", credential.uid.to_string()),
+        pair("SLURM_UID", credential.uid.to_string()),
+        pair("SLURM_JOB_GID", credential.gid.to_string()),
+        pair("SLURM_JOB_USER", credential.user.clone()),
+        pair("SLURM_JOB_NAME", name.to_owned()),
+        pair("SLURM_JOB_PARTITION", credential.partition.clone()),
+        pair("SLURM_JOB_NODELIST", garrick_model::hostlist::fold(&nodes)),
+        pair("SLURM_CLUSTER_NAME", credential.cluster.clone()),
+        pair("SLURMD_NODENAME", node.to_owned()),
+    ]
+}
+
+impl RunWorld {
+    fn cgroup(&self, run: RunKey) -> Option<Result<JobCgroup, CgroupError>> {
+        self.tracking.cgroups().map(|c| c.job(run.job.0, &run.sluid.to_string()))
+    }
+
+    /// Path of the door of a run's `stepd`.
+    pub fn door(&self, run: RunKey) -> PathBuf {
+        let sluid = run.sluid.to_string();
+        let tail = &sluid[sluid.len() - 6..];
+        self.settings.doors.join(format!("j{}-{}-{tail}.sock", run.job.0, self.node))
+    }
+
+    /// Prolog, folder, cgroup, process.
+    pub async fn prepare(
+        &self,
+        run: RunKey,
+        launch: JobLaunch,
+        credential: JobCredential,
+        manager: Option<String>,
+    ) -> Result<(u32, OwnedFd), PrepareFailure> {
+        let environment = script_environment(&self.node, &credential, &launch.spec.name);
+        scripts::run(Moment::Prolog, &self.prolog, &environment, self.script_limit)
+            .await
+            .map_err(|e| PrepareFailure::Prolog(e.to_string()))?;
+        let orders = StepdOrders {
+            launch,
+            credential,
+            node: self.node.clone(),
+            manager,
+            agent_door: self.agent_door.clone(),
+            door: self.door(run),
+            identity: self.spool.identity(),
+            settings: self.settings.clone(),
+        };
+        self.start(run, &orders).map_err(PrepareFailure::Start)
+    }
+
+    fn start(&self, run: RunKey, orders: &StepdOrders) -> Result<(u32, OwnedFd), String> {
+        let folder = self.spool.create_run(run, orders).map_err(|e| e.to_string())?;
+        let mut entries = Vec::new();
+        if let Some(cgroups) = self.tracking.cgroups() {
+            let cgroup = cgroups.create_job(run.job.0, &run.sluid.to_string()).map_err(|e| e.to_string())?;
+            entries = cgroup.mgr().entries().map_err(|e| e.to_string())?;
+        }
+        let Spawned { pid, pidfd } = self.spawn(&folder, &entries).map_err(|e| e.to_string())?;
+        self.spool.note_stepd(run, pid).map_err(|e| e.to_string())?;
+        Ok((pid, pidfd))
+    }
+
+    fn spawn(&self, folder: &Path, entries: &[OwnedFd]) -> std::io::Result<Spawned> {
+        let text = |p: &Path| cstring(p.as_os_str().as_bytes());
+        let null = File::options().read(true).write(true).open("/dev/null")?;
+        let log = match &self.log {
+            Some(path) => File::options().create(true).append(true).open(path)?,
+            None => File::from(std::io::stderr().as_fd().try_clone_to_owned()?),
+        };
+        let mut env = vec![Cow::Owned(cstring("PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin")?)];
+        for name in ["TZ", "GARRICK_LOG", "RUST_BACKTRACE", "LANG"] {
+            if let Some(value) = std::env::var_os(name) {
+                let mut entry = format!("{name}=").into_bytes();
+                entry.extend_from_slice(value.as_bytes());
+                env.push(Cow::Owned(cstring(entry)?));
+            }
+        }
+        spawn::spawn(&SpawnSpec {
+            programs: vec![text(&self.stepd)?],
+            argv: vec![Cow::Owned(c"stepd".to_owned()), Cow::Owned(c"run".to_owned()), Cow::Owned(text(folder)?)],
+            env,
+            work_dir: Some(c"/".to_owned()),
+            stdio: [Some(null.as_fd()), Some(log.as_fd()), Some(log.as_fd())],
+            session: Session::OwnSession,
+            umask: Some(0o022),
+            cgroup_procs: entries.iter().map(AsFd::as_fd).collect(),
+            ..SpawnSpec::default()
+        })
+        .map_err(|e| std::io::Error::other(e.to_string()))
+    }
+
+    /// Kills everything of a run and removes its cgroups; gives back who is left. Blocks.
+    pub fn sweep(&self, run: RunKey) -> Vec<u32> {
+        match self.cgroup(run) {
+            Some(Ok(cgroup)) => match cgroup.clean_up(self.sweep_limit) {
+                Ok(()) => Vec::new(),
+                Err(CgroupError::Busy { pids, .. }) => pids,
+                Err(e) => {
+                    tracing::error!(job_id = run.job.0, error = %e, "cleaning up after a job");
+                    Vec::new()
+                }
+            },
+            Some(Err(e)) => {
+                tracing::error!(job_id = run.job.0, error = %e, "cleaning up after a job");
+                Vec::new()
+            }
+            None => self.sweep_marked(run),
+        }
+    }
+
+    /// Without cgroups: whatever carries the run's mark in its environment.
+    fn sweep_marked(&self, run: RunKey) -> Vec<u32> {
+        let marks = [format!("SLURM_JOB_ID={}", run.job.0), format!("SLURM_JOB_SLUID={}", run.sluid)];
+        let marks: Vec<&[u8]> = marks.iter().map(|m| m.as_bytes()).collect();
+        let find = || Ok(ProcessTable::scan(Path::new("/proc"))?.marked(&marks));
+        match proc_tree::kill_until_gone(find, self.sweep_limit) {
+            Ok(left) => left.iter().map(|p| p.pid).collect(),
+            Err(e) => {
+                tracing::error!(job_id = run.job.0, error = %e, "looking for processes of a job");
+                Vec::new()
+            }
+        }
+    }
+
+    /// The epilog of a run.
+    pub async fn epilog(&self, run: RunKey) -> Result<(), String> {
+        if self.epilog.is_empty() {
+            return Ok(());
+        }
+        let orders = StepdOrders::load(&self.spool.run(run)).map_err(|e| e.to_string())?;
+        let environment = script_environment(&self.node, &orders.credential, &orders.launch.spec.name);
+        scripts::run(Moment::Epilog, &self.epilog, &environment, self.script_limit).await.map_err(|e| e.to_string())
+    }
+}
+
+/// Waits until a process ended and says how. One that is a child of ours is reaped.
+pub async fn ended(pidfd: OwnedFd) -> String {
+    let watch = match tokio::io::unix::AsyncFd::with_interest(pidfd, tokio::io::Interest::READABLE) {
+        Ok(watch) => watch,
+        Err(e) => return format!("unknown: {e}"),
+    };
+    if let Err(e) = watch.readable().await {
+        return format!("unknown: {e}");
+    }
+    match reap::try_reap(watch.get_ref().as_fd()) {
+        Ok(Some(ended)) => match ended.status.signal {
+            Some(signal) => format!("signal {signal}"),
+            None => format!("exit code {}", ended.status.code),
+        },
+        // Adopted: somebody else's child.
+        Ok(None) | Err(_) => "not our child".into(),
+    }
+}

@@ -1,0 +1,358 @@
+//! Starting the node role: inventory, identity, door, links, agent.
+
+use crate::{
+    daemon::{place::Cluster, programs},
+    kernel::{
+        cgroup::{Constraints, Tracking},
+        inventory::{self, Machine},
+        users,
+    },
+    node::{
+        conversations::Conversations,
+        door::{self, DoorWorld},
+        peers::{self, PeerWorld},
+        port::NodePort,
+        runs::RunWorld,
+        scripts::{ScriptPatternError, resolve},
+        spool::{Spool, SpoolError},
+        uplink,
+    },
+    stepd::orders::StepdSettings,
+};
+use garrick_actors::node_agent::{AgentConfig, AgentMsg, NodeAgent};
+use garrick_model::{
+    config::{NodeConfig, OverTime},
+    resources::NodeShape,
+    time::Timestamp,
+    view::NodeFacts,
+};
+use garrick_runtime::{Address, ChildSpec, System};
+use garrick_transport::{
+    DoorListener, Endpoint, EndpointOptions, IdentityStore, JoinError, join_through_door, join_with_shared_key,
+    join_with_token,
+    identity::VerifyKey,
+};
+use std::{
+    net::{Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// The node role could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum NodeStartError {
+    /// Which node this is.
+    #[error("{0}")]
+    Name(String),
+    /// What the machine has.
+    #[error("taking the machine's inventory: {0}")]
+    Inventory(#[from] inventory::InventoryError),
+    /// The spool.
+    #[error("spool folder: {0}")]
+    Spool(#[from] SpoolError),
+    /// Becoming a member of the cluster.
+    #[error("joining the cluster: {0}")]
+    Join(String),
+    /// The door.
+    #[error("local door: {0}")]
+    Door(#[from] garrick_transport::DoorBindError),
+    /// The UDP port.
+    #[error("{0}")]
+    Endpoint(#[from] garrick_transport::LinkError),
+    /// A program beside this one.
+    #[error("{0}")]
+    Program(#[from] programs::ProgramError),
+    /// Prolog and epilog.
+    #[error("{0}")]
+    Scripts(#[from] ScriptPatternError),
+    /// The credential key of an earlier start.
+    #[error("reading the credential key: {0}")]
+    Key(String),
+}
+
+/// A node role at work.
+pub struct RunningNode {
+    /// Its agent.
+    pub agent: Address<AgentMsg>,
+    /// Its door.
+    pub door: PathBuf,
+    /// Its address.
+    pub address: SocketAddr,
+    world: Arc<RunWorld>,
+}
+
+impl RunningNode {
+    /// An embedded cluster takes its jobs and its cgroups with it when it goes down; elsewhere jobs outlive the daemon.
+    pub async fn end_embedded(&self, cluster: &Cluster) {
+        if cluster.home.is_none() {
+            return;
+        }
+        let world = Arc::clone(&self.world);
+        let swept = tokio::task::spawn_blocking(move || {
+            for (found, _) in world.spool.runs().map(|(runs, _)| runs).unwrap_or_default() {
+                let left = world.sweep(found.run);
+                if !left.is_empty() {
+                    tracing::error!(job_id = found.run.job.0, "processes cannot be killed: {left:?}");
+                }
+            }
+            if let Some(cgroups) = world.tracking.cgroups()
+                && let Err(e) = cgroups.remove()
+            {
+                tracing::warn!(error = %e, "removing this node's cgroups");
+            }
+        });
+        if let Err(e) = swept.await {
+            tracing::error!(error = %e, "ending the jobs of the embedded cluster");
+        }
+    }
+}
+
+/// Finds which node of the configuration this process is: the one that was named, else the one of this host.
+pub fn own_node<'a>(cluster: &'a Cluster, named: Option<&str>) -> Result<&'a NodeConfig, NodeStartError> {
+    let config = &cluster.config;
+    let file = config.path.display();
+    if let Some(name) = named {
+        return config
+            .node(name)
+            .ok_or_else(|| NodeStartError::Name(format!("{file} has no NodeName={name}; -N must name one of its nodes")));
+    }
+    let host = inventory::hostname().map_err(|e| NodeStartError::Name(format!("asking for this host's name: {e}")))?;
+    let mine: Vec<&NodeConfig> = config.nodes.iter().filter(|n| n.hostname == host || n.name == host).collect();
+    match mine[..] {
+        [one] => Ok(one),
+        [] => Err(NodeStartError::Name(format!(
+            "{file} has no node whose NodeHostname is {host}; name this node with -N"
+        ))),
+        _ => Err(NodeStartError::Name(format!(
+            "{file} has {} nodes whose NodeHostname is {host}; name this one with -N",
+            mine.len()
+        ))),
+    }
+}
+
+fn effective_shape(configured: &NodeShape, found: &NodeShape, overrides: bool) -> NodeShape {
+    if overrides { configured.clone() } else { found.clone() }
+}
+
+/// Starts the role. `exit` is set once the controller ordered the end of this daemon.
+pub async fn start(
+    cluster: &Cluster,
+    named: Option<&str>,
+    token: Option<&str>,
+    clean: bool,
+    system: &System,
+    exit: watch::Sender<bool>,
+    reconfigure: Arc<dyn Fn() + Send + Sync>,
+) -> Result<RunningNode, NodeStartError> {
+    let config = &cluster.config;
+    let node = own_node(cluster, named)?;
+    let tmp_fs = cluster.node_path(&config.tmp_fs, &node.name);
+    let machine = Machine::read(Path::new("/"), &tmp_fs)?;
+    let overrides = config.slurmd_parameters.has("config_overrides");
+    let shape = effective_shape(&node.settings.shape, &machine.shape, overrides);
+    let spool = Spool::open(&cluster.node_path(&config.slurmd_spool_dir, &node.name))?;
+    let identity = identity(cluster, node, token, &spool).await?;
+    let tracking =
+        Tracking::detect(&cluster.id, &node.name, Constraints { cores: true, memory: config.select.memory });
+    if let Some(notice) = tracking.notice() {
+        tracing::warn!("{notice}");
+    }
+    if users::effective_uid() != 0 {
+        let user = users::user_name(users::effective_uid());
+        tracing::warn!("not root: jobs run as {user} only, others are refused; no user switch, no cgroup limits beyond its own");
+    }
+    let bind = SocketAddr::from((Ipv6Addr::UNSPECIFIED, node.port));
+    let endpoint = Arc::new(Endpoint::bind_with(bind, identity, EndpointOptions::default())?);
+    let door_path = cluster.node_door(&node.name);
+    let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
+
+    let settings = StepdSettings {
+        kill_wait_secs: config.kill_wait_secs.into(),
+        over_time_minutes: match config.over_time_limit {
+            OverTime::Minutes(m) => Some(m.into()),
+            OverTime::Unlimited => None,
+        },
+        wait_secs: config.wait_time_secs,
+        kill_on_bad_exit: config.kill_on_bad_exit,
+        append_files: config.job_file_append,
+        conf: config.path.clone(),
+        home: cluster.home.clone(),
+        cluster_id: cluster.id.clone(),
+        first_cpu: first_cpu(cluster, node),
+        shape: shape.clone(),
+        doors: cluster.doors.clone(),
+        verbosity: cluster.verbosity,
+    };
+    let limit = |secs: Option<u32>| secs.map(|s| Duration::from_secs(s.into()));
+    let world = Arc::new(RunWorld {
+        node: node.name.clone(),
+        spool: spool.clone(),
+        tracking: tracking.clone(),
+        stepd: programs::beside("stepd")?,
+        settings,
+        agent_door: door_path.clone(),
+        prolog: resolve(&config.prolog)?,
+        epilog: resolve(&config.epilog)?,
+        script_limit: limit(config.prolog_timeout_secs.or(config.epilog_timeout_secs)),
+        log: cluster.log_file(Some(&node.name)),
+        sweep_limit: Duration::from_secs(config.unkillable_step_timeout_secs.max(1).into()),
+    });
+    if clean {
+        clean_up(&world);
+    }
+    let facts = NodeFacts {
+        hostname: machine.hostname.clone(),
+        shape,
+        arch: machine.arch.clone(),
+        os: machine.os.clone(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        boot_time: inventory::boot_time(Path::new("/"))?,
+        agent_start: Timestamp::now(),
+        tracking: tracking.name().into(),
+    };
+    let conversations = Arc::new(Conversations::default());
+    let trust = Arc::new(Mutex::new(saved_key(&spool)?));
+    let agent_config = AgentConfig {
+        node: node.name.clone(),
+        incarnation: garrick_model::ids::RequestId::random().0,
+        heartbeat: Duration::from_millis((u64::from(config.slurmd_timeout_secs) * 1000 / 3).clamp(1000, 30_000)),
+        start_limit: Duration::from_secs(config.batch_start_timeout_secs.max(1).into()) * 2,
+        end_limit: Duration::from_secs(u64::from(config.kill_wait_secs) + u64::from(config.unkillable_step_timeout_secs)),
+        query_limit: Duration::from_secs(config.message_timeout_secs.max(2).into()) / 2,
+    };
+    let agent = start_agent(system, agent_config, &conversations, &world, &trust, facts, exit, reconfigure);
+    let run_world = Arc::clone(&world);
+    let peers = PeerWorld {
+        agent: agent.clone(),
+        conversations: Arc::clone(&conversations),
+        world,
+        trust,
+        cluster: config.cluster_name.clone(),
+    };
+    actix_rt::spawn(peers::serve(Arc::clone(&endpoint), peers.clone()));
+    actix_rt::spawn(uplink::serve(Arc::clone(&endpoint), cluster.controller_address(), peers));
+    let address = endpoint.local_addr();
+    let door_world = DoorWorld { agent: agent.clone(), conversations, endpoint, node: node.name.clone() };
+    actix_rt::spawn(door::serve(listener, door_world));
+    tracing::info!(node = node.name, %address, door = %door_path.display(), tracking = tracking.name(), "the node agent serves");
+    Ok(RunningNode { agent, door: door_path, address, world: run_world })
+}
+
+#[allow(clippy::too_many_arguments)]
+fn start_agent(
+    system: &System,
+    config: AgentConfig,
+    conversations: &Arc<Conversations>,
+    world: &Arc<RunWorld>,
+    trust: &Arc<Mutex<Option<VerifyKey>>>,
+    facts: NodeFacts,
+    exit: watch::Sender<bool>,
+    reconfigure: Arc<dyn Fn() + Send + Sync>,
+) -> Address<AgentMsg> {
+    let path = format!("/node/{}", config.node);
+    let agent_path = garrick_runtime::ActorPath::new(&format!("{path}/agent")).expect("node names make valid paths");
+    let (hub, conversations, world, trust) =
+        (system.clone(), Arc::clone(conversations), Arc::clone(world), Arc::clone(trust));
+    let spec = ChildSpec::new("agent", move || {
+        let agent = hub.find::<AgentMsg>(&agent_path).expect("an actor's address is registered before it is made");
+        let port = NodePort {
+            agent,
+            system: hub.clone(),
+            facts: facts.clone(),
+            conversations: Arc::clone(&conversations),
+            world: Arc::clone(&world),
+            trust: Arc::clone(&trust),
+            exit: exit.clone(),
+            reconfigure: Arc::clone(&reconfigure),
+            follows: std::collections::HashMap::new(),
+        };
+        NodeAgent::new(config.clone(), port)
+    });
+    // The agent's inputs all come on the control lane, each from a bounded source.
+    system.start(&path, spec.control(65_536))
+}
+
+/// Several nodes on one machine share its CPUs: each starts after those of the nodes before it.
+fn first_cpu(cluster: &Cluster, node: &NodeConfig) -> u32 {
+    let before = cluster.config.nodes.iter().take_while(|n| n.index != node.index);
+    before.filter(|n| n.hostname == node.hostname).map(|n| n.settings.shape.cpus).sum()
+}
+
+fn saved_key(spool: &Spool) -> Result<Option<VerifyKey>, NodeStartError> {
+    let bytes = crate::kernel::files::read_if_there(&spool.credential_key()).map_err(|e| NodeStartError::Key(e.to_string()))?;
+    bytes.map(|b| VerifyKey::from_bytes(&b).map_err(|e| NodeStartError::Key(e.to_string()))).transpose()
+}
+
+/// `-c`: what earlier runs left behind is ended.
+fn clean_up(world: &RunWorld) {
+    let found = world.spool.runs().map(|(runs, _)| runs).unwrap_or_default();
+    for (found, _) in found {
+        let left = world.sweep(found.run);
+        if !left.is_empty() {
+            tracing::warn!(job_id = found.run.job.0, "processes of an earlier run cannot be killed: {left:?}");
+        }
+        if let Err(e) = world.spool.remove_run(found.run) {
+            tracing::warn!(job_id = found.run.job.0, error = %e, "removing an earlier run's folder");
+        }
+    }
+}
+
+/// This node's identity: the one it has, else by token, by the controller's door on this host, or by the site's key.
+async fn identity(
+    cluster: &Cluster,
+    node: &NodeConfig,
+    token: Option<&str>,
+    spool: &Spool,
+) -> Result<Arc<IdentityStore>, NodeStartError> {
+    let folder = spool.identity();
+    if folder.join("certificate.pem").exists() || folder.is_dir() {
+        match IdentityStore::load(&folder) {
+            Ok(store) if store.identity().cluster == cluster.config.cluster_name && store.identity().name == node.name => {
+                return Ok(store);
+            }
+            Ok(store) => {
+                return Err(NodeStartError::Join(format!(
+                    "{} holds the identity of {}; remove it to join anew",
+                    folder.display(),
+                    store.identity()
+                )));
+            }
+            Err(e) => tracing::warn!(error = %e, "the saved identity cannot be used; joining anew"),
+        }
+    }
+    let address = cluster.controller_address();
+    if let Some(token) = token {
+        return join_with_token(&address, token, &node.name, &folder).await.map_err(|e| NodeStartError::Join(e.to_string()));
+    }
+    let key = cluster.shared_key();
+    let mut said = String::new();
+    // Daemons of one site start in any order: wait for the controller as long as it takes.
+    loop {
+        let door = cluster.controller_door();
+        let attempt = if door.exists() {
+            join_through_door(&door, &node.name, &folder).await
+        } else if let Some(key) = &key {
+            join_with_shared_key(&address, key, &node.name, &folder).await
+        } else {
+            return Err(NodeStartError::Join(format!(
+                "this host has no controller's door at {}, there is no key file {}, and no --token was given",
+                door.display(),
+                cluster.shared_key_path().display()
+            )));
+        };
+        match attempt {
+            Ok(store) => return Ok(store),
+            Err(e @ (JoinError::Refused { .. } | JoinError::Impostor { .. } | JoinError::UntrustedDoor { .. } | JoinError::Identity(_))) => return Err(NodeStartError::Join(e.to_string())),
+            Err(e) => {
+                let text = e.to_string();
+                if text != said {
+                    tracing::warn!("cannot join yet: {text}; trying on");
+                    said = text;
+                }
+                tokio::time::sleep(Duration::from_millis(500)).await;
+            }
+        }
+    }
+}

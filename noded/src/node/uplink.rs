@@ -1,0 +1,69 @@
+//! The link to the controller: kept up with backoff, its frames handed to the agent.
+
+use crate::node::{conversations::tell_agent, peers::PeerWorld};
+use garrick_actors::node_agent::{AgentInput, StartOrder};
+use garrick_frame::LinkKind;
+use garrick_model::messages::node::{ControllerToNode, NodeToController};
+use garrick_runtime::TraceContext;
+use garrick_transport::{
+    Connection, Endpoint, Reconnect, ReconnectEvent,
+    identity::{ExpectPeer, Role},
+};
+use std::sync::Arc;
+
+/// Serves for the life of the process.
+pub async fn serve(endpoint: Arc<Endpoint>, address: String, world: PeerWorld) {
+    let program = concat!("garrick ", env!("CARGO_PKG_VERSION"));
+    let expect = ExpectPeer { role: Role::Controller, name: None };
+    let mut link = Reconnect::new(endpoint, &address, LinkKind::ControllerNode, program, expect);
+    let mut said = String::new();
+    loop {
+        match link.next().await {
+            ReconnectEvent::Up(connection) => {
+                said.clear();
+                tracing::info!(controller = %connection.peer, address, "connected to the controller");
+                converse(*connection, &world).await;
+            }
+            ReconnectEvent::Down { reason, .. } => {
+                // One line for a cause, however often it is tried.
+                let reason = reason.to_string();
+                if reason != said {
+                    tracing::warn!(address, "no controller: {reason}; trying on");
+                    said = reason;
+                }
+            }
+        }
+    }
+}
+
+async fn converse(mut connection: Connection, world: &PeerWorld) {
+    let handle = connection.handle();
+    let (sender, mut frames) = connection.split::<NodeToController, ControllerToNode>();
+    let number = world.conversations.number();
+    world.conversations.controller_up(number, sender);
+    tell_agent(&world.agent, TraceContext::root(), AgentInput::ControllerUp);
+    loop {
+        match frames.recv().await {
+            Ok(Some(frame)) => {
+                let cx = TraceContext { trace: frame.trace, cause: frame.cause };
+                let input = match frame.msg {
+                    ControllerToNode::StartJob(launch) => {
+                        let credential = world.check(&launch.credential);
+                        AgentInput::StartJob(StartOrder { launch, credential })
+                    }
+                    other => AgentInput::Controller(other),
+                };
+                tell_agent(&world.agent, cx, input);
+            }
+            Ok(None) => break,
+            Err(e) => {
+                tracing::warn!(error = %e, "the link to the controller broke off");
+                break;
+            }
+        }
+    }
+    handle.close("reconnecting");
+    if world.conversations.controller_gone(number) {
+        tell_agent(&world.agent, TraceContext::root(), AgentInput::ControllerGone);
+    }
+}

@@ -1,0 +1,99 @@
+//! What an agent hands to a `stepd` it starts: one file in the run's folder, so that the `stepd` needs neither the
+//! configuration nor the controller, and can be started again from it.
+
+use garrick_model::messages::node::{JobCredential, JobLaunch};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// Settings of the site that matter inside a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepdSettings {
+    /// KillWait: seconds between SIGTERM and SIGKILL.
+    pub kill_wait_secs: u64,
+    /// OverTimeLimit of cluster or partition, minutes; `None`: unlimited.
+    pub over_time_minutes: Option<u64>,
+    /// WaitTime: seconds a step's other tasks get after its first ended; 0: for ever.
+    pub wait_secs: u32,
+    /// KillOnBadExit.
+    pub kill_on_bad_exit: bool,
+    /// JobFileAppend.
+    pub append_files: bool,
+    /// Path of `slurm.conf`, for `SLURM_CONF` of the tasks.
+    pub conf: PathBuf,
+    /// `GARRICK_HOME` of an embedded cluster, for the tasks.
+    #[serde(default)]
+    pub home: Option<PathBuf>,
+    /// Cluster id, which names cgroup and door folders.
+    pub cluster_id: String,
+    /// CPUs this node claims to have (with config_overrides maybe more than there are), its sockets and threads.
+    pub shape: garrick_model::resources::NodeShape,
+    /// First CPU of the machine for this node's CPU 0, where several nodes share one machine.
+    pub first_cpu: u32,
+    /// The run folder of doors.
+    pub doors: PathBuf,
+    /// Verbosity of the log.
+    pub verbosity: u8,
+}
+
+/// The file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepdOrders {
+    /// The launch order, proof included.
+    pub launch: JobLaunch,
+    /// What the proof says, checked by the agent.
+    pub credential: JobCredential,
+    /// This node's name.
+    pub node: String,
+    /// Only a shepherd is wanted: address of its step manager's `stepd`.
+    pub manager: Option<String>,
+    /// The agent's door.
+    pub agent_door: PathBuf,
+    /// This `stepd`'s own door.
+    pub door: PathBuf,
+    /// Folder with the node's identity.
+    pub identity: PathBuf,
+    /// Settings.
+    pub settings: StepdSettings,
+}
+
+/// An orders file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OrdersError {
+    /// Reading or writing failed.
+    #[error(transparent)]
+    File(#[from] crate::kernel::files::FileError),
+    /// It is not there.
+    #[error("{} is not there", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It cannot be decoded.
+    #[error("{} is not an orders file of this version: {cause}", path.display())]
+    Form {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
+}
+
+impl StepdOrders {
+    /// Name of the file in a run's folder.
+    pub const FILE: &'static str = "orders";
+
+    /// Writes the file into a run's folder.
+    pub fn save(&self, folder: &Path) -> Result<(), OrdersError> {
+        let path = folder.join(Self::FILE);
+        let bytes = rmp_serde::to_vec_named(self).map_err(|e| OrdersError::Form { path: path.clone(), cause: e.to_string() })?;
+        crate::kernel::files::write_atomically(&path, &bytes, 0o600)?;
+        Ok(())
+    }
+
+    /// Reads it back.
+    pub fn load(folder: &Path) -> Result<Self, OrdersError> {
+        let path = folder.join(Self::FILE);
+        let bytes = crate::kernel::files::read_if_there(&path)?.ok_or_else(|| OrdersError::Missing { path: path.clone() })?;
+        rmp_serde::from_slice(&bytes).map_err(|e| OrdersError::Form { path, cause: e.to_string() })
+    }
+}

@@ -1,0 +1,136 @@
+//! Four node daemons on one machine: layouts, labels, environments and exit codes from all three ways in, and what
+//! survives the loss of a process.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use support::Cluster;
+
+const UP: &[&str] = &["--nodes", "4", "--cpus", "4", "--memory", "5000"];
+
+fn sorted(text: &str) -> Vec<String> {
+    let mut lines: Vec<String> = text.lines().map(ToOwned::to_owned).collect();
+    lines.sort();
+    lines
+}
+
+fn expected() -> Vec<String> {
+    (0..8).map(|r| format!("{r}: {r} {} {} n{} 8 4", r % 2, r / 2, r / 2 + 1)).collect()
+}
+
+const TELL: &str = "echo $SLURM_PROCID $SLURM_LOCALID $SLURM_NODEID $SLURMD_NODENAME $SLURM_NTASKS $SLURM_NNODES";
+
+#[test]
+fn four_nodes_of_two_tasks_from_sbatch_salloc_and_srun() {
+    let c = Cluster::up("four", UP);
+    let a = c.run("srun", &["-N4", "-n8", "--ntasks-per-node=2", "-l", "sh", "-c", TELL]).ok();
+    assert_eq!(sorted(&a.out), expected(), "{a:?}");
+    let a = c.run("salloc", &["-N4", "-n8", "--ntasks-per-node=2", "srun", "-l", "sh", "-c", TELL]).ok();
+    assert_eq!(sorted(&a.out), expected(), "{a:?}");
+    assert!(a.err.contains("salloc: Granted job allocation"), "{a:?}");
+    c.script("job.sh", &format!("#!/bin/bash\n#SBATCH -N4 -n8 --ntasks-per-node=2 -o job.out\nsrun -l sh -c '{TELL}'\nsrun sh -c 'exit $SLURM_PROCID'\n"));
+    let a = c.sh("sbatch --wait job.sh");
+    assert_eq!(a.code, 7, "{a:?} {}", c.read("job.out"));
+    let out = c.read("job.out");
+    let told: Vec<_> = sorted(&out).into_iter().filter(|l| l.as_bytes()[1] == b':').collect();
+    assert_eq!(told, expected(), "{out}");
+    for rank in 1..8 {
+        let line = format!("task {rank}: Exited with exit code {rank}");
+        assert!(out.contains(&line), "{line} is not in {out}");
+    }
+}
+
+#[test]
+fn steps_go_on_without_the_controller_and_it_shows_them_when_it_returns() {
+    let c = Cluster::up("away", UP);
+    let (go, said) = (c.fifo("go"), c.fifo("said"));
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -N2 -n2 -o job.out\necho up > said\nread x < go\nfor i in 1 2 3; do srun -n2 hostname > /dev/null && echo step $i; done\necho done > said\nread x < go\n",
+    );
+    let id = c.sh("sbatch job.sh").ok().job();
+    assert_eq!(std::fs::read_to_string(&said).unwrap(), "up\n");
+    c.await_state(&id, "RUNNING");
+    let controller = Pid::from_raw(c.pid_of("controller", None));
+    kill(controller, Signal::SIGSTOP).unwrap();
+    std::fs::write(&go, "x\n").unwrap();
+    assert_eq!(std::fs::read_to_string(&said).unwrap(), "done\n");
+    kill(controller, Signal::SIGCONT).unwrap();
+    assert_eq!(c.read("job.out"), "step 1\nstep 2\nstep 3\n");
+    c.await_that("the controller shows the steps", || {
+        let a = c.run("scontrol", &["-o", "show", "step", &id]);
+        (0..3).all(|s| a.out.contains(&format!("StepId={id}.{s} ")))
+    });
+    std::fs::write(&go, "x\n").unwrap();
+    c.await_state(&id, "COMPLETED");
+}
+
+#[test]
+fn a_restarted_controller_knows_its_jobs_and_takes_back_their_step_managers() {
+    let c = Cluster::up("restart", UP);
+    let (go, said) = (c.fifo("go"), c.fifo("said"));
+    c.script("job.sh", "#!/bin/bash\n#SBATCH -N2 -n2 -o job.out\necho up > said\nread x < go\nsrun -n2 true && echo fine\nexit 5\n");
+    let id = c.sh("sbatch job.sh").ok().job();
+    let waiting = c.run("sbatch", &["--hold", "-n1", "-o", "held.out", "--wrap", "echo held"]).ok().job();
+    assert_eq!(std::fs::read_to_string(&said).unwrap(), "up\n");
+    c.await_state(&id, "RUNNING");
+    kill(Pid::from_raw(c.pid_of("controller", None)), Signal::SIGKILL).unwrap();
+    // The job ends while nobody listens.
+    std::fs::write(&go, "x\n").unwrap();
+    c.await_that("the job's output is complete", || c.read("job.out").contains("fine"));
+    c.run("garrick", &[&["up"], UP].concat()).ok();
+    c.await_state(&id, "FAILED");
+    assert_eq!(c.job_field(&id, "ExitCode").as_deref(), Some("5:0"));
+    assert_eq!(c.job_field(&waiting, "JobState").as_deref(), Some("PENDING"));
+    assert_eq!(c.job_field(&waiting, "Reason").as_deref(), Some("JobHeldUser").or(Some("JobHeldAdmin")));
+    c.sh(&format!("scontrol release {waiting}")).ok();
+    c.await_state(&waiting, "COMPLETED");
+    assert_eq!(c.read("held.out"), "held\n");
+}
+
+#[test]
+fn the_death_of_one_step_manager_ends_its_job_alone() {
+    let c = Cluster::up("stepd", UP);
+    let (go, said) = (c.fifo("go"), c.fifo("said"));
+    c.script("job.sh", "#!/bin/bash\n#SBATCH -n1 -o job.%j\necho up > said\nread x < go\necho went on\n");
+    let doomed = c.sh("sbatch -w n1 job.sh").ok().job();
+    assert_eq!(std::fs::read_to_string(&said).unwrap(), "up\n");
+    let other = c.sh("sbatch -w n2 job.sh").ok().job();
+    assert_eq!(std::fs::read_to_string(&said).unwrap(), "up\n");
+    c.await_state(&doomed, "RUNNING");
+    c.await_state(&other, "RUNNING");
+    let daemons: Vec<_> = c.processes().into_iter().filter(|p| p.0 != "stepd").collect();
+    let stepd = c
+        .processes()
+        .into_iter()
+        .find(|(role, name, _)| role == "stepd" && name.contains(&doomed))
+        .unwrap_or_else(|| panic!("no stepd of job {doomed} in {:?}", c.processes()));
+    kill(Pid::from_raw(stepd.2), Signal::SIGKILL).unwrap();
+    c.await_that("the job ended", || {
+        !matches!(c.job_field(&doomed, "JobState").as_deref(), Some("RUNNING" | "COMPLETING"))
+    });
+    assert_eq!(c.job_field(&doomed, "Reason").as_deref(), Some("StepManagerDied"));
+    assert_eq!(c.processes().into_iter().filter(|p| p.0 != "stepd").collect::<Vec<_>>(), daemons);
+    std::fs::write(&go, "x\n").unwrap();
+    c.await_state(&other, "COMPLETED");
+    assert_eq!(c.read(&format!("job.{other}")), "went on\n");
+    // The node is free again.
+    c.run("srun", &["-w", "n1", "-n4", "true"]).ok();
+}
+
+#[test]
+fn a_drained_node_gets_nothing_and_comes_back() {
+    let c = Cluster::up("drain", UP);
+    c.run("scontrol", &["update", "nodename=n2", "state=drain", "reason=bad fan"]).ok();
+    assert!(c.sh("sinfo -R -h").out.contains("bad fan"));
+    let a = c.sh("sinfo -h -n n2 -o %t").ok();
+    assert_eq!(a.out.trim(), "drain");
+    let a = c.run("srun", &["-N3", "-n3", "sh", "-c", "echo $SLURMD_NODENAME"]).ok();
+    assert_eq!(sorted(&a.out), ["n1", "n3", "n4"]);
+    c.run("scontrol", &["update", "nodename=n2", "state=resume"]).ok();
+    c.run("srun", &["-N4", "-n4", "true"]).ok();
+}

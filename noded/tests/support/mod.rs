@@ -1,0 +1,281 @@
+//! Real clusters for tests: the built binaries, real processes, one temporary home each. Dropping a cluster ends it and
+//! checks that no process of it is left.
+
+#![allow(dead_code, clippy::unwrap_used, missing_docs)]
+
+use std::{
+    ffi::OsStr,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, Instant},
+};
+
+/// Longest a condition may take to become true before a test fails; generous, since machines may be busy.
+const PATIENCE: Duration = Duration::from_secs(90);
+static SERIAL: AtomicU32 = AtomicU32::new(0);
+
+/// What a command answered.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    pub code: i32,
+    pub out: String,
+    pub err: String,
+}
+
+impl Answer {
+    /// The answer, which must have been exit code 0.
+    #[track_caller]
+    pub fn ok(self) -> Self {
+        assert_eq!(self.code, 0, "stdout: {}\nstderr: {}", self.out, self.err);
+        self
+    }
+    /// The number in `Submitted batch job N`.
+    #[track_caller]
+    pub fn job(&self) -> String {
+        let word = self.out.split_whitespace().last().unwrap_or_default().to_owned();
+        assert!(word.parse::<u32>().is_ok(), "no job id in {self:?}");
+        word
+    }
+}
+
+/// Folder with the built binaries.
+pub fn built() -> PathBuf {
+    let dir = Path::new(env!("CARGO_BIN_EXE_noded")).parent().unwrap().to_owned();
+    assert!(dir.join("garrick").exists(), "{} lacks the commands: build the whole workspace first", dir.display());
+    dir
+}
+
+pub fn is_root() -> bool {
+    nix::unistd::geteuid().is_root()
+}
+
+/// A fresh folder that every user may enter.
+pub fn scratch(name: &str) -> PathBuf {
+    let n = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let dir = std::env::temp_dir().join(format!("gt-{name}-{}-{n}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&dir);
+    std::fs::create_dir_all(&dir).unwrap();
+    open_to_all(&dir);
+    dir
+}
+
+pub fn open_to_all(dir: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    std::fs::set_permissions(dir, std::fs::Permissions::from_mode(0o1777)).unwrap();
+}
+
+/// A cluster of the embedded kind.
+pub struct Cluster {
+    pub home: PathBuf,
+    pub work: PathBuf,
+}
+
+impl Cluster {
+    /// `garrick up ARGS` in a fresh home.
+    pub fn up(name: &str, args: &[&str]) -> Self {
+        let work = scratch(name);
+        let home = work.join("home");
+        std::fs::create_dir_all(work.join("bin")).unwrap();
+        for command in ["garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "swait", "stail"] {
+            symlink(built().join("garrick"), work.join("bin").join(command)).unwrap();
+        }
+        let cluster = Self { home, work };
+        let mut all = vec!["up"];
+        all.extend(args);
+        cluster.run("garrick", &all).ok();
+        cluster
+    }
+
+    pub fn command(&self, name: &str) -> Command {
+        let mut c = Command::new(self.work.join("bin").join(name));
+        let path = format!("{}:{}", self.work.join("bin").display(), std::env::var("PATH").unwrap_or_default());
+        for (k, _) in std::env::vars() {
+            if k.starts_with("SLURM_") || k.starts_with("SBATCH_") || k.starts_with("GARRICK_") {
+                c.env_remove(k);
+            }
+        }
+        c.env("GARRICK_HOME", &self.home).env("PATH", path).env("TZ", "UTC").current_dir(&self.work).stdin(Stdio::null());
+        c
+    }
+
+    pub fn run<S: AsRef<OsStr>>(&self, name: &str, args: &[S]) -> Answer {
+        answer(self.command(name).args(args))
+    }
+
+    /// `name args...` from one line, split at blanks.
+    pub fn sh(&self, line: &str) -> Answer {
+        let mut words = line.split_whitespace();
+        let name = words.next().unwrap();
+        self.run(name, &words.collect::<Vec<_>>())
+    }
+
+    /// A line for a real shell.
+    pub fn shell(&self, line: &str) -> Answer {
+        let mut c = self.command("garrick");
+        let envs: Vec<_> = c.get_envs().map(|(k, v)| (k.to_owned(), v.map(ToOwned::to_owned))).collect();
+        c = Command::new("/bin/bash");
+        for (k, v) in envs {
+            match v {
+                Some(v) => c.env(k, v),
+                None => c.env_remove(k),
+            };
+        }
+        answer(c.arg("-c").arg(line).current_dir(&self.work).stdin(Stdio::null()))
+    }
+
+    pub fn script(&self, name: &str, text: &str) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.work.join(name);
+        std::fs::write(&path, text).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    pub fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.work.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"))
+    }
+
+    /// A pipe in the file system: a reader waits for a writer, so tests need not guess when something happens.
+    pub fn fifo(&self, name: &str) -> PathBuf {
+        let path = self.work.join(name);
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::from_bits_truncate(0o666)).unwrap();
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o666)).unwrap();
+        path
+    }
+
+    /// `field` of `scontrol -o show job ID`.
+    pub fn job_field(&self, job: &str, field: &str) -> Option<String> {
+        let a = self.run("scontrol", &["-o", "show", "job", job]);
+        field_of(&a.out, field)
+    }
+
+    /// Waits until a job's state is `state`; the test fails when that takes unreasonably long.
+    #[track_caller]
+    pub fn await_state(&self, job: &str, state: &str) {
+        self.await_that(&format!("job {job} is {state}"), || self.job_field(job, "JobState").as_deref() == Some(state));
+    }
+
+    /// Asks again and again until it holds.
+    #[track_caller]
+    pub fn await_that(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !holds() {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "still waiting for: {what}\n{}\n{}",
+                self.sh("squeue -t all").out,
+                self.logs()
+            );
+            std::thread::yield_now();
+        }
+    }
+
+    /// The daemons' logs, for messages of failed tests.
+    pub fn logs(&self) -> String {
+        let mut all = String::new();
+        for dir in [self.home.join("log"), self.home.clone()] {
+            for e in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
+                if e.path().extension().is_some_and(|x| x == "log") {
+                    let text = std::fs::read_to_string(e.path()).unwrap_or_default();
+                    let tail: Vec<_> = text.lines().rev().take(40).collect();
+                    all.push_str(&format!("== {}\n", e.path().display()));
+                    for l in tail.iter().rev() {
+                        all.push_str(l);
+                        all.push('\n');
+                    }
+                }
+            }
+        }
+        all
+    }
+
+    /// `(role, name, pid)` of the running processes.
+    pub fn processes(&self) -> Vec<(String, String, i32)> {
+        let a = self.sh("garrick status --json").ok();
+        let v: serde_json::Value = serde_json::from_str(&a.out).unwrap();
+        v.as_array()
+            .unwrap()
+            .iter()
+            .map(|p| {
+                (
+                    p["role"].as_str().unwrap().to_owned(),
+                    p["name"].as_str().unwrap().to_owned(),
+                    i32::try_from(p["pid"].as_i64().unwrap()).unwrap(),
+                )
+            })
+            .collect()
+    }
+
+    #[track_caller]
+    pub fn pid_of(&self, role: &str, name: Option<&str>) -> i32 {
+        let all = self.processes();
+        all.iter()
+            .find(|(r, n, _)| r == role && name.is_none_or(|want| want == n))
+            .unwrap_or_else(|| panic!("no {role} {name:?} among {all:?}"))
+            .2
+    }
+
+    /// Processes whose environment or command line names this cluster's home.
+    pub fn left_over(&self) -> Vec<String> {
+        let needle = self.home.to_string_lossy().into_owned();
+        let mut found = Vec::new();
+        for e in std::fs::read_dir("/proc").unwrap().flatten() {
+            let Ok(pid) = e.file_name().to_string_lossy().parse::<u32>() else { continue };
+            if pid == std::process::id() {
+                continue;
+            }
+            let read = |f: &str| {
+                std::fs::read(e.path().join(f)).map(|b| String::from_utf8_lossy(&b).into_owned()).unwrap_or_default()
+            };
+            if read("cmdline").contains(&needle) || read("environ").contains(&needle) {
+                found.push(format!("{pid} {}", read("cmdline").replace('\0', " ")));
+            }
+        }
+        found
+    }
+
+    /// Ends the cluster and checks that nothing stays.
+    pub fn down(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let a = self.sh("garrick down");
+        if std::thread::panicking() {
+            eprintln!("{}", self.logs());
+            return;
+        }
+        assert_eq!(a.code, 0, "garrick down: {a:?}");
+        assert_eq!(self.left_over(), Vec::<String>::new(), "processes left after garrick down");
+        let _ = std::fs::remove_dir_all(&self.work);
+    }
+}
+
+pub fn field_of(record: &str, field: &str) -> Option<String> {
+    let key = format!("{field}=");
+    record.split_whitespace().find_map(|w| w.strip_prefix(&key).map(ToOwned::to_owned))
+}
+
+pub fn answer(c: &mut Command) -> Answer {
+    let o = c.output().unwrap_or_else(|e| panic!("{c:?}: {e}"));
+    Answer {
+        code: o.status.code().unwrap_or(-1),
+        out: String::from_utf8_lossy(&o.stdout).into_owned(),
+        err: String::from_utf8_lossy(&o.stderr).into_owned(),
+    }
+}
+
+/// A child that is killed when the test ends early.
+pub struct Killed(pub Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

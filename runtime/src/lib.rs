@@ -1,0 +1,60 @@
+//! The actor runtime: typed addresses, supervision, bounded mailboxes, timers, snapshot boards and message traces.
+//!
+//! It stands on actix and actix-rt and hides both: an actor here is plain synchronous code behind an [`Address`], and
+//! what the runtime promises about it is written in `docs/runtime.md`, one test per promise. It knows nothing of jobs,
+//! nodes or links; those who do hand it messages and [`Forward`]s.
+//!
+//! | module | decides |
+//! |---|---|
+//! | `path` | how actors are named |
+//! | `message` | what an actor and a message are |
+//! | `address` | the three ways to send, near or far |
+//! | `reply` | who answers a request, and what its asker learns if nobody does |
+//! | `mailbox` | bounds and lanes: what overtakes what, when a sender is refused |
+//! | `spec` | what a parent says about a child: factory, restart, place, bounds |
+//! | `supervision` | who is restarted, suspended, given up or stopped, and in which order (pure) |
+//! | `host` | one actor's life on its arbiter: turns, panics, restarts, stops |
+//! | `context` | what an actor may ask of the runtime while it handles a message |
+//! | `tasks` | futures that belong to one life of an actor |
+//! | `timer` | named timers (pure) |
+//! | `system` | start, find, shutdown |
+//! | `arbiters` | which thread an actor lives on |
+//! | `registry` | names to addresses |
+//! | `board`, `board_map` | published snapshots for readers who must not wait |
+//! | `requests` | outstanding requests with deadlines; first answers kept for repeats |
+//! | `trace`, `trace_hub` | which message caused which, and the records of it |
+
+mod address;
+mod arbiters;
+mod board;
+mod board_map;
+mod context;
+mod host;
+mod mailbox;
+mod message;
+mod path;
+mod registry;
+mod reply;
+mod requests;
+mod spec;
+mod supervision;
+mod system;
+mod tasks;
+mod timer;
+mod trace;
+mod trace_hub;
+
+pub use address::{Address, AskError, ChannelReceiver, Delivered, Forward, SendError};
+pub use board::{Board, Snapshot};
+pub use board_map::BoardMap;
+pub use context::Context;
+pub use message::{Actor, ChildEvent, Lane, Message, Strategy};
+pub use path::{ActorPath, PathError};
+pub use registry::StartError;
+pub use reply::{PendingReply, ReplyTo};
+pub use requests::{Answered, BeginError, Requests};
+pub use spec::{ChildSpec, Placement, Restart, RestartLimits, WhenExceeded};
+pub use system::{System, SystemConfig, SystemFailed};
+pub use timer::TimerKey;
+pub use trace::{Carried, Outcome, TraceContext, TraceRecord};
+pub use trace_hub::{TraceFollower, TraceHub};

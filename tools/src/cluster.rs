@@ -1,0 +1,352 @@
+//! Finding and asking a cluster: which `slurm.conf`, which run folder, which door, and one conversation at it. A door is
+//! believed only when its peer is root, the cluster's SlurmUser or the caller, since a run folder may be one that others
+//! can write. The controller's door is tried first, then the doors of this host's node agents, which pass requests on.
+
+use garrick_frame::{DoorClient, DoorError, LinkKind, TunnelTo};
+use garrick_model::{
+    config::{self, Config, locate},
+    env_vars,
+    messages::command::{CommandReply, CommandRequest},
+    refusal::Refusal,
+};
+use std::{
+    env, fs, io,
+    os::fd::{AsFd, BorrowedFd},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Time a daemon has for its first answer: Slurm's default MessageTimeout.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The controller's door in a run folder.
+const CONTROLLER_DOOR: &str = "ctl.sock";
+
+/// A request that got no answer, or a refusal for an answer. Its text is Slurm's sentence; [`ClusterError::details`] has
+/// what a user can act on.
+#[derive(Debug, thiserror::Error)]
+pub enum ClusterError {
+    /// No `slurm.conf` says which cluster is meant, or it cannot be used.
+    #[error("Unable to determine the cluster: {0}")]
+    Unknown(String),
+    /// No daemon of the cluster answers on this host.
+    #[error("Unable to contact slurm controller (connect failure)")]
+    NoDaemon {
+        /// Configuration.
+        conf: PathBuf,
+        /// What was tried, each with its failure.
+        tried: Vec<String>,
+    },
+    /// A conversation that broke off.
+    #[error("{}", door_sentence(.0))]
+    Door(#[from] DoorError),
+    /// Declined.
+    #[error(transparent)]
+    Refused(Refusal),
+    /// An answer that does not belong to the question.
+    #[error("Unexpected message received: {0}")]
+    Unexpected(&'static str),
+}
+
+/// Answer to a question.
+pub type Answer<T> = Result<T, ClusterError>;
+
+impl From<Refusal> for ClusterError {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl ClusterError {
+    /// The refusal, if it is one.
+    pub const fn refusal(&self) -> Option<&Refusal> {
+        match self {
+            Self::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// Asking again may help: nobody answered, the answer got lost, or the daemon is busy or has lost its controller.
+    pub const fn is_passing(&self) -> bool {
+        match self {
+            Self::NoDaemon { .. } => true,
+            Self::Door(error) => !matches!(error, DoorError::Refused { .. } | DoorError::PathTooLong { .. }),
+            Self::Refused(refusal) => matches!(
+                refusal,
+                Refusal::RetryAfter { .. } | Refusal::ControllerUnreachable | Refusal::Unreachable(..)
+            ),
+            Self::Unknown(_) | Self::Unexpected(_) => false,
+        }
+    }
+
+    /// Lines to print before the sentence: what exactly is wrong.
+    pub fn details(&self) -> Vec<String> {
+        match self {
+            Self::NoDaemon { conf, tried } if tried.is_empty() => {
+                vec![format!("no daemon of the cluster of {} runs on this host", conf.display())]
+            }
+            Self::NoDaemon { tried, .. } => tried.clone(),
+            Self::Door(error) => vec![error.to_string()],
+            Self::Refused(refusal) => refusal_details(refusal),
+            Self::Unknown(_) | Self::Unexpected(_) => Vec::new(),
+        }
+    }
+}
+
+/// What is printed before a refusal's own sentence.
+pub fn refusal_details(refusal: &Refusal) -> Vec<String> {
+    match refusal {
+        Refusal::InvalidPartition(name) => vec![format!("invalid partition specified: {name}")],
+        Refusal::InvalidNode(name) => vec![format!("invalid node specified: {name}")],
+        Refusal::NodeConfigUnavailable { detail: Some(detail) } | Refusal::StepImpossible { detail } => {
+            vec![detail.clone()]
+        }
+        Refusal::InvalidFeature(name) => vec![format!("invalid feature specified: {name}")],
+        _ => Vec::new(),
+    }
+}
+
+fn door_sentence(error: &DoorError) -> &'static str {
+    match error {
+        DoorError::Timeout { .. } => "Socket timed out on send/recv operation",
+        DoorError::Refused { .. } => "Incompatible versions of client and server code",
+        DoorError::Frame { .. } => "Unspecified error",
+        _ => "Unable to contact slurm controller (connect failure)",
+    }
+}
+
+/// Where a command looks for its cluster.
+#[derive(Clone, Debug)]
+pub struct Cluster {
+    config: Config,
+    run_folders: Vec<PathBuf>,
+    trusted: Vec<u32>,
+}
+
+impl Cluster {
+    /// Finds the cluster that is meant; `conf` is the `--conf` option. Reads `slurm.conf`, talks to nobody.
+    pub fn find(conf: Option<&Path>) -> Answer<Self> {
+        let variable = |name: &str| env::var_os(name);
+        let candidates = locate::conf_path(conf, &variable, env::current_exe().ok().as_deref());
+        let Some(chosen) = candidates.iter().find(|candidate| candidate.path.exists()) else {
+            let tried: Vec<_> = candidates.iter().map(|c| c.path.display().to_string()).collect();
+            return Err(ClusterError::Unknown(format!("no configuration at {}", tried.join(", "))));
+        };
+        let config = config::read(&chosen.path).map_err(|report| {
+            let first = report.errors().next().map(ToString::to_string);
+            ClusterError::Unknown(first.unwrap_or_else(|| format!("{} cannot be used", chosen.path.display())))
+        })?;
+        let uid = nix::unistd::geteuid().as_raw();
+        let mut run_folders = Vec::new();
+        for home in homes(&chosen.path, env::var_os(env_vars::GARRICK_HOME).map(PathBuf::from)) {
+            for folder in config.run_dirs(uid, Some(&home)) {
+                if !run_folders.contains(&folder) {
+                    run_folders.push(folder);
+                }
+            }
+        }
+        let mut trusted = vec![0, uid];
+        trusted.extend(user_id(&config.slurm_user));
+        Ok(Self { config, run_folders, trusted })
+    }
+
+    /// Its configuration.
+    pub const fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Its configuration file.
+    pub fn conf(&self) -> &Path {
+        &self.config.path
+    }
+
+    /// `ClusterName`.
+    pub fn name(&self) -> &str {
+        &self.config.cluster_name
+    }
+
+    /// Users whose doors are believed.
+    pub fn trusted(&self) -> &[u32] {
+        &self.trusted
+    }
+
+    /// Connects to the first door that a daemon of this cluster serves. `program` is the command's name.
+    pub fn connect(&self, program: &str) -> Answer<Daemon> {
+        let mut tried = Vec::new();
+        for door in self.doors() {
+            let link = LinkKind::CommandToDaemon;
+            match DoorClient::connect(&door, link, &greeting(program), Some(ANSWER_TIMEOUT)) {
+                Ok(client) if self.trusted.contains(&client.peer().uid) => return Ok(Daemon { client }),
+                Ok(client) => tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid)),
+                Err(error) => tried.push(error.to_string()),
+            }
+        }
+        Err(ClusterError::NoDaemon { conf: self.conf().to_owned(), tried })
+    }
+
+    /// Asks once, on a connection of its own. A refusal is an error.
+    pub fn ask(&self, program: &str, request: &CommandRequest) -> Answer<CommandReply> {
+        self.connect(program)?.ask(request)
+    }
+
+    /// Opens a conversation with a step manager on another host through a daemon of this one.
+    pub fn connect_through(&self, program: &str, to: TunnelTo) -> Answer<DoorClient> {
+        let mut tried = Vec::new();
+        for door in self.doors() {
+            let link = LinkKind::CommandToStepMgr;
+            match DoorClient::connect_tunnel(&door, link, &greeting(program), Some(ANSWER_TIMEOUT), to.clone()) {
+                Ok(client) if self.trusted.contains(&client.peer().uid) => return Ok(client),
+                Ok(client) => tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid)),
+                Err(error) => tried.push(error.to_string()),
+            }
+        }
+        Err(ClusterError::NoDaemon { conf: self.conf().to_owned(), tried })
+    }
+
+    /// The doors on this host, in the order in which they are tried.
+    pub fn doors(&self) -> Vec<PathBuf> {
+        let mut doors = Vec::new();
+        for folder in &self.run_folders {
+            let Ok(entries) = fs::read_dir(folder) else { continue };
+            let mut names: Vec<String> =
+                entries.flatten().filter_map(|e| e.file_name().into_string().ok()).filter(|n| is_daemon_door(n)).collect();
+            names.sort_by_key(|name| (name != CONTROLLER_DOOR, name.clone()));
+            doors.extend(names.into_iter().map(|name| folder.join(name)));
+        }
+        doors
+    }
+}
+
+/// A connection to a daemon.
+#[derive(Debug)]
+pub struct Daemon {
+    client: DoorClient,
+}
+
+impl Daemon {
+    /// Asks and waits for the one answer. A refusal is an error.
+    pub fn ask(&mut self, request: &CommandRequest) -> Answer<CommandReply> {
+        self.client.send(request)?;
+        self.recv()
+    }
+
+    /// Asks without waiting.
+    pub fn send(&mut self, request: &CommandRequest) -> Answer<()> {
+        Ok(self.client.send(request)?)
+    }
+
+    /// Waits for an answer.
+    pub fn recv(&mut self) -> Answer<CommandReply> {
+        checked(self.client.recv()?)
+    }
+
+    /// An answer, if one is here.
+    pub fn try_next(&mut self) -> Answer<Option<CommandReply>> {
+        self.client.try_next()?.map(checked).transpose()
+    }
+
+    /// Time for each answer from here on; `None`: as long as it takes (streams, waiting for a job).
+    pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Answer<()> {
+        Ok(self.client.set_timeout(timeout)?)
+    }
+}
+
+impl AsFd for Daemon {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.client.as_fd()
+    }
+}
+
+fn checked(reply: CommandReply) -> Answer<CommandReply> {
+    match reply {
+        CommandReply::Refused(refusal) => Err(refusal.into()),
+        reply => Ok(reply),
+    }
+}
+
+/// What a command calls itself to a daemon.
+pub fn greeting(program: &str) -> String {
+    format!("{program} {}", env!("CARGO_PKG_VERSION"))
+}
+
+/// True for the controller's door and for node agents' doors; a `stepd`'s door (`j5609-n1-...sock`) takes no requests of
+/// this kind.
+fn is_daemon_door(name: &str) -> bool {
+    let Some(stem) = name.strip_suffix(".sock") else { return false };
+    let of_stepd = stem.strip_prefix('j').and_then(|rest| rest.split_once('-')).is_some_and(|(job, rest)| {
+        !job.is_empty() && job.bytes().all(|b| b.is_ascii_digit()) && rest.contains('-')
+    });
+    !of_stepd
+}
+
+/// Folders that may be the home of the cluster: the one that is named, and `X` where the configuration is
+/// `X/etc/slurm.conf`, since `SLURM_CONF` alone may name a cluster that lives in a home.
+fn homes(conf: &Path, named: Option<PathBuf>) -> Vec<PathBuf> {
+    let around = conf.parent().filter(|etc| etc.ends_with("etc")).and_then(Path::parent).map(Path::to_owned);
+    let mut homes: Vec<PathBuf> = named.into_iter().chain(around).collect();
+    if homes.is_empty() {
+        // No home gives no folder of its own; root's folder and the user's are still looked at.
+        homes.push(PathBuf::new());
+    }
+    homes
+}
+
+/// A user's id, by name or number.
+pub fn user_id(user: &str) -> Option<u32> {
+    if let Ok(uid) = user.parse() {
+        return Some(uid);
+    }
+    nix::unistd::User::from_name(user).ok().flatten().map(|u| u.uid.as_raw())
+}
+
+/// True when there is a socket at that path, so that it can be on this host.
+pub fn is_here(door: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::FileTypeExt as _;
+    match fs::metadata(door) {
+        Ok(found) => Ok(found.file_type().is_socket()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn doors_of_stepds_are_told_from_those_of_daemons() {
+        for name in ["ctl.sock", "n1.sock", "j1.sock", "jay-7.sock", "j7-x.sock"] {
+            assert!(is_daemon_door(name), "{name}");
+        }
+        for name in ["j5609-n1-4f2a.sock", "j1-a-b-c.sock", "n1.pid", "ctl"] {
+            assert!(!is_daemon_door(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_configuration_in_a_home_names_that_home() {
+        assert_eq!(homes(Path::new("/g/etc/slurm.conf"), None), [PathBuf::from("/g")]);
+        assert_eq!(homes(Path::new("/x/slurm.conf"), None), [PathBuf::new()]);
+        assert_eq!(homes(Path::new("/g/etc/slurm.conf"), Some("/h".into())), [PathBuf::from("/h"), "/g".into()]);
+    }
+
+    #[test]
+    fn refusals_with_details_say_them_first() {
+        assert_eq!(
+            ClusterError::from(Refusal::InvalidPartition("nosuch".to_owned())).details(),
+            ["invalid partition specified: nosuch"]
+        );
+        let refusal =
+            Refusal::NodeConfigUnavailable { detail: Some("Memory specification can not be satisfied".to_owned()) };
+        assert_eq!(refusal_details(&refusal), ["Memory specification can not be satisfied"]);
+        assert_eq!(refusal.to_string(), "Requested node configuration is not available");
+        assert!(refusal_details(&Refusal::AccessDenied).is_empty());
+    }
+
+    #[test]
+    fn a_dead_controller_is_worded_as_slurm_words_it() {
+        let error = ClusterError::NoDaemon { conf: "/etc/slurm.conf".into(), tried: Vec::new() };
+        assert_eq!(error.to_string(), "Unable to contact slurm controller (connect failure)");
+        assert!(error.is_passing());
+        assert_eq!(error.details(), ["no daemon of the cluster of /etc/slurm.conf runs on this host"]);
+    }
+}

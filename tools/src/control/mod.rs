@@ -1,0 +1,5 @@
+//! Commands that control and watch: `scancel`, `scontrol`, `stail`.
+
+pub mod scancel;
+pub mod scontrol;
+pub mod stail;

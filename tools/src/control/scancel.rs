@@ -1,0 +1,333 @@
+//! `scancel`: ends or signals jobs, array tasks and steps, named or chosen by what they are.
+
+use crate::{
+    options::table::Arg,
+    output::{Console, Verbosity},
+    query::{
+        arguments::{self, Arguments, Outcome, Table, option},
+        asking::{AskError, Asked, Contact, Tell as _},
+        choices,
+    },
+    render::words,
+};
+use garrick_model::{
+    ids::StepSelector,
+    messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector},
+    refusal::Refusal,
+    signal::signal_number,
+    state::JobState,
+    view::JobView,
+};
+use std::{
+    ffi::OsString,
+    io::{BufRead, Write},
+    sync::Arc,
+};
+
+static TABLE: Table = Table {
+    program: "scancel",
+    purpose: "Signal or cancel jobs, job arrays or job steps.",
+    operands: "[job_id[_array_id][.step_id]...]",
+    options: &[
+        option("account", Some('A'), Arg::Required("account"), "only jobs of this account"),
+        option("batch", Some('b'), Arg::None, "signal the batch shell only"),
+        option("ctld", None, Arg::None, "by way of the controller (always so here)"),
+        option("full", Some('f'), Arg::None, "signal the batch shell and all steps"),
+        option("hurry", Some('H'), Arg::None, "do not stage out (nothing is staged here)"),
+        option("interactive", Some('i'), Arg::None, "ask before each job"),
+        option("jobname", None, Arg::Required("name"), "only jobs of this name"),
+        option("me", None, Arg::None, "only jobs of the caller"),
+        option("name", Some('n'), Arg::Required("name"), "only jobs of this name"),
+        option("nodelist", Some('w'), Arg::Required("hostlist"), "only jobs on any of these nodes"),
+        option("partition", Some('p'), Arg::Required("partition"), "only jobs in this partition"),
+        option("qos", Some('q'), Arg::Required("qos"), "only jobs of this QOS"),
+        option("quiet", Some('Q'), Arg::None, "say nothing about jobs that are over"),
+        option("signal", Some('s'), Arg::Required("name"), "send this signal instead of ending the job"),
+        option("state", Some('t'), Arg::Required("state"), "only jobs in this state"),
+        option("user", Some('u'), Arg::Required("user"), "only jobs of this user"),
+        option("verbose", Some('v'), Arg::None, "say more"),
+        option("wckey", None, Arg::Required("wckey"), "only jobs of this wckey"),
+    ],
+    misuse: 1,
+};
+
+/// What is to be done.
+#[derive(Debug, Default)]
+struct Request {
+    jobs: Vec<JobSelector>,
+    steps: Vec<StepSelector>,
+    filter: Filter,
+    signal: Option<i32>,
+    batch: bool,
+    full: bool,
+    interactive: bool,
+}
+
+/// Which jobs, when some are chosen by what they are.
+#[derive(Debug, Default, PartialEq)]
+struct Filter {
+    uid: Option<u32>,
+    name: Option<String>,
+    partition: Option<String>,
+    account: Option<String>,
+    qos: Option<String>,
+    wckey: Option<String>,
+    states: Vec<JobState>,
+    nodes: Vec<String>,
+}
+
+impl Filter {
+    fn chooses(&self) -> bool {
+        *self != Self::default()
+    }
+
+    fn takes(&self, job: &JobView) -> bool {
+        let same = |wanted: &Option<String>, value: Option<&str>| wanted.is_none() || wanted.as_deref() == value;
+        self.uid.is_none_or(|uid| uid == job.uid)
+            && same(&self.name, Some(&job.spec.name))
+            && self.partition.as_ref().is_none_or(|p| job.partitions.contains(p))
+            && same(&self.account, job.spec.account.as_deref())
+            && same(&self.qos, job.spec.qos.as_deref())
+            && same(&self.wckey, job.spec.wckey.as_deref())
+            && (self.states.is_empty() || self.states.contains(&job.state))
+            && (self.nodes.is_empty()
+                || job.allocation.as_ref().is_some_and(|a| a.nodes.iter().any(|n| self.nodes.contains(&n.name))))
+    }
+}
+
+/// Runs `scancel`. Returns its exit code.
+pub fn main(args: Vec<OsString>) -> i32 {
+    let mut console = Console::new("scancel");
+    let arguments = match arguments::read(&TABLE, &args, &console) {
+        Outcome::Go(arguments) => arguments,
+        Outcome::Done(code) => return code,
+    };
+    if arguments.has("quiet") {
+        console.set_verbosity(Verbosity::Quiet);
+    } else if let Ok(n @ 1..) = u8::try_from(arguments.count("verbose")) {
+        console.set_verbosity(Verbosity::Verbose(n));
+    }
+    let request = match read(&arguments, |name| std::env::var(name).ok()) {
+        Ok(request) => request,
+        Err(error) => {
+            console.error(error);
+            return 1;
+        }
+    };
+    match run(request, &console) {
+        Ok(code) => code,
+        Err(error) => error.tell_as(&console),
+    }
+}
+
+fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, String> {
+    let value = |long: &str, variable: &str| arguments.value(long).or_else(|| env(variable)).filter(|v| !v.is_empty());
+    let said = |e: choices::ChoiceError| e.to_string();
+    let mut request = Request {
+        batch: arguments.has("batch") || env("SCANCEL_BATCH").is_some(),
+        full: arguments.has("full") || env("SCANCEL_FULL").is_some(),
+        interactive: arguments.has("interactive") || env("SCANCEL_INTERACTIVE").is_some(),
+        ..Request::default()
+    };
+    for word in arguments.words().iter().flat_map(|w| choices::outside_brackets(w)) {
+        if word.contains('.') {
+            let step = word.parse().map_err(|_| format!("Invalid job id {word}"))?;
+            request.steps.push(step);
+        } else {
+            request.jobs.push(choices::job(word).map_err(|_| format!("Invalid job id {word}"))?);
+        }
+    }
+    let uid = match value("user", "SCANCEL_USER") {
+        _ if arguments.has("me") => Some(nix::unistd::Uid::current().as_raw()),
+        Some(user) => Some(choices::user(&user).map_err(said)?),
+        None => None,
+    };
+    let states = match value("state", "SCANCEL_STATE") {
+        None => Vec::new(),
+        Some(text) => choices::words(&text)
+            .iter()
+            .map(|w| words::parse_job_state(w).ok_or_else(|| format!("Invalid job state specified: {w}")))
+            .collect::<Result<_, _>>()?,
+    };
+    request.filter = Filter {
+        uid,
+        name: value("name", "SCANCEL_NAME").or_else(|| arguments.value("jobname")),
+        partition: value("partition", "SCANCEL_PARTITION"),
+        account: value("account", "SCANCEL_ACCOUNT"),
+        qos: value("qos", "SCANCEL_QOS"),
+        wckey: value("wckey", "SCANCEL_WCKEY"),
+        states,
+        nodes: choices::nodes(&arguments.value("nodelist").unwrap_or_default()).map_err(said)?,
+    };
+    if let Some(name) = arguments.value("signal") {
+        request.signal = Some(signal_number(&name).ok_or_else(|| format!("Unknown job signal: {name}"))?);
+    }
+    if request.jobs.is_empty() && request.steps.is_empty() && !request.filter.chooses() {
+        return Err("No job identification provided".to_owned());
+    }
+    Ok(request)
+}
+
+fn run(mut request: Request, console: &Console) -> Result<i32, AskError> {
+    let mut cluster = Contact::open(console)?;
+    let arrays = request.steps.iter().any(|s| s.task.is_some());
+    if request.filter.chooses() || request.interactive || arrays {
+        let jobs = list(&mut cluster)?;
+        let chosen = choose(&request, &jobs);
+        if request.interactive {
+            request.jobs = chosen.into_iter().filter(|(_, job)| confirmed(job)).map(|(s, _)| s).collect();
+        } else if request.filter.chooses() || !request.jobs.is_empty() {
+            request.jobs = chosen.into_iter().map(|(s, _)| s).collect();
+        }
+        resolve_tasks(&mut request, &jobs);
+        if request.jobs.is_empty() && request.steps.is_empty() {
+            return Ok(0);
+        }
+    }
+    say(&request, console);
+    // A kill of the whole job is what happens without a signal.
+    let signal = request.signal.filter(|s| *s != libc::SIGKILL || request.batch || request.full);
+    let cancel = CancelRequest {
+        jobs: request.jobs.clone(),
+        steps: request.steps.iter().map(|s| s.of_job(s.job)).collect(),
+        signal: signal.or((request.batch || request.full).then_some(libc::SIGKILL)),
+        batch: request.batch,
+        full: request.full,
+        ..CancelRequest::default()
+    };
+    match cluster.ask(&CommandRequest::Cancel(cancel)) {
+        Ok(CommandReply::PerJob(results)) => Ok(tell(&results, &request, console)),
+        Ok(CommandReply::Done) => Ok(0),
+        Ok(other) => Err(cluster.unexpected(&other)),
+        Err(AskError::Refused(Refusal::InvalidJobId | Refusal::AlreadyDone)) => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+fn list(cluster: &mut Contact) -> Asked<Vec<Arc<JobView>>> {
+    match cluster.ask(&CommandRequest::ListJobs { jobs: Vec::new() })? {
+        CommandReply::Jobs { jobs, .. } => Ok(jobs),
+        other => Err(cluster.unexpected(&other)),
+    }
+}
+
+/// Live jobs that fit the filter and, when some are named, one of the names.
+fn choose(request: &Request, jobs: &[Arc<JobView>]) -> Vec<(JobSelector, Arc<JobView>)> {
+    let named = |job: &JobView| {
+        request.jobs.is_empty() && request.steps.is_empty()
+            || request.jobs.iter().any(|s| {
+                let base = job.array_task.map_or(job.id, |t| t.array_job);
+                let task = job.array_task.map(|t| t.index);
+                s.job == job.id && s.tasks.is_none()
+                    || s.job == base && task.is_none_or(|i| s.has_task(i))
+            })
+    };
+    jobs.iter()
+        .filter(|j| words::is_live(j.state) && j.state != JobState::Completing)
+        .filter(|j| request.filter.takes(j) && named(j))
+        .map(|j| {
+            let tasks = request
+                .jobs
+                .iter()
+                .find(|s| s.job == j.id && j.array_pending.is_some())
+                .and_then(|s| s.tasks.clone());
+            (JobSelector { job: j.id, tasks }, j.clone())
+        })
+        .collect()
+}
+
+/// `504_3.0` becomes the step of the job that task 3 of the array 504 is.
+fn resolve_tasks(request: &mut Request, jobs: &[Arc<JobView>]) {
+    for step in &mut request.steps {
+        if let Some(task) = step.array_task()
+            && let Some(job) = jobs.iter().find(|j| j.array_task == Some(task))
+        {
+            step.job = job.id;
+            step.task = None;
+        }
+    }
+}
+
+fn confirmed(job: &JobView) -> bool {
+    let partition = job.allocation.as_ref().map_or_else(|| job.partitions.join(","), |a| a.partition.clone());
+    let question = format!("Cancel job_id={} name={} partition={partition} [y/n]? ", job.id, job.spec.name);
+    loop {
+        if crate::output::stdout(|out| out.write_all(question.as_bytes())).is_err() {
+            return false;
+        }
+        let mut answer = String::new();
+        match std::io::stdin().lock().read_line(&mut answer) {
+            Ok(0) | Err(_) => return false,
+            Ok(_) => match answer.trim().chars().next() {
+                Some('y' | 'Y') => return true,
+                Some('n' | 'N') => return false,
+                _ => {}
+            },
+        }
+    }
+}
+
+fn say(request: &Request, console: &Console) {
+    let what = request.signal.map_or_else(|| "Terminating".to_owned(), |s| format!("Signal {s} to"));
+    for job in &request.jobs {
+        console.verbose(format_args!("{what} job {}", job));
+    }
+    for step in &request.steps {
+        console.verbose(format_args!("{what} step {step}"));
+    }
+}
+
+/// Tells what could not be done. Jobs that are over or unknown are no error: they do not run.
+fn tell(results: &[(JobSelector, Result<(), Refusal>)], request: &Request, console: &Console) -> i32 {
+    let mut code = 0;
+    for (job, result) in results {
+        let Err(refusal) = result else { continue };
+        let id = match request.steps.iter().find(|s| s.job == job.job && !request.jobs.contains(job)) {
+            Some(step) => format!("step id {step}"),
+            None => format!("id {job}"),
+        };
+        let text = format!("Kill job error on job {id}: {refusal}");
+        match refusal {
+            Refusal::InvalidJobId | Refusal::AlreadyDone => console.verbose(text),
+            _ => {
+                console.error(text);
+                code = 1;
+            }
+        }
+    }
+    code
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn read_words(words: &str) -> Result<Request, String> {
+        let args: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+        read(&arguments::parse(&TABLE, &args).unwrap(), |_| None)
+    }
+
+    #[test]
+    fn ids_are_jobs_array_tasks_and_steps() {
+        let request = read_words("5 6_3 7_[1-4,9] 8.0,8.batch").unwrap();
+        let shown: Vec<String> = request.jobs.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["5", "6_3", "7_[1-4,9]"]);
+        let steps: Vec<String> = request.steps.iter().map(ToString::to_string).collect();
+        assert_eq!(steps, ["8.0", "8.batch"]);
+    }
+
+    #[test]
+    fn unknown_signals_are_refused() {
+        assert_eq!(read_words("-s usr1 5").unwrap().signal, Some(libc::SIGUSR1));
+        assert_eq!(read_words("-s FOO 5").unwrap_err(), "Unknown job signal: FOO");
+    }
+
+    #[test]
+    fn nothing_named_and_nothing_chosen_is_an_error() {
+        assert_eq!(read_words("").unwrap_err(), "No job identification provided");
+        assert!(read_words("--me").is_ok());
+        assert_eq!(read_words("x5").unwrap_err(), "Invalid job id x5");
+        assert_eq!(read_words("-t nosuch").unwrap_err(), "Invalid job state specified: nosuch");
+    }
+}

@@ -1,0 +1,51 @@
+//! `scontrol ping`, `reconfigure` and `shutdown`.
+
+use super::{Session, too_many};
+use crate::{cluster::{Cluster, ClusterError}, query::asking::Tell as _};
+use garrick_model::{
+    config,
+    messages::command::{CommandReply, CommandRequest},
+};
+use std::io::Write as _;
+
+/// Is the controller there?
+pub fn ping(session: &mut Session) -> i32 {
+    let answer = session.cluster().and_then(|c| c.ask(&CommandRequest::Ping));
+    let (host, word, code) = match answer {
+        Ok(CommandReply::Pong { host, .. }) => (host, "UP", 0),
+        Err(error @ ClusterError::Unknown(_)) => return error.tell_as(&session.console),
+        Ok(_) | Err(_) => (controller_host(), "DOWN", 1),
+    };
+    session.print(|out| writeln!(out, "Slurmctld(primary) at {host} is {word}")).max(code)
+}
+
+/// The controller's host as configured.
+fn controller_host() -> String {
+    let config = Cluster::find(None).ok().and_then(|cluster| config::read(cluster.conf()).ok());
+    let name = config.and_then(|c| c.controllers.first().map(|host| host.name.clone()));
+    name.unwrap_or_else(|| "localhost".to_owned())
+}
+
+/// Read `slurm.conf` again.
+pub fn reconfigure(session: &mut Session) -> i32 {
+    match session.cluster().and_then(|c| c.ask(&CommandRequest::Reconfigure)) {
+        Ok(_) => 0,
+        Err(error) => session.failed("slurm_reconfigure", &error),
+    }
+}
+
+/// End the controller, and the node daemons too unless it alone is named.
+pub fn shutdown(session: &mut Session, words: &[String]) -> i32 {
+    let controller_only = match words {
+        [] => false,
+        [what] if what.eq_ignore_ascii_case("slurmctld") || what.eq_ignore_ascii_case("controller") => true,
+        [what] => {
+            return session.plain_error(format_args!("invalid shutdown option: {what} (slurmctld, controller or nothing)"));
+        }
+        _ => return too_many(session, "shutdown"),
+    };
+    match session.cluster().and_then(|c| c.ask(&CommandRequest::Shutdown { controller_only })) {
+        Ok(_) => 0,
+        Err(error) => session.failed("slurm_shutdown", &error),
+    }
+}

@@ -1,0 +1,135 @@
+//! `scontrol hold`, `uhold`, `release`, `requeue`, `requeuehold`, `suspend`, `resume` and `write batch_script`.
+
+use super::{Session, full_word, too_few, too_many};
+use crate::query::{asking::AskError, choices};
+use garrick_model::{
+    messages::command::{CommandReply, CommandRequest, JobAction, JobSelector},
+    refusal::Refusal,
+};
+use std::{fs, io::Write as _, os::unix::fs::OpenOptionsExt as _};
+
+/// The jobs that a command names: `503 504_1,505`, or `jobname=demo` (`name=demo`).
+fn named(session: &mut Session, words: &[String]) -> Result<Vec<JobSelector>, i32> {
+    let mut jobs = Vec::new();
+    for word in words {
+        match word.split_once('=') {
+            Some((key, name)) if key.eq_ignore_ascii_case("jobname") || key.eq_ignore_ascii_case("name") => {
+                let found = session.cluster().and_then(|c| {
+                    match c.ask(&CommandRequest::ListJobs { jobs: Vec::new() })? {
+                        CommandReply::Jobs { jobs, .. } => Ok(jobs),
+                        other => Err(c.unexpected(&other)),
+                    }
+                });
+                let found = found.map_err(|e| session.failed("slurm_load_jobs", &e))?;
+                let live = found.iter().filter(|j| j.spec.name == name && crate::render::words::is_live(j.state));
+                jobs.extend(live.map(|j| JobSelector { job: j.id, tasks: None }));
+                if jobs.is_empty() {
+                    return Err(session.plain_error(format_args!("Job name {name} not found")));
+                }
+            }
+            Some((key, ids)) if key.eq_ignore_ascii_case("jobid") || key.eq_ignore_ascii_case("job") => {
+                jobs.extend(choices::jobs(ids).map_err(|_| invalid(session, ids))?);
+            }
+            _ => jobs.extend(choices::jobs(word).map_err(|_| invalid(session, word))?),
+        }
+    }
+    Ok(jobs)
+}
+
+fn invalid(session: &Session, text: &str) -> i32 {
+    session.plain_error(format_args!("Invalid job id specified for job {text}"))
+}
+
+/// Runs one of the commands.
+pub fn run(session: &mut Session, command: &str, words: &[String]) -> i32 {
+    let (action, call) = match command {
+        "hold" => (JobAction::Hold, "slurm_suspend error:"),
+        "uhold" => (JobAction::UserHold, "slurm_suspend error:"),
+        "release" => (JobAction::Release, "slurm_suspend error:"),
+        "requeue" => (JobAction::Requeue, "slurm_requeue error: "),
+        "requeuehold" => (JobAction::RequeueHold, "slurm_requeue error: "),
+        "suspend" => (JobAction::Suspend, "slurm_suspend error: "),
+        _ => (JobAction::Resume, "slurm_suspend error: "),
+    };
+    if words.is_empty() {
+        return too_few(session, command);
+    }
+    let jobs = match named(session, words) {
+        Ok(jobs) => jobs,
+        Err(code) => return code,
+    };
+    let answer = session.cluster().and_then(|c| c.ask(&CommandRequest::ControlJob { jobs: jobs.clone(), action }));
+    tell(session, answer, &jobs, Some(call))
+}
+
+/// Tells what came of a request about jobs: a line for each that failed, and with `call` a last one naming the call.
+pub fn tell(
+    session: &Session,
+    answer: Result<CommandReply, AskError>,
+    jobs: &[JobSelector],
+    call: Option<&str>,
+) -> i32 {
+    let failures: Vec<(String, Refusal)> = match answer {
+        Ok(CommandReply::PerJob(results)) => results
+            .into_iter()
+            .filter_map(|(job, result)| result.err().map(|refusal| (job.to_string(), refusal)))
+            .collect(),
+        Ok(_) => Vec::new(),
+        Err(AskError::Refused(refusal)) => {
+            let names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+            vec![(names.join(","), refusal)]
+        }
+        Err(error) => return session.failed("slurm_update", &error),
+    };
+    for (job, refusal) in &failures {
+        session.plain_error(format_args!("{refusal} for job {job}"));
+    }
+    match (failures.last(), call) {
+        (None, _) => 0,
+        (Some((_, refusal)), Some(call)) => session.plain_error(format_args!("{call}{refusal}")),
+        (Some(_), None) => 1,
+    }
+}
+
+/// `write batch_script JOB [FILE|-]`
+pub fn write(session: &mut Session, words: &[String]) -> i32 {
+    let Some((what, rest)) = words.split_first() else { return too_few(session, "write") };
+    match full_word(what, &["batch_script", "config"]) {
+        Some("batch_script") => {}
+        Some("config") => return session.not_supported("scontrol write config"),
+        _ => return session.plain_error(format_args!("invalid write argument: {what}")),
+    }
+    let (id, file) = match rest {
+        [] => return too_few(session, "write"),
+        [id] => (id, None),
+        [id, file] => (id, Some(file.as_str())),
+        _ => return too_many(session, "write"),
+    };
+    let Ok(selector) = choices::job(id) else { return invalid(session, id) };
+    let answer = session.cluster().and_then(|c| {
+        match c.ask(&CommandRequest::ShowScript { job: selector.job })? {
+            CommandReply::Script(script) => Ok(script),
+            other => Err(c.unexpected(&other)),
+        }
+    });
+    let script = match answer {
+        Ok(script) => script,
+        Err(error) => return session.plain_error(format_args!("job script retrieval failed: {error}")),
+    };
+    if file == Some("-") {
+        return session.print(|out| out.write_all(&script));
+    }
+    let path = file.map_or_else(|| format!("slurm-{id}.sh"), str::to_owned);
+    let written = fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&path)
+        .and_then(|mut f| f.write_all(&script));
+    match written {
+        Err(error) => session.plain_error(format_args!("failed to write script to {path}: {error}")),
+        Ok(()) if session.manner.quiet => 0,
+        Ok(()) => session.print(|out| writeln!(out, "batch script for job {id} written to {path}")),
+    }
+}

@@ -1,0 +1,374 @@
+//! `scontrol show`.
+
+use super::{Session, full_word, too_few, too_many};
+use crate::{
+    cluster::Cluster,
+    query::{asking::Asked, choices, sinfo, squeue::rows::{Arrays, Choice, JobRow, States}},
+    render::{clock::Clock, json, records},
+};
+use garrick_model::{
+    config, hostlist,
+    messages::command::{CommandReply, CommandRequest},
+    refusal::Refusal,
+    view::{JobView, NodeView, PartitionView, StepView},
+};
+use std::{
+    io::{self, Write},
+    sync::Arc,
+};
+
+const ENTITIES: &[&str] = &[
+    "config",
+    "daemons",
+    "hostlist",
+    "hostlistsorted",
+    "hostnames",
+    "jobs",
+    "job",
+    "nodes",
+    "node",
+    "partitions",
+    "partition",
+    "steps",
+    "step",
+];
+
+const NOT_YET: &[&str] = &[
+    "aliases",
+    "assoc_mgr",
+    "bbstat",
+    "burstbuffer",
+    "dwstat",
+    "federation",
+    "frontend",
+    "licenses",
+    "lic",
+    "reservations",
+    "reservation",
+    "slurmd",
+    "topology",
+    "topoconf",
+];
+
+/// Runs `show`.
+pub fn run(session: &mut Session, words: &[String]) -> i32 {
+    let Some((typed, rest)) = words.split_first() else { return too_few(session, "show") };
+    // `show job=5` is the same as `show job 5`.
+    let (typed, mut rest) = match typed.split_once('=') {
+        Some((entity, name)) => (entity, vec![name.to_owned()]),
+        None => (typed.as_str(), rest.to_vec()),
+    };
+    if let Some(entity) = NOT_YET.iter().find(|e| e.eq_ignore_ascii_case(typed)) {
+        return session.not_supported(&format!("scontrol show {entity}"));
+    }
+    let entity = match typed.to_ascii_lowercase().as_str() {
+        "jobid" => "job",
+        "part" | "partitionname" => "partition",
+        "nodename" => "node",
+        "stepid" => "step",
+        "hostname" => "hostnames",
+        other => match full_word(other, ENTITIES) {
+            Some(entity) => entity,
+            None => return session.plain_error(format_args!("invalid entity:{typed} for keyword:show ")),
+        },
+    };
+    if entity != "job" && entity != "jobs" && rest.len() > 1 {
+        return too_many(session, "show");
+    }
+    let name = rest.first().cloned();
+    match entity {
+        "config" => show_config(session),
+        "daemons" => daemons(session),
+        "hostnames" | "hostlist" | "hostlistsorted" => host_list(session, entity, name),
+        "job" | "jobs" => {
+            if rest.len() > 1 {
+                rest = vec![rest.join(",")];
+            }
+            jobs(session, rest.first().map(String::as_str))
+        }
+        "node" | "nodes" => nodes(session, name.as_deref()),
+        "partition" | "partitions" => partitions(session, name.as_deref()),
+        _ => steps(session, name.as_deref()),
+    }
+}
+
+fn host_list(session: &Session, entity: &str, text: Option<String>) -> i32 {
+    let text = text.or_else(|| std::env::var("SLURM_JOB_NODELIST").ok().filter(|_| entity == "hostnames"));
+    let Some(mut text) = text else {
+        return session.plain_error("No hostlist specified");
+    };
+    if text.starts_with('/') || text == "-" {
+        let read = if text == "-" { io::read_to_string(io::stdin()) } else { std::fs::read_to_string(&text) };
+        text = match read {
+            Ok(names) => names.split_whitespace().collect::<Vec<_>>().join(","),
+            Err(error) => return session.plain_error(format_args!("Unable to open {text}: {error}")),
+        };
+    }
+    let names = match text.parse::<hostlist::HostList>() {
+        Ok(names) => names,
+        Err(error) => return session.plain_error(format_args!("Invalid hostlist: {error}")),
+    };
+    session.print(|out| match entity {
+        "hostnames" => names.iter().try_for_each(|name| writeln!(out, "{name}")),
+        "hostlist" => writeln!(out, "{names}"),
+        _ => writeln!(out, "{}", names.sorted_unique()),
+    })
+}
+
+fn show_config(session: &mut Session) -> i32 {
+    let answer = session.cluster().and_then(|c| match c.ask(&CommandRequest::ShowConfig)? {
+        CommandReply::Config { pairs, at } => Ok((pairs, at)),
+        other => Err(c.unexpected(&other)),
+    });
+    let (pairs, at) = match answer {
+        Ok(config) => config,
+        Err(error) => return session.failed("slurm_load_ctl_conf", &error),
+    };
+    let clock = Clock::system();
+    let code = session.print(|out| render_config(&pairs, &clock.at(at), out));
+    code.max(super::daemons::ping(session))
+}
+
+fn render_config(pairs: &[(String, String)], at: &str, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "Configuration data as of {at}")?;
+    for (key, value) in pairs {
+        writeln!(out, "{key:<23} = {value}")?;
+    }
+    writeln!(out)
+}
+
+/// Which daemons this host runs, by its configuration.
+fn daemons(session: &Session) -> i32 {
+    let conf = match Cluster::find(None) {
+        Ok(cluster) => cluster.conf().to_owned(),
+        Err(error) => return session.plain_error(error),
+    };
+    let config = match config::read(&conf) {
+        Ok(config) => config,
+        Err(report) => return session.plain_error(report),
+    };
+    let host = crate::submit::submitter::host_name();
+    let mut names = Vec::new();
+    if config.controllers.iter().any(|c| c.name == host || c.name == "localhost") {
+        names.push("slurmctld");
+    }
+    if config.nodes_on_host(&host).next().is_some() {
+        names.push("slurmd");
+    }
+    session.print(|out| writeln!(out, "{}", names.join(" ")))
+}
+
+fn load_jobs(session: &mut Session) -> Asked<Vec<Arc<JobView>>> {
+    let cluster = session.cluster()?;
+    match cluster.ask(&CommandRequest::ListJobs { jobs: Vec::new() })? {
+        CommandReply::Jobs { jobs, .. } => Ok(jobs),
+        other => Err(cluster.unexpected(&other)),
+    }
+}
+
+fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
+    let named = match ids.map(choices::jobs).transpose() {
+        Ok(named) => named.unwrap_or_default(),
+        Err(error) => return session.plain_error(error),
+    };
+    let all = match load_jobs(session) {
+        Ok(all) => all,
+        Err(error) => return session.failed("slurm_load_jobs", &error),
+    };
+    let clock = Clock::system();
+    let choice = Choice { jobs: named, states: States::All, ..Choice::default() };
+    let mut rows = JobRow::list(&all, Arrays::Folded);
+    rows.retain(|row| choice.takes(row));
+    rows.sort_by_key(|row| row.job.id);
+    if rows.is_empty() && ids.is_some() {
+        return session.plain_error(format_args!("slurm_load_jobs error: {}", Refusal::InvalidJobId));
+    }
+    if session.manner.json {
+        let meta = json::Meta::new(&session.cluster_name());
+        return session.print(|out| json::write(out, &json::jobs(&rows, &meta, &clock)));
+    }
+    let manner = session.manner;
+    session.print(|out| {
+        if rows.is_empty() && !manner.quiet {
+            writeln!(out, "No jobs in the system")?;
+        }
+        rows.iter()
+            .try_for_each(|row| records::job::record(&row.job, &clock, manner.detail).write(out, manner.lines))
+    })
+}
+
+fn load_nodes(session: &mut Session) -> Asked<(Vec<Arc<PartitionView>>, Vec<Arc<NodeView>>)> {
+    sinfo::load(session.cluster()?)
+}
+
+fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
+    let named = match names.map(choices::nodes).transpose() {
+        Ok(named) => named,
+        Err(error) => return session.plain_error(error),
+    };
+    let (partitions, all) = match load_nodes(session) {
+        Ok(loaded) => loaded,
+        Err(error) => return session.failed("slurm_load_node", &error),
+    };
+    let mut code = 0;
+    let chosen: Vec<Arc<NodeView>> = match &named {
+        None => all,
+        Some(named) => {
+            let mut chosen = Vec::new();
+            for name in named {
+                match all.iter().find(|n| n.name == *name) {
+                    Some(node) => chosen.push(node.clone()),
+                    None => code = session.plain_error(format_args!("Node {name} not found")),
+                }
+            }
+            chosen
+        }
+    };
+    let with_partitions: Vec<(Arc<NodeView>, Vec<String>)> = chosen
+        .into_iter()
+        .map(|node| {
+            let of = partitions.iter().filter(|p| p.nodes.contains(&node.index)).map(|p| p.config.name.clone());
+            let of = of.collect();
+            (node, of)
+        })
+        .collect();
+    let clock = Clock::system();
+    if session.manner.json {
+        let meta = json::Meta::new(&session.cluster_name());
+        return session.print(|out| json::write(out, &json::nodes(&with_partitions, &meta, &clock))).max(code);
+    }
+    let manner = session.manner;
+    let printed = session.print(|out| {
+        if with_partitions.is_empty() && named.is_none() && !manner.quiet {
+            writeln!(out, "No nodes in the system")?;
+        }
+        with_partitions
+            .iter()
+            .try_for_each(|(node, of)| records::node::record(node, of, &clock).write(out, manner.lines))
+    });
+    printed.max(code)
+}
+
+fn partitions(session: &mut Session, name: Option<&str>) -> i32 {
+    let (all, nodes) = match load_nodes(session) {
+        Ok(loaded) => loaded,
+        Err(error) => return session.failed("slurm_load_partitions", &error),
+    };
+    let hidden = session.manner.hidden;
+    let chosen: Vec<Arc<PartitionView>> = match name {
+        Some(name) => all.iter().filter(|p| p.config.name == name).cloned().collect(),
+        None => all.iter().filter(|p| hidden || !p.config.hidden).cloned().collect(),
+    };
+    if let (Some(name), true) = (name, chosen.is_empty()) {
+        return session.plain_error(format_args!("Partition {name} not found"));
+    }
+    if session.manner.json {
+        let meta = json::Meta::new(&session.cluster_name());
+        let clock = Clock::system();
+        return session.print(|out| json::write(out, &json::partitions(&chosen, &nodes, &meta, &clock)));
+    }
+    let manner = session.manner;
+    session.print(|out| {
+        if chosen.is_empty() && !manner.quiet {
+            writeln!(out, "No partitions in the system")?;
+        }
+        chosen.iter().try_for_each(|p| records::partition::record(p, &nodes).write(out, manner.lines))
+    })
+}
+
+fn steps(session: &mut Session, text: Option<&str>) -> i32 {
+    // `503.0`, or every step of `503`.
+    let (step, job) = match text {
+        None => (None, None),
+        Some(text) if text.contains('.') => match choices::steps(text).map(|s| s.first().copied()) {
+            Ok(step) => (step, None),
+            Err(error) => return session.plain_error(error),
+        },
+        Some(text) => match choices::job(text) {
+            Ok(job) => (None, Some(job)),
+            Err(error) => return session.plain_error(error),
+        },
+    };
+    let loaded = load_jobs(session).and_then(|jobs| {
+        let of = match (&step, &job) {
+            (Some(s), _) if s.task.is_none() => Some(s.job),
+            (_, Some(j)) if j.tasks.is_none() => Some(j.job),
+            _ => None,
+        };
+        let cluster = session.cluster()?;
+        match cluster.ask(&CommandRequest::ListSteps { job: of }) {
+            Ok(CommandReply::Steps { steps, .. }) => Ok((steps, jobs)),
+            Ok(other) => Err(cluster.unexpected(&other)),
+            // A job that is over or unknown has no steps to show.
+            Err(crate::query::asking::AskError::Refused(_)) => Ok((Vec::new(), jobs)),
+            Err(error) => Err(error),
+        }
+    });
+    let (steps, jobs) = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => return session.failed("slurm_get_job_steps", &error),
+    };
+    let of = |s: &StepView| jobs.iter().find(|j| j.id == s.id.job).map(|j| &**j);
+    let mut chosen: Vec<(&StepView, Option<&JobView>)> = steps
+        .iter()
+        .map(|s| (s, of(s)))
+        .filter(|(s, j)| match (&step, &job) {
+            (Some(wanted), _) => {
+                let same_job = match wanted.array_task() {
+                    Some(task) => j.is_some_and(|j| j.array_task == Some(task)),
+                    None => wanted.job == s.id.job,
+                };
+                same_job && wanted.step == s.id.step && wanted.array == s.id.array
+            }
+            (None, Some(wanted)) => {
+                wanted.job == s.id.job
+                    || j.and_then(|j| j.array_task).is_some_and(|t| {
+                        t.array_job == wanted.job && wanted.has_task(t.index)
+                    })
+            }
+            (None, None) => true,
+        })
+        .collect();
+    chosen.sort_by_key(|(s, _)| s.id);
+    if let (Some(text), true) = (text, chosen.is_empty()) {
+        return session.plain_error(format_args!("Job step {text} not found"));
+    }
+    let clock = Clock::system();
+    if session.manner.json {
+        let meta = json::Meta::new(&session.cluster_name());
+        return session.print(|out| json::write(out, &json::steps(&chosen, &meta, &clock)));
+    }
+    let manner = session.manner;
+    session.print(|out| {
+        if chosen.is_empty() && !manner.quiet {
+            writeln!(out, "No job steps in the system")?;
+        }
+        chosen.iter().try_for_each(|(s, j)| records::step::record(s, *j, &clock).write(out, manner.lines))
+    })
+}
+
+impl Session {
+    /// The cluster's name, for documents.
+    fn cluster_name(&mut self) -> String {
+        self.cluster().map(|c| c.name().to_owned()).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn configuration_is_keys_padded_to_a_column() {
+        let pairs = [("ClusterName", "peer"), ("AccountingStorageBackupHost", "(null)")];
+        let pairs: Vec<_> = pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let mut out = Vec::new();
+        render_config(&pairs, "2026-11-21T10:00:51", &mut out).unwrap();
+        assert_eq!(
+            String::from_utf8(out).unwrap(),
+            "Configuration data as of 2026-11-21T10:00:51\nClusterName             = peer\n\
+             AccountingStorageBackupHost = (null)\n\n"
+        );
+    }
+}

@@ -1,0 +1,422 @@
+//! `scontrol update`: `Key=Value` words read into a change of a job, of nodes or of a partition. A key that is not known is
+//! refused with the key that was probably meant; nothing is changed then.
+
+use super::{Session, full_word, jobs, too_few};
+use crate::{options::getopt, query::choices};
+use garrick_model::{
+    date,
+    hostlist,
+    messages::command::{CommandRequest, JobChange, JobSelector, NodeChange, NodeStateChange},
+    resources::{MemoryMib, MemoryRequest},
+    spec::{Dependencies, NodeCount},
+    time::{TimeLimit, Timestamp, parse_duration_secs},
+};
+use jiff::tz::TimeZone;
+
+/// How a value is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operator {
+    Set,
+    Add,
+    Subtract,
+}
+
+/// One word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Pair {
+    key: String,
+    operator: Operator,
+    value: String,
+}
+
+/// What is changed.
+#[derive(Debug, PartialEq)]
+enum Update {
+    Job(Vec<JobSelector>, Box<JobChange>),
+    Node(Vec<String>, NodeChange),
+    Partition(String, Vec<(String, String)>),
+}
+
+/// A word that cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum UpdateError {
+    #[error("Invalid input: {0}\nRequest aborted")]
+    NoPair(String),
+    #[error("Update of this parameter is not supported: {word}{hint}\nRequest aborted")]
+    UnknownKey { word: String, hint: String },
+    #[error("Invalid {key} value: {value}{why}")]
+    Value { key: &'static str, value: String, why: String },
+    #[error("No valid entity in update command\nInput line must include \"NodeName\", \"PartitionName\" or \"JobId\"")]
+    NoEntity,
+    #[error("{0} is not supported yet")]
+    NotSupported(String),
+    #[error("You must specify a reason when {0} a node. Request denied")]
+    ReasonMissing(&'static str),
+    #[error("No changes specified")]
+    Nothing,
+}
+
+fn wrong(key: &'static str, value: &str, why: impl std::fmt::Display) -> UpdateError {
+    let why = why.to_string();
+    let why = if why.is_empty() { why } else { format!(" ({why})") };
+    UpdateError::Value { key, value: value.to_owned(), why }
+}
+
+fn pairs(words: &[String]) -> Result<Vec<Pair>, UpdateError> {
+    words
+        .iter()
+        .map(|word| {
+            let (key, value) = word.split_once('=').ok_or_else(|| UpdateError::NoPair(word.clone()))?;
+            let (key, operator) = match (key.strip_suffix('+'), key.strip_suffix('-')) {
+                (Some(key), _) => (key, Operator::Add),
+                (_, Some(key)) => (key, Operator::Subtract),
+                _ => (key, Operator::Set),
+            };
+            Ok(Pair { key: key.to_owned(), operator, value: value.to_owned() })
+        })
+        .collect()
+}
+
+/// Runs `update`.
+pub fn run(session: &mut Session, words: &[String]) -> i32 {
+    if words.is_empty() {
+        return too_few(session, "update");
+    }
+    let update = match pairs(words).and_then(|p| read(&p, Timestamp::now(), &TimeZone::system())) {
+        Ok(update) => update,
+        Err(error) => return session.plain_error(error),
+    };
+    let (request, named) = match update {
+        Update::Job(jobs, change) => (CommandRequest::UpdateJob { jobs: jobs.clone(), change }, Some(jobs)),
+        Update::Node(nodes, change) => (CommandRequest::UpdateNode { nodes, change }, None),
+        Update::Partition(partition, fields) => (CommandRequest::UpdatePartition { partition, fields }, None),
+    };
+    let answer = session.cluster().and_then(|c| c.ask(&request));
+    match (named, answer) {
+        (Some(jobs), answer) => jobs::tell(session, answer, &jobs, None),
+        (None, Ok(_)) => 0,
+        (None, Err(error)) => session.failed("slurm_update", &error),
+    }
+}
+
+fn read(pairs: &[Pair], now: Timestamp, zone: &TimeZone) -> Result<Update, UpdateError> {
+    let value_of = |keys: &[&str]| {
+        pairs.iter().find(|p| keys.iter().any(|k| p.key.eq_ignore_ascii_case(k))).map(|p| p.value.as_str())
+    };
+    let rest = |keys: &[&str]| -> Vec<&Pair> {
+        pairs.iter().filter(|p| !keys.iter().any(|k| p.key.eq_ignore_ascii_case(k))).collect()
+    };
+    if let Some(nodes) = value_of(&["NodeName", "Node", "Nodes"]) {
+        let names = hostlist::expand(nodes).map_err(|e| wrong("NodeName", nodes, e))?;
+        return Ok(Update::Node(names, node_change(&rest(&["NodeName", "Node", "Nodes"]))?));
+    }
+    if let Some(partition) = value_of(&["PartitionName"]) {
+        return partition_change(partition, &rest(&["PartitionName"]));
+    }
+    if let Some(ids) = value_of(&["JobId", "Job", "JobID"]) {
+        let jobs = choices::jobs(ids).map_err(|e| wrong("JobId", ids, e))?;
+        return Ok(Update::Job(jobs, Box::new(job_change(&rest(&["JobId", "Job"]), now, zone)?)));
+    }
+    for entity in ["StepId", "ReservationName", "Reservation", "FrontendName", "SuspendExcNodes", "SuspendExcParts"] {
+        if value_of(&[entity]).is_some() {
+            return Err(UpdateError::NotSupported(format!("scontrol update {entity}=")));
+        }
+    }
+    Err(UpdateError::NoEntity)
+}
+
+const JOB_KEYS: &[&str] = &[
+    "account",
+    "admincomment",
+    "arraytaskthrottle",
+    "comment",
+    "dependency",
+    "eligibletime",
+    "excnodelist",
+    "features",
+    "jobname",
+    "minmemorycpu",
+    "minmemorynode",
+    "name",
+    "nice",
+    "numnodes",
+    "numtasks",
+    "partition",
+    "priority",
+    "reqnodelist",
+    "reqnodes",
+    "requeue",
+    "starttime",
+    "timelimit",
+];
+
+fn unknown(pair: &Pair, known: &[&'static str]) -> UpdateError {
+    let hint = getopt::nearest(&pair.key.to_ascii_lowercase(), known.iter().copied())
+        .map(|k| format!(" (did you mean {k}?)"))
+        .unwrap_or_default();
+    UpdateError::UnknownKey { word: format!("{}={}", pair.key, pair.value), hint }
+}
+
+fn number<N: std::str::FromStr>(key: &'static str, value: &str) -> Result<N, UpdateError> {
+    value.parse().map_err(|_| wrong(key, value, ""))
+}
+
+fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobChange, UpdateError> {
+    if pairs.is_empty() {
+        return Err(UpdateError::Nothing);
+    }
+    let mut change = JobChange::default();
+    for pair in pairs {
+        let value = pair.value.as_str();
+        let key = full_word(&pair.key, JOB_KEYS).ok_or_else(|| unknown(pair, JOB_KEYS))?;
+        if pair.operator != Operator::Set && key != "timelimit" {
+            return Err(unknown(pair, JOB_KEYS));
+        }
+        match key {
+            "account" => change.account = Some(value.to_owned()),
+            "admincomment" => change.admin_comment = Some(value.to_owned()),
+            "arraytaskthrottle" => change.array_limit = Some(number("ArrayTaskThrottle", value)?),
+            "comment" => change.comment = Some(value.to_owned()),
+            "dependency" => change.dependencies = Some(dependencies(value)?),
+            "starttime" | "eligibletime" => {
+                let at = date::parse_date(value, now, zone).map_err(|e| wrong("StartTime", value, e))?;
+                change.begin = Some(at);
+            }
+            "excnodelist" => change.exclude = Some(names("ExcNodeList", value)?),
+            "reqnodelist" => change.nodelist = Some(names("ReqNodeList", value)?),
+            "features" => change.constraint = Some(value.to_owned()),
+            "jobname" | "name" => change.name = Some(value.to_owned()),
+            "minmemorynode" => change.memory = Some(MemoryRequest::PerNode(memory("MinMemoryNode", value)?)),
+            "minmemorycpu" => change.memory = Some(MemoryRequest::PerCpu(memory("MinMemoryCPU", value)?)),
+            "nice" => {
+                change.nice = Some(if value.is_empty() { 100 } else { number("Nice", value)? });
+            }
+            "numnodes" | "reqnodes" => change.nodes = Some(node_count(value)?),
+            "numtasks" => change.tasks = Some(number("NumTasks", value)?),
+            "partition" => change.partitions = Some(choices::words(value)),
+            "priority" => change.priority = Some(number("Priority", value)?),
+            "requeue" => change.requeue = Some(number::<u8>("Requeue", value)? != 0),
+            _ => time_limit(&mut change, pair)?,
+        }
+    }
+    Ok(change)
+}
+
+fn time_limit(change: &mut JobChange, pair: &Pair) -> Result<(), UpdateError> {
+    let value = pair.value.as_str();
+    // `+5` and `-5` as the value mean the same as `+=5` and `-=5`.
+    let (operator, text) = match (pair.operator, value.strip_prefix('+'), value.strip_prefix('-')) {
+        (Operator::Set, Some(text), _) => (Operator::Add, text),
+        (Operator::Set, None, Some(text)) if value != "-1" => (Operator::Subtract, text),
+        (operator, ..) => (operator, value),
+    };
+    if operator == Operator::Set {
+        change.time_limit = Some(text.parse::<TimeLimit>().map_err(|e| wrong("TimeLimit", value, e))?);
+        return Ok(());
+    }
+    let secs = parse_duration_secs(text)
+        .ok()
+        .flatten()
+        .and_then(|s| i64::try_from(s).ok())
+        .ok_or_else(|| wrong("TimeLimit", value, ""))?;
+    change.time_limit_delta_secs = Some(if operator == Operator::Add { secs } else { -secs });
+    Ok(())
+}
+
+fn dependencies(value: &str) -> Result<Dependencies, UpdateError> {
+    if value.is_empty() || value == "0" {
+        return Ok(Dependencies::default());
+    }
+    value.parse().map_err(|e| wrong("Dependency", value, e))
+}
+
+fn names(key: &'static str, value: &str) -> Result<Vec<String>, UpdateError> {
+    if value.is_empty() {
+        return Ok(Vec::new());
+    }
+    hostlist::expand(value).map_err(|e| wrong(key, value, e))
+}
+
+fn memory(key: &'static str, value: &str) -> Result<MemoryMib, UpdateError> {
+    value.parse().map_err(|e| wrong(key, value, e))
+}
+
+fn node_count(value: &str) -> Result<NodeCount, UpdateError> {
+    let (min, max) = match value.split_once('-') {
+        Some((min, max)) => (number("NumNodes", min)?, Some(number("NumNodes", max)?)),
+        None => (number("NumNodes", value)?, None),
+    };
+    if min == 0 || max.is_some_and(|m| m < min) {
+        return Err(wrong("NumNodes", value, ""));
+    }
+    Ok(NodeCount { min, max })
+}
+
+const NODE_KEYS: &[&str] = &["activefeatures", "availablefeatures", "comment", "features", "reason", "state", "weight"];
+const NODE_STATES: &[&str] = &["drain", "undrain", "down", "resume", "idle", "fail"];
+
+fn node_change(pairs: &[&Pair]) -> Result<NodeChange, UpdateError> {
+    if pairs.is_empty() {
+        return Err(UpdateError::Nothing);
+    }
+    let mut change = NodeChange::default();
+    for pair in pairs {
+        let value = pair.value.as_str();
+        match full_word(&pair.key, NODE_KEYS) {
+            Some("state") => change.state = Some(node_state(value)?),
+            Some("reason") => change.reason = Some(value.to_owned()),
+            Some("weight") => change.weight = Some(number("Weight", value)?),
+            Some("comment") => change.comment = Some(value.to_owned()),
+            Some(_) => change.features = Some(choices::words(value)),
+            None => return Err(unknown(pair, NODE_KEYS)),
+        }
+    }
+    let no_reason = change.reason.as_ref().is_none_or(|r| r.trim().is_empty());
+    match change.state {
+        Some(NodeStateChange::Drain) if no_reason => Err(UpdateError::ReasonMissing("DRAINING")),
+        Some(NodeStateChange::Down) if no_reason => Err(UpdateError::ReasonMissing("DOWNING")),
+        Some(NodeStateChange::Fail) if no_reason => Err(UpdateError::ReasonMissing("FAILING")),
+        _ => Ok(change),
+    }
+}
+
+fn node_state(value: &str) -> Result<NodeStateChange, UpdateError> {
+    let lower = value.to_ascii_lowercase();
+    Ok(match lower.as_str() {
+        "drain" | "drained" | "draining" => NodeStateChange::Drain,
+        "undrain" => NodeStateChange::Undrain,
+        "down" => NodeStateChange::Down,
+        "resume" | "idle" => NodeStateChange::Resume,
+        "fail" => NodeStateChange::Fail,
+        "future" | "power_up" | "power_down" | "power_down_asap" | "power_down_force" | "noresp" | "resp"
+        | "cancel_reboot" => {
+            return Err(UpdateError::NotSupported(format!("State={}", lower.to_ascii_uppercase())));
+        }
+        _ => {
+            let valid = NODE_STATES.iter().map(|s| s.to_ascii_uppercase()).collect::<Vec<_>>().join(" ");
+            return Err(wrong("State", value, format_args!("valid states are {valid}")));
+        }
+    })
+}
+
+const PARTITION_KEYS: &[&str] = &[
+    "allocnodes",
+    "allowaccounts",
+    "allowgroups",
+    "allowqos",
+    "alternate",
+    "default",
+    "defaulttime",
+    "defmempercpu",
+    "defmempernode",
+    "denyaccounts",
+    "denyqos",
+    "disablerootjobs",
+    "exclusiveuser",
+    "gracetime",
+    "hidden",
+    "lln",
+    "maxcpuspernode",
+    "maxmempercpu",
+    "maxmempernode",
+    "maxnodes",
+    "maxtime",
+    "minnodes",
+    "nodes",
+    "oversubscribe",
+    "overtimelimit",
+    "preemptmode",
+    "priority",
+    "priorityjobfactor",
+    "prioritytier",
+    "qos",
+    "reqresv",
+    "rootonly",
+    "shared",
+    "state",
+    "tresbillingweights",
+];
+
+fn partition_change(partition: &str, pairs: &[&Pair]) -> Result<Update, UpdateError> {
+    if pairs.is_empty() {
+        return Err(UpdateError::Nothing);
+    }
+    let fields = pairs
+        .iter()
+        .map(|pair| {
+            let known = PARTITION_KEYS.contains(&pair.key.to_ascii_lowercase().as_str());
+            if known && pair.operator == Operator::Set {
+                Ok((pair.key.clone(), pair.value.clone()))
+            } else {
+                Err(unknown(pair, PARTITION_KEYS))
+            }
+        })
+        .collect::<Result<_, _>>()?;
+    Ok(Update::Partition(partition.to_owned(), fields))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use garrick_model::ids::JobId;
+
+    fn read_words(words: &[&str]) -> Result<Update, UpdateError> {
+        let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
+        read(&pairs(&words)?, Timestamp::from_secs(1_795_255_251), &TimeZone::UTC)
+    }
+
+    #[test]
+    fn job_fields_are_read_with_their_units() {
+        let Update::Job(jobs, change) =
+            read_words(&["jobid=5,6", "TimeLimit=10", "nice=-5", "Partition=a,b", "minmemorynode=2G"]).unwrap()
+        else {
+            panic!("a job update");
+        };
+        assert_eq!(jobs.iter().map(|j| j.job).collect::<Vec<_>>(), [JobId(5), JobId(6)]);
+        assert_eq!(change.time_limit, Some(TimeLimit::Secs(600)));
+        assert_eq!(change.nice, Some(-5));
+        assert_eq!(change.partitions, Some(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(change.memory, Some(MemoryRequest::PerNode(MemoryMib(2048))));
+    }
+
+    #[test]
+    fn time_limit_can_grow_and_shrink() {
+        let delta = |word: &str| match read_words(&["JobId=5", word]).unwrap() {
+            Update::Job(_, change) => change.time_limit_delta_secs,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(delta("TimeLimit+=30"), Some(1800));
+        assert_eq!(delta("TimeLimit-=1:00"), Some(-60));
+        assert_eq!(delta("TimeLimit=+5"), Some(300));
+    }
+
+    #[test]
+    fn unknown_keys_are_refused_with_a_suggestion() {
+        assert_eq!(
+            read_words(&["JobId=5", "TimeLimt=3"]).unwrap_err().to_string(),
+            "Update of this parameter is not supported: TimeLimt=3 (did you mean timelimit?)\nRequest aborted"
+        );
+        assert!(read_words(&["PartitionName=debug", "MaxTiem=3"]).unwrap_err().to_string().contains("maxtime"));
+        assert_eq!(read_words(&["foo"]).unwrap_err(), UpdateError::NoPair("foo".to_owned()));
+        assert_eq!(read_words(&["foo=1"]).unwrap_err(), UpdateError::NoEntity);
+    }
+
+    #[test]
+    fn draining_a_node_needs_a_reason() {
+        assert_eq!(
+            read_words(&["nodename=n1", "state=drain"]).unwrap_err(),
+            UpdateError::ReasonMissing("DRAINING")
+        );
+        let change = NodeChange {
+            state: Some(NodeStateChange::Drain),
+            reason: Some("bad fan".to_owned()),
+            ..NodeChange::default()
+        };
+        assert_eq!(
+            read_words(&["nodename=n[1-2]", "state=DRAIN", "reason=bad fan"]).unwrap(),
+            Update::Node(vec!["n1".to_owned(), "n2".to_owned()], change)
+        );
+        assert!(read_words(&["nodename=n1", "state=resume"]).is_ok());
+    }
+}

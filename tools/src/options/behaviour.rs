@@ -1,0 +1,147 @@
+//! Options about the command itself: what it prints, what it waits for, what it runs.
+
+use super::{
+    table::{
+        ALLOC, Arg,
+        Arg::{Optional, Required},
+        BATCH, BATCH_ALLOC, BATCH_RUN, EVERY, Effect, JOB, OptionDef, RUN, WAIT,
+    },
+    typed::Help,
+    values,
+};
+
+/// The options.
+pub const OPTIONS: &[OptionDef] = &[
+    OptionDef::new("wrap", None, Required("command"), BATCH, "wrap command string in a sh script and submit", |t, g| {
+        t.wrap = g.value.map(std::ffi::OsStr::to_owned);
+        Ok(())
+    }),
+    OptionDef::new("parsable", None, Arg::None, BATCH_RUN, "print only the id (and the cluster's name if named)", |t, _| {
+        t.parsable = true;
+        Ok(())
+    }),
+    OptionDef::new("wait", Some('W'), Arg::None, BATCH, "wait for completion of the submitted job", |t, _| {
+        t.wait = true;
+        Ok(())
+    })
+    .env(&["SBATCH_WAIT"]),
+    OptionDef::new("test-only", None, Arg::None, JOB, "say when and where the job would start, no submission", |t, _| {
+        t.test_only = true;
+        Ok(())
+    }),
+    OptionDef::new("uid", None, Required("user"), BATCH, "submit as another user (root only)", |t, g| {
+        t.uid = g.string()?;
+        Ok(())
+    }),
+    OptionDef::new("gid", None, Required("group"), BATCH, "submit as another group (root only)", |t, g| {
+        t.gid = g.string()?;
+        Ok(())
+    }),
+    OptionDef::other("ignore-pbs", None, Arg::None, BATCH, "ignore #PBS lines (they always are)", Effect::Silent)
+        .env(&["SBATCH_IGNORE_PBS"]),
+    OptionDef::new("no-shell", None, Arg::None, ALLOC, "exit after the allocation, leaving it in place", |t, _| {
+        t.no_shell = true;
+        Ok(())
+    }),
+    OptionDef::new("kill-command", Some('K'), Optional("signal"), ALLOC, "signal the command when the allocation ends", |t, g| {
+        t.kill_command = Some(match g.text()? {
+            "" => libc::SIGTERM,
+            name => g.checked(values::signal(name))?,
+        });
+        Ok(())
+    })
+    .env(&["SALLOC_KILL_CMD"]),
+    OptionDef::new("bell", None, Arg::None, ALLOC, "ring the terminal bell when the job is allocated", |t, _| {
+        t.bell = true;
+        Ok(())
+    })
+    .env(&["SALLOC_BELL"]),
+    OptionDef::new("no-bell", None, Arg::None, ALLOC, "do NOT ring the terminal bell", |t, _| {
+        t.bell = false;
+        Ok(())
+    })
+    .env(&["SALLOC_NO_BELL"]),
+    OptionDef::other("wait-all-nodes", None, Required("0|1"), BATCH_ALLOC, "wait for all nodes (always done)", Effect::Silent)
+        .env(&["SBATCH_WAIT_ALL_NODES", "SALLOC_WAIT_ALL_NODES"]),
+    OptionDef::new("jobid", None, Required("id"), RUN, "run under an already allocated job", |t, g| {
+        t.jobid = g.sourced(g.checked(g.text()?.trim().parse().ok())?);
+        Ok(())
+    })
+    .env(&["SLURM_JOBID", "SLURM_JOB_ID"]),
+    OptionDef::new("async", None, Arg::None, RUN, "hand the step to the job's step manager and return", |t, _| {
+        t.asynchronous = true;
+        Ok(())
+    }),
+    OptionDef::new("batch", None, Arg::None, RUN, "hand a script to the job's step manager and return", |t, _| {
+        t.batch = true;
+        Ok(())
+    }),
+    OptionDef::new("multi-prog", None, Arg::None, RUN, "the program is a file of programs for ranges of tasks", |t, _| {
+        t.multi_prog = true;
+        Ok(())
+    }),
+    OptionDef::new("kill-on-bad-exit", Some('K'), Optional("0|1"), RUN, "kill the step if any task ends with other than 0", |t, g| {
+        t.kill_on_bad_exit = Some(match g.text()? {
+            "" | "1" => true,
+            "0" => false,
+            _ => return Err(g.invalid()),
+        });
+        Ok(())
+    })
+    .env(&["SLURM_KILL_BAD_EXIT"]),
+    OptionDef::new("wait", Some('W'), Required("sec"), RUN, "seconds to wait after the first task ended", |t, g| {
+        t.wait_secs = Some(g.number(0)?);
+        Ok(())
+    })
+    .env(&["SLURM_WAIT"]),
+    OptionDef::new("disable-status", Some('X'), Arg::None, RUN, "pass on the first Ctrl-C instead of reporting status", |t, _| {
+        t.disable_status = true;
+        Ok(())
+    })
+    .env(&["SLURM_DISABLE_STATUS"]),
+    OptionDef::new("quit-on-interrupt", None, Arg::None, RUN, "quit on a single Ctrl-C", |t, _| {
+        t.quit_on_interrupt = true;
+        Ok(())
+    }),
+    OptionDef::new("mpi", None, Required("type"), RUN, "type of MPI being used: none (list shows all)", |t, g| match g.text()? {
+        "none" => Ok(()),
+        "list" => {
+            t.help = Some(Help::MpiList);
+            Ok(())
+        }
+        _ => Err(g.not_supported()),
+    })
+    .env(&["SLURM_MPI_TYPE"]),
+    OptionDef::other("stepmgr", None, Arg::None, JOB, "run a step manager per job (always done)", Effect::Silent),
+    OptionDef::other("slurmd-debug", None, Required("level"), RUN, "debug level of the node daemon (no effect)", Effect::Silent),
+    OptionDef::other("msg-timeout", None, Required("secs"), RUN, "message timeout (no effect)", Effect::Silent),
+    OptionDef::other("treewidth", None, Required("n"), JOB, "width of the launch tree (no effect)", Effect::Silent),
+    OptionDef::new("timeout", None, Required("secs"), WAIT, "give up after so many seconds, with exit code 1", |t, g| {
+        t.timeout_secs = Some(g.number(0)?);
+        Ok(())
+    }),
+    OptionDef::new("conf", None, Required("file"), EVERY, "slurm.conf of the cluster meant", |t, g| {
+        t.conf = g.value.map(std::path::PathBuf::from);
+        Ok(())
+    }),
+    OptionDef::new("quiet", Some('Q'), Arg::None, EVERY, "quiet mode (suppress informational messages)", |t, _| {
+        t.quiet = true;
+        Ok(())
+    }),
+    OptionDef::new("verbose", Some('v'), Arg::None, EVERY, "verbose mode (more with each -v)", |t, _| {
+        t.verbose = t.verbose.saturating_add(1);
+        Ok(())
+    }),
+    OptionDef::new("help", Some('h'), Arg::None, EVERY, "show this help message", |t, _| {
+        t.help = Some(Help::Full);
+        Ok(())
+    }),
+    OptionDef::new("usage", None, Arg::None, EVERY, "display brief usage message", |t, _| {
+        t.help = Some(Help::Usage);
+        Ok(())
+    }),
+    OptionDef::new("version", Some('V'), Arg::None, EVERY, "output version information and exit", |t, _| {
+        t.help = Some(Help::Version);
+        Ok(())
+    }),
+];

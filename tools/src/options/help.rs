@@ -1,0 +1,135 @@
+//! `--help` and `--usage`, from the option table.
+
+use super::table::{Arg, Command, Effect, OptionDef, options_of};
+use std::io::{self, Write};
+
+/// Column in which the texts begin.
+const TEXT_COLUMN: usize = 34;
+/// Width of `--usage`.
+const WIDTH: usize = 80;
+
+/// What follows the options on the command line.
+const fn operands(command: Command) -> &'static str {
+    match command {
+        Command::Sbatch => "script [args...]",
+        Command::Salloc => "[command [args...]]",
+        Command::Srun => "executable [args...]",
+        Command::Swait => "[jobid]",
+    }
+}
+
+/// Writes `--help`.
+pub fn full(command: Command, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "Usage: {} [OPTIONS...] {}\n\nOptions:", command.name(), operands(command))?;
+    let mut options = options_of(command);
+    options.sort_by_key(|o| o.long);
+    for option in options.iter().filter(|o| !matches!(o.effect, Effect::NotSupported)) {
+        let names = names(option);
+        if names.len() + 1 < TEXT_COLUMN {
+            writeln!(out, "{names:<TEXT_COLUMN$}{}", option.help)?;
+        } else {
+            writeln!(out, "{names}\n{:TEXT_COLUMN$}{}", "", option.help)?;
+        }
+    }
+    let missing: Vec<String> = options
+        .iter()
+        .filter(|o| matches!(o.effect, Effect::NotSupported))
+        .map(|o| format!("--{}", o.long))
+        .collect();
+    if !missing.is_empty() {
+        writeln!(out, "\nOptions of Slurm that are not supported yet (errors here):")?;
+        wrapped(out, "  ", &missing)?;
+    }
+    Ok(())
+}
+
+/// Writes `--usage`.
+pub fn usage(command: Command, out: &mut dyn Write) -> io::Result<()> {
+    let mut options = options_of(command);
+    options.sort_by_key(|o| o.long);
+    let mut words: Vec<String> = options
+        .iter()
+        .filter(|o| !matches!(o.effect, Effect::NotSupported))
+        .map(|option| match (option.short, option.arg) {
+            (Some(short), Arg::None) => format!("[-{short}]"),
+            (Some(short), Arg::Required(word)) => format!("[-{short} {word}]"),
+            (Some(short), Arg::Optional(word)) => format!("[-{short}[{word}]]"),
+            (None, Arg::None) => format!("[--{}]", option.long),
+            (None, Arg::Required(word)) => format!("[--{}={word}]", option.long),
+            (None, Arg::Optional(word)) => format!("[--{}[={word}]]", option.long),
+        })
+        .collect();
+    words.push(operands(command).to_owned());
+    write!(out, "Usage: {} ", command.name())?;
+    let indent = " ".repeat("Usage:  ".len() + command.name().len());
+    let mut first = Vec::new();
+    wrapped(&mut first, &indent, &words)?;
+    out.write_all(first.trim_ascii_start())
+}
+
+fn names(option: &OptionDef) -> String {
+    let argument = match option.arg {
+        Arg::None => String::new(),
+        Arg::Required(word) => format!("={word}"),
+        Arg::Optional(word) => format!("[={word}]"),
+    };
+    match option.short {
+        Some(short) => format!("  -{short}, --{}{argument}", option.long),
+        None => format!("      --{}{argument}", option.long),
+    }
+}
+
+fn wrapped(out: &mut dyn Write, indent: &str, words: &[String]) -> io::Result<()> {
+    let mut line = String::new();
+    for word in words {
+        if !line.is_empty() && indent.len() + line.len() + 1 + word.len() > WIDTH {
+            writeln!(out, "{indent}{line}")?;
+            line.clear();
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    writeln!(out, "{indent}{line}")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn shown(write: fn(Command, &mut dyn Write) -> io::Result<()>, command: Command) -> String {
+        let mut out = Vec::new();
+        write(command, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn help_has_every_option_once() {
+        for command in [Command::Sbatch, Command::Salloc, Command::Srun, Command::Swait] {
+            let text = shown(full, command);
+            for option in options_of(command) {
+                let name = format!("--{}", option.long);
+                let count = text.split([' ', '=', '[', '\n']).filter(|w| *w == name).count();
+                assert_eq!(count, 1, "{}: {name}", command.name());
+            }
+        }
+    }
+
+    #[test]
+    fn help_lines_up() {
+        let text = shown(full, Command::Sbatch);
+        assert!(text.starts_with("Usage: sbatch [OPTIONS...] script [args...]\n"));
+        assert!(text.contains("\n  -n, --ntasks=number             number of tasks to run\n"), "{text}");
+        assert!(text.contains("\n      --wrap=command              wrap command"), "{text}");
+    }
+
+    #[test]
+    fn usage_is_short_lines_with_the_operands_last() {
+        let text = shown(usage, Command::Srun);
+        assert!(text.starts_with("Usage: srun [-A name] "), "{text}");
+        assert!(text.ends_with("executable [args...]\n"), "{text}");
+        assert!(text.lines().all(|l| l.len() <= WIDTH), "{text}");
+    }
+}

@@ -1,0 +1,263 @@
+//! What was typed, checked and turned into a [`JobSpec`]. Called by `sbatch`, `salloc`, and `srun` without an allocation.
+
+use super::typed::{OptionError, Sourced, Typed};
+use garrick_model::{
+    hostlist,
+    spec::{EnvEntry, JobKind, JobSpec, NodeCount, ResourceLimit},
+};
+use serde_bytes::ByteBuf;
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    os::unix::ffi::OsStringExt,
+    path::{Path, PathBuf},
+};
+
+/// The process that asks, as far as it travels with a job or step.
+#[derive(Clone, Debug, Default)]
+pub struct Submitter {
+    /// Its working directory.
+    pub work_dir: PathBuf,
+    /// Host.
+    pub host: String,
+    /// Process.
+    pub pid: u32,
+    /// Session.
+    pub session: u32,
+    /// File mode creation mask.
+    pub umask: u32,
+    /// Soft limits that travel.
+    pub rlimits: Vec<ResourceLimit>,
+    /// Variables that travel.
+    pub environment: Vec<EnvEntry>,
+    /// The command line as typed.
+    pub submit_line: String,
+}
+
+/// What is to run.
+#[derive(Clone, Debug)]
+pub struct Work {
+    /// A batch script or an allocation.
+    pub kind: JobKind,
+    /// Name where the user gives none.
+    pub default_name: String,
+    /// Arguments of the script, or the command.
+    pub argv: Vec<OsString>,
+    /// The script's text.
+    pub script: Option<Vec<u8>>,
+    /// The script's path.
+    pub command: Option<String>,
+}
+
+/// A specification, and what to tell the user about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Checked<T> {
+    /// Specification.
+    pub spec: T,
+    /// Lines for the user.
+    pub warnings: Vec<String>,
+}
+
+/// Checks and converts.
+pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<JobSpec>, OptionError> {
+    let mut warnings = Vec::new();
+    let nodes = fitting_nodes(typed, &mut warnings);
+    let spec = JobSpec {
+        kind: work.kind,
+        name: typed.job_name.clone().filter(|n| !n.is_empty()).unwrap_or(work.default_name),
+        account: typed.account.clone(),
+        qos: typed.qos.clone(),
+        comment: typed.comment.clone(),
+        wckey: typed.wckey.clone(),
+        partitions: typed.partitions.clone(),
+        nodes,
+        tasks: typed.ntasks.map(|n| n.value),
+        tasks_per_node: typed.ntasks_per_node.map(|n| n.value),
+        cpus_per_task: typed.cpus_per_task,
+        min_cpus_per_node: typed.mincpus,
+        memory: typed.memory.map(|m| m.value).unwrap_or_default(),
+        tmp_disk_mib: typed.tmp_disk_mib,
+        time_limit: typed.time_limit,
+        time_min: typed.time_min,
+        constraint: typed.constraint.clone().filter(|c| !c.is_empty()),
+        nodelist: asked_nodes(typed)?,
+        exclude: excluded_nodes(typed)?,
+        sharing: typed.sharing,
+        contiguous: typed.contiguous,
+        array: typed.array.clone(),
+        dependencies: typed.dependencies.clone().unwrap_or_default(),
+        begin: typed.begin,
+        deadline: typed.deadline,
+        hold: typed.hold,
+        priority: typed.priority,
+        nice: typed.nice,
+        requeue: typed.requeue,
+        no_kill: typed.no_kill,
+        immediate_secs: typed.immediate_secs,
+        work_dir: work_dir(typed, &submitter.work_dir)?,
+        stdin: typed.input.clone(),
+        stdout: typed.output.clone(),
+        stderr: typed.error.clone(),
+        open_mode: typed.open_mode,
+        environment: submitter.environment,
+        script: work.script.map(ByteBuf::from),
+        argv: byte_words(work.argv),
+        umask: submitter.umask,
+        rlimits: submitter.rlimits,
+        signal: typed.signal,
+        submit_host: submitter.host,
+        alloc_sid: submitter.session,
+        submit_line: submitter.submit_line,
+        command: work.command,
+        het: None,
+        array_task: None,
+    };
+    Ok(Checked { spec, warnings })
+}
+
+/// Words as they travel.
+pub fn byte_words(words: Vec<OsString>) -> Vec<ByteBuf> {
+    words.into_iter().map(|w| ByteBuf::from(w.into_vec())).collect()
+}
+
+/// The working directory, absolute.
+pub fn work_dir(typed: &Typed, current: &Path) -> Result<String, OptionError> {
+    let path = match &typed.chdir {
+        Some(chdir) => current.join(chdir),
+        None => current.to_owned(),
+    };
+    path.into_os_string()
+        .into_string()
+        .map_err(|p| OptionError::Text(format!("working directory is not UTF-8: {}", p.to_string_lossy())))
+}
+
+/// The node count, made small enough for the tasks that are asked for.
+pub fn fitting_nodes(typed: &Typed, warnings: &mut Vec<String>) -> Option<NodeCount> {
+    let nodes = typed.nodes?.value;
+    let Some(Sourced { value: tasks, .. }) = typed.ntasks else { return Some(nodes) };
+    if tasks >= nodes.min {
+        return Some(nodes);
+    }
+    warnings.push(format!("can't run {tasks} processes on {} nodes, setting nnodes to {tasks}", nodes.min));
+    Some(NodeCount { min: tasks, max: nodes.max.map(|max| max.min(tasks)) })
+}
+
+/// `--nodelist` and `--nodefile`, each name once, in the order given.
+pub fn asked_nodes(typed: &Typed) -> Result<Vec<String>, OptionError> {
+    let mut names = match &typed.nodelist {
+        Some(list) => node_names("nodelist", list)?,
+        None => Vec::new(),
+    };
+    if let Some(file) = &typed.nodefile {
+        names.extend(names_in_file("nodefile", file)?);
+    }
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    Ok(names)
+}
+
+/// `--exclude`.
+pub fn excluded_nodes(typed: &Typed) -> Result<Vec<String>, OptionError> {
+    typed.exclude.as_ref().map_or_else(|| Ok(Vec::new()), |list| node_names("exclude", list))
+}
+
+/// A host list, or a file of them when there is a slash in it.
+fn node_names(option: &'static str, text: &str) -> Result<Vec<String>, OptionError> {
+    if text.contains('/') {
+        names_in_file(option, text)
+    } else {
+        hostlist::expand(text).map_err(|_| OptionError::Invalid { name: option })
+    }
+}
+
+fn names_in_file(option: &'static str, path: &str) -> Result<Vec<String>, OptionError> {
+    let text = std::fs::read_to_string(path).map_err(|cause| OptionError::File {
+        what: "Unable to open node file",
+        path: path.to_owned(),
+        cause: cause.to_string(),
+    })?;
+    let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+    let lists: Vec<&str> = lines.flat_map(str::split_whitespace).map(|w| w.trim_matches(',')).collect();
+    hostlist::expand(&lists.join(",")).map_err(|_| OptionError::Invalid { name: option })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::options::{
+        sources::{command_line, lay_over},
+        table::Command,
+    };
+    use garrick_model::{
+        resources::{MemoryMib, MemoryRequest},
+        spec::Sharing,
+        time::{TimeLimit, Timestamp},
+    };
+
+    fn typed(args: &str) -> Typed {
+        let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
+        let parsed = command_line(Command::Sbatch, &args).unwrap();
+        lay_over(Command::Sbatch, &[], &|_| None, &parsed.options, Timestamp::from_secs(0)).unwrap()
+    }
+
+    fn built(args: &str) -> Checked<JobSpec> {
+        let submitter = Submitter { work_dir: "/home/alice".into(), umask: 0o22, ..Submitter::default() };
+        let work = Work {
+            kind: JobKind::Batch,
+            default_name: "job.sh".to_owned(),
+            argv: vec!["a".into()],
+            script: Some(b"#!/bin/sh\n".to_vec()),
+            command: Some("/home/alice/job.sh".to_owned()),
+        };
+        build(&typed(args), submitter, work).unwrap()
+    }
+
+    #[test]
+    fn an_ordinary_batch_line_becomes_a_specification() {
+        let spec = built("-J demo -N2-3 -n4 -c2 --mem=1G -t 10 -p a,b -w n[1-2] -x n9 --exclusive=user -H --nice").spec;
+        assert_eq!((spec.name.as_str(), spec.tasks, spec.cpus_per_task), ("demo", Some(4), Some(2)));
+        assert_eq!(spec.nodes, Some(NodeCount { min: 2, max: Some(3) }));
+        assert_eq!(spec.memory, MemoryRequest::PerNode(MemoryMib(1024)));
+        assert_eq!(spec.time_limit, Some(TimeLimit::Secs(600)));
+        assert_eq!((spec.partitions, spec.nodelist), (vec!["a".into(), "b".into()], vec!["n1".into(), "n2".into()]));
+        assert_eq!((spec.exclude, spec.sharing, spec.hold, spec.nice), (vec!["n9".into()], Sharing::User, true, 100));
+        assert_eq!((spec.work_dir.as_str(), spec.umask), ("/home/alice", 0o22));
+    }
+
+    #[test]
+    fn defaults_are_the_scripts_name_and_nothing_else() {
+        let spec = built("").spec;
+        assert_eq!(spec.name, "job.sh");
+        assert_eq!((spec.nodes, spec.tasks, spec.time_limit, spec.stdout), (None, None, None, None));
+    }
+
+    #[test]
+    fn fewer_tasks_than_nodes_make_fewer_nodes() {
+        let checked = built("-N5 -n4");
+        assert_eq!(checked.warnings, ["can't run 4 processes on 5 nodes, setting nnodes to 4"]);
+        assert_eq!(checked.spec.nodes.unwrap().min, 4);
+        assert!(built("-N4 -n4").warnings.is_empty());
+    }
+
+    #[test]
+    fn a_relative_directory_is_taken_from_the_current_one() {
+        assert_eq!(built("-D sub").spec.work_dir, "/home/alice/sub");
+        assert_eq!(built("-D /tmp").spec.work_dir, "/tmp");
+    }
+
+    #[test]
+    fn zero_memory_asks_for_all() {
+        assert_eq!(built("--mem=0").spec.memory, MemoryRequest::All);
+    }
+
+    #[test]
+    fn a_node_file_may_span_lines_and_repeat_names() {
+        let dir = std::env::temp_dir().join(format!("garrick-nodefile-{}", std::process::id()));
+        std::fs::write(&dir, "n1 n2, # first\nn[2-3]\n").unwrap();
+        let typed = Typed { nodefile: Some(dir.to_str().unwrap().to_owned()), ..Typed::default() };
+        assert_eq!(asked_nodes(&typed).unwrap(), ["n1", "n2", "n3"]);
+        std::fs::remove_file(&dir).unwrap();
+        assert!(matches!(asked_nodes(&typed), Err(OptionError::File { .. })));
+    }
+}

@@ -1,0 +1,93 @@
+//! What of the submitting process travels with a job or step besides its environment: soft resource limits and the file
+//! mode creation mask.
+
+use super::typed::OptionError;
+use garrick_model::{config::PropagateLimits, spec::ResourceLimit};
+use nix::sys::{
+    resource::{RLIM_INFINITY, Resource, getrlimit},
+    stat::{Mode, umask},
+};
+
+/// Limits that can travel, by the names of `--propagate` and `PropagateResourceLimits`.
+const TRAVELLING: [(&str, Resource); 10] = [
+    ("AS", Resource::RLIMIT_AS),
+    ("CORE", Resource::RLIMIT_CORE),
+    ("CPU", Resource::RLIMIT_CPU),
+    ("DATA", Resource::RLIMIT_DATA),
+    ("FSIZE", Resource::RLIMIT_FSIZE),
+    ("MEMLOCK", Resource::RLIMIT_MEMLOCK),
+    ("NOFILE", Resource::RLIMIT_NOFILE),
+    ("NPROC", Resource::RLIMIT_NPROC),
+    ("RSS", Resource::RLIMIT_RSS),
+    ("STACK", Resource::RLIMIT_STACK),
+];
+
+/// `--propagate`: a list of names, `ALL` (also when empty) or `NONE`.
+pub fn asked(text: &str) -> Result<PropagateLimits, OptionError> {
+    let names: Vec<String> = text
+        .split(',')
+        .map(|word| word.trim().to_ascii_uppercase())
+        .filter(|word| !word.is_empty())
+        .map(|word| word.strip_prefix("RLIMIT_").map_or(word.clone(), str::to_owned))
+        .collect();
+    match names.as_slice() {
+        [] => Ok(PropagateLimits::All),
+        [one] if one == "ALL" => Ok(PropagateLimits::All),
+        [one] if one == "NONE" => Ok(PropagateLimits::None),
+        names if names.iter().all(|n| TRAVELLING.iter().any(|(known, _)| known == n)) => {
+            Ok(PropagateLimits::Only(names.to_vec()))
+        }
+        _ => Err(OptionError::Invalid { name: "propagate" }),
+    }
+}
+
+/// This process's soft limits that travel.
+pub fn soft_limits(travel: &PropagateLimits) -> Vec<ResourceLimit> {
+    TRAVELLING
+        .into_iter()
+        .filter(|(name, _)| travel.includes(name))
+        .filter_map(|(_, resource)| {
+            let (soft, _) = getrlimit(resource).ok()?;
+            Some(ResourceLimit { resource: resource as u32, soft: (soft != RLIM_INFINITY).then_some(soft) })
+        })
+        .collect()
+}
+
+/// This process's file mode creation mask. The kernel tells it only by setting another, so it is set for a moment: to be
+/// called while there is one thread.
+pub fn file_mode_mask() -> u32 {
+    let mask = umask(Mode::from_bits_truncate(0o077));
+    umask(mask);
+    mask.bits()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn names_are_taken_in_any_form() {
+        assert_eq!(asked("").unwrap(), PropagateLimits::All);
+        assert_eq!(asked("all").unwrap(), PropagateLimits::All);
+        assert_eq!(asked("NONE").unwrap(), PropagateLimits::None);
+        let only = PropagateLimits::Only(vec!["STACK".to_owned(), "CORE".to_owned()]);
+        assert_eq!(asked("stack,RLIMIT_CORE").unwrap(), only);
+        assert!(asked("STACK,BOGUS").is_err());
+    }
+
+    #[test]
+    fn limits_carry_linux_numbers() {
+        let limits = soft_limits(&PropagateLimits::Only(vec!["NOFILE".to_owned()]));
+        assert_eq!(limits.len(), 1);
+        assert_eq!(limits[0].resource, libc::RLIMIT_NOFILE);
+        assert!(soft_limits(&PropagateLimits::None).is_empty());
+    }
+
+    #[test]
+    fn the_sites_exceptions_stay_behind() {
+        let limits = soft_limits(&PropagateLimits::Except(vec!["MEMLOCK".to_owned()]));
+        assert!(limits.iter().all(|l| l.resource != libc::RLIMIT_MEMLOCK));
+        assert_eq!(limits.len(), TRAVELLING.len() - 1);
+    }
+}

@@ -1,0 +1,32 @@
+//! Options of the commands that make jobs and steps.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`table`] | what an option is; [`size`], [`placement`], [`timing`], [`streams`], [`behaviour`], [`unsupported`] hold them |
+//! | [`getopt`] | arguments taken apart into options and the rest |
+//! | [`script_lines`] | `#SBATCH` lines of a batch script |
+//! | [`sources`] | script lines, environment and command line laid over each other |
+//! | [`typed`] | the result: what was typed |
+//! | [`values`] | texts of single options |
+//! | [`export`] | `--export`: the environment that is passed on |
+//! | [`limits`] | resource limits and file mode mask that are passed on |
+//! | [`job_spec`], [`step_spec`] | what was typed, checked and turned into what it means |
+//! | [`help`] | `--help` and `--usage` |
+
+pub mod behaviour;
+pub mod export;
+pub mod getopt;
+pub mod help;
+pub mod job_spec;
+pub mod limits;
+pub mod placement;
+pub mod script_lines;
+pub mod size;
+pub mod sources;
+pub mod step_spec;
+pub mod streams;
+pub mod table;
+pub mod timing;
+pub mod typed;
+pub mod unsupported;
+pub mod values;

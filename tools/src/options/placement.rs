@@ -1,0 +1,132 @@
+//! Options that say where: partition, nodes, features, sharing, layout of tasks, and for whom.
+
+use super::{
+    table::{
+        Arg,
+        Arg::{Optional, Required},
+        Effect, JOB, OptionDef, RUN,
+    },
+    values,
+};
+use garrick_model::spec::Sharing;
+
+/// The options.
+pub const OPTIONS: &[OptionDef] = &[
+    OptionDef::new("account", Some('A'), Required("name"), JOB, "charge job to specified account", |t, g| {
+        t.account = g.string()?;
+        Ok(())
+    })
+    .env(&["SBATCH_ACCOUNT", "SALLOC_ACCOUNT", "SLURM_ACCOUNT"]),
+    OptionDef::new("qos", Some('q'), Required("qos"), JOB, "quality of service", |t, g| {
+        t.qos = g.string()?;
+        Ok(())
+    })
+    .env(&["SBATCH_QOS", "SALLOC_QOS", "SLURM_QOS"]),
+    OptionDef::new("wckey", None, Required("wckey"), JOB, "wckey to run job under", |t, g| {
+        t.wckey = g.string()?;
+        Ok(())
+    })
+    .env(&["SBATCH_WCKEY", "SALLOC_WCKEY", "SLURM_WCKEY"]),
+    OptionDef::new("comment", None, Required("name"), JOB, "arbitrary comment", |t, g| {
+        t.comment = g.string()?;
+        Ok(())
+    }),
+    OptionDef::new("job-name", Some('J'), Required("jobname"), JOB, "name of job", |t, g| {
+        t.job_name = g.string()?;
+        Ok(())
+    })
+    .env(&["SBATCH_JOB_NAME", "SALLOC_JOB_NAME"]),
+    OptionDef::new("partition", Some('p'), Required("partition"), JOB, "partition requested", |t, g| {
+        t.partitions = g.text()?.split(',').filter(|p| !p.is_empty()).map(str::to_owned).collect();
+        Ok(())
+    })
+    .env(&["SBATCH_PARTITION", "SALLOC_PARTITION", "SLURM_PARTITION"]),
+    OptionDef::new("nodelist", Some('w'), Required("hosts..."), JOB, "request a specific list of hosts", |t, g| {
+        t.nodelist = g.string()?;
+        Ok(())
+    }),
+    OptionDef::new("nodefile", Some('F'), Required("filename"), JOB, "request a list of hosts from a file", |t, g| {
+        t.nodefile = g.string()?;
+        Ok(())
+    }),
+    OptionDef::new("exclude", Some('x'), Required("hosts..."), JOB, "exclude a specific list of hosts", |t, g| {
+        t.exclude = g.string()?;
+        Ok(())
+    }),
+    OptionDef::new("constraint", Some('C'), Required("list"), JOB, "specify a list of constraints", |t, g| {
+        t.constraint = g.string()?;
+        Ok(())
+    })
+    .env(&["SBATCH_CONSTRAINT", "SALLOC_CONSTRAINT", "SLURM_CONSTRAINT"]),
+    OptionDef::new(
+        "exclusive",
+        None,
+        Optional("user"),
+        JOB,
+        "allocate nodes in exclusive mode; for a step: CPUs of its own",
+        |t, g| {
+            t.sharing = match g.text()? {
+                "" => Sharing::Exclusive,
+                "user" => Sharing::User,
+                "mcs" | "topo" => return Err(g.not_supported()),
+                _ => return Err(g.invalid()),
+            };
+            Ok(())
+        },
+    )
+    .env(&["SBATCH_EXCLUSIVE", "SALLOC_EXCLUSIVE", "SLURM_EXCLUSIVE"]),
+    OptionDef::new("oversubscribe", Some('s'), Arg::None, JOB, "share nodes with other jobs", |t, _| {
+        t.sharing = Sharing::Oversubscribe;
+        Ok(())
+    }),
+    OptionDef::new("contiguous", None, Arg::None, JOB, "demand a contiguous range of nodes", |t, _| {
+        t.contiguous = true;
+        Ok(())
+    }),
+    OptionDef::new("distribution", Some('m'), Required("type"), JOB, "distribution of tasks over nodes", |t, g| {
+        t.distribution = values::distribution(g)?;
+        Ok(())
+    })
+    .env(&["SBATCH_DISTRIBUTION", "SLURM_DISTRIBUTION"]),
+    OptionDef::new("cpu-bind", None, Required("type"), RUN, "bind tasks to CPUs", |t, g| {
+        t.cpu_bind = values::cpu_bind(g)?;
+        Ok(())
+    })
+    .env(&["SLURM_CPU_BIND"]),
+    OptionDef::other(
+        "mem-bind",
+        None,
+        Required("type"),
+        JOB,
+        "bind memory to locality domains (not done yet)",
+        Effect::Ignored("--mem-bind has no effect yet: memory is not bound"),
+    )
+    .env(&["SBATCH_MEM_BIND", "SALLOC_MEM_BIND", "SLURM_MEM_BIND"]),
+    OptionDef::other(
+        "hint",
+        None,
+        Required("type"),
+        JOB,
+        "bind tasks according to application hints (not done yet)",
+        Effect::Ignored("--hint has no effect yet"),
+    )
+    .env(&["SBATCH_HINT", "SALLOC_HINT", "SLURM_HINT"]),
+    OptionDef::new("relative", Some('r'), Required("n"), RUN, "run the step relative to node n of the allocation", |t, g| {
+        t.relative = Some(g.number(0)?);
+        Ok(())
+    }),
+    OptionDef::new("exact", None, Arg::None, RUN, "give the step only the resources it asks for", |t, _| {
+        t.exact = true;
+        Ok(())
+    })
+    .env(&["SLURM_EXACT"]),
+    OptionDef::new("overlap", None, Arg::None, RUN, "let the step share its resources with other steps", |t, _| {
+        t.overlap = true;
+        Ok(())
+    })
+    .env(&["SLURM_OVERLAP"]),
+    OptionDef::new("external-launcher", None, Arg::None, RUN, "a step for a launcher of another kind (mpirun)", |t, _| {
+        t.overlap = true;
+        Ok(())
+    }),
+];

@@ -1,0 +1,169 @@
+//! `#SBATCH` lines of a batch script. They count until the first line that is neither blank nor a comment; each must begin
+//! with exactly `#SBATCH`. Words are separated by blanks; quotes keep blanks together, a backslash keeps the next
+//! character, and a word that begins with `#` starts a comment. A line is not continued on the next one.
+
+use std::{ffi::OsString, os::unix::ffi::OsStringExt};
+
+/// What marks a line.
+const MARK: &[u8] = b"#SBATCH";
+
+/// Options of one line.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScriptLine {
+    /// Counted from 1.
+    pub number: usize,
+    /// Its words after `#SBATCH`.
+    pub words: Vec<OsString>,
+}
+
+/// What the head of a script says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ScriptHead {
+    /// Its option lines.
+    pub lines: Vec<ScriptLine>,
+    /// It has `#PBS` lines, which are not read.
+    pub has_pbs: bool,
+}
+
+/// A line that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ScriptLineError {
+    /// A quote is opened and never closed.
+    #[error("line {number}: quote {quote} is never closed")]
+    OpenQuote {
+        /// Line.
+        number: usize,
+        /// Which quote.
+        quote: char,
+    },
+    /// A separator of heterogeneous components.
+    #[error("line {number}: heterogeneous jobs are not supported yet")]
+    Heterogeneous {
+        /// Line.
+        number: usize,
+    },
+}
+
+/// Reads the head of a script.
+pub fn read(script: &[u8]) -> Result<ScriptHead, ScriptLineError> {
+    let mut head = ScriptHead::default();
+    for (index, line) in script.split(|b| *b == b'\n').enumerate() {
+        let number = index + 1;
+        let blank = line.trim_ascii_start();
+        match line.strip_prefix(MARK) {
+            Some(text) if text.first().is_none_or(u8::is_ascii_whitespace) => {
+                let words = words(text).map_err(|quote| ScriptLineError::OpenQuote { number, quote })?;
+                if words.first().is_some_and(|w| w == "hetjob" || w == "packjob") {
+                    return Err(ScriptLineError::Heterogeneous { number });
+                }
+                if !words.is_empty() {
+                    head.lines.push(ScriptLine { number, words });
+                }
+            }
+            _ if line.starts_with(b"#PBS ") => head.has_pbs = true,
+            _ if blank.is_empty() || blank[0] == b'#' => {}
+            _ => break,
+        }
+    }
+    Ok(head)
+}
+
+/// Words of a line, or the quote that is never closed.
+fn words(text: &[u8]) -> Result<Vec<OsString>, char> {
+    let mut words = Vec::new();
+    let mut word: Option<Vec<u8>> = None;
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match byte {
+            b'#' if word.is_none() => break,
+            b' ' | b'\t' | b'\r' => words.extend(word.take().map(OsString::from_vec)),
+            // At the end of the line it keeps nothing.
+            b'\\' => match bytes.next() {
+                Some(next) => word.get_or_insert_default().push(next),
+                None => break,
+            },
+            quote @ (b'"' | b'\'') => {
+                let word = word.get_or_insert_default();
+                loop {
+                    match bytes.next() {
+                        None => return Err(char::from(quote)),
+                        Some(b) if b == quote => break,
+                        Some(b'\\') if quote == b'"' => word.extend(bytes.next()),
+                        Some(b) => word.push(b),
+                    }
+                }
+            }
+            other => word.get_or_insert_default().push(other),
+        }
+    }
+    words.extend(word.map(OsString::from_vec));
+    Ok(words)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn read_words(script: &str) -> Vec<(usize, Vec<String>)> {
+        let head = read(script.as_bytes()).unwrap();
+        head.lines
+            .into_iter()
+            .map(|l| (l.number, l.words.into_iter().map(|w| w.into_string().unwrap()).collect()))
+            .collect()
+    }
+
+    fn one(line: &str) -> Vec<String> {
+        read_words(&format!("#!/bin/sh\n{line}\n")).pop().map(|(_, words)| words).unwrap_or_default()
+    }
+
+    #[test]
+    fn lines_count_until_the_first_command() {
+        let script = "#!/bin/bash\n# hello\n#SBATCH -n 4\n\n  \t\n   # indented comment\n#SBATCH --time=5\necho hi\n#SBATCH -N 9\n";
+        assert_eq!(read_words(script), [
+            (3, vec!["-n".to_owned(), "4".to_owned()]),
+            (7, vec!["--time=5".to_owned()])
+        ]);
+    }
+
+    #[test]
+    fn only_the_exact_mark_at_the_start_of_a_line_counts() {
+        for line in [" #SBATCH -n4", "##SBATCH -n4", "# SBATCH -n4", "#SBATCHX -n4", "#sbatch -n4"] {
+            assert!(one(line).is_empty(), "{line}");
+        }
+        assert_eq!(one("#SBATCH\t-n4"), ["-n4"]);
+    }
+
+    #[test]
+    fn quotes_and_backslashes_keep_blanks() {
+        assert_eq!(one(r#"#SBATCH --comment="a b" -J 'c d'"#), ["--comment=a b", "-J", "c d"]);
+        assert_eq!(one(r"#SBATCH --comment=a\ b"), ["--comment=a b"]);
+        assert_eq!(one(r#"#SBATCH --comment="say \"hi\"" '\n'"#), ["--comment=say \"hi\"", "\\n"]);
+        assert_eq!(one(r#"#SBATCH --comment="""#), ["--comment="]);
+    }
+
+    #[test]
+    fn a_comment_may_follow_the_options() {
+        assert_eq!(one("#SBATCH -n 4 # four tasks"), ["-n", "4"]);
+        assert_eq!(one("#SBATCH --comment=a#b"), ["--comment=a#b"]);
+        assert!(one("#SBATCH # nothing").is_empty());
+    }
+
+    #[test]
+    fn a_backslash_at_the_end_does_not_continue_the_line() {
+        let script = "#!/bin/sh\n#SBATCH -n 4 \\\n-N 2\n";
+        assert_eq!(read_words(script), [(2, vec!["-n".to_owned(), "4".to_owned()])]);
+    }
+
+    #[test]
+    fn an_open_quote_names_its_line() {
+        let error = read(b"#!/bin/sh\n\n#SBATCH -J \"x\n").unwrap_err();
+        assert_eq!(error.to_string(), "line 3: quote \" is never closed");
+    }
+
+    #[test]
+    fn heterogeneous_jobs_are_refused_and_pbs_lines_noticed() {
+        assert!(matches!(read(b"#!/bin/sh\n#SBATCH hetjob\n"), Err(ScriptLineError::Heterogeneous { number: 2 })));
+        assert!(read(b"#!/bin/sh\n#PBS -N x\n").unwrap().has_pbs);
+    }
+}

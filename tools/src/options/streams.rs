@@ -1,0 +1,89 @@
+//! Options about standard files, working directory, environment and terminal.
+
+use super::{
+    table::{
+        Arg,
+        Arg::{Optional, Required},
+        BATCH, BATCH_ALLOC, BATCH_RUN, Effect, JOB, OptionDef, RUN,
+    },
+    values,
+};
+
+/// The options.
+pub const OPTIONS: &[OptionDef] = &[
+    OptionDef::new("input", Some('i'), Required("in"), BATCH_RUN, "file for standard input", |t, g| {
+        t.input = g.string()?;
+        Ok(())
+    })
+    .env(&["SBATCH_INPUT", "SLURM_STDINMODE", "SRUN_INPUT"]),
+    OptionDef::new("output", Some('o'), Required("out"), BATCH_RUN, "file for standard output", |t, g| {
+        t.output = g.string()?;
+        Ok(())
+    })
+    .env(&["SBATCH_OUTPUT", "SLURM_STDOUTMODE", "SRUN_OUTPUT"]),
+    OptionDef::new("error", Some('e'), Required("err"), BATCH_RUN, "file for standard error", |t, g| {
+        t.error = g.string()?;
+        Ok(())
+    })
+    .env(&["SBATCH_ERROR", "SLURM_STDERRMODE", "SRUN_ERROR"]),
+    OptionDef::new("open-mode", None, Required("append|truncate"), BATCH_RUN, "how output files are opened", |t, g| {
+        t.open_mode = g.checked(values::open_mode(g.text()?))?;
+        Ok(())
+    })
+    .env(&["SBATCH_OPEN_MODE", "SLURM_OPEN_MODE"]),
+    OptionDef::new("chdir", Some('D'), Required("directory"), JOB, "working directory of the job or step", |t, g| {
+        t.chdir = g.string()?;
+        Ok(())
+    })
+    .env(&["SLURM_WORKING_DIR"]),
+    OptionDef::new("export", None, Required("list"), BATCH_RUN, "environment to pass on: ALL, NONE, NIL or names", |t, g| {
+        t.export = g.string()?;
+        Ok(())
+    })
+    .env(&["SBATCH_EXPORT", "SLURM_EXPORT_ENV", "SRUN_EXPORT_ENV"]),
+    OptionDef::new("export-file", None, Required("file|fd"), BATCH, "environment from a file of NUL-ended NAME=value", |t, g| {
+        t.export_file = g.string()?;
+        Ok(())
+    }),
+    OptionDef::other(
+        "get-user-env",
+        None,
+        Optional("secs"),
+        BATCH_ALLOC,
+        "load the login environment (not done yet)",
+        Effect::Ignored("--get-user-env has no effect yet: the login environment is not loaded"),
+    )
+    .env(&["SBATCH_GET_USER_ENV"]),
+    OptionDef::new("propagate", None, Optional("rlimits"), JOB, "propagate all or some resource limits", |t, g| {
+        t.propagate = Some(g.text()?.to_owned());
+        Ok(())
+    }),
+    OptionDef::new("label", Some('l'), Arg::None, RUN, "prepend task number to lines of output", |t, _| {
+        t.label = true;
+        Ok(())
+    })
+    .env(&["SLURM_LABELIO"]),
+    OptionDef::new("unbuffered", Some('u'), Arg::None, RUN, "do not wait for whole lines of output", |t, _| {
+        t.unbuffered = true;
+        Ok(())
+    })
+    .env(&["SLURM_UNBUFFEREDIO"]),
+    OptionDef::new("pty", None, Optional("fd"), RUN, "run task zero in a pseudo terminal", |t, g| {
+        if g.value.is_some() {
+            return Err(g.not_supported());
+        }
+        t.pty = true;
+        Ok(())
+    }),
+    OptionDef::other(
+        "mail-type",
+        None,
+        Required("type"),
+        JOB,
+        "notify on state change (not done yet)",
+        Effect::Ignored(MAIL),
+    ),
+    OptionDef::other("mail-user", None, Required("user"), JOB, "who to notify (not done yet)", Effect::Ignored(MAIL)),
+];
+
+const MAIL: &str = "--mail-type and --mail-user have no effect yet: no mail will be sent";

@@ -1,0 +1,319 @@
+//! What was typed: every option's value after script lines, environment and command line were laid over each other, before
+//! anything is checked against anything else. [`job_spec`](super::job_spec) and [`step_spec`](super::step_spec) turn it
+//! into what it means.
+
+use garrick_model::{
+    ids::JobId,
+    refusal::Refusal,
+    resources::MemoryRequest,
+    spec::{ArraySpec, CpuBind, Dependencies, Distribution, NodeCount, OpenMode, Sharing, SignalWarning},
+    time::{TimeLimit, Timestamp},
+};
+use std::{
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+};
+
+use super::table::Command;
+
+/// Where an option came from; a later source goes over an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Source {
+    /// An `#SBATCH` line.
+    Script,
+    /// An environment variable.
+    Environment,
+    /// The command line.
+    CommandLine,
+}
+
+/// A value and where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sourced<T> {
+    /// Value.
+    pub value: T,
+    /// Source.
+    pub source: Source,
+}
+
+/// An option with the argument it was given.
+#[derive(Clone, Copy, Debug)]
+pub struct Given<'a> {
+    /// Its long name.
+    pub name: &'static str,
+    /// Its argument, if there was one.
+    pub value: Option<&'a OsStr>,
+    /// For which command.
+    pub command: Command,
+    /// From where.
+    pub source: Source,
+    /// The time from which `now+1hour` counts.
+    pub now: Timestamp,
+}
+
+impl<'a> Given<'a> {
+    /// The argument as text; `""` when there was none.
+    pub fn text(&self) -> Result<&'a str, OptionError> {
+        self.value.map_or(Ok(""), |v| v.to_str().ok_or_else(|| self.invalid()))
+    }
+
+    /// The argument, to be kept.
+    pub fn string(&self) -> Result<Option<String>, OptionError> {
+        self.text().map(|t| Some(t.to_owned()))
+    }
+
+    /// A whole number of at least `least`.
+    pub fn number(&self, least: u32) -> Result<u32, OptionError> {
+        let text = self.text()?;
+        text.trim().parse().ok().filter(|n| *n >= least).ok_or_else(|| OptionError::Number {
+            name: self.name,
+            text: text.to_owned(),
+        })
+    }
+
+    /// What a parser made of the argument, or the error that it is malformed.
+    pub fn checked<T>(&self, value: Option<T>) -> Result<T, OptionError> {
+        value.ok_or_else(|| self.invalid())
+    }
+
+    /// A value, remembered with its source.
+    pub const fn sourced<T>(&self, value: T) -> Option<Sourced<T>> {
+        Some(Sourced { value, source: self.source })
+    }
+
+    /// "Invalid --time specification".
+    pub const fn invalid(&self) -> OptionError {
+        OptionError::Invalid { name: self.name }
+    }
+
+    /// A value of the option that is known but not built.
+    pub fn not_supported(&self) -> OptionError {
+        let value = self.value.map(|v| format!("={}", v.to_string_lossy())).unwrap_or_default();
+        OptionError::NotSupported(format!("--{}{value}", self.name))
+    }
+}
+
+/// An option that cannot be taken.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OptionError {
+    /// The argument is malformed.
+    #[error("Invalid --{name} specification")]
+    Invalid {
+        /// Long name.
+        name: &'static str,
+    },
+    /// The argument is not a number, or not one that makes sense.
+    #[error("Invalid numeric value \"{text}\" for --{name}.")]
+    Number {
+        /// Long name.
+        name: &'static str,
+        /// As typed.
+        text: String,
+    },
+    /// Slurm has it, Garrick not yet.
+    #[error("{0} is not supported yet")]
+    NotSupported(String),
+    /// Something else about what was typed.
+    #[error("{0}")]
+    Text(String),
+    /// What the controller would decline, seen early. Reported as its refusal would be.
+    #[error("{0}")]
+    Refused(Refusal),
+    /// A file that an option names cannot be read.
+    #[error("{what} {path}: {cause}")]
+    File {
+        /// What was tried.
+        what: &'static str,
+        /// Path.
+        path: String,
+        /// Why not.
+        cause: String,
+    },
+}
+
+impl OptionError {
+    /// Slurm ends with 255 for what it cannot parse, with 1 for what it parses but declines.
+    pub const fn exit_code(&self) -> i32 {
+        match self {
+            Self::Invalid { .. } | Self::Number { .. } | Self::Text(_) => 255,
+            Self::NotSupported(_) | Self::Refused(_) | Self::File { .. } => 1,
+        }
+    }
+}
+
+/// A text to print instead of doing anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Help {
+    /// `--help`
+    Full,
+    /// `--usage`
+    Usage,
+    /// `-V`
+    Version,
+    /// `--mpi=list`
+    MpiList,
+}
+
+/// What was typed.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Typed {
+    /// `--help`, `--usage`, `-V`, `--mpi=list`
+    pub help: Option<Help>,
+    /// Things to say once about options that do nothing here.
+    pub notices: Vec<&'static str>,
+    /// `--conf`
+    pub conf: Option<PathBuf>,
+    /// `-Q`
+    pub quiet: bool,
+    /// Number of `-v`.
+    pub verbose: u8,
+
+    /// `-J`
+    pub job_name: Option<String>,
+    /// `-A`
+    pub account: Option<String>,
+    /// `-q`
+    pub qos: Option<String>,
+    /// `--comment`
+    pub comment: Option<String>,
+    /// `--wckey`
+    pub wckey: Option<String>,
+    /// `-p`
+    pub partitions: Vec<String>,
+
+    /// `-N`
+    pub nodes: Option<Sourced<NodeCount>>,
+    /// `-n`
+    pub ntasks: Option<Sourced<u32>>,
+    /// `--ntasks-per-node`
+    pub ntasks_per_node: Option<Sourced<u32>>,
+    /// `-c`
+    pub cpus_per_task: Option<u32>,
+    /// `--mincpus`
+    pub mincpus: Option<u32>,
+    /// `--mem`, `--mem-per-cpu`: the last one
+    pub memory: Option<Sourced<MemoryRequest>>,
+    /// `--tmp`
+    pub tmp_disk_mib: u64,
+
+    /// `-C`
+    pub constraint: Option<String>,
+    /// `-w`, as typed
+    pub nodelist: Option<String>,
+    /// `-F`, a file
+    pub nodefile: Option<String>,
+    /// `-x`, as typed
+    pub exclude: Option<String>,
+    /// `--exclusive`, `--oversubscribe`
+    pub sharing: Sharing,
+    /// `--contiguous`
+    pub contiguous: bool,
+    /// `-m`
+    pub distribution: Option<Distribution>,
+    /// `--cpu-bind`
+    pub cpu_bind: CpuBind,
+    /// `-r`
+    pub relative: Option<u32>,
+    /// `--exact`
+    pub exact: bool,
+    /// `--overlap`, `--external-launcher`
+    pub overlap: bool,
+
+    /// `-t`
+    pub time_limit: Option<TimeLimit>,
+    /// `--time-min`
+    pub time_min: Option<TimeLimit>,
+    /// `-b`
+    pub begin: Option<Timestamp>,
+    /// `--deadline`
+    pub deadline: Option<Timestamp>,
+    /// `-H`
+    pub hold: bool,
+    /// `--priority`
+    pub priority: Option<u32>,
+    /// `--nice`
+    pub nice: i32,
+    /// `-d`
+    pub dependencies: Option<Dependencies>,
+    /// `-a`
+    pub array: Option<ArraySpec>,
+    /// `-I`, seconds
+    pub immediate_secs: Option<u32>,
+    /// `--requeue`, `--no-requeue`
+    pub requeue: Option<bool>,
+    /// `-k`
+    pub no_kill: bool,
+    /// `--signal`
+    pub signal: Option<SignalWarning>,
+
+    /// `-i`
+    pub input: Option<String>,
+    /// `-o`
+    pub output: Option<String>,
+    /// `-e`
+    pub error: Option<String>,
+    /// `--open-mode`
+    pub open_mode: OpenMode,
+    /// `-D`
+    pub chdir: Option<String>,
+    /// `--export`, as typed
+    pub export: Option<String>,
+    /// `--export-file`, as typed
+    pub export_file: Option<String>,
+    /// `--propagate`, as typed
+    pub propagate: Option<String>,
+    /// `-l`
+    pub label: bool,
+    /// `-u`
+    pub unbuffered: bool,
+    /// `--pty`
+    pub pty: bool,
+
+    /// `--parsable`
+    pub parsable: bool,
+    /// `sbatch -W`
+    pub wait: bool,
+    /// `--test-only`
+    pub test_only: bool,
+    /// `--wrap`
+    pub wrap: Option<OsString>,
+    /// `--uid`, as typed
+    pub uid: Option<String>,
+    /// `--gid`, as typed
+    pub gid: Option<String>,
+    /// `--no-shell`
+    pub no_shell: bool,
+    /// `salloc -K`: the signal to send
+    pub kill_command: Option<i32>,
+    /// `--bell`
+    pub bell: bool,
+
+    /// `--jobid`
+    pub jobid: Option<Sourced<JobId>>,
+    /// `srun --async`
+    pub asynchronous: bool,
+    /// `srun --batch`
+    pub batch: bool,
+    /// `--multi-prog`
+    pub multi_prog: bool,
+    /// `srun -K`
+    pub kill_on_bad_exit: Option<bool>,
+    /// `srun -W`, seconds; 0: without end
+    pub wait_secs: Option<u32>,
+    /// `-X`
+    pub disable_status: bool,
+    /// `--quit-on-interrupt`
+    pub quit_on_interrupt: bool,
+
+    /// `swait --timeout`, seconds
+    pub timeout_secs: Option<u32>,
+}
+
+impl Typed {
+    /// Keeps a notice, once.
+    pub fn notice(&mut self, text: &'static str) {
+        if !self.notices.contains(&text) {
+            self.notices.push(text);
+        }
+    }
+}

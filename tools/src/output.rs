@@ -1,0 +1,148 @@
+//! The one way out: everything that a command says goes through here. Results go to standard output in one buffered
+//! write, messages to standard error as `program: error: text`. A reader that closed its end of the pipe (`squeue |
+//! head`) is a normal end, not an error.
+
+use std::{
+    fmt::Display,
+    io::{self, BufWriter, Write},
+};
+
+/// Version that client programs parse: the level of Slurm that the commands are compatible with.
+pub const SLURM_VERSION: &str = "slurm 26.05.3";
+
+/// How much a command says about itself: `-Q`, nothing, `-v`, `-vv`, ...
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Verbosity {
+    /// Errors and warnings only.
+    Quiet,
+    /// And what happens.
+    #[default]
+    Normal,
+    /// And how: the number of `-v`.
+    Verbose(u8),
+}
+
+/// Messages of one command, each line with the command's name in front.
+#[derive(Clone, Debug)]
+pub struct Console {
+    program: String,
+    verbosity: Verbosity,
+}
+
+impl Console {
+    /// For the command of that name.
+    pub fn new(program: &str) -> Self {
+        Self { program: program.to_owned(), verbosity: Verbosity::Normal }
+    }
+
+    /// The command's name.
+    pub fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// Sets how much is said from here on.
+    pub fn set_verbosity(&mut self, verbosity: Verbosity) {
+        self.verbosity = verbosity;
+    }
+
+    /// How much is said.
+    pub fn verbosity(&self) -> Verbosity {
+        self.verbosity
+    }
+
+    /// `program: error: text`, always.
+    pub fn error(&self, text: impl Display) {
+        self.line(format_args!("error: {text}"));
+    }
+
+    /// `program: fatal: text`, always.
+    pub fn fatal(&self, text: impl Display) {
+        self.line(format_args!("fatal: {text}"));
+    }
+
+    /// `program: warning: text`, always.
+    pub fn warning(&self, text: impl Display) {
+        self.line(format_args!("warning: {text}"));
+    }
+
+    /// `program: text`, unless quiet.
+    pub fn info(&self, text: impl Display) {
+        if self.verbosity > Verbosity::Quiet {
+            self.line(text);
+        }
+    }
+
+    /// `program: text`, with at least one `-v`.
+    pub fn verbose(&self, text: impl Display) {
+        if matches!(self.verbosity, Verbosity::Verbose(_)) {
+            self.line(text);
+        }
+    }
+
+    /// `program: text` for every line of `text`, always.
+    pub fn line(&self, text: impl Display) {
+        let text = text.to_string();
+        let mut out = String::with_capacity(text.len() + 32);
+        for line in text.lines() {
+            out.push_str(&self.program);
+            out.push_str(": ");
+            out.push_str(line);
+            out.push('\n');
+        }
+        stderr(out.as_bytes());
+    }
+}
+
+/// Bytes to standard error, whole and at once. That standard error is gone is nothing a command could tell anyone.
+pub fn stderr(bytes: &[u8]) {
+    let _ = io::stderr().lock().write_all(bytes);
+}
+
+/// Runs a rendering into a buffered standard output and flushes it.
+pub fn stdout(render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
+    render(&mut out)?;
+    out.flush()
+}
+
+/// A line to standard output, newline added.
+pub fn print_line(text: impl Display) -> io::Result<()> {
+    stdout(|out| writeln!(out, "{text}"))
+}
+
+/// What `-V` prints: the compatibility level first, then our own version.
+pub fn print_version() -> io::Result<()> {
+    stdout(|out| writeln!(out, "{SLURM_VERSION}\ngarrick {}", env!("CARGO_PKG_VERSION")))
+}
+
+/// Exit code of a command whose output ended so: `code` when it was written or its reader went away, 1 (with a message)
+/// when it could not be written (a full disk).
+pub fn finish(console: &Console, written: io::Result<()>, code: i32) -> i32 {
+    match written {
+        Ok(()) => code,
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => code,
+        Err(error) => {
+            console.error(format_args!("standard output: {error}"));
+            1
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn closed_pipe_is_a_normal_end() {
+        let console = Console::new("squeue");
+        assert_eq!(finish(&console, Err(io::ErrorKind::BrokenPipe.into()), 0), 0);
+        assert_eq!(finish(&console, Err(io::ErrorKind::StorageFull.into()), 0), 1);
+        assert_eq!(finish(&console, Ok(()), 3), 3);
+    }
+
+    #[test]
+    fn verbosity_is_ordered_from_quiet_to_verbose() {
+        assert!(Verbosity::Quiet < Verbosity::Normal && Verbosity::Normal < Verbosity::Verbose(1));
+    }
+}

@@ -1,0 +1,224 @@
+//! Arguments of the commands that ask and control: the getopt of the submitting commands over tables of their own, with
+//! operands anywhere between the options, and `--help`, `--usage` and `--version` answered here.
+
+use crate::{
+    options::{
+        getopt::{self, GetoptError, Occurrence},
+        table::{Arg, EVERY, Effect, OptionDef},
+    },
+    output::{self, Console},
+};
+use std::{ffi::OsString, fmt::Write as _};
+
+/// A command's table.
+#[derive(Debug)]
+pub struct Table {
+    /// Command.
+    pub program: &'static str,
+    /// What it is for, one line.
+    pub purpose: &'static str,
+    /// Operands, as in the usage line.
+    pub operands: &'static str,
+    /// Options, `--help`, `--usage` and `--version` left out.
+    pub options: &'static [OptionDef],
+    /// Exit code for a wrong option.
+    pub misuse: i32,
+}
+
+/// An entry of a table. Its meaning is the command's own, found by the long name.
+pub const fn option(long: &'static str, short: Option<char>, arg: Arg, help: &'static str) -> OptionDef {
+    OptionDef::other(long, short, arg, EVERY, help, Effect::Silent)
+}
+
+static COMMON: [OptionDef; 3] = [
+    option("help", None, Arg::None, "show this help"),
+    option("usage", None, Arg::None, "show a short usage"),
+    option("version", Some('V'), Arg::None, "show the version"),
+];
+
+/// Arguments, taken apart.
+#[derive(Debug, Default)]
+pub struct Arguments {
+    /// Options in the order given.
+    pub options: Vec<Occurrence>,
+    /// The other arguments.
+    pub operands: Vec<OsString>,
+}
+
+impl Arguments {
+    /// How often an option was given.
+    pub fn count(&self, long: &str) -> usize {
+        self.options.iter().filter(|o| o.def.long == long).count()
+    }
+
+    /// Whether it was given.
+    pub fn has(&self, long: &str) -> bool {
+        self.count(long) > 0
+    }
+
+    /// Its last value, as text.
+    pub fn value(&self, long: &str) -> Option<String> {
+        self.options
+            .iter()
+            .rev()
+            .find(|o| o.def.long == long)
+            .and_then(|o| o.value.as_ref())
+            .map(|v| v.to_string_lossy().into_owned())
+    }
+
+    /// Its last value, else that variable's.
+    pub fn value_or_env(&self, long: &str, variable: &str) -> Option<String> {
+        self.value(long).or_else(|| std::env::var(variable).ok().filter(|v| !v.is_empty()))
+    }
+
+    /// Operands as text.
+    pub fn words(&self) -> Vec<String> {
+        self.operands.iter().map(|w| w.to_string_lossy().into_owned()).collect()
+    }
+}
+
+/// What the arguments come to.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Go on with these.
+    Go(Arguments),
+    /// Everything is said; exit with this code.
+    Done(i32),
+}
+
+/// Takes a command's arguments apart; help, version and errors are dealt with.
+pub fn read(table: &'static Table, args: &[OsString], console: &Console) -> Outcome {
+    match parse(table, args) {
+        Err(error) => {
+            console.line(&error);
+            if let Some(hint) = error.suggestion() {
+                console.line(hint);
+            }
+            output::stderr(format!("Try \"{} --help\" for more information\n", table.program).as_bytes());
+            Outcome::Done(table.misuse)
+        }
+        Ok(arguments) if arguments.has("help") => {
+            Outcome::Done(output::finish(console, output::stdout(|out| out.write_all(help(table).as_bytes())), 0))
+        }
+        Ok(arguments) if arguments.has("usage") => {
+            Outcome::Done(output::finish(console, output::print_line(usage(table)), 0))
+        }
+        Ok(arguments) if arguments.has("version") => {
+            Outcome::Done(output::finish(console, output::print_version(), 0))
+        }
+        Ok(arguments) => Outcome::Go(arguments),
+    }
+}
+
+/// Takes arguments apart, operands allowed anywhere.
+pub fn parse(table: &'static Table, args: &[OsString]) -> Result<Arguments, GetoptError> {
+    let defs: Vec<&'static OptionDef> = table.options.iter().chain(&COMMON).collect();
+    let mut arguments = Arguments::default();
+    let mut rest = args.to_vec();
+    loop {
+        let before = rest.len();
+        let parsed = getopt::parse(&defs, &rest)?;
+        let taken = before - parsed.rest.len();
+        let ended = taken > 0 && rest[taken - 1] == "--";
+        arguments.options.extend(parsed.options);
+        let mut left = parsed.rest.into_iter();
+        if ended {
+            arguments.operands.extend(left);
+            return Ok(arguments);
+        }
+        match left.next() {
+            None => return Ok(arguments),
+            Some(operand) => arguments.operands.push(operand),
+        }
+        rest = left.collect();
+    }
+}
+
+fn usage(table: &Table) -> String {
+    let mut text = format!("Usage: {}", table.program);
+    let flags: String = table.options.iter().filter(|o| o.arg == Arg::None).filter_map(|o| o.short).collect();
+    if !flags.is_empty() {
+        let _ = write!(text, " [-{flags}]");
+    }
+    for option in table.options {
+        if let (Some(short), Arg::Required(word)) = (option.short, option.arg) {
+            let _ = write!(text, " [-{short} {word}]");
+        }
+    }
+    if !table.operands.is_empty() {
+        let _ = write!(text, " {}", table.operands);
+    }
+    text
+}
+
+fn help(table: &Table) -> String {
+    let mut text = format!("Usage: {} [OPTIONS]", table.program);
+    if !table.operands.is_empty() {
+        let _ = write!(text, " {}", table.operands);
+    }
+    let _ = write!(text, "\n{}\n\n", table.purpose);
+    for option in table.options.iter().chain(&COMMON) {
+        let short = option.short.map_or_else(|| "    ".to_owned(), |c| format!("-{c}, "));
+        let long = match option.arg {
+            Arg::None => format!("--{}", option.long),
+            Arg::Required(word) => format!("--{}={word}", option.long),
+            Arg::Optional(word) => format!("--{}[={word}]", option.long),
+        };
+        let names = format!("  {short}{long}");
+        if names.len() < 32 {
+            let _ = writeln!(text, "{names:<32}{}", option.help);
+        } else {
+            let _ = writeln!(text, "{names}\n{:32}{}", "", option.help);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    static TABLE: Table = Table {
+        program: "scancel",
+        purpose: "Signal or cancel jobs.",
+        operands: "[job_id...]",
+        options: &[
+            option("quiet", Some('Q'), Arg::None, "say nothing"),
+            option("signal", Some('s'), Arg::Required("name"), "send this signal"),
+        ],
+        misuse: 1,
+    };
+
+    fn read_words(words: &str) -> Arguments {
+        let args: Vec<OsString> = words.split(' ').map(OsString::from).collect();
+        parse(&TABLE, &args).unwrap()
+    }
+
+    #[test]
+    fn operands_may_stand_between_options() {
+        let arguments = read_words("5 -Q 6 -s TERM 7");
+        assert_eq!(arguments.words(), ["5", "6", "7"]);
+        assert!(arguments.has("quiet"));
+        assert_eq!(arguments.value("signal").as_deref(), Some("TERM"));
+    }
+
+    #[test]
+    fn everything_after_two_dashes_is_an_operand() {
+        assert_eq!(read_words("5 -- -Q").words(), ["5", "-Q"]);
+    }
+
+    #[test]
+    fn help_lists_every_option() {
+        assert_eq!(
+            help(&TABLE),
+            "Usage: scancel [OPTIONS] [job_id...]\nSignal or cancel jobs.\n\n  \
+             -Q, --quiet                   say nothing\n  \
+             -s, --signal=name             send this signal\n      \
+             --help                    show this help\n      \
+             --usage                   show a short usage\n  \
+             -V, --version                 show the version\n"
+        );
+        assert_eq!(usage(&TABLE), "Usage: scancel [-Q] [-s name] [job_id...]");
+    }
+}

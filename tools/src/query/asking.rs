@@ -1,0 +1,96 @@
+//! One command's contact with its cluster: found, connected on first use, asked as often as needed; and how failures are
+//! told by the commands of this family (`slurm_load_jobs error: ...`).
+
+use crate::{
+    cluster::{Answer, Cluster, ClusterError, Daemon},
+    output::{self, Console},
+};
+use garrick_model::messages::command::{CommandReply, CommandRequest};
+
+/// A request that failed.
+pub type AskError = ClusterError;
+/// What came of asking.
+pub type Asked<T> = Answer<T>;
+
+/// A cluster and a connection to one of its daemons.
+pub struct Contact {
+    cluster: Cluster,
+    daemon: Daemon,
+}
+
+impl Contact {
+    /// Finds the cluster that is meant and connects.
+    pub fn open(console: &Console) -> Asked<Self> {
+        let cluster = Cluster::find(None)?;
+        let daemon = cluster.connect(console.program())?;
+        Ok(Self { cluster, daemon })
+    }
+
+    /// `ClusterName`.
+    pub fn name(&self) -> &str {
+        self.cluster.name()
+    }
+
+    /// Asks, and waits for the answer. A refusal is an error.
+    pub fn ask(&mut self, request: &CommandRequest) -> Asked<CommandReply> {
+        self.daemon.ask(request)
+    }
+
+    /// The connection, for streams of answers.
+    pub fn daemon(&mut self) -> &mut Daemon {
+        &mut self.daemon
+    }
+
+    /// An answer that does not belong to the question.
+    pub fn unexpected(&self, reply: &CommandReply) -> AskError {
+        ClusterError::Unexpected(match reply {
+            CommandReply::Pong { .. } => "Pong",
+            CommandReply::Submitted { .. } => "Submitted",
+            CommandReply::WouldStart { .. } => "WouldStart",
+            CommandReply::Job(_) => "Job",
+            CommandReply::Jobs { .. } => "Jobs",
+            CommandReply::Nodes { .. } => "Nodes",
+            CommandReply::Partitions { .. } => "Partitions",
+            CommandReply::Steps { .. } => "Steps",
+            CommandReply::Config { .. } => "Config",
+            CommandReply::Script(_) => "Script",
+            CommandReply::StepManager(_) => "StepManager",
+            CommandReply::PerJob(_) => "PerJob",
+            CommandReply::Done => "Done",
+            CommandReply::Token(_) => "Token",
+            CommandReply::TraceRecords(_) => "TraceRecords",
+            CommandReply::Daemons(_) => "Daemons",
+            CommandReply::End => "End",
+            CommandReply::Refused(_) => "Refused",
+        })
+    }
+}
+
+/// How these commands tell of a failure. Each returns the exit code, 1.
+pub trait Tell {
+    /// `slurm_load_jobs error: Invalid job id specified`.
+    fn tell(&self, call: &str, console: &Console) -> i32;
+    /// `scancel: error: Unable to contact slurm controller (connect failure)`.
+    fn tell_as(&self, console: &Console) -> i32;
+}
+
+impl Tell for AskError {
+    fn tell(&self, call: &str, console: &Console) -> i32 {
+        hints(self, console);
+        output::stderr(format!("{call} error: {self}\n").as_bytes());
+        1
+    }
+
+    fn tell_as(&self, console: &Console) -> i32 {
+        hints(self, console);
+        console.error(self);
+        1
+    }
+}
+
+/// What a user can act on when nobody answered. Refusals stand alone, as Slurm's do.
+fn hints(error: &AskError, console: &Console) {
+    if matches!(error, ClusterError::NoDaemon { .. } | ClusterError::Door(_)) {
+        error.details().iter().for_each(|line| console.line(line));
+    }
+}

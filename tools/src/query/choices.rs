@@ -1,0 +1,108 @@
+//! Lists of jobs, steps, users and nodes as they are typed after `-j`, `-s`, `-u` and `-w`, read for every command of this
+//! family.
+
+use crate::query::arguments::Arguments;
+use garrick_model::{
+    hostlist,
+    ids::{IdError, StepSelector},
+    messages::command::JobSelector,
+};
+use nix::unistd::User;
+
+/// A list that cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChoiceError {
+    /// Not a job id.
+    #[error("Invalid job id: {0}")]
+    Job(String),
+    /// Not a step id.
+    #[error("Invalid job step id: {0}")]
+    Step(String),
+    /// Nobody.
+    #[error("Invalid user: {0}")]
+    User(String),
+    /// Not a host list.
+    #[error("Invalid node name specified: {0}")]
+    Nodes(String),
+}
+
+impl ChoiceError {
+    fn step(text: &str) -> impl FnOnce(IdError) -> Self {
+        let text = text.to_owned();
+        move |_| Self::Step(text)
+    }
+}
+
+/// Words between commas.
+pub fn words(text: &str) -> Vec<String> {
+    text.split(',').map(str::trim).filter(|w| !w.is_empty()).map(str::to_owned).collect()
+}
+
+/// Splits at commas that are not inside brackets: `5_[1,3],7`.
+pub fn outside_brackets(text: &str) -> Vec<&str> {
+    let mut depth = 0_usize;
+    let parts = text.split(|c: char| {
+        match c {
+            '[' => depth += 1,
+            ']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        c == ',' && depth == 0
+    });
+    parts.map(str::trim).filter(|p| !p.is_empty()).collect()
+}
+
+/// `503,504_1,505_[2-4]`
+pub fn jobs(text: &str) -> Result<Vec<JobSelector>, ChoiceError> {
+    outside_brackets(text).into_iter().map(job).collect()
+}
+
+/// One of those.
+pub fn job(text: &str) -> Result<JobSelector, ChoiceError> {
+    text.parse().map_err(|_| ChoiceError::Job(text.to_owned()))
+}
+
+/// `503.0,503.batch`
+pub fn steps(text: &str) -> Result<Vec<StepSelector>, ChoiceError> {
+    words(text).iter().map(|w| w.parse().map_err(ChoiceError::step(w))).collect()
+}
+
+/// `alice,1002`, as numbers.
+pub fn users(text: &str) -> Result<Vec<u32>, ChoiceError> {
+    words(text).iter().map(|w| user(w)).collect()
+}
+
+/// One of those.
+pub fn user(text: &str) -> Result<u32, ChoiceError> {
+    if let Ok(Some(user)) = User::from_name(text) {
+        return Ok(user.uid.as_raw());
+    }
+    text.parse().map_err(|_| ChoiceError::User(text.to_owned()))
+}
+
+/// A user's name, or his number in digits.
+pub fn user_name(uid: u32) -> String {
+    match User::from_uid(nix::unistd::Uid::from_raw(uid)) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    }
+}
+
+/// A host list, as names.
+pub fn nodes(text: &str) -> Result<Vec<String>, ChoiceError> {
+    if text.is_empty() {
+        return Ok(Vec::new());
+    }
+    hostlist::expand(text).map_err(|e| ChoiceError::Nodes(e.to_string()))
+}
+
+/// Refuses the output forms that are not there: `--yaml`, and versions of the JSON form other than v0.0.45.
+pub fn json_version(arguments: &Arguments) -> Result<(), String> {
+    if arguments.has("yaml") {
+        return Err("--yaml".to_owned());
+    }
+    match arguments.value("json").as_deref() {
+        None | Some("" | "v0.0.45" | "latest") => Ok(()),
+        Some(other) => Err(format!("--json={other}")),
+    }
+}

@@ -1,0 +1,108 @@
+//! `sinfo`: partitions and nodes. Options, then a query, then groups of nodes that share a line, then columns.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`options`] | what was typed and set, read into a request |
+//! | [`fields`] | letters, names, headings, and in which fields nodes must agree |
+//! | [`groups`] | nodes put into groups |
+//! | [`cells`] | what a group shows in a field |
+
+pub mod cells;
+pub mod fields;
+pub mod groups;
+pub mod options;
+#[cfg(test)]
+mod transcript_test;
+
+use super::{
+    arguments::{self, Outcome},
+    asking::{Asked, Contact, Tell as _},
+};
+use crate::{
+    output::{self, Console},
+    render::{clock::Clock, json},
+};
+use garrick_model::{
+    messages::command::{CommandReply, CommandRequest},
+    view::{NodeView, PartitionView},
+};
+use options::Request;
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    sync::Arc,
+};
+
+/// Runs `sinfo`. Returns its exit code.
+pub fn main(args: Vec<OsString>) -> i32 {
+    let console = Console::new("sinfo");
+    let arguments = match arguments::read(&options::TABLE, &args, &console) {
+        Outcome::Go(arguments) => arguments,
+        Outcome::Done(code) => return code,
+    };
+    let request = match options::read(&arguments, |name| std::env::var(name).ok()) {
+        Ok(request) => request,
+        Err(error) => {
+            console.error(error);
+            return 1;
+        }
+    };
+    loop {
+        let code = once(&request, &console);
+        match request.iterate {
+            Some(pause) if code == 0 => std::thread::sleep(pause),
+            _ => return code,
+        }
+    }
+}
+
+fn once(request: &Request, console: &Console) -> i32 {
+    let loaded = Contact::open(console).and_then(|mut cluster| {
+        let (partitions, nodes) = load(&mut cluster)?;
+        Ok((cluster.name().to_owned(), partitions, nodes))
+    });
+    let (cluster, partitions, nodes) = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => return error.tell("slurm_load_partitions", console),
+    };
+    let clock = Clock::system();
+    let written = if request.json {
+        let groups = groups::groups(&partitions, &nodes, request, &clock);
+        let meta = json::Meta::new(&cluster);
+        output::stdout(|out| json::write(out, &json::sinfo(&groups, &nodes, &meta)))
+    } else {
+        output::stdout(|out| render(&partitions, &nodes, request, &clock, out))
+    };
+    output::finish(console, written, 0)
+}
+
+/// Partitions and nodes in configuration order.
+pub type PartitionsAndNodes = (Vec<Arc<PartitionView>>, Vec<Arc<NodeView>>);
+
+/// Asks for them.
+pub fn load(cluster: &mut Contact) -> Asked<PartitionsAndNodes> {
+    match cluster.ask(&CommandRequest::ListPartitions)? {
+        CommandReply::Partitions { partitions, nodes, .. } => Ok((partitions, nodes)),
+        other => Err(cluster.unexpected(&other)),
+    }
+}
+
+/// Writes the list.
+pub fn render(
+    partitions: &[Arc<PartitionView>],
+    nodes: &[Arc<NodeView>],
+    request: &Request,
+    clock: &Clock,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if request.banner {
+        writeln!(out, "{}", clock.banner())?;
+    }
+    request.layout.write(
+        out,
+        request.heading,
+        &groups::groups(partitions, nodes, request, clock),
+        |entry| entry.title.to_owned(),
+        |group, entry| cells::cell(group, entry.field, clock),
+    )
+}

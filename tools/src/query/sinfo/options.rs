@@ -1,0 +1,237 @@
+//! Options of `sinfo`, with the `SINFO_*` variables behind them, read into what is to be chosen, grouped and shown.
+
+use super::fields::{self, Entry, Field};
+use crate::{
+    options::table::Arg,
+    query::{
+        arguments::{Arguments, Table, option},
+        choices,
+    },
+    render::{
+        columns::{Layout, LayoutError},
+        node_state::StateFilter,
+    },
+};
+use std::time::Duration;
+
+/// Options of `sinfo`.
+pub static TABLE: Table = Table {
+    program: "sinfo",
+    purpose: "Show partitions and nodes.",
+    operands: "",
+    options: &[
+        option("all", Some('a'), Arg::None, "also hidden partitions"),
+        option("dead", Some('d'), Arg::None, "only nodes that do not respond"),
+        option("exact", Some('e'), Arg::None, "group only nodes that are configured alike"),
+        option("noheader", Some('h'), Arg::None, "no heading"),
+        option("hide", None, Arg::None, "not hidden partitions"),
+        option("iterate", Some('i'), Arg::Required("seconds"), "again every so many seconds"),
+        option("json", None, Arg::Optional("data_parser"), "as JSON"),
+        option("yaml", None, Arg::Optional("data_parser"), "as YAML (not supported yet)"),
+        option("long", Some('l'), Arg::None, "longer lines"),
+        option("local", None, Arg::None, "the local cluster (always so here)"),
+        option("nodes", Some('n'), Arg::Required("hostlist"), "only these nodes"),
+        option("noconvert", None, Arg::None, "keep units of memory"),
+        option("Node", Some('N'), Arg::None, "one line for each node"),
+        option("format", Some('o'), Arg::Required("format"), "fields by letters, %[.][size]letter"),
+        option("Format", Some('O'), Arg::Required("format"), "fields by names, name[:[.]size]"),
+        option("partition", Some('p'), Arg::Required("partition(s)"), "only these partitions"),
+        option("responding", Some('r'), Arg::None, "only nodes that respond"),
+        option("list-reasons", Some('R'), Arg::None, "why nodes are down or drained"),
+        option("summarize", Some('s'), Arg::None, "one line for each partition"),
+        option("sort", Some('S'), Arg::Required("fields"), "order by letters of -o, - before one for descending"),
+        option("states", Some('t'), Arg::Required("states"), "only nodes in these states"),
+        option("verbose", Some('v'), Arg::None, "say more"),
+    ],
+    misuse: 1,
+};
+
+const DEFAULT: &str = "%#P %.5a %.10l %.6D %.6t %N";
+const LONG: &str = "%#P %.5a %.10l %.10s %.4r %.8h %.10g %.6D %.11T %.11i %N";
+const SUMMARY: &str = "%#P %.5a %.10l %.16F %N";
+const NODES: &str = "%#N %.6D %.9P %6t ";
+const NODES_LONG: &str = "%#N %.6D %.9P %.11T %4c %.8z %.6m %.8d %.6w %.8f %20E";
+const REASONS: &str = "%20E %9u %19H %N";
+const REASONS_LONG: &str = "%20E %12U %19H %6t %N";
+
+/// Which nodes, by whether they answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Responding {
+    /// All.
+    #[default]
+    Any,
+    /// `-r`
+    Yes,
+    /// `-d`
+    No,
+}
+
+/// One key of `-S`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SortKey {
+    /// By what.
+    pub field: Field,
+    /// `-`: largest first.
+    pub descending: bool,
+    /// `#`: partitions in the order in which they are configured.
+    pub configured: bool,
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub struct Request {
+    /// Only these partitions; empty: all.
+    pub partitions: Vec<String>,
+    /// Only these nodes; empty: all.
+    pub nodes: Vec<String>,
+    /// Only in one of these states; empty: all.
+    pub states: Vec<StateFilter>,
+    /// By whether they answer.
+    pub responding: Responding,
+    /// Hidden partitions too.
+    pub hidden: bool,
+    /// One line a node and partition.
+    pub by_node: bool,
+    /// Only down and drained nodes, and no line for partitions without any.
+    pub reasons: bool,
+    /// Group by configuration too.
+    pub exact: bool,
+    /// Columns.
+    pub layout: Layout<&'static Entry>,
+    /// Order.
+    pub sort: Vec<SortKey>,
+    /// Heading line.
+    pub heading: bool,
+    /// Date above the heading.
+    pub banner: bool,
+    /// JSON instead of columns.
+    pub json: bool,
+    /// Again and again.
+    pub iterate: Option<Duration>,
+}
+
+/// Options that cannot be used, in the words that the user gets.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// A format string.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A sort specification.
+    #[error("Invalid sort specification: {0}")]
+    Sort(String),
+    /// A state.
+    #[error("Bad state string: \"{0}\"")]
+    State(String),
+    /// A number of seconds.
+    #[error("Invalid --iterate specification: {0}")]
+    Iterate(String),
+    /// Node names.
+    #[error(transparent)]
+    Choice(#[from] choices::ChoiceError),
+    /// Not there yet.
+    #[error("{0} is not supported yet")]
+    NotSupported(String),
+}
+
+/// Reads the options; `env` looks variables up.
+pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, RequestError> {
+    let text = |long: &str, variable: &str| arguments.value(long).or_else(|| env(variable)).filter(|v| !v.is_empty());
+    choices::json_version(arguments).map_err(RequestError::NotSupported)?;
+    let long = arguments.has("long");
+    let by_node = arguments.has("Node");
+    let reasons = arguments.has("list-reasons");
+    let default = match (reasons, arguments.has("summarize"), by_node, long) {
+        (true, _, _, false) => REASONS,
+        (true, _, _, true) => REASONS_LONG,
+        (_, true, _, _) => SUMMARY,
+        (_, _, true, false) => NODES,
+        (_, _, true, true) => NODES_LONG,
+        (_, _, false, true) => LONG,
+        (_, _, false, false) => DEFAULT,
+    };
+    let states = text("states", "SINFO_STATES")
+        .map(|t| choices::words(&t.replace('&', ",")))
+        .unwrap_or_default()
+        .iter()
+        .map(|word| StateFilter::parse(word).ok_or_else(|| RequestError::State(word.clone())))
+        .collect::<Result<Vec<_>, _>>()?;
+    let default_sort = if by_node { "N" } else { "#P,-t" };
+    let iterate = match arguments.value("iterate") {
+        None => None,
+        Some(secs) => match secs.parse::<u64>() {
+            Ok(n) if n > 0 => Some(Duration::from_secs(n)),
+            _ => return Err(RequestError::Iterate(secs)),
+        },
+    };
+    let heading = !arguments.has("noheader");
+    let partitions = choices::words(&text("partition", "SINFO_PARTITION").unwrap_or_default());
+    Ok(Request {
+        hidden: arguments.has("all") || env("SINFO_ALL").is_some() || !partitions.is_empty(),
+        partitions,
+        nodes: choices::nodes(&arguments.value("nodes").unwrap_or_default())?,
+        states,
+        responding: match (arguments.has("responding"), arguments.has("dead")) {
+            (true, _) => Responding::Yes,
+            (false, true) => Responding::No,
+            (false, false) => Responding::Any,
+        },
+        by_node,
+        reasons,
+        exact: arguments.has("exact"),
+        layout: layout(arguments, &env, default)?,
+        sort: sort(&text("sort", "SINFO_SORT").unwrap_or_else(|| default_sort.to_owned()))?,
+        heading,
+        banner: heading && (long || iterate.is_some()),
+        json: arguments.has("json"),
+        iterate,
+    })
+}
+
+fn layout(
+    arguments: &Arguments,
+    env: impl Fn(&str) -> Option<String>,
+    default: &str,
+) -> Result<Layout<&'static Entry>, LayoutError> {
+    let every = || {
+        fields::TABLE.iter().filter_map(|e| e.letter).map(|l| format!("%{l}")).collect::<Vec<_>>().join("|")
+    };
+    let short = |format: &str| {
+        let format = if format.contains("%all") { format.replace("%all", &every()) } else { format.to_owned() };
+        Layout::short(&format, "node", fields::by_letter)
+    };
+    let long = |format: &str| {
+        if format.eq_ignore_ascii_case("all") {
+            let names: Vec<&str> = fields::TABLE.iter().map(|e| e.names[0]).collect();
+            return Layout::long(&names.join(","), "node", fields::by_name);
+        }
+        Layout::long(format, "node", fields::by_name)
+    };
+    let given = arguments.options.iter().rev().find(|o| o.def.long.eq_ignore_ascii_case("format"));
+    match given.and_then(|o| Some((o.def.long, o.value.as_ref()?.to_string_lossy().into_owned()))) {
+        Some(("format", format)) => short(&format),
+        Some((_, format)) => long(&format),
+        None if default != DEFAULT => short(default),
+        None => match env("SINFO_FORMAT") {
+            Some(format) => short(&format),
+            None => short(default),
+        },
+    }
+}
+
+fn sort(text: &str) -> Result<Vec<SortKey>, RequestError> {
+    let mut keys = Vec::new();
+    let (mut descending, mut configured) = (false, false);
+    for c in text.chars() {
+        match c {
+            ',' | ' ' | '+' => (descending, configured) = (false, false),
+            '-' => descending = true,
+            '#' => configured = true,
+            c => {
+                let entry = fields::by_letter(c).ok_or_else(|| RequestError::Sort(c.to_string()))?;
+                keys.push(SortKey { field: entry.field, descending, configured });
+                (descending, configured) = (false, false);
+            }
+        }
+    }
+    Ok(keys)
+}

@@ -1,0 +1,267 @@
+//! `squeue`: jobs and steps in the queue. Options, then a query, then rows, then columns.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | [`options`] | what was typed and set, read into a request |
+//! | [`fields`] | letters, names and headings |
+//! | [`cells`] | what a row shows in a field |
+//! | [`rows`] | rows from job views: arrays, choice, order |
+
+pub mod cells;
+pub mod fields;
+pub mod options;
+pub mod rows;
+#[cfg(test)]
+mod transcript_test;
+
+use super::{
+    arguments::{self, Outcome},
+    asking::{Asked, Contact, Tell as _},
+    choices,
+};
+use crate::{
+    output::{self, Console},
+    render::{clock::Clock, json},
+};
+use cells::Setting;
+use garrick_model::{
+    messages::command::{CommandReply, CommandRequest},
+    refusal::Refusal,
+    view::{JobView, StepView},
+};
+use options::{Request, Subject};
+use rows::JobRow;
+use std::{
+    ffi::OsString,
+    io::{self, Write},
+    sync::Arc,
+};
+
+/// Runs `squeue`. Returns its exit code.
+pub fn main(args: Vec<OsString>) -> i32 {
+    let console = Console::new("squeue");
+    let arguments = match arguments::read(&options::TABLE, &attach_ids(args), &console) {
+        Outcome::Go(arguments) => arguments,
+        Outcome::Done(code) => return code,
+    };
+    let request = match options::read(&arguments, |name| std::env::var(name).ok()) {
+        Ok(request) => request,
+        Err(error) => {
+            error.to_string().lines().for_each(|line| console.error(line));
+            return 1;
+        }
+    };
+    loop {
+        let code = once(&request, &console);
+        match request.iterate {
+            Some(pause) if code == 0 => std::thread::sleep(pause),
+            _ => return code,
+        }
+    }
+}
+
+/// `-j 5` and `-s 5.0`: the argument is optional, but one that begins with a digit belongs to the option.
+fn attach_ids(args: Vec<OsString>) -> Vec<OsString> {
+    let mut attached: Vec<OsString> = Vec::with_capacity(args.len());
+    for arg in args {
+        let id = arg.to_str().is_some_and(|a| a.starts_with(|c: char| c.is_ascii_digit()));
+        match attached.last_mut() {
+            Some(last) if id && takes_ids(last) => {
+                if last.to_str().is_some_and(|l| l.starts_with("--")) {
+                    last.push("=");
+                }
+                last.push(arg);
+            }
+            _ => attached.push(arg),
+        }
+    }
+    attached
+}
+
+fn takes_ids(option: &OsString) -> bool {
+    match option.to_str() {
+        Some("--jobs" | "--job" | "--steps" | "--step") => true,
+        Some(text) => text
+            .strip_prefix('-')
+            .and_then(|flags| flags.strip_suffix(['j', 's']))
+            .is_some_and(|flags| flags.chars().all(|c| "arhlPv".contains(c))),
+        None => false,
+    }
+}
+
+fn once(request: &Request, console: &Console) -> i32 {
+    let mut cluster = match Contact::open(console) {
+        Ok(cluster) => cluster,
+        Err(error) => return error.tell("slurm_load_jobs", console),
+    };
+    let clock = Clock::system();
+    match &request.subject {
+        Subject::Jobs => {
+            let jobs = match load_jobs(&mut cluster, request) {
+                Ok(jobs) => jobs,
+                Err(error) => return error.tell("slurm_load_jobs", console),
+            };
+            if request.verbose {
+                console.line(format_args!("{} job records", jobs.len()));
+            }
+            let written = if request.json {
+                let rows = job_rows(&jobs, request, &clock);
+                let meta = json::Meta::new(cluster.name());
+                output::stdout(|out| json::write(out, &json::jobs(&rows, &meta, &clock)))
+            } else {
+                output::stdout(|out| render_jobs(&jobs, request, &clock, out))
+            };
+            output::finish(console, written, 0)
+        }
+        Subject::Steps(_) => {
+            let (steps, jobs) = match load_steps(&mut cluster, request, console) {
+                Ok(found) => found,
+                Err(error) => return error.tell("slurm_get_job_steps", console),
+            };
+            let written = if request.json {
+                let steps = chosen_steps(&steps, &jobs, request, &clock);
+                let meta = json::Meta::new(cluster.name());
+                output::stdout(|out| json::write(out, &json::steps(&steps, &meta, &clock)))
+            } else {
+                output::stdout(|out| render_steps(&steps, &jobs, request, &clock, &choices::user_name, out))
+            };
+            output::finish(console, written, 0)
+        }
+    }
+}
+
+fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>>> {
+    // One id that is unknown is an error; in a list it is passed over.
+    let only = match request.choice.jobs.as_slice() {
+        [one] => vec![one.clone()],
+        _ => Vec::new(),
+    };
+    let named = !only.is_empty();
+    match cluster.ask(&CommandRequest::ListJobs { jobs: only })? {
+        CommandReply::Jobs { jobs, .. } if jobs.is_empty() && named => Err(Refusal::InvalidJobId.into()),
+        CommandReply::Jobs { jobs, .. } => Ok(jobs),
+        other => Err(cluster.unexpected(&other)),
+    }
+}
+
+type StepsAndJobs = (Vec<StepView>, Vec<Arc<JobView>>);
+
+fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> Asked<StepsAndJobs> {
+    let only = match request.choice.jobs.as_slice() {
+        [one] if one.tasks.is_none() => Some(one.job),
+        _ => None,
+    };
+    let steps = match cluster.ask(&CommandRequest::ListSteps { job: only })? {
+        CommandReply::Steps { steps, missing } => {
+            for manager in missing {
+                console.warning(format_args!("step manager of {manager} does not answer, its steps are not shown"));
+            }
+            steps
+        }
+        other => return Err(cluster.unexpected(&other)),
+    };
+    match cluster.ask(&CommandRequest::ListJobs { jobs: Vec::new() })? {
+        CommandReply::Jobs { jobs, .. } => Ok((steps, jobs)),
+        other => Err(cluster.unexpected(&other)),
+    }
+}
+
+/// The rows to show, in order.
+pub fn job_rows(jobs: &[Arc<JobView>], request: &Request, clock: &Clock) -> Vec<JobRow> {
+    let setting = Setting { clock, user: &choices::user_name, task_list: None };
+    let mut rows = JobRow::list(jobs, request.arrays);
+    rows.retain(|row| request.choice.takes(row));
+    rows::sort(&mut rows, &request.sort, |row, field| cells::job(row, field, &setting));
+    rows
+}
+
+/// Writes the list of jobs.
+pub fn render_jobs(
+    jobs: &[Arc<JobView>],
+    request: &Request,
+    clock: &Clock,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if request.banner {
+        writeln!(out, "{}", clock.banner())?;
+    }
+    let setting = Setting { clock, user: &choices::user_name, task_list: task_list_limit() };
+    let rows = job_rows(jobs, request, clock);
+    request.layout.write(
+        out,
+        request.heading,
+        &rows,
+        |entry| entry.title.to_owned(),
+        |row, entry| cells::job(row, entry.field, &setting),
+    )
+}
+
+/// `SLURM_BITSTR_LEN`: most characters of an array's task list; 0 for all, 64 unless set, as documented.
+fn task_list_limit() -> Option<usize> {
+    match std::env::var("SLURM_BITSTR_LEN").ok().and_then(|v| v.parse::<usize>().ok()) {
+        None => Some(64),
+        Some(0) => None,
+        Some(n) => Some(n),
+    }
+}
+
+fn job_of<'a>(step: &StepView, jobs: &'a [Arc<JobView>]) -> Option<&'a JobView> {
+    jobs.iter().find(|j| j.id == step.id.job).map(|j| &**j)
+}
+
+/// The steps to show, in order, with their jobs.
+fn chosen_steps<'a>(
+    steps: &'a [StepView],
+    jobs: &'a [Arc<JobView>],
+    request: &Request,
+    clock: &Clock,
+) -> Vec<(&'a StepView, Option<&'a JobView>)> {
+    let Subject::Steps(named) = &request.subject else { return Vec::new() };
+    let setting = Setting { clock, user: &choices::user_name, task_list: None };
+    let mut chosen: Vec<_> = steps
+        .iter()
+        .map(|step| (step, job_of(step, jobs)))
+        .filter(|(step, job)| {
+            request.choice.takes_step(step, *job)
+                && (named.is_empty()
+                    || named.iter().any(|n| {
+                        let job_matches = match n.array_task() {
+                            Some(task) => job.is_some_and(|j| j.array_task == Some(task)),
+                            None => n.job == step.id.job,
+                        };
+                        job_matches && n.step == step.id.step && n.het == step.id.het
+                    }))
+        })
+        .collect();
+    chosen.sort_by(|a, b| a.0.id.cmp(&b.0.id));
+    chosen.sort_by(|a, b| {
+        rows::compare(&request.sort, |field| match field {
+            fields::Field::Id => a.0.id.cmp(&b.0.id),
+            fields::Field::TimeUsed => b.0.start_time.cmp(&a.0.start_time),
+            other => cells::step(a.0, a.1, other, &setting).cmp(&cells::step(b.0, b.1, other, &setting)),
+        })
+    });
+    chosen
+}
+
+/// Writes the list of steps.
+pub fn render_steps(
+    steps: &[StepView],
+    jobs: &[Arc<JobView>],
+    request: &Request,
+    clock: &Clock,
+    user: &dyn Fn(u32) -> String,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if request.banner {
+        writeln!(out, "{}", clock.banner())?;
+    }
+    let setting = Setting { clock, user, task_list: task_list_limit() };
+    request.layout.write(
+        out,
+        request.heading,
+        &chosen_steps(steps, jobs, request, clock),
+        |entry| entry.title.to_owned(),
+        |(step, job), entry| cells::step(step, *job, entry.field, &setting),
+    )
+}

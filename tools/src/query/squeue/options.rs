@@ -1,0 +1,250 @@
+//! Options of `squeue`, with the `SQUEUE_*` variables behind them, read into what is to be asked, chosen and shown.
+
+use super::{
+    fields::{self, Entry},
+    rows::{Arrays, Choice, SortKey, States},
+};
+use crate::{
+    query::{
+        arguments::{Arguments, Table, option},
+        choices,
+    },
+    options::table::Arg,
+    render::{
+        columns::{Layout, LayoutError},
+        words,
+    },
+};
+use garrick_model::ids::StepSelector;
+use std::time::Duration;
+
+/// Options of `squeue`.
+pub static TABLE: Table = Table {
+    program: "squeue",
+    purpose: "Show jobs and job steps in the queue.",
+    operands: "",
+    options: &[
+        option("account", Some('A'), Arg::Required("account(s)"), "only jobs of these accounts"),
+        option("all", Some('a'), Arg::None, "also jobs in hidden partitions (always so here)"),
+        option("array", Some('r'), Arg::None, "one line for each array task"),
+        option("array-unique", None, Arg::None, "one line for each array task"),
+        option("noheader", Some('h'), Arg::None, "no heading"),
+        option("hide", None, Arg::None, "not jobs in hidden partitions"),
+        option("iterate", Some('i'), Arg::Required("seconds"), "again every so many seconds"),
+        option("jobs", Some('j'), Arg::Optional("job(s)"), "only these jobs"),
+        option("json", None, Arg::Optional("data_parser"), "as JSON"),
+        option("yaml", None, Arg::Optional("data_parser"), "as YAML (not supported yet)"),
+        option("long", Some('l'), Arg::None, "longer lines"),
+        option("local", None, Arg::None, "jobs of the local cluster (always so here)"),
+        option("me", None, Arg::None, "only jobs of the caller"),
+        option("name", Some('n'), Arg::Required("job_name(s)"), "only jobs of these names"),
+        option("noconvert", None, Arg::None, "keep units of memory"),
+        option("format", Some('o'), Arg::Required("format"), "fields by letters, %[.][size]letter"),
+        option("Format", Some('O'), Arg::Required("format"), "fields by names, name[:[.]size]"),
+        option("partition", Some('p'), Arg::Required("partition(s)"), "only jobs in these partitions"),
+        option("priority", Some('P'), Arg::None, "sort by partition and priority"),
+        option("qos", Some('q'), Arg::Required("qos(s)"), "only jobs of these QOS"),
+        option("steps", Some('s'), Arg::Optional("step(s)"), "steps instead of jobs"),
+        option("sort", Some('S'), Arg::Required("fields"), "order by letters of -o, - before one for descending"),
+        option("start", None, Arg::None, "expected start of pending jobs"),
+        option("states", Some('t'), Arg::Required("states"), "only jobs in these states, or all"),
+        option("user", Some('u'), Arg::Required("user(s)"), "only jobs of these users"),
+        option("nodelist", Some('w'), Arg::Required("hostlist"), "only jobs on these nodes"),
+        option("verbose", Some('v'), Arg::None, "say more"),
+    ],
+    misuse: 1,
+};
+
+const JOBS: &str = "%.18i %.9P %.8j %.8u %.2t %.10M %.6D %R";
+const JOBS_LONG: &str = "%.18i %.9P %.8j %.8u %.8T %.10M %.9l %.6D %R";
+const JOBS_START: &str = "%.18i %.9P %.8j %.8u %.2t %.19S %.6D %20Y %R";
+const STEPS: &str = "%.15i %.8j %.9P %.8u %.9M %N";
+const STEPS_LONG: &str = "%.15i %.8j %.9P %.8u %.9M %.8T %.9l %N";
+
+/// What is listed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Jobs.
+    Jobs,
+    /// Steps, all or the named ones.
+    Steps(Vec<StepSelector>),
+}
+
+/// What is to be done.
+#[derive(Debug)]
+pub struct Request {
+    /// Jobs or steps.
+    pub subject: Subject,
+    /// Which.
+    pub choice: Choice,
+    /// How arrays are shown.
+    pub arrays: Arrays,
+    /// Columns.
+    pub layout: Layout<&'static Entry>,
+    /// Order.
+    pub sort: Vec<SortKey>,
+    /// Heading line.
+    pub heading: bool,
+    /// Date above the heading.
+    pub banner: bool,
+    /// JSON instead of columns.
+    pub json: bool,
+    /// Again and again.
+    pub iterate: Option<Duration>,
+    /// Say more.
+    pub verbose: bool,
+}
+
+/// Options that cannot be used, in the words that the user gets.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// A format string.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A sort specification.
+    #[error("Invalid sort specification: {0}")]
+    Sort(String),
+    /// A state.
+    #[error("Invalid job state specified: {0}\nValid job states include: {words}", words = words::job_state_words())]
+    State(String),
+    /// A number of seconds.
+    #[error("Invalid --iterate specification: {0}")]
+    Iterate(String),
+    /// Ids, users, node names.
+    #[error(transparent)]
+    Choice(#[from] choices::ChoiceError),
+    /// Not there yet.
+    #[error("{0} is not supported yet")]
+    NotSupported(String),
+}
+
+/// Reads the options; `env` looks variables up.
+pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, RequestError> {
+    let text = |long: &str, variable: &str| arguments.value(long).or_else(|| env(variable)).filter(|v| !v.is_empty());
+    let long = arguments.has("long");
+    let start = arguments.has("start");
+    let steps = arguments.has("steps");
+    choices::json_version(arguments).map_err(RequestError::NotSupported)?;
+
+    let subject = if steps {
+        let named = arguments.value("steps").unwrap_or_default();
+        Subject::Steps(choices::steps(&named)?)
+    } else {
+        Subject::Jobs
+    };
+    let table = if steps { fields::STEP } else { fields::JOB };
+    let default = match (steps, start, long) {
+        (true, _, false) => STEPS,
+        (true, _, true) => STEPS_LONG,
+        (false, true, _) => JOBS_START,
+        (false, false, true) => JOBS_LONG,
+        (false, false, false) => JOBS,
+    };
+    let layout = layout(arguments, &env, table, default)?;
+
+    let mut users = choices::users(&text("user", "SQUEUE_USERS").unwrap_or_default())?;
+    if arguments.has("me") {
+        users = vec![nix::unistd::Uid::current().as_raw()];
+    }
+    let list = |long: &str, variable: &str| choices::words(&text(long, variable).unwrap_or_default());
+    let states = match text("states", "SQUEUE_STATES") {
+        Some(text) => states(&text)?,
+        None if start => States::Only(vec![garrick_model::state::JobState::Pending]),
+        None => States::Live,
+    };
+    let choice = Choice {
+        jobs: choices::jobs(&arguments.value("jobs").unwrap_or_default())?,
+        users,
+        partitions: list("partition", "SQUEUE_PARTITION"),
+        names: list("name", "SQUEUE_NAMES"),
+        accounts: list("account", "SQUEUE_ACCOUNT"),
+        qos: list("qos", "SQUEUE_QOS"),
+        nodes: choices::nodes(&arguments.value("nodelist").unwrap_or_default())?,
+        states,
+    };
+    let default_sort = if steps {
+        "P,i"
+    } else if start {
+        "S"
+    } else if arguments.has("priority") || env("SQUEUE_PRIORITY").is_some() {
+        "P,-p"
+    } else {
+        "P,t,-p"
+    };
+    let sort = sort(table, &text("sort", "SQUEUE_SORT").unwrap_or_else(|| default_sort.to_owned()))?;
+    let iterate = match arguments.value("iterate") {
+        None => None,
+        Some(secs) => match secs.parse::<u64>() {
+            Ok(n) if n > 0 => Some(Duration::from_secs(n)),
+            _ => return Err(RequestError::Iterate(secs)),
+        },
+    };
+    let expanded = arguments.has("array") || arguments.has("array-unique") || env("SQUEUE_ARRAY").is_some();
+    Ok(Request {
+        subject,
+        choice,
+        arrays: if expanded { Arrays::Expanded } else { Arrays::Folded },
+        layout,
+        sort,
+        heading: !arguments.has("noheader"),
+        banner: (long || iterate.is_some()) && !arguments.has("noheader"),
+        json: arguments.has("json"),
+        iterate,
+        verbose: arguments.has("verbose"),
+    })
+}
+
+/// The columns asked for: of `-o` and `-O` the later one, then the variables, then the default.
+fn layout(
+    arguments: &Arguments,
+    env: impl Fn(&str) -> Option<String>,
+    table: &'static [Entry],
+    default: &str,
+) -> Result<Layout<&'static Entry>, LayoutError> {
+    let kind = if std::ptr::eq(table, fields::STEP) { "job step" } else { "job" };
+    let short = |format: &str| {
+        let format = format.replace("%all", &fields::all(table));
+        Layout::short(&format, kind, |c| fields::by_letter(table, c))
+    };
+    let long = |format: &str| Layout::long(format, kind, |n| fields::by_name(table, n));
+    let given = arguments.options.iter().rev().find(|o| o.def.long.eq_ignore_ascii_case("format"));
+    match given.and_then(|o| Some((o.def.long, o.value.as_ref()?.to_string_lossy().into_owned()))) {
+        Some(("format", format)) => short(&format),
+        Some((_, format)) => long(&format),
+        None => match (env("SQUEUE_FORMAT"), env("SQUEUE_FORMAT2")) {
+            _ if arguments.has("long") || arguments.has("start") => short(default),
+            (Some(format), _) => short(&format),
+            (None, Some(format)) => long(&format),
+            (None, None) => short(default),
+        },
+    }
+}
+
+fn states(text: &str) -> Result<States, RequestError> {
+    let mut states = Vec::new();
+    for word in text.split(',').map(str::trim).filter(|w| !w.is_empty()) {
+        if word.eq_ignore_ascii_case("all") {
+            return Ok(States::All);
+        }
+        states.push(words::parse_job_state(word).ok_or_else(|| RequestError::State(word.to_owned()))?);
+    }
+    Ok(States::Only(states))
+}
+
+fn sort(table: &'static [Entry], text: &str) -> Result<Vec<SortKey>, RequestError> {
+    let mut keys = Vec::new();
+    let mut descending = false;
+    for c in text.chars() {
+        match c {
+            ',' | ' ' => descending = false,
+            '-' => descending = true,
+            '+' => descending = false,
+            c => {
+                let entry = fields::by_letter(table, c).ok_or_else(|| RequestError::Sort(c.to_string()))?;
+                keys.push(SortKey { field: entry.field, descending });
+                descending = false;
+            }
+        }
+    }
+    Ok(keys)
+}

@@ -1,0 +1,167 @@
+//! Lists of jobs and steps against what Slurm printed (`render/expected`, copied from its output).
+
+#![allow(clippy::unwrap_used)]
+
+use super::{attach_ids, options, render_jobs, render_steps};
+use crate::{query::arguments, render::test_views as views};
+use garrick_model::{
+    ids::StepNum,
+    spec::ArraySpec,
+    state::{JobState, Reason},
+    view::{JobView, StepView},
+};
+use std::{ffi::OsString, sync::Arc};
+
+fn request(words: &str) -> Result<options::Request, options::RequestError> {
+    let args: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+    options::read(&arguments::parse(&options::TABLE, &attach_ids(args)).unwrap(), |_| None)
+}
+
+fn shown(words: &str, jobs: Vec<JobView>, secs: i64) -> String {
+    let jobs: Vec<Arc<JobView>> = jobs.into_iter().map(Arc::new).collect();
+    let mut out = Vec::new();
+    render_jobs(&jobs, &request(words).unwrap(), &views::clock(secs), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+fn array_504() -> JobView {
+    let record = views::task(0, views::waiting(504, Reason::JobArrayTaskLimit));
+    JobView { array_task: None, array_pending: Some("3-20%2".parse::<ArraySpec>().unwrap()), ..record }
+}
+
+/// Job 503, and the array 504 of which two tasks run.
+fn queue() -> Vec<JobView> {
+    let running = |id, index| JobView { start_time: Some(views::at(5)), ..views::task(index, views::job(id, &[("n1", 1)])) };
+    vec![views::job_503(), array_504(), running(505, 1), running(506, 2)]
+}
+
+/// What was there at the end of the transcript.
+fn finished() -> Vec<JobView> {
+    let why = |view: JobView| JobView { reason: Reason::PartitionNodeLimit, ..view };
+    vec![
+        JobView { min_nodes: 4, ..views::waiting(507, Reason::PartitionNodeLimit) },
+        why(views::over(513, JobState::Cancelled, &[])),
+        views::task(19, views::over(523, JobState::Completed, &[("n1", 1)])),
+        views::task(20, views::over(524, JobState::Completed, &[("n1", 1)])),
+        views::over(531, JobState::Completed, &[("n1", 1)]),
+    ]
+}
+
+#[test]
+fn default_list_folds_arrays() {
+    assert_eq!(shown("", queue(), 7), include_str!("../../render/expected/squeue.txt"));
+}
+
+#[test]
+fn long_list_has_a_date_and_limits() {
+    assert_eq!(shown("-l", vec![views::job_503()], 4), include_str!("../../render/expected/squeue_l.txt"));
+}
+
+#[test]
+fn expanded_arrays_have_a_line_for_each_task() {
+    assert_eq!(shown("-r -h", queue(), 7), include_str!("../../render/expected/squeue_r_h.txt"));
+}
+
+#[test]
+fn expected_starts_are_those_of_pending_jobs() {
+    assert_eq!(shown("--start", finished(), 7), include_str!("../../render/expected/squeue_start.txt"));
+}
+
+#[test]
+fn fields_by_name_are_twenty_wide() {
+    assert_eq!(
+        shown("-O JobArrayID,StateCompact,Reason -t all", finished(), 7),
+        include_str!("../../render/expected/squeue_O.txt")
+    );
+}
+
+#[test]
+fn fields_by_letter_are_as_wide_as_their_text() {
+    assert_eq!(
+        shown("--format=%i|%T|%r|%N --states=all --noheader", finished(), 7),
+        include_str!("../../render/expected/squeue_format.txt")
+    );
+}
+
+#[test]
+fn steps_have_their_own_columns() {
+    let steps = [
+        StepView { nodes: 2, ..views::step(StepNum::Extern, "extern", "n[1-2]") },
+        views::step(StepNum::Batch, "batch", "n1"),
+    ];
+    let mut out = Vec::new();
+    let jobs = [Arc::new(views::job_503())];
+    let user = |_| "alice".to_owned();
+    render_steps(&steps, &jobs, &request("-s").unwrap(), &views::clock(4), &user, &mut out).unwrap();
+    assert_eq!(String::from_utf8(out).unwrap(), include_str!("../../render/expected/squeue_s.txt"));
+}
+
+#[test]
+fn waiting_steps_are_listed_with_their_reason() {
+    let waiting = StepView {
+        state: garrick_model::state::StepState::Pending,
+        reason: Reason::Resources,
+        start_time: None,
+        ..views::step(StepNum::Number(3), "sleep", "")
+    };
+    let mut out = Vec::new();
+    let user = |_| "alice".to_owned();
+    render_steps(&[waiting], &[], &request("-h -s").unwrap(), &views::clock(4), &user, &mut out).unwrap();
+    assert_eq!(
+        String::from_utf8(out).unwrap(),
+        "          503.3    sleep     debug    alice      0:00 (Resources)\n"
+    );
+}
+
+#[test]
+fn jobs_are_chosen_by_id_user_partition_state_and_node() {
+    let ids = |words: &str| shown(&format!("-h -o %i {words}"), queue(), 7).split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(ids("-j 503"), ["503"]);
+    assert_eq!(ids("-j 504"), ["504_[3-20%2]", "504_1", "504_2"]);
+    assert_eq!(ids("--jobs 504_2,503"), ["504_2", "503"]);
+    assert_eq!(ids("-r -j504_[4-5]"), ["504_4", "504_5"]);
+    assert_eq!(ids("-t pd"), ["504_[3-20%2]"]);
+    assert_eq!(ids("-t R -n demo"), ["503"]);
+    assert_eq!(ids("-w n2"), ["503"]);
+    assert_eq!(ids("-u 1002"), [""; 0]);
+    assert_eq!(ids("-u 1001 -p other,debug -t running -S -i"), ["504_2", "504_1", "503"]);
+}
+
+#[test]
+fn failed_jobs_show_why_and_finished_ones_are_left_out_unasked() {
+    let failed =
+        JobView { reason: Reason::NonZeroExitCode, ..views::over(9, JobState::Failed, &[("n1", 1)]) };
+    assert_eq!(shown("-h", vec![failed.clone()], 0), "");
+    assert_eq!(shown("-h -t F -o %R", vec![failed], 0), "(NonZeroExitCode)\n");
+}
+
+#[test]
+fn long_task_lists_are_cut() {
+    let spec: ArraySpec = (0..100).map(|n| (n * 3).to_string()).collect::<Vec<_>>().join(",").parse().unwrap();
+    let mut spec = spec;
+    spec.remove(3);
+    let record = JobView { array_pending: Some(spec), ..array_504() };
+    let shown = shown("-h -o %i", vec![record], 0);
+    assert!(shown.starts_with("504_[0,6,9,12,") && shown.ends_with(",...]\n"), "{shown}");
+    assert!(shown.len() < 80, "{shown}");
+}
+
+#[test]
+fn every_field_can_be_shown() {
+    let all = shown("-o %all", queue(), 7);
+    assert_eq!(all.lines().count(), 5);
+    assert!(all.starts_with("ACCOUNT|JOBID|EXEC_HOST|MIN_CPUS|CPUS|"), "{all}");
+}
+
+#[test]
+fn wrong_options_say_what_is_wrong() {
+    let said = |words: &str| request(words).unwrap_err().to_string();
+    assert_eq!(said("-o %!"), "Invalid job format specification: !");
+    assert_eq!(said("-O JobID,Nosuch"), "Invalid job format specification: Nosuch");
+    assert!(said("-t nosuch").starts_with("Invalid job state specified: nosuch\nValid job states include: PENDING,"));
+    assert_eq!(said("--jobs=x"), "Invalid job id: x");
+    assert_eq!(said("-u no-such-user-here"), "Invalid user: no-such-user-here");
+    assert_eq!(said("-S !"), "Invalid sort specification: !");
+    assert_eq!(said("--yaml"), "--yaml is not supported yet");
+    assert_eq!(said("-i 0"), "Invalid --iterate specification: 0");
+}

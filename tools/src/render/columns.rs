@@ -1,0 +1,255 @@
+//! Column layouts of the query commands, byte for byte as Slurm prints them: the short form of `-o`
+//! (`%.18i %9P|`) and the long form of `-O` (`JobID:.10,State|`). What a field means is the caller's table; here are
+//! only widths, alignment, literal text and truncation. Called by `squeue` and `sinfo`.
+
+use std::io::{self, Write};
+
+/// Which side of its column a value keeps to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Padding after the value.
+    Left,
+    /// Padding before the value (`%.10`).
+    Right,
+}
+
+/// How wide a column is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    /// As long as each value (`%i`).
+    Natural,
+    /// Exactly this many characters, longer values cut (`%18i`).
+    Fixed(usize),
+    /// As the longest value, at least [`AUTO_MIN`] (`%#P`).
+    Auto,
+}
+
+/// Least width of a `%#` column; what `sinfo` shows for a partition column of short names.
+pub const AUTO_MIN: usize = 9;
+/// Width of an `-O` column that names none, as documented.
+const LONG_DEFAULT: usize = 20;
+
+/// One column: a field and how it is set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column<F> {
+    /// What is shown.
+    pub field: F,
+    /// How wide.
+    pub width: Width,
+    /// Which side.
+    pub align: Align,
+    /// Literal text after it, up to the next column.
+    pub suffix: String,
+}
+
+/// A whole line's layout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout<F> {
+    /// Literal text before the first column.
+    pub prefix: String,
+    /// Columns in order.
+    pub columns: Vec<Column<F>>,
+}
+
+/// A format string that cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LayoutError {
+    /// No field has that letter or name.
+    #[error("Invalid {kind} format specification: {given}")]
+    UnknownField {
+        /// `job`, `job step` or `node`.
+        kind: &'static str,
+        /// What was written.
+        given: String,
+    },
+    /// Nothing to show.
+    #[error("Format long option is required to have at least one field")]
+    Empty,
+}
+
+impl<F> Layout<F> {
+    /// Reads the short form, `%[#|[.|-]size]letter[text]`. `field` knows the letters; `kind` names the table in errors.
+    pub fn short(format: &str, kind: &'static str, field: impl Fn(char) -> Option<F>) -> Result<Self, LayoutError> {
+        let mut layout = Self { prefix: String::new(), columns: Vec::new() };
+        let mut chars = format.chars().peekable();
+        while let Some(c) = chars.next() {
+            if c != '%' {
+                layout.literal().push(c);
+                continue;
+            }
+            let mut align = Align::Left;
+            let mut width = Width::Natural;
+            let mut digits = String::new();
+            loop {
+                match chars.peek() {
+                    Some('.') => align = Align::Right,
+                    Some('-') => align = Align::Left,
+                    Some('#') => width = Width::Auto,
+                    Some(d) if d.is_ascii_digit() => digits.push(*d),
+                    _ => break,
+                }
+                chars.next();
+            }
+            if let Ok(n) = digits.parse::<usize>()
+                && n > 0
+            {
+                width = Width::Fixed(n);
+            }
+            match chars.next() {
+                Some('%') => layout.literal().push('%'),
+                Some(letter) => {
+                    let field =
+                        field(letter).ok_or(LayoutError::UnknownField { kind, given: String::from(letter) })?;
+                    layout.columns.push(Column { field, width, align, suffix: String::new() });
+                }
+                None => layout.literal().push('%'),
+            }
+        }
+        Ok(layout)
+    }
+
+    /// Reads the long form, `name[:[.][size][text]],...`. `field` knows the names, given in lower case.
+    pub fn long(format: &str, kind: &'static str, field: impl Fn(&str) -> Option<F>) -> Result<Self, LayoutError> {
+        let mut columns = Vec::new();
+        for item in format.split(',').filter(|s| !s.trim().is_empty()) {
+            let (name, rest) = item.split_once(':').unwrap_or((item, ""));
+            let name = name.trim();
+            let field = field(&name.to_ascii_lowercase())
+                .ok_or_else(|| LayoutError::UnknownField { kind, given: name.to_owned() })?;
+            let (align, rest) = rest.strip_prefix('.').map_or((Align::Left, rest), |r| (Align::Right, r));
+            let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+            let (size, suffix) = rest.split_at(digits);
+            let width = match size.parse::<usize>() {
+                Ok(0) => Width::Natural,
+                Ok(n) => Width::Fixed(n),
+                Err(_) => Width::Fixed(LONG_DEFAULT),
+            };
+            columns.push(Column { field, width, align, suffix: suffix.to_owned() });
+        }
+        if columns.is_empty() {
+            return Err(LayoutError::Empty);
+        }
+        Ok(Self { prefix: String::new(), columns })
+    }
+
+    fn literal(&mut self) -> &mut String {
+        match self.columns.last_mut() {
+            Some(column) => &mut column.suffix,
+            None => &mut self.prefix,
+        }
+    }
+
+    /// Writes the heading (unless `heading` is false) and one line per row.
+    pub fn write<R>(
+        &self,
+        out: &mut dyn Write,
+        heading: bool,
+        rows: &[R],
+        title: impl Fn(&F) -> String,
+        cell: impl Fn(&R, &F) -> String,
+    ) -> io::Result<()> {
+        let table: Vec<Vec<String>> =
+            rows.iter().map(|row| self.columns.iter().map(|c| cell(row, &c.field)).collect()).collect();
+        let widths: Vec<Option<usize>> = self
+            .columns
+            .iter()
+            .enumerate()
+            .map(|(i, c)| match c.width {
+                Width::Natural => None,
+                Width::Fixed(n) => Some(n),
+                Width::Auto => {
+                    Some(table.iter().map(|r| r[i].chars().count()).max().unwrap_or(0).max(AUTO_MIN))
+                }
+            })
+            .collect();
+        if heading {
+            let titles: Vec<String> = self.columns.iter().map(|c| title(&c.field)).collect();
+            self.line(out, &widths, &titles)?;
+        }
+        for row in &table {
+            self.line(out, &widths, row)?;
+        }
+        Ok(())
+    }
+
+    fn line(&self, out: &mut dyn Write, widths: &[Option<usize>], cells: &[String]) -> io::Result<()> {
+        let mut line = self.prefix.clone();
+        for ((column, width), cell) in self.columns.iter().zip(widths).zip(cells) {
+            push_cell(&mut line, cell, *width, column.align);
+            line.push_str(&column.suffix);
+        }
+        line.push('\n');
+        out.write_all(line.as_bytes())
+    }
+}
+
+/// Appends a value, cut or padded to its column.
+fn push_cell(line: &mut String, value: &str, width: Option<usize>, align: Align) {
+    let Some(width) = width else {
+        line.push_str(value);
+        return;
+    };
+    let length = value.chars().count();
+    let padding = width.saturating_sub(length);
+    if align == Align::Right {
+        line.extend(std::iter::repeat_n(' ', padding));
+    }
+    line.extend(value.chars().take(width));
+    if align == Align::Left {
+        line.extend(std::iter::repeat_n(' ', padding));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn letter(c: char) -> Option<char> {
+        c.is_ascii_lowercase().then_some(c)
+    }
+
+    fn show(layout: &Layout<char>, rows: &[&str]) -> String {
+        let mut out = Vec::new();
+        layout.write(&mut out, true, rows, |f| f.to_uppercase().to_string(), |r, f| format!("{r}{f}")).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn short_form_pads_cuts_and_keeps_literal_text() {
+        let layout = Layout::short("<%.4a|%3b|%c>%%", "job", letter).unwrap();
+        assert_eq!(show(&layout, &["x", "long"]), "<   A|B  |C>%\n<  xa|xb |xc>%\n<long|lon|longc>%\n");
+    }
+
+    #[test]
+    fn minus_means_left_and_hash_means_as_wide_as_needed() {
+        let layout = Layout::short("%-5a|%#b|", "job", letter).unwrap();
+        assert_eq!(show(&layout, &["a-very-long-one"]), "A    |B               |\na-ver|a-very-long-oneb|\n");
+        assert_eq!(show(&layout, &["s"]), "A    |B        |\nsa   |sb       |\n");
+    }
+
+    #[test]
+    fn unknown_letter_is_named() {
+        assert_eq!(
+            Layout::short("%i %!", "job", letter).unwrap_err().to_string(),
+            "Invalid job format specification: !"
+        );
+    }
+
+    #[test]
+    fn long_form_is_twenty_wide_unless_told_otherwise() {
+        let name = |n: &str| n.chars().next();
+        let layout = Layout::long("Jobid,State:.6,reason:5|,x:0;", "job", name).unwrap();
+        let widths: Vec<_> = layout.columns.iter().map(|c| (c.width, c.align, c.suffix.as_str())).collect();
+        assert_eq!(
+            widths,
+            [
+                (Width::Fixed(20), Align::Left, ""),
+                (Width::Fixed(6), Align::Right, ""),
+                (Width::Fixed(5), Align::Left, "|"),
+                (Width::Natural, Align::Left, ";")
+            ]
+        );
+        assert_eq!(Layout::long(" , ", "job", name).unwrap_err(), LayoutError::Empty);
+    }
+}

@@ -1,0 +1,179 @@
+//! The JSON form of the query commands, in the shape of Slurm's data parser v0.0.45. Skeletons with every property of
+//! that shape at its empty value are filled in, so that what Garrick does not have is there, empty, as a reader of
+//! Slurm's output expects it.
+
+mod job;
+mod node;
+mod partition;
+mod sinfo;
+mod step;
+
+pub use job::jobs;
+pub use node::nodes;
+pub use partition::partitions;
+pub use sinfo::sinfo;
+pub use step::steps;
+
+use crate::output::SLURM_VERSION;
+use garrick_model::{
+    signal::signal_name,
+    state::ExitStatus,
+    time::{TimeLimit, Timestamp},
+};
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+
+/// Who made the document.
+#[derive(Clone, Debug)]
+pub struct Meta {
+    cluster: String,
+    command: Vec<String>,
+    user: String,
+}
+
+impl Meta {
+    /// For this process and that cluster.
+    pub fn new(cluster: &str) -> Self {
+        Self {
+            cluster: cluster.to_owned(),
+            command: std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect(),
+            user: crate::query::choices::user_name(nix::unistd::Uid::current().as_raw()),
+        }
+    }
+
+    fn value(&self) -> Value {
+        let mut meta = skeleton(include_str!("skeleton/meta.json"));
+        let release = SLURM_VERSION.trim_start_matches("slurm ");
+        let mut parts = release.split('.');
+        let mut part = || json!(parts.next().unwrap_or(""));
+        let version = json!({"major": part(), "minor": part(), "micro": part()});
+        meta["plugin"]["data_parser"] = json!("data_parser/v0.0.45");
+        meta["client"]["user"] = json!(self.user);
+        meta["command"] = json!(self.command);
+        meta["slurm"] = json!({"version": version, "release": release, "cluster": self.cluster});
+        meta
+    }
+}
+
+/// A whole document: a list under its name, and what Slurm puts beside it.
+fn document(name: &str, list: Vec<Value>, last_update: Option<Timestamp>, meta: &Meta) -> Value {
+    let mut document = Map::new();
+    document.insert(name.to_owned(), Value::Array(list));
+    if let Some(at) = last_update {
+        document.insert("last_update".to_owned(), time(Some(at)));
+    }
+    document.insert("meta".to_owned(), meta.value());
+    document.insert("errors".to_owned(), json!([]));
+    document.insert("warnings".to_owned(), json!([]));
+    Value::Object(document)
+}
+
+/// Writes a document as Slurm does, indented, with a newline at the end.
+pub fn write(out: &mut dyn Write, document: &Value) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, document).map_err(io::Error::from)?;
+    out.write_all(b"\n")
+}
+
+/// An object with every property at its empty value.
+fn skeleton(text: &str) -> Value {
+    serde_json::from_str(text).expect("the skeletons in the program are valid JSON")
+}
+
+/// A number that is there.
+fn number(n: impl Into<u64>) -> Value {
+    json!({"set": true, "infinite": false, "number": n.into()})
+}
+
+/// A number that may not be there.
+fn optional(n: Option<u64>) -> Value {
+    n.map_or_else(|| json!({"set": false, "infinite": false, "number": 0}), |n| number(n))
+}
+
+/// Seconds since the epoch; a time that is not known is 0, as Slurm has it.
+fn time(at: Option<Timestamp>) -> Value {
+    number(at.map_or(0, |t| u64::try_from(t.secs()).unwrap_or(0)))
+}
+
+/// A limit, in minutes.
+fn minutes(limit: TimeLimit) -> Value {
+    match limit {
+        TimeLimit::Unlimited => json!({"set": false, "infinite": true, "number": 0}),
+        TimeLimit::Secs(secs) => number(secs / 60),
+    }
+}
+
+/// How something ended.
+fn exit(status: ExitStatus) -> Value {
+    let word = match status {
+        ExitStatus { signal: Some(_), .. } => "SIGNALED",
+        ExitStatus { code: 0, .. } => "SUCCESS",
+        _ => "ERROR",
+    };
+    let name = status.signal.and_then(|n| signal_name(n.into())).unwrap_or("");
+    json!({
+        "status": [word],
+        "return_code": number(status.code),
+        "signal": {"id": optional(status.signal.map(u64::from)), "name": name},
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{
+        query::squeue::rows::{Arrays, JobRow},
+        render::test_views as views,
+    };
+    use std::sync::Arc;
+
+    #[test]
+    fn job_document_has_every_property_and_the_values_of_the_job() {
+        let meta = Meta::new("peer");
+        let rows = JobRow::list(&[Arc::new(views::job_503())], Arrays::Folded);
+        let document = jobs(&rows, &meta, &views::clock(7));
+        let job = &document["jobs"][0];
+        assert_eq!(job["job_id"], 503);
+        assert_eq!(job["job_state"], json!(["RUNNING"]));
+        assert_eq!(job["nodes"], "n[1-2]");
+        assert_eq!(job["time_limit"], json!({"set": true, "infinite": false, "number": 10}));
+        assert_eq!(job["start_time"]["number"], views::START);
+        assert_eq!(job["job_resources"]["nodes"]["allocation"][0]["cpus"]["count"], 3);
+        assert_eq!(job["exit_code"]["status"], json!(["SUCCESS"]));
+        let shape = skeleton(include_str!("skeleton/job.json"));
+        let missing: Vec<&String> = shape.as_object().unwrap().keys().filter(|k| job.get(k).is_none()).collect();
+        assert!(missing.is_empty(), "{missing:?}");
+        let added: Vec<&String> = job.as_object().unwrap().keys().filter(|k| shape.get(k).is_none()).collect();
+        assert!(added.is_empty(), "{added:?}");
+        assert_eq!(document["meta"]["slurm"]["release"], "26.05.3");
+        for key in ["last_backfill", "last_update", "errors", "warnings"] {
+            assert!(document.get(key).is_some(), "{key}");
+        }
+    }
+
+    #[test]
+    fn node_and_partition_documents_add_nothing_to_the_shape() {
+        let meta = Meta::new("peer");
+        let clock = views::clock(7);
+        let node = Arc::new(views::node(0));
+        let same = |value: &Value, shape: &str| {
+            let shape = skeleton(shape);
+            let keys = |v: &Value| v.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+            assert_eq!(keys(value), keys(&shape));
+        };
+        let document = nodes(&[(node.clone(), vec!["debug".to_owned()])], &meta, &clock);
+        same(&document["nodes"][0], include_str!("skeleton/node.json"));
+        assert_eq!(document["nodes"][0]["state"], json!(["IDLE"]));
+        let document = partitions(&[Arc::new(views::partition("debug", 1))], &[node], &meta, &clock);
+        same(&document["partitions"][0], include_str!("skeleton/partition.json"));
+        assert_eq!(document["partitions"][0]["maximums"]["nodes"]["infinite"], true);
+    }
+
+    #[test]
+    fn how_something_ended_has_words_and_numbers() {
+        let killed = exit(ExitStatus { code: 0, signal: Some(9) });
+        assert_eq!(killed["status"], json!(["SIGNALED"]));
+        assert_eq!(killed["signal"], json!({"id": {"set": true, "infinite": false, "number": 9}, "name": "KILL"}));
+        assert_eq!(exit(ExitStatus { code: 3, signal: None })["status"], json!(["ERROR"]));
+    }
+}

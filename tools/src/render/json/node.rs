@@ -1,0 +1,62 @@
+//! `scontrol show node --json`.
+
+use super::{Meta, document, number, optional, skeleton, time};
+use crate::render::{amounts, clock::Clock, node_state};
+use garrick_model::view::NodeView;
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The document of these nodes, each with the names of its partitions.
+pub fn nodes(nodes: &[(Arc<NodeView>, Vec<String>)], meta: &Meta, clock: &Clock) -> Value {
+    let list = nodes.iter().map(|(view, partitions)| node(view, partitions)).collect();
+    document("nodes", list, Some(clock.now), meta)
+}
+
+fn node(view: &NodeView, partitions: &[String]) -> Value {
+    let mut n = skeleton(include_str!("skeleton/node.json"));
+    let used = node_state::usage(view);
+    let shape = &view.shape;
+    if let Some(facts) = view.registration.as_deref() {
+        n["architecture"] = json!(facts.arch);
+        n["operating_system"] = json!(facts.os);
+        n["version"] = json!(facts.version);
+        n["boot_time"] = time(Some(facts.boot_time));
+        n["slurmd_start_time"] = time(Some(facts.agent_start));
+        n["cpu_load"] = json!(view.load.load_hundredths);
+    }
+    n["free_mem"] = optional(view.load.free_memory.map(|m| m.0));
+    n["boards"] = json!(shape.boards);
+    n["cores"] = json!(shape.cores_per_socket);
+    n["cpus"] = json!(shape.cpus);
+    n["effective_cpus"] = json!(shape.cpus);
+    n["features"] = json!(view.features);
+    n["active_features"] = json!(view.features);
+    n["last_busy"] = time(view.last_busy);
+    n["name"] = json!(view.name);
+    n["address"] = json!(view.address);
+    n["hostname"] = json!(view.hostname);
+    n["state"] = json!(node_state::record_words(view));
+    n["partitions"] = json!(partitions);
+    n["port"] = json!(view.port);
+    n["real_memory"] = json!(shape.memory.0);
+    n["comment"] = json!(view.comment.as_deref().unwrap_or(""));
+    n["reason_changed_at"] = time(None);
+    if let Some(reason) = &view.reason {
+        n["reason"] = json!(reason.text);
+        n["reason_changed_at"] = time(Some(reason.at));
+        n["reason_set_by_user"] = json!(reason.user);
+    }
+    n["resume_after"] = optional(None);
+    n["suspend_time"] = json!({"set": false, "infinite": true, "number": 0});
+    n["alloc_memory"] = json!(used.memory.0);
+    n["alloc_cpus"] = json!(used.cpus);
+    n["alloc_idle_cpus"] = json!(shape.cpus.saturating_sub(used.cpus));
+    n["tres_used"] = json!(amounts::tres(used.cpus, used.memory, None));
+    n["sockets"] = json!(shape.sockets);
+    n["threads"] = json!(shape.threads_per_core);
+    n["temporary_disk"] = json!(shape.tmp_disk_mib);
+    n["weight"] = json!(view.weight);
+    n["tres"] = json!(format!("cpu={},mem={},billing={}", shape.cpus, shape.memory, shape.cpus));
+    n["energy"]["current_watts"] = number(0_u32);
+    n
+}

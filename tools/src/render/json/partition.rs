@@ -1,0 +1,115 @@
+//! `scontrol show partition --json`.
+
+use super::{Meta, document, minutes, number, optional, skeleton};
+use crate::{query::sinfo::cells, render::clock::Clock};
+use garrick_model::{
+    config::{MemoryPer, OverSubscribe, OverTime},
+    hostlist,
+    view::{NodeView, PartitionView},
+};
+use serde_json::{Value, json};
+use std::sync::Arc;
+
+/// The document of these partitions; `nodes` are all nodes, for totals.
+pub fn partitions(views: &[Arc<PartitionView>], nodes: &[Arc<NodeView>], meta: &Meta, clock: &Clock) -> Value {
+    let list = views.iter().map(|view| partition(view, nodes, meta)).collect();
+    document("partitions", list, Some(clock.now), meta)
+}
+
+/// One partition.
+pub fn partition(view: &PartitionView, nodes: &[Arc<NodeView>], meta: &Meta) -> Value {
+    let config = &*view.config;
+    let members: Vec<&NodeView> =
+        view.nodes.iter().filter_map(|i| nodes.iter().find(|n| n.index == *i)).map(|n| &**n).collect();
+    let joined = |list: &Option<Vec<String>>| json!(list.as_ref().map(|l| l.join(",")).unwrap_or_default());
+    let limit = |n: Option<u32>| match n {
+        Some(n) => number(n),
+        None => json!({"set": false, "infinite": true, "number": 0}),
+    };
+    let mut p = skeleton(include_str!("skeleton/partition.json"));
+    p["nodes"] = json!({
+        "allowed_allocation": config.alloc_nodes.as_deref().unwrap_or(""),
+        "configured": hostlist::fold(members.iter().map(|n| &n.name)),
+        "total": members.len(),
+    });
+    p["accounts"] = json!({"allowed": joined(&config.allow_accounts), "deny": config.deny_accounts.join(",")});
+    p["groups"]["allowed"] = joined(&config.allow_groups);
+    p["qos"] = json!({
+        "allowed": joined(&config.allow_qos),
+        "deny": config.deny_qos.join(","),
+        "assigned": config.qos.as_deref().unwrap_or(""),
+    });
+    p["alternate"] = json!(config.alternate.as_deref().unwrap_or(""));
+    p["tres"]["billing_weights"] = json!(config.billing_weights.as_deref().unwrap_or(""));
+    p["tres"]["configured"] = json!(cells::tres(&members));
+    p["cluster"] = json!(meta.cluster);
+    p["cpus"]["total"] = json!(members.iter().map(|n| n.shape.cpus).sum::<u32>());
+    memory(&mut p["defaults"], config.def_memory);
+    memory(&mut p["maximums"], config.max_memory);
+    p["defaults"]["time"] = match config.default_time {
+        Some(time) => minutes(time),
+        None => optional(None),
+    };
+    p["defaults"]["job"] = json!(config.job_defaults.join(","));
+    let flags = [
+        (config.default, "DEFAULT"),
+        (config.hidden, "HIDDEN"),
+        (config.disable_root_jobs == Some(true), "NO_ROOT"),
+        (config.root_only, "ROOT_ONLY"),
+        (config.require_reservation, "REQ_RESV"),
+        (config.least_loaded, "LLN"),
+        (config.power_down_on_idle, "PDOI"),
+    ];
+    p["flags"] = json!(flags.iter().filter(|f| f.0).map(|f| f.1).collect::<Vec<_>>());
+    let exclusive = match (config.exclusive_user, config.exclusive_topo) {
+        (true, _) => "USER",
+        (false, true) => "TOPO",
+        (false, false) => "NO",
+    };
+    p["partition"] = json!({
+        "exclusive": exclusive,
+        "oversubscribe": config.over_subscribe.to_string(),
+        "state": [view.state.to_string()],
+    });
+    p["grace_time"] = json!(config.grace_secs);
+    p["maximums"]["cpus_per_node"] = limit(config.max_cpus_per_node);
+    p["maximums"]["cpus_per_socket"] = limit(config.max_cpus_per_socket);
+    p["maximums"]["nodes"] = limit(config.max_nodes);
+    p["maximums"]["time"] = minutes(config.max_time);
+    p["maximums"]["over_time_limit"] = match config.over_time_limit {
+        None => optional(None),
+        Some(OverTime::Minutes(n)) => number(n),
+        Some(OverTime::Unlimited) => limit(None),
+    };
+    let (jobs, force) = match config.over_subscribe {
+        OverSubscribe::No => (1, false),
+        OverSubscribe::Exclusive => (0, false),
+        OverSubscribe::Yes(n) => (n, false),
+        OverSubscribe::Force(n) => (n, true),
+    };
+    p["maximums"]["shares"] = json!(jobs);
+    p["maximums"]["oversubscribe"] = json!({"jobs": jobs, "flags": if force { vec!["force"] } else { Vec::new() }});
+    p["minimums"]["nodes"] = json!(config.min_nodes);
+    p["name"] = json!(config.name);
+    p["node_sets"] = json!(config.node_sets.join(","));
+    p["preempt_mode"] = json!(config.preempt_mode.as_ref().map_or_else(
+        || vec!["DISABLED".to_owned()],
+        |m| m.split(',').map(str::to_owned).collect()
+    ));
+    p["priority"] = json!({"job_factor": config.priority_job_factor, "tier": config.priority_tier});
+    p
+}
+
+fn memory(p: &mut Value, limit: Option<MemoryPer>) {
+    match limit {
+        None => {}
+        Some(MemoryPer::Node(m)) => {
+            p["partition_memory_per_node"] = number(m.0);
+            p["memory_per_cpu"] = json!(m.0);
+        }
+        Some(MemoryPer::Cpu(m)) => {
+            p["partition_memory_per_cpu"] = number(m.0);
+            p["memory_per_cpu"] = json!(m.0);
+        }
+    }
+}

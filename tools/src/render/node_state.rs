@@ -1,0 +1,253 @@
+//! A node's state in Slurm's words, derived from its base state, its flags and who holds it. `sinfo` shows one word with
+//! a mark, `scontrol` a base word and its flags.
+
+use garrick_model::{
+    resources::MemoryMib,
+    spec::Sharing,
+    state::NodeBase,
+    view::{NodeHold, NodeView},
+};
+
+/// What jobs hold of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// CPUs given to jobs that are not over.
+    pub cpus: u32,
+    /// Memory given to them.
+    pub memory: MemoryMib,
+    /// Some job is active there.
+    pub active: bool,
+    /// Some job is being cleaned up there.
+    pub completing: bool,
+    /// Nothing more can be given.
+    pub full: bool,
+}
+
+/// What jobs hold of that node.
+pub fn usage(node: &NodeView) -> Usage {
+    let mut used = Usage { completing: node.flags.completing, ..Usage::default() };
+    let mut whole = false;
+    for hold in &node.holds {
+        used.cpus += cpus(hold);
+        used.memory.0 += hold.share.memory.map_or(0, |m| m.0);
+        used.active |= !hold.completing;
+        used.completing |= hold.completing;
+        whole |= !hold.completing && hold.sharing == Sharing::Exclusive;
+    }
+    used.full = whole || used.cpus >= node.shape.cpus;
+    used
+}
+
+fn cpus(hold: &NodeHold) -> u32 {
+    hold.share.cpus.len()
+}
+
+/// The state without its flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Base {
+    Unknown,
+    Down,
+    Idle,
+    Allocated,
+    Mixed,
+    Future,
+}
+
+fn base(node: &NodeView, used: Usage) -> Base {
+    match node.base {
+        NodeBase::Unknown => Base::Unknown,
+        NodeBase::Down => Base::Down,
+        NodeBase::Future => Base::Future,
+        NodeBase::Up if used.active && used.full => Base::Allocated,
+        NodeBase::Up if used.active => Base::Mixed,
+        NodeBase::Up => Base::Idle,
+    }
+}
+
+/// One word as `sinfo` shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct StateWord {
+    /// `%T`: `allocated`, `drained*`.
+    pub long: String,
+    /// `%t`: `alloc`, `drain*`.
+    pub compact: String,
+    /// Order of `sinfo`'s lines: larger first.
+    pub rank: u32,
+}
+
+/// The word for that node.
+pub fn word(node: &NodeView) -> StateWord {
+    let used = usage(node);
+    let base = base(node, used);
+    let flags = node.flags;
+    let (long, compact) = if flags.invalid {
+        ("inval", "inval")
+    } else if base == Base::Future {
+        ("future", "futr")
+    } else if flags.drain {
+        if used.active || used.completing { ("draining", "drng") } else { ("drained", "drain") }
+    } else {
+        match base {
+            Base::Unknown => ("unknown", "unk"),
+            Base::Down => ("down", "down"),
+            Base::Idle if used.completing => ("completing", "comp"),
+            Base::Idle => ("idle", "idle"),
+            Base::Allocated if used.completing => ("allocated+", "alloc+"),
+            Base::Allocated => ("allocated", "alloc"),
+            Base::Mixed => ("mixed", "mix"),
+            Base::Future => ("future", "futr"),
+        }
+    };
+    let mark = if flags.not_responding { "*" } else { "" };
+    let order = match base {
+        Base::Unknown => 0,
+        Base::Down => 1,
+        Base::Idle => 2,
+        Base::Allocated => 3,
+        Base::Mixed => 5,
+        Base::Future => 6,
+    };
+    let rank = order
+        + (u32::from(flags.drain) << 4)
+        + (u32::from(used.completing) << 5)
+        + (u32::from(flags.not_responding) << 6)
+        + (u32::from(flags.invalid) << 7);
+    StateWord { long: format!("{long}{mark}"), compact: format!("{compact}{mark}"), rank }
+}
+
+/// Base word and flags, `["IDLE", "DRAIN"]`: joined by `+` in records, a list in JSON.
+pub fn record_words(node: &NodeView) -> Vec<&'static str> {
+    let used = usage(node);
+    let mut words = vec![match base(node, used) {
+        Base::Unknown => "UNKNOWN",
+        Base::Down => "DOWN",
+        Base::Idle => "IDLE",
+        Base::Allocated => "ALLOCATED",
+        Base::Mixed => "MIXED",
+        Base::Future => "FUTURE",
+    }];
+    for (set, flag) in [
+        (node.flags.drain, "DRAIN"),
+        (used.completing, "COMPLETING"),
+        (node.flags.not_responding, "NOT_RESPONDING"),
+        (node.flags.invalid, "INVALID_REG"),
+    ] {
+        if set {
+            words.push(flag);
+        }
+    }
+    words
+}
+
+/// What `sinfo -t` can choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateFilter {
+    /// Whatever its state.
+    All,
+    /// Every CPU in use.
+    Allocated,
+    /// Some CPUs in use.
+    Mixed,
+    /// Nothing in use, in service.
+    Idle,
+    /// Jobs are being cleaned up.
+    Completing,
+    /// Out of service.
+    Down,
+    /// Gets nothing new, in use or not.
+    Drain,
+    /// Gets nothing new and is empty.
+    Drained,
+    /// Gets nothing new and is in use.
+    Draining,
+    /// Does not answer.
+    NotResponding,
+    /// Not heard from yet.
+    Unknown,
+    /// Planned.
+    Future,
+    /// Contradicts its configuration.
+    Invalid,
+    /// A state that nodes here are never in (power saving, reservations, maintenance).
+    Never,
+}
+
+/// Words of `-t`, each also by its unambiguous beginnings of three letters and more.
+const FILTERS: &[(&str, StateFilter)] = &[
+    ("all", StateFilter::All),
+    ("allocated", StateFilter::Allocated),
+    ("alloc", StateFilter::Allocated),
+    ("mixed", StateFilter::Mixed),
+    ("mix", StateFilter::Mixed),
+    ("idle", StateFilter::Idle),
+    ("completing", StateFilter::Completing),
+    ("comp", StateFilter::Completing),
+    ("down", StateFilter::Down),
+    ("drain", StateFilter::Drain),
+    ("drained", StateFilter::Drained),
+    ("draining", StateFilter::Draining),
+    ("drng", StateFilter::Draining),
+    ("no_respond", StateFilter::NotResponding),
+    ("not_responding", StateFilter::NotResponding),
+    ("unknown", StateFilter::Unknown),
+    ("unk", StateFilter::Unknown),
+    ("future", StateFilter::Future),
+    ("futr", StateFilter::Future),
+    ("inval", StateFilter::Invalid),
+    ("invalid_reg", StateFilter::Invalid),
+    ("error", StateFilter::Never),
+    ("fail", StateFilter::Never),
+    ("failing", StateFilter::Never),
+    ("cloud", StateFilter::Never),
+    ("blocked", StateFilter::Never),
+    ("maint", StateFilter::Never),
+    ("planned", StateFilter::Never),
+    ("plnd", StateFilter::Never),
+    ("power_down", StateFilter::Never),
+    ("power_up", StateFilter::Never),
+    ("powered_down", StateFilter::Never),
+    ("powering_down", StateFilter::Never),
+    ("powering_up", StateFilter::Never),
+    ("reboot", StateFilter::Never),
+    ("reboot_issued", StateFilter::Never),
+    ("reserved", StateFilter::Never),
+    ("resv", StateFilter::Never),
+    ("npc", StateFilter::Never),
+    ("perfctrs", StateFilter::Never),
+];
+
+impl StateFilter {
+    /// By its word in any case, or a beginning of one that fits only one state.
+    pub fn parse(text: &str) -> Option<Self> {
+        let lower = text.to_ascii_lowercase();
+        if let Some(exact) = FILTERS.iter().find(|f| f.0 == lower) {
+            return Some(exact.1);
+        }
+        let mut fitting = FILTERS.iter().filter(|f| lower.len() >= 3 && f.0.starts_with(&lower)).map(|f| f.1);
+        let first = fitting.next()?;
+        fitting.all(|f| f == first).then_some(first)
+    }
+
+    /// Whether the node is in that state.
+    pub fn takes(self, node: &NodeView) -> bool {
+        let used = usage(node);
+        let base = base(node, used);
+        let drain = node.flags.drain;
+        match self {
+            Self::All => true,
+            Self::Allocated => base == Base::Allocated && !drain,
+            Self::Mixed => base == Base::Mixed && !drain,
+            Self::Idle => base == Base::Idle && !drain && !used.completing,
+            Self::Completing => used.completing,
+            Self::Down => base == Base::Down,
+            Self::Drain => drain,
+            Self::Drained => drain && !(used.active || used.completing),
+            Self::Draining => drain && (used.active || used.completing),
+            Self::NotResponding => node.flags.not_responding,
+            Self::Unknown => base == Base::Unknown,
+            Self::Future => base == Base::Future,
+            Self::Invalid => node.flags.invalid,
+            Self::Never => false,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! `scontrol show job`.
+
+use super::{Record, or_null};
+use crate::render::{
+    amounts::{self, Amounts as _},
+    clock::Clock,
+    words,
+};
+use garrick_model::{
+    resources::MemoryRequest,
+    spec::{JobKind, Sharing},
+    state::JobState,
+    time::{TimeLimit, long_duration},
+    view::JobView,
+};
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// The usual.
+    #[default]
+    Plain,
+    /// `-d`: run identity, derived exit code and what is allocated on each node.
+    Detailed,
+}
+
+/// The record of a job.
+pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
+    let spec = &*job.spec;
+    let pending = job.state == JobState::Pending;
+    let mut r = Record::default();
+    r.line(format!("JobId={}{} JobName={}", job.id, array_keys(job), spec.name));
+    if detail == Detail::Detailed {
+        r.line(format!("SLUID={}", job.sluid));
+    }
+    r.line(format!("UserId={}({}) GroupId={}({}) MCS_label=N/A", job.user, job.uid, job.group, job.gid));
+    r.line(format!(
+        "Priority={} Nice={} Account={} QOS={}",
+        job.priority,
+        spec.nice,
+        or_null(spec.account.as_deref()),
+        or_null(spec.qos.as_deref())
+    ));
+    r.line(format!(
+        "JobState={} Reason={} Dependency={}",
+        words::job_state(job.state),
+        words::reason(&job.reason).replace(' ', "_"),
+        amounts::dependencies(job)
+    ));
+    r.line(format!(
+        "Requeue={} Restarts={} BatchFlag={} Reboot=0 ExitCode={}",
+        u8::from(job.requeue),
+        job.restarts,
+        u8::from(spec.kind == JobKind::Batch),
+        words::exit(job.exit)
+    ));
+    if detail == Detail::Detailed {
+        r.line(format!("DerivedExitCode={}", words::exit(job.derived_exit)));
+    }
+    times(&mut r, job, clock);
+    let partition = job.allocation.as_ref().map_or_else(|| job.partitions.join(","), |a| a.partition.clone());
+    r.line(format!("Partition={partition} AllocNode:Sid={}:{}", spec.submit_host, spec.alloc_sid));
+    r.line(format!(
+        "ReqNodeList={} ExcNodeList={}",
+        or_null(Some(&amounts::fold(&spec.nodelist))),
+        or_null(Some(&amounts::fold(&spec.exclude)))
+    ));
+    r.line(format!("NodeList={}", if pending { String::new() } else { amounts::node_list(job) }));
+    if !pending {
+        r.line_if("BatchHost", amounts::batch_host(job));
+    }
+    r.line("StepMgrEnabled=Yes");
+    resources(&mut r, job, detail);
+    r.line(format!("Command={}", or_null(spec.command.as_deref())));
+    if !spec.submit_line.is_empty() {
+        r.line(format!("SubmitLine={}", spec.submit_line));
+    }
+    r.line(format!("WorkDir={}", spec.work_dir));
+    r.line_if("AdminComment", job.admin_comment.as_deref());
+    r.line_if("Comment", spec.comment.as_deref());
+    if spec.kind == JobKind::Batch {
+        r.line(format!("StdErr={}", job.stderr_path.as_deref().unwrap_or("")));
+        r.line(format!("StdIn={}", job.stdin_path.as_deref().unwrap_or("/dev/null")));
+        r.line(format!("StdOut={}", job.stdout_path.as_deref().unwrap_or("")));
+    }
+    r
+}
+
+/// `ArrayJobId=504 ArrayTaskId=3-20%2 ArrayTaskThrottle=2`, or the component of a heterogeneous job.
+fn array_keys(job: &JobView) -> String {
+    match (&job.array_pending, job.array_task) {
+        (Some(waiting), None) => {
+            let throttle = waiting.limit.map(|n| format!(" ArrayTaskThrottle={n}")).unwrap_or_default();
+            format!(" ArrayJobId={} ArrayTaskId={waiting}{throttle}", job.id)
+        }
+        (_, Some(task)) => format!(" ArrayJobId={} ArrayTaskId={}", task.array_job, task.index),
+        (None, None) => {
+            job.spec.het.map(|(leader, offset)| format!(" HetJobId={leader} HetJobOffset={offset}")).unwrap_or_default()
+        }
+    }
+}
+
+fn times(r: &mut Record, job: &JobView, clock: &Clock) {
+    let spec = &*job.spec;
+    let minimum = spec.time_min.map_or_else(|| "N/A".to_owned(), TimeLimit::scontrol_text);
+    r.line(format!(
+        "RunTime={} TimeLimit={} TimeMin={minimum}",
+        long_duration(job.run_secs(clock.now)),
+        job.time_limit.scontrol_text()
+    ));
+    let eligible = clock.at_or(job.eligible_time, "Unknown");
+    r.line(format!("SubmitTime={} EligibleTime={eligible}", clock.at(job.submit_time)));
+    let accrued = if job.eligible { eligible.as_str() } else { "Unknown" };
+    r.line(format!("AccrueTime={accrued}"));
+    r.line(format!(
+        "StartTime={} EndTime={} Deadline={}",
+        clock.at_or(job.start_time, "Unknown"),
+        clock.at_or(job.end_time, "Unknown"),
+        clock.at_or(spec.deadline, "N/A")
+    ));
+    r.line(format!(
+        "SuspendTime=None SecsPreSuspend=0 LastSchedEval={} Scheduler=Backfill",
+        clock.at_or(job.last_sched_eval, "Unknown")
+    ));
+}
+
+fn resources(r: &mut Record, job: &JobView, detail: Detail) {
+    let spec = &*job.spec;
+    let nodes = match spec.nodes {
+        Some(count) if job.state == JobState::Pending => match count.max {
+            Some(max) if max > count.min => format!("{}-{max}", count.min),
+            _ => job.node_count().to_string(),
+        },
+        _ => job.node_count().to_string(),
+    };
+    r.line(format!(
+        "NumNodes={nodes} NumCPUs={} NumTasks={} CPUs/Task={} ReqB:S:C:T=0:0:*:*",
+        job.cpu_count(),
+        job.tasks,
+        job.cpus_per_task
+    ));
+    r.line(format!("ReqTRES={}", amounts::requested_tres(job)));
+    r.line(format!("AllocTRES={}", or_null(Some(&amounts::allocated_tres(job)))));
+    r.line(format!("Socks/Node=* NtasksPerN:B:S:C={}:0:*:* CoreSpec=*", spec.tasks_per_node.unwrap_or(0)));
+    if detail == Detail::Detailed {
+        r.line("JOB_GRES=(null)");
+        for line in amounts::shares_by_node(job) {
+            r.line(format!("  {line}"));
+        }
+    }
+    let memory = match job.memory {
+        MemoryRequest::PerCpu(m) => format!("MinMemoryCPU={}", amounts::memory(m)),
+        MemoryRequest::PerNode(m) => format!("MinMemoryNode={}", amounts::memory(m)),
+        MemoryRequest::Default | MemoryRequest::All => "MinMemoryNode=0".to_owned(),
+    };
+    r.line(format!(
+        "MinCPUsNode={} {memory} MinTmpDiskNode={}",
+        spec.min_cpus_per_node.unwrap_or(1).max(job.cpus_per_task),
+        spec.tmp_disk_mib
+    ));
+    r.line(format!("Features={} DelayBoot=00:00:00", or_null(spec.constraint.as_deref())));
+    let (shared, exclusive) = match job.sharing {
+        Sharing::Default => ("NO", "NO"),
+        Sharing::Oversubscribe => ("YES", "NO"),
+        Sharing::Exclusive => ("NO", "NODE"),
+        Sharing::User => ("NO", "USER"),
+    };
+    r.line(format!(
+        "OverSubscribe={shared} Exclusive={exclusive} Contiguous={} Licenses=(null) LicensesAlloc=(null) Network=(null)",
+        u8::from(spec.contiguous)
+    ));
+}

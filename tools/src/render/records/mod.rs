@@ -1,0 +1,64 @@
+//! Records of `scontrol show`: Slurm's keys in Slurm's order, one record over several lines or (`-o`) on one.
+
+use std::io::{self, Write};
+
+pub mod job;
+pub mod node;
+pub mod partition;
+pub mod step;
+
+#[cfg(test)]
+mod transcript_test;
+
+/// How records are laid out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lines {
+    /// Indented lines, an empty one after each record.
+    #[default]
+    Many,
+    /// `-o`: one line a record.
+    One,
+}
+
+/// One record, line by line, without indentation. Slurm ends some lines with a space and keeps it on one line too.
+#[derive(Clone, Debug, Default)]
+pub struct Record {
+    lines: Vec<String>,
+}
+
+impl Record {
+    /// Adds a line.
+    pub fn line(&mut self, text: impl Into<String>) {
+        self.lines.push(text.into());
+    }
+
+    /// Adds a line `key=value` when there is a value.
+    pub fn line_if(&mut self, key: &str, value: Option<&str>) {
+        if let Some(value) = value {
+            self.lines.push(format!("{key}={value}"));
+        }
+    }
+
+    /// Writes it.
+    pub fn write(&self, out: &mut dyn Write, lines: Lines) -> io::Result<()> {
+        match lines {
+            Lines::Many => writeln!(out, "{}\n", self.lines.join("\n   ")),
+            Lines::One => {
+                let flat: Vec<&str> = self.lines.iter().map(|l| l.strip_prefix("  ").unwrap_or(l)).collect();
+                writeln!(out, "{}", flat.join(" "))
+            }
+        }
+    }
+}
+
+/// The text, or Slurm's word for none.
+fn or_null(text: Option<&str>) -> &str {
+    match text {
+        Some(t) if !t.is_empty() => t,
+        _ => "(null)",
+    }
+}
+
+fn yes_no(yes: bool) -> &'static str {
+    if yes { "YES" } else { "NO" }
+}

@@ -1,0 +1,69 @@
+//! `scontrol show node`.
+
+use super::{Record, or_null};
+use crate::render::{amounts, clock::Clock, node_state};
+use garrick_model::view::NodeView;
+
+/// The record of a node that belongs to these partitions.
+pub fn record(node: &NodeView, partitions: &[String], clock: &Clock) -> Record {
+    let mut r = Record::default();
+    let facts = node.registration.as_deref();
+    let used = node_state::usage(node);
+    let shape = &node.shape;
+    let arch = facts.map(|f| format!(" Arch={}", f.arch)).unwrap_or_default();
+    r.line(format!("NodeName={}{arch} CoresPerSocket={} ", node.name, shape.cores_per_socket));
+    let load = facts.map_or_else(
+        || "N/A".to_owned(),
+        |_| format!("{}.{:02}", node.load.load_hundredths / 100, node.load.load_hundredths % 100),
+    );
+    r.line(format!("CPUAlloc={} CPUEfctv={} CPUTot={} CPULoad={load}", used.cpus, shape.cpus, shape.cpus));
+    let features = node.features.join(",");
+    r.line(format!("AvailableFeatures={}", or_null(Some(&features))));
+    r.line(format!("ActiveFeatures={}", or_null(Some(&features))));
+    r.line("Gres=(null)");
+    let version = facts.map(|f| format!(" Version={}", f.version)).unwrap_or_default();
+    r.line(format!("NodeAddr={} NodeHostName={} Port={}{version}", node.address, node.hostname, node.port));
+    if let Some(facts) = facts {
+        r.line(format!("OS={} ", facts.os));
+    }
+    r.line(format!(
+        "RealMemory={} AllocMem={} FreeMem={} Sockets={} Boards={}",
+        shape.memory.0,
+        used.memory.0,
+        node.load.free_memory.map_or_else(|| "N/A".to_owned(), |m| m.0.to_string()),
+        shape.sockets,
+        shape.boards
+    ));
+    r.line(format!(
+        "State={} ThreadsPerCore={} TmpDisk={} Weight={} Owner=N/A MCS_label=N/A",
+        node_state::record_words(node).join("+"),
+        shape.threads_per_core,
+        shape.tmp_disk_mib,
+        node.weight
+    ));
+    if !partitions.is_empty() {
+        r.line(format!("Partitions={} ", partitions.join(",")));
+    }
+    r.line(format!(
+        "BootTime={} SlurmdStartTime={}",
+        clock.at_or(facts.map(|f| f.boot_time), "None"),
+        clock.at_or(facts.map(|f| f.agent_start), "None")
+    ));
+    r.line(format!(
+        "LastBusyTime={} ResumeAfterTime=None SuspendTime=INFINITE",
+        clock.at_or(node.last_busy, "Unknown")
+    ));
+    r.line(format!(
+        "CfgTRES=cpu={},mem={},billing={}",
+        shape.cpus,
+        amounts::memory(shape.memory),
+        shape.cpus
+    ));
+    r.line(format!("AllocTRES={}", amounts::tres(used.cpus, used.memory, None)));
+    r.line("CurrentWatts=0 AveWatts=0");
+    if let Some(reason) = &node.reason {
+        r.line(format!("Reason={} [{}@{}]", reason.text, reason.user, clock.at(reason.at)));
+    }
+    r.line_if("Comment", node.comment.as_deref());
+    r
+}

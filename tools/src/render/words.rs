@@ -1,0 +1,156 @@
+//! Slurm's words for states and reasons of jobs and steps, long and compact, and reading them back for `-t`.
+
+use garrick_model::{
+    signal::signal_description,
+    state::{ExitStatus, JobState, Reason, StepState},
+    view::JobView,
+};
+use std::borrow::Cow;
+
+/// Every job state: itself, long word, compact word.
+const JOB_STATES: [(JobState, &str, &str); 14] = [
+    (JobState::Pending, "PENDING", "PD"),
+    (JobState::Configuring, "CONFIGURING", "CF"),
+    (JobState::Running, "RUNNING", "R"),
+    (JobState::Suspended, "SUSPENDED", "S"),
+    (JobState::Completing, "COMPLETING", "CG"),
+    (JobState::Completed, "COMPLETED", "CD"),
+    (JobState::Cancelled, "CANCELLED", "CA"),
+    (JobState::Failed, "FAILED", "F"),
+    (JobState::Timeout, "TIMEOUT", "TO"),
+    (JobState::NodeFail, "NODE_FAIL", "NF"),
+    (JobState::Preempted, "PREEMPTED", "PR"),
+    (JobState::BootFail, "BOOT_FAIL", "BF"),
+    (JobState::Deadline, "DEADLINE", "DL"),
+    (JobState::OutOfMemory, "OUT_OF_MEMORY", "OOM"),
+];
+
+/// `RUNNING`.
+pub fn job_state(state: JobState) -> &'static str {
+    JOB_STATES.iter().find(|s| s.0 == state).map_or("UNKNOWN", |s| s.1)
+}
+
+/// `R`.
+pub fn job_state_compact(state: JobState) -> &'static str {
+    JOB_STATES.iter().find(|s| s.0 == state).map_or("?", |s| s.2)
+}
+
+/// Every state word, for messages about a wrong one.
+pub fn job_state_words() -> String {
+    JOB_STATES.map(|s| s.1).join(",")
+}
+
+/// A state by its long or compact word, in any case, or an unambiguous beginning of the long one.
+pub fn parse_job_state(text: &str) -> Option<JobState> {
+    let upper = text.to_ascii_uppercase();
+    if let Some(s) = JOB_STATES.iter().find(|s| s.1 == upper || s.2 == upper) {
+        return Some(s.0);
+    }
+    let mut starting = JOB_STATES.iter().filter(|s| upper.len() > 1 && s.1.starts_with(&upper));
+    match (starting.next(), starting.next()) {
+        (Some(s), None) => Some(s.0),
+        _ => None,
+    }
+}
+
+/// True while the job waits, runs or is being cleaned up: what `squeue` shows unasked.
+pub fn is_live(state: JobState) -> bool {
+    matches!(
+        state,
+        JobState::Pending | JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing
+    )
+}
+
+/// The state that a finished or finishing job ends in; its state otherwise.
+pub fn base_state(job: &JobView) -> JobState {
+    if job.state == JobState::Completing { job.ending.unwrap_or(JobState::Completing) } else { job.state }
+}
+
+/// `RUNNING`, for a step.
+pub fn step_state(state: StepState) -> &'static str {
+    match state {
+        StepState::Pending => "PENDING",
+        StepState::Running => "RUNNING",
+        StepState::Completed => "COMPLETED",
+        StepState::Failed => "FAILED",
+        StepState::Cancelled => "CANCELLED",
+        StepState::Timeout => "TIMEOUT",
+        StepState::NodeFail => "NODE_FAIL",
+        StepState::OutOfMemory => "OUT_OF_MEMORY",
+    }
+}
+
+/// A reason as `squeue -o %r` and `scontrol show job` print it.
+pub fn reason(reason: &Reason) -> Cow<'_, str> {
+    Cow::Borrowed(match reason {
+        Reason::None => "None",
+        Reason::Resources => "Resources",
+        Reason::Priority => "Priority",
+        Reason::Dependency => "Dependency",
+        Reason::DependencyNeverSatisfied => "DependencyNeverSatisfied",
+        Reason::BeginTime => "BeginTime",
+        Reason::JobHeldUser => "JobHeldUser",
+        Reason::JobHeldAdmin => "JobHeldAdmin",
+        Reason::JobArrayTaskLimit => "JobArrayTaskLimit",
+        Reason::PartitionNodeLimit => "PartitionNodeLimit",
+        Reason::PartitionTimeLimit => "PartitionTimeLimit",
+        Reason::PartitionDown => "PartitionDown",
+        Reason::PartitionInactive => "PartitionInactive",
+        Reason::ReqNodeNotAvail => "ReqNodeNotAvail",
+        Reason::NodesUnavailable => {
+            "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
+        }
+        Reason::BadConstraints => "BadConstraints",
+        Reason::Cleaning => "Cleaning",
+        Reason::NonZeroExitCode => "NonZeroExitCode",
+        Reason::RaisedSignal(n) => {
+            return Cow::Owned(format!("RaisedSignal:{n}({})", signal_description(*n).replace(' ', "_")));
+        }
+        Reason::TimeLimit => "TimeLimit",
+        Reason::NodeDown => "NodeDown",
+        Reason::StepManagerDied => "StepManagerDied",
+        Reason::JobLaunchFailure => "JobLaunchFailure",
+        Reason::PrologFailure => "Prolog",
+        Reason::OutOfMemory => "OutOfMemory",
+        Reason::Other(text) => text,
+    })
+}
+
+/// `0:15`.
+pub fn exit(status: ExitStatus) -> String {
+    format!("{}:{}", status.code, status.signal.unwrap_or(0))
+}
+
+/// `NODELIST(REASON)`: why a job waits or failed, in parentheses; the nodes of any other job.
+pub fn nodes_or_reason(job: &JobView, nodes: String) -> String {
+    match job.state {
+        JobState::Pending
+        | JobState::Failed
+        | JobState::Timeout
+        | JobState::NodeFail
+        | JobState::BootFail
+        | JobState::Deadline
+        | JobState::OutOfMemory => format!("({})", reason(&job.reason)),
+        _ => nodes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn states_are_read_in_any_case_and_abbreviated() {
+        assert_eq!(parse_job_state("pd"), Some(JobState::Pending));
+        assert_eq!(parse_job_state("Running"), Some(JobState::Running));
+        assert_eq!(parse_job_state("suspend"), Some(JobState::Suspended));
+        assert_eq!(parse_job_state("oom"), Some(JobState::OutOfMemory));
+        assert_eq!(parse_job_state("comp"), None, "COMPLETING or COMPLETED");
+        assert_eq!(parse_job_state("nosuch"), None);
+    }
+
+    #[test]
+    fn raised_signal_names_the_signal() {
+        assert_eq!(reason(&Reason::RaisedSignal(9)), "RaisedSignal:9(Killed)");
+    }
+}

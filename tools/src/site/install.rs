@@ -1,0 +1,154 @@
+//! `garrick install`: the files of an installation, named as Slurm names them. Commands are one program under many names;
+//! each daemon name is an executable file of its own, so that `/proc/PID/exe` and process lists tell them apart.
+
+use super::{SiteError, programs};
+use crate::{
+    options::table::Arg,
+    output::{self, Console},
+    query::arguments::{self, Outcome, Table, option},
+};
+use std::{
+    env,
+    ffi::OsString,
+    fs, io,
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+};
+
+static TABLE: Table = Table {
+    program: "garrick install",
+    purpose: "Lay out bin/, sbin/ and etc/ with every program under its names.",
+    operands: "",
+    options: &[option("prefix", None, Arg::Required("DIR"), "folder to install in")],
+    misuse: 1,
+};
+
+/// Names of commands.
+pub const COMMANDS: [&str; 10] =
+    ["garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "stail", "swait"];
+
+/// Names of daemons, with the program that each is.
+const DAEMONS: [(&str, &str); 4] =
+    [("noded", "noded"), ("slurmctld", "noded"), ("slurmd", "noded"), ("stepd", "stepd")];
+
+const EXAMPLE: &str = include_str!("slurm.conf.example");
+
+/// Runs `garrick install`.
+pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
+    let arguments = match arguments::read(&TABLE, args, console) {
+        Outcome::Go(arguments) => arguments,
+        Outcome::Done(code) => return Ok(code),
+    };
+    let Some(prefix) = arguments.value("prefix").filter(|_| arguments.operands.is_empty()) else {
+        return Err(SiteError::Usage("install needs --prefix DIR".to_owned()));
+    };
+    let own = env::current_exe().map_err(|e| SiteError::Other(format!("cannot find this program: {e}")))?;
+    let daemon = |name: &str| programs::find(name);
+    let done = install(Path::new(&prefix), &own, &daemon("noded")?, &daemon("stepd")?)?;
+    let written = output::stdout(|out| done.iter().try_for_each(|line| writeln!(out, "{line}")));
+    Ok(output::finish(console, written, 0))
+}
+
+/// Installs; returns what was done, line by line.
+fn install(prefix: &Path, own: &Path, noded: &Path, stepd: &Path) -> Result<Vec<String>, SiteError> {
+    let mut done = Vec::new();
+    let [bin, sbin, etc] = ["bin", "sbin", "etc"].map(|name| prefix.join(name));
+    for folder in [&bin, &sbin, &etc] {
+        fs::create_dir_all(folder).map_err(SiteError::file("cannot create", folder))?;
+    }
+    // The program itself is copied, and its other names are links to the copy: a build folder may go away.
+    let program = bin.join("garrick");
+    copy(own, &program)?;
+    for name in COMMANDS.iter().filter(|n| **n != "garrick") {
+        link(&program, &bin.join(name))?;
+    }
+    done.push(format!("{}: {}", bin.display(), COMMANDS.join(" ")));
+    for (name, program) in DAEMONS {
+        copy(if program == "stepd" { stepd } else { noded }, &sbin.join(name))?;
+    }
+    done.push(format!("{}: {}", sbin.display(), DAEMONS.map(|d| d.0).join(" ")));
+    let conf = etc.join("slurm.conf");
+    if conf.exists() {
+        done.push(format!("{}: left as it is", conf.display()));
+    } else {
+        let example = etc.join("slurm.conf.example");
+        fs::write(&example, EXAMPLE).map_err(SiteError::file("cannot write", &example))?;
+        done.push(format!("{}: an example; save it as slurm.conf once it fits your site", example.display()));
+    }
+    Ok(done)
+}
+
+/// Puts a copy in place of what is there: a running program's file cannot be written, but it can be replaced.
+fn copy(from: &Path, to: &Path) -> Result<(), SiteError> {
+    if same_file(from, to) {
+        return Ok(());
+    }
+    let new = beside(to);
+    fs::copy(from, &new)
+        .and_then(|_| fs::set_permissions(&new, fs::Permissions::from_mode(0o755)))
+        .and_then(|()| fs::rename(&new, to))
+        .map_err(SiteError::file("cannot install", to))
+}
+
+fn link(from: &Path, to: &Path) -> Result<(), SiteError> {
+    if same_file(from, to) {
+        return Ok(());
+    }
+    let new = beside(to);
+    drop(fs::remove_file(&new));
+    match fs::hard_link(from, &new) {
+        Ok(()) => fs::rename(&new, to).map_err(SiteError::file("cannot install", to)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(SiteError::file("cannot install", to)(error)),
+        // File systems without hard links.
+        Err(_) => copy(from, to),
+    }
+}
+
+fn beside(to: &Path) -> PathBuf {
+    let mut name = to.file_name().unwrap_or_default().to_owned();
+    name.push(".new");
+    to.with_file_name(name)
+}
+
+fn same_file(a: &Path, b: &Path) -> bool {
+    match (a.metadata(), b.metadata()) {
+        (Ok(a), Ok(b)) => a.ino() == b.ino() && a.dev() == b.dev(),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn every_name_is_laid_out_and_daemons_are_files_of_their_own() {
+        let root = env::temp_dir().join(format!("garrick-install-{}", std::process::id()));
+        drop(fs::remove_dir_all(&root));
+        fs::create_dir_all(&root).unwrap();
+        let source = |name: &str| {
+            let path = root.join(name);
+            fs::write(&path, name).unwrap();
+            path
+        };
+        let (own, noded, stepd) = (source("g"), source("n"), source("s"));
+        let prefix = root.join("p");
+        install(&prefix, &own, &noded, &stepd).unwrap();
+        let inode = |name: &str| prefix.join(name).metadata().unwrap().ino();
+        assert_eq!(inode("bin/squeue"), inode("bin/garrick"));
+        assert_eq!(COMMANDS.len(), fs::read_dir(prefix.join("bin")).unwrap().count());
+        let mut daemons = DAEMONS.map(|d| inode(&format!("sbin/{}", d.0))).to_vec();
+        daemons.sort_unstable();
+        daemons.dedup();
+        assert_eq!(daemons.len(), 4);
+        assert_eq!(prefix.join("sbin/slurmd").metadata().unwrap().permissions().mode() & 0o777, 0o755);
+        assert!(prefix.join("etc/slurm.conf.example").exists());
+
+        fs::write(prefix.join("etc/slurm.conf"), "x").unwrap();
+        let again = install(&prefix, &own, &noded, &stepd).unwrap();
+        assert!(again.last().unwrap().ends_with("etc/slurm.conf: left as it is"));
+        assert_eq!(fs::read(prefix.join("etc/slurm.conf")).unwrap(), b"x");
+        fs::remove_dir_all(&root).unwrap();
+    }
+}

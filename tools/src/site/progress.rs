@@ -1,0 +1,185 @@
+//! What `garrick run` says about a job on standard error: on a terminal one line that is drawn again and again, else a line
+//! now and then. Counts of steps come from the job's step manager.
+
+use crate::{
+    cluster::{self, Cluster},
+    render::words,
+};
+use garrick_frame::{DoorClient, LinkKind, TunnelTo};
+use garrick_model::{
+    messages::{
+        command::{CommandReply, CommandRequest},
+        step::{CommandToStepMgr, StepMgrToCommand},
+    },
+    state::JobState,
+    time::{Timestamp, short_duration},
+    view::{JobView, StepCounts},
+};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+/// Least time between two progress messages.
+const PROGRESS_MS: u32 = 200;
+/// Pause before a step manager that had nothing left to do is asked again.
+const ASK_AGAIN: Duration = Duration::from_millis(300);
+/// Least time between two lines where standard error is no terminal.
+const QUIET_PAUSE: Duration = Duration::from_secs(5);
+
+/// A conversation with a job's step manager about its steps.
+pub struct Steps {
+    door: Option<DoorClient>,
+    not_before: Instant,
+    /// The last counts.
+    pub counts: StepCounts,
+}
+
+impl Steps {
+    /// Not connected yet.
+    pub fn new(now: Instant) -> Self {
+        Self { door: None, not_before: now, counts: StepCounts::default() }
+    }
+
+    /// Takes what has come, and asks where nothing is asked. Failures only mean that there is nothing new: the job may
+    /// not have started yet, or be over.
+    pub fn look(&mut self, cluster: &Cluster, job: &JobView, now: Instant) {
+        if self.door.is_none() && now >= self.not_before && job.state == JobState::Running {
+            self.not_before = now + ASK_AGAIN;
+            self.door = ask(cluster, job);
+        }
+        loop {
+            let Some(door) = &mut self.door else { return };
+            match door.try_next::<StepMgrToCommand>() {
+                Ok(None) => return,
+                Ok(Some(StepMgrToCommand::Progress(counts))) => self.counts = counts,
+                Ok(Some(StepMgrToCommand::Drained { counts, .. })) => {
+                    self.counts = counts;
+                    self.door = None;
+                }
+                Ok(Some(_)) | Err(_) => self.door = None,
+            }
+        }
+    }
+}
+
+fn ask(cluster: &Cluster, job: &JobView) -> Option<DoorClient> {
+    let CommandReply::StepManager(place) =
+        cluster.ask("garrick", &CommandRequest::LocateStepManager { job: job.id }).ok()?
+    else {
+        return None;
+    };
+    let door = Path::new(&place.door);
+    let mut client = if cluster::is_here(door).unwrap_or(false) {
+        let greeting = cluster::greeting("garrick");
+        DoorClient::connect(door, LinkKind::CommandToStepMgr, &greeting, Some(cluster::ANSWER_TIMEOUT)).ok()?
+    } else {
+        let to = TunnelTo { address: place.address, node: place.node, job: job.id.0 };
+        cluster.connect_through("garrick", to).ok()?
+    };
+    client.send(&CommandToStepMgr::Wait { steps: Vec::new(), progress_ms: PROGRESS_MS }).ok()?;
+    Some(client)
+}
+
+/// The line about a job.
+pub fn line(job: &JobView, counts: StepCounts, now: Timestamp) -> String {
+    let mut text = format!("job {} {}", job.id, words::job_state(job.state));
+    if job.state == JobState::Pending {
+        text.push_str(&format!(" ({})", words::reason(&job.reason)));
+    }
+    let since = job.start_time.filter(|_| job.state != JobState::Pending).unwrap_or(job.submit_time);
+    let until = if words::is_live(job.state) { now } else { job.end_time.unwrap_or(now) };
+    text.push_str(&format!(" {}", short_duration(until.since(since).as_secs())));
+    if counts != StepCounts::default() {
+        text.push_str(&format!(
+            "  steps: {} queued, {} running, {} done, {} failed",
+            counts.queued, counts.running, counts.done, counts.failed
+        ));
+    }
+    text
+}
+
+/// Where the line is drawn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Surface {
+    /// A terminal: the line stays at the bottom.
+    Terminal,
+    /// Anything else: a line of its own each time.
+    Plain,
+}
+
+/// Draws the line: decides what has to be written.
+#[derive(Debug)]
+pub struct Ticker {
+    surface: Surface,
+    shown: String,
+    last: Option<Instant>,
+}
+
+impl Ticker {
+    /// Nothing drawn yet.
+    pub const fn new(surface: Surface) -> Self {
+        Self { surface, shown: String::new(), last: None }
+    }
+
+    /// What to write so that this line is shown. `urgent`: a change that is worth a line at once.
+    pub fn show(&mut self, line: &str, urgent: bool, now: Instant) -> String {
+        match self.surface {
+            Surface::Terminal if line != self.shown => {
+                self.shown = line.to_owned();
+                format!("\r\x1b[K{line}")
+            }
+            Surface::Plain
+                if line != self.shown && (urgent || self.last.is_none_or(|l| now.duration_since(l) >= QUIET_PAUSE)) =>
+            {
+                self.shown = line.to_owned();
+                self.last = Some(now);
+                format!("{line}\n")
+            }
+            _ => String::new(),
+        }
+    }
+
+    /// What to write before other output, so that the line does not stand in its way.
+    pub fn clear(&mut self) -> &'static str {
+        if self.surface == Surface::Terminal && !self.shown.is_empty() {
+            self.shown.clear();
+            "\r\x1b[K"
+        } else {
+            ""
+        }
+    }
+
+    /// What to write for the last line, which stays.
+    pub fn finish(&mut self, line: &str) -> String {
+        format!("{}{line}\n", self.clear())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_terminal_gets_one_line_drawn_over() {
+        let now = Instant::now();
+        let mut ticker = Ticker::new(Surface::Terminal);
+        assert_eq!(ticker.show("a", false, now), "\r\x1b[Ka");
+        assert_eq!(ticker.show("a", false, now), "");
+        assert_eq!(ticker.clear(), "\r\x1b[K");
+        assert_eq!(ticker.clear(), "");
+        assert_eq!(ticker.show("b", false, now), "\r\x1b[Kb");
+        assert_eq!(ticker.finish("end"), "\r\x1b[Kend\n");
+    }
+
+    #[test]
+    fn a_log_gets_a_line_now_and_then() {
+        let now = Instant::now();
+        let mut ticker = Ticker::new(Surface::Plain);
+        assert_eq!(ticker.show("a", false, now), "a\n");
+        assert_eq!(ticker.show("b", false, now), "");
+        assert_eq!(ticker.show("c", true, now), "c\n");
+        assert_eq!(ticker.show("d", false, now + QUIET_PAUSE), "d\n");
+        assert_eq!(ticker.finish("end"), "end\n");
+    }
+}

@@ -1,0 +1,359 @@
+//! `garrick run`: submits a script, passes its output on, shows how its steps get on, and ends with its exit code. The
+//! cluster is started if none runs, and what was started is ended again.
+
+use super::{
+    SiteError,
+    conf::Shape,
+    down,
+    follow::Followed,
+    home::Home,
+    progress::{self, Steps, Surface, Ticker},
+    up,
+};
+use crate::{
+    cluster::{Cluster, ClusterError, Daemon},
+    output::{self, Console},
+    render::words,
+    submit::signals::Signals,
+};
+use garrick_model::{
+    env_vars::SLURM_CONF,
+    ids::JobId,
+    messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector},
+    spec::OpenMode,
+    state::JobState,
+    time::Timestamp,
+    view::JobView,
+};
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::signal::Signal,
+};
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, IsTerminal as _, Write as _},
+    os::fd::AsFd as _,
+    process::{Command, Stdio},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+const HELP: &str = "\
+Usage: garrick run [--keep] [SBATCH OPTIONS] SCRIPT [ARGUMENTS]
+Submit a batch script, show its output and how its steps get on, and exit with its exit code. Starts the cluster of this
+machine if none runs, and ends it afterwards.
+
+      --keep                    leave a cluster that was started running
+      --help                    show this help
+
+Every option of sbatch may stand before the script.
+";
+
+/// Pause between two looks at the output files. Milliseconds.
+const LOOK_MS: u16 = 100;
+/// How far a file's time may lag behind the clock.
+const FILE_CLOCK_MS: i64 = 50;
+
+/// Runs `garrick run`.
+pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
+    let mut keep = false;
+    let mut args = args;
+    // Ours come first; everything from the first other word on is sbatch's.
+    while let Some((first, rest)) = args.split_first() {
+        match first.to_str() {
+            Some("--keep") => keep = true,
+            Some("--help" | "--usage") => {
+                return Ok(output::finish(console, output::stdout(|out| out.write_all(HELP.as_bytes())), 0));
+            }
+            _ => break,
+        }
+        args = rest;
+    }
+    if args.is_empty() {
+        return Err(SiteError::Usage("run needs a script".to_owned()));
+    }
+    let place = find_or_start(console)?;
+    let ended = stay_with(&place.cluster, args, console);
+    if let (Some(home), false) = (&place.started, keep) {
+        let down = down::end(home);
+        return ended.and_then(|code| down.map(|_| code));
+    }
+    ended
+}
+
+/// The cluster that the script goes to.
+struct Place {
+    cluster: Cluster,
+    /// Set when it was started here.
+    started: Option<Home>,
+}
+
+fn find_or_start(console: &Console) -> Result<Place, SiteError> {
+    let named = env::var_os(SLURM_CONF).is_some_and(|v| !v.is_empty());
+    let found = Cluster::find(None);
+    match found {
+        Ok(cluster) if answers(&cluster) => return Ok(Place { cluster, started: None }),
+        // A cluster that was named outright is the one that is meant: starting another would surprise.
+        Ok(cluster) if named => return Err(cluster.ask("garrick", &CommandRequest::Ping).err().map_or_else(
+            || SiteError::Cluster("the cluster does not answer".to_owned()),
+            SiteError::from,
+        )),
+        Err(error) if named => return Err(error.into()),
+        _ => {}
+    }
+    let home = Home::from_env()?;
+    if home.conf().exists() {
+        let cluster = Cluster::find(Some(&home.conf()))?;
+        if answers(&cluster) {
+            return Ok(Place { cluster, started: None });
+        }
+    }
+    let up = match up::ensure(&home, &Shape::default()) {
+        Ok(up) => up,
+        Err(error) => {
+            // What did start is ended again; the first error is the one to tell.
+            drop(down::end(&home));
+            return Err(error);
+        }
+    };
+    up.messages.lines().for_each(|line| console.line(line));
+    Ok(Place { cluster: Cluster::find(Some(&home.conf()))?, started: Some(home) })
+}
+
+fn answers(cluster: &Cluster) -> bool {
+    matches!(cluster.ask("garrick", &CommandRequest::Ping), Ok(CommandReply::Pong { .. }))
+}
+
+/// Submits by this program's own `sbatch`. Its messages go to standard error, the id comes back.
+fn submit(cluster: &Cluster, args: &[OsString]) -> Result<Result<JobId, i32>, SiteError> {
+    let own = env::current_exe().map_err(|e| SiteError::Other(format!("cannot find this program: {e}")))?;
+    let output = Command::new(&own)
+        .arg("sbatch")
+        .arg("--parsable")
+        .args(args)
+        .env(SLURM_CONF, cluster.conf())
+        .stderr(Stdio::inherit())
+        .stdin(Stdio::inherit())
+        .output()
+        .map_err(SiteError::file("cannot run", &own))?;
+    if !output.status.success() {
+        return Ok(Err(output.status.code().unwrap_or(1)));
+    }
+    let text = String::from_utf8_lossy(&output.stdout);
+    let id = text.trim().split(';').next().unwrap_or_default();
+    match id.parse() {
+        Ok(id) => Ok(Ok(id)),
+        // `--help` and the like print and succeed without a job.
+        Err(_) => {
+            drop(output::stdout(|out| out.write_all(&output.stdout)));
+            Ok(Err(0))
+        }
+    }
+}
+
+fn stay_with(cluster: &Cluster, args: &[OsString], console: &Console) -> Result<i32, SiteError> {
+    let id = match submit(cluster, args)? {
+        Ok(id) => id,
+        Err(code) => return Ok(code),
+    };
+    let signals = Signals::block(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
+        .map_err(|e| SiteError::Other(format!("cannot watch for signals: {e}")))?;
+    let mut stay = Stay::new(cluster, id, console);
+    let ended = stay.until_over(&signals);
+    signals.unblock();
+    ended
+}
+
+/// One job that is stayed with.
+struct Stay<'a> {
+    cluster: &'a Cluster,
+    console: &'a Console,
+    id: JobId,
+    view: Option<Arc<JobView>>,
+    /// Sizes of the output files when the job was first seen.
+    before: Option<[u64; 2]>,
+    files: Vec<(Followed, Target)>,
+    ticker: Ticker,
+    steps: Steps,
+    interrupted: u32,
+}
+
+/// Where a followed file goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Target {
+    Stdout,
+    Stderr,
+}
+
+impl<'a> Stay<'a> {
+    fn new(cluster: &'a Cluster, id: JobId, console: &'a Console) -> Self {
+        let surface = if io::stderr().is_terminal() { Surface::Terminal } else { Surface::Plain };
+        Self {
+            cluster,
+            console,
+            id,
+            view: None,
+            before: None,
+            files: Vec::new(),
+            ticker: Ticker::new(surface),
+            steps: Steps::new(Instant::now()),
+            interrupted: 0,
+        }
+    }
+
+    fn watch(&self) -> Result<Daemon, ClusterError> {
+        let mut daemon = self.cluster.connect("garrick")?;
+        daemon.send(&CommandRequest::Watch { job: self.id })?;
+        Ok(daemon)
+    }
+
+    fn until_over(&mut self, signals: &Signals) -> Result<i32, SiteError> {
+        let mut watched = Some(self.watch()?);
+        loop {
+            let fds_ready = {
+                let mut fds = vec![PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+                if let Some(daemon) = &watched {
+                    fds.push(PollFd::new(daemon.as_fd(), PollFlags::POLLIN));
+                }
+                poll(&mut fds, PollTimeout::from(LOOK_MS)).is_ok()
+            };
+            while fds_ready && let Some(signal) = signals.next() {
+                self.interrupt(signal)?;
+            }
+            let mut over = false;
+            loop {
+                let Some(daemon) = &mut watched else { break };
+                match daemon.try_next() {
+                    Ok(None) => break,
+                    Ok(Some(CommandReply::Job(view))) => self.saw(view),
+                    Ok(Some(CommandReply::End)) => over = true,
+                    Ok(Some(_)) => {}
+                    Err(error @ ClusterError::Refused(_)) => return Err(error.into()),
+                    // The controller went away; the job goes on, and so do we.
+                    Err(_) => watched = None,
+                }
+                if over {
+                    break;
+                }
+            }
+            if watched.is_none() {
+                watched = self.watch().ok();
+            }
+            self.pass_output_on()?;
+            if over || self.view.as_ref().is_some_and(|v| !words::is_live(v.state)) {
+                return self.over();
+            }
+            self.show();
+        }
+    }
+
+    /// A new view of the job: its output files are known once it has started.
+    fn saw(&mut self, view: Arc<JobView>) {
+        let size = |path: &str| std::fs::metadata(path).map_or(0, |m| m.len());
+        let paths = [view.stdout_path.as_deref(), view.stderr_path.as_deref()];
+        let before = *self.before.get_or_insert_with(|| paths.map(|p| p.map_or(0, size)));
+        if let (true, Some(start)) = (self.files.is_empty() && view.state != JobState::Pending, view.start_time) {
+            // File times come from a clock that ticks more coarsely than ours.
+            let millis = u64::try_from(start.0.saturating_sub(FILE_CLOCK_MS)).unwrap_or(0);
+            let since = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+            let follow = |path: &str, skip| match view.spec.open_mode {
+                OpenMode::Append => Followed::appended(path, skip),
+                OpenMode::Default | OpenMode::Truncate => Followed::made(path, since),
+            };
+            if let Some(path) = paths[0] {
+                self.files.push((follow(path, before[0]), Target::Stdout));
+            }
+            if let Some(path) = paths[1].filter(|p| Some(*p) != paths[0]) {
+                self.files.push((follow(path, before[1]), Target::Stderr));
+            }
+        }
+        let turned = self.view.as_ref().is_none_or(|before| before.state != view.state);
+        self.view = Some(view);
+        if turned {
+            self.draw(true);
+        }
+    }
+
+    fn show(&mut self) {
+        if let Some(view) = self.view.clone() {
+            self.steps.look(self.cluster, &view, Instant::now());
+            self.draw(false);
+        }
+    }
+
+    fn draw(&mut self, urgent: bool) {
+        let Some(view) = &self.view else { return };
+        let line = progress::line(view, self.steps.counts, Timestamp::now());
+        let text = self.ticker.show(&line, urgent, Instant::now());
+        output::stderr(text.as_bytes());
+    }
+
+    fn pass_output_on(&mut self) -> Result<(), SiteError> {
+        for (file, target) in &mut self.files {
+            let mut new = Vec::new();
+            // A file that cannot be read (a node without our file system) leaves the job as it is.
+            if file.pass_on(&mut new).unwrap_or(0) == 0 {
+                continue;
+            }
+            output::stderr(self.ticker.clear().as_bytes());
+            match target {
+                Target::Stderr => output::stderr(&new),
+                Target::Stdout => match output::stdout(|out| out.write_all(&new)) {
+                    Ok(()) => {}
+                    // A reader that went away takes no more; the job's end still matters.
+                    Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+                    Err(error) => return Err(SiteError::Other(format!("standard output: {error}"))),
+                },
+            }
+        }
+        Ok(())
+    }
+
+    /// Ctrl-C: the first cancels the job, a later one kills it.
+    fn interrupt(&mut self, signal: i32) -> Result<(), SiteError> {
+        self.interrupted += 1;
+        let job = JobSelector { job: self.id, tasks: None };
+        let again = self.interrupted > 1;
+        let cancel = CancelRequest {
+            jobs: vec![job],
+            signal: again.then_some(libc::SIGKILL),
+            full: again,
+            ..CancelRequest::default()
+        };
+        output::stderr(self.ticker.clear().as_bytes());
+        let how = if again { "killing" } else { "cancelling" };
+        self.console.line(format_args!("signal {signal}: {how} job {}", self.id));
+        match self.cluster.ask("garrick", &CommandRequest::Cancel(cancel)) {
+            // One that is already over ends the loop by itself.
+            Ok(_) | Err(ClusterError::Refused(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn over(&mut self) -> Result<i32, SiteError> {
+        self.pass_output_on()?;
+        let Some(view) = &self.view else {
+            return Err(SiteError::Cluster(format!("job {} is gone", self.id)));
+        };
+        self.steps.look(self.cluster, view, Instant::now());
+        let line = progress::line(view, self.steps.counts, Timestamp::now());
+        let reason = match view.state {
+            JobState::Completed => String::new(),
+            _ => format!(" ({}, exit code {})", words::reason(&view.reason), words::exit(view.exit)),
+        };
+        let text = self.ticker.finish(&format!("{line}{reason}"));
+        output::stderr(text.as_bytes());
+        Ok(exit_code(view, self.interrupted > 0))
+    }
+}
+
+/// The job's own exit code; one that ended badly without one gives 1, one that was interrupted 130 as in a shell.
+fn exit_code(view: &JobView, interrupted: bool) -> i32 {
+    match (view.state, view.exit.shell_code()) {
+        (JobState::Completed, code) => code,
+        (_, _) if interrupted => 130,
+        (_, 0) => 1,
+        (_, code) => code,
+    }
+}

@@ -1,0 +1,386 @@
+//! `srun` and a step: what to do about each message of the step manager and each signal. Plain and synchronous; the poll
+//! loop in [`step_loop`](super::step_loop) feeds it and carries out what it returns. Time is counted from the start of the
+//! conversation.
+
+use super::{
+    labels::Labels,
+    stream_plan::Sink,
+    task_report::{Ending, TaskReport},
+};
+use crate::cluster::refusal_details;
+use garrick_model::{
+    ids::{JobId, StepId},
+    messages::{
+        shepherd::Stream,
+        step::{CommandToStepMgr, STDIN_WINDOW, StepMgrToCommand},
+    },
+    state::{ExitStatus, StepState},
+};
+use serde_bytes::ByteBuf;
+use std::{mem, time::Duration};
+
+/// A second Ctrl-C within this time ends the step (srun(1)).
+const SECOND_INTERRUPT: Duration = Duration::from_secs(1);
+/// Ends of tasks are reported together when they come this close to each other. Chosen to be shorter than what a person
+/// notices, and longer than what tasks that are killed together need to end.
+const GATHER_ENDS: Duration = Duration::from_millis(50);
+/// What Slurm says that it waits: its default KillWait and two seconds.
+const KILL_WAIT_SECS: u32 = 32;
+
+/// How `srun` was asked to behave.
+#[derive(Clone, Debug)]
+pub struct Behaviour {
+    /// Job of the step.
+    pub job: JobId,
+    /// `-l`
+    pub label: bool,
+    /// `-u`
+    pub unbuffered: bool,
+    /// Where relayed output goes.
+    pub output: Sink,
+    /// Where relayed errors go.
+    pub error: Sink,
+    /// There is input to relay.
+    pub relays_input: bool,
+    /// `--pty`
+    pub pty: bool,
+    /// `-X`
+    pub disable_status: bool,
+    /// `--quit-on-interrupt`
+    pub quit_on_interrupt: bool,
+    /// `-K`
+    pub kill_on_bad_exit: bool,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Send this.
+    Send(CommandToStepMgr),
+    /// The step has a number: files named by it can be opened.
+    Numbered(StepId),
+    /// Write to where output (or errors) go.
+    Write(Stream, Vec<u8>),
+    /// Say `srun: text`.
+    Info(String),
+    /// Say `srun: text`, with `-v`.
+    Verbose(String),
+    /// Say `srun: warning: text`.
+    Warning(String),
+    /// Say `srun: error: text`.
+    Error(String),
+    /// Say what a task's launcher says, with the time in front.
+    TaskError(String),
+    /// Say it as it is.
+    Line(String),
+    /// Over, with this exit code.
+    End(i32),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Asked,
+    Queued,
+    Running,
+    Ending,
+    Over,
+}
+
+/// A conversation.
+#[derive(Debug)]
+pub struct Conversation {
+    behaviour: Behaviour,
+    phase: Phase,
+    step: Option<StepId>,
+    labels: Option<Labels>,
+    report: TaskReport,
+    said_queued: bool,
+    task_errors: Vec<String>,
+    news_at: Option<Duration>,
+    last_interrupt: Option<Duration>,
+    aborted: bool,
+    /// Bytes of input under way.
+    input_under_way: u64,
+}
+
+impl Conversation {
+    /// Before anything was sent.
+    pub fn new(behaviour: Behaviour) -> Self {
+        let labels = behaviour.label.then(|| Labels::new(1, !behaviour.unbuffered));
+        Self {
+            behaviour,
+            phase: Phase::Asked,
+            step: None,
+            labels,
+            report: TaskReport::default(),
+            said_queued: false,
+            task_errors: Vec::new(),
+            news_at: None,
+            last_interrupt: None,
+            aborted: false,
+            input_under_way: 0,
+        }
+    }
+
+    /// The tasks are there to read input.
+    pub fn takes_input(&self) -> bool {
+        self.behaviour.relays_input && self.phase == Phase::Running
+    }
+
+    /// Bytes of input that can be sent now.
+    pub fn input_room(&self) -> u64 {
+        if self.takes_input() { STDIN_WINDOW.saturating_sub(self.input_under_way) } else { 0 }
+    }
+
+    /// Input was read; an empty piece is its end.
+    pub fn input(&mut self, piece: Vec<u8>, out: &mut Vec<Effect>) {
+        self.input_under_way += piece.len() as u64;
+        out.push(Effect::Send(CommandToStepMgr::Stdin(ByteBuf::from(piece))));
+    }
+
+    /// When [`Conversation::tick`] is to be called.
+    pub fn deadline(&self) -> Option<Duration> {
+        self.news_at
+    }
+
+    /// The time has come.
+    pub fn tick(&mut self, now: Duration, out: &mut Vec<Effect>) {
+        if self.news_at.is_some_and(|at| now >= at) {
+            self.tell_news(out);
+        }
+    }
+
+    /// The step manager says something.
+    pub fn message(&mut self, now: Duration, message: StepMgrToCommand, out: &mut Vec<Effect>) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        match message {
+            StepMgrToCommand::Accepted { step, warnings, .. } => {
+                self.step = Some(step);
+                out.push(Effect::Numbered(step));
+                out.extend(warnings.into_iter().map(Effect::Warning));
+            }
+            StepMgrToCommand::Queued { reason } => {
+                self.phase = Phase::Queued;
+                if mem::replace(&mut self.said_queued, true) {
+                    out.push(Effect::Verbose(format!("Step still waits ({reason:?})")));
+                } else {
+                    out.push(Effect::Info(format!(
+                        "Job {} step creation temporarily disabled, retrying (Requested nodes are busy)",
+                        self.behaviour.job
+                    )));
+                }
+            }
+            StepMgrToCommand::Started(layout) => {
+                if self.said_queued {
+                    out.push(Effect::Info(format!("Step created for {}", self.step_text())));
+                }
+                self.phase = Phase::Running;
+                self.report.set_layout(layout);
+                if let Some(labels) = &mut self.labels {
+                    labels.set_tasks(self.report.tasks());
+                }
+            }
+            StepMgrToCommand::TaskStarted { rank, pid } => {
+                out.push(Effect::Verbose(format!("{} task {rank}: started, pid {pid}", self.step_text())));
+            }
+            StepMgrToCommand::Output { rank, stream, data } => self.output(rank, stream, &data, out),
+            StepMgrToCommand::TaskFailed { rank, message, status } => {
+                // Every task of a step that cannot be started says the same.
+                if !self.task_errors.contains(&message) {
+                    out.push(Effect::TaskError(message.clone()));
+                    self.task_errors.push(message);
+                }
+                self.ended(now, rank, Ending::Status(status));
+            }
+            StepMgrToCommand::TaskExited { rank, status, oom } => {
+                self.ended(now, rank, if oom { Ending::OutOfMemory } else { Ending::Status(status) });
+            }
+            StepMgrToCommand::Terminating { message } => self.terminating(message, out),
+            StepMgrToCommand::Finished { exit, state } => self.finished(exit, state, out),
+            StepMgrToCommand::Refused(refusal) => {
+                out.extend(refusal_details(&refusal).into_iter().map(Effect::Error));
+                out.push(Effect::Error(format!("Unable to create step for job {}: {refusal}", self.behaviour.job)));
+                self.end(1, out);
+            }
+            StepMgrToCommand::StdinConsumed(bytes) => {
+                self.input_under_way = self.input_under_way.saturating_sub(bytes);
+            }
+            StepMgrToCommand::Enqueued { .. }
+            | StepMgrToCommand::Progress(_)
+            | StepMgrToCommand::Drained { .. }
+            | StepMgrToCommand::Steps(_)
+            | StepMgrToCommand::PerStep(_) => {
+                out.push(Effect::Verbose("answer of another conversation ignored".to_owned()));
+            }
+        }
+    }
+
+    /// `srun` got a signal.
+    pub fn signal(&mut self, now: Duration, signal: i32, out: &mut Vec<Effect>) {
+        match self.phase {
+            Phase::Over => {}
+            // ^Z is ignored (srun(1)).
+            _ if signal == libc::SIGTSTP => {}
+            Phase::Asked | Phase::Queued => {
+                if matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGQUIT | libc::SIGHUP) {
+                    // Closing the connection withdraws the step.
+                    out.push(Effect::Info(format!("Cancelled pending job step with signal {signal}")));
+                    self.end(1, out);
+                }
+            }
+            Phase::Running | Phase::Ending if signal == libc::SIGINT && !self.behaviour.pty => self.interrupt(now, out),
+            Phase::Running | Phase::Ending => out.push(Effect::Send(CommandToStepMgr::Signal(signal))),
+        }
+    }
+
+    /// Whoever read `srun`'s output went away: the tasks meet it as if they had written to that pipe themselves.
+    pub fn output_closed(&mut self, out: &mut Vec<Effect>) {
+        if matches!(self.phase, Phase::Running | Phase::Ending) {
+            out.push(Effect::Send(CommandToStepMgr::Signal(libc::SIGPIPE)));
+        }
+    }
+
+    /// The connection is gone before the step was over.
+    pub fn lost(&mut self, cause: &str, out: &mut Vec<Effect>) {
+        if self.phase == Phase::Over {
+            return;
+        }
+        self.flush_labels(out);
+        self.tell_news(out);
+        out.push(Effect::Error(format!("Lost contact with the step manager of {}: {cause}", self.step_text())));
+        let code = self.report.exit_code().unwrap_or(0).max(1);
+        self.end(code, out);
+    }
+
+    fn interrupt(&mut self, now: Duration, out: &mut Vec<Effect>) {
+        if self.aborted {
+            out.push(Effect::Info("forcing job termination".to_owned()));
+            self.end(128 + libc::SIGINT, out);
+            return;
+        }
+        let second = self.last_interrupt.is_some_and(|last| now.saturating_sub(last) <= SECOND_INTERRUPT);
+        self.last_interrupt = Some(now);
+        if second || self.behaviour.quit_on_interrupt {
+            self.aborted = true;
+            out.push(Effect::Info(format!("sending Ctrl-C to {}", self.step_text())));
+            out.push(Effect::Send(CommandToStepMgr::Signal(libc::SIGINT)));
+            out.push(Effect::Send(CommandToStepMgr::Cancel));
+        } else if self.behaviour.disable_status {
+            out.push(Effect::Send(CommandToStepMgr::Signal(libc::SIGINT)));
+        } else {
+            out.push(Effect::Info("interrupt (one more within 1 sec to abort)".to_owned()));
+            if let Some(step) = self.step {
+                out.extend(self.report.status(step).into_iter().map(Effect::Info));
+            }
+        }
+    }
+
+    fn output(&mut self, rank: u32, stream: Stream, data: &[u8], out: &mut Vec<Effect>) {
+        let sink = match stream {
+            Stream::Stdout => &self.behaviour.output,
+            Stream::Stderr => &self.behaviour.error,
+        };
+        let to = match sink {
+            Sink::None => return,
+            Sink::OwnOf(only) if *only != rank => return,
+            Sink::AsOutput => Stream::Stdout,
+            _ => stream,
+        };
+        let bytes = match &mut self.labels {
+            Some(labels) => {
+                let mut bytes = Vec::with_capacity(data.len() + 16);
+                labels.label(rank, to, data, &mut bytes);
+                bytes
+            }
+            None => data.to_vec(),
+        };
+        if !bytes.is_empty() {
+            out.push(Effect::Write(to, bytes));
+        }
+    }
+
+    fn ended(&mut self, now: Duration, rank: u32, ending: Ending) {
+        if self.report.ended(rank, ending) {
+            self.news_at.get_or_insert(now + GATHER_ENDS);
+        }
+    }
+
+    fn terminating(&mut self, message: String, out: &mut Vec<Effect>) {
+        self.tell_news(out);
+        if self.behaviour.kill_on_bad_exit && self.report.any_failed() && !self.aborted {
+            out.push(Effect::Info(format!("Terminating {}", self.step_text())));
+        }
+        if self.phase != Phase::Ending {
+            self.phase = Phase::Ending;
+            out.push(Effect::Info(format!(
+                "Job step aborted: Waiting up to {KILL_WAIT_SECS} seconds for job step to finish."
+            )));
+        }
+        if message.starts_with("STEP ") || message.starts_with("JOB ") {
+            out.push(Effect::Line(format!("slurmstepd: error: *** {message} ***")));
+        } else if !message.is_empty() {
+            out.push(Effect::Info(message));
+        }
+    }
+
+    fn finished(&mut self, exit: ExitStatus, state: StepState, out: &mut Vec<Effect>) {
+        self.flush_labels(out);
+        self.tell_news(out);
+        let reported = self.report.exit_code();
+        let code = match reported.unwrap_or(0).max(exit.shell_code()) {
+            0 if state == StepState::Completed => 0,
+            // Nothing failed, but the step did not end by itself.
+            0 => 1,
+            code => code,
+        };
+        match state {
+            StepState::NodeFail => {
+                out.push(Effect::Error(format!("{}: a node of the step failed", self.step_text())));
+            }
+            _ if self.report.any_by_signal() || reported.is_none() && exit.signal.is_some() => {
+                out.push(Effect::Info(format!("Force Terminated {}", self.step_text())));
+            }
+            _ => {}
+        }
+        self.end(code, out);
+    }
+
+    fn flush_labels(&mut self, out: &mut Vec<Effect>) {
+        let Some(labels) = &mut self.labels else { return };
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let mut bytes = Vec::new();
+            labels.finish(stream, &mut bytes);
+            if !bytes.is_empty() {
+                out.push(Effect::Write(stream, bytes));
+            }
+        }
+    }
+
+    fn tell_news(&mut self, out: &mut Vec<Effect>) {
+        self.news_at = None;
+        if !self.report.has_news() {
+            return;
+        }
+        out.extend(self.report.news().into_iter().map(|line| {
+            if line.success { Effect::Verbose(line.text) } else { Effect::Error(line.text) }
+        }));
+    }
+
+    fn end(&mut self, code: i32, out: &mut Vec<Effect>) {
+        self.phase = Phase::Over;
+        out.push(Effect::End(code));
+    }
+
+    fn step_text(&self) -> String {
+        match self.step {
+            Some(step) => format!("StepId={step}"),
+            None => format!("JobId={}", self.behaviour.job),
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "conversation_test.rs"]
+mod tests;

@@ -1,0 +1,43 @@
+//! Commands that make jobs and steps.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`sbatch`], [`salloc`], [`srun`], [`swait`] | the commands |
+//! | [`startup`] | what they have in common at the start: options, help, messages about them |
+//! | [`submitter`] | what of this process travels with a job or step |
+//! | [`batch_script`] | finding and checking a batch script |
+//! | [`patience`] | asking again |
+//! | [`allocation`], [`allocation_wait`] | an allocation while it is waited for: what it means; watching it |
+//! | [`job_variables`] | `SLURM_JOB_*` for the command of `salloc` |
+//! | [`command_process`] | the command of `salloc` |
+//! | [`manager`] | finding and reaching a job's step manager |
+//! | [`stream_plan`], [`step_files`], [`labels`] | a step's streams: where they go, the files, `-l` |
+//! | [`multi_prog`] | `--multi-prog` files |
+//! | [`conversation`], [`step_loop`] | `srun` and its step: decisions; the poll loop around them |
+//! | [`task_report`] | what became of a step's tasks, in words |
+//! | [`signals`], [`terminal`] | signals as input; terminal modes |
+
+pub mod allocation;
+pub mod allocation_wait;
+pub mod batch_script;
+pub mod command_process;
+pub mod conversation;
+pub mod job_variables;
+pub mod labels;
+pub mod manager;
+pub mod multi_prog;
+pub mod patience;
+pub mod salloc;
+pub mod sbatch;
+pub mod signals;
+pub mod srun;
+pub mod startup;
+pub mod step_files;
+pub mod step_loop;
+pub mod stream_plan;
+pub mod submitter;
+pub mod swait;
+pub mod task_report;
+pub mod terminal;
+#[cfg(test)]
+pub mod test_views;

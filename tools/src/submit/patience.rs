@@ -1,0 +1,111 @@
+//! Asking again: a request that may be repeated is sent until it is answered, with growing pauses and some jitter, so that
+//! a thousand commands that were turned away together do not come back together. That it takes longer is said once.
+
+use crate::{
+    cluster::{Answer, Cluster, ClusterError},
+    output::Console,
+};
+use garrick_model::{
+    ids::RequestId,
+    messages::command::{CommandReply, CommandRequest},
+    refusal::Refusal,
+};
+use std::time::Duration;
+
+/// First pause where the daemon names none.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// Longest pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+/// Most attempts of a request that a busy controller turns away (Slurm's commands give up after 15).
+const ATTEMPTS: u32 = 15;
+/// Most attempts after a lost connection: the daemon may just be restarting, but a dead one is to be reported within
+/// seconds.
+const ATTEMPTS_WHEN_LOST: u32 = 2;
+
+/// What to do after a failed attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Try again after this long.
+    Pause(Duration),
+    /// Give up.
+    GiveUp,
+}
+
+/// Decides about attempt number `attempt` (from 1), which failed so. `random` decides the jitter.
+pub fn after(error: &ClusterError, attempt: u32, random: u64) -> Next {
+    let (pause, attempts) = match error {
+        ClusterError::Refused(Refusal::RetryAfter { after }) => ((*after).max(FIRST_PAUSE), ATTEMPTS),
+        ClusterError::Door(_) if error.is_passing() => (FIRST_PAUSE, ATTEMPTS_WHEN_LOST),
+        _ => return Next::GiveUp,
+    };
+    if attempt >= attempts {
+        return Next::GiveUp;
+    }
+    Next::Pause(jittered(pause.saturating_mul(1 << (attempt - 1).min(6)).min(LONGEST_PAUSE), random))
+}
+
+/// Between one and one and a half times `pause`.
+pub fn jittered(pause: Duration, random: u64) -> Duration {
+    let thousandths = u32::try_from(random % 500).unwrap_or(0);
+    pause + pause * thousandths / 1000
+}
+
+/// Random bits.
+pub fn random() -> u64 {
+    RequestId::random().0
+}
+
+/// Asks until answered. Only for requests that are safe to repeat.
+pub fn ask(cluster: &Cluster, console: &Console, request: &CommandRequest) -> Answer<CommandReply> {
+    let mut attempt = 1;
+    loop {
+        let error = match cluster.ask(console.program(), request) {
+            Ok(reply) => return Ok(reply),
+            Err(error) => error,
+        };
+        match after(&error, attempt, random()) {
+            Next::GiveUp => return Err(error),
+            Next::Pause(pause) => {
+                if attempt == 1 {
+                    console.info(format_args!("{error}; retrying"));
+                }
+                std::thread::sleep(pause);
+                attempt += 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn busy(millis: u64) -> ClusterError {
+        Refusal::RetryAfter { after: Duration::from_millis(millis) }.into()
+    }
+
+    #[test]
+    fn a_busy_controller_is_asked_again_with_growing_pauses() {
+        assert_eq!(after(&busy(400), 1, 0), Next::Pause(Duration::from_millis(400)));
+        assert_eq!(after(&busy(400), 2, 0), Next::Pause(Duration::from_millis(800)));
+        assert_eq!(after(&busy(400), 14, 0), Next::Pause(LONGEST_PAUSE));
+        assert_eq!(after(&busy(400), 15, 0), Next::GiveUp);
+        assert_eq!(after(&busy(0), 1, 0), Next::Pause(FIRST_PAUSE));
+    }
+
+    #[test]
+    fn a_refusal_is_final() {
+        assert_eq!(after(&Refusal::AccessDenied.into(), 1, 0), Next::GiveUp);
+        let dead = ClusterError::NoDaemon { conf: "/etc/slurm.conf".into(), tried: vec![] };
+        assert_eq!(after(&dead, 1, 0), Next::GiveUp);
+    }
+
+    #[test]
+    fn jitter_only_lengthens() {
+        let pause = Duration::from_secs(1);
+        for random in [0, 1, 250, 499, u64::MAX] {
+            let jittered = jittered(pause, random);
+            assert!(jittered >= pause && jittered < pause * 3 / 2);
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! `salloc`: gets an allocation, runs a command (or the user's shell) with it, and gives it back.
+
+use super::{
+    allocation::{Allocation, Speaker},
+    allocation_wait::{self, Seen, Waited, Watch},
+    command_process::{CommandProcess, Outcome},
+    job_variables::{self, Surroundings},
+    manager, sbatch,
+    signals::{Origin, Signals},
+    startup::{self, Startup},
+    submitter,
+};
+use crate::{
+    cluster::{Cluster, is_here},
+    options::{
+        export::For,
+        job_spec::{self, Checked, Work},
+        step_spec::base_name,
+        table::Command,
+        typed::{OptionError, Typed},
+    },
+    output::{self, Console},
+};
+use garrick_model::{
+    ids::JobId,
+    refusal::Refusal,
+    spec::JobKind,
+    state::JobState,
+    view::JobView,
+};
+use nix::sys::signal::Signal;
+use std::{env, ffi::OsString, os::unix::ffi::OsStringExt as _, path::Path, time::Duration};
+
+/// Signals that `salloc` deals with while its command runs.
+const SIGNALS: &[Signal] = &[
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGHUP,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGCHLD,
+    Signal::SIGTTOU,
+];
+
+/// Runs `salloc`; `args` are without the program's name. Returns the exit code.
+pub fn main(args: Vec<OsString>) -> i32 {
+    run(&args).unwrap_or_else(|code| code)
+}
+
+fn run(args: &[OsString]) -> Result<i32, i32> {
+    let mut startup = Startup::begin(Command::Salloc, args)?;
+    let typed = startup.typed(&[])?;
+    let console = &startup.console;
+    let wrong = |error: OptionError| startup::tell_option(Command::Salloc, console, &error);
+    let command = match startup.operands() {
+        [] => vec![user_shell()],
+        command => command.to_vec(),
+    };
+    let cluster = sbatch::find(&typed, console)?;
+    let submitter =
+        submitter::look(Command::Salloc, args, &typed, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
+    let (work_dir, host) = (submitter.work_dir.clone(), submitter.host.clone());
+    let default_name = if startup.operands().is_empty() { "interactive".to_owned() } else { base_name(&command[0]) };
+    let work = Work { kind: JobKind::Allocation, default_name, argv: command.clone(), script: None, command: None };
+    let Checked { spec, warnings } = job_spec::build(&typed, submitter, work).map_err(wrong)?;
+    warnings.iter().for_each(|line| console.warning(line));
+    if typed.test_only {
+        return Ok(sbatch::test_only(Command::Salloc, &cluster, console, spec));
+    }
+    // From here on a signal must not end this process without giving the allocation back.
+    let signals = Signals::block(SIGNALS).map_err(|error| {
+        console.error(format_args!("Unable to take signals: {error}"));
+        1
+    })?;
+    let (job, said) = sbatch::submit(&cluster, console, spec)
+        .map_err(|error| startup::tell_cluster(Command::Salloc, console, &error))?;
+    said.iter().for_each(|line| console.info(line));
+
+    let mut allocation = Allocation::new(job, Speaker::Salloc, typed.immediate_secs.is_some());
+    let mut watch = Watch::open(&cluster, console, job);
+    let immediate = typed.immediate_secs.map(|secs| Duration::from_secs(u64::from(secs)));
+    let view = match allocation_wait::wait(&mut watch, &mut allocation, &signals, immediate) {
+        Waited::Ready(view) => view,
+        Waited::Over => return Ok(startup::exit_code(1)),
+        Waited::Interrupted(_) => {
+            console.error("Interrupted by signal. Allocation request rescinded.");
+            return Ok(startup::exit_code(1));
+        }
+        Waited::Busy => {
+            console.error(format_args!("Job submit/allocate failed: {}", Refusal::Busy));
+            return Ok(startup::immediate_code());
+        }
+    };
+    if typed.bell {
+        output::stderr(b"\x07");
+    }
+    if typed.no_shell {
+        return Ok(0);
+    }
+    let set = variables(&cluster, console, &view, &work_dir, &host);
+    if let Some(dir) = &typed.chdir
+        && let Err(error) = env::set_current_dir(dir)
+    {
+        console.error(format_args!("chdir {dir}: {error}"));
+    }
+    Ok(run_command(&cluster, console, &typed, job, &command, &set, &signals, watch))
+}
+
+/// Variables for the command. Where the step manager is, is asked once here, so that steps need the controller no more.
+fn variables(
+    cluster: &Cluster,
+    console: &Console,
+    view: &JobView,
+    work_dir: &Path,
+    host: &str,
+) -> Vec<(&'static str, String)> {
+    let place = manager::locate(cluster, console, view.id);
+    if let Err(error) = &place {
+        console.verbose(format_args!("step manager not located: {error}"));
+    }
+    let place = place.ok();
+    let around = Surroundings {
+        cluster: cluster.name(),
+        conf: cluster.conf(),
+        work_dir,
+        host,
+        manager: place.as_ref(),
+        manager_is_here: place.as_ref().is_some_and(|p| is_here(Path::new(&p.door)).unwrap_or(false)),
+    };
+    job_variables::variables(view, &around)
+}
+
+#[expect(clippy::too_many_arguments, reason = "the parts of one session, each used once, here")]
+fn run_command(
+    cluster: &Cluster,
+    console: &Console,
+    typed: &Typed,
+    job: JobId,
+    command: &[OsString],
+    set: &[(&str, String)],
+    signals: &Signals,
+    mut watch: Watch<'_>,
+) -> i32 {
+    let process = match CommandProcess::start(command, set, job_variables::TO_REMOVE) {
+        Ok(process) => process,
+        Err(error) => {
+            console.error(format_args!("Unable to exec command \"{}\": {error}", command[0].to_string_lossy()));
+            relinquish(cluster, console, job, 1);
+            return startup::exit_code(1);
+        }
+    };
+    let mut revoked = false;
+    let code = loop {
+        while let Some((signal, origin)) = signals.next_with_origin() {
+            match signal {
+                libc::SIGCHLD | libc::SIGTTOU => {}
+                // From the keyboard the command got it too.
+                libc::SIGINT | libc::SIGQUIT if origin == Origin::Terminal => {}
+                signal => process.signal(signal),
+            }
+        }
+        match process.look() {
+            Outcome::Ended(code) => break code,
+            Outcome::Running => {}
+            Outcome::Stopped if process.is_interactive() => {
+                process.take_terminal();
+                // The shell around goes on; when it continues this process, the command continues.
+                let _ = nix::sys::signal::raise(Signal::SIGSTOP);
+                process.resume();
+            }
+            Outcome::Stopped => {}
+        }
+        while let Some(seen) = watch.look() {
+            let (over, timed_out) = match &seen {
+                Seen::View(view) => (
+                    sbatch::is_over(view),
+                    view.state == JobState::Timeout || view.ending == Some(JobState::Timeout),
+                ),
+                Seen::Gone => (true, false),
+            };
+            if over && !revoked {
+                revoked = true;
+                let mut say = Vec::new();
+                Allocation::new(job, Speaker::Salloc, false).over(timed_out, &mut say);
+                say.iter().for_each(|line| console.info(line));
+                let hang_up = if process.is_interactive() { libc::SIGHUP } else { libc::SIGTERM };
+                process.signal(typed.kill_command.unwrap_or(hang_up));
+                process.signal(libc::SIGCONT);
+            }
+        }
+        // Once revoked, only the command's end is waited for.
+        let (fd, at) = if revoked { (None, None) } else { (watch.fd(), watch.look_at()) };
+        allocation_wait::poll_for(signals, fd, at);
+    };
+    process.take_terminal();
+    if !revoked {
+        relinquish(cluster, console, job, code);
+    }
+    code
+}
+
+fn relinquish(cluster: &Cluster, console: &Console, job: JobId, code: i32) {
+    console.info(format_args!("Relinquishing job allocation {job}"));
+    allocation_wait::finish(cluster, console, job, code);
+}
+
+/// The user's shell: as the system knows it, else `$SHELL`, else the one that is always there.
+fn user_shell() -> OsString {
+    let known = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten().map(|u| u.shell.into_os_string());
+    known
+        .filter(|shell| !shell.is_empty())
+        .or_else(|| env::var_os("SHELL"))
+        .unwrap_or_else(|| OsString::from_vec(b"/bin/sh".to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_shell_is_a_path() {
+        assert!(Path::new(&user_shell()).is_absolute());
+    }
+}

@@ -1,0 +1,288 @@
+//! `sbatch`: submits a batch script.
+
+use super::{
+    batch_script::{self, BatchScript},
+    patience,
+    startup::{self, Startup},
+    submitter,
+};
+use crate::{
+    cluster::{Answer, Cluster, ClusterError},
+    options::{
+        export::For,
+        job_spec::{self, Checked, Work},
+        script_lines,
+        table::Command,
+        typed::{OptionError, Typed},
+    },
+    output::{self, Console},
+};
+use garrick_model::{
+    ids::{JobId, RequestId},
+    messages::command::{CommandReply, CommandRequest, JobMilestone, JobSelector},
+    refusal::Refusal,
+    spec::{JobKind, JobSpec},
+    state::JobState,
+    time::Timestamp,
+    view::JobView,
+};
+use jiff::tz::TimeZone;
+use std::{ffi::OsString, sync::Arc, time::Duration};
+
+/// Pause before a lost controller is asked again about a job that is waited for.
+const WAIT_PAUSE: Duration = Duration::from_secs(2);
+
+/// Runs `sbatch`; `args` are without the program's name. Returns the exit code.
+pub fn main(args: Vec<OsString>) -> i32 {
+    run(&args).unwrap_or_else(|code| code)
+}
+
+fn run(args: &[OsString]) -> Result<i32, i32> {
+    let mut startup = Startup::begin(Command::Sbatch, args)?;
+    let script = script(&startup)?;
+    let head = script_lines::read(&script.text).map_err(|error| {
+        startup.console.error(&error);
+        startup::exit_code(255)
+    })?;
+    let typed = startup.typed(&head.lines)?;
+    let console = &startup.console;
+    if head.has_pbs {
+        console.warning("#PBS lines are not supported yet and have no effect");
+    }
+    let wrong = |error: OptionError| startup::tell_option(Command::Sbatch, console, &error);
+    let cluster = find(&typed, console)?;
+    let submitter =
+        submitter::look(Command::Sbatch, args, &typed, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
+    let operands = startup.operands();
+    let work = Work {
+        kind: JobKind::Batch,
+        default_name: script.name,
+        argv: operands.get(1..).unwrap_or_default().to_vec(),
+        script: Some(script.text),
+        command: script.path,
+    };
+    let Checked { spec, warnings } = job_spec::build(&typed, submitter, work).map_err(wrong)?;
+    warnings.iter().for_each(|line| console.warning(line));
+    become_user(&typed).map_err(wrong)?;
+    if typed.test_only {
+        return Ok(test_only(Command::Sbatch, &cluster, console, spec));
+    }
+    let (job, said) = submit(&cluster, console, spec)
+        .map_err(|error| startup::tell_cluster(Command::Sbatch, console, &error))?;
+    said.iter().for_each(|line| console.info(line));
+    let written = if typed.parsable {
+        output::print_line(job)
+    } else if typed.quiet {
+        Ok(())
+    } else {
+        output::print_line(format_args!("Submitted batch job {job}"))
+    };
+    let code = output::finish(console, written, 0);
+    Ok(if typed.wait && code == 0 { wait(&cluster, console, job) } else { code })
+}
+
+/// The cluster that is meant.
+pub fn find(typed: &Typed, console: &Console) -> Result<Cluster, i32> {
+    Cluster::find(typed.conf.as_deref()).map_err(|error| {
+        console.error(&error);
+        startup::exit_code(1)
+    })
+}
+
+fn script(startup: &Startup) -> Result<BatchScript, i32> {
+    let console = &startup.console;
+    let file = startup.operands().first();
+    let script = match (startup.value("wrap"), file) {
+        (Some(_), Some(_)) => {
+            console.error("Script arguments are not permitted with the --wrap option.");
+            return Err(startup::exit_code(1));
+        }
+        (Some(command), None) => Ok(batch_script::wrapped(command.clone())),
+        (None, Some(file)) => batch_script::from_file(file),
+        (None, None) => batch_script::from_stdin(),
+    };
+    script.map_err(|error| {
+        error.to_string().lines().for_each(|line| console.error(line));
+        startup::exit_code(1)
+    })
+}
+
+/// Submits a job; a lost reply is asked for again with the same identity. Returns what the controller has to say, too.
+pub fn submit(cluster: &Cluster, console: &Console, spec: JobSpec) -> Answer<(JobId, Vec<String>)> {
+    let request = CommandRequest::SubmitJob { request: RequestId::random(), spec: Box::new(spec) };
+    match patience::ask(cluster, console, &request)? {
+        CommandReply::Submitted { job, warnings } => Ok((job, warnings)),
+        _ => Err(ClusterError::Unexpected("submitted a job")),
+    }
+}
+
+/// `--test-only` of any of the commands. Returns the exit code.
+pub fn test_only(command: Command, cluster: &Cluster, console: &Console, spec: JobSpec) -> i32 {
+    match patience::ask(cluster, console, &CommandRequest::TestJob { spec: Box::new(spec) }) {
+        Ok(CommandReply::WouldStart { job, at, cpus, nodes, partition }) => {
+            console.line(would_start_line(job, at, cpus, &nodes, &partition, &TimeZone::system()));
+            0
+        }
+        Ok(_) => startup::tell_cluster(command, console, &ClusterError::Unexpected("tested a job")),
+        Err(error) => {
+            error.details().iter().for_each(|line| console.error(line));
+            console.error(format_args!("allocation failure: {error}"));
+            startup::exit_code(1)
+        }
+    }
+}
+
+/// The stray `a` is Slurm's.
+fn would_start_line(job: JobId, at: Timestamp, cpus: u32, nodes: &str, partition: &str, zone: &TimeZone) -> String {
+    format!("Job {job} to start at {} a using {cpus} processors on nodes {nodes} in partition {partition}", at.text(zone))
+}
+
+/// Waits until the job (all of an array) is over. Returns its exit code.
+fn wait(cluster: &Cluster, console: &Console, job: JobId) -> i32 {
+    let mut worst = 0;
+    let mut waited_for = job;
+    loop {
+        match wait_once(cluster, console, waited_for) {
+            Ok(view) => worst = worst.max(job_code(&view)),
+            Err(error) if error.is_passing() => {
+                std::thread::sleep(patience::jittered(WAIT_PAUSE, patience::random()));
+                continue;
+            }
+            // Over for so long that it is forgotten.
+            Err(ClusterError::Refused(Refusal::InvalidJobId)) if waited_for != job => {}
+            Err(error) => {
+                console.error(format_args!("Unable to wait for job {waited_for}: {error}"));
+                return startup::exit_code(1);
+            }
+        }
+        let all = CommandRequest::ListJobs { jobs: vec![JobSelector { job, tasks: None }] };
+        let tasks = match patience::ask(cluster, console, &all) {
+            Ok(CommandReply::Jobs { jobs, .. }) => jobs,
+            _ => return worst,
+        };
+        worst = tasks.iter().filter(|view| is_over(view)).map(|view| job_code(view)).max().unwrap_or(0).max(worst);
+        match tasks.iter().find(|view| !is_over(view)) {
+            Some(view) => waited_for = view.id,
+            None => return worst,
+        }
+    }
+}
+
+fn wait_once(cluster: &Cluster, console: &Console, job: JobId) -> Answer<Arc<JobView>> {
+    let mut daemon = cluster.connect(console.program())?;
+    daemon.send(&CommandRequest::WaitJob { job, until: JobMilestone::Ended })?;
+    daemon.set_timeout(None)?;
+    match daemon.recv()? {
+        CommandReply::Job(view) => Ok(view),
+        _ => Err(ClusterError::Unexpected("waited for a job")),
+    }
+}
+
+/// The job is over, though its nodes may still be cleaned.
+pub fn is_over(view: &JobView) -> bool {
+    !matches!(view.state, JobState::Pending | JobState::Configuring | JobState::Running | JobState::Suspended)
+}
+
+/// The exit code that stands for a job: its script's; 1 when a signal or something else than the script ended it.
+fn job_code(view: &JobView) -> i32 {
+    let state = view.ending.filter(|_| view.state == JobState::Completing).unwrap_or(view.state);
+    match (state, view.exit.signal, view.exit.code) {
+        (_, Some(_), _) => 1,
+        (JobState::Completed | JobState::Completing, None, code) => i32::from(code),
+        (_, None, 0) => 1,
+        (_, None, code) => i32::from(code),
+    }
+}
+
+/// `--uid` and `--gid`: root becomes the other user before it talks to a daemon, so that the kernel says that it is.
+fn become_user(typed: &Typed) -> Result<(), OptionError> {
+    use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
+    if typed.uid.is_none() && typed.gid.is_none() {
+        return Ok(());
+    }
+    if !Uid::effective().is_root() {
+        let name = if typed.uid.is_some() { "--uid" } else { "--gid" };
+        return Err(OptionError::Text(format!("{name} only permitted by root user")));
+    }
+    let user = typed.uid.as_deref().map(|text| match text.parse() {
+        Ok(uid) => User::from_uid(Uid::from_raw(uid)),
+        Err(_) => User::from_name(text),
+    });
+    let user = match user {
+        None => None,
+        Some(Ok(Some(user))) => Some(user),
+        Some(_) => return Err(OptionError::Invalid { name: "uid" }),
+    };
+    let gid = match typed.gid.as_deref() {
+        None => None,
+        Some(text) => match text.parse() {
+            Ok(gid) => Some(Gid::from_raw(gid)),
+            Err(_) => match Group::from_name(text) {
+                Ok(Some(group)) => Some(group.gid),
+                _ => return Err(OptionError::Invalid { name: "gid" }),
+            },
+        },
+    };
+    let failed = |errno: nix::errno::Errno| OptionError::Text(format!("Unable to become that user: {errno}"));
+    if let Some(gid) = gid.or(user.as_ref().map(|u| u.gid)) {
+        setgid(gid).map_err(failed)?;
+    }
+    if let Some(user) = user {
+        let name = std::ffi::CString::new(user.name).map_err(|_| OptionError::Invalid { name: "uid" })?;
+        initgroups(&name, gid.unwrap_or(user.gid)).map_err(failed)?;
+        setuid(user.uid).map_err(failed)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::submit::test_views::job_view;
+    use garrick_model::state::ExitStatus;
+
+    fn ended(state: JobState, code: u8, signal: Option<u8>) -> JobView {
+        JobView { exit: ExitStatus { code, signal }, ..job_view(5, state) }
+    }
+
+    #[test]
+    fn test_only_is_worded_as_slurm_words_it() {
+        let line =
+            would_start_line(JobId(532), Timestamp::from_secs(1_795_257_077), 1, "n1", "debug", &TimeZone::UTC);
+        let want = "Job 532 to start at 2026-11-21T10:31:17 a using 1 processors on nodes n1 in partition debug";
+        assert_eq!(line, want);
+    }
+
+    #[test]
+    fn a_waited_for_job_gives_its_scripts_exit_code() {
+        assert_eq!(job_code(&ended(JobState::Completed, 0, None)), 0);
+        assert_eq!(job_code(&ended(JobState::Failed, 7, None)), 7);
+        let completing = JobView { ending: Some(JobState::Failed), ..ended(JobState::Completing, 7, None) };
+        assert_eq!(job_code(&completing), 7);
+    }
+
+    #[test]
+    fn a_job_that_did_not_end_by_itself_gives_one() {
+        assert_eq!(job_code(&ended(JobState::Cancelled, 0, Some(15))), 1);
+        assert_eq!(job_code(&ended(JobState::Timeout, 0, None)), 1);
+        let completing = JobView { ending: Some(JobState::NodeFail), ..ended(JobState::Completing, 0, None) };
+        assert_eq!(job_code(&completing), 1);
+    }
+
+    #[test]
+    fn a_completing_job_is_over() {
+        assert!(is_over(&job_view(5, JobState::Completing)));
+        assert!(!is_over(&job_view(5, JobState::Suspended)));
+    }
+
+    #[test]
+    fn another_user_is_for_root_only() {
+        if nix::unistd::Uid::effective().is_root() {
+            eprintln!("skipped: runs as root");
+            return;
+        }
+        let typed = Typed { uid: Some("0".to_owned()), ..Typed::default() };
+        assert_eq!(become_user(&typed).unwrap_err().to_string(), "--uid only permitted by root user");
+    }
+}

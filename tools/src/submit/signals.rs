@@ -1,0 +1,112 @@
+//! Signals as input of a poll loop: the ones named are blocked and read from a descriptor. A signal that this process was
+//! started to ignore (`nohup`) stays ignored. Children started by the standard library get an empty mask again.
+
+use nix::{
+    errno::Errno,
+    sys::{
+        signal::{SigSet, Signal},
+        signalfd::{SfdFlags, SignalFd},
+    },
+};
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+/// Signals that end or steer a command; `srun` passes them on.
+pub const STEERING: &[Signal] = &[
+    Signal::SIGINT,
+    Signal::SIGQUIT,
+    Signal::SIGHUP,
+    Signal::SIGTERM,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+    Signal::SIGCONT,
+    Signal::SIGALRM,
+    Signal::SIGTSTP,
+];
+
+/// Who sent a signal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The kernel: a key pressed at the terminal, which reaches every process of the foreground group.
+    Terminal,
+    /// A process, to this process alone.
+    Process,
+}
+
+/// Blocked signals and the descriptor that gives them.
+#[derive(Debug)]
+pub struct Signals {
+    fd: SignalFd,
+    mask: SigSet,
+}
+
+impl Signals {
+    /// Blocks the signals in this thread (to be called while it is the only one).
+    pub fn block(signals: &[Signal]) -> io::Result<Self> {
+        let mask: SigSet = signals.iter().copied().filter(|s| *s == Signal::SIGCHLD || !is_ignored(*s)).collect();
+        mask.thread_block()?;
+        let fd = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
+        Ok(Self { fd, mask })
+    }
+
+    /// The next signal that came, if one did.
+    pub fn next(&self) -> Option<i32> {
+        self.next_with_origin().map(|(signal, _)| signal)
+    }
+
+    /// The next signal, and who sent it.
+    pub fn next_with_origin(&self) -> Option<(i32, Origin)> {
+        loop {
+            match self.fd.read_signal() {
+                Ok(None) => return None,
+                Ok(Some(info)) => {
+                    let origin = if info.ssi_code == libc::SI_KERNEL { Origin::Terminal } else { Origin::Process };
+                    return i32::try_from(info.ssi_signo).ok().map(|signal| (signal, origin));
+                }
+                Err(Errno::EINTR) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
+    /// Gives the signals their usual actions back.
+    pub fn unblock(&self) {
+        // Cannot fail: the mask was accepted when it was blocked.
+        let _ = self.mask.thread_unblock();
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// True when the signal is set to be ignored.
+fn is_ignored(signal: Signal) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: a null new action only asks; `action` has room for the answer, and is read only when the call says that it
+    // was filled in.
+    unsafe {
+        libc::sigaction(signal as i32, std::ptr::null(), action.as_mut_ptr()) == 0
+            && action.assume_init().sa_sigaction == libc::SIG_IGN
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn blocked_signals_are_read_in_turn() {
+        let signals = Signals::block(&[Signal::SIGUSR1]).unwrap();
+        assert_eq!(signals.next(), None);
+        nix::sys::signal::raise(Signal::SIGUSR1).unwrap();
+        assert_eq!(signals.next(), Some(libc::SIGUSR1));
+        assert_eq!(signals.next(), None);
+        signals.unblock();
+    }
+}

@@ -1,0 +1,159 @@
+//! How these commands begin: the command line is taken apart, `--help` and its like are answered, script lines and
+//! environment are laid under it, and what is wrong is said in Slurm's words.
+
+use crate::{
+    cluster::ClusterError,
+    options::{
+        getopt::Parsed,
+        help,
+        script_lines::ScriptLine,
+        sources::{self, SourceError},
+        table::Command,
+        typed::{Help, OptionError, Typed},
+    },
+    output::{self, Console, Verbosity},
+};
+use garrick_model::time::Timestamp;
+use std::{env, ffi::OsString};
+
+/// Exit code for what goes wrong on our side, unless `SLURM_EXIT_ERROR` names another.
+const EXIT_ERROR: i32 = 1;
+
+/// A command that has begun.
+#[derive(Debug)]
+pub struct Startup {
+    command: Command,
+    parsed: Parsed,
+    /// Its messages.
+    pub console: Console,
+}
+
+impl Startup {
+    /// Takes the command line apart. The error is the exit code, when everything has been said.
+    pub fn begin(command: Command, args: &[OsString]) -> Result<Self, i32> {
+        let console = Console::new(command.name());
+        let parsed = sources::command_line(command, args).map_err(|error| tell_source(command, &console, &error))?;
+        let startup = Self { command, parsed, console };
+        for option in &startup.parsed.options {
+            match option.def.long {
+                "help" => return Err(startup.help(Help::Full)),
+                "usage" => return Err(startup.help(Help::Usage)),
+                "version" => return Err(startup.help(Help::Version)),
+                _ => {}
+            }
+        }
+        Ok(startup)
+    }
+
+    /// What stands after the options.
+    pub fn operands(&self) -> &[OsString] {
+        &self.parsed.rest
+    }
+
+    /// True when the option was given on the command line.
+    pub fn has(&self, long: &str) -> bool {
+        self.parsed.options.iter().any(|o| o.def.long == long)
+    }
+
+    /// The argument of an option on the command line, the last one.
+    pub fn value(&self, long: &str) -> Option<&OsString> {
+        self.parsed.options.iter().rev().find(|o| o.def.long == long).and_then(|o| o.value.as_ref())
+    }
+
+    /// Lays the command line over environment and script lines, and says what there is to say about options.
+    pub fn typed(&mut self, script: &[ScriptLine]) -> Result<Typed, i32> {
+        let variable = |name: &str| env::var_os(name);
+        let typed = sources::lay_over(self.command, script, &variable, &self.parsed.options, Timestamp::now())
+            .map_err(|error| tell_source(self.command, &self.console, &error))?;
+        self.console.set_verbosity(match (typed.quiet, typed.verbose) {
+            (true, _) => Verbosity::Quiet,
+            (false, 0) => Verbosity::Normal,
+            (false, times) => Verbosity::Verbose(times),
+        });
+        if let Some(help) = typed.help {
+            return Err(self.help(help));
+        }
+        typed.notices.iter().for_each(|notice| self.console.info(notice));
+        Ok(typed)
+    }
+
+    fn help(&self, help: Help) -> i32 {
+        let written = match help {
+            Help::Full => output::stdout(|out| help::full(self.command, out)),
+            Help::Usage => output::stdout(|out| help::usage(self.command, out)),
+            Help::Version => output::print_version(),
+            Help::MpiList => output::print_line("MPI plugin types are...\n\tnone"),
+        };
+        output::finish(&self.console, written, 0)
+    }
+}
+
+/// Says what is wrong with the options; returns the exit code.
+fn tell_source(command: Command, console: &Console, error: &SourceError) -> i32 {
+    match error {
+        SourceError::Getopt { error, line } => {
+            console.line(error);
+            if let Some(line) = line {
+                console.error(format_args!("in line {line} of the script"));
+            }
+            if let Some(suggestion) = error.suggestion() {
+                console.line(suggestion);
+            }
+            output::stderr(format!("Try \"{} --help\" for more information\n", command.name()).as_bytes());
+            exit_code(255)
+        }
+        SourceError::Stray { word, line } => {
+            console.error(format_args!("Invalid argument in line {line} of the script: {word}"));
+            exit_code(255)
+        }
+        SourceError::Option { error, place } => {
+            let code = tell_option(command, console, error);
+            if let Some(place) = place {
+                console.error(place);
+            }
+            code
+        }
+    }
+}
+
+/// Says what is wrong with an option; returns the exit code.
+pub fn tell_option(command: Command, console: &Console, error: &OptionError) -> i32 {
+    match error {
+        OptionError::Refused(refusal) => {
+            console.error(format_args!("{}: {refusal}", failure(command)));
+        }
+        error => console.error(error),
+    }
+    exit_code(error.exit_code())
+}
+
+/// Says why the cluster did not do what was asked; returns the exit code.
+pub fn tell_cluster(command: Command, console: &Console, error: &ClusterError) -> i32 {
+    error.details().iter().for_each(|line| console.error(line));
+    console.error(format_args!("{}: {error}", failure(command)));
+    exit_code(EXIT_ERROR)
+}
+
+/// How each command begins to say that there will be no job.
+const fn failure(command: Command) -> &'static str {
+    match command {
+        Command::Sbatch => "Batch job submission failed",
+        Command::Salloc => "Job submit/allocate failed",
+        Command::Srun => "Unable to allocate resources",
+        Command::Swait => "Unable to wait",
+    }
+}
+
+/// The exit code for an error of ours: as given, or what `SLURM_EXIT_ERROR` says.
+pub fn exit_code(code: i32) -> i32 {
+    variable_code("SLURM_EXIT_ERROR").unwrap_or(code)
+}
+
+/// The exit code of an allocation that `--immediate` did not get.
+pub fn immediate_code() -> i32 {
+    variable_code("SLURM_EXIT_IMMEDIATE").unwrap_or(EXIT_ERROR)
+}
+
+fn variable_code(name: &str) -> Option<i32> {
+    env::var(name).ok()?.trim().parse().ok().filter(|code| (0..=255).contains(code))
+}

@@ -1,0 +1,374 @@
+//! `srun`'s poll loop around a [`Conversation`]: door, signals, input and output. Decides nothing; what comes in goes to
+//! the conversation, and what it returns is carried out.
+
+use super::{
+    conversation::{Behaviour, Conversation, Effect},
+    signals::Signals,
+    step_files::{Got, INPUT_CHUNK, InputFile, OutputFile, Wrote},
+    stream_plan::StreamPlan,
+    terminal::{self, RawMode},
+};
+use crate::output::{self, Console};
+use garrick_frame::{DoorClient, DoorError, FrameError};
+use garrick_model::{
+    ids::{ArrayTask, StepId},
+    messages::{
+        shepherd::Stream,
+        step::{CommandToStepMgr, StepMgrToCommand},
+    },
+    patterns::PatternFacts,
+    spec::OpenMode,
+    time::Timestamp,
+};
+use nix::{
+    errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+};
+use std::{io, mem, os::fd::AsFd, time::Instant};
+
+/// Consumed output is granted anew in pieces of this many bytes: far below any window a step manager would open with,
+/// and large enough that short output costs no extra message.
+const GRANT: u64 = 16 << 10;
+
+/// What file patterns need to know besides the step's number.
+#[derive(Clone, Debug, Default)]
+pub struct PatternNames {
+    /// `%u`
+    pub user: String,
+    /// `%x`
+    pub job_name: String,
+    /// `%A`, `%a`
+    pub array_task: Option<ArrayTask>,
+}
+
+/// What the loop works with.
+#[derive(Debug)]
+pub struct StepLoop<'a> {
+    door: DoorClient,
+    conversation: Conversation,
+    plan: &'a StreamPlan,
+    mode: OpenMode,
+    names: &'a PatternNames,
+    pty: bool,
+    signals: &'a Signals,
+    console: &'a Console,
+    input: Option<InputFile>,
+    input_opened: bool,
+    output: Option<OutputFile>,
+    error: Option<OutputFile>,
+    raw: Option<RawMode>,
+    unconsumed: u64,
+    ended: Option<i32>,
+    start: Instant,
+}
+
+impl<'a> StepLoop<'a> {
+    /// Over a door at which `Launch` was sent.
+    pub fn new(
+        door: DoorClient,
+        behaviour: Behaviour,
+        plan: &'a StreamPlan,
+        mode: OpenMode,
+        names: &'a PatternNames,
+        signals: &'a Signals,
+        console: &'a Console,
+    ) -> Self {
+        Self {
+            pty: behaviour.pty,
+            conversation: Conversation::new(behaviour),
+            door,
+            plan,
+            mode,
+            names,
+            signals,
+            console,
+            input: None,
+            input_opened: false,
+            output: None,
+            error: None,
+            raw: None,
+            unconsumed: 0,
+            ended: None,
+            start: Instant::now(),
+        }
+    }
+
+    /// Runs the conversation to its end. Returns the exit code.
+    pub fn run(mut self) -> i32 {
+        let mut effects = Vec::new();
+        loop {
+            self.carry_out(&mut effects);
+            self.grant();
+            if let Some(code) = self.ended
+                && !self.pending()
+            {
+                return code;
+            }
+            self.prepare_input(&mut effects);
+            let ready = self.wait();
+            if ready.signal {
+                self.take_signals(&mut effects);
+            }
+            if ready.door && self.ended.is_none() {
+                self.take_messages(&mut effects);
+            }
+            if ready.input {
+                self.take_input(&mut effects);
+            }
+            self.write(Stream::Stdout, ready.output, &mut effects);
+            self.write(Stream::Stderr, ready.error, &mut effects);
+            if self.ended.is_none() {
+                self.conversation.tick(self.start.elapsed(), &mut effects);
+                if self.door.wants_write()
+                    && let Err(error) = self.door.try_flush()
+                {
+                    self.conversation.lost(&error.to_string(), &mut effects);
+                }
+            }
+        }
+    }
+
+    fn pending(&self) -> bool {
+        [&self.output, &self.error].into_iter().flatten().any(OutputFile::is_pending)
+    }
+
+    /// Waits until there is something to do.
+    fn wait(&self) -> Ready {
+        let reading = self.ended.is_none() && !self.door.wants_write() && self.conversation.input_room() > 0;
+        let input = self.input.as_ref().filter(|i| reading && (!i.is_terminal() || terminal::in_foreground()));
+        let output = self.output.as_ref().filter(|o| o.is_pending());
+        let error = self.error.as_ref().filter(|o| o.is_pending());
+        let mut fds = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
+        let mut add = |fd, flags| {
+            fds.push(PollFd::new(fd, flags));
+            fds.len() - 1
+        };
+        let door = self.ended.is_none().then(|| {
+            let out = if self.door.wants_write() { PollFlags::POLLOUT } else { PollFlags::empty() };
+            add(self.door.as_fd(), PollFlags::POLLIN | out)
+        });
+        let input = input.map(|i| add(i.as_fd(), PollFlags::POLLIN));
+        let output = output.map(|o| add(o.as_fd(), PollFlags::POLLOUT));
+        let error = error.map(|o| add(o.as_fd(), PollFlags::POLLOUT));
+        let timeout = match self.conversation.deadline().filter(|_| self.ended.is_none()) {
+            None => PollTimeout::NONE,
+            Some(at) => {
+                let left = at.saturating_sub(self.start.elapsed()).as_micros().div_ceil(1000);
+                PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+            }
+        };
+        match poll(&mut fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            // Out of memory in the kernel: trying again is all that is left.
+            Err(_) => std::thread::yield_now(),
+        }
+        let has = |at: Option<usize>| at.is_some_and(|at| fds[at].revents().is_some_and(|r| !r.is_empty()));
+        Ready { signal: has(Some(0)), door: has(door), input: has(input), output: has(output), error: has(error) }
+    }
+
+    fn take_signals(&mut self, effects: &mut Vec<Effect>) {
+        while let Some(signal) = self.signals.next() {
+            if self.ended.is_some() {
+                // Only a reader that does not read is waited for any more.
+                if matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
+                    [&mut self.output, &mut self.error].into_iter().flatten().for_each(OutputFile::close);
+                }
+            } else if signal == libc::SIGWINCH {
+                if let Some((rows, cols)) = terminal::size(io::stdin()) {
+                    effects.push(Effect::Send(CommandToStepMgr::Resize { rows, cols }));
+                }
+            } else {
+                self.conversation.signal(self.start.elapsed(), signal, effects);
+            }
+        }
+    }
+
+    fn take_messages(&mut self, effects: &mut Vec<Effect>) {
+        loop {
+            match self.door.try_next::<StepMgrToCommand>() {
+                Ok(Some(message)) => {
+                    if let StepMgrToCommand::Output { data, .. } = &message {
+                        self.unconsumed += data.len() as u64;
+                    }
+                    self.conversation.message(self.start.elapsed(), message, effects);
+                    // Files must be open before output for them is met.
+                    self.carry_out(effects);
+                    if self.ended.is_some() {
+                        return;
+                    }
+                }
+                Ok(None) => return,
+                Err(DoorError::Frame { source: source @ FrameError::Malformed { .. }, .. }) => {
+                    effects.push(Effect::Verbose(format!("message not understood: {source}")));
+                }
+                Err(error) => {
+                    self.conversation.lost(&error.to_string(), effects);
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Opens input when the tasks are there to read it; the terminal becomes theirs for `--pty`.
+    fn prepare_input(&mut self, effects: &mut Vec<Effect>) {
+        if self.input_opened || !self.conversation.takes_input() {
+            return;
+        }
+        self.input_opened = true;
+        if self.pty && terminal::input_is_terminal() {
+            match RawMode::enter() {
+                Ok(raw) => self.raw = Some(raw),
+                Err(error) => effects.push(Effect::Warning(format!("terminal stays in line mode: {error}"))),
+            }
+        }
+        if self.input.is_none() {
+            self.conversation.input(Vec::new(), effects);
+            self.carry_out(effects);
+        }
+    }
+
+    fn take_input(&mut self, effects: &mut Vec<Effect>) {
+        let Some(input) = &self.input else { return };
+        let room = usize::try_from(self.conversation.input_room()).unwrap_or(INPUT_CHUNK);
+        if room == 0 {
+            return;
+        }
+        let mut piece = vec![0; room.min(INPUT_CHUNK)];
+        match input.read(&mut piece) {
+            Got::Nothing => return,
+            Got::Bytes(count) => piece.truncate(count),
+            Got::End => {
+                piece.clear();
+                self.input = None;
+            }
+        }
+        self.conversation.input(piece, effects);
+    }
+
+    fn write(&mut self, stream: Stream, ready: bool, effects: &mut Vec<Effect>) {
+        let file = match stream {
+            Stream::Stdout => &mut self.output,
+            Stream::Stderr => &mut self.error,
+        };
+        if ready && let Some(file) = file {
+            let wrote = file.write_some();
+            self.wrote(stream, wrote, effects);
+        }
+    }
+
+    fn wrote(&mut self, stream: Stream, wrote: io::Result<Wrote>, effects: &mut Vec<Effect>) {
+        match wrote {
+            Ok(Wrote::Ok) => {}
+            Ok(Wrote::Closed) => {
+                if stream == Stream::Stdout {
+                    self.conversation.output_closed(effects);
+                }
+            }
+            Err(error) => {
+                let name = if stream == Stream::Stdout { "stdout" } else { "stderr" };
+                effects.push(Effect::Error(format!("Unable to write {name}: {error}")));
+            }
+        }
+    }
+
+    fn grant(&mut self) {
+        if self.unconsumed >= GRANT && !self.pending() && self.ended.is_none() {
+            let consumed = CommandToStepMgr::Consumed(mem::take(&mut self.unconsumed));
+            // What cannot be sent shows at the next read.
+            let _ = self.door.enqueue(&consumed).and_then(|()| self.door.try_flush());
+        }
+    }
+
+    fn carry_out(&mut self, effects: &mut Vec<Effect>) {
+        let mut todo = mem::take(effects);
+        while !todo.is_empty() {
+            let mut more = Vec::new();
+            for effect in todo {
+                self.carry_out_one(effect, &mut more);
+            }
+            todo = more;
+        }
+    }
+
+    fn carry_out_one(&mut self, effect: Effect, more: &mut Vec<Effect>) {
+        match effect {
+            Effect::Send(message) => {
+                if let Err(error) = self.door.enqueue(&message).and_then(|()| self.door.try_flush()) {
+                    self.conversation.lost(&error.to_string(), more);
+                }
+            }
+            Effect::Numbered(step) => {
+                if let Err(error) = self.open_files(step) {
+                    more.push(Effect::Error(error.to_string()));
+                    more.push(Effect::End(1));
+                }
+            }
+            Effect::Write(stream, bytes) => {
+                let file = if stream == Stream::Stdout { &mut self.output } else { &mut self.error };
+                if let Some(file) = file {
+                    let wrote = file.push(&bytes);
+                    self.wrote(stream, wrote, more);
+                }
+            }
+            Effect::End(code) => {
+                self.raw = None;
+                self.ended.get_or_insert(code);
+            }
+            Effect::Info(text) => self.say(|console| console.info(text)),
+            Effect::Verbose(text) => self.say(|console| console.verbose(text)),
+            Effect::Warning(text) => self.say(|console| console.warning(text)),
+            Effect::Error(text) => self.say(|console| console.error(text)),
+            Effect::TaskError(text) => {
+                let line = task_error_line(&text, Timestamp::now(), &jiff::tz::TimeZone::system());
+                self.say(|_| output::stderr(line.as_bytes()));
+            }
+            Effect::Line(text) => self.say(|_| output::stderr(format!("{text}\n").as_bytes())),
+        }
+    }
+
+    /// A terminal in raw mode does not go back to the first column by itself.
+    fn say(&self, speak: impl FnOnce(&Console)) {
+        if self.raw.is_some() {
+            output::stderr(b"\r");
+        }
+        speak(self.console);
+        if self.raw.is_some() {
+            output::stderr(b"\r");
+        }
+    }
+
+    fn open_files(&mut self, step: StepId) -> Result<(), super::step_files::FileError> {
+        let facts = PatternFacts {
+            job: step.job,
+            array_task: self.names.array_task,
+            step: Some(step.step),
+            node: None,
+            node_id: None,
+            task: None,
+            user: &self.names.user,
+            job_name: &self.names.job_name,
+        };
+        self.output = OutputFile::open(&self.plan.output, "stdout", self.mode, &facts)?;
+        self.error = OutputFile::open(&self.plan.error, "stderr", self.mode, &facts)?;
+        self.input = InputFile::open(&self.plan.input, &facts)?;
+        Ok(())
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Ready {
+    signal: bool,
+    door: bool,
+    input: bool,
+    output: bool,
+    error: bool,
+}
+
+/// `[2026-11-21T10:01:00.528] error: execve(): /nosuch: No such file or directory`
+fn task_error_line(message: &str, now: Timestamp, zone: &jiff::tz::TimeZone) -> String {
+    format!("[{}] error: {message}\n", now.text_with_millis(zone))
+}
+
+#[cfg(test)]
+#[path = "step_loop_test.rs"]
+mod tests;

@@ -1,0 +1,169 @@
+//! `srun`'s `-i`, `-o` and `-e`: which streams the step manager relays, and what `srun` then does with them. A pattern that
+//! names one file for the step is read or written by `srun` itself; one that differs by node or task (`%N`, `%n`, `%t`)
+//! is opened on the nodes, and so is everything of a step that nobody waits for.
+
+use crate::options::{step_spec::StepStreams, typed::Typed};
+use garrick_model::{
+    patterns::{self, FilesPer},
+    spec::{StdinTo, StreamTarget},
+};
+use std::path::Path;
+
+/// Where a step goes that nobody waits for, when nothing is said.
+pub const UNATTENDED_OUTPUT: &str = "slurm-%J.out";
+
+/// Where relayed input comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Input {
+    /// `srun`'s own standard input.
+    Own,
+    /// A file that `srun` reads (a pattern, absolute).
+    File(String),
+    /// There is nothing to relay.
+    None,
+}
+
+/// Where relayed output goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sink {
+    /// `srun`'s own standard output or error.
+    Own,
+    /// The same, but of this task only.
+    OwnOf(u32),
+    /// A file that `srun` writes (a pattern, absolute).
+    File(String),
+    /// Errors only: where output goes.
+    AsOutput,
+    /// Nothing is relayed.
+    None,
+}
+
+/// Plan of a step's streams.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamPlan {
+    /// Input.
+    pub input: Input,
+    /// Output.
+    pub output: Sink,
+    /// Errors.
+    pub error: Sink,
+    /// What the step manager is asked for.
+    pub targets: StepStreams,
+}
+
+/// Plans for a step that `srun` stays with.
+pub fn attended(typed: &Typed, work_dir: &Path) -> StreamPlan {
+    let (input, stdin, stdin_to) = match typed.input.as_deref() {
+        None | Some("all") => (Input::Own, StreamTarget::Relay, StdinTo::All),
+        Some("none") => (Input::None, StreamTarget::Null, StdinTo::None),
+        Some(text) => match text.parse() {
+            Ok(task) => (Input::Own, StreamTarget::Relay, StdinTo::Task(task)),
+            Err(_) => match patterns::files_per(text) {
+                FilesPer::Step => (Input::File(absolute(text, work_dir)), StreamTarget::Relay, StdinTo::All),
+                _ => (Input::None, StreamTarget::File(absolute(text, work_dir)), StdinTo::None),
+            },
+        },
+    };
+    let (output, stdout) = sink(typed.output.as_deref(), work_dir);
+    let (error, stderr) = match (&typed.error, &output) {
+        // A file that is named for output takes errors too.
+        (None, Sink::File(_)) => (Sink::AsOutput, StreamTarget::Relay),
+        (None, Sink::None) if matches!(stdout, StreamTarget::File(_)) => (Sink::None, StreamTarget::SameAsStdout),
+        (Some(error), Sink::File(_)) if typed.output.as_ref() == Some(error) => (Sink::AsOutput, StreamTarget::Relay),
+        (error, _) => sink(error.as_deref(), work_dir),
+    };
+    StreamPlan { input, output, error, targets: StepStreams { stdin, stdin_to, stdout, stderr } }
+}
+
+/// Plans for a step that is handed over: files on the nodes, or nothing.
+pub fn unattended(typed: &Typed, work_dir: &Path) -> StepStreams {
+    let file = |text: &str| match text {
+        "none" => StreamTarget::Null,
+        "all" => StreamTarget::File(absolute(UNATTENDED_OUTPUT, work_dir)),
+        text => StreamTarget::File(absolute(text, work_dir)),
+    };
+    let stdin = match typed.input.as_deref() {
+        None | Some("all" | "none") => StreamTarget::Null,
+        Some(text) => StreamTarget::File(absolute(text, work_dir)),
+    };
+    StepStreams {
+        stdin,
+        stdin_to: StdinTo::None,
+        stdout: file(typed.output.as_deref().unwrap_or(UNATTENDED_OUTPUT)),
+        stderr: typed.error.as_deref().map_or(StreamTarget::SameAsStdout, file),
+    }
+}
+
+fn sink(text: Option<&str>, work_dir: &Path) -> (Sink, StreamTarget) {
+    match text {
+        None | Some("all") => (Sink::Own, StreamTarget::Relay),
+        Some("none") => (Sink::None, StreamTarget::Null),
+        Some(text) => match text.parse() {
+            Ok(task) => (Sink::OwnOf(task), StreamTarget::Relay),
+            Err(_) => match patterns::files_per(text) {
+                FilesPer::Step => (Sink::File(absolute(text, work_dir)), StreamTarget::Relay),
+                _ => (Sink::None, StreamTarget::File(absolute(text, work_dir))),
+            },
+        },
+    }
+}
+
+fn absolute(pattern: &str, work_dir: &Path) -> String {
+    if pattern.starts_with('/') { pattern.to_owned() } else { format!("{}/{pattern}", work_dir.display()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(input: Option<&str>, output: Option<&str>, error: Option<&str>) -> StreamPlan {
+        let own = |text: Option<&str>| text.map(str::to_owned);
+        let typed = Typed { input: own(input), output: own(output), error: own(error), ..Typed::default() };
+        attended(&typed, Path::new("/w"))
+    }
+
+    #[test]
+    fn everything_is_relayed_by_default() {
+        let plan = plan(None, None, None);
+        assert_eq!((plan.input, plan.output, plan.error), (Input::Own, Sink::Own, Sink::Own));
+        assert_eq!(plan.targets, StepStreams::default());
+    }
+
+    #[test]
+    fn one_file_for_the_step_is_written_by_srun_with_its_errors() {
+        let plan = plan(None, Some("out-%J"), None);
+        assert_eq!((plan.output, plan.error), (Sink::File("/w/out-%J".to_owned()), Sink::AsOutput));
+        assert_eq!((plan.targets.stdout, plan.targets.stderr), (StreamTarget::Relay, StreamTarget::Relay));
+    }
+
+    #[test]
+    fn files_that_differ_by_task_are_opened_on_the_nodes() {
+        let plan = plan(None, Some("/tmp/o.%t"), None);
+        assert_eq!((plan.output, plan.error), (Sink::None, Sink::None));
+        assert_eq!(plan.targets.stdout, StreamTarget::File("/tmp/o.%t".to_owned()));
+        assert_eq!(plan.targets.stderr, StreamTarget::SameAsStdout);
+    }
+
+    #[test]
+    fn a_number_names_one_task_and_none_nobody() {
+        let planned = plan(Some("2"), Some("0"), Some("none"));
+        assert_eq!((planned.output, planned.error), (Sink::OwnOf(0), Sink::None));
+        assert_eq!(planned.targets.stdin_to, StdinTo::Task(2));
+        assert_eq!(planned.targets.stderr, StreamTarget::Null);
+        assert_eq!(plan(Some("none"), None, None).targets.stdin, StreamTarget::Null);
+    }
+
+    #[test]
+    fn input_may_come_from_a_file() {
+        assert_eq!(plan(Some("data"), None, None).input, Input::File("/w/data".to_owned()));
+        let per_task = plan(Some("data.%t"), None, None);
+        assert_eq!((per_task.input, per_task.targets.stdin), (Input::None, StreamTarget::File("/w/data.%t".to_owned())));
+    }
+
+    #[test]
+    fn a_step_that_nobody_waits_for_writes_a_file() {
+        let streams = unattended(&Typed::default(), Path::new("/w"));
+        assert_eq!(streams.stdout, StreamTarget::File("/w/slurm-%J.out".to_owned()));
+        assert_eq!((streams.stdin, streams.stderr), (StreamTarget::Null, StreamTarget::SameAsStdout));
+    }
+}

@@ -1,0 +1,107 @@
+//! Looks at this process for what travels with a job or step.
+
+use crate::options::{
+    export::{self, For},
+    job_spec::Submitter,
+    limits,
+    table::Command,
+    typed::{OptionError, Typed},
+};
+use garrick_model::config::PropagateLimits;
+use std::{env, ffi::OsString, fs, io::Read as _, os::fd::FromRawFd as _};
+
+/// Looks. `site` says which limits travel when the user says nothing.
+pub fn look(
+    command: Command,
+    args: &[OsString],
+    typed: &Typed,
+    whose: For,
+    site: &PropagateLimits,
+) -> Result<Submitter, OptionError> {
+    let work_dir = env::current_dir()
+        .map_err(|error| OptionError::Text(format!("Unable to determine the working directory: {error}")))?;
+    let travel = typed.propagate.as_deref().map(limits::asked).transpose()?;
+    let environment = match &typed.export_file {
+        Some(file) => export::from_file(&export_file(file)?)?,
+        None => export::environment(typed.export.as_deref(), env::vars_os(), whose)?,
+    };
+    Ok(Submitter {
+        work_dir,
+        host: host_name(),
+        pid: std::process::id(),
+        session: nix::unistd::getsid(None).ok().and_then(|sid| u32::try_from(sid.as_raw()).ok()).unwrap_or(0),
+        umask: umask(),
+        rlimits: limits::soft_limits(travel.as_ref().unwrap_or(site)),
+        environment,
+        submit_line: submit_line(command, args),
+    })
+}
+
+/// This host's name up to its first dot.
+pub fn host_name() -> String {
+    let name = nix::unistd::gethostname().ok().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
+    name.split('.').next().unwrap_or_default().to_owned()
+}
+
+/// This process's user name; its number where the user has none.
+pub fn user_name() -> String {
+    let uid = nix::unistd::getuid();
+    nix::unistd::User::from_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |u| u.name)
+}
+
+fn umask() -> u32 {
+    // `SLURM_UMASK` overrides the process's own (sbatch(1)).
+    let named = env::var("SLURM_UMASK").ok().and_then(|text| u32::from_str_radix(text.trim(), 8).ok());
+    named.filter(|mask| *mask <= 0o777).unwrap_or_else(limits::file_mode_mask)
+}
+
+fn submit_line(command: Command, args: &[OsString]) -> String {
+    let mut line = command.name().to_owned();
+    for arg in args {
+        line.push(' ');
+        line.push_str(&arg.to_string_lossy());
+    }
+    line
+}
+
+/// A file, or the number of an open descriptor.
+fn export_file(name: &str) -> Result<Vec<u8>, OptionError> {
+    let failed = |cause: std::io::Error| OptionError::File {
+        what: "Unable to read the environment from",
+        path: name.to_owned(),
+        cause: cause.to_string(),
+    };
+    match name.parse::<i32>() {
+        Ok(fd) if fd > 2 => {
+            // SAFETY: the caller of the command passed this descriptor for this purpose; nothing else here uses
+            // descriptors above 2 that it did not open itself, and none is open yet. A number that is not open gives an
+            // error at the first read.
+            let mut file = unsafe { fs::File::from_raw_fd(fd) };
+            let mut text = Vec::new();
+            file.read_to_end(&mut text).map_err(failed)?;
+            Ok(text)
+        }
+        _ => fs::read(name).map_err(failed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn the_submit_line_is_as_typed() {
+        let args: Vec<OsString> = ["-n4", "job.sh", "a b"].map(OsString::from).into();
+        assert_eq!(submit_line(Command::Sbatch, &args), "sbatch -n4 job.sh a b");
+    }
+
+    #[test]
+    fn what_travels_is_looked_up() {
+        let typed = Typed { propagate: Some("NONE".to_owned()), export: Some("NIL".to_owned()), ..Typed::default() };
+        let submitter = look(Command::Sbatch, &[], &typed, For::Job, &PropagateLimits::All).unwrap();
+        assert_eq!(submitter.work_dir, env::current_dir().unwrap());
+        assert!(submitter.rlimits.is_empty() && submitter.pid == std::process::id());
+        assert!(!submitter.host.contains('.'));
+    }
+}

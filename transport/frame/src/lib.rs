@@ -1,0 +1,21 @@
+//! What travels on every link, and the blocking side of the local door. Small on purpose: commands link this crate and
+//! nothing heavier, so there is no async runtime and no TLS here.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`hello`] | the first frame of a connection: link kind, version range, answer; [`Traced`] around every message |
+//! | [`limits`] | how large a frame may be, by class |
+//! | [`codec`] | length-prefixed MessagePack frames with named fields: [`encode`], [`Decoder`] |
+//! | [`door`] | [`DoorClient`]: a command's connection to a daemon's Unix socket |
+//! | [`fds`] | [`FdChannel`]: frames with file descriptors beside them, between `stepd` and its launcher |
+
+pub mod codec;
+pub mod door;
+pub mod fds;
+pub mod hello;
+pub mod limits;
+
+pub use codec::{Decoder, FrameError, decode_body, encode};
+pub use door::{DoorClient, DoorError, DoorReader, DoorWriter, PeerCred};
+pub use fds::{FdChannel, FdError, recv_with_fds, send_with_fds};
+pub use hello::{Hello, HelloReply, LinkKind, PROTOCOL, Traced, TracedRef, TunnelTo, VersionRange};

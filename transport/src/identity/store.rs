@@ -1,0 +1,227 @@
+//! This process's own certificate and key, and the authorities it trusts. Endpoints read it at every handshake, so a
+//! rotation changes what the next connection uses and leaves the others alone.
+
+use super::{
+    IdentityError,
+    authority::expiry_of,
+    files, invalid,
+    peer::{PeerIdentity, Role},
+};
+use arc_swap::ArcSwap;
+use rustls::{
+    RootCertStore,
+    client::{WebPkiServerVerifier, danger::ServerCertVerifier},
+    crypto::{CryptoProvider, ring},
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    server::{WebPkiClientVerifier, danger::ClientCertVerifier},
+    sign::CertifiedKey,
+};
+use std::{
+    path::Path,
+    sync::{Arc, LazyLock},
+    time::SystemTime,
+};
+
+/// The file with key, certificate and trusted authorities. One file, so that they change together.
+const IDENTITY_FILE: &str = "identity.pem";
+
+static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(ring::default_provider()));
+
+/// The one crypto provider that Garrick uses.
+pub fn crypto_provider() -> Arc<CryptoProvider> {
+    Arc::clone(&PROVIDER)
+}
+
+/// Makes that provider the process's default, for libraries that ask for one. To be called first in every daemon's `main`;
+/// a second call changes nothing.
+pub fn install_crypto_provider() {
+    let _ = ring::default_provider().install_default();
+}
+
+/// What an identity is made of, in PEM.
+#[derive(Clone)]
+pub struct IdentityParts {
+    /// Private key.
+    pub key: String,
+    /// Certificate for it.
+    pub certificate: String,
+    /// Authorities to trust, the cluster's newest first. Several while one replaces another.
+    pub authorities: Vec<String>,
+}
+
+impl IdentityParts {
+    /// Writes them as the identity in `folder`, in place of one that is there.
+    pub fn save(&self, folder: &Path) -> Result<(), IdentityError> {
+        files::create_folder(folder)?;
+        let mut text = String::new();
+        for part in [&self.key, &self.certificate].into_iter().chain(&self.authorities) {
+            text.push_str(part.trim_end());
+            text.push('\n');
+        }
+        files::write_whole(&folder.join(IDENTITY_FILE), text.as_bytes(), files::PRIVATE)
+    }
+}
+
+/// One consistent state of an identity.
+#[derive(Debug)]
+pub(crate) struct Identity {
+    pub me: PeerIdentity,
+    pub expiry: SystemTime,
+    /// Leaf and authority: a server shows both, so that a joining node can compare the authority with its token.
+    pub as_server: Arc<CertifiedKey>,
+    /// Leaf alone.
+    pub as_client: Arc<CertifiedKey>,
+    pub verify_server: Arc<dyn ServerCertVerifier>,
+    pub verify_client: Arc<dyn ClientCertVerifier>,
+}
+
+/// A process's identity, shared by its endpoints.
+#[derive(Debug)]
+pub struct IdentityStore {
+    current: ArcSwap<Identity>,
+}
+
+impl IdentityStore {
+    /// Reads the identity in `folder`; [`IdentityError::Absent`] when the process has to get one first.
+    pub fn load(folder: &Path) -> Result<Arc<Self>, IdentityError> {
+        Ok(Arc::new(Self { current: ArcSwap::from_pointee(read(folder)?) }))
+    }
+
+    /// From parts that are not (yet) in a file.
+    pub fn from_parts(parts: &IdentityParts) -> Result<Arc<Self>, IdentityError> {
+        Ok(Arc::new(Self { current: ArcSwap::from_pointee(parse_parts(parts)?) }))
+    }
+
+    /// Changes to new parts. They must be of the same process: a role or name never changes while links are up.
+    pub fn rotate(&self, parts: &IdentityParts) -> Result<(), IdentityError> {
+        self.change(parse_parts(parts)?)
+    }
+
+    /// Reads the folder again.
+    pub fn reload(&self, folder: &Path) -> Result<(), IdentityError> {
+        self.change(read(folder)?)
+    }
+
+    fn change(&self, new: Identity) -> Result<(), IdentityError> {
+        let me = self.identity();
+        if new.me != me {
+            return Err(invalid("new identity", format!("it is of {}, this process is {me}", new.me)));
+        }
+        self.current.store(Arc::new(new));
+        Ok(())
+    }
+
+    /// Who this process is.
+    pub fn identity(&self) -> PeerIdentity {
+        self.current.load().me.clone()
+    }
+
+    /// Its role.
+    pub fn role(&self) -> Role {
+        self.current.load().me.role
+    }
+
+    /// When its certificate ends.
+    pub fn expiry(&self) -> SystemTime {
+        self.current.load().expiry
+    }
+
+    pub(crate) fn current(&self) -> Arc<Identity> {
+        self.current.load_full()
+    }
+}
+
+fn read(folder: &Path) -> Result<Identity, IdentityError> {
+    let path = folder.join(IDENTITY_FILE);
+    let bytes = files::read_secret(&path, 256 << 10)?;
+    parse(&bytes, &path.display().to_string())
+}
+
+fn parse_parts(parts: &IdentityParts) -> Result<Identity, IdentityError> {
+    let text = format!("{}\n{}\n{}", parts.key, parts.certificate, parts.authorities.join("\n"));
+    parse(text.as_bytes(), "identity")
+}
+
+/// Key, certificate, authorities, in that order.
+fn parse(pem: &[u8], subject: &str) -> Result<Identity, IdentityError> {
+    let bad = |cause: &dyn ToString| invalid(subject, cause.to_string());
+    let key = PrivateKeyDer::from_pem_slice(pem).map_err(|e| bad(&format!("private key: {e}")))?;
+    let mut certificates = Vec::new();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        certificates.push(certificate.map_err(|e| bad(&format!("certificate: {e}")))?);
+    }
+    let mut certificates = certificates.into_iter();
+    let leaf: CertificateDer<'static> = certificates.next().ok_or_else(|| bad(&"no certificate"))?;
+    let authorities: Vec<CertificateDer<'static>> = certificates.collect();
+    if authorities.is_empty() {
+        return Err(bad(&"no certificate of an authority"));
+    }
+    let mut roots = RootCertStore::empty();
+    for authority in &authorities {
+        roots.add(authority.clone()).map_err(|e| bad(&format!("authority: {e}")))?;
+    }
+    let roots = Arc::new(roots);
+    let provider = crypto_provider();
+    let signer = provider.key_provider.load_private_key(key).map_err(|e| bad(&format!("private key: {e}")))?;
+    let mut chain = vec![leaf.clone()];
+    chain.extend(authorities.iter().cloned());
+    let as_client = CertifiedKey::new(vec![leaf.clone()], Arc::clone(&signer));
+    as_client.keys_match().map_err(|_| bad(&"the key does not belong to the certificate"))?;
+    Ok(Identity {
+        me: PeerIdentity::of_certificate(&leaf)?,
+        expiry: expiry_of(&leaf)?,
+        as_server: Arc::new(CertifiedKey::new(chain, signer)),
+        as_client: Arc::new(as_client),
+        verify_server: WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+            .build()
+            .map_err(|e| bad(&e))?,
+        verify_client: WebPkiClientVerifier::builder_with_provider(roots, provider).build().map_err(|e| bad(&e))?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{identity::CertAuthority, testing::Folder};
+
+    #[test]
+    fn an_identity_reads_back_from_its_folder() {
+        let folder = Folder::new();
+        let authority = CertAuthority::create(&folder.path().join("ca"), "c1").unwrap();
+        let own = folder.path().join("node");
+        assert!(matches!(IdentityStore::load(&own), Err(IdentityError::Absent { .. })));
+        authority.enrol(Role::Node, "n1", &own).unwrap();
+        let store = IdentityStore::load(&own).unwrap();
+        assert_eq!(store.identity().uri(), "garrick://c1/node/n1");
+        assert!(store.expiry() > SystemTime::now());
+        authority.enrol(Role::Node, "n1", &own).unwrap();
+        store.reload(&own).unwrap();
+        authority.enrol(Role::Node, "n2", &own).unwrap();
+        assert!(store.reload(&own).is_err(), "another name is another process");
+        assert_eq!(store.identity().name, "n1");
+    }
+
+    #[test]
+    fn damaged_identities_say_what_is_wrong() {
+        let folder = Folder::new();
+        let authority = CertAuthority::create(&folder.path().join("ca"), "c1").unwrap();
+        let key = || rcgen::KeyPair::generate().unwrap();
+        let (one, two) = (key(), key());
+        let request = crate::identity::authority::request_for(&one).unwrap();
+        let certificate = authority.issue(Role::Node, "n1", &request).unwrap();
+        let good = IdentityParts {
+            key: one.serialize_pem(),
+            certificate,
+            authorities: vec![authority.certificate_pem().to_owned()],
+        };
+        let wrong_key = IdentityParts { key: two.serialize_pem(), ..good.clone() };
+        let no_ca = IdentityParts { authorities: Vec::new(), ..good.clone() };
+        let no_key = IdentityParts { key: String::new(), ..good.clone() };
+        for (parts, word) in [(wrong_key, "does not belong"), (no_ca, "authority"), (no_key, "private key")] {
+            let error = IdentityStore::from_parts(&parts).unwrap_err().to_string();
+            assert!(error.contains(word), "{error}");
+        }
+        IdentityStore::from_parts(&good).unwrap();
+    }
+}

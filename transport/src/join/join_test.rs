@@ -1,0 +1,220 @@
+#![allow(clippy::unwrap_used)]
+//! Joining between a real controller and nodes.
+
+use super::*;
+use crate::{
+    DoorListener, Endpoint, EndpointOptions, ExpectPeer, IdentityStore, LinkKind,
+    identity::files,
+    testing::{Cluster, Folder},
+};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+struct Site {
+    cluster: Cluster,
+    server: Arc<JoinServer>,
+    endpoint: Endpoint,
+    address: String,
+    key: PathBuf,
+}
+
+fn site() -> Site {
+    let cluster = Cluster::new("c1");
+    let key = cluster.folder.path().join("site.key");
+    files::write_whole(&key, &[9; 64], files::PRIVATE).unwrap();
+    let server = JoinServer::new(Arc::clone(&cluster.authority)).unwrap().with_shared_key(&key).with_names(|name| {
+        if name.starts_with('n') { Ok(()) } else { Err(format!("{name} is not a node of this cluster")) }
+    });
+    let server = Arc::new(server);
+    let options = EndpointOptions { join: Some(Arc::clone(&server)), ..EndpointOptions::default() };
+    let endpoint = Endpoint::bind_with(([127, 0, 0, 1], 0).into(), cluster.controller(), options).unwrap();
+    let address = endpoint.local_addr().to_string();
+    Site { cluster, server, endpoint, address, key }
+}
+
+/// The new node can do what members can.
+async fn is_member(site: &Site, identity: Arc<IdentityStore>, name: &str) {
+    let node = Endpoint::bind(([127, 0, 0, 1], 0).into(), identity).unwrap();
+    let expect = ExpectPeer::controller();
+    let connecting = node.connect(&site.address, LinkKind::ControllerNode, "slurmd", &expect);
+    let (client, server) = tokio::join!(connecting, site.endpoint.accept());
+    client.unwrap();
+    assert_eq!(server.unwrap().unwrap().peer.name, name);
+}
+
+#[tokio::test]
+async fn a_token_lets_one_node_in_once() {
+    let (site, folder) = (site(), Folder::new());
+    let token = site.server.create_token(HOUR).unwrap();
+    let (one, two) = (folder.path().join("n1"), folder.path().join("n2"));
+    let identity = join_with_token(&site.address, &token, "n1", &one).await.unwrap();
+    is_member(&site, identity, "n1").await;
+    is_member(&site, IdentityStore::load(&one).unwrap(), "n1").await;
+    assert!(!one.join("joining.pem").exists());
+    let error = join_with_token(&site.address, &token, "n2", &two).await.unwrap_err();
+    assert!(error.to_string().contains("used already, by n1"), "{error}");
+    assert!(matches!(IdentityStore::load(&two), Err(IdentityError::Absent { .. })));
+}
+
+#[tokio::test]
+async fn a_node_whose_answer_was_lost_may_ask_again() {
+    let (site, folder) = (site(), Folder::new());
+    let token = site.server.create_token(HOUR).unwrap();
+    join_with_token(&site.address, &token, "n1", folder.path()).await.unwrap();
+    // As if the answer had not come: the key of the attempt is there, the identity is not.
+    let identity = std::fs::read_to_string(folder.path().join("identity.pem")).unwrap();
+    let key = &identity[..identity.find("-----BEGIN CERTIFICATE").unwrap()];
+    std::fs::remove_file(folder.path().join("identity.pem")).unwrap();
+    files::write_whole(&folder.path().join("joining.pem"), key.as_bytes(), files::PRIVATE).unwrap();
+    // ECDSA requests differ in their signature, so the repeat is known by the key alone.
+    let again = join_with_token(&site.address, &token, "n1", folder.path()).await.unwrap();
+    is_member(&site, again, "n1").await;
+}
+
+#[tokio::test]
+async fn tokens_survive_a_restart_and_wrong_ones_are_refused() {
+    let (site, folder) = (site(), Folder::new());
+    let token = site.server.create_token(HOUR).unwrap();
+    let reopened = JoinServer::new(Arc::clone(&site.cluster.authority)).unwrap();
+    let options = EndpointOptions { join: Some(Arc::new(reopened)), ..EndpointOptions::default() };
+    let restarted = Endpoint::bind_with(([127, 0, 0, 1], 0).into(), site.cluster.controller(), options).unwrap();
+    let address = restarted.local_addr().to_string();
+    let parts: Vec<&str> = token.split('.').collect();
+    let wrong_secret = [parts[0], parts[1], &"00".repeat(32), parts[3]].join(".");
+    let error = join_with_token(&address, &wrong_secret, "n1", folder.path()).await.unwrap_err();
+    assert!(error.to_string().contains("the proof is wrong"), "{error}");
+    let unknown = [parts[0], &"00".repeat(8), parts[2], parts[3]].join(".");
+    let error = join_with_token(&address, &unknown, "n1", folder.path()).await.unwrap_err();
+    assert!(error.to_string().contains("not known"), "{error}");
+    let expired = site.server.create_token(Duration::ZERO).unwrap();
+    let error = join_with_token(&site.address, &expired, "n1", folder.path()).await.unwrap_err();
+    assert!(error.to_string().contains("expired"), "{error}");
+    join_with_token(&address, &token, "n1", folder.path()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_token_is_not_shown_to_another_authority() {
+    let (ours, theirs, folder) = (site(), site(), Folder::new());
+    let token = ours.server.create_token(HOUR).unwrap();
+    let error = join_with_token(&theirs.address, &token, "n1", folder.path()).await.unwrap_err();
+    assert!(matches!(&error, JoinError::Link(LinkError::ForeignCertificate { .. })), "{error}");
+}
+
+#[tokio::test]
+async fn names_and_token_texts_are_checked() {
+    let (site, folder) = (site(), Folder::new());
+    let token = site.server.create_token(HOUR).unwrap();
+    let error = join_with_token(&site.address, &token, "stranger", folder.path()).await.unwrap_err();
+    assert!(error.to_string().contains("stranger is not a node of this cluster"), "{error}");
+    let error = join_with_token(&site.address, &token[..30], "n1", folder.path()).await.unwrap_err();
+    assert!(matches!(error, JoinError::BadToken { .. }), "{error}");
+    join_with_token(&site.address, &token, "n1", folder.path()).await.unwrap();
+}
+
+#[tokio::test]
+async fn the_shared_key_lets_nodes_in_and_another_key_does_not() {
+    let (site, folder) = (site(), Folder::new());
+    let identity = join_with_shared_key(&site.address, &site.key, "n1", &folder.path().join("n1")).await.unwrap();
+    is_member(&site, identity, "n1").await;
+    join_with_shared_key(&site.address, &site.key, "n2", &folder.path().join("n2")).await.unwrap();
+    let other = folder.path().join("other.key");
+    files::write_whole(&other, &[8; 64], files::PRIVATE).unwrap();
+    let error = join_with_shared_key(&site.address, &other, "n3", &folder.path().join("n3")).await.unwrap_err();
+    assert!(error.to_string().contains("the proof is wrong"), "{error}");
+    files::write_whole(&other, &[8; 31], files::PRIVATE).unwrap();
+    let error = join_with_shared_key(&site.address, &other, "n3", &folder.path().join("n3")).await.unwrap_err();
+    assert!(error.to_string().contains("at least 32"), "{error}");
+    files::write_whole(&other, &[8; 64], files::PUBLIC).unwrap();
+    let error = join_with_shared_key(&site.address, &other, "n3", &folder.path().join("n3")).await.unwrap_err();
+    assert!(matches!(error, JoinError::Identity(IdentityError::Exposed { .. })), "{error}");
+}
+
+/// Passes every message on between a node and the controller, over two TLS sessions of its own.
+async fn man_in_the_middle(own: &Cluster, controller: &str, name: &str) -> (String, tokio::task::JoinHandle<()>) {
+    use crate::quic::{config, endpoint, greeting};
+    let identity = own.controller();
+    let quic = endpoint::open(([127, 0, 0, 1], 0).into(), Some(config::server(&identity, true).unwrap())).unwrap();
+    let address = quic.local_addr().unwrap().to_string();
+    let (controller, name) = (controller.to_owned(), name.to_owned());
+    let task = tokio::spawn(async move {
+        let towards_node = quic.accept().await.unwrap().await.unwrap();
+        let asked = greeting::read_hello(&towards_node, "slurmctld", "node").await.unwrap();
+        let node = asked.welcome(&towards_node, "node").await.unwrap();
+        let client = config::client_with(Arc::new(client::JoinTrust { authority: None }), None).unwrap();
+        let remote = controller.parse().unwrap();
+        let towards_controller =
+            endpoint::handshake(&quic, client, remote, &name, Duration::from_secs(5)).await.unwrap();
+        let ctl = greeting::as_client(&towards_controller, LinkKind::Join, "x", "ctl").await.unwrap();
+        let (to_node, mut from_node) = crate::link::over_classes::<JoinReply, JoinRequest>(
+            towards_node.clone(),
+            node.sending,
+            node.lanes,
+            "node".into(),
+        );
+        let (to_ctl, mut from_ctl) = crate::link::over_classes::<JoinRequest, JoinReply>(
+            towards_controller.clone(),
+            ctl.sending,
+            ctl.lanes,
+            "ctl".into(),
+        );
+        while let Ok(Some(request)) = from_node.recv().await {
+            to_ctl.send(request).await.unwrap();
+            let Ok(Some(reply)) = from_ctl.recv().await else { break };
+            to_node.send(reply).await.unwrap();
+        }
+    });
+    (address, task)
+}
+
+#[tokio::test]
+async fn a_man_in_the_middle_gets_nothing_issued() {
+    let (site, folder, evil) = (site(), Folder::new(), Cluster::new("c1"));
+    let (address, task) = man_in_the_middle(&evil, &site.address, "middle").await;
+    let error = join_with_shared_key(&address, &site.key, "n1", folder.path()).await.unwrap_err();
+    assert!(error.to_string().contains("the proof is wrong"), "{error}");
+    assert!(matches!(IdentityStore::load(folder.path()), Err(IdentityError::Absent { .. })));
+    task.abort();
+}
+
+async fn through_door(site: &Site, folder: &Path, name: &str) -> Result<Arc<IdentityStore>, JoinError> {
+    let path = folder.join("ctl.sock");
+    let mut listener = DoorListener::bind(&path, "slurmctld").unwrap();
+    let server = Arc::clone(&site.server);
+    let serving = async {
+        let conn = listener.accept().await.unwrap();
+        assert_eq!(conn.hello.link, LinkKind::Join);
+        let _ = server.serve_door(conn).await;
+    };
+    let home = folder.join(name);
+    tokio::join!(join_through_door(&path, name, &home), serving).0
+}
+
+#[tokio::test]
+async fn at_the_door_peer_credentials_suffice_for_root_and_the_clusters_user() {
+    let (site, folder) = (site(), Folder::new());
+    let identity = through_door(&site, folder.path(), "n1").await.unwrap();
+    is_member(&site, identity, "n1").await;
+    let error = through_door(&site, folder.path(), "stranger").await.unwrap_err();
+    assert!(error.to_string().contains("not a node of this cluster"), "{error}");
+}
+
+#[test]
+fn at_the_door_other_users_are_refused() {
+    use super::exchange::{JoinWay, Registrar};
+    use crate::Role;
+    let cluster = Cluster::new("c1");
+    let server = JoinServer::new(Arc::clone(&cluster.authority)).unwrap().with_cluster_uid(64030);
+    let desk = |uid, way: &JoinWay, role| server::Desk { server: &server, door_uid: uid }.admit(way, role, "n1");
+    assert_eq!(desk(Some(0), &JoinWay::Door, Role::Node), Ok(None));
+    assert_eq!(desk(Some(64030), &JoinWay::Door, Role::Node), Ok(None));
+    assert!(desk(Some(1000), &JoinWay::Door, Role::Node).unwrap_err().contains("not uid 1000"));
+    assert!(desk(None, &JoinWay::Door, Role::Node).is_err(), "the network has no peer credentials");
+    assert!(desk(None, &JoinWay::SharedKey, Role::Node).unwrap_err().contains("no shared key file"));
+    assert!(desk(Some(0), &JoinWay::Door, Role::Controller).is_err());
+    assert!(desk(Some(0), &JoinWay::SharedKey, Role::Node).is_err());
+}

@@ -1,0 +1,236 @@
+//! The controller's side of joining: keeps the tokens (in the CA's folder, across restarts), knows the shared key, and
+//! issues. It answers at the endpoint (given to it as [`crate::EndpointOptions::join`]) and at the controller's door.
+
+use super::{
+    JoinError,
+    client::read_shared_key,
+    exchange::{
+        BINDING_LABEL, Binding, ControllerSide, IssuedIdentity, JoinReply, JoinRequest, JoinWay, Registrar, Secret,
+    },
+    token::{Token, TokenBook},
+};
+use crate::{
+    class::Class,
+    door::DoorConn,
+    error::LinkError,
+    identity::{CertAuthority, IdentityError, Role, authority::key_of_request, files, invalid, signing::random},
+    link::{Receiver, Sender, over_classes},
+    quic::greeting::Greeted,
+};
+use garrick_frame::Traced;
+use std::{
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, SystemTime},
+};
+use tokio::time::timeout;
+
+/// The book of tokens, in the CA's folder.
+const TOKENS_FILE: &str = "join-tokens";
+/// Time for one node to join.
+const JOIN_TIME: Duration = Duration::from_secs(10);
+
+type NameRule = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+
+/// Lets nodes join.
+pub struct JoinServer {
+    authority: Arc<CertAuthority>,
+    tokens_file: PathBuf,
+    tokens: Mutex<TokenBook>,
+    shared_key: Option<PathBuf>,
+    cluster_uid: u32,
+    names: Box<NameRule>,
+}
+
+impl std::fmt::Debug for JoinServer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("JoinServer").field("authority", &self.authority).finish_non_exhaustive()
+    }
+}
+
+impl JoinServer {
+    /// For the cluster of `authority`. At the door, root and this process's own user may join; see the other settings.
+    pub fn new(authority: Arc<CertAuthority>) -> Result<Self, IdentityError> {
+        let tokens_file = authority.folder().join(TOKENS_FILE);
+        let tokens = match files::read_secret(&tokens_file, 16 << 20) {
+            Ok(bytes) => {
+                garrick_frame::decode_body(&bytes).map_err(|e| invalid(tokens_file.display().to_string(), e))?
+            }
+            Err(IdentityError::Absent { .. }) => TokenBook::default(),
+            Err(error) => return Err(error),
+        };
+        Ok(Self {
+            authority,
+            tokens_file,
+            tokens: Mutex::new(tokens),
+            shared_key: None,
+            cluster_uid: nix::unistd::geteuid().as_raw(),
+            names: Box::new(|_| Ok(())),
+        })
+    }
+
+    /// Nodes that have this file may join. It is read when one asks, so it may come or change later.
+    #[must_use]
+    pub fn with_shared_key(mut self, path: &Path) -> Self {
+        self.shared_key = Some(path.to_owned());
+        self
+    }
+
+    /// The cluster's user (SlurmUser): besides root, its processes may join at the door.
+    #[must_use]
+    pub const fn with_cluster_uid(mut self, uid: u32) -> Self {
+        self.cluster_uid = uid;
+        self
+    }
+
+    /// Only names for which `rule` holds (the configuration's nodes) may join; its error is told to the node.
+    #[must_use]
+    pub fn with_names(mut self, rule: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        self.names = Box::new(rule);
+        self
+    }
+
+    /// Makes a one-time token: the text to carry to the node. Kept on disk before it is returned.
+    pub fn create_token(&self, lifetime: Duration) -> Result<String, IdentityError> {
+        let token = Token::new(random()?, random()?, self.authority.fingerprint());
+        self.change_tokens(|book| book.add(&token, lifetime, SystemTime::now()))?
+            .map_err(|e| invalid("join token", e))?;
+        Ok(token.text())
+    }
+
+    /// Changes the book and keeps it, or changes nothing. The file is short and written seldom: at most once per join.
+    fn change_tokens<T>(&self, change: impl FnOnce(&mut TokenBook) -> T) -> Result<T, IdentityError> {
+        let mut book = self.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = book.clone();
+        let result = change(&mut changed);
+        let bytes = rmp_serde::to_vec_named(&changed).map_err(|e| invalid("join tokens", e))?;
+        files::write_whole(&self.tokens_file, &bytes, files::PRIVATE)?;
+        *book = changed;
+        Ok(result)
+    }
+
+    /// Serves a connection of kind `Join` at the controller's door; who is there, the kernel says.
+    pub async fn serve_door(&self, conn: DoorConn) -> Result<(), JoinError> {
+        let peer = format!("uid {} (pid {})", conn.peer.uid, conn.peer.pid);
+        let uid = conn.peer.uid;
+        let (sender, receiver) = conn.split();
+        self.serve(sender, receiver, [0; 32], Some(uid), peer).await
+    }
+
+    /// Serves a QUIC connection of kind `Join`.
+    pub(crate) async fn serve_connection(
+        &self,
+        connection: quinn::Connection,
+        greeted: Greeted,
+        peer: &str,
+    ) -> Result<(), LinkError> {
+        let mut binding = [0; 32];
+        connection
+            .export_keying_material(&mut binding, BINDING_LABEL, b"")
+            .map_err(|_| LinkError::lost(peer, "the TLS session gives no binding"))?;
+        let (sender, receiver) = over_classes(connection.clone(), greeted.sending, greeted.lanes, peer.into());
+        let served = self.serve(sender, receiver, binding, None, peer.to_owned()).await;
+        // The node closes when it has read the answer; closing first could lose it.
+        let _ = timeout(JOIN_TIME, connection.closed()).await;
+        match served {
+            Ok(()) => Ok(()),
+            Err(JoinError::Link(error)) => Err(error),
+            Err(error) => Err(LinkError::Refused { peer: peer.to_owned(), reason: format!("not joined: {error}") }),
+        }
+    }
+
+    async fn serve(
+        &self,
+        sender: Sender<JoinReply>,
+        mut receiver: Receiver<JoinRequest>,
+        binding: Binding,
+        door_uid: Option<u32>,
+        peer: String,
+    ) -> Result<(), JoinError> {
+        let mut conversation = ControllerSide::new(binding);
+        let mut desk = Desk { server: self, door_uid };
+        let talk = async {
+            while !conversation.is_over() {
+                let Some(request) = receiver.recv().await? else { return Ok(()) };
+                let reply = conversation.handle(request.msg, random()?, &mut desk);
+                let refused = if let JoinReply::Refused { reason } = &reply { Some(reason.clone()) } else { None };
+                if let JoinReply::Issued { identity, .. } = &reply {
+                    tracing::info!(%peer, cluster = %identity.cluster, "node.joined");
+                }
+                sender.send_on(Class::Request, Traced::untraced(reply)).await?;
+                if let Some(reason) = refused {
+                    tracing::warn!(%peer, %reason, "node.join refused");
+                    return Err(JoinError::Refused { peer: peer.clone(), reason });
+                }
+            }
+            Ok(())
+        };
+        match timeout(JOIN_TIME, talk).await {
+            Ok(result) => result,
+            Err(_) => Err(LinkError::NoGreeting { peer: peer.clone(), after: JOIN_TIME }.into()),
+        }
+    }
+}
+
+/// One conversation's view of the server.
+pub(super) struct Desk<'a> {
+    pub(super) server: &'a JoinServer,
+    /// At the door: who asks.
+    pub(super) door_uid: Option<u32>,
+}
+
+impl Registrar for Desk<'_> {
+    fn admit(&mut self, way: &JoinWay, role: Role, name: &str) -> Result<Option<Secret>, String> {
+        if role != Role::Node {
+            return Err(format!("only nodes join; a {role} gets its identity on the controller's host"));
+        }
+        (self.server.names)(name)?;
+        match (way, self.door_uid) {
+            (JoinWay::Door, Some(uid)) if uid == 0 || uid == self.server.cluster_uid => Ok(None),
+            (JoinWay::Door, Some(uid)) => {
+                Err(format!("only root and the cluster's user may join at the door, not uid {uid}"))
+            }
+            (JoinWay::Door, None) => Err("joining by peer credentials works at the controller's door only".to_owned()),
+            (_, Some(_)) => Err("tokens and shared keys work over the network only".to_owned()),
+            (JoinWay::Token { id }, None) => {
+                let book = self.server.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+                book.secret(id, SystemTime::now()).map(Some)
+            }
+            (JoinWay::SharedKey, None) => {
+                let path = self.server.shared_key.as_ref().ok_or("this controller has no shared key file")?;
+                read_shared_key(path).map(Some).map_err(|e| {
+                    tracing::error!(error = %e, "node.join shared key");
+                    "the controller cannot use its shared key file (see its log)".to_owned()
+                })
+            }
+        }
+    }
+
+    fn failed(&mut self, way: &JoinWay) {
+        if let JoinWay::Token { id } = way
+            && let Err(error) = self.server.change_tokens(|book| book.failed(id))
+        {
+            tracing::error!(%error, "node.join tokens");
+        }
+    }
+
+    fn issue(&mut self, way: &JoinWay, role: Role, name: &str, csr: &[u8]) -> Result<IssuedIdentity, String> {
+        let failed = |error: IdentityError| {
+            tracing::error!(%error, name, "node.join issue");
+            format!("the certificate could not be issued: {error}")
+        };
+        let authority = &self.server.authority;
+        // First the certificate: a request that cannot be answered must not use up the token.
+        let certificate = authority.issue(role, name, csr).map_err(failed)?;
+        if let JoinWay::Token { id } = way {
+            // The key, not the request: a signature of one request made twice differs.
+            let key = key_of_request(csr).map_err(failed)?;
+            self.server.change_tokens(|book| book.spend(id, name, &key)).map_err(failed)??;
+        }
+        Ok(IssuedIdentity {
+            cluster: authority.cluster().to_owned(),
+            certificate,
+            authorities: vec![authority.certificate_pem().to_owned()],
+        })
+    }
+}

@@ -1,0 +1,26 @@
+//! QUIC between hosts: one connection per pair of processes, both ends proven by certificates of the cluster's CA.
+//!
+//! On a connection, each class of traffic has one unidirectional stream in each direction, opened once and kept; bulk data
+//! has bidirectional streams of its own. Limits are chosen so that data nobody reads can never use up what control needs
+//! (see [`config`]).
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`config`] | transport limits and TLS settings |
+//! | [`endpoint`] | [`Endpoint`]: binding, connecting, accepting |
+//! | [`connection`] | [`Connection`], [`LinkHandle`] |
+//! | [`bulk`] | [`BulkStream`], [`splice`] |
+//! | `greeting` | versions, classes and the peer's identity, right after the handshake |
+
+pub mod bulk;
+pub mod config;
+pub mod connection;
+pub mod endpoint;
+pub(crate) mod greeting;
+
+pub use bulk::{BulkStream, splice};
+pub use connection::{Connection, LinkHandle};
+pub use endpoint::{Endpoint, EndpointOptions};
+
+#[cfg(test)]
+mod quic_test;
