@@ -10,6 +10,9 @@
 //! | [`node_agent`] | a node's side: starts, adopts and ends the `stepd`s of runs, reports to the controller |
 //! | [`partition`] | one partition's settings and state |
 //! | [`scheduler`] | plans over published views |
+//! | [`shepherd`] | one node's part of a run: tasks launched, relayed and counted out |
+//! | [`step`] | one running step |
+//! | [`stepmgr`] | the owner of what runs inside one run of a job |
 
 pub mod controller;
 pub mod job;
@@ -18,3 +21,6 @@ pub mod node;
 pub mod node_agent;
 pub mod partition;
 pub mod scheduler;
+pub mod shepherd;
+pub mod step;
+pub mod stepmgr;

@@ -104,7 +104,10 @@ impl<K: Ord + Hash + Clone, V> BoardMap<K, V> {
 
     /// All values, sorted by key.
     pub fn list(&self) -> Vec<Arc<V>> {
-        self.entries().into_iter().map(|(_, value)| value).collect()
+        let shards: Vec<Arc<Cells<K, V>>> = self.0.shards.iter().map(|shard| shard.cells.load_full()).collect();
+        let mut cells: Vec<(&K, &Arc<ArcSwap<V>>)> = shards.iter().flat_map(|cells| cells.iter()).collect();
+        cells.sort_by_key(|(key, _)| *key);
+        cells.into_iter().map(|(_, cell)| cell.load_full()).collect()
     }
 
     /// All keys with their values, sorted by key.

@@ -60,7 +60,7 @@ pub(crate) fn start<A: Actor>(
         sleep: None,
         birth: Some(cx),
     };
-    #[allow(clippy::disallowed_methods, reason = "the one place where an actix actor is started")]
+    #[expect(clippy::disallowed_methods, reason = "the one place where an actix actor is started")]
     drop(actix::Actor::start(host));
 }
 
@@ -102,7 +102,7 @@ impl<A: Actor> actix::Actor for Host<A> {
     type Context = actix::Context<Self>;
 
     fn started(&mut self, ctx: &mut Self::Context) {
-        #[allow(clippy::disallowed_methods, reason = "the host's only future: see the module's description")]
+        #[expect(clippy::disallowed_methods, reason = "the host's only future: see the module's description")]
         ctx.spawn(Turns);
     }
 }

@@ -63,10 +63,7 @@ pub(crate) enum Signal {
     /// From a child: ended for good; its path is free.
     ChildGone(Slot),
     /// From a future of the actor's own.
-    TaskPanicked {
-        incarnation: u64,
-        panic: String,
-    },
+    TaskPanicked { incarnation: u64, panic: String },
 }
 
 /// A mailbox whatever its messages: what supervision and the registry hold.

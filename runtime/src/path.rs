@@ -179,5 +179,4 @@ mod tests {
             assert!(!path.is_under(prefix), "{prefix}");
         }
     }
-
 }

@@ -86,10 +86,8 @@ impl<I> Children<I> {
         self.next += 1;
         let state = State::Starting;
         self.slots.insert(path.clone(), slot);
-        self.children.insert(
-            slot,
-            Child { path, inbox, restart, state, failures: VecDeque::new(), restarts: 0, cause: None },
-        );
+        self.children
+            .insert(slot, Child { path, inbox, restart, state, failures: VecDeque::new(), restarts: 0, cause: None });
         slot
     }
 
@@ -331,3 +329,7 @@ fn pause(limits: &RestartLimits, earlier: u32) -> Duration {
     let (least, most) = limits.backoff;
     least.saturating_mul(1_u32.checked_shl(earlier).unwrap_or(u32::MAX)).min(most.max(least))
 }
+
+#[cfg(test)]
+#[path = "supervision_test.rs"]
+mod supervision_test;

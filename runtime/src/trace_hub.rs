@@ -143,8 +143,13 @@ impl TraceHub {
     /// in the order in which handling began. Actors that ended lately are included.
     pub fn collect(&self, prefixes: &[String]) -> Vec<TraceRecord> {
         // The rings are cloned out first: a guard of the map is never held while a ring is locked.
-        let mut rings: Vec<Arc<Ring>> =
-            self.0.rings.iter().filter(|entry| matches(entry.key(), prefixes)).map(|entry| Arc::clone(&entry)).collect();
+        let mut rings: Vec<Arc<Ring>> = self
+            .0
+            .rings
+            .iter()
+            .filter(|entry| matches(entry.key(), prefixes))
+            .map(|entry| Arc::clone(&entry))
+            .collect();
         rings.extend(lock(&self.0.retired).iter().filter(|ring| matches(&ring.path, prefixes)).cloned());
         let mut records: Vec<TraceRecord> = Vec::new();
         for ring in rings {
@@ -287,7 +292,10 @@ impl Ring {
                 RingOutcome::Ok => Outcome::Ok,
                 RingOutcome::Dropped => Outcome::Dropped,
                 RingOutcome::Panic => Outcome::Panic(
-                    panics.iter().find(|(seq, _)| *seq == record.seq).map_or_else(String::new, |(_, text)| text.clone()),
+                    panics
+                        .iter()
+                        .find(|(seq, _)| *seq == record.seq)
+                        .map_or_else(String::new, |(_, text)| text.clone()),
                 ),
             },
         }

@@ -176,7 +176,9 @@ impl Cluster {
             let link = LinkKind::CommandToDaemon;
             match DoorClient::connect(&door, link, &greeting(program), Some(ANSWER_TIMEOUT)) {
                 Ok(client) if self.trusted.contains(&client.peer().uid) => return Ok(Daemon { client }),
-                Ok(client) => tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid)),
+                Ok(client) => {
+                    tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid))
+                }
                 Err(error) => tried.push(error.to_string()),
             }
         }
@@ -195,7 +197,9 @@ impl Cluster {
             let link = LinkKind::CommandToStepMgr;
             match DoorClient::connect_tunnel(&door, link, &greeting(program), Some(ANSWER_TIMEOUT), to.clone()) {
                 Ok(client) if self.trusted.contains(&client.peer().uid) => return Ok(client),
-                Ok(client) => tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid)),
+                Ok(client) => {
+                    tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid))
+                }
                 Err(error) => tried.push(error.to_string()),
             }
         }
@@ -207,8 +211,11 @@ impl Cluster {
         let mut doors = Vec::new();
         for folder in &self.run_folders {
             let Ok(entries) = fs::read_dir(folder) else { continue };
-            let mut names: Vec<String> =
-                entries.flatten().filter_map(|e| e.file_name().into_string().ok()).filter(|n| is_daemon_door(n)).collect();
+            let mut names: Vec<String> = entries
+                .flatten()
+                .filter_map(|e| e.file_name().into_string().ok())
+                .filter(|n| is_daemon_door(n))
+                .collect();
             names.sort_by_key(|name| (name != CONTROLLER_DOOR, name.clone()));
             doors.extend(names.into_iter().map(|name| folder.join(name)));
         }
@@ -272,9 +279,10 @@ pub fn greeting(program: &str) -> String {
 /// this kind.
 fn is_daemon_door(name: &str) -> bool {
     let Some(stem) = name.strip_suffix(".sock") else { return false };
-    let of_stepd = stem.strip_prefix('j').and_then(|rest| rest.split_once('-')).is_some_and(|(job, rest)| {
-        !job.is_empty() && job.bytes().all(|b| b.is_ascii_digit()) && rest.contains('-')
-    });
+    let of_stepd = stem
+        .strip_prefix('j')
+        .and_then(|rest| rest.split_once('-'))
+        .is_some_and(|(job, rest)| !job.is_empty() && job.bytes().all(|b| b.is_ascii_digit()) && rest.contains('-'));
     !of_stepd
 }
 

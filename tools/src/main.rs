@@ -56,7 +56,8 @@ fn run(args: Vec<OsString>) -> i32 {
     let name = Path::new(&called).file_name().unwrap_or_default();
     let rest: Vec<OsString> = args.collect();
     // `garrick squeue -l` is `squeue -l`.
-    let by_argument = rest.first().and_then(|first| named(first)).filter(|_| name == "garrick" || named(name).is_none());
+    let by_argument =
+        rest.first().and_then(|first| named(first)).filter(|_| name == "garrick" || named(name).is_none());
     match (by_argument, named(name)) {
         (Some(command), _) => command(rest.into_iter().skip(1).collect()),
         (None, Some(command)) => command(rest),
@@ -64,7 +65,8 @@ fn run(args: Vec<OsString>) -> i32 {
             let names: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
             let name = name.to_string_lossy();
             output::stderr(
-                format!("{name}: not a command of Garrick; call this program as one of: {}\n", names.join(" ")).as_bytes(),
+                format!("{name}: not a command of Garrick; call this program as one of: {}\n", names.join(" "))
+                    .as_bytes(),
             );
             1
         }

@@ -45,11 +45,6 @@ impl Console {
         self.verbosity = verbosity;
     }
 
-    /// How much is said.
-    pub fn verbosity(&self) -> Verbosity {
-        self.verbosity
-    }
-
     /// `program: error: text`, always.
     pub fn error(&self, text: impl Display) {
         self.line(format_args!("error: {text}"));

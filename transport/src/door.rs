@@ -170,7 +170,7 @@ impl DoorListener {
         // Faults of this read are found again by the next.
         let _ = recv_now(&stream, &mut decoder);
         let greeting = Greeting { name, stream, peer, decoder, program: Arc::clone(&self.program) };
-        if greeting.is_whole() {
+        if greeting.decoder.is_ready() {
             return greeting.answer_now();
         }
         let of_user = self.greeting_of.entry(peer.uid).or_insert(0);
@@ -350,10 +350,6 @@ struct Greeting {
 }
 
 impl Greeting {
-    fn is_whole(&self) -> bool {
-        self.decoder.buffered().len() >= PREFIX && !matches!(self.decoder.finish(), Err(FrameError::Truncated { .. }))
-    }
-
     fn answer_now(self) -> Option<DoorConn> {
         match self.decide() {
             Ok(conn) => Some(conn),
@@ -366,7 +362,7 @@ impl Greeting {
 
     async fn wait(mut self) -> Result<DoorConn, LinkError> {
         let read = async {
-            while !self.is_whole() {
+            while !self.decoder.is_ready() {
                 if recv_more(&self.stream, &mut self.decoder).await.map_err(|e| door_error(&self.name, e))? == 0 {
                     self.decoder.finish().map_err(|e| LinkError::frame(&*self.name, "greeting", e))?;
                     return Err(door_error(&self.name, Errno::ECONNRESET));

@@ -240,7 +240,10 @@ pub(crate) fn from_connection(error: ConnectionError, peer: &str, handshake_time
         }
         ConnectionError::ApplicationClosed(close) => from_close(close.error_code, &close.reason, peer),
         ConnectionError::TimedOut if handshake_time.is_zero() => {
-            LinkError::lost(peer, "nothing was heard from it for 30 s (host down, network cut, or process stopped)")
+            let silence = crate::quic::config::IDLE_LIMIT.as_secs();
+            let cause =
+                format!("nothing was heard from it for {silence} s (host down, network cut, or process stopped)");
+            LinkError::lost(peer, cause)
         }
         ConnectionError::TimedOut => LinkError::NoAnswer { peer, after: handshake_time },
         ConnectionError::LocallyClosed => LinkError::Closed { peer, reason: "by this process".to_owned() },

@@ -83,11 +83,8 @@ fn relative(rest: &str, now: Timestamp) -> Option<Timestamp> {
     if rest.is_empty() {
         return Some(now);
     }
-    let (sign, amount) = if let Some(amount) = rest.strip_prefix('+') {
-        (1, amount)
-    } else {
-        (-1, rest.strip_prefix('-')?)
-    };
+    let (sign, amount) =
+        if let Some(amount) = rest.strip_prefix('+') { (1, amount) } else { (-1, rest.strip_prefix('-')?) };
     let amount = amount.trim();
     let count = amount.bytes().take_while(u8::is_ascii_digit).count();
     let (count, unit) = amount.split_at(count);
@@ -304,8 +301,26 @@ mod tests {
     #[test]
     fn what_is_no_date_is_refused() {
         for text in [
-            "", " ", "16", "20300120", "1830000000", "yesterday", "tomorrow+1hour", "noon+1", "Jan", "2030-1-2", "elevenses",
-            "25:00", "13:00pm", "2030-02-30", "16:00 17:00", "today tomorrow", "uts", "12:34:56:78", "1-1-1", "pm",
+            "",
+            " ",
+            "16",
+            "20300120",
+            "1830000000",
+            "yesterday",
+            "tomorrow+1hour",
+            "noon+1",
+            "Jan",
+            "2030-1-2",
+            "elevenses",
+            "25:00",
+            "13:00pm",
+            "2030-02-30",
+            "16:00 17:00",
+            "today tomorrow",
+            "uts",
+            "12:34:56:78",
+            "1-1-1",
+            "pm",
         ] {
             assert!(parse_date(text, NOW, &TimeZone::UTC).is_err(), "{text}: {}", at(text));
         }

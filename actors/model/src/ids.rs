@@ -263,11 +263,8 @@ impl FromStr for StepSelector {
         if s.is_empty() {
             return Err(IdError::Empty { what: STEP });
         }
-        let (left, right) = s.split_once('.').ok_or_else(|| IdError::Form {
-            what: STEP,
-            text: s.to_owned(),
-            expected: STEP_FORMS,
-        })?;
+        let (left, right) =
+            s.split_once('.').ok_or_else(|| IdError::Form { what: STEP, text: s.to_owned(), expected: STEP_FORMS })?;
         let (job, task, het) = if let Some((job, task)) = left.split_once('_') {
             (job, Some(number(STEP, s, task)?), None)
         } else if let Some((job, het)) = left.split_once('+') {

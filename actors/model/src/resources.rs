@@ -124,7 +124,7 @@ impl fmt::Display for MemoryMib {
         let mut units = ["M", "G", "T", "P", "E"].iter();
         let mut unit = units.next().copied().unwrap_or_default();
         let mut amount = self.0 as f64;
-        while amount >= 1024.0 && amount as u64 % 512 == 0 {
+        while amount >= 1024.0 && (amount as u64).is_multiple_of(512) {
             let Some(next) = units.next() else { break };
             unit = next;
             amount /= 1024.0;
@@ -462,7 +462,7 @@ mod tests {
         #[test]
         fn cpu_sets_survive_text(cpus in proptest::collection::vec(0u32..300, 0..80)) {
             let set: CpuSet = cpus.iter().copied().collect();
-            prop_assert_eq!(set.to_string().parse::<CpuSet>().unwrap(), set.clone());
+            prop_assert_eq!(&set.to_string().parse::<CpuSet>().unwrap(), &set);
             let distinct: std::collections::BTreeSet<u32> = cpus.into_iter().collect();
             prop_assert_eq!(set.iter().collect::<Vec<_>>(), distinct.into_iter().collect::<Vec<_>>());
         }

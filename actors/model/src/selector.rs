@@ -19,7 +19,9 @@ impl JobSelector {
     /// Is the task with this index meant?
     pub fn has_task(&self, index: u32) -> bool {
         self.tasks.as_ref().is_none_or(|ranges| {
-            ranges.iter().any(|&(first, last, step)| (first..=last).contains(&index) && (index - first) % step.max(1) == 0)
+            ranges.iter().any(|&(first, last, step)| {
+                (first..=last).contains(&index) && (index - first).is_multiple_of(step.max(1))
+            })
         })
     }
 }

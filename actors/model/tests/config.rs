@@ -3,8 +3,8 @@
 
 use garrick_model::{
     config::{
-        self, Config, ConfigReport, ConfiguredState, MemoryPer, OverSubscribe, OverTime, PropagateLimits, ReturnToService,
-        SelectUnit, ShowFacts,
+        self, Config, ConfigReport, ConfiguredState, MemoryPer, OverSubscribe, OverTime, PropagateLimits,
+        ReturnToService, SelectUnit, ShowFacts,
     },
     resources::MemoryMib,
     time::{TimeLimit, Timestamp},
@@ -20,7 +20,12 @@ fn read(text: &str) -> (Option<Config>, ConfigReport) {
 
 /// Every finding of a text that follows a minimal head of two lines.
 fn findings(text: &str) -> Vec<String> {
-    read(&format!("{BASE}{text}")).1.problems.iter().map(|p| p.to_string().replacen("/etc/slurm.conf:", "", 1)).collect()
+    read(&format!("{BASE}{text}"))
+        .1
+        .problems
+        .iter()
+        .map(|p| p.to_string().replacen("/etc/slurm.conf:", "", 1))
+        .collect()
 }
 
 fn site() -> (Config, ConfigReport) {
@@ -187,7 +192,10 @@ fn counts_of_cpus_follow_slurms_rules() {
     fine("CPUs=8 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2", (8, 2, 4, 2));
     fine("Boards=2 SocketsPerBoard=2 CoresPerSocket=3", (12, 4, 3, 1));
     fine("Boards=2 Sockets=2 CoresPerSocket=2", (8, 4, 2, 1));
-    assert_eq!(shape("CPUs=3 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2"), (Some((16, 2, 4, 2)), "Warning".to_owned()));
+    assert_eq!(
+        shape("CPUs=3 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2"),
+        (Some((16, 2, 4, 2)), "Warning".to_owned())
+    );
     assert_eq!(shape("CPUs=2 Sockets=2 CoresPerSocket=4 ThreadsPerCore=2"), (None, "Error".to_owned()));
     assert_eq!(shape("Sockets=2 SocketsPerBoard=2"), (None, "Error".to_owned()));
     assert_eq!(shape("Sockets=65535 CoresPerSocket=65535"), (None, "Error".to_owned()));
@@ -203,15 +211,22 @@ fn several_nodes_on_one_host_are_told_apart_by_port() {
     let (config, report) = read(&text);
     let c = config.unwrap();
     assert_eq!(c.nodes.iter().map(|n| n.port).collect::<Vec<_>>(), [7001, 7002, 7003, 7000, 7000]);
-    assert_eq!(c.nodes_on_host("box.site").map(|n| n.name.as_str()).collect::<Vec<_>>(), ["n1", "n2", "n3", "m1", "m2"]);
+    assert_eq!(
+        c.nodes_on_host("box.site").map(|n| n.name.as_str()).collect::<Vec<_>>(),
+        ["n1", "n2", "n3", "m1", "m2"]
+    );
     let said: Vec<String> = report.problems.iter().map(|p| p.cause.clone()).collect();
     assert_eq!(said, ["has the same address and port (127.0.0.1:7000) as node m1"]);
-    assert!(findings("NodeName=n[1-3] Port=[7001-7002]\nPartitionName=p Nodes=ALL")[0].contains("Port names 2 for 3 nodes"));
+    assert!(
+        findings("NodeName=n[1-3] Port=[7001-7002]\nPartitionName=p Nodes=ALL")[0].contains("Port names 2 for 3 nodes")
+    );
 }
 
 #[test]
 fn names_are_not_given_twice() {
-    let said = findings("NodeName=a\nNodeName=a,b\nNodeName=ALL\nPartitionName=p Nodes=a\nPartitionName=p Nodes=a\nNodeSet=a Nodes=z\n");
+    let said = findings(
+        "NodeName=a\nNodeName=a,b\nNodeName=ALL\nPartitionName=p Nodes=a\nPartitionName=p Nodes=a\nNodeSet=a Nodes=z\n",
+    );
     let want = [
         "4: error: NodeName=a,b: node a is already configured at /etc/slurm.conf:3",
         "5: error: NodeName=ALL: ALL and DEFAULT are no names for nodes",
@@ -221,7 +236,10 @@ fn names_are_not_given_twice() {
     ];
     assert_eq!(said, want);
     let twice = findings("KillWait=3\nkillwait=4\nNodeName=a\nPartitionName=p Nodes=a");
-    assert_eq!(twice, ["4: warning: killwait=4: KillWait is already set at /etc/slurm.conf:3; this one counts (keep one of them)"]);
+    assert_eq!(
+        twice,
+        ["4: warning: killwait=4: KillWait is already set at /etc/slurm.conf:3; this one counts (keep one of them)"]
+    );
 }
 
 #[test]
@@ -237,7 +255,8 @@ fn keys_at_their_defaults_and_names_of_components_are_silent() {
 
 #[test]
 fn empty_and_all_are_lists_of_nodes() {
-    let (config, report) = read(&format!("{BASE}NodeName=a,b\nPartitionName=p Nodes= State=DOWN\nPartitionName=q Nodes=all\n"));
+    let (config, report) =
+        read(&format!("{BASE}NodeName=a,b\nPartitionName=p Nodes= State=DOWN\nPartitionName=q Nodes=all\n"));
     let c = config.unwrap_or_else(|| panic!("{report}"));
     assert!(c.partition("p").unwrap().nodes.is_empty());
     assert_eq!(c.partition("p").unwrap().state, PartitionState::Down);

@@ -1,9 +1,13 @@
 //! What the controller needs of the process that it lives in, as traits: implemented by the daemon's wiring and by tests.
 
 use super::event::ControllerEvent;
-use garrick_model::messages::{
-    command::CommandReply,
-    node::{ControllerToNode, JobCredential, SignedCredential},
+use garrick_model::{
+    config::Config,
+    ids::JobId,
+    messages::{
+        command::CommandReply,
+        node::{ControllerToNode, JobCredential, SignedCredential},
+    },
 };
 use garrick_runtime::ReplyTo;
 use std::{sync::Arc, time::Duration};
@@ -83,6 +87,8 @@ pub trait Host: Send + Sync + 'static {
     fn join_token(&self, lifetime: Duration, replies: Box<dyn ReplySink>);
     /// Processes that this one knows of, beside the agents.
     fn daemons(&self) -> Vec<garrick_model::messages::command::DaemonInfo>;
+    /// The configuration as `scontrol show config` lists it.
+    fn show_config(&self, config: &Config, next_job: JobId) -> Vec<(String, String)>;
     /// Users who may do everything: root, SlurmUser, and the user that the controller runs as.
     fn administrators(&self) -> Vec<u32>;
     /// Host name and program version, for `Pong`.

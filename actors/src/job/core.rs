@@ -148,7 +148,8 @@ impl JobCore {
                 self.ask_dependencies(&mut turn);
                 self.check_eligible(&mut turn);
             }
-            Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) => {}
+            Phase::Starting(_) => self.limit_launch(&mut turn),
+            Phase::Running(_) | Phase::Suspended(_) => {}
             Phase::Completing(..) => self.clean_up(None, &mut turn),
             Phase::Over(..) => self.after_end(&mut turn),
         }
@@ -261,6 +262,7 @@ impl JobCore {
             }
             JobTimer::Deadline => self.deadline(turn),
             JobTimer::Immediate => self.gave_up_waiting(turn),
+            JobTimer::Launch => self.launch_timed_out(turn),
             JobTimer::Missing => self.declare_lost(turn),
             JobTimer::CleanUp => self.clean_up(None, turn),
             JobTimer::Purge => self.purge(turn),

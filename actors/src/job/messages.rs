@@ -35,6 +35,8 @@ pub struct JobSite {
     pub min_job_age: Option<Duration>,
     /// How long a requeued job waits before it may start again. Slurm's is two minutes, so that nodes can be cleaned.
     pub requeue_delay: Duration,
+    /// How long a batch host may take to say that a launch succeeded or failed, prolog included.
+    pub launch_limit: Duration,
     /// How long a credential may be used to start a run.
     pub credential_lifetime: Duration,
 }
@@ -46,6 +48,7 @@ impl Default for JobSite {
             epoch: 1,
             min_job_age: Some(Duration::from_secs(300)),
             requeue_delay: Duration::from_secs(120),
+            launch_limit: Duration::from_secs(600),
             credential_lifetime: Duration::from_secs(24 * 3600),
         }
     }
@@ -124,6 +127,8 @@ pub enum JobTimer {
     Deadline,
     /// `--immediate`.
     Immediate,
+    /// Nothing was heard of a launch.
+    Launch,
     /// The batch host does not know the run; what it may still have to say is waited for.
     Missing,
     /// Nodes that were not released are asked again.
@@ -139,6 +144,7 @@ impl JobTimer {
             Self::Eligible => "eligible",
             Self::Deadline => "deadline",
             Self::Immediate => "immediate",
+            Self::Launch => "launch",
             Self::Missing => "missing",
             Self::CleanUp => "clean-up",
             Self::Purge => "purge",

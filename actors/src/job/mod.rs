@@ -27,3 +27,8 @@ pub mod shell;
 mod start;
 pub mod state;
 pub mod view;
+
+#[cfg(test)]
+mod core_test;
+#[cfg(test)]
+pub(crate) mod fixtures;

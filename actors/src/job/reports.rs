@@ -47,6 +47,7 @@ impl JobCore {
 
     fn started(&mut self, door: String, turn: &mut Turn<'_>) {
         if matches!(self.record.phase, Phase::Starting(_)) {
+            turn.out.push(JobEffect::ClearTimer(JobTimer::Launch));
             self.save(JobEvent::Started { at: turn.now, door }, turn);
             // An end that was asked for while the launch was under way may have passed it unseen.
             self.ask_for_end(turn);
@@ -91,8 +92,9 @@ impl JobCore {
     fn end_from(&mut self, end: End, told_by: Option<&str>, turn: &mut Turn<'_>) {
         self.save(JobEvent::Ended(end), turn);
         self.steps.clear();
-        turn.out.push(JobEffect::ClearTimer(JobTimer::Missing));
-        turn.out.push(JobEffect::ClearTimer(JobTimer::Deadline));
+        for timer in [JobTimer::Missing, JobTimer::Launch, JobTimer::Deadline, JobTimer::Immediate, JobTimer::Eligible] {
+            turn.out.push(JobEffect::ClearTimer(timer));
+        }
         if self.is_over() {
             self.after_end(turn);
         } else {
@@ -123,6 +125,15 @@ impl JobCore {
             });
         }
         self.end(End { state, reason, exit, derived: exit, at: turn.now, then }, turn);
+    }
+
+    /// The batch host said neither that the run started nor that it could not: for instance because it did not believe
+    /// the credential.
+    pub(super) fn launch_timed_out(&mut self, turn: &mut Turn<'_>) {
+        if let Phase::Starting(run) = &self.record.phase {
+            let node = run.batch_host().to_owned();
+            self.launch_failed(&node, Reason::JobLaunchFailure, "nothing was heard of the launch", false, turn);
+        }
     }
 
     fn steps(&mut self, steps: &[StepView]) {

@@ -20,6 +20,7 @@ use garrick_model::{
     ids::JobId,
     messages::node::{AgentReport, ControllerToNode, JobLaunch},
     refusal::Refusal,
+    state::JobState,
     time::Timestamp,
     view::JobView,
 };
@@ -203,7 +204,8 @@ impl JobActor {
 
     fn publish(&mut self, view: Arc<JobView>) {
         self.env.boards.jobs.publish(view.id, Arc::clone(&view));
-        let over = self.core.is_over();
+        // The core may be ahead of what is shown.
+        let over = is_over(&view);
         self.watchers.retain(|watcher| watcher.send(Some(Arc::clone(&view))).is_ok());
         if over {
             self.watchers.clear();
@@ -225,6 +227,13 @@ impl JobActor {
         let frame = Box::new(ControllerToNode::StartJob(Box::new(launch)));
         self.env.tell_node(cx, &order.node, NodeInput::Send(frame));
     }
+}
+
+fn is_over(view: &JobView) -> bool {
+    !matches!(
+        view.state,
+        JobState::Pending | JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing
+    )
 }
 
 impl Actor for JobActor {
@@ -257,7 +266,7 @@ impl Actor for JobActor {
             }
             JobMsg::Watch(watcher) => {
                 let wanted = self.shown.is_none() || watcher.send(self.shown.clone()).is_ok();
-                if wanted && !self.core.is_over() {
+                if wanted && !self.shown.as_deref().is_some_and(is_over) {
                     self.watchers.push(watcher);
                 }
             }

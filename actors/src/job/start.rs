@@ -3,7 +3,7 @@
 
 use super::{
     core::{Commit, JobCore, Turn},
-    messages::{JobEffect, LaunchOrder},
+    messages::{JobEffect, JobTimer, LaunchOrder},
     record::{ArrayRecord, Phase, Run},
     state::JobEvent,
 };
@@ -144,7 +144,13 @@ impl JobCore {
         };
         self.save(JobEvent::Allocated(Box::new(run)), turn);
         self.launch(turn);
+        self.limit_launch(turn);
         turn.out.push(JobEffect::Outcome { pass, accepted: true });
+    }
+
+    pub(super) fn limit_launch(&self, turn: &mut Turn<'_>) {
+        let at = turn.now.plus(self.site.launch_limit);
+        turn.out.push(JobEffect::SetTimer { timer: JobTimer::Launch, at });
     }
 
     /// Sends the launch; may be repeated for the same run.

@@ -17,3 +17,6 @@ pub mod record;
 mod service;
 pub mod shell;
 pub mod view;
+
+#[cfg(test)]
+pub(crate) mod core_test;

@@ -236,6 +236,11 @@ impl Actor for NodesSupervisor {
                 self.start(cx, core.settings());
             }
             NodesMsg::Stop { name } => {
+                let holds = self.env.nodes.get(&name).map(|core| core.view().holds).unwrap_or_default();
+                for hold in holds {
+                    let lost = JobInput::NodeLost { node: name.clone(), sluid: hold.sluid };
+                    self.env.tell_job(cx, hold.job, lost);
+                }
                 let path = cx.path().child(&name);
                 cx.stop_child(&path);
             }
@@ -247,7 +252,10 @@ impl Actor for NodesSupervisor {
             ChildEvent::Restarted { path, panic, restarts } => {
                 tracing::error!(%path, panic, restarts, "node.actor_restarted");
             }
-            ChildEvent::Stopped { path } => tracing::debug!(%path, "node.actor_stopped"),
+            ChildEvent::Stopped { path } => {
+                tracing::info!(%path, "node.removed");
+                self.env.nodes.remove(path.as_str().rsplit('/').next().unwrap_or_default());
+            }
             ChildEvent::GaveUp { path, reason } => {
                 tracing::error!(%path, reason, "node.actor_gave_up");
                 let name = path.as_str().rsplit('/').next().unwrap_or_default();

@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::node_agent::{
-    AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, RunKey, StartOrder, StepdState,
-    messages::PrepareFailure,
+    AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, PrepareFailure, RunKey, StartOrder,
+    StepdState,
 };
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},

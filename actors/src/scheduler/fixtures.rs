@@ -5,7 +5,7 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, NodeShare},
-    spec::{ArraySpec, Dependencies, EnvEntry, JobKind, JobSpec, NodeCount, OpenMode, Sharing},
+    spec::{ArraySpec, Dependencies, Dependency, DependencyKind, EnvEntry, JobKind, JobSpec, NodeCount, OpenMode, Sharing},
     state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason},
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeHold, NodeLoad, NodeView, PartitionState},
@@ -68,6 +68,12 @@ pub fn spec() -> JobSpec {
 
 fn serde_bytes_buf(bytes: &[u8]) -> EnvEntry {
     EnvEntry::from(bytes.to_vec())
+}
+
+/// A spec that depends on one job.
+pub fn depends_on(kind: DependencyKind, job: u32) -> JobSpec {
+    let one = Dependency { kind, job: Some(JobId(job)), array_index: None };
+    JobSpec { dependencies: Dependencies { any: false, list: vec![one] }, ..spec() }
 }
 
 /// A pending job's view from its spec, with defaults filled in as submission does.

@@ -402,7 +402,7 @@ fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason
 }
 
 /// Is limit `a` longer than `b`?
-pub(super) fn longer(a: TimeLimit, b: TimeLimit) -> bool {
+pub fn longer(a: TimeLimit, b: TimeLimit) -> bool {
     a != b && a.min(b) == b
 }
 

@@ -126,8 +126,8 @@ impl ShepherdCore {
         match input {
             ShepherdInput::LauncherUp => self.launcher_up(now, out),
             ShepherdInput::LauncherDown { detail } => self.launcher_down(now, &detail, out),
-            ShepherdInput::Launcher(message) => self.from_launcher(now, message, out),
-            ShepherdInput::Manager(message) => self.from_manager(now, message, out),
+            ShepherdInput::Launcher(message) => self.on_launcher(now, message, out),
+            ShepherdInput::Manager(message) => self.on_manager(now, message, out),
             ShepherdInput::ManagerLost => {
                 self.manager = false;
                 self.end_job(out);
@@ -144,7 +144,7 @@ impl ShepherdCore {
         }
     }
 
-    fn from_manager(&mut self, now: Timestamp, message: StepMgrToShepherd, out: &mut Vec<ShepherdEffect>) {
+    fn on_manager(&mut self, now: Timestamp, message: StepMgrToShepherd, out: &mut Vec<ShepherdEffect>) {
         match message {
             StepMgrToShepherd::Welcome => {}
             StepMgrToShepherd::Launch { step, share, tasks } => self.launch(now, step, share, tasks, out),
@@ -173,7 +173,7 @@ impl ShepherdCore {
         }
     }
 
-    fn from_launcher(&mut self, now: Timestamp, message: FromLauncher, out: &mut Vec<ShepherdEffect>) {
+    fn on_launcher(&mut self, now: Timestamp, message: FromLauncher, out: &mut Vec<ShepherdEffect>) {
         match message {
             FromLauncher::Spawned { token, pid } => self.spawned(token, pid, out),
             FromLauncher::SpawnFailed { token, stage, subject, errno } => {

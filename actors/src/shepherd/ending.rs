@@ -28,13 +28,7 @@ const LAST_ENDS: Duration = Duration::from_secs(2);
 const EXIT_UNKNOWN: ExitStatus = ExitStatus { code: 1, signal: None };
 
 impl ShepherdCore {
-    pub(super) fn signal_step(
-        &self,
-        step: StepId,
-        signal: i32,
-        reach: SignalReach,
-        out: &mut Vec<ShepherdEffect>,
-    ) {
+    pub(super) fn signal_step(&self, step: StepId, signal: i32, reach: SignalReach, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get(&step) else { return };
         for token in here.tokens.values() {
             let over = self.tasks.get(token).is_none_or(|t| matches!(t.phase, TaskPhase::Ended { .. }));
@@ -50,6 +44,9 @@ impl ShepherdCore {
         let Some(here) = self.steps.get_mut(&step) else { return };
         if std::mem::replace(&mut here.ending, true) {
             return;
+        }
+        if !self.launcher_up {
+            return self.fail_unspawned(step, "the step was ended", out);
         }
         self.signal_step(step, SIGCONT, SignalReach::Groups, out);
         self.signal_step(step, SIGTERM, SignalReach::Groups, out);
@@ -74,6 +71,9 @@ impl ShepherdCore {
     pub(super) fn kill(&mut self, step: StepId, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get_mut(&step) else { return };
         here.ending = true;
+        if !self.launcher_up {
+            return self.fail_unspawned(step, "the step was ended", out);
+        }
         self.signal_step(step, SIGKILL, SignalReach::Groups, out);
     }
 

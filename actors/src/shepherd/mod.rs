@@ -21,3 +21,4 @@ pub mod tasks;
 
 pub use self::core::{ShepherdConfig, ShepherdCore};
 pub use messages::{PassedFd, ShepherdEffect, ShepherdInput, ShepherdMsg, ShepherdTimer};
+pub use shell::{Shepherd, ShepherdPort};

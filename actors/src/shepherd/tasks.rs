@@ -57,6 +57,9 @@ impl ShepherdCore {
     /// Script and cgroup first, where the step has them.
     pub(super) fn prepare(&mut self, now: Timestamp, step: StepId, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get(&step) else { return };
+        if here.ending {
+            return self.fail_unspawned(step, "the step was ended", out);
+        }
         let script = here.launch.script.clone().filter(|_| here.script.is_none());
         let cgroup = here.share.own_cgroup.then(|| here.share.clone());
         if script.is_none() && cgroup.is_none() {
@@ -253,9 +256,8 @@ impl ShepherdCore {
         let TaskPhase::Running { pid } = task.phase else { return };
         let step = self.steps.get(&task.step);
         // Only SIGKILL that was not ours may be the kernel's for lack of memory.
-        let ask = status.signal == Some(SIGKILL)
-            && self.phase == ShepherdPhase::Serving
-            && step.is_some_and(|s| !s.ending);
+        let ask =
+            status.signal == Some(SIGKILL) && self.phase == ShepherdPhase::Serving && step.is_some_and(|s| !s.ending);
         let own = step.is_some_and(|s| s.share.own_cgroup);
         task.phase = TaskPhase::Ended { pid, status, usage, oom: (!ask).then_some(false) };
         if ask {

@@ -118,9 +118,9 @@ impl StepCore {
         match input {
             StepInput::Begin => self.begin(out),
             StepInput::Resume { live } => self.resume(&live, out),
-            StepInput::Shepherd { node, message } => self.from_shepherd(now, node, message, out),
+            StepInput::Shepherd { node, message } => self.on_shepherd(now, node, message, out),
             StepInput::NodeLost { node } => self.node_lost(now, node, out),
-            StepInput::Client(message) => self.from_client(now, message, out),
+            StepInput::Client(message) => self.on_client(now, message, out),
             StepInput::ClientGone => {
                 self.attended = false;
                 self.output.open();
@@ -132,6 +132,7 @@ impl StepCore {
             StepInput::Signal { signal, reach } => self.signal(signal, reach, out),
             StepInput::Timer(StepTimer::Limit) => self.end(now, StepEnd::TimeLimit, false, out),
             StepInput::Timer(StepTimer::Wait) => self.end(now, StepEnd::WaitOver, false, out),
+            StepInput::Timer(StepTimer::Backlog) => {}
         }
         if self.nodes.iter().all(|n| n.gone) {
             self.over(out);
@@ -195,13 +196,7 @@ impl StepCore {
         }
     }
 
-    fn from_shepherd(
-        &mut self,
-        now: Timestamp,
-        node: NodeSlot,
-        message: ShepherdToStepMgr,
-        out: &mut Vec<StepEffect>,
-    ) {
+    fn on_shepherd(&mut self, now: Timestamp, node: NodeSlot, message: ShepherdToStepMgr, out: &mut Vec<StepEffect>) {
         match message {
             ShepherdToStepMgr::TaskStarted { rank, pid, .. } => {
                 if let Some(task @ TaskState::Launching) = self.task_on(node, rank) {
@@ -239,7 +234,7 @@ impl StepCore {
         }
     }
 
-    fn from_client(&mut self, now: Timestamp, message: CommandToStepMgr, out: &mut Vec<StepEffect>) {
+    fn on_client(&mut self, now: Timestamp, message: CommandToStepMgr, out: &mut Vec<StepEffect>) {
         match message {
             CommandToStepMgr::Stdin(data) => match self.input.push(data.len()) {
                 Ok(nodes) => {
@@ -415,8 +410,7 @@ impl StepCore {
             Phase::Ending { cause, .. } => Some(cause),
             _ => None,
         };
-        let state =
-            ended.as_ref().and_then(StepEnd::state).unwrap_or_else(|| state_of_exit(self.exit, self.oom));
+        let state = ended.as_ref().and_then(StepEnd::state).unwrap_or_else(|| state_of_exit(self.exit, self.oom));
         // Tasks may all have ended by themselves before the end reached them.
         let state = match (&ended, state) {
             (Some(StepEnd::ClientGone | StepEnd::BatchOver), StepState::Cancelled) if self.exit.success() => {

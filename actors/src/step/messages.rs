@@ -59,6 +59,8 @@ pub enum StepTimer {
     Limit,
     /// `-W` after the first task's end.
     Wait,
+    /// The shell's own: messages that the step manager's mailbox refused are tried again.
+    Backlog,
 }
 
 impl StepTimer {
@@ -67,6 +69,7 @@ impl StepTimer {
         match self {
             Self::Limit => "limit",
             Self::Wait => "wait",
+            Self::Backlog => "backlog",
         }
     }
 }

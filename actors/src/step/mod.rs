@@ -7,8 +7,10 @@
 //! | [`core`] | decides |
 //! | [`notice`] | what users read when something is ended early |
 //! | [`relay`] | output and input under way, with their limits |
+//! | [`backlog`] | sending between shells without loss |
 //! | [`shell`] | the actor, `/job/N/step/M` |
 
+pub mod backlog;
 pub mod core;
 pub mod messages;
 pub mod notice;
@@ -17,5 +19,6 @@ pub mod shell;
 pub mod state;
 
 pub use self::core::StepCore;
-pub use messages::{NodeSlot, PlannedNode, StepEffect, StepInput, StepPlan, StepTimer};
+pub use messages::{NodeSlot, PlannedNode, StepEffect, StepInput, StepMsg, StepPlan, StepTimer};
+pub use shell::Step;
 pub use state::{StepEnd, StepResult};

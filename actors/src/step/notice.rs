@@ -21,7 +21,8 @@ mod tests {
 
     #[test]
     fn wording_is_slurms() {
-        let text = cancelled("JOB 503", "n1", Timestamp::from_secs(1_795_255_258), &TimeZone::UTC, " DUE TO TIME LIMIT");
+        let text =
+            cancelled("JOB 503", "n1", Timestamp::from_secs(1_795_255_258), &TimeZone::UTC, " DUE TO TIME LIMIT");
         assert_eq!(
             error_line(&text),
             "slurmstepd: error: *** JOB 503 ON n1 CANCELLED AT 2026-11-21T10:00:58 DUE TO TIME LIMIT ***"

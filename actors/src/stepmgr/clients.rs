@@ -1,7 +1,7 @@
 //! Conversations with commands at `stepd`'s door: who may, `Launch`, `Enqueue`, `Wait`, `List`, `SignalSteps`.
 
 use crate::{
-    step::{StepEnd, StepInput, state::worse},
+    step::{StepEnd, StepInput, StepResult, state::worse},
     stepmgr::{
         core::{Accepting, StepMgrCore},
         journal::StepEvent,
@@ -20,7 +20,7 @@ use garrick_model::{
     },
     refusal::Refusal,
     spec::StepSpec,
-    state::ExitStatus,
+    state::{ExitStatus, StepState},
     time::Timestamp,
 };
 use serde_bytes::ByteBuf;
@@ -36,7 +36,7 @@ impl StepMgrCore {
         self.clients.insert(client, Conversation { allowed, trusted, about: About::Nothing });
     }
 
-    pub(super) fn from_client(
+    pub(super) fn on_client(
         &mut self,
         now: Timestamp,
         client: ClientId,
@@ -72,7 +72,7 @@ impl StepMgrCore {
                 let answers = steps.into_iter().map(|s| (s, self.signal_step(now, s, signal, out))).collect();
                 Self::tell(client, StepMgrToCommand::PerStep(answers), out);
             }
-            (About::Step(step), message) => self.to_step_of(now, step, message, out),
+            (About::Step(step), message) => self.pass_on_to_step(now, step, message, out),
             (About::Nothing, _) => {
                 let refusal = Refusal::Internal("a conversation begins with a request".into());
                 self.refuse(client, refusal, out);
@@ -82,7 +82,7 @@ impl StepMgrCore {
         }
     }
 
-    fn to_step_of(&mut self, now: Timestamp, step: u32, message: CommandToStepMgr, out: &mut Vec<StepMgrEffect>) {
+    fn pass_on_to_step(&mut self, now: Timestamp, step: u32, message: CommandToStepMgr, out: &mut Vec<StepMgrEffect>) {
         let number = StepNum::Number(step);
         match self.steps.get(&number).map(|r| &r.state) {
             Some(RecordState::Queued { .. }) => match message {
@@ -273,7 +273,7 @@ impl StepMgrCore {
             for (number, spec) in (accepting.first..).zip(specs) {
                 let Ok(shape) = self.admit(&spec) else {
                     // A node was lost since it was accepted.
-                    self.refuse_accepted(now, number, out);
+                    self.refuse_accepted(now, number, StepState::NodeFail, out);
                     continue;
                 };
                 if !spec.environment.is_empty() || environment.is_none() {
@@ -291,21 +291,27 @@ impl StepMgrCore {
         }
     }
 
-    fn refuse_accepted(&mut self, now: Timestamp, number: u32, out: &mut Vec<StepMgrEffect>) {
-        let result = crate::step::StepResult {
+    /// A step that was accepted ends without ever having waited.
+    fn refuse_accepted(&mut self, now: Timestamp, number: u32, state: StepState, out: &mut Vec<StepMgrEffect>) {
+        let result = StepResult {
             step: StepId::new(self.facts.job, StepNum::Number(number)),
-            state: garrick_model::state::StepState::NodeFail,
+            state,
             exit: ExitStatus::SUCCESS,
             ended: Some(StepEnd::Cancelled),
         };
         self.record_end(now, result, out);
     }
 
-    /// The job ends before these were on disk: nothing was promised.
-    pub(super) fn refuse_accepting(&mut self, out: &mut Vec<StepMgrEffect>) {
+    /// The job ends before these were on disk: nothing was promised. Their record is on its way all the same, so their
+    /// ends are recorded too.
+    pub(super) fn refuse_accepting(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         for accepting in std::mem::take(&mut self.accepting).into_values() {
+            self.ledger.apply(&accepting.event);
             for client in accepting.clients {
                 self.refuse(client, Refusal::AlreadyDone, out);
+            }
+            for number in accepting.first..accepting.first + accepting.count {
+                self.refuse_accepted(now, number, StepState::Cancelled, out);
             }
         }
     }
@@ -370,7 +376,13 @@ impl StepMgrCore {
         }
     }
 
-    pub(super) fn tell_progress(&mut self, now: Timestamp, client: ClientId, timer: bool, out: &mut Vec<StepMgrEffect>) {
+    pub(super) fn tell_progress(
+        &mut self,
+        now: Timestamp,
+        client: ClientId,
+        timer: bool,
+        out: &mut Vec<StepMgrEffect>,
+    ) {
         let counts = self.counts();
         match self.waiters.progress(client, now, counts, timer) {
             Progress::Quiet => {}

@@ -52,7 +52,6 @@ enum Delivery {
 #[derive(Debug)]
 pub struct Process {
     pub spawn: SpawnTask,
-    pub step: Option<StepId>,
     pub reads: BTreeSet<u8>,
     pub unread: [VecDeque<ByteBuf>; 2],
     pub ended: bool,
@@ -73,7 +72,7 @@ pub struct FakeNode {
 pub struct Company {
     pub now: Timestamp,
     pub core: StepMgrCore,
-    pub steps: BTreeMap<StepNum, (StepCore, Option<ClientId>)>,
+    pub steps: BTreeMap<StepNum, StepCore>,
     pub nodes: Vec<FakeNode>,
     pub journal: Vec<StepEvent>,
     pub heard: BTreeMap<ClientId, Vec<StepMgrToCommand>>,
@@ -82,6 +81,8 @@ pub struct Company {
     pub exited: bool,
     /// Ignore SIGTERM.
     pub stubborn: bool,
+    /// Signals that launchers were told to send: number, whole groups.
+    pub signals: Vec<(i32, bool)>,
     channels: BTreeMap<Channel, VecDeque<Delivery>>,
     manager_timers: BTreeMap<StepMgrTimer, Timestamp>,
     step_timers: BTreeMap<(StepNum, StepTimer), Timestamp>,
@@ -118,6 +119,7 @@ impl Company {
             files: Vec::new(),
             exited: false,
             stubborn: false,
+            signals: Vec::new(),
             channels: BTreeMap::new(),
             manager_timers: BTreeMap::new(),
             step_timers: BTreeMap::new(),
@@ -163,22 +165,22 @@ impl Company {
         let client = ClientId(self.next_client);
         self.next_client += 1;
         let caller = Caller { uid, gid: uid, pid: 1, host: "n1".into() };
-        self.from_client(client, StepMgrInput::ClientOpened { client, caller });
+        self.on_client(client, StepMgrInput::ClientOpened { client, caller });
         client
     }
 
-    fn from_client(&mut self, client: ClientId, input: StepMgrInput) {
+    fn on_client(&mut self, client: ClientId, input: StepMgrInput) {
         self.channels.entry(Channel::Client(client.0)).or_default().push_back(Delivery::Manager(input));
     }
 
     /// A command says something.
     pub fn say(&mut self, client: ClientId, message: CommandToStepMgr) {
-        self.from_client(client, StepMgrInput::Client { client, message });
+        self.on_client(client, StepMgrInput::Client { client, message });
     }
 
     /// A command goes away.
     pub fn hang_up(&mut self, client: ClientId) {
-        self.from_client(client, StepMgrInput::ClientClosed { client });
+        self.on_client(client, StepMgrInput::ClientClosed { client });
     }
 
     /// `srun`.
@@ -225,13 +227,15 @@ impl Company {
         let mut all = Vec::new();
         for (n, node) in self.nodes.iter().enumerate() {
             for (token, process) in node.processes.iter().filter(|(_, p)| !p.ended) {
-                let value = |name: &str| {
-                    let prefix = format!("{name}=");
-                    let text = process.spawn.extra_env.iter().rev().find_map(|e| {
-                        std::str::from_utf8(e).ok().and_then(|e| e.strip_prefix(prefix.as_str()))
-                    });
-                    text.and_then(|t| t.parse::<i64>().ok()).unwrap_or(-1)
-                };
+                let value =
+                    |name: &str| {
+                        let prefix = format!("{name}=");
+                        let text =
+                            process.spawn.extra_env.iter().rev().find_map(|e| {
+                                std::str::from_utf8(e).ok().and_then(|e| e.strip_prefix(prefix.as_str()))
+                            });
+                        text.and_then(|t| t.parse::<i64>().ok()).unwrap_or(-1)
+                    };
                 let step = u32::try_from(value("SLURM_STEP_ID")).map_or(StepNum::Batch, StepNum::Number);
                 all.push((n, *token, step, value("SLURM_PROCID") as u32));
             }
@@ -268,7 +272,7 @@ impl Company {
             return;
         }
         let message = FromLauncher::Exited { token, status, usage: TaskUsage::default() };
-        self.from_launcher(node, message);
+        self.on_launcher(node, message);
         self.serve_reads(node, token);
     }
 
@@ -296,7 +300,7 @@ impl Company {
         }
     }
 
-    fn from_launcher(&mut self, node: usize, message: FromLauncher) {
+    fn on_launcher(&mut self, node: usize, message: FromLauncher) {
         let input = ShepherdInput::Launcher(message);
         self.channels.entry(Channel::Launcher(node)).or_default().push_back(Delivery::Shepherd(node, input));
     }
@@ -383,18 +387,18 @@ impl Company {
                 }
             }
             StepMgrEffect::StartShepherd { .. } | StepMgrEffect::Log { .. } => {}
-            StepMgrEffect::ToShepherd { node, message } => self.to_shepherd(node, message),
-            StepMgrEffect::StartStep { plan, client } => {
+            StepMgrEffect::ToShepherd { node, message } => self.tell_shepherd(node, message),
+            StepMgrEffect::StartStep { plan } => {
                 let step = plan.id.step;
-                assert!(self.steps.insert(step, (StepCore::new(*plan), client)).is_none(), "step started twice");
-                self.to_step(step, StepInput::Begin);
+                assert!(self.steps.insert(step, StepCore::new(*plan)).is_none(), "step started twice");
+                self.tell_step(step, StepInput::Begin);
             }
             StepMgrEffect::ResumeStep { plan, live } => {
                 let step = plan.id.step;
-                self.steps.insert(step, (StepCore::new(*plan), None));
-                self.to_step(step, StepInput::Resume { live });
+                self.steps.insert(step, StepCore::new(*plan));
+                self.tell_step(step, StepInput::Resume { live });
             }
-            StepMgrEffect::ToStep { step, input } => self.to_step(step, input),
+            StepMgrEffect::ToStep { step, input } => self.tell_step(step, input),
             StepMgrEffect::ToClient { client, message } => self.heard.entry(client).or_default().push(message),
             StepMgrEffect::CloseClient { client } => self.hang_up(client),
             StepMgrEffect::ToAgent(message) => {
@@ -413,38 +417,36 @@ impl Company {
         }
     }
 
-    fn to_step(&mut self, step: StepNum, input: StepInput) {
+    fn tell_step(&mut self, step: StepNum, input: StepInput) {
         self.channels.entry(Channel::ToStep(step)).or_default().push_back(Delivery::Step(step, input));
     }
 
-    fn to_shepherd(&mut self, node: NodeSlot, message: garrick_model::messages::shepherd::StepMgrToShepherd) {
+    fn tell_shepherd(&mut self, node: NodeSlot, message: garrick_model::messages::shepherd::StepMgrToShepherd) {
         let node = node.0 as usize;
         let input = ShepherdInput::Manager(message);
         self.channels.entry(Channel::ToShepherd(node)).or_default().push_back(Delivery::Shepherd(node, input));
     }
 
     fn step(&mut self, step: StepNum, input: StepInput) {
-        let Some((core, client)) = self.steps.get_mut(&step) else { return };
-        let client = *client;
+        let Some(core) = self.steps.get_mut(&step) else { return };
         let mut out = Vec::new();
         core.handle(self.now, input, &mut out);
+        if core.is_over() {
+            self.steps.remove(&step);
+            self.step_timers.retain(|(s, _), _| *s != step);
+        }
+        let mut effects = Vec::new();
         for effect in out {
             match effect {
-                StepEffect::ToShepherd { node, message } => self.to_shepherd(node, message),
-                StepEffect::ToClient(message) => {
-                    let client = client.expect("only attended steps speak");
-                    self.heard.entry(client).or_default().push(message);
-                }
                 StepEffect::SetTimer { timer, after } => {
                     self.step_timers.insert((step, timer), self.now.plus(after));
                 }
-                StepEffect::Over(result) => {
-                    self.steps.remove(&step);
-                    self.step_timers.retain(|(s, _), _| *s != step);
-                    let over = Delivery::Manager(StepMgrInput::StepOver(result));
-                    self.channels.entry(Channel::StepsToManager).or_default().push_back(over);
-                }
+                other => effects.push(other),
             }
+        }
+        if !effects.is_empty() {
+            let says = Delivery::Manager(StepMgrInput::StepSays { step, effects });
+            self.channels.entry(Channel::StepsToManager).or_default().push_back(says);
         }
     }
 
@@ -528,23 +530,23 @@ impl Company {
                 if spawn.argv[0].starts_with(b"/nosuch") {
                     let subject = String::from_utf8_lossy(&spawn.argv[0]).into_owned();
                     let failed = FromLauncher::SpawnFailed { token, stage: "execve".into(), subject, errno: 2 };
-                    return self.from_launcher(n, failed);
+                    return self.on_launcher(n, failed);
                 }
                 let node = &mut self.nodes[n];
                 node.next_pid += 1;
                 let pid = node.next_pid;
                 let process = Process {
                     spawn: *spawn,
-                    step: None,
                     reads: BTreeSet::new(),
                     unread: [VecDeque::new(), VecDeque::new()],
                     ended: false,
                     got: Vec::new(),
                 };
                 node.processes.insert(token, process);
-                self.from_launcher(n, FromLauncher::Spawned { token, pid });
+                self.on_launcher(n, FromLauncher::Spawned { token, pid });
             }
-            ToLauncher::Signal { token, signal, .. } => {
+            ToLauncher::Signal { token, signal, group } => {
+                self.signals.push((signal, group));
                 if signal == 9 || (signal == 15 && !self.stubborn) {
                     self.end_process(n, token, ExitStatus { code: 0, signal: Some(signal as u8) });
                 }

@@ -146,13 +146,13 @@ impl StepMgrCore {
             }
             StepMgrInput::ShepherdUp { node } => self.shepherd_up(now, node, out),
             StepMgrInput::ShepherdLost { node, detail } => self.node_lost(now, node, &detail, out),
-            StepMgrInput::Shepherd { node, message } => self.from_shepherd(now, node, message, out),
+            StepMgrInput::Shepherd { node, message } => self.on_shepherd(now, node, message, out),
             StepMgrInput::ClientOpened { client, caller } => self.client_opened(client, &caller),
-            StepMgrInput::Client { client, message } => self.from_client(now, client, message, out),
+            StepMgrInput::Client { client, message } => self.on_client(now, client, message, out),
             StepMgrInput::ClientClosed { client } => self.client_closed(now, client, out),
-            StepMgrInput::StepOver(result) => self.step_over(now, result, out),
+            StepMgrInput::StepSays { step, effects } => self.on_step(now, step, effects, out),
             StepMgrInput::StepCrashed { step } => self.step_crashed(now, step, out),
-            StepMgrInput::Agent(message) => self.from_agent(now, message, out),
+            StepMgrInput::Agent(message) => self.on_agent(now, message, out),
             StepMgrInput::AgentUp => {
                 out.extend(self.reports.again().into_iter().map(StepMgrEffect::ToAgent));
                 self.flush_reports(out);
@@ -221,7 +221,7 @@ impl StepMgrCore {
         self.schedule(now, out);
     }
 
-    fn from_shepherd(
+    fn on_shepherd(
         &mut self,
         now: Timestamp,
         node: NodeSlot,
@@ -244,7 +244,7 @@ impl StepMgrCore {
         }
     }
 
-    fn from_agent(&mut self, now: Timestamp, message: NodeToStepd, out: &mut Vec<StepMgrEffect>) {
+    fn on_agent(&mut self, now: Timestamp, message: NodeToStepd, out: &mut Vec<StepMgrEffect>) {
         match message {
             NodeToStepd::EndJob { state, reason } => {
                 self.end_job(now, state, reason, ExitStatus::SUCCESS, StepEnd::Job(state), out);
@@ -266,7 +266,9 @@ impl StepMgrCore {
             }
             NodeToStepd::Ack { upto } => {
                 self.reports.acknowledged(upto);
-                self.flush_reports(out);
+                if self.reports.stalled() {
+                    self.flush_reports(out);
+                }
                 if self.phase == RunPhase::Gone && self.reports.is_empty() {
                     out.push(StepMgrEffect::Exit);
                 }
@@ -287,6 +289,7 @@ impl StepMgrCore {
             StepMgrTimer::Report => self.flush_reports(out),
             StepMgrTimer::Others => self.all_clean(out),
             StepMgrTimer::Progress(client) => self.tell_progress(now, client, true, out),
+            StepMgrTimer::Backlog => {}
         }
     }
 
@@ -330,7 +333,8 @@ impl StepMgrCore {
 
     /// The first layer of a step's environment.
     pub(super) fn environment_for(&mut self, own: &StepSpec, before: Option<&StepSpec>) -> Arc<Vec<EnvEntry>> {
-        let passed_on = if own.environment.is_empty() { before.map(|s| &s.environment) } else { Some(&own.environment) };
+        let passed_on =
+            if own.environment.is_empty() { before.map(|s| &s.environment) } else { Some(&own.environment) };
         match passed_on {
             Some(entries) if !entries.is_empty() => self.environments.get(&self.facts, entries),
             _ => self.batch_environment(),
@@ -366,11 +370,8 @@ impl StepMgrCore {
 
     /// Puts a step into the queue.
     pub(super) fn enqueue_key(&mut self, now: Timestamp, step: u32, attended: bool) -> QueueKey {
-        let urgency = if attended {
-            crate::stepmgr::queue::Urgency::Blocking
-        } else {
-            crate::stepmgr::queue::Urgency::Minibatch
-        };
+        let urgency =
+            if attended { crate::stepmgr::queue::Urgency::Blocking } else { crate::stepmgr::queue::Urgency::Minibatch };
         self.queue.push(now, urgency, self.config.minibatch_age, step)
     }
 

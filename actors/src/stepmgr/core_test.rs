@@ -1,1 +1,745 @@
-//! tests
+//! Scenarios of whole runs: step manager, steps and shepherds as they are, launchers made up.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::stepmgr::{
+    builders::{bytes, exact, job_spec, run, step},
+    company::Company,
+    messages::StepMgrInput,
+};
+use garrick_model::{
+    ids::StepId,
+    messages::{
+        node::SignalScope,
+        shepherd::Stream,
+        step::{CommandToStepMgr, OUTPUT_GRANT, STDIN_WINDOW, StepMgrToCommand},
+    },
+    refusal::Refusal,
+    spec::{JobKind, JobSpec, NodeCount, SignalWarning, StepSharing, StreamTarget},
+    state::StepState,
+    view::StepCounts,
+};
+use serde_bytes::ByteBuf;
+
+const OK: ExitStatus = ExitStatus::SUCCESS;
+
+fn code(code: u8) -> ExitStatus {
+    ExitStatus { code, signal: None }
+}
+
+fn killed(signal: u8) -> ExitStatus {
+    ExitStatus { code: 0, signal: Some(signal) }
+}
+
+fn batch(cpus: &[u32]) -> Company {
+    Company::ready(run(JobKind::Batch, cpus), StepMgrConfig::default())
+}
+
+fn batch_with(cpus: &[u32], change: impl FnOnce(&mut JobSpec)) -> Company {
+    let mut facts = run(JobKind::Batch, cpus);
+    let mut spec = job_spec(JobKind::Batch);
+    change(&mut spec);
+    facts.spec = Arc::new(spec);
+    Company::ready(facts, StepMgrConfig::default())
+}
+
+fn ended(company: &Company) -> (JobState, Reason, ExitStatus, ExitStatus) {
+    match company.job_reports().iter().find(|r| matches!(r, StepdReport::Ended { .. })) {
+        Some(StepdReport::Ended { state, reason, exit, derived, .. }) => (*state, reason.clone(), *exit, *derived),
+        other => panic!("the job did not end: {other:?}"),
+    }
+}
+
+fn errors(company: &Company) -> Vec<String> {
+    company.files.iter().map(|(path, text)| format!("{path}: {}", text.trim_end())).collect()
+}
+
+#[test]
+fn a_batch_job_runs_its_script_and_ends_with_its_exit_code() {
+    let mut company = batch(&[4]);
+    assert_eq!(company.job_reports(), [StepdReport::Started]);
+    let (_, token, ..) = company.running()[0];
+    let spawn = &company.nodes[0].processes[&token].spawn;
+    assert_eq!(spawn.argv, [bytes("/spool/502.batch")]);
+    assert_eq!(spawn.work_dir, "/home/alice/demo");
+    company.exit(StepNum::Batch, code(3));
+    assert_eq!(ended(&company), (JobState::Failed, Reason::NonZeroExitCode, code(3), OK));
+    assert_eq!(company.job_reports().last(), Some(&StepdReport::Gone));
+    assert!(company.exited);
+}
+
+#[test]
+fn an_srun_gets_its_number_its_layout_its_output_and_its_end_in_order() {
+    let mut company = batch(&[4]);
+    let srun = company.srun(exact("hostname", 2));
+    company.settle();
+    let ranks: Vec<(usize, u64, StepNum, u32)> =
+        company.running().into_iter().filter(|(_, _, s, _)| *s == StepNum::Number(0)).collect();
+    assert_eq!(ranks.len(), 2);
+    company.print(0, ranks[1].1, Stream::Stdout, b"n1\n");
+    company.exit_code(0, 0);
+    let told: Vec<String> = company.heard[&srun]
+        .iter()
+        .map(|m| match m {
+            StepMgrToCommand::Accepted { step, .. } => format!("accepted {step}"),
+            StepMgrToCommand::Started(layout) => format!("started {:?} {:?}", layout.nodes, layout.ranks),
+            StepMgrToCommand::TaskStarted { rank, .. } => format!("task {rank}"),
+            StepMgrToCommand::Output { rank, data, .. } => format!("{rank}: {}", String::from_utf8_lossy(data)),
+            StepMgrToCommand::TaskExited { rank, status, .. } => format!("exit {rank} {}", status.code),
+            StepMgrToCommand::Finished { state, .. } => format!("{state:?}"),
+            other => format!("{other:?}"),
+        })
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "accepted 502.0",
+            "started [\"n1\"] [[0, 1]]",
+            "task 0",
+            "task 1",
+            "1: n1\n",
+            "exit 0 0",
+            "1: ",
+            "exit 1 0",
+            "Completed",
+        ]
+    );
+}
+
+#[test]
+fn default_steps_take_turns_and_exact_ones_run_side_by_side() {
+    let mut company = batch(&[2]);
+    let first = company.srun(step("a"));
+    let second = company.srun(step("b"));
+    company.settle();
+    assert_eq!(company.running_steps(), [0]);
+    assert_eq!(company.last(second), Some(&StepMgrToCommand::Queued { reason: Reason::Resources }));
+    company.exit_code(0, 0);
+    assert_eq!(company.finished(first), Some((StepState::Completed, OK)));
+    assert_eq!(company.running_steps(), [1]);
+    company.exit_code(1, 0);
+    company.srun(exact("c", 1));
+    company.srun(exact("d", 1));
+    company.settle();
+    assert_eq!(company.running_steps(), [2, 3]);
+}
+
+#[test]
+fn immediate_is_refused_when_there_is_no_room_and_overlap_needs_none() {
+    let mut company = batch(&[1]);
+    company.srun(step("a"));
+    let immediate = company.srun(StepSpec { immediate: true, ..step("b") });
+    let overlap = company.srun(StepSpec { sharing: StepSharing::Overlap, ..step("c") });
+    company.settle();
+    assert_eq!(company.last(immediate), Some(&StepMgrToCommand::Refused(Refusal::Busy)));
+    assert_eq!(company.running_steps(), [0, 1]);
+    company.exit_code(1, 7);
+    assert_eq!(company.finished(overlap), Some((StepState::Failed, code(7))));
+}
+
+#[test]
+fn an_srun_that_goes_away_while_waiting_is_withdrawn_and_killed_when_it_ran() {
+    let mut company = batch(&[1]);
+    let running = company.srun(step("a"));
+    let waiting = company.srun(step("b"));
+    company.settle();
+    company.hang_up(waiting);
+    company.settle();
+    assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 1, done: 0, failed: 1 });
+    company.hang_up(running);
+    company.settle();
+    assert_eq!(company.running_steps(), Vec::<u32>::new());
+    assert_eq!(company.core.ledger().end_of(0).unwrap().exit, killed(15));
+}
+
+#[test]
+fn what_can_never_run_is_refused_at_once() {
+    let mut company = batch(&[2]);
+    let srun = company.srun(exact("a", 3));
+    company.settle();
+    let Some(StepMgrToCommand::Refused(Refusal::StepImpossible { detail })) = company.last(srun) else {
+        panic!("not refused: {:?}", company.last(srun));
+    };
+    assert_eq!(detail, "More processors requested than permitted: 3 of 2");
+}
+
+#[test]
+fn other_users_are_refused_and_root_may_speak_for_the_owner_only_if_trusted() {
+    let mut company = batch(&[2]);
+    let stranger = company.connect_as(2000);
+    company.say(stranger, CommandToStepMgr::List);
+    let root = company.connect_as(0);
+    company.say(root, CommandToStepMgr::List);
+    let liar = company.connect();
+    let caller = garrick_model::messages::command::Caller { uid: 0, gid: 0, pid: 1, host: "n1".into() };
+    company.say(liar, CommandToStepMgr::OnBehalfOf(caller));
+    company.settle();
+    assert_eq!(company.last(stranger), Some(&StepMgrToCommand::Refused(Refusal::AccessDenied)));
+    assert!(matches!(company.last(root), Some(StepMgrToCommand::Steps(steps)) if steps.len() == 1));
+    assert_eq!(company.last(liar), Some(&StepMgrToCommand::Refused(Refusal::AccessDenied)));
+}
+
+#[test]
+fn a_step_over_two_nodes_starts_only_when_both_are_there() {
+    let mut company = Company::new(run(JobKind::Batch, &[2, 2]), StepMgrConfig::default());
+    company.shepherd_up(0);
+    company.settle();
+    let both = company.srun(StepSpec { nodes: Some(NodeCount { min: 2, max: None }), tasks: Some(2), ..step("a") });
+    company.settle();
+    assert_eq!(company.running_steps(), Vec::<u32>::new());
+    // Its command is not told of a wait that is a matter of milliseconds.
+    assert!(matches!(company.last(both), Some(StepMgrToCommand::Accepted { .. })));
+    company.shepherd_up(1);
+    company.settle();
+    let nodes: Vec<usize> =
+        company.running().iter().filter(|(_, _, s, _)| *s == StepNum::Number(0)).map(|(n, ..)| *n).collect();
+    assert_eq!(nodes, [0, 1]);
+}
+
+#[test]
+fn steps_sent_together_are_acknowledged_when_durable_and_run_as_there_is_room() {
+    let mut company = batch(&[2]);
+    let client = company.enqueue((0..5).map(|_| exact("a", 1)).collect());
+    company.settle();
+    let ids: Vec<StepId> = (0..5).map(|n| company.id(n)).collect();
+    let enqueued = StepMgrToCommand::Enqueued { steps: ids, warnings: Vec::new() };
+    assert_eq!(company.heard[&client], [enqueued]);
+    assert_eq!(company.running_steps(), [0, 1]);
+    let wait = company.wait(Vec::new(), 0);
+    company.settle();
+    for n in 0..5 {
+        company.exit_code(n, n as u8);
+    }
+    let counts = StepCounts { queued: 0, running: 0, done: 1, failed: 4 };
+    let drained = StepMgrToCommand::Drained { job: company.core.facts().job, counts, worst: code(4) };
+    assert_eq!(company.last(wait), Some(&drained));
+}
+
+#[test]
+fn nothing_is_acknowledged_before_it_is_on_disk_and_a_repeat_gets_the_first_answer() {
+    let mut core = StepMgrCore::new(Arc::new(run(JobKind::Batch, &[1])), StepMgrConfig::default(), Ledger::default());
+    let mut out = Vec::new();
+    let now = Timestamp(0);
+    let open = |core: &mut StepMgrCore, n| {
+        let caller = garrick_model::messages::command::Caller { uid: 1001, gid: 1001, pid: 1, host: "n1".into() };
+        core.handle(now, StepMgrInput::ClientOpened { client: ClientId(n), caller }, &mut Vec::new());
+        ClientId(n)
+    };
+    let enqueue = |client| StepMgrInput::Client {
+        client,
+        message: CommandToStepMgr::Enqueue { request: RequestId(1, 2), specs: vec![exact("a", 1)] },
+    };
+    let first = open(&mut core, 1);
+    core.handle(now, enqueue(first), &mut out);
+    let [StepMgrEffect::Journal { event: StepEvent::Accepted { .. }, durable: Some(1) }] = out.as_slice() else {
+        panic!("{out:?}");
+    };
+    out.clear();
+    let repeat = open(&mut core, 2);
+    core.handle(now, enqueue(repeat), &mut out);
+    assert_eq!(out, []);
+    core.handle(now, StepMgrInput::Journaled { upto: 1 }, &mut out);
+    let answered: Vec<ClientId> = out
+        .iter()
+        .filter_map(|e| match e {
+            StepMgrEffect::ToClient { client, message: StepMgrToCommand::Enqueued { steps, .. } } => {
+                assert_eq!(steps.len(), 1);
+                Some(*client)
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(answered, [first, repeat]);
+    out.clear();
+    let late = open(&mut core, 3);
+    core.handle(now, enqueue(late), &mut out);
+    assert!(matches!(out.as_slice(), [StepMgrEffect::ToClient { message: StepMgrToCommand::Enqueued { .. }, .. }]));
+    assert_eq!(core.counts().queued, 1);
+}
+
+#[test]
+fn a_full_queue_says_when_to_try_again() {
+    let config = StepMgrConfig { queue_limit: 2, ..StepMgrConfig::default() };
+    let mut company = Company::ready(run(JobKind::Batch, &[1]), config);
+    let client = company.enqueue(vec![step("a"), step("b"), step("c")]);
+    company.settle();
+    assert!(matches!(company.last(client), Some(StepMgrToCommand::Refused(Refusal::RetryAfter { .. }))));
+}
+
+#[test]
+fn a_blocking_srun_goes_ahead_of_queued_minibatch_steps_until_they_have_aged() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![step("a"), step("b"), step("c")]);
+    company.settle();
+    company.srun(step("urgent"));
+    company.settle();
+    company.exit_code(0, 0);
+    assert_eq!(company.running_steps(), [3]);
+    company.advance(Duration::from_secs(61));
+    company.srun(step("too late"));
+    company.settle();
+    company.exit_code(3, 0);
+    assert_eq!(company.running_steps(), [1]);
+}
+
+#[test]
+fn small_steps_fill_gaps_but_a_large_one_gets_its_nodes_in_the_end() {
+    let config = StepMgrConfig { max_bypass: 3, ..StepMgrConfig::default() };
+    let mut company = Company::ready(run(JobKind::Batch, &[2]), config);
+    company.srun(exact("first", 1));
+    company.settle();
+    let large = company.srun(exact("large", 2));
+    company.settle();
+    // A new small step comes whenever one ends: without a bound the large one would never start.
+    let mut bypassed = 0;
+    for n in 2..10 {
+        company.srun(exact("small", 1));
+        company.settle();
+        let running: Vec<u32> = company.running_steps().into_iter().filter(|s| *s != 1).collect();
+        bypassed += usize::from(running.contains(&n));
+        if company.running_steps().contains(&1) {
+            break;
+        }
+        if let Some(oldest) = running.first() {
+            company.exit_code(*oldest, 0);
+        }
+    }
+    assert!(company.running_steps().contains(&1), "{:?}", company.last(large));
+    assert_eq!(bypassed, 3);
+}
+
+#[test]
+fn when_the_script_ends_its_steps_are_cancelled_and_its_user_is_told_of_swait() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![step("a"), step("b"), step("c")]);
+    company.settle();
+    company.exit(StepNum::Batch, OK);
+    assert_eq!(ended(&company), (JobState::Completed, Reason::None, OK, killed(15)));
+    assert_eq!(
+        errors(&company).first().map(String::as_str),
+        Some(
+            "/home/alice/demo/slurm-502.out: slurmstepd: error: *** JOB 502 ON n1: BATCH SCRIPT ENDED WITH 1 RUNNING \
+             AND 2 QUEUED STEPS, WHICH ARE CANCELLED (\"swait\" at the end of a script waits for them) ***"
+        )
+    );
+    assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 0, done: 0, failed: 3 });
+}
+
+#[test]
+fn a_cancelled_job_says_so_in_its_error_file_and_ends_with_what_its_script_made_of_it() {
+    let mut company = batch(&[2]);
+    let srun = company.srun(step("a"));
+    company.settle();
+    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None });
+    company.settle();
+    assert_eq!(ended(&company), (JobState::Cancelled, Reason::None, killed(15), killed(15)));
+    assert_eq!(
+        errors(&company),
+        ["/home/alice/demo/slurm-502.out: slurmstepd: error: *** JOB 502 ON n1 CANCELLED AT 2026-11-21T10:00:01 ***"]
+    );
+    let told = &company.heard[&srun];
+    assert!(told.contains(&StepMgrToCommand::Terminating {
+        message: "STEP 502.0 ON n1 CANCELLED AT 2026-11-21T10:00:01".into()
+    }));
+    assert_eq!(company.finished(srun), Some((StepState::Cancelled, killed(15))));
+}
+
+#[test]
+fn the_time_limit_warns_then_ends_then_kills() {
+    let mut facts = run(JobKind::Batch, &[1]);
+    facts.time_limit = TimeLimit::Secs(600);
+    let mut spec = job_spec(JobKind::Batch);
+    spec.signal = Some(SignalWarning { signal: 10, before_secs: 60, batch_only: true });
+    facts.spec = Arc::new(spec);
+    let mut company = Company::ready(facts, StepMgrConfig::default());
+    company.stubborn = true;
+    company.advance(Duration::from_secs(539));
+    assert_eq!(company.signals, []);
+    company.advance(Duration::from_secs(1));
+    assert_eq!(company.signals, [(10, false)]);
+    company.advance(Duration::from_secs(60));
+    assert_eq!(company.signals[1..], [(18, true), (15, true)]);
+    assert_eq!(company.core.phase(), RunPhase::Ending);
+    company.advance(Duration::from_secs(29));
+    assert_eq!(company.signals.len(), 3);
+    company.advance(Duration::from_secs(1));
+    assert_eq!(company.signals[3..], [(9, true)]);
+    assert_eq!(ended(&company), (JobState::Timeout, Reason::TimeLimit, OK, OK));
+    assert_eq!(
+        errors(&company),
+        [
+            "/home/alice/demo/slurm-502.out: slurmstepd: error: *** JOB 502 ON n1 CANCELLED AT 2026-11-21T10:10:01 DUE TO TIME LIMIT ***"
+        ]
+    );
+}
+
+#[test]
+fn a_new_time_limit_counts_from_the_start_of_the_run() {
+    let mut facts = run(JobKind::Batch, &[1]);
+    facts.time_limit = TimeLimit::Secs(60);
+    let mut company = Company::ready(facts, StepMgrConfig::default());
+    company.advance(Duration::from_secs(50));
+    company.tell(NodeToStepd::SetTimeLimit(TimeLimit::Secs(100)));
+    company.settle();
+    company.advance(Duration::from_secs(49));
+    assert_eq!(company.core.phase(), RunPhase::Running);
+    company.advance(Duration::from_secs(1));
+    assert_eq!(ended(&company).0, JobState::Timeout);
+}
+
+#[test]
+fn over_time_limit_is_a_grace_period_and_may_be_unlimited() {
+    for (over, end) in [(Some(Duration::from_secs(120)), Some(180)), (None, None)] {
+        let mut facts = run(JobKind::Batch, &[1]);
+        facts.time_limit = TimeLimit::Secs(60);
+        let config = StepMgrConfig { over_time_limit: over, ..StepMgrConfig::default() };
+        let mut company = Company::ready(facts, config);
+        company.advance(Duration::from_secs(179));
+        assert_eq!(company.core.phase(), RunPhase::Running);
+        company.advance(Duration::from_secs(1));
+        assert_eq!(company.core.phase() != RunPhase::Running, end.is_some());
+    }
+}
+
+#[test]
+fn a_step_has_a_time_limit_of_its_own() {
+    let mut company = batch(&[1]);
+    let srun = company.srun(StepSpec { time_limit: Some(TimeLimit::Secs(60)), ..step("a") });
+    company.settle();
+    company.advance(Duration::from_secs(60));
+    assert_eq!(company.finished(srun), Some((StepState::Timeout, killed(15))));
+    let told = company.heard[&srun].iter().any(|m| {
+        *m == StepMgrToCommand::Terminating {
+            message: "STEP 502.0 ON n1 CANCELLED AT 2026-11-21T10:01:01 DUE TO TIME LIMIT".into(),
+        }
+    });
+    assert!(told);
+    assert_eq!(company.core.phase(), RunPhase::Running);
+}
+
+#[test]
+fn a_lost_node_ends_the_job_unless_no_kill() {
+    let mut company = batch(&[1, 1]);
+    let there = company.srun(StepSpec { nodelist: vec!["n2".into()], ..exact("a", 1) });
+    company.settle();
+    company.lose(1);
+    company.settle();
+    assert_eq!(company.finished(there), Some((StepState::NodeFail, killed(9))));
+    assert_eq!(ended(&company).0, JobState::NodeFail);
+    assert!(company.exited);
+
+    let mut company = batch_with(&[1, 1], |spec| spec.no_kill = true);
+    let there = company.srun(StepSpec { nodelist: vec!["n2".into()], ..exact("a", 1) });
+    let here = company.srun(StepSpec { nodelist: vec!["n1".into()], ..exact("b", 1) });
+    company.settle();
+    let never = company.srun(exact("c", 2));
+    company.settle();
+    company.lose(1);
+    company.settle();
+    assert_eq!(company.finished(there), Some((StepState::NodeFail, killed(9))));
+    assert_eq!(company.finished(never).map(|f| f.0), Some(StepState::NodeFail));
+    assert_eq!(company.running_steps(), [1]);
+    company.exit_code(1, 0);
+    assert_eq!(company.finished(here), Some((StepState::Completed, OK)));
+    company.exit(StepNum::Batch, OK);
+    assert_eq!(ended(&company).0, JobState::Completed);
+}
+
+#[test]
+fn an_allocation_is_ready_when_its_first_node_is_and_ends_with_its_owner() {
+    let mut company = Company::new(run(JobKind::Allocation, &[2, 2]), StepMgrConfig::default());
+    assert_eq!(company.job_reports(), []);
+    company.shepherd_up(0);
+    company.settle();
+    assert_eq!(company.job_reports(), [StepdReport::Started]);
+    company.shepherd_up(1);
+    let srun = company.srun(StepSpec { tasks: Some(2), ..step("a") });
+    company.settle();
+    company.tell(NodeToStepd::FinishAllocation(code(1)));
+    company.settle();
+    assert_eq!(company.finished(srun).map(|f| f.0), Some(StepState::Cancelled));
+    assert_eq!(ended(&company), (JobState::Failed, Reason::NonZeroExitCode, code(1), killed(15)));
+}
+
+#[test]
+fn a_program_that_cannot_be_executed_ends_with_the_errno_and_says_why() {
+    let mut company = batch(&[1]);
+    let srun = company.srun(step("/nosuch/program"));
+    company.settle();
+    assert_eq!(company.finished(srun), Some((StepState::Failed, code(2))));
+    let failed = StepMgrToCommand::TaskFailed {
+        rank: 0,
+        message: "[2026-11-21T10:00:01.000] error: execve(): /nosuch/program: No such file or directory".into(),
+        status: code(2),
+    };
+    assert!(company.heard[&srun].contains(&failed));
+}
+
+#[test]
+fn kill_on_bad_exit_ends_the_other_tasks_and_keeps_the_worst_exit() {
+    let mut company = batch(&[4]);
+    let srun = company.srun(StepSpec { kill_on_bad_exit: true, ..exact("a", 3) });
+    company.settle();
+    let (node, token, ..) =
+        company.running().into_iter().find(|(_, _, s, r)| *s == StepNum::Number(0) && *r == 1).unwrap();
+    company.end_process(node, token, code(7));
+    company.settle();
+    assert_eq!(company.finished(srun), Some((StepState::Failed, killed(15))));
+}
+
+#[test]
+fn wait_gives_the_other_tasks_some_seconds_after_the_first_end() {
+    let mut company = batch(&[4]);
+    let srun = company.srun(StepSpec { wait_secs: Some(5), ..exact("a", 2) });
+    company.settle();
+    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepNum::Number(0)).unwrap();
+    company.end_process(node, token, OK);
+    company.settle();
+    company.advance(Duration::from_secs(4));
+    assert_eq!(company.finished(srun), None);
+    company.advance(Duration::from_secs(1));
+    assert_eq!(company.finished(srun), Some((StepState::Failed, killed(15))));
+}
+
+#[test]
+fn signals_reach_steps_the_batch_shell_or_all() {
+    let mut company = batch(&[2]);
+    company.srun(exact("a", 1));
+    company.settle();
+    for (to, reached) in [
+        (SignalScope::Steps, vec![(10, true)]),
+        (SignalScope::BatchShell, vec![(10, false)]),
+        (SignalScope::Full, vec![(10, true), (10, true)]),
+    ] {
+        company.signals.clear();
+        company.tell(NodeToStepd::SignalJob { signal: 10, to });
+        company.settle();
+        assert_eq!(company.signals, reached, "{to:?}");
+    }
+}
+
+#[test]
+fn steps_are_cancelled_or_signalled_by_number() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![step("a"), step("b")]);
+    company.settle();
+    let client = company.connect();
+    let steps = vec![company.id(0), company.id(1), company.id(9)];
+    company.say(client, CommandToStepMgr::SignalSteps { steps: steps.clone(), signal: Some(10) });
+    company.settle();
+    assert_eq!(
+        company.last(client),
+        Some(&StepMgrToCommand::PerStep(vec![
+            (steps[0], Ok(())),
+            (steps[1], Err(Refusal::JobPending)),
+            (steps[2], Err(Refusal::InvalidStep("502.9".into()))),
+        ]))
+    );
+    company.say(client, CommandToStepMgr::SignalSteps { steps: steps[..2].to_vec(), signal: None });
+    company.settle();
+    assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 0, done: 0, failed: 2 });
+}
+
+#[test]
+fn a_slow_srun_stops_its_own_tasks_output_and_nothing_grows() {
+    let mut company = batch(&[2]);
+    let slow = company.srun(exact("a", 1));
+    company.settle();
+    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepNum::Number(0)).unwrap();
+    let piece = vec![b'x'; 16 * 1024];
+    for _ in 0..200 {
+        company.print(node, token, Stream::Stdout, &piece);
+    }
+    company.settle();
+    let bytes = |company: &Company| -> u64 {
+        company.heard[&slow]
+            .iter()
+            .map(|m| if let StepMgrToCommand::Output { data, .. } = m { data.len() as u64 } else { 0 })
+            .sum()
+    };
+    assert_eq!(bytes(&company), OUTPUT_GRANT);
+    let unread: usize = company.nodes[node].processes[&token].unread[0].len();
+    assert!(unread > 100, "the task's pipe is not read any further: {unread} pieces are left in it");
+    // Another step is not held up.
+    let other = company.srun(exact("b", 1));
+    company.settle();
+    company.exit_code(1, 0);
+    assert_eq!(company.finished(other), Some((StepState::Completed, OK)));
+    for _ in 0..200 {
+        company.say(slow, CommandToStepMgr::Consumed(16 * 1024));
+        company.settle();
+    }
+    assert_eq!(bytes(&company), 200 * 16 * 1024);
+}
+
+#[test]
+fn input_goes_to_all_tasks_and_is_granted_as_they_take_it() {
+    let mut company = batch(&[2]);
+    let srun = company.srun(exact("a", 2));
+    company.settle();
+    let data = ByteBuf::from(vec![b'y'; STDIN_WINDOW as usize]);
+    company.say(srun, CommandToStepMgr::Stdin(data));
+    company.say(srun, CommandToStepMgr::Stdin(ByteBuf::new()));
+    company.settle();
+    for (node, token, step, _) in company.running() {
+        if step == StepNum::Number(0) {
+            let got = &company.nodes[node].processes[&token].got;
+            assert_eq!(got.iter().map(|g| g.len()).collect::<Vec<_>>(), [STDIN_WINDOW as usize, 0]);
+        }
+    }
+    assert!(company.heard[&srun].contains(&StepMgrToCommand::StdinConsumed(STDIN_WINDOW)));
+}
+
+#[test]
+fn input_sent_while_a_step_waits_reaches_it_when_it_starts() {
+    let mut company = batch(&[1]);
+    company.srun(step("a"));
+    let second = company.srun(step("b"));
+    company.say(second, CommandToStepMgr::Stdin(bytes("hello")));
+    company.settle();
+    company.exit_code(0, 0);
+    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepNum::Number(1)).unwrap();
+    assert_eq!(company.nodes[node].processes[&token].got, [bytes("hello")]);
+}
+
+#[test]
+fn minibatch_output_goes_to_a_file_of_its_own() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![step("a")]);
+    company.settle();
+    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepNum::Number(0)).unwrap();
+    let spawn = &company.nodes[node].processes[&token].spawn;
+    let garrick_model::messages::launcher::FdSource::File { path, .. } = &spawn.stdio[1] else {
+        panic!("{:?}", spawn.stdio);
+    };
+    assert_eq!(path, "/home/alice/demo/slurm-502.0.out");
+}
+
+#[test]
+fn a_cancelled_step_with_an_error_file_gets_its_notice_there() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![StepSpec { stderr: StreamTarget::File("err.%s".into()), ..step("a") }]);
+    company.settle();
+    company.tell(NodeToStepd::SignalStep { step: company.id(0), signal: None });
+    company.settle();
+    assert_eq!(
+        errors(&company),
+        ["/home/alice/demo/err.0: slurmstepd: error: *** STEP 502.0 ON n1 CANCELLED AT 2026-11-21T10:00:01 ***"]
+    );
+}
+
+#[test]
+fn step_changes_are_reported_in_batches_newest_state_first() {
+    let mut company = batch(&[2]);
+    company.enqueue(vec![exact("a", 1), exact("b", 1)]);
+    company.settle();
+    company.exit_code(0, 0);
+    company.advance(Duration::from_secs(1));
+    let reported: Vec<Vec<(String, StepState)>> = company
+        .agent
+        .iter()
+        .filter_map(|m| match m {
+            StepdToNode::Report { report: StepdReport::Steps(views), .. } => {
+                Some(views.iter().map(|v| (v.id.to_string(), v.state)).collect())
+            }
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        reported,
+        [vec![
+            ("502.batch".to_owned(), StepState::Running),
+            ("502.0".to_owned(), StepState::Completed),
+            ("502.1".to_owned(), StepState::Running)
+        ]]
+    );
+}
+
+#[test]
+fn reports_are_repeated_to_a_new_agent_until_acknowledged() {
+    let mut core = StepMgrCore::new(Arc::new(run(JobKind::Batch, &[1])), StepMgrConfig::default(), Ledger::default());
+    let mut out = Vec::new();
+    let now = Timestamp(0);
+    core.handle(now, StepMgrInput::Begin, &mut out);
+    core.handle(now, StepMgrInput::ShepherdUp { node: NodeSlot(0) }, &mut out);
+    let started = StepMgrEffect::ToAgent(StepdToNode::Report { seq: 1, report: StepdReport::Started });
+    assert!(out.contains(&started));
+    out.clear();
+    core.handle(now, StepMgrInput::AgentUp, &mut out);
+    assert_eq!(out[0], started);
+    out.clear();
+    core.handle(now, StepMgrInput::Agent(NodeToStepd::Ack { upto: 1 }), &mut out);
+    core.handle(now, StepMgrInput::AgentUp, &mut out);
+    assert!(!out.contains(&started));
+}
+
+#[test]
+fn a_restarted_manager_keeps_its_queue_ends_what_it_lost_and_goes_on_with_the_script() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![step("a"), step("b")]);
+    company.settle();
+    assert_eq!(company.running_steps(), [0]);
+    company.restart_manager();
+    company.settle();
+    assert_eq!(company.core.ledger().end_of(0).unwrap().state, StepState::Failed);
+    assert_eq!(company.running_steps(), [1]);
+    company.exit_code(1, 0);
+    company.exit(StepNum::Batch, code(4));
+    assert_eq!(ended(&company), (JobState::Failed, Reason::NonZeroExitCode, code(4), killed(9)));
+}
+
+#[test]
+fn waiting_for_named_steps_reports_their_worst_exit() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![step("a"), step("b"), step("c")]);
+    company.settle();
+    company.exit_code(0, 9);
+    let wait = company.wait(vec![company.id(0), company.id(1)], 0);
+    company.settle();
+    assert_eq!(company.last(wait), None);
+    company.exit_code(1, 1);
+    assert!(matches!(company.last(wait), Some(StepMgrToCommand::Drained { worst, .. }) if *worst == code(9)));
+}
+
+#[test]
+fn progress_is_told_no_more_often_than_asked_for() {
+    let mut company = batch(&[4]);
+    company.enqueue((0..4).map(|_| exact("a", 1)).collect());
+    company.settle();
+    let wait = company.wait(Vec::new(), 1000);
+    company.settle();
+    for n in 0..3 {
+        company.exit_code(n, 0);
+    }
+    let told = |company: &Company| company.heard.get(&wait).map_or(0, Vec::len);
+    assert_eq!(told(&company), 1);
+    company.advance(Duration::from_secs(1));
+    let counts = StepCounts { queued: 0, running: 1, done: 3, failed: 0 };
+    assert_eq!(company.last(wait), Some(&StepMgrToCommand::Progress(counts)));
+    assert_eq!(told(&company), 2);
+}
+
+#[test]
+fn a_batch_host_that_never_gets_ready_is_a_launch_failure() {
+    let mut company = Company::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
+    company.lose(0);
+    company.settle();
+    let [StepdReport::LaunchFailed { reason, .. }, StepdReport::Gone] = &company.job_reports()[..] else {
+        panic!("{:?}", company.job_reports());
+    };
+    assert_eq!(*reason, Reason::JobLaunchFailure);
+}
+
+#[test]
+fn a_node_that_stays_dirty_does_not_hold_the_batch_host_for_ever() {
+    let mut company = Company::new(run(JobKind::Batch, &[1, 1]), StepMgrConfig::default());
+    company.shepherd_up(0);
+    company.settle();
+    company.exit(StepNum::Batch, OK);
+    assert_eq!(ended(&company).0, JobState::Completed);
+    assert!(!company.exited);
+    company.advance(Duration::from_secs(60));
+    company.settle();
+    assert_eq!(company.job_reports().last(), Some(&StepdReport::Gone));
+    assert!(company.exited);
+}

@@ -218,7 +218,12 @@ mod tests {
     fn steps_with_an_empty_environment_take_that_of_the_one_before() {
         let mut ledger = Ledger::default();
         let specs = vec![spec("a", ""), spec("b", "X=1"), spec("c", "")];
-        ledger.apply(&StepEvent::Accepted { request: RequestId(1, 1), first: 0, specs: specs.clone(), at: Timestamp(5) });
+        ledger.apply(&StepEvent::Accepted {
+            request: RequestId(1, 1),
+            first: 0,
+            specs: specs.clone(),
+            at: Timestamp(5),
+        });
         assert_eq!(ledger.waiting[&0].environment_of, None);
         assert_eq!(ledger.waiting[&1].environment_of, None);
         assert_eq!(ledger.waiting[&2].environment_of, Some(specs[1].clone()));

@@ -25,13 +25,7 @@ const SCRIPT_NAME: &[u8] = b"slurm_script";
 const MINIBATCH_OUTPUT: &str = "slurm-%J.out";
 
 /// A step's plan.
-pub fn step_plan(
-    facts: &RunFacts,
-    pool: &Pool,
-    number: u32,
-    record: &StepRecord,
-    placement: &Placement,
-) -> StepPlan {
+pub fn step_plan(facts: &RunFacts, pool: &Pool, number: u32, record: &StepRecord, placement: &Placement) -> StepPlan {
     let spec = &record.spec;
     let id = StepId::new(facts.job, StepNum::Number(number));
     let umask = spec.umask.unwrap_or(facts.spec.umask);

@@ -61,7 +61,14 @@ impl StepMgrCore {
                     let environment = self.environment_for(&wait.spec, wait.environment_of.as_deref());
                     let key = self.enqueue_key(wait.at, number, false);
                     let state = RecordState::Queued { key, told: true };
-                    let record = StepRecord { spec: wait.spec, shape, environment, client: None, early_input: Vec::new(), state };
+                    let record = StepRecord {
+                        spec: wait.spec,
+                        shape,
+                        environment,
+                        client: None,
+                        early_input: Vec::new(),
+                        state,
+                    };
                     self.steps.insert(StepNum::Number(number), record);
                 }
                 Err(refusal) => out.push(StepMgrEffect::Log { text: format!("step {number} dropped: {refusal}") }),
@@ -116,7 +123,14 @@ impl StepMgrCore {
             distribution: Distribution::Block,
             own_cgroup: false,
         };
-        StepRecord { spec: Arc::new(spec), shape: Arc::new(shape), environment, client: None, early_input: Vec::new(), state }
+        StepRecord {
+            spec: Arc::new(spec),
+            shape: Arc::new(shape),
+            environment,
+            client: None,
+            early_input: Vec::new(),
+            state,
+        }
     }
 
     /// The batch script starts, or the allocation is ready.
@@ -136,7 +150,7 @@ impl StepMgrCore {
             let record = self.batch_record(RecordState::Running { placement, since: now });
             self.steps.insert(StepNum::Batch, record);
             self.record(StepEvent::Started { step: StepNum::Batch, at: now }, out);
-            out.push(StepMgrEffect::StartStep { plan: Box::new(plan), client: None });
+            out.push(StepMgrEffect::StartStep { plan: Box::new(plan) });
             let first = self.reports.step_changed(StepNum::Batch);
             self.report_later(first, out);
         }
@@ -222,7 +236,7 @@ impl StepMgrCore {
         }
         out.push(StepMgrEffect::ClearTimer(StepMgrTimer::TimeLimit));
         out.push(StepMgrEffect::ClearTimer(StepMgrTimer::Warning));
-        self.refuse_accepting(out);
+        self.refuse_accepting(now, out);
         self.withdraw_all(now, &cause, out);
         for (step, _) in self.steps.iter().rev() {
             out.push(StepMgrEffect::ToStep { step: *step, input: StepInput::End(cause.clone()) });

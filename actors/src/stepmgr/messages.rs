@@ -3,7 +3,7 @@
 
 use crate::{
     step::{
-        NodeSlot, StepInput, StepPlan, StepResult,
+        NodeSlot, StepEffect, StepInput, StepPlan,
         messages::{client_message_name, shepherd_message_name},
     },
     stepmgr::journal::StepEvent,
@@ -40,6 +40,8 @@ pub enum StepMgrTimer {
     Others,
     /// A `swait` is to be told how far it is.
     Progress(ClientId),
+    /// The shell's own: messages that a step's mailbox refused are tried again.
+    Backlog,
 }
 
 /// What the step manager is told.
@@ -92,8 +94,13 @@ pub enum StepMgrInput {
         /// Its conversation.
         client: ClientId,
     },
-    /// A step's actor: no process of it is left.
-    StepOver(StepResult),
+    /// From a step's actor: what it wants done. `SetTimer` is not among it.
+    StepSays {
+        /// Which.
+        step: StepNum,
+        /// What.
+        effects: Vec<StepEffect>,
+    },
     /// A step's actor died.
     StepCrashed {
         /// Which.
@@ -143,8 +150,6 @@ pub enum StepMgrEffect {
     StartStep {
         /// What to run.
         plan: Box<StepPlan>,
-        /// Its command, if one stays with it.
-        client: Option<ClientId>,
     },
     /// Start a step's actor and tell it `Resume`.
     ResumeStep {
@@ -207,7 +212,7 @@ impl Message for StepMgrMsg {
             StepMgrInput::ClientOpened { .. } => "ClientOpened",
             StepMgrInput::Client { message, .. } => client_message_name(message),
             StepMgrInput::ClientClosed { .. } => "ClientClosed",
-            StepMgrInput::StepOver(_) => "StepOver",
+            StepMgrInput::StepSays { .. } => "StepSays",
             StepMgrInput::StepCrashed { .. } => "StepCrashed",
             StepMgrInput::Agent(message) => agent_message_name(message),
             StepMgrInput::AgentUp => "AgentUp",

@@ -13,7 +13,7 @@
 //! | [`interning`] | equal environments and shapes held once |
 //! | [`journal`] | what survives a restart |
 //! | [`reports`], [`waiters`], [`view`] | what others are told |
-//! | [`shell`] | the actor, `/job/N/stepmgr` |
+//! | [`shell`] | the actor, `/job/N` in its `stepd` |
 
 pub mod clients;
 pub mod core;
@@ -40,8 +40,11 @@ pub(crate) mod builders;
 #[cfg(test)]
 #[allow(clippy::unwrap_used, missing_docs)]
 pub(crate) mod company;
+#[cfg(test)]
+mod property_test;
 
 pub use self::core::StepMgrCore;
 pub use journal::{Ledger, StepEvent};
 pub use messages::{ClientId, StepMgrEffect, StepMgrInput, StepMgrMsg, StepMgrTimer};
 pub use run::{RunFacts, StepMgrConfig};
+pub use shell::{StepMgr, StepMgrPort};

@@ -133,7 +133,8 @@ fn by_cpus(total: u64, cpus: u32, of: u32) -> u64 {
 
 /// Tasks that one node has room for.
 fn room_on(shape: &StepShape, node: &PoolNode, all: bool) -> u32 {
-    let (cpus, memory) = if all { (node.cpu_count, node.memory) } else { (node.free_count, node.memory.map(|_| node.free_memory)) };
+    let (cpus, memory) =
+        if all { (node.cpu_count, node.memory) } else { (node.free_count, node.memory.map(|_| node.free_memory)) };
     if shape.sharing == StepSharing::Default && cpus < node.cpu_count {
         return 0;
     }

@@ -23,6 +23,8 @@ pub struct Reports {
     ended: BTreeMap<StepNum, StepView>,
     backlog: usize,
     dropped: u64,
+    /// Changes were held back because too many reports were under way.
+    stalled: bool,
 }
 
 impl Reports {
@@ -35,6 +37,7 @@ impl Reports {
             ended: BTreeMap::new(),
             backlog,
             dropped: 0,
+            stalled: false,
         }
     }
 
@@ -69,8 +72,7 @@ impl Reports {
     /// Batches that may go now; `live` gives the view of a step that is not over.
     pub fn flush(&mut self, live: impl Fn(StepNum) -> Option<StepView>) -> Vec<StepdToNode> {
         let mut out = Vec::new();
-        let mut under_way =
-            self.unacknowledged.iter().filter(|(_, r)| matches!(r, StepdReport::Steps(_))).count();
+        let mut under_way = self.unacknowledged.iter().filter(|(_, r)| matches!(r, StepdReport::Steps(_))).count();
         while under_way < UNDER_WAY && !self.changed.is_empty() {
             let mut views = Vec::new();
             while views.len() < BATCH
@@ -83,6 +85,7 @@ impl Reports {
                 under_way += 1;
             }
         }
+        self.stalled = !self.changed.is_empty();
         out
     }
 
@@ -106,9 +109,9 @@ impl Reports {
         self.unacknowledged.is_empty()
     }
 
-    /// Changes wait for a flush.
-    pub fn pending(&self) -> bool {
-        !self.changed.is_empty()
+    /// A flush left changes behind: flush again once something was acknowledged.
+    pub const fn stalled(&self) -> bool {
+        self.stalled
     }
 
     /// Ended steps that were not reported, for lack of an agent over a long time.

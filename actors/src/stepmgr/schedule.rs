@@ -3,7 +3,7 @@
 //! once, and a step that arrives while nothing was freed is tried alone.
 
 use crate::{
-    step::{StepEnd, StepInput, StepResult},
+    step::{StepEffect, StepEnd, StepInput, StepResult},
     stepmgr::{
         core::StepMgrCore,
         journal::StepEvent,
@@ -133,10 +133,9 @@ impl StepMgrCore {
         let plan = launch::step_plan(&self.facts, &self.pool, step, record, &placement);
         self.pool.take(&placement.claims);
         record.state = RecordState::Running { placement, since: now };
-        let client = record.client;
         let early = std::mem::take(&mut record.early_input);
         self.record(StepEvent::Started { step: number, at: now }, out);
-        out.push(StepMgrEffect::StartStep { plan: Box::new(plan), client });
+        out.push(StepMgrEffect::StartStep { plan: Box::new(plan) });
         for data in early {
             let input = StepInput::Client(CommandToStepMgr::Stdin(data));
             out.push(StepMgrEffect::ToStep { step: number, input });
@@ -158,6 +157,29 @@ impl StepMgrCore {
             {
                 *told = true;
                 Self::tell(client, StepMgrToCommand::Queued { reason: Reason::Resources }, out);
+            }
+        }
+    }
+
+    /// What a running step wants done.
+    pub(super) fn on_step(
+        &mut self,
+        now: Timestamp,
+        step: StepNum,
+        effects: Vec<StepEffect>,
+        out: &mut Vec<StepMgrEffect>,
+    ) {
+        for effect in effects {
+            match effect {
+                StepEffect::ToShepherd { node, message } => out.push(StepMgrEffect::ToShepherd { node, message }),
+                StepEffect::ToClient(message) => {
+                    if let Some(client) = self.steps.get(&step).and_then(|r| r.client) {
+                        Self::tell(client, message, out);
+                    }
+                }
+                StepEffect::Over(result) => self.step_over(now, result, out),
+                // The step's actor keeps its timers.
+                StepEffect::SetTimer { .. } => {}
             }
         }
     }
@@ -258,7 +280,7 @@ impl StepMgrCore {
             let first = self.reports.step_ended(view::ended(&self.facts, record, &result, now));
             self.report_later(first, out);
         }
-        if let Some(client) = record.and_then(|r| r.client) {
+        if let Some(client) = record.and_then(|r| r.client).filter(|c| self.clients.contains_key(c)) {
             let message = StepMgrToCommand::Finished { exit: result.exit, state: result.state };
             Self::tell(client, message, out);
             self.conversation_over(client, out);

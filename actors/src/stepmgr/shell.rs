@@ -1,1 +1,181 @@
-//! The actor.
+//! The step manager's actor. It is the supervisor of the run in its `stepd`: started at `/job` under the job's number, so
+//! that its steps are `/job/N/step/M`. Inputs go into the core; what the core wants done goes to the port, except what
+//! actors do themselves: steps, timers, the log.
+
+use crate::{
+    step::{
+        Step, StepInput, StepMsg,
+        backlog::{Backlog, RETRY},
+    },
+    stepmgr::{Ledger, RunFacts, StepMgrConfig, StepMgrCore, StepMgrEffect, StepMgrInput, StepMgrMsg, StepMgrTimer},
+};
+use garrick_model::{ids::StepNum, time::Timestamp};
+use garrick_runtime::{Actor, ActorPath, ChildEvent, ChildSpec, Context, TimerKey};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+/// The world as the step manager sees it. Lives on its thread; nothing in it blocks.
+pub trait StepMgrPort: 'static {
+    /// Does what an effect says. `StartStep`, `ResumeStep`, `ToStep`, timers and `Log` do not come here.
+    fn perform(&mut self, effect: StepMgrEffect);
+
+    /// What holds already, told after `Begin` in every life of the actor: `ShepherdUp` of each shepherd that is connected,
+    /// `AgentUp`. Empty at the first start, when nothing is. Conversations of an earlier life are to be closed.
+    fn standing(&mut self) -> Vec<StepMgrInput> {
+        Vec::new()
+    }
+
+    /// The time.
+    fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// Messages that may wait: hundreds of commands and tasks at once, for the time of some file system calls.
+const MAILBOX: usize = 131_072;
+
+/// Timer behind which messages wait that a step's mailbox refused.
+const BACKLOG: &str = "backlog";
+
+/// The actor.
+pub struct StepMgr<P> {
+    core: StepMgrCore,
+    port: P,
+    steps: HashMap<StepNum, Backlog<StepMsg>>,
+    refused: BTreeSet<StepNum>,
+    effects: Vec<StepMgrEffect>,
+}
+
+impl<P: StepMgrPort> StepMgr<P> {
+    /// A step manager. `ledger`: what the run's journal replays to, read anew in each life.
+    pub fn new(facts: Arc<RunFacts>, config: StepMgrConfig, ledger: Ledger, port: P) -> Self {
+        Self {
+            core: StepMgrCore::new(facts, config, ledger),
+            port,
+            steps: HashMap::new(),
+            refused: BTreeSet::new(),
+            effects: Vec::new(),
+        }
+    }
+
+    /// How to start it (`system.start("/job", StepMgr::spec(...))`). Both lanes have room for bursts; use one lane for all
+    /// messages of one sender, so that their order is kept.
+    pub fn spec(job: garrick_model::ids::JobId, factory: impl FnMut() -> Self + Send + 'static) -> ChildSpec<Self> {
+        ChildSpec::new(job.to_string(), factory).mailbox(MAILBOX).control(MAILBOX)
+    }
+
+    fn input(&mut self, cx: &mut Context<Self>, input: StepMgrInput) {
+        let before = self.core.phase();
+        self.core.handle(self.port.now(), input, &mut self.effects);
+        let after = self.core.phase();
+        if before != after {
+            tracing::info!(job_id = self.core.facts().job.0, from = ?before, to = ?after, "run.move");
+        }
+        let mut effects = std::mem::take(&mut self.effects);
+        for effect in effects.drain(..) {
+            match effect {
+                StepMgrEffect::StartStep { plan } => {
+                    let step = plan.id.step;
+                    let address = cx.start_child(Step::spec(*plan, cx.address()));
+                    self.steps.insert(step, Backlog::new(address));
+                    self.tell_step(cx, step, StepInput::Begin);
+                }
+                StepMgrEffect::ResumeStep { plan, live } => {
+                    let step = plan.id.step;
+                    let address = cx.start_child(Step::spec(*plan, cx.address()));
+                    self.steps.insert(step, Backlog::new(address));
+                    self.tell_step(cx, step, StepInput::Resume { live });
+                }
+                StepMgrEffect::ToStep { step, input } => self.tell_step(cx, step, input),
+                StepMgrEffect::SetTimer { timer, after } => {
+                    cx.set_timer(timer_key(timer), after, StepMgrMsg(StepMgrInput::Timer(timer)));
+                }
+                StepMgrEffect::ClearTimer(timer) => cx.clear_timer(timer_key(timer)),
+                StepMgrEffect::Log { text } => tracing::warn!(job_id = self.core.facts().job.0, "{text}"),
+                other => self.port.perform(other),
+            }
+        }
+        // The room is used again.
+        self.effects = effects;
+    }
+
+    fn tell_step(&mut self, cx: &mut Context<Self>, step: StepNum, input: StepInput) {
+        if let Some(to) = self.steps.get_mut(&step)
+            && to.send(StepMsg(input))
+            && self.refused.insert(step)
+        {
+            cx.set_timer(BACKLOG, RETRY, StepMgrMsg(StepMgrInput::Timer(StepMgrTimer::Backlog)));
+        }
+    }
+
+    fn retry(&mut self, cx: &mut Context<Self>) {
+        let steps = &mut self.steps;
+        self.refused.retain(|step| steps.get_mut(step).is_some_and(Backlog::retry));
+        if !self.refused.is_empty() {
+            cx.set_timer(BACKLOG, RETRY, StepMgrMsg(StepMgrInput::Timer(StepMgrTimer::Backlog)));
+        }
+    }
+}
+
+impl<P: StepMgrPort> Actor for StepMgr<P> {
+    type Msg = StepMgrMsg;
+
+    fn started(&mut self, cx: &mut Context<Self>) {
+        self.input(cx, StepMgrInput::Begin);
+        for input in self.port.standing() {
+            self.input(cx, input);
+        }
+    }
+
+    fn handle(&mut self, cx: &mut Context<Self>, StepMgrMsg(input): StepMgrMsg) {
+        if matches!(input, StepMgrInput::Timer(StepMgrTimer::Backlog)) {
+            self.retry(cx);
+        } else {
+            self.input(cx, input);
+        }
+    }
+
+    fn child_event(&mut self, cx: &mut Context<Self>, event: ChildEvent) {
+        match event {
+            ChildEvent::Stopped { path } => {
+                if let Some(step) = step_of(&path) {
+                    self.steps.remove(&step);
+                }
+            }
+            ChildEvent::GaveUp { path, reason } => {
+                tracing::error!(actor = %path, "step's actor died: {reason}");
+                if let Some(step) = step_of(&path) {
+                    self.steps.remove(&step);
+                    self.input(cx, StepMgrInput::StepCrashed { step });
+                }
+            }
+            ChildEvent::Restarted { .. } => {}
+        }
+    }
+}
+
+/// The step that an actor's path ends with.
+fn step_of(path: &ActorPath) -> Option<StepNum> {
+    match path.name() {
+        "batch" => Some(StepNum::Batch),
+        number => number.parse().ok().map(StepNum::Number),
+    }
+}
+
+fn timer_key(timer: StepMgrTimer) -> TimerKey {
+    match timer {
+        StepMgrTimer::TimeLimit => "time-limit".into(),
+        StepMgrTimer::Warning => "warning".into(),
+        StepMgrTimer::KillWait => "kill-wait".into(),
+        StepMgrTimer::Report => "report".into(),
+        StepMgrTimer::Others => "others".into(),
+        StepMgrTimer::Progress(client) => ("progress", client.0).into(),
+        StepMgrTimer::Backlog => BACKLOG.into(),
+    }
+}
+
+#[cfg(test)]
+#[path = "shell_test.rs"]
+mod tests;

@@ -1,9 +1,30 @@
-//! The `stepd` daemon.
+//! `stepd`: one per job on every node of the job, started by the node's agent (`stepd run FOLDER`); and the launcher that it
+//! starts in turn (`stepd launcher --fd N`).
 
-use std::{io::Write, process::ExitCode};
+use std::{ffi::OsStr, io::Write, path::Path, process::ExitCode};
 
 fn main() -> ExitCode {
-    // A closed stderr is no reason to end differently.
-    let _ = writeln!(std::io::stderr(), "stepd: not supported yet");
-    ExitCode::FAILURE
+    let args: Vec<_> = std::env::args_os().skip(1).collect();
+    let words: Vec<&OsStr> = args.iter().map(AsRef::as_ref).collect();
+    let complain = |text: &str| {
+        let _ = writeln!(std::io::stderr(), "stepd: {text}");
+        ExitCode::FAILURE
+    };
+    match words[..] {
+        [verb, folder] if verb == "run" => match garrick_noded::stepd::start::main(Path::new(folder)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(e) => complain(&e),
+        },
+        [verb, flag, fd] if verb == "launcher" && flag == "--fd" => {
+            match fd.to_str().and_then(|n| n.parse().ok()) {
+                Some(fd) => garrick_noded::launcher::main(fd),
+                None => complain("--fd needs a descriptor's number"),
+            }
+        }
+        [verb] if verb == "-V" || verb == "--version" => {
+            let _ = std::io::stdout().write_all(garrick_noded::daemon::serve::versions().as_bytes());
+            ExitCode::SUCCESS
+        }
+        _ => complain("is started by a node's agent: stepd run FOLDER"),
+    }
 }

@@ -5,7 +5,8 @@ use crate::{
     kernel::users,
 };
 use garrick_actors::controller::{
-    ControllerEvent, CredentialSigner, JournalError, JournalPort, User, UserDirectory,
+    event::ControllerEvent,
+    ports::{CredentialSigner, JournalError, JournalPort, User, UserDirectory},
 };
 use garrick_model::messages::node::{JobCredential, SignedCredential};
 use garrick_runtime::ReplyTo;

@@ -22,6 +22,8 @@ const GROUP_BYTES: usize = 4 << 20;
 struct Append {
     bytes: Vec<u8>,
     done: Done,
+    /// May wait for the next one that may not.
+    lazy: bool,
 }
 
 /// Appends records of one type to one file. Clones share the writer thread, which ends with the last clone.
@@ -49,13 +51,23 @@ impl<T: Serialize> JournalWriter<T> {
     /// Queues records; `done` is called when they are on disk together, or not at all. Never blocks: a full queue, a
     /// closed writer or a record that cannot be encoded is answered through `done` at once.
     pub fn append(&self, records: &[T], done: Done) {
+        self.queue(records, done, false);
+    }
+
+    /// The same for records whose loss in a crash of the machine would be no loss of a promise: they are written at once
+    /// and synced with the next that are not lazy; `done` tells that they were written.
+    pub fn append_lazily(&self, records: &[T], done: Done) {
+        self.queue(records, done, true);
+    }
+
+    fn queue(&self, records: &[T], done: Done, lazy: bool) {
         let mut bytes = Vec::new();
         for record in records {
             if let Err(e) = frame(&self.path, record, &mut bytes) {
                 return done(Err(e));
             }
         }
-        match self.queue.try_send(Append { bytes, done }) {
+        match self.queue.try_send(Append { bytes, done, lazy }) {
             Ok(()) => {}
             Err(TrySendError::Full(a)) => {
                 (a.done)(Err(JournalError::Record { path: self.path.clone(), what: "the write queue is full".into() }));
@@ -71,11 +83,12 @@ fn write_loop(path: &Path, mut file: File, appends: &Receiver<Append>) {
     let mut failed: Option<JournalError> = None;
     while let Ok(first) = appends.recv() {
         let mut group = vec![first.done];
-        let mut bytes = first.bytes;
+        let (mut bytes, mut lazy) = (first.bytes, first.lazy);
         while bytes.len() < GROUP_BYTES {
             match appends.try_recv() {
                 Ok(a) => {
                     bytes.extend_from_slice(&a.bytes);
+                    lazy &= a.lazy;
                     group.push(a.done);
                 }
                 Err(_) => break,
@@ -85,7 +98,7 @@ fn write_loop(path: &Path, mut file: File, appends: &Receiver<Append>) {
             let written = file
                 .write_all(&bytes)
                 .map_err(|e| JournalError::io("write", path, &e))
-                .and_then(|()| file.sync_data().map_err(|e| JournalError::io("sync", path, &e)));
+                .and_then(|()| if lazy { Ok(()) } else { file.sync_data().map_err(|e| JournalError::io("sync", path, &e)) });
             failed = written.err();
             if let Some(e) = &failed {
                 tracing::error!(error = %e, "journal write failed; nothing more will be accepted");

@@ -16,7 +16,7 @@
 //! | [`pty`] | pseudo-terminals |
 //! | [`rlimits`] | resource limits by Slurm's names |
 //! | [`files`] | files that are whole or absent; opening as the job's user |
-//! | [`sockets`] | socket pairs |
+//! | [`sockets`] | sockets that come by number from the parent |
 
 pub mod cgroup;
 pub mod cpu_list;
@@ -34,3 +34,4 @@ pub mod sockets;
 pub mod spawn;
 pub mod topology;
 pub mod users;
+pub mod watch;

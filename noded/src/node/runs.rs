@@ -196,7 +196,7 @@ impl RunWorld {
 
 /// Waits until a process ended and says how. One that is a child of ours is reaped.
 pub async fn ended(pidfd: OwnedFd) -> String {
-    let watch = match tokio::io::unix::AsyncFd::with_interest(pidfd, tokio::io::Interest::READABLE) {
+    let watch = match crate::kernel::watch::watch(pidfd, tokio::io::Interest::READABLE) {
         Ok(watch) => watch,
         Err(e) => return format!("unknown: {e}"),
     };

@@ -55,7 +55,7 @@ impl LauncherLink {
             more: Notify::new(),
         });
         let link = Self(Rc::clone(&shared));
-        let watch = Rc::new(AsyncFd::with_interest(watched, Interest::READABLE | Interest::WRITABLE)?);
+        let watch = Rc::new(crate::kernel::watch::watch(watched, Interest::READABLE | Interest::WRITABLE)?);
         let (reader, writer) = (Rc::clone(&shared), shared);
         let writes = Rc::clone(&watch);
         let writing = actix_rt::spawn(async move { writer.write_kept(&writes).await });

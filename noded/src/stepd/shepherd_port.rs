@@ -16,14 +16,13 @@ use crate::{
         streams::{ReadNow, Streams, read_later, write_all},
     },
 };
-use garrick_actors::shepherd::{PassedFd, ShepherdEffect, ShepherdInput, ShepherdMsg, ShepherdPort};
+use garrick_actors::shepherd::{PassedFd, ShepherdEffect, ShepherdInput, ShepherdMsg, shell::ShepherdPort};
 use garrick_model::{
     ids::StepId,
     messages::{
         launcher::ToLauncher,
         shepherd::{ShepherdToStepMgr, StepNodeShare},
     },
-    time::Timestamp,
 };
 use garrick_runtime::{Address, Lane, TraceContext};
 use serde_bytes::ByteBuf;
@@ -331,9 +330,5 @@ impl ShepherdPort for ShepherdWorld {
             // The shell keeps timers and the log.
             ShepherdEffect::SetTimer { .. } | ShepherdEffect::Log { .. } => {}
         }
-    }
-
-    fn now(&self) -> Timestamp {
-        Timestamp::now()
     }
 }

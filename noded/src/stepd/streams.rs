@@ -173,5 +173,5 @@ fn watched(fd: OwnedFd) -> io::Result<Watched> {
         (true, false) => Interest::READABLE,
         _ => Interest::WRITABLE,
     };
-    Ok(Rc::new(AsyncFd::with_interest(fd, interest)?))
+    Ok(Rc::new(crate::kernel::watch::watch(fd, interest)?))
 }

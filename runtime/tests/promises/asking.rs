@@ -44,10 +44,14 @@ async fn a_timeout_says_only_that_the_answer_is_not_there() {
         let answer: Result<(), AskError> = a
             .ask(Duration::from_secs(1), |reply| {
                 act("Later", move |_, cx| {
-                    cx.set_timer("answer", Duration::from_secs(2), act("Answer", move |puppet, _| {
-                        puppet.log.write("answered");
-                        reply.reply(());
-                    }));
+                    cx.set_timer(
+                        "answer",
+                        Duration::from_secs(2),
+                        act("Answer", move |puppet, _| {
+                            puppet.log.write("answered");
+                            reply.reply(());
+                        }),
+                    );
                 })
             })
             .await;

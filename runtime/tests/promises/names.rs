@@ -21,7 +21,7 @@ async fn an_actor_is_found_by_its_path_and_message_type_from_start_to_end_also_b
         settle(&system.find::<Act>(&path).unwrap()).await;
         assert!(system.find::<Other>(&path).is_none());
         assert!(system.find::<Act>(&path.child("more")).is_none());
-        assert_eq!(system.paths("/job"), [path.clone()]);
+        assert_eq!(system.paths("/job"), std::slice::from_ref(&path));
 
         a.try_send(panics()).unwrap();
         lines.until("step/3 up").await;

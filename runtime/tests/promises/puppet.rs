@@ -86,12 +86,25 @@ pub struct Puppet {
     /// State that must not survive a panic.
     pub count: u32,
     at_start: Option<Hook>,
+    at_event: Option<Hook>,
     strategy: Strategy,
 }
 
 impl Puppet {
     pub fn new(name: &str, log: &Log) -> Self {
-        Self { name: name.to_owned(), log: log.clone(), count: 0, at_start: None, strategy: Strategy::OneForOne }
+        Self {
+            name: name.to_owned(),
+            log: log.clone(),
+            count: 0,
+            at_start: None,
+            at_event: None,
+            strategy: Strategy::OneForOne,
+        }
+    }
+
+    pub fn at_event(mut self, hook: impl Fn(&mut Context<Self>) + Send + Sync + 'static) -> Self {
+        self.at_event = Some(Arc::new(hook));
+        self
     }
 
     pub fn at_start(mut self, hook: impl Fn(&mut Context<Self>) + Send + Sync + 'static) -> Self {
@@ -124,7 +137,7 @@ impl Actor for Puppet {
         (msg.1)(self, cx);
     }
 
-    fn child_event(&mut self, _cx: &mut Context<Self>, event: ChildEvent) {
+    fn child_event(&mut self, cx: &mut Context<Self>, event: ChildEvent) {
         self.log.write(match event {
             ChildEvent::Restarted { path, panic, restarts } => {
                 format!("{}: restarted {path} #{restarts}: {panic}", self.name)
@@ -132,6 +145,9 @@ impl Actor for Puppet {
             ChildEvent::Stopped { path } => format!("{}: stopped {path}", self.name),
             ChildEvent::GaveUp { path, reason } => format!("{}: gave up {path}: {reason}", self.name),
         });
+        if let Some(hook) = self.at_event.clone() {
+            hook(cx);
+        }
     }
 
     fn strategy(&self) -> Strategy {

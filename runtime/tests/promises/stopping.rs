@@ -113,7 +113,7 @@ fn a_shutdown_does_not_wait_beyond_its_deadline() {
         stuck
             .try_send(act("Block", move |puppet, _| {
                 puppet.log.write("blocks its thread");
-                drop(blocked.recv());
+                assert!(blocked.recv().is_err(), "released by dropping the sender");
             }))
             .unwrap();
         lines.until("blocks its thread").await;

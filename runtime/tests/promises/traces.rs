@@ -28,9 +28,13 @@ async fn what_a_handler_sends_carries_its_trace_and_names_it_as_the_cause() {
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 b.send(act("Spawned", |_, _| ())).await.unwrap();
             });
-            cx.start_child(Puppet::new("child", &log).at_start(|cx| {
-                cx.address().try_send(act("ToChild", |_, _| ())).unwrap();
-            }).spec());
+            cx.start_child(
+                Puppet::new("child", &log)
+                    .at_start(|cx| {
+                        cx.address().try_send(act("ToChild", |_, _| ())).unwrap();
+                    })
+                    .spec(),
+            );
         });
         a.deliver(first, Lane::Normal, deed).unwrap();
         lines.until("end").await;

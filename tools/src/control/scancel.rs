@@ -18,11 +18,7 @@ use garrick_model::{
     state::JobState,
     view::JobView,
 };
-use std::{
-    ffi::OsString,
-    io::{BufRead, Write},
-    sync::Arc,
-};
+use std::{ffi::OsString, io::BufRead, sync::Arc};
 
 static TABLE: Table = Table {
     program: "scancel",
@@ -218,19 +214,15 @@ fn choose(request: &Request, jobs: &[Arc<JobView>]) -> Vec<(JobSelector, Arc<Job
             || request.jobs.iter().any(|s| {
                 let base = job.array_task.map_or(job.id, |t| t.array_job);
                 let task = job.array_task.map(|t| t.index);
-                s.job == job.id && s.tasks.is_none()
-                    || s.job == base && task.is_none_or(|i| s.has_task(i))
+                s.job == job.id && s.tasks.is_none() || s.job == base && task.is_none_or(|i| s.has_task(i))
             })
     };
     jobs.iter()
         .filter(|j| words::is_live(j.state) && j.state != JobState::Completing)
         .filter(|j| request.filter.takes(j) && named(j))
         .map(|j| {
-            let tasks = request
-                .jobs
-                .iter()
-                .find(|s| s.job == j.id && j.array_pending.is_some())
-                .and_then(|s| s.tasks.clone());
+            let tasks =
+                request.jobs.iter().find(|s| s.job == j.id && j.array_pending.is_some()).and_then(|s| s.tasks.clone());
             (JobSelector { job: j.id, tasks }, j.clone())
         })
         .collect()

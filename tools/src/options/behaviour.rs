@@ -12,23 +12,44 @@ use super::{
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
-    OptionDef::new("wrap", None, Required("command"), BATCH, "wrap command string in a sh script and submit", |t, g| {
-        t.wrap = g.value.map(std::ffi::OsStr::to_owned);
-        Ok(())
-    }),
-    OptionDef::new("parsable", None, Arg::None, BATCH_RUN, "print only the id (and the cluster's name if named)", |t, _| {
-        t.parsable = true;
-        Ok(())
-    }),
+    OptionDef::new(
+        "wrap",
+        None,
+        Required("command"),
+        BATCH,
+        "wrap command string in a sh script and submit",
+        |t, g| {
+            t.wrap = g.value.map(std::ffi::OsStr::to_owned);
+            Ok(())
+        },
+    ),
+    OptionDef::new(
+        "parsable",
+        None,
+        Arg::None,
+        BATCH_RUN,
+        "print only the id (and the cluster's name if named)",
+        |t, _| {
+            t.parsable = true;
+            Ok(())
+        },
+    ),
     OptionDef::new("wait", Some('W'), Arg::None, BATCH, "wait for completion of the submitted job", |t, _| {
         t.wait = true;
         Ok(())
     })
     .env(&["SBATCH_WAIT"]),
-    OptionDef::new("test-only", None, Arg::None, JOB, "say when and where the job would start, no submission", |t, _| {
-        t.test_only = true;
-        Ok(())
-    }),
+    OptionDef::new(
+        "test-only",
+        None,
+        Arg::None,
+        JOB,
+        "say when and where the job would start, no submission",
+        |t, _| {
+            t.test_only = true;
+            Ok(())
+        },
+    ),
     OptionDef::new("uid", None, Required("user"), BATCH, "submit as another user (root only)", |t, g| {
         t.uid = g.string()?;
         Ok(())
@@ -43,13 +64,20 @@ pub const OPTIONS: &[OptionDef] = &[
         t.no_shell = true;
         Ok(())
     }),
-    OptionDef::new("kill-command", Some('K'), Optional("signal"), ALLOC, "signal the command when the allocation ends", |t, g| {
-        t.kill_command = Some(match g.text()? {
-            "" => libc::SIGTERM,
-            name => g.checked(values::signal(name))?,
-        });
-        Ok(())
-    })
+    OptionDef::new(
+        "kill-command",
+        Some('K'),
+        Optional("signal"),
+        ALLOC,
+        "signal the command when the allocation ends",
+        |t, g| {
+            t.kill_command = Some(match g.text()? {
+                "" => libc::SIGTERM,
+                name => g.checked(values::signal(name))?,
+            });
+            Ok(())
+        },
+    )
     .env(&["SALLOC_KILL_CMD"]),
     OptionDef::new("bell", None, Arg::None, ALLOC, "ring the terminal bell when the job is allocated", |t, _| {
         t.bell = true;
@@ -61,8 +89,15 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SALLOC_NO_BELL"]),
-    OptionDef::other("wait-all-nodes", None, Required("0|1"), BATCH_ALLOC, "wait for all nodes (always done)", Effect::Silent)
-        .env(&["SBATCH_WAIT_ALL_NODES", "SALLOC_WAIT_ALL_NODES"]),
+    OptionDef::other(
+        "wait-all-nodes",
+        None,
+        Required("0|1"),
+        BATCH_ALLOC,
+        "wait for all nodes (always done)",
+        Effect::Silent,
+    )
+    .env(&["SBATCH_WAIT_ALL_NODES", "SALLOC_WAIT_ALL_NODES"]),
     OptionDef::new("jobid", None, Required("id"), RUN, "run under an already allocated job", |t, g| {
         t.jobid = g.sourced(g.checked(g.text()?.trim().parse().ok())?);
         Ok(())
@@ -76,34 +111,57 @@ pub const OPTIONS: &[OptionDef] = &[
         t.batch = true;
         Ok(())
     }),
-    OptionDef::new("multi-prog", None, Arg::None, RUN, "the program is a file of programs for ranges of tasks", |t, _| {
-        t.multi_prog = true;
-        Ok(())
-    }),
-    OptionDef::new("kill-on-bad-exit", Some('K'), Optional("0|1"), RUN, "kill the step if any task ends with other than 0", |t, g| {
-        t.kill_on_bad_exit = Some(match g.text()? {
-            "" | "1" => true,
-            "0" => false,
-            _ => return Err(g.invalid()),
-        });
-        Ok(())
-    })
+    OptionDef::new(
+        "multi-prog",
+        None,
+        Arg::None,
+        RUN,
+        "the program is a file of programs for ranges of tasks",
+        |t, _| {
+            t.multi_prog = true;
+            Ok(())
+        },
+    ),
+    OptionDef::new(
+        "kill-on-bad-exit",
+        Some('K'),
+        Optional("0|1"),
+        RUN,
+        "kill the step if any task ends with other than 0",
+        |t, g| {
+            t.kill_on_bad_exit = Some(match g.text()? {
+                "" | "1" => true,
+                "0" => false,
+                _ => return Err(g.invalid()),
+            });
+            Ok(())
+        },
+    )
     .env(&["SLURM_KILL_BAD_EXIT"]),
     OptionDef::new("wait", Some('W'), Required("sec"), RUN, "seconds to wait after the first task ended", |t, g| {
         t.wait_secs = Some(g.number(0)?);
         Ok(())
     })
     .env(&["SLURM_WAIT"]),
-    OptionDef::new("disable-status", Some('X'), Arg::None, RUN, "pass on the first Ctrl-C instead of reporting status", |t, _| {
-        t.disable_status = true;
-        Ok(())
-    })
+    OptionDef::new(
+        "disable-status",
+        Some('X'),
+        Arg::None,
+        RUN,
+        "pass on the first Ctrl-C instead of reporting status",
+        |t, _| {
+            t.disable_status = true;
+            Ok(())
+        },
+    )
     .env(&["SLURM_DISABLE_STATUS"]),
     OptionDef::new("quit-on-interrupt", None, Arg::None, RUN, "quit on a single Ctrl-C", |t, _| {
         t.quit_on_interrupt = true;
         Ok(())
     }),
-    OptionDef::new("mpi", None, Required("type"), RUN, "type of MPI being used: none (list shows all)", |t, g| match g.text()? {
+    OptionDef::new("mpi", None, Required("type"), RUN, "type of MPI being used: none (list shows all)", |t, g| match g
+        .text(
+    )? {
         "none" => Ok(()),
         "list" => {
             t.help = Some(Help::MpiList);
@@ -113,13 +171,27 @@ pub const OPTIONS: &[OptionDef] = &[
     })
     .env(&["SLURM_MPI_TYPE"]),
     OptionDef::other("stepmgr", None, Arg::None, JOB, "run a step manager per job (always done)", Effect::Silent),
-    OptionDef::other("slurmd-debug", None, Required("level"), RUN, "debug level of the node daemon (no effect)", Effect::Silent),
+    OptionDef::other(
+        "slurmd-debug",
+        None,
+        Required("level"),
+        RUN,
+        "debug level of the node daemon (no effect)",
+        Effect::Silent,
+    ),
     OptionDef::other("msg-timeout", None, Required("secs"), RUN, "message timeout (no effect)", Effect::Silent),
     OptionDef::other("treewidth", None, Required("n"), JOB, "width of the launch tree (no effect)", Effect::Silent),
-    OptionDef::new("timeout", None, Required("secs"), WAIT, "give up after so many seconds, with exit code 1", |t, g| {
-        t.timeout_secs = Some(g.number(0)?);
-        Ok(())
-    }),
+    OptionDef::new(
+        "timeout",
+        None,
+        Required("secs"),
+        WAIT,
+        "give up after so many seconds, with exit code 1",
+        |t, g| {
+            t.timeout_secs = Some(g.number(0)?);
+            Ok(())
+        },
+    ),
     OptionDef::new("conf", None, Required("file"), EVERY, "slurm.conf of the cluster meant", |t, g| {
         t.conf = g.value.map(std::path::PathBuf::from);
         Ok(())

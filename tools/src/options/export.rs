@@ -12,11 +12,7 @@
 
 use super::typed::OptionError;
 use garrick_model::{env_vars, spec::EnvEntry};
-use std::{
-    collections::BTreeMap,
-    ffi::OsString,
-    os::unix::ffi::OsStringExt,
-};
+use std::{collections::BTreeMap, ffi::OsString, os::unix::ffi::OsStringExt};
 
 /// Whose environment is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,8 +51,15 @@ const OF_THE_SURROUNDING_JOB: &[&str] = &[
 ];
 
 /// Beginnings of such names.
-const OF_THE_SURROUNDING_JOB_FROM: &[&str] =
-    &["SLURM_ARRAY_", "SLURM_JOB_", "SLURM_MEM_PER_", "SLURM_PTY_", "SLURM_SRUN_COMM_", "SLURM_STEP", "SLURM_TOPOLOGY_"];
+const OF_THE_SURROUNDING_JOB_FROM: &[&str] = &[
+    "SLURM_ARRAY_",
+    "SLURM_JOB_",
+    "SLURM_MEM_PER_",
+    "SLURM_PTY_",
+    "SLURM_SRUN_COMM_",
+    "SLURM_STEP",
+    "SLURM_TOPOLOGY_",
+];
 
 /// What a login would set at least, for `--export=NONE`.
 const LOGIN: &[&str] = &["HOME", "LOGNAME", "SHELL", "USER"];
@@ -218,24 +221,25 @@ mod tests {
 
     #[test]
     fn none_keeps_slurms_own_and_a_bare_login() {
-        assert_eq!(made(Some("NONE"), For::Job), [
-            "GARRICK_HOME=/home/alice/g",
-            "HOME=/home/alice",
-            "PATH=/usr/local/bin:/usr/bin:/bin",
-            "SLURM_CONF=/etc/slurm.conf",
-            "SLURM_CPU_BIND=none",
-            "SLURM_EXPORT_ENV=NONE",
-        ]);
+        assert_eq!(
+            made(Some("NONE"), For::Job),
+            [
+                "GARRICK_HOME=/home/alice/g",
+                "HOME=/home/alice",
+                "PATH=/usr/local/bin:/usr/bin:/bin",
+                "SLURM_CONF=/etc/slurm.conf",
+                "SLURM_CPU_BIND=none",
+                "SLURM_EXPORT_ENV=NONE",
+            ]
+        );
     }
 
     #[test]
     fn nil_keeps_slurms_own_only() {
-        assert_eq!(made(Some("NIL"), For::Job), [
-            "GARRICK_HOME=/home/alice/g",
-            "SLURM_CONF=/etc/slurm.conf",
-            "SLURM_CPU_BIND=none",
-            "SLURM_EXPORT_ENV=NIL"
-        ]);
+        assert_eq!(
+            made(Some("NIL"), For::Job),
+            ["GARRICK_HOME=/home/alice/g", "SLURM_CONF=/etc/slurm.conf", "SLURM_CPU_BIND=none", "SLURM_EXPORT_ENV=NIL"]
+        );
     }
 
     #[test]

@@ -104,9 +104,7 @@ pub fn parse(defs: &[&'static OptionDef], args: &[OsString]) -> Result<Parsed, G
             let def = find_long(defs, name)?;
             let value = match (def.arg, attached) {
                 (Arg::None, Some(_)) => return Err(GetoptError::NotAllowed(def.long)),
-                (Arg::Required(_), None) => {
-                    Some(rest.next().cloned().ok_or(GetoptError::MissingLong(def.long))?)
-                }
+                (Arg::Required(_), None) => Some(rest.next().cloned().ok_or(GetoptError::MissingLong(def.long))?),
                 (_, attached) => attached,
             };
             parsed.options.push(Occurrence { def, value });
@@ -164,9 +162,7 @@ fn find_long(defs: &[&'static OptionDef], name: &[u8]) -> Result<&'static Option
             let suggestion = nearest(&typed, defs.iter().map(|d| d.long));
             Err(GetoptError::UnknownLong { name: typed, suggestion })
         }
-        several => {
-            Err(GetoptError::Ambiguous { name: typed, candidates: several.iter().map(|d| d.long).collect() })
-        }
+        several => Err(GetoptError::Ambiguous { name: typed, candidates: several.iter().map(|d| d.long).collect() }),
     }
 }
 
@@ -238,8 +234,12 @@ mod tests {
 
     #[test]
     fn values_may_be_attached_or_apart() {
-        let expected =
-            [("nodes", "1-4".to_owned()), ("nodes", "1-4".to_owned()), ("time", "5".to_owned()), ("time", "5".to_owned())];
+        let expected = [
+            ("nodes", "1-4".to_owned()),
+            ("nodes", "1-4".to_owned()),
+            ("time", "5".to_owned()),
+            ("time", "5".to_owned()),
+        ];
         assert_eq!(shown(Command::Sbatch, "-N1-4 -N 1-4 --time=5 --time 5").unwrap().0, expected);
     }
 

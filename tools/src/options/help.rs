@@ -31,11 +31,8 @@ pub fn full(command: Command, out: &mut dyn Write) -> io::Result<()> {
             writeln!(out, "{names}\n{:TEXT_COLUMN$}{}", "", option.help)?;
         }
     }
-    let missing: Vec<String> = options
-        .iter()
-        .filter(|o| matches!(o.effect, Effect::NotSupported))
-        .map(|o| format!("--{}", o.long))
-        .collect();
+    let missing: Vec<String> =
+        options.iter().filter(|o| matches!(o.effect, Effect::NotSupported)).map(|o| format!("--{}", o.long)).collect();
     if !missing.is_empty() {
         writeln!(out, "\nOptions of Slurm that are not supported yet (errors here):")?;
         wrapped(out, "  ", &missing)?;

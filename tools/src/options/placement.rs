@@ -111,10 +111,17 @@ pub const OPTIONS: &[OptionDef] = &[
         Effect::Ignored("--hint has no effect yet"),
     )
     .env(&["SBATCH_HINT", "SALLOC_HINT", "SLURM_HINT"]),
-    OptionDef::new("relative", Some('r'), Required("n"), RUN, "run the step relative to node n of the allocation", |t, g| {
-        t.relative = Some(g.number(0)?);
-        Ok(())
-    }),
+    OptionDef::new(
+        "relative",
+        Some('r'),
+        Required("n"),
+        RUN,
+        "run the step relative to node n of the allocation",
+        |t, g| {
+            t.relative = Some(g.number(0)?);
+            Ok(())
+        },
+    ),
     OptionDef::new("exact", None, Arg::None, RUN, "give the step only the resources it asks for", |t, _| {
         t.exact = true;
         Ok(())
@@ -125,8 +132,15 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SLURM_OVERLAP"]),
-    OptionDef::new("external-launcher", None, Arg::None, RUN, "a step for a launcher of another kind (mpirun)", |t, _| {
-        t.overlap = true;
-        Ok(())
-    }),
+    OptionDef::new(
+        "external-launcher",
+        None,
+        Arg::None,
+        RUN,
+        "a step for a launcher of another kind (mpirun)",
+        |t, _| {
+            t.overlap = true;
+            Ok(())
+        },
+    ),
 ];

@@ -120,10 +120,7 @@ mod tests {
     #[test]
     fn lines_count_until_the_first_command() {
         let script = "#!/bin/bash\n# hello\n#SBATCH -n 4\n\n  \t\n   # indented comment\n#SBATCH --time=5\necho hi\n#SBATCH -N 9\n";
-        assert_eq!(read_words(script), [
-            (3, vec!["-n".to_owned(), "4".to_owned()]),
-            (7, vec!["--time=5".to_owned()])
-        ]);
+        assert_eq!(read_words(script), [(3, vec!["-n".to_owned(), "4".to_owned()]), (7, vec!["--time=5".to_owned()])]);
     }
 
     #[test]

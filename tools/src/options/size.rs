@@ -40,13 +40,20 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SBATCH_MEM_PER_NODE", "SALLOC_MEM_PER_NODE", "SLURM_MEM_PER_NODE"]),
-    OptionDef::new("mem-per-cpu", None, Required("MB"), JOB, "minimum amount of real memory per allocated cpu", |t, g| {
-        t.memory = g.sourced(match g.checked(values::memory(g.text()?))? {
-            MemoryMib(0) => MemoryRequest::All,
-            some => MemoryRequest::PerCpu(some),
-        });
-        Ok(())
-    })
+    OptionDef::new(
+        "mem-per-cpu",
+        None,
+        Required("MB"),
+        JOB,
+        "minimum amount of real memory per allocated cpu",
+        |t, g| {
+            t.memory = g.sourced(match g.checked(values::memory(g.text()?))? {
+                MemoryMib(0) => MemoryRequest::All,
+                some => MemoryRequest::PerCpu(some),
+            });
+            Ok(())
+        },
+    )
     .env(&["SBATCH_MEM_PER_CPU", "SALLOC_MEM_PER_CPU", "SLURM_MEM_PER_CPU"]),
     OptionDef::new("tmp", None, Required("MB"), JOB, "minimum amount of temporary disk", |t, g| {
         t.tmp_disk_mib = g.checked(values::memory(g.text()?))?.0;

@@ -79,31 +79,30 @@ pub fn lay_over(
             return Err(SourceError::Stray { word: word.to_string_lossy().into_owned(), line: line.number });
         }
         let place = Some(Place::Line(line.number));
-        apply_all(&mut typed, &parsed.options, command, Source::Script, place.as_ref(), now)?;
+        apply_all(&mut typed, &parsed.options, Source::Script, place.as_ref(), now)?;
     }
     for def in options {
         for name in def.variables(command) {
             // An empty variable is taken for one that is not set.
             if let Some(value) = variable(name).filter(|v| !v.is_empty()) {
-                apply(&mut typed, def, Some(&value), command, Source::Environment, now)
+                apply(&mut typed, def, Some(&value), Source::Environment, now)
                     .map_err(|error| SourceError::Option { error, place: Some(Place::Variable(name)) })?;
             }
         }
     }
-    apply_all(&mut typed, command_line, command, Source::CommandLine, None, now)?;
+    apply_all(&mut typed, command_line, Source::CommandLine, None, now)?;
     Ok(typed)
 }
 
 fn apply_all(
     typed: &mut Typed,
     options: &[Occurrence],
-    command: Command,
     source: Source,
     place: Option<&Place>,
     now: Timestamp,
 ) -> Result<(), SourceError> {
     options.iter().try_for_each(|o| {
-        apply(typed, o.def, o.value.as_deref(), command, source, now)
+        apply(typed, o.def, o.value.as_deref(), source, now)
             .map_err(|error| SourceError::Option { error, place: place.cloned() })
     })
 }
@@ -112,12 +111,11 @@ fn apply(
     typed: &mut Typed,
     def: &'static OptionDef,
     value: Option<&OsStr>,
-    command: Command,
     source: Source,
     now: Timestamp,
 ) -> Result<(), OptionError> {
     match def.effect {
-        Effect::Set(set) => set(typed, &Given { name: def.long, value, command, source, now }),
+        Effect::Set(set) => set(typed, &Given { name: def.long, value, source, now }),
         Effect::NotSupported => Err(OptionError::NotSupported(format!("--{}", def.long))),
         Effect::Ignored(notice) => {
             typed.notice(notice);
@@ -181,7 +179,8 @@ mod tests {
 
     #[test]
     fn malformed_values_are_named_with_their_option_and_place() {
-        let SourceError::Option { error, place: None } = typed_by(Command::Sbatch, "", &[], "-t 1x").unwrap_err() else {
+        let SourceError::Option { error, place: None } = typed_by(Command::Sbatch, "", &[], "-t 1x").unwrap_err()
+        else {
             panic!("an option's error")
         };
         assert_eq!((error.to_string().as_str(), error.exit_code()), ("Invalid --time specification", 255));

@@ -115,11 +115,7 @@ mod tests {
         sources::{command_line, lay_over},
         table::Command,
     };
-    use garrick_model::{
-        resources::MemoryMib,
-        spec::NodeCount,
-        time::Timestamp,
-    };
+    use garrick_model::{resources::MemoryMib, spec::NodeCount, time::Timestamp};
 
     fn built(env: &[(&str, &str)], args: &str) -> Checked<StepSpec> {
         let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();

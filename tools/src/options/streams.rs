@@ -36,15 +36,29 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SLURM_WORKING_DIR"]),
-    OptionDef::new("export", None, Required("list"), BATCH_RUN, "environment to pass on: ALL, NONE, NIL or names", |t, g| {
-        t.export = g.string()?;
-        Ok(())
-    })
+    OptionDef::new(
+        "export",
+        None,
+        Required("list"),
+        BATCH_RUN,
+        "environment to pass on: ALL, NONE, NIL or names",
+        |t, g| {
+            t.export = g.string()?;
+            Ok(())
+        },
+    )
     .env(&["SBATCH_EXPORT", "SLURM_EXPORT_ENV", "SRUN_EXPORT_ENV"]),
-    OptionDef::new("export-file", None, Required("file|fd"), BATCH, "environment from a file of NUL-ended NAME=value", |t, g| {
-        t.export_file = g.string()?;
-        Ok(())
-    }),
+    OptionDef::new(
+        "export-file",
+        None,
+        Required("file|fd"),
+        BATCH,
+        "environment from a file of NUL-ended NAME=value",
+        |t, g| {
+            t.export_file = g.string()?;
+            Ok(())
+        },
+    ),
     OptionDef::other(
         "get-user-env",
         None,

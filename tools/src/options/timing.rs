@@ -20,10 +20,17 @@ const NICE_LIMIT: i32 = 2_147_483_645;
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
-    OptionDef::new("time", Some('t'), Required("minutes"), JOB, "time limit: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S", |t, g| {
-        t.time_limit = Some(g.checked(values::time_limit(g.text()?))?);
-        Ok(())
-    })
+    OptionDef::new(
+        "time",
+        Some('t'),
+        Required("minutes"),
+        JOB,
+        "time limit: M, M:S, H:M:S, D-H, D-H:M, D-H:M:S",
+        |t, g| {
+            t.time_limit = Some(g.checked(values::time_limit(g.text()?))?);
+            Ok(())
+        },
+    )
     .env(&["SBATCH_TIMELIMIT", "SALLOC_TIMELIMIT", "SLURM_TIMELIMIT"]),
     OptionDef::new("time-min", None, Required("minutes"), JOB, "minimum time limit (if distinct)", |t, g| {
         t.time_min = Some(g.checked(values::time_limit(g.text()?))?);
@@ -33,10 +40,17 @@ pub const OPTIONS: &[OptionDef] = &[
         t.begin = Some(g.checked(values::date(g.text()?, g.now))?);
         Ok(())
     }),
-    OptionDef::new("deadline", None, Required("time"), JOB, "remove the job if it cannot end before this time", |t, g| {
-        t.deadline = Some(g.checked(values::date(g.text()?, g.now))?);
-        Ok(())
-    }),
+    OptionDef::new(
+        "deadline",
+        None,
+        Required("time"),
+        JOB,
+        "remove the job if it cannot end before this time",
+        |t, g| {
+            t.deadline = Some(g.checked(values::date(g.text()?, g.now))?);
+            Ok(())
+        },
+    ),
     OptionDef::new("hold", Some('H'), Arg::None, JOB, "submit job in held state", |t, _| {
         t.hold = true;
         Ok(())
@@ -51,37 +65,55 @@ pub const OPTIONS: &[OptionDef] = &[
     OptionDef::new("nice", None, Optional("value"), JOB, "decrease the scheduling priority by value", |t, g| {
         t.nice = match g.text()? {
             "" => NICE,
-            text => text.parse().ok().filter(|n: &i32| n.unsigned_abs() <= NICE_LIMIT as u32).ok_or_else(|| {
-                OptionError::Number { name: g.name, text: text.to_owned() }
-            })?,
+            text => text
+                .parse()
+                .ok()
+                .filter(|n: &i32| n.unsigned_abs() <= NICE_LIMIT as u32)
+                .ok_or_else(|| OptionError::Number { name: g.name, text: text.to_owned() })?,
         };
         Ok(())
     }),
-    OptionDef::new("dependency", Some('d'), Required("type:jobid[:time]"), JOB, "defer until conditions on jobs hold", |t, g| {
-        let text = g.text()?;
-        t.dependencies = match text {
-            "" => None,
-            _ => Some(values::dependencies(text).ok_or(OptionError::Refused(Refusal::Dependency))?),
-        };
-        Ok(())
-    })
+    OptionDef::new(
+        "dependency",
+        Some('d'),
+        Required("type:jobid[:time]"),
+        JOB,
+        "defer until conditions on jobs hold",
+        |t, g| {
+            let text = g.text()?;
+            t.dependencies = match text {
+                "" => None,
+                _ => Some(values::dependencies(text).ok_or(OptionError::Refused(Refusal::Dependency))?),
+            };
+            Ok(())
+        },
+    )
     .env(&["SBATCH_DEPENDENCY", "SALLOC_DEPENDENCY", "SLURM_DEPENDENCY"]),
     OptionDef::new("array", Some('a'), Required("indexes"), BATCH, "job array index values, 0-15%4", |t, g| {
         t.array = Some(values::array(g.text()?).ok_or(OptionError::Refused(Refusal::InvalidArray))?);
         Ok(())
     })
     .env(&["SBATCH_ARRAY_INX"]),
-    OptionDef::new("immediate", Some('I'), Optional("secs"), JOB, "exit if resources are not available in secs", |t, g| {
-        t.immediate_secs = Some(if g.value.is_none() { IMMEDIATE_SECS } else { g.number(0)?.max(1) });
-        Ok(())
-    })
-    .env(&["SBATCH_IMMEDIATE", "SALLOC_IMMEDIATE", "SLURM_IMMEDIATE"]),
-    OptionDef::new("requeue", None, Optional("expedite"), BATCH, "permit the job to be requeued", |t, g| match g.text()? {
-        "expedite" => Err(g.not_supported()),
-        // From `SBATCH_REQUEUE` any value comes here.
-        _ => {
-            t.requeue = Some(true);
+    OptionDef::new(
+        "immediate",
+        Some('I'),
+        Optional("secs"),
+        JOB,
+        "exit if resources are not available in secs",
+        |t, g| {
+            t.immediate_secs = Some(if g.value.is_none() { IMMEDIATE_SECS } else { g.number(0)?.max(1) });
             Ok(())
+        },
+    )
+    .env(&["SBATCH_IMMEDIATE", "SALLOC_IMMEDIATE", "SLURM_IMMEDIATE"]),
+    OptionDef::new("requeue", None, Optional("expedite"), BATCH, "permit the job to be requeued", |t, g| {
+        match g.text()? {
+            "expedite" => Err(g.not_supported()),
+            // From `SBATCH_REQUEUE` any value comes here.
+            _ => {
+                t.requeue = Some(true);
+                Ok(())
+            }
         }
     })
     .env(&["SBATCH_REQUEUE"]),
@@ -95,12 +127,17 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SBATCH_NO_KILL", "SALLOC_NO_KILL", "SLURM_NO_KILL"]),
-    OptionDef::new("kill-on-invalid-dep", None, Required("yes|no"), BATCH, "terminate job if a dependency can never hold", |_, g| {
-        match g.text()? {
+    OptionDef::new(
+        "kill-on-invalid-dep",
+        None,
+        Required("yes|no"),
+        BATCH,
+        "terminate job if a dependency can never hold",
+        |_, g| match g.text()? {
             "yes" | "no" => Ok(()),
             _ => Err(g.invalid()),
-        }
-    }),
+        },
+    ),
     OptionDef::new("signal", None, Required("[R|B:]num[@time]"), JOB, "send signal when time limit is near", |t, g| {
         t.signal = Some(g.checked(values::signal_warning(g.text()?))?);
         Ok(())

@@ -14,8 +14,6 @@ use std::{
     path::PathBuf,
 };
 
-use super::table::Command;
-
 /// Where an option came from; a later source goes over an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
@@ -43,8 +41,6 @@ pub struct Given<'a> {
     pub name: &'static str,
     /// Its argument, if there was one.
     pub value: Option<&'a OsStr>,
-    /// For which command.
-    pub command: Command,
     /// From where.
     pub source: Source,
     /// The time from which `now+1hour` counts.
@@ -65,10 +61,11 @@ impl<'a> Given<'a> {
     /// A whole number of at least `least`.
     pub fn number(&self, least: u32) -> Result<u32, OptionError> {
         let text = self.text()?;
-        text.trim().parse().ok().filter(|n| *n >= least).ok_or_else(|| OptionError::Number {
-            name: self.name,
-            text: text.to_owned(),
-        })
+        text.trim()
+            .parse()
+            .ok()
+            .filter(|n| *n >= least)
+            .ok_or_else(|| OptionError::Number { name: self.name, text: text.to_owned() })
     }
 
     /// What a parser made of the argument, or the error that it is malformed.

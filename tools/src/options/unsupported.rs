@@ -13,8 +13,11 @@ const fn unsupported(long: &'static str, short: Option<char>, arg: Arg, on: Comm
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
-    unsupported("acctg-freq", None, Required("list"), JOB, "accounting and profiling sampling intervals")
-        .env(&["SBATCH_ACCTG_FREQ", "SALLOC_ACCTG_FREQ", "SLURM_ACCTG_FREQ"]),
+    unsupported("acctg-freq", None, Required("list"), JOB, "accounting and profiling sampling intervals").env(&[
+        "SBATCH_ACCTG_FREQ",
+        "SALLOC_ACCTG_FREQ",
+        "SLURM_ACCTG_FREQ",
+    ]),
     unsupported("batch", None, Required("list"), BATCH, "features of the batch host").env(&["SBATCH_BATCH"]),
     unsupported("bb", None, Required("spec"), JOB, "burst buffer specifications")
         .env(&["SALLOC_BURST_BUFFER", "SLURM_BURST_BUFFER"]),
@@ -26,44 +29,89 @@ pub const OPTIONS: &[OptionDef] = &[
     unsupported("cluster-constraint", None, Required("list"), JOB, "features of clusters"),
     unsupported("compress", None, Optional("library"), RUN, "compress a broadcast file").env(&["SLURM_COMPRESS"]),
     unsupported("consolidate-segments", None, Arg::None, JOB, "consolidate segments of block topology"),
-    unsupported("container", None, Required("path"), JOB, "OCI container bundle")
-        .env(&["SBATCH_CONTAINER", "SALLOC_CONTAINER", "SRUN_CONTAINER"]),
-    unsupported("container-id", None, Required("id"), JOB, "OCI container id")
-        .env(&["SBATCH_CONTAINER_ID", "SALLOC_CONTAINER_ID", "SRUN_CONTAINER_ID"]),
-    unsupported("core-spec", Some('S'), Required("cores"), JOB, "count of reserved cores")
-        .env(&["SBATCH_CORE_SPEC", "SALLOC_CORE_SPEC", "SLURM_CORE_SPEC"]),
+    unsupported("container", None, Required("path"), JOB, "OCI container bundle").env(&[
+        "SBATCH_CONTAINER",
+        "SALLOC_CONTAINER",
+        "SRUN_CONTAINER",
+    ]),
+    unsupported("container-id", None, Required("id"), JOB, "OCI container id").env(&[
+        "SBATCH_CONTAINER_ID",
+        "SALLOC_CONTAINER_ID",
+        "SRUN_CONTAINER_ID",
+    ]),
+    unsupported("core-spec", Some('S'), Required("cores"), JOB, "count of reserved cores").env(&[
+        "SBATCH_CORE_SPEC",
+        "SALLOC_CORE_SPEC",
+        "SLURM_CORE_SPEC",
+    ]),
     unsupported("cores-per-socket", None, Required("C"), JOB, "number of cores per socket to allocate"),
-    unsupported("cpu-freq", None, Required("spec"), JOB, "requested CPU frequency")
-        .env(&["SBATCH_CPU_FREQ_REQ", "SALLOC_CPU_FREQ_REQ", "SLURM_CPU_FREQ_REQ"]),
-    unsupported("cpus-per-gpu", None, Required("n"), JOB, "CPUs per allocated GPU")
-        .env(&["SBATCH_CPUS_PER_GPU", "SALLOC_CPUS_PER_GPU", "SLURM_CPUS_PER_GPU"]),
-    unsupported("delay-boot", None, Required("mins"), JOB, "delay boot for desired node features")
-        .env(&["SBATCH_DELAY_BOOT", "SALLOC_DELAY_BOOT", "SLURM_DELAY_BOOT"]),
+    unsupported("cpu-freq", None, Required("spec"), JOB, "requested CPU frequency").env(&[
+        "SBATCH_CPU_FREQ_REQ",
+        "SALLOC_CPU_FREQ_REQ",
+        "SLURM_CPU_FREQ_REQ",
+    ]),
+    unsupported("cpus-per-gpu", None, Required("n"), JOB, "CPUs per allocated GPU").env(&[
+        "SBATCH_CPUS_PER_GPU",
+        "SALLOC_CPUS_PER_GPU",
+        "SLURM_CPUS_PER_GPU",
+    ]),
+    unsupported("delay-boot", None, Required("mins"), JOB, "delay boot for desired node features").env(&[
+        "SBATCH_DELAY_BOOT",
+        "SALLOC_DELAY_BOOT",
+        "SLURM_DELAY_BOOT",
+    ]),
     unsupported("epilog", None, Required("program"), RUN, "program to run after the step").env(&["SLURM_EPILOG"]),
     unsupported("extra", None, Required("text"), JOB, "arbitrary text, for filters of nodes"),
     unsupported("extra-node-info", Some('B'), Required("S[:C[:T]]"), JOB, "sockets, cores and threads per node"),
-    unsupported("gpu-bind", None, Required("type"), JOB, "task to GPU binding")
-        .env(&["SBATCH_GPU_BIND", "SALLOC_GPU_BIND", "SLURM_GPU_BIND"]),
-    unsupported("gpu-freq", None, Required("spec"), JOB, "frequency of GPUs")
-        .env(&["SBATCH_GPU_FREQ", "SALLOC_GPU_FREQ", "SLURM_GPU_FREQ"]),
-    unsupported("gpus", Some('G'), Required("n"), JOB, "count of GPUs required for the job")
-        .env(&["SBATCH_GPUS", "SALLOC_GPUS", "SLURM_GPUS"]),
-    unsupported("gpus-per-node", None, Required("n"), JOB, "GPUs per allocated node")
-        .env(&["SBATCH_GPUS_PER_NODE", "SALLOC_GPUS_PER_NODE", "SLURM_GPUS_PER_NODE"]),
+    unsupported("gpu-bind", None, Required("type"), JOB, "task to GPU binding").env(&[
+        "SBATCH_GPU_BIND",
+        "SALLOC_GPU_BIND",
+        "SLURM_GPU_BIND",
+    ]),
+    unsupported("gpu-freq", None, Required("spec"), JOB, "frequency of GPUs").env(&[
+        "SBATCH_GPU_FREQ",
+        "SALLOC_GPU_FREQ",
+        "SLURM_GPU_FREQ",
+    ]),
+    unsupported("gpus", Some('G'), Required("n"), JOB, "count of GPUs required for the job").env(&[
+        "SBATCH_GPUS",
+        "SALLOC_GPUS",
+        "SLURM_GPUS",
+    ]),
+    unsupported("gpus-per-node", None, Required("n"), JOB, "GPUs per allocated node").env(&[
+        "SBATCH_GPUS_PER_NODE",
+        "SALLOC_GPUS_PER_NODE",
+        "SLURM_GPUS_PER_NODE",
+    ]),
     unsupported("gpus-per-socket", None, Required("n"), JOB, "GPUs per allocated socket"),
-    unsupported("gpus-per-task", None, Required("n"), JOB, "GPUs per task")
-        .env(&["SBATCH_GPUS_PER_TASK", "SALLOC_GPUS_PER_TASK", "SLURM_GPUS_PER_TASK"]),
-    unsupported("gres", None, Required("list"), JOB, "required generic resources")
-        .env(&["SBATCH_GRES", "SALLOC_GRES", "SLURM_GRES"]),
-    unsupported("gres-flags", None, Required("opts"), JOB, "flags of generic resource management")
-        .env(&["SBATCH_GRES_FLAGS", "SALLOC_GRES_FLAGS", "SLURM_GRES_FLAGS"]),
+    unsupported("gpus-per-task", None, Required("n"), JOB, "GPUs per task").env(&[
+        "SBATCH_GPUS_PER_TASK",
+        "SALLOC_GPUS_PER_TASK",
+        "SLURM_GPUS_PER_TASK",
+    ]),
+    unsupported("gres", None, Required("list"), JOB, "required generic resources").env(&[
+        "SBATCH_GRES",
+        "SALLOC_GRES",
+        "SLURM_GRES",
+    ]),
+    unsupported("gres-flags", None, Required("opts"), JOB, "flags of generic resource management").env(&[
+        "SBATCH_GRES_FLAGS",
+        "SALLOC_GRES_FLAGS",
+        "SLURM_GRES_FLAGS",
+    ]),
     unsupported("interactive", None, Arg::None, RUN, "interactive step of salloc"),
     unsupported("licenses", Some('L'), Required("names"), JOB, "required licenses"),
     unsupported("mcs-label", None, Required("mcs"), JOB, "multi-category security label"),
-    unsupported("mem-per-gpu", None, Required("MB"), JOB, "real memory per allocated GPU")
-        .env(&["SBATCH_MEM_PER_GPU", "SALLOC_MEM_PER_GPU", "SLURM_MEM_PER_GPU"]),
-    unsupported("network", None, Required("type"), JOB, "information about the interconnect")
-        .env(&["SBATCH_NETWORK", "SALLOC_NETWORK", "SLURM_NETWORK"]),
+    unsupported("mem-per-gpu", None, Required("MB"), JOB, "real memory per allocated GPU").env(&[
+        "SBATCH_MEM_PER_GPU",
+        "SALLOC_MEM_PER_GPU",
+        "SLURM_MEM_PER_GPU",
+    ]),
+    unsupported("network", None, Required("type"), JOB, "information about the interconnect").env(&[
+        "SBATCH_NETWORK",
+        "SALLOC_NETWORK",
+        "SLURM_NETWORK",
+    ]),
     unsupported("no-allocate", Some('Z'), Arg::None, RUN, "run without an allocation"),
     unsupported("ntasks-per-core", None, Required("n"), JOB, "number of tasks to invoke on each core")
         .env(&["SLURM_NTASKS_PER_CORE"]),
@@ -72,43 +120,73 @@ pub const OPTIONS: &[OptionDef] = &[
     unsupported("ntasks-per-socket", None, Required("n"), JOB, "number of tasks to invoke on each socket")
         .env(&["SLURM_NTASKS_PER_SOCKET"]),
     unsupported("oom-kill-step", None, Optional("0|1"), JOB, "kill the whole step when a task runs out of memory"),
-    unsupported("overcommit", Some('O'), Arg::None, JOB, "overcommit resources")
-        .env(&["SBATCH_OVERCOMMIT", "SALLOC_OVERCOMMIT", "SLURM_OVERCOMMIT"]),
+    unsupported("overcommit", Some('O'), Arg::None, JOB, "overcommit resources").env(&[
+        "SBATCH_OVERCOMMIT",
+        "SALLOC_OVERCOMMIT",
+        "SLURM_OVERCOMMIT",
+    ]),
     unsupported("power", None, Required("flags"), JOB, "power management options"),
     unsupported("prefer", None, Required("list"), JOB, "desired but not required features"),
     unsupported("preserve-env", Some('E'), Arg::None, RUN, "keep the job's node and task counts in the environment"),
-    unsupported("profile", None, Required("value"), JOB, "detailed data collection")
-        .env(&["SBATCH_PROFILE", "SALLOC_PROFILE", "SLURM_PROFILE"]),
+    unsupported("profile", None, Required("value"), JOB, "detailed data collection").env(&[
+        "SBATCH_PROFILE",
+        "SALLOC_PROFILE",
+        "SLURM_PROFILE",
+    ]),
     unsupported("prolog", None, Required("program"), RUN, "program to run before the step").env(&["SLURM_PROLOG"]),
     unsupported("reboot", None, Arg::None, JOB, "reboot compute nodes before starting the job"),
-    unsupported("reservation", None, Required("name"), JOB, "allocate resources from a reservation")
-        .env(&["SBATCH_RESERVATION", "SALLOC_RESERVATION", "SLURM_RESERVATION"]),
+    unsupported("reservation", None, Required("name"), JOB, "allocate resources from a reservation").env(&[
+        "SBATCH_RESERVATION",
+        "SALLOC_RESERVATION",
+        "SLURM_RESERVATION",
+    ]),
     unsupported("resv-ports", None, Optional("count"), RUN, "reserve communication ports").env(&["SLURM_RESV_PORTS"]),
     unsupported("segment", None, Required("size"), JOB, "segment size of block topology"),
     unsupported("send-libs", None, Optional("yes|no"), RUN, "copy libraries with a broadcast file"),
     unsupported("sockets-per-node", None, Required("S"), JOB, "number of sockets per node to allocate"),
-    unsupported("spread-job", None, Arg::None, JOB, "spread the job over as many nodes as possible")
-        .env(&["SBATCH_SPREAD_JOB", "SALLOC_SPREAD_JOB", "SLURM_SPREAD_JOB"]),
+    unsupported("spread-job", None, Arg::None, JOB, "spread the job over as many nodes as possible").env(&[
+        "SBATCH_SPREAD_JOB",
+        "SALLOC_SPREAD_JOB",
+        "SLURM_SPREAD_JOB",
+    ]),
     unsupported("spread-segments", None, Arg::None, JOB, "spread segments of block topology"),
-    unsupported("switches", None, Required("max[@time]"), JOB, "optimum switches")
-        .env(&["SBATCH_REQ_SWITCH", "SALLOC_REQ_SWITCH", "SLURM_REQ_SWITCH"]),
+    unsupported("switches", None, Required("max[@time]"), JOB, "optimum switches").env(&[
+        "SBATCH_REQ_SWITCH",
+        "SALLOC_REQ_SWITCH",
+        "SLURM_REQ_SWITCH",
+    ]),
     unsupported("task-epilog", None, Required("program"), RUN, "program to run after each task")
         .env(&["SLURM_TASK_EPILOG"]),
     unsupported("task-prolog", None, Required("program"), RUN, "program to run before each task")
         .env(&["SLURM_TASK_PROLOG"]),
     unsupported("test-exec", None, Arg::None, RUN, "check the executable before the launch"),
-    unsupported("thread-spec", None, Required("threads"), JOB, "count of reserved threads")
-        .env(&["SBATCH_THREAD_SPEC", "SALLOC_THREAD_SPEC", "SLURM_THREAD_SPEC"]),
+    unsupported("thread-spec", None, Required("threads"), JOB, "count of reserved threads").env(&[
+        "SBATCH_THREAD_SPEC",
+        "SALLOC_THREAD_SPEC",
+        "SLURM_THREAD_SPEC",
+    ]),
     unsupported("threads", Some('T'), Required("threads"), RUN, "launch threads of srun"),
-    unsupported("threads-per-core", None, Required("T"), JOB, "number of threads per core to allocate")
-        .env(&["SBATCH_THREADS_PER_CORE", "SALLOC_THREADS_PER_CORE", "SLURM_THREADS_PER_CORE"]),
-    unsupported("tres-bind", None, Required("spec"), JOB, "task to resource binding")
-        .env(&["SBATCH_TRES_BIND", "SALLOC_TRES_BIND", "SLURM_TRES_BIND"]),
-    unsupported("tres-per-task", None, Required("list"), JOB, "resources required per task")
-        .env(&["SBATCH_TRES_PER_TASK", "SALLOC_TRES_PER_TASK", "SLURM_TRES_PER_TASK"]),
+    unsupported("threads-per-core", None, Required("T"), JOB, "number of threads per core to allocate").env(&[
+        "SBATCH_THREADS_PER_CORE",
+        "SALLOC_THREADS_PER_CORE",
+        "SLURM_THREADS_PER_CORE",
+    ]),
+    unsupported("tres-bind", None, Required("spec"), JOB, "task to resource binding").env(&[
+        "SBATCH_TRES_BIND",
+        "SALLOC_TRES_BIND",
+        "SLURM_TRES_BIND",
+    ]),
+    unsupported("tres-per-task", None, Required("list"), JOB, "resources required per task").env(&[
+        "SBATCH_TRES_PER_TASK",
+        "SALLOC_TRES_PER_TASK",
+        "SLURM_TRES_PER_TASK",
+    ]),
     unsupported("uid", None, Required("user"), ALLOC, "allocate as another user"),
     unsupported("gid", None, Required("group"), ALLOC, "allocate as another group"),
-    unsupported("use-min-nodes", None, Arg::None, JOB, "prefer the smaller node count of a range")
-        .env(&["SBATCH_USE_MIN_NODES", "SALLOC_USE_MIN_NODES", "SLURM_USE_MIN_NODES"]),
+    unsupported("use-min-nodes", None, Arg::None, JOB, "prefer the smaller node count of a range").env(&[
+        "SBATCH_USE_MIN_NODES",
+        "SALLOC_USE_MIN_NODES",
+        "SLURM_USE_MIN_NODES",
+    ]),
     unsupported("x11", None, Optional("all|batch|first|last"), JOB, "X11 forwarding"),
 ];

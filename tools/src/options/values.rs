@@ -103,17 +103,11 @@ pub fn cpu_bind(given: &Given<'_>) -> Result<CpuBind, OptionError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::options::{table::Command, typed::Source};
+    use crate::options::typed::Source;
     use std::ffi::OsStr;
 
     fn given(name: &'static str, value: &'static str) -> Given<'static> {
-        Given {
-            name,
-            value: Some(OsStr::new(value)),
-            command: Command::Srun,
-            source: Source::CommandLine,
-            now: Timestamp::from_secs(0),
-        }
+        Given { name, value: Some(OsStr::new(value)), source: Source::CommandLine, now: Timestamp::from_secs(0) }
     }
 
     #[test]

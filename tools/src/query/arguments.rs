@@ -66,11 +66,6 @@ impl Arguments {
             .map(|v| v.to_string_lossy().into_owned())
     }
 
-    /// Its last value, else that variable's.
-    pub fn value_or_env(&self, long: &str, variable: &str) -> Option<String> {
-        self.value(long).or_else(|| std::env::var(variable).ok().filter(|v| !v.is_empty()))
-    }
-
     /// Operands as text.
     pub fn words(&self) -> Vec<String> {
         self.operands.iter().map(|w| w.to_string_lossy().into_owned()).collect()
@@ -103,9 +98,7 @@ pub fn read(table: &'static Table, args: &[OsString], console: &Console) -> Outc
         Ok(arguments) if arguments.has("usage") => {
             Outcome::Done(output::finish(console, output::print_line(usage(table)), 0))
         }
-        Ok(arguments) if arguments.has("version") => {
-            Outcome::Done(output::finish(console, output::print_version(), 0))
-        }
+        Ok(arguments) if arguments.has("version") => Outcome::Done(output::finish(console, output::print_version(), 0)),
         Ok(arguments) => Outcome::Go(arguments),
     }
 }

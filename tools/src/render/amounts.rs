@@ -35,7 +35,9 @@ impl Amounts for JobView {
     fn run_secs(&self, now: Timestamp) -> u64 {
         match (self.state, self.start_time) {
             (JobState::Pending, _) | (_, None) => 0,
-            (JobState::Running | JobState::Suspended | JobState::Configuring, Some(start)) => now.since(start).as_secs(),
+            (JobState::Running | JobState::Suspended | JobState::Configuring, Some(start)) => {
+                now.since(start).as_secs()
+            }
             (_, Some(start)) => self.end_time.unwrap_or(now).since(start).as_secs(),
         }
     }
@@ -114,9 +116,7 @@ pub fn shares_by_node(job: &JobView) -> Vec<String> {
     let mut groups: Vec<(Vec<String>, &AllocatedNode)> = Vec::new();
     for node in held(job).unwrap_or_default() {
         match groups.last_mut() {
-            Some((names, first))
-                if first.share.cpus == node.share.cpus && first.share.memory == node.share.memory =>
-            {
+            Some((names, first)) if first.share.cpus == node.share.cpus && first.share.memory == node.share.memory => {
                 names.push(node.name.clone());
             }
             _ => groups.push((vec![node.name.clone()], node)),

@@ -29,7 +29,6 @@ impl Clock {
         Some(jiff::Timestamp::from_millisecond(at.0).ok()?.to_zoned(self.zone.clone()))
     }
 
-
     /// `2026-11-21T10:00:51`.
     pub fn at(&self, at: Timestamp) -> String {
         match self.format.as_deref() {
@@ -71,11 +70,7 @@ mod tests {
     use super::*;
 
     fn clock(format: Option<&str>) -> Clock {
-        Clock {
-            zone: TimeZone::UTC,
-            now: Timestamp::from_secs(1_795_255_255),
-            format: format.map(str::to_owned),
-        }
+        Clock { zone: TimeZone::UTC, now: Timestamp::from_secs(1_795_255_255), format: format.map(str::to_owned) }
     }
 
     #[test]

@@ -98,8 +98,7 @@ impl<F> Layout<F> {
             match chars.next() {
                 Some('%') => layout.literal().push('%'),
                 Some(letter) => {
-                    let field =
-                        field(letter).ok_or(LayoutError::UnknownField { kind, given: String::from(letter) })?;
+                    let field = field(letter).ok_or(LayoutError::UnknownField { kind, given: String::from(letter) })?;
                     layout.columns.push(Column { field, width, align, suffix: String::new() });
                 }
                 None => layout.literal().push('%'),
@@ -157,9 +156,7 @@ impl<F> Layout<F> {
             .map(|(i, c)| match c.width {
                 Width::Natural => None,
                 Width::Fixed(n) => Some(n),
-                Width::Auto => {
-                    Some(table.iter().map(|r| r[i].chars().count()).max().unwrap_or(0).max(AUTO_MIN))
-                }
+                Width::Auto => Some(table.iter().map(|r| r[i].chars().count()).max().unwrap_or(0).max(AUTO_MIN)),
             })
             .collect();
         if heading {

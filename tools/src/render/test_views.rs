@@ -169,8 +169,7 @@ pub fn hold(cpus: std::ops::Range<u32>) -> NodeHold {
 
 /// Drained, with a reason.
 pub fn drained(node: NodeView, text: &str) -> NodeView {
-    let reason =
-        NodeReason { text: text.to_owned(), uid: 1001, user: "alice".to_owned(), at: at(10 * 60 + 26) };
+    let reason = NodeReason { text: text.to_owned(), uid: 1001, user: "alice".to_owned(), at: at(10 * 60 + 26) };
     NodeView { flags: NodeFlags { drain: true, ..node.flags }, reason: Some(reason), ..node }
 }
 

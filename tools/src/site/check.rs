@@ -44,13 +44,9 @@ fn render(report: &ConfigReport, path: &Path, out: &mut dyn Write) -> io::Result
     }
     match (report.errors().count(), report.warnings().count()) {
         (0, 0) => writeln!(out, "{}: no problems", path.display()),
-        (errors, warnings) => writeln!(
-            out,
-            "{}: {} and {}",
-            path.display(),
-            counted(errors, "error"),
-            counted(warnings, "warning")
-        ),
+        (errors, warnings) => {
+            writeln!(out, "{}: {} and {}", path.display(), counted(errors, "error"), counted(warnings, "warning"))
+        }
     }
 }
 

@@ -20,11 +20,9 @@ impl Shape {
     /// The first line of the file.
     fn mark(&self) -> String {
         let mut line = MARK.to_owned();
-        for (name, value) in [
-            ("nodes", self.nodes.map(u64::from)),
-            ("cpus", self.cpus.map(u64::from)),
-            ("memory", self.memory_mib),
-        ] {
+        for (name, value) in
+            [("nodes", self.nodes.map(u64::from)), ("cpus", self.cpus.map(u64::from)), ("memory", self.memory_mib)]
+        {
             if let Some(value) = value {
                 let _ = write!(line, " --{name} {value}");
             }

@@ -68,7 +68,7 @@ pub fn end(home: &Home) -> Result<usize, SiteError> {
     let _lock = up::lock(home)?;
     let mut daemons = known(home)?;
     let cluster = Cluster::find(Some(&home.conf())).ok();
-    let folders = cluster.as_ref().map(run_folders).unwrap_or_default();
+    let folders = cluster.as_ref().map(|c| run_folders(c, home)).unwrap_or_default();
     let count = daemons.len();
     let mut tasks = processes::of_jobs(&daemons, &folders);
     if let Some(cluster) = &cluster {
@@ -82,7 +82,9 @@ pub fn end(home: &Home) -> Result<usize, SiteError> {
         }
     }
     // Whatever was started meanwhile, or survived.
-    daemons.extend(processes::find(home).into_iter().filter(|f| !daemons.iter().any(|d| d.pid == f.pid)).collect::<Vec<_>>());
+    daemons.extend(
+        processes::find(home).into_iter().filter(|f| !daemons.iter().any(|d| d.pid == f.pid)).collect::<Vec<_>>(),
+    );
     tasks.extend(processes::of_jobs(&daemons, &folders));
     by_signal(&daemons, &tasks)?;
     for folder in folders {
@@ -103,11 +105,9 @@ pub fn known(home: &Home) -> Result<Vec<Process>, SiteError> {
     Ok(list)
 }
 
-fn run_folders(cluster: &Cluster) -> Vec<PathBuf> {
-    let mut folders: Vec<PathBuf> = cluster.doors().iter().filter_map(|d| Some(d.parent()?.to_owned())).collect();
-    folders.sort();
-    folders.dedup();
-    folders
+/// Where this cluster's doors can be; all of these folders are its own.
+fn run_folders(cluster: &Cluster, home: &Home) -> Vec<PathBuf> {
+    cluster.config().run_dirs(nix::unistd::geteuid().as_raw(), Some(home.root()))
 }
 
 /// Cancels what runs, then asks the controller to end itself and every node daemon.

@@ -40,7 +40,7 @@ impl Process {
     pub fn signal(&self, signal: Signal) {
         if self.is_alive() {
             // It may end in between; that is what was wanted.
-            drop(kill(pid(self.pid), signal));
+            let _ = kill(pid(self.pid), signal);
         }
     }
 }
@@ -125,7 +125,12 @@ pub fn find(home: &Home) -> Vec<Process> {
             ("noded", None) => "controller,node".to_owned(),
             (role, _) => role.to_owned(),
         };
-        let name = text("-N").or_else(|| text("--job")).unwrap_or_else(|| role.clone());
+        let folder = || Some(String::from_utf8_lossy(words.iter().rev().find(|w| !w.is_empty())?).into_owned());
+        let name = match role.as_str() {
+            "stepd" => folder().and_then(|f| Some(f.rsplit('/').next()?.to_owned())),
+            _ => text("-N"),
+        };
+        let name = name.unwrap_or_else(|| role.clone());
         found.push(Process { role, name, pid, start_ticks, address: String::new() });
     }
     found

@@ -53,6 +53,9 @@ mod tests {
 
     #[test]
     fn path_is_looked_through_last() {
-        assert_eq!(find_in("sh", Some(Path::new("/nosuch/bin")), Some(OsStr::new("/bin"))).unwrap(), Path::new("/bin/sh"));
+        assert_eq!(
+            find_in("sh", Some(Path::new("/nosuch/bin")), Some(OsStr::new("/bin"))).unwrap(),
+            Path::new("/bin/sh")
+        );
     }
 }

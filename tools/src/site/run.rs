@@ -32,7 +32,7 @@ use nix::{
 use std::{
     env,
     ffi::OsString,
-    io::{self, IsTerminal as _, Write as _},
+    io::{self, IsTerminal as _},
     os::fd::AsFd as _,
     process::{Command, Stdio},
     sync::Arc,
@@ -50,6 +50,8 @@ machine if none runs, and ends it afterwards.
 Every option of sbatch may stand before the script.
 ";
 
+/// Exit code of a command that Ctrl-C ended, as in a shell.
+const INTERRUPTED: i32 = 130;
 /// Pause between two looks at the output files. Milliseconds.
 const LOOK_MS: u16 = 100;
 /// How far a file's time may lag behind the clock.
@@ -73,13 +75,19 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
     if args.is_empty() {
         return Err(SiteError::Usage("run needs a script".to_owned()));
     }
+    // From here on, so that an impatient Ctrl-C does not leave a half-started cluster behind.
+    let signals = Signals::block(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
+        .map_err(|e| SiteError::Other(format!("cannot watch for signals: {e}")))?;
     let place = find_or_start(console)?;
-    let ended = stay_with(&place.cluster, args, console);
-    if let (Some(home), false) = (&place.started, keep) {
-        let down = down::end(home);
-        return ended.and_then(|code| down.map(|_| code));
-    }
-    ended
+    let ended = match signals.next() {
+        None => stay_with(&place.cluster, args, console, &signals),
+        Some(_) => Ok(INTERRUPTED),
+    };
+    let down = match &place.started {
+        Some(home) if !keep => down::end(home).map(|_| ()),
+        _ => Ok(()),
+    };
+    ended.and_then(|code| down.map(|()| code))
 }
 
 /// The cluster that the script goes to.
@@ -95,10 +103,12 @@ fn find_or_start(console: &Console) -> Result<Place, SiteError> {
     match found {
         Ok(cluster) if answers(&cluster) => return Ok(Place { cluster, started: None }),
         // A cluster that was named outright is the one that is meant: starting another would surprise.
-        Ok(cluster) if named => return Err(cluster.ask("garrick", &CommandRequest::Ping).err().map_or_else(
-            || SiteError::Cluster("the cluster does not answer".to_owned()),
-            SiteError::from,
-        )),
+        Ok(cluster) if named => {
+            return Err(cluster
+                .ask("garrick", &CommandRequest::Ping)
+                .err()
+                .map_or_else(|| SiteError::Cluster("the cluster does not answer".to_owned()), SiteError::from));
+        }
         Err(error) if named => return Err(error.into()),
         _ => {}
     }
@@ -109,14 +119,7 @@ fn find_or_start(console: &Console) -> Result<Place, SiteError> {
             return Ok(Place { cluster, started: None });
         }
     }
-    let up = match up::ensure(&home, &Shape::default()) {
-        Ok(up) => up,
-        Err(error) => {
-            // What did start is ended again; the first error is the one to tell.
-            drop(down::end(&home));
-            return Err(error);
-        }
-    };
+    let up = up::ensure(&home, &Shape::default())?;
     up.messages.lines().for_each(|line| console.line(line));
     Ok(Place { cluster: Cluster::find(Some(&home.conf()))?, started: Some(home) })
 }
@@ -152,17 +155,11 @@ fn submit(cluster: &Cluster, args: &[OsString]) -> Result<Result<JobId, i32>, Si
     }
 }
 
-fn stay_with(cluster: &Cluster, args: &[OsString], console: &Console) -> Result<i32, SiteError> {
-    let id = match submit(cluster, args)? {
-        Ok(id) => id,
-        Err(code) => return Ok(code),
-    };
-    let signals = Signals::block(&[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP])
-        .map_err(|e| SiteError::Other(format!("cannot watch for signals: {e}")))?;
-    let mut stay = Stay::new(cluster, id, console);
-    let ended = stay.until_over(&signals);
-    signals.unblock();
-    ended
+fn stay_with(cluster: &Cluster, args: &[OsString], console: &Console, signals: &Signals) -> Result<i32, SiteError> {
+    match submit(cluster, args)? {
+        Ok(id) => Stay::new(cluster, id, console).until_over(signals),
+        Err(code) => Ok(code),
+    }
 }
 
 /// One job that is stayed with.
@@ -222,8 +219,7 @@ impl<'a> Stay<'a> {
                 self.interrupt(signal)?;
             }
             let mut over = false;
-            loop {
-                let Some(daemon) = &mut watched else { break };
+            while !over && let Some(daemon) = &mut watched {
                 match daemon.try_next() {
                     Ok(None) => break,
                     Ok(Some(CommandReply::Job(view))) => self.saw(view),
@@ -232,9 +228,6 @@ impl<'a> Stay<'a> {
                     Err(error @ ClusterError::Refused(_)) => return Err(error.into()),
                     // The controller went away; the job goes on, and so do we.
                     Err(_) => watched = None,
-                }
-                if over {
-                    break;
                 }
             }
             if watched.is_none() {
@@ -348,12 +341,29 @@ impl<'a> Stay<'a> {
     }
 }
 
-/// The job's own exit code; one that ended badly without one gives 1, one that was interrupted 130 as in a shell.
+/// The job's own exit code; one that ended badly without one gives 1, one that was interrupted the shell's.
 fn exit_code(view: &JobView, interrupted: bool) -> i32 {
     match (view.state, view.exit.shell_code()) {
         (JobState::Completed, code) => code,
-        (_, _) if interrupted => 130,
+        (_, _) if interrupted => INTERRUPTED,
         (_, 0) => 1,
         (_, code) => code,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::test_views as views;
+    use garrick_model::state::ExitStatus;
+
+    #[test]
+    fn exit_code_is_the_jobs_own() {
+        let ended = |state, code, signal| JobView { exit: ExitStatus { code, signal }, ..views::over(5, state, &[]) };
+        assert_eq!(exit_code(&ended(JobState::Completed, 0, None), false), 0);
+        assert_eq!(exit_code(&ended(JobState::Failed, 3, None), false), 3);
+        assert_eq!(exit_code(&ended(JobState::Failed, 0, Some(9)), false), 137);
+        assert_eq!(exit_code(&ended(JobState::NodeFail, 0, None), false), 1);
+        assert_eq!(exit_code(&ended(JobState::Cancelled, 0, Some(15)), true), INTERRUPTED);
     }
 }

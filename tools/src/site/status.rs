@@ -86,10 +86,8 @@ fn told(home: &Home) -> Vec<DaemonInfo> {
 }
 
 fn render_json(list: &[DaemonInfo], out: &mut dyn Write) -> std::io::Result<()> {
-    let objects: Vec<_> = list
-        .iter()
-        .map(|d| json!({"role": d.role, "name": d.name, "pid": d.pid, "address": d.address}))
-        .collect();
+    let objects: Vec<_> =
+        list.iter().map(|d| json!({"role": d.role, "name": d.name, "pid": d.pid, "address": d.address})).collect();
     crate::render::json::write(out, &json!(objects))
 }
 

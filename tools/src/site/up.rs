@@ -3,7 +3,7 @@
 use super::{
     SiteError,
     conf::{self, Machine, Shape},
-    doors,
+    doors, down,
     home::Home,
     processes::{self, Process},
     programs,
@@ -101,8 +101,18 @@ struct Daemon {
     log: PathBuf,
 }
 
-/// Starts what does not run, and returns once everything serves.
+/// Starts what does not run, and returns once everything serves. A start of everything that fails leaves nothing running.
 pub fn ensure(home: &Home, wanted: &Shape) -> Result<Up, SiteError> {
+    let ran = !down::known(home)?.is_empty();
+    start_missing(home, wanted).inspect_err(|_| {
+        if !ran {
+            // The first error is the one to tell.
+            drop(down::end(home));
+        }
+    })
+}
+
+fn start_missing(home: &Home, wanted: &Shape) -> Result<Up, SiteError> {
     home.create()?;
     let _lock = lock(home)?;
     let noded = programs::find("noded")?;
@@ -171,7 +181,8 @@ fn write_conf(home: &Home, wanted: &Shape, noded: &Path, running: bool) -> Resul
         _ => wanted.clone(),
     };
     let machine = machine(noded)?;
-    let ports = conf::free_ports(1 + shape.node_names().len()).map_err(SiteError::file("cannot bind ports for", &path))?;
+    let ports =
+        conf::free_ports(1 + shape.node_names().len()).map_err(SiteError::file("cannot bind ports for", &path))?;
     let text = conf::text(&shape, home.root(), &machine, &ports);
     let new = path.with_extension("conf.new");
     fs::write(&new, text).and_then(|()| fs::rename(&new, &path)).map_err(SiteError::file("cannot write", &path))?;
@@ -184,11 +195,8 @@ fn made_for_shape(text: Option<&str>) -> Option<Shape> {
 
 /// What the machine has, by the daemon's own inventory.
 pub fn machine(noded: &Path) -> Result<Machine, SiteError> {
-    let output = Command::new(noded)
-        .arg("-C")
-        .stdin(Stdio::null())
-        .output()
-        .map_err(SiteError::file("cannot run", noded))?;
+    let output =
+        Command::new(noded).arg("-C").stdin(Stdio::null()).output().map_err(SiteError::file("cannot run", noded))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let Some(line) = text.lines().find(|l| l.starts_with("NodeName=")).filter(|_| output.status.success()) else {
         let said = String::from_utf8_lossy(&output.stderr);

@@ -38,21 +38,20 @@ fn a_queued_allocation_says_so_once_and_when_it_gets_its_nodes() {
     assert_eq!(say, ["Pending job allocation 513", "job 513 queued and waiting for resources"]);
     assert!(seen(&mut salloc, JobState::Pending, Reason::Priority).1.is_empty());
     let (_, say) = seen(&mut salloc, JobState::Running, Reason::None);
-    assert_eq!(say, [
-        "job 513 has been allocated resources",
-        "Granted job allocation 513",
-        "Nodes n[1-2] are ready for job"
-    ]);
+    assert_eq!(
+        say,
+        ["job 513 has been allocated resources", "Granted job allocation 513", "Nodes n[1-2] are ready for job"]
+    );
 }
 
 #[test]
 fn a_request_that_the_partition_cannot_meet_is_named_first() {
     let mut srun = Allocation::new(JOB, Speaker::Srun, false);
     let (_, say) = seen(&mut srun, JobState::Pending, Reason::PartitionNodeLimit);
-    assert_eq!(say, [
-        "Requested partition configuration not available now",
-        "job 513 queued and waiting for resources"
-    ]);
+    assert_eq!(
+        say,
+        ["Requested partition configuration not available now", "job 513 queued and waiting for resources"]
+    );
     let (progress, say) = seen(&mut srun, JobState::Cancelled, Reason::None);
     assert_eq!(progress, Progress::Over);
     assert_eq!(say, ["Force Terminated JobId=513", "Job allocation 513 has been revoked"]);
@@ -79,8 +78,9 @@ fn an_immediate_request_is_never_queued() {
 #[test]
 fn salloc_tells_a_time_out_from_a_cancel() {
     let mut salloc = Allocation::new(JOB, Speaker::Salloc, false);
-    assert_eq!(seen(&mut salloc, JobState::Timeout, Reason::TimeLimit).1, [
-        "Job 513 has exceeded its time limit and its allocation has been revoked."
-    ]);
+    assert_eq!(
+        seen(&mut salloc, JobState::Timeout, Reason::TimeLimit).1,
+        ["Job 513 has exceeded its time limit and its allocation has been revoked."]
+    );
     assert_eq!(seen(&mut salloc, JobState::Cancelled, Reason::None).1, ["Job allocation 513 has been revoked."]);
 }

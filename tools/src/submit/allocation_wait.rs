@@ -40,6 +40,7 @@ pub struct Watch<'a> {
     stream: Option<Daemon>,
     reopen_at: Instant,
     said_lost: bool,
+    silent: bool,
 }
 
 /// What a watched job does.
@@ -54,7 +55,12 @@ pub enum Seen {
 impl<'a> Watch<'a> {
     /// Opens a stream of the job's views.
     pub fn open(cluster: &'a Cluster, console: &'a Console, job: JobId) -> Self {
-        Self { cluster, console, job, stream: None, reopen_at: Instant::now(), said_lost: false }
+        Self { cluster, console, job, stream: None, reopen_at: Instant::now(), said_lost: false, silent: false }
+    }
+
+    /// From here on a lost controller is not worth a word: the allocation goes on without it.
+    pub const fn be_silent(&mut self) {
+        self.silent = true;
     }
 
     /// The stream's descriptor, while there is one.
@@ -107,7 +113,7 @@ impl<'a> Watch<'a> {
         if let Some(Refusal::InvalidJobId) = error.refusal() {
             return Some(Seen::Gone);
         }
-        if !std::mem::replace(&mut self.said_lost, true) {
+        if !std::mem::replace(&mut self.said_lost, true) && !self.silent {
             self.console.error(format_args!("Lost contact with the controller: {error}; retrying"));
         }
         None
@@ -122,7 +128,7 @@ pub enum Waited {
     /// The job is over. That has been said.
     Over,
     /// A signal asked to stop waiting. The job has been cancelled.
-    Interrupted(i32),
+    Interrupted,
     /// `--immediate`, and no nodes in time. The job has been cancelled.
     Busy,
 }
@@ -160,7 +166,7 @@ pub fn wait(
         while let Some(signal) = signals.next() {
             if matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
                 cancel(watch.cluster, watch.console, allocation.job());
-                return Waited::Interrupted(signal);
+                return Waited::Interrupted;
             }
         }
         let now = Instant::now();
@@ -174,7 +180,8 @@ pub fn wait(
             allocation.still_waiting(&mut say);
             say.iter().for_each(|line| watch.console.info(line));
         }
-        let wake = [(!said_slow).then_some(start + SAY_AFTER), give_up.filter(|_| !allocation.is_granted()), watch.look_at()];
+        let wake =
+            [(!said_slow).then_some(start + SAY_AFTER), give_up.filter(|_| !allocation.is_granted()), watch.look_at()];
         poll_for(signals, watch.fd(), wake.into_iter().flatten().min());
     }
 }
@@ -196,8 +203,7 @@ pub fn poll_for(signals: &Signals, fd: Option<BorrowedFd<'_>>, until: Option<Ins
 
 /// Cancels a job that is not wanted any more.
 pub fn cancel(cluster: &Cluster, console: &Console, job: JobId) {
-    let request =
-        CancelRequest { jobs: vec![JobSelector { job, tasks: None }], ..CancelRequest::default() };
+    let request = CancelRequest { jobs: vec![JobSelector { job, tasks: None }], ..CancelRequest::default() };
     if let Err(error) = patience::ask(cluster, console, &CommandRequest::Cancel(request)) {
         console.error(format_args!("Job {job} could not be cancelled: {error}"));
     }
@@ -205,10 +211,7 @@ pub fn cancel(cluster: &Cluster, console: &Console, job: JobId) {
 
 /// Says that the owner of an allocation is done with it.
 pub fn finish(cluster: &Cluster, console: &Console, job: JobId, code: i32) {
-    let exit = ExitStatus {
-        code: u8::try_from(code.clamp(0, 255)).unwrap_or(u8::MAX),
-        signal: None,
-    };
+    let exit = ExitStatus { code: u8::try_from(code.clamp(0, 255)).unwrap_or(u8::MAX), signal: None };
     let request = CommandRequest::FinishAllocation { job, exit };
     for attempt in 1.. {
         match patience::ask(cluster, console, &request) {

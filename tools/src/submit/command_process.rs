@@ -4,7 +4,7 @@
 use super::terminal;
 use nix::{
     sys::{
-        signal::{Signal, kill, killpg},
+        signal::{SigSet, Signal, kill, killpg},
         wait::{WaitPidFlag, WaitStatus, waitpid},
     },
     unistd::{Pid, getpgrp},
@@ -49,17 +49,22 @@ impl CommandProcess {
         command.envs(set.iter().map(|(name, value)| (name, value)));
         if interactive {
             command.process_group(0);
-            // SAFETY: the closure runs between fork and exec and makes only async-signal-safe system calls; it allocates
-            // nothing and touches no memory of the parent.
-            unsafe {
-                command.pre_exec(|| {
-                    // From the background this call would stop the process; the default is back before exec.
-                    libc::signal(libc::SIGTTOU, libc::SIG_IGN);
+        }
+        // What is blocked here stays blocked across exec, so the command must get its signals back. SIGTTOU is among them:
+        // taking the terminal from the background would stop the process otherwise.
+        let blocked = SigSet::thread_get_mask()?;
+        // SAFETY: the closure runs between fork and exec and makes only async-signal-safe system calls; it allocates
+        // nothing, and the signal set it reads is its own copy.
+        unsafe {
+            command.pre_exec(move || {
+                if interactive {
                     libc::tcsetpgrp(0, libc::getpid());
-                    libc::signal(libc::SIGTTOU, libc::SIG_DFL);
-                    Ok(())
-                });
-            }
+                }
+                match libc::pthread_sigmask(libc::SIG_UNBLOCK, blocked.as_ref(), std::ptr::null_mut()) {
+                    0 => Ok(()),
+                    errno => Err(io::Error::from_raw_os_error(errno)),
+                }
+            });
         }
         let child = command.spawn()?;
         let pid = Pid::from_raw(child.id().cast_signed());
@@ -111,6 +116,7 @@ impl CommandProcess {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::submit::signals::Signals;
 
     fn wait(process: &CommandProcess) -> Outcome {
         loop {
@@ -130,6 +136,14 @@ mod tests {
         assert_eq!(run("exit $GARRICK_TEST"), Outcome::Ended(5));
         assert_eq!(run("test -z \"$HOME\""), Outcome::Ended(0));
         assert_eq!(run("kill -9 $$"), Outcome::Ended(137));
+    }
+
+    #[test]
+    fn signals_blocked_here_reach_the_command() {
+        let _signals = Signals::block(&[Signal::SIGTERM]).unwrap();
+        let process = CommandProcess::start(&["sleep".into(), "1000".into()], &[], &[]).unwrap();
+        process.signal(libc::SIGTERM);
+        assert_eq!(wait(&process), Outcome::Ended(128 + libc::SIGTERM));
     }
 
     #[test]

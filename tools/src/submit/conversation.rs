@@ -363,9 +363,12 @@ impl Conversation {
         if !self.report.has_news() {
             return;
         }
-        out.extend(self.report.news().into_iter().map(|line| {
-            if line.success { Effect::Verbose(line.text) } else { Effect::Error(line.text) }
-        }));
+        out.extend(
+            self.report
+                .news()
+                .into_iter()
+                .map(|line| if line.success { Effect::Verbose(line.text) } else { Effect::Error(line.text) }),
+        );
     }
 
     fn end(&mut self, code: i32, out: &mut Vec<Effect>) {

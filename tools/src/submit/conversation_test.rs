@@ -91,11 +91,14 @@ fn a_failing_task_is_reported_and_its_code_is_the_exit_code() {
     talk.says(exited(1, 0, None));
     talk.says(exited(2, 7, None));
     let end = talk.says(finished(7, None, StepState::Failed));
-    assert_eq!(end, [
-        Effect::Verbose("n1: tasks 0-1: Completed".to_owned()),
-        error("n2: task 2: Exited with exit code 7"),
-        Effect::End(7)
-    ]);
+    assert_eq!(
+        end,
+        [
+            Effect::Verbose("n1: tasks 0-1: Completed".to_owned()),
+            error("n2: task 2: Exited with exit code 7"),
+            Effect::End(7)
+        ]
+    );
 }
 
 #[test]
@@ -103,11 +106,10 @@ fn killed_tasks_are_gathered_by_node_and_end_with_force_terminated() {
     let mut talk = Talk::running(behaviour());
     talk.says(exited(1, 0, Some(9)));
     talk.says(exited(0, 0, Some(9)));
-    assert_eq!(talk.says(finished(0, Some(9), StepState::Failed)), [
-        error("n1: tasks 0-1: Killed"),
-        info("Force Terminated StepId=512.0"),
-        Effect::End(137)
-    ]);
+    assert_eq!(
+        talk.says(finished(0, Some(9), StepState::Failed)),
+        [error("n1: tasks 0-1: Killed"), info("Force Terminated StepId=512.0"), Effect::End(137)]
+    );
 }
 
 #[test]
@@ -127,15 +129,16 @@ fn a_program_that_cannot_be_executed_says_why_once() {
         message: "execve(): /nosuch/program: No such file or directory".to_owned(),
         status: ExitStatus { code: 2, signal: None },
     };
-    assert_eq!(talk.says(failed(0)), [Effect::TaskError(
-        "execve(): /nosuch/program: No such file or directory".to_owned()
-    )]);
+    assert_eq!(
+        talk.says(failed(0)),
+        [Effect::TaskError("execve(): /nosuch/program: No such file or directory".to_owned())]
+    );
     assert!(talk.says(failed(1)).is_empty());
     assert!(talk.says(exited(0, 2, None)).is_empty());
-    assert_eq!(talk.says(finished(2, None, StepState::Failed)), [
-        error("n1: tasks 0-1: Exited with exit code 2"),
-        Effect::End(2)
-    ]);
+    assert_eq!(
+        talk.says(finished(2, None, StepState::Failed)),
+        [error("n1: tasks 0-1: Exited with exit code 2"), Effect::End(2)]
+    );
 }
 
 #[test]
@@ -181,19 +184,25 @@ fn ctrl_c_while_waiting_withdraws_the_step() {
 fn one_ctrl_c_reports_two_within_a_second_kill_three_give_up() {
     let mut talk = Talk::running(behaviour());
     talk.says(exited(2, 0, None));
-    assert_eq!(talk.gets(libc::SIGINT), [
-        info("interrupt (one more within 1 sec to abort)"),
-        info("StepId=512.0 tasks 0-1: running"),
-        info("StepId=512.0 task 2: exited"),
-    ]);
+    assert_eq!(
+        talk.gets(libc::SIGINT),
+        [
+            info("interrupt (one more within 1 sec to abort)"),
+            info("StepId=512.0 tasks 0-1: running"),
+            info("StepId=512.0 task 2: exited"),
+        ]
+    );
     talk.after(Duration::from_millis(1500));
     assert_eq!(talk.gets(libc::SIGINT)[0], info("interrupt (one more within 1 sec to abort)"));
     talk.after(Duration::from_millis(900));
-    assert_eq!(talk.gets(libc::SIGINT), [
-        info("sending Ctrl-C to StepId=512.0"),
-        Effect::Send(CommandToStepMgr::Signal(2)),
-        Effect::Send(CommandToStepMgr::Cancel),
-    ]);
+    assert_eq!(
+        talk.gets(libc::SIGINT),
+        [
+            info("sending Ctrl-C to StepId=512.0"),
+            Effect::Send(CommandToStepMgr::Signal(2)),
+            Effect::Send(CommandToStepMgr::Cancel),
+        ]
+    );
     assert_eq!(talk.gets(libc::SIGINT), [info("forcing job termination"), Effect::End(130)]);
 }
 
@@ -220,18 +229,21 @@ fn other_signals_are_passed_on_and_stop_is_ignored() {
 fn a_cancelled_step_says_who_cancelled_it() {
     let mut talk = Talk::running(behaviour());
     let message = "STEP 512.0 ON n1 CANCELLED AT 2026-11-21T10:00:00 DUE TO TIME LIMIT".to_owned();
-    assert_eq!(talk.says(StepMgrToCommand::Terminating { message }), [
-        info("Job step aborted: Waiting up to 32 seconds for job step to finish."),
-        Effect::Line(
-            "slurmstepd: error: *** STEP 512.0 ON n1 CANCELLED AT 2026-11-21T10:00:00 DUE TO TIME LIMIT ***".to_owned()
-        )
-    ]);
+    assert_eq!(
+        talk.says(StepMgrToCommand::Terminating { message }),
+        [
+            info("Job step aborted: Waiting up to 32 seconds for job step to finish."),
+            Effect::Line(
+                "slurmstepd: error: *** STEP 512.0 ON n1 CANCELLED AT 2026-11-21T10:00:00 DUE TO TIME LIMIT ***"
+                    .to_owned()
+            )
+        ]
+    );
     talk.says(exited(0, 0, Some(15)));
-    assert_eq!(talk.says(finished(0, Some(15), StepState::Timeout)), [
-        error("n1: task 0: Terminated"),
-        info("Force Terminated StepId=512.0"),
-        Effect::End(143)
-    ]);
+    assert_eq!(
+        talk.says(finished(0, Some(15), StepState::Timeout)),
+        [error("n1: task 0: Terminated"), info("Force Terminated StepId=512.0"), Effect::End(143)]
+    );
 }
 
 #[test]
@@ -247,10 +259,10 @@ fn a_step_that_did_not_end_by_itself_is_no_success() {
     let mut talk = Talk::running(behaviour());
     assert_eq!(talk.says(finished(0, None, StepState::Cancelled)), [Effect::End(1)]);
     let mut talk = Talk::running(behaviour());
-    assert_eq!(talk.says(finished(0, None, StepState::NodeFail)), [
-        error("StepId=512.0: a node of the step failed"),
-        Effect::End(1)
-    ]);
+    assert_eq!(
+        talk.says(finished(0, None, StepState::NodeFail)),
+        [error("StepId=512.0: a node of the step failed"), Effect::End(1)]
+    );
 }
 
 #[test]
@@ -266,11 +278,14 @@ fn out_of_memory_has_its_own_words_and_code() {
 fn a_refused_step_gives_the_reason() {
     let mut talk = Talk::new(behaviour());
     let refusal = Refusal::StepImpossible { detail: "More processors requested than permitted".to_owned() };
-    assert_eq!(talk.says(StepMgrToCommand::Refused(refusal)), [
-        error("More processors requested than permitted"),
-        error("Unable to create step for job 512: Requested node configuration is not available"),
-        Effect::End(1)
-    ]);
+    assert_eq!(
+        talk.says(StepMgrToCommand::Refused(refusal)),
+        [
+            error("More processors requested than permitted"),
+            error("Unable to create step for job 512: Requested node configuration is not available"),
+            Effect::End(1)
+        ]
+    );
 }
 
 #[test]

@@ -3,12 +3,8 @@
 
 use super::allocation::nodes;
 use garrick_model::{
-    env_vars, hostlist,
-    messages::command::StepManagerPlace,
-    resources::MemoryRequest,
-    spec::Sharing,
-    spec_text::counts_per_node,
-    view::JobView,
+    env_vars, hostlist, messages::command::StepManagerPlace, resources::MemoryRequest, spec::Sharing,
+    spec_text::counts_per_node, view::JobView,
 };
 use std::path::Path;
 

@@ -174,11 +174,14 @@ mod tests {
     #[test]
     fn lines_name_tasks_and_programs() {
         let text = "# comment\n4-6  hostname\n1,7 echo task:%t\n\n0,2-3 echo \"offset %o\" \\\n  again\n";
-        assert_eq!(shown(text), [
-            (vec![(4, 6)], vec!["hostname".to_owned()]),
-            (vec![(1, 1), (7, 7)], vec!["echo".to_owned(), "task:%t".to_owned()]),
-            (vec![(0, 0), (2, 3)], vec!["echo".to_owned(), "offset %o".to_owned(), "again".to_owned()]),
-        ]);
+        assert_eq!(
+            shown(text),
+            [
+                (vec![(4, 6)], vec!["hostname".to_owned()]),
+                (vec![(1, 1), (7, 7)], vec!["echo".to_owned(), "task:%t".to_owned()]),
+                (vec![(0, 0), (2, 3)], vec!["echo".to_owned(), "offset %o".to_owned(), "again".to_owned()]),
+            ]
+        );
         assert_eq!(task_count(&parse(text).unwrap()), Some(8));
         assert_eq!(check(&parse(text).unwrap(), 8), Ok(()));
     }

@@ -5,6 +5,7 @@ use crate::{
     cluster::{Answer, Cluster, ClusterError},
     output::Console,
 };
+use garrick_frame::DoorError;
 use garrick_model::{
     ids::RequestId,
     messages::command::{CommandReply, CommandRequest},
@@ -35,6 +36,8 @@ pub enum Next {
 pub fn after(error: &ClusterError, attempt: u32, random: u64) -> Next {
     let (pause, attempts) = match error {
         ClusterError::Refused(Refusal::RetryAfter { after }) => ((*after).max(FIRST_PAUSE), ATTEMPTS),
+        // One that does not answer in time is not asked for as long again.
+        ClusterError::Door(DoorError::Timeout { .. }) => return Next::GiveUp,
         ClusterError::Door(_) if error.is_passing() => (FIRST_PAUSE, ATTEMPTS_WHEN_LOST),
         _ => return Next::GiveUp,
     };
@@ -98,6 +101,20 @@ mod tests {
         assert_eq!(after(&Refusal::AccessDenied.into(), 1, 0), Next::GiveUp);
         let dead = ClusterError::NoDaemon { conf: "/etc/slurm.conf".into(), tried: vec![] };
         assert_eq!(after(&dead, 1, 0), Next::GiveUp);
+    }
+
+    #[test]
+    fn a_lost_answer_is_asked_for_once_more_and_a_late_one_is_not() {
+        let lost = DoorError::Closed { path: "/run/ctl.sock".into() };
+        assert_eq!(after(&lost.into(), 1, 0), Next::Pause(FIRST_PAUSE));
+        let lost = DoorError::Closed { path: "/run/ctl.sock".into() };
+        assert_eq!(after(&lost.into(), 2, 0), Next::GiveUp);
+        let late = DoorError::Timeout {
+            path: "/run/ctl.sock".into(),
+            after: Duration::from_secs(10),
+            doing: "waiting for an answer",
+        };
+        assert_eq!(after(&late.into(), 1, 0), Next::GiveUp);
     }
 
     #[test]

@@ -21,13 +21,7 @@ use crate::{
     },
     output::{self, Console},
 };
-use garrick_model::{
-    ids::JobId,
-    refusal::Refusal,
-    spec::JobKind,
-    state::JobState,
-    view::JobView,
-};
+use garrick_model::{ids::JobId, refusal::Refusal, spec::JobKind, state::JobState, view::JobView};
 use nix::sys::signal::Signal;
 use std::{env, ffi::OsString, os::unix::ffi::OsStringExt as _, path::Path, time::Duration};
 
@@ -83,7 +77,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let view = match allocation_wait::wait(&mut watch, &mut allocation, &signals, immediate) {
         Waited::Ready(view) => view,
         Waited::Over => return Ok(startup::exit_code(1)),
-        Waited::Interrupted(_) => {
+        Waited::Interrupted => {
             console.error("Interrupted by signal. Allocation request rescinded.");
             return Ok(startup::exit_code(1));
         }
@@ -150,6 +144,7 @@ fn run_command(
             return startup::exit_code(1);
         }
     };
+    watch.be_silent();
     let mut revoked = false;
     let code = loop {
         while let Some((signal, origin)) = signals.next_with_origin() {
@@ -173,10 +168,9 @@ fn run_command(
         }
         while let Some(seen) = watch.look() {
             let (over, timed_out) = match &seen {
-                Seen::View(view) => (
-                    sbatch::is_over(view),
-                    view.state == JobState::Timeout || view.ending == Some(JobState::Timeout),
-                ),
+                Seen::View(view) => {
+                    (sbatch::is_over(view), view.state == JobState::Timeout || view.ending == Some(JobState::Timeout))
+                }
                 Seen::Gone => (true, false),
             };
             if over && !revoked {

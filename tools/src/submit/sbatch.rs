@@ -67,8 +67,8 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     if typed.test_only {
         return Ok(test_only(Command::Sbatch, &cluster, console, spec));
     }
-    let (job, said) = submit(&cluster, console, spec)
-        .map_err(|error| startup::tell_cluster(Command::Sbatch, console, &error))?;
+    let (job, said) =
+        submit(&cluster, console, spec).map_err(|error| startup::tell_cluster(Command::Sbatch, console, &error))?;
     said.iter().for_each(|line| console.info(line));
     let written = if typed.parsable {
         output::print_line(job)
@@ -134,7 +134,10 @@ pub fn test_only(command: Command, cluster: &Cluster, console: &Console, spec: J
 
 /// The stray `a` is Slurm's.
 fn would_start_line(job: JobId, at: Timestamp, cpus: u32, nodes: &str, partition: &str, zone: &TimeZone) -> String {
-    format!("Job {job} to start at {} a using {cpus} processors on nodes {nodes} in partition {partition}", at.text(zone))
+    format!(
+        "Job {job} to start at {} a using {cpus} processors on nodes {nodes} in partition {partition}",
+        at.text(zone)
+    )
 }
 
 /// Waits until the job (all of an array) is over. Returns its exit code.
@@ -248,8 +251,7 @@ mod tests {
 
     #[test]
     fn test_only_is_worded_as_slurm_words_it() {
-        let line =
-            would_start_line(JobId(532), Timestamp::from_secs(1_795_257_077), 1, "n1", "debug", &TimeZone::UTC);
+        let line = would_start_line(JobId(532), Timestamp::from_secs(1_795_257_077), 1, "n1", "debug", &TimeZone::UTC);
         let want = "Job 532 to start at 2026-11-21T10:31:17 a using 1 processors on nodes n1 in partition debug";
         assert_eq!(line, want);
     }

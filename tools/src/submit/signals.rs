@@ -1,5 +1,5 @@
 //! Signals as input of a poll loop: the ones named are blocked and read from a descriptor. A signal that this process was
-//! started to ignore (`nohup`) stays ignored. Children started by the standard library get an empty mask again.
+//! started to ignore (`nohup`) stays ignored. A child inherits the mask: whoever starts one has to give its signals back.
 
 use nix::{
     errno::Errno,
@@ -39,7 +39,6 @@ pub enum Origin {
 #[derive(Debug)]
 pub struct Signals {
     fd: SignalFd,
-    mask: SigSet,
 }
 
 impl Signals {
@@ -48,7 +47,7 @@ impl Signals {
         let mask: SigSet = signals.iter().copied().filter(|s| *s == Signal::SIGCHLD || !is_ignored(*s)).collect();
         mask.thread_block()?;
         let fd = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
-        Ok(Self { fd, mask })
+        Ok(Self { fd })
     }
 
     /// The next signal that came, if one did.
@@ -69,12 +68,6 @@ impl Signals {
                 Err(_) => return None,
             }
         }
-    }
-
-    /// Gives the signals their usual actions back.
-    pub fn unblock(&self) {
-        // Cannot fail: the mask was accepted when it was blocked.
-        let _ = self.mask.thread_unblock();
     }
 }
 
@@ -107,6 +100,5 @@ mod tests {
         nix::sys::signal::raise(Signal::SIGUSR1).unwrap();
         assert_eq!(signals.next(), Some(libc::SIGUSR1));
         assert_eq!(signals.next(), None);
-        signals.unblock();
     }
 }

@@ -37,10 +37,7 @@ use std::{
     env,
     ffi::OsString,
     io,
-    os::unix::{
-        ffi::OsStrExt as _,
-        fs::PermissionsExt as _,
-    },
+    os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     path::Path,
     time::Duration,
 };
@@ -66,10 +63,16 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
             let site = &PropagateLimits::All;
             let submitter = submitter::look(Command::Srun, args, &typed, For::Step, site).map_err(wrong)?;
             resolve(&mut work, &submitter);
-            if typed.asynchronous || typed.batch { enqueue(&typed, console, job, submitter, work) } else { inside(&typed, console, job, submitter, work) }
+            if typed.asynchronous || typed.batch {
+                enqueue(&typed, console, job, submitter, work)
+            } else {
+                inside(&typed, console, job, submitter, work)
+            }
         }
         None if typed.asynchronous || typed.batch => {
-            console.error("--async and --batch hand a step to a job's step manager: they need a job (--jobid, SLURM_JOB_ID)");
+            console.error(
+                "--async and --batch hand a step to a job's step manager: they need a job (--jobid, SLURM_JOB_ID)",
+            );
             Err(startup::exit_code(1))
         }
         None => alone(&typed, console, args, work),
@@ -89,7 +92,12 @@ fn work(typed: &mut Typed, operands: &[OsString], console: &Console) -> Result<S
         if typed.ntasks.is_some_and(|n| n.source != Source::CommandLine) {
             typed.ntasks = Some(Sourced { value: 1, source: Source::CommandLine });
         }
-        return Ok(StepWork { argv: operands[1..].to_vec(), script: Some(script.text), program, ..StepWork::default() });
+        return Ok(StepWork {
+            argv: operands[1..].to_vec(),
+            script: Some(script.text),
+            program,
+            ..StepWork::default()
+        });
     }
     if !typed.multi_prog {
         return Ok(StepWork { argv: operands.to_vec(), program, ..StepWork::default() });
@@ -99,8 +107,8 @@ fn work(typed: &mut Typed, operands: &[OsString], console: &Console) -> Result<S
         startup::exit_code(1)
     };
     let shown = program.to_string_lossy().into_owned();
-    let text =
-        std::fs::read_to_string(&program).map_err(|e| failed(format!("Unable to read configuration file {shown}: {e}")))?;
+    let text = std::fs::read_to_string(&program)
+        .map_err(|e| failed(format!("Unable to read configuration file {shown}: {e}")))?;
     let invalid = |e: multi_prog::MultiProgError| failed(format!("Configuration file {shown} invalid, {e}"));
     let programs = multi_prog::parse(&text).map_err(invalid)?;
     if typed.ntasks.is_none()
@@ -211,7 +219,10 @@ fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork
     resolve(&mut work, &submitter);
     let job_work = Work {
         kind: JobKind::Allocation,
-        default_name: env::var("SLURM_JOB_NAME").ok().filter(|n| !n.is_empty()).unwrap_or_else(|| base_name(&work.program)),
+        default_name: env::var("SLURM_JOB_NAME")
+            .ok()
+            .filter(|n| !n.is_empty())
+            .unwrap_or_else(|| base_name(&work.program)),
         argv: work.argv.clone(),
         script: None,
         command: None,
@@ -233,7 +244,7 @@ fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork
     let view = match allocation_wait::wait(&mut watch, &mut allocation, &signals, immediate) {
         Waited::Ready(view) => view,
         Waited::Over => return Ok(startup::exit_code(1)),
-        Waited::Interrupted(_) => {
+        Waited::Interrupted => {
             let mut say = Vec::new();
             allocation.over(false, &mut say);
             say.iter().for_each(|line| console.info(line));
@@ -341,8 +352,10 @@ fn converse(
     plan: &StreamPlan,
     signals: &Signals,
 ) -> i32 {
+    // Looking a user up reads files; most steps name none.
+    let mut named = [plan.output.pattern(), plan.error.pattern(), plan.input.pattern()].into_iter().flatten();
     let names = PatternNames {
-        user: submitter::user_name(),
+        user: if named.any(|pattern| pattern.contains('u')) { submitter::user_name() } else { String::new() },
         job_name: env::var("SLURM_JOB_NAME").unwrap_or_else(|_| spec.name.clone()),
         array_task: array_task(),
     };
@@ -428,11 +441,8 @@ mod tests {
         let path = env::temp_dir().join(format!("garrick-batch-step-{}", std::process::id()));
         std::fs::write(&path, "#!/bin/sh\n").unwrap();
         let console = Console::new("srun");
-        let mut typed = Typed {
-            batch: true,
-            ntasks: Some(Sourced { value: 8, source: Source::Environment }),
-            ..Typed::default()
-        };
+        let mut typed =
+            Typed { batch: true, ntasks: Some(Sourced { value: 8, source: Source::Environment }), ..Typed::default() };
         let work = work(&mut typed, &[path.clone().into(), "arg".into()], &console).unwrap();
         assert_eq!(typed.ntasks.unwrap().value, 1);
         assert_eq!((work.argv, work.script), (vec![OsString::from("arg")], Some(b"#!/bin/sh\n".to_vec())));

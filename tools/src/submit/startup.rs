@@ -50,11 +50,6 @@ impl Startup {
         &self.parsed.rest
     }
 
-    /// True when the option was given on the command line.
-    pub fn has(&self, long: &str) -> bool {
-        self.parsed.options.iter().any(|o| o.def.long == long)
-    }
-
     /// The argument of an option on the command line, the last one.
     pub fn value(&self, long: &str) -> Option<&OsString> {
         self.parsed.options.iter().rev().find(|o| o.def.long == long).and_then(|o| o.value.as_ref())

@@ -145,7 +145,11 @@ impl OutputFile {
         mode: OpenMode,
         facts: &PatternFacts<'_>,
     ) -> Result<Option<Self>, FileError> {
-        let own = if stream == "stderr" { io::stderr().as_fd().try_clone_to_owned() } else { io::stdout().as_fd().try_clone_to_owned() };
+        let own = if stream == "stderr" {
+            io::stderr().as_fd().try_clone_to_owned()
+        } else {
+            io::stdout().as_fd().try_clone_to_owned()
+        };
         match sink {
             Sink::None | Sink::AsOutput => Ok(None),
             // Closed from the start (`>&-`): nothing can be written.

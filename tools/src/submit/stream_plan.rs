@@ -38,6 +38,26 @@ pub enum Sink {
     None,
 }
 
+impl Input {
+    /// The file's pattern, if it is one.
+    pub fn pattern(&self) -> Option<&str> {
+        match self {
+            Self::File(pattern) => Some(pattern),
+            Self::Own | Self::None => None,
+        }
+    }
+}
+
+impl Sink {
+    /// The file's pattern, if it is one.
+    pub fn pattern(&self) -> Option<&str> {
+        match self {
+            Self::File(pattern) => Some(pattern),
+            Self::Own | Self::OwnOf(_) | Self::AsOutput | Self::None => None,
+        }
+    }
+}
+
 /// Plan of a step's streams.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StreamPlan {
@@ -157,7 +177,10 @@ mod tests {
     fn input_may_come_from_a_file() {
         assert_eq!(plan(Some("data"), None, None).input, Input::File("/w/data".to_owned()));
         let per_task = plan(Some("data.%t"), None, None);
-        assert_eq!((per_task.input, per_task.targets.stdin), (Input::None, StreamTarget::File("/w/data.%t".to_owned())));
+        assert_eq!(
+            (per_task.input, per_task.targets.stdin),
+            (Input::None, StreamTarget::File("/w/data.%t".to_owned()))
+        );
     }
 
     #[test]

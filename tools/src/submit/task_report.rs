@@ -218,10 +218,7 @@ mod tests {
         report.ended(0, exit(1));
         report.ended(1, killed(11));
         report.ended(2, exit(1));
-        assert_eq!(texts(&mut report), [
-            "n1: tasks 0,2: Exited with exit code 1",
-            "n1: task 1: Segmentation fault"
-        ]);
+        assert_eq!(texts(&mut report), ["n1: tasks 0,2: Exited with exit code 1", "n1: task 1: Segmentation fault"]);
     }
 
     #[test]
@@ -251,11 +248,14 @@ mod tests {
         assert_eq!(report.status(step), ["StepId=5609.0 tasks 0-3: running"]);
         report.ended(1, exit(0));
         report.ended(3, exit(5));
-        assert_eq!(report.status(step), [
-            "StepId=5609.0 tasks 0,2: running",
-            "StepId=5609.0 task 1: exited",
-            "StepId=5609.0 task 3: exited abnormally"
-        ]);
+        assert_eq!(
+            report.status(step),
+            [
+                "StepId=5609.0 tasks 0,2: running",
+                "StepId=5609.0 task 1: exited",
+                "StepId=5609.0 task 3: exited abnormally"
+            ]
+        );
     }
 
     #[test]

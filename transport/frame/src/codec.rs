@@ -154,12 +154,21 @@ impl Decoder {
         Ok(Some(&self.buffer[from..from + size]))
     }
 
+    /// Would [`Decoder::next`] give something else than "more bytes are needed"?
+    pub fn is_ready(&self) -> bool {
+        match self.size() {
+            Ok(None) => false,
+            Ok(Some(size)) => self.buffered().len() >= PREFIX + size,
+            Err(_) => true,
+        }
+    }
+
     /// Bytes that are here but not yet read as messages.
     pub fn buffered(&self) -> &[u8] {
         &self.buffer[self.start..]
     }
 
-    /// To be called when the peer closed: an error when it did so inside a frame.
+    /// To be called when the peer closed and all messages are read: an error when it closed inside a frame.
     pub fn finish(&self) -> Result<(), FrameError> {
         let have = self.buffered().len();
         match self.size()? {

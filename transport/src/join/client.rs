@@ -3,7 +3,7 @@
 
 use super::{
     JoinError,
-    exchange::{BINDING_LABEL, IssuedIdentity, JoinReply, JoinRequest, JoinWay, NodeSide, NodeStep, Secret},
+    exchange::{Asking, BINDING_LABEL, IssuedIdentity, JoinReply, JoinRequest, JoinWay, NodeSide, NodeStep, Secret},
     token::Token,
 };
 use crate::{
@@ -159,8 +159,8 @@ async fn converse(
             .map_err(|_| LinkError::lost(address, "the TLS session gives no binding"))?;
         let (sender, mut receiver) =
             over_classes::<JoinRequest, JoinReply>(connection.clone(), greeted.sending, greeted.lanes, address.into());
-        let (mut node, first) =
-            NodeSide::begin(way, Role::Node, name, request_for(key)?, secret, binding, random()?, address);
+        let asking = Asking { way, role: Role::Node, name: name.to_owned(), csr: request_for(key)? };
+        let (mut node, first) = NodeSide::begin(asking, secret, binding, random()?, address);
         sender.send_on(Class::Request, Traced::untraced(first)).await?;
         loop {
             let Some(reply) = receiver.recv().await? else {

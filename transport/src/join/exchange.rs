@@ -153,6 +153,19 @@ impl Transcript {
     }
 }
 
+/// What a node asks for.
+#[derive(Clone, Debug)]
+pub struct Asking {
+    /// How it will prove itself.
+    pub way: JoinWay,
+    /// As what.
+    pub role: Role,
+    /// Under which name.
+    pub name: String,
+    /// Certificate request (PKCS #10, DER).
+    pub csr: Vec<u8>,
+}
+
 /// The node's side over the network.
 pub struct NodeSide {
     transcript: Transcript,
@@ -171,32 +184,17 @@ pub enum NodeStep {
 
 impl NodeSide {
     /// Begins; send the message that comes with it.
-    pub fn begin(
-        way: JoinWay,
-        role: Role,
-        name: &str,
-        csr: Vec<u8>,
-        secret: Secret,
-        binding: Binding,
-        nonce: Nonce,
-        peer: &str,
-    ) -> (Self, JoinRequest) {
+    pub fn begin(asking: Asking, secret: Secret, binding: Binding, nonce: Nonce, peer: &str) -> (Self, JoinRequest) {
+        let Asking { way, role, name, csr } = asking;
         let request = JoinRequest::Begin {
             way: way.clone(),
             role,
-            name: name.to_owned(),
+            name: name.clone(),
             nonce: ByteBuf::from(nonce),
             csr: ByteBuf::from(csr.clone()),
         };
-        let transcript = Transcript {
-            binding,
-            way,
-            role,
-            name: name.to_owned(),
-            csr,
-            node_nonce: nonce.to_vec(),
-            controller_nonce: Vec::new(),
-        };
+        let transcript =
+            Transcript { binding, way, role, name, csr, node_nonce: nonce.to_vec(), controller_nonce: Vec::new() };
         (Self { transcript, secret, peer: peer.to_owned() }, request)
     }
 
@@ -334,7 +332,8 @@ mod tests {
     }
 
     fn node(secret: Secret, binding: Binding, name: &str) -> (NodeSide, JoinRequest) {
-        NodeSide::begin(JoinWay::SharedKey, Role::Node, name, vec![1, 2], secret, binding, [5; 32], "ctl")
+        let asking = Asking { way: JoinWay::SharedKey, role: Role::Node, name: name.into(), csr: vec![1, 2] };
+        NodeSide::begin(asking, secret, binding, [5; 32], "ctl")
     }
 
     /// Runs a conversation; `meddle` may change what travels to the node.
@@ -405,6 +404,26 @@ mod tests {
         let (_, begin) = node([7; 32], [1; 32], "n1");
         assert!(matches!(controller.handle(begin, [6; 32], &mut book), JoinReply::Refused { .. }));
         assert_eq!(book.issued, 0);
+    }
+
+    #[test]
+    fn saved_messages_of_version_one_still_read() {
+        use crate::identity::authority::{hex, unhex};
+        let begin = JoinRequest::Begin {
+            way: JoinWay::Token { id: "0102".into() },
+            role: Role::Node,
+            name: "n1".into(),
+            nonce: ByteBuf::from([1, 2]),
+            csr: ByteBuf::from([3]),
+        };
+        let identity = IssuedIdentity { cluster: "c1".into(), certificate: "C".into(), authorities: vec!["A".into()] };
+        let issued = JoinReply::Issued { identity, proof: ByteBuf::from([4]) };
+        let saved = include_str!("../../samples/v1/join.hex").lines().collect::<Vec<_>>();
+        assert_eq!(hex(&rmp_serde::to_vec_named(&begin).unwrap()), saved[0]);
+        assert_eq!(hex(&rmp_serde::to_vec_named(&issued).unwrap()), saved[1]);
+        let read = |line: &str| unhex(line).unwrap();
+        assert_eq!(garrick_frame::decode_body::<JoinRequest>(&read(saved[0])).unwrap(), begin);
+        assert_eq!(garrick_frame::decode_body::<JoinReply>(&read(saved[1])).unwrap(), issued);
     }
 
     #[test]

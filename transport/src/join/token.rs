@@ -178,6 +178,19 @@ mod tests {
     }
 
     #[test]
+    fn a_saved_book_of_version_one_still_reads() {
+        use crate::identity::authority::{hex, unhex};
+        let mut book = TokenBook::default();
+        book.add(&token(), Duration::from_secs(60), at(1000)).unwrap();
+        book.spend(&token().id, "n1", b"key").unwrap();
+        let saved = include_str!("../../samples/v1/tokens.hex").trim();
+        assert_eq!(hex(&rmp_serde::to_vec_named(&book).unwrap()), saved);
+        let mut read: TokenBook = garrick_frame::decode_body(&unhex(saved).unwrap()).unwrap();
+        assert_eq!(read.secret(&token().id, at(1059)).unwrap(), [2; 32]);
+        assert!(read.spend(&token().id, "n2", b"key").is_err());
+    }
+
+    #[test]
     fn wrong_attempts_kill_a_token() {
         let mut book = TokenBook::default();
         book.add(&token(), Duration::from_secs(60), at(0)).unwrap();

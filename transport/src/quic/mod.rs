@@ -24,3 +24,5 @@ pub use endpoint::{Endpoint, EndpointOptions};
 
 #[cfg(test)]
 mod quic_test;
+#[cfg(test)]
+mod trust_test;

@@ -40,7 +40,9 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
     let secs = |text: &str| values::number(text, 0, SECS_LIMIT);
     let text = || values::optional(value);
     match key {
-        "AccountingStorageType" => return Ok(only_known(value, "accounting_storage/", &["none"], "nothing is recorded")),
+        "AccountingStorageType" => {
+            return Ok(only_known(value, "accounting_storage/", &["none"], "nothing is recorded"));
+        }
         "BatchStartTimeout" => config.batch_start_timeout_secs = secs(value)?,
         "ClusterName" => config.cluster_name = cluster_name(value)?,
         "ControlMachine" => {
@@ -167,13 +169,16 @@ fn cluster_name(text: &str) -> Value<String> {
     if fits {
         Ok(text.to_ascii_lowercase())
     } else {
-        Err(SettingError::new(format!("\"{text}\" is not a name of 1 to 40 characters without blanks, commas and slashes")))
+        Err(SettingError::new(format!(
+            "\"{text}\" is not a name of 1 to 40 characters without blanks, commas and slashes"
+        )))
     }
 }
 
 /// `host` or `host(address)`.
 fn controller(text: &str) -> Value<ControllerHost> {
-    let wrong = || SettingError::new(format!("\"{text}\" is not a host")).suggest("NAME or NAME(ADDRESS), one on each line");
+    let wrong =
+        || SettingError::new(format!("\"{text}\" is not a host")).suggest("NAME or NAME(ADDRESS), one on each line");
     let (name, address) = match text.split_once('(') {
         Some((name, rest)) => (name, Some(rest.strip_suffix(')').ok_or_else(wrong)?)),
         None => (text, None),
@@ -221,7 +226,8 @@ fn health_states(text: &str) -> Value<Parameters> {
 }
 
 fn words(text: &str, known: &[&'static str]) -> Value<Parameters> {
-    let words = values::list(text).iter().map(|w| values::choice(w, known).map(str::to_owned)).collect::<Value<Vec<_>>>()?;
+    let words =
+        values::list(text).iter().map(|w| values::choice(w, known).map(str::to_owned)).collect::<Value<Vec<_>>>()?;
     Ok(Parameters(words.into_iter().filter(|w| w != "None").collect()))
 }
 
@@ -237,4 +243,40 @@ fn limits(text: &str, except: bool) -> Value<PropagateLimits> {
         (false, false, false) => PropagateLimits::Only(names),
         (true, false, false) => PropagateLimits::Except(names),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::keys::{Class, GLOBAL};
+
+    #[test]
+    fn exactly_the_honoured_keys_are_read() {
+        for key in GLOBAL {
+            let read = set(&mut Config::default(), key.name, "1").is_some();
+            assert_eq!(read, key.class == Class::Honoured, "{}", key.name);
+        }
+    }
+
+    #[test]
+    fn limits_travel_as_told() {
+        assert_eq!(limits("ALL", false), Ok(PropagateLimits::All));
+        assert_eq!(limits("NONE", false), Ok(PropagateLimits::None));
+        assert_eq!(limits("ALL", true), Ok(PropagateLimits::None));
+        assert_eq!(
+            limits("nofile,RLIMIT_CORE", false),
+            Ok(PropagateLimits::Only(vec!["NOFILE".into(), "CORE".into()]))
+        );
+        assert!(limits("NOFILES", false).is_err());
+    }
+
+    #[test]
+    fn controllers_have_names_and_addresses() {
+        let read = |text: &str| controller(text).map(|c| (c.name, c.address));
+        assert_eq!(read("a"), Ok(("a".to_owned(), None)));
+        assert_eq!(read("a(10.0.0.1)"), Ok(("a".to_owned(), Some("10.0.0.1".to_owned()))));
+        for text in ["", "a(", "a()", "a,b", "(x)", "a(b)c"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+    }
 }

@@ -45,7 +45,11 @@ pub fn own_home(env: &dyn Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
 
 /// Files to try, in order; the first that exists counts. One that was named (by option, `SLURM_CONF` or `GARRICK_HOME`) is
 /// the only one: when it is missing that is an error, not a reason to talk to another cluster.
-pub fn conf_path(explicit: Option<&Path>, env: &dyn Fn(&str) -> Option<OsString>, exe: Option<&Path>) -> Vec<Candidate> {
+pub fn conf_path(
+    explicit: Option<&Path>,
+    env: &dyn Fn(&str) -> Option<OsString>,
+    exe: Option<&Path>,
+) -> Vec<Candidate> {
     let set = |name: &str| env(name).filter(|v| !v.is_empty()).map(PathBuf::from);
     let one = |path: PathBuf, source| vec![Candidate { path, source }];
     if let Some(path) = explicit {

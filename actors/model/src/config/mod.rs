@@ -33,8 +33,6 @@ pub use node::{ConfiguredState, InitialState, NodeConfig, NodeSettings};
 pub use partition::{OverSubscribe, OverTime, PartitionConfig};
 pub use read::{check, read, read_reporting, read_text};
 pub use report::{ConfigReport, Place, Problem, SettingError, Severity};
-pub use settings::{
-    Config, ControllerHost, EnforcePartLimits, NodeSet, PropagateLimits, ReturnToService,
-};
+pub use settings::{Config, ControllerHost, EnforcePartLimits, NodeSet, PropagateLimits, ReturnToService};
 pub use show::{ShowFacts, show_config};
 pub use values::{LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit};

@@ -3,6 +3,7 @@
 use super::{
     keys::{self, Class},
     report::{ConfigReport, Place, SettingError},
+    settings::host_and_port,
     text::Pair,
     values::{self, Value},
 };
@@ -30,6 +31,13 @@ pub struct NodeConfig {
     pub settings: Arc<NodeSettings>,
     /// `State` and `Reason` of its line or of a `DownNodes` line.
     pub initial: Arc<InitialState>,
+}
+
+impl NodeConfig {
+    /// `address:port` of its daemon.
+    pub fn target(&self) -> String {
+        host_and_port(&self.address, self.port)
+    }
 }
 
 /// What a `NodeName` line says of all its nodes.
@@ -160,7 +168,8 @@ impl Written {
         let (cores, threads) = (self.cores.unwrap_or(1), self.threads.unwrap_or(1));
         let inferred = || (self.cpus.unwrap_or(1) / boards.saturating_mul(cores).saturating_mul(threads)).max(1);
         let sockets = self.sockets.or(self.sockets_per_board).unwrap_or_else(inferred).saturating_mul(boards);
-        let (all_cores, all_threads) = (sockets.saturating_mul(cores), sockets.saturating_mul(cores).saturating_mul(threads));
+        let (all_cores, all_threads) =
+            (sockets.saturating_mul(cores), sockets.saturating_mul(cores).saturating_mul(threads));
         let mut note = None;
         let cpus = match self.cpus {
             None => all_threads,
@@ -172,7 +181,8 @@ impl Written {
                 .suggest(format!("CPUs={all_threads}, or leave CPUs out")));
             }
             Some(cpus) => {
-                let cause = format!("CPUs={cpus} is neither the number of cores ({all_cores}) nor of threads ({all_threads})");
+                let cause =
+                    format!("CPUs={cpus} is neither the number of cores ({all_cores}) nor of threads ({all_threads})");
                 note = Some(SettingError::new(cause).suggest(format!("{all_threads} is used")));
                 all_threads
             }
@@ -252,7 +262,9 @@ impl NodeReader {
             return report.error(place, head.what(), SettingError::new("no node is named"));
         }
         let count = names.len();
-        if names.contains("ALL") || names.iter().any(|n| n.eq_ignore_ascii_case("default") || n.eq_ignore_ascii_case("all")) {
+        if names.contains("ALL")
+            || names.iter().any(|n| n.eq_ignore_ascii_case("default") || n.eq_ignore_ascii_case("all"))
+        {
             return report.error(place, head.what(), SettingError::new("ALL and DEFAULT are no names for nodes"));
         }
         let shape = match written.shape() {
@@ -342,7 +354,11 @@ impl NodeReader {
                 Some(node) => node.initial = down.clone(),
                 None => {
                     let cause = format!("no node is called {name}");
-                    report.error(&head.place, head.what(), SettingError::new(cause).suggest("put NodeName lines above"));
+                    report.error(
+                        &head.place,
+                        head.what(),
+                        SettingError::new(cause).suggest("put NodeName lines above"),
+                    );
                 }
             }
         }
@@ -358,7 +374,8 @@ impl NodeReader {
         let mut taken: HashMap<(&str, u16), &NodeConfig> = HashMap::with_capacity(self.nodes.len());
         for node in self.nodes.iter().filter(|n| n.initial.state != ConfiguredState::Future) {
             if let Some(other) = taken.insert((&node.address, node.port), node) {
-                let cause = format!("has the same address and port ({}:{}) as node {}", node.address, node.port, other.name);
+                let cause =
+                    format!("has the same address and port ({}:{}) as node {}", node.address, node.port, other.name);
                 let wrong = SettingError::new(cause).suggest("several nodes on one host need a Port each");
                 report.warning(&node.settings.place, format!("NodeName={}", node.name), wrong);
             }

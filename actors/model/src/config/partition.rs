@@ -277,7 +277,9 @@ impl PartitionConfig {
             "MinNodes" => self.min_nodes = values::number(value, 0, u32::MAX - 3)?,
             "Nodes" => self.nodes_text = nodes_text(value),
             "OverSubscribe" | "Shared" => self.over_subscribe = OverSubscribe::parse(value)?,
-            "OverTimeLimit" => self.over_time_limit = values::optional(value).map(|v| OverTime::parse(&v)).transpose()?,
+            "OverTimeLimit" => {
+                self.over_time_limit = values::optional(value).map(|v| OverTime::parse(&v)).transpose()?
+            }
             "PowerDownOnIdle" => self.power_down_on_idle = yes_no(value)?,
             "PreemptMode" => self.preempt_mode = Some(preempt_mode(value)?).filter(|m| m != "OFF"),
             "PriorityJobFactor" => self.priority_job_factor = values::number(value, 0, 65_533)?,

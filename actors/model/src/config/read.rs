@@ -207,7 +207,8 @@ impl Reader {
             report.error(&whole, "NodeName", wrong);
         }
         if self.config.partitions.is_empty() && !report.has_errors() {
-            let wrong = SettingError::new("is missing").suggest("for example PartitionName=debug Nodes=ALL Default=YES");
+            let wrong =
+                SettingError::new("is missing").suggest("for example PartitionName=debug Nodes=ALL Default=YES");
             report.error(&whole, "PartitionName", wrong);
         }
         if self.config.max_job_id < self.config.first_job_id
@@ -245,13 +246,21 @@ impl Reader {
     fn finish_partitions(&mut self, report: &mut ConfigReport) {
         let mut partitions = std::mem::take(&mut self.config.partitions);
         let mut default: Option<&str> = None;
+        // Partitions often share their nodes, and with thousands of nodes it pays to look them up once.
+        let mut resolved: HashMap<String, (HostList, Vec<String>)> = HashMap::new();
         for (partition, (place, nodes_place)) in partitions.iter_mut().zip(&self.partitions) {
             let what = format!("PartitionName={}", partition.name);
-            if let Err(wrong) = self.config.resolve_nodes(partition) {
+            if let Some((nodes, sets)) = resolved.get(&partition.nodes_text) {
+                (partition.nodes, partition.node_sets) = (nodes.clone(), sets.clone());
+            } else if let Err(wrong) = self.config.resolve_nodes(partition) {
                 report.error(nodes_place, format!("Nodes={}", partition.nodes_text), wrong);
+            } else {
+                let answer = (partition.nodes.clone(), partition.node_sets.clone());
+                resolved.insert(partition.nodes_text.clone(), answer);
             }
             if partition.max_nodes.is_some_and(|max| max < partition.min_nodes) {
-                let cause = format!("MaxNodes={} is below MinNodes={}", partition.max_nodes.unwrap_or(0), partition.min_nodes);
+                let cause =
+                    format!("MaxNodes={} is below MinNodes={}", partition.max_nodes.unwrap_or(0), partition.min_nodes);
                 report.error(place, what.as_str(), SettingError::new(cause));
             }
             if let (Some(default), max) = (partition.default_time, partition.max_time)

@@ -325,6 +325,11 @@ impl Default for Config {
     }
 }
 
+/// `host:port`, with brackets around an IPv6 address.
+pub(super) fn host_and_port(host: &str, port: u16) -> String {
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
 impl Config {
     /// A node by its name.
     pub fn node(&self, name: &str) -> Option<&NodeConfig> {
@@ -347,6 +352,14 @@ impl Config {
     pub fn default_partition(&self) -> Option<&PartitionConfig> {
         self.partitions.iter().find(|p| p.default)
     }
+    /// `host:port` of each controller, the primary first: where node daemons connect to.
+    pub fn controller_targets(&self) -> Vec<String> {
+        let port = self.slurmctld_port.first;
+        match &self.slurmctld_addr {
+            Some(address) => vec![host_and_port(address, port)],
+            None => self.controllers.iter().map(|c| host_and_port(c.target(), port)).collect(),
+        }
+    }
     /// Jobs that ask for nothing special are backfilled.
     pub fn backfill(&self) -> bool {
         self.scheduler_type == "sched/backfill"
@@ -359,7 +372,8 @@ impl Config {
     /// Members of a `Nodes=` text: node names, node sets or `ALL`, each once, in configuration order; with them the sets
     /// that were named.
     pub fn members(&self, text: &str) -> Result<(Vec<NodeIndex>, Vec<String>), SettingError> {
-        let named: HostList = text.parse().map_err(|e: crate::hostlist::HostListError| SettingError::new(e.to_string()))?;
+        let named: HostList =
+            text.parse().map_err(|e: crate::hostlist::HostListError| SettingError::new(e.to_string()))?;
         let mut member = vec![false; self.nodes.len()];
         let mut sets = Vec::new();
         let mut mark = |index: NodeIndex| {
@@ -376,7 +390,8 @@ impl Config {
                 mark(index);
             } else if let Some(set) = self.node_sets.iter().find(|s| s.name == name) {
                 set.nodes.iter().filter_map(|n| self.by_name.get(&n)).for_each(|&index| mark(index));
-                let with_feature = self.nodes.iter().filter(|n| set.feature.as_ref().is_some_and(|f| n.settings.features.contains(f)));
+                let with_feature =
+                    self.nodes.iter().filter(|n| set.feature.as_ref().is_some_and(|f| n.settings.features.contains(f)));
                 with_feature.for_each(|node| mark(node.index));
                 sets.push(name);
             } else {

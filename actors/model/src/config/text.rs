@@ -56,7 +56,11 @@ impl Reader<'_> {
         let what = if what.is_empty() { path.display().to_string() } else { what };
         if self.open.iter().any(|open| open == path) {
             let chain: Vec<String> = self.open.iter().map(|p| p.display().to_string()).collect();
-            self.report.error(place, what, SettingError::new(format!("the file includes itself through {}", chain.join(", "))));
+            self.report.error(
+                place,
+                what,
+                SettingError::new(format!("the file includes itself through {}", chain.join(", "))),
+            );
             return;
         }
         if self.open.len() >= MAX_DEPTH {
@@ -118,7 +122,8 @@ impl Reader<'_> {
         let name = match &self.cluster {
             Some(cluster) => name.replace("%c", cluster),
             None if name.contains("%c") => {
-                let wrong = SettingError::new("%c stands for ClusterName, which is not known yet").suggest("put ClusterName above");
+                let wrong = SettingError::new("%c stands for ClusterName, which is not known yet")
+                    .suggest("put ClusterName above");
                 self.report.error(place, what, wrong);
                 return;
             }

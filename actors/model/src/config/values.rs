@@ -1,9 +1,6 @@
 //! Values of settings: numbers with bounds, yes and no, words out of a list, times, memory.
 
-use super::{
-    nearest::nearest,
-    report::SettingError,
-};
+use super::{nearest::nearest, report::SettingError};
 use crate::{
     resources::MemoryMib,
     time::{TimeLimit, TimeTextError},
@@ -33,7 +30,11 @@ pub(super) fn number_or_unlimited<T>(text: &str, least: T, most: T) -> Value<Opt
 where
     T: FromStr + PartialOrd + Display + Copy,
 {
-    if is_unlimited(text) { Ok(None) } else { number(text, least, most).map(Some).map_err(|e| e.suggest("or UNLIMITED")) }
+    if is_unlimited(text) {
+        Ok(None)
+    } else {
+        number(text, least, most).map(Some).map_err(|e| e.suggest("or UNLIMITED"))
+    }
 }
 
 pub(super) fn is_unlimited(text: &str) -> bool {

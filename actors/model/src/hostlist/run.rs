@@ -56,7 +56,10 @@ impl Run {
         let follows = self.width > 0
             && self.suffix.is_empty()
             && *self.prefix == *prefix
-            && self.last.checked_add(1).is_some_and(|next| number.parse() == Ok(next) && number.len() == figures(next).max(self.width));
+            && self
+                .last
+                .checked_add(1)
+                .is_some_and(|next| number.parse() == Ok(next) && number.len() == figures(next).max(self.width));
         if follows {
             self.last += 1;
         }

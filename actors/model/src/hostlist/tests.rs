@@ -147,7 +147,7 @@ fn any_name() -> impl Strategy<Value = String> {
 proptest! {
     #[test]
     fn folding_loses_nothing(names in proptest::collection::vec(any_name(), 0..60)) {
-        prop_assert_eq!(expand(&fold(&names)).unwrap(), names.clone());
+        prop_assert_eq!(&expand(&fold(&names)).unwrap(), &names);
         let list: HostList = names.iter().collect();
         prop_assert_eq!(list.len() as usize, names.len());
         for (n, name) in names.iter().enumerate() {
@@ -162,7 +162,7 @@ proptest! {
         let list: HostList = names.iter().collect();
         let mut back: Vec<String> = list.sorted().iter().collect();
         prop_assert_eq!(expand(&list.sorted().to_string()).unwrap(), back.clone());
-        let mut want = names.clone();
+        let mut want = names;
         back.sort();
         want.sort();
         prop_assert_eq!(back, want);
@@ -179,7 +179,7 @@ proptest! {
         prop_assert_eq!(set.len() as usize, want.len());
         prop_assert!(want.iter().all(|name| set.contains(name)));
         prop_assert_eq!(set.iter().collect::<BTreeSet<_>>(), want);
-        prop_assert_eq!(set.to_string().parse::<HostSet>().unwrap(), set.clone());
+        prop_assert_eq!(&set.to_string().parse::<HostSet>().unwrap(), &set);
         prop_assert_eq!(set.to_list().sorted(), set.to_list());
     }
 

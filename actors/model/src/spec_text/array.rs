@@ -56,9 +56,17 @@ impl ArraySpec {
         }
         Self { ranges: ranges_of(&set), limit }
     }
+    /// For what came from elsewhere: are the ranges sorted, disjoint and below `MaxArraySize`, with at least one index?
+    /// The other methods take that for granted.
+    pub fn is_sound(&self, max_array_size: u32) -> bool {
+        let ordered = self.ranges.windows(2).all(|pair| pair[0].1 < pair[1].0);
+        let fits = |&(first, last, step): &(u32, u32, u32)| step > 0 && first <= last && last < max_array_size;
+        ordered && !self.ranges.is_empty() && self.ranges.iter().all(fits)
+    }
     /// How many tasks.
     pub fn count(&self) -> u32 {
-        self.ranges.iter().map(|&(first, last, step)| last.saturating_sub(first) / step.max(1) + 1).sum()
+        let counts = self.ranges.iter().map(|&(first, last, step)| last.saturating_sub(first) / step.max(1));
+        counts.fold(0, |sum, more| more.saturating_add(1).saturating_add(sum))
     }
     /// The indices, range by range: ascending, since ranges are sorted.
     pub fn indices(&self) -> impl Iterator<Item = u32> + '_ {
@@ -67,7 +75,7 @@ impl ArraySpec {
     /// Is this one of the tasks?
     pub fn contains(&self, index: u32) -> bool {
         let of_range = |&(first, last, step): &(u32, u32, u32)| {
-            (first..=last).contains(&index) && (index - first) % step.max(1) == 0
+            (first..=last).contains(&index) && (index - first).is_multiple_of(step.max(1))
         };
         self.ranges.iter().any(of_range)
     }
@@ -270,12 +278,31 @@ mod tests {
     #[test]
     fn malformed_arrays_are_refused() {
         for text in [
-            "", "5-1", "1-10:0", "1 - 3", "1-", "-3", "x", "1,", "%3", "1%x", "1%", "0-9%3%2", "4000001", "1-2-3", "3:2",
-            "99999999999", "[1-3", "1-4:",
+            "",
+            "5-1",
+            "1-10:0",
+            "1 - 3",
+            "1-",
+            "-3",
+            "x",
+            "1,",
+            "%3",
+            "1%x",
+            "1%",
+            "0-9%3%2",
+            "4000001",
+            "1-2-3",
+            "3:2",
+            "99999999999",
+            "[1-3",
+            "1-4:",
         ] {
             assert!(text.parse::<ArraySpec>().is_err(), "{text}");
         }
-        assert_eq!("5-1".parse::<ArraySpec>().unwrap_err().to_string(), "array \"5-1\": the range \"5-1\" runs backwards");
+        assert_eq!(
+            "5-1".parse::<ArraySpec>().unwrap_err().to_string(),
+            "array \"5-1\": the range \"5-1\" runs backwards"
+        );
     }
 
     #[test]
@@ -291,6 +318,16 @@ mod tests {
     }
 
     #[test]
+    fn arrays_from_elsewhere_are_checked() {
+        let of = |ranges: &[(u32, u32, u32)]| ArraySpec { ranges: ranges.to_vec(), limit: None };
+        assert!("1-9:2,20-30".parse::<ArraySpec>().unwrap().is_sound(31));
+        assert!(!of(&[(0, 31, 1)]).is_sound(31) && !of(&[]).is_sound(31));
+        assert!(!of(&[(5, 1, 1)]).is_sound(31) && !of(&[(0, 4, 0)]).is_sound(31));
+        assert!(!of(&[(0, 8, 2), (1, 9, 2)]).is_sound(31));
+        assert_eq!(of(&[(0, u32::MAX, 1), (0, u32::MAX, 1)]).count(), u32::MAX);
+    }
+
+    #[test]
     fn the_largest_array_is_one_range() {
         let array: ArraySpec = "0-4000000".parse().unwrap();
         assert_eq!((array.ranges.len(), array.count(), array.step()), (1, 4_000_001, 1));
@@ -300,7 +337,8 @@ mod tests {
         #[test]
         fn indices_survive_text(indices in proptest::collection::btree_set(0u32..60, 1..30), gone in 0u32..60) {
             let mut array = ArraySpec::from_indices(indices.iter().copied(), Some(3));
-            prop_assert_eq!(array.to_string().parse::<ArraySpec>().unwrap().indices().collect::<BTreeSet<_>>(), indices.clone());
+            let again: ArraySpec = array.to_string().parse().unwrap();
+            prop_assert_eq!(&again.indices().collect::<BTreeSet<_>>(), &indices);
             prop_assert_eq!(array.indices().collect::<Vec<_>>(), indices.iter().copied().collect::<Vec<_>>());
             prop_assert_eq!(array.count() as usize, indices.len());
             prop_assert!((0..60).all(|i| array.contains(i) == indices.contains(&i)));

@@ -86,7 +86,9 @@ impl FromStr for Dependencies {
 /// `12`, `12_3`, `12_*` (all of the array), `12+5` after a start.
 fn on_job(kind: DependencyKind, word: &str) -> Option<Dependency> {
     let (job, kind) = match (word.split_once('+'), kind) {
-        (Some((job, minutes)), DependencyKind::After { .. }) => (job, DependencyKind::After { minutes: digits(minutes)? }),
+        (Some((job, minutes)), DependencyKind::After { .. }) => {
+            (job, DependencyKind::After { minutes: digits(minutes)? })
+        }
         (Some(_), _) => return None,
         (None, kind) => (word, kind),
     };
@@ -177,7 +179,9 @@ mod tests {
         assert_eq!(says("aftercorr:1"), "dependency \"aftercorr\" is not supported yet");
         assert!(says("later:1").contains("\"later\" is not a kind"));
         assert!(says("afterok:1?afterok:2,afterok:3").contains("cannot be mixed"));
-        for text in ["", "afterok", "afterok:", "after:1+x", "afterok:1+5", "singleton:1", "afterok:0", "afterok:1, after:2"] {
+        for text in
+            ["", "afterok", "afterok:", "after:1+x", "afterok:1+5", "singleton:1", "afterok:0", "afterok:1, after:2"]
+        {
             assert!(text.parse::<Dependencies>().is_err(), "{text}");
         }
     }

@@ -1,4 +1,4 @@
-//! Text forms of what users ask for: `--nodes` and `--signal` here; `--array` in [`array`] and `--dependency` in
+//! Text forms of what users ask for: `--nodes` and `--signal` here; `--array` in [`mod@array`] and `--dependency` in
 //! [`dependency`]. Used by the commands for options, environment and script lines, and for `scontrol update`.
 
 pub mod array;

@@ -235,9 +235,9 @@ impl Group {
         self.folders().into_iter().map(open).collect()
     }
 
-    /// The folder for `CLONE_INTO_CGROUP`, where that alone enters the whole group (version 2).
+    /// The folder for `CLONE_INTO_CGROUP`, where that alone enters the whole group (version 2, one hierarchy).
     pub fn folder(&self) -> Result<Option<OwnedFd>, CgroupError> {
-        if !self.v2() {
+        if self.kind == Kind::V1 || self.folders().len() > 1 {
             return Ok(None);
         }
         let dir = File::open(&self.core).map_err(CgroupError::file("open", &self.core))?;

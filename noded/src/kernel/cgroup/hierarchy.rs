@@ -7,7 +7,7 @@ use super::{
     mounts::{Mount, Mounts, own_unified},
 };
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -219,14 +219,21 @@ impl Cgroups {
 
 fn remove_if_there(path: &Path) -> Result<(), CgroupError> {
     match fs::remove_dir(path) {
-        Err(e) if e.kind() != std::io::ErrorKind::NotFound => Err(CgroupError::file("rmdir", path)(e)),
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(CgroupError::file("rmdir", path)(e)),
         _ => Ok(()),
     }
 }
 
 /// Makes the folder, and makes sure that processes may be put below it.
 fn make_base(path: &Path) -> Result<(), CgroupError> {
-    fs::create_dir_all(path).map_err(CgroupError::file("mkdir", path))?;
+    let mut tries = 3;
+    while let Err(e) = fs::create_dir_all(path) {
+        tries -= 1;
+        // Another node's daemon on this host may be removing folders above at the same time.
+        if tries == 0 || e.kind() != io::ErrorKind::NotFound {
+            return Err(CgroupError::file("mkdir", path)(e));
+        }
+    }
     let procs = path.join(PROCS);
     fs::OpenOptions::new().write(true).open(&procs).map(drop).map_err(CgroupError::file("open", procs))
 }

@@ -4,7 +4,7 @@ use crate::kernel::{
     proc_tree::Process,
     reap::{KillOnDrop, peek, reap, try_reap},
     scratch::Scratch,
-    spawn::{Session, SpawnSpec, Spawned, cstring, spawn},
+    spawn::{Method, Session, SpawnSpec, Spawned, Spawner, cstring, spawn},
 };
 use std::{
     borrow::Cow,
@@ -159,6 +159,27 @@ fn real(test: &str) -> Option<Cgroups> {
     }
 }
 
+/// As `real`, and once more as on a host without version 2.
+fn real_kinds(test: &str) -> Vec<Cleaned> {
+    let Some(detected) = real(test) else { return Vec::new() };
+    let mut kinds = vec![Cleaned(detected)];
+    let legacy = Mounts { unified: None, ..Mounts::of_this_process().unwrap() };
+    let cluster = format!("test-{}-{test}-v1", std::process::id());
+    match Cgroups::open(&legacy, "", &cluster, "n1", BOTH) {
+        Ok(cgroups) => {
+            assert_eq!(cgroups.kind(), Kind::V1);
+            kinds.push(Cleaned(cgroups));
+        }
+        Err(e) => {
+            #[allow(clippy::print_stderr)]
+            {
+                eprintln!("version 2 only: {e}");
+            }
+        }
+    }
+    kinds
+}
+
 struct Cleaned(Cgroups);
 
 impl Drop for Cleaned {
@@ -196,8 +217,12 @@ fn up(script: &str, group: &Group) -> Spawned {
 
 #[test]
 fn nothing_of_a_job_outlives_its_kill_and_the_manager_does() {
-    let Some(cgroups) = real("kill") else { return };
-    let cleaned = Cleaned(cgroups);
+    for cleaned in real_kinds("kill") {
+        nothing_outlives(&cleaned);
+    }
+}
+
+fn nothing_outlives(cleaned: &Cleaned) {
     let job = cleaned.0.create_job(1, "s1").unwrap();
     let manager = KillOnDrop::new(up("echo up; exec sleep 1000", &job.mgr()));
     // One leaves its session and its parent; one ignores what can be ignored; one keeps starting others.
@@ -220,8 +245,12 @@ fn nothing_of_a_job_outlives_its_kill_and_the_manager_does() {
 
 #[test]
 fn frozen_jobs_stand_still_and_can_be_killed() {
-    let Some(cgroups) = real("freeze") else { return };
-    let cleaned = Cleaned(cgroups);
+    for cleaned in real_kinds("freeze") {
+        stand_still(&cleaned);
+    }
+}
+
+fn stand_still(cleaned: &Cleaned) {
     let job = cleaned.0.create_job(2, "s1").unwrap();
     let (mut read, write) = io::pipe().unwrap();
     let write = OwnedFd::from(write);
@@ -306,8 +335,12 @@ fn too_much_memory_is_killed_and_counted() {
 
 #[test]
 fn stale_runs_are_found_and_cleaned_up() {
-    let Some(cgroups) = real("stale") else { return };
-    let cleaned = Cleaned(cgroups);
+    for cleaned in real_kinds("stale") {
+        clean_up_stale(&cleaned);
+    }
+}
+
+fn clean_up_stale(cleaned: &Cleaned) {
     let job = cleaned.0.create_job(9, "sOLD").unwrap();
     let child = up("echo up; exec sleep 1000", &job.main());
     let found = cleaned.0.jobs().unwrap();
@@ -316,4 +349,36 @@ fn stale_runs_are_found_and_cleaned_up() {
     assert!(Process::read(Path::new("/proc"), child.pid).is_none_or(|p| p.is_dead()));
     reap(child.pidfd.as_fd()).unwrap();
     assert!(cleaned.0.jobs().unwrap().is_empty());
+}
+
+#[test]
+fn children_can_be_born_in_a_version_2_group() {
+    let Some(cgroups) = real("born") else { return };
+    let cleaned = Cleaned(cgroups);
+    if cleaned.0.kind() == Kind::V1 {
+        return;
+    }
+    let job = cleaned.0.create_job(6, "s1").unwrap();
+    let group = job.mgr();
+    let folder = group.folder().unwrap().unwrap();
+    let arg = |s: &str| Cow::Owned(cstring(s).unwrap());
+    for method in [Method::Clone3, Method::Fork] {
+        let (read, write) = io::pipe().unwrap();
+        let write = OwnedFd::from(write);
+        let spec = SpawnSpec {
+            programs: vec![c"/bin/grep".to_owned()],
+            argv: vec![arg("grep"), arg("^0::"), arg("/proc/self/cgroup")],
+            stdio: [None, Some(write.as_fd()), None],
+            into_cgroup: Some(folder.as_fd()),
+            ..SpawnSpec::default()
+        };
+        let mut spawner = Spawner::new().unwrap().with_method(method);
+        let child = spawner.spawn(&spec).unwrap();
+        assert_eq!(spawner.method(), method);
+        drop(spec);
+        drop(write);
+        let text = io::read_to_string(read).unwrap();
+        assert!(text.trim_end().ends_with("/n1/job_6.s1/mgr"), "{text}");
+        assert!(reap(child.pidfd.as_fd()).unwrap().status.success());
+    }
 }

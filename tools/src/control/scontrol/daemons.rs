@@ -1,12 +1,11 @@
 //! `scontrol ping`, `reconfigure` and `shutdown`.
 
 use super::{Session, too_many};
-use crate::{cluster::{Cluster, ClusterError}, query::asking::Tell as _};
-use garrick_model::{
-    config,
-    messages::command::{CommandReply, CommandRequest},
+use crate::{
+    cluster::{Cluster, ClusterError},
+    query::asking::Tell as _,
 };
-use std::io::Write as _;
+use garrick_model::messages::command::{CommandReply, CommandRequest};
 
 /// Is the controller there?
 pub fn ping(session: &mut Session) -> i32 {
@@ -21,8 +20,8 @@ pub fn ping(session: &mut Session) -> i32 {
 
 /// The controller's host as configured.
 fn controller_host() -> String {
-    let config = Cluster::find(None).ok().and_then(|cluster| config::read(cluster.conf()).ok());
-    let name = config.and_then(|c| c.controllers.first().map(|host| host.name.clone()));
+    let cluster = Cluster::find(None).ok();
+    let name = cluster.and_then(|c| c.config().controllers.first().map(|host| host.name.clone()));
     name.unwrap_or_else(|| "localhost".to_owned())
 }
 
@@ -40,7 +39,8 @@ pub fn shutdown(session: &mut Session, words: &[String]) -> i32 {
         [] => false,
         [what] if what.eq_ignore_ascii_case("slurmctld") || what.eq_ignore_ascii_case("controller") => true,
         [what] => {
-            return session.plain_error(format_args!("invalid shutdown option: {what} (slurmctld, controller or nothing)"));
+            return session
+                .plain_error(format_args!("invalid shutdown option: {what} (slurmctld, controller or nothing)"));
         }
         _ => return too_many(session, "shutdown"),
     };

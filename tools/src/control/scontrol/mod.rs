@@ -322,12 +322,10 @@ mod tests {
 
     #[test]
     fn prompt_lines_are_split_at_blanks_outside_quotes() {
-        assert_eq!(split_words("update nodename=n1 reason=\"bad fan\" state='drain'\n"), [
-            "update",
-            "nodename=n1",
-            "reason=bad fan",
-            "state=drain"
-        ]);
+        assert_eq!(
+            split_words("update nodename=n1 reason=\"bad fan\" state='drain'\n"),
+            ["update", "nodename=n1", "reason=bad fan", "state=drain"]
+        );
         assert!(split_words("  \n").is_empty());
     }
 }

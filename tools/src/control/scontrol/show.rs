@@ -3,11 +3,15 @@
 use super::{Session, full_word, too_few, too_many};
 use crate::{
     cluster::Cluster,
-    query::{asking::Asked, choices, sinfo, squeue::rows::{Arrays, Choice, JobRow, States}},
+    query::{
+        asking::Asked,
+        choices, sinfo,
+        squeue::rows::{Arrays, Choice, JobRow, States},
+    },
     render::{clock::Clock, json, records},
 };
 use garrick_model::{
-    config, hostlist,
+    hostlist,
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
     view::{JobView, NodeView, PartitionView, StepView},
@@ -139,14 +143,11 @@ fn render_config(pairs: &[(String, String)], at: &str, out: &mut dyn Write) -> i
 
 /// Which daemons this host runs, by its configuration.
 fn daemons(session: &Session) -> i32 {
-    let conf = match Cluster::find(None) {
-        Ok(cluster) => cluster.conf().to_owned(),
+    let cluster = match Cluster::find(None) {
+        Ok(cluster) => cluster,
         Err(error) => return session.plain_error(error),
     };
-    let config = match config::read(&conf) {
-        Ok(config) => config,
-        Err(report) => return session.plain_error(report),
-    };
+    let config = cluster.config();
     let host = crate::submit::submitter::host_name();
     let mut names = Vec::new();
     if config.controllers.iter().any(|c| c.name == host || c.name == "localhost") {
@@ -192,12 +193,11 @@ fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
         if rows.is_empty() && !manner.quiet {
             writeln!(out, "No jobs in the system")?;
         }
-        rows.iter()
-            .try_for_each(|row| records::job::record(&row.job, &clock, manner.detail).write(out, manner.lines))
+        rows.iter().try_for_each(|row| records::job::record(&row.job, &clock, manner.detail).write(out, manner.lines))
     })
 }
 
-fn load_nodes(session: &mut Session) -> Asked<(Vec<Arc<PartitionView>>, Vec<Arc<NodeView>>)> {
+fn load_nodes(session: &mut Session) -> Asked<sinfo::PartitionsAndNodes> {
     sinfo::load(session.cluster()?)
 }
 
@@ -322,9 +322,8 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
             }
             (None, Some(wanted)) => {
                 wanted.job == s.id.job
-                    || j.and_then(|j| j.array_task).is_some_and(|t| {
-                        t.array_job == wanted.job && wanted.has_task(t.index)
-                    })
+                    || j.and_then(|j| j.array_task)
+                        .is_some_and(|t| t.array_job == wanted.job && wanted.has_task(t.index))
             }
             (None, None) => true,
         })

@@ -4,8 +4,7 @@
 use super::{Session, full_word, jobs, too_few};
 use crate::{options::getopt, query::choices};
 use garrick_model::{
-    date,
-    hostlist,
+    date, hostlist,
     messages::command::{CommandRequest, JobChange, JobSelector, NodeChange, NodeStateChange},
     resources::{MemoryMib, MemoryRequest},
     spec::{Dependencies, NodeCount},
@@ -404,10 +403,7 @@ mod tests {
 
     #[test]
     fn draining_a_node_needs_a_reason() {
-        assert_eq!(
-            read_words(&["nodename=n1", "state=drain"]).unwrap_err(),
-            UpdateError::ReasonMissing("DRAINING")
-        );
+        assert_eq!(read_words(&["nodename=n1", "state=drain"]).unwrap_err(), UpdateError::ReasonMissing("DRAINING"));
         let change = NodeChange {
             state: Some(NodeStateChange::Drain),
             reason: Some("bad fan".to_owned()),

@@ -180,7 +180,12 @@ fn text(p: &Placed, clock: &Clock, out: &mut dyn Write) -> io::Result<()> {
         0 => String::new(),
         n => format!("{}-> ", "  ".repeat(n.min(DEEPEST) - 1)),
     };
-    write!(out, "{at}.{micros:06} {process:<14} {actor:<24} {arrow}{message}  queue {} handle {}", took(*queue_us), took(*handle_us))?;
+    write!(
+        out,
+        "{at}.{micros:06} {process:<14} {actor:<24} {arrow}{message}  queue {} handle {}",
+        took(*queue_us),
+        took(*handle_us)
+    )?;
     if outcome != "ok" {
         write!(out, "  {outcome}")?;
     }

@@ -129,19 +129,18 @@ mod tests {
     #[test]
     fn an_effect_stands_behind_its_cause_though_its_clock_is_slow() {
         let mut order = Order::default();
-        order.add(vec![line("node/n1", 900, 1, 2, 1), line("controller", 1000, 1, 1, 0), line("node/n1", 950, 1, 3, 2)]);
+        order.add(vec![
+            line("node/n1", 900, 1, 2, 1),
+            line("controller", 1000, 1, 1, 0),
+            line("node/n1", 950, 1, 3, 2),
+        ]);
         assert_eq!(ids(&order.by_trace()), [(1, 0), (2, 1), (3, 2)]);
     }
 
     #[test]
     fn traces_stay_together_in_the_order_of_their_beginnings() {
         let mut order = Order::default();
-        order.add(vec![
-            line("c", 1, 7, 1, 0),
-            line("c", 2, 8, 2, 0),
-            line("c", 3, 7, 3, 1),
-            line("c", 4, 8, 4, 2),
-        ]);
+        order.add(vec![line("c", 1, 7, 1, 0), line("c", 2, 8, 2, 0), line("c", 3, 7, 3, 1), line("c", 4, 8, 4, 2)]);
         assert_eq!(ids(&order.by_trace()), [(1, 0), (3, 1), (2, 0), (4, 1)]);
     }
 

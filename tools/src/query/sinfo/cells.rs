@@ -45,9 +45,9 @@ pub fn cell(group: &Group<'_>, field: Field, clock: &Clock) -> String {
         Field::State => of_first(&|n| node_state::word(n).long, "n/a"),
         Field::StateComplete => of_first(&|n| node_state::record_words(n).join("+").to_lowercase(), "n/a"),
         Field::Cpus => least(group, |n| n.shape.cpus.into()),
-        Field::CpuLoad => range(group, &|n| {
-            n.registration.is_some().then(|| n.load.load_hundredths.into())
-        }, &|n| format!("{}.{:02}", n / 100, n % 100)),
+        Field::CpuLoad => range(group, &|n| n.registration.is_some().then(|| n.load.load_hundredths.into()), &|n| {
+            format!("{}.{:02}", n / 100, n % 100)
+        }),
         Field::Sockets => least(group, |n| n.shape.sockets.into()),
         Field::Cores => least(group, |n| n.shape.cores_per_socket.into()),
         Field::Threads => least(group, |n| n.shape.threads_per_core.into()),

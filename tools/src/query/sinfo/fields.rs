@@ -125,12 +125,9 @@ impl Field {
             | Self::PriorityFactor
             | Self::PriorityTier
             | Self::MaxCpusPerNode => Grouping::Partition,
-            Self::Nodes
-            | Self::NodesAi
-            | Self::NodesAiot
-            | Self::CpusAiot
-            | Self::NodeList
-            | Self::Constant(_) => Grouping::Total,
+            Self::Nodes | Self::NodesAi | Self::NodesAiot | Self::CpusAiot | Self::NodeList | Self::Constant(_) => {
+                Grouping::Total
+            }
             Self::Cpus
             | Self::CpuLoad
             | Self::Sockets

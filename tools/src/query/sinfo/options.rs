@@ -192,9 +192,7 @@ fn layout(
     env: impl Fn(&str) -> Option<String>,
     default: &str,
 ) -> Result<Layout<&'static Entry>, LayoutError> {
-    let every = || {
-        fields::TABLE.iter().filter_map(|e| e.letter).map(|l| format!("%{l}")).collect::<Vec<_>>().join("|")
-    };
+    let every = || fields::TABLE.iter().filter_map(|e| e.letter).map(|l| format!("%{l}")).collect::<Vec<_>>().join("|");
     let short = |format: &str| {
         let format = if format.contains("%all") { format.replace("%all", &every()) } else { format.to_owned() };
         Layout::short(&format, "node", fields::by_letter)

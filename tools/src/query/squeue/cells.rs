@@ -1,9 +1,6 @@
 //! What a row of `squeue` shows in each field.
 
-use super::{
-    fields::Field,
-    rows::{JobRow, Part},
-};
+use super::{fields::Field, rows::JobRow};
 use crate::render::{
     amounts::{self, Amounts as _},
     clock::Clock,
@@ -191,9 +188,4 @@ fn time_left(job: &JobView, clock: &Clock) -> String {
 fn pending_secs(job: &JobView, clock: &Clock) -> u64 {
     let until = if job.state == JobState::Pending { clock.now } else { job.start_time.unwrap_or(clock.now) };
     until.since(job.submit_time).as_secs()
-}
-
-/// Whether that row's job has not started.
-pub fn waits(row: &JobRow) -> bool {
-    row.job.state == JobState::Pending || row.part != Part::Whole
 }

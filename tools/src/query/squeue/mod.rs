@@ -176,12 +176,7 @@ pub fn job_rows(jobs: &[Arc<JobView>], request: &Request, clock: &Clock) -> Vec<
 }
 
 /// Writes the list of jobs.
-pub fn render_jobs(
-    jobs: &[Arc<JobView>],
-    request: &Request,
-    clock: &Clock,
-    out: &mut dyn Write,
-) -> io::Result<()> {
+pub fn render_jobs(jobs: &[Arc<JobView>], request: &Request, clock: &Clock, out: &mut dyn Write) -> io::Result<()> {
     if request.banner {
         writeln!(out, "{}", clock.banner())?;
     }
@@ -233,7 +228,7 @@ fn chosen_steps<'a>(
                     }))
         })
         .collect();
-    chosen.sort_by(|a, b| a.0.id.cmp(&b.0.id));
+    chosen.sort_by_key(|c| c.0.id);
     chosen.sort_by(|a, b| {
         rows::compare(&request.sort, |field| match field {
             fields::Field::Id => a.0.id.cmp(&b.0.id),

@@ -5,11 +5,11 @@ use super::{
     rows::{Arrays, Choice, SortKey, States},
 };
 use crate::{
+    options::table::Arg,
     query::{
         arguments::{Arguments, Table, option},
         choices,
     },
-    options::table::Arg,
     render::{
         columns::{Layout, LayoutError},
         words,

@@ -189,9 +189,10 @@ impl Choice {
     /// Whether a step of that job is shown.
     pub fn takes_step(&self, step: &StepView, job: Option<&JobView>) -> bool {
         (self.jobs.is_empty()
-            || self.jobs.iter().any(|j| {
-                j.job == step.id.job || job.and_then(|v| v.array_task).is_some_and(|t| t.array_job == j.job)
-            }))
+            || self
+                .jobs
+                .iter()
+                .any(|j| j.job == step.id.job || job.and_then(|v| v.array_task).is_some_and(|t| t.array_job == j.job)))
             && (self.users.is_empty() || self.users.contains(&step.uid))
             && (self.partitions.is_empty() || self.partitions.contains(&step.partition))
     }

@@ -77,8 +77,7 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     j["nice"] = json!(spec.nice);
     j["node_count"] = number(view.node_count());
     j["nodes"] = json!(amounts::node_list(view));
-    j["partition"] =
-        json!(view.allocation.as_ref().map_or_else(|| view.partitions.join(","), |a| a.partition.clone()));
+    j["partition"] = json!(view.allocation.as_ref().map_or_else(|| view.partitions.join(","), |a| a.partition.clone()));
     j["hold"] = json!(view.priority == 0);
     j["priority"] = number(view.priority);
     j["qos"] = text(spec.qos.as_deref());

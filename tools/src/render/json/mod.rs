@@ -86,7 +86,7 @@ fn number(n: impl Into<u64>) -> Value {
 
 /// A number that may not be there.
 fn optional(n: Option<u64>) -> Value {
-    n.map_or_else(|| json!({"set": false, "infinite": false, "number": 0}), |n| number(n))
+    n.map_or_else(|| json!({"set": false, "infinite": false, "number": 0}), number)
 }
 
 /// Seconds since the epoch; a time that is not known is 0, as Slurm has it.

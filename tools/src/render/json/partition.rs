@@ -92,10 +92,12 @@ pub fn partition(view: &PartitionView, nodes: &[Arc<NodeView>], meta: &Meta) -> 
     p["minimums"]["nodes"] = json!(config.min_nodes);
     p["name"] = json!(config.name);
     p["node_sets"] = json!(config.node_sets.join(","));
-    p["preempt_mode"] = json!(config.preempt_mode.as_ref().map_or_else(
-        || vec!["DISABLED".to_owned()],
-        |m| m.split(',').map(str::to_owned).collect()
-    ));
+    p["preempt_mode"] = json!(
+        config
+            .preempt_mode
+            .as_ref()
+            .map_or_else(|| vec!["DISABLED".to_owned()], |m| m.split(',').map(str::to_owned).collect())
+    );
     p["priority"] = json!({"job_factor": config.priority_job_factor, "tier": config.priority_tier});
     p
 }

@@ -46,7 +46,7 @@ fn object(group: &Group<'_>, nodes: &[Arc<NodeView>], meta: &Meta) -> Value {
     let reason = first.and_then(|n| n.reason.as_ref());
     json!({
         "port": first.map_or(0, |n| n.port),
-        "node": {"state": first.map(|n| node_state::record_words(n)).unwrap_or_default()},
+        "node": {"state": first.map(node_state::record_words).unwrap_or_default()},
         "nodes": {
             "allocated": allocated,
             "idle": idle,

@@ -53,12 +53,7 @@ pub fn record(node: &NodeView, partitions: &[String], clock: &Clock) -> Record {
         "LastBusyTime={} ResumeAfterTime=None SuspendTime=INFINITE",
         clock.at_or(node.last_busy, "Unknown")
     ));
-    r.line(format!(
-        "CfgTRES=cpu={},mem={},billing={}",
-        shape.cpus,
-        amounts::memory(shape.memory),
-        shape.cpus
-    ));
+    r.line(format!("CfgTRES=cpu={},mem={},billing={}", shape.cpus, amounts::memory(shape.memory), shape.cpus));
     r.line(format!("AllocTRES={}", amounts::tres(used.cpus, used.memory, None)));
     r.line("CurrentWatts=0 AveWatts=0");
     if let Some(reason) = &node.reason {

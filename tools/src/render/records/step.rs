@@ -1,11 +1,7 @@
 //! `scontrol show step`.
 
 use super::{Record, or_null};
-use crate::render::{
-    amounts,
-    clock::Clock,
-    words,
-};
+use crate::render::{amounts, clock::Clock, words};
 use garrick_model::{
     state::StepState,
     view::{JobView, StepView},
@@ -27,10 +23,7 @@ pub fn record(step: &StepView, job: Option<&JobView>, clock: &Clock) -> Record {
         step.partition,
         or_null(Some(&step.nodelist))
     ));
-    r.line(format!(
-        "Nodes={} CPUs={} Tasks={} Name={} Network=(null)",
-        step.nodes, step.cpus, step.tasks, step.name
-    ));
+    r.line(format!("Nodes={} CPUs={} Tasks={} Name={} Network=(null)", step.nodes, step.cpus, step.tasks, step.name));
     match step.state {
         StepState::Pending => r.line("TRES=(null)"),
         _ => r.line(format!("TRES=cpu={},node={}", step.cpus, step.nodes)),

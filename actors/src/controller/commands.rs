@@ -1,0 +1,327 @@
+//! Commands that change something: found out whom they mean, sent to each owner, answered together.
+
+use super::{
+    admission::check_constraint,
+    env::deliver,
+    front::ControllerActor,
+    messages::ControllerMsg,
+    ports::ReplySink,
+};
+use crate::{
+    job::messages::{Authority, JobCommand, JobMsg, TaskChoice},
+    node::messages::{NodeInput, NodeMsg},
+    partition::messages::PartitionMsg,
+};
+use garrick_model::{
+    ids::{JobId, StepId},
+    messages::{
+        command::{
+            CancelRequest, CommandReply, JobAction, JobChange, JobFilter, JobSelector, NodeChange, NodeStateChange,
+        },
+        node::{ControllerToNode, SignalScope},
+    },
+    refusal::Refusal,
+    state::{ExitStatus, JobState},
+    view::JobView,
+};
+use garrick_runtime::{ActorPath, Context, PendingReply, ReplyTo};
+use std::sync::Arc;
+
+/// Answers of the jobs that one selector meant.
+type Pending = Vec<PendingReply<Result<(), Refusal>>>;
+
+impl ControllerActor {
+    fn send_command(
+        &self,
+        cx: &mut Context<Self>,
+        job: JobId,
+        by: Authority,
+        tasks: TaskChoice,
+        command: JobCommand,
+    ) -> Option<PendingReply<Result<(), Refusal>>> {
+        let owner = self.env.job(job)?;
+        let (reply, answer) = ReplyTo::channel();
+        deliver(cx, &owner, JobMsg::Command { by, tasks, command, reply });
+        Some(answer)
+    }
+
+    /// Sends a command to everyone that a selector means.
+    fn send_to_selected(
+        &self,
+        cx: &mut Context<Self>,
+        selector: &JobSelector,
+        by: Authority,
+        command: &JobCommand,
+    ) -> Pending {
+        let mut pending = Vec::new();
+        for view in self.selected(selector) {
+            // The record of an array chooses among its waiting tasks; all others are meant as a whole.
+            let tasks = if view.array_pending.is_some() { selector.tasks.clone() } else { None };
+            pending.extend(self.send_command(cx, view.id, by, tasks, command.clone()));
+        }
+        pending
+    }
+
+    fn answer_per_job(cx: &mut Context<Self>, asked: Vec<(JobSelector, Pending)>, mut replies: Box<dyn ReplySink>) {
+        cx.spawn(async move {
+            let mut answers = Vec::with_capacity(asked.len());
+            for (selector, pending) in asked {
+                answers.push((selector, together(pending).await));
+            }
+            replies.send(CommandReply::PerJob(answers));
+        });
+    }
+
+    pub(super) fn cancel(
+        &mut self,
+        cx: &mut Context<Self>,
+        by: Authority,
+        cancel: CancelRequest,
+        replies: Box<dyn ReplySink>,
+    ) {
+        let command = match (cancel.signal, cancel.batch, cancel.full) {
+            (None, _, _) => JobCommand::Cancel,
+            (Some(signal), true, _) => JobCommand::Signal { signal, to: SignalScope::BatchShell },
+            (Some(signal), false, true) => JobCommand::Signal { signal, to: SignalScope::Full },
+            (Some(signal), false, false) => JobCommand::Signal { signal, to: SignalScope::Steps },
+        };
+        let mut asked = Vec::new();
+        if cancel.jobs.is_empty() && cancel.steps.is_empty() {
+            for view in self.matching(&cancel.filter, by) {
+                let pending = self.send_command(cx, view.id, by, None, command.clone());
+                asked.push((JobSelector { job: view.id, tasks: None }, pending.into_iter().collect()));
+            }
+        }
+        for selector in cancel.jobs {
+            let views = self.selected(&selector);
+            // Filters given beside job ids bound them, as in Slurm.
+            let pending = if views.iter().any(|view| matches_filter(&cancel.filter, view)) || views.is_empty() {
+                self.send_to_selected(cx, &selector, by, &command)
+            } else {
+                Vec::new()
+            };
+            asked.push((selector, pending));
+        }
+        for step in cancel.steps {
+            let result = self.signal_step(cx, by, step, cancel.signal);
+            let (reply, answer) = ReplyTo::channel();
+            reply.reply(result);
+            asked.push((JobSelector { job: step.job, tasks: None }, vec![answer]));
+        }
+        Self::answer_per_job(cx, asked, replies);
+    }
+
+    /// Jobs that are not over and match. Users who name nobody mean themselves.
+    fn matching(&self, filter: &JobFilter, by: Authority) -> Vec<Arc<JobView>> {
+        let mut filter = filter.clone();
+        if filter.uid.is_none() && !by.admin {
+            filter.uid = Some(by.uid);
+        }
+        let ended = |view: &JobView| {
+            !matches!(
+                view.state,
+                JobState::Pending | JobState::Configuring | JobState::Running | JobState::Suspended
+            )
+        };
+        let jobs = self.env.boards.jobs.list();
+        jobs.into_iter().filter(|view| !ended(view) && matches_filter(&filter, view)).collect()
+    }
+
+    fn signal_step(
+        &self,
+        cx: &mut Context<Self>,
+        by: Authority,
+        step: StepId,
+        signal: Option<i32>,
+    ) -> Result<(), Refusal> {
+        let view = self.env.boards.jobs.get(&step.job).ok_or(Refusal::InvalidJobId)?;
+        if !by.admin && by.uid != view.uid {
+            return Err(Refusal::AccessDenied);
+        }
+        let node = match view.state {
+            JobState::Pending | JobState::Configuring => return Err(Refusal::JobPending),
+            JobState::Running | JobState::Suspended => {
+                view.allocation.as_ref().and_then(|a| a.nodes.first()).map(|n| n.name.clone())
+            }
+            _ => None,
+        };
+        let node = node.ok_or(Refusal::AlreadyDone)?;
+        self.env.tell_node(cx, &node, NodeInput::Send(Box::new(ControllerToNode::SignalStep { step, signal })));
+        Ok(())
+    }
+
+    pub(super) fn control(
+        &mut self,
+        cx: &mut Context<Self>,
+        by: Authority,
+        jobs: Vec<JobSelector>,
+        action: JobAction,
+        replies: Box<dyn ReplySink>,
+    ) {
+        let command = match action {
+            JobAction::Hold => JobCommand::Hold { admin: by.admin },
+            JobAction::UserHold => JobCommand::Hold { admin: false },
+            JobAction::Release => JobCommand::Release,
+            JobAction::Requeue => JobCommand::Requeue { hold: false },
+            JobAction::RequeueHold => JobCommand::Requeue { hold: true },
+            JobAction::Suspend => JobCommand::Suspend,
+            JobAction::Resume => JobCommand::Resume,
+        };
+        let asked = jobs.into_iter().map(|s| (s.clone(), self.send_to_selected(cx, &s, by, &command))).collect();
+        Self::answer_per_job(cx, asked, replies);
+    }
+
+    pub(super) fn update_job(
+        &mut self,
+        cx: &mut Context<Self>,
+        by: Authority,
+        jobs: Vec<JobSelector>,
+        change: JobChange,
+        mut replies: Box<dyn ReplySink>,
+    ) {
+        if let Err(refusal) = self.check_change(&change) {
+            replies.send(CommandReply::PerJob(jobs.into_iter().map(|job| (job, Err(refusal.clone()))).collect()));
+            return;
+        }
+        let command = JobCommand::Update(Box::new(change));
+        let asked = jobs.into_iter().map(|s| (s.clone(), self.send_to_selected(cx, &s, by, &command))).collect();
+        Self::answer_per_job(cx, asked, replies);
+    }
+
+    /// What a job's owner cannot know: partitions, nodes, features and other jobs must exist.
+    fn check_change(&mut self, change: &JobChange) -> Result<(), Refusal> {
+        let known = self.env.boards.partitions.list();
+        for name in change.partitions.iter().flatten() {
+            if !known.iter().any(|p| p.config.name == *name) {
+                return Err(Refusal::InvalidPartition(name.clone()));
+            }
+        }
+        let feasibility = self.feasibility();
+        for name in change.nodelist.iter().chain(&change.exclude).flatten() {
+            if !feasibility.knows_node(name) {
+                return Err(Refusal::InvalidNode(name.clone()));
+            }
+        }
+        check_constraint(change.constraint.as_deref(), &|feature| feasibility.knows_feature(feature))?;
+        for job in change.dependencies.iter().flat_map(|d| &d.list).filter_map(|d| d.job) {
+            if !self.env.jobs.contains(job) {
+                return Err(Refusal::Dependency);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn finish_allocation(
+        &self,
+        cx: &mut Context<Self>,
+        by: Authority,
+        job: JobId,
+        exit: ExitStatus,
+        mut replies: Box<dyn ReplySink>,
+    ) {
+        let Some(answer) = self.send_command(cx, job, by, None, JobCommand::FinishAllocation { exit }) else {
+            replies.send(CommandReply::Refused(Refusal::InvalidJobId));
+            return;
+        };
+        cx.spawn(async move {
+            replies.send(match together(vec![answer]).await {
+                // A repeat: it is done.
+                Ok(()) | Err(Refusal::AlreadyDone) => CommandReply::Done,
+                Err(refusal) => CommandReply::Refused(refusal),
+            });
+        });
+    }
+
+    pub(super) fn update_nodes(
+        &mut self,
+        cx: &mut Context<Self>,
+        by: Authority,
+        nodes: Vec<String>,
+        change: NodeChange,
+        mut replies: Box<dyn ReplySink>,
+    ) {
+        if let Some(unknown) = nodes.iter().find(|name| self.env.node(name).is_none()) {
+            replies.send(CommandReply::Refused(Refusal::InvalidNode(unknown.clone())));
+            return;
+        }
+        let needs_reason =
+            matches!(change.state, Some(NodeStateChange::Drain | NodeStateChange::Down | NodeStateChange::Fail));
+        if needs_reason && change.reason.as_ref().is_none_or(String::is_empty) {
+            let said = "You must specify a reason when DOWNING a node".to_owned();
+            replies.send(CommandReply::Refused(Refusal::InvalidUpdate(said)));
+            return;
+        }
+        let who = (by.uid, self.user_name(by.uid));
+        let mut pending = Vec::with_capacity(nodes.len());
+        for name in &nodes {
+            if let Some(owner) = self.env.node(name) {
+                let (reply, answer) = ReplyTo::channel();
+                deliver(cx, &owner, NodeMsg::Update { by: who.clone(), change: change.clone(), reply });
+                pending.push(answer);
+            }
+        }
+        Self::answer_done(cx, pending, replies);
+    }
+
+    pub(super) fn update_partition(
+        &mut self,
+        cx: &mut Context<Self>,
+        partition: String,
+        fields: Vec<(String, String)>,
+        mut replies: Box<dyn ReplySink>,
+    ) {
+        let path = ActorPath::root().child("partition").child(&partition);
+        let Some(owner) = cx.system().find::<PartitionMsg>(&path) else {
+            replies.send(CommandReply::Refused(Refusal::InvalidPartition(partition)));
+            return;
+        };
+        let (reply, answer) = ReplyTo::channel();
+        deliver(cx, &owner, PartitionMsg::Update { fields, reply });
+        Self::answer_done(cx, vec![answer], replies);
+    }
+
+    fn answer_done(cx: &mut Context<Self>, pending: Pending, mut replies: Box<dyn ReplySink>) {
+        let done = async move {
+            replies.send(match together(pending).await {
+                Ok(()) => CommandReply::Done,
+                Err(refusal) => CommandReply::Refused(refusal),
+            });
+        };
+        cx.pipe(done, |()| ControllerMsg::ShapesChanged);
+    }
+}
+
+/// One answer for all: good when one was good and nobody had anything to say but "already over"; nobody asked means that
+/// there is no such job.
+async fn together(pending: Pending) -> Result<(), Refusal> {
+    let mut some_good = false;
+    let mut over = false;
+    let mut worst = None;
+    for answer in pending {
+        match answer.await {
+            Ok(Ok(())) => some_good = true,
+            Ok(Err(Refusal::AlreadyDone)) => over = true,
+            Ok(Err(refusal)) => worst = worst.or(Some(refusal)),
+            // The job was forgotten meanwhile.
+            Err(_) => {}
+        }
+    }
+    match worst {
+        Some(refusal) if !some_good || refusal == Refusal::AccessDenied => Err(refusal),
+        _ if some_good => Ok(()),
+        _ if over => Err(Refusal::AlreadyDone),
+        _ => Err(Refusal::InvalidJobId),
+    }
+}
+
+fn matches_filter(filter: &JobFilter, view: &JobView) -> bool {
+    let on_node = |allocation: &garrick_model::view::Allocation| {
+        allocation.nodes.iter().any(|n| filter.nodes.contains(&n.name))
+    };
+    filter.uid.is_none_or(|uid| uid == view.uid)
+        && filter.name.as_ref().is_none_or(|name| *name == view.spec.name)
+        && filter.partition.as_ref().is_none_or(|name| view.partitions.contains(name))
+        && filter.account.as_ref().is_none_or(|account| view.spec.account.as_ref() == Some(account))
+        && filter.state.is_none_or(|state| state == view.state)
+        && (filter.nodes.is_empty() || view.allocation.as_ref().is_some_and(|a| on_node(a)))
+}

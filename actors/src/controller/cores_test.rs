@@ -1,0 +1,604 @@
+//! All cores together without actors: random commands, agents that come and go, doubled and late messages, restarts of
+//! the controller. Rules are checked after every step; when the faults stop, the queue has to drain.
+#![allow(clippy::unwrap_used)]
+
+use super::event::{ControllerEvent, Replayed};
+use crate::{
+    job::{
+        core::{JobCore, Leftover},
+        fixtures::{CountingIds, ROOT, record},
+        messages::{JobCommand, JobEffect, JobInput, JobTimer},
+        record::{JobRecord, Phase},
+        state::JobEvent,
+    },
+    node::{
+        core::NodeCore,
+        core_test::{registration, settings},
+        messages::{KeptHold, NodeEffect, NodeInput, NodeNotice, NodeTimer},
+    },
+    scheduler::{
+        facts::{ClusterView, Policy},
+        fixtures::{array, depends_on, partition, spec},
+        plan::plan,
+    },
+};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    messages::node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
+    spec::{DependencyKind, JobSpec, NodeCount},
+    state::{ExitStatus, JobState, NodeBase, Reason},
+    time::Timestamp,
+    view::NodeHold,
+};
+use proptest::prelude::*;
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+const NODES: u32 = 3;
+
+#[derive(Clone, Debug)]
+enum Letter {
+    Job(JobId, JobInput),
+    Node(String, NodeInput),
+    Agent(String, u64, ControllerToNode),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Agent {
+    conn: Option<u64>,
+    /// Runs here; true on the batch host.
+    runs: BTreeMap<(JobId, Sluid), bool>,
+    seq: u64,
+    outbox: BTreeMap<u64, AgentReport>,
+    incarnation: u64,
+    welcome: bool,
+}
+
+struct World {
+    now: Timestamp,
+    jobs: BTreeMap<JobId, JobCore>,
+    nodes: BTreeMap<String, NodeCore>,
+    agents: BTreeMap<String, Agent>,
+    /// In order between each pair.
+    mail: BTreeMap<(String, String), VecDeque<Letter>>,
+    timers: BTreeMap<(JobId, JobTimer), Timestamp>,
+    node_timers: BTreeMap<(String, NodeTimer), Timestamp>,
+    journal: Vec<ControllerEvent>,
+    ids: CountingIds,
+    next_job: u32,
+    conns: u64,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut world = Self {
+            now: Timestamp::from_secs(1000),
+            jobs: BTreeMap::new(),
+            nodes: BTreeMap::new(),
+            agents: BTreeMap::new(),
+            mail: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            node_timers: BTreeMap::new(),
+            journal: Vec::new(),
+            ids: CountingIds { job: 5000, sluid: 90_000 },
+            next_job: 0,
+            conns: 0,
+        };
+        for index in 0..NODES {
+            world.agents.insert(format!("n{index}"), Agent { incarnation: 1, ..Agent::default() });
+        }
+        world.build_nodes(&Replayed::default());
+        world
+    }
+
+    fn build_nodes(&mut self, replayed: &Replayed) {
+        for index in 0..NODES {
+            let name = format!("n{index}");
+            let holds = replayed.jobs.values().flat_map(|r| kept(r, &name)).collect::<Vec<_>>();
+            let saved = replayed.nodes.get(&name).cloned();
+            let mut core = NodeCore::new(self.now, settings(index), Arc::default(), saved, holds);
+            let mut out = Vec::new();
+            core.resume(self.now, &mut out);
+            self.nodes.insert(name.clone(), core);
+            self.node_effects(&name, out);
+        }
+    }
+
+    fn post(&mut self, from: &str, letter: Letter) {
+        let to = match &letter {
+            Letter::Job(job, _) => format!("job {}", job.0),
+            Letter::Node(node, _) => format!("node {node}"),
+            Letter::Agent(node, ..) => format!("agent {node}"),
+        };
+        self.mail.entry((from.to_owned(), to)).or_default().push_back(letter);
+    }
+
+    fn deliver(&mut self, pick: usize) -> bool {
+        let full: Vec<(String, String)> = self.mail.iter().filter(|(_, q)| !q.is_empty()).map(|(k, _)| k.clone()).collect();
+        let Some(key) = full.get(pick % full.len().max(1)) else { return false };
+        let letter = self.mail.get_mut(key).unwrap().pop_front().unwrap();
+        match letter {
+            Letter::Job(job, input) => self.to_job(job, input),
+            Letter::Node(node, input) => self.to_node(&node, input),
+            Letter::Agent(node, conn, frame) => self.to_agent(&node, conn, frame),
+        }
+        true
+    }
+
+    fn to_job(&mut self, job: JobId, input: JobInput) {
+        let Some(core) = self.jobs.get_mut(&job) else {
+            // What the jobs' supervisor does for jobs that are gone.
+            let from = format!("job {}", job.0);
+            match input {
+                JobInput::Report { node, seq, .. } => self.post(&from, Letter::Node(node, NodeInput::ReportSafe { seq })),
+                JobInput::RunHeld { node, sluid } | JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => {
+                    let release = NodeInput::Release { job, sluid, attempt: None, drain: None };
+                    self.post(&from, Letter::Node(node, release));
+                }
+                JobInput::Subscribe { by } => self.post(&from, Letter::Job(by, JobInput::Fact { job, fact: None })),
+                _ => {}
+            }
+            return;
+        };
+        let mut out = Vec::new();
+        core.handle(self.now, &mut self.ids, input, &mut out);
+        self.job_effects(job, out);
+    }
+
+    fn add_job(&mut self, record: JobRecord, fresh: bool) {
+        let job = record.id;
+        if fresh {
+            let event = Box::new(JobEvent::Submitted(Box::new(record.clone())));
+            self.journal.push(ControllerEvent::Job { job, event });
+        }
+        let mut core = JobCore::new(record, Arc::default());
+        let mut out = Vec::new();
+        core.resume(self.now, &mut self.ids, Leftover::default(), &mut out);
+        self.jobs.insert(job, core);
+        self.job_effects(job, out);
+    }
+
+    fn job_effects(&mut self, job: JobId, out: Vec<JobEffect>) {
+        let from = format!("job {}", job.0);
+        for effect in out {
+            match effect {
+                JobEffect::Record(event) => self.journal.push(ControllerEvent::Job { job, event: Box::new(event) }),
+                JobEffect::Split { record, then } => {
+                    let task = record.id;
+                    self.add_job(*record, true);
+                    if let Some(then) = then {
+                        self.post(&from, Letter::Job(task, *then));
+                    }
+                }
+                JobEffect::Reserve { node, ask } => self.post(&from, Letter::Node(node, NodeInput::Reserve(ask))),
+                JobEffect::Release { node, sluid, attempt, drain } => {
+                    self.post(&from, Letter::Node(node, NodeInput::Release { job, sluid, attempt, drain }));
+                }
+                JobEffect::MarkCompleting { node, sluid } => {
+                    self.post(&from, Letter::Node(node, NodeInput::Completing { job, sluid }));
+                }
+                JobEffect::MoveEnd { node, sluid, expected_end } => {
+                    self.post(&from, Letter::Node(node, NodeInput::MoveEnd { job, sluid, expected_end }));
+                }
+                JobEffect::Launch(order) => {
+                    // The frame's content does not matter here; who and where do.
+                    let c = order.credential;
+                    let frame = ControllerToNode::EndJob { job: c.job, sluid: c.sluid, state: JobState::Configuring, reason: Reason::None };
+                    self.post(&from, Letter::Node(order.node, NodeInput::Send(Box::new(frame))));
+                }
+                JobEffect::ToAgent { node, frame } => self.post(&from, Letter::Node(node, NodeInput::Send(frame))),
+                JobEffect::AckReport { node, seq } => self.post(&from, Letter::Node(node, NodeInput::ReportSafe { seq })),
+                JobEffect::SubscribeTo { job: on } => self.post(&from, Letter::Job(on, JobInput::Subscribe { by: job })),
+                JobEffect::Tell { to, fact } => self.post(&from, Letter::Job(to, JobInput::Fact { job, fact: Some(fact) })),
+                JobEffect::FindSiblings { .. } => self.post(&from, Letter::Job(job, JobInput::Siblings { jobs: vec![] })),
+                JobEffect::SetTimer { timer, at } => {
+                    self.timers.insert((job, timer), at);
+                }
+                JobEffect::ClearTimer(timer) => {
+                    self.timers.remove(&(job, timer));
+                }
+                JobEffect::Purge => {
+                    self.jobs.remove(&job);
+                    self.timers.retain(|(id, _), _| *id != job);
+                }
+                JobEffect::Publish(_) | JobEffect::Outcome { .. } | JobEffect::Answer { .. } | JobEffect::Reached { .. } => {}
+            }
+        }
+    }
+
+    fn to_node(&mut self, node: &str, input: NodeInput) {
+        let mut out = Vec::new();
+        self.nodes.get_mut(node).unwrap().handle(self.now, input, &mut out);
+        self.node_effects(node, out);
+    }
+
+    fn node_effects(&mut self, node: &str, out: Vec<NodeEffect>) {
+        let from = format!("node {node}");
+        for effect in out {
+            match effect {
+                NodeEffect::Record(saved) => {
+                    self.journal.push(ControllerEvent::Node { node: node.to_owned(), saved: Box::new(saved) });
+                }
+                NodeEffect::ToJob { job, notice } => {
+                    let node = node.to_owned();
+                    let input = match notice {
+                        NodeNotice::Reserved { attempt, result } => JobInput::Reserved { attempt, node, result },
+                        NodeNotice::RunHeld { sluid } => JobInput::RunHeld { node, sluid },
+                        NodeNotice::RunMissing { sluid } => JobInput::RunMissing { node, sluid },
+                        NodeNotice::NodeLost { sluid } => JobInput::NodeLost { node, sluid },
+                        NodeNotice::Report { seq, report } => JobInput::Report { node, seq, report },
+                    };
+                    self.post(&from, Letter::Job(job, input));
+                }
+                NodeEffect::ToAgent(frame) => {
+                    if let Some(conn) = self.agents[node].conn {
+                        self.post(&from, Letter::Agent(node.to_owned(), conn, *frame));
+                    }
+                }
+                NodeEffect::CloseLink => self.agents.get_mut(node).unwrap().conn = None,
+                NodeEffect::SetTimer { timer, at } => {
+                    self.node_timers.insert((node.to_owned(), timer), at);
+                }
+                NodeEffect::Publish(_) | NodeEffect::Answer { .. } => {}
+            }
+        }
+    }
+
+    fn report(&mut self, node: &str, report: AgentReport) {
+        let agent = self.agents.get_mut(node).unwrap();
+        agent.seq += 1;
+        let seq = agent.seq;
+        agent.outbox.insert(seq, report);
+        self.send_report(node, seq);
+    }
+
+    fn send_report(&mut self, node: &str, seq: u64) {
+        let agent = &self.agents[node];
+        if let (Some(conn), Some(report), true) = (agent.conn, agent.outbox.get(&seq).cloned(), agent.welcome) {
+            let frame = Box::new(NodeToController::Report { seq, report });
+            self.post(&format!("agent {node}"), Letter::Node(node.to_owned(), NodeInput::Frame { conn, frame }));
+        }
+    }
+
+    fn to_agent(&mut self, node: &str, conn: u64, frame: ControllerToNode) {
+        if self.agents[node].conn != Some(conn) {
+            return;
+        }
+        match frame {
+            ControllerToNode::Welcome { runs, .. } => {
+                let agent = self.agents.get_mut(node).unwrap();
+                agent.welcome = true;
+                let strangers: Vec<(JobId, Sluid)> = agent.runs.keys().filter(|k| !runs.contains(k)).copied().collect();
+                let unacked: Vec<u64> = agent.outbox.keys().copied().collect();
+                for seq in unacked {
+                    self.send_report(node, seq);
+                }
+                for key in strangers {
+                    self.finish(node, key, JobState::NodeFail);
+                }
+            }
+            // Stands for StartJob.
+            ControllerToNode::EndJob { job, sluid, state: JobState::Configuring, .. } => {
+                let key = (job, sluid);
+                if self.agents[node].runs.contains_key(&key) {
+                    return;
+                }
+                let nodes: Vec<String> = self.jobs.get(&job).and_then(|c| c.record().phase.run()).map_or_else(Vec::new, |run| {
+                    run.allocation.nodes.iter().map(|n| n.name.clone()).collect()
+                });
+                for other in nodes {
+                    self.agents.get_mut(&other).unwrap().runs.insert(key, other == node);
+                }
+                self.agents.get_mut(node).unwrap().runs.insert(key, true);
+                self.report(node, AgentReport::JobStarted { job, sluid, door: String::new() });
+            }
+            ControllerToNode::EndJob { job, sluid, state, .. } => {
+                if self.agents[node].runs.contains_key(&(job, sluid)) {
+                    self.finish(node, (job, sluid), state);
+                } else {
+                    self.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None });
+                }
+            }
+            ControllerToNode::AckReports { upto } => self.agents.get_mut(node).unwrap().outbox.retain(|seq, _| *seq > upto),
+            _ => {}
+        }
+    }
+
+    /// A run's end as the agent on this node sees it; the batch host ends it everywhere.
+    fn finish(&mut self, node: &str, key: (JobId, Sluid), state: JobState) {
+        let Some(batch_host) = self.agents.get_mut(node).unwrap().runs.remove(&key) else { return };
+        let (job, sluid) = key;
+        if batch_host {
+            let exit = ExitStatus::SUCCESS;
+            let at = self.now;
+            self.report(node, AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at });
+            let others: Vec<String> = self.agents.iter().filter(|(_, a)| a.runs.contains_key(&key)).map(|(n, _)| n.clone()).collect();
+            for other in others {
+                self.finish(&other, key, state);
+            }
+        }
+        self.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None });
+    }
+
+    fn connect(&mut self, node: &str) {
+        self.disconnect(node);
+        self.conns += 1;
+        let conn = self.conns;
+        let agent = self.agents.get_mut(node).unwrap();
+        agent.conn = Some(conn);
+        agent.welcome = false;
+        let runs = agent
+            .runs
+            .iter()
+            .map(|(&(job, sluid), &batch_host)| HeldRun { job, sluid, batch_host, door: String::new() })
+            .collect();
+        let mut registration = registration(conn, runs);
+        registration.incarnation = agent.incarnation;
+        self.post(&format!("agent {node}"), Letter::Node(node.to_owned(), NodeInput::Registered(Box::new(registration))));
+    }
+
+    fn disconnect(&mut self, node: &str) {
+        if let Some(conn) = self.agents.get_mut(node).unwrap().conn.take() {
+            // Frames under way on the broken connection are lost.
+            self.mail.remove(&(format!("agent {node}"), format!("node {node}")));
+            self.mail.remove(&(format!("node {node}"), format!("agent {node}")));
+            self.post(&format!("agent {node}"), Letter::Node(node.to_owned(), NodeInput::LinkGone { conn }));
+        }
+    }
+
+    /// The machine restarts: runs and reports are gone.
+    fn reboot(&mut self, node: &str) {
+        self.disconnect(node);
+        let agent = self.agents.get_mut(node).unwrap();
+        *agent = Agent { incarnation: agent.incarnation + 1, ..Agent::default() };
+        self.connect(node);
+    }
+
+    fn restart_controller(&mut self) {
+        let replayed = self.replayed();
+        self.mail.clear();
+        self.timers.clear();
+        self.node_timers.clear();
+        for agent in self.agents.values_mut() {
+            agent.conn = None;
+            agent.welcome = false;
+        }
+        self.build_nodes(&replayed);
+        self.jobs.clear();
+        for record in replayed.jobs.into_values() {
+            self.add_job(record, false);
+        }
+    }
+
+    fn replayed(&self) -> Replayed {
+        let mut replayed = Replayed::default();
+        for event in &self.journal {
+            replayed.apply(event).unwrap();
+        }
+        replayed
+    }
+
+    fn schedule(&mut self) {
+        let jobs: Vec<_> = self.jobs.values().map(|core| Arc::new(core.view(self.now))).collect();
+        let nodes: Vec<_> = self.nodes.values().map(|core| Arc::new(core.view())).collect();
+        let view = ClusterView::new(Policy::default(), &jobs, &nodes, vec![partition("debug", 0..NODES as usize)]);
+        for start in plan(&view, self.now).starts {
+            self.post("scheduler", Letter::Job(start.job, JobInput::Start(Box::new(start))));
+        }
+    }
+
+    fn advance(&mut self, by: Duration) {
+        self.now = self.now.plus(by);
+        let due: Vec<(JobId, JobTimer)> = self.timers.iter().filter(|(_, at)| **at <= self.now).map(|(k, _)| *k).collect();
+        for (job, timer) in due {
+            self.timers.remove(&(job, timer));
+            self.to_job(job, JobInput::Timer(timer));
+        }
+        let due: Vec<(String, NodeTimer)> =
+            self.node_timers.iter().filter(|(_, at)| **at <= self.now).map(|(k, _)| k.clone()).collect();
+        for (node, timer) in due {
+            self.node_timers.remove(&(node.clone(), timer));
+            self.to_node(&node, NodeInput::Timer(timer));
+        }
+    }
+
+    fn submit(&mut self, kind: u8) {
+        self.next_job += 1;
+        let wide = JobSpec { nodes: Some(NodeCount { min: 1 + u32::from(kind) % NODES, max: None }), ..spec() };
+        let spec = match kind % 5 {
+            0 => JobSpec { array: Some(array(1, 4, Some(2))), ..spec() },
+            1 if self.next_job > 1 => depends_on(DependencyKind::AfterAny, self.next_job - 1),
+            2 => JobSpec { tasks: Some(6), ..spec() },
+            _ => wide,
+        };
+        self.add_job(record(self.next_job, spec), true);
+    }
+
+    fn command(&mut self, pick: usize, command: JobCommand) {
+        let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
+        if let Some(job) = jobs.get(pick % jobs.len().max(1)) {
+            self.to_job(*job, JobInput::Command { request: 0, by: ROOT, tasks: None, command });
+        }
+    }
+
+    fn finish_some_run(&mut self, pick: usize) {
+        let runs: Vec<(String, (JobId, Sluid))> = self
+            .agents
+            .iter()
+            .flat_map(|(node, a)| a.runs.iter().filter(|(_, batch)| **batch).map(|(key, _)| (node.clone(), *key)))
+            .collect();
+        if let Some((node, key)) = runs.get(pick % runs.len().max(1)) {
+            self.finish(node, *key, JobState::Completed);
+        }
+    }
+
+    fn step(&mut self, what: u8, pick: u8) {
+        let node = format!("n{}", u32::from(pick) % NODES);
+        let at = usize::from(pick);
+        match what % 32 {
+            0 | 1 => self.submit(pick),
+            2 | 3 => self.schedule(),
+            4 => self.command(at, JobCommand::Cancel),
+            5 => self.command(at, JobCommand::Requeue { hold: pick % 2 == 0 }),
+            6 => self.command(at, JobCommand::Hold { admin: true }),
+            7 => self.command(at, JobCommand::Release),
+            8 | 9 => self.finish_some_run(at),
+            10 | 11 => self.connect(&node),
+            12 => self.disconnect(&node),
+            13 if pick % 4 == 0 => self.reboot(&node),
+            14 if pick % 4 == 0 => self.restart_controller(),
+            15 => self.advance(Duration::from_secs(u64::from(pick))),
+            _ => {
+                self.deliver(at);
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        let mut left = 20_000;
+        while self.deliver(0) {
+            left -= 1;
+            assert!(left > 0, "letters never end");
+        }
+    }
+
+    /// No more faults: everyone is there, everything arrives, work gets done.
+    fn drain(&mut self) {
+        for _ in 0..60 {
+            for index in 0..NODES {
+                let name = format!("n{index}");
+                if self.agents[&name].conn.is_none() {
+                    self.connect(&name);
+                }
+                if self.nodes[&name].view().base == NodeBase::Down {
+                    let change = garrick_model::messages::command::NodeChange {
+                        state: Some(garrick_model::messages::command::NodeStateChange::Resume),
+                        ..Default::default()
+                    };
+                    self.to_node(&name, NodeInput::Update { request: 0, by: (0, "root".to_owned()), change });
+                }
+            }
+            for pick in 0..self.jobs.len() {
+                self.command(pick, JobCommand::Release);
+            }
+            self.settle();
+            self.schedule();
+            self.settle();
+            for _ in 0..8 {
+                self.finish_some_run(0);
+            }
+            self.settle();
+            self.advance(Duration::from_secs(30));
+            self.settle();
+            self.check();
+        }
+    }
+
+    /// The rules.
+    fn check(&self) {
+        for core in self.nodes.values() {
+            core.sanity_check().unwrap();
+        }
+        invariant_replay_equals_live(self);
+        invariant_each_run_ends_once(self);
+        invariant_holds_belong_to_jobs(self);
+    }
+}
+
+fn kept(record: &JobRecord, node: &str) -> Vec<KeptHold> {
+    let Some(run) = record.phase.run().filter(|_| !matches!(record.phase, Phase::Over(..))) else { return Vec::new() };
+    let here = run.allocation.nodes.iter().filter(|n| n.name == node && !run.released.contains(node));
+    here.map(|n| KeptHold {
+        hold: NodeHold {
+            job: record.id,
+            sluid: record.sluid,
+            uid: record.owner.uid,
+            share: n.share.clone(),
+            sharing: Default::default(),
+            expected_end: run.expected_end(),
+            completing: false,
+        },
+        most_holders: 1,
+    })
+    .collect()
+}
+
+fn invariant_replay_equals_live(world: &World) {
+    let replayed = world.replayed();
+    assert_eq!(replayed.jobs.len(), world.jobs.len());
+    for (job, core) in &world.jobs {
+        assert_eq!(&replayed.jobs[job], core.record());
+    }
+}
+
+fn invariant_each_run_ends_once(world: &World) {
+    let mut runs: BTreeMap<JobId, Sluid> = BTreeMap::new();
+    let mut ended = BTreeSet::new();
+    for event in &world.journal {
+        let ControllerEvent::Job { job, event } = event else { continue };
+        match &**event {
+            JobEvent::Submitted(record) => {
+                runs.insert(*job, record.sluid);
+            }
+            JobEvent::Requeued { sluid, .. } => {
+                runs.insert(*job, *sluid);
+            }
+            JobEvent::Ended(_) => assert!(ended.insert(runs[job]), "run {:?} of job {} ended twice", runs[job], job.0),
+            _ => {}
+        }
+    }
+}
+
+/// What a job has according to its record, its nodes hold for it (letters to a lost node's owner may be under way).
+fn invariant_holds_belong_to_jobs(world: &World) {
+    let under_way = world.mail.values().any(|queue| !queue.is_empty());
+    if under_way {
+        return;
+    }
+    for (name, core) in &world.nodes {
+        for hold in core.view().holds {
+            let record = world.jobs.get(&hold.job).map(JobCore::record);
+            let has = record.is_some_and(|r| {
+                r.sluid == hold.sluid && r.phase.run().is_some_and(|run| run.has_node(name) && !run.released.contains(name))
+            });
+            assert!(has, "{name} holds for job {} what the job does not have: {record:?}", hold.job.0);
+        }
+    }
+    for (job, core) in &world.jobs {
+        let Some(run) = core.record().phase.run() else { continue };
+        if matches!(core.record().phase, Phase::Over(..)) {
+            continue;
+        }
+        for node in run.unreleased() {
+            let view = world.nodes[node].view();
+            assert!(view.holds.iter().any(|h| h.job == *job), "job {} has {node}, which does not know", job.0);
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rules_hold_whatever_happens_and_the_queue_drains(steps in prop::collection::vec((any::<u8>(), any::<u8>()), 1..250)) {
+        let mut world = World::new();
+        for (what, pick) in steps {
+            world.step(what, pick);
+            for core in world.nodes.values() {
+                core.sanity_check().unwrap();
+            }
+        }
+        world.check();
+        world.drain();
+        for core in world.jobs.values() {
+            let view = core.view(world.now);
+            prop_assert!(matches!(core.record().phase, Phase::Over(..)), "job {} is left: {:?} {:?}", view.id.0, view.state, view.reason);
+        }
+        for core in world.nodes.values() {
+            prop_assert!(core.view().holds.is_empty());
+        }
+    }
+}

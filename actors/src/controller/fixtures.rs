@@ -1,0 +1,375 @@
+//! A controller in one process for tests: journal in memory, users made up, agents that do what real ones promise.
+
+use super::{
+    event::{ControllerEvent, Replayed},
+    messages::ControllerMsg,
+    ports::{
+        AgentLink, CredentialSigner, Host, JournalError, JournalPort, LinkClosed, Ports, ReplySink, User, UserDirectory,
+    },
+    setup::{Controller, start},
+};
+use crate::node::messages::Registration;
+use garrick_model::{
+    config::{self, Config},
+    ids::{JobId, RequestId, Sluid},
+    messages::{
+        command::{Caller, CommandReply, CommandRequest, DaemonInfo},
+        node::{AgentReport, ControllerToNode, HeldRun, JobCredential, NodeToController, SignedCredential},
+    },
+    spec::JobSpec,
+    state::{ExitStatus, JobState, Reason},
+    time::Timestamp,
+    view::{NodeFacts, NodeLoad},
+};
+use garrick_runtime::{Address, ReplyTo, System};
+use std::{
+    collections::BTreeMap,
+    path::Path,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::sync::mpsc;
+
+/// A journal that keeps events in memory.
+#[derive(Clone, Default)]
+pub struct MemoryJournal(pub Arc<Mutex<Vec<ControllerEvent>>>);
+
+impl MemoryJournal {
+    pub fn events(&self) -> Vec<ControllerEvent> {
+        self.0.lock().expect("no test panics while it holds the journal").clone()
+    }
+
+    pub fn replayed(&self) -> Replayed {
+        let mut replayed = Replayed::default();
+        for event in self.events() {
+            replayed.apply(&event).expect("a live controller's events replay");
+        }
+        replayed
+    }
+}
+
+impl JournalPort for MemoryJournal {
+    fn append(&self, mut events: Vec<ControllerEvent>, done: ReplyTo<Result<(), JournalError>>) {
+        self.0.lock().expect("no test panics while it holds the journal").append(&mut events);
+        done.reply(Ok(()));
+    }
+}
+
+struct PlainSigner;
+
+impl CredentialSigner for PlainSigner {
+    fn sign(&self, credential: &JobCredential) -> SignedCredential {
+        let payload = format!("{} {}", credential.job.0, credential.sluid.0).into_bytes();
+        SignedCredential { payload: payload.into(), signature: Vec::new().into(), key_id: "test".to_owned() }
+    }
+    fn public_key(&self) -> (Vec<u8>, String) {
+        (vec![1; 32], "test".to_owned())
+    }
+}
+
+struct MadeUpUsers;
+
+impl UserDirectory for MadeUpUsers {
+    fn user(&self, uid: u32) -> Option<User> {
+        let name = match uid {
+            0 => "root",
+            1001 => "alice",
+            1002 => "bob",
+            _ => return None,
+        };
+        Some(User { uid, name: name.to_owned(), gid: uid, groups: vec![(uid, name.to_owned())] })
+    }
+    fn group_name(&self, gid: u32) -> Option<String> {
+        self.user(gid).map(|u| u.name)
+    }
+}
+
+struct PlainHost;
+
+impl Host for PlainHost {
+    fn reconfigure(&self, mut replies: Box<dyn ReplySink>) {
+        replies.send(CommandReply::Done);
+    }
+    fn shutdown(&self, mut replies: Box<dyn ReplySink>) {
+        replies.send(CommandReply::Done);
+    }
+    fn join_token(&self, _: Duration, mut replies: Box<dyn ReplySink>) {
+        replies.send(CommandReply::Token("token".to_owned()));
+    }
+    fn daemons(&self) -> Vec<DaemonInfo> {
+        Vec::new()
+    }
+    fn show_config(&self, config: &Config, _: JobId) -> Vec<(String, String)> {
+        vec![("ClusterName".to_owned(), config.cluster_name.clone())]
+    }
+    fn administrators(&self) -> Vec<u32> {
+        vec![0]
+    }
+    fn identity(&self) -> (String, String) {
+        ("head".to_owned(), "0.1.0".to_owned())
+    }
+}
+
+struct ChannelSink(mpsc::UnboundedSender<CommandReply>);
+
+impl ReplySink for ChannelSink {
+    fn send(&mut self, reply: CommandReply) -> bool {
+        self.0.send(reply).is_ok()
+    }
+    fn is_gone(&self) -> bool {
+        self.0.is_closed()
+    }
+}
+
+/// A configuration from text, checked.
+pub fn config_of(text: &str) -> Arc<Config> {
+    let (config, report) = config::read_text(Path::new("slurm.conf"), text);
+    Arc::new(config.unwrap_or_else(|| panic!("{report:?}")))
+}
+
+/// Two nodes of four cores.
+pub const TWO_NODES: &str = "\
+ClusterName=test
+SlurmctldHost=head
+NodeName=n[0-1] CPUs=4 RealMemory=1000
+PartitionName=debug Nodes=ALL Default=YES MaxTime=60
+";
+
+/// A controller with its journal.
+pub struct Rig {
+    pub controller: Controller,
+    pub journal: MemoryJournal,
+    requests: u64,
+}
+
+/// Any random number will do where one thread makes all runs.
+fn no_random() -> u32 {
+    7
+}
+
+impl Rig {
+    /// Starts from what the journal holds.
+    pub fn start(system: &System, conf: &str, journal: MemoryJournal) -> Self {
+        let ports = Ports {
+            journal: Arc::new(journal.clone()),
+            signer: Arc::new(PlainSigner),
+            users: Arc::new(MadeUpUsers),
+            host: Arc::new(PlainHost),
+        };
+        let events = journal.events();
+        let controller =
+            start(system, config_of(conf), ports, events, no_random).expect("a live controller's events replay");
+        Self { controller, journal, requests: 0 }
+    }
+
+    pub fn front(&self) -> &Address<ControllerMsg> {
+        &self.controller.front
+    }
+
+    /// Sends a command; its replies.
+    pub fn ask_stream(&self, uid: u32, request: CommandRequest) -> mpsc::UnboundedReceiver<CommandReply> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
+        let message = ControllerMsg::Command { caller, request: Box::new(request), replies: Box::new(ChannelSink(sender)) };
+        self.front().try_send(message).expect("the front has room");
+        receiver
+    }
+
+    /// Sends a command; its one reply.
+    pub async fn ask(&self, uid: u32, request: CommandRequest) -> CommandReply {
+        let mut replies = self.ask_stream(uid, request);
+        let answer = tokio::time::timeout(Duration::from_secs(20), replies.recv()).await;
+        answer.expect("a command is answered in time").expect("a command is answered")
+    }
+
+    /// Submits as alice.
+    pub async fn submit(&mut self, spec: JobSpec) -> CommandReply {
+        self.requests += 1;
+        let request = RequestId(77, self.requests);
+        self.ask(1001, CommandRequest::SubmitJob { request, spec: Box::new(spec) }).await
+    }
+
+    /// Submits what must be accepted.
+    pub async fn submitted(&mut self, spec: JobSpec) -> JobId {
+        match self.submit(spec).await {
+            CommandReply::Submitted { job, .. } => job,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    pub async fn wait(&self, job: JobId, until: garrick_model::messages::command::JobMilestone) -> JobState {
+        match self.ask(1001, CommandRequest::WaitJob { job, until }).await {
+            CommandReply::Job(view) => view.state,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Waits until what the board shows of a job is as wanted.
+    pub async fn until(&self, job: JobId, wanted: impl Fn(&garrick_model::view::JobView) -> bool) {
+        let board = &self.controller.env.boards.jobs;
+        let shown = async {
+            loop {
+                let generation = board.generation();
+                if board.get(&job).is_some_and(|view| wanted(&view)) {
+                    return;
+                }
+                board.changed(generation).await;
+            }
+        };
+        let timely = tokio::time::timeout(Duration::from_secs(20), shown).await;
+        assert!(timely.is_ok(), "job {} is {:?}", job.0, board.get(&job));
+    }
+}
+
+impl Rig {
+    async fn nodes(&self, wanted: impl Fn(&[Arc<garrick_model::view::NodeView>]) -> bool) {
+        let board = &self.controller.env.boards.nodes;
+        let shown = async {
+            loop {
+                let generation = board.generation();
+                if wanted(&board.list()) {
+                    return;
+                }
+                board.changed(generation).await;
+            }
+        };
+        let timely = tokio::time::timeout(Duration::from_secs(20), shown).await;
+        assert!(timely.is_ok(), "nodes are {:?}", board.list());
+    }
+
+    /// Waits until that many nodes are shown.
+    pub async fn until_nodes(&self, count: usize) {
+        self.nodes(|nodes| nodes.len() == count).await;
+    }
+
+    /// Waits until a node is in service.
+    pub async fn until_up(&self, name: &str) {
+        self.nodes(|nodes| nodes.iter().any(|n| n.name == name && crate::scheduler::facts::in_service(n))).await;
+    }
+}
+
+/// What an agent does with a run by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Habit {
+    /// Runs end at once with exit code 0.
+    Finish,
+    /// Runs go on until they are ended.
+    Stay,
+}
+
+struct Wire(mpsc::UnboundedSender<ControllerToNode>);
+
+impl AgentLink for Wire {
+    fn send(&self, frame: ControllerToNode) -> Result<(), LinkClosed> {
+        self.0.send(frame).map_err(|_| LinkClosed)
+    }
+    fn close(&self) {}
+}
+
+/// Nodes' agents. Each keeps to what agents promise; runs other than on the batch host are not played.
+pub struct Agents {
+    front: Address<ControllerMsg>,
+    pub runs: Arc<Mutex<BTreeMap<(JobId, Sluid), String>>>,
+    seqs: Arc<Mutex<BTreeMap<String, u64>>>,
+    conns: u64,
+}
+
+impl Agents {
+    pub fn new(rig: &Rig) -> Self {
+        Self {
+            front: rig.front().clone(),
+            runs: Arc::default(),
+            seqs: Arc::default(),
+            conns: 0,
+        }
+    }
+
+    /// Connects a node's agent and serves it.
+    pub fn connect(&mut self, node: &str, habit: Habit) {
+        self.connect_holding(node, habit, Vec::new());
+    }
+
+    pub fn connect_holding(&mut self, node: &str, habit: Habit, held: Vec<HeldRun>) {
+        self.conns += 1;
+        let conn = self.conns;
+        let (sender, mut frames) = mpsc::unbounded_channel();
+        let facts = NodeFacts {
+            hostname: node.to_owned(),
+            shape: garrick_model::resources::NodeShape {
+                cpus: 4,
+                boards: 1,
+                sockets: 4,
+                cores_per_socket: 1,
+                threads_per_core: 1,
+                memory: garrick_model::resources::MemoryMib(1000),
+                tmp_disk_mib: 0,
+            },
+            arch: "x86_64".to_owned(),
+            os: "Linux".to_owned(),
+            version: "0.1.0".to_owned(),
+            boot_time: Timestamp(0),
+            agent_start: Timestamp(0),
+            tracking: "process groups".to_owned(),
+        };
+        let load = NodeLoad::default();
+        let registration = Registration { conn, facts, runs: held, incarnation: conn, load };
+        let message = ControllerMsg::AgentConnected {
+            node: node.to_owned(),
+            registration: Box::new(registration),
+            link: Arc::new(Wire(sender)),
+        };
+        self.front.try_send(message).expect("the front has room");
+        let (front, runs, seqs) = (self.front.clone(), Arc::clone(&self.runs), Arc::clone(&self.seqs));
+        let node = node.to_owned();
+        tokio::task::spawn_local(async move {
+            let report = |from: &str, report: AgentReport| {
+                let seq = {
+                    let mut seqs = seqs.lock().expect("no test panics here");
+                    let seq = seqs.entry(from.to_owned()).or_insert(0);
+                    *seq += 1;
+                    *seq
+                };
+                let message = Box::new(NodeToController::Report { seq, report });
+                let sent = front.try_send(ControllerMsg::AgentMessage { node: from.to_owned(), conn, message });
+                assert!(sent.is_ok() || front.is_closed());
+            };
+            while let Some(frame) = frames.recv().await {
+                match frame {
+                    ControllerToNode::StartJob(launch) => {
+                        let text = String::from_utf8_lossy(&launch.credential.payload).into_owned();
+                        let (job, sluid) = text.split_once(' ').expect("as signed");
+                        let key = (JobId(job.parse().expect("a number")), Sluid(sluid.parse().expect("a number")));
+                        runs.lock().expect("no test panics here").insert(key, node.clone());
+                        let (job, sluid) = key;
+                        report(&node, AgentReport::JobStarted { job, sluid, door: "/run/door".to_owned() });
+                        if habit == Habit::Finish {
+                            end(&report, &runs, &node, key, JobState::Completed);
+                        }
+                    }
+                    ControllerToNode::EndJob { job, sluid, state, .. } => {
+                        if runs.lock().expect("no test panics here").get(&(job, sluid)).is_some_and(|n| *n == node) {
+                            end(&report, &runs, &node, (job, sluid), state);
+                        } else {
+                            report(&node, AgentReport::NodeReleased { job, sluid, epilog_failed: None });
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        });
+    }
+}
+
+fn end(
+    report: &impl Fn(&str, AgentReport),
+    runs: &Mutex<BTreeMap<(JobId, Sluid), String>>,
+    node: &str,
+    (job, sluid): (JobId, Sluid),
+    state: JobState,
+) {
+    runs.lock().expect("no test panics here").remove(&(job, sluid));
+    let exit = ExitStatus::SUCCESS;
+    let at = Timestamp::now();
+    report(node, AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at });
+    report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None });
+}

@@ -1,0 +1,339 @@
+//! The front: takes commands and agents' connections, and passes each to its owner. It owns no job, node or partition;
+//! queries are answered from boards.
+
+use super::{
+    agents::AgentReplies,
+    env::{Env, deliver},
+    messages::ControllerMsg,
+    ports::{AgentLink, ReplySink},
+    queries::AgentQueries,
+    setup,
+};
+use crate::{
+    job::{messages::Authority, shell::JobsMsg},
+    node::{
+        core::NodeCore,
+        messages::{NodeInput, NodeMsg},
+        shell::NodesMsg,
+    },
+    partition::{core::PartitionCore, shell::PartitionsMsg},
+    scheduler::{
+        facts::ClusterView,
+        probe::Feasibility,
+        shell::{SchedulerMsg, cluster_view, partition_facts, policy},
+    },
+};
+use garrick_model::{
+    config::Config,
+    ids::{JobId, RequestId},
+    messages::{
+        command::{Caller, CommandReply, CommandRequest},
+        node::{ControllerToNode, NodeToController},
+    },
+    refusal::Refusal,
+    time::Timestamp,
+    view::NodeView,
+};
+use garrick_runtime::{Actor, ActorPath, Answered, Context};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+/// Submissions whose first answer is remembered, and for how long: a retry comes within seconds, a command that was
+/// stopped and continued within hours.
+const ANSWERS: usize = 100_000;
+const ANSWER_AGE: Duration = Duration::from_secs(24 * 3600);
+
+/// What a submission was answered with.
+pub(super) type SubmitAnswer = (JobId, Vec<String>);
+
+/// The front actor, at `/controller`.
+pub struct ControllerActor {
+    pub(super) env: Arc<Env>,
+    pub(super) answered: Answered<RequestId, SubmitAnswer>,
+    /// Submissions that are being saved, and who waits for each.
+    pub(super) saving: HashMap<RequestId, Vec<Box<dyn ReplySink>>>,
+    feasibility: Option<Feasibility>,
+    links: BTreeMap<String, (u64, Arc<dyn AgentLink>)>,
+    replies: AgentReplies,
+    pub(super) queries: AgentQueries,
+}
+
+impl ControllerActor {
+    /// A front. Submissions of jobs on the shelf are known, so that a repeat after a restart gets the first answer.
+    pub fn new(env: Arc<Env>) -> Self {
+        let mut answered = Answered::new(ANSWERS, ANSWER_AGE);
+        for job in env.jobs.ids() {
+            if let Some(request) = env.jobs.get(job).and_then(|kept| kept.record.request) {
+                answered.put(request, (job, Vec::new()), Instant::now());
+            }
+        }
+        Self {
+            env,
+            answered,
+            saving: HashMap::new(),
+            feasibility: None,
+            links: BTreeMap::new(),
+            replies: AgentReplies::default(),
+            queries: AgentQueries::default(),
+        }
+    }
+
+    pub(super) fn authority(&self, caller: &Caller) -> Authority {
+        Authority { uid: caller.uid, admin: self.env.ports.host.administrators().contains(&caller.uid) }
+    }
+
+    pub(super) fn user_name(&self, uid: u32) -> String {
+        self.env.ports.users.user(uid).map_or_else(|| uid.to_string(), |user| user.name)
+    }
+
+    pub(super) fn cluster(&self) -> ClusterView {
+        cluster_view(policy(&self.env.config()), &self.env)
+    }
+
+    /// What could ever run, computed when first asked for after a change: from the configuration and what is saved over
+    /// it, since boards follow a moment later.
+    pub(super) fn feasibility(&mut self) -> &mut Feasibility {
+        let env = &self.env;
+        self.feasibility.get_or_insert_with(|| {
+            let config = env.config();
+            let site = Arc::default();
+            let nodes: Vec<Arc<NodeView>> = config
+                .nodes
+                .iter()
+                .map(|node| {
+                    let saved = env.nodes.get(&node.name).map(|core| core.saved().clone());
+                    let settings = setup::node_settings(node);
+                    Arc::new(NodeCore::new(Timestamp::default(), settings, Arc::clone(&site), saved, []).view())
+                })
+                .collect();
+            let partitions = config
+                .partitions
+                .iter()
+                .filter_map(|p| PartitionCore::new(&config, &p.name, env.partitions.get(&p.name)))
+                .map(|core| partition_facts(&core.view(), nodes.len()))
+                .collect();
+            Feasibility::new(ClusterView::new(policy(&config), &[], &nodes, partitions))
+        })
+    }
+
+    /// Shapes, features or partitions may have changed.
+    pub(super) fn forget_feasibility(&mut self) {
+        self.feasibility = None;
+    }
+
+    pub(super) fn link(&self, node: &str) -> Option<&Arc<dyn AgentLink>> {
+        self.links.get(node).map(|(_, link)| link)
+    }
+
+    pub(super) fn links(&self) -> impl Iterator<Item = (&str, &Arc<dyn AgentLink>)> {
+        self.links.iter().map(|(node, (_, link))| (node.as_str(), link))
+    }
+
+    fn connected(
+        &mut self,
+        cx: &mut Context<Self>,
+        node: String,
+        registration: Box<crate::node::messages::Registration>,
+        link: Arc<dyn AgentLink>,
+    ) {
+        let Some(address) = self.env.node(&node) else {
+            tracing::warn!(node, "node.not_configured");
+            // The agent logs it and tries again; nothing more can be done when even that does not arrive.
+            let _ = link.send(ControllerToNode::Declined(Refusal::InvalidNode(node)));
+            link.close();
+            return;
+        };
+        self.links.insert(node, (registration.conn, Arc::clone(&link)));
+        deliver(cx, &address, NodeMsg::Connected { registration, link });
+    }
+
+    fn agent_message(&mut self, cx: &mut Context<Self>, node: String, conn: u64, message: NodeToController) {
+        let current = self.links.get(&node).filter(|(now, _)| *now == conn).map(|(_, link)| Arc::clone(link));
+        let Some(link) = current else { return };
+        match message {
+            NodeToController::Command { query, mut caller, request } => {
+                // The agent vouches for the user, not for where it is.
+                caller.host.clone_from(&node);
+                let sink = self.replies.sink(&node, query, link);
+                self.command(cx, &caller, *request, sink);
+            }
+            NodeToController::CommandGone { query } => self.replies.gone(&node, query),
+            NodeToController::Steps { query, steps, missing } => self.queries.steps(query, &node, steps, missing),
+            NodeToController::Trace { query, records, last } => self.queries.trace(query, &node, records, last),
+            NodeToController::Register { .. } => {
+                tracing::warn!(node, "node.registered_twice");
+            }
+            frame @ (NodeToController::Heartbeat { .. } | NodeToController::Report { .. }) => {
+                self.env.tell_node(cx, &node, NodeInput::Frame { conn, frame: Box::new(frame) });
+            }
+        }
+    }
+
+    pub(super) fn command(
+        &mut self,
+        cx: &mut Context<Self>,
+        caller: &Caller,
+        request: CommandRequest,
+        mut replies: Box<dyn ReplySink>,
+    ) {
+        let by = self.authority(caller);
+        let host = Arc::clone(&self.env.ports.host);
+        match request {
+            CommandRequest::Ping => {
+                let (host, version) = host.identity();
+                replies.send(CommandReply::Pong { host, version });
+            }
+            CommandRequest::SubmitJob { request, spec } => self.submit(cx, caller, by, request, *spec, replies),
+            CommandRequest::TestJob { spec } => {
+                let reply = self.test(caller, by, *spec);
+                replies.send(reply);
+            }
+            CommandRequest::WaitJob { job, until } => self.wait(cx, job, until, replies),
+            CommandRequest::Watch { job } => self.watch(cx, job, replies),
+            CommandRequest::ListJobs { jobs } => {
+                replies.send(self.list_jobs(&jobs));
+            }
+            CommandRequest::ListNodes => {
+                let nodes = self.env.boards.nodes.list();
+                replies.send(CommandReply::Nodes { nodes, at: Timestamp::now() });
+            }
+            CommandRequest::ListPartitions => {
+                let (partitions, nodes) = (self.env.boards.partitions.list(), self.env.boards.nodes.list());
+                replies.send(CommandReply::Partitions { partitions, nodes, at: Timestamp::now() });
+            }
+            CommandRequest::ListSteps { job } => self.list_steps(cx, job, replies),
+            CommandRequest::ShowConfig => {
+                let pairs = host.show_config(&self.env.config(), self.env.ids.peek());
+                replies.send(CommandReply::Config { pairs, at: Timestamp::now() });
+            }
+            CommandRequest::ShowScript { job } => self.script(cx, by, job, replies),
+            CommandRequest::LocateStepManager { job } => self.locate(cx, by, job, replies),
+            CommandRequest::Cancel(cancel) => self.cancel(cx, by, cancel, replies),
+            CommandRequest::ControlJob { jobs, action } => self.control(cx, by, jobs, action, replies),
+            CommandRequest::UpdateJob { jobs, change } => self.update_job(cx, by, jobs, *change, replies),
+            CommandRequest::FinishAllocation { job, exit } => self.finish_allocation(cx, by, job, exit, replies),
+            CommandRequest::Trace { prefixes, follow } => self.trace(cx, by, prefixes, follow, replies),
+            CommandRequest::ListDaemons => {
+                replies.send(CommandReply::Daemons(host.daemons()));
+            }
+            CommandRequest::UpdateNode { .. }
+            | CommandRequest::UpdatePartition { .. }
+            | CommandRequest::Reconfigure
+            | CommandRequest::Shutdown { .. }
+            | CommandRequest::CreateJoinToken { .. }
+                if !by.admin =>
+            {
+                replies.send(CommandReply::Refused(Refusal::AccessDenied));
+            }
+            CommandRequest::UpdateNode { nodes, change } => self.update_nodes(cx, by, nodes, change, replies),
+            CommandRequest::UpdatePartition { partition, fields } => {
+                self.update_partition(cx, partition, fields, replies);
+            }
+            CommandRequest::Reconfigure => host.reconfigure(replies),
+            CommandRequest::Shutdown { controller_only } => {
+                if !controller_only {
+                    for (node, link) in self.links() {
+                        if link.send(ControllerToNode::Shutdown).is_err() {
+                            tracing::warn!(node, "node.shutdown_not_sent");
+                        }
+                    }
+                }
+                host.shutdown(replies);
+            }
+            CommandRequest::CreateJoinToken { lifetime_secs } => {
+                host.join_token(Duration::from_secs(lifetime_secs), replies);
+            }
+        }
+    }
+
+    /// The configuration was read again: everyone who goes by it is told.
+    fn reconfigured(&mut self, cx: &mut Context<Self>, config: Arc<Config>) {
+        self.env.set_config(Arc::clone(&config));
+        self.env.ids.limit(config.first_job_id, config.max_job_id);
+        self.forget_feasibility();
+        let epoch = self.env.job_site().epoch;
+        self.env.set_job_site(Arc::new(setup::job_site(&config, epoch)));
+        if let Some(jobs) = self.env.jobs_supervisor() {
+            deliver(cx, &jobs, JobsMsg::SiteChanged);
+        }
+        let site = Arc::new(setup::node_site(&config, epoch, &self.env.ports));
+        let supervisor = self.env.system.find::<NodesMsg>(&ActorPath::root().child("node"));
+        for node in &config.nodes {
+            let settings = setup::node_settings(node);
+            match self.env.node(&node.name) {
+                Some(address) => {
+                    let input = NodeInput::Configure { settings: Box::new(settings), site: Arc::clone(&site) };
+                    deliver(cx, &address, NodeMsg::Input(input));
+                }
+                None => {
+                    if let Some(supervisor) = &supervisor {
+                        let core = NodeCore::new(Timestamp::now(), settings, Arc::clone(&site), None, []);
+                        deliver(cx, supervisor, NodesMsg::Start { core: Box::new(core) });
+                    }
+                }
+            }
+        }
+        for name in self.env.nodes.names().into_iter().filter(|name| config.node(name).is_none()) {
+            if let Some(supervisor) = &supervisor {
+                deliver(cx, supervisor, NodesMsg::Stop { name });
+            }
+        }
+        let count = u32::try_from(config.nodes.len()).unwrap_or(u32::MAX);
+        for (index, _) in self.env.boards.nodes.entries().into_iter().filter(|(index, _)| index.0 >= count) {
+            self.env.boards.nodes.remove(&index);
+        }
+        if let Some(partitions) = self.env.system.find(&ActorPath::root().child("partition")) {
+            deliver(cx, &partitions, PartitionsMsg::Configure);
+        }
+        if let Some(scheduler) = self.env.scheduler() {
+            deliver(cx, &scheduler, SchedulerMsg::Policy(policy(&config)));
+        }
+        for (node, link) in self.links() {
+            if link.send(ControllerToNode::Reconfigure).is_err() {
+                tracing::debug!(node, "node.reconfigure_not_sent");
+            }
+        }
+    }
+}
+
+impl Actor for ControllerActor {
+    type Msg = ControllerMsg;
+
+    fn handle(&mut self, cx: &mut Context<Self>, message: ControllerMsg) {
+        match message {
+            ControllerMsg::AgentConnected { node, registration, link } => self.connected(cx, node, registration, link),
+            ControllerMsg::AgentGone { node, conn } => {
+                if self.links.get(&node).is_some_and(|(now, _)| *now == conn) {
+                    self.links.remove(&node);
+                    self.replies.node_gone(&node);
+                    self.queries.node_gone(&node);
+                }
+                self.env.tell_node(cx, &node, NodeInput::LinkGone { conn });
+            }
+            ControllerMsg::AgentMessage { node, conn, message } => self.agent_message(cx, node, conn, *message),
+            ControllerMsg::Command { caller, request, replies } => self.command(cx, &caller, *request, replies),
+            ControllerMsg::ConfigChanged(config) => self.reconfigured(cx, config),
+            ControllerMsg::Submitted { job, request, warnings, result } => {
+                self.submitted(job, request, warnings, result);
+            }
+            ControllerMsg::ShapesChanged => self.forget_feasibility(),
+            ControllerMsg::QueryTimeout { query } => self.queries.timeout(query),
+            ControllerMsg::QueryGone { query } => {
+                for node in self.queries.close(query) {
+                    if let Some(link) = self.link(&node)
+                        && link.send(ControllerToNode::StopTrace { query }).is_err()
+                    {
+                        tracing::debug!(node, "node.stop_trace_not_sent");
+                    }
+                }
+            }
+        }
+    }
+
+    fn stopped(&mut self) {
+        self.replies.all_gone(Ordering::Relaxed);
+    }
+}

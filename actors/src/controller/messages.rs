@@ -1,0 +1,123 @@
+//! What the front accepts. The wiring sends the first five kinds; the rest the front sends to itself.
+
+use super::ports::{AgentLink, ReplySink};
+use crate::node::messages::Registration;
+use garrick_model::{
+    config::Config,
+    ids::{JobId, RequestId},
+    messages::{
+        command::{Caller, CommandRequest},
+        node::NodeToController,
+    },
+};
+use garrick_runtime::Message;
+use std::sync::Arc;
+
+/// Messages of the front.
+pub enum ControllerMsg {
+    /// An agent connected and sent its `Register`. The front answers `Welcome` or `Declined` over `link`.
+    AgentConnected {
+        /// The name in the registration, which the connection's identity was checked against.
+        node: String,
+        /// Registration; its `conn` is unique among all connections since the controller started.
+        registration: Box<Registration>,
+        /// Way to the agent.
+        link: Arc<dyn AgentLink>,
+    },
+    /// That connection is gone.
+    AgentGone {
+        /// Node.
+        node: String,
+        /// Connection.
+        conn: u64,
+    },
+    /// Any frame of an agent but `Register`, in the order of arrival.
+    AgentMessage {
+        /// Node.
+        node: String,
+        /// Connection.
+        conn: u64,
+        /// Frame.
+        message: Box<NodeToController>,
+    },
+    /// A command at the controller's own door.
+    Command {
+        /// Who, from the kernel.
+        caller: Caller,
+        /// What.
+        request: Box<CommandRequest>,
+        /// Where replies go.
+        replies: Box<dyn ReplySink>,
+    },
+    /// The configuration was read again.
+    ConfigChanged(Arc<Config>),
+
+    /// The journal answered for a submission.
+    Submitted {
+        /// Job.
+        job: JobId,
+        /// Submission.
+        request: RequestId,
+        /// To say to the user.
+        warnings: Vec<String>,
+        /// Outcome.
+        result: Result<(), String>,
+    },
+    /// Nodes' features or partitions were changed by their owners.
+    ShapesChanged,
+    /// A query of agents took too long.
+    QueryTimeout {
+        /// Query.
+        query: u64,
+    },
+    /// Nobody wants the answers of that query any more.
+    QueryGone {
+        /// Query.
+        query: u64,
+    },
+}
+
+impl Message for ControllerMsg {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::AgentConnected { .. } => "AgentConnected",
+            Self::AgentGone { .. } => "AgentGone",
+            Self::AgentMessage { .. } => "AgentMessage",
+            Self::Command { request, .. } => request_name(request),
+            Self::ConfigChanged(_) => "ConfigChanged",
+            Self::Submitted { .. } => "Submitted",
+            Self::ShapesChanged => "ShapesChanged",
+            Self::QueryTimeout { .. } => "QueryTimeout",
+            Self::QueryGone { .. } => "QueryGone",
+        }
+    }
+}
+
+/// Name of a command's request, for traces.
+pub const fn request_name(request: &CommandRequest) -> &'static str {
+    match request {
+        CommandRequest::Ping => "Ping",
+        CommandRequest::SubmitJob { .. } => "SubmitJob",
+        CommandRequest::TestJob { .. } => "TestJob",
+        CommandRequest::WaitJob { .. } => "WaitJob",
+        CommandRequest::Watch { .. } => "Watch",
+        CommandRequest::ListJobs { .. } => "ListJobs",
+        CommandRequest::ListNodes => "ListNodes",
+        CommandRequest::ListPartitions => "ListPartitions",
+        CommandRequest::ListSteps { .. } => "ListSteps",
+        CommandRequest::ShowConfig => "ShowConfig",
+        CommandRequest::ShowScript { .. } => "ShowScript",
+        CommandRequest::LocateStepManager { .. } => "LocateStepManager",
+        CommandRequest::Cancel(_) => "Cancel",
+        CommandRequest::ControlJob { .. } => "ControlJob",
+        CommandRequest::UpdateJob { .. } => "UpdateJob",
+        CommandRequest::UpdateNode { .. } => "UpdateNode",
+        CommandRequest::UpdatePartition { .. } => "UpdatePartition",
+        CommandRequest::Reconfigure => "Reconfigure",
+        CommandRequest::Shutdown { .. } => "Shutdown",
+        CommandRequest::CreateJoinToken { .. } => "CreateJoinToken",
+        CommandRequest::Trace { .. } => "Trace",
+        CommandRequest::FinishAllocation { .. } => "FinishAllocation",
+        CommandRequest::ListDaemons => "ListDaemons",
+    }
+}

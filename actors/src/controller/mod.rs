@@ -1,0 +1,81 @@
+//! The controller: the front that takes commands and agents' connections, and all that its actors share.
+//!
+//! # Who is there
+//!
+//! | path | actor | owns |
+//! |---|---|---|
+//! | `/controller` | [`front::ControllerActor`] | nothing: admits, routes, answers from boards |
+//! | `/job` | [`crate::job::shell::JobsSupervisor`] | which job actors run |
+//! | `/job/N` | [`crate::job::shell::JobActor`] | the state of job N |
+//! | `/node` | [`crate::node::shell::NodesSupervisor`] | which node actors run |
+//! | `/node/NAME` | [`crate::node::shell::NodeActor`] | a node's state and free resources, the link to its agent |
+//! | `/partition`, `/partition/NAME` | [`crate::partition::shell`] | a partition's settings and state |
+//! | `/scheduler` | [`crate::scheduler::shell::SchedulerActor`] | nothing: reads boards, proposes |
+//!
+//! # How a job flows
+//!
+//! 1. *Submit.* The front judges the request ([`admission`]), puts the record on the shelf, appends `Submitted` to the
+//!    journal and has `/job` start the actor. The reply leaves when the journal says that it is on disk. A repeat of the
+//!    request id gets the first answer, after a restart too.
+//! 2. *Eligible.* The job's core decides by hold, begin time and dependencies (it asks the jobs it depends on), and
+//!    publishes its view.
+//! 3. *Plan.* The scheduler wakes on changed boards, plans, and sends `Start` to the owners of what fits and `Considered`
+//!    with a reason to the others. The next pass waits for all answers.
+//! 4. *Commit.* The job asks every node of the proposal for its share (`Reserve`, naming the generation that the plan was
+//!    made from). All say yes: `Allocated` is recorded, and once that is on disk the signed launch goes to the batch host's
+//!    agent, by way of that node's owner. One says no: everything goes back, the job waits on.
+//! 5. *Run.* Reports come from the agent through the node's owner (which numbers and acknowledges them) to the job:
+//!    `JobStarted`, steps, `JobEnded`. An acknowledgement leaves when what the report caused is on disk.
+//! 6. *Clean up.* From `JobEnded` on the job is `COMPLETING` until each node's agent says `NodeReleased`; then it is over,
+//!    or back in the queue as a new run. After MinJobAge it is forgotten.
+//!
+//! # What is promised
+//!
+//! - Nothing that an owner promises or causes overtakes the journal: effects of a turn, and all later ones of that owner,
+//!   wait until the turn's events are on disk ([`outbox`]).
+//! - The same `apply` makes records live, on the shelf and in recovery ([`event::Replayed`], [`setup`]).
+//! - A run is named by its SLUID everywhere; what is said about an older run changes nothing but gives its nodes back.
+//! - An actor that panics is built anew from the shelf ([`shelf`]); a commit that was under way is given back.
+//! - After a restart, running jobs wait for their agents: what an agent's registration names goes on, what it does not
+//!   name is launched again if it never started, or is ended after a grace for late reports.
+//!
+//! # What agents are expected to do
+//!
+//! - `EndJob` for a run that is not there is answered by `NodeReleased`.
+//! - A registration names every run that is not gone; reports that were not acknowledged come again after `Welcome`, in
+//!   order.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`setup`] | brings a controller up from its journal |
+//! | [`ports`] | what the process must provide |
+//! | [`messages`] | what the wiring sends |
+//! | [`front`] | the actor |
+//! | [`admission`] | submission rules, pure |
+//! | `submit`, `commands`, `queries`, `agents` | the front's parts |
+//! | [`event`] | the journal's events and their replay |
+//! | [`env`], [`shelf`], [`outbox`], [`ids`] | what all actors of the controller share |
+
+pub mod admission;
+pub mod agents;
+mod commands;
+pub mod env;
+pub mod event;
+pub mod front;
+pub mod ids;
+pub mod messages;
+pub mod outbox;
+pub mod ports;
+pub mod queries;
+pub mod setup;
+pub mod shelf;
+mod submit;
+
+#[cfg(test)]
+mod admission_test;
+#[cfg(test)]
+mod cores_test;
+#[cfg(test)]
+pub(crate) mod fixtures;
+#[cfg(test)]
+mod shells_test;

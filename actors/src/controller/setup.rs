@@ -1,0 +1,241 @@
+//! How a controller comes up: the journal's events are replayed through the functions that live actors use, and the
+//! actors are built from what that comes to.
+
+use super::{
+    env::Env,
+    event::{ControllerEvent, ReplayError, Replayed},
+    front::ControllerActor,
+    ids::IdSource,
+    messages::ControllerMsg,
+    ports::Ports,
+    shelf::JobShelf,
+};
+use crate::{
+    job::{
+        core::JobCore,
+        messages::JobSite,
+        record::{JobRecord, Phase},
+        shell::JobsSupervisor,
+    },
+    node::{
+        core::NodeCore,
+        messages::{InitialState, KeptHold, NodeSettings, NodeSite, ReturnToService},
+        shell::NodesSupervisor,
+    },
+    partition::{core::PartitionCore, shell::PartitionsSupervisor},
+    scheduler::{
+        request::NodeUse,
+        shell::{SchedulerActor, partition_facts, policy},
+    },
+};
+use garrick_model::{
+    config::{self, Config, ConfiguredState, NodeConfig},
+    time::Timestamp,
+    view::NodeHold,
+};
+use garrick_runtime::{Address, ChildSpec, Placement, System};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+/// The front takes every command and every frame of every agent.
+const FRONT_MAILBOX: usize = 65_536;
+
+/// A controller that runs.
+pub struct Controller {
+    /// Where commands and agents' connections go.
+    pub front: Address<ControllerMsg>,
+    /// What the actors share.
+    pub env: Arc<Env>,
+    /// Grows with every start.
+    pub epoch: u64,
+}
+
+/// Brings a controller up from its journal. The start itself is journaled; nothing waits for that.
+///
+/// # Errors
+/// When the events do not fit together.
+pub fn start(
+    system: &System,
+    config: Arc<Config>,
+    ports: Ports,
+    events: impl IntoIterator<Item = ControllerEvent>,
+    random: fn() -> u32,
+) -> Result<Controller, ReplayError> {
+    let mut replayed = Replayed::default();
+    for event in events {
+        replayed.apply(&event)?;
+    }
+    Ok(start_replayed(system, config, ports, replayed, random))
+}
+
+/// As [`start`], from events that were replayed already (for compaction, for instance).
+pub fn start_replayed(
+    system: &System,
+    config: Arc<Config>,
+    ports: Ports,
+    replayed: Replayed,
+    random: fn() -> u32,
+) -> Controller {
+    let now = Timestamp::now();
+    let epoch = replayed.epoch + 1;
+    let jobs = JobShelf::default();
+    let known = jobs.clone();
+    let ids = IdSource::new(random, move |job| known.contains(job));
+    ids.limit(config.first_job_id, config.max_job_id);
+    ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
+    let site = Arc::new(node_site(&config, epoch, &ports));
+    let env = Arc::new(Env::new(system.clone(), ports, jobs, ids, Arc::clone(&config)));
+    env.set_job_site(Arc::new(job_site(&config, epoch)));
+
+    let mut holds = holds_by_node(&config, replayed.jobs.values());
+    for node in &config.nodes {
+        let kept = holds.remove(&node.name).unwrap_or_default();
+        let saved = replayed.nodes.get(&node.name).cloned();
+        let core = NodeCore::new(now, node_settings(node), Arc::clone(&site), saved, kept);
+        env.nodes.put(&node.name, &core);
+        // Boards are filled before anyone can ask; the owners publish over it.
+        env.boards.nodes.publish(node.index, Arc::new(core.view()));
+    }
+    for (name, saved) in &replayed.partitions {
+        env.partitions.put(name, saved.clone());
+    }
+    for (partition, place) in config.partitions.iter().zip(0..) {
+        if let Some(core) = PartitionCore::new(&config, &partition.name, env.partitions.get(&partition.name)) {
+            env.boards.partitions.publish(place, Arc::new(core.view()));
+        }
+    }
+    for (job, record) in replayed.jobs {
+        let mut view = JobCore::new(record.clone(), env.job_site()).view(now);
+        // Not to be started before its owner is there to be asked.
+        view.eligible = false;
+        env.jobs.put(record);
+        env.boards.jobs.publish(job, Arc::new(view));
+    }
+
+    let started = env.append(vec![ControllerEvent::Started { epoch }]);
+    // What is saved after it in the same journal is what counts; a journal that fails ends the process by itself.
+    drop(started);
+
+    let shared = Arc::clone(&env);
+    system.start("/", ChildSpec::new("node", move || NodesSupervisor::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
+    let shared = Arc::clone(&env);
+    system.start("/", ChildSpec::new("partition", move || PartitionsSupervisor::new(Arc::clone(&shared))));
+    let shared = Arc::clone(&env);
+    system.start("/", ChildSpec::new("job", move || JobsSupervisor::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
+    let shared = Arc::clone(&env);
+    system.start(
+        "/",
+        ChildSpec::new("scheduler", move || SchedulerActor::new(Arc::clone(&shared), policy(&shared.config())))
+            .placement(Placement::Named("scheduler"))
+            .mailbox(FRONT_MAILBOX),
+    );
+    let shared = Arc::clone(&env);
+    let front = system.start(
+        "/",
+        ChildSpec::new("controller", move || ControllerActor::new(Arc::clone(&shared)))
+            .placement(Placement::Named("controller"))
+            .mailbox(FRONT_MAILBOX),
+    );
+    Controller { front, env, epoch }
+}
+
+/// What jobs' records say of each node.
+fn holds_by_node<'r>(
+    config: &Config,
+    records: impl Iterator<Item = &'r JobRecord>,
+) -> BTreeMap<String, Vec<KeptHold>> {
+    let mut holds: BTreeMap<String, Vec<KeptHold>> = BTreeMap::new();
+    for record in records {
+        let Some(run) = record.phase.run().filter(|_| !matches!(record.phase, Phase::Over(..))) else { continue };
+        let view = config.partition(&run.allocation.partition).map(|p| {
+            let view = garrick_model::view::PartitionView {
+                generation: 0,
+                config: Arc::new(p.clone()),
+                state: p.state,
+                nodes: Vec::new(),
+            };
+            partition_facts(&view, 0)
+        });
+        let usage = match view {
+            _ if run.allocation.exclusive => NodeUse::Whole,
+            Some(facts) => NodeUse::of(record.spec.sharing, &facts, policy(config).unit),
+            None => NodeUse::Cpus,
+        };
+        let completing = run.ending.is_some() || matches!(record.phase, Phase::Completing(..));
+        for node in run.allocation.nodes.iter().filter(|n| !run.released.contains(&n.name)) {
+            holds.entry(node.name.clone()).or_default().push(KeptHold {
+                hold: NodeHold {
+                    job: record.id,
+                    sluid: record.sluid,
+                    uid: record.owner.uid,
+                    share: node.share.clone(),
+                    sharing: usage.sharing(),
+                    expected_end: run.expected_end(),
+                    completing,
+                },
+                most_holders: usage.most_holders(),
+            });
+        }
+    }
+    holds
+}
+
+/// A node's settings, from the configuration.
+pub fn node_settings(node: &NodeConfig) -> NodeSettings {
+    NodeSettings {
+        name: node.name.clone(),
+        index: node.index,
+        shape: node.settings.shape.clone(),
+        features: node.settings.features.clone(),
+        weight: node.settings.weight,
+        address: node.address.clone(),
+        hostname: node.hostname.clone(),
+        port: node.port,
+        initial: match node.initial.state {
+            // A cloud node is one that is there when it registers.
+            ConfiguredState::Unknown | ConfiguredState::Cloud => InitialState::Unknown,
+            ConfiguredState::Down => InitialState::Down,
+            ConfiguredState::Drain | ConfiguredState::Fail => InitialState::Drain,
+            ConfiguredState::Future => InitialState::Future,
+        },
+        initial_reason: node.initial.reason.clone(),
+    }
+}
+
+/// What holds for all nodes.
+pub fn node_site(config: &Config, epoch: u64, ports: &Ports) -> NodeSite {
+    let (credential_key, key_id) = ports.signer.public_key();
+    let admin = ports.host.administrators();
+    let by_name = admin.iter().find_map(|uid| ports.users.user(*uid).filter(|u| u.name == config.slurm_user));
+    NodeSite {
+        silence: secs(config.slurmd_timeout_secs),
+        return_to_service: match config.return_to_service {
+            config::ReturnToService::Never => ReturnToService::Never,
+            config::ReturnToService::NonResponding => ReturnToService::IfSilent,
+            config::ReturnToService::Always => ReturnToService::Always,
+        },
+        epoch,
+        slurm_user: (by_name.map_or(0, |u| u.uid), config.slurm_user.clone()),
+        credential_key,
+        key_id,
+    }
+}
+
+/// What holds for all jobs.
+pub fn job_site(config: &Config, epoch: u64) -> JobSite {
+    let default = JobSite::default();
+    let prolog = config.prolog_timeout_secs.map(|secs| Duration::from_secs(u64::from(secs)));
+    let start = Duration::from_secs(u64::from(config.batch_start_timeout_secs));
+    JobSite {
+        cluster: config.cluster_name.clone(),
+        epoch,
+        min_job_age: secs(config.min_job_age_secs),
+        // Beyond what the agent allows itself, so that its own report comes first.
+        launch_limit: prolog.map_or(default.launch_limit, |prolog| 2 * (prolog + start) + Duration::from_secs(60)),
+        ..default
+    }
+}
+
+/// In `slurm.conf`, 0 is "never" for these.
+fn secs(value: u32) -> Option<Duration> {
+    (value > 0).then(|| Duration::from_secs(u64::from(value)))
+}

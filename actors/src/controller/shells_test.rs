@@ -1,0 +1,282 @@
+//! The whole controller in one process, with agents that are played: from submission to being forgotten, and restarts.
+#![allow(clippy::unwrap_used)]
+
+use super::fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES};
+use crate::scheduler::fixtures::{array, spec};
+use garrick_model::{
+    ids::{JobId, RequestId},
+    messages::{
+        command::{
+            CancelRequest, CommandReply, CommandRequest, JobAction, JobMilestone, JobSelector, NodeChange, NodeStateChange,
+        },
+        node::HeldRun,
+    },
+    refusal::Refusal,
+    resources::{MemoryMib, MemoryRequest},
+    spec::{Dependencies, Dependency, DependencyKind, JobSpec, NodeCount},
+    state::{JobState, Reason},
+};
+use garrick_runtime::{System, SystemConfig};
+use std::future::Future;
+
+fn with_system(body: impl AsyncFnOnce(System)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(System::within(SystemConfig::default(), body));
+}
+
+fn rig(system: &System) -> (Rig, Agents) {
+    let rig = Rig::start(system, TWO_NODES, MemoryJournal::default());
+    let agents = Agents::new(&rig);
+    (rig, agents)
+}
+
+/// The journal makes the records that the live actors have.
+fn replay_equals_live(rig: &Rig) {
+    let replayed = rig.journal.replayed();
+    let live = rig.controller.env.jobs.ids();
+    assert_eq!(replayed.jobs.keys().copied().collect::<Vec<_>>(), live);
+    for job in live {
+        assert_eq!(rig.controller.env.jobs.get(job).unwrap().record, replayed.jobs[&job]);
+    }
+}
+
+fn selector(job: JobId) -> JobSelector {
+    JobSelector { job, tasks: None }
+}
+
+async fn idle(rig: &Rig) {
+    let board = &rig.controller.env.boards.nodes;
+    let empty = async {
+        loop {
+            let generation = board.generation();
+            if board.list().iter().all(|n| n.holds.is_empty()) {
+                return;
+            }
+            board.changed(generation).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), empty).await.unwrap();
+}
+
+fn wide(nodes: u32) -> JobSpec {
+    JobSpec { nodes: Some(NodeCount { min: nodes, max: None }), ..spec() }
+}
+
+#[test]
+fn a_submitted_job_runs_and_gives_its_nodes_back() {
+    with_system(async |system| {
+        let (mut rig, mut agents) = rig(&system);
+        let job = rig.submitted(wide(2)).await;
+        assert_eq!(job, JobId(1));
+        agents.connect("n0", Habit::Finish);
+        agents.connect("n1", Habit::Finish);
+        assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Completed);
+        idle(&rig).await;
+        replay_equals_live(&rig);
+    });
+}
+
+#[test]
+fn a_repeated_submission_gets_the_first_answer_after_a_restart_too() {
+    let journal = MemoryJournal::default();
+    let request = CommandRequest::SubmitJob { request: RequestId(1, 2), spec: Box::new(spec()) };
+    let (again, kept) = (request.clone(), journal.clone());
+    with_system(async move |system| {
+        let rig = Rig::start(&system, TWO_NODES, kept);
+        let first = rig.ask(1001, request.clone()).await;
+        assert_eq!(rig.ask(1001, request).await, first);
+        assert!(matches!(first, CommandReply::Submitted { job: JobId(1), .. }));
+    });
+    with_system(async move |system| {
+        let mut rig = Rig::start(&system, TWO_NODES, journal);
+        assert!(matches!(rig.ask(1001, again).await, CommandReply::Submitted { job: JobId(1), .. }));
+        assert_eq!(rig.submitted(spec()).await, JobId(2));
+        assert_eq!(rig.controller.epoch, 2);
+    });
+}
+
+#[test]
+fn a_restarted_controller_takes_running_jobs_back() {
+    let journal = MemoryJournal::default();
+    let kept = journal.clone();
+    with_system(async move |system| {
+        let mut rig = Rig::start(&system, TWO_NODES, kept);
+        let mut agents = Agents::new(&rig);
+        agents.connect("n0", Habit::Stay);
+        agents.connect("n1", Habit::Stay);
+        let job = rig.submitted(JobSpec { nodelist: vec!["n0".to_owned()], ..spec() }).await;
+        let lost = rig.submitted(JobSpec { nodelist: vec!["n1".to_owned()], ..spec() }).await;
+        rig.wait(job, JobMilestone::Started).await;
+        rig.wait(lost, JobMilestone::Started).await;
+    });
+    with_system(async move |system| {
+        let rig = Rig::start(&system, TWO_NODES, journal);
+        let (job, lost) = (JobId(1), JobId(2));
+        rig.until(job, |view| view.state == JobState::Running).await;
+        assert_eq!(rig.controller.env.nodes.get("n0").unwrap().view().holds.len(), 1);
+        let mut agents = Agents::new(&rig);
+        let sluid = rig.controller.env.jobs.get(job).unwrap().record.sluid;
+        agents.runs.lock().unwrap().insert((job, sluid), "n0".to_owned());
+        let held = HeldRun { job, sluid, batch_host: true, door: "/run/door".to_owned() };
+        agents.connect_holding("n0", Habit::Stay, vec![held]);
+        agents.connect("n1", Habit::Stay);
+        let cancel = CancelRequest { jobs: vec![selector(job), selector(lost)], ..CancelRequest::default() };
+        let CommandReply::PerJob(answers) = rig.ask(1001, CommandRequest::Cancel(cancel)).await else { panic!() };
+        assert!(answers.iter().all(|(_, answer)| answer.is_ok()), "{answers:?}");
+        assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Cancelled);
+        assert_eq!(rig.journal.replayed().jobs[&job].restarts, 0);
+    });
+}
+
+#[test]
+fn arrays_run_under_their_limit_and_dependents_after_them() {
+    with_system(async |system| {
+        let (mut rig, mut agents) = rig(&system);
+        let tasks = rig.submitted(JobSpec { array: Some(array(1, 12, Some(3))), ..spec() }).await;
+        let after = Dependency { kind: DependencyKind::AfterOk, job: Some(tasks), array_index: None };
+        let last = rig
+            .submitted(JobSpec { dependencies: Dependencies { any: false, list: vec![after] }, ..spec() })
+            .await;
+        rig.until(last, |view| view.reason == Reason::Dependency).await;
+        agents.connect("n0", Habit::Finish);
+        assert_eq!(rig.wait(last, JobMilestone::Ended).await, JobState::Completed);
+        let CommandReply::Jobs { jobs, .. } = rig.ask(1001, CommandRequest::ListJobs { jobs: vec![selector(tasks)] }).await
+        else {
+            panic!()
+        };
+        assert_eq!(jobs.len(), 12);
+        assert!(jobs.iter().all(|view| view.state == JobState::Completed), "{jobs:?}");
+        replay_equals_live(&rig);
+    });
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    with_system(async |system| {
+        let (mut rig, _agents) = rig(&system);
+        let refused = |reply: CommandReply| match reply {
+            CommandReply::Refused(refusal) => refusal,
+            other => panic!("{other:?}"),
+        };
+        rig.until_nodes(2).await;
+        let nosuch = JobSpec { partitions: vec!["nosuch".to_owned()], ..spec() };
+        assert_eq!(refused(rig.submit(nosuch).await), Refusal::InvalidPartition("nosuch".to_owned()));
+        let memory = JobSpec { memory: MemoryRequest::PerNode(MemoryMib(99_999)), ..spec() };
+        let detail = Some("Memory specification can not be satisfied".to_owned());
+        assert_eq!(refused(rig.submit(memory).await), Refusal::NodeConfigUnavailable { detail });
+        let after = Dependency { kind: DependencyKind::AfterOk, job: Some(JobId(99)), array_index: None };
+        let dependent = JobSpec { dependencies: Dependencies { any: false, list: vec![after] }, ..spec() };
+        assert_eq!(refused(rig.submit(dependent).await), Refusal::Dependency);
+        let job = rig.submitted(spec()).await;
+        assert_eq!(job, JobId(1), "what was refused used up no id");
+        rig.until(job, |view| view.eligible).await;
+        let cancel = CommandRequest::Cancel(CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() });
+        let answer = rig.ask(1002, cancel).await;
+        assert_eq!(answer, CommandReply::PerJob(vec![(selector(job), Err(Refusal::AccessDenied))]));
+        let drain = NodeChange {
+            state: Some(NodeStateChange::Drain),
+            reason: Some("fan".to_owned()),
+            ..NodeChange::default()
+        };
+        let update = CommandRequest::UpdateNode { nodes: vec!["n0".to_owned()], change: drain };
+        assert_eq!(refused(rig.ask(1001, update.clone()).await), Refusal::AccessDenied);
+        assert_eq!(rig.ask(0, update).await, CommandReply::Done);
+        assert!(rig.journal.replayed().nodes["n0"].drain);
+        let unknown = CommandRequest::ListJobs { jobs: vec![selector(JobId(99))] };
+        assert_eq!(refused(rig.ask(1001, unknown).await), Refusal::InvalidJobId);
+    });
+}
+
+#[test]
+fn a_drained_node_gets_nothing_and_a_resumed_one_does() {
+    with_system(async |system| {
+        let (mut rig, mut agents) = rig(&system);
+        rig.until_nodes(2).await;
+        let state = |state| CommandRequest::UpdateNode {
+            nodes: vec!["n0".to_owned()],
+            change: NodeChange { state: Some(state), reason: Some("fan".to_owned()), ..NodeChange::default() },
+        };
+        assert_eq!(rig.ask(0, state(NodeStateChange::Drain)).await, CommandReply::Done);
+        agents.connect("n0", Habit::Finish);
+        agents.connect("n1", Habit::Finish);
+        let job = rig.submitted(JobSpec { nodelist: vec!["n0".to_owned()], ..spec() }).await;
+        rig.until(job, |view| view.reason == Reason::ReqNodeNotAvail).await;
+        assert_eq!(rig.ask(0, state(NodeStateChange::Resume)).await, CommandReply::Done);
+        assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Completed);
+    });
+}
+
+#[test]
+fn held_jobs_start_when_released() {
+    with_system(async |system| {
+        let (mut rig, mut agents) = rig(&system);
+        agents.connect("n0", Habit::Finish);
+        let job = rig.submitted(JobSpec { hold: true, ..spec() }).await;
+        rig.until(job, |view| view.reason == Reason::JobHeldUser).await;
+        let release = CommandRequest::ControlJob { jobs: vec![selector(job)], action: JobAction::Release };
+        assert_eq!(rig.ask(1001, release).await, CommandReply::PerJob(vec![(selector(job), Ok(()))]));
+        assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Completed);
+    });
+}
+
+#[test]
+fn a_watch_ends_with_the_job() {
+    with_system(async |system| {
+        let (mut rig, mut agents) = rig(&system);
+        let job = rig.submitted(spec()).await;
+        let mut views = rig.ask_stream(1001, CommandRequest::Watch { job });
+        agents.connect("n1", Habit::Finish);
+        let mut last = None;
+        let all = async {
+            while let Some(reply) = views.recv().await {
+                match reply {
+                    CommandReply::Job(view) => last = Some(view.state),
+                    CommandReply::End => break,
+                    other => panic!("{other:?}"),
+                }
+            }
+        };
+        within_time(all).await;
+        assert_eq!(last, Some(JobState::Completed));
+    });
+}
+
+async fn within_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(std::time::Duration::from_secs(20), future).await.unwrap()
+}
+
+#[test]
+fn partitions_are_updated_and_remembered() {
+    let journal = MemoryJournal::default();
+    let kept = journal.clone();
+    with_system(async move |system| {
+        let rig = Rig::start(&system, TWO_NODES, kept);
+        rig.until_nodes(2).await;
+        let update = |key: &str, value: &str| CommandRequest::UpdatePartition {
+            partition: "debug".to_owned(),
+            fields: vec![(key.to_owned(), value.to_owned())],
+        };
+        assert_eq!(rig.ask(0, update("State", "DOWN")).await, CommandReply::Done);
+        assert!(matches!(rig.ask(0, update("Nosuch", "1")).await, CommandReply::Refused(Refusal::InvalidUpdate(_))));
+    });
+    with_system(async move |system| {
+        let mut rig = Rig::start(&system, TWO_NODES, journal);
+        rig.until_nodes(2).await;
+        let mut agents = Agents::new(&rig);
+        agents.connect("n0", Habit::Finish);
+        let job = rig.submitted(spec()).await;
+        rig.until(job, |view| view.reason == Reason::PartitionDown).await;
+    });
+}
+
+#[test]
+fn a_job_would_start_where_there_is_room() {
+    with_system(async |system| {
+        let (rig, mut agents) = rig(&system);
+        agents.connect("n0", Habit::Finish);
+        rig.until_up("n0").await;
+        let reply = rig.ask(1001, CommandRequest::TestJob { spec: Box::new(spec()) }).await;
+        let CommandReply::WouldStart { job, nodes, partition, cpus, .. } = reply else { panic!("{reply:?}") };
+        assert_eq!((job, nodes.as_str(), partition.as_str(), cpus), (JobId(1), "n0", "debug", 1));
+    });
+}

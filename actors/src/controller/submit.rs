@@ -1,0 +1,164 @@
+//! Submissions: judged, saved, answered; and the question whether and when a job would start.
+
+use super::{
+    admission::{Identity, Rules, Submitter},
+    env::{deliver, journal_outcome},
+    event::ControllerEvent,
+    front::ControllerActor,
+    messages::ControllerMsg,
+    ports::ReplySink,
+};
+use crate::{
+    job::{core::JobCore, messages::Authority, record::indices_of, shell::JobsMsg, state::JobEvent},
+    scheduler::probe::would_start,
+};
+use garrick_model::{
+    hostlist,
+    ids::{JobId, RequestId, Sluid},
+    messages::command::{Caller, CommandReply},
+    refusal::Refusal,
+    spec::JobSpec,
+    time::Timestamp,
+};
+use garrick_runtime::Context;
+use std::{sync::Arc, time::{Duration, Instant}};
+
+/// When the queue is full (MaxJobCount), try again after this.
+const QUEUE_FULL: Duration = Duration::from_secs(5);
+
+impl ControllerActor {
+    pub(super) fn submit(
+        &mut self,
+        cx: &mut Context<Self>,
+        caller: &Caller,
+        by: Authority,
+        request: RequestId,
+        spec: JobSpec,
+        mut replies: Box<dyn ReplySink>,
+    ) {
+        if let Some((job, warnings)) = self.answered.get(&request) {
+            replies.send(CommandReply::Submitted { job: *job, warnings: warnings.clone() });
+            return;
+        }
+        if let Some(waiting) = self.saving.get_mut(&request) {
+            waiting.push(replies);
+            return;
+        }
+        if self.env.boards.jobs.len() >= self.env.config().max_job_count as usize {
+            replies.send(CommandReply::Refused(Refusal::RetryAfter { after: QUEUE_FULL }));
+            return;
+        }
+        let now = Timestamp::now();
+        let identity = Identity {
+            job: self.env.ids.peek(),
+            sluid: Sluid(0),
+            request: Some(request),
+            submissions: 0,
+        };
+        let mut admitted = match self.admit(caller, by, spec, identity, now) {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                replies.send(CommandReply::Refused(refusal));
+                return;
+            }
+        };
+        // Only what is accepted uses up ids.
+        let job = self.env.ids.job();
+        admitted.record.id = job;
+        admitted.record.sluid = self.env.ids.sluid(now);
+        let before = u32::try_from(self.env.ids.submission()).unwrap_or(u32::MAX);
+        if admitted.record.spec.priority.is_none() && admitted.record.priority > 1 {
+            admitted.record.priority = admitted.record.priority.saturating_sub(before).max(1);
+        }
+        tracing::info!(job_id = job.0, uid = caller.uid, request_id = %request, "job.submitted");
+        self.env.jobs.put(admitted.record.clone());
+        let event = JobEvent::Submitted(Box::new(admitted.record));
+        let done = self.env.append(vec![ControllerEvent::Job { job, event: Box::new(event) }]);
+        self.saving.insert(request, vec![replies]);
+        let warnings = admitted.warnings;
+        cx.pipe(done, move |answer| ControllerMsg::Submitted { job, request, warnings, result: journal_outcome(answer) });
+        if let Some(jobs) = self.env.jobs_supervisor() {
+            deliver(cx, &jobs, JobsMsg::Start { job, first: None });
+        }
+    }
+
+    pub(super) fn submitted(
+        &mut self,
+        job: JobId,
+        request: RequestId,
+        warnings: Vec<String>,
+        result: Result<(), String>,
+    ) {
+        let waiting = self.saving.remove(&request).unwrap_or_default();
+        let reply = match result {
+            Ok(()) => {
+                self.answered.put(request, (job, warnings.clone()), Instant::now());
+                CommandReply::Submitted { job, warnings }
+            }
+            Err(error) => {
+                tracing::error!(job_id = job.0, error, "job.not_saved");
+                CommandReply::Refused(Refusal::Internal(format!("the job could not be saved: {error}")))
+            }
+        };
+        for mut replies in waiting {
+            replies.send(reply.clone());
+        }
+    }
+
+    fn admit(
+        &mut self,
+        caller: &Caller,
+        by: Authority,
+        spec: JobSpec,
+        identity: Identity,
+        now: Timestamp,
+    ) -> Result<super::admission::Admitted, Refusal> {
+        let env = Arc::clone(&self.env);
+        let submitter = Submitter {
+            caller,
+            user: env.ports.users.user(caller.uid),
+            group: env.ports.users.group_name(caller.gid),
+            admin: by.admin,
+        };
+        let known_job = |job: JobId| {
+            env.jobs.get(job).map(|kept| match &kept.record.spec.array {
+                Some(array) if kept.record.array.is_some() => indices_of(&array.ranges).into_iter().collect(),
+                _ => Vec::new(),
+            })
+        };
+        let config = env.config();
+        let partitions = env.boards.partitions.list();
+        let mut rules = Rules {
+            config: &config,
+            partitions: &partitions,
+            feasibility: self.feasibility(),
+            known_job: &known_job,
+            now,
+        };
+        rules.admit(&submitter, spec, identity)
+    }
+
+    pub(super) fn test(&mut self, caller: &Caller, by: Authority, spec: JobSpec) -> CommandReply {
+        let now = Timestamp::now();
+        let job = self.env.ids.peek();
+        let identity = Identity { job, sluid: Sluid(u64::MAX), request: None, submissions: u64::from(u32::MAX) };
+        let admitted = match self.admit(caller, by, spec, identity, now) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return CommandReply::Refused(refusal),
+        };
+        let at = admitted.record.begin.unwrap_or(now).max(now);
+        let mut view = JobCore::new(admitted.record, self.env.job_site()).view(now);
+        // One task of an array stands for all.
+        view.array_pending = None;
+        match would_start(&self.cluster(), &view, at) {
+            Some(start) => CommandReply::WouldStart {
+                job,
+                at: start.at,
+                cpus: start.nodes.iter().map(|n| n.share.cpus.len()).sum(),
+                nodes: hostlist::fold(start.nodes.iter().map(|n| n.name.as_str())),
+                partition: start.partition,
+            },
+            None => CommandReply::Refused(Refusal::NodeConfigUnavailable { detail: None }),
+        }
+    }
+}

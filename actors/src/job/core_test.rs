@@ -1,0 +1,514 @@
+//! Rules of a job's life.
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    fixtures::{ALICE, Bench, ROOT, proposal, record},
+    messages::{Authority, JobCommand, JobEffect, JobFact, JobInput, JobTimer},
+    record::{Phase, TaskOutcome},
+    state::JobEvent,
+};
+use crate::{
+    node::messages::ReserveRefusal,
+    scheduler::fixtures::{array, depends_on as depends, spec},
+};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    messages::{
+        command::{JobChange, JobMilestone},
+        node::{AgentReport, ControllerToNode},
+    },
+    refusal::Refusal,
+    spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec},
+    state::{JobState, Reason},
+    time::{TimeLimit, Timestamp},
+};
+use std::{collections::BTreeMap, time::Duration};
+
+fn releases(out: &[JobEffect]) -> Vec<&str> {
+    out.iter()
+        .filter_map(|e| match e {
+            JobEffect::Release { node, .. } => Some(node.as_str()),
+            _ => None,
+        })
+        .collect()
+}
+
+fn ends_sent(out: &[JobEffect]) -> Vec<&str> {
+    out.iter()
+        .filter_map(|e| match e {
+            JobEffect::ToAgent { node, frame } if matches!(**frame, ControllerToNode::EndJob { .. }) => {
+                Some(node.as_str())
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+fn outcomes(out: &[JobEffect]) -> Vec<bool> {
+    out.iter()
+        .filter_map(|e| match e {
+            JobEffect::Outcome { accepted, .. } => Some(*accepted),
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_job_runs_from_the_queue_to_its_end() {
+    let mut job = Bench::with(spec());
+    assert_eq!((job.state(), job.view().eligible), (JobState::Pending, true));
+    let out = job.allocate(&["n0", "n1"]);
+    assert_eq!(outcomes(&out), [true]);
+    let order = out.iter().find_map(|e| if let JobEffect::Launch(order) = e { Some(order) } else { None }).unwrap();
+    assert_eq!((order.node.as_str(), order.credential.addresses.len()), ("n0", 2));
+    assert!(matches!(out[0], JobEffect::Record(JobEvent::Allocated(_))));
+    assert_eq!(job.state(), JobState::Configuring);
+    job.started();
+    assert_eq!((job.state(), job.core.place().unwrap().door.as_str()), (JobState::Running, "/run/door"));
+    let out = job.ended(JobState::Completed, 0);
+    // The batch host cleans up by itself; the other node is told in case the launch never reached it.
+    assert_eq!(ends_sent(&out), ["n1"]);
+    assert!(out.contains(&JobEffect::AckReport { node: "n0".to_owned(), seq: 1 }));
+    assert_eq!((job.state(), job.view().ending), (JobState::Completing, Some(JobState::Completed)));
+    assert_eq!(releases(&job.released("n1")), ["n1"]);
+    assert_eq!(job.view().completing_nodes, ["n0"]);
+    let out = job.released("n0");
+    assert_eq!(job.state(), JobState::Completed);
+    assert!(out.iter().any(|e| matches!(e, JobEffect::SetTimer { timer: JobTimer::Purge, .. })));
+    job.now = job.now.plus(Duration::from_secs(300));
+    assert!(job.send(JobInput::Timer(JobTimer::Purge)).contains(&JobEffect::Purge));
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
+#[test]
+fn one_refusal_gives_everything_back() {
+    let mut job = Bench::with(spec());
+    job.send(JobInput::Start(Box::new(proposal(7, None, &["n0", "n1", "n2"]))));
+    job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok("n0:1".to_owned()) });
+    let no = Err(ReserveRefusal::OutOfService("down"));
+    let out = job.send(JobInput::Reserved { attempt: 1, node: "n1".to_owned(), result: no });
+    assert_eq!((releases(&out), outcomes(&out)), (vec!["n0", "n2"], vec![false]));
+    assert_eq!(job.state(), JobState::Pending);
+    // The third node's yes comes late: given back by name of the attempt.
+    let out = job.send(JobInput::Reserved { attempt: 1, node: "n2".to_owned(), result: Ok("n2:1".to_owned()) });
+    assert_eq!(out, [JobEffect::Release { node: "n2".to_owned(), sluid: Sluid(7), attempt: Some(1), drain: None }]);
+    assert_eq!(outcomes(&job.allocate(&["n0"])), [true]);
+}
+
+#[test]
+fn a_second_proposal_during_a_commit_is_declined() {
+    let mut job = Bench::with(spec());
+    job.send(JobInput::Start(Box::new(proposal(7, None, &["n0"]))));
+    let out = job.send(JobInput::Start(Box::new(proposal(7, None, &["n1"]))));
+    assert_eq!(out, [JobEffect::Outcome { pass: 1, accepted: false }]);
+}
+
+#[test]
+fn a_restart_during_a_commit_gives_back_what_was_asked_for() {
+    let mut job = Bench::with(spec());
+    job.send(JobInput::Start(Box::new(proposal(7, None, &["n0", "n1"]))));
+    let left = job.core.leftover();
+    let mut core = super::core::JobCore::new(job.core.record().clone(), Default::default());
+    let mut out = Vec::new();
+    core.resume(job.now, &mut job.ids, left, &mut out);
+    assert_eq!(releases(&out), ["n0", "n1"]);
+    assert!(core.view(job.now).generation > job.view().generation);
+}
+
+#[test]
+fn reports_of_an_older_run_change_nothing() {
+    let mut job = Bench::running(spec());
+    let before = job.core.record().clone();
+    let exit = garrick_model::state::ExitStatus::SUCCESS;
+    let old = Sluid(1);
+    let out = job.report("n0", AgentReport::JobEnded {
+        job: JobId(7), sluid: old, state: JobState::Completed, reason: Reason::None, exit, derived: exit, at: job.now,
+    });
+    assert_eq!(out, [JobEffect::AckReport { node: "n0".to_owned(), seq: 1 }]);
+    // A node that lets go of an old run gets that share back, no other.
+    let out = job.report("n0", AgentReport::NodeReleased { job: JobId(7), sluid: old, epilog_failed: None });
+    assert_eq!(out[0], JobEffect::Release { node: "n0".to_owned(), sluid: old, attempt: None, drain: None });
+    assert_eq!(job.core.record(), &before);
+}
+
+#[test]
+fn a_doubled_end_is_counted_once() {
+    let mut job = Bench::running(spec());
+    job.ended(JobState::Completed, 0);
+    job.ended(JobState::Failed, 1);
+    job.released("n0");
+    job.released("n0");
+    job.released("n1");
+    assert_eq!(job.state(), JobState::Completed);
+    assert_eq!(job.saved.iter().filter(|e| matches!(e, JobEvent::Ended(_))).count(), 1);
+}
+
+#[test]
+fn a_waiting_job_is_cancelled_at_once_and_a_running_one_by_its_batch_host() {
+    let mut job = Bench::with(spec());
+    assert_eq!(job.order(JobCommand::Cancel), Ok(()));
+    assert_eq!(job.state(), JobState::Cancelled);
+    assert_eq!(job.order(JobCommand::Cancel), Err(Refusal::AlreadyDone));
+    let mut job = Bench::running(spec());
+    let (answer, out) = job.command(ALICE, None, JobCommand::Cancel);
+    assert_eq!((answer, ends_sent(&out)), (Ok(()), vec!["n0"]));
+    assert_eq!((job.state(), job.view().ending), (JobState::Completing, Some(JobState::Cancelled)));
+    assert_eq!(job.order(JobCommand::Cancel), Ok(()));
+    assert_eq!(job.saved.iter().filter(|e| matches!(e, JobEvent::Ending(_))).count(), 1);
+    job.ended(JobState::Cancelled, 0);
+    job.released("n0");
+    job.released("n1");
+    assert_eq!(job.state(), JobState::Cancelled);
+}
+
+#[test]
+fn a_cancel_during_a_commit_takes_the_shares_back() {
+    let mut job = Bench::with(spec());
+    job.send(JobInput::Start(Box::new(proposal(7, None, &["n0"]))));
+    let (_, out) = job.command(ALICE, None, JobCommand::Cancel);
+    assert_eq!((releases(&out), outcomes(&out)), (vec!["n0"], vec![false]));
+    let out = job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok("n0:1".to_owned()) });
+    assert_eq!(releases(&out), ["n0"]);
+    assert_eq!(job.state(), JobState::Cancelled);
+}
+
+#[test]
+fn others_may_do_nothing_to_a_job() {
+    let mallory = Authority { uid: 1002, admin: false };
+    let mut job = Bench::running(spec());
+    for command in [JobCommand::Cancel, JobCommand::Hold { admin: false }, JobCommand::Requeue { hold: false }] {
+        assert_eq!(job.command(mallory, None, command).0, Err(Refusal::AccessDenied));
+    }
+    assert_eq!(job.command(ALICE, None, JobCommand::Suspend).0, Err(Refusal::AccessDenied));
+}
+
+#[test]
+fn holds_of_administrators_are_released_by_administrators() {
+    let mut job = Bench::with(spec());
+    job.command(ROOT, None, JobCommand::Hold { admin: true }).0.unwrap();
+    assert_eq!((job.view().reason, job.view().priority, job.view().eligible), (Reason::JobHeldAdmin, 0, false));
+    assert_eq!(job.order(JobCommand::Hold { admin: false }), Ok(()));
+    assert_eq!(job.order(JobCommand::Release), Err(Refusal::AccessDenied));
+    job.command(ROOT, None, JobCommand::Release).0.unwrap();
+    assert!(job.view().eligible && job.view().priority > 0);
+    job.order(JobCommand::Hold { admin: false }).unwrap();
+    assert_eq!(job.view().reason, Reason::JobHeldUser);
+    let out = job.send(JobInput::Start(Box::new(proposal(7, None, &["n0"]))));
+    assert_eq!(outcomes(&out), [false]);
+    job.order(JobCommand::Release).unwrap();
+    assert_eq!(Bench::running(spec()).order(JobCommand::Hold { admin: false }), Err(Refusal::JobNotPending));
+}
+
+#[test]
+fn begin_time_is_waited_for() {
+    let mut job = Bench::with(JobSpec { begin: Some(Timestamp::from_secs(1100)), ..spec() });
+    assert_eq!((job.view().reason, job.view().eligible), (Reason::BeginTime, false));
+    job.now = Timestamp::from_secs(1100);
+    job.send(JobInput::Timer(JobTimer::Eligible));
+    assert!(job.view().eligible);
+    assert_eq!(job.core.record().eligible_time, Some(job.now));
+}
+
+#[test]
+fn requeued_job_keeps_its_submit_time_and_is_a_new_run() {
+    let mut job = Bench::running(spec());
+    let (_, out) = job.command(ALICE, None, JobCommand::Requeue { hold: false });
+    assert_eq!(ends_sent(&out), ["n0"]);
+    job.ended(JobState::Cancelled, 0);
+    job.released("n0");
+    job.released("n1");
+    let view = job.view();
+    assert_eq!((view.state, view.reason, view.restarts), (JobState::Pending, Reason::BeginTime, 1));
+    assert_eq!((view.submit_time, view.sluid), (Timestamp::from_secs(1000), Sluid(90_001)));
+    job.now = job.now.plus(Duration::from_secs(120));
+    job.send(JobInput::Timer(JobTimer::Eligible));
+    assert!(job.view().eligible);
+    job.allocate(&["n0"]);
+    job.started();
+    assert_eq!(job.state(), JobState::Running);
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
+#[test]
+fn a_finished_job_can_be_requeued_and_one_without_requeue_cannot() {
+    let mut job = Bench::running(spec());
+    job.ended(JobState::Failed, 1);
+    job.released("n0");
+    job.released("n1");
+    job.order(JobCommand::Requeue { hold: true }).unwrap();
+    assert_eq!((job.state(), job.view().reason), (JobState::Pending, Reason::JobHeldUser));
+    let mut fixed = Bench::running(JobSpec { requeue: Some(false), ..spec() });
+    assert_eq!(fixed.order(JobCommand::Requeue { hold: false }), Err(Refusal::Disabled));
+    assert_eq!(Bench::with(spec()).order(JobCommand::Requeue { hold: false }), Err(Refusal::JobPending));
+}
+
+#[test]
+fn a_lost_node_ends_the_run_and_requeues_a_batch_job() {
+    let mut job = Bench::running(spec());
+    let out = job.send(JobInput::NodeLost { node: "n1".to_owned(), sluid: Sluid(7) });
+    assert_eq!((releases(&out), ends_sent(&out)), (vec!["n1"], vec!["n0"]));
+    assert_eq!((job.state(), job.view().ending), (JobState::Completing, Some(JobState::NodeFail)));
+    job.released("n0");
+    assert_eq!((job.state(), job.view().restarts), (JobState::Pending, 1));
+    let mut alloc = Bench::running(JobSpec { kind: JobKind::Allocation, script: None, ..spec() });
+    alloc.send(JobInput::NodeLost { node: "n0".to_owned(), sluid: Sluid(7) });
+    alloc.released("n1");
+    assert_eq!((alloc.state(), alloc.view().reason), (JobState::NodeFail, Reason::NodeDown));
+    let mut tough = Bench::running(JobSpec { no_kill: true, ..spec() });
+    tough.send(JobInput::NodeLost { node: "n1".to_owned(), sluid: Sluid(7) });
+    assert_eq!(tough.state(), JobState::Running);
+}
+
+#[test]
+fn a_failed_prolog_requeues_held_and_drains_the_node() {
+    let mut job = Bench::with(spec());
+    job.allocate(&["n0", "n1"]);
+    let out = job.report("n0", AgentReport::JobLaunchFailed {
+        job: JobId(7), sluid: Sluid(7), reason: Reason::PrologFailure, detail: "exit 1".to_owned(), drain_node: true,
+    });
+    assert!(out.iter().any(|e| matches!(e, JobEffect::Release { node, drain: Some(_), .. } if node == "n0")));
+    assert_eq!(ends_sent(&out), ["n1"]);
+    job.released("n1");
+    assert_eq!(job.view().reason, Reason::Other("launch failed requeued held".to_owned()));
+    assert_eq!((job.state(), job.view().priority), (JobState::Pending, 0));
+    job.order(JobCommand::Release).unwrap();
+    assert!(job.view().eligible);
+}
+
+#[test]
+fn time_limits_of_running_jobs_are_raised_by_administrators_only() {
+    let mut job = Bench::running(spec());
+    let change = |secs| JobCommand::Update(Box::new(JobChange { time_limit: Some(TimeLimit::Secs(secs)), ..JobChange::default() }));
+    assert_eq!(job.order(change(7200)), Err(Refusal::AccessDenied));
+    let (answer, out) = job.command(ROOT, None, change(7200));
+    assert_eq!(answer, Ok(()));
+    assert!(out.iter().any(|e| matches!(e, JobEffect::ToAgent { frame, .. } if matches!(**frame, ControllerToNode::SetTimeLimit { limit: TimeLimit::Secs(7200), .. }))));
+    assert_eq!(out.iter().filter(|e| matches!(e, JobEffect::MoveEnd { .. })).count(), 2);
+    let down = JobCommand::Update(Box::new(JobChange { time_limit_delta_secs: Some(-3600), ..JobChange::default() }));
+    job.order(down).unwrap();
+    assert_eq!(job.view().time_limit, TimeLimit::Secs(3600));
+    let nodes = JobChange { nodes: Some(garrick_model::spec::NodeCount { min: 2, max: None }), ..JobChange::default() };
+    assert_eq!(job.order(JobCommand::Update(Box::new(nodes))), Err(Refusal::JobNotPending));
+}
+
+#[test]
+fn recovered_run_waits_for_its_agent_and_goes_on() {
+    let job = Bench::running(spec());
+    let (mut again, out) = Bench::new(job.core.record().clone());
+    assert!(ends_sent(&out).is_empty());
+    let held = JobInput::RunHeld { node: "n0".to_owned(), sluid: Sluid(7) };
+    assert!(!again.send(held).iter().any(|e| matches!(e, JobEffect::Record(_))));
+    assert_eq!(again.state(), JobState::Running);
+}
+
+#[test]
+fn recovered_run_that_its_agent_does_not_know_ends_after_a_grace() {
+    let job = Bench::running(JobSpec { requeue: Some(false), ..spec() });
+    let (mut again, _) = Bench::new(job.core.record().clone());
+    let out = again.send(JobInput::RunMissing { node: "n0".to_owned(), sluid: Sluid(7) });
+    assert!(out.iter().any(|e| matches!(e, JobEffect::SetTimer { timer: JobTimer::Missing, .. })));
+    assert_eq!(again.state(), JobState::Running);
+    again.send(JobInput::Timer(JobTimer::Missing));
+    again.released("n1");
+    assert_eq!((again.state(), again.view().reason), (JobState::NodeFail, Reason::StepManagerDied));
+}
+
+#[test]
+fn a_late_report_within_the_grace_is_what_counts() {
+    let job = Bench::running(spec());
+    let (mut again, _) = Bench::new(job.core.record().clone());
+    again.send(JobInput::RunMissing { node: "n0".to_owned(), sluid: Sluid(7) });
+    again.ended(JobState::Completed, 0);
+    again.send(JobInput::Timer(JobTimer::Missing));
+    again.released("n0");
+    again.released("n1");
+    assert_eq!(again.state(), JobState::Completed);
+}
+
+#[test]
+fn a_launch_that_never_arrived_is_sent_again() {
+    let mut job = Bench::with(spec());
+    job.allocate(&["n0", "n1"]);
+    let out = job.send(JobInput::RunMissing { node: "n0".to_owned(), sluid: Sluid(7) });
+    assert!(matches!(out.as_slice(), [JobEffect::Launch(_)]));
+    let out = job.send(JobInput::RunMissing { node: "n1".to_owned(), sluid: Sluid(7) });
+    assert!(out.is_empty());
+}
+
+fn fact(job: u32, started: bool, over: Option<TaskOutcome>) -> JobInput {
+    let started = started.then(|| Timestamp::from_secs(900));
+    let some_failed = over == Some(TaskOutcome::NotOk);
+    let fact = JobFact { job: JobId(job), started, over, some_failed, tasks: BTreeMap::new() };
+    JobInput::Fact { job: JobId(job), fact: Some(Box::new(fact)) }
+}
+
+#[test]
+fn dependencies_are_fulfilled_or_never_will_be() {
+    use DependencyKind::{After, AfterAny, AfterNotOk, AfterOk};
+    use TaskOutcome::{NotOk, Ok as Good};
+    let cases = [
+        (AfterOk, None, Reason::Dependency),
+        (AfterOk, Some(Good), Reason::None),
+        (AfterOk, Some(NotOk), Reason::DependencyNeverSatisfied),
+        (AfterNotOk, Some(NotOk), Reason::None),
+        (AfterNotOk, Some(Good), Reason::DependencyNeverSatisfied),
+        (AfterAny, Some(NotOk), Reason::None),
+        (After { minutes: 0 }, None, Reason::None),
+        (After { minutes: 10 }, None, Reason::Dependency),
+    ];
+    for (kind, over, expected) in cases {
+        let (mut job, out) = Bench::new(record(7, depends(kind, 3)));
+        assert!(out.contains(&JobEffect::SubscribeTo { job: JobId(3) }));
+        assert_eq!(job.view().reason, Reason::Dependency);
+        job.send(fact(3, true, over));
+        assert_eq!((job.view().reason, job.view().eligible), (expected.clone(), expected == Reason::None), "{kind:?} {over:?}");
+        assert_eq!(&job.replayed(), job.core.record());
+    }
+}
+
+#[test]
+fn a_forgotten_job_fulfils_what_needs_no_outcome() {
+    for (kind, reason) in [
+        (DependencyKind::AfterAny, Reason::None),
+        (DependencyKind::AfterOk, Reason::DependencyNeverSatisfied),
+    ] {
+        let mut job = Bench::with(depends(kind, 3));
+        job.send(JobInput::Fact { job: JobId(3), fact: None });
+        assert_eq!(job.view().reason, reason);
+    }
+}
+
+#[test]
+fn of_alternatives_one_is_enough() {
+    let on = |job| Dependency { kind: DependencyKind::AfterOk, job: Some(JobId(job)), array_index: None };
+    let either = JobSpec { dependencies: Dependencies { any: true, list: vec![on(3), on(4)] }, ..spec() };
+    let mut job = Bench::with(either.clone());
+    job.send(fact(3, true, Some(TaskOutcome::NotOk)));
+    assert_eq!(job.view().reason, Reason::Dependency);
+    job.send(fact(4, true, Some(TaskOutcome::Ok)));
+    assert!(job.view().eligible);
+    let mut job = Bench::with(either);
+    job.send(fact(3, true, Some(TaskOutcome::NotOk)));
+    job.send(fact(4, true, Some(TaskOutcome::NotOk)));
+    assert_eq!(job.view().reason, Reason::DependencyNeverSatisfied);
+}
+
+#[test]
+fn singleton_waits_for_earlier_jobs_of_its_name() {
+    let one = Dependency { kind: DependencyKind::Singleton, job: None, array_index: None };
+    let single = JobSpec { dependencies: Dependencies { any: false, list: vec![one] }, ..spec() };
+    let (mut job, out) = Bench::new(record(7, single));
+    assert!(out.iter().any(|e| matches!(e, JobEffect::FindSiblings { .. })));
+    job.send(JobInput::Siblings { jobs: vec![JobId(3), JobId(5)] });
+    job.send(fact(3, true, Some(TaskOutcome::NotOk)));
+    assert_eq!(job.view().reason, Reason::Dependency);
+    job.send(JobInput::Fact { job: JobId(5), fact: None });
+    assert!(job.view().eligible);
+}
+
+#[test]
+fn starting_a_task_splits_it_off_and_the_last_keeps_the_id() {
+    let mut job = Bench::with(JobSpec { array: Some(array(1, 2, None)), ..spec() });
+    let out = job.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
+    let split = out.iter().find_map(|e| if let JobEffect::Split { record, then } = e { Some((record, then)) } else { None });
+    let (record, then) = split.unwrap();
+    assert_eq!((record.id, record.array_task.unwrap().index), (JobId(5001), 1));
+    assert!(matches!(then.as_deref(), Some(JobInput::Start(p)) if p.job == JobId(5001) && p.array_index.is_none()));
+    assert!(outcomes(&out).is_empty(), "the task answers for itself");
+    assert_eq!(job.view().array_pending.unwrap().ranges, [(2, 2, 1)]);
+    let out = job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))));
+    assert!(out.iter().any(|e| matches!(e, JobEffect::Reserve { .. })));
+    let view = job.view();
+    assert_eq!((view.id, view.array_task.unwrap().index, view.array_pending), (JobId(7), 2, None));
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
+#[test]
+fn array_limit_counts_tasks_that_are_not_over() {
+    let mut job = Bench::with(JobSpec { array: Some(array(1, 9, Some(1))), ..spec() });
+    job.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
+    assert_eq!(outcomes(&job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))))), [false]);
+    job.send(fact(5001, true, Some(TaskOutcome::Ok)));
+    assert!(outcomes(&job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))))).is_empty());
+}
+
+#[test]
+fn whole_arrays_are_depended_on_through_their_record() {
+    let mut array_job = Bench::with(JobSpec { array: Some(array(1, 3, None)), ..spec() });
+    array_job.send(JobInput::Subscribe { by: JobId(20) });
+    array_job.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
+    array_job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))));
+    let told = |out: &[JobEffect]| {
+        out.iter().find_map(|e| match e {
+            JobEffect::Tell { to: JobId(20), fact } => Some((**fact).clone()),
+            _ => None,
+        })
+    };
+    let news = told(&array_job.send(fact(5001, true, Some(TaskOutcome::NotOk)))).unwrap();
+    assert_eq!((news.over, news.some_failed), (None, true));
+    array_job.send(fact(5002, true, Some(TaskOutcome::Ok)));
+    array_job.allocate(&["n0"]);
+    array_job.send(JobInput::Start(Box::new(proposal(7, Some(3), &["n0"]))));
+    let attempt = array_job.core.leftover().attempt;
+    array_job.send(JobInput::Reserved { attempt, node: "n0".to_owned(), result: Ok(String::new()) });
+    array_job.started();
+    array_job.ended(JobState::Completed, 0);
+    let news = told(&array_job.released("n0")).unwrap();
+    assert_eq!((news.over, news.tasks.len()), (Some(TaskOutcome::NotOk), 3));
+    assert_eq!(news.tasks[&2].1, Some(TaskOutcome::Ok));
+}
+
+#[test]
+fn cancelling_some_tasks_leaves_the_others() {
+    let mut job = Bench::with(JobSpec { array: Some(array(1, 5, None)), ..spec() });
+    let (answer, out) = job.command(ALICE, Some(vec![(2, 3, 1)]), JobCommand::Cancel);
+    assert_eq!(answer, Ok(()));
+    let over = |e: &&JobEffect| matches!(e, JobEffect::Split { record, .. } if matches!(record.phase, Phase::Over(..)));
+    assert_eq!(out.iter().filter(over).count(), 2);
+    assert_eq!(job.view().array_pending.unwrap().ranges, [(1, 1, 1), (4, 5, 1)]);
+    assert_eq!(job.command(ALICE, Some(vec![(2, 2, 1)]), JobCommand::Cancel).0, Err(Refusal::InvalidJobId));
+    assert_eq!(job.order(JobCommand::Cancel), Ok(()));
+    assert_eq!(job.state(), JobState::Cancelled);
+}
+
+#[test]
+fn holding_some_tasks_splits_them_off_held() {
+    let mut job = Bench::with(JobSpec { array: Some(array(1, 5, None)), ..spec() });
+    let (_, out) = job.command(ALICE, Some(vec![(2, 2, 1)]), JobCommand::Hold { admin: false });
+    let then = out.iter().find_map(|e| if let JobEffect::Split { then, .. } = e { then.as_deref() } else { None });
+    assert!(matches!(then, Some(JobInput::Command { command: JobCommand::Hold { .. }, .. })));
+    assert!(job.view().eligible);
+}
+
+#[test]
+fn waits_are_answered_when_reached_or_over() {
+    let mut job = Bench::with(spec());
+    let none = |out: &[JobEffect]| !out.iter().any(|e| matches!(e, JobEffect::Reached { .. }));
+    assert!(none(&job.send(JobInput::Wait { request: 1, until: JobMilestone::Started })));
+    assert!(none(&job.send(JobInput::Wait { request: 2, until: JobMilestone::Ended })));
+    job.allocate(&["n0"]);
+    let (id, sluid) = (JobId(7), Sluid(7));
+    let out = job.report("n0", AgentReport::JobStarted { job: id, sluid, door: String::new() });
+    assert!(out.contains(&JobEffect::Reached { request: 1 }));
+    job.ended(JobState::Completed, 0);
+    assert!(job.released("n0").contains(&JobEffect::Reached { request: 2 }));
+    assert!(job.send(JobInput::Wait { request: 3, until: JobMilestone::Ended }).contains(&JobEffect::Reached { request: 3 }));
+}
+
+#[test]
+fn output_patterns_are_filled_in() {
+    let job = Bench::with(JobSpec { stdout: Some("out/%x-%4j-%u.%%".to_owned()), ..spec() });
+    assert_eq!(job.view().stdout_path.unwrap(), "/tmp/out/test-0007-alice.%");
+    let plain = Bench::with(spec()).view();
+    assert_eq!(plain.stdout_path.unwrap(), "/tmp/slurm-7.out");
+    assert!(plain.spec.script.is_none());
+}
+
+#[test]
+fn an_allocation_is_finished_by_its_owner() {
+    let mut job = Bench::running(JobSpec { kind: JobKind::Allocation, script: None, ..spec() });
+    let exit = garrick_model::state::ExitStatus::SUCCESS;
+    let (answer, out) = job.command(ALICE, None, JobCommand::FinishAllocation { exit });
+    assert_eq!(answer, Ok(()));
+    assert!(out.iter().any(|e| matches!(e, JobEffect::ToAgent { frame, .. } if matches!(**frame, ControllerToNode::FinishAllocation { .. }))));
+}

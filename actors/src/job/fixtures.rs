@@ -1,0 +1,219 @@
+//! Builders for tests: a record with good defaults, and a bench that drives one core.
+
+use super::{
+    core::{JobCore, Leftover},
+    messages::{Authority, FreshIds, JobCommand, JobEffect, JobInput, JobSite, TaskChoice},
+    record::{ArrayRecord, JobRecord, Owner, Phase, Resolved, indices_of},
+    state::JobEvent,
+};
+use crate::scheduler::{fixtures, plan::StartProposal, request::NodeUse};
+use garrick_model::{
+    ids::{JobId, NodeIndex, Sluid},
+    messages::node::AgentReport,
+    refusal::Refusal,
+    resources::{CpuSet, MemoryMib, NodeShare},
+    spec::JobSpec,
+    state::{ExitStatus, JobState, Reason},
+    time::{TimeLimit, Timestamp},
+    view::{AllocatedNode, JobView},
+};
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Ids that count up.
+#[derive(Clone, Debug)]
+pub struct CountingIds {
+    pub job: u32,
+    pub sluid: u64,
+}
+
+impl FreshIds for CountingIds {
+    fn job(&mut self) -> JobId {
+        self.job += 1;
+        JobId(self.job)
+    }
+    fn sluid(&mut self, _: Timestamp) -> Sluid {
+        self.sluid += 1;
+        Sluid(self.sluid)
+    }
+}
+
+/// A record as submission makes it.
+pub fn record(id: u32, spec: JobSpec) -> JobRecord {
+    let view = fixtures::job(id, spec.clone());
+    JobRecord {
+        id: JobId(id),
+        sluid: Sluid(u64::from(id)),
+        request: None,
+        owner: Owner { uid: 1001, gid: 1001, user: "alice".to_owned(), group: "alice".to_owned(), groups: vec![1001] },
+        resolved: Resolved {
+            partitions: view.partitions,
+            time_limit: view.time_limit,
+            tasks: view.tasks,
+            cpus_per_task: view.cpus_per_task,
+            min_nodes: view.min_nodes,
+            max_nodes: view.max_nodes,
+            cpus: view.cpus,
+            memory: view.memory,
+            sharing: view.sharing,
+            requeue: spec.requeue.unwrap_or(true),
+        },
+        submit_time: Timestamp::from_secs(1000),
+        priority: 1_000_000 - id,
+        hold: spec.hold.then_some(super::record::HeldBy::User),
+        begin: spec.begin,
+        dependencies: spec.dependencies.clone(),
+        dependency_failed: false,
+        eligible_time: None,
+        array: spec.array.as_ref().map(|a| ArrayRecord {
+            pending: indices_of(&a.ranges),
+            limit: a.limit,
+            tasks: BTreeMap::new(),
+        }),
+        array_task: None,
+        restarts: 0,
+        admin_comment: None,
+        phase: Phase::Pending,
+        spec: Arc::new(spec),
+    }
+}
+
+/// A share of two CPUs.
+pub fn share() -> NodeShare {
+    NodeShare { cpus: CpuSet::from(0..2), memory: Some(MemoryMib(100)), tasks: 1 }
+}
+
+/// A proposal on the named nodes.
+pub fn proposal(job: u32, array_index: Option<u32>, nodes: &[&str]) -> StartProposal {
+    StartProposal {
+        pass: 1,
+        job: JobId(job),
+        array_index,
+        job_generation: 1,
+        partition: "debug".to_owned(),
+        nodes: nodes
+            .iter()
+            .zip(0..)
+            .map(|(name, index)| AllocatedNode { name: (*name).to_owned(), index: NodeIndex(index), share: share() })
+            .collect(),
+        generations: vec![7; nodes.len()],
+        usage: NodeUse::Cpus,
+        time_limit: TimeLimit::Secs(3600),
+    }
+}
+
+/// One core with a clock, ids and its saved events.
+pub struct Bench {
+    pub core: JobCore,
+    pub now: Timestamp,
+    pub ids: CountingIds,
+    pub saved: Vec<JobEvent>,
+    pub first: JobRecord,
+}
+
+pub const ALICE: Authority = Authority { uid: 1001, admin: false };
+pub const ROOT: Authority = Authority { uid: 0, admin: true };
+
+impl Bench {
+    pub fn new(record: JobRecord) -> (Self, Vec<JobEffect>) {
+        let mut bench = Self {
+            core: JobCore::new(record.clone(), Arc::new(JobSite::default())),
+            now: Timestamp::from_secs(1000),
+            ids: CountingIds { job: 5000, sluid: 90_000 },
+            saved: Vec::new(),
+            first: record,
+        };
+        let mut out = Vec::new();
+        bench.core.resume(bench.now, &mut bench.ids, Leftover::default(), &mut out);
+        bench.keep(&out);
+        (bench, out)
+    }
+
+    pub fn with(spec: JobSpec) -> Self {
+        Self::new(record(7, spec)).0
+    }
+
+    fn keep(&mut self, out: &[JobEffect]) {
+        self.saved.extend(out.iter().filter_map(|e| match e {
+            JobEffect::Record(event) => Some(event.clone()),
+            _ => None,
+        }));
+    }
+
+    pub fn send(&mut self, input: JobInput) -> Vec<JobEffect> {
+        let mut out = Vec::new();
+        self.core.handle(self.now, &mut self.ids, input, &mut out);
+        self.keep(&out);
+        out
+    }
+
+    pub fn command(&mut self, by: Authority, tasks: TaskChoice, command: JobCommand) -> (Result<(), Refusal>, Vec<JobEffect>) {
+        let out = self.send(JobInput::Command { request: 9, by, tasks, command });
+        let answer = out.iter().find_map(|e| match e {
+            JobEffect::Answer { request: 9, result } => Some(result.clone()),
+            _ => None,
+        });
+        (answer.expect("every command is answered"), out)
+    }
+
+    pub fn order(&mut self, command: JobCommand) -> Result<(), Refusal> {
+        self.command(ALICE, None, command).0
+    }
+
+    pub fn view(&self) -> JobView {
+        self.core.view(self.now)
+    }
+
+    pub fn state(&self) -> JobState {
+        self.view().state
+    }
+
+    /// Allocates on the nodes; the effects of the last yes.
+    pub fn allocate(&mut self, nodes: &[&str]) -> Vec<JobEffect> {
+        let id = self.core.record().id.0;
+        let asked = self.send(JobInput::Start(Box::new(proposal(id, None, nodes))));
+        let mut last = asked;
+        let attempt = self.core.leftover().attempt;
+        for node in nodes {
+            let (node, result) = ((*node).to_owned(), Ok(format!("{node}:6818")));
+            last = self.send(JobInput::Reserved { attempt, node, result });
+        }
+        last
+    }
+
+    pub fn report(&mut self, node: &str, report: AgentReport) -> Vec<JobEffect> {
+        self.send(JobInput::Report { node: node.to_owned(), seq: 1, report: Box::new(report) })
+    }
+
+    pub fn started(&mut self) {
+        let (job, sluid) = (self.core.record().id, self.core.record().sluid);
+        self.report("n0", AgentReport::JobStarted { job, sluid, door: "/run/door".to_owned() });
+    }
+
+    pub fn ended(&mut self, state: JobState, code: u8) -> Vec<JobEffect> {
+        let (job, sluid) = (self.core.record().id, self.core.record().sluid);
+        let exit = ExitStatus { code, signal: None };
+        self.report("n0", AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at: self.now })
+    }
+
+    pub fn released(&mut self, node: &str) -> Vec<JobEffect> {
+        let (job, sluid) = (self.core.record().id, self.core.record().sluid);
+        self.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None })
+    }
+
+    /// A job that runs on n0 and n1.
+    pub fn running(spec: JobSpec) -> Self {
+        let mut bench = Self::with(spec);
+        bench.allocate(&["n0", "n1"]);
+        bench.started();
+        bench
+    }
+
+    /// The record that the saved events make.
+    pub fn replayed(&self) -> JobRecord {
+        let mut record = self.first.clone();
+        for event in &self.saved {
+            record.apply(event).expect("saved events were applied once");
+        }
+        record
+    }
+}

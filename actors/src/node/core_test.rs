@@ -1,0 +1,276 @@
+//! Rules of a node's life, and properties of its account.
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    core::NodeCore,
+    messages::{
+        InitialState, NodeEffect, NodeInput, NodeNotice, NodeSettings, NodeSite, NodeTimer, Registration, ReserveAsk,
+        ReserveRefusal, ReturnToService,
+    },
+    record::SavedNode,
+};
+use crate::scheduler::{fixtures, request::NodeUse};
+use garrick_model::{
+    ids::{JobId, NodeIndex, Sluid},
+    messages::{
+        command::{NodeChange, NodeStateChange},
+        node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
+    },
+    resources::{CpuSet, MemoryMib, NodeShare},
+    state::NodeBase,
+    time::Timestamp,
+    view::{NodeFacts, NodeLoad},
+};
+use proptest::prelude::*;
+use std::{sync::Arc, time::Duration};
+
+const NOW: Timestamp = Timestamp::from_secs(1000);
+
+pub(crate) fn settings(index: u32) -> NodeSettings {
+    NodeSettings {
+        name: format!("n{index}"),
+        index: NodeIndex(index),
+        shape: fixtures::node(index, 4).shape,
+        features: Vec::new(),
+        weight: 1,
+        address: format!("n{index}"),
+        hostname: format!("n{index}"),
+        port: 6818,
+        initial: InitialState::Unknown,
+        initial_reason: None,
+    }
+}
+
+pub(crate) fn registration(conn: u64, runs: Vec<HeldRun>) -> Registration {
+    Registration {
+        conn,
+        facts: NodeFacts {
+            hostname: "n0".to_owned(),
+            shape: fixtures::node(0, 4).shape,
+            arch: "x86_64".to_owned(),
+            os: "Linux".to_owned(),
+            version: "0.1.0".to_owned(),
+            boot_time: NOW,
+            agent_start: NOW,
+            tracking: "process groups".to_owned(),
+        },
+        runs,
+        incarnation: 1,
+        load: NodeLoad::default(),
+    }
+}
+
+fn core_with(site: NodeSite) -> NodeCore {
+    NodeCore::new(NOW, settings(0), Arc::new(site), None, [])
+}
+
+fn up() -> NodeCore {
+    let mut core = core_with(NodeSite::default());
+    core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![]))), &mut Vec::new());
+    core
+}
+
+fn ask(job: u32, cpus: std::ops::Range<u32>, generation: u64) -> ReserveAsk {
+    ReserveAsk {
+        job: JobId(job),
+        sluid: Sluid(u64::from(job)),
+        attempt: 1,
+        uid: 1001,
+        share: NodeShare { cpus: CpuSet::from(cpus), memory: Some(MemoryMib(400)), tasks: 1 },
+        usage: NodeUse::Cpus,
+        expected_end: None,
+        generation,
+    }
+}
+
+fn reserve(core: &mut NodeCore, ask: ReserveAsk) -> Result<String, ReserveRefusal> {
+    let mut out = Vec::new();
+    core.handle(NOW, NodeInput::Reserve(Box::new(ask)), &mut out);
+    let answer = out.into_iter().find_map(|e| match e {
+        NodeEffect::ToJob { notice: NodeNotice::Reserved { result, .. }, .. } => Some(result),
+        _ => None,
+    });
+    answer.unwrap()
+}
+
+#[test]
+fn an_older_generation_is_taken_while_the_share_is_free() {
+    let mut core = up();
+    let planned = core.view().generation;
+    assert_eq!(reserve(&mut core, ask(1, 0..2, planned)), Ok("n0:6818".to_owned()));
+    assert!(reserve(&mut core, ask(2, 2..4, planned)).is_ok());
+    let current = core.view().generation;
+    assert_eq!(reserve(&mut core, ask(3, 0..2, planned)), Err(ReserveRefusal::Stale { planned, current }));
+    assert_eq!(reserve(&mut core, ask(3, 0..2, current)), Err(ReserveRefusal::DoesNotFit));
+    // Memory: 800 of 1000 MiB are gone.
+    assert_eq!(reserve(&mut core, ask(3, 4..6, current)), Err(ReserveRefusal::DoesNotFit));
+    core.sanity_check().unwrap();
+}
+
+#[test]
+fn a_repeated_reservation_is_one() {
+    let mut core = up();
+    assert!(reserve(&mut core, ask(1, 0..2, 0)).is_ok());
+    assert!(reserve(&mut core, ask(1, 0..2, 0)).is_ok());
+    assert_eq!(core.view().holds.len(), 1);
+    let mut out = Vec::new();
+    let release = |attempt| NodeInput::Release { job: JobId(1), sluid: Sluid(1), attempt, drain: None };
+    core.handle(NOW, release(Some(7)), &mut out);
+    assert_eq!(core.view().holds.len(), 1, "another attempt's release");
+    core.handle(NOW, release(Some(1)), &mut out);
+    assert!(core.view().holds.is_empty());
+}
+
+#[test]
+fn a_node_out_of_service_gets_nothing_new() {
+    let mut silent = core_with(NodeSite::default());
+    assert_eq!(reserve(&mut silent, ask(1, 0..2, 0)), Err(ReserveRefusal::OutOfService("unknown")));
+    let mut core = up();
+    let change = |state| NodeChange { state: Some(state), reason: Some("bad fan".to_owned()), ..NodeChange::default() };
+    let mut out = Vec::new();
+    let by = (1001, "alice".to_owned());
+    core.handle(NOW, NodeInput::Update { request: 1, by: by.clone(), change: change(NodeStateChange::Drain) }, &mut out);
+    assert!(matches!(out[0], NodeEffect::Record(SavedNode { drain: true, .. })));
+    assert_eq!(reserve(&mut core, ask(1, 0..2, 0)), Err(ReserveRefusal::OutOfService("drained")));
+    assert_eq!(core.view().reason.unwrap().text, "bad fan");
+    let resume = NodeChange { state: Some(NodeStateChange::Resume), ..NodeChange::default() };
+    core.handle(NOW, NodeInput::Update { request: 2, by, change: resume }, &mut out);
+    assert!(core.view().reason.is_none());
+    assert!(reserve(&mut core, ask(1, 0..2, 0)).is_ok());
+    core.handle(NOW, NodeInput::LinkGone { conn: 1 }, &mut out);
+    assert_eq!(reserve(&mut core, ask(2, 2..4, 0)), Err(ReserveRefusal::OutOfService("not responding")));
+}
+
+#[test]
+fn silence_takes_a_node_down_and_tells_its_jobs() {
+    for (rts, back) in [(ReturnToService::Never, false), (ReturnToService::IfSilent, true), (ReturnToService::Always, true)] {
+        let mut core = core_with(NodeSite { return_to_service: rts, ..NodeSite::default() });
+        core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![]))), &mut Vec::new());
+        reserve(&mut core, ask(1, 0..2, 0)).unwrap();
+        let mut out = Vec::new();
+        let early = NOW.plus(Duration::from_secs(299));
+        core.handle(early, NodeInput::Timer(NodeTimer::Silence), &mut out);
+        assert_eq!(core.view().base, NodeBase::Up);
+        let late = NOW.plus(Duration::from_secs(300));
+        out.clear();
+        core.handle(late, NodeInput::Timer(NodeTimer::Silence), &mut out);
+        assert_eq!((core.view().base, core.view().reason.unwrap().text.as_str()), (NodeBase::Down, "Not responding"));
+        assert!(out.contains(&NodeEffect::ToJob { job: JobId(1), notice: NodeNotice::NodeLost { sluid: Sluid(1) } }));
+        core.handle(late, NodeInput::Registered(Box::new(registration(2, vec![]))), &mut out);
+        assert_eq!(core.view().base == NodeBase::Up, back, "{rts:?}");
+    }
+}
+
+#[test]
+fn less_memory_than_configured_is_invalid_until_it_registers_right() {
+    let mut core = core_with(NodeSite::default());
+    let mut poor = registration(1, vec![]);
+    poor.facts.shape.memory = MemoryMib(500);
+    core.handle(NOW, NodeInput::Registered(Box::new(poor)), &mut Vec::new());
+    assert!(core.view().flags.invalid);
+    assert_eq!(core.view().reason.unwrap().text, "Low RealMemory (reported:500 < 100.00% of configured:1000)");
+    assert_eq!(reserve(&mut core, ask(1, 0..2, 0)), Err(ReserveRefusal::OutOfService("invalid")));
+    core.handle(NOW, NodeInput::Registered(Box::new(registration(2, vec![]))), &mut Vec::new());
+    assert!(!core.view().flags.invalid && core.view().reason.is_none());
+}
+
+#[test]
+fn registration_is_compared_with_what_jobs_hold() {
+    let mut core = up();
+    reserve(&mut core, ask(1, 0..2, 0)).unwrap();
+    reserve(&mut core, ask(2, 2..4, 0)).unwrap();
+    let held = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new() };
+    let mut out = Vec::new();
+    core.handle(NOW, NodeInput::Registered(Box::new(registration(2, vec![held]))), &mut out);
+    let NodeEffect::ToAgent(welcome) = &out[0] else { panic!("Welcome comes first: {out:?}") };
+    assert!(matches!(&**welcome, ControllerToNode::Welcome { runs, .. } if runs.len() == 2));
+    assert!(out.contains(&NodeEffect::ToJob { job: JobId(1), notice: NodeNotice::RunHeld { sluid: Sluid(1) } }));
+    assert!(out.contains(&NodeEffect::ToJob { job: JobId(2), notice: NodeNotice::RunMissing { sluid: Sluid(2) } }));
+}
+
+fn report(core: &mut NodeCore, seq: u64) -> Vec<NodeEffect> {
+    let report = AgentReport::NodeReleased { job: JobId(1), sluid: Sluid(1), epilog_failed: None };
+    let mut out = Vec::new();
+    core.handle(NOW, NodeInput::Frame { conn: 1, frame: Box::new(NodeToController::Report { seq, report }) }, &mut out);
+    out
+}
+
+fn acks(out: &[NodeEffect]) -> Vec<u64> {
+    out.iter()
+        .filter_map(|e| match e {
+            NodeEffect::ToAgent(frame) => match **frame {
+                ControllerToNode::AckReports { upto } => Some(upto),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn reports_are_acknowledged_in_order_and_repeats_are_dropped() {
+    let mut core = up();
+    assert!(acks(&report(&mut core, 5)).is_empty());
+    report(&mut core, 6);
+    let safe = |core: &mut NodeCore, seq| {
+        let mut out = Vec::new();
+        core.handle(NOW, NodeInput::ReportSafe { seq }, &mut out);
+        acks(&out)
+    };
+    assert!(safe(&mut core, 6).is_empty());
+    assert_eq!(safe(&mut core, 5), [6]);
+    assert_eq!(acks(&report(&mut core, 6)), [6]);
+    assert!(report(&mut core, 7).iter().any(|e| matches!(e, NodeEffect::ToJob { .. })));
+}
+
+#[test]
+fn an_epilog_failure_drains() {
+    let mut core = up();
+    reserve(&mut core, ask(1, 0..2, 0)).unwrap();
+    let drain = Some("Epilog error".to_owned());
+    core.handle(NOW, NodeInput::Release { job: JobId(1), sluid: Sluid(1), attempt: None, drain }, &mut Vec::new());
+    let view = core.view();
+    assert_eq!((view.flags.drain, view.reason.unwrap().text.as_str()), (true, "Epilog error"));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Reserve { job: u32, first: u32, count: u32, memory: u64, kind: u8, uid: u32 },
+    Release { job: u32, attempt: Option<u64> },
+    Completing { job: u32 },
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    let reserve = (1u32..6, 0u32..8, 1u32..6, 0u64..600, 0u8..6, 1u32..3)
+        .prop_map(|(job, first, count, memory, kind, uid)| Step::Reserve { job, first, count, memory, kind, uid });
+    let release = (1u32..6, prop::option::of(0u64..3)).prop_map(|(job, attempt)| Step::Release { job, attempt });
+    prop_oneof![4 => reserve, 2 => release, 1 => (1u32..6).prop_map(|job| Step::Completing { job })]
+}
+
+proptest! {
+    #[test]
+    fn node_accounting_is_the_sum_of_its_holds(steps in prop::collection::vec(any_step(), 1..60)) {
+        let mut core = up();
+        for step in steps {
+            let input = match step {
+                Step::Reserve { job, first, count, memory, kind, uid } => NodeInput::Reserve(Box::new(ReserveAsk {
+                    uid,
+                    usage: match kind {
+                        0 => NodeUse::Whole,
+                        1 => NodeUse::User,
+                        2 => NodeUse::Oversubscribe(2),
+                        _ => NodeUse::Cpus,
+                    },
+                    share: NodeShare { cpus: CpuSet::from(first..first + count), memory: Some(MemoryMib(memory)), tasks: 1 },
+                    ..ask(job, 0..1, 0)
+                })),
+                Step::Release { job, attempt } => {
+                    NodeInput::Release { job: JobId(job), sluid: Sluid(u64::from(job)), attempt, drain: None }
+                }
+                Step::Completing { job } => NodeInput::Completing { job: JobId(job), sluid: Sluid(u64::from(job)) },
+            };
+            core.handle(NOW, input, &mut Vec::new());
+            prop_assert_eq!(core.sanity_check(), Ok(()));
+        }
+    }
+}

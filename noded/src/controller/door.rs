@@ -1,0 +1,125 @@
+//! The controller's door: commands of users on this host, nodes of this host that join, and relays to step managers.
+
+use crate::{
+    controller::links::tell,
+    node::{conversations::traced, relay},
+};
+use garrick_actors::controller::{messages::ControllerMsg, ports::ReplySink};
+use garrick_frame::LinkKind;
+use garrick_model::{
+    messages::command::{Caller, CommandReply, CommandRequest},
+    refusal::Refusal,
+};
+use garrick_runtime::{Address, TraceContext};
+use garrick_transport::{DoorConn, DoorListener, Endpoint, JoinServer, Sender};
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+/// What the door's tasks share.
+#[derive(Clone)]
+pub struct DoorWorld {
+    /// Where requests go.
+    pub front: Address<ControllerMsg>,
+    /// For relays.
+    pub endpoint: Arc<Endpoint>,
+    /// For nodes that join.
+    pub join: Arc<JoinServer>,
+    /// This host's name.
+    pub host: String,
+}
+
+/// Replies to one request.
+pub struct DoorReplies {
+    sender: Sender<CommandReply>,
+    gone: Arc<AtomicBool>,
+    answered: bool,
+}
+
+impl ReplySink for DoorReplies {
+    fn send(&mut self, reply: CommandReply) -> bool {
+        if self.is_gone() {
+            return false;
+        }
+        self.answered = true;
+        match self.sender.try_send(&traced(reply)) {
+            Ok(()) => true,
+            Err(e) => {
+                tracing::debug!(error = %e, "a command did not take its reply");
+                false
+            }
+        }
+    }
+
+    fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for DoorReplies {
+    fn drop(&mut self) {
+        if !self.answered {
+            let failed = Refusal::Internal("the controller failed while it handled this request; see its log".into());
+            self.send(CommandReply::Refused(failed));
+        }
+    }
+}
+
+/// Serves until the door breaks.
+pub async fn serve(mut listener: DoorListener, world: DoorWorld) {
+    loop {
+        match listener.accept().await {
+            Ok(conn) => {
+                let world = world.clone();
+                actix_rt::spawn(async move { converse(conn, world).await });
+            }
+            Err(e) => {
+                tracing::error!(error = %e, "the door is broken");
+                return;
+            }
+        }
+    }
+}
+
+async fn converse(conn: DoorConn, world: DoorWorld) {
+    match conn.hello.link {
+        LinkKind::CommandToDaemon => command(conn, world).await,
+        LinkKind::Join => {
+            if let Err(e) = world.join.serve_door(conn).await {
+                tracing::warn!(error = %e, "a node on this host did not join");
+            }
+        }
+        LinkKind::CommandToStepMgr if relay::wants_relay(&conn.hello) => {
+            relay::outward(&world.endpoint, conn, &world.host).await;
+        }
+        other => conn.refuse(&format!("the controller's door does not serve {other:?}")),
+    }
+}
+
+async fn command(conn: DoorConn, world: DoorWorld) {
+    let caller = Caller {
+        uid: conn.peer.uid,
+        gid: conn.peer.gid,
+        pid: u32::try_from(conn.peer.pid).unwrap_or(0),
+        host: world.host.clone(),
+    };
+    let (sender, mut requests) = conn.split::<CommandReply, CommandRequest>();
+    let gone = Arc::new(AtomicBool::new(false));
+    loop {
+        match requests.recv().await {
+            Ok(Some(request)) => {
+                let cx = TraceContext { trace: request.trace, cause: request.cause };
+                let cx = if cx.trace == 0 { TraceContext::root() } else { cx };
+                let replies = Box::new(DoorReplies { sender: sender.clone(), gone: Arc::clone(&gone), answered: false });
+                tell(&world.front, cx, ControllerMsg::Command { caller: caller.clone(), request: Box::new(request.msg), replies });
+            }
+            Ok(None) => break,
+            Err(e) => {
+                tracing::warn!(uid = caller.uid, pid = caller.pid, error = %e, "a command's request was not understood");
+                break;
+            }
+        }
+    }
+    gone.store(true, Ordering::Relaxed);
+}

@@ -1,0 +1,125 @@
+//! What of a command concerns this process: reading the configuration again, ending, join tokens.
+
+use crate::{controller::links::tell, daemon::place::Cluster, kernel::users};
+use garrick_actors::controller::{
+    messages::ControllerMsg,
+    ports::{Host, ReplySink},
+};
+use garrick_model::{
+    config::{self, Config, ShowFacts},
+    ids::JobId,
+    messages::command::{CommandReply, DaemonInfo},
+    refusal::Refusal,
+    time::Timestamp,
+};
+use garrick_runtime::{Address, TraceContext};
+use garrick_transport::JoinServer;
+use jiff::tz::TimeZone;
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+use tokio::sync::watch;
+
+/// This process, for the front.
+pub struct ThisProcess {
+    /// Where it belongs.
+    pub cluster: Cluster,
+    /// The front, once it runs.
+    pub front: Arc<OnceLock<Address<ControllerMsg>>>,
+    /// Makes tokens.
+    pub join: Arc<JoinServer>,
+    /// Ends the process.
+    pub exit: watch::Sender<bool>,
+    /// When it started.
+    pub started: Timestamp,
+    /// This host's name.
+    pub host: String,
+    /// Address the controller listens on.
+    pub address: String,
+}
+
+impl ThisProcess {
+    /// Reads the configuration again and hands it to the front; an unusable one changes nothing.
+    pub fn read_again(&self) -> Result<(), Refusal> {
+        let path = &self.cluster.config.path;
+        let (config, report) = config::read_reporting(path);
+        for warning in report.warnings() {
+            tracing::warn!("{warning}");
+        }
+        match config {
+            Some(config) if !report.has_errors() => {
+                if let Some(front) = self.front.get() {
+                    tell(front, TraceContext::root(), ControllerMsg::ConfigChanged(Arc::new(config)));
+                }
+                tracing::info!(file = %path.display(), "configuration read again");
+                Ok(())
+            }
+            _ => {
+                let why: Vec<String> = report.errors().map(ToString::to_string).collect();
+                tracing::error!("the configuration was not changed: {}", why.join("; "));
+                Err(Refusal::InvalidUpdate(format!("{} cannot be used: {}", path.display(), why.join("; "))))
+            }
+        }
+    }
+}
+
+impl Host for ThisProcess {
+    fn reconfigure(&self, mut replies: Box<dyn ReplySink>) {
+        replies.send(match self.read_again() {
+            Ok(()) => CommandReply::Done,
+            Err(refusal) => CommandReply::Refused(refusal),
+        });
+    }
+
+    fn shutdown(&self, mut replies: Box<dyn ReplySink>) {
+        replies.send(CommandReply::Done);
+        let exit = self.exit.clone();
+        // The answer and the agents' orders are on their way in other tasks; they get their turn first.
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            let _ = exit.send(true);
+        });
+    }
+
+    fn join_token(&self, lifetime: Duration, mut replies: Box<dyn ReplySink>) {
+        replies.send(match self.join.create_token(lifetime) {
+            Ok(token) => CommandReply::Token(token),
+            Err(e) => CommandReply::Refused(Refusal::Internal(e.to_string())),
+        });
+    }
+
+    fn daemons(&self) -> Vec<DaemonInfo> {
+        vec![DaemonInfo {
+            role: "controller".into(),
+            name: self.host.clone(),
+            pid: std::process::id(),
+            address: self.address.clone(),
+        }]
+    }
+
+    fn show_config(&self, config: &Config, next_job: JobId) -> Vec<(String, String)> {
+        let uid = |name: &str| users::by_name_or_uid(name).ok().map(|a| a.uid);
+        let facts = ShowFacts {
+            boot_time: self.started,
+            next_job_id: next_job.0,
+            slurm_uid: uid(&config.slurm_user),
+            slurmd_uid: uid(&config.slurmd_user),
+            version: "26.05.3",
+            zone: &TimeZone::system(),
+        };
+        config::show_config(config, &facts)
+    }
+
+    fn administrators(&self) -> Vec<u32> {
+        let mut uids = vec![0, users::effective_uid()];
+        uids.extend(users::by_name_or_uid(&self.cluster.config.slurm_user).ok().map(|a| a.uid));
+        uids.sort_unstable();
+        uids.dedup();
+        uids
+    }
+
+    fn identity(&self) -> (String, String) {
+        (self.host.clone(), env!("CARGO_PKG_VERSION").into())
+    }
+}

@@ -1,0 +1,107 @@
+//! QUIC connections to the controller: the agents of the nodes. (Nodes that want to join are answered by the endpoint.)
+
+use garrick_actors::{
+    controller::{
+        messages::ControllerMsg,
+        ports::{AgentLink, LinkClosed},
+    },
+    node::messages::Registration,
+};
+use garrick_frame::LinkKind;
+use garrick_model::messages::node::{ControllerToNode, NodeToController};
+use garrick_runtime::{Address, Lane, TraceContext};
+use garrick_transport::{Class, Connection, Endpoint, LinkHandle, Sender, identity::Role};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::node::conversations::traced;
+
+/// The sending side of a link to an agent.
+struct Link {
+    sender: Sender<ControllerToNode>,
+    handle: LinkHandle,
+}
+
+impl AgentLink for Link {
+    fn send(&self, frame: ControllerToNode) -> Result<(), LinkClosed> {
+        let class = match frame {
+            ControllerToNode::Ping { .. } | ControllerToNode::EndJob { .. } | ControllerToNode::Shutdown => Class::Control,
+            ControllerToNode::Trace { .. } | ControllerToNode::StopTrace { .. } => Class::Trace,
+            _ => Class::Request,
+        };
+        self.sender.try_send_on(class, &traced(frame)).map_err(|e| {
+            tracing::debug!(error = %e, "a frame to an agent was not sent");
+            LinkClosed
+        })
+    }
+
+    fn close(&self) {
+        self.handle.close("the controller has a newer connection of this node");
+    }
+}
+
+/// Serves until the endpoint is closed.
+pub async fn serve(endpoint: Arc<Endpoint>, front: Address<ControllerMsg>) {
+    let numbers = Arc::new(AtomicU64::new(1));
+    while let Some(arrived) = endpoint.accept().await {
+        match arrived {
+            Ok(connection) => {
+                let (front, number) = (front.clone(), numbers.fetch_add(1, Ordering::Relaxed));
+                actix_rt::spawn(async move { converse(connection, number, front).await });
+            }
+            Err(e) => tracing::warn!(error = %e, "a peer was turned away"),
+        }
+    }
+}
+
+/// Hands a message to the front; its inputs all keep their order.
+pub fn tell(front: &Address<ControllerMsg>, cx: TraceContext, message: ControllerMsg) {
+    if let Err(e) = front.deliver(cx, Lane::Control, message) {
+        tracing::error!(error = %e, "the controller does not take messages");
+    }
+}
+
+async fn converse(mut connection: Connection, number: u64, front: Address<ControllerMsg>) {
+    if connection.link != LinkKind::ControllerNode || connection.peer.role != Role::Node {
+        tracing::warn!(peer = %connection.peer, link = ?connection.link, "a peer wanted what it may not have here");
+        return connection.close("the controller serves node agents on this port");
+    }
+    let node = connection.peer.name.clone();
+    let handle = connection.handle();
+    let (sender, mut frames) = connection.split::<ControllerToNode, NodeToController>();
+    let first = match frames.recv().await {
+        Ok(Some(first)) => first,
+        Ok(None) => return,
+        Err(e) => return tracing::warn!(node, error = %e, "an agent's first message"),
+    };
+    let NodeToController::Register { node: said, facts, runs, incarnation, load } = first.msg else {
+        return handle.close("the first message must be a registration");
+    };
+    if said != node {
+        tracing::warn!(node, said, "an agent registered under a name that its certificate does not have");
+        return handle.close("the name does not match the certificate");
+    }
+    let link: Arc<dyn AgentLink> = Arc::new(Link { sender, handle: handle.clone() });
+    let cx = TraceContext { trace: first.trace, cause: first.cause };
+    let registration = Box::new(Registration { conn: number, facts: *facts, runs, incarnation, load });
+    let connected = ControllerMsg::AgentConnected { node: node.clone(), registration, link };
+    tell(&front, if cx.trace == 0 { TraceContext::root() } else { cx }, connected);
+    loop {
+        match frames.recv().await {
+            Ok(Some(frame)) => {
+                let cx = TraceContext { trace: frame.trace, cause: frame.cause };
+                let message = Box::new(frame.msg);
+                tell(&front, cx, ControllerMsg::AgentMessage { node: node.clone(), conn: number, message });
+            }
+            Ok(None) => break,
+            Err(e) => {
+                tracing::info!(node, error = %e, "the link to an agent ended");
+                break;
+            }
+        }
+    }
+    handle.close("over");
+    tell(&front, TraceContext::root(), ControllerMsg::AgentGone { node, conn: number });
+}

@@ -1,0 +1,13 @@
+//! The controller role: wiring between the controller's actors and the machine.
+//!
+//! | task | input | output |
+//! |---|---|---|
+//! | door | commands on this host, nodes of this host that join | messages to the front |
+//! | peers | QUIC connections of node agents | messages to the front |
+//! | journal | events in groups | answers once they are on disk |
+
+pub mod door;
+pub mod host;
+pub mod links;
+pub mod ports;
+pub mod start;

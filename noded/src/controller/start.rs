@@ -1,0 +1,221 @@
+//! Starting the controller role: CA and keys, journal and replay, actors, door, links.
+
+use crate::{
+    controller::{
+        door::{self, DoorWorld},
+        host::ThisProcess,
+        links,
+        ports::{JournalFile, Signer, Users},
+    },
+    daemon::{options::Options, place::Cluster},
+    journal::{self, JournalError, JournalWriter},
+    kernel::inventory,
+};
+use garrick_actors::controller::{
+    event::{ControllerEvent, ReplayError, Replayed},
+    messages::ControllerMsg,
+    ports::Ports,
+    setup,
+};
+use garrick_model::time::Timestamp;
+use garrick_runtime::{Address, System};
+use garrick_transport::{
+    CertAuthority, DoorListener, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, SigningKey,
+    identity::Role,
+};
+use std::{
+    net::{Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    sync::{Arc, OnceLock},
+};
+use tokio::sync::watch;
+
+/// The controller role could not be started.
+#[derive(Debug, thiserror::Error)]
+pub enum ControllerStartError {
+    /// Folders.
+    #[error("cannot make {}: {cause}", path.display())]
+    Folder {
+        /// Which.
+        path: PathBuf,
+        /// Why not.
+        cause: std::io::Error,
+    },
+    /// CA, certificates, keys.
+    #[error("the cluster's identity: {0}")]
+    Identity(#[from] IdentityError),
+    /// The journal.
+    #[error("{0}")]
+    Journal(#[from] JournalError),
+    /// What it says does not fit together.
+    #[error("journal {}: {cause}; start with -i to go on without what does not fit, or with -c to start empty", path.display())]
+    Replay {
+        /// Which.
+        path: PathBuf,
+        /// What.
+        cause: ReplayError,
+    },
+    /// Its thread.
+    #[error("the journal's thread: {0}")]
+    Thread(std::io::Error),
+    /// The UDP port.
+    #[error("{0}")]
+    Endpoint(#[from] garrick_transport::LinkError),
+    /// The door.
+    #[error("local door: {0}")]
+    Door(#[from] garrick_transport::DoorBindError),
+}
+
+/// A controller at work.
+pub struct RunningController {
+    process: Arc<ThisProcess>,
+    /// Its front.
+    pub front: Address<ControllerMsg>,
+}
+
+impl RunningController {
+    /// Reads the configuration again (SIGHUP).
+    pub fn reconfigure(&self) {
+        // A refusal was logged where it was found.
+        let _ = self.process.read_again();
+    }
+}
+
+struct Keys {
+    authority: Arc<CertAuthority>,
+    identity: Arc<IdentityStore>,
+    signing: SigningKey,
+}
+
+fn state_folder(cluster: &Cluster) -> Result<PathBuf, ControllerStartError> {
+    let state = cluster.config.state_save_location.clone();
+    std::fs::create_dir_all(&state).map_err(|cause| ControllerStartError::Folder { path: state.clone(), cause })?;
+    Ok(state)
+}
+
+fn host_name() -> String {
+    inventory::hostname().unwrap_or_else(|_| "localhost".into())
+}
+
+fn keys(cluster: &Cluster) -> Result<Keys, ControllerStartError> {
+    let state = state_folder(cluster)?;
+    let authority = Arc::new(CertAuthority::open_or_create(&state.join("ca"), &cluster.config.cluster_name)?);
+    let folder = state.join("identity");
+    let identity = match IdentityStore::load(&folder) {
+        Ok(store) => store,
+        Err(_) => authority.enrol(Role::Controller, &host_name(), &folder)?,
+    };
+    let signing = SigningKey::open_or_create(&state.join("credential.key"))?;
+    Ok(Keys { authority, identity, signing })
+}
+
+/// `noded init`: makes what is missing of the cluster's CA and keys, and says what there is.
+pub fn init(cluster: &Cluster) -> Result<String, ControllerStartError> {
+    garrick_transport::install_crypto_provider();
+    let keys = keys(cluster)?;
+    Ok(format!(
+        "cluster {}: certificate authority in {}, fingerprint {}\ncontroller's identity: {}\n",
+        cluster.config.cluster_name,
+        keys.authority.folder().display(),
+        keys.authority.fingerprint().iter().map(|b| format!("{b:02x}")).collect::<String>(),
+        keys.identity.identity(),
+    ))
+}
+
+/// Reads the journal back, writes its shortest form in its place, and starts its writer.
+fn open_journal(
+    cluster: &Cluster,
+    options: &Options,
+) -> Result<(JournalWriter<ControllerEvent>, Replayed), ControllerStartError> {
+    let path = state_folder(cluster)?.join("journal");
+    if options.clean && path.exists() {
+        let aside = path.with_extension("discarded");
+        std::fs::rename(&path, &aside).map_err(|cause| ControllerStartError::Folder { path: aside.clone(), cause })?;
+        tracing::warn!(kept = %aside.display(), "started with -c: saved jobs and node states were put aside");
+    }
+    let opened = match journal::open::<ControllerEvent>(&path) {
+        Ok(opened) => opened,
+        Err(e) if options.ignore_errors => {
+            let aside = path.with_extension("unreadable");
+            tracing::error!(error = %e, kept = %aside.display(), "started with -i: the journal was put aside");
+            std::fs::rename(&path, &aside).map_err(|cause| ControllerStartError::Folder { path: aside.clone(), cause })?;
+            journal::open(&path)?
+        }
+        Err(e) => return Err(e.into()),
+    };
+    if opened.torn_bytes > 0 {
+        tracing::warn!(bytes = opened.torn_bytes, file = %path.display(), "a torn last record was cut off the journal");
+    }
+    let mut replayed = Replayed::default();
+    for event in &opened.records {
+        match replayed.apply(event) {
+            Ok(()) => {}
+            Err(e) if options.ignore_errors => tracing::error!(error = %e, "an event of the journal was left out"),
+            Err(cause) => return Err(ControllerStartError::Replay { path, cause }),
+        }
+    }
+    let compact = replayed.clone().into_events();
+    drop(opened.file);
+    journal::replace(&path, &compact)?;
+    let file = journal::open::<ControllerEvent>(&path)?.file;
+    let (writer, _thread) = JournalWriter::start(&path, file).map_err(ControllerStartError::Thread)?;
+    Ok((writer, replayed))
+}
+
+/// Starts the role. `exit` is set when a command orders the end.
+pub async fn start(
+    cluster: &Cluster,
+    options: &Options,
+    system: &System,
+    exit: watch::Sender<bool>,
+) -> Result<RunningController, ControllerStartError> {
+    let keys = keys(cluster)?;
+    let (writer, replayed) = open_journal(cluster, options)?;
+    let names: std::collections::HashSet<String> = cluster.config.nodes.iter().map(|n| n.name.clone()).collect();
+    let mut join = JoinServer::new(Arc::clone(&keys.authority))?.with_names(move |name| {
+        if names.contains(name) { Ok(()) } else { Err(format!("slurm.conf has no NodeName={name}")) }
+    });
+    if let Some(key) = cluster.shared_key() {
+        join = join.with_shared_key(&key);
+    }
+    let join = Arc::new(join);
+    let bind = SocketAddr::from((Ipv6Addr::UNSPECIFIED, cluster.config.slurmctld_port.first));
+    let endpoint = EndpointOptions { join: Some(Arc::clone(&join)), ..EndpointOptions::default() };
+    let endpoint = Arc::new(Endpoint::bind_with(bind, keys.identity, endpoint)?);
+    let door_path = cluster.controller_door();
+    let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
+
+    let process = Arc::new(ThisProcess {
+        cluster: cluster.clone(),
+        front: Arc::new(OnceLock::new()),
+        join: Arc::clone(&join),
+        exit,
+        started: Timestamp::now(),
+        host: host_name(),
+        address: endpoint.local_addr().to_string(),
+    });
+    let ports = Ports {
+        journal: Arc::new(JournalFile::new(writer)),
+        signer: Arc::new(Signer::new(keys.signing)),
+        users: Arc::new(Users::default()),
+        host: Arc::clone(&process) as _,
+    };
+    let jobs = replayed.jobs.len();
+    let random = || u32::try_from(garrick_model::ids::RequestId::random().0 >> 32).unwrap_or(0);
+    let setup::Controller { front, epoch, .. } =
+        setup::start_replayed(system, Arc::clone(&cluster.config), ports, replayed, random);
+    let _ = process.front.set(front.clone());
+    actix_rt::spawn(links::serve(Arc::clone(&endpoint), front.clone()));
+    let world = DoorWorld { front: front.clone(), endpoint: Arc::clone(&endpoint), join, host: process.host.clone() };
+    actix_rt::spawn(door::serve(listener, world));
+    tracing::info!(
+        cluster = cluster.config.cluster_name,
+        epoch,
+        jobs,
+        nodes = cluster.config.nodes.len(),
+        address = %endpoint.local_addr(),
+        door = %door_path.display(),
+        "the controller serves"
+    );
+    Ok(RunningController { process, front })
+}

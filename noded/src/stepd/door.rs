@@ -1,0 +1,116 @@
+//! The door of a `stepd`: commands of the job's user. On the batch host they talk to the step manager; elsewhere the bytes
+//! go to it over the link that the shepherd has.
+
+use crate::{
+    node::relay::RelayHeader,
+    stepd::manager_port::{Clients, tell_manager},
+};
+use garrick_actors::stepmgr::{StepMgrInput, StepMgrMsg};
+use garrick_frame::LinkKind;
+use garrick_model::{
+    ids::JobId,
+    messages::{
+        command::Caller,
+        step::{CommandToStepMgr, StepMgrToCommand},
+    },
+};
+use garrick_runtime::{Address, TraceContext};
+use garrick_transport::{DoorConn, DoorListener, LinkHandle, Receiver, Sender};
+use std::{cell::RefCell, rc::Rc};
+
+/// Who is at the other end, from the kernel.
+pub fn caller_of(conn: &DoorConn, host: &str) -> Caller {
+    Caller {
+        uid: conn.peer.uid,
+        gid: conn.peer.gid,
+        pid: u32::try_from(conn.peer.pid).unwrap_or(0),
+        host: host.to_owned(),
+    }
+}
+
+/// Serves the step manager's door.
+pub async fn serve_manager(mut listener: DoorListener, manager: Address<StepMgrMsg>, clients: Rc<Clients>, node: String) {
+    loop {
+        match listener.accept().await {
+            Ok(conn) if conn.hello.link == LinkKind::CommandToStepMgr => {
+                let caller = caller_of(&conn, &node);
+                let (sender, receiver) = conn.split::<StepMgrToCommand, CommandToStepMgr>();
+                let (manager, clients) = (manager.clone(), Rc::clone(&clients));
+                actix_rt::spawn(converse(sender, receiver, caller, manager, clients));
+            }
+            Ok(conn) => {
+                let other = conn.hello.link;
+                conn.refuse(&format!("a step manager's door does not serve {other:?}"));
+            }
+            Err(e) => {
+                tracing::error!(error = %e, "the door is broken");
+                return;
+            }
+        }
+    }
+}
+
+/// One conversation with the step manager, whatever it comes over.
+pub async fn converse(
+    sender: Sender<StepMgrToCommand>,
+    mut receiver: Receiver<CommandToStepMgr>,
+    caller: Caller,
+    manager: Address<StepMgrMsg>,
+    clients: Rc<Clients>,
+) {
+    let client = clients.open(sender);
+    tell_manager(&manager, TraceContext::root(), StepMgrInput::ClientOpened { client, caller });
+    loop {
+        match receiver.recv().await {
+            Ok(Some(message)) => {
+                let cx = TraceContext { trace: message.trace, cause: message.cause };
+                let cx = if cx.trace == 0 { TraceContext::root() } else { cx };
+                tell_manager(&manager, cx, StepMgrInput::Client { client, message: message.msg });
+            }
+            Ok(None) => break,
+            Err(e) => {
+                tracing::debug!(error = %e, "a conversation with a command broke off");
+                break;
+            }
+        }
+    }
+    clients.forget(client);
+    tell_manager(&manager, TraceContext::root(), StepMgrInput::ClientClosed { client });
+}
+
+/// Serves the door of a `stepd` that hosts no step manager: each conversation becomes a bulk stream of the manager link.
+pub async fn serve_relay(mut listener: DoorListener, link: Rc<RefCell<Option<LinkHandle>>>, job: JobId, node: String) {
+    loop {
+        match listener.accept().await {
+            Ok(conn) if conn.hello.link == LinkKind::CommandToStepMgr => {
+                let handle = link.borrow().clone();
+                let header = RelayHeader { job, caller: caller_of(&conn, &node) };
+                actix_rt::spawn(async move {
+                    match handle {
+                        Some(handle) => relay(conn, &handle, header).await,
+                        None => conn.refuse("the job's step manager cannot be reached"),
+                    }
+                });
+            }
+            Ok(conn) => {
+                let other = conn.hello.link;
+                conn.refuse(&format!("a shepherd's door does not serve {other:?}"));
+            }
+            Err(e) => {
+                tracing::error!(error = %e, "the door is broken");
+                return;
+            }
+        }
+    }
+}
+
+async fn relay(conn: DoorConn, link: &LinkHandle, header: RelayHeader) {
+    match link.open_bulk(&header).await {
+        Ok(bulk) => {
+            if let Err(e) = garrick_transport::splice(conn, bulk).await {
+                tracing::debug!(error = %e, "a relayed conversation broke off");
+            }
+        }
+        Err(e) => conn.refuse(&format!("the job's step manager cannot be reached: {e}")),
+    }
+}

@@ -1,0 +1,178 @@
+//! What the step manager wants done, done: journal, shepherds, commands, agent.
+
+use crate::{
+    journal::{JournalError, JournalWriter},
+    node::{conversations::traced, traces},
+    stepd::{agent_link::AgentLink, shepherd_links::ShepherdLinks},
+};
+use garrick_actors::{
+    shepherd::{ShepherdInput, ShepherdMsg},
+    step::NodeSlot,
+    stepmgr::{ClientId, StepEvent, StepMgrEffect, StepMgrInput, StepMgrMsg, shell::StepMgrPort},
+};
+use garrick_model::{
+    messages::{
+        shepherd::StepMgrToShepherd,
+        step::StepMgrToCommand,
+        stepd::{NodeToStepd, StepdToNode},
+    },
+};
+use garrick_runtime::{Address, Lane, System, TraceContext};
+use garrick_transport::Sender;
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+};
+
+/// Hands an input to the step manager under a trace. One lane, so that the order of each sender is kept.
+pub fn tell_manager(manager: &Address<StepMgrMsg>, cx: TraceContext, input: StepMgrInput) {
+    if let Err(e) = manager.deliver(cx, Lane::Control, StepMgrMsg(input)) {
+        tracing::error!(error = %e, "the step manager does not take messages");
+    }
+}
+
+/// The commands that are connected.
+#[derive(Default)]
+pub struct Clients {
+    next: Cell<u64>,
+    senders: RefCell<HashMap<ClientId, Sender<StepMgrToCommand>>>,
+}
+
+impl Clients {
+    /// A new conversation.
+    pub fn open(&self, sender: Sender<StepMgrToCommand>) -> ClientId {
+        self.next.set(self.next.get() + 1);
+        let client = ClientId(self.next.get());
+        self.senders.borrow_mut().insert(client, sender);
+        client
+    }
+
+    /// It is over: what was sent still goes out.
+    pub fn forget(&self, client: ClientId) {
+        self.senders.borrow_mut().remove(&client);
+    }
+
+    /// A step manager that starts anew knows none of them.
+    fn close_all(&self) {
+        self.senders.borrow_mut().clear();
+    }
+
+    fn send(&self, client: ClientId, message: StepMgrToCommand) {
+        if let Some(sender) = self.senders.borrow().get(&client)
+            && let Err(e) = sender.try_send(&traced(message))
+        {
+            tracing::debug!(error = %e, "a command did not take a message");
+        }
+    }
+}
+
+/// The world of a step manager. Lives on its thread.
+pub struct ManagerWorld {
+    /// For answers.
+    pub manager: Address<StepMgrMsg>,
+    /// For traces.
+    pub system: System,
+    /// Name of this process in traces.
+    pub process: String,
+    /// The journal of accepted steps.
+    pub journal: JournalWriter<StepEvent>,
+    /// This node's own shepherd.
+    pub own_shepherd: Address<ShepherdMsg>,
+    /// Those of other nodes.
+    pub shepherds: Rc<ShepherdLinks>,
+    /// Commands.
+    pub clients: Rc<Clients>,
+    /// The node's agent.
+    pub agent: AgentLink,
+    /// Called once everything is over and told.
+    pub exit: Rc<dyn Fn()>,
+    /// Lives of the step manager before this one.
+    pub lives: u32,
+    /// Trace conversations that go on.
+    pub follows: HashMap<u64, tokio::task::AbortHandle>,
+}
+
+impl ManagerWorld {
+    fn write(&self, event: StepEvent, durable: Option<u64>) {
+        let manager = self.manager.clone();
+        let cx = TraceContext::current();
+        let done = move |outcome: Result<(), JournalError>| match (outcome, durable) {
+            (Ok(()), Some(upto)) => tell_manager(&manager, cx, StepMgrInput::Journaled { upto }),
+            (Ok(()), None) => {}
+            (Err(e), _) => tell_manager(&manager, cx, StepMgrInput::JournalFailed { detail: e.to_string() }),
+        };
+        if durable.is_some() {
+            self.journal.append(&[event], Box::new(done));
+        } else {
+            self.journal.append_lazily(&[event], Box::new(done));
+        }
+    }
+
+    fn to_shepherd(&self, node: NodeSlot, message: StepMgrToShepherd) {
+        if node.0 == 0 {
+            let own = ShepherdMsg(ShepherdInput::Manager(message));
+            if let Err(e) = self.own_shepherd.deliver(TraceContext::current(), Lane::Control, own) {
+                tracing::error!(error = %e, "this node's shepherd does not take messages");
+            }
+        } else {
+            self.shepherds.send(node, message);
+        }
+    }
+
+    /// Trace queries are this process's own matter; everything else of the agent's is the step manager's.
+    pub fn trace_query(&mut self, message: &NodeToStepd) -> bool {
+        match message {
+            NodeToStepd::Trace { query, prefixes, follow } => {
+                let (agent, query) = (self.agent.clone(), *query);
+                let tell = move |records| agent.send(StepdToNode::Trace { query, records });
+                let served = traces::serve(&self.system, self.process.clone(), prefixes.clone(), *follow, tell);
+                if let Some(handle) = served {
+                    self.follows.insert(query, handle);
+                }
+                true
+            }
+            NodeToStepd::StopTrace { query } => {
+                if let Some(handle) = self.follows.remove(query) {
+                    handle.abort();
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl StepMgrPort for ManagerWorld {
+    fn perform(&mut self, effect: StepMgrEffect) {
+        match effect {
+            StepMgrEffect::Journal { event, durable } => self.write(event, durable),
+            StepMgrEffect::StartShepherd { node } => self.shepherds.start(node, &self.manager),
+            StepMgrEffect::ToShepherd { node, message } => self.to_shepherd(node, message),
+            StepMgrEffect::ToClient { client, message } => self.clients.send(client, message),
+            StepMgrEffect::CloseClient { client } => self.clients.forget(client),
+            StepMgrEffect::ToAgent(message) => self.agent.send(message),
+            StepMgrEffect::Exit => (self.exit)(),
+            // The shell keeps steps, timers and the log.
+            StepMgrEffect::StartStep { .. }
+            | StepMgrEffect::ResumeStep { .. }
+            | StepMgrEffect::ToStep { .. }
+            | StepMgrEffect::SetTimer { .. }
+            | StepMgrEffect::ClearTimer(_)
+            | StepMgrEffect::Log { .. } => {}
+        }
+    }
+
+    fn standing(&mut self) -> Vec<StepMgrInput> {
+        if self.lives == 0 {
+            return Vec::new();
+        }
+        self.clients.close_all();
+        let mut standing = vec![StepMgrInput::ShepherdUp { node: NodeSlot(0) }];
+        standing.extend(self.shepherds.connected().into_iter().map(|node| StepMgrInput::ShepherdUp { node }));
+        if self.agent.is_up() {
+            standing.push(StepMgrInput::AgentUp);
+        }
+        standing
+    }
+}

@@ -1,0 +1,393 @@
+//! Starting a `stepd` from the orders in its run's folder.
+
+use crate::{
+    daemon::logging,
+    journal::{self, JournalWriter},
+    kernel::{
+        cgroup::{Constraints, MemoryLimit, Swap, Tracking},
+        reap,
+        spawn::Identity,
+        topology::{CpuMap, Topology, allowed_cpus},
+        users,
+    },
+    stepd::{
+        agent_link::AgentLink,
+        door,
+        manager_link::{ManagerLink, tell_shepherd},
+        manager_port::{Clients, ManagerWorld, tell_manager},
+        orders::StepdOrders,
+        shepherd_links::{self, ShepherdLinks},
+        shepherd_port::{ShepherdPlace, ShepherdWorld, ToManager},
+    },
+};
+use garrick_actors::{
+    shepherd::{ShepherdConfig, ShepherdInput, ShepherdMsg, shell::Shepherd},
+    step::NodeSlot,
+    stepmgr::{Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrInput, StepMgrMsg, shell::StepMgr},
+};
+use garrick_model::{
+    messages::{
+        shepherd::ShepherdToStepMgr,
+        stepd::{NodeToStepd, StepdReport, StepdToNode},
+    },
+    resources::NodeShare,
+};
+use garrick_runtime::{ActorPath, Address, System, SystemConfig, TraceContext};
+use garrick_transport::{DoorListener, Endpoint, IdentityStore};
+use jiff::tz::TimeZone;
+use std::{
+    cell::{Cell, RefCell},
+    net::{Ipv6Addr, SocketAddr},
+    path::{Path, PathBuf},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+use tokio::sync::Notify;
+
+/// Runs a `stepd` to its end.
+pub fn main(folder: &Path) -> Result<(), String> {
+    let orders = StepdOrders::load(folder).map_err(|e| e.to_string())?;
+    logging::start(None, orders.settings.verbosity).map_err(|e| e.to_string())?;
+    garrick_transport::install_crypto_provider();
+    reap::become_subreaper().map_err(|e| format!("PR_SET_CHILD_SUBREAPER: {e}"))?;
+    // Nothing of this process may be read by others: it holds the node's key.
+    reap::become_undumpable().map_err(|e| format!("PR_SET_DUMPABLE: {e}"))?;
+    // One thread for everything of one job: its actors talk to each other all the time.
+    let config = SystemConfig { arbiters: 0, ..SystemConfig::default() };
+    let served = System::run(config, async |system| {
+        let outcome = serve(orders, folder.to_owned(), &system).await;
+        system.shutdown(Duration::from_secs(2)).await;
+        outcome
+    });
+    served.map_err(|e| format!("the actors failed: {}", e.reason))?
+}
+
+struct Run {
+    orders: StepdOrders,
+    folder: PathBuf,
+    slot: usize,
+    share: NodeShare,
+    system: System,
+    process: String,
+    place: ShepherdPlace,
+    agent: AgentLink,
+    over: Rc<Notify>,
+}
+
+async fn serve(orders: StepdOrders, folder: PathBuf, system: &System) -> Result<(), String> {
+    let credential = &orders.credential;
+    let slot = credential.nodes.iter().position(|n| n.name == orders.node).ok_or("this node is not in the credential")?;
+    let share = credential.nodes[slot].share.clone();
+    let place = place(&orders, &folder, &share)?;
+    let process = format!("stepd/{}/{}", credential.job, orders.node);
+    let run = Run {
+        slot,
+        share,
+        system: system.clone(),
+        process,
+        place,
+        agent: AgentLink::default(),
+        over: Rc::new(Notify::new()),
+        folder,
+        orders,
+    };
+    let over = Rc::clone(&run.over);
+    match run.orders.manager.clone() {
+        None => serve_batch_host(run).await?,
+        Some(manager) => serve_shepherd(run, &manager).await?,
+    }
+    over.notified().await;
+    Ok(())
+}
+
+/// The job's cgroup with its limits, the CPU map, the owner.
+fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare) -> Result<ShepherdPlace, String> {
+    let (settings, credential) = (&orders.settings, &orders.credential);
+    let allowed = allowed_cpus(Path::new("/"));
+    let topology = Topology::read(Path::new("/"), allowed.as_ref()).map_err(|e| e.to_string())?;
+    let cpus = CpuMap::new(&topology, &settings.shape, settings.first_cpu);
+    let constraints = Constraints { cores: true, memory: share.memory.is_some() };
+    let tracking = Tracking::detect(&settings.cluster_id, &orders.node, constraints);
+    let sluid = credential.sluid.to_string();
+    let cgroup = match tracking.cgroups() {
+        Some(cgroups) => Some(cgroups.job(credential.job.0, &sluid).map_err(|e| e.to_string())?),
+        None => None,
+    };
+    if let Some(cgroup) = &cgroup {
+        let memory = share.memory.map(|m| MemoryLimit { bytes: m.0 << 20, swap: Swap::Within });
+        let machine = cpus.machine_cpus(share.cpus.iter());
+        cgroup.limit(Some(&machine), memory).map_err(|e| e.to_string())?;
+    }
+    let root = users::effective_uid() == 0;
+    let identity = Identity { uid: credential.uid, gid: credential.gid, groups: credential.groups.clone() };
+    Ok(ShepherdPlace {
+        user: root.then_some(identity),
+        owner: (credential.uid, credential.gid),
+        folder: folder.to_owned(),
+        cgroup,
+        cpus,
+        marks: [format!("SLURM_JOB_ID={}", credential.job), format!("SLURM_JOB_SLUID={sluid}")],
+    })
+}
+
+impl Run {
+    fn shepherd_config(&self) -> ShepherdConfig {
+        let (orders, settings) = (&self.orders, &self.orders.settings);
+        let door = orders.door.to_string_lossy();
+        let mut config = ShepherdConfig::new(orders.credential.job, &orders.node, &door, self.share.cpus.clone());
+        // A node that claims more CPUs than there are cannot bind a task to one of its own.
+        if !self.place.cpus.wraps() {
+            config.cpu_map = (0..settings.shape.cpus)
+                .filter_map(|n| self.place.cpus.machine_cpus([n]).iter().next())
+                .collect();
+        }
+        config.cgroups = self.place.cgroup.is_some();
+        config.kill_wait = Duration::from_secs(settings.kill_wait_secs);
+        config.zone = TimeZone::system();
+        config
+    }
+
+    fn job_path(&self) -> String {
+        format!("/job/{}", self.orders.credential.job)
+    }
+
+    /// Starts the shepherd's actor. Its death is the death of the run: what it knew of its tasks cannot be rebuilt.
+    fn start_shepherd(&self, to_manager: ToManager, finished: Rc<dyn Fn()>) -> Address<ShepherdMsg> {
+        let path = ActorPath::new(&format!("{}/shepherd", self.job_path())).expect("job numbers make valid paths");
+        let (config, system, place) = (self.shepherd_config(), self.system.clone(), self.place.clone());
+        // The factory runs on this very thread: this system has no other.
+        let parts = OnThread::new((to_manager, finished));
+        let spec = Shepherd::spec(move || {
+            let own = system.find::<ShepherdMsg>(&path).expect("an actor's address is registered before it is made");
+            let (to_manager, finished) = parts.get().clone();
+            let world = ShepherdWorld::new(place.clone(), own, to_manager, Box::new(move || finished()));
+            Shepherd::new(config.clone(), world)
+        });
+        self.system.start(&self.job_path(), spec)
+    }
+
+    fn hello(&self, batch_host: bool) -> StepdToNode {
+        let orders = &self.orders;
+        StepdToNode::Hello {
+            job: orders.credential.job,
+            sluid: orders.credential.sluid,
+            pid: std::process::id(),
+            door: orders.door.to_string_lossy().into_owned(),
+            batch_host,
+        }
+    }
+
+    fn listen(&self) -> Result<DoorListener, String> {
+        DoorListener::bind(&self.orders.door, concat!("garrick ", env!("CARGO_PKG_VERSION"))).map_err(|e| e.to_string())
+    }
+
+    fn endpoint(&self) -> Result<Arc<Endpoint>, String> {
+        let identity = IdentityStore::load(&self.orders.identity).map_err(|e| e.to_string())?;
+        let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        Endpoint::bind(any, identity).map(Arc::new).map_err(|e| e.to_string())
+    }
+}
+
+/// A value that stays on the thread that made it, in a closure that must be `Send` for its type's sake.
+struct OnThread<T> {
+    value: T,
+    thread: std::thread::ThreadId,
+}
+
+// SAFETY: `get` checks that the value is only ever touched by the thread that made it; `drop` aborts elsewhere.
+unsafe impl<T> Send for OnThread<T> {}
+
+impl<T> OnThread<T> {
+    fn new(value: T) -> Self {
+        Self { value, thread: std::thread::current().id() }
+    }
+
+    fn get(&self) -> &T {
+        assert_eq!(self.thread, std::thread::current().id(), "a value was taken to another thread");
+        &self.value
+    }
+}
+
+impl<T> Drop for OnThread<T> {
+    fn drop(&mut self) {
+        if self.thread != std::thread::current().id() {
+            std::process::abort();
+        }
+    }
+}
+
+async fn serve_batch_host(run: Run) -> Result<(), String> {
+    let (orders, credential) = (&run.orders, &run.orders.credential);
+    let journal_path = run.folder.join("steps");
+    let opened = journal::open::<StepEvent>(&journal_path).map_err(|e| e.to_string())?;
+    if opened.torn_bytes > 0 {
+        tracing::warn!(bytes = opened.torn_bytes, "a torn last record was cut off the step journal");
+    }
+    let (writer, _thread) = JournalWriter::start(&journal_path, opened.file).map_err(|e| e.to_string())?;
+    let ledger = Ledger::replay(opened.records);
+    let listener = run.listen()?;
+    let endpoint = if credential.nodes.len() > 1 { Some(run.endpoint()?) } else { None };
+    let own_address = own_address(&credential.addresses[run.slot], endpoint.as_deref());
+    let links = Rc::new(ShepherdLinks::new(endpoint.clone(), &orders.launch, credential, own_address));
+    let clients = Rc::new(Clients::default());
+
+    let manager_path = ActorPath::new(&run.job_path()).expect("job numbers make valid paths");
+    // The shepherd's first words come before there is a step manager to hear them; they are kept for it.
+    let manager: Rc<RefCell<Option<Address<StepMgrMsg>>>> = Rc::default();
+    let early: Rc<RefCell<Vec<ShepherdToStepMgr>>> = Rc::default();
+    let to_manager: ToManager = {
+        let (manager, early) = (Rc::clone(&manager), Rc::clone(&early));
+        Rc::new(move |message| match manager.borrow().as_ref() {
+            Some(manager) => {
+                let input = StepMgrInput::Shepherd { node: NodeSlot(0), message };
+                tell_manager(manager, TraceContext::current(), input);
+            }
+            None => early.borrow_mut().push(message),
+        })
+    };
+    let shepherd = run.start_shepherd(to_manager, Rc::new(|| {}));
+
+    let facts = Arc::new(facts(orders));
+    let config = manager_config(orders);
+    let over = Rc::clone(&run.over);
+    let exit: Rc<dyn Fn()> = Rc::new(move || over.notify_one());
+    let parts = OnThread::new((Rc::clone(&links), Rc::clone(&clients), exit, shepherd.clone(), Cell::new(Some(ledger)), Cell::new(0)));
+    let (system, process, agent, journal_file) = (run.system.clone(), run.process.clone(), run.agent.clone(), journal_path);
+    let spec = StepMgr::spec(credential.job, move || {
+        let own = system.find::<StepMgrMsg>(&manager_path).expect("an actor's address is registered before it is made");
+        let (links, clients, exit, shepherd, ledger, lives) = parts.get();
+        // After a panic the journal is read again: what it says is what was promised.
+        let ledger = ledger.take().unwrap_or_else(|| {
+            Ledger::replay(journal::open::<StepEvent>(&journal_file).map(|o| o.records).unwrap_or_default())
+        });
+        let world = ManagerWorld {
+            manager: own,
+            system: system.clone(),
+            process: process.clone(),
+            journal: writer.clone(),
+            own_shepherd: shepherd.clone(),
+            shepherds: Rc::clone(links),
+            clients: Rc::clone(clients),
+            agent: agent.clone(),
+            exit: Rc::clone(exit),
+            lives: lives.replace(lives.get() + 1),
+            follows: std::collections::HashMap::new(),
+        };
+        StepMgr::new(Arc::clone(&facts), config.clone(), ledger, world)
+    });
+    let address = run.system.start("/job", spec);
+    *manager.borrow_mut() = Some(address.clone());
+    tell_manager(&address, TraceContext::root(), StepMgrInput::ShepherdUp { node: NodeSlot(0) });
+    for message in early.take() {
+        tell_manager(&address, TraceContext::root(), StepMgrInput::Shepherd { node: NodeSlot(0), message });
+    }
+
+    if let Some(endpoint) = endpoint {
+        actix_rt::spawn(shepherd_links::serve(endpoint, links, address.clone(), Rc::clone(&clients)));
+    }
+    actix_rt::spawn(door::serve_manager(listener, address.clone(), clients, orders.node.clone()));
+    let hello = run.hello(true);
+    let deliver = move |cx, order: NodeToStepd| {
+        let input = if order == NodeToStepd::Welcome { StepMgrInput::AgentUp } else { StepMgrInput::Agent(order) };
+        tell_manager(&address, cx, input);
+    };
+    actix_rt::spawn(run.agent.clone().keep(orders.agent_door.clone(), hello, deliver));
+    Ok(())
+}
+
+fn own_address(agent_address: &str, endpoint: Option<&Endpoint>) -> String {
+    let host = agent_address.rsplit_once(':').map_or(agent_address, |(host, _)| host);
+    format!("{host}:{}", endpoint.map_or(0, |e| e.local_addr().port()))
+}
+
+fn facts(orders: &StepdOrders) -> RunFacts {
+    let mut facts = RunFacts::new(&orders.launch, &orders.credential);
+    if let Ok(account) = users::by_uid(orders.credential.uid) {
+        facts.home = Some(account.home.to_string_lossy().into_owned());
+        facts.shell = Some(account.shell.to_string_lossy().into_owned());
+    }
+    facts.conf_path = Some(orders.settings.conf.to_string_lossy().into_owned());
+    facts.zone = TimeZone::system();
+    facts
+}
+
+fn manager_config(orders: &StepdOrders) -> StepMgrConfig {
+    let settings = &orders.settings;
+    let own = users::effective_uid();
+    StepMgrConfig {
+        kill_wait: Duration::from_secs(settings.kill_wait_secs),
+        over_time_limit: settings.over_time_minutes.map(|m| Duration::from_secs(m * 60)),
+        trusted_uids: vec![own],
+        append_files: settings.append_files,
+        ..StepMgrConfig::default()
+    }
+}
+
+async fn serve_shepherd(run: Run, manager: &str) -> Result<(), String> {
+    let orders = &run.orders;
+    let endpoint = run.endpoint()?;
+    let listener = run.listen()?;
+    let link = ManagerLink::default();
+    let to_manager: ToManager = {
+        let link = link.clone();
+        Rc::new(move |message| link.send(message))
+    };
+    let gone = Rc::new(Cell::new(false));
+    let finished: Rc<dyn Fn()> = {
+        let (agent, gone) = (run.agent.clone(), Rc::clone(&gone));
+        Rc::new(move || {
+            gone.set(true);
+            agent.send(StepdToNode::Report { seq: 1, report: StepdReport::Gone });
+        })
+    };
+    let shepherd = run.start_shepherd(to_manager, finished);
+    let register = ShepherdToStepMgr::Register {
+        credential: orders.launch.credential.clone(),
+        sluid: orders.credential.sluid,
+        node: orders.node.clone(),
+    };
+    let batch_host = orders.credential.nodes.first().map(|n| n.name.clone()).unwrap_or_default();
+    let mut messages =
+        link.connect(&endpoint, manager, &batch_host, register).await.map_err(|e| format!("the step manager: {e}"))?;
+    actix_rt::spawn(door::serve_relay(listener, Rc::clone(&link.handle), orders.credential.job, orders.node.clone()));
+    let told = shepherd.clone();
+    actix_rt::spawn(async move {
+        // Held for as long as the link is in use.
+        let _endpoint = endpoint;
+        while let Ok(Some(message)) = messages.recv().await {
+            let cx = TraceContext { trace: message.trace, cause: message.cause };
+            tell_shepherd(&told, cx, ShepherdInput::Manager(message.msg));
+        }
+        tell_shepherd(&told, TraceContext::root(), ShepherdInput::ManagerLost);
+    });
+    let hello = run.hello(false);
+    let (agent, over, system, process) =
+        (run.agent.clone(), Rc::clone(&run.over), run.system.clone(), run.process.clone());
+    let mut follows = std::collections::HashMap::new();
+    let deliver = move |cx, order: NodeToStepd| match order {
+        NodeToStepd::Welcome if gone.get() => {
+            agent.send(StepdToNode::Report { seq: 1, report: StepdReport::Gone });
+        }
+        NodeToStepd::EndJob { .. } => {
+            tell_shepherd(&shepherd, cx, ShepherdInput::Manager(garrick_model::messages::shepherd::StepMgrToShepherd::EndJob));
+        }
+        NodeToStepd::Ack { .. } => over.notify_one(),
+        NodeToStepd::Trace { query, prefixes, follow } => {
+            let agent = agent.clone();
+            let tell = move |records| agent.send(StepdToNode::Trace { query, records });
+            if let Some(handle) = crate::node::traces::serve(&system, process.clone(), prefixes, follow, tell) {
+                follows.insert(query, handle);
+            }
+        }
+        NodeToStepd::StopTrace { query } => {
+            if let Some(handle) = follows.remove(&query) {
+                tokio::task::AbortHandle::abort(&handle);
+            }
+        }
+        // The step manager answers these.
+        _ => {}
+    };
+    actix_rt::spawn(run.agent.clone().keep(orders.agent_door.clone(), hello, deliver));
+    Ok(())
+}

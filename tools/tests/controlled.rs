@@ -1,0 +1,313 @@
+//! The real commands against a daemon made up on the spot: it serves a door as daemons do and answers what each test tells
+//! it to. Whole standard output, standard error and exit codes are compared with Slurm's.
+
+#![allow(clippy::unwrap_used)]
+
+use garrick_frame::{Decoder, Hello, HelloReply, PROTOCOL, Traced, encode, limits};
+use garrick_model::{
+    ids::JobId,
+    messages::command::{CommandReply, CommandRequest, JobSelector, TraceLine},
+    refusal::Refusal,
+    time::Timestamp,
+};
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::net::{UnixListener, UnixStream},
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
+    thread,
+};
+
+/// A folder with a configuration, and a daemon at its door if one is wanted.
+struct Place {
+    root: PathBuf,
+}
+
+static PLACES: AtomicU32 = AtomicU32::new(0);
+
+impl Place {
+    /// Nobody serves here.
+    fn empty() -> Self {
+        let number = PLACES.fetch_add(1, Ordering::Relaxed);
+        let root = std::env::temp_dir().join(format!("gq-{}-{number}", std::process::id()));
+        fs::create_dir_all(root.join("etc")).unwrap();
+        fs::create_dir_all(root.join("run")).unwrap();
+        // The port makes this cluster's id, and so its run folders, its own.
+        let port = 20_000 + std::process::id() % 20_000 + number;
+        let conf = format!(
+            "ClusterName=gq{number}\nSlurmctldHost=host1\nSlurmctldPort={port}\nSlurmUser=nobody\n\
+             NodeName=n[1-2]\nPartitionName=debug Nodes=ALL Default=YES\n"
+        );
+        fs::write(root.join("etc/slurm.conf"), conf).unwrap();
+        Self { root }
+    }
+
+    /// A daemon that answers so.
+    fn answering(answer: fn(CommandRequest) -> Vec<CommandReply>) -> Self {
+        let place = Self::empty();
+        let listener = UnixListener::bind(place.root.join("run/ctl.sock")).unwrap();
+        thread::spawn(move || {
+            for socket in listener.incoming() {
+                let socket = socket.unwrap();
+                thread::spawn(move || serve(socket, answer));
+            }
+        });
+        place
+    }
+
+    fn run(&self, words: &[&str]) -> (String, String, i32) {
+        let output = Command::new(env!("CARGO_BIN_EXE_garrick"))
+            .args(words)
+            .env_clear()
+            .env("GARRICK_HOME", &self.root)
+            .env("TZ", "UTC")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+        (text(output.stdout), text(output.stderr), output.status.code().unwrap())
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.root));
+    }
+}
+
+/// One conversation; ends when the command closes it.
+fn serve(mut socket: UnixStream, answer: fn(CommandRequest) -> Vec<CommandReply>) {
+    let mut decoder = Decoder::new(limits::DOOR);
+    let mut chunk = [0; 4096];
+    let mut greeted = false;
+    while let Ok(n @ 1..) = socket.read(&mut chunk) {
+        decoder.feed(&chunk[..n]);
+        if !greeted {
+            let Some(_) = decoder.next::<Hello>().unwrap() else { continue };
+            greeted = true;
+            let welcome = HelloReply::Welcome { version: PROTOCOL.max, program: "test".to_owned() };
+            socket.write_all(&encode(&welcome, limits::DOOR).unwrap()).unwrap();
+        }
+        while let Some(request) = decoder.next::<Traced<CommandRequest>>().unwrap() {
+            for msg in answer(request.msg) {
+                let frame = encode(&Traced { trace: 0, cause: 0, msg }, limits::DOOR).unwrap();
+                // The command may have heard enough.
+                drop(socket.write_all(&frame));
+            }
+        }
+    }
+}
+
+/// Knows no job, node or partition; denies what concerns job 5; everything else is done.
+fn knows_nothing(request: CommandRequest) -> Vec<CommandReply> {
+    let per_job = |jobs: Vec<JobSelector>| {
+        let result = |job: &JobSelector| match job.job.0 {
+            5 => Err(Refusal::AccessDenied),
+            503 => Ok(()),
+            _ => Err(Refusal::InvalidJobId),
+        };
+        vec![CommandReply::PerJob(jobs.into_iter().map(|j| (j.clone(), result(&j))).collect())]
+    };
+    match request {
+        CommandRequest::Ping => vec![CommandReply::Pong { host: "host1".to_owned(), version: "0".to_owned() }],
+        CommandRequest::ListJobs { .. } => vec![CommandReply::Jobs { jobs: Vec::new(), at: Timestamp(0) }],
+        CommandRequest::ListSteps { .. } => vec![CommandReply::Steps { steps: Vec::new(), missing: Vec::new() }],
+        CommandRequest::ListPartitions => {
+            vec![CommandReply::Partitions { partitions: Vec::new(), nodes: Vec::new(), at: Timestamp(0) }]
+        }
+        CommandRequest::ControlJob { jobs, .. } | CommandRequest::UpdateJob { jobs, .. } => per_job(jobs),
+        CommandRequest::Cancel(cancel) => per_job(cancel.jobs),
+        CommandRequest::UpdateNode { nodes, .. } => {
+            vec![CommandReply::Refused(Refusal::InvalidNode(nodes.join(",")))]
+        }
+        CommandRequest::ShowScript { job: JobId(503) } => {
+            vec![CommandReply::Script(b"#!/bin/sh\necho hi\n".to_vec().into())]
+        }
+        CommandRequest::ShowScript { .. } => vec![CommandReply::Refused(Refusal::InvalidJobId)],
+        CommandRequest::ShowConfig => vec![CommandReply::Config {
+            pairs: vec![("ClusterName".to_owned(), "peer".to_owned())],
+            at: Timestamp(1_795_255_251_000),
+        }],
+        CommandRequest::Trace { prefixes, .. } => {
+            let line = TraceLine {
+                process: "controller".to_owned(),
+                seq: 1,
+                at_us: 1_795_255_251_000_042,
+                trace: 1,
+                id: 1,
+                cause: 0,
+                actor: prefixes.join(","),
+                message: "Submit".to_owned(),
+                queue_us: 7,
+                handle_us: 1234,
+                outcome: "ok".to_owned(),
+            };
+            vec![CommandReply::TraceRecords(vec![line]), CommandReply::End]
+        }
+        _ => vec![CommandReply::Done],
+    }
+}
+
+fn said(out: &str, err: &str, code: i32) -> (String, String, i32) {
+    (out.to_owned(), err.to_owned(), code)
+}
+
+#[test]
+fn unknown_jobs_are_told_in_slurms_words() {
+    let place = Place::answering(knows_nothing);
+    let load = "slurm_load_jobs error: Invalid job id specified\n";
+    assert_eq!(place.run(&["squeue", "-j", "99999999"]), said("", load, 1));
+    assert_eq!(place.run(&["scontrol", "show", "job", "99999999"]), said("", load, 1));
+    let hold = "Invalid job id specified for job 99999999\nslurm_suspend error:Invalid job id specified\n";
+    assert_eq!(place.run(&["scontrol", "hold", "99999999"]), said("", hold, 1));
+    let update = "Invalid job id specified for job 99999999\n";
+    assert_eq!(place.run(&["scontrol", "update", "jobid=99999999", "timelimit=5"]), said("", update, 1));
+    assert_eq!(place.run(&["scontrol", "show", "step", "503.0"]), said("", "Job step 503.0 not found\n", 1));
+}
+
+#[test]
+fn unknown_nodes_and_partitions_are_told_in_slurms_words() {
+    let place = Place::answering(knows_nothing);
+    let words = ["scontrol", "update", "nodename=nosuch", "state=drain", "reason=x"];
+    assert_eq!(place.run(&words), said("", "slurm_update error: Invalid node name specified\n", 1));
+    assert_eq!(place.run(&["scontrol", "show", "node", "nosuch"]), said("", "Node nosuch not found\n", 1));
+    assert_eq!(place.run(&["scontrol", "show", "partition", "nosuch"]), said("", "Partition nosuch not found\n", 1));
+}
+
+#[test]
+fn cancelling_says_what_was_refused_and_nothing_of_what_is_over() {
+    let place = Place::answering(knows_nothing);
+    assert_eq!(place.run(&["scancel", "99999999"]), said("", "", 0));
+    assert_eq!(place.run(&["scancel", "-v", "503"]), said("", "scancel: Terminating job 503\n", 0));
+    let denied = "scancel: error: Kill job error on job id 5: Access/permission denied\n";
+    assert_eq!(place.run(&["scancel", "5"]), said("", denied, 1));
+    assert_eq!(place.run(&["scancel"]), said("", "scancel: error: No job identification provided\n", 1));
+    assert_eq!(place.run(&["scancel", "--me"]), said("", "", 0));
+}
+
+#[test]
+fn ping_tells_whether_the_controller_is_there() {
+    let place = Place::answering(knows_nothing);
+    assert_eq!(place.run(&["scontrol", "ping"]), said("Slurmctld(primary) at host1 is UP\n", "", 0));
+    let (out, _, code) = Place::empty().run(&["scontrol", "ping"]);
+    assert_eq!((out.as_str(), code), ("Slurmctld(primary) at host1 is DOWN\n", 1));
+}
+
+#[test]
+fn a_dead_controller_is_said_and_exits_1() {
+    let place = Place::empty();
+    for (words, call) in [
+        (vec!["squeue"], "slurm_load_jobs error:"),
+        (vec!["sinfo"], "slurm_load_partitions error:"),
+        (vec!["scancel", "5"], "scancel: error:"),
+        (vec!["scontrol", "show", "node"], "slurm_load_node error:"),
+        (vec!["scontrol", "reconfigure"], "slurm_reconfigure error:"),
+        (vec!["stail", "job/5"], "stail: error:"),
+    ] {
+        let (out, err, code) = place.run(&words);
+        let last = err.lines().last().unwrap_or_default();
+        assert_eq!(last, format!("{call} Unable to contact slurm controller (connect failure)"), "{words:?}");
+        assert_eq!((out.as_str(), code), ("", 1), "{words:?}");
+    }
+}
+
+#[test]
+fn configuration_ends_with_whether_the_controller_is_there() {
+    let place = Place::answering(knows_nothing);
+    assert_eq!(
+        place.run(&["scontrol", "show", "config"]),
+        said(
+            "Configuration data as of 2026-11-21T10:00:51\nClusterName             = peer\n\n\
+             Slurmctld(primary) at host1 is UP\n",
+            "",
+            0
+        )
+    );
+}
+
+#[test]
+fn scripts_are_written_to_a_file_or_to_standard_output() {
+    let place = Place::answering(knows_nothing);
+    let words = ["scontrol", "write", "batch_script", "503", "-"];
+    assert_eq!(place.run(&words), said("#!/bin/sh\necho hi\n", "", 0));
+    let file = place.root.join("s.sh");
+    let words = ["scontrol", "write", "batch_script", "503", file.to_str().unwrap()];
+    assert_eq!(place.run(&words), said(&format!("batch script for job 503 written to {}\n", file.display()), "", 0));
+    assert_eq!(fs::read(&file).unwrap(), b"#!/bin/sh\necho hi\n");
+    let words = ["scontrol", "write", "batch_script", "9", "-"];
+    assert_eq!(place.run(&words), said("", "job script retrieval failed: Invalid job id specified\n", 1));
+}
+
+#[test]
+fn empty_clusters_have_headings_only() {
+    let place = Place::answering(knows_nothing);
+    let heading = "             JOBID PARTITION     NAME     USER ST       TIME  NODES NODELIST(REASON)\n";
+    assert_eq!(place.run(&["squeue"]), said(heading, "", 0));
+    assert_eq!(place.run(&["squeue", "-h"]), said("", "", 0));
+    assert_eq!(place.run(&["sinfo"]), said("PARTITION AVAIL  TIMELIMIT  NODES  STATE NODELIST\n", "", 0));
+    assert_eq!(place.run(&["scontrol", "show", "job"]), said("No jobs in the system\n", "", 0));
+    let (out, _, code) = place.run(&["squeue", "--json"]);
+    assert!(out.contains("\"jobs\": []") && code == 0, "{out}");
+}
+
+#[test]
+fn traces_are_one_line_each() {
+    let place = Place::answering(knows_nothing);
+    let line = "10:00:51.000042 controller     /job/503                 Submit  queue 7us handle 1.2ms\n";
+    assert_eq!(place.run(&["stail", "job/503"]), said(line, "", 0));
+    assert_eq!(place.run(&["stail", "--follow", "job/503"]), said(line, "", 0));
+    let (out, _, code) = place.run(&["stail", "--json", "scheduler"]);
+    assert!(out.starts_with("{\"process\":\"controller\"") && out.ends_with("}\n") && code == 0, "{out}");
+}
+
+#[test]
+fn what_is_not_there_yet_fails() {
+    let place = Place::empty();
+    for words in [vec!["scontrol", "token"], vec!["scontrol", "create", "partition"], vec!["scontrol", "show", "lic"]] {
+        let (out, err, code) = place.run(&words);
+        assert!(err.ends_with(" is not supported yet\n") && out.is_empty() && code == 1, "{words:?}: {err}");
+    }
+    assert_eq!(place.run(&["scontrol", "shwo"]), said("", "invalid keyword: shwo (did you mean show?)\n", 1));
+    assert_eq!(place.run(&["scontrol", "show", "x"]), said("", "invalid entity:x for keyword:show \n", 1));
+}
+
+#[test]
+fn host_lists_need_no_controller() {
+    let place = Place::empty();
+    let run = |what: &str, list: &str| place.run(&["scontrol", "show", what, list]);
+    assert_eq!(run("hostnames", "lx[0003-0005,8]"), said("lx0003\nlx0004\nlx0005\nlx8\n", "", 0));
+    assert_eq!(run("hostlist", "a1,a2,a3,b7"), said("a[1-3],b7\n", "", 0));
+    assert_eq!(run("hostlistsorted", "a3,a1,a2"), said("a[1-3]\n", "", 0));
+    assert_eq!(place.run(&["scontrol", "version"]), said("slurm 26.05.3\n", "", 0));
+}
+
+#[test]
+fn every_command_has_help_and_a_version() {
+    let place = Place::empty();
+    for name in ["squeue", "sinfo", "scancel", "scontrol", "stail"] {
+        let (out, err, code) = place.run(&[name, "--help"]);
+        assert!(out.starts_with(&format!("Usage: {name} ")) && err.is_empty() && code == 0, "{name}: {out}{err}");
+        let (out, _, code) = place.run(&[name, "--usage"]);
+        assert!(out.starts_with(&format!("Usage: {name}")) && out.lines().count() == 1 && code == 0, "{name}: {out}");
+        let (out, _, code) = place.run(&[name, "-V"]);
+        assert!(out.starts_with("slurm 26.05.3\n") && code == 0, "{name}: {out}");
+        let (_, err, code) = place.run(&[name, "--nosuch"]);
+        let expected = format!("{name}: unrecognized option '--nosuch'\nTry \"{name} --help\" for more information\n");
+        assert_eq!((err, code), (expected, 1));
+    }
+}
+
+#[test]
+fn a_program_of_another_name_lists_the_commands() {
+    let place = Place::empty();
+    let link = place.root.join("sfoo");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_garrick"), &link).unwrap();
+    let output = Command::new(&link).output().unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(err.starts_with("sfoo: not a command of Garrick") && err.contains("sbatch srun salloc"), "{err}");
+    assert_eq!(output.status.code(), Some(1));
+    let output = Command::new(&link).args(["squeue", "-V"]).output().unwrap();
+    assert!(output.status.success());
+}

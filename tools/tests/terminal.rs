@@ -1,0 +1,215 @@
+//! `srun --pty` and `salloc` at a terminal, which the test plays with a pseudo terminal.
+
+#![allow(clippy::unwrap_used)]
+
+#[allow(dead_code, reason = "shared with other tests")]
+mod fake_door;
+
+use fake_door::{Conversation, FakeCluster};
+use garrick_model::{
+    ids::{JobId, Sluid, StepId, StepNum},
+    messages::{
+        shepherd::Stream,
+        step::{CommandToStepMgr, StepLayout, StepMgrToCommand},
+    },
+    state::{ExitStatus, StepState},
+};
+use nix::{
+    pty::{OpenptyResult, Winsize, openpty},
+    sys::termios::{LocalFlags, tcgetattr},
+};
+use serde_bytes::ByteBuf;
+use std::{
+    fs::File,
+    io::{Read, Write},
+    os::{
+        fd::{AsRawFd, OwnedFd},
+        unix::process::CommandExt,
+    },
+    process::{Child, Command, Stdio},
+};
+
+fn terminal() -> OpenptyResult {
+    openpty(Some(&Winsize { ws_row: 40, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 }), None).unwrap()
+}
+
+/// Starts a command with the terminal as its own.
+fn start_at(mut command: Command, slave: &OwnedFd) -> Child {
+    let end = || Stdio::from(slave.try_clone().unwrap());
+    command.stdin(end()).stdout(end()).stderr(end());
+    // SAFETY: between fork and exec only async-signal-safe system calls are made.
+    unsafe {
+        command.pre_exec(|| {
+            libc::setsid();
+            libc::ioctl(0, libc::TIOCSCTTY, 0);
+            Ok(())
+        });
+    }
+    command.spawn().unwrap()
+}
+
+/// Reads from the terminal until `end` has been seen.
+fn read_until(master: &mut File, end: &str) -> String {
+    let mut seen = Vec::new();
+    let mut byte = [0];
+    while !seen.ends_with(end.as_bytes()) {
+        match master.read(&mut byte) {
+            Ok(1) => seen.push(byte[0]),
+            _ => panic!("the terminal closed after {:?}", String::from_utf8_lossy(&seen)),
+        }
+    }
+    String::from_utf8_lossy(&seen).into_owned()
+}
+
+fn echo(door: &mut Conversation) {
+    let Some(CommandToStepMgr::Launch { spec, .. }) = door.hear() else { return };
+    assert_eq!(spec.pty, Some((40, 120)));
+    let step = StepId::new(JobId(7), StepNum::Number(0));
+    door.say(StepMgrToCommand::Accepted { step, sluid: Sluid(1), warnings: vec![] });
+    door.say(StepMgrToCommand::Started(StepLayout { nodes: vec!["n1".to_owned()], ranks: vec![vec![0]] }));
+    let say = |door: &mut Conversation, text: String| {
+        let data = ByteBuf::from(text);
+        door.say(StepMgrToCommand::Output { rank: 0, stream: Stream::Stdout, data });
+    };
+    // Raw mode is on when the first key comes through without a line end.
+    say(door, "ready".to_owned());
+    while let Some(message) = door.hear() {
+        match message {
+            CommandToStepMgr::Stdin(keys) if keys.contains(&b'q') => break,
+            CommandToStepMgr::Stdin(keys) => say(door, format!("<{keys:?}>")),
+            CommandToStepMgr::Resize { rows, cols } => say(door, format!("<{rows}x{cols}>")),
+            other => say(door, format!("<{other:?}>")),
+        }
+    }
+    let exit = ExitStatus { code: 4, signal: None };
+    door.say(StepMgrToCommand::TaskExited { rank: 0, status: exit, oom: false });
+    door.say(StepMgrToCommand::Finished { exit, state: StepState::Failed });
+}
+
+#[test]
+fn a_step_in_a_terminal_gets_every_key_and_size_and_leaves_the_terminal_as_it_was() {
+    let cluster = FakeCluster::dead();
+    let door = cluster.serve("run/j7-n1-x.sock", |mut door| echo(&mut door));
+    let OpenptyResult { master, slave } = terminal();
+    let before = tcgetattr(&slave).unwrap().local_flags;
+    let mut command = cluster.command(&["srun", "--pty", "bash"]);
+    command.env("SLURM_JOB_ID", "7").env("GARRICK_STEPD_DOOR", door);
+    let mut child = start_at(command, &slave);
+    let mut master = File::from(master);
+    read_until(&mut master, "ready");
+    assert!(!tcgetattr(&slave).unwrap().local_flags.contains(LocalFlags::ICANON));
+    // Ctrl-C is a key like any other.
+    master.write_all(&[3]).unwrap();
+    assert_eq!(read_until(&mut master, ">"), "<[3]>");
+    let size = libc::winsize { ws_row: 50, ws_col: 132, ws_xpixel: 0, ws_ypixel: 0 };
+    // SAFETY: TIOCSWINSZ reads one winsize, which is what the pointer refers to.
+    assert_eq!(unsafe { libc::ioctl(slave.as_raw_fd(), libc::TIOCSWINSZ, &raw const size) }, 0);
+    assert_eq!(read_until(&mut master, ">"), "<50x132>");
+    master.write_all(b"q").unwrap();
+    let end = read_until(&mut master, "code 4\r\n");
+    assert_eq!(end, "srun: error: n1: task 0: Exited with exit code 4\r\n");
+    assert_eq!(child.wait().unwrap().code(), Some(4));
+    assert_eq!(tcgetattr(&slave).unwrap().local_flags, before);
+}
+
+mod granting {
+    //! A controller that grants one allocation.
+
+    use super::fake_door::FakeCluster;
+    use garrick_model::{
+        ids::{JobId, NodeIndex, Sluid},
+        messages::command::{CommandReply, CommandRequest},
+        refusal::Refusal,
+        resources::{CpuSet, NodeShare},
+        spec::JobSpec,
+        state::{ExitStatus, JobState, Reason},
+        time::{TimeLimit, Timestamp},
+        view::{AllocatedNode, Allocation, JobView},
+    };
+    use std::sync::{Arc, Mutex};
+
+    fn view(spec: JobSpec) -> JobView {
+        let share = NodeShare { cpus: CpuSet::from(0..1), memory: None, tasks: 1 };
+        let nodes = vec![AllocatedNode { name: "n1".to_owned(), index: NodeIndex(0), share }];
+        JobView {
+            id: JobId(7),
+            generation: 1,
+            sluid: Sluid(1),
+            uid: 0,
+            gid: 0,
+            user: "alice".to_owned(),
+            group: "alice".to_owned(),
+            state: JobState::Running,
+            ending: None,
+            reason: Reason::None,
+            array_pending: None,
+            array_task: None,
+            array_running: 0,
+            priority: 1,
+            dependencies: Default::default(),
+            eligible: true,
+            partitions: vec!["debug".to_owned()],
+            time_limit: TimeLimit::Unlimited,
+            submit_time: Timestamp::from_secs(1),
+            eligible_time: None,
+            start_time: None,
+            end_time: None,
+            last_sched_eval: None,
+            allocation: Some(Arc::new(Allocation { nodes, partition: "debug".to_owned(), exclusive: false })),
+            completing_nodes: vec![],
+            exit: ExitStatus::SUCCESS,
+            derived_exit: ExitStatus::SUCCESS,
+            restarts: 0,
+            requeue: true,
+            cpus_per_task: 1,
+            tasks: 1,
+            min_nodes: 1,
+            max_nodes: 1,
+            cpus: 1,
+            memory: spec.memory,
+            sharing: spec.sharing,
+            stdout_path: None,
+            stderr_path: None,
+            stdin_path: None,
+            admin_comment: None,
+            steps_running: 0,
+            spec: Arc::new(spec),
+        }
+    }
+
+    /// Serves it.
+    pub fn cluster() -> FakeCluster {
+        let kept = Mutex::new(None::<JobSpec>);
+        FakeCluster::with_controller(move |mut door| match door.hear() {
+            Some(CommandRequest::SubmitJob { spec, .. }) => {
+                *kept.lock().unwrap() = Some(*spec);
+                door.say(CommandReply::Submitted { job: JobId(7), warnings: vec![] });
+            }
+            Some(CommandRequest::Watch { .. }) => {
+                let spec = kept.lock().unwrap().clone().unwrap();
+                door.say(CommandReply::Job(Arc::new(view(spec))));
+                door.hear::<CommandRequest>();
+            }
+            Some(CommandRequest::LocateStepManager { .. }) => door.say(CommandReply::Refused(Refusal::JobPending)),
+            _ => door.say(CommandReply::Done),
+        })
+    }
+}
+
+#[test]
+fn the_command_of_salloc_has_the_terminal_and_ctrl_c_ends_only_what_it_runs() {
+    let cluster = granting::cluster();
+    let OpenptyResult { master, slave } = terminal();
+    let script = "test \"$(ps -o tpgid= -p $$)\" -eq \"$(ps -o pgid= -p $$)\" && echo has it; \
+                  trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.1; done";
+    let mut child = start_at(cluster.command(&["salloc", "bash", "-c", script]), &slave);
+    let mut master = File::from(master);
+    let start = read_until(&mut master, "ready\r\n");
+    assert!(start.contains("salloc: Granted job allocation 7\r\n"), "{start}");
+    assert!(start.contains("has it\r\n"), "{start}");
+    master.write_all(&[3]).unwrap();
+    let end = read_until(&mut master, "job allocation 7\r\n");
+    assert!(end.contains("interrupted\r\n"), "{end}");
+    assert!(end.ends_with("salloc: Relinquishing job allocation 7\r\n"), "{end}");
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
