@@ -36,5 +36,5 @@ pub use identity::{
 };
 pub use join::{JoinError, JoinServer, join_through_door, join_with_shared_key, join_with_token};
 pub use link::{Receiver, Sender};
-pub use quic::{BulkStream, Connection, Endpoint, EndpointOptions, LinkHandle, splice};
+pub use quic::{BulkStream, Connection, Endpoint, EndpointOptions, LinkHandle, any_address, splice};
 pub use reconnect::{Backoff, Reconnect, ReconnectEvent};

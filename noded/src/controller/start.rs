@@ -20,11 +20,10 @@ use garrick_actors::controller::{
 use garrick_model::time::Timestamp;
 use garrick_runtime::{Address, System};
 use garrick_transport::{
-    CertAuthority, DoorListener, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, SigningKey,
+    CertAuthority, DoorListener, any_address, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, SigningKey,
     identity::Role,
 };
 use std::{
-    net::{Ipv6Addr, SocketAddr},
     path::PathBuf,
     sync::{Arc, OnceLock},
 };
@@ -179,7 +178,7 @@ pub async fn start(
         join = join.with_shared_key(&key);
     }
     let join = Arc::new(join);
-    let bind = SocketAddr::from((Ipv6Addr::UNSPECIFIED, cluster.config.slurmctld_port.first));
+    let bind = any_address(cluster.config.slurmctld_port.first);
     let endpoint = EndpointOptions { join: Some(Arc::clone(&join)), ..EndpointOptions::default() };
     let endpoint = Arc::new(Endpoint::bind_with(bind, keys.identity, endpoint)?);
     let door_path = cluster.controller_door();

@@ -28,12 +28,12 @@ use garrick_model::{
 };
 use garrick_runtime::{Address, ChildSpec, System};
 use garrick_transport::{
-    DoorListener, Endpoint, EndpointOptions, IdentityStore, JoinError, join_through_door, join_with_shared_key,
+    DoorListener, Endpoint, EndpointOptions, IdentityStore, JoinError, any_address, join_through_door, join_with_shared_key,
     join_with_token,
     identity::VerifyKey,
 };
 use std::{
-    net::{Ipv6Addr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
     time::Duration,
@@ -163,7 +163,7 @@ pub async fn start(
         let user = users::user_name(users::effective_uid());
         tracing::warn!("not root: jobs run as {user} only, others are refused; no user switch, no cgroup limits beyond its own");
     }
-    let bind = SocketAddr::from((Ipv6Addr::UNSPECIFIED, node.port));
+    let bind = any_address(node.port);
     let endpoint = Arc::new(Endpoint::bind_with(bind, identity, EndpointOptions::default())?);
     let door_path = cluster.node_door(&node.name);
     let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;

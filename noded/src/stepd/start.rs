@@ -33,11 +33,10 @@ use garrick_model::{
     resources::NodeShare,
 };
 use garrick_runtime::{ActorPath, Address, System, SystemConfig, TraceContext};
-use garrick_transport::{DoorListener, Endpoint, IdentityStore};
+use garrick_transport::{any_address, DoorListener, Endpoint, IdentityStore};
 use jiff::tz::TimeZone;
 use std::{
     cell::{Cell, RefCell},
-    net::{Ipv6Addr, SocketAddr},
     path::{Path, PathBuf},
     rc::Rc,
     sync::Arc,
@@ -184,7 +183,7 @@ impl Run {
 
     fn endpoint(&self) -> Result<Arc<Endpoint>, String> {
         let identity = IdentityStore::load(&self.orders.identity).map_err(|e| e.to_string())?;
-        let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        let any = any_address(0);
         Endpoint::bind(any, identity).map(Arc::new).map_err(|e| e.to_string())
     }
 }

@@ -194,7 +194,29 @@ pub(crate) async fn resolve(address: &str, local: Option<SocketAddr>) -> Result<
     let found = tokio::net::lookup_host(address)
         .await
         .map_err(|e| LinkError::Resolve { peer: address.to_owned(), source: Arc::new(e) })?;
-    Ok(found.filter(|found| local.is_none_or(|local| local.is_ipv4() == found.is_ipv4())).collect())
+    Ok(found.filter_map(|found| reachable(found, local)).collect())
+}
+
+/// An address as a socket bound to `local` names it: one bound to every IPv6 address takes IPv4 ones in their mapped form
+/// (RFC 4291, section 2.5.5.2), others only those of their own family.
+fn reachable(found: SocketAddr, local: Option<SocketAddr>) -> Option<SocketAddr> {
+    match (found, local) {
+        (_, None) => Some(found),
+        (SocketAddr::V4(v4), Some(SocketAddr::V6(local))) if local.ip().is_unspecified() => {
+            Some(SocketAddr::from((v4.ip().to_ipv6_mapped(), v4.port())))
+        }
+        (found, Some(local)) => (found.is_ipv4() == local.is_ipv4()).then_some(found),
+    }
+}
+
+/// Every address of this host with a port: of both families where the host has IPv6.
+pub fn any_address(port: u16) -> SocketAddr {
+    let six = SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, 0));
+    if UdpSocket::bind(six).is_ok() {
+        SocketAddr::from((std::net::Ipv6Addr::UNSPECIFIED, port))
+    } else {
+        SocketAddr::from((std::net::Ipv4Addr::UNSPECIFIED, port))
+    }
 }
 
 /// The TLS handshake, within `time`.

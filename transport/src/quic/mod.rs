@@ -20,7 +20,7 @@ pub(crate) mod greeting;
 
 pub use bulk::{BulkStream, splice};
 pub use connection::{Connection, LinkHandle};
-pub use endpoint::{Endpoint, EndpointOptions};
+pub use endpoint::{Endpoint, EndpointOptions, any_address};
 
 #[cfg(test)]
 mod quic_test;
