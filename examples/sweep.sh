@@ -20,8 +20,8 @@ n=0
 while IFS= read -r -d '' file; do
     n=$((n + 1))
     # Handed to the job's own step manager, which runs it when a CPU is free; srun returns at once.
-    srun --async --quiet -n1 --exact --output="$work/$n" \
-        awk -v f="$file" '{ w += NF } /^[ \t]*#[ \t]*define/ { d++ } END { print NR, w + 0, d + 0, f }' "$file"
+    srun --async -n1 --exact --output="$work/$n" \
+        sh -c 'echo "$(grep -c "^[[:blank:]]*#[[:blank:]]*define" "$0") $(wc -lw "$0")"' "$file" >"$work/submitted"
 done < <(find "$tree" -name '*.h' -print0 | sort -z)
 
 swait                       # until the queue is empty
@@ -29,8 +29,8 @@ echo "$n files mapped under $tree"
 
 # The reduce step: one ordinary srun.
 srun -n1 awk '
-    { files++; lines += $1; words += $2; defines += $3; by[$4] = $3 }
+    { files++; defines += $1; lines += $2; words += $3; by[$4] = $1 }
     END {
         printf "files %d\nlines %d\nwords %d\ndefines %d\n", files, lines, words, defines
         for (f in by) printf "%7d %s\n", by[f], f | "sort -k1,1nr -k2 | head -5"
-    }' "$work"/*
+    }' "$work"/[0-9]*

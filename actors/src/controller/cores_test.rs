@@ -595,7 +595,12 @@ proptest! {
         world.drain();
         for core in world.jobs.values() {
             let view = core.view(world.now);
-            prop_assert!(matches!(core.record().phase, Phase::Over(..)), "job {} is left: {:?} {:?}", view.id.0, view.state, view.reason);
+            prop_assert!(
+                matches!(core.record().phase, Phase::Over(..)),
+                "job {} is left: {:?} {:?} eligible {} asked {:?}, nodes {:?}",
+                view.id.0, view.state, view.reason, view.eligible, (core.leftover(), &core.record().array, world.jobs.values().map(|c| (c.record().id.0, c.record().phase.name())).collect::<Vec<_>>()),
+                world.nodes.values().map(|n| (n.view().base, n.view().flags, n.view().holds.len())).collect::<Vec<_>>()
+            );
         }
         for core in world.nodes.values() {
             prop_assert!(core.view().holds.is_empty());

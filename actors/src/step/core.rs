@@ -421,3 +421,7 @@ impl StepCore {
         out.push(StepEffect::Over(StepResult { step: self.plan.id, state, exit: self.exit, ended }));
     }
 }
+
+#[cfg(test)]
+#[path = "core_test.rs"]
+mod tests;

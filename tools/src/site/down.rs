@@ -89,6 +89,10 @@ pub fn end(home: &Home) -> Result<usize, SiteError> {
     by_signal(&daemons, &tasks)?;
     for folder in folders {
         remove_doors(&folder);
+        // The cluster's folder among others of its kind; one that holds something else stays.
+        if folder != home.run() {
+            drop(fs::remove_dir(&folder));
+        }
     }
     processes::forget(home)?;
     Ok(count)
@@ -165,4 +169,6 @@ fn remove_doors(folder: &std::path::Path) {
             drop(fs::remove_file(path));
         }
     }
+    // Fails while something else is in it, which then is not ours.
+    drop(fs::remove_dir(folder));
 }

@@ -11,7 +11,7 @@ use std::{
     env,
     ffi::OsString,
     fs, io,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
     path::{Path, PathBuf},
 };
 
@@ -78,6 +78,26 @@ fn install(prefix: &Path, own: &Path, noded: &Path, stepd: &Path) -> Result<Vec<
     Ok(done)
 }
 
+/// Makes links to this program under every command's name in `folder`, for a program that is not installed.
+pub fn link_commands(folder: &Path, own: &Path) -> Result<(), SiteError> {
+    fs::create_dir_all(folder).map_err(SiteError::file("cannot create", folder))?;
+    for name in COMMANDS {
+        let path = folder.join(name);
+        if fs::read_link(&path).is_ok_and(|target| target == own) {
+            continue;
+        }
+        let new = beside(&path);
+        drop(fs::remove_file(&new));
+        symlink(own, &new).and_then(|()| fs::rename(&new, &path)).map_err(SiteError::file("cannot link", &path))?;
+    }
+    Ok(())
+}
+
+/// Whether the commands stand beside this program under their names, as in an installation.
+pub fn is_installed(own: &Path) -> bool {
+    own.parent().is_some_and(|folder| same_file(&folder.join("srun"), own))
+}
+
 /// Puts a copy in place of what is there: a running program's file cannot be written, but it can be replaced.
 fn copy(from: &Path, to: &Path) -> Result<(), SiteError> {
     if same_file(from, to) {
@@ -88,6 +108,22 @@ fn copy(from: &Path, to: &Path) -> Result<(), SiteError> {
         .and_then(|_| fs::set_permissions(&new, fs::Permissions::from_mode(0o755)))
         .and_then(|()| fs::rename(&new, to))
         .map_err(SiteError::file("cannot install", to))
+}
+
+/// Makes `folder` hold every command under its name, as links to this program: for clusters that are not installed.
+pub fn link_commands(own: &Path, folder: &Path) -> Result<(), SiteError> {
+    fs::create_dir_all(folder).map_err(SiteError::file("cannot create", folder))?;
+    for name in COMMANDS {
+        let path = folder.join(name);
+        if fs::read_link(&path).is_ok_and(|to| to == own) {
+            continue;
+        }
+        let new = beside(&path);
+        drop(fs::remove_file(&new));
+        std::os::unix::fs::symlink(own, &new).map_err(SiteError::file("cannot link", &new))?;
+        fs::rename(&new, &path).map_err(SiteError::file("cannot link", &path))?;
+    }
+    Ok(())
 }
 
 fn link(from: &Path, to: &Path) -> Result<(), SiteError> {
@@ -149,6 +185,23 @@ mod tests {
         let again = install(&prefix, &own, &noded, &stepd).unwrap();
         assert!(again.last().unwrap().ends_with("etc/slurm.conf: left as it is"));
         assert_eq!(fs::read(prefix.join("etc/slurm.conf")).unwrap(), b"x");
+        assert!(is_installed(&prefix.join("bin/garrick")));
+        fs::remove_dir_all(&root).unwrap();
+    }
+
+    #[test]
+    fn a_program_that_is_not_installed_gets_links_under_every_name() {
+        let root = env::temp_dir().join(format!("garrick-links-{}", std::process::id()));
+        drop(fs::remove_dir_all(&root));
+        fs::create_dir_all(&root).unwrap();
+        let own = root.join("garrick");
+        fs::write(&own, "g").unwrap();
+        assert!(!is_installed(&own));
+        for _ in 0..2 {
+            link_commands(&root.join("bin"), &own).unwrap();
+            assert_eq!(fs::read_link(root.join("bin/srun")).unwrap(), own);
+            assert_eq!(fs::read_dir(root.join("bin")).unwrap().count(), COMMANDS.len());
+        }
         fs::remove_dir_all(&root).unwrap();
     }
 }

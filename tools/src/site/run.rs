@@ -7,6 +7,7 @@ use super::{
     down,
     follow::Followed,
     home::Home,
+    install,
     progress::{self, Steps, Surface, Ticker},
     up,
 };
@@ -34,6 +35,7 @@ use std::{
     ffi::OsString,
     io::{self, IsTerminal as _},
     os::fd::AsFd as _,
+    path::Path,
     process::{Command, Stdio},
     sync::Arc,
     time::{Duration, Instant, SystemTime},
@@ -128,6 +130,21 @@ fn answers(cluster: &Cluster) -> bool {
     matches!(cluster.ask("garrick", &CommandRequest::Ping), Ok(CommandReply::Pong { .. }))
 }
 
+/// `PATH` for the job, with our commands first: where they are installed, else links to this program.
+fn path_with_commands(own: &Path) -> Result<OsString, SiteError> {
+    let folder = if install::is_installed(own) {
+        own.parent().map(Path::to_owned).unwrap_or_default()
+    } else {
+        let folder = Home::from_env()?.commands();
+        install::link_commands(&folder, own)?;
+        folder
+    };
+    let path = env::var_os("PATH").unwrap_or_default();
+    let others = env::split_paths(&path).filter(|p| *p != folder);
+    env::join_paths(std::iter::once(folder.clone()).chain(others))
+        .map_err(|_| SiteError::Other(format!("{} cannot stand in PATH", folder.display())))
+}
+
 /// Submits by this program's own `sbatch`. Its messages go to standard error, the id comes back.
 fn submit(cluster: &Cluster, args: &[OsString]) -> Result<Result<JobId, i32>, SiteError> {
     let own = env::current_exe().map_err(|e| SiteError::Other(format!("cannot find this program: {e}")))?;
@@ -136,6 +153,8 @@ fn submit(cluster: &Cluster, args: &[OsString]) -> Result<Result<JobId, i32>, Si
         .arg("--parsable")
         .args(args)
         .env(SLURM_CONF, cluster.conf())
+        .env("PATH", path_with_commands(&own)?)
+        .env("PATH", path_with_commands(cluster))
         .stderr(Stdio::inherit())
         .stdin(Stdio::inherit())
         .output()
@@ -153,6 +172,18 @@ fn submit(cluster: &Cluster, args: &[OsString]) -> Result<Result<JobId, i32>, Si
             Ok(Err(0))
         }
     }
+}
+
+/// The search path with the cluster's own commands in front: the job's script calls them by name.
+fn path_with_commands(cluster: &Cluster) -> OsString {
+    let path = env::var_os("PATH").unwrap_or_default();
+    // `etc/slurm.conf` has `bin` beside its folder in an embedded cluster as in an installation.
+    let Some(bin) = cluster.conf().parent().and_then(Path::parent).map(|root| root.join("bin")) else { return path };
+    if !bin.join("srun").exists() {
+        return path;
+    }
+    let folders = std::iter::once(bin).chain(env::split_paths(&path));
+    env::join_paths(folders).unwrap_or(path.clone())
 }
 
 fn stay_with(cluster: &Cluster, args: &[OsString], console: &Console, signals: &Signals) -> Result<i32, SiteError> {

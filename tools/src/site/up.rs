@@ -5,6 +5,7 @@ use super::{
     conf::{self, Machine, Shape},
     doors, down,
     home::Home,
+    install,
     processes::{self, Process},
     programs,
 };
@@ -20,6 +21,7 @@ use garrick_model::{
     state::NodeBase,
 };
 use std::{
+    env,
     ffi::OsString,
     fs::{self, File},
     path::{Path, PathBuf},
@@ -115,6 +117,8 @@ pub fn ensure(home: &Home, wanted: &Shape) -> Result<Up, SiteError> {
 fn start_missing(home: &Home, wanted: &Shape) -> Result<Up, SiteError> {
     home.create()?;
     let _lock = lock(home)?;
+    let own = env::current_exe().map_err(|e| SiteError::Other(format!("cannot find this program: {e}")))?;
+    install::link_commands(&own, &home.root().join("bin"))?;
     let noded = programs::find("noded")?;
     programs::find("stepd")?;
     let known: Vec<Process> = processes::load(home)?.into_iter().filter(Process::is_alive).collect();
@@ -365,7 +369,11 @@ fn wait_for_nodes(home: &Home, cluster: &Cluster, count: usize) -> Result<(), Si
         }
         if Instant::now() > deadline {
             let name = format!("node {}", waiting.join(","));
-            let log = waiting.first().map(|n| log_tail(&home.logs().join(format!("slurmd-{n}.log"))));
+            // Controller and node in one process have one log.
+            let log = waiting.first().map(|n| {
+                let own = home.logs().join(format!("slurmd-{n}.log"));
+                log_tail(&if own.exists() { own } else { home.logs().join("slurmctld.log") })
+            });
             let why = "it serves but has not registered with the controller".to_owned();
             return Err(SiteError::Start { name, why, log: log.unwrap_or_default() });
         }

@@ -31,7 +31,7 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     let text = |t: Option<&str>| json!(t.unwrap_or(""));
     let mut j = skeleton(include_str!("skeleton/job.json"));
     j["account"] = text(spec.account.as_deref());
-    j["accrue_time"] = time(view.eligible_time.filter(|_| view.eligible));
+    j["accrue_time"] = time(view.eligible_time.filter(|_| view.eligible || view.state != JobState::Pending));
     j["admin_comment"] = text(view.admin_comment.as_deref());
     j["allocating_node"] = json!(spec.submit_host);
     arrays(&mut j, row);

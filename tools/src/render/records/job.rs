@@ -110,7 +110,8 @@ fn times(r: &mut Record, job: &JobView, clock: &Clock) {
     ));
     let eligible = clock.at_or(job.eligible_time, "Unknown");
     r.line(format!("SubmitTime={} EligibleTime={eligible}", clock.at(job.submit_time)));
-    let accrued = if job.eligible { eligible.as_str() } else { "Unknown" };
+    let held_back = job.state == JobState::Pending && !job.eligible;
+    let accrued = if held_back { "Unknown" } else { eligible.as_str() };
     r.line(format!("AccrueTime={accrued}"));
     r.line(format!(
         "StartTime={} EndTime={} Deadline={}",

@@ -1,0 +1,136 @@
+//! One step by itself, effects compared whole.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::{
+    step::PlannedNode,
+    stepmgr::{
+        StepMgrConfig, StepMgrEffect, StepMgrInput,
+        builders::{exact, run},
+        company::Company,
+    },
+};
+use garrick_model::{
+    ids::{StepId, StepNum},
+    messages::{launcher::TaskUsage, shepherd::Stream},
+    spec::JobKind,
+};
+use serde_bytes::ByteBuf;
+
+const NOW: Timestamp = Timestamp::from_secs(1_795_255_201);
+
+/// The plan of a step of two tasks on each of two nodes, made by the step manager itself.
+fn plan() -> StepPlan {
+    let mut company = Company::ready(run(JobKind::Allocation, &[2, 2]), StepMgrConfig::default());
+    company.srun(exact("a", 4));
+    while company.steps.is_empty() {
+        assert!(company.deliver(0));
+    }
+    company.steps.values().next().unwrap().plan().clone()
+}
+
+fn tell(core: &mut StepCore, input: StepInput) -> Vec<StepEffect> {
+    let mut out = Vec::new();
+    core.handle(NOW, input, &mut out);
+    out
+}
+
+fn step() -> StepId {
+    StepId::new(garrick_model::ids::JobId(502), StepNum::Number(0))
+}
+
+fn from(node: u32, message: ShepherdToStepMgr) -> StepInput {
+    StepInput::Shepherd { node: NodeSlot(node), message }
+}
+
+fn exited(node: u32, rank: u32, code: u8) -> StepInput {
+    let status = ExitStatus { code, signal: None };
+    from(node, ShepherdToStepMgr::TaskExited { step: step(), rank, status, usage: TaskUsage::default(), oom: false })
+}
+
+fn to_all(message: StepMgrToShepherd) -> Vec<StepEffect> {
+    [0, 1].map(|n| StepEffect::ToShepherd { node: NodeSlot(n), message: message.clone() }).to_vec()
+}
+
+#[test]
+fn a_step_hands_each_node_its_share_and_then_tells_its_layout() {
+    let plan = plan();
+    let mut core = StepCore::new(plan.clone());
+    let launch = |node: &PlannedNode| StepEffect::ToShepherd {
+        node: node.slot,
+        message: StepMgrToShepherd::Launch {
+            step: plan.launch.clone(),
+            share: node.share.clone(),
+            tasks: node.tasks.clone(),
+        },
+    };
+    let layout = StepLayout { nodes: vec!["n1".into(), "n2".into()], ranks: vec![vec![0, 1], vec![2, 3]] };
+    let started = StepEffect::ToClient(StepMgrToCommand::Started(layout));
+    assert_eq!(tell(&mut core, StepInput::Begin), [launch(&plan.nodes[0]), launch(&plan.nodes[1]), started]);
+    assert_eq!(tell(&mut core, StepInput::Begin), []);
+}
+
+#[test]
+fn it_is_over_when_every_node_is_rid_of_it_with_the_worst_exit() {
+    let mut core = StepCore::new(plan());
+    tell(&mut core, StepInput::Begin);
+    for (node, rank, code) in [(0, 0, 1), (0, 1, 9), (1, 2, 0), (1, 3, 0)] {
+        tell(&mut core, exited(node, rank, code));
+    }
+    assert_eq!(tell(&mut core, from(0, ShepherdToStepMgr::StepGone { step: step() })), []);
+    let result =
+        StepResult { step: step(), state: StepState::Failed, exit: ExitStatus { code: 9, signal: None }, ended: None };
+    assert_eq!(tell(&mut core, from(1, ShepherdToStepMgr::StepGone { step: step() })), [StepEffect::Over(result)]);
+    assert_eq!(tell(&mut core, StepInput::Kill(StepEnd::Cancelled)), []);
+}
+
+#[test]
+fn a_node_speaks_for_its_own_tasks_only_and_each_ends_once() {
+    let mut core = StepCore::new(plan());
+    tell(&mut core, StepInput::Begin);
+    assert_eq!(tell(&mut core, exited(0, 2, 1)), []);
+    assert_eq!(tell(&mut core, exited(1, 2, 1)).len(), 1);
+    assert_eq!(tell(&mut core, exited(1, 2, 0)), []);
+    assert_eq!(tell(&mut core, exited(1, 99, 0)), []);
+    let data = ByteBuf::from(vec![b'x']);
+    let output = ShepherdToStepMgr::Output { step: step(), rank: 3, stream: Stream::Stdout, data };
+    assert_eq!(tell(&mut core, from(0, output)), []);
+}
+
+#[test]
+fn the_first_cancel_asks_and_the_second_kills() {
+    let mut core = StepCore::new(plan());
+    tell(&mut core, StepInput::Begin);
+    let cancel = || StepInput::Client(CommandToStepMgr::Cancel);
+    let message = "STEP 502.0 ON n1 CANCELLED AT 2026-11-21T10:00:01".into();
+    let mut asked = vec![StepEffect::ToClient(StepMgrToCommand::Terminating { message })];
+    asked.extend(to_all(StepMgrToShepherd::Terminate { step: step() }));
+    assert_eq!(tell(&mut core, cancel()), asked);
+    assert_eq!(tell(&mut core, cancel()), to_all(StepMgrToShepherd::Kill { step: step() }));
+    assert_eq!(tell(&mut core, cancel()), []);
+}
+
+#[test]
+fn a_resumed_step_counts_tasks_that_nobody_has_as_lost() {
+    let mut core = StepCore::new(plan());
+    assert_eq!(tell(&mut core, StepInput::Resume { live: vec![3] }), []);
+    tell(&mut core, exited(1, 3, 0));
+    let result = StepResult { step: step(), state: StepState::Failed, exit: UNKNOWN_EXIT, ended: None };
+    assert_eq!(tell(&mut core, from(1, ShepherdToStepMgr::StepGone { step: step() })), [StepEffect::Over(result)]);
+}
+
+#[test]
+fn a_step_whose_actor_died_is_killed_and_ends_as_failed() {
+    let mut company = Company::ready(run(JobKind::Allocation, &[2]), StepMgrConfig::default());
+    let srun = company.srun(exact("a", 1));
+    company.settle();
+    company.steps.clear();
+    let mut out = Vec::new();
+    company.core.handle(NOW, StepMgrInput::StepCrashed { step: StepNum::Number(0) }, &mut out);
+    let kill = StepMgrEffect::ToShepherd { node: NodeSlot(0), message: StepMgrToShepherd::Kill { step: step() } };
+    assert_eq!(out[0], kill);
+    let finished = StepMgrToCommand::Finished { exit: UNKNOWN_EXIT, state: StepState::Failed };
+    assert!(out.contains(&StepMgrEffect::ToClient { client: srun, message: finished }));
+    company.core.check().unwrap();
+    assert_eq!(company.core.counts().running, 0);
+}
