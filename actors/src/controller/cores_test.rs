@@ -597,8 +597,9 @@ proptest! {
             let view = core.view(world.now);
             prop_assert!(
                 matches!(core.record().phase, Phase::Over(..)),
-                "job {} is left: {:?} {:?} eligible {} asked {:?}, nodes {:?}",
+                "job {} is left: {:?} {:?} eligible {} asked {:?}, journal {:?} nodes {:?}",
                 view.id.0, view.state, view.reason, view.eligible, (core.leftover(), &core.record().array, world.jobs.values().map(|c| (c.record().id.0, c.record().phase.name())).collect::<Vec<_>>()),
+                world.journal.iter().map(|e| match e { ControllerEvent::Job { job, event } => format!("{} {}", job.0, event.name()), other => format!("{other:?}") }).collect::<Vec<_>>(),
                 world.nodes.values().map(|n| (n.view().base, n.view().flags, n.view().holds.len())).collect::<Vec<_>>()
             );
         }

@@ -35,7 +35,8 @@ impl JobCore {
         }
         if let Some(index) = proposal.array_index {
             let (pending, full) = match &self.record.array {
-                Some(array) => (array.pending.contains(&index), array.limit.is_some_and(|most| array.live() >= most)),
+                // The scheduler counts those that are just starting; here only what is known for certain.
+                Some(array) => (array.pending.contains(&index), array.limit.is_some_and(|most| array.running() >= most)),
                 None => (false, true),
             };
             if !pending || full {

@@ -44,9 +44,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         _ => Reason::None,
     };
     let resolved = &record.resolved;
-    let array_running = record.array.as_ref().map_or(0, |a| {
-        u32::try_from(a.tasks.values().filter(|t| t.started.is_some() && t.over.is_none()).count()).unwrap_or(u32::MAX)
-    });
+    let array_running = record.array.as_ref().map_or(0, super::record::ArrayRecord::running);
     let held = record.hold.is_some();
     let cleaning = state == JobState::Completing;
     JobView {

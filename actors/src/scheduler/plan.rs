@@ -75,7 +75,8 @@ struct Entry {
     tier: std::cmp::Reverse<u32>,
     priority: std::cmp::Reverse<u32>,
     submit: Timestamp,
-    id: JobId,
+    /// Tasks that were split off an array go before those that its record still stands for.
+    id: (JobId, bool, JobId),
     /// Order of the partitions in the job's own list.
     choice: usize,
     partition: usize,
@@ -188,7 +189,7 @@ impl<'a> Pass<'a> {
                         tier: std::cmp::Reverse(self.view.partitions[partition].tier),
                         priority: std::cmp::Reverse(view.priority),
                         submit: view.submit_time,
-                        id: view.id,
+                        id: (view.array_task.map_or(view.id, |t| t.array_job), view.array_pending.is_some(), view.id),
                         choice,
                         partition,
                         job,

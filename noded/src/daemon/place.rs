@@ -39,6 +39,15 @@ impl Cluster {
         self.doors.join("ctl.sock")
     }
 
+    /// This is a host that a `SlurmctldHost` names.
+    pub fn is_controller_host(&self) -> bool {
+        let own = inventory::hostname().unwrap_or_default();
+        self.config.controllers.iter().any(|c| {
+            let target = c.target();
+            inventory::short_hostname(&c.name) == own || target == "localhost" || target.starts_with("127.")
+        })
+    }
+
     /// A node agent's door, on its host.
     pub fn node_door(&self, node: &str) -> PathBuf {
         self.doors.join(format!("{node}.sock"))

@@ -40,6 +40,11 @@ use std::{
 };
 use tokio::sync::watch;
 
+/// How long a node without an identity waits for a controller to give it one.
+const JOIN_LIMIT: Duration = Duration::from_secs(30);
+/// Pause between two attempts.
+const JOIN_PAUSE: Duration = Duration::from_millis(100);
+
 /// The node role could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeStartError {
@@ -328,13 +333,17 @@ async fn identity(
     }
     let key = cluster.shared_key();
     let mut said = String::new();
-    // Daemons of one site start in any order: wait for the controller as long as it takes.
+    let give_up = tokio::time::Instant::now() + JOIN_LIMIT;
+    // Daemons of one site start in any order: the controller may be a moment behind.
     loop {
         let door = cluster.controller_door();
         let attempt = if door.exists() {
             join_through_door(&door, &node.name, &folder).await
         } else if let Some(key) = &key {
             join_with_shared_key(&address, key, &node.name, &folder).await
+        } else if cluster.is_controller_host() && tokio::time::Instant::now() < give_up {
+            tokio::time::sleep(JOIN_PAUSE).await;
+            continue;
         } else {
             return Err(NodeStartError::Join(format!(
                 "this host has no controller's door at {}, there is no key file {}, and no --token was given",
@@ -345,13 +354,14 @@ async fn identity(
         match attempt {
             Ok(store) => return Ok(store),
             Err(e @ (JoinError::Refused { .. } | JoinError::Impostor { .. } | JoinError::UntrustedDoor { .. } | JoinError::Identity(_))) => return Err(NodeStartError::Join(e.to_string())),
+            Err(e) if tokio::time::Instant::now() >= give_up => return Err(NodeStartError::Join(e.to_string())),
             Err(e) => {
                 let text = e.to_string();
                 if text != said {
                     tracing::warn!("cannot join yet: {text}; trying on");
                     said = text;
                 }
-                tokio::time::sleep(Duration::from_millis(500)).await;
+                tokio::time::sleep(JOIN_PAUSE).await;
             }
         }
     }

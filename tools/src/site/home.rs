@@ -53,11 +53,6 @@ impl Home {
         self.root.join("spool")
     }
 
-    /// Every command by its name, for the jobs of a cluster whose programs are not installed.
-    pub fn commands(&self) -> PathBuf {
-        self.root.join("bin")
-    }
-
     /// Doors and pid files.
     pub fn run(&self) -> PathBuf {
         self.root.join("run")

@@ -11,7 +11,7 @@ use std::{
     env,
     ffi::OsString,
     fs, io,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -76,26 +76,6 @@ fn install(prefix: &Path, own: &Path, noded: &Path, stepd: &Path) -> Result<Vec<
         done.push(format!("{}: an example; save it as slurm.conf once it fits your site", example.display()));
     }
     Ok(done)
-}
-
-/// Makes links to this program under every command's name in `folder`, for a program that is not installed.
-pub fn link_commands(folder: &Path, own: &Path) -> Result<(), SiteError> {
-    fs::create_dir_all(folder).map_err(SiteError::file("cannot create", folder))?;
-    for name in COMMANDS {
-        let path = folder.join(name);
-        if fs::read_link(&path).is_ok_and(|target| target == own) {
-            continue;
-        }
-        let new = beside(&path);
-        drop(fs::remove_file(&new));
-        symlink(own, &new).and_then(|()| fs::rename(&new, &path)).map_err(SiteError::file("cannot link", &path))?;
-    }
-    Ok(())
-}
-
-/// Whether the commands stand beside this program under their names, as in an installation.
-pub fn is_installed(own: &Path) -> bool {
-    own.parent().is_some_and(|folder| same_file(&folder.join("srun"), own))
 }
 
 /// Puts a copy in place of what is there: a running program's file cannot be written, but it can be replaced.
@@ -185,7 +165,6 @@ mod tests {
         let again = install(&prefix, &own, &noded, &stepd).unwrap();
         assert!(again.last().unwrap().ends_with("etc/slurm.conf: left as it is"));
         assert_eq!(fs::read(prefix.join("etc/slurm.conf")).unwrap(), b"x");
-        assert!(is_installed(&prefix.join("bin/garrick")));
         fs::remove_dir_all(&root).unwrap();
     }
 
@@ -196,9 +175,8 @@ mod tests {
         fs::create_dir_all(&root).unwrap();
         let own = root.join("garrick");
         fs::write(&own, "g").unwrap();
-        assert!(!is_installed(&own));
         for _ in 0..2 {
-            link_commands(&root.join("bin"), &own).unwrap();
+            link_commands(&own, &root.join("bin")).unwrap();
             assert_eq!(fs::read_link(root.join("bin/srun")).unwrap(), own);
             assert_eq!(fs::read_dir(root.join("bin")).unwrap().count(), COMMANDS.len());
         }

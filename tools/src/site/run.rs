@@ -7,7 +7,6 @@ use super::{
     down,
     follow::Followed,
     home::Home,
-    install,
     progress::{self, Steps, Surface, Ticker},
     up,
 };
@@ -130,21 +129,6 @@ fn answers(cluster: &Cluster) -> bool {
     matches!(cluster.ask("garrick", &CommandRequest::Ping), Ok(CommandReply::Pong { .. }))
 }
 
-/// `PATH` for the job, with our commands first: where they are installed, else links to this program.
-fn path_with_commands(own: &Path) -> Result<OsString, SiteError> {
-    let folder = if install::is_installed(own) {
-        own.parent().map(Path::to_owned).unwrap_or_default()
-    } else {
-        let folder = Home::from_env()?.commands();
-        install::link_commands(&folder, own)?;
-        folder
-    };
-    let path = env::var_os("PATH").unwrap_or_default();
-    let others = env::split_paths(&path).filter(|p| *p != folder);
-    env::join_paths(std::iter::once(folder.clone()).chain(others))
-        .map_err(|_| SiteError::Other(format!("{} cannot stand in PATH", folder.display())))
-}
-
 /// Submits by this program's own `sbatch`. Its messages go to standard error, the id comes back.
 fn submit(cluster: &Cluster, args: &[OsString]) -> Result<Result<JobId, i32>, SiteError> {
     let own = env::current_exe().map_err(|e| SiteError::Other(format!("cannot find this program: {e}")))?;
@@ -153,7 +137,6 @@ fn submit(cluster: &Cluster, args: &[OsString]) -> Result<Result<JobId, i32>, Si
         .arg("--parsable")
         .args(args)
         .env(SLURM_CONF, cluster.conf())
-        .env("PATH", path_with_commands(&own)?)
         .env("PATH", path_with_commands(cluster))
         .stderr(Stdio::inherit())
         .stdin(Stdio::inherit())
