@@ -179,7 +179,14 @@ impl Cluster {
                 Ok(client) => {
                     tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid))
                 }
-                Err(error) => tried.push(error.to_string()),
+                Err(error) => {
+                    let absent = error.is_absent();
+                    tried.push(error.to_string());
+                    // This is the controller's host and it is down: the node daemons here could only wait for it too.
+                    if absent && door.file_name().is_some_and(|n| n == CONTROLLER_DOOR) {
+                        break;
+                    }
+                }
             }
         }
         Err(ClusterError::NoDaemon { conf: self.conf().to_owned(), tried })

@@ -4,7 +4,7 @@
 
 mod fake_door;
 
-use fake_door::{Conversation, FakeCluster, Shown};
+use fake_door::{Conversation, FakeCluster, Shown, views::job_view};
 use garrick_frame::LinkKind;
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid, StepId, StepNum},
@@ -57,55 +57,7 @@ fn controller(reply: impl Fn() -> CommandReply + Send + Sync + 'static) -> (Fake
 }
 
 fn view(spec: JobSpec, state: JobState) -> Arc<JobView> {
-    let nodes = vec![AllocatedNode {
-        name: "n1".to_owned(),
-        index: NodeIndex(0),
-        share: NodeShare { cpus: CpuSet::from(0..1), memory: None, tasks: 1 },
-    }];
-    Arc::new(JobView {
-        id: JOB,
-        generation: 1,
-        sluid: Sluid(1),
-        uid: 0,
-        gid: 0,
-        user: "alice".to_owned(),
-        group: "alice".to_owned(),
-        state,
-        ending: None,
-        reason: Reason::None,
-        array_pending: None,
-        array_task: None,
-        array_running: 0,
-        priority: 1,
-        dependencies: spec.dependencies.clone(),
-        eligible: true,
-        partitions: vec!["debug".to_owned()],
-        time_limit: TimeLimit::Unlimited,
-        submit_time: Timestamp::from_secs(1),
-        eligible_time: None,
-        start_time: None,
-        end_time: None,
-        last_sched_eval: None,
-        allocation: Some(Arc::new(Allocation { nodes, partition: "debug".to_owned(), exclusive: false })),
-        completing_nodes: vec![],
-        exit: ExitStatus::SUCCESS,
-        derived_exit: ExitStatus::SUCCESS,
-        restarts: 0,
-        requeue: true,
-        cpus_per_task: 1,
-        tasks: 1,
-        min_nodes: 1,
-        max_nodes: 1,
-        cpus: 1,
-        memory: spec.memory,
-        sharing: spec.sharing,
-        stdout_path: None,
-        stderr_path: None,
-        stdin_path: None,
-        admin_comment: None,
-        steps_running: 0,
-        spec: Arc::new(spec),
-    })
+    Arc::new(job_view(JOB, spec, state))
 }
 
 #[test]

@@ -5,14 +5,17 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod fake_door;
 
-use fake_door::{Conversation, FakeCluster};
+use fake_door::{Conversation, FakeCluster, views::job_view};
 use garrick_model::{
     ids::{JobId, Sluid, StepId, StepNum},
     messages::{
+        command::{CommandReply, CommandRequest},
         shepherd::Stream,
         step::{CommandToStepMgr, StepLayout, StepMgrToCommand},
     },
-    state::{ExitStatus, StepState},
+    refusal::Refusal,
+    spec::JobSpec,
+    state::{ExitStatus, JobState, StepState},
 };
 use nix::{
     pty::{OpenptyResult, Winsize, openpty},
@@ -27,6 +30,7 @@ use std::{
         unix::process::CommandExt,
     },
     process::{Child, Command, Stdio},
+    sync::{Arc, Mutex},
 };
 
 fn terminal() -> OpenptyResult {
@@ -112,93 +116,27 @@ fn a_step_in_a_terminal_gets_every_key_and_size_and_leaves_the_terminal_as_it_wa
     assert_eq!(tcgetattr(&slave).unwrap().local_flags, before);
 }
 
-mod granting {
-    //! A controller that grants one allocation.
-
-    use super::fake_door::FakeCluster;
-    use garrick_model::{
-        ids::{JobId, NodeIndex, Sluid},
-        messages::command::{CommandReply, CommandRequest},
-        refusal::Refusal,
-        resources::{CpuSet, NodeShare},
-        spec::JobSpec,
-        state::{ExitStatus, JobState, Reason},
-        time::{TimeLimit, Timestamp},
-        view::{AllocatedNode, Allocation, JobView},
-    };
-    use std::sync::{Arc, Mutex};
-
-    fn view(spec: JobSpec) -> JobView {
-        let share = NodeShare { cpus: CpuSet::from(0..1), memory: None, tasks: 1 };
-        let nodes = vec![AllocatedNode { name: "n1".to_owned(), index: NodeIndex(0), share }];
-        JobView {
-            id: JobId(7),
-            generation: 1,
-            sluid: Sluid(1),
-            uid: 0,
-            gid: 0,
-            user: "alice".to_owned(),
-            group: "alice".to_owned(),
-            state: JobState::Running,
-            ending: None,
-            reason: Reason::None,
-            array_pending: None,
-            array_task: None,
-            array_running: 0,
-            priority: 1,
-            dependencies: Default::default(),
-            eligible: true,
-            partitions: vec!["debug".to_owned()],
-            time_limit: TimeLimit::Unlimited,
-            submit_time: Timestamp::from_secs(1),
-            eligible_time: None,
-            start_time: None,
-            end_time: None,
-            last_sched_eval: None,
-            allocation: Some(Arc::new(Allocation { nodes, partition: "debug".to_owned(), exclusive: false })),
-            completing_nodes: vec![],
-            exit: ExitStatus::SUCCESS,
-            derived_exit: ExitStatus::SUCCESS,
-            restarts: 0,
-            requeue: true,
-            cpus_per_task: 1,
-            tasks: 1,
-            min_nodes: 1,
-            max_nodes: 1,
-            cpus: 1,
-            memory: spec.memory,
-            sharing: spec.sharing,
-            stdout_path: None,
-            stderr_path: None,
-            stdin_path: None,
-            admin_comment: None,
-            steps_running: 0,
-            spec: Arc::new(spec),
+/// A controller that grants one allocation.
+fn granting() -> FakeCluster {
+    let kept = Mutex::new(None::<JobSpec>);
+    FakeCluster::with_controller(move |mut door| match door.hear() {
+        Some(CommandRequest::SubmitJob { spec, .. }) => {
+            *kept.lock().unwrap() = Some(*spec);
+            door.say(CommandReply::Submitted { job: JobId(7), warnings: vec![] });
         }
-    }
-
-    /// Serves it.
-    pub fn cluster() -> FakeCluster {
-        let kept = Mutex::new(None::<JobSpec>);
-        FakeCluster::with_controller(move |mut door| match door.hear() {
-            Some(CommandRequest::SubmitJob { spec, .. }) => {
-                *kept.lock().unwrap() = Some(*spec);
-                door.say(CommandReply::Submitted { job: JobId(7), warnings: vec![] });
-            }
-            Some(CommandRequest::Watch { .. }) => {
-                let spec = kept.lock().unwrap().clone().unwrap();
-                door.say(CommandReply::Job(Arc::new(view(spec))));
-                door.hear::<CommandRequest>();
-            }
-            Some(CommandRequest::LocateStepManager { .. }) => door.say(CommandReply::Refused(Refusal::JobPending)),
-            _ => door.say(CommandReply::Done),
-        })
-    }
+        Some(CommandRequest::Watch { .. }) => {
+            let spec = kept.lock().unwrap().clone().unwrap();
+            door.say(CommandReply::Job(Arc::new(job_view(JobId(7), spec, JobState::Running))));
+            door.hear::<CommandRequest>();
+        }
+        Some(CommandRequest::LocateStepManager { .. }) => door.say(CommandReply::Refused(Refusal::JobPending)),
+        _ => door.say(CommandReply::Done),
+    })
 }
 
 #[test]
 fn the_command_of_salloc_has_the_terminal_and_ctrl_c_ends_only_what_it_runs() {
-    let cluster = granting::cluster();
+    let cluster = granting();
     let OpenptyResult { master, slave } = terminal();
     let script = "test \"$(ps -o tpgid= -p $$)\" -eq \"$(ps -o pgid= -p $$)\" && echo has it; \
                   trap 'echo interrupted; exit 3' INT; echo ready; while :; do sleep 0.1; done";

@@ -1,0 +1,188 @@
+//! Submission rules, one by one.
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    admission::{Admitted, Identity, Rules, Submitter},
+    fixtures::config_of,
+    ports::User,
+    setup,
+};
+use crate::{
+    node::core::NodeCore,
+    partition::core::PartitionCore,
+    scheduler::{
+        facts::ClusterView,
+        fixtures::{array, depends_on, spec},
+        probe::Feasibility,
+        shell::{partition_facts, policy},
+    },
+};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    messages::command::Caller,
+    refusal::Refusal,
+    resources::{MemoryMib, MemoryRequest},
+    spec::{DependencyKind, JobSpec, NodeCount},
+    time::{TimeLimit, Timestamp},
+    view::NodeView,
+};
+use std::sync::Arc;
+
+const HEAD: &str = "ClusterName=test\nSlurmctldHost=head\n";
+
+const SITE: &str = "\
+NodeName=n[0-1] CPUs=4 RealMemory=1000 Features=gpu
+PartitionName=debug Nodes=ALL Default=YES MaxTime=60 DefaultTime=10
+PartitionName=staff Nodes=n0 AllowGroups=staff
+PartitionName=off Nodes=n0 State=DRAIN
+PartitionName=root Nodes=n0 RootOnly=YES
+PartitionName=whole Nodes=n0 OverSubscribe=EXCLUSIVE DefMemPerCPU=100 MaxMemPerCPU=200
+";
+
+fn submit(site: &str, uid: u32, spec: JobSpec) -> Result<Admitted, Refusal> {
+    let config = config_of(&format!("{HEAD}{site}"));
+    let nodes: Vec<Arc<NodeView>> = config
+        .nodes
+        .iter()
+        .map(|n| Arc::new(NodeCore::new(Timestamp(0), setup::node_settings(n), Arc::default(), None, []).view()))
+        .collect();
+    let partitions: Vec<_> = config
+        .partitions
+        .iter()
+        .map(|p| Arc::new(PartitionCore::new(&config, &p.name, Default::default()).unwrap().view()))
+        .collect();
+    let facts = partitions.iter().map(|p| partition_facts(p, nodes.len())).collect();
+    let mut feasibility = Feasibility::new(ClusterView::new(policy(&config), &[], &nodes, facts));
+    let known_job = |job: JobId| (job.0 < 50).then(Vec::new);
+    let mut rules = Rules {
+        config: &config,
+        partitions: &partitions,
+        feasibility: &mut feasibility,
+        known_job: &known_job,
+        now: Timestamp::from_secs(1000),
+    };
+    let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
+    let name = if uid == 0 { "root" } else { "alice" };
+    let user = User { uid, name: name.to_owned(), gid: uid, groups: vec![(uid, name.to_owned()), (50, "users".to_owned())] };
+    let by = Submitter { caller: &caller, user: Some(user), group: Some(name.to_owned()), admin: uid == 0 };
+    let identity = Identity { job: JobId(7), sluid: Sluid(7), request: None, submissions: 3 };
+    rules.admit(&by, spec, identity)
+}
+
+fn refusal(spec: JobSpec) -> Refusal {
+    submit(SITE, 1001, spec).unwrap_err()
+}
+
+fn accepted(spec: JobSpec) -> super::super::job::record::JobRecord {
+    submit(SITE, 1001, spec).unwrap().record
+}
+
+fn on(partition: &str) -> JobSpec {
+    JobSpec { partitions: vec![partition.to_owned()], ..spec() }
+}
+
+#[test]
+fn defaults_are_filled_in_from_the_partition() {
+    let record = accepted(JobSpec { time_limit: None, ..spec() });
+    let resolved = &record.resolved;
+    assert_eq!((resolved.partitions.as_slice(), resolved.time_limit), (&["debug".to_owned()][..], TimeLimit::Secs(600)));
+    assert_eq!((resolved.tasks, resolved.min_nodes, resolved.max_nodes, resolved.cpus), (1, 1, 1, 1));
+    assert_eq!(record.priority, 4_294_901_756);
+    assert_eq!((record.owner.user.as_str(), record.owner.groups.as_slice()), ("alice", &[1001, 50][..]));
+    let record = accepted(JobSpec { memory: MemoryRequest::Default, ..on("whole") });
+    assert_eq!(record.resolved.memory, MemoryRequest::PerCpu(MemoryMib(100)));
+    assert_eq!(record.resolved.sharing, garrick_model::spec::Sharing::Exclusive);
+}
+
+#[test]
+fn a_task_that_wants_more_memory_than_a_cpu_may_bring_gets_more_cpus() {
+    let record = accepted(JobSpec { memory: MemoryRequest::PerCpu(MemoryMib(300)), ..on("whole") });
+    assert_eq!((record.resolved.cpus_per_task, record.resolved.memory), (2, MemoryRequest::PerCpu(MemoryMib(150))));
+}
+
+#[test]
+fn node_and_task_counts_are_made_to_agree() {
+    let count = |min, max| Some(NodeCount { min, max });
+    let record = accepted(JobSpec { tasks: Some(4), tasks_per_node: Some(2), ..spec() });
+    assert_eq!((record.resolved.min_nodes, record.resolved.max_nodes), (2, 4));
+    let record = accepted(JobSpec { nodes: count(2, None), tasks_per_node: Some(3), ..spec() });
+    assert_eq!((record.resolved.tasks, record.resolved.max_nodes), (6, 2));
+    let record = accepted(JobSpec { nodes: count(2, None), tasks: Some(1), ..spec() });
+    assert_eq!(record.resolved.min_nodes, 1);
+    for wrong in [
+        JobSpec { nodes: count(0, None), ..spec() },
+        JobSpec { nodes: count(3, Some(2)), ..spec() },
+        JobSpec { tasks: Some(0), ..spec() },
+        JobSpec { nodes: count(1, Some(1)), nodelist: vec!["n0".to_owned(), "n1".to_owned()], ..spec() },
+    ] {
+        assert_eq!(refusal(wrong), Refusal::BadNodeCount);
+    }
+}
+
+#[test]
+fn partitions_decide_who_may_come() {
+    assert_eq!(refusal(on("nosuch")), Refusal::InvalidPartition("nosuch".to_owned()));
+    assert_eq!(refusal(on("staff")), Refusal::GroupNotPermitted);
+    assert_eq!(refusal(on("off")), Refusal::PartitionUnavailable);
+    assert_eq!(refusal(on("root")), Refusal::AccessDenied);
+    assert!(submit(SITE, 0, on("root")).is_ok());
+    let both = JobSpec { partitions: vec!["staff".to_owned(), "debug".to_owned()], ..spec() };
+    assert_eq!(accepted(both).resolved.partitions, ["debug"]);
+    let none = submit("NodeName=n0 CPUs=4\nPartitionName=p Nodes=n0\n", 1001, spec()).unwrap_err();
+    assert_eq!(none, Refusal::InvalidPartition(String::new()));
+}
+
+#[test]
+fn what_could_never_run_is_refused_with_its_reason() {
+    let detail = |text: &str| Refusal::NodeConfigUnavailable { detail: Some(text.to_owned()) };
+    let memory = JobSpec { memory: MemoryRequest::PerNode(MemoryMib(5000)), ..spec() };
+    assert_eq!(refusal(memory), detail("Memory specification can not be satisfied"));
+    assert_eq!(refusal(JobSpec { cpus_per_task: Some(5), ..spec() }), detail("CPU count per node can not be satisfied"));
+    let all = Refusal::NodeConfigUnavailable { detail: None };
+    assert_eq!(refusal(JobSpec { tasks: Some(9), ..spec() }), all);
+    // More nodes than the partition has may wait, unless the site says otherwise.
+    let wide = JobSpec { nodes: Some(NodeCount { min: 3, max: None }), ..spec() };
+    assert!(submit(SITE, 1001, wide.clone()).is_ok());
+    let strict = format!("EnforcePartLimits=ALL\n{SITE}");
+    assert_eq!(submit(&strict, 1001, wide).unwrap_err(), Refusal::BadNodeCount);
+    let long = JobSpec { time_limit: Some(TimeLimit::Secs(7200)), ..spec() };
+    assert!(submit(SITE, 1001, long.clone()).is_ok());
+    assert_eq!(submit(&strict, 1001, long).unwrap_err(), Refusal::InvalidTimeLimit);
+}
+
+#[test]
+fn features_and_nodes_must_exist() {
+    let with = |text: &str| JobSpec { constraint: Some(text.to_owned()), ..spec() };
+    assert!(submit(SITE, 1001, with("gpu")).is_ok());
+    assert_eq!(refusal(with("gpu&nosuch")), Refusal::InvalidFeature("gpu&nosuch".to_owned()));
+    assert_eq!(refusal(with("gpu&")), Refusal::InvalidFeature("gpu&".to_owned()));
+    assert!(matches!(refusal(with("gpu*2")), Refusal::NotSupported(_)));
+    assert_eq!(refusal(JobSpec { nodelist: vec!["n9".to_owned()], ..spec() }), Refusal::InvalidNode("n9".to_owned()));
+}
+
+#[test]
+fn arrays_and_dependencies_must_make_sense() {
+    let of = |array| JobSpec { array: Some(array), ..spec() };
+    assert_eq!(accepted(of(array(1, 10, Some(2)))).array.unwrap().pending.len(), 10);
+    assert_eq!(refusal(of(array(1, 1001, None))), Refusal::InvalidArray);
+    assert_eq!(refusal(of(array(5, 1, None))), Refusal::InvalidArray);
+    assert_eq!(refusal(of(array(0, u32::MAX, None))), Refusal::InvalidArray);
+    assert!(submit(SITE, 1001, depends_on(DependencyKind::AfterOk, 3)).is_ok());
+    assert_eq!(refusal(depends_on(DependencyKind::AfterOk, 99)), Refusal::Dependency);
+}
+
+#[test]
+fn priority_and_nice_are_for_administrators() {
+    let nice = submit(SITE, 1001, JobSpec { nice: -10, ..spec() }).unwrap();
+    assert_eq!((nice.record.spec.nice, nice.warnings.len()), (0, 1));
+    assert_eq!(accepted(JobSpec { nice: 10, ..spec() }).priority, 4_294_901_746);
+    assert_eq!(refusal(JobSpec { priority: Some(5), ..spec() }), Refusal::AccessDenied);
+    assert_eq!(submit(SITE, 0, JobSpec { priority: Some(5), ..spec() }).unwrap().record.priority, 5);
+    assert!(accepted(JobSpec { hold: true, ..spec() }).hold.is_some());
+}
+
+#[test]
+fn a_batch_job_needs_a_script() {
+    assert!(matches!(refusal(JobSpec { script: None, ..spec() }), Refusal::InvalidScript(_)));
+    assert!(matches!(refusal(JobSpec { het: Some((JobId(1), 0)), ..spec() }), Refusal::NotSupported(_)));
+}

@@ -497,6 +497,16 @@ impl World {
         }
     }
 
+    /// Names of what was saved, for failures.
+    fn story(&self) -> Vec<String> {
+        let told = self.journal.iter().map(|event| match event {
+            ControllerEvent::Job { job, event } => format!("{} {}", job.0, event.name()),
+            ControllerEvent::Node { node, saved } => format!("{node} {:?}", saved.down),
+            other => format!("{other:?}"),
+        });
+        told.collect()
+    }
+
     /// The rules.
     fn check(&self) {
         for core in self.nodes.values() {
@@ -580,7 +590,7 @@ fn invariant_holds_belong_to_jobs(world: &World) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 150, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 4000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn rules_hold_whatever_happens_and_the_queue_drains(steps in prop::collection::vec((any::<u8>(), any::<u8>()), 1..250)) {
@@ -597,10 +607,10 @@ proptest! {
             let view = core.view(world.now);
             prop_assert!(
                 matches!(core.record().phase, Phase::Over(..)),
-                "job {} is left: {:?} {:?} eligible {} asked {:?}, journal {:?} nodes {:?}",
-                view.id.0, view.state, view.reason, view.eligible, (core.leftover(), &core.record().array, world.jobs.values().map(|c| (c.record().id.0, c.record().phase.name())).collect::<Vec<_>>()),
-                world.journal.iter().map(|e| match e { ControllerEvent::Job { job, event } => format!("{} {}", job.0, event.name()), other => format!("{other:?}") }).collect::<Vec<_>>(),
-                world.nodes.values().map(|n| (n.view().base, n.view().flags, n.view().holds.len())).collect::<Vec<_>>()
+                "job {} is left: {:?} {:?} eligible {} asked {:?}, array {:?}, nodes {:?}, journal {:?}",
+                view.id.0, view.state, view.reason, view.eligible, core.leftover(), core.record().array,
+                world.nodes.values().map(|n| (n.view().base, n.view().holds.len())).collect::<Vec<_>>(),
+                world.story()
             );
         }
         for core in world.nodes.values() {

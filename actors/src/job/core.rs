@@ -153,6 +153,7 @@ impl JobCore {
             Phase::Completing(..) => self.clean_up(None, &mut turn),
             Phase::Over(..) => self.after_end(&mut turn),
         }
+        self.end_without_word(&mut turn);
         self.tell_array(&mut turn);
         self.touched = true;
         self.finish_turn(&mut turn);

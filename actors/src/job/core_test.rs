@@ -424,9 +424,10 @@ fn starting_a_task_splits_it_off_and_the_last_keeps_the_id() {
 }
 
 #[test]
-fn array_limit_counts_tasks_that_are_not_over() {
+fn array_limit_counts_tasks_that_run() {
     let mut job = Bench::with(JobSpec { array: Some(array(1, 9, Some(1))), ..spec() });
     job.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
+    job.send(fact(5001, true, None));
     assert_eq!(outcomes(&job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))))), [false]);
     job.send(fact(5001, true, Some(TaskOutcome::Ok)));
     assert!(outcomes(&job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))))).is_empty());
@@ -511,4 +512,27 @@ fn an_allocation_is_finished_by_its_owner() {
     let (answer, out) = job.command(ALICE, None, JobCommand::FinishAllocation { exit });
     assert_eq!(answer, Ok(()));
     assert!(out.iter().any(|e| matches!(e, JobEffect::ToAgent { frame, .. } if matches!(**frame, ControllerToNode::FinishAllocation { .. }))));
+}
+
+/// Found by the random runs: what it depended on ended while the job was over, and nobody told it again.
+#[test]
+fn a_requeued_job_asks_for_its_dependencies_again() {
+    let mut job = Bench::with(depends(DependencyKind::AfterAny, 3));
+    job.order(JobCommand::Cancel).unwrap();
+    job.send(fact(3, true, Some(TaskOutcome::Ok)));
+    let (_, out) = job.command(ALICE, None, JobCommand::Requeue { hold: false });
+    assert!(out.contains(&JobEffect::SubscribeTo { job: JobId(3) }));
+    job.send(JobInput::Fact { job: JobId(3), fact: None });
+    assert!(job.view().eligible);
+}
+
+/// Found by the random runs: the batch host was rebooted, knew nothing of the run, and the job waited for its end for ever.
+#[test]
+fn a_release_by_the_batch_host_without_an_end_is_the_end() {
+    let mut job = Bench::running(JobSpec { requeue: Some(false), ..spec() });
+    job.order(JobCommand::Cancel).unwrap();
+    let out = job.released("n0");
+    assert_eq!(ends_sent(&out), ["n1"]);
+    job.released("n1");
+    assert_eq!(job.state(), JobState::Cancelled);
 }

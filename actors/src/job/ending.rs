@@ -145,6 +145,9 @@ impl JobCore {
         self.save(JobEvent::Requeued { sluid, hold, begin }, turn);
         self.reason = Reason::None;
         self.expected = None;
+        // What happened to the jobs it depends on while it was not waiting is not known here.
+        self.siblings = None;
+        self.ask_dependencies(turn);
         self.check_eligible(turn);
     }
 

@@ -157,6 +157,8 @@ impl JobCore {
         let drain = epilog_failed.map(|_| EPILOG_ERROR.to_owned());
         turn.out.push(JobEffect::Release { node: node.to_owned(), sluid: self.record.sluid, attempt: None, drain });
         self.forget_node(node, turn);
+        // An agent reports in order: when the batch host has let go of the run, no end of it will come any more.
+        self.end_without_word(turn);
     }
 
     /// Nothing of the run is left on that node, or the node is gone.
@@ -222,11 +224,20 @@ impl JobCore {
     pub(super) fn declare_lost(&mut self, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
         let batch_host = run.batch_host().to_owned();
+        self.release_node(&batch_host, turn);
+        self.end_without_word(turn);
+    }
+
+    /// Ends a run whose batch host has nothing of it any more and said nothing of its end.
+    pub(super) fn end_without_word(&mut self, turn: &mut Turn<'_>) {
+        let Some(run) = self.record.phase.working() else { return };
+        if !run.released.contains(run.batch_host()) {
+            return;
+        }
         let (state, reason, then) = match &run.ending {
             Some(ending) => (ending.state, ending.reason.clone(), ending.then),
             None => (JobState::NodeFail, Reason::StepManagerDied, self.after_node_failure()),
         };
-        self.release_node(&batch_host, turn);
         let exit = ExitStatus { code: 0, signal: Some(9) };
         self.end(End { state, reason, exit, derived: exit, at: turn.now, then }, turn);
     }

@@ -4,7 +4,7 @@
 use super::{
     core::{Commit, JobCore, Turn},
     messages::{JobEffect, JobTimer, LaunchOrder},
-    record::{ArrayRecord, Phase, Run},
+    record::{ArrayRecord, JobRecord, Phase, Run},
     state::JobEvent,
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 use garrick_model::{
     messages::node::{ArrayFacts, JobCredential},
-    spec::ArraySpec,
+    spec::{ArraySpec, JobSpec},
     time::TimeLimit,
     view::Allocation,
 };
@@ -175,7 +175,7 @@ impl JobCore {
         turn.out.push(JobEffect::Launch(Box::new(LaunchOrder {
             node: run.batch_host().to_owned(),
             credential,
-            spec: Arc::clone(&record.spec),
+            spec: launch_spec(record),
             time_limit: run.time_limit,
             start_time: run.start,
             restarts: record.restarts,
@@ -189,6 +189,16 @@ impl JobCore {
     pub(super) fn shown_limit(&self) -> TimeLimit {
         self.record.phase.run().map_or(self.record.resolved.time_limit, |run| run.time_limit)
     }
+}
+
+/// What is launched: the last task of an array keeps the array's record, so its spec does not name it yet.
+fn launch_spec(record: &JobRecord) -> Arc<JobSpec> {
+    if record.spec.array_task == record.array_task {
+        return Arc::clone(&record.spec);
+    }
+    let mut spec = (*record.spec).clone();
+    spec.array_task = record.array_task;
+    Arc::new(spec)
 }
 
 impl JobCore {

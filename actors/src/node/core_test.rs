@@ -248,6 +248,8 @@ fn any_step() -> impl Strategy<Value = Step> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn node_accounting_is_the_sum_of_its_holds(steps in prop::collection::vec(any_step(), 1..60)) {
         let mut core = up();

@@ -192,6 +192,20 @@ fn array_starts_as_many_tasks_as_fit_under_its_limit() {
     assert_eq!(reason(&plan_of, 1), Reason::Resources);
 }
 
+/// Found by the random runs: the record's waiting tasks and those split off kept each other under the limit for ever.
+#[test]
+fn tasks_split_off_go_before_those_of_the_record() {
+    let limited = JobSpec { array: Some(array(3, 20, Some(1))), ..spec() };
+    let mut task = job(5001, JobSpec { array: Some(array(1, 20, Some(1))), ..spec() });
+    task.array_pending = None;
+    task.array_task = Some(ArrayTask { array_job: JobId(1), index: 2 });
+    let record = job(1, limited);
+    (task.priority, task.submit_time) = (record.priority, record.submit_time);
+    let plan = plan(&cluster(vec![node(0, 8)], vec![record, task]), NOW);
+    assert_eq!(plan.starts.iter().map(|s| s.job.0).collect::<Vec<_>>(), [5001]);
+    assert_eq!(reason(&plan, 1), Reason::JobArrayTaskLimit);
+}
+
 #[test]
 fn exclusive_takes_a_whole_idle_node_and_user_keeps_others_out() {
     let mut nodes = vec![node(0, 4), node(1, 4)];
@@ -335,7 +349,7 @@ fn any_node() -> impl Strategy<Value = (u32, u32, bool, bool)> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn no_plan_overbooks(

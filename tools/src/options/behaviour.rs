@@ -200,10 +200,15 @@ pub const OPTIONS: &[OptionDef] = &[
         t.quiet = true;
         Ok(())
     }),
-    OptionDef::new("verbose", Some('v'), Arg::None, EVERY, "verbose mode (more with each -v)", |t, _| {
-        t.verbose = t.verbose.saturating_add(1);
+    OptionDef::new("verbose", Some('v'), Arg::None, EVERY, "verbose mode (more with each -v)", |t, g| {
+        // A variable says how often.
+        t.verbose = match g.value {
+            Some(_) => g.text()?.trim().parse().unwrap_or(1),
+            None => t.verbose.saturating_add(1),
+        };
         Ok(())
-    }),
+    })
+    .env(&["SBATCH_DEBUG", "SALLOC_DEBUG", "SLURM_DEBUG"]),
     OptionDef::new("help", Some('h'), Arg::None, EVERY, "show this help message", |t, _| {
         t.help = Some(Help::Full);
         Ok(())

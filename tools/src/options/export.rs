@@ -132,7 +132,8 @@ fn entries(variables: BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<EnvEntry> {
         .collect()
 }
 
-fn of_the_surrounding_job(name: &[u8]) -> bool {
+/// True for variables that describe an allocation, a step or a task: whoever makes a new allocation takes them away.
+pub fn of_the_surrounding_job(name: &[u8]) -> bool {
     OF_THE_SURROUNDING_JOB.iter().any(|known| known.as_bytes() == name)
         || OF_THE_SURROUNDING_JOB_FROM.iter().any(|beginning| name.starts_with(beginning.as_bytes()))
 }

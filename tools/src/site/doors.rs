@@ -8,25 +8,26 @@ use std::path::Path;
 
 /// Asks the daemon at that door. `None` when nobody trustworthy answers. With the answer comes the daemon's pid.
 pub fn ask(door: &Path, request: &CommandRequest) -> Option<(u32, CommandReply)> {
-    let own = nix::unistd::geteuid().as_raw();
-    let greeting = cluster::greeting("garrick");
-    let mut client =
-        DoorClient::connect(door, LinkKind::CommandToDaemon, &greeting, Some(cluster::ANSWER_TIMEOUT)).ok()?;
-    let peer = client.peer();
-    if peer.uid != own && peer.uid != 0 {
-        return None;
-    }
+    let mut client = connect(door)?;
     client.send(request).ok()?;
-    Some((u32::try_from(peer.pid).ok()?, client.recv().ok()?))
+    Some((u32::try_from(client.peer().pid).ok()?, client.recv().ok()?))
 }
 
-/// Pid of the daemon that serves at a door of this file name, if one does. A node whose controller is away refuses a ping,
-/// but it serves.
+fn connect(door: &Path) -> Option<DoorClient> {
+    let own = nix::unistd::geteuid().as_raw();
+    let greeting = cluster::greeting("garrick");
+    let client = DoorClient::connect(door, LinkKind::CommandToDaemon, &greeting, Some(cluster::ANSWER_TIMEOUT)).ok()?;
+    let trusted = [0, own].contains(&client.peer().uid);
+    trusted.then_some(client)
+}
+
+/// Pid of the daemon that serves at a door of this file name, if one does. It is not asked anything: a node whose controller
+/// is away could not answer at once, but it serves.
 pub fn serving(cluster: &Cluster, name: &str) -> Option<u32> {
     cluster
         .doors()
         .iter()
         .filter(|path| path.file_name().is_some_and(|n| n == name))
-        .find_map(|path| ask(path, &CommandRequest::Ping))
-        .map(|(pid, _)| pid)
+        .find_map(|path| connect(path))
+        .and_then(|client| u32::try_from(client.peer().pid).ok())
 }

@@ -125,15 +125,24 @@ pub fn find(home: &Home) -> Vec<Process> {
             ("noded", None) => "controller,node".to_owned(),
             (role, _) => role.to_owned(),
         };
-        let folder = || Some(String::from_utf8_lossy(words.iter().rev().find(|w| !w.is_empty())?).into_owned());
         let name = match role.as_str() {
-            "stepd" => folder().and_then(|f| Some(f.rsplit('/').next()?.to_owned())),
+            "stepd" => words.iter().rev().find(|w| !w.is_empty()).map(|w| run_of_spool(&String::from_utf8_lossy(w))),
             _ => text("-N"),
         };
         let name = name.unwrap_or_else(|| role.clone());
         found.push(Process { role, name, pid, start_ticks, address: String::new() });
     }
     found
+}
+
+/// `n1/sFSNM7YRTC8Q00` of `/home/x/spool/n1/runs/sFSNM7YRTC8Q00`: node and run of a step daemon.
+fn run_of_spool(folder: &str) -> String {
+    let mut parts = folder.rsplit('/');
+    let run = parts.next().unwrap_or_default();
+    match parts.nth(1) {
+        Some(node) => format!("{node}/{run}"),
+        None => run.to_owned(),
+    }
 }
 
 fn role_of(argv0: &[u8]) -> Option<&'static str> {
@@ -233,6 +242,12 @@ mod tests {
         for word in ["/home/xy", "/home", "x", "/srv/home/x"] {
             assert!(!names_folder(word.as_bytes(), folder), "{word}");
         }
+    }
+
+    #[test]
+    fn step_daemons_are_named_by_node_and_run() {
+        assert_eq!(run_of_spool("/home/x/spool/n1/runs/sFSNM7YRTC8Q00"), "n1/sFSNM7YRTC8Q00");
+        assert_eq!(run_of_spool("x"), "x");
     }
 
     #[test]

@@ -113,27 +113,25 @@ pub enum Surface {
 pub struct Ticker {
     surface: Surface,
     shown: String,
-    last: Option<Instant>,
+    last: Instant,
 }
 
 impl Ticker {
-    /// Nothing drawn yet.
-    pub const fn new(surface: Surface) -> Self {
-        Self { surface, shown: String::new(), last: None }
+    /// Nothing drawn yet. Off a terminal, a job that is soon over gets its last line only.
+    pub const fn new(surface: Surface, now: Instant) -> Self {
+        Self { surface, shown: String::new(), last: now }
     }
 
-    /// What to write so that this line is shown. `urgent`: a change that is worth a line at once.
-    pub fn show(&mut self, line: &str, urgent: bool, now: Instant) -> String {
+    /// What to write so that this line is shown.
+    pub fn show(&mut self, line: &str, now: Instant) -> String {
         match self.surface {
             Surface::Terminal if line != self.shown => {
                 self.shown = line.to_owned();
                 format!("\r\x1b[K{line}")
             }
-            Surface::Plain
-                if line != self.shown && (urgent || self.last.is_none_or(|l| now.duration_since(l) >= QUIET_PAUSE)) =>
-            {
+            Surface::Plain if line != self.shown && now.duration_since(self.last) >= QUIET_PAUSE => {
                 self.shown = line.to_owned();
-                self.last = Some(now);
+                self.last = now;
                 format!("{line}\n")
             }
             _ => String::new(),
@@ -163,23 +161,23 @@ mod tests {
     #[test]
     fn a_terminal_gets_one_line_drawn_over() {
         let now = Instant::now();
-        let mut ticker = Ticker::new(Surface::Terminal);
-        assert_eq!(ticker.show("a", false, now), "\r\x1b[Ka");
-        assert_eq!(ticker.show("a", false, now), "");
+        let mut ticker = Ticker::new(Surface::Terminal, now);
+        assert_eq!(ticker.show("a", now), "\r\x1b[Ka");
+        assert_eq!(ticker.show("a", now), "");
         assert_eq!(ticker.clear(), "\r\x1b[K");
         assert_eq!(ticker.clear(), "");
-        assert_eq!(ticker.show("b", false, now), "\r\x1b[Kb");
+        assert_eq!(ticker.show("b", now), "\r\x1b[Kb");
         assert_eq!(ticker.finish("end"), "\r\x1b[Kend\n");
     }
 
     #[test]
     fn a_log_gets_a_line_now_and_then() {
         let now = Instant::now();
-        let mut ticker = Ticker::new(Surface::Plain);
-        assert_eq!(ticker.show("a", false, now), "a\n");
-        assert_eq!(ticker.show("b", false, now), "");
-        assert_eq!(ticker.show("c", true, now), "c\n");
-        assert_eq!(ticker.show("d", false, now + QUIET_PAUSE), "d\n");
+        let mut ticker = Ticker::new(Surface::Plain, now);
+        assert_eq!(ticker.show("a", now), "");
+        assert_eq!(ticker.show("b", now + QUIET_PAUSE), "b\n");
+        assert_eq!(ticker.show("c", now + QUIET_PAUSE), "");
+        assert_eq!(ticker.show("d", now + 2 * QUIET_PAUSE), "d\n");
         assert_eq!(ticker.finish("end"), "end\n");
     }
 }

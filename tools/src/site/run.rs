@@ -207,7 +207,7 @@ impl<'a> Stay<'a> {
             view: None,
             before: None,
             files: Vec::new(),
-            ticker: Ticker::new(surface),
+            ticker: Ticker::new(surface, Instant::now()),
             steps: Steps::new(Instant::now()),
             interrupted: 0,
         }
@@ -275,24 +275,20 @@ impl<'a> Stay<'a> {
                 self.files.push((follow(path, before[1]), Target::Stderr));
             }
         }
-        let turned = self.view.as_ref().is_none_or(|before| before.state != view.state);
         self.view = Some(view);
-        if turned {
-            self.draw(true);
-        }
     }
 
     fn show(&mut self) {
         if let Some(view) = self.view.clone() {
             self.steps.look(self.cluster, &view, Instant::now());
-            self.draw(false);
+            self.draw();
         }
     }
 
-    fn draw(&mut self, urgent: bool) {
+    fn draw(&mut self) {
         let Some(view) = &self.view else { return };
         let line = progress::line(view, self.steps.counts, Timestamp::now());
-        let text = self.ticker.show(&line, urgent, Instant::now());
+        let text = self.ticker.show(&line, Instant::now());
         output::stderr(text.as_bytes());
     }
 

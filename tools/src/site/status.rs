@@ -10,7 +10,7 @@ use crate::{
 };
 use garrick_model::messages::command::{CommandReply, CommandRequest, DaemonInfo};
 use serde_json::json;
-use std::{ffi::OsString, io::Write};
+use std::{ffi::OsString, io::Write, path::PathBuf};
 
 static TABLE: Table = Table {
     program: "garrick status",
@@ -64,6 +64,10 @@ fn running(home: &Home) -> Result<Vec<DaemonInfo>, SiteError> {
             None => list.push(told),
         }
     }
+    let doors = Cluster::find(Some(&home.conf())).map(|c| stepd_doors(&c, home)).unwrap_or_default();
+    for stepd in list.iter_mut().filter(|d| d.role == "stepd" && d.address.is_empty()) {
+        name_by_door(stepd, &doors);
+    }
     let order = |role: &str| match role {
         "controller" => 0,
         "node" => 1,
@@ -71,6 +75,31 @@ fn running(home: &Home) -> Result<Vec<DaemonInfo>, SiteError> {
     };
     list.sort_by(|a, b| (order(&a.role), &a.name, a.pid).cmp(&(order(&b.role), &b.name, b.pid)));
     Ok(list)
+}
+
+/// Doors of step daemons, `j5609-n1-4f2a.sock`, in the cluster's run folders.
+fn stepd_doors(cluster: &Cluster, home: &Home) -> Vec<PathBuf> {
+    let folders = cluster.config().run_dirs(nix::unistd::geteuid().as_raw(), Some(home.root()));
+    let entries = folders.iter().filter_map(|f| std::fs::read_dir(f).ok()).flatten().flatten();
+    entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "sock")).collect()
+}
+
+/// Gives a step daemon known by node and run the name `JOB/NODE` and the address of its door.
+fn name_by_door(stepd: &mut DaemonInfo, doors: &[PathBuf]) {
+    let Some((node, run)) = stepd.name.split_once('/') else { return };
+    let middle = format!("-{node}-");
+    for door in doors {
+        let stem = door.file_stem().and_then(|s| s.to_str()).and_then(|s| s.strip_prefix('j'));
+        // The door's name ends in the last digits of the run.
+        if let Some((job, tail)) = stem.and_then(|s| s.split_once(&middle))
+            && !tail.is_empty()
+            && run.ends_with(tail)
+        {
+            stepd.name = format!("{job}/{node}");
+            stepd.address = door.display().to_string();
+            return;
+        }
+    }
 }
 
 /// What the daemons themselves say. One that does not answer says nothing.
@@ -137,6 +166,19 @@ mod tests {
              controller controller 70       127.0.0.1:7\n\
              stepd      5/n1       71       /r/j5-n1-x.sock\n"
         );
+    }
+
+    #[test]
+    fn a_step_daemon_is_named_by_the_job_that_its_door_names() {
+        let door = PathBuf::from("/r/j5-n1-TC8Q00.sock");
+        let mut stepd = DaemonInfo {
+            role: "stepd".to_owned(),
+            name: "n1/sFSNM7YRTC8Q00".to_owned(),
+            pid: 71,
+            address: String::new(),
+        };
+        name_by_door(&mut stepd, &[PathBuf::from("/r/n1.sock"), PathBuf::from("/r/j4-n1-TC8Q01.sock"), door.clone()]);
+        assert_eq!((stepd.name.as_str(), stepd.address), ("5/n1", door.display().to_string()));
     }
 
     #[test]

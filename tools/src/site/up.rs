@@ -128,17 +128,21 @@ fn start_missing(home: &Home, wanted: &Shape) -> Result<Up, SiteError> {
         None => configured_nodes(home)?,
     };
     let cluster = Cluster::find(Some(&home.conf()))?;
-    let mut starting = Vec::new();
-    for daemon in daemons(home, shape.as_ref(), &nodes) {
-        let serves = daemon.roles.iter().all(|(_, _, door)| doors::serving(&cluster, door).is_some());
-        if !serves {
+    let mut messages = String::new();
+    let mut started = 0;
+    let serves = |daemon: &Daemon| daemon.roles.iter().all(|(_, _, door)| doors::serving(&cluster, door).is_some());
+    // Nodes join through the controller's door, so it goes first; they start all at once.
+    let (first, others): (Vec<_>, Vec<_>) =
+        daemons(home, shape.as_ref(), &nodes).into_iter().partition(|d| d.roles.iter().any(|r| r.0 == "controller"));
+    for group in [first, others] {
+        let mut starting = Vec::new();
+        for daemon in group.into_iter().filter(|d| !serves(d)) {
             starting.push((start(&noded, &daemon, home)?, daemon));
         }
-    }
-    let started = starting.len();
-    let mut messages = String::new();
-    for (child, daemon) in starting {
-        messages.push_str(&finish_start(child, &daemon, home)?);
+        started += starting.len();
+        for (child, daemon) in starting {
+            messages.push_str(&finish_start(child, &daemon, home)?);
+        }
     }
     let list = serving_processes(home, &cluster, shape.as_ref(), &nodes)?;
     processes::save(home, &list)?;

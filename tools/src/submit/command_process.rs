@@ -38,7 +38,7 @@ pub enum Outcome {
 
 impl CommandProcess {
     /// Starts it.
-    pub fn start(argv: &[OsString], set: &[(&str, String)], remove: &[&str]) -> io::Result<Self> {
+    pub fn start(argv: &[OsString], set: &[(&str, String)], remove: &[OsString]) -> io::Result<Self> {
         let (program, args) = argv.split_first().ok_or(io::ErrorKind::InvalidInput)?;
         let interactive = terminal::input_is_terminal() && terminal::in_foreground();
         let mut command = Command::new(program);
@@ -131,7 +131,7 @@ mod tests {
     fn exit_codes_and_signals_are_told_apart() {
         let run = |script: &str| {
             let argv = ["sh", "-c", script].map(OsString::from);
-            wait(&CommandProcess::start(&argv, &[("GARRICK_TEST", "5".to_owned())], &["HOME"]).unwrap())
+            wait(&CommandProcess::start(&argv, &[("GARRICK_TEST", "5".to_owned())], &["HOME".into()]).unwrap())
         };
         assert_eq!(run("exit $GARRICK_TEST"), Outcome::Ended(5));
         assert_eq!(run("test -z \"$HOME\""), Outcome::Ended(0));

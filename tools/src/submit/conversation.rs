@@ -187,7 +187,8 @@ impl Conversation {
             }
             StepMgrToCommand::Output { rank, stream, data } => self.output(rank, stream, &data, out),
             StepMgrToCommand::TaskFailed { rank, message, status } => {
-                // Every task of a step that cannot be started says the same.
+                // Every task of a step that cannot be started says the same, but for the time on its node.
+                let message = without_time(&message).to_owned();
                 if !self.task_errors.contains(&message) {
                     out.push(Effect::TaskError(message.clone()));
                     self.task_errors.push(message);
@@ -382,6 +383,12 @@ impl Conversation {
             None => format!("JobId={}", self.behaviour.job),
         }
     }
+}
+
+/// A node's message without its `[time] error: `, which is put in front of it again where it is shown.
+fn without_time(message: &str) -> &str {
+    let rest = message.strip_prefix('[').and_then(|m| m.split_once("] error: "));
+    rest.map_or(message, |(_, text)| text)
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 //! variables"), and the ones by which `srun` finds the step manager without asking the controller.
 
 use super::allocation::nodes;
+use crate::options::export;
 use garrick_model::{
     env_vars, hostlist, messages::command::StepManagerPlace, resources::MemoryRequest, spec::Sharing,
     spec_text::counts_per_node, view::JobView,
 };
-use std::path::Path;
+use std::{ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path};
 
 /// What is not in the job's view.
 #[derive(Clone, Copy, Debug)]
@@ -84,30 +85,10 @@ pub fn variables(view: &JobView, around: &Surroundings<'_>) -> Vec<(&'static str
     set
 }
 
-/// Variables of a surrounding job that the command must not inherit.
-pub const TO_REMOVE: &[&str] = &[
-    env_vars::GARRICK_STEPD_DOOR,
-    env_vars::GARRICK_STEPMGR_ADDRESS,
-    "SLURM_ARRAY_JOB_ID",
-    "SLURM_ARRAY_TASK_ID",
-    "SLURM_CPUS_PER_TASK",
-    "SLURM_LOCALID",
-    "SLURM_MEM_PER_CPU",
-    "SLURM_MEM_PER_NODE",
-    "SLURM_NODEID",
-    "SLURM_NPROCS",
-    "SLURM_NTASKS",
-    "SLURM_NTASKS_PER_NODE",
-    "SLURM_PROCID",
-    "SLURM_STEPID",
-    "SLURM_STEP_ID",
-    "SLURM_STEP_NODELIST",
-    "SLURM_STEP_NUM_NODES",
-    "SLURM_STEP_NUM_TASKS",
-    "SLURM_STEP_TASKS_PER_NODE",
-    "SLURM_TASK_PID",
-    "SRUN_CPUS_PER_TASK",
-];
+/// Names in this process's environment that belong to a surrounding job, which the command must not inherit.
+pub fn to_remove() -> Vec<OsString> {
+    std::env::vars_os().map(|(name, _)| name).filter(|name| export::of_the_surrounding_job(name.as_bytes())).collect()
+}
 
 #[cfg(test)]
 mod tests {

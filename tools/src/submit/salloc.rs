@@ -136,7 +136,7 @@ fn run_command(
     signals: &Signals,
     mut watch: Watch<'_>,
 ) -> i32 {
-    let process = match CommandProcess::start(command, set, job_variables::TO_REMOVE) {
+    let process = match CommandProcess::start(command, set, &job_variables::to_remove()) {
         Ok(process) => process,
         Err(error) => {
             console.error(format_args!("Unable to exec command \"{}\": {error}", command[0].to_string_lossy()));

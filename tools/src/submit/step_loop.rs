@@ -281,6 +281,10 @@ impl<'a> StepLoop<'a> {
 
     fn carry_out(&mut self, effects: &mut Vec<Effect>) {
         let mut todo = mem::take(effects);
+        if todo.iter().any(|effect| matches!(effect, Effect::End(_))) {
+            // What is said at the end is said to the terminal as it was.
+            self.raw = None;
+        }
         while !todo.is_empty() {
             let mut more = Vec::new();
             for effect in todo {
@@ -311,7 +315,6 @@ impl<'a> StepLoop<'a> {
                 }
             }
             Effect::End(code) => {
-                self.raw = None;
                 self.ended.get_or_insert(code);
             }
             Effect::Info(text) => self.say(|console| console.info(text)),

@@ -1,6 +1,8 @@
 //! A cluster of one door, played by the test: a configuration, a run folder, and a Unix socket behind which a closure
 //! answers. The commands under test are the real program.
 
+pub mod views;
+
 use garrick_frame::{Decoder, Hello, HelloReply, PROTOCOL, Traced, encode, limits};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{

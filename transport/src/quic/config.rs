@@ -23,9 +23,9 @@ use std::{sync::Arc, time::Duration};
 /// The protocol's name in TLS. Versions within it are agreed by the greeting.
 pub const ALPN: &[u8] = b"garrick/1";
 /// A connection over which nothing was heard for this long is lost.
-pub const IDLE_LIMIT: Duration = Duration::from_secs(30);
+pub const IDLE_LIMIT: Duration = Duration::from_secs(10);
 /// A quiet connection is tried this often, so that an idle peer stays connected and a dead one is noticed.
-pub const KEEP_ALIVE: Duration = Duration::from_secs(10);
+pub const KEEP_ALIVE: Duration = Duration::from_secs(3);
 /// Bulk streams that the peer may have open at a time; the next one waits for its turn.
 pub const MOST_BULK: u32 = 256;
 /// Long-lived streams of the peer: one per class, and room for classes to come.
