@@ -33,7 +33,9 @@ fn main_job_maps_every_file_and_its_result_can_be_checked() {
         assert!(a.out.contains(&expected), "{expected} is not in {a:?}");
     }
     // It stopped what it had started.
-    let status = answer(std::process::Command::new(built().join("garrick")).args(["status", "--json"]).env("GARRICK_HOME", &home));
+    let status = answer(
+        std::process::Command::new(built().join("garrick")).args(["status", "--json"]).env("GARRICK_HOME", &home),
+    );
     assert_eq!(status.out.trim(), "[]", "{status:?}");
     let _ = std::fs::remove_dir_all(&work);
 }
@@ -84,10 +86,7 @@ fn minibatch_steps_are_queued_run_and_waited_for() {
          swait\necho drained $?\n",
     );
     let id = c.sh("sbatch --wait job.sh").ok().job();
-    assert_eq!(
-        c.read("job.out"),
-        format!("Submitted step {id}.0\n{id}.1\nSubmitted batch step {id}.2\ndrained 0\n")
-    );
+    assert_eq!(c.read("job.out"), format!("Submitted step {id}.0\n{id}.1\nSubmitted batch step {id}.2\ndrained 0\n"));
     assert_eq!(c.read("out.0"), "async 0\n");
     assert_eq!(c.read("out.1"), "async 1\n");
     assert_eq!(c.read("out.2"), "batch step 2 arg\n");
@@ -108,7 +107,10 @@ fn refusals_say_what_slurm_says() {
     assert!(a.err.ends_with("sbatch: error: Batch job submission failed: Invalid partition name specified\n"), "{a:?}");
     let a = c.sh("sbatch -n1 --mem=999999999 --wrap true");
     assert_eq!(a.code, 1);
-    assert!(a.err.contains("sbatch: error: Batch job submission failed: Requested node configuration is not available"), "{a:?}");
+    assert!(
+        a.err.contains("sbatch: error: Batch job submission failed: Requested node configuration is not available"),
+        "{a:?}"
+    );
     let a = c.sh("sbatch -d afterok:99999999 --wrap true");
     assert_eq!((a.code, a.err.as_str()), (1, "sbatch: error: Batch job submission failed: Job dependency problem\n"));
     let a = c.sh("squeue -j 99999999");
@@ -139,7 +141,19 @@ fn a_cancelled_job_ends_with_all_its_processes_even_daemonised_ones() {
 #[test]
 fn job_arrays_run_every_task_once() {
     let c = Cluster::up("array", &[]);
-    let id = c.run("sbatch", &["--wait", "--array=1-6%2", "-n1", "-o", "a.%A_%a", "--wrap", "echo $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_COUNT"])
+    let id = c
+        .run(
+            "sbatch",
+            &[
+                "--wait",
+                "--array=1-6%2",
+                "-n1",
+                "-o",
+                "a.%A_%a",
+                "--wrap",
+                "echo $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_ARRAY_TASK_COUNT",
+            ],
+        )
         .ok()
         .job();
     for n in 1..=6 {
@@ -150,7 +164,10 @@ fn job_arrays_run_every_task_once() {
 #[test]
 fn time_limits_end_a_job_and_warn_it_before() {
     let c = Cluster::up("limit", &[]);
-    c.script("job.sh", "#!/bin/bash\n#SBATCH -o job.out --signal=B:USR1@55 -t 1\ntrap 'echo warned; exit 0' USR1\nsleep 600 & wait\n");
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -o job.out --signal=B:USR1@55 -t 1\ntrap 'echo warned; exit 0' USR1\nsleep 600 & wait\n",
+    );
     c.sh("sbatch --wait job.sh").ok();
     assert!(c.read("job.out").contains("warned"));
 }

@@ -103,9 +103,13 @@ fn a_controller_and_two_nodes_on_separate_hosts_form_a_cluster() {
         std::os::unix::fs::symlink(bin.join("garrick"), work.join(name)).unwrap();
     }
     for name in ["slurmctld", "slurmd"] {
-        std::fs::hard_link(bin.join("noded"), work.join(name)).or_else(|_| std::fs::copy(bin.join("noded"), work.join(name)).map(|_| ())).unwrap();
+        std::fs::hard_link(bin.join("noded"), work.join(name))
+            .or_else(|_| std::fs::copy(bin.join("noded"), work.join(name)).map(|_| ()))
+            .unwrap();
     }
-    std::fs::hard_link(bin.join("stepd"), work.join("stepd")).or_else(|_| std::fs::copy(bin.join("stepd"), work.join("stepd")).map(|_| ())).unwrap();
+    std::fs::hard_link(bin.join("stepd"), work.join("stepd"))
+        .or_else(|_| std::fs::copy(bin.join("stepd"), work.join("stepd")).map(|_| ()))
+        .unwrap();
     let conf = work.join("slurm.conf");
     std::fs::write(
         &conf,
@@ -136,7 +140,14 @@ fn a_controller_and_two_nodes_on_separate_hosts_form_a_cluster() {
         }
         assert!(began.elapsed().as_secs() < 90, "{s:?}\n{}", tail(&logs));
     }
-    let two = ["-N2", "-n2", "-l", "sh", "-c", "echo $SLURMD_NODENAME $(ip -4 -o addr show eth0 | tr -s ' ' | cut -d' ' -f4)"];
+    let two = [
+        "-N2",
+        "-n2",
+        "-l",
+        "sh",
+        "-c",
+        "echo $SLURMD_NODENAME $(ip -4 -o addr show eth0 | tr -s ' ' | cut -d' ' -f4)",
+    ];
     for (host, place) in [("ctl", &controller), ("a", &a), ("b", &b)] {
         let r = on_host(place, &conf, &work.join("srun"), &two);
         let mut lines: Vec<_> = r.out.lines().collect();

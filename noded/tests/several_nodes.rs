@@ -62,8 +62,8 @@ fn steps_go_on_without_the_controller_and_it_shows_them_when_it_returns() {
     kill(controller, Signal::SIGCONT).unwrap();
     assert_eq!(c.read("job.out"), "step 1\nstep 2\nstep 3\n");
     c.await_that("the controller shows the steps", || {
-        let a = c.run("scontrol", &["-o", "show", "step", &id]);
-        (0..3).all(|s| a.out.contains(&format!("StepId={id}.{s} ")))
+        let a = c.run("squeue", &["-h", "--steps", "--states=all", "-j", &id, "-o", "%i"]);
+        (0..3).all(|s| a.out.lines().any(|l| l.trim() == format!("{id}.{s}")))
     });
     std::fs::write(&go, "x\n").unwrap();
     c.await_state(&id, "COMPLETED");
@@ -73,7 +73,10 @@ fn steps_go_on_without_the_controller_and_it_shows_them_when_it_returns() {
 fn a_restarted_controller_knows_its_jobs_and_takes_back_their_step_managers() {
     let c = Cluster::up("restart", UP);
     let (go, said) = (c.fifo("go"), c.fifo("said"));
-    c.script("job.sh", "#!/bin/bash\n#SBATCH -N2 -n2 -o job.out\necho up > said\nread x < go\nsrun -n2 true && echo fine\nexit 5\n");
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -N2 -n2 -o job.out\necho up > said\nread x < go\nsrun -n2 true && echo fine\nexit 5\n",
+    );
     let id = c.sh("sbatch job.sh").ok().job();
     let waiting = c.run("sbatch", &["--hold", "-n1", "-o", "held.out", "--wrap", "echo held"]).ok().job();
     assert_eq!(std::fs::read_to_string(&said).unwrap(), "up\n");

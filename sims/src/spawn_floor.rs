@@ -14,7 +14,9 @@ pub fn raw_spawn_rate(count: usize, in_flight: usize) -> std::io::Result<f64> {
             reap(&mut running)?;
         }
         // No pre_exec, no ids: the standard library uses posix_spawn for this.
-        running.push_back(Command::new("/bin/true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?);
+        running.push_back(
+            Command::new("/bin/true").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?,
+        );
     }
     while !running.is_empty() {
         reap(&mut running)?;

@@ -297,6 +297,8 @@ fn is_daemon_door(name: &str) -> bool {
 /// `X/etc/slurm.conf`, since `SLURM_CONF` alone may name a cluster that lives in a home.
 fn homes(conf: &Path, named: Option<PathBuf>) -> Vec<PathBuf> {
     let around = conf.parent().filter(|etc| etc.ends_with("etc")).and_then(Path::parent).map(Path::to_owned);
+    // Daemons know their home by its absolute path.
+    let named = named.map(|home| std::path::absolute(&home).unwrap_or(home));
     let mut homes: Vec<PathBuf> = named.into_iter().chain(around).collect();
     if homes.is_empty() {
         // No home gives no folder of its own; root's folder and the user's are still looked at.

@@ -145,7 +145,9 @@ impl Rules<'_> {
             }
         }
         match refused {
-            Some(refusal) if usable.is_empty() || self.config.enforce_part_limits == EnforcePartLimits::All => Err(refusal),
+            Some(refusal) if usable.is_empty() || self.config.enforce_part_limits == EnforcePartLimits::All => {
+                Err(refusal)
+            }
             _ => Ok(usable),
         }
     }
@@ -212,7 +214,9 @@ impl Rules<'_> {
         };
         match (memory, first.config.max_memory.or(self.config.max_memory)) {
             // As in Slurm, a task that wants more memory than a CPU may bring gets more CPUs.
-            (MemoryRequest::PerCpu(MemoryMib(asked)), Some(MemoryPer::Cpu(MemoryMib(most)))) if most > 0 && asked > most => {
+            (MemoryRequest::PerCpu(MemoryMib(asked)), Some(MemoryPer::Cpu(MemoryMib(most))))
+                if most > 0 && asked > most =>
+            {
                 let times = asked.div_ceil(most);
                 cpus_per_task = cpus_per_task.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX));
                 spec.cpus_per_task = Some(cpus_per_task);

@@ -63,7 +63,8 @@ fn submit(site: &str, uid: u32, spec: JobSpec) -> Result<Admitted, Refusal> {
     };
     let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
     let name = if uid == 0 { "root" } else { "alice" };
-    let user = User { uid, name: name.to_owned(), gid: uid, groups: vec![(uid, name.to_owned()), (50, "users".to_owned())] };
+    let user =
+        User { uid, name: name.to_owned(), gid: uid, groups: vec![(uid, name.to_owned()), (50, "users".to_owned())] };
     let by = Submitter { caller: &caller, user: Some(user), group: Some(name.to_owned()), admin: uid == 0 };
     let identity = Identity { job: JobId(7), sluid: Sluid(7), request: None, submissions: 3 };
     rules.admit(&by, spec, identity)
@@ -85,7 +86,10 @@ fn on(partition: &str) -> JobSpec {
 fn defaults_are_filled_in_from_the_partition() {
     let record = accepted(JobSpec { time_limit: None, ..spec() });
     let resolved = &record.resolved;
-    assert_eq!((resolved.partitions.as_slice(), resolved.time_limit), (&["debug".to_owned()][..], TimeLimit::Secs(600)));
+    assert_eq!(
+        (resolved.partitions.as_slice(), resolved.time_limit),
+        (&["debug".to_owned()][..], TimeLimit::Secs(600))
+    );
     assert_eq!((resolved.tasks, resolved.min_nodes, resolved.max_nodes, resolved.cpus), (1, 1, 1, 1));
     assert_eq!(record.priority, 4_294_901_756);
     assert_eq!((record.owner.user.as_str(), record.owner.groups.as_slice()), ("alice", &[1001, 50][..]));
@@ -137,7 +141,10 @@ fn what_could_never_run_is_refused_with_its_reason() {
     let detail = |text: &str| Refusal::NodeConfigUnavailable { detail: Some(text.to_owned()) };
     let memory = JobSpec { memory: MemoryRequest::PerNode(MemoryMib(5000)), ..spec() };
     assert_eq!(refusal(memory), detail("Memory specification can not be satisfied"));
-    assert_eq!(refusal(JobSpec { cpus_per_task: Some(5), ..spec() }), detail("CPU count per node can not be satisfied"));
+    assert_eq!(
+        refusal(JobSpec { cpus_per_task: Some(5), ..spec() }),
+        detail("CPU count per node can not be satisfied")
+    );
     let all = Refusal::NodeConfigUnavailable { detail: None };
     assert_eq!(refusal(JobSpec { tasks: Some(9), ..spec() }), all);
     // More nodes than the partition has may wait, unless the site says otherwise.

@@ -1,11 +1,7 @@
 //! Commands that change something: found out whom they mean, sent to each owner, answered together.
 
 use super::{
-    admission::check_constraint,
-    env::deliver,
-    front::ControllerActor,
-    messages::ControllerMsg,
-    ports::ReplySink,
+    admission::check_constraint, env::deliver, front::ControllerActor, messages::ControllerMsg, ports::ReplySink,
 };
 use crate::{
     job::messages::{Authority, JobCommand, JobMsg, TaskChoice},
@@ -118,10 +114,7 @@ impl ControllerActor {
             filter.uid = Some(by.uid);
         }
         let ended = |view: &JobView| {
-            !matches!(
-                view.state,
-                JobState::Pending | JobState::Configuring | JobState::Running | JobState::Suspended
-            )
+            !matches!(view.state, JobState::Pending | JobState::Configuring | JobState::Running | JobState::Suspended)
         };
         let jobs = self.env.boards.jobs.list();
         jobs.into_iter().filter(|view| !ended(view) && matches_filter(&filter, view)).collect()
@@ -315,9 +308,8 @@ async fn together(pending: Pending) -> Result<(), Refusal> {
 }
 
 fn matches_filter(filter: &JobFilter, view: &JobView) -> bool {
-    let on_node = |allocation: &garrick_model::view::Allocation| {
-        allocation.nodes.iter().any(|n| filter.nodes.contains(&n.name))
-    };
+    let on_node =
+        |allocation: &garrick_model::view::Allocation| allocation.nodes.iter().any(|n| filter.nodes.contains(&n.name));
     filter.uid.is_none_or(|uid| uid == view.uid)
         && filter.name.as_ref().is_none_or(|name| *name == view.spec.name)
         && filter.partition.as_ref().is_none_or(|name| view.partitions.contains(name))

@@ -3,7 +3,7 @@
 use super::{
     event::ControllerEvent,
     ids::IdSource,
-    ports::{JournalError, Ports},
+    ports::{AgentLink, JournalError, Ports},
     shelf::{JobShelf, NodeShelf, PartitionShelf},
 };
 use crate::{
@@ -19,8 +19,13 @@ use garrick_model::{
     ids::{JobId, NodeIndex},
     view::{JobView, NodeView, PartitionView},
 };
-use garrick_runtime::{Actor, ActorPath, Address, BoardMap, Context, Message, PendingReply, ReplyTo, SendError, System};
-use std::sync::{Arc, PoisonError, RwLock};
+use garrick_runtime::{
+    Actor, ActorPath, Address, BoardMap, Context, Message, PendingReply, ReplyTo, SendError, System,
+};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+};
 
 /// What owners publish.
 #[derive(Clone, Debug, Default)]
@@ -31,6 +36,44 @@ pub struct Boards {
     pub nodes: BoardMap<NodeIndex, NodeView>,
     /// Partitions, by place in configuration order.
     pub partitions: BoardMap<u32, PartitionView>,
+}
+
+/// The open link to each node's agent, kept here so that neither the front nor a node's owner loses it in a panic.
+#[derive(Default)]
+pub struct Links(Mutex<BTreeMap<String, OpenLink>>);
+
+/// A connection's number and the way to the agent.
+pub type OpenLink = (u64, Arc<dyn AgentLink>);
+
+impl Links {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, OpenLink>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A node's agent connected (anew).
+    pub fn open(&self, node: &str, conn: u64, link: Arc<dyn AgentLink>) {
+        self.lock().insert(node.to_owned(), (conn, link));
+    }
+
+    /// That connection is gone. False when there is a newer one.
+    pub fn close(&self, node: &str, conn: u64) -> bool {
+        let mut links = self.lock();
+        let current = links.get(node).is_some_and(|(open, _)| *open == conn);
+        if current {
+            links.remove(node);
+        }
+        current
+    }
+
+    /// A node's link.
+    pub fn get(&self, node: &str) -> Option<OpenLink> {
+        self.lock().get(node).cloned()
+    }
+
+    /// All links.
+    pub fn list(&self) -> Vec<(String, Arc<dyn AgentLink>)> {
+        self.lock().iter().map(|(node, (_, link))| (node.clone(), Arc::clone(link))).collect()
+    }
 }
 
 /// Shared by the controller's actors.
@@ -47,6 +90,8 @@ pub struct Env {
     pub nodes: NodeShelf,
     /// Partitions' updates.
     pub partitions: PartitionShelf,
+    /// Links to agents.
+    pub links: Links,
     /// Fresh ids.
     pub ids: IdSource,
     config: RwLock<Arc<Config>>,
@@ -63,6 +108,7 @@ impl Env {
             jobs,
             nodes: NodeShelf::default(),
             partitions: PartitionShelf::default(),
+            links: Links::default(),
             ids,
             config: RwLock::new(config),
             site: RwLock::new(Arc::new(JobSite::default())),

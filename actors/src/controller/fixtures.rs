@@ -170,7 +170,8 @@ impl Rig {
     pub fn ask_stream(&self, uid: u32, request: CommandRequest) -> mpsc::UnboundedReceiver<CommandReply> {
         let (sender, receiver) = mpsc::unbounded_channel();
         let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
-        let message = ControllerMsg::Command { caller, request: Box::new(request), replies: Box::new(ChannelSink(sender)) };
+        let message =
+            ControllerMsg::Command { caller, request: Box::new(request), replies: Box::new(ChannelSink(sender)) };
         self.front().try_send(message).expect("the front has room");
         receiver
     }
@@ -276,12 +277,7 @@ pub struct Agents {
 
 impl Agents {
     pub fn new(rig: &Rig) -> Self {
-        Self {
-            front: rig.front().clone(),
-            runs: Arc::default(),
-            seqs: Arc::default(),
-            conns: 0,
-        }
+        Self { front: rig.front().clone(), runs: Arc::default(), seqs: Arc::default(), conns: 0 }
     }
 
     /// Connects a node's agent and serves it.

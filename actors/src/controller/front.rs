@@ -3,6 +3,7 @@
 
 use super::{
     agents::AgentReplies,
+    ended_steps::EndedSteps,
     env::{Env, deliver},
     messages::ControllerMsg,
     ports::{AgentLink, ReplySink},
@@ -28,7 +29,7 @@ use garrick_model::{
     ids::{JobId, RequestId},
     messages::{
         command::{Caller, CommandReply, CommandRequest},
-        node::{ControllerToNode, NodeToController},
+        node::{AgentReport, ControllerToNode, NodeToController},
     },
     refusal::Refusal,
     time::Timestamp,
@@ -36,7 +37,7 @@ use garrick_model::{
 };
 use garrick_runtime::{Actor, ActorPath, Answered, Context};
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::HashMap,
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -56,9 +57,9 @@ pub struct ControllerActor {
     /// Submissions that are being saved, and who waits for each.
     pub(super) saving: HashMap<RequestId, Vec<Box<dyn ReplySink>>>,
     feasibility: Option<Feasibility>,
-    links: BTreeMap<String, (u64, Arc<dyn AgentLink>)>,
     replies: AgentReplies,
     pub(super) queries: AgentQueries,
+    pub(super) ended: EndedSteps,
 }
 
 impl ControllerActor {
@@ -75,9 +76,9 @@ impl ControllerActor {
             answered,
             saving: HashMap::new(),
             feasibility: None,
-            links: BTreeMap::new(),
             replies: AgentReplies::default(),
             queries: AgentQueries::default(),
+            ended: EndedSteps::default(),
         }
     }
 
@@ -124,12 +125,8 @@ impl ControllerActor {
         self.feasibility = None;
     }
 
-    pub(super) fn link(&self, node: &str) -> Option<&Arc<dyn AgentLink>> {
-        self.links.get(node).map(|(_, link)| link)
-    }
-
-    pub(super) fn links(&self) -> impl Iterator<Item = (&str, &Arc<dyn AgentLink>)> {
-        self.links.iter().map(|(node, (_, link))| (node.as_str(), link))
+    pub(super) fn link(&self, node: &str) -> Option<Arc<dyn AgentLink>> {
+        self.env.links.get(node).map(|(_, link)| link)
     }
 
     fn connected(
@@ -146,12 +143,12 @@ impl ControllerActor {
             link.close();
             return;
         };
-        self.links.insert(node, (registration.conn, Arc::clone(&link)));
+        self.env.links.open(&node, registration.conn, Arc::clone(&link));
         deliver(cx, &address, NodeMsg::Connected { registration, link });
     }
 
     fn agent_message(&mut self, cx: &mut Context<Self>, node: String, conn: u64, message: NodeToController) {
-        let current = self.links.get(&node).filter(|(now, _)| *now == conn).map(|(_, link)| Arc::clone(link));
+        let current = self.env.links.get(&node).filter(|(open, _)| *open == conn).map(|(_, link)| link);
         let Some(link) = current else { return };
         match message {
             NodeToController::Command { query, mut caller, request } => {
@@ -167,6 +164,9 @@ impl ControllerActor {
                 tracing::warn!(node, "node.registered_twice");
             }
             frame @ (NodeToController::Heartbeat { .. } | NodeToController::Report { .. }) => {
+                if let NodeToController::Report { report: AgentReport::Steps { job, steps, .. }, .. } = &frame {
+                    self.ended.note(*job, steps);
+                }
                 self.env.tell_node(cx, &node, NodeInput::Frame { conn, frame: Box::new(frame) });
             }
         }
@@ -235,7 +235,7 @@ impl ControllerActor {
             CommandRequest::Reconfigure => host.reconfigure(replies),
             CommandRequest::Shutdown { controller_only } => {
                 if !controller_only {
-                    for (node, link) in self.links() {
+                    for (node, link) in self.env.links.list() {
                         if link.send(ControllerToNode::Shutdown).is_err() {
                             tracing::warn!(node, "node.shutdown_not_sent");
                         }
@@ -291,7 +291,7 @@ impl ControllerActor {
         if let Some(scheduler) = self.env.scheduler() {
             deliver(cx, &scheduler, SchedulerMsg::Policy(policy(&config)));
         }
-        for (node, link) in self.links() {
+        for (node, link) in self.env.links.list() {
             if link.send(ControllerToNode::Reconfigure).is_err() {
                 tracing::debug!(node, "node.reconfigure_not_sent");
             }
@@ -306,8 +306,7 @@ impl Actor for ControllerActor {
         match message {
             ControllerMsg::AgentConnected { node, registration, link } => self.connected(cx, node, registration, link),
             ControllerMsg::AgentGone { node, conn } => {
-                if self.links.get(&node).is_some_and(|(now, _)| *now == conn) {
-                    self.links.remove(&node);
+                if self.env.links.close(&node, conn) {
                     self.replies.node_gone(&node);
                     self.queries.node_gone(&node);
                 }

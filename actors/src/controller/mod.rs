@@ -54,11 +54,12 @@
 //! | [`admission`] | submission rules, pure |
 //! | `submit`, `commands`, `queries`, `agents` | the front's parts |
 //! | [`event`] | the journal's events and their replay |
-//! | [`env`], [`shelf`], [`outbox`], [`ids`] | what all actors of the controller share |
+//! | [`mod@env`], [`shelf`], [`outbox`], [`ids`] | what all actors of the controller share |
 
 pub mod admission;
 pub mod agents;
 mod commands;
+pub mod ended_steps;
 pub mod env;
 pub mod event;
 pub mod front;

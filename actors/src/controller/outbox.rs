@@ -73,7 +73,10 @@ mod tests {
         outbox.saved(second);
         assert_eq!(outbox.take_ready(), None);
         outbox.saved(first);
-        assert_eq!((outbox.take_ready(), outbox.take_ready(), outbox.take_ready()), (Some(vec![2]), Some(vec![3]), Some(vec![4])));
+        assert_eq!(
+            (outbox.take_ready(), outbox.take_ready(), outbox.take_ready()),
+            (Some(vec![2]), Some(vec![3]), Some(vec![4]))
+        );
         let lost = outbox.push_unsaved(vec![5]);
         outbox.push(vec![6]);
         outbox.lost(lost);

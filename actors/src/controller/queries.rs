@@ -1,11 +1,6 @@
 //! Questions: from boards at once, from job owners, and from agents with patience.
 
-use super::{
-    env::deliver,
-    front::ControllerActor,
-    messages::ControllerMsg,
-    ports::ReplySink,
-};
+use super::{env::deliver, front::ControllerActor, messages::ControllerMsg, ports::ReplySink};
 use crate::{
     job::{
         messages::{Authority, JobMsg},
@@ -143,9 +138,9 @@ fn selects(selector: &JobSelector, view: &JobView) -> bool {
     }
     let Some(ranges) = &selector.tasks else { return true };
     let within = |index: u32| {
-        ranges.iter().any(|&(first, last, step)| {
-            (first..=last).contains(&index) && (index - first).is_multiple_of(step.max(1))
-        })
+        ranges
+            .iter()
+            .any(|&(first, last, step)| (first..=last).contains(&index) && (index - first).is_multiple_of(step.max(1)))
     };
     match (view.array_task, &view.array_pending) {
         (Some(task), _) => within(task.index),
@@ -277,12 +272,14 @@ impl ControllerActor {
         }
         let (here, away): (Vec<_>, Vec<_>) = by_node.into_iter().partition(|(node, _)| self.link(node).is_some());
         let missing: Vec<String> = away.into_iter().map(|(node, _)| node).collect();
+        self.ended.keep(|job| self.env.boards.jobs.get(&job).is_some());
+        let steps = self.ended.of(&views);
         if here.is_empty() {
-            replies.send(CommandReply::Steps { steps: Vec::new(), missing });
+            replies.send(CommandReply::Steps { steps, missing });
             return;
         }
         let waiting = here.iter().map(|(node, _)| (node.clone(), 1)).collect();
-        let query = self.queries.begin(AgentQuery::Steps { replies, waiting, steps: Vec::new(), missing });
+        let query = self.queries.begin(AgentQuery::Steps { replies, waiting, steps, missing });
         for (node, jobs) in here {
             self.env.tell_node(cx, &node, NodeInput::Send(Box::new(ControllerToNode::ListSteps { query, jobs })));
         }

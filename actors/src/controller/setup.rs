@@ -13,9 +13,9 @@ use super::{
 use crate::{
     job::{
         core::JobCore,
-        messages::JobSite,
+        messages::{JobInput, JobSite},
         record::{JobRecord, Phase},
-        shell::JobsSupervisor,
+        shell::{JobsMsg, JobsSupervisor},
     },
     node::{
         core::NodeCore,
@@ -120,7 +120,17 @@ pub fn start_replayed(
     let shared = Arc::clone(&env);
     system.start("/", ChildSpec::new("partition", move || PartitionsSupervisor::new(Arc::clone(&shared))));
     let shared = Arc::clone(&env);
-    system.start("/", ChildSpec::new("job", move || JobsSupervisor::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
+    let jobs = system
+        .start("/", ChildSpec::new("job", move || JobsSupervisor::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
+    // What is left belongs to nodes that the configuration does not have any more.
+    for (node, kept) in holds {
+        for KeptHold { hold, .. } in kept {
+            let input = Box::new(JobInput::NodeLost { node: node.clone(), sluid: hold.sluid });
+            if jobs.try_send(JobsMsg::Deliver { job: hold.job, input }).is_err() {
+                tracing::error!(job_id = hold.job.0, node, "job.node_not_configured");
+            }
+        }
+    }
     let shared = Arc::clone(&env);
     system.start(
         "/",
@@ -139,10 +149,7 @@ pub fn start_replayed(
 }
 
 /// What jobs' records say of each node.
-fn holds_by_node<'r>(
-    config: &Config,
-    records: impl Iterator<Item = &'r JobRecord>,
-) -> BTreeMap<String, Vec<KeptHold>> {
+fn holds_by_node<'r>(config: &Config, records: impl Iterator<Item = &'r JobRecord>) -> BTreeMap<String, Vec<KeptHold>> {
     let mut holds: BTreeMap<String, Vec<KeptHold>> = BTreeMap::new();
     for record in records {
         let Some(run) = record.phase.run().filter(|_| !matches!(record.phase, Phase::Over(..))) else { continue };

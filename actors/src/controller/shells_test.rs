@@ -7,7 +7,8 @@ use garrick_model::{
     ids::{JobId, RequestId},
     messages::{
         command::{
-            CancelRequest, CommandReply, CommandRequest, JobAction, JobMilestone, JobSelector, NodeChange, NodeStateChange,
+            CancelRequest, CommandReply, CommandRequest, JobAction, JobMilestone, JobSelector, NodeChange,
+            NodeStateChange,
         },
         node::HeldRun,
     },
@@ -134,13 +135,13 @@ fn arrays_run_under_their_limit_and_dependents_after_them() {
         let (mut rig, mut agents) = rig(&system);
         let tasks = rig.submitted(JobSpec { array: Some(array(1, 12, Some(3))), ..spec() }).await;
         let after = Dependency { kind: DependencyKind::AfterOk, job: Some(tasks), array_index: None };
-        let last = rig
-            .submitted(JobSpec { dependencies: Dependencies { any: false, list: vec![after] }, ..spec() })
-            .await;
+        let last =
+            rig.submitted(JobSpec { dependencies: Dependencies { any: false, list: vec![after] }, ..spec() }).await;
         rig.until(last, |view| view.reason == Reason::Dependency).await;
         agents.connect("n0", Habit::Finish);
         assert_eq!(rig.wait(last, JobMilestone::Ended).await, JobState::Completed);
-        let CommandReply::Jobs { jobs, .. } = rig.ask(1001, CommandRequest::ListJobs { jobs: vec![selector(tasks)] }).await
+        let CommandReply::Jobs { jobs, .. } =
+            rig.ask(1001, CommandRequest::ListJobs { jobs: vec![selector(tasks)] }).await
         else {
             panic!()
         };
@@ -173,11 +174,8 @@ fn what_cannot_be_is_refused() {
         let cancel = CommandRequest::Cancel(CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() });
         let answer = rig.ask(1002, cancel).await;
         assert_eq!(answer, CommandReply::PerJob(vec![(selector(job), Err(Refusal::AccessDenied))]));
-        let drain = NodeChange {
-            state: Some(NodeStateChange::Drain),
-            reason: Some("fan".to_owned()),
-            ..NodeChange::default()
-        };
+        let drain =
+            NodeChange { state: Some(NodeStateChange::Drain), reason: Some("fan".to_owned()), ..NodeChange::default() };
         let update = CommandRequest::UpdateNode { nodes: vec!["n0".to_owned()], change: drain };
         assert_eq!(refused(rig.ask(1001, update.clone()).await), Refusal::AccessDenied);
         assert_eq!(rig.ask(0, update).await, CommandReply::Done);
@@ -278,5 +276,23 @@ fn a_job_would_start_where_there_is_room() {
         let reply = rig.ask(1001, CommandRequest::TestJob { spec: Box::new(spec()) }).await;
         let CommandReply::WouldStart { job, nodes, partition, cpus, .. } = reply else { panic!("{reply:?}") };
         assert_eq!((job, nodes.as_str(), partition.as_str(), cpus), (JobId(1), "n0", "debug", 1));
+    });
+}
+
+#[test]
+fn a_panic_of_a_jobs_owner_loses_nothing() {
+    with_system(async |system| {
+        let (mut rig, mut agents) = rig(&system);
+        agents.connect("n0", Habit::Stay);
+        let job = rig.submitted(spec()).await;
+        rig.wait(job, JobMilestone::Started).await;
+        let owner = rig.controller.env.job(job).unwrap();
+        let (reply, _answer) = garrick_runtime::ReplyTo::channel();
+        owner.try_send(crate::job::messages::JobMsg::PanicForTests(reply)).unwrap();
+        let cancel = CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() };
+        let answer = rig.ask(1001, CommandRequest::Cancel(cancel)).await;
+        assert_eq!(answer, CommandReply::PerJob(vec![(selector(job), Ok(()))]));
+        assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Cancelled);
+        replay_equals_live(&rig);
     });
 }

@@ -21,7 +21,10 @@ use garrick_model::{
     time::Timestamp,
 };
 use garrick_runtime::Context;
-use std::{sync::Arc, time::{Duration, Instant}};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// When the queue is full (MaxJobCount), try again after this.
 const QUEUE_FULL: Duration = Duration::from_secs(5);
@@ -49,12 +52,7 @@ impl ControllerActor {
             return;
         }
         let now = Timestamp::now();
-        let identity = Identity {
-            job: self.env.ids.peek(),
-            sluid: Sluid(0),
-            request: Some(request),
-            submissions: 0,
-        };
+        let identity = Identity { job: self.env.ids.peek(), sluid: Sluid(0), request: Some(request), submissions: 0 };
         let mut admitted = match self.admit(caller, by, spec, identity, now) {
             Ok(admitted) => admitted,
             Err(refusal) => {
@@ -76,7 +74,12 @@ impl ControllerActor {
         let done = self.env.append(vec![ControllerEvent::Job { job, event: Box::new(event) }]);
         self.saving.insert(request, vec![replies]);
         let warnings = admitted.warnings;
-        cx.pipe(done, move |answer| ControllerMsg::Submitted { job, request, warnings, result: journal_outcome(answer) });
+        cx.pipe(done, move |answer| ControllerMsg::Submitted {
+            job,
+            request,
+            warnings,
+            result: journal_outcome(answer),
+        });
         if let Some(jobs) = self.env.jobs_supervisor() {
             deliver(cx, &jobs, JobsMsg::Start { job, first: None });
         }

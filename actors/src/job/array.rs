@@ -118,13 +118,11 @@ impl JobCore {
     /// How far this job is, or the whole array that its record stands for.
     pub(super) fn fact(&self) -> JobFact {
         let record = &self.record;
-        let own_start = record
-            .phase
-            .run()
-            .and_then(|r| r.started)
-            .or(record.phase.end().map(|e| e.at));
+        let own_start = record.phase.run().and_then(|r| r.started).or(record.phase.end().map(|e| e.at));
         let own_over = match &record.phase {
-            Phase::Over(_, end) => Some(if end.state == JobState::Completed { TaskOutcome::Ok } else { TaskOutcome::NotOk }),
+            Phase::Over(_, end) => {
+                Some(if end.state == JobState::Completed { TaskOutcome::Ok } else { TaskOutcome::NotOk })
+            }
             _ => None,
         };
         let Some(array) = &record.array else {

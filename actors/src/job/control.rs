@@ -164,7 +164,10 @@ impl JobCore {
         }
         if !by.admin {
             let raises_priority = change.priority.is_some_and(|p| p > self.record.priority);
-            if raises_priority || change.nice.is_some_and(|n| n < self.record.spec.nice) || change.admin_comment.is_some() {
+            if raises_priority
+                || change.nice.is_some_and(|n| n < self.record.spec.nice)
+                || change.admin_comment.is_some()
+            {
                 return Err(Refusal::AccessDenied);
             }
         }

@@ -102,7 +102,8 @@ impl JobCore {
 
     /// What a later life of the actor would need beside the record.
     pub fn leftover(&self) -> Leftover {
-        let nodes = self.commit.as_ref().map_or_else(Vec::new, |c| c.waiting.iter().chain(c.granted.keys()).cloned().collect());
+        let nodes =
+            self.commit.as_ref().map_or_else(Vec::new, |c| c.waiting.iter().chain(c.granted.keys()).cloned().collect());
         Leftover { attempt: self.attempt, nodes, generation: self.generation }
     }
 
@@ -228,10 +229,16 @@ impl JobCore {
             tracing::error!(job_id = self.record.id.0, error = %illegal, "job.illegal_move");
             return;
         }
-        if matches!(event, JobEvent::Updated(_)) {
+        if matches!(event, JobEvent::Updated(_) | JobEvent::BecameTask { .. }) {
             self.shown_spec = view::shown_spec(&self.record.spec);
         }
-        tracing::debug!(job_id = self.record.id.0, from = before, to = self.record.phase.name(), cause = event.name(), "job.move");
+        tracing::debug!(
+            job_id = self.record.id.0,
+            from = before,
+            to = self.record.phase.name(),
+            cause = event.name(),
+            "job.move"
+        );
         self.touched = true;
         turn.out.push(JobEffect::Record(event));
     }

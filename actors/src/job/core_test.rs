@@ -121,9 +121,18 @@ fn reports_of_an_older_run_change_nothing() {
     let before = job.core.record().clone();
     let exit = garrick_model::state::ExitStatus::SUCCESS;
     let old = Sluid(1);
-    let out = job.report("n0", AgentReport::JobEnded {
-        job: JobId(7), sluid: old, state: JobState::Completed, reason: Reason::None, exit, derived: exit, at: job.now,
-    });
+    let out = job.report(
+        "n0",
+        AgentReport::JobEnded {
+            job: JobId(7),
+            sluid: old,
+            state: JobState::Completed,
+            reason: Reason::None,
+            exit,
+            derived: exit,
+            at: job.now,
+        },
+    );
     assert_eq!(out, [JobEffect::AckReport { node: "n0".to_owned(), seq: 1 }]);
     // A node that lets go of an old run gets that share back, no other.
     let out = job.report("n0", AgentReport::NodeReleased { job: JobId(7), sluid: old, epilog_failed: None });
@@ -263,9 +272,16 @@ fn a_lost_node_ends_the_run_and_requeues_a_batch_job() {
 fn a_failed_prolog_requeues_held_and_drains_the_node() {
     let mut job = Bench::with(spec());
     job.allocate(&["n0", "n1"]);
-    let out = job.report("n0", AgentReport::JobLaunchFailed {
-        job: JobId(7), sluid: Sluid(7), reason: Reason::PrologFailure, detail: "exit 1".to_owned(), drain_node: true,
-    });
+    let out = job.report(
+        "n0",
+        AgentReport::JobLaunchFailed {
+            job: JobId(7),
+            sluid: Sluid(7),
+            reason: Reason::PrologFailure,
+            detail: "exit 1".to_owned(),
+            drain_node: true,
+        },
+    );
     assert!(out.iter().any(|e| matches!(e, JobEffect::Release { node, drain: Some(_), .. } if node == "n0")));
     assert_eq!(ends_sent(&out), ["n1"]);
     job.released("n1");
@@ -278,7 +294,9 @@ fn a_failed_prolog_requeues_held_and_drains_the_node() {
 #[test]
 fn time_limits_of_running_jobs_are_raised_by_administrators_only() {
     let mut job = Bench::running(spec());
-    let change = |secs| JobCommand::Update(Box::new(JobChange { time_limit: Some(TimeLimit::Secs(secs)), ..JobChange::default() }));
+    let change = |secs| {
+        JobCommand::Update(Box::new(JobChange { time_limit: Some(TimeLimit::Secs(secs)), ..JobChange::default() }))
+    };
     assert_eq!(job.order(change(7200)), Err(Refusal::AccessDenied));
     let (answer, out) = job.command(ROOT, None, change(7200));
     assert_eq!(answer, Ok(()));
@@ -361,17 +379,20 @@ fn dependencies_are_fulfilled_or_never_will_be() {
         assert!(out.contains(&JobEffect::SubscribeTo { job: JobId(3) }));
         assert_eq!(job.view().reason, Reason::Dependency);
         job.send(fact(3, true, over));
-        assert_eq!((job.view().reason, job.view().eligible), (expected.clone(), expected == Reason::None), "{kind:?} {over:?}");
+        assert_eq!(
+            (job.view().reason, job.view().eligible),
+            (expected.clone(), expected == Reason::None),
+            "{kind:?} {over:?}"
+        );
         assert_eq!(&job.replayed(), job.core.record());
     }
 }
 
 #[test]
 fn a_forgotten_job_fulfils_what_needs_no_outcome() {
-    for (kind, reason) in [
-        (DependencyKind::AfterAny, Reason::None),
-        (DependencyKind::AfterOk, Reason::DependencyNeverSatisfied),
-    ] {
+    for (kind, reason) in
+        [(DependencyKind::AfterAny, Reason::None), (DependencyKind::AfterOk, Reason::DependencyNeverSatisfied)]
+    {
         let mut job = Bench::with(depends(kind, 3));
         job.send(JobInput::Fact { job: JobId(3), fact: None });
         assert_eq!(job.view().reason, reason);
@@ -410,7 +431,8 @@ fn singleton_waits_for_earlier_jobs_of_its_name() {
 fn starting_a_task_splits_it_off_and_the_last_keeps_the_id() {
     let mut job = Bench::with(JobSpec { array: Some(array(1, 2, None)), ..spec() });
     let out = job.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
-    let split = out.iter().find_map(|e| if let JobEffect::Split { record, then } = e { Some((record, then)) } else { None });
+    let split =
+        out.iter().find_map(|e| if let JobEffect::Split { record, then } = e { Some((record, then)) } else { None });
     let (record, then) = split.unwrap();
     assert_eq!((record.id, record.array_task.unwrap().index), (JobId(5001), 1));
     assert!(matches!(then.as_deref(), Some(JobInput::Start(p)) if p.job == JobId(5001) && p.array_index.is_none()));
@@ -493,7 +515,10 @@ fn waits_are_answered_when_reached_or_over() {
     assert!(out.contains(&JobEffect::Reached { request: 1 }));
     job.ended(JobState::Completed, 0);
     assert!(job.released("n0").contains(&JobEffect::Reached { request: 2 }));
-    assert!(job.send(JobInput::Wait { request: 3, until: JobMilestone::Ended }).contains(&JobEffect::Reached { request: 3 }));
+    assert!(
+        job.send(JobInput::Wait { request: 3, until: JobMilestone::Ended })
+            .contains(&JobEffect::Reached { request: 3 })
+    );
 }
 
 #[test]

@@ -13,10 +13,7 @@ use garrick_model::{
     spec::{Dependencies, Dependency, DependencyKind},
     time::Timestamp,
 };
-use std::{
-    collections::BTreeSet,
-    time::Duration,
-};
+use std::{collections::BTreeSet, time::Duration};
 
 /// What a condition comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -69,7 +69,10 @@ impl JobCore {
                 let again = phase.working().is_some_and(|r| r.ending.as_ref().is_some_and(|e| e.then == then));
                 if !again {
                     let reason = Reason::Other("JOB REQUEUE".to_owned());
-                    self.save(JobEvent::Ending(Ending { state: JobState::Cancelled, reason, then, by: Some(by) }), turn);
+                    self.save(
+                        JobEvent::Ending(Ending { state: JobState::Cancelled, reason, then, by: Some(by) }),
+                        turn,
+                    );
                 }
                 self.ask_for_end(turn);
                 Ok(())

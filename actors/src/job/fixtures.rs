@@ -146,7 +146,12 @@ impl Bench {
         out
     }
 
-    pub fn command(&mut self, by: Authority, tasks: TaskChoice, command: JobCommand) -> (Result<(), Refusal>, Vec<JobEffect>) {
+    pub fn command(
+        &mut self,
+        by: Authority,
+        tasks: TaskChoice,
+        command: JobCommand,
+    ) -> (Result<(), Refusal>, Vec<JobEffect>) {
         let out = self.send(JobInput::Command { request: 9, by, tasks, command });
         let answer = out.iter().find_map(|e| match e {
             JobEffect::Answer { request: 9, result } => Some(result.clone()),
@@ -192,7 +197,10 @@ impl Bench {
     pub fn ended(&mut self, state: JobState, code: u8) -> Vec<JobEffect> {
         let (job, sluid) = (self.core.record().id, self.core.record().sluid);
         let exit = ExitStatus { code, signal: None };
-        self.report("n0", AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at: self.now })
+        self.report(
+            "n0",
+            AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at: self.now },
+        )
     }
 
     pub fn released(&mut self, node: &str) -> Vec<JobEffect> {

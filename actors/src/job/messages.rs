@@ -416,6 +416,9 @@ pub enum JobMsg {
         /// Answer.
         reply: ReplyTo<Result<StepManagerPlace, Refusal>>,
     },
+    /// A handler that fails.
+    #[cfg(test)]
+    PanicForTests(ReplyTo<()>),
     /// The journal answered for the batch with this number.
     Journaled {
         /// Batch.
@@ -449,6 +452,8 @@ impl Message for JobMsg {
             Self::Watch(_) => "Watch",
             Self::Script { .. } => "Script",
             Self::Locate { .. } => "Locate",
+            #[cfg(test)]
+            Self::PanicForTests(_) => "PanicForTests",
             Self::Journaled { .. } => "Journaled",
         }
     }

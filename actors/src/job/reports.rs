@@ -92,7 +92,8 @@ impl JobCore {
     fn end_from(&mut self, end: End, told_by: Option<&str>, turn: &mut Turn<'_>) {
         self.save(JobEvent::Ended(end), turn);
         self.steps.clear();
-        for timer in [JobTimer::Missing, JobTimer::Launch, JobTimer::Deadline, JobTimer::Immediate, JobTimer::Eligible] {
+        for timer in [JobTimer::Missing, JobTimer::Launch, JobTimer::Deadline, JobTimer::Immediate, JobTimer::Eligible]
+        {
             turn.out.push(JobEffect::ClearTimer(timer));
         }
         if self.is_over() {
@@ -260,7 +261,12 @@ impl JobCore {
     }
 
     fn release_node(&mut self, node: &str, turn: &mut Turn<'_>) {
-        turn.out.push(JobEffect::Release { node: node.to_owned(), sluid: self.record.sluid, attempt: None, drain: None });
+        turn.out.push(JobEffect::Release {
+            node: node.to_owned(),
+            sluid: self.record.sluid,
+            attempt: None,
+            drain: None,
+        });
         self.forget_node(node, turn);
     }
 }

@@ -272,6 +272,8 @@ impl Actor for JobActor {
             }
             JobMsg::Script { reply } => reply.reply(self.core.record().spec.script.clone()),
             JobMsg::Locate { reply } => reply.reply(self.core.place()),
+            #[cfg(test)]
+            JobMsg::PanicForTests(_) => panic!("a handler that fails"),
             JobMsg::Journaled { batch, result } => {
                 match result {
                     Ok(()) => self.outbox.saved(batch),

@@ -4,7 +4,7 @@
 use super::{
     core::{Commit, JobCore, Turn},
     messages::{JobEffect, JobTimer, LaunchOrder},
-    record::{ArrayRecord, JobRecord, Phase, Run},
+    record::{ArrayRecord, Phase, Run},
     state::JobEvent,
 };
 use crate::{
@@ -13,7 +13,7 @@ use crate::{
 };
 use garrick_model::{
     messages::node::{ArrayFacts, JobCredential},
-    spec::{ArraySpec, JobSpec},
+    spec::ArraySpec,
     time::TimeLimit,
     view::Allocation,
 };
@@ -36,7 +36,9 @@ impl JobCore {
         if let Some(index) = proposal.array_index {
             let (pending, full) = match &self.record.array {
                 // The scheduler counts those that are just starting; here only what is known for certain.
-                Some(array) => (array.pending.contains(&index), array.limit.is_some_and(|most| array.running() >= most)),
+                Some(array) => {
+                    (array.pending.contains(&index), array.limit.is_some_and(|most| array.running() >= most))
+                }
                 None => (false, true),
             };
             if !pending || full {
@@ -175,7 +177,7 @@ impl JobCore {
         turn.out.push(JobEffect::Launch(Box::new(LaunchOrder {
             node: run.batch_host().to_owned(),
             credential,
-            spec: launch_spec(record),
+            spec: Arc::clone(&record.spec),
             time_limit: run.time_limit,
             start_time: run.start,
             restarts: record.restarts,
@@ -191,20 +193,13 @@ impl JobCore {
     }
 }
 
-/// What is launched: the last task of an array keeps the array's record, so its spec does not name it yet.
-fn launch_spec(record: &JobRecord) -> Arc<JobSpec> {
-    if record.spec.array_task == record.array_task {
-        return Arc::clone(&record.spec);
-    }
-    let mut spec = (*record.spec).clone();
-    spec.array_task = record.array_task;
-    Arc::new(spec)
-}
-
 impl JobCore {
     /// True when no other task of the array waits without a record of its own.
     fn is_last_task(&self, index: u32) -> bool {
-        self.record.array.as_ref().is_some_and(|ArrayRecord { pending, .. }| pending.len() == 1 && pending.contains(&index))
+        self.record
+            .array
+            .as_ref()
+            .is_some_and(|ArrayRecord { pending, .. }| pending.len() == 1 && pending.contains(&index))
     }
 }
 

@@ -163,7 +163,9 @@ impl JobRecord {
                 if !array.pending.remove(index) {
                     return Err(illegal);
                 }
-                self.array_task = Some(ArrayTask { array_job: self.id, index: *index });
+                let task = ArrayTask { array_job: self.id, index: *index };
+                self.array_task = Some(task);
+                Arc::make_mut(&mut self.spec).array_task = Some(task);
             }
             JobEvent::TaskNews { index, started, over } => {
                 let mark = self.array.as_mut().and_then(|a| a.tasks.get_mut(index)).ok_or(illegal)?;

@@ -175,7 +175,10 @@ impl Account {
         let mut recounted = self.clone();
         recounted.recount();
         if recounted != *self {
-            return Err(format!("counted {} and {} MiB, holds say {} and {}", self.cpus, self.memory, recounted.cpus, recounted.memory));
+            return Err(format!(
+                "counted {} and {} MiB, holds say {} and {}",
+                self.cpus, self.memory, recounted.cpus, recounted.memory
+            ));
         }
         if !self.cpus.is_subset(&shape.all_cpus()) {
             return Err(format!("CPUs {} of a node with {}", self.cpus, shape.cpus));
@@ -187,12 +190,14 @@ impl Account {
                 return Err(format!("job {} has the node alone, and {} neighbours", a.hold.job.0, entries.len() - 1));
             }
             if user && entries.iter().any(|b| b.hold.uid != a.hold.uid) {
-                return Err(format!("job {} keeps the node for user {}, and others are there", a.hold.job.0, a.hold.uid));
+                return Err(format!(
+                    "job {} keeps the node for user {}, and others are there",
+                    a.hold.job.0, a.hold.uid
+                ));
             }
             for b in &entries[i + 1..] {
                 let common = a.hold.share.cpus.intersection(&b.hold.share.cpus);
-                let both_share =
-                    a.hold.sharing == Sharing::Oversubscribe && b.hold.sharing == Sharing::Oversubscribe;
+                let both_share = a.hold.sharing == Sharing::Oversubscribe && b.hold.sharing == Sharing::Oversubscribe;
                 if !common.is_empty() && !both_share {
                     return Err(format!("CPUs {common} given to jobs {} and {}", a.hold.job.0, b.hold.job.0));
                 }

@@ -112,6 +112,11 @@ impl NodeCore {
         &self.settings
     }
 
+    /// Is that the connection it knows?
+    pub fn has_link(&self, conn: u64) -> bool {
+        self.link.as_ref().is_some_and(|link| link.conn == conn)
+    }
+
     /// There is no link any more.
     pub fn forget_link(&mut self) {
         self.link = None;
@@ -245,9 +250,7 @@ impl NodeCore {
                 }
                 Reserved::Already => Ok(()),
                 Reserved::Refused if ask.generation == self.generation => Err(ReserveRefusal::DoesNotFit),
-                Reserved::Refused => {
-                    Err(ReserveRefusal::Stale { planned: ask.generation, current: self.generation })
-                }
+                Reserved::Refused => Err(ReserveRefusal::Stale { planned: ask.generation, current: self.generation }),
             },
         };
         // Shown before the answer: a plan made after all answers must see all holds.

@@ -129,7 +129,11 @@ fn a_node_out_of_service_gets_nothing_new() {
     let change = |state| NodeChange { state: Some(state), reason: Some("bad fan".to_owned()), ..NodeChange::default() };
     let mut out = Vec::new();
     let by = (1001, "alice".to_owned());
-    core.handle(NOW, NodeInput::Update { request: 1, by: by.clone(), change: change(NodeStateChange::Drain) }, &mut out);
+    core.handle(
+        NOW,
+        NodeInput::Update { request: 1, by: by.clone(), change: change(NodeStateChange::Drain) },
+        &mut out,
+    );
     assert!(matches!(out[0], NodeEffect::Record(SavedNode { drain: true, .. })));
     assert_eq!(reserve(&mut core, ask(1, 0..2, 0)), Err(ReserveRefusal::OutOfService("drained")));
     assert_eq!(core.view().reason.unwrap().text, "bad fan");
@@ -143,7 +147,9 @@ fn a_node_out_of_service_gets_nothing_new() {
 
 #[test]
 fn silence_takes_a_node_down_and_tells_its_jobs() {
-    for (rts, back) in [(ReturnToService::Never, false), (ReturnToService::IfSilent, true), (ReturnToService::Always, true)] {
+    for (rts, back) in
+        [(ReturnToService::Never, false), (ReturnToService::IfSilent, true), (ReturnToService::Always, true)]
+    {
         let mut core = core_with(NodeSite { return_to_service: rts, ..NodeSite::default() });
         core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![]))), &mut Vec::new());
         reserve(&mut core, ask(1, 0..2, 0)).unwrap();

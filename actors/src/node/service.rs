@@ -67,10 +67,7 @@ impl NodeCore {
         } else if found.cpus < wanted.cpus {
             Some("Low CPUs".to_owned())
         } else if found.memory < wanted.memory {
-            Some(format!(
-                "Low RealMemory (reported:{} < 100.00% of configured:{})",
-                found.memory.0, wanted.memory.0
-            ))
+            Some(format!("Low RealMemory (reported:{} < 100.00% of configured:{})", found.memory.0, wanted.memory.0))
         } else if found.tmp_disk_mib < wanted.tmp_disk_mib {
             Some("Low TmpDisk".to_owned())
         } else {
@@ -111,7 +108,12 @@ impl NodeCore {
         if self.link.take().is_some() {
             out.push(NodeEffect::CloseLink);
         }
-        let reason = self.saved.reason.clone().filter(|_| self.saved.drain).or_else(|| Some(self.own_reason(now, NOT_RESPONDING)));
+        let reason = self
+            .saved
+            .reason
+            .clone()
+            .filter(|_| self.saved.drain)
+            .or_else(|| Some(self.own_reason(now, NOT_RESPONDING)));
         self.touched = true;
         self.save(SavedNode { down: Some(DownCause::Silence), reason, ..self.saved.clone() }, out);
         self.lose_jobs(out);

@@ -124,8 +124,9 @@ impl Actor for NodeActor {
 
     fn started(&mut self, cx: &mut Context<Self>) {
         let mut effects = Vec::new();
-        if cx.incarnation() > 1 {
-            // The link went with the last life. Its holder notices that nothing comes, and connects again.
+        // In a later life the link may still be open.
+        self.link = self.env.links.get(&self.name).filter(|(conn, _)| self.core.has_link(*conn)).map(|(_, link)| link);
+        if self.link.is_none() {
             self.core.forget_link();
         }
         self.core.resume(Timestamp::now(), &mut effects);

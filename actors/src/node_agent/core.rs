@@ -220,13 +220,21 @@ impl NodeAgentCore {
 
     /// Runs here that the controller does not know are ended: it finished or gave up on them while this node was away.
     fn end_unknown(&mut self, known: &[(JobId, Sluid)], out: &mut Vec<AgentEffect>) {
-        let strangers: Vec<RunKey> =
-            self.runs.keys().filter(|k| !known.contains(&(k.job, k.sluid))).copied().collect();
+        let strangers: Vec<RunKey> = self.runs.keys().filter(|k| !known.contains(&(k.job, k.sluid))).copied().collect();
         for key in strangers {
-            if self.runs.get(&key).is_some_and(|r| matches!(r.phase, RunPhase::Preparing | RunPhase::Awaited { .. } | RunPhase::Held { .. })) {
-                out.push(log_warning(format!("the controller does not know run {} of job {}: ending it", key.sluid, key.job)));
+            if self.runs.get(&key).is_some_and(|r| {
+                matches!(r.phase, RunPhase::Preparing | RunPhase::Awaited { .. } | RunPhase::Held { .. })
+            }) {
+                out.push(log_warning(format!(
+                    "the controller does not know run {} of job {}: ending it",
+                    key.sluid, key.job
+                )));
                 let reason = garrick_model::state::Reason::NodeDown;
-                self.order_end(key, NodeToStepd::EndJob { state: garrick_model::state::JobState::NodeFail, reason }, out);
+                self.order_end(
+                    key,
+                    NodeToStepd::EndJob { state: garrick_model::state::JobState::NodeFail, reason },
+                    out,
+                );
             }
         }
     }

@@ -161,13 +161,7 @@ fn a_run_goes_from_order_to_release_and_every_report_is_acknowledged_in_turn() {
     assert!(matches!(reports(&b.from_stepd(1, StepdReport::Started))[..], [(1, AgentReport::JobStarted { .. })]));
     assert!(matches!(reports(&b.from_stepd(2, ended()))[..], [(2, AgentReport::JobEnded { .. })]));
     let e = b.from_stepd(3, StepdReport::Gone);
-    assert_eq!(
-        e,
-        [
-            AgentEffect::ClearTimer(AgentTimer::End(RUN)),
-            AgentEffect::MarkClean { run: RUN },
-        ]
-    );
+    assert_eq!(e, [AgentEffect::ClearTimer(AgentTimer::End(RUN)), AgentEffect::MarkClean { run: RUN },]);
     let e = b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 2 }));
     assert_eq!(
         e,
@@ -207,7 +201,10 @@ fn a_failed_prolog_drains_the_node_and_cleans_up() {
     b.welcome(&[]);
     b.tell(AgentInput::StartJob(order(&["n1"])));
     let e = b.tell(AgentInput::Prepared { run: RUN, result: Err(PrepareFailure::Prolog("exit 3".into())) });
-    assert!(matches!(reports(&e)[..], [(1, AgentReport::JobLaunchFailed { drain_node: true, reason: Reason::PrologFailure, .. })]));
+    assert!(matches!(
+        reports(&e)[..],
+        [(1, AgentReport::JobLaunchFailed { drain_node: true, reason: Reason::PrologFailure, .. })]
+    ));
     assert_eq!(e.last(), Some(&AgentEffect::Sweep { run: RUN }));
 }
 
@@ -275,7 +272,8 @@ fn a_run_the_controller_does_not_know_is_ended() {
 fn an_order_to_end_a_run_that_is_not_here_lets_the_controller_go_on() {
     let (mut b, _) = Bench::new(vec![]);
     b.welcome(&[]);
-    let end = ControllerToNode::EndJob { job: RUN.job, sluid: RUN.sluid, state: JobState::Cancelled, reason: Reason::None };
+    let end =
+        ControllerToNode::EndJob { job: RUN.job, sluid: RUN.sluid, state: JobState::Cancelled, reason: Reason::None };
     assert!(matches!(reports(&b.tell(AgentInput::Controller(end)))[..], [(1, AgentReport::NodeReleased { .. })]));
 }
 

@@ -22,6 +22,8 @@ mod core_test;
 
 pub use self::{
     core::{AgentConfig, NodeAgentCore},
-    messages::{AgentEffect, AgentInput, AgentMsg, AgentTimer, FoundRun, PrepareFailure, RunKey, StartOrder, StepdState},
+    messages::{
+        AgentEffect, AgentInput, AgentMsg, AgentTimer, FoundRun, PrepareFailure, RunKey, StartOrder, StepdState,
+    },
     shell::{AgentPort, NodeAgent},
 };

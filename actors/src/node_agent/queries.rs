@@ -46,8 +46,11 @@ impl NodeAgentCore {
 
     pub(super) fn list_steps(&mut self, query: u64, jobs: &[JobId], out: &mut Vec<AgentEffect>) {
         let managers = |k: &RunKey| jobs.is_empty() || jobs.contains(&k.job);
-        let waiting: BTreeSet<RunKey> =
-            self.connected_runs(managers).into_iter().filter(|k| self.runs.get(k).is_some_and(|r| r.batch_host)).collect();
+        let waiting: BTreeSet<RunKey> = self
+            .connected_runs(managers)
+            .into_iter()
+            .filter(|k| self.runs.get(k).is_some_and(|r| r.batch_host))
+            .collect();
         for run in &waiting {
             out.push(AgentEffect::ToStepd { run: *run, message: NodeToStepd::ListSteps { query } });
         }
@@ -128,7 +131,13 @@ impl NodeAgentCore {
         }
     }
 
-    pub(super) fn command(&mut self, query: u64, caller: Caller, request: Box<CommandRequest>, out: &mut Vec<AgentEffect>) {
+    pub(super) fn command(
+        &mut self,
+        query: u64,
+        caller: Caller,
+        request: Box<CommandRequest>,
+        out: &mut Vec<AgentEffect>,
+    ) {
         if self.connected {
             self.queries.commands.insert(query);
             self.tell(NodeToController::Command { query, caller, request }, out);

@@ -65,7 +65,9 @@ impl NodeAgentCore {
         let place = credential.nodes.iter().position(|n| n.name == self.config.node);
         match place {
             None => Err(format!("the credential of job {} does not name node {}", credential.job, self.config.node)),
-            Some(0) if !batch_host => Err(format!("node {} is the batch host of job {}", self.config.node, credential.job)),
+            Some(0) if !batch_host => {
+                Err(format!("node {} is the batch host of job {}", self.config.node, credential.job))
+            }
             Some(n) if n > 0 && batch_host => {
                 Err(format!("node {} is not the batch host of job {}", self.config.node, credential.job))
             }
@@ -93,7 +95,13 @@ impl NodeAgentCore {
         out.push(AgentEffect::Prepare { run: key, launch: order.launch, credential, manager: None });
     }
 
-    pub(super) fn start_shepherd(&mut self, query: u64, order: StartOrder, manager: String, out: &mut Vec<AgentEffect>) {
+    pub(super) fn start_shepherd(
+        &mut self,
+        query: u64,
+        order: StartOrder,
+        manager: String,
+        out: &mut Vec<AgentEffect>,
+    ) {
         let checked = order.credential.and_then(|c| self.check_place(&c, false).map(|()| c));
         let credential = match checked {
             Ok(c) => c,
@@ -154,15 +162,32 @@ impl NodeAgentCore {
         }
     }
 
-    fn launch_failed(&mut self, key: RunKey, reason: Reason, detail: String, drain_node: bool, out: &mut Vec<AgentEffect>) {
+    fn launch_failed(
+        &mut self,
+        key: RunKey,
+        reason: Reason,
+        detail: String,
+        drain_node: bool,
+        out: &mut Vec<AgentEffect>,
+    ) {
         let RunKey { job, sluid } = key;
         self.report(AgentReport::JobLaunchFailed { job, sluid, reason, detail, drain_node }, None, None, out);
     }
 
-    pub(super) fn stepd_up(&mut self, key: RunKey, conn: u64, door: String, batch_host: bool, out: &mut Vec<AgentEffect>) {
+    pub(super) fn stepd_up(
+        &mut self,
+        key: RunKey,
+        conn: u64,
+        door: String,
+        batch_host: bool,
+        out: &mut Vec<AgentEffect>,
+    ) {
         let Some(run) = self.runs.get_mut(&key) else {
             // Its folder is gone, so its end was acknowledged: it must not live on.
-            out.push(log_warning(format!("a stepd of the forgotten run {} of job {} connected: killing it", key.sluid, key.job)));
+            out.push(log_warning(format!(
+                "a stepd of the forgotten run {} of job {} connected: killing it",
+                key.sluid, key.job
+            )));
             return out.push(AgentEffect::KillStepd { run: key });
         };
         if run.phase == RunPhase::Leaving {
@@ -274,7 +299,8 @@ impl NodeAgentCore {
     }
 
     pub(super) fn end_timed_out(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
-        let stuck = |r: &&mut Run| matches!(r.phase, RunPhase::Preparing | RunPhase::Awaited { .. } | RunPhase::Held { .. });
+        let stuck =
+            |r: &&mut Run| matches!(r.phase, RunPhase::Preparing | RunPhase::Awaited { .. } | RunPhase::Held { .. });
         if self.runs.get_mut(&key).filter(stuck).is_some() {
             out.push(log_warning(format!("the stepd of job {} did not end in time: killing it", key.job)));
             out.push(AgentEffect::KillStepd { run: key });

@@ -5,7 +5,9 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, NodeShare},
-    spec::{ArraySpec, Dependencies, Dependency, DependencyKind, EnvEntry, JobKind, JobSpec, NodeCount, OpenMode, Sharing},
+    spec::{
+        ArraySpec, Dependencies, Dependency, DependencyKind, EnvEntry, JobKind, JobSpec, NodeCount, OpenMode, Sharing,
+    },
     state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason},
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeHold, NodeLoad, NodeView, PartitionState},

@@ -284,9 +284,7 @@ impl<'a> Machine<'a> {
             MemoryNeed::None => None,
             MemoryNeed::PerNode(mib) => Some(MemoryMib(mib)),
             MemoryNeed::All => Some(shape.memory),
-            MemoryNeed::PerCpu(mib) => {
-                Some(MemoryMib(mib.saturating_mul(u64::from(cpus.len())).min(room.memory)))
-            }
+            MemoryNeed::PerCpu(mib) => Some(MemoryMib(mib.saturating_mul(u64::from(cpus.len())).min(room.memory))),
         };
         NodeShare { cpus, memory, tasks: if request.tasks_named { tasks } else { 0 } }
     }

@@ -134,9 +134,13 @@ fn partition_state_and_limits_are_reasons() {
     small.max_nodes = Some(1);
     view.partitions.extend([down, inactive, small]);
     let on = |p: &str, s: JobSpec| JobSpec { partitions: vec![p.to_owned()], ..s };
-    for (id, spec) in
-        [(1, spec()), (2, on("down", spec())), (3, on("inactive", spec())), (4, on("small", wide(2))), (5, on("debug", spec()))]
-    {
+    for (id, spec) in [
+        (1, spec()),
+        (2, on("down", spec())),
+        (3, on("inactive", spec())),
+        (4, on("small", wide(2))),
+        (5, on("debug", spec())),
+    ] {
         view.pending.push(Arc::new(job(id, spec)));
     }
     let plan = plan(&view, NOW);
@@ -299,10 +303,9 @@ fn overbooked(view: &ClusterView, plan: &Plan) -> Option<String> {
         let mut holders = 0;
         let mut whole = 0;
         let held = node.holds.iter().map(|h| (&h.share, h.sharing == Sharing::Exclusive));
-        let given = plan
-            .starts
-            .iter()
-            .flat_map(|s| s.nodes.iter().filter(|n| n.index == node.index).map(|n| (&n.share, s.usage == NodeUse::Whole)));
+        let given = plan.starts.iter().flat_map(|s| {
+            s.nodes.iter().filter(|n| n.index == node.index).map(|n| (&n.share, s.usage == NodeUse::Whole))
+        });
         for (share, exclusive) in held.chain(given) {
             if !cpus.is_disjoint(&share.cpus) {
                 return Some(format!("{}: CPUs {} given twice", node.name, cpus.intersection(&share.cpus)));
@@ -430,13 +433,17 @@ fn ten_thousand_nodes_and_jobs_plan_in_one_pass() {
 
 /// [`overbooked`] walks all starts for every node; this one walks once, for the large case.
 fn overbooked_quick(view: &ClusterView, plan: &Plan) -> Option<String> {
-    let mut free: Vec<CpuSet> = view.nodes.iter().map(|n| {
-        let mut free = n.shape.all_cpus();
-        for hold in &n.holds {
-            free.subtract(&hold.share.cpus);
-        }
-        free
-    }).collect();
+    let mut free: Vec<CpuSet> = view
+        .nodes
+        .iter()
+        .map(|n| {
+            let mut free = n.shape.all_cpus();
+            for hold in &n.holds {
+                free.subtract(&hold.share.cpus);
+            }
+            free
+        })
+        .collect();
     for start in &plan.starts {
         for node in &start.nodes {
             let free = &mut free[node.index.0 as usize];

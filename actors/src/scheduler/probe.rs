@@ -149,4 +149,3 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
     }
     best
 }
-

@@ -154,9 +154,7 @@ impl Search<'_, '_> {
         let mut all: Vec<Pick> = self
             .open
             .ones()
-            .filter_map(|node| {
-                self.machine.capacity(node, self.request).map(|c| Pick { node, capacity: c.tasks })
-            })
+            .filter_map(|node| self.machine.capacity(node, self.request).map(|c| Pick { node, capacity: c.tasks }))
             .collect();
         all.sort_by_key(|p| (std::cmp::Reverse(p.capacity), self.machine.class_of(p.node), p.node));
         for pick in all {

@@ -125,8 +125,9 @@ impl SchedulerActor {
         let boards = &self.env.boards;
         self.seen = (boards.jobs.generation(), boards.nodes.generation(), boards.partitions.generation());
         let view = cluster_view(self.policy.clone(), &self.env);
-        let now = Timestamp::now();
-        let made = plan(&view, now);
+        // Heartbeats change boards too: without anyone waiting there is nothing to plan.
+        let made =
+            if view.pending.iter().any(|job| job.eligible) { plan(&view, Timestamp::now()) } else { Plan::default() };
         self.last_pass = began.elapsed();
         tracing::debug!(
             starts = made.starts.len(),

@@ -15,12 +15,10 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(e) => complain(&e),
         },
-        [verb, flag, fd] if verb == "launcher" && flag == "--fd" => {
-            match fd.to_str().and_then(|n| n.parse().ok()) {
-                Some(fd) => garrick_noded::launcher::main(fd),
-                None => complain("--fd needs a descriptor's number"),
-            }
-        }
+        [verb, flag, fd] if verb == "launcher" && flag == "--fd" => match fd.to_str().and_then(|n| n.parse().ok()) {
+            Some(fd) => garrick_noded::launcher::main(fd),
+            None => complain("--fd needs a descriptor's number"),
+        },
         [verb] if verb == "-V" || verb == "--version" => {
             let _ = std::io::stdout().write_all(garrick_noded::daemon::serve::versions().as_bytes());
             ExitCode::SUCCESS

@@ -111,8 +111,13 @@ async fn command(conn: DoorConn, world: DoorWorld) {
             Ok(Some(request)) => {
                 let cx = TraceContext { trace: request.trace, cause: request.cause };
                 let cx = if cx.trace == 0 { TraceContext::root() } else { cx };
-                let replies = Box::new(DoorReplies { sender: sender.clone(), gone: Arc::clone(&gone), answered: false });
-                tell(&world.front, cx, ControllerMsg::Command { caller: caller.clone(), request: Box::new(request.msg), replies });
+                let replies =
+                    Box::new(DoorReplies { sender: sender.clone(), gone: Arc::clone(&gone), answered: false });
+                tell(
+                    &world.front,
+                    cx,
+                    ControllerMsg::Command { caller: caller.clone(), request: Box::new(request.msg), replies },
+                );
             }
             Ok(None) => break,
             Err(e) => {

@@ -105,7 +105,7 @@ impl Host for ThisProcess {
             next_job_id: next_job.0,
             slurm_uid: uid(&config.slurm_user),
             slurmd_uid: uid(&config.slurmd_user),
-            version: "26.05.3",
+            version: crate::daemon::serve::COMPATIBILITY,
             zone: &TimeZone::system(),
         };
         config::show_config(config, &facts)

@@ -27,7 +27,9 @@ struct Link {
 impl AgentLink for Link {
     fn send(&self, frame: ControllerToNode) -> Result<(), LinkClosed> {
         let class = match frame {
-            ControllerToNode::Ping { .. } | ControllerToNode::EndJob { .. } | ControllerToNode::Shutdown => Class::Control,
+            ControllerToNode::Ping { .. } | ControllerToNode::EndJob { .. } | ControllerToNode::Shutdown => {
+                Class::Control
+            }
             ControllerToNode::Trace { .. } | ControllerToNode::StopTrace { .. } => Class::Trace,
             _ => Class::Request,
         };

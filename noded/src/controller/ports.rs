@@ -1,7 +1,7 @@
 //! The controller's ports: journal, signer and user directory on this machine.
 
 use crate::{
-    journal::{JournalWriter, JournalError as FileError},
+    journal::{JournalError as FileError, JournalWriter},
     kernel::users,
 };
 use garrick_actors::controller::{

@@ -20,8 +20,8 @@ use garrick_actors::controller::{
 use garrick_model::time::Timestamp;
 use garrick_runtime::{Address, System};
 use garrick_transport::{
-    CertAuthority, DoorListener, any_address, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, SigningKey,
-    identity::Role,
+    CertAuthority, DoorListener, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, SigningKey,
+    any_address, identity::Role,
 };
 use std::{
     path::PathBuf,
@@ -137,7 +137,8 @@ fn open_journal(
         Err(e) if options.ignore_errors => {
             let aside = path.with_extension("unreadable");
             tracing::error!(error = %e, kept = %aside.display(), "started with -i: the journal was put aside");
-            std::fs::rename(&path, &aside).map_err(|cause| ControllerStartError::Folder { path: aside.clone(), cause })?;
+            std::fs::rename(&path, &aside)
+                .map_err(|cause| ControllerStartError::Folder { path: aside.clone(), cause })?;
             journal::open(&path)?
         }
         Err(e) => return Err(e.into()),

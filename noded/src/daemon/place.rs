@@ -55,7 +55,8 @@ impl Cluster {
 
     /// `host:port` of the controller.
     pub fn controller_address(&self) -> String {
-        let host = self.config.slurmctld_addr.as_deref().or_else(|| self.config.controllers.first().map(|c| c.target()));
+        let host =
+            self.config.slurmctld_addr.as_deref().or_else(|| self.config.controllers.first().map(|c| c.target()));
         format!("{}:{}", host.unwrap_or("localhost"), self.config.slurmctld_port.first)
     }
 

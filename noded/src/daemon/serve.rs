@@ -27,9 +27,12 @@ use tokio::{
     sync::watch,
 };
 
-/// The compatibility level, which client programs parse, and Garrick's own version.
+/// The version of Slurm that Garrick answers to: client programs parse it.
+pub const COMPATIBILITY: &str = "26.05.3";
+
+/// The compatibility level and Garrick's own version.
 pub fn versions() -> String {
-    format!("slurm 26.05.3\ngarrick {}\n", env!("CARGO_PKG_VERSION"))
+    format!("slurm {COMPATIBILITY}\ngarrick {}\n", env!("CARGO_PKG_VERSION"))
 }
 
 fn say(text: &str) {
@@ -85,7 +88,14 @@ pub fn main(program: &str, options: Options) -> ExitCode {
             complain(program, &why);
             ExitCode::FAILURE
         }
-        Ok(Side::Daemon(readiness)) => finish(program, run(&cluster, &options, Some(readiness))),
+        // What kept it from starting was said by the other side.
+        Ok(Side::Daemon(readiness)) => match run(&cluster, &options, Some(readiness)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                tracing::error!("{why}");
+                ExitCode::FAILURE
+            }
+        },
         Err(e) => {
             complain(program, &e.to_string());
             ExitCode::FAILURE
@@ -128,7 +138,8 @@ fn read_config(program: &str, options: &Options) -> Result<Config, String> {
     let env = |name: &str| std::env::var_os(name);
     let candidates = locate::conf_path(options.conf.as_deref(), &env, exe.as_deref());
     let found = candidates.iter().find(|c| c.path.exists()).or_else(|| candidates.first());
-    let path: PathBuf = found.map(|c| c.path.clone()).ok_or("no configuration file is named and none is in a usual place")?;
+    let path: PathBuf =
+        found.map(|c| c.path.clone()).ok_or("no configuration file is named and none is in a usual place")?;
     let path = std::path::absolute(&path).unwrap_or(path);
     let (config, report) = config::read_reporting(&path);
     for warning in report.warnings() {
@@ -239,13 +250,16 @@ async fn start_roles(
 ) -> Result<Started, String> {
     let mut controller = None;
     if options.roles != Roles::Node {
-        let started = controller::start::start(cluster, options, system, exit.clone()).await.map_err(|e| e.to_string())?;
+        let started =
+            controller::start::start(cluster, options, system, exit.clone()).await.map_err(|e| e.to_string())?;
         controller = Some(started);
     }
     if options.roles == Roles::Controller {
         return Ok((controller, None));
     }
-    let reconfigure = Arc::new(|| tracing::info!("the controller changed its configuration; this node's own settings apply from its next start"));
+    let reconfigure = Arc::new(|| {
+        tracing::info!("the controller changed its configuration; this node's own settings apply from its next start")
+    });
     let (named, token) = (options.node_name.as_deref(), options.token.as_deref());
     // In one process both flags of -c mean the same: begin anew.
     let node = node::start::start(cluster, named, token, options.clean, system, exit.clone(), reconfigure)

@@ -28,7 +28,9 @@ pub enum JournalError {
         cause: String,
     },
     /// Not a journal, or one from a newer program.
-    #[error("{path} is not a journal this version reads: {what}; move it away to start empty, or run the version that wrote it")]
+    #[error(
+        "{path} is not a journal this version reads: {what}; move it away to start empty, or run the version that wrote it"
+    )]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -96,8 +98,8 @@ pub(super) fn header() -> [u8; HEADER_BYTES] {
 
 /// Encodes one record with its length and checksum.
 pub(super) fn frame<T: Serialize>(path: &Path, record: &T, out: &mut Vec<u8>) -> Result<(), JournalError> {
-    let payload =
-        rmp_serde::to_vec_named(record).map_err(|e| JournalError::Record { path: path.to_owned(), what: e.to_string() })?;
+    let payload = rmp_serde::to_vec_named(record)
+        .map_err(|e| JournalError::Record { path: path.to_owned(), what: e.to_string() })?;
     if payload.len() > MAX_RECORD_BYTES {
         return Err(JournalError::Record {
             path: path.to_owned(),
@@ -134,7 +136,8 @@ pub fn open<T: DeserializeOwned>(path: &Path) -> Result<Opened<T>, JournalError>
         return Ok(Opened { records: Vec::new(), torn_bytes: 0, file });
     }
     if &bytes[..8] != MAGIC || bytes[8] != VERSION {
-        let what = if &bytes[..8] == MAGIC { format!("its version is {}", bytes[8]) } else { "its first bytes differ".into() };
+        let what =
+            if &bytes[..8] == MAGIC { format!("its version is {}", bytes[8]) } else { "its first bytes differ".into() };
         return Err(JournalError::Foreign { path: path.to_owned(), what });
     }
     let mut records = Vec::new();

@@ -44,7 +44,8 @@ impl<T: Serialize> JournalWriter<T> {
     pub fn start(path: &Path, file: File) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (queue, appends) = sync_channel(QUEUE_ENTRIES);
         let name = path.to_owned();
-        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || write_loop(&name, file, &appends))?;
+        let thread =
+            std::thread::Builder::new().name("journal".into()).spawn(move || write_loop(&name, file, &appends))?;
         Ok((Self { path: path.to_owned(), queue, records: PhantomData }, thread))
     }
 
@@ -95,10 +96,9 @@ fn write_loop(path: &Path, mut file: File, appends: &Receiver<Append>) {
             }
         }
         if failed.is_none() {
-            let written = file
-                .write_all(&bytes)
-                .map_err(|e| JournalError::io("write", path, &e))
-                .and_then(|()| if lazy { Ok(()) } else { file.sync_data().map_err(|e| JournalError::io("sync", path, &e)) });
+            let written = file.write_all(&bytes).map_err(|e| JournalError::io("write", path, &e)).and_then(|()| {
+                if lazy { Ok(()) } else { file.sync_data().map_err(|e| JournalError::io("sync", path, &e)) }
+            });
             failed = written.err();
             if let Some(e) = &failed {
                 tracing::error!(error = %e, "journal write failed; nothing more will be accepted");

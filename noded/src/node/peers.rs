@@ -38,9 +38,15 @@ impl PeerWorld {
     /// A credential's content, if it is to be believed: signed by this cluster's controller, for this cluster, not expired.
     pub fn check(&self, signed: &SignedCredential) -> Result<Box<JobCredential>, String> {
         let trust = self.trust.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = trust.as_ref().ok_or("no credential key is known yet: the controller was not reached since this node joined")?;
+        let key = trust
+            .as_ref()
+            .ok_or("no credential key is known yet: the controller was not reached since this node joined")?;
         if !key.verify_strict(&signed.payload, &signed.signature) {
-            return Err(format!("its signature does not match (signed with key {}, known is {})", signed.key_id, key.id()));
+            return Err(format!(
+                "its signature does not match (signed with key {}, known is {})",
+                signed.key_id,
+                key.id()
+            ));
         }
         let credential: JobCredential = rmp_serde::from_slice(&signed.payload).map_err(|e| e.to_string())?;
         if credential.cluster != self.cluster {

@@ -68,9 +68,9 @@ impl NodePort {
 
     fn kill_stepd(&self, run: RunKey) {
         let Some(pid) = self.world.spool.living_stepd(run) else { return };
-        match proc_tree::Process::read(Path::new("/proc"), pid).map(|p| proc_tree::signal(&p, libc::SIGKILL)) {
-            Some(Err(e)) => tracing::error!(job_id = run.job.0, pid, error = %e, "killing a stepd"),
-            Some(Ok(_)) | None => {}
+        let signalled = proc_tree::Process::read(Path::new("/proc"), pid).map(|p| proc_tree::signal(&p, libc::SIGKILL));
+        if let Some(Err(e)) = signalled {
+            tracing::error!(job_id = run.job.0, pid, error = %e, "killing a stepd");
         }
     }
 }
@@ -81,7 +81,9 @@ impl AgentPort for NodePort {
             AgentEffect::ToController(message) => self.conversations.tell_controller(*message),
             AgentEffect::TrustKey { key, id } => match VerifyKey::from_bytes(&key) {
                 Ok(verify) => {
-                    if let Err(e) = crate::kernel::files::write_atomically(&self.world.spool.credential_key(), &key, 0o600) {
+                    if let Err(e) =
+                        crate::kernel::files::write_atomically(&self.world.spool.credential_key(), &key, 0o600)
+                    {
                         tracing::error!(error = %e, "keeping the credential key");
                     }
                     *self.trust.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(verify);
@@ -108,18 +110,23 @@ impl AgentPort for NodePort {
                     AgentInput::Swept { run, stubborn: swept.unwrap_or_default() }
                 });
             }
-            AgentEffect::MarkClean { run } => Self::saved("noting that a run is clean", run, self.world.spool.mark_clean(run)),
+            AgentEffect::MarkClean { run } => {
+                Self::saved("noting that a run is clean", run, self.world.spool.mark_clean(run))
+            }
             AgentEffect::RunEpilog { run } => {
                 let world = Arc::clone(&self.world);
                 self.later(async move { AgentInput::EpilogDone { run, failed: world.epilog(run).await.err() } });
             }
-            AgentEffect::RemoveSpool { run } => Self::saved("removing a run's folder", run, self.world.spool.remove_run(run)),
+            AgentEffect::RemoveSpool { run } => {
+                Self::saved("removing a run's folder", run, self.world.spool.remove_run(run))
+            }
             AgentEffect::AnswerShepherd { query, answer } => self.conversations.answer_asker(query, answer),
             AgentEffect::AnswerCommand { query, reply } => self.conversations.answer_command(query, *reply),
             AgentEffect::OwnTrace { query, prefixes, follow } => {
                 let process = format!("node/{}", self.world.node);
                 let (agent, hub) = (self.agent.clone(), self.system.clone());
-                let tell = move |records| tell_agent(&agent, TraceContext::root(), AgentInput::OwnTrace { query, records });
+                let tell =
+                    move |records| tell_agent(&agent, TraceContext::root(), AgentInput::OwnTrace { query, records });
                 if let Some(handle) = traces::serve(&hub, process, prefixes, follow, tell) {
                     self.follows.insert(query, handle);
                 }

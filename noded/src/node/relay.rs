@@ -6,7 +6,12 @@ use garrick_model::{
     ids::JobId,
     messages::{command::Caller, step::CommandToStepMgr},
 };
-use garrick_transport::{DoorConn, Endpoint, identity::{ExpectPeer, Role}, quic::BulkStream, splice};
+use garrick_transport::{
+    DoorConn, Endpoint,
+    identity::{ExpectPeer, Role},
+    quic::BulkStream,
+    splice,
+};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 use tokio::io::AsyncWriteExt;
@@ -51,10 +56,12 @@ pub async fn outward(endpoint: &Endpoint, door: DoorConn, host: &str) {
 pub async fn inward(mut bulk: BulkStream, header: RelayHeader, stepd_door: &Path) -> std::io::Result<()> {
     // The greeting of the command went to its own daemon; this side greets the stepd anew.
     let program = concat!("garrick ", env!("CARGO_PKG_VERSION"));
-    let stepd = DoorConn::connect(stepd_door, LinkKind::CommandToStepMgr, program).await.map_err(std::io::Error::other)?;
+    let stepd =
+        DoorConn::connect(stepd_door, LinkKind::CommandToStepMgr, program).await.map_err(std::io::Error::other)?;
     let (mut stream, leading) = stepd.into_raw();
     let introduction = CommandToStepMgr::OnBehalfOf(header.caller);
-    let frame = encode(&TracedRef { trace: 0, cause: 0, msg: &introduction }, limits::DOOR).map_err(std::io::Error::other)?;
+    let frame =
+        encode(&TracedRef { trace: 0, cause: 0, msg: &introduction }, limits::DOOR).map_err(std::io::Error::other)?;
     stream.write_all(&frame).await?;
     bulk.write_all(&leading).await?;
     tokio::io::copy_bidirectional(&mut stream, &mut bulk).await?;

@@ -129,7 +129,8 @@ async fn run_one(
             Ok(w) => w,
             Err(_) => {
                 if let Some(pid) = group.and_then(|p| i32::try_from(p).ok()) {
-                    let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+                    let _ =
+                        nix::sys::signal::killpg(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
                 }
                 return Err(ScriptFailure::TimedOut { moment, path: path.clone(), limit });
             }
@@ -168,7 +169,8 @@ mod tests {
 
     #[tokio::test]
     async fn programs_see_the_jobs_variables_and_their_moment() {
-        let ok = script("ok", "#!/bin/sh\n[ \"$SLURM_JOB_ID\" = 7 ] && [ \"$SLURM_SCRIPT_CONTEXT\" = prolog_slurmd ]\n");
+        let ok =
+            script("ok", "#!/bin/sh\n[ \"$SLURM_JOB_ID\" = 7 ] && [ \"$SLURM_SCRIPT_CONTEXT\" = prolog_slurmd ]\n");
         run(Moment::Prolog, &[ok], &[("SLURM_JOB_ID".into(), "7".into())], None).await.unwrap();
     }
 

@@ -25,6 +25,9 @@ pub struct Spool {
     root: PathBuf,
 }
 
+/// Runs with their orders, and why others cannot be read.
+pub type RecordedRuns = (Vec<(FoundRun, StepdOrders)>, Vec<String>);
+
 /// The spool cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
@@ -105,7 +108,7 @@ impl Spool {
     }
 
     /// The runs that are recorded, and what cannot be read (which is left where it is).
-    pub fn runs(&self) -> Result<(Vec<(FoundRun, StepdOrders)>, Vec<String>), SpoolError> {
+    pub fn runs(&self) -> Result<RecordedRuns, SpoolError> {
         let path = self.root.join("runs");
         let list = |cause| SpoolError::List { path: path.clone(), cause };
         let (mut found, mut unreadable) = (Vec::new(), Vec::new());

@@ -28,9 +28,8 @@ use garrick_model::{
 };
 use garrick_runtime::{Address, ChildSpec, System};
 use garrick_transport::{
-    DoorListener, Endpoint, EndpointOptions, IdentityStore, JoinError, any_address, join_through_door, join_with_shared_key,
-    join_with_token,
-    identity::VerifyKey,
+    DoorListener, Endpoint, EndpointOptions, IdentityStore, JoinError, any_address, identity::VerifyKey,
+    join_through_door, join_with_shared_key, join_with_token,
 };
 use std::{
     net::SocketAddr,
@@ -119,9 +118,9 @@ pub fn own_node<'a>(cluster: &'a Cluster, named: Option<&str>) -> Result<&'a Nod
     let config = &cluster.config;
     let file = config.path.display();
     if let Some(name) = named {
-        return config
-            .node(name)
-            .ok_or_else(|| NodeStartError::Name(format!("{file} has no NodeName={name}; -N must name one of its nodes")));
+        return config.node(name).ok_or_else(|| {
+            NodeStartError::Name(format!("{file} has no NodeName={name}; -N must name one of its nodes"))
+        });
     }
     let host = inventory::hostname().map_err(|e| NodeStartError::Name(format!("asking for this host's name: {e}")))?;
     let mine: Vec<&NodeConfig> = config.nodes.iter().filter(|n| n.hostname == host || n.name == host).collect();
@@ -159,14 +158,15 @@ pub async fn start(
     let shape = effective_shape(&node.settings.shape, &machine.shape, overrides);
     let spool = Spool::open(&cluster.node_path(&config.slurmd_spool_dir, &node.name))?;
     let identity = identity(cluster, node, token, &spool).await?;
-    let tracking =
-        Tracking::detect(&cluster.id, &node.name, Constraints { cores: true, memory: config.select.memory });
+    let tracking = Tracking::detect(&cluster.id, &node.name, Constraints { cores: true, memory: config.select.memory });
     if let Some(notice) = tracking.notice() {
         tracing::warn!("{notice}");
     }
     if users::effective_uid() != 0 {
         let user = users::user_name(users::effective_uid());
-        tracing::warn!("not root: jobs run as {user} only, others are refused; no user switch, no cgroup limits beyond its own");
+        tracing::warn!(
+            "not root: jobs run as {user} only, others are refused; no user switch, no cgroup limits beyond its own"
+        );
     }
     let bind = any_address(node.port);
     let endpoint = Arc::new(Endpoint::bind_with(bind, identity, EndpointOptions::default())?);
@@ -212,7 +212,8 @@ pub async fn start(
         shape,
         arch: machine.arch.clone(),
         os: machine.os.clone(),
-        version: env!("CARGO_PKG_VERSION").into(),
+        // What client programs of Slurm expect to see of a node.
+        version: crate::daemon::serve::COMPATIBILITY.into(),
         boot_time: inventory::boot_time(Path::new("/"))?,
         agent_start: Timestamp::now(),
         tracking: tracking.name().into(),
@@ -224,7 +225,9 @@ pub async fn start(
         incarnation: garrick_model::ids::RequestId::random().0,
         heartbeat: Duration::from_millis((u64::from(config.slurmd_timeout_secs) * 1000 / 3).clamp(1000, 30_000)),
         start_limit: Duration::from_secs(config.batch_start_timeout_secs.max(1).into()) * 2,
-        end_limit: Duration::from_secs(u64::from(config.kill_wait_secs) + u64::from(config.unkillable_step_timeout_secs)),
+        end_limit: Duration::from_secs(
+            u64::from(config.kill_wait_secs) + u64::from(config.unkillable_step_timeout_secs),
+        ),
         query_limit: Duration::from_secs(config.message_timeout_secs.max(2).into()) / 2,
     };
     let agent = start_agent(system, agent_config, &conversations, &world, &trust, facts, exit, reconfigure);
@@ -286,7 +289,8 @@ fn first_cpu(cluster: &Cluster, node: &NodeConfig) -> u32 {
 }
 
 fn saved_key(spool: &Spool) -> Result<Option<VerifyKey>, NodeStartError> {
-    let bytes = crate::kernel::files::read_if_there(&spool.credential_key()).map_err(|e| NodeStartError::Key(e.to_string()))?;
+    let bytes =
+        crate::kernel::files::read_if_there(&spool.credential_key()).map_err(|e| NodeStartError::Key(e.to_string()))?;
     bytes.map(|b| VerifyKey::from_bytes(&b).map_err(|e| NodeStartError::Key(e.to_string()))).transpose()
 }
 
@@ -314,7 +318,9 @@ async fn identity(
     let folder = spool.identity();
     if folder.join("certificate.pem").exists() || folder.is_dir() {
         match IdentityStore::load(&folder) {
-            Ok(store) if store.identity().cluster == cluster.config.cluster_name && store.identity().name == node.name => {
+            Ok(store)
+                if store.identity().cluster == cluster.config.cluster_name && store.identity().name == node.name =>
+            {
                 return Ok(store);
             }
             Ok(store) => {
@@ -329,7 +335,9 @@ async fn identity(
     }
     let address = cluster.controller_address();
     if let Some(token) = token {
-        return join_with_token(&address, token, &node.name, &folder).await.map_err(|e| NodeStartError::Join(e.to_string()));
+        return join_with_token(&address, token, &node.name, &folder)
+            .await
+            .map_err(|e| NodeStartError::Join(e.to_string()));
     }
     let key = cluster.shared_key();
     let mut said = String::new();
@@ -353,7 +361,12 @@ async fn identity(
         };
         match attempt {
             Ok(store) => return Ok(store),
-            Err(e @ (JoinError::Refused { .. } | JoinError::Impostor { .. } | JoinError::UntrustedDoor { .. } | JoinError::Identity(_))) => return Err(NodeStartError::Join(e.to_string())),
+            Err(
+                e @ (JoinError::Refused { .. }
+                | JoinError::Impostor { .. }
+                | JoinError::UntrustedDoor { .. }
+                | JoinError::Identity(_)),
+            ) => return Err(NodeStartError::Join(e.to_string())),
             Err(e) if tokio::time::Instant::now() >= give_up => return Err(NodeStartError::Join(e.to_string())),
             Err(e) => {
                 let text = e.to_string();

@@ -29,7 +29,12 @@ pub fn caller_of(conn: &DoorConn, host: &str) -> Caller {
 }
 
 /// Serves the step manager's door.
-pub async fn serve_manager(mut listener: DoorListener, manager: Address<StepMgrMsg>, clients: Rc<Clients>, node: String) {
+pub async fn serve_manager(
+    mut listener: DoorListener,
+    manager: Address<StepMgrMsg>,
+    clients: Rc<Clients>,
+    node: String,
+) {
     loop {
         match listener.accept().await {
             Ok(conn) if conn.hello.link == LinkKind::CommandToStepMgr => {

@@ -10,12 +10,10 @@ use garrick_actors::{
     step::NodeSlot,
     stepmgr::{ClientId, StepEvent, StepMgrEffect, StepMgrInput, StepMgrMsg, shell::StepMgrPort},
 };
-use garrick_model::{
-    messages::{
-        shepherd::StepMgrToShepherd,
-        step::StepMgrToCommand,
-        stepd::{NodeToStepd, StepdToNode},
-    },
+use garrick_model::messages::{
+    shepherd::StepMgrToShepherd,
+    step::StepMgrToCommand,
+    stepd::{NodeToStepd, StepdToNode},
 };
 use garrick_runtime::{Address, Lane, System, TraceContext};
 use garrick_transport::Sender;

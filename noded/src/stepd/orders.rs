@@ -85,7 +85,8 @@ impl StepdOrders {
     /// Writes the file into a run's folder.
     pub fn save(&self, folder: &Path) -> Result<(), OrdersError> {
         let path = folder.join(Self::FILE);
-        let bytes = rmp_serde::to_vec_named(self).map_err(|e| OrdersError::Form { path: path.clone(), cause: e.to_string() })?;
+        let bytes = rmp_serde::to_vec_named(self)
+            .map_err(|e| OrdersError::Form { path: path.clone(), cause: e.to_string() })?;
         crate::kernel::files::write_atomically(&path, &bytes, 0o600)?;
         Ok(())
     }
@@ -93,7 +94,8 @@ impl StepdOrders {
     /// Reads it back.
     pub fn load(folder: &Path) -> Result<Self, OrdersError> {
         let path = folder.join(Self::FILE);
-        let bytes = crate::kernel::files::read_if_there(&path)?.ok_or_else(|| OrdersError::Missing { path: path.clone() })?;
+        let bytes =
+            crate::kernel::files::read_if_there(&path)?.ok_or_else(|| OrdersError::Missing { path: path.clone() })?;
         rmp_serde::from_slice(&bytes).map_err(|e| OrdersError::Form { path, cause: e.to_string() })
     }
 }

@@ -44,7 +44,12 @@ pub struct ShepherdLinks {
 
 impl ShepherdLinks {
     /// For a run; `endpoint` is `None` for one with a single node.
-    pub fn new(endpoint: Option<Arc<Endpoint>>, launch: &JobLaunch, credential: &JobCredential, own_address: String) -> Self {
+    pub fn new(
+        endpoint: Option<Arc<Endpoint>>,
+        launch: &JobLaunch,
+        credential: &JobCredential,
+        own_address: String,
+    ) -> Self {
         let mut launch = launch.clone();
         let mut spec = (*launch.spec).clone();
         spec.script = None;
@@ -70,7 +75,8 @@ impl ShepherdLinks {
     pub fn start(&self, node: NodeSlot, manager: &Address<StepMgrMsg>) {
         let (manager, endpoint) = (manager.clone(), self.endpoint.clone());
         let launch = Box::new(self.launch.clone());
-        let (address, name) = (self.credential.addresses.get(node.0 as usize), self.credential.nodes.get(node.0 as usize));
+        let (address, name) =
+            (self.credential.addresses.get(node.0 as usize), self.credential.nodes.get(node.0 as usize));
         let place = address.cloned().zip(name.map(|n| n.name.clone()));
         let own = self.own_address.clone();
         actix_rt::spawn(async move {
@@ -99,7 +105,13 @@ impl ShepherdLinks {
     }
 }
 
-async fn ask(endpoint: &Endpoint, address: &str, node: &str, launch: Box<JobLaunch>, manager: String) -> Result<(), Refusal> {
+async fn ask(
+    endpoint: &Endpoint,
+    address: &str,
+    node: &str,
+    launch: Box<JobLaunch>,
+    manager: String,
+) -> Result<(), Refusal> {
     let unreachable = |e: String| Refusal::Unreachable(node.to_owned(), e);
     let expect = ExpectPeer { role: Role::Node, name: Some(node.to_owned()) };
     let program = concat!("garrick ", env!("CARGO_PKG_VERSION"));
@@ -108,7 +120,10 @@ async fn ask(endpoint: &Endpoint, address: &str, node: &str, launch: Box<JobLaun
         .await
         .map_err(|e| unreachable(e.to_string()))?;
     let (sender, mut answers) = connection.split::<StepMgrToAgent, AgentToStepMgr>();
-    sender.send(traced(StepMgrToAgent::StartShepherd { launch, manager })).await.map_err(|e| unreachable(e.to_string()))?;
+    sender
+        .send(traced(StepMgrToAgent::StartShepherd { launch, manager }))
+        .await
+        .map_err(|e| unreachable(e.to_string()))?;
     let answer = match answers.recv().await {
         Ok(Some(answer)) => match answer.msg {
             AgentToStepMgr::Started => Ok(()),
@@ -122,7 +137,12 @@ async fn ask(endpoint: &Endpoint, address: &str, node: &str, launch: Box<JobLaun
 }
 
 /// Serves the endpoint of a batch host's `stepd`: shepherds that register.
-pub async fn serve(endpoint: Arc<Endpoint>, links: Rc<ShepherdLinks>, manager: Address<StepMgrMsg>, clients: Rc<Clients>) {
+pub async fn serve(
+    endpoint: Arc<Endpoint>,
+    links: Rc<ShepherdLinks>,
+    manager: Address<StepMgrMsg>,
+    clients: Rc<Clients>,
+) {
     while let Some(arrived) = endpoint.accept().await {
         match arrived {
             Ok(connection) if connection.link == LinkKind::StepMgrShepherd && connection.peer.role == Role::Node => {
@@ -135,7 +155,12 @@ pub async fn serve(endpoint: Arc<Endpoint>, links: Rc<ShepherdLinks>, manager: A
     }
 }
 
-async fn shepherd(mut connection: Connection, links: Rc<ShepherdLinks>, manager: Address<StepMgrMsg>, clients: Rc<Clients>) {
+async fn shepherd(
+    mut connection: Connection,
+    links: Rc<ShepherdLinks>,
+    manager: Address<StepMgrMsg>,
+    clients: Rc<Clients>,
+) {
     let handle = connection.handle();
     let peer = connection.peer.name.clone();
     let (sender, mut messages) = connection.split::<StepMgrToShepherd, ShepherdToStepMgr>();

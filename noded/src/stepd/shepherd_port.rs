@@ -182,7 +182,12 @@ impl ShepherdWorld {
         Ok(())
     }
 
-    fn prepare(&mut self, step: StepId, script: Option<ByteBuf>, share: Option<StepNodeShare>) -> Result<Option<String>, String> {
+    fn prepare(
+        &mut self,
+        step: StepId,
+        script: Option<ByteBuf>,
+        share: Option<StepNodeShare>,
+    ) -> Result<Option<String>, String> {
         if let (Some(share), Some(job)) = (share, &self.place.cgroup) {
             let group = job.create_step(&step_name(step)).map_err(|e| e.to_string())?;
             group.set_cpus(&self.place.cpus.machine_cpus(share.cpus.iter())).map_err(|e| e.to_string())?;
@@ -309,7 +314,8 @@ impl ShepherdPort for ShepherdWorld {
             ShepherdEffect::Close { token } => self.streams.close(token),
             ShepherdEffect::Resize { token, rows, cols } => {
                 if let Some(terminal) = self.streams.terminal_of(token)
-                    && let Err(e) = pty::set_size(std::os::fd::AsFd::as_fd(terminal.get_ref()), WindowSize { rows, cols })
+                    && let Err(e) =
+                        pty::set_size(std::os::fd::AsFd::as_fd(terminal.get_ref()), WindowSize { rows, cols })
                 {
                     tracing::debug!(error = %e, "resizing a terminal");
                 }
@@ -321,7 +327,8 @@ impl ShepherdPort for ShepherdWorld {
             ShepherdEffect::KillGroups { pids } => {
                 for pid in pids.iter().filter_map(|p| i32::try_from(*p).ok()) {
                     // Gone already is what is wanted.
-                    let _ = nix::sys::signal::killpg(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+                    let _ =
+                        nix::sys::signal::killpg(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
                 }
             }
             ShepherdEffect::Sweep { step } => self.sweep_step(step),

@@ -33,7 +33,7 @@ use garrick_model::{
     resources::NodeShare,
 };
 use garrick_runtime::{ActorPath, Address, System, SystemConfig, TraceContext};
-use garrick_transport::{any_address, DoorListener, Endpoint, IdentityStore};
+use garrick_transport::{DoorListener, Endpoint, IdentityStore, any_address};
 use jiff::tz::TimeZone;
 use std::{
     cell::{Cell, RefCell},
@@ -76,7 +76,8 @@ struct Run {
 
 async fn serve(orders: StepdOrders, folder: PathBuf, system: &System) -> Result<(), String> {
     let credential = &orders.credential;
-    let slot = credential.nodes.iter().position(|n| n.name == orders.node).ok_or("this node is not in the credential")?;
+    let slot =
+        credential.nodes.iter().position(|n| n.name == orders.node).ok_or("this node is not in the credential")?;
     let share = credential.nodes[slot].share.clone();
     let place = place(&orders, &folder, &share)?;
     let process = format!("stepd/{}/{}", credential.job, orders.node);
@@ -137,9 +138,8 @@ impl Run {
         let mut config = ShepherdConfig::new(orders.credential.job, &orders.node, &door, self.share.cpus.clone());
         // A node that claims more CPUs than there are cannot bind a task to one of its own.
         if !self.place.cpus.wraps() {
-            config.cpu_map = (0..settings.shape.cpus)
-                .filter_map(|n| self.place.cpus.machine_cpus([n]).iter().next())
-                .collect();
+            config.cpu_map =
+                (0..settings.shape.cpus).filter_map(|n| self.place.cpus.machine_cpus([n]).iter().next()).collect();
         }
         config.cgroups = self.place.cgroup.is_some();
         config.kill_wait = Duration::from_secs(settings.kill_wait_secs);
@@ -251,8 +251,16 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
     let config = manager_config(orders);
     let over = Rc::clone(&run.over);
     let exit: Rc<dyn Fn()> = Rc::new(move || over.notify_one());
-    let parts = OnThread::new((Rc::clone(&links), Rc::clone(&clients), exit, shepherd.clone(), Cell::new(Some(ledger)), Cell::new(0)));
-    let (system, process, agent, journal_file) = (run.system.clone(), run.process.clone(), run.agent.clone(), journal_path);
+    let parts = OnThread::new((
+        Rc::clone(&links),
+        Rc::clone(&clients),
+        exit,
+        shepherd,
+        Cell::new(Some(ledger)),
+        Cell::new(0),
+    ));
+    let (system, process, agent, journal_file) =
+        (run.system.clone(), run.process.clone(), run.agent.clone(), journal_path);
     let spec = StepMgr::spec(credential.job, move || {
         let own = system.find::<StepMgrMsg>(&manager_path).expect("an actor's address is registered before it is made");
         let (links, clients, exit, shepherd, ledger, lives) = parts.get();
@@ -369,7 +377,11 @@ async fn serve_shepherd(run: Run, manager: &str) -> Result<(), String> {
             agent.send(StepdToNode::Report { seq: 1, report: StepdReport::Gone });
         }
         NodeToStepd::EndJob { .. } => {
-            tell_shepherd(&shepherd, cx, ShepherdInput::Manager(garrick_model::messages::shepherd::StepMgrToShepherd::EndJob));
+            tell_shepherd(
+                &shepherd,
+                cx,
+                ShepherdInput::Manager(garrick_model::messages::shepherd::StepMgrToShepherd::EndJob),
+            );
         }
         NodeToStepd::Ack { .. } => over.notify_one(),
         NodeToStepd::Trace { query, prefixes, follow } => {

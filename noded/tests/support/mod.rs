@@ -78,7 +78,9 @@ impl Cluster {
         let work = scratch(name);
         let home = work.join("home");
         std::fs::create_dir_all(work.join("bin")).unwrap();
-        for command in ["garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "swait", "stail"] {
+        for command in
+            ["garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "swait", "stail"]
+        {
             symlink(built().join("garrick"), work.join("bin").join(command)).unwrap();
         }
         let cluster = Self { home, work };
@@ -96,7 +98,11 @@ impl Cluster {
                 c.env_remove(k);
             }
         }
-        c.env("GARRICK_HOME", &self.home).env("PATH", path).env("TZ", "UTC").current_dir(&self.work).stdin(Stdio::null());
+        c.env("GARRICK_HOME", &self.home)
+            .env("PATH", path)
+            .env("TZ", "UTC")
+            .current_dir(&self.work)
+            .stdin(Stdio::null());
         c
     }
 

@@ -81,7 +81,9 @@ fn inside(args: &[String]) -> Fallible<()> {
     raw_spawn_rate(200, 1)?;
     let raw_serial = raw_spawn_rate(few * 4, 1)?;
     let raw_wide = raw_spawn_rate(few * 4, cpus)?;
-    println!("{cpus} CPUs; raw posix_spawn and wait of /bin/true: {raw_serial:.0}/s one at a time, {raw_wide:.0}/s {cpus} at a time");
+    println!(
+        "{cpus} CPUs; raw posix_spawn and wait of /bin/true: {raw_serial:.0}/s one at a time, {raw_wide:.0}/s {cpus} at a time"
+    );
 
     let began = Instant::now();
     for _ in 0..few {
@@ -125,7 +127,8 @@ fn srun(garrick: &str) -> Fallible<()> {
 }
 
 fn in_one_request(count: usize) -> Fallible<Duration> {
-    let door = std::env::var_os(GARRICK_STEPD_DOOR).ok_or("not inside a job: no step manager's door in the environment")?;
+    let door =
+        std::env::var_os(GARRICK_STEPD_DOOR).ok_or("not inside a job: no step manager's door in the environment")?;
     let environment: Vec<ByteBuf> = vec![ByteBuf::from(b"PATH=/usr/bin:/bin".to_vec())];
     let spec = StepSpec {
         name: "true".into(),

@@ -3,12 +3,13 @@
 
 use garrick_model::{
     hostlist,
-    ids::StepId,
+    ids::{NodeIndex, StepId},
     resources::{MemoryMib, MemoryRequest},
     state::JobState,
     time::Timestamp,
-    view::{AllocatedNode, JobView, StepView},
+    view::{AllocatedNode, JobView, NodeView, PartitionView, StepView},
 };
+use std::sync::Arc;
 
 /// Counts of a job: what it has, or what it asks for while it has nothing.
 pub trait Amounts {
@@ -51,6 +52,17 @@ fn held(job: &JobView) -> Option<&[AllocatedNode]> {
         }
         _ => None,
     }
+}
+
+/// A node by its index, in a list in configuration order.
+pub fn node_at(nodes: &[Arc<NodeView>], index: NodeIndex) -> Option<&NodeView> {
+    let place = nodes.get(index.0 as usize).filter(|n| n.index == index);
+    place.or_else(|| nodes.iter().find(|n| n.index == index)).map(|n| &**n)
+}
+
+/// A partition's members.
+pub fn members<'a>(partition: &PartitionView, nodes: &'a [Arc<NodeView>]) -> Vec<&'a NodeView> {
+    partition.nodes.iter().filter_map(|i| node_at(nodes, *i)).collect()
 }
 
 /// Names as a host list, in their order; empty for none.

@@ -12,6 +12,7 @@
 //! | [`run`] | submit a script and stay with it |
 //! | [`follow`], [`progress`] | its output files and the line about its steps |
 //! | [`init`], [`check`], [`install`] | keys, configuration check, files of an installation |
+//! | [`token`] | how a node joins |
 
 pub mod check;
 pub mod conf;
@@ -26,6 +27,7 @@ pub mod programs;
 pub mod progress;
 pub mod run;
 pub mod status;
+pub mod token;
 pub mod up;
 
 use crate::{
@@ -49,11 +51,12 @@ A site:
   init [DIR|--home]                        write a configuration and make the cluster's keys
   check FILE                               every problem of a slurm.conf, with line, cause and suggestion
   install --prefix DIR                     lay out bin/ and sbin/ with every name
+  token [--lifetime MINUTES]               a one-time token for a node to join with (slurmd --token TOKEN)
 
 Any other command by its name: sbatch srun salloc squeue sinfo scancel scontrol stail swait
 ";
 
-const COMMANDS: [&str; 7] = ["up", "down", "status", "run", "init", "check", "install"];
+const COMMANDS: [&str; 8] = ["up", "down", "status", "run", "init", "check", "install", "token"];
 
 /// Runs `garrick`. Returns its exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
@@ -72,6 +75,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("init") => init::main(&rest, &console),
         Some("check") => check::main(&rest, &console),
         Some("install") => install::main(&rest, &console),
+        Some("token") => token::main(&rest, &console),
         Some("help" | "--help" | "-h" | "--usage") => {
             return output::finish(&console, output::stdout(|out| out.write_all(HELP.as_bytes())), 0);
         }

@@ -33,11 +33,12 @@ pub fn reconfigure(session: &mut Session) -> i32 {
     }
 }
 
-/// End the controller, and the node daemons too unless it alone is named.
+/// End the controller and every node daemon; `controller`: that one alone.
 pub fn shutdown(session: &mut Session, words: &[String]) -> i32 {
     let controller_only = match words {
         [] => false,
-        [what] if what.eq_ignore_ascii_case("slurmctld") || what.eq_ignore_ascii_case("controller") => true,
+        [what] if what.eq_ignore_ascii_case("slurmctld") => false,
+        [what] if what.eq_ignore_ascii_case("controller") => true,
         [what] => {
             return session
                 .plain_error(format_args!("invalid shutdown option: {what} (slurmctld, controller or nothing)"));

@@ -14,9 +14,11 @@ use garrick_model::{
     hostlist,
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
+    state::StepState,
     view::{JobView, NodeView, PartitionView, StepView},
 };
 use std::{
+    collections::HashMap,
     io::{self, Write},
     sync::Arc,
 };
@@ -214,10 +216,11 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
     let chosen: Vec<Arc<NodeView>> = match &named {
         None => all,
         Some(named) => {
+            let by_name: HashMap<&str, &Arc<NodeView>> = all.iter().map(|n| (n.name.as_str(), n)).collect();
             let mut chosen = Vec::new();
             for name in named {
-                match all.iter().find(|n| n.name == *name) {
-                    Some(node) => chosen.push(node.clone()),
+                match by_name.get(name.as_str()) {
+                    Some(node) => chosen.push((*node).clone()),
                     None => code = session.plain_error(format_args!("Node {name} not found")),
                 }
             }
@@ -227,7 +230,8 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
     let with_partitions: Vec<(Arc<NodeView>, Vec<String>)> = chosen
         .into_iter()
         .map(|node| {
-            let of = partitions.iter().filter(|p| p.nodes.contains(&node.index)).map(|p| p.config.name.clone());
+            let of =
+                partitions.iter().filter(|p| p.nodes.binary_search(&node.index).is_ok()).map(|p| p.config.name.clone());
             let of = of.collect();
             (node, of)
         })
@@ -311,6 +315,8 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
     let of = |s: &StepView| jobs.iter().find(|j| j.id == s.id.job).map(|j| &**j);
     let mut chosen: Vec<(&StepView, Option<&JobView>)> = steps
         .iter()
+        // What is over is not shown, as in Slurm.
+        .filter(|s| matches!(s.state, StepState::Pending | StepState::Running))
         .map(|s| (s, of(s)))
         .filter(|(s, j)| match (&step, &job) {
             (Some(wanted), _) => {

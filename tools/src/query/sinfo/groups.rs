@@ -6,9 +6,9 @@ use super::{
     fields::{Field, Grouping},
     options::{Request, Responding},
 };
-use crate::render::{clock::Clock, node_state};
+use crate::render::{amounts, clock::Clock, node_state};
 use garrick_model::view::{NodeView, PartitionView};
-use std::{cmp::Ordering, sync::Arc};
+use std::{cmp::Ordering, collections::HashSet, sync::Arc};
 
 /// A line of `sinfo`: some nodes of a partition, perhaps none.
 #[derive(Clone, Debug)]
@@ -41,21 +41,24 @@ pub fn groups<'a>(
         .collect();
 
     let mut groups: Vec<(Vec<String>, Group<'a>)> = Vec::new();
+    // A node of several partitions counts once where partitions are not told apart.
+    let mut seen = HashSet::new();
     for (place, partition) in partitions.iter().enumerate().filter(|(_, p)| takes_partition(p, request)) {
         let first = groups.len();
-        for index in &partition.nodes {
-            let Some(node) = nodes.iter().find(|n| n.index == *index) else { continue };
-            if !takes_node(node, request) {
+        let from = if by_partition { first } else { 0 };
+        for node in amounts::members(partition, nodes) {
+            if !takes_node(node, request) || !(by_partition || seen.insert(node.index)) {
                 continue;
             }
             let one = Group { partition, place, nodes: vec![node] };
             let mut key: Vec<String> = agree.iter().map(|f| cells::cell(&one, *f, clock)).collect();
             if request.by_node {
+                // Nobody else has this name: no use in looking.
                 key.push(node.name.clone());
+                groups.push((key, one));
+                continue;
             }
-            let from = if by_partition { first } else { 0 };
             match groups[from..].iter_mut().find(|(k, _)| *k == key) {
-                Some((_, group)) if group.nodes.iter().any(|n| n.index == node.index) => {}
                 Some((_, group)) => group.nodes.push(node),
                 None => groups.push((key, one)),
             }

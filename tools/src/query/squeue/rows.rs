@@ -7,7 +7,7 @@ use garrick_model::{
     ids::JobId,
     messages::command::JobSelector,
     spec::ArraySpec,
-    state::JobState,
+    state::{JobState, StepState},
     time::Timestamp,
     view::{JobView, StepView},
 };
@@ -195,6 +195,13 @@ impl Choice {
                 .any(|j| j.job == step.id.job || job.and_then(|v| v.array_task).is_some_and(|t| t.array_job == j.job)))
             && (self.users.is_empty() || self.users.contains(&step.uid))
             && (self.partitions.is_empty() || self.partitions.contains(&step.partition))
+            && match &self.states {
+                States::Live => matches!(step.state, StepState::Pending | StepState::Running),
+                States::All => true,
+                States::Only(states) => {
+                    states.iter().any(|s| words::job_state(*s) == words::step_state(step.state))
+                }
+            }
     }
 }
 

@@ -1,7 +1,10 @@
 //! `scontrol show partition --json`.
 
 use super::{Meta, document, minutes, number, optional, skeleton};
-use crate::{query::sinfo::cells, render::clock::Clock};
+use crate::{
+    query::sinfo::cells,
+    render::{amounts, clock::Clock},
+};
 use garrick_model::{
     config::{MemoryPer, OverSubscribe, OverTime},
     hostlist,
@@ -19,8 +22,7 @@ pub fn partitions(views: &[Arc<PartitionView>], nodes: &[Arc<NodeView>], meta: &
 /// One partition.
 pub fn partition(view: &PartitionView, nodes: &[Arc<NodeView>], meta: &Meta) -> Value {
     let config = &*view.config;
-    let members: Vec<&NodeView> =
-        view.nodes.iter().filter_map(|i| nodes.iter().find(|n| n.index == *i)).map(|n| &**n).collect();
+    let members = amounts::members(view, nodes);
     let joined = |list: &Option<Vec<String>>| json!(list.as_ref().map(|l| l.join(",")).unwrap_or_default());
     let limit = |n: Option<u32>| match n {
         Some(n) => number(n),

@@ -1,7 +1,7 @@
 //! `scontrol show partition`.
 
 use super::{Record, yes_no};
-use crate::query::sinfo::cells;
+use crate::{query::sinfo::cells, render::amounts};
 use garrick_model::{
     config::{MemoryPer, OverTime},
     time::TimeLimit,
@@ -50,8 +50,7 @@ pub fn record(view: &PartitionView, nodes: &[Arc<NodeView>]) -> Record {
     if !p.node_sets.is_empty() {
         r.line(format!("NodeSets={}", p.node_sets.join(",")));
     }
-    let members: Vec<&NodeView> =
-        view.nodes.iter().filter_map(|i| nodes.iter().find(|n| n.index == *i)).map(|n| &**n).collect();
+    let members = amounts::members(view, nodes);
     let names = garrick_model::hostlist::fold(members.iter().map(|n| &n.name));
     r.line(format!("Nodes={}", super::or_null(Some(&names))));
     r.line(format!(
