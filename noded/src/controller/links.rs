@@ -61,7 +61,8 @@ pub async fn serve(endpoint: Arc<Endpoint>, front: Address<ControllerMsg>) {
 /// Hands a message to the front; its inputs all keep their order.
 pub fn tell(front: &Address<ControllerMsg>, cx: TraceContext, message: ControllerMsg) {
     if let Err(e) = front.deliver(cx, Lane::Control, message) {
-        tracing::error!(error = %e, "the controller does not take messages");
+        // It has ended, with the process about to.
+        tracing::debug!(error = %e, "the controller does not take messages");
     }
 }
 

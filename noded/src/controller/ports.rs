@@ -35,6 +35,11 @@ impl JournalPort for JournalFile {
         self.writer.append(
             &events,
             Box::new(move |outcome: Result<(), FileError>| {
+                if let Err(e @ (FileError::Io { .. } | FileError::Closed { .. })) = &outcome {
+                    // Nobody can tell what is on disk now: only a restart, which reads it back, can go on.
+                    tracing::error!(error = %e, "the journal cannot be written: the controller ends");
+                    std::process::exit(1);
+                }
                 done.reply(outcome.map_err(|e| JournalError(e.to_string())));
             }),
         );

@@ -90,7 +90,8 @@ impl Shared {
             Err(FdError::WouldBlock) => false,
             Ok(()) => true,
             Err(e) => {
-                tracing::warn!(error = %e, "a message to the launcher was not sent");
+                // Its end is reported by the reader, and expected when the job is being swept.
+                tracing::debug!(error = %e, "a message to the launcher was not sent");
                 true
             }
         }

@@ -251,14 +251,8 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
     let config = manager_config(orders);
     let over = Rc::clone(&run.over);
     let exit: Rc<dyn Fn()> = Rc::new(move || over.notify_one());
-    let parts = OnThread::new((
-        Rc::clone(&links),
-        Rc::clone(&clients),
-        exit,
-        shepherd,
-        Cell::new(Some(ledger)),
-        Cell::new(0),
-    ));
+    let parts =
+        OnThread::new((Rc::clone(&links), Rc::clone(&clients), exit, shepherd, Cell::new(Some(ledger)), Cell::new(0)));
     let (system, process, agent, journal_file) =
         (run.system.clone(), run.process.clone(), run.agent.clone(), journal_path);
     let spec = StepMgr::spec(credential.job, move || {

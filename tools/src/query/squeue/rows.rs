@@ -198,9 +198,7 @@ impl Choice {
             && match &self.states {
                 States::Live => matches!(step.state, StepState::Pending | StepState::Running),
                 States::All => true,
-                States::Only(states) => {
-                    states.iter().any(|s| words::job_state(*s) == words::step_state(step.state))
-                }
+                States::Only(states) => states.iter().any(|s| words::job_state(*s) == words::step_state(step.state)),
             }
     }
 }

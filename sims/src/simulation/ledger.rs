@@ -1,0 +1,95 @@
+//! What the journal has promised so far: which jobs were accepted, which runs there were and how often each ended.
+//! Written from events alone, so that rules compare cores with something that is not theirs.
+
+use garrick_actors::{
+    controller::event::ControllerEvent,
+    job::{
+        record::{Phase, indices_of},
+        state::JobEvent,
+    },
+};
+use garrick_model::ids::{JobId, Sluid};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How often each thing happened.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts(pub BTreeMap<&'static str, u64>);
+
+impl Counts {
+    pub(super) fn add(&mut self, what: &'static str) {
+        *self.0.entry(what).or_insert(0) += 1;
+    }
+
+    /// How often this happened.
+    pub fn of(&self, what: &str) -> u64 {
+        self.0.get(what).copied().unwrap_or(0)
+    }
+}
+
+/// A run, from the moment its identity was given.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunNote {
+    /// Whose.
+    pub job: JobId,
+    /// Times that its end was recorded.
+    pub ends: u32,
+}
+
+/// An accepted job.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct JobNote {
+    /// Its newest run.
+    pub run: Option<Sluid>,
+    /// Indices, for an array.
+    pub indices: BTreeSet<u32>,
+    /// It was forgotten.
+    pub purged: bool,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    /// Accepted jobs, forgotten ones too.
+    pub jobs: BTreeMap<JobId, JobNote>,
+    /// Runs.
+    pub runs: BTreeMap<Sluid, RunNote>,
+    /// Runs that were replaced before their end was recorded.
+    pub replaced_alive: Vec<(JobId, Sluid)>,
+    /// How often each event was recorded.
+    pub counts: Counts,
+}
+
+impl Ledger {
+    /// Takes note of an event.
+    pub fn note(&mut self, event: &ControllerEvent) {
+        let ControllerEvent::Job { job, event } = event else { return };
+        self.counts.add(event.name());
+        let note = self.jobs.entry(*job).or_default();
+        match &**event {
+            JobEvent::Submitted(record) => {
+                note.run = Some(record.sluid);
+                if let Some(array) = record.spec.array.as_ref().filter(|_| record.array.is_some()) {
+                    note.indices = indices_of(&array.ranges);
+                }
+                // A task that is cancelled before it was a job is over from the start.
+                let ends = u32::from(matches!(record.phase, Phase::Over(..)));
+                self.runs.insert(record.sluid, RunNote { job: *job, ends });
+            }
+            JobEvent::Requeued { sluid, .. } => {
+                if let Some(old) = note.run.replace(*sluid)
+                    && self.runs.get(&old).is_none_or(|run| run.ends != 1)
+                {
+                    self.replaced_alive.push((*job, old));
+                }
+                self.runs.insert(*sluid, RunNote { job: *job, ends: 0 });
+            }
+            JobEvent::Ended(_) => {
+                if let Some(run) = note.run.and_then(|sluid| self.runs.get_mut(&sluid)) {
+                    run.ends += 1;
+                }
+            }
+            JobEvent::Purged => note.purged = true,
+            _ => {}
+        }
+    }
+}

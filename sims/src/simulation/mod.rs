@@ -1,0 +1,93 @@
+//! A whole cluster in one thread: the cores of the controller (jobs, nodes, admission, plan) and of the nodes' agents as
+//! they ship, with a fake clock, made-up links, machines and `stepd`s around them. One seed decides everything.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`world`] | the clock, the queue of what happens, and who is there |
+//! | `controller` | carries out what job and node cores want; submission, scheduling, restart from the journal |
+//! | `machine` | carries out what agents want; `stepd`s that start, work, report, die |
+//! | `faults` | what users, administrators and misfortune do |
+//! | [`ledger`] | what was promised, noted from the journal, apart from the cores' own state |
+//! | [`rules`] | what must hold after every event |
+//! | [`random`] | numbers from the seed |
+//!
+//! # What can go wrong here
+//!
+//! Messages are late, some by seconds; those inside the controller and on links may come twice. Order between two ends
+//! is kept, as actors and QUIC streams keep it. Agents lose their link for seconds or for longer than the controller's
+//! patience, restart, lose their `stepd`s, reboot; prologs and epilogs fail. Nodes are drained, set down and resumed;
+//! jobs are cancelled, requeued, held and released. The controller restarts with what its journal holds, and all that
+//! was under way in it is lost.
+//!
+//! # What is not simulated
+//!
+//! Steps inside a job and time limits (both are the step manager's, which is not here), and a disk that loses the end of
+//! the journal: an event is on disk when it is recorded.
+
+mod controller;
+mod faults;
+pub mod ledger;
+mod machine;
+pub mod random;
+pub mod rules;
+pub mod world;
+
+use rules::Violation;
+use world::World;
+
+/// One simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Decides everything.
+    pub seed: u64,
+    /// Submissions; arrays count once.
+    pub jobs: u32,
+    /// Nodes.
+    pub nodes: u32,
+    /// Faults go on until all jobs are submitted and this many events have happened.
+    pub events: u64,
+}
+
+impl Setup {
+    /// With the usual size.
+    pub const fn of_seed(seed: u64) -> Self {
+        Self { seed, jobs: 250, nodes: 24, events: 12_000 }
+    }
+
+    /// The command that repeats it.
+    pub fn command(&self) -> String {
+        format!(
+            "cargo run -p garrick-sims --bin garrick-sim -- --seed {} --jobs {} --nodes {} --events {}",
+            self.seed, self.jobs, self.nodes, self.events
+        )
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Events until the queue was empty.
+    pub events: u64,
+    /// Of all events and of what was recorded, in order.
+    pub digest: u64,
+    /// How often each thing happened.
+    pub counts: ledger::Counts,
+    /// Simulated seconds.
+    pub simulated_secs: u64,
+}
+
+/// Faults and work first, then work alone until nothing is left to do. The first rule that does not hold ends it.
+pub fn run(setup: Setup) -> Result<Outcome, Box<Violation>> {
+    let mut world = World::new(setup);
+    while !world.may_calm_down() {
+        world.step()?;
+    }
+    world.calm_down();
+    world.check_all()?;
+    while !world.is_drained() {
+        world.step()?;
+        rules::after_faults_stop_the_queue_drains(&world).map_err(|what| world.violation(rules::DRAINS, what))?;
+    }
+    world.check_all()?;
+    Ok(world.outcome())
+}

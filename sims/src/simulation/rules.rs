@@ -1,0 +1,223 @@
+//! What must hold after every event: one function a rule, named after it. Each looks at what the event touched; a sweep
+//! over everything is made now and then, and when faults stop and at the end.
+
+use super::world::World;
+use garrick_actors::job::{core::JobCore, record::Phase};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    resources::{CpuSet, NodeShape, NodeShare},
+};
+use std::{collections::BTreeSet, fmt::Display};
+
+/// A rule that did not hold.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("rule {rule} at event {event}, {at_secs} s: {what}\nlast events:\n{story}")]
+pub struct Violation {
+    /// Which.
+    pub rule: &'static str,
+    /// What was seen.
+    pub what: String,
+    /// After how many events.
+    pub event: u64,
+    /// Simulated time since the start.
+    pub at_secs: u64,
+    /// The last events before it, a line each.
+    pub story: String,
+}
+
+/// What to look at.
+#[derive(Clone, Debug, Default)]
+pub struct Scope {
+    /// Jobs.
+    pub jobs: BTreeSet<JobId>,
+    /// Nodes, by index.
+    pub nodes: BTreeSet<usize>,
+    /// It is everything: look across owners too.
+    pub all: bool,
+}
+
+/// A rule; the text says what was seen instead.
+pub type Rule = fn(&World, &Scope) -> Result<(), String>;
+
+/// Rules for every event.
+pub const RULES: &[(&str, Rule)] = &[
+    ("no_cpu_or_memory_of_a_node_is_given_twice", no_cpu_or_memory_of_a_node_is_given_twice),
+    ("a_node_counts_as_used_what_its_jobs_hold", a_node_counts_as_used_what_its_jobs_hold),
+    ("each_run_ends_exactly_once", each_run_ends_exactly_once),
+    ("an_accepted_job_is_never_lost", an_accepted_job_is_never_lost),
+    ("a_drained_node_gets_nothing_new", a_drained_node_gets_nothing_new),
+    ("replay_comes_to_what_is_live", replay_comes_to_what_is_live),
+];
+
+/// Name of [`after_faults_stop_the_queue_drains`].
+pub const DRAINS: &str = "after_faults_stop_the_queue_drains";
+
+/// Most simulated time that the queue may take to drain.
+const DRAIN_SECS: u64 = 3 * 24 * 3600;
+/// And most events for each submitted job.
+const DRAIN_EVENTS_A_JOB: u64 = 2_000;
+
+/// By what nodes say of themselves, and (in a sweep) by what jobs' records say that they have.
+pub fn no_cpu_or_memory_of_a_node_is_given_twice(world: &World, scope: &Scope) -> Result<(), String> {
+    for &index in &scope.nodes {
+        let view = world.nodes[index].view();
+        fits(&view.name, &view.shape, view.holds.iter().map(|h| (h.job, &h.share)))?;
+        if scope.all {
+            let allocated = world.jobs.values().filter_map(|core| Some((core, held_run(core)?)));
+            let shares = allocated.flat_map(|(core, run)| {
+                let here = run.allocation.nodes.iter().filter(|n| n.name == view.name);
+                here.filter(|n| !run.released.contains(&n.name)).map(|n| (core.record().id, &n.share))
+            });
+            fits(&view.name, &view.shape, shares)?;
+        }
+    }
+    Ok(())
+}
+
+fn fits<'s>(
+    node: &str,
+    shape: &NodeShape,
+    shares: impl Iterator<Item = (JobId, &'s NodeShare)>,
+) -> Result<(), String> {
+    let (mut cpus, mut memory) = (CpuSet::new(), 0u64);
+    for (job, share) in shares {
+        ensure(share.cpus.is_disjoint(&cpus), || format!("{node}: CPUs {} of job {} have a holder", share.cpus, job.0))?;
+        cpus.add(&share.cpus);
+        memory += share.memory.map_or(0, |m| m.0);
+    }
+    ensure(cpus.is_subset(&shape.all_cpus()), || format!("{node}: CPUs {cpus} given, it has {}", shape.cpus))?;
+    ensure(memory <= shape.memory.0, || format!("{node}: {memory} MiB given of {}", shape.memory.0))
+}
+
+/// A hold without a job that says so is allowed while a message between the two is under way; a job's share without a
+/// hold never is.
+pub fn a_node_counts_as_used_what_its_jobs_hold(world: &World, scope: &Scope) -> Result<(), String> {
+    for &index in &scope.nodes {
+        let core = &world.nodes[index];
+        core.sanity_check()?;
+        for hold in core.view().holds {
+            if world.is_under_way(hold.job, index) {
+                continue;
+            }
+            let name = &core.settings().name;
+            let job = world.jobs.get(&hold.job);
+            let known = job.is_some_and(|job| {
+                let has = held_run(job).is_some_and(|run| run.unreleased().any(|node| node == name));
+                job.record().sluid == hold.sluid && (has || job.leftover().nodes.contains(name))
+            });
+            ensure(known, || {
+                format!("{name} holds {} for run {} of job {}, which does not", hold.share.cpus, hold.sluid, hold.job.0)
+            })?;
+        }
+    }
+    for (job, core) in touched(world, scope) {
+        let Some(run) = held_run(core) else { continue };
+        for node in run.allocation.nodes.iter().filter(|n| !run.released.contains(&n.name)) {
+            let holds = world.nodes[node.index.0 as usize].view().holds;
+            let same = holds.iter().any(|h| h.job == job && h.sluid == core.record().sluid && h.share == node.share);
+            ensure(same, || format!("job {} has {} of {}, which does not know", job.0, node.share.cpus, node.name))?;
+        }
+    }
+    Ok(())
+}
+
+/// Recorded ends: none while it works, one from then on, also when the job is forgotten or has a newer run.
+pub fn each_run_ends_exactly_once(world: &World, scope: &Scope) -> Result<(), String> {
+    if let Some((job, sluid)) = world.ledger.replaced_alive.first() {
+        return Err(format!("run {sluid} of job {} was replaced and had not ended once", job.0));
+    }
+    for (job, core) in touched(world, scope) {
+        let expected = u32::from(core.record().phase.end().is_some());
+        ends(world, job, core.record().sluid, expected)?;
+    }
+    if scope.all {
+        for (sluid, run) in &world.ledger.runs {
+            let current = world.jobs.get(&run.job).is_some_and(|core| core.record().sluid == *sluid);
+            if !current {
+                ends(world, run.job, *sluid, 1)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn ends(world: &World, job: JobId, sluid: Sluid, expected: u32) -> Result<(), String> {
+    let seen = world.ledger.runs.get(&sluid).map(|run| run.ends);
+    ensure(seen == Some(expected), || format!("run {sluid} of job {} ended {seen:?} times, not {expected}", job.0))
+}
+
+/// Accepted once, a job is there until it has ended and was forgotten; each index of an array waits, or is a job.
+pub fn an_accepted_job_is_never_lost(world: &World, scope: &Scope) -> Result<(), String> {
+    let noted = scope.jobs.iter().filter_map(|job| Some((*job, world.ledger.jobs.get(job)?)));
+    for (job, note) in noted {
+        let Some(core) = world.jobs.get(&job) else {
+            ensure(note.purged, || format!("job {} was accepted and is not there", job.0))?;
+            if let Some(sluid) = note.run {
+                ends(world, job, sluid, 1)?;
+            }
+            continue;
+        };
+        ensure(!note.purged, || format!("job {} was forgotten and is there", job.0))?;
+        let record = core.record();
+        for index in &note.indices {
+            let split = record.array.as_ref().and_then(|a| a.tasks.get(index).map(|mark| mark.job));
+            let waits = record.array.as_ref().is_some_and(|a| a.pending.contains(index));
+            let own = record.array_task.is_some_and(|task| task.index == *index);
+            let known = waits || own || split.is_some_and(|task| world.ledger.jobs.contains_key(&task));
+            ensure(known, || format!("task {index} of array {} is not there", job.0))?;
+        }
+    }
+    Ok(())
+}
+
+/// What a drained node holds, it held when it was drained.
+pub fn a_drained_node_gets_nothing_new(world: &World, scope: &Scope) -> Result<(), String> {
+    for &index in &scope.nodes {
+        let Some(before) = &world.held_at_drain[index] else { continue };
+        for hold in world.nodes[index].view().holds {
+            let old = before.contains(&(hold.job, hold.sluid));
+            ensure(old, || format!("n{index} is drained and was given to job {}", hold.job.0))?;
+        }
+    }
+    Ok(())
+}
+
+/// The journal's events, applied as a restart would, make the records that jobs live with.
+pub fn replay_comes_to_what_is_live(world: &World, scope: &Scope) -> Result<(), String> {
+    for job in &scope.jobs {
+        let (live, replayed) = (world.jobs.get(job).map(JobCore::record), world.replayed.jobs.get(job));
+        ensure(live == replayed, || format!("job {}: {live:?} lives, {replayed:?} is in the journal", job.0))?;
+    }
+    Ok(())
+}
+
+/// Checked from the moment when faults stop.
+pub fn after_faults_stop_the_queue_drains(world: &World) -> Result<(), String> {
+    let (secs, events) = world.since_calm();
+    let late = secs > DRAIN_SECS || events > DRAIN_EVENTS_A_JOB * u64::from(world.setup().jobs.max(50));
+    if !late {
+        return Ok(());
+    }
+    let left = world.jobs.values().filter(|core| !core.is_over()).map(|core| {
+        let view = core.view(world.now());
+        format!("job {} {:?} {:?} {:?}", view.id.0, view.state, view.reason, core.leftover())
+    });
+    let holds = world.nodes.iter().flat_map(|core| core.view().holds).map(|h| format!("hold of job {}", h.job.0));
+    let nodes = world.nodes.iter().map(|core| core.view()).filter(|v| v.base != garrick_model::state::NodeBase::Up);
+    let nodes = nodes.map(|v| format!("{} {:?} {:?}", v.name, v.base, v.flags));
+    let left: Vec<String> = left.chain(holds).chain(nodes).take(12).collect();
+    Err(format!("after {secs} s and {events} events there are: {}", left.join("; ")))
+}
+
+/// The run while it may hold something.
+fn held_run(core: &JobCore) -> Option<&garrick_actors::job::record::Run> {
+    core.record().phase.run().filter(|_| !matches!(core.record().phase, Phase::Over(..)))
+}
+
+fn touched<'w>(world: &'w World, scope: &'w Scope) -> impl Iterator<Item = (JobId, &'w JobCore)> {
+    scope.jobs.iter().filter_map(|job| Some((*job, world.jobs.get(job)?)))
+}
+
+fn ensure<T: Display>(holds: bool, otherwise: impl FnOnce() -> T) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(otherwise().to_string()) }
+}
