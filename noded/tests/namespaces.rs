@@ -160,6 +160,18 @@ fn a_controller_and_two_nodes_on_separate_hosts_form_a_cluster() {
             tail(&logs)
         );
     }
-    drop((a, b, controller, network));
+    // The daemons end in order, and with them what their last jobs left to do.
+    let began = std::time::Instant::now();
+    while !on_host(&controller, &conf, &work.join("sinfo"), &["-h", "-o", "%t %D"]).out.trim().eq("idle 2") {
+        assert!(began.elapsed().as_secs() < 90, "the nodes are not free again\n{}", tail(&logs));
+    }
+    on_host(&controller, &conf, &work.join("scontrol"), &["shutdown"]).ok();
+    for mut daemon in [a, b, controller] {
+        daemon.0.wait().unwrap();
+    }
+    drop(network);
+    let needle = work.to_string_lossy().into_owned();
+    let left: Vec<String> = support::command_lines().into_iter().filter(|c| c.contains(&needle)).collect();
+    assert_eq!(left, Vec::<String>::new(), "processes left");
     let _ = std::fs::remove_dir_all(&work);
 }

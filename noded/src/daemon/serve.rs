@@ -262,8 +262,17 @@ async fn start_roles(
     });
     let (named, token) = (options.node_name.as_deref(), options.token.as_deref());
     // In one process both flags of -c mean the same: begin anew.
-    let node = node::start::start(cluster, named, token, options.clean, system, exit.clone(), reconfigure)
-        .await
-        .map_err(|e| e.to_string())?;
+    let node = node::start::start(
+        cluster,
+        named,
+        token,
+        options.clean,
+        controller.is_some(),
+        system,
+        exit.clone(),
+        reconfigure,
+    )
+    .await
+    .map_err(|e| e.to_string())?;
     Ok((controller, Some(node)))
 }

@@ -299,9 +299,7 @@ mod tests {
     #[test]
     fn a_file_of_version_1_still_reads() {
         let p = temp("sample");
-        let hex = "47415252494b434b4a";
-        let _ = hex;
-        let sample: &[u8] = b"GARRICKJ\x01\0\0\0\0\0\0\0\0\0\0\x04\x3e\xc4\x7f\x27\xa3one";
+        let sample: &[u8] = b"GARRICKJ\x01\0\0\0\0\0\0\0\0\0\0\x04\xe5\x30\x0e\xd9\xa3one";
         std::fs::write(&p, sample).unwrap();
         assert_eq!(open::<String>(&p).unwrap().records, ["one"]);
     }

@@ -38,6 +38,8 @@ pub struct NodePort {
     pub exit: watch::Sender<bool>,
     /// Called when the configuration is to be read again.
     pub reconfigure: Arc<dyn Fn() + Send + Sync>,
+    /// The controller lives in this process too and gives its trace records itself.
+    pub with_controller: bool,
     /// Trace conversations that go on.
     pub follows: HashMap<u64, tokio::task::AbortHandle>,
 }
@@ -122,6 +124,9 @@ impl AgentPort for NodePort {
             }
             AgentEffect::AnswerShepherd { query, answer } => self.conversations.answer_asker(query, answer),
             AgentEffect::AnswerCommand { query, reply } => self.conversations.answer_command(query, *reply),
+            AgentEffect::OwnTrace { query, .. } if self.with_controller => {
+                tell_agent(&self.agent, TraceContext::root(), AgentInput::OwnTrace { query, records: Vec::new() });
+            }
             AgentEffect::OwnTrace { query, prefixes, follow } => {
                 let process = format!("node/{}", self.world.node);
                 let (agent, hub) = (self.agent.clone(), self.system.clone());

@@ -140,12 +140,15 @@ fn effective_shape(configured: &NodeShape, found: &NodeShape, overrides: bool) -
     if overrides { configured.clone() } else { found.clone() }
 }
 
-/// Starts the role. `exit` is set once the controller ordered the end of this daemon.
+/// Starts the role. `exit` is set once the controller ordered the end of this daemon. `with_controller`: that role is in
+/// this process too.
+#[allow(clippy::too_many_arguments)]
 pub async fn start(
     cluster: &Cluster,
     named: Option<&str>,
     token: Option<&str>,
     clean: bool,
+    with_controller: bool,
     system: &System,
     exit: watch::Sender<bool>,
     reconfigure: Arc<dyn Fn() + Send + Sync>,
@@ -230,7 +233,8 @@ pub async fn start(
         ),
         query_limit: Duration::from_secs(config.message_timeout_secs.max(2).into()) / 2,
     };
-    let agent = start_agent(system, agent_config, &conversations, &world, &trust, facts, exit, reconfigure);
+    let agent =
+        start_agent(system, agent_config, &conversations, &world, &trust, facts, with_controller, exit, reconfigure);
     let run_world = Arc::clone(&world);
     let peers = PeerWorld {
         agent: agent.clone(),
@@ -256,6 +260,7 @@ fn start_agent(
     world: &Arc<RunWorld>,
     trust: &Arc<Mutex<Option<VerifyKey>>>,
     facts: NodeFacts,
+    with_controller: bool,
     exit: watch::Sender<bool>,
     reconfigure: Arc<dyn Fn() + Send + Sync>,
 ) -> Address<AgentMsg> {
@@ -274,6 +279,7 @@ fn start_agent(
             trust: Arc::clone(&trust),
             exit: exit.clone(),
             reconfigure: Arc::clone(&reconfigure),
+            with_controller,
             follows: std::collections::HashMap::new(),
         };
         NodeAgent::new(config.clone(), port)

@@ -262,6 +262,18 @@ impl Drop for Cluster {
     }
 }
 
+/// Command lines of all processes but this one.
+pub fn command_lines() -> Vec<String> {
+    let mut lines = Vec::new();
+    for e in std::fs::read_dir("/proc").unwrap().flatten() {
+        let own = e.file_name().to_string_lossy().parse::<u32>().is_ok_and(|pid| pid != std::process::id());
+        if own && let Ok(bytes) = std::fs::read(e.path().join("cmdline")) {
+            lines.push(String::from_utf8_lossy(&bytes).replace('\0', " "));
+        }
+    }
+    lines
+}
+
 pub fn field_of(record: &str, field: &str) -> Option<String> {
     let key = format!("{field}=");
     record.split_whitespace().find_map(|w| w.strip_prefix(&key).map(ToOwned::to_owned))

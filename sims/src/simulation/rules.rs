@@ -41,10 +41,10 @@ pub type Rule = fn(&World, &Scope) -> Result<(), String>;
 
 /// Rules for every event.
 pub const RULES: &[(&str, Rule)] = &[
+    ("an_accepted_job_is_never_lost", an_accepted_job_is_never_lost),
     ("no_cpu_or_memory_of_a_node_is_given_twice", no_cpu_or_memory_of_a_node_is_given_twice),
     ("a_node_counts_as_used_what_its_jobs_hold", a_node_counts_as_used_what_its_jobs_hold),
     ("each_run_ends_exactly_once", each_run_ends_exactly_once),
-    ("an_accepted_job_is_never_lost", an_accepted_job_is_never_lost),
     ("a_drained_node_gets_nothing_new", a_drained_node_gets_nothing_new),
     ("replay_comes_to_what_is_live", replay_comes_to_what_is_live),
 ];
@@ -74,14 +74,12 @@ pub fn no_cpu_or_memory_of_a_node_is_given_twice(world: &World, scope: &Scope) -
     Ok(())
 }
 
-fn fits<'s>(
-    node: &str,
-    shape: &NodeShape,
-    shares: impl Iterator<Item = (JobId, &'s NodeShare)>,
-) -> Result<(), String> {
+fn fits<'s>(node: &str, shape: &NodeShape, shares: impl Iterator<Item = (JobId, &'s NodeShare)>) -> Result<(), String> {
     let (mut cpus, mut memory) = (CpuSet::new(), 0u64);
     for (job, share) in shares {
-        ensure(share.cpus.is_disjoint(&cpus), || format!("{node}: CPUs {} of job {} have a holder", share.cpus, job.0))?;
+        ensure(share.cpus.is_disjoint(&cpus), || {
+            format!("{node}: CPUs {} of job {} have a holder", share.cpus, job.0)
+        })?;
         cpus.add(&share.cpus);
         memory += share.memory.map_or(0, |m| m.0);
     }

@@ -1,0 +1,231 @@
+//! What users, administrators and misfortune do: submissions of many shapes, commands, broken links, dying processes.
+
+use super::{
+    machine::Machine,
+    world::{Happening, Place, World},
+};
+use garrick_actors::{
+    job::{
+        core::JobCore,
+        messages::{Authority, JobCommand, JobInput},
+        record::Phase,
+    },
+    node::messages::NodeInput,
+    node_agent::RunKey,
+};
+use garrick_model::{
+    ids::JobId,
+    messages::command::{NodeChange, NodeStateChange},
+    resources::{MemoryMib, MemoryRequest},
+    spec::{ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
+    state::ExitStatus,
+    time::TimeLimit,
+};
+use std::time::Duration;
+
+const ROOT: Authority = Authority { uid: 0, admin: true };
+
+impl World {
+    /// One submission, and the next one a little later.
+    pub(super) fn submit_some(&mut self) {
+        if self.submitted >= self.setup().jobs {
+            return;
+        }
+        let spec = self.some_spec();
+        let uid = self.random.between(1001, 1004);
+        match self.submit(uid, spec) {
+            Ok(_) => self.submitted += 1,
+            Err(refusal) => self.tell(&format!("  refused: {refusal:?}")),
+        }
+        let pause = self.random.between(100, 6_000);
+        self.after(u64::from(pause), Happening::Submit);
+    }
+
+    fn some_spec(&mut self) -> JobSpec {
+        let plain = serde_json::json!({"kind": "Batch", "name": "j", "work_dir": "/", "script": b"#!/bin/sh\n"});
+        let mut spec: JobSpec = serde_json::from_value(plain).expect("all other fields of a job have defaults");
+        let most = self.setup().nodes.clamp(2, 64).div_ceil(2);
+        spec.name = format!("name{}", self.random.between(0, 5));
+        spec.tasks = Some(self.random.between(1, 3));
+        spec.memory = match self.random.between(0, 3) {
+            0 => MemoryRequest::PerNode(MemoryMib(u64::from(self.random.between(100, 1_500)))),
+            1 => MemoryRequest::PerCpu(MemoryMib(u64::from(self.random.between(50, 200)))),
+            _ => MemoryRequest::Default,
+        };
+        spec.time_limit = Some(TimeLimit::Secs(u64::from(self.random.between(5, 120)) * 60));
+        match self.random.between(0, 19) {
+            0..=2 => spec.tasks = Some(self.random.between(4, 24)),
+            3..=5 => {
+                let min = self.random.between(2, most.min(6));
+                (spec.nodes, spec.tasks) = (Some(NodeCount { min, max: None }), None);
+            }
+            6 => (spec.sharing, spec.tasks) = (Sharing::Exclusive, Some(1)),
+            7 => {
+                spec.partitions = vec!["whole".to_owned()];
+                spec.nodes = Some(NodeCount { min: 1, max: Some(2) });
+            }
+            8 => spec.sharing = Sharing::User,
+            9 | 10 => {
+                let (last, limit) = (self.random.between(1, 12), self.random.between(0, 4));
+                spec.array = Some(ArraySpec { ranges: vec![(0, last, 1)], limit: (limit > 0).then_some(limit) });
+            }
+            11 | 12 => spec.dependencies = self.some_dependency(),
+            13 => spec.cpus_per_task = Some(self.random.between(2, 4)),
+            14 => spec.constraint = Some("big".to_owned()),
+            15 => spec.begin = Some(self.now().plus(Duration::from_secs(u64::from(self.random.between(1, 300))))),
+            16 => (spec.kind, spec.script) = (JobKind::Allocation, None),
+            17 => spec.requeue = Some(false),
+            18 => spec.nodelist = vec![format!("n{}", self.random.between(0, self.setup().nodes.max(2) - 1))],
+            _ => {
+                spec.no_kill = true;
+                (spec.nodes, spec.tasks) = (Some(NodeCount { min: 2, max: Some(most) }), None);
+            }
+        }
+        spec
+    }
+
+    fn some_dependency(&mut self) -> Dependencies {
+        let kinds = [
+            DependencyKind::AfterAny,
+            DependencyKind::AfterOk,
+            DependencyKind::AfterNotOk,
+            DependencyKind::After { minutes: 1 },
+            DependencyKind::Singleton,
+        ];
+        let jobs: Vec<JobId> = self.jobs.keys().rev().take(30).copied().collect();
+        let kind = self.random.pick(&kinds).copied().unwrap_or(DependencyKind::Singleton);
+        let job = self.random.pick(&jobs).copied().filter(|_| kind != DependencyKind::Singleton);
+        let kind = if job.is_none() { DependencyKind::Singleton } else { kind };
+        Dependencies { any: false, list: vec![Dependency { kind, job, array_index: None }] }
+    }
+
+    /// Something goes wrong, or somebody decides something.
+    pub(super) fn fault(&mut self) {
+        if self.is_calm() {
+            return;
+        }
+        let pause = self.random.between(100, 3_000);
+        self.after(u64::from(pause), Happening::Fault);
+        let last = u32::try_from(self.machines.len() - 1).unwrap_or(0);
+        let mut node = self.random.between(0, last) as usize;
+        // Rather in the middle of something.
+        if self.random.one_in_thousand(500) {
+            let asked = self.asked_nodes();
+            node = self.random.pick(&asked).copied().unwrap_or(node);
+        }
+        match self.random.between(0, 31) {
+            0..=4 => {
+                self.ledger.counts.add("link broken");
+                self.break_link(node);
+            }
+            5 | 6 => {
+                self.ledger.counts.add("agent restart");
+                self.begin_agent(node);
+                self.after(2_000, Happening::Connect(node));
+            }
+            7 => {
+                self.ledger.counts.add("machine reboot");
+                for run in self.machines[node].living() {
+                    self.kill_stepd(node, run);
+                }
+                self.begin_agent(node);
+                self.after(30_000, Happening::Connect(node));
+            }
+            8..=10 => {
+                let living = |(node, machine): (usize, &Machine)| {
+                    machine.living().into_iter().map(|run| (node, run)).collect::<Vec<_>>()
+                };
+                let all: Vec<(usize, RunKey)> = self.machines.iter().enumerate().flat_map(living).collect();
+                if let Some(&(node, run)) = self.random.pick(&all) {
+                    self.ledger.counts.add("stepd killed");
+                    self.kill_stepd(node, run);
+                }
+            }
+            11 | 12 => self.set_node(node, NodeStateChange::Drain),
+            13 => self.set_node(node, NodeStateChange::Down),
+            14 => {
+                if self.random.one_in_thousand(400) {
+                    self.restart_controller();
+                }
+            }
+            15..=19 => self.command_some(JobCommand::Cancel),
+            20..=23 => {
+                let hold = self.random.one_in_thousand(250);
+                self.command_some(JobCommand::Requeue { hold });
+            }
+            24 | 25 => self.command_some(JobCommand::Hold { admin: true }),
+            26 | 27 => self.command_some(JobCommand::Release),
+            28 => self.command_some(JobCommand::Suspend),
+            29 => self.command_some(JobCommand::Resume),
+            _ => self.cancel_some_tasks(),
+        }
+    }
+
+    /// Drained or set down, and resumed some minutes later.
+    fn set_node(&mut self, node: usize, state: NodeStateChange) {
+        self.ledger.counts.add(if state == NodeStateChange::Down { "node set down" } else { "node drained" });
+        self.update_node(node, state);
+        let pause = self.random.between(30_000, 240_000);
+        self.after(u64::from(pause), Happening::Resume(node));
+    }
+
+    pub(super) fn resume_node(&mut self, node: usize) {
+        self.update_node(node, NodeStateChange::Resume);
+    }
+
+    fn update_node(&mut self, node: usize, state: NodeStateChange) {
+        let change = NodeChange { state: Some(state), reason: Some("made up".to_owned()), ..NodeChange::default() };
+        let update = NodeInput::Update { request: 0, by: (0, "root".to_owned()), change };
+        self.send(Place::Front, Happening::Node(node, update));
+    }
+
+    fn command(&mut self, job: JobId, tasks: Option<Vec<(u32, u32, u32)>>, command: JobCommand) {
+        let input = JobInput::Command { request: 0, by: ROOT, tasks, command };
+        self.send(Place::Front, Happening::Job(job, input));
+    }
+
+    fn command_some(&mut self, command: JobCommand) {
+        let over = self.random.one_in_thousand(100);
+        let jobs: Vec<JobId> =
+            self.jobs.iter().filter(|(_, core)| over || !core.is_over()).map(|(id, _)| *id).collect();
+        if let Some(&job) = self.random.pick(&jobs) {
+            self.ledger.counts.add("command");
+            self.command(job, None, command);
+        }
+    }
+
+    fn cancel_some_tasks(&mut self) {
+        let arrays = self.jobs.values().filter(|core| core.record().is_array_record());
+        let arrays: Vec<JobId> = arrays.map(|core| core.record().id).collect();
+        if let Some(&job) = self.random.pick(&arrays) {
+            let first = self.random.between(0, 6);
+            self.command(job, Some(vec![(first, first + 1, 1)]), JobCommand::Cancel);
+        }
+    }
+
+    pub(super) fn finish_allocation(&mut self, run: RunKey) {
+        self.command(run.job, None, JobCommand::FinishAllocation { exit: ExitStatus::SUCCESS });
+    }
+
+    /// After the faults: resumes nodes, releases jobs, continues stopped ones, and gives up on what can never start.
+    pub(super) fn operate(&mut self) {
+        self.after(60_000, Happening::Operator);
+        for node in 0..self.nodes.len() {
+            let saved = self.nodes[node].saved();
+            if saved.drain || saved.down.is_some() {
+                self.resume_node(node);
+            }
+        }
+        let judge = |core: &JobCore| match &core.record().phase {
+            Phase::Pending if core.record().dependency_failed => Some(JobCommand::Cancel),
+            Phase::Pending => core.record().hold.map(|_| JobCommand::Release),
+            Phase::Suspended(_) => Some(JobCommand::Resume),
+            _ => None,
+        };
+        let decided: Vec<(JobId, JobCommand)> =
+            self.jobs.iter().filter_map(|(id, core)| Some((*id, judge(core)?))).collect();
+        for (job, command) in decided {
+            self.command(job, None, command);
+        }
+    }
+}

@@ -1,0 +1,408 @@
+//! A node's machine around the core of its agent: the link to the controller, the spool folder, and `stepd`s, which are
+//! made up: they start, work for a while, report, and die when they are killed.
+
+use super::world::{Happening, Place, World};
+use garrick_actors::{
+    node::messages::{NodeInput, Registration},
+    node_agent::{
+        AgentConfig, AgentEffect, AgentInput, FoundRun, NodeAgentCore, PrepareFailure, RunKey, StartOrder, StepdState,
+    },
+};
+use garrick_model::{
+    config::NodeConfig,
+    messages::{
+        node::{AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, NodeToController},
+        stepd::{NodeToStepd, StepdReport, StepdToNode},
+    },
+    spec::JobKind,
+    state::{ExitStatus, JobState, Reason},
+    view::NodeFacts,
+};
+use std::{collections::BTreeMap, time::Duration};
+
+/// An order that is being prepared, and later what a `stepd` was told.
+#[derive(Clone, Debug)]
+pub(super) struct Launch {
+    pub(super) run: RunKey,
+    order: Box<JobLaunch>,
+    credential: Box<JobCredential>,
+    /// Name of the batch host, where this is another node.
+    manager: Option<String>,
+}
+
+/// What a `stepd` hears.
+#[derive(Clone, Debug)]
+pub(super) enum ToStepd {
+    Agent(NodeToStepd),
+    /// Its tasks are done.
+    WorkDone(JobState),
+    /// The step manager ended the run, or is gone.
+    ManagerEnds,
+    /// Another node's part is lost or did not start.
+    PeerLost,
+}
+
+#[derive(Clone, Debug)]
+struct Stepd {
+    launch: Launch,
+    conn: Option<u64>,
+    seq: u64,
+    unacknowledged: Vec<(u64, StepdReport)>,
+    started: bool,
+    ended: bool,
+    left: bool,
+}
+
+/// A run's folder.
+#[derive(Clone, Debug)]
+struct Folder {
+    batch_host: bool,
+    clean: bool,
+    stepd: Option<Stepd>,
+}
+
+/// A node's machine.
+#[derive(Debug)]
+pub(super) struct Machine {
+    name: String,
+    facts: NodeFacts,
+    agent: NodeAgentCore,
+    /// Counts starts of the agent.
+    life: u64,
+    /// Connection to the controller.
+    pub(super) link: Option<u64>,
+    spool: BTreeMap<RunKey, Folder>,
+    /// Who waits for an answer to `StartShepherd`.
+    askers: BTreeMap<u64, (usize, RunKey)>,
+}
+
+impl Machine {
+    pub(super) fn new(node: &NodeConfig) -> Self {
+        let facts = NodeFacts {
+            hostname: node.name.clone(),
+            shape: node.settings.shape.clone(),
+            arch: "x86_64".to_owned(),
+            os: "Linux".to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            boot_time: Default::default(),
+            agent_start: Default::default(),
+            tracking: "made up".to_owned(),
+        };
+        let (name, agent) = (node.name.clone(), agent(&node.name, 0));
+        Self { name, facts, agent, life: 0, link: None, spool: BTreeMap::new(), askers: BTreeMap::new() }
+    }
+
+    /// Runs with a living `stepd`.
+    pub(super) fn living(&self) -> Vec<RunKey> {
+        self.spool.iter().filter(|(_, folder)| folder.stepd.is_some()).map(|(run, _)| *run).collect()
+    }
+}
+
+fn agent(name: &str, life: u64) -> NodeAgentCore {
+    NodeAgentCore::new(AgentConfig {
+        node: name.to_owned(),
+        incarnation: life,
+        heartbeat: Duration::from_secs(40),
+        start_limit: Duration::from_secs(30),
+        end_limit: Duration::from_secs(90),
+        query_limit: Duration::from_secs(10),
+    })
+}
+
+impl World {
+    /// The agent starts (again), with what the spool says.
+    pub(super) fn begin_agent(&mut self, node: usize) {
+        self.break_link(node);
+        let machine = &mut self.machines[node];
+        machine.life += 1;
+        machine.agent = agent(&machine.name, machine.life);
+        machine.askers.clear();
+        let mut found = Vec::new();
+        for (run, folder) in &mut machine.spool {
+            let stepd = match &mut folder.stepd {
+                Some(stepd) => {
+                    stepd.conn = None;
+                    StepdState::Alive { pid: 1 }
+                }
+                None if folder.clean => StepdState::Clean,
+                None => StepdState::Dead,
+            };
+            found.push(FoundRun { run: *run, batch_host: folder.batch_host, uid: 0, stepd, door: String::new() });
+        }
+        let facts = Box::new(machine.facts.clone());
+        for run in machine.living() {
+            self.send(Place::Machine(node), Happening::StepdConnects(node, run));
+        }
+        self.agent(node, AgentInput::Begin { found, facts, load: Default::default() });
+    }
+
+    pub(super) fn connect(&mut self, node: usize) {
+        if self.machines[node].link.is_none() {
+            self.connections += 1;
+            self.machines[node].link = Some(self.connections);
+            self.agent(node, AgentInput::ControllerUp);
+        }
+    }
+
+    /// The link breaks; frames on it are lost. The agent connects again after a while, mostly a short one.
+    pub(super) fn break_link(&mut self, node: usize) {
+        let Some(conn) = self.machines[node].link.take() else { return };
+        self.lose_frames(conn);
+        self.send(Place::Agent(node), Happening::Node(node, NodeInput::LinkGone { conn }));
+        self.agent(node, AgentInput::ControllerGone);
+        let long = !self.is_calm() && self.random.one_in_thousand(150);
+        let pause = self.random.between(1_000, if long { 400_000 } else { 15_000 });
+        self.after(u64::from(pause), Happening::Connect(node));
+    }
+
+    pub(super) fn frame_for_agent(&mut self, node: usize, conn: u64, frame: ControllerToNode) {
+        if self.machines[node].link != Some(conn) {
+            return;
+        }
+        match frame {
+            ControllerToNode::StartJob(launch) => {
+                let read = serde_json::from_slice(&launch.credential.payload);
+                let credential = read.map_err(|error| error.to_string());
+                self.agent(node, AgentInput::StartJob(StartOrder { launch, credential }));
+            }
+            other => self.agent(node, AgentInput::Controller(other)),
+        }
+    }
+
+    /// Told to one life of the agent; a later one does not hear it.
+    pub(super) fn tell_agent(&mut self, node: usize, life: u64, input: AgentInput) {
+        if self.machines[node].life == life {
+            self.agent(node, input);
+        }
+    }
+
+    fn agent(&mut self, node: usize, input: AgentInput) {
+        let mut out = Vec::new();
+        self.machines[node].agent.handle(self.now, input, &mut out);
+        let life = self.machines[node].life;
+        for effect in out {
+            self.agent_effect(node, life, effect);
+        }
+    }
+
+    fn agent_effect(&mut self, node: usize, life: u64, effect: AgentEffect) {
+        match effect {
+            AgentEffect::ToController(frame) => {
+                let Some(conn) = self.machines[node].link else { return };
+                let input = match *frame {
+                    NodeToController::Register { facts, runs, incarnation, load, .. } => {
+                        NodeInput::Registered(Box::new(Registration { conn, facts: *facts, runs, incarnation, load }))
+                    }
+                    other => NodeInput::Frame { conn, frame: Box::new(other) },
+                };
+                self.send(Place::Agent(node), Happening::Node(node, input));
+            }
+            AgentEffect::Prepare { run, launch, credential, manager } => {
+                let prolog = self.random.between(50, 2_500);
+                let launch = Launch { run, order: launch, credential, manager };
+                self.after(u64::from(prolog), Happening::Prepared(node, life, Box::new(launch)));
+            }
+            AgentEffect::ToStepd { run, message } => {
+                self.send(Place::Machine(node), Happening::Stepd(node, run, ToStepd::Agent(message)));
+            }
+            AgentEffect::KillStepd { run } => self.kill_stepd(node, run),
+            AgentEffect::Sweep { run } => {
+                self.kill_stepd(node, run);
+                self.later(node, life, 1_000, AgentInput::Swept { run, stubborn: Vec::new() });
+            }
+            AgentEffect::MarkClean { run } => {
+                if let Some(folder) = self.machines[node].spool.get_mut(&run) {
+                    folder.clean = true;
+                }
+            }
+            AgentEffect::RunEpilog { run } => {
+                let fails = !self.is_calm() && self.random.one_in_thousand(4);
+                let failed = fails.then(|| "made to fail".to_owned());
+                self.later(node, life, 1_500, AgentInput::EpilogDone { run, failed });
+            }
+            AgentEffect::RemoveSpool { run } => {
+                self.machines[node].spool.remove(&run);
+            }
+            AgentEffect::AnswerShepherd { query, answer } => {
+                let asker = self.machines[node].askers.remove(&query);
+                if let (Some((batch_host, run)), AgentToStepMgr::Failed(_)) = (asker, answer) {
+                    self.send(Place::Agent(node), Happening::Stepd(batch_host, run, ToStepd::PeerLost));
+                }
+            }
+            AgentEffect::SetTimer { timer, after } => {
+                self.set_timer(self.now.plus(after), Happening::AgentTimer(node, life, timer));
+            }
+            AgentEffect::ClearTimer(timer) => self.clear_timer(&Happening::AgentTimer(node, life, timer)),
+            AgentEffect::TrustKey { .. }
+            | AgentEffect::AnswerCommand { .. }
+            | AgentEffect::OwnTrace { .. }
+            | AgentEffect::StopOwnTrace { .. }
+            | AgentEffect::Log { .. }
+            | AgentEffect::Reconfigure
+            | AgentEffect::Exit => {}
+        }
+    }
+
+    fn later(&mut self, node: usize, life: u64, most_ms: u32, input: AgentInput) {
+        let ms = self.random.between(1, most_ms);
+        self.after(u64::from(ms), Happening::Agent(node, life, input));
+    }
+
+    /// Prolog and folder are done: a `stepd` starts, or not.
+    pub(super) fn prepared(&mut self, node: usize, life: u64, launch: Launch) {
+        if self.machines[node].life != life {
+            return;
+        }
+        let run = launch.run;
+        if !self.is_calm() && self.random.one_in_thousand(8) {
+            self.ledger.counts.add("launch failure");
+            let prolog = self.random.one_in_thousand(300);
+            let what = "made to fail".to_owned();
+            let failure = if prolog { PrepareFailure::Prolog(what) } else { PrepareFailure::Start(what) };
+            return self.agent(node, AgentInput::Prepared { run, result: Err(failure) });
+        }
+        let batch_host = launch.manager.is_none();
+        let (conn, unacknowledged) = (None, Vec::new());
+        let stepd = Stepd { launch, conn, seq: 0, unacknowledged, started: false, ended: false, left: false };
+        self.machines[node].spool.insert(run, Folder { batch_host, clean: false, stepd: Some(stepd) });
+        self.agent(node, AgentInput::Prepared { run, result: Ok(1) });
+        self.send(Place::Machine(node), Happening::StepdConnects(node, run));
+    }
+
+    fn stepd(&mut self, node: usize, run: RunKey) -> Option<&mut Stepd> {
+        self.machines[node].spool.get_mut(&run)?.stepd.as_mut()
+    }
+
+    pub(super) fn stepd_connects(&mut self, node: usize, run: RunKey) {
+        self.connections += 1;
+        let conn = self.connections;
+        let Some(stepd) = self.stepd(node, run) else { return };
+        stepd.conn = Some(conn);
+        let batch_host = stepd.launch.manager.is_none();
+        self.agent(node, AgentInput::StepdUp { run, conn, door: format!("n{node}.sock"), batch_host });
+    }
+
+    pub(super) fn tell_stepd(&mut self, node: usize, run: RunKey, what: ToStepd) {
+        let Some(stepd) = self.stepd(node, run) else { return };
+        let batch_host = stepd.launch.manager.is_none();
+        match what {
+            ToStepd::Agent(NodeToStepd::Welcome) => {
+                let (first, again) = (!stepd.started, stepd.unacknowledged.clone());
+                stepd.started = true;
+                for (seq, report) in again {
+                    self.stepd_says(node, run, seq, report);
+                }
+                if first {
+                    self.stepd_begins(node, run);
+                }
+            }
+            ToStepd::Agent(NodeToStepd::Ack { upto }) => {
+                stepd.unacknowledged.retain(|(seq, _)| *seq > upto);
+                if stepd.left && stepd.unacknowledged.is_empty() {
+                    self.kill_stepd(node, run);
+                }
+            }
+            ToStepd::Agent(NodeToStepd::EndJob { state, reason }) if batch_host => {
+                self.end_run(node, run, state, reason);
+            }
+            ToStepd::Agent(NodeToStepd::FinishAllocation(_)) if batch_host => {
+                self.end_run(node, run, JobState::Completed, Reason::None);
+            }
+            // Its owner says that it is done, again and again until that is heard.
+            ToStepd::WorkDone(_) if stepd.launch.order.spec.kind == JobKind::Allocation && !stepd.ended => {
+                self.finish_allocation(run);
+                self.after(60_000, Happening::Stepd(node, run, ToStepd::WorkDone(JobState::Completed)));
+            }
+            ToStepd::WorkDone(state) => self.end_run(node, run, state, Reason::None),
+            ToStepd::PeerLost if batch_host => self.end_run(node, run, JobState::NodeFail, Reason::NodeDown),
+            ToStepd::ManagerEnds | ToStepd::Agent(NodeToStepd::EndJob { .. }) => self.leave(node, run),
+            ToStepd::PeerLost | ToStepd::Agent(_) => {}
+        }
+    }
+
+    fn stepd_begins(&mut self, node: usize, run: RunKey) {
+        let Some(launch) = self.stepd(node, run).map(|stepd| stepd.launch.clone()) else { return };
+        let index = |name: &str| launch.credential.nodes.iter().find(|n| n.name == name).map(|n| n.index.0 as usize);
+        if let Some(manager) = &launch.manager {
+            // A shepherd that finds no step manager ends itself.
+            let manager = index(manager).and_then(|at| self.stepd(at, run));
+            if manager.is_none_or(|stepd| stepd.ended) {
+                self.leave(node, run);
+            }
+            return;
+        }
+        self.stepd_reports(node, run, StepdReport::Started);
+        for other in others(&launch, node) {
+            self.connections += 1;
+            let query = self.connections;
+            self.machines[other].askers.insert(query, (node, run));
+            let order = StartOrder { launch: launch.order.clone(), credential: Ok(launch.credential.clone()) };
+            let input = AgentInput::StartShepherd { query, order, manager: self.machines[node].name.clone() };
+            let life = self.machines[other].life;
+            self.send(Place::Stepd(node, run), Happening::Agent(other, life, input));
+        }
+        let state = if self.random.one_in_thousand(120) { JobState::Failed } else { JobState::Completed };
+        let work = self.random.between(2_000, 300_000);
+        self.after(u64::from(work), Happening::Stepd(node, run, ToStepd::WorkDone(state)));
+    }
+
+    fn stepd_reports(&mut self, node: usize, run: RunKey, report: StepdReport) {
+        let Some(stepd) = self.stepd(node, run) else { return };
+        stepd.seq += 1;
+        let seq = stepd.seq;
+        stepd.unacknowledged.push((seq, report.clone()));
+        self.stepd_says(node, run, seq, report);
+    }
+
+    fn stepd_says(&mut self, node: usize, run: RunKey, seq: u64, report: StepdReport) {
+        let life = self.machines[node].life;
+        if let Some(conn) = self.stepd(node, run).and_then(|stepd| stepd.conn) {
+            let input = AgentInput::Stepd { run, conn, message: StepdToNode::Report { seq, report } };
+            self.send(Place::Stepd(node, run), Happening::Agent(node, life, input));
+        }
+    }
+
+    /// The step manager ends the run everywhere.
+    fn end_run(&mut self, node: usize, run: RunKey, state: JobState, reason: Reason) {
+        let at = self.now;
+        let Some(stepd) = self.stepd(node, run).filter(|stepd| !stepd.ended) else { return };
+        stepd.ended = true;
+        let others = others(&stepd.launch, node);
+        let exit = ExitStatus { code: u8::from(state == JobState::Failed), signal: None };
+        self.stepd_reports(node, run, StepdReport::Ended { state, reason, exit, derived: exit, at });
+        for other in others {
+            self.send(Place::Stepd(node, run), Happening::Stepd(other, run, ToStepd::ManagerEnds));
+        }
+        self.leave(node, run);
+    }
+
+    fn leave(&mut self, node: usize, run: RunKey) {
+        if let Some(stepd) = self.stepd(node, run).filter(|stepd| !stepd.left) {
+            stepd.left = true;
+            self.stepd_reports(node, run, StepdReport::Gone);
+        }
+    }
+
+    /// The process ends, by a signal or because all is said; the others of its run notice.
+    pub(super) fn kill_stepd(&mut self, node: usize, run: RunKey) {
+        let Some(stepd) = self.machines[node].spool.get_mut(&run).and_then(|folder| folder.stepd.take()) else {
+            return;
+        };
+        let life = self.machines[node].life;
+        let exited = AgentInput::StepdExited { run, how: "made up".to_owned() };
+        self.send(Place::Stepd(node, run), Happening::Agent(node, life, exited));
+        let batch_host = stepd.launch.credential.nodes.first().map(|n| n.index.0 as usize);
+        if stepd.launch.manager.is_none() {
+            for other in others(&stepd.launch, node) {
+                self.send(Place::Stepd(node, run), Happening::Stepd(other, run, ToStepd::ManagerEnds));
+            }
+        } else if let Some(batch_host) = batch_host {
+            self.send(Place::Stepd(node, run), Happening::Stepd(batch_host, run, ToStepd::PeerLost));
+        }
+    }
+}
+
+/// The run's nodes but this one.
+fn others(launch: &Launch, but: usize) -> Vec<usize> {
+    launch.credential.nodes.iter().map(|n| n.index.0 as usize).filter(|node| *node != but).collect()
+}

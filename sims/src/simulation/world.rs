@@ -1,0 +1,484 @@
+//! The clock, the queue of what happens next, and who is there. An event is one entry of the queue: a message that
+//! arrives, a timer, a fault. Entries between two ends keep their order; all else is up to the seed.
+
+use super::{
+    Outcome, Setup,
+    ledger::Ledger,
+    machine::{Launch, Machine, ToStepd},
+    random::Random,
+    rules::{RULES, Scope, Violation},
+};
+use garrick_actors::{
+    controller::{
+        event::{ControllerEvent, Replayed},
+        ids::IdSource,
+        setup,
+    },
+    job::{
+        core::JobCore,
+        messages::{JobInput, JobTimer},
+        state::JobEvent,
+    },
+    node::{
+        core::NodeCore,
+        messages::{NodeInput, NodeTimer},
+    },
+    node_agent::{AgentInput, AgentTimer, RunKey},
+    partition::core::PartitionCore,
+    scheduler::{facts::ClusterView, probe::Feasibility, shell},
+};
+use garrick_model::{
+    config::{self, Config},
+    ids::{JobId, Sluid},
+    messages::node::ControllerToNode,
+    time::Timestamp,
+    view::{JobView, NodeView, PartitionView},
+};
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+/// When simulations begin: a date that reads as one.
+const BEGIN: Timestamp = Timestamp::from_secs(1_800_000_000);
+/// Everything is checked, not only what was touched, once in this many events.
+const SWEEP: u64 = 1_000;
+/// Lines kept for a violation's story.
+const STORY: usize = 40;
+
+/// One end of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Place {
+    Front,
+    Scheduler,
+    Job(JobId),
+    Node(usize),
+    Agent(usize),
+    Machine(usize),
+    Stepd(usize, RunKey),
+}
+
+/// What happens.
+#[derive(Clone, Debug)]
+pub(super) enum Happening {
+    Job(JobId, JobInput),
+    Node(usize, NodeInput),
+    JobTimer(JobId, JobTimer),
+    NodeTimer(usize, NodeTimer),
+    Pass,
+    /// A frame of the controller, on a connection.
+    Frame(usize, u64, ControllerToNode),
+    /// Of the machine, for the agent's life with this number.
+    Agent(usize, u64, AgentInput),
+    AgentTimer(usize, u64, AgentTimer),
+    Prepared(usize, u64, Box<Launch>),
+    StepdConnects(usize, RunKey),
+    Stepd(usize, RunKey, ToStepd),
+    Submit,
+    Fault,
+    Connect(usize),
+    Resume(usize),
+    Operator,
+}
+
+impl Happening {
+    /// Where it happens, and whether that is inside the controller: such things do not outlive it.
+    fn place(&self) -> (Place, bool) {
+        match self {
+            Self::Job(job, _) | Self::JobTimer(job, _) => (Place::Job(*job), true),
+            Self::Node(node, _) | Self::NodeTimer(node, _) => (Place::Node(*node), true),
+            Self::Pass => (Place::Scheduler, false),
+            Self::Frame(node, ..) | Self::Agent(node, ..) | Self::AgentTimer(node, ..) => (Place::Agent(*node), false),
+            Self::Prepared(node, ..) | Self::Connect(node) | Self::Resume(node) => (Place::Machine(*node), false),
+            Self::StepdConnects(node, run) | Self::Stepd(node, run, _) => (Place::Stepd(*node, *run), false),
+            Self::Submit | Self::Fault | Self::Operator => (Place::Front, false),
+        }
+    }
+
+    /// A line for the digest and for stories: which message, not all that is in it.
+    fn line(&self) -> String {
+        let shorten = |text: String| text.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
+        match self {
+            Self::Job(job, input) => format!("job {} {}", job.0, shorten(format!("{input:?}"))),
+            Self::Node(node, NodeInput::Frame { conn, frame }) => format!("node n{node} frame {conn} {frame:?}"),
+            Self::Node(node, input) => format!("node n{node} {}", shorten(format!("{input:?}"))),
+            Self::Frame(node, conn, frame) => format!("agent n{node} frame {conn} {}", shorten(format!("{frame:?}"))),
+            Self::Agent(node, life, input) => format!("agent n{node} life {life} {}", shorten(format!("{input:?}"))),
+            Self::Prepared(node, _, launch) => format!("machine n{node} prepared {:?}", launch.run),
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+struct Entry {
+    happening: Happening,
+    /// A job and a node that this is between.
+    pair: Option<(JobId, usize)>,
+}
+
+/// The simulated cluster. What rules read is public, and may be corrupted by tests of rules.
+pub struct World {
+    setup: Setup,
+    pub(super) now: Timestamp,
+    pub(super) random: Random,
+    queue: BTreeMap<(Timestamp, u64), Entry>,
+    next: u64,
+    arrivals: BTreeMap<(Place, Place), Timestamp>,
+    under_way: BTreeMap<(JobId, usize), u32>,
+    pub(super) timers: BTreeMap<String, u64>,
+    pub(super) config: Config,
+    pub(super) partitions: Vec<Arc<PartitionView>>,
+    pub(super) feasibility: Feasibility,
+    /// Owners of jobs.
+    pub jobs: BTreeMap<JobId, JobCore>,
+    /// Owners of nodes, by index.
+    pub nodes: Vec<NodeCore>,
+    pub(super) shown_jobs: BTreeMap<JobId, Arc<JobView>>,
+    pub(super) shown_nodes: Vec<Arc<NodeView>>,
+    pub(super) scheduler: super::controller::Passes,
+    pub(super) machines: Vec<Machine>,
+    pub(super) ids: IdSource,
+    pub(super) epoch: u64,
+    pub(super) journal: Vec<ControllerEvent>,
+    /// What the journal comes to so far.
+    pub replayed: Replayed,
+    /// What was promised so far.
+    pub ledger: Ledger,
+    /// Runs that a node held when it was drained, while it is.
+    pub held_at_drain: Vec<Option<BTreeSet<(JobId, Sluid)>>>,
+    pub(super) touched: Scope,
+    pub(super) submitted: u32,
+    pub(super) connections: u64,
+    events: u64,
+    digest: u64,
+    story: VecDeque<String>,
+    calm: Option<(Timestamp, u64)>,
+}
+
+impl World {
+    /// All agents about to connect, nothing submitted.
+    pub fn new(setup: Setup) -> Self {
+        let config = site(setup.nodes.max(2));
+        let first = |node| Arc::new(NodeCore::new(BEGIN, setup::node_settings(node), Arc::default(), None, []).view());
+        let shown_nodes: Vec<Arc<NodeView>> = config.nodes.iter().map(first).collect();
+        let cores = config.partitions.iter().filter_map(|p| PartitionCore::new(&config, &p.name, Default::default()));
+        let partitions: Vec<Arc<PartitionView>> = cores.map(|core| Arc::new(core.view())).collect();
+        let facts = partitions.iter().map(|p| shell::partition_facts(p, shown_nodes.len())).collect();
+        let feasibility = Feasibility::new(ClusterView::new(shell::policy(&config), &[], &shown_nodes, facts));
+        let count = config.nodes.len();
+        let mut world = Self {
+            setup,
+            now: BEGIN,
+            random: Random::new(setup.seed),
+            queue: BTreeMap::new(),
+            next: 0,
+            arrivals: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            timers: BTreeMap::new(),
+            machines: config.nodes.iter().map(Machine::new).collect(),
+            config,
+            partitions,
+            feasibility,
+            jobs: BTreeMap::new(),
+            nodes: Vec::new(),
+            shown_jobs: BTreeMap::new(),
+            shown_nodes,
+            scheduler: Default::default(),
+            ids: IdSource::new(|| 7, |_| false),
+            epoch: 0,
+            journal: Vec::new(),
+            replayed: Replayed::default(),
+            ledger: Ledger::default(),
+            held_at_drain: vec![None; count],
+            touched: Scope::default(),
+            submitted: 0,
+            connections: 0,
+            events: 0,
+            digest: 0xcbf2_9ce4_8422_2325,
+            story: VecDeque::new(),
+            calm: None,
+        };
+        world.start_controller(Replayed::default());
+        for node in 0..count {
+            world.begin_agent(node);
+            world.after(50, Happening::Connect(node));
+        }
+        for (ms, first) in [(500, Happening::Submit), (1_000, Happening::Pass), (20_000, Happening::Fault)] {
+            world.after(ms, first);
+        }
+        world
+    }
+
+    /// Sizes and seed.
+    pub const fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The clock.
+    pub const fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    /// Is something between this job and this node on its way?
+    pub fn is_under_way(&self, job: JobId, node: usize) -> bool {
+        self.under_way.contains_key(&(job, node))
+    }
+
+    /// Nodes that are being asked or told something by jobs.
+    pub(super) fn asked_nodes(&self) -> Vec<usize> {
+        self.under_way.keys().map(|(_, node)| *node).collect()
+    }
+
+    pub(super) const fn is_calm(&self) -> bool {
+        self.calm.is_some()
+    }
+
+    /// Takes the next entry of the queue and checks the rules on what it touched.
+    pub fn step(&mut self) -> Result<(), Box<Violation>> {
+        let Some(((at, seq), entry)) = self.queue.pop_first() else {
+            return Err(self.violation(super::rules::DRAINS, "nothing is left to happen".to_owned()));
+        };
+        self.now = at;
+        if let Some(pair) = entry.pair {
+            self.forget_pair(pair);
+        }
+        if !self.is_current(&entry.happening, seq) {
+            return Ok(());
+        }
+        self.events += 1;
+        let line = entry.happening.line();
+        self.tell(&line);
+        self.happen(entry.happening);
+        let mut scope = std::mem::take(&mut self.touched);
+        if self.events.is_multiple_of(SWEEP) {
+            return self.check_all();
+        }
+        scope.all = false;
+        self.check(&scope)
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Job(job, input) => self.tell_job(job, input),
+            Happening::Node(node, input) => self.tell_node(node, input),
+            Happening::JobTimer(job, timer) => self.tell_job(job, JobInput::Timer(timer)),
+            Happening::NodeTimer(node, timer) => self.tell_node(node, NodeInput::Timer(timer)),
+            Happening::Pass => self.pass(),
+            Happening::Frame(node, conn, frame) => self.frame_for_agent(node, conn, frame),
+            Happening::Agent(node, life, input) => self.tell_agent(node, life, input),
+            Happening::AgentTimer(node, life, timer) => {
+                self.tell_agent(node, life, AgentInput::Timer { timer, load: Default::default() });
+            }
+            Happening::Prepared(node, life, launch) => self.prepared(node, life, *launch),
+            Happening::StepdConnects(node, run) => self.stepd_connects(node, run),
+            Happening::Stepd(node, run, what) => self.tell_stepd(node, run, what),
+            Happening::Submit => self.submit_some(),
+            Happening::Fault => self.fault(),
+            Happening::Connect(node) => self.connect(node),
+            Happening::Resume(node) => self.resume_node(node),
+            Happening::Operator => self.operate(),
+        }
+    }
+
+    /// Timers that were set again or cleared have another number.
+    fn is_current(&mut self, happening: &Happening, seq: u64) -> bool {
+        let Some(key) = timer_key(happening) else { return true };
+        let current = self.timers.get(&key) == Some(&seq);
+        if current {
+            self.timers.remove(&key);
+        }
+        current
+    }
+
+    /// Has something happen that is between nobody.
+    pub(super) fn after(&mut self, ms: u64, happening: Happening) {
+        self.put(self.now.plus(Duration::from_millis(ms)), happening, None);
+    }
+
+    fn put(&mut self, at: Timestamp, happening: Happening, pair: Option<(JobId, usize)>) -> u64 {
+        self.next += 1;
+        self.queue.insert((at, self.next), Entry { happening, pair });
+        self.next
+    }
+
+    /// Sets a timer, in place of one of the same name.
+    pub(super) fn set_timer(&mut self, at: Timestamp, happening: Happening) {
+        if let Some(key) = timer_key(&happening) {
+            let seq = self.put(at.max(self.now), happening, None);
+            self.timers.insert(key, seq);
+        }
+    }
+
+    pub(super) fn clear_timer(&mut self, happening: &Happening) {
+        if let Some(key) = timer_key(happening) {
+            self.timers.remove(&key);
+        }
+    }
+
+    /// Sends: behind what is on its way between the same two ends, late now and then, and sometimes twice.
+    pub(super) fn send(&mut self, from: Place, happening: Happening) {
+        let (to, inside) = happening.place();
+        let on_link = matches!(happening, Happening::Frame(..)) || matches!(from, Place::Agent(_));
+        let (usual, late, times) = if on_link { (200, 8_000, 30) } else { (20, 9_000, 50) };
+        let repeatable = matches!(happening, Happening::Frame(..) | Happening::Job(..) | Happening::Node(..))
+            && !matches!(from, Place::Front);
+        let copies = if !self.is_calm() && repeatable && self.random.one_in_thousand(30) { 2 } else { 1 };
+        let pair = match (from, to) {
+            (Place::Job(job), Place::Node(node)) | (Place::Node(node), Place::Job(job)) if inside => Some((job, node)),
+            _ => None,
+        };
+        for _ in 0..copies {
+            let most = if !self.is_calm() && self.random.one_in_thousand(times) { late } else { usual };
+            let at = self.now.plus(Duration::from_millis(u64::from(self.random.between(0, most))));
+            let last = self.arrivals.entry((from, to)).or_insert(at);
+            *last = at.max(*last);
+            let at = *last;
+            if let Some(pair) = pair {
+                *self.under_way.entry(pair).or_insert(0) += 1;
+            }
+            self.put(at, happening.clone(), pair);
+        }
+        if copies > 1 {
+            self.ledger.counts.add("message delivered twice");
+        }
+    }
+
+    fn forget_pair(&mut self, pair: (JobId, usize)) {
+        if let Some(count) = self.under_way.get_mut(&pair) {
+            *count -= 1;
+            if *count == 0 {
+                self.under_way.remove(&pair);
+            }
+            // What is allowed only while something is under way is judged again now.
+            self.touched.nodes.insert(pair.1);
+        }
+    }
+
+    /// What was under way inside the controller is lost with it.
+    pub(super) fn lose_controller_messages(&mut self) {
+        self.queue.retain(|_, entry| !entry.happening.place().1);
+        self.under_way.clear();
+        self.timers.retain(|key, _| key.starts_with("agent"));
+    }
+
+    /// Frames on a broken connection do not arrive.
+    pub(super) fn lose_frames(&mut self, conn: u64) {
+        self.queue.retain(|_, entry| match &entry.happening {
+            Happening::Frame(_, on, _) | Happening::Node(_, NodeInput::Frame { conn: on, .. }) => *on != conn,
+            Happening::Node(_, NodeInput::Registered(registration)) => registration.conn != conn,
+            _ => true,
+        });
+    }
+
+    /// Saves an event.
+    pub(super) fn record(&mut self, event: ControllerEvent) {
+        if let ControllerEvent::Job { job, event } = &event {
+            self.touched.jobs.insert(*job);
+            let more = match &**event {
+                JobEvent::Allocated(run) => run.allocation.nodes.iter().map(|n| format!(" {}", n.name)).collect(),
+                JobEvent::Ended(end) => format!(" {:?} {:?}", end.state, end.reason),
+                JobEvent::NodeReleased { node } => format!(" {node}"),
+                JobEvent::Submitted(record) => format!(" {}", record.sluid),
+                _ => String::new(),
+            };
+            let line = format!("  journal: job {} {}{more}", job.0, event.name());
+            self.tell(&line);
+        }
+        self.ledger.note(&event);
+        if let Err(error) = self.replayed.apply(&event) {
+            // Shows as a difference between what is live and what is replayed.
+            self.tell(&format!("  journal: {error}"));
+        }
+        self.journal.push(event);
+    }
+
+    /// Adds a line to the digest and to the story.
+    pub(super) fn tell(&mut self, line: &str) {
+        let line = format!("{:>12} {line}", self.now.0 - BEGIN.0);
+        for byte in line.bytes() {
+            self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+        self.story.push_back(line);
+        if self.story.len() > STORY {
+            self.story.pop_front();
+        }
+    }
+
+    fn check(&self, scope: &Scope) -> Result<(), Box<Violation>> {
+        RULES.iter().try_for_each(|(name, rule)| rule(self, scope).map_err(|what| self.violation(name, what)))
+    }
+
+    /// All rules on everything.
+    pub fn check_all(&self) -> Result<(), Box<Violation>> {
+        let jobs = self.jobs.keys().chain(self.ledger.jobs.keys()).copied().collect();
+        self.check(&Scope { jobs, nodes: (0..self.nodes.len()).collect(), all: true })
+    }
+
+    /// A violation, now.
+    pub fn violation(&self, rule: &'static str, what: String) -> Box<Violation> {
+        let at_secs = self.now.since(BEGIN).as_secs();
+        let story: Vec<&str> = self.story.iter().map(String::as_str).collect();
+        Box::new(Violation { rule, what, event: self.events, at_secs, story: story.join("\n") })
+    }
+
+    /// All is submitted and enough went wrong.
+    pub const fn may_calm_down(&self) -> bool {
+        self.submitted >= self.setup.jobs && self.events >= self.setup.events
+    }
+
+    /// No more faults; an operator puts right what waits for one.
+    pub fn calm_down(&mut self) {
+        self.calm = Some((self.now, self.events));
+        self.after(0, Happening::Operator);
+    }
+
+    /// Simulated seconds and events since then.
+    pub fn since_calm(&self) -> (u64, u64) {
+        self.calm.map_or((0, 0), |(at, events)| (self.now.since(at).as_secs(), self.events - events))
+    }
+
+    /// Nothing is left to do.
+    pub fn is_drained(&self) -> bool {
+        self.under_way.is_empty()
+            && self.jobs.values().all(JobCore::is_over)
+            && self.nodes.iter().all(|core| core.kept().is_empty())
+    }
+
+    /// What came of it so far.
+    pub fn outcome(&self) -> Outcome {
+        Outcome {
+            events: self.events,
+            digest: self.digest,
+            counts: self.ledger.counts.clone(),
+            simulated_secs: self.now.since(BEGIN).as_secs(),
+        }
+    }
+}
+
+fn timer_key(happening: &Happening) -> Option<String> {
+    match happening {
+        Happening::JobTimer(job, timer) => Some(format!("job {} {timer:?}", job.0)),
+        Happening::NodeTimer(node, timer) => Some(format!("node {node} {timer:?}")),
+        Happening::AgentTimer(node, life, timer) => Some(format!("agent {node} {life} {timer:?}")),
+        _ => None,
+    }
+}
+
+/// Two kinds of nodes, two partitions over them, short patience so that nodes are lost now and then.
+fn site(nodes: u32) -> Config {
+    let (last, half) = (nodes - 1, (nodes - 1) / 2);
+    let text = format!(
+        "ClusterName=sim\nSlurmctldHost=head\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n\
+         SlurmdTimeout=120\nReturnToService=1\nDefMemPerCPU=100\nPrologTimeout=30\nBatchStartTimeout=30\n\
+         NodeName=n[0-{half}] CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=1600\n\
+         NodeName=n[{}-{last}] CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=3200 Features=big\n\
+         PartitionName=batch Nodes=ALL Default=YES MaxTime=120 DefaultTime=20\n\
+         PartitionName=whole Nodes=n[0-{half}] OverSubscribe=EXCLUSIVE MaxTime=120 DefaultTime=20\n",
+        half + 1
+    );
+    let (config, report) = config::read_text(Path::new("simulated slurm.conf"), &text);
+    assert!(config.is_some(), "the simulated site's configuration is refused: {report:?}");
+    config.unwrap_or_default()
+}

@@ -1,0 +1,51 @@
+//! The simulation repeats itself, and its rules see what is wrong.
+#![allow(clippy::unwrap_used)]
+
+use garrick_actors::node::{
+    core::NodeCore,
+    messages::{KeptHold, NodeSite},
+};
+use garrick_model::time::Timestamp;
+use garrick_sims::simulation::{Setup, run, world::World};
+use std::sync::Arc;
+
+const SMALL: Setup = Setup { seed: 11, jobs: 40, nodes: 8, events: 2_000 };
+
+#[test]
+fn two_runs_of_a_seed_have_the_same_digest() {
+    let (first, second) = (run(SMALL).unwrap(), run(SMALL).unwrap());
+    assert_eq!(first, second);
+    assert_ne!(run(Setup { seed: 12, ..SMALL }).unwrap().digest, first.digest);
+}
+
+/// Some way into a simulation, with work on the nodes.
+fn busy() -> World {
+    let mut world = World::new(SMALL);
+    while world.nodes.iter().all(|node| node.kept().len() < 2) {
+        world.step().unwrap();
+    }
+    world.check_all().unwrap();
+    world
+}
+
+#[test]
+fn a_job_that_vanishes_is_noticed() {
+    let mut world = busy();
+    let (job, _) = world.jobs.pop_first().unwrap();
+    world.replayed.jobs.remove(&job);
+    assert_eq!(world.check_all().unwrap_err().rule, "an_accepted_job_is_never_lost");
+}
+
+#[test]
+fn a_cpu_that_two_jobs_have_is_noticed() {
+    let mut world = busy();
+    let index = world.nodes.iter().position(|node| node.kept().len() >= 2).unwrap();
+    let node = &world.nodes[index];
+    let mut holds: Vec<KeptHold> = node.kept();
+    holds[1].hold.share.cpus = holds[0].hold.share.cpus.clone();
+    let settings = node.settings().clone();
+    world.nodes[index] = NodeCore::new(Timestamp(0), settings, Arc::new(NodeSite::default()), None, holds);
+    let violation = world.check_all().unwrap_err();
+    assert_eq!(violation.rule, "no_cpu_or_memory_of_a_node_is_given_twice");
+    assert!(violation.what.contains("have a holder"), "{violation}");
+}
