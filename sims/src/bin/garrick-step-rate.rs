@@ -122,7 +122,8 @@ fn row(what: &str, count: usize, took: Duration, floor: f64) {
 }
 
 fn srun(garrick: &str) -> Fallible<()> {
-    let status = Command::new(garrick).args(["srun", "-n1", "--exact", "/bin/true"]).stdin(Stdio::null()).status()?;
+    let status =
+        Command::new(garrick).args(["srun", "--quiet", "-n1", "--exact", "/bin/true"]).stdin(Stdio::null()).status()?;
     if status.success() { Ok(()) } else { Err(format!("srun: {status}").into()) }
 }
 

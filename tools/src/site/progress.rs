@@ -7,11 +7,12 @@ use crate::{
 };
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{
+    ids::StepNum,
     messages::{
         command::{CommandReply, CommandRequest},
         step::{CommandToStepMgr, StepMgrToCommand},
     },
-    state::JobState,
+    state::{JobState, StepState},
     time::{Timestamp, short_duration},
     view::{JobView, StepCounts},
 };
@@ -60,6 +61,22 @@ impl Steps {
                 Ok(Some(_)) | Err(_) => self.door = None,
             }
         }
+    }
+}
+
+impl Steps {
+    /// The counts of a job that is over: the step manager went before it could tell its last, the controller has what it
+    /// reported (of a job with very many steps the newest only, then the last counts that were heard stand).
+    pub fn at_the_end(&self, cluster: &Cluster, job: &JobView) -> StepCounts {
+        let steps = match cluster.ask("garrick", &CommandRequest::ListSteps { job: Some(job.id) }) {
+            Ok(CommandReply::Steps { steps, .. }) => steps,
+            _ => return self.counts,
+        };
+        let numbered = steps.iter().filter(|s| matches!(s.id.step, StepNum::Number(_)));
+        let (done, failed): (Vec<_>, Vec<_>) = numbered.partition(|s| s.state == StepState::Completed);
+        let reported = StepCounts { queued: 0, running: 0, done: done.len() as u64, failed: failed.len() as u64 };
+        let heard = self.counts.done + self.counts.failed;
+        if reported.done + reported.failed >= heard { reported } else { self.counts }
     }
 }
 
