@@ -12,6 +12,7 @@
 //! | [`scheduler`] | plans over published views |
 //! | [`shepherd`] | one node's part of a run: tasks launched, relayed and counted out |
 //! | [`step`] | one running step |
+//! | [`trace_line`] | trace records as they travel |
 //! | [`stepmgr`] | the owner of what runs inside one run of a job |
 
 pub mod controller;
@@ -24,3 +25,4 @@ pub mod scheduler;
 pub mod shepherd;
 pub mod step;
 pub mod stepmgr;
+pub mod trace_line;

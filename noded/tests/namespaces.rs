@@ -7,6 +7,7 @@ mod support;
 use std::{
     path::{Path, PathBuf},
     process::{Command, Stdio},
+    sync::atomic::{AtomicU32, Ordering},
 };
 use support::{Answer, Killed, answer, built, is_root, scratch};
 
@@ -23,7 +24,9 @@ fn ip(line: &str) -> Answer {
 impl Network {
     /// A switch and three hosts, 10.77.0.1 to 10.77.0.3.
     fn make() -> Self {
-        let prefix = format!("gt{}", std::process::id() % 100_000);
+        static SERIAL: AtomicU32 = AtomicU32::new(0);
+        let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("gt{}.{serial}", std::process::id() % 100_000);
         let n = Self { prefix };
         let switch = n.name("sw");
         ip(&format!("netns add {switch}")).ok();
@@ -40,6 +43,12 @@ impl Network {
             ip(&format!("-n {switch} link set p{i} up")).ok();
         }
         n
+    }
+
+    /// Pulls a host's cable, or puts it back.
+    fn cable(&self, host: &str, state: &str) {
+        let port = HOSTS.iter().position(|h| *h == host).unwrap();
+        ip(&format!("-n {} link set p{port} {state}", self.name("sw"))).ok();
     }
 
     fn name(&self, host: &str) -> String {
@@ -90,56 +99,103 @@ fn tail(paths: &[PathBuf]) -> String {
     paths.iter().map(|p| format!("== {}\n{}", p.display(), std::fs::read_to_string(p).unwrap_or_default())).collect()
 }
 
+/// A cluster whose controller and nodes are on these hosts.
+struct Site {
+    work: PathBuf,
+    conf: PathBuf,
+    network: Network,
+    logs: Vec<PathBuf>,
+    controller: Killed,
+    a: Killed,
+    b: Killed,
+}
+
+impl Site {
+    /// `None`, with a message, where that cannot be.
+    fn start(name: &str) -> Option<Self> {
+        if !is_root() || !ip("netns list").code.eq(&0) {
+            eprintln!("skipped: needs root and network namespaces");
+            return None;
+        }
+        let work = scratch(name);
+        let (bin, network) = (built(), Network::make());
+        let hostname = nix::unistd::gethostname().unwrap().into_string().unwrap();
+        for name in ["srun", "sbatch", "sinfo", "scontrol"] {
+            std::os::unix::fs::symlink(bin.join("garrick"), work.join(name)).unwrap();
+        }
+        for (name, program) in [("slurmctld", "noded"), ("slurmd", "noded"), ("stepd", "stepd")] {
+            std::fs::hard_link(bin.join(program), work.join(name))
+                .or_else(|_| std::fs::copy(bin.join(program), work.join(name)).map(|_| ()))
+                .unwrap();
+        }
+        let conf = work.join("slurm.conf");
+        std::fs::write(
+            &conf,
+            format!(
+                "ClusterName=apart\nSlurmctldHost={hostname}(10.77.0.1)\nSlurmUser=root\nAuthType=auth/munge\nSelectType=select/cons_tres\n\
+                 StateSaveLocation={w}/state\nSlurmdSpoolDir={w}/spool-%n\nSlurmctldPidFile={w}/ctld.pid\nSlurmdPidFile={w}/slurmd-%n.pid\n\
+                 SlurmdParameters=config_overrides\n\
+                 NodeName=a NodeAddr=10.77.0.2 NodeHostname={hostname} CPUs=2 RealMemory=1000\n\
+                 NodeName=b NodeAddr=10.77.0.3 NodeHostname={hostname} CPUs=2 RealMemory=1000\n\
+                 PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
+                w = work.display()
+            ),
+        )
+        .unwrap();
+        // The key that the site distributes: nodes prove themselves with it and get an identity.
+        std::fs::write(work.join("slurm.key"), "0123456789abcdef0123456789abcdef").unwrap();
+        std::fs::set_permissions(work.join("slurm.key"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        let c = conf.to_string_lossy().into_owned();
+        let logs: Vec<PathBuf> = HOSTS.iter().map(|h| work.join(format!("{h}.log"))).collect();
+        let controller = network.daemon("ctl", &work.join("slurmctld"), &["-D", "-f", &c], &logs[0]);
+        let a = network.daemon("a", &work.join("slurmd"), &["-D", "-N", "a", "-f", &c], &logs[1]);
+        let b = network.daemon("b", &work.join("slurmd"), &["-D", "-N", "b", "-f", &c], &logs[2]);
+        let site = Self { work, conf, network, logs, controller, a, b };
+        site.await_that("the nodes are there", || site.nodes() == "idle 2");
+        Some(site)
+    }
+
+    fn run(&self, daemon: &Killed, program: &str, args: &[&str]) -> Answer {
+        on_host(daemon, &self.conf, &self.work.join(program), args)
+    }
+
+    fn nodes(&self) -> String {
+        self.run(&self.controller, "sinfo", &["-h", "-o", "%t %D"]).out.trim().to_owned()
+    }
+
+    #[track_caller]
+    fn await_that(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let began = std::time::Instant::now();
+        while !holds() {
+            assert!(began.elapsed().as_secs() < 90, "still waiting: {what}\n{}", tail(&self.logs));
+        }
+    }
+
+    /// How often a host's log has a text.
+    fn logged(&self, host: &str, text: &str) -> usize {
+        let at = HOSTS.iter().position(|h| *h == host).unwrap();
+        std::fs::read_to_string(&self.logs[at]).unwrap_or_default().matches(text).count()
+    }
+
+    /// The daemons end in order, and with them what their last jobs left to do.
+    fn end(self) {
+        self.await_that("the nodes are free again", || self.nodes() == "idle 2");
+        self.run(&self.controller, "scontrol", &["shutdown"]).ok();
+        let Self { work, network, controller, a, b, .. } = self;
+        for mut daemon in [a, b, controller] {
+            daemon.0.wait().unwrap();
+        }
+        drop(network);
+        let needle = work.to_string_lossy().into_owned();
+        let left: Vec<String> = support::command_lines().into_iter().filter(|c| c.contains(&needle)).collect();
+        assert_eq!(left, Vec::<String>::new(), "processes left");
+        let _ = std::fs::remove_dir_all(&work);
+    }
+}
+
 #[test]
 fn a_controller_and_two_nodes_on_separate_hosts_form_a_cluster() {
-    if !is_root() || !ip("netns list").code.eq(&0) {
-        eprintln!("skipped: needs root and network namespaces");
-        return;
-    }
-    let work = scratch("netns");
-    let (bin, network) = (built(), Network::make());
-    let hostname = nix::unistd::gethostname().unwrap().into_string().unwrap();
-    for name in ["srun", "sbatch", "sinfo", "scontrol"] {
-        std::os::unix::fs::symlink(bin.join("garrick"), work.join(name)).unwrap();
-    }
-    for name in ["slurmctld", "slurmd"] {
-        std::fs::hard_link(bin.join("noded"), work.join(name))
-            .or_else(|_| std::fs::copy(bin.join("noded"), work.join(name)).map(|_| ()))
-            .unwrap();
-    }
-    std::fs::hard_link(bin.join("stepd"), work.join("stepd"))
-        .or_else(|_| std::fs::copy(bin.join("stepd"), work.join("stepd")).map(|_| ()))
-        .unwrap();
-    let conf = work.join("slurm.conf");
-    std::fs::write(
-        &conf,
-        format!(
-            "ClusterName=apart\nSlurmctldHost={hostname}(10.77.0.1)\nSlurmUser=root\nAuthType=auth/munge\nSelectType=select/cons_tres\n\
-             StateSaveLocation={w}/state\nSlurmdSpoolDir={w}/spool-%n\nSlurmctldPidFile={w}/ctld.pid\nSlurmdPidFile={w}/slurmd-%n.pid\n\
-             SlurmdParameters=config_overrides\n\
-             NodeName=a NodeAddr=10.77.0.2 NodeHostname={hostname} CPUs=2 RealMemory=1000\n\
-             NodeName=b NodeAddr=10.77.0.3 NodeHostname={hostname} CPUs=2 RealMemory=1000\n\
-             PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
-            w = work.display()
-        ),
-    )
-    .unwrap();
-    // The key that the site distributes: nodes prove themselves with it and get an identity.
-    std::fs::write(work.join("slurm.key"), "0123456789abcdef0123456789abcdef").unwrap();
-    std::fs::set_permissions(work.join("slurm.key"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
-    let c = conf.to_string_lossy().into_owned();
-    let logs: Vec<PathBuf> = HOSTS.iter().map(|h| work.join(format!("{h}.log"))).collect();
-    let controller = network.daemon("ctl", &work.join("slurmctld"), &["-D", "-f", &c], &logs[0]);
-    let a = network.daemon("a", &work.join("slurmd"), &["-D", "-N", "a", "-f", &c], &logs[1]);
-    let b = network.daemon("b", &work.join("slurmd"), &["-D", "-N", "b", "-f", &c], &logs[2]);
-    let began = std::time::Instant::now();
-    loop {
-        let s = on_host(&controller, &conf, &work.join("sinfo"), &["-h", "-o", "%t %D"]);
-        if s.out.trim() == "idle 2" {
-            break;
-        }
-        assert!(began.elapsed().as_secs() < 90, "{s:?}\n{}", tail(&logs));
-    }
+    let Some(site) = Site::start("netns") else { return };
     let two = [
         "-N2",
         "-n2",
@@ -148,8 +204,8 @@ fn a_controller_and_two_nodes_on_separate_hosts_form_a_cluster() {
         "-c",
         "echo $SLURMD_NODENAME $(ip -4 -o addr show eth0 | tr -s ' ' | cut -d' ' -f4)",
     ];
-    for (host, place) in [("ctl", &controller), ("a", &a), ("b", &b)] {
-        let r = on_host(place, &conf, &work.join("srun"), &two);
+    for (host, place) in [("ctl", &site.controller), ("a", &site.a), ("b", &site.b)] {
+        let r = site.run(place, "srun", &two);
         let mut lines: Vec<_> = r.out.lines().collect();
         lines.sort_unstable();
         assert_eq!(
@@ -157,21 +213,44 @@ fn a_controller_and_two_nodes_on_separate_hosts_form_a_cluster() {
             (0, vec!["0: a 10.77.0.2/24", "1: b 10.77.0.3/24"]),
             "srun from {host}: {}\n{}",
             r.err,
-            tail(&logs)
+            tail(&site.logs)
         );
     }
-    // The daemons end in order, and with them what their last jobs left to do.
-    let began = std::time::Instant::now();
-    while !on_host(&controller, &conf, &work.join("sinfo"), &["-h", "-o", "%t %D"]).out.trim().eq("idle 2") {
-        assert!(began.elapsed().as_secs() < 90, "the nodes are not free again\n{}", tail(&logs));
+    site.end();
+}
+
+#[test]
+fn a_step_outlives_a_link_that_is_lost_and_comes_back() {
+    let Some(site) = Site::start("cable") else { return };
+    let w = site.work.display();
+    let job = site.work.join("job.sh");
+    std::fs::write(
+        &job,
+        format!(
+            "#!/bin/bash\n#SBATCH -N2 -n2 -w a,b -o {w}/job.out\n\
+             {w}/srun -N2 -n2 -l bash -c 'n=0; until [ -e {w}/open ]; do echo line $n; n=$((n+1)); sleep 0.01; done; exit 3' > {w}/srun.out\n\
+             echo $? > {w}/end\n"
+        ),
+    )
+    .unwrap();
+    site.run(&site.controller, "sbatch", &[job.to_str().unwrap()]).ok();
+    let out = || std::fs::read_to_string(site.work.join("srun.out")).unwrap_or_default();
+    site.await_that("both tasks speak", || out().contains("0: line 5") && out().contains("1: line 5"));
+    site.network.cable("b", "down");
+    site.await_that("the loss is noticed on both sides", || {
+        site.logged("a", "a shepherd is away") == 1 && site.logged("b", "no step manager") >= 1
+    });
+    site.network.cable("b", "up");
+    site.await_that("the link is there again", || site.logged("b", "the step manager is there") == 2);
+    std::fs::write(site.work.join("open"), "").unwrap();
+    let end = || std::fs::read_to_string(site.work.join("end")).unwrap_or_default();
+    site.await_that("the step ends", || end().ends_with('\n'));
+    assert_eq!(std::fs::read_to_string(site.work.join("end")).unwrap(), "3\n", "{}", tail(&site.logs));
+    let out = out();
+    for rank in 0..2 {
+        let said: Vec<&str> = out.lines().filter_map(|l| l.strip_prefix(&format!("{rank}: "))).collect();
+        let expected: Vec<String> = (0..said.len()).map(|n| format!("line {n}")).collect();
+        assert_eq!(said, expected, "all that task {rank} said, once and in order");
     }
-    on_host(&controller, &conf, &work.join("scontrol"), &["shutdown"]).ok();
-    for mut daemon in [a, b, controller] {
-        daemon.0.wait().unwrap();
-    }
-    drop(network);
-    let needle = work.to_string_lossy().into_owned();
-    let left: Vec<String> = support::command_lines().into_iter().filter(|c| c.contains(&needle)).collect();
-    assert_eq!(left, Vec::<String>::new(), "processes left");
-    let _ = std::fs::remove_dir_all(&work);
+    site.end();
 }

@@ -96,36 +96,6 @@ fn a_restarted_controller_knows_its_jobs_and_takes_back_their_step_managers() {
 }
 
 #[test]
-fn the_death_of_one_step_manager_ends_its_job_alone() {
-    let c = Cluster::up("stepd", UP);
-    let (go, said) = (c.fifo("go"), c.fifo("said"));
-    c.script("job.sh", "#!/bin/bash\n#SBATCH -n1 -o job.%j\necho up > said\nread x < go\necho went on\n");
-    let doomed = c.sh("sbatch -w n1 job.sh").ok().job();
-    assert_eq!(std::fs::read_to_string(&said).unwrap(), "up\n");
-    let other = c.sh("sbatch -w n2 job.sh").ok().job();
-    assert_eq!(std::fs::read_to_string(&said).unwrap(), "up\n");
-    c.await_state(&doomed, "RUNNING");
-    c.await_state(&other, "RUNNING");
-    let daemons: Vec<_> = c.processes().into_iter().filter(|p| p.0 != "stepd").collect();
-    let stepd = c
-        .processes()
-        .into_iter()
-        .find(|(role, name, _)| role == "stepd" && name.contains(&doomed))
-        .unwrap_or_else(|| panic!("no stepd of job {doomed} in {:?}", c.processes()));
-    kill(Pid::from_raw(stepd.2), Signal::SIGKILL).unwrap();
-    c.await_that("the job ended", || {
-        !matches!(c.job_field(&doomed, "JobState").as_deref(), Some("RUNNING" | "COMPLETING"))
-    });
-    assert_eq!(c.job_field(&doomed, "Reason").as_deref(), Some("StepManagerDied"));
-    assert_eq!(c.processes().into_iter().filter(|p| p.0 != "stepd").collect::<Vec<_>>(), daemons);
-    std::fs::write(&go, "x\n").unwrap();
-    c.await_state(&other, "COMPLETED");
-    assert_eq!(c.read(&format!("job.{other}")), "went on\n");
-    // The node is free again.
-    c.run("srun", &["-w", "n1", "-n4", "true"]).ok();
-}
-
-#[test]
 fn a_drained_node_gets_nothing_and_comes_back() {
     let c = Cluster::up("drain", UP);
     c.run("scontrol", &["update", "nodename=n2", "state=drain", "reason=bad fan"]).ok();

@@ -217,8 +217,9 @@ impl<A: Actor> Host<A> {
             Ok(()) => Outcome::Ok,
             Err(panic) => Outcome::Panic(panic.clone()),
         };
-        if let Some(begun) = begun {
-            self.ring.record(&begun, cx, id, queued, name, &outcome);
+        match begun {
+            Some(begun) => self.ring.record(&begun, cx, id, queued, name, &outcome),
+            None => self.ring.count(name),
         }
         match result {
             Ok(()) => self.after_author(),

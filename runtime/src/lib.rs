@@ -22,13 +22,14 @@
 //! | `registry` | names to addresses |
 //! | `board`, `board_map` | published snapshots for readers who must not wait |
 //! | `requests` | outstanding requests with deadlines; first answers kept for repeats |
-//! | `trace`, `trace_hub` | which message caused which, and the records of it |
+//! | `trace`, `trace_hub`, `counts` | which message caused which, the records of it, and how many there were |
 
 mod address;
 mod arbiters;
 mod board;
 mod board_map;
 mod context;
+mod counts;
 mod host;
 mod mailbox;
 mod message;
@@ -48,6 +49,7 @@ pub use address::{Address, AskError, ChannelReceiver, Delivered, Forward, SendEr
 pub use board::{Board, Snapshot};
 pub use board_map::BoardMap;
 pub use context::Context;
+pub use counts::MessageCount;
 pub use message::{Actor, ChildEvent, Lane, Message, Strategy};
 pub use path::{ActorPath, PathError};
 pub use registry::StartError;

@@ -96,6 +96,15 @@ impl ActorPath {
         self.0.rsplit('/').next().unwrap_or_default()
     }
 
+    /// The path that this one is directly below: `/job/5609/step` of `/job/5609/step/3`; the root's own is the root.
+    #[must_use]
+    pub fn parent(&self) -> Self {
+        match self.0.rsplit_once('/') {
+            Some(("", _)) | None => Self::root(),
+            Some((above, _)) => Self(Arc::from(above)),
+        }
+    }
+
     /// Whether this is `prefix` or below it, by whole segments: `/job/56` is not under `/job/5`.
     pub fn is_under(&self, prefix: &str) -> bool {
         let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
@@ -158,6 +167,8 @@ mod tests {
         assert_eq!(job.child("a b//c").as_str(), "/job/5609/a%20b/c");
         assert_eq!(ActorPath::root().child("").as_str(), "/");
         assert_eq!(job.name(), "5609");
+        assert_eq!(job.child("step/3").parent().as_str(), "/job/5609/step");
+        assert!(ActorPath::root().child("job").parent().is_root() && ActorPath::root().parent().is_root());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! The host of an actor writes one fixed-size record per message into its own ring; nothing is formatted or sent
 //! anywhere then. Readers copy records out ([`TraceHub::collect`]) or have them put into a bounded queue of their own
-//! ([`TraceHub::follow`]). While tracing is off, a message costs one atomic load.
+//! ([`TraceHub::follow`]). Each ring also counts its actor's messages by name; while tracing is off, that is all that a
+//! message costs here.
 
 use std::{
     collections::VecDeque,
@@ -17,6 +18,7 @@ use dashmap::DashMap;
 use tokio::sync::Notify;
 
 use crate::{
+    counts::{Counts, EndedCounts, MessageCount},
     path::ActorPath,
     trace::{Outcome, TraceContext, TraceRecord},
 };
@@ -57,6 +59,7 @@ struct RingState {
     /// Texts of the last panics, by `seq`.
     panics: VecDeque<(u64, String)>,
     followers: Vec<Arc<FollowerQueue>>,
+    counts: Counts,
 }
 
 /// The records of one actor. Written by its host alone.
@@ -92,6 +95,7 @@ struct Hub {
     retired_len: usize,
     rings: DashMap<ActorPath, Arc<Ring>>,
     retired: Mutex<VecDeque<Arc<Ring>>>,
+    ended: Mutex<EndedCounts>,
     followers: Mutex<Vec<Arc<FollowerQueue>>>,
 }
 
@@ -125,6 +129,7 @@ impl TraceHub {
             retired_len,
             rings: DashMap::new(),
             retired: Mutex::new(VecDeque::new()),
+            ended: Mutex::new(EndedCounts::default()),
             followers: Mutex::new(Vec::new()),
         }))
     }
@@ -160,6 +165,24 @@ impl TraceHub {
         records
     }
 
+    /// How many messages each actor at or below any of `prefixes` (each actor if there are none) handled since it was
+    /// started, by name; of actors that ended, by parent. Sorted by actor and name. Counted whether records are kept or not.
+    pub fn counts(&self, prefixes: &[String]) -> Vec<MessageCount> {
+        let rings: Vec<Arc<Ring>> = self
+            .0
+            .rings
+            .iter()
+            .filter(|entry| matches(entry.key(), prefixes))
+            .map(|entry| Arc::clone(&entry))
+            .collect();
+        let mut counts = lock(&self.0.ended).list(|parent| matches(parent, prefixes));
+        for ring in rings {
+            counts.extend(lock(&ring.state).counts.list(ring.path.as_str().to_owned()));
+        }
+        counts.sort_unstable_by(|a, b| (&a.actor, a.message).cmp(&(&b.actor, b.message)));
+        counts
+    }
+
     /// Follows the actors at or below any of `prefixes` (all if there are none), also those yet to be started: every
     /// record from now on, as far as the follower keeps up.
     pub fn follow(&self, prefixes: Vec<String>) -> TraceFollower {
@@ -189,7 +212,12 @@ impl TraceHub {
         let mine = followers.iter().filter(|follower| matches(path, &follower.prefixes)).cloned().collect();
         let ring = Arc::new(Ring {
             path: path.clone(),
-            state: Mutex::new(RingState { records: VecDeque::new(), panics: VecDeque::new(), followers: mine }),
+            state: Mutex::new(RingState {
+                records: VecDeque::new(),
+                panics: VecDeque::new(),
+                followers: mine,
+                counts: Counts::default(),
+            }),
             shared: Arc::clone(&self.0.shared),
         });
         self.0.rings.insert(path.clone(), Arc::clone(&ring));
@@ -201,8 +229,10 @@ impl TraceHub {
         self.0.rings.remove_if(&ring.path, |_, held| Arc::ptr_eq(held, ring));
         let mut state = lock(&ring.state);
         state.followers.clear();
+        let counts = std::mem::take(&mut state.counts);
         let empty = state.records.is_empty();
         drop(state);
+        lock(&self.0.ended).add(&ring.path, &counts);
         if empty {
             return;
         }
@@ -227,6 +257,11 @@ impl Ring {
             return None;
         }
         Some(Begun { seq: self.shared.seq.fetch_add(1, Ordering::Relaxed), at: Instant::now() })
+    }
+
+    /// Counts a message that was handled while no records are kept.
+    pub(crate) fn count(&self, message: &'static str) {
+        lock(&self.state).counts.add(message, 1);
     }
 
     /// Writes the record of a message handled (or dropped, then `begun` is now).
@@ -257,6 +292,9 @@ impl Ring {
             },
         };
         let mut state = lock(&self.state);
+        if !matches!(outcome, Outcome::Dropped) {
+            state.counts.add(message, 1);
+        }
         if let Outcome::Panic(text) = outcome {
             if state.panics.len() == PANICS_KEPT {
                 state.panics.pop_front();

@@ -4,7 +4,9 @@
 //! | what | where | run with |
 //! |---|---|---|
 //! | jobs, nodes and faults from one seed, rules checked after every event | [`simulation`] | `garrick-sim --short` |
-//! | steps per second beside the machine's own spawn rate | [`spawn_floor`] | `garrick-step-rate` |
+//! | minibatch on real clusters: rates, memory, packing, costs | [`minibatch`] | `garrick-minibatch all` |
+//! | how fast this machine can start processes at all | [`spawn_floor`] | by each scenario of the row above |
 
+pub mod minibatch;
 pub mod simulation;
 pub mod spawn_floor;

@@ -2,6 +2,7 @@
 //! believed only when its peer is root, the cluster's SlurmUser or the caller, since a run folder may be one that others
 //! can write. The controller's door is tried first, then the doors of this host's node agents, which pass requests on.
 
+use crate::accounts::User;
 use garrick_frame::{DoorClient, DoorError, LinkKind, TunnelTo};
 use garrick_model::{
     config::{self, Config, locate},
@@ -312,7 +313,7 @@ pub fn user_id(user: &str) -> Option<u32> {
     if let Ok(uid) = user.parse() {
         return Some(uid);
     }
-    nix::unistd::User::from_name(user).ok().flatten().map(|u| u.uid.as_raw())
+    User::by_name(user).map(|user| user.uid)
 }
 
 /// True when there is a socket at that path, so that it can be on this host.

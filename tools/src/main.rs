@@ -3,16 +3,20 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`options`], [`submit`] | `sbatch`, `salloc`, `srun`, `swait` |
+//! | [`options`], [`submit`] | `sbatch`, `salloc`, `srun`, `swait`, `sattach` |
 //! | [`query`] | `squeue`, `sinfo` |
 //! | [`control`] | `scancel`, `scontrol`, `stail` |
 //! | [`site`] | `garrick` |
+//! | [`journal`] | `garrick journal` |
 //! | [`render`] | views as columns, records and JSON |
+//! | [`accounts`] | users and groups |
 //! | [`cluster`] | finding a cluster and talking to its doors |
 //! | [`output`] | the one way out |
 
+mod accounts;
 mod cluster;
 mod control;
+mod journal;
 mod options;
 mod output;
 mod query;
@@ -29,9 +33,10 @@ use std::{
 type Command = fn(Vec<OsString>) -> i32;
 
 /// Every command.
-const COMMANDS: [(&str, Command); 10] = [
+const COMMANDS: [(&str, Command); 11] = [
     ("sbatch", submit::sbatch::main),
     ("srun", submit::srun::main),
+    ("sattach", submit::attach::main),
     ("salloc", submit::salloc::main),
     ("squeue", query::squeue::main),
     ("sinfo", query::sinfo::main),

@@ -113,7 +113,9 @@ fn knows_nothing(request: CommandRequest) -> Vec<CommandReply> {
     match request {
         CommandRequest::Ping => vec![CommandReply::Pong { host: "host1".to_owned(), version: "0".to_owned() }],
         CommandRequest::ListJobs { .. } => vec![CommandReply::Jobs { jobs: Vec::new(), at: Timestamp(0) }],
-        CommandRequest::ListSteps { .. } => vec![CommandReply::Steps { steps: Vec::new(), missing: Vec::new() }],
+        CommandRequest::ListSteps { .. } => {
+            vec![CommandReply::Steps { steps: Vec::new(), missing: Vec::new(), left_out: 0 }]
+        }
         CommandRequest::ListPartitions => {
             vec![CommandReply::Partitions { partitions: Vec::new(), nodes: Vec::new(), at: Timestamp(0) }]
         }
@@ -306,7 +308,7 @@ fn a_program_of_another_name_lists_the_commands() {
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_garrick"), &link).unwrap();
     let output = Command::new(&link).output().unwrap();
     let err = String::from_utf8(output.stderr).unwrap();
-    assert!(err.starts_with("sfoo: not a command of Garrick") && err.contains("sbatch srun salloc"), "{err}");
+    assert!(err.starts_with("sfoo: not a command of Garrick") && err.contains("sbatch srun sattach salloc"), "{err}");
     assert_eq!(output.status.code(), Some(1));
     let output = Command::new(&link).args(["squeue", "-V"]).output().unwrap();
     assert!(output.status.success());

@@ -7,6 +7,7 @@ mod fake_door;
 use fake_door::{Conversation, FakeCluster, Shown, views::job_view};
 use garrick_frame::LinkKind;
 use garrick_model::{
+    batch::GivenNumbers,
     ids::{JobId, Sluid, StepId, StepNum},
     messages::{
         command::{CommandReply, CommandRequest, JobMilestone, StepManagerPlace},
@@ -276,7 +277,11 @@ fn step_manager(
         assert_eq!(door.hello.link, LinkKind::CommandToStepMgr);
         let Some(CommandToStepMgr::Launch { spec, .. }) = door.hear() else { return };
         door.say(StepMgrToCommand::Accepted { step: STEP, sluid: Sluid(1), warnings: vec![] });
-        let layout = StepLayout { nodes: vec!["n1".to_owned(), "n2".to_owned()], ranks: vec![vec![0], vec![1]] };
+        let layout = StepLayout {
+            nodes: vec!["n1".to_owned(), "n2".to_owned()],
+            ranks: vec![vec![0], vec![1]],
+            handed: [false; 3],
+        };
         door.say(StepMgrToCommand::Started(layout));
         play(&mut door, &spec);
     }
@@ -444,12 +449,13 @@ fn srun_hands_steps_over() {
     let cluster = FakeCluster::dead();
     let attempts = AtomicU32::new(0);
     cluster.serve("run/j503-n1-x.sock", move |mut door| {
-        let Some(CommandToStepMgr::Enqueue { specs, .. }) = door.hear() else { return };
-        assert!(matches!(&specs[0].stdout, StreamTarget::File(path) if path.ends_with("/slurm-%J.out")));
+        let Some(CommandToStepMgr::Enqueue { batch, .. }) = door.hear() else { return };
+        assert!(matches!(&batch.specs[0].stdout, StreamTarget::File(path) if path.ends_with("/slurm-%J.out")));
         if attempts.fetch_add(1, Ordering::Relaxed) == 0 {
             door.say(StepMgrToCommand::Refused(Refusal::RetryAfter { after: Duration::from_millis(1) }));
         } else {
-            door.say(StepMgrToCommand::Enqueued { steps: vec![STEP], warnings: vec![] });
+            let given = Some(GivenNumbers { first: 0, count: 1, array: false });
+            door.say(StepMgrToCommand::Enqueued { given, declined: vec![], warnings: vec![] });
         }
     });
     let busy = in_job(&cluster, &["srun", "-Q", "--async", "-N1", "-n1", "true"]).output().unwrap();

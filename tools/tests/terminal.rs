@@ -16,6 +16,7 @@ use garrick_model::{
     refusal::Refusal,
     spec::JobSpec,
     state::{ExitStatus, JobState, StepState},
+    view::StepCounts,
 };
 use nix::{
     pty::{OpenptyResult, Winsize, openpty},
@@ -70,7 +71,11 @@ fn echo(door: &mut Conversation) {
     assert_eq!(spec.pty, Some((40, 120)));
     let step = StepId::new(JobId(7), StepNum::Number(0));
     door.say(StepMgrToCommand::Accepted { step, sluid: Sluid(1), warnings: vec![] });
-    door.say(StepMgrToCommand::Started(StepLayout { nodes: vec!["n1".to_owned()], ranks: vec![vec![0]] }));
+    door.say(StepMgrToCommand::Started(StepLayout {
+        nodes: vec!["n1".to_owned()],
+        ranks: vec![vec![0]],
+        handed: [false; 3],
+    }));
     let say = |door: &mut Conversation, text: String| {
         let data = ByteBuf::from(text);
         door.say(StepMgrToCommand::Output { rank: 0, stream: Stream::Stdout, data });
@@ -150,4 +155,39 @@ fn the_command_of_salloc_has_the_terminal_and_ctrl_c_ends_only_what_it_runs() {
     assert!(end.contains("interrupted\r\n"), "{end}");
     assert!(end.ends_with("salloc: Relinquishing job allocation 7\r\n"), "{end}");
     assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn a_wait_shows_how_far_it_is_and_leaves_nothing_behind() {
+    let cluster = FakeCluster::dead();
+    let (go, wait) = std::sync::mpsc::channel::<()>();
+    let wait = Mutex::new(wait);
+    let door = cluster.serve("run/j7-n1-x.sock", move |mut door| {
+        let Some(CommandToStepMgr::Wait { progress_ms, .. }) = door.hear() else { return };
+        assert!(progress_ms > 0);
+        let counts = StepCounts { queued: 30, running: 4, done: 60, failed: 6 };
+        door.say(StepMgrToCommand::Progress(counts));
+        // Not before the bar was seen.
+        wait.lock().unwrap().recv().unwrap();
+        door.say(StepMgrToCommand::Drained { job: JobId(7), counts, worst: ExitStatus::SUCCESS });
+    });
+    let OpenptyResult { master, slave } = terminal();
+    let mut command = cluster.command(&["swait"]);
+    command.env("SLURM_JOB_ID", "7").env("GARRICK_STEPD_DOOR", door).env("TERM", "xterm");
+    let mut child = start_at(command, &slave);
+    drop(slave);
+    let mut master = File::from(master);
+    let bar = read_until(&mut master, ">");
+    assert!(bar.contains("30 queued, 4 running, 60 done, 6 failed [==="), "{bar:?}");
+    let rest = read_until(&mut master, "]");
+    // Two thirds are over, and it is one line of this terminal.
+    let (done, left) = (bar.matches('=').count(), rest.matches(' ').count());
+    assert!(done > 40 && left > 20 && bar.chars().filter(|c| !c.is_control()).count() + left <= 130, "{bar:?}{rest:?}");
+    go.send(()).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let mut rest = Vec::new();
+    // A terminal that nobody holds any more ends with an error.
+    let _ = master.read_to_end(&mut rest);
+    let rest = String::from_utf8_lossy(&rest);
+    assert!(rest.ends_with("\x1b[2K") && !rest.contains('\n'), "{rest:?}");
 }

@@ -7,7 +7,8 @@
 
 use crate::{
     error::{LinkError, refused},
-    link::{DOOR_LIMIT, Receiver, Sender, door_error, over_door, recv_more, recv_now, send_now},
+    handed::{Arrivals, Held},
+    link::{DOOR_LIMIT, Receiver, Sender, door_error, over_door, recv_more, send_now},
 };
 use garrick_frame::{
     Decoder, FrameError, Hello, HelloReply, LinkKind, PROTOCOL, PeerCred, TunnelTo, codec::PREFIX, decode_body,
@@ -91,6 +92,8 @@ pub struct DoorListener {
     program: Arc<str>,
     greeting: JoinSet<(u32, Result<DoorConn, LinkError>)>,
     greeting_of: BTreeMap<u32, usize>,
+    /// Whose descriptors are taken, and how many are held.
+    descriptors: Option<(u32, Arc<Held>)>,
 }
 
 impl DoorListener {
@@ -122,7 +125,22 @@ impl DoorListener {
             program: program.into(),
             greeting: JoinSet::new(),
             greeting_of: BTreeMap::new(),
+            descriptors: None,
         })
+    }
+
+    /// Takes descriptors that this user's commands send beside their messages
+    /// ([`Receiver::take_descriptors`]). Nobody else's are: whoever may use them must be whoever sent them, so not even
+    /// root's go to the user's processes.
+    #[must_use]
+    pub fn take_descriptors_of(mut self, uid: u32) -> Self {
+        self.descriptors = Some((uid, Held::new()));
+        self
+    }
+
+    #[cfg(test)]
+    pub(crate) fn set_descriptor_limit(&mut self, most: usize) {
+        self.descriptors = self.descriptors.take().map(|(uid, _)| (uid, Held::with_limit(most)));
     }
 
     /// Where it is.
@@ -167,9 +185,14 @@ impl DoorListener {
         let peer = PeerCred::of(&stream).ok()?;
         let name: Arc<str> = format!("uid {} (pid {})", peer.uid, peer.pid).into();
         let mut decoder = Decoder::new(limits::HELLO);
+        // The first request, with its descriptors, comes in one piece with the greeting.
+        let mut arrivals = match &self.descriptors {
+            Some((uid, held)) if *uid == peer.uid => Arrivals::taken(Arc::clone(held)),
+            _ => Arrivals::default(),
+        };
         // Faults of this read are found again by the next.
-        let _ = recv_now(&stream, &mut decoder);
-        let greeting = Greeting { name, stream, peer, decoder, program: Arc::clone(&self.program) };
+        let _ = arrivals.recv(&stream, &mut decoder);
+        let greeting = Greeting { name, stream, peer, decoder, arrivals, program: Arc::clone(&self.program) };
         if greeting.decoder.is_ready() {
             return greeting.answer_now();
         }
@@ -247,6 +270,7 @@ pub struct DoorConn {
     name: Arc<str>,
     stream: UnixStream,
     decoder: Decoder,
+    arrivals: Arrivals,
     /// The answer to the greeting, while it may still become a refusal.
     welcome: Vec<u8>,
 }
@@ -283,7 +307,8 @@ impl DoorConn {
                 {
                     break reply;
                 }
-                if recv_more(&stream, &mut decoder).await.map_err(|e| door_error(&name, e))? == 0 {
+                let more = recv_more(&stream, &mut decoder, &mut Arrivals::default()).await;
+                if more.map_err(|e| door_error(&name, e))? == 0 {
                     return Err(door_error(&name, Errno::ECONNRESET));
                 }
             };
@@ -298,7 +323,8 @@ impl DoorConn {
         let (stream, peer, version, decoder) = timeout(HELLO_TIME, greeting)
             .await
             .map_err(|_| LinkError::NoGreeting { peer: name.to_string(), after: HELLO_TIME })??;
-        Ok(Self { peer, hello, version, name, stream, decoder, welcome: Vec::new() })
+        let arrivals = Arrivals::default();
+        Ok(Self { peer, hello, version, name, stream, decoder, arrivals, welcome: Vec::new() })
     }
 
     /// The two ends for the link's enums. On the listening side this says welcome. Needs a runtime.
@@ -307,10 +333,11 @@ impl DoorConn {
         let pipelined = !self.decoder.buffered().is_empty();
         let held = if pipelined { std::mem::take(&mut self.welcome) } else { Vec::new() };
         self.say_welcome();
-        over_door(self.stream, self.decoder, self.name, held)
+        over_door(self.stream, self.decoder, self.arrivals, self.name, held)
     }
 
-    /// The bare socket and what was already read from it, for relaying. On the listening side this says welcome.
+    /// The bare socket and what was already read from it, for relaying. On the listening side this says welcome. What was
+    /// handed over is closed: descriptors do not travel further than the host.
     pub fn into_raw(mut self) -> (UnixStream, Vec<u8>) {
         self.say_welcome();
         let leading = self.decoder.buffered().to_vec();
@@ -346,6 +373,7 @@ struct Greeting {
     stream: UnixStream,
     peer: PeerCred,
     decoder: Decoder,
+    arrivals: Arrivals,
     program: Arc<str>,
 }
 
@@ -363,7 +391,8 @@ impl Greeting {
     async fn wait(mut self) -> Result<DoorConn, LinkError> {
         let read = async {
             while !self.decoder.is_ready() {
-                if recv_more(&self.stream, &mut self.decoder).await.map_err(|e| door_error(&self.name, e))? == 0 {
+                let more = recv_more(&self.stream, &mut self.decoder, &mut self.arrivals).await;
+                if more.map_err(|e| door_error(&self.name, e))? == 0 {
                     self.decoder.finish().map_err(|e| LinkError::frame(&*self.name, "greeting", e))?;
                     return Err(door_error(&self.name, Errno::ECONNRESET));
                 }
@@ -401,9 +430,9 @@ impl Greeting {
             (Some(hello), HelloReply::Welcome { version, .. }) => {
                 let version = *version;
                 let welcome = encode(&reply, limits::HELLO).map_err(|e| bad(&self.name, e))?;
-                let Self { name, stream, peer, mut decoder, .. } = self;
+                let Self { name, stream, peer, mut decoder, arrivals, .. } = self;
                 decoder.set_limit(DOOR_LIMIT);
-                Ok(DoorConn { peer, hello, version, name, stream, decoder, welcome })
+                Ok(DoorConn { peer, hello, version, name, stream, decoder, arrivals, welcome })
             }
             (_, reply) => {
                 answer(&self.stream, reply);

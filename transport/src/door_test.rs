@@ -90,6 +90,36 @@ async fn both_async_ends_talk_and_end_in_good_order() {
 }
 
 #[tokio::test]
+async fn posted_messages_leave_together_and_before_the_end() {
+    let folder = Folder::new();
+    let (mut listener, path) = door(&folder);
+    let mut client = StdStream::connect(&path).unwrap();
+    client.write_all(&encode(&Hello::new(LinkKind::CommandToDaemon, "t"), 1000).unwrap()).unwrap();
+    let (sender, _receiver): Answering = listener.accept().await.unwrap().split();
+    let mut bytes = vec![0; 4096];
+    let welcome = client.read(&mut bytes).unwrap();
+    assert!(welcome > 0);
+    for text in ["one", "two"] {
+        sender.try_post(&Traced::untraced(text.to_owned())).unwrap();
+    }
+    client.set_nonblocking(true).unwrap();
+    assert!(client.read(&mut bytes).is_err(), "nothing is written by whoever posts");
+    drop(sender);
+    client.set_nonblocking(false).unwrap();
+    let read = tokio::task::spawn_blocking(move || {
+        let count = client.read(&mut bytes).unwrap();
+        let mut decoder = Decoder::new(limits::DOOR);
+        decoder.feed(&bytes[..count]);
+        let mut texts = Vec::new();
+        while let Some(msg) = decoder.next::<Traced<String>>().unwrap() {
+            texts.push(msg.msg);
+        }
+        (texts, client.read(&mut bytes).unwrap())
+    });
+    assert_eq!(read.await.unwrap(), (vec!["one".to_owned(), "two".to_owned()], 0));
+}
+
+#[tokio::test]
 async fn a_peer_that_does_not_read_fills_a_bounded_queue() {
     let folder = Folder::new();
     let (mut listener, path) = door(&folder);

@@ -6,6 +6,7 @@
 //! | [`link`] | [`Sender`], [`Receiver`]: typed messages over either kind of link |
 //! | [`class`] | [`Class`]: control, request, trace, each with its limits |
 //! | [`door`] | [`DoorListener`], [`DoorConn`]: the Unix socket's async side |
+//! | [`handed`] | [`HandedFd`]: descriptors that commands hand over at a door |
 //! | [`quic`] | [`Endpoint`], [`Connection`], [`BulkStream`]: mutually authenticated connections |
 //! | [`identity`] | cluster CA, certificates, credential signing |
 //! | [`join`] | how a node without an identity gets one |
@@ -15,6 +16,7 @@
 pub mod class;
 pub mod door;
 pub mod error;
+pub mod handed;
 pub mod identity;
 pub mod join;
 pub mod link;
@@ -30,11 +32,12 @@ pub use error::{LinkError, Whose};
 pub use garrick_frame::{
     Decoder, FrameError, Hello, HelloReply, LinkKind, PROTOCOL, PeerCred, Traced, TunnelTo, VersionRange, encode,
 };
+pub use handed::HandedFd;
 pub use identity::{
     CertAuthority, ExpectPeer, IdentityError, IdentityStore, PeerIdentity, Role, SigningKey, VerifyKey,
     store::install_crypto_provider,
 };
 pub use join::{JoinError, JoinServer, join_through_door, join_with_shared_key, join_with_token};
 pub use link::{Receiver, Sender};
-pub use quic::{BulkStream, Connection, Endpoint, EndpointOptions, LinkHandle, any_address, splice};
+pub use quic::{BulkStream, Connection, Endpoint, EndpointOptions, LinkHandle, ResetKey, any_address, splice};
 pub use reconnect::{Backoff, Reconnect, ReconnectEvent};

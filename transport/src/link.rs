@@ -4,9 +4,10 @@
 use crate::{
     class::Class,
     error::{LinkError, close_code, from_connection},
+    handed::{Arrivals, HandedFd},
     outbox::{Outbox, Wait},
 };
-use garrick_frame::{Decoder, FrameError, Traced, codec::encode_into, limits};
+use garrick_frame::{Accompanied, Decoder, FrameError, Traced, codec::encode_into, limits};
 use nix::{errno::Errno, sys::socket};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -91,6 +92,18 @@ impl<Out: Serialize> Sender<Out> {
         Ok(())
     }
 
+    /// Like [`Sender::try_send`], but written once the tasks that are ready now have run: messages that are posted one after
+    /// the other leave together and wake their reader once.
+    pub fn try_post(&self, msg: &Traced<Out>) -> Result<(), LinkError> {
+        let class = Class::Request;
+        let frame = self.encode(class, msg)?;
+        if !self.outbox(class).try_push(class, frame)? {
+            return Err(LinkError::full(&*self.core.peer, class));
+        }
+        self.outbox(class).wake();
+        Ok(())
+    }
+
     fn encode(&self, class: Class, msg: &Traced<Out>) -> Result<Vec<u8>, LinkError> {
         let limit = match &self.core.way {
             Way::Door { .. } | Way::Classes(_) => class.frame_limit(),
@@ -133,30 +146,21 @@ pub(crate) fn send_now(stream: &UnixStream, bytes: &[u8]) -> Result<Option<usize
     }
 }
 
-/// One `recv` without waiting; `None` when nothing is there, `Some(0)` at the end.
-pub(crate) fn recv_now(stream: &UnixStream, decoder: &mut Decoder) -> Result<Option<usize>, Errno> {
-    loop {
-        return match decoder.fill(|space| socket::recv(stream.as_raw_fd(), space, socket::MsgFlags::MSG_DONTWAIT)) {
-            Ok(count) => Ok(Some(count)),
-            Err(Errno::EINTR) => continue,
-            Err(Errno::EAGAIN) => Ok(None),
-            Err(Errno::ECONNRESET) => Ok(Some(0)),
-            Err(errno) => Err(errno),
-        };
-    }
-}
-
 /// Waits for more bytes; 0 at the end.
-pub(crate) async fn recv_more(stream: &UnixStream, decoder: &mut Decoder) -> Result<usize, Errno> {
+pub(crate) async fn recv_more(
+    stream: &UnixStream,
+    decoder: &mut Decoder,
+    arrivals: &mut Arrivals,
+) -> Result<usize, Errno> {
     // Straight to the kernel first: on a fresh connection the bytes are often there before the reactor has heard of it.
-    if let Some(count) = recv_now(stream, decoder)? {
+    if let Some(count) = arrivals.recv(stream, decoder)? {
         return Ok(count);
     }
     loop {
         stream.readable().await.map_err(|e| Errno::from_raw(e.raw_os_error().unwrap_or(0)))?;
         let mut result = Ok(None);
         let _ = stream.try_io(Interest::READABLE, || {
-            result = recv_now(stream, decoder);
+            result = arrivals.recv(stream, decoder);
             match &result {
                 // Clears the readiness that turned out to be none.
                 Ok(None) => Err(io::ErrorKind::WouldBlock.into()),
@@ -182,6 +186,7 @@ pub(crate) fn door_error(peer: &str, errno: Errno) -> LinkError {
 pub(crate) fn over_door<Out, In>(
     stream: UnixStream,
     decoder: Decoder,
+    arrivals: Arrivals,
     peer: Arc<str>,
     held: Vec<u8>,
 ) -> (Sender<Out>, Receiver<In>) {
@@ -190,7 +195,8 @@ pub(crate) fn over_door<Out, In>(
     outbox.hold(held);
     tokio::spawn(write_door(Arc::clone(&outbox), Arc::clone(&stream), Arc::clone(&peer)));
     let way = Way::Door { outbox, stream: Arc::clone(&stream) };
-    let receiver = Receiver { peer: Arc::clone(&peer), source: Source::Door { stream, decoder }, of: PhantomData };
+    let source = Source::Door { stream, decoder, arrivals };
+    let receiver = Receiver { peer: Arc::clone(&peer), source, of: PhantomData };
     (Sender { core: Arc::new(SenderCore { peer, way }), out: PhantomData }, receiver)
 }
 
@@ -323,7 +329,7 @@ pub struct Receiver<In> {
 
 #[derive(Debug)]
 enum Source {
-    Door { stream: Arc<UnixStream>, decoder: Decoder },
+    Door { stream: Arc<UnixStream>, decoder: Decoder, arrivals: Arrivals },
     Streams { lanes: Vec<Lane>, connection: Option<quinn::Connection>, lost: Option<LinkError> },
 }
 
@@ -333,12 +339,14 @@ impl<In: DeserializeOwned> Receiver<In> {
     /// be asked for; after any other the link is over.
     pub async fn recv(&mut self) -> Result<Option<Traced<In>>, LinkError> {
         match &mut self.source {
-            Source::Door { stream, decoder } => loop {
+            Source::Door { stream, decoder, arrivals } => loop {
                 let link_error = |e| LinkError::frame(&*self.peer, "door", e);
-                if let Some(msg) = decoder.next().map_err(link_error)? {
-                    return Ok(Some(msg));
+                let next = decoder.next::<Accompanied<In>>().inspect_err(|_| arrivals.lost_track());
+                if let Some(Accompanied { trace, cause, fds, msg }) = next.map_err(link_error)? {
+                    arrivals.delivered(fds);
+                    return Ok(Some(Traced { trace, cause, msg }));
                 }
-                if recv_more(stream, decoder).await.map_err(|e| door_error(&self.peer, e))? == 0 {
+                if recv_more(stream, decoder, arrivals).await.map_err(|e| door_error(&self.peer, e))? == 0 {
                     return decoder.finish().map(|()| None).map_err(link_error);
                 }
             },
@@ -352,6 +360,17 @@ impl<In: DeserializeOwned> Receiver<In> {
                 }
                 result
             }
+        }
+    }
+}
+
+impl<In> Receiver<In> {
+    /// The descriptors beside the message that [`Receiver::recv`] gave last: as many as it announced, or none where they
+    /// are not taken. Those that are not asked for before the next message are closed.
+    pub fn take_descriptors(&mut self) -> Vec<HandedFd> {
+        match &mut self.source {
+            Source::Door { arrivals, .. } => arrivals.take(),
+            Source::Streams { .. } => Vec::new(),
         }
     }
 }

@@ -178,6 +178,20 @@ pub const SLURM_WCKEY: &str = "SLURM_WCKEY";
 pub const SLURM_STEP_ID: &str = "SLURM_STEP_ID";
 /// Same as SLURM_STEP_ID.
 pub const SLURM_STEPID: &str = "SLURM_STEPID";
+/// In a task of a step array (`srun --array`): number of the step, which its tasks share.
+pub const SLURM_STEP_ARRAY_ID: &str = "SLURM_STEP_ARRAY_ID";
+/// In a task of a step array: its index.
+pub const SLURM_STEP_ARRAY_TASK_ID: &str = "SLURM_STEP_ARRAY_TASK_ID";
+/// In a task of a step array: how many tasks the array has.
+pub const SLURM_STEP_ARRAY_TASK_COUNT: &str = "SLURM_STEP_ARRAY_TASK_COUNT";
+/// In a task of a step array: smallest index.
+pub const SLURM_STEP_ARRAY_TASK_MIN: &str = "SLURM_STEP_ARRAY_TASK_MIN";
+/// In a task of a step array: greatest index.
+pub const SLURM_STEP_ARRAY_TASK_MAX: &str = "SLURM_STEP_ARRAY_TASK_MAX";
+/// In a task of a step array: step between indices.
+pub const SLURM_STEP_ARRAY_TASK_STEP: &str = "SLURM_STEP_ARRAY_TASK_STEP";
+/// In a step that is tried again (`srun --retries`): tries before this one.
+pub const GARRICK_STEP_RETRY: &str = "GARRICK_STEP_RETRY";
 /// Nodes of the step, as a host list.
 pub const SLURM_STEP_NODELIST: &str = "SLURM_STEP_NODELIST";
 /// Number of the step's nodes.

@@ -44,6 +44,57 @@ impl StepId {
     pub const fn new(job: JobId, step: StepNum) -> Self {
         Self { job, het: None, step, array: None }
     }
+    /// A step of a job, or a task of one of its step arrays.
+    pub const fn of(job: JobId, key: StepKey) -> Self {
+        Self { job, het: None, step: key.step, array: key.array }
+    }
+    /// Which it is within its job.
+    pub const fn key(self) -> StepKey {
+        StepKey { step: self.step, array: self.array }
+    }
+}
+
+/// A step within its job: its number and, for a task of a step array, its index. `7`, `7_123`, `batch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct StepKey {
+    /// Which step.
+    pub step: StepNum,
+    /// Task of a step array.
+    #[serde(default)]
+    pub array: Option<u32>,
+}
+
+impl StepKey {
+    /// The batch script.
+    pub const BATCH: Self = Self { step: StepNum::Batch, array: None };
+
+    /// A numbered step.
+    pub const fn number(number: u32) -> Self {
+        Self { step: StepNum::Number(number), array: None }
+    }
+    /// A task of a step array.
+    pub const fn task(number: u32, index: u32) -> Self {
+        Self { step: StepNum::Number(number), array: Some(index) }
+    }
+}
+
+impl fmt::Display for StepKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.array {
+            None => fmt::Display::fmt(&self.step, f),
+            Some(task) => f.pad(&format!("{}_{task}", self.step)),
+        }
+    }
+}
+
+impl FromStr for StepKey {
+    type Err = IdError;
+    fn from_str(s: &str) -> Result<Self, IdError> {
+        match s.split_once('_') {
+            None => Ok(Self { step: s.parse()?, array: None }),
+            Some((step, task)) => Ok(Self::task(number("step id", s, step)?, number("step id", s, task)?)),
+        }
+    }
 }
 
 /// One run of a job: `s` and 13 base-32 digits (no I, L, O, U), sortable by creation; a requeued job gets a new one.

@@ -9,20 +9,24 @@
 //! | [`hostlist`] | `lx[0003-8000]`, both directions |
 //! | [`resources`] | CPUs, memory and their bitmaps, as integers |
 //! | [`spec`] | what a user asked for: jobs and steps |
-//! | [`spec_text`], [`selector`], [`patterns`], [`signal`] | text forms of requests: arrays, dependencies, `12_[1-4]`, `%j`, `USR1` |
+//! | [`batch`] | many steps handed over at once, their dependencies and retries |
+//! | [`spec_text`], [`selector`], [`step_selector`], [`patterns`], [`signal`] | text forms of requests: arrays, dependencies, `12_[1-4]`, `%j`, `USR1` |
 //! | [`state`] | job, step and node states and reasons, in Slurm's words |
 //! | [`view`] | what owners publish about themselves |
+//! | [`packed_steps`], [`step_listing`] | steps in reports, and in answers of bounded size |
 //! | [`refusal`] | why something was declined, as data |
 //! | [`config`] | `slurm.conf`, read and checked |
 //! | [`env_vars`] | every environment variable read or written |
 //! | [`messages`] | one enum per direction of each link |
 
+pub mod batch;
 pub mod config;
 pub mod date;
 pub mod env_vars;
 pub mod hostlist;
 pub mod ids;
 pub mod messages;
+pub mod packed_steps;
 pub mod patterns;
 pub mod refusal;
 pub mod resources;
@@ -31,5 +35,7 @@ pub mod signal;
 pub mod spec;
 pub mod spec_text;
 pub mod state;
+pub mod step_listing;
+pub mod step_selector;
 pub mod time;
 pub mod view;

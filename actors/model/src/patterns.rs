@@ -1,7 +1,7 @@
 //! File name patterns (`%j`, `%A_%a`, `%5t`) as `sbatch(1)` and `srun(1)` document them. Commands fill in what a job's view
 //! shows, the node that opens the file fills in the rest.
 
-use crate::ids::{ArrayTask, JobId, StepNum};
+use crate::ids::{ArrayTask, JobId, StepKey};
 
 /// Where a batch job's output goes when nothing was said.
 pub const DEFAULT_OUTPUT: &str = "slurm-%j.out";
@@ -19,8 +19,9 @@ pub struct PatternFacts<'a> {
     pub job: JobId,
     /// `%A`, `%a` and `%b` (the index modulo 10).
     pub array_task: Option<ArrayTask>,
-    /// `%s`. For the batch script `%J` is the job's number alone.
-    pub step: Option<StepNum>,
+    /// `%s`. For the batch script `%J` is the job's number alone. In a task of a step array `%s` and `%J` end with `_` and
+    /// its index, and `%a` and `%b` are that index.
+    pub step: Option<StepKey>,
     /// `%N`: the node's name up to its first dot.
     pub node: Option<&'a str>,
     /// `%n`: number of the node within the job.
@@ -63,15 +64,20 @@ pub fn fill(pattern: &str, facts: &PatternFacts<'_>) -> String {
 
 fn replacement(letter: char, width: usize, facts: &PatternFacts<'_>) -> Option<String> {
     let padded = |n: u32| format!("{n:0width$}");
-    let step = |step: StepNum| step.number().map_or_else(|| step.to_string(), padded);
+    let step = |step: StepKey| match (step.step.number(), step.array) {
+        (Some(number), None) => padded(number),
+        (Some(number), Some(task)) => format!("{}_{task}", padded(number)),
+        (None, _) => step.to_string(),
+    };
+    let index = facts.step.and_then(|s| s.array).or(facts.array_task.map(|task| task.index)).unwrap_or(NO_ARRAY_INDEX);
     match letter {
         '%' => Some("%".to_owned()),
         'A' => Some(padded(facts.array_task.map_or(facts.job, |task| task.array_job).0)),
-        'a' => Some(padded(facts.array_task.map_or(NO_ARRAY_INDEX, |task| task.index))),
-        'b' => Some(padded(facts.array_task.map_or(NO_ARRAY_INDEX, |task| task.index) % 10)),
+        'a' => Some(padded(index)),
+        'b' => Some(padded(index % 10)),
         'j' => Some(padded(facts.job.0)),
         'J' => match facts.step? {
-            StepNum::Batch => Some(padded(facts.job.0)),
+            StepKey::BATCH => Some(padded(facts.job.0)),
             other => Some(format!("{}.{other}", padded(facts.job.0))),
         },
         's' => facts.step.map(step),
@@ -136,7 +142,7 @@ mod tests {
     const FACTS: PatternFacts<'static> = PatternFacts {
         job: JobId(128),
         array_task: None,
-        step: Some(StepNum::Number(0)),
+        step: Some(StepKey::number(0)),
         node: Some("n1.cluster"),
         node_id: Some(1),
         task: Some(3),
@@ -169,7 +175,7 @@ mod tests {
 
     #[test]
     fn the_batch_script_has_the_jobs_number() {
-        let batch = PatternFacts { step: Some(StepNum::Batch), ..FACTS };
+        let batch = PatternFacts { step: Some(StepKey::BATCH), ..FACTS };
         assert_eq!(fill("%J-%s-%5s", &batch), "128-batch-batch");
     }
 

@@ -63,6 +63,14 @@ pub enum Refusal {
     /// Unknown step.
     #[error("Job step {0} not found")]
     InvalidStep(String),
+    /// A step array where one step is to be named.
+    #[error("Job step {array} is a step array: name one of its tasks, for example {task}")]
+    StepArray {
+        /// What was named.
+        array: String,
+        /// One of its tasks.
+        task: String,
+    },
     /// A step asks for more than its job has.
     #[error("Requested node configuration is not available")]
     StepImpossible {

@@ -1,6 +1,13 @@
 //! Signals by name and number, as Linux has them on x86-64 and arm64 (`signal(7)`), and what the C library calls them
 //! when a process ends by one.
 
+/// Linux's number of the signal that nothing outlives, which is also the kernel's for lack of memory.
+pub const SIGKILL: i32 = 9;
+/// Linux's number of the signal that asks to end.
+pub const SIGTERM: i32 = 15;
+/// Linux's number of the signal that ends a stop.
+pub const SIGCONT: i32 = 18;
+
 /// Number, name without `SIG`, description.
 const SIGNALS: &[(i32, &str, &str)] = &[
     (1, "HUP", "Hangup"),
@@ -40,7 +47,7 @@ const SIGNALS: &[(i32, &str, &str)] = &[
 const ALIASES: &[(&str, i32)] = &[("IOT", 6), ("POLL", 29), ("CLD", 17)];
 
 /// First and last real-time signal that the C library leaves to programs.
-const REAL_TIME: (i32, i32) = (34, 64);
+pub(crate) const REAL_TIME: (i32, i32) = (34, 64);
 
 /// Greatest signal number.
 pub const MAX_SIGNAL: i32 = REAL_TIME.1;

@@ -2,6 +2,7 @@
 //! (`%j`, `%t`) stay patterns; limits and amounts are typed.
 
 use crate::{
+    batch::{RetryPolicy, StepCgroup, StepDependencies},
     ids::{ArrayTask, JobId},
     resources::MemoryRequest,
     time::{TimeLimit, Timestamp},
@@ -282,6 +283,10 @@ pub enum StreamTarget {
     Null,
     /// Stderr only: where stdout goes.
     SameAsStdout,
+    /// The descriptor that the step's `srun` handed over; on the host of that `srun` only. Nothing relays it.
+    Handed,
+    /// The step's output pack.
+    Pack,
 }
 
 /// Which tasks get the relayed standard input.
@@ -332,8 +337,8 @@ pub enum StepSharing {
     Overlap,
 }
 
-/// A step as asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A step as asked for. The default asks for nothing but its program, which is still to be named.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepSpec {
     /// `-J`, or the command's name.
     pub name: String,
@@ -427,6 +432,24 @@ pub struct StepSpec {
     /// The command line as typed.
     #[serde(default)]
     pub submit_line: String,
+    /// What it waits for, `--dependency`.
+    #[serde(default)]
+    pub dependency: Option<StepDependencies>,
+    /// Among waiting steps the greater goes first, `--step-priority`.
+    #[serde(default)]
+    pub priority: i32,
+    /// When it is tried again, `--retries`. Minibatch only.
+    #[serde(default)]
+    pub retry: Option<RetryPolicy>,
+    /// A cgroup of its own, `--step-cgroup`.
+    #[serde(default)]
+    pub step_cgroup: StepCgroup,
+    /// Pattern of the output pack that takes what is not sent elsewhere, `--output-pack`. Minibatch only.
+    #[serde(default)]
+    pub output_pack: Option<String>,
+    /// Its `srun` says when each task starts, `-v`. Else nobody is told.
+    #[serde(default)]
+    pub tell_starts: bool,
 }
 
 /// One line of a `--multi-prog` file.

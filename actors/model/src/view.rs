@@ -2,10 +2,13 @@
 //! published; each carries the generation under which its owner published it.
 
 use crate::{
-    ids::{ArrayTask, JobId, NodeIndex, Sluid, StepId},
+    ids::{ArrayTask, JobId, NodeIndex, Sluid, StepId, StepKey},
+    messages::launcher::TaskUsage,
+    packed_steps::StepTally,
     resources::{MemoryMib, MemoryRequest, NodeShape, NodeShare},
     spec::{ArraySpec, Dependencies, JobSpec, Sharing},
     state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason, StepState},
+    step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
 };
 use serde::{Deserialize, Serialize};
@@ -118,8 +121,9 @@ pub struct JobView {
     pub stdin_path: Option<String>,
     /// Comment set by an administrator.
     pub admin_comment: Option<String>,
-    /// Steps reported so far that are not over, newest last.
-    pub steps_running: u32,
+    /// What the step manager of the current or last run counted, as of its latest report.
+    #[serde(default)]
+    pub steps: StepTally,
 }
 
 /// A job's hold on a node.
@@ -284,6 +288,127 @@ pub struct StepView {
     pub srun: Option<(String, u32)>,
     /// Command line as typed.
     pub submit_line: String,
+    /// Tries before this one.
+    #[serde(default)]
+    pub attempt: u32,
+    /// `--step-priority`.
+    #[serde(default)]
+    pub priority: i32,
+    /// What it waits for, `--dependency`; empty: nothing.
+    #[serde(default)]
+    pub dependency: String,
+    /// The view stands for all of these steps, which differ in nothing else (waiting tasks of an array, waiting lines of a
+    /// list, or those of them that were cancelled together); `id` is the first of them.
+    #[serde(default)]
+    pub waiting: Option<WhichSteps>,
+    /// What its tasks used; all zero while it runs.
+    #[serde(default)]
+    pub usage: TaskUsage,
+}
+
+/// What steps made of one request have in common, in reports.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepOrigin {
+    /// Name.
+    pub name: String,
+    /// Owner.
+    pub uid: u32,
+    /// Partition of the job.
+    pub partition: String,
+    /// Tasks.
+    pub tasks: u32,
+    /// Limit.
+    pub time_limit: TimeLimit,
+    /// Host and pid of the `srun`.
+    pub srun: Option<(String, u32)>,
+    /// Command line as typed.
+    pub submit_line: String,
+    /// `--step-priority`.
+    #[serde(default)]
+    pub priority: i32,
+}
+
+/// One step in a report.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepRow {
+    /// Which.
+    pub key: StepKey,
+    /// Index of its origin.
+    pub origin: u32,
+    /// State.
+    pub state: StepState,
+    /// Nodes it runs or ran on (host list form).
+    pub nodelist: String,
+    /// How many nodes.
+    pub nodes: u32,
+    /// CPUs.
+    pub cpus: u32,
+    /// Start.
+    pub start_time: Option<Timestamp>,
+    /// End.
+    pub end_time: Option<Timestamp>,
+    /// Exit status.
+    pub exit: ExitStatus,
+    /// Tries before this one.
+    #[serde(default)]
+    pub attempt: u32,
+    /// What its tasks used.
+    #[serde(default)]
+    pub usage: TaskUsage,
+    /// The row stands for all of these, which were withdrawn together; `key` is the first of them.
+    #[serde(default)]
+    pub all_of: Option<WhichSteps>,
+}
+
+/// Steps of one run, packed for reports: what many share is there once.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepRows {
+    /// What they share.
+    pub origins: Vec<StepOrigin>,
+    /// The steps.
+    pub rows: Vec<StepRow>,
+    /// The run's numbered steps by state when this left. It and what follows travel beside the rows, in the open
+    /// ([`StepTally`]).
+    #[serde(skip)]
+    pub counts: StepCounts,
+    /// Ends that were not reported yet when this left.
+    #[serde(skip)]
+    pub unreported: u64,
+    /// Ends of this run whose rows were given up for lack of room. They are in the run's counts and in its journal.
+    #[serde(skip)]
+    pub dropped: u64,
+}
+
+impl StepRows {
+    /// The steps one by one. Rows that name an origin that is not there are left out.
+    pub fn views(&self, job: JobId) -> impl Iterator<Item = StepView> + '_ {
+        self.rows.iter().filter_map(move |row| {
+            let origin = self.origins.get(row.origin as usize)?;
+            Some(StepView {
+                id: StepId::of(job, row.key),
+                name: origin.name.clone(),
+                state: row.state,
+                reason: Reason::None,
+                uid: origin.uid,
+                partition: origin.partition.clone(),
+                nodelist: row.nodelist.clone(),
+                nodes: row.nodes,
+                cpus: row.cpus,
+                tasks: origin.tasks,
+                start_time: row.start_time,
+                end_time: row.end_time,
+                time_limit: origin.time_limit,
+                exit: row.exit,
+                srun: origin.srun.clone(),
+                submit_line: origin.submit_line.clone(),
+                attempt: row.attempt,
+                priority: origin.priority,
+                dependency: String::new(),
+                waiting: row.all_of.clone(),
+                usage: row.usage,
+            })
+        })
+    }
 }
 
 /// Counters of a step manager's queue, for progress lines.

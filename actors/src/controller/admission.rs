@@ -295,6 +295,7 @@ impl Rules<'_> {
             array_task: None,
             restarts: 0,
             admin_comment: None,
+            steps: garrick_model::packed_steps::StepTally::default(),
             phase: Phase::Pending,
             spec: Arc::new(spec),
         }

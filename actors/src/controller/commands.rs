@@ -9,7 +9,7 @@ use crate::{
     partition::messages::PartitionMsg,
 };
 use garrick_model::{
-    ids::{JobId, StepId},
+    ids::JobId,
     messages::{
         command::{
             CancelRequest, CommandReply, JobAction, JobChange, JobFilter, JobSelector, NodeChange, NodeStateChange,
@@ -18,6 +18,7 @@ use garrick_model::{
     },
     refusal::Refusal,
     state::{ExitStatus, JobState},
+    step_selector::StepsSelector,
     view::JobView,
 };
 use garrick_runtime::{ActorPath, Context, PendingReply, ReplyTo};
@@ -99,10 +100,11 @@ impl ControllerActor {
             asked.push((selector, pending));
         }
         for step in cancel.steps {
-            let result = self.signal_step(cx, by, step, cancel.signal);
+            let job = step.job;
+            let result = self.signal_steps(cx, by, step, cancel.pending_steps_only, cancel.signal);
             let (reply, answer) = ReplyTo::channel();
             reply.reply(result);
-            asked.push((JobSelector { job: step.job, tasks: None }, vec![answer]));
+            asked.push((JobSelector { job, tasks: None }, vec![answer]));
         }
         Self::answer_per_job(cx, asked, replies);
     }
@@ -120,14 +122,19 @@ impl ControllerActor {
         jobs.into_iter().filter(|view| !ended(view) && matches_filter(&filter, view)).collect()
     }
 
-    fn signal_step(
+    fn signal_steps(
         &self,
         cx: &mut Context<Self>,
         by: Authority,
-        step: StepId,
+        steps: StepsSelector,
+        pending_only: bool,
         signal: Option<i32>,
     ) -> Result<(), Refusal> {
-        let view = self.env.boards.jobs.get(&step.job).ok_or(Refusal::InvalidJobId)?;
+        let view = match steps.array_task() {
+            Some(task) => self.env.boards.jobs.list().into_iter().find(|view| view.array_task == Some(task)),
+            None => self.env.boards.jobs.get(&steps.job),
+        };
+        let view = view.ok_or(Refusal::InvalidJobId)?;
         if !by.admin && by.uid != view.uid {
             return Err(Refusal::AccessDenied);
         }
@@ -139,7 +146,12 @@ impl ControllerActor {
             _ => None,
         };
         let node = node.ok_or(Refusal::AlreadyDone)?;
-        self.env.tell_node(cx, &node, NodeInput::Send(Box::new(ControllerToNode::SignalStep { step, signal })));
+        if self.link(&node).is_none() {
+            return Err(Refusal::Unreachable(node, "its node daemon is not connected".to_owned()));
+        }
+        let (job, sluid) = (view.id, view.sluid);
+        let order = ControllerToNode::SignalSteps { job, sluid, steps: steps.which, pending_only, signal };
+        self.env.tell_node(cx, &node, NodeInput::Send(Box::new(order)));
         Ok(())
     }
 

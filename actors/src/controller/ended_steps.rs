@@ -1,58 +1,113 @@
 //! Steps that are over, as their step managers reported them: kept in memory for as long as their job is known, for
-//! `squeue --steps --states=all`. Accounting keeps them for good; this is what can be asked at once.
+//! `squeue --steps --states=all`. Accounting keeps them for good; this is what can be asked at once. Reports are kept as
+//! they came and unpacked when somebody asks, so that a step that nobody asks for costs nothing but its bytes.
 
 use garrick_model::{
-    ids::JobId,
+    ids::{JobId, Sluid},
+    packed_steps::PackedSteps,
     state::StepState,
-    view::{JobView, StepView},
+    view::StepView,
 };
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, VecDeque},
-    sync::Arc,
 };
 
-/// Steps kept of one job; of more, the oldest are forgotten.
+/// Steps shown of one job; of more, those that ended first are forgotten.
 const PER_JOB: usize = 1000;
-/// Steps kept in all, about 300 bytes each; beyond it the jobs with the lowest numbers lose theirs.
-const IN_ALL: usize = 100_000;
+/// Most bytes kept of one job, where its steps are large.
+const PER_JOB_BYTES: usize = 2 << 20;
+/// Most bytes kept in all, some 150,000 steps; beyond it the jobs with the lowest numbers lose theirs.
+const IN_ALL_BYTES: usize = 32 << 20;
+
+/// Reports of one run.
+#[derive(Debug)]
+struct Kept {
+    sluid: Sluid,
+    reports: VecDeque<PackedSteps>,
+    rows: usize,
+    bytes: usize,
+}
+
+impl Kept {
+    const fn of(sluid: Sluid) -> Self {
+        Self { sluid, reports: VecDeque::new(), rows: 0, bytes: 0 }
+    }
+
+    fn push(&mut self, steps: PackedSteps) {
+        self.rows += steps.rows as usize;
+        self.bytes += steps.bytes();
+        self.reports.push_back(steps);
+        while let [first, _, ..] = self.reports.make_contiguous()
+            && (self.rows - first.rows as usize >= PER_JOB || self.bytes > PER_JOB_BYTES)
+        {
+            self.rows -= first.rows as usize;
+            self.bytes -= first.bytes();
+            self.reports.pop_front();
+        }
+    }
+
+    fn ended(&self, job: JobId) -> Vec<StepView> {
+        let mut views = Vec::with_capacity(self.rows);
+        for report in &self.reports {
+            match report.unpack() {
+                Ok(steps) => views.extend(steps.views(job).filter(is_over)),
+                Err(error) => tracing::warn!(job_id = job.0, %error, "steps.unreadable_report"),
+            }
+        }
+        // A repeated report says the same again.
+        views.sort_by_key(|view| (view.id, Reverse(view.attempt)));
+        views.dedup_by_key(|view| view.id);
+        if views.len() > PER_JOB {
+            views.sort_by_key(|view| Reverse(view.end_time));
+            views.truncate(PER_JOB);
+        }
+        views
+    }
+}
+
+fn is_over(view: &StepView) -> bool {
+    !matches!(view.state, StepState::Pending | StepState::Running)
+}
 
 /// What is kept.
 #[derive(Debug, Default)]
 pub struct EndedSteps {
-    by_job: BTreeMap<JobId, VecDeque<StepView>>,
-    count: usize,
+    by_job: BTreeMap<JobId, Kept>,
+    bytes: usize,
 }
 
 impl EndedSteps {
-    /// Takes those of a report that are over. A repeat replaces what is there.
-    pub fn note(&mut self, job: JobId, steps: &[StepView]) {
-        let kept = self.by_job.entry(job).or_default();
-        for step in steps.iter().filter(|s| !matches!(s.state, StepState::Pending | StepState::Running)) {
-            if let Some(same) = kept.iter_mut().rev().take(steps.len()).find(|s| s.id == step.id) {
-                *same = step.clone();
-                continue;
-            }
-            kept.push_back(step.clone());
-            self.count += 1;
-            if kept.len() > PER_JOB {
-                kept.pop_front();
-                self.count -= 1;
-            }
+    /// Takes a report of a run.
+    pub fn note(&mut self, job: JobId, sluid: Sluid, steps: PackedSteps) {
+        let kept = self.by_job.entry(job).or_insert_with(|| Kept::of(sluid));
+        if sluid < kept.sluid {
+            return;
         }
-        while self.count > IN_ALL {
-            let Some((_, steps)) = self.by_job.pop_first() else { break };
-            self.count -= steps.len();
+        let before = kept.bytes;
+        if sluid > kept.sluid {
+            *kept = Kept::of(sluid);
+        }
+        kept.push(steps);
+        self.bytes = self.bytes - before + kept.bytes;
+        while self.bytes > IN_ALL_BYTES {
+            let Some((_, kept)) = self.by_job.pop_first() else { break };
+            self.bytes -= kept.bytes;
         }
     }
 
-    /// Those of some jobs.
-    pub fn of(&self, jobs: &[Arc<JobView>]) -> Vec<StepView> {
-        jobs.iter().filter_map(|view| self.by_job.get(&view.id)).flatten().cloned().collect()
+    /// Those of a job.
+    pub fn of(&self, job: JobId) -> Vec<StepView> {
+        self.by_job.get(&job).map_or_else(Vec::new, |kept| kept.ended(job))
     }
 
     /// Forgets jobs that are not known any more.
     pub fn keep(&mut self, known: impl Fn(JobId) -> bool) {
         self.by_job.retain(|job, _| known(*job));
-        self.count = self.by_job.values().map(VecDeque::len).sum();
+        self.bytes = self.by_job.values().map(|kept| kept.bytes).sum();
     }
 }
+
+#[cfg(test)]
+#[path = "ended_steps_test.rs"]
+mod tests;

@@ -5,6 +5,7 @@ use super::{
     ids::IdSource,
     ports::{AgentLink, JournalError, Ports},
     shelf::{JobShelf, NodeShelf, PartitionShelf},
+    steps::StepsMsg,
 };
 use crate::{
     job::{
@@ -17,6 +18,7 @@ use crate::{
 use garrick_model::{
     config::Config,
     ids::{JobId, NodeIndex},
+    packed_steps::StepTally,
     view::{JobView, NodeView, PartitionView},
 };
 use garrick_runtime::{
@@ -24,7 +26,10 @@ use garrick_runtime::{
 };
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 /// What owners publish.
@@ -32,6 +37,8 @@ use std::{
 pub struct Boards {
     /// Jobs.
     pub jobs: BoardMap<JobId, JobView>,
+    /// What step managers of running jobs counted: apart from the jobs' views, since it changes several times a second.
+    pub steps: BoardMap<JobId, StepTally>,
     /// Nodes, by place in configuration order.
     pub nodes: BoardMap<NodeIndex, NodeView>,
     /// Partitions, by place in configuration order.
@@ -94,6 +101,7 @@ pub struct Env {
     pub links: Links,
     /// Fresh ids.
     pub ids: IdSource,
+    queries: AtomicU64,
     config: RwLock<Arc<Config>>,
     site: RwLock<Arc<JobSite>>,
 }
@@ -110,6 +118,7 @@ impl Env {
             partitions: PartitionShelf::default(),
             links: Links::default(),
             ids,
+            queries: AtomicU64::new(0),
             config: RwLock::new(config),
             site: RwLock::new(Arc::new(JobSite::default())),
         }
@@ -133,6 +142,16 @@ impl Env {
     /// Changes it.
     pub fn set_job_site(&self, site: Arc<JobSite>) {
         *self.site.write().unwrap_or_else(PoisonError::into_inner) = site;
+    }
+
+    /// A number for a question to agents, never used again.
+    pub fn next_query(&self) -> u64 {
+        self.queries.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Who gathers and remembers steps.
+    pub fn steps(&self) -> Option<Address<StepsMsg>> {
+        self.system.find(&ActorPath::root().child("steps"))
     }
 
     /// A job's owner.

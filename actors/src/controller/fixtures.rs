@@ -273,11 +273,21 @@ pub struct Agents {
     pub runs: Arc<Mutex<BTreeMap<(JobId, Sluid), String>>>,
     seqs: Arc<Mutex<BTreeMap<String, u64>>>,
     conns: u64,
+    connected: BTreeMap<String, u64>,
+    /// Frames other than launches and ends, in the order in which agents got them.
+    heard: tokio::sync::watch::Sender<Vec<(String, ControllerToNode)>>,
 }
 
 impl Agents {
     pub fn new(rig: &Rig) -> Self {
-        Self { front: rig.front().clone(), runs: Arc::default(), seqs: Arc::default(), conns: 0 }
+        Self {
+            front: rig.front().clone(),
+            runs: Arc::default(),
+            seqs: Arc::default(),
+            conns: 0,
+            connected: BTreeMap::new(),
+            heard: tokio::sync::watch::Sender::default(),
+        }
     }
 
     /// Connects a node's agent and serves it.
@@ -288,6 +298,8 @@ impl Agents {
     pub fn connect_holding(&mut self, node: &str, habit: Habit, held: Vec<HeldRun>) {
         self.conns += 1;
         let conn = self.conns;
+        self.connected.insert(node.to_owned(), conn);
+        let heard = self.heard.clone();
         let (sender, mut frames) = mpsc::unbounded_channel();
         let facts = NodeFacts {
             hostname: node.to_owned(),
@@ -349,10 +361,72 @@ impl Agents {
                             report(&node, AgentReport::NodeReleased { job, sluid, epilog_failed: None });
                         }
                     }
-                    _ => {}
+                    other => heard.send_modify(|frames| frames.push((node.clone(), other))),
                 }
             }
         });
+    }
+
+    /// Has a node's agent say something.
+    pub fn say(&self, node: &str, message: NodeToController) {
+        let (node, conn) = (node.to_owned(), self.connected[node]);
+        let message = ControllerMsg::AgentMessage { node, conn, message: Box::new(message) };
+        self.front.try_send(message).expect("the front has room");
+    }
+
+    /// Has a node's agent report; the report's number.
+    pub fn report(&self, node: &str, report: AgentReport) -> u64 {
+        let seq = {
+            let mut seqs = self.seqs.lock().expect("no test panics here");
+            let seq = seqs.entry(node.to_owned()).or_insert(0);
+            *seq += 1;
+            *seq
+        };
+        self.say(node, NodeToController::Report { seq, report });
+        seq
+    }
+
+    /// A node's connection breaks.
+    pub fn disconnect(&mut self, node: &str) {
+        let conn = self.connected.remove(node).expect("it is connected");
+        let gone = ControllerMsg::AgentGone { node: node.to_owned(), conn };
+        self.front.try_send(gone).expect("the front has room");
+    }
+
+    /// Waits for a frame that an agent got or gets.
+    pub async fn heard<T>(&self, wanted: impl Fn(&str, &ControllerToNode) -> Option<T>) -> T {
+        let mut frames = self.heard.subscribe();
+        let heard = async {
+            loop {
+                let found = frames.borrow_and_update().iter().find_map(|(node, frame)| wanted(node, frame));
+                if let Some(found) = found {
+                    return found;
+                }
+                frames.changed().await.expect("the sender is in self");
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), heard).await.expect("the agent gets it in time")
+    }
+
+    /// Waits until the controller acknowledged a node's reports up to this one.
+    pub async fn acknowledged(&self, node: &str, seq: u64) {
+        self.heard(|to, frame| match frame {
+            ControllerToNode::AckReports { upto } if to == node && *upto >= seq => Some(()),
+            _ => None,
+        })
+        .await;
+    }
+
+    /// What agents heard so far, acknowledgements and other matters of links left out.
+    pub fn orders(&self) -> Vec<(String, ControllerToNode)> {
+        let orders = self.heard.borrow();
+        let matters = |frame: &ControllerToNode| {
+            !matches!(
+                frame,
+                ControllerToNode::AckReports { .. } | ControllerToNode::Welcome { .. } | ControllerToNode::Ping { .. }
+            )
+        };
+        orders.iter().filter(|(_, frame)| matters(frame)).cloned().collect()
     }
 }
 

@@ -3,12 +3,12 @@
 
 use super::{
     agents::AgentReplies,
-    ended_steps::EndedSteps,
     env::{Env, deliver},
     messages::ControllerMsg,
     ports::{AgentLink, ReplySink},
     queries::AgentQueries,
     setup,
+    steps::StepsMsg,
 };
 use crate::{
     job::{messages::Authority, shell::JobsMsg},
@@ -59,7 +59,6 @@ pub struct ControllerActor {
     feasibility: Option<Feasibility>,
     replies: AgentReplies,
     pub(super) queries: AgentQueries,
-    pub(super) ended: EndedSteps,
 }
 
 impl ControllerActor {
@@ -78,7 +77,6 @@ impl ControllerActor {
             feasibility: None,
             replies: AgentReplies::default(),
             queries: AgentQueries::default(),
-            ended: EndedSteps::default(),
         }
     }
 
@@ -158,14 +156,17 @@ impl ControllerActor {
                 self.command(cx, &caller, *request, sink);
             }
             NodeToController::CommandGone { query } => self.replies.gone(&node, query),
-            NodeToController::Steps { query, steps, missing } => self.queries.steps(query, &node, steps, missing),
+            NodeToController::Steps { query, steps, missing, left_out } => {
+                self.tell_steps(cx, StepsMsg::Answer { query, node, steps, missing, left_out });
+            }
             NodeToController::Trace { query, records, last } => self.queries.trace(query, &node, records, last),
             NodeToController::Register { .. } => {
                 tracing::warn!(node, "node.registered_twice");
             }
             frame @ (NodeToController::Heartbeat { .. } | NodeToController::Report { .. }) => {
-                if let NodeToController::Report { report: AgentReport::Steps { job, steps, .. }, .. } = &frame {
-                    self.ended.note(*job, steps);
+                if let NodeToController::Report { report: AgentReport::Steps { job, sluid, steps }, .. } = &frame {
+                    let (job, sluid) = (*job, *sluid);
+                    self.tell_steps(cx, StepsMsg::Reported { job, sluid, steps: steps.clone() });
                 }
                 self.env.tell_node(cx, &node, NodeInput::Frame { conn, frame: Box::new(frame) });
             }
@@ -204,7 +205,10 @@ impl ControllerActor {
                 let (partitions, nodes) = (self.env.boards.partitions.list(), self.env.boards.nodes.list());
                 replies.send(CommandReply::Partitions { partitions, nodes, at: Timestamp::now() });
             }
-            CommandRequest::ListSteps { job } => self.list_steps(cx, job, replies),
+            CommandRequest::ListSteps { job, ended } => self.list_steps(cx, job, ended, replies),
+            CommandRequest::CountMessages { prefixes } => {
+                replies.send(self.count_messages(cx, by, &prefixes));
+            }
             CommandRequest::ShowConfig => {
                 let pairs = host.show_config(&self.env.config(), self.env.ids.peek());
                 replies.send(CommandReply::Config { pairs, at: Timestamp::now() });
@@ -309,6 +313,7 @@ impl Actor for ControllerActor {
                 if self.env.links.close(&node, conn) {
                     self.replies.node_gone(&node);
                     self.queries.node_gone(&node);
+                    self.tell_steps(cx, StepsMsg::NodeGone { node: node.clone() });
                 }
                 self.env.tell_node(cx, &node, NodeInput::LinkGone { conn });
             }

@@ -1,7 +1,7 @@
 //! What the front accepts. The wiring sends the first five kinds; the rest the front sends to itself.
 
 use super::ports::{AgentLink, ReplySink};
-use crate::node::messages::Registration;
+use crate::{job::messages::report_name, node::messages::Registration};
 use garrick_model::{
     config::Config,
     ids::{JobId, RequestId},
@@ -82,7 +82,7 @@ impl Message for ControllerMsg {
         match self {
             Self::AgentConnected { .. } => "AgentConnected",
             Self::AgentGone { .. } => "AgentGone",
-            Self::AgentMessage { .. } => "AgentMessage",
+            Self::AgentMessage { message, .. } => agent_message_name(message),
             Self::Command { request, .. } => request_name(request),
             Self::ConfigChanged(_) => "ConfigChanged",
             Self::Submitted { .. } => "Submitted",
@@ -90,6 +90,19 @@ impl Message for ControllerMsg {
             Self::QueryTimeout { .. } => "QueryTimeout",
             Self::QueryGone { .. } => "QueryGone",
         }
+    }
+}
+
+/// Name of an agent's message, for traces and counts.
+pub const fn agent_message_name(message: &NodeToController) -> &'static str {
+    match message {
+        NodeToController::Register { .. } => "Register",
+        NodeToController::Heartbeat { .. } => "Heartbeat",
+        NodeToController::Report { report, .. } => report_name(report),
+        NodeToController::Steps { .. } => "Steps",
+        NodeToController::Trace { .. } => "Trace",
+        NodeToController::Command { request, .. } => request_name(request),
+        NodeToController::CommandGone { .. } => "CommandGone",
     }
 }
 
@@ -119,5 +132,6 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::Trace { .. } => "Trace",
         CommandRequest::FinishAllocation { .. } => "FinishAllocation",
         CommandRequest::ListDaemons => "ListDaemons",
+        CommandRequest::CountMessages { .. } => "CountMessages",
     }
 }

@@ -10,6 +10,7 @@
 //! | `/node` | [`crate::node::shell::NodesSupervisor`] | which node actors run |
 //! | `/node/NAME` | [`crate::node::shell::NodeActor`] | a node's state and free resources, the link to its agent |
 //! | `/partition`, `/partition/NAME` | [`crate::partition::shell`] | a partition's settings and state |
+//! | `/steps` | [`steps::StepsActor`] | reported steps, lists of steps being gathered |
 //! | `/scheduler` | [`crate::scheduler::shell::SchedulerActor`] | nothing: reads boards, proposes |
 //!
 //! # How a job flows
@@ -25,7 +26,8 @@
 //!    made from). All say yes: `Allocated` is recorded, and once that is on disk the signed launch goes to the batch host's
 //!    agent, by way of that node's owner. One says no: everything goes back, the job waits on.
 //! 5. *Run.* Reports come from the agent through the node's owner (which numbers and acknowledges them) to the job:
-//!    `JobStarted`, steps, `JobEnded`. An acknowledgement leaves when what the report caused is on disk.
+//!    `JobStarted`, `JobEnded`. An acknowledgement leaves when what the report caused is on disk. Batches of steps go the
+//!    same way without being looked into: the job takes their numbers, `/steps` remembers their rows.
 //! 6. *Clean up.* From `JobEnded` on the job is `COMPLETING` until each node's agent says `NodeReleased`; then it is over,
 //!    or back in the queue as a new run. After MinJobAge it is forgotten.
 //!
@@ -53,6 +55,7 @@
 //! | [`front`] | the actor |
 //! | [`admission`] | submission rules, pure |
 //! | `submit`, `commands`, `queries`, `agents` | the front's parts |
+//! | [`steps`], [`ended_steps`] | the actor at `/steps` |
 //! | [`event`] | the journal's events and their replay |
 //! | [`mod@env`], [`shelf`], [`outbox`], [`ids`] | what all actors of the controller share |
 
@@ -70,6 +73,7 @@ pub mod ports;
 pub mod queries;
 pub mod setup;
 pub mod shelf;
+pub mod steps;
 mod submit;
 
 #[cfg(test)]
@@ -80,3 +84,5 @@ mod cores_test;
 pub(crate) mod fixtures;
 #[cfg(test)]
 mod shells_test;
+#[cfg(test)]
+mod steps_test;

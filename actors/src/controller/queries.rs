@@ -1,6 +1,13 @@
 //! Questions: from boards at once, from job owners, and from agents with patience.
 
-use super::{env::deliver, front::ControllerActor, messages::ControllerMsg, ports::ReplySink};
+use super::{
+    env::deliver,
+    front::ControllerActor,
+    messages::ControllerMsg,
+    ports::ReplySink,
+    steps::{PATIENCE, StepsMsg},
+};
+use crate::trace_line::trace_line;
 use crate::{
     job::{
         messages::{Authority, JobMsg},
@@ -11,123 +18,83 @@ use crate::{
 use garrick_model::{
     ids::JobId,
     messages::{
-        command::{CommandReply, JobMilestone, JobSelector, TraceLine},
+        command::{CommandReply, JobMilestone, JobSelector, MessageCount, TraceLine},
         node::ControllerToNode,
     },
+    packed_steps::StepTally,
     refusal::Refusal,
     state::JobState,
     time::Timestamp,
-    view::{JobView, StepView},
+    view::JobView,
 };
 use garrick_runtime::{Context, ReplyTo, TraceRecord};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 use tokio::sync::mpsc;
 
-/// How long agents may take to answer a query.
-const PATIENCE: Duration = Duration::from_secs(5);
 /// Batches of trace records on their way to a command; a slower command holds up nobody, it loses batches.
 const TRACE_BATCHES: usize = 256;
 
-enum AgentQuery {
-    Steps { replies: Box<dyn ReplySink>, waiting: BTreeMap<String, u32>, steps: Vec<StepView>, missing: Vec<String> },
-    Trace { lines: mpsc::Sender<Vec<TraceLine>>, waiting: BTreeSet<String>, follow: bool },
+/// A command that wants trace records.
+struct TraceQuery {
+    lines: mpsc::Sender<Vec<TraceLine>>,
+    waiting: BTreeSet<String>,
+    follow: bool,
 }
 
-/// Queries that agents were asked.
+/// Traces that agents were asked for.
 #[derive(Default)]
 pub struct AgentQueries {
-    next: u64,
-    open: BTreeMap<u64, AgentQuery>,
+    open: BTreeMap<u64, TraceQuery>,
 }
 
 impl AgentQueries {
-    fn begin(&mut self, query: AgentQuery) -> u64 {
-        self.next += 1;
-        self.open.insert(self.next, query);
-        self.next
-    }
-
-    /// An agent's answer to a list of steps.
-    pub fn steps(&mut self, query: u64, node: &str, mut new: Vec<StepView>, mut lost: Vec<String>) {
-        if let Some(AgentQuery::Steps { waiting, steps, missing, .. }) = self.open.get_mut(&query) {
-            steps.append(&mut new);
-            missing.append(&mut lost);
-            waiting.remove(node);
-        }
-        self.settle(query);
-    }
-
     /// An agent's trace records.
     pub fn trace(&mut self, query: u64, node: &str, records: Vec<TraceLine>, last: bool) {
-        if let Some(AgentQuery::Trace { lines, waiting, .. }) = self.open.get_mut(&query) {
-            if !records.is_empty() && lines.try_send(records).is_err() {
+        if let Some(open) = self.open.get_mut(&query) {
+            if !records.is_empty() && open.lines.try_send(records).is_err() {
                 tracing::debug!(query, node, "trace.batch_lost");
             }
             if last {
-                waiting.remove(node);
+                open.waiting.remove(node);
             }
         }
-        self.settle(query);
+        self.settle();
     }
 
     /// That node answers nothing any more.
     pub fn node_gone(&mut self, node: &str) {
-        let queries: Vec<u64> = self.open.keys().copied().collect();
-        for query in queries {
-            match self.open.get_mut(&query) {
-                Some(AgentQuery::Steps { waiting, missing, .. }) => {
-                    missing.extend(waiting.remove_entry(node).map(|(node, _)| node));
-                }
-                Some(AgentQuery::Trace { waiting, .. }) => {
-                    waiting.remove(node);
-                }
-                None => {}
-            }
-            self.settle(query);
+        for open in self.open.values_mut() {
+            open.waiting.remove(node);
         }
+        self.settle();
     }
 
-    /// Whoever has not answered by now is missing.
+    /// Whoever has not answered by now is not waited for.
     pub fn timeout(&mut self, query: u64) {
-        match self.open.get_mut(&query) {
-            Some(AgentQuery::Steps { waiting, missing, .. }) => {
-                missing.extend(std::mem::take(waiting).into_keys());
-            }
-            Some(AgentQuery::Trace { waiting, follow: false, .. }) => waiting.clear(),
-            _ => {}
+        if let Some(open) = self.open.get_mut(&query).filter(|open| !open.follow) {
+            open.waiting.clear();
         }
-        self.settle(query);
+        self.settle();
     }
 
     /// Ends a query; the nodes that were still to answer.
     pub fn close(&mut self, query: u64) -> Vec<String> {
-        match self.open.remove(&query) {
-            Some(AgentQuery::Trace { waiting, .. }) => waiting.into_iter().collect(),
-            _ => Vec::new(),
-        }
+        self.open.remove(&query).map_or_else(Vec::new, |open| open.waiting.into_iter().collect())
     }
 
-    fn settle(&mut self, query: u64) {
-        let done = match self.open.get(&query) {
-            Some(AgentQuery::Steps { waiting, .. }) => waiting.is_empty(),
-            // A followed trace goes on with this process's own records.
-            Some(AgentQuery::Trace { waiting, follow, .. }) => waiting.is_empty() && !follow,
-            None => false,
-        };
-        if !done {
-            return;
-        }
-        if let Some(AgentQuery::Steps { mut replies, mut steps, mut missing, .. }) = self.open.remove(&query) {
-            steps.sort_by_key(|s| s.id);
-            steps.dedup_by_key(|s| s.id);
-            missing.sort_unstable();
-            missing.dedup();
-            replies.send(CommandReply::Steps { steps, missing });
-        }
+    /// A query that is not followed ends with the last answer; a followed one goes on with this process's own records.
+    fn settle(&mut self) {
+        self.open.retain(|_, open| open.follow || !open.waiting.is_empty());
+    }
+}
+
+/// Puts the newest numbers into a view.
+fn count_steps(view: &mut Arc<JobView>, tally: StepTally) {
+    if view.steps != tally {
+        Arc::make_mut(view).steps = tally;
     }
 }
 
@@ -163,10 +130,21 @@ impl ControllerActor {
     pub(super) fn list_jobs(&self, selectors: &[JobSelector]) -> CommandReply {
         let at = Timestamp::now();
         if selectors.is_empty() {
-            return CommandReply::Jobs { jobs: self.env.boards.jobs.list(), at };
+            let mut jobs = self.env.boards.jobs.list();
+            for (job, tally) in self.env.boards.steps.entries() {
+                if let Ok(place) = jobs.binary_search_by_key(&job, |view| view.id) {
+                    count_steps(&mut jobs[place], *tally);
+                }
+            }
+            return CommandReply::Jobs { jobs, at };
         }
-        let found: BTreeMap<JobId, Arc<JobView>> =
+        let mut found: BTreeMap<JobId, Arc<JobView>> =
             selectors.iter().flat_map(|s| self.selected(s)).map(|view| (view.id, view)).collect();
+        for (job, view) in &mut found {
+            if let Some(tally) = self.env.boards.steps.get(job) {
+                count_steps(view, *tally);
+            }
+        }
         if found.is_empty() {
             return CommandReply::Refused(Refusal::InvalidJobId);
         }
@@ -253,7 +231,20 @@ impl ControllerActor {
         });
     }
 
-    pub(super) fn list_steps(&mut self, cx: &mut Context<Self>, job: Option<JobId>, mut replies: Box<dyn ReplySink>) {
+    /// Tells whoever gathers and remembers steps.
+    pub(super) fn tell_steps(&self, cx: &mut Context<Self>, message: StepsMsg) {
+        if let Some(steps) = self.env.steps() {
+            deliver(cx, &steps, message);
+        }
+    }
+
+    pub(super) fn list_steps(
+        &self,
+        cx: &mut Context<Self>,
+        job: Option<JobId>,
+        ended: bool,
+        mut replies: Box<dyn ReplySink>,
+    ) {
         let views = match job {
             None => self.env.boards.jobs.list(),
             Some(job) => self.selected(&JobSelector { job, tasks: None }),
@@ -270,20 +261,29 @@ impl ControllerActor {
                 by_node.entry(node.name.clone()).or_default().push(view.id);
             }
         }
-        let (here, away): (Vec<_>, Vec<_>) = by_node.into_iter().partition(|(node, _)| self.link(node).is_some());
-        let missing: Vec<String> = away.into_iter().map(|(node, _)| node).collect();
-        self.ended.keep(|job| self.env.boards.jobs.get(&job).is_some());
-        let steps = self.ended.of(&views);
-        if here.is_empty() {
-            replies.send(CommandReply::Steps { steps, missing });
-            return;
+        let (ask, away): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            by_node.into_iter().partition(|(node, _)| self.link(node).is_some());
+        let ended = if ended { views.iter().map(|view| view.id).collect() } else { Vec::new() };
+        self.tell_steps(cx, StepsMsg::List { ended, ask, missing: away.into_keys().collect(), replies });
+    }
+
+    /// Messages handled in this process, for whoever may see the traces of the same actors.
+    pub(super) fn count_messages(&self, cx: &Context<Self>, by: Authority, prefixes: &[String]) -> CommandReply {
+        if !self.may_trace(by, prefixes) {
+            return CommandReply::Refused(Refusal::AccessDenied);
         }
-        let waiting = here.iter().map(|(node, _)| (node.clone(), 1)).collect();
-        let query = self.queries.begin(AgentQuery::Steps { replies, waiting, steps, missing });
-        for (node, jobs) in here {
-            self.env.tell_node(cx, &node, NodeInput::Send(Box::new(ControllerToNode::ListSteps { query, jobs })));
-        }
-        cx.set_timer(("query", query), PATIENCE, ControllerMsg::QueryTimeout { query });
+        let counts = cx.system().traces().counts(prefixes);
+        let line = |c: garrick_runtime::MessageCount| MessageCount {
+            actor: c.actor,
+            message: c.message.to_owned(),
+            handled: c.handled,
+        };
+        CommandReply::MessageCounts(counts.into_iter().map(line).collect())
+    }
+
+    fn may_trace(&self, by: Authority, prefixes: &[String]) -> bool {
+        let own = |path: &String| self.job_of_path(path).is_some_and(|view| view.uid == by.uid);
+        by.admin || (!prefixes.is_empty() && prefixes.iter().all(own))
     }
 
     /// Trace records of this process and of the nodes that the prefixes lead to.
@@ -296,8 +296,7 @@ impl ControllerActor {
         mut replies: Box<dyn ReplySink>,
     ) {
         let jobs: Vec<Option<Arc<JobView>>> = prefixes.iter().map(|p| self.job_of_path(p)).collect();
-        let own = |view: &Option<Arc<JobView>>| view.as_ref().is_some_and(|v| v.uid == by.uid);
-        if !by.admin && !jobs.iter().all(own) {
+        if !self.may_trace(by, &prefixes) {
             replies.send(CommandReply::Refused(Refusal::AccessDenied));
             return;
         }
@@ -335,7 +334,8 @@ impl ControllerActor {
             drop(lines);
             None
         } else {
-            let query = self.queries.begin(AgentQuery::Trace { lines, waiting: nodes.clone(), follow });
+            let query = self.env.next_query();
+            self.queries.open.insert(query, TraceQuery { lines, waiting: nodes.clone(), follow });
             for node in nodes {
                 let frame = ControllerToNode::Trace { query, prefixes: prefixes.clone(), follow };
                 self.env.tell_node(cx, &node, NodeInput::Send(Box::new(frame)));
@@ -369,17 +369,5 @@ impl ControllerActor {
 }
 
 fn line(record: &TraceRecord) -> TraceLine {
-    TraceLine {
-        process: "controller".to_owned(),
-        seq: record.seq,
-        at_us: record.at_us,
-        trace: record.trace,
-        id: record.id,
-        cause: record.cause,
-        actor: record.actor.to_string(),
-        message: record.message.to_owned(),
-        queue_us: record.queue_us,
-        handle_us: record.handle_us,
-        outcome: record.outcome.to_string(),
-    }
+    trace_line("controller", record)
 }

@@ -9,6 +9,7 @@ use super::{
     messages::ControllerMsg,
     ports::Ports,
     shelf::JobShelf,
+    steps::StepsActor,
 };
 use crate::{
     job::{
@@ -136,6 +137,13 @@ pub fn start_replayed(
         "/",
         ChildSpec::new("scheduler", move || SchedulerActor::new(Arc::clone(&shared), policy(&shared.config())))
             .placement(Placement::Named("scheduler"))
+            .mailbox(FRONT_MAILBOX),
+    );
+    let shared = Arc::clone(&env);
+    system.start(
+        "/",
+        ChildSpec::new("steps", move || StepsActor::new(Arc::clone(&shared)))
+            .placement(Placement::Named("steps"))
             .mailbox(FRONT_MAILBOX),
     );
     let shared = Arc::clone(&env);

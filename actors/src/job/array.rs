@@ -102,11 +102,29 @@ impl JobCore {
         }
     }
 
+    /// The job that has the array's record, if this is a task with a record of its own.
+    pub(super) fn array_to_tell(&self) -> Option<JobId> {
+        self.record.array_task.map(|task| task.array_job).filter(|array| *array != self.record.id)
+    }
+
     /// Tells the array's record how far this task is.
     pub(super) fn tell_array(&self, turn: &mut Turn<'_>) {
-        if let Some(task) = self.record.array_task.filter(|t| t.array_job != self.record.id) {
-            turn.out.push(JobEffect::Tell { to: task.array_job, fact: Box::new(self.fact()) });
+        if let Some(to) = self.array_to_tell() {
+            turn.out.push(JobEffect::Tell { to, fact: Box::new(self.fact()) });
         }
+    }
+
+    /// Another job asks how far this one is. A task whose end is noted waits for nothing but that answer.
+    pub(super) fn subscribed(&mut self, by: JobId, turn: &mut Turn<'_>) {
+        let mark = self.record.array.as_ref().and_then(|a| a.tasks.values().find(|mark| mark.job == by));
+        let fact = if mark.is_some_and(|mark| mark.over.is_some()) {
+            let (job, tasks) = (self.record.id, std::collections::BTreeMap::new());
+            JobFact { job, started: None, over: None, some_failed: false, tasks, noted: true }
+        } else {
+            self.watchers.insert(by);
+            self.fact()
+        };
+        turn.out.push(JobEffect::Tell { to: by, fact: Box::new(fact) });
     }
 
     pub(super) fn tell_watchers(&self, turn: &mut Turn<'_>) {
@@ -132,6 +150,7 @@ impl JobCore {
                 over: own_over,
                 some_failed: own_over == Some(TaskOutcome::NotOk),
                 tasks: std::collections::BTreeMap::new(),
+                noted: false,
             };
         };
         let mut tasks: std::collections::BTreeMap<u32, (Option<Timestamp>, Option<TaskOutcome>)> =
@@ -147,6 +166,6 @@ impl JobCore {
         let all_over = tasks.values().all(|t| t.1.is_some());
         let some_failed = tasks.values().any(|t| t.1 == Some(TaskOutcome::NotOk));
         let outcome = if some_failed { TaskOutcome::NotOk } else { TaskOutcome::Ok };
-        JobFact { job: record.id, started, over: all_over.then_some(outcome), some_failed, tasks }
+        JobFact { job: record.id, started, over: all_over.then_some(outcome), some_failed, tasks, noted: false }
     }
 }

@@ -10,8 +10,9 @@ use super::{
 };
 use crate::scheduler::plan::StartProposal;
 use garrick_model::{
-    ids::{JobId, StepId},
+    ids::JobId,
     messages::command::{JobMilestone, StepManagerPlace},
+    packed_steps::StepTally,
     refusal::Refusal,
     spec::JobSpec,
     state::Reason,
@@ -50,10 +51,13 @@ pub struct JobCore {
     pub(super) waits: Vec<(u64, JobMilestone)>,
     /// Jobs that a singleton still waits for; `None` while not asked.
     pub(super) siblings: Option<BTreeSet<JobId>>,
-    pub(super) steps: BTreeSet<StepId>,
+    /// What the step manager counted, as of its latest report.
+    pub(super) tally: StepTally,
     /// The spec without script and environment, as shown.
     pub(super) shown_spec: Arc<JobSpec>,
     pub(super) touched: bool,
+    /// Its last event is recorded; the actor ends when that is on disk.
+    pub(super) forgotten: bool,
 }
 
 /// What a panic must not make the job forget although it is not saved: kept beside the record by the shell.
@@ -79,6 +83,7 @@ impl JobCore {
     pub fn new(record: JobRecord, site: Arc<JobSite>) -> Self {
         Self {
             shown_spec: view::shown_spec(&record.spec),
+            tally: record.steps,
             record,
             site,
             generation: 0,
@@ -90,8 +95,8 @@ impl JobCore {
             watchers: BTreeSet::new(),
             waits: Vec::new(),
             siblings: None,
-            steps: BTreeSet::new(),
             touched: true,
+            forgotten: false,
         }
     }
 
@@ -163,6 +168,9 @@ impl JobCore {
     /// One input. Effects are appended to `out`, in the order in which they must happen.
     pub fn handle(&mut self, now: Timestamp, ids: &mut dyn FreshIds, input: JobInput, out: &mut Vec<JobEffect>) {
         let mut turn = Turn { now, ids, out };
+        if self.forgotten {
+            return self.came_too_late(input, &mut turn);
+        }
         let before = self.progress();
         match input {
             JobInput::Start(proposal) => self.start(*proposal, &mut turn),
@@ -184,10 +192,7 @@ impl JobCore {
                 let result = self.command(by, tasks, command, &mut turn);
                 turn.out.push(JobEffect::Answer { request, result });
             }
-            JobInput::Subscribe { by } => {
-                self.watchers.insert(by);
-                turn.out.push(JobEffect::Tell { to: by, fact: Box::new(self.fact()) });
-            }
+            JobInput::Subscribe { by } => self.subscribed(by, &mut turn),
             JobInput::Fact { job, fact } => self.learned(job, fact.as_deref(), &mut turn),
             JobInput::Siblings { jobs } => self.found_siblings(&jobs, &mut turn),
             JobInput::Wait { request, until } => self.waits.push((request, until)),

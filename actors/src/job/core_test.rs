@@ -17,10 +17,12 @@ use garrick_model::{
         command::{JobChange, JobMilestone},
         node::{AgentReport, ControllerToNode},
     },
+    packed_steps::StepTally,
     refusal::Refusal,
     spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec},
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
+    view::{StepCounts, StepRows},
 };
 use std::{collections::BTreeMap, time::Duration};
 
@@ -356,7 +358,7 @@ fn a_launch_that_never_arrived_is_sent_again() {
 fn fact(job: u32, started: bool, over: Option<TaskOutcome>) -> JobInput {
     let started = started.then(|| Timestamp::from_secs(900));
     let some_failed = over == Some(TaskOutcome::NotOk);
-    let fact = JobFact { job: JobId(job), started, over, some_failed, tasks: BTreeMap::new() };
+    let fact = JobFact { job: JobId(job), started, over, some_failed, tasks: BTreeMap::new(), noted: false };
     JobInput::Fact { job: JobId(job), fact: Some(Box::new(fact)) }
 }
 
@@ -481,6 +483,84 @@ fn whole_arrays_are_depended_on_through_their_record() {
     assert_eq!(news.tasks[&2].1, Some(TaskOutcome::Ok));
 }
 
+/// A task that was split off job 7 and cancelled.
+fn cancelled_task() -> Bench {
+    let mut array_job = Bench::with(JobSpec { array: Some(array(1, 2, None)), ..spec() });
+    let out = array_job.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
+    let split = out.into_iter().find_map(|e| match e {
+        JobEffect::Split { record, .. } => Some(*record),
+        _ => None,
+    });
+    let mut task = Bench::new(split.unwrap()).0;
+    task.command(ALICE, None, JobCommand::Cancel).0.unwrap();
+    task
+}
+
+#[test]
+fn a_task_is_forgotten_when_its_array_has_noted_its_end_or_is_gone() {
+    let noted =
+        JobFact { job: JobId(7), started: None, over: None, some_failed: false, tasks: BTreeMap::new(), noted: true };
+    for answer in [Some(Box::new(noted)), None] {
+        let mut task = cancelled_task();
+        let answer = JobInput::Fact { job: JobId(7), fact: answer };
+        assert!(task.send(answer.clone()).is_empty(), "MinJobAge is not over");
+        task.now = task.now.plus(Duration::from_secs(300));
+        let out = task.send(JobInput::Timer(JobTimer::Purge));
+        let [JobEffect::Tell { to: JobId(7), fact: news }, JobEffect::SubscribeTo { job: JobId(7) }, timer] = &out[..]
+        else {
+            panic!("{out:?}");
+        };
+        assert_eq!(news.over, Some(TaskOutcome::NotOk));
+        assert!(matches!(timer, JobEffect::SetTimer { timer: JobTimer::Purge, at } if *at > task.now));
+        assert!(task.send(fact(7, true, None)).is_empty());
+        assert_eq!(task.send(answer), [JobEffect::Record(JobEvent::Purged), JobEffect::Purge]);
+    }
+}
+
+#[test]
+fn a_requeued_task_is_kept_whatever_its_array_noted() {
+    let mut task = cancelled_task();
+    task.now = task.now.plus(Duration::from_secs(300));
+    task.send(JobInput::Timer(JobTimer::Purge));
+    task.order(JobCommand::Requeue { hold: false }).unwrap();
+    task.send(JobInput::Fact { job: JobId(7), fact: None });
+    assert_eq!(task.state(), JobState::Pending);
+}
+
+#[test]
+fn an_array_answers_a_task_that_is_over_once() {
+    let mut array_job = Bench::with(JobSpec { array: Some(array(1, 3, None)), ..spec() });
+    array_job.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
+    array_job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))));
+    let told = |out: Vec<JobEffect>| -> Vec<(u32, bool)> {
+        let told = out.iter().filter_map(|e| match e {
+            JobEffect::Tell { to, fact } => Some((to.0, fact.noted)),
+            _ => None,
+        });
+        told.collect()
+    };
+    // The second task waits for something of this array and is told of every change.
+    assert_eq!(told(array_job.send(JobInput::Subscribe { by: JobId(5002) })), [(5002, false)]);
+    assert_eq!(told(array_job.send(fact(5001, true, Some(TaskOutcome::Ok)))), [(5002, false)]);
+    assert_eq!(told(array_job.send(JobInput::Subscribe { by: JobId(5001) })), [(5001, true)]);
+    assert_eq!(told(array_job.send(fact(5002, true, None))), [(5002, false)]);
+}
+
+#[test]
+fn after_its_last_event_a_job_changes_nothing_any_more() {
+    let mut job = Bench::with(spec());
+    job.order(JobCommand::Cancel).unwrap();
+    job.send(JobInput::Timer(JobTimer::Purge));
+    assert_eq!(job.saved.last(), Some(&JobEvent::Purged));
+    assert!(job.send(JobInput::Timer(JobTimer::Purge)).is_empty());
+    let (answer, out) = job.command(ALICE, None, JobCommand::Requeue { hold: false });
+    assert_eq!((answer, out.len()), (Err(Refusal::InvalidJobId), 1));
+    let report = AgentReport::NodeReleased { job: JobId(7), sluid: Sluid(7), epilog_failed: None };
+    let out = job.send(JobInput::Report { node: "n0".to_owned(), seq: 4, report: Box::new(report) });
+    assert_eq!(releases(&out), ["n0"]);
+    assert_eq!(out.last(), Some(&JobEffect::AckReport { node: "n0".to_owned(), seq: 4 }));
+}
+
 #[test]
 fn cancelling_some_tasks_leaves_the_others() {
     let mut job = Bench::with(JobSpec { array: Some(array(1, 5, None)), ..spec() });
@@ -560,4 +640,46 @@ fn a_release_by_the_batch_host_without_an_end_is_the_end() {
     assert_eq!(ends_sent(&out), ["n1"]);
     job.released("n1");
     assert_eq!(job.state(), JobState::Cancelled);
+}
+
+fn counted(done: u64, unreported: u64) -> StepTally {
+    StepTally { counts: StepCounts { done, ..StepCounts::default() }, unreported, dropped: 0 }
+}
+
+fn steps_reported(job: &mut Bench, tally: StepTally) -> Vec<JobEffect> {
+    let (id, sluid) = (job.core.record().id, job.core.record().sluid);
+    let StepTally { counts, unreported, dropped } = tally;
+    let rows = StepRows { counts, unreported, dropped, ..StepRows::default() };
+    job.report("n0", AgentReport::Steps { job: id, sluid, steps: rows.into() })
+}
+
+#[test]
+fn reports_of_steps_change_numbers_beside_the_view_and_save_nothing() {
+    let mut job = Bench::running(spec());
+    let ack = || JobEffect::AckReport { node: "n0".to_owned(), seq: 1 };
+    let saved = job.saved.len();
+    assert_eq!(steps_reported(&mut job, counted(5, 2)), [JobEffect::ShowSteps(counted(5, 2)), ack()]);
+    assert_eq!(steps_reported(&mut job, counted(5, 2)), [ack()]);
+    assert_eq!((job.saved.len(), job.view().steps), (saved, counted(5, 2)));
+}
+
+#[test]
+fn numbers_of_steps_are_saved_with_the_end_and_forgotten_by_the_next_run() {
+    let mut job = Bench::running(spec());
+    steps_reported(&mut job, counted(5, 2));
+    job.ended(JobState::Completed, 0);
+    assert_eq!((job.core.record().steps, job.view().steps), (counted(5, 2), counted(5, 2)));
+    let out = steps_reported(&mut job, counted(7, 0));
+    assert!(matches!(
+        out.as_slice(),
+        [JobEffect::Record(JobEvent::StepsCounted(_)), JobEffect::AckReport { .. }, JobEffect::Publish(_)]
+    ));
+    for node in ["n0", "n1"] {
+        job.released(node);
+    }
+    assert_eq!((job.state(), job.view().steps), (JobState::Completed, counted(7, 0)));
+    assert_eq!(&job.replayed(), job.core.record());
+    job.order(JobCommand::Requeue { hold: false }).unwrap();
+    assert_eq!((job.state(), job.view().steps), (JobState::Pending, StepTally::default()));
+    assert_eq!(&job.replayed(), job.core.record());
 }

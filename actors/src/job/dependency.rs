@@ -52,7 +52,11 @@ impl JobCore {
         if let Some(fact) = fact {
             self.task_news(job, fact, turn);
         }
-        if !matches!(self.record.phase, Phase::Pending) {
+        let noted = fact.is_none_or(|f| f.noted);
+        if noted && self.array_to_tell() == Some(job) {
+            self.end_is_noted(turn);
+        }
+        if !matches!(self.record.phase, Phase::Pending) || fact.is_some_and(|f| f.noted) {
             return;
         }
         if fact.is_none_or(|f| f.over.is_some())

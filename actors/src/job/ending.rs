@@ -2,12 +2,13 @@
 
 use super::{
     core::{JobCore, Turn},
-    messages::{JobEffect, JobTimer},
+    messages::{JobEffect, JobInput, JobTimer},
     record::{Afterwards, End, Ending, HeldBy, Phase},
     state::JobEvent,
 };
 use garrick_model::{
-    messages::node::ControllerToNode,
+    messages::node::{AgentReport, ControllerToNode},
+    packed_steps::StepTally,
     refusal::Refusal,
     spec::JobKind,
     state::{ExitStatus, JobState, Reason},
@@ -16,7 +17,8 @@ use std::time::Duration;
 
 /// Nodes that do not say that a run is gone are told again to end it.
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(60);
-/// An array's record is kept while tasks of it are not over; then asked again.
+/// An array's record is kept while tasks of it are not over, and a task's until its array has noted its end. After
+/// this time it is tried again.
 const ARRAY_PURGE_RETRY: Duration = Duration::from_secs(60);
 
 impl JobCore {
@@ -146,8 +148,12 @@ impl JobCore {
         let begin = delay.then(|| turn.now.plus(self.site.requeue_delay)).filter(|at| *at > turn.now);
         turn.out.push(JobEffect::ClearTimer(JobTimer::Purge));
         self.save(JobEvent::Requeued { sluid, hold, begin }, turn);
+        self.tally = StepTally::default();
+        turn.out.push(JobEffect::ShowSteps(self.tally));
         self.reason = Reason::None;
         self.expected = None;
+        // Before it asks: its array says no more to a task that is over.
+        self.tell_array(turn);
         // What happened to the jobs it depends on while it was not waiting is not known here.
         self.siblings = None;
         self.ask_dependencies(turn);
@@ -162,9 +168,57 @@ impl JobCore {
             turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: turn.now.plus(ARRAY_PURGE_RETRY) });
             return;
         }
+        // The record is all that is left to say how the task ended, should the news of it be lost in a restart.
+        if let Some(array) = self.array_to_tell() {
+            self.tell_array(turn);
+            turn.out.push(JobEffect::SubscribeTo { job: array });
+            turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: turn.now.plus(ARRAY_PURGE_RETRY) });
+            return;
+        }
+        self.forget(turn);
+    }
+
+    /// The array has noted this task's end, or is itself forgotten.
+    pub(super) fn end_is_noted(&mut self, turn: &mut Turn<'_>) {
+        let Phase::Over(_, end) = &self.record.phase else { return };
+        if self.site.min_job_age.is_some_and(|age| end.at.plus(age) <= turn.now) {
+            self.forget(turn);
+        }
+    }
+
+    fn forget(&mut self, turn: &mut Turn<'_>) {
         self.save(JobEvent::Purged, turn);
         self.touched = false;
+        self.forgotten = true;
         turn.out.push(JobEffect::Purge);
+    }
+
+    /// After the last event there must be no other, or the journal could not be replayed. Answers as for a job that is
+    /// not known.
+    pub(super) fn came_too_late(&self, input: JobInput, turn: &mut Turn<'_>) {
+        let release = |node, sluid| JobEffect::Release { node, sluid, attempt: None, drain: None };
+        let answer = match input {
+            JobInput::Command { request, .. } => JobEffect::Answer { request, result: Err(Refusal::InvalidJobId) },
+            JobInput::Wait { request, .. } => JobEffect::Reached { request },
+            JobInput::Start(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
+            JobInput::Subscribe { by } => JobEffect::Tell { to: by, fact: Box::new(self.fact()) },
+            JobInput::Report { node, seq, report } => {
+                if let AgentReport::NodeReleased { sluid, .. } = *report {
+                    turn.out.push(release(node.clone(), sluid));
+                }
+                JobEffect::AckReport { node, seq }
+            }
+            JobInput::RunHeld { node, sluid }
+            | JobInput::RunMissing { node, sluid }
+            | JobInput::NodeLost { node, sluid } => release(node, sluid),
+            JobInput::Considered { .. }
+            | JobInput::Reserved { .. }
+            | JobInput::Fact { .. }
+            | JobInput::Siblings { .. }
+            | JobInput::Timer(_)
+            | JobInput::Site(_) => return,
+        };
+        turn.out.push(answer);
     }
 
     pub(super) fn deadline(&mut self, turn: &mut Turn<'_>) {

@@ -15,6 +15,7 @@ use garrick_model::{
         command::{JobChange, JobMilestone, StepManagerPlace},
         node::{AgentReport, ArrayFacts, ControllerToNode, JobCredential, SignalScope},
     },
+    packed_steps::StepTally,
     refusal::Refusal,
     spec::JobSpec,
     state::{ExitStatus, Reason},
@@ -116,6 +117,8 @@ pub struct JobFact {
     pub some_failed: bool,
     /// Marks of an array's tasks.
     pub tasks: std::collections::BTreeMap<u32, (Option<Timestamp>, Option<TaskOutcome>)>,
+    /// Said by an array to a task of it: the task's end is noted. Nothing else is said then.
+    pub noted: bool,
 }
 
 /// Named timers of a job.
@@ -214,12 +217,13 @@ pub enum JobInput {
         /// What.
         command: JobCommand,
     },
-    /// Another job wants to know how far this one is.
+    /// Another job wants to know how far this one is, now and on every change; or a task of this array that is over,
+    /// whether its end is noted.
     Subscribe {
         /// Who.
         by: JobId,
     },
-    /// A job that this one depends on; `None`: it is not known any more.
+    /// A job that this one depends on, or its array; `None`: it is not known any more.
     Fact {
         /// Which.
         job: JobId,
@@ -281,6 +285,8 @@ pub enum JobEffect {
     },
     /// Show.
     Publish(Arc<JobView>),
+    /// Show what the step manager counted, beside the view.
+    ShowSteps(StepTally),
     /// Ask a node's owner for a share.
     Reserve {
         /// Node.
@@ -428,6 +434,14 @@ pub enum JobMsg {
     },
 }
 
+/// Name of an agent's report, for traces and counts: those of steps are told apart, since there may be many.
+pub const fn report_name(report: &AgentReport) -> &'static str {
+    match report {
+        AgentReport::Steps { .. } => "StepReport",
+        _ => "Report",
+    }
+}
+
 impl Message for JobMsg {
     fn name(&self) -> &'static str {
         match self {
@@ -435,7 +449,7 @@ impl Message for JobMsg {
                 JobInput::Start(_) => "Start",
                 JobInput::Considered { .. } => "Considered",
                 JobInput::Reserved { .. } => "Reserved",
-                JobInput::Report { .. } => "Report",
+                JobInput::Report { report, .. } => report_name(report),
                 JobInput::RunHeld { .. } => "RunHeld",
                 JobInput::RunMissing { .. } => "RunMissing",
                 JobInput::NodeLost { .. } => "NodeLost",

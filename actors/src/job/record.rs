@@ -3,6 +3,7 @@
 
 use garrick_model::{
     ids::{ArrayTask, JobId, RequestId, Sluid},
+    packed_steps::StepTally,
     resources::MemoryRequest,
     spec::{ArraySpec, Dependencies, JobSpec, Sharing},
     state::{ExitStatus, JobState, Reason},
@@ -348,6 +349,9 @@ pub struct JobRecord {
     /// Comment set by an administrator.
     #[serde(default)]
     pub admin_comment: Option<String>,
+    /// What the step manager of the last run had counted when the run was over.
+    #[serde(default)]
+    pub steps: StepTally,
     /// Where it is.
     pub phase: Phase,
 }

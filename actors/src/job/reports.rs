@@ -8,10 +8,10 @@ use super::{
 };
 use garrick_model::{
     messages::node::{AgentReport, ControllerToNode},
+    packed_steps::StepTally,
     spec::JobKind,
-    state::{ExitStatus, JobState, Reason, StepState},
+    state::{ExitStatus, JobState, Reason},
     time::Timestamp,
-    view::StepView,
 };
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ impl JobCore {
             AgentReport::JobLaunchFailed { sluid, reason, detail, drain_node, .. } if sluid == current => {
                 self.launch_failed(node, reason, &detail, drain_node, turn);
             }
-            AgentReport::Steps { sluid, steps, .. } if sluid == current => self.steps(&steps),
+            AgentReport::Steps { sluid, steps, .. } if sluid == current => self.steps(steps.tally, turn),
             AgentReport::NodeReleased { sluid, epilog_failed, .. } => {
                 if sluid == current {
                     self.node_released(node, epilog_failed, turn);
@@ -91,7 +91,7 @@ impl JobCore {
     /// As [`Self::end`]; `told_by` is the node that said so, and cleans up unasked.
     fn end_from(&mut self, end: End, told_by: Option<&str>, turn: &mut Turn<'_>) {
         self.save(JobEvent::Ended(end), turn);
-        self.steps.clear();
+        self.save_tally(turn);
         for timer in [JobTimer::Missing, JobTimer::Launch, JobTimer::Deadline, JobTimer::Immediate, JobTimer::Eligible]
         {
             turn.out.push(JobEffect::ClearTimer(timer));
@@ -137,18 +137,26 @@ impl JobCore {
         }
     }
 
-    fn steps(&mut self, steps: &[StepView]) {
-        if self.record.phase.working().is_none() {
+    /// The rows are not the job's business. Its numbers are shown beside its view, so that nobody who waits for changes of
+    /// jobs wakes for them; they are saved with the run's end, and with what comes later still.
+    fn steps(&mut self, tally: StepTally, turn: &mut Turn<'_>) {
+        if tally == self.tally {
             return;
         }
-        let before = self.steps.len();
-        for step in steps {
-            match step.state {
-                StepState::Running => self.steps.insert(step.id),
-                _ => self.steps.remove(&step.id),
-            };
+        self.tally = tally;
+        match self.record.phase {
+            Phase::Pending => {}
+            Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) => {
+                turn.out.push(JobEffect::ShowSteps(tally));
+            }
+            Phase::Completing(..) | Phase::Over(..) => self.save_tally(turn),
         }
-        self.touched |= self.steps.len() != before;
+    }
+
+    fn save_tally(&mut self, turn: &mut Turn<'_>) {
+        if self.tally != self.record.steps {
+            self.save(JobEvent::StepsCounted(self.tally), turn);
+        }
     }
 
     fn node_released(&mut self, node: &str, epilog_failed: Option<String>, turn: &mut Turn<'_>) {

@@ -19,6 +19,7 @@ use crate::{
 use garrick_model::{
     ids::JobId,
     messages::node::{AgentReport, ControllerToNode, JobLaunch},
+    packed_steps::StepTally,
     refusal::Refusal,
     state::JobState,
     time::Timestamp,
@@ -138,6 +139,13 @@ impl JobActor {
                 }
             }
             JobEffect::Publish(view) => self.publish(view),
+            JobEffect::ShowSteps(tally) => {
+                if tally == StepTally::default() {
+                    env.boards.steps.remove(&job);
+                } else {
+                    env.boards.steps.publish(job, Arc::new(tally));
+                }
+            }
             JobEffect::Reserve { node, ask } => {
                 let attempt = ask.attempt;
                 if !env.tell_node(cx, &node, NodeInput::Reserve(ask)) {
@@ -196,6 +204,7 @@ impl JobActor {
             }
             JobEffect::Purge => {
                 env.boards.jobs.remove(&job);
+                env.boards.steps.remove(&job);
                 env.jobs.remove(job);
                 cx.stop();
             }
@@ -209,6 +218,8 @@ impl JobActor {
         self.watchers.retain(|watcher| watcher.send(Some(Arc::clone(&view))).is_ok());
         if over {
             self.watchers.clear();
+            // From now on they are in the view.
+            self.env.boards.steps.remove(&view.id);
         }
         self.shown = Some(view);
     }

@@ -5,6 +5,7 @@ use super::record::{Afterwards, End, Ending, HeldBy, JobRecord, Phase, Run, Task
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
     messages::command::JobChange,
+    packed_steps::StepTally,
     spec::Dependencies,
     time::{TimeLimit, Timestamp},
 };
@@ -77,6 +78,8 @@ pub enum JobEvent {
     Ending(Ending),
     /// The work is over.
     Ended(End),
+    /// What its step manager had counted in the end.
+    StepsCounted(StepTally),
     /// Nothing is left on that node.
     NodeReleased {
         /// Node.
@@ -115,6 +118,7 @@ impl JobEvent {
             Self::Resumed => "Resumed",
             Self::Ending(_) => "Ending",
             Self::Ended(_) => "Ended",
+            Self::StepsCounted(_) => "StepsCounted",
             Self::NodeReleased { .. } => "NodeReleased",
             Self::Requeued { .. } => "Requeued",
             Self::Purged => "Purged",
@@ -210,6 +214,10 @@ impl JobRecord {
                 }
                 Phase::Completing(..) | Phase::Over(..) => return Err(illegal),
             },
+            JobEvent::StepsCounted(tally) => match self.phase {
+                Phase::Completing(..) | Phase::Over(..) => self.steps = *tally,
+                _ => return Err(illegal),
+            },
             JobEvent::NodeReleased { node } => match &mut self.phase {
                 Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) | Phase::Completing(run, _) => {
                     run.released.insert(node.clone());
@@ -223,6 +231,7 @@ impl JobRecord {
                     self.hold = *hold;
                     self.begin = *begin;
                     self.eligible_time = None;
+                    self.steps = StepTally::default();
                     self.restarts = self.restarts.saturating_add(1);
                     self.phase = Phase::Pending;
                 }

@@ -5,7 +5,6 @@ use super::{
     record::{JobRecord, Phase},
 };
 use garrick_model::{
-    ids::StepNum,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
@@ -99,8 +98,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         stderr_path: record.spec.stderr.as_deref().map(|pattern| fill(record, pattern)),
         stdin_path: record.spec.stdin.as_deref().map(|pattern| fill(record, pattern)),
         admin_comment: record.admin_comment.clone(),
-        steps_running: u32::try_from(core.steps.iter().filter(|s| !matches!(s.step, StepNum::Extern)).count())
-            .unwrap_or(u32::MAX),
+        steps: core.tally,
     }
 }
 

@@ -31,10 +31,15 @@ pub(super) struct Link {
     pub(super) incarnation: u64,
 }
 
+/// An agent makes fewer reports than this has bits for, in one start.
+pub(super) const SEQ_BITS: u32 = 44;
+
 /// Reports of one start of the agent: which are safe.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Reports {
     incarnation: u64,
+    /// How many starts were before: what owners of jobs say of their reports must not be taken for news of these.
+    earlier: u64,
     /// All up to here are safe.
     upto: u64,
     /// Safe ones beyond.
@@ -275,7 +280,8 @@ impl NodeCore {
         let Some(link) = &self.link else { return };
         if self.reports.incarnation != link.incarnation {
             // Acknowledgements count from the agent's own start: what came before its first report here is with it.
-            self.reports = Reports { incarnation: link.incarnation, upto: seq.saturating_sub(1), ..Reports::default() };
+            let (incarnation, earlier) = (link.incarnation, self.reports.earlier + 1);
+            self.reports = Reports { incarnation, earlier, upto: seq.saturating_sub(1), ..Reports::default() };
         }
         if seq <= self.reports.upto || self.reports.beyond.contains(&seq) {
             out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::AckReports { upto: self.reports.upto })));
@@ -283,11 +289,15 @@ impl NodeCore {
         }
         self.reports.waiting.insert(seq);
         let job = job_of(&report);
+        let seq = seq | self.reports.earlier << SEQ_BITS;
         out.push(NodeEffect::ToJob { job, notice: NodeNotice::Report { seq, report: Box::new(report) } });
     }
 
     fn report_safe(&mut self, seq: u64, out: &mut Vec<NodeEffect>) {
-        if !self.reports.waiting.remove(&seq) {
+        let seq = seq ^ self.reports.earlier << SEQ_BITS;
+        // Reports of an agent that is gone need no acknowledgement; the one that is there would take it for its own.
+        let of_link = self.link.as_ref().is_none_or(|link| link.incarnation == self.reports.incarnation);
+        if !of_link || !self.reports.waiting.remove(&seq) {
             return;
         }
         self.reports.beyond.insert(seq);

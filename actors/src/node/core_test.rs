@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    core::NodeCore,
+    core::{NodeCore, SEQ_BITS},
     messages::{
         InitialState, NodeEffect, NodeInput, NodeNotice, NodeSettings, NodeSite, NodeTimer, Registration, ReserveAsk,
         ReserveRefusal, ReturnToService,
@@ -218,15 +218,42 @@ fn reports_are_acknowledged_in_order_and_repeats_are_dropped() {
     let mut core = up();
     assert!(acks(&report(&mut core, 5)).is_empty());
     report(&mut core, 6);
+    // Owners of jobs name a report together with the start of the agent that made it.
     let safe = |core: &mut NodeCore, seq| {
         let mut out = Vec::new();
-        core.handle(NOW, NodeInput::ReportSafe { seq }, &mut out);
+        core.handle(NOW, NodeInput::ReportSafe { seq: seq | 1u64 << SEQ_BITS }, &mut out);
         acks(&out)
     };
     assert!(safe(&mut core, 6).is_empty());
     assert_eq!(safe(&mut core, 5), [6]);
     assert_eq!(acks(&report(&mut core, 6)), [6]);
     assert!(report(&mut core, 7).iter().any(|e| matches!(e, NodeEffect::ToJob { .. })));
+}
+
+#[test]
+fn an_acknowledgement_for_an_agent_that_is_gone_is_not_given_to_the_next() {
+    let mut core = up();
+    let handed = |effects: &[NodeEffect]| {
+        effects.iter().find_map(|e| match e {
+            NodeEffect::ToJob { notice: NodeNotice::Report { seq, .. }, .. } => Some(*seq),
+            _ => None,
+        })
+    };
+    let safe = |core: &mut NodeCore, seq| {
+        let mut out = Vec::new();
+        core.handle(NOW, NodeInput::ReportSafe { seq }, &mut out);
+        acks(&out)
+    };
+    let (first, second) = (handed(&report(&mut core, 5)).unwrap(), handed(&report(&mut core, 6)).unwrap());
+    // The agent is started again and counts from 1; its first words are on their way.
+    let next = Registration { incarnation: 10, ..registration(1, vec![]) };
+    core.handle(NOW, NodeInput::Registered(Box::new(next)), &mut Vec::new());
+    assert_eq!(safe(&mut core, first), [0; 0]);
+    let of_next: Vec<u64> = (1..=6).map(|seq| handed(&report(&mut core, seq)).unwrap()).collect();
+    assert_eq!(safe(&mut core, second), [0; 0], "its sixth report is not the other's sixth");
+    for (at, seq) in of_next.into_iter().enumerate() {
+        assert_eq!(safe(&mut core, seq), [at as u64 + 1]);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a node's owner accepts, and what it causes.
 
 use super::record::SavedNode;
-use crate::scheduler::request::NodeUse;
+use crate::{controller::messages::agent_message_name, scheduler::request::NodeUse};
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
@@ -360,7 +360,7 @@ impl Message for NodeMsg {
                 NodeInput::MoveEnd { .. } => "MoveEnd",
                 NodeInput::Registered(_) => "Registered",
                 NodeInput::LinkGone { .. } => "LinkGone",
-                NodeInput::Frame { .. } => "Frame",
+                NodeInput::Frame { frame, .. } => agent_message_name(frame),
                 NodeInput::ReportSafe { .. } => "ReportSafe",
                 NodeInput::Send(_) => "Send",
                 NodeInput::Update { .. } => "Update",

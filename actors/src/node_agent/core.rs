@@ -1,9 +1,12 @@
-//! Decisions of the agent: registration, heartbeats, orders, reports. Runs are in `runs.rs`, listings in `queries.rs`.
+//! Decisions of the agent: registration, heartbeats, orders, reports. Runs are in `runs.rs`, what happens when a `stepd` dies
+//! in `restart.rs`, listings in `queries.rs`.
 
 use crate::node_agent::{
     messages::{AgentEffect, AgentInput, AgentTimer, FoundRun, RunKey},
+    outbox::Outbox,
     queries::Queries,
-    state::{Outbox, Run, RunPhase},
+    runs::StepdConn,
+    state::{Run, RunPhase},
 };
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -95,10 +98,13 @@ impl NodeAgentCore {
             AgentInput::StartJob(order) => self.start_job(order, out),
             AgentInput::StartShepherd { query, order, manager } => self.start_shepherd(query, order, manager, out),
             AgentInput::Prepared { run, result } => self.prepared(run, result, out),
-            AgentInput::StepdUp { run, conn, door, batch_host } => self.stepd_up(run, conn, door, batch_host, out),
+            AgentInput::Restarted { run, result } => self.restarted(run, result, out),
+            AgentInput::StepdUp { run, conn, pid, door, batch_host } => {
+                self.stepd_up(run, StepdConn { conn, pid, door, batch_host }, out);
+            }
             AgentInput::Stepd { run, conn, message } => self.stepd(run, conn, message, out),
             AgentInput::StepdGone { run, conn } => self.stepd_gone(run, conn, out),
-            AgentInput::StepdExited { run, how } => self.stepd_exited(run, &how, out),
+            AgentInput::StepdExited { run, pid, how } => self.stepd_exited(run, pid, &how, out),
             AgentInput::Swept { run, stubborn } => self.swept(run, &stubborn, out),
             AgentInput::EpilogDone { run, failed } => self.epilog_done(run, failed, out),
             AgentInput::Command { query, caller, request } => self.command(query, caller, request, out),
@@ -151,9 +157,15 @@ impl NodeAgentCore {
         last_of: Option<RunKey>,
         out: &mut Vec<AgentEffect>,
     ) {
-        let seq = self.outbox.push(report.clone(), from_stepd, last_of);
+        self.outbox.push(report, from_stepd, last_of);
+        self.send_reports(out);
+    }
+
+    fn send_reports(&mut self, out: &mut Vec<AgentEffect>) {
         // Before `Welcome` the controller does not know this connection; everything is sent again after it.
-        if self.welcome {
+        while self.welcome
+            && let Some((seq, report)) = self.outbox.next()
+        {
             self.tell(NodeToController::Report { seq, report }, out);
         }
     }
@@ -164,12 +176,8 @@ impl NodeAgentCore {
                 self.welcome = true;
                 out.push(AgentEffect::TrustKey { key: credential_key.into_vec(), id: key_id });
                 self.end_unknown(&runs, out);
-                for p in &self.outbox.waiting {
-                    out.push(AgentEffect::ToController(Box::new(NodeToController::Report {
-                        seq: p.seq,
-                        report: p.report.clone(),
-                    })));
-                }
+                self.outbox.begin();
+                self.send_reports(out);
             }
             ControllerToNode::Declined(refusal) => {
                 out.push(log_warning(format!("the controller declined this node's registration: {refusal}")));
@@ -192,10 +200,11 @@ impl NodeAgentCore {
             ControllerToNode::Ping { n } => self.tell(NodeToController::Heartbeat { n, load: self.load }, out),
             ControllerToNode::AckReports { upto } => self.acknowledged(upto, out),
             ControllerToNode::ListSteps { query, jobs } => self.list_steps(query, &jobs, out),
-            ControllerToNode::SignalStep { step, signal } => {
-                let keys: Vec<RunKey> = self.runs.keys().filter(|k| k.job == step.job).copied().collect();
-                for key in keys {
-                    self.order(key, NodeToStepd::SignalStep { step, signal }, out);
+            // Steps are the step manager's: a shepherd of the same run knows none of them by itself.
+            ControllerToNode::SignalSteps { job, sluid, steps, pending_only, signal } => {
+                let key = RunKey { job, sluid };
+                if self.runs.get(&key).is_some_and(|run| run.batch_host) {
+                    self.order(key, NodeToStepd::SignalSteps { steps, pending_only, signal }, out);
                 }
             }
             ControllerToNode::Trace { query, prefixes, follow } => self.trace(query, prefixes, follow, out),
@@ -216,15 +225,14 @@ impl NodeAgentCore {
                 out.push(AgentEffect::RemoveSpool { run });
             }
         }
+        self.send_reports(out);
     }
 
     /// Runs here that the controller does not know are ended: it finished or gave up on them while this node was away.
     fn end_unknown(&mut self, known: &[(JobId, Sluid)], out: &mut Vec<AgentEffect>) {
         let strangers: Vec<RunKey> = self.runs.keys().filter(|k| !known.contains(&(k.job, k.sluid))).copied().collect();
         for key in strangers {
-            if self.runs.get(&key).is_some_and(|r| {
-                matches!(r.phase, RunPhase::Preparing | RunPhase::Awaited { .. } | RunPhase::Held { .. })
-            }) {
+            if self.runs.get(&key).is_some_and(|r| r.phase.works()) {
                 out.push(log_warning(format!(
                     "the controller does not know run {} of job {}: ending it",
                     key.sluid, key.job
@@ -241,7 +249,9 @@ impl NodeAgentCore {
 
     fn stepd(&mut self, key: RunKey, conn: u64, message: StepdToNode, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key) else { return };
-        if run.phase != (RunPhase::Held { conn: Some(conn) }) {
+        // One that is leaving has said that its processes are gone; ends of steps for which there was no room before that
+        // still come after it.
+        if run.phase != (RunPhase::Held { conn: Some(conn) }) && run.phase != RunPhase::Leaving {
             return;
         }
         match message {
@@ -252,7 +262,7 @@ impl NodeAgentCore {
             }
             // A repeat of what is on its way; the acknowledgement will come.
             StepdToNode::Report { .. } => {}
-            StepdToNode::Steps { query, steps } => self.steps_from(query, key, steps, out),
+            StepdToNode::Steps { query, steps, left_out } => self.steps_from(query, key, steps, left_out, out),
             StepdToNode::Trace { query, records } => self.trace_from(query, key, records, out),
         }
     }
@@ -288,6 +298,7 @@ impl NodeAgentCore {
             }
             AgentTimer::Start(key) => self.start_timed_out(key, out),
             AgentTimer::End(key) => self.end_timed_out(key, out),
+            AgentTimer::Restart(key) => self.restart_now(key, out),
             AgentTimer::Query(query) => self.query_timed_out(query, out),
         }
     }

@@ -1,21 +1,24 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::node_agent::{
-    AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, PrepareFailure, RunKey, StartOrder,
-    StepdState,
+    AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, PrepareFailure, RESTART_PAUSES,
+    RESTART_WINDOW, RESTARTS, RunKey, StartOrder, StepdState,
 };
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
         node::{
-            AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, NodeToController, SignedCredential,
+            AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, NodeToController, SignalScope,
+            SignedCredential,
         },
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
+    packed_steps::PackedSteps,
     resources::{MemoryMib, NodeShape, NodeShare},
     state::{ExitStatus, JobState, Reason},
+    step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, NodeFacts, NodeLoad},
+    view::{AllocatedNode, NodeFacts, NodeLoad, StepRows},
 };
 use serde_bytes::ByteBuf;
 use std::{sync::Arc, time::Duration};
@@ -83,6 +86,7 @@ fn order(nodes: &[&str]) -> StartOrder {
 
 struct Bench {
     core: NodeAgentCore,
+    now: Timestamp,
 }
 
 impl Bench {
@@ -95,14 +99,14 @@ impl Bench {
             end_limit: Duration::from_secs(90),
             query_limit: Duration::from_secs(5),
         };
-        let mut b = Self { core: NodeAgentCore::new(config) };
+        let mut b = Self { core: NodeAgentCore::new(config), now: Timestamp(5) };
         let effects = b.tell(AgentInput::Begin { found, facts: facts(), load: NodeLoad::default() });
         (b, effects)
     }
 
     fn tell(&mut self, input: AgentInput) -> Vec<AgentEffect> {
         let mut out = Vec::new();
-        self.core.handle(Timestamp(5), input, &mut out);
+        self.core.handle(self.now, input, &mut out);
         out
     }
 
@@ -112,7 +116,7 @@ impl Bench {
         b.welcome(&[]);
         b.tell(AgentInput::StartJob(order(nodes)));
         b.tell(AgentInput::Prepared { run: RUN, result: Ok(42) });
-        b.tell(AgentInput::StepdUp { run: RUN, conn: 1, door: "/d".into(), batch_host: true });
+        b.tell(AgentInput::StepdUp { run: RUN, conn: 1, pid: 42, door: "/d".into(), batch_host: true });
         b
     }
 
@@ -170,7 +174,7 @@ fn a_run_goes_from_order_to_release_and_every_report_is_acknowledged_in_turn() {
             AgentEffect::ToStepd { run: RUN, message: NodeToStepd::Ack { upto: 3 } }
         ]
     );
-    let e = b.tell(AgentInput::StepdExited { run: RUN, how: "exit code 0".into() });
+    let e = b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "exit code 0".into() });
     assert_eq!(e, [AgentEffect::Sweep { run: RUN }]);
     b.tell(AgentInput::Swept { run: RUN, stubborn: vec![] });
     let e = b.tell(AgentInput::EpilogDone { run: RUN, failed: None });
@@ -224,33 +228,182 @@ fn a_stepd_that_comes_back_repeats_itself_without_doubling_anything() {
     let mut b = Bench::holding(&["n1"]);
     b.from_stepd(1, StepdReport::Started);
     b.tell(AgentInput::StepdGone { run: RUN, conn: 1 });
-    b.tell(AgentInput::StepdUp { run: RUN, conn: 2, door: "/d".into(), batch_host: true });
+    b.tell(AgentInput::StepdUp { run: RUN, conn: 2, pid: 42, door: "/d".into(), batch_host: true });
     let repeat = StepdToNode::Report { seq: 1, report: StepdReport::Started };
     assert_eq!(b.tell(AgentInput::Stepd { run: RUN, conn: 2, message: repeat }), []);
 }
 
+fn killed() -> AgentInput {
+    AgentInput::StepdExited { run: RUN, pid: None, how: "signal 9".into() }
+}
+
+fn restart_timer(after: Duration) -> AgentEffect {
+    AgentEffect::SetTimer { timer: AgentTimer::Restart(RUN), after }
+}
+
+impl Bench {
+    /// The pause is over, the process was started and connected under `conn`.
+    fn back(&mut self, conn: u64) -> Vec<AgentEffect> {
+        let load = NodeLoad::default();
+        let e = self.tell(AgentInput::Timer { timer: AgentTimer::Restart(RUN), load });
+        assert_eq!(e.last(), Some(&AgentEffect::Restart { run: RUN }));
+        let pid = 100 + u32::try_from(conn).unwrap();
+        let e = self.tell(AgentInput::Restarted { run: RUN, result: Ok(pid) });
+        assert_eq!(e, [AgentEffect::SetTimer { timer: AgentTimer::Start(RUN), after: Duration::from_secs(10) }]);
+        self.tell(AgentInput::StepdUp { run: RUN, conn, pid, door: "/d".into(), batch_host: true })
+    }
+}
+
+fn orders(effects: &[AgentEffect]) -> Vec<&NodeToStepd> {
+    effects
+        .iter()
+        .filter_map(|e| match e {
+            AgentEffect::ToStepd { message, .. } => Some(message),
+            _ => None,
+        })
+        .collect()
+}
+
 #[test]
-fn the_death_of_a_step_manager_is_reported_once_with_its_reason() {
+fn a_stepd_that_died_is_started_again_and_the_job_goes_on() {
     let mut b = Bench::holding(&["n1"]);
-    let e = b.tell(AgentInput::StepdExited { run: RUN, how: "signal 9".into() });
+    let e = b.tell(killed());
+    assert_eq!(reports(&e), []);
+    assert_eq!(e.last(), Some(&restart_timer(RESTART_PAUSES[0])));
+    assert_eq!(b.core.held().len(), 1, "the controller hears of it when it asks");
+    assert_eq!(orders(&b.back(2)), [&NodeToStepd::Welcome]);
+    // What it has to say is taken under the new connection.
+    let report = StepdToNode::Report { seq: 1 << 32, report: StepdReport::Started };
+    let e = b.tell(AgentInput::Stepd { run: RUN, conn: 2, message: report });
+    assert!(matches!(reports(&e)[..], [(1, AgentReport::JobStarted { .. })]));
+    // The end of the first process, told late, is no news of the second.
+    assert_eq!(b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "signal 9".into() }), []);
+}
+
+#[test]
+fn orders_for_a_stepd_that_is_away_reach_the_next_one_in_turn() {
+    let mut b = Bench::holding(&["n1"]);
+    let to_job = |message| AgentInput::Controller(message);
+    let (job, sluid) = (RUN.job, RUN.sluid);
+    let limit = |secs| ControllerToNode::SetTimeLimit { job, sluid, limit: TimeLimit::Secs(secs) };
+    let signal = |signal| ControllerToNode::SignalJob { job, sluid, signal, to: SignalScope::Full };
+    // Heard by the first one; the limit has to be known to the second too, the signal was meant for then.
+    b.tell(to_job(limit(5)));
+    b.tell(to_job(signal(10)));
+    b.tell(killed());
+    assert_eq!(b.tell(to_job(signal(12))), []);
+    b.tell(to_job(limit(7)));
+    b.tell(to_job(ControllerToNode::EndJob { job, sluid, state: JobState::Cancelled, reason: Reason::None }));
+    let told = b.back(2);
+    let end = NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None };
+    assert_eq!(
+        orders(&told),
+        [
+            &NodeToStepd::Welcome,
+            &NodeToStepd::SetTimeLimit(TimeLimit::Secs(7)),
+            &NodeToStepd::SignalJob { signal: 12, to: SignalScope::Full },
+            &end
+        ]
+    );
+}
+
+#[test]
+fn the_death_of_a_step_manager_is_reported_once_it_is_not_started_again() {
+    let mut b = Bench::holding(&["n1"]);
+    for (n, pause) in RESTART_PAUSES.into_iter().enumerate() {
+        assert_eq!(b.tell(killed()).last(), Some(&restart_timer(pause)));
+        b.back(2 + n as u64);
+    }
+    let e = b.tell(killed());
     assert!(matches!(
         reports(&e)[..],
         [(1, AgentReport::JobEnded { state: JobState::Failed, reason: Reason::StepManagerDied, at: Timestamp(5), .. })]
     ));
     assert_eq!(e.last(), Some(&AgentEffect::Sweep { run: RUN }));
-    assert_eq!(b.tell(AgentInput::StepdExited { run: RUN, how: "signal 9".into() }), []);
+    assert_eq!(b.tell(killed()), []);
+}
+
+#[test]
+fn deaths_of_long_ago_do_not_count() {
+    let mut b = Bench::holding(&["n1"]);
+    for n in 0..2 * RESTARTS as u64 {
+        assert_eq!(b.tell(killed()).last(), Some(&restart_timer(RESTART_PAUSES[0])));
+        b.back(2 + n);
+        b.now = b.now.plus(RESTART_WINDOW);
+    }
+}
+
+#[test]
+fn a_stepd_that_cannot_be_started_again_counts_as_one_that_died() {
+    let mut b = Bench::holding(&["n1"]);
+    b.tell(killed());
+    for pause in &RESTART_PAUSES[1..] {
+        b.tell(AgentInput::Timer { timer: AgentTimer::Restart(RUN), load: NodeLoad::default() });
+        let e = b.tell(AgentInput::Restarted { run: RUN, result: Err("no memory".into()) });
+        assert_eq!(e.last(), Some(&restart_timer(*pause)));
+    }
+    b.tell(AgentInput::Timer { timer: AgentTimer::Restart(RUN), load: NodeLoad::default() });
+    let e = b.tell(AgentInput::Restarted { run: RUN, result: Err("no memory".into()) });
+    assert!(matches!(reports(&e)[..], [(1, AgentReport::JobEnded { reason: Reason::StepManagerDied, .. })]));
+    assert_eq!(e.last(), Some(&AgentEffect::Sweep { run: RUN }));
+}
+
+#[test]
+fn a_run_that_does_not_end_when_told_is_given_up_with_the_state_it_was_to_have() {
+    let end =
+        ControllerToNode::EndJob { job: RUN.job, sluid: RUN.sluid, state: JobState::Cancelled, reason: Reason::None };
+    let timer = AgentInput::Timer { timer: AgentTimer::End(RUN), load: NodeLoad::default() };
+    let given_up = |e: &[AgentEffect]| {
+        let told = reports(e);
+        assert!(matches!(told[..], [(1, AgentReport::JobEnded { state: JobState::Cancelled, .. })]), "{e:?}");
+        assert_eq!(e.last(), Some(&AgentEffect::Sweep { run: RUN }));
+    };
+    // One that lives is killed, and not started again.
+    let mut b = Bench::holding(&["n1"]);
+    let e = b.tell(AgentInput::Controller(end.clone()));
+    assert!(e.contains(&AgentEffect::SetTimer { timer: AgentTimer::End(RUN), after: Duration::from_secs(90) }));
+    // However often it is repeated, it is one deadline.
+    let e = b.tell(AgentInput::Controller(end.clone()));
+    assert!(!e.iter().any(|e| matches!(e, AgentEffect::SetTimer { .. })));
+    assert_eq!(b.tell(timer.clone()).last(), Some(&AgentEffect::KillStepd { run: RUN, pid: Some(42) }));
+    given_up(&b.tell(killed()));
+    // One that is being started again: whoever comes up all the same has to go.
+    let mut b = Bench::holding(&["n1"]);
+    b.tell(killed());
+    b.tell(AgentInput::Controller(end));
+    given_up(&b.tell(timer));
+    let e = b.tell(AgentInput::Restarted { run: RUN, result: Ok(43) });
+    assert_eq!(e, [AgentEffect::KillStepd { run: RUN, pid: Some(43) }]);
 }
 
 #[test]
 fn runs_found_at_the_start_are_adopted_by_what_is_left_of_them() {
     let found = |stepd| FoundRun { run: RUN, batch_host: true, uid: 1, stepd, door: "/d".into() };
-    let (mut b, e) = Bench::new(vec![found(StepdState::Alive { pid: 3 })]);
-    assert!(e.contains(&AgentEffect::SetTimer { timer: AgentTimer::Start(RUN), after: Duration::from_secs(10) }));
-    let e = b.tell(AgentInput::StepdUp { run: RUN, conn: 1, door: "/d".into(), batch_host: true });
+    let start_timer = AgentEffect::SetTimer { timer: AgentTimer::Start(RUN), after: Duration::from_secs(10) };
+    let up = AgentInput::StepdUp { run: RUN, conn: 1, pid: 3, door: "/d".into(), batch_host: true };
+    let (mut b, e) = Bench::new(vec![found(StepdState::Alive { pid: Some(3), clean: false })]);
+    assert!(e.contains(&start_timer));
+    let e = b.tell(up.clone());
     assert!(e.contains(&AgentEffect::ToStepd { run: RUN, message: NodeToStepd::Welcome }));
+    assert!(!e.contains(&AgentEffect::Watch { run: RUN, pid: 3 }));
+    // One that had not noted its number when this daemon looked is watched from its greeting on.
+    let (mut b, e) = Bench::new(vec![found(StepdState::Alive { pid: None, clean: false })]);
+    assert!(e.contains(&start_timer));
+    assert!(b.tell(up).contains(&AgentEffect::Watch { run: RUN, pid: 3 }));
+    // One that only waited for its last acknowledgement ends as it should.
+    let (mut b, _) = Bench::new(vec![found(StepdState::Alive { pid: Some(3), clean: true })]);
+    let e = b.tell(killed());
+    assert_eq!(e.last(), Some(&AgentEffect::Sweep { run: RUN }));
+    assert_eq!(reports(&b.welcome(&[(RUN.job, RUN.sluid)])), []);
     let (mut b, e) = Bench::new(vec![found(StepdState::Dead)]);
+    assert!(e.contains(&restart_timer(RESTART_PAUSES[0])));
+    assert_eq!(reports(&b.welcome(&[(RUN.job, RUN.sluid)])), []);
+    let (mut b, e) = Bench::new(vec![found(StepdState::Rebooted)]);
     assert!(e.contains(&AgentEffect::Sweep { run: RUN }));
-    assert!(matches!(reports(&b.welcome(&[(RUN.job, RUN.sluid)]))[..], [(1, AgentReport::JobEnded { .. })]));
+    assert!(matches!(
+        reports(&b.welcome(&[(RUN.job, RUN.sluid)]))[..],
+        [(1, AgentReport::JobEnded { state: JobState::NodeFail, .. })]
+    ));
     let (mut b, e) = Bench::new(vec![found(StepdState::Clean)]);
     assert!(e.contains(&AgentEffect::RunEpilog { run: RUN }));
     assert_eq!(reports(&b.welcome(&[(RUN.job, RUN.sluid)])), []);
@@ -262,7 +415,7 @@ fn a_run_the_controller_does_not_know_is_ended() {
     b.welcome(&[]);
     b.tell(AgentInput::StartJob(order(&["n1"])));
     b.tell(AgentInput::Prepared { run: RUN, result: Ok(1) });
-    b.tell(AgentInput::StepdUp { run: RUN, conn: 1, door: "/d".into(), batch_host: true });
+    b.tell(AgentInput::StepdUp { run: RUN, conn: 1, pid: 42, door: "/d".into(), batch_host: true });
     let e = b.welcome(&[(RUN.job, Sluid(71))]);
     let ended = |e: &AgentEffect| matches!(e, AgentEffect::ToStepd { message: NodeToStepd::EndJob { .. }, .. });
     assert!(e.iter().any(ended));
@@ -284,4 +437,95 @@ fn a_shepherd_is_started_once_and_its_asker_answered() {
     assert!(matches!(&e[..], [AgentEffect::Prepare { manager: Some(m), .. }] if m == "a:1"));
     let e = b.tell(AgentInput::Prepared { run: RUN, result: Ok(8) });
     assert!(e.contains(&AgentEffect::AnswerShepherd { query: 4, answer: AgentToStepMgr::Started }));
+}
+
+#[test]
+fn a_shepherd_that_is_asked_for_again_learns_where_its_manager_is_now() {
+    let (mut b, _) = Bench::new(vec![]);
+    let ask = |query, manager: &str| AgentInput::StartShepherd {
+        query,
+        order: order(&["n0", "n1"]),
+        manager: manager.into(),
+    };
+    b.tell(ask(4, "a:1"));
+    b.tell(AgentInput::Prepared { run: RUN, result: Ok(8) });
+    b.tell(killed());
+    let e = b.tell(ask(5, "a:2"));
+    assert_eq!(
+        e,
+        [
+            AgentEffect::NoteManager { run: RUN, manager: "a:2".into() },
+            AgentEffect::AnswerShepherd { query: 5, answer: AgentToStepMgr::Started }
+        ]
+    );
+}
+
+#[test]
+fn steps_are_passed_on_as_they_came_and_acknowledged_when_the_controller_has_them() {
+    let mut b = Bench::holding(&["n1"]);
+    let steps = PackedSteps::from(StepRows { unreported: 3, ..StepRows::default() });
+    let passed = |steps: &PackedSteps| AgentReport::Steps { job: RUN.job, sluid: RUN.sluid, steps: steps.clone() };
+    let out = b.from_stepd(1, StepdReport::Steps(steps.clone()));
+    assert_eq!(reports(&out), [(1, &passed(&steps))]);
+    let ack = AgentEffect::ToStepd { run: RUN, message: NodeToStepd::Ack { upto: 1 } };
+    assert_eq!(out.iter().filter(|e| **e == ack).count(), 0);
+    b.tell(AgentInput::ControllerGone);
+    assert_eq!(reports(&b.welcome(&[(RUN.job, RUN.sluid)])), [(1, &passed(&steps))]);
+    assert_eq!(b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 1 })), [ack]);
+    assert_eq!(reports(&b.welcome(&[(RUN.job, RUN.sluid)])), []);
+}
+
+#[test]
+fn orders_to_steps_reach_the_step_manager_of_that_run_alone() {
+    let steps = WhichSteps::All;
+    let signal = |sluid| {
+        let (job, steps) = (RUN.job, steps.clone());
+        AgentInput::Controller(ControllerToNode::SignalSteps { job, sluid, steps, pending_only: true, signal: Some(9) })
+    };
+    let mut b = Bench::holding(&["n1"]);
+    let message = NodeToStepd::SignalSteps { steps: steps.clone(), pending_only: true, signal: Some(9) };
+    assert_eq!(b.tell(signal(RUN.sluid)), [AgentEffect::ToStepd { run: RUN, message }]);
+    assert_eq!(b.tell(signal(Sluid(69))), []);
+    // The same node as one of the others of a job: its shepherd has no step manager.
+    let (mut b, _) = Bench::new(vec![]);
+    b.welcome(&[]);
+    b.tell(AgentInput::StartShepherd { query: 1, order: order(&["n0", "n1"]), manager: "a:1".into() });
+    b.tell(AgentInput::Prepared { run: RUN, result: Ok(42) });
+    b.tell(AgentInput::StepdUp { run: RUN, conn: 1, pid: 42, door: "/d".into(), batch_host: false });
+    assert_eq!(b.tell(signal(RUN.sluid)), []);
+}
+
+#[test]
+fn a_list_of_steps_names_the_managers_that_are_away_and_what_was_left_out() {
+    let mut b = Bench::holding(&["n1"]);
+    let list = |query| AgentInput::Controller(ControllerToNode::ListSteps { query, jobs: vec![RUN.job] });
+    b.tell(list(1));
+    let answer = StepdToNode::Steps { query: 1, steps: Vec::new(), left_out: 7 };
+    let out = b.tell(AgentInput::Stepd { run: RUN, conn: 1, message: answer });
+    let told = |query, missing: &[&str], left_out| {
+        let missing = missing.iter().map(ToString::to_string).collect();
+        AgentEffect::ToController(Box::new(NodeToController::Steps { query, steps: Vec::new(), missing, left_out }))
+    };
+    assert!(out.contains(&told(1, &[], 7)), "{out:?}");
+    b.tell(AgentInput::StepdGone { run: RUN, conn: 1 });
+    assert!(b.tell(list(2)).contains(&told(2, &["job 7 on n1"], 0)));
+}
+
+/// With the controller away, more steps end than may be under way: the rest is reported behind `Gone`, and the `stepd` ends
+/// only when all of it is acknowledged.
+#[test]
+fn steps_reported_behind_the_last_word_of_a_stepd_arrive_too() {
+    let mut b = Bench::holding(&["n1"]);
+    let steps = |unreported| StepdReport::Steps(StepRows { unreported, ..StepRows::default() }.into());
+    b.tell(AgentInput::ControllerGone);
+    b.from_stepd(1, steps(2));
+    b.from_stepd(2, StepdReport::Gone);
+    assert_eq!(reports(&b.welcome(&[(RUN.job, RUN.sluid)])).len(), 1);
+    let ack = |upto| AgentEffect::ToStepd { run: RUN, message: NodeToStepd::Ack { upto } };
+    let acknowledged = |upto| AgentInput::Controller(ControllerToNode::AckReports { upto });
+    assert_eq!(b.tell(acknowledged(1)), [ack(2)]);
+    assert_eq!(reports(&b.from_stepd(3, steps(0))).len(), 1);
+    assert_eq!(b.tell(acknowledged(2)), [ack(3)]);
+    let out = b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "exit code 0".into() });
+    assert!(out.contains(&AgentEffect::Sweep { run: RUN }));
 }

@@ -36,11 +36,15 @@ pub struct StartOrder {
 pub enum StepdState {
     /// Its `stepd` lives and will connect.
     Alive {
-        /// Process.
-        pid: u32,
+        /// Process; `None`: it has not noted it yet.
+        pid: Option<u32>,
+        /// The run's processes are gone, and that was noted: it only waits until what it reported is safe.
+        clean: bool,
     },
     /// Its `stepd` is gone and did not say that all is clean.
     Dead,
+    /// The machine was started anew since: nothing of the run is left.
+    Rebooted,
     /// Its processes are gone and that was noted; the epilog may not have run.
     Clean,
 }
@@ -69,6 +73,8 @@ pub enum AgentTimer {
     Start(RunKey),
     /// A `stepd` that was told to end should have.
     End(RunKey),
+    /// Time to start a `stepd` again that died.
+    Restart(RunKey),
     /// The `stepd`s should have answered a listing or trace query.
     Query(u64),
 }
@@ -109,12 +115,21 @@ pub enum AgentInput {
         /// Process, or why not.
         result: Result<u32, PrepareFailure>,
     },
+    /// The `stepd` of a run was started again, or could not be.
+    Restarted {
+        /// Run.
+        run: RunKey,
+        /// Process, or why not.
+        result: Result<u32, String>,
+    },
     /// A `stepd` connected and said `Hello`.
     StepdUp {
         /// Run.
         run: RunKey,
         /// Connection, never used again.
         conn: u64,
+        /// Process, from the kernel.
+        pid: u32,
         /// Its door.
         door: String,
         /// Hosts the step manager.
@@ -136,10 +151,12 @@ pub enum AgentInput {
         /// Connection.
         conn: u64,
     },
-    /// A `stepd`'s process ended.
+    /// A `stepd`'s process ended, or is not there.
     StepdExited {
         /// Run.
         run: RunKey,
+        /// Process; `None`: whichever it was.
+        pid: Option<u32>,
         /// How, for the log.
         how: String,
     },
@@ -226,10 +243,31 @@ pub enum AgentEffect {
         /// Message.
         message: NodeToStepd,
     },
-    /// Kill the `stepd` of a run.
+    /// Start the `stepd` of a run again, from what is in the run's folder. Answered by `Restarted`, its end by `StepdExited`.
+    Restart {
+        /// Run.
+        run: RunKey,
+    },
+    /// A `stepd` that this agent did not start connected: say `StepdExited` when it ends.
+    Watch {
+        /// Run.
+        run: RunKey,
+        /// Process.
+        pid: u32,
+    },
+    /// Kill the `stepd` of a run. One that is not there is answered by `StepdExited`.
     KillStepd {
         /// Run.
         run: RunKey,
+        /// Process, where it is known.
+        pid: Option<u32>,
+    },
+    /// Note in the run's folder where its step manager is reached from now on, if that changed.
+    NoteManager {
+        /// Run.
+        run: RunKey,
+        /// Address of the step manager's `stepd`.
+        manager: String,
     },
     /// Kill everything of the run and remove its cgroups; answered by `Swept`.
     Sweep {
@@ -315,6 +353,7 @@ impl Message for AgentMsg {
             AgentInput::StartJob(_) => "StartJob",
             AgentInput::StartShepherd { .. } => "StartShepherd",
             AgentInput::Prepared { .. } => "Prepared",
+            AgentInput::Restarted { .. } => "Restarted",
             AgentInput::StepdUp { .. } => "StepdUp",
             AgentInput::Stepd { message, .. } => stepd_message_name(message),
             AgentInput::StepdGone { .. } => "StepdGone",
@@ -342,7 +381,7 @@ pub const fn controller_message_name(message: &ControllerToNode) -> &'static str
         ControllerToNode::Ping { .. } => "Ping",
         ControllerToNode::AckReports { .. } => "AckReports",
         ControllerToNode::ListSteps { .. } => "ListSteps",
-        ControllerToNode::SignalStep { .. } => "SignalStep",
+        ControllerToNode::SignalSteps { .. } => "SignalSteps",
         ControllerToNode::Trace { .. } => "Trace",
         ControllerToNode::StopTrace { .. } => "StopTrace",
         ControllerToNode::CommandReply { .. } => "CommandReply",

@@ -8,11 +8,14 @@
 //! It keeps no journal. A run's folder in the spool is the record: it is there before `stepd` starts, it learns when the run's
 //! processes are gone ([`AgentEffect::MarkClean`]), and it is removed once the controller has acknowledged that the node is
 //! released. What a `stepd` reports it acknowledges only when the controller has: after a crash of the agent the `stepd`
-//! repeats it.
+//! repeats it. A `stepd` that dies it starts again from the run's folder ([`RESTARTS`] times in [`RESTART_WINDOW`]), and
+//! tells it what was ordered meanwhile.
 
 mod core;
 mod messages;
+mod outbox;
 mod queries;
+mod restart;
 mod runs;
 mod shell;
 mod state;
@@ -25,5 +28,6 @@ pub use self::{
     messages::{
         AgentEffect, AgentInput, AgentMsg, AgentTimer, FoundRun, PrepareFailure, RunKey, StartOrder, StepdState,
     },
+    restart::{RESTART_PAUSES, RESTART_WINDOW, RESTARTS},
     shell::{AgentPort, NodeAgent},
 };

@@ -3,7 +3,7 @@
 use crate::node_agent::{
     core::NodeAgentCore,
     messages::{AgentEffect, AgentTimer, RunKey},
-    state::RunPhase,
+    state::{Run, RunPhase},
 };
 use garrick_model::{
     ids::JobId,
@@ -13,6 +13,7 @@ use garrick_model::{
         stepd::NodeToStepd,
     },
     refusal::Refusal,
+    step_listing::StepListing,
     view::StepView,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +29,9 @@ pub(super) struct Queries {
 #[derive(Debug)]
 struct StepsQuery {
     waiting: BTreeSet<RunKey>,
-    steps: Vec<StepView>,
+    /// Not connected when it was asked.
+    away: Vec<RunKey>,
+    steps: StepListing,
 }
 
 #[derive(Debug)]
@@ -51,19 +54,29 @@ impl NodeAgentCore {
             .into_iter()
             .filter(|k| self.runs.get(k).is_some_and(|r| r.batch_host))
             .collect();
+        let away =
+            |r: &Run| r.batch_host && matches!(r.phase, RunPhase::Held { conn: None } | RunPhase::Restarting { .. });
+        let away = self.runs.iter().filter(|(k, r)| managers(k) && away(r)).map(|(k, _)| *k).collect();
         for run in &waiting {
             out.push(AgentEffect::ToStepd { run: *run, message: NodeToStepd::ListSteps { query } });
         }
-        self.queries.steps.insert(query, StepsQuery { waiting, steps: Vec::new() });
+        self.queries.steps.insert(query, StepsQuery { waiting, away, steps: StepListing::default() });
         out.push(AgentEffect::SetTimer { timer: AgentTimer::Query(query), after: self.config.query_limit });
         self.answer_steps_if_complete(query, out);
     }
 
-    pub(super) fn steps_from(&mut self, query: u64, run: RunKey, steps: Vec<StepView>, out: &mut Vec<AgentEffect>) {
+    pub(super) fn steps_from(
+        &mut self,
+        query: u64,
+        run: RunKey,
+        steps: Vec<StepView>,
+        left_out: u64,
+        out: &mut Vec<AgentEffect>,
+    ) {
         if let Some(q) = self.queries.steps.get_mut(&query)
             && q.waiting.remove(&run)
         {
-            q.steps.extend(steps);
+            q.steps.add(steps, left_out);
             self.answer_steps_if_complete(query, out);
         }
     }
@@ -77,8 +90,10 @@ impl NodeAgentCore {
 
     fn answer_steps(&mut self, query: u64, out: &mut Vec<AgentEffect>) {
         if let Some(q) = self.queries.steps.remove(&query) {
-            let missing = q.waiting.iter().map(|k| format!("job {} on {}", k.job, self.config.node)).collect();
-            self.tell(NodeToController::Steps { query, steps: q.steps, missing }, out);
+            let missing =
+                q.away.iter().chain(&q.waiting).map(|k| format!("job {} on {}", k.job, self.config.node)).collect();
+            let (steps, left_out) = q.steps.finish();
+            self.tell(NodeToController::Steps { query, steps, missing, left_out }, out);
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::node_agent::{
     core::{NodeAgentCore, log_info, log_warning},
-    messages::{AgentEffect, AgentTimer, FoundRun, PrepareFailure, RunKey, StartOrder, StepdState},
+    messages::{AgentEffect, AgentTimer, PrepareFailure, RunKey, StartOrder},
     state::{Run, RunPhase},
 };
 use garrick_model::{
@@ -11,56 +11,28 @@ use garrick_model::{
         stepd::NodeToStepd,
     },
     refusal::Refusal,
-    state::{ExitStatus, JobState, Reason},
+    state::Reason,
 };
 
-impl NodeAgentCore {
-    pub(super) fn adopt(&mut self, found: FoundRun, out: &mut Vec<AgentEffect>) {
-        let phase = match found.stepd {
-            StepdState::Alive { pid } => RunPhase::Awaited { pid },
-            StepdState::Dead => RunPhase::Sweeping,
-            StepdState::Clean => RunPhase::Epilog,
-        };
-        let key = found.run;
-        let run = Run {
-            phase: phase.clone(),
-            batch_host: found.batch_host,
-            door: found.door,
-            orders: Vec::new(),
-            end_reported: matches!(found.stepd, StepdState::Clean),
-            passed: 0,
-            asked_by: None,
-        };
-        self.runs.insert(key, run);
-        match phase {
-            RunPhase::Awaited { .. } => self.await_stepd(key, out),
-            RunPhase::Sweeping => {
-                out.push(log_warning(format!("the stepd of job {} died while this daemon was away", key.job)));
-                self.report_death(key, out);
-                out.push(AgentEffect::Sweep { run: key });
-            }
-            _ => out.push(AgentEffect::RunEpilog { run: key }),
-        }
-    }
+/// A `stepd` that connected.
+#[derive(Debug)]
+pub(super) struct StepdConn {
+    pub conn: u64,
+    pub pid: u32,
+    pub door: String,
+    pub batch_host: bool,
+}
 
-    fn await_stepd(&self, key: RunKey, out: &mut Vec<AgentEffect>) {
+impl NodeAgentCore {
+    pub(super) fn await_stepd(&self, key: RunKey, out: &mut Vec<AgentEffect>) {
         out.push(AgentEffect::SetTimer { timer: AgentTimer::Start(key), after: self.config.start_limit });
     }
 
     fn new_run(&mut self, key: RunKey, batch_host: bool, asked_by: Option<u64>) {
-        let run = Run {
-            phase: RunPhase::Preparing,
-            batch_host,
-            door: String::new(),
-            orders: Vec::new(),
-            end_reported: false,
-            passed: 0,
-            asked_by,
-        };
+        let run = Run { asked_by, ..Run::new(RunPhase::Preparing, batch_host) };
         self.runs.insert(key, run);
     }
 
-    /// This node is in the credential's list, where the order says it should be.
     fn check_place(&self, credential: &JobCredential, batch_host: bool) -> Result<(), String> {
         let place = credential.nodes.iter().position(|n| n.name == self.config.node);
         match place {
@@ -119,7 +91,10 @@ impl NodeAgentCore {
             }
             Some(run) => match run.phase {
                 RunPhase::Preparing => run.asked_by = Some(query),
-                RunPhase::Awaited { .. } | RunPhase::Held { .. } => {
+                // Asked again: by a step manager that was started again, perhaps under another address, or by one that misses
+                // its shepherd.
+                RunPhase::Awaited | RunPhase::Restarting { .. } | RunPhase::Held { .. } => {
+                    out.push(AgentEffect::NoteManager { run: key, manager });
                     out.push(AgentEffect::AnswerShepherd { query, answer: AgentToStepMgr::Started });
                 }
                 _ => {
@@ -130,7 +105,7 @@ impl NodeAgentCore {
         }
     }
 
-    fn answer_asker(&mut self, key: RunKey, answer: AgentToStepMgr, out: &mut Vec<AgentEffect>) {
+    pub(super) fn answer_asker(&mut self, key: RunKey, answer: AgentToStepMgr, out: &mut Vec<AgentEffect>) {
         if let Some(query) = self.runs.get_mut(&key).and_then(|r| r.asked_by.take()) {
             out.push(AgentEffect::AnswerShepherd { query, answer });
         }
@@ -140,7 +115,8 @@ impl NodeAgentCore {
         let Some(run) = self.runs.get_mut(&key).filter(|r| r.phase == RunPhase::Preparing) else { return };
         match result {
             Ok(pid) => {
-                run.phase = RunPhase::Awaited { pid };
+                run.phase = RunPhase::Awaited;
+                run.pid = Some(pid);
                 self.await_stepd(key, out);
                 self.answer_asker(key, AgentToStepMgr::Started, out);
             }
@@ -174,58 +150,61 @@ impl NodeAgentCore {
         self.report(AgentReport::JobLaunchFailed { job, sluid, reason, detail, drain_node }, None, None, out);
     }
 
-    pub(super) fn stepd_up(
-        &mut self,
-        key: RunKey,
-        conn: u64,
-        door: String,
-        batch_host: bool,
-        out: &mut Vec<AgentEffect>,
-    ) {
+    pub(super) fn stepd_up(&mut self, key: RunKey, up: StepdConn, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key) else {
             // Its folder is gone, so its end was acknowledged: it must not live on.
             out.push(log_warning(format!(
                 "a stepd of the forgotten run {} of job {} connected: killing it",
                 key.sluid, key.job
             )));
-            return out.push(AgentEffect::KillStepd { run: key });
+            return out.push(AgentEffect::KillStepd { run: key, pid: Some(up.pid) });
         };
-        if run.phase == RunPhase::Leaving {
-            // Back after losing the connection. When nothing of it is on its way, the last acknowledgement was lost.
-            out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Welcome });
-            if !self.outbox.waiting.iter().any(|p| p.from_stepd.is_some_and(|(k, _)| k == key)) {
-                out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Ack { upto: run.passed } });
+        match run.phase {
+            RunPhase::Leaving => {
+                // Back after losing the connection. When nothing of it is on its way, the last acknowledgement was lost.
+                out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Welcome });
+                if !self.outbox.waiting.iter().any(|p| p.from_stepd.is_some_and(|(k, _)| k == key)) {
+                    out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Ack { upto: run.passed } });
+                }
+                return;
             }
-            return;
+            RunPhase::Preparing | RunPhase::Awaited | RunPhase::Restarting { begun: true } | RunPhase::Held { .. } => {}
+            RunPhase::Restarting { begun: false } | RunPhase::Sweeping | RunPhase::Epilog | RunPhase::Released => {
+                return;
+            }
         }
-        if !matches!(run.phase, RunPhase::Preparing | RunPhase::Awaited { .. } | RunPhase::Held { .. }) {
-            return;
+        let watched = run.phase == RunPhase::Preparing || run.phase == RunPhase::Restarting { begun: true };
+        if run.pid.is_none() && !watched {
+            out.push(AgentEffect::Watch { run: key, pid: up.pid });
         }
-        run.phase = RunPhase::Held { conn: Some(conn) };
-        (run.door, run.batch_host) = (door, batch_host);
+        run.phase = RunPhase::Held { conn: Some(up.conn) };
+        run.pid = Some(up.pid);
+        (run.door, run.batch_host) = (up.door, up.batch_host);
         // A `stepd` that connects anew repeats what was not acknowledged; what is on its way is dropped by number.
-        let orders = std::mem::take(&mut run.orders);
+        let greeting = run.greeting();
         out.push(AgentEffect::ClearTimer(AgentTimer::Start(key)));
         self.answer_asker(key, AgentToStepMgr::Started, out);
-        out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Welcome });
-        out.extend(orders.into_iter().map(|message| AgentEffect::ToStepd { run: key, message }));
+        out.extend(greeting.into_iter().map(|message| AgentEffect::ToStepd { run: key, message }));
     }
 
     /// Passes an order to the run's `stepd`, now or when it connects.
     pub(super) fn order(&mut self, key: RunKey, message: NodeToStepd, out: &mut Vec<AgentEffect>) {
-        let Some(run) = self.runs.get_mut(&key) else { return };
+        let Some(run) = self.runs.get_mut(&key).filter(|r| r.phase.works()) else { return };
+        run.note(&message);
         match run.phase {
             RunPhase::Held { conn: Some(_) } => out.push(AgentEffect::ToStepd { run: key, message }),
-            RunPhase::Preparing | RunPhase::Awaited { .. } | RunPhase::Held { conn: None } => run.orders.push(message),
-            RunPhase::Leaving | RunPhase::Sweeping | RunPhase::Epilog | RunPhase::Released => {}
+            _ => run.keep(message),
         }
     }
 
     /// An order to end: also answered for a run that is not here (any more), so that the controller can let go of it.
     pub(super) fn order_end(&mut self, key: RunKey, message: NodeToStepd, out: &mut Vec<AgentEffect>) {
-        if self.runs.contains_key(&key) {
+        if let Some(run) = self.runs.get_mut(&key) {
+            // From the first such order on: it is repeated until something happens.
+            if run.phase.works() && !std::mem::replace(&mut run.end_awaited, true) {
+                out.push(AgentEffect::SetTimer { timer: AgentTimer::End(key), after: self.config.end_limit });
+            }
             self.order(key, message, out);
-            out.push(AgentEffect::SetTimer { timer: AgentTimer::End(key), after: self.config.end_limit });
         } else {
             let RunKey { job, sluid } = key;
             self.report(AgentReport::NodeReleased { job, sluid, epilog_failed: None }, None, None, out);
@@ -235,6 +214,7 @@ impl NodeAgentCore {
     pub(super) fn gone(&mut self, key: RunKey, seq: u64, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key) else { return };
         run.phase = RunPhase::Leaving;
+        (run.clean, run.end_awaited) = (true, false);
         out.push(AgentEffect::ClearTimer(AgentTimer::End(key)));
         out.push(AgentEffect::MarkClean { run: key });
         // It may end once what it reported before is with the controller: this acknowledgement travels with the last of
@@ -255,55 +235,24 @@ impl NodeAgentCore {
         }
     }
 
-    pub(super) fn stepd_exited(&mut self, key: RunKey, how: &str, out: &mut Vec<AgentEffect>) {
-        let Some(run) = self.runs.get_mut(&key) else { return };
-        if matches!(run.phase, RunPhase::Preparing | RunPhase::Sweeping | RunPhase::Epilog | RunPhase::Released) {
-            return;
-        }
-        let asked = run.phase == RunPhase::Leaving;
-        run.phase = RunPhase::Sweeping;
-        if asked {
-            return out.push(AgentEffect::Sweep { run: key });
-        }
-        out.push(log_warning(format!("the stepd of job {} ended unasked ({how})", key.job)));
-        out.push(AgentEffect::ClearTimer(AgentTimer::Start(key)));
-        out.push(AgentEffect::ClearTimer(AgentTimer::End(key)));
-        self.report_death(key, out);
-        out.push(AgentEffect::Sweep { run: key });
-    }
-
-    /// Tells the controller that the run's manager died, unless the run's end was told already.
-    fn report_death(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
-        let Some(run) = self.runs.get_mut(&key).filter(|r| r.batch_host && !r.end_reported) else { return };
-        run.end_reported = true;
-        let RunKey { job, sluid } = key;
-        let exit = ExitStatus { code: 0, signal: Some(9) };
-        let report = AgentReport::JobEnded {
-            job,
-            sluid,
-            state: JobState::Failed,
-            reason: Reason::StepManagerDied,
-            exit,
-            derived: exit,
-            at: self.now,
-        };
-        self.report(report, None, None, out);
-    }
-
     pub(super) fn start_timed_out(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
-        let late = |r: &&mut Run| matches!(r.phase, RunPhase::Awaited { .. } | RunPhase::Held { conn: None });
-        if self.runs.get_mut(&key).filter(late).is_some() {
+        let late = |r: &&mut Run| matches!(r.phase, RunPhase::Awaited | RunPhase::Held { conn: None });
+        if let Some(run) = self.runs.get_mut(&key).filter(late) {
             out.push(log_warning(format!("the stepd of job {} did not connect in time: killing it", key.job)));
-            out.push(AgentEffect::KillStepd { run: key });
+            out.push(AgentEffect::KillStepd { run: key, pid: run.pid });
         }
     }
 
     pub(super) fn end_timed_out(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
-        let stuck =
-            |r: &&mut Run| matches!(r.phase, RunPhase::Preparing | RunPhase::Awaited { .. } | RunPhase::Held { .. });
-        if self.runs.get_mut(&key).filter(stuck).is_some() {
-            out.push(log_warning(format!("the stepd of job {} did not end in time: killing it", key.job)));
-            out.push(AgentEffect::KillStepd { run: key });
+        let Some(run) = self.runs.get_mut(&key).filter(|r| r.phase.works()) else { return };
+        out.push(log_warning(format!("the stepd of job {} did not end in time: killing it", key.job)));
+        run.condemned = true;
+        // Should that come to nothing (it is only being started, say), the next order begins anew.
+        run.end_awaited = false;
+        match run.phase {
+            // Should its start succeed all the same, it is killed then.
+            RunPhase::Restarting { .. } => self.give_up(key, out),
+            _ => out.push(AgentEffect::KillStepd { run: key, pid: run.pid }),
         }
     }
 

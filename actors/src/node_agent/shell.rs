@@ -38,6 +38,7 @@ fn timer_key(timer: AgentTimer) -> String {
         AgentTimer::Heartbeat => "heartbeat".into(),
         AgentTimer::Start(run) => format!("start {}", run.sluid),
         AgentTimer::End(run) => format!("end {}", run.sluid),
+        AgentTimer::Restart(run) => format!("restart {}", run.sluid),
         AgentTimer::Query(query) => format!("query {query}"),
     }
 }

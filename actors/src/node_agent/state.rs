@@ -1,7 +1,9 @@
-//! What the agent remembers of each run, and what the controller has yet to acknowledge.
+//! What the agent remembers of each run.
 
-use crate::node_agent::messages::RunKey;
-use garrick_model::{messages::node::AgentReport, messages::stepd::NodeToStepd};
+use garrick_model::{
+    messages::stepd::NodeToStepd,
+    time::{TimeLimit, Timestamp},
+};
 use std::collections::VecDeque;
 
 /// Where a run is on this node.
@@ -10,9 +12,11 @@ pub(super) enum RunPhase {
     /// Prolog, spool folder and `stepd` are being made; orders that came meanwhile wait.
     Preparing,
     /// The `stepd` was started (or found alive) and has not connected yet.
-    Awaited {
-        /// Its process.
-        pid: u32,
+    Awaited,
+    /// The `stepd` died; it is to be started again.
+    Restarting {
+        /// The start is under way: whoever connects now is the new one.
+        begun: bool,
     },
     /// Connected, or away for the moment.
     Held {
@@ -29,14 +33,46 @@ pub(super) enum RunPhase {
     Released,
 }
 
+impl RunPhase {
+    /// A `stepd` works on the run, or will: orders reach it, now or later.
+    pub const fn works(&self) -> bool {
+        matches!(self, Self::Preparing | Self::Awaited | Self::Restarting { .. } | Self::Held { .. })
+    }
+}
+
+/// What holds for a run until its end. Said to its `stepd` at every connection, since one that was started again does not
+/// know it, and a repeat changes nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Standing {
+    /// The latest time limit.
+    pub limit: Option<TimeLimit>,
+    /// The first order to end the run.
+    pub end: Option<NodeToStepd>,
+}
+
+/// Orders that wait for a `stepd` to connect. More than this are of no use to anybody: the oldest are dropped.
+const MOST_ORDERS: usize = 1000;
+
 /// A run.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Run {
     pub phase: RunPhase,
     pub batch_host: bool,
     pub door: String,
-    /// Orders for its `stepd` that came before it connected.
-    pub orders: Vec<NodeToStepd>,
+    /// Its `stepd`, where it is known.
+    pub pid: Option<u32>,
+    /// Orders for its `stepd` that came while none was connected.
+    pub orders: VecDeque<NodeToStepd>,
+    /// What every `stepd` of it has to know.
+    pub standing: Standing,
+    /// When its `stepd` was started again, as far as it matters.
+    pub restarts: Vec<Timestamp>,
+    /// Its `stepd` was killed because it did not end the run in time: there is to be no other.
+    pub condemned: bool,
+    /// Its `stepd` said that the run's processes are gone: when it ends, that is in order.
+    pub clean: bool,
+    /// The timer for its end runs.
+    pub end_awaited: bool,
     /// It was reported as ended or as not started, so its death is no news.
     pub end_reported: bool,
     /// Highest report of its `stepd` that was passed on.
@@ -45,35 +81,57 @@ pub(super) struct Run {
     pub asked_by: Option<u64>,
 }
 
-/// A report on its way to the controller.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Pending {
-    pub seq: u64,
-    pub report: AgentReport,
-    /// Report of a `stepd` to acknowledge with it.
-    pub from_stepd: Option<(RunKey, u64)>,
-    /// The run's folder can go when this is acknowledged.
-    pub last_of: Option<RunKey>,
-}
-
-/// Reports in order.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Outbox {
-    next: u64,
-    pub waiting: VecDeque<Pending>,
-}
-
-impl Outbox {
-    /// Adds a report and gives its number, from 1.
-    pub fn push(&mut self, report: AgentReport, from_stepd: Option<(RunKey, u64)>, last_of: Option<RunKey>) -> u64 {
-        self.next += 1;
-        self.waiting.push_back(Pending { seq: self.next, report, from_stepd, last_of });
-        self.next
+impl Run {
+    /// A run in `phase`, of which nothing was told or reported.
+    pub const fn new(phase: RunPhase, batch_host: bool) -> Self {
+        Self {
+            phase,
+            batch_host,
+            door: String::new(),
+            pid: None,
+            orders: VecDeque::new(),
+            standing: Standing { limit: None, end: None },
+            restarts: Vec::new(),
+            condemned: false,
+            clean: false,
+            end_awaited: false,
+            end_reported: false,
+            passed: 0,
+            asked_by: None,
+        }
     }
 
-    /// Takes what is acknowledged.
-    pub fn acknowledge(&mut self, upto: u64) -> Vec<Pending> {
-        let count = self.waiting.iter().take_while(|p| p.seq <= upto).count();
-        self.waiting.drain(..count).collect()
+    /// Remembers an order that holds until the end, whoever hears it.
+    pub fn note(&mut self, order: &NodeToStepd) {
+        match order {
+            NodeToStepd::SetTimeLimit(limit) => self.standing.limit = Some(*limit),
+            NodeToStepd::EndJob { .. } | NodeToStepd::FinishAllocation(_) => {
+                self.standing.end.get_or_insert_with(|| order.clone());
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps an order for the next connection; those that hold anyway are with `standing`.
+    pub fn keep(&mut self, order: NodeToStepd) {
+        let holds = matches!(
+            order,
+            NodeToStepd::SetTimeLimit(_) | NodeToStepd::EndJob { .. } | NodeToStepd::FinishAllocation(_)
+        );
+        if !holds {
+            if self.orders.len() == MOST_ORDERS {
+                self.orders.pop_front();
+            }
+            self.orders.push_back(order);
+        }
+    }
+
+    /// What a `stepd` that connects is told: the limit, what was kept, the end.
+    pub fn greeting(&mut self) -> Vec<NodeToStepd> {
+        let mut all = vec![NodeToStepd::Welcome];
+        all.extend(self.standing.limit.map(NodeToStepd::SetTimeLimit));
+        all.extend(self.orders.drain(..));
+        all.extend(self.standing.end.clone());
+        all
     }
 }

@@ -126,7 +126,7 @@ pub fn job(id: u32, spec: JobSpec) -> JobView {
         stderr_path: None,
         stdin_path: None,
         admin_comment: None,
-        steps_running: 0,
+        steps: garrick_model::packed_steps::StepTally::default(),
         spec: Arc::new(spec),
     }
 }

@@ -6,15 +6,16 @@
 //! holds the report up for `linger` at most.
 
 use crate::shepherd::{
-    environments::LauncherEnvironments,
+    adoption::Ends,
     messages::{ShepherdEffect, ShepherdInput, ShepherdTimer},
-    state::{NextInput, ShepherdPhase, StepHere, TaskHere, stream_index},
+    settings::LauncherSettings,
+    state::{Exit, NextInput, ShepherdPhase, StepHere, TaskHere, stream_index},
 };
 use garrick_model::{
     ids::{JobId, StepId},
     messages::{
         launcher::{FromLauncher, ToLauncher},
-        shepherd::{ShepherdToStepMgr, StepMgrToShepherd, Stream},
+        shepherd::{ShepherdToStepMgr, StepLaunch, StepMgrToShepherd, Stream},
     },
     resources::CpuSet,
     time::Timestamp,
@@ -23,6 +24,7 @@ use jiff::tz::TimeZone;
 use serde_bytes::ByteBuf;
 use std::{
     collections::{BTreeMap, VecDeque},
+    sync::Arc,
     time::Duration,
 };
 
@@ -33,6 +35,8 @@ pub struct ShepherdConfig {
     pub job: JobId,
     /// This node's name.
     pub node: String,
+    /// How many nodes the job has; with more than one, each writes an output pack of its own.
+    pub job_nodes: usize,
     /// This process's door, `GARRICK_STEPD_DOOR` of every task.
     pub door: String,
     /// What the job has here.
@@ -57,6 +61,7 @@ impl ShepherdConfig {
         Self {
             job,
             node: node.into(),
+            job_nodes: 1,
             door: door.into(),
             job_cpus,
             cpu_map: Vec::new(),
@@ -79,13 +84,24 @@ pub struct ShepherdCore {
     pub(super) steps: BTreeMap<StepId, StepHere>,
     pub(super) tasks: BTreeMap<u64, TaskHere>,
     pub(super) next_token: u64,
-    pub(super) environments: LauncherEnvironments,
+    pub(super) settings: LauncherSettings,
     pub(super) launcher_up: bool,
+    /// It is known what a former `stepd` left: a launcher is or was up, or there is none.
+    pub(super) launcher_known: bool,
+    /// No launcher of the run died: every task that was ever started here is known, or was.
+    pub(super) complete: bool,
+    /// The step manager waits for a list of tasks.
+    pub(super) listing: bool,
+    pub(super) ends: Ends,
     pub(super) launcher_restarts: u32,
     /// Ended tasks with open streams, in the order of their deadlines.
     pub(super) lingering: VecDeque<(Timestamp, u64)>,
-    /// Steps that were told to end, in the order in which KillWait runs out.
-    pub(super) escalations: VecDeque<(Timestamp, StepId)>,
+    /// Steps, and which try of them, that were told to end, in the order in which KillWait runs out.
+    pub(super) escalations: VecDeque<(Timestamp, StepId, u32)>,
+    /// Steps that were to start after others and did not, the latest last.
+    pub(super) given_back: VecDeque<StepId>,
+    /// Paths of scripts that were written, the latest first.
+    pub(super) scripts: Vec<(Arc<StepLaunch>, String)>,
     /// The batch script's error file, which gets notes after its end too.
     pub(super) job_error_path: Option<String>,
     pub(super) manager: bool,
@@ -95,16 +111,22 @@ impl ShepherdCore {
     /// A shepherd whose launcher is being started.
     pub fn new(config: ShepherdConfig) -> Self {
         Self {
+            settings: LauncherSettings::new(&config.door),
             config,
             phase: ShepherdPhase::Serving,
             steps: BTreeMap::new(),
             tasks: BTreeMap::new(),
             next_token: 1,
-            environments: LauncherEnvironments::default(),
             launcher_up: false,
+            launcher_known: false,
+            complete: true,
+            listing: false,
+            ends: Ends::default(),
             launcher_restarts: 0,
             lingering: VecDeque::new(),
             escalations: VecDeque::new(),
+            given_back: VecDeque::new(),
+            scripts: Vec::new(),
             job_error_path: None,
             manager: true,
         }
@@ -124,7 +146,11 @@ impl ShepherdCore {
             return;
         }
         match input {
-            ShepherdInput::LauncherUp => self.launcher_up(now, out),
+            ShepherdInput::LauncherUp { first } => {
+                self.complete &= first;
+                self.launcher_up(out);
+            }
+            ShepherdInput::Adopted { tasks, ended, complete } => self.adopted(tasks, ended, complete, out),
             ShepherdInput::LauncherDown { detail } => self.launcher_down(now, &detail, out),
             ShepherdInput::Launcher(message) => self.on_launcher(now, message, out),
             ShepherdInput::Manager(message) => self.on_manager(now, message, out),
@@ -132,7 +158,7 @@ impl ShepherdCore {
                 self.manager = false;
                 self.end_job(out);
             }
-            ShepherdInput::Prepared { step, result } => self.prepared(now, step, result, out),
+            ShepherdInput::Prepared { step, result } => self.prepared(step, result, out),
             ShepherdInput::Data { token, stream, data } => self.data(token, stream, data, out),
             ShepherdInput::Written { token, taken } => self.written(token, taken, out),
             ShepherdInput::Oom { token, killed } => self.oom_known(token, killed, out),
@@ -141,13 +167,16 @@ impl ShepherdCore {
             ShepherdInput::Timer(ShepherdTimer::Linger) => self.give_up_streams(now, out),
             ShepherdInput::Timer(ShepherdTimer::Kill) => self.escalate(now, out),
             ShepherdInput::Timer(ShepherdTimer::LastEnds) => self.give_up_ends(out),
+            ShepherdInput::Timer(ShepherdTimer::Leave) if self.phase == ShepherdPhase::Leaving => self.gone(out),
+            ShepherdInput::Timer(ShepherdTimer::Leave) => {}
         }
     }
 
     fn on_manager(&mut self, now: Timestamp, message: StepMgrToShepherd, out: &mut Vec<ShepherdEffect>) {
         match message {
             StepMgrToShepherd::Welcome => {}
-            StepMgrToShepherd::Launch { step, share, tasks } => self.launch(now, step, share, tasks, out),
+            StepMgrToShepherd::Keep { .. } => {}
+            StepMgrToShepherd::Launch(start) => self.launch(*start, out),
             StepMgrToShepherd::Stdin { step, data } => {
                 let tokens = self.steps.get_mut(&step).map(|s| s.input.push(data)).unwrap_or_default();
                 for token in tokens {
@@ -159,36 +188,42 @@ impl ShepherdCore {
             StepMgrToShepherd::Terminate { step } => self.terminate(now, step, out),
             StepMgrToShepherd::Kill { step } => self.kill(step, out),
             StepMgrToShepherd::Resize { step, rows, cols } => {
-                if let Some(token) = self.steps.get(&step).and_then(|s| s.tokens.get(&0)) {
-                    out.push(ShepherdEffect::Resize { token: *token, rows, cols });
+                if let Some(token) = self.steps.get(&step).and_then(|s| s.token(0)) {
+                    out.push(ShepherdEffect::Resize { token, rows, cols });
                 }
             }
             StepMgrToShepherd::EndJob => self.end_job(out),
             StepMgrToShepherd::Credit { step, bytes } => self.credit(step, bytes, out),
             StepMgrToShepherd::Note { step, text } => self.note(step, &text, out),
-            StepMgrToShepherd::ListTasks => {
-                let tasks = self.steps.iter().map(|(id, s)| (*id, s.tokens.keys().copied().collect())).collect();
-                self.say(ShepherdToStepMgr::Tasks(tasks), out);
-            }
+            StepMgrToShepherd::ListTasks => self.list_tasks(out),
         }
     }
 
     fn on_launcher(&mut self, now: Timestamp, message: FromLauncher, out: &mut Vec<ShepherdEffect>) {
         match message {
             FromLauncher::Spawned { token, pid } => self.spawned(token, pid, out),
-            FromLauncher::SpawnFailed { token, stage, subject, errno } => {
-                self.spawn_failed(now, token, &stage, &subject, errno, out);
+            FromLauncher::SpawnFailed { token, failure } => self.spawn_failed(now, token, &failure, out),
+            FromLauncher::Exited { token, pid, status, usage, survivors } => {
+                self.exited(now, token, Exit { pid, status, usage, survivors }, out);
             }
-            FromLauncher::Exited { token, status, usage } => self.exited(now, token, status, usage, out),
+            FromLauncher::NotStarted { token } => self.not_started(token, out),
+            FromLauncher::Survivors { pid } => out.push(ShepherdEffect::KillGroups { pids: vec![pid] }),
+            FromLauncher::PackFailed { label, message } => self.pack_failed(label, &message, out),
+            // Whoever connects gathers these (`Adopted`).
+            FromLauncher::Held { .. } => {}
         }
     }
 
-    fn launcher_up(&mut self, now: Timestamp, out: &mut Vec<ShepherdEffect>) {
+    pub(super) fn launcher_up(&mut self, out: &mut Vec<ShepherdEffect>) {
         self.launcher_up = true;
+        self.launcher_known = true;
         let ready: Vec<StepId> =
             self.steps.iter().filter(|(_, s)| !s.unspawned.is_empty() && !s.sweeping).map(|(id, _)| *id).collect();
         for step in ready {
-            self.prepare(now, step, out);
+            self.prepare(step, out);
+        }
+        if self.listing {
+            self.list_tasks(out);
         }
     }
 
@@ -200,7 +235,7 @@ impl ShepherdCore {
         if task.streams[at] != StreamState::Reading {
             return;
         }
-        let (id, rank) = (task.step, task.task.rank);
+        let (id, rank) = (task.step, task.rank);
         if data.is_empty() {
             task.streams[at] = StreamState::Closed;
             if task.spoke[at] {
@@ -243,7 +278,7 @@ impl ShepherdCore {
     pub(super) fn feed(&mut self, token: u64, out: &mut Vec<ShepherdEffect>) {
         let Some(task) = self.tasks.get(&token) else { return };
         let id = task.step;
-        let terminal = task.task.rank == 0 && self.steps.get(&id).is_some_and(|s| s.launch.pty.is_some());
+        let terminal = task.rank == 0 && self.steps.get(&id).is_some_and(|s| s.launch.pty.is_some());
         let Some(step) = self.steps.get_mut(&id) else { return };
         match step.input.next(token) {
             NextInput::Wait => {}

@@ -6,8 +6,12 @@ use crate::{shepherd::messages::PassedFd, stepmgr::builders::bytes};
 use garrick_model::{
     ids::StepNum,
     messages::{
-        launcher::{FdSource, FileMode, SpawnTask, TaskUsage},
-        shepherd::{OUTPUT_FRAME_COST, OUTPUT_WINDOW, SignalReach, StepLaunch, StepNodeShare, TaskLaunch},
+        launch_failure::LaunchFailure,
+        launcher::{ENDS_KEPT, FdSource, FileMode, SpawnTask, TaskHeld, TaskLabel, TaskOver, TaskSetting, TaskUsage},
+        shepherd::{
+            LaunchRef, OUTPUT_FRAME_COST, OUTPUT_WINDOW, SignalReach, StepLaunch, StepNodeShare, StepStart, TaskEnd,
+            TaskFound, TaskLaunch,
+        },
     },
     spec::{CpuBind, OpenMode, StdinTo, StreamTarget},
     state::ExitStatus,
@@ -29,7 +33,7 @@ impl Rig {
             ..ShepherdConfig::new(JobId(502), "n1", "/run/j502.sock", CpuSet::from(0..4))
         };
         let mut rig = Self { core: ShepherdCore::new(config), now: NOW };
-        assert_eq!(rig.tell(ShepherdInput::LauncherUp), []);
+        assert_eq!(rig.tell(ShepherdInput::LauncherUp { first: true }), []);
         rig
     }
 
@@ -47,8 +51,15 @@ impl Rig {
         let (mut launch, mut share) = (launch(), share());
         launch.total_tasks = ranks;
         change(&mut launch, &mut share);
-        let tasks = (0..ranks).map(task).collect();
-        self.manager(StepMgrToShepherd::Launch { step: Arc::new(launch), share, tasks })
+        self.manager(StepMgrToShepherd::Launch(Box::new(start(Arc::new(launch), share, ranks))))
+    }
+
+    /// What it says of tasks, and whether those are all.
+    fn listed(&mut self) -> (Vec<TaskFound>, bool) {
+        match &self.manager(StepMgrToShepherd::ListTasks)[..] {
+            [ShepherdEffect::ToManager(ShepherdToStepMgr::Tasks { tasks, complete })] => (tasks.clone(), *complete),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn spawned(&mut self, token: u64) -> Vec<ShepherdEffect> {
@@ -56,24 +67,53 @@ impl Rig {
     }
 
     fn exited(&mut self, token: u64, code: u8) -> Vec<ShepherdEffect> {
-        let status = ExitStatus { code, signal: None };
-        self.tell(ShepherdInput::Launcher(FromLauncher::Exited { token, status, usage: TaskUsage::default() }))
+        self.tell(ended(token, ExitStatus { code, signal: None }, false))
     }
 }
 
-fn step() -> StepId {
+fn ended(token: u64, status: ExitStatus, survivors: bool) -> ShepherdInput {
+    let (pid, usage) = (100 + token as u32, TaskUsage::default());
+    ShepherdInput::Launcher(FromLauncher::Exited { token, pid, status, usage, survivors })
+}
+
+fn not_started(token: u64, stage: &str, subject: &str, errno: i32) -> ShepherdInput {
+    let failure = LaunchFailure::new(stage, subject, errno);
+    ShepherdInput::Launcher(FromLauncher::SpawnFailed { token, failure })
+}
+
+fn start(launch: Arc<StepLaunch>, share: StepNodeShare, ranks: u32) -> StepStart {
+    StepStart {
+        step: step(),
+        attempt: 0,
+        launch: LaunchRef::Whole(launch),
+        env: Arc::new(vec![bytes("SLURM_STEP_ID=3")]),
+        own_env: vec![bytes("SLURM_STEP_ARRAY_TASK_ID=7")],
+        share,
+        tasks: (0..ranks).map(task).collect(),
+        after: None,
+    }
+}
+
+const fn label(rank: u32) -> TaskLabel {
+    TaskLabel { step: step(), attempt: 0, rank, own_cgroup: false }
+}
+
+fn found(rank: u32, end: Option<ExitStatus>) -> TaskFound {
+    let end = end.map(|status| TaskEnd { status, usage: TaskUsage::default(), oom: false });
+    TaskFound { step: step(), attempt: 0, rank, end }
+}
+
+const fn step() -> StepId {
     StepId::new(JobId(502), StepNum::Number(3))
 }
 
 fn launch() -> StepLaunch {
     StepLaunch {
-        step: step(),
         name: "hostname".into(),
         job_name: "demo".into(),
         user: "alice".into(),
         array_task: None,
         environment: Arc::new(vec![bytes("PATH=/usr/bin")]),
-        step_env: vec![bytes("SLURM_STEP_ID=3")],
         work_dir: "/home/alice".into(),
         stdin: StreamTarget::Null,
         stdin_to: StdinTo::All,
@@ -88,6 +128,8 @@ fn launch() -> StepLaunch {
         total_tasks: 1,
         script: None,
         batch: false,
+        output_pack: None,
+        unattended: false,
     }
 }
 
@@ -97,7 +139,7 @@ fn share() -> StepNodeShare {
         cpus: CpuSet::from(0..4),
         memory_mib: None,
         own_cgroup: false,
-        env: vec![bytes("SLURM_NODEID=0")],
+        env: Arc::new(vec![bytes("SLURM_NODEID=0")]),
     }
 }
 
@@ -120,49 +162,92 @@ fn to_launcher(message: ToLauncher) -> ShepherdEffect {
     ShepherdEffect::ToLauncher { message, passed: Vec::new() }
 }
 
+fn leave() -> ShepherdEffect {
+    ShepherdEffect::SetTimer { timer: ShepherdTimer::Leave, after: Duration::from_secs(10) }
+}
+
 fn gone() -> ShepherdEffect {
     ShepherdEffect::ToManager(ShepherdToStepMgr::StepGone { step: step() })
 }
 
 fn exit(rank: u32, code: u8) -> ShepherdEffect {
-    ShepherdEffect::ToManager(ShepherdToStepMgr::TaskExited {
-        step: step(),
-        rank,
-        status: ExitStatus { code, signal: None },
-        usage: TaskUsage::default(),
-        oom: false,
-    })
+    exit_of(rank, ExitStatus { code, signal: None }, false)
+}
+
+/// With which nothing of the step is left.
+fn last_exit(rank: u32, code: u8) -> ShepherdEffect {
+    exit_of(rank, ExitStatus { code, signal: None }, true)
+}
+
+fn exit_of(rank: u32, status: ExitStatus, gone: bool) -> ShepherdEffect {
+    let end = TaskEnd { status, usage: TaskUsage::default(), oom: false };
+    ShepherdEffect::ToManager(ShepherdToStepMgr::TaskExited { step: step(), rank, end, gone })
+}
+
+fn environment(id: u32, over: Option<u32>, entry: &str) -> ShepherdEffect {
+    to_launcher(ToLauncher::SetEnvironment { id, over, entries: Arc::new(vec![bytes(entry)]) })
 }
 
 #[test]
-fn a_task_is_spawned_with_its_environment_sent_once() {
+fn a_task_is_spawned_with_what_it_shares_sent_once() {
     let mut rig = Rig::new();
     let first = rig.launch(|_, _| {}, 1);
-    let environment = ToLauncher::SetEnvironment {
-        id: 1,
-        entries: vec![bytes("PATH=/usr/bin"), bytes("GARRICK_STEPD_DOOR=/run/j502.sock")],
-    };
+    let setting = TaskSetting { environment: 4, work_dir: "/home/alice".into(), umask: 0o022, rlimits: Vec::new() };
     let spawn = ToLauncher::Spawn(Box::new(SpawnTask {
         token: 1,
-        argv: vec![bytes("hostname")],
-        environment: 1,
-        extra_env: vec![bytes("SLURM_STEP_ID=3"), bytes("SLURM_NODEID=0"), bytes("SLURM_PROCID=0")],
-        work_dir: "/home/alice".into(),
+        label: label(0),
+        argv: Arc::new(vec![bytes("hostname")]),
+        setting: 1,
+        extra_env: vec![bytes("SLURM_STEP_ARRAY_TASK_ID=7"), bytes("SLURM_PROCID=0")],
         stdio: [FdSource::Null, FdSource::Null, FdSource::Null],
+        pack: None,
         pty: false,
-        umask: 0o022,
-        rlimits: Vec::new(),
         affinity: Vec::new(),
         cgroups: None,
+        quiet: false,
+        after: None,
     }));
-    assert_eq!(first, [to_launcher(environment), to_launcher(spawn)]);
+    assert_eq!(
+        first,
+        [
+            environment(1, None, "PATH=/usr/bin"),
+            environment(2, Some(1), "GARRICK_STEPD_DOOR=/run/j502.sock"),
+            environment(3, Some(2), "SLURM_STEP_ID=3"),
+            environment(4, Some(3), "SLURM_NODEID=0"),
+            to_launcher(ToLauncher::SetSetting { id: 1, setting }),
+            to_launcher(spawn),
+        ]
+    );
     assert_eq!(
         rig.spawned(1),
         [ShepherdEffect::ToManager(ShepherdToStepMgr::TaskStarted { step: step(), rank: 0, pid: 101 })]
     );
-    assert_eq!(rig.exited(1, 7), [exit(0, 7), ShepherdEffect::KillGroups { pids: vec![101] }, gone()]);
+    assert_eq!(rig.exited(1, 7), [last_exit(0, 7)]);
     let second = rig.launch(|_, _| {}, 1);
-    assert_eq!((second.len(), spawns(&second)[0].environment), (1, 1));
+    assert_eq!((second.len(), spawns(&second)[0].setting), (1, 1));
+}
+
+#[test]
+fn of_an_unattended_task_only_the_end_is_told() {
+    let mut rig = Rig::new();
+    let launched = rig.launch(|l, _| l.unattended = true, 2);
+    assert!(spawns(&launched).iter().all(|task| task.quiet));
+    assert_eq!(rig.exited(2, 0), [exit(1, 0)]);
+    assert_eq!(rig.exited(1, 3), [last_exit(0, 3)]);
+    // Output that is relayed has to be read from the start.
+    let relayed = rig.launch(|l, _| (l.unattended, l.stdout) = (true, StreamTarget::Relay), 1);
+    assert!(!spawns(&relayed)[0].quiet);
+}
+
+#[test]
+fn what_the_launcher_could_not_kill_of_a_group_is_killed_at_the_end_of_the_step() {
+    let mut rig = Rig::new();
+    rig.launch(|_, _| {}, 2);
+    rig.spawned(1);
+    rig.spawned(2);
+    let status = ExitStatus { code: 0, signal: None };
+    assert_eq!(rig.tell(ended(1, status, true)), [exit(0, 0)]);
+    assert_eq!(rig.exited(2, 0), [ShepherdEffect::KillGroups { pids: vec![101] }, last_exit(1, 0)]);
 }
 
 #[test]
@@ -187,7 +272,7 @@ fn an_end_is_told_after_the_output_that_was_relayed() {
         })
     };
     assert_eq!(rig.tell(data("hi\n")), [output("hi\n"), read]);
-    assert_eq!(rig.tell(data("")), [output(""), exit(0, 0), ShepherdEffect::KillGroups { pids: vec![101] }, gone()]);
+    assert_eq!(rig.tell(data("")), [output(""), last_exit(0, 0)]);
 }
 
 #[test]
@@ -202,7 +287,7 @@ fn a_child_that_keeps_the_pipe_open_holds_the_end_up_for_two_seconds_only() {
     rig.now = NOW.plus(Duration::from_secs(2));
     assert_eq!(
         rig.tell(ShepherdInput::Timer(ShepherdTimer::Linger)),
-        [ShepherdEffect::Close { token: 1 }, exit(0, 0), ShepherdEffect::KillGroups { pids: vec![101] }, gone()]
+        [ShepherdEffect::Close { token: 1 }, last_exit(0, 0)]
     );
 }
 
@@ -265,34 +350,12 @@ fn output_files_are_truncated_once_and_shared_by_the_tasks_of_a_step() {
 }
 
 #[test]
-fn a_lost_working_directory_is_replaced_by_tmp_with_slurms_words() {
-    let mut rig = Rig::new();
-    rig.launch(|l, _| l.stderr = StreamTarget::Relay, 1);
-    let failed = FromLauncher::SpawnFailed { token: 1, stage: "chdir".into(), subject: "/home/alice".into(), errno: 2 };
-    let effects = rig.tell(ShepherdInput::Launcher(failed));
-    assert_eq!(effects[0], ShepherdEffect::Close { token: 1 });
-    assert_eq!((spawns(&effects)[0].work_dir.as_str(), spawns(&effects)[0].token), ("/tmp", 2));
-    assert_eq!(
-        effects.last(),
-        Some(&ShepherdEffect::ToManager(ShepherdToStepMgr::Output {
-            step: step(),
-            rank: 0,
-            stream: Stream::Stderr,
-            data: bytes(
-                "slurmstepd: error: couldn't chdir to `/home/alice': No such file or directory: going to /tmp instead\n"
-            ),
-        }))
-    );
-}
-
-#[test]
 fn a_program_that_cannot_be_executed_ends_with_the_errno() {
     for (errno, code, text) in [(2, 2, "No such file or directory"), (13, 13, "Permission denied")] {
         let mut rig = Rig::new();
         rig.launch(|l, _| l.stderr = StreamTarget::File("/tmp/err".into()), 1);
-        let failed = FromLauncher::SpawnFailed { token: 1, stage: "execve".into(), subject: "/x".into(), errno };
         assert_eq!(
-            rig.tell(ShepherdInput::Launcher(failed)),
+            rig.tell(not_started(1, "execve", "/x", errno)),
             [
                 ShepherdEffect::Close { token: 1 },
                 to_launcher(ToLauncher::AppendText {
@@ -304,10 +367,13 @@ fn a_program_that_cannot_be_executed_ends_with_the_errno() {
                     rank: 0,
                     message: format!("[2026-11-21T10:01:00.000] error: execve(): /x: {text}"),
                     status: ExitStatus { code, signal: None },
+                    unknown: false,
                 }),
                 gone(),
             ]
         );
+        let status = ExitStatus { code, signal: None };
+        assert_eq!(rig.listed(), (vec![found(0, Some(status))], true));
     }
 }
 
@@ -350,15 +416,16 @@ fn a_dead_launcher_ends_its_tasks_as_unknown_and_runs_nothing_again() {
                     "[2026-11-21T10:01:00.000] error: launcher on n1 ended (killed by signal 9): exit status unknown"
                         .into(),
                 status: ExitStatus { code: 1, signal: None },
+                unknown: true,
             }),
-            ShepherdEffect::KillGroups { pids: vec![101] },
             ShepherdEffect::StartLauncher,
             gone(),
         ]
     );
+    assert_eq!(rig.listed(), (Vec::new(), false));
     // The next step waits for the new launcher, which knows no environment.
     assert_eq!(rig.launch(|_, _| {}, 1), []);
-    let effects = rig.tell(ShepherdInput::LauncherUp);
+    let effects = rig.tell(ShepherdInput::LauncherUp { first: true });
     assert!(matches!(effects[0], ShepherdEffect::ToLauncher { message: ToLauncher::SetEnvironment { .. }, .. }));
     assert_eq!(spawns(&effects).len(), 1);
 }
@@ -369,34 +436,22 @@ fn the_end_of_the_job_kills_everything_and_accounts_for_every_task() {
     rig.launch(|_, _| {}, 2);
     rig.spawned(1);
     rig.spawned(2);
-    assert_eq!(rig.manager(StepMgrToShepherd::EndJob), [ShepherdEffect::SweepJob]);
+    let signal = |token| to_launcher(ToLauncher::Signal { token, signal: 9, group: true });
+    assert_eq!(rig.manager(StepMgrToShepherd::EndJob), [signal(1), signal(2), ShepherdEffect::SweepJob]);
     assert_eq!(rig.manager(StepMgrToShepherd::EndJob), []);
     let killed = ExitStatus { code: 0, signal: Some(9) };
-    let usage = TaskUsage::default();
-    rig.tell(ShepherdInput::Launcher(FromLauncher::Exited { token: 1, status: killed, usage }));
+    rig.tell(ended(1, killed, false));
     let wait = ShepherdEffect::SetTimer { timer: ShepherdTimer::LastEnds, after: Duration::from_secs(2) };
     assert_eq!(rig.tell(ShepherdInput::JobSwept), [wait]);
-    // The launcher went with the sweep; the second end is made up, without a process group to kill.
-    let exited = |rank| {
-        ShepherdEffect::ToManager(ShepherdToStepMgr::TaskExited {
-            step: step(),
-            rank,
-            status: killed,
-            usage,
-            oom: false,
-        })
-    };
+    // The second end did not come; it is made up.
     assert_eq!(
         rig.tell(ShepherdInput::Timer(ShepherdTimer::LastEnds)),
-        [
-            ShepherdEffect::Close { token: 2 },
-            exited(1),
-            ShepherdEffect::KillGroups { pids: vec![101] },
-            gone(),
-            to_launcher(ToLauncher::Finish),
-            ShepherdEffect::ToManager(ShepherdToStepMgr::Gone),
-            ShepherdEffect::Finished,
-        ]
+        [ShepherdEffect::Close { token: 2 }, exit_of(1, killed, true), to_launcher(ToLauncher::Finish), leave(),]
+    );
+    // Nothing is said to be gone before the launcher has written what it held.
+    assert_eq!(
+        rig.tell(ShepherdInput::LauncherDown { detail: "exit code 0".into() }),
+        [ShepherdEffect::ToManager(ShepherdToStepMgr::Gone), ShepherdEffect::Finished]
     );
     assert_eq!(rig.core.phase(), ShepherdPhase::Gone);
 }
@@ -406,10 +461,12 @@ fn a_shepherd_without_its_manager_ends_what_it_has() {
     let mut rig = Rig::new();
     rig.launch(|_, _| {}, 1);
     rig.spawned(1);
-    assert_eq!(rig.tell(ShepherdInput::ManagerLost), [ShepherdEffect::SweepJob]);
+    let signal = to_launcher(ToLauncher::Signal { token: 1, signal: 9, group: true });
+    assert_eq!(rig.tell(ShepherdInput::ManagerLost), [signal, ShepherdEffect::SweepJob]);
     rig.exited(1, 0);
-    let effects = rig.tell(ShepherdInput::JobSwept);
-    assert_eq!(effects, [to_launcher(ToLauncher::Finish), ShepherdEffect::Finished]);
+    assert_eq!(rig.tell(ShepherdInput::JobSwept), [to_launcher(ToLauncher::Finish), leave()]);
+    // A launcher that does not end is not waited for any longer.
+    assert_eq!(rig.tell(ShepherdInput::Timer(ShepherdTimer::Leave)), [ShepherdEffect::Finished]);
 }
 
 #[test]
@@ -448,10 +505,10 @@ fn a_step_with_limits_of_its_own_gets_a_cgroup_first_and_is_swept_at_its_end() {
     assert_eq!(*passed, [PassedFd::Cgroup { step: step() }]);
     rig.spawned(1);
     let status = ExitStatus { code: 0, signal: Some(9) };
-    let usage = TaskUsage::default();
-    let effects = rig.tell(ShepherdInput::Launcher(FromLauncher::Exited { token: 1, status, usage }));
+    let effects = rig.tell(ended(1, status, false));
     assert_eq!(effects, [ShepherdEffect::AskOom { token: 1, step: Some(step()) }]);
-    let exited = ShepherdToStepMgr::TaskExited { step: step(), rank: 0, status, usage, oom: true };
+    let end = TaskEnd { status, usage: TaskUsage::default(), oom: true };
+    let exited = ShepherdToStepMgr::TaskExited { step: step(), rank: 0, end, gone: false };
     assert_eq!(
         rig.tell(ShepherdInput::Oom { token: 1, killed: true }),
         [ShepherdEffect::ToManager(exited), ShepherdEffect::Sweep { step: step() }]
@@ -467,7 +524,7 @@ fn a_step_that_is_ended_while_there_is_no_launcher_is_not_run_later() {
     let effects = rig.manager(StepMgrToShepherd::Terminate { step: step() });
     assert!(matches!(effects[0], ShepherdEffect::ToManager(ShepherdToStepMgr::TaskFailed { rank: 0, .. })));
     assert_eq!(effects[1..], [gone()]);
-    assert_eq!(rig.tell(ShepherdInput::LauncherUp), []);
+    assert_eq!(rig.tell(ShepherdInput::LauncherUp { first: true }), []);
 }
 
 // A step ended while its script was being written had tasks that were never spawned; it must not be left over.
@@ -479,4 +536,161 @@ fn a_step_that_is_ended_while_it_is_prepared_is_over_at_once() {
     let effects = rig.tell(ShepherdInput::Prepared { step: step(), result: Ok(Some("/spool/x".into())) });
     assert!(matches!(effects[0], ShepherdEffect::ToManager(ShepherdToStepMgr::TaskFailed { rank: 0, .. })));
     assert_eq!(effects[1], gone());
+}
+
+#[test]
+fn tasks_of_an_array_share_their_script() {
+    let mut rig = Rig::new();
+    let script = |l: &mut StepLaunch, _: &mut StepNodeShare| l.script = Some(bytes("#!/bin/sh\n"));
+    rig.launch(script, 1);
+    let first = rig.tell(ShepherdInput::Prepared { step: step(), result: Ok(Some("/spool/script".into())) });
+    assert_eq!(spawns(&first)[0].argv, Arc::new(vec![bytes("/spool/script")]));
+    rig.spawned(1);
+    rig.exited(1, 0);
+    let second = rig.launch(script, 1);
+    assert_eq!(spawns(&second)[0].argv, Arc::new(vec![bytes("/spool/script")]));
+    let other = rig.tell(ShepherdInput::Launcher(FromLauncher::Spawned { token: 2, pid: 102 }));
+    assert_eq!(other.len(), 1);
+    rig.exited(2, 0);
+    let another = rig.launch(|l, _| l.script = Some(bytes("#!/bin/bash\n")), 1);
+    assert!(matches!(&another[..], [ShepherdEffect::Prepare { script: Some(_), .. }]));
+}
+
+fn held(token: u64, rank: u32, own_cgroup: bool) -> TaskHeld {
+    let label = TaskLabel { own_cgroup, ..label(rank) };
+    TaskHeld { token, pid: 100 + token as u32, label, error_path: Some("/home/alice/err".into()) }
+}
+
+fn over(token: u64, rank: u32, own_cgroup: bool) -> TaskOver {
+    let label = TaskLabel { own_cgroup, step: StepId::new(JobId(502), StepNum::Number(2)), ..label(rank) };
+    TaskOver { token, label, status: ExitStatus { code: 4, signal: None }, usage: TaskUsage::default() }
+}
+
+/// A shepherd of a `stepd` that was started again.
+fn restarted() -> Rig {
+    let config =
+        ShepherdConfig { cgroups: true, ..ShepherdConfig::new(JobId(502), "n1", "/run/j502.sock", CpuSet::from(0..4)) };
+    Rig { core: ShepherdCore::new(config), now: NOW }
+}
+
+#[test]
+fn tasks_of_a_former_stepd_are_taken_on_and_listed_once_they_are_known() {
+    let mut rig = restarted();
+    assert_eq!(rig.manager(StepMgrToShepherd::ListTasks), []);
+    let adopted = ShepherdInput::Adopted {
+        tasks: vec![held(7, 0, false), held(9, 1, false)],
+        ended: vec![over(8, 0, false)],
+        complete: true,
+    };
+    let two = TaskFound {
+        step: StepId::new(JobId(502), StepNum::Number(2)),
+        ..found(0, Some(ExitStatus { code: 4, signal: None }))
+    };
+    let tasks = vec![found(0, None), found(1, None), two];
+    let list = ShepherdToStepMgr::Tasks { tasks, complete: true };
+    assert_eq!(rig.tell(adopted), [ShepherdEffect::ToManager(list)]);
+    let signal = |token| to_launcher(ToLauncher::Signal { token, signal: 10, group: true });
+    let message = StepMgrToShepherd::Signal { step: step(), signal: 10, reach: SignalReach::Groups };
+    assert_eq!(rig.manager(message), [signal(7), signal(9)]);
+    let note = StepMgrToShepherd::Note { step: step(), text: "time".into() };
+    let line = ToLauncher::AppendText { path: "/home/alice/err".into(), text: bytes("time\n") };
+    assert_eq!(rig.manager(note), [to_launcher(line)]);
+    assert_eq!(rig.exited(9, 5), [exit(1, 5)]);
+    assert_eq!(rig.exited(7, 0), [last_exit(0, 0)]);
+    // New tasks get numbers that none of the launcher's has.
+    assert_eq!(spawns(&rig.launch(|_, _| {}, 1))[0].token, 10);
+}
+
+#[test]
+fn cgroups_of_adopted_steps_are_swept_when_they_end_and_those_of_ended_ones_at_once() {
+    let mut rig = restarted();
+    let two = StepId::new(JobId(502), StepNum::Number(2));
+    let tasks = vec![held(7, 0, true)];
+    let adopted = ShepherdInput::Adopted { tasks, ended: vec![over(8, 0, true), over(6, 1, true)], complete: true };
+    assert_eq!(rig.tell(adopted), [ShepherdEffect::Sweep { step: two }]);
+    assert_eq!(rig.tell(ShepherdInput::Swept { step: two }), []);
+    assert_eq!(rig.exited(7, 0), [exit(0, 0), ShepherdEffect::Sweep { step: step() }]);
+    assert_eq!(rig.tell(ShepherdInput::Swept { step: step() }), [gone()]);
+}
+
+#[test]
+fn a_launcher_that_is_gone_leaves_nothing_to_list_and_says_so() {
+    let mut rig = restarted();
+    rig.tell(ShepherdInput::LauncherUp { first: false });
+    assert_eq!(rig.listed(), (Vec::new(), false));
+}
+
+#[test]
+fn a_step_manager_that_comes_back_hears_of_what_runs_and_of_the_latest_ends() {
+    let mut rig = Rig::new();
+    for token in 1..=ENDS_KEPT as u64 + 1 {
+        rig.launch(|l, _| l.unattended = true, 1);
+        rig.exited(token, (token % 200) as u8);
+    }
+    rig.launch(|_, _| {}, 2);
+    let (tasks, complete) = rig.listed();
+    assert!(complete);
+    assert_eq!(tasks[..2], [found(0, None), found(1, None)]);
+    assert_eq!(tasks.len(), 2 + ENDS_KEPT);
+    assert_eq!(tasks[2], found(0, Some(ExitStatus { code: 2, signal: None })));
+}
+
+#[test]
+fn a_job_without_a_launcher_still_answers_what_is_known() {
+    let mut rig = restarted();
+    rig.manager(StepMgrToShepherd::ListTasks);
+    for _ in 0..=LAUNCHER_RESTARTS {
+        let effects = rig.tell(ShepherdInput::LauncherDown { detail: "no".into() });
+        let answered = effects.iter().any(|e| matches!(e, ShepherdEffect::ToManager(ShepherdToStepMgr::Tasks { .. })));
+        assert_eq!(answered, !effects.contains(&ShepherdEffect::StartLauncher));
+    }
+    assert_eq!(rig.listed(), (Vec::new(), false));
+}
+
+#[test]
+fn an_output_pack_is_one_file_on_each_node() {
+    let pack = |pattern: &str, nodes: usize| {
+        let mut rig = Rig::new();
+        rig.core.config.job_nodes = nodes;
+        let launched = rig.launch(
+            |l, _| {
+                l.output_pack = Some(pattern.into());
+                (l.stdout, l.stderr) = (StreamTarget::Pack, StreamTarget::Pack);
+            },
+            1,
+        );
+        let task = spawns(&launched)[0];
+        assert_eq!(task.stdio, [FdSource::Null, FdSource::Pack, FdSource::Pack]);
+        task.pack.clone().unwrap()
+    };
+    assert_eq!(pack("out-%j.pack", 1), "/home/alice/out-502.pack");
+    assert_eq!(pack("out-%j.pack", 2), "/home/alice/out-502.pack.n1");
+    assert_eq!(pack("/data/%N/out.pack", 2), "/data/n1/out.pack");
+    assert_eq!(pack("out\\%N.pack", 2), "/home/alice/out%N.pack.n1");
+    // Without a pack to go to, and without a wish to, nothing is packed.
+    let mut rig = Rig::new();
+    let launched = rig.launch(|l, _| l.stdout = StreamTarget::Pack, 1);
+    assert_eq!((&spawns(&launched)[0].stdio[1], &spawns(&launched)[0].pack), (&FdSource::Null, &None));
+    let mut rig = Rig::new();
+    assert_eq!(spawns(&rig.launch(|l, _| l.output_pack = Some("x".into()), 1))[0].pack, None);
+}
+
+#[test]
+fn a_pack_that_fails_is_told_to_the_operator_and_in_the_jobs_own_file() {
+    let mut rig = Rig::new();
+    let batch = |l: &mut StepLaunch, _: &mut StepNodeShare| {
+        l.batch = true;
+        l.stderr = StreamTarget::File("/home/alice/slurm.out".into());
+    };
+    rig.launch(batch, 1);
+    let failed = FromLauncher::PackFailed { label: label(0), message: "cannot write /data/out: No space left".into() };
+    let text = "output pack of step 502.3, task 0: cannot write /data/out: No space left";
+    let line = bytes(&format!("slurmstepd: error: {text}\n"));
+    assert_eq!(
+        rig.tell(ShepherdInput::Launcher(failed)),
+        [
+            to_launcher(ToLauncher::AppendText { path: "/home/alice/slurm.out".into(), text: line }),
+            ShepherdEffect::Log { text: text.into() },
+        ]
+    );
 }

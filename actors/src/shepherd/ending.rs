@@ -3,7 +3,7 @@
 use crate::shepherd::{
     core::{LAUNCHER_RESTARTS, ShepherdCore},
     messages::{ShepherdEffect, ShepherdTimer},
-    state::{ShepherdPhase, StreamState, TaskPhase},
+    state::{Exit, ShepherdPhase, StreamState, TaskPhase},
 };
 use garrick_model::{
     ids::StepId,
@@ -11,18 +11,17 @@ use garrick_model::{
         launcher::{TaskUsage, ToLauncher},
         shepherd::{ShepherdToStepMgr, SignalReach},
     },
+    signal::{SIGCONT, SIGKILL, SIGTERM},
     state::ExitStatus,
     time::Timestamp,
 };
 use std::time::Duration;
 
-// Linux's numbers; the launcher runs on Linux only.
-const SIGKILL: i32 = 9;
-const SIGTERM: i32 = 15;
-const SIGCONT: i32 = 18;
-
 /// After everything was killed, how long the launcher may take to tell of the ends.
 const LAST_ENDS: Duration = Duration::from_secs(2);
+
+/// How long the launcher may take to write what it holds and end. A file server that does not answer must not keep the node.
+const LEAVE: Duration = Duration::from_secs(10);
 
 /// A task whose end nobody saw.
 const EXIT_UNKNOWN: ExitStatus = ExitStatus { code: 1, signal: None };
@@ -30,7 +29,7 @@ const EXIT_UNKNOWN: ExitStatus = ExitStatus { code: 1, signal: None };
 impl ShepherdCore {
     pub(super) fn signal_step(&self, step: StepId, signal: i32, reach: SignalReach, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get(&step) else { return };
-        for token in here.tokens.values() {
+        for (_, token) in &here.running {
             let over = self.tasks.get(token).is_none_or(|t| matches!(t.phase, TaskPhase::Ended { .. }));
             if !over {
                 let message = ToLauncher::Signal { token: *token, signal, group: reach == SignalReach::Groups };
@@ -48,23 +47,26 @@ impl ShepherdCore {
         if !self.launcher_up {
             return self.fail_unspawned(step, "the step was ended", out);
         }
+        let attempt = here.attempt;
         self.signal_step(step, SIGCONT, SignalReach::Groups, out);
         self.signal_step(step, SIGTERM, SignalReach::Groups, out);
         if self.escalations.is_empty() {
             out.push(ShepherdEffect::SetTimer { timer: ShepherdTimer::Kill, after: self.config.kill_wait });
         }
-        self.escalations.push_back((now.plus(self.config.kill_wait), step));
+        self.escalations.push_back((now.plus(self.config.kill_wait), step, attempt));
     }
 
     pub(super) fn escalate(&mut self, now: Timestamp, out: &mut Vec<ShepherdEffect>) {
-        while let Some((deadline, step)) = self.escalations.front().copied() {
+        while let Some((deadline, step, attempt)) = self.escalations.front().copied() {
             if deadline > now {
                 let after = deadline.since(now);
                 out.push(ShepherdEffect::SetTimer { timer: ShepherdTimer::Kill, after });
                 return;
             }
             self.escalations.pop_front();
-            self.kill(step, out);
+            if self.steps.get(&step).is_some_and(|here| here.attempt == attempt) {
+                self.kill(step, out);
+            }
         }
     }
 
@@ -77,7 +79,8 @@ impl ShepherdCore {
         self.signal_step(step, SIGKILL, SignalReach::Groups, out);
     }
 
-    /// All tasks of a step are over: what is left of their groups, or everything in the step's own cgroup, is killed.
+    /// All tasks of a step are over: what the launcher could not kill of their groups, or everything in the step's own
+    /// cgroup, is killed.
     pub(super) fn step_over_if_done(&mut self, step: StepId, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get_mut(&step) else { return };
         if here.tasks_left > 0 || here.sweeping {
@@ -88,10 +91,7 @@ impl ShepherdCore {
             out.push(ShepherdEffect::Sweep { step });
             return;
         }
-        let pids = std::mem::take(&mut here.groups);
-        if !pids.is_empty() {
-            out.push(ShepherdEffect::KillGroups { pids });
-        }
+        kill_groups(&mut here.groups, out);
         self.step_gone(step, out);
     }
 
@@ -107,7 +107,11 @@ impl ShepherdCore {
     /// What the launcher had running ends as "exit unknown" and is killed; nothing is run again.
     pub(super) fn launcher_down(&mut self, now: Timestamp, detail: &str, out: &mut Vec<ShepherdEffect>) {
         self.launcher_up = false;
-        self.environments.forget();
+        if self.phase == ShepherdPhase::Leaving {
+            return self.gone(out);
+        }
+        self.complete = false;
+        self.settings.forget();
         self.launcher_restarts += 1;
         out.push(ShepherdEffect::Log { text: format!("launcher of job {}: {detail}", self.config.job) });
         let message = format!(
@@ -115,39 +119,35 @@ impl ShepherdCore {
             now.text_with_millis(&self.config.zone),
             self.config.node
         );
-        let mut pids = Vec::new();
         for (token, task) in std::mem::take(&mut self.tasks) {
             out.push(ShepherdEffect::Close { token });
-            let (step, rank) = (task.step, task.task.rank);
+            let (step, rank) = (task.step, task.rank);
             match task.phase {
-                TaskPhase::Ended { status, usage, oom, pid } => {
-                    let oom = oom.unwrap_or(false);
-                    self.say(ShepherdToStepMgr::TaskExited { step, rank, status, usage, oom }, out);
-                    pids.push(pid);
-                }
-                TaskPhase::Running { pid } => {
-                    pids.push(pid);
+                TaskPhase::Ended { exit, oom } => self.report(step, rank, exit, oom.unwrap_or(false), false, out),
+                TaskPhase::Running { .. } | TaskPhase::Launched => {
                     let message = message.clone();
-                    self.say(ShepherdToStepMgr::TaskFailed { step, rank, message, status: EXIT_UNKNOWN }, out);
-                }
-                TaskPhase::Spawning => {
-                    let message = message.clone();
-                    self.say(ShepherdToStepMgr::TaskFailed { step, rank, message, status: EXIT_UNKNOWN }, out);
+                    self.say(
+                        ShepherdToStepMgr::TaskFailed { step, rank, message, status: EXIT_UNKNOWN, unknown: true },
+                        out,
+                    );
                 }
             }
             if let Some(here) = self.steps.get_mut(&step) {
                 here.tasks_left -= 1;
-                here.tokens.remove(&rank);
+                here.forget(token);
                 here.input.remove_reader(token);
             }
         }
         self.lingering.clear();
-        if !pids.is_empty() {
-            out.push(ShepherdEffect::KillGroups { pids });
-        }
         let again = self.launcher_restarts <= LAUNCHER_RESTARTS && self.phase == ShepherdPhase::Serving;
+        // Either way, whatever it had started is killed.
         if again {
             out.push(ShepherdEffect::StartLauncher);
+        } else {
+            self.launcher_known = true;
+            if self.phase == ShepherdPhase::Serving {
+                out.push(ShepherdEffect::SweepJob);
+            }
         }
         let steps: Vec<StepId> = self.steps.keys().copied().collect();
         for step in steps {
@@ -155,6 +155,9 @@ impl ShepherdCore {
                 self.fail_unspawned(step, "no launcher can be started", out);
             }
             self.step_over_if_done(step, out);
+        }
+        if !again && self.listing {
+            self.list_tasks(out);
         }
         if self.phase == ShepherdPhase::Counting {
             self.gone_if_done(out);
@@ -170,8 +173,11 @@ impl ShepherdCore {
         for here in self.steps.values_mut() {
             here.ending = true;
         }
-        let steps: Vec<StepId> = self.steps.keys().copied().collect();
+        // The last first: those that are to start after others.
+        let steps: Vec<StepId> = self.steps.keys().rev().copied().collect();
         for step in steps {
+            // Reaches also what the launcher was told to spawn and has not spawned yet.
+            self.signal_step(step, SIGKILL, SignalReach::Groups, out);
             self.fail_unspawned(step, "the job is ending", out);
         }
         out.push(ShepherdEffect::SweepJob);
@@ -201,8 +207,8 @@ impl ShepherdCore {
                 oom.get_or_insert(false);
             } else {
                 let status = ExitStatus { code: 0, signal: Some(9) };
-                let usage = TaskUsage::default();
-                task.phase = TaskPhase::Ended { pid: 0, status, usage, oom: Some(false) };
+                let exit = Exit { pid: 0, status, usage: TaskUsage::default(), survivors: false };
+                task.phase = TaskPhase::Ended { exit, oom: Some(false) };
             }
             out.push(ShepherdEffect::Close { token });
             self.report_if_over(token, out);
@@ -214,14 +220,31 @@ impl ShepherdCore {
         self.gone_if_done(out);
     }
 
-    fn gone_if_done(&mut self, out: &mut Vec<ShepherdEffect>) {
-        if self.phase == ShepherdPhase::Counting && self.steps.is_empty() {
-            self.phase = ShepherdPhase::Gone;
-            if self.launcher_up {
-                out.push(ShepherdEffect::ToLauncher { message: ToLauncher::Finish, passed: Vec::new() });
-            }
-            self.say(ShepherdToStepMgr::Gone, out);
-            out.push(ShepherdEffect::Finished);
+    /// With the last step the launcher goes: it writes what it holds for output packs, and ends.
+    pub(super) fn gone_if_done(&mut self, out: &mut Vec<ShepherdEffect>) {
+        if self.phase != ShepherdPhase::Counting || !self.steps.is_empty() {
+            return;
         }
+        if !self.launcher_up {
+            return self.gone(out);
+        }
+        self.phase = ShepherdPhase::Leaving;
+        out.push(ShepherdEffect::ToLauncher { message: ToLauncher::Finish, passed: Vec::new() });
+        out.push(ShepherdEffect::SetTimer { timer: ShepherdTimer::Leave, after: LEAVE });
+    }
+
+    /// Nothing is left.
+    pub(super) fn gone(&mut self, out: &mut Vec<ShepherdEffect>) {
+        self.phase = ShepherdPhase::Gone;
+        self.say(ShepherdToStepMgr::Gone, out);
+        out.push(ShepherdEffect::Finished);
+    }
+}
+
+/// What is left of process groups is killed.
+pub(super) fn kill_groups(groups: &mut Vec<u32>, out: &mut Vec<ShepherdEffect>) {
+    let pids = std::mem::take(groups);
+    if !pids.is_empty() {
+        out.push(ShepherdEffect::KillGroups { pids });
     }
 }

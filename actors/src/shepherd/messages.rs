@@ -4,7 +4,7 @@
 use garrick_model::{
     ids::StepId,
     messages::{
-        launcher::{FromLauncher, ToLauncher},
+        launcher::{FromLauncher, TaskHeld, TaskOver, ToLauncher},
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd, StepNodeShare, Stream},
     },
 };
@@ -36,6 +36,13 @@ pub enum PassedFd {
         /// Columns.
         cols: u16,
     },
+    /// A descriptor that the step's `srun` handed over. Nothing here reads, writes or waits on it.
+    Handed {
+        /// Step.
+        step: StepId,
+        /// 0, 1 or 2.
+        fd: u8,
+    },
     /// The open `cgroup.procs` files of the step's own cgroup: one descriptor, or one for each hierarchy (v1). Always last.
     Cgroup {
         /// Step.
@@ -52,6 +59,8 @@ pub enum ShepherdTimer {
     Kill,
     /// Everything was killed: tasks whose end was not reported are given up.
     LastEnds,
+    /// The launcher was told to finish and has not ended.
+    Leave,
 }
 
 impl ShepherdTimer {
@@ -61,6 +70,7 @@ impl ShepherdTimer {
             Self::Linger => "linger",
             Self::Kill => "kill",
             Self::LastEnds => "last-ends",
+            Self::Leave => "leave",
         }
     }
 }
@@ -68,9 +78,21 @@ impl ShepherdTimer {
 /// What a shepherd is told.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ShepherdInput {
-    /// The launcher runs and takes messages.
-    LauncherUp,
-    /// The launcher ended without being told to, or could not be started.
+    /// A new launcher runs and takes messages. Nothing that another one started is left.
+    LauncherUp {
+        /// There was none before it in this run.
+        first: bool,
+    },
+    /// A launcher that outlived its `stepd` takes messages.
+    Adopted {
+        /// What it has running.
+        tasks: Vec<TaskHeld>,
+        /// What is over, oldest first.
+        ended: Vec<TaskOver>,
+        /// It knows of every task of the run.
+        complete: bool,
+    },
+    /// The launcher ended, or could not be started.
     LauncherDown {
         /// What is known of it.
         detail: String,
@@ -134,7 +156,8 @@ pub enum ShepherdEffect {
         /// Descriptors.
         passed: Vec<PassedFd>,
     },
-    /// Start another launcher; answered by `LauncherUp` or `LauncherDown`.
+    /// Get a launcher: the one that a former `stepd` of the run had, if it lives, else a new one, after everything of the
+    /// run's tasks is killed. Answered by `Adopted`, `LauncherUp` or `LauncherDown`.
     StartLauncher,
     /// Before a step's first task: write its script where the user can read and execute it, make its cgroup. Answered by
     /// `Prepared`.
@@ -186,7 +209,8 @@ pub enum ShepherdEffect {
         /// Step with a cgroup of its own.
         step: Option<StepId>,
     },
-    /// SIGKILL to what is left of these tasks' process groups. Not answered.
+    /// SIGKILL to what is left of these tasks' process groups: those of the job's processes only, since the numbers are the
+    /// launcher's word. Not answered.
     KillGroups {
         /// Process groups (the tasks' first pids).
         pids: Vec<u32>,
@@ -196,7 +220,8 @@ pub enum ShepherdEffect {
         /// Step.
         step: StepId,
     },
-    /// Kill everything of the job here, daemonised children included, until nothing is left. Answered by `JobSwept`.
+    /// Kill everything of the job here, daemonised children included, until nothing but the launcher is left, which tells of
+    /// the ends; it goes too if that cannot be done without. Answered by `JobSwept`, which counts only while the job ends.
     SweepJob,
     /// Set a timer, replacing one of the same name.
     SetTimer {
@@ -221,11 +246,16 @@ pub struct ShepherdMsg(pub ShepherdInput);
 impl Message for ShepherdMsg {
     fn name(&self) -> &'static str {
         match &self.0 {
-            ShepherdInput::LauncherUp => "LauncherUp",
+            ShepherdInput::LauncherUp { .. } => "LauncherUp",
+            ShepherdInput::Adopted { .. } => "Adopted",
             ShepherdInput::LauncherDown { .. } => "LauncherDown",
             ShepherdInput::Launcher(FromLauncher::Spawned { .. }) => "Spawned",
             ShepherdInput::Launcher(FromLauncher::SpawnFailed { .. }) => "SpawnFailed",
             ShepherdInput::Launcher(FromLauncher::Exited { .. }) => "Exited",
+            ShepherdInput::Launcher(FromLauncher::Survivors { .. }) => "Survivors",
+            ShepherdInput::Launcher(FromLauncher::NotStarted { .. }) => "NotStarted",
+            ShepherdInput::Launcher(FromLauncher::Held { .. }) => "Held",
+            ShepherdInput::Launcher(FromLauncher::PackFailed { .. }) => "PackFailed",
             ShepherdInput::Manager(message) => manager_message_name(message),
             ShepherdInput::ManagerLost => "ManagerLost",
             ShepherdInput::Prepared { .. } => "Prepared",
@@ -243,7 +273,8 @@ impl Message for ShepherdMsg {
 pub const fn manager_message_name(message: &StepMgrToShepherd) -> &'static str {
     match message {
         StepMgrToShepherd::Welcome => "Welcome",
-        StepMgrToShepherd::Launch { .. } => "Launch",
+        StepMgrToShepherd::Keep { .. } => "Keep",
+        StepMgrToShepherd::Launch(_) => "Launch",
         StepMgrToShepherd::Stdin { .. } => "Stdin",
         StepMgrToShepherd::Signal { .. } => "Signal",
         StepMgrToShepherd::Terminate { .. } => "Terminate",

@@ -4,16 +4,17 @@
 //! | file | what it is |
 //! |---|---|
 //! | [`messages`] | what a shepherd is told and what it wants done |
-//! | [`core`] with [`tasks`], [`ending`] | decides |
+//! | [`core`] with [`tasks`], [`ending`], [`adoption`] | decides |
 //! | [`state`] | steps and tasks here |
 //! | [`stdio`] | where descriptors 0, 1, 2 of a task go |
-//! | [`environments`] | environments that the launcher keeps by number |
+//! | [`settings`] | what tasks are started with, kept by the launcher under numbers |
 //! | [`shell`] | the actor, `/job/N/shepherd` |
 
+pub mod adoption;
 pub mod core;
 pub mod ending;
-pub mod environments;
 pub mod messages;
+pub mod settings;
 pub mod shell;
 pub mod state;
 pub mod stdio;

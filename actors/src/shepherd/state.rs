@@ -4,8 +4,9 @@ use garrick_model::{
     ids::StepId,
     messages::{
         launcher::TaskUsage,
-        shepherd::{OUTPUT_WINDOW, StepLaunch, StepNodeShare, Stream, TaskLaunch},
+        shepherd::{OUTPUT_WINDOW, StepLaunch, StepNodeShare, StepStart, Stream, TaskLaunch},
     },
+    spec::EnvEntry,
     state::ExitStatus,
 };
 use serde_bytes::ByteBuf;
@@ -21,8 +22,10 @@ pub enum ShepherdPhase {
     Serving,
     /// Everything is being killed.
     Sweeping,
-    /// No process is left; last ends are awaited.
+    /// No task is left; last ends are awaited.
     Counting,
+    /// All is reported; the launcher writes what it holds and ends.
+    Leaving,
     /// Nothing of the job is left.
     Gone,
 }
@@ -30,14 +33,26 @@ pub enum ShepherdPhase {
 /// A step here.
 #[derive(Debug)]
 pub struct StepHere {
-    /// What its nodes share.
+    /// Which.
+    pub id: StepId,
+    /// Tries before this one.
+    pub attempt: u32,
+    /// What it shares with others.
     pub launch: Arc<StepLaunch>,
+    /// Variables of steps that are laid out alike.
+    pub env: Arc<Vec<EnvEntry>>,
+    /// Variables of this step alone.
+    pub own_env: Vec<EnvEntry>,
     /// Its share here.
     pub share: StepNodeShare,
-    /// Its tasks by rank.
-    pub tokens: BTreeMap<u32, u64>,
+    /// The step after whose end it is spawned.
+    pub after: Option<StepId>,
+    /// Rank and token of its tasks that were handed to the launcher.
+    pub running: Vec<(u32, u64)>,
     /// Tasks that are not over.
     pub tasks_left: u32,
+    /// It has one task here.
+    pub alone: bool,
     /// Tasks to spawn once it is prepared.
     pub unspawned: Vec<TaskLaunch>,
     /// Path of its script.
@@ -50,7 +65,7 @@ pub struct StepHere {
     pub credit: i64,
     /// Streams that wait for credit.
     pub paused: BTreeSet<(u64, u8)>,
-    /// First pids of ended tasks, whose groups are swept at the end.
+    /// Process groups of ended tasks that have members still, which are killed at the end.
     pub groups: Vec<u32>,
     /// It is being ended.
     pub ending: bool,
@@ -62,13 +77,19 @@ pub struct StepHere {
 
 impl StepHere {
     /// A step whose tasks are not spawned yet.
-    pub fn new(launch: Arc<StepLaunch>, share: StepNodeShare, tasks: Vec<TaskLaunch>) -> Self {
+    pub fn new(launch: Arc<StepLaunch>, start: StepStart) -> Self {
         Self {
-            tasks_left: tasks.len() as u32,
-            unspawned: tasks,
+            id: start.step,
+            attempt: start.attempt,
+            tasks_left: start.tasks.len() as u32,
+            alone: start.tasks.len() == 1,
+            unspawned: start.tasks,
             launch,
-            share,
-            tokens: BTreeMap::new(),
+            env: start.env,
+            own_env: start.own_env,
+            share: start.share,
+            after: start.after,
+            running: Vec::new(),
             script: None,
             opened: BTreeSet::new(),
             error_path: None,
@@ -78,6 +99,18 @@ impl StepHere {
             ending: false,
             sweeping: false,
             input: StepStdin::default(),
+        }
+    }
+
+    /// The task of a rank.
+    pub fn token(&self, rank: u32) -> Option<u64> {
+        self.running.iter().find(|(r, _)| *r == rank).map(|(_, token)| *token)
+    }
+
+    /// A task is over.
+    pub fn forget(&mut self, token: u64) {
+        if let Some(at) = self.running.iter().position(|(_, t)| *t == token) {
+            self.running.remove(at);
         }
     }
 }
@@ -180,25 +213,23 @@ pub enum StreamState {
 pub struct TaskHere {
     /// Its step.
     pub step: StepId,
-    /// As launched.
-    pub task: TaskLaunch,
+    /// Its rank there.
+    pub rank: u32,
     /// Where it is.
     pub phase: TaskPhase,
     /// Standard output and error.
     pub streams: [StreamState; 2],
     /// Something was relayed from them.
     pub spoke: [bool; 2],
-    /// Files that its descriptors 1 and 2 are, for messages to its user.
+    /// The file that its standard error goes to, for messages to its user.
     pub error_path: Option<String>,
-    /// Its working directory was given up for /tmp.
-    pub moved: bool,
 }
 
 /// Where a task is.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskPhase {
-    /// With the launcher.
-    Spawning,
+    /// With the launcher; of a task that only its end is wanted of, for as long as it runs.
+    Launched,
     /// Runs.
     Running {
         /// Process.
@@ -206,15 +237,24 @@ pub enum TaskPhase {
     },
     /// Ended; its streams are not all at their end, or it is not known yet what killed it.
     Ended {
-        /// Process.
-        pid: u32,
         /// How.
-        status: ExitStatus,
-        /// With what use.
-        usage: TaskUsage,
+        exit: Exit,
         /// Out of memory; `None`: being asked.
         oom: Option<bool>,
     },
+}
+
+/// How a task's process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// Its number.
+    pub pid: u32,
+    /// How.
+    pub status: ExitStatus,
+    /// With what use.
+    pub usage: TaskUsage,
+    /// Its process group has members still.
+    pub survivors: bool,
 }
 
 /// Place of a stream in a task's pair.

@@ -1,4 +1,5 @@
-//! Where descriptors 0, 1 and 2 of a task go: relay pipes, files by pattern, a terminal, `/dev/null`. Pure.
+//! Where descriptors 0, 1 and 2 of a task go: relay pipes, files by pattern, a terminal, what its `srun` handed over,
+//! `/dev/null`. Pure.
 
 use crate::shepherd::{
     messages::PassedFd,
@@ -7,7 +8,7 @@ use crate::shepherd::{
 use garrick_model::{
     messages::{
         launcher::{FdSource, FileMode},
-        shepherd::{StepLaunch, Stream, TaskLaunch},
+        shepherd::{Stream, TaskLaunch},
     },
     patterns::{PatternFacts, fill},
     spec::{OpenMode, StdinTo, StreamTarget},
@@ -26,12 +27,24 @@ pub struct StdioPlan {
     pub streams: [StreamState; 2],
     /// Takes relayed input.
     pub input: bool,
+    /// The output pack that it writes to.
+    pub pack: Option<String>,
     /// The file behind descriptor 2, if it is one.
     pub error_path: Option<String>,
 }
 
+/// Where files are written.
+#[derive(Clone, Copy, Debug)]
+pub struct NodePlace<'a> {
+    /// The node's name.
+    pub node: &'a str,
+    /// The job has others.
+    pub several: bool,
+}
+
 /// Plans a task's standard files; `step.opened` learns the files that are truncated.
-pub fn plan(step: &mut StepHere, node: &str, task: &TaskLaunch, token: u64) -> StdioPlan {
+pub fn plan(step: &mut StepHere, place: NodePlace<'_>, task: &TaskLaunch, token: u64) -> StdioPlan {
+    let node = place.node;
     let launch = step.launch.clone();
     let takes_input = match (&launch.stdin, launch.stdin_to) {
         (StreamTarget::Relay, StdinTo::All) => true,
@@ -45,16 +58,19 @@ pub fn plan(step: &mut StepHere, node: &str, task: &TaskLaunch, token: u64) -> S
             pty: true,
             streams: [StreamState::Idle, StreamState::Closed],
             input: true,
+            pack: None,
             error_path: None,
         };
     }
+    let pack = pack_path(step, place);
     let mut passed = Vec::new();
     let stdin = match &launch.stdin {
         StreamTarget::Relay if takes_input => pass(&mut passed, PassedFd::Input { token }),
         StreamTarget::File(pattern) => {
-            let path = path_of(pattern, &launch, node, step.share.node_id, task.rank);
+            let path = path_of(pattern, step, node, task.rank);
             if path == "/dev/null" { FdSource::Null } else { FdSource::File { path, mode: FileMode::Read } }
         }
+        StreamTarget::Handed => pass(&mut passed, PassedFd::Handed { step: step.id, fd: 0 }),
         _ => FdSource::Null,
     };
     let mut streams = [StreamState::Closed; 2];
@@ -69,7 +85,9 @@ pub fn plan(step: &mut StepHere, node: &str, task: &TaskLaunch, token: u64) -> S
             out_path = path_in(&source);
             source
         }
-        StreamTarget::Null | StreamTarget::SameAsStdout => FdSource::Null,
+        StreamTarget::Handed => pass(&mut passed, PassedFd::Handed { step: step.id, fd: 1 }),
+        StreamTarget::Pack if pack.is_some() => FdSource::Pack,
+        StreamTarget::Null | StreamTarget::SameAsStdout | StreamTarget::Pack => FdSource::Null,
     };
     let mut error_path = None;
     let stderr = match &launch.stderr {
@@ -78,7 +96,7 @@ pub fn plan(step: &mut StepHere, node: &str, task: &TaskLaunch, token: u64) -> S
             pass(&mut passed, PassedFd::Output { token, stream: Stream::Stderr })
         }
         StreamTarget::File(pattern) => {
-            let path = path_of(pattern, &launch, node, step.share.node_id, task.rank);
+            let path = path_of(pattern, step, node, task.rank);
             // One open file for both, or the second would cut off what the first wrote.
             if Some(&path) == out_path.as_ref() {
                 error_path = Some(path);
@@ -93,9 +111,11 @@ pub fn plan(step: &mut StepHere, node: &str, task: &TaskLaunch, token: u64) -> S
             error_path = out_path;
             FdSource::SameAsStdout
         }
-        StreamTarget::Null => FdSource::Null,
+        StreamTarget::Handed => pass(&mut passed, PassedFd::Handed { step: step.id, fd: 2 }),
+        StreamTarget::Pack if pack.is_some() => FdSource::Pack,
+        StreamTarget::Null | StreamTarget::Pack => FdSource::Null,
     };
-    StdioPlan { sources: [stdin, stdout, stderr], passed, pty: false, streams, input: takes_input, error_path }
+    StdioPlan { sources: [stdin, stdout, stderr], passed, pty: false, streams, input: takes_input, pack, error_path }
 }
 
 fn pass(passed: &mut Vec<PassedFd>, fd: PassedFd) -> FdSource {
@@ -114,12 +134,13 @@ fn path_in(source: &FdSource) -> Option<String> {
 /// On a node other than the step's first, a file whose name does not tell nodes or tasks apart is one that the first
 /// node's task opens too (on a shared file system), so it is only appended to there.
 fn output_file(step: &mut StepHere, pattern: &str, node: &str, rank: u32) -> FdSource {
-    let path = path_of(pattern, &step.launch, node, step.share.node_id, rank);
+    let path = path_of(pattern, step, node, rank);
     if path == "/dev/null" {
         return FdSource::Null;
     }
     let shared = step.share.node_id > 0 && !tells_nodes_apart(pattern);
-    let first = step.opened.insert(path.clone());
+    // Nobody comes after the only task.
+    let first = step.alone || step.opened.insert(path.clone());
     let mode = match step.launch.open_mode {
         OpenMode::Append => FileMode::Append,
         OpenMode::Default | OpenMode::Truncate if first && !shared => FileMode::Truncate,
@@ -128,11 +149,36 @@ fn output_file(step: &mut StepHere, pattern: &str, node: &str, rank: u32) -> FdS
     FdSource::File { path, mode }
 }
 
+/// The file of a step's output pack on this node, if the step has one. A pack has one writer, so where the job has several
+/// nodes and the pattern names none (`%N`, `%n`), the node's name is appended as `.%N` would: `FILE.NODE`. It is of no task:
+/// `%t` stays as it is.
+fn pack_path(step: &StepHere, place: NodePlace<'_>) -> Option<String> {
+    let launch = &step.launch;
+    let pattern = launch.output_pack.as_deref()?;
+    if launch.stdout != StreamTarget::Pack && launch.stderr != StreamTarget::Pack {
+        return None;
+    }
+    let path = filled(pattern, step, place.node, None);
+    if place.several && !names(pattern, &['n', 'N']) {
+        let short = place.node.split('.').next().unwrap_or(place.node);
+        return Some(format!("{path}.{short}"));
+    }
+    Some(path)
+}
+
 fn tells_nodes_apart(pattern: &str) -> bool {
+    names(pattern, &['t', 'n', 'N'])
+}
+
+fn names(pattern: &str, symbols: &[char]) -> bool {
+    // A backslash turns replacement off.
+    if pattern.contains('\\') {
+        return false;
+    }
     let mut rest = pattern;
     while let Some(at) = rest.find('%') {
         let symbol = rest[at + 1..].trim_start_matches(|c: char| c.is_ascii_digit());
-        if symbol.starts_with(['t', 'n', 'N']) {
+        if symbol.starts_with(symbols) {
             return true;
         }
         // Over the symbol, so that `%%t` names no task.
@@ -141,14 +187,19 @@ fn tells_nodes_apart(pattern: &str) -> bool {
     false
 }
 
-fn path_of(pattern: &str, launch: &StepLaunch, node: &str, node_id: u32, rank: u32) -> String {
+fn path_of(pattern: &str, step: &StepHere, node: &str, rank: u32) -> String {
+    filled(pattern, step, node, Some(rank))
+}
+
+fn filled(pattern: &str, step: &StepHere, node: &str, task: Option<u32>) -> String {
+    let launch = &step.launch;
     let facts = PatternFacts {
-        job: launch.step.job,
+        job: step.id.job,
         array_task: launch.array_task,
-        step: Some(launch.step.step),
+        step: Some(step.id.key()),
         node: Some(node),
-        node_id: Some(node_id),
-        task: Some(rank),
+        node_id: Some(step.share.node_id),
+        task,
         user: &launch.user,
         job_name: &launch.job_name,
     };

@@ -2,68 +2,83 @@
 
 use crate::shepherd::{
     core::ShepherdCore,
+    ending::kill_groups,
     messages::{PassedFd, ShepherdEffect, ShepherdTimer},
-    state::{ShepherdPhase, StepHere, StreamState, TaskHere, TaskPhase, stream_at},
-    stdio::{self, StdioPlan},
+    state::{Exit, ShepherdPhase, StepHere, StreamState, TaskHere, TaskPhase, stream_at},
+    stdio::{self, NodePlace, StdioPlan},
 };
 use garrick_model::{
     ids::StepId,
     messages::{
-        launcher::{SpawnTask, TaskUsage, ToLauncher},
-        shepherd::{ShepherdToStepMgr, StepLaunch, StepNodeShare, Stream, TaskLaunch},
+        launch_failure::{LaunchFailure, NOT_STARTED},
+        launcher::{SpawnTask, TaskLabel, TaskUsage, ToLauncher},
+        shepherd::{LaunchRef, ShepherdToStepMgr, StepLaunch, StepStart, TaskEnd, TaskFound, TaskLaunch},
     },
-    spec::{CpuBind, EnvEntry},
+    signal::SIGKILL,
+    spec::CpuBind,
     state::ExitStatus,
     time::Timestamp,
 };
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
-/// Exit status of a task that could not be started for the system's reasons.
-const NOT_STARTED: ExitStatus = ExitStatus { code: 1, signal: None };
+/// Steps given back that are remembered: what was sent behind them may still be on its way.
+const GIVEN_BACK_KEPT: usize = 256;
 
-/// Linux's number of the signal that out-of-memory kills are made with.
-const SIGKILL: u8 = 9;
+/// Scripts that are known to be written: those of arrays of steps are.
+const SCRIPTS_KEPT: usize = 16;
 
 impl ShepherdCore {
-    pub(super) fn launch(
-        &mut self,
-        now: Timestamp,
-        launch: Arc<StepLaunch>,
-        share: StepNodeShare,
-        tasks: Vec<TaskLaunch>,
-        out: &mut Vec<ShepherdEffect>,
-    ) {
-        let step = launch.step;
+    pub(super) fn launch(&mut self, start: StepStart, out: &mut Vec<ShepherdEffect>) {
+        let step = start.step;
         if self.steps.contains_key(&step) {
             return;
         }
         if self.phase != ShepherdPhase::Serving {
-            for task in tasks {
+            for task in start.tasks {
                 self.failed(step, task.rank, "the job is ending".into(), NOT_STARTED, out);
             }
             return self.say(ShepherdToStepMgr::StepGone { step }, out);
         }
-        let mut here = StepHere::new(launch, share, tasks);
+        let LaunchRef::Whole(launch) = &start.launch else {
+            // Links put the whole in its place; there is nothing to start here.
+            for task in start.tasks {
+                self.failed(step, task.rank, "the step's launch is not known here".into(), NOT_STARTED, out);
+            }
+            return self.say(ShepherdToStepMgr::StepGone { step }, out);
+        };
+        if start.after.is_some_and(|after| self.given_back.contains(&after)) {
+            // Whose place it was to get is not known any more.
+            self.give_back(step);
+            return self.say(ShepherdToStepMgr::NotStarted { step }, out);
+        }
+        self.given_back.retain(|other| *other != step);
+        let mut here = StepHere::new(Arc::clone(launch), start);
         here.share.own_cgroup &= self.config.cgroups;
         self.steps.insert(step, here);
         if self.launcher_up {
-            self.prepare(now, step, out);
+            self.prepare(step, out);
         } else if self.launcher_restarts > super::core::LAUNCHER_RESTARTS {
             self.fail_unspawned(step, "no launcher can be started", out);
         }
     }
 
-    /// Script and cgroup first, where the step has them.
-    pub(super) fn prepare(&mut self, now: Timestamp, step: StepId, out: &mut Vec<ShepherdEffect>) {
-        let Some(here) = self.steps.get(&step) else { return };
+    /// Script and cgroup first, where the step has them. A script that was written for another step is not written again.
+    pub(super) fn prepare(&mut self, step: StepId, out: &mut Vec<ShepherdEffect>) {
+        let Some(here) = self.steps.get_mut(&step) else { return };
         if here.ending {
             return self.fail_unspawned(step, "the step was ended", out);
+        }
+        if here.script.is_none() && here.launch.script.is_some() {
+            let same = |(launch, _): &&(Arc<StepLaunch>, String)| {
+                Arc::ptr_eq(launch, &here.launch) || launch.script == here.launch.script
+            };
+            here.script = self.scripts.iter().find(same).map(|(_, path)| path.clone());
         }
         let script = here.launch.script.clone().filter(|_| here.script.is_none());
         let cgroup = here.share.own_cgroup.then(|| here.share.clone());
         if script.is_none() && cgroup.is_none() {
-            self.spawn_all(now, step, out);
+            self.spawn_all(step, out);
         } else {
             out.push(ShepherdEffect::Prepare { step, script, cgroup });
         }
@@ -71,7 +86,6 @@ impl ShepherdCore {
 
     pub(super) fn prepared(
         &mut self,
-        now: Timestamp,
         step: StepId,
         result: Result<Option<String>, String>,
         out: &mut Vec<ShepherdEffect>,
@@ -79,11 +93,15 @@ impl ShepherdCore {
         let Some(here) = self.steps.get_mut(&step) else { return };
         match result {
             Ok(script) => {
-                here.script = script.or(here.script.take());
+                if let Some(path) = script {
+                    self.scripts.truncate(SCRIPTS_KEPT - 1);
+                    self.scripts.insert(0, (Arc::clone(&here.launch), path.clone()));
+                    here.script = Some(path);
+                }
                 if here.ending || self.phase != ShepherdPhase::Serving {
                     self.fail_unspawned(step, "the step was ended", out);
                 } else if self.launcher_up {
-                    self.spawn_all(now, step, out);
+                    self.spawn_all(step, out);
                 }
             }
             Err(message) => self.fail_unspawned(step, &message, out),
@@ -101,44 +119,39 @@ impl ShepherdCore {
         self.step_over_if_done(step, out);
     }
 
-    fn spawn_all(&mut self, now: Timestamp, step: StepId, out: &mut Vec<ShepherdEffect>) {
+    fn spawn_all(&mut self, step: StepId, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get_mut(&step) else { return };
-        for task in std::mem::take(&mut here.unspawned) {
-            self.spawn(now, step, task, false, out);
+        let mut tasks = std::mem::take(&mut here.unspawned).into_iter();
+        while let Some(task) = tasks.next() {
+            self.spawn(step, task, tasks.len() == 0, out);
         }
     }
 
-    /// Hands a task to the launcher. `moved`: its working directory is out of reach, /tmp is taken instead.
-    fn spawn(&mut self, _now: Timestamp, id: StepId, task: TaskLaunch, moved: bool, out: &mut Vec<ShepherdEffect>) {
+    /// Hands a task to the launcher. `last`: no task of the step will be spawned after it.
+    fn spawn(&mut self, id: StepId, task: TaskLaunch, last: bool, out: &mut Vec<ShepherdEffect>) {
         let token = self.next_token;
         self.next_token += 1;
+        // Of one that is over here, or not with the launcher yet, there is nothing to wait for.
+        let after = self.steps.get(&id).and_then(|here| here.after);
+        let after = after.and_then(|step| self.steps.get(&step)?.running.first().map(|(_, token)| *token));
         let Some(here) = self.steps.get_mut(&id) else { return };
-        let launch = here.launch.clone();
-        let lookup = self.environments.get(&launch.environment);
-        if let Some(dropped) = lookup.dropped {
-            let message = ToLauncher::DropEnvironment { id: dropped };
+        let setting = self.settings.get(&here.launch, &here.env, &here.share.env, |message| {
             out.push(ShepherdEffect::ToLauncher { message, passed: Vec::new() });
-        }
-        if lookup.new {
-            let mut entries: Vec<EnvEntry> = launch.environment.as_ref().clone();
-            entries.retain(|e| !e.starts_with(b"GARRICK_STEPD_DOOR="));
-            entries.push(ByteBuf::from(format!("GARRICK_STEPD_DOOR={}", self.config.door).into_bytes()));
-            let message = ToLauncher::SetEnvironment { id: lookup.id, entries };
-            out.push(ShepherdEffect::ToLauncher { message, passed: Vec::new() });
-        }
-        let StdioPlan { sources, mut passed, pty, streams, input, error_path } =
-            stdio::plan(here, &self.config.node, &task, token);
+        });
+        let place = NodePlace { node: &self.config.node, several: self.config.job_nodes > 1 };
+        let StdioPlan { sources, mut passed, pty, streams, input, pack, error_path } =
+            stdio::plan(here, place, &task, token);
         let affinity = affinity(&self.config.cpu_map, &self.config.job_cpus, here, &task);
-        let mut argv: Vec<ByteBuf> = task.argv.as_ref().clone();
-        if let Some(script) = &here.script {
-            let path = ByteBuf::from(script.clone().into_bytes());
-            match argv.first_mut() {
-                Some(first) => *first = path,
-                None => argv.push(path),
+        let TaskLaunch { rank, argv, extra_env: task_env, .. } = task;
+        let argv = match &here.script {
+            None => argv,
+            Some(script) => {
+                let script = ByteBuf::from(script.clone().into_bytes());
+                Arc::new([script].into_iter().chain(argv.iter().skip(1).cloned()).collect())
             }
-        }
-        let mut extra_env = Vec::with_capacity(launch.step_env.len() + here.share.env.len() + task.extra_env.len());
-        extra_env.extend(launch.step_env.iter().chain(&here.share.env).chain(&task.extra_env).cloned());
+        };
+        let mut extra_env = if last { std::mem::take(&mut here.own_env) } else { here.own_env.clone() };
+        extra_env.extend(task_env);
         let cgroups = here.share.own_cgroup.then(|| {
             passed.push(PassedFd::Cgroup { step: id });
             passed.len() as u8 - 1
@@ -146,38 +159,41 @@ impl ShepherdCore {
         if here.error_path.is_none() {
             here.error_path.clone_from(&error_path);
         }
-        if launch.batch {
+        if here.launch.batch {
             self.job_error_path.clone_from(&error_path);
         }
-        here.tokens.insert(task.rank, token);
+        here.running.push((rank, token));
         if input {
             here.input.add_reader(token);
         }
+        let label = TaskLabel { step: id, attempt: here.attempt, rank, own_cgroup: here.share.own_cgroup };
+        let quiet = here.launch.unattended && !input && streams == [StreamState::Closed; 2];
         let message = ToLauncher::Spawn(Box::new(SpawnTask {
             token,
+            label,
             argv,
-            environment: lookup.id,
+            setting,
             extra_env,
-            work_dir: if moved { "/tmp".into() } else { launch.work_dir.clone() },
             stdio: sources,
+            pack,
             pty,
-            umask: launch.umask,
-            rlimits: launch.rlimits.iter().map(|l| (l.resource, l.soft)).collect(),
             affinity,
             cgroups,
+            quiet,
+            after,
         }));
-        let phase = TaskPhase::Spawning;
-        self.tasks.insert(token, TaskHere { step: id, task, phase, streams, spoke: [false; 2], error_path, moved });
+        let phase = TaskPhase::Launched;
+        self.tasks.insert(token, TaskHere { step: id, rank, phase, streams, spoke: [false; 2], error_path });
         out.push(ShepherdEffect::ToLauncher { message, passed });
     }
 
     pub(super) fn spawned(&mut self, token: u64, pid: u32, out: &mut Vec<ShepherdEffect>) {
         let Some(task) = self.tasks.get_mut(&token) else { return };
-        if task.phase != TaskPhase::Spawning {
+        if task.phase != TaskPhase::Launched {
             return;
         }
         task.phase = TaskPhase::Running { pid };
-        let (step, rank) = (task.step, task.task.rank);
+        let (step, rank) = (task.step, task.rank);
         for (at, stream) in task.streams.iter_mut().enumerate() {
             if *stream == StreamState::Idle {
                 *stream = StreamState::Reading;
@@ -188,47 +204,23 @@ impl ShepherdCore {
         self.feed(token, out);
     }
 
-    /// A task could not be started. A working directory out of reach is replaced by /tmp; all else is the task's end, with
-    /// the errno as exit code where the program could not be executed.
+    /// A task could not be started: that is its end, with the errno as exit code where the program could not be executed.
     pub(super) fn spawn_failed(
         &mut self,
         now: Timestamp,
         token: u64,
-        stage: &str,
-        subject: &str,
-        errno: i32,
+        failure: &LaunchFailure,
         out: &mut Vec<ShepherdEffect>,
     ) {
         let Some(task) = self.tasks.remove(&token) else { return };
-        let (id, rank) = (task.step, task.task.rank);
+        let (id, rank) = (task.step, task.rank);
         out.push(ShepherdEffect::Close { token });
         let Some(here) = self.steps.get_mut(&id) else { return };
         let freed = here.input.remove_reader(token);
-        here.tokens.remove(&rank);
+        here.forget(token);
         let batch = here.launch.batch;
         self.trim_input(id, freed, out);
-        let why = error_text(errno);
-        if stage == "chdir" && !task.moved {
-            let line = format!("slurmstepd: error: couldn't chdir to `{subject}': {why}: going to /tmp instead");
-            self.spawn(now, id, task.task, true, out);
-            match &task.error_path {
-                // After the launcher opened (and truncated) the file.
-                Some(path) => self.append(path, &line, out),
-                None if task.streams[1] == StreamState::Idle || task.streams[0] == StreamState::Idle => {
-                    let data = ByteBuf::from(format!("{line}\n").into_bytes());
-                    self.say(ShepherdToStepMgr::Output { step: id, rank, stream: Stream::Stderr, data }, out);
-                }
-                None => {}
-            }
-            return;
-        }
-        let (text, status) = match stage {
-            "execve" => (format!("execve(): {subject}: {why}"), ExitStatus { code: exit_code(errno), signal: None }),
-            "open stdin" | "open stdout" | "open stderr" => {
-                (format!("Could not {stage} file {subject}: {why}"), NOT_STARTED)
-            }
-            _ => (format!("{stage} {subject}: {why}"), NOT_STARTED),
-        };
+        let text = failure.text();
         if let Some(path) = &task.error_path {
             self.append(path, &format!("slurmstepd: error: {text}"), out);
         }
@@ -236,37 +228,64 @@ impl ShepherdCore {
         if batch {
             out.push(ShepherdEffect::Log { text: format!("batch script of job {}: {text}", self.config.job) });
         }
-        self.failed(id, rank, message, status, out);
-        self.count_out(id, None, out);
+        self.failed(id, rank, message, failure.status(), out);
+        if let Some(here) = self.steps.get_mut(&id) {
+            here.tasks_left -= 1;
+        }
+        self.step_over_if_done(id, out);
     }
 
-    fn failed(&self, step: StepId, rank: u32, message: String, status: ExitStatus, out: &mut Vec<ShepherdEffect>) {
-        self.say(ShepherdToStepMgr::TaskFailed { step, rank, message, status }, out);
+    /// A task that was to start after another did not. Its step has no other.
+    pub(super) fn not_started(&mut self, token: u64, out: &mut Vec<ShepherdEffect>) {
+        let Some(step) = self.tasks.get(&token).map(|task| task.step) else { return };
+        if !self.steps.get(&step).is_some_and(|here| here.alone && here.after.is_some()) {
+            return;
+        }
+        self.tasks.remove(&token);
+        self.steps.remove(&step);
+        out.push(ShepherdEffect::Close { token });
+        self.give_back(step);
+        self.say(ShepherdToStepMgr::NotStarted { step }, out);
+        self.gone_if_done(out);
     }
 
-    pub(super) fn exited(
-        &mut self,
-        now: Timestamp,
-        token: u64,
-        status: ExitStatus,
-        usage: TaskUsage,
-        out: &mut Vec<ShepherdEffect>,
-    ) {
+    fn give_back(&mut self, step: StepId) {
+        if self.given_back.len() >= GIVEN_BACK_KEPT {
+            self.given_back.pop_front();
+        }
+        self.given_back.push_back(step);
+    }
+
+    /// A task that did not run, and that nobody will run.
+    fn failed(&mut self, step: StepId, rank: u32, message: String, status: ExitStatus, out: &mut Vec<ShepherdEffect>) {
+        let attempt = self.steps.get(&step).map_or(0, |here| here.attempt);
+        let end = TaskEnd { status, usage: TaskUsage::default(), oom: false };
+        self.ends.push(TaskFound { step, attempt, rank, end: Some(end) });
+        self.say(ShepherdToStepMgr::TaskFailed { step, rank, message, status, unknown: false }, out);
+    }
+
+    pub(super) fn exited(&mut self, now: Timestamp, token: u64, exit: Exit, out: &mut Vec<ShepherdEffect>) {
         let Some(task) = self.tasks.get_mut(&token) else { return };
-        let TaskPhase::Running { pid } = task.phase else { return };
-        let step = self.steps.get(&task.step);
-        // Only SIGKILL that was not ours may be the kernel's for lack of memory.
-        let ask =
-            status.signal == Some(SIGKILL) && self.phase == ShepherdPhase::Serving && step.is_some_and(|s| !s.ending);
-        let own = step.is_some_and(|s| s.share.own_cgroup);
-        task.phase = TaskPhase::Ended { pid, status, usage, oom: (!ask).then_some(false) };
-        if ask {
-            out.push(ShepherdEffect::AskOom { token, step: own.then_some(task.step) });
+        if matches!(task.phase, TaskPhase::Ended { .. }) {
+            return;
         }
         let id = task.step;
+        let Some(here) = self.steps.get_mut(&id) else { return };
+        // Only SIGKILL that was not ours may be the kernel's for lack of memory.
+        let ask = exit.status.signal == Some(SIGKILL as u8) && self.phase == ShepherdPhase::Serving && !here.ending;
+        task.phase = TaskPhase::Ended { exit, oom: (!ask).then_some(false) };
+        if ask {
+            out.push(ShepherdEffect::AskOom { token, step: here.share.own_cgroup.then_some(id) });
+        }
+        // Streams of a task whose start was not told of were never read.
+        for stream in &mut task.streams {
+            if *stream == StreamState::Idle {
+                *stream = StreamState::Closed;
+            }
+        }
         let open = task.streams.iter().any(|s| *s != StreamState::Closed);
-        if let Some(here) = self.steps.get_mut(&id) {
-            let freed = here.input.remove_reader(token);
+        let freed = here.input.remove_reader(token);
+        if freed > 0 {
             self.trim_input(id, freed, out);
         }
         if open {
@@ -286,33 +305,62 @@ impl ShepherdCore {
         }
     }
 
-    /// Reports a task's end once nothing of its output is outstanding.
+    /// Reports a task's end once nothing of its output is outstanding. That of a step's last task here stands for the end
+    /// of the step, where nothing is left to be done for it.
     pub(super) fn report_if_over(&mut self, token: u64, out: &mut Vec<ShepherdEffect>) {
         let Some(task) = self.tasks.get(&token) else { return };
-        let TaskPhase::Ended { pid, status, usage, oom: Some(oom) } = task.phase else { return };
+        let TaskPhase::Ended { exit, oom: Some(oom) } = task.phase else { return };
         if task.streams.iter().any(|s| *s != StreamState::Closed) {
             return;
         }
-        let (id, rank) = (task.step, task.task.rank);
+        let (id, rank) = (task.step, task.rank);
         self.tasks.remove(&token);
-        if self.steps.get(&id).is_some_and(|s| s.launch.stdin == garrick_model::spec::StreamTarget::Relay) {
+        let Some(here) = self.steps.get_mut(&id) else { return };
+        here.tasks_left -= 1;
+        here.forget(token);
+        // A made-up end has no process; group 0 would be our own.
+        here.groups.extend((exit.survivors && exit.pid != 0).then_some(exit.pid));
+        let gone = here.tasks_left == 0 && !here.share.own_cgroup && !here.sweeping;
+        if here.launch.stdin == garrick_model::spec::StreamTarget::Relay {
             // Output ends are dropped at their end of file; an input end may still be held.
             out.push(ShepherdEffect::Close { token });
         }
-        self.say(ShepherdToStepMgr::TaskExited { step: id, rank, status, usage, oom }, out);
-        if let Some(here) = self.steps.get_mut(&id) {
-            here.tokens.remove(&rank);
+        if gone {
+            kill_groups(&mut here.groups, out);
         }
-        // A made-up end has no process; group 0 would be our own.
-        self.count_out(id, Some(pid).filter(|p| *p != 0), out);
+        self.report(id, rank, exit, oom, gone, out);
+        if gone {
+            self.steps.remove(&id);
+            self.gone_if_done(out);
+        } else {
+            self.step_over_if_done(id, out);
+        }
     }
 
-    /// One task fewer. `pid`: its process group may have survivors.
-    fn count_out(&mut self, id: StepId, pid: Option<u32>, out: &mut Vec<ShepherdEffect>) {
-        let Some(here) = self.steps.get_mut(&id) else { return };
-        here.tasks_left -= 1;
-        here.groups.extend(pid);
-        self.step_over_if_done(id, out);
+    /// Tells of a task's end and remembers it.
+    pub(super) fn report(
+        &mut self,
+        step: StepId,
+        rank: u32,
+        exit: Exit,
+        oom: bool,
+        gone: bool,
+        out: &mut Vec<ShepherdEffect>,
+    ) {
+        let end = TaskEnd { status: exit.status, usage: exit.usage, oom };
+        let attempt = self.steps.get(&step).map_or(0, |here| here.attempt);
+        self.ends.push(TaskFound { step, attempt, rank, end: Some(end) });
+        self.say(ShepherdToStepMgr::TaskExited { step, rank, end, gone }, out);
+    }
+
+    /// A pack does not take what a task wrote: an operator and the job's user are told; the task's end is reported all the
+    /// same.
+    pub(super) fn pack_failed(&self, label: TaskLabel, message: &str, out: &mut Vec<ShepherdEffect>) {
+        let text = format!("output pack of step {}, task {}: {message}", label.step, label.rank);
+        if let Some(path) = &self.job_error_path {
+            self.append(path, &format!("slurmstepd: error: {text}"), out);
+        }
+        out.push(ShepherdEffect::Log { text });
     }
 
     /// Streams of ended tasks that somebody else still holds open are given up; those that wait for credit are not.
@@ -358,19 +406,5 @@ fn affinity(map: &[u32], job_cpus: &garrick_model::resources::CpuSet, step: &Ste
         }
         CpuBind::Default if step.share.cpus == *job_cpus => Vec::new(),
         CpuBind::Default => step.share.cpus.iter().filter_map(real).collect(),
-    }
-}
-
-/// An error number as an exit code.
-fn exit_code(errno: i32) -> u8 {
-    u8::try_from(errno).ok().filter(|c| *c != 0).unwrap_or(1)
-}
-
-/// `No such file or directory`.
-fn error_text(errno: i32) -> String {
-    let text = std::io::Error::from_raw_os_error(errno).to_string();
-    match text.find(" (os error") {
-        Some(at) => text[..at].to_owned(),
-        None => text,
     }
 }

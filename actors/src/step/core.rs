@@ -10,9 +10,11 @@ use crate::step::{
 };
 use garrick_model::{
     messages::{
-        shepherd::{ShepherdToStepMgr, SignalReach, StepMgrToShepherd},
+        launcher::TaskUsage,
+        shepherd::{LaunchRef, ShepherdToStepMgr, SignalReach, StepMgrToShepherd, StepStart, TaskEnd},
         step::{CommandToStepMgr, StepLayout, StepMgrToCommand},
     },
+    signal::{SIGKILL, SIGTERM},
     spec::{StdinTo, StreamTarget},
     state::{ExitStatus, StepState},
     time::Timestamp,
@@ -57,6 +59,11 @@ pub struct StepCore {
     any_over: bool,
     exit: ExitStatus,
     oom: bool,
+    /// A task's end was not seen.
+    unknown: bool,
+    usage: TaskUsage,
+    /// The first signal it was sent that is to end it.
+    signalled: Option<u8>,
     output: OutputRelay,
     input: InputRelay,
     attended: bool,
@@ -92,6 +99,9 @@ impl StepCore {
             any_over: false,
             exit: ExitStatus::SUCCESS,
             oom: false,
+            unknown: false,
+            usage: TaskUsage::default(),
+            signalled: None,
             attended: plan.attended,
             node_of,
             nodes,
@@ -134,7 +144,7 @@ impl StepCore {
             StepInput::Timer(StepTimer::Wait) => self.end(now, StepEnd::WaitOver, false, out),
             StepInput::Timer(StepTimer::Backlog) => {}
         }
-        if self.nodes.iter().all(|n| n.gone) {
+        if self.phase != Phase::Over && self.nodes.iter().all(|n| n.gone) {
             self.over(out);
         }
     }
@@ -147,17 +157,23 @@ impl StepCore {
         for node in &mut self.plan.nodes {
             out.push(StepEffect::ToShepherd {
                 node: node.slot,
-                message: StepMgrToShepherd::Launch {
-                    step: self.plan.launch.clone(),
+                message: StepMgrToShepherd::Launch(Box::new(StepStart {
+                    step: self.plan.id,
+                    attempt: self.plan.attempt,
+                    launch: LaunchRef::Whole(self.plan.launch.clone()),
+                    env: self.plan.env.clone(),
+                    own_env: self.plan.own_env.clone(),
                     share: node.share.clone(),
                     tasks: node.tasks.clone(),
-                },
+                    after: self.plan.after,
+                })),
             });
         }
         if self.attended {
             let layout = StepLayout {
                 nodes: self.plan.nodes.iter().map(|n| n.name.clone()).collect(),
                 ranks: self.plan.nodes.iter().map(|n| n.tasks.iter().map(|t| t.rank).collect()).collect(),
+                handed: self.plan.handed(),
             };
             out.push(StepEffect::ToClient(StepMgrToCommand::Started(layout)));
         } else {
@@ -185,6 +201,7 @@ impl StepCore {
             if runs {
                 self.tasks[rank] = TaskState::Running;
             } else {
+                self.unknown = true;
                 self.count_out(rank as u32, UNKNOWN_EXIT);
             }
         }
@@ -204,17 +221,22 @@ impl StepCore {
                     self.to_client(StepMgrToCommand::TaskStarted { rank, pid }, out);
                 }
             }
-            ShepherdToStepMgr::TaskFailed { rank, message, status, .. } => {
+            ShepherdToStepMgr::TaskFailed { rank, message, status, unknown, .. } => {
                 if self.count_out_on(node, rank, status) {
+                    self.unknown |= unknown;
                     self.to_client(StepMgrToCommand::TaskFailed { rank, message, status }, out);
                     self.after_task(now, status, out);
                 }
             }
-            ShepherdToStepMgr::TaskExited { rank, status, oom, .. } => {
+            ShepherdToStepMgr::TaskExited { rank, end: TaskEnd { status, usage, oom }, gone, .. } => {
                 if self.count_out_on(node, rank, status) {
+                    self.usage.add(usage);
                     self.oom |= oom;
                     self.to_client(StepMgrToCommand::TaskExited { rank, status, oom }, out);
                     self.after_task(now, status, out);
+                }
+                if gone {
+                    self.node_gone(node);
                 }
             }
             ShepherdToStepMgr::Output { rank, stream, data, .. } => {
@@ -230,7 +252,20 @@ impl StepCore {
                 self.grant_input(out);
             }
             ShepherdToStepMgr::StepGone { .. } => self.node_gone(node),
-            ShepherdToStepMgr::Register { .. } | ShepherdToStepMgr::Gone | ShepherdToStepMgr::Tasks(_) => {}
+            // Of steps with one task only.
+            ShepherdToStepMgr::NotStarted { .. } => match (&self.phase, self.signalled) {
+                (Phase::Running, None) => {
+                    self.phase = Phase::Over;
+                    out.push(StepEffect::NotStarted);
+                }
+                // As if what was to end it had found it running.
+                (_, signal) => {
+                    let status = ExitStatus { code: 0, signal: Some(signal.unwrap_or(SIGTERM as u8)) };
+                    self.count_out_on(node, 0, status);
+                    self.node_gone(node);
+                }
+            },
+            ShepherdToStepMgr::Register { .. } | ShepherdToStepMgr::Gone | ShepherdToStepMgr::Tasks { .. } => {}
         }
     }
 
@@ -311,7 +346,10 @@ impl StepCore {
         }
     }
 
-    fn signal(&self, signal: i32, reach: SignalReach, out: &mut Vec<StepEffect>) {
+    fn signal(&mut self, signal: i32, reach: SignalReach, out: &mut Vec<StepEffect>) {
+        if matches!(signal, SIGTERM | SIGKILL) {
+            self.signalled.get_or_insert(signal as u8);
+        }
         for node in self.nodes.iter().filter(|n| n.tasks_left > 0) {
             let message = StepMgrToShepherd::Signal { step: self.plan.id, signal, reach };
             out.push(StepEffect::ToShepherd { node: node.slot, message });
@@ -408,6 +446,7 @@ impl StepCore {
         self.pass_output(out);
         let ended = match std::mem::replace(&mut self.phase, Phase::Over) {
             Phase::Ending { cause, .. } => Some(cause),
+            _ if self.unknown => Some(StepEnd::ExitUnknown),
             _ => None,
         };
         let state = ended.as_ref().and_then(StepEnd::state).unwrap_or_else(|| state_of_exit(self.exit, self.oom));
@@ -418,7 +457,8 @@ impl StepCore {
             }
             (_, state) => state,
         };
-        out.push(StepEffect::Over(StepResult { step: self.plan.id, state, exit: self.exit, ended }));
+        let usage = self.usage;
+        out.push(StepEffect::Over(StepResult { step: self.plan.id, state, exit: self.exit, ended, usage }));
     }
 }
 

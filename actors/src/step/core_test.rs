@@ -11,7 +11,7 @@ use crate::{
     },
 };
 use garrick_model::{
-    ids::{StepId, StepNum},
+    ids::{StepId, StepKey, StepNum},
     messages::{launcher::TaskUsage, shepherd::Stream},
     spec::JobKind,
 };
@@ -45,7 +45,8 @@ fn from(node: u32, message: ShepherdToStepMgr) -> StepInput {
 
 fn exited(node: u32, rank: u32, code: u8) -> StepInput {
     let status = ExitStatus { code, signal: None };
-    from(node, ShepherdToStepMgr::TaskExited { step: step(), rank, status, usage: TaskUsage::default(), oom: false })
+    let end = TaskEnd { status, usage: TaskUsage::default(), oom: false };
+    from(node, ShepherdToStepMgr::TaskExited { step: step(), rank, end, gone: false })
 }
 
 fn to_all(message: StepMgrToShepherd) -> Vec<StepEffect> {
@@ -58,13 +59,19 @@ fn a_step_hands_each_node_its_share_and_then_tells_its_layout() {
     let mut core = StepCore::new(plan.clone());
     let launch = |node: &PlannedNode| StepEffect::ToShepherd {
         node: node.slot,
-        message: StepMgrToShepherd::Launch {
-            step: plan.launch.clone(),
+        message: StepMgrToShepherd::Launch(Box::new(StepStart {
+            step: plan.id,
+            attempt: 0,
+            launch: LaunchRef::Whole(plan.launch.clone()),
+            env: plan.env.clone(),
+            own_env: plan.own_env.clone(),
             share: node.share.clone(),
             tasks: node.tasks.clone(),
-        },
+            after: None,
+        })),
     };
-    let layout = StepLayout { nodes: vec!["n1".into(), "n2".into()], ranks: vec![vec![0, 1], vec![2, 3]] };
+    let layout =
+        StepLayout { nodes: vec!["n1".into(), "n2".into()], ranks: vec![vec![0, 1], vec![2, 3]], handed: [false; 3] };
     let started = StepEffect::ToClient(StepMgrToCommand::Started(layout));
     assert_eq!(tell(&mut core, StepInput::Begin), [launch(&plan.nodes[0]), launch(&plan.nodes[1]), started]);
     assert_eq!(tell(&mut core, StepInput::Begin), []);
@@ -78,8 +85,13 @@ fn it_is_over_when_every_node_is_rid_of_it_with_the_worst_exit() {
         tell(&mut core, exited(node, rank, code));
     }
     assert_eq!(tell(&mut core, from(0, ShepherdToStepMgr::StepGone { step: step() })), []);
-    let result =
-        StepResult { step: step(), state: StepState::Failed, exit: ExitStatus { code: 9, signal: None }, ended: None };
+    let result = StepResult {
+        step: step(),
+        state: StepState::Failed,
+        exit: ExitStatus { code: 9, signal: None },
+        ended: None,
+        usage: Default::default(),
+    };
     assert_eq!(tell(&mut core, from(1, ShepherdToStepMgr::StepGone { step: step() })), [StepEffect::Over(result)]);
     assert_eq!(tell(&mut core, StepInput::Kill(StepEnd::Cancelled)), []);
 }
@@ -115,7 +127,13 @@ fn a_resumed_step_counts_tasks_that_nobody_has_as_lost() {
     let mut core = StepCore::new(plan());
     assert_eq!(tell(&mut core, StepInput::Resume { live: vec![3] }), []);
     tell(&mut core, exited(1, 3, 0));
-    let result = StepResult { step: step(), state: StepState::Failed, exit: UNKNOWN_EXIT, ended: None };
+    let result = StepResult {
+        step: step(),
+        state: StepState::Failed,
+        exit: UNKNOWN_EXIT,
+        ended: Some(StepEnd::ExitUnknown),
+        usage: Default::default(),
+    };
     assert_eq!(tell(&mut core, from(1, ShepherdToStepMgr::StepGone { step: step() })), [StepEffect::Over(result)]);
 }
 
@@ -126,7 +144,7 @@ fn a_step_whose_actor_died_is_killed_and_ends_as_failed() {
     company.settle();
     company.steps.clear();
     let mut out = Vec::new();
-    company.core.handle(NOW, StepMgrInput::StepCrashed { step: StepNum::Number(0) }, &mut out);
+    company.core.handle(NOW, StepMgrInput::StepCrashed { step: StepKey::number(0) }, &mut out);
     let kill = StepMgrEffect::ToShepherd { node: NodeSlot(0), message: StepMgrToShepherd::Kill { step: step() } };
     assert_eq!(out[0], kill);
     let finished = StepMgrToCommand::Finished { exit: UNKNOWN_EXIT, state: StepState::Failed };

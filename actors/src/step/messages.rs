@@ -8,6 +8,7 @@ use garrick_model::{
         shepherd::{ShepherdToStepMgr, StepLaunch, StepMgrToShepherd, StepNodeShare, TaskLaunch},
         step::{CommandToStepMgr, StepMgrToCommand},
     },
+    spec::{EnvEntry, StreamTarget},
 };
 use garrick_runtime::Message;
 use jiff::tz::TimeZone;
@@ -36,8 +37,14 @@ pub struct PlannedNode {
 pub struct StepPlan {
     /// Which.
     pub id: StepId,
-    /// What its nodes share.
+    /// Tries before this one.
+    pub attempt: u32,
+    /// What it shares with steps of the same request.
     pub launch: Arc<StepLaunch>,
+    /// Variables of steps that are laid out alike.
+    pub env: Arc<Vec<EnvEntry>>,
+    /// Variables of this step alone.
+    pub own_env: Vec<EnvEntry>,
     /// Nodes in step order.
     pub nodes: Vec<PlannedNode>,
     /// An `srun` stays with it.
@@ -50,6 +57,15 @@ pub struct StepPlan {
     pub wait: Option<Duration>,
     /// For the notices that name a time.
     pub zone: TimeZone,
+    /// It starts in the place of this step when that ends.
+    pub after: Option<StepId>,
+}
+
+impl StepPlan {
+    /// Which of descriptors 0, 1 and 2 are those that the step's `srun` handed over.
+    pub fn handed(&self) -> [bool; 3] {
+        [&self.launch.stdin, &self.launch.stdout, &self.launch.stderr].map(|target| *target == StreamTarget::Handed)
+    }
 }
 
 /// Timers of a step; none is set unless the step has such a limit.
@@ -136,6 +152,8 @@ pub enum StepEffect {
     },
     /// No process of it is left. Last effect.
     Over(StepResult),
+    /// It was to start after another and never did. Last effect.
+    NotStarted,
 }
 
 /// Mailbox of a step's actor.
@@ -167,10 +185,11 @@ pub const fn shepherd_message_name(message: &ShepherdToStepMgr) -> &'static str 
         ShepherdToStepMgr::TaskFailed { .. } => "TaskFailed",
         ShepherdToStepMgr::Output { .. } => "Output",
         ShepherdToStepMgr::TaskExited { .. } => "TaskExited",
+        ShepherdToStepMgr::NotStarted { .. } => "NotStarted",
         ShepherdToStepMgr::StepGone { .. } => "StepGone",
         ShepherdToStepMgr::Gone => "Gone",
         ShepherdToStepMgr::StdinConsumed { .. } => "StdinConsumed",
-        ShepherdToStepMgr::Tasks(_) => "Tasks",
+        ShepherdToStepMgr::Tasks { .. } => "Tasks",
     }
 }
 
@@ -182,6 +201,7 @@ pub const fn client_message_name(message: &CommandToStepMgr) -> &'static str {
         CommandToStepMgr::Enqueue { .. } => "EnqueueSteps",
         CommandToStepMgr::Wait { .. } => "WaitSteps",
         CommandToStepMgr::List => "ListSteps",
+        CommandToStepMgr::Attach { .. } => "Attach",
         CommandToStepMgr::Stdin(_) => "Stdin",
         CommandToStepMgr::Signal(_) => "Signal",
         CommandToStepMgr::Resize { .. } => "Resize",

@@ -30,7 +30,7 @@ impl Step {
     /// How a step manager starts it. It is never restarted: what it knew of its tasks died with it, and its manager ends
     /// the step.
     pub fn spec(plan: StepPlan, manager: Address<StepMgrMsg>) -> ChildSpec<Self> {
-        let name = format!("step/{}", plan.id.step);
+        let name = format!("step/{}", plan.id.key());
         let mut core = Some(StepCore::new(plan));
         let factory = move || Self {
             core: core.take().expect("a step's actor is never restarted"),
@@ -63,7 +63,7 @@ impl Actor for Step {
                 other => said.push(other),
             }
         }
-        let step = self.core.plan().id.step;
+        let step = self.core.plan().id.key();
         let kept = !said.is_empty() && self.manager.send(StepMgrMsg(StepMgrInput::StepSays { step, effects: said }));
         if kept {
             cx.set_timer(BACKLOG, RETRY, StepMsg(StepInput::Timer(StepTimer::Backlog)));

@@ -3,6 +3,7 @@
 
 use garrick_model::{
     ids::StepId,
+    messages::launcher::TaskUsage,
     state::{ExitStatus, JobState, StepState},
 };
 use serde::{Deserialize, Serialize};
@@ -33,20 +34,28 @@ pub enum StepEnd {
     ManagerRestarted,
     /// More input was sent than the command was granted.
     InputOverrun,
+    /// A task ran and nobody saw how it ended: its launcher died.
+    ExitUnknown,
+    /// What it waited for can never be.
+    DependencyNeverSatisfied,
 }
 
 impl StepEnd {
     /// The state that a step ended for this reason gets; `None`: as its tasks ended.
     pub const fn state(&self) -> Option<StepState> {
         match self {
-            Self::Cancelled | Self::ClientGone | Self::BatchOver | Self::InputOverrun => Some(StepState::Cancelled),
+            Self::Cancelled
+            | Self::ClientGone
+            | Self::BatchOver
+            | Self::InputOverrun
+            | Self::DependencyNeverSatisfied => Some(StepState::Cancelled),
             Self::TimeLimit => Some(StepState::Timeout),
             Self::Job(JobState::Timeout | JobState::Deadline) => Some(StepState::Timeout),
             Self::Job(JobState::NodeFail) | Self::NodeLost { .. } => Some(StepState::NodeFail),
             Self::Job(JobState::OutOfMemory) => Some(StepState::OutOfMemory),
             Self::Job(_) => Some(StepState::Cancelled),
             Self::BadExit | Self::WaitOver => None,
-            Self::ManagerRestarted => Some(StepState::Failed),
+            Self::ManagerRestarted | Self::ExitUnknown => Some(StepState::Failed),
         }
     }
 
@@ -86,6 +95,9 @@ pub struct StepResult {
     pub exit: ExitStatus,
     /// Why it was ended, if it was.
     pub ended: Option<StepEnd>,
+    /// What its tasks used.
+    #[serde(default)]
+    pub usage: TaskUsage,
 }
 
 /// The worse of two exit statuses, as a shell would rank them.

@@ -4,10 +4,7 @@ use crate::stepmgr::run::RunFacts;
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShare},
-    spec::{
-        CpuBind, Dependencies, Distribution, JobKind, JobSpec, OpenMode, Sharing, StdinTo, StepSharing, StepSpec,
-        StreamTarget,
-    },
+    spec::{Dependencies, JobKind, JobSpec, OpenMode, Sharing, StepSharing, StepSpec},
     time::{TimeLimit, Timestamp},
     view::AllocatedNode,
 };
@@ -16,39 +13,7 @@ use std::sync::Arc;
 
 /// A step of one task that runs `name`.
 pub fn step(name: &str) -> StepSpec {
-    StepSpec {
-        name: name.into(),
-        nodes: None,
-        tasks: Some(1),
-        tasks_per_node: None,
-        cpus_per_task: None,
-        memory: MemoryRequest::Default,
-        nodelist: Vec::new(),
-        exclude: Vec::new(),
-        relative: None,
-        distribution: Distribution::Block,
-        sharing: StepSharing::Default,
-        cpu_bind: CpuBind::Default,
-        time_limit: None,
-        immediate: false,
-        argv: vec![bytes(name)],
-        multi_prog: Vec::new(),
-        script: None,
-        work_dir: None,
-        environment: Vec::new(),
-        stdin: StreamTarget::Relay,
-        stdin_to: StdinTo::All,
-        stdout: StreamTarget::Relay,
-        stderr: StreamTarget::Relay,
-        open_mode: OpenMode::Default,
-        pty: None,
-        kill_on_bad_exit: false,
-        wait_secs: None,
-        umask: None,
-        rlimits: Vec::new(),
-        srun: None,
-        submit_line: String::new(),
-    }
+    StepSpec { name: name.into(), tasks: Some(1), argv: vec![bytes(name)], tell_starts: true, ..StepSpec::default() }
 }
 
 /// `--exact` of it, with so many tasks.

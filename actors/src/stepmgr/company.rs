@@ -9,11 +9,13 @@ use crate::{
     },
 };
 use garrick_model::{
-    ids::{RequestId, StepId, StepNum},
+    batch::{BatchMembers, StepBatch},
+    ids::{RequestId, StepKey, StepNum},
     messages::{
         command::Caller,
+        launch_failure::LaunchFailure,
         launcher::{FromLauncher, SpawnTask, TaskUsage, ToLauncher},
-        shepherd::Stream,
+        shepherd::{ShepherdToStepMgr, Stream},
         step::{CommandToStepMgr, StepMgrToCommand},
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
@@ -33,7 +35,7 @@ enum Channel {
     Journal,
     Client(u64),
     StepsToManager,
-    ToStep(StepNum),
+    ToStep(StepKey),
     FromShepherd(usize),
     ToShepherd(usize),
     Launcher(usize),
@@ -44,7 +46,7 @@ enum Channel {
 #[derive(Debug)]
 enum Delivery {
     Manager(StepMgrInput),
-    Step(StepNum, StepInput),
+    Step(StepKey, StepInput),
     Shepherd(usize, ShepherdInput),
 }
 
@@ -63,7 +65,12 @@ pub struct Process {
 pub struct FakeNode {
     pub shepherd: ShepherdCore,
     pub processes: BTreeMap<u64, Process>,
+    /// Tasks behind one that runs.
+    pub lines: Vec<(u64, VecDeque<SpawnTask>)>,
     pub lost: bool,
+    /// Its link is broken.
+    pub away: bool,
+    kept: Vec<ShepherdToStepMgr>,
     next_pid: u32,
 }
 
@@ -72,7 +79,7 @@ pub struct FakeNode {
 pub struct Company {
     pub now: Timestamp,
     pub core: StepMgrCore,
-    pub steps: BTreeMap<StepNum, StepCore>,
+    pub steps: BTreeMap<StepKey, StepCore>,
     pub nodes: Vec<FakeNode>,
     pub journal: Vec<StepEvent>,
     pub heard: BTreeMap<ClientId, Vec<StepMgrToCommand>>,
@@ -85,7 +92,7 @@ pub struct Company {
     pub signals: Vec<(i32, bool)>,
     channels: BTreeMap<Channel, VecDeque<Delivery>>,
     manager_timers: BTreeMap<StepMgrTimer, Timestamp>,
-    step_timers: BTreeMap<(StepNum, StepTimer), Timestamp>,
+    step_timers: BTreeMap<(StepKey, StepTimer), Timestamp>,
     shepherd_timers: BTreeMap<(usize, ShepherdTimer), Timestamp>,
     next_client: u64,
     next_request: u64,
@@ -103,7 +110,10 @@ impl Company {
                     ..ShepherdConfig::new(facts.job, &n.name, "/run/door", n.share.cpus.clone())
                 }),
                 processes: BTreeMap::new(),
+                lines: Vec::new(),
                 lost: false,
+                away: false,
+                kept: Vec::new(),
                 next_pid: 1000,
             })
             .collect();
@@ -143,7 +153,7 @@ impl Company {
 
     /// A node's launcher runs and its shepherd registers.
     pub fn shepherd_up(&mut self, node: usize) {
-        self.shepherd(node, ShepherdInput::LauncherUp);
+        self.shepherd(node, ShepherdInput::LauncherUp { first: true });
         self.manager(StepMgrInput::ShepherdUp { node: NodeSlot(node as u32) });
     }
 
@@ -151,6 +161,7 @@ impl Company {
     pub fn lose(&mut self, node: usize) {
         self.nodes[node].lost = true;
         self.nodes[node].processes.clear();
+        self.nodes[node].lines.clear();
         let lost = StepMgrInput::ShepherdLost { node: NodeSlot(node as u32), detail: "timed out".into() };
         self.channels.entry(Channel::FromShepherd(node)).or_default().push_back(Delivery::Manager(lost));
     }
@@ -187,22 +198,34 @@ impl Company {
     pub fn srun(&mut self, spec: StepSpec) -> ClientId {
         let client = self.connect();
         let request = self.request();
-        self.say(client, CommandToStepMgr::Launch { request, spec: Box::new(spec) });
+        self.say(client, CommandToStepMgr::Launch { request, spec: Box::new(spec), descriptors: [false; 3] });
         client
     }
 
     /// `srun --async`.
     pub fn enqueue(&mut self, specs: Vec<StepSpec>) -> ClientId {
+        self.enqueue_batch(StepBatch { specs, members: BatchMembers::Each })
+    }
+
+    /// `srun --async --array`.
+    pub fn enqueue_array(&mut self, spec: StepSpec, tasks: &str) -> ClientId {
+        let tasks = tasks.parse().expect("a test's array is one");
+        self.enqueue_batch(StepBatch { specs: vec![spec], members: BatchMembers::Array(tasks) })
+    }
+
+    /// Steps in one message.
+    pub fn enqueue_batch(&mut self, batch: StepBatch) -> ClientId {
         let client = self.connect();
         let request = self.request();
-        self.say(client, CommandToStepMgr::Enqueue { request, specs });
+        self.say(client, CommandToStepMgr::Enqueue { request, batch: Box::new(batch) });
         client
     }
 
     /// `swait`.
-    pub fn wait(&mut self, steps: Vec<StepId>, progress_ms: u32) -> ClientId {
+    pub fn wait(&mut self, steps: &[&str], progress_ms: u32) -> ClientId {
         let client = self.connect();
-        self.say(client, CommandToStepMgr::Wait { steps, progress_ms });
+        let steps = steps.iter().map(|s| s.parse().expect("a test's step is one")).collect();
+        self.say(client, CommandToStepMgr::Wait { steps, any: false, progress_ms });
         client
     }
 
@@ -217,13 +240,8 @@ impl Company {
         RequestId(0, self.next_request)
     }
 
-    /// A step's id by number.
-    pub fn id(&self, number: u32) -> StepId {
-        StepId::new(self.core.facts().job, StepNum::Number(number))
-    }
-
     /// Processes that run now: node, token, step, rank as the environment has it.
-    pub fn running(&self) -> Vec<(usize, u64, StepNum, u32)> {
+    pub fn running(&self) -> Vec<(usize, u64, StepKey, u32)> {
         let mut all = Vec::new();
         for (n, node) in self.nodes.iter().enumerate() {
             for (token, process) in node.processes.iter().filter(|(_, p)| !p.ended) {
@@ -236,7 +254,9 @@ impl Company {
                             });
                         text.and_then(|t| t.parse::<i64>().ok()).unwrap_or(-1)
                     };
-                let step = u32::try_from(value("SLURM_STEP_ID")).map_or(StepNum::Batch, StepNum::Number);
+                let array = u32::try_from(value("SLURM_STEP_ARRAY_TASK_ID")).ok();
+                let step = u32::try_from(value("SLURM_STEP_ID"))
+                    .map_or(StepKey::BATCH, |n| StepKey { step: StepNum::Number(n), array });
                 all.push((n, *token, step, value("SLURM_PROCID") as u32));
             }
         }
@@ -244,14 +264,21 @@ impl Company {
         all
     }
 
+    /// Steps that have processes, the batch script left out.
+    pub fn running_keys(&self) -> Vec<String> {
+        let numbered = |key: &StepKey| *key != StepKey::BATCH;
+        let steps: BTreeSet<StepKey> = self.running().iter().map(|(_, _, key, _)| *key).filter(numbered).collect();
+        steps.into_iter().map(|key| key.to_string()).collect()
+    }
+
     /// Numbers of the steps that have processes.
     pub fn running_steps(&self) -> Vec<u32> {
-        let steps: BTreeSet<u32> = self.running().iter().filter_map(|(_, _, step, _)| step.number()).collect();
+        let steps: BTreeSet<u32> = self.running().iter().filter_map(|(_, _, key, _)| key.step.number()).collect();
         steps.into_iter().collect()
     }
 
     /// Ends all processes of a step.
-    pub fn exit(&mut self, step: StepNum, status: ExitStatus) {
+    pub fn exit(&mut self, step: StepKey, status: ExitStatus) {
         for (node, token, of, _) in self.running() {
             if of == step {
                 self.end_process(node, token, status);
@@ -262,7 +289,7 @@ impl Company {
 
     /// Ends a numbered step with a code.
     pub fn exit_code(&mut self, step: u32, code: u8) {
-        self.exit(StepNum::Number(step), ExitStatus { code, signal: None });
+        self.exit(StepKey::number(step), ExitStatus { code, signal: None });
     }
 
     /// A process ends: the launcher tells, and its streams are at their end.
@@ -271,9 +298,30 @@ impl Company {
         if std::mem::replace(&mut process.ended, true) {
             return;
         }
-        let message = FromLauncher::Exited { token, status, usage: TaskUsage::default() };
+        let message = FromLauncher::Exited { token, pid: 1, status, usage: TaskUsage::default(), survivors: false };
         self.on_launcher(node, message);
         self.serve_reads(node, token);
+        self.go_on_after(node, token);
+    }
+
+    fn go_on_after(&mut self, node: usize, over: u64) {
+        let lines = &mut self.nodes[node].lines;
+        let Some(at) = lines.iter().position(|(first, _)| *first == over) else { return };
+        let (_, mut line) = lines.swap_remove(at);
+        if let Some(next) = line.pop_front() {
+            let token = next.token;
+            self.nodes[node].lines.push((token, line));
+            self.spawn_process(node, next);
+        }
+    }
+
+    /// A node's launcher gives back what is behind tasks that take too long.
+    pub fn give_back(&mut self, node: usize) {
+        for (_, line) in std::mem::take(&mut self.nodes[node].lines) {
+            for task in line {
+                self.on_launcher(node, FromLauncher::NotStarted { token: task.token });
+            }
+        }
     }
 
     /// A process writes.
@@ -360,12 +408,65 @@ impl Company {
         self.steps.clear();
         self.manager_timers.clear();
         self.step_timers.clear();
-        self.channels.retain(|c, _| !matches!(c, Channel::ToStep(_) | Channel::StepsToManager));
+        let gone = |c: &Channel| {
+            matches!(c, Channel::ToStep(_) | Channel::StepsToManager | Channel::FromShepherd(_) | Channel::Journal)
+        };
+        self.channels.retain(|c, _| !gone(c));
         self.manager(StepMgrInput::Begin);
         for node in 0..self.nodes.len() {
             if !self.nodes[node].lost {
                 self.manager(StepMgrInput::ShepherdUp { node: NodeSlot(node as u32) });
             }
+        }
+    }
+
+    /// Delivers what nodes and their launchers say to each other, and nothing to the manager.
+    pub fn settle_nodes(&mut self) {
+        loop {
+            let own = |c: &Channel| matches!(c, Channel::Launcher(_) | Channel::Descriptors(_));
+            let Some(channel) = self.channels.iter().find(|(c, q)| own(c) && !q.is_empty()).map(|(c, _)| *c) else {
+                return;
+            };
+            if let Some(Delivery::Shepherd(node, input)) = self.channels.get_mut(&channel).and_then(VecDeque::pop_front)
+            {
+                self.shepherd(node, input);
+            }
+        }
+    }
+
+    /// A node's shepherd and launcher both died and were started anew: nothing is known of what ran.
+    pub fn forget_node(&mut self, node: usize) {
+        let facts = self.core.facts().clone();
+        let share = &facts.nodes[node];
+        let config = ShepherdConfig {
+            cpu_map: (0..64).collect(),
+            ..ShepherdConfig::new(facts.job, &share.name, "/run/door", share.share.cpus.clone())
+        };
+        self.nodes[node].shepherd = ShepherdCore::new(config);
+        self.nodes[node].processes.clear();
+        self.nodes[node].lines.clear();
+        self.nodes[node].shepherd.handle(self.now, ShepherdInput::LauncherUp { first: false }, &mut Vec::new());
+    }
+
+    /// Anything else.
+    pub fn tell_manager(&mut self, input: StepMgrInput) {
+        self.manager(input);
+    }
+
+    /// The link to a node's shepherd breaks.
+    pub fn away(&mut self, node: usize) {
+        self.nodes[node].away = true;
+        let away = StepMgrInput::ShepherdAway { node: NodeSlot(node as u32), detail: "timed out".into() };
+        self.channels.entry(Channel::FromShepherd(node)).or_default().push_back(Delivery::Manager(away));
+    }
+
+    /// And is made again: what was not delivered is.
+    pub fn back(&mut self, node: usize) {
+        self.nodes[node].away = false;
+        let up = StepMgrInput::ShepherdUp { node: NodeSlot(node as u32) };
+        self.channels.entry(Channel::FromShepherd(node)).or_default().push_back(Delivery::Manager(up));
+        for message in std::mem::take(&mut self.nodes[node].kept) {
+            self.shepherd_effect(node, ShepherdEffect::ToManager(message));
         }
     }
 
@@ -389,12 +490,12 @@ impl Company {
             StepMgrEffect::StartShepherd { .. } | StepMgrEffect::Log { .. } => {}
             StepMgrEffect::ToShepherd { node, message } => self.tell_shepherd(node, message),
             StepMgrEffect::StartStep { plan } => {
-                let step = plan.id.step;
+                let step = plan.id.key();
                 assert!(self.steps.insert(step, StepCore::new(*plan)).is_none(), "step started twice");
                 self.tell_step(step, StepInput::Begin);
             }
             StepMgrEffect::ResumeStep { plan, live } => {
-                let step = plan.id.step;
+                let step = plan.id.key();
                 self.steps.insert(step, StepCore::new(*plan));
                 self.tell_step(step, StepInput::Resume { live });
             }
@@ -417,7 +518,7 @@ impl Company {
         }
     }
 
-    fn tell_step(&mut self, step: StepNum, input: StepInput) {
+    fn tell_step(&mut self, step: StepKey, input: StepInput) {
         self.channels.entry(Channel::ToStep(step)).or_default().push_back(Delivery::Step(step, input));
     }
 
@@ -427,7 +528,7 @@ impl Company {
         self.channels.entry(Channel::ToShepherd(node)).or_default().push_back(Delivery::Shepherd(node, input));
     }
 
-    fn step(&mut self, step: StepNum, input: StepInput) {
+    fn step(&mut self, step: StepKey, input: StepInput) {
         let Some(core) = self.steps.get_mut(&step) else { return };
         let mut out = Vec::new();
         core.handle(self.now, input, &mut out);
@@ -463,6 +564,7 @@ impl Company {
 
     fn shepherd_effect(&mut self, n: usize, effect: ShepherdEffect) {
         match effect {
+            ShepherdEffect::ToManager(message) if self.nodes[n].away => self.nodes[n].kept.push(message),
             ShepherdEffect::ToManager(message) => {
                 let input = StepMgrInput::Shepherd { node: NodeSlot(n as u32), message };
                 self.channels.entry(Channel::FromShepherd(n)).or_default().push_back(Delivery::Manager(input));
@@ -523,30 +625,55 @@ impl Company {
         }
     }
 
+    fn spawn_process(&mut self, n: usize, spawn: SpawnTask) {
+        let token = spawn.token;
+        if spawn.argv[0].starts_with(b"/nosuch") {
+            let subject = String::from_utf8_lossy(&spawn.argv[0]).into_owned();
+            let failure = LaunchFailure::new("execve", subject, 2);
+            self.on_launcher(n, FromLauncher::SpawnFailed { token, failure });
+            return self.go_on_after(n, token);
+        }
+        let node = &mut self.nodes[n];
+        node.next_pid += 1;
+        let (pid, quiet) = (node.next_pid, spawn.quiet);
+        let process = Process {
+            spawn,
+            reads: BTreeSet::new(),
+            unread: [VecDeque::new(), VecDeque::new()],
+            ended: false,
+            got: Vec::new(),
+        };
+        node.processes.insert(token, process);
+        if !quiet {
+            self.on_launcher(n, FromLauncher::Spawned { token, pid });
+        }
+    }
+
     fn launcher(&mut self, n: usize, message: ToLauncher, _passed: &[PassedFd]) {
         match message {
             ToLauncher::Spawn(spawn) => {
-                let token = spawn.token;
-                if spawn.argv[0].starts_with(b"/nosuch") {
-                    let subject = String::from_utf8_lossy(&spawn.argv[0]).into_owned();
-                    let failed = FromLauncher::SpawnFailed { token, stage: "execve".into(), subject, errno: 2 };
-                    return self.on_launcher(n, failed);
-                }
                 let node = &mut self.nodes[n];
-                node.next_pid += 1;
-                let pid = node.next_pid;
-                let process = Process {
-                    spawn: *spawn,
-                    reads: BTreeSet::new(),
-                    unread: [VecDeque::new(), VecDeque::new()],
-                    ended: false,
-                    got: Vec::new(),
+                let in_line = |(first, line): &&mut (u64, VecDeque<SpawnTask>)| {
+                    spawn.after.is_some_and(|after| *first == after || line.iter().any(|t| t.token == after))
                 };
-                node.processes.insert(token, process);
-                self.on_launcher(n, FromLauncher::Spawned { token, pid });
+                if let Some((_, line)) = node.lines.iter_mut().find(in_line) {
+                    line.push_back(*spawn);
+                } else if let Some(after) = spawn.after
+                    && node.processes.get(&after).is_some_and(|p| !p.ended)
+                {
+                    node.lines.push((after, VecDeque::from([*spawn])));
+                } else {
+                    self.spawn_process(n, *spawn);
+                }
             }
             ToLauncher::Signal { token, signal, group } => {
                 self.signals.push((signal, group));
+                for (_, line) in &mut self.nodes[n].lines {
+                    if let Some(at) = line.iter().position(|t| t.token == token) {
+                        line.remove(at);
+                        return self.on_launcher(n, FromLauncher::NotStarted { token });
+                    }
+                }
                 if signal == 9 || (signal == 15 && !self.stubborn) {
                     self.end_process(n, token, ExitStatus { code: 0, signal: Some(signal as u8) });
                 }
@@ -554,7 +681,15 @@ impl Company {
             ToLauncher::AppendText { path, text } => {
                 self.files.push((path, String::from_utf8_lossy(&text).into_owned()));
             }
-            ToLauncher::SetEnvironment { .. } | ToLauncher::DropEnvironment { .. } | ToLauncher::Finish => {}
+            ToLauncher::SetEnvironment { .. }
+            | ToLauncher::DropEnvironment { .. }
+            | ToLauncher::SetSetting { .. }
+            | ToLauncher::DropSetting { .. }
+            | ToLauncher::Adopt => {}
+            ToLauncher::Finish => {
+                let down = ShepherdInput::LauncherDown { detail: "told to finish".into() };
+                self.channels.entry(Channel::Launcher(n)).or_default().push_back(Delivery::Shepherd(n, down));
+            }
         }
     }
 

@@ -6,22 +6,29 @@
 //! | file | what of it |
 //! |---|---|
 //! | this | the state, dispatch, shepherds, agent, timers |
-//! | [`clients`](super::clients) | conversations with commands |
-//! | [`schedule`](super::schedule) | the queue: which step starts when and where, and how steps end |
-//! | [`life`](super::life) | begin and end of the run |
+//! | [`clients`](super::clients), [`enqueue`](super::enqueue) | conversations with commands |
+//! | [`schedule`](super::schedule), [`holds`](super::holds) | the queue: which step starts when and where |
+//! | [`lines`](super::lines) | short steps handed to their node ahead of time |
+//! | [`endings`](super::endings) | how steps end |
+//! | [`life`](super::life), [`takeover`](super::takeover) | begin and end of the run |
 
 use crate::{
     step::{NodeSlot, StepEnd, StepInput, StepPlan},
     stepmgr::{
+        batch::StoredBatch,
         env,
+        holds::Holds,
         interning::{Environments, Shapes},
         journal::{Ledger, StepEvent},
         launch,
+        lines::Lines,
         messages::{ClientId, StepMgrEffect, StepMgrInput, StepMgrTimer},
         pool::{NodeUse, Pool},
-        queue::{QueueKey, StepQueue},
+        queue::StepQueue,
         reports::Reports,
+        rows::Rows,
         run::{RunFacts, StepMgrConfig},
+        schedule::numbered,
         shape::JobShape,
         state::{Blocked, Conversation, RecordState, RunPhase, StepRecord},
         view,
@@ -29,26 +36,29 @@ use crate::{
     },
 };
 use garrick_model::{
-    ids::{RequestId, StepNum},
+    ids::{RequestId, StepKey},
     messages::{
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd},
         step::StepMgrToCommand,
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
+    refusal::Refusal,
     spec::{EnvEntry, StepSpec},
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
-    view::{StepCounts, StepView},
+    view::StepCounts,
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// An accepted request whose record is on its way to the disk.
 #[derive(Clone, Debug)]
 pub(super) struct Accepting {
-    pub event: StepEvent,
     pub request: RequestId,
     pub first: u32,
-    pub count: u32,
+    pub batch: Arc<StoredBatch>,
+    pub at: Timestamp,
+    /// Steps of the request that are not among them.
+    pub declined: Vec<(u32, Refusal)>,
     /// Who waits for the answer: repeats of the request join.
     pub clients: Vec<ClientId>,
 }
@@ -63,9 +73,14 @@ pub struct StepMgrCore {
     pub(super) ledger: Ledger,
     pub(super) phase: RunPhase,
     pub(super) time_limit: TimeLimit,
-    pub(super) steps: BTreeMap<StepNum, StepRecord>,
+    /// Steps that run, and steps whose command waits with them.
+    pub(super) steps: BTreeMap<StepKey, StepRecord>,
+    /// Minibatch steps that wait.
+    pub(super) rows: Rows,
+    pub(super) holds: Holds,
     pub(super) queue: StepQueue,
     pub(super) blocked: Option<Blocked>,
+    pub(super) lines: Lines,
     /// Nothing was freed since a pass over the queue left everything waiting.
     pub(super) settled: bool,
     /// Attended steps that wait.
@@ -85,7 +100,18 @@ pub struct StepMgrCore {
     /// By node: clean, lost, or never started.
     pub(super) clean: Vec<bool>,
     pub(super) launch_failure: Option<String>,
+    /// A step manager of this run died before: nodes are asked what they have before anything is started on them.
+    pub(super) taken_over: bool,
+    /// Records wait for room on the disk.
+    pub(super) journal_behind: bool,
     begun: bool,
+    /// Lines that went to the job's error file about single steps.
+    pub(super) lines_noted: u32,
+}
+
+/// A message as `srun` prints it, without the time and the word that go before it there.
+fn without_time(message: &str) -> &str {
+    message.split_once("] error: ").map_or(message, |(_, text)| text)
 }
 
 impl StepMgrCore {
@@ -95,10 +121,13 @@ impl StepMgrCore {
             job_shape: JobShape::new(&facts),
             pool: Pool::new(&facts.nodes),
             phase: RunPhase::Starting,
-            time_limit: facts.time_limit,
+            time_limit: ledger.time_limit.unwrap_or(facts.time_limit),
             steps: BTreeMap::new(),
+            rows: Rows::default(),
+            holds: Holds::default(),
             queue: StepQueue::default(),
             blocked: None,
+            lines: Lines::default(),
             settled: true,
             attended_waiting: 0,
             untold: Vec::new(),
@@ -110,10 +139,13 @@ impl StepMgrCore {
             waiters: Waiters::default(),
             accepting: BTreeMap::new(),
             next_record: 1,
-            reports: Reports::new(ledger.restarts, config.report_backlog),
+            reports: Reports::new(ledger.restarts),
             clean: vec![false; facts.nodes.len()],
             launch_failure: None,
+            taken_over: false,
+            journal_behind: false,
             begun: false,
+            lines_noted: 0,
             facts,
             config,
             ledger,
@@ -145,6 +177,7 @@ impl StepMgrCore {
                 }
             }
             StepMgrInput::ShepherdUp { node } => self.shepherd_up(now, node, out),
+            StepMgrInput::ShepherdAway { node, detail } => self.shepherd_away(node, &detail, out),
             StepMgrInput::ShepherdLost { node, detail } => self.node_lost(now, node, &detail, out),
             StepMgrInput::Shepherd { node, message } => self.on_shepherd(now, node, message, out),
             StepMgrInput::ClientOpened { client, caller } => self.client_opened(client, &caller),
@@ -158,67 +191,107 @@ impl StepMgrCore {
                 self.flush_reports(out);
             }
             StepMgrInput::Journaled { upto } => self.journaled(now, upto, out),
+            StepMgrInput::JournalRefused { record, detail } => self.journal_refused(record, &detail, out),
+            StepMgrInput::JournalBehind { detail } => {
+                if !std::mem::replace(&mut self.journal_behind, true) {
+                    let text = format!("step journal: {detail}: no step is started until there is room");
+                    out.push(StepMgrEffect::Log { text });
+                }
+            }
+            StepMgrInput::JournalCaughtUp => {
+                self.journal_behind = false;
+                self.schedule(now, out);
+            }
             StepMgrInput::JournalFailed { detail } => self.journal_failed(now, &detail, out),
             StepMgrInput::Timer(timer) => self.timer(now, timer, out),
         }
     }
 
-    /// Counters as users see them: attended steps that wait are counted too.
+    /// Counters as users see them: attended steps that wait are counted too, and those that were handed over ahead of time.
     pub fn counts(&self) -> StepCounts {
         let counts = self.ledger.counts;
-        StepCounts { queued: counts.queued + self.attended_waiting, ..counts }
+        let behind = self.lines.behind() as u64;
+        let queued = counts.queued + self.attended_waiting + behind;
+        StepCounts { queued, running: counts.running - behind, ..counts }
     }
 
-    /// Steps that are not over, the batch step included.
-    pub fn views(&self) -> Vec<StepView> {
-        self.steps.iter().map(|(step, record)| view::live(&self.facts, *step, record)).collect()
-    }
-
-    /// Recounts the invariants: every CPU and megabyte held at most once, queue and records agree.
+    /// Recounts the invariants: every CPU and megabyte held at most once; queue, rows, records and ledger agree.
     pub fn check(&self) -> Result<(), String> {
-        let placements = self.steps.values().filter_map(|r| match &r.state {
-            RecordState::Running { placement, .. } => Some(placement),
-            _ => None,
-        });
-        self.pool.check(placements.flat_map(|p| &p.claims))?;
-        let queued = self.steps.values().filter(|r| matches!(r.state, RecordState::Queued { .. })).count();
-        if queued != self.queue.len() {
-            return Err(format!("{queued} steps wait and {} are queued", self.queue.len()));
+        self.pool.check(self.steps.values().filter_map(|r| r.state.placement()).flat_map(|p| &p.claims))?;
+        let queued = |r: &StepRecord| matches!(r.state, RecordState::Queued { .. });
+        let attended = self.steps.values().filter(|r| queued(r)).count() as u64;
+        if attended != self.attended_waiting {
+            return Err(format!("{attended} steps wait with their commands and {} are counted", self.attended_waiting));
         }
-        let counts = self.counts();
-        if counts.queued != queued as u64 {
-            return Err(format!("{queued} steps wait and {} are counted", counts.queued));
+        let in_rows: u64 = self.rows.iter().map(|(_, row)| row.pending()).sum();
+        let in_ledger: u64 = self.ledger.batches.values().map(|b| b.waiting.len()).sum();
+        if in_rows != in_ledger || in_ledger != self.ledger.counts.queued {
+            let counted = self.ledger.counts.queued;
+            return Err(format!("{in_rows} steps wait in rows, {in_ledger} in the ledger, and {counted} are counted"));
         }
-        let numbered = |n: &StepNum| matches!(n, StepNum::Number(_));
-        let running = self.steps.iter().filter(|(n, r)| numbered(n) && !matches!(r.state, RecordState::Queued { .. }));
-        let running = running.count() as u64;
-        if counts.running != running {
-            return Err(format!("{running} steps run and {} are counted", counts.running));
+        for (id, row) in self.rows.iter() {
+            let running = self.steps.values().filter(|r| r.row.is_some_and(|(of, _)| of == id)).count();
+            if running != row.running as usize {
+                return Err(format!("{running} steps of row {} run and {} are counted", row.first, row.running));
+            }
+            let behind = |(key, r): &(&StepKey, &StepRecord)| {
+                r.row.is_some_and(|(of, _)| of == id) && self.lines.is_behind(**key)
+            };
+            if self.steps.iter().filter(behind).count() != row.lined as usize {
+                return Err(format!("not {} steps of row {} are lined up", row.lined, row.first));
+            }
+            if row.limit.is_some_and(|limit| row.running > limit) {
+                return Err(format!("more tasks of array {} run than its limit", row.first));
+            }
+        }
+        self.lines.check(|step| self.steps.get(&step)?.state.placement().map(|p| !p.claims.is_empty()))?;
+        let running = self.steps.iter().filter(|(key, r)| numbered(**key) && !queued(r)).count() as u64;
+        if self.ledger.counts.running != running {
+            return Err(format!("{running} steps run and {} are counted", self.ledger.counts.running));
         }
         Ok(())
     }
 
     fn shepherd_up(&mut self, now: Timestamp, node: NodeSlot, out: &mut Vec<StepMgrEffect>) {
         let Some(was) = self.pool.nodes().get(node.0 as usize).map(|n| n.usage) else { return };
-        if was != NodeUse::Awaited || self.clean[node.0 as usize] {
+        if was == NodeUse::Lost || self.clean[node.0 as usize] {
             // A shepherd that was given up on must not go on.
             out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::EndJob });
             return;
         }
-        self.pool.set_usage(node.0, NodeUse::Ready);
-        out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::Welcome });
-        if self.ledger.restarts > 0 {
-            out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::ListTasks });
+        if was == NodeUse::Ready {
+            return;
         }
-        match self.phase {
-            RunPhase::Starting if node.0 == 0 => self.batch_host_up(now, out),
-            RunPhase::Starting | RunPhase::Running | RunPhase::Ending => {}
-            RunPhase::Sweeping | RunPhase::Ended | RunPhase::Gone => {
-                out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::EndJob });
-            }
+        out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::Welcome });
+        if was == NodeUse::Away || self.taken_over {
+            // What it has is known first; then it gets more.
+            out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::ListTasks });
+        } else {
+            self.node_ready(now, node, out);
+        }
+        if matches!(self.phase, RunPhase::Sweeping | RunPhase::Ended | RunPhase::Gone) {
+            out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::EndJob });
+        }
+    }
+
+    /// A node's shepherd is there, and what it has is known.
+    pub(super) fn node_ready(&mut self, now: Timestamp, node: NodeSlot, out: &mut Vec<StepMgrEffect>) {
+        self.pool.set_usage(node.0, NodeUse::Ready);
+        if self.phase == RunPhase::Starting && node.0 == 0 {
+            self.batch_host_up(now, out);
         }
         self.settled = false;
         self.schedule(now, out);
+    }
+
+    /// A shepherd may come back: its node gets nothing new until then.
+    fn shepherd_away(&mut self, node: NodeSlot, detail: &str, out: &mut Vec<StepMgrEffect>) {
+        let Some(was) = self.pool.nodes().get(node.0 as usize).map(|n| n.usage) else { return };
+        if was == NodeUse::Ready {
+            let name = &self.pool.node(node.0).name;
+            out.push(StepMgrEffect::Log { text: format!("node {name} is out of reach: {detail}") });
+            self.pool.set_usage(node.0, NodeUse::Away);
+        }
     }
 
     fn on_shepherd(
@@ -234,13 +307,25 @@ impl StepMgrCore {
             | ShepherdToStepMgr::Output { step, .. }
             | ShepherdToStepMgr::TaskExited { step, .. }
             | ShepherdToStepMgr::StdinConsumed { step, .. }
+            | ShepherdToStepMgr::NotStarted { step }
             | ShepherdToStepMgr::StepGone { step } => *step,
             ShepherdToStepMgr::Register { .. } => return,
             ShepherdToStepMgr::Gone => return self.node_clean(now, node, out),
-            ShepherdToStepMgr::Tasks(tasks) => return self.tasks_found(now, node, tasks, out),
+            ShepherdToStepMgr::Tasks { tasks, complete } => {
+                return self.tasks_found(now, node, tasks, *complete, out);
+            }
         };
-        if step.job == self.facts.job && self.steps.contains_key(&step.step) {
-            out.push(StepMgrEffect::ToStep { step: step.step, input: StepInput::Shepherd { node, message } });
+        if let ShepherdToStepMgr::TaskFailed { message, rank, .. } = &message
+            && self.steps.get(&step.key()).is_some_and(|r| r.row.is_some())
+        {
+            // Nobody stayed with it who could be told.
+            let text = format!("step {step}, task {rank}: {}", without_time(message));
+            self.note_line(text, out);
+        }
+        if step.job == self.facts.job
+            && self.steps.get(&step.key()).is_some_and(|r| matches!(r.state, RecordState::Running { .. }))
+        {
+            out.push(StepMgrEffect::ToStep { step: step.key(), input: StepInput::Shepherd { node, message } });
         }
     }
 
@@ -252,20 +337,25 @@ impl StepMgrCore {
             NodeToStepd::SignalJob { signal, to } => self.signal_job(signal, to, out),
             NodeToStepd::SetTimeLimit(limit) => {
                 self.time_limit = limit;
+                self.record(StepEvent::TimeLimit(limit), out);
                 self.set_limit_timers(now, out);
             }
             NodeToStepd::FinishAllocation(exit) => self.finish_allocation(now, exit, out),
-            NodeToStepd::SignalStep { step, signal } => {
+            NodeToStepd::SignalSteps { steps, pending_only, signal } => {
                 // The asker is told by the controller that it was passed on; what it finds here is not sent back.
-                if let Err(refusal) = self.signal_step(now, step, signal, out) {
-                    out.push(StepMgrEffect::Log { text: format!("step {step} not signalled: {refusal}") });
+                if let Err(refusal) = self.signal_named(now, &steps, pending_only, signal, out) {
+                    out.push(StepMgrEffect::Log { text: format!("steps {steps} not signalled: {refusal}") });
                 }
             }
             NodeToStepd::ListSteps { query } => {
-                out.push(StepMgrEffect::ToAgent(StepdToNode::Steps { query, steps: self.views() }));
+                let (steps, left_out) = self.listing();
+                out.push(StepMgrEffect::ToAgent(StepdToNode::Steps { query, steps, left_out }));
             }
             NodeToStepd::Ack { upto } => {
-                self.reports.acknowledged(upto);
+                let ends = self.reports.acknowledged(upto);
+                if ends > 0 {
+                    self.record(StepEvent::Reported { ends }, out);
+                }
                 if self.reports.stalled() {
                     self.flush_reports(out);
                 }
@@ -287,38 +377,11 @@ impl StepMgrCore {
             StepMgrTimer::Warning => self.warn(out),
             StepMgrTimer::KillWait => self.sweep(now, out),
             StepMgrTimer::Report => self.flush_reports(out),
+            StepMgrTimer::Retry => self.delays_over(now, out),
             StepMgrTimer::Others => self.all_clean(out),
             StepMgrTimer::Progress(client) => self.tell_progress(now, client, true, out),
-            StepMgrTimer::Backlog => {}
-        }
-    }
-
-    /// A node's shepherd says which tasks it has, after this step manager took over from one that died. Numbered steps
-    /// lost their commands and relays: they are ended. The batch script goes on.
-    fn tasks_found(
-        &mut self,
-        now: Timestamp,
-        node: NodeSlot,
-        tasks: &[(garrick_model::ids::StepId, Vec<u32>)],
-        out: &mut Vec<StepMgrEffect>,
-    ) {
-        for (step, live) in tasks {
-            let unsure = self.steps.get(&step.step).is_some_and(|r| matches!(r.state, RecordState::Unsure { .. }));
-            if step.step == StepNum::Batch && unsure && !live.is_empty() {
-                let plan = Box::new(self.plan_of_batch());
-                let since = now;
-                if let Some(record) = self.steps.get_mut(&StepNum::Batch) {
-                    let placement = crate::stepmgr::placement::Placement { nodes: Vec::new(), claims: Vec::new() };
-                    record.state = RecordState::Running { placement, since };
-                }
-                out.push(StepMgrEffect::ResumeStep { plan, live: live.clone() });
-            } else if step.step != StepNum::Batch {
-                out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::Kill { step: *step } });
-            }
-        }
-        if node.0 == 0 && self.steps.get(&StepNum::Batch).is_some_and(|r| matches!(r.state, RecordState::Unsure { .. }))
-        {
-            self.step_lost_hold(now, StepNum::Batch, out);
+            // The shell's.
+            StepMgrTimer::Backlog | StepMgrTimer::Step(..) => {}
         }
     }
 
@@ -360,19 +423,13 @@ impl StepMgrCore {
 
     pub(super) fn flush_reports(&mut self, out: &mut Vec<StepMgrEffect>) {
         let (facts, steps) = (&self.facts, &self.steps);
-        let messages = self.reports.flush(|step| steps.get(&step).map(|r| view::live(facts, step, r)));
+        let live = |step| steps.get(&step).map(|r| (r.origin.clone(), view::row(facts, step, r)));
+        let messages = self.reports.flush(facts, &self.ledger, self.counts(), live);
         out.extend(messages.into_iter().map(StepMgrEffect::ToAgent));
     }
 
     pub(super) fn tell(client: ClientId, message: StepMgrToCommand, out: &mut Vec<StepMgrEffect>) {
         out.push(StepMgrEffect::ToClient { client, message });
-    }
-
-    /// Puts a step into the queue.
-    pub(super) fn enqueue_key(&mut self, now: Timestamp, step: u32, attended: bool) -> QueueKey {
-        let urgency =
-            if attended { crate::stepmgr::queue::Urgency::Blocking } else { crate::stepmgr::queue::Urgency::Minibatch };
-        self.queue.push(now, urgency, self.config.minibatch_age, step)
     }
 
     pub(super) fn begin_once(&mut self) -> bool {
@@ -388,3 +445,7 @@ impl StepMgrCore {
 #[cfg(test)]
 #[path = "core_test.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "minibatch_test.rs"]
+mod minibatch_tests;

@@ -8,7 +8,7 @@ use crate::stepmgr::{
     messages::StepMgrInput,
 };
 use garrick_model::{
-    ids::StepId,
+    batch::{GivenNumbers, StepBatch},
     messages::{
         node::SignalScope,
         shepherd::Stream,
@@ -17,6 +17,7 @@ use garrick_model::{
     refusal::Refusal,
     spec::{JobKind, JobSpec, NodeCount, SignalWarning, StepSharing, StreamTarget},
     state::StepState,
+    step_selector::WhichSteps,
     view::StepCounts,
 };
 use serde_bytes::ByteBuf;
@@ -60,9 +61,8 @@ fn a_batch_job_runs_its_script_and_ends_with_its_exit_code() {
     assert_eq!(company.job_reports(), [StepdReport::Started]);
     let (_, token, ..) = company.running()[0];
     let spawn = &company.nodes[0].processes[&token].spawn;
-    assert_eq!(spawn.argv, [bytes("/spool/502.batch")]);
-    assert_eq!(spawn.work_dir, "/home/alice/demo");
-    company.exit(StepNum::Batch, code(3));
+    assert_eq!(*spawn.argv, [bytes("/spool/502.batch")]);
+    company.exit(StepKey::BATCH, code(3));
     assert_eq!(ended(&company), (JobState::Failed, Reason::NonZeroExitCode, code(3), OK));
     assert_eq!(company.job_reports().last(), Some(&StepdReport::Gone));
     assert!(company.exited);
@@ -73,8 +73,8 @@ fn an_srun_gets_its_number_its_layout_its_output_and_its_end_in_order() {
     let mut company = batch(&[4]);
     let srun = company.srun(exact("hostname", 2));
     company.settle();
-    let ranks: Vec<(usize, u64, StepNum, u32)> =
-        company.running().into_iter().filter(|(_, _, s, _)| *s == StepNum::Number(0)).collect();
+    let ranks: Vec<(usize, u64, StepKey, u32)> =
+        company.running().into_iter().filter(|(_, _, s, _)| *s == StepKey::number(0)).collect();
     assert_eq!(ranks.len(), 2);
     company.print(0, ranks[1].1, Stream::Stdout, b"n1\n");
     company.exit_code(0, 0);
@@ -149,7 +149,7 @@ fn an_srun_that_goes_away_while_waiting_is_withdrawn_and_killed_when_it_ran() {
     company.hang_up(running);
     company.settle();
     assert_eq!(company.running_steps(), Vec::<u32>::new());
-    assert_eq!(company.core.ledger().end_of(0).unwrap().exit, killed(15));
+    assert_eq!(company.core.ledger().end_of(StepKey::number(0)).unwrap().exit, killed(15));
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn a_step_over_two_nodes_starts_only_when_both_are_there() {
     company.shepherd_up(1);
     company.settle();
     let nodes: Vec<usize> =
-        company.running().iter().filter(|(_, _, s, _)| *s == StepNum::Number(0)).map(|(n, ..)| *n).collect();
+        company.running().iter().filter(|(_, _, s, _)| *s == StepKey::number(0)).map(|(n, ..)| *n).collect();
     assert_eq!(nodes, [0, 1]);
 }
 
@@ -201,11 +201,11 @@ fn steps_sent_together_are_acknowledged_when_durable_and_run_as_there_is_room() 
     let mut company = batch(&[2]);
     let client = company.enqueue((0..5).map(|_| exact("a", 1)).collect());
     company.settle();
-    let ids: Vec<StepId> = (0..5).map(|n| company.id(n)).collect();
-    let enqueued = StepMgrToCommand::Enqueued { steps: ids, warnings: Vec::new() };
+    let given = Some(GivenNumbers { first: 0, count: 5, array: false });
+    let enqueued = StepMgrToCommand::Enqueued { given, declined: Vec::new(), warnings: Vec::new() };
     assert_eq!(company.heard[&client], [enqueued]);
     assert_eq!(company.running_steps(), [0, 1]);
-    let wait = company.wait(Vec::new(), 0);
+    let wait = company.wait(&[], 0);
     company.settle();
     for n in 0..5 {
         company.exit_code(n, n as u8);
@@ -227,7 +227,7 @@ fn nothing_is_acknowledged_before_it_is_on_disk_and_a_repeat_gets_the_first_answ
     };
     let enqueue = |client| StepMgrInput::Client {
         client,
-        message: CommandToStepMgr::Enqueue { request: RequestId(1, 2), specs: vec![exact("a", 1)] },
+        message: CommandToStepMgr::Enqueue { request: RequestId(1, 2), batch: Box::new(StepBatch::one(exact("a", 1))) },
     };
     let first = open(&mut core, 1);
     core.handle(now, enqueue(first), &mut out);
@@ -242,8 +242,8 @@ fn nothing_is_acknowledged_before_it_is_on_disk_and_a_repeat_gets_the_first_answ
     let answered: Vec<ClientId> = out
         .iter()
         .filter_map(|e| match e {
-            StepMgrEffect::ToClient { client, message: StepMgrToCommand::Enqueued { steps, .. } } => {
-                assert_eq!(steps.len(), 1);
+            StepMgrEffect::ToClient { client, message: StepMgrToCommand::Enqueued { given, .. } } => {
+                assert_eq!(*given, Some(GivenNumbers { first: 0, count: 1, array: false }));
                 Some(*client)
             }
             _ => None,
@@ -261,9 +261,19 @@ fn nothing_is_acknowledged_before_it_is_on_disk_and_a_repeat_gets_the_first_answ
 fn a_full_queue_says_when_to_try_again() {
     let config = StepMgrConfig { queue_limit: 2, ..StepMgrConfig::default() };
     let mut company = Company::ready(run(JobKind::Batch, &[1]), config);
-    let client = company.enqueue(vec![step("a"), step("b"), step("c")]);
+    company.enqueue(vec![step("a"), step("b"), step("c")]);
+    company.settle();
+    let client = company.enqueue(vec![step("d")]);
     company.settle();
     assert!(matches!(company.last(client), Some(StepMgrToCommand::Refused(Refusal::RetryAfter { .. }))));
+    // The conversation goes on, for the same request.
+    company.exit_code(0, 0);
+    company.say(
+        client,
+        CommandToStepMgr::Enqueue { request: RequestId(9, 9), batch: Box::new(StepBatch::one(step("d"))) },
+    );
+    company.settle();
+    assert!(matches!(company.last(client), Some(StepMgrToCommand::Enqueued { .. })));
 }
 
 #[test]
@@ -284,7 +294,7 @@ fn a_blocking_srun_goes_ahead_of_queued_minibatch_steps_until_they_have_aged() {
 
 #[test]
 fn small_steps_fill_gaps_but_a_large_one_gets_its_nodes_in_the_end() {
-    let config = StepMgrConfig { max_bypass: 3, ..StepMgrConfig::default() };
+    let config = StepMgrConfig { max_bypass: 3, bypass_per_cpu: 1, ..StepMgrConfig::default() };
     let mut company = Company::ready(run(JobKind::Batch, &[2]), config);
     company.srun(exact("first", 1));
     company.settle();
@@ -313,7 +323,7 @@ fn when_the_script_ends_its_steps_are_cancelled_and_its_user_is_told_of_swait() 
     let mut company = batch(&[1]);
     company.enqueue(vec![step("a"), step("b"), step("c")]);
     company.settle();
-    company.exit(StepNum::Batch, OK);
+    company.exit(StepKey::BATCH, OK);
     assert_eq!(ended(&company), (JobState::Completed, Reason::None, OK, killed(15)));
     assert_eq!(
         errors(&company).first().map(String::as_str),
@@ -441,7 +451,7 @@ fn a_lost_node_ends_the_job_unless_no_kill() {
     assert_eq!(company.running_steps(), [1]);
     company.exit_code(1, 0);
     assert_eq!(company.finished(here), Some((StepState::Completed, OK)));
-    company.exit(StepNum::Batch, OK);
+    company.exit(StepKey::BATCH, OK);
     assert_eq!(ended(&company).0, JobState::Completed);
 }
 
@@ -481,7 +491,7 @@ fn kill_on_bad_exit_ends_the_other_tasks_and_keeps_the_worst_exit() {
     let srun = company.srun(StepSpec { kill_on_bad_exit: true, ..exact("a", 3) });
     company.settle();
     let (node, token, ..) =
-        company.running().into_iter().find(|(_, _, s, r)| *s == StepNum::Number(0) && *r == 1).unwrap();
+        company.running().into_iter().find(|(_, _, s, r)| *s == StepKey::number(0) && *r == 1).unwrap();
     company.end_process(node, token, code(7));
     company.settle();
     assert_eq!(company.finished(srun), Some((StepState::Failed, killed(15))));
@@ -492,7 +502,7 @@ fn wait_gives_the_other_tasks_some_seconds_after_the_first_end() {
     let mut company = batch(&[4]);
     let srun = company.srun(StepSpec { wait_secs: Some(5), ..exact("a", 2) });
     company.settle();
-    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepNum::Number(0)).unwrap();
+    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepKey::number(0)).unwrap();
     company.end_process(node, token, OK);
     company.settle();
     company.advance(Duration::from_secs(4));
@@ -524,18 +534,20 @@ fn steps_are_cancelled_or_signalled_by_number() {
     company.enqueue(vec![step("a"), step("b")]);
     company.settle();
     let client = company.connect();
-    let steps = vec![company.id(0), company.id(1), company.id(9)];
-    company.say(client, CommandToStepMgr::SignalSteps { steps: steps.clone(), signal: Some(10) });
+    let named = |text: &str| text.parse::<WhichSteps>().unwrap();
+    let steps = vec![named("0"), named("1"), named("9")];
+    company.say(client, CommandToStepMgr::SignalSteps { steps, pending_only: false, signal: Some(10) });
     company.settle();
     assert_eq!(
         company.last(client),
         Some(&StepMgrToCommand::PerStep(vec![
-            (steps[0], Ok(())),
-            (steps[1], Err(Refusal::JobPending)),
-            (steps[2], Err(Refusal::InvalidStep("502.9".into()))),
+            Ok(1),
+            Err(Refusal::JobPending),
+            Err(Refusal::InvalidStep("502.9".into())),
         ]))
     );
-    company.say(client, CommandToStepMgr::SignalSteps { steps: steps[..2].to_vec(), signal: None });
+    let steps = vec![named("[0-1]")];
+    company.say(client, CommandToStepMgr::SignalSteps { steps, pending_only: false, signal: None });
     company.settle();
     assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 0, done: 0, failed: 2 });
 }
@@ -545,7 +557,7 @@ fn a_slow_srun_stops_its_own_tasks_output_and_nothing_grows() {
     let mut company = batch(&[2]);
     let slow = company.srun(exact("a", 1));
     company.settle();
-    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepNum::Number(0)).unwrap();
+    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepKey::number(0)).unwrap();
     let piece = vec![b'x'; 16 * 1024];
     for _ in 0..200 {
         company.print(node, token, Stream::Stdout, &piece);
@@ -582,7 +594,7 @@ fn input_goes_to_all_tasks_and_is_granted_as_they_take_it() {
     company.say(srun, CommandToStepMgr::Stdin(ByteBuf::new()));
     company.settle();
     for (node, token, step, _) in company.running() {
-        if step == StepNum::Number(0) {
+        if step == StepKey::number(0) {
             let got = &company.nodes[node].processes[&token].got;
             assert_eq!(got.iter().map(|g| g.len()).collect::<Vec<_>>(), [STDIN_WINDOW as usize, 0]);
         }
@@ -598,7 +610,7 @@ fn input_sent_while_a_step_waits_reaches_it_when_it_starts() {
     company.say(second, CommandToStepMgr::Stdin(bytes("hello")));
     company.settle();
     company.exit_code(0, 0);
-    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepNum::Number(1)).unwrap();
+    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepKey::number(1)).unwrap();
     assert_eq!(company.nodes[node].processes[&token].got, [bytes("hello")]);
 }
 
@@ -607,7 +619,7 @@ fn minibatch_output_goes_to_a_file_of_its_own() {
     let mut company = batch(&[1]);
     company.enqueue(vec![step("a")]);
     company.settle();
-    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepNum::Number(0)).unwrap();
+    let (node, token, ..) = company.running().into_iter().find(|(_, _, s, _)| *s == StepKey::number(0)).unwrap();
     let spawn = &company.nodes[node].processes[&token].spawn;
     let garrick_model::messages::launcher::FdSource::File { path, .. } = &spawn.stdio[1] else {
         panic!("{:?}", spawn.stdio);
@@ -620,7 +632,8 @@ fn a_cancelled_step_with_an_error_file_gets_its_notice_there() {
     let mut company = batch(&[1]);
     company.enqueue(vec![StepSpec { stderr: StreamTarget::File("err.%s".into()), ..step("a") }]);
     company.settle();
-    company.tell(NodeToStepd::SignalStep { step: company.id(0), signal: None });
+    let steps = WhichSteps::one(StepKey::number(0));
+    company.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal: None });
     company.settle();
     assert_eq!(
         errors(&company),
@@ -639,8 +652,9 @@ fn step_changes_are_reported_in_batches_newest_state_first() {
         .agent
         .iter()
         .filter_map(|m| match m {
-            StepdToNode::Report { report: StepdReport::Steps(views), .. } => {
-                Some(views.iter().map(|v| (v.id.to_string(), v.state)).collect())
+            StepdToNode::Report { report: StepdReport::Steps(rows), .. } => {
+                let rows = rows.unpack().unwrap();
+                Some(rows.views(company.core.facts().job).map(|v| (v.id.to_string(), v.state)).collect())
             }
             _ => None,
         })
@@ -648,8 +662,8 @@ fn step_changes_are_reported_in_batches_newest_state_first() {
     assert_eq!(
         reported,
         [vec![
-            ("502.batch".to_owned(), StepState::Running),
             ("502.0".to_owned(), StepState::Completed),
+            ("502.batch".to_owned(), StepState::Running),
             ("502.1".to_owned(), StepState::Running)
         ]]
     );
@@ -675,16 +689,21 @@ fn reports_are_repeated_to_a_new_agent_until_acknowledged() {
 
 #[test]
 fn a_restarted_manager_keeps_its_queue_ends_what_it_lost_and_goes_on_with_the_script() {
-    let mut company = batch(&[1]);
-    company.enqueue(vec![step("a"), step("b")]);
+    let mut company = batch(&[2]);
+    let srun = company.srun(exact("a", 1));
+    company.enqueue(vec![exact("b", 1), exact("c", 1)]);
     company.settle();
-    assert_eq!(company.running_steps(), [0]);
+    assert_eq!(company.running_steps(), [0, 1]);
     company.restart_manager();
     company.settle();
-    assert_eq!(company.core.ledger().end_of(0).unwrap().state, StepState::Failed);
-    assert_eq!(company.running_steps(), [1]);
-    company.exit_code(1, 0);
-    company.exit(StepNum::Batch, code(4));
+    // The output of the step that had a command had nowhere to go; the others go on.
+    assert_eq!(company.core.ledger().end_of(StepKey::number(0)).unwrap().state, StepState::Failed);
+    assert!(company.finished(srun).is_none());
+    assert_eq!(company.running_steps(), [1, 2]);
+    company.exit_code(1, 3);
+    company.exit_code(2, 0);
+    assert_eq!(company.core.ledger().end_of(StepKey::number(1)).unwrap().exit, code(3));
+    company.exit(StepKey::BATCH, code(4));
     assert_eq!(ended(&company), (JobState::Failed, Reason::NonZeroExitCode, code(4), killed(9)));
 }
 
@@ -694,7 +713,7 @@ fn waiting_for_named_steps_reports_their_worst_exit() {
     company.enqueue(vec![step("a"), step("b"), step("c")]);
     company.settle();
     company.exit_code(0, 9);
-    let wait = company.wait(vec![company.id(0), company.id(1)], 0);
+    let wait = company.wait(&["0", "1"], 0);
     company.settle();
     assert_eq!(company.last(wait), None);
     company.exit_code(1, 1);
@@ -706,7 +725,7 @@ fn progress_is_told_no_more_often_than_asked_for() {
     let mut company = batch(&[4]);
     company.enqueue((0..4).map(|_| exact("a", 1)).collect());
     company.settle();
-    let wait = company.wait(Vec::new(), 1000);
+    let wait = company.wait(&[], 1000);
     company.settle();
     for n in 0..3 {
         company.exit_code(n, 0);
@@ -735,7 +754,7 @@ fn a_node_that_stays_dirty_does_not_hold_the_batch_host_for_ever() {
     let mut company = Company::new(run(JobKind::Batch, &[1, 1]), StepMgrConfig::default());
     company.shepherd_up(0);
     company.settle();
-    company.exit(StepNum::Batch, OK);
+    company.exit(StepKey::BATCH, OK);
     assert_eq!(ended(&company).0, JobState::Completed);
     assert!(!company.exited);
     company.advance(Duration::from_secs(60));

@@ -2,7 +2,7 @@
 //! the user passed on. Pure. Layers, each set over the one before:
 //!
 //! 1. what the user passed on, with the job's variables over it: the same for many steps, shared ([`job_environment`]);
-//! 2. the step's variables ([`step_variables`]);
+//! 2. those of its layout ([`layout_variables`]) and of the step alone ([`number_variables`], [`step_array_variables`]);
 //! 3. the node's ([`node_variables`]);
 //! 4. the task's ([`task_variables`]). `SLURM_TASK_PID` is set by the launcher, `GARRICK_STEPD_DOOR` by the shepherd.
 //!
@@ -11,9 +11,9 @@
 use crate::stepmgr::{pool::PoolNode, run::RunFacts};
 use garrick_model::{
     hostlist,
-    ids::{StepId, StepNum},
+    ids::StepKey,
     resources::MemoryRequest,
-    spec::{Distribution, EnvEntry, Sharing},
+    spec::{ArraySpec, Distribution, EnvEntry, Sharing},
 };
 use serde_bytes::ByteBuf;
 use std::{
@@ -254,11 +254,9 @@ fn tasks_of_job(facts: &RunFacts) -> Vec<u32> {
         .collect()
 }
 
-/// What [`step_variables`] needs to know.
+/// What [`layout_variables`] needs to know.
 #[derive(Clone, Debug)]
 pub struct StepFacts<'a> {
-    /// Step.
-    pub step: StepId,
     /// Names of its nodes in order.
     pub nodes: Vec<&'a str>,
     /// Tasks on each.
@@ -275,12 +273,8 @@ pub struct StepFacts<'a> {
     pub manager: Option<(&'a str, &'a str)>,
 }
 
-/// Layer 2.
-pub fn step_variables(step: &StepFacts<'_>) -> Vec<EnvEntry> {
-    let number = step.step.step.slurm_number();
-    if step.step.step == StepNum::Batch {
-        return vec![entry("SLURM_STEPID", number), entry("SLURM_STEP_ID", number)];
-    }
+/// Layer 2: the same for all steps of a request that are laid out alike.
+pub fn layout_variables(step: &StepFacts<'_>) -> Vec<EnvEntry> {
     let tasks: u32 = step.tasks_per_node.iter().sum();
     let nodelist = hostlist::fold(&step.nodes);
     let per_node = counted(step.tasks_per_node.iter().copied());
@@ -290,8 +284,6 @@ pub fn step_variables(step: &StepFacts<'_>) -> Vec<EnvEntry> {
         entry("SLURM_NODELIST", &nodelist),
         entry("SLURM_NPROCS", tasks),
         entry("SLURM_NTASKS", tasks),
-        entry("SLURM_STEPID", number),
-        entry("SLURM_STEP_ID", number),
         entry("SLURM_STEP_NODELIST", &nodelist),
         entry("SLURM_STEP_NUM_NODES", step.nodes.len()),
         entry("SLURM_STEP_NUM_TASKS", tasks),
@@ -311,6 +303,27 @@ pub fn step_variables(step: &StepFacts<'_>) -> Vec<EnvEntry> {
         env.push(entry("SLURM_NTASKS_PER_NODE", tasks));
     }
     env
+}
+
+/// Of one step alone.
+pub fn number_variables(step: StepKey) -> Vec<EnvEntry> {
+    let number = step.step.slurm_number();
+    let mut env = vec![entry("SLURM_STEPID", number), entry("SLURM_STEP_ID", number)];
+    if let Some(task) = step.array {
+        env.push(entry("SLURM_STEP_ARRAY_TASK_ID", task));
+    }
+    env
+}
+
+/// Of all tasks of a step array, named like those of job arrays in sbatch(1).
+pub fn step_array_variables(number: u32, tasks: &ArraySpec) -> Vec<EnvEntry> {
+    vec![
+        entry("SLURM_STEP_ARRAY_ID", number),
+        entry("SLURM_STEP_ARRAY_TASK_COUNT", tasks.count()),
+        entry("SLURM_STEP_ARRAY_TASK_MIN", tasks.min().unwrap_or(0)),
+        entry("SLURM_STEP_ARRAY_TASK_MAX", tasks.max().unwrap_or(0)),
+        entry("SLURM_STEP_ARRAY_TASK_STEP", tasks.step()),
+    ]
 }
 
 /// Layer 3: a node of the step, its number in the step, the step's CPUs there and its ranks.

@@ -89,23 +89,12 @@ fn a_batch_script_sees_slurms_list() {
         ["SLURMD_NODENAME=n1", "SLURM_CPUS_ON_NODE=16", "SLURM_GTIDS=0", "SLURM_NODEID=0", "SLURM_TOPOLOGY_ADDR=n1"]
     );
     assert_eq!(lines(&task_variables(0, 0)), ["SLURM_LOCALID=0", "SLURM_PROCID=0"]);
-    let batch = StepFacts {
-        step: StepId::new(JobId(502), StepNum::Batch),
-        nodes: vec!["n1"],
-        tasks_per_node: vec![1],
-        cpus_per_task: None,
-        ntasks_per_node: None,
-        distribution: Distribution::Block,
-        umask: 0o022,
-        manager: None,
-    };
-    assert_eq!(lines(&step_variables(&batch)), ["SLURM_STEPID=-5", "SLURM_STEP_ID=-5"]);
+    assert_eq!(lines(&number_variables(StepKey::BATCH)), ["SLURM_STEPID=-5", "SLURM_STEP_ID=-5"]);
 }
 
 #[test]
 fn a_step_over_two_nodes_sees_its_own_layout() {
     let step = StepFacts {
-        step: StepId::new(JobId(502), StepNum::Number(3)),
         nodes: vec!["n1", "n2"],
         tasks_per_node: vec![3, 1],
         cpus_per_task: Some(2),
@@ -115,15 +104,13 @@ fn a_step_over_two_nodes_sees_its_own_layout() {
         manager: Some(("10.0.0.1", "6818")),
     };
     assert_eq!(
-        lines(&step_variables(&step)),
+        lines(&layout_variables(&step)),
         [
             "SLURM_DISTRIBUTION=cyclic",
             "SLURM_NNODES=2",
             "SLURM_NODELIST=n[1-2]",
             "SLURM_NPROCS=4",
             "SLURM_NTASKS=4",
-            "SLURM_STEPID=3",
-            "SLURM_STEP_ID=3",
             "SLURM_STEP_NODELIST=n[1-2]",
             "SLURM_STEP_NUM_NODES=2",
             "SLURM_STEP_NUM_TASKS=4",
@@ -134,6 +121,24 @@ fn a_step_over_two_nodes_sees_its_own_layout() {
             "SLURM_SRUN_COMM_HOST=10.0.0.1",
             "SLURM_SRUN_COMM_PORT=6818",
             "SLURM_CPUS_PER_TASK=2",
+        ]
+    );
+    assert_eq!(lines(&number_variables(StepKey::number(3))), ["SLURM_STEPID=3", "SLURM_STEP_ID=3"]);
+}
+
+#[test]
+fn a_task_of_a_step_array_knows_itself_and_its_array() {
+    let own = ["SLURM_STEPID=7", "SLURM_STEP_ID=7", "SLURM_STEP_ARRAY_TASK_ID=123"];
+    assert_eq!(lines(&number_variables(StepKey::task(7, 123))), own);
+    let tasks = ArraySpec { ranges: vec![(3, 999, 3)], limit: Some(4) };
+    assert_eq!(
+        lines(&step_array_variables(7, &tasks)),
+        [
+            "SLURM_STEP_ARRAY_ID=7",
+            "SLURM_STEP_ARRAY_TASK_COUNT=333",
+            "SLURM_STEP_ARRAY_TASK_MIN=3",
+            "SLURM_STEP_ARRAY_TASK_MAX=999",
+            "SLURM_STEP_ARRAY_TASK_STEP=3",
         ]
     );
 }

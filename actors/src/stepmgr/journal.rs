@@ -1,45 +1,88 @@
-//! What of a step manager must survive its restart: which steps were accepted, which started, how they ended. The ledger
-//! is changed by [`Ledger::apply`] only, both live and when the journal is read again, so the two cannot differ.
+//! What of a step manager must survive its restart: which steps were accepted, which started where, how they ended. The
+//! ledger is changed by [`Ledger::apply`] only, both live and when the journal is read again, so the two cannot differ.
 
-use crate::step::state::{StepResult, worse};
+use crate::{
+    step::state::{StepEnd, StepResult, worse},
+    stepmgr::{
+        batch::StoredBatch,
+        ends::{EndedStep, Ends},
+    },
+};
 use garrick_model::{
-    ids::{RequestId, StepNum},
+    ids::{RequestId, StepKey, StepNum},
+    messages::launcher::TaskUsage,
+    resources::CpuSet,
     spec::StepSpec,
     state::{ExitStatus, JobState, Reason, StepState},
-    time::Timestamp,
-    view::StepCounts,
+    step_selector::WhichSteps,
+    time::{TimeLimit, Timestamp},
+    view::{StepCounts, StepOrigin},
 };
+use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
 };
 
 /// A record of the step journal in the job's spool folder.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum StepEvent {
-    /// Minibatch steps were accepted; numbers are consecutive. On disk before the reply.
+    /// A batch was accepted under consecutive numbers from `first`, an array under that one. On disk before the reply.
     Accepted {
         /// Identity of the request.
         request: RequestId,
-        /// Number of the first.
+        /// Its first number.
         first: u32,
-        /// The steps. An empty environment: that of the one before.
-        specs: Vec<Arc<StepSpec>>,
+        /// The steps.
+        batch: Arc<StoredBatch>,
         /// When.
         at: Timestamp,
     },
-    /// A step's tasks were handed to their nodes.
+    /// A step's tasks are handed to their nodes.
     Started {
         /// Which.
-        step: StepNum,
+        step: StepKey,
+        /// Tries before this one.
+        #[serde(default)]
+        attempt: u32,
         /// When.
         at: Timestamp,
+        /// Where.
+        places: Vec<Place>,
+        /// What reports say of it, unless it is of a batch.
+        #[serde(default)]
+        origin: Option<Arc<StepOrigin>>,
+        /// It is lined up behind this step, whose places it gets.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<StepKey>,
+    },
+    /// A step that ran will be tried again: it waits as before, from `after` on.
+    Retried {
+        /// Which.
+        step: StepKey,
+        /// Tries so far.
+        attempt: u32,
+        /// Not before.
+        after: Timestamp,
     },
     /// A step is over; also one that never started.
     Ended {
         /// How.
         result: StepResult,
+        /// When.
+        at: Timestamp,
+    },
+    /// Many waiting steps of one batch are over without having started.
+    Withdrawn {
+        /// The batch's first number.
+        first: u32,
+        /// Members, as inclusive ranges.
+        members: Vec<(u32, u32)>,
+        /// Final state.
+        state: StepState,
+        /// Why.
+        cause: StepEnd,
         /// When.
         at: Timestamp,
     },
@@ -52,46 +95,126 @@ pub enum StepEvent {
         /// Exit status to record.
         exit: ExitStatus,
     },
+    /// The job's limit was changed.
+    TimeLimit(TimeLimit),
+    /// So many more ends are with the agent: the oldest that were not.
+    Reported {
+        /// How many.
+        ends: u64,
+    },
     /// A step manager took the run over from one that died.
     Restarted,
 }
 
-/// A minibatch step that waits.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WaitingSpec {
-    /// What was asked for.
-    pub spec: Arc<StepSpec>,
-    /// Since when.
-    pub at: Timestamp,
-    /// The step whose environment it has, when its own is empty.
-    pub environment_of: Option<Arc<StepSpec>>,
+/// A step's place on one node, as written down.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Place {
+    /// Node of the job.
+    #[serde(rename = "n")]
+    pub slot: u32,
+    /// Its CPUs.
+    #[serde(rename = "c")]
+    pub cpus: CpuSet,
+    /// Memory limit, MiB.
+    #[serde(rename = "m")]
+    pub memory: Option<u64>,
+    /// Ranks.
+    #[serde(rename = "r")]
+    pub ranks: Vec<u32>,
+    /// It holds these, and shares them with no other step.
+    #[serde(rename = "x")]
+    pub held: bool,
 }
 
-/// How a step ended, kept for the life of the run: a few bytes each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EndedStep {
+/// An accepted batch whose steps are not all over.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenBatch {
+    /// The steps.
+    pub batch: Arc<StoredBatch>,
+    /// Since when.
+    pub at: Timestamp,
+    /// Members that wait.
+    pub waiting: RoaringBitmap,
+    /// Steps that are not over.
+    open: u32,
+    /// Tries so far and not-before, of waiting members that were tried.
+    pub tried: BTreeMap<u32, (u32, Timestamp)>,
+}
+
+/// An end that the agent has not got.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UnreportedEnd {
+    /// Which step.
+    pub key: StepKey,
+    /// What it is reported as.
+    pub origin: Option<Arc<StepOrigin>>,
+    /// The spec that its origin follows from otherwise.
+    pub spec: Option<Arc<StepSpec>>,
+    /// Tries before the one that ended.
+    pub attempt: u32,
+    /// When it started, if it did.
+    pub since: Option<Timestamp>,
+    /// Nodes of the job that it ran on.
+    pub slots: Vec<u32>,
+    /// CPUs on all of them.
+    pub cpus: u32,
     /// Final state.
     pub state: StepState,
     /// Exit status.
     pub exit: ExitStatus,
-    /// Nobody stayed with it.
-    pub minibatch: bool,
+    /// What its tasks used.
+    pub usage: TaskUsage,
+    /// When it ended.
+    pub at: Timestamp,
+    /// It stands for all of these.
+    pub all_of: Option<WhichSteps>,
+}
+
+/// A step with processes.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RunningStep {
+    /// Tries before this one.
+    pub attempt: u32,
+    /// Since.
+    pub since: Timestamp,
+    /// Where.
+    pub places: Vec<Place>,
+    /// What reports say of it, unless it is of a batch.
+    pub origin: Option<Arc<StepOrigin>>,
+    /// The step that it is lined up behind.
+    pub after: Option<StepKey>,
+}
+
+/// What an accepted request was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// First number.
+    pub first: u32,
+    /// Steps.
+    pub count: u32,
+    /// It is an array.
+    pub array: bool,
 }
 
 /// Answers that are kept for repeats of a request. Older ones are forgotten; a repeat comes within seconds.
 const ANSWERS_KEPT: usize = 10_000;
+
+/// Ends kept for an agent that does not take them, some 200 bytes each. Beyond it further ones are counted only.
+pub const OUTBOX_KEPT: usize = 1_000_000;
 
 /// Durable state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Ledger {
     /// Next free step number.
     pub next: u32,
-    /// Minibatch steps that wait.
-    pub waiting: BTreeMap<u32, WaitingSpec>,
+    /// Batches that are not over, by first number.
+    pub batches: BTreeMap<u32, OpenBatch>,
     /// Steps with processes.
-    pub running: BTreeSet<StepNum>,
-    /// Ended numbered steps, by number.
-    ended: Vec<Option<EndedStep>>,
+    pub running: BTreeMap<StepKey, RunningStep>,
+    /// How numbered steps ended.
+    pub ends: Ends,
+    /// Arrays, by number: all that there ever were, for who names one.
+    pub arrays: BTreeMap<u32, Arc<StoredBatch>>,
     /// Counters of numbered steps; `queued` counts minibatch steps only (attended ones are not durable while they wait).
     pub counts: StepCounts,
     /// Worst exit of any numbered step.
@@ -102,9 +225,16 @@ pub struct Ledger {
     pub ending: Option<(JobState, Reason, ExitStatus)>,
     /// Restarts so far.
     pub restarts: u64,
-    answers: BTreeMap<RequestId, (u32, u32)>,
+    /// The job's limit, once it was changed.
+    pub time_limit: Option<TimeLimit>,
+    /// Ends that the agent has not got, in their order.
+    pub outbox: VecDeque<UnreportedEnd>,
+    /// Ends that found no room in it. They are in the counts and in the journal.
+    pub dropped: u64,
+    /// The step behind each that has one.
+    lines: BTreeMap<StepKey, StepKey>,
+    answers: BTreeMap<RequestId, Answer>,
     answer_order: VecDeque<RequestId>,
-    minibatch: BTreeSet<u32>,
 }
 
 impl Ledger {
@@ -120,41 +250,41 @@ impl Ledger {
     /// The only way to change it.
     pub fn apply(&mut self, event: &StepEvent) {
         match event {
-            StepEvent::Accepted { request, first, specs, at } => self.accepted(*request, *first, specs, *at),
-            StepEvent::Started { step, .. } => {
-                if let StepNum::Number(n) = step {
-                    self.next = self.next.max(n + 1);
-                    if self.waiting.remove(n).is_some() {
-                        self.counts.queued -= 1;
-                    }
-                    self.counts.running += 1;
-                }
-                self.running.insert(*step);
+            StepEvent::Accepted { request, first, batch, at } => self.accepted(*request, *first, batch, *at),
+            StepEvent::Started { step, attempt, at, places, origin, after } => {
+                let (places, origin) = (places.clone(), origin.clone());
+                let after = after.filter(|after| self.running.contains_key(after));
+                self.started(*step, RunningStep { attempt: *attempt, since: *at, places, origin, after });
             }
-            StepEvent::Ended { result, .. } => self.ended(result),
+            StepEvent::Retried { step, attempt, after } => self.retried(*step, *attempt, *after),
+            StepEvent::Ended { result, at } => self.ended(result, *at),
+            StepEvent::Withdrawn { first, members, state, at, .. } => self.withdrawn(*first, members, *state, *at),
             StepEvent::Ending { state, reason, exit } => {
                 if self.ending.is_none() {
                     self.ending = Some((*state, reason.clone(), *exit));
+                }
+            }
+            StepEvent::TimeLimit(limit) => self.time_limit = Some(*limit),
+            StepEvent::Reported { ends } => {
+                for _ in 0..*ends {
+                    self.outbox.pop_front();
                 }
             }
             StepEvent::Restarted => self.restarts += 1,
         }
     }
 
-    fn accepted(&mut self, request: RequestId, first: u32, specs: &[Arc<StepSpec>], at: Timestamp) {
-        let mut environment_of = None;
-        for (number, spec) in (first..).zip(specs) {
-            if !spec.environment.is_empty() {
-                environment_of = Some(spec.clone());
-            }
-            let inherited = if spec.environment.is_empty() { environment_of.clone() } else { None };
-            self.waiting.insert(number, WaitingSpec { spec: spec.clone(), at, environment_of: inherited });
-            self.minibatch.insert(number);
+    fn accepted(&mut self, request: RequestId, first: u32, batch: &Arc<StoredBatch>, at: Timestamp) {
+        let count = batch.len();
+        let array = batch.array().is_some();
+        if array {
+            self.arrays.insert(first, batch.clone());
         }
-        let count = specs.len() as u32;
-        self.next = self.next.max(first + count);
+        let open = OpenBatch { waiting: batch.all(), open: count, at, tried: BTreeMap::new(), batch: batch.clone() };
+        self.next = self.next.max(first + batch.numbers());
+        self.batches.insert(first, open);
         self.counts.queued += u64::from(count);
-        self.answers.insert(request, (first, count));
+        self.answers.insert(request, Answer { first, count, array });
         self.answer_order.push_back(request);
         if self.answer_order.len() > ANSWERS_KEPT
             && let Some(oldest) = self.answer_order.pop_front()
@@ -163,15 +293,88 @@ impl Ledger {
         }
     }
 
-    fn ended(&mut self, result: &StepResult) {
-        let ran = self.running.remove(&result.step.step);
-        match result.step.step {
+    /// The batch that a step belongs to, by its first number, and which of its members it is.
+    pub fn batch_of(&self, step: StepKey) -> Option<(u32, u32)> {
+        let StepNum::Number(number) = step.step else { return None };
+        let (first, open) = self.batches.range(..=number).next_back()?;
+        open.batch.member(*first, step).map(|member| (*first, member))
+    }
+
+    fn open_batch(&mut self, step: StepKey) -> Option<(&mut OpenBatch, u32)> {
+        let (first, member) = self.batch_of(step)?;
+        self.batches.get_mut(&first).map(|open| (open, member))
+    }
+
+    fn started(&mut self, step: StepKey, running: RunningStep) {
+        if let StepNum::Number(n) = step.step {
+            self.next = self.next.max(n + 1);
+            if let Some((open, member)) = self.open_batch(step)
+                && open.waiting.remove(member)
+            {
+                open.tried.remove(&member);
+                self.counts.queued -= 1;
+            }
+            self.counts.running += 1;
+        }
+        if let Some(after) = running.after {
+            self.lines.insert(after, step);
+        }
+        self.running.insert(step, running);
+    }
+
+    /// A step runs no more: what it held is that of the next in its line.
+    fn stopped(&mut self, step: StepKey) -> Option<RunningStep> {
+        let running = self.running.remove(&step)?;
+        let next = self.lines.remove(&step);
+        if let Some(after) = running.after {
+            self.lines.remove(&after);
+            self.lines.extend(next.map(|next| (after, next)));
+        }
+        if let Some(next) = next.and_then(|next| self.running.get_mut(&next)) {
+            next.after = running.after;
+            if running.after.is_none() {
+                next.places.iter_mut().for_each(|place| place.held = true);
+            }
+        }
+        Some(running)
+    }
+
+    fn retried(&mut self, step: StepKey, attempt: u32, after: Timestamp) {
+        if self.stopped(step).is_none() {
+            return;
+        }
+        self.counts.running -= 1;
+        if let Some((open, member)) = self.open_batch(step) {
+            open.waiting.insert(member);
+            open.tried.insert(member, (attempt, after));
+            self.counts.queued += 1;
+        }
+    }
+
+    fn ended(&mut self, result: &StepResult, at: Timestamp) {
+        let step = result.step.key();
+        let running = self.stopped(step);
+        self.to_be_reported(step, running.as_ref(), result, at);
+        let ran = running.is_some();
+        match step.step {
             StepNum::Number(n) => {
                 self.next = self.next.max(n + 1);
                 if ran {
                     self.counts.running -= 1;
-                } else if self.waiting.remove(&n).is_some() {
-                    self.counts.queued -= 1;
+                }
+                let mut over = None;
+                let mut minibatch = false;
+                if let Some((open, member)) = self.open_batch(step) {
+                    minibatch = true;
+                    open.open -= 1;
+                    over = (open.open == 0).then_some(step);
+                    open.tried.remove(&member);
+                    if open.waiting.remove(member) {
+                        self.counts.queued -= 1;
+                    }
+                }
+                if let Some((first, _)) = over.and_then(|step| self.batch_of(step)) {
+                    self.batches.remove(&first);
                 }
                 if result.state == StepState::Completed {
                     self.counts.done += 1;
@@ -179,83 +382,175 @@ impl Ledger {
                     self.counts.failed += 1;
                 }
                 self.derived = worse(self.derived, result.exit);
-                let at = n as usize;
-                if self.ended.len() <= at {
-                    self.ended.resize(at + 1, None);
-                }
-                let minibatch = self.minibatch.remove(&n);
-                self.ended[at] = Some(EndedStep { state: result.state, exit: result.exit, minibatch });
+                self.ends.note(step, EndedStep { state: result.state, exit: result.exit, minibatch });
             }
             StepNum::Batch => self.batch = Some(result.clone()),
             StepNum::Extern | StepNum::Interactive => {}
         }
     }
 
-    /// Numbers given for a request before: first and how many.
-    pub fn answer(&self, request: &RequestId) -> Option<(u32, u32)> {
+    fn to_be_reported(&mut self, key: StepKey, ran: Option<&RunningStep>, result: &StepResult, at: Timestamp) {
+        let batch = self.batch_of(key).and_then(|(first, member)| Some((self.batches.get(&first)?, member)));
+        self.report(UnreportedEnd {
+            key,
+            origin: ran.and_then(|r| r.origin.clone()),
+            spec: batch.and_then(|(open, member)| open.batch.spec_of(member).cloned()),
+            attempt: ran.map_or(0, |r| r.attempt),
+            since: ran.map(|r| r.since),
+            slots: ran.map(|r| r.places.iter().map(|p| p.slot).collect()).unwrap_or_default(),
+            cpus: ran.map_or(0, |r| r.places.iter().map(|p| p.cpus.len()).sum()),
+            state: result.state,
+            exit: result.exit,
+            usage: result.usage,
+            at,
+            all_of: None,
+        });
+    }
+
+    fn report(&mut self, end: UnreportedEnd) {
+        if self.outbox.len() < OUTBOX_KEPT {
+            self.outbox.push_back(end);
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    fn withdrawn(&mut self, first: u32, members: &[(u32, u32)], state: StepState, at: Timestamp) {
+        let Some(open) = self.batches.get_mut(&first) else { return };
+        let end = EndedStep { state, exit: ExitStatus::SUCCESS, minibatch: true };
+        let unreported = members.first().map(|(member, _)| UnreportedEnd {
+            key: open.batch.key(first, *member),
+            origin: None,
+            spec: open.batch.spec_of(*member).cloned(),
+            attempt: 0,
+            since: None,
+            slots: Vec::new(),
+            cpus: 0,
+            state,
+            exit: ExitStatus::SUCCESS,
+            usage: TaskUsage::default(),
+            at,
+            all_of: open.batch.name(first, members),
+        });
+        for member in members.iter().flat_map(|(from, to)| *from..=*to) {
+            if open.waiting.remove(member) {
+                open.tried.remove(&member);
+                open.open -= 1;
+                self.counts.queued -= 1;
+                self.counts.failed += 1;
+                self.ends.note(open.batch.key(first, member), end);
+            }
+        }
+        if open.open == 0 {
+            self.batches.remove(&first);
+        }
+        if let Some(end) = unreported {
+            self.report(end);
+        }
+    }
+
+    /// What a request was answered before.
+    pub fn answer(&self, request: &RequestId) -> Option<Answer> {
         self.answers.get(request).copied()
     }
 
     /// How a numbered step ended, if it did.
-    pub fn end_of(&self, step: u32) -> Option<EndedStep> {
-        self.ended.get(step as usize).copied().flatten()
+    pub fn end_of(&self, step: StepKey) -> Option<EndedStep> {
+        self.ends.of(step)
     }
+}
+
+/// Members as inclusive ranges.
+pub fn ranges(members: &RoaringBitmap) -> Vec<(u32, u32)> {
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for member in members {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == member => *last = member,
+            _ => ranges.push((member, member)),
+        }
+    }
+    ranges
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::step::state::StepEnd;
-    use garrick_model::ids::{JobId, StepId};
+    use garrick_model::{
+        batch::{BatchMembers, StepBatch},
+        ids::{JobId, StepId},
+        spec::ArraySpec,
+    };
 
-    fn spec(name: &str, env: &str) -> Arc<StepSpec> {
-        let environment =
-            if env.is_empty() { Vec::new() } else { vec![serde_bytes::ByteBuf::from(env.as_bytes().to_vec())] };
-        Arc::new(StepSpec { environment, ..crate::stepmgr::builders::step(name) })
+    fn ended(key: StepKey, state: StepState, code: u8) -> StepEvent {
+        let exit = ExitStatus { code, signal: None };
+        let step = StepId::of(JobId(1), key);
+        StepEvent::Ended {
+            result: StepResult { step, state, exit, ended: None, usage: Default::default() },
+            at: Timestamp(1),
+        }
     }
 
-    #[test]
-    fn steps_with_an_empty_environment_take_that_of_the_one_before() {
-        let mut ledger = Ledger::default();
-        let specs = vec![spec("a", ""), spec("b", "X=1"), spec("c", "")];
-        ledger.apply(&StepEvent::Accepted {
-            request: RequestId(1, 1),
-            first: 0,
-            specs: specs.clone(),
-            at: Timestamp(5),
-        });
-        assert_eq!(ledger.waiting[&0].environment_of, None);
-        assert_eq!(ledger.waiting[&1].environment_of, None);
-        assert_eq!(ledger.waiting[&2].environment_of, Some(specs[1].clone()));
-        assert_eq!(ledger.answer(&RequestId(1, 1)), Some((0, 3)));
-        assert_eq!(ledger.next, 3);
+    fn started(key: StepKey) -> StepEvent {
+        StepEvent::Started { step: key, attempt: 0, at: Timestamp(1), places: Vec::new(), origin: None, after: None }
+    }
+
+    fn accepted(first: u32, batch: StepBatch) -> StepEvent {
+        let batch = Arc::new(batch.into());
+        StepEvent::Accepted { request: RequestId(1, u64::from(first)), first, batch, at: Timestamp(5) }
+    }
+
+    fn two() -> StepBatch {
+        let step = crate::stepmgr::builders::step;
+        StepBatch { specs: vec![step("a"), step("b")], members: BatchMembers::Each }
     }
 
     #[test]
     fn counts_follow_the_steps() {
-        let mut ledger = Ledger::default();
-        let at = Timestamp(1);
-        let ended = |n: u32, state, code| StepEvent::Ended {
-            result: StepResult {
-                step: StepId::new(JobId(1), StepNum::Number(n)),
-                state,
-                exit: ExitStatus { code, signal: None },
-                ended: None::<StepEnd>,
-            },
-            at,
-        };
-        for event in [
-            StepEvent::Accepted { request: RequestId(0, 0), first: 0, specs: vec![spec("a", ""), spec("b", "")], at },
-            StepEvent::Started { step: StepNum::Number(2), at },
-            StepEvent::Started { step: StepNum::Number(0), at },
-            ended(0, StepState::Failed, 3),
-            ended(2, StepState::Completed, 0),
-            ended(1, StepState::Cancelled, 0),
-        ] {
-            ledger.apply(&event);
-        }
+        let key = StepKey::number;
+        let ledger = Ledger::replay([
+            accepted(0, two()),
+            started(key(2)),
+            started(key(0)),
+            ended(key(0), StepState::Failed, 3),
+            ended(key(2), StepState::Completed, 0),
+            ended(key(1), StepState::Cancelled, 0),
+        ]);
         assert_eq!(ledger.counts, StepCounts { queued: 0, running: 0, done: 1, failed: 2 });
         assert_eq!(ledger.derived.code, 3);
-        assert!(ledger.end_of(0).is_some_and(|e| e.minibatch) && ledger.end_of(2).is_some_and(|e| !e.minibatch));
+        assert!(ledger.end_of(key(0)).is_some_and(|e| e.minibatch));
+        assert!(ledger.end_of(key(2)).is_some_and(|e| !e.minibatch));
+        assert!(ledger.batches.is_empty());
+        assert_eq!(ledger.answer(&RequestId(1, 0)), Some(Answer { first: 0, count: 2, array: false }));
+    }
+
+    #[test]
+    fn a_retried_step_waits_again_and_ends_once() {
+        let tasks = ArraySpec { ranges: vec![(0, 9, 1)], limit: None };
+        let array = StepBatch { specs: vec![crate::stepmgr::builders::step("a")], members: BatchMembers::Array(tasks) };
+        let key = StepKey::task(4, 7);
+        let mut ledger = Ledger::replay([accepted(4, array), started(key)]);
+        ledger.apply(&StepEvent::Retried { step: key, attempt: 1, after: Timestamp(9) });
+        assert_eq!(ledger.batches[&4].tried[&7], (1, Timestamp(9)));
+        assert_eq!(ledger.counts, StepCounts { queued: 10, running: 0, done: 0, failed: 0 });
+        ledger.apply(&started(key));
+        ledger.apply(&ended(key, StepState::Completed, 0));
+        assert_eq!(ledger.counts, StepCounts { queued: 9, running: 0, done: 1, failed: 0 });
+        let withdrawn = StepEvent::Withdrawn {
+            first: 4,
+            members: vec![(0, 9)],
+            state: StepState::Cancelled,
+            cause: StepEnd::Cancelled,
+            at: Timestamp(9),
+        };
+        ledger.apply(&withdrawn);
+        assert_eq!(ledger.counts, StepCounts { queued: 0, running: 0, done: 1, failed: 9 });
+        assert!(ledger.batches.is_empty() && ledger.arrays.contains_key(&4));
+        assert_eq!(ledger.next, 5);
+    }
+
+    #[test]
+    fn ranges_fold_neighbours() {
+        let members: RoaringBitmap = [1, 2, 3, 7, 9, 10].into_iter().collect();
+        assert_eq!(ranges(&members), [(1, 3), (7, 7), (9, 10)]);
     }
 }

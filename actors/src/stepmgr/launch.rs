@@ -3,17 +3,20 @@
 use crate::{
     step::{NodeSlot, PlannedNode, StepPlan},
     stepmgr::{
+        batch::StoredMembers,
         env::{self, StepFacts},
         placement::Placement,
         pool::Pool,
+        rows::Row,
         run::{RunFacts, StepMgrConfig},
+        shape::StepShape,
         state::StepRecord,
     },
 };
 use garrick_model::{
-    ids::{StepId, StepNum},
+    ids::{StepId, StepKey},
     messages::shepherd::{StepLaunch, StepNodeShare, TaskLaunch},
-    spec::{CpuBind, Distribution, EnvEntry, MultiProg, OpenMode, StdinTo, StepSpec, StreamTarget},
+    spec::{ArraySpec, CpuBind, EnvEntry, MultiProg, OpenMode, StdinTo, StepSpec, StreamTarget},
 };
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
@@ -24,123 +27,267 @@ const SCRIPT_NAME: &[u8] = b"slurm_script";
 /// Output of a minibatch step that named no file: beside the job's own output, told apart by the step's number.
 const MINIBATCH_OUTPUT: &str = "slurm-%J.out";
 
-/// A step's plan.
-pub fn step_plan(facts: &RunFacts, pool: &Pool, number: u32, record: &StepRecord, placement: &Placement) -> StepPlan {
-    let spec = &record.spec;
-    let id = StepId::new(facts.job, StepNum::Number(number));
-    let umask = spec.umask.unwrap_or(facts.spec.umask);
-    let step_env = env::step_variables(&StepFacts {
-        step: id,
-        nodes: placement.nodes.iter().map(|n| pool.node(n.slot).name.as_str()).collect(),
-        tasks_per_node: placement.nodes.iter().map(|n| n.ranks.len() as u32).collect(),
-        cpus_per_task: spec.cpus_per_task,
-        ntasks_per_node: spec.tasks_per_node,
-        distribution: spec.distribution,
-        umask,
-        manager: facts.addresses.first().and_then(|a| a.rsplit_once(':')),
-    });
-    let programs = Programs::new(spec);
-    let nodes = placement
-        .nodes
-        .iter()
-        .zip(0..)
-        .map(|(placed, node_id)| {
+/// Layouts of a row that were met lately, with what was derived from them: steps of a row differ in little more than their
+/// number, and land on the same few places again and again.
+#[derive(Debug, Default)]
+pub struct Layouts(Vec<Layout>);
+
+/// Layouts kept; beyond it the oldest goes.
+const LAYOUTS_KEPT: usize = 64;
+
+/// What follows from where tasks are placed, whatever the step's number.
+#[derive(Debug)]
+struct Layout {
+    nodes: Vec<(u32, u32, Vec<u32>)>,
+    env: Arc<Vec<EnvEntry>>,
+    node_env: Vec<Arc<Vec<EnvEntry>>>,
+}
+
+impl Layout {
+    fn new(
+        facts: &RunFacts,
+        pool: &Pool,
+        spec: &StepSpec,
+        array: Option<(u32, &ArraySpec)>,
+        placement: &Placement,
+    ) -> Self {
+        let mut env = env::layout_variables(&StepFacts {
+            nodes: placement.nodes.iter().map(|n| pool.node(n.slot).name.as_str()).collect(),
+            tasks_per_node: placement.nodes.iter().map(|n| n.ranks.len() as u32).collect(),
+            cpus_per_task: spec.cpus_per_task,
+            ntasks_per_node: spec.tasks_per_node,
+            distribution: spec.distribution,
+            umask: spec.umask.unwrap_or(facts.spec.umask),
+            manager: facts.addresses.first().and_then(|a| a.rsplit_once(':')),
+        });
+        env.extend(array.iter().flat_map(|(number, tasks)| env::step_array_variables(*number, tasks)));
+        let nodes = placement.nodes.iter();
+        let node_env = nodes.clone().zip(0..).map(|(placed, node_id)| {
             let node = pool.node(placed.slot);
-            PlannedNode {
-                slot: NodeSlot(placed.slot),
-                name: node.name.clone(),
-                share: StepNodeShare {
-                    node_id,
-                    cpus: placed.cpus.clone(),
-                    memory_mib: placed.memory,
-                    own_cgroup: record.shape.own_cgroup,
-                    env: env::node_variables(node, node_id, placed.cpu_count, &placed.ranks),
-                },
-                tasks: placed
-                    .ranks
-                    .iter()
-                    .zip(0..)
-                    .map(|(rank, local_id)| TaskLaunch {
-                        rank: *rank,
-                        local_id,
-                        argv: programs.argv(*rank),
-                        extra_env: env::task_variables(*rank, local_id),
-                    })
-                    .collect(),
+            Arc::new(env::node_variables(node, node_id, placed.cpu_count, &placed.ranks))
+        });
+        Self {
+            env: Arc::new(env),
+            node_env: node_env.collect(),
+            nodes: nodes.map(|n| (n.slot, n.cpu_count, n.ranks.clone())).collect(),
+        }
+    }
+
+    fn is_of(&self, placement: &Placement) -> bool {
+        self.nodes.len() == placement.nodes.len()
+            && self.nodes.iter().zip(&placement.nodes).all(|((slot, cpus, ranks), placed)| {
+                *slot == placed.slot && *cpus == placed.cpu_count && *ranks == placed.ranks
+            })
+    }
+}
+
+impl Layouts {
+    fn of(
+        &mut self,
+        facts: &RunFacts,
+        pool: &Pool,
+        spec: &StepSpec,
+        array: Option<(u32, &ArraySpec)>,
+        placement: &Placement,
+    ) -> &Layout {
+        let at = match self.0.iter().position(|l| l.is_of(placement)) {
+            Some(at) => at,
+            None => {
+                if self.0.len() >= LAYOUTS_KEPT {
+                    self.0.remove(0);
+                }
+                self.0.push(Layout::new(facts, pool, spec, array, placement));
+                self.0.len() - 1
             }
-        })
-        .collect();
-    let attended = record.client.is_some();
-    let launch = StepLaunch {
-        step: id,
+        };
+        &self.0[at]
+    }
+}
+
+/// Plan of a command's step.
+pub fn attended_plan(
+    facts: &RunFacts,
+    pool: &Pool,
+    number: u32,
+    record: &StepRecord,
+    placement: &Placement,
+) -> StepPlan {
+    let launch = launch_of(facts, record, placement);
+    let layout = Layout::new(facts, pool, &record.spec, None, placement);
+    let programs = Programs::new(&record.spec, None);
+    let key = StepKey::number(number);
+    let step = Planned { key, attempt: 0, attended: true, own_env: Vec::new(), spec: &record.spec };
+    plan(facts, pool, step, Arc::new(launch), &layout, &programs, record.shape.own_cgroup, placement)
+}
+
+/// What the launches of a running step share.
+pub fn launch_of(facts: &RunFacts, record: &StepRecord, placement: &Placement) -> StepLaunch {
+    let attendance = match record.client {
+        Some(_) => Attendance::By { handed: handed_here(record, placement) },
+        None => Attendance::None,
+    };
+    launch(facts, &record.spec, &record.shape, record.environment.clone(), attendance)
+}
+
+/// Descriptors that were handed over are good on the host of the command's door only, which is the batch host.
+fn handed_here(record: &StepRecord, placement: &Placement) -> [bool; 3] {
+    let here = matches!(placement.nodes.as_slice(), [only] if only.slot == 0);
+    if here { record.handed } else { [false; 3] }
+}
+
+/// Plan of a minibatch step.
+pub fn member_plan(
+    facts: &RunFacts,
+    pool: &Pool,
+    row: &mut Row,
+    member: u32,
+    attempt: u32,
+    placement: &Placement,
+) -> StepPlan {
+    let launch = row.launch.get_or_insert_with(|| {
+        Arc::new(launch(facts, &row.spec, &row.shape, row.environment.clone(), Attendance::None))
+    });
+    let launch = launch.clone();
+    let own_env = if attempt > 0 { vec![env::entry("GARRICK_STEP_RETRY", attempt)] } else { Vec::new() };
+    let programs = match row.batch.members {
+        StoredMembers::Commands(_) => Programs::new(&row.spec, Some(row.batch.argv(&row.spec, member))),
+        _ => Programs::new(&row.spec, None),
+    };
+    let step = Planned { key: row.step(member), attempt, attended: false, own_env, spec: &row.spec };
+    let array = row.batch.array().map(|tasks| (row.first, tasks.as_ref()));
+    let layout = row.layouts.of(facts, pool, &row.spec, array, placement);
+    plan(facts, pool, step, launch, layout, &programs, row.shape.own_cgroup, placement)
+}
+
+/// Who stays with a step.
+#[derive(Clone, Copy)]
+enum Attendance {
+    None,
+    By { handed: [bool; 3] },
+}
+
+fn launch(
+    facts: &RunFacts,
+    spec: &StepSpec,
+    shape: &StepShape,
+    environment: Arc<Vec<EnvEntry>>,
+    attendance: Attendance,
+) -> StepLaunch {
+    let pack = spec.output_pack.is_some();
+    let output = |target: &StreamTarget, at: usize, alone: StreamTarget| match (target, attendance) {
+        (StreamTarget::Relay, Attendance::None) => alone,
+        (StreamTarget::Relay, Attendance::By { handed }) if handed[at] => StreamTarget::Handed,
+        (target, _) => target.clone(),
+    };
+    let to_file = if pack { StreamTarget::Pack } else { StreamTarget::File(MINIBATCH_OUTPUT.into()) };
+    // With a pack each stream is kept by itself; in a file they share it, as a batch job's do.
+    let beside = if pack { StreamTarget::Pack } else { StreamTarget::SameAsStdout };
+    let unattended = matches!(attendance, Attendance::None);
+    StepLaunch {
         name: spec.name.clone(),
         job_name: facts.spec.name.clone(),
         user: facts.user.clone(),
         array_task: facts.spec.array_task,
-        environment: record.environment.clone(),
-        step_env,
+        environment,
         work_dir: spec.work_dir.clone().unwrap_or_else(|| facts.spec.work_dir.clone()),
-        stdin: match &spec.stdin {
-            StreamTarget::Relay if !attended => StreamTarget::Null,
-            target => target.clone(),
-        },
+        stdin: output(&spec.stdin, 0, StreamTarget::Null),
         stdin_to: spec.stdin_to,
-        stdout: match &spec.stdout {
-            StreamTarget::Relay if !attended => StreamTarget::File(MINIBATCH_OUTPUT.into()),
-            target => target.clone(),
-        },
-        stderr: match &spec.stderr {
-            StreamTarget::Relay if !attended => StreamTarget::SameAsStdout,
-            target => target.clone(),
-        },
+        stdout: output(&spec.stdout, 1, to_file),
+        stderr: output(&spec.stderr, 2, beside),
         open_mode: match spec.open_mode {
             OpenMode::Default => OpenMode::Truncate,
             mode => mode,
         },
-        pty: spec.pty.filter(|_| attended),
-        umask,
+        pty: spec.pty.filter(|_| !unattended),
+        umask: spec.umask.unwrap_or(facts.spec.umask),
         rlimits: spec.rlimits.clone(),
         cpu_bind: spec.cpu_bind.clone(),
-        cpus_per_task: record.shape.cpus_per_task,
-        total_tasks: record.shape.tasks,
+        cpus_per_task: shape.cpus_per_task,
+        // A script runs once, whatever room it asks for: what it starts in there is its own affair, as a batch job's.
+        total_tasks: if spec.script.is_some() { 1 } else { shape.tasks },
         script: spec.script.clone(),
         batch: false,
-    };
+        output_pack: spec.output_pack.clone(),
+        unattended: unattended || !spec.tell_starts,
+    }
+}
+
+/// What a plan is of.
+struct Planned<'a> {
+    key: StepKey,
+    attempt: u32,
+    attended: bool,
+    own_env: Vec<EnvEntry>,
+    spec: &'a StepSpec,
+}
+
+#[allow(clippy::too_many_arguments)]
+fn plan(
+    facts: &RunFacts,
+    pool: &Pool,
+    step: Planned<'_>,
+    launch: Arc<StepLaunch>,
+    layout: &Layout,
+    programs: &Programs<'_>,
+    own_cgroup: bool,
+    placement: &Placement,
+) -> StepPlan {
+    let Planned { key, attempt, attended, mut own_env, spec } = step;
+    own_env.extend(env::number_variables(key));
+    // A script runs once, on the first node.
+    let (most_nodes, most_ranks) = if launch.script.is_some() { (1, 1) } else { (usize::MAX, usize::MAX) };
+    let placed = placement.nodes.iter().take(most_nodes).zip(&layout.node_env).zip(0..);
+    let nodes = placed.map(|((placed, node_env), node_id)| PlannedNode {
+        slot: NodeSlot(placed.slot),
+        name: pool.node(placed.slot).name.clone(),
+        share: StepNodeShare {
+            node_id,
+            cpus: placed.cpus.clone(),
+            memory_mib: placed.memory,
+            own_cgroup,
+            env: node_env.clone(),
+        },
+        tasks: placed
+            .ranks
+            .iter()
+            .take(most_ranks)
+            .zip(0..)
+            .map(|(rank, local_id)| TaskLaunch {
+                rank: *rank,
+                local_id,
+                argv: programs.argv(*rank),
+                extra_env: env::task_variables(*rank, local_id),
+            })
+            .collect(),
+    });
     StepPlan {
-        id,
-        launch: Arc::new(launch),
-        nodes,
+        id: StepId::of(facts.job, key),
+        attempt,
+        env: layout.env.clone(),
+        own_env,
+        nodes: nodes.collect(),
         attended,
+        launch,
         time_limit: spec.time_limit.and_then(|l| l.duration()),
         kill_on_bad_exit: spec.kill_on_bad_exit,
         wait: spec.wait_secs.map(|s| std::time::Duration::from_secs(u64::from(s))),
         zone: facts.zone.clone(),
+        after: None,
     }
 }
 
 /// The batch script as a step.
 pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environment: Arc<Vec<EnvEntry>>) -> StepPlan {
     let spec = &facts.spec;
-    let id = StepId::new(facts.job, StepNum::Batch);
+    let id = StepId::of(facts.job, StepKey::BATCH);
     let node = pool.node(0);
     let default_output = if spec.array_task.is_some() { "slurm-%A_%a.out" } else { "slurm-%j.out" };
     let launch = StepLaunch {
-        step: id,
         name: "batch".into(),
         job_name: spec.name.clone(),
         user: facts.user.clone(),
         array_task: spec.array_task,
         environment,
-        step_env: env::step_variables(&StepFacts {
-            step: id,
-            nodes: vec![&node.name],
-            tasks_per_node: vec![1],
-            cpus_per_task: None,
-            ntasks_per_node: None,
-            distribution: Distribution::Block,
-            umask: spec.umask,
-            manager: None,
-        }),
         work_dir: spec.work_dir.clone(),
         stdin: spec.stdin.clone().map_or(StreamTarget::Null, StreamTarget::File),
         stdin_to: StdinTo::None,
@@ -159,11 +306,17 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         total_tasks: 1,
         script: spec.script.clone(),
         batch: true,
+        output_pack: None,
+        unattended: true,
     };
+    let own_env = env::number_variables(StepKey::BATCH);
     let mut argv = vec![ByteBuf::from(SCRIPT_NAME.to_vec())];
     argv.extend(spec.argv.iter().cloned());
     StepPlan {
         id,
+        attempt: 0,
+        env: Arc::default(),
+        own_env,
         launch: Arc::new(launch),
         nodes: vec![PlannedNode {
             slot: NodeSlot(0),
@@ -173,7 +326,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
                 cpus: node.cpus.clone(),
                 memory_mib: None,
                 own_cgroup: false,
-                env: env::node_variables(node, 0, node.cpu_count, &[0]),
+                env: Arc::new(env::node_variables(node, 0, node.cpu_count, &[0])),
             },
             tasks: vec![TaskLaunch {
                 rank: 0,
@@ -187,6 +340,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         kill_on_bad_exit: false,
         wait: None,
         zone: facts.zone.clone(),
+        after: None,
     }
 }
 
@@ -197,11 +351,12 @@ enum Programs<'a> {
 }
 
 impl<'a> Programs<'a> {
-    fn new(spec: &'a StepSpec) -> Self {
+    /// `own`: program and arguments instead of the spec's.
+    fn new(spec: &'a StepSpec, own: Option<Vec<ByteBuf>>) -> Self {
         if !spec.multi_prog.is_empty() {
             return Self::Many(&spec.multi_prog);
         }
-        let mut argv = spec.argv.clone();
+        let mut argv = own.unwrap_or_else(|| spec.argv.clone());
         if spec.script.is_some() {
             argv.insert(0, ByteBuf::from(SCRIPT_NAME.to_vec()));
         }

@@ -4,23 +4,23 @@ use crate::{
     step::{NodeSlot, StepEnd, StepInput, StepResult, notice},
     stepmgr::{
         core::StepMgrCore,
-        journal::StepEvent,
+        journal::{Ledger, StepEvent},
         messages::{StepMgrEffect, StepMgrTimer},
         placement::Placement,
         pool::NodeUse,
-        shape::shape_of,
+        schedule::places,
         state::{RecordState, RunPhase, StepRecord},
+        view,
     },
 };
 use garrick_model::{
-    ids::{StepId, StepNum},
+    ids::{StepId, StepKey, StepNum},
     messages::{
         node::SignalScope,
         shepherd::{SignalReach, StepMgrToShepherd},
         stepd::StepdReport,
     },
-    resources::MemoryRequest,
-    spec::{CpuBind, Distribution, NodeCount, OpenMode, StdinTo, StepSharing, StepSpec, StreamTarget},
+    spec::{CpuBind, Distribution, NodeCount, StepSharing, StepSpec, StreamTarget},
     state::{ExitStatus, JobState, Reason, StepState},
     time::Timestamp,
 };
@@ -35,77 +35,16 @@ impl StepMgrCore {
         if !self.begin_once() {
             return;
         }
-        if self.ledger.next > 0 || !self.ledger.running.is_empty() || self.ledger.batch.is_some() {
+        for slot in 1..self.facts.nodes.len() as u32 {
+            out.push(StepMgrEffect::StartShepherd { node: NodeSlot(slot) });
+        }
+        if self.config.restarted || self.ledger != Ledger::default() {
             self.take_over(now, out);
-        } else {
-            for slot in 1..self.facts.nodes.len() as u32 {
-                out.push(StepMgrEffect::StartShepherd { node: NodeSlot(slot) });
-            }
         }
         self.set_limit_timers(now, out);
     }
 
-    /// After a step manager that died: what waits goes on waiting, what ran is looked for when its shepherds answer.
-    fn take_over(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
-        self.record(StepEvent::Restarted, out);
-        self.reports = crate::stepmgr::reports::Reports::new(self.ledger.restarts, self.config.report_backlog);
-        self.next_step = self.ledger.next;
-        let waiting: Vec<_> = self.ledger.waiting.iter().map(|(n, w)| (*n, w.clone())).collect();
-        for (number, wait) in waiting {
-            match shape_of(&wait.spec, &self.job_shape) {
-                Ok(shape) => {
-                    let (shape, known) = self.shapes.get(shape);
-                    if !known {
-                        self.shapes.keep(shape.clone());
-                    }
-                    let environment = self.environment_for(&wait.spec, wait.environment_of.as_deref());
-                    let key = self.enqueue_key(wait.at, number, false);
-                    let state = RecordState::Queued { key, told: true };
-                    let record = StepRecord {
-                        spec: wait.spec,
-                        shape,
-                        environment,
-                        client: None,
-                        early_input: Vec::new(),
-                        state,
-                    };
-                    self.steps.insert(StepNum::Number(number), record);
-                }
-                Err(refusal) => out.push(StepMgrEffect::Log { text: format!("step {number} dropped: {refusal}") }),
-            }
-        }
-        for step in self.ledger.running.clone() {
-            if step == StepNum::Batch {
-                let record = self.batch_record(RecordState::Unsure { since: now });
-                self.steps.insert(step, record);
-            } else {
-                self.record_end(now, self.unheld(step), out);
-            }
-        }
-        if !self.ledger.running.is_empty() || self.ledger.batch.is_some() || !self.facts.is_batch() {
-            self.phase = RunPhase::Running;
-        }
-        if let Some((state, reason, exit)) = self.ledger.ending.clone() {
-            self.end_job(now, state, reason, exit, StepEnd::Job(state), out);
-        }
-    }
-
-    fn unheld(&self, step: StepNum) -> StepResult {
-        StepResult {
-            step: StepId::new(self.facts.job, step),
-            state: StepState::Failed,
-            exit: ExitStatus { code: 0, signal: Some(9) },
-            ended: Some(StepEnd::ManagerRestarted),
-        }
-    }
-
-    /// A step of before the takeover is nowhere.
-    pub(super) fn step_lost_hold(&mut self, now: Timestamp, step: StepNum, out: &mut Vec<StepMgrEffect>) {
-        let result = self.unheld(step);
-        self.step_over(now, result, out);
-    }
-
-    fn batch_record(&mut self, state: RecordState) -> StepRecord {
+    pub(super) fn batch_record(&mut self, state: RecordState) -> StepRecord {
         let environment = self.batch_environment();
         let spec = batch_step_spec();
         let shape = crate::stepmgr::shape::StepShape {
@@ -124,11 +63,16 @@ impl StepMgrCore {
             own_cgroup: false,
         };
         StepRecord {
+            origin: Arc::new(view::origin(&self.facts, &spec, 1)),
             spec: Arc::new(spec),
             shape: Arc::new(shape),
             environment,
+            row: None,
+            attempt: 0,
             client: None,
+            handed: [false; 3],
             early_input: Vec::new(),
+            watchers: Vec::new(),
             state,
         }
     }
@@ -147,11 +91,14 @@ impl StepMgrCore {
                 ranks: vec![0],
             };
             let placement = Placement { nodes: vec![placed], claims: Vec::new() };
+            let places = places(&placement);
             let record = self.batch_record(RecordState::Running { placement, since: now });
-            self.steps.insert(StepNum::Batch, record);
-            self.record(StepEvent::Started { step: StepNum::Batch, at: now }, out);
+            let origin = Some(record.origin.clone());
+            self.steps.insert(StepKey::BATCH, record);
+            let (step, after) = (StepKey::BATCH, None);
+            self.record(StepEvent::Started { step, attempt: 0, at: now, places, origin, after }, out);
             out.push(StepMgrEffect::StartStep { plan: Box::new(plan) });
-            let first = self.reports.step_changed(StepNum::Batch);
+            let first = self.reports.step_started(StepKey::BATCH);
             self.report_later(first, out);
         }
         self.report(StepdReport::Started, out);
@@ -191,10 +138,10 @@ impl StepMgrCore {
 
     pub(super) fn signal_job(&self, signal: i32, to: SignalScope, out: &mut Vec<StepMgrEffect>) {
         for (step, record) in &self.steps {
-            if matches!(record.state, RecordState::Queued { .. }) {
+            if !matches!(record.state, RecordState::Running { .. }) {
                 continue;
             }
-            let reach = match (to, *step == StepNum::Batch) {
+            let reach = match (to, *step == StepKey::BATCH) {
                 (SignalScope::Steps, true) | (SignalScope::BatchShell, false) => continue,
                 (SignalScope::BatchShell, true) => SignalReach::Leaders,
                 (SignalScope::Steps | SignalScope::Full, _) => SignalReach::Groups,
@@ -222,7 +169,7 @@ impl StepMgrCore {
         if !self.phase.takes_steps() {
             return;
         }
-        let batch_runs = self.steps.contains_key(&StepNum::Batch);
+        let batch_runs = self.steps.contains_key(&StepKey::BATCH);
         let natural = cause == StepEnd::BatchOver || matches!(state, JobState::Completed | JobState::Failed);
         if batch_runs && !natural {
             let what = format!("JOB {}", self.facts.job);
@@ -238,7 +185,8 @@ impl StepMgrCore {
         out.push(StepMgrEffect::ClearTimer(StepMgrTimer::Warning));
         self.refuse_accepting(now, out);
         self.withdraw_all(now, &cause, out);
-        for (step, _) in self.steps.iter().rev() {
+        let running = |r: &StepRecord| matches!(r.state, RecordState::Running { .. });
+        for (step, _) in self.steps.iter().rev().filter(|(_, r)| running(r)) {
             out.push(StepMgrEffect::ToStep { step: *step, input: StepInput::End(cause.clone()) });
         }
         if self.steps.is_empty() {
@@ -253,6 +201,18 @@ impl StepMgrCore {
     fn note(&self, text: String, out: &mut Vec<StepMgrEffect>) {
         let step = StepId::new(self.facts.job, StepNum::Batch);
         out.push(StepMgrEffect::ToShepherd { node: NodeSlot(0), message: StepMgrToShepherd::Note { step, text } });
+    }
+
+    /// A line about a step that nobody stays with, into the job's error file: the first of them. One mistake often makes
+    /// thousands.
+    pub(super) fn note_line(&mut self, text: String, out: &mut Vec<StepMgrEffect>) {
+        const MOST: u32 = 50;
+        if self.lines_noted <= MOST {
+            let last = self.lines_noted == MOST;
+            let text = if last { "further failures of single steps are not listed here".to_owned() } else { text };
+            self.lines_noted += 1;
+            self.note(format!("slurmstepd: error: {text}"), out);
+        }
     }
 
     /// The batch script is over: the job is too, and what it left behind is cancelled and said so.
@@ -319,6 +279,7 @@ impl StepMgrCore {
         self.shapes.forget();
         self.clean[node.0 as usize] = true;
         self.lose_steps_on(node, out);
+        self.unsure_on(now, node, out);
         match self.phase {
             RunPhase::Starting | RunPhase::Running => {
                 if node.0 == 0 {
@@ -352,7 +313,7 @@ impl StepMgrCore {
     fn lose_steps_on(&self, node: NodeSlot, out: &mut Vec<StepMgrEffect>) {
         for (step, record) in &self.steps {
             if let RecordState::Running { placement, .. } = &record.state
-                && (placement.nodes.iter().any(|n| n.slot == node.0) || (*step == StepNum::Batch && node.0 == 0))
+                && (placement.nodes.iter().any(|n| n.slot == node.0) || (*step == StepKey::BATCH && node.0 == 0))
             {
                 out.push(StepMgrEffect::ToStep { step: *step, input: StepInput::NodeLost { node } });
             }
@@ -361,10 +322,9 @@ impl StepMgrCore {
 
     /// Reports the job's end once this node is clean and its steps are over, and `Gone` once all nodes are.
     pub(super) fn look_for_end(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
-        let here = |(step, record): (&StepNum, &StepRecord)| {
-            *step == StepNum::Batch
-                || matches!(&record.state, RecordState::Running { placement, .. }
-                    if placement.nodes.iter().any(|n| n.slot == 0))
+        let here = |(step, record): (&StepKey, &StepRecord)| {
+            *step == StepKey::BATCH
+                || record.state.placement().is_some_and(|placement| placement.nodes.iter().any(|n| n.slot == 0))
         };
         if self.phase == RunPhase::Sweeping && self.clean[0] && !self.steps.iter().any(here) {
             self.ended(now, out);
@@ -428,33 +388,10 @@ fn batch_step_spec() -> StepSpec {
         name: "batch".into(),
         nodes: Some(NodeCount { min: 1, max: Some(1) }),
         tasks: Some(1),
-        tasks_per_node: None,
-        cpus_per_task: None,
-        memory: MemoryRequest::Default,
-        nodelist: Vec::new(),
-        exclude: Vec::new(),
-        relative: None,
-        distribution: Distribution::Block,
         sharing: StepSharing::Overlap,
         cpu_bind: CpuBind::None,
-        time_limit: None,
-        immediate: false,
-        argv: Vec::new(),
-        multi_prog: Vec::new(),
-        script: None,
-        work_dir: None,
-        environment: Vec::new(),
         stdin: StreamTarget::Null,
-        stdin_to: StdinTo::None,
-        stdout: StreamTarget::Null,
         stderr: StreamTarget::SameAsStdout,
-        open_mode: OpenMode::Default,
-        pty: None,
-        kill_on_bad_exit: false,
-        wait_secs: None,
-        umask: None,
-        rlimits: Vec::new(),
-        srun: None,
-        submit_line: String::new(),
+        ..StepSpec::default()
     }
 }

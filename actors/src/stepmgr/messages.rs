@@ -3,13 +3,13 @@
 
 use crate::{
     step::{
-        NodeSlot, StepEffect, StepInput, StepPlan,
+        NodeSlot, StepEffect, StepInput, StepPlan, StepTimer,
         messages::{client_message_name, shepherd_message_name},
     },
     stepmgr::journal::StepEvent,
 };
 use garrick_model::{
-    ids::StepNum,
+    ids::StepKey,
     messages::{
         command::Caller,
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd},
@@ -36,12 +36,16 @@ pub enum StepMgrTimer {
     KillWait,
     /// Step changes are to be reported.
     Report,
+    /// A step is to be tried again.
+    Retry,
     /// Other nodes should be clean.
     Others,
     /// A `swait` is to be told how far it is.
     Progress(ClientId),
     /// The shell's own: messages that a step's mailbox refused are tried again.
     Backlog,
+    /// The shell's own: of a step that it hosts.
+    Step(StepKey, StepTimer),
 }
 
 /// What the step manager is told.
@@ -61,7 +65,15 @@ pub enum StepMgrInput {
         /// Which node.
         node: NodeSlot,
     },
-    /// The connection to a shepherd is gone. There is no coming back: it ends what it has.
+    /// The connection to a shepherd broke, or its process died. It may come back (`ShepherdUp`); its tasks go on meanwhile.
+    ShepherdAway {
+        /// Which node.
+        node: NodeSlot,
+        /// For the log.
+        detail: String,
+    },
+    /// A shepherd is gone for good: it did not come back in time, nothing of the run is left on its node, or it said `Gone`.
+    /// There is no coming back: what it has there is ended.
     ShepherdLost {
         /// Which node.
         node: NodeSlot,
@@ -97,14 +109,14 @@ pub enum StepMgrInput {
     /// From a step's actor: what it wants done. `SetTimer` is not among it.
     StepSays {
         /// Which.
-        step: StepNum,
+        step: StepKey,
         /// What.
         effects: Vec<StepEffect>,
     },
     /// A step's actor died.
     StepCrashed {
         /// Which.
-        step: StepNum,
+        step: StepKey,
     },
     /// From the node's agent.
     Agent(NodeToStepd),
@@ -115,6 +127,20 @@ pub enum StepMgrInput {
         /// Number given in the effect.
         upto: u64,
     },
+    /// The record with this number could not be written, for now; nothing of it is in the journal.
+    JournalRefused {
+        /// Number given in the effect.
+        record: u64,
+        /// Why.
+        detail: String,
+    },
+    /// Records without a number wait for room on the disk: nothing may be started until they are written.
+    JournalBehind {
+        /// Why.
+        detail: String,
+    },
+    /// They are written.
+    JournalCaughtUp,
     /// The journal cannot be written any more.
     JournalFailed {
         /// Why.
@@ -127,7 +153,8 @@ pub enum StepMgrInput {
 /// What the step manager wants done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepMgrEffect {
-    /// Append to the journal. With a number: sync, then say `Journaled`; without, the record may wait for the next sync.
+    /// Append to the journal, before anything of the effects that follow leaves the process. With a number: sync, then say
+    /// `Journaled`; without, the record may wait for the next sync.
     Journal {
         /// Record.
         event: StepEvent,
@@ -161,7 +188,7 @@ pub enum StepMgrEffect {
     /// To a step's actor; to one that is over it is dropped.
     ToStep {
         /// Which.
-        step: StepNum,
+        step: StepKey,
         /// What.
         input: StepInput,
     },
@@ -207,6 +234,7 @@ impl Message for StepMgrMsg {
             StepMgrInput::Begin => "Begin",
             StepMgrInput::ShepherdStart { .. } => "ShepherdStart",
             StepMgrInput::ShepherdUp { .. } => "ShepherdUp",
+            StepMgrInput::ShepherdAway { .. } => "ShepherdAway",
             StepMgrInput::ShepherdLost { .. } => "ShepherdLost",
             StepMgrInput::Shepherd { message, .. } => shepherd_message_name(message),
             StepMgrInput::ClientOpened { .. } => "ClientOpened",
@@ -217,6 +245,9 @@ impl Message for StepMgrMsg {
             StepMgrInput::Agent(message) => agent_message_name(message),
             StepMgrInput::AgentUp => "AgentUp",
             StepMgrInput::Journaled { .. } => "Journaled",
+            StepMgrInput::JournalRefused { .. } => "JournalRefused",
+            StepMgrInput::JournalBehind { .. } => "JournalBehind",
+            StepMgrInput::JournalCaughtUp => "JournalCaughtUp",
             StepMgrInput::JournalFailed { .. } => "JournalFailed",
             StepMgrInput::Timer(_) => "Timer",
         }
@@ -231,7 +262,7 @@ pub const fn agent_message_name(message: &NodeToStepd) -> &'static str {
         NodeToStepd::SignalJob { .. } => "SignalJob",
         NodeToStepd::SetTimeLimit(_) => "SetTimeLimit",
         NodeToStepd::FinishAllocation(_) => "FinishAllocation",
-        NodeToStepd::SignalStep { .. } => "SignalStep",
+        NodeToStepd::SignalSteps { .. } => "SignalSteps",
         NodeToStepd::ListSteps { .. } => "ListSteps",
         NodeToStepd::Trace { .. } => "Trace",
         NodeToStepd::StopTrace { .. } => "StopTrace",

@@ -4,36 +4,48 @@
 //! |---|---|
 //! | [`run`] | facts of the run, settings of the site |
 //! | [`messages`] | what it is told and what it wants done |
-//! | [`core`] with [`clients`], [`schedule`], [`life`] | decides |
+//! | [`core`] with [`clients`], [`enqueue`], [`attach`], [`naming`], [`schedule`], [`holds`], [`lines`], [`endings`], [`life`], [`takeover`] | decides |
 //! | [`state`] | phases of the run, records of its steps |
 //! | [`shape`] | what a step needs |
 //! | [`pool`], [`placement`] | what there is, and where a step goes |
-//! | [`queue`] | the order of waiting steps |
+//! | [`batch`], [`rows`], [`queue`] | waiting steps, and their order |
+//! | [`ends`], [`watch`] | how steps ended, and who looks out for it |
 //! | [`launch`], [`env`] | from a placed step to what its nodes are told |
 //! | [`interning`] | equal environments and shapes held once |
 //! | [`journal`] | what survives a restart |
 //! | [`reports`], [`waiters`], [`view`] | what others are told |
 //! | [`shell`] | the actor, `/job/N` in its `stepd` |
 
+pub mod attach;
+pub mod batch;
 pub mod clients;
 pub mod core;
+pub mod endings;
+pub mod ends;
+pub mod enqueue;
 pub mod env;
+pub mod holds;
 pub mod interning;
 pub mod journal;
 pub mod launch;
 pub mod life;
+pub mod lines;
 pub mod messages;
+pub mod naming;
 pub mod placement;
 pub mod pool;
 pub mod queue;
 pub mod reports;
+pub mod rows;
 pub mod run;
 pub mod schedule;
 pub mod shape;
 pub mod shell;
 pub mod state;
+pub mod takeover;
 pub mod view;
 pub mod waiters;
+pub mod watch;
 
 #[cfg(test)]
 pub(crate) mod builders;

@@ -52,6 +52,14 @@ pub enum Against<'a> {
     },
     /// All that the job has on nodes that are not lost.
     Whole,
+    /// The same, on the nodes that have most free now.
+    Emptiest,
+}
+
+impl Against<'_> {
+    const fn whole(self) -> bool {
+        matches!(self, Self::Whole | Self::Emptiest)
+    }
 }
 
 /// Places a step; `None`: not now (with `Whole`: never).
@@ -62,14 +70,15 @@ pub fn place(shape: &StepShape, pool: &Pool, against: Against<'_>) -> Option<Pla
         let usable = match against {
             Against::Free { kept } => node.usage == NodeUse::Ready && (overlap || !kept.contains(&slot)),
             Against::Whole => node.usage != NodeUse::Lost,
+            Against::Emptiest => node.usage == NodeUse::Ready,
         };
         if !usable || slot < shape.first || shape.excluded.binary_search(&slot).is_ok() {
             return 0;
         }
-        let room = room_on(shape, node, overlap || matches!(against, Against::Whole));
+        let room = room_on(shape, node, overlap || against.whole());
         shape.tasks_per_node.map_or(room, |most| room.min(most))
     };
-    let picked = pick(shape, pool, overlap || matches!(against, Against::Whole), rooms)?;
+    let picked = pick(shape, pool, overlap, against, rooms)?;
     let counts = counts(shape, &picked, pool);
     let ranks = ranks(shape.distribution, &counts);
     let mut nodes = Vec::with_capacity(picked.len());
@@ -84,7 +93,7 @@ pub fn place(shape: &StepShape, pool: &Pool, against: Against<'_>) -> Option<Pla
         // Overlapping steps prefer CPUs that nobody holds.
         let cpus: CpuSet = if wanted >= node.cpu_count {
             node.cpus.clone()
-        } else if matches!(against, Against::Whole) || (overlap && node.free_count < wanted) {
+        } else if against.whole() || (overlap && node.free_count < wanted) {
             node.cpus.take(wanted)
         } else {
             node.free.take(wanted)
@@ -174,7 +183,13 @@ fn limit_u32(n: u64) -> u32 {
 }
 
 /// Nodes with their rooms, ascending. First fit in node order; when that has too little room, the roomiest nodes.
-fn pick(shape: &StepShape, pool: &Pool, all: bool, rooms: impl Fn(u32) -> u32) -> Option<Vec<(u32, u32)>> {
+fn pick(
+    shape: &StepShape,
+    pool: &Pool,
+    overlap: bool,
+    against: Against<'_>,
+    rooms: impl Fn(u32) -> u32,
+) -> Option<Vec<(u32, u32)>> {
     let mut picked = Vec::new();
     let mut room = 0u64;
     for slot in &shape.required {
@@ -187,9 +202,13 @@ fn pick(shape: &StepShape, pool: &Pool, all: bool, rooms: impl Fn(u32) -> u32) -
     }
     let tasks = u64::from(shape.tasks);
     let enough = |n: usize, room: u64| n as u32 >= shape.min_nodes && room >= tasks;
-    let everywhere;
-    let candidates: &mut dyn Iterator<Item = u32> = if all {
-        everywhere = 0..pool.nodes().len() as u32;
+    let everywhere = 0..pool.nodes().len() as u32;
+    let mut emptiest: Vec<u32> = Vec::new();
+    let candidates: &mut dyn Iterator<Item = u32> = if matches!(against, Against::Emptiest) {
+        emptiest.extend(everywhere.filter(|s| shape.required.binary_search(s).is_err()));
+        emptiest.sort_by_key(|slot| std::cmp::Reverse(pool.node(*slot).free_count));
+        &mut emptiest.into_iter()
+    } else if overlap || against.whole() {
         &mut everywhere.filter(|s| shape.required.binary_search(s).is_err())
     } else {
         &mut pool.open().range(shape.first..).copied().filter(|s| shape.required.binary_search(s).is_err())

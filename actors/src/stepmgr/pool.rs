@@ -11,6 +11,8 @@ pub enum NodeUse {
     Awaited,
     /// Ready.
     Ready,
+    /// Its shepherd is out of reach, and may come back.
+    Away,
     /// Lost for this run.
     Lost,
 }

@@ -11,14 +11,16 @@ use crate::stepmgr::{
     state::RunPhase,
 };
 use garrick_model::{
-    ids::StepNum,
+    batch::{BatchMembers, RetryPolicy, StepBatch, StepDependencies, StepDependency, StepDependencyKind},
+    ids::StepKey,
     messages::{
         step::{CommandToStepMgr, StepMgrToCommand},
         stepd::{NodeToStepd, StepdReport},
     },
     resources::{MemoryMib, MemoryRequest},
-    spec::{JobKind, NodeCount, StepSharing, StepSpec},
+    spec::{ArraySpec, JobKind, NodeCount, StepSharing, StepSpec},
     state::{ExitStatus, JobState, Reason},
+    step_selector::WhichSteps,
 };
 use proptest::prelude::*;
 use std::{collections::BTreeMap, time::Duration};
@@ -27,13 +29,18 @@ use std::{collections::BTreeMap, time::Duration};
 enum Op {
     Srun(Shape),
     Enqueue(Vec<Shape>),
+    Array(Shape, u32, Option<u32>),
     Wait,
     /// Some process ends.
     Exit(u8, u8),
     HangUp(u8),
     Cancel(u8),
     CancelStep(u8),
+    /// A launcher gives back what is lined up.
+    GiveBack(u8),
     Lose,
+    /// A node's link breaks, or is made again.
+    Link(u8),
     Advance(u16),
     Deliver(u8, u8),
 }
@@ -46,6 +53,9 @@ struct Shape {
     memory: Option<u64>,
     limit: bool,
     bad: bool,
+    after: Option<(u8, u32)>,
+    retries: u32,
+    priority: i32,
 }
 
 impl Shape {
@@ -62,6 +72,25 @@ impl Shape {
             memory: self.memory.map_or(MemoryRequest::Default, |m| MemoryRequest::PerNode(MemoryMib(m))),
             time_limit: self.limit.then_some(garrick_model::time::TimeLimit::Secs(100)),
             kill_on_bad_exit: self.limit,
+            dependency: self.after.map(|(kind, step)| StepDependencies {
+                any: false,
+                on: vec![StepDependency {
+                    kind: match kind % 5 {
+                        0 => StepDependencyKind::After,
+                        1 => StepDependencyKind::AfterAny,
+                        2 => StepDependencyKind::AfterOk,
+                        3 => StepDependencyKind::AfterNotOk,
+                        _ => StepDependencyKind::AfterCorr,
+                    },
+                    steps: WhichSteps::one(StepKey::number(step)),
+                }],
+            }),
+            retry: (self.retries > 0).then(|| RetryPolicy {
+                count: self.retries,
+                delay_secs: self.retries - 1,
+                on: Vec::new(),
+            }),
+            priority: self.priority,
             ..base
         }
     }
@@ -69,20 +98,36 @@ impl Shape {
 
 fn shape() -> impl Strategy<Value = Shape> {
     let memory = prop_oneof![3 => Just(None), 1 => (0u64..5000).prop_map(Some)];
-    (1u32..7, proptest::option::of(1u32..4), 0u8..5, memory, any::<bool>(), prop::bool::weighted(0.1))
-        .prop_map(|(tasks, nodes, sharing, memory, limit, bad)| Shape { tasks, nodes, sharing, memory, limit, bad })
+    let after = proptest::option::weighted(0.3, (any::<u8>(), 0u32..12));
+    let more = (after, 0u32..3, -1i32..2);
+    (1u32..7, proptest::option::of(1u32..4), 0u8..5, memory, any::<bool>(), prop::bool::weighted(0.1), more).prop_map(
+        |(tasks, nodes, sharing, memory, limit, bad, (after, retries, priority))| Shape {
+            tasks,
+            nodes,
+            sharing,
+            memory,
+            limit,
+            bad,
+            after,
+            retries,
+            priority,
+        },
+    )
 }
 
 fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => shape().prop_map(Op::Srun),
         3 => prop::collection::vec(shape(), 1..8).prop_map(Op::Enqueue),
+        2 => (shape(), 1u32..9, proptest::option::of(1u32..3)).prop_map(|(s, n, limit)| Op::Array(s, n, limit)),
         1 => Just(Op::Wait),
         12 => (any::<u8>(), 0u8..3).prop_map(|(n, code)| Op::Exit(n, code)),
         2 => any::<u8>().prop_map(Op::HangUp),
         1 => any::<u8>().prop_map(Op::Cancel),
         1 => any::<u8>().prop_map(Op::CancelStep),
+        1 => any::<u8>().prop_map(Op::GiveBack),
         1 => Just(Op::Lose),
+        1 => any::<u8>().prop_map(Op::Link),
         3 => (0u16..200).prop_map(Op::Advance),
         30 => (any::<u8>(), 1u8..20).prop_map(|(n, times)| Op::Deliver(n, times)),
     ]
@@ -93,9 +138,14 @@ fn apply(company: &mut Company, clients: &mut Vec<ClientId>, op: &Op) {
     match op {
         Op::Srun(shape) => clients.push(company.srun(shape.spec())),
         Op::Enqueue(shapes) => clients.push(company.enqueue(shapes.iter().map(Shape::spec).collect())),
-        Op::Wait => clients.push(company.wait(Vec::new(), 1000)),
+        Op::Array(shape, count, limit) => {
+            let tasks = ArraySpec { ranges: vec![(1, *count, 1)], limit: *limit };
+            let batch = StepBatch { specs: vec![shape.spec()], members: BatchMembers::Array(tasks) };
+            clients.push(company.enqueue_batch(batch));
+        }
+        Op::Wait => clients.push(company.wait(&[], 1000)),
         Op::Exit(n, code) => {
-            let running: Vec<_> = company.running().into_iter().filter(|r| r.2 != StepNum::Batch).collect();
+            let running: Vec<_> = company.running().into_iter().filter(|r| r.2 != StepKey::BATCH).collect();
             if let Some((node, token, ..)) = running.get(usize::from(*n) % running.len().max(1)) {
                 company.end_process(*node, *token, ExitStatus { code: *code, signal: None });
             }
@@ -112,12 +162,25 @@ fn apply(company: &mut Company, clients: &mut Vec<ClientId>, op: &Op) {
             }
         }
         Op::CancelStep(n) => {
-            company.tell(NodeToStepd::SignalStep { step: company.id(u32::from(*n % 10)), signal: None })
+            let steps = WhichSteps::one(StepKey::number(u32::from(*n % 10)));
+            company.tell(NodeToStepd::SignalSteps { steps, pending_only: *n > 200, signal: None });
+        }
+        Op::GiveBack(n) => {
+            let node = usize::from(*n) % company.nodes.len();
+            company.give_back(node);
         }
         Op::Lose => {
             let last = company.nodes.len() - 1;
             if last > 0 && !company.nodes[last].lost {
                 company.lose(last);
+            }
+        }
+        Op::Link(n) => {
+            let node = usize::from(*n) % company.nodes.len();
+            match (company.nodes[node].lost, company.nodes[node].away) {
+                (true, _) => {}
+                (false, true) => company.back(node),
+                (false, false) => company.away(node),
             }
         }
         Op::Advance(secs) => company.advance(Duration::from_secs(u64::from(*secs))),
@@ -129,14 +192,49 @@ fn apply(company: &mut Company, clients: &mut Vec<ClientId>, op: &Op) {
     }
 }
 
-fn ends(journal: &[StepEvent]) -> BTreeMap<StepNum, usize> {
+fn ends(journal: &[StepEvent]) -> BTreeMap<StepKey, usize> {
     let mut ends = BTreeMap::new();
+    let mut batches = BTreeMap::new();
     for event in journal {
-        if let StepEvent::Ended { result, .. } = event {
-            *ends.entry(result.step.step).or_default() += 1;
+        match event {
+            StepEvent::Accepted { first, batch, .. } => {
+                batches.insert(*first, batch.clone());
+            }
+            StepEvent::Ended { result, .. } => *ends.entry(result.step.key()).or_default() += 1,
+            StepEvent::Withdrawn { first, members, .. } => {
+                for member in members.iter().flat_map(|(from, to)| *from..=*to) {
+                    *ends.entry(batches[first].key(*first, member)).or_default() += 1;
+                }
+            }
+            _ => {}
         }
     }
     ends
+}
+
+/// Steps that were accepted, as the journal and the answers have them.
+fn accepted(journal: &[StepEvent]) -> Vec<StepKey> {
+    let of = |event: &StepEvent| match event {
+        StepEvent::Accepted { first, batch, .. } => {
+            batch.all().into_iter().map(|member| batch.key(*first, member)).collect()
+        }
+        _ => Vec::new(),
+    };
+    journal.iter().flat_map(of).collect()
+}
+
+fn links_back(company: &mut Company) {
+    for node in 0..company.nodes.len() {
+        if company.nodes[node].away {
+            company.back(node);
+        }
+    }
+}
+
+/// With `lines`, steps are lined up after the first end of their row, however long they take.
+fn config(lines: bool) -> StepMgrConfig {
+    let config = StepMgrConfig::default();
+    if lines { StepMgrConfig { line_length: 3, pace_window: Duration::ZERO, ..config } } else { config }
 }
 
 proptest! {
@@ -146,13 +244,15 @@ proptest! {
     fn every_step_ends_once_and_every_run_too(
         cpus in prop::collection::vec(1u32..5, 1..4),
         no_kill in any::<bool>(),
+        lines in any::<bool>(),
         ops in prop::collection::vec(op(), 1..120),
     ) {
         let mut facts = run(JobKind::Batch, &cpus);
         let mut spec = facts.spec.as_ref().clone();
         spec.no_kill = no_kill;
         facts.spec = std::sync::Arc::new(spec);
-        let mut company = Company::new(facts, StepMgrConfig { max_bypass: 4, lookahead: 5, ..StepMgrConfig::default() });
+        let config = StepMgrConfig { max_bypass: 4, bypass_per_cpu: 1, lookahead: 5, ..config(lines) };
+        let mut company = Company::new(facts, config);
         for node in 0..cpus.len() {
             company.shepherd_up(node);
         }
@@ -161,6 +261,7 @@ proptest! {
             apply(&mut company, &mut clients, op);
             prop_assert!(ends(&company.journal).values().all(|n| *n == 1), "a step ended twice");
         }
+        links_back(&mut company);
         company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None });
         company.settle();
         company.advance(Duration::from_secs(300));
@@ -173,18 +274,13 @@ proptest! {
         prop_assert_eq!((counts.queued, counts.running), (0, 0));
         prop_assert_eq!(&Ledger::replay(company.journal.iter().cloned()), company.core.ledger());
         let ends = ends(&company.journal);
+        prop_assert!(accepted(&company.journal).iter().all(|key| ends.contains_key(key)));
         for (client, heard) in &company.heard {
             for message in heard {
-                match message {
-                    StepMgrToCommand::Accepted { step, .. } => {
-                        prop_assert!(ends.contains_key(&step.step));
-                        let finals = heard.iter().filter(|m| matches!(m, StepMgrToCommand::Finished { .. })).count();
-                        prop_assert!(finals == 1 || (finals == 0 && !clients.contains(client)), "{:?}", heard);
-                    }
-                    StepMgrToCommand::Enqueued { steps, .. } => {
-                        prop_assert!(steps.iter().all(|s| ends.contains_key(&s.step)));
-                    }
-                    _ => {}
+                if let StepMgrToCommand::Accepted { step, .. } = message {
+                    prop_assert!(ends.contains_key(&step.key()));
+                    let finals = heard.iter().filter(|m| matches!(m, StepMgrToCommand::Finished { .. })).count();
+                    prop_assert!(finals == 1 || (finals == 0 && !clients.contains(client)), "{:?}", heard);
                 }
             }
         }
@@ -199,10 +295,10 @@ proptest! {
         shapes in prop::collection::vec((any::<bool>(), shape()), 1..40),
     ) {
         let facts = run(JobKind::Batch, &cpus);
-        let config = StepMgrConfig { max_bypass: 3, lookahead: 4, ..StepMgrConfig::default() };
+        let config = StepMgrConfig { max_bypass: 3, bypass_per_cpu: 1, lookahead: 4, ..config(true) };
         let mut company = Company::ready(facts, config);
         for (attended, shape) in &shapes {
-            let spec = StepSpec { time_limit: None, kill_on_bad_exit: false, ..shape.spec() };
+            let spec = StepSpec { time_limit: None, kill_on_bad_exit: false, dependency: None, ..shape.spec() };
             if *attended {
                 company.srun(spec);
             } else {
@@ -213,8 +309,11 @@ proptest! {
         // One process ends at a time, the newest step's first, which is the worst for large steps.
         for _ in 0..2000 {
             let running = company.running();
-            let Some((node, token, ..)) = running.iter().filter(|r| r.2 != StepNum::Batch).max_by_key(|r| r.2) else { break };
-            company.end_process(*node, *token, ExitStatus::SUCCESS);
+            match running.iter().filter(|r| r.2 != StepKey::BATCH).max_by_key(|r| r.2) {
+                Some((node, token, ..)) => company.end_process(*node, *token, ExitStatus::SUCCESS),
+                None if company.core.counts().queued > 0 => company.advance(Duration::from_secs(2)),
+                None => break,
+            }
             company.settle();
         }
         let counts = company.core.counts();
@@ -225,26 +324,23 @@ proptest! {
     fn a_manager_restarted_at_any_time_keeps_what_was_promised(
         ops in prop::collection::vec(op(), 1..60),
     ) {
-        let mut company = Company::ready(run(JobKind::Batch, &[2, 2]), StepMgrConfig::default());
+        let mut company = Company::ready(run(JobKind::Batch, &[2, 2]), config(true));
         let mut clients = Vec::new();
         for op in ops.iter().filter(|o| !matches!(o, Op::Lose | Op::Advance(_))) {
             apply(&mut company, &mut clients, op);
         }
+        links_back(&mut company);
         company.settle();
-        let promised: Vec<StepNum> = company
-            .heard
-            .values()
-            .flatten()
-            .filter_map(|m| if let StepMgrToCommand::Enqueued { steps, .. } = m { Some(steps.clone()) } else { None })
-            .flatten()
-            .map(|s| s.step)
-            .collect();
+        let promised = accepted(&company.journal);
         company.restart_manager();
         company.settle();
         for _ in 0..2000 {
             let running = company.running();
-            let Some((node, token, ..)) = running.iter().find(|r| r.2 != StepNum::Batch) else { break };
-            company.end_process(*node, *token, ExitStatus::SUCCESS);
+            match running.iter().find(|r| r.2 != StepKey::BATCH) {
+                Some((node, token, ..)) => company.end_process(*node, *token, ExitStatus::SUCCESS),
+                None if company.core.counts().queued > 0 => company.advance(Duration::from_secs(2)),
+                None => break,
+            }
             company.settle();
         }
         let ends = ends(&company.journal);

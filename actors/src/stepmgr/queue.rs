@@ -1,9 +1,11 @@
-//! Waiting steps in the order in which they are looked at: first come, first served, where a minibatch step counts as if
-//! it had come `minibatch_age` later than it did. So a blocking `srun` goes ahead of queued minibatch steps, and none of
-//! them waits behind newer `srun`s for longer than that.
+//! Waiting steps in the order in which they are looked at: the greater priority first; of equal ones first come, first
+//! served, where a minibatch step counts as if it had come `minibatch_age` later than it did. So a blocking `srun` goes
+//! ahead of queued minibatch steps, and none of them waits behind newer `srun`s for longer than that.
 
+use crate::stepmgr::rows::RowId;
 use garrick_model::time::Timestamp;
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     ops::Bound::{Excluded, Unbounded},
     time::Duration,
@@ -21,49 +23,72 @@ pub enum Urgency {
 /// Place in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct QueueKey {
+    priority: Reverse<i32>,
     counts_from: Timestamp,
     arrival: u64,
 }
 
-/// The queue; steps are named by number.
+/// What waits at a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// A step whose command stays with it, by number.
+    Attended(u32),
+    /// Minibatch steps that are equal but for their number.
+    Row(RowId),
+}
+
+/// The queue.
 #[derive(Debug, Default)]
 pub struct StepQueue {
-    order: BTreeMap<QueueKey, u32>,
+    order: BTreeMap<QueueKey, Waiting>,
     arrivals: u64,
 }
 
 impl StepQueue {
-    /// Adds a step.
-    pub fn push(&mut self, now: Timestamp, urgency: Urgency, age: Duration, step: u32) -> QueueKey {
+    /// A place for what arrives now (or, after a restart, for what arrived then).
+    pub fn place(&mut self, at: Timestamp, urgency: Urgency, age: Duration, priority: i32) -> QueueKey {
         self.arrivals += 1;
         let counts_from = match urgency {
-            Urgency::Blocking => now,
-            Urgency::Minibatch => now.plus(age),
+            Urgency::Blocking => at,
+            Urgency::Minibatch => at.plus(age),
         };
-        let key = QueueKey { counts_from, arrival: self.arrivals };
-        self.order.insert(key, step);
-        key
+        QueueKey { priority: Reverse(priority), counts_from, arrival: self.arrivals }
     }
 
-    /// Takes a step out.
+    /// Puts something at its place.
+    pub fn insert(&mut self, key: QueueKey, what: Waiting) {
+        self.order.insert(key, what);
+    }
+
+    /// Takes it out.
     pub fn remove(&mut self, key: QueueKey) {
         self.order.remove(&key);
     }
 
-    /// The first step after `key`, or the first of all.
-    pub fn next(&self, after: Option<QueueKey>) -> Option<(QueueKey, u32)> {
+    /// Something waits there.
+    pub fn contains(&self, key: QueueKey) -> bool {
+        self.order.contains_key(&key)
+    }
+
+    /// The first after `key`, or the first of all.
+    pub fn next(&self, after: Option<QueueKey>) -> Option<(QueueKey, Waiting)> {
         let from = after.map_or(Unbounded, Excluded);
         self.order.range((from, Unbounded)).next().map(|(k, s)| (*k, *s))
     }
 
-    /// Steps waiting.
+    /// Places taken: attended steps and rows.
     pub fn len(&self) -> usize {
         self.order.len()
     }
 
-    /// None waits.
+    /// Nothing waits that may start.
     pub fn is_empty(&self) -> bool {
         self.order.is_empty()
+    }
+
+    /// Everything, in order.
+    pub fn iter(&self) -> impl Iterator<Item = (QueueKey, Waiting)> + '_ {
+        self.order.iter().map(|(k, w)| (*k, *w))
     }
 }
 
@@ -71,27 +96,30 @@ impl StepQueue {
 mod tests {
     use super::*;
 
-    fn order(queue: &StepQueue) -> Vec<u32> {
-        queue.order.values().copied().collect()
+    fn queue(arrivals: &[(i64, Urgency, i32)]) -> Vec<u32> {
+        let mut queue = StepQueue::default();
+        for ((at, urgency, priority), step) in arrivals.iter().zip(0..) {
+            let key = queue.place(Timestamp::from_secs(*at), *urgency, Duration::from_secs(60), *priority);
+            queue.insert(key, Waiting::Attended(step));
+        }
+        queue.iter().map(|(_, w)| if let Waiting::Attended(step) = w { step } else { u32::MAX }).collect()
     }
 
     #[test]
     fn blocking_goes_ahead_of_minibatch_until_that_has_aged() {
-        let mut queue = StepQueue::default();
-        let age = Duration::from_secs(60);
-        queue.push(Timestamp::from_secs(0), Urgency::Minibatch, age, 0);
-        queue.push(Timestamp::from_secs(1), Urgency::Minibatch, age, 1);
-        queue.push(Timestamp::from_secs(30), Urgency::Blocking, age, 2);
-        queue.push(Timestamp::from_secs(61), Urgency::Blocking, age, 3);
-        assert_eq!(order(&queue), [2, 0, 1, 3]);
+        use Urgency::{Blocking, Minibatch};
+        assert_eq!(queue(&[(0, Minibatch, 0), (1, Minibatch, 0), (30, Blocking, 0), (61, Blocking, 0)]), [2, 0, 1, 3]);
     }
 
     #[test]
     fn equal_times_keep_the_order_of_arrival() {
-        let mut queue = StepQueue::default();
-        for step in [5, 3, 9] {
-            queue.push(Timestamp::from_secs(7), Urgency::Blocking, Duration::ZERO, step);
-        }
-        assert_eq!(order(&queue), [5, 3, 9]);
+        use Urgency::Blocking;
+        assert_eq!(queue(&[(7, Blocking, 0), (7, Blocking, 0), (7, Blocking, 0)]), [0, 1, 2]);
+    }
+
+    #[test]
+    fn the_greater_priority_goes_first_whoever_came_before() {
+        use Urgency::{Blocking, Minibatch};
+        assert_eq!(queue(&[(0, Blocking, 0), (9, Minibatch, 5), (9, Minibatch, -1), (8, Minibatch, 5)]), [3, 1, 0, 2]);
     }
 }

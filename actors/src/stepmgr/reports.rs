@@ -1,107 +1,153 @@
-//! Reports to the node's agent: numbered from 1, repeated on a new connection until acknowledged. Step changes are
-//! gathered and sent in batches, newest state of each step.
+//! Reports to the node's agent: numbered from 1, repeated on a new connection until acknowledged. Ends of steps are taken
+//! from the ledger's outbox and sent in batches, with the steps that run at that time; what many share is there once.
+//! Nothing of this is on the path of a launch.
 
-use garrick_model::{
-    ids::StepNum,
-    messages::stepd::{StepdReport, StepdToNode},
-    view::StepView,
+use crate::stepmgr::{
+    journal::{Ledger, UnreportedEnd},
+    run::RunFacts,
+    view,
 };
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use garrick_model::{
+    hostlist,
+    ids::StepKey,
+    messages::stepd::{StepdReport, StepdToNode},
+    view::{StepCounts, StepOrigin, StepRow, StepRows},
+};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
-/// Steps in one report; a view is some 300 bytes.
-const BATCH: usize = 500;
-/// Step reports under way at most, so that a slow agent gets newer states instead of more reports.
+/// Steps in one report; a row is some 150 bytes on the wire.
+const BATCH: usize = 2000;
+/// Step reports under way at most.
 const UNDER_WAY: usize = 4;
 
 /// See the module.
 #[derive(Debug)]
 pub struct Reports {
     next: u64,
-    unacknowledged: VecDeque<(u64, StepdReport)>,
-    changed: BTreeSet<StepNum>,
-    /// Final views of steps whose record is gone.
-    ended: BTreeMap<StepNum, StepView>,
-    backlog: usize,
-    dropped: u64,
-    /// Changes were held back because too many reports were under way.
+    unacknowledged: VecDeque<Sent>,
+    /// Steps that run and were not reported so.
+    started: BTreeSet<StepKey>,
+    /// Ends of the outbox that are in reports under way.
+    under_way: usize,
+    /// The first change since the last flush was announced.
+    announced: bool,
+    /// Rows were held back because too many reports were under way.
     stalled: bool,
+}
+
+#[derive(Debug)]
+struct Sent {
+    seq: u64,
+    report: StepdReport,
+    ends: u64,
 }
 
 impl Reports {
     /// Numbers start behind those of earlier step managers of the run.
-    pub const fn new(restarts: u64, backlog: usize) -> Self {
+    pub const fn new(restarts: u64) -> Self {
         Self {
             next: (restarts << 32) + 1,
             unacknowledged: VecDeque::new(),
-            changed: BTreeSet::new(),
-            ended: BTreeMap::new(),
-            backlog,
-            dropped: 0,
+            started: BTreeSet::new(),
+            under_way: 0,
+            announced: false,
             stalled: false,
         }
     }
 
     /// A report that must arrive.
     pub fn push(&mut self, report: StepdReport) -> StepdToNode {
+        self.send(report, 0)
+    }
+
+    fn send(&mut self, report: StepdReport, ends: u64) -> StepdToNode {
         let seq = self.next;
         self.next += 1;
-        self.unacknowledged.push_back((seq, report.clone()));
+        self.unacknowledged.push_back(Sent { seq, report: report.clone(), ends });
         StepdToNode::Report { seq, report }
     }
 
-    /// A step changed. True when it is the first change since the last flush.
-    pub fn step_changed(&mut self, step: StepNum) -> bool {
-        let first = self.changed.is_empty();
-        self.changed.insert(step);
+    /// A step runs. True when it is the first change since the last flush.
+    pub fn step_started(&mut self, step: StepKey) -> bool {
+        self.started.insert(step);
+        self.changed()
+    }
+
+    /// A step that ran waits again.
+    pub fn step_waits(&mut self, step: StepKey) {
+        self.started.remove(&step);
+    }
+
+    /// A step is over, and in the ledger's outbox.
+    pub fn step_ended(&mut self, step: StepKey) -> bool {
+        self.started.remove(&step);
+        self.changed()
+    }
+
+    /// Something is to be reported. True when it is the first since the last flush.
+    pub const fn changed(&mut self) -> bool {
+        let first = !self.announced;
+        self.announced = true;
         first
     }
 
-    /// A step is over: its last view.
-    pub fn step_ended(&mut self, view: StepView) -> bool {
-        let first = self.step_changed(view.id.step);
-        self.ended.insert(view.id.step, view);
-        if self.ended.len() > self.backlog
-            && let Some((step, _)) = self.ended.pop_first()
-        {
-            self.changed.remove(&step);
-            self.dropped += 1;
-        }
-        first
-    }
-
-    /// Batches that may go now; `live` gives the view of a step that is not over.
-    pub fn flush(&mut self, live: impl Fn(StepNum) -> Option<StepView>) -> Vec<StepdToNode> {
+    /// Batches that may go now; `live` gives origin and row of a step that is not over.
+    pub fn flush(
+        &mut self,
+        facts: &RunFacts,
+        ledger: &Ledger,
+        counts: StepCounts,
+        live: impl Fn(StepKey) -> Option<(Arc<StepOrigin>, StepRow)>,
+    ) -> Vec<StepdToNode> {
+        self.announced = false;
         let mut out = Vec::new();
-        let mut under_way = self.unacknowledged.iter().filter(|(_, r)| matches!(r, StepdReport::Steps(_))).count();
-        while under_way < UNDER_WAY && !self.changed.is_empty() {
-            let mut views = Vec::new();
-            while views.len() < BATCH
-                && let Some(step) = self.changed.pop_first()
+        let mut busy = self.unacknowledged.iter().filter(|s| matches!(s.report, StepdReport::Steps(_))).count();
+        while busy < UNDER_WAY {
+            let mut packed = Packed::default();
+            let mut ends = 0;
+            for end in ledger.outbox.iter().skip(self.under_way).take(BATCH) {
+                packed.add_end(facts, end);
+                ends += 1;
+            }
+            while packed.rows.rows.len() < BATCH
+                && let Some(step) = self.started.pop_first()
             {
-                views.extend(self.ended.remove(&step).or_else(|| live(step)));
+                if let Some((origin, row)) = live(step) {
+                    packed.add(Arc::as_ptr(&origin).cast(), || origin.as_ref().clone(), row);
+                }
             }
-            if !views.is_empty() {
-                out.push(self.push(StepdReport::Steps(views)));
-                under_way += 1;
+            if packed.rows.rows.is_empty() {
+                break;
             }
+            self.under_way += ends as usize;
+            packed.rows.unreported = (ledger.outbox.len() - self.under_way) as u64;
+            packed.rows.dropped = ledger.dropped;
+            packed.rows.counts = counts;
+            out.push(self.send(StepdReport::Steps(packed.rows.into()), ends));
+            busy += 1;
         }
-        self.stalled = !self.changed.is_empty();
+        self.stalled = busy >= UNDER_WAY && (ledger.outbox.len() > self.under_way || !self.started.is_empty());
         out
     }
 
-    /// The agent has them on disk.
-    pub fn acknowledged(&mut self, upto: u64) {
-        while self.unacknowledged.front().is_some_and(|(seq, _)| *seq <= upto) {
+    /// The agent has them. How many ends were among them.
+    pub fn acknowledged(&mut self, upto: u64) -> u64 {
+        let mut ends = 0;
+        while let Some(sent) = self.unacknowledged.front().filter(|s| s.seq <= upto) {
+            ends += sent.ends;
             self.unacknowledged.pop_front();
         }
+        self.under_way -= ends as usize;
+        ends
     }
 
     /// Everything not acknowledged, for a new connection.
     pub fn again(&self) -> Vec<StepdToNode> {
-        self.unacknowledged
-            .iter()
-            .map(|(seq, report)| StepdToNode::Report { seq: *seq, report: report.clone() })
-            .collect()
+        let repeat = |s: &Sent| StepdToNode::Report { seq: s.seq, report: s.report.clone() };
+        self.unacknowledged.iter().map(repeat).collect()
     }
 
     /// Everything was acknowledged.
@@ -113,9 +159,56 @@ impl Reports {
     pub const fn stalled(&self) -> bool {
         self.stalled
     }
+}
 
-    /// Ended steps that were not reported, for lack of an agent over a long time.
-    pub const fn dropped(&self) -> u64 {
-        self.dropped
+/// Rows with their origins gathered.
+#[derive(Default)]
+struct Packed {
+    rows: StepRows,
+    /// Origins by the address of what they come from, for the same few come again and again.
+    known: Vec<(*const (), u32)>,
+}
+
+impl Packed {
+    fn add(&mut self, from: *const (), origin: impl FnOnce() -> StepOrigin, mut row: StepRow) {
+        let known = self.known.iter().rev().take(8).find(|(known, _)| *known == from && !from.is_null());
+        row.origin = match known {
+            Some((_, at)) => *at,
+            None => {
+                let at = self.rows.origins.len() as u32;
+                self.rows.origins.push(origin());
+                self.known.push((from, at));
+                at
+            }
+        };
+        self.rows.rows.push(row);
+    }
+
+    fn add_end(&mut self, facts: &RunFacts, end: &UnreportedEnd) {
+        let row = StepRow {
+            key: end.key,
+            origin: 0,
+            state: end.state,
+            nodelist: match end.slots.as_slice() {
+                [one] => facts.nodes[*one as usize].name.clone(),
+                slots => hostlist::fold(slots.iter().map(|slot| &facts.nodes[*slot as usize].name)),
+            },
+            nodes: end.slots.len() as u32,
+            cpus: end.cpus,
+            start_time: end.since,
+            end_time: Some(end.at),
+            exit: end.exit,
+            attempt: end.attempt,
+            usage: end.usage,
+            all_of: end.all_of.clone(),
+        };
+        match (&end.origin, &end.spec) {
+            (Some(origin), _) => self.add(Arc::as_ptr(origin).cast(), || origin.as_ref().clone(), row),
+            (None, Some(spec)) => {
+                let tasks = spec.tasks.unwrap_or(1);
+                self.add(Arc::as_ptr(spec).cast(), || view::origin(facts, spec, tasks), row);
+            }
+            (None, None) => self.add(std::ptr::null(), || view::nameless(facts), row),
+        }
     }
 }

@@ -106,23 +106,34 @@ pub struct StepMgrConfig {
     pub kill_wait: Duration,
     /// `OverTimeLimit`: grace after the time limit; `None`: unlimited. Default 0.
     pub over_time_limit: Option<Duration>,
-    /// Steps that may wait, minibatch and blocking together; above it requests get "retry after". Default 200,000; a
-    /// waiting step costs about a kilobyte.
-    pub queue_limit: usize,
+    /// Steps whose commands may wait with them; above it requests get "retry after". Default 100,000; each costs about two
+    /// kilobytes, beside its command.
+    pub attended_limit: usize,
+    /// Minibatch steps that may wait; above it requests get "retry after". Default 10,000,000. A waiting step costs the
+    /// bytes of its command and four more, a task of a step array a bit or two.
+    pub queue_limit: u64,
+    /// Bytes of waiting commands that are held; above it requests get "retry after". Default 1 GiB.
+    pub queue_bytes: u64,
     /// A waiting minibatch step counts like a blocking `srun` that came so much later, which bounds how long newer
     /// `srun`s go ahead of it. Default 60 s.
     pub minibatch_age: Duration,
     /// So many steps may start ahead of the first one that does not fit before nodes are kept free for it. Default 64.
     pub max_bypass: u32,
+    /// And so many for each CPU that it asks for: with steps of equal length, emptying its nodes then costs a few hundredths
+    /// of the time. Default 16.
+    pub bypass_per_cpu: u32,
+    /// At most so many short steps are handed to their node behind one that runs; 0: none. Default 8.
+    pub line_length: usize,
+    /// Over so much time the ends of a row's steps are counted to know how long they take. Default 50 ms.
+    pub pace_window: Duration,
     /// So many waiting steps are looked at behind the first one that does not fit. Default 64.
     pub lookahead: usize,
     /// Users besides root that may speak for others and act on any job (`SlurmUser`).
     pub trusted_uids: Vec<u32>,
     /// Step changes are gathered so long before they are reported. Default 500 ms.
     pub report_delay: Duration,
-    /// Ended steps whose report the agent has not taken are kept up to this many; beyond it the oldest are not reported.
-    /// Default 100,000, about 50 MB.
-    pub report_backlog: usize,
+    /// A process served this run before: what it started is looked for before anything is started. Default no.
+    pub restarted: bool,
     /// `JobFileAppend=1`: output files are appended to unless `--open-mode` says otherwise.
     pub append_files: bool,
     /// At the end of the run, how long to wait for other nodes to be clean before this one is reported clean alone.
@@ -135,13 +146,18 @@ impl Default for StepMgrConfig {
         Self {
             kill_wait: Duration::from_secs(30),
             over_time_limit: Some(Duration::ZERO),
-            queue_limit: 200_000,
+            attended_limit: 100_000,
+            queue_limit: 10_000_000,
+            queue_bytes: 1 << 30,
             minibatch_age: Duration::from_secs(60),
             max_bypass: 64,
+            bypass_per_cpu: 16,
+            line_length: 8,
+            pace_window: Duration::from_millis(50),
             lookahead: 64,
             trusted_uids: Vec::new(),
             report_delay: Duration::from_millis(500),
-            report_backlog: 100_000,
+            restarted: false,
             append_files: false,
             others_wait: Duration::from_secs(60),
         }

@@ -1,35 +1,40 @@
-//! The queue: which waiting step starts next, where, and what happens when a step is over. Work per step does not grow
-//! with the queue: a pass looks at a bounded number of steps behind the first that does not fit, equal shapes are tried
-//! once, and a step that arrives while nothing was freed is tried alone.
+//! The queue: which waiting step starts next, and where. Work per step does not grow with the queue: equal waiting steps
+//! are one row, a pass looks at a bounded number of rows behind the first that does not fit, equal shapes are tried once,
+//! and a command's step that arrives while nothing was freed is tried alone.
 
 use crate::{
-    step::{StepEffect, StepEnd, StepInput, StepResult},
+    step::{StepInput, StepPlan},
     stepmgr::{
         core::StepMgrCore,
-        journal::StepEvent,
+        journal::{Place, StepEvent},
         launch,
         messages::StepMgrEffect,
         placement::{Against, Placement, feasible, place},
         pool::NodeUse,
+        queue::{QueueKey, Waiting},
+        rows::RowId,
         shape::StepShape,
-        state::{Blocked, RecordState, RunPhase},
-        view,
+        state::{Blocked, RecordState, StepRecord},
     },
 };
 use garrick_model::{
-    ids::{StepId, StepNum},
+    ids::{StepId, StepKey, StepNum},
     messages::step::{CommandToStepMgr, StepMgrToCommand},
-    refusal::Refusal,
     spec::StepSharing,
-    state::{ExitStatus, Reason, StepState},
+    state::Reason,
     time::Timestamp,
 };
 use std::{collections::BTreeSet, sync::Arc};
 
 impl StepMgrCore {
-    /// Starts what fits, in order, after resources were freed or a node became ready.
+    /// Starts what fits, in order, after resources were freed, a node became ready or steps were let go.
     pub(super) fn schedule(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
         if !self.phase.takes_steps() {
+            return;
+        }
+        self.resolve_holds(now, out);
+        self.forget_blocked();
+        if self.journal_behind {
             return;
         }
         let mut after = None;
@@ -37,71 +42,99 @@ impl StepMgrCore {
         let mut failed: Vec<Arc<StepShape>> = Vec::new();
         while missed < self.config.lookahead
             && !self.pool.open().is_empty()
-            && let Some((key, step)) = self.queue.next(after)
+            && let Some((key, what)) = self.queue.next(after)
         {
             after = Some(key);
-            let Some(shape) = self.shape_of_queued(step) else { continue };
-            if failed.iter().any(|f| Arc::ptr_eq(f, &shape)) {
-                missed += 1;
-                continue;
-            }
-            if !self.try_start(now, step, &shape, out) {
+            let Some(shape) = self.shape_of_waiting(what) else { continue };
+            let started = !failed.iter().any(|f| Arc::ptr_eq(f, &shape)) && self.start_all(now, key, what, &shape, out);
+            if !started {
                 missed += 1;
                 failed.push(shape);
             }
         }
         self.settled = true;
+        self.line_up(now, out);
         self.tell_waiting(out);
+        // Steps that were let go by the starts of others.
+        if self.holds.is_touched() {
+            self.schedule(now, out);
+        }
     }
 
-    /// A step just joined the queue: if nothing else could start before, only it can have changed that.
-    pub(super) fn arrived(&mut self, now: Timestamp, step: u32, out: &mut Vec<StepMgrEffect>) {
-        if !self.settled {
+    /// Starts what waits at a place: of a row as much as fits. False: something of it is left for lack of room.
+    fn start_all(
+        &mut self,
+        now: Timestamp,
+        key: QueueKey,
+        what: Waiting,
+        shape: &Arc<StepShape>,
+        out: &mut Vec<StepMgrEffect>,
+    ) -> bool {
+        loop {
+            let Some(placement) = self.try_place(key, shape) else {
+                let first = self.queue.next(None).is_some_and(|(k, _)| k == key);
+                if first && self.blocked.as_ref().is_none_or(|b| b.key != key) {
+                    self.blocked = Some(Blocked { key, shape: shape.clone(), bypassed: 0, kept: BTreeSet::new() });
+                }
+                return false;
+            };
+            self.passed_by(key, shape);
+            match what {
+                Waiting::Attended(step) => {
+                    self.start_attended(now, step, placement, out);
+                    return true;
+                }
+                Waiting::Row(id) => {
+                    if !self.start_member(now, id, placement, None, out) {
+                        return true;
+                    }
+                }
+            }
+        }
+    }
+
+    /// A command's step just joined the queue: if nothing else could start before, only it can have changed that.
+    pub(super) fn arrived(&mut self, now: Timestamp, key: QueueKey, step: u32, out: &mut Vec<StepMgrEffect>) {
+        if !self.settled || self.holds.is_touched() || self.journal_behind {
             return self.schedule(now, out);
         }
+        self.forget_blocked();
         if self.queue.len() <= self.config.lookahead
-            && let Some(shape) = self.shape_of_queued(step)
+            && let Some(shape) = self.shape_of_waiting(Waiting::Attended(step))
         {
-            self.try_start(now, step, &shape, out);
+            self.start_all(now, key, Waiting::Attended(step), &shape, out);
         }
         self.tell_waiting(out);
     }
 
-    fn shape_of_queued(&self, step: u32) -> Option<Arc<StepShape>> {
-        self.steps.get(&StepNum::Number(step)).map(|r| r.shape.clone())
-    }
-
-    /// Starts a waiting step if it fits and may go ahead of a blocked one. The first that does not fit becomes that.
-    fn try_start(&mut self, now: Timestamp, step: u32, shape: &StepShape, out: &mut Vec<StepMgrEffect>) -> bool {
-        match self.try_place(step, shape) {
-            Some(placement) => {
-                self.passed_by(step, shape);
-                self.start(now, step, placement, out);
-                true
-            }
-            None => {
-                let first = self.queue.next(None).is_some_and(|(_, s)| s == step);
-                if first && self.blocked.as_ref().is_none_or(|b| b.step != step) {
-                    self.blocked = Some(Blocked { step, bypassed: 0, kept: BTreeSet::new() });
-                }
-                false
-            }
+    /// What does not wait any more is not blocked, and nothing is kept for it.
+    fn forget_blocked(&mut self) {
+        if self.blocked.as_ref().is_some_and(|blocked| !self.queue.contains(blocked.key)) {
+            self.blocked = None;
         }
     }
 
-    pub(super) fn try_place(&self, step: u32, shape: &StepShape) -> Option<Placement> {
+    fn shape_of_waiting(&self, what: Waiting) -> Option<Arc<StepShape>> {
+        match what {
+            Waiting::Attended(step) => self.steps.get(&StepKey::number(step)).map(|r| r.shape.clone()),
+            Waiting::Row(id) => self.rows.get(id).map(|row| row.shape.clone()),
+        }
+    }
+
+    /// A place for what waits at `key`, or is new.
+    pub(super) fn try_place(&self, key: QueueKey, shape: &StepShape) -> Option<Placement> {
         let nothing = BTreeSet::new();
         let kept = match &self.blocked {
-            Some(blocked) if blocked.step != step => &blocked.kept,
+            Some(blocked) if blocked.key != key => &blocked.kept,
             _ => &nothing,
         };
         place(shape, &self.pool, Against::Free { kept })
     }
 
     /// A step starts: if another was blocked and is passed by once too often, nodes are kept free for that one from now on.
-    pub(super) fn passed_by(&mut self, step: u32, shape: &StepShape) {
+    pub(super) fn passed_by(&mut self, key: QueueKey, shape: &StepShape) {
         let Some(blocked) = &mut self.blocked else { return };
-        if blocked.step == step {
+        if blocked.key == key {
             self.blocked = None;
             return;
         }
@@ -109,39 +142,106 @@ impl StepMgrCore {
             return;
         }
         blocked.bypassed += 1;
-        if blocked.bypassed >= self.config.max_bypass && blocked.kept.is_empty() {
-            let number = blocked.step;
-            if let Some(record) = self.steps.get(&StepNum::Number(number))
-                && let Some(placement) = place(&record.shape, &self.pool, Against::Whole)
-                && let Some(blocked) = &mut self.blocked
-            {
-                blocked.kept = placement.nodes.iter().map(|n| n.slot).collect();
-            }
+        if !blocked.kept.is_empty() || blocked.bypassed < self.config.max_bypass {
+            return;
+        }
+        let Some(placement) = place(&blocked.shape, &self.pool, Against::Emptiest) else { return };
+        let cpus: u32 = placement.nodes.iter().map(|n| n.cpu_count).sum();
+        if blocked.bypassed >= cpus.saturating_mul(self.config.bypass_per_cpu) {
+            blocked.kept = placement.nodes.iter().map(|n| n.slot).collect();
         }
     }
 
-    /// Hands a step its place. It must be waiting, or be new.
-    pub(super) fn start(&mut self, now: Timestamp, step: u32, placement: Placement, out: &mut Vec<StepMgrEffect>) {
-        let number = StepNum::Number(step);
-        let Some(record) = self.steps.get_mut(&number) else { return };
+    /// Hands a command's step its place. It must be waiting, or be new.
+    pub(super) fn start_attended(
+        &mut self,
+        now: Timestamp,
+        step: u32,
+        placement: Placement,
+        out: &mut Vec<StepMgrEffect>,
+    ) {
+        let key = StepKey::number(step);
+        let Some(record) = self.steps.get_mut(&key) else { return };
         if let RecordState::Queued { key, .. } = record.state {
             self.queue.remove(key);
-            if record.client.is_some() {
-                self.attended_waiting -= 1;
-            }
+            self.attended_waiting -= 1;
         }
-        let plan = launch::step_plan(&self.facts, &self.pool, step, record, &placement);
-        self.pool.take(&placement.claims);
-        record.state = RecordState::Running { placement, since: now };
         let early = std::mem::take(&mut record.early_input);
-        self.record(StepEvent::Started { step: number, at: now }, out);
-        out.push(StepMgrEffect::StartStep { plan: Box::new(plan) });
+        let plan = launch::attended_plan(&self.facts, &self.pool, step, record, &placement);
+        record.state = RecordState::Running { placement: placement.clone(), since: now };
+        self.launch_plan(now, key, plan, &placement, out);
+        self.note_start(key);
         for data in early {
             let input = StepInput::Client(CommandToStepMgr::Stdin(data));
-            out.push(StepMgrEffect::ToStep { step: number, input });
+            out.push(StepMgrEffect::ToStep { step: key, input });
         }
-        let first = self.reports.step_changed(number);
-        self.report_later(first, out);
+    }
+
+    /// Hands the next member of a row its place, now or when the step `after` has ended. False: none of it may start any
+    /// more for now.
+    pub(super) fn start_member(
+        &mut self,
+        now: Timestamp,
+        id: RowId,
+        placement: Placement,
+        after: Option<StepKey>,
+        out: &mut Vec<StepMgrEffect>,
+    ) -> bool {
+        let Some(row) = self.rows.get_mut(id) else { return false };
+        let Some(member) = row.next() else { return false };
+        row.waiting.remove(member);
+        row.running += 1;
+        let tried = row.tries.get(&member).copied();
+        let attempt = tried.unwrap_or(0);
+        let mut plan = launch::member_plan(&self.facts, &self.pool, row, member, attempt, &placement);
+        plan.after = after.map(|step| StepId::of(self.facts.job, step));
+        let key = row.step(member);
+        let record = StepRecord {
+            spec: row.spec.clone(),
+            shape: row.shape.clone(),
+            environment: row.environment.clone(),
+            origin: row.origin.clone(),
+            row: Some((id, member)),
+            attempt,
+            client: None,
+            handed: [false; 3],
+            early_input: Vec::new(),
+            watchers: Vec::new(),
+            state: RecordState::Running { placement: placement.clone(), since: now },
+        };
+        let more = !row.waiting.is_empty() && row.limit.is_none_or(|limit| row.running < limit);
+        self.rows.settle(id, &mut self.queue);
+        self.steps.insert(key, record);
+        if after.is_none() {
+            self.lines.begin(key);
+        }
+        self.launch_plan(now, key, plan, &placement, out);
+        // One that was handed out before counts as begun already.
+        if tried.is_none() {
+            self.note_start(key);
+        }
+        more
+    }
+
+    fn launch_plan(
+        &mut self,
+        now: Timestamp,
+        key: StepKey,
+        plan: StepPlan,
+        placement: &Placement,
+        out: &mut Vec<StepMgrEffect>,
+    ) {
+        let (attempt, after) = (plan.attempt, plan.after.map(|step| step.key()));
+        self.pool.take(&placement.claims);
+        let places = places(placement);
+        let record = self.steps.get(&key);
+        let origin = record.filter(|r| r.row.is_none()).map(|r| r.origin.clone());
+        self.record(StepEvent::Started { step: key, attempt, at: now, places, origin, after }, out);
+        out.push(StepMgrEffect::StartStep { plan: Box::new(plan) });
+        if after.is_none() {
+            let first = self.reports.step_started(key);
+            self.report_later(first, out);
+        }
         self.tell_curious(now, out);
     }
 
@@ -151,7 +251,7 @@ impl StepMgrCore {
             return;
         }
         for step in std::mem::take(&mut self.untold) {
-            if let Some(record) = self.steps.get_mut(&StepNum::Number(step))
+            if let Some(record) = self.steps.get_mut(&StepKey::number(step))
                 && let RecordState::Queued { told, .. } = &mut record.state
                 && let Some(client) = record.client
             {
@@ -161,179 +261,71 @@ impl StepMgrCore {
         }
     }
 
-    /// What a running step wants done.
-    pub(super) fn on_step(
-        &mut self,
-        now: Timestamp,
-        step: StepNum,
-        effects: Vec<StepEffect>,
-        out: &mut Vec<StepMgrEffect>,
-    ) {
-        for effect in effects {
-            match effect {
-                StepEffect::ToShepherd { node, message } => out.push(StepMgrEffect::ToShepherd { node, message }),
-                StepEffect::ToClient(message) => {
-                    if let Some(client) = self.steps.get(&step).and_then(|r| r.client) {
-                        Self::tell(client, message, out);
-                    }
-                }
-                StepEffect::Over(result) => self.step_over(now, result, out),
-                // The step's actor keeps its timers.
-                StepEffect::SetTimer { .. } => {}
-            }
-        }
-    }
-
-    /// No process of a step is left.
-    pub(super) fn step_over(&mut self, now: Timestamp, result: StepResult, out: &mut Vec<StepMgrEffect>) {
-        let step = result.step.step;
-        let Some(record) = self.steps.get(&step) else { return };
-        if let RecordState::Queued { .. } = record.state {
-            return;
-        }
-        if let RecordState::Running { placement, .. } = &record.state {
-            self.pool.give(&placement.claims);
-        }
-        self.settled = false;
-        self.record_end(now, result.clone(), out);
-        if step == StepNum::Batch {
-            self.batch_over(now, &result, out);
-        }
-        match self.phase {
-            RunPhase::Starting | RunPhase::Running => self.schedule(now, out),
-            RunPhase::Ending if self.steps.is_empty() => self.sweep(now, out),
-            _ => self.look_for_end(now, out),
-        }
-    }
-
-    /// A step's actor died: its processes are killed, and it ends as failed.
-    pub(super) fn step_crashed(&mut self, now: Timestamp, step: StepNum, out: &mut Vec<StepMgrEffect>) {
-        let Some(record) = self.steps.get(&step) else { return };
-        let RecordState::Running { placement, .. } = &record.state else { return };
-        let id = StepId::new(self.facts.job, step);
-        for node in &placement.nodes {
-            let message = garrick_model::messages::shepherd::StepMgrToShepherd::Kill { step: id };
-            out.push(StepMgrEffect::ToShepherd { node: crate::step::NodeSlot(node.slot), message });
-        }
-        out.push(StepMgrEffect::Log { text: format!("the actor of step {id} died; its tasks are killed") });
-        self.step_lost_hold(now, step, out);
-    }
-
-    /// A waiting step is taken out of the queue for good.
-    pub(super) fn withdraw(&mut self, now: Timestamp, step: u32, cause: StepEnd, out: &mut Vec<StepMgrEffect>) {
-        let number = StepNum::Number(step);
-        let Some(record) = self.steps.get(&number) else { return };
-        let RecordState::Queued { key, .. } = record.state else { return };
-        let attended = record.client.is_some();
-        self.queue.remove(key);
-        if attended {
-            self.attended_waiting -= 1;
-        }
-        if self.blocked.as_ref().is_some_and(|b| b.step == step) {
-            self.blocked = None;
-            self.settled = false;
-        }
-        let state = cause.state().unwrap_or(StepState::Cancelled);
-        let result = StepResult {
-            step: StepId::new(self.facts.job, number),
-            state,
-            exit: ExitStatus::SUCCESS,
-            ended: Some(cause),
-        };
-        self.record_end(now, result, out);
-    }
-
-    /// All waiting steps, because the job ends.
-    pub(super) fn withdraw_all(&mut self, now: Timestamp, cause: &StepEnd, out: &mut Vec<StepMgrEffect>) {
-        while let Some((_, step)) = self.queue.next(None) {
-            self.withdraw(now, step, cause.clone(), out);
-        }
-    }
-
     /// After a node was lost: steps that can never run any more fail.
     pub(super) fn drop_impossible(&mut self, now: Timestamp, node: &str, out: &mut Vec<StepMgrEffect>) {
-        let mut after = None;
-        let mut possible: Vec<(Arc<StepShape>, bool)> = Vec::new();
-        while let Some((key, step)) = self.queue.next(after) {
-            after = Some(key);
-            let Some(shape) = self.shape_of_queued(step) else { continue };
-            let known = possible.iter().find(|(s, _)| Arc::ptr_eq(s, &shape)).map(|(_, p)| *p);
-            let fits = known.unwrap_or_else(|| {
-                let fits = feasible(&shape, &self.pool).is_ok();
-                possible.push((shape, fits));
-                fits
-            });
-            if !fits {
-                self.withdraw(now, step, StepEnd::NodeLost { node: node.to_owned() }, out);
+        let mut known: Vec<(Arc<StepShape>, bool)> = Vec::new();
+        let mut impossible = |shape: &Arc<StepShape>, core: &Self| {
+            if let Some((_, fits)) = known.iter().find(|(s, _)| Arc::ptr_eq(s, shape)) {
+                return !fits;
+            }
+            let fits = feasible(shape, &core.pool).is_ok();
+            known.push((shape.clone(), fits));
+            !fits
+        };
+        let rows: Vec<RowId> = self.rows.iter().filter(|(_, r)| impossible(&r.shape, self)).map(|(id, _)| id).collect();
+        let waits = |r: &StepRecord| matches!(r.state, RecordState::Queued { .. });
+        let attended: Vec<u32> = self
+            .steps
+            .iter()
+            .filter(|(_, r)| waits(r) && impossible(&r.shape, self))
+            .filter_map(|(key, _)| key.step.number())
+            .collect();
+        let cause = crate::step::StepEnd::NodeLost { node: node.to_owned() };
+        for step in attended {
+            self.withdraw(now, step, cause.clone(), out);
+        }
+        for id in rows {
+            if let Some(members) = self.rows.get(id).map(|row| row.all_waiting()) {
+                self.withdraw_members(now, id, &members, &cause, out);
             }
         }
         self.blocked = None;
         self.schedule(now, out);
     }
 
-    /// The end of a step is recorded, reported, and told to whoever waits for it.
-    pub(super) fn record_end(&mut self, now: Timestamp, result: StepResult, out: &mut Vec<StepMgrEffect>) {
-        let step = result.step.step;
-        let record = self.steps.remove(&step);
-        self.record(StepEvent::Ended { result: result.clone(), at: now }, out);
-        if let Some(record) = &record {
-            let first = self.reports.step_ended(view::ended(&self.facts, record, &result, now));
-            self.report_later(first, out);
-        }
-        if let Some(client) = record.and_then(|r| r.client).filter(|c| self.clients.contains_key(c)) {
-            let message = StepMgrToCommand::Finished { exit: result.exit, state: result.state };
-            Self::tell(client, message, out);
-            self.conversation_over(client, out);
-        }
-        if let StepNum::Number(n) = step {
-            let minibatch = self.ledger.end_of(n).is_some_and(|e| e.minibatch);
-            let counts = self.counts();
-            let drained = counts.queued + counts.running == 0;
-            for (client, worst) in self.waiters.step_over(n, result.exit, minibatch, drained) {
-                self.tell_drained(client, worst, out);
+    /// Why a row or a command's step does not start, for who asks.
+    pub(super) fn reason_of(&self, what: Waiting) -> Reason {
+        if let Waiting::Row(id) = what
+            && let Some(row) = self.rows.get(id)
+        {
+            if row.held || (row.waiting.is_empty() && !row.corresponding.is_empty()) {
+                return Reason::Dependency;
             }
-            self.tell_curious(now, out);
+            if row.limit.is_some_and(|limit| row.running >= limit) {
+                return Reason::JobArrayTaskLimit;
+            }
+            if row.waiting.is_empty() && !row.delayed.is_empty() {
+                return Reason::BeginTime;
+            }
+        }
+        match self.queue.next(None) {
+            Some((_, first)) if first == what => Reason::Resources,
+            _ => Reason::Priority,
         }
     }
+}
 
-    /// Ends or signals one step for somebody who may.
-    pub(super) fn signal_step(
-        &mut self,
-        now: Timestamp,
-        step: StepId,
-        signal: Option<i32>,
-        out: &mut Vec<StepMgrEffect>,
-    ) -> Result<(), Refusal> {
-        let unknown = || Refusal::InvalidStep(step.to_string());
-        if step.job != self.facts.job {
-            return Err(unknown());
-        }
-        let Some(record) = self.steps.get(&step.step) else {
-            let over = match step.step {
-                StepNum::Number(n) => self.ledger.end_of(n).is_some(),
-                StepNum::Batch => self.ledger.batch.is_some(),
-                StepNum::Extern | StepNum::Interactive => false,
-            };
-            return Err(if over { Refusal::AlreadyDone } else { unknown() });
-        };
-        match (&record.state, signal, step.step) {
-            (RecordState::Queued { .. }, None, StepNum::Number(n)) => {
-                self.withdraw(now, n, StepEnd::Cancelled, out);
-                if !self.settled {
-                    self.schedule(now, out);
-                }
-                Ok(())
-            }
-            (RecordState::Queued { .. }, ..) => Err(Refusal::JobPending),
-            (_, None, number) => {
-                out.push(StepMgrEffect::ToStep { step: number, input: StepInput::End(StepEnd::Cancelled) });
-                Ok(())
-            }
-            (_, Some(signal), number) => {
-                let reach = garrick_model::messages::shepherd::SignalReach::Groups;
-                out.push(StepMgrEffect::ToStep { step: number, input: StepInput::Signal { signal, reach } });
-                Ok(())
-            }
-        }
-    }
+/// A placement as it is written down.
+pub(super) fn places(placement: &Placement) -> Vec<Place> {
+    let held = !placement.claims.is_empty();
+    placement
+        .nodes
+        .iter()
+        .map(|n| Place { slot: n.slot, cpus: n.cpus.clone(), memory: n.memory, ranks: n.ranks.clone(), held })
+        .collect()
+}
+
+/// True for steps that the run's counters count.
+pub(super) const fn numbered(key: StepKey) -> bool {
+    matches!(key.step, StepNum::Number(_))
 }

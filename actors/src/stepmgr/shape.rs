@@ -3,6 +3,7 @@
 
 use crate::stepmgr::run::RunFacts;
 use garrick_model::{
+    batch::StepCgroup,
     refusal::Refusal,
     resources::MemoryRequest,
     spec::{CpuBind, Distribution, StepSharing, StepSpec},
@@ -147,7 +148,8 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape) -> Result<StepShape, Refusal> {
         excluded,
         first,
         distribution: spec.distribution,
-        own_cgroup: matches!(spec.cpu_bind, CpuBind::Cores | CpuBind::Map(_))
+        own_cgroup: spec.step_cgroup == StepCgroup::Always
+            || matches!(spec.cpu_bind, CpuBind::Cores | CpuBind::Map(_))
             || matches!(memory, StepMemory::PerNode(_) | StepMemory::PerCpu(_)),
     })
 }

@@ -4,12 +4,12 @@
 
 use crate::{
     step::{
-        Step, StepInput, StepMsg,
+        Step, StepCore, StepEffect, StepInput, StepMsg, StepPlan, StepTimer,
         backlog::{Backlog, RETRY},
     },
     stepmgr::{Ledger, RunFacts, StepMgrConfig, StepMgrCore, StepMgrEffect, StepMgrInput, StepMgrMsg, StepMgrTimer},
 };
-use garrick_model::{ids::StepNum, time::Timestamp};
+use garrick_model::{ids::StepKey, time::Timestamp};
 use garrick_runtime::{Actor, ActorPath, ChildEvent, ChildSpec, Context, TimerKey};
 use std::{
     collections::{BTreeSet, HashMap},
@@ -43,9 +43,18 @@ const BACKLOG: &str = "backlog";
 pub struct StepMgr<P> {
     core: StepMgrCore,
     port: P,
-    steps: HashMap<StepNum, Backlog<StepMsg>>,
-    refused: BTreeSet<StepNum>,
+    steps: HashMap<StepKey, StepHost>,
+    refused: BTreeSet<StepKey>,
     effects: Vec<StepMgrEffect>,
+    said: Vec<StepEffect>,
+}
+
+/// Where a running step's core lives. A step that somebody stays with relays input and output, which must not hold up
+/// its manager: it is an actor of its own. One that nobody stays with hears of its start and its end and little else, some
+/// thousand times a second for all of them together: its manager hosts it.
+enum StepHost {
+    Actor(Backlog<StepMsg>),
+    Here(Box<StepCore>),
 }
 
 impl<P: StepMgrPort> StepMgr<P> {
@@ -57,6 +66,7 @@ impl<P: StepMgrPort> StepMgr<P> {
             steps: HashMap::new(),
             refused: BTreeSet::new(),
             effects: Vec::new(),
+            said: Vec::new(),
         }
     }
 
@@ -76,18 +86,8 @@ impl<P: StepMgrPort> StepMgr<P> {
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {
             match effect {
-                StepMgrEffect::StartStep { plan } => {
-                    let step = plan.id.step;
-                    let address = cx.start_child(Step::spec(*plan, cx.address()));
-                    self.steps.insert(step, Backlog::new(address));
-                    self.tell_step(cx, step, StepInput::Begin);
-                }
-                StepMgrEffect::ResumeStep { plan, live } => {
-                    let step = plan.id.step;
-                    let address = cx.start_child(Step::spec(*plan, cx.address()));
-                    self.steps.insert(step, Backlog::new(address));
-                    self.tell_step(cx, step, StepInput::Resume { live });
-                }
+                StepMgrEffect::StartStep { plan } => self.host(cx, *plan, StepInput::Begin),
+                StepMgrEffect::ResumeStep { plan, live } => self.host(cx, *plan, StepInput::Resume { live }),
                 StepMgrEffect::ToStep { step, input } => self.tell_step(cx, step, input),
                 StepMgrEffect::SetTimer { timer, after } => {
                     cx.set_timer(timer_key(timer), after, StepMgrMsg(StepMgrInput::Timer(timer)));
@@ -98,21 +98,63 @@ impl<P: StepMgrPort> StepMgr<P> {
             }
         }
         // The room is used again.
-        self.effects = effects;
+        if self.effects.capacity() == 0 {
+            self.effects = effects;
+        }
     }
 
-    fn tell_step(&mut self, cx: &mut Context<Self>, step: StepNum, input: StepInput) {
-        if let Some(to) = self.steps.get_mut(&step)
-            && to.send(StepMsg(input))
-            && self.refused.insert(step)
-        {
-            cx.set_timer(BACKLOG, RETRY, StepMgrMsg(StepMgrInput::Timer(StepMgrTimer::Backlog)));
+    fn host(&mut self, cx: &mut Context<Self>, plan: StepPlan, first: StepInput) {
+        let key = plan.id.key();
+        let host = if plan.attended || plan.launch.batch {
+            StepHost::Actor(Backlog::new(cx.start_child(Step::spec(plan, cx.address()))))
+        } else {
+            StepHost::Here(Box::new(StepCore::new(plan)))
+        };
+        self.steps.insert(key, host);
+        self.tell_step(cx, key, first);
+    }
+
+    fn tell_step(&mut self, cx: &mut Context<Self>, step: StepKey, input: StepInput) {
+        match self.steps.get_mut(&step) {
+            Some(StepHost::Actor(to)) => {
+                let refused = to.send(StepMsg(input)) && self.refused.insert(step);
+                if refused {
+                    cx.set_timer(BACKLOG, RETRY, StepMgrMsg(StepMgrInput::Timer(StepMgrTimer::Backlog)));
+                }
+            }
+            Some(StepHost::Here(core)) => {
+                core.handle(self.port.now(), input, &mut self.said);
+                let over = core.is_over();
+                let mut said = Vec::with_capacity(self.said.len());
+                for effect in self.said.drain(..) {
+                    match effect {
+                        StepEffect::SetTimer { timer, after } => {
+                            let timer = StepMgrTimer::Step(step, timer);
+                            cx.set_timer(timer_key(timer), after, StepMgrMsg(StepMgrInput::Timer(timer)));
+                        }
+                        other => said.push(other),
+                    }
+                }
+                if over {
+                    self.steps.remove(&step);
+                    for timer in [StepTimer::Limit, StepTimer::Wait] {
+                        cx.clear_timer(timer_key(StepMgrTimer::Step(step, timer)));
+                    }
+                }
+                if !said.is_empty() {
+                    self.input(cx, StepMgrInput::StepSays { step, effects: said });
+                }
+            }
+            None => {}
         }
     }
 
     fn retry(&mut self, cx: &mut Context<Self>) {
         let steps = &mut self.steps;
-        self.refused.retain(|step| steps.get_mut(step).is_some_and(Backlog::retry));
+        self.refused.retain(|step| match steps.get_mut(step) {
+            Some(StepHost::Actor(to)) => to.retry(),
+            Some(StepHost::Here(_)) | None => false,
+        });
         if !self.refused.is_empty() {
             cx.set_timer(BACKLOG, RETRY, StepMgrMsg(StepMgrInput::Timer(StepMgrTimer::Backlog)));
         }
@@ -130,10 +172,12 @@ impl<P: StepMgrPort> Actor for StepMgr<P> {
     }
 
     fn handle(&mut self, cx: &mut Context<Self>, StepMgrMsg(input): StepMgrMsg) {
-        if matches!(input, StepMgrInput::Timer(StepMgrTimer::Backlog)) {
-            self.retry(cx);
-        } else {
-            self.input(cx, input);
+        match input {
+            StepMgrInput::Timer(StepMgrTimer::Backlog) => self.retry(cx),
+            StepMgrInput::Timer(StepMgrTimer::Step(step, timer)) => {
+                self.tell_step(cx, step, StepInput::Timer(timer));
+            }
+            input => self.input(cx, input),
         }
     }
 
@@ -157,11 +201,8 @@ impl<P: StepMgrPort> Actor for StepMgr<P> {
 }
 
 /// The step that an actor's path ends with.
-fn step_of(path: &ActorPath) -> Option<StepNum> {
-    match path.name() {
-        "batch" => Some(StepNum::Batch),
-        number => number.parse().ok().map(StepNum::Number),
-    }
+fn step_of(path: &ActorPath) -> Option<StepKey> {
+    path.name().parse().ok()
 }
 
 fn timer_key(timer: StepMgrTimer) -> TimerKey {
@@ -170,9 +211,21 @@ fn timer_key(timer: StepMgrTimer) -> TimerKey {
         StepMgrTimer::Warning => "warning".into(),
         StepMgrTimer::KillWait => "kill-wait".into(),
         StepMgrTimer::Report => "report".into(),
+        StepMgrTimer::Retry => "retry".into(),
+        StepMgrTimer::Step(step, timer) => step_timer(step, timer),
         StepMgrTimer::Others => "others".into(),
         StepMgrTimer::Progress(client) => ("progress", client.0).into(),
         StepMgrTimer::Backlog => BACKLOG.into(),
+    }
+}
+
+/// The timers of hosted steps, told apart by name (which) and number (whose).
+fn step_timer(step: StepKey, timer: StepTimer) -> TimerKey {
+    let number = u64::from(step.step.number().unwrap_or(u32::MAX));
+    let whose = number << 32 | u64::from(step.array.map_or(0, |task| task + 1));
+    match timer {
+        StepTimer::Limit => ("step-limit", whose).into(),
+        StepTimer::Wait | StepTimer::Backlog => ("step-wait", whose).into(),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::{
     },
 };
 use garrick_model::{
+    batch::{BatchMembers, StepBatch},
     ids::RequestId,
     messages::{
         command::Caller,
@@ -61,7 +62,7 @@ impl ShepherdPort for Node {
                 let input = StepMgrInput::Shepherd { node: NodeSlot(0), message };
                 self.manager.get().unwrap().try_send(StepMgrMsg(input)).unwrap();
             }
-            ShepherdEffect::StartLauncher => say(ShepherdInput::LauncherUp),
+            ShepherdEffect::StartLauncher => say(ShepherdInput::LauncherUp { first: true }),
             ShepherdEffect::Prepare { step, .. } => {
                 say(ShepherdInput::Prepared { step, result: Ok(Some("/spool/script".into())) });
             }
@@ -70,11 +71,14 @@ impl ShepherdPort for Node {
             }
             ShepherdEffect::ToLauncher { message: ToLauncher::Spawn(task), .. } => {
                 let token = task.token;
-                say(ShepherdInput::Launcher(FromLauncher::Spawned { token, pid: 1 << 30 }));
+                let pid = 1 << 30;
+                if !task.quiet {
+                    say(ShepherdInput::Launcher(FromLauncher::Spawned { token, pid }));
+                }
                 if task.argv[0] != b"/spool/script".as_slice() {
                     let status = ExitStatus { code: 5, signal: None };
                     let usage = TaskUsage::default();
-                    say(ShepherdInput::Launcher(FromLauncher::Exited { token, status, usage }));
+                    say(ShepherdInput::Launcher(FromLauncher::Exited { token, pid, status, usage, survivors: false }));
                 }
             }
             _ => {}
@@ -134,7 +138,11 @@ fn a_step_runs_through_its_actors_and_they_are_gone_afterwards() {
     let paths = System::run(SystemConfig::default(), async |system| {
         let (manager, hear) = company(&system).await;
         let client = open(&manager, 1).await;
-        let launch = CommandToStepMgr::Launch { request: RequestId(1, 1), spec: Box::new(exact("a", 2)) };
+        let launch = CommandToStepMgr::Launch {
+            request: RequestId(1, 1),
+            spec: Box::new(exact("a", 2)),
+            descriptors: [false; 3],
+        };
         say(&manager, client, launch).await;
         let last = hear_until(&hear, |m| matches!(m, StepMgrToCommand::Finished { .. })).await;
         let exit = ExitStatus { code: 5, signal: None };
@@ -157,10 +165,11 @@ fn hundreds_of_steps_sent_together_all_run() {
         let (manager, hear) = company(&system).await;
         let client = open(&manager, 1).await;
         let specs = (0..500).map(|_| exact("a", 1)).collect();
-        say(&manager, client, CommandToStepMgr::Enqueue { request: RequestId(1, 1), specs }).await;
+        let batch = StepBatch { specs, members: BatchMembers::Each };
+        say(&manager, client, CommandToStepMgr::Enqueue { request: RequestId(1, 1), batch: Box::new(batch) }).await;
         hear_until(&hear, |m| matches!(m, StepMgrToCommand::Enqueued { .. })).await;
         let waiter = open(&manager, 2).await;
-        say(&manager, waiter, CommandToStepMgr::Wait { steps: Vec::new(), progress_ms: 0 }).await;
+        say(&manager, waiter, CommandToStepMgr::Wait { steps: Vec::new(), any: false, progress_ms: 0 }).await;
         let drained = hear_until(&hear, |m| matches!(m, StepMgrToCommand::Drained { .. })).await;
         let StepMgrToCommand::Drained { counts, worst, .. } = drained else { unreachable!() };
         assert_eq!((counts.failed, counts.queued, worst.code), (500, 0, 5));

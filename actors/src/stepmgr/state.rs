@@ -1,12 +1,18 @@
 //! States of the run and of its steps as the step manager sees them.
 
-use crate::stepmgr::{messages::ClientId, placement::Placement, queue::QueueKey, shape::StepShape};
+use crate::{
+    step::NodeSlot,
+    stepmgr::{messages::ClientId, placement::Placement, queue::QueueKey, rows::RowId, shape::StepShape},
+};
 use garrick_model::{
+    ids::StepKey,
+    messages::shepherd::TaskFound,
     spec::{EnvEntry, StepSpec},
     time::Timestamp,
+    view::StepOrigin,
 };
 use serde_bytes::ByteBuf;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Where the run is. What it ends with is in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +38,7 @@ impl RunPhase {
     }
 }
 
-/// A step that is not over.
+/// A step that runs, or whose command waits with it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StepRecord {
     /// What was asked for.
@@ -41,10 +47,20 @@ pub struct StepRecord {
     pub shape: Arc<StepShape>,
     /// Its first layer of environment.
     pub environment: Arc<Vec<EnvEntry>>,
+    /// What reports say of it and of those like it.
+    pub origin: Arc<StepOrigin>,
+    /// The row of a minibatch step, and which of its members it is.
+    pub row: Option<(RowId, u32)>,
+    /// Tries before this one.
+    pub attempt: u32,
     /// The command that stays with it.
     pub client: Option<ClientId>,
+    /// Descriptors that its command handed over.
+    pub handed: [bool; 3],
     /// Input that its command sent before it ran, within the window that it may send unasked.
     pub early_input: Vec<ByteBuf>,
+    /// Commands that watch its output.
+    pub watchers: Vec<ClientId>,
     /// Where it is.
     pub state: RecordState,
 }
@@ -66,11 +82,29 @@ pub enum RecordState {
         /// Since.
         since: Timestamp,
     },
-    /// Ran under a step manager that died; its fate is being asked for.
+    /// Was started by a step manager that died; its nodes are asked what became of it. It keeps its resources.
     Unsure {
+        /// Where.
+        placement: Placement,
         /// Since.
         since: Timestamp,
+        /// Nodes that have not answered.
+        awaited: BTreeSet<u32>,
+        /// Tasks that its nodes know of.
+        found: Vec<(NodeSlot, TaskFound)>,
+        /// A node does not know everything that it started.
+        incomplete: bool,
     },
+}
+
+impl RecordState {
+    /// Where it has its resources, unless it waits.
+    pub const fn placement(&self) -> Option<&Placement> {
+        match self {
+            Self::Queued { .. } => None,
+            Self::Running { placement, .. } | Self::Unsure { placement, .. } => Some(placement),
+        }
+    }
 }
 
 /// A conversation with a command.
@@ -95,17 +129,21 @@ pub enum About {
     Enqueue,
     /// The end of steps.
     Wait,
+    /// The output of a step that another command stays with, or nobody.
+    Watch(StepKey),
     /// Answered; nothing more is expected.
     Done,
 }
 
-/// The step that is first in the queue and does not fit.
+/// What is first in the queue and does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Blocked {
-    /// Its number.
-    pub step: u32,
+    /// Its place.
+    pub key: QueueKey,
+    /// What it needs.
+    pub shape: Arc<StepShape>,
     /// Steps that started ahead of it.
     pub bypassed: u32,
     /// Nodes kept free for it, once enough have.
-    pub kept: std::collections::BTreeSet<u32>,
+    pub kept: BTreeSet<u32>,
 }

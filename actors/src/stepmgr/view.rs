@@ -1,64 +1,155 @@
-//! Views of steps, for `squeue -s`, `scontrol show step`, `swait` and the reports to the controller.
+//! Views of steps, for `squeue -s`, `scontrol show step` and the reports to the controller.
 
-use crate::{
-    step::state::StepResult,
-    stepmgr::{
-        run::RunFacts,
-        state::{RecordState, StepRecord},
-    },
+use crate::stepmgr::{
+    core::StepMgrCore,
+    queue::Waiting,
+    rows::{Row, RowId},
+    run::RunFacts,
+    state::{RecordState, StepRecord},
 };
 use garrick_model::{
     hostlist,
-    ids::{StepId, StepNum},
+    ids::{StepId, StepKey},
+    messages::launcher::TaskUsage,
+    spec::StepSpec,
     state::{ExitStatus, Reason, StepState},
-    time::{TimeLimit, Timestamp},
-    view::StepView,
+    step_listing::StepListing,
+    time::TimeLimit,
+    view::{StepOrigin, StepRow, StepView},
 };
 
-/// View of a step that is not over.
-pub fn live(facts: &RunFacts, step: StepNum, record: &StepRecord) -> StepView {
-    let mut view = StepView {
-        id: StepId::new(facts.job, step),
-        name: record.spec.name.clone(),
-        state: StepState::Pending,
-        reason: Reason::None,
+/// Rows of waiting steps in one answer; of more, the rest is left out (they are counted by `swait`).
+const MOST_ROWS: usize = 20_000;
+
+/// What reports say of all steps made of a spec.
+pub fn origin(facts: &RunFacts, spec: &StepSpec, tasks: u32) -> StepOrigin {
+    StepOrigin {
+        name: spec.name.clone(),
         uid: facts.uid,
         partition: facts.partition.clone(),
+        tasks,
+        time_limit: spec.time_limit.unwrap_or(TimeLimit::Unlimited),
+        srun: spec.srun.clone(),
+        submit_line: spec.submit_line.clone(),
+        priority: spec.priority,
+    }
+}
+
+/// The batch script, and steps that ended before anything of them was written down.
+pub fn nameless(facts: &RunFacts) -> StepOrigin {
+    origin(facts, &StepSpec { name: "batch".into(), ..StepSpec::default() }, 1)
+}
+
+/// A step as reports have it, while it runs.
+pub fn row(facts: &RunFacts, key: StepKey, record: &StepRecord) -> StepRow {
+    let mut row = StepRow {
+        key,
+        origin: 0,
+        state: StepState::Pending,
         nodelist: String::new(),
         nodes: record.shape.min_nodes,
         cpus: record.shape.tasks * record.shape.cpus_per_task,
-        tasks: record.shape.tasks,
         start_time: None,
         end_time: None,
-        time_limit: record.spec.time_limit.unwrap_or(TimeLimit::Unlimited),
         exit: ExitStatus::SUCCESS,
-        srun: record.spec.srun.clone(),
-        submit_line: record.spec.submit_line.clone(),
+        attempt: record.attempt,
+        usage: TaskUsage::default(),
+        all_of: None,
     };
-    match &record.state {
-        RecordState::Queued { .. } => view.reason = Reason::Resources,
-        RecordState::Unsure { since } => {
-            view.state = StepState::Running;
-            view.start_time = Some(*since);
-        }
-        RecordState::Running { placement, since } => {
-            let names = placement.nodes.iter().map(|n| &facts.nodes[n.slot as usize].name);
-            view.state = StepState::Running;
-            view.nodelist = hostlist::fold(names);
-            view.nodes = placement.nodes.len() as u32;
-            view.cpus = placement.nodes.iter().map(|n| n.cpu_count).sum();
-            view.start_time = Some(*since);
-        }
+    if let RecordState::Running { placement, since } | RecordState::Unsure { placement, since, .. } = &record.state {
+        row.state = StepState::Running;
+        row.nodelist = match placement.nodes.as_slice() {
+            [one] => facts.nodes[one.slot as usize].name.clone(),
+            nodes => hostlist::fold(nodes.iter().map(|n| &facts.nodes[n.slot as usize].name)),
+        };
+        row.nodes = placement.nodes.len() as u32;
+        row.cpus = placement.nodes.iter().map(|n| n.cpu_count).sum();
+        row.start_time = Some(*since);
     }
-    view
+    row
 }
 
-/// Last view of a step.
-pub fn ended(facts: &RunFacts, record: &StepRecord, result: &StepResult, at: Timestamp) -> StepView {
-    let mut view = live(facts, result.step.step, record);
-    view.state = result.state;
-    view.reason = Reason::None;
-    view.exit = result.exit;
-    view.end_time = Some(at);
-    view
+impl StepMgrCore {
+    /// [`Self::views`] as far as they fit into an answer, and how many lines do not.
+    pub fn listing(&self) -> (Vec<StepView>, u64) {
+        let rows = self.rows.iter().filter(|(_, row)| row.pending() > 0).count();
+        let mut listing = StepListing::default();
+        listing.add(self.views(), rows.saturating_sub(MOST_ROWS) as u64);
+        listing.finish()
+    }
+
+    /// Steps that are not over, the batch step included; waiting steps that differ in nothing but their number as one.
+    pub fn views(&self) -> Vec<StepView> {
+        let live = self.steps.iter().map(|(key, record)| {
+            let waits = matches!(record.state, RecordState::Queued { .. });
+            let reason = match (waits, key.step.number()) {
+                (true, Some(number)) => self.reason_of(Waiting::Attended(number)),
+                _ => Reason::None,
+            };
+            let behind = self.lines.is_behind(*key);
+            let reason = if behind { Reason::Resources } else { reason };
+            let mut row = row(&self.facts, *key, record);
+            if behind {
+                row.state = StepState::Pending;
+                (row.nodelist, row.start_time) = (String::new(), None);
+            }
+            self.view_of(&record.origin, row, reason, &record.spec)
+        });
+        let mut views: Vec<StepView> = live.collect();
+        let rows = self.rows.iter().filter(|(_, row)| row.pending() > 0).take(MOST_ROWS);
+        views.extend(rows.map(|(id, row)| self.view_of_row(id, row)));
+        views
+    }
+
+    fn view_of(&self, origin: &StepOrigin, row: StepRow, reason: Reason, spec: &StepSpec) -> StepView {
+        StepView {
+            id: StepId::of(self.facts.job, row.key),
+            name: origin.name.clone(),
+            state: row.state,
+            reason,
+            uid: origin.uid,
+            partition: origin.partition.clone(),
+            nodelist: row.nodelist,
+            nodes: row.nodes,
+            cpus: row.cpus,
+            tasks: origin.tasks,
+            start_time: row.start_time,
+            end_time: row.end_time,
+            time_limit: origin.time_limit,
+            exit: row.exit,
+            srun: origin.srun.clone(),
+            submit_line: origin.submit_line.clone(),
+            attempt: row.attempt,
+            priority: origin.priority,
+            dependency: spec.dependency.as_ref().map(ToString::to_string).unwrap_or_default(),
+            waiting: None,
+            usage: row.usage,
+        }
+    }
+
+    fn view_of_row(&self, id: RowId, row: &Row) -> StepView {
+        let members = row.all_waiting();
+        let first = members.min().unwrap_or(row.members.start);
+        let shown = StepRow {
+            key: row.step(first),
+            origin: 0,
+            state: StepState::Pending,
+            nodelist: String::new(),
+            nodes: row.shape.min_nodes,
+            cpus: row.shape.tasks * row.shape.cpus_per_task,
+            start_time: None,
+            end_time: None,
+            exit: ExitStatus::SUCCESS,
+            attempt: 0,
+            usage: TaskUsage::default(),
+            all_of: None,
+        };
+        let mut view = self.view_of(&row.origin, shown, self.reason_of(Waiting::Row(id)), &row.spec);
+        if members.len() == 1 {
+            view.attempt = row.tries.get(&first).copied().unwrap_or(0);
+            view.start_time = row.delayed.get(&first).copied();
+        }
+        view.waiting = (row.batch.array().is_some() || members.len() > 1).then(|| row.named(&members, row.limit));
+        view
+    }
 }

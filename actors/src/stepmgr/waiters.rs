@@ -1,19 +1,19 @@
 //! `swait` conversations: who waits for which steps, and when to tell them how far it is.
 
-use crate::{step::state::worse, stepmgr::messages::ClientId};
-use garrick_model::{state::ExitStatus, time::Timestamp, view::StepCounts};
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
+use crate::{
+    step::state::worse,
+    stepmgr::{messages::ClientId, watch::Lookouts},
 };
+use garrick_model::{ids::StepKey, state::ExitStatus, step_selector::WhichSteps, time::Timestamp, view::StepCounts};
+use std::{collections::BTreeMap, time::Duration};
 
 /// For what somebody waits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Until {
     /// Nothing queued or running.
     Drained,
-    /// These are over.
-    Named(BTreeSet<u32>),
+    /// So many of these are over.
+    Named { steps: Vec<WhichSteps>, left: u64 },
 }
 
 #[derive(Clone, Debug)]
@@ -29,10 +29,9 @@ struct Waiter {
 #[derive(Clone, Debug, Default)]
 pub struct Waiters {
     all: BTreeMap<ClientId, Waiter>,
-    /// Waiters by named step.
-    by_step: BTreeMap<u32, BTreeSet<ClientId>>,
-    /// Worst exit of minibatch steps since the queue was last waited for.
-    since_drained: ExitStatus,
+    lookouts: Lookouts<ClientId>,
+    /// Worst exit of the run's minibatch steps.
+    worst: ExitStatus,
 }
 
 /// What to tell a waiter now.
@@ -47,84 +46,82 @@ pub enum Progress {
 }
 
 impl Waiters {
+    /// After a restart: what is known of steps that are over.
+    pub fn begin_with(&mut self, worst: ExitStatus) {
+        self.worst = worst;
+    }
+
     /// Waits for the queue to drain.
     pub fn wait_for_all(&mut self, client: ClientId, progress_ms: u32) {
-        self.insert(client, Until::Drained, progress_ms);
+        self.insert(client, Until::Drained, ExitStatus::SUCCESS, progress_ms);
     }
 
-    /// Waits for named steps that are not over; `worst` of those that are.
-    pub fn wait_for(&mut self, client: ClientId, steps: BTreeSet<u32>, worst: ExitStatus, progress_ms: u32) {
-        for step in &steps {
-            self.by_step.entry(*step).or_default().insert(client);
-        }
-        self.insert(client, Until::Named(steps), progress_ms);
-        if let Some(waiter) = self.all.get_mut(&client) {
-            waiter.worst = worst;
-        }
+    /// Waits until `left` more of the named steps are over; `worst` of those that are.
+    pub fn wait_for(
+        &mut self,
+        client: ClientId,
+        steps: Vec<WhichSteps>,
+        left: u64,
+        worst: ExitStatus,
+        progress_ms: u32,
+    ) {
+        self.lookouts.add(client, &steps);
+        self.insert(client, Until::Named { steps, left }, worst, progress_ms);
     }
 
-    fn insert(&mut self, client: ClientId, until: Until, progress_ms: u32) {
+    fn insert(&mut self, client: ClientId, until: Until, worst: ExitStatus, progress_ms: u32) {
         let progress = (progress_ms > 0).then(|| Duration::from_millis(u64::from(progress_ms)));
-        let waiter = Waiter { until, worst: ExitStatus::SUCCESS, progress, told: None, timer: false };
-        self.all.insert(client, waiter);
+        self.all.insert(client, Waiter { until, worst, progress, told: None, timer: false });
     }
 
-    /// Went away.
-    pub fn remove(&mut self, client: ClientId) -> bool {
-        let Some(waiter) = self.all.remove(&client) else { return false };
-        if let Until::Named(steps) = waiter.until {
-            for step in steps {
-                if let Some(clients) = self.by_step.get_mut(&step) {
-                    clients.remove(&client);
-                    if clients.is_empty() {
-                        self.by_step.remove(&step);
-                    }
-                }
-            }
+    /// Somebody went away.
+    pub fn remove(&mut self, client: ClientId) {
+        if let Some(Waiter { until: Until::Named { steps, .. }, .. }) = self.all.remove(&client) {
+            self.lookouts.remove(client, &steps);
         }
-        true
     }
 
-    /// A numbered step is over. `drained`: nothing is queued or running any more. Answers those whose wait is over.
+    /// A step is over: whose waiting ends by it, with the worst exit. `drained`: nothing is queued or running any more.
     pub fn step_over(
         &mut self,
-        step: u32,
+        step: StepKey,
         exit: ExitStatus,
         minibatch: bool,
         drained: bool,
     ) -> Vec<(ClientId, ExitStatus)> {
         if minibatch {
-            self.since_drained = worse(self.since_drained, exit);
+            self.worst = worse(self.worst, exit);
         }
         let mut done = Vec::new();
-        for client in self.by_step.remove(&step).unwrap_or_default() {
+        for client in self.lookouts.of(step) {
             if let Some(waiter) = self.all.get_mut(&client)
-                && let Until::Named(steps) = &mut waiter.until
+                && let Until::Named { steps, left } = &mut waiter.until
+                && steps.iter().any(|s| s.contains(step))
             {
-                steps.remove(&step);
+                *left = left.saturating_sub(1);
                 waiter.worst = worse(waiter.worst, exit);
-                if steps.is_empty() {
+                if *left == 0 {
                     done.push((client, waiter.worst));
                 }
             }
         }
+        for (client, _) in &done {
+            self.remove(*client);
+        }
         if drained {
             done.extend(self.drained());
-        }
-        for (client, _) in &done {
-            self.all.remove(client);
         }
         done
     }
 
-    /// Nothing is queued or running: those who wait for that, with the worst exit of minibatch steps since last time.
+    /// Nothing is queued or running: those who wait for that, with the worst exit of minibatch steps.
     pub fn drained(&mut self) -> Vec<(ClientId, ExitStatus)> {
         let clients: Vec<ClientId> =
             self.all.iter().filter(|(_, w)| w.until == Until::Drained).map(|(c, _)| *c).collect();
         if clients.is_empty() {
             return Vec::new();
         }
-        let worst = std::mem::take(&mut self.since_drained);
+        let worst = self.worst;
         clients
             .into_iter()
             .map(|client| {
@@ -162,8 +159,8 @@ impl Waiters {
 
     /// Everybody, for the end of the run.
     pub fn take_all(&mut self) -> Vec<(ClientId, ExitStatus)> {
-        self.by_step.clear();
-        let worst = self.since_drained;
+        self.lookouts = Lookouts::default();
+        let worst = self.worst;
         std::mem::take(&mut self.all).into_iter().map(|(c, w)| (c, worse(w.worst, worst))).collect()
     }
 }

@@ -1,6 +1,7 @@
 //! `stepd`: one per job on every node of the job, started by the node's agent (`stepd run FOLDER`); and the launcher that it
-//! starts in turn (`stepd launcher --fd N`).
+//! starts in turn (`stepd launcher --fd N ...`).
 
+use garrick_noded::launcher;
 use std::{ffi::OsStr, io::Write, path::Path, process::ExitCode};
 
 fn main() -> ExitCode {
@@ -15,9 +16,9 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(e) => complain(&e),
         },
-        [verb, flag, fd] if verb == "launcher" && flag == "--fd" => match fd.to_str().and_then(|n| n.parse().ok()) {
-            Some(fd) => garrick_noded::launcher::main(fd),
-            None => complain("--fd needs a descriptor's number"),
+        [verb, ref words @ ..] if verb == "launcher" => match launcher::Arguments::parse(words) {
+            Some(arguments) => launcher::main(&arguments),
+            None => complain("is started by stepd: stepd launcher --fd N [--listen N PATH] [--successor]"),
         },
         [verb] if verb == "-V" || verb == "--version" => {
             let _ = std::io::stdout().write_all(garrick_noded::daemon::serve::versions().as_bytes());

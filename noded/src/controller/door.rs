@@ -7,7 +7,7 @@ use crate::{
 use garrick_actors::controller::{messages::ControllerMsg, ports::ReplySink};
 use garrick_frame::LinkKind;
 use garrick_model::{
-    messages::command::{Caller, CommandReply, CommandRequest},
+    messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
 };
 use garrick_runtime::{Address, TraceContext};
@@ -98,12 +98,7 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
 }
 
 async fn command(conn: DoorConn, world: DoorWorld) {
-    let caller = Caller {
-        uid: conn.peer.uid,
-        gid: conn.peer.gid,
-        pid: u32::try_from(conn.peer.pid).unwrap_or(0),
-        host: world.host.clone(),
-    };
+    let caller = relay::caller_of(&conn, &world.host);
     let (sender, mut requests) = conn.split::<CommandReply, CommandRequest>();
     let gone = Arc::new(AtomicBool::new(false));
     loop {

@@ -1,6 +1,6 @@
 //! The writer thread: many appends, one `fdatasync`.
 
-use super::file::{JournalError, frame};
+use garrick_journal::{JournalError, frame};
 use serde::Serialize;
 use std::{
     fs::File,

@@ -29,16 +29,29 @@ fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Fil
 /// Replaces a file so that readers, and this program after a crash, see the old contents or the new, never a part:
 /// temporary file, fsync, rename, fsync of the folder.
 pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
-    let folder = match path.parent() {
+    replace_with(path, bytes, mode, true)?;
+    sync_folder(folder_of(path))
+}
+
+/// The same for what need not survive a crash of the machine: nothing is synced.
+pub fn replace(path: &Path, bytes: &[u8], mode: u32) -> Result<(), FileError> {
+    replace_with(path, bytes, mode, false)
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(p) if !p.as_os_str().is_empty() => p,
         _ => Path::new("."),
-    };
+    }
+}
+
+fn replace_with(path: &Path, bytes: &[u8], mode: u32, sync: bool) -> Result<(), FileError> {
     let name = path.file_name().ok_or_else(|| failed("write", path)(io::ErrorKind::InvalidInput.into()))?;
     let mut temporary = OsString::from(".");
     temporary.push(name);
     // One writer per file and process; another process's leftovers are not ours to overwrite.
     temporary.push(format!(".{}.tmp", std::process::id()));
-    let temporary = folder.join(temporary);
+    let temporary = folder_of(path).join(temporary);
     let written = (|| {
         let mut file = OpenOptions::new()
             .write(true)
@@ -48,15 +61,16 @@ pub fn write_atomically(path: &Path, bytes: &[u8], mode: u32) -> Result<(), File
             .open(&temporary)
             .map_err(failed("create", &temporary))?;
         file.write_all(bytes).map_err(failed("write", &temporary))?;
-        file.sync_all().map_err(failed("fsync", &temporary))?;
+        if sync {
+            file.sync_all().map_err(failed("fsync", &temporary))?;
+        }
         fs::rename(&temporary, path).map_err(failed("rename to", path))
     })();
     if written.is_err() {
         // Nothing of it is wanted, whichever step failed.
         let _ = fs::remove_file(&temporary);
     }
-    written?;
-    sync_folder(folder)
+    written
 }
 
 /// Makes names in a folder durable.
@@ -112,6 +126,32 @@ pub fn open_standard_file(path: &Path, mode: FileMode) -> io::Result<File> {
     }
 }
 
+/// A new file without a name that is gone when nobody has it open, for this user to read, and to write at its end. Where
+/// the folder's file system has no such files, one whose name is taken away at once.
+pub fn nameless(folder: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).mode(0o600);
+    match options.clone().custom_flags(libc::O_TMPFILE | libc::O_NOCTTY).open(folder) {
+        // What kernels and file systems say that do not know the flag: EISDIR, EOPNOTSUPP, EINVAL.
+        Err(e) if matches!(e.raw_os_error(), Some(libc::EISDIR | libc::EOPNOTSUPP | libc::EINVAL)) => {}
+        other => return other,
+    }
+    static COUNT: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    loop {
+        let number = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let path = folder.join(format!(".garrick-output-{}-{number}", std::process::id()));
+        match options.clone().create_new(true).open(&path) {
+            Ok(file) => {
+                fs::remove_file(&path)?;
+                return Ok(file);
+            }
+            // Left by a process of the same number that was killed between the two.
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -158,6 +198,17 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"123");
         assert!(open_standard_file(&dir.join("none"), FileMode::Read).is_err());
         assert!(open_standard_file(Path::new("/dev/null"), FileMode::Truncate).is_ok());
+    }
+
+    #[test]
+    fn nameless_files_leave_nothing_behind() {
+        let dir = Scratch::new("files");
+        let mut file = nameless(dir.path()).unwrap();
+        file.write_all(b"out").unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        let mut text = [0; 8];
+        assert_eq!(std::os::unix::fs::FileExt::read_at(&file, &mut text, 0).unwrap(), 3);
+        assert!(nameless(&dir.join("nowhere")).is_err());
     }
 
     #[test]

@@ -141,6 +141,12 @@ pub fn boot_time(root: &Path) -> Result<Timestamp, InventoryError> {
     secs.map(Timestamp::from_secs).ok_or(InventoryError::Missing { path, what: "btime" })
 }
 
+/// Names this boot of the machine (random(4), `boot_id`).
+pub fn boot_id(root: &Path) -> Result<String, InventoryError> {
+    let (_, text) = read(root.join("proc/sys/kernel/random/boot_id"))?;
+    Ok(text.trim().to_owned())
+}
+
 /// How long the machine has been up.
 pub fn uptime(root: &Path) -> Result<Duration, InventoryError> {
     let (path, text) = read(root.join("proc/uptime"))?;
@@ -231,5 +237,6 @@ mod tests {
         let machine = Machine::read(root, Path::new("/tmp")).unwrap();
         assert!(machine.shape.memory > load(root).unwrap().free_memory.unwrap());
         assert!(boot_time(root).unwrap() <= Timestamp::now());
+        assert_eq!(boot_id(root).unwrap().len(), 36);
     }
 }

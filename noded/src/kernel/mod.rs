@@ -16,6 +16,7 @@
 //! | [`pty`] | pseudo-terminals |
 //! | [`rlimits`] | resource limits by Slurm's names |
 //! | [`files`] | files that are whole or absent; opening as the job's user |
+//! | [`lock`] | locks that say that a process lives |
 //! | [`sockets`] | sockets that come by number from the parent |
 
 pub mod cgroup;
@@ -23,6 +24,8 @@ pub mod cpu_list;
 pub mod daemonise;
 pub mod files;
 pub mod inventory;
+pub mod lock;
+pub mod on_thread;
 pub mod proc_tree;
 pub mod pty;
 pub mod reap;

@@ -72,6 +72,12 @@ pub fn start_time(pid: u32) -> Option<u64> {
     Process::read(Path::new(PROC), pid).map(|p| p.start_time)
 }
 
+/// True when a process was started with one of `arguments`.
+pub fn has_argument(proc_root: &Path, pid: u32, arguments: &[&[u8]]) -> bool {
+    fs::read(proc_root.join(pid.to_string()).join("cmdline"))
+        .is_ok_and(|line| line.split(|b| *b == 0).any(|word| arguments.contains(&word)))
+}
+
 /// All processes at one moment (nearly: the kernel does not stop for us).
 #[derive(Clone, Debug, Default)]
 pub struct ProcessTable {
@@ -124,6 +130,15 @@ impl ProcessTable {
     /// Members of a process group.
     pub fn in_group(&self, pgrp: u32) -> Vec<Process> {
         self.processes.values().filter(|p| p.pgrp == pgrp).copied().collect()
+    }
+
+    /// Processes with one of `arguments` among their own. They need not be dumpable.
+    pub fn with_argument(&self, arguments: &[&[u8]]) -> Vec<Process> {
+        self.processes
+            .values()
+            .filter(|p| !p.is_dead() && has_argument(&self.root, p.pid, arguments))
+            .copied()
+            .collect()
     }
 
     /// Processes whose initial environment holds all of `entries` (`NAME=value`). Those whose environment may not be read

@@ -64,7 +64,13 @@ static BEFORE_MAIN: extern "C" fn() = before_main;
 
 extern "C" fn before_main() {
     match std::env::var(ENTRY).as_deref() {
-        Ok("launcher") => crate::launcher::main(3),
+        Ok("launcher") => {
+            // After the program's name and `launcher`.
+            let words: Vec<_> = std::env::args_os().skip(2).collect();
+            let words: Vec<_> = words.iter().map(AsRef::as_ref).collect();
+            let arguments = crate::launcher::Arguments::parse(&words).expect("as the launcher's starter has it");
+            crate::launcher::main(&arguments)
+        }
         Ok("background") => super::daemonise::background_entry(),
         _ => {}
     }

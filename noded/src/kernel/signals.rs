@@ -49,8 +49,17 @@ pub fn send(pidfd: BorrowedFd<'_>, signal: i32) -> io::Result<Delivery> {
     delivery(unsafe { libc::syscall(libc::SYS_pidfd_send_signal, pidfd.as_raw_fd(), signal, none, 0) })
 }
 
+/// Sends to a child that this process alone reaps and has not reaped: the number is still the child's.
+pub fn send_child(pid: u32, signal: i32) -> io::Result<Delivery> {
+    let Some(pid) = i32::try_from(pid).ok().filter(|p| *p > 1) else {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    };
+    // SAFETY: no memory is involved.
+    delivery(i64::from(unsafe { libc::kill(pid, signal) }))
+}
+
 /// Sends to a process group. The caller makes sure that the number still means that group: its leader is a child not yet
-/// reaped.
+/// reaped. Signal 0 only asks.
 pub fn send_group(pgid: u32, signal: i32) -> io::Result<Delivery> {
     let Some(pgid) = i32::try_from(pgid).ok().filter(|p| *p > 1) else {
         return Err(io::Error::from_raw_os_error(libc::EINVAL));
@@ -69,6 +78,18 @@ impl SignalDescriptor {
         let set: SigSet = signals.iter().copied().collect();
         set.thread_block()?;
         Ok(Self(SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?))
+    }
+
+    /// Takes one signal, if one is pending. Enough where the descriptor is for one ordinary signal, of which no more than
+    /// one is ever pending.
+    pub fn take_one(&self) -> io::Result<bool> {
+        loop {
+            match self.0.read_signal() {
+                Ok(found) => return Ok(found.is_some()),
+                Err(Errno::EINTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
     }
 
     /// Takes all that is pending. Signals of one kind may have been merged.

@@ -1,16 +1,23 @@
-//! Environments kept by number, so that the thousands of variables of a step travel once.
+//! Environments kept by number, so that the thousands of variables of a step travel once. One may be set over another; the
+//! strings are shared.
 
 use crate::kernel::spawn::cstring;
 use garrick_model::spec::EnvEntry;
 use std::{
     borrow::Cow,
+    collections::HashMap,
     ffi::{CStr, CString},
     io,
+    rc::Rc,
 };
 
 /// A set of variables as `execve` wants them.
-#[derive(Debug, Default)]
-pub(super) struct Environment(Vec<CString>);
+#[derive(Clone, Debug, Default)]
+pub(super) struct Environment {
+    entries: Vec<Rc<CStr>>,
+    /// Where each name is.
+    places: HashMap<Box<[u8]>, usize>,
+}
 
 fn name(entry: &CStr) -> &[u8] {
     let bytes = entry.to_bytes();
@@ -22,18 +29,38 @@ fn terminated(entries: &[EnvEntry]) -> io::Result<Vec<CString>> {
 }
 
 impl Environment {
-    pub(super) fn new(entries: &[EnvEntry]) -> io::Result<Self> {
-        Ok(Self(terminated(entries)?))
+    /// These entries, set over `base`. Of two with one name the later counts.
+    pub(super) fn new(base: Option<&Self>, entries: &[EnvEntry]) -> io::Result<Self> {
+        let mut environment = base.cloned().unwrap_or_default();
+        for entry in terminated(entries)? {
+            let entry: Rc<CStr> = entry.into();
+            match environment.places.get(name(&entry)) {
+                Some(place) => environment.entries[*place] = entry,
+                None => {
+                    environment.places.insert(name(&entry).into(), environment.entries.len());
+                    environment.entries.push(entry);
+                }
+            }
+        }
+        Ok(environment)
     }
 
     /// With `extra` set over it.
     pub(super) fn with(&self, extra: &[EnvEntry]) -> io::Result<Vec<Cow<'_, CStr>>> {
-        let extra = terminated(extra)?;
-        let mut replaced: Vec<&[u8]> = extra.iter().map(|e| name(e)).collect();
-        replaced.sort_unstable();
-        let kept = self.0.iter().filter(|e| replaced.binary_search(&name(e)).is_err());
-        let mut all: Vec<Cow<'_, CStr>> = kept.map(|e| Cow::Borrowed(e.as_c_str())).collect();
-        all.extend(extra.into_iter().map(Cow::Owned));
+        let mut all: Vec<Cow<'_, CStr>> = Vec::with_capacity(self.entries.len() + extra.len());
+        all.extend(self.entries.iter().map(|e| Cow::Borrowed(&**e)));
+        for entry in terminated(extra)? {
+            let known = self.places.get(name(&entry)).copied();
+            // The few that are new are looked through.
+            let place = known.or_else(|| {
+                let added = all[self.entries.len()..].iter().position(|e| name(e) == name(&entry));
+                added.map(|at| self.entries.len() + at)
+            });
+            match place {
+                Some(place) => all[place] = Cow::Owned(entry),
+                None => all.push(Cow::Owned(entry)),
+            }
+        }
         Ok(all)
     }
 }
@@ -52,19 +79,30 @@ mod tests {
         list.iter().map(|e| EnvEntry::from(e.as_bytes())).collect()
     }
 
+    fn text<'e>(all: &'e [Cow<'_, CStr>]) -> Vec<&'e str> {
+        all.iter().map(|e| e.to_str().unwrap()).collect()
+    }
+
     #[test]
-    fn extra_variables_replace_those_of_the_same_name_only() {
-        let base = Environment::new(&entries(&["A=1", "AB=2", "PATH=/bin"])).unwrap();
-        let all = base.with(&entries(&["A=9", "C=x=y"])).unwrap();
-        let text: Vec<&str> = all.iter().map(|e| e.to_str().unwrap()).collect();
-        assert_eq!(text, ["AB=2", "PATH=/bin", "A=9", "C=x=y"]);
+    fn later_variables_replace_those_of_the_same_name_only() {
+        let base = Environment::new(None, &entries(&["A=1", "AB=2", "PATH=/bin", "A=3"])).unwrap();
+        let all = base.with(&entries(&["A=9", "C=x=y", "C=z"])).unwrap();
+        assert_eq!(text(&all), ["A=9", "AB=2", "PATH=/bin", "C=z"]);
         assert_eq!(value(&all, b"PATH"), Some(&b"/bin"[..]));
-        assert_eq!((value(&all, b"C"), value(&all, b"PAT")), (Some(&b"x=y"[..]), None));
+        assert_eq!((value(&all, b"C"), value(&all, b"PAT")), (Some(&b"z"[..]), None));
+    }
+
+    #[test]
+    fn one_environment_is_set_over_another_and_leaves_it_as_it_was() {
+        let base = Environment::new(None, &entries(&["A=1", "B=1"])).unwrap();
+        let over = Environment::new(Some(&base), &entries(&["B=2", "C=2"])).unwrap();
+        assert_eq!(text(&over.with(&[]).unwrap()), ["A=1", "B=2", "C=2"]);
+        assert_eq!(text(&base.with(&[]).unwrap()), ["A=1", "B=1"]);
     }
 
     #[test]
     fn zero_bytes_are_refused() {
-        assert!(Environment::new(&entries(&["A=1\0"])).is_err());
+        assert!(Environment::new(None, &entries(&["A=1\0"])).is_err());
         assert!(Environment::default().with(&entries(&["A=\0"])).is_err());
     }
 }

@@ -1,14 +1,20 @@
-//! Starting a launcher, from `stepd`.
+//! Starting a launcher, or finding the one that a former `stepd` of the run started. Both from `stepd`.
 
-use crate::kernel::spawn::{self, Identity, Session, SpawnSpec, Spawned, cstring};
+use crate::kernel::{
+    signals, sockets,
+    spawn::{self, Identity, Session, SpawnSpec, Spawned, cstring},
+};
 use garrick_frame::{FdChannel, FdError, limits};
 use std::{
     borrow::Cow,
-    ffi::CString,
-    fs::File,
+    ffi::{CString, OsStr},
+    fs::{self, File},
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    path::PathBuf,
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
+    path::{Path, PathBuf},
 };
 
 /// How to start one. [`LauncherSpec::new`] is right for `stepd`; the rest is filled in.
@@ -20,32 +26,35 @@ pub struct LauncherSpec<'a> {
     pub cgroup_procs: Vec<OwnedFd>,
     /// Version 2: open folder of that cgroup, instead of the above.
     pub into_cgroup: Option<OwnedFd>,
+    /// Where another `stepd` finds it after its own has died. `None`: it ends with its own.
+    pub listen_at: Option<&'a Path>,
+    /// The run had a launcher before it.
+    pub successor: bool,
     /// Where its complaints go; `None`: nowhere.
     pub log: Option<BorrowedFd<'a>>,
     /// The program: this one, whatever its file is called by now, and whether the user may reach the file or not.
     pub program: PathBuf,
-    /// Its arguments; the socket is descriptor 3.
-    pub args: Vec<CString>,
     /// Its environment: nothing. Tasks get theirs by message.
     pub env: Vec<CString>,
 }
 
 impl LauncherSpec<'_> {
-    /// This program as `stepd launcher --fd 3`.
+    /// This program as `stepd launcher`, the run's first.
     pub fn new(user: Option<Identity>) -> Self {
         Self {
             user,
             cgroup_procs: Vec::new(),
             into_cgroup: None,
+            listen_at: None,
+            successor: false,
             log: None,
             program: PathBuf::from("/proc/self/exe"),
-            args: [c"stepd", c"launcher", c"--fd", c"3"].map(Into::into).into(),
             env: Vec::new(),
         }
     }
 }
 
-/// A launcher at work. The caller reaps it ([`crate::kernel::reap`]); when the channel closes, it kills its tasks and ends.
+/// A launcher at work. Whoever started it reaps it ([`crate::kernel::reap`]).
 #[derive(Debug)]
 pub struct LauncherHandle {
     /// Orders and answers.
@@ -65,6 +74,15 @@ pub enum LauncherError {
     /// Its process.
     #[error("starting the launcher: {0}")]
     Spawn(#[from] spawn::SpawnError),
+    /// It is not there to be connected to, or is not whom it should be.
+    #[error("connecting to the launcher at {path}: {cause}", path = path.display())]
+    Connect {
+        /// Where.
+        path: PathBuf,
+        /// Why not.
+        #[source]
+        cause: io::Error,
+    },
     /// Something it needs.
     #[error("starting the launcher: {what}: {cause}")]
     Prepare {
@@ -79,16 +97,27 @@ pub enum LauncherError {
 /// Starts a launcher in its cgroup, with its user's ids and nothing else of the caller's.
 pub fn start(spec: LauncherSpec<'_>) -> Result<LauncherHandle, LauncherError> {
     let failed = |what: &'static str| move |cause| LauncherError::Prepare { what, cause };
+    let text = |bytes: &OsStr| cstring(bytes.as_bytes()).map_err(failed("arguments"));
     let (channel, its_end) = FdChannel::pair(limits::LAUNCHER)?;
+    let listener = spec.listen_at.map(sockets::bind_private).transpose().map_err(failed("its own socket"))?;
     let null = File::options().read(true).write(true).open("/dev/null").map_err(failed("/dev/null"))?;
-    let program = cstring(std::os::unix::ffi::OsStrExt::as_bytes(spec.program.as_os_str()));
-    let Spawned { pid, pidfd } = spawn::spawn(&SpawnSpec {
-        programs: vec![program.map_err(failed("program"))?],
-        argv: spec.args.iter().map(|a| Cow::Borrowed(a.as_c_str())).collect(),
+    let mut argv = [c"stepd", c"launcher", c"--fd", c"3"].map(Cow::Borrowed).to_vec();
+    let mut passed = vec![its_end.as_fd()];
+    if let (Some(listener), Some(path)) = (&listener, spec.listen_at) {
+        // Its path among the arguments is what a run without cgroups is known by.
+        argv.extend([Cow::Borrowed(c"--listen"), Cow::Borrowed(c"4"), Cow::Owned(text(path.as_os_str())?)]);
+        passed.push(listener.as_fd());
+    }
+    if spec.successor {
+        argv.push(Cow::Borrowed(c"--successor"));
+    }
+    let spawned = spawn::spawn(&SpawnSpec {
+        programs: vec![text(spec.program.as_os_str())?],
+        argv,
         env: spec.env.iter().map(|e| Cow::Borrowed(e.as_c_str())).collect(),
         work_dir: Some(c"/".to_owned()),
         stdio: [Some(null.as_fd()), Some(null.as_fd()), Some(spec.log.unwrap_or(null.as_fd()))],
-        passed: vec![its_end.as_fd()],
+        passed,
         // Out of reach of the terminal's signals.
         session: Session::OwnSession,
         user: spec.user,
@@ -96,6 +125,29 @@ pub fn start(spec: LauncherSpec<'_>) -> Result<LauncherHandle, LauncherError> {
         cgroup_procs: spec.cgroup_procs.iter().map(AsFd::as_fd).collect(),
         into_cgroup: spec.into_cgroup.as_ref().map(AsFd::as_fd),
         ..SpawnSpec::default()
-    })?;
-    Ok(LauncherHandle { channel, pid, pidfd })
+    });
+    match spawned {
+        Ok(Spawned { pid, pidfd }) => Ok(LauncherHandle { channel, pid, pidfd }),
+        Err(e) => {
+            if let Some(path) = spec.listen_at {
+                // Made above, for nobody.
+                let _ = fs::remove_file(path);
+            }
+            Err(e.into())
+        }
+    }
+}
+
+/// Connects to a launcher that a former `stepd` of the run started, which must be run by `uid`: the kernel says who made
+/// the socket listen. The caller asks it what it has ([`ToLauncher::Adopt`](garrick_model::messages::launcher::ToLauncher));
+/// until it has answered it may be another process by the same number.
+pub fn adopt(path: &Path, uid: u32) -> Result<LauncherHandle, LauncherError> {
+    let failed = |cause| LauncherError::Connect { path: path.to_owned(), cause };
+    let socket = sockets::connect(path).map_err(failed)?;
+    let peer = sockets::peer(socket.as_fd()).map_err(failed)?;
+    if peer.uid != uid {
+        return Err(failed(io::Error::other(format!("it is run by user {}, not {uid}", peer.uid))));
+    }
+    let pidfd = signals::pidfd_open(peer.pid).map_err(failed)?;
+    Ok(LauncherHandle { channel: FdChannel::new(socket, limits::LAUNCHER), pid: peer.pid, pidfd })
 }

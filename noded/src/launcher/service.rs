@@ -1,38 +1,50 @@
 //! The launcher's loop.
 
 use super::{
-    environment::Environment,
-    orders::{self, Refusal},
+    connection::{Connection, Listener},
+    ends::Ends,
+    lines::{Lines, TELL_WITHIN, Waiting},
+    orders::Maker,
+    packs::{COPY_AFTER, Capture, Packs, Told},
+    reaping::Draining,
+    settings::{Setting, Settings},
 };
 use crate::kernel::{
     files::open_standard_file,
     proc_tree::kill_descendants,
-    reap,
-    signals::{self, SignalDescriptor},
-    spawn::{Spawned, Spawner},
+    signals::{self, Delivery, SignalDescriptor},
 };
 use garrick_frame::{FdChannel, FdError};
-use garrick_model::messages::launcher::{FileMode, FromLauncher, SpawnTask, ToLauncher};
+use garrick_model::messages::{
+    launch_failure::LaunchFailure,
+    launcher::{FdSource, FileMode, FromLauncher, SpawnTask, TaskLabel, TaskUsage, ToLauncher},
+};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::signal::Signal,
 };
 use std::{
-    collections::{BTreeMap, VecDeque},
-    fs::File,
+    collections::{HashMap, VecDeque},
     io::{self, Write},
     os::fd::{AsFd, OwnedFd},
     path::Path,
-    time::Duration,
+    rc::Rc,
+    time::{Duration, Instant},
 };
 
 /// Why a launcher ended before it was told to. Its tasks are killed by then.
 #[derive(Debug, thiserror::Error)]
 pub enum ServiceError {
-    /// `stepd` is gone, or speaks nonsense.
+    /// `stepd` is gone, or speaks nonsense, and no other can come.
     #[error("stepd: {0}")]
     Channel(#[from] FdError),
+    /// `stepd` is gone, and so is the file at which another would find this launcher.
+    #[error("the run is over")]
+    RunOver,
+    /// `stepd` is gone, and no other came in time.
+    #[error("no stepd took this launcher over")]
+    NotAdopted,
     /// A system call that has no reason to fail.
     #[error("{operation}: {cause}")]
     Call {
@@ -47,187 +59,402 @@ pub enum ServiceError {
     Spawner(#[from] crate::kernel::spawn::SpawnError),
 }
 
-fn call<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> ServiceError {
+pub(super) fn call<E: Into<io::Error>>(operation: &'static str) -> impl FnOnce(E) -> ServiceError {
     move |e| ServiceError::Call { operation, cause: e.into() }
 }
 
-/// While this many answers wait to be sent, no orders are read: a `stepd` that does not read cannot make us keep more.
-const MOST_ANSWERS: usize = 4096;
+/// Orders obeyed before ends are looked for and answers sent: a long row of them must not hold up what the first ones have
+/// to say.
+const ORDERS_A_TURN: usize = 8;
 
 /// For processes to go once they were sent SIGKILL. Those in uninterruptible waits stay for `stepd`'s cgroup, or the
 /// agent's clean-up.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
+/// How a launcher is told to serve.
+#[derive(Debug)]
+pub struct Serving {
+    /// To `stepd`.
+    pub channel: FdChannel,
+    /// Where another finds it; without one, the launcher ends with its `stepd`.
+    pub listener: Option<Listener>,
+    /// It is the run's first.
+    pub first: bool,
+}
+
 /// Serves until told to finish and no task is left. Call it with one thread only. When it fails, everything below this
 /// process is killed first.
-pub fn serve(channel: FdChannel) -> Result<(), ServiceError> {
-    let mut service = Service::new(channel)?;
+pub fn serve(serving: Serving) -> Result<(), ServiceError> {
+    let mut service = Service::new(serving)?;
     let outcome = service.run();
     if outcome.is_err() {
-        service.kill_everything();
+        // What cannot be killed from here has an owner above: `stepd`'s cgroup, the agent's clean-up.
+        let _ = kill_descendants(std::process::id(), KILL_LIMIT);
+        service.save_output();
     }
     outcome
 }
 
-struct Service {
-    channel: FdChannel,
-    children: SignalDescriptor,
-    spawner: Spawner,
-    null: OwnedFd,
-    environments: BTreeMap<u32, Environment>,
-    tasks: BTreeMap<u64, Spawned>,
-    tokens: BTreeMap<u32, u64>,
-    answers: VecDeque<FromLauncher>,
+/// A task that runs.
+pub(super) struct Task {
+    pub(super) pid: u32,
+    pub(super) label: TaskLabel,
+    pub(super) error_path: Option<String>,
+    pub(super) capture: Option<Box<Capture>>,
+    /// What it takes to start it once more, should its process not get as far as its program.
+    pub(super) again: Option<Box<Again>>,
+    /// The first signal it was sent that is to end it.
+    pub(super) ended_by: Option<u8>,
+}
+
+/// See [`Task::again`].
+pub(super) struct Again {
+    order: SpawnTask,
+    setting: Rc<Setting>,
+}
+
+/// The launcher. What becomes of its children is in [`super::reaping`].
+pub(super) struct Service {
+    pub(super) connection: Connection,
+    pub(super) children: SignalDescriptor,
+    pub(super) maker: Maker,
+    settings: Settings,
+    pub(super) packs: Packs,
+    pub(super) tasks: HashMap<u64, Task>,
+    pub(super) tokens: HashMap<u32, u64>,
+    pub(super) lines: Lines,
+    /// Something is to be told at once, or by then.
+    urgent: bool,
+    tell_by: Option<Instant>,
+    pub(super) draining: VecDeque<Draining>,
+    /// Running tasks that write to packs, and when what they wrote is copied next.
+    pub(super) captured: usize,
+    pub(super) copy_at: Option<Instant>,
+    pub(super) ends: Ends,
+    /// Killed process groups with members that are not gone.
+    pub(super) dying: VecDeque<u32>,
+    /// Failures that nobody was there to be told of.
+    pub(super) untold: Vec<Told>,
+    pub(super) first: bool,
     finishing: bool,
 }
 
 impl Service {
-    fn new(channel: FdChannel) -> Result<Self, ServiceError> {
-        let null = File::options().read(true).write(true).open("/dev/null").map_err(call("open /dev/null"))?;
+    fn new(serving: Serving) -> Result<Self, ServiceError> {
         Ok(Self {
-            channel,
+            connection: Connection::new(serving.channel, serving.listener)?,
             children: SignalDescriptor::new(&[Signal::SIGCHLD]).map_err(call("signalfd"))?,
-            spawner: Spawner::new()?,
-            null: null.into(),
-            environments: BTreeMap::new(),
-            tasks: BTreeMap::new(),
-            tokens: BTreeMap::new(),
-            answers: VecDeque::new(),
+            maker: Maker::new()?,
+            settings: Settings::default(),
+            packs: Packs::default(),
+            tasks: HashMap::new(),
+            tokens: HashMap::new(),
+            lines: Lines::default(),
+            urgent: false,
+            tell_by: None,
+            draining: VecDeque::new(),
+            captured: 0,
+            copy_at: None,
+            ends: Ends::default(),
+            dying: VecDeque::new(),
+            untold: Vec::new(),
+            first: serving.first,
             finishing: false,
         })
     }
 
     fn run(&mut self) -> Result<(), ServiceError> {
         loop {
-            self.send_answers()?;
-            if self.finishing && self.tasks.is_empty() && self.answers.is_empty() && !self.channel.wants_write() {
-                return Ok(());
-            }
-            let mut wanted = PollFlags::empty();
-            if self.answers.len() < MOST_ANSWERS {
-                wanted |= PollFlags::POLLIN;
-            }
-            if self.channel.wants_write() || !self.answers.is_empty() {
-                wanted |= PollFlags::POLLOUT;
-            }
-            let (orders, ended) = {
-                let mut fds =
-                    [PollFd::new(self.channel.as_fd(), wanted), PollFd::new(self.children.as_fd(), PollFlags::POLLIN)];
-                match poll(&mut fds, PollTimeout::NONE) {
-                    Ok(_) | Err(Errno::EINTR) => {}
-                    Err(e) => return Err(call("poll")(e)),
+            self.flush_in_time()?;
+            if self.finishing && self.tasks.is_empty() && self.draining.is_empty() {
+                let told = self.packs.close_all();
+                self.tell_all(told);
+                self.flush()?;
+                if self.connection.channel().is_none_or(|c| !c.wants_write()) {
+                    return Ok(());
                 }
-                // Anything but room to write has to be read: data, or the end.
-                let readable = |f: &PollFd<'_>| f.revents().is_some_and(|r| r.intersects(!PollFlags::POLLOUT));
-                (readable(&fds[0]), readable(&fds[1]))
-            };
+            }
+            let (ended, readable) = self.wait()?;
             if ended {
                 self.reap()?;
             }
-            if orders {
+            if readable || self.connection.has_orders() {
                 self.read_orders()?;
+            }
+            self.give_back_late();
+            self.keep_packs()?;
+            self.connection.look(Instant::now())?;
+        }
+    }
+
+    /// Waits for children, `stepd`, or the time at which something is due: whether a child ended, and whether there is
+    /// something to read.
+    fn wait(&self) -> Result<(bool, bool), ServiceError> {
+        let timeout =
+            if self.connection.has_orders() || !self.draining.is_empty() { PollTimeout::ZERO } else { self.timeout() };
+        let children = PollFd::new(self.children.as_fd(), PollFlags::POLLIN);
+        // Anything but room to write has to be read: data, or the end.
+        let readable = |f: &PollFd<'_>| f.revents().is_some_and(|r| r.intersects(!PollFlags::POLLOUT));
+        let polled = |fds: &mut [PollFd<'_>]| match poll(fds, timeout) {
+            Ok(_) | Err(Errno::EINTR) => Ok(()),
+            Err(e) => Err(call("poll")(e)),
+        };
+        match self.connection.wanted(self.tell_by.is_some() && !self.urgent) {
+            Some((socket, wanted)) => {
+                let mut fds = [children, PollFd::new(socket, wanted)];
+                polled(&mut fds)?;
+                Ok((readable(&fds[0]), readable(&fds[1])))
+            }
+            None => {
+                let mut fds = [children];
+                polled(&mut fds)?;
+                Ok((readable(&fds[0]), false))
             }
         }
     }
 
-    fn send_answers(&mut self) -> Result<(), ServiceError> {
-        if !self.channel.flush()? {
+    fn timeout(&self) -> PollTimeout {
+        // Nearly always nothing is: no look at the clock then.
+        let lines = self.tell_by.is_none() && self.lines.is_empty();
+        if lines && self.copy_at.is_none() && self.packs.is_idle() && self.connection.is_here() {
+            return PollTimeout::NONE;
+        }
+        let now = Instant::now();
+        let due = [self.tell_by, self.lines.due(), self.copy_at, self.packs.due(), self.connection.due(now)];
+        let due = due.into_iter().flatten().min();
+        due.map_or(PollTimeout::NONE, |due| {
+            // Not a moment early, or it would be looked for again and again.
+            let millis = due.saturating_duration_since(now).as_millis() + 1;
+            PollTimeout::try_from(i32::try_from(millis).unwrap_or(i32::MAX)).unwrap_or(PollTimeout::MAX)
+        })
+    }
+
+    pub(super) fn answer(&mut self, answer: &FromLauncher) {
+        self.urgent = true;
+        self.answer_soon(answer);
+    }
+
+    /// The same, in no hurry.
+    pub(super) fn answer_soon(&mut self, answer: &FromLauncher) {
+        self.tell_by.get_or_insert_with(|| Instant::now() + TELL_WITHIN);
+        // A channel that broke is found out by the next flush; nothing here is larger than a frame.
+        if let Some(channel) = self.connection.channel() {
+            let _ = channel.queue(answer);
+        }
+    }
+
+    fn flush_in_time(&mut self) -> Result<(), ServiceError> {
+        let wanted = self.urgent || self.finishing || self.tell_by.is_none_or(|by| by <= Instant::now());
+        if wanted { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), ServiceError> {
+        (self.urgent, self.tell_by) = (false, None);
+        match self.connection.channel().map(FdChannel::flush) {
+            None | Some(Ok(_)) => Ok(()),
+            Some(Err(e)) => self.lost(e),
+        }
+    }
+
+    /// `stepd` is gone: what runs goes on, for another. One that was to finish has nobody to come.
+    fn lost(&mut self, e: FdError) -> Result<(), ServiceError> {
+        if self.connection.lost(Instant::now()) && !self.finishing {
+            self.settings = Settings::default();
             return Ok(());
         }
-        while let Some(answer) = self.answers.front() {
-            match self.channel.try_send(answer, &[]) {
-                Ok(()) => {
-                    self.answers.pop_front();
-                }
-                Err(FdError::WouldBlock) => return Ok(()),
-                Err(e) => return Err(e.into()),
-            }
-        }
-        Ok(())
+        Err(e.into())
     }
 
     fn read_orders(&mut self) -> Result<(), ServiceError> {
-        while self.answers.len() < MOST_ANSWERS {
-            let Some((order, passed)) = self.channel.try_recv::<ToLauncher>()? else { break };
-            self.obey(order, &passed);
-            // A long row of orders must not hold up what the first ones have to say.
-            self.send_answers()?;
+        for _ in 0..ORDERS_A_TURN {
+            if !self.connection.takes_orders() {
+                break;
+            }
+            let Some(channel) = self.connection.channel() else { break };
+            match channel.try_recv::<ToLauncher>() {
+                Ok(Some((order, passed))) => self.obey(order, &passed),
+                Ok(None) => return Ok(()),
+                Err(e) => return self.lost(e),
+            }
+        }
+        if self.connection.channel().is_none() {
+            self.connection.accept()?;
         }
         Ok(())
     }
 
     fn obey(&mut self, order: ToLauncher, passed: &[OwnedFd]) {
         match order {
-            ToLauncher::SetEnvironment { id, entries } => {
-                // A variable that cannot be given to a program: those who name the set are refused.
-                match Environment::new(&entries) {
-                    Ok(environment) => self.environments.insert(id, environment),
-                    Err(_) => self.environments.remove(&id),
-                };
-            }
-            ToLauncher::DropEnvironment { id } => {
-                self.environments.remove(&id);
-            }
-            ToLauncher::Spawn(task) => {
-                let answer = match self.launch(&task, passed) {
-                    Ok(pid) => FromLauncher::Spawned { token: task.token, pid },
-                    Err(Refusal { stage, subject, errno }) => {
-                        FromLauncher::SpawnFailed { token: task.token, stage, subject, errno }
-                    }
-                };
-                self.answers.push_back(answer);
-            }
+            ToLauncher::SetEnvironment { id, over, entries } => self.settings.set_environment(id, over, &entries),
+            ToLauncher::DropEnvironment { id } => self.settings.drop_environment(id),
+            ToLauncher::SetSetting { id, setting } => self.settings.set(id, setting),
+            ToLauncher::DropSetting { id } => self.settings.drop_setting(id),
+            ToLauncher::Spawn(task) => self.spawn_or_wait(*task, passed),
             ToLauncher::Signal { token, signal, group } => {
-                // A task that ended meanwhile has said so, or will.
-                if let Some(task) = self.tasks.get(&token) {
-                    let _ = if group {
-                        signals::send_group(task.pid, signal)
-                    } else {
-                        signals::send(task.pidfd.as_fd(), signal)
-                    };
+                if self.lines.take(token).is_some() {
+                    return self.answer(&FromLauncher::NotStarted { token });
+                }
+                // A task that ended meanwhile has said so, or will. One that is here is not reaped, so the number is its.
+                if let Some(task) = self.tasks.get_mut(&token) {
+                    if matches!(signal, libc::SIGTERM | libc::SIGKILL) {
+                        task.ended_by.get_or_insert(signal as u8);
+                    }
+                    // One that is on its way to its program may not have its group yet.
+                    let there = group && signals::send_group(task.pid, signal).is_ok_and(|d| d == Delivery::Sent);
+                    if !there {
+                        let _ = signals::send_child(task.pid, signal);
+                    }
                 }
             }
-            ToLauncher::Finish => self.finishing = true,
+            ToLauncher::Finish => {
+                self.finishing = true;
+                let waiting = self.lines.take_all();
+                self.give_back(waiting);
+            }
             ToLauncher::AppendText { path, text } => {
                 // Not reported, as the message says: it is itself a report, for a file the user may have taken away.
                 let _ = open_standard_file(Path::new(&path), FileMode::Append).and_then(|mut f| f.write_all(&text));
             }
+            ToLauncher::Adopt => {
+                // They are not among what is here, so they never started.
+                self.lines.take_all();
+                self.tell_what_is_here();
+            }
         }
     }
 
-    fn launch(&mut self, task: &SpawnTask, passed: &[OwnedFd]) -> Result<u32, Refusal> {
-        if self.tasks.contains_key(&task.token) {
-            return Err(Refusal::new("token", task.token.to_string(), libc::EEXIST));
-        }
-        let Some(environment) = self.environments.get(&task.environment) else {
-            return Err(Refusal::new("environment", task.environment.to_string(), libc::ENOENT));
+    /// Starts a task, or lines it up.
+    fn spawn_or_wait(&mut self, task: SpawnTask, passed: &[OwnedFd]) {
+        let (token, label) = (task.token, task.label);
+        let setting = match self.settings.get(task.setting) {
+            Ok(setting) => setting,
+            Err(failure) => return self.spawn_failed(token, label, failure),
         };
-        let spawned = orders::launch(task, environment, passed, &self.null, &mut self.spawner)?;
-        let pid = spawned.pid;
-        self.tokens.insert(pid, task.token);
-        self.tasks.insert(task.token, spawned);
-        Ok(pid)
-    }
-
-    fn reap(&mut self) -> Result<(), ServiceError> {
-        self.children.drain().map_err(call("signalfd"))?;
-        while let Some(pid) = reap::peek_any().map_err(call("waitid"))? {
-            let Some(token) = self.tokens.remove(&pid) else {
-                // An orphan of some task.
-                reap::reap_pid(pid).map_err(call("waitid"))?;
-                continue;
-            };
-            // Not reaped yet, so the group is still the task's. Whoever may not be killed by this user is `stepd`'s to kill.
-            let _ = signals::send_group(pid, libc::SIGKILL);
-            let ended = reap::reap_pid(pid).map_err(call("waitid"))?;
-            self.tasks.remove(&token);
-            self.answers.push_back(FromLauncher::Exited { token, status: ended.status, usage: ended.usage });
+        let waiting = match task.after.filter(|_| passed.is_empty() && !self.finishing) {
+            Some(after) if self.lines.was_taken(after) => {
+                // Whose place it was to get is not known any more.
+                self.lines.note_taken(token);
+                return self.answer(&FromLauncher::NotStarted { token });
+            }
+            Some(after) => self.lines.join(after, (task, setting), self.tasks.contains_key(&after)),
+            None => Some((task, setting)),
+        };
+        if let Some((task, setting)) = waiting {
+            self.spawn(task, setting, passed);
         }
-        Ok(())
     }
 
-    fn kill_everything(&self) {
-        // What cannot be killed from here has an owner above: `stepd`'s cgroup, the agent's clean-up.
-        let _ = kill_descendants(std::process::id(), KILL_LIMIT);
+    /// Starts what was to start after a task that is over. True: there is enough left in that line, and the others.
+    pub(super) fn go_on_after(&mut self, mut over: u64) -> bool {
+        while let Some((task, setting)) = self.lines.next(over) {
+            over = task.token;
+            self.spawn(task, setting, &[]);
+            if self.tasks.contains_key(&over) {
+                return self.lines.are_long();
+            }
+        }
+        false
+    }
+
+    fn give_back_late(&mut self) {
+        if !self.lines.is_empty() {
+            let late = self.lines.take_late(Instant::now());
+            self.give_back(late);
+        }
+    }
+
+    fn give_back(&mut self, waiting: Vec<Waiting>) {
+        for (task, _) in waiting {
+            self.answer(&FromLauncher::NotStarted { token: task.token });
+        }
+    }
+
+    fn spawn(&mut self, task: SpawnTask, setting: Rc<Setting>, passed: &[OwnedFd]) {
+        let (token, label) = (task.token, task.label);
+        match self.try_spawn(task, setting, passed) {
+            Ok(Some(pid)) => self.answer(&FromLauncher::Spawned { token, pid }),
+            Ok(None) => {}
+            Err(failure) => self.spawn_failed(token, label, failure),
+        }
+    }
+
+    fn spawn_failed(&mut self, token: u64, label: TaskLabel, failure: LaunchFailure) {
+        self.remember(token, label, failure.status(), TaskUsage::default());
+        self.answer(&FromLauncher::SpawnFailed { token, failure });
+    }
+
+    /// The process, if `stepd` wants to hear of it.
+    fn try_spawn(
+        &mut self,
+        task: SpawnTask,
+        setting: Rc<Setting>,
+        passed: &[OwnedFd],
+    ) -> Result<Option<u32>, LaunchFailure> {
+        if self.tasks.contains_key(&task.token) {
+            return Err(LaunchFailure::new("token", task.token.to_string(), libc::EEXIST));
+        }
+        self.maker.take_mask(setting.umask);
+        let capture = match task.pack {
+            None => None,
+            Some(_) => self.packs.begin(&task, Instant::now())?,
+        };
+        // Who wants to hear of a start wants to hear that it failed; and descriptors cannot be kept for a second time.
+        let ahead = task.quiet && passed.is_empty();
+        let pid = match self.maker.launch(&task, &setting, passed, capture.as_deref(), ahead) {
+            Ok(pid) => pid,
+            Err(failure) => {
+                self.refuse_in_pack(capture.as_deref(), &failure);
+                return Err(failure);
+            }
+        };
+        if capture.is_some() {
+            self.captured += 1;
+            self.copy_at.get_or_insert_with(|| Instant::now() + COPY_AFTER);
+        }
+        let (token, label, quiet) = (task.token, task.label, task.quiet);
+        let error_file = if task.stdio[2] == FdSource::SameAsStdout { &task.stdio[1] } else { &task.stdio[2] };
+        let error_path = match error_file {
+            FdSource::File { path, .. } => Some(path.clone()),
+            _ => None,
+        };
+        let again = ahead.then(|| Box::new(Again { order: task, setting }));
+        self.know(pid, token);
+        self.tasks.insert(token, Task { pid, label, error_path, capture, again, ended_by: None });
+        Ok((!quiet).then_some(pid))
+    }
+
+    fn know(&mut self, pid: u32, token: u64) {
+        self.tokens.insert(pid, token);
+        // Whoever had the number before is gone.
+        self.dying.retain(|other| *other != pid);
+    }
+
+    /// A task whose process ended before its program was there: waited for this time, which tells why, or starts it.
+    pub(super) fn spawn_again(&mut self, mut task: Task, again: Box<Again>) {
+        let Again { order, setting } = *again;
+        self.maker.take_mask(setting.umask);
+        match self.maker.launch(&order, &setting, &[], task.capture.as_deref(), false) {
+            Ok(pid) => {
+                task.pid = pid;
+                self.know(pid, order.token);
+                self.tasks.insert(order.token, task);
+            }
+            Err(failure) => {
+                if task.capture.is_some() {
+                    self.captured -= 1;
+                }
+                self.refuse_in_pack(task.capture.as_deref(), &failure);
+                self.spawn_failed(order.token, task.label, failure);
+                self.go_on_after(order.token);
+            }
+        }
+    }
+
+    fn refuse_in_pack(&mut self, capture: Option<&Capture>, failure: &LaunchFailure) {
+        if let Some(capture) = capture
+            && let Err(e) = self.packs.refuse(capture, failure, Instant::now())
+        {
+            self.tell((capture.label(), e.to_string()));
+        }
     }
 }

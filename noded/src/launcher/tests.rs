@@ -5,17 +5,31 @@ use crate::kernel::{
     scratch::{ENTRY, Scratch, root_or_skip},
     spawn::{Identity, cstring},
 };
-use garrick_model::messages::launcher::{FdSource, FileMode, FromLauncher, SpawnTask, ToLauncher};
+use garrick_model::{
+    ids::{JobId, StepId, StepNum},
+    messages::{
+        launch_failure::LaunchFailure,
+        launcher::{
+            FdSource, FileMode, FromLauncher, SpawnTask, TaskHeld, TaskLabel, TaskOver, TaskSetting, ToLauncher,
+        },
+    },
+};
 use std::{
     io::Read,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     os::unix::fs::{MetadataExt, PermissionsExt},
+    path::Path,
+    sync::Arc,
     time::Duration,
 };
 
+mod adoption;
+mod packs;
+
 /// A launcher process: this test program again, which becomes one before its own main.
-fn started(user: Option<Identity>) -> LauncherHandle {
+fn started(user: Option<Identity>, listen_at: Option<&Path>) -> LauncherHandle {
     let mut spec = LauncherSpec::new(user);
+    spec.listen_at = listen_at;
     spec.env = vec![cstring(format!("{ENTRY}=launcher")).unwrap()];
     start(spec).unwrap()
 }
@@ -26,10 +40,23 @@ struct Rig {
 
 impl Rig {
     fn new(user: Option<Identity>) -> Self {
-        let mut rig = Self { launcher: started(user) };
-        let entries = ["PATH=/usr/bin:/bin", "A=1"].map(|e| e.as_bytes().to_vec().into()).into();
-        rig.order(&ToLauncher::SetEnvironment { id: 1, entries }, &[]);
+        Self::with(started(user, None))
+    }
+
+    fn with(launcher: LauncherHandle) -> Self {
+        let mut rig = Self { launcher };
+        let entries = |list: &[&str]| Arc::new(list.iter().map(|e| e.as_bytes().to_vec().into()).collect());
+        let base = entries(&["PATH=/usr/bin:/bin", "A=0"]);
+        rig.order(&ToLauncher::SetEnvironment { id: 1, over: None, entries: base }, &[]);
+        rig.order(&ToLauncher::SetEnvironment { id: 2, over: Some(1), entries: entries(&["A=1"]) }, &[]);
+        // Settings keep what they were made with.
+        rig.set(1, setting(2));
+        rig.order(&ToLauncher::DropEnvironment { id: 2 }, &[]);
         rig
+    }
+
+    fn set(&mut self, id: u32, setting: TaskSetting) {
+        self.order(&ToLauncher::SetSetting { id, setting }, &[]);
     }
 
     fn order(&mut self, order: &ToLauncher, fds: &[BorrowedFd<'_>]) {
@@ -64,6 +91,12 @@ impl Rig {
         self.ended(0);
     }
 
+    /// Its `stepd` is gone.
+    fn left(mut self) -> Self {
+        self.launcher.channel = FdChannel::pair(limits::LAUNCHER).unwrap().0;
+        self
+    }
+
     fn ended(&self, code: u8) {
         let status = wait_timeout(self.launcher.pidfd.as_fd(), Duration::from_secs(600)).unwrap().unwrap();
         assert_eq!((status.code, status.signal), (code, None));
@@ -71,20 +104,34 @@ impl Rig {
     }
 }
 
+fn setting(environment: u32) -> TaskSetting {
+    TaskSetting { environment, work_dir: "/tmp".to_owned(), umask: 0o022, rlimits: Vec::new() }
+}
+
+fn label(token: u64) -> TaskLabel {
+    let step = StepId { array: Some(token as u32), ..StepId::new(JobId(5609), StepNum::Number(7)) };
+    TaskLabel { step, attempt: 0, rank: 0, own_cgroup: false }
+}
+
 fn task(token: u64, script: &str) -> SpawnTask {
     SpawnTask {
         token,
-        argv: ["sh", "-c", script].map(|a| a.as_bytes().to_vec().into()).into(),
-        environment: 1,
+        label: label(token),
+        argv: arguments(&["sh", "-c", script]),
+        setting: 1,
         extra_env: Vec::new(),
-        work_dir: "/tmp".to_owned(),
         stdio: [FdSource::Null, FdSource::Passed(0), FdSource::SameAsStdout],
+        pack: None,
         pty: false,
-        umask: 0o022,
-        rlimits: Vec::new(),
         affinity: Vec::new(),
         cgroups: None,
+        quiet: false,
+        after: None,
     }
+}
+
+fn arguments(words: &[&str]) -> Arc<Vec<serde_bytes::ByteBuf>> {
+    Arc::new(words.iter().map(|a| a.as_bytes().to_vec().into()).collect())
 }
 
 fn pipe() -> (std::io::PipeReader, OwnedFd) {
@@ -121,7 +168,8 @@ fn root_runs_tasks_as_their_user() {
     let mut rig = Rig::new(Some(nobody()));
     let mut one = task(1, "id -u; id -g; id -G; ls -l /proc/self/fd | grep -c ' -> '; umask");
     one.stdio[1] = FdSource::File { path: out.to_str().unwrap().to_owned(), mode: FileMode::Truncate };
-    one.umask = 0o077;
+    rig.set(2, TaskSetting { umask: 0o077, ..setting(1) });
+    one.setting = 2;
     rig.spawn(one, &[]);
     rig.spawned();
     assert_eq!(rig.exited(), (1, 0, None));
@@ -137,9 +185,7 @@ fn root_runs_tasks_as_their_user() {
         rig.answer(),
         FromLauncher::SpawnFailed {
             token: 2,
-            stage: "open stdout".to_owned(),
-            subject: "/etc/garrick-launcher-test".to_owned(),
-            errno: libc::EACCES
+            failure: LaunchFailure::new("open stdout", "/etc/garrick-launcher-test", libc::EACCES)
         }
     );
     // Nobody else of that user may look into the launcher.
@@ -157,14 +203,15 @@ fn failures_name_stage_subject_and_number() {
     let (_read, write) = pipe();
     let mut cases = Vec::new();
     let mut t = task(1, "");
-    t.argv = vec![b"no-such-program".to_vec().into()];
+    t.argv = arguments(&["no-such-program"]);
     cases.push((t, "execve", "no-such-program", libc::ENOENT));
+    rig.set(2, setting(99));
     let mut t = task(2, "");
-    t.work_dir = "/no/such/folder".to_owned();
-    cases.push((t, "chdir", "/no/such/folder", libc::ENOENT));
-    let mut t = task(3, "");
-    t.environment = 99;
+    t.setting = 2;
     cases.push((t, "environment", "99", libc::ENOENT));
+    let mut t = task(3, "");
+    t.setting = 99;
+    cases.push((t, "setting", "99", libc::ENOENT));
     let mut t = task(4, "");
     t.stdio[0] = FdSource::Passed(5);
     cases.push((t, "descriptor of stdin", "5", libc::EBADF));
@@ -172,7 +219,7 @@ fn failures_name_stage_subject_and_number() {
     t.stdio[0] = FdSource::File { path: "/no/such/input".to_owned(), mode: FileMode::Read };
     cases.push((t, "open stdin", "/no/such/input", libc::ENOENT));
     let mut t = task(6, "");
-    t.argv.clear();
+    t.argv = arguments(&[]);
     cases.push((t, "execve", "empty command", libc::ENOENT));
     let mut t = task(7, "");
     t.cgroups = Some(9);
@@ -180,9 +227,167 @@ fn failures_name_stage_subject_and_number() {
     for (task, stage, subject, errno) in cases {
         let token = task.token;
         rig.spawn(task, &[write.as_fd()]);
-        let expected = FromLauncher::SpawnFailed { token, stage: stage.to_owned(), subject: subject.to_owned(), errno };
-        assert_eq!(rig.answer(), expected);
+        let failure = LaunchFailure::new(stage, subject, errno);
+        assert_eq!(rig.answer(), FromLauncher::SpawnFailed { token, failure });
     }
+    rig.finish();
+}
+
+#[test]
+fn a_working_directory_out_of_reach_is_replaced_and_the_task_says_so() {
+    let mut rig = Rig::new(None);
+    let (read, write) = pipe();
+    rig.set(2, TaskSetting { work_dir: "/no/such/folder".to_owned(), ..setting(1) });
+    let mut one = task(1, "pwd");
+    one.setting = 2;
+    rig.spawn(one, &[write.as_fd()]);
+    drop(write);
+    rig.spawned();
+    let text =
+        "slurmstepd: error: couldn't chdir to `/no/such/folder': No such file or directory: going to /tmp instead";
+    assert_eq!(std::io::read_to_string(read).unwrap(), format!("{text}\n/tmp\n"));
+    assert_eq!(rig.exited(), (1, 0, None));
+    rig.finish();
+}
+
+#[test]
+fn of_a_quiet_task_only_the_end_is_told() {
+    let mut rig = Rig::new(None);
+    let (_read, write) = pipe();
+    let mut one = task(1, "exit 3");
+    one.quiet = true;
+    rig.spawn(one, &[write.as_fd()]);
+    assert_eq!(rig.exited(), (1, 3, None));
+    rig.finish();
+}
+
+#[test]
+fn failures_of_quiet_tasks_are_told_all_the_same() {
+    let dir = Scratch::new("launcher");
+    let mut rig = Rig::new(None);
+    rig.set(2, TaskSetting { work_dir: "/no/such/folder".to_owned(), ..setting(1) });
+    let quiet = |token: u64, setting: u32, words: &[&str]| {
+        let path = dir.join(&format!("{token}.out")).to_str().unwrap().to_owned();
+        let stdout = FdSource::File { path, mode: FileMode::Truncate };
+        let stdio = [FdSource::Null, stdout, FdSource::SameAsStdout];
+        SpawnTask { quiet: true, setting, argv: arguments(words), stdio, ..task(token, "") }
+    };
+    rig.spawn(quiet(1, 1, &["no-such-program"]), &[]);
+    let failure = LaunchFailure::new("execve", "no-such-program", libc::ENOENT);
+    assert_eq!(rig.answer(), FromLauncher::SpawnFailed { token: 1, failure });
+    rig.spawn(quiet(2, 2, &["sh", "-c", "pwd; exit 5"]), &[]);
+    assert_eq!(rig.exited(), (2, 5, None));
+    let text = std::fs::read_to_string(dir.join("2.out")).unwrap();
+    assert!(text.contains("couldn't chdir to `/no/such/folder'") && text.ends_with("\n/tmp\n"), "{text}");
+    rig.finish();
+}
+
+/// A quiet task behind another, which appends its token to a file.
+fn lined_up(token: u64, after: u64, file: &Path, script: &str) -> SpawnTask {
+    let words = ["sh", "-c", &format!("{script}echo {token} >> {}", file.display())];
+    SpawnTask { quiet: true, after: Some(after), argv: arguments(&words), stdio: NULL, ..task(token, "") }
+}
+
+const NULL: [FdSource; 3] = [FdSource::Null, FdSource::Null, FdSource::SameAsStdout];
+
+#[test]
+fn tasks_in_a_line_run_one_after_the_other() {
+    let dir = Scratch::new("launcher");
+    let file = dir.join("order");
+    let mut rig = Rig::new(None);
+    let hold = dir.join("hold");
+    nix::unistd::mkfifo(&hold, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    // The first of them waits for the end of its input; all others are there by then.
+    let wait = format!("cat {} >/dev/null; ", hold.display());
+    rig.spawn(lined_up(1, 99, &file, &wait), &[]);
+    for token in 2..6 {
+        rig.spawn(lined_up(token, token - 1, &file, ""), &[]);
+    }
+    let mut short = lined_up(6, 5, &file, "");
+    short.argv = arguments(&["/no/such/program"]);
+    rig.spawn(short, &[]);
+    rig.spawn(lined_up(7, 6, &file, ""), &[]);
+    // One that is asked to end does not start; the one behind it does.
+    rig.order(&ToLauncher::Signal { token: 3, signal: 15, group: true }, &[]);
+    assert_eq!(rig.answer(), FromLauncher::NotStarted { token: 3 });
+    drop(std::fs::File::options().write(true).open(&hold).unwrap());
+    for token in [1, 2, 4, 5] {
+        assert_eq!(rig.exited(), (token, 0, None));
+    }
+    assert!(matches!(rig.answer(), FromLauncher::SpawnFailed { token: 6, .. }));
+    assert_eq!(rig.exited(), (7, 0, None));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "1\n2\n4\n5\n7\n");
+    rig.finish();
+}
+
+#[test]
+fn tasks_beyond_the_users_limits_are_refused_and_the_launcher_goes_on() {
+    if !root_or_skip("a user with few processes") {
+        return;
+    }
+    // A user of this test's own: the limit counts all of a user's processes.
+    let mut rig = Rig::new(Some(Identity { uid: 64_999, gid: 64_999, groups: vec![] }));
+    let (_read, write) = pipe();
+    // A task of the user may lower the launcher's limits.
+    let limit = |rig: &mut Rig, token, what: &str| {
+        rig.spawn(task(token, &format!("exec prlimit --pid $PPID {what}")), &[write.as_fd()]);
+        rig.spawned();
+        assert_eq!(rig.exited(), (token, 0, None));
+    };
+    limit(&mut rig, 1, "--nproc=2:");
+    rig.spawn(task(2, "exec sleep 1000"), &[write.as_fd()]);
+    rig.spawned();
+    rig.spawn(task(3, "true"), &[write.as_fd()]);
+    let failure = LaunchFailure::new("clone", "sh", libc::EAGAIN);
+    assert_eq!(rig.answer(), FromLauncher::SpawnFailed { token: 3, failure });
+    rig.order(&ToLauncher::Signal { token: 2, signal: libc::SIGKILL, group: false }, &[]);
+    assert_eq!(rig.exited(), (2, 0, Some(9)));
+    // Room for what comes with a message, and for no file beside it.
+    let open = std::fs::read_dir(format!("/proc/{}/fd", rig.launcher.pid)).unwrap().count();
+    limit(&mut rig, 4, &format!("--nofile={}:", open + 1));
+    let mut five = task(5, "true");
+    five.stdio[0] = FdSource::File { path: "/dev/zero".to_owned(), mode: FileMode::Read };
+    rig.spawn(five, &[write.as_fd()]);
+    let failure = LaunchFailure::new("open stdin", "/dev/zero", libc::EMFILE);
+    assert_eq!(rig.answer(), FromLauncher::SpawnFailed { token: 5, failure });
+    rig.spawn(task(6, "true"), &[write.as_fd()]);
+    rig.spawned();
+    assert_eq!(rig.exited(), (6, 0, None));
+    rig.finish();
+}
+
+#[test]
+fn what_a_task_leaves_in_its_group_is_killed_with_it() {
+    let mut rig = Rig::new(None);
+    let (mut read, write) = pipe();
+    rig.spawn(task(1, "sleep 1000 & exit 0"), &[write.as_fd()]);
+    drop(write);
+    rig.spawned();
+    assert_eq!(rig.exited(), (1, 0, None));
+    assert_eq!(read.read(&mut [0]).unwrap(), 0, "the sleep let go of the pipe");
+    rig.finish();
+}
+
+#[test]
+fn descriptors_do_not_pile_up() {
+    let mut rig = Rig::new(None);
+    let open = |rig: &Rig| std::fs::read_dir(format!("/proc/{}/fd", rig.launcher.pid)).unwrap().count();
+    let once = |rig: &mut Rig, token| {
+        let (_read, write) = pipe();
+        rig.spawn(task(token, "true"), &[write.as_fd()]);
+        rig.spawned();
+        rig.exited();
+        let mut missing = task(token, "true");
+        missing.argv = arguments(&["/no/such/program"]);
+        rig.spawn(missing, &[write.as_fd()]);
+        assert!(matches!(rig.answer(), FromLauncher::SpawnFailed { .. }));
+    };
+    once(&mut rig, 1);
+    let before = open(&rig);
+    for token in 2..20 {
+        once(&mut rig, token);
+    }
+    assert_eq!(open(&rig), before);
     rig.finish();
 }
 
@@ -263,11 +468,9 @@ fn a_launcher_whose_stepd_is_gone_kills_all_it_started() {
     rig.spawned();
     let mut up = [0; 3];
     read.read_exact(&mut up).unwrap();
-    let Rig { launcher: LauncherHandle { channel, pid, pidfd } } = rig;
-    drop(channel);
+    let rig = rig.left();
     assert_eq!(read.read(&mut up).unwrap(), 0, "the pipe has no writer left");
-    let spare = FdChannel::pair(limits::LAUNCHER).unwrap().0;
-    Rig { launcher: LauncherHandle { channel: spare, pid, pidfd } }.ended(1);
+    rig.ended(1);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use crate::{
 use garrick_actors::node_agent::{AgentInput, AgentMsg, RunKey};
 use garrick_frame::LinkKind;
 use garrick_model::messages::{
-    command::{Caller, CommandReply, CommandRequest},
+    command::{CommandReply, CommandRequest},
     stepd::{NodeToStepd, StepdToNode},
 };
 use garrick_runtime::{Address, TraceContext};
@@ -58,12 +58,7 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
 }
 
 async fn command(conn: DoorConn, world: DoorWorld) {
-    let caller = Caller {
-        uid: conn.peer.uid,
-        gid: conn.peer.gid,
-        pid: u32::try_from(conn.peer.pid).unwrap_or(0),
-        host: world.node.clone(),
-    };
+    let caller = relay::caller_of(&conn, &world.node);
     let (replies, mut requests) = conn.split::<CommandReply, CommandRequest>();
     let mut open = Vec::new();
     loop {
@@ -96,7 +91,7 @@ async fn stepd(conn: DoorConn, world: DoorWorld) {
         tracing::warn!(uid = conn.peer.uid, pid = conn.peer.pid, "somebody else's process posed as a stepd");
         return conn.refuse("only this daemon's own stepds are served here");
     }
-    let number = world.conversations.number();
+    let (number, pid) = (world.conversations.number(), u32::try_from(conn.peer.pid).unwrap_or(0));
     let (orders, mut messages) = conn.split::<NodeToStepd, StepdToNode>();
     let Ok(Some(first)) = messages.recv().await else { return };
     let StepdToNode::Hello { job, sluid, door, batch_host, .. } = first.msg else {
@@ -104,7 +99,7 @@ async fn stepd(conn: DoorConn, world: DoorWorld) {
     };
     let run = RunKey { job, sluid };
     world.conversations.stepd_up(run, number, orders);
-    let up = AgentInput::StepdUp { run, conn: number, door, batch_host };
+    let up = AgentInput::StepdUp { run, conn: number, pid, door, batch_host };
     tell_agent(&world.agent, TraceContext::root(), up);
     while let Ok(Some(message)) = messages.recv().await {
         let cx = TraceContext { trace: message.trace, cause: message.cause };

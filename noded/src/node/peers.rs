@@ -1,12 +1,15 @@
 //! QUIC connections to this node: step managers of other nodes that want a shepherd started, and relays of commands from
 //! other hosts to the step managers here.
 
-use crate::node::{
-    conversations::{Conversations, tell_agent},
-    relay::{self, RelayHeader},
-    runs::RunWorld,
+use crate::{
+    node::{
+        conversations::{Conversations, tell_agent},
+        relay::{self, RelayHeader},
+        runs::RunWorld,
+    },
+    stepd::orders::StepdOrders,
 };
-use garrick_actors::node_agent::{AgentInput, AgentMsg, StartOrder};
+use garrick_actors::node_agent::{AgentInput, AgentMsg, RunKey, StartOrder};
 use garrick_frame::LinkKind;
 use garrick_model::{
     messages::node::{AgentToStepMgr, JobCredential, SignedCredential, StepMgrToAgent},
@@ -57,6 +60,15 @@ impl PeerWorld {
         }
         Ok(Box::new(credential))
     }
+
+    /// The same for a run that is here already, which was believed when it came: the proof is the same, and that it would not
+    /// be good for a new start any more does not matter.
+    fn check_again(&self, signed: &SignedCredential) -> Option<Box<JobCredential>> {
+        let credential: JobCredential = rmp_serde::from_slice(&signed.payload).ok()?;
+        let run = RunKey { job: credential.job, sluid: credential.sluid };
+        let orders = StepdOrders::load(&self.world.spool.run(run)).ok()?;
+        (orders.launch.credential.payload == signed.payload).then(|| Box::new(credential))
+    }
 }
 
 /// Serves until the endpoint is closed.
@@ -91,7 +103,11 @@ async fn step_manager(mut connection: Connection, world: PeerWorld) {
         let query = world.conversations.number();
         world.conversations.asker_up(query, answers.clone());
         // The manager may only ask for runs whose batch host is the node that it proved to be.
-        let credential = world.check(&launch.credential).and_then(|c| match c.nodes.first() {
+        let believed = match world.check_again(&launch.credential) {
+            Some(credential) => Ok(credential),
+            None => world.check(&launch.credential),
+        };
+        let credential = believed.and_then(|c| match c.nodes.first() {
             Some(first) if first.name == connection.peer.name => Ok(c),
             _ => Err(format!("{} is not the batch host of job {}", connection.peer, c.job)),
         });

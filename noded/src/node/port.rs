@@ -14,7 +14,7 @@ use garrick_runtime::{Address, System, TraceContext};
 use garrick_transport::identity::VerifyKey;
 use std::{
     collections::HashMap,
-    os::fd::OwnedFd,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
     path::Path,
     sync::{Arc, Mutex},
 };
@@ -54,11 +54,39 @@ impl NodePort {
     }
 
     /// Tells the agent when a run's `stepd` ends.
-    pub fn watch(agent: &Address<AgentMsg>, run: RunKey, pidfd: OwnedFd) {
+    fn watch(agent: &Address<AgentMsg>, run: RunKey, pid: u32, pidfd: OwnedFd) {
         let agent = agent.clone();
         actix_rt::spawn(async move {
             let how = ended(pidfd).await;
-            tell_agent(&agent, TraceContext::root(), AgentInput::StepdExited { run, how });
+            tell_agent(&agent, TraceContext::root(), AgentInput::StepdExited { run, pid: Some(pid), how });
+        });
+    }
+
+    /// The same for a process that is not of this daemon's making.
+    fn watch_other(&self, run: RunKey, pid: u32) {
+        match proc_tree::open(pid) {
+            Ok(pidfd) => Self::watch(&self.agent, run, pid, pidfd),
+            Err(e) => {
+                tracing::warn!(job_id = run.job.0, pid, error = %e, "watching a stepd");
+                self.not_there(run, Some(pid));
+            }
+        }
+    }
+
+    fn not_there(&self, run: RunKey, pid: Option<u32>) {
+        let how = "it is not there".to_owned();
+        tell_agent(&self.agent, TraceContext::current(), AgentInput::StepdExited { run, pid, how });
+    }
+
+    /// Starts a `stepd` and says so before anything that it does can be told.
+    fn start(&self, run: RunKey, work: impl Future<Output = (AgentInput, Option<(u32, OwnedFd)>)> + 'static) {
+        let (agent, cx) = (self.agent.clone(), TraceContext::current());
+        actix_rt::spawn(async move {
+            let (input, started) = work.await;
+            tell_agent(&agent, cx, input);
+            if let Some((pid, pidfd)) = started {
+                Self::watch(&agent, run, pid, pidfd);
+            }
         });
     }
 
@@ -68,11 +96,19 @@ impl NodePort {
         }
     }
 
-    fn kill_stepd(&self, run: RunKey) {
-        let Some(pid) = self.world.spool.living_stepd(run) else { return };
-        let signalled = proc_tree::Process::read(Path::new("/proc"), pid).map(|p| proc_tree::signal(&p, libc::SIGKILL));
-        if let Some(Err(e)) = signalled {
-            tracing::error!(job_id = run.job.0, pid, error = %e, "killing a stepd");
+    fn kill_stepd(&self, run: RunKey, pid: Option<u32>) {
+        // Numbers of processes are used again: one that only the agent remembers must look like this run's.
+        let folder = self.world.spool.run(run).into_os_string();
+        let of_run = |pid: &u32| proc_tree::has_argument(Path::new(proc_tree::PROC), *pid, &[folder.as_bytes()]);
+        let Some(pid) = self.world.spool.living_stepd(run).or(pid.filter(of_run)) else {
+            return self.not_there(run, pid);
+        };
+        let process = proc_tree::Process::read(Path::new(proc_tree::PROC), pid).filter(|p| !p.is_dead());
+        match process.map(|p| proc_tree::signal(&p, libc::SIGKILL)) {
+            None => self.not_there(run, Some(pid)),
+            Some(Err(e)) => tracing::error!(job_id = run.job.0, pid, error = %e, "killing a stepd"),
+            // Its end is told by who watches it.
+            Some(Ok(_)) => {}
         }
     }
 }
@@ -93,18 +129,29 @@ impl AgentPort for NodePort {
                 Err(e) => tracing::error!(error = %e, key = id, "the controller's credential key"),
             },
             AgentEffect::Prepare { run, launch, credential, manager } => {
-                let (world, agent) = (Arc::clone(&self.world), self.agent.clone());
-                self.later(async move {
-                    let result = world.prepare(run, *launch, *credential, manager).await;
-                    let result = result.map(|(pid, pidfd)| {
-                        Self::watch(&agent, run, pidfd);
-                        pid
-                    });
-                    AgentInput::Prepared { run, result }
+                let world = Arc::clone(&self.world);
+                self.start(run, async move {
+                    match world.prepare(run, *launch, *credential, manager).await {
+                        Ok(started) => (AgentInput::Prepared { run, result: Ok(started.0) }, Some(started)),
+                        Err(e) => (AgentInput::Prepared { run, result: Err(e) }, None),
+                    }
                 });
             }
+            AgentEffect::Restart { run } => {
+                let world = Arc::clone(&self.world);
+                self.start(run, async move {
+                    match world.restart(run) {
+                        Ok(started) => (AgentInput::Restarted { run, result: Ok(started.0) }, Some(started)),
+                        Err(e) => (AgentInput::Restarted { run, result: Err(e) }, None),
+                    }
+                });
+            }
+            AgentEffect::Watch { run, pid } => self.watch_other(run, pid),
+            AgentEffect::NoteManager { run, manager } => {
+                Self::saved("noting where a step manager is", run, self.world.note_manager(run, manager));
+            }
             AgentEffect::ToStepd { run, message } => self.conversations.tell_stepd(run, message),
-            AgentEffect::KillStepd { run } => self.kill_stepd(run),
+            AgentEffect::KillStepd { run, pid } => self.kill_stepd(run, pid),
             AgentEffect::Sweep { run } => {
                 let world = Arc::clone(&self.world);
                 self.later(async move {
@@ -161,11 +208,8 @@ impl AgentPort for NodePort {
         }
         let found: Vec<FoundRun> = found.into_iter().map(|(run, _)| run).collect();
         for run in &found {
-            if let StepdState::Alive { pid } = run.stepd {
-                match proc_tree::open(pid) {
-                    Ok(pidfd) => Self::watch(&self.agent, run.run, pidfd),
-                    Err(e) => tracing::error!(job_id = run.run.job.0, pid, error = %e, "watching a stepd"),
-                }
+            if let StepdState::Alive { pid: Some(pid), .. } = run.stepd {
+                self.watch_other(run.run, pid);
             }
         }
         AgentInput::Begin { found, facts: Box::new(self.facts.clone()), load: self.load() }

@@ -25,15 +25,20 @@ pub struct RelayHeader {
     pub caller: Caller,
 }
 
+/// Who is at the other end of a door, from the kernel; `host` vouches for it.
+pub fn caller_of(conn: &DoorConn, host: &str) -> Caller {
+    Caller {
+        uid: conn.peer.uid,
+        gid: conn.peer.gid,
+        pid: u32::try_from(conn.peer.pid).unwrap_or(0),
+        host: host.to_owned(),
+    }
+}
+
 /// From the command's side: `door` asked for a tunnel.
 pub async fn outward(endpoint: &Endpoint, door: DoorConn, host: &str) {
     let Some(tunnel) = door.hello.tunnel.clone() else { return door.refuse("no tunnel was asked for") };
-    let caller = Caller {
-        uid: door.peer.uid,
-        gid: door.peer.gid,
-        pid: u32::try_from(door.peer.pid).unwrap_or(0),
-        host: host.to_owned(),
-    };
+    let caller = caller_of(&door, host);
     let header = RelayHeader { job: JobId(tunnel.job), caller };
     let expect = ExpectPeer { role: Role::Node, name: Some(tunnel.node.clone()) };
     let program = concat!("garrick ", env!("CARGO_PKG_VERSION"));

@@ -3,6 +3,7 @@
 use crate::{
     kernel::{
         cgroup::{CgroupError, JobCgroup, Tracking},
+        lock::LifeLock,
         proc_tree::{self, ProcessTable},
         reap,
         spawn::{self, Session, SpawnSpec, Spawned, cstring},
@@ -23,6 +24,10 @@ use std::{
         unix::ffi::OsStrExt,
     },
     path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 
@@ -51,6 +56,8 @@ pub struct RunWorld {
     pub log: Option<PathBuf>,
     /// UnkillableStepTimeout: how long a sweep goes on.
     pub sweep_limit: Duration,
+    /// The daemon ends and takes its runs with it: none is started again.
+    pub closing: Arc<AtomicBool>,
 }
 
 /// The variables of prolog and epilog (slurm.conf(5), prolog_epilog).
@@ -105,23 +112,56 @@ impl RunWorld {
             door: self.door(run),
             identity: self.spool.identity(),
             settings: self.settings.clone(),
+            boot: self.spool.boot.clone(),
         };
         self.start(run, &orders).map_err(PrepareFailure::Start)
     }
 
     fn start(&self, run: RunKey, orders: &StepdOrders) -> Result<(u32, OwnedFd), String> {
-        let folder = self.spool.create_run(run, orders).map_err(|e| e.to_string())?;
+        self.spool.create_run(run, orders).map_err(|e| e.to_string())?;
+        match self.spool.take_life(run).map_err(|e| e.to_string())? {
+            Some(life) => self.start_stepd(run, &life),
+            None => Err("a stepd of this run lives already".into()),
+        }
+    }
+
+    /// The `stepd` of a run that had one before. One that lives after all (its start was broken off by the end of an agent)
+    /// is the run's.
+    pub fn restart(&self, run: RunKey) -> Result<(u32, OwnedFd), String> {
+        if self.closing.load(Ordering::Acquire) {
+            return Err("this daemon is ending".into());
+        }
+        // What is wrong with them is better said here than by a process that ends at once.
+        StepdOrders::load(&self.spool.run(run)).map_err(|e| e.to_string())?;
+        if let Some(life) = self.spool.take_life(run).map_err(|e| e.to_string())? {
+            return self.start_stepd(run, &life);
+        }
+        let pid = self.spool.living_stepd(run).ok_or("one lives, and has not said yet which process it is")?;
+        let pidfd = proc_tree::open(pid).map_err(|e| format!("process {pid}: {e}"))?;
+        Ok((pid, pidfd))
+    }
+
+    /// Where a run's step manager is reached from now on, for its shepherd here.
+    pub fn note_manager(&self, run: RunKey, manager: String) -> Result<(), String> {
+        let folder = self.spool.run(run);
+        let orders = StepdOrders::load(&folder).map_err(|e| e.to_string())?;
+        if orders.manager.as_ref().is_none_or(|known| *known == manager) {
+            return Ok(());
+        }
+        StepdOrders { manager: Some(manager), ..orders }.save(&folder).map_err(|e| e.to_string())
+    }
+
+    fn start_stepd(&self, run: RunKey, life: &LifeLock) -> Result<(u32, OwnedFd), String> {
         let mut entries = Vec::new();
         if let Some(cgroups) = self.tracking.cgroups() {
             let cgroup = cgroups.create_job(run.job.0, &run.sluid.to_string()).map_err(|e| e.to_string())?;
             entries = cgroup.mgr().entries().map_err(|e| e.to_string())?;
         }
-        let Spawned { pid, pidfd } = self.spawn(&folder, &entries).map_err(|e| e.to_string())?;
-        self.spool.note_stepd(run, pid).map_err(|e| e.to_string())?;
+        let Spawned { pid, pidfd } = self.spawn(&self.spool.run(run), &entries, life).map_err(|e| e.to_string())?;
         Ok((pid, pidfd))
     }
 
-    fn spawn(&self, folder: &Path, entries: &[OwnedFd]) -> std::io::Result<Spawned> {
+    fn spawn(&self, folder: &Path, entries: &[OwnedFd], life: &LifeLock) -> std::io::Result<Spawned> {
         let text = |p: &Path| cstring(p.as_os_str().as_bytes());
         let null = File::options().read(true).write(true).open("/dev/null")?;
         let log = match &self.log {
@@ -142,6 +182,8 @@ impl RunWorld {
             env,
             work_dir: Some(c"/".to_owned()),
             stdio: [Some(null.as_fd()), Some(log.as_fd()), Some(log.as_fd())],
+            // Held to its last moment, and by nobody else: what it starts gets only the descriptors that are named.
+            passed: vec![life.as_fd()],
             session: Session::OwnSession,
             umask: Some(0o022),
             cgroup_procs: entries.iter().map(AsFd::as_fd).collect(),
@@ -152,6 +194,18 @@ impl RunWorld {
 
     /// Kills everything of a run and removes its cgroups; gives back who is left. Blocks.
     pub fn sweep(&self, run: RunKey) -> Vec<u32> {
+        let left = self.kill_everything(run);
+        // Nobody is to find its launcher any more; one that is left without a `stepd` sees by it that the run is over.
+        let socket = launcher_socket(&self.door(run));
+        if let Err(e) = std::fs::remove_file(&socket)
+            && e.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(job_id = run.job.0, error = %e, "removing {}", socket.display());
+        }
+        left
+    }
+
+    fn kill_everything(&self, run: RunKey) -> Vec<u32> {
         match self.cgroup(run) {
             Some(Ok(cgroup)) => match cgroup.clean_up(self.sweep_limit) {
                 Ok(()) => Vec::new(),
@@ -169,11 +223,25 @@ impl RunWorld {
         }
     }
 
-    /// Without cgroups: whatever carries the run's mark in its environment.
+    /// Without cgroups: whatever carries the run's mark in its environment, its `stepd` and its launcher, which are known by
+    /// their arguments, and all that is below these.
     fn sweep_marked(&self, run: RunKey) -> Vec<u32> {
         let marks = [format!("SLURM_JOB_ID={}", run.job.0), format!("SLURM_JOB_SLUID={}", run.sluid)];
         let marks: Vec<&[u8]> = marks.iter().map(|m| m.as_bytes()).collect();
-        let find = || Ok(ProcessTable::scan(Path::new("/proc"))?.marked(&marks));
+        let names = [self.spool.run(run).into_os_string(), launcher_socket(&self.door(run)).into_os_string()];
+        let names: Vec<&[u8]> = names.iter().map(|n| n.as_bytes()).collect();
+        let find = || {
+            let table = ProcessTable::scan(Path::new("/proc"))?;
+            let mut found = table.marked(&marks);
+            for own in table.with_argument(&names) {
+                found.push(own);
+                found.extend(table.descendants(own.pid));
+            }
+            found.sort_unstable_by_key(|p| p.pid);
+            found.dedup_by_key(|p| p.pid);
+            found.retain(|p| !p.is_dead());
+            Ok(found)
+        };
         match proc_tree::kill_until_gone(find, self.sweep_limit) {
             Ok(left) => left.iter().map(|p| p.pid).collect(),
             Err(e) => {
@@ -192,6 +260,13 @@ impl RunWorld {
         let environment = script_environment(&self.node, &orders.credential, &orders.launch.spec.name);
         scripts::run(Moment::Epilog, &self.epilog, &environment, self.script_limit).await.map_err(|e| e.to_string())
     }
+}
+
+/// Where the launcher of a run listens, whose `stepd` has this door.
+pub fn launcher_socket(door: &Path) -> PathBuf {
+    let mut path = door.as_os_str().to_owned();
+    path.push(".launcher");
+    PathBuf::from(path)
 }
 
 /// Waits until a process ended and says how. One that is a child of ours is reaped.

@@ -4,17 +4,26 @@
 //! SlurmdSpoolDir/identity/         this node's certificate and key
 //!               /credential.key    key that credentials are checked with
 //!               /runs/SLUID/orders what its stepd was told
-//!                          /stepd  process id and start time of its stepd
+//!                          /life   locked for as long as a stepd of it lives
+//!                          /stepd  process id and start time of its stepd, written by that itself
+//!                          /begun  a stepd began to serve it: the next one takes over
+//!                          /port   UDP port of the step manager, and the key of its endpoint's resets
 //!                          /steps  the step manager's journal
 //!                          /clean  its processes are gone
 //! ```
+//!
+//! A folder without orders is one that was being made when the agent died; nothing was started from it.
 
 use crate::{
     kernel::{
         files::{self, FileError},
-        proc_tree,
+        inventory,
+        lock::LifeLock,
     },
-    stepd::orders::{OrdersError, StepdOrders},
+    stepd::{
+        orders::{OrdersError, StepdOrders},
+        run_folder,
+    },
 };
 use garrick_actors::node_agent::{FoundRun, RunKey, StepdState};
 use std::path::{Path, PathBuf};
@@ -23,6 +32,8 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug)]
 pub struct Spool {
     root: PathBuf,
+    /// This boot of the machine; `None`: the system does not say.
+    pub boot: Option<String>,
 }
 
 /// Runs with their orders, and why others cannot be read.
@@ -55,7 +66,7 @@ impl Spool {
         if !runs.is_dir() {
             files::create_folder(&runs, 0o755)?;
         }
-        Ok(Self { root: root.to_owned() })
+        Ok(Self { root: root.to_owned(), boot: inventory::boot_id(Path::new("/")).ok() })
     }
 
     /// Folder of this node's identity.
@@ -83,18 +94,42 @@ impl Spool {
         Ok(folder)
     }
 
-    /// Notes which process a run's `stepd` is.
-    pub fn note_stepd(&self, run: RunKey, pid: u32) -> Result<(), SpoolError> {
-        let start = proc_tree::start_time(pid).unwrap_or(0);
-        Ok(files::write_atomically(&self.run(run).join("stepd"), format!("{pid} {start}\n").as_bytes(), 0o644)?)
+    /// Takes the lock that a run's `stepd` holds all its life; `None` while one lives.
+    pub fn take_life(&self, run: RunKey) -> Result<Option<LifeLock>, SpoolError> {
+        Ok(LifeLock::take(&self.run(run).join(run_folder::LIFE))?)
     }
 
-    /// The run's `stepd`, if that very process still lives.
+    /// The run's `stepd`, if that very process still lives and has noted its number.
     pub fn living_stepd(&self, run: RunKey) -> Option<u32> {
-        let text = std::fs::read_to_string(self.run(run).join("stepd")).ok()?;
-        let (pid, start) = text.trim().split_once(' ')?;
-        let (pid, start): (u32, u64) = (pid.parse().ok()?, start.parse().ok()?);
-        (proc_tree::start_time(pid) == Some(start)).then_some(pid)
+        run_folder::noted(&self.run(run))?.living()
+    }
+
+    /// Removes the folders of runs that were being made when the agent died. To be called before any other is made.
+    pub fn remove_unfinished(&self) -> Result<(), SpoolError> {
+        let path = self.root.join("runs");
+        let list = |cause| SpoolError::List { path: path.clone(), cause };
+        for entry in std::fs::read_dir(&path).map_err(list)? {
+            let folder = entry.map_err(list)?.path();
+            if !folder.join(StepdOrders::FILE).exists() && !LifeLock::is_held(&folder.join(run_folder::LIFE))? {
+                tracing::info!(folder = %folder.display(), "removing what is left of a start that was broken off");
+                files::remove_folder(&folder)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// How far a run's `stepd` is.
+    fn stepd_state(&self, folder: &Path, orders: &StepdOrders) -> StepdState {
+        let pid = run_folder::noted(folder).and_then(|n| n.living());
+        // A lock that cannot be asked for is taken for held: two step managers of one run are worse than none.
+        if pid.is_some() || LifeLock::is_held(&folder.join(run_folder::LIFE)).unwrap_or(true) {
+            return StepdState::Alive { pid, clean: folder.join("clean").exists() };
+        }
+        if folder.join("clean").exists() {
+            return StepdState::Clean;
+        }
+        let boots = orders.boot.as_ref().zip(self.boot.as_ref());
+        if boots.is_some_and(|(then, now)| then != now) { StepdState::Rebooted } else { StepdState::Dead }
     }
 
     /// Notes that no process of a run is left.
@@ -117,13 +152,7 @@ impl Spool {
             match StepdOrders::load(&folder) {
                 Ok(orders) => {
                     let run = RunKey { job: orders.credential.job, sluid: orders.credential.sluid };
-                    let stepd = if let Some(pid) = self.living_stepd(run) {
-                        StepdState::Alive { pid }
-                    } else if folder.join("clean").exists() {
-                        StepdState::Clean
-                    } else {
-                        StepdState::Dead
-                    };
+                    let stepd = self.stepd_state(&folder, &orders);
                     found.push((
                         FoundRun {
                             run,

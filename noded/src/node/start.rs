@@ -94,6 +94,7 @@ impl RunningNode {
             return;
         }
         let world = Arc::clone(&self.world);
+        world.closing.store(true, std::sync::atomic::Ordering::Release);
         let swept = tokio::task::spawn_blocking(move || {
             for (found, _) in world.spool.runs().map(|(runs, _)| runs).unwrap_or_default() {
                 let left = world.sweep(found.run);
@@ -206,7 +207,9 @@ pub async fn start(
         script_limit: limit(config.prolog_timeout_secs.or(config.epilog_timeout_secs)),
         log: cluster.log_file(Some(&node.name)),
         sweep_limit: Duration::from_secs(config.unkillable_step_timeout_secs.max(1).into()),
+        closing: Arc::default(),
     });
+    world.spool.remove_unfinished()?;
     if clean {
         clean_up(&world);
     }

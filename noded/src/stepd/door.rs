@@ -1,8 +1,8 @@
-//! The door of a `stepd`: commands of the job's user. On the batch host they talk to the step manager; elsewhere the bytes
-//! go to it over the link that the shepherd has.
+//! The door of a `stepd`: commands of the job's user. On the batch host they talk to the step manager, and may hand over
+//! descriptors with a step; elsewhere the bytes go to it over the link that the shepherd has, and descriptors nowhere.
 
 use crate::{
-    node::relay::RelayHeader,
+    node::relay::{RelayHeader, caller_of},
     stepd::manager_port::{Clients, tell_manager},
 };
 use garrick_actors::stepmgr::{StepMgrInput, StepMgrMsg};
@@ -17,16 +17,6 @@ use garrick_model::{
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{DoorConn, DoorListener, LinkHandle, Receiver, Sender};
 use std::{cell::RefCell, rc::Rc};
-
-/// Who is at the other end, from the kernel.
-pub fn caller_of(conn: &DoorConn, host: &str) -> Caller {
-    Caller {
-        uid: conn.peer.uid,
-        gid: conn.peer.gid,
-        pid: u32::try_from(conn.peer.pid).unwrap_or(0),
-        host: host.to_owned(),
-    }
-}
 
 /// Serves the step manager's door.
 pub async fn serve_manager(
@@ -70,7 +60,11 @@ pub async fn converse(
             Ok(Some(message)) => {
                 let cx = TraceContext { trace: message.trace, cause: message.cause };
                 let cx = if cx.trace == 0 { TraceContext::root() } else { cx };
-                tell_manager(&manager, cx, StepMgrInput::Client { client, message: message.msg });
+                let (mut request, came) = (message.msg, receiver.take_descriptors());
+                if let CommandToStepMgr::Launch { descriptors, .. } = &mut request {
+                    clients.handed.keep(client, descriptors, came);
+                }
+                tell_manager(&manager, cx, StepMgrInput::Client { client, message: request });
             }
             Ok(None) => break,
             Err(e) => {

@@ -1,9 +1,14 @@
-//! `stepd`'s side of the socket to its launcher, on the arbiter's own thread. Sending never waits: a message that the
-//! socket does not take at once is kept in order and written when there is room. What bounds the number kept is the
-//! number of tasks that the job's CPUs allow at a time.
+//! `stepd`'s side of the socket to its launcher, on the arbiter's own thread. Sending never waits: messages are kept in
+//! order, and written when the actors have nothing more to say for now, as many in one system call as there are (each that
+//! carries descriptors needs one of its own). What bounds the number kept is the number of tasks that the job's CPUs allow
+//! at a time.
 
+use crate::stepd::handed::TaskFd;
 use garrick_frame::{FdChannel, FdError};
-use garrick_model::messages::launcher::{FromLauncher, ToLauncher};
+use garrick_model::messages::{
+    launch_failure::LaunchFailure,
+    launcher::{FromLauncher, ToLauncher},
+};
 use std::{
     cell::RefCell,
     collections::VecDeque,
@@ -22,8 +27,9 @@ pub struct LauncherLink(Rc<Shared>);
 
 struct Shared {
     channel: RefCell<FdChannel>,
-    kept: RefCell<VecDeque<(ToLauncher, Vec<OwnedFd>)>>,
+    kept: RefCell<VecDeque<(ToLauncher, Vec<TaskFd>)>>,
     more: Notify,
+    deliver: RefCell<Box<dyn FnMut(FromLauncher)>>,
 }
 
 /// How the launcher's side ended.
@@ -44,7 +50,7 @@ impl LauncherLink {
     /// Over the socket that `launcher::start` returned. `deliver` is called for each message, `ended` once, on this thread.
     pub fn start(
         channel: FdChannel,
-        mut deliver: impl FnMut(FromLauncher) + 'static,
+        deliver: impl FnMut(FromLauncher) + 'static,
         ended: impl FnOnce(LauncherGone) + 'static,
     ) -> io::Result<Self> {
         nix::fcntl::fcntl(channel.as_fd(), nix::fcntl::FcntlArg::F_SETFL(nix::fcntl::OFlag::O_NONBLOCK))?;
@@ -53,6 +59,7 @@ impl LauncherLink {
             channel: RefCell::new(channel),
             kept: RefCell::new(VecDeque::new()),
             more: Notify::new(),
+            deliver: RefCell::new(Box::new(deliver)),
         });
         let link = Self(Rc::clone(&shared));
         let watch = Rc::new(crate::kernel::watch::watch(watched, Interest::READABLE | Interest::WRITABLE)?);
@@ -60,7 +67,7 @@ impl LauncherLink {
         let writes = Rc::clone(&watch);
         let writing = actix_rt::spawn(async move { writer.write_kept(&writes).await });
         actix_rt::spawn(async move {
-            let gone = reader.read(&watch, &mut deliver).await;
+            let gone = reader.read(&watch).await;
             writing.abort();
             ended(gone);
         });
@@ -68,54 +75,72 @@ impl LauncherLink {
     }
 
     /// Sends a message with the descriptors that belong to it.
-    pub fn send(&self, message: ToLauncher, fds: Vec<OwnedFd>) {
+    pub fn send(&self, message: ToLauncher, fds: Vec<TaskFd>) {
         let mut kept = self.0.kept.borrow_mut();
-        if kept.is_empty() && self.0.try_send(&message, &fds) {
-            // A part may be left in the channel for the writer.
-            if self.0.channel.borrow().wants_write() {
-                self.0.more.notify_one();
-            }
-            return;
+        if !fds.is_empty() || !kept.is_empty() {
+            kept.push_back((message, fds));
+        } else if let Err(e) = self.0.channel.borrow_mut().queue(&message) {
+            self.0.refused(&message, &e);
         }
-        kept.push_back((message, fds));
         self.0.more.notify_one();
     }
 }
 
 impl Shared {
-    /// True when the message needs no further care: sent, or lost with a socket whose end the reader reports.
-    fn try_send(&self, message: &ToLauncher, fds: &[OwnedFd]) -> bool {
-        let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
-        match self.channel.borrow_mut().try_send(message, &borrowed) {
-            Err(FdError::WouldBlock) => false,
-            Ok(()) => true,
-            Err(e) => {
-                // Its end is reported by the reader, and expected when the job is being swept.
-                tracing::debug!(error = %e, "a message to the launcher was not sent");
-                true
-            }
+    /// A message is larger than a frame may be. Nothing of it was sent.
+    fn refused(&self, message: &ToLauncher, e: &FdError) {
+        tracing::error!(error = %e, "a message to the launcher cannot be sent");
+        if let ToLauncher::Spawn(task) = message {
+            // What the kernel says of such arguments.
+            let program = task.argv.first().map(|a| String::from_utf8_lossy(a).into_owned()).unwrap_or_default();
+            let failure = LaunchFailure::new("execve", program, libc::E2BIG);
+            (self.deliver.borrow_mut())(FromLauncher::SpawnFailed { token: task.token, failure });
         }
+    }
+
+    /// Writes what there is; false when the socket takes no more for now.
+    fn write(&self) -> bool {
+        let mut channel = self.channel.borrow_mut();
+        let mut kept = self.kept.borrow_mut();
+        let sent = loop {
+            let Some((message, fds)) = kept.front() else { break channel.flush() };
+            let sent = if fds.is_empty() {
+                channel.queue(message)
+            } else {
+                let borrowed: Vec<_> = fds.iter().map(AsFd::as_fd).collect();
+                channel.try_send(message, &borrowed)
+            };
+            match sent {
+                Err(FdError::WouldBlock) => break Ok(false),
+                Err(e @ FdError::Frame(_)) => self.refused(message, &e),
+                Err(e) => break Err(e),
+                Ok(()) => {}
+            }
+            kept.pop_front();
+        };
+        sent.unwrap_or_else(|e| {
+            // The reader reports the socket's end, which is expected when the job is being swept.
+            tracing::debug!(error = %e, "messages to the launcher were not sent");
+            kept.clear();
+            true
+        })
     }
 
     async fn write_kept(&self, watch: &AsyncFd<OwnedFd>) {
         loop {
             self.more.notified().await;
-            while !self.kept.borrow().is_empty() || self.channel.borrow().wants_write() {
+            while !self.write() {
                 let Ok(mut ready) = watch.writable().await else { return };
-                if !self.channel.borrow_mut().flush().unwrap_or(true) {
-                    ready.clear_ready();
-                    continue;
+                // Readiness may be old: look again before waiting anew.
+                if self.write() {
+                    break;
                 }
-                let Some((message, fds)) = self.kept.borrow_mut().pop_front() else { break };
-                if !self.try_send(&message, &fds) {
-                    self.kept.borrow_mut().push_front((message, fds));
-                    ready.clear_ready();
-                }
+                ready.clear_ready();
             }
         }
     }
 
-    async fn read(&self, watch: &AsyncFd<OwnedFd>, deliver: &mut impl FnMut(FromLauncher)) -> LauncherGone {
+    async fn read(&self, watch: &AsyncFd<OwnedFd>) -> LauncherGone {
         loop {
             let mut ready = match watch.readable().await {
                 Ok(ready) => ready,
@@ -124,7 +149,7 @@ impl Shared {
             loop {
                 let next = self.channel.borrow_mut().try_recv::<FromLauncher>();
                 match next {
-                    Ok(Some((message, _))) => deliver(message),
+                    Ok(Some((message, _))) => (self.deliver.borrow_mut())(message),
                     Ok(None) => break,
                     Err(FdError::Closed) => return LauncherGone::Closed,
                     Err(e) => return e.into(),

@@ -1,9 +1,9 @@
 //! What the step manager wants done, done: journal, shepherds, commands, agent.
 
 use crate::{
-    journal::{JournalError, JournalWriter},
+    journal::{JournalError, Log, Written},
     node::{conversations::traced, traces},
-    stepd::{agent_link::AgentLink, shepherd_links::ShepherdLinks},
+    stepd::{agent_link::AgentLink, handed::HandedStreams, shepherd_links::ShepherdLinks},
 };
 use garrick_actors::{
     shepherd::{ShepherdInput, ShepherdMsg},
@@ -21,7 +21,11 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     rc::Rc,
+    time::Duration,
 };
+
+/// How often a full disk is tried again.
+const ROOM_ASKED_EVERY: Duration = Duration::from_secs(1);
 
 /// Hands an input to the step manager under a trace. One lane, so that the order of each sender is kept.
 pub fn tell_manager(manager: &Address<StepMgrMsg>, cx: TraceContext, input: StepMgrInput) {
@@ -35,6 +39,8 @@ pub fn tell_manager(manager: &Address<StepMgrMsg>, cx: TraceContext, input: Step
 pub struct Clients {
     next: Cell<u64>,
     senders: RefCell<HashMap<ClientId, Sender<StepMgrToCommand>>>,
+    /// Descriptors that they handed over.
+    pub handed: Rc<HandedStreams>,
 }
 
 impl Clients {
@@ -49,16 +55,20 @@ impl Clients {
     /// It is over: what was sent still goes out.
     pub fn forget(&self, client: ClientId) {
         self.senders.borrow_mut().remove(&client);
+        self.handed.forget(client);
     }
 
     /// A step manager that starts anew knows none of them.
     fn close_all(&self) {
         self.senders.borrow_mut().clear();
+        self.handed.forget_all();
     }
 
     fn send(&self, client: ClientId, message: StepMgrToCommand) {
+        self.handed.told(client, &message);
         if let Some(sender) = self.senders.borrow().get(&client)
-            && let Err(e) = sender.try_send(&traced(message))
+            // What the step manager says in one go reaches the command in one go.
+            && let Err(e) = sender.try_post(&traced(message))
         {
             tracing::debug!(error = %e, "a command did not take a message");
         }
@@ -74,7 +84,9 @@ pub struct ManagerWorld {
     /// Name of this process in traces.
     pub process: String,
     /// The journal of accepted steps.
-    pub journal: JournalWriter<StepEvent>,
+    pub journal: Rc<Log<StepEvent>>,
+    /// It is being tried whether there is room for what the journal holds back.
+    pub catching_up: Rc<Cell<bool>>,
     /// This node's own shepherd.
     pub own_shepherd: Address<ShepherdMsg>,
     /// Those of other nodes.
@@ -95,16 +107,50 @@ impl ManagerWorld {
     fn write(&self, event: StepEvent, durable: Option<u64>) {
         let manager = self.manager.clone();
         let cx = TraceContext::current();
-        let done = move |outcome: Result<(), JournalError>| match (outcome, durable) {
-            (Ok(()), Some(upto)) => tell_manager(&manager, cx, StepMgrInput::Journaled { upto }),
-            (Ok(()), None) => {}
-            (Err(e), _) => tell_manager(&manager, cx, StepMgrInput::JournalFailed { detail: e.to_string() }),
+        let Some(record) = durable else {
+            match self.journal.write(&event) {
+                Ok(Written::Done) => {}
+                Ok(Written::Kept(e)) => self.fall_behind(&e),
+                Err(e) => tell_manager(&manager, cx, StepMgrInput::JournalFailed { detail: e.to_string() }),
+            }
+            return;
         };
-        if durable.is_some() {
-            self.journal.append(&[event], Box::new(done));
-        } else {
-            self.journal.append_lazily(&[event], Box::new(done));
+        let done = move |outcome: Result<(), JournalError>| {
+            let input = match outcome {
+                Ok(()) => StepMgrInput::Journaled { upto: record },
+                // After a failed sync nobody knows what is on the disk.
+                Err(e @ JournalError::Io { op: "sync", .. }) => StepMgrInput::JournalFailed { detail: e.to_string() },
+                Err(e) => StepMgrInput::JournalRefused { record, detail: e.to_string() },
+            };
+            tell_manager(&manager, cx, input);
+        };
+        self.journal.append(&event, Box::new(done));
+        if let Some(e) = self.journal.failure() {
+            tell_manager(&self.manager, cx, StepMgrInput::JournalFailed { detail: e.to_string() });
         }
+    }
+
+    /// The disk is full: the step manager starts nothing until what waits for room is written.
+    fn fall_behind(&self, why: &JournalError) {
+        tell_manager(&self.manager, TraceContext::root(), StepMgrInput::JournalBehind { detail: why.to_string() });
+        if self.catching_up.replace(true) {
+            return;
+        }
+        let (journal, manager, catching_up) =
+            (Rc::clone(&self.journal), self.manager.clone(), Rc::clone(&self.catching_up));
+        actix_rt::spawn(async move {
+            loop {
+                tokio::time::sleep(ROOM_ASKED_EVERY).await;
+                if journal.catch_up() {
+                    catching_up.set(false);
+                    return tell_manager(&manager, TraceContext::root(), StepMgrInput::JournalCaughtUp);
+                }
+                if let Some(e) = journal.failure() {
+                    let detail = e.to_string();
+                    return tell_manager(&manager, TraceContext::root(), StepMgrInput::JournalFailed { detail });
+                }
+            }
+        });
     }
 
     fn to_shepherd(&self, node: NodeSlot, message: StepMgrToShepherd) {

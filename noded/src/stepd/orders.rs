@@ -54,6 +54,9 @@ pub struct StepdOrders {
     pub identity: PathBuf,
     /// Settings.
     pub settings: StepdSettings,
+    /// Boot of the machine in which the run began: nothing of it survives the next.
+    #[serde(default)]
+    pub boot: Option<String>,
 }
 
 /// An orders file that cannot be used.

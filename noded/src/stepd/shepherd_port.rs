@@ -4,15 +4,13 @@ use crate::{
     kernel::{
         cgroup::{Group, JobCgroup, MemoryLimit, Swap},
         files,
-        proc_tree::{self, ProcessTable},
         pty::{self, WindowSize},
         spawn::Identity,
         topology::CpuMap,
     },
-    launcher::{self, LauncherSpec},
-    node::runs::ended,
     stepd::{
-        launcher_link::LauncherLink,
+        handed::{HandedStreams, TaskFd},
+        launching::{self, Launcher, SWEEP_LIMIT},
         streams::{ReadNow, Streams, read_later, write_all},
     },
 };
@@ -20,22 +18,14 @@ use garrick_actors::shepherd::{PassedFd, ShepherdEffect, ShepherdInput, Shepherd
 use garrick_model::{
     ids::StepId,
     messages::{
-        launcher::ToLauncher,
+        launch_failure::LaunchFailure,
+        launcher::{FromLauncher, ToLauncher},
         shepherd::{ShepherdToStepMgr, StepNodeShare},
     },
 };
-use garrick_runtime::{Address, Lane, TraceContext};
+use garrick_runtime::{Address, TraceContext};
 use serde_bytes::ByteBuf;
-use std::{
-    collections::HashMap,
-    os::fd::OwnedFd,
-    path::{Path, PathBuf},
-    rc::Rc,
-    time::Duration,
-};
-
-/// How long killing goes on before the rest is given up and named.
-const SWEEP_LIMIT: Duration = Duration::from_secs(60);
+use std::{cell::RefCell, collections::HashMap, path::PathBuf, rc::Rc};
 
 /// What a shepherd's world consists of.
 #[derive(Clone)]
@@ -52,6 +42,10 @@ pub struct ShepherdPlace {
     pub cpus: CpuMap,
     /// Marks in the environment of everything of the run.
     pub marks: [String; 2],
+    /// Where the run's launcher is found again.
+    pub launcher_socket: PathBuf,
+    /// A `stepd` served this run here before: its launcher may live, its steps' cgroups may be there.
+    pub restarted: bool,
 }
 
 /// Where messages to the step manager go.
@@ -63,37 +57,34 @@ pub struct ShepherdWorld {
     shepherd: Address<ShepherdMsg>,
     to_manager: ToManager,
     finished: Box<dyn FnMut()>,
-    launcher: Option<LauncherLink>,
-    launcher_pid: Option<u32>,
+    launcher: Rc<RefCell<Option<Launcher>>>,
+    had_launcher: bool,
     streams: Streams,
+    handed: Rc<HandedStreams>,
     steps: HashMap<StepId, Group>,
     ooms_seen: HashMap<Option<StepId>, u64>,
 }
 
 impl ShepherdWorld {
-    /// `finished` is called when nothing of the job is left here.
+    /// `finished` is called when nothing of the job is left here. `handed` is what commands of this host handed over.
     pub fn new(
         place: ShepherdPlace,
         shepherd: Address<ShepherdMsg>,
         to_manager: ToManager,
         finished: Box<dyn FnMut()>,
+        handed: Rc<HandedStreams>,
     ) -> Self {
         Self {
             place,
             shepherd,
             to_manager,
             finished,
-            launcher: None,
-            launcher_pid: None,
+            launcher: Rc::default(),
+            had_launcher: false,
             streams: Streams::default(),
+            handed,
             steps: HashMap::new(),
             ooms_seen: HashMap::new(),
-        }
-    }
-
-    fn tell(shepherd: &Address<ShepherdMsg>, cx: TraceContext, input: ShepherdInput) {
-        if let Err(e) = shepherd.deliver(cx, Lane::Control, ShepherdMsg(input)) {
-            tracing::error!(error = %e, "the shepherd does not take messages");
         }
     }
 
@@ -101,42 +92,22 @@ impl ShepherdWorld {
         let (shepherd, cx) = (self.shepherd.clone(), TraceContext::current());
         actix_rt::spawn(async move {
             let input = work.await;
-            Self::tell(&shepherd, cx, input);
+            launching::tell(&shepherd, cx, input);
         });
     }
 
     fn now(&self, input: ShepherdInput) {
-        Self::tell(&self.shepherd, TraceContext::current(), input);
+        launching::tell(&self.shepherd, TraceContext::current(), input);
     }
 
     fn start_launcher(&mut self) {
-        let outcome = self.try_start_launcher();
-        self.now(match outcome {
-            Ok(()) => ShepherdInput::LauncherUp,
-            Err(detail) => ShepherdInput::LauncherDown { detail },
-        });
+        let first = !std::mem::replace(&mut self.had_launcher, true);
+        let (place, shepherd) = (self.place.clone(), self.shepherd.clone());
+        actix_rt::spawn(launching::obtain(place, first, shepherd, Rc::clone(&self.launcher)));
     }
 
-    fn try_start_launcher(&mut self) -> Result<(), String> {
-        let mut spec = LauncherSpec::new(self.place.user.clone());
-        if let Some(cgroup) = &self.place.cgroup {
-            spec.cgroup_procs = cgroup.main().entries().map_err(|e| e.to_string())?;
-        }
-        let handle = launcher::start(spec).map_err(|e| e.to_string())?;
-        let (shepherd, pid) = (self.shepherd.clone(), handle.pid);
-        let deliver = move |message| Self::tell(&shepherd, TraceContext::root(), ShepherdInput::Launcher(message));
-        let shepherd = self.shepherd.clone();
-        let pidfd = handle.pidfd;
-        let ended = move |gone: crate::stepd::launcher_link::LauncherGone| {
-            actix_rt::spawn(async move {
-                let how = ended(pidfd).await;
-                let detail = format!("{gone}; its process ended with {how}");
-                Self::tell(&shepherd, TraceContext::root(), ShepherdInput::LauncherDown { detail });
-            });
-        };
-        let link = LauncherLink::start(handle.channel, deliver, ended).map_err(|e| e.to_string())?;
-        (self.launcher, self.launcher_pid) = (Some(link), Some(pid));
-        Ok(())
+    fn launcher_pid(&self) -> Option<u32> {
+        self.launcher.borrow().as_ref().map(|launcher| launcher.pid)
     }
 
     fn to_launcher(&mut self, message: ToLauncher, passed: &[PassedFd]) {
@@ -145,37 +116,37 @@ impl ShepherdWorld {
             if let Err(e) = self.make(one, &mut fds) {
                 tracing::error!(error = %e, "descriptors for a task");
                 if let ToLauncher::Spawn(task) = &message {
-                    let errno = e.raw_os_error().unwrap_or(libc::EIO);
-                    let failed = garrick_model::messages::launcher::FromLauncher::SpawnFailed {
-                        token: task.token,
-                        stage: "pipe".into(),
-                        subject: "its descriptors".into(),
-                        errno,
+                    let failure = match e.raw_os_error() {
+                        Some(errno) => LaunchFailure::new("pipe", "its descriptors", errno),
+                        None => LaunchFailure::new("its descriptors", e.to_string(), 0),
                     };
-                    self.now(ShepherdInput::Launcher(failed));
+                    let token = task.token;
+                    self.now(ShepherdInput::Launcher(FromLauncher::SpawnFailed { token, failure }));
                 }
                 return;
             }
         }
-        if let Some(link) = &self.launcher {
-            link.send(message, fds);
+        if let Some(launcher) = self.launcher.borrow().as_ref() {
+            launcher.link.send(message, fds);
         }
     }
 
-    fn make(&mut self, one: &PassedFd, fds: &mut Vec<OwnedFd>) -> std::io::Result<()> {
+    fn make(&mut self, one: &PassedFd, fds: &mut Vec<TaskFd>) -> std::io::Result<()> {
         match one {
-            PassedFd::Input { token } => fds.push(self.streams.input(*token)?),
-            PassedFd::Output { token, stream } => fds.push(self.streams.output(*token, *stream)?),
+            PassedFd::Input { token } => fds.push(TaskFd::Own(self.streams.input(*token)?)),
+            PassedFd::Output { token, stream } => fds.push(TaskFd::Own(self.streams.output(*token, *stream)?)),
+            PassedFd::Handed { step, fd } => fds.push(TaskFd::Handed(self.handed.pass(*step, *fd)?)),
             PassedFd::Terminal { token, rows, cols } => {
                 let size = WindowSize { rows: *rows, cols: *cols };
                 let owner = self.place.user.as_ref().map(|u| u.uid);
                 let pair = pty::open(size, owner).map_err(|e| e.cause)?;
                 self.streams.terminal(*token, pair.master)?;
-                fds.push(pair.terminal);
+                fds.push(TaskFd::Own(pair.terminal));
             }
             PassedFd::Cgroup { step } => {
-                if let Some(group) = self.steps.get(step) {
-                    fds.extend(group.entries().map_err(|e| std::io::Error::other(e.to_string()))?);
+                if let Some(group) = self.step_group(*step) {
+                    let entries = group.entries().map_err(|e| std::io::Error::other(e.to_string()))?;
+                    fds.extend(entries.into_iter().map(TaskFd::Own));
                 }
             }
         }
@@ -205,16 +176,26 @@ impl ShepherdWorld {
         let own = folder.join(step_name(step));
         std::fs::create_dir_all(&own).map_err(|e| format!("{}: {e}", own.display()))?;
         let path = own.join("slurm_script");
-        files::write_atomically(&path, &text, 0o500).map_err(|e| e.to_string())?;
+        // Written anew should the machine crash: nothing runs then.
+        files::replace(&path, &text, 0o500).map_err(|e| e.to_string())?;
         let (uid, gid) = self.place.owner;
         files::give_to(&path, uid, gid).map_err(|e| e.to_string())?;
         Ok(Some(path.to_string_lossy().into_owned()))
     }
 
+    /// A step's own cgroup. One that a former `stepd` made is found by its name.
+    fn step_group(&self, step: StepId) -> Option<Group> {
+        let made_before = || {
+            let job = self.place.cgroup.as_ref().filter(|_| self.place.restarted)?;
+            job.step(&step_name(step)).ok().filter(Group::exists)
+        };
+        self.steps.get(&step).cloned().or_else(made_before)
+    }
+
     /// True when the cgroup counted more kills than when it was last asked.
     fn oom(&mut self, step: Option<StepId>) -> bool {
-        let group = match step.and_then(|s| self.steps.get(&s)) {
-            Some(group) => group.clone(),
+        let group = match step.and_then(|s| self.step_group(s)) {
+            Some(group) => group,
             None => match &self.place.cgroup {
                 Some(job) => job.tasks(),
                 None => return false,
@@ -225,7 +206,9 @@ impl ShepherdWorld {
     }
 
     fn sweep_step(&mut self, step: StepId) {
-        let Some(group) = self.steps.remove(&step) else { return self.now(ShepherdInput::Swept { step }) };
+        let Some(group) = self.step_group(step) else { return self.now(ShepherdInput::Swept { step }) };
+        self.steps.remove(&step);
+        self.ooms_seen.remove(&Some(step));
         self.later(async move {
             let swept = tokio::task::spawn_blocking(move || {
                 let left = group.kill_until_empty(SWEEP_LIMIT)?;
@@ -239,10 +222,9 @@ impl ShepherdWorld {
     }
 
     fn sweep_job(&self) {
-        let place = self.place.clone();
-        let launcher = self.launcher_pid;
+        let (place, launcher) = (self.place.clone(), self.launcher_pid());
         self.later(async move {
-            let swept = tokio::task::spawn_blocking(move || sweep_everything(&place, launcher)).await;
+            let swept = tokio::task::spawn_blocking(move || launching::sweep_tasks(&place, launcher)).await;
             if let Ok(left) = swept
                 && !left.is_empty()
             {
@@ -251,39 +233,27 @@ impl ShepherdWorld {
             ShepherdInput::JobSwept
         });
     }
-}
 
-/// Kills all of the user's processes of the run, daemonised ones too. The launcher goes with them.
-fn sweep_everything(place: &ShepherdPlace, launcher: Option<u32>) -> Vec<u32> {
-    if let Some(cgroup) = &place.cgroup {
-        return cgroup.tasks().kill_until_empty(SWEEP_LIMIT).unwrap_or_else(|e| {
-            tracing::error!(error = %e, "killing what is left of the job");
-            Vec::new()
-        });
+    fn kill_groups(&self, groups: Vec<u32>) {
+        let (place, launcher) = (self.place.clone(), self.launcher_pid());
+        // Not waited for.
+        drop(tokio::task::spawn_blocking(move || launching::kill_groups(&place, launcher, &groups)));
     }
-    let marks: Vec<&[u8]> = place.marks.iter().map(|m| m.as_bytes()).collect();
-    let own = std::process::id();
-    let find = || {
-        let table = ProcessTable::scan(Path::new("/proc"))?;
-        let mut found = table.marked(&marks);
-        // This process is a subreaper, and so is the launcher: whatever was daemonised hangs below one of them.
-        found.extend(table.descendants(own));
-        found.sort_unstable_by_key(|p| p.pid);
-        found.dedup_by_key(|p| p.pid);
-        found.retain(|p| p.pid != own && Some(p.pid) != launcher);
-        Ok(found)
-    };
-    match proc_tree::kill_until_gone(find, SWEEP_LIMIT) {
-        Ok(left) => left.iter().map(|p| p.pid).collect(),
-        Err(e) => {
-            tracing::error!(error = %e, "looking for processes of the job");
-            Vec::new()
+
+    /// Nothing is left here: nobody has to find a launcher of this run again.
+    fn finish(&mut self) {
+        if let Err(e) = std::fs::remove_file(&self.place.launcher_socket)
+            && e.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(error = %e, "removing {}", self.place.launcher_socket.display());
         }
+        (self.finished)();
     }
 }
 
+/// `7`, or `7_123` for a task of a step array.
 fn step_name(step: StepId) -> String {
-    step.step.to_string()
+    step.key().to_string()
 }
 
 impl ShepherdPort for ShepherdWorld {
@@ -324,16 +294,10 @@ impl ShepherdPort for ShepherdWorld {
                 let killed = self.oom(step);
                 self.now(ShepherdInput::Oom { token, killed });
             }
-            ShepherdEffect::KillGroups { pids } => {
-                for pid in pids.iter().filter_map(|p| i32::try_from(*p).ok()) {
-                    // Gone already is what is wanted.
-                    let _ =
-                        nix::sys::signal::killpg(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
-                }
-            }
+            ShepherdEffect::KillGroups { pids } => self.kill_groups(pids),
             ShepherdEffect::Sweep { step } => self.sweep_step(step),
             ShepherdEffect::SweepJob => self.sweep_job(),
-            ShepherdEffect::Finished => (self.finished)(),
+            ShepherdEffect::Finished => self.finish(),
             // The shell keeps timers and the log.
             ShepherdEffect::SetTimer { .. } | ShepherdEffect::Log { .. } => {}
         }

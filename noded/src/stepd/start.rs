@@ -2,20 +2,24 @@
 
 use crate::{
     daemon::logging,
-    journal::{self, JournalWriter},
+    journal::{self, Log},
     kernel::{
         cgroup::{Constraints, MemoryLimit, Swap, Tracking},
+        on_thread::OnThread,
         reap,
         spawn::Identity,
         topology::{CpuMap, Topology, allowed_cpus},
         users,
     },
+    node::runs::launcher_socket,
     stepd::{
         agent_link::AgentLink,
         door,
-        manager_link::{ManagerLink, tell_shepherd},
+        handed::HandedStreams,
+        manager_link::{ManagerLink, ManagerPlace, tell_shepherd},
         manager_port::{Clients, ManagerWorld, tell_manager},
         orders::StepdOrders,
+        run_folder::{self, KeptPort},
         shepherd_links::{self, ShepherdLinks},
         shepherd_port::{ShepherdPlace, ShepherdWorld, ToManager},
     },
@@ -33,7 +37,7 @@ use garrick_model::{
     resources::NodeShare,
 };
 use garrick_runtime::{ActorPath, Address, System, SystemConfig, TraceContext};
-use garrick_transport::{DoorListener, Endpoint, IdentityStore, any_address};
+use garrick_transport::{DoorListener, Endpoint, EndpointOptions, IdentityStore, ResetKey, any_address};
 use jiff::tz::TimeZone;
 use std::{
     cell::{Cell, RefCell},
@@ -52,10 +56,14 @@ pub fn main(folder: &Path) -> Result<(), String> {
     reap::become_subreaper().map_err(|e| format!("PR_SET_CHILD_SUBREAPER: {e}"))?;
     // Nothing of this process may be read by others: it holds the node's key.
     reap::become_undumpable().map_err(|e| format!("PR_SET_DUMPABLE: {e}"))?;
+    let takes_over = run_folder::enter(folder).map_err(|e| e.to_string())?;
+    if takes_over {
+        tracing::warn!(job_id = orders.credential.job.0, "taking over from a stepd that died");
+    }
     // One thread for everything of one job: its actors talk to each other all the time.
     let config = SystemConfig { arbiters: 0, ..SystemConfig::default() };
     let served = System::run(config, async |system| {
-        let outcome = serve(orders, folder.to_owned(), &system).await;
+        let outcome = serve(orders, folder.to_owned(), takes_over, &system).await;
         system.shutdown(Duration::from_secs(2)).await;
         outcome
     });
@@ -65,6 +73,8 @@ pub fn main(folder: &Path) -> Result<(), String> {
 struct Run {
     orders: StepdOrders,
     folder: PathBuf,
+    /// A `stepd` served this run before.
+    takes_over: bool,
     slot: usize,
     share: NodeShare,
     system: System,
@@ -74,12 +84,12 @@ struct Run {
     over: Rc<Notify>,
 }
 
-async fn serve(orders: StepdOrders, folder: PathBuf, system: &System) -> Result<(), String> {
+async fn serve(orders: StepdOrders, folder: PathBuf, takes_over: bool, system: &System) -> Result<(), String> {
     let credential = &orders.credential;
     let slot =
         credential.nodes.iter().position(|n| n.name == orders.node).ok_or("this node is not in the credential")?;
     let share = credential.nodes[slot].share.clone();
-    let place = place(&orders, &folder, &share)?;
+    let place = place(&orders, &folder, &share, takes_over)?;
     let process = format!("stepd/{}/{}", credential.job, orders.node);
     let run = Run {
         slot,
@@ -90,19 +100,20 @@ async fn serve(orders: StepdOrders, folder: PathBuf, system: &System) -> Result<
         agent: AgentLink::default(),
         over: Rc::new(Notify::new()),
         folder,
+        takes_over,
         orders,
     };
     let over = Rc::clone(&run.over);
-    match run.orders.manager.clone() {
+    match &run.orders.manager {
         None => serve_batch_host(run).await?,
-        Some(manager) => serve_shepherd(run, &manager).await?,
+        Some(_) => serve_shepherd(run)?,
     }
     over.notified().await;
     Ok(())
 }
 
 /// The job's cgroup with its limits, the CPU map, the owner.
-fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare) -> Result<ShepherdPlace, String> {
+fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool) -> Result<ShepherdPlace, String> {
     let (settings, credential) = (&orders.settings, &orders.credential);
     let allowed = allowed_cpus(Path::new("/"));
     let topology = Topology::read(Path::new("/"), allowed.as_ref()).map_err(|e| e.to_string())?;
@@ -128,6 +139,8 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare) -> Result<Sheph
         cgroup,
         cpus,
         marks: [format!("SLURM_JOB_ID={}", credential.job), format!("SLURM_JOB_SLUID={sluid}")],
+        launcher_socket: launcher_socket(&orders.door),
+        restarted,
     })
 }
 
@@ -142,6 +155,7 @@ impl Run {
                 (0..settings.shape.cpus).filter_map(|n| self.place.cpus.machine_cpus([n]).iter().next()).collect();
         }
         config.cgroups = self.place.cgroup.is_some();
+        config.job_nodes = orders.credential.nodes.len();
         config.kill_wait = Duration::from_secs(settings.kill_wait_secs);
         config.zone = TimeZone::system();
         config
@@ -152,15 +166,20 @@ impl Run {
     }
 
     /// Starts the shepherd's actor. Its death is the death of the run: what it knew of its tasks cannot be rebuilt.
-    fn start_shepherd(&self, to_manager: ToManager, finished: Rc<dyn Fn()>) -> Address<ShepherdMsg> {
+    fn start_shepherd(
+        &self,
+        to_manager: ToManager,
+        finished: Rc<dyn Fn()>,
+        handed: Rc<HandedStreams>,
+    ) -> Address<ShepherdMsg> {
         let path = ActorPath::new(&format!("{}/shepherd", self.job_path())).expect("job numbers make valid paths");
         let (config, system, place) = (self.shepherd_config(), self.system.clone(), self.place.clone());
         // The factory runs on this very thread: this system has no other.
-        let parts = OnThread::new((to_manager, finished));
+        let parts = OnThread::new((to_manager, finished, handed));
         let spec = Shepherd::spec(move || {
             let own = system.find::<ShepherdMsg>(&path).expect("an actor's address is registered before it is made");
-            let (to_manager, finished) = parts.get().clone();
-            let world = ShepherdWorld::new(place.clone(), own, to_manager, Box::new(move || finished()));
+            let (to_manager, finished, handed) = parts.get().clone();
+            let world = ShepherdWorld::new(place.clone(), own, to_manager, Box::new(move || finished()), handed);
             Shepherd::new(config.clone(), world)
         });
         self.system.start(&self.job_path(), spec)
@@ -183,36 +202,28 @@ impl Run {
 
     fn endpoint(&self) -> Result<Arc<Endpoint>, String> {
         let identity = IdentityStore::load(&self.orders.identity).map_err(|e| e.to_string())?;
-        let any = any_address(0);
-        Endpoint::bind(any, identity).map(Arc::new).map_err(|e| e.to_string())
-    }
-}
-
-/// A value that stays on the thread that made it, in a closure that must be `Send` for its type's sake.
-struct OnThread<T> {
-    value: T,
-    thread: std::thread::ThreadId,
-}
-
-// SAFETY: `get` checks that the value is only ever touched by the thread that made it; `drop` aborts elsewhere.
-unsafe impl<T> Send for OnThread<T> {}
-
-impl<T> OnThread<T> {
-    fn new(value: T) -> Self {
-        Self { value, thread: std::thread::current().id() }
+        Endpoint::bind(any_address(0), identity).map(Arc::new).map_err(|e| e.to_string())
     }
 
-    fn get(&self) -> &T {
-        assert_eq!(self.thread, std::thread::current().id(), "a value was taken to another thread");
-        &self.value
-    }
-}
-
-impl<T> Drop for OnThread<T> {
-    fn drop(&mut self) {
-        if self.thread != std::thread::current().id() {
-            std::process::abort();
+    /// The step manager's endpoint: on the port that the one before had, which the shepherds of other nodes know. When somebody
+    /// else has that by now, on another; their agents tell them, since a step manager that takes over asks all of them anew.
+    fn manager_endpoint(&self) -> Result<Arc<Endpoint>, String> {
+        let identity = IdentityStore::load(&self.orders.identity).map_err(|e| e.to_string())?;
+        let bind = |port, key: &ResetKey| {
+            let options = EndpointOptions { reset_key: Some(key.clone()), ..EndpointOptions::default() };
+            Endpoint::bind_with(any_address(port), Arc::clone(&identity), options).map(Arc::new)
+        };
+        if let Some(KeptPort { port, key }) = run_folder::kept_port(&self.folder) {
+            match bind(port, &key) {
+                Ok(endpoint) => return Ok(endpoint),
+                Err(e) => tracing::warn!(port, error = %e, "the port of the stepd before is taken; using another"),
+            }
         }
+        let key = ResetKey::random().map_err(|e| format!("random numbers: {e}"))?;
+        let endpoint = bind(0, &key).map_err(|e| e.to_string())?;
+        let kept = KeptPort { port: endpoint.local_addr().port(), key };
+        run_folder::keep_port(&self.folder, &kept).map_err(|e| e.to_string())?;
+        Ok(endpoint)
     }
 }
 
@@ -223,12 +234,12 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
     if opened.torn_bytes > 0 {
         tracing::warn!(bytes = opened.torn_bytes, "a torn last record was cut off the step journal");
     }
-    let (writer, _thread) = JournalWriter::start(&journal_path, opened.file).map_err(|e| e.to_string())?;
+    let journal = Rc::new(Log::start(&journal_path, opened.file).map_err(|e| e.to_string())?);
     let ledger = Ledger::replay(opened.records);
-    let listener = run.listen()?;
-    let endpoint = if credential.nodes.len() > 1 { Some(run.endpoint()?) } else { None };
+    let listener = run.listen()?.take_descriptors_of(credential.uid);
+    let endpoint = if credential.nodes.len() > 1 { Some(run.manager_endpoint()?) } else { None };
     let own_address = own_address(&credential.addresses[run.slot], endpoint.as_deref());
-    let links = Rc::new(ShepherdLinks::new(endpoint.clone(), &orders.launch, credential, own_address));
+    let links = Rc::new(ShepherdLinks::new(endpoint.clone(), &orders.launch, credential, own_address, run.takes_over));
     let clients = Rc::new(Clients::default());
 
     let manager_path = ActorPath::new(&run.job_path()).expect("job numbers make valid paths");
@@ -245,19 +256,19 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
             None => early.borrow_mut().push(message),
         })
     };
-    let shepherd = run.start_shepherd(to_manager, Rc::new(|| {}));
+    let shepherd = run.start_shepherd(to_manager, Rc::new(|| {}), Rc::clone(&clients.handed));
 
     let facts = Arc::new(facts(orders));
-    let config = manager_config(orders);
+    let config = manager_config(orders, run.takes_over);
     let over = Rc::clone(&run.over);
     let exit: Rc<dyn Fn()> = Rc::new(move || over.notify_one());
-    let parts =
-        OnThread::new((Rc::clone(&links), Rc::clone(&clients), exit, shepherd, Cell::new(Some(ledger)), Cell::new(0)));
+    let lives = (Cell::new(Some(ledger)), Cell::new(0));
+    let parts = OnThread::new((Rc::clone(&links), Rc::clone(&clients), exit, shepherd, journal, lives));
     let (system, process, agent, journal_file) =
         (run.system.clone(), run.process.clone(), run.agent.clone(), journal_path);
     let spec = StepMgr::spec(credential.job, move || {
         let own = system.find::<StepMgrMsg>(&manager_path).expect("an actor's address is registered before it is made");
-        let (links, clients, exit, shepherd, ledger, lives) = parts.get();
+        let (links, clients, exit, shepherd, journal, (ledger, lives)) = parts.get();
         // After a panic the journal is read again: what it says is what was promised.
         let ledger = ledger.take().unwrap_or_else(|| {
             Ledger::replay(journal::open::<StepEvent>(&journal_file).map(|o| o.records).unwrap_or_default())
@@ -266,7 +277,8 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
             manager: own,
             system: system.clone(),
             process: process.clone(),
-            journal: writer.clone(),
+            journal: Rc::clone(journal),
+            catching_up: Rc::default(),
             own_shepherd: shepherd.clone(),
             shepherds: Rc::clone(links),
             clients: Rc::clone(clients),
@@ -313,7 +325,7 @@ fn facts(orders: &StepdOrders) -> RunFacts {
     facts
 }
 
-fn manager_config(orders: &StepdOrders) -> StepMgrConfig {
+fn manager_config(orders: &StepdOrders, restarted: bool) -> StepMgrConfig {
     let settings = &orders.settings;
     let own = users::effective_uid();
     StepMgrConfig {
@@ -321,11 +333,12 @@ fn manager_config(orders: &StepdOrders) -> StepMgrConfig {
         over_time_limit: settings.over_time_minutes.map(|m| Duration::from_secs(m * 60)),
         trusted_uids: vec![own],
         append_files: settings.append_files,
+        restarted,
         ..StepMgrConfig::default()
     }
 }
 
-async fn serve_shepherd(run: Run, manager: &str) -> Result<(), String> {
+fn serve_shepherd(run: Run) -> Result<(), String> {
     let orders = &run.orders;
     let endpoint = run.endpoint()?;
     let listener = run.listen()?;
@@ -342,26 +355,16 @@ async fn serve_shepherd(run: Run, manager: &str) -> Result<(), String> {
             agent.send(StepdToNode::Report { seq: 1, report: StepdReport::Gone });
         })
     };
-    let shepherd = run.start_shepherd(to_manager, finished);
+    let shepherd = run.start_shepherd(to_manager, finished, Rc::default());
     let register = ShepherdToStepMgr::Register {
         credential: orders.launch.credential.clone(),
         sluid: orders.credential.sluid,
         node: orders.node.clone(),
     };
     let batch_host = orders.credential.nodes.first().map(|n| n.name.clone()).unwrap_or_default();
-    let mut messages =
-        link.connect(&endpoint, manager, &batch_host, register).await.map_err(|e| format!("the step manager: {e}"))?;
     actix_rt::spawn(door::serve_relay(listener, Rc::clone(&link.handle), orders.credential.job, orders.node.clone()));
-    let told = shepherd.clone();
-    actix_rt::spawn(async move {
-        // Held for as long as the link is in use.
-        let _endpoint = endpoint;
-        while let Ok(Some(message)) = messages.recv().await {
-            let cx = TraceContext { trace: message.trace, cause: message.cause };
-            tell_shepherd(&told, cx, ShepherdInput::Manager(message.msg));
-        }
-        tell_shepherd(&told, TraceContext::root(), ShepherdInput::ManagerLost);
-    });
+    let place = ManagerPlace { endpoint, folder: run.folder.clone(), batch_host, register, shepherd: shepherd.clone() };
+    actix_rt::spawn(link.keep(place));
     let hello = run.hello(false);
     let (agent, over, system, process) =
         (run.agent.clone(), Rc::clone(&run.over), run.system.clone(), run.process.clone());

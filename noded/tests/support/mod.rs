@@ -154,7 +154,7 @@ impl Cluster {
 
     /// `field` of `scontrol -o show job ID`.
     pub fn job_field(&self, job: &str, field: &str) -> Option<String> {
-        let a = self.run("scontrol", &["-o", "show", "job", job]);
+        let a = self.run("scontrol", &["-d", "-o", "show", "job", job]);
         field_of(&a.out, field)
     }
 
@@ -215,6 +215,12 @@ impl Cluster {
             .collect()
     }
 
+    /// The `stepd` of a job on a node, if there is one.
+    pub fn stepd_of(&self, job: &str, node: &str) -> Option<i32> {
+        let name = format!("{job}/{node}");
+        self.processes().into_iter().find(|(role, n, _)| role == "stepd" && *n == name).map(|p| p.2)
+    }
+
     #[track_caller]
     pub fn pid_of(&self, role: &str, name: Option<&str>) -> i32 {
         let all = self.processes();
@@ -260,6 +266,19 @@ impl Drop for Cluster {
         assert_eq!(self.left_over(), Vec::<String>::new(), "processes left after garrick down");
         let _ = std::fs::remove_dir_all(&self.work);
     }
+}
+
+/// Processes whose parent is `pid`.
+pub fn children_of(pid: i32) -> Vec<i32> {
+    let mut found = Vec::new();
+    for e in std::fs::read_dir("/proc").unwrap().flatten() {
+        let stat = std::fs::read_to_string(e.path().join("stat")).unwrap_or_default();
+        let parent = stat.rsplit_once(") ").and_then(|(_, rest)| rest.split(' ').nth(1)?.parse::<i32>().ok());
+        if parent == Some(pid) {
+            found.extend(e.file_name().to_string_lossy().parse::<i32>().ok());
+        }
+    }
+    found
 }
 
 /// Command lines of all processes but this one.

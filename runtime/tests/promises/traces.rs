@@ -218,3 +218,33 @@ async fn with_traces_off_there_are_no_records_and_contexts_travel_all_the_same()
     })
     .await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn handled_messages_are_counted_by_name_with_traces_on_or_off() {
+    stage(async |system, log, mut lines| {
+        let counted = |prefix: &str| -> Vec<(String, &str, u64)> {
+            let counts = system.traces().counts(&[prefix.to_owned()]);
+            counts.into_iter().filter(|c| c.message != "Ask").map(|c| (c.actor, c.message, c.handled)).collect()
+        };
+        let a = start(&system, "job/1", &log);
+        a.try_send(act("Beat", |_, _| ())).unwrap();
+        a.try_send(panics()).unwrap();
+        settle(&a).await;
+        system.traces().set_enabled(false);
+        a.try_send(act("Beat", |_, _| ())).unwrap();
+        settle(&a).await;
+        let names: Vec<(&str, u64)> = counted("/job").iter().map(|(_, name, handled)| (*name, *handled)).collect();
+        assert_eq!(names.iter().find(|(name, _)| *name == "Beat"), Some(&("Beat", 2)), "{names:?}");
+        assert!(names.len() == 2, "the message that panicked was handled too: {names:?}");
+        a.try_send(act("Stop", |_, cx| cx.stop())).unwrap();
+        a.try_send(act("Beat", |_, _| ())).unwrap();
+        lines.until("job/1 stopped").await;
+        // The last of it is told to the guardian; another actor of the same thread runs after that.
+        settle(&start(&system, "b", &log)).await;
+        let ended = counted("/job");
+        assert!(ended.contains(&("/job/*".to_owned(), "Beat", 2)), "{ended:?}");
+        assert!(ended.contains(&("/job/*".to_owned(), "Stop", 1)), "{ended:?}");
+        assert_eq!(counted("/node"), []);
+    })
+    .await;
+}

@@ -90,7 +90,7 @@ fn show(out: &mut impl Write, setup: &Setup, outcome: &Outcome, start: Instant) 
     )?;
     writeln!(
         out,
-        "    {} allocations, {} ends, {} requeues; {} links broken, {} agent restarts, {} reboots, {} stepds killed, \
+        "    {} allocations, {} ends, {} requeues; {} links broken, {} agent restarts, {} reboots, {} stepds killed and {} started again, \
          {} launches failed, {} drains, {} downs, {} commands, {} controller restarts, {} messages twice",
         n("Allocated"),
         n("Ended"),
@@ -99,6 +99,7 @@ fn show(out: &mut impl Write, setup: &Setup, outcome: &Outcome, start: Instant) 
         n("agent restart"),
         n("machine reboot"),
         n("stepd killed"),
+        n("stepd restarted"),
         n("launch failure"),
         n("node drained"),
         n("node set down"),

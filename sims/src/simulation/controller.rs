@@ -208,7 +208,10 @@ impl World {
         }
         for effect in out {
             match effect {
-                JobEffect::Record(_) | JobEffect::Answer { .. } | JobEffect::Reached { .. } => {}
+                JobEffect::Record(_)
+                | JobEffect::Answer { .. }
+                | JobEffect::Reached { .. }
+                | JobEffect::ShowSteps(_) => {}
                 JobEffect::Split { record, then } => {
                     let task = record.id;
                     self.start_job(*record);

@@ -125,10 +125,7 @@ impl World {
             }
             7 => {
                 self.ledger.counts.add("machine reboot");
-                for run in self.machines[node].living() {
-                    self.kill_stepd(node, run);
-                }
-                self.begin_agent(node);
+                self.reboot(node);
                 self.after(30_000, Happening::Connect(node));
             }
             8..=10 => {

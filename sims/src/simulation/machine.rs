@@ -1,5 +1,5 @@
 //! A node's machine around the core of its agent: the link to the controller, the spool folder, and `stepd`s, which are
-//! made up: they start, work for a while, report, and die when they are killed.
+//! made up: they start, work for a while, report, die when they are killed, and go on when they are started again.
 
 use super::world::{Happening, Place, World};
 use garrick_actors::{
@@ -58,7 +58,18 @@ struct Stepd {
 struct Folder {
     batch_host: bool,
     clean: bool,
+    /// Boot of the machine in which it was made.
+    boot: u64,
     stepd: Option<Stepd>,
+    /// What the next `stepd` will know of one that died.
+    journal: Option<Stepd>,
+}
+
+impl Folder {
+    /// Nobody works on the run here any more.
+    fn is_over(&self) -> bool {
+        self.stepd.as_ref().or(self.journal.as_ref()).is_none_or(|stepd| stepd.ended)
+    }
 }
 
 /// A node's machine.
@@ -69,6 +80,8 @@ pub(super) struct Machine {
     agent: NodeAgentCore,
     /// Counts starts of the agent.
     life: u64,
+    /// Counts starts of the machine.
+    boot: u64,
     /// Connection to the controller.
     pub(super) link: Option<u64>,
     spool: BTreeMap<RunKey, Folder>,
@@ -89,7 +102,7 @@ impl Machine {
             tracking: "made up".to_owned(),
         };
         let (name, agent) = (node.name.clone(), agent(&node.name, 0));
-        Self { name, facts, agent, life: 0, link: None, spool: BTreeMap::new(), askers: BTreeMap::new() }
+        Self { name, facts, agent, life: 0, boot: 0, link: None, spool: BTreeMap::new(), askers: BTreeMap::new() }
     }
 
     /// Runs with a living `stepd`.
@@ -122,9 +135,10 @@ impl World {
             let stepd = match &mut folder.stepd {
                 Some(stepd) => {
                     stepd.conn = None;
-                    StepdState::Alive { pid: 1 }
+                    StepdState::Alive { pid: Some(1), clean: folder.clean }
                 }
                 None if folder.clean => StepdState::Clean,
+                None if folder.boot != machine.boot => StepdState::Rebooted,
                 None => StepdState::Dead,
             };
             found.push(FoundRun { run: *run, batch_host: folder.batch_host, uid: 0, stepd, door: String::new() });
@@ -205,9 +219,15 @@ impl World {
             AgentEffect::ToStepd { run, message } => {
                 self.send(Place::Machine(node), Happening::Stepd(node, run, ToStepd::Agent(message)));
             }
-            AgentEffect::KillStepd { run } => self.kill_stepd(node, run),
+            AgentEffect::KillStepd { run, .. } => {
+                if !self.kill_stepd(node, run) {
+                    let how = "it is not there".to_owned();
+                    self.later(node, life, 10, AgentInput::StepdExited { run, pid: None, how });
+                }
+            }
+            AgentEffect::Restart { run } => self.restart_stepd(node, life, run),
             AgentEffect::Sweep { run } => {
-                self.kill_stepd(node, run);
+                self.abandon(node, run);
                 self.later(node, life, 1_000, AgentInput::Swept { run, stubborn: Vec::new() });
             }
             AgentEffect::MarkClean { run } => {
@@ -233,7 +253,9 @@ impl World {
                 self.set_timer(self.now.plus(after), Happening::AgentTimer(node, life, timer));
             }
             AgentEffect::ClearTimer(timer) => self.clear_timer(&Happening::AgentTimer(node, life, timer)),
-            AgentEffect::TrustKey { .. }
+            AgentEffect::Watch { .. }
+            | AgentEffect::NoteManager { .. }
+            | AgentEffect::TrustKey { .. }
             | AgentEffect::AnswerCommand { .. }
             | AgentEffect::OwnTrace { .. }
             | AgentEffect::StopOwnTrace { .. }
@@ -264,7 +286,9 @@ impl World {
         let batch_host = launch.manager.is_none();
         let (conn, unacknowledged) = (None, Vec::new());
         let stepd = Stepd { launch, conn, seq: 0, unacknowledged, started: false, ended: false, left: false };
-        self.machines[node].spool.insert(run, Folder { batch_host, clean: false, stepd: Some(stepd) });
+        let boot = self.machines[node].boot;
+        let folder = Folder { batch_host, clean: false, boot, stepd: Some(stepd), journal: None };
+        self.machines[node].spool.insert(run, folder);
         self.agent(node, AgentInput::Prepared { run, result: Ok(1) });
         self.send(Place::Machine(node), Happening::StepdConnects(node, run));
     }
@@ -279,7 +303,7 @@ impl World {
         let Some(stepd) = self.stepd(node, run) else { return };
         stepd.conn = Some(conn);
         let batch_host = stepd.launch.manager.is_none();
-        self.agent(node, AgentInput::StepdUp { run, conn, door: format!("n{node}.sock"), batch_host });
+        self.agent(node, AgentInput::StepdUp { run, conn, pid: 1, door: format!("n{node}.sock"), batch_host });
     }
 
     pub(super) fn tell_stepd(&mut self, node: usize, run: RunKey, what: ToStepd) {
@@ -324,9 +348,9 @@ impl World {
         let Some(launch) = self.stepd(node, run).map(|stepd| stepd.launch.clone()) else { return };
         let index = |name: &str| launch.credential.nodes.iter().find(|n| n.name == name).map(|n| n.index.0 as usize);
         if let Some(manager) = &launch.manager {
-            // A shepherd that finds no step manager ends itself.
-            let manager = index(manager).and_then(|at| self.stepd(at, run));
-            if manager.is_none_or(|stepd| stepd.ended) {
+            // A shepherd that finds no step manager, and none that will be started again, ends itself.
+            let folder = index(manager).and_then(|at| self.machines[at].spool.get(&run));
+            if folder.is_none_or(Folder::is_over) {
                 self.leave(node, run);
             }
             return;
@@ -383,14 +407,32 @@ impl World {
         }
     }
 
-    /// The process ends, by a signal or because all is said; the others of its run notice.
-    pub(super) fn kill_stepd(&mut self, node: usize, run: RunKey) {
-        let Some(stepd) = self.machines[node].spool.get_mut(&run).and_then(|folder| folder.stepd.take()) else {
+    /// The process ends, by a signal or because all is said. Its journal stays. False: there was none.
+    pub(super) fn kill_stepd(&mut self, node: usize, run: RunKey) -> bool {
+        let Some(folder) = self.machines[node].spool.get_mut(&run) else { return false };
+        let Some(stepd) = folder.stepd.take() else { return false };
+        folder.journal = Some(Stepd { conn: None, ..stepd });
+        let life = self.machines[node].life;
+        let exited = AgentInput::StepdExited { run, pid: None, how: "made up".to_owned() };
+        self.send(Place::Stepd(node, run), Happening::Agent(node, life, exited));
+        true
+    }
+
+    /// The machine is started anew: its processes are gone, and none is taken up again.
+    pub(super) fn reboot(&mut self, node: usize) {
+        self.machines[node].boot += 1;
+        for run in self.machines[node].living() {
+            self.abandon(node, run);
+        }
+        self.begin_agent(node);
+    }
+
+    /// Nobody will work on the run here any more; the others of the run notice.
+    fn abandon(&mut self, node: usize, run: RunKey) {
+        self.kill_stepd(node, run);
+        let Some(stepd) = self.machines[node].spool.get_mut(&run).and_then(|folder| folder.journal.take()) else {
             return;
         };
-        let life = self.machines[node].life;
-        let exited = AgentInput::StepdExited { run, how: "made up".to_owned() };
-        self.send(Place::Stepd(node, run), Happening::Agent(node, life, exited));
         let batch_host = stepd.launch.credential.nodes.first().map(|n| n.index.0 as usize);
         if stepd.launch.manager.is_none() {
             for other in others(&stepd.launch, node) {
@@ -398,6 +440,33 @@ impl World {
             }
         } else if let Some(batch_host) = batch_host {
             self.send(Place::Stepd(node, run), Happening::Stepd(batch_host, run, ToStepd::PeerLost));
+        }
+    }
+
+    /// Starts the `stepd` of a run again, from what its journal says; or not.
+    fn restart_stepd(&mut self, node: usize, life: u64, run: RunKey) {
+        let fails = !self.is_calm() && self.random.one_in_thousand(50);
+        let folder = self.machines[node].spool.get_mut(&run).filter(|_| !fails);
+        let Some(mut stepd) = folder.and_then(|folder| folder.journal.take()) else {
+            let result = Err("made to fail".to_owned());
+            return self.later(node, life, 500, AgentInput::Restarted { run, result });
+        };
+        self.ledger.counts.add("stepd restarted");
+        let batch_host = stepd.launch.manager.is_none();
+        let (working, peers) = (batch_host && stepd.started && !stepd.ended, others(&stepd.launch, node));
+        // A shepherd looks for its step manager anew; a step manager goes on where it was.
+        stepd.started &= batch_host;
+        if let Some(folder) = self.machines[node].spool.get_mut(&run) {
+            folder.stepd = Some(stepd);
+        }
+        self.later(node, life, 500, AgentInput::Restarted { run, result: Ok(1) });
+        self.send(Place::Machine(node), Happening::StepdConnects(node, run));
+        if working {
+            // What happened while it was away it finds out now.
+            let over = |other: &usize| self.machines[*other].spool.get(&run).is_none_or(Folder::is_over);
+            let next = if peers.iter().any(over) { ToStepd::PeerLost } else { ToStepd::WorkDone(JobState::Completed) };
+            let work = self.random.between(2_000, 60_000);
+            self.after(u64::from(work), Happening::Stepd(node, run, next));
         }
     }
 }

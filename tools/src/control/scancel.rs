@@ -1,5 +1,6 @@
 //! `scancel`: ends or signals jobs, array tasks and steps, named or chosen by what they are.
 
+use super::own_steps;
 use crate::{
     options::table::Arg,
     output::{Console, Verbosity},
@@ -11,11 +12,11 @@ use crate::{
     render::words,
 };
 use garrick_model::{
-    ids::StepSelector,
     messages::command::{CancelRequest, CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
     signal::signal_number,
     state::JobState,
+    step_selector::StepsSelector,
     view::JobView,
 };
 use std::{ffi::OsString, io::BufRead, sync::Arc};
@@ -23,11 +24,11 @@ use std::{ffi::OsString, io::BufRead, sync::Arc};
 static TABLE: Table = Table {
     program: "scancel",
     purpose: "Signal or cancel jobs, job arrays or job steps.",
-    operands: "[job_id[_array_id][.step_id]...]",
+    operands: "[job_id[_array_id][.step_id[_array_id]]...]",
     options: &[
         option("account", Some('A'), Arg::Required("account"), "only jobs of this account"),
         option("batch", Some('b'), Arg::None, "signal the batch shell only"),
-        option("ctld", None, Arg::None, "by way of the controller (always so here)"),
+        option("ctld", None, Arg::None, "by way of the controller, steps of the own job too"),
         option("full", Some('f'), Arg::None, "signal the batch shell and all steps"),
         option("hurry", Some('H'), Arg::None, "do not stage out (nothing is staged here)"),
         option("interactive", Some('i'), Arg::None, "ask before each job"),
@@ -39,7 +40,12 @@ static TABLE: Table = Table {
         option("qos", Some('q'), Arg::Required("qos"), "only jobs of this QOS"),
         option("quiet", Some('Q'), Arg::None, "say nothing about jobs that are over"),
         option("signal", Some('s'), Arg::Required("name"), "send this signal instead of ending the job"),
-        option("state", Some('t'), Arg::Required("state"), "only jobs in this state"),
+        option(
+            "state",
+            Some('t'),
+            Arg::Required("state"),
+            "only jobs in this state; with steps: PENDING, those that wait",
+        ),
         option("user", Some('u'), Arg::Required("user"), "only jobs of this user"),
         option("verbose", Some('v'), Arg::None, "say more"),
         option("wckey", None, Arg::Required("wckey"), "only jobs of this wckey"),
@@ -51,12 +57,16 @@ static TABLE: Table = Table {
 #[derive(Debug, Default)]
 struct Request {
     jobs: Vec<JobSelector>,
-    steps: Vec<StepSelector>,
+    steps: Vec<StepsSelector>,
     filter: Filter,
     signal: Option<i32>,
     batch: bool,
     full: bool,
     interactive: bool,
+    /// Of the steps only those that wait.
+    pending_only: bool,
+    /// Steps of the own job go to the controller too.
+    by_controller: bool,
 }
 
 /// Which jobs, when some are chosen by what they are.
@@ -123,6 +133,7 @@ fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<R
         batch: arguments.has("batch") || env("SCANCEL_BATCH").is_some(),
         full: arguments.has("full") || env("SCANCEL_FULL").is_some(),
         interactive: arguments.has("interactive") || env("SCANCEL_INTERACTIVE").is_some(),
+        by_controller: arguments.has("ctld") || env("SCANCEL_CTLD").is_some(),
         ..Request::default()
     };
     for word in arguments.words().iter().flat_map(|w| choices::outside_brackets(w)) {
@@ -155,6 +166,15 @@ fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<R
         states,
         nodes: choices::nodes(&arguments.value("nodelist").unwrap_or_default()).map_err(said)?,
     };
+    if !request.steps.is_empty() && !request.filter.states.is_empty() {
+        if request.filter.states != [JobState::Pending] {
+            return Err("--state: of steps only those that wait (PENDING) can be chosen".to_owned());
+        }
+        request.pending_only = true;
+        if request.jobs.is_empty() {
+            request.filter.states.clear();
+        }
+    }
     if let Some(name) = arguments.value("signal") {
         request.signal = Some(signal_number(&name).ok_or_else(|| format!("Unknown job signal: {name}"))?);
     }
@@ -165,6 +185,17 @@ fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<R
 }
 
 fn run(mut request: Request, console: &Console) -> Result<i32, AskError> {
+    let mut code = 0;
+    if !request.by_controller && !request.filter.chooses() && !request.interactive {
+        code = own_steps::signal(&mut request.steps, request.pending_only, request.signal, console);
+        if request.jobs.is_empty() && request.steps.is_empty() {
+            return Ok(code);
+        }
+    }
+    by_controller(request, console).map(|other| other.max(code))
+}
+
+fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskError> {
     let mut cluster = Contact::open(console)?;
     let arrays = request.steps.iter().any(|s| s.task.is_some());
     if request.filter.chooses() || request.interactive || arrays {
@@ -185,7 +216,8 @@ fn run(mut request: Request, console: &Console) -> Result<i32, AskError> {
     let signal = request.signal.filter(|s| *s != libc::SIGKILL || request.batch || request.full);
     let cancel = CancelRequest {
         jobs: request.jobs.clone(),
-        steps: request.steps.iter().map(|s| s.of_job(s.job)).collect(),
+        steps: request.steps.clone(),
+        pending_steps_only: request.pending_only,
         signal: signal.or((request.batch || request.full).then_some(libc::SIGKILL)),
         batch: request.batch,
         full: request.full,
@@ -264,9 +296,7 @@ fn say(request: &Request, console: &Console) {
     for job in &request.jobs {
         console.verbose(format_args!("{what} job {}", job));
     }
-    for step in &request.steps {
-        console.verbose(format_args!("{what} step {step}"));
-    }
+    request.steps.iter().for_each(|step| own_steps::say(request.signal, step, console));
 }
 
 /// Tells what could not be done. Jobs that are over or unknown are no error: they do not run.
@@ -307,6 +337,24 @@ mod tests {
         assert_eq!(shown, ["5", "6_3", "7_[1-4,9]"]);
         let steps: Vec<String> = request.steps.iter().map(ToString::to_string).collect();
         assert_eq!(steps, ["8.0", "8.batch"]);
+    }
+
+    #[test]
+    fn steps_are_named_one_by_one_and_by_the_many() {
+        let request = read_words("5609.7 5609.7_3,5609.7_[10-20,30] 5609.[3-9] 5609.*").unwrap();
+        let shown: Vec<String> = request.steps.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["5609.7", "5609.7_3", "5609.7_[10-20,30]", "5609.[3-9]", "5609.*"]);
+        assert!(!request.pending_only);
+    }
+
+    #[test]
+    fn of_steps_those_that_wait_can_be_chosen() {
+        let request = read_words("--state=PENDING 5609.*").unwrap();
+        assert!(request.pending_only && !request.filter.chooses());
+        let both = read_words("-t pd 5609.* 7").unwrap();
+        assert!(both.pending_only && both.filter.chooses());
+        let error = "--state: of steps only those that wait (PENDING) can be chosen";
+        assert_eq!(read_words("-t R 5609.3").unwrap_err(), error);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::{
     table::{
         ALLOC, Arg,
         Arg::{Optional, Required},
-        BATCH, BATCH_ALLOC, BATCH_RUN, EVERY, Effect, JOB, OptionDef, RUN, WAIT,
+        BATCH, BATCH_ALLOC, BATCH_RUN, EVERY, Effect, JOB, OptionDef, RUN,
     },
     typed::Help,
     values,
@@ -103,14 +103,6 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SLURM_JOBID", "SLURM_JOB_ID"]),
-    OptionDef::new("async", None, Arg::None, RUN, "hand the step to the job's step manager and return", |t, _| {
-        t.asynchronous = true;
-        Ok(())
-    }),
-    OptionDef::new("batch", None, Arg::None, RUN, "hand a script to the job's step manager and return", |t, _| {
-        t.batch = true;
-        Ok(())
-    }),
     OptionDef::new(
         "multi-prog",
         None,
@@ -181,22 +173,11 @@ pub const OPTIONS: &[OptionDef] = &[
     ),
     OptionDef::other("msg-timeout", None, Required("secs"), RUN, "message timeout (no effect)", Effect::Silent),
     OptionDef::other("treewidth", None, Required("n"), JOB, "width of the launch tree (no effect)", Effect::Silent),
-    OptionDef::new(
-        "timeout",
-        None,
-        Required("secs"),
-        WAIT,
-        "give up after so many seconds, with exit code 1",
-        |t, g| {
-            t.timeout_secs = Some(g.number(0)?);
-            Ok(())
-        },
-    ),
     OptionDef::new("conf", None, Required("file"), EVERY, "slurm.conf of the cluster meant", |t, g| {
         t.conf = g.value.map(std::path::PathBuf::from);
         Ok(())
     }),
-    OptionDef::new("quiet", Some('Q'), Arg::None, EVERY, "quiet mode (suppress informational messages)", |t, _| {
+    OptionDef::new("quiet", Some('Q'), Arg::None, JOB, "quiet mode (suppress informational messages)", |t, _| {
         t.quiet = true;
         Ok(())
     }),

@@ -76,7 +76,9 @@ pub fn environment(
         .map(|(name, value)| (name.into_vec(), value.into_vec()))
         .filter(|(name, _)| whose == For::Step || !of_the_surrounding_job(name))
         .collect();
-    let words = words(export.unwrap_or("ALL"))?;
+    // What most steps send, with nothing copied.
+    let Some(export) = export.filter(|export| !export.eq_ignore_ascii_case("ALL")) else { return Ok(entries(all)) };
+    let words = words(export)?;
     let has = |word: &str| words.iter().any(|w| w.value.is_none() && w.name.eq_ignore_ascii_case(word));
     let mut kept: BTreeMap<Vec<u8>, Vec<u8>> = if has("ALL") {
         all.clone()
@@ -100,9 +102,7 @@ pub fn environment(
             }
         }
     }
-    if let (For::Job, Some(export)) = (whose, export)
-        && !export.eq_ignore_ascii_case("ALL")
-    {
+    if whose == For::Job {
         // Steps of the job go by the same rule unless told otherwise, as in Slurm.
         kept.entry(b"SLURM_EXPORT_ENV".to_vec()).or_insert_with(|| export.into());
     }
@@ -125,6 +125,7 @@ fn entries(variables: BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<EnvEntry> {
     variables
         .into_iter()
         .map(|(mut entry, value)| {
+            entry.reserve_exact(1 + value.len());
             entry.push(b'=');
             entry.extend(value);
             EnvEntry::from(entry)

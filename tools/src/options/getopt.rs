@@ -119,6 +119,29 @@ pub fn parse(defs: &[&'static OptionDef], args: &[OsString]) -> Result<Parsed, G
     Ok(parsed)
 }
 
+/// The same, but operands may stand anywhere between the options, up to a `--`.
+pub fn parse_anywhere(defs: &[&'static OptionDef], args: &[OsString]) -> Result<Parsed, GetoptError> {
+    let mut all = Parsed::default();
+    let mut rest = args.to_vec();
+    loop {
+        let before = rest.len();
+        let parsed = parse(defs, &rest)?;
+        let taken = before - parsed.rest.len();
+        let ended = taken > 0 && rest[taken - 1] == "--";
+        all.options.extend(parsed.options);
+        let mut left = parsed.rest.into_iter();
+        if ended {
+            all.rest.extend(left);
+            return Ok(all);
+        }
+        match left.next() {
+            None => return Ok(all),
+            Some(operand) => all.rest.push(operand),
+        }
+        rest = left.collect();
+    }
+}
+
 /// `-ln4`: short options behind one dash, the last of which may have an argument.
 fn parse_cluster(
     defs: &[&'static OptionDef],

@@ -1,18 +1,40 @@
-//! `#SBATCH` lines of a batch script. They count until the first line that is neither blank nor a comment; each must begin
-//! with exactly `#SBATCH`. Words are separated by blanks; quotes keep blanks together, a backslash keeps the next
+//! `#SBATCH` lines of a batch script, and the `#SRUN` lines that only `srun --batch` reads. They count until the first line
+//! that is neither blank nor a comment; each must begin with exactly `#SBATCH` (`#SRUN`). Words are separated by blanks; quotes keep blanks together, a backslash keeps the next
 //! character, and a word that begins with `#` starts a comment. A line is not continued on the next one.
 
 use std::{ffi::OsString, os::unix::ffi::OsStringExt};
 
 /// What marks a line.
-const MARK: &[u8] = b"#SBATCH";
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// `#SBATCH`: options of `sbatch`.
+    Sbatch,
+    /// `#SRUN`: options of `srun`.
+    Srun,
+}
+
+/// The marks that `sbatch` looks for.
+pub const OF_SBATCH: &[Mark] = &[Mark::Sbatch];
+/// The marks that `srun --batch` looks for.
+pub const OF_SRUN: &[Mark] = &[Mark::Sbatch, Mark::Srun];
+
+impl Mark {
+    const fn text(self) -> &'static [u8] {
+        match self {
+            Self::Sbatch => b"#SBATCH",
+            Self::Srun => b"#SRUN",
+        }
+    }
+}
 
 /// Options of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScriptLine {
     /// Counted from 1.
     pub number: usize,
-    /// Its words after `#SBATCH`.
+    /// Whose options they are.
+    pub mark: Mark,
+    /// Its words after the mark.
     pub words: Vec<OsString>,
 }
 
@@ -44,20 +66,20 @@ pub enum ScriptLineError {
     },
 }
 
-/// Reads the head of a script.
-pub fn read(script: &[u8]) -> Result<ScriptHead, ScriptLineError> {
+/// Reads the head of a script, for lines with one of these marks.
+pub fn read(script: &[u8], marks: &[Mark]) -> Result<ScriptHead, ScriptLineError> {
     let mut head = ScriptHead::default();
     for (index, line) in script.split(|b| *b == b'\n').enumerate() {
         let number = index + 1;
         let blank = line.trim_ascii_start();
-        match line.strip_prefix(MARK) {
-            Some(text) if text.first().is_none_or(u8::is_ascii_whitespace) => {
+        match marks.iter().find_map(|mark| Some((*mark, line.strip_prefix(mark.text())?))) {
+            Some((mark, text)) if text.first().is_none_or(u8::is_ascii_whitespace) => {
                 let words = words(text).map_err(|quote| ScriptLineError::OpenQuote { number, quote })?;
                 if words.first().is_some_and(|w| w == "hetjob" || w == "packjob") {
                     return Err(ScriptLineError::Heterogeneous { number });
                 }
                 if !words.is_empty() {
-                    head.lines.push(ScriptLine { number, words });
+                    head.lines.push(ScriptLine { number, mark, words });
                 }
             }
             _ if line.starts_with(b"#PBS ") => head.has_pbs = true,
@@ -106,7 +128,7 @@ mod tests {
     use super::*;
 
     fn read_words(script: &str) -> Vec<(usize, Vec<String>)> {
-        let head = read(script.as_bytes()).unwrap();
+        let head = read(script.as_bytes(), OF_SBATCH).unwrap();
         head.lines
             .into_iter()
             .map(|l| (l.number, l.words.into_iter().map(|w| w.into_string().unwrap()).collect()))
@@ -153,14 +175,25 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_srun_count_where_they_are_looked_for() {
+        let script = b"#!/bin/sh\n#SRUN --retries=2\n#SBATCH -n 4\n#SRUNX\n";
+        let marks = |marks| read(script, marks).unwrap().lines.iter().map(|l| (l.number, l.mark)).collect::<Vec<_>>();
+        assert_eq!(marks(OF_SRUN), [(2, Mark::Srun), (3, Mark::Sbatch)]);
+        assert_eq!(marks(OF_SBATCH), [(3, Mark::Sbatch)]);
+    }
+
+    #[test]
     fn an_open_quote_names_its_line() {
-        let error = read(b"#!/bin/sh\n\n#SBATCH -J \"x\n").unwrap_err();
+        let error = read(b"#!/bin/sh\n\n#SBATCH -J \"x\n", OF_SBATCH).unwrap_err();
         assert_eq!(error.to_string(), "line 3: quote \" is never closed");
     }
 
     #[test]
     fn heterogeneous_jobs_are_refused_and_pbs_lines_noticed() {
-        assert!(matches!(read(b"#!/bin/sh\n#SBATCH hetjob\n"), Err(ScriptLineError::Heterogeneous { number: 2 })));
-        assert!(read(b"#!/bin/sh\n#PBS -N x\n").unwrap().has_pbs);
+        assert!(matches!(
+            read(b"#!/bin/sh\n#SBATCH hetjob\n", OF_SBATCH),
+            Err(ScriptLineError::Heterogeneous { number: 2 })
+        ));
+        assert!(read(b"#!/bin/sh\n#PBS -N x\n", OF_SBATCH).unwrap().has_pbs);
     }
 }

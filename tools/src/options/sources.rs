@@ -1,17 +1,33 @@
 //! Lays the three sources of options over each other: script lines first, the environment over them, the command line
-//! over both. Within a source the last one wins.
+//! over both. Within a source the last one wins. Variables by which a job describes itself are no wishes of the user: for
+//! `srun` they come below all others.
 
 use super::{
     getopt::{self, GetoptError, Occurrence, Parsed},
-    script_lines::ScriptLine,
+    script_lines::{Mark, ScriptLine},
     table::{Command, Effect, OptionDef, options_of},
     typed::{Given, OptionError, Source, Typed},
 };
-use garrick_model::time::Timestamp;
+use garrick_model::{env_vars, time::Timestamp};
 use std::{
     ffi::{OsStr, OsString},
     fmt,
 };
+
+/// Variables that a job sets for its tasks and that `srun` reads: the job's layout, limits and binding.
+const OF_THE_JOB: &[&str] = &[
+    env_vars::SLURM_CPU_BIND,
+    env_vars::SLURM_DISTRIBUTION,
+    env_vars::SLURM_EXPORT_ENV,
+    env_vars::SLURM_JOB_NUM_NODES,
+    env_vars::SLURM_MEM_PER_CPU,
+    env_vars::SLURM_MEM_PER_NODE,
+    env_vars::SLURM_NNODES,
+    env_vars::SLURM_NPROCS,
+    env_vars::SLURM_NTASKS,
+    env_vars::SLURM_NTASKS_PER_NODE,
+    "SRUN_CPUS_PER_TASK",
+];
 
 /// Arguments or a value that cannot be taken.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,9 +73,15 @@ impl fmt::Display for Place {
     }
 }
 
-/// Takes a command line apart, without applying it.
+/// Takes a command line apart, without applying it. Options end at the first operand, but those of `swait`, which runs
+/// nothing that could have options of its own, may stand behind it.
 pub fn command_line(command: Command, args: &[OsString]) -> Result<Parsed, SourceError> {
-    getopt::parse(&options_of(command), args).map_err(|error| SourceError::Getopt { error, line: None })
+    let options = options_of(command);
+    let parsed = match command {
+        Command::Swait => getopt::parse_anywhere(&options, args),
+        Command::Sbatch | Command::Salloc | Command::Srun => getopt::parse(&options, args),
+    };
+    parsed.map_err(|error| SourceError::Getopt { error, line: None })
 }
 
 /// Lays everything over each other. `variable` looks up the environment.
@@ -72,8 +94,12 @@ pub fn lay_over(
 ) -> Result<Typed, SourceError> {
     let options = options_of(command);
     let mut typed = Typed::default();
+    let describing = |name: &str| command == Command::Srun && OF_THE_JOB.contains(&name);
+    apply_variables(&mut typed, command, &options, variable, &describing, now)?;
     for line in script {
-        let parsed = getopt::parse(&options, &line.words)
+        // Options of `sbatch` are taken apart as `sbatch` does: a letter may mean something else to `srun`.
+        let reader = if line.mark == Mark::Sbatch { Command::Sbatch } else { command };
+        let parsed = getopt::parse(&options_of(reader), &line.words)
             .map_err(|error| SourceError::Getopt { error, line: Some(line.number) })?;
         if let Some(word) = parsed.rest.first() {
             return Err(SourceError::Stray { word: word.to_string_lossy().into_owned(), line: line.number });
@@ -81,17 +107,34 @@ pub fn lay_over(
         let place = Some(Place::Line(line.number));
         apply_all(&mut typed, &parsed.options, Source::Script, place.as_ref(), now)?;
     }
+    apply_variables(&mut typed, command, &options, variable, &|name| !describing(name), now)?;
+    apply_all(&mut typed, command_line, Source::CommandLine, None, now)?;
+    Ok(typed)
+}
+
+/// Lays options over what was typed, as more of the command line.
+pub fn lay_on(typed: &mut Typed, options: &[Occurrence], now: Timestamp) -> Result<(), OptionError> {
+    options.iter().try_for_each(|o| apply(typed, o.def, o.value.as_deref(), Source::CommandLine, now))
+}
+
+fn apply_variables(
+    typed: &mut Typed,
+    command: Command,
+    options: &[&'static OptionDef],
+    variable: &dyn Fn(&str) -> Option<OsString>,
+    which: &dyn Fn(&str) -> bool,
+    now: Timestamp,
+) -> Result<(), SourceError> {
     for def in options {
-        for name in def.variables(command) {
+        for name in def.variables(command).filter(|name| which(name)) {
             // An empty variable is taken for one that is not set.
             if let Some(value) = variable(name).filter(|v| !v.is_empty()) {
-                apply(&mut typed, def, Some(&value), Source::Environment, now)
+                apply(typed, def, Some(&value), Source::Environment, now)
                     .map_err(|error| SourceError::Option { error, place: Some(Place::Variable(name)) })?;
             }
         }
     }
-    apply_all(&mut typed, command_line, Source::CommandLine, None, now)?;
-    Ok(typed)
+    Ok(())
 }
 
 fn apply_all(
@@ -129,7 +172,7 @@ fn apply(
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::options::script_lines;
+    use crate::options::{script_lines, typed::Sourced};
     use garrick_model::{
         resources::{MemoryMib, MemoryRequest},
         time::TimeLimit,
@@ -138,7 +181,7 @@ mod tests {
     fn typed_by(command: Command, script: &str, env: &[(&str, &str)], args: &str) -> Result<Typed, SourceError> {
         let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
         let parsed = command_line(command, &args)?;
-        let head = script_lines::read(script.as_bytes()).unwrap();
+        let head = script_lines::read(script.as_bytes(), script_lines::OF_SRUN).unwrap();
         let variable = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(*v));
         lay_over(command, &head.lines, &variable, &parsed.options, Timestamp::from_secs(0))
     }
@@ -215,6 +258,30 @@ mod tests {
     fn a_stray_word_in_a_script_line_is_an_error() {
         let error = typed_by(Command::Sbatch, "#!/bin/sh\n#SBATCH --output = x\n", &[], "").unwrap_err();
         assert_eq!(error, SourceError::Stray { word: "x".to_owned(), line: 2 });
+    }
+
+    #[test]
+    fn a_script_for_a_step_goes_over_what_its_job_says_of_itself() {
+        let script = "#!/bin/sh\n#SBATCH -n 4 -W --array=0-9\n#SRUN --retries=3 -W 5\n";
+        let env = [("SLURM_NTASKS", "8"), ("SLURM_NNODES", "2"), ("SBATCH_ARRAY_INX", "1-2"), ("SRUN_RETRIES", "1")];
+        let typed = typed_by(Command::Srun, script, &env, "").unwrap();
+        assert_eq!(typed.ntasks, Some(Sourced { value: 4, source: Source::Script }));
+        assert_eq!(typed.nodes.map(|n| n.source), Some(Source::Environment));
+        assert_eq!((typed.wait, typed.wait_secs, typed.retries), (true, Some(5), Some(1)));
+        assert_eq!(typed.array.unwrap().to_string(), "0-9");
+    }
+
+    #[test]
+    fn options_of_swait_may_stand_behind_the_job() {
+        let args: Vec<OsString> = ["7", "--timeout=3", "--", "-x"].map(OsString::from).into();
+        let parsed = command_line(Command::Swait, &args).unwrap();
+        assert_eq!((parsed.options.len(), parsed.rest), (1, vec![OsString::from("7"), OsString::from("-x")]));
+    }
+
+    #[test]
+    fn a_surrounding_job_array_makes_no_step_array() {
+        let env = [("SBATCH_ARRAY_INX", "1-2"), ("SLURM_ARRAY_TASK_ID", "1"), ("SLURM_ARRAY_JOB_ID", "5")];
+        assert_eq!(typed_by(Command::Srun, "", &env, "--async").unwrap().array, None);
     }
 
     #[test]

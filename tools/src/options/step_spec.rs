@@ -54,10 +54,10 @@ pub fn build(
     let nodes = if picks && inherited { None } else { fitting_nodes(typed, &mut warnings) };
     // The same for tasks: an inherited layout does not hold for another number of tasks.
     let tasks_per_node = typed.ntasks_per_node.filter(|per_node| {
-        per_node.source == Source::CommandLine || typed.ntasks.is_none_or(|n| n.source != Source::CommandLine)
+        per_node.source != Source::Environment || typed.ntasks.is_none_or(|n| n.source == Source::Environment)
     });
     // Memory in the environment is the job's, not this step's: a step that took it would shut out all others.
-    let memory = typed.memory.filter(|m| m.source == Source::CommandLine).map_or(MemoryRequest::Default, |m| m.value);
+    let memory = typed.memory.filter(|m| m.source != Source::Environment).map_or(MemoryRequest::Default, |m| m.value);
     let sharing = if typed.overlap {
         StepSharing::Overlap
     } else if typed.exact || typed.sharing == Sharing::Exclusive || typed.cpus_per_task.is_some() {
@@ -98,6 +98,10 @@ pub fn build(
         rlimits: submitter.rlimits,
         srun: Some((submitter.host, submitter.pid)),
         submit_line: submitter.submit_line,
+        tell_starts: typed.verbose > 0,
+        priority: typed.step_priority,
+        step_cgroup: typed.step_cgroup,
+        ..StepSpec::default()
     };
     Ok(Checked { spec, warnings })
 }

@@ -2,9 +2,9 @@
 //! The entries themselves are in the modules named in [`all`], by subject.
 
 use super::{
-    behaviour, placement, size, streams, timing,
+    behaviour, minibatch, placement, size, streams, timing,
     typed::{Given, OptionError, Typed},
-    unsupported,
+    unsupported, waiting,
 };
 
 /// A command whose options are in the table.
@@ -42,7 +42,7 @@ impl Command {
 
     /// True when an environment variable of this name is input for the command: `SBATCH_*` for `sbatch`, `SALLOC_*` for
     /// `salloc`, `SLURM_*` and `SRUN_*` for `srun`.
-    fn reads(self, variable: &str) -> bool {
+    pub fn reads(self, variable: &str) -> bool {
         match self {
             Self::Sbatch => variable.starts_with("SBATCH_"),
             Self::Salloc => variable.starts_with("SALLOC_"),
@@ -169,9 +169,17 @@ impl OptionDef {
 
 /// Every option of every command.
 pub fn all() -> impl Iterator<Item = &'static OptionDef> {
-    [size::OPTIONS, placement::OPTIONS, timing::OPTIONS, streams::OPTIONS, behaviour::OPTIONS, unsupported::OPTIONS]
-        .into_iter()
-        .flatten()
+    let subjects = [
+        size::OPTIONS,
+        placement::OPTIONS,
+        timing::OPTIONS,
+        streams::OPTIONS,
+        behaviour::OPTIONS,
+        minibatch::OPTIONS,
+        waiting::OPTIONS,
+        unsupported::OPTIONS,
+    ];
+    subjects.into_iter().flatten()
 }
 
 /// The options of one command.

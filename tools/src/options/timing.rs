@@ -4,7 +4,7 @@ use super::{
     table::{
         Arg,
         Arg::{Optional, Required},
-        BATCH, JOB, OptionDef,
+        BATCH, BATCH_ALLOC, JOB, OptionDef,
     },
     typed::OptionError,
     values,
@@ -77,7 +77,7 @@ pub const OPTIONS: &[OptionDef] = &[
         "dependency",
         Some('d'),
         Required("type:jobid[:time]"),
-        JOB,
+        BATCH_ALLOC,
         "defer until conditions on jobs hold",
         |t, g| {
             let text = g.text()?;
@@ -88,7 +88,7 @@ pub const OPTIONS: &[OptionDef] = &[
             Ok(())
         },
     )
-    .env(&["SBATCH_DEPENDENCY", "SALLOC_DEPENDENCY", "SLURM_DEPENDENCY"]),
+    .env(&["SBATCH_DEPENDENCY", "SALLOC_DEPENDENCY"]),
     OptionDef::new("array", Some('a'), Required("indexes"), BATCH, "job array index values, 0-15%4", |t, g| {
         t.array = Some(values::array(g.text()?).ok_or(OptionError::Refused(Refusal::InvalidArray))?);
         Ok(())

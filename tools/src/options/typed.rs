@@ -3,6 +3,7 @@
 //! into what it means.
 
 use garrick_model::{
+    batch::{RetryOn, StepCgroup},
     ids::JobId,
     refusal::Refusal,
     resources::MemoryRequest,
@@ -12,12 +13,13 @@ use garrick_model::{
 use std::{
     ffi::{OsStr, OsString},
     path::PathBuf,
+    time::Duration,
 };
 
 /// Where an option came from; a later source goes over an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Source {
-    /// An `#SBATCH` line.
+    /// An `#SBATCH` or `#SRUN` line.
     Script,
     /// An environment variable.
     Environment,
@@ -74,7 +76,7 @@ impl<'a> Given<'a> {
     }
 
     /// A value, remembered with its source.
-    pub const fn sourced<T>(&self, value: T) -> Option<Sourced<T>> {
+    pub fn sourced<T>(&self, value: T) -> Option<Sourced<T>> {
         Some(Sourced { value, source: self.source })
     }
 
@@ -302,8 +304,31 @@ pub struct Typed {
     /// `--quit-on-interrupt`
     pub quit_on_interrupt: bool,
 
-    /// `swait --timeout`, seconds
-    pub timeout_secs: Option<u32>,
+    /// `srun --from-file`
+    pub from_file: Option<OsString>,
+    /// `srun -d`, as typed: about jobs when `srun` makes its own, else about steps
+    pub dependency: Option<Sourced<String>>,
+    /// `--step-priority`
+    pub step_priority: i32,
+    /// `--retries`
+    pub retries: Option<u32>,
+    /// `--retry-delay`, seconds
+    pub retry_delay_secs: u32,
+    /// `--retry-on`
+    pub retry_on: Vec<RetryOn>,
+    /// `--output-pack`, a pattern
+    pub output_pack: Option<String>,
+    /// `--step-cgroup`
+    pub step_cgroup: StepCgroup,
+
+    /// `swait --timeout`
+    pub timeout: Option<Duration>,
+    /// `swait --step`, as typed
+    pub steps: Option<String>,
+    /// `swait --any`
+    pub any: bool,
+    /// `swait --exit-status`
+    pub exit_status: bool,
 }
 
 impl Typed {

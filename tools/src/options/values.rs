@@ -7,6 +7,7 @@ use garrick_model::{
     spec::{ArraySpec, CpuBind, Dependencies, Distribution, NodeCount, OpenMode, SignalWarning},
     time::{TimeLimit, Timestamp},
 };
+use std::time::Duration;
 
 /// `-N`: `4`, `2-4`, `2k`.
 pub fn node_count(text: &str) -> Option<NodeCount> {
@@ -16,6 +17,43 @@ pub fn node_count(text: &str) -> Option<NodeCount> {
 /// A time limit.
 pub fn time_limit(text: &str) -> Option<TimeLimit> {
     text.parse().ok()
+}
+
+/// Seconds: a number, or a time with colons or days as time limits are written.
+pub fn seconds(text: &str) -> Option<u32> {
+    let number = |part: &str| -> Option<u32> {
+        let digits = !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
+        part.parse().ok().filter(|_| digits)
+    };
+    // Not as a time limit, which has whole minutes.
+    let sum = |parts: &[(&str, u32)]| {
+        parts.iter().try_fold(0u32, |sum, (part, secs)| sum.checked_add(number(part)?.checked_mul(*secs)?))
+    };
+    const DAY: u32 = 86_400;
+    let (days, rest) = text.split_once('-').map_or((None, text), |(days, rest)| (Some(days), rest));
+    let parts: Vec<&str> = rest.split(':').collect();
+    match (days, parts.as_slice()) {
+        (None, [s]) => number(s),
+        (None, [m, s]) => sum(&[(m, 60), (s, 1)]),
+        (None, [h, m, s]) => sum(&[(h, 3600), (m, 60), (s, 1)]),
+        (Some(d), [h]) => sum(&[(d, DAY), (h, 3600)]),
+        (Some(d), [h, m]) => sum(&[(d, DAY), (h, 3600), (m, 60)]),
+        (Some(d), [h, m, s]) => sum(&[(d, DAY), (h, 3600), (m, 60), (s, 1)]),
+        _ => None,
+    }
+}
+
+/// A time as [`seconds`] reads it; the seconds at its end may have a fraction.
+pub fn duration(text: &str) -> Option<Duration> {
+    let Some((whole, fraction)) = text.split_once('.') else {
+        return seconds(text).map(|secs| Duration::from_secs(secs.into()));
+    };
+    let digits = !fraction.is_empty() && fraction.bytes().all(|b| b.is_ascii_digit());
+    // Before `1-0` and `1-0:0` there are hours and minutes, not seconds.
+    let ends_in_seconds = !whole.contains('-') || whole.matches(':').count() == 2;
+    let whole = if whole.is_empty() { Some(0) } else { seconds(whole) };
+    let nanos: u32 = format!("{fraction:0<9.9}").parse().ok().filter(|_| digits)?;
+    whole.filter(|_| ends_in_seconds).map(|secs| Duration::new(secs.into(), nanos))
 }
 
 /// An amount of memory or disk.
@@ -116,6 +154,37 @@ mod tests {
         assert_eq!(node_count("1-4"), Some(NodeCount { min: 1, max: Some(4) }));
         for wrong in ["", "0", "4-1", "x", "1-x"] {
             assert_eq!(node_count(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_duration_may_have_a_fraction_of_a_second() {
+        let of = |text| duration(text).map(|d| (d.as_secs(), d.subsec_nanos()));
+        for (text, want) in [
+            ("90", (90, 0)),
+            ("1:30", (90, 0)),
+            ("1-0", (86_400, 0)),
+            ("0.5", (0, 500_000_000)),
+            (".25", (0, 250_000_000)),
+            ("1:30.125", (90, 125_000_000)),
+            ("1-1:1:1.5", (90_061, 500_000_000)),
+            ("2.0000000019", (2, 1)),
+        ] {
+            assert_eq!(of(text), Some(want), "{text}");
+        }
+        for wrong in ["", ".", "1.", "1.x", "1.-5", "1.5.5", "-1.5", "1-1.5", "1-1:1.5", "1e3", "x.5"] {
+            assert_eq!(of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn seconds_are_a_number_or_a_time() {
+        assert_eq!(
+            ["90", "0", "1:30", "1:00:00", "1-0", "1-1:1:1"].map(seconds),
+            [90, 0, 90, 3600, 86_400, 90_061].map(Some)
+        );
+        for wrong in ["", "x", "1x", "+5", "UNLIMITED", "-", "1:x", "99999999999", "1:2:3:4", "-5"] {
+            assert_eq!(seconds(wrong), None, "{wrong}");
         }
     }
 

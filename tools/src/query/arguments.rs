@@ -105,26 +105,15 @@ pub fn read(table: &'static Table, args: &[OsString], console: &Console) -> Outc
 
 /// Takes arguments apart, operands allowed anywhere.
 pub fn parse(table: &'static Table, args: &[OsString]) -> Result<Arguments, GetoptError> {
-    let defs: Vec<&'static OptionDef> = table.options.iter().chain(&COMMON).collect();
-    let mut arguments = Arguments::default();
-    let mut rest = args.to_vec();
-    loop {
-        let before = rest.len();
-        let parsed = getopt::parse(&defs, &rest)?;
-        let taken = before - parsed.rest.len();
-        let ended = taken > 0 && rest[taken - 1] == "--";
-        arguments.options.extend(parsed.options);
-        let mut left = parsed.rest.into_iter();
-        if ended {
-            arguments.operands.extend(left);
-            return Ok(arguments);
-        }
-        match left.next() {
-            None => return Ok(arguments),
-            Some(operand) => arguments.operands.push(operand),
-        }
-        rest = left.collect();
-    }
+    let defs: Vec<&'static OptionDef> = with_common(table).collect();
+    let parsed = getopt::parse_anywhere(&defs, args)?;
+    Ok(Arguments { options: parsed.options, operands: parsed.rest })
+}
+
+/// A command's options, and those that all have unless it has its own by that name.
+fn with_common(table: &'static Table) -> impl Iterator<Item = &'static OptionDef> {
+    let own = |common: &&OptionDef| !table.options.iter().any(|o| o.long == common.long);
+    table.options.iter().chain(COMMON.iter().filter(own))
 }
 
 fn usage(table: &Table) -> String {
@@ -144,13 +133,13 @@ fn usage(table: &Table) -> String {
     text
 }
 
-fn help(table: &Table) -> String {
+fn help(table: &'static Table) -> String {
     let mut text = format!("Usage: {} [OPTIONS]", table.program);
     if !table.operands.is_empty() {
         let _ = write!(text, " {}", table.operands);
     }
     let _ = write!(text, "\n{}\n\n", table.purpose);
-    for option in table.options.iter().chain(&COMMON) {
+    for option in with_common(table) {
         let short = option.short.map_or_else(|| "    ".to_owned(), |c| format!("-{c}, "));
         let long = match option.arg {
             Arg::None => format!("--{}", option.long),

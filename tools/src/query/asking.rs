@@ -59,6 +59,7 @@ impl Contact {
             CommandReply::Done => "Done",
             CommandReply::Token(_) => "Token",
             CommandReply::TraceRecords(_) => "TraceRecords",
+            CommandReply::MessageCounts(_) => "MessageCounts",
             CommandReply::Daemons(_) => "Daemons",
             CommandReply::End => "End",
             CommandReply::Refused(_) => "Refused",

@@ -1,13 +1,8 @@
 //! Lists of jobs, steps, users and nodes as they are typed after `-j`, `-s`, `-u` and `-w`, read for every command of this
 //! family.
 
-use crate::query::arguments::Arguments;
-use garrick_model::{
-    hostlist,
-    ids::{IdError, StepSelector},
-    messages::command::JobSelector,
-};
-use nix::unistd::User;
+use crate::{accounts::User, query::arguments::Arguments};
+use garrick_model::{hostlist, ids::IdError, messages::command::JobSelector, step_selector::StepsSelector};
 
 /// A list that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -62,9 +57,9 @@ pub fn job(text: &str) -> Result<JobSelector, ChoiceError> {
     text.parse().map_err(|_| ChoiceError::Job(text.to_owned()))
 }
 
-/// `503.0,503.batch`
-pub fn steps(text: &str) -> Result<Vec<StepSelector>, ChoiceError> {
-    words(text).iter().map(|w| w.parse().map_err(ChoiceError::step(w))).collect()
+/// `503.0,503.batch,503.7_[1,3-5]`
+pub fn steps(text: &str) -> Result<Vec<StepsSelector>, ChoiceError> {
+    outside_brackets(text).into_iter().map(|w| w.parse().map_err(ChoiceError::step(w))).collect()
 }
 
 /// `alice,1002`, as numbers.
@@ -74,18 +69,15 @@ pub fn users(text: &str) -> Result<Vec<u32>, ChoiceError> {
 
 /// One of those.
 pub fn user(text: &str) -> Result<u32, ChoiceError> {
-    if let Ok(Some(user)) = User::from_name(text) {
-        return Ok(user.uid.as_raw());
+    if let Some(user) = User::by_name(text) {
+        return Ok(user.uid);
     }
     text.parse().map_err(|_| ChoiceError::User(text.to_owned()))
 }
 
 /// A user's name, or his number in digits.
 pub fn user_name(uid: u32) -> String {
-    match User::from_uid(nix::unistd::Uid::from_raw(uid)) {
-        Ok(Some(user)) => user.name,
-        _ => uid.to_string(),
-    }
+    User::by_uid(uid).map_or_else(|| uid.to_string(), |user| user.name)
 }
 
 /// A host list, as names.

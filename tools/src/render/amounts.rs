@@ -1,13 +1,13 @@
-//! Nodes, CPUs, memory and time of a job as readers see them: counts, folded host lists, TRES strings, ids of steps.
+//! Nodes, CPUs, memory and time of a job as readers see them: counts, folded host lists, TRES strings.
 //! Used by the columns, the records and the JSON form alike, so that they agree.
 
 use garrick_model::{
     hostlist,
-    ids::{NodeIndex, StepId},
+    ids::NodeIndex,
     resources::{MemoryMib, MemoryRequest},
     state::JobState,
     time::Timestamp,
-    view::{AllocatedNode, JobView, NodeView, PartitionView, StepView},
+    view::{AllocatedNode, JobView, NodeView, PartitionView},
 };
 use std::sync::Arc;
 
@@ -149,16 +149,4 @@ pub fn dependencies(job: &JobView) -> String {
         return "(null)".to_owned();
     }
     job.dependencies.unfulfilled_text()
-}
-
-/// A step's id, with the array and its task where its job is one: `504_3.0`.
-pub fn step_id(step: &StepView, job: Option<&JobView>) -> String {
-    match job.and_then(|j| j.array_task) {
-        Some(task) => {
-            let own = StepId { job: task.array_job, ..step.id }.to_string();
-            let rest = own.split_once('.').map_or("", |(_, rest)| rest);
-            format!("{task}.{rest}")
-        }
-        None => step.id.to_string(),
-    }
 }

@@ -147,8 +147,13 @@ impl<F> Layout<F> {
         title: impl Fn(&F) -> String,
         cell: impl Fn(&R, &F) -> String,
     ) -> io::Result<()> {
-        let table: Vec<Vec<String>> =
-            rows.iter().map(|row| self.columns.iter().map(|c| cell(row, &c.field)).collect()).collect();
+        let cells = |row: &R| -> Vec<String> { self.columns.iter().map(|c| cell(row, &c.field)).collect() };
+        // Only columns as wide as their longest value need every value before the first line.
+        let measured: Vec<Vec<String>> = match self.columns.iter().any(|c| c.width == Width::Auto) {
+            true => rows.iter().map(cells).collect(),
+            false => Vec::new(),
+        };
+        let widest = |i: usize| measured.iter().map(|row| row[i].chars().count()).max().unwrap_or(0).max(AUTO_MIN);
         let widths: Vec<Option<usize>> = self
             .columns
             .iter()
@@ -156,17 +161,17 @@ impl<F> Layout<F> {
             .map(|(i, c)| match c.width {
                 Width::Natural => None,
                 Width::Fixed(n) => Some(n),
-                Width::Auto => Some(table.iter().map(|r| r[i].chars().count()).max().unwrap_or(0).max(AUTO_MIN)),
+                Width::Auto => Some(widest(i)),
             })
             .collect();
         if heading {
             let titles: Vec<String> = self.columns.iter().map(|c| title(&c.field)).collect();
             self.line(out, &widths, &titles)?;
         }
-        for row in &table {
-            self.line(out, &widths, row)?;
+        if measured.is_empty() {
+            return rows.iter().try_for_each(|row| self.line(out, &widths, &cells(row)));
         }
-        Ok(())
+        measured.iter().try_for_each(|row| self.line(out, &widths, row))
     }
 
     fn line(&self, out: &mut dyn Write, widths: &[Option<usize>], cells: &[String]) -> io::Result<()> {

@@ -6,6 +6,7 @@ use crate::submit::test_views;
 use garrick_model::{
     config::PartitionConfig,
     ids::{ArrayTask, JobId, NodeIndex, Sluid, StepId, StepNum},
+    messages::launcher::TaskUsage,
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, NodeShare},
     spec::{JobKind, JobSpec, Sharing},
     state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason, StepState},
@@ -203,5 +204,10 @@ pub fn step(step: StepNum, name: &str, nodelist: &str) -> StepView {
         exit: ExitStatus::SUCCESS,
         srun: None,
         submit_line: String::new(),
+        attempt: 0,
+        priority: 0,
+        dependency: String::new(),
+        waiting: None,
+        usage: TaskUsage::default(),
     }
 }

@@ -24,8 +24,8 @@ static TABLE: Table = Table {
 };
 
 /// Names of commands.
-pub const COMMANDS: [&str; 10] =
-    ["garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "stail", "swait"];
+pub const COMMANDS: [&str; 11] =
+    ["garrick", "sbatch", "srun", "sattach", "salloc", "squeue", "sinfo", "scancel", "scontrol", "stail", "swait"];
 
 /// Names of daemons, with the program that each is.
 const DAEMONS: [(&str, &str); 4] =

@@ -31,8 +31,10 @@ pub mod token;
 pub mod up;
 
 use crate::{
+    journal,
     options::getopt,
     output::{self, Console},
+    query::cat,
 };
 use std::{ffi::OsString, io};
 
@@ -47,16 +49,21 @@ The cluster of this machine (its files are under GARRICK_HOME):
                                            submit a script, follow its output, exit with its exit code;
                                            starts the cluster if none runs, and ends what it started
 
+Output of steps:
+  cat FILE... [--step LIST] [--stderr] [--list] [--follow]
+                                           print what steps wrote to an output pack
+
 A site:
   init [DIR|--home]                        write a configuration and make the cluster's keys
   check FILE                               every problem of a slurm.conf, with line, cause and suggestion
   install --prefix DIR                     lay out bin/ and sbin/ with every name
   token [--lifetime MINUTES]               a one-time token for a node to join with (slurmd --token TOKEN)
+  journal show|verify|export FILE          read the journal of a controller or of a job's step manager
 
-Any other command by its name: sbatch srun salloc squeue sinfo scancel scontrol stail swait
+Any other command by its name: sbatch srun salloc sattach squeue sinfo scancel scontrol stail swait
 ";
 
-const COMMANDS: [&str; 8] = ["up", "down", "status", "run", "init", "check", "install", "token"];
+const COMMANDS: [&str; 10] = ["up", "down", "status", "run", "cat", "init", "check", "install", "token", "journal"];
 
 /// Runs `garrick`. Returns its exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
@@ -73,6 +80,8 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("status") => status::main(&rest, &console),
         Some("run") => run::main(&rest, &console),
         Some("init") => init::main(&rest, &console),
+        Some("cat") => return cat::main(&rest, &Console::new("garrick cat")),
+        Some("journal") => return journal::main(&rest, &Console::new("garrick journal")),
         Some("check") => check::main(&rest, &console),
         Some("install") => install::main(&rest, &console),
         Some("token") => token::main(&rest, &console),

@@ -7,12 +7,11 @@ use crate::{
 };
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{
-    ids::StepNum,
     messages::{
         command::{CommandReply, CommandRequest},
         step::{CommandToStepMgr, StepMgrToCommand},
     },
-    state::{JobState, StepState},
+    state::JobState,
     time::{Timestamp, short_duration},
     view::{JobView, StepCounts},
 };
@@ -65,18 +64,11 @@ impl Steps {
 }
 
 impl Steps {
-    /// The counts of a job that is over: the step manager went before it could tell its last, the controller has what it
-    /// reported (of a job with very many steps the newest only, then the last counts that were heard stand).
-    pub fn at_the_end(&self, cluster: &Cluster, job: &JobView) -> StepCounts {
-        let steps = match cluster.ask("garrick", &CommandRequest::ListSteps { job: Some(job.id) }) {
-            Ok(CommandReply::Steps { steps, .. }) => steps,
-            _ => return self.counts,
-        };
-        let numbered = steps.iter().filter(|s| matches!(s.id.step, StepNum::Number(_)));
-        let (done, failed): (Vec<_>, Vec<_>) = numbered.partition(|s| s.state == StepState::Completed);
-        let reported = StepCounts { queued: 0, running: 0, done: done.len() as u64, failed: failed.len() as u64 };
-        let heard = self.counts.done + self.counts.failed;
-        if reported.done + reported.failed >= heard { reported } else { self.counts }
+    /// The counts of a job that is over: the step manager may have gone before it could tell its last, the controller has
+    /// what it reported.
+    pub fn at_the_end(&self, job: &JobView) -> StepCounts {
+        let (reported, heard) = (job.steps.counts, self.counts);
+        if reported.done + reported.failed >= heard.done + heard.failed { reported } else { heard }
     }
 }
 
@@ -94,7 +86,7 @@ fn ask(cluster: &Cluster, job: &JobView) -> Option<DoorClient> {
         let to = TunnelTo { address: place.address, node: place.node, job: job.id.0 };
         cluster.connect_through("garrick", to).ok()?
     };
-    client.send(&CommandToStepMgr::Wait { steps: Vec::new(), progress_ms: PROGRESS_MS }).ok()?;
+    client.send(&CommandToStepMgr::Wait { steps: Vec::new(), any: false, progress_ms: PROGRESS_MS }).ok()?;
     Some(client)
 }
 

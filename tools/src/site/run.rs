@@ -340,7 +340,7 @@ impl<'a> Stay<'a> {
             return Err(SiteError::Cluster(format!("job {} is gone", self.id)));
         };
         self.steps.look(self.cluster, view, Instant::now());
-        let line = progress::line(view, self.steps.at_the_end(self.cluster, view), Timestamp::now());
+        let line = progress::line(view, self.steps.at_the_end(view), Timestamp::now());
         let reason = match view.state {
             JobState::Completed => String::new(),
             _ => format!(" ({}, exit code {})", words::reason(&view.reason), words::exit(view.exit)),

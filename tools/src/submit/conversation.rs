@@ -177,6 +177,8 @@ impl Conversation {
                     out.push(Effect::Info(format!("Step created for {}", self.step_text())));
                 }
                 self.phase = Phase::Running;
+                // The tasks read for themselves. Handed output needs nothing: none comes.
+                self.behaviour.relays_input &= !layout.handed[0];
                 self.report.set_layout(layout);
                 if let Some(labels) = &mut self.labels {
                     labels.set_tasks(self.report.tasks());
@@ -209,6 +211,7 @@ impl Conversation {
                 self.input_under_way = self.input_under_way.saturating_sub(bytes);
             }
             StepMgrToCommand::Enqueued { .. }
+            | StepMgrToCommand::Attached { .. }
             | StepMgrToCommand::Progress(_)
             | StepMgrToCommand::Drained { .. }
             | StepMgrToCommand::Steps(_)

@@ -58,9 +58,25 @@ impl Talk {
         let mut talk = Self::new(behaviour);
         let accepted = talk.says(StepMgrToCommand::Accepted { step: STEP, sluid: Sluid(1), warnings: vec![] });
         assert_eq!(accepted, [Effect::Numbered(STEP)]);
-        let layout = StepLayout { nodes: vec!["n1".into(), "n2".into()], ranks: vec![vec![0, 1], vec![2]] };
+        let layout =
+            StepLayout { nodes: vec!["n1".into(), "n2".into()], ranks: vec![vec![0, 1], vec![2]], handed: [false; 3] };
         assert!(talk.says(StepMgrToCommand::Started(layout)).is_empty());
         talk
+    }
+}
+
+#[test]
+fn handed_input_is_the_tasks_own_to_read() {
+    for (handed, relays) in [([true, true, true], false), ([false, true, true], true)] {
+        let mut talk = Talk::new(behaviour());
+        talk.says(StepMgrToCommand::Accepted { step: STEP, sluid: Sluid(1), warnings: vec![] });
+        let layout = StepLayout { nodes: vec!["n1".into()], ranks: vec![vec![0]], handed };
+        assert!(talk.says(StepMgrToCommand::Started(layout)).is_empty());
+        assert_eq!(talk.conversation.takes_input(), relays);
+        assert_eq!(talk.conversation.input_room(), if relays { STDIN_WINDOW } else { 0 });
+        talk.says(exited(0, 0, None));
+        let end = talk.says(finished(0, None, StepState::Completed));
+        assert_eq!(end.last(), Some(&Effect::End(0)));
     }
 }
 
@@ -169,7 +185,7 @@ fn a_waiting_step_says_so_once_and_again_when_it_starts() {
     let busy = "Job 512 step creation temporarily disabled, retrying (Requested nodes are busy)";
     assert_eq!(talk.says(queued()), [info(busy)]);
     assert!(matches!(talk.says(queued()).as_slice(), [Effect::Verbose(_)]));
-    let layout = StepLayout { nodes: vec!["n1".into()], ranks: vec![vec![0]] };
+    let layout = StepLayout { nodes: vec!["n1".into()], ranks: vec![vec![0]], handed: [false; 3] };
     assert_eq!(talk.says(StepMgrToCommand::Started(layout)), [info("Step created for StepId=512.0")]);
 }
 

@@ -10,14 +10,20 @@ use crate::{
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{
     env_vars,
-    ids::JobId,
+    ids::{ArrayTask, JobId},
     messages::command::{CommandReply, CommandRequest, StepManagerPlace},
     refusal::Refusal,
+    step_selector::StepsSelector,
 };
 use std::{
     env,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
+
+/// For a killed step manager to be back, and between two looks for it.
+const RESTART_TIME: Duration = Duration::from_secs(10);
+const RESTART_PAUSE: Duration = Duration::from_millis(100);
 
 /// What the environment says about the step manager of the job around this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,11 +49,41 @@ impl Named {
     }
 }
 
+/// The job around this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Around {
+    /// Its own id.
+    pub job: JobId,
+    /// The task of a job array that it is.
+    pub task: Option<ArrayTask>,
+}
+
+impl Around {
+    /// Reads the environment.
+    pub fn read(variable: impl Fn(&str) -> Option<String>) -> Option<Self> {
+        let number = |name: &str| variable(name)?.parse::<u32>().ok();
+        let job = variable(env_vars::SLURM_JOB_ID)?.parse().ok()?;
+        let task = number(env_vars::SLURM_ARRAY_JOB_ID)
+            .zip(number(env_vars::SLURM_ARRAY_TASK_ID))
+            .map(|(job, index)| ArrayTask { array_job: JobId(job), index });
+        Some(Self { job, task })
+    }
+
+    /// Are these steps of that job?
+    pub fn has(&self, steps: &StepsSelector) -> bool {
+        let same = match steps.array_task() {
+            Some(task) => self.task == Some(task),
+            None => steps.job == self.job,
+        };
+        same && steps.het.is_none()
+    }
+}
+
 /// Reaches the step manager of `job`. `conf` is the `--conf` option.
 pub fn reach(conf: Option<&Path>, console: &Console, job: JobId) -> Answer<DoorClient> {
     let named = Named::read(job, |name| env::var(name).ok());
     if let Some(door) = &named.door {
-        match connect(door, console, &[]) {
+        match own_door(door, console) {
             // The manager named by the environment is gone; there may be a newer one.
             Err(ClusterError::Door(error)) if error.is_absent() => {}
             result => return result,
@@ -59,6 +95,34 @@ pub fn reach(conf: Option<&Path>, console: &Console, job: JobId) -> Answer<DoorC
     }
     let place = locate(&cluster, console, job)?;
     reach_at(&cluster, console, &place)
+}
+
+/// Reaches the step manager of the job around this process, if that is `job`, at the door that its environment names, and
+/// asks nobody else. `None`: no door is named, or nobody is behind it any more.
+pub fn own(console: &Console, job: JobId) -> Option<Answer<DoorClient>> {
+    let door = Named::read(job, |name| env::var(name).ok()).door?;
+    match own_door(&door, console) {
+        Err(ClusterError::Door(error)) if error.is_absent() => None,
+        result => Some(result),
+    }
+}
+
+/// Connects to the door that the environment names. A step manager that was killed is started again by its node within
+/// moments: a socket that nobody serves is tried again for a while.
+fn own_door(door: &Path, console: &Console) -> Answer<DoorClient> {
+    let since = Instant::now();
+    let mut deserted = false;
+    loop {
+        match connect(door, console, &[]) {
+            Err(ClusterError::Door(error))
+                if (error.is_deserted() || (deserted && error.is_absent())) && since.elapsed() < RESTART_TIME =>
+            {
+                deserted = true;
+                std::thread::sleep(RESTART_PAUSE);
+            }
+            result => return result,
+        }
+    }
 }
 
 /// Asks the controller where a job's step manager is.
@@ -115,6 +179,19 @@ mod tests {
         let variables = [("SLURM_JOB_ID", "7"), ("GARRICK_STEPD_DOOR", "/run/x.sock")];
         assert_eq!(named(7, &variables).door, Some(PathBuf::from("/run/x.sock")));
         assert_eq!(named(8, &variables), Named::default());
+    }
+
+    #[test]
+    fn steps_of_the_job_around_are_known_by_both_its_names() {
+        let variables = [("SLURM_JOB_ID", "507"), ("SLURM_ARRAY_JOB_ID", "504"), ("SLURM_ARRAY_TASK_ID", "3")];
+        let of = |variables: &[(&str, &str)]| {
+            Around::read(|name| variables.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned()))
+        };
+        let has = |text: &str| text.parse().is_ok_and(|steps| of(&variables).is_some_and(|a| a.has(&steps)));
+        assert!(has("507.1") && has("504_3.[1-4]"));
+        assert!(!has("504_2.1") && !has("504.1") && !has("507+1.1"));
+        assert_eq!(of(&variables[1..]), None);
+        assert_eq!(of(&variables[..1]).and_then(|a| a.task), None);
     }
 
     #[test]

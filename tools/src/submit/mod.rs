@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`sbatch`], [`salloc`], [`srun`], [`swait`] | the commands |
+//! | [`sbatch`], [`salloc`], [`srun`], [`swait`], [`attach`] | the commands |
 //! | [`startup`] | what they have in common at the start: options, help, messages about them |
 //! | [`submitter`] | what of this process travels with a job or step |
 //! | [`batch_script`] | finding and checking a batch script |
@@ -12,19 +12,24 @@
 //! | [`command_process`] | the command of `salloc` |
 //! | [`manager`] | finding and reaching a job's step manager |
 //! | [`stream_plan`], [`step_files`], [`labels`] | a step's streams: where they go, the files, `-l` |
+//! | [`minibatch`] | steps that `srun` hands over: one, an array, a list |
 //! | [`multi_prog`] | `--multi-prog` files |
-//! | [`conversation`], [`step_loop`] | `srun` and its step: decisions; the poll loop around them |
+//! | [`launch`], [`conversation`], [`step_loop`] | `srun` and its step: the request; decisions; the poll loop around them |
 //! | [`task_report`] | what became of a step's tasks, in words |
+//! | [`wait_bar`] | how far a wait is, on a terminal |
 //! | [`signals`], [`terminal`] | signals as input; terminal modes |
 
 pub mod allocation;
 pub mod allocation_wait;
+pub mod attach;
 pub mod batch_script;
 pub mod command_process;
 pub mod conversation;
 pub mod job_variables;
 pub mod labels;
+pub mod launch;
 pub mod manager;
+pub mod minibatch;
 pub mod multi_prog;
 pub mod patience;
 pub mod salloc;
@@ -41,3 +46,4 @@ pub mod task_report;
 pub mod terminal;
 #[cfg(test)]
 pub mod test_views;
+pub mod wait_bar;

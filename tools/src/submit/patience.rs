@@ -23,6 +23,9 @@ const ATTEMPTS: u32 = 15;
 /// seconds.
 const ATTEMPTS_WHEN_LOST: u32 = 2;
 
+/// Tries to reach a step manager again that was there before.
+const TRIES_WHEN_LOST: u32 = 6;
+
 /// What to do after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
@@ -45,6 +48,12 @@ pub fn after(error: &ClusterError, attempt: u32, random: u64) -> Next {
         return Next::GiveUp;
     }
     Next::Pause(jittered(pause.saturating_mul(1 << (attempt - 1).min(6)).min(LONGEST_PAUSE), random))
+}
+
+/// Pause before a step manager that was lost is looked for, the `lost`-th time in a row; `None`: it is not coming back. Some
+/// fifteen seconds in all, in which one that was killed is there again.
+pub fn when_lost(lost: u32, random: u64) -> Option<Duration> {
+    (lost <= TRIES_WHEN_LOST).then(|| jittered(FIRST_PAUSE.saturating_mul(1 << lost.saturating_sub(1)), random))
 }
 
 /// Between one and one and a half times `pause`.
@@ -115,6 +124,14 @@ mod tests {
             doing: "waiting for an answer",
         };
         assert_eq!(after(&late.into(), 1, 0), Next::GiveUp);
+    }
+
+    #[test]
+    fn a_lost_step_manager_has_some_seconds_to_come_back() {
+        let pauses: Vec<Duration> = (1..).map_while(|lost| when_lost(lost, 0)).collect();
+        assert_eq!((pauses.len(), pauses[0]), (6, FIRST_PAUSE));
+        let all: Duration = pauses.iter().sum();
+        assert!(all > Duration::from_secs(10) && all < Duration::from_secs(20), "{all:?}");
     }
 
     #[test]

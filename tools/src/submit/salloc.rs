@@ -11,6 +11,7 @@ use super::{
     submitter,
 };
 use crate::{
+    accounts::User,
     cluster::{Cluster, is_here},
     options::{
         export::For,
@@ -201,7 +202,7 @@ fn relinquish(cluster: &Cluster, console: &Console, job: JobId, code: i32) {
 
 /// The user's shell: as the system knows it, else `$SHELL`, else the one that is always there.
 fn user_shell() -> OsString {
-    let known = nix::unistd::User::from_uid(nix::unistd::getuid()).ok().flatten().map(|u| u.shell.into_os_string());
+    let known = User::by_uid(nix::unistd::getuid().as_raw()).map(|user| OsString::from(user.shell));
     known
         .filter(|shell| !shell.is_empty())
         .or_else(|| env::var_os("SHELL"))

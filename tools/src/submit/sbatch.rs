@@ -7,6 +7,7 @@ use super::{
     submitter,
 };
 use crate::{
+    accounts::{self, User},
     cluster::{Answer, Cluster, ClusterError},
     options::{
         export::For,
@@ -40,7 +41,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
 fn run(args: &[OsString]) -> Result<i32, i32> {
     let mut startup = Startup::begin(Command::Sbatch, args)?;
     let script = script(&startup)?;
-    let head = script_lines::read(&script.text).map_err(|error| {
+    let head = script_lines::read(&script.text, script_lines::OF_SBATCH).map_err(|error| {
         startup.console.error(&error);
         startup::exit_code(255)
     })?;
@@ -199,7 +200,7 @@ fn job_code(view: &JobView) -> i32 {
 
 /// `--uid` and `--gid`: root becomes the other user before it talks to a daemon, so that the kernel says that it is.
 fn become_user(typed: &Typed) -> Result<(), OptionError> {
-    use nix::unistd::{Gid, Group, Uid, User, initgroups, setgid, setuid};
+    use nix::unistd::{Gid, Uid, setgid, setgroups, setuid};
     if typed.uid.is_none() && typed.gid.is_none() {
         return Ok(());
     }
@@ -208,32 +209,30 @@ fn become_user(typed: &Typed) -> Result<(), OptionError> {
         return Err(OptionError::Text(format!("{name} only permitted by root user")));
     }
     let user = typed.uid.as_deref().map(|text| match text.parse() {
-        Ok(uid) => User::from_uid(Uid::from_raw(uid)),
-        Err(_) => User::from_name(text),
+        Ok(uid) => User::by_uid(uid),
+        Err(_) => User::by_name(text),
     });
     let user = match user {
         None => None,
-        Some(Ok(Some(user))) => Some(user),
-        Some(_) => return Err(OptionError::Invalid { name: "uid" }),
+        Some(Some(user)) => Some(user),
+        Some(None) => return Err(OptionError::Invalid { name: "uid" }),
     };
     let gid = match typed.gid.as_deref() {
         None => None,
         Some(text) => match text.parse() {
-            Ok(gid) => Some(Gid::from_raw(gid)),
-            Err(_) => match Group::from_name(text) {
-                Ok(Some(group)) => Some(group.gid),
-                _ => return Err(OptionError::Invalid { name: "gid" }),
-            },
+            Ok(gid) => Some(gid),
+            Err(_) => Some(accounts::gid_of(text).ok_or(OptionError::Invalid { name: "gid" })?),
         },
     };
     let failed = |errno: nix::errno::Errno| OptionError::Text(format!("Unable to become that user: {errno}"));
     if let Some(gid) = gid.or(user.as_ref().map(|u| u.gid)) {
-        setgid(gid).map_err(failed)?;
+        setgid(Gid::from_raw(gid)).map_err(failed)?;
     }
     if let Some(user) = user {
-        let name = std::ffi::CString::new(user.name).map_err(|_| OptionError::Invalid { name: "uid" })?;
-        initgroups(&name, gid.unwrap_or(user.gid)).map_err(failed)?;
-        setuid(user.uid).map_err(failed)?;
+        let primary = gid.unwrap_or(user.gid);
+        let groups: Vec<Gid> = user.groups(primary).into_iter().map(Gid::from_raw).collect();
+        setgroups(&groups).map_err(failed)?;
+        setuid(Uid::from_raw(user.uid)).map_err(failed)?;
     }
     Ok(())
 }

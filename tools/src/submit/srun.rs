@@ -3,9 +3,15 @@
 use super::{
     allocation::{self, Allocation, Speaker},
     allocation_wait::{self, Waited, Watch},
-    batch_script,
+    batch_script::{self, BatchScript},
     conversation::Behaviour,
-    manager, multi_prog, patience, sbatch,
+    launch, manager,
+    minibatch::{
+        combinations,
+        list::{self, ListRequest},
+        one,
+    },
+    multi_prog, sbatch,
     signals::{STEERING, Signals},
     startup::{self, Startup},
     step_loop::{PatternNames, StepLoop},
@@ -17,17 +23,18 @@ use crate::{
     options::{
         export::For,
         job_spec::{self, Checked, Submitter, Work},
+        script_lines::{self, ScriptLine},
         step_spec::{self, StepStreams, StepWork, base_name},
         table::Command,
         typed::{OptionError, Source, Sourced, Typed},
+        values,
     },
-    output::{self, Console},
+    output::Console,
 };
-use garrick_frame::{DoorClient, DoorError};
+use garrick_frame::DoorClient;
 use garrick_model::{
     config::PropagateLimits,
-    ids::{ArrayTask, JobId, RequestId, StepId},
-    messages::step::{CommandToStepMgr, StepMgrToCommand},
+    ids::{ArrayTask, JobId},
     refusal::Refusal,
     spec::{JobKind, NodeCount, StepSpec},
     view::JobView,
@@ -49,14 +56,22 @@ pub fn main(args: Vec<OsString>) -> i32 {
 
 fn run(args: &[OsString]) -> Result<i32, i32> {
     let mut startup = Startup::begin(Command::Srun, args)?;
-    let mut typed = startup.typed(&[])?;
+    let script = if startup.gave("batch") { script(&startup)? } else { None };
+    let mut typed = startup.typed(script.as_ref().map_or(&[], |(_, lines)| lines))?;
     let console = &startup.console;
     let wrong = |error: OptionError| startup::tell_option(Command::Srun, console, &error);
+    combinations::check(&typed, |option| startup.gave(option), startup.operands().len()).map_err(wrong)?;
+    if typed.from_file.is_some() {
+        return from_file(&typed, console, args);
+    }
     if startup.operands().is_empty() {
         console.fatal("No command given to execute.");
         return Err(startup::exit_code(1));
     }
-    let mut work = work(&mut typed, startup.operands(), console)?;
+    if typed.dependencies.is_some() {
+        console.warning("#SBATCH --dependency is about jobs and is left out; #SRUN --dependency is about steps");
+    }
+    let mut work = work(&mut typed, startup.operands(), script.map(|(script, _)| script), console)?;
     match typed.jobid {
         Some(Sourced { value: job, .. }) => {
             // Inside a job the site's rules about limits have been applied to what this process has.
@@ -64,34 +79,54 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
             let submitter = submitter::look(Command::Srun, args, &typed, For::Step, site).map_err(wrong)?;
             resolve(&mut work, &submitter);
             if typed.asynchronous || typed.batch {
-                enqueue(&typed, console, job, submitter, work)
+                one::run(&typed, job, submitter, work, &|| manager::reach(typed.conf.as_deref(), console, job), console)
             } else {
                 inside(&typed, console, job, submitter, work)
             }
         }
-        None if typed.asynchronous || typed.batch => {
-            console.error(
-                "--async and --batch hand a step to a job's step manager: they need a job (--jobid, SLURM_JOB_ID)",
-            );
-            Err(startup::exit_code(1))
-        }
+        None if typed.asynchronous || typed.batch => Err(no_job(console)),
         None => alone(&typed, console, args, work),
     }
 }
 
+/// The script of `--batch`, and the options in it. `None`: no script was named.
+fn script(startup: &Startup) -> Result<Option<(BatchScript, Vec<ScriptLine>)>, i32> {
+    let Some(file) = startup.operands().first() else { return Ok(None) };
+    let console = &startup.console;
+    let script = batch_script::from_file(file).map_err(|error| {
+        error.to_string().lines().for_each(|line| console.error(line));
+        startup::exit_code(1)
+    })?;
+    let head = script_lines::read(&script.text, script_lines::OF_SRUN).map_err(|error| {
+        console.error(&error);
+        startup::exit_code(255)
+    })?;
+    Ok(Some((script, head.lines)))
+}
+
+fn no_job(console: &Console) -> i32 {
+    console.error("--async and --batch hand a step to a job's step manager: they need a job (--jobid, SLURM_JOB_ID)");
+    startup::exit_code(1)
+}
+
+/// A step for every line of a file.
+fn from_file(typed: &Typed, console: &Console, args: &[OsString]) -> Result<i32, i32> {
+    let Some(Sourced { value: job, .. }) = typed.jobid else { return Err(no_job(console)) };
+    let submitter = submitter::look(Command::Srun, args, typed, For::Step, &PropagateLimits::All)
+        .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
+    let reach = || manager::reach(typed.conf.as_deref(), console, job);
+    list::run(ListRequest { typed, job, submitter, reach: &reach, console })
+}
+
 /// What is to run.
-fn work(typed: &mut Typed, operands: &[OsString], console: &Console) -> Result<StepWork, i32> {
+fn work(
+    typed: &mut Typed,
+    operands: &[OsString],
+    script: Option<BatchScript>,
+    console: &Console,
+) -> Result<StepWork, i32> {
     let program = operands[0].clone();
-    if typed.batch {
-        let script = batch_script::from_file(&program).map_err(|error| {
-            error.to_string().lines().for_each(|line| console.error(line));
-            startup::exit_code(1)
-        })?;
-        // A script is one process; what it starts is its own affair.
-        typed.ntasks.get_or_insert(Sourced { value: 1, source: Source::CommandLine });
-        if typed.ntasks.is_some_and(|n| n.source != Source::CommandLine) {
-            typed.ntasks = Some(Sourced { value: 1, source: Source::CommandLine });
-        }
+    if let Some(script) = script {
         return Ok(StepWork {
             argv: operands[1..].to_vec(),
             script: Some(script.text),
@@ -156,60 +191,6 @@ fn inside(typed: &Typed, console: &Console, job: JobId, submitter: Submitter, wo
     Ok(converse(typed, console, job, door, spec, &plan, &signals))
 }
 
-/// A step that is handed over.
-fn enqueue(typed: &Typed, console: &Console, job: JobId, submitter: Submitter, work: StepWork) -> Result<i32, i32> {
-    let streams = stream_plan::unattended(typed, &submitter.work_dir);
-    let spec = built(typed, console, submitter, work, streams, None)?;
-    let mut door = reach(typed, console, job)?;
-    let request = CommandToStepMgr::Enqueue { request: RequestId::random(), specs: vec![spec] };
-    let mut attempt = 1;
-    let steps = loop {
-        let answer = ask(&mut door, &request);
-        let error = match answer {
-            Ok(StepMgrToCommand::Enqueued { steps, warnings }) => {
-                warnings.iter().for_each(|line| console.warning(line));
-                break steps;
-            }
-            Ok(StepMgrToCommand::Refused(refusal)) => ClusterError::Refused(refusal),
-            Ok(_) => ClusterError::Unexpected("enqueued a step"),
-            Err(error) => ClusterError::Door(error),
-        };
-        match patience::after(&error, attempt, patience::random()) {
-            patience::Next::Pause(pause) => {
-                if attempt == 1 {
-                    console.info(format_args!("{error}; retrying"));
-                }
-                std::thread::sleep(pause);
-                attempt += 1;
-                // A refusal ends the conversation; a repeat with the same identity gets the first answer.
-                door = reach(typed, console, job)?;
-            }
-            patience::Next::GiveUp => {
-                error.details().iter().for_each(|line| console.error(line));
-                console.error(format_args!("Unable to create step for job {job}: {error}"));
-                return Err(startup::exit_code(1));
-            }
-        }
-    };
-    let written = output::stdout(|out| steps.iter().try_for_each(|step| writeln!(out, "{}", submitted(typed, *step))));
-    Ok(output::finish(console, written, 0))
-}
-
-fn ask(door: &mut DoorClient, request: &CommandToStepMgr) -> Result<StepMgrToCommand, DoorError> {
-    door.send(request)?;
-    door.recv()
-}
-
-fn submitted(typed: &Typed, step: StepId) -> String {
-    if typed.parsable {
-        step.to_string()
-    } else if typed.batch {
-        format!("Submitted batch step {step}")
-    } else {
-        format!("Submitted step {step}")
-    }
-}
-
 /// An allocation for one step.
 fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork) -> Result<i32, i32> {
     let wrong = |error: OptionError| startup::tell_option(Command::Srun, console, &error);
@@ -228,7 +209,17 @@ fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork
         command: None,
     };
     // Files of the step are the step's affair.
-    let of_job = Typed { input: None, output: None, error: None, ..typed.clone() };
+    let dependencies = typed.dependency.as_ref().map(|text| values::dependencies(&text.value));
+    let of_job = Typed {
+        input: None,
+        output: None,
+        error: None,
+        dependencies: dependencies
+            .map(|d| d.ok_or(OptionError::Refused(Refusal::Dependency)))
+            .transpose()
+            .map_err(wrong)?,
+        ..typed.clone()
+    };
     let Checked { spec, warnings } = job_spec::build(&of_job, submitter.clone(), job_work).map_err(wrong)?;
     if typed.test_only {
         return Ok(sbatch::test_only(Command::Srun, &cluster, console, spec));
@@ -359,8 +350,8 @@ fn converse(
         job_name: env::var("SLURM_JOB_NAME").unwrap_or_else(|_| spec.name.clone()),
         array_task: array_task(),
     };
-    let launch = CommandToStepMgr::Launch { request: RequestId::random(), spec: Box::new(spec) };
-    if let Err(error) = door.send(&launch) {
+    let descriptors = stream_plan::handed(typed, plan, terminal::is_terminal);
+    if let Err(error) = launch::send(&mut door, spec, descriptors) {
         let error = ClusterError::Door(error);
         error.details().iter().for_each(|line| console.error(line));
         console.error(format_args!("Unable to create step for job {job}: {error}"));
@@ -396,16 +387,7 @@ pub fn tell_refusal(console: &Console, refusal: &Refusal) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use garrick_model::{ids::StepNum, state::JobState};
-
-    #[test]
-    fn a_handed_over_step_is_named() {
-        let step = StepId::new(JobId(5609), StepNum::Number(0));
-        let typed = Typed { asynchronous: true, ..Typed::default() };
-        assert_eq!(submitted(&typed, step), "Submitted step 5609.0");
-        assert_eq!(submitted(&Typed { batch: true, ..typed.clone() }, step), "Submitted batch step 5609.0");
-        assert_eq!(submitted(&Typed { parsable: true, ..typed }, step), "5609.0");
-    }
+    use garrick_model::state::JobState;
 
     #[test]
     fn a_program_in_the_working_directory_is_found_there() {
@@ -434,19 +416,5 @@ mod tests {
         let fitted = fitted(&Typed { nodelist: Some("n1".to_owned()), ..Typed::default() }, &view);
         assert_eq!(fitted.nodes.unwrap().value, NodeCount { min: 2, max: Some(2) });
         assert_eq!((fitted.ntasks.unwrap().value, fitted.nodelist), (3, None));
-    }
-
-    #[test]
-    fn a_script_is_one_task_whatever_the_job_has() {
-        let path = env::temp_dir().join(format!("garrick-batch-step-{}", std::process::id()));
-        std::fs::write(&path, "#!/bin/sh\n").unwrap();
-        let console = Console::new("srun");
-        let mut typed =
-            Typed { batch: true, ntasks: Some(Sourced { value: 8, source: Source::Environment }), ..Typed::default() };
-        let work = work(&mut typed, &[path.clone().into(), "arg".into()], &console).unwrap();
-        assert_eq!(typed.ntasks.unwrap().value, 1);
-        assert_eq!((work.argv, work.script), (vec![OsString::from("arg")], Some(b"#!/bin/sh\n".to_vec())));
-        assert!(is_executable(Path::new("/bin/sh")));
-        std::fs::remove_file(path).unwrap();
     }
 }

@@ -14,7 +14,11 @@ use crate::{
     output::{self, Console, Verbosity},
 };
 use garrick_model::time::Timestamp;
-use std::{env, ffi::OsString};
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::{OsStr, OsString},
+};
 
 /// Exit code for what goes wrong on our side, unless `SLURM_EXIT_ERROR` names another.
 const EXIT_ERROR: i32 = 1;
@@ -50,6 +54,11 @@ impl Startup {
         &self.parsed.rest
     }
 
+    /// Was this option on the command line?
+    pub fn gave(&self, long: &str) -> bool {
+        self.parsed.options.iter().any(|o| o.def.long == long)
+    }
+
     /// The argument of an option on the command line, the last one.
     pub fn value(&self, long: &str) -> Option<&OsString> {
         self.parsed.options.iter().rev().find(|o| o.def.long == long).and_then(|o| o.value.as_ref())
@@ -57,7 +66,10 @@ impl Startup {
 
     /// Lays the command line over environment and script lines, and says what there is to say about options.
     pub fn typed(&mut self, script: &[ScriptLine]) -> Result<Typed, i32> {
-        let variable = |name: &str| env::var_os(name);
+        // One pass over the environment, instead of one for every variable that an option may come from.
+        let reads = |name: &OsString| name.to_str().is_some_and(|name| self.command.reads(name));
+        let environment: BTreeMap<OsString, OsString> = env::vars_os().filter(|(name, _)| reads(name)).collect();
+        let variable = |name: &str| environment.get(OsStr::new(name)).cloned();
         let typed = sources::lay_over(self.command, script, &variable, &self.parsed.options, Timestamp::now())
             .map_err(|error| tell_source(self.command, &self.console, &error))?;
         self.console.set_verbosity(match (typed.quiet, typed.verbose) {

@@ -4,6 +4,7 @@
 
 use super::stream_plan::{Input, Sink};
 use garrick_model::{
+    messages::shepherd::Stream,
     patterns::{self, PatternFacts},
     spec::OpenMode,
 };
@@ -59,10 +60,10 @@ pub enum Got {
 }
 
 impl InputFile {
-    /// Opens it; `None` where there is nothing to relay.
+    /// Opens it, when it is a file.
     pub fn open(input: &Input, facts: &PatternFacts<'_>) -> Result<Option<Self>, FileError> {
         match input {
-            Input::None => Ok(None),
+            Input::None | Input::Own => Ok(None),
             Input::File(pattern) => {
                 let path = patterns::fill(pattern, facts);
                 match File::open(&path) {
@@ -70,13 +71,12 @@ impl InputFile {
                     Err(cause) => Err(FileError { stream: "stdin", path, cause }),
                 }
             }
-            Input::Own => Ok(Self::own()),
         }
     }
 
-    /// Standard input. A pipe or terminal is opened once more, because setting it non-blocking would do so for everyone
+    /// Standard input; `None` when it cannot be read. A pipe or terminal is opened once more, because setting it non-blocking would do so for everyone
     /// who shares it.
-    fn own() -> Option<Self> {
+    pub fn own() -> Option<Self> {
         let stdin = io::stdin();
         let kind = SFlag::from_bits_truncate(fstat(stdin.as_fd()).ok()?.st_mode) & SFlag::S_IFMT;
         let is_terminal = isatty(&stdin).unwrap_or(false);
@@ -138,22 +138,24 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Opens it; `None` where nothing goes, or goes with the other stream.
+    /// `srun`'s own; `None` when it cannot be written.
+    pub fn own(stream: Stream) -> Option<Self> {
+        let own = match stream {
+            Stream::Stdout => io::stdout().as_fd().try_clone_to_owned(),
+            Stream::Stderr => io::stderr().as_fd().try_clone_to_owned(),
+        };
+        own.ok().map(Self::over)
+    }
+
+    /// Opens it, when it is a file.
     pub fn open(
         sink: &Sink,
         stream: &'static str,
         mode: OpenMode,
         facts: &PatternFacts<'_>,
     ) -> Result<Option<Self>, FileError> {
-        let own = if stream == "stderr" {
-            io::stderr().as_fd().try_clone_to_owned()
-        } else {
-            io::stdout().as_fd().try_clone_to_owned()
-        };
         match sink {
-            Sink::None | Sink::AsOutput => Ok(None),
-            // Closed from the start (`>&-`): nothing can be written.
-            Sink::Own | Sink::OwnOf(_) => Ok(own.ok().map(Self::over)),
+            Sink::None | Sink::AsOutput | Sink::Own | Sink::OwnOf(_) => Ok(None),
             Sink::File(pattern) => {
                 let path = patterns::fill(pattern, facts);
                 let mut options = OpenOptions::new();
@@ -241,14 +243,14 @@ impl AsFd for OutputFile {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use garrick_model::ids::{JobId, StepNum};
+    use garrick_model::ids::{JobId, StepKey};
     use nix::unistd::pipe;
     use std::io::Read as _;
 
     const FACTS: PatternFacts<'static> = PatternFacts {
         job: JobId(7),
         array_task: None,
-        step: Some(StepNum::Number(3)),
+        step: Some(StepKey::number(3)),
         node: None,
         node_id: None,
         task: None,

@@ -5,7 +5,7 @@ use super::{
     conversation::{Behaviour, Conversation, Effect},
     signals::Signals,
     step_files::{Got, INPUT_CHUNK, InputFile, OutputFile, Wrote},
-    stream_plan::StreamPlan,
+    stream_plan::{Input, Sink, StreamPlan},
     terminal::{self, RawMode},
 };
 use crate::output::{self, Console};
@@ -221,6 +221,9 @@ impl<'a> StepLoop<'a> {
                 Err(error) => effects.push(Effect::Warning(format!("terminal stays in line mode: {error}"))),
             }
         }
+        if self.plan.input == Input::Own {
+            self.input = InputFile::own();
+        }
         if self.input.is_none() {
             self.conversation.input(Vec::new(), effects);
             self.carry_out(effects);
@@ -308,8 +311,7 @@ impl<'a> StepLoop<'a> {
                 }
             }
             Effect::Write(stream, bytes) => {
-                let file = if stream == Stream::Stdout { &mut self.output } else { &mut self.error };
-                if let Some(file) = file {
+                if let Some(file) = self.output_file(stream) {
                     let wrote = file.push(&bytes);
                     self.wrote(stream, wrote, more);
                 }
@@ -340,11 +342,24 @@ impl<'a> StepLoop<'a> {
         }
     }
 
+    /// Where a stream's bytes go. What is `srun`'s own is looked at with the first of them: usually the tasks write there
+    /// themselves.
+    fn output_file(&mut self, stream: Stream) -> Option<&mut OutputFile> {
+        let (file, sink) = match stream {
+            Stream::Stdout => (&mut self.output, &self.plan.output),
+            Stream::Stderr => (&mut self.error, &self.plan.error),
+        };
+        if file.is_none() && matches!(sink, Sink::Own | Sink::OwnOf(_)) {
+            *file = OutputFile::own(stream);
+        }
+        file.as_mut()
+    }
+
     fn open_files(&mut self, step: StepId) -> Result<(), super::step_files::FileError> {
         let facts = PatternFacts {
             job: step.job,
             array_task: self.names.array_task,
-            step: Some(step.step),
+            step: Some(step.key()),
             node: None,
             node_id: None,
             task: None,

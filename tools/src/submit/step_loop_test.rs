@@ -59,7 +59,11 @@ impl Manager {
     fn start(&mut self, ranks: Vec<u32>) {
         let step = StepId::new(JobId(7), StepNum::Number(0));
         self.say(StepMgrToCommand::Accepted { step, sluid: Sluid(1), warnings: vec![] });
-        self.say(StepMgrToCommand::Started(StepLayout { nodes: vec!["n1".to_owned()], ranks: vec![ranks] }));
+        self.say(StepMgrToCommand::Started(StepLayout {
+            nodes: vec!["n1".to_owned()],
+            ranks: vec![ranks],
+            handed: [false; 3],
+        }));
     }
 
     fn output(&mut self, rank: u32, text: &[u8]) {
@@ -85,7 +89,7 @@ fn run(dir: &std::path::Path, label: bool, input: Input, manager: impl FnOnce(Ma
     let (ours, theirs) = UnixStream::pair().unwrap();
     let played = thread::spawn(move || manager(Manager::new(theirs)));
     let mut door = DoorClient::over(ours, LinkKind::CommandToStepMgr, "srun 0").unwrap();
-    door.send(&CommandToStepMgr::Wait { steps: vec![], progress_ms: 0 }).unwrap();
+    door.send(&CommandToStepMgr::Wait { steps: vec![], any: false, progress_ms: 0 }).unwrap();
     let plan = StreamPlan {
         input,
         output: Sink::File(dir.join("out-%J").to_str().unwrap().to_owned()),

@@ -95,23 +95,46 @@ pub fn attended(typed: &Typed, work_dir: &Path) -> StreamPlan {
     StreamPlan { input, output, error, targets: StepStreams { stdin, stdin_to, stdout, stderr } }
 }
 
-/// Plans for a step that is handed over: files on the nodes, or nothing.
+/// Which of `srun`'s own descriptors 0, 1 and 2 the tasks may have for their own, so that nobody relays between the two. It
+/// is for the step manager to use them, which it does when all tasks are on this host. Not terminals: what tasks write to
+/// must not become one because of where `srun` stands, and only the foreground may read one. Input is for one task only,
+/// since two would divide it between them.
+pub fn handed(typed: &Typed, plan: &StreamPlan, is_terminal: impl Fn(u8) -> bool) -> [bool; 3] {
+    let relays = |fd: u8| match fd {
+        0 => plan.input == Input::Own && typed.ntasks.is_some_and(|tasks| tasks.value == 1) && first_task(plan),
+        1 => plan.output == Sink::Own,
+        _ => plan.error == Sink::Own,
+    };
+    [0, 1, 2].map(|fd| !typed.label && !typed.pty && relays(fd) && !is_terminal(fd))
+}
+
+fn first_task(plan: &StreamPlan) -> bool {
+    matches!(plan.targets.stdin_to, StdinTo::All | StdinTo::Task(0))
+}
+
+/// Plans for a step that is handed over: files on the nodes, its pack, or nothing.
 pub fn unattended(typed: &Typed, work_dir: &Path) -> StepStreams {
+    let pack = typed.output_pack.is_some();
+    let unsaid = || match pack {
+        true => StreamTarget::Pack,
+        false => StreamTarget::File(absolute(UNATTENDED_OUTPUT, work_dir)),
+    };
     let file = |text: &str| match text {
         "none" => StreamTarget::Null,
-        "all" => StreamTarget::File(absolute(UNATTENDED_OUTPUT, work_dir)),
+        "all" => unsaid(),
         text => StreamTarget::File(absolute(text, work_dir)),
     };
     let stdin = match typed.input.as_deref() {
         None | Some("all" | "none") => StreamTarget::Null,
         Some(text) => StreamTarget::File(absolute(text, work_dir)),
     };
-    StepStreams {
-        stdin,
-        stdin_to: StdinTo::None,
-        stdout: file(typed.output.as_deref().unwrap_or(UNATTENDED_OUTPUT)),
-        stderr: typed.error.as_deref().map_or(StreamTarget::SameAsStdout, file),
-    }
+    let stderr = match (typed.error.as_deref(), typed.output.as_deref()) {
+        (Some(text), _) => file(text),
+        // A pack tells the two apart.
+        (None, None | Some("all")) if pack => StreamTarget::Pack,
+        (None, _) => StreamTarget::SameAsStdout,
+    };
+    StepStreams { stdin, stdin_to: StdinTo::None, stdout: typed.output.as_deref().map_or_else(unsaid, file), stderr }
 }
 
 fn sink(text: Option<&str>, work_dir: &Path) -> (Sink, StreamTarget) {
@@ -128,13 +151,15 @@ fn sink(text: Option<&str>, work_dir: &Path) -> (Sink, StreamTarget) {
     }
 }
 
-fn absolute(pattern: &str, work_dir: &Path) -> String {
+/// A pattern from the working directory.
+pub fn absolute(pattern: &str, work_dir: &Path) -> String {
     if pattern.starts_with('/') { pattern.to_owned() } else { format!("{}/{pattern}", work_dir.display()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::options::typed::{Source, Sourced};
 
     fn plan(input: Option<&str>, output: Option<&str>, error: Option<&str>) -> StreamPlan {
         let own = |text: Option<&str>| text.map(str::to_owned);
@@ -147,6 +172,32 @@ mod tests {
         let plan = plan(None, None, None);
         assert_eq!((plan.input, plan.output, plan.error), (Input::Own, Sink::Own, Sink::Own));
         assert_eq!(plan.targets, StepStreams::default());
+    }
+
+    #[test]
+    fn own_descriptors_go_to_the_tasks_unless_srun_has_something_to_do_with_what_passes() {
+        let one = Some(Sourced { value: 1, source: Source::CommandLine });
+        let given = |change: &dyn Fn(&mut Typed), terminals: [bool; 3]| {
+            let mut typed = Typed { ntasks: one, ..Typed::default() };
+            change(&mut typed);
+            let plan = attended(&typed, Path::new("/w"));
+            handed(&typed, &plan, |fd| terminals[usize::from(fd)])
+        };
+        let none = [false; 3];
+        assert_eq!(given(&|_| {}, none), [true, true, true]);
+        assert_eq!(given(&|_| {}, [true, true, false]), [false, false, true]);
+        assert_eq!(given(&|t| t.ntasks = None, none), [false, true, true]);
+        assert!(!given(&|t| t.ntasks = Some(Sourced { value: 2, source: Source::CommandLine }), none)[0]);
+        assert_eq!(given(&|t| t.label = true, none), none);
+        assert_eq!(given(&|t| t.pty = true, none), none);
+        let text = |text: &str| Some(text.to_owned());
+        assert_eq!(given(&|t| t.output = text("o"), none), [true, false, false]);
+        assert_eq!(given(&|t| t.output = text("0"), none), [true, false, true]);
+        assert_eq!(given(&|t| t.error = text("e"), none), [true, true, false]);
+        assert_eq!(given(&|t| t.input = text("i"), none), [false, true, true]);
+        assert_eq!(given(&|t| t.input = text("none"), none), [false, true, true]);
+        assert_eq!(given(&|t| t.input = text("0"), none), [true, true, true]);
+        assert_eq!(given(&|t| t.input = text("3"), none), [false, true, true]);
     }
 
     #[test]

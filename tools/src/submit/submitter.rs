@@ -1,11 +1,14 @@
 //! Looks at this process for what travels with a job or step.
 
-use crate::options::{
-    export::{self, For},
-    job_spec::Submitter,
-    limits,
-    table::Command,
-    typed::{OptionError, Typed},
+use crate::{
+    accounts::User,
+    options::{
+        export::{self, For},
+        job_spec::Submitter,
+        limits,
+        table::Command,
+        typed::{OptionError, Typed},
+    },
 };
 use garrick_model::config::PropagateLimits;
 use std::{env, ffi::OsString, fs, io::Read as _, os::fd::FromRawFd as _};
@@ -45,8 +48,8 @@ pub fn host_name() -> String {
 
 /// This process's user name; its number where the user has none.
 pub fn user_name() -> String {
-    let uid = nix::unistd::getuid();
-    nix::unistd::User::from_uid(uid).ok().flatten().map_or_else(|| uid.to_string(), |u| u.name)
+    let uid = nix::unistd::getuid().as_raw();
+    User::by_uid(uid).map_or_else(|| uid.to_string(), |user| user.name)
 }
 
 fn umask() -> u32 {

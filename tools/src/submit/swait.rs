@@ -1,24 +1,40 @@
-//! `swait`: blocks until a job's step manager has nothing queued and nothing running.
+//! `swait`: blocks until a job's step manager has nothing queued and nothing running, or until named steps are over. It is
+//! told so, and asks once.
 
 use super::{
-    manager, srun,
+    manager::{self, Around},
+    patience,
+    signals::Signals,
+    srun,
     startup::{self, Startup},
+    wait_bar::WaitBar,
 };
 use crate::{
+    cluster::{Cluster, ClusterError},
     options::{
         table::Command,
         typed::{OptionError, Typed},
     },
-    output::{self, Console},
+    output::Console,
+    query::choices,
 };
-use garrick_frame::DoorClient;
+use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{
+    env_vars,
     ids::JobId,
-    messages::step::{CommandToStepMgr, StepMgrToCommand},
+    messages::{
+        command::{CommandReply, CommandRequest},
+        step::{CommandToStepMgr, StepMgrToCommand},
+    },
     refusal::Refusal,
-    view::StepCounts,
+    state::{ExitStatus, StepState},
+    step_selector::{StepsSelector, WhichSteps},
+    view::StepView,
 };
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::signal::Signal,
+};
 use std::{
     env,
     ffi::OsString,
@@ -27,11 +43,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Least time between two progress lines, in milliseconds: as often as a person reads.
+/// Least time between two messages about how far it is, in milliseconds: as often as a person reads.
 const PROGRESS_MS: u32 = 200;
 
+/// What is waited for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wanted {
+    job: JobId,
+    /// Only these steps; empty: all.
+    steps: Vec<WhichSteps>,
+}
+
 /// Runs `swait`; `args` are without the program's name. Returns the exit code: 0 when nothing is left, 1 when the time is up
-/// or the step manager cannot be asked.
+/// or the step manager cannot be asked; with `--exit-status` that of the worst step.
 pub fn main(args: Vec<OsString>) -> i32 {
     run(&args).unwrap_or_else(|code| code)
 }
@@ -40,114 +64,310 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let mut startup = Startup::begin(Command::Swait, args)?;
     let typed = startup.typed(&[])?;
     let console = &startup.console;
-    let job = job(startup.operands(), env::var("SLURM_JOB_ID").ok().as_deref())
+    let wanted = wanted(startup.operands(), typed.steps.as_deref(), |name| env::var(name).ok())
         .map_err(|error| startup::tell_option(Command::Swait, console, &error))?;
-    let door = match manager::reach(typed.conf.as_deref(), console, job) {
-        Ok(door) => door,
-        // A job that is over has nothing left.
-        Err(error) if matches!(error.refusal(), Some(Refusal::AlreadyDone)) => return Ok(0),
-        Err(error) => {
-            manager::tell(console, job, &error);
+    let mut wait = Wait::new(&typed, console);
+    let mut lost = 0;
+    loop {
+        let error = match manager::reach(typed.conf.as_deref(), console, wanted.job) {
+            Ok(door) => match wait.at(door, &wanted.steps) {
+                Waited::Over(code) => return Ok(code),
+                Waited::Lost { error, answered } => {
+                    lost = if answered { 0 } else { lost };
+                    ClusterError::Door(error)
+                }
+            },
+            Err(error) if matches!(error.refusal(), Some(Refusal::AlreadyDone)) => {
+                return already_over(&typed, console, &wanted);
+            }
+            Err(error) if lost == 0 => {
+                manager::tell(console, wanted.job, &error);
+                return Err(startup::exit_code(1));
+            }
+            Err(error) => error,
+        };
+        // One that was killed comes back, with its queue.
+        lost += 1;
+        let Some(pause) = patience::when_lost(lost, patience::random()).filter(|_| error.is_passing()) else {
+            wait.bar = None;
+            error.details().iter().for_each(|line| console.error(line));
+            console.error(format_args!("Lost contact with the step manager of job {}: {error}", wanted.job));
             return Err(startup::exit_code(1));
+        };
+        if let Some(code) = wait.pause(pause) {
+            return Ok(code);
         }
-    };
-    Ok(wait(&typed, console, door))
+    }
 }
 
-fn job(operands: &[OsString], around: Option<&str>) -> Result<JobId, OptionError> {
-    match operands {
-        [] => match around {
-            Some(id) => id.parse().map_err(|_| OptionError::Text(format!("Invalid SLURM_JOB_ID: {id}"))),
-            None => Err(OptionError::Text("no job: name one, or run inside one".to_owned())),
-        },
+/// The job that is named, or whose steps are, or the one around; all of them the same.
+fn wanted(
+    operands: &[OsString],
+    steps: Option<&str>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Wanted, OptionError> {
+    let wrong = |text: String| Err(OptionError::Text(text));
+    let named: Option<JobId> = match operands {
+        [] => None,
         [id] => {
             let text = id.to_string_lossy();
-            text.parse().map_err(|_| OptionError::Text(format!("Invalid job id {text}")))
+            Some(text.parse().map_err(|_| OptionError::Text(format!("Invalid job id {text}")))?)
         }
-        [_, extra, ..] => Err(OptionError::Text(format!("Invalid argument: {}", extra.to_string_lossy()))),
-    }
-}
-
-fn wait(typed: &Typed, console: &Console, mut door: DoorClient) -> i32 {
-    let shows_progress = !typed.quiet && nix::unistd::isatty(io::stderr()).unwrap_or(false);
-    let request =
-        CommandToStepMgr::Wait { steps: Vec::new(), progress_ms: if shows_progress { PROGRESS_MS } else { 0 } };
-    if let Err(error) = door.send(&request) {
-        console.error(error);
-        return startup::exit_code(1);
-    }
-    let deadline = typed.timeout_secs.map(|secs| Instant::now() + Duration::from_secs(u64::from(secs)));
-    loop {
-        match door.try_next::<StepMgrToCommand>() {
-            Ok(Some(StepMgrToCommand::Progress(counts))) => {
-                if shows_progress {
-                    output::stderr(format!("\r{}\x1b[K", progress_line(&counts)).as_bytes());
-                }
-                continue;
-            }
-            Ok(Some(StepMgrToCommand::Drained { counts, .. })) => {
-                if shows_progress {
-                    output::stderr(format!("\r{}\x1b[K\n", progress_line(&counts)).as_bytes());
-                }
-                return 0;
-            }
-            Ok(Some(StepMgrToCommand::Refused(refusal))) => {
-                srun::tell_refusal(console, &refusal);
-                return startup::exit_code(1);
-            }
-            Ok(Some(_)) => continue,
-            Ok(None) => {}
-            Err(error) => {
-                end_progress(shows_progress);
-                console.error(format_args!("Lost contact with the step manager: {error}"));
-                return startup::exit_code(1);
-            }
+        [_, extra, ..] => return wrong(format!("Invalid argument: {}", extra.to_string_lossy())),
+    };
+    let around = variable(env_vars::SLURM_JOB_ID).filter(|id| !id.is_empty());
+    let own_job = Around::read(&variable);
+    let mut job = named;
+    let mut which = Vec::new();
+    for word in choices::outside_brackets(steps.unwrap_or_default()) {
+        let invalid = || OptionError::Text(format!("Invalid job step id: {word}"));
+        if !word.contains('.') {
+            which.push(word.parse().map_err(|_| invalid())?);
+            continue;
         }
-        let timeout = match deadline {
-            None => PollTimeout::NONE,
-            Some(at) => {
-                let left = at.saturating_duration_since(Instant::now());
-                if left.is_zero() {
-                    end_progress(shows_progress);
-                    console.error(format_args!("steps are left after {} seconds", typed.timeout_secs.unwrap_or(0)));
-                    return 1;
-                }
-                PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX)
-            }
+        let steps: StepsSelector = word.parse().map_err(|_| invalid())?;
+        let of = match (steps.task, own_job) {
+            (None, _) => steps.job,
+            (Some(_), Some(own)) if own.has(&steps) => own.job,
+            (Some(_), _) => return wrong(format!("{word}: name a task of a job array by its own job id")),
         };
+        if job.is_some_and(|job| job != of) {
+            return wrong(format!("{word} is a step of another job: steps of one job can be waited for together"));
+        }
+        job = Some(of);
+        which.push(steps.which);
+    }
+    let job = match job {
+        Some(job) => job,
+        None => own(around.as_deref())?,
+    };
+    Ok(Wanted { job, steps: which })
+}
+
+fn own(around: Option<&str>) -> Result<JobId, OptionError> {
+    match around {
+        Some(id) => id.parse().map_err(|_| OptionError::Text(format!("Invalid SLURM_JOB_ID: {id}"))),
+        None => Err(OptionError::Text("no job: name one, or run inside one".to_owned())),
+    }
+}
+
+/// A job that is over has nothing left. How its steps ended, the controller knows.
+fn already_over(typed: &Typed, console: &Console, wanted: &Wanted) -> Result<i32, i32> {
+    if wanted.steps.is_empty() && !typed.exit_status {
+        return Ok(0);
+    }
+    let failed = |error| {
+        manager::tell(console, wanted.job, &error);
+        startup::exit_code(1)
+    };
+    let cluster = Cluster::find(typed.conf.as_deref()).map_err(failed)?;
+    let request = CommandRequest::ListSteps { job: Some(wanted.job), ended: true };
+    let steps = match cluster.ask(console.program(), &request).map_err(failed)? {
+        CommandReply::Steps { steps, .. } => steps,
+        _ => Vec::new(),
+    };
+    let worst = worst_of(&steps, wanted).map_err(|unknown| {
+        console.error(unknown);
+        startup::exit_code(1)
+    })?;
+    Ok(if typed.exit_status { worst.shell_code() } else { 0 })
+}
+
+/// The worst exit of the steps that are wanted; the error names one that there was not.
+fn worst_of(steps: &[StepView], wanted: &Wanted) -> Result<ExitStatus, Refusal> {
+    let numbered = |s: &&StepView| s.id.step.number().is_some();
+    let of = |step: &StepView| step.waiting.clone().unwrap_or_else(|| WhichSteps::one(step.id.key()));
+    for which in &wanted.steps {
+        if !steps.iter().any(|step| of(step).and(which).is_some()) {
+            return Err(Refusal::InvalidStep(format!("{}.{which}", wanted.job)));
+        }
+    }
+    let meant =
+        |s: &&StepView| wanted.steps.is_empty() && numbered(s) || wanted.steps.iter().any(|w| of(s).and(w).is_some());
+    let exit = |s: &StepView| match s.state {
+        StepState::Completed => ExitStatus::SUCCESS,
+        // What never ran has no exit status of its own.
+        _ if s.exit == ExitStatus::SUCCESS => ExitStatus { code: 1, signal: None },
+        _ => s.exit,
+    };
+    Ok(steps.iter().filter(meant).map(exit).max_by_key(|e| e.shell_code()).unwrap_or(ExitStatus::SUCCESS))
+}
+
+/// What waiting at a door came to.
+enum Waited {
+    /// Over, with this exit code.
+    Over(i32),
+    /// The connection broke. `answered`: after something was heard.
+    Lost { error: DoorError, answered: bool },
+}
+
+/// A wait, which may outlive a connection.
+struct Wait<'a> {
+    typed: &'a Typed,
+    console: &'a Console,
+    bar: Option<WaitBar>,
+    signals: Option<Signals>,
+    deadline: Option<Instant>,
+}
+
+impl<'a> Wait<'a> {
+    fn new(typed: &'a Typed, console: &'a Console) -> Self {
+        let shows_progress = !typed.quiet && nix::unistd::isatty(io::stderr()).unwrap_or(false);
+        Self {
+            typed,
+            console,
+            bar: shows_progress.then(WaitBar::new),
+            // A bar is to be gone before the prompt comes back.
+            signals: if shows_progress { Signals::block(&[Signal::SIGINT, Signal::SIGTERM]).ok() } else { None },
+            deadline: typed.timeout.map(|timeout| Instant::now() + timeout),
+        }
+    }
+
+    fn at(&mut self, mut door: DoorClient, steps: &[WhichSteps]) -> Waited {
+        let mut answered = false;
+        let progress_ms = if self.bar.is_some() { PROGRESS_MS } else { 0 };
+        let request = CommandToStepMgr::Wait { steps: steps.to_vec(), any: self.typed.any, progress_ms };
+        if let Err(error) = door.send(&request) {
+            return Waited::Lost { error, answered };
+        }
+        loop {
+            match door.try_next::<StepMgrToCommand>() {
+                Ok(Some(message)) => {
+                    answered = true;
+                    if let Some(code) = self.take(message) {
+                        return Waited::Over(code);
+                    }
+                    continue;
+                }
+                Ok(None) => {}
+                Err(error) => return Waited::Lost { error, answered },
+            }
+            let fd = PollFd::new(door.as_fd(), PollFlags::POLLIN);
+            if let Some(code) = self.poll(Some(fd), None) {
+                return Waited::Over(code);
+            }
+        }
+    }
+
+    /// A message of the step manager; the exit code when it was the last.
+    fn take(&mut self, message: StepMgrToCommand) -> Option<i32> {
+        match message {
+            StepMgrToCommand::Progress(counts) => {
+                if let Some(bar) = &mut self.bar {
+                    bar.show(&counts);
+                }
+                None
+            }
+            StepMgrToCommand::Drained { worst, .. } => {
+                Some(if self.typed.exit_status { worst.shell_code() } else { 0 })
+            }
+            StepMgrToCommand::Refused(refusal) => {
+                self.bar = None;
+                srun::tell_refusal(self.console, &refusal);
+                Some(startup::exit_code(1))
+            }
+            _ => None,
+        }
+    }
+
+    /// Waits until the door has something, or so long; the exit code when a signal or the time ends it all.
+    fn poll(&mut self, door: Option<PollFd<'_>>, at_most: Option<Duration>) -> Option<i32> {
+        if let Some(signal) = self.signals.as_ref().and_then(Signals::next) {
+            return Some(128 + signal);
+        }
+        let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            self.bar = None;
+            let secs = self.typed.timeout.unwrap_or_default().as_secs_f64();
+            self.console.error(format_args!("steps are left after {secs} seconds"));
+            return Some(1);
+        }
+        let timeout = match left.into_iter().chain(at_most).min() {
+            None => PollTimeout::NONE,
+            Some(left) => PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX),
+        };
+        let mut fds: Vec<PollFd<'_>> = door.into_iter().collect();
+        fds.extend(self.signals.as_ref().map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN)));
         // Whatever woke it, the door and the time are looked at.
-        let _ = poll(&mut [PollFd::new(door.as_fd(), PollFlags::POLLIN)], timeout);
+        let _ = poll(&mut fds, timeout);
+        None
     }
-}
 
-fn end_progress(shows_progress: bool) {
-    if shows_progress {
-        output::stderr(b"\n");
+    fn pause(&mut self, pause: Duration) -> Option<i32> {
+        let end = Instant::now() + pause;
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return None;
+            }
+            if let Some(code) = self.poll(None, Some(left)) {
+                return Some(code);
+            }
+        }
     }
-}
-
-/// `3 queued, 2 running, 10 done, 1 failed`
-fn progress_line(counts: &StepCounts) -> String {
-    format!("{} queued, {} running, {} done, {} failed", counts.queued, counts.running, counts.done, counts.failed)
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::render::test_views as views;
+    use garrick_model::ids::{StepId, StepKey, StepNum};
 
-    #[test]
-    fn the_job_is_named_or_around() {
-        assert_eq!(job(&["7".into()], Some("5")).unwrap(), JobId(7));
-        assert_eq!(job(&[], Some("5")).unwrap(), JobId(5));
-        assert_eq!(job(&[], None).unwrap_err().to_string(), "no job: name one, or run inside one");
-        assert_eq!(job(&["x".into()], None).unwrap_err().to_string(), "Invalid job id x");
-        assert!(job(&["7".into(), "8".into()], None).is_err());
+    fn asked(operands: &[&str], steps: Option<&str>, env: &[(&str, &str)]) -> Result<String, String> {
+        let operands: Vec<OsString> = operands.iter().map(OsString::from).collect();
+        let variable = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
+        let wanted = wanted(&operands, steps, variable).map_err(|e| e.to_string())?;
+        let steps: Vec<String> = wanted.steps.iter().map(ToString::to_string).collect();
+        Ok(format!("{}: {}", wanted.job, steps.join(" ")))
     }
 
     #[test]
-    fn progress_counts_every_kind() {
-        let counts = StepCounts { queued: 3, running: 2, done: 10, failed: 1 };
-        assert_eq!(progress_line(&counts), "3 queued, 2 running, 10 done, 1 failed");
+    fn the_job_is_named_or_around_or_that_of_the_steps() {
+        let inside = [("SLURM_JOB_ID", "5")];
+        assert_eq!(asked(&["7"], None, &inside).unwrap(), "7: ");
+        assert_eq!(asked(&[], None, &inside).unwrap(), "5: ");
+        assert_eq!(asked(&[], Some("7.3"), &inside).unwrap(), "7: 3");
+        assert_eq!(asked(&[], None, &[]).unwrap_err(), "no job: name one, or run inside one");
+        assert_eq!(asked(&["x"], None, &[]).unwrap_err(), "Invalid job id x");
+        assert_eq!(asked(&["7", "8"], None, &[]).unwrap_err(), "Invalid argument: 8");
+    }
+
+    #[test]
+    fn steps_are_named_with_their_job_or_without() {
+        let inside = [("SLURM_JOB_ID", "5"), ("SLURM_ARRAY_JOB_ID", "4"), ("SLURM_ARRAY_TASK_ID", "1")];
+        assert_eq!(asked(&[], Some("3,5.7_[1-4],9-12,7_*"), &inside).unwrap(), "5: 3 7_[1-4] [9-12] 7");
+        assert_eq!(asked(&[], Some("4_1.3"), &inside).unwrap(), "5: 3");
+        assert_eq!(
+            asked(&[], Some("4_2.3"), &inside).unwrap_err(),
+            "4_2.3: name a task of a job array by its own job id"
+        );
+        assert_eq!(
+            asked(&["5"], Some("6.1"), &[]).unwrap_err(),
+            "6.1 is a step of another job: steps of one job can be waited for together"
+        );
+        assert_eq!(asked(&["5"], Some("x"), &[]).unwrap_err(), "Invalid job step id: x");
+    }
+
+    #[test]
+    fn the_worst_of_a_job_that_is_over_is_what_its_steps_made_of_it() {
+        let over = |key: StepKey, state, code| StepView {
+            id: StepId::of(JobId(503), key),
+            state,
+            exit: ExitStatus { code, signal: None },
+            ..views::step(StepNum::Number(0), "x", "n1")
+        };
+        let steps = [
+            over(StepKey::BATCH, StepState::Failed, 9),
+            over(StepKey::number(0), StepState::Completed, 0),
+            over(StepKey::number(1), StepState::Failed, 3),
+            over(StepKey::task(2, 5), StepState::Cancelled, 0),
+        ];
+        let worst = |steps_wanted: &[&str]| {
+            let wanted = Wanted { job: JobId(503), steps: steps_wanted.iter().map(|s| s.parse().unwrap()).collect() };
+            worst_of(&steps, &wanted).map(ExitStatus::shell_code).map_err(|e| e.to_string())
+        };
+        assert_eq!((worst(&[]), worst(&["0"]), worst(&["2_5"]), worst(&["batch"])), (Ok(3), Ok(0), Ok(1), Ok(9)));
+        assert_eq!(worst(&["0", "4"]), Err("Job step 503.4 not found".to_owned()));
     }
 }

@@ -187,6 +187,7 @@ mod tests {
         report.set_layout(StepLayout {
             nodes: vec!["n1".to_owned(), "n2".to_owned()],
             ranks: vec![vec![0, 1, 2], vec![3]],
+            handed: [false; 3],
         });
         report
     }

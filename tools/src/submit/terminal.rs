@@ -41,6 +41,16 @@ pub fn input_is_terminal() -> bool {
     isatty(io::stdin()).unwrap_or(false)
 }
 
+/// True when standard file 0, 1 or 2 is a terminal.
+pub fn is_terminal(fd: u8) -> bool {
+    match fd {
+        0 => isatty(io::stdin()),
+        1 => isatty(io::stdout()),
+        _ => isatty(io::stderr()),
+    }
+    .unwrap_or(false)
+}
+
 /// Rows and columns of a terminal.
 pub fn size(fd: impl AsFd) -> Option<(u16, u16)> {
     let mut size = libc::winsize { ws_row: 0, ws_col: 0, ws_xpixel: 0, ws_ypixel: 0 };

@@ -75,6 +75,6 @@ pub fn job_view(id: u32, state: JobState) -> JobView {
         stderr_path: None,
         stdin_path: None,
         admin_comment: None,
-        steps_running: 0,
+        steps: garrick_model::packed_steps::StepTally::default(),
     }
 }

@@ -4,13 +4,17 @@
 //! Who answers is known from the socket ([`DoorClient::peer`]), not from what it says: check it before trusting a door in
 //! a folder that others can write.
 //!
+//! Descriptors may go beside a message ([`DoorClient::send_with_fds`]). Only a `stepd` of the same user takes any; every
+//! other daemon's kernel closes them unseen, so the message itself says what is to be done without them.
+//!
 //! For a poll loop: watch [`DoorClient::as_fd`] for input, call [`DoorClient::try_next`] until it gives `None`; write with
 //! [`DoorClient::enqueue`] and [`DoorClient::try_flush`], watching for output while [`DoorClient::wants_write`].
 
 use crate::{
     codec::{Decoder, FrameError, encode_into},
-    hello::{Hello, HelloReply, LinkKind, Traced, TracedRef, TunnelTo, VersionRange},
+    hello::{AccompaniedRef, Hello, HelloReply, LinkKind, Traced, TracedRef, TunnelTo, VersionRange},
     limits,
+    rights::send_beside,
 };
 use nix::{
     errno::Errno,
@@ -35,6 +39,9 @@ use std::{
 
 /// Longest path of a Unix socket in bytes (`sun_path` is 108 with its final zero, unix(7)).
 pub const MAX_PATH: usize = 107;
+
+/// Most descriptors beside one message at a door: a command's standard files.
+pub const MAX_DOOR_FDS: usize = 3;
 
 /// Who is at the other end of a Unix socket, as the kernel recorded it when the connection was made (`SO_PEERCRED`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +115,15 @@ pub enum DoorError {
         /// The versions that it speaks.
         versions: VersionRange,
     },
+    /// The kernel does not pass these descriptors now (too many are under way, or one is not open), or they are too many.
+    /// Nothing of their message was sent: it can be sent without them.
+    #[error("{}: descriptors cannot be passed: {source}", path.display())]
+    Descriptors {
+        /// The door.
+        path: PathBuf,
+        /// Cause.
+        source: io::Error,
+    },
     /// A frame could not be made or read.
     #[error("{}: {source}", path.display())]
     Frame {
@@ -133,6 +149,11 @@ impl DoorError {
     pub const fn is_absent(&self) -> bool {
         matches!(self, Self::Absent { .. })
     }
+
+    /// A socket is there and nobody serves it: the daemon was killed, and may be on its way back.
+    pub fn is_deserted(&self) -> bool {
+        matches!(self, Self::Absent { source, .. } if source.kind() == io::ErrorKind::ConnectionRefused)
+    }
 }
 
 #[derive(Debug)]
@@ -148,6 +169,10 @@ impl Socket {
             Errno::EPIPE | Errno::ECONNRESET => DoorError::Closed { path: self.path.clone() },
             errno => DoorError::Io { path: self.path.clone(), doing, source: errno.into() },
         }
+    }
+
+    fn unsent(&self, errno: Errno) -> DoorError {
+        DoorError::Descriptors { path: self.path.clone(), source: errno.into() }
     }
 
     fn timeout(&self, after: Option<Duration>, doing: &'static str) -> DoorError {
@@ -182,6 +207,8 @@ pub struct DoorWriter {
     socket: Arc<Socket>,
     pending: Vec<u8>,
     written: usize,
+    /// Bytes of the greeting at the front of `pending`, until the first write.
+    greeting: usize,
     trace: u64,
     timeout: Option<Duration>,
 }
@@ -236,9 +263,9 @@ impl DoorClient {
                 Err(errno) => return Err(failed(errno)),
             }
         }
-        let mut client = Self::start(fd, path.to_owned(), hello, None)?;
+        let mut client = Self::start(fd, path.to_owned(), hello, timeout)?;
         if timeout.is_some() {
-            client.set_timeout(timeout)?;
+            client.reader.set_timeout(timeout)?;
         }
         Ok(client)
     }
@@ -251,6 +278,7 @@ impl DoorClient {
         let socket = Arc::new(Socket { fd, peer, path });
         let mut pending = Vec::with_capacity(1024);
         encode_into(hello, limits::HELLO, &mut pending).map_err(|e| socket.frame(e))?;
+        let greeting = pending.len();
         Ok(Self {
             reader: DoorReader {
                 socket: Arc::clone(&socket),
@@ -258,7 +286,7 @@ impl DoorClient {
                 welcomed: false,
                 timeout,
             },
-            writer: DoorWriter { socket, pending, written: 0, trace: 0, timeout },
+            writer: DoorWriter { socket, pending, written: 0, greeting, trace: 0, timeout },
         })
     }
 
@@ -286,6 +314,12 @@ impl DoorClient {
     /// Sends one message, waiting until the kernel took all of it.
     pub fn send<T: Serialize + ?Sized>(&mut self, msg: &T) -> Result<(), DoorError> {
         let result = self.writer.send(msg);
+        self.refusal_or(result)
+    }
+
+    /// Sends one message with descriptors beside it. See [`DoorWriter::send_with_fds`].
+    pub fn send_with_fds<T: Serialize + ?Sized>(&mut self, msg: &T, fds: &[BorrowedFd<'_>]) -> Result<(), DoorError> {
+        let result = self.writer.send_with_fds(msg, fds);
         self.refusal_or(result)
     }
 
@@ -447,6 +481,38 @@ impl DoorWriter {
         self.flush()
     }
 
+    /// Sends one message with at most [`MAX_DOOR_FDS`] descriptors beside it, which stay open here, waiting until the kernel
+    /// took all of it. After [`DoorError::Descriptors`], or a timeout before its first byte, nothing of the message is left.
+    pub fn send_with_fds<T: Serialize + ?Sized>(&mut self, msg: &T, fds: &[BorrowedFd<'_>]) -> Result<(), DoorError> {
+        let count = u8::try_from(fds.len())
+            .ok()
+            .filter(|_| fds.len() <= MAX_DOOR_FDS)
+            .ok_or_else(|| self.socket.unsent(Errno::E2BIG))?;
+        // They leave with the first byte of one write, which nothing but the greeting may precede: who reads it expects
+        // them with the next message.
+        if self.pending.len() > self.greeting {
+            self.flush()?;
+        }
+        let start = self.pending.len();
+        let counted = AccompaniedRef { trace: self.trace, cause: 0, fds: count, msg };
+        encode_into(&counted, limits::DOOR, &mut self.pending).map_err(|e| self.socket.frame(e))?;
+        let sent = send_beside(self.socket.fd.as_fd(), &self.pending, fds, MsgFlags::empty());
+        let error = match sent {
+            Ok(Some(bytes)) => {
+                (self.written, self.greeting) = (bytes, 0);
+                return self.flush();
+            }
+            Ok(None) => self.socket.timeout(self.timeout, "sending a request"),
+            // Sending as such does not fail like this: it is about the descriptors.
+            Err(errno @ (Errno::ETOOMANYREFS | Errno::EBADF | Errno::EPERM | Errno::EINVAL)) => {
+                self.socket.unsent(errno)
+            }
+            Err(errno) => self.socket.io("writing", errno),
+        };
+        self.pending.truncate(start);
+        Err(error)
+    }
+
     /// Puts a message into the sending buffer without writing. The buffer has no limit of its own: whoever enqueues from
     /// an unlimited source stops while [`DoorWriter::wants_write`].
     pub fn enqueue<T: Serialize + ?Sized>(&mut self, msg: &T) -> Result<(), DoorError> {
@@ -492,7 +558,7 @@ impl DoorWriter {
             // No SIGPIPE: a command may have its default action restored for the sake of its standard output.
             let rest = &self.pending[self.written..];
             match socket::send(self.socket.fd.as_raw_fd(), rest, flags | MsgFlags::MSG_NOSIGNAL) {
-                Ok(count) => self.written += count,
+                Ok(count) => (self.written, self.greeting) = (self.written + count, 0),
                 Err(Errno::EINTR | Errno::EAGAIN) => return Ok(false),
                 Err(errno) => return Err(self.socket.io("writing", errno)),
             }

@@ -129,6 +129,86 @@ fn a_full_socket_can_be_fed_from_a_poll_loop() {
     assert_eq!(reader.join().unwrap(), 2 << 20);
 }
 
+/// What one receive brings: bytes and descriptors.
+fn received(server: &UnixStream) -> (Vec<u8>, std::collections::VecDeque<OwnedFd>) {
+    let (mut bytes, mut fds) = (vec![0; 64 << 10], std::collections::VecDeque::new());
+    let got = crate::rights::recv_beside(server.as_fd(), &mut bytes, 253, &mut fds).unwrap().unwrap();
+    assert!(!got.lost);
+    bytes.truncate(got.bytes);
+    (bytes, fds)
+}
+
+#[test]
+fn descriptors_leave_with_the_greeting_or_alone_but_never_beside_another_message() {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let mut client = DoorClient::over(ours, LinkKind::CommandToStepMgr, "srun").unwrap();
+    let (_out, into) = nix::unistd::pipe().unwrap();
+    client.send_with_fds("first", &[into.as_fd(), into.as_fd()]).unwrap();
+    let (bytes, fds) = received(&theirs);
+    let mut decoder = Decoder::new(4096);
+    decoder.feed(&bytes);
+    assert!(decoder.next::<Hello>().unwrap().is_some());
+    let first: crate::hello::Accompanied<String> = decoder.next().unwrap().unwrap();
+    assert_eq!((first.msg.as_str(), first.fds, fds.len()), ("first", 2, 2));
+
+    client.enqueue("before").unwrap();
+    client.send_with_fds("second", &[into.as_fd()]).unwrap();
+    client.send("after").unwrap();
+    let (bytes, fds) = received(&theirs);
+    decoder.feed(&bytes);
+    assert_eq!(decoder.next::<Traced<String>>().unwrap().unwrap().msg, "before");
+    // The two may come in one read, which ends with what brought the descriptor.
+    let (bytes, fds) = if decoder.is_ready() { (Vec::new(), fds) } else { received(&theirs) };
+    decoder.feed(&bytes);
+    let second: crate::hello::Accompanied<String> = decoder.next().unwrap().unwrap();
+    assert_eq!((second.msg.as_str(), second.fds, fds.len()), ("second", 1, 1));
+    assert!(decoder.buffered().is_empty());
+    assert!(received(&theirs).1.is_empty());
+}
+
+#[test]
+fn too_many_descriptors_leave_nothing_of_their_message() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let mut client = DoorClient::over(ours, LinkKind::CommandToStepMgr, "srun").unwrap();
+    let (_out, into) = nix::unistd::pipe().unwrap();
+    let error = client.send_with_fds("many", &[into.as_fd(); MAX_DOOR_FDS + 1]).unwrap_err();
+    assert!(matches!(error, DoorError::Descriptors { .. }), "{error}");
+    client.send("without").unwrap();
+    assert_eq!(greeted(&mut theirs).1.msg, "without");
+}
+
+#[test]
+fn a_daemon_that_reads_slowly_gets_the_rest_after_the_time_limit() {
+    let (ours, mut theirs) = UnixStream::pair().unwrap();
+    let mut client = DoorClient::over(ours, LinkKind::CommandToStepMgr, "srun").unwrap();
+    client.set_timeout(Some(Duration::from_millis(5))).unwrap();
+    let (mut out, into) = UnixStream::pair().unwrap();
+    let big = "x".repeat(2 << 20);
+    let error = client.send_with_fds(&big, &[into.as_fd()]).unwrap_err();
+    assert!(matches!(error, DoorError::Timeout { .. }), "{error}");
+    drop(into);
+    let (start, mut fds) = received(&theirs);
+    UnixStream::from(fds.pop_front().unwrap()).write_all(b"theirs").unwrap();
+    assert!(fds.is_empty());
+    let mut decoder = Decoder::new(limits::DOOR);
+    decoder.feed(&start);
+    assert!(decoder.next::<Hello>().unwrap().is_some());
+    let reader = std::thread::spawn(move || {
+        while !decoder.is_ready() {
+            assert!(decoder.fill(|space| theirs.read(space)).unwrap() > 0);
+        }
+        decoder.next::<Traced<String>>().unwrap().unwrap().msg.len()
+    });
+    client.set_timeout(None).unwrap();
+    while client.wants_write() {
+        client.writer.flush().unwrap();
+    }
+    assert_eq!(reader.join().unwrap(), 2 << 20);
+    let mut said = String::new();
+    out.read_to_string(&mut said).unwrap();
+    assert_eq!(said, "theirs");
+}
+
 #[test]
 fn halves_work_from_two_threads() {
     let (ours, mut theirs) = UnixStream::pair().unwrap();

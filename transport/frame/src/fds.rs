@@ -8,18 +8,21 @@
 //! The peer is not trusted: a count over [`MAX_FDS`], descriptors that no frame announced, or announced ones that did not
 //! come end the channel, and every received descriptor is close-on-exec and closed when not handed out.
 
-use crate::codec::{FrameError, decode_body, encode_into};
+use crate::{
+    codec::{FrameError, decode_body, encode_into},
+    rights::{KERNEL_MAX_FDS, Received, recv_beside, send_beside},
+};
 use nix::{
     errno::Errno,
     poll::{PollFd, PollFlags, PollTimeout, poll},
-    sys::socket::{AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, sendmsg, socketpair},
+    sys::socket::{AddressFamily, MsgFlags, SockFlag, SockType, socketpair},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::VecDeque,
-    io::{self, IoSlice},
-    mem,
-    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd},
+    io,
+    ops::Range,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd},
 };
 
 /// Most descriptors beside one message: three for a task's standard streams, the rest for cgroup files of every version 1
@@ -27,8 +30,6 @@ use std::{
 pub const MAX_FDS: usize = 32;
 /// Bytes of a frame's header.
 const HEADER: usize = 5;
-/// `SCM_MAX_FD`, unix(7). Room for as many as the kernel can ever deliver, so that none is installed unseen.
-const KERNEL_MAX_FDS: usize = 253;
 
 /// A descriptor channel that failed. All but [`FdError::WouldBlock`], [`FdError::TooManyFds`] and frames that the caller
 /// could not encode end the channel.
@@ -77,27 +78,37 @@ fn failed(doing: &'static str, errno: Errno) -> FdError {
     }
 }
 
-/// A frame's body and its descriptors.
-type Frame = (Vec<u8>, Vec<OwnedFd>);
+/// Where a frame's body is among what has arrived, and its descriptors.
+type Frame = (Range<usize>, Vec<OwnedFd>);
 
 /// One end of a channel. Blocking and non-blocking calls may be mixed; the socket's own blocking mode does not matter.
 ///
 /// Under an async runtime: register the channel for readiness, call [`FdChannel::try_recv`] until it gives `None`, then
 /// clear the readiness and wait again; likewise [`FdChannel::try_send`] with [`FdChannel::flush`].
+///
+/// Many small messages cost one system call: [`FdChannel::queue`] gathers those without descriptors, [`FdChannel::flush`]
+/// writes them, and one read brings as many frames as there are.
 #[derive(Debug)]
 pub struct FdChannel {
     socket: OwnedFd,
     limit: usize,
+    /// Room for bytes; those from `start` up to `filled` have arrived and are not read as messages yet.
     incoming: Vec<u8>,
+    start: usize,
+    filled: usize,
     arrived: VecDeque<OwnedFd>,
     outgoing: Vec<u8>,
     written: usize,
 }
 
+/// Bytes asked of the socket at once.
+const READ_CHUNK: usize = 64 << 10;
+
 impl FdChannel {
     /// Over one end of a Unix stream socket; bodies are at most `limit` bytes.
-    pub const fn new(socket: OwnedFd, limit: usize) -> Self {
-        Self { socket, limit, incoming: Vec::new(), arrived: VecDeque::new(), outgoing: Vec::new(), written: 0 }
+    pub fn new(socket: OwnedFd, limit: usize) -> Self {
+        let (incoming, arrived, outgoing) = (Vec::new(), VecDeque::new(), Vec::new());
+        Self { socket, limit, incoming, start: 0, filled: 0, arrived, outgoing, written: 0 }
     }
 
     /// Two connected ends, close-on-exec. The end meant for a child process is passed to it by number
@@ -139,7 +150,22 @@ impl FdChannel {
         Err(FdError::WouldBlock)
     }
 
-    /// Writes what is left of an earlier message; true when nothing is left.
+    /// Puts a message without descriptors behind what is to be written; [`FdChannel::flush`] writes it.
+    pub fn queue<T: Serialize + ?Sized>(&mut self, msg: &T) -> Result<(), FdError> {
+        // What was written of a long row goes before it is a burden.
+        if self.written > READ_CHUNK {
+            self.outgoing.drain(..self.written);
+            self.written = 0;
+        }
+        append_with_count(&mut self.outgoing, msg, 0, self.limit)
+    }
+
+    /// Bytes that are to be written.
+    pub fn queued_bytes(&self) -> usize {
+        self.outgoing.len() - self.written
+    }
+
+    /// Writes what was queued, or is left of an earlier message; true when nothing is left.
     pub fn flush(&mut self) -> Result<bool, FdError> {
         while self.wants_write() {
             match send_part(self.socket.as_fd(), &self.outgoing[self.written..], &[])? {
@@ -171,29 +197,54 @@ impl FdChannel {
     pub fn try_recv<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<OwnedFd>)>, FdError> {
         loop {
             if let Some((body, fds)) = self.take_frame()? {
-                return Ok(Some((decode_body(&body)?, fds)));
+                return Ok(Some((decode_body(&self.incoming[body])?, fds)));
             }
-            let filled = self.incoming.len();
-            self.incoming.resize(filled + (16 << 10), 0);
-            let read = recv_part(self.socket.as_fd(), &mut self.incoming[filled..], &mut self.arrived);
-            self.incoming.truncate(filled + read.as_ref().map_or(0, |count| count.unwrap_or(0)));
-            match read? {
+            self.make_room();
+            let read = recv_part(self.socket.as_fd(), &mut self.incoming[self.filled..], &mut self.arrived)?;
+            match read {
                 None => return Ok(None),
-                Some(0) if self.incoming.is_empty() => return Err(FdError::Closed),
+                Some(0) if self.start == self.filled => return Err(FdError::Closed),
                 Some(0) => {
-                    let want = match self.incoming.first_chunk::<HEADER>() {
+                    let want = match self.arrived_bytes().first_chunk::<HEADER>() {
                         Some(header) => HEADER + body_size(header),
                         None => HEADER,
                     };
-                    return Err(FrameError::Truncated { have: self.incoming.len(), want }.into());
+                    return Err(FrameError::Truncated { have: self.arrived_bytes().len(), want }.into());
                 }
-                Some(_) => {}
+                Some(count) => self.filled += count,
             }
         }
     }
 
+    /// Would [`FdChannel::try_recv`] give a message, or find something wrong, without asking the socket?
+    pub fn has_frame(&self) -> bool {
+        let bytes = self.arrived_bytes();
+        bytes.first_chunk::<HEADER>().is_some_and(|h| body_size(h) > self.limit || bytes.len() >= HEADER + body_size(h))
+    }
+
+    fn arrived_bytes(&self) -> &[u8] {
+        &self.incoming[self.start..self.filled]
+    }
+
+    /// Room for another read behind what has arrived.
+    fn make_room(&mut self) {
+        if self.start == self.filled {
+            (self.start, self.filled) = (0, 0);
+            // One huge frame must not keep its memory for the life of the channel.
+            if self.incoming.len() > 4 * READ_CHUNK {
+                self.incoming = Vec::new();
+            }
+        }
+        if self.incoming.len() - self.filled < READ_CHUNK {
+            self.incoming.copy_within(self.start..self.filled, 0);
+            (self.start, self.filled) = (0, self.filled - self.start);
+            self.incoming.resize((self.filled + READ_CHUNK).max(self.incoming.len()), 0);
+        }
+    }
+
+    /// Where the next frame's body is, and its descriptors.
     fn take_frame(&mut self) -> Result<Option<Frame>, FdError> {
-        let Some(header) = self.incoming.first_chunk::<HEADER>() else {
+        let Some(header) = self.arrived_bytes().first_chunk::<HEADER>() else {
             return self.check_arrived().map(|()| None);
         };
         let (size, count) = (body_size(header), header[4] as usize);
@@ -201,14 +252,13 @@ impl FdChannel {
         if self.arrived.len() < count {
             return Err(FdError::FdMismatch { announced: count, arrived: self.arrived.len() });
         }
-        if self.incoming.len() < HEADER + size {
+        if self.arrived_bytes().len() < HEADER + size {
             return self.check_arrived().map(|()| None);
         }
-        let rest = self.incoming.split_off(HEADER + size);
-        let mut body = mem::replace(&mut self.incoming, rest);
-        body.drain(..HEADER);
+        let body = self.start + HEADER..self.start + HEADER + size;
+        self.start = body.end;
         let fds = self.arrived.drain(..count).collect();
-        if self.incoming.is_empty() && !self.arrived.is_empty() {
+        if self.start == self.filled && !self.arrived.is_empty() {
             return Err(FdError::FdMismatch { announced: count, arrived: count + self.arrived.len() });
         }
         Ok(Some((body, fds)))
@@ -217,7 +267,7 @@ impl FdChannel {
     /// Descriptors wait only for frames that have begun to arrive; a read ends after bytes that brought some, so no more
     /// than those of two messages can be here.
     fn check_arrived(&self) -> Result<(), FdError> {
-        if self.arrived.len() > 2 * MAX_FDS || (self.incoming.is_empty() && !self.arrived.is_empty()) {
+        if self.arrived.len() > 2 * MAX_FDS || (self.start == self.filled && !self.arrived.is_empty()) {
             return Err(FdError::FdMismatch { announced: 0, arrived: self.arrived.len() });
         }
         Ok(())
@@ -325,11 +375,22 @@ fn check_header(size: usize, count: usize, limit: usize) -> Result<(), FdError> 
 }
 
 fn encode_with_count<T: Serialize + ?Sized>(msg: &T, count: usize, limit: usize) -> Result<Vec<u8>, FdError> {
-    let announced = u8::try_from(count).ok().filter(|_| count <= MAX_FDS).ok_or(FdError::TooManyFds { count })?;
     let mut frame = Vec::with_capacity(256);
-    encode_into(msg, limit, &mut frame)?;
-    frame.insert(HEADER - 1, announced);
+    append_with_count(&mut frame, msg, count, limit)?;
     Ok(frame)
+}
+
+fn append_with_count<T: Serialize + ?Sized>(
+    out: &mut Vec<u8>,
+    msg: &T,
+    count: usize,
+    limit: usize,
+) -> Result<(), FdError> {
+    let announced = u8::try_from(count).ok().filter(|_| count <= MAX_FDS).ok_or(FdError::TooManyFds { count })?;
+    let start = out.len();
+    encode_into(msg, limit, out)?;
+    out.insert(start + HEADER - 1, announced);
+    Ok(())
 }
 
 /// Waits for readiness; also returns when the peer hung up, which the next call then sees.
@@ -342,68 +403,20 @@ fn wait(socket: BorrowedFd<'_>, flags: PollFlags) -> Result<(), FdError> {
 
 /// One `sendmsg` without waiting; `None` when the socket is full.
 fn send_part(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Option<usize>, FdError> {
-    let raw: Vec<RawFd> = fds.iter().map(AsRawFd::as_raw_fd).collect();
-    let rights = [ControlMessage::ScmRights(&raw)];
-    let beside: &[ControlMessage<'_>] = if raw.is_empty() { &[] } else { &rights };
-    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
-    loop {
-        return match sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(bytes)], beside, flags, None) {
-            Ok(count) => Ok(Some(count)),
-            Err(Errno::EINTR) => continue,
-            Err(Errno::EAGAIN) => Ok(None),
-            Err(errno) => Err(failed("sendmsg", errno)),
-        };
-    }
+    send_beside(socket, bytes, fds, MsgFlags::MSG_DONTWAIT).map_err(|errno| failed("sendmsg", errno))
 }
 
-/// Room for the control message of [`KERNEL_MAX_FDS`] descriptors, aligned as `cmsghdr` wants.
-#[repr(C, align(8))]
-struct ControlBuffer([u8; 16 + KERNEL_MAX_FDS * size_of::<RawFd>() + 8]);
-
-/// One `recvmsg` without waiting; `None` when nothing is there. Descriptors go to `arrived`.
+/// One `recvmsg` without waiting; `None` when nothing is there. Descriptors go to `arrived`: there is room for as many as
+/// the kernel can ever deliver, so that too many are seen and refused.
 fn recv_part(
     socket: BorrowedFd<'_>,
     buffer: &mut [u8],
     arrived: &mut VecDeque<OwnedFd>,
 ) -> Result<Option<usize>, FdError> {
-    let mut control = ControlBuffer([0; _]);
-    let mut part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
-    // SAFETY: `msghdr` is plain data for which all-zero is valid; the fields that matter are set below.
-    let mut header: libc::msghdr = unsafe { mem::zeroed() };
-    header.msg_iov = &raw mut part;
-    header.msg_iovlen = 1;
-    header.msg_control = control.0.as_mut_ptr().cast();
-    header.msg_controllen = control.0.len() as _;
-    let count = loop {
-        // SAFETY: `header` points at `part` and `control`, which live until the end of this function, with their true
-        // lengths; the kernel writes only within them.
-        let result =
-            unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC) };
-        match Errno::result(result) {
-            Ok(count) => break count as usize,
-            Err(Errno::EINTR) => {}
-            Err(Errno::EAGAIN) => return Ok(None),
-            Err(Errno::ECONNRESET) => return Ok(Some(0)),
-            Err(errno) => return Err(failed("recvmsg", errno)),
-        }
-    };
-    // Taken one by one even when the kernel says that some were lost: those that came are open in this process now.
-    // SAFETY: `header` was filled by a successful recvmsg, so the CMSG macros walk initialised control messages inside
-    // `control`; every descriptor in an SCM_RIGHTS message is new, open, and owned by nobody else.
-    unsafe {
-        let mut message = libc::CMSG_FIRSTHDR(&raw const header);
-        while !message.is_null() {
-            if (*message).cmsg_level == libc::SOL_SOCKET && (*message).cmsg_type == libc::SCM_RIGHTS {
-                let bytes = (*message).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
-                let data = libc::CMSG_DATA(message).cast::<RawFd>();
-                for index in 0..bytes / size_of::<RawFd>() {
-                    arrived.push_back(OwnedFd::from_raw_fd(data.add(index).read_unaligned()));
-                }
-            }
-            message = libc::CMSG_NXTHDR(&raw const header, message);
-        }
+    match recv_beside(socket, buffer, KERNEL_MAX_FDS, arrived).map_err(|errno| failed("recvmsg", errno))? {
+        Some(Received { lost: true, .. }) => Err(FdError::FdsLost),
+        received => Ok(received.map(|received| received.bytes)),
     }
-    if header.msg_flags & libc::MSG_CTRUNC != 0 { Err(FdError::FdsLost) } else { Ok(Some(count)) }
 }
 
 #[cfg(test)]

@@ -150,3 +150,56 @@ fn unannounced_descriptors_cannot_pile_up() {
     }
     assert!(matches!(b.try_recv::<u8>(), Err(FdError::FdMismatch { .. })));
 }
+
+#[test]
+fn queued_messages_leave_together_and_in_order_with_those_that_carry_descriptors() {
+    let (mut a, mut b) = FdChannel::pair(LIMIT).unwrap();
+    let fd = saying("x");
+    for text in ["one", "two"] {
+        a.queue(text).unwrap();
+    }
+    assert!(b.try_recv::<String>().unwrap().is_none(), "nothing leaves by itself");
+    assert!(a.queued_bytes() > 0);
+    a.try_send("three", &[fd.as_fd()]).unwrap();
+    a.queue("four").unwrap();
+    assert!(a.flush().unwrap());
+    assert_eq!(a.queued_bytes(), 0);
+    let mut next = || b.try_recv::<String>().unwrap().map(|(text, fds)| (text, fds.len()));
+    let seen: Vec<_> = std::iter::from_fn(&mut next).collect();
+    let expected = [("one", 0), ("two", 0), ("three", 1), ("four", 0)].map(|(t, n)| (t.to_owned(), n));
+    assert_eq!(seen, expected);
+    assert!(a.queue(&vec![0_u8; LIMIT + 1]).is_err());
+    assert_eq!(a.queued_bytes(), 0, "what is too large leaves nothing behind");
+}
+
+#[test]
+fn frames_that_are_here_are_known_without_asking_the_socket() {
+    let (mut a, mut b) = FdChannel::pair(LIMIT).unwrap();
+    assert!(!b.has_frame());
+    for text in ["one", "two"] {
+        a.queue(text).unwrap();
+    }
+    a.flush().unwrap();
+    b.try_recv::<String>().unwrap();
+    assert!(b.has_frame());
+    b.try_recv::<String>().unwrap();
+    assert!(!b.has_frame());
+}
+
+#[test]
+fn long_rows_of_large_frames_come_through_a_small_socket() {
+    let (mut a, mut b) = FdChannel::pair(LIMIT).unwrap();
+    let large = |n: u32| vec![n; 30_000];
+    for n in 0..40 {
+        a.queue(&large(n)).unwrap();
+    }
+    let mut next = 0;
+    while next < 40 {
+        let done = a.flush().unwrap();
+        while let Some((message, _)) = b.try_recv::<Vec<u32>>().unwrap() {
+            assert_eq!(message, large(next));
+            next += 1;
+        }
+        assert!(!done || next == 40);
+    }
+}

@@ -34,6 +34,36 @@ pub struct TracedRef<'a, T: ?Sized> {
     pub msg: &'a T,
 }
 
+/// [`Traced`] with descriptors beside it, at a local door: their number is told, since a stream of bytes does not say whose
+/// they are. A reader that takes no descriptors skips the field, and the kernel closes what came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub struct Accompanied<T> {
+    /// See [`Traced::trace`].
+    #[serde(default)]
+    pub trace: u64,
+    /// See [`Traced::cause`].
+    #[serde(default)]
+    pub cause: u64,
+    /// How many descriptors came, not later than the first byte of this frame.
+    #[serde(default)]
+    pub fds: u8,
+    /// The message.
+    pub msg: T,
+}
+
+/// [`Accompanied`] around a borrowed message.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct AccompaniedRef<'a, T: ?Sized> {
+    /// See [`Traced::trace`].
+    pub trace: u64,
+    /// See [`Traced::cause`].
+    pub cause: u64,
+    /// See [`Accompanied::fds`].
+    pub fds: u8,
+    /// The message.
+    pub msg: &'a T,
+}
+
 /// Which conversation a connection is for; it fixes the two enums that travel on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum LinkKind {
@@ -195,6 +225,16 @@ mod tests {
         let owned = encode(&Traced { trace: 5, cause: 6, msg: msg.clone() }, 100).unwrap();
         let borrowed = encode(&TracedRef { trace: 5, cause: 6, msg: &msg }, 100).unwrap();
         assert_eq!(owned, borrowed);
+    }
+
+    #[test]
+    fn a_count_of_descriptors_is_skipped_by_those_who_do_not_know_it_and_none_by_default() {
+        let counted = encode(&AccompaniedRef { trace: 5, cause: 6, fds: 3, msg: "x" }, 100).unwrap();
+        let plain: Traced<String> = decode_body(&counted[4..]).unwrap();
+        assert_eq!(plain, Traced { trace: 5, cause: 6, msg: "x".to_owned() });
+        let uncounted = encode(&plain, 100).unwrap();
+        let read: Accompanied<String> = decode_body(&uncounted[4..]).unwrap();
+        assert_eq!((read.trace, read.cause, read.fds, read.msg.as_str()), (5, 6, 0, "x"));
     }
 
     #[test]

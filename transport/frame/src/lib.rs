@@ -8,14 +8,16 @@
 //! | [`codec`] | length-prefixed MessagePack frames with named fields: [`encode`], [`Decoder`] |
 //! | [`door`] | [`DoorClient`]: a command's connection to a daemon's Unix socket |
 //! | [`fds`] | [`FdChannel`]: frames with file descriptors beside them, between `stepd` and its launcher |
+//! | [`rights`] | one `sendmsg` or `recvmsg` with descriptors |
 
 pub mod codec;
 pub mod door;
 pub mod fds;
 pub mod hello;
 pub mod limits;
+pub mod rights;
 
 pub use codec::{Decoder, FrameError, decode_body, encode};
 pub use door::{DoorClient, DoorError, DoorReader, DoorWriter, PeerCred};
 pub use fds::{FdChannel, FdError, recv_with_fds, send_with_fds};
-pub use hello::{Hello, HelloReply, LinkKind, PROTOCOL, Traced, TracedRef, TunnelTo, VersionRange};
+pub use hello::{Accompanied, Hello, HelloReply, LinkKind, PROTOCOL, Traced, TracedRef, TunnelTo, VersionRange};

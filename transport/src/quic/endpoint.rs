@@ -5,6 +5,7 @@ use super::{
     config,
     connection::Connection,
     greeting::{self, peer_identity, shown_certificates},
+    reset::{self, ResetKey},
 };
 use crate::{
     error::{LinkError, close_code, from_connection},
@@ -47,6 +48,9 @@ pub struct EndpointOptions {
     /// Time for connecting, greeting included. Default 5 s: a local network answers in milliseconds, and a dead peer must
     /// not be waited for.
     pub connect_time: Duration,
+    /// For a process that is started again on the same port: its peers learn of it at once. Default: none, they learn of it
+    /// when nothing was heard for [`config::IDLE_LIMIT`].
+    pub reset_key: Option<ResetKey>,
 }
 
 impl Default for EndpointOptions {
@@ -55,6 +59,7 @@ impl Default for EndpointOptions {
             program: concat!("garrick ", env!("CARGO_PKG_VERSION")).to_owned(),
             join: None,
             connect_time: Duration::from_secs(5),
+            reset_key: None,
         }
     }
 }
@@ -85,7 +90,8 @@ impl Endpoint {
         let failed = |doing| move |e: io::Error| LinkError::io(address.to_string(), doing, e);
         let server = config::server(&identity, options.join.is_some())
             .map_err(|e| LinkError::io(address.to_string(), "setting up TLS", io::Error::other(e)))?;
-        let quic = open(address, Some(server)).map_err(failed("binding the UDP socket"))?;
+        let settings = options.reset_key.as_ref().map(reset::endpoint_config).unwrap_or_default();
+        let quic = open_with(settings, address, Some(server)).map_err(failed("binding the UDP socket"))?;
         let local = quic.local_addr().map_err(failed("asking for the own address"))?;
         let (sender, accepted) = mpsc::channel(ACCEPT_QUEUE);
         let acceptor = Acceptor {
@@ -182,11 +188,19 @@ impl Drop for Endpoint {
 
 /// Opens the UDP socket.
 pub(crate) fn open(address: SocketAddr, server: Option<quinn::ServerConfig>) -> io::Result<quinn::Endpoint> {
+    open_with(quinn::EndpointConfig::default(), address, server)
+}
+
+fn open_with(
+    settings: quinn::EndpointConfig,
+    address: SocketAddr,
+    server: Option<quinn::ServerConfig>,
+) -> io::Result<quinn::Endpoint> {
     let socket = UdpSocket::bind(address)?;
     // Best effort: the kernel's limits (net.core.rmem_max and wmem_max) cap both.
     let _ = setsockopt(&socket, sockopt::RcvBuf, &UDP_BUFFER);
     let _ = setsockopt(&socket, sockopt::SndBuf, &UDP_BUFFER);
-    quinn::Endpoint::new(quinn::EndpointConfig::default(), server, socket, Arc::new(quinn::TokioRuntime))
+    quinn::Endpoint::new(settings, server, socket, Arc::new(quinn::TokioRuntime))
 }
 
 /// The addresses of `host:port` that a socket bound to `local` can reach.

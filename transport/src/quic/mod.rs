@@ -10,6 +10,7 @@
 //! | [`endpoint`] | [`Endpoint`]: binding, connecting, accepting |
 //! | [`connection`] | [`Connection`], [`LinkHandle`] |
 //! | [`bulk`] | [`BulkStream`], [`splice`] |
+//! | [`reset`] | [`ResetKey`]: peers of a process that was started again learn of it at once |
 //! | `greeting` | versions, classes and the peer's identity, right after the handshake |
 
 pub mod bulk;
@@ -17,10 +18,12 @@ pub mod config;
 pub mod connection;
 pub mod endpoint;
 pub(crate) mod greeting;
+pub mod reset;
 
 pub use bulk::{BulkStream, splice};
 pub use connection::{Connection, LinkHandle};
 pub use endpoint::{Endpoint, EndpointOptions, any_address};
+pub use reset::ResetKey;
 
 #[cfg(test)]
 mod quic_test;

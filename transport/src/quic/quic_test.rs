@@ -373,3 +373,41 @@ async fn a_lost_connection_comes_back_when_the_peer_does() {
     }
     accepting.await.unwrap();
 }
+
+#[tokio::test]
+async fn peers_of_a_process_that_was_started_again_are_told_so() {
+    let cluster = Cluster::new("c1");
+    let key = ResetKey::random().unwrap();
+    let bind = |address, identity, key: &ResetKey| {
+        let options = EndpointOptions { reset_key: Some(key.clone()), ..Default::default() };
+        Endpoint::bind_with(address, identity, options).unwrap()
+    };
+    let (tell, bound) = tokio::sync::oneshot::channel();
+    let (kill, killed) = tokio::sync::oneshot::channel::<()>();
+    let (identity, its_key) = (cluster.controller(), key.clone());
+    let process = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.spawn(async move {
+            let controller = bind(any(), identity, &its_key);
+            tell.send(controller.local_addr()).unwrap();
+            let _connection = controller.accept().await.unwrap().unwrap();
+            std::future::pending::<()>().await;
+        });
+        runtime.block_on(async { killed.await.unwrap() });
+        // As in a kill: nobody is left to say good-bye.
+        runtime.shutdown_background();
+    });
+    let same = bound.await.unwrap();
+    let node = endpoint(cluster.node("n1"));
+    let mut client = node
+        .connect(&same.to_string(), LinkKind::ControllerNode, "slurmd 0.1", &ExpectPeer::controller())
+        .await
+        .unwrap();
+    kill.send(()).unwrap();
+    process.join().unwrap();
+    let _again = bind(same, cluster.controller(), &key);
+    let (sender, mut receiver): Ends = client.split();
+    sender.send(text("are you there?")).await.unwrap();
+    let lost = receiver.recv().await.unwrap_err();
+    assert!(lost.to_string().ends_with("the peer was restarted"), "{lost}");
+}

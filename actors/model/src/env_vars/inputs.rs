@@ -232,6 +232,12 @@ pub const SRUN: &[Input] = &[
     argument("SRUN_CONTAINER", "container"),
     argument("SRUN_EXPORT_ENV", "export"),
     argument("SRUN_CONTAINER_ID", "container-id"),
+    argument("SRUN_OUTPUT_PACK", "output-pack"),
+    argument("SRUN_RETRIES", "retries"),
+    argument("SRUN_RETRY_DELAY", "retry-delay"),
+    argument("SRUN_RETRY_ON", "retry-on"),
+    argument("SRUN_STEP_CGROUP", "step-cgroup"),
+    argument("SRUN_STEP_PRIORITY", "step-priority"),
     argument("SLURM_TRES_BIND", "tres-bind"),
     argument("SLURM_TRES_PER_TASK", "tres-per-task"),
 ];

@@ -4,9 +4,10 @@
 //! `follow`, which are answered by a stream of replies ended by [`CommandReply::End`].
 
 use crate::{
-    ids::{JobId, RequestId, StepId},
+    ids::{JobId, RequestId},
     refusal::Refusal,
     spec::JobSpec,
+    step_selector::StepsSelector,
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, JobView, NodeView, PartitionView, StepView},
 };
@@ -68,6 +69,14 @@ pub enum CommandRequest {
     ListSteps {
         /// Only of this job.
         job: Option<JobId>,
+        /// Also those that are over, as far as they are remembered.
+        #[serde(default)]
+        ended: bool,
+    },
+    /// How many messages the actors of the controller's process handled. Repeatable. Answer: `MessageCounts`.
+    CountMessages {
+        /// Actor path prefixes as for `Trace`; empty: all.
+        prefixes: Vec<String>,
     },
     /// Effective configuration as `Key = Value` pairs. Repeatable. Answer: `Config`.
     ShowConfig,
@@ -167,7 +176,9 @@ pub struct CancelRequest {
     /// Jobs named.
     pub jobs: Vec<JobSelector>,
     /// Steps named; these go to the step managers.
-    pub steps: Vec<StepId>,
+    pub steps: Vec<StepsSelector>,
+    /// Of the steps only those that wait (`--state=PENDING`).
+    pub pending_steps_only: bool,
     /// Filters when no job is named (all that are given must hold).
     pub filter: JobFilter,
     /// Send this signal instead of ending the job.
@@ -317,6 +328,17 @@ pub struct TraceLine {
     pub outcome: String,
 }
 
+/// How many messages of one name an actor handled since its process started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MessageCount {
+    /// Actor's path; `/job/*` stands for all children of `/job` that have ended.
+    pub actor: String,
+    /// Message's name.
+    pub message: String,
+    /// How many.
+    pub handled: u64,
+}
+
 /// Answers.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum CommandReply {
@@ -378,6 +400,9 @@ pub enum CommandReply {
         steps: Vec<StepView>,
         /// Managers that did not answer.
         missing: Vec<String>,
+        /// Lines that are not there because the list is too long; naming one job shortens it.
+        #[serde(default)]
+        left_out: u64,
     },
     /// To `ShowConfig`.
     Config {
@@ -398,6 +423,8 @@ pub enum CommandReply {
     Token(String),
     /// Items of `Trace`.
     TraceRecords(Vec<TraceLine>),
+    /// To `CountMessages`, sorted by actor and message.
+    MessageCounts(Vec<MessageCount>),
     /// To `ListDaemons`.
     Daemons(Vec<DaemonInfo>),
     /// End of a stream.

@@ -7,12 +7,14 @@
 //! | command to step manager (`stepd`'s door) | [`step::CommandToStepMgr`], [`step::StepMgrToCommand`] |
 //! | controller and node agent | [`node::ControllerToNode`], [`node::NodeToController`] |
 //! | node agent and its `stepd` | [`stepd::NodeToStepd`], [`stepd::StepdToNode`] |
-//! | step manager and shepherd | [`shepherd::StepMgrToShepherd`], [`shepherd::ShepherdToStepMgr`] |
+//! | step manager and shepherd | [`shepherd::StepMgrToShepherd`], [`shepherd::ShepherdToStepMgr`]; between hosts inside [`shepherd_link::LinkFrame`] |
 //! | shepherd and launcher | [`launcher::ToLauncher`], [`launcher::FromLauncher`] |
 
 pub mod command;
+pub mod launch_failure;
 pub mod launcher;
 pub mod node;
 pub mod shepherd;
+pub mod shepherd_link;
 pub mod step;
 pub mod stepd;

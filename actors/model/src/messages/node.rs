@@ -5,9 +5,11 @@
 use crate::{
     ids::{JobId, Sluid},
     messages::command::{Caller, CommandReply, CommandRequest, TraceLine},
+    packed_steps::PackedSteps,
     refusal::Refusal,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
+    step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, NodeFacts, NodeLoad, StepView},
 };
@@ -166,10 +168,17 @@ pub enum ControllerToNode {
         jobs: Vec<JobId>,
     },
     /// Cancel or signal steps through their step manager.
-    SignalStep {
-        /// Step.
-        step: crate::ids::StepId,
-        /// Signal; `None`: end it.
+    SignalSteps {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// Steps.
+        steps: WhichSteps,
+        /// Only those of them that wait.
+        #[serde(default)]
+        pending_only: bool,
+        /// Signal; `None`: end them.
         signal: Option<i32>,
     },
     /// Trace records, please. Answered by `Trace`, repeatedly with `follow` until `StopTrace`.
@@ -268,7 +277,7 @@ pub enum AgentReport {
         /// Run.
         sluid: Sluid,
         /// Changes, newest state of each step.
-        steps: Vec<StepView>,
+        steps: PackedSteps,
     },
 }
 
@@ -323,6 +332,9 @@ pub enum NodeToController {
         steps: Vec<StepView>,
         /// Managers that did not answer.
         missing: Vec<String>,
+        /// Lines that are not there because the list is too long.
+        #[serde(default)]
+        left_out: u64,
     },
     /// Answer to `Trace`.
     Trace {

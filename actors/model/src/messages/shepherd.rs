@@ -13,11 +13,9 @@ use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
-/// What all nodes of a step share.
+/// What all steps made of one request share, on all their nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepLaunch {
-    /// Step.
-    pub step: StepId,
     /// Name of the step.
     pub name: String,
     /// Name of the job, for patterns.
@@ -27,11 +25,8 @@ pub struct StepLaunch {
     /// For `%A` and `%a`.
     pub array_task: Option<crate::ids::ArrayTask>,
     /// Environment that many steps of a job share (the same `Arc` where it is the same), so that it is encoded for the
-    /// launcher once. Step variables are in `step_env`, set over it.
+    /// launcher once.
     pub environment: Arc<Vec<EnvEntry>>,
-    /// Variables of this step, the same for all its tasks; set over `environment`.
-    #[serde(default)]
-    pub step_env: Vec<EnvEntry>,
     /// Working directory.
     pub work_dir: String,
     /// Input.
@@ -60,6 +55,70 @@ pub struct StepLaunch {
     pub script: Option<ByteBuf>,
     /// The batch step: own rules for standard files, and no `srun` behind it.
     pub batch: bool,
+    /// Pattern of the output pack that streams to `Pack` go to.
+    #[serde(default)]
+    pub output_pack: Option<String>,
+    /// `TaskStarted` is of interest to nobody: nobody stays with the step, or whoever does has not asked for it.
+    #[serde(default)]
+    pub unattended: bool,
+}
+
+/// A [`StepLaunch`], whole, or by the number under which it was sent before.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LaunchRef {
+    /// Itself. The only form that cores see: links between hosts replace it by its number, and back.
+    Whole(Arc<StepLaunch>),
+    /// As `StepMgrToShepherd::Keep` named it on this link.
+    Known(u32),
+}
+
+/// One start of a step on one node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepStart {
+    /// Step.
+    pub step: StepId,
+    /// Tries before this one.
+    #[serde(default)]
+    pub attempt: u32,
+    /// What it shares with others.
+    pub launch: LaunchRef,
+    /// Variables of steps that are laid out alike, set over the launch's environment.
+    #[serde(default)]
+    pub env: Arc<Vec<EnvEntry>>,
+    /// Variables of this step alone, set over those.
+    #[serde(default)]
+    pub own_env: Vec<EnvEntry>,
+    /// Its share here.
+    pub share: StepNodeShare,
+    /// Its tasks here.
+    pub tasks: Vec<TaskLaunch>,
+    /// It takes over what this step has here, and starts when that one's task has ended: at once if it has.
+    #[serde(default)]
+    pub after: Option<StepId>,
+}
+
+/// A task that a shepherd knows of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskFound {
+    /// Step.
+    pub step: StepId,
+    /// Tries before this one.
+    pub attempt: u32,
+    /// Rank.
+    pub rank: u32,
+    /// How it ended; `None`: it runs.
+    pub end: Option<TaskEnd>,
+}
+
+/// How a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TaskEnd {
+    /// Status.
+    pub status: ExitStatus,
+    /// Use of resources.
+    pub usage: TaskUsage,
+    /// Ran out of memory.
+    pub oom: bool,
 }
 
 /// One task.
@@ -88,7 +147,7 @@ pub struct StepNodeShare {
     pub own_cgroup: bool,
     /// Variables of the step's tasks on this node; set over the step's.
     #[serde(default)]
-    pub env: Vec<EnvEntry>,
+    pub env: Arc<Vec<EnvEntry>>,
 }
 
 /// Bytes of relayed output that a shepherd may send for a step before the first [`StepMgrToShepherd::Credit`]. Each
@@ -113,15 +172,15 @@ pub enum SignalReach {
 pub enum StepMgrToShepherd {
     /// Registration accepted.
     Welcome,
-    /// Start tasks.
-    Launch {
-        /// The step.
-        step: Arc<StepLaunch>,
-        /// Its share here.
-        share: StepNodeShare,
-        /// Its tasks here.
-        tasks: Vec<TaskLaunch>,
+    /// Keep a launch under a number, for the `Launch`es that follow on this link. Links know of it, cores do not.
+    Keep {
+        /// Number; of two with the same number the later counts.
+        id: u32,
+        /// What.
+        launch: Arc<StepLaunch>,
     },
+    /// Start tasks.
+    Launch(Box<StepStart>),
     /// Input for the tasks that get relayed input here.
     Stdin {
         /// Step.
@@ -174,7 +233,8 @@ pub enum StepMgrToShepherd {
         /// The line, without its end.
         text: String,
     },
-    /// Which tasks run here? Answered by `Tasks`. Asked by a step manager that was restarted.
+    /// Which tasks are or lately were here? Answered by `Tasks`. Asked by a step manager that was restarted, or of a
+    /// shepherd that was.
     ListTasks,
 }
 
@@ -218,6 +278,9 @@ pub enum ShepherdToStepMgr {
         message: String,
         /// Exit status to record.
         status: ExitStatus,
+        /// It ran, and nobody saw how it ended.
+        #[serde(default)]
+        unknown: bool,
     },
     /// Relayed output.
     Output {
@@ -237,11 +300,15 @@ pub enum ShepherdToStepMgr {
         /// Rank.
         rank: u32,
         /// How.
-        status: ExitStatus,
-        /// With what use.
-        usage: TaskUsage,
-        /// The cgroup counted an out-of-memory kill.
-        oom: bool,
+        end: TaskEnd,
+        /// No process of the step is left here: stands for the `StepGone` that would follow.
+        #[serde(default)]
+        gone: bool,
+    },
+    /// A step that was to start after another never did, and will not: it was asked to end, or the other took too long.
+    NotStarted {
+        /// Step.
+        step: StepId,
     },
     /// No process of the step is left here.
     StepGone {
@@ -257,6 +324,12 @@ pub enum ShepherdToStepMgr {
         /// Bytes.
         bytes: u64,
     },
-    /// Answer to `ListTasks`: steps with the ranks that are not over.
-    Tasks(Vec<(StepId, Vec<u32>)>),
+    /// Answer to `ListTasks`.
+    Tasks {
+        /// Tasks that run, and the latest ends.
+        tasks: Vec<TaskFound>,
+        /// Nothing that was started here in this run is unknown: what is neither in `tasks` nor known to have ended was
+        /// never started. False once a launcher died.
+        complete: bool,
+    },
 }

@@ -2,11 +2,13 @@
 //! `Launch` and `Wait` conversations then go on both ways.
 
 use crate::{
+    batch::{GivenNumbers, StepBatch},
     ids::{JobId, RequestId, Sluid, StepId},
     messages::{command::Caller, shepherd::Stream},
     refusal::Refusal,
     spec::StepSpec,
     state::{ExitStatus, Reason},
+    step_selector::WhichSteps,
     view::{StepCounts, StepView},
 };
 use serde::{Deserialize, Serialize};
@@ -23,24 +25,36 @@ pub enum CommandToStepMgr {
         request: RequestId,
         /// Step.
         spec: Box<StepSpec>,
+        /// Which of descriptors 0, 1 and 2 are passed beside this message, for tasks on this very host.
+        #[serde(default)]
+        descriptors: [bool; 3],
     },
-    /// Queue steps and go. A repeat with the same id gets the first answer.
+    /// Queue steps and go. A repeat with the same id gets the first answer. Several may follow each other on one
+    /// connection, each after the answer to the one before; `Refused(RetryAfter)` leaves the connection open.
     Enqueue {
         /// Identity of this request.
         request: RequestId,
         /// Steps.
-        specs: Vec<StepSpec>,
+        batch: Box<StepBatch>,
     },
     /// Wait until nothing is queued or running (batch step left out), or the named steps are over. Progress is sent as it
     /// changes, at most every `progress_ms`.
     Wait {
-        /// Only these.
-        steps: Vec<StepId>,
+        /// Only these; of an array, all tasks named.
+        steps: Vec<WhichSteps>,
+        /// Until the first of them is over (without names: the first step that ends from now on).
+        #[serde(default)]
+        any: bool,
         /// Least time between two progress messages; 0: none wanted.
         progress_ms: u32,
     },
     /// Steps, queued ones too.
     List,
+    /// Watch the output of a running step, as `sattach`. Answered by `Attached`, then `Output`, at last `Finished`.
+    Attach {
+        /// Step.
+        step: StepId,
+    },
     /// Input for the launched step; empty: end.
     Stdin(ByteBuf),
     /// Signal the launched step.
@@ -57,7 +71,10 @@ pub enum CommandToStepMgr {
     /// Signal or end named steps of the caller's own.
     SignalSteps {
         /// Steps.
-        steps: Vec<StepId>,
+        steps: Vec<WhichSteps>,
+        /// Only those of them that wait.
+        #[serde(default)]
+        pending_only: bool,
         /// Signal; `None`: end them.
         signal: Option<i32>,
     },
@@ -72,6 +89,25 @@ pub struct StepLayout {
     pub nodes: Vec<String>,
     /// Ranks on each node.
     pub ranks: Vec<Vec<u32>>,
+    /// Which of the handed descriptors the tasks have: nothing of these streams comes by message.
+    #[serde(default)]
+    pub handed: [bool; 3],
+}
+
+/// Where a stream of a task goes that nobody relays.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttachedFile {
+    /// Rank.
+    pub rank: u32,
+    /// Node.
+    pub node: String,
+    /// Which.
+    pub stream: Stream,
+    /// Absolute path, as the task's node sees it.
+    pub path: String,
+    /// It is an output pack, of which this step's records are meant.
+    #[serde(default)]
+    pub pack: bool,
 }
 
 /// To a command.
@@ -141,10 +177,19 @@ pub enum StepMgrToCommand {
     },
     /// Answer to `Enqueue`: durable.
     Enqueued {
-        /// Ids in the order of the specs.
-        steps: Vec<StepId>,
+        /// Numbers, in the order of the steps that were not declined. `None`: all were.
+        given: Option<GivenNumbers>,
+        /// Steps that were not accepted, by their place in the batch, ascending (of an array: place 0 for all).
+        declined: Vec<(u32, Refusal)>,
         /// Things said to the user.
         warnings: Vec<String>,
+    },
+    /// Answer to `Attach`.
+    Attached {
+        /// Where the step runs.
+        layout: StepLayout,
+        /// What does not come by message: files to follow.
+        files: Vec<AttachedFile>,
     },
     /// During `Wait`.
     Progress(StepCounts),
@@ -159,8 +204,8 @@ pub enum StepMgrToCommand {
     },
     /// Answer to `List`.
     Steps(Vec<StepView>),
-    /// Answer to `SignalSteps`, per step.
-    PerStep(Vec<(StepId, Result<(), Refusal>)>),
+    /// Answer to `SignalSteps`, in the order of the names: how many steps it reached.
+    PerStep(Vec<Result<u32, Refusal>>),
     /// Declined. Last message.
     Refused(Refusal),
     /// The tasks took so many bytes of input. A command has at most [`STDIN_WINDOW`] bytes of `Stdin` under way; what

@@ -3,9 +3,11 @@
 //! connects again with backoff, and repeats what was not acknowledged.
 
 use crate::{
-    ids::{JobId, Sluid, StepId},
+    ids::{JobId, Sluid},
     messages::{command::TraceLine, node::SignalScope},
+    packed_steps::PackedSteps,
     state::{ExitStatus, JobState, Reason},
+    step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
     view::StepView,
 };
@@ -34,11 +36,14 @@ pub enum NodeToStepd {
     SetTimeLimit(TimeLimit),
     /// The allocation's owner is done.
     FinishAllocation(ExitStatus),
-    /// Cancel or signal a step.
-    SignalStep {
-        /// Step.
-        step: StepId,
-        /// Signal; `None`: end it.
+    /// Cancel or signal steps.
+    SignalSteps {
+        /// Steps.
+        steps: WhichSteps,
+        /// Only those of them that wait.
+        #[serde(default)]
+        pending_only: bool,
+        /// Signal; `None`: end them.
         signal: Option<i32>,
     },
     /// Steps, please.
@@ -96,6 +101,9 @@ pub enum StepdToNode {
         query: u64,
         /// Steps.
         steps: Vec<StepView>,
+        /// Lines that are not there because the list is too long.
+        #[serde(default)]
+        left_out: u64,
     },
     /// Answer to `Trace`.
     Trace {
@@ -131,8 +139,8 @@ pub enum StepdReport {
         /// Details.
         detail: String,
     },
-    /// Steps that started or ended.
-    Steps(Vec<StepView>),
+    /// Steps that started or ended; `StepRows::into` makes it.
+    Steps(PackedSteps),
     /// No process of the run is left on this node; `stepd` exits after the acknowledgement.
     Gone,
 }

@@ -74,10 +74,11 @@ impl ArraySpec {
     }
     /// Is this one of the tasks?
     pub fn contains(&self, index: u32) -> bool {
-        let of_range = |&(first, last, step): &(u32, u32, u32)| {
-            (first..=last).contains(&index) && (index - first).is_multiple_of(step.max(1))
-        };
-        self.ranges.iter().any(of_range)
+        let behind = self.ranges.partition_point(|range| range.0 <= index);
+        behind
+            .checked_sub(1)
+            .and_then(|at| self.ranges.get(at))
+            .is_some_and(|&(first, last, step)| index <= last && (index - first).is_multiple_of(step.max(1)))
     }
     /// Smallest index.
     pub fn min(&self) -> Option<u32> {
@@ -85,7 +86,7 @@ impl ArraySpec {
     }
     /// Greatest index.
     pub fn max(&self) -> Option<u32> {
-        self.indices().max()
+        self.ranges.last().map(|&(first, last, step)| first + (last - first) / step.max(1) * step.max(1))
     }
     /// The step between the first two indices where it is the same throughout, else 1 (`SLURM_ARRAY_TASK_STEP`).
     pub fn step(&self) -> u32 {

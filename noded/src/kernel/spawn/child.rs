@@ -5,9 +5,10 @@
 use super::{Session, SpawnError, SpawnSpec, Stage, spec::Identity};
 use std::{
     convert::Infallible,
-    ffi::{CStr, c_char, c_int, c_long, c_void},
+    ffi::{CStr, CString, c_char, c_int, c_long, c_void},
     io,
     os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    ptr::NonNull,
     sync::atomic::{AtomicI32, AtomicU32, Ordering},
 };
 
@@ -18,11 +19,25 @@ pub(super) struct Report {
     stage: AtomicU32,
     index: AtomicU32,
     errno: AtomicI32,
+    /// Not 0 while a child reads its orders; the kernel sets it to 0 when the child executes its program or ends.
+    reading: AtomicU32,
 }
 
 impl Report {
-    pub(super) fn clear(&self) {
+    /// For a new child, which reads its orders beside its parent or not.
+    pub(super) fn clear(&self, reading: bool) {
         self.stage.store(0, Ordering::Release);
+        self.reading.store(reading.into(), Ordering::Release);
+    }
+
+    /// Whether the child reads its orders still.
+    pub(super) fn is_read(&self) -> bool {
+        self.reading.load(Ordering::Acquire) != 0
+    }
+
+    /// Where the kernel notes the end of that.
+    pub(super) fn reading(&self) -> *mut u32 {
+        self.reading.as_ptr()
     }
 
     /// Stage, index within it, error number.
@@ -45,16 +60,18 @@ struct Failure {
 }
 
 struct Limit {
+    /// Place in the specification.
+    index: u32,
     resource: u32,
     value: libc::rlimit64,
 }
 
-/// Everything the child reads. The pointers point into the [`SpawnSpec`], which outlives the plan.
-pub(super) struct Plan<'a> {
-    report: &'a Report,
+/// Everything the child reads. It owns it, and keeps its memory from one child to the next.
+#[derive(Default)]
+pub(super) struct Plan {
     cgroup_procs: Vec<RawFd>,
     session: Session,
-    user: Option<&'a Identity>,
+    user: Option<Identity>,
     umask: Option<u32>,
     affinity: Vec<u64>,
     /// Source and target.
@@ -63,24 +80,34 @@ pub(super) struct Plan<'a> {
     floor: RawFd,
     /// Above the highest descriptor that can be open, for kernels without `close_range`.
     ceiling: RawFd,
-    work_dir: Option<&'a CStr>,
+    work_dir: Option<NonNull<c_char>>,
     limits: Vec<Limit>,
+    /// Signals that are not at their default.
+    signals: Vec<c_int>,
     programs: Vec<*const c_char>,
     argv: Vec<*const c_char>,
     env: Vec<*const c_char>,
-    /// Keeps duplicates open that `descriptors` names.
-    _lifted: Vec<OwnedFd>,
+    /// What the pointers point to.
+    strings: Vec<u8>,
 }
 
-impl<'a> Plan<'a> {
-    pub(super) fn prepare(spec: &'a SpawnSpec<'_>, report: &'a Report) -> Result<Self, SpawnError> {
+/// Duplicates that a plan names: open until the child has its own.
+pub(super) type Lifted = Vec<OwnedFd>;
+
+impl Plan {
+    pub(super) fn new(signals: &[c_int]) -> Self {
+        Self { signals: signals.to_vec(), ..Self::default() }
+    }
+
+    /// Lays out what a specification asks for.
+    pub(super) fn prepare(&mut self, spec: &SpawnSpec<'_>) -> Result<Lifted, SpawnError> {
         let failed = |subject: &str, cause| SpawnError { stage: Stage::Prepare, subject: subject.to_owned(), cause };
         if spec.programs.is_empty() || spec.argv.is_empty() {
             return Err(failed("empty command", io::Error::from_raw_os_error(libc::ENOENT)));
         }
         let floor = spec.descriptor_floor();
         let mut lifted = Vec::new();
-        let mut descriptors = Vec::with_capacity(3 + spec.passed.len());
+        self.descriptors.clear();
         let sources = spec.stdio.iter().copied().chain(spec.passed.iter().copied().map(Some));
         for (target, source) in (0..).zip(sources) {
             let Some(source) = source else { continue };
@@ -91,10 +118,10 @@ impl<'a> Plan<'a> {
                 source = copy.as_raw_fd();
                 lifted.push(copy);
             }
-            descriptors.push((source, target));
+            self.descriptors.push((source, target));
         }
-        let mut limits = Vec::with_capacity(spec.rlimits.len());
-        for (resource, soft) in &spec.rlimits {
+        self.limits.clear();
+        for (index, (resource, soft)) in (0..).zip(&spec.rlimits) {
             let mut value = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
             // SAFETY: pid 0 is the caller, no new limit is given, and the old one is written to a valid place.
             let rc = unsafe {
@@ -103,29 +130,44 @@ impl<'a> Plan<'a> {
             if rc != 0 {
                 return Err(failed("rlimit", io::Error::last_os_error()));
             }
+            let inherited = value.rlim_cur;
             value.rlim_cur = soft.unwrap_or(libc::RLIM64_INFINITY).min(value.rlim_max);
-            limits.push(Limit { resource: *resource, value });
+            if value.rlim_cur != inherited {
+                self.limits.push(Limit { index, resource: *resource, value });
+            }
         }
-        let terminated = |list: &[std::borrow::Cow<'_, CStr>]| -> Vec<*const c_char> {
-            list.iter().map(|s| s.as_ptr()).chain([std::ptr::null()]).collect()
+        self.cgroup_procs.clear();
+        self.cgroup_procs.extend(spec.cgroup_procs.iter().map(AsRawFd::as_raw_fd));
+        self.session = spec.session;
+        self.user.clone_from(&spec.user);
+        self.umask = spec.umask;
+        self.affinity = mask(&spec.affinity);
+        (self.floor, self.ceiling) = (floor, descriptor_ceiling());
+        self.copy_strings(spec);
+        Ok(lifted)
+    }
+
+    fn copy_strings(&mut self, spec: &SpawnSpec<'_>) {
+        let programs = spec.programs.iter().map(CString::as_c_str);
+        let argv = spec.argv.iter().map(|a| &**a);
+        let env = spec.env.iter().map(|e| &**e);
+        let all = programs.clone().chain(argv.clone()).chain(env.clone()).chain(spec.work_dir.as_deref());
+        self.strings.clear();
+        // No pointer into it is taken before it has its final place.
+        self.strings.reserve(all.map(|s| s.count_bytes() + 1).sum());
+        let mut place = |s: &CStr| -> *const c_char {
+            let at = self.strings.len();
+            self.strings.extend_from_slice(s.to_bytes_with_nul());
+            self.strings[at..].as_ptr().cast()
         };
-        Ok(Self {
-            report,
-            cgroup_procs: spec.cgroup_procs.iter().map(AsRawFd::as_raw_fd).collect(),
-            session: spec.session,
-            user: spec.user.as_ref(),
-            umask: spec.umask,
-            affinity: mask(&spec.affinity),
-            descriptors,
-            floor,
-            ceiling: descriptor_ceiling(),
-            work_dir: spec.work_dir.as_deref(),
-            limits,
-            programs: spec.programs.iter().map(|p| p.as_ptr()).collect(),
-            argv: terminated(&spec.argv),
-            env: terminated(&spec.env),
-            _lifted: lifted,
-        })
+        for (list, strings) in [(&mut self.argv, spec.argv.as_slice()), (&mut self.env, spec.env.as_slice())] {
+            list.clear();
+            list.extend(strings.iter().map(|s| place(s)));
+            list.push(std::ptr::null());
+        }
+        self.programs.clear();
+        self.programs.extend(programs.map(&mut place));
+        self.work_dir = spec.work_dir.as_deref().and_then(|dir| NonNull::new(place(dir).cast_mut()));
     }
 
     /// One more cgroup to enter.
@@ -154,7 +196,7 @@ impl<'a> Plan<'a> {
             call(libc::SYS_sched_setaffinity, [0, bytes, self.affinity.as_ptr() as usize, 0])
                 .map_err(fail(Stage::Affinity, 0))?;
         }
-        if let Some(user) = self.user {
+        if let Some(user) = &self.user {
             let (uid, gid) = (user.uid as usize, user.gid as usize);
             call(libc::SYS_setgroups, [user.groups.len(), user.groups.as_ptr() as usize, 0, 0])
                 .map_err(fail(Stage::SetGroups, 0))?;
@@ -176,12 +218,12 @@ impl<'a> Plan<'a> {
         if let Some(dir) = self.work_dir {
             call(libc::SYS_chdir, [dir.as_ptr() as usize, 0, 0, 0]).map_err(fail(Stage::Chdir, 0))?;
         }
-        for (i, limit) in (0..).zip(&self.limits) {
+        for limit in &self.limits {
             let value: *const libc::rlimit64 = &limit.value;
             call(libc::SYS_prlimit64, [0, limit.resource as usize, value as usize, 0])
-                .map_err(fail(Stage::Rlimit, i))?;
+                .map_err(fail(Stage::Rlimit, limit.index))?;
         }
-        reset_signals();
+        reset_signals(&self.signals);
         let mut errno = libc::ENOENT;
         for (i, program) in (0..).zip(&self.programs) {
             let args = [*program as usize, self.argv.as_ptr() as usize, self.env.as_ptr() as usize, 0];
@@ -206,23 +248,66 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Every signal back to its default, then all of them let through: programs expect both.
-fn reset_signals() {
+/// These signals back to their default, then all let through: programs expect both. A handler, and so a signal that was let
+/// through before, would act on the parent's memory.
+fn reset_signals(signals: &[c_int]) {
     // The kernel's `struct sigaction` with handler SIG_DFL: zeros, at most 32 bytes.
     let default = [0_u64; 4];
-    for signal in 1..=64 {
-        // SIGKILL and SIGSTOP refuse, rightly.
-        let _ = call(libc::SYS_rt_sigaction, [signal, default.as_ptr() as usize, 0, 8]);
+    for signal in signals {
+        let _ = call(libc::SYS_rt_sigaction, [*signal as usize, default.as_ptr() as usize, 0, 8]);
     }
     let none = 0_u64;
     let none: *const u64 = &none;
     let _ = call(libc::SYS_rt_sigprocmask, [libc::SIG_SETMASK as usize, none as usize, 0, 8]);
 }
 
-/// A raw system call of at most four arguments.
+/// A raw system call of at most four arguments. On the usual architectures it does not touch `errno`, which is also the
+/// parent's, and the parent may be running.
+#[cfg(target_arch = "x86_64")]
+fn call(number: c_long, args: [usize; 4]) -> Result<usize, c_int> {
+    let rc: isize;
+    // SAFETY: callers pass what the system call of that number expects; pointers among it are to live memory. The kernel
+    // keeps all registers but those named.
+    unsafe {
+        std::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => rc,
+            in("rdi") args[0],
+            in("rsi") args[1],
+            in("rdx") args[2],
+            in("r10") args[3],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    outcome(rc)
+}
+
+/// As above.
+#[cfg(target_arch = "aarch64")]
+fn call(number: c_long, args: [usize; 4]) -> Result<usize, c_int> {
+    let rc: isize;
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!(
+            "svc 0",
+            inlateout("x0") args[0] => rc,
+            in("x1") args[1],
+            in("x2") args[2],
+            in("x3") args[3],
+            in("x8") number,
+            options(nostack),
+        );
+    }
+    outcome(rc)
+}
+
+/// As above, but it does: only for children whose parent waits or has its own memory ([`super::clone::HAVE_CLONE3`]).
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn call(number: c_long, args: [usize; 4]) -> Result<usize, c_int> {
     let [a, b, c, d] = args;
-    // SAFETY: callers pass what the system call of that number expects; pointers among it are to live memory.
+    // SAFETY: as above.
     let rc = unsafe { libc::syscall(number, a, b, c, d, 0_usize, 0_usize) };
     if rc == -1 {
         // SAFETY: errno of this thread, or of the suspended one whose storage is shared.
@@ -231,12 +316,26 @@ fn call(number: c_long, args: [usize; 4]) -> Result<usize, c_int> {
     Ok(rc as usize)
 }
 
-/// Where the child starts. `plan` is a [`Plan`].
-pub(super) extern "C" fn main(plan: *mut c_void) -> ! {
-    // SAFETY: the parent passes a plan that it keeps until the child has executed a program or ended.
-    let plan = unsafe { &*plan.cast::<Plan<'_>>() };
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn outcome(rc: isize) -> Result<usize, c_int> {
+    if (-4095..0).contains(&rc) { Err(-rc as c_int) } else { Ok(rc as usize) }
+}
+
+/// What the child is given.
+pub(super) struct Orders {
+    pub(super) plan: Plan,
+    pub(super) report: NonNull<Report>,
+}
+
+/// Where the child starts. `orders` are [`Orders`].
+pub(super) extern "C" fn main(orders: *mut c_void) -> ! {
+    // SAFETY: the parent passes orders that it keeps, and does not change, until the child has executed a program or ended.
+    let (plan, report) = unsafe {
+        let orders = &*orders.cast::<Orders>();
+        (&orders.plan, orders.report.as_ref())
+    };
     let Err(failure) = plan.launch();
-    plan.report.leave(&failure);
+    report.leave(&failure);
     loop {
         let _ = call(libc::SYS_exit_group, [127, 0, 0, 0]);
     }
@@ -269,4 +368,18 @@ fn descriptor_ceiling() -> RawFd {
     let soft =
         nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE).map_or(MOST, |(soft, _)| soft);
     RawFd::try_from(soft.min(MOST)).unwrap_or(RawFd::MAX)
+}
+
+/// Signals that this process handles or ignores: a child does neither.
+pub(super) fn changed_signals() -> Vec<c_int> {
+    (1..=64)
+        .filter(|signal| {
+            // The kernel's `struct sigaction`; its first word is the handler.
+            let mut action = [0_u64; 4];
+            let none = std::ptr::null::<u64>();
+            // SAFETY: nothing is set, and what is there goes to a place of the structure's size.
+            let rc = unsafe { libc::syscall(libc::SYS_rt_sigaction, *signal, none, action.as_mut_ptr(), 8_usize) };
+            rc == 0 && action[0] != libc::SIG_DFL as u64
+        })
+        .collect()
 }

@@ -1,6 +1,6 @@
 //! Making the child: `clone3` on a stack of its own, or `fork`.
 
-use super::child::{self, Plan};
+use super::child::{self, Orders};
 use std::{
     ffi::{c_int, c_void},
     io,
@@ -91,13 +91,35 @@ impl Drop for SignalsBlocked {
     }
 }
 
-/// Runs the child on `stack`. Returns once it has executed its program or ended.
-pub(super) fn clone3(stack: &Mapping, cgroup: Option<BorrowedFd<'_>>, plan: &Plan<'_>) -> io::Result<(u32, OwnedFd)> {
+/// A child, with a descriptor for it where one was asked for.
+pub(super) type Child = (u32, Option<OwnedFd>);
+
+/// Runs the child on `stack`. With `wait` it returns once the child has executed its program or ended; without, at once, and
+/// stack and orders have to stay as they are until [`Report::is_read`] says no.
+///
+/// [`Report::is_read`]: child::Report::is_read
+pub(super) fn clone3(
+    stack: &Mapping,
+    cgroup: Option<BorrowedFd<'_>>,
+    with_pidfd: bool,
+    orders: &Orders,
+    wait: bool,
+) -> io::Result<Child> {
     let mut pidfd: c_int = -1;
     // SAFETY: all zero is a valid `clone_args`.
     let mut args: libc::clone_args = unsafe { std::mem::zeroed() };
-    args.flags = (libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD) as u64;
-    args.pidfd = (&raw mut pidfd) as u64;
+    args.flags = libc::CLONE_VM as u64;
+    if wait {
+        args.flags |= libc::CLONE_VFORK as u64;
+    } else {
+        args.flags |= libc::CLONE_CHILD_CLEARTID as u64;
+        // SAFETY: the report lives as long as its orders.
+        args.child_tid = unsafe { orders.report.as_ref() }.reading() as u64;
+    }
+    if with_pidfd {
+        args.flags |= libc::CLONE_PIDFD as u64;
+        args.pidfd = (&raw mut pidfd) as u64;
+    }
     args.exit_signal = libc::SIGCHLD as u64;
     args.stack = stack.base as u64;
     args.stack_size = stack.bytes as u64;
@@ -110,18 +132,18 @@ pub(super) fn clone3(stack: &Mapping, cgroup: Option<BorrowedFd<'_>>, plan: &Pla
         args.cgroup = u64::try_from(cgroup.as_raw_fd()).unwrap_or_default();
         size = size_of::<libc::clone_args>();
     }
-    let plan: *const Plan<'_> = plan;
+    let orders: *const Orders = orders;
     let rc = {
         let _blocked = SignalsBlocked::new();
-        // SAFETY: `args` describes a stack that only this child uses (we are suspended until it is done with it), the
-        // child runs `child::main`, which never returns, and the plan outlives it.
-        unsafe { clone3_and_run(&mut args, size, child::main, plan.cast_mut().cast()) }
+        // SAFETY: `args` describes a stack that only this child uses, the child runs `child::main`, which never returns and
+        // makes raw system calls only, and the orders outlive it.
+        unsafe { clone3_and_run(&mut args, size, child::main, orders.cast_mut().cast()) }
     };
     if rc < 0 {
         return Err(io::Error::from_raw_os_error(i32::try_from(-rc).unwrap_or(libc::EIO)));
     }
-    // SAFETY: the kernel stored a new descriptor there.
-    let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+    // SAFETY: the kernel stored a new descriptor there, as it was asked to.
+    let pidfd = with_pidfd.then(|| unsafe { OwnedFd::from_raw_fd(pidfd) });
     Ok((u32::try_from(rc).unwrap_or_default(), pidfd))
 }
 
@@ -208,7 +230,7 @@ unsafe fn clone3_and_run(
 }
 
 /// The same by `fork`. A pipe that closes at exec tells when the child is done.
-pub(super) fn fork(plan: &Plan<'_>, floor: c_int) -> io::Result<(u32, OwnedFd)> {
+pub(super) fn fork(orders: &Orders, floor: c_int, with_pidfd: bool) -> io::Result<Child> {
     let (done, child_end) = io::pipe()?;
     // Out of the way of the descriptors that the child arranges.
     // SAFETY: no memory is involved.
@@ -219,13 +241,13 @@ pub(super) fn fork(plan: &Plan<'_>, floor: c_int) -> io::Result<(u32, OwnedFd)> 
     // SAFETY: just made, owned by nobody else.
     let lifted = unsafe { OwnedFd::from_raw_fd(lifted) };
     drop(child_end);
-    let plan: *const Plan<'_> = plan;
+    let orders: *const Orders = orders;
     let pid = {
         let _blocked = SignalsBlocked::new();
-        // SAFETY: the child makes raw system calls only, on its copy of the plan, and never returns from `main`.
+        // SAFETY: the child makes raw system calls only, on its copy of the orders, and never returns from `main`.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            child::main(plan.cast_mut().cast());
+            child::main(orders.cast_mut().cast());
         }
         pid
     };
@@ -237,6 +259,6 @@ pub(super) fn fork(plan: &Plan<'_>, floor: c_int) -> io::Result<(u32, OwnedFd)> 
     let mut byte = [0];
     while matches!(io::Read::read(&mut (&done), &mut byte), Err(e) if e.kind() == io::ErrorKind::Interrupted) {}
     let pid = u32::try_from(pid).unwrap_or_default();
-    let pidfd = crate::kernel::signals::pidfd_open(pid)?;
+    let pidfd = if with_pidfd { Some(crate::kernel::signals::pidfd_open(pid)?) } else { None };
     Ok((pid, pidfd))
 }

@@ -2,6 +2,8 @@
 //! stack of its own: the parent's memory is not copied, however much it has, and the parent goes on once the child
 //! has executed its program or failed. What the child does is prepared beforehand ([`SpawnSpec`]), so that between
 //! clone and exec there are raw system calls only; a failure comes back as the stage that failed and its error number.
+//! One that launches all the time need not wait for the exec ([`Spawner::spawn_ahead`]): without `CLONE_VFORK` the child
+//! goes its way beside it.
 //!
 //! Where `clone3` is refused (old kernels, sandboxes) a plain `fork` does the same, at the cost of copying page tables.
 //!
@@ -18,11 +20,13 @@ mod spec;
 
 pub use spec::{Identity, Session, SpawnSpec, cstring, path_candidates};
 
-use child::{Plan, Report};
-use clone::Mapping;
+use child::{Orders, Plan, Report};
+use clone::{Child, Mapping};
 use std::{
+    ffi::c_int,
     fmt, io,
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd},
+    os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+    ptr::NonNull,
 };
 
 /// Step of a launch at which it failed. Printed as the system call's name where there is one.
@@ -150,25 +154,76 @@ pub enum Method {
     Fork,
 }
 
-/// Starts programs, one after another. Keeps the stack its children run on; each thread that launches has its own.
+/// Starts programs. Keeps the stacks that its children run on; each thread that launches has its own spawner.
+///
+/// Which signals a child has to reset is found out when it is made: a process that handles or ignores others later makes
+/// another.
 #[derive(Debug)]
 pub struct Spawner {
-    stack: Mapping,
-    report: Mapping,
+    /// For children that are waited for.
+    room: Room,
+    /// For those that are not.
+    ahead: Vec<Room>,
+    /// Children of [`Self::spawn_ahead`] that failed, whose rooms others have taken.
+    failed: Vec<u32>,
     method: Method,
+    signals: Vec<c_int>,
 }
 
 /// Enough for the raw calls of [`child`], unoptimised.
 const STACK_BYTES: usize = 64 * 1024;
 
-impl Spawner {
-    /// Sets memory aside.
-    pub fn new() -> Result<Self, SpawnError> {
+/// Children not waited for that may be before their exec at a time. Usually there are as many as CPUs; more means that exec
+/// takes long, and one that waits for it does no harm.
+const MOST_AHEAD: usize = 32;
+
+/// What one child before its exec uses.
+struct Room {
+    stack: Mapping,
+    /// Holds a [`Report`].
+    report: Mapping,
+    orders: Box<Orders>,
+    /// The last child that had it.
+    pid: u32,
+}
+
+impl fmt::Debug for Room {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Room").field("pid", &self.pid).finish_non_exhaustive()
+    }
+}
+
+// SAFETY: the pointers in it point into what it owns itself.
+unsafe impl Send for Room {}
+
+impl Room {
+    fn new(signals: &[c_int]) -> Result<Self, SpawnError> {
         let failed = |what: &str| SpawnError::last(Stage::Prepare, what);
         let stack = Mapping::stack(STACK_BYTES).ok_or_else(|| failed("stack for children"))?;
         let report = Mapping::shared(size_of::<Report>()).ok_or_else(|| failed("report page"))?;
+        let place = NonNull::new(report.base().cast::<Report>()).ok_or_else(|| failed("report page"))?;
+        Ok(Self { stack, report, orders: Box::new(Orders { plan: Plan::new(signals), report: place }), pid: 0 })
+    }
+
+    fn report(&self) -> &Report {
+        // SAFETY: the mapping is page-aligned, at least as large as a report, zero or a former report (all bit patterns
+        // are valid for its atomics), and lives as long as `self`.
+        unsafe { &*self.report.base().cast::<Report>() }
+    }
+
+    /// Stage, index within it and error number of the child's failure.
+    fn failure(&self) -> Option<(u32, u32, i32)> {
+        self.report().failure()
+    }
+}
+
+impl Spawner {
+    /// Sets memory aside.
+    pub fn new() -> Result<Self, SpawnError> {
+        let signals = child::changed_signals();
+        let room = Room::new(&signals)?;
         let method = if clone::HAVE_CLONE3 { Method::Clone3 } else { Method::Fork };
-        Ok(Self { stack, report, method })
+        Ok(Self { room, ahead: Vec::new(), failed: Vec::new(), method, signals })
     }
 
     /// Chooses how children are made, for tests and sandboxes.
@@ -184,28 +239,95 @@ impl Spawner {
 
     /// Starts a program and returns once it executes.
     pub fn spawn(&mut self, spec: &SpawnSpec<'_>) -> Result<Spawned, SpawnError> {
-        // SAFETY: the mapping is page-aligned, at least as large as a report, zero or a former report (all bit patterns
-        // are valid for its atomics), and lives as long as `self`.
-        let report = unsafe { &*self.report.base().cast::<Report>() };
-        report.clear();
-        let mut plan = Plan::prepare(spec, report)?;
+        match self.start(spec, true)? {
+            (pid, Some(pidfd)) => Ok(Spawned { pid, pidfd }),
+            (_, None) => Err(SpawnError {
+                stage: Stage::Clone,
+                subject: spec.name(),
+                cause: io::Error::from_raw_os_error(libc::EBADF),
+            }),
+        }
+    }
+
+    /// The same without a descriptor, which a caller does not need that alone reaps its children: the number is the child's
+    /// until then.
+    pub fn spawn_child(&mut self, spec: &SpawnSpec<'_>) -> Result<u32, SpawnError> {
+        self.start(spec, false).map(|(pid, _)| pid)
+    }
+
+    /// The same, and returns as soon as there is a child, which works its way to its program beside the caller. One that
+    /// fails before it is there ends, with exit code 127: ask [`Self::failed_ahead`] about each that ended. Descriptors of
+    /// `spec` may be closed at once. Where no child can be made that way, this waits as [`Self::spawn_child`] does.
+    pub fn spawn_ahead(&mut self, spec: &SpawnSpec<'_>) -> Result<u32, SpawnError> {
+        if self.method != Method::Clone3 {
+            return self.spawn_child(spec);
+        }
+        let at = match self.ahead.iter().position(|room| !room.report().is_read()) {
+            Some(at) => at,
+            None if self.ahead.len() < MOST_AHEAD => {
+                self.ahead.push(Room::new(&self.signals)?);
+                self.ahead.len() - 1
+            }
+            None => return self.spawn_child(spec),
+        };
+        let room = &mut self.ahead[at];
+        if room.failure().is_some() {
+            self.failed.push(room.pid);
+            room.report().clear(false);
+        }
+        room.pid = 0;
+        let lifted = room.orders.plan.prepare(spec)?;
+        room.report().clear(true);
+        let made = clone::clone3(&room.stack, spec.into_cgroup, false, &room.orders, false);
+        drop(lifted);
+        match made {
+            Ok((pid, _)) => {
+                room.pid = pid;
+                Ok(pid)
+            }
+            // Whether it can be done at all is found out there.
+            Err(_) => {
+                room.report().clear(false);
+                self.spawn_child(spec)
+            }
+        }
+    }
+
+    /// Whether a child of [`Self::spawn_ahead`] that has ended did so before it executed its program: nothing of it ran then.
+    /// To be asked once for each, before another can have its number.
+    pub fn failed_ahead(&mut self, pid: u32) -> bool {
+        if let Some(room) = self.ahead.iter_mut().find(|room| room.pid == pid) {
+            let failed = room.failure().is_some();
+            room.report().clear(false);
+            room.pid = 0;
+            return failed;
+        }
+        let place = self.failed.iter().position(|failed| *failed == pid);
+        place.is_some_and(|at| self.failed.swap_remove(at) == pid)
+    }
+
+    fn start(&mut self, spec: &SpawnSpec<'_>, with_pidfd: bool) -> Result<Child, SpawnError> {
+        let room = &mut self.room;
+        room.report().clear(false);
+        let lifted = room.orders.plan.prepare(spec)?;
         let (pid, pidfd) = match self.method {
-            Method::Clone3 => match clone::clone3(&self.stack, spec.into_cgroup, &plan) {
+            Method::Clone3 => match clone::clone3(&room.stack, spec.into_cgroup, with_pidfd, &room.orders, true) {
                 Ok(made) => made,
                 Err(e) if clone::refused(&e) => {
-                    let made = Self::fork(spec, &mut plan)?;
+                    let made = fork(spec, &mut room.orders, with_pidfd)?;
                     self.method = Method::Fork;
                     made
                 }
                 Err(cause) => return Err(SpawnError { stage: Stage::Clone, subject: spec.name(), cause }),
             },
-            Method::Fork => Self::fork(spec, &mut plan)?,
+            Method::Fork => fork(spec, &mut room.orders, with_pidfd)?,
         };
-        match report.failure() {
-            None => Ok(Spawned { pid, pidfd }),
+        drop(lifted);
+        match room.failure() {
+            None => Ok((pid, pidfd)),
             Some((stage, index, errno)) => {
                 // The child is on its way out and nobody else knows it. An error here would mean it is reaped already.
-                let _ = super::reap::reap(pidfd.as_fd());
+                let _ = super::reap::reap_pid(pid);
                 let stage = Stage::from_word(stage).unwrap_or(Stage::Exec);
                 Err(SpawnError {
                     stage,
@@ -215,17 +337,25 @@ impl Spawner {
             }
         }
     }
+}
 
-    fn fork(spec: &SpawnSpec<'_>, plan: &mut Plan<'_>) -> Result<(u32, OwnedFd), SpawnError> {
-        let failed = |cause| SpawnError { stage: Stage::Clone, subject: spec.name(), cause };
-        // Only `clone3` starts a process inside a cgroup; here the child moves itself.
-        let procs =
-            spec.into_cgroup.map(|dir| open_at(dir.as_raw_fd(), c"cgroup.procs")).transpose().map_err(failed)?;
-        if let Some(procs) = &procs {
-            plan.enter_cgroup(procs.as_raw_fd());
+impl Drop for Spawner {
+    fn drop(&mut self) {
+        // A child may need its room longer than we do.
+        for room in self.ahead.drain(..).filter(|room| room.report().is_read()) {
+            Box::leak(Box::new(room));
         }
-        clone::fork(plan, spec.descriptor_floor()).map_err(failed)
     }
+}
+
+fn fork(spec: &SpawnSpec<'_>, orders: &mut Orders, with_pidfd: bool) -> Result<Child, SpawnError> {
+    let failed = |cause| SpawnError { stage: Stage::Clone, subject: spec.name(), cause };
+    // Only `clone3` starts a process inside a cgroup; here the child moves itself.
+    let procs = spec.into_cgroup.map(|dir| open_at(dir.as_raw_fd(), c"cgroup.procs")).transpose().map_err(failed)?;
+    if let Some(procs) = &procs {
+        orders.plan.enter_cgroup(procs.as_raw_fd());
+    }
+    clone::fork(orders, spec.descriptor_floor(), with_pidfd).map_err(failed)
 }
 
 fn open_at(dir: RawFd, name: &std::ffi::CStr) -> io::Result<OwnedFd> {

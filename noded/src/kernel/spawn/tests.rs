@@ -10,7 +10,7 @@ use std::{
     ffi::{CStr, CString},
     fs::File,
     io::Read,
-    os::unix::fs::PermissionsExt,
+    os::{fd::AsFd, unix::fs::PermissionsExt},
 };
 
 const METHODS: [Method; 2] = [Method::Clone3, Method::Fork];
@@ -324,4 +324,57 @@ fn a_child_can_be_killed_through_its_descriptor() {
     drop(child);
     let gone = nix::sys::signal::kill(nix::unistd::Pid::from_raw(i32::try_from(pid).unwrap()), None);
     assert!(gone.is_err());
+}
+
+#[test]
+fn children_not_waited_for_run_with_what_was_theirs() {
+    let mut spawner = Spawner::new().unwrap();
+    let (read, write) = io::pipe().unwrap();
+    let write = OwnedFd::from(write);
+    let count = 4 * MOST_AHEAD;
+    let mut pids = Vec::new();
+    for n in 0..count {
+        let mut spec = shell("echo $A $1; exit $2");
+        spec.argv.extend([arg("zero"), arg(&format!("one-{n}")), arg(&(n % 100).to_string())]);
+        spec.env.push(arg(&format!("A={n}")));
+        spec.stdio[1] = Some(write.as_fd());
+        pids.push(spawner.spawn_ahead(&spec).unwrap());
+    }
+    drop(write);
+    let text = io::read_to_string(read).unwrap();
+    let lines: std::collections::HashSet<&str> = text.lines().collect();
+    assert_eq!(lines, (0..count).map(|n| format!("{n} one-{n}")).collect::<Vec<_>>().iter().map(|s| &**s).collect());
+    for (n, pid) in pids.into_iter().enumerate() {
+        assert_eq!(usize::from(reap::reap_pid(pid).unwrap().status.code), n % 100);
+        assert!(!spawner.failed_ahead(pid));
+    }
+}
+
+#[test]
+fn children_not_waited_for_tell_once_that_they_fell_short() {
+    for method in METHODS {
+        let mut spawner = Spawner::new().unwrap().with_method(method);
+        let mut short = shell("true");
+        short.programs = vec![c"/no/such/program".to_owned()];
+        let good = shell("exit 0");
+        let mut made = Vec::new();
+        for n in 0..3 * MOST_AHEAD {
+            let falls_short = n % 3 > 0;
+            match spawner.spawn_ahead(if falls_short { &short } else { &good }) {
+                Ok(pid) => made.push((pid, falls_short)),
+                // Of those that there was no room for, and were waited for.
+                Err(e) => {
+                    assert!(falls_short, "{e}");
+                    assert_eq!((e.stage, e.errno()), (Stage::Exec, libc::ENOENT));
+                }
+            }
+        }
+        assert_eq!(made.iter().any(|(_, falls_short)| *falls_short), method == Method::Clone3);
+        for (pid, falls_short) in made {
+            let code = if falls_short { 127 } else { 0 };
+            assert_eq!(reap::reap_pid(pid).unwrap().status.code, code);
+            assert_eq!(spawner.failed_ahead(pid), falls_short);
+            assert!(!spawner.failed_ahead(pid), "told twice");
+        }
+    }
 }

@@ -6,15 +6,20 @@ use crate::{
     query::{
         asking::Asked,
         choices, sinfo,
-        squeue::rows::{Arrays, Choice, JobRow, States},
+        squeue::{
+            rows::{Arrays, Choice, JobRow, States},
+            task_list_limit,
+        },
+        steps::{Alike, StepLine, all_of, of_own_job},
     },
     render::{clock::Clock, json, records},
 };
 use garrick_model::{
     hostlist,
-    messages::command::{CommandReply, CommandRequest},
+    messages::command::{CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
     state::StepState,
+    step_selector::StepsSelector,
     view::{JobView, NodeView, PartitionView, StepView},
 };
 use std::{
@@ -284,7 +289,7 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
     // `503.0`, or every step of `503`.
     let (step, job) = match text {
         None => (None, None),
-        Some(text) if text.contains('.') => match choices::steps(text).map(|s| s.first().copied()) {
+        Some(text) if text.contains('.') => match choices::steps(text).map(|s| s.first().cloned()) {
             Ok(step) => (step, None),
             Err(error) => return session.plain_error(error),
         },
@@ -293,48 +298,35 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
             Err(error) => return session.plain_error(error),
         },
     };
-    let loaded = load_jobs(session).and_then(|jobs| {
-        let of = match (&step, &job) {
-            (Some(s), _) if s.task.is_none() => Some(s.job),
-            (_, Some(j)) if j.tasks.is_none() => Some(j.job),
-            _ => None,
-        };
-        let cluster = session.cluster()?;
-        match cluster.ask(&CommandRequest::ListSteps { job: of }) {
-            Ok(CommandReply::Steps { steps, .. }) => Ok((steps, jobs)),
-            Ok(other) => Err(cluster.unexpected(&other)),
-            // A job that is over or unknown has no steps to show.
-            Err(crate::query::asking::AskError::Refused(_)) => Ok((Vec::new(), jobs)),
-            Err(error) => Err(error),
+    let loaded = match load_steps(session, step.as_ref(), job.as_ref()) {
+        Ok(loaded) => Ok(loaded),
+        Err(error) => {
+            let asked: Vec<_> = step.iter().cloned().chain(job.iter().flat_map(all_of)).collect();
+            of_own_job(&session.console, &error, &asked).map(|steps| (steps, Vec::new())).ok_or(error)
         }
-    });
+    };
     let (steps, jobs) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return session.failed("slurm_get_job_steps", &error),
     };
     let of = |s: &StepView| jobs.iter().find(|j| j.id == s.id.job).map(|j| &**j);
-    let mut chosen: Vec<(&StepView, Option<&JobView>)> = steps
+    let in_job = |s: &StepView, j: Option<&JobView>| match &job {
+        Some(wanted) => {
+            wanted.job == s.id.job
+                || j.and_then(|j| j.array_task).is_some_and(|t| t.array_job == wanted.job && wanted.has_task(t.index))
+        }
+        None => true,
+    };
+    let named = step.as_ref().map_or(&[] as &[StepsSelector], std::slice::from_ref);
+    let mut chosen: Vec<StepLine<'_>> = steps
         .iter()
         // What is over is not shown, as in Slurm.
         .filter(|s| matches!(s.state, StepState::Pending | StepState::Running))
         .map(|s| (s, of(s)))
-        .filter(|(s, j)| match (&step, &job) {
-            (Some(wanted), _) => {
-                let same_job = match wanted.array_task() {
-                    Some(task) => j.is_some_and(|j| j.array_task == Some(task)),
-                    None => wanted.job == s.id.job,
-                };
-                same_job && wanted.step == s.id.step && wanted.array == s.id.array
-            }
-            (None, Some(wanted)) => {
-                wanted.job == s.id.job
-                    || j.and_then(|j| j.array_task)
-                        .is_some_and(|t| t.array_job == wanted.job && wanted.has_task(t.index))
-            }
-            (None, None) => true,
-        })
+        .filter(|(s, j)| in_job(s, *j))
+        .flat_map(|(s, j)| StepLine::of(s, j, named, Alike::Folded))
         .collect();
-    chosen.sort_by_key(|(s, _)| s.id);
+    chosen.sort_by_cached_key(StepLine::first);
     if let (Some(text), true) = (text, chosen.is_empty()) {
         return session.plain_error(format_args!("Job step {text} not found"));
     }
@@ -344,12 +336,39 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
         return session.print(|out| json::write(out, &json::steps(&chosen, &meta, &clock)));
     }
     let manner = session.manner;
+    let limit = task_list_limit();
     session.print(|out| {
         if chosen.is_empty() && !manner.quiet {
             writeln!(out, "No job steps in the system")?;
         }
-        chosen.iter().try_for_each(|(s, j)| records::step::record(s, *j, &clock).write(out, manner.lines))
+        chosen.iter().try_for_each(|line| records::step::record(line, limit, &clock).write(out, manner.lines))
     })
+}
+
+type StepsAndJobs = (Vec<StepView>, Vec<Arc<JobView>>);
+
+fn load_steps(session: &mut Session, step: Option<&StepsSelector>, job: Option<&JobSelector>) -> Asked<StepsAndJobs> {
+    let jobs = load_jobs(session)?;
+    let of = match (step, job) {
+        (Some(s), _) if s.task.is_none() => Some(s.job),
+        (_, Some(j)) if j.tasks.is_none() => Some(j.job),
+        _ => None,
+    };
+    let cluster = session.cluster()?;
+    match cluster.ask(&CommandRequest::ListSteps { job: of, ended: false }) {
+        Ok(CommandReply::Steps { steps, left_out, .. }) => {
+            if left_out > 0 {
+                session.console.warning(format_args!("{left_out} more steps are left out; name a job to see its own"));
+            }
+            Ok((steps, jobs))
+        }
+        Ok(other) => Err(cluster.unexpected(&other)),
+        // A job that is over or unknown has no steps to show.
+        Err(crate::query::asking::AskError::Refused(refusal)) if refusal != Refusal::ControllerUnreachable => {
+            Ok((Vec::new(), jobs))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 impl Session {

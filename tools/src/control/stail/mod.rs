@@ -1,6 +1,7 @@
 //! `stail`: the messages between the actors of a job, a node, a partition or the scheduler, from every process they live in,
-//! one line each in causal order.
+//! one line each in causal order; or how many messages the controller's actors handled so far.
 
+pub mod counts;
 pub mod order;
 
 use crate::{
@@ -29,6 +30,12 @@ static TABLE: Table = Table {
     purpose: "Show the messages of actors with their queue and handling times, in causal order.",
     operands: "job/N|node/NAME|partition/NAME|scheduler|/PATH...",
     options: &[
+        option(
+            "counts",
+            None,
+            Arg::None,
+            "how many messages each actor of the controller handled; without names, all of them",
+        ),
         option("follow", Some('f'), Arg::None, "go on as they come"),
         option("json", None, Arg::None, "one JSON object a line"),
         option("lines", Some('n'), Arg::Required("count"), "only so many of the last ones"),
@@ -67,7 +74,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         }
     };
     let words = arguments.words();
-    if words.is_empty() {
+    if words.is_empty() && !arguments.has("counts") {
         console.error("which actors? name job/N, node/NAME, partition/NAME, scheduler or a path");
         return 1;
     }
@@ -82,6 +89,9 @@ pub fn main(args: Vec<OsString>) -> i32 {
                 return 1;
             }
         }
+    }
+    if arguments.has("counts") {
+        return counts::main(&console, prefixes, form);
     }
     let follow = arguments.has("follow");
     let outcome = Contact::open(&console).and_then(|mut contact| {

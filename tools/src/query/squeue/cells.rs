@@ -1,17 +1,20 @@
 //! What a row of `squeue` shows in each field.
 
 use super::{fields::Field, rows::JobRow};
-use crate::render::{
-    amounts::{self, Amounts as _},
-    clock::Clock,
-    words,
+use crate::{
+    query::steps::StepLine,
+    render::{
+        amounts::{self, Amounts as _},
+        clock::Clock,
+        words,
+    },
 };
 use garrick_model::{
     resources::MemoryRequest,
     spec::{JobKind, Sharing},
     state::{JobState, StepState},
     time::short_duration,
-    view::{JobView, StepView},
+    view::JobView,
 };
 
 /// What rendering needs beside the rows.
@@ -113,11 +116,12 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
 }
 
 /// A step's value in a field.
-pub fn step(step: &StepView, job: Option<&JobView>, field: Field, setting: &Setting<'_>) -> String {
+pub fn step(line: &StepLine<'_>, field: Field, setting: &Setting<'_>) -> String {
+    let StepLine { view: step, job, .. } = line;
     let clock = setting.clock;
     let used = step.start_time.map_or(0, |start| step.end_time.unwrap_or(clock.now).since(start).as_secs());
     match field {
-        Field::Id => amounts::step_id(step, job),
+        Field::Id => line.id_text(setting.task_list),
         Field::RawId => step.id.job.to_string(),
         Field::ArrayJobId => job.and_then(|j| j.array_task).map_or(step.id.job, |t| t.array_job).to_string(),
         Field::ArrayTaskId => or_na(job.and_then(|j| j.array_task).map(|t| t.index.to_string())),
@@ -134,6 +138,9 @@ pub fn step(step: &StepView, job: Option<&JobView>, field: Field, setting: &Sett
         Field::NodeCount => step.nodes.to_string(),
         Field::Cpus => step.cpus.to_string(),
         Field::Tasks => step.tasks.to_string(),
+        Field::Priority => step.priority.to_string(),
+        Field::Dependency => or_null(Some(&step.dependency)),
+        Field::RestartCount => step.attempt.to_string(),
         Field::TimeUsed => short_duration(used),
         Field::TimeLimit => step.time_limit.squeue_text(),
         Field::TimeLeft => step

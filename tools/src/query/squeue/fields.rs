@@ -317,6 +317,9 @@ pub const STEP: &[Entry] = &[
     named(Field::ExitCode, &["exit_code", "exitcode"], "EXIT_CODE"),
     named(Field::EndTime, &["endtime"], "END_TIME"),
     named(Field::SubmitLine, &["submitline"], "SUBMIT_LINE"),
+    named(Field::Priority, &["priority", "prioritylong"], "PRIORITY"),
+    named(Field::Dependency, &["dependency"], "DEPENDENCY"),
+    named(Field::RestartCount, &["restartcnt"], "RESTART_COUNT"),
 ];
 
 /// The entry with that letter.

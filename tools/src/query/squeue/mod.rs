@@ -18,19 +18,26 @@ use super::{
     arguments::{self, Outcome},
     asking::{Asked, Contact, Tell as _},
     choices,
+    steps::{Alike, StepLine, all_of, of_own_job},
 };
 use crate::{
     output::{self, Console},
-    render::{clock::Clock, json},
+    render::{
+        clock::Clock,
+        columns::{Column, Width},
+        json,
+    },
 };
 use cells::Setting;
 use garrick_model::{
+    env_vars,
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
+    step_selector::StepsSelector,
     view::{JobView, StepView},
 };
 use options::{Request, Subject};
-use rows::JobRow;
+use rows::{Arrays, JobRow};
 use std::{
     ffi::OsString,
     io::{self, Write},
@@ -90,44 +97,58 @@ fn takes_ids(option: &OsString) -> bool {
 }
 
 fn once(request: &Request, console: &Console) -> i32 {
-    let mut cluster = match Contact::open(console) {
-        Ok(cluster) => cluster,
+    match &request.subject {
+        Subject::Jobs => jobs(request, console),
+        Subject::Steps(named) => steps(request, named, console),
+    }
+}
+
+fn jobs(request: &Request, console: &Console) -> i32 {
+    let loaded = Contact::open(console).and_then(|mut cluster| {
+        let jobs = load_jobs(&mut cluster, request)?;
+        Ok((cluster, jobs))
+    });
+    let (cluster, jobs) = match loaded {
+        Ok(loaded) => loaded,
         Err(error) => return error.tell("slurm_load_jobs", console),
     };
     let clock = Clock::system();
-    match &request.subject {
-        Subject::Jobs => {
-            let jobs = match load_jobs(&mut cluster, request) {
-                Ok(jobs) => jobs,
-                Err(error) => return error.tell("slurm_load_jobs", console),
-            };
-            if request.verbose {
-                console.line(format_args!("{} job records", jobs.len()));
-            }
-            let written = if request.json {
-                let rows = job_rows(&jobs, request, &clock);
-                let meta = json::Meta::new(cluster.name());
-                output::stdout(|out| json::write(out, &json::jobs(&rows, &meta, &clock)))
-            } else {
-                output::stdout(|out| render_jobs(&jobs, request, &clock, out))
-            };
-            output::finish(console, written, 0)
-        }
-        Subject::Steps(_) => {
-            let (steps, jobs) = match load_steps(&mut cluster, request, console) {
-                Ok(found) => found,
-                Err(error) => return error.tell("slurm_get_job_steps", console),
-            };
-            let written = if request.json {
-                let steps = chosen_steps(&steps, &jobs, request, &clock);
-                let meta = json::Meta::new(cluster.name());
-                output::stdout(|out| json::write(out, &json::steps(&steps, &meta, &clock)))
-            } else {
-                output::stdout(|out| render_steps(&steps, &jobs, request, &clock, &choices::user_name, out))
-            };
-            output::finish(console, written, 0)
-        }
+    if request.verbose {
+        console.line(format_args!("{} job records", jobs.len()));
     }
+    let written = if request.json {
+        let rows = job_rows(&jobs, request, &clock);
+        let meta = json::Meta::new(cluster.name());
+        output::stdout(|out| json::write(out, &json::jobs(&rows, &meta, &clock)))
+    } else {
+        output::stdout(|out| render_jobs(&jobs, request, &clock, out))
+    };
+    output::finish(console, written, 0)
+}
+
+fn steps(request: &Request, named: &[StepsSelector], console: &Console) -> i32 {
+    let loaded = Contact::open(console).and_then(|mut cluster| {
+        let (steps, jobs) = load_steps(&mut cluster, request, console)?;
+        Ok((cluster.name().to_owned(), steps, jobs))
+    });
+    let (cluster, steps, jobs) = match loaded {
+        Ok(loaded) => loaded,
+        Err(error) => {
+            let asked: Vec<_> = request.choice.jobs.iter().flat_map(all_of).chain(named.iter().cloned()).collect();
+            match of_own_job(console, &error, &asked) {
+                Some(steps) => (std::env::var(env_vars::SLURM_CLUSTER_NAME).unwrap_or_default(), steps, Vec::new()),
+                None => return error.tell("slurm_get_job_steps", console),
+            }
+        }
+    };
+    let clock = Clock::system();
+    let written = if request.json {
+        let steps = chosen_steps(&steps, &jobs, request, &clock);
+        output::stdout(|out| json::write(out, &json::steps(&steps, &json::Meta::new(&cluster), &clock)))
+    } else {
+        output::stdout(|out| render_steps(&steps, &jobs, request, &clock, &choices::user_name, out))
+    };
+    output::finish(console, written, 0)
 }
 
 fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>>> {
@@ -147,14 +168,27 @@ fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>
 type StepsAndJobs = (Vec<StepView>, Vec<Arc<JobView>>);
 
 fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> Asked<StepsAndJobs> {
-    let only = match request.choice.jobs.as_slice() {
-        [one] if one.tasks.is_none() => Some(one.job),
+    let named = match &request.subject {
+        Subject::Steps(named) => named.as_slice(),
+        Subject::Jobs => &[],
+    };
+    let only = match (request.choice.jobs.as_slice(), named) {
+        ([one], _) if one.tasks.is_none() => Some(one.job),
+        ([], [first, rest @ ..])
+            if first.task.is_none() && rest.iter().all(|n| n.job == first.job && n.task.is_none()) =>
+        {
+            Some(first.job)
+        }
         _ => None,
     };
-    let steps = match cluster.ask(&CommandRequest::ListSteps { job: only })? {
-        CommandReply::Steps { steps, missing } => {
+    let ended = request.choice.states.has_ended_steps();
+    let steps = match cluster.ask(&CommandRequest::ListSteps { job: only, ended })? {
+        CommandReply::Steps { steps, missing, left_out } => {
             for manager in missing {
                 console.warning(format_args!("step manager of {manager} does not answer, its steps are not shown"));
+            }
+            if left_out > 0 {
+                console.warning(format_args!("{left_out} more lines are left out; -j JOB shows one job's"));
             }
             steps
         }
@@ -192,7 +226,7 @@ pub fn render_jobs(jobs: &[Arc<JobView>], request: &Request, clock: &Clock, out:
 }
 
 /// `SLURM_BITSTR_LEN`: most characters of an array's task list; 0 for all, 64 unless set, as documented.
-fn task_list_limit() -> Option<usize> {
+pub fn task_list_limit() -> Option<usize> {
     match std::env::var("SLURM_BITSTR_LEN").ok().and_then(|v| v.parse::<usize>().ok()) {
         None => Some(64),
         Some(0) => None,
@@ -206,36 +240,31 @@ fn job_of<'a>(step: &StepView, jobs: &'a [Arc<JobView>]) -> Option<&'a JobView> 
     Some(&*jobs[place])
 }
 
-/// The steps to show, in order, with their jobs.
+/// The steps to show, in order.
 fn chosen_steps<'a>(
     steps: &'a [StepView],
     jobs: &'a [Arc<JobView>],
     request: &Request,
     clock: &Clock,
-) -> Vec<(&'a StepView, Option<&'a JobView>)> {
+) -> Vec<StepLine<'a>> {
     let Subject::Steps(named) = &request.subject else { return Vec::new() };
     let setting = Setting { clock, user: &choices::user_name, task_list: None };
+    let alike = if request.arrays == Arrays::Expanded { Alike::Expanded } else { Alike::Folded };
     let mut chosen: Vec<_> = steps
         .iter()
         .map(|step| (step, job_of(step, jobs)))
-        .filter(|(step, job)| {
-            request.choice.takes_step(step, *job)
-                && (named.is_empty()
-                    || named.iter().any(|n| {
-                        let job_matches = match n.array_task() {
-                            Some(task) => job.is_some_and(|j| j.array_task == Some(task)),
-                            None => n.job == step.id.job,
-                        };
-                        job_matches && n.step == step.id.step && n.het == step.id.het
-                    }))
-        })
+        .filter(|(step, job)| request.choice.takes_step(step, *job))
+        .flat_map(|(step, job)| StepLine::of(step, job, named, alike))
         .collect();
-    chosen.sort_by_key(|c| c.0.id);
+    chosen.sort_by_cached_key(StepLine::first);
     chosen.sort_by(|a, b| {
         rows::compare(&request.sort, |field| match field {
-            fields::Field::Id => a.0.id.cmp(&b.0.id),
-            fields::Field::TimeUsed => b.0.start_time.cmp(&a.0.start_time),
-            other => cells::step(a.0, a.1, other, &setting).cmp(&cells::step(b.0, b.1, other, &setting)),
+            fields::Field::Id => a.first().cmp(&b.first()),
+            fields::Field::TimeUsed => b.view.start_time.cmp(&a.view.start_time),
+            fields::Field::Partition => a.view.partition.cmp(&b.view.partition),
+            fields::Field::Name => a.view.name.cmp(&b.view.name),
+            fields::Field::Priority => a.view.priority.cmp(&b.view.priority),
+            other => cells::step(a, other, &setting).cmp(&cells::step(b, other, &setting)),
         })
     });
     chosen
@@ -254,11 +283,16 @@ pub fn render_steps(
         writeln!(out, "{}", clock.banner())?;
     }
     let setting = Setting { clock, user, task_list: task_list_limit() };
-    request.layout.write(
+    let lines = chosen_steps(steps, jobs, request, clock);
+    let mut layout = request.layout.clone();
+    if let Some(Column { width: Width::Fixed(width), .. }) = layout.columns.first_mut().filter(|_| request.own_layout) {
+        *width = lines.iter().map(|l| l.id_text(setting.task_list).len()).max().unwrap_or(0).max(*width);
+    }
+    layout.write(
         out,
         request.heading,
-        &chosen_steps(steps, jobs, request, clock),
+        &lines,
         |entry| entry.title.to_owned(),
-        |(step, job), entry| cells::step(step, *job, entry.field, &setting),
+        |line, entry| cells::step(line, entry.field, &setting),
     )
 }

@@ -15,7 +15,7 @@ use crate::{
         words,
     },
 };
-use garrick_model::ids::StepSelector;
+use garrick_model::step_selector::StepsSelector;
 use std::time::Duration;
 
 /// Options of `squeue`.
@@ -26,7 +26,7 @@ pub static TABLE: Table = Table {
     options: &[
         option("account", Some('A'), Arg::Required("account(s)"), "only jobs of these accounts"),
         option("all", Some('a'), Arg::None, "also jobs in hidden partitions (always so here)"),
-        option("array", Some('r'), Arg::None, "one line for each array task"),
+        option("array", Some('r'), Arg::None, "one line for each array task, or waiting step"),
         option("array-unique", None, Arg::None, "one line for each array task"),
         option("noheader", Some('h'), Arg::None, "no heading"),
         option("hide", None, Arg::None, "not jobs in hidden partitions"),
@@ -67,7 +67,7 @@ pub enum Subject {
     /// Jobs.
     Jobs,
     /// Steps, all or the named ones.
-    Steps(Vec<StepSelector>),
+    Steps(Vec<StepsSelector>),
 }
 
 /// What is to be done.
@@ -81,6 +81,8 @@ pub struct Request {
     pub arrays: Arrays,
     /// Columns.
     pub layout: Layout<&'static Entry>,
+    /// Nobody asked for these columns: the first may grow for ids that Slurm does not have (`503.7_[3-9999%64]`).
+    pub own_layout: bool,
     /// Order.
     pub sort: Vec<SortKey>,
     /// Heading line.
@@ -184,6 +186,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         subject,
         choice,
         arrays: if expanded { Arrays::Expanded } else { Arrays::Folded },
+        own_layout: own_layout(arguments, &env),
         layout,
         sort,
         heading: !arguments.has("noheader"),
@@ -192,6 +195,13 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         iterate,
         verbose: arguments.has("verbose"),
     })
+}
+
+/// No columns were asked for.
+fn own_layout(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> bool {
+    let given = arguments.has("format") || arguments.has("Format");
+    let set = env("SQUEUE_FORMAT").is_some() || env("SQUEUE_FORMAT2").is_some();
+    !given && (!set || arguments.has("long") || arguments.has("start"))
 }
 
 /// The columns asked for: of `-o` and `-O` the later one, then the variables, then the default.

@@ -2,7 +2,7 @@
 //! `-p`, `-t` and the like, and the order in which they are shown.
 
 use super::fields::Field;
-use crate::render::words;
+use crate::{query::steps::cut, render::words};
 use garrick_model::{
     ids::JobId,
     messages::command::JobSelector,
@@ -80,17 +80,7 @@ impl JobRow {
         match &self.part {
             Part::Whole => self.job.array_task.map(|t| t.index.to_string()),
             Part::WaitingTask(i) => Some(i.to_string()),
-            Part::Waiting(spec) => {
-                let mut text = spec.to_string();
-                if let Some(limit) = limit
-                    && text.len() > limit
-                {
-                    let end = text[..limit].rfind(',').map_or(limit, |comma| comma + 1);
-                    text.truncate(end);
-                    text.push_str("...");
-                }
-                Some(text)
-            }
+            Part::Waiting(spec) => Some(cut(spec, limit)),
         }
     }
 
@@ -139,6 +129,17 @@ pub struct Choice {
     pub nodes: Vec<String>,
     /// `-t`
     pub states: States,
+}
+
+impl States {
+    /// Steps that are over may be shown.
+    pub fn has_ended_steps(&self) -> bool {
+        match self {
+            Self::Live => false,
+            Self::All => true,
+            Self::Only(states) => states.iter().any(|s| !matches!(s, JobState::Pending | JobState::Running)),
+        }
+    }
 }
 
 impl Choice {

@@ -7,7 +7,7 @@ use crate::{query::arguments, render::test_views as views};
 use garrick_model::{
     ids::StepNum,
     spec::ArraySpec,
-    state::{JobState, Reason},
+    state::{JobState, Reason, StepState},
     view::{JobView, StepView},
 };
 use std::{ffi::OsString, sync::Arc};
@@ -106,7 +106,7 @@ fn steps_have_their_own_columns() {
 #[test]
 fn waiting_steps_are_listed_with_their_reason() {
     let waiting = StepView {
-        state: garrick_model::state::StepState::Pending,
+        state: StepState::Pending,
         reason: Reason::Resources,
         start_time: None,
         ..views::step(StepNum::Number(3), "sleep", "")
@@ -115,6 +115,57 @@ fn waiting_steps_are_listed_with_their_reason() {
     let user = |_| "root".to_owned();
     render_steps(&[waiting], &[], &request("-h -s").unwrap(), &views::clock(4), &user, &mut out).unwrap();
     assert_eq!(String::from_utf8(out).unwrap(), "          503.3    sleep     debug     root      0:00 (Resources)\n");
+}
+
+/// A running task of an array, its waiting tasks, waiting lines of a list, and a plain step.
+fn minibatch() -> Vec<StepView> {
+    let step = |id: &str, state, reason, waiting: Option<&str>| StepView {
+        id: id.parse().unwrap(),
+        state,
+        reason,
+        start_time: (state == StepState::Running).then(|| views::at(0)),
+        waiting: waiting.map(|w| w.parse().unwrap()),
+        ..views::step(StepNum::Number(0), "sim", if state == StepState::Running { "n1" } else { "" })
+    };
+    vec![
+        step("503.7_3", StepState::Pending, Reason::Resources, Some("7_[3-9999%64]")),
+        step("503.7_2", StepState::Running, Reason::None, None),
+        step("503.8", StepState::Pending, Reason::Dependency, Some("[8-10]")),
+        step("503.0", StepState::Running, Reason::None, None),
+    ]
+}
+
+fn shown_steps(words: &str) -> String {
+    let mut out = Vec::new();
+    let request = request(words).unwrap();
+    render_steps(&minibatch(), &[], &request, &views::clock(4), &|_| "alice".to_owned(), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn alike_waiting_steps_are_one_line() {
+    let want = [
+        "           STEPID     NAME PARTITION     USER      TIME NODELIST\n",
+        "            503.0      sim     debug    alice      0:04 n1\n",
+        "          503.7_2      sim     debug    alice      0:04 n1\n",
+        "503.7_[3-9999%64]      sim     debug    alice      0:00 (Resources)\n",
+        "       503.[8-10]      sim     debug    alice      0:00 (Dependency)\n",
+    ];
+    assert_eq!(shown_steps("-s"), want.concat());
+    // Columns that were asked for stay as they are.
+    assert_eq!(shown_steps("-h -s -o %.9i|%T|%r").lines().nth(2), Some("503.7_[3-|PENDING|Resources"));
+}
+
+#[test]
+fn waiting_steps_can_be_had_one_by_one_and_by_name() {
+    assert_eq!(shown_steps("-h -r -s -o %i").lines().count(), 1 + 1 + 9997 + 3);
+    assert_eq!(shown_steps("-h -r -s -o %i").lines().last(), Some("503.10"));
+    let ids = |words: &str| shown_steps(&format!("-h -o %i {words}")).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(ids("--steps=503.7_[1-5]"), "503.7_2 503.7_[3-5%64]");
+    assert_eq!(ids("--steps=503.7_4,503.0"), "503.0 503.7_4");
+    assert_eq!(ids("--steps=503.*"), "503.0 503.7_2 503.7_[3-9999%64] 503.[8-10]");
+    assert_eq!(ids("-s -t PD"), "503.7_[3-9999%64] 503.[8-10]");
+    assert_eq!(ids("-s -t R -S -i"), "503.7_2 503.0");
 }
 
 #[test]

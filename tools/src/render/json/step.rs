@@ -1,20 +1,21 @@
 //! `scontrol show step --json` and `squeue --steps --json`.
 
 use super::{Meta, document, exit, minutes, number, skeleton, time};
-use crate::render::{amounts, clock::Clock, words};
-use garrick_model::{
-    hostlist,
-    view::{JobView, StepView},
+use crate::{
+    query::steps::StepLine,
+    render::{clock::Clock, words},
 };
+use garrick_model::hostlist;
 use serde_json::{Value, json};
 
-/// The document of these steps, each with its job where that is known.
-pub fn steps(steps: &[(&StepView, Option<&JobView>)], meta: &Meta, clock: &Clock) -> Value {
-    let list = steps.iter().map(|(view, job)| step(view, *job, clock)).collect();
+/// The document of these steps.
+pub fn steps(steps: &[StepLine<'_>], meta: &Meta, clock: &Clock) -> Value {
+    let list = steps.iter().map(|line| step(line, clock)).collect();
     document("steps", list, Some(clock.now), meta)
 }
 
-fn step(view: &StepView, job: Option<&JobView>, clock: &Clock) -> Value {
+fn step(line: &StepLine<'_>, clock: &Clock) -> Value {
+    let view = line.view;
     let mut s = skeleton(include_str!("skeleton/step.json"));
     let elapsed = view.start_time.map_or(0, |start| view.end_time.unwrap_or(clock.now).since(start).as_secs());
     s["time"]["elapsed"] = json!(elapsed);
@@ -29,7 +30,7 @@ fn step(view: &StepView, job: Option<&JobView>, clock: &Clock) -> Value {
     });
     s["tasks"]["count"] = json!(view.tasks);
     s["state"] = json!([words::step_state(view.state)]);
-    s["step"]["id"] = json!(amounts::step_id(view, job));
+    s["step"]["id"] = json!(line.id_text(None));
     s["step"]["name"] = json!(view.name);
     s["submit_line"] = json!(view.submit_line);
     s["tres"]["allocated"] = json!([

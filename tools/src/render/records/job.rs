@@ -20,7 +20,7 @@ pub enum Detail {
     /// The usual.
     #[default]
     Plain,
-    /// `-d`: run identity, derived exit code and what is allocated on each node.
+    /// `-d`: run identity, derived exit code, what the step manager reported, and what is allocated on each node.
     Detailed,
 }
 
@@ -70,6 +70,18 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
         r.line_if("BatchHost", amounts::batch_host(job));
     }
     r.line("StepMgrEnabled=Yes");
+    if detail == Detail::Detailed {
+        let tally = job.steps;
+        r.line(format!(
+            "StepsQueued={} StepsRunning={} StepsDone={} StepsFailed={} StepsUnreported={} StepsDropped={}",
+            tally.counts.queued,
+            tally.counts.running,
+            tally.counts.done,
+            tally.counts.failed,
+            tally.unreported,
+            tally.dropped
+        ));
+    }
     resources(&mut r, job, detail);
     r.line(format!("Command={}", or_null(spec.command.as_deref())));
     if !spec.submit_line.is_empty() {

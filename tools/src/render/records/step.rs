@@ -1,18 +1,19 @@
 //! `scontrol show step`.
 
 use super::{Record, or_null};
-use crate::render::{amounts, clock::Clock, words};
-use garrick_model::{
-    state::StepState,
-    view::{JobView, StepView},
+use crate::{
+    query::steps::StepLine,
+    render::{clock::Clock, words},
 };
+use garrick_model::state::{Reason, StepState};
 
-/// The record of a step. `job` is its job, where it is known, for the ids of array tasks.
-pub fn record(step: &StepView, job: Option<&JobView>, clock: &Clock) -> Record {
+/// The record of a step, or of waiting steps that differ in nothing but their number.
+pub fn record(line: &StepLine<'_>, task_list: Option<usize>, clock: &Clock) -> Record {
+    let step = line.view;
     let mut r = Record::default();
     r.line(format!(
         "StepId={} UserId={} StartTime={} TimeLimit={}",
-        amounts::step_id(step, job),
+        line.id_text(task_list),
         step.uid,
         clock.at_or(step.start_time, "Unknown"),
         step.time_limit.scontrol_text()
@@ -32,6 +33,13 @@ pub fn record(step: &StepView, job: Option<&JobView>, clock: &Clock) -> Record {
     r.line("CPUFreqReq=Default Dist=Unknown");
     if let Some((host, pid)) = &step.srun {
         r.line(format!("SrunHost:Pid={host}:{pid}"));
+    }
+    // What Slurm's record does not have comes last.
+    if step.state == StepState::Pending && (step.reason != Reason::None || !step.dependency.is_empty()) {
+        r.line(format!("Reason={} Dependency={}", words::reason(&step.reason), or_null(Some(&step.dependency))));
+    }
+    if step.priority != 0 || step.attempt != 0 {
+        r.line(format!("StepPriority={} Retries={}", step.priority, step.attempt));
     }
     r
 }

@@ -3,13 +3,17 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{Lines, Record, job, job::Detail, node, partition, step};
-use crate::render::test_views as views;
+use crate::{
+    query::steps::{Alike, StepLine},
+    render::test_views as views,
+};
 use garrick_model::{
     ids::StepNum,
+    packed_steps::StepTally,
     spec::ArraySpec,
     state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason, StepState},
     time::{TimeLimit, Timestamp},
-    view::{JobView, NodeView, StepView},
+    view::{JobView, NodeView, StepCounts, StepView},
 };
 use std::sync::Arc;
 
@@ -35,6 +39,8 @@ fn job_is_shown_as_slurm_shows_it() {
 fn details_of_a_job_add_run_and_shares() {
     let mut view = views::job_503();
     view.sluid = "sFSNM7YRTC8Q00".parse().unwrap();
+    let counts = StepCounts { queued: 90_000, running: 2, done: 9_990, failed: 8 };
+    view.steps = StepTally { counts, unreported: 25, dropped: 0 };
     let record = job::record(&view, &views::clock(7), Detail::Detailed);
     assert_eq!(text(&record, Lines::Many), expected(include_str!("../expected/show_job_d.txt")));
 }
@@ -112,6 +118,23 @@ fn waiting_step_is_shown_as_slurm_shows_it() {
         srun: Some(("host1".to_owned(), 26086)),
         ..views::step(StepNum::Number(3), "sleep", "n1")
     };
-    let shown = text(&step::record(&view, None, &views::clock(0)), Lines::Many);
+    let line = &StepLine::of(&view, None, &[], Alike::Folded)[0];
+    let shown = text(&step::record(line, None, &views::clock(0)), Lines::Many);
     assert_eq!(shown, include_str!("../expected/show_step.txt").replace("502.3", "503.3"));
+    // What Slurm's record does not have comes after it.
+    let waiting = StepView {
+        reason: Reason::Dependency,
+        dependency: "afterok:3".to_owned(),
+        priority: 5,
+        attempt: 1,
+        waiting: Some("3_[7-99%2]".parse().unwrap()),
+        ..view
+    };
+    let line = &StepLine::of(&waiting, None, &[], Alike::Folded)[0];
+    let shown = text(&step::record(line, None, &views::clock(0)), Lines::One);
+    assert!(shown.starts_with("StepId=503.3_[7-99%2] UserId=0 "), "{shown}");
+    assert!(
+        shown.ends_with(" SrunHost:Pid=host1:26086 Reason=Dependency Dependency=afterok:3 StepPriority=5 Retries=1\n"),
+        "{shown}"
+    );
 }

@@ -1,0 +1,280 @@
+//! What minibatch hands over: many steps in one message, what they wait for, and when they are tried again. Arrays are
+//! ranges and lists are one block of text, so that a queued step costs a few bytes until it starts.
+
+use crate::{
+    ids::StepKey,
+    spec::{ArraySpec, StepSpec},
+    step_selector::WhichSteps,
+};
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+
+/// Steps handed over together, in the order in which they get their numbers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepBatch {
+    /// What is asked for. At least one.
+    pub specs: Vec<StepSpec>,
+    /// Which steps are made of them.
+    pub members: BatchMembers,
+}
+
+/// The steps of a batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum BatchMembers {
+    /// Each spec is one step.
+    Each,
+    /// All are tasks of one step array, made of the only spec: one number, ids `5609.7_123`.
+    Array(ArraySpec),
+    /// Each command is one step; the spec gives all but its program and arguments.
+    Commands(CommandList),
+}
+
+/// Commands, packed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CommandList {
+    /// Program and arguments of every command, one after the other, each closed by a zero byte.
+    pub text: ByteBuf,
+    /// Where each command ends in `text`.
+    pub ends: Vec<u32>,
+    /// Which spec the commands have, run by run: so many commands, index of the spec. Adds up to the number of commands.
+    pub specs: Vec<(u32, u32)>,
+}
+
+/// A batch that does not hold together. Nothing of it is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BatchError {
+    /// Nothing in it.
+    #[error("no step is in the request")]
+    Empty,
+    /// An array or list with the wrong number of specs, or a spec that is not there.
+    #[error("the request names a step specification that it does not hold")]
+    Specs,
+    /// Ends that do not ascend, or text that is not closed.
+    #[error("the commands of the request are damaged")]
+    Text,
+    /// Array indices that are out of order or too large.
+    #[error("invalid step array specification")]
+    Array,
+}
+
+impl CommandList {
+    /// Appends a command made of the spec with this index.
+    pub fn push<A: AsRef<[u8]>>(&mut self, argv: impl IntoIterator<Item = A>, spec: u32) {
+        for arg in argv {
+            self.text.extend_from_slice(arg.as_ref());
+            self.text.push(0);
+        }
+        self.ends.push(self.text.len() as u32);
+        match self.specs.last_mut() {
+            Some((count, last)) if *last == spec => *count += 1,
+            _ => self.specs.push((1, spec)),
+        }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    /// None.
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    /// Program and arguments of a command.
+    pub fn argv(&self, index: usize) -> Vec<ByteBuf> {
+        let end = self.ends.get(index).map_or(0, |e| *e as usize);
+        let begin = index.checked_sub(1).and_then(|before| self.ends.get(before)).map_or(0, |e| *e as usize);
+        let text = self.text.get(begin..end).unwrap_or_default();
+        let text = text.strip_suffix(&[0]).unwrap_or(text);
+        text.split(|b| *b == 0).map(|arg| ByteBuf::from(arg.to_vec())).collect()
+    }
+
+    fn check(&self, specs: usize) -> Result<(), BatchError> {
+        let ascending = self.ends.first().is_some_and(|e| *e > 0) && self.ends.windows(2).all(|w| w[0] < w[1]);
+        let closed = self.ends.last().is_some_and(|e| *e as usize == self.text.len())
+            && self.ends.iter().all(|e| self.text.get(*e as usize - 1) == Some(&0));
+        if !ascending || !closed {
+            return Err(BatchError::Text);
+        }
+        let counted = self.specs.iter().try_fold(0u64, |sum, (count, spec)| {
+            ((*spec as usize) < specs && *count > 0).then_some(sum + u64::from(*count))
+        });
+        if counted == Some(self.ends.len() as u64) { Ok(()) } else { Err(BatchError::Specs) }
+    }
+}
+
+impl StepBatch {
+    /// One step.
+    pub fn one(spec: StepSpec) -> Self {
+        Self { specs: vec![spec], members: BatchMembers::Each }
+    }
+
+    /// How many steps, array tasks counted one by one.
+    pub fn len(&self) -> u32 {
+        match &self.members {
+            BatchMembers::Each => self.specs.len() as u32,
+            BatchMembers::Array(tasks) => tasks.count(),
+            BatchMembers::Commands(list) => list.len() as u32,
+        }
+    }
+
+    /// None.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many step numbers it takes: an array takes one.
+    pub fn numbers(&self) -> u32 {
+        match self.members {
+            BatchMembers::Array(_) => 1,
+            _ => self.len(),
+        }
+    }
+
+    /// For what came from elsewhere; the other methods take this for granted. `most`: array indices are below it.
+    pub fn check(&self, most: u32) -> Result<(), BatchError> {
+        if self.is_empty() || self.specs.is_empty() {
+            return Err(BatchError::Empty);
+        }
+        match &self.members {
+            BatchMembers::Each => Ok(()),
+            BatchMembers::Array(_) if self.specs.len() != 1 => Err(BatchError::Specs),
+            BatchMembers::Array(tasks) if !tasks.is_sound(most) => Err(BatchError::Array),
+            BatchMembers::Array(_) => Ok(()),
+            BatchMembers::Commands(list) => list.check(self.specs.len()),
+        }
+    }
+}
+
+/// What a step waits for in its own job, `--dependency`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepDependencies {
+    /// One of them is enough (`?`), instead of all (`,`).
+    pub any: bool,
+    /// At least one.
+    pub on: Vec<StepDependency>,
+}
+
+/// One condition.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepDependency {
+    /// What must have become of them.
+    pub kind: StepDependencyKind,
+    /// Of which steps: all of them.
+    pub steps: WhichSteps,
+}
+
+/// As of jobs in sbatch(1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StepDependencyKind {
+    /// `after`: began, or ended without.
+    After,
+    /// `afterany`: over.
+    AfterAny,
+    /// `afterok`: over with 0.
+    AfterOk,
+    /// `afternotok`: over, one of them at least with other than 0.
+    AfterNotOk,
+    /// `aftercorr`: the task with the same index of that array is over with 0.
+    AfterCorr,
+}
+
+/// When a step that ended is tried again, `--retries`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RetryPolicy {
+    /// At most so often.
+    pub count: u32,
+    /// Seconds between an end and the next try.
+    #[serde(default)]
+    pub delay_secs: u32,
+    /// After which ends; empty: after every end but 0 and a cancellation.
+    #[serde(default)]
+    pub on: Vec<RetryOn>,
+}
+
+/// An end after which a step is tried again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RetryOn {
+    /// An exit code in this inclusive range.
+    Codes(u8, u8),
+    /// A signal.
+    Signal(u8),
+    /// Its node was lost, or how it ended is not known.
+    NodeFail,
+    /// Its time limit.
+    Timeout,
+    /// Out of memory.
+    OutOfMemory,
+}
+
+/// Whether a step gets a cgroup of its own, `--step-cgroup`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum StepCgroup {
+    /// Where it asks for binding or limits that the job's cgroup does not give.
+    #[default]
+    Auto,
+    /// In any case.
+    Always,
+}
+
+/// Numbers given to an accepted batch: consecutive numbers, or the tasks of one array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenNumbers {
+    /// The first number.
+    pub first: u32,
+    /// How many steps, array tasks counted one by one.
+    pub count: u32,
+    /// It is an array: all have the first number.
+    pub array: bool,
+}
+
+impl GivenNumbers {
+    /// The key of the n-th step, of an array with these tasks.
+    pub fn key(&self, index: u32, tasks: Option<&ArraySpec>) -> Option<StepKey> {
+        match (self.array, tasks) {
+            (false, _) => Some(StepKey::number(self.first + index)),
+            (true, Some(tasks)) => tasks.indices().nth(index as usize).map(|task| StepKey::task(self.first, task)),
+            (true, None) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_come_back_as_they_went_in() {
+        let mut list = CommandList::default();
+        list.push(["a", "", "b c"], 0);
+        list.push(["x"], 0);
+        list.push([""], 1);
+        let text = |i: usize| list.argv(i).iter().map(|a| String::from_utf8_lossy(a).into_owned()).collect::<Vec<_>>();
+        assert_eq!(text(0), ["a", "", "b c"]);
+        assert_eq!((text(1), text(2)), (vec!["x".to_owned()], vec![String::new()]));
+        assert_eq!(list.specs, [(2, 0), (1, 1)]);
+        assert_eq!((list.check(2), list.check(1)), (Ok(()), Err(BatchError::Specs)));
+    }
+
+    #[test]
+    fn damaged_lists_are_found() {
+        let mut list = CommandList::default();
+        list.push(["a"], 0);
+        list.push(["b"], 0);
+        for change in [
+            (|l: &mut CommandList| l.ends.swap(0, 1)) as fn(&mut CommandList),
+            |l| l.ends[1] = 3,
+            |l| {
+                l.text.pop();
+            },
+            |l| l.ends[0] = 1,
+        ] {
+            let mut damaged = list.clone();
+            change(&mut damaged);
+            assert_eq!(damaged.check(1), Err(BatchError::Text), "{damaged:?}");
+        }
+        list.specs[0].0 = 3;
+        assert_eq!(list.check(1), Err(BatchError::Specs));
+    }
+}

@@ -1,0 +1,85 @@
+//! Why a task could not be started: what the launcher found, and what users read and scripts see of it.
+
+use crate::state::ExitStatus;
+use serde::{Deserialize, Serialize};
+
+/// A task that could not be started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LaunchFailure {
+    /// What failed: `execve`, `open stdout`, `open output pack`, ...
+    pub stage: String,
+    /// On what; for a failure without a number, what is wrong with it too.
+    pub subject: String,
+    /// Error number, or 0.
+    pub errno: i32,
+}
+
+/// Exit status of a task that could not be started for the system's reasons.
+pub const NOT_STARTED: ExitStatus = ExitStatus { code: 1, signal: None };
+
+impl LaunchFailure {
+    /// With an error number.
+    pub fn new(stage: impl Into<String>, subject: impl Into<String>, errno: i32) -> Self {
+        Self { stage: stage.into(), subject: subject.into(), errno }
+    }
+
+    /// Exit status to record: the errno where the program could not be executed, as Slurm has it.
+    pub fn status(&self) -> ExitStatus {
+        match u8::try_from(self.errno) {
+            Ok(code) if code != 0 && self.stage == "execve" => ExitStatus { code, signal: None },
+            _ => NOT_STARTED,
+        }
+    }
+
+    /// What happened, in Slurm's words where it has some.
+    pub fn text(&self) -> String {
+        let Self { stage, subject, errno } = self;
+        if *errno == 0 {
+            return format!("{stage}: {subject}");
+        }
+        let why = errno_text(*errno);
+        match stage.as_str() {
+            "execve" => format!("execve(): {subject}: {why}"),
+            "open stdin" | "open stdout" | "open stderr" => format!("Could not {stage} file {subject}: {why}"),
+            _ => format!("{stage} {subject}: {why}"),
+        }
+    }
+}
+
+/// What a task is told on its standard error when its working directory is out of reach.
+pub fn moved_text(folder: &str, errno: i32) -> String {
+    format!("slurmstepd: error: couldn't chdir to `{folder}': {}: going to /tmp instead", errno_text(errno))
+}
+
+/// `No such file or directory`.
+fn errno_text(errno: i32) -> String {
+    let text = std::io::Error::from_raw_os_error(errno).to_string();
+    match text.find(" (os error") {
+        Some(at) => text[..at].to_owned(),
+        None => text,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_cannot_be_executed_end_with_the_errno_and_all_else_with_one() {
+        let status = |stage: &str, errno| LaunchFailure::new(stage, "x", errno).status().code;
+        assert_eq!((status("execve", 13), status("open stdout", 13), status("execve", 0)), (13, 1, 1));
+    }
+
+    #[test]
+    fn texts_name_stage_subject_and_reason() {
+        let text = |stage: &str, errno| LaunchFailure::new(stage, "/x", errno).text();
+        assert_eq!(text("execve", 2), "execve(): /x: No such file or directory");
+        assert_eq!(text("open stdout", 13), "Could not open stdout file /x: Permission denied");
+        assert_eq!(text("clone", 11), "clone /x: Resource temporarily unavailable");
+        assert_eq!(text("open output pack", 0), "open output pack: /x");
+        assert_eq!(
+            moved_text("/home/alice", 2),
+            "slurmstepd: error: couldn't chdir to `/home/alice': No such file or directory: going to /tmp instead"
+        );
+    }
+}

@@ -1,0 +1,176 @@
+//! Steps, as far as the controller knows any: what their managers reported, and lists of them that somebody asked for. One
+//! actor on a thread of its own, at `/steps`, so that neither thousands of reported steps nor long lists hold up anything
+//! else. It decides nothing about jobs; nobody waits for it but who asked for a list.
+
+use super::{ended_steps::EndedSteps, env::Env, ports::ReplySink};
+use crate::node::messages::NodeInput;
+use garrick_model::{
+    ids::{JobId, Sluid},
+    messages::{command::CommandReply, node::ControllerToNode},
+    packed_steps::PackedSteps,
+    step_listing::StepListing,
+    view::StepView,
+};
+use garrick_runtime::{Actor, Context, Message};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// How long agents may take to answer.
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Messages, all from the front.
+pub enum StepsMsg {
+    /// A run's step manager reported. Repeatable.
+    Reported {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// Steps.
+        steps: PackedSteps,
+    },
+    /// Somebody wants a list.
+    List {
+        /// Jobs whose ended steps are wanted too.
+        ended: Vec<JobId>,
+        /// Which agents to ask about which jobs.
+        ask: BTreeMap<String, Vec<JobId>>,
+        /// Nodes that cannot be asked.
+        missing: Vec<String>,
+        /// Where the list goes.
+        replies: Box<dyn ReplySink>,
+    },
+    /// An agent's answer.
+    Answer {
+        /// Question.
+        query: u64,
+        /// Node.
+        node: String,
+        /// Steps.
+        steps: Vec<StepView>,
+        /// Managers that did not answer.
+        missing: Vec<String>,
+        /// Lines that are not there because the list is too long.
+        left_out: u64,
+    },
+    /// That node answers nothing any more.
+    NodeGone {
+        /// Node.
+        node: String,
+    },
+    /// A question took too long.
+    Timeout {
+        /// Question.
+        query: u64,
+    },
+}
+
+impl Message for StepsMsg {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Reported { .. } => "StepReport",
+            Self::List { .. } => "ListSteps",
+            Self::Answer { .. } => "Steps",
+            Self::NodeGone { .. } => "NodeGone",
+            Self::Timeout { .. } => "QueryTimeout",
+        }
+    }
+}
+
+/// A list that is being gathered.
+struct Open {
+    replies: Box<dyn ReplySink>,
+    ended: Vec<JobId>,
+    waiting: BTreeSet<String>,
+    listing: StepListing,
+    missing: Vec<String>,
+}
+
+/// The actor.
+pub struct StepsActor {
+    env: Arc<Env>,
+    ended: EndedSteps,
+    open: BTreeMap<u64, Open>,
+}
+
+impl StepsActor {
+    /// A new one, which remembers nothing.
+    pub fn new(env: Arc<Env>) -> Self {
+        Self { env, ended: EndedSteps::default(), open: BTreeMap::new() }
+    }
+
+    fn list(&mut self, cx: &mut Context<Self>, ask: BTreeMap<String, Vec<JobId>>, mut open: Open) {
+        if ask.is_empty() {
+            return self.answer(open);
+        }
+        let query = self.env.next_query();
+        open.waiting = ask.keys().cloned().collect();
+        self.open.insert(query, open);
+        for (node, jobs) in ask {
+            self.env.tell_node(cx, &node, NodeInput::Send(Box::new(ControllerToNode::ListSteps { query, jobs })));
+        }
+        cx.set_timer(("query", query), PATIENCE, StepsMsg::Timeout { query });
+    }
+
+    /// Answers the questions that nobody is waited for any more.
+    fn settle(&mut self, cx: &mut Context<Self>) {
+        let done: Vec<u64> = self.open.iter().filter(|(_, o)| o.waiting.is_empty()).map(|(query, _)| *query).collect();
+        for query in done {
+            cx.clear_timer(("query", query));
+            if let Some(open) = self.open.remove(&query) {
+                self.answer(open);
+            }
+        }
+    }
+
+    fn answer(&mut self, open: Open) {
+        let Open { mut replies, ended, mut listing, mut missing, .. } = open;
+        if replies.is_gone() {
+            return;
+        }
+        self.ended.keep(|job| self.env.jobs.contains(job));
+        for job in ended {
+            listing.add(self.ended.of(job), 0);
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        let (steps, left_out) = listing.finish();
+        replies.send(CommandReply::Steps { steps, missing, left_out });
+    }
+}
+
+impl Actor for StepsActor {
+    type Msg = StepsMsg;
+
+    fn handle(&mut self, cx: &mut Context<Self>, message: StepsMsg) {
+        match message {
+            StepsMsg::Reported { job, sluid, steps } => return self.ended.note(job, sluid, steps),
+            StepsMsg::List { ended, ask, missing, replies } => {
+                let (waiting, listing) = (BTreeSet::new(), StepListing::default());
+                return self.list(cx, ask, Open { replies, ended, waiting, listing, missing });
+            }
+            StepsMsg::Answer { query, node, steps, missing, left_out } => {
+                if let Some(open) = self.open.get_mut(&query)
+                    && open.waiting.remove(&node)
+                {
+                    open.listing.add(steps, left_out);
+                    open.missing.extend(missing);
+                }
+            }
+            StepsMsg::NodeGone { node } => {
+                for open in self.open.values_mut() {
+                    open.missing.extend(open.waiting.take(&node));
+                }
+            }
+            StepsMsg::Timeout { query } => {
+                if let Some(open) = self.open.get_mut(&query) {
+                    open.missing.extend(std::mem::take(&mut open.waiting));
+                }
+            }
+        }
+        self.settle(cx);
+    }
+}

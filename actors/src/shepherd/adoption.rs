@@ -1,0 +1,150 @@
+//! The shepherd's part about what outlives a process: tasks that a former `stepd` of the run started and whose launcher
+//! still has them, and the latest ends, for a step manager that was restarted.
+//!
+//! An adopted task has no streams here: what was relayed ended with the former `stepd`. Its signals, its end, and the
+//! sweep of its step's cgroup are as ever.
+
+use crate::shepherd::{
+    core::ShepherdCore,
+    messages::ShepherdEffect,
+    state::{StepHere, StreamState, TaskHere, TaskPhase},
+};
+use garrick_model::{
+    ids::StepId,
+    messages::{
+        launcher::{ENDS_KEPT, TaskHeld, TaskOver},
+        shepherd::{LaunchRef, ShepherdToStepMgr, StepLaunch, StepNodeShare, StepStart, TaskEnd, TaskFound},
+    },
+    resources::CpuSet,
+    spec::{CpuBind, OpenMode, StdinTo, StreamTarget},
+};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
+
+/// The latest ends here.
+#[derive(Debug, Default)]
+pub struct Ends(VecDeque<TaskFound>);
+
+impl Ends {
+    /// Remembers one, and forgets the oldest when there are too many.
+    pub fn push(&mut self, found: TaskFound) {
+        if self.0.len() >= ENDS_KEPT {
+            self.0.pop_front();
+        }
+        self.0.push_back(found);
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &TaskFound> {
+        self.0.iter()
+    }
+}
+
+impl ShepherdCore {
+    /// A launcher of a former `stepd` lives: its tasks are taken on.
+    pub(super) fn adopted(
+        &mut self,
+        tasks: Vec<TaskHeld>,
+        ended: Vec<TaskOver>,
+        complete: bool,
+        out: &mut Vec<ShepherdEffect>,
+    ) {
+        self.complete &= complete;
+        let launch = Arc::new(unknown_launch());
+        let mut over = BTreeSet::new();
+        // A launcher has a say about its own job only.
+        let ours = |step: StepId| step.job == self.config.job;
+        let (tasks, ended): (Vec<_>, Vec<_>) = (
+            tasks.into_iter().filter(|t| ours(t.label.step)).collect(),
+            ended.into_iter().filter(|t| ours(t.label.step)).collect(),
+        );
+        for task in ended {
+            self.next_token = self.next_token.max(task.token + 1);
+            if task.label.own_cgroup {
+                over.insert(task.label.step);
+            }
+            let TaskOver { label, status, usage, .. } = task;
+            let end = Some(TaskEnd { status, usage, oom: false });
+            self.ends.push(TaskFound { step: label.step, attempt: label.attempt, rank: label.rank, end });
+        }
+        for TaskHeld { token, pid, label, error_path } in tasks {
+            self.next_token = self.next_token.max(token + 1);
+            over.remove(&label.step);
+            let here = self.steps.entry(label.step).or_insert_with(|| {
+                let launch = Arc::clone(&launch);
+                StepHere::new(Arc::clone(&launch), unknown_start(launch, label.step, label.attempt, label.own_cgroup))
+            });
+            here.tasks_left += 1;
+            here.running.push((label.rank, token));
+            if here.error_path.is_none() {
+                here.error_path.clone_from(&error_path);
+            }
+            if label.step.step == garrick_model::ids::StepNum::Batch {
+                self.job_error_path.clone_from(&error_path);
+            }
+            let streams = [StreamState::Closed; 2];
+            let phase = TaskPhase::Running { pid };
+            let task = TaskHere { step: label.step, rank: label.rank, phase, streams, spoke: [false; 2], error_path };
+            self.tasks.insert(token, task);
+        }
+        // Cgroups of steps that ended while nobody was there to remove them.
+        out.extend(over.into_iter().map(|step| ShepherdEffect::Sweep { step }));
+        self.launcher_up(out);
+    }
+
+    /// What is known of tasks: at once, or when it is.
+    pub(super) fn list_tasks(&mut self, out: &mut Vec<ShepherdEffect>) {
+        if !self.launcher_known {
+            self.listing = true;
+            return;
+        }
+        self.listing = false;
+        let running = self.steps.iter().flat_map(|(id, here)| {
+            let ranks = here.running.iter().map(|(rank, _)| *rank).chain(here.unspawned.iter().map(|task| task.rank));
+            ranks.map(|rank| TaskFound { step: *id, attempt: here.attempt, rank, end: None })
+        });
+        let tasks = running.chain(self.ends.iter().cloned()).collect();
+        self.say(ShepherdToStepMgr::Tasks { tasks, complete: self.complete }, out);
+    }
+}
+
+/// Stands for what a former `stepd` started a step from, which is not known any more. Nothing is started from it.
+pub fn unknown_launch() -> StepLaunch {
+    StepLaunch {
+        name: String::new(),
+        job_name: String::new(),
+        user: String::new(),
+        array_task: None,
+        environment: Arc::default(),
+        work_dir: "/".into(),
+        stdin: StreamTarget::Null,
+        stdin_to: StdinTo::All,
+        stdout: StreamTarget::Null,
+        stderr: StreamTarget::Null,
+        open_mode: OpenMode::Append,
+        pty: None,
+        umask: 0o022,
+        rlimits: Vec::new(),
+        cpu_bind: CpuBind::None,
+        cpus_per_task: 1,
+        total_tasks: 0,
+        script: None,
+        batch: false,
+        output_pack: None,
+        unattended: true,
+    }
+}
+
+fn unknown_start(launch: Arc<StepLaunch>, step: StepId, attempt: u32, own_cgroup: bool) -> StepStart {
+    StepStart {
+        step,
+        attempt,
+        launch: LaunchRef::Whole(launch),
+        env: Arc::default(),
+        own_env: Vec::new(),
+        share: StepNodeShare { node_id: 0, cpus: CpuSet::default(), memory_mib: None, own_cgroup, env: Arc::default() },
+        tasks: Vec::new(),
+        after: None,
+    }
+}

@@ -1,0 +1,266 @@
+//! Steps that were accepted together, as the step manager and its journal hold them: what they share is there once.
+//!
+//! A step of a batch is its *member*: of a step array the task's index, else its place in the batch. Members of a batch
+//! that is no array have consecutive step numbers.
+
+use garrick_model::{
+    batch::{BatchMembers, CommandList, StepBatch},
+    ids::{StepKey, StepNum},
+    spec::{ArraySpec, StepSpec},
+    step_selector::WhichSteps,
+};
+use roaring::RoaringBitmap;
+use serde::{Deserialize, Serialize};
+use serde_bytes::ByteBuf;
+use std::{ops::Range, sync::Arc};
+
+/// An accepted batch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredBatch {
+    /// What was asked for. An empty environment: that of the one before.
+    pub specs: Vec<Arc<StepSpec>>,
+    /// Which steps are made of them.
+    pub members: StoredMembers,
+}
+
+/// The steps of a batch, see [`BatchMembers`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum StoredMembers {
+    /// Each spec is one step.
+    Each,
+    /// Tasks of one step array.
+    Array(Arc<ArraySpec>),
+    /// Each command is one step.
+    Commands(Arc<CommandList>),
+}
+
+impl From<StepBatch> for StoredBatch {
+    fn from(batch: StepBatch) -> Self {
+        Self {
+            specs: batch.specs.into_iter().map(Arc::new).collect(),
+            members: match batch.members {
+                BatchMembers::Each => StoredMembers::Each,
+                BatchMembers::Array(tasks) => StoredMembers::Array(Arc::new(tasks)),
+                BatchMembers::Commands(list) => StoredMembers::Commands(Arc::new(list)),
+            },
+        }
+    }
+}
+
+impl StoredBatch {
+    /// How many steps.
+    pub fn len(&self) -> u32 {
+        match &self.members {
+            StoredMembers::Each => self.specs.len() as u32,
+            StoredMembers::Array(tasks) => tasks.count(),
+            StoredMembers::Commands(list) => list.len() as u32,
+        }
+    }
+
+    /// None: never so once accepted.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The tasks, of an array.
+    pub const fn array(&self) -> Option<&Arc<ArraySpec>> {
+        match &self.members {
+            StoredMembers::Array(tasks) => Some(tasks),
+            _ => None,
+        }
+    }
+
+    /// How many step numbers it has.
+    pub fn numbers(&self) -> u32 {
+        if self.array().is_some() { 1 } else { self.len() }
+    }
+
+    /// All members.
+    pub fn all(&self) -> RoaringBitmap {
+        match &self.members {
+            StoredMembers::Array(tasks) => tasks.indices().collect(),
+            _ => (0..self.len()).collect(),
+        }
+    }
+
+    /// The key of a member when the batch's first number is `first`.
+    pub const fn key(&self, first: u32, member: u32) -> StepKey {
+        match self.members {
+            StoredMembers::Array(_) => StepKey::task(first, member),
+            _ => StepKey::number(first + member),
+        }
+    }
+
+    /// The member with that key, if there is one.
+    pub fn member(&self, first: u32, key: StepKey) -> Option<u32> {
+        let StepNum::Number(number) = key.step else { return None };
+        match (&self.members, key.array) {
+            (StoredMembers::Array(tasks), Some(task)) if number == first && tasks.contains(task) => Some(task),
+            (StoredMembers::Array(_), _) | (_, Some(_)) => None,
+            (_, None) => number.checked_sub(first).filter(|member| *member < self.len()),
+        }
+    }
+
+    /// Members in rows: those next to each other that are made of the same spec, with its index. An array is one row, which
+    /// begins at 0 whatever its first task is.
+    pub fn rows(&self) -> Vec<(Range<u32>, usize)> {
+        match &self.members {
+            StoredMembers::Each => (0..self.len()).map(|n| (n..n + 1, n as usize)).collect(),
+            StoredMembers::Array(_) => vec![(0..u32::MAX, 0)],
+            StoredMembers::Commands(list) => {
+                let mut from = 0;
+                let row = |(count, spec): &(u32, u32)| {
+                    from += count;
+                    (from - count..from, *spec as usize)
+                };
+                list.specs.iter().map(row).collect()
+            }
+        }
+    }
+
+    /// The spec that a member is made of.
+    pub fn spec_of(&self, member: u32) -> Option<&Arc<StepSpec>> {
+        match &self.members {
+            StoredMembers::Each => self.specs.get(member as usize),
+            StoredMembers::Array(_) => self.specs.first(),
+            StoredMembers::Commands(list) if self.specs.len() == 1 || list.specs.len() == 1 => {
+                self.specs.get(list.specs.first().map_or(0, |(_, spec)| *spec as usize))
+            }
+            StoredMembers::Commands(list) => {
+                let mut before = 0;
+                let holds = |(count, _): &&(u32, u32)| {
+                    before += *count;
+                    member < before
+                };
+                list.specs.iter().find(holds).and_then(|(_, spec)| self.specs.get(*spec as usize))
+            }
+        }
+    }
+
+    /// Members by name, when the batch's first number is `first`; `None` for a single one.
+    pub fn name(&self, first: u32, members: &[(u32, u32)]) -> Option<WhichSteps> {
+        if matches!(members, [(from, to)] if from == to) || members.is_empty() {
+            return None;
+        }
+        let named = |offset: u32| ArraySpec {
+            ranges: members.iter().map(|(from, to)| (from + offset, to + offset, 1)).collect(),
+            limit: None,
+        };
+        Some(match self.members {
+            StoredMembers::Array(_) => WhichSteps::Tasks { step: first, tasks: named(0) },
+            _ => WhichSteps::Numbers(named(first)),
+        })
+    }
+
+    /// Program and arguments of a member.
+    pub fn argv(&self, spec: &StepSpec, member: u32) -> Vec<ByteBuf> {
+        match &self.members {
+            StoredMembers::Commands(list) => list.argv(member as usize),
+            _ => spec.argv.clone(),
+        }
+    }
+
+    /// The spec that a spec's environment comes from: itself, or the nearest before it that brings one.
+    pub fn environment_of(&self, spec: usize) -> Option<&Arc<StepSpec>> {
+        self.specs.get(..=spec)?.iter().rev().find(|s| !s.environment.is_empty())
+    }
+}
+
+/// Takes out what was declined: specs by index. What remains, and the members that are gone, by their old place, each with
+/// the index of its spec.
+pub fn without(batch: StepBatch, declined: &[bool]) -> (Option<StepBatch>, Vec<(u32, usize)>) {
+    if !declined.contains(&true) {
+        return (Some(batch), Vec::new());
+    }
+    let gone = |spec: usize| declined.get(spec).copied().unwrap_or(false);
+    let mut lost = Vec::new();
+    // An environment is inherited from the spec before, which may be one that goes.
+    let mut specs = batch.specs;
+    for at in 1..specs.len() {
+        if specs[at].environment.is_empty() && gone(at - 1) {
+            specs[at].environment = specs[at - 1].environment.clone();
+        }
+    }
+    let members = match batch.members {
+        BatchMembers::Array(_) if gone(0) => {
+            return (None, vec![(0, 0)]);
+        }
+        BatchMembers::Each => {
+            lost.extend((0..specs.len()).filter(|at| gone(*at)).map(|at| (at as u32, at)));
+            BatchMembers::Each
+        }
+        BatchMembers::Commands(list) => {
+            let mut left = CommandList::default();
+            let kept: Vec<usize> = (0..specs.len()).filter(|at| !gone(*at)).collect();
+            let mut at = 0;
+            for (count, spec) in &list.specs {
+                let new = kept.binary_search(&(*spec as usize));
+                for _ in 0..*count {
+                    match new {
+                        Ok(new) => left.push(list.argv(at as usize), new as u32),
+                        Err(_) => lost.push((at, *spec as usize)),
+                    }
+                    at += 1;
+                }
+            }
+            BatchMembers::Commands(left)
+        }
+        array @ BatchMembers::Array(_) => array,
+    };
+    let mut at = 0;
+    specs.retain(|_| {
+        at += 1;
+        !gone(at - 1)
+    });
+    let left = StepBatch { specs, members };
+    ((!left.is_empty()).then_some(left), lost)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::stepmgr::builders::{bytes, step};
+
+    fn list(lines: &[(&str, u32)], specs: Vec<StepSpec>) -> StepBatch {
+        let mut list = CommandList::default();
+        for (line, spec) in lines {
+            list.push([line], *spec);
+        }
+        StepBatch { specs, members: BatchMembers::Commands(list) }
+    }
+
+    #[test]
+    fn members_and_keys_belong_together() {
+        let tasks = ArraySpec { ranges: vec![(2, 8, 3)], limit: None };
+        let array: StoredBatch = StepBatch { specs: vec![step("a")], members: BatchMembers::Array(tasks) }.into();
+        assert_eq!((array.len(), array.numbers()), (3, 1));
+        assert_eq!(array.all().iter().collect::<Vec<u32>>(), [2, 5, 8]);
+        assert_eq!(array.member(7, StepKey::task(7, 5)), Some(5));
+        assert_eq!(array.member(7, StepKey::task(7, 3)), None);
+        assert_eq!(array.member(7, StepKey::number(7)), None);
+        let lines: StoredBatch = list(&[("a", 0), ("b", 0), ("c", 1)], vec![step("x"), step("y")]).into();
+        assert_eq!(lines.rows(), [(0..2, 0), (2..3, 1)]);
+        assert_eq!((lines.key(10, 2), lines.member(10, StepKey::number(12))), (StepKey::number(12), Some(2)));
+        assert_eq!(lines.member(10, StepKey::number(13)), None);
+        assert_eq!(lines.argv(&lines.specs[1], 2), [bytes("c")]);
+    }
+
+    #[test]
+    fn what_is_declined_goes_and_the_rest_keeps_its_environment() {
+        let with = |env: &str, name: &str| StepSpec {
+            environment: if env.is_empty() { Vec::new() } else { vec![bytes(env)] },
+            ..step(name)
+        };
+        let specs = vec![with("A=1", "a"), with("", "b"), with("", "c")];
+        let (left, lost) =
+            without(list(&[("a", 0), ("b", 1), ("c", 2), ("b", 1)], specs.clone()), &[true, false, false]);
+        let left: StoredBatch = left.unwrap().into();
+        assert_eq!(lost, [(0, 0)]);
+        assert_eq!(left.rows(), [(0..1, 0), (1..2, 1), (2..3, 0)]);
+        assert_eq!(left.environment_of(1).unwrap().environment, [bytes("A=1")]);
+        let (left, lost) = without(StepBatch { specs, members: BatchMembers::Each }, &[true, true, true]);
+        assert!(left.is_none());
+        assert_eq!(lost, [(0, 0), (1, 1), (2, 2)]);
+    }
+}

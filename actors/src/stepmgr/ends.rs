@@ -1,0 +1,116 @@
+//! How steps ended, for the life of the run: a few bytes each, a bit for the tasks of an array that ended well.
+
+use crate::step::state::worse;
+use garrick_model::{
+    ids::{StepKey, StepNum},
+    state::{ExitStatus, StepState},
+};
+use roaring::RoaringBitmap;
+use std::collections::BTreeMap;
+
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EndedStep {
+    /// Final state.
+    pub state: StepState,
+    /// Exit status.
+    pub exit: ExitStatus,
+    /// Nobody stayed with it.
+    pub minibatch: bool,
+}
+
+impl EndedStep {
+    const WELL: Self = Self { state: StepState::Completed, exit: ExitStatus::SUCCESS, minibatch: true };
+
+    /// What it counts as for who asks for the worst exit: a step that failed or was cancelled without an exit status of its
+    /// own did not end well either.
+    pub fn verdict(self) -> ExitStatus {
+        if self.ok() || !self.exit.success() { self.exit } else { ExitStatus { code: 1, signal: None } }
+    }
+
+    /// With 0, as `afterok` means it.
+    pub fn ok(self) -> bool {
+        self.state == StepState::Completed
+    }
+}
+
+/// Ends of numbered steps.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ends {
+    by_number: Vec<Option<EndedStep>>,
+    arrays: BTreeMap<u32, ArrayEnds>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq)]
+struct ArrayEnds {
+    well: RoaringBitmap,
+    otherwise: BTreeMap<u32, EndedStep>,
+}
+
+impl Ends {
+    /// Notes an end. The first counts.
+    pub fn note(&mut self, key: StepKey, end: EndedStep) {
+        let StepNum::Number(number) = key.step else { return };
+        let Some(task) = key.array else {
+            let at = number as usize;
+            if self.by_number.len() <= at {
+                self.by_number.resize(at + 1, None);
+            }
+            self.by_number[at].get_or_insert(end);
+            return;
+        };
+        let array = self.arrays.entry(number).or_default();
+        if array.well.contains(task) {
+            return;
+        }
+        if end == EndedStep::WELL {
+            if !array.otherwise.contains_key(&task) {
+                array.well.insert(task);
+            }
+        } else {
+            array.otherwise.entry(task).or_insert(end);
+        }
+    }
+
+    /// The worst of all that nobody stayed with.
+    pub fn worst_of_minibatch(&self) -> ExitStatus {
+        let numbers = self.by_number.iter().flatten();
+        let tasks = self.arrays.values().flat_map(|array| array.otherwise.values());
+        let all = numbers.chain(tasks).filter(|end| end.minibatch);
+        all.fold(ExitStatus::SUCCESS, |so_far, end| worse(so_far, end.verdict()))
+    }
+
+    /// How a step ended, if it did.
+    pub fn of(&self, key: StepKey) -> Option<EndedStep> {
+        let StepNum::Number(number) = key.step else { return None };
+        match key.array {
+            None => self.by_number.get(number as usize).copied().flatten(),
+            Some(task) => {
+                let array = self.arrays.get(&number)?;
+                array.well.contains(task).then_some(EndedStep::WELL).or_else(|| array.otherwise.get(&task).copied())
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_end_of_a_step_counts() {
+        let failed =
+            EndedStep { state: StepState::Failed, exit: ExitStatus { code: 3, signal: None }, minibatch: true };
+        let mut ends = Ends::default();
+        for key in [StepKey::number(4), StepKey::task(5, 70_000)] {
+            assert_eq!(ends.of(key), None);
+            ends.note(key, failed);
+            ends.note(key, EndedStep::WELL);
+            assert_eq!(ends.of(key), Some(failed));
+        }
+        ends.note(StepKey::task(5, 1), EndedStep::WELL);
+        ends.note(StepKey::task(5, 1), failed);
+        assert_eq!(ends.of(StepKey::task(5, 1)), Some(EndedStep::WELL));
+        assert_eq!(ends.of(StepKey::number(5)), None);
+    }
+}

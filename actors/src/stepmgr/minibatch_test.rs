@@ -1,0 +1,662 @@
+//! Minibatch: arrays, lists, dependencies, priorities, retries, and what a restart of the step manager leaves of them.
+#![allow(clippy::unwrap_used)]
+
+use super::*;
+use crate::stepmgr::{
+    builders::{bytes, exact, run, step},
+    company::Company,
+    journal::StepEvent,
+    state::RunPhase,
+};
+use garrick_model::{
+    batch::{BatchMembers, CommandList, GivenNumbers, RetryOn, RetryPolicy, StepBatch},
+    messages::step::{CommandToStepMgr, StepMgrToCommand},
+    spec::{JobKind, NodeCount, StepSharing},
+    state::StepState,
+    step_selector::WhichSteps,
+    view::StepView,
+};
+
+const OK: ExitStatus = ExitStatus::SUCCESS;
+
+fn code(code: u8) -> ExitStatus {
+    ExitStatus { code, signal: None }
+}
+
+fn batch(cpus: &[u32]) -> Company {
+    Company::ready(run(JobKind::Batch, cpus), StepMgrConfig::default())
+}
+
+fn task(text: &str) -> StepKey {
+    text.parse().unwrap()
+}
+
+fn after(text: &str, spec: StepSpec) -> StepSpec {
+    StepSpec { dependency: Some(text.parse().unwrap()), ..spec }
+}
+
+fn retried(count: u32, delay_secs: u32, on: &[RetryOn], spec: StepSpec) -> StepSpec {
+    StepSpec { retry: Some(RetryPolicy { count, delay_secs, on: on.to_vec() }), ..spec }
+}
+
+fn waiting(company: &Company) -> Vec<(String, Reason)> {
+    let shown = |view: &StepView| match &view.waiting {
+        Some(which) => which.to_string(),
+        None => view.id.key().to_string(),
+    };
+    let views = company.core.views();
+    views.iter().filter(|v| v.state == StepState::Pending).map(|v| (shown(v), v.reason.clone())).collect()
+}
+
+fn state(company: &Company, key: &str) -> Option<StepState> {
+    company.core.ledger().end_of(task(key)).map(|e| e.state)
+}
+
+#[test]
+fn an_array_is_one_number_and_runs_no_more_at_a_time_than_its_limit() {
+    let mut company = batch(&[4]);
+    let client = company.enqueue_array(exact("a", 1), "0-9%2");
+    company.settle();
+    let given = Some(GivenNumbers { first: 0, count: 10, array: true });
+    assert_eq!(
+        company.heard[&client],
+        [StepMgrToCommand::Enqueued { given, declined: Vec::new(), warnings: Vec::new() }]
+    );
+    assert_eq!(company.running_keys(), ["0_0", "0_1"]);
+    assert_eq!(waiting(&company), [("0_[2-9%2]".to_owned(), Reason::JobArrayTaskLimit)]);
+    company.exit(task("0_1"), OK);
+    assert_eq!(company.running_keys(), ["0_0", "0_2"]);
+    company.enqueue(vec![exact("b", 1)]);
+    company.settle();
+    assert_eq!(company.running_keys(), ["0_0", "0_2", "1"]);
+}
+
+#[test]
+fn a_script_runs_once_in_the_room_that_it_asks_for() {
+    let mut company = batch(&[4]);
+    company
+        .enqueue(vec![StepSpec { script: Some(bytes("#!/bin/sh")), argv: Vec::new(), ..exact("a", 3) }, exact("b", 2)]);
+    company.settle();
+    assert_eq!(company.running().iter().filter(|r| r.2 == task("0")).count(), 1);
+    assert_eq!(company.running_keys(), ["0"]);
+    company.exit_code(0, 0);
+    assert_eq!(company.running_keys(), ["1"]);
+}
+
+#[test]
+fn lines_of_a_list_get_numbers_in_order_and_those_that_cannot_run_are_named() {
+    let mut company = batch(&[2]);
+    let mut list = CommandList::default();
+    for (line, spec) in [("x", 0), ("y", 1), ("z", 0)] {
+        list.push(["/bin/echo", line], spec);
+    }
+    let too_large = StepSpec { tasks: Some(9), ..exact("", 1) };
+    let specs = vec![StepSpec { argv: Vec::new(), ..exact("a", 1) }, too_large];
+    let client = company.enqueue_batch(StepBatch { specs, members: BatchMembers::Commands(list) });
+    company.settle();
+    let Some(StepMgrToCommand::Enqueued { given, declined, .. }) = company.last(client) else { panic!() };
+    assert_eq!(*given, Some(GivenNumbers { first: 0, count: 2, array: false }));
+    assert_eq!(declined.iter().map(|(place, _)| *place).collect::<Vec<u32>>(), [1]);
+    let argv: Vec<Vec<u8>> =
+        company.nodes[0].processes.values().map(|p| p.spawn.argv.last().unwrap().to_vec()).collect();
+    assert!(argv.contains(&b"x".to_vec()) && argv.contains(&b"z".to_vec()), "{argv:?}");
+}
+
+#[test]
+fn tasks_of_an_array_know_their_index() {
+    let mut company = batch(&[1]);
+    company.enqueue_array(exact("a", 1), "7");
+    company.settle();
+    let spawn = &company.nodes[0].processes.values().find(|p| p.spawn.argv[0].as_slice() == b"a").unwrap().spawn;
+    let variables: Vec<String> = spawn.extra_env.iter().map(|e| String::from_utf8_lossy(e).into_owned()).collect();
+    for one in ["SLURM_STEP_ID=0", "SLURM_STEP_ARRAY_TASK_ID=7"] {
+        assert!(variables.contains(&one.to_owned()), "{one} in {variables:?}");
+    }
+    let garrick_model::messages::launcher::FdSource::File { path, .. } = &spawn.stdio[1] else { panic!() };
+    assert_eq!(path, "/home/alice/demo/slurm-502.0_7.out");
+}
+
+#[test]
+fn a_step_waits_for_those_it_names_and_is_cancelled_when_that_can_never_be() {
+    let mut company = batch(&[4]);
+    company.enqueue(vec![exact("a", 1), exact("b", 1)]);
+    company.settle();
+    company.enqueue(vec![
+        after("afterok:0,afterok:1", exact("ok", 1)),
+        after("afternotok:0", exact("notok", 1)),
+        after("afterany:0:1", exact("any", 1)),
+        after("after:0", exact("begun", 1)),
+    ]);
+    company.settle();
+    assert_eq!(company.running_steps(), [0, 1, 5]);
+    assert_eq!(waiting(&company), ["2", "3", "4"].map(|n| (n.to_owned(), Reason::Dependency)));
+    company.exit_code(0, 0);
+    assert_eq!(state(&company, "3"), Some(StepState::Cancelled));
+    company.exit_code(1, 7);
+    assert_eq!(state(&company, "2"), Some(StepState::Cancelled));
+    assert_eq!(company.running_steps(), [4, 5]);
+    // What waited for a step that was cancelled is cancelled in turn.
+    company.enqueue(vec![after("afterok:4", exact("x", 1))]);
+    company.settle();
+    company.enqueue(vec![after("afterok:6", exact("y", 1))]);
+    company.settle();
+    company.exit_code(4, 1);
+    assert_eq!((state(&company, "6"), state(&company, "7")), (Some(StepState::Cancelled), Some(StepState::Cancelled)));
+}
+
+#[test]
+fn any_of_several_conditions_is_enough_where_asked_for() {
+    let mut company = batch(&[4]);
+    company.enqueue(vec![exact("a", 1), exact("b", 1)]);
+    company.settle();
+    company.enqueue(vec![after("afterok:0?afterok:1", exact("x", 1))]);
+    company.settle();
+    company.exit_code(0, 1);
+    assert_eq!(company.running_steps(), [1]);
+    company.exit_code(1, 0);
+    assert_eq!(company.running_steps(), [2]);
+}
+
+#[test]
+fn a_step_waits_for_a_whole_array_or_task_by_task() {
+    let mut company = batch(&[4]);
+    company.enqueue_array(exact("a", 1), "1-2");
+    company.settle();
+    company.enqueue(vec![after("afterok:0_*", exact("all", 1))]);
+    company.enqueue_array(after("aftercorr:0", exact("each", 1)), "1-3");
+    company.settle();
+    assert_eq!(company.running_keys(), ["0_1", "0_2"]);
+    // Task 3 has no task to correspond to.
+    assert_eq!(state(&company, "2_3"), Some(StepState::Cancelled));
+    company.exit(task("0_2"), OK);
+    assert_eq!(company.running_keys(), ["0_1", "2_2"]);
+    company.exit(task("0_1"), OK);
+    assert_eq!(company.running_keys(), ["1", "2_1", "2_2"]);
+}
+
+#[test]
+fn an_unknown_dependency_is_declined_and_the_other_steps_go_on() {
+    let mut company = batch(&[4]);
+    let client = company.enqueue(vec![after("afterok:77", exact("a", 1)), exact("b", 1)]);
+    company.settle();
+    let Some(StepMgrToCommand::Enqueued { given, declined, .. }) = company.last(client) else { panic!() };
+    assert_eq!(*given, Some(GivenNumbers { first: 0, count: 1, array: false }));
+    assert_eq!(*declined, [(0, Refusal::InvalidStep("502.77".into()))]);
+    let client = company.enqueue(vec![after("aftercorr:0", exact("a", 1))]);
+    company.settle();
+    assert!(
+        matches!(company.last(client), Some(StepMgrToCommand::Enqueued { given: None, declined, .. }) if declined.len() == 1)
+    );
+}
+
+#[test]
+fn the_greater_priority_goes_first() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![exact("a", 1), exact("b", 1), StepSpec { priority: 5, ..exact("c", 1) }]);
+    company.settle();
+    company.exit_code(2, 0);
+    assert_eq!(company.running_steps(), [0]);
+    let late = StepSpec { priority: 9, ..exact("d", 1) };
+    company.enqueue(vec![late]);
+    company.settle();
+    company.exit_code(0, 0);
+    assert_eq!(company.running_steps(), [3]);
+}
+
+#[test]
+fn a_failed_step_is_tried_again_after_its_delay_on_chosen_codes_only() {
+    let mut company = batch(&[2]);
+    let on = [RetryOn::Codes(3, 5)];
+    company.enqueue(vec![retried(2, 10, &on, exact("a", 1)), retried(2, 0, &on, exact("b", 1))]);
+    company.settle();
+    company.exit_code(1, 9);
+    assert_eq!(state(&company, "1"), Some(StepState::Failed));
+    company.exit_code(0, 4);
+    assert_eq!((state(&company, "0"), company.running_steps()), (None, Vec::new()));
+    assert_eq!(waiting(&company), [("0".to_owned(), Reason::BeginTime)]);
+    assert_eq!(company.core.counts().queued, 1);
+    company.advance(Duration::from_secs(10));
+    assert_eq!(company.running_steps(), [0]);
+    company.exit_code(0, 3);
+    company.advance(Duration::from_secs(10));
+    let retry = company.nodes[0].processes.values().filter(|p| !p.ended);
+    let told = retry.flat_map(|p| &p.spawn.extra_env).any(|e| e.as_slice() == b"GARRICK_STEP_RETRY=2");
+    assert!(told);
+    company.exit_code(0, 3);
+    assert_eq!(state(&company, "0"), Some(StepState::Failed));
+    let retries = company.journal.iter().filter(|e| matches!(e, StepEvent::Retried { .. })).count();
+    assert_eq!(retries, 2);
+}
+
+#[test]
+fn a_step_on_a_lost_node_is_tried_on_another_only_if_that_was_asked_for() {
+    let mut facts = run(JobKind::Batch, &[1, 1]);
+    let mut spec = facts.spec.as_ref().clone();
+    spec.no_kill = true;
+    facts.spec = Arc::new(spec);
+    let mut company = Company::ready(facts, StepMgrConfig::default());
+    company.enqueue(vec![exact("a", 1), retried(1, 0, &[RetryOn::NodeFail], exact("b", 1))]);
+    company.settle();
+    company.lose(1);
+    company.settle();
+    assert_eq!(company.running_steps(), [0]);
+    company.exit_code(0, 0);
+    assert_eq!(company.running_steps(), [1]);
+    company.exit_code(1, 0);
+    assert_eq!(state(&company, "1"), Some(StepState::Completed));
+}
+
+#[test]
+fn waiting_steps_are_cancelled_by_range_and_running_ones_left_where_asked_for() {
+    let mut company = batch(&[1]);
+    company.enqueue_array(exact("a", 1), "0-99");
+    company.settle();
+    let client = company.connect();
+    let cancel = |steps: &[&str], pending_only| CommandToStepMgr::SignalSteps {
+        steps: steps.iter().map(|s| s.parse().unwrap()).collect(),
+        pending_only,
+        signal: None,
+    };
+    company.say(client, cancel(&["0_[10-20]", "0_[500]"], false));
+    company.settle();
+    let missing = Refusal::InvalidStep("502.0_500".into());
+    assert_eq!(company.last(client), Some(&StepMgrToCommand::PerStep(vec![Ok(11), Err(missing)])));
+    assert_eq!(waiting(&company), [("0_[1-9,21-99]".to_owned(), Reason::Resources)]);
+    company.say(client, cancel(&["*"], true));
+    company.settle();
+    assert_eq!(company.last(client), Some(&StepMgrToCommand::PerStep(vec![Ok(88)])));
+    assert_eq!(company.running_keys(), ["0_0"]);
+    let withdrawn = company.journal.iter().filter(|e| matches!(e, StepEvent::Withdrawn { .. })).count();
+    assert_eq!(withdrawn, 2);
+}
+
+#[test]
+fn who_attaches_to_an_array_is_told_to_name_a_task() {
+    let mut company = batch(&[1]);
+    company.enqueue_array(exact("a", 1), "3-9");
+    company.settle();
+    let attach = |company: &mut Company, step: &str| {
+        let client = company.connect();
+        company.say(client, CommandToStepMgr::Attach { step: step.parse().unwrap() });
+        company.settle();
+        company.last(client).cloned()
+    };
+    let name =
+        |task: &str| Some(StepMgrToCommand::Refused(Refusal::StepArray { array: "502.0".into(), task: task.into() }));
+    assert_eq!(attach(&mut company, "502.0"), name("502.0_3"));
+    company.exit(task("0_3"), OK);
+    assert_eq!(attach(&mut company, "502.0"), name("502.0_4"));
+    assert!(matches!(attach(&mut company, "502.0_4"), Some(StepMgrToCommand::Attached { .. })));
+    let unknown = |step: &str| Some(StepMgrToCommand::Refused(Refusal::InvalidStep(step.into())));
+    assert_eq!(attach(&mut company, "502.0_10"), unknown("502.0_10"));
+    assert_eq!(attach(&mut company, "502.1"), unknown("502.1"));
+}
+
+#[test]
+fn waiting_for_an_array_ends_with_its_last_task_and_for_any_with_its_first() {
+    let mut company = batch(&[2]);
+    company.enqueue_array(exact("a", 1), "1-2");
+    company.settle();
+    let all = company.wait(&["0"], 0);
+    let some = company.connect();
+    let steps: Vec<WhichSteps> = vec!["0".parse().unwrap()];
+    company.say(some, CommandToStepMgr::Wait { steps, any: true, progress_ms: 0 });
+    let unknown = company.wait(&["0_9"], 0);
+    company.settle();
+    assert_eq!(company.last(unknown), Some(&StepMgrToCommand::Refused(Refusal::InvalidStep("502.0_9".into()))));
+    company.exit(task("0_1"), code(5));
+    assert!(matches!(company.last(some), Some(StepMgrToCommand::Drained { worst, .. }) if *worst == code(5)));
+    assert_eq!(company.last(all), None);
+    company.exit(task("0_2"), OK);
+    assert!(matches!(company.last(all), Some(StepMgrToCommand::Drained { worst, .. }) if *worst == code(5)));
+}
+
+#[test]
+fn large_steps_that_wait_behind_one_another_share_one_emptying_of_their_node() {
+    let config = StepMgrConfig { max_bypass: 2, bypass_per_cpu: 1, ..StepMgrConfig::default() };
+    let mut company = Company::ready(run(JobKind::Batch, &[2]), config);
+    company.enqueue_array(exact("small", 1), "0-199");
+    company.settle();
+    let whole = StepSpec { nodes: Some(NodeCount { min: 1, max: Some(1) }), priority: 1, ..exact("large", 2) };
+    company.enqueue_array(StepSpec { sharing: StepSharing::Exact, ..whole }, "0-1");
+    company.settle();
+    let mut small = 0;
+    while !company.running_keys().contains(&"1_0".to_owned()) {
+        let first = company.running_keys().into_iter().find(|k| k.starts_with("0_")).unwrap();
+        company.exit(task(&first), OK);
+        small += 1;
+        assert!(small < 200, "the large step never started");
+    }
+    company.exit(task("1_0"), OK);
+    assert_eq!(company.running_keys(), ["1_1"]);
+}
+
+#[test]
+fn after_a_restart_what_ran_is_taken_up_and_what_waits_keeps_waiting() {
+    let mut company = batch(&[2]);
+    company.enqueue_array(exact("a", 1), "0-5%2");
+    company.settle();
+    company.enqueue(vec![after("afterok:0_*", exact("last", 1))]);
+    company.settle();
+    company.exit(task("0_0"), OK);
+    assert_eq!(company.running_keys(), ["0_1", "0_2"]);
+    company.restart_manager();
+    company.settle();
+    company.core.check().unwrap();
+    assert_eq!(company.running_keys(), ["0_1", "0_2"]);
+    for n in 1..6 {
+        company.exit(task(&format!("0_{n}")), OK);
+    }
+    assert_eq!(company.running_steps(), [1]);
+    company.exit_code(1, 0);
+    assert_eq!(company.core.counts().done, 7);
+    assert_eq!(company.core.counts().queued + company.core.counts().running, 0);
+}
+
+#[test]
+fn an_end_that_happened_while_the_manager_was_away_is_learned_from_the_node() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![retried(1, 0, &[], exact("a", 1)), exact("b", 1)]);
+    company.settle();
+    let (node, token, ..) = company.running().into_iter().find(|r| r.2 == task("0")).unwrap();
+    // The manager dies with the message on its way.
+    company.end_process(node, token, code(7));
+    company.settle_nodes();
+    company.restart_manager();
+    company.settle();
+    assert_eq!(company.core.ledger().batches[&0].tried.get(&0).or(None), None);
+    let starts =
+        company.journal.iter().filter(|e| matches!(e, StepEvent::Started { step, .. } if *step == task("0"))).count();
+    assert_eq!((starts, state(&company, "0")), (2, None));
+    company.exit_code(0, 0);
+    assert_eq!(state(&company, "0"), Some(StepState::Completed));
+}
+
+#[test]
+fn steps_of_a_launcher_that_died_too_have_an_unknown_exit_and_do_not_run_again_unless_asked() {
+    let mut company = Company::ready(run(JobKind::Allocation, &[2]), StepMgrConfig::default());
+    company.enqueue(vec![exact("a", 1), retried(1, 0, &[RetryOn::NodeFail], exact("b", 1)), exact("c", 1)]);
+    company.settle();
+    assert_eq!(company.running_steps(), [0, 1]);
+    company.forget_node(0);
+    company.restart_manager();
+    company.settle();
+    assert_eq!(state(&company, "0"), Some(StepState::Failed));
+    assert_eq!(company.running_steps(), [1, 2]);
+    assert_eq!(company.core.phase(), RunPhase::Running);
+}
+
+#[test]
+fn a_start_whose_record_was_lost_is_taken_up_all_the_same() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![exact("a", 1), exact("b", 1)]);
+    company.settle();
+    company.journal.retain(|e| !matches!(e, StepEvent::Started { step, .. } if *step == task("0")));
+    company.restart_manager();
+    company.settle();
+    company.core.check().unwrap();
+    assert!(company.running_steps().contains(&0));
+    let launched = company.nodes[0].processes.values().filter(|p| p.spawn.argv[0].as_slice() == b"a").count();
+    assert_eq!(launched, 1);
+    company.exit_code(0, 2);
+    assert_eq!(company.core.ledger().end_of(task("0")).unwrap().exit, code(2));
+}
+
+#[test]
+fn a_shepherd_that_comes_back_keeps_its_steps_and_gets_new_ones_only_then() {
+    let mut company = batch(&[1, 1]);
+    company.enqueue_array(exact("a", 1), "0-3");
+    company.settle();
+    assert_eq!(company.running_keys(), ["0_0", "0_1"]);
+    company.away(1);
+    company.settle();
+    company.exit(task("0_1"), code(3));
+    assert_eq!(company.running_keys(), ["0_0"]);
+    company.back(1);
+    company.settle();
+    assert_eq!(company.core.ledger().end_of(task("0_1")).unwrap().exit, code(3));
+    assert_eq!(company.running_keys(), ["0_0", "0_2"]);
+}
+
+#[test]
+fn with_a_full_disk_nothing_is_accepted_or_started_and_what_runs_goes_on() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![exact("a", 1), exact("b", 1)]);
+    company.settle();
+    company.tell_manager(StepMgrInput::JournalBehind { detail: "No space left on device".into() });
+    company.exit_code(0, 3);
+    assert_eq!(company.core.ledger().end_of(task("0")).unwrap().exit, code(3));
+    assert_eq!(company.running_keys(), Vec::<String>::new());
+    let srun = company.srun(exact("c", 1));
+    company.settle();
+    assert_eq!(company.finished(srun), None);
+    company.tell_manager(StepMgrInput::JournalCaughtUp);
+    company.settle();
+    assert_eq!(company.running_steps(), [2]);
+    let mut out = Vec::new();
+    let client = company.connect();
+    company.settle();
+    let batch = Box::new(StepBatch::one(exact("d", 1)));
+    let message = CommandToStepMgr::Enqueue { request: RequestId(8, 8), batch };
+    company.core.handle(company.now, StepMgrInput::Client { client, message }, &mut out);
+    let [StepMgrEffect::Journal { durable: Some(record), .. }] = out.as_slice() else { panic!("{out:?}") };
+    let refused = StepMgrInput::JournalRefused { record: *record, detail: "No space left on device".into() };
+    let mut out = Vec::new();
+    company.core.handle(company.now, refused, &mut out);
+    assert!(
+        matches!(&out[0], StepMgrEffect::ToClient { message: StepMgrToCommand::Refused(Refusal::Internal(why)), .. } if why.contains("No space"))
+    );
+    company.core.check().unwrap();
+}
+
+#[test]
+fn a_million_lines_are_a_few_rows() {
+    let mut company = batch(&[1]);
+    company.srun(exact("busy", 1));
+    company.settle();
+    let mut list = CommandList::default();
+    for n in 0..100_000u32 {
+        list.push(["/bin/true".to_owned(), n.to_string()], 0);
+    }
+    let spec = StepSpec { argv: Vec::new(), ..step("list") };
+    company.enqueue_batch(StepBatch { specs: vec![spec], members: BatchMembers::Commands(list) });
+    company.settle();
+    assert_eq!(company.core.counts().queued, 100_000);
+    assert_eq!(waiting(&company), [("[1-100000]".to_owned(), Reason::Resources)]);
+}
+
+/// Two CPUs, an array of which one task has ended, and what is lined up then.
+fn with_lines(tasks: &str) -> Company {
+    let config = StepMgrConfig { line_length: 3, pace_window: Duration::ZERO, ..StepMgrConfig::default() };
+    let mut company = Company::ready(run(JobKind::Batch, &[2]), config);
+    company.enqueue_array(exact("a", 1), tasks);
+    company.settle();
+    assert_eq!(company.running_keys(), ["0_0", "0_1"]);
+    company.exit(task("0_0"), OK);
+    company
+}
+
+fn lined_up(company: &Company) -> Vec<usize> {
+    let mut lines: Vec<usize> = company.nodes[0].lines.iter().map(|(_, line)| line.len()).collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[test]
+fn short_steps_are_lined_up_and_take_over_one_anothers_place() {
+    let mut company = with_lines("0-19");
+    assert_eq!((company.running_keys(), lined_up(&company)), (vec!["0_1".into(), "0_2".into()], vec![3]));
+    assert_eq!((company.core.counts().running, company.core.ledger().counts.running), (2, 5), "as users see it");
+    company.exit(task("0_1"), OK);
+    assert_eq!((company.running_keys(), lined_up(&company)), (vec!["0_2".into(), "0_6".into()], vec![3, 3]));
+    for n in 2..20 {
+        assert!(company.running().iter().filter(|r| r.2 != StepKey::BATCH).count() <= 2);
+        company.exit(task(&format!("0_{n}")), code(n % 2));
+    }
+    for n in 0..20 {
+        let wanted = if n > 1 && n % 2 == 1 { StepState::Failed } else { StepState::Completed };
+        assert_eq!(state(&company, &format!("0_{n}")), Some(wanted), "{n}");
+    }
+    assert_eq!(company.core.counts().running, 0);
+}
+
+#[test]
+fn arrays_with_a_limit_keep_it_and_what_is_given_back_is_next_again() {
+    let mut company = with_lines("0-19%3");
+    assert_eq!(lined_up(&company), [1], "two run, one more is all");
+    company.give_back(0);
+    company.settle();
+    assert!(lined_up(&company).is_empty(), "until it is known again how long they take");
+    assert_eq!(company.core.counts().running, 2);
+    company.exit(task("0_2"), OK);
+    assert_eq!(company.running_keys(), ["0_1", "0_3"]);
+}
+
+#[test]
+fn a_step_that_is_lined_up_can_be_cancelled_without_having_run() {
+    let mut company = with_lines("0-19");
+    let cancel =
+        |steps: &str| NodeToStepd::SignalSteps { steps: steps.parse().unwrap(), pending_only: false, signal: None };
+    company.tell(cancel("0_4"));
+    company.settle();
+    assert_eq!(state(&company, "0_4"), Some(StepState::Cancelled));
+    assert_eq!(company.running_keys(), ["0_1", "0_2"]);
+    company.exit(task("0_2"), OK);
+    assert_eq!(company.running_keys(), ["0_1", "0_3"]);
+    company.exit(task("0_3"), OK);
+    assert_eq!(company.running_keys(), ["0_1", "0_5"]);
+    company.tell(cancel("0"));
+    company.settle();
+    company.advance(Duration::from_secs(40));
+    for n in [1, 5, 6, 7, 19] {
+        assert_eq!(state(&company, &format!("0_{n}")), Some(StepState::Cancelled), "{n}");
+    }
+    assert_eq!((company.core.counts().queued, company.core.counts().running), (0, 0));
+}
+
+#[test]
+fn what_was_lined_up_survives_a_restart_of_the_manager() {
+    let mut company = with_lines("0-9");
+    company.restart_manager();
+    company.settle();
+    for _ in 0..10 {
+        let running = company.running();
+        if let Some((node, token, ..)) = running.iter().find(|r| r.2 != StepKey::BATCH) {
+            company.end_process(*node, *token, OK);
+        }
+        company.settle();
+    }
+    assert!((0..10).all(|n| state(&company, &format!("0_{n}")) == Some(StepState::Completed)));
+}
+
+fn cancel(company: &mut Company, steps: &str, signal: Option<i32>) {
+    let steps = steps.parse().unwrap();
+    company.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal });
+    company.settle();
+}
+
+#[test]
+fn a_lined_up_step_that_is_killed_does_not_run_afterwards() {
+    let mut company = with_lines("0-19");
+    cancel(&mut company, "0_4", Some(9));
+    company.exit(task("0_2"), OK);
+    company.exit(task("0_3"), OK);
+    assert_eq!(company.running_keys(), ["0_1", "0_5"]);
+    let end = company.core.ledger().end_of(task("0_4")).unwrap();
+    assert_eq!((end.state, end.exit), (StepState::Failed, ExitStatus { code: 0, signal: Some(9) }));
+}
+
+#[test]
+fn a_step_that_moved_up_keeps_its_place_over_a_restart() {
+    let mut company = with_lines("0-19");
+    company.exit(task("0_2"), OK);
+    assert_eq!(company.running_keys(), ["0_1", "0_3"]);
+    company.restart_manager();
+    company.settle();
+    assert_eq!(company.running_keys(), ["0_1", "0_3"], "nothing runs beside them");
+    assert_eq!(company.core.counts().running, 2);
+    company.exit(task("0_3"), OK);
+    company.exit(task("0_1"), OK);
+    assert_eq!(company.running().iter().filter(|r| r.2 != StepKey::BATCH).count(), 2);
+}
+
+#[test]
+fn steps_given_back_count_once_as_begun() {
+    let mut company = with_lines("0-5");
+    company.enqueue(vec![after("after:0", exact("late", 1))]);
+    company.settle();
+    for _ in 0..4 {
+        company.give_back(0);
+        company.settle();
+        let next = company.running().into_iter().find(|r| r.2 != StepKey::BATCH).unwrap();
+        assert!(state(&company, "1").is_none() && !company.running_keys().contains(&"1".to_owned()));
+        company.end_process(next.0, next.1, OK);
+        company.settle();
+        if (0..6).all(|n| state(&company, &format!("0_{n}")).is_some()) {
+            break;
+        }
+    }
+}
+
+#[test]
+fn nothing_is_kept_for_a_row_whose_last_step_was_lined_up() {
+    let config = StepMgrConfig {
+        line_length: 3,
+        pace_window: Duration::ZERO,
+        max_bypass: 4,
+        bypass_per_cpu: 1,
+        ..StepMgrConfig::default()
+    };
+    let mut company = Company::ready(run(JobKind::Batch, &[1]), config);
+    company.enqueue_array(exact("a", 1), "0-4");
+    company.settle();
+    for n in 0..5 {
+        company.exit(task(&format!("0_{n}")), OK);
+    }
+    for step in 1..20 {
+        let client = company.srun(exact("x", 1));
+        company.settle();
+        company.exit_code(step, 0);
+        assert_eq!(company.finished(client), Some((StepState::Completed, OK)), "{step}");
+    }
+}
+
+#[test]
+fn no_step_is_lined_up_on_a_node_out_of_reach() {
+    let config = StepMgrConfig { line_length: 3, pace_window: Duration::ZERO, ..StepMgrConfig::default() };
+    let mut company = Company::ready(run(JobKind::Batch, &[1, 1]), config);
+    company.enqueue_array(exact("a", 1), "0-19");
+    company.settle();
+    company.away(1);
+    company.settle();
+    let elsewhere = company.running().into_iter().find(|r| r.0 == 1).unwrap();
+    company.end_process(1, elsewhere.1, OK);
+    company.back(1);
+    for _ in 0..40 {
+        company.settle();
+        let Some(next) = company.running().into_iter().find(|r| r.2 != StepKey::BATCH) else { break };
+        company.end_process(next.0, next.1, OK);
+    }
+    company.settle();
+    assert!((0..20).all(|n| state(&company, &format!("0_{n}")) == Some(StepState::Completed)));
+}
+
+#[test]
+fn what_never_ran_is_said_and_counts_as_failed() {
+    let mut company = batch(&[2]);
+    company.enqueue(vec![exact("x", 1)]);
+    company.settle();
+    company.enqueue(vec![after("afterok:0", exact("y", 1))]);
+    company.enqueue(vec![exact("/nosuch/program", 1)]);
+    company.settle();
+    company.exit_code(0, 3);
+    let text: String = company.files.iter().map(|(_, text)| text.as_str()).collect();
+    assert!(text.contains("step 502.1 does not run: its dependency can never be satisfied"), "{text}");
+    assert!(text.contains("step 502.2, task 0: ") && text.contains("/nosuch/program"), "{text}");
+    for (steps, worst) in [(&["1"][..], 1), (&[], 3), (&[], 3)] {
+        let client = company.wait(steps, 0);
+        company.settle();
+        let Some(StepMgrToCommand::Drained { worst: told, .. }) = company.last(client) else { panic!("not drained") };
+        assert_eq!(*told, code(worst), "{steps:?}");
+    }
+}

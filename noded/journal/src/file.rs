@@ -1,0 +1,199 @@
+//! A journal as the daemons open it: read back, a torn end cut off, or replaced whole.
+
+use crate::{
+    JournalError, Reader,
+    form::{self, frame},
+};
+use serde::{Serialize, de::DeserializeOwned};
+use std::{
+    fs::{File, OpenOptions},
+    io::{BufReader, Write},
+    path::Path,
+};
+
+/// A journal read back.
+#[derive(Debug)]
+pub struct Opened<T> {
+    /// Records in order.
+    pub records: Vec<T>,
+    /// Bytes of a torn last record that were cut off.
+    pub torn_bytes: u64,
+    /// The file, opened for appending.
+    pub file: File,
+}
+
+/// Opens or creates a journal and reads it back. A torn end is cut off on disk before this returns.
+pub fn open<T: DeserializeOwned>(path: &Path) -> Result<Opened<T>, JournalError> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(|e| JournalError::io("open", path, &e))?;
+    let length = file.metadata().map_err(|e| JournalError::io("read", path, &e))?.len();
+    let mut reader = Reader::new(BufReader::with_capacity(form::READ_BYTES, &file), path, length)?;
+    let mut records = Vec::new();
+    while let Some(record) = reader.next_record()? {
+        records.push(record.decode()?);
+    }
+    if !reader.has_header() {
+        file.set_len(0).map_err(|e| JournalError::io("truncate", path, &e))?;
+        file.write_all(&form::header()).map_err(|e| JournalError::io("write", path, &e))?;
+        file.sync_all().map_err(|e| JournalError::io("sync", path, &e))?;
+        sync_parent(path)?;
+        return Ok(Opened { records, torn_bytes: 0, file });
+    }
+    let torn_bytes = reader.torn_bytes();
+    if torn_bytes > 0 {
+        file.set_len(reader.position()).map_err(|e| JournalError::io("truncate", path, &e))?;
+        file.sync_all().map_err(|e| JournalError::io("sync", path, &e))?;
+    }
+    Ok(Opened { records, torn_bytes, file })
+}
+
+/// Puts `records` in the journal's place in one step: temporary file, sync, rename, sync of the folder.
+pub fn replace<T: Serialize>(path: &Path, records: &[T]) -> Result<(), JournalError> {
+    let fresh = path.with_extension("new");
+    let mut bytes = form::header().to_vec();
+    for r in records {
+        frame(path, r, &mut bytes)?;
+    }
+    let mut file = File::create(&fresh).map_err(|e| JournalError::io("create", &fresh, &e))?;
+    file.write_all(&bytes).map_err(|e| JournalError::io("write", &fresh, &e))?;
+    file.sync_all().map_err(|e| JournalError::io("sync", &fresh, &e))?;
+    std::fs::rename(&fresh, path).map_err(|e| JournalError::io("rename", &fresh, &e))?;
+    sync_parent(path)
+}
+
+fn sync_parent(path: &Path) -> Result<(), JournalError> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent).and_then(|f| f.sync_all()).map_err(|e| JournalError::io("sync the folder of", path, &e))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::form::HEADER_BYTES;
+    use std::path::PathBuf;
+
+    fn temp(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("garrick-journal-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&dir);
+        std::fs::create_dir_all(&dir).unwrap();
+        dir.join("journal")
+    }
+
+    fn write(path: &Path, records: &[&str]) {
+        let mut o = open::<String>(path).unwrap();
+        let mut bytes = Vec::new();
+        for r in records {
+            frame(path, r, &mut bytes).unwrap();
+        }
+        o.file.write_all(&bytes).unwrap();
+    }
+
+    #[test]
+    fn records_come_back_in_order() {
+        let p = temp("order");
+        write(&p, &["a", "b"]);
+        write(&p, &["c"]);
+        assert_eq!(open::<String>(&p).unwrap().records, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn every_torn_end_is_cut_off_and_reported() {
+        let p = temp("torn");
+        write(&p, &["first"]);
+        let whole = std::fs::read(&p).unwrap().len();
+        write(&p, &["second record"]);
+        let bytes = std::fs::read(&p).unwrap();
+        for cut in whole + 1..bytes.len() {
+            std::fs::write(&p, &bytes[..cut]).unwrap();
+            let o = open::<String>(&p).unwrap();
+            assert_eq!(o.records, ["first"]);
+            assert_eq!(o.torn_bytes, (cut - whole) as u64);
+            assert_eq!(std::fs::metadata(&p).unwrap().len(), whole as u64);
+        }
+    }
+
+    #[test]
+    fn a_damaged_middle_stops_the_start_and_names_the_place() {
+        let p = temp("middle");
+        write(&p, &["first", "second", "third"]);
+        let mut bytes = std::fs::read(&p).unwrap();
+        bytes[HEADER_BYTES + 10] ^= 0x40;
+        std::fs::write(&p, &bytes).unwrap();
+        let e = open::<String>(&p).unwrap_err();
+        assert!(matches!(e, JournalError::Damaged { offset: 16, record: 0, .. }), "{e}");
+        assert!(e.to_string().contains("damaged at byte 16"), "{e}");
+    }
+
+    #[test]
+    fn a_length_that_is_wrong_is_damage_where_whole_records_follow() {
+        let p = temp("length");
+        write(&p, &["first", "second", "third"]);
+        let bytes = std::fs::read(&p).unwrap();
+        let second = HEADER_BYTES + 8 + "?first".len();
+        for wrong in [0_u32, 1000, 1 << 20] {
+            let mut changed = bytes.clone();
+            changed[second..second + 4].copy_from_slice(&wrong.to_be_bytes());
+            std::fs::write(&p, &changed).unwrap();
+            let e = open::<String>(&p).unwrap_err();
+            assert!(matches!(e, JournalError::Damaged { record: 1, .. }), "{wrong}: {e}");
+            assert_eq!(std::fs::read(&p).unwrap(), changed, "nothing is cut off");
+        }
+    }
+
+    #[test]
+    fn zeros_at_the_end_are_cut_off_like_any_torn_end() {
+        let p = temp("zeros");
+        write(&p, &["first"]);
+        let whole = std::fs::read(&p).unwrap();
+        for zeros in [1, 8, 20, 200_000] {
+            std::fs::write(&p, [&whole[..], &vec![0; zeros]].concat()).unwrap();
+            let o = open::<String>(&p).unwrap();
+            assert_eq!((o.records.as_slice(), o.torn_bytes), (&["first".to_owned()][..], zeros as u64));
+            assert_eq!(std::fs::read(&p).unwrap(), whole);
+        }
+    }
+
+    #[test]
+    fn a_torn_record_may_hold_what_looks_like_one() {
+        let p = temp("inner");
+        let mut inner = Vec::new();
+        frame(&p, &"inner", &mut inner).unwrap();
+        inner.extend_from_slice(b"and more");
+        let mut bytes = form::header().to_vec();
+        bytes.extend_from_slice(&1000_u32.to_be_bytes());
+        bytes.extend_from_slice(&[1, 2, 3, 4]);
+        bytes.extend_from_slice(&inner);
+        std::fs::write(&p, &bytes).unwrap();
+        assert!(open::<String>(&p).unwrap().records.is_empty());
+    }
+
+    #[test]
+    fn a_foreign_file_is_refused() {
+        let p = temp("foreign");
+        std::fs::write(&p, b"PK\x03\x04 something else entirely").unwrap();
+        assert!(matches!(open::<String>(&p).unwrap_err(), JournalError::Foreign { .. }));
+    }
+
+    #[test]
+    fn replacing_leaves_only_the_new_records() {
+        let p = temp("replace");
+        write(&p, &["a", "b"]);
+        replace(&p, &["c".to_string()]).unwrap();
+        write(&p, &["d"]);
+        assert_eq!(open::<String>(&p).unwrap().records, ["c", "d"]);
+    }
+
+    #[test]
+    fn a_file_of_version_1_still_reads() {
+        let p = temp("sample");
+        let sample: &[u8] = b"GARRICKJ\x01\0\0\0\0\0\0\0\0\0\0\x04\xe5\x30\x0e\xd9\xa3one";
+        std::fs::write(&p, sample).unwrap();
+        assert_eq!(open::<String>(&p).unwrap().records, ["one"]);
+    }
+}

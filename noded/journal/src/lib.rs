@@ -1,0 +1,27 @@
+//! The append-only file behind every promise: the controller's events and a step manager's accepted steps. This crate knows
+//! the file; what writes to it with which syncs is the daemons' (`noded/src/journal`), what the records mean is the actors'.
+//!
+//! A file is a header (`GARRICKJ`, a version byte, seven zero bytes) and records: length (4 bytes, big-endian), CRC-32C of the payload
+//! (4 bytes, big-endian), payload (MessagePack with named fields).
+//!
+//! On opening, a last record that is cut short or whose checksum fails *at the very end of the file* is cut off and reported
+//! ([`Opened::torn_bytes`]); damage before the end stops the start. [`Reader`] finds the same and cuts nothing.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | `form` | header and record, as bytes |
+//! | `read` | record by record, read-only |
+//! | `file` | opened by its owner, replaced by its shortest form |
+//! | `error` | what can go wrong |
+//!
+//! `tests/data/` has files of every version; later versions read them.
+
+mod error;
+mod file;
+mod form;
+mod read;
+
+pub use error::JournalError;
+pub use file::{Opened, open, replace};
+pub use form::{VERSION, frame};
+pub use read::{Reader, Record};

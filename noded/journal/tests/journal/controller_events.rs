@@ -1,0 +1,404 @@
+//! What is in a controller's sample.
+
+use garrick_actors::{
+    controller::event::ControllerEvent,
+    job::{
+        record::{
+            Afterwards, ArrayRecord, End, Ending, HeldBy, JobRecord, Owner, Phase, Resolved, Run, TaskMark, TaskOutcome,
+        },
+        state::JobEvent,
+    },
+    node::record::{DownCause, SavedNode},
+    partition::record::SavedPartition,
+};
+use garrick_model::{
+    ids::{ArrayTask, JobId, NodeIndex, RequestId, Sluid},
+    messages::command::JobChange,
+    packed_steps::StepTally,
+    resources::{MemoryMib, MemoryRequest, NodeShare},
+    spec::{
+        ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, OpenMode, ResourceLimit,
+        Sharing, SignalWarning,
+    },
+    state::{ExitStatus, JobState, Reason},
+    time::{TimeLimit, Timestamp},
+    view::{AllocatedNode, Allocation, NodeReason, StepCounts},
+};
+use serde_bytes::ByteBuf;
+use std::sync::Arc;
+
+/// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
+pub const NAMES: [&str; 24] = [
+    "Submitted",
+    "Held",
+    "Released",
+    "Updated",
+    "DependenciesLeft",
+    "Eligible",
+    "TaskSplit",
+    "BecameTask",
+    "TaskNews",
+    "Allocated",
+    "Started",
+    "LimitChanged",
+    "Suspended",
+    "Resumed",
+    "Ending",
+    "Ended",
+    "StepsCounted",
+    "NodeReleased",
+    "Requeued",
+    "Purged",
+    "a node",
+    "a partition",
+    "a controller",
+    "used ids",
+];
+
+pub fn name(event: &ControllerEvent) -> &'static str {
+    match event {
+        ControllerEvent::Job { event, .. } => event.name(),
+        ControllerEvent::Node { .. } => "a node",
+        ControllerEvent::Partition { .. } => "a partition",
+        ControllerEvent::Started { .. } => "a controller",
+        ControllerEvent::Used { .. } => "used ids",
+    }
+}
+
+fn at(secs: i64) -> Timestamp {
+    Timestamp(1_795_255_251_528 + 1000 * secs)
+}
+
+fn bytes(text: &str) -> ByteBuf {
+    ByteBuf::from(text.as_bytes().to_vec())
+}
+
+fn sluid(n: u64) -> Sluid {
+    Sluid((1_795_255_251_528 << 20) + n)
+}
+
+/// A job in which everything is said that can be.
+fn spec() -> JobSpec {
+    JobSpec {
+        kind: JobKind::Batch,
+        name: "train \"it\"\n".into(),
+        account: Some("physics".into()),
+        qos: Some("normal".into()),
+        comment: Some("first try".into()),
+        wckey: Some("key".into()),
+        partitions: vec!["debug".into(), "long".into()],
+        nodes: Some(NodeCount { min: 2, max: Some(4) }),
+        tasks: Some(8),
+        tasks_per_node: Some(4),
+        cpus_per_task: Some(2),
+        min_cpus_per_node: Some(1),
+        memory: MemoryRequest::PerCpu(MemoryMib(500)),
+        tmp_disk_mib: 100,
+        time_limit: Some(TimeLimit::Secs(600)),
+        time_min: Some(TimeLimit::Secs(60)),
+        constraint: Some("gpu&fast".into()),
+        nodelist: vec!["n1".into()],
+        exclude: vec!["n9".into()],
+        sharing: Sharing::Exclusive,
+        contiguous: true,
+        array: None,
+        dependencies: dependencies(),
+        begin: Some(at(-60)),
+        deadline: Some(at(86_400)),
+        hold: true,
+        priority: Some(77),
+        nice: -5,
+        requeue: Some(true),
+        no_kill: true,
+        immediate_secs: Some(30),
+        work_dir: "/home/alice".into(),
+        stdin: Some("/dev/null".into()),
+        stdout: Some("out-%j".into()),
+        stderr: Some("err-%j".into()),
+        open_mode: OpenMode::Append,
+        environment: vec![bytes("A=1"), ByteBuf::from(b"B=\xff\x00".to_vec())],
+        script: Some(bytes("#!/bin/sh\nsrun hostname\n")),
+        argv: vec![bytes("one"), bytes("two words")],
+        umask: 0o022,
+        rlimits: vec![ResourceLimit { resource: 7, soft: Some(1024) }, ResourceLimit { resource: 3, soft: None }],
+        signal: Some(SignalWarning { signal: 10, before_secs: 60, batch_only: true }),
+        submit_host: "login1".into(),
+        alloc_sid: 4711,
+        submit_line: "sbatch job.sh one 'two words'".into(),
+        command: Some("/home/alice/job.sh".into()),
+        het: Some((JobId(11), 0)),
+        array_task: None,
+    }
+}
+
+fn dependencies() -> Dependencies {
+    let on = |kind, job, array_index| Dependency { kind, job, array_index };
+    Dependencies {
+        any: true,
+        list: vec![
+            on(DependencyKind::After { minutes: 5 }, Some(JobId(3)), None),
+            on(DependencyKind::AfterAny, Some(JobId(4)), None),
+            on(DependencyKind::AfterOk, Some(JobId(5)), Some(2)),
+            on(DependencyKind::AfterNotOk, Some(JobId(6)), None),
+            on(DependencyKind::Singleton, None, None),
+        ],
+    }
+}
+
+/// A job in which nothing is said that need not be.
+fn plain_spec() -> JobSpec {
+    JobSpec {
+        name: "plain".into(),
+        account: None,
+        qos: None,
+        comment: None,
+        wckey: None,
+        partitions: Vec::new(),
+        nodes: None,
+        tasks: None,
+        tasks_per_node: None,
+        cpus_per_task: None,
+        min_cpus_per_node: None,
+        memory: MemoryRequest::Default,
+        tmp_disk_mib: 0,
+        time_limit: None,
+        time_min: None,
+        constraint: None,
+        nodelist: Vec::new(),
+        exclude: Vec::new(),
+        sharing: Sharing::Default,
+        contiguous: false,
+        dependencies: Dependencies::default(),
+        begin: None,
+        deadline: None,
+        hold: false,
+        priority: None,
+        nice: 0,
+        requeue: None,
+        no_kill: false,
+        immediate_secs: None,
+        work_dir: "/".into(),
+        stdin: None,
+        stdout: None,
+        stderr: None,
+        open_mode: OpenMode::Default,
+        environment: Vec::new(),
+        script: None,
+        argv: Vec::new(),
+        umask: 0,
+        rlimits: Vec::new(),
+        signal: None,
+        submit_host: String::new(),
+        alloc_sid: 0,
+        submit_line: String::new(),
+        command: None,
+        het: None,
+        kind: JobKind::Allocation,
+        ..spec()
+    }
+}
+
+fn record(id: u32, spec: JobSpec) -> JobRecord {
+    JobRecord {
+        id: JobId(id),
+        sluid: sluid(u64::from(id)),
+        request: Some(RequestId(1, u64::from(id))),
+        spec: Arc::new(spec),
+        owner: Owner { uid: 1000, gid: 100, user: "alice".into(), group: "users".into(), groups: vec![100, 4, 27] },
+        resolved: Resolved {
+            partitions: vec!["debug".into()],
+            time_limit: TimeLimit::Secs(600),
+            tasks: 8,
+            cpus_per_task: 2,
+            min_nodes: 2,
+            max_nodes: 4,
+            cpus: 16,
+            memory: MemoryRequest::PerNode(MemoryMib(4000)),
+            sharing: Sharing::Default,
+            requeue: true,
+        },
+        submit_time: at(0),
+        priority: 4_294_901_760,
+        hold: None,
+        begin: None,
+        dependencies: Dependencies::default(),
+        dependency_failed: false,
+        eligible_time: None,
+        array: None,
+        array_task: None,
+        restarts: 0,
+        admin_comment: None,
+        steps: StepTally::default(),
+        phase: Phase::Pending,
+    }
+}
+
+fn run(nodes: &[&str]) -> Run {
+    let node = |(index, name): (usize, &&str)| AllocatedNode {
+        name: (*name).to_owned(),
+        index: NodeIndex(index as u32),
+        share: NodeShare { cpus: "0-3,6".parse().unwrap(), memory: Some(MemoryMib(4000)), tasks: 4 },
+    };
+    let allocation =
+        Allocation { nodes: nodes.iter().enumerate().map(node).collect(), partition: "debug".into(), exclusive: true };
+    Run {
+        allocation: Arc::new(allocation),
+        addresses: vec!["127.0.0.1:7001".into(), "[::1]:7002".into()],
+        start: at(5),
+        time_limit: TimeLimit::Unlimited,
+        started: None,
+        door: String::new(),
+        released: [].into(),
+        ending: None,
+    }
+}
+
+fn end(state: JobState, reason: Reason, code: u8, then: Afterwards) -> End {
+    let exit = ExitStatus { code, signal: None };
+    End { state, reason, exit, derived: ExitStatus { code: 0, signal: Some(9) }, at: at(50), then }
+}
+
+const TALLY: StepTally =
+    StepTally { counts: StepCounts { queued: 1, running: 2, done: 300, failed: 4 }, unreported: 5, dropped: 6 };
+
+fn change() -> JobChange {
+    JobChange {
+        time_limit: Some(TimeLimit::Secs(1200)),
+        time_limit_delta_secs: Some(-60),
+        partitions: Some(vec!["long".into()]),
+        priority: Some(9),
+        nice: Some(3),
+        name: Some("renamed".into()),
+        comment: Some("second try".into()),
+        admin_comment: Some("noted".into()),
+        nodes: Some(NodeCount { min: 2, max: None }),
+        tasks: Some(6),
+        memory: Some(MemoryRequest::All),
+        constraint: Some(String::new()),
+        begin: Some(at(3)),
+        dependencies: Some(dependencies()),
+        nodelist: Some(vec!["n2".into()]),
+        exclude: Some(Vec::new()),
+        requeue: Some(false),
+        array_limit: Some(0),
+        account: Some("biology".into()),
+    }
+}
+
+/// What is in the sample of version 1: a run that is requeued, an array, a job that is forgotten, jobs as a compacted
+/// journal has them, and what is saved of nodes and partitions.
+pub fn version_1() -> Vec<ControllerEvent> {
+    let mut events = vec![ControllerEvent::Started { epoch: 3 }];
+    let mut job = |id: u32, list: Vec<JobEvent>| {
+        let event = |event| ControllerEvent::Job { job: JobId(id), event: Box::new(event) };
+        events.extend(list.into_iter().map(event));
+    };
+    let submitted = |record| JobEvent::Submitted(Box::new(record));
+    let held = JobRecord {
+        hold: Some(HeldBy::User),
+        begin: Some(at(-60)),
+        dependencies: dependencies(),
+        ..record(11, spec())
+    };
+    let requeue = Afterwards::Requeue { hold: Some(HeldBy::LaunchFailure), delay: true };
+    job(
+        11,
+        vec![
+            submitted(held),
+            JobEvent::Held(HeldBy::Admin),
+            JobEvent::Released { priority: 88 },
+            JobEvent::Updated(Box::new(change())),
+            JobEvent::DependenciesLeft { left: Dependencies::default(), failed: true },
+            JobEvent::Eligible { at: at(4) },
+            JobEvent::Allocated(Box::new(run(&["n1", "n2"]))),
+            JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() },
+            JobEvent::LimitChanged(TimeLimit::Secs(1800)),
+            JobEvent::Suspended,
+            JobEvent::Resumed,
+            JobEvent::Ending(Ending {
+                state: JobState::NodeFail,
+                reason: Reason::Other("n2 is gone".into()),
+                then: requeue,
+                by: Some(0),
+            }),
+            JobEvent::Ended(end(JobState::NodeFail, Reason::RaisedSignal(9), 1, requeue)),
+            JobEvent::StepsCounted(TALLY),
+            JobEvent::NodeReleased { node: "n1".into() },
+            JobEvent::NodeReleased { node: "n2".into() },
+            JobEvent::Requeued { sluid: sluid(99), hold: Some(HeldBy::LaunchFailure), begin: Some(at(170)) },
+        ],
+    );
+    let tasks = ArrayRecord { pending: [1, 3, 5, 9].into(), limit: Some(2), tasks: [].into() };
+    job(
+        12,
+        vec![
+            submitted(JobRecord {
+                array: Some(tasks),
+                ..record(
+                    12,
+                    JobSpec {
+                        array: Some(ArraySpec { ranges: vec![(1, 5, 2), (9, 9, 1)], limit: Some(2) }),
+                        ..plain_spec()
+                    },
+                )
+            }),
+            JobEvent::TaskSplit { index: 1, job: JobId(13) },
+            JobEvent::TaskNews { index: 1, started: Some(at(20)), over: None },
+            JobEvent::TaskNews { index: 1, started: None, over: Some(TaskOutcome::NotOk) },
+            JobEvent::BecameTask { index: 3 },
+        ],
+    );
+    let over = end(JobState::Cancelled, Reason::None, 0, Afterwards::Over);
+    job(13, vec![submitted(record(13, plain_spec())), JobEvent::Ended(over.clone()), JobEvent::Purged]);
+    let marks = [(4, TaskMark { job: JobId(20), started: Some(at(1)), over: Some(TaskOutcome::Ok) })];
+    let task = ArrayTask { array_job: JobId(21), index: 7 };
+    let left = Run {
+        started: Some(at(7)),
+        door: "/run/garrick/n1".into(),
+        released: ["n1".to_owned()].into(),
+        ending: Some(Ending { state: JobState::Timeout, reason: Reason::TimeLimit, then: Afterwards::Over, by: None }),
+        ..run(&["n1", "n2"])
+    };
+    job(
+        21,
+        vec![submitted(JobRecord {
+            request: None,
+            eligible_time: Some(at(2)),
+            dependency_failed: true,
+            array: Some(ArrayRecord { pending: [].into(), limit: None, tasks: marks.into() }),
+            array_task: Some(task),
+            restarts: 2,
+            admin_comment: Some("as compacted".into()),
+            steps: TALLY,
+            phase: Phase::Completing(left.clone(), end(JobState::Timeout, Reason::TimeLimit, 0, Afterwards::Over)),
+            ..record(21, JobSpec { array_task: Some(task), ..plain_spec() })
+        })],
+    );
+    for phase in [
+        Phase::Starting(run(&["n1"])),
+        Phase::Running(left.clone()),
+        Phase::Suspended(left.clone()),
+        Phase::Over(Some(left), over.clone()),
+        Phase::Over(None, over),
+    ] {
+        job(22, vec![submitted(JobRecord { phase, ..record(22, plain_spec()) })]);
+    }
+    let reason = NodeReason { text: "disk \"sda\"".into(), uid: 0, user: "root".into(), at: at(30) };
+    let saved = SavedNode {
+        down: Some(DownCause::Admin),
+        drain: true,
+        reason: Some(reason),
+        weight: Some(10),
+        features: Some(vec!["gpu".into(), "fast".into()]),
+        comment: Some("in repair".into()),
+    };
+    let silent = SavedNode { down: Some(DownCause::Silence), ..SavedNode::default() };
+    events.push(ControllerEvent::Node { node: "n2".into(), saved: Box::new(saved) });
+    events.push(ControllerEvent::Node { node: "n3".into(), saved: Box::new(silent) });
+    events.push(ControllerEvent::Node { node: "n4".into(), saved: Box::default() });
+    let fields = [("maxtime", "2:00:00"), ("state", "DRAIN")].map(|(k, v)| (k.to_owned(), v.to_owned()));
+    let saved = SavedPartition { fields: fields.into() };
+    events.push(ControllerEvent::Partition { partition: "debug".into(), saved: Box::new(saved) });
+    events.push(ControllerEvent::Used { job: JobId(22), sluid: sluid(99), submissions: 5 });
+    events
+}

@@ -1,0 +1,73 @@
+//! Bytes of every version, with the events of either kind: they read back for ever.
+
+use crate::{controller_events, step_events};
+use garrick_actors::{
+    controller::event::{ControllerEvent, Replayed},
+    stepmgr::{Ledger, StepEvent},
+};
+use garrick_journal::{Reader, replace};
+use serde::de::DeserializeOwned;
+use std::path::{Path, PathBuf};
+
+pub fn sample(name: &str) -> PathBuf {
+    [env!("CARGO_MANIFEST_DIR"), "tests", "data", name].iter().collect()
+}
+
+/// All of a journal that is whole.
+pub fn all<T: DeserializeOwned>(path: &Path) -> Vec<T> {
+    let mut reader = Reader::open(path).unwrap();
+    let mut events = Vec::new();
+    while let Some(record) = reader.next_record().unwrap() {
+        events.push(record.decode().unwrap());
+    }
+    assert_eq!((reader.torn_bytes(), reader.records()), (0, events.len() as u64));
+    events
+}
+
+fn assert_same<T: PartialEq + std::fmt::Debug>(read: &[T], made: &[T]) {
+    for (number, (read, made)) in read.iter().zip(made).enumerate() {
+        assert_eq!(read, made, "record {number}");
+    }
+    assert_eq!(read.len(), made.len());
+}
+
+#[test]
+fn a_controllers_journal_of_version_1_reads_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-1-controller.journal"));
+    assert_same(&read, &controller_events::version_1());
+}
+
+#[test]
+fn a_step_journal_of_version_1_reads_back() {
+    let read: Vec<StepEvent> = all(&sample("version-1-steps.journal"));
+    assert_same(&read, &step_events::version_1());
+}
+
+#[test]
+fn the_samples_fit_together_and_have_every_event() {
+    let mut replayed = Replayed::default();
+    let events = controller_events::version_1();
+    events.iter().for_each(|event| replayed.apply(event).unwrap());
+    assert_eq!(replayed.jobs.keys().map(|job| job.0).collect::<Vec<_>>(), [11, 12, 21, 22]);
+    assert_eq!((replayed.epoch, replayed.last_job, replayed.submissions), (3, 22, 5));
+    let found: Vec<&str> = events.iter().map(controller_events::name).collect();
+    for name in controller_events::NAMES {
+        assert!(found.contains(&name), "{name} is missing");
+    }
+    let events = step_events::version_1();
+    let found: Vec<&str> = events.iter().map(step_events::name).collect();
+    for name in step_events::NAMES {
+        assert!(found.contains(&name), "{name} is missing");
+    }
+    let ledger = Ledger::replay(events);
+    assert_eq!((ledger.next, ledger.restarts, ledger.running.len()), (8, 1, 1));
+}
+
+/// Makes the samples of the version that is written now. Samples of versions that have been in use are not made again.
+#[test]
+#[ignore = "makes tests/data/version-N-*.journal, by hand when the version changes"]
+fn make_samples() {
+    let path = |kind: &str| sample(&format!("version-{}-{kind}.journal", garrick_journal::VERSION));
+    replace(&path("controller"), &controller_events::version_1()).unwrap();
+    replace(&path("steps"), &step_events::version_1()).unwrap();
+}

@@ -1,0 +1,56 @@
+//! One writer at a time: a write lock over the whole file that belongs to the open file, not to the process
+//! (`F_OFD_SETLK`, `fcntl(2)`). It goes when the writer ends, however it ends. Unlike a lock of `flock(2)`, readers can
+//! ask for it without taking one themselves, and it holds between hosts where the file system can do that.
+
+use nix::{
+    errno::Errno,
+    fcntl::{FcntlArg, fcntl},
+};
+use std::{fs::File, io};
+
+/// Is there a writer?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    /// A process has the file open for writing records.
+    Present,
+    /// None has.
+    Absent,
+    /// The file system has no locks.
+    Unknown,
+}
+
+fn whole_file() -> libc::flock {
+    libc::flock {
+        l_type: libc::F_WRLCK as libc::c_short,
+        l_whence: libc::SEEK_SET as libc::c_short,
+        l_start: 0,
+        l_len: 0,
+        l_pid: 0,
+    }
+}
+
+fn without_locks(errno: Errno) -> bool {
+    // Lustre without `flock`, file systems in user space, kernels before 3.15, a lock daemon that is away.
+    matches!(errno, Errno::ENOSYS | Errno::EOPNOTSUPP | Errno::EINVAL | Errno::ENOLCK)
+}
+
+/// Takes the lock: `Present` when another has it, `Unknown` when there are no locks here.
+pub(crate) fn take(file: &File) -> io::Result<Presence> {
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file())) {
+        Ok(_) => Ok(Presence::Absent),
+        Err(Errno::EAGAIN | Errno::EACCES) => Ok(Presence::Present),
+        Err(errno) if without_locks(errno) => Ok(Presence::Unknown),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Who has the lock?
+pub(crate) fn ask(file: &File) -> io::Result<Presence> {
+    let mut lock = whole_file();
+    match fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock)) {
+        Ok(_) if lock.l_type == libc::F_UNLCK as libc::c_short => Ok(Presence::Absent),
+        Ok(_) => Ok(Presence::Present),
+        Err(errno) if without_locks(errno) => Ok(Presence::Unknown),
+        Err(errno) => Err(errno.into()),
+    }
+}

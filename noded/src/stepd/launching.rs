@@ -1,0 +1,244 @@
+//! How a shepherd comes by its launcher: the one that a former `stepd` of the run left behind is taken over where it lives;
+//! otherwise a new one is started, after everything that another had started is killed.
+
+use crate::{
+    kernel::{
+        proc_tree::{self, Process, ProcessTable},
+        signals,
+    },
+    launcher::{self, LauncherHandle, LauncherSpec},
+    node::runs::ended,
+    stepd::{
+        launcher_link::{LauncherGone, LauncherLink},
+        shepherd_port::ShepherdPlace,
+    },
+};
+use garrick_actors::shepherd::{ShepherdInput, ShepherdMsg};
+use garrick_model::messages::launcher::{FromLauncher, TaskHeld, TaskOver, ToLauncher};
+use garrick_runtime::{Address, Lane, TraceContext};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    os::fd::{AsFd, OwnedFd},
+    path::Path,
+    rc::Rc,
+    time::Duration,
+};
+use tokio::sync::oneshot;
+
+/// How long killing goes on before the rest is given up and named.
+pub const SWEEP_LIMIT: Duration = Duration::from_secs(60);
+/// How long tasks are killed one by one, so that their launcher can tell of their ends, before it goes with them.
+const GENTLE_LIMIT: Duration = Duration::from_secs(5);
+/// How long a launcher may take to say what it has.
+const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// Tasks and ends that a launcher may speak of. Thousands run on the largest nodes; the rest would be made up.
+const MOST_HELD: usize = 1 << 18;
+
+/// A launcher at work, as seen from here.
+pub struct Launcher {
+    /// To it.
+    pub link: LauncherLink,
+    /// Its process.
+    pub pid: u32,
+}
+
+/// Hands an input to the shepherd.
+pub fn tell(shepherd: &Address<ShepherdMsg>, cx: TraceContext, input: ShepherdInput) {
+    if let Err(e) = shepherd.deliver(cx, Lane::Control, ShepherdMsg(input)) {
+        tracing::error!(error = %e, "the shepherd does not take messages");
+    }
+}
+
+/// Gets a launcher. `first`: this process had none before. The answer goes to the shepherd.
+pub async fn obtain(
+    place: ShepherdPlace,
+    first: bool,
+    shepherd: Address<ShepherdMsg>,
+    found: Rc<RefCell<Option<Launcher>>>,
+) {
+    let former = found.borrow_mut().take().map(|launcher| launcher.pid);
+    if first && place.restarted {
+        match adopt(&place, &shepherd).await {
+            Ok((launcher, input)) => {
+                tracing::info!(launcher = launcher.pid, "a launcher of a former stepd was taken over");
+                *found.borrow_mut() = Some(launcher);
+                return tell(&shepherd, TraceContext::root(), input);
+            }
+            Err(e) => tracing::warn!(error = e, "the launcher of the former stepd cannot be taken over"),
+        }
+    }
+    let clean = first && !place.restarted;
+    if !clean {
+        let swept = place.clone();
+        let left = tokio::task::spawn_blocking(move || sweep_everything(&swept, former)).await.unwrap_or_default();
+        if !left.is_empty() {
+            tracing::error!("processes of a former launcher cannot be killed: {left:?}");
+        }
+    }
+    let input = match start(&place, clean, &shepherd) {
+        Ok(launcher) => {
+            *found.borrow_mut() = Some(launcher);
+            ShepherdInput::LauncherUp { first: clean }
+        }
+        Err(detail) => ShepherdInput::LauncherDown { detail },
+    };
+    tell(&shepherd, TraceContext::root(), input);
+}
+
+fn start(place: &ShepherdPlace, first: bool, shepherd: &Address<ShepherdMsg>) -> Result<Launcher, String> {
+    let mut spec = LauncherSpec::new(place.user.clone());
+    if let Some(cgroup) = &place.cgroup {
+        spec.cgroup_procs = cgroup.main().entries().map_err(|e| e.to_string())?;
+    }
+    spec.listen_at = Some(&place.launcher_socket);
+    spec.successor = !first;
+    let handle = launcher::start(spec).map_err(|e| e.to_string())?;
+    let (told, pid) = (shepherd.clone(), handle.pid);
+    let deliver = move |message| tell(&told, TraceContext::root(), ShepherdInput::Launcher(message));
+    let link = LauncherLink::start(handle.channel, deliver, when_gone(handle.pidfd, shepherd.clone()));
+    Ok(Launcher { link: link.map_err(|e| e.to_string())?, pid })
+}
+
+/// What it said it has so far.
+#[derive(Default)]
+struct Gathered {
+    tasks: Vec<TaskHeld>,
+    ended: Vec<TaskOver>,
+}
+
+/// Connects to the launcher that a former `stepd` left behind, and hears what it has.
+async fn adopt(place: &ShepherdPlace, shepherd: &Address<ShepherdMsg>) -> Result<(Launcher, ShepherdInput), String> {
+    let LauncherHandle { channel, pid, pidfd } =
+        launcher::adopt(&place.launcher_socket, place.owner.0).map_err(|e| e.to_string())?;
+    let (answer, answered) = oneshot::channel();
+    let asking = Rc::new(RefCell::new(Some(answer)));
+    let mut gathered = Gathered::default();
+    let (told, waiting) = (shepherd.clone(), Rc::clone(&asking));
+    let deliver = move |message| match message {
+        FromLauncher::Held { tasks, ended, first, more } => {
+            gathered.tasks.extend(tasks);
+            gathered.ended.extend(ended);
+            let enough = gathered.tasks.len() + gathered.ended.len() > MOST_HELD;
+            if enough || !more {
+                // Without an answer whoever waits for it hears that there will be none.
+                let answer = waiting.borrow_mut().take().filter(|_| !enough);
+                let Gathered { tasks, ended } = std::mem::take(&mut gathered);
+                answer.map(|answer| answer.send(ShepherdInput::Adopted { tasks, ended, complete: first }));
+            }
+        }
+        // An end of a task that is in the list too follows the list.
+        message => tell(&told, TraceContext::root(), ShepherdInput::Launcher(message)),
+    };
+    let kept = pidfd.try_clone().map_err(|e| e.to_string())?;
+    let (adopted, closed) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
+    let ended = {
+        let (adopted, closed) = (Rc::clone(&adopted), Rc::clone(&closed));
+        let late = when_gone(pidfd, shepherd.clone());
+        move |reason: LauncherGone| {
+            closed.set(true);
+            if adopted.get() {
+                late(reason);
+            } else {
+                asking.borrow_mut().take();
+            }
+        }
+    };
+    let link = LauncherLink::start(channel, deliver, ended).map_err(|e| e.to_string())?;
+    link.send(ToLauncher::Adopt, Vec::new());
+    match tokio::time::timeout(ANSWER_LIMIT, answered).await {
+        Ok(Ok(input)) if !closed.get() => {
+            adopted.set(true);
+            Ok((Launcher { link, pid }, input))
+        }
+        _ => {
+            // Whatever it is, it is not of use any more.
+            let _ = signals::send(kept.as_fd(), libc::SIGKILL);
+            Err("it does not say what it has".into())
+        }
+    }
+}
+
+/// What becomes of a launcher whose socket closed: one that is not ending by itself could only wait for another `stepd`.
+fn when_gone(pidfd: OwnedFd, shepherd: Address<ShepherdMsg>) -> impl FnOnce(LauncherGone) {
+    move |gone| {
+        actix_rt::spawn(async move {
+            // Ended already is as well.
+            let _ = signals::send(pidfd.as_fd(), libc::SIGKILL);
+            let how = ended(pidfd).await;
+            let detail = format!("{gone}; its process ended with {how}");
+            tell(&shepherd, TraceContext::root(), ShepherdInput::LauncherDown { detail });
+        });
+    }
+}
+
+/// The processes of the run's tasks, without `launcher`.
+fn processes(place: &ShepherdPlace, launcher: Option<u32>) -> std::io::Result<Vec<Process>> {
+    let mut found = match &place.cgroup {
+        Some(cgroup) => {
+            let pids = cgroup.tasks().pids().map_err(|e| std::io::Error::other(e.to_string()))?;
+            pids.into_iter().filter_map(|pid| Process::read(Path::new(proc_tree::PROC), pid)).collect()
+        }
+        None => {
+            let table = ProcessTable::scan(Path::new(proc_tree::PROC))?;
+            let marks: Vec<&[u8]> = place.marks.iter().map(|m| m.as_bytes()).collect();
+            let mut found = table.marked(&marks);
+            // This process is a subreaper, and so is the launcher: whatever was daemonised hangs below one of them.
+            for own in [Some(std::process::id()), launcher].into_iter().flatten() {
+                found.extend(table.descendants(own));
+            }
+            found.sort_unstable_by_key(|p| p.pid);
+            found.dedup_by_key(|p| p.pid);
+            found
+        }
+    };
+    found.retain(|p| p.pid != std::process::id() && Some(p.pid) != launcher);
+    Ok(found)
+}
+
+/// Kills all of the user's processes of the run, daemonised ones too, but not the launcher: it tells of the ends, and writes
+/// what it holds. If that cannot be done, it goes with them. Gives back what is left.
+pub fn sweep_tasks(place: &ShepherdPlace, launcher: Option<u32>) -> Vec<u32> {
+    let living = || processes(place, launcher).map(|found| found.into_iter().filter(|p| !p.is_dead()).collect());
+    let nothing = matches!(&living(), Ok::<Vec<Process>, _>(found) if found.is_empty());
+    // Without a cgroup nobody sees to it that a process cannot hide: a second look is part of the search.
+    if nothing && place.cgroup.is_some() {
+        return Vec::new();
+    }
+    match proc_tree::kill_until_gone(living, GENTLE_LIMIT) {
+        Ok(left) if left.is_empty() => Vec::new(),
+        Ok(_) => sweep_everything(place, launcher),
+        Err(e) => {
+            tracing::error!(error = %e, "looking for processes of the job");
+            sweep_everything(place, launcher)
+        }
+    }
+}
+
+/// Kills all of the user's processes of the run, where there are cgroups the launcher too. Gives back what is left.
+pub fn sweep_everything(place: &ShepherdPlace, launcher: Option<u32>) -> Vec<u32> {
+    let swept = match &place.cgroup {
+        Some(cgroup) => cgroup.tasks().kill_until_empty(SWEEP_LIMIT).map_err(|e| e.to_string()),
+        None => proc_tree::kill_until_gone(|| processes(place, launcher), SWEEP_LIMIT)
+            .map(|left| left.iter().map(|p| p.pid).collect())
+            .map_err(|e| e.to_string()),
+    };
+    swept.unwrap_or_else(|e| {
+        tracing::error!(error = e, "killing what is left of the job");
+        Vec::new()
+    })
+}
+
+/// SIGKILL to what is left of process groups that the launcher named, as far as it is of this run.
+pub fn kill_groups(place: &ShepherdPlace, launcher: Option<u32>, groups: &[u32]) {
+    let groups: BTreeSet<u32> = groups.iter().copied().collect();
+    match processes(place, launcher) {
+        Ok(found) => {
+            for process in found.iter().filter(|p| groups.contains(&p.pgrp) && !p.is_dead()) {
+                // Gone already is what is wanted.
+                let _ = proc_tree::signal(process, libc::SIGKILL);
+            }
+        }
+        Err(e) => tracing::error!(error = %e, "looking for what is left of tasks"),
+    }
+}

@@ -1,0 +1,113 @@
+//! How long a bag of steps must take on so many places: the bound that nothing can beat, and greedy list scheduling.
+
+use std::{cmp::Reverse, collections::BinaryHeap};
+
+/// A step: the lengths of its runs one after the other, in seconds. More than one where it is tried again.
+pub type Runs = Vec<f64>;
+
+/// No schedule is shorter: all places busy all the time, and no step's runs overlap.
+pub fn lower_bound(steps: &[Runs], places: usize) -> f64 {
+    let sum: f64 = steps.iter().flatten().sum();
+    let longest = steps.iter().map(|runs| runs.iter().sum()).fold(0.0, f64::max);
+    longest.max(sum / places.max(1) as f64)
+}
+
+/// Greedy: whenever a place is free, the next step in order takes it; a run that is tried again goes to the end of the queue
+/// when the run before it ends. Returns when the last run ends.
+pub fn greedy(steps: &[Runs], places: usize) -> f64 {
+    let mut queue: std::collections::VecDeque<(usize, usize)> = (0..steps.len()).map(|s| (s, 0)).collect();
+    // Ends of what runs, the earliest first, with what comes after it.
+    let mut busy: BinaryHeap<Reverse<(Moment, usize, usize)>> = BinaryHeap::new();
+    let (mut now, mut last) = (0.0, 0.0_f64);
+    loop {
+        while busy.len() < places.max(1)
+            && let Some((step, run)) = queue.pop_front()
+        {
+            let Some(length) = steps.get(step).and_then(|runs| runs.get(run)) else { continue };
+            busy.push(Reverse((Moment(now + length), step, run)));
+        }
+        let Some(Reverse((Moment(end), step, run))) = busy.pop() else { return last };
+        (now, last) = (end, last.max(end));
+        if steps.get(step).is_some_and(|runs| run + 1 < runs.len()) {
+            queue.push_back((step, run + 1));
+        }
+    }
+}
+
+/// A time that can be ordered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Moment(f64);
+
+impl Eq for Moment {}
+
+impl PartialOrd for Moment {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Moment {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
+/// Numbers from a seed, the same on every machine (SplitMix64, Steele, Lea and Flood 2014).
+#[derive(Clone, Debug)]
+pub struct Seeded(u64);
+
+impl Seeded {
+    /// From a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next one.
+    pub const fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Between 0 and 1, never 0.
+    pub fn unit(&mut self) -> f64 {
+        ((self.next() >> 11) + 1) as f64 / (1u64 << 53) as f64
+    }
+
+    /// From the normal distribution (Box and Muller 1958).
+    pub fn normal(&mut self) -> f64 {
+        (-2.0 * self.unit().ln()).sqrt() * (std::f64::consts::TAU * self.unit()).cos()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_bound_is_the_work_or_the_longest_chain() {
+        assert_eq!(lower_bound(&[vec![1.0], vec![1.0], vec![2.0]], 2), 2.0);
+        assert_eq!(lower_bound(&[vec![2.0, 3.0], vec![1.0]], 4), 5.0);
+        assert_eq!(lower_bound(&[], 4), 0.0);
+    }
+
+    #[test]
+    fn greedy_takes_the_next_when_a_place_is_free() {
+        assert_eq!(greedy(&[vec![1.0], vec![1.0], vec![2.0]], 2), 3.0);
+        assert_eq!(greedy(&[vec![2.0], vec![1.0], vec![1.0]], 2), 2.0);
+        // The second run waits behind the last of the queue.
+        assert_eq!(greedy(&[vec![1.0, 1.0], vec![3.0]], 1), 5.0);
+        assert_eq!(greedy(&[vec![1.0, 1.0], vec![3.0]], 2), 3.0);
+        assert_eq!(greedy(&[], 3), 0.0);
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_numbers_each_time() {
+        let (mut a, mut b) = (Seeded::new(7), Seeded::new(7));
+        let mean: f64 = (0..10_000).map(|_| a.normal()).sum::<f64>() / 10_000.0;
+        assert!(mean.abs() < 0.05, "{mean}");
+        assert_eq!((0..10_000).map(|_| b.normal()).sum::<f64>() / 10_000.0, mean);
+    }
+}

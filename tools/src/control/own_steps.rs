@@ -1,0 +1,75 @@
+//! Steps of the job around a command, signalled by its own step manager: no controller is needed for that.
+
+use crate::{
+    cluster::{Answer, ClusterError},
+    output::Console,
+    query::asking::Tell as _,
+    submit::manager::{self, Around},
+};
+use garrick_frame::DoorClient;
+use garrick_model::{
+    messages::step::{CommandToStepMgr, StepMgrToCommand},
+    refusal::Refusal,
+    step_selector::StepsSelector,
+};
+
+/// Signals or ends those steps that are of the job around this process, and takes them out: what is left is for the
+/// controller. Returns the exit code.
+pub fn signal(steps: &mut Vec<StepsSelector>, pending_only: bool, signal: Option<i32>, console: &Console) -> i32 {
+    let Some(own) = Around::read(|name| std::env::var(name).ok()) else { return 0 };
+    let (mine, others): (Vec<_>, Vec<_>) = steps.iter().cloned().partition(|step| own.has(step));
+    if mine.is_empty() {
+        return 0;
+    }
+    let message = CommandToStepMgr::SignalSteps {
+        steps: mine.iter().map(|step| step.which.clone()).collect(),
+        pending_only,
+        signal: signal.filter(|s| *s != libc::SIGKILL),
+    };
+    let ask = |mut door: DoorClient| -> Answer<Vec<Result<u32, Refusal>>> {
+        door.send(&message)?;
+        match door.recv()? {
+            StepMgrToCommand::PerStep(results) => Ok(results),
+            StepMgrToCommand::Refused(refusal) => Err(refusal.into()),
+            _ => Err(ClusterError::Unexpected("signalled steps")),
+        }
+    };
+    match manager::own(console, own.job).map(|door| door.and_then(ask)) {
+        // Nobody is there any more: the controller may know why.
+        None => 0,
+        Some(Ok(results)) => {
+            *steps = others;
+            mine.iter().for_each(|step| say(signal, step, console));
+            mine.iter().zip(&results).map(|(step, result)| tell(step, result, console)).max().unwrap_or(0)
+        }
+        Some(Err(error)) => {
+            *steps = others;
+            error.tell_as(console)
+        }
+    }
+}
+
+/// Tells what came of a step's name. What is over already is no error: it does not run.
+fn tell(step: &StepsSelector, result: &Result<u32, Refusal>, console: &Console) -> i32 {
+    match result {
+        Ok(reached) => console.verbose(format_args!("{step}: {reached} steps")),
+        Err(refusal @ Refusal::AlreadyDone) => {
+            console.verbose(format_args!("Kill job error on job step id {step}: {refusal}"));
+        }
+        Err(refusal @ Refusal::InvalidStep(_)) => {
+            console.error(refusal);
+            return 1;
+        }
+        Err(refusal) => {
+            console.error(format_args!("Kill job error on job step id {step}: {refusal}"));
+            return 1;
+        }
+    }
+    0
+}
+
+/// What is about to be done.
+pub fn say(signal: Option<i32>, step: &StepsSelector, console: &Console) {
+    let what = signal.map_or_else(|| "Terminating".to_owned(), |s| format!("Signal {s} to"));
+    console.verbose(format_args!("{what} step {step}"));
+}

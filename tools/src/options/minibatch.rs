@@ -1,0 +1,184 @@
+//! Options of steps that are handed over to their job's step manager (`srun --async`, `--batch`), and what they wait for.
+//! Those that only make sense there are refused elsewhere by `srun` itself ([`ONLY_HANDED_OVER`]).
+
+use super::{
+    table::{Arg, Arg::Required, OptionDef, RUN},
+    typed::OptionError,
+    values,
+};
+use garrick_model::spec_text::{array::ArrayTextError, retry};
+
+/// Options that say how a step is handed over or kept: without `--async` and `--batch` they would do nothing.
+pub const ONLY_HANDED_OVER: &[&str] = &["array", "from-file", "retries", "retry-delay", "retry-on", "output-pack"];
+
+/// Options that a line of `--from-file` may begin with: what a step asks for, where it runs, where its files are, and
+/// when it is tried.
+pub const IN_A_LINE: &[&str] = &[
+    "chdir",
+    "cpu-bind",
+    "cpus-per-task",
+    "dependency",
+    "distribution",
+    "error",
+    "exact",
+    "exclude",
+    "exclusive",
+    "input",
+    "job-name",
+    "kill-on-bad-exit",
+    "mem",
+    "mem-per-cpu",
+    "nodelist",
+    "nodes",
+    "ntasks",
+    "ntasks-per-node",
+    "open-mode",
+    "output",
+    "output-pack",
+    "overlap",
+    "relative",
+    "retries",
+    "retry-delay",
+    "retry-on",
+    "step-cgroup",
+    "step-priority",
+    "time",
+    "wait",
+];
+
+/// The options.
+pub const OPTIONS: &[OptionDef] = &[
+    OptionDef::new("async", None, Arg::None, RUN, "hand the step to the job's step manager and return", |t, _| {
+        t.asynchronous = true;
+        Ok(())
+    }),
+    OptionDef::new("batch", None, Arg::None, RUN, "hand a script to the job's step manager and return", |t, _| {
+        t.batch = true;
+        Ok(())
+    }),
+    OptionDef::new(
+        "array",
+        Some('a'),
+        Required("indexes"),
+        RUN,
+        "with async or batch: a step array, 0-9999%64; one task each unless asked for",
+        |t, g| {
+            let invalid = |error: ArrayTextError| OptionError::Text(format!("Invalid --array: {error}"));
+            t.array = Some(g.text()?.parse().map_err(invalid)?);
+            Ok(())
+        },
+    ),
+    OptionDef::new(
+        "from-file",
+        None,
+        Required("file|-"),
+        RUN,
+        "with async: a step for every line of a file, [options --] command; one task each unless asked for",
+        |t, g| {
+            t.from_file = g.value.map(std::ffi::OsStr::to_owned);
+            Ok(())
+        },
+    ),
+    OptionDef::new(
+        "dependency",
+        Some('d'),
+        Required("type:id[,...]"),
+        RUN,
+        "defer until conditions on jobs hold; of steps in a job: on other steps, afterok:3,after:7_*",
+        |t, g| {
+            let text = g.text()?;
+            t.dependency = if text.is_empty() { None } else { g.sourced(text.to_owned()) };
+            Ok(())
+        },
+    )
+    .env(&["SLURM_DEPENDENCY"]),
+    OptionDef::new(
+        "step-priority",
+        None,
+        Required("n"),
+        RUN,
+        "among the job's waiting steps the greater number goes first; default 0",
+        |t, g| {
+            let text = g.text()?;
+            t.step_priority =
+                text.trim().parse().map_err(|_| OptionError::Number { name: g.name, text: text.to_owned() })?;
+            Ok(())
+        },
+    )
+    .env(&["SRUN_STEP_PRIORITY"]),
+    OptionDef::new(
+        "retries",
+        None,
+        Required("n"),
+        RUN,
+        "with async or batch: try a step that failed again, at most so often",
+        |t, g| {
+            t.retries = Some(g.number(0)?);
+            Ok(())
+        },
+    )
+    .env(&["SRUN_RETRIES"]),
+    OptionDef::new(
+        "retry-delay",
+        None,
+        Required("seconds"),
+        RUN,
+        "time between the end of a step and its next try; default 0",
+        |t, g| {
+            t.retry_delay_secs = g.checked(values::seconds(g.text()?))?;
+            Ok(())
+        },
+    )
+    .env(&["SRUN_RETRY_DELAY"]),
+    OptionDef::new(
+        "retry-on",
+        None,
+        Required("list"),
+        RUN,
+        "try again only after these: exit codes (1-3,75), NODE_FAIL, TIMEOUT, OUT_OF_MEMORY, SIGKILL",
+        |t, g| {
+            t.retry_on =
+                retry::retry_list(g.text()?).map_err(|e| OptionError::Text(format!("Invalid --retry-on: {e}")))?;
+            Ok(())
+        },
+    )
+    .env(&["SRUN_RETRY_ON"]),
+    OptionDef::new(
+        "output-pack",
+        None,
+        Required("file"),
+        RUN,
+        "with async or batch: outputs and exit records into one file per node (garrick cat reads it)",
+        |t, g| {
+            t.output_pack = g.string()?.filter(|file| !file.is_empty());
+            Ok(())
+        },
+    )
+    .env(&["SRUN_OUTPUT_PACK"]),
+    OptionDef::new(
+        "step-cgroup",
+        None,
+        Required("auto|always"),
+        RUN,
+        "a cgroup for the step: where its limits need one (default), or in any case",
+        |t, g| {
+            t.step_cgroup = g.checked(g.text()?.parse().ok())?;
+            Ok(())
+        },
+    )
+    .env(&["SRUN_STEP_CGROUP"]),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::table::{Command, options_of};
+
+    #[test]
+    fn options_that_are_named_apart_exist() {
+        let options = options_of(Command::Srun);
+        for name in ONLY_HANDED_OVER.iter().chain(IN_A_LINE) {
+            assert!(options.iter().any(|o| o.long == *name), "--{name}");
+        }
+    }
+}

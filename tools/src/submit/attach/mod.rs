@@ -1,0 +1,298 @@
+//! `sattach`: watches the output of a step that runs. What its step manager relays comes by message; of what goes into
+//! files or an output pack it says where, and those are read from their beginning as they grow.
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`watched`] | what to do about each message of the step manager |
+//! | [`follow`] | files and packs that grow |
+
+pub mod follow;
+pub mod watched;
+
+use super::{
+    manager::{self, Around},
+    startup,
+};
+use crate::{
+    cluster::{Answer, Cluster, ClusterError},
+    options::table::Arg,
+    output::{self, Console, Verbosity},
+    query::arguments::{self, Arguments, Outcome, Table, option},
+};
+use follow::Followed;
+use garrick_frame::{DoorClient, DoorError, FrameError};
+use garrick_model::{
+    ids::{StepId, StepSelector},
+    messages::{
+        command::{CommandReply, CommandRequest, JobSelector},
+        shepherd::Stream,
+        step::{CommandToStepMgr, StepMgrToCommand},
+    },
+    refusal::Refusal,
+    step_selector::{StepsSelector, WhichSteps},
+};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::{
+    env,
+    ffi::OsString,
+    io::{self, Write as _},
+    os::fd::AsFd as _,
+    time::{Duration, Instant},
+};
+use watched::{Effect, Filters, Watched};
+
+static TABLE: Table = Table {
+    program: "sattach",
+    purpose: "Watch the output of a running job step: what srun relays, and the files or output packs it goes to.",
+    operands: "JOB.STEP",
+    options: &[
+        option("help", Some('h'), Arg::None, "show this help"),
+        option("error-filter", None, Arg::Required("task"), "standard error of this task only"),
+        option("input-filter", None, Arg::Required("task"), "send input to this task only (not supported yet)"),
+        option("label", Some('l'), Arg::None, "prepend task number to lines of output"),
+        option("layout", None, Arg::None, "print where the tasks run and exit"),
+        option("output-filter", None, Arg::Required("task"), "standard output of this task only"),
+        option("pty", None, Arg::None, "run task zero in a pseudo terminal (not supported yet)"),
+        option("quiet", Some('Q'), Arg::None, "only errors"),
+        option("usage", Some('u'), Arg::None, "show a short usage"),
+        option("verbose", Some('v'), Arg::None, "say more"),
+    ],
+    misuse: 255,
+};
+
+/// How long nothing is looked at when nothing is heard: what another host writes to a shared file system goes unseen.
+const LOOK_AFTER: Duration = Duration::from_secs(1);
+
+/// What is asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Request {
+    step: StepSelector,
+    filters: Filters,
+    label: bool,
+    layout: bool,
+}
+
+/// Runs `sattach`; `args` are without the program's name. Returns the exit code: 0 when the step ended with 0, else 1.
+pub fn main(args: Vec<OsString>) -> i32 {
+    let mut console = Console::new("sattach");
+    let arguments = match arguments::read(&TABLE, &args, &console) {
+        Outcome::Go(arguments) => arguments,
+        Outcome::Done(code) => return code,
+    };
+    if arguments.has("quiet") {
+        console.set_verbosity(Verbosity::Quiet);
+    } else if let Ok(n @ 1..) = u8::try_from(arguments.count("verbose")) {
+        console.set_verbosity(Verbosity::Verbose(n));
+    }
+    let request = match read(&arguments) {
+        Ok(request) => request,
+        Err(error) => {
+            console.error(error);
+            return startup::exit_code(1);
+        }
+    };
+    match reach(&request.step, &console) {
+        Ok((step, door)) => watch(&request, step, door, &console),
+        Err(error) => {
+            error.details().iter().for_each(|line| console.error(line));
+            console.error(format_args!("Unable to attach to step {}: {error}", request.step));
+            startup::exit_code(1)
+        }
+    }
+}
+
+fn read(arguments: &Arguments) -> Result<Request, String> {
+    for option in ["pty", "input-filter"] {
+        if arguments.has(option) {
+            return Err(format!("--{option} is not supported yet"));
+        }
+    }
+    let filter = |name: &str| match arguments.value(name) {
+        None => Ok(None),
+        Some(text) => text.parse().map(Some).map_err(|_| format!("Invalid --{name} specification: {text}")),
+    };
+    let words = arguments.words();
+    let [word] = words.as_slice() else {
+        return Err("No job step given, or more than one: sattach JOB.STEP".to_owned());
+    };
+    let step = word.parse().map_err(|_| match word.parse::<StepsSelector>() {
+        Ok(_) => format!("{word} means several steps: name one, JOB.STEP or JOB.STEP_TASK"),
+        Err(_) => format!("Invalid job step id: {word}"),
+    })?;
+    Ok(Request {
+        step,
+        filters: Filters { output: filter("output-filter")?, error: filter("error-filter")? },
+        label: arguments.has("label"),
+        layout: arguments.has("layout"),
+    })
+}
+
+/// Reaches the step manager of the step's job, whose id may have to be asked for.
+fn reach(named: &StepSelector, console: &Console) -> Answer<(StepId, DoorClient)> {
+    let around = Around::read(|name| env::var(name).ok());
+    let as_steps = StepsSelector { job: named.job, task: named.task, het: named.het, which: WhichSteps::All };
+    let job = match (named.array_task(), around) {
+        (None, _) => named.job,
+        (Some(_), Some(around)) if around.has(&as_steps) => around.job,
+        (Some(task), _) => {
+            let jobs = vec![JobSelector { job: task.array_job, tasks: Some(vec![(task.index, task.index, 1)]) }];
+            match Cluster::find(None)?.ask(console.program(), &CommandRequest::ListJobs { jobs })? {
+                CommandReply::Jobs { jobs, .. } => {
+                    let found = jobs.iter().find(|j| j.array_task == Some(task)).map(|j| j.id);
+                    found.ok_or(ClusterError::Refused(Refusal::InvalidJobId))?
+                }
+                _ => return Err(ClusterError::Unexpected("asked for a job")),
+            }
+        }
+    };
+    Ok((named.of_job(job), manager::reach(None, console, job)?))
+}
+
+/// What a turn of the loop brought.
+enum Turn {
+    On,
+    Over(i32),
+}
+
+struct Watching<'a> {
+    console: &'a Console,
+    door: DoorClient,
+    watched: Watched,
+    followed: Option<Followed>,
+    /// The step is over, with this exit code; files may still have to be read to their ends, until then.
+    ended: Option<(i32, Instant)>,
+}
+
+fn watch(request: &Request, step: StepId, mut door: DoorClient, console: &Console) -> i32 {
+    if let Err(error) = door.send(&CommandToStepMgr::Attach { step }) {
+        console.error(error);
+        return startup::exit_code(1);
+    }
+    let watched = Watched::new(step, request.filters, request.label, request.layout);
+    let mut watching = Watching { console, door, watched, followed: None, ended: None };
+    loop {
+        match watching.turn() {
+            Ok(Turn::On) => watching.wait(),
+            Ok(Turn::Over(code)) => return code,
+            // Whoever read this has gone.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return 0,
+            Err(error) => {
+                console.error(error);
+                return startup::exit_code(1);
+            }
+        }
+    }
+}
+
+impl Watching<'_> {
+    fn turn(&mut self) -> io::Result<Turn> {
+        while self.ended.is_none() {
+            let mut effects = Vec::new();
+            match self.door.try_next::<StepMgrToCommand>() {
+                Ok(Some(message)) => self.watched.message(message, &mut effects),
+                Ok(None) => break,
+                Err(DoorError::Frame { source: FrameError::Malformed { .. }, .. }) => continue,
+                Err(error) => self.watched.lost(&error.to_string(), &mut effects),
+            }
+            if let Some(code) = self.carry_out(effects)? {
+                return Ok(Turn::Over(code));
+            }
+        }
+        // Where it ended says whether there can be more: that is asked before the last look.
+        let last = self.ended.is_some();
+        let mut effects = Vec::new();
+        if let Some(followed) = &mut self.followed {
+            followed.look(&mut |rank, stream, bytes| self.watched.followed(rank, stream, bytes, &mut effects));
+        }
+        self.carry_out(effects)?;
+        let Some((code, until)) = self.ended.filter(|_| last) else { return Ok(Turn::On) };
+        let complete = self.followed.as_ref().is_none_or(Followed::is_complete);
+        if !complete && Instant::now() < until {
+            return Ok(Turn::On);
+        }
+        let mut effects = Vec::new();
+        self.watched.finish(&mut effects);
+        self.carry_out(effects)?;
+        for problem in self.followed.iter().flat_map(Followed::problems) {
+            self.console.error(problem);
+        }
+        Ok(Turn::Over(code))
+    }
+
+    fn carry_out(&mut self, effects: Vec<Effect>) -> io::Result<Option<i32>> {
+        for effect in effects {
+            match effect {
+                Effect::Write(Stream::Stdout, bytes) => {
+                    let mut out = io::stdout().lock();
+                    out.write_all(&bytes)?;
+                    out.flush()?;
+                }
+                Effect::Write(Stream::Stderr, bytes) => output::stderr(&bytes),
+                Effect::Layout(text) => {
+                    let written = output::stdout(|out| out.write_all(text.as_bytes()));
+                    return Ok(Some(output::finish(self.console, written, 0)));
+                }
+                Effect::Follow(files) => {
+                    files.iter().for_each(|f| self.console.verbose(format_args!("reading {}", f.path.display())));
+                    self.followed = Some(Followed::new(files));
+                }
+                Effect::Info(text) => self.console.info(text),
+                Effect::Error(text) => self.console.error(text),
+                Effect::Ended(code) => self.ended = Some((code, Instant::now() + follow::LAST_RECORDS)),
+                Effect::GiveUp => return Ok(Some(startup::exit_code(1))),
+            }
+        }
+        Ok(None)
+    }
+
+    /// Until there is something to do.
+    fn wait(&self) {
+        let mut fds = Vec::new();
+        if self.ended.is_none() {
+            fds.push(PollFd::new(self.door.as_fd(), PollFlags::POLLIN));
+        }
+        fds.extend(self.followed.as_ref().and_then(Followed::notice).map(|fd| PollFd::new(fd, PollFlags::POLLIN)));
+        let timeout = match (&self.followed, self.ended) {
+            (None, None) => PollTimeout::NONE,
+            (Some(_), None) => PollTimeout::try_from(LOOK_AFTER).unwrap_or(PollTimeout::MAX),
+            (_, Some((_, until))) => {
+                let left = until.saturating_duration_since(Instant::now()).min(LOOK_AFTER);
+                PollTimeout::try_from(left.max(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX)
+            }
+        };
+        // Whatever woke it, everything is looked at.
+        let _ = poll(&mut fds, timeout);
+        if let Some(followed) = &self.followed {
+            followed.noticed();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn read_words(words: &str) -> Result<Request, String> {
+        let args: Vec<OsString> = words.split_whitespace().map(OsString::from).collect();
+        read(&arguments::parse(&TABLE, &args).unwrap())
+    }
+
+    #[test]
+    fn one_step_is_named() {
+        let request = read_words("-l --output-filter 3 5609.7_2").unwrap();
+        assert_eq!(request.step.to_string(), "5609.7_2");
+        assert_eq!((request.label, request.filters), (true, Filters { output: Some(3), error: None }));
+        assert_eq!(read_words("504_3.0 --layout").unwrap().step.task, Some(3));
+        for (words, want) in [
+            ("", "No job step given, or more than one: sattach JOB.STEP"),
+            ("5.1 5.2", "No job step given, or more than one: sattach JOB.STEP"),
+            ("5609", "Invalid job step id: 5609"),
+            ("5609.[1-3]", "5609.[1-3] means several steps: name one, JOB.STEP or JOB.STEP_TASK"),
+            ("--error-filter=x 5.1", "Invalid --error-filter specification: x"),
+            ("--pty 5.1", "--pty is not supported yet"),
+        ] {
+            assert_eq!(read_words(words).unwrap_err(), want, "{words}");
+        }
+    }
+}

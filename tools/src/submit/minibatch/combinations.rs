@@ -1,0 +1,114 @@
+//! Which of `srun`'s options make sense together, when steps are handed over and when not.
+
+use crate::options::{
+    minibatch::ONLY_HANDED_OVER,
+    typed::{OptionError, Typed},
+};
+
+/// Checks. `given`: was this option on the command line? `operands`: how many words follow the options.
+pub fn check(typed: &Typed, given: impl Fn(&str) -> bool, operands: usize) -> Result<(), OptionError> {
+    let wrong = |text: String| Err(OptionError::Text(text));
+    let handed_over = typed.asynchronous || typed.batch;
+    if !handed_over {
+        if given("from-file") {
+            return wrong("--from-file hands steps over: it needs --async".to_owned());
+        }
+        if let Some(option) = ONLY_HANDED_OVER.iter().find(|o| given(o)) {
+            return wrong(format!("--{option} is for steps that are handed over: it needs --async or --batch"));
+        }
+        if typed.jobid.is_some() && given("dependency") {
+            return wrong(
+                "--dependency in a job is for steps that are handed over: it needs --async or --batch".to_owned(),
+            );
+        }
+        return Ok(());
+    }
+    let how = if typed.batch { "--batch" } else { "--async" };
+    for (option, on) in [("pty", typed.pty), ("immediate", given("immediate")), ("label", given("label"))] {
+        if on {
+            return wrong(format!("--{option} is for a step that srun stays with: it cannot be used with {how}"));
+        }
+    }
+    if typed.batch && typed.multi_prog {
+        return wrong("--multi-prog cannot be used with --batch: a script is one program".to_owned());
+    }
+    for option in ["retry-delay", "retry-on"] {
+        if given(option) && typed.retries.is_none() {
+            return wrong(format!("--{option} says how steps are tried again: it needs --retries"));
+        }
+    }
+    if typed.from_file.is_none() {
+        return Ok(());
+    }
+    for (option, on) in [("batch", typed.batch), ("array", typed.array.is_some()), ("multi-prog", typed.multi_prog)] {
+        if on {
+            return wrong(format!("--{option} cannot be used with --from-file"));
+        }
+    }
+    if operands > 0 {
+        return wrong("--from-file has the commands: none can be given on the command line".to_owned());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::options::{
+        sources::{command_line, lay_over},
+        table::Command,
+    };
+    use garrick_model::time::Timestamp;
+    use std::ffi::OsString;
+
+    fn checked(args: &str) -> Result<(), String> {
+        let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
+        let parsed = command_line(Command::Srun, &args).unwrap();
+        let typed = lay_over(Command::Srun, &[], &|_| None, &parsed.options, Timestamp::from_secs(0)).unwrap();
+        let given = |name: &str| parsed.options.iter().any(|o| o.def.long == name);
+        check(&typed, given, parsed.rest.len()).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn what_only_queued_steps_have_needs_one() {
+        let only = |option: &str| format!("--{option} is for steps that are handed over: it needs --async or --batch");
+        for (args, option) in [
+            ("-a 0-9 true", "array"),
+            ("--retries=3 true", "retries"),
+            ("--retry-on=1 true", "retry-on"),
+            ("--output-pack=x true", "output-pack"),
+        ] {
+            assert_eq!(checked(args), Err(only(option)), "{args}");
+        }
+        assert_eq!(checked("--from-file=x"), Err("--from-file hands steps over: it needs --async".to_owned()));
+        let in_a_job = "--dependency in a job is for steps that are handed over: it needs --async or --batch";
+        assert_eq!(checked("--jobid=7 -d afterok:3 true"), Err(in_a_job.to_owned()));
+        for args in ["-d afterok:3 true", "--step-priority=4 true", "--step-cgroup=always true", "--parsable true"] {
+            assert_eq!(checked(args), Ok(()), "{args}");
+        }
+    }
+
+    #[test]
+    fn what_needs_an_srun_that_stays_cannot_be_handed_over() {
+        let stays = |option: &str, how: &str| {
+            Err(format!("--{option} is for a step that srun stays with: it cannot be used with {how}"))
+        };
+        assert_eq!(checked("--async --pty bash"), stays("pty", "--async"));
+        assert_eq!(checked("--batch -I x.sh"), stays("immediate", "--batch"));
+        assert_eq!(checked("--async -l true"), stays("label", "--async"));
+        assert_eq!(checked("--async -a 0-9%2 --retries=3 --retry-delay=5 --output-pack=p -d after:1 true"), Ok(()));
+        let alone = "--retry-delay says how steps are tried again: it needs --retries";
+        assert_eq!(checked("--async --retry-delay=5 true"), Err(alone.to_owned()));
+    }
+
+    #[test]
+    fn a_list_has_the_commands() {
+        assert_eq!(checked("--async --from-file=x"), Ok(()));
+        let more = "--from-file has the commands: none can be given on the command line";
+        assert_eq!(checked("--async --from-file=x true"), Err(more.to_owned()));
+        assert_eq!(checked("--batch --from-file=x"), Err("--batch cannot be used with --from-file".to_owned()));
+        let array = "--array cannot be used with --from-file";
+        assert_eq!(checked("--async -a 1-2 --from-file=x"), Err(array.to_owned()));
+    }
+}

@@ -1,0 +1,358 @@
+//! `srun --async --from-file`: a step for every line. Lines are read as they come and handed over in pieces, each after the
+//! answer to the one before, so that neither side holds more of the list than it has to.
+
+use super::{
+    asked,
+    chunk::Chunk,
+    given::Given,
+    handover::{Handed, Handover, Reach},
+    lines::{Line, Lines},
+    list_line::{self, LineError, ListLine},
+};
+use crate::{
+    cluster::{ClusterError, refusal_details},
+    options::{
+        job_spec::{Checked, Submitter},
+        sources,
+        step_spec::StepWork,
+        table::{Command, OptionDef, options_of},
+        typed::{OptionError, Typed},
+    },
+    output::{self, Console},
+    submit::{manager, signals::Signals, startup},
+};
+use garrick_model::{
+    ids::JobId,
+    refusal::Refusal,
+    spec::{EnvEntry, StepSpec},
+    time::Timestamp,
+};
+use nix::{
+    poll::{PollFd, PollFlags, PollTimeout, poll},
+    sys::signal::Signal,
+};
+use std::{
+    ffi::OsString,
+    os::{fd::AsFd as _, unix::ffi::OsStringExt as _},
+    path::Path,
+    time::Instant,
+};
+
+/// Most different warnings that are said.
+const MOST_WARNINGS: usize = 100;
+
+/// Signals that end it.
+const ENDING: &[Signal] = &[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT];
+
+/// What is to be handed over, and on whose behalf.
+pub struct ListRequest<'a> {
+    /// Options for every line.
+    pub typed: &'a Typed,
+    /// The job.
+    pub job: JobId,
+    /// What travels.
+    pub submitter: Submitter,
+    /// The way to the step manager.
+    pub reach: Reach<'a>,
+    /// Messages.
+    pub console: &'a Console,
+}
+
+struct Run<'a> {
+    typed: Typed,
+    job: JobId,
+    submitter: Submitter,
+    environment: Vec<EnvEntry>,
+    console: &'a Console,
+    options: Vec<&'static OptionDef>,
+    /// The list, as messages name it.
+    file: String,
+    /// The list, as steps of several programs are named.
+    name: String,
+    chunk: Chunk,
+    given: Given,
+    /// Warnings about the options for every line: they belong to no line.
+    common_warnings: Vec<String>,
+    /// Warnings that were said, for the first line that they are about.
+    warned: Vec<String>,
+    all_accepted: bool,
+}
+
+/// Why it ended before the list did; `from`: the first line that was not accepted; `under_way`: to this line it may have
+/// been accepted, nobody knows.
+enum Stop {
+    /// Nothing of what is left can be accepted, or the list cannot be read.
+    Failed { why: String, from: u64, under_way: Option<u64> },
+    /// A signal.
+    Interrupted { signal: i32, from: u64, under_way: Option<u64> },
+}
+
+/// Reads and hands over. Returns the exit code: 0 when every line was accepted.
+pub fn run(request: ListRequest<'_>) -> Result<i32, i32> {
+    let ListRequest { typed, job, submitter, reach, console } = request;
+    let name = typed.from_file.clone().unwrap_or_default();
+    let file = if name == "-" { "stdin".to_owned() } else { name.to_string_lossy().into_owned() };
+    let signals =
+        Signals::block(ENDING).map_err(|error| failed(console, format_args!("Unable to take signals: {error}")))?;
+    let mut lines = Lines::open(Path::new(&name))
+        .map_err(|error| failed(console, format_args!("Unable to open {}: {error}", file)))?;
+    let mut handover = Handover::begin(reach, console, Some(&signals)).map_err(|error| {
+        manager::tell(console, job, &error);
+        startup::exit_code(1)
+    })?;
+    let mut typed = typed.clone();
+    asked::without_layout_of_the_job(&mut typed);
+    let mut submitter = submitter;
+    let mut run = Run {
+        typed,
+        job,
+        environment: std::mem::take(&mut submitter.environment),
+        submitter,
+        console,
+        options: options_of(Command::Srun),
+        name: Path::new(&file).file_name().map_or_else(|| file.clone(), |n| n.to_string_lossy().into_owned()),
+        file,
+        chunk: Chunk::default(),
+        given: Given::default(),
+        common_warnings: Vec::new(),
+        warned: Vec::new(),
+        all_accepted: true,
+    };
+    // What is wrong with the options for all lines is said once, not for each.
+    let (checked, _) = run
+        .step(&ListLine { options_text: b"", options: Vec::new(), argv: vec![b"true".to_vec()] })
+        .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
+    run.common_warnings = checked.warnings;
+    let stop = run.all(&mut lines, &mut handover, &signals);
+    Ok(run.finish(stop))
+}
+
+fn failed(console: &Console, text: impl std::fmt::Display) -> i32 {
+    console.error(text);
+    startup::exit_code(1)
+}
+
+impl Run<'_> {
+    /// Goes through the list.
+    fn all(&mut self, lines: &mut Lines, handover: &mut Handover<'_>, signals: &Signals) -> Result<(), Stop> {
+        loop {
+            let ended = self.gather(lines, handover, signals)?;
+            if !self.chunk.is_empty() {
+                self.send(handover)?;
+            }
+            if ended {
+                return Ok(());
+            }
+            if let Some(signal) = handover.interrupted {
+                return Err(Stop::Interrupted { signal, from: lines.number() + 1, under_way: None });
+            }
+        }
+    }
+
+    /// Takes lines until there are enough, or the first has waited long enough. True at the end of the list.
+    fn gather(&mut self, lines: &mut Lines, handover: &mut Handover<'_>, signals: &Signals) -> Result<bool, Stop> {
+        while !self.chunk.is_full() {
+            match lines.next() {
+                Line::End => return Ok(true),
+                Line::TooLong(number) => self.reject(number, LineError::TooLong),
+                Line::Whole(number, text) => match list_line::read(text, &self.options) {
+                    Ok(None) => {}
+                    Ok(Some(line)) => self.take(number, &line),
+                    Err(error) => self.reject(number, error),
+                },
+                Line::More => {
+                    if !self.more(lines, handover, signals)? {
+                        return Ok(false);
+                    }
+                }
+            }
+        }
+        Ok(false)
+    }
+
+    /// Waits for more of the list and reads it. False when what was gathered has waited long enough.
+    fn more(&mut self, lines: &mut Lines, handover: &mut Handover<'_>, signals: &Signals) -> Result<bool, Stop> {
+        let from = lines.number() + 1;
+        loop {
+            let left = if lines.all_there() { None } else { self.chunk.left(Instant::now()) };
+            let timeout = match left {
+                Some(left) if left.is_zero() => return Ok(false),
+                Some(left) => PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX),
+                None => PollTimeout::NONE,
+            };
+            let mut fds =
+                [PollFd::new(lines.as_fd(), PollFlags::POLLIN), PollFd::new(signals.as_fd(), PollFlags::POLLIN)];
+            // Whatever woke it, the list, the signals and the time are looked at.
+            let _ = poll(&mut fds, timeout);
+            let ready = fds[0].revents().is_some_and(|r| !r.is_empty());
+            if handover.is_interrupted() {
+                let signal = handover.interrupted.unwrap_or(libc::SIGINT);
+                let from = self.chunk.first_line().unwrap_or(from);
+                return Err(Stop::Interrupted { signal, from, under_way: None });
+            }
+            if ready {
+                return lines.read().map(|()| true).map_err(|error| Stop::Failed {
+                    why: format!("reading: {error}"),
+                    from: self.chunk.first_line().unwrap_or(from),
+                    under_way: None,
+                });
+            }
+        }
+    }
+
+    fn reject(&mut self, number: u64, why: impl std::fmt::Display) {
+        self.all_accepted = false;
+        self.console.error(format_args!("{}:{number}: {why}", self.file));
+    }
+
+    fn take(&mut self, number: u64, line: &ListLine<'_>) {
+        let mut warnings = Vec::new();
+        let mut chunk = std::mem::take(&mut self.chunk);
+        let taken = chunk.push(Instant::now(), number, line, || {
+            let (checked, name) = self.step(line)?;
+            warnings = checked.warnings;
+            Ok::<_, OptionError>((checked.spec, name))
+        });
+        self.chunk = chunk;
+        if let Err(error) = taken {
+            self.reject(number, error);
+        }
+        for warning in warnings {
+            if self.warned.contains(&warning) || self.warned.len() >= MOST_WARNINGS {
+                continue;
+            }
+            if self.common_warnings.contains(&warning) {
+                self.console.warning(&warning);
+            } else {
+                self.console.warning(format_args!("{}:{number}: {warning}", self.file));
+            }
+            self.warned.push(warning);
+        }
+    }
+
+    /// What a line asks for, and the name that it gives its step.
+    fn step(&self, line: &ListLine<'_>) -> Result<(Checked<StepSpec>, Option<String>), OptionError> {
+        let mut typed = self.typed.clone();
+        sources::lay_on(&mut typed, &line.options, Timestamp::now())?;
+        asked::one_task_at_least(&mut typed);
+        let program = OsString::from_vec(line.argv.first().cloned().unwrap_or_default());
+        let work = StepWork { program, ..StepWork::default() };
+        let name = typed.job_name.clone().filter(|name| !name.is_empty());
+        Ok((asked::spec(&typed, self.job, self.submitter.clone(), work)?, name))
+    }
+
+    /// Hands over what was gathered.
+    fn send(&mut self, handover: &mut Handover<'_>) -> Result<(), Stop> {
+        let (batch, numbers) = self.chunk.take(&self.name, &self.environment);
+        let (from, to) = (numbers.first().copied().unwrap_or(0), numbers.last().copied().unwrap_or(0));
+        match handover.hand_over(batch) {
+            Handed::Answered { given, declined } => {
+                given.into_iter().for_each(|given| self.given.add(given));
+                for (first, last, why) in declined_lines(&numbers, &declined) {
+                    self.all_accepted = false;
+                    let lines = if first == last { first.to_string() } else { format!("{first}-{last}") };
+                    self.console.error(format_args!("{}:{lines}: {why}", self.file));
+                }
+                Ok(())
+            }
+            Handed::Refused(error) => Err(Stop::Failed { why: told(&error), from, under_way: None }),
+            Handed::Lost(error) => Err(Stop::Failed { why: told(&error), from, under_way: Some(to) }),
+            Handed::Interrupted { under_way } => Err(Stop::Interrupted {
+                signal: handover.interrupted.unwrap_or(libc::SIGINT),
+                from,
+                under_way: under_way.then_some(to),
+            }),
+        }
+    }
+
+    /// Says what became of the list; the exit code.
+    fn finish(self, stop: Result<(), Stop>) -> i32 {
+        let code = match &stop {
+            Ok(()) if self.all_accepted => 0,
+            Ok(()) | Err(Stop::Failed { .. }) => startup::exit_code(1),
+            Err(Stop::Interrupted { signal, .. }) => 128 + signal,
+        };
+        if let Err(stop) = stop {
+            let (why, from, under_way) = match stop {
+                Stop::Failed { why, from, under_way } => (why, from, under_way),
+                Stop::Interrupted { signal, from, under_way } => {
+                    (format!("interrupted by signal {signal}"), from, under_way)
+                }
+            };
+            self.console.error(format_args!("{}:{from}: {why}; lines from here on were not handed over", self.file));
+            if let Some(to) = under_way {
+                self.console.error(format_args!(
+                    "what became of lines {from} to {to}, which were on their way, is not known (squeue -s shows it)"
+                ));
+            }
+        }
+        let text = submitted(&self.given, self.job, self.typed.parsable);
+        let written = output::stdout(|out| text.iter().try_for_each(|line| writeln!(out, "{line}")));
+        output::finish(self.console, written, code)
+    }
+}
+
+/// Lines of which a request was declined, by the lines of its commands, and why. Ten thousand commands of one list that are
+/// declined for the same reason are said in one line.
+fn declined_lines(numbers: &[u64], declined: &[(u32, Refusal)]) -> Vec<(u64, u64, String)> {
+    let mut lines: Vec<(u64, u64, String)> = Vec::new();
+    let mut next = None;
+    for (place, refusal) in declined {
+        let Some(number) = numbers.get(*place as usize) else { continue };
+        let why: Vec<String> = refusal_details(refusal).into_iter().chain([refusal.to_string()]).collect();
+        let why = why.join(": ");
+        match lines.last_mut() {
+            Some((_, last, same)) if next == Some(*place) && *same == why => *last = *number,
+            _ => lines.push((*number, *number, why)),
+        }
+        next = Some(place + 1);
+    }
+    lines
+}
+
+fn told(error: &ClusterError) -> String {
+    let mut why = error.details();
+    why.push(error.to_string());
+    why.dedup();
+    why.join(": ")
+}
+
+/// The line about all that was accepted.
+fn submitted(given: &Given, job: JobId, parsable: bool) -> Option<String> {
+    match (given.names(job), given.steps(), parsable) {
+        (names, _, true) => names,
+        (None, _, false) => Some("Submitted 0 steps".to_owned()),
+        (Some(name), 1, false) => Some(format!("Submitted step {name}")),
+        (Some(names), steps, false) => Some(format!("Submitted {steps} steps {names}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use garrick_model::batch::GivenNumbers;
+
+    #[test]
+    fn neighbours_that_are_declined_alike_are_said_together() {
+        let unknown = || Refusal::InvalidStep("5609.99".to_owned());
+        let declined = [(0, unknown()), (1, unknown()), (2, Refusal::AlreadyDone), (4, unknown()), (5, unknown())];
+        let said: Vec<(u64, u64)> =
+            declined_lines(&[3, 4, 5, 7, 8, 20], &declined).iter().map(|(first, last, _)| (*first, *last)).collect();
+        assert_eq!(said, [(3, 4), (5, 5), (8, 20)]);
+    }
+
+    #[test]
+    fn one_line_says_what_was_accepted() {
+        let said = |count: u32, parsable| {
+            let mut given = Given::default();
+            given.add(GivenNumbers { first: 1, count, array: false });
+            submitted(&given, JobId(5609), parsable)
+        };
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(said(1000, false), some("Submitted 1000 steps 5609.[1-1000]"));
+        assert_eq!(said(1000, true), some("5609.[1-1000]"));
+        assert_eq!(said(1, false), some("Submitted step 5609.1"));
+        assert_eq!(said(1, true), some("5609.1"));
+        assert_eq!((said(0, false), said(0, true)), (some("Submitted 0 steps"), None));
+    }
+}
