@@ -36,10 +36,8 @@ impl ControllerActor {
         tasks: TaskChoice,
         command: JobCommand,
     ) -> Option<PendingReply<Result<(), Refusal>>> {
-        let owner = self.env.job(job)?;
         let (reply, answer) = ReplyTo::channel();
-        deliver(cx, &owner, JobMsg::Command { by, tasks, command, reply });
-        Some(answer)
+        self.env.ask_job(cx, job, JobMsg::Command { by, tasks, command, reply }).then_some(answer)
     }
 
     /// Sends a command to everyone that a selector means.

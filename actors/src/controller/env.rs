@@ -9,7 +9,9 @@ use super::{
 };
 use crate::{
     job::{
+        core::JobCore,
         messages::{JobInput, JobMsg, JobSite},
+        record::JobRecord,
         shell::JobsMsg,
     },
     node::messages::{NodeInput, NodeMsg},
@@ -19,6 +21,7 @@ use garrick_model::{
     config::Config,
     ids::{JobId, NodeIndex},
     packed_steps::StepTally,
+    time::Timestamp,
     view::{JobView, NodeView, PartitionView},
 };
 use garrick_runtime::{
@@ -191,6 +194,32 @@ impl Env {
                     deliver(cx, &supervisor, JobsMsg::Deliver { job, input: Box::new(input) });
                 }
             }
+        }
+    }
+
+    /// Puts a job on the shelf and shows it, so that whoever has its id can ask about it before its owner is up; the owner
+    /// publishes over it.
+    pub fn enter_job(&self, record: JobRecord, now: Timestamp) {
+        let mut view = JobCore::new(record.clone(), self.job_site()).view(now);
+        // Not to be started before its owner is there to be asked.
+        view.eligible = false;
+        self.jobs.put(record);
+        self.boards.jobs.publish(view.id, Arc::new(view));
+    }
+
+    /// Hands a job's owner what it alone can answer; one that is still being started gets it from the jobs' supervisor.
+    /// False when there is no such job.
+    pub fn ask_job<A: Actor>(&self, cx: &mut Context<A>, job: JobId, message: JobMsg) -> bool {
+        if let Some(owner) = self.job(job) {
+            deliver(cx, &owner, message);
+            return true;
+        }
+        match self.jobs_supervisor().filter(|_| self.jobs.contains(job)) {
+            Some(supervisor) => {
+                deliver(cx, &supervisor, JobsMsg::Ask { job, message: Box::new(message) });
+                true
+            }
+            None => false,
         }
     }
 

@@ -158,12 +158,11 @@ impl ControllerActor {
         until: JobMilestone,
         mut replies: Box<dyn ReplySink>,
     ) {
-        let Some(owner) = self.env.job(job) else {
+        let (reply, answer) = ReplyTo::channel();
+        if !self.env.ask_job(cx, job, JobMsg::Wait { until, reply }) {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));
             return;
-        };
-        let (reply, answer) = ReplyTo::channel();
-        deliver(cx, &owner, JobMsg::Wait { until, reply });
+        }
         cx.spawn(async move {
             replies.send(match answer.await {
                 Ok(view) => CommandReply::Job(view),
@@ -173,12 +172,11 @@ impl ControllerActor {
     }
 
     pub(super) fn watch(&self, cx: &mut Context<Self>, job: JobId, mut replies: Box<dyn ReplySink>) {
-        let Some(owner) = self.env.job(job) else {
+        let (sender, mut views) = tokio::sync::watch::channel(None);
+        if !self.env.ask_job(cx, job, JobMsg::Watch(sender)) {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));
             return;
-        };
-        let (sender, mut views) = tokio::sync::watch::channel(None);
-        deliver(cx, &owner, JobMsg::Watch(sender));
+        }
         cx.spawn(async move {
             // Whatever was not seen when the sender goes is still delivered first.
             while views.changed().await.is_ok() {
@@ -192,7 +190,7 @@ impl ControllerActor {
     }
 
     pub(super) fn script(&self, cx: &mut Context<Self>, by: Authority, job: JobId, mut replies: Box<dyn ReplySink>) {
-        let (Some(view), Some(owner)) = (self.env.boards.jobs.get(&job), self.env.job(job)) else {
+        let Some(view) = self.env.boards.jobs.get(&job) else {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));
             return;
         };
@@ -201,7 +199,10 @@ impl ControllerActor {
             return;
         }
         let (reply, answer) = ReplyTo::channel();
-        deliver(cx, &owner, JobMsg::Script { reply });
+        if !self.env.ask_job(cx, job, JobMsg::Script { reply }) {
+            replies.send(CommandReply::Refused(Refusal::InvalidJobId));
+            return;
+        }
         cx.spawn(async move {
             replies.send(match answer.await {
                 Ok(Some(script)) => CommandReply::Script(script),
@@ -212,7 +213,7 @@ impl ControllerActor {
     }
 
     pub(super) fn locate(&self, cx: &mut Context<Self>, by: Authority, job: JobId, mut replies: Box<dyn ReplySink>) {
-        let (Some(view), Some(owner)) = (self.env.boards.jobs.get(&job), self.env.job(job)) else {
+        let Some(view) = self.env.boards.jobs.get(&job) else {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));
             return;
         };
@@ -221,7 +222,10 @@ impl ControllerActor {
             return;
         }
         let (reply, answer) = ReplyTo::channel();
-        deliver(cx, &owner, JobMsg::Locate { reply });
+        if !self.env.ask_job(cx, job, JobMsg::Locate { reply }) {
+            replies.send(CommandReply::Refused(Refusal::InvalidJobId));
+            return;
+        }
         cx.spawn(async move {
             replies.send(match answer.await {
                 Ok(Ok(place)) => CommandReply::StepManager(place),

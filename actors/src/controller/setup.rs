@@ -13,7 +13,6 @@ use super::{
 };
 use crate::{
     job::{
-        core::JobCore,
         messages::{JobInput, JobSite},
         record::{JobRecord, Phase},
         shell::{JobsMsg, JobsSupervisor},
@@ -104,12 +103,8 @@ pub fn start_replayed(
             env.boards.partitions.publish(place, Arc::new(core.view()));
         }
     }
-    for (job, record) in replayed.jobs {
-        let mut view = JobCore::new(record.clone(), env.job_site()).view(now);
-        // Not to be started before its owner is there to be asked.
-        view.eligible = false;
-        env.jobs.put(record);
-        env.boards.jobs.publish(job, Arc::new(view));
+    for record in replayed.jobs.into_values() {
+        env.enter_job(record, now);
     }
 
     let started = env.append(vec![ControllerEvent::Started { epoch }]);

@@ -217,6 +217,33 @@ fn held_jobs_start_when_released() {
     });
 }
 
+/// Its owner is started elsewhere and may be later than the reply: what is asked meanwhile waits for it.
+#[test]
+fn a_job_can_be_asked_about_the_moment_it_is_accepted() {
+    with_system(async |system| {
+        let (rig, _agents) = rig(&system);
+        for number in 1..=50 {
+            let job = JobId(number);
+            let request = RequestId(78, u64::from(number));
+            let mut accepted = rig.ask_stream(
+                1001,
+                CommandRequest::SubmitJob { request, spec: Box::new(JobSpec { hold: true, ..spec() }) },
+            );
+            let mut views = rig.ask_stream(1001, CommandRequest::Watch { job });
+            let mut found = rig.ask_stream(1001, CommandRequest::ListJobs { jobs: vec![selector(job)] });
+            let cancel = CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() };
+            let mut cancelled = rig.ask_stream(1001, CommandRequest::Cancel(cancel));
+            within_time(async {
+                assert!(matches!(accepted.recv().await, Some(CommandReply::Submitted { .. })));
+                assert!(matches!(views.recv().await, Some(CommandReply::Job(_))));
+                assert!(matches!(found.recv().await, Some(CommandReply::Jobs { jobs, .. }) if jobs.len() == 1));
+                assert_eq!(cancelled.recv().await, Some(CommandReply::PerJob(vec![(selector(job), Ok(()))])));
+            })
+            .await;
+        }
+    });
+}
+
 #[test]
 fn a_watch_ends_with_the_job() {
     with_system(async |system| {

@@ -69,7 +69,7 @@ impl ControllerActor {
             admitted.record.priority = admitted.record.priority.saturating_sub(before).max(1);
         }
         tracing::info!(job_id = job.0, uid = caller.uid, request_id = %request, "job.submitted");
-        self.env.jobs.put(admitted.record.clone());
+        self.env.enter_job(admitted.record.clone(), now);
         let event = JobEvent::Submitted(Box::new(admitted.record));
         let done = self.env.append(vec![ControllerEvent::Job { job, event: Box::new(event) }]);
         self.saving.insert(request, vec![replies]);

@@ -320,6 +320,13 @@ pub enum JobsMsg {
         /// What.
         input: Box<JobInput>,
     },
+    /// As `Deliver`, for a message that somebody waits for.
+    Ask {
+        /// Job.
+        job: JobId,
+        /// What.
+        message: Box<JobMsg>,
+    },
     /// For all jobs: the site's settings changed.
     SiteChanged,
 }
@@ -329,6 +336,7 @@ impl Message for JobsMsg {
         match self {
             Self::Start { .. } => "Start",
             Self::Deliver { .. } => "Deliver",
+            Self::Ask { .. } => "Ask",
             Self::SiteChanged => "SiteChanged",
         }
     }
@@ -421,6 +429,12 @@ impl Actor for JobsSupervisor {
                 }
                 None => self.bounce(cx, job, *input),
             },
+            // Without an actor there is none to wait for: whoever asked learns that when the reply is dropped.
+            JobsMsg::Ask { job, message } => {
+                if let Some(address) = self.env.job(job) {
+                    deliver(cx, &address, *message);
+                }
+            }
             JobsMsg::SiteChanged => {
                 let site = self.env.job_site();
                 for path in cx.children() {
