@@ -41,7 +41,7 @@ fn part(actor: &str, message: &str) -> Part {
         ("controller" | "node", "Heartbeat") | ("node", "Timer") => Part::Beside,
         // A heartbeat's news of a node's load wakes it.
         ("scheduler", "Changed" | "Pass") => Part::Beside,
-        ("controller", "CountMessages") => Part::Beside,
+        ("controller", "CountMessages" | "Serve") => Part::Beside,
         _ => Part::Launch,
     }
 }

@@ -92,6 +92,8 @@ pub struct DoorListener {
     program: Arc<str>,
     greeting: JoinSet<(u32, Result<DoorConn, LinkError>)>,
     greeting_of: BTreeMap<u32, usize>,
+    /// Of descriptors or memory, to take clients in; that has been said.
+    short: bool,
     /// Whose descriptors are taken, and how many are held.
     descriptors: Option<(u32, Arc<Held>)>,
 }
@@ -125,6 +127,7 @@ impl DoorListener {
             program: program.into(),
             greeting: JoinSet::new(),
             greeting_of: BTreeMap::new(),
+            short: false,
             descriptors: None,
         })
     }
@@ -166,9 +169,16 @@ impl DoorListener {
                     }
                 }
                 accepted = self.listener.accept() => match accepted {
-                    Ok((stream, _)) => if let Some(conn) = self.greet(stream) { return Ok(conn) },
+                    Ok((stream, _)) => {
+                        if std::mem::take(&mut self.short) {
+                            tracing::info!(door = %self.path.display(), "clients are let in again");
+                        }
+                        if let Some(conn) = self.greet(stream) { return Ok(conn) }
+                    }
                     Err(error) if is_passing(&error) => {
-                        tracing::warn!(door = %self.path.display(), %error, "door.accept");
+                        if !std::mem::replace(&mut self.short, true) {
+                            tracing::warn!(door = %self.path.display(), %error, "no client is let in until this passes");
+                        }
                         // Out of descriptors or memory: give others time to return some, instead of spinning.
                         tokio::time::sleep(Duration::from_millis(50)).await;
                     }

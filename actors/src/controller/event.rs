@@ -47,6 +47,20 @@ pub enum ControllerEvent {
         /// Submissions so far, for priorities.
         submissions: u64,
     },
+    /// Saved in one go: one record of the file, so that a crash leaves all of them or none.
+    Together(Vec<ControllerEvent>),
+}
+
+impl From<Vec<Self>> for ControllerEvent {
+    fn from(mut events: Vec<Self>) -> Self {
+        match events.pop() {
+            Some(only) if events.is_empty() => only,
+            last => {
+                events.extend(last);
+                Self::Together(events)
+            }
+        }
+    }
 }
 
 /// A journal that does not fit together.
@@ -90,6 +104,7 @@ impl Replayed {
             ControllerEvent::Partition { partition, saved } => {
                 self.partitions.insert(partition.clone(), (**saved).clone());
             }
+            ControllerEvent::Together(events) => return events.iter().try_for_each(|event| self.apply(event)),
             ControllerEvent::Started { epoch } => self.epoch = self.epoch.max(*epoch),
             ControllerEvent::Used { job, sluid, submissions } => {
                 self.last_job = self.last_job.max(job.0);

@@ -25,18 +25,25 @@ use garrick_runtime::{Address, ReplyTo, System};
 use std::{
     collections::BTreeMap,
     path::Path,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
     time::Duration,
 };
 use tokio::sync::mpsc;
 
 /// A journal that keeps events in memory.
 #[derive(Clone, Default)]
-pub struct MemoryJournal(pub Arc<Mutex<Vec<ControllerEvent>>>);
+pub struct MemoryJournal(pub Arc<Mutex<Vec<ControllerEvent>>>, Arc<AtomicBool>);
 
 impl MemoryJournal {
     pub fn events(&self) -> Vec<ControllerEvent> {
         self.0.lock().expect("no test panics while it holds the journal").clone()
+    }
+
+    pub fn set_waits_for_room(&self, waits: bool) {
+        self.1.store(waits, Ordering::Relaxed);
     }
 
     pub fn replayed(&self) -> Replayed {
@@ -52,6 +59,10 @@ impl JournalPort for MemoryJournal {
     fn append(&self, mut events: Vec<ControllerEvent>, done: ReplyTo<Result<(), JournalError>>) {
         self.0.lock().expect("no test panics while it holds the journal").append(&mut events);
         done.reply(Ok(()));
+    }
+
+    fn waits_for_room(&self) -> bool {
+        self.1.load(Ordering::Relaxed)
     }
 }
 

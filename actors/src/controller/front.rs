@@ -9,6 +9,7 @@ use super::{
     queries::AgentQueries,
     setup,
     steps::StepsMsg,
+    turnstile::{self, Turnstile},
 };
 use crate::{
     job::{messages::Authority, shell::JobsMsg},
@@ -35,7 +36,7 @@ use garrick_model::{
     time::Timestamp,
     view::NodeView,
 };
-use garrick_runtime::{Actor, ActorPath, Answered, Context};
+use garrick_runtime::{Actor, ActorPath, Answered, Context, TraceContext};
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
@@ -50,12 +51,26 @@ const ANSWER_AGE: Duration = Duration::from_secs(24 * 3600);
 /// What a submission was answered with.
 pub(super) type SubmitAnswer = (JobId, Vec<String>);
 
+/// When a user has too many requests waiting, or all together have, those on top come back after this.
+const CROWDED: Duration = Duration::from_secs(1);
+/// When the journal's disk has no room, try again after this.
+const DISK_FULL: Duration = Duration::from_secs(5);
+
+/// A request at the turnstile.
+struct Waiting {
+    caller: Caller,
+    request: Box<CommandRequest>,
+    replies: Box<dyn ReplySink>,
+    cx: TraceContext,
+}
+
 /// The front actor, at `/controller`.
 pub struct ControllerActor {
     pub(super) env: Arc<Env>,
     pub(super) answered: Answered<RequestId, SubmitAnswer>,
     /// Submissions that are being saved, and who waits for each.
     pub(super) saving: HashMap<RequestId, Vec<Box<dyn ReplySink>>>,
+    turnstile: Turnstile<Waiting>,
     feasibility: Option<Feasibility>,
     replies: AgentReplies,
     pub(super) queries: AgentQueries,
@@ -74,6 +89,7 @@ impl ControllerActor {
             env,
             answered,
             saving: HashMap::new(),
+            turnstile: Turnstile::new(),
             feasibility: None,
             replies: AgentReplies::default(),
             queries: AgentQueries::default(),
@@ -153,7 +169,7 @@ impl ControllerActor {
                 // The agent vouches for the user, not for where it is.
                 caller.host.clone_from(&node);
                 let sink = self.replies.sink(&node, query, link);
-                self.command(cx, &caller, *request, sink);
+                self.arrived(cx, caller, request, sink);
             }
             NodeToController::CommandGone { query } => self.replies.gone(&node, query),
             NodeToController::Steps { query, steps, missing, left_out } => {
@@ -171,6 +187,37 @@ impl ControllerActor {
                 self.env.tell_node(cx, &node, NodeInput::Frame { conn, frame: Box::new(frame) });
             }
         }
+    }
+
+    /// A command: served when its user's turn comes. `Serve` comes once for each that waits, behind what is in the mailbox.
+    fn arrived(
+        &mut self,
+        cx: &mut Context<Self>,
+        caller: Caller,
+        request: Box<CommandRequest>,
+        replies: Box<dyn ReplySink>,
+    ) {
+        let ahead = turnstile::goes_ahead(&request);
+        let waiting = Waiting { caller, request, replies, cx: TraceContext::current_or_root() };
+        match self.turnstile.put(waiting.caller.uid, ahead, waiting) {
+            Ok(()) => cx.pipe(std::future::ready(()), |()| ControllerMsg::Serve),
+            Err(mut turned_away) => {
+                tracing::debug!(uid = turned_away.caller.uid, "command.turned_away");
+                turned_away.replies.send(CommandReply::Refused(Refusal::RetryAfter { after: CROWDED }));
+            }
+        }
+    }
+
+    fn serve(&mut self, cx: &mut Context<Self>) {
+        let Some(Waiting { caller, request, mut replies, cx: trace }) = self.turnstile.take() else { return };
+        if replies.is_gone() {
+            return;
+        }
+        if turnstile::begins_something(&request) && self.env.ports.journal.waits_for_room() {
+            replies.send(CommandReply::Refused(Refusal::RetryAfter { after: DISK_FULL }));
+            return;
+        }
+        trace.enter(|| self.command(cx, &caller, *request, replies));
     }
 
     pub(super) fn command(
@@ -318,7 +365,8 @@ impl Actor for ControllerActor {
                 self.env.tell_node(cx, &node, NodeInput::LinkGone { conn });
             }
             ControllerMsg::AgentMessage { node, conn, message } => self.agent_message(cx, node, conn, *message),
-            ControllerMsg::Command { caller, request, replies } => self.command(cx, &caller, *request, replies),
+            ControllerMsg::Command { caller, request, replies } => self.arrived(cx, caller, request, replies),
+            ControllerMsg::Serve => self.serve(cx),
             ControllerMsg::ConfigChanged(config) => self.reconfigured(cx, config),
             ControllerMsg::Submitted { job, request, warnings, result } => {
                 self.submitted(job, request, warnings, result);

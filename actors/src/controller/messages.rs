@@ -51,6 +51,8 @@ pub enum ControllerMsg {
     },
     /// The configuration was read again.
     ConfigChanged(Arc<Config>),
+    /// From itself: a request waits at the turnstile.
+    Serve,
 
     /// The journal answered for a submission.
     Submitted {
@@ -85,6 +87,7 @@ impl Message for ControllerMsg {
             Self::AgentMessage { message, .. } => agent_message_name(message),
             Self::Command { request, .. } => request_name(request),
             Self::ConfigChanged(_) => "ConfigChanged",
+            Self::Serve => "Serve",
             Self::Submitted { .. } => "Submitted",
             Self::ShapesChanged => "ShapesChanged",
             Self::QueryTimeout { .. } => "QueryTimeout",

@@ -75,6 +75,7 @@ pub mod setup;
 pub mod shelf;
 pub mod steps;
 mod submit;
+pub mod turnstile;
 
 #[cfg(test)]
 mod admission_test;

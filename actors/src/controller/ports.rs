@@ -22,6 +22,10 @@ pub struct JournalError(pub String);
 pub trait JournalPort: Send + Sync + 'static {
     /// Appends; the events of one call are saved together or not at all.
     fn append(&self, events: Vec<ControllerEvent>, done: ReplyTo<Result<(), JournalError>>);
+    /// What was appended waits for room on the disk: nothing new is to be begun until it has found it.
+    fn waits_for_room(&self) -> bool {
+        false
+    }
 }
 
 /// The link to one node's agent. Frames arrive in the order in which they were sent, or the link is gone.

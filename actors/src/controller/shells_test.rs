@@ -1,7 +1,10 @@
 //! The whole controller in one process, with agents that are played: from submission to being forgotten, and restarts.
 #![allow(clippy::unwrap_used)]
 
-use super::fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES};
+use super::{
+    fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES},
+    turnstile::MOST_OF_USER,
+};
 use crate::scheduler::fixtures::{array, spec};
 use garrick_model::{
     ids::{JobId, RequestId},
@@ -221,26 +224,62 @@ fn held_jobs_start_when_released() {
 #[test]
 fn a_job_can_be_asked_about_the_moment_it_is_accepted() {
     with_system(async |system| {
-        let (rig, _agents) = rig(&system);
-        for number in 1..=50 {
-            let job = JobId(number);
-            let request = RequestId(78, u64::from(number));
-            let mut accepted = rig.ask_stream(
-                1001,
-                CommandRequest::SubmitJob { request, spec: Box::new(JobSpec { hold: true, ..spec() }) },
-            );
+        let (mut rig, _agents) = rig(&system);
+        for _ in 0..50 {
+            let job = rig.submitted(JobSpec { hold: true, ..spec() }).await;
             let mut views = rig.ask_stream(1001, CommandRequest::Watch { job });
             let mut found = rig.ask_stream(1001, CommandRequest::ListJobs { jobs: vec![selector(job)] });
             let cancel = CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() };
             let mut cancelled = rig.ask_stream(1001, CommandRequest::Cancel(cancel));
             within_time(async {
-                assert!(matches!(accepted.recv().await, Some(CommandReply::Submitted { .. })));
                 assert!(matches!(views.recv().await, Some(CommandReply::Job(_))));
                 assert!(matches!(found.recv().await, Some(CommandReply::Jobs { jobs, .. }) if jobs.len() == 1));
                 assert_eq!(cancelled.recv().await, Some(CommandReply::PerJob(vec![(selector(job), Ok(()))])));
             })
             .await;
         }
+    });
+}
+
+#[test]
+fn a_user_with_one_request_does_not_wait_for_another_with_thousands() {
+    with_system(async |system| {
+        let (rig, _agents) = rig(&system);
+        let submit = |uid: u32, n: u32| {
+            let request = RequestId(u64::from(uid), u64::from(n));
+            let spec = Box::new(JobSpec { hold: true, ..spec() });
+            rig.ask_stream(uid, CommandRequest::SubmitJob { request, spec })
+        };
+        let mut crowd: Vec<_> = (0..2000).map(|n| submit(1001, n)).collect();
+        let mut one = submit(1002, 0);
+        within_time(async {
+            let Some(CommandReply::Submitted { job, .. }) = one.recv().await else { panic!("not accepted") };
+            assert!(job.0 < 10, "{job}");
+            let mut turned_away = 0;
+            for replies in &mut crowd {
+                match replies.recv().await {
+                    Some(CommandReply::Submitted { .. }) => {}
+                    Some(CommandReply::Refused(Refusal::RetryAfter { .. })) => turned_away += 1,
+                    other => panic!("{other:?}"),
+                }
+            }
+            assert_eq!(turned_away, 2000 - MOST_OF_USER);
+        })
+        .await;
+    });
+}
+
+#[test]
+fn while_the_disk_is_full_nothing_new_is_begun_and_questions_are_answered() {
+    with_system(async |system| {
+        let (mut rig, _agents) = rig(&system);
+        let job = rig.submitted(JobSpec { hold: true, ..spec() }).await;
+        rig.journal.set_waits_for_room(true);
+        assert!(matches!(rig.submit(spec()).await, CommandReply::Refused(Refusal::RetryAfter { .. })));
+        let found = rig.ask(1001, CommandRequest::ListJobs { jobs: vec![selector(job)] }).await;
+        assert!(matches!(found, CommandReply::Jobs { jobs, .. } if jobs.len() == 1));
+        rig.journal.set_waits_for_room(false);
+        rig.submitted(spec()).await;
     });
 }
 

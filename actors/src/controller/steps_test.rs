@@ -129,6 +129,7 @@ fn reported_steps_cost_messages_per_batch_and_none_per_step() {
         let path = format!("/job/{job}");
         let expected = BTreeMap::from([
             (("/controller", "CountMessages"), 1),
+            (("/controller", "Serve"), 1),
             (("/controller", "StepReport"), 3),
             (("/node/n0", "StepReport"), 3),
             (("/node/n0", "ReportSafe"), 3),

@@ -42,6 +42,16 @@ pub enum JournalError {
         /// What is wrong.
         what: String,
     },
+    /// A file of a series is not there.
+    #[error(
+        "{path} is missing, and {next} follows it; restore it from a copy, or move what follows it away to give that up"
+    )]
+    Missing {
+        /// The file.
+        path: PathBuf,
+        /// The next one.
+        next: PathBuf,
+    },
     /// An earlier write failed; nothing is accepted any more.
     #[error("journal {path} is closed after an earlier failure: {cause}")]
     Closed {

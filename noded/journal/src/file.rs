@@ -24,6 +24,20 @@ pub struct Opened<T> {
 
 /// Opens or creates a journal and reads it back. A torn end is cut off on disk before this returns.
 pub fn open<T: DeserializeOwned>(path: &Path) -> Result<Opened<T>, JournalError> {
+    let mut records = Vec::new();
+    let (torn_bytes, file) = open_each(path, |record| {
+        records.push(record);
+        Ok::<_, JournalError>(())
+    })?;
+    Ok(Opened { records, torn_bytes, file })
+}
+
+/// As [`open`], handing over one record after the other instead of holding all. Returns the bytes of a torn last record
+/// that were cut off, and the file, opened for appending.
+pub fn open_each<T: DeserializeOwned, E: From<JournalError>>(
+    path: &Path,
+    mut each: impl FnMut(T) -> Result<(), E>,
+) -> Result<(u64, File), E> {
     let mut file = OpenOptions::new()
         .read(true)
         .append(true)
@@ -33,40 +47,62 @@ pub fn open<T: DeserializeOwned>(path: &Path) -> Result<Opened<T>, JournalError>
         .map_err(|e| JournalError::io("open", path, &e))?;
     let length = file.metadata().map_err(|e| JournalError::io("read", path, &e))?.len();
     let mut reader = Reader::new(BufReader::with_capacity(form::READ_BYTES, &file), path, length)?;
-    let mut records = Vec::new();
     while let Some(record) = reader.next_record()? {
-        records.push(record.decode()?);
+        each(record.decode()?)?;
     }
     if !reader.has_header() {
         file.set_len(0).map_err(|e| JournalError::io("truncate", path, &e))?;
         file.write_all(&form::header()).map_err(|e| JournalError::io("write", path, &e))?;
         file.sync_all().map_err(|e| JournalError::io("sync", path, &e))?;
         sync_parent(path)?;
-        return Ok(Opened { records, torn_bytes: 0, file });
+        return Ok((0, file));
     }
     let torn_bytes = reader.torn_bytes();
     if torn_bytes > 0 {
         file.set_len(reader.position()).map_err(|e| JournalError::io("truncate", path, &e))?;
         file.sync_all().map_err(|e| JournalError::io("sync", path, &e))?;
     }
-    Ok(Opened { records, torn_bytes, file })
+    Ok((torn_bytes, file))
 }
 
-/// Puts `records` in the journal's place in one step: temporary file, sync, rename, sync of the folder.
-pub fn replace<T: Serialize>(path: &Path, records: &[T]) -> Result<(), JournalError> {
-    let fresh = path.with_extension("new");
-    let mut bytes = form::header().to_vec();
-    for r in records {
-        frame(path, r, &mut bytes)?;
+/// Puts `records` in the journal's place in one step: temporary file, sync, rename, sync of the folder. Returns the length
+/// of the file.
+pub fn replace<T: Serialize>(path: &Path, records: impl IntoIterator<Item = T>) -> Result<u64, JournalError> {
+    let fresh = path.with_added_extension("new");
+    let written = write_fresh(path, &fresh, records);
+    if written.is_err() {
+        // Of a disk that is full, perhaps; what is left of it would only take more room.
+        let _ = std::fs::remove_file(&fresh);
     }
-    let mut file = File::create(&fresh).map_err(|e| JournalError::io("create", &fresh, &e))?;
-    file.write_all(&bytes).map_err(|e| JournalError::io("write", &fresh, &e))?;
-    file.sync_all().map_err(|e| JournalError::io("sync", &fresh, &e))?;
+    let length = written?;
     std::fs::rename(&fresh, path).map_err(|e| JournalError::io("rename", &fresh, &e))?;
-    sync_parent(path)
+    sync_parent(path)?;
+    Ok(length)
 }
 
-fn sync_parent(path: &Path) -> Result<(), JournalError> {
+fn write_fresh<T: Serialize>(
+    path: &Path,
+    fresh: &Path,
+    records: impl IntoIterator<Item = T>,
+) -> Result<u64, JournalError> {
+    let mut file = File::create(fresh).map_err(|e| JournalError::io("create", fresh, &e))?;
+    let mut bytes = form::header().to_vec();
+    let mut length = 0;
+    for record in records {
+        frame(path, &record, &mut bytes)?;
+        if bytes.len() >= form::READ_BYTES {
+            file.write_all(&bytes).map_err(|e| JournalError::io("write", fresh, &e))?;
+            length += bytes.len() as u64;
+            bytes.clear();
+        }
+    }
+    file.write_all(&bytes).map_err(|e| JournalError::io("write", fresh, &e))?;
+    file.sync_all().map_err(|e| JournalError::io("sync", fresh, &e))?;
+    Ok(length + bytes.len() as u64)
+}
+
+/// Makes what was created, renamed or removed in the folder of `path` last.
+pub fn sync_parent(path: &Path) -> Result<(), JournalError> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(parent).and_then(|f| f.sync_all()).map_err(|e| JournalError::io("sync the folder of", path, &e))
 }

@@ -22,6 +22,6 @@ mod form;
 mod read;
 
 pub use error::JournalError;
-pub use file::{Opened, open, replace};
+pub use file::{Opened, open, open_each, replace, sync_parent};
 pub use form::{VERSION, frame};
 pub use read::{Reader, Record};

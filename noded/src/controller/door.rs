@@ -2,6 +2,7 @@
 
 use crate::{
     controller::links::tell,
+    daemon::guests::{self, Guests},
     node::{conversations::traced, relay},
 };
 use garrick_actors::controller::{messages::ControllerMsg, ports::ReplySink};
@@ -28,6 +29,8 @@ pub struct DoorWorld {
     pub join: Arc<JoinServer>,
     /// This host's name.
     pub host: String,
+    /// Commands that are connected.
+    pub guests: Guests,
 }
 
 /// Replies to one request.
@@ -98,6 +101,7 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
 }
 
 async fn command(conn: DoorConn, world: DoorWorld) {
+    let Some(_guest) = world.guests.enter(conn.peer.uid) else { return guests::turn_away(conn).await };
     let caller = relay::caller_of(&conn, &world.host);
     let (sender, mut requests) = conn.split::<CommandReply, CommandRequest>();
     let gone = Arc::new(AtomicBool::new(false));

@@ -33,7 +33,7 @@ impl JournalFile {
 impl JournalPort for JournalFile {
     fn append(&self, events: Vec<ControllerEvent>, done: ReplyTo<Result<(), JournalError>>) {
         self.writer.append(
-            &events,
+            &[ControllerEvent::from(events)],
             Box::new(move |outcome: Result<(), FileError>| {
                 if let Err(e @ (FileError::Io { .. } | FileError::Closed { .. })) = &outcome {
                     // Nobody can tell what is on disk now: only a restart, which reads it back, can go on.
@@ -43,6 +43,10 @@ impl JournalPort for JournalFile {
                 done.reply(outcome.map_err(|e| JournalError(e.to_string())));
             }),
         );
+    }
+
+    fn waits_for_room(&self) -> bool {
+        self.writer.waits_for_room()
     }
 }
 

@@ -7,8 +7,8 @@ use crate::{
         links,
         ports::{JournalFile, Signer, Users},
     },
-    daemon::{options::Options, place::Cluster},
-    journal::{self, JournalError, JournalWriter},
+    daemon::{guests::Guests, options::Options, place::Cluster},
+    journal::{self, Fold, JournalError, JournalWriter, Shortener, series},
     kernel::inventory,
 };
 use garrick_actors::controller::{
@@ -24,7 +24,7 @@ use garrick_transport::{
     any_address, identity::Role,
 };
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, OnceLock},
 };
 use tokio::sync::watch;
@@ -121,45 +121,112 @@ pub fn init(cluster: &Cluster) -> Result<String, ControllerStartError> {
     ))
 }
 
-/// Reads the journal back, writes its shortest form in its place, and starts its writer.
+impl Fold for Replayed {
+    type Record = ControllerEvent;
+    type Error = Unread;
+
+    fn fold(&mut self, event: ControllerEvent) -> Result<(), Unread> {
+        Ok(self.apply(&event)?)
+    }
+
+    fn shortest(self) -> impl Iterator<Item = ControllerEvent> {
+        self.into_events().into_iter()
+    }
+}
+
+/// Why a journal was not read back.
+#[derive(Debug, thiserror::Error)]
+pub enum Unread {
+    /// Its files.
+    #[error(transparent)]
+    File(#[from] JournalError),
+    /// What they say.
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+}
+
+/// With `-i`: what does not fit is left out.
+#[derive(Default)]
+struct Forgiving {
+    replayed: Replayed,
+    left_out: u64,
+}
+
+impl Fold for Forgiving {
+    type Record = ControllerEvent;
+    type Error = JournalError;
+
+    fn fold(&mut self, event: ControllerEvent) -> Result<(), JournalError> {
+        if let Err(e) = self.replayed.apply(&event) {
+            tracing::error!(error = %e, "an event of the journal was left out");
+            self.left_out += 1;
+        }
+        Ok(())
+    }
+
+    fn shortest(self) -> impl Iterator<Item = ControllerEvent> {
+        self.replayed.shortest()
+    }
+}
+
+/// Bytes appended to the journal between two snapshots at least: read back within a second or so.
+const SNAPSHOT_FLOOR: u64 = 32 << 20;
+
+/// Reads the journal back and starts its writer.
 fn open_journal(
     cluster: &Cluster,
     options: &Options,
 ) -> Result<(JournalWriter<ControllerEvent>, Replayed), ControllerStartError> {
-    let path = state_folder(cluster)?.join("journal");
-    if options.clean && path.exists() {
-        let aside = path.with_extension("discarded");
-        std::fs::rename(&path, &aside).map_err(|cause| ControllerStartError::Folder { path: aside.clone(), cause })?;
-        tracing::warn!(kept = %aside.display(), "started with -c: saved jobs and node states were put aside");
+    let folder = state_folder(cluster)?;
+    let path = series::path(&folder);
+    let put_aside = |why: &str| {
+        series::put_aside(&folder, why).map_err(|cause| ControllerStartError::Folder { path: folder.join(why), cause })
+    };
+    if options.clean
+        && let Some(kept) = put_aside("journal.discarded")?
+    {
+        tracing::warn!(kept = %kept.display(), "started with -c: saved jobs and node states were put aside");
     }
-    let opened = match journal::open::<ControllerEvent>(&path) {
-        Ok(opened) => opened,
-        Err(e) if options.ignore_errors => {
-            let aside = path.with_extension("unreadable");
-            tracing::error!(error = %e, kept = %aside.display(), "started with -i: the journal was put aside");
-            std::fs::rename(&path, &aside)
-                .map_err(|cause| ControllerStartError::Folder { path: aside.clone(), cause })?;
-            journal::open(&path)?
+    let mut replayed = Replayed::default();
+    let opened = if options.ignore_errors {
+        let mut forgiving = Forgiving::default();
+        match series::open(&folder, &mut forgiving) {
+            Ok(opened) if forgiving.left_out == 0 => {
+                replayed = forgiving.replayed;
+                opened
+            }
+            outcome => {
+                let kept = put_aside("journal.unreadable")?.unwrap_or_default();
+                match outcome {
+                    Ok(_) => tracing::error!(
+                        left_out = forgiving.left_out, kept = %kept.display(), "started with -i: a new journal was begun"
+                    ),
+                    Err(e) => {
+                        tracing::error!(error = %e, kept = %kept.display(), "started with -i: the journal was put aside");
+                        forgiving = Forgiving::default();
+                    }
+                }
+                journal::replace(&path, forgiving.replayed.shortest())?;
+                series::open(&folder, &mut replayed).map_err(|cause| unread(cause, &path))?
+            }
         }
-        Err(e) => return Err(e.into()),
+    } else {
+        series::open(&folder, &mut replayed).map_err(|cause| unread(cause, &path))?
     };
     if opened.torn_bytes > 0 {
         tracing::warn!(bytes = opened.torn_bytes, file = %path.display(), "a torn last record was cut off the journal");
     }
-    let mut replayed = Replayed::default();
-    for event in &opened.records {
-        match replayed.apply(event) {
-            Ok(()) => {}
-            Err(e) if options.ignore_errors => tracing::error!(error = %e, "an event of the journal was left out"),
-            Err(cause) => return Err(ControllerStartError::Replay { path, cause }),
-        }
-    }
-    let compact = replayed.clone().into_events();
-    drop(opened.file);
-    journal::replace(&path, &compact)?;
-    let file = journal::open::<ControllerEvent>(&path)?.file;
-    let (writer, _thread) = JournalWriter::start(&path, file).map_err(ControllerStartError::Thread)?;
+    let shortener = Shortener::new::<Replayed>(&folder, SNAPSHOT_FLOOR, &opened);
+    let (writer, _thread) =
+        JournalWriter::start(&path, opened.file, Some(shortener)).map_err(ControllerStartError::Thread)?;
     Ok((writer, replayed))
+}
+
+fn unread(cause: Unread, path: &Path) -> ControllerStartError {
+    match cause {
+        Unread::File(e) => e.into(),
+        Unread::Replay(cause) => ControllerStartError::Replay { path: path.to_owned(), cause },
+    }
 }
 
 /// Starts the role. `exit` is set when a command orders the end.
@@ -206,7 +273,13 @@ pub async fn start(
         setup::start_replayed(system, Arc::clone(&cluster.config), ports, replayed, random);
     let _ = process.front.set(front.clone());
     actix_rt::spawn(links::serve(Arc::clone(&endpoint), front.clone()));
-    let world = DoorWorld { front: front.clone(), endpoint: Arc::clone(&endpoint), join, host: process.host.clone() };
+    let world = DoorWorld {
+        front: front.clone(),
+        endpoint: Arc::clone(&endpoint),
+        join,
+        host: process.host.clone(),
+        guests: Guests::of_this_process(),
+    };
     actix_rt::spawn(door::serve(listener, world));
     tracing::info!(
         cluster = cluster.config.cluster_name,

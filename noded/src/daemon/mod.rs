@@ -1,5 +1,6 @@
 //! What every daemon does before it serves: read its command line and configuration, set up its log, go to the background.
 
+pub mod guests;
 pub mod logging;
 pub mod options;
 pub mod place;

@@ -10,6 +10,7 @@ use crate::{
     kernel::{
         daemonise::{self, PidFile, Readiness, Side},
         inventory::{self, Machine},
+        rlimits,
     },
     node,
 };
@@ -178,6 +179,10 @@ fn run(cluster: &Cluster, options: &Options, readiness: Option<Readiness>) -> Re
     let verbosity = options.verbose;
     if let Err(e) = logging::start(log.as_deref(), verbosity) {
         return Err(give_up(readiness, &e.to_string()));
+    }
+    match rlimits::raise_open_files() {
+        Ok(most) => tracing::debug!(most, "open files of this daemon"),
+        Err(e) => tracing::warn!(error = %e, "the limit of open files stays as it is"),
     }
     garrick_transport::install_crypto_provider();
     let pid_path = cluster.pid_file(if node_only { node.as_ref() } else { None });

@@ -176,7 +176,10 @@ fn sync_loop(path: &Path, file: &File, waiting: &Receiver<Synced>) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::{journal::open, kernel::scratch::Scratch};
+    use crate::{
+        journal::open,
+        kernel::scratch::{Scratch, SmallDisk},
+    };
     use std::sync::mpsc::channel;
 
     #[test]
@@ -194,37 +197,22 @@ mod tests {
 
     #[test]
     fn a_full_disk_refuses_appends_keeps_writes_and_is_caught_up_with() {
-        let folder = Scratch::new("log-full");
-        let disk = folder.path().join("disk");
-        std::fs::create_dir_all(&disk).unwrap();
-        let flags = nix::mount::MsFlags::empty();
-        if let Err(e) = nix::mount::mount(Some("tmpfs"), &disk, Some("tmpfs"), flags, Some("size=64k")) {
-            println!("skipped: a small disk cannot be mounted ({e}; root may)");
-            return;
-        }
-        let outcome = std::panic::catch_unwind(|| {
-            let path = disk.join("journal");
-            let log = Log::<String>::start(&path, open::<String>(&path).unwrap().file).unwrap();
-            assert!(matches!(log.write(&"before".to_owned()), Ok(Written::Done)));
-            let filler = disk.join("filler");
-            let mut file = File::create(&filler).unwrap();
-            while file.write_all(&[0; 4096]).is_ok() {}
-            // What is left of the last page is used up too.
-            let long = "x".repeat(8000);
-            assert!(matches!(log.write(&long), Ok(Written::Kept(_))));
-            assert!(matches!(log.write(&"kept".to_owned()), Ok(Written::Kept(_))));
-            assert!(log.is_behind() && !log.catch_up());
-            let (tell, told) = channel();
-            log.append(&"refused".to_owned(), Box::new(move |outcome| tell.send(outcome.is_err()).unwrap()));
-            assert!(told.recv().unwrap());
-            drop(file);
-            std::fs::remove_file(&filler).unwrap();
-            assert!(log.catch_up() && !log.is_behind());
-            assert!(matches!(log.write(&"after".to_owned()), Ok(Written::Done)));
-            assert_eq!(open::<String>(&path).unwrap().records, ["before", &long, "kept", "after"]);
-        });
-        // The sync thread may hold its end for a moment longer.
-        nix::mount::umount2(&disk, nix::mount::MntFlags::MNT_DETACH).unwrap();
-        outcome.unwrap();
+        let Some(disk) = SmallDisk::mount("log-full", 64 << 10) else { return };
+        let path = disk.path().join("journal");
+        let log = Log::<String>::start(&path, open::<String>(&path).unwrap().file).unwrap();
+        assert!(matches!(log.write(&"before".to_owned()), Ok(Written::Done)));
+        let filler = disk.fill();
+        // What is left of the last page is used up too.
+        let long = "x".repeat(8000);
+        assert!(matches!(log.write(&long), Ok(Written::Kept(_))));
+        assert!(matches!(log.write(&"kept".to_owned()), Ok(Written::Kept(_))));
+        assert!(log.is_behind() && !log.catch_up());
+        let (tell, told) = channel();
+        log.append(&"refused".to_owned(), Box::new(move |outcome| tell.send(outcome.is_err()).unwrap()));
+        assert!(told.recv().unwrap());
+        std::fs::remove_file(&filler).unwrap();
+        assert!(log.catch_up() && !log.is_behind());
+        assert!(matches!(log.write(&"after".to_owned()), Ok(Written::Done)));
+        assert_eq!(open::<String>(&path).unwrap().records, ["before", &long, "kept", "after"]);
     }
 }

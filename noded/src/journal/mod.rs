@@ -2,12 +2,15 @@
 //! The file's form, reading it back and replacing it are those of [`garrick_journal`].
 //!
 //! One writer thread per file drains what has queued up, writes it in one go, calls
-//! `fdatasync` once, and only then answers: group commit. A failed write or sync is final for that writer: the state of
-//! the page cache is unknown after it, so nothing is retried and every later append is refused.
+//! `fdatasync` once, and only then answers: group commit. A disk without room is waited for. Any other failed write or sync
+//! is final for that writer: the state of the page cache is unknown after it, so nothing is retried and every later append
+//! is refused.
 
 mod log;
+pub mod series;
 mod writer;
 
 pub use garrick_journal::{JournalError, Opened, VERSION, open, replace};
 pub use log::{Log, Synced, Written};
+pub use series::{Fold, Series, Shortener};
 pub use writer::{Done, JournalWriter};

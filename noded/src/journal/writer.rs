@@ -1,5 +1,6 @@
 //! The writer thread: many appends, one `fdatasync`.
 
+use crate::journal::Shortener;
 use garrick_journal::{JournalError, frame};
 use serde::Serialize;
 use std::{
@@ -7,8 +8,13 @@ use std::{
     io::Write,
     marker::PhantomData,
     path::{Path, PathBuf},
-    sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
+    },
     thread::JoinHandle,
+    time::Duration,
 };
 
 /// Called by the writer thread once the records are on disk, or have been refused.
@@ -18,6 +24,9 @@ pub type Done = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
 const QUEUE_ENTRIES: usize = 65_536;
 /// Bytes written before a sync is forced, so that one sync never covers unbounded data.
 const GROUP_BYTES: usize = 4 << 20;
+
+/// Between two tries to write to a disk without room.
+const ROOM_PAUSE: Duration = Duration::from_millis(500);
 
 struct Append {
     bytes: Vec<u8>,
@@ -30,23 +39,33 @@ struct Append {
 pub struct JournalWriter<T> {
     path: PathBuf,
     queue: SyncSender<Append>,
+    waits_for_room: Arc<AtomicBool>,
     records: PhantomData<fn(T)>,
 }
 
 impl<T> Clone for JournalWriter<T> {
     fn clone(&self) -> Self {
-        Self { path: self.path.clone(), queue: self.queue.clone(), records: PhantomData }
+        let waits_for_room = Arc::clone(&self.waits_for_room);
+        Self { path: self.path.clone(), queue: self.queue.clone(), waits_for_room, records: PhantomData }
     }
 }
 
 impl<T: Serialize> JournalWriter<T> {
-    /// Starts the writer on a file that [`super::open`] returned. The handle ends when every clone is gone and all is written.
-    pub fn start(path: &Path, file: File) -> std::io::Result<(Self, JoinHandle<()>)> {
+    /// Starts the writer on a file that [`super::open`] or [`super::series::open`] returned; with a `shortener`, the file is
+    /// closed and begun anew from time to time. The handle ends when every clone is gone and all is written.
+    pub fn start(path: &Path, file: File, shortener: Option<Shortener>) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (queue, appends) = sync_channel(QUEUE_ENTRIES);
-        let name = path.to_owned();
-        let thread =
-            std::thread::Builder::new().name("journal".into()).spawn(move || write_loop(&name, file, &appends))?;
-        Ok((Self { path: path.to_owned(), queue, records: PhantomData }, thread))
+        let waits_for_room = Arc::new(AtomicBool::new(false));
+        let end = file.metadata()?.len();
+        let writing =
+            Writing { path: path.to_owned(), file, end, shortener, waits_for_room: Arc::clone(&waits_for_room) };
+        let thread = std::thread::Builder::new().name("journal".into()).spawn(move || writing.run(&appends))?;
+        Ok((Self { path: path.to_owned(), queue, waits_for_room, records: PhantomData }, thread))
+    }
+
+    /// The disk has no room: what was appended waits until it has.
+    pub fn waits_for_room(&self) -> bool {
+        self.waits_for_room.load(Ordering::Relaxed)
     }
 
     /// Queues records; `done` is called when they are on disk together, or not at all. Never blocks: a full queue, a
@@ -71,7 +90,8 @@ impl<T: Serialize> JournalWriter<T> {
         match self.queue.try_send(Append { bytes, done, lazy }) {
             Ok(()) => {}
             Err(TrySendError::Full(a)) => {
-                (a.done)(Err(JournalError::Record { path: self.path.clone(), what: "the write queue is full".into() }));
+                let cause = format!("{QUEUE_ENTRIES} appends wait for the disk");
+                (a.done)(Err(JournalError::Closed { path: self.path.clone(), cause }));
             }
             Err(TrySendError::Disconnected(a)) => {
                 (a.done)(Err(JournalError::Closed { path: self.path.clone(), cause: "its writer has ended".into() }));
@@ -80,39 +100,86 @@ impl<T: Serialize> JournalWriter<T> {
     }
 }
 
-fn write_loop(path: &Path, mut file: File, appends: &Receiver<Append>) {
-    let mut failed: Option<JournalError> = None;
-    while let Ok(first) = appends.recv() {
-        let mut group = vec![first.done];
-        let (mut bytes, mut lazy) = (first.bytes, first.lazy);
-        while bytes.len() < GROUP_BYTES {
-            match appends.try_recv() {
-                Ok(a) => {
-                    bytes.extend_from_slice(&a.bytes);
-                    lazy &= a.lazy;
-                    group.push(a.done);
+struct Writing {
+    path: PathBuf,
+    file: File,
+    /// Bytes of whole records in the file.
+    end: u64,
+    shortener: Option<Shortener>,
+    waits_for_room: Arc<AtomicBool>,
+}
+
+impl Writing {
+    fn run(mut self, appends: &Receiver<Append>) {
+        let mut failed: Option<JournalError> = None;
+        while let Ok(first) = appends.recv() {
+            let mut group = vec![first.done];
+            let (mut bytes, mut lazy) = (first.bytes, first.lazy);
+            while bytes.len() < GROUP_BYTES {
+                match appends.try_recv() {
+                    Ok(a) => {
+                        bytes.extend_from_slice(&a.bytes);
+                        lazy &= a.lazy;
+                        group.push(a.done);
+                    }
+                    Err(_) => break,
                 }
-                Err(_) => break,
+            }
+            if failed.is_none() {
+                failed = self.put(&bytes, lazy).err();
+                if let Some(e) = &failed {
+                    tracing::error!(error = %e, "journal write failed; nothing more will be accepted");
+                    for done in group {
+                        done(Err(e.clone()));
+                    }
+                    continue;
+                }
+            }
+            for done in group {
+                done(match &failed {
+                    None => Ok(()),
+                    Some(e) => Err(JournalError::Closed { path: self.path.clone(), cause: e.to_string() }),
+                });
+            }
+            if failed.is_none() {
+                self.shorten(bytes.len() as u64);
             }
         }
-        if failed.is_none() {
-            let written = file.write_all(&bytes).map_err(|e| JournalError::io("write", path, &e)).and_then(|()| {
-                if lazy { Ok(()) } else { file.sync_data().map_err(|e| JournalError::io("sync", path, &e)) }
-            });
-            failed = written.err();
-            if let Some(e) = &failed {
-                tracing::error!(error = %e, "journal write failed; nothing more will be accepted");
-                for done in group {
-                    done(Err(e.clone()));
-                }
-                continue;
+    }
+
+    /// Writes and syncs, however long it takes until there is room.
+    fn put(&mut self, bytes: &[u8], lazy: bool) -> Result<(), JournalError> {
+        while let Err(e) = self.file.write_all(bytes) {
+            let failure = JournalError::io("write", &self.path, &e);
+            let room = matches!(e.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT));
+            // A part of it may be in the file.
+            if !room || self.file.set_len(self.end).is_err() {
+                return Err(failure);
             }
+            if !self.waits_for_room.swap(true, Ordering::Relaxed) {
+                tracing::error!(error = %failure, "waiting for room; until then nothing new is accepted");
+            }
+            std::thread::sleep(ROOM_PAUSE);
         }
-        for done in group {
-            done(match &failed {
-                None => Ok(()),
-                Some(e) => Err(JournalError::Closed { path: path.to_owned(), cause: e.to_string() }),
-            });
+        if self.waits_for_room.swap(false, Ordering::Relaxed) {
+            tracing::info!(file = %self.path.display(), "there is room again");
+        }
+        self.end += bytes.len() as u64;
+        if lazy { Ok(()) } else { self.file.sync_data().map_err(|e| JournalError::io("sync", &self.path, &e)) }
+    }
+
+    fn shorten(&mut self, appended: u64) {
+        let Some(shortener) = &mut self.shortener else { return };
+        if !shortener.appended(appended) {
+            return;
+        }
+        let synced = self.file.sync_data().map_err(|e| JournalError::io("sync", &self.path, &e));
+        match synced.and_then(|()| shortener.close()) {
+            Ok(file) => {
+                self.end = file.metadata().map_or(0, |found| found.len());
+                self.file = file;
+            }
+            Err(e) => tracing::error!(error = %e, "the journal was not shortened; it goes on growing"),
         }
     }
 }
@@ -121,7 +188,7 @@ fn write_loop(path: &Path, mut file: File, appends: &Receiver<Append>) {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::journal::open;
+    use crate::{journal::open, kernel::scratch::SmallDisk};
     use std::sync::mpsc::channel;
 
     #[test]
@@ -131,7 +198,7 @@ mod tests {
         std::fs::create_dir_all(&dir).unwrap();
         let path = dir.join("journal");
         let opened = open::<u32>(&path).unwrap();
-        let (writer, thread) = JournalWriter::<u32>::start(&path, opened.file).unwrap();
+        let (writer, thread) = JournalWriter::<u32>::start(&path, opened.file, None).unwrap();
         let (tx, rx) = channel();
         for n in 0..1000u32 {
             let tx = tx.clone();
@@ -146,9 +213,9 @@ mod tests {
 
     #[test]
     fn after_a_failed_write_everything_is_refused() {
-        // /dev/full answers every write with "no space left on device".
-        let file = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
-        let (writer, thread) = JournalWriter::<u32>::start(Path::new("/dev/full"), file).unwrap();
+        // Opened for reading only: writes are refused, and not for want of room.
+        let file = File::open("/dev/null").unwrap();
+        let (writer, thread) = JournalWriter::<u32>::start(Path::new("/dev/null"), file, None).unwrap();
         let (tx, rx) = channel();
         for _ in 0..2 {
             let tx = tx.clone();
@@ -156,6 +223,27 @@ mod tests {
             let answer = rx.recv().unwrap().unwrap_err();
             assert!(matches!(answer, JournalError::Io { .. } | JournalError::Closed { .. }), "{answer}");
         }
+        drop(writer);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_full_disk_is_waited_for() {
+        let Some(disk) = SmallDisk::mount("writer-full", 64 << 10) else { return };
+        let path = disk.path().join("journal");
+        let (writer, thread) =
+            JournalWriter::<String>::start(&path, open::<String>(&path).unwrap().file, None).unwrap();
+        let filler = disk.fill();
+        let (tx, rx) = channel();
+        let long = "x".repeat(8000);
+        writer.append(std::slice::from_ref(&long), Box::new(move |r| tx.send(r).unwrap()));
+        while !writer.waits_for_room() {
+            std::thread::yield_now();
+        }
+        assert!(rx.try_recv().is_err());
+        std::fs::remove_file(filler).unwrap();
+        rx.recv().unwrap().unwrap();
+        assert_eq!(open::<String>(&path).unwrap().records, [long]);
         drop(writer);
         thread.join().unwrap();
     }

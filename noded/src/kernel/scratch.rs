@@ -41,6 +41,47 @@ impl Drop for Scratch {
     }
 }
 
+/// A disk in memory of its own, for tests that fill it. Gone when the test ends.
+pub(crate) struct SmallDisk(Scratch);
+
+impl SmallDisk {
+    /// Of so many bytes. `None`, with a message, for who may not mount.
+    pub(crate) fn mount(name: &str, bytes: usize) -> Option<Self> {
+        let disk = Self(Scratch::new(name));
+        let (tmpfs, flags, size) = (Some("tmpfs"), nix::mount::MsFlags::empty(), format!("size={bytes}"));
+        match nix::mount::mount(tmpfs, disk.path(), tmpfs, flags, Some(size.as_str())) {
+            Ok(()) => Some(disk),
+            Err(e) => {
+                #[allow(clippy::print_stderr)]
+                {
+                    eprintln!("skipped: a small disk cannot be mounted ({e}; root may)");
+                }
+                None
+            }
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Writes a file that takes what room there is. Returns it.
+    pub(crate) fn fill(&self) -> PathBuf {
+        use std::io::Write;
+        let filler = self.0.join("filler");
+        let mut file = std::fs::File::create(&filler).expect("a file on the small disk");
+        while file.write_all(&[0; 4096]).is_ok() {}
+        filler
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Threads may hold files there for a moment longer.
+        let _ = nix::mount::umount2(self.path(), nix::mount::MntFlags::MNT_DETACH);
+    }
+}
+
 /// True for root; else says that the test is skipped.
 pub(crate) fn root_or_skip(test: &str) -> bool {
     let root = nix::unistd::geteuid().is_root();

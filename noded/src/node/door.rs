@@ -1,6 +1,7 @@
 //! The node's door: commands of users on this host, the `stepd`s of its runs, and relays to step managers elsewhere.
 
 use crate::{
+    daemon::guests::{self, Guests},
     kernel::users,
     node::{
         conversations::{Conversations, tell_agent},
@@ -28,6 +29,8 @@ pub struct DoorWorld {
     pub endpoint: Arc<Endpoint>,
     /// This node's name.
     pub node: String,
+    /// Commands that are connected.
+    pub guests: Guests,
 }
 
 /// Serves until the door breaks.
@@ -58,6 +61,7 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
 }
 
 async fn command(conn: DoorConn, world: DoorWorld) {
+    let Some(_guest) = world.guests.enter(conn.peer.uid) else { return guests::turn_away(conn).await };
     let caller = relay::caller_of(&conn, &world.node);
     let (replies, mut requests) = conn.split::<CommandReply, CommandRequest>();
     let mut open = Vec::new();

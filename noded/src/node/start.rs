@@ -1,7 +1,7 @@
 //! Starting the node role: inventory, identity, door, links, agent.
 
 use crate::{
-    daemon::{place::Cluster, programs},
+    daemon::{guests::Guests, place::Cluster, programs},
     kernel::{
         cgroup::{Constraints, Tracking},
         inventory::{self, Machine},
@@ -249,7 +249,13 @@ pub async fn start(
     actix_rt::spawn(peers::serve(Arc::clone(&endpoint), peers.clone()));
     actix_rt::spawn(uplink::serve(Arc::clone(&endpoint), cluster.controller_address(), peers));
     let address = endpoint.local_addr();
-    let door_world = DoorWorld { agent: agent.clone(), conversations, endpoint, node: node.name.clone() };
+    let door_world = DoorWorld {
+        agent: agent.clone(),
+        conversations,
+        endpoint,
+        node: node.name.clone(),
+        guests: Guests::of_this_process(),
+    };
     actix_rt::spawn(door::serve(listener, door_world));
     tracing::info!(node = node.name, %address, door = %door_path.display(), tracking = tracking.name(), "the node agent serves");
     Ok(RunningNode { agent, door: door_path, address, world: run_world })

@@ -46,6 +46,8 @@ fn of_controller(event: &ControllerEvent) -> Described {
             let fields = saved.fields.iter().map(|(key, value)| format!("{key}={value:?}"));
             (format!("partition {partition}"), "Partition", fields.collect::<Vec<_>>().join(" "))
         }
+        // Those in it are described one by one.
+        ControllerEvent::Together(events) => ("controller".to_owned(), "Together", format!("events={}", events.len())),
         ControllerEvent::Started { epoch } => ("controller".to_owned(), "Started", format!("epoch={epoch}")),
         ControllerEvent::Used { job, sluid, submissions } => {
             ("controller".to_owned(), "Used", format!("job={job} sluid={sluid} submissions={submissions}"))

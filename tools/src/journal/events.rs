@@ -3,7 +3,7 @@
 use garrick_actors::{controller::event::ControllerEvent, job::state::JobEvent, stepmgr::StepEvent};
 use garrick_journal::{JournalError, Reader, Record};
 use garrick_model::{ids::JobId, time::Timestamp};
-use std::{fmt, fs::File, io::BufReader, path::Path};
+use std::{collections::VecDeque, fmt, fs::File, io::BufReader, path::Path};
 
 /// Whose journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,24 +99,36 @@ impl Event {
 pub struct Events {
     reader: Reader<BufReader<File>>,
     kind: Option<Kind>,
+    /// Of a record that holds several: those to come, and where it begins.
+    together: (u64, VecDeque<ControllerEvent>),
 }
 
 impl Events {
     /// Opens a journal.
     pub fn open(path: &Path) -> Result<Self, JournalError> {
-        Ok(Self { reader: Reader::open(path)?, kind: None })
+        Ok(Self { reader: Reader::open(path)?, kind: None, together: Default::default() })
     }
 
     /// The next one, and where its record begins. A record that is no event of this kind of journal is damage, as it is for
     /// the daemon.
     pub fn next_event(&mut self) -> Result<Option<(u64, Event)>, JournalError> {
+        if let Some(event) = self.together.1.pop_front() {
+            return Ok(Some((self.together.0, Event::Controller(event))));
+        }
         let Some(record) = self.reader.next_record()? else { return Ok(None) };
         let event = match self.kind {
             Some(kind) => Event::of(&record, kind)?,
             None => Event::first(&record)?,
         };
         self.kind = Some(event.kind());
-        Ok(Some((record.offset, event)))
+        let offset = record.offset;
+        match event {
+            Event::Controller(ControllerEvent::Together(events)) => {
+                self.together = (offset, events.into());
+                self.next_event()
+            }
+            event => Ok(Some((offset, event))),
+        }
     }
 
     /// Whose journal, once a record was read.

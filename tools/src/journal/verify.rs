@@ -89,6 +89,10 @@ fn ways_out(offset: u64, path: &Path, out: &mut dyn Write) -> io::Result<()> {
     let file = path.display();
     writeln!(out, "its daemon has to be down for either of these ways out:")?;
     writeln!(out, "- put a copy of the file in its place that is whole (garrick journal verify COPY)")?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if name.strip_prefix("snapshot.").is_some_and(|number| number.parse::<u64>().is_ok()) {
+        writeln!(out, "- move it away: the snapshot before it and the closed journals after that say the same")?;
+    }
     writeln!(
         out,
         "- keep a copy of it, then give up that record and what follows: truncate --size={offset} {file}; what the \

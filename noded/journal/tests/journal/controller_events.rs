@@ -28,7 +28,7 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 24] = [
+pub const NAMES: [&str; 25] = [
     "Submitted",
     "Held",
     "Released",
@@ -53,6 +53,7 @@ pub const NAMES: [&str; 24] = [
     "a partition",
     "a controller",
     "used ids",
+    "several in one",
 ];
 
 pub fn name(event: &ControllerEvent) -> &'static str {
@@ -62,6 +63,7 @@ pub fn name(event: &ControllerEvent) -> &'static str {
         ControllerEvent::Partition { .. } => "a partition",
         ControllerEvent::Started { .. } => "a controller",
         ControllerEvent::Used { .. } => "used ids",
+        ControllerEvent::Together(_) => "several in one",
     }
 }
 
@@ -400,5 +402,11 @@ pub fn version_1() -> Vec<ControllerEvent> {
     let saved = SavedPartition { fields: fields.into() };
     events.push(ControllerEvent::Partition { partition: "debug".into(), saved: Box::new(saved) });
     events.push(ControllerEvent::Used { job: JobId(22), sluid: sluid(99), submissions: 5 });
+    let mut saved = SavedPartition::default();
+    saved.fields.insert("state".to_owned(), "UP".to_owned());
+    events.push(ControllerEvent::Together(vec![
+        ControllerEvent::Partition { partition: "long".into(), saved: Box::new(saved) },
+        ControllerEvent::Node { node: "n4".into(), saved: Box::default() },
+    ]));
     events
 }

@@ -68,6 +68,6 @@ fn the_samples_fit_together_and_have_every_event() {
 #[ignore = "makes tests/data/version-N-*.journal, by hand when the version changes"]
 fn make_samples() {
     let path = |kind: &str| sample(&format!("version-{}-{kind}.journal", garrick_journal::VERSION));
-    replace(&path("controller"), &controller_events::version_1()).unwrap();
-    replace(&path("steps"), &step_events::version_1()).unwrap();
+    replace(&path("controller"), controller_events::version_1()).unwrap();
+    replace(&path("steps"), step_events::version_1()).unwrap();
 }
