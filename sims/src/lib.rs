@@ -5,8 +5,10 @@
 //! |---|---|---|
 //! | jobs, nodes and faults from one seed, rules checked after every event | [`simulation`] | `garrick-sim --short` |
 //! | minibatch on real clusters: rates, memory, packing, costs | [`minibatch`] | `garrick-minibatch all` |
+//! | what durability costs: submissions, restart with a long queue | [`records`] | `garrick-records rates` |
 //! | how fast this machine can start processes at all | [`spawn_floor`] | by each scenario of the row above |
 
 pub mod minibatch;
+pub mod records;
 pub mod simulation;
 pub mod spawn_floor;

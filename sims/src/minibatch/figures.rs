@@ -211,7 +211,8 @@ fn verdict(goal: Option<Goal>, value: f64, floor: &Floor, out: &mut dyn Write) -
 }
 
 impl Table {
-    fn render(&self, out: &mut dyn Write) -> io::Result<()> {
+    /// For people.
+    pub fn render(&self, out: &mut dyn Write) -> io::Result<()> {
         let rows = || std::iter::once(&self.head).chain(&self.rows);
         let columns = rows().map(Vec::len).max().unwrap_or(0);
         let width = |c: usize| rows().filter_map(|r| r.get(c)).map(|cell| cell.chars().count()).max().unwrap_or(0);

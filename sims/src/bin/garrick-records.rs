@@ -1,0 +1,60 @@
+//! `garrick-records`: what durability costs. See [`garrick_sims::records`].
+
+use garrick_sims::{
+    minibatch::figures::{Finding, Findings, number},
+    records,
+};
+use std::{io::Write, process::ExitCode};
+
+const HELP: &str = "Usage: garrick-records COMMAND [--jobs N]
+What durability costs, on a real controller without nodes (needs root, and programs built with --release):
+  rates     submissions a second, beside raw fdatasync and a disk in memory (50000 jobs)
+  restart   a controller killed with so many jobs, until it answers for them (100000 jobs)
+";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (command, jobs) = match words.as_slice() {
+        ["-h" | "--help"] => {
+            print!("{HELP}");
+            return ExitCode::SUCCESS;
+        }
+        [command] => (*command, None),
+        [command, "--jobs", jobs] => match jobs.parse::<usize>() {
+            Ok(jobs) if jobs >= 100 => (*command, Some(jobs)),
+            _ => return misused(&format!("--jobs: \"{jobs}\" is no number of 100 or more")),
+        },
+        _ => return misused("expected a command"),
+    };
+    let outcome = match command {
+        "rates" => records::rates(jobs.unwrap_or(50_000)),
+        "restart" => records::restart(jobs.unwrap_or(100_000)),
+        other => return misused(&format!("\"{other}\" is none of rates, restart")),
+    };
+    match outcome.and_then(|found| print(&found)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("garrick-records: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn print(found: &Findings) -> records::Fallible<()> {
+    let mut out = std::io::stdout().lock();
+    for finding in &found.0 {
+        match finding {
+            Finding::Table(table) => table.render(&mut out)?,
+            Finding::Note(text) => writeln!(out, "    {text}")?,
+            Finding::Amount(a) => writeln!(out, "    {}: {} {}", a.what, number(a.value), a.unit)?,
+            Finding::Pace(pace) => writeln!(out, "    {}: {}/s", pace.what, number(pace.rate()))?,
+        }
+    }
+    Ok(out.flush()?)
+}
+
+fn misused(text: &str) -> ExitCode {
+    eprint!("garrick-records: {text}\n{HELP}");
+    ExitCode::from(2)
+}
