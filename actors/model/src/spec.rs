@@ -271,6 +271,14 @@ pub struct JobSpec {
     pub array_task: Option<ArrayTask>,
 }
 
+impl JobSpec {
+    /// Whether another run may follow one that was lost with its node: a batch job that does not forbid it. `default` is
+    /// `JobRequeue`.
+    pub fn may_run_again(&self, default: bool) -> bool {
+        self.kind == JobKind::Batch && self.requeue.unwrap_or(default)
+    }
+}
+
 /// Where a step's standard stream goes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StreamTarget {

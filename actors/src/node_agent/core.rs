@@ -35,6 +35,11 @@ pub struct AgentConfig {
     pub end_limit: Duration,
     /// How long a listing waits for `stepd`s.
     pub query_limit: Duration,
+    /// How long this node works on without a word from the controller before it asks others, see
+    /// [`lease_of`](super::lease_of); `None`: for ever.
+    pub lease: Option<Duration>,
+    /// `JobRequeue`: jobs that do not say may be started elsewhere when this node is lost.
+    pub requeue: bool,
 }
 
 /// The agent's core.
@@ -91,7 +96,10 @@ impl NodeAgentCore {
                 self.register(out);
             }
             AgentInput::ControllerGone => {
-                (self.connected, self.welcome) = (false, false);
+                if std::mem::take(&mut self.welcome) {
+                    self.begin_lease(out);
+                }
+                self.connected = false;
                 self.fail_commands(out);
             }
             AgentInput::Controller(message) => self.controller(message, out),
@@ -110,6 +118,7 @@ impl NodeAgentCore {
             AgentInput::Command { query, caller, request } => self.command(query, caller, request, out),
             AgentInput::CommandGone { query } => self.command_gone(query, out),
             AgentInput::OwnTrace { query, records } => self.own_trace(query, records, out),
+            AgentInput::PeersSaid(said) => self.peers_said(said, out),
             AgentInput::Timer { timer, load } => {
                 if timer == AgentTimer::Heartbeat {
                     self.load = load;
@@ -126,7 +135,13 @@ impl NodeAgentCore {
             self.adopt(run, out);
         }
         out.push(AgentEffect::SetTimer { timer: AgentTimer::Heartbeat, after: self.config.heartbeat });
+        self.begin_lease(out);
         self.register(out);
+    }
+
+    /// The controller has welcomed this node, and the connection is there.
+    pub(super) const fn has_controller(&self) -> bool {
+        self.connected && self.welcome
     }
 
     fn register(&self, out: &mut Vec<AgentEffect>) {
@@ -174,6 +189,7 @@ impl NodeAgentCore {
         match message {
             ControllerToNode::Welcome { credential_key, key_id, runs, .. } => {
                 self.welcome = true;
+                self.renew_lease(out);
                 out.push(AgentEffect::TrustKey { key: credential_key.into_vec(), id: key_id });
                 self.end_unknown(&runs, out);
                 self.outbox.begin();
@@ -300,6 +316,7 @@ impl NodeAgentCore {
             AgentTimer::End(key) => self.end_timed_out(key, out),
             AgentTimer::Restart(key) => self.restart_now(key, out),
             AgentTimer::Query(query) => self.query_timed_out(query, out),
+            AgentTimer::Lease => self.lease_ended(out),
         }
     }
 }

@@ -1,8 +1,8 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::node_agent::{
-    AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, PrepareFailure, RESTART_PAUSES,
-    RESTART_WINDOW, RESTARTS, RunKey, StartOrder, StepdState,
+    AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, PeersSaid, PrepareFailure,
+    RESTART_PAUSES, RESTART_WINDOW, RESTARTS, RunKey, StartOrder, StepdState, lease_of,
 };
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
@@ -98,6 +98,8 @@ impl Bench {
             start_limit: Duration::from_secs(10),
             end_limit: Duration::from_secs(90),
             query_limit: Duration::from_secs(5),
+            lease: None,
+            requeue: true,
         };
         let mut b = Self { core: NodeAgentCore::new(config), now: Timestamp(5) };
         let effects = b.tell(AgentInput::Begin { found, facts: facts(), load: NodeLoad::default() });
@@ -378,7 +380,8 @@ fn a_run_that_does_not_end_when_told_is_given_up_with_the_state_it_was_to_have()
 
 #[test]
 fn runs_found_at_the_start_are_adopted_by_what_is_left_of_them() {
-    let found = |stepd| FoundRun { run: RUN, batch_host: true, uid: 1, stepd, door: "/d".into() };
+    let found =
+        |stepd| FoundRun { run: RUN, batch_host: true, uid: 1, stepd, door: "/d".into(), may_be_elsewhere: true };
     let start_timer = AgentEffect::SetTimer { timer: AgentTimer::Start(RUN), after: Duration::from_secs(10) };
     let up = AgentInput::StepdUp { run: RUN, conn: 1, pid: 3, door: "/d".into(), batch_host: true };
     let (mut b, e) = Bench::new(vec![found(StepdState::Alive { pid: Some(3), clean: false })]);
@@ -528,4 +531,55 @@ fn steps_reported_behind_the_last_word_of_a_stepd_arrive_too() {
     assert_eq!(b.tell(acknowledged(2)), [ack(3)]);
     let out = b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "exit code 0".into() });
     assert!(out.contains(&AgentEffect::Sweep { run: RUN }));
+}
+
+/// Asked for after the lease: ended, whether the run goes on, for what the others said.
+fn cut_off(said: PeersSaid) -> (bool, Bench) {
+    let mut b = Bench::holding(&["n1"]);
+    b.core.config.lease = Some(Duration::from_secs(100));
+    let gone = b.tell(AgentInput::ControllerGone);
+    assert_eq!(gone, [AgentEffect::SetTimer { timer: AgentTimer::Lease, after: Duration::from_secs(100) }]);
+    let asked = b.tell(AgentInput::Timer { timer: AgentTimer::Lease, load: NodeLoad::default() });
+    assert_eq!(asked, [AgentEffect::AskPeers]);
+    let then = b.tell(AgentInput::PeersSaid(said));
+    assert!(then.contains(&AgentEffect::SetTimer { timer: AgentTimer::Lease, after: Duration::from_secs(100) / 3 }));
+    let ends = |e: &AgentEffect| matches!(e, AgentEffect::ToStepd { message: NodeToStepd::EndJob { .. }, .. });
+    (then.iter().any(ends), b)
+}
+
+#[test]
+fn a_node_that_is_cut_off_ends_what_may_run_elsewhere() {
+    let (ended, _) = cut_off(PeersSaid { asked: 3, reached: 1, with_controller: 1 });
+    assert!(ended, "another node has the controller");
+    let (ended, _) = cut_off(PeersSaid { asked: 3, reached: 0, with_controller: 0 });
+    assert!(ended, "no other node answers");
+    let (ended, _) = cut_off(PeersSaid { asked: 3, reached: 2, with_controller: 0 });
+    assert!(!ended, "the controller is gone for all");
+    let (ended, mut b) = cut_off(PeersSaid::default());
+    assert!(!ended, "there are no other nodes");
+    // An answer that is overtaken by the controller's return changes nothing, and the lease is renewed.
+    let welcome = b.welcome(&[(RUN.job, RUN.sluid)]);
+    assert!(welcome.contains(&AgentEffect::ClearTimer(AgentTimer::Lease)));
+    assert_eq!(b.tell(AgentInput::PeersSaid(PeersSaid { asked: 1, reached: 1, with_controller: 1 })), []);
+}
+
+#[test]
+fn a_job_that_is_not_requeued_works_on_at_a_node_that_is_cut_off() {
+    let (mut b, _) = Bench::new(vec![]);
+    b.welcome(&[]);
+    b.core.config.lease = Some(Duration::from_secs(100));
+    let mut start = order(&["n1"]);
+    Arc::make_mut(&mut start.launch.spec).requeue = Some(false);
+    b.tell(AgentInput::StartJob(start));
+    b.tell(AgentInput::Prepared { run: RUN, result: Ok(42) });
+    b.tell(AgentInput::ControllerGone);
+    let then = b.tell(AgentInput::Timer { timer: AgentTimer::Lease, load: NodeLoad::default() });
+    assert_eq!(then, [AgentEffect::SetTimer { timer: AgentTimer::Lease, after: Duration::from_secs(100) / 3 }]);
+}
+
+#[test]
+fn a_lease_ends_before_the_controllers_patience() {
+    let secs = |n| Some(Duration::from_secs(n));
+    assert_eq!([300, 40, 10].map(|n| lease_of(secs(n))), [secs(285), secs(25), secs(5)]);
+    assert_eq!(lease_of(None), None);
 }

@@ -62,6 +62,8 @@ pub struct FoundRun {
     pub stepd: StepdState,
     /// Door of its `stepd`.
     pub door: String,
+    /// Its job is one that the controller starts again elsewhere when it gives this node up.
+    pub may_be_elsewhere: bool,
 }
 
 /// Timers of the agent.
@@ -77,6 +79,19 @@ pub enum AgentTimer {
     Restart(RunKey),
     /// The `stepd`s should have answered a listing or trace query.
     Query(u64),
+    /// The controller was not heard for nearly as long as it waits for this node.
+    Lease,
+}
+
+/// What other nodes said of the controller.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PeersSaid {
+    /// Nodes that were asked: some of the cluster's others, 0 where there are none.
+    pub asked: usize,
+    /// Nodes that answered.
+    pub reached: usize,
+    /// Of these, nodes that are connected to the controller.
+    pub with_controller: usize,
 }
 
 /// What the agent is told.
@@ -195,6 +210,8 @@ pub enum AgentInput {
         /// Records.
         records: Vec<TraceLine>,
     },
+    /// Answer to `AskPeers`.
+    PeersSaid(PeersSaid),
     /// A timer ran out.
     Timer {
         /// Which.
@@ -333,6 +350,8 @@ pub enum AgentEffect {
         /// What.
         text: String,
     },
+    /// Ask some other nodes whether they have the controller; answered by `PeersSaid`.
+    AskPeers,
     /// Read the configuration again.
     Reconfigure,
     /// End this daemon.
@@ -363,6 +382,7 @@ impl Message for AgentMsg {
             AgentInput::Command { .. } => "Command",
             AgentInput::CommandGone { .. } => "CommandGone",
             AgentInput::OwnTrace { .. } => "OwnTrace",
+            AgentInput::PeersSaid(_) => "PeersSaid",
             AgentInput::Timer { .. } => "Timer",
         }
     }

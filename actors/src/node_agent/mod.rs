@@ -12,6 +12,7 @@
 //! tells it what was ordered meanwhile.
 
 mod core;
+mod lease;
 mod messages;
 mod outbox;
 mod queries;
@@ -25,8 +26,10 @@ mod core_test;
 
 pub use self::{
     core::{AgentConfig, NodeAgentCore},
+    lease::lease_of,
     messages::{
-        AgentEffect, AgentInput, AgentMsg, AgentTimer, FoundRun, PrepareFailure, RunKey, StartOrder, StepdState,
+        AgentEffect, AgentInput, AgentMsg, AgentTimer, FoundRun, PeersSaid, PrepareFailure, RunKey, StartOrder,
+        StepdState,
     },
     restart::{RESTART_PAUSES, RESTART_WINDOW, RESTARTS},
     shell::{AgentPort, NodeAgent},

@@ -7,7 +7,7 @@ use crate::node_agent::{
 };
 use garrick_model::{
     messages::{
-        node::{AgentReport, AgentToStepMgr, JobCredential},
+        node::{AgentReport, AgentToStepMgr, JobCredential, JobLaunch},
         stepd::NodeToStepd,
     },
     refusal::Refusal,
@@ -28,8 +28,9 @@ impl NodeAgentCore {
         out.push(AgentEffect::SetTimer { timer: AgentTimer::Start(key), after: self.config.start_limit });
     }
 
-    fn new_run(&mut self, key: RunKey, batch_host: bool, asked_by: Option<u64>) {
-        let run = Run { asked_by, ..Run::new(RunPhase::Preparing, batch_host) };
+    fn new_run(&mut self, key: RunKey, batch_host: bool, asked_by: Option<u64>, launch: &JobLaunch) {
+        let may_be_elsewhere = launch.spec.may_run_again(self.config.requeue);
+        let run = Run { asked_by, may_be_elsewhere, ..Run::new(RunPhase::Preparing, batch_host) };
         self.runs.insert(key, run);
     }
 
@@ -63,7 +64,7 @@ impl NodeAgentCore {
         if let Err(detail) = self.check_place(&credential, true) {
             return self.launch_failed(key, Reason::JobLaunchFailure, detail, false, out);
         }
-        self.new_run(key, true, None);
+        self.new_run(key, true, None, &order.launch);
         out.push(AgentEffect::Prepare { run: key, launch: order.launch, credential, manager: None });
     }
 
@@ -86,7 +87,7 @@ impl NodeAgentCore {
         let key = RunKey { job: credential.job, sluid: credential.sluid };
         match self.runs.get_mut(&key) {
             None => {
-                self.new_run(key, false, Some(query));
+                self.new_run(key, false, Some(query), &order.launch);
                 out.push(AgentEffect::Prepare { run: key, launch: order.launch, credential, manager: Some(manager) });
             }
             Some(run) => match run.phase {

@@ -40,6 +40,7 @@ fn timer_key(timer: AgentTimer) -> String {
         AgentTimer::End(run) => format!("end {}", run.sluid),
         AgentTimer::Restart(run) => format!("restart {}", run.sluid),
         AgentTimer::Query(query) => format!("query {query}"),
+        AgentTimer::Lease => "lease".into(),
     }
 }
 

@@ -79,6 +79,8 @@ pub(super) struct Run {
     pub passed: u64,
     /// The conversation that asked for a shepherd.
     pub asked_by: Option<u64>,
+    /// The controller starts its job again elsewhere when it gives this node up.
+    pub may_be_elsewhere: bool,
 }
 
 impl Run {
@@ -98,6 +100,7 @@ impl Run {
             end_reported: false,
             passed: 0,
             asked_by: None,
+            may_be_elsewhere: false,
         }
     }
 

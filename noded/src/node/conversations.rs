@@ -58,6 +58,11 @@ impl Conversations {
         *lock(&self.controller) = Some((conn, link));
     }
 
+    /// There is a link to the controller.
+    pub fn has_controller(&self) -> bool {
+        lock(&self.controller).is_some()
+    }
+
     /// It is gone, unless a newer one took its place.
     pub fn controller_gone(&self, conn: u64) -> bool {
         let mut slot = lock(&self.controller);

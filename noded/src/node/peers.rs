@@ -3,7 +3,7 @@
 
 use crate::{
     node::{
-        conversations::{Conversations, tell_agent},
+        conversations::{Conversations, tell_agent, traced},
         relay::{self, RelayHeader},
         runs::RunWorld,
     },
@@ -99,7 +99,16 @@ async fn step_manager(mut connection: Connection, world: PeerWorld) {
     let handle = connection.handle();
     let (answers, mut requests) = connection.split::<AgentToStepMgr, StepMgrToAgent>();
     while let Ok(Some(request)) = requests.recv().await {
-        let StepMgrToAgent::StartShepherd { launch, manager } = request.msg;
+        let (launch, manager) = match request.msg {
+            StepMgrToAgent::StartShepherd { launch, manager } => (launch, manager),
+            StepMgrToAgent::AskController => {
+                let connected = world.conversations.has_controller();
+                if answers.try_send(&traced(AgentToStepMgr::Controller { connected })).is_err() {
+                    break;
+                }
+                continue;
+            }
+        };
         let query = world.conversations.number();
         world.conversations.asker_up(query, answers.clone());
         // The manager may only ask for runs whose batch host is the node that it proved to be.

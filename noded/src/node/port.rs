@@ -4,6 +4,7 @@ use crate::{
     kernel::{inventory, proc_tree},
     node::{
         conversations::{Conversations, tell_agent},
+        neighbours::Neighbours,
         runs::{RunWorld, ended},
         traces,
     },
@@ -40,6 +41,8 @@ pub struct NodePort {
     pub reconfigure: Arc<dyn Fn() + Send + Sync>,
     /// The controller lives in this process too and gives its trace records itself.
     pub with_controller: bool,
+    /// Other nodes.
+    pub neighbours: Neighbours,
     /// Trace conversations that go on.
     pub follows: HashMap<u64, tokio::task::AbortHandle>,
 }
@@ -187,6 +190,10 @@ impl AgentPort for NodePort {
                 if let Some(handle) = self.follows.remove(&query) {
                     handle.abort();
                 }
+            }
+            AgentEffect::AskPeers => {
+                let neighbours = self.neighbours.clone();
+                self.later(async move { AgentInput::PeersSaid(neighbours.ask().await) });
             }
             AgentEffect::Reconfigure => (self.reconfigure)(),
             AgentEffect::Exit => {

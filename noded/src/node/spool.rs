@@ -34,6 +34,8 @@ pub struct Spool {
     root: PathBuf,
     /// This boot of the machine; `None`: the system does not say.
     pub boot: Option<String>,
+    /// `JobRequeue`.
+    pub requeue: bool,
 }
 
 /// Runs with their orders, and why others cannot be read.
@@ -66,7 +68,7 @@ impl Spool {
         if !runs.is_dir() {
             files::create_folder(&runs, 0o755)?;
         }
-        Ok(Self { root: root.to_owned(), boot: inventory::boot_id(Path::new("/")).ok() })
+        Ok(Self { root: root.to_owned(), boot: inventory::boot_id(Path::new("/")).ok(), requeue: true })
     }
 
     /// Folder of this node's identity.
@@ -160,6 +162,7 @@ impl Spool {
                             uid: orders.credential.uid,
                             stepd,
                             door: orders.door.to_string_lossy().into_owned(),
+                            may_be_elsewhere: orders.launch.spec.may_run_again(self.requeue),
                         },
                         orders,
                     ));

@@ -10,6 +10,7 @@ use crate::{
     node::{
         conversations::Conversations,
         door::{self, DoorWorld},
+        neighbours::Neighbours,
         peers::{self, PeerWorld},
         port::NodePort,
         runs::RunWorld,
@@ -19,7 +20,7 @@ use crate::{
     },
     stepd::orders::StepdSettings,
 };
-use garrick_actors::node_agent::{AgentConfig, AgentMsg, NodeAgent};
+use garrick_actors::node_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
 use garrick_model::{
     config::{NodeConfig, OverTime},
     resources::NodeShape,
@@ -160,7 +161,8 @@ pub async fn start(
     let machine = Machine::read(Path::new("/"), &tmp_fs)?;
     let overrides = config.slurmd_parameters.has("config_overrides");
     let shape = effective_shape(&node.settings.shape, &machine.shape, overrides);
-    let spool = Spool::open(&cluster.node_path(&config.slurmd_spool_dir, &node.name))?;
+    let mut spool = Spool::open(&cluster.node_path(&config.slurmd_spool_dir, &node.name))?;
+    spool.requeue = config.job_requeue;
     let identity = identity(cluster, node, token, &spool).await?;
     let tracking = Tracking::detect(&cluster.id, &node.name, Constraints { cores: true, memory: config.select.memory });
     if let Some(notice) = tracking.notice() {
@@ -235,9 +237,23 @@ pub async fn start(
             u64::from(config.kill_wait_secs) + u64::from(config.unkillable_step_timeout_secs),
         ),
         query_limit: Duration::from_secs(config.message_timeout_secs.max(2).into()) / 2,
+        lease: lease_of(limit(Some(config.slurmd_timeout_secs).filter(|secs| *secs > 0))),
+        requeue: config.job_requeue,
     };
-    let agent =
-        start_agent(system, agent_config, &conversations, &world, &trust, facts, with_controller, exit, reconfigure);
+    let neighbours =
+        Neighbours { endpoint: Arc::clone(&endpoint), config: Arc::clone(&cluster.config), own: node.name.clone() };
+    let agent = start_agent(
+        system,
+        agent_config,
+        &conversations,
+        &world,
+        &trust,
+        facts,
+        with_controller,
+        exit,
+        reconfigure,
+        neighbours,
+    );
     let run_world = Arc::clone(&world);
     let peers = PeerWorld {
         agent: agent.clone(),
@@ -272,6 +288,7 @@ fn start_agent(
     with_controller: bool,
     exit: watch::Sender<bool>,
     reconfigure: Arc<dyn Fn() + Send + Sync>,
+    neighbours: Neighbours,
 ) -> Address<AgentMsg> {
     let path = format!("/node/{}", config.node);
     let agent_path = garrick_runtime::ActorPath::new(&format!("{path}/agent")).expect("node names make valid paths");
@@ -289,6 +306,7 @@ fn start_agent(
             exit: exit.clone(),
             reconfigure: Arc::clone(&reconfigure),
             with_controller,
+            neighbours: neighbours.clone(),
             follows: std::collections::HashMap::new(),
         };
         NodeAgent::new(config.clone(), port)

@@ -304,6 +304,7 @@ async fn ask(
         Ok(Some(answer)) => match answer.msg {
             AgentToStepMgr::Started => Ok(()),
             AgentToStepMgr::Failed(refusal) => Err(refusal),
+            AgentToStepMgr::Controller { .. } => Err(unreachable("its agent answered another question".into())),
         },
         Ok(None) => Err(unreachable("its agent closed the connection".into())),
         Err(e) => Err(unreachable(e.to_string())),

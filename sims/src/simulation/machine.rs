@@ -119,6 +119,8 @@ fn agent(name: &str, life: u64) -> NodeAgentCore {
         start_limit: Duration::from_secs(30),
         end_limit: Duration::from_secs(90),
         query_limit: Duration::from_secs(10),
+        lease: None,
+        requeue: true,
     })
 }
 
@@ -141,7 +143,14 @@ impl World {
                 None if folder.boot != machine.boot => StepdState::Rebooted,
                 None => StepdState::Dead,
             };
-            found.push(FoundRun { run: *run, batch_host: folder.batch_host, uid: 0, stepd, door: String::new() });
+            found.push(FoundRun {
+                run: *run,
+                batch_host: folder.batch_host,
+                uid: 0,
+                stepd,
+                door: String::new(),
+                may_be_elsewhere: true,
+            });
         }
         let facts = Box::new(machine.facts.clone());
         for run in machine.living() {
@@ -260,6 +269,7 @@ impl World {
             | AgentEffect::OwnTrace { .. }
             | AgentEffect::StopOwnTrace { .. }
             | AgentEffect::Log { .. }
+            | AgentEffect::AskPeers
             | AgentEffect::Reconfigure
             | AgentEffect::Exit => {}
         }

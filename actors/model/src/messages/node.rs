@@ -371,6 +371,8 @@ pub enum StepMgrToAgent {
         /// QUIC address of the step manager's `stepd`.
         manager: String,
     },
+    /// From another node's agent: are you connected to the controller?
+    AskController,
 }
 
 /// Its answer.
@@ -380,4 +382,9 @@ pub enum AgentToStepMgr {
     Started,
     /// Not started.
     Failed(Refusal),
+    /// To `AskController`.
+    Controller {
+        /// The controller has welcomed this node, and the connection is there.
+        connected: bool,
+    },
 }

@@ -1,0 +1,79 @@
+//! Other nodes of the cluster, asked whether they have the controller: how a node that does not finds out which of the two
+//! is cut off.
+
+use crate::node::conversations::traced;
+use garrick_actors::node_agent::PeersSaid;
+use garrick_frame::LinkKind;
+use garrick_model::{
+    config::Config,
+    ids::RequestId,
+    messages::node::{AgentToStepMgr, StepMgrToAgent},
+};
+use garrick_transport::{
+    Endpoint,
+    identity::{ExpectPeer, Role},
+};
+use std::{sync::Arc, time::Duration};
+use tokio::task::JoinSet;
+
+/// So many are asked: enough that some answer although others are down too.
+const ASKED: usize = 8;
+/// How long an answer is waited for.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// The other nodes.
+#[derive(Clone)]
+pub struct Neighbours {
+    /// Connects to them.
+    pub endpoint: Arc<Endpoint>,
+    /// Where they are.
+    pub config: Arc<Config>,
+    /// This node.
+    pub own: String,
+}
+
+impl Neighbours {
+    /// Name and address of some of them, others every time.
+    fn some(&self) -> Vec<(String, String)> {
+        let mut others: Vec<_> = self.config.nodes.iter().filter(|node| node.name != self.own).collect();
+        let mut chosen = Vec::new();
+        while !others.is_empty() && chosen.len() < ASKED {
+            let at = usize::try_from(RequestId::random().0 % others.len() as u64).unwrap_or(0);
+            let node = others.swap_remove(at);
+            chosen.push((node.name.clone(), format!("{}:{}", node.address, node.port)));
+        }
+        chosen
+    }
+
+    /// Asks.
+    pub async fn ask(self) -> PeersSaid {
+        let mut asking = JoinSet::new();
+        for (node, address) in self.some() {
+            let endpoint = Arc::clone(&self.endpoint);
+            asking.spawn(async move { tokio::time::timeout(PATIENCE, ask(&endpoint, &node, &address)).await });
+        }
+        let mut said = PeersSaid { asked: asking.len(), ..PeersSaid::default() };
+        while let Some(answer) = asking.join_next().await {
+            if let Ok(Ok(Some(connected))) = answer {
+                said.reached += 1;
+                said.with_controller += usize::from(connected);
+            }
+        }
+        said
+    }
+}
+
+/// Whether that node has the controller; `None`: it does not answer.
+async fn ask(endpoint: &Endpoint, node: &str, address: &str) -> Option<bool> {
+    let expect = ExpectPeer { role: Role::Node, name: Some(node.to_owned()) };
+    let program = concat!("garrick ", env!("CARGO_PKG_VERSION"));
+    let mut connection = endpoint.connect(address, LinkKind::StepMgrAgent, program, &expect).await.ok()?;
+    let (sender, mut answers) = connection.split::<StepMgrToAgent, AgentToStepMgr>();
+    sender.send(traced(StepMgrToAgent::AskController)).await.ok()?;
+    let answer = answers.recv().await.ok()??;
+    connection.close("answered");
+    match answer.msg {
+        AgentToStepMgr::Controller { connected } => Some(connected),
+        AgentToStepMgr::Started | AgentToStepMgr::Failed(_) => None,
+    }
+}
