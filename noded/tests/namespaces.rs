@@ -113,6 +113,11 @@ struct Site {
 impl Site {
     /// `None`, with a message, where that cannot be.
     fn start(name: &str) -> Option<Self> {
+        Self::start_with(name, "")
+    }
+
+    /// With more lines of configuration.
+    fn start_with(name: &str, settings: &str) -> Option<Self> {
         if !is_root() || !ip("netns list").code.eq(&0) {
             eprintln!("skipped: needs root and network namespaces");
             return None;
@@ -120,7 +125,7 @@ impl Site {
         let work = scratch(name);
         let (bin, network) = (built(), Network::make());
         let hostname = nix::unistd::gethostname().unwrap().into_string().unwrap();
-        for name in ["srun", "sbatch", "sinfo", "scontrol"] {
+        for name in ["srun", "sbatch", "sinfo", "scontrol", "scancel"] {
             std::os::unix::fs::symlink(bin.join("garrick"), work.join(name)).unwrap();
         }
         for (name, program) in [("slurmctld", "noded"), ("slurmd", "noded"), ("stepd", "stepd")] {
@@ -134,7 +139,7 @@ impl Site {
             format!(
                 "ClusterName=apart\nSlurmctldHost={hostname}(10.77.0.1)\nSlurmUser=root\nAuthType=auth/munge\nSelectType=select/cons_tres\n\
                  StateSaveLocation={w}/state\nSlurmdSpoolDir={w}/spool-%n\nSlurmctldPidFile={w}/ctld.pid\nSlurmdPidFile={w}/slurmd-%n.pid\n\
-                 SlurmdParameters=config_overrides\n\
+                 SlurmdParameters=config_overrides\n{settings}\
                  NodeName=a NodeAddr=10.77.0.2 NodeHostname={hostname} CPUs=2 RealMemory=1000\n\
                  NodeName=b NodeAddr=10.77.0.3 NodeHostname={hostname} CPUs=2 RealMemory=1000\n\
                  PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n",
@@ -252,5 +257,31 @@ fn a_step_outlives_a_link_that_is_lost_and_comes_back() {
         let expected: Vec<String> = (0..said.len()).map(|n| format!("line {n}")).collect();
         assert_eq!(said, expected, "all that task {rank} said, once and in order");
     }
+    site.end();
+}
+
+/// The controller gives the node up and starts the job anew; the node cannot know, and must not let it run twice.
+#[test]
+fn a_node_that_is_cut_off_ends_its_job_before_it_can_run_elsewhere() {
+    let Some(site) = Site::start_with("cut", "SlurmdTimeout=20\nReturnToService=1\n") else { return };
+    let w = site.work.display();
+    let job = site.work.join("job.sh");
+    let text = format!(
+        "#!/bin/bash\n#SBATCH --requeue -o {w}/job.out\necho $$ $SLURMD_NODENAME >> {w}/runs\nexec sleep 600\n"
+    );
+    std::fs::write(&job, text).unwrap();
+    let id = site.run(&site.controller, "sbatch", &[job.to_str().unwrap()]).ok().job();
+    let runs = || std::fs::read_to_string(site.work.join("runs")).unwrap_or_default();
+    site.await_that("the job runs", || runs().ends_with('\n'));
+    let first = runs();
+    let (pid, node) = first.trim().split_once(' ').unwrap();
+    site.network.cable(node, "down");
+    site.await_that("its node ends it", || site.logged(node, "this node is cut off from the controller") == 1);
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    site.await_that("its process is gone", || !process.exists());
+    site.network.cable(node, "up");
+    let shown = || site.run(&site.controller, "scontrol", &["show", "job", &id]).out;
+    site.await_that("the controller began it anew", || support::field_of(&shown(), "Restarts").as_deref() == Some("1"));
+    site.run(&site.controller, "scancel", &[&id]).ok();
     site.end();
 }
