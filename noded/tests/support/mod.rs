@@ -75,13 +75,17 @@ pub struct Cluster {
 impl Cluster {
     /// `garrick up ARGS` in a fresh home.
     pub fn up(name: &str, args: &[&str]) -> Self {
-        let work = scratch(name);
+        Self::up_from(scratch(name), &built(), args)
+    }
+
+    /// The same with the programs of a folder, in a fresh one to work in.
+    pub fn up_from(work: PathBuf, programs: &Path, args: &[&str]) -> Self {
         let home = work.join("home");
         std::fs::create_dir_all(work.join("bin")).unwrap();
         for command in
             ["garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "swait", "stail"]
         {
-            symlink(built().join("garrick"), work.join("bin").join(command)).unwrap();
+            symlink(programs.join("garrick"), work.join("bin").join(command)).unwrap();
         }
         let cluster = Self { home, work };
         let mut all = vec!["up"];
