@@ -21,13 +21,13 @@ fn connect(door: &Path) -> Option<DoorClient> {
     trusted.then_some(client)
 }
 
-/// Pid of the daemon that serves at a door of this file name, if one does. It is not asked anything: a node whose controller
-/// is away could not answer at once, but it serves.
+/// Pid of the daemon that serves at a door of this file name, if one does. It is only greeted, not asked anything: a node
+/// whose controller is away could not answer at once, but it serves.
 pub fn serving(cluster: &Cluster, name: &str) -> Option<u32> {
     cluster
         .doors()
         .iter()
         .filter(|path| path.file_name().is_some_and(|n| n == name))
-        .find_map(|path| connect(path))
+        .find_map(|path| connect(path).and_then(|mut client| client.greet_only().ok().map(|()| client)))
         .and_then(|client| u32::try_from(client.peer().pid).ok())
 }

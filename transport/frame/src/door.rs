@@ -311,6 +311,18 @@ impl DoorClient {
         self.writer.trace = trace;
     }
 
+    /// Greets, asks for nothing, and waits for the answer: somebody serves. (A connection alone does not say that: the kernel
+    /// accepts one for a process that is just dying.) Nothing can be sent after it.
+    pub fn greet_only(&mut self) -> Result<(), DoorError> {
+        let result = self.writer.flush();
+        self.refusal_or(result)?;
+        self.writer.finish()?;
+        match self.reader.recv::<serde::de::IgnoredAny>() {
+            Err(DoorError::Closed { .. }) if self.reader.welcomed => Ok(()),
+            outcome => outcome.map(drop),
+        }
+    }
+
     /// Sends one message, waiting until the kernel took all of it.
     pub fn send<T: Serialize + ?Sized>(&mut self, msg: &T) -> Result<(), DoorError> {
         let result = self.writer.send(msg);
