@@ -580,6 +580,6 @@ fn a_job_that_is_not_requeued_works_on_at_a_node_that_is_cut_off() {
 #[test]
 fn a_lease_ends_before_the_controllers_patience() {
     let secs = |n| Some(Duration::from_secs(n));
-    assert_eq!([300, 40, 10].map(|n| lease_of(secs(n))), [secs(285), secs(25), secs(5)]);
+    assert_eq!([300, 40, 10].map(|n| lease_of(secs(n))), [secs(285), secs(25), secs(12)]);
     assert_eq!(lease_of(None), None);
 }

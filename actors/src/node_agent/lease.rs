@@ -19,13 +19,16 @@ use std::time::Duration;
 
 /// A lease ends before the controller's patience by this: the loss of a connection is noticed that much later.
 const MARGIN: Duration = Duration::from_secs(15);
+/// Never shorter than this: by then all others have noticed too that a controller is gone (their links are given up after
+/// 10 s of silence), and do not say that they have it.
+const SHORTEST: Duration = Duration::from_secs(12);
 /// Where others have no controller either they are asked again after this part of the lease.
 const AGAIN: u32 = 3;
 
 /// How long an agent works on without a word from its controller before it asks others. `patience` is `SlurmdTimeout`, after
 /// which the controller gives the node up; `None`: it never does.
 pub fn lease_of(patience: Option<Duration>) -> Option<Duration> {
-    patience.map(|patience| patience.saturating_sub(MARGIN).max(patience / 2))
+    patience.map(|patience| patience.saturating_sub(MARGIN).max(patience / 2).max(SHORTEST))
 }
 
 impl NodeAgentCore {
