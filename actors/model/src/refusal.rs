@@ -60,6 +60,9 @@ pub enum Refusal {
     /// Requeue is off for this job.
     #[error("Requested operation is presently disabled")]
     Disabled,
+    /// `--requeue=expedite` where the site did not enable it.
+    #[error("Expedited requeue is not enabled on this cluster (SlurmctldParameters=enable_expedited_requeue)")]
+    ExpediteDisabled,
     /// Unknown step.
     #[error("Job step {0} not found")]
     InvalidStep(String),

@@ -213,6 +213,9 @@ pub struct JobSpec {
     /// `--requeue`, `--no-requeue`; `None`: `JobRequeue` decides.
     #[serde(default)]
     pub requeue: Option<bool>,
+    /// `--requeue=expedite`.
+    #[serde(default)]
+    pub expedite: bool,
     /// `-k`/`--no-kill`.
     #[serde(default)]
     pub no_kill: bool,

@@ -33,6 +33,17 @@ pub enum JobState {
     Deadline,
     /// Ran out of memory.
     OutOfMemory,
+    /// Waiting, held: requeued for its exit code (`RequeueExitHold`) or by an administrator's word.
+    SpecialExit,
+    /// Waiting ahead of all others, with its healthy nodes kept for it (`--requeue=expedite`).
+    Expediting,
+}
+
+impl JobState {
+    /// True while the job is in the queue.
+    pub const fn waits(self) -> bool {
+        matches!(self, Self::Pending | Self::SpecialExit | Self::Expediting)
+    }
 }
 
 /// State of a step.

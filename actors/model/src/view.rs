@@ -143,6 +143,9 @@ pub struct NodeHold {
     pub expected_end: Option<Timestamp>,
     /// Being cleaned up.
     pub completing: bool,
+    /// Nothing of the run is left there: the share is kept for the job's next run.
+    #[serde(default)]
+    pub kept: bool,
 }
 
 /// A node as its owner shows it.

@@ -92,6 +92,9 @@ impl Rules<'_> {
         if spec.kind == JobKind::Batch && spec.script.as_ref().is_none_or(|s| s.is_empty()) {
             return Err(Refusal::InvalidScript("it is empty".to_owned()));
         }
+        if spec.expedite && !self.config.expedited_requeue() {
+            return Err(Refusal::ExpediteDisabled);
+        }
         let partitions = self.partitions_for(by, &spec)?;
         check_counts(&spec)?;
         let array = self.array(&spec)?;
@@ -252,7 +255,7 @@ impl Rules<'_> {
             cpus: tasks.max(min_nodes).saturating_mul(cpus_per_task),
             memory,
             sharing: NodeUse::of(spec.sharing, &facts, self.feasibility.view().policy.unit).sharing(),
-            requeue: spec.kind == JobKind::Batch && spec.requeue.unwrap_or(self.config.job_requeue),
+            requeue: spec.kind == JobKind::Batch && (spec.expedite || spec.requeue.unwrap_or(self.config.job_requeue)),
         })
     }
 
@@ -296,6 +299,8 @@ impl Rules<'_> {
             restarts: 0,
             admin_comment: None,
             steps: garrick_model::packed_steps::StepTally::default(),
+            earlier: Vec::new(),
+            expediting: None,
             phase: Phase::Pending,
             spec: Arc::new(spec),
         }

@@ -114,7 +114,8 @@ impl ControllerActor {
             filter.uid = Some(by.uid);
         }
         let ended = |view: &JobView| {
-            !matches!(view.state, JobState::Pending | JobState::Configuring | JobState::Running | JobState::Suspended)
+            !view.state.waits()
+                && !matches!(view.state, JobState::Configuring | JobState::Running | JobState::Suspended)
         };
         let jobs = self.env.boards.jobs.list();
         jobs.into_iter().filter(|view| !ended(view) && matches_filter(&filter, view)).collect()
@@ -137,7 +138,8 @@ impl ControllerActor {
             return Err(Refusal::AccessDenied);
         }
         let node = match view.state {
-            JobState::Pending | JobState::Configuring => return Err(Refusal::JobPending),
+            JobState::Configuring => return Err(Refusal::JobPending),
+            state if state.waits() => return Err(Refusal::JobPending),
             JobState::Running | JobState::Suspended => {
                 view.allocation.as_ref().and_then(|a| a.nodes.first()).map(|n| n.name.clone())
             }
@@ -167,6 +169,7 @@ impl ControllerActor {
             JobAction::Release => JobCommand::Release,
             JobAction::Requeue => JobCommand::Requeue { hold: false },
             JobAction::RequeueHold => JobCommand::Requeue { hold: true },
+            JobAction::RequeueSpecialExit => JobCommand::RequeueSpecialExit,
             JobAction::Suspend => JobCommand::Suspend,
             JobAction::Resume => JobCommand::Resume,
         };

@@ -7,8 +7,8 @@ use crate::{
     job::{
         core::{JobCore, Leftover},
         fixtures::{CountingIds, ROOT, record},
-        messages::{JobCommand, JobEffect, JobInput, JobTimer},
-        record::{JobRecord, Phase, TaskOutcome},
+        messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
+        record::{JobRecord, TaskOutcome},
         state::JobEvent,
     },
     node::{
@@ -72,6 +72,8 @@ struct World {
     ids: CountingIds,
     next_job: u32,
     conns: u64,
+    /// The next epilog fails.
+    bad_epilog: bool,
 }
 
 impl World {
@@ -89,6 +91,7 @@ impl World {
             ids: CountingIds { job: 5000, sluid: 90_000 },
             next_job: 0,
             conns: 0,
+            bad_epilog: false,
         };
         for index in 0..NODES {
             world.agents.insert(format!("n{index}"), Agent { incarnation: 1, ..Agent::default() });
@@ -166,7 +169,7 @@ impl World {
             let event = Box::new(JobEvent::Submitted(Box::new(record.clone())));
             self.journal.push(ControllerEvent::Job { job, event });
         }
-        let mut core = JobCore::new(record, Arc::default());
+        let mut core = JobCore::new(record, Arc::new(JobSite { expedite: true, ..JobSite::default() }));
         let mut out = Vec::new();
         core.resume(self.now, &mut self.ids, Leftover::default(), &mut out);
         self.jobs.insert(job, core);
@@ -189,6 +192,9 @@ impl World {
                 JobEffect::Release { node, sluid, attempt, drain } => {
                     self.post(&from, Letter::Node(node, NodeInput::Release { job, sluid, attempt, drain }));
                 }
+                JobEffect::Keep { node, sluid } => {
+                    self.post(&from, Letter::Node(node, NodeInput::Keep { job, sluid }));
+                }
                 JobEffect::MarkCompleting { node, sluid } => {
                     self.post(&from, Letter::Node(node, NodeInput::Completing { job, sluid }));
                 }
@@ -203,6 +209,7 @@ impl World {
                         sluid: c.sluid,
                         state: JobState::Configuring,
                         reason: Reason::None,
+                        lost: Vec::new(),
                     };
                     self.post(&from, Letter::Node(order.node, NodeInput::Send(Box::new(frame))));
                 }
@@ -345,11 +352,11 @@ impl World {
         let Some(batch_host) = self.agents.get_mut(node).unwrap().runs.remove(&key) else { return };
         let (job, sluid) = key;
         if batch_host {
-            let exit = ExitStatus::SUCCESS;
+            let exit = ExitStatus { code: u8::from(state == JobState::Failed), signal: None };
             let at = self.now;
             self.report(
                 node,
-                AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at },
+                AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at, lost: vec![] },
             );
             let others: Vec<String> =
                 self.agents.iter().filter(|(_, a)| a.runs.contains_key(&key)).map(|(n, _)| n.clone()).collect();
@@ -357,7 +364,8 @@ impl World {
                 self.finish(&other, key, state);
             }
         }
-        self.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None });
+        let epilog_failed = std::mem::take(&mut self.bad_epilog).then(|| "exit 1".to_owned());
+        self.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed });
     }
 
     fn connect(&mut self, node: &str) {
@@ -453,7 +461,7 @@ impl World {
             0 => JobSpec { array: Some(array(1, 4, Some(2))), ..spec() },
             1 if self.next_job > 1 => depends_on(DependencyKind::AfterAny, self.next_job - 1),
             2 => JobSpec { tasks: Some(6), ..spec() },
-            _ => wide,
+            _ => JobSpec { expedite: kind.is_multiple_of(2), ..wide },
         };
         self.add_job(record(self.next_job, spec), true);
     }
@@ -476,6 +484,20 @@ impl World {
         }
     }
 
+    /// The script fails, and perhaps the epilog of the first node that is clean.
+    fn fail_some_run(&mut self, pick: usize) {
+        let runs: Vec<(String, (JobId, Sluid))> = self
+            .agents
+            .iter()
+            .flat_map(|(node, a)| a.runs.iter().filter(|(_, batch)| **batch).map(|(key, _)| (node.clone(), *key)))
+            .collect();
+        if let Some((node, key)) = runs.get(pick % runs.len().max(1)) {
+            self.bad_epilog = !pick.is_multiple_of(3);
+            self.finish(node, *key, JobState::Failed);
+            self.bad_epilog = false;
+        }
+    }
+
     fn step(&mut self, what: u8, pick: u8) {
         let node = format!("n{}", u32::from(pick) % NODES);
         let at = usize::from(pick);
@@ -486,7 +508,8 @@ impl World {
             5 => self.command(at, JobCommand::Requeue { hold: pick.is_multiple_of(2) }),
             6 => self.command(at, JobCommand::Hold { admin: true }),
             7 => self.command(at, JobCommand::Release),
-            8 | 9 => self.finish_some_run(at),
+            8 => self.finish_some_run(at),
+            9 => self.fail_some_run(at),
             10 | 11 => self.connect(&node),
             12 => self.disconnect(&node),
             13 if pick.is_multiple_of(4) => self.reboot(&node),
@@ -514,7 +537,8 @@ impl World {
                 if self.agents[&name].conn.is_none() {
                     self.connect(&name);
                 }
-                if self.nodes[&name].view().base == NodeBase::Down {
+                let view = self.nodes[&name].view();
+                if view.base == NodeBase::Down || view.flags.drain {
                     let change = garrick_model::messages::command::NodeChange {
                         state: Some(garrick_model::messages::command::NodeStateChange::Resume),
                         ..Default::default()
@@ -582,17 +606,18 @@ impl World {
 }
 
 fn kept(record: &JobRecord, node: &str) -> Vec<KeptHold> {
-    let Some(run) = record.phase.run().filter(|_| !matches!(record.phase, Phase::Over(..))) else { return Vec::new() };
-    let here = run.allocation.nodes.iter().filter(|n| n.name == node && !run.released.contains(node));
-    here.map(|n| KeptHold {
+    let holds = record.holds();
+    let here = holds.iter().filter(|held| held.node.name == node);
+    here.map(|held| KeptHold {
         hold: NodeHold {
             job: record.id,
-            sluid: record.sluid,
+            sluid: held.sluid,
             uid: record.owner.uid,
-            share: n.share.clone(),
+            share: held.node.share.clone(),
             sharing: Default::default(),
-            expected_end: run.expected_end(),
+            expected_end: held.expected_end,
             completing: false,
+            kept: held.kept,
         },
         most_holders: 1,
     })
@@ -634,21 +659,17 @@ fn invariant_holds_belong_to_jobs(world: &World) {
     for (name, core) in &world.nodes {
         for hold in core.view().holds {
             let record = world.jobs.get(&hold.job).map(JobCore::record);
-            let has = record.is_some_and(|r| {
-                r.sluid == hold.sluid
-                    && r.phase.run().is_some_and(|run| run.has_node(name) && !run.released.contains(name))
-            });
+            let has = record
+                .is_some_and(|r| r.holds().iter().any(|h| (h.sluid, h.node.name.as_str()) == (hold.sluid, name)));
             assert!(has, "{name} holds for job {} what the job does not have: {record:?}", hold.job.0);
         }
     }
     for (job, core) in &world.jobs {
-        let Some(run) = core.record().phase.run() else { continue };
-        if matches!(core.record().phase, Phase::Over(..)) {
-            continue;
-        }
-        for node in run.unreleased() {
-            let view = world.nodes[node].view();
-            assert!(view.holds.iter().any(|h| h.job == *job), "job {} has {node}, which does not know", job.0);
+        for held in core.record().holds() {
+            let name = &held.node.name;
+            let same = |h: &NodeHold| (h.job, h.sluid, h.kept) == (*job, held.sluid, held.kept);
+            let view = world.nodes[name].view();
+            assert!(view.holds.iter().any(same), "job {} has {name}, which does not know", job.0);
         }
     }
 }

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     job::{
         messages::{JobInput, JobSite},
-        record::{JobRecord, Phase},
+        record::JobRecord,
         shell::{JobsMsg, JobsSupervisor},
     },
     node::{
@@ -155,32 +155,31 @@ pub fn start_replayed(
 fn holds_by_node<'r>(config: &Config, records: impl Iterator<Item = &'r JobRecord>) -> BTreeMap<String, Vec<KeptHold>> {
     let mut holds: BTreeMap<String, Vec<KeptHold>> = BTreeMap::new();
     for record in records {
-        let Some(run) = record.phase.run().filter(|_| !matches!(record.phase, Phase::Over(..))) else { continue };
-        let view = config.partition(&run.allocation.partition).map(|p| {
-            let view = garrick_model::view::PartitionView {
-                generation: 0,
-                config: Arc::new(p.clone()),
-                state: p.state,
-                nodes: Vec::new(),
+        for held in record.holds() {
+            let view = config.partition(held.partition).map(|p| {
+                let view = garrick_model::view::PartitionView {
+                    generation: 0,
+                    config: Arc::new(p.clone()),
+                    state: p.state,
+                    nodes: Vec::new(),
+                };
+                partition_facts(&view, 0)
+            });
+            let usage = match view {
+                _ if held.exclusive => NodeUse::Whole,
+                Some(facts) => NodeUse::of(record.spec.sharing, &facts, policy(config).unit),
+                None => NodeUse::Cpus,
             };
-            partition_facts(&view, 0)
-        });
-        let usage = match view {
-            _ if run.allocation.exclusive => NodeUse::Whole,
-            Some(facts) => NodeUse::of(record.spec.sharing, &facts, policy(config).unit),
-            None => NodeUse::Cpus,
-        };
-        let completing = run.ending.is_some() || matches!(record.phase, Phase::Completing(..));
-        for node in run.allocation.nodes.iter().filter(|n| !run.released.contains(&n.name)) {
-            holds.entry(node.name.clone()).or_default().push(KeptHold {
+            holds.entry(held.node.name.clone()).or_default().push(KeptHold {
                 hold: NodeHold {
                     job: record.id,
-                    sluid: record.sluid,
+                    sluid: held.sluid,
                     uid: record.owner.uid,
-                    share: node.share.clone(),
+                    share: held.node.share.clone(),
                     sharing: usage.sharing(),
-                    expected_end: run.expected_end(),
-                    completing,
+                    expected_end: held.expected_end,
+                    completing: held.completing,
+                    kept: held.kept,
                 },
                 most_holders: usage.most_holders(),
             });
@@ -239,6 +238,9 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
         cluster: config.cluster_name.clone(),
         epoch,
         min_job_age: secs(config.min_job_age_secs),
+        expedite: config.expedited_requeue(),
+        requeue_exit: config.requeue_exit.clone(),
+        requeue_exit_hold: config.requeue_exit_hold.clone(),
         // Beyond what the agent allows itself, so that its own report comes first.
         launch_limit: prolog.map_or(default.launch_limit, |prolog| 2 * (prolog + start) + Duration::from_secs(60)),
         ..default

@@ -55,6 +55,7 @@ impl JobCore {
                 let held = if by.admin { HeldBy::Admin } else { HeldBy::User };
                 self.requeue(hold.then_some(held), by.uid, turn)
             }
+            JobCommand::RequeueSpecialExit => self.requeue(Some(HeldBy::SpecialExit), by.uid, turn),
             JobCommand::Suspend if !by.admin => Err(Refusal::AccessDenied),
             JobCommand::Resume if !by.admin => Err(Refusal::AccessDenied),
             JobCommand::Suspend => self.suspend(turn),
@@ -89,6 +90,7 @@ impl JobCore {
             return Ok(());
         }
         self.abandon_commit(turn);
+        self.let_go_of_kept(turn);
         self.save(JobEvent::Held(by), turn);
         Ok(())
     }

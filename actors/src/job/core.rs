@@ -5,6 +5,7 @@
 use super::{
     messages::{FreshIds, JobEffect, JobInput, JobSite, JobTimer},
     record::{JobRecord, Phase},
+    reports::EarlierNews,
     state::JobEvent,
     view,
 };
@@ -183,11 +184,9 @@ impl JobCore {
             JobInput::RunHeld { node, sluid } if sluid == self.record.sluid => self.run_held(&node, &mut turn),
             JobInput::RunMissing { node, sluid } if sluid == self.record.sluid => self.run_missing(&node, &mut turn),
             JobInput::NodeLost { node, sluid } if sluid == self.record.sluid => self.node_lost(&node, &mut turn),
-            // About an older run: the node may forget it.
-            JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => {
-                turn.out.push(JobEffect::Release { node, sluid, attempt: None, drain: None });
-            }
-            JobInput::RunHeld { .. } => {}
+            JobInput::RunMissing { node, sluid } => self.earlier_news(node, sluid, EarlierNews::Missing, &mut turn),
+            JobInput::NodeLost { node, sluid } => self.earlier_news(node, sluid, EarlierNews::Lost, &mut turn),
+            JobInput::RunHeld { node, sluid } => self.earlier_news(node, sluid, EarlierNews::Held, &mut turn),
             JobInput::Command { request, by, tasks, command } => {
                 let result = self.command(by, tasks, command, &mut turn);
                 turn.out.push(JobEffect::Answer { request, result });

@@ -133,6 +133,7 @@ fn reports_of_an_older_run_change_nothing() {
             exit,
             derived: exit,
             at: job.now,
+            lost: Vec::new(),
         },
     );
     assert_eq!(out, [JobEffect::AckReport { node: "n0".to_owned(), seq: 1 }]);

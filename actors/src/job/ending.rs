@@ -3,8 +3,8 @@
 use super::{
     core::{JobCore, Turn},
     messages::{JobEffect, JobInput, JobTimer},
-    record::{Afterwards, End, Ending, HeldBy, Phase},
-    state::JobEvent,
+    record::{Afterwards, EarlierHold, End, Ending, HeldBy, Phase},
+    state::{JobEvent, requeues},
 };
 use garrick_model::{
     messages::node::{AgentReport, ControllerToNode},
@@ -21,12 +21,27 @@ const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(60);
 /// this time it is tried again.
 const ARRAY_PURGE_RETRY: Duration = Duration::from_secs(60);
 
+/// How a job returns to the queue.
+#[derive(Clone, Copy, Debug)]
+enum BackAs {
+    /// Behind those of higher priority.
+    Ordinary {
+        /// Held.
+        hold: Option<HeldBy>,
+        /// Not before the usual delay.
+        delay: bool,
+    },
+    /// Ahead of all others, at once.
+    Expedited,
+}
+
 impl JobCore {
     pub(super) fn cancel(&mut self, state: JobState, by: Option<u32>, turn: &mut Turn<'_>) -> Result<(), Refusal> {
         let ending = Ending { state, reason: Reason::None, then: Afterwards::Over, by };
         match &self.record.phase {
             Phase::Pending => {
                 self.abandon_commit(turn);
+                self.let_go_of_kept(turn);
                 self.end(self.end_without_run(state, turn), turn);
                 Ok(())
             }
@@ -39,6 +54,7 @@ impl JobCore {
             }
             Phase::Completing(_, end) if end.then != Afterwards::Over => {
                 self.save(JobEvent::Ending(ending), turn);
+                self.let_go_of_kept(turn);
                 Ok(())
             }
             Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
@@ -64,7 +80,7 @@ impl JobCore {
         match &self.record.phase {
             Phase::Pending => Err(Refusal::JobPending),
             Phase::Over(..) => {
-                self.back_to_queue(hold, false, turn);
+                self.back_to_queue(BackAs::Ordinary { hold, delay: false }, turn);
                 Ok(())
             }
             phase => {
@@ -75,6 +91,7 @@ impl JobCore {
                         JobEvent::Ending(Ending { state: JobState::Cancelled, reason, then, by: Some(by) }),
                         turn,
                     );
+                    self.let_go_of_kept(turn);
                 }
                 self.ask_for_end(turn);
                 Ok(())
@@ -93,6 +110,7 @@ impl JobCore {
                 sluid: self.record.sluid,
                 state: ending.state,
                 reason: ending.reason.clone(),
+                lost: run.lost.iter().cloned().collect(),
             }),
         });
         self.mark_completing(turn);
@@ -100,7 +118,7 @@ impl JobCore {
 
     pub(super) fn mark_completing(&self, turn: &mut Turn<'_>) {
         if let Some(run) = self.record.phase.run() {
-            for node in run.unreleased() {
+            for node in run.unclean() {
                 let sluid = self.record.sluid;
                 turn.out.push(JobEffect::MarkCompleting { node: node.to_owned(), sluid });
             }
@@ -111,14 +129,14 @@ impl JobCore {
     /// that it is gone, so that a node which the launch never reached is released too. `but` cleans up unasked.
     pub(super) fn clean_up(&self, but: Option<&str>, turn: &mut Turn<'_>) {
         let Phase::Completing(run, _) = &self.record.phase else { return };
-        for node in run.unreleased().filter(|node| Some(*node) != but) {
+        for node in run.unclean().filter(|node| Some(*node) != but) {
             self.end_on(node, turn);
         }
         turn.out.push(JobEffect::SetTimer { timer: JobTimer::CleanUp, at: turn.now.plus(CLEAN_UP_INTERVAL) });
     }
 
     pub(super) fn end_on(&self, node: &str, turn: &mut Turn<'_>) {
-        let Some(end) = self.record.phase.end() else { return };
+        let (Some(end), Some(run)) = (self.record.phase.end(), self.record.phase.run()) else { return };
         turn.out.push(JobEffect::ToAgent {
             node: node.to_owned(),
             frame: Box::new(ControllerToNode::EndJob {
@@ -126,6 +144,7 @@ impl JobCore {
                 sluid: self.record.sluid,
                 state: end.state,
                 reason: end.reason.clone(),
+                lost: run.lost.iter().cloned().collect(),
             }),
         });
     }
@@ -133,21 +152,59 @@ impl JobCore {
     /// The job is over: back to the queue if that was asked for, else remembered for a while.
     pub(super) fn after_end(&mut self, turn: &mut Turn<'_>) {
         turn.out.push(JobEffect::ClearTimer(JobTimer::CleanUp));
-        let Phase::Over(_, end) = &self.record.phase else { return };
-        if let Afterwards::Requeue { hold, delay } = end.then {
-            self.back_to_queue(hold, delay, turn);
-            return;
+        let Phase::Over(run, end) = &self.record.phase else { return };
+        if requeues(run.as_ref(), end) {
+            let back = match end.then {
+                Afterwards::Requeue { hold, delay } => BackAs::Ordinary { hold, delay },
+                _ => BackAs::Expedited,
+            };
+            return self.back_to_queue(back, turn);
+        }
+        // They were kept for a next run that does not come.
+        for node in run.iter().flat_map(|run| &run.kept) {
+            let (node, sluid) = (node.clone(), self.record.sluid);
+            turn.out.push(JobEffect::Release { node, sluid, attempt: None, drain: None });
         }
         if let Some(age) = self.site.min_job_age {
             turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: end.at.plus(age).max(turn.now) });
         }
     }
 
-    fn back_to_queue(&mut self, hold: Option<HeldBy>, delay: bool, turn: &mut Turn<'_>) {
+    /// Gives back what was kept for the next run: it will not be hurried, or not come at all.
+    pub(super) fn let_go_of_kept(&mut self, turn: &mut Turn<'_>) {
+        if let Phase::Completing(run, _) = &self.record.phase {
+            let sluid = self.record.sluid;
+            for node in run.kept.clone() {
+                turn.out.push(JobEffect::Release { node: node.clone(), sluid, attempt: None, drain: None });
+                self.save(JobEvent::NodeReleased { node, epilog_failed: false }, turn);
+            }
+        }
+        self.release_earlier(|hold| hold.kept, turn);
+        if self.record.expediting.is_some() {
+            self.save(JobEvent::NotExpedited, turn);
+        }
+    }
+
+    /// Gives back some of what earlier runs still have.
+    pub(super) fn release_earlier(&mut self, which: impl Fn(&EarlierHold) -> bool, turn: &mut Turn<'_>) {
+        let chosen: Vec<_> =
+            self.record.earlier.iter().filter(|h| which(h)).map(|h| (h.sluid, h.node.name.clone())).collect();
+        for (sluid, node) in chosen {
+            turn.out.push(JobEffect::Release { node: node.clone(), sluid, attempt: None, drain: None });
+            self.save(JobEvent::EarlierReleased { sluid, node }, turn);
+        }
+    }
+
+    fn back_to_queue(&mut self, back: BackAs, turn: &mut Turn<'_>) {
         let sluid = turn.ids.sluid(turn.now);
-        let begin = delay.then(|| turn.now.plus(self.site.requeue_delay)).filter(|at| *at > turn.now);
+        let (hold, begin, expedited) = match back {
+            BackAs::Ordinary { hold, delay } => {
+                (hold, delay.then(|| turn.now.plus(self.site.requeue_delay)).filter(|at| *at > turn.now), false)
+            }
+            BackAs::Expedited => (None, None, true),
+        };
         turn.out.push(JobEffect::ClearTimer(JobTimer::Purge));
-        self.save(JobEvent::Requeued { sluid, hold, begin }, turn);
+        self.save(JobEvent::Requeued { sluid, hold, begin, expedited }, turn);
         self.tally = StepTally::default();
         turn.out.push(JobEffect::ShowSteps(self.tally));
         self.reason = Reason::None;

@@ -73,6 +73,8 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
         restarts: 0,
         admin_comment: None,
         steps: garrick_model::packed_steps::StepTally::default(),
+        earlier: Vec::new(),
+        expediting: None,
         phase: Phase::Pending,
         spec: Arc::new(spec),
     }
@@ -200,7 +202,7 @@ impl Bench {
         let exit = ExitStatus { code, signal: None };
         self.report(
             "n0",
-            AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at: self.now },
+            AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at: self.now, lost: vec![] },
         )
     }
 

@@ -10,6 +10,7 @@ use crate::{
     scheduler::plan::StartProposal,
 };
 use garrick_model::{
+    config::ExitCodes,
     ids::{JobId, Sluid},
     messages::{
         command::{JobChange, JobMilestone, StepManagerPlace},
@@ -34,8 +35,15 @@ pub struct JobSite {
     pub epoch: u64,
     /// `MinJobAge`: how long a job that is over is remembered; `None`: for ever.
     pub min_job_age: Option<Duration>,
-    /// How long a requeued job waits before it may start again. Slurm's is two minutes, so that nodes can be cleaned.
+    /// How long a requeued job waits before it may start again. Slurm's documentation names no setting for it; two minutes
+    /// are what its users see, so that nodes can be cleaned.
     pub requeue_delay: Duration,
+    /// `--requeue=expedite` is allowed.
+    pub expedite: bool,
+    /// `RequeueExit`.
+    pub requeue_exit: ExitCodes,
+    /// `RequeueExitHold`.
+    pub requeue_exit_hold: ExitCodes,
     /// How long a batch host may take to say that a launch succeeded or failed, prolog included.
     pub launch_limit: Duration,
     /// How long a credential may be used to start a run.
@@ -49,6 +57,9 @@ impl Default for JobSite {
             epoch: 1,
             min_job_age: Some(Duration::from_secs(300)),
             requeue_delay: Duration::from_secs(120),
+            expedite: false,
+            requeue_exit: ExitCodes::default(),
+            requeue_exit_hold: ExitCodes::default(),
             launch_limit: Duration::from_secs(600),
             credential_lifetime: Duration::from_secs(24 * 3600),
         }
@@ -91,6 +102,8 @@ pub enum JobCommand {
         /// And held there.
         hold: bool,
     },
+    /// Back to the queue, held there in the state SPECIAL_EXIT.
+    RequeueSpecialExit,
     /// Stop its processes.
     Suspend,
     /// Continue them.
@@ -304,6 +317,13 @@ pub enum JobEffect {
         attempt: Option<u64>,
         /// The node is to be drained, and why.
         drain: Option<String>,
+    },
+    /// Nothing of the run is left on the node; its share stays with the job, for its next run.
+    Keep {
+        /// Node.
+        node: String,
+        /// Run.
+        sluid: Sluid,
     },
     /// The run's work on the node is over or being ended.
     MarkCompleting {

@@ -1,6 +1,7 @@
 //! What lasts of a job: everything that a restarted controller must know. Changed by [`JobRecord::apply`] alone (see
 //! [`super::state`]), so that replaying the events gives the same record.
 
+use super::state::requeues;
 use garrick_model::{
     ids::{ArrayTask, JobId, RequestId, Sluid},
     packed_steps::StepTally,
@@ -8,7 +9,7 @@ use garrick_model::{
     spec::{ArraySpec, Dependencies, JobSpec, Sharing},
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
-    view::Allocation,
+    view::{AllocatedNode, Allocation},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -65,13 +66,16 @@ pub enum HeldBy {
     Admin,
     /// The system: it could not be launched and was put back.
     LaunchFailure,
+    /// The site, for the exit code (`RequeueExitHold`), or an administrator with `State=SpecialExit`. Its user may
+    /// release it.
+    SpecialExit,
 }
 
 impl HeldBy {
     /// As `squeue` says it.
     pub fn reason(self) -> Reason {
         match self {
-            Self::User => Reason::JobHeldUser,
+            Self::User | Self::SpecialExit => Reason::JobHeldUser,
             Self::Admin => Reason::JobHeldAdmin,
             Self::LaunchFailure => Reason::Other("launch failed requeued held".to_owned()),
         }
@@ -178,6 +182,18 @@ pub struct Run {
     /// Somebody asked for its end.
     #[serde(default)]
     pub ending: Option<Ending>,
+    /// Nodes on which nothing of it is left, and which are kept for the job's next run.
+    #[serde(default)]
+    pub kept: BTreeSet<String>,
+    /// Nodes that were given up: the next run does not wait for what they have to say of this one.
+    #[serde(default)]
+    pub lost: BTreeSet<String>,
+    /// The epilog failed on some node.
+    #[serde(default)]
+    pub epilog_failed: bool,
+    /// It follows a run that failed and was expedited: when that failure was noticed.
+    #[serde(default)]
+    pub after_failure: Option<Timestamp>,
 }
 
 impl Run {
@@ -189,6 +205,11 @@ impl Run {
     /// Nodes still to be released.
     pub fn unreleased(&self) -> impl Iterator<Item = &str> {
         self.allocation.nodes.iter().map(|n| n.name.as_str()).filter(|n| !self.released.contains(*n))
+    }
+
+    /// Nodes that have not said yet that nothing of it is left there.
+    pub fn unclean(&self) -> impl Iterator<Item = &str> {
+        self.unreleased().filter(|n| !self.kept.contains(*n))
     }
 
     /// True when the node is part of it.
@@ -214,6 +235,32 @@ pub enum Afterwards {
         /// Not before the usual delay.
         delay: bool,
     },
+    /// Back to the queue ahead of all others, with its healthy nodes kept for it.
+    Expedite,
+    /// That if the epilog fails on some node, over otherwise. Nodes are kept until all epilogs are through.
+    ExpediteIfEpilogFails,
+}
+
+impl Afterwards {
+    /// Clean nodes stay with the job.
+    pub const fn keeps_nodes(self) -> bool {
+        matches!(self, Self::Expedite | Self::ExpediteIfEpilogFails)
+    }
+}
+
+/// What an earlier run of a job still has on a node while the job waits for its next run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EarlierHold {
+    /// That run.
+    pub sluid: Sluid,
+    /// Where, and what.
+    pub node: AllocatedNode,
+    /// Partition of that run.
+    pub partition: String,
+    /// It had whole nodes.
+    pub exclusive: bool,
+    /// Clean, and kept for the next run; otherwise given up, and still to be cleaned.
+    pub kept: bool,
 }
 
 /// An end that was asked for and is under way.
@@ -352,11 +399,72 @@ pub struct JobRecord {
     /// What the step manager of the last run had counted when the run was over.
     #[serde(default)]
     pub steps: StepTally,
+    /// What earlier runs still have on nodes.
+    #[serde(default)]
+    pub earlier: Vec<EarlierHold>,
+    /// While it waits ahead of all others: since when, which is when its last run's failure was noticed.
+    #[serde(default)]
+    pub expediting: Option<Timestamp>,
     /// Where it is.
     pub phase: Phase,
 }
 
+/// A share of a node that a record says its job has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RecordHold<'r> {
+    /// Run.
+    pub sluid: Sluid,
+    /// Where, and what.
+    pub node: &'r AllocatedNode,
+    /// Partition.
+    pub partition: &'r str,
+    /// Whole nodes were given.
+    pub exclusive: bool,
+    /// Expected end; `None`: it is not known.
+    pub expected_end: Option<Timestamp>,
+    /// The run is being cleaned up there.
+    pub completing: bool,
+    /// Clean, and kept for the next run.
+    pub kept: bool,
+}
+
 impl JobRecord {
+    /// All that it has on nodes, of its present run and of earlier ones.
+    pub fn holds(&self) -> Vec<RecordHold<'_>> {
+        let earlier = self.earlier.iter().map(|hold| RecordHold {
+            sluid: hold.sluid,
+            node: &hold.node,
+            partition: &hold.partition,
+            exclusive: hold.exclusive,
+            expected_end: None,
+            completing: !hold.kept,
+            kept: hold.kept,
+        });
+        let mut holds: Vec<RecordHold<'_>> = earlier.collect();
+        let run = match &self.phase {
+            Phase::Pending => None,
+            // Over for a moment: the next run's turn has not come yet.
+            Phase::Over(run, end) => run.as_ref().filter(|run| requeues(Some(run), end)),
+            phase => phase.run(),
+        };
+        if let Some(run) = run {
+            let over = run.ending.is_some() || self.phase.end().is_some();
+            for node in run.allocation.nodes.iter().filter(|n| !run.released.contains(&n.name)) {
+                let kept = run.kept.contains(&node.name);
+                holds.push(RecordHold {
+                    sluid: self.sluid,
+                    node,
+                    partition: &run.allocation.partition,
+                    exclusive: run.allocation.exclusive,
+                    expected_end: run.expected_end().filter(|_| !kept),
+                    completing: over && !kept,
+                    kept,
+                });
+            }
+        }
+        holds
+    }
+
     /// True while the record stands for tasks that have none of their own.
     pub fn is_array_record(&self) -> bool {
         self.array_task.is_none() && self.array.is_some()

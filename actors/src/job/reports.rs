@@ -3,15 +3,15 @@
 use super::{
     core::{JobCore, Turn},
     messages::{JobEffect, JobTimer},
-    record::{Afterwards, End, HeldBy, Phase},
+    record::{Afterwards, EarlierHold, End, HeldBy, Phase},
     state::JobEvent,
 };
 use garrick_model::{
+    ids::Sluid,
     messages::node::{AgentReport, ControllerToNode},
     packed_steps::StepTally,
     spec::JobKind,
     state::{ExitStatus, JobState, Reason},
-    time::Timestamp,
 };
 use std::time::Duration;
 
@@ -23,8 +23,9 @@ impl JobCore {
         let current = self.record.sluid;
         match report {
             AgentReport::JobStarted { sluid, door, .. } if sluid == current => self.started(door, turn),
-            AgentReport::JobEnded { sluid, state, reason, exit, derived, at, .. } if sluid == current => {
-                self.ended(state, reason, exit, derived, at, turn);
+            AgentReport::JobEnded { sluid, state, reason, exit, derived, at, lost, .. } if sluid == current => {
+                let then = self.after_run(state, &reason, exit);
+                self.ended(End { state, reason, exit, derived, at, then }, lost, turn);
             }
             AgentReport::JobLaunchFailed { sluid, reason, detail, drain_node, .. } if sluid == current => {
                 self.launch_failed(node, reason, &detail, drain_node, turn);
@@ -34,8 +35,7 @@ impl JobCore {
                 if sluid == current {
                     self.node_released(node, epilog_failed, turn);
                 } else {
-                    let drain = epilog_failed.map(|_| EPILOG_ERROR.to_owned());
-                    turn.out.push(JobEffect::Release { node: node.to_owned(), sluid, attempt: None, drain });
+                    self.earlier_released(node, sluid, epilog_failed, turn);
                 }
             }
             AgentReport::JobStarted { .. }
@@ -49,34 +49,60 @@ impl JobCore {
         if matches!(self.record.phase, Phase::Starting(_)) {
             turn.out.push(JobEffect::ClearTimer(JobTimer::Launch));
             self.save(JobEvent::Started { at: turn.now, door }, turn);
+            if let Some(failure) = self.record.phase.run().and_then(|run| run.after_failure) {
+                let millis = u64::try_from(turn.now.since(failure).as_millis()).unwrap_or(u64::MAX);
+                tracing::info!(job_id = self.record.id.0, millis, "job.expedited_restart");
+            }
             // An end that was asked for while the launch was under way may have passed it unseen.
             self.ask_for_end(turn);
         }
     }
 
-    fn ended(
-        &mut self,
-        state: JobState,
-        reason: Reason,
-        exit: ExitStatus,
-        derived: ExitStatus,
-        at: Timestamp,
-        turn: &mut Turn<'_>,
-    ) {
+    fn ended(&mut self, end: End, lost: Vec<String>, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
-        let then = match &run.ending {
-            Some(ending) => ending.then,
-            None if state == JobState::NodeFail => self.after_node_failure(),
-            None => Afterwards::Over,
-        };
         let batch_host = run.batch_host().to_owned();
-        self.end_from(End { state, reason, exit, derived, at, then }, Some(&batch_host), turn);
+        let lost: Vec<String> = lost.into_iter().filter(|n| run.has_node(n) && !run.lost.contains(n)).collect();
+        if !lost.is_empty() {
+            self.save(JobEvent::NodesLost { nodes: lost }, turn);
+        }
+        self.end_from(end, Some(&batch_host), turn);
     }
 
-    /// A batch job that may be requeued goes back to the queue when a node failed it, at once eligible again after the
-    /// usual delay.
+    /// What follows a run that ended by itself, or as somebody asked.
+    fn after_run(&self, state: JobState, reason: &Reason, exit: ExitStatus) -> Afterwards {
+        if let Some(ending) = self.record.phase.working().and_then(|run| run.ending.as_ref()) {
+            return ending.then;
+        }
+        let by_script = matches!(state, JobState::Completed | JobState::Failed)
+            && exit.signal.is_none()
+            && matches!(reason, Reason::None | Reason::NonZeroExitCode);
+        if state == JobState::NodeFail {
+            self.after_node_failure()
+        } else if by_script && self.may_be_requeued() && self.site.requeue_exit_hold.contains(exit.code) {
+            Afterwards::Requeue { hold: Some(HeldBy::SpecialExit), delay: true }
+        } else if by_script && self.may_be_requeued() && self.site.requeue_exit.contains(exit.code) {
+            Afterwards::Requeue { hold: None, delay: true }
+        } else if state == JobState::Failed && !exit.success() && self.is_expedited() {
+            Afterwards::ExpediteIfEpilogFails
+        } else {
+            Afterwards::Over
+        }
+    }
+
+    fn may_be_requeued(&self) -> bool {
+        self.record.resolved.requeue && self.record.spec.kind == JobKind::Batch
+    }
+
+    fn is_expedited(&self) -> bool {
+        self.may_be_requeued() && self.record.spec.expedite && self.site.expedite
+    }
+
+    /// A batch job that may be requeued goes back to the queue when a node failed it: ahead of all others if that was
+    /// asked for, else eligible again after the usual delay.
     pub(super) fn after_node_failure(&self) -> Afterwards {
-        if self.record.resolved.requeue && self.record.spec.kind == JobKind::Batch {
+        if self.is_expedited() {
+            Afterwards::Expedite
+        } else if self.may_be_requeued() {
             Afterwards::Requeue { hold: None, delay: true }
         } else {
             Afterwards::Over
@@ -117,7 +143,7 @@ impl JobCore {
         let state = if reason == Reason::PrologFailure { JobState::NodeFail } else { JobState::Failed };
         let exit = ExitStatus { code: 1, signal: None };
         if drain {
-            self.save(JobEvent::NodeReleased { node: node.to_owned() }, turn);
+            self.save(JobEvent::NodeReleased { node: node.to_owned(), epilog_failed: false }, turn);
             turn.out.push(JobEffect::Release {
                 node: node.to_owned(),
                 sluid: self.record.sluid,
@@ -162,16 +188,67 @@ impl JobCore {
     fn node_released(&mut self, node: &str, epilog_failed: Option<String>, turn: &mut Turn<'_>) {
         if let Some(why) = &epilog_failed {
             tracing::warn!(job_id = self.record.id.0, node, why, "job.epilog_failed");
+        } else if self.keep_node(node, turn) {
+            return;
         }
+        let failed = epilog_failed.is_some();
         let drain = epilog_failed.map(|_| EPILOG_ERROR.to_owned());
         turn.out.push(JobEffect::Release { node: node.to_owned(), sluid: self.record.sluid, attempt: None, drain });
-        self.forget_node(node, turn);
+        self.forget_node(node, failed, turn);
         // An agent reports in order: when the batch host has let go of the run, no end of it will come any more.
         self.end_without_word(turn);
     }
 
+    /// A clean node stays with a job that goes ahead of all others next, or may do so.
+    fn keep_node(&mut self, node: &str, turn: &mut Turn<'_>) -> bool {
+        let Phase::Completing(run, end) = &self.record.phase else { return false };
+        if !end.then.keeps_nodes() || !run.has_node(node) || run.released.contains(node) {
+            return false;
+        }
+        let news = !run.kept.contains(node);
+        turn.out.push(JobEffect::Keep { node: node.to_owned(), sluid: self.record.sluid });
+        if news {
+            self.save(JobEvent::NodeKept { node: node.to_owned() }, turn);
+            if self.is_over() {
+                self.after_end(turn);
+            }
+        }
+        true
+    }
+
+    /// Nothing of an earlier run is left on that node. One that is kept for the next run was told of before.
+    fn earlier_released(&mut self, node: &str, sluid: Sluid, epilog_failed: Option<String>, turn: &mut Turn<'_>) {
+        let this = |hold: &&EarlierHold| hold.sluid == sluid && hold.node.name == node;
+        match self.record.earlier.iter().find(this) {
+            Some(hold) if hold.kept && epilog_failed.is_none() => return,
+            Some(_) => self.save(JobEvent::EarlierReleased { sluid, node: node.to_owned() }, turn),
+            None => {}
+        }
+        let drain = epilog_failed.map(|_| EPILOG_ERROR.to_owned());
+        turn.out.push(JobEffect::Release { node: node.to_owned(), sluid, attempt: None, drain });
+    }
+
+    /// About an earlier run: the agent has it still, does not know it, or its node is down.
+    pub(super) fn earlier_news(&mut self, node: String, sluid: Sluid, news: EarlierNews, turn: &mut Turn<'_>) {
+        let this = |hold: &&EarlierHold| hold.sluid == sluid && hold.node.name == node;
+        let kept = self.record.earlier.iter().find(this).map(|hold| hold.kept);
+        match (news, kept) {
+            (EarlierNews::Held, Some(false)) => {
+                let (state, reason) = (JobState::NodeFail, Reason::NodeDown);
+                let frame =
+                    ControllerToNode::EndJob { job: self.record.id, sluid, state, reason, lost: Vec::new() };
+                turn.out.push(JobEffect::ToAgent { node, frame: Box::new(frame) });
+            }
+            (EarlierNews::Held, _) | (EarlierNews::Missing, Some(true)) => {}
+            (EarlierNews::Missing, _) | (EarlierNews::Lost, Some(false) | None) => {
+                self.earlier_released(&node, sluid, None, turn);
+            }
+            (EarlierNews::Lost, Some(true)) => self.release_earlier(|hold| this(&hold), turn),
+        }
+    }
+
     /// Nothing of the run is left on that node, or the node is gone.
-    pub(super) fn forget_node(&mut self, node: &str, turn: &mut Turn<'_>) {
+    pub(super) fn forget_node(&mut self, node: &str, epilog_failed: bool, turn: &mut Turn<'_>) {
         let open = match &self.record.phase {
             Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) | Phase::Completing(run, _) => {
                 run.has_node(node) && !run.released.contains(node)
@@ -179,7 +256,7 @@ impl JobCore {
             Phase::Pending | Phase::Over(..) => false,
         };
         if open {
-            self.save(JobEvent::NodeReleased { node: node.to_owned() }, turn);
+            self.save(JobEvent::NodeReleased { node: node.to_owned(), epilog_failed }, turn);
             if self.is_over() {
                 self.after_end(turn);
             }
@@ -252,7 +329,12 @@ impl JobCore {
     }
 
     pub(super) fn node_lost(&mut self, node: &str, turn: &mut Turn<'_>) {
+        self.release_earlier(|hold| hold.kept && hold.node.name == node, turn);
         self.release_node(node, turn);
+        // Its step manager, where it lives on, is told with the order to end.
+        if self.record.phase.working().is_some_and(|run| run.has_node(node) && !run.lost.contains(node)) {
+            self.save(JobEvent::NodesLost { nodes: vec![node.to_owned()] }, turn);
+        }
         let Some(run) = self.record.phase.working() else {
             self.abandon_commit(turn);
             return;
@@ -275,8 +357,19 @@ impl JobCore {
             attempt: None,
             drain: None,
         });
-        self.forget_node(node, turn);
+        self.forget_node(node, false, turn);
     }
+}
+
+/// What a node has to say of a run that is not the job's newest.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum EarlierNews {
+    /// Its agent registered with it.
+    Held,
+    /// Its agent registered without it.
+    Missing,
+    /// The node is down.
+    Lost,
 }
 
 /// What Slurm writes as the reason of a node that an epilog's failure drained.

@@ -156,6 +156,9 @@ impl JobActor {
             JobEffect::Release { node, sluid, attempt, drain } => {
                 env.tell_node(cx, &node, NodeInput::Release { job, sluid, attempt, drain });
             }
+            JobEffect::Keep { node, sluid } => {
+                env.tell_node(cx, &node, NodeInput::Keep { job, sluid });
+            }
             JobEffect::MarkCompleting { node, sluid } => {
                 env.tell_node(cx, &node, NodeInput::Completing { job, sluid });
             }
@@ -241,10 +244,11 @@ impl JobActor {
 }
 
 fn is_over(view: &JobView) -> bool {
-    !matches!(
+    let works = matches!(
         view.state,
-        JobState::Pending | JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing
-    )
+        JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing
+    );
+    !works && !view.state.waits()
 }
 
 impl Actor for JobActor {

@@ -144,7 +144,13 @@ impl JobCore {
             door: String::new(),
             released: BTreeSet::new(),
             ending: None,
+            kept: BTreeSet::new(),
+            lost: BTreeSet::new(),
+            epilog_failed: false,
+            after_failure: self.record.expediting,
         };
+        // What was kept on nodes of this run became part of it when they were asked.
+        self.release_earlier(|hold| hold.kept && !run.has_node(&hold.node.name), turn);
         self.save(JobEvent::Allocated(Box::new(run)), turn);
         self.launch(turn);
         self.limit_launch(turn);

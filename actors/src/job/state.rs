@@ -1,7 +1,7 @@
 //! The events of a job's life and the one function that applies them. Which move is legal from where is decided here and
 //! nowhere else.
 
-use super::record::{Afterwards, End, Ending, HeldBy, JobRecord, Phase, Run, TaskMark, TaskOutcome};
+use super::record::{Afterwards, EarlierHold, End, Ending, HeldBy, JobRecord, Phase, Run, TaskMark, TaskOutcome};
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
     messages::command::JobChange,
@@ -84,7 +84,29 @@ pub enum JobEvent {
     NodeReleased {
         /// Node.
         node: String,
+        /// Its epilog failed.
+        #[serde(default)]
+        epilog_failed: bool,
     },
+    /// Nothing is left on that node, and it stays with the job.
+    NodeKept {
+        /// Node.
+        node: String,
+    },
+    /// These nodes are not waited for.
+    NodesLost {
+        /// Nodes.
+        nodes: Vec<String>,
+    },
+    /// What an earlier run had on that node is given back.
+    EarlierReleased {
+        /// That run.
+        sluid: Sluid,
+        /// Node.
+        node: String,
+    },
+    /// It does not go ahead of others any more.
+    NotExpedited,
     /// Back in the queue as a new run.
     Requeued {
         /// Identity of the new run.
@@ -93,6 +115,9 @@ pub enum JobEvent {
         hold: Option<HeldBy>,
         /// Not before this.
         begin: Option<Timestamp>,
+        /// Ahead of all others.
+        #[serde(default)]
+        expedited: bool,
     },
     /// Forgotten.
     Purged,
@@ -120,6 +145,10 @@ impl JobEvent {
             Self::Ended(_) => "Ended",
             Self::StepsCounted(_) => "StepsCounted",
             Self::NodeReleased { .. } => "NodeReleased",
+            Self::NodeKept { .. } => "NodeKept",
+            Self::NodesLost { .. } => "NodesLost",
+            Self::EarlierReleased { .. } => "EarlierReleased",
+            Self::NotExpedited => "NotExpedited",
             Self::Requeued { .. } => "Requeued",
             Self::Purged => "Purged",
         }
@@ -177,7 +206,12 @@ impl JobRecord {
                 mark.over = *over;
             }
             JobEvent::Allocated(run) => match self.phase {
-                Phase::Pending => self.phase = Phase::Starting((**run).clone()),
+                Phase::Pending => {
+                    // What was kept is part of the run now, or was given back.
+                    self.earlier.retain(|hold| !hold.kept);
+                    self.expediting = None;
+                    self.phase = Phase::Starting((**run).clone());
+                }
                 _ => return Err(illegal),
             },
             JobEvent::Started { at, door } => match &mut self.phase {
@@ -203,11 +237,17 @@ impl JobRecord {
             JobEvent::Ending(ending) => match &mut self.phase {
                 Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => run.ending = Some(ending.clone()),
                 // Being cleaned already: only what follows can still change.
-                Phase::Completing(_, end) => end.then = ending.then,
+                Phase::Completing(_, end) => {
+                    end.then = ending.then;
+                    self.settle();
+                }
                 Phase::Pending | Phase::Over(..) => return Err(illegal),
             },
             JobEvent::Ended(end) => match &self.phase {
-                Phase::Pending => self.phase = Phase::Over(None, end.clone()),
+                Phase::Pending => {
+                    self.expediting = None;
+                    self.phase = Phase::Over(None, end.clone());
+                }
                 Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => {
                     self.phase = Phase::Completing(run.clone(), end.clone());
                     self.settle();
@@ -218,15 +258,34 @@ impl JobRecord {
                 Phase::Completing(..) | Phase::Over(..) => self.steps = *tally,
                 _ => return Err(illegal),
             },
-            JobEvent::NodeReleased { node } => match &mut self.phase {
-                Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) | Phase::Completing(run, _) => {
-                    run.released.insert(node.clone());
-                    self.settle();
-                }
-                Phase::Pending | Phase::Over(..) => return Err(illegal),
-            },
-            JobEvent::Requeued { sluid, hold, begin } => match &self.phase {
-                Phase::Over(..) => {
+            JobEvent::NodeReleased { node, epilog_failed } => {
+                let run = self.unfinished_run().ok_or(illegal)?;
+                run.released.insert(node.clone());
+                run.kept.remove(node);
+                run.epilog_failed |= epilog_failed;
+                self.settle();
+            }
+            JobEvent::NodeKept { node } => {
+                let run = self.unfinished_run().ok_or(illegal)?;
+                run.kept.insert(node.clone());
+                self.settle();
+            }
+            JobEvent::NodesLost { nodes } => {
+                let run = self.unfinished_run().ok_or(illegal)?;
+                run.lost.extend(nodes.iter().cloned());
+                self.settle();
+            }
+            JobEvent::EarlierReleased { sluid, node } => {
+                self.earlier.retain(|hold| hold.sluid != *sluid || hold.node.name != *node);
+            }
+            JobEvent::NotExpedited => self.expediting = None,
+            JobEvent::Requeued { sluid, hold, begin, expedited } => match &self.phase {
+                Phase::Over(run, end) => {
+                    let left = run.as_ref().map(|run| left_behind(run, self.sluid)).unwrap_or_default();
+                    self.expediting = expedited.then_some(end.at);
+                    if *expedited {
+                        self.earlier.extend(left);
+                    }
                     self.sluid = *sluid;
                     self.hold = *hold;
                     self.begin = *begin;
@@ -245,12 +304,20 @@ impl JobRecord {
         Ok(())
     }
 
-    /// Completing ends when no node is left to clean.
+    /// Completing ends when no node is left to clean, but for those that nobody waits for.
     fn settle(&mut self) {
-        if let Phase::Completing(run, end) = &self.phase
-            && run.unreleased().next().is_none()
-        {
-            self.phase = Phase::Over(Some(run.clone()), end.clone());
+        if let Phase::Completing(run, end) = &self.phase {
+            let leaves_lost = end.then == Afterwards::Expedite;
+            if run.unclean().all(|node| leaves_lost && run.lost.contains(node)) {
+                self.phase = Phase::Over(Some(run.clone()), end.clone());
+            }
+        }
+    }
+
+    fn unfinished_run(&mut self) -> Option<&mut Run> {
+        match &mut self.phase {
+            Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) | Phase::Completing(run, _) => Some(run),
+            Phase::Pending | Phase::Over(..) => None,
         }
     }
 
@@ -338,7 +405,24 @@ impl JobRecord {
     }
 }
 
+/// What a run that is over still has on nodes: those kept for the job, and those given up.
+fn left_behind(run: &Run, sluid: Sluid) -> Vec<EarlierHold> {
+    let left = run.allocation.nodes.iter().filter(|n| !run.released.contains(&n.name));
+    left.map(|node| EarlierHold {
+        sluid,
+        node: node.clone(),
+        partition: run.allocation.partition.clone(),
+        exclusive: run.allocation.exclusive,
+        kept: run.kept.contains(&node.name),
+    })
+    .collect()
+}
+
 /// True when an end leads back to the queue.
-pub const fn requeues(end: &End) -> bool {
-    matches!(end.then, Afterwards::Requeue { .. })
+pub fn requeues(run: Option<&Run>, end: &End) -> bool {
+    match end.then {
+        Afterwards::Requeue { .. } | Afterwards::Expedite => true,
+        Afterwards::ExpediteIfEpilogFails => run.is_some_and(|run| run.epilog_failed),
+        Afterwards::Over => false,
+    }
 }

@@ -2,7 +2,7 @@
 
 use super::{
     core::JobCore,
-    record::{JobRecord, Phase},
+    record::{HeldBy, JobRecord, Phase},
 };
 use garrick_model::{
     spec::JobSpec,
@@ -24,6 +24,8 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
     let end = record.phase.end();
     let work_over = run.is_some_and(|r| r.ending.is_some());
     let state = match &record.phase {
+        Phase::Pending if record.expediting.is_some() => JobState::Expediting,
+        Phase::Pending if record.hold == Some(HeldBy::SpecialExit) => JobState::SpecialExit,
         Phase::Pending => JobState::Pending,
         Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) if work_over => JobState::Completing,
         Phase::Starting(_) => JobState::Configuring,
@@ -80,7 +82,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         last_sched_eval: core.last_eval,
         allocation: run.map(|r| Arc::clone(&r.allocation)),
         completing_nodes: match run {
-            Some(run) if cleaning => run.unreleased().map(str::to_owned).collect(),
+            Some(run) if cleaning => run.unclean().map(str::to_owned).collect(),
             _ => Vec::new(),
         },
         exit: end.map_or(ExitStatus::SUCCESS, |e| e.exit),

@@ -18,6 +18,8 @@ struct Entry {
     hold: NodeHold,
     attempt: u64,
     most_holders: u32,
+    /// What was kept here for the job before this attempt took its place: back when the attempt is given up.
+    instead_of: Option<Box<Entry>>,
 }
 
 /// The holds on one node.
@@ -52,7 +54,10 @@ impl Account {
             }
             return if same { Reserved::Already } else { Reserved::Refused };
         }
+        // What is kept for the job makes room for its next run.
+        let kept = self.take_kept(ask.job);
         if !self.fits(shape, ask) {
+            self.put_back(kept);
             return Reserved::Refused;
         }
         let hold = NodeHold {
@@ -63,19 +68,46 @@ impl Account {
             sharing: ask.usage.sharing(),
             expected_end: ask.expected_end,
             completing: false,
+            kept: false,
         };
-        self.insert(hold, ask.attempt, ask.usage.most_holders());
+        let instead_of = kept.map(Box::new);
+        self.insert(Entry { hold, attempt: ask.attempt, most_holders: ask.usage.most_holders(), instead_of });
         Reserved::Taken
     }
 
     /// Puts back a hold that a job's record says exists. Not checked: the allocation was made and stands.
     pub fn restore(&mut self, kept: KeptHold) {
-        self.insert(kept.hold, 0, kept.most_holders);
+        self.insert(Entry { hold: kept.hold, attempt: 0, most_holders: kept.most_holders, instead_of: None });
     }
 
-    fn insert(&mut self, hold: NodeHold, attempt: u64, most_holders: u32) {
-        self.entries.insert((hold.job, hold.sluid), Entry { hold, attempt, most_holders });
+    fn insert(&mut self, entry: Entry) {
+        self.entries.insert((entry.hold.job, entry.hold.sluid), entry);
         self.recount();
+    }
+
+    fn take_kept(&mut self, job: JobId) -> Option<Entry> {
+        let of_job = (job, Sluid(0))..=(job, Sluid(u64::MAX));
+        let key = self.entries.range(of_job).find(|(_, e)| e.hold.kept).map(|(key, _)| *key)?;
+        let entry = self.entries.remove(&key);
+        self.recount();
+        entry
+    }
+
+    fn put_back(&mut self, kept: Option<Entry>) {
+        if let Some(entry) = kept {
+            self.insert(entry);
+        }
+    }
+
+    /// A run left the node; its share stays with the job. True when that is news.
+    pub fn keep(&mut self, job: JobId, sluid: Sluid) -> bool {
+        match self.entries.get_mut(&(job, sluid)) {
+            Some(entry) if !entry.hold.kept => {
+                (entry.hold.kept, entry.hold.completing, entry.hold.expected_end) = (true, false, None);
+                true
+            }
+            _ => false,
+        }
     }
 
     fn fits(&self, shape: &NodeShape, ask: &ReserveAsk) -> bool {
@@ -115,8 +147,17 @@ impl Account {
     pub fn release(&mut self, job: JobId, sluid: Sluid, attempt: Option<u64>) -> bool {
         let held = self.entries.get(&(job, sluid)).is_some_and(|e| attempt.is_none_or(|a| a == e.attempt));
         if held {
-            self.entries.remove(&(job, sluid));
+            let entry = self.entries.remove(&(job, sluid));
             self.recount();
+            let kept = entry.and_then(|e| e.instead_of).filter(|_| attempt.is_some());
+            self.put_back(kept.map(|kept| *kept));
+        } else if attempt.is_none() {
+            // What is given back may have made room already for an attempt that is still under way.
+            for entry in self.entries.values_mut() {
+                if entry.instead_of.as_ref().is_some_and(|e| (e.hold.job, e.hold.sluid) == (job, sluid)) {
+                    entry.instead_of = None;
+                }
+            }
         }
         held
     }
@@ -124,7 +165,7 @@ impl Account {
     /// Marks a run's work here as over. True when that is news.
     pub fn completing(&mut self, job: JobId, sluid: Sluid, now: Timestamp) -> bool {
         match self.entries.get_mut(&(job, sluid)) {
-            Some(entry) if !entry.hold.completing => {
+            Some(entry) if !entry.hold.completing && !entry.hold.kept => {
                 entry.hold.completing = true;
                 // It is expected to be gone any moment.
                 entry.hold.expected_end = Some(now);
@@ -137,7 +178,7 @@ impl Account {
     /// Moves a run's expected end. True when that is news.
     pub fn move_end(&mut self, job: JobId, sluid: Sluid, end: Option<Timestamp>) -> bool {
         match self.entries.get_mut(&(job, sluid)) {
-            Some(entry) if !entry.hold.completing && entry.hold.expected_end != end => {
+            Some(entry) if !entry.hold.completing && !entry.hold.kept && entry.hold.expected_end != end => {
                 entry.hold.expected_end = end;
                 true
             }

@@ -157,6 +157,7 @@ impl NodeCore {
                     self.drain_by_controller(now, &why, out);
                 }
             }
+            NodeInput::Keep { job, sluid } => self.touched |= self.account.keep(job, sluid),
             NodeInput::Completing { job, sluid } => self.touched |= self.account.completing(job, sluid, now),
             NodeInput::MoveEnd { job, sluid, expected_end } => {
                 self.touched |= self.account.move_end(job, sluid, expected_end);

@@ -309,3 +309,52 @@ proptest! {
         }
     }
 }
+
+fn held(core: &NodeCore) -> Vec<(u64, bool)> {
+    core.view().holds.iter().map(|h| (h.sluid.0, h.kept)).collect()
+}
+
+#[test]
+fn what_is_kept_for_a_job_refuses_others_and_gives_way_to_its_next_run() {
+    let mut core = up();
+    reserve(&mut core, ask(1, 0..4, 0)).unwrap();
+    let keep = NodeInput::Keep { job: JobId(1), sluid: Sluid(1) };
+    core.handle(NOW, keep.clone(), &mut Vec::new());
+    assert_eq!(held(&core), [(1, true)]);
+    assert!(reserve(&mut core, ask(2, 2..3, 0)).is_err());
+    // The next run is another one: its share takes the place of what was kept, and more.
+    let next = |attempt| ReserveAsk { sluid: Sluid(50), attempt, ..ask(1, 0..5, 0) };
+    reserve(&mut core, next(4)).unwrap();
+    assert_eq!(held(&core), [(50, false)]);
+    // The attempt is given up, since another node declined: kept as before.
+    let release = |sluid, attempt| NodeInput::Release { job: JobId(1), sluid: Sluid(sluid), attempt, drain: None };
+    core.handle(NOW, release(50, Some(4)), &mut Vec::new());
+    assert_eq!(held(&core), [(1, true)]);
+    assert!(reserve(&mut core, ask(2, 2..3, 0)).is_err());
+    reserve(&mut core, next(5)).unwrap();
+    core.handle(NOW, release(50, None), &mut Vec::new());
+    assert_eq!(held(&core), []);
+    core.sanity_check().unwrap();
+}
+
+#[test]
+fn what_is_not_kept_any_more_does_not_return_with_a_given_up_attempt() {
+    let mut core = up();
+    reserve(&mut core, ask(1, 0..4, 0)).unwrap();
+    core.handle(NOW, NodeInput::Keep { job: JobId(1), sluid: Sluid(1) }, &mut Vec::new());
+    reserve(&mut core, ReserveAsk { sluid: Sluid(50), attempt: 4, ..ask(1, 0..4, 0) }).unwrap();
+    let release = |sluid, attempt| NodeInput::Release { job: JobId(1), sluid: Sluid(sluid), attempt, drain: None };
+    core.handle(NOW, release(1, None), &mut Vec::new());
+    core.handle(NOW, release(50, Some(4)), &mut Vec::new());
+    assert_eq!(held(&core), []);
+}
+
+#[test]
+fn agents_are_not_asked_for_runs_of_which_only_the_share_is_kept() {
+    let mut core = up();
+    reserve(&mut core, ask(1, 0..4, 0)).unwrap();
+    core.handle(NOW, NodeInput::Keep { job: JobId(1), sluid: Sluid(1) }, &mut Vec::new());
+    let mut out = Vec::new();
+    core.handle(NOW, NodeInput::Registered(Box::new(registration(2, vec![]))), &mut out);
+    assert!(!out.iter().any(|e| matches!(e, NodeEffect::ToJob { .. })), "{out:?}");
+}

@@ -221,6 +221,13 @@ pub enum NodeInput {
         /// Drain the node, for this reason.
         drain: Option<String>,
     },
+    /// Nothing of the run is left here; its share stays with the job, for its next run.
+    Keep {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+    },
     /// The run's work here is over or being ended.
     Completing {
         /// Job.
@@ -356,6 +363,7 @@ impl Message for NodeMsg {
             Self::Input(input) => match input {
                 NodeInput::Reserve(_) => "Reserve",
                 NodeInput::Release { .. } => "Release",
+                NodeInput::Keep { .. } => "Keep",
                 NodeInput::Completing { .. } => "Completing",
                 NodeInput::MoveEnd { .. } => "MoveEnd",
                 NodeInput::Registered(_) => "Registered",

@@ -29,7 +29,7 @@ impl NodeCore {
             epoch: self.site.epoch,
             credential_key: self.site.credential_key.clone().into(),
             key_id: self.site.key_id.clone(),
-            runs: self.account.holds().map(|h| (h.job, h.sluid)).collect(),
+            runs: self.account.holds().filter(|h| !h.kept).map(|h| (h.job, h.sluid)).collect(),
         };
         out.push(NodeEffect::ToAgent(Box::new(first)));
         self.check_shape(now, out);
@@ -44,7 +44,8 @@ impl NodeCore {
             self.save(SavedNode { down: None, reason, ..self.saved.clone() }, out);
         }
         let held: BTreeSet<_> = runs.iter().map(|r| (r.job, r.sluid)).collect();
-        for hold in self.account.holds() {
+        // Of a kept share there is no run that the agent could have.
+        for hold in self.account.holds().filter(|h| !h.kept) {
             let sluid = hold.sluid;
             let notice = if held.contains(&(hold.job, sluid)) {
                 NodeNotice::RunHeld { sluid }
@@ -167,12 +168,13 @@ impl NodeCore {
         self.save(saved, out);
         if goes_down {
             // The machine may well be alive: what runs there is to end.
-            for hold in self.account.holds() {
+            for hold in self.account.holds().filter(|h| !h.kept) {
                 out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::EndJob {
                     job: hold.job,
                     sluid: hold.sluid,
                     state: garrick_model::state::JobState::NodeFail,
                     reason: garrick_model::state::Reason::NodeDown,
+                    lost: Vec::new(),
                 })));
             }
             self.lose_jobs(out);

@@ -200,9 +200,9 @@ impl NodeAgentCore {
             }
             // The shell checks the credential first and sends `AgentInput::StartJob`.
             ControllerToNode::StartJob(_) => {}
-            ControllerToNode::EndJob { job, sluid, state, reason } => {
+            ControllerToNode::EndJob { job, sluid, state, reason, lost } => {
                 let key = RunKey { job, sluid };
-                self.order_end(key, NodeToStepd::EndJob { state, reason }, out);
+                self.order_end(key, NodeToStepd::EndJob { state, reason, lost }, out);
             }
             ControllerToNode::SignalJob { job, sluid, signal, to } => {
                 self.order(RunKey { job, sluid }, NodeToStepd::SignalJob { signal, to }, out);
@@ -254,11 +254,8 @@ impl NodeAgentCore {
                     key.sluid, key.job
                 )));
                 let reason = garrick_model::state::Reason::NodeDown;
-                self.order_end(
-                    key,
-                    NodeToStepd::EndJob { state: garrick_model::state::JobState::NodeFail, reason },
-                    out,
-                );
+                let state = garrick_model::state::JobState::NodeFail;
+                self.order_end(key, NodeToStepd::EndJob { state, reason, lost: Vec::new() }, out);
             }
         }
     }
@@ -292,9 +289,9 @@ impl NodeAgentCore {
                 let door = run.door.clone();
                 self.report(AgentReport::JobStarted { job, sluid, door }, from, None, out);
             }
-            StepdReport::Ended { state, reason, exit, derived, at } => {
+            StepdReport::Ended { state, reason, exit, derived, at, lost } => {
                 run.end_reported = true;
-                self.report(AgentReport::JobEnded { job, sluid, state, reason, exit, derived, at }, from, None, out);
+                self.report(AgentReport::JobEnded { job, sluid, state, reason, exit, derived, at, lost }, from, None, out);
             }
             StepdReport::LaunchFailed { reason, detail } => {
                 run.end_reported = true;

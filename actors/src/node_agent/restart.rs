@@ -129,7 +129,7 @@ impl NodeAgentCore {
         let Some(run) = self.runs.get_mut(&key) else { return };
         run.phase = RunPhase::Sweeping;
         let (state, reason) = match &run.standing.end {
-            Some(NodeToStepd::EndJob { state, reason }) => (*state, reason.clone()),
+            Some(NodeToStepd::EndJob { state, reason, .. }) => (*state, reason.clone()),
             _ => (JobState::Failed, Reason::StepManagerDied),
         };
         out.push(log_warning(format!("job {} is given up here: its stepd is not started again", key.job)));
@@ -147,7 +147,8 @@ impl NodeAgentCore {
         run.end_reported = true;
         let RunKey { job, sluid } = key;
         let exit = ExitStatus { code: 0, signal: Some(9) };
-        let report = AgentReport::JobEnded { job, sluid, state, reason, exit, derived: exit, at: self.now };
+        let (at, lost) = (self.now, Vec::new());
+        let report = AgentReport::JobEnded { job, sluid, state, reason, exit, derived: exit, at, lost };
         self.report(report, None, None, out);
     }
 }

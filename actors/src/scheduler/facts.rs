@@ -131,7 +131,7 @@ impl ClusterView {
         let mut pending = Vec::new();
         for job in jobs {
             match job.state {
-                JobState::Pending => pending.push(Arc::clone(job)),
+                state if state.waits() => pending.push(Arc::clone(job)),
                 JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing => {
                     if let Some(task) = job.array_task {
                         *array_running.entry(task.array_job).or_insert(0) += 1;

@@ -46,6 +46,7 @@ pub fn spec() -> JobSpec {
         priority: None,
         nice: 0,
         requeue: None,
+        expedite: false,
         no_kill: false,
         immediate_secs: None,
         work_dir: "/tmp".to_owned(),
@@ -172,6 +173,7 @@ pub fn hold(job: u32, cpus: std::ops::Range<u32>, memory: u64, end: Option<i64>)
         sharing: Sharing::Default,
         expected_end: end.map(Timestamp::from_secs),
         completing: false,
+        kept: false,
     }
 }
 

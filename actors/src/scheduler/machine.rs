@@ -7,10 +7,11 @@ use super::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
+    ids::JobId,
     resources::{CpuSet, MemoryMib, NodeShare},
     spec::Sharing,
     time::Timestamp,
-    view::NodeView,
+    view::{NodeHold, NodeView},
 };
 use std::collections::BTreeMap;
 
@@ -86,10 +87,20 @@ impl<'a> Machine<'a> {
         Self::build(view, &[], |_| true, in_service)
     }
 
-    /// As it would be at `at` if nothing but the `planned` starts happened: what ends by then is gone.
-    pub fn at(view: &'a ClusterView, at: Timestamp, planned: &[PlannedHold]) -> Self {
+    /// As it is now, after the `planned` starts, for the job that has nodes kept for it: to others those are taken.
+    pub fn now_for(view: &'a ClusterView, job: JobId, planned: &[PlannedHold]) -> Self {
+        let planned: Vec<&PlannedHold> = planned.iter().collect();
+        Self::build(view, &planned, |hold| !(hold.kept && hold.job == job), in_service)
+    }
+
+    /// As it would be at `at` if nothing but the `planned` starts happened: what ends by then is gone. What is kept for
+    /// `job` is free to it.
+    pub fn at(view: &'a ClusterView, at: Timestamp, planned: &[PlannedHold], job: JobId) -> Self {
         let planned: Vec<&PlannedHold> = planned.iter().filter(|p| p.end > at).collect();
-        Self::build(view, &planned, |end| end.is_none_or(|end| end > at), in_service)
+        let still_held = |hold: &NodeHold| {
+            hold.expected_end.is_none_or(|end| end > at) && !(hold.kept && hold.job == job)
+        };
+        Self::build(view, &planned, still_held, in_service)
     }
 
     /// With all nodes in service idle.
@@ -105,7 +116,7 @@ impl<'a> Machine<'a> {
     fn build(
         view: &'a ClusterView,
         planned: &[&PlannedHold],
-        still_held: impl Fn(Option<Timestamp>) -> bool,
+        still_held: impl Fn(&NodeHold) -> bool,
         usable_node: impl Fn(&NodeView) -> bool,
     ) -> Self {
         let count = view.nodes.len();
@@ -133,7 +144,7 @@ impl<'a> Machine<'a> {
                 shared: BTreeMap::new(),
                 class,
             };
-            for hold in node.holds.iter().filter(|h| still_held(h.expected_end)) {
+            for hold in node.holds.iter().filter(|h| still_held(h)) {
                 room.add(&hold.share, hold.sharing, hold.uid, u32::MAX);
             }
             machine.usable.set(place, usable_node(node));

@@ -1,7 +1,10 @@
 //! `plan`: which pending jobs start now, where, and why the others do not. Pure: the same picture and time give the same
 //! plan. Owners may refuse any part of it.
 //!
-//! Jobs are taken by their partition's tier, then priority, then submission, then id. The first job that does not fit in
+//! Jobs that are expedited go first, whatever their partition, in the order of their submission. The nodes that are kept
+//! for such a job are free to it and taken to all others.
+//!
+//! The others are taken by their partition's tier, then priority, then submission, then id. The first job that does not fit in
 //! a partition waits for `Resources` and holds back everything behind it that shares nodes with that partition, which
 //! waits for `Priority`. With backfill the blocked job gets nodes reserved from the time that running jobs leave them,
 //! and jobs behind it may start elsewhere, or there if they end before. A job that could not start on an idle cluster
@@ -17,7 +20,7 @@ use super::{
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::{JobId, NodeIndex},
-    state::Reason,
+    state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, JobView, PartitionState},
 };
@@ -72,6 +75,8 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
 /// A job in one of its partitions, ordered as they are tried.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Entry {
+    /// False sorts first.
+    ordinary: bool,
     tier: std::cmp::Reverse<u32>,
     priority: std::cmp::Reverse<u32>,
     submit: Timestamp,
@@ -186,6 +191,7 @@ impl<'a> Pass<'a> {
             for (choice, name) in view.partitions.iter().enumerate() {
                 if let Some(&partition) = places.get(name.as_str()) {
                     entries.push(Entry {
+                        ordinary: view.state != JobState::Expediting,
                         tier: std::cmp::Reverse(self.view.partitions[partition].tier),
                         priority: std::cmp::Reverse(view.priority),
                         submit: view.submit_time,
@@ -232,7 +238,9 @@ impl<'a> Pass<'a> {
         if behind && (!view.policy.backfill || self.tried_behind >= view.policy.backfill_depth) {
             return Err(Reason::Priority);
         }
-        if let Some(reason) = self.failed.get(&request) {
+        let expedited = job.state == JobState::Expediting;
+        // What is kept for it makes its request like no other.
+        if let Some(reason) = self.failed.get(&request).filter(|_| !expedited) {
             // Only the first of its kind waits for Resources.
             let reason = if *reason == Reason::Resources { Reason::Priority } else { reason.clone() };
             return Err(reason);
@@ -242,6 +250,7 @@ impl<'a> Pass<'a> {
         }
         let limit = run_limit(job, partition);
         let end = self.now.plus(limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING));
+        let own = expedited.then(|| Machine::now_for(view, job.id, &self.planned));
         let mut open = candidates.clone();
         for reservation in self.reservations.iter().filter(|r| end > r.from) {
             open.difference_with(&reservation.nodes);
@@ -253,7 +262,11 @@ impl<'a> Pass<'a> {
                 NextTask::LimitReached => return Err(Reason::JobArrayTaskLimit),
                 NextTask::Exhausted => return Ok(()),
             };
-            let Some(nodes) = select::place(&self.machine, &request, &open) else {
+            let placed = match &own {
+                Some(machine) => place_expedited(machine, job, &request, &open),
+                None => select::place(&self.machine, &request, &open),
+            };
+            let Some(nodes) = placed else {
                 return Err(self.did_not_fit(job, request, &candidates, behind));
             };
             self.start(job, array_index, partition, &request, nodes, limit, end);
@@ -333,7 +346,9 @@ impl<'a> Pass<'a> {
             self.blocked.union_with(members);
             Reason::Resources
         };
-        self.failed.insert(request, reason);
+        if job.state != JobState::Expediting {
+            self.failed.insert(request, reason);
+        }
         shown
     }
 
@@ -342,7 +357,7 @@ impl<'a> Pass<'a> {
         if !self.view.policy.backfill {
             return;
         }
-        if let Some((from, nodes)) = earliest(self.view, self.now, request, candidates, &self.planned) {
+        if let Some((from, nodes)) = earliest(self.view, self.now, job, request, candidates, &self.planned) {
             let mut set = FixedBitSet::with_capacity(self.view.nodes.len());
             set.extend(nodes.iter().map(|n| n.index.0 as usize));
             self.plan.expected.push((job, from));
@@ -384,6 +399,24 @@ const fn weight_of(reason: &Reason) -> u8 {
         Reason::PartitionTimeLimit | Reason::PartitionNodeLimit => 1,
         _ => 0,
     }
+}
+
+/// Rather on the nodes that are kept for the job than on others.
+fn place_expedited(
+    machine: &Machine<'_>,
+    job: &JobView,
+    request: &Request,
+    open: &FixedBitSet,
+) -> Option<Vec<AllocatedNode>> {
+    let is_kept = |place: &usize| machine.view().nodes[*place].holds.iter().any(|h| h.kept && h.job == job.id);
+    let kept: Vec<NodeIndex> =
+        open.ones().filter(is_kept).filter(|n| machine.is_usable(*n)).map(|n| machine.view().nodes[n].index).collect();
+    let mut on_kept = request.clone();
+    on_kept.nodelist.extend(kept);
+    on_kept.nodelist.sort_unstable();
+    on_kept.nodelist.dedup();
+    let room = on_kept.nodelist.len() <= request.max_nodes as usize;
+    room.then(|| select::place(machine, &on_kept, open)).flatten().or_else(|| select::place(machine, request, open))
 }
 
 fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
@@ -468,6 +501,7 @@ impl PendingTasks {
 pub(super) fn earliest(
     view: &ClusterView,
     now: Timestamp,
+    job: JobId,
     request: &Request,
     candidates: &FixedBitSet,
     planned: &[PlannedHold],
@@ -483,7 +517,7 @@ pub(super) fn earliest(
     ends.dedup();
     // Room only grows with time here, so the first time that fits can be searched for by halves.
     let fits = |at: Timestamp| {
-        let machine = if at >= far { Machine::idle(view) } else { Machine::at(view, at, planned) };
+        let machine = if at >= far { Machine::idle(view) } else { Machine::at(view, at, planned, job) };
         select::place(&machine, request, candidates)
     };
     let (mut low, mut high) = (0, ends.len());

@@ -13,9 +13,9 @@ use garrick_model::{
     ids::{ArrayTask, JobId},
     resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{JobSpec, NodeCount, Sharing},
-    state::Reason,
+    state::{JobState, NodeBase, Reason},
     time::{TimeLimit, Timestamp},
-    view::{JobView, NodeView, PartitionState},
+    view::{JobView, NodeHold, NodeView, PartitionState},
 };
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -185,7 +185,7 @@ fn array_starts_as_many_tasks_as_fit_under_its_limit() {
     assert_eq!(plan_of.starts.iter().map(|s| s.array_index).collect::<Vec<_>>(), [Some(1), Some(2)]);
     assert_eq!(reason(&plan_of, 1), Reason::JobArrayTaskLimit);
     let mut running = job(2, spec());
-    running.state = garrick_model::state::JobState::Running;
+    running.state = JobState::Running;
     running.array_task = Some(ArrayTask { array_job: JobId(1), index: 99 });
     let jobs = [Arc::new(job(1, limited)), Arc::new(running)];
     let view = ClusterView::new(Policy::default(), &jobs, &view.nodes, view.partitions.clone());
@@ -454,4 +454,43 @@ fn overbooked_quick(view: &ClusterView, plan: &Plan) -> Option<String> {
         }
     }
     None
+}
+
+fn expediting(id: u32, spec: JobSpec) -> JobView {
+    JobView { state: JobState::Expediting, ..job(id, spec) }
+}
+
+fn kept(for_job: u32, cpus: std::ops::Range<u32>) -> NodeHold {
+    NodeHold { kept: true, uid: 1001, ..hold(for_job, cpus, 100, None) }
+}
+
+fn starts(plan: &Plan) -> Vec<(u32, Vec<String>)> {
+    plan.starts.iter().map(|s| (s.job.0, s.nodes.iter().map(|n| n.name.clone()).collect())).collect()
+}
+
+#[test]
+fn an_expedited_job_goes_before_all_others_onto_its_kept_nodes_and_a_spare_one() {
+    let alone = |n| JobSpec { sharing: Sharing::Exclusive, ..wide(n) };
+    let mut nodes: Vec<_> = (0..4).map(|i| node(i, 2)).collect();
+    nodes[2].holds.push(kept(9, 0..4));
+    nodes[1].base = NodeBase::Down;
+    // The other is older and of higher priority.
+    let view = cluster(nodes, vec![job(1, alone(2)), expediting(9, alone(2))]);
+    let plan = plan(&view, NOW);
+    assert_eq!(starts(&plan), [(9, vec!["n0".to_owned(), "n2".to_owned()])]);
+    assert_eq!(plan.reasons, [(JobId(1), Reason::Resources)]);
+}
+
+#[test]
+fn what_is_kept_is_taken_to_all_others_while_the_job_waits() {
+    let alone = |n| JobSpec { sharing: Sharing::Exclusive, ..wide(n) };
+    let mut nodes: Vec<_> = (0..3).map(|i| node(i, 2)).collect();
+    nodes[0].holds.push(kept(9, 0..4));
+    nodes[1].holds.push(hold(5, 0..4, 100, Some(105_000)));
+    nodes[2].base = NodeBase::Down;
+    let view = cluster(nodes, vec![job(1, alone(1)), expediting(9, alone(2))]);
+    let plan = plan(&view, NOW);
+    assert_eq!(starts(&plan), []);
+    assert!(plan.reasons.contains(&(JobId(9), Reason::Resources)), "{:?}", plan.reasons);
+    assert_eq!(plan.expected, [(JobId(9), Timestamp::from_secs(105_000))]);
 }

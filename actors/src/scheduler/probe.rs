@@ -141,7 +141,7 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
         let Some((place, _)) = view.partition(name) else { continue };
         let request = Request::new(view, &job, place, &|name| names.get(name).copied());
         let candidates = features.candidates(&request);
-        if let Some((at, nodes)) = earliest(view, now, &request, &candidates, &[])
+        if let Some((at, nodes)) = earliest(view, now, job.id, &request, &candidates, &[])
             && best.as_ref().is_none_or(|b| at < b.at)
         {
             best = Some(WouldStart { at, partition: name.clone(), nodes });

@@ -58,6 +58,7 @@ pub fn job_spec(kind: JobKind) -> JobSpec {
         priority: None,
         nice: 0,
         requeue: None,
+        expedite: false,
         no_kill: false,
         immediate_secs: None,
         work_dir: "/home/alice/demo".into(),

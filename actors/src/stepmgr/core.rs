@@ -331,7 +331,8 @@ impl StepMgrCore {
 
     fn on_agent(&mut self, now: Timestamp, message: NodeToStepd, out: &mut Vec<StepMgrEffect>) {
         match message {
-            NodeToStepd::EndJob { state, reason } => {
+            NodeToStepd::EndJob { state, reason, lost } => {
+                self.given_up(now, &lost, out);
                 self.end_job(now, state, reason, ExitStatus::SUCCESS, StepEnd::Job(state), out);
             }
             NodeToStepd::SignalJob { signal, to } => self.signal_job(signal, to, out),

@@ -340,7 +340,7 @@ fn a_cancelled_job_says_so_in_its_error_file_and_ends_with_what_its_script_made_
     let mut company = batch(&[2]);
     let srun = company.srun(step("a"));
     company.settle();
-    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None });
+    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
     company.settle();
     assert_eq!(ended(&company), (JobState::Cancelled, Reason::None, killed(15), killed(15)));
     assert_eq!(

@@ -268,11 +268,17 @@ impl StepMgrCore {
         self.look_for_end(now, out);
     }
 
-    /// A node is out of reach for this run.
-    pub(super) fn node_lost(&mut self, now: Timestamp, node: NodeSlot, detail: &str, out: &mut Vec<StepMgrEffect>) {
-        let Some(name) = self.pool.nodes().get(node.0 as usize).map(|n| n.name.clone()) else { return };
+    /// Counts a node as gone, and the steps there as lost; its name, when that is news.
+    fn forget_node(
+        &mut self,
+        now: Timestamp,
+        node: NodeSlot,
+        detail: &str,
+        out: &mut Vec<StepMgrEffect>,
+    ) -> Option<String> {
+        let name = self.pool.nodes().get(node.0 as usize).map(|n| n.name.clone())?;
         if self.pool.node(node.0).usage == NodeUse::Lost {
-            return;
+            return None;
         }
         out.push(StepMgrEffect::Log { text: format!("node {name} lost: {detail}") });
         self.pool.set_usage(node.0, NodeUse::Lost);
@@ -280,6 +286,12 @@ impl StepMgrCore {
         self.clean[node.0 as usize] = true;
         self.lose_steps_on(node, out);
         self.unsure_on(now, node, out);
+        Some(name)
+    }
+
+    /// A node is out of reach for this run.
+    pub(super) fn node_lost(&mut self, now: Timestamp, node: NodeSlot, detail: &str, out: &mut Vec<StepMgrEffect>) {
+        let Some(name) = self.forget_node(now, node, detail, out) else { return };
         match self.phase {
             RunPhase::Starting | RunPhase::Running => {
                 if node.0 == 0 {
@@ -298,6 +310,19 @@ impl StepMgrCore {
             }
             RunPhase::Sweeping | RunPhase::Ended => self.look_for_end(now, out),
             RunPhase::Gone => {}
+        }
+    }
+
+    /// The controller gave these nodes up together with the run: nothing is awaited from there. The job's end follows, with
+    /// the controller's words, so that the loss itself ends nothing here.
+    pub(super) fn given_up(&mut self, now: Timestamp, nodes: &[String], out: &mut Vec<StepMgrEffect>) {
+        let slots = self.pool.nodes().iter().zip(0..);
+        let lost: Vec<NodeSlot> = slots.filter(|(n, _)| nodes.contains(&n.name)).map(|(_, at)| NodeSlot(at)).collect();
+        for node in lost.into_iter().filter(|node| node.0 != 0) {
+            self.forget_node(now, node, "the controller gave it up", out);
+            if matches!(self.phase, RunPhase::Sweeping | RunPhase::Ended) {
+                self.look_for_end(now, out);
+            }
         }
     }
 
@@ -348,7 +373,9 @@ impl StepMgrCore {
                     (JobState::Completed | JobState::Failed | JobState::Timeout, _) | (_, None) => exit,
                     (_, Some(batch)) => batch.exit,
                 };
-                StepdReport::Ended { state, reason, exit, derived: self.ledger.derived, at }
+                let lost = self.pool.nodes().iter().filter(|n| n.usage == NodeUse::Lost);
+                let lost = lost.map(|n| n.name.clone()).collect();
+                StepdReport::Ended { state, reason, exit, derived: self.ledger.derived, at, lost }
             }
         };
         self.report(report, out);

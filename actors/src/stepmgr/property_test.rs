@@ -262,7 +262,7 @@ proptest! {
             prop_assert!(ends(&company.journal).values().all(|n| *n == 1), "a step ended twice");
         }
         links_back(&mut company);
-        company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None });
+        company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
         company.settle();
         company.advance(Duration::from_secs(300));
         prop_assert_eq!(company.core.phase(), RunPhase::Gone);

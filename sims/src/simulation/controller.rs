@@ -11,7 +11,7 @@ use garrick_actors::{
     job::{
         core::{JobCore, Leftover},
         messages::{JobEffect, JobInput},
-        record::{JobRecord, Phase},
+        record::{JobRecord, RecordHold},
         state::JobEvent,
     },
     node::{
@@ -64,7 +64,7 @@ impl World {
         });
         for node in 0..self.config.nodes.len() {
             let settings = setup::node_settings(&self.config.nodes[node]);
-            let holds: Vec<KeptHold> = replayed.jobs.values().filter_map(|r| self.kept(r, &settings.name)).collect();
+            let holds: Vec<KeptHold> = replayed.jobs.values().flat_map(|r| self.kept(r, &settings.name)).collect();
             let saved = replayed.nodes.get(&settings.name).cloned();
             self.nodes.push(NodeCore::new(self.now, settings, Arc::clone(&site), saved, holds));
             let mut out = Vec::new();
@@ -102,26 +102,30 @@ impl World {
         self.start_controller(replayed);
     }
 
-    fn kept(&self, record: &JobRecord, node: &str) -> Option<KeptHold> {
-        let run = record.phase.run().filter(|_| !matches!(record.phase, Phase::Over(..)))?;
-        let here = run.allocation.nodes.iter().find(|n| n.name == node && !run.released.contains(node))?;
-        let partition = self.partitions.iter().find(|p| p.config.name == run.allocation.partition)?;
-        let facts = partition_facts(partition, self.config.nodes.len());
-        let usage = if run.allocation.exclusive {
-            NodeUse::Whole
-        } else {
-            NodeUse::of(record.spec.sharing, &facts, policy(&self.config).unit)
+    fn kept(&self, record: &JobRecord, node: &str) -> Vec<KeptHold> {
+        let holds = record.holds();
+        let here = holds.iter().filter(|held| held.node.name == node);
+        let hold = |held: &RecordHold<'_>| {
+            let partition = self.partitions.iter().find(|p| p.config.name == held.partition)?;
+            let facts = partition_facts(partition, self.config.nodes.len());
+            let usage = if held.exclusive {
+                NodeUse::Whole
+            } else {
+                NodeUse::of(record.spec.sharing, &facts, policy(&self.config).unit)
+            };
+            let hold = NodeHold {
+                job: record.id,
+                sluid: held.sluid,
+                uid: record.owner.uid,
+                share: held.node.share.clone(),
+                sharing: usage.sharing(),
+                expected_end: held.expected_end,
+                completing: held.completing,
+                kept: held.kept,
+            };
+            Some(KeptHold { hold, most_holders: usage.most_holders() })
         };
-        let hold = NodeHold {
-            job: record.id,
-            sluid: record.sluid,
-            uid: record.owner.uid,
-            share: here.share.clone(),
-            sharing: usage.sharing(),
-            expected_end: run.expected_end(),
-            completing: run.ending.is_some() || matches!(record.phase, Phase::Completing(..)),
-        };
-        Some(KeptHold { hold, most_holders: usage.most_holders() })
+        here.filter_map(hold).collect()
     }
 
     /// Submits through the same rules as the controller's front.
@@ -226,6 +230,9 @@ impl World {
                 JobEffect::Reserve { node, ask } => self.to_node(job, &node, NodeInput::Reserve(ask)),
                 JobEffect::Release { node, sluid, attempt, drain } => {
                     self.to_node(job, &node, NodeInput::Release { job, sluid, attempt, drain });
+                }
+                JobEffect::Keep { node, sluid } => {
+                    self.to_node(job, &node, NodeInput::Keep { job, sluid });
                 }
                 JobEffect::MarkCompleting { node, sluid } => {
                     self.to_node(job, &node, NodeInput::Completing { job, sluid });

@@ -336,7 +336,7 @@ impl World {
                     self.kill_stepd(node, run);
                 }
             }
-            ToStepd::Agent(NodeToStepd::EndJob { state, reason }) if batch_host => {
+            ToStepd::Agent(NodeToStepd::EndJob { state, reason, .. }) if batch_host => {
                 self.end_run(node, run, state, reason);
             }
             ToStepd::Agent(NodeToStepd::FinishAllocation(_)) if batch_host => {
@@ -403,7 +403,7 @@ impl World {
         stepd.ended = true;
         let others = others(&stepd.launch, node);
         let exit = ExitStatus { code: u8::from(state == JobState::Failed), signal: None };
-        self.stepd_reports(node, run, StepdReport::Ended { state, reason, exit, derived: exit, at });
+        self.stepd_reports(node, run, StepdReport::Ended { state, reason, exit, derived: exit, at, lost: Vec::new() });
         for other in others {
             self.send(Place::Stepd(node, run), Happening::Stepd(other, run, ToStepd::ManagerEnds));
         }

@@ -2,7 +2,7 @@
 //! over everything is made now and then, and when faults stop and at the end.
 
 use super::world::World;
-use garrick_actors::job::{core::JobCore, record::Phase};
+use garrick_actors::job::core::JobCore;
 use garrick_model::{
     ids::{JobId, Sluid},
     resources::{CpuSet, NodeShape, NodeShare},
@@ -63,10 +63,9 @@ pub fn no_cpu_or_memory_of_a_node_is_given_twice(world: &World, scope: &Scope) -
         let view = world.nodes[index].view();
         fits(&view.name, &view.shape, view.holds.iter().map(|h| (h.job, &h.share)))?;
         if scope.all {
-            let allocated = world.jobs.values().filter_map(|core| Some((core, held_run(core)?)));
-            let shares = allocated.flat_map(|(core, run)| {
-                let here = run.allocation.nodes.iter().filter(|n| n.name == view.name);
-                here.filter(|n| !run.released.contains(&n.name)).map(|n| (core.record().id, &n.share))
+            let shares = world.jobs.values().flat_map(|core| {
+                let holds = core.record().holds().into_iter().filter(|held| held.node.name == view.name);
+                holds.map(|held| (core.record().id, &held.node.share))
             });
             fits(&view.name, &view.shape, shares)?;
         }
@@ -100,8 +99,8 @@ pub fn a_node_counts_as_used_what_its_jobs_hold(world: &World, scope: &Scope) ->
             let name = &core.settings().name;
             let job = world.jobs.get(&hold.job);
             let known = job.is_some_and(|job| {
-                let has = held_run(job).is_some_and(|run| run.unreleased().any(|node| node == name));
-                job.record().sluid == hold.sluid && (has || job.leftover().nodes.contains(name))
+                let has = job.record().holds().iter().any(|h| h.sluid == hold.sluid && h.node.name == *name);
+                has || (job.record().sluid == hold.sluid && job.leftover().nodes.contains(name))
             });
             ensure(known, || {
                 format!("{name} holds {} for run {} of job {}, which does not", hold.share.cpus, hold.sluid, hold.job.0)
@@ -109,10 +108,14 @@ pub fn a_node_counts_as_used_what_its_jobs_hold(world: &World, scope: &Scope) ->
         }
     }
     for (job, core) in touched(world, scope) {
-        let Some(run) = held_run(core) else { continue };
-        for node in run.allocation.nodes.iter().filter(|n| !run.released.contains(&n.name)) {
+        for held in core.record().holds() {
+            let node = held.node;
+            // What is kept makes room for the job's next run while that asks for nodes.
+            if held.kept && (core.leftover().nodes.contains(&node.name) || world.is_under_way(job, node.index.0 as usize)) {
+                continue;
+            }
             let holds = world.nodes[node.index.0 as usize].view().holds;
-            let same = holds.iter().any(|h| h.job == job && h.sluid == core.record().sluid && h.share == node.share);
+            let same = holds.iter().any(|h| h.job == job && h.sluid == held.sluid && h.share == node.share);
             ensure(same, || format!("job {} has {} of {}, which does not know", job.0, node.share.cpus, node.name))?;
         }
     }
@@ -205,11 +208,6 @@ pub fn after_faults_stop_the_queue_drains(world: &World) -> Result<(), String> {
     let nodes = nodes.map(|v| format!("{} {:?} {:?}", v.name, v.base, v.flags));
     let left: Vec<String> = left.chain(holds).chain(nodes).take(12).collect();
     Err(format!("after {secs} s and {events} events there are: {}", left.join("; ")))
-}
-
-/// The run while it may hold something.
-fn held_run(core: &JobCore) -> Option<&garrick_actors::job::record::Run> {
-    core.record().phase.run().filter(|_| !matches!(core.record().phase, Phase::Over(..)))
 }
 
 fn touched<'w>(world: &'w World, scope: &'w Scope) -> impl Iterator<Item = (JobId, &'w JobCore)> {

@@ -88,9 +88,16 @@ fn of_job(event: &JobEvent) -> String {
                 counts.queued, counts.running, counts.done, counts.failed, tally.unreported, tally.dropped
             )
         }
-        JobEvent::NodeReleased { node } => format!("node={node}"),
-        JobEvent::Requeued { sluid, hold, .. } => {
-            format!("sluid={sluid}{}", hold.map(|by| format!(" held by={by:?}")).unwrap_or_default())
+        JobEvent::NodeReleased { node, epilog_failed } => {
+            format!("node={node}{}", if *epilog_failed { " epilog failed" } else { "" })
+        }
+        JobEvent::NodeKept { node } => format!("node={node}"),
+        JobEvent::NodesLost { nodes } => format!("nodes={}", hostlist::fold(nodes.iter().map(String::as_str))),
+        JobEvent::EarlierReleased { sluid, node } => format!("node={node} sluid={sluid}"),
+        JobEvent::NotExpedited => String::new(),
+        JobEvent::Requeued { sluid, hold, expedited, .. } => {
+            let expedited = if *expedited { " expedited" } else { "" };
+            format!("sluid={sluid}{}{expedited}", hold.map(|by| format!(" held by={by:?}")).unwrap_or_default())
         }
     }
 }

@@ -92,6 +92,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         priority: typed.priority,
         nice: typed.nice,
         requeue: typed.requeue,
+        expedite: typed.expedite,
         no_kill: typed.no_kill,
         immediate_secs: typed.immediate_secs,
         work_dir: work_dir(typed, &submitter.work_dir)?,

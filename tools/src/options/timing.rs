@@ -107,18 +107,13 @@ pub const OPTIONS: &[OptionDef] = &[
     )
     .env(&["SBATCH_IMMEDIATE", "SALLOC_IMMEDIATE", "SLURM_IMMEDIATE"]),
     OptionDef::new("requeue", None, Optional("expedite"), BATCH, "permit the job to be requeued", |t, g| {
-        match g.text()? {
-            "expedite" => Err(g.not_supported()),
-            // From `SBATCH_REQUEUE` any value comes here.
-            _ => {
-                t.requeue = Some(true);
-                Ok(())
-            }
-        }
+        // From `SBATCH_REQUEUE` any other value comes here too.
+        (t.requeue, t.expedite) = (Some(true), g.text()? == "expedite");
+        Ok(())
     })
     .env(&["SBATCH_REQUEUE"]),
     OptionDef::new("no-requeue", None, Arg::None, BATCH, "do not permit the job to be requeued", |t, _| {
-        t.requeue = Some(false);
+        (t.requeue, t.expedite) = (Some(false), false);
         Ok(())
     })
     .env(&["SBATCH_NO_REQUEUE"]),

@@ -240,6 +240,8 @@ pub struct Typed {
     pub immediate_secs: Option<u32>,
     /// `--requeue`, `--no-requeue`
     pub requeue: Option<bool>,
+    /// `--requeue=expedite`
+    pub expedite: bool,
     /// `-k`
     pub no_kill: bool,
     /// `--signal`

@@ -35,7 +35,8 @@ impl Amounts for JobView {
 
     fn run_secs(&self, now: Timestamp) -> u64 {
         match (self.state, self.start_time) {
-            (JobState::Pending, _) | (_, None) => 0,
+            (state, _) if state.waits() => 0,
+            (_, None) => 0,
             (JobState::Running | JobState::Suspended | JobState::Configuring, Some(start)) => {
                 now.since(start).as_secs()
             }
@@ -47,7 +48,7 @@ impl Amounts for JobView {
 /// Nodes of the job's allocation; `None` while it waits.
 fn held(job: &JobView) -> Option<&[AllocatedNode]> {
     match (&job.allocation, job.state) {
-        (Some(allocation), state) if state != JobState::Pending && !allocation.nodes.is_empty() => {
+        (Some(allocation), state) if !state.waits() && !allocation.nodes.is_empty() => {
             Some(&allocation.nodes)
         }
         _ => None,

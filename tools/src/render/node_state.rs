@@ -21,6 +21,8 @@ pub struct Usage {
     pub completing: bool,
     /// Nothing more can be given.
     pub full: bool,
+    /// All that is held is kept for jobs that will run there next.
+    pub reserved: bool,
 }
 
 /// What jobs hold of that node.
@@ -30,10 +32,11 @@ pub fn usage(node: &NodeView) -> Usage {
     for hold in &node.holds {
         used.cpus += cpus(hold);
         used.memory.0 += hold.share.memory.map_or(0, |m| m.0);
-        used.active |= !hold.completing;
+        used.active |= !hold.completing && !hold.kept;
         used.completing |= hold.completing;
         whole |= !hold.completing && hold.sharing == Sharing::Exclusive;
     }
+    used.reserved = node.holds.iter().any(|hold| hold.kept) && !used.active;
     used.full = whole || used.cpus >= node.shape.cpus;
     used
 }
@@ -85,12 +88,13 @@ pub fn word(node: &NodeView) -> StateWord {
     } else if base == Base::Future {
         ("future", "futr")
     } else if flags.drain {
-        if used.active || used.completing { ("draining", "drng") } else { ("drained", "drain") }
+        if used.active || used.completing || used.reserved { ("draining", "drng") } else { ("drained", "drain") }
     } else {
         match base {
             Base::Unknown => ("unknown", "unk"),
             Base::Down => ("down", "down"),
             Base::Idle if used.completing => ("completing", "comp"),
+            Base::Idle if used.reserved => ("reserved", "resv"),
             Base::Idle => ("idle", "idle"),
             Base::Allocated if used.completing => ("allocated+", "alloc+"),
             Base::Allocated => ("allocated", "alloc"),
@@ -109,6 +113,7 @@ pub fn word(node: &NodeView) -> StateWord {
     };
     let rank = order
         + (u32::from(flags.drain) << 4)
+        + (u32::from(used.reserved) << 3)
         + (u32::from(used.completing) << 5)
         + (u32::from(flags.not_responding) << 6)
         + (u32::from(flags.invalid) << 7);
@@ -129,6 +134,7 @@ pub fn record_words(node: &NodeView) -> Vec<&'static str> {
     for (set, flag) in [
         (node.flags.drain, "DRAIN"),
         (used.completing, "COMPLETING"),
+        (used.reserved, "RESERVED"),
         (node.flags.not_responding, "NOT_RESPONDING"),
         (node.flags.invalid, "INVALID_REG"),
     ] {

@@ -165,6 +165,7 @@ pub fn hold(cpus: std::ops::Range<u32>) -> NodeHold {
         sharing: Sharing::Default,
         expected_end: None,
         completing: false,
+        kept: false,
     }
 }
 

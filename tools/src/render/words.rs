@@ -8,7 +8,7 @@ use garrick_model::{
 use std::borrow::Cow;
 
 /// Every job state: itself, long word, compact word.
-const JOB_STATES: [(JobState, &str, &str); 14] = [
+const JOB_STATES: [(JobState, &str, &str); 16] = [
     (JobState::Pending, "PENDING", "PD"),
     (JobState::Configuring, "CONFIGURING", "CF"),
     (JobState::Running, "RUNNING", "R"),
@@ -23,6 +23,9 @@ const JOB_STATES: [(JobState, &str, &str); 14] = [
     (JobState::BootFail, "BOOT_FAIL", "BF"),
     (JobState::Deadline, "DEADLINE", "DL"),
     (JobState::OutOfMemory, "OUT_OF_MEMORY", "OOM"),
+    (JobState::SpecialExit, "SPECIAL_EXIT", "SE"),
+    // The long word is Slurm's; the documentation at hand names no compact one.
+    (JobState::Expediting, "EXPEDITING", "EX"),
 ];
 
 /// `RUNNING`.
@@ -55,10 +58,11 @@ pub fn parse_job_state(text: &str) -> Option<JobState> {
 
 /// True while the job waits, runs or is being cleaned up: what `squeue` shows unasked.
 pub fn is_live(state: JobState) -> bool {
-    matches!(
-        state,
-        JobState::Pending | JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing
-    )
+    state.waits()
+        || matches!(
+            state,
+            JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing
+        )
 }
 
 /// The state that a finished or finishing job ends in; its state otherwise.
@@ -125,6 +129,8 @@ pub fn exit(status: ExitStatus) -> String {
 pub fn nodes_or_reason(job: &JobView, nodes: String) -> String {
     match job.state {
         JobState::Pending
+        | JobState::SpecialExit
+        | JobState::Expediting
         | JobState::Failed
         | JobState::Timeout
         | JobState::NodeFail

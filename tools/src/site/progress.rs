@@ -93,10 +93,10 @@ fn ask(cluster: &Cluster, job: &JobView) -> Option<DoorClient> {
 /// The line about a job.
 pub fn line(job: &JobView, counts: StepCounts, now: Timestamp) -> String {
     let mut text = format!("job {} {}", job.id, words::job_state(job.state));
-    if job.state == JobState::Pending {
+    if job.state.waits() {
         text.push_str(&format!(" ({})", words::reason(&job.reason)));
     }
-    let since = job.start_time.filter(|_| job.state != JobState::Pending).unwrap_or(job.submit_time);
+    let since = job.start_time.filter(|_| !job.state.waits()).unwrap_or(job.submit_time);
     let until = if words::is_live(job.state) { now } else { job.end_time.unwrap_or(now) };
     text.push_str(&format!(" {}", short_duration(until.since(since).as_secs())));
     if counts != StepCounts::default() {

@@ -260,7 +260,7 @@ impl<'a> Stay<'a> {
         let size = |path: &str| std::fs::metadata(path).map_or(0, |m| m.len());
         let paths = [view.stdout_path.as_deref(), view.stderr_path.as_deref()];
         let before = *self.before.get_or_insert_with(|| paths.map(|p| p.map_or(0, size)));
-        if let (true, Some(start)) = (self.files.is_empty() && view.state != JobState::Pending, view.start_time) {
+        if let (true, Some(start)) = (self.files.is_empty() && !view.state.waits(), view.start_time) {
             // File times come from a clock that ticks more coarsely than ours.
             let millis = u64::try_from(start.0.saturating_sub(FILE_CLOCK_MS)).unwrap_or(0);
             let since = SystemTime::UNIX_EPOCH + Duration::from_millis(millis);

@@ -60,7 +60,7 @@ impl Allocation {
     /// The job looks like this now. Lines to say are added to `say`.
     pub fn view(&mut self, view: &Arc<JobView>, say: &mut Vec<String>) -> Progress {
         match view.state {
-            JobState::Pending => {
+            state if state.waits() => {
                 // A job that the scheduler has not looked at yet has no reason; most start at that first look.
                 if view.reason != Reason::None {
                     self.queued(Some(&view.reason), say);

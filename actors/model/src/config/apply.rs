@@ -4,7 +4,7 @@ use super::{
     partition::OverTime,
     report::SettingError,
     settings::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, ReturnToService},
-    values::{self, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
+    values::{self, ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
 };
 use std::path::PathBuf;
 
@@ -99,6 +99,8 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "PropagateResourceLimits" => config.propagate_limits = limits(value, false)?,
         "PropagateResourceLimitsExcept" => config.propagate_limits = limits(value, true)?,
         "ReconfigFlags" => config.reconfig_flags = Parameters::parse(value),
+        "RequeueExit" => config.requeue_exit = ExitCodes::parse(value)?,
+        "RequeueExitHold" => config.requeue_exit_hold = ExitCodes::parse(value)?,
         "ReturnToService" => config.return_to_service = return_to_service(value)?,
         "SchedulerParameters" => config.scheduler_parameters = Parameters::parse(value),
         "SchedulerType" => {

@@ -35,4 +35,4 @@ pub use read::{check, read, read_reporting, read_text};
 pub use report::{ConfigReport, Place, Problem, SettingError, Severity};
 pub use settings::{Config, ControllerHost, EnforcePartLimits, NodeSet, PropagateLimits, ReturnToService};
 pub use show::{ShowFacts, show_config};
-pub use values::{LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit};
+pub use values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit};

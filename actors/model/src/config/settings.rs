@@ -5,7 +5,7 @@ use super::{
     node::NodeConfig,
     partition::{OverTime, PartitionConfig},
     report::{Place, SettingError},
-    values::{LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
+    values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
 };
 use crate::{hostlist::HostList, ids::NodeIndex};
 use std::{
@@ -151,6 +151,10 @@ pub struct Config {
     pub min_job_age_secs: u32,
     /// `JobRequeue`, default yes.
     pub job_requeue: bool,
+    /// `RequeueExit`: exit codes of batch scripts that requeue the job; default none.
+    pub requeue_exit: ExitCodes,
+    /// `RequeueExitHold`: as above, and the job is held in the state SPECIAL_EXIT; default none.
+    pub requeue_exit_hold: ExitCodes,
     /// `JobFileAppend`, default no.
     pub job_file_append: bool,
     /// `DisableRootJobs`, default no.
@@ -276,6 +280,8 @@ impl Default for Config {
             max_tasks_per_node: 512,
             min_job_age_secs: 300,
             job_requeue: true,
+            requeue_exit: ExitCodes::default(),
+            requeue_exit_hold: ExitCodes::default(),
             job_file_append: false,
             disable_root_jobs: false,
             enforce_part_limits: EnforcePartLimits::No,
@@ -359,6 +365,10 @@ impl Config {
             Some(address) => vec![host_and_port(address, port)],
             None => self.controllers.iter().map(|c| host_and_port(c.target(), port)).collect(),
         }
+    }
+    /// `--requeue=expedite` is allowed (`SlurmctldParameters=enable_expedited_requeue`).
+    pub fn expedited_requeue(&self) -> bool {
+        self.slurmctld_parameters.has("enable_expedited_requeue")
     }
     /// Jobs that ask for nothing special are backfilled.
     pub fn backfill(&self) -> bool {

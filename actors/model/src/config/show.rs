@@ -3,7 +3,7 @@
 use super::{
     partition::OverTime,
     settings::{Config, EnforcePartLimits, PropagateLimits, ReturnToService},
-    values::{MemoryPer, Parameters},
+    values::{ExitCodes, MemoryPer, Parameters},
 };
 use crate::time::Timestamp;
 use jiff::tz::TimeZone;
@@ -156,8 +156,8 @@ const ROWS: &[(&str, &str)] = &[
     ("PropagateResourceLimitsExcept", ""),
     ("RebootProgram", NULL),
     ("ReconfigFlags", ""),
-    ("RequeueExit", NULL),
-    ("RequeueExitHold", NULL),
+    ("RequeueExit", ""),
+    ("RequeueExitHold", ""),
     ("ResumeFailProgram", NULL),
     ("ResumeProgram", NULL),
     ("ResumeRate", "300 nodes/min"),
@@ -311,6 +311,10 @@ fn words(parameters: &Parameters) -> String {
     text(Some(&parameters.to_string()))
 }
 
+fn codes(codes: &ExitCodes) -> String {
+    text(Some(&codes.to_string()))
+}
+
 fn user(name: &str, uid: Option<u32>) -> String {
     uid.map_or_else(|| name.to_owned(), |uid| format!("{name}({uid})"))
 }
@@ -378,6 +382,8 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         "PropagateResourceLimits" => limits(&c.propagate_limits, false),
         "PropagateResourceLimitsExcept" => limits(&c.propagate_limits, true),
         "ReconfigFlags" => words(&c.reconfig_flags),
+        "RequeueExit" => codes(&c.requeue_exit),
+        "RequeueExitHold" => codes(&c.requeue_exit_hold),
         "ReturnToService" => match c.return_to_service {
             ReturnToService::Never => "0",
             ReturnToService::NonResponding => "1",

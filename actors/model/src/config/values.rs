@@ -146,6 +146,42 @@ impl Display for Parameters {
     }
 }
 
+/// Exit codes, `1-9,18`, as inclusive ranges.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ExitCodes(Vec<(u8, u8)>);
+
+impl ExitCodes {
+    pub(super) fn parse(text: &str) -> Value<Self> {
+        let mut ranges = Vec::new();
+        for part in list(text) {
+            let (first, last) = part.split_once('-').unwrap_or((&part, &part));
+            let range = (number(first, 0, u8::MAX)?, number(last, 0, u8::MAX)?);
+            if range.0 > range.1 {
+                return Err(SettingError::new(format!("\"{part}\" ends before it begins")));
+            }
+            ranges.push(range);
+        }
+        Ok(Self(ranges))
+    }
+    /// Is the code one of them?
+    pub fn contains(&self, code: u8) -> bool {
+        self.0.iter().any(|(first, last)| (*first..=*last).contains(&code))
+    }
+    /// None at all.
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl Display for ExitCodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let range = |(first, last): &(u8, u8)| {
+            if first == last { first.to_string() } else { format!("{first}-{last}") }
+        };
+        f.pad(&self.0.iter().map(range).collect::<Vec<_>>().join(","))
+    }
+}
+
 /// How much is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogLevel(u8);

@@ -220,6 +220,8 @@ pub enum JobAction {
     Requeue,
     /// As above and held.
     RequeueHold,
+    /// As above, in the state SPECIAL_EXIT.
+    RequeueSpecialExit,
     /// Stop all processes.
     Suspend,
     /// Continue them.

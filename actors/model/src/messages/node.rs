@@ -120,6 +120,9 @@ pub enum ControllerToNode {
         state: JobState,
         /// Why.
         reason: Reason,
+        /// Nodes of the run that are lost: nothing is to be awaited from there.
+        #[serde(default)]
+        lost: Vec<String>,
     },
     /// Signal a run's processes.
     SignalJob {
@@ -247,6 +250,9 @@ pub enum AgentReport {
         derived: ExitStatus,
         /// When.
         at: Timestamp,
+        /// Nodes that the step manager had given up.
+        #[serde(default)]
+        lost: Vec<String>,
     },
     /// Nothing of the run is left on this node, epilog included.
     NodeReleased {

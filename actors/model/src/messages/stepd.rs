@@ -24,6 +24,9 @@ pub enum NodeToStepd {
         state: JobState,
         /// Reason.
         reason: Reason,
+        /// Nodes of the run that are lost: nothing is to be awaited from there.
+        #[serde(default)]
+        lost: Vec<String>,
     },
     /// Signal.
     SignalJob {
@@ -131,6 +134,9 @@ pub enum StepdReport {
         derived: ExitStatus,
         /// When.
         at: Timestamp,
+        /// Nodes that the step manager had given up.
+        #[serde(default)]
+        lost: Vec<String>,
     },
     /// It could not be launched.
     LaunchFailed {

@@ -41,11 +41,19 @@ fn invalid(session: &Session, text: &str) -> i32 {
 
 /// Runs one of the commands.
 pub fn run(session: &mut Session, command: &str, words: &[String]) -> i32 {
+    let (special, words): (Vec<&String>, Vec<&String>) = words.iter().partition(|word| {
+        command == "requeuehold" && word.split_once('=').is_some_and(|(key, _)| key.eq_ignore_ascii_case("state"))
+    });
+    if let Some(wrong) = special.iter().find(|word| !word.to_ascii_lowercase().ends_with("=specialexit")) {
+        return session.plain_error(format_args!("Invalid state: {wrong}"));
+    }
+    let words: Vec<String> = words.into_iter().cloned().collect();
     let (action, call) = match command {
         "hold" => (JobAction::Hold, "slurm_suspend error:"),
         "uhold" => (JobAction::UserHold, "slurm_suspend error:"),
         "release" => (JobAction::Release, "slurm_suspend error:"),
         "requeue" => (JobAction::Requeue, "slurm_requeue error: "),
+        "requeuehold" if !special.is_empty() => (JobAction::RequeueSpecialExit, "slurm_requeue error: "),
         "requeuehold" => (JobAction::RequeueHold, "slurm_requeue error: "),
         "suspend" => (JobAction::Suspend, "slurm_suspend error: "),
         _ => (JobAction::Resume, "slurm_suspend error: "),
@@ -53,7 +61,7 @@ pub fn run(session: &mut Session, command: &str, words: &[String]) -> i32 {
     if words.is_empty() {
         return too_few(session, command);
     }
-    let jobs = match named(session, words) {
+    let jobs = match named(session, &words) {
         Ok(jobs) => jobs,
         Err(code) => return code,
     };

@@ -12,7 +12,7 @@ use crate::{
 use garrick_model::{
     resources::MemoryRequest,
     spec::{JobKind, Sharing},
-    state::{JobState, StepState},
+    state::StepState,
     time::short_duration,
     view::JobView,
 };
@@ -184,7 +184,7 @@ fn sharing(sharing: Sharing) -> &'static str {
 fn time_left(job: &JobView, clock: &Clock) -> String {
     match job.time_limit.duration() {
         None => "UNLIMITED".to_owned(),
-        Some(limit) if job.state == JobState::Pending => short_duration(limit.as_secs()),
+        Some(limit) if job.state.waits() => short_duration(limit.as_secs()),
         Some(limit) => match limit.as_secs().checked_sub(job.run_secs(clock.now)) {
             Some(left) => short_duration(left),
             None => "INVALID".to_owned(),
@@ -193,6 +193,6 @@ fn time_left(job: &JobView, clock: &Clock) -> String {
 }
 
 fn pending_secs(job: &JobView, clock: &Clock) -> u64 {
-    let until = if job.state == JobState::Pending { clock.now } else { job.start_time.unwrap_or(clock.now) };
+    let until = if job.state.waits() { clock.now } else { job.start_time.unwrap_or(clock.now) };
     until.since(job.submit_time).as_secs()
 }

@@ -159,6 +159,7 @@ impl Choice {
                 States::All => true,
                 States::Only(states) => {
                     states.contains(&job.state)
+                        || (job.state.waits() && states.contains(&JobState::Pending))
                         || (job.state == JobState::Completing && states.contains(&words::base_state(job)))
                 }
             }

@@ -31,7 +31,7 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     let text = |t: Option<&str>| json!(t.unwrap_or(""));
     let mut j = skeleton(include_str!("skeleton/job.json"));
     j["account"] = text(spec.account.as_deref());
-    j["accrue_time"] = time(view.eligible_time.filter(|_| view.eligible || view.state != JobState::Pending));
+    j["accrue_time"] = time(view.eligible_time.filter(|_| view.eligible || !view.state.waits()));
     j["admin_comment"] = text(view.admin_comment.as_deref());
     j["allocating_node"] = json!(spec.submit_host);
     arrays(&mut j, row);
@@ -53,7 +53,10 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     j["excluded_nodes"] = json!(amounts::fold(&spec.exclude));
     j["exit_code"] = exit(view.exit);
     j["features"] = text(spec.constraint.as_deref());
-    j["flags"] = json!(["STEPMGR_ENABLED"]);
+    j["flags"] = match spec.expedite {
+        true => json!(["STEPMGR_ENABLED", "EXPEDITED_REQUEUE"]),
+        false => json!(["STEPMGR_ENABLED"]),
+    };
     j["group_id"] = json!(view.gid);
     j["group_name"] = json!(view.group);
     j["het_job_id"] = optional(spec.het.map(|h| h.0.0.into()));
@@ -139,6 +142,8 @@ fn states(view: &JobView) -> Value {
             Some(ending) => json!([words::job_state(ending), "COMPLETING"]),
             None => json!(["COMPLETING"]),
         },
+        // Both are flags of a job that waits.
+        JobState::SpecialExit | JobState::Expediting => json!(["PENDING", words::job_state(view.state)]),
         JobState::Configuring => json!(["RUNNING", "CONFIGURING"]),
         state => json!([words::job_state(state)]),
     }

@@ -9,7 +9,6 @@ use crate::render::{
 use garrick_model::{
     resources::MemoryRequest,
     spec::{JobKind, Sharing},
-    state::JobState,
     time::{TimeLimit, long_duration},
     view::JobView,
 };
@@ -27,7 +26,7 @@ pub enum Detail {
 /// The record of a job.
 pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
     let spec = &*job.spec;
-    let pending = job.state == JobState::Pending;
+    let pending = job.state.waits();
     let mut r = Record::default();
     r.line(format!("JobId={}{} JobName={}", job.id, array_keys(job), spec.name));
     if detail == Detail::Detailed {
@@ -122,7 +121,7 @@ fn times(r: &mut Record, job: &JobView, clock: &Clock) {
     ));
     let eligible = clock.at_or(job.eligible_time, "Unknown");
     r.line(format!("SubmitTime={} EligibleTime={eligible}", clock.at(job.submit_time)));
-    let held_back = job.state == JobState::Pending && !job.eligible;
+    let held_back = job.state.waits() && !job.eligible;
     let accrued = if held_back { "Unknown" } else { eligible.as_str() };
     r.line(format!("AccrueTime={accrued}"));
     r.line(format!(
@@ -140,7 +139,7 @@ fn times(r: &mut Record, job: &JobView, clock: &Clock) {
 fn resources(r: &mut Record, job: &JobView, detail: Detail) {
     let spec = &*job.spec;
     let nodes = match spec.nodes {
-        Some(count) if job.state == JobState::Pending => match count.max {
+        Some(count) if job.state.waits() => match count.max {
             Some(max) if max > count.min => format!("{}-{max}", count.min),
             _ => job.node_count().to_string(),
         },

@@ -1,0 +1,272 @@
+//! Rules of returning to the queue: in the ordinary way, for an exit code, and ahead of all others.
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    fixtures::{Bench, record},
+    messages::{JobCommand, JobEffect, JobInput, JobSite},
+    record::EarlierHold,
+};
+use crate::scheduler::fixtures::spec;
+use garrick_model::{
+    config::Config,
+    ids::Sluid,
+    messages::node::{AgentReport, ControllerToNode},
+    spec::{JobKind, JobSpec},
+    state::{ExitStatus, JobState, Reason},
+    time::Timestamp,
+};
+use std::{path::Path, sync::Arc};
+
+fn expedited() -> JobSpec {
+    JobSpec { expedite: true, ..spec() }
+}
+
+/// What a site says in its `slurm.conf`.
+fn site(lines: &str) -> Arc<JobSite> {
+    let (config, _) = garrick_model::config::read_text(Path::new("slurm.conf"), &format!(
+        "ClusterName=c\nSlurmctldHost=h\n{lines}\nNodeName=n[0-2] CPUs=2\nPartitionName=debug Nodes=ALL Default=YES\n"
+    ));
+    let config: Config = config.unwrap();
+    Arc::new(crate::controller::setup::job_site(&config, 1))
+}
+
+fn running(spec: JobSpec, lines: &str) -> Bench {
+    let (mut bench, _) = Bench::new(record(7, spec));
+    bench.send(JobInput::Site(site(lines)));
+    bench.allocate(&["n0", "n1"]);
+    bench.started();
+    bench
+}
+
+const ENABLED: &str = "SlurmctldParameters=enable_expedited_requeue";
+
+fn hurried() -> Bench {
+    running(expedited(), ENABLED)
+}
+
+fn kept(out: &[JobEffect]) -> Vec<&str> {
+    out.iter().filter_map(|e| if let JobEffect::Keep { node, .. } = e { Some(node.as_str()) } else { None }).collect()
+}
+
+fn released(out: &[JobEffect]) -> Vec<(&str, u64)> {
+    out.iter()
+        .filter_map(|e| match e {
+            JobEffect::Release { node, sluid, .. } => Some((node.as_str(), sluid.0)),
+            _ => None,
+        })
+        .collect()
+}
+
+fn lost(bench: &mut Bench, node: &str) -> Vec<JobEffect> {
+    let sluid = bench.core.record().sluid;
+    bench.send(JobInput::NodeLost { node: node.to_owned(), sluid })
+}
+
+fn epilog_failed(bench: &mut Bench, node: &str) -> Vec<JobEffect> {
+    let (job, sluid) = (bench.core.record().id, bench.core.record().sluid);
+    let epilog_failed = Some("exit 1".to_owned());
+    bench.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed })
+}
+
+#[test]
+fn a_lost_node_sends_an_expedited_job_ahead_at_once_with_its_healthy_node_kept() {
+    let mut job = hurried();
+    let out = lost(&mut job, "n1");
+    // The step manager is told which node it need not wait for.
+    let told = out.iter().find_map(|e| match e {
+        JobEffect::ToAgent { node, frame } => match &**frame {
+            ControllerToNode::EndJob { lost, .. } => Some((node.clone(), lost.clone())),
+            _ => None,
+        },
+        _ => None,
+    });
+    assert_eq!(told, Some(("n0".to_owned(), vec!["n1".to_owned()])));
+    assert_eq!((job.state(), job.view().ending), (JobState::Completing, Some(JobState::NodeFail)));
+    let out = job.released("n0");
+    assert_eq!((kept(&out), released(&out)), (vec!["n0"], vec![]));
+    let view = job.view();
+    assert_eq!((view.state, view.eligible, view.restarts), (JobState::Expediting, true, 1));
+    assert_ne!(view.sluid, Sluid(7));
+    let holds = job.core.record().holds();
+    let hold = holds.first().unwrap();
+    assert_eq!((holds.len(), hold.node.name.as_str(), hold.sluid, hold.kept), (1, "n0", Sluid(7), true));
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
+#[test]
+fn the_next_run_takes_over_what_was_kept_and_the_rest_is_given_back() {
+    let mut job = hurried();
+    lost(&mut job, "n1");
+    job.released("n0");
+    let out = job.allocate(&["n2"]);
+    assert_eq!(released(&out), [("n0", 7)]);
+    assert_eq!(job.core.record().earlier, []);
+    assert_eq!(job.state(), JobState::Configuring);
+    let launched = out.iter().find_map(|e| if let JobEffect::Launch(order) = e { Some(order.restarts) } else { None });
+    assert_eq!(launched, Some(1));
+    assert_eq!(&job.replayed(), job.core.record());
+
+    let mut job = hurried();
+    lost(&mut job, "n1");
+    job.released("n0");
+    let out = job.allocate(&["n0", "n2"]);
+    assert_eq!((released(&out), &job.core.record().earlier[..]), (vec![], &[][..]));
+}
+
+#[test]
+fn a_node_that_only_the_step_manager_gave_up_is_not_waited_for() {
+    let mut job = hurried();
+    let (id, sluid, exit) = (job.core.record().id, job.core.record().sluid, ExitStatus::SUCCESS);
+    let (reason, at) = (Reason::NodeDown, job.now);
+    let (state, lost) = (JobState::NodeFail, vec!["n1".to_owned()]);
+    job.report("n0", AgentReport::JobEnded { job: id, sluid, state, reason, exit, derived: exit, at, lost });
+    let out = job.released("n0");
+    assert_eq!((kept(&out), job.state()), (vec!["n0"], JobState::Expediting));
+    let holds: Vec<(String, bool)> =
+        job.core.record().earlier.iter().map(|h: &EarlierHold| (h.node.name.clone(), h.kept)).collect();
+    assert_eq!(holds, [("n0".to_owned(), true), ("n1".to_owned(), false)]);
+    // Its agent comes back with the run: it is to end it, and gives the node back when that is done.
+    let out = job.send(JobInput::RunHeld { node: "n1".to_owned(), sluid: Sluid(7) });
+    assert!(matches!(&out[..], [JobEffect::ToAgent { node, .. }] if node == "n1"));
+    let report = AgentReport::NodeReleased { job: id, sluid: Sluid(7), epilog_failed: None };
+    assert_eq!(released(&job.report("n1", report)), [("n1", 7)]);
+    assert_eq!(job.core.record().earlier.len(), 1);
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
+#[test]
+fn a_failed_script_is_expedited_only_if_an_epilog_fails_too() {
+    let mut job = hurried();
+    job.ended(JobState::Failed, 3);
+    // Kept until all epilogs are through.
+    assert_eq!(kept(&job.released("n0")), ["n0"]);
+    assert_eq!(job.state(), JobState::Completing);
+    let out = epilog_failed(&mut job, "n1");
+    let drained = out.iter().any(|e| {
+        matches!(e, JobEffect::Release { node, drain: Some(why), .. } if node == "n1" && why == "Epilog error")
+    });
+    assert!(drained, "{out:?}");
+    assert_eq!((job.state(), job.view().eligible), (JobState::Expediting, true));
+    assert_eq!(job.core.record().holds().len(), 1);
+    assert_eq!(&job.replayed(), job.core.record());
+
+    let mut fine = hurried();
+    fine.ended(JobState::Failed, 3);
+    fine.released("n0");
+    let out = fine.released("n1");
+    assert_eq!((fine.state(), released(&out)), (JobState::Failed, vec![("n0", 7), ("n1", 7)]));
+    assert_eq!(fine.core.record().holds(), []);
+
+    let mut good = hurried();
+    good.ended(JobState::Completed, 0);
+    good.released("n0");
+    epilog_failed(&mut good, "n1");
+    assert_eq!(good.state(), JobState::Completed);
+}
+
+#[test]
+fn without_the_wish_or_the_site_a_lost_node_means_the_ordinary_delay() {
+    for mut job in [running(spec(), ENABLED), running(expedited(), "")] {
+        lost(&mut job, "n1");
+        let out = job.released("n0");
+        assert_eq!((kept(&out), released(&out)), (vec![], vec![("n0", 7)]));
+        assert_eq!((job.state(), job.view().reason), (JobState::Pending, Reason::BeginTime));
+    }
+}
+
+#[test]
+fn a_job_that_is_cancelled_or_held_gives_back_what_was_kept_for_it() {
+    for command in [JobCommand::Cancel, JobCommand::Hold { admin: false }] {
+        let mut job = hurried();
+        lost(&mut job, "n1");
+        job.released("n0");
+        let out = job.command(super::fixtures::ALICE, None, command).1;
+        assert_eq!((released(&out), job.core.record().holds()), (vec![("n0", 7)], vec![]));
+        assert_ne!(job.state(), JobState::Expediting);
+        assert_eq!(&job.replayed(), job.core.record());
+    }
+    // While it is being cleaned, too.
+    let mut job = hurried();
+    job.ended(JobState::Failed, 3);
+    job.released("n1");
+    let out = job.command(super::fixtures::ALICE, None, JobCommand::Cancel).1;
+    assert_eq!(released(&out), [("n1", 7)]);
+    epilog_failed(&mut job, "n0");
+    assert_eq!(job.state(), JobState::Failed);
+}
+
+#[test]
+fn a_kept_node_that_goes_down_is_let_go_and_the_job_waits_on() {
+    let mut job = hurried();
+    lost(&mut job, "n1");
+    job.released("n0");
+    let out = job.send(JobInput::NodeLost { node: "n0".to_owned(), sluid: Sluid(7) });
+    assert_eq!(released(&out), [("n0", 7)]);
+    assert_eq!((job.state(), job.core.record().holds()), (JobState::Expediting, vec![]));
+}
+
+#[test]
+fn a_repeated_report_does_not_give_a_kept_node_back() {
+    let mut job = hurried();
+    lost(&mut job, "n1");
+    job.released("n0");
+    let (job_id, sluid) = (job.core.record().id, Sluid(7));
+    let again = AgentReport::NodeReleased { job: job_id, sluid, epilog_failed: None };
+    assert_eq!(released(&job.report("n0", again)), []);
+    assert_eq!(released(&job.send(JobInput::RunMissing { node: "n0".to_owned(), sluid })), []);
+}
+
+#[test]
+fn exit_codes_requeue_as_the_site_says() {
+    let site = "RequeueExit=1-9,18\nRequeueExitHold=77";
+    let end = |spec: JobSpec, code: u8| {
+        let mut job = running(spec, site);
+        job.ended(if code == 0 { JobState::Completed } else { JobState::Failed }, code);
+        job.released("n0");
+        job.released("n1");
+        job
+    };
+    let job = end(spec(), 18);
+    assert_eq!((job.state(), job.view().reason, job.view().restarts), (JobState::Pending, Reason::BeginTime, 1));
+    let mut job = end(spec(), 77);
+    assert_eq!((job.state(), job.view().reason), (JobState::SpecialExit, Reason::JobHeldUser));
+    assert_eq!(job.view().priority, 0);
+    job.order(JobCommand::Release).unwrap();
+    assert_eq!(job.state(), JobState::Pending);
+    job.now = job.now.plus(std::time::Duration::from_secs(120));
+    job.send(JobInput::Timer(super::messages::JobTimer::Eligible));
+    assert!(job.view().eligible);
+    assert_eq!(&job.replayed(), job.core.record());
+    assert_eq!(end(spec(), 10).state(), JobState::Failed);
+    assert_eq!(end(spec(), 0).state(), JobState::Completed);
+    assert_eq!(end(JobSpec { requeue: Some(false), ..spec() }, 18).state(), JobState::Failed);
+}
+
+#[test]
+fn only_batch_jobs_go_back_for_their_exit_code() {
+    let mut job = running(JobSpec { kind: JobKind::Allocation, script: None, ..spec() }, "RequeueExit=1");
+    job.ended(JobState::Failed, 1);
+    job.released("n0");
+    job.released("n1");
+    assert_eq!(job.state(), JobState::Failed);
+}
+
+#[test]
+fn a_job_is_put_into_special_exit_by_hand() {
+    let mut job = running(spec(), "");
+    job.order(JobCommand::RequeueSpecialExit).unwrap();
+    job.ended(JobState::Cancelled, 0);
+    job.released("n0");
+    job.released("n1");
+    assert_eq!((job.state(), job.view().start_time), (JobState::SpecialExit, None::<Timestamp>));
+}
+
+#[test]
+fn no_kill_goes_on_without_the_lost_node_and_gives_it_back() {
+    let mut job = running(JobSpec { no_kill: true, ..expedited() }, ENABLED);
+    assert_eq!(released(&lost(&mut job, "n1")), [("n1", 7)]);
+    assert_eq!((job.state(), job.core.record().holds().len()), (JobState::Running, 1));
+    // The batch host is another matter.
+    lost(&mut job, "n0");
+    assert_eq!(job.state(), JobState::Expediting);
+}
