@@ -94,6 +94,36 @@ impl Cluster {
         cluster
     }
 
+    /// As `up`, with more lines in `slurm.conf`.
+    pub fn up_with(name: &str, args: &[&str], lines: impl FnOnce(&Self) -> String) -> Self {
+        let cluster = Self::up(name, args);
+        cluster.sh("garrick down").ok();
+        let path = cluster.home.join("slurm.conf");
+        let path = if path.exists() { path } else { cluster.home.join("etc/slurm.conf") };
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines = lines(&cluster);
+        // Without its first line the file is the test's own.
+        let own = text.split_once('\n').unwrap().1;
+        std::fs::write(&path, format!("{own}\n{lines}\n")).unwrap();
+        cluster.sh("garrick up").ok();
+        cluster
+    }
+
+    /// Kills a node's daemon and all that runs there of a job, at once: to the others that is a machine that died.
+    pub fn kill_node(&self, node: &str, job: &str) {
+        let mut doomed = vec![self.pid_of("node", Some(node))];
+        doomed.extend(self.stepd_of(job, node));
+        let mut at = 1;
+        while at < doomed.len() {
+            doomed.extend(children_of(doomed[at]));
+            at += 1;
+        }
+        for pid in doomed {
+            // Those that are gone with their parents are as good.
+            let _ = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
+        }
+    }
+
     pub fn command(&self, name: &str) -> Command {
         let mut c = Command::new(self.work.join("bin").join(name));
         let path = format!("{}:{}", self.work.join("bin").display(), std::env::var("PATH").unwrap_or_default());

@@ -4,7 +4,7 @@ use garrick_actors::{
     controller::event::ControllerEvent,
     job::{
         record::{
-            Afterwards, ArrayRecord, End, Ending, HeldBy, JobRecord, Owner, Phase, Resolved, Run, TaskMark, TaskOutcome,
+            Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, Resolved, Run, TaskMark, TaskOutcome,
         },
         state::JobEvent,
     },
@@ -28,7 +28,7 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 25] = [
+pub const NAMES: [&str; 29] = [
     "Submitted",
     "Held",
     "Released",
@@ -47,6 +47,10 @@ pub const NAMES: [&str; 25] = [
     "Ended",
     "StepsCounted",
     "NodeReleased",
+    "NodeKept",
+    "NodesLost",
+    "EarlierReleased",
+    "NotExpedited",
     "Requeued",
     "Purged",
     "a node",
@@ -233,6 +237,8 @@ fn record(id: u32, spec: JobSpec) -> JobRecord {
         restarts: 0,
         admin_comment: None,
         steps: StepTally::default(),
+        earlier: Vec::new(),
+        expediting: None,
         phase: Phase::Pending,
     }
 }
@@ -254,6 +260,10 @@ fn run(nodes: &[&str]) -> Run {
         door: String::new(),
         released: [].into(),
         ending: None,
+        kept: [].into(),
+        lost: [].into(),
+        epilog_failed: false,
+        after_failure: None,
     }
 }
 
@@ -327,9 +337,14 @@ pub fn version_1() -> Vec<ControllerEvent> {
             }),
             JobEvent::Ended(end(JobState::NodeFail, Reason::RaisedSignal(9), 1, requeue)),
             JobEvent::StepsCounted(TALLY),
-            JobEvent::NodeReleased { node: "n1".into() },
-            JobEvent::NodeReleased { node: "n2".into() },
-            JobEvent::Requeued { sluid: sluid(99), hold: Some(HeldBy::LaunchFailure), begin: Some(at(170)) },
+            JobEvent::NodeReleased { node: "n1".into(), epilog_failed: false },
+            JobEvent::NodeReleased { node: "n2".into(), epilog_failed: false },
+            JobEvent::Requeued {
+                sluid: sluid(99),
+                hold: Some(HeldBy::LaunchFailure),
+                begin: Some(at(170)),
+                expedited: false,
+            },
         ],
     );
     let tasks = ArrayRecord { pending: [1, 3, 5, 9].into(), limit: Some(2), tasks: [].into() };
@@ -410,5 +425,49 @@ pub fn version_1() -> Vec<ControllerEvent> {
         ControllerEvent::Partition { partition: "long".into(), saved: Box::new(saved) },
         ControllerEvent::Node { node: "n4".into(), saved: Box::default() },
     ]));
+    events
+}
+
+/// What came to version 1 later: a run that fails with one node given up and another kept for the next run, and a job as
+/// a compacted journal has it while it waits ahead of all others.
+pub fn expedited() -> Vec<ControllerEvent> {
+    let mut events = vec![ControllerEvent::Started { epoch: 4 }];
+    let mut job = |id: u32, list: Vec<JobEvent>| {
+        let event = |event| ControllerEvent::Job { job: JobId(id), event: Box::new(event) };
+        events.extend(list.into_iter().map(event));
+    };
+    let spec = || JobSpec { expedite: true, ..plain_spec() };
+    let (requeued, failed) = (Afterwards::ExpediteIfEpilogFails, Afterwards::Expedite);
+    let kept = |node: &str| EarlierHold {
+        sluid: sluid(31),
+        node: run(&[node]).allocation.nodes[0].clone(),
+        partition: "debug".into(),
+        exclusive: true,
+        kept: true,
+    };
+    job(
+        31,
+        vec![
+            JobEvent::Submitted(Box::new(record(31, spec()))),
+            JobEvent::Allocated(Box::new(run(&["n1", "n2", "n3"]))),
+            JobEvent::NodesLost { nodes: vec!["n3".into()] },
+            JobEvent::Ended(end(JobState::NodeFail, Reason::NodeDown, 0, failed)),
+            JobEvent::NodeKept { node: "n1".into() },
+            JobEvent::NodeReleased { node: "n2".into(), epilog_failed: true },
+            JobEvent::Requeued { sluid: sluid(32), hold: None, begin: None, expedited: true },
+            JobEvent::EarlierReleased { sluid: record(31, spec()).sluid, node: "n1".into() },
+            JobEvent::NotExpedited,
+            JobEvent::Held(HeldBy::SpecialExit),
+        ],
+    );
+    let ended = Run { kept: ["n1".to_owned()].into(), after_failure: Some(at(5)), ..run(&["n1", "n2"]) };
+    for phase in [
+        Phase::Pending,
+        Phase::Completing(ended, end(JobState::Failed, Reason::NonZeroExitCode, 3, requeued)),
+    ] {
+        let earlier = vec![kept("n1")];
+        let record = JobRecord { earlier, expediting: Some(at(9)), phase, ..record(33, spec()) };
+        job(33, vec![JobEvent::Submitted(Box::new(record))]);
+    }
     events
 }

@@ -38,6 +38,16 @@ fn a_controllers_journal_of_version_1_reads_back() {
 }
 
 #[test]
+fn what_came_to_a_controllers_journal_of_version_1_later_reads_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-1-expedited.journal"));
+    assert_same(&read, &controller_events::expedited());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let left = &replayed.jobs[&garrick_model::ids::JobId(31)].earlier;
+    assert_eq!(left.iter().map(|hold| (hold.node.name.as_str(), hold.kept)).collect::<Vec<_>>(), [("n3", false)]);
+}
+
+#[test]
 fn a_step_journal_of_version_1_reads_back() {
     let read: Vec<StepEvent> = all(&sample("version-1-steps.journal"));
     assert_same(&read, &step_events::version_1());
@@ -50,7 +60,8 @@ fn the_samples_fit_together_and_have_every_event() {
     events.iter().for_each(|event| replayed.apply(event).unwrap());
     assert_eq!(replayed.jobs.keys().map(|job| job.0).collect::<Vec<_>>(), [11, 12, 21, 22]);
     assert_eq!((replayed.epoch, replayed.last_job, replayed.submissions), (3, 22, 5));
-    let found: Vec<&str> = events.iter().map(controller_events::name).collect();
+    let later = controller_events::expedited();
+    let found: Vec<&str> = events.iter().chain(&later).map(controller_events::name).collect();
     for name in controller_events::NAMES {
         assert!(found.contains(&name), "{name} is missing");
     }
@@ -61,6 +72,13 @@ fn the_samples_fit_together_and_have_every_event() {
     }
     let ledger = Ledger::replay(events);
     assert_eq!((ledger.next, ledger.restarts, ledger.running.len()), (8, 1, 1));
+}
+
+/// Makes the sample of what came later; it is not made again.
+#[test]
+#[ignore = "makes tests/data/version-1-expedited.journal, by hand"]
+fn make_the_later_sample() {
+    replace(&sample("version-1-expedited.journal"), &controller_events::expedited()).unwrap();
 }
 
 /// Makes the samples of the version that is written now. Samples of versions that have been in use are not made again.

@@ -1,0 +1,165 @@
+//! Jobs that return to the queue, over real processes: a node that dies under an expedited job, with a spare node and
+//! without; a script and an epilog that fail together; exit codes.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use support::Cluster;
+
+const HURRIED: &str = "SlurmctldParameters=enable_expedited_requeue\nSlurmdTimeout=3";
+
+fn shape(nodes: &'static str) -> [&'static str; 6] {
+    ["--nodes", nodes, "--cpus", "2", "--memory", "4000"]
+}
+
+/// A job on two nodes that tells of each run; the first one then waits for ever on both nodes.
+fn submit(c: &Cluster, options: &str) -> String {
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -N2 -n2 --exclusive -o job.out\n\
+         echo \"${SLURM_RESTART_COUNT-unset} $SLURM_JOB_NODELIST $(scontrol -d show job $SLURM_JOB_ID | grep -o 'SLUID=.*')\" >> told\n\
+         if [ -z \"$SLURM_RESTART_COUNT\" ]; then srun -n2 sh -c 'echo up > said$SLURM_PROCID; exec sleep 100000'; fi\n\
+         srun -n2 sh -c 'echo $SLURM_RESTART_COUNT' && echo through\n",
+    );
+    let said = [c.fifo("said0"), c.fifo("said1")];
+    let id = c.sh(&format!("sbatch {options} job.sh")).ok().job();
+    for pipe in said {
+        assert_eq!(std::fs::read_to_string(pipe).unwrap(), "up\n");
+    }
+    id
+}
+
+/// What each run told of itself.
+fn told(c: &Cluster) -> Vec<Vec<String>> {
+    c.read("told").lines().map(|line| line.split_whitespace().map(ToOwned::to_owned).collect()).collect()
+}
+
+fn assert_ran_twice(c: &Cluster, id: &str, nodes: [&str; 2]) {
+    c.await_state(id, "COMPLETED");
+    let told = told(c);
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!((told[0][0].as_str(), told[0][1].as_str()), ("unset", nodes[0]));
+    assert_eq!((told[1][0].as_str(), told[1][1].as_str()), ("1", nodes[1]));
+    assert_ne!(told[0][2], told[1][2], "a run has an identity of its own");
+    assert_eq!(c.read("job.out"), "1\n1\nthrough\n");
+    assert_eq!(c.job_field(id, "Restarts").as_deref(), Some("1"));
+}
+
+fn node_state(c: &Cluster, node: &str) -> String {
+    c.run("sinfo", &["-h", "-n", node, "-o", "%t"]).ok().out.trim().to_owned()
+}
+
+#[test]
+fn a_job_whose_node_dies_starts_again_at_once_on_a_spare_one() {
+    let c = Cluster::up_with("expedite", &shape("3"), |_| HURRIED.to_owned());
+    let id = submit(&c, "--requeue=expedite");
+    c.kill_node("n2", &id);
+    assert_ran_twice(&c, &id, ["n[1-2]", "n[1,3]"]);
+    assert_eq!(node_state(&c, "n2"), "down*");
+    assert!(c.sh("sinfo -h -R -o %E").ok().out.contains("Not responding"));
+}
+
+#[test]
+fn a_job_whose_batch_host_dies_starts_again_elsewhere() {
+    let c = Cluster::up_with("expedite-host", &shape("3"), |_| HURRIED.to_owned());
+    let id = submit(&c, "--requeue=expedite");
+    c.kill_node("n1", &id);
+    assert_ran_twice(&c, &id, ["n[1-2]", "n[2-3]"]);
+}
+
+#[test]
+fn without_a_spare_node_the_healthy_one_is_kept_over_a_restart_of_the_controller() {
+    let c = Cluster::up_with("expedite-wait", &shape("2"), |_| HURRIED.to_owned());
+    let id = submit(&c, "--requeue=expedite");
+    c.kill_node("n2", &id);
+    c.await_state(&id, "EXPEDITING");
+    assert_eq!(c.run("squeue", &["-h", "-j", &id, "-o", "%t %T"]).ok().out.trim(), "EX EXPEDITING");
+    assert!(c.run("squeue", &["-h", "-t", "PD", "-o", "%i"]).ok().out.contains(&id));
+    assert_eq!(node_state(&c, "n1"), "resv");
+    // Another job, for which n1 would do, is not let in.
+    let other = c.run("sbatch", &["-n1", "-w", "n1", "-o", "other.out", "--wrap", "cat told"]).ok().job();
+    // Agents hear of it, and come back at once.
+    kill(Pid::from_raw(c.pid_of("controller", None)), Signal::SIGTERM).unwrap();
+    c.await_that("the controller is gone", || c.sh("scontrol ping").code != 0);
+    c.sh("garrick up").ok();
+    // That brought back n2 as well, empty: the job has what it needs, and goes first.
+    assert_ran_twice(&c, &id, ["n[1-2]", "n[1-2]"]);
+    c.await_state(&other, "COMPLETED");
+    assert_eq!(c.read("other.out").lines().count(), 2, "it ran before the expedited job");
+}
+
+#[test]
+fn a_job_that_is_cancelled_while_it_waits_gives_its_node_back() {
+    let c = Cluster::up_with("expedite-cancel", &shape("2"), |_| HURRIED.to_owned());
+    let id = submit(&c, "--requeue=expedite");
+    c.kill_node("n2", &id);
+    c.await_state(&id, "EXPEDITING");
+    c.sh(&format!("scancel {id}")).ok();
+    c.await_state(&id, "CANCELLED");
+    c.run("srun", &["-n1", "-w", "n1", "true"]).ok();
+    c.await_that("the node is free", || node_state(&c, "n1") == "idle");
+}
+
+#[test]
+fn a_script_and_an_epilog_that_fail_together_are_expedited_and_the_node_is_drained() {
+    let c = Cluster::up_with("expedite-epilog", &shape("3"), |c| {
+        let text = format!("#!/bin/bash\n[ \"$SLURMD_NODENAME\" != n2 -o -e {}/fine ]\n", c.work.display());
+        let epilog = c.script("epilog.sh", &text);
+        format!("SlurmctldParameters=enable_expedited_requeue\nEpilog={}", epilog.display())
+    });
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -N2 -n2 --exclusive -o job.out\necho \"${SLURM_RESTART_COUNT-unset} $SLURM_JOB_NODELIST x\" >> told\n\
+         [ -n \"$SLURM_RESTART_COUNT\" ] || exit 3\nsrun -n2 sh -c 'echo $SLURM_RESTART_COUNT' && echo through\n",
+    );
+    let id = c.sh("sbatch --requeue=expedite job.sh").ok().job();
+    c.await_state(&id, "COMPLETED");
+    let told = told(&c);
+    assert_eq!(told, [["unset", "n[1-2]", "x"], ["1", "n[1,3]", "x"]]);
+    assert_eq!(c.read("job.out"), "1\n1\nthrough\n");
+    assert_eq!(node_state(&c, "n2"), "drain");
+    assert!(c.sh("sinfo -h -R -o %E").ok().out.contains("Epilog error"));
+    // With epilogs that are fine, the same failure is the end.
+    c.script("fine", "");
+    c.run("scontrol", &["update", "nodename=n2", "state=resume"]).ok();
+    let id = c.sh("sbatch --requeue=expedite job.sh").ok().job();
+    c.await_state(&id, "FAILED");
+    assert_eq!(c.job_field(&id, "ExitCode").as_deref(), Some("3:0"));
+}
+
+#[test]
+fn a_site_that_does_not_allow_it_says_so() {
+    let c = Cluster::up("expedite-no", &shape("1"));
+    let a = c.run("sbatch", &["--requeue=expedite", "--wrap", "true"]);
+    assert_eq!(a.code, 1, "{a:?}");
+    assert!(a.err.contains("Expedited requeue is not enabled on this cluster"), "{a:?}");
+}
+
+#[test]
+fn exit_codes_requeue_and_hold_as_the_site_says() {
+    let c = Cluster::up_with("requeue-exit", &shape("1"), |_| "RequeueExit=10-12\nRequeueExitHold=77".to_owned());
+    let held = c.run("sbatch", &["-o", "%j.out", "--wrap", "exit 77"]).ok().job();
+    c.await_state(&held, "SPECIAL_EXIT");
+    assert_eq!(c.job_field(&held, "Restarts").as_deref(), Some("1"));
+    assert_eq!(c.job_field(&held, "Requeue").as_deref(), Some("1"));
+    assert_eq!(c.job_field(&held, "BatchFlag").as_deref(), Some("1"));
+    assert_eq!(c.job_field(&held, "Reason").as_deref(), Some("JobHeldUser"));
+    let a = c.run("squeue", &["-h", "-j", &held, "-o", "%t"]).ok();
+    assert_eq!(a.out.trim(), "SE");
+    c.sh(&format!("scontrol release {held}")).ok();
+    assert_eq!(c.job_field(&held, "JobState").as_deref(), Some("PENDING"));
+    let again = c.run("sbatch", &["-o", "%j.out", "--wrap", "exit 11"]).ok().job();
+    c.await_that("it waits for its delay", || c.job_field(&again, "Reason").as_deref() == Some("BeginTime"));
+    assert_eq!(c.job_field(&again, "Restarts").as_deref(), Some("1"));
+    let never = c.run("sbatch", &["--no-requeue", "-o", "%j.out", "--wrap", "exit 11"]).ok().job();
+    c.await_state(&never, "FAILED");
+    let by_hand = c.run("sbatch", &["--hold", "-o", "%j.out", "--wrap", "exit 0"]).ok().job();
+    c.sh(&format!("scontrol release {by_hand}")).ok();
+    c.await_state(&by_hand, "COMPLETED");
+    c.sh(&format!("scontrol requeuehold State=SpecialExit {by_hand}")).ok();
+    c.await_state(&by_hand, "SPECIAL_EXIT");
+}
