@@ -90,11 +90,12 @@ fn show(out: &mut impl Write, setup: &Setup, outcome: &Outcome, start: Instant) 
     )?;
     writeln!(
         out,
-        "    {} allocations, {} ends, {} requeues; {} links broken, {} agent restarts, {} reboots, {} stepds killed and {} started again, \
+        "    {} allocations, {} ends, {} requeues, {} nodes kept; {} links broken, {} agent restarts, {} reboots, {} stepds killed and {} started again, \
          {} launches failed, {} drains, {} downs, {} commands, {} controller restarts, {} messages twice",
         n("Allocated"),
         n("Ended"),
         n("Requeued"),
+        n("NodeKept"),
         n("link broken"),
         n("agent restart"),
         n("machine reboot"),

@@ -81,6 +81,7 @@ impl World {
                 (spec.nodes, spec.tasks) = (Some(NodeCount { min: 2, max: Some(most) }), None);
             }
         }
+        spec.expedite = spec.kind == JobKind::Batch && spec.requeue.is_none() && self.random.one_in_thousand(400);
         spec
     }
 

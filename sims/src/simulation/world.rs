@@ -379,7 +379,7 @@ impl World {
             let more = match &**event {
                 JobEvent::Allocated(run) => run.allocation.nodes.iter().map(|n| format!(" {}", n.name)).collect(),
                 JobEvent::Ended(end) => format!(" {:?} {:?}", end.state, end.reason),
-                JobEvent::NodeReleased { node } => format!(" {node}"),
+                JobEvent::NodeReleased { node, .. } | JobEvent::NodeKept { node } => format!(" {node}"),
                 JobEvent::Submitted(record) => format!(" {}", record.sluid),
                 _ => String::new(),
             };
@@ -471,7 +471,7 @@ fn site(nodes: u32) -> Config {
     let (last, half) = (nodes - 1, (nodes - 1) / 2);
     let text = format!(
         "ClusterName=sim\nSlurmctldHost=head\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n\
-         SlurmdTimeout=120\nReturnToService=1\nDefMemPerCPU=100\nPrologTimeout=30\nBatchStartTimeout=30\n\
+         SlurmdTimeout=120\nReturnToService=1\nSlurmctldParameters=enable_expedited_requeue\nDefMemPerCPU=100\nPrologTimeout=30\nBatchStartTimeout=30\n\
          NodeName=n[0-{half}] CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=1600\n\
          NodeName=n[{}-{last}] CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=3200 Features=big\n\
          PartitionName=batch Nodes=ALL Default=YES MaxTime=120 DefaultTime=20\n\
