@@ -10,5 +10,10 @@
 
 pub mod minibatch;
 pub mod records;
+//! | a node that dies under an expedited job: detection, restart, what happened | [`requeue`] | `garrick-requeue` |
+//! | how fast this machine can start processes at all | [`spawn_floor`] | by each scenario of the row above |
+
+pub mod minibatch;
+pub mod requeue;
 pub mod simulation;
 pub mod spawn_floor;

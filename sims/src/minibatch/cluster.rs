@@ -183,6 +183,23 @@ impl Embedded {
         Ok(cluster)
     }
 
+    /// As [`Self::up`], with more lines in `slurm.conf`.
+    pub fn up_with(nodes: usize, cpus: usize, lines: &str) -> Result<Self, ClusterError> {
+        let cluster = Self::up(nodes, Some(cpus))?;
+        run(cluster.garrick().arg("down"))?;
+        let path = cluster.home.join("etc/slurm.conf");
+        let file = |operation| {
+            let path = path.clone();
+            move |cause| ClusterError::File { operation, path, cause }
+        };
+        let text = fs::read_to_string(&path).map_err(file("read"))?;
+        // Without its first line the file counts as somebody's own, and is left as it is.
+        let own = text.split_once('\n').map_or("", |(_, rest)| rest);
+        fs::write(&path, format!("{own}\n{lines}")).map_err(file("write"))?;
+        run(cluster.garrick().arg("up"))?;
+        Ok(cluster)
+    }
+
     fn garrick(&self) -> Command {
         let mut c = Command::new(&self.garrick);
         without_cluster(&mut c).env("GARRICK_HOME", &self.home);
