@@ -346,3 +346,20 @@ mod any_text {
         }
     }
 }
+
+#[test]
+fn exit_codes_that_requeue_are_single_ones_and_ranges() {
+    let read = |line: &str| read(&format!("{BASE}{line}\nNodeName=n CPUs=1\nPartitionName=p Nodes=n\n"));
+    let (config, _) = read("RequeueExit=1-9,18\nRequeueExitHold=77\nSlurmctldParameters=enable_expedited_requeue");
+    let config = config.unwrap();
+    assert!([1, 9, 18].iter().all(|code| config.requeue_exit.contains(*code)));
+    assert!([0, 10, 77].iter().all(|code| !config.requeue_exit.contains(*code)));
+    assert_eq!((config.requeue_exit.to_string(), config.requeue_exit_hold.to_string()), ("1-9,18".into(), "77".into()));
+    assert!(config.expedited_requeue());
+    let (config, _) = read("");
+    let config = config.unwrap();
+    assert!(config.requeue_exit.is_empty() && !config.expedited_requeue());
+    for wrong in ["RequeueExit=9-1", "RequeueExit=300", "RequeueExit=x"] {
+        assert!(read(wrong).0.is_none(), "{wrong}");
+    }
+}

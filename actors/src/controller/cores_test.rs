@@ -356,7 +356,16 @@ impl World {
             let at = self.now;
             self.report(
                 node,
-                AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at, lost: vec![] },
+                AgentReport::JobEnded {
+                    job,
+                    sluid,
+                    state,
+                    reason: Reason::None,
+                    exit,
+                    derived: exit,
+                    at,
+                    lost: vec![],
+                },
             );
             let others: Vec<String> =
                 self.agents.iter().filter(|(_, a)| a.runs.contains_key(&key)).map(|(n, _)| n.clone()).collect();
@@ -659,8 +668,8 @@ fn invariant_holds_belong_to_jobs(world: &World) {
     for (name, core) in &world.nodes {
         for hold in core.view().holds {
             let record = world.jobs.get(&hold.job).map(JobCore::record);
-            let has = record
-                .is_some_and(|r| r.holds().iter().any(|h| (h.sluid, h.node.name.as_str()) == (hold.sluid, name)));
+            let has =
+                record.is_some_and(|r| r.holds().iter().any(|h| (h.sluid, h.node.name.as_str()) == (hold.sluid, name)));
             assert!(has, "{name} holds for job {} what the job does not have: {record:?}", hold.job.0);
         }
     }

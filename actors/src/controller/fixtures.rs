@@ -451,6 +451,9 @@ fn end(
     runs.lock().expect("no test panics here").remove(&(job, sluid));
     let exit = ExitStatus::SUCCESS;
     let at = Timestamp::now();
-    report(node, AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at, lost: vec![] });
+    report(
+        node,
+        AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at, lost: vec![] },
+    );
     report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None });
 }

@@ -362,3 +362,67 @@ fn a_panic_of_a_jobs_owner_loses_nothing() {
         replay_equals_live(&rig);
     });
 }
+
+/// Two nodes of the site that allows it.
+fn hurried() -> String {
+    format!("{TWO_NODES}\nSlurmctldParameters=enable_expedited_requeue\n")
+}
+
+fn set_n1(state: NodeStateChange) -> CommandRequest {
+    let reason = Some("lost power".to_owned());
+    let change = NodeChange { state: Some(state), reason, ..NodeChange::default() };
+    CommandRequest::UpdateNode { nodes: vec!["n1".to_owned()], change }
+}
+
+/// What each node's view says is kept there.
+fn kept(rig: &Rig) -> Vec<(String, JobId)> {
+    let nodes = rig.controller.env.boards.nodes.list();
+    let kept = |node: &std::sync::Arc<garrick_model::view::NodeView>| {
+        node.holds.iter().filter(|h| h.kept).map(|h| (node.name.clone(), h.job)).collect::<Vec<_>>()
+    };
+    nodes.iter().flat_map(kept).collect()
+}
+
+#[test]
+fn an_expedited_job_keeps_its_healthy_node_over_a_restart_and_goes_first() {
+    let journal = MemoryJournal::default();
+    let again = journal.clone();
+    let alone = |nodes| JobSpec { sharing: garrick_model::spec::Sharing::Exclusive, ..wide(nodes) };
+    with_system(async move |system| {
+        let mut rig = Rig::start(&system, &hurried(), journal);
+        let mut agents = Agents::new(&rig);
+        agents.connect("n0", Habit::Stay);
+        agents.connect("n1", Habit::Stay);
+        let job = rig.submitted(JobSpec { expedite: true, ..alone(2) }).await;
+        rig.wait(job, JobMilestone::Started).await;
+        let other = rig.submitted(alone(1)).await;
+        assert_eq!(rig.ask(0, set_n1(NodeStateChange::Down)).await, CommandReply::Done);
+        rig.until(job, |view| view.state == JobState::Expediting).await;
+        rig.until(other, |view| matches!(view.reason, Reason::Resources | Reason::Priority)).await;
+        assert_eq!(kept(&rig), [("n0".to_owned(), job)]);
+        replay_equals_live(&rig);
+    });
+    with_system(async move |system| {
+        let rig = Rig::start(&system, &hurried(), again);
+        let (job, other) = (JobId(1), JobId(2));
+        assert_eq!(kept(&rig), [("n0".to_owned(), job)]);
+        let mut agents = Agents::new(&rig);
+        agents.connect("n0", Habit::Stay);
+        agents.connect("n1", Habit::Stay);
+        rig.until(other, |view| view.last_sched_eval.is_some()).await;
+        assert_eq!(rig.ask(0, set_n1(NodeStateChange::Resume)).await, CommandReply::Done);
+        rig.until(job, |view| view.state == JobState::Running && view.restarts == 1).await;
+        assert_eq!(kept(&rig), []);
+        rig.until(other, |view| view.state == JobState::Pending).await;
+        replay_equals_live(&rig);
+    });
+}
+
+#[test]
+fn an_expedited_requeue_that_the_site_does_not_allow_is_refused() {
+    with_system(async |system| {
+        let (mut rig, _) = rig(&system);
+        let answer = rig.submit(JobSpec { expedite: true, ..spec() }).await;
+        assert_eq!(answer, CommandReply::Refused(Refusal::ExpediteDisabled));
+    });
+}

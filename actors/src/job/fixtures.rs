@@ -202,7 +202,16 @@ impl Bench {
         let exit = ExitStatus { code, signal: None };
         self.report(
             "n0",
-            AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at: self.now, lost: vec![] },
+            AgentReport::JobEnded {
+                job,
+                sluid,
+                state,
+                reason: Reason::None,
+                exit,
+                derived: exit,
+                at: self.now,
+                lost: vec![],
+            },
         )
     }
 

@@ -31,6 +31,6 @@ pub mod view;
 #[cfg(test)]
 mod core_test;
 #[cfg(test)]
-mod requeue_test;
-#[cfg(test)]
 pub(crate) mod fixtures;
+#[cfg(test)]
+mod requeue_test;

@@ -235,8 +235,7 @@ impl JobCore {
         match (news, kept) {
             (EarlierNews::Held, Some(false)) => {
                 let (state, reason) = (JobState::NodeFail, Reason::NodeDown);
-                let frame =
-                    ControllerToNode::EndJob { job: self.record.id, sluid, state, reason, lost: Vec::new() };
+                let frame = ControllerToNode::EndJob { job: self.record.id, sluid, state, reason, lost: Vec::new() };
                 turn.out.push(JobEffect::ToAgent { node, frame: Box::new(frame) });
             }
             (EarlierNews::Held, _) | (EarlierNews::Missing, Some(true)) => {}

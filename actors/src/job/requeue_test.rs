@@ -23,9 +23,12 @@ fn expedited() -> JobSpec {
 
 /// What a site says in its `slurm.conf`.
 fn site(lines: &str) -> Arc<JobSite> {
-    let (config, _) = garrick_model::config::read_text(Path::new("slurm.conf"), &format!(
-        "ClusterName=c\nSlurmctldHost=h\n{lines}\nNodeName=n[0-2] CPUs=2\nPartitionName=debug Nodes=ALL Default=YES\n"
-    ));
+    let (config, _) = garrick_model::config::read_text(
+        Path::new("slurm.conf"),
+        &format!(
+            "ClusterName=c\nSlurmctldHost=h\n{lines}\nNodeName=n[0-2] CPUs=2\nPartitionName=debug Nodes=ALL Default=YES\n"
+        ),
+    );
     let config: Config = config.unwrap();
     Arc::new(crate::controller::setup::job_site(&config, 1))
 }
@@ -142,9 +145,9 @@ fn a_failed_script_is_expedited_only_if_an_epilog_fails_too() {
     assert_eq!(kept(&job.released("n0")), ["n0"]);
     assert_eq!(job.state(), JobState::Completing);
     let out = epilog_failed(&mut job, "n1");
-    let drained = out.iter().any(|e| {
-        matches!(e, JobEffect::Release { node, drain: Some(why), .. } if node == "n1" && why == "Epilog error")
-    });
+    let drained = out.iter().any(
+        |e| matches!(e, JobEffect::Release { node, drain: Some(why), .. } if node == "n1" && why == "Epilog error"),
+    );
     assert!(drained, "{out:?}");
     assert_eq!((job.state(), job.view().eligible), (JobState::Expediting, true));
     assert_eq!(job.core.record().holds().len(), 1);

@@ -244,10 +244,8 @@ impl JobActor {
 }
 
 fn is_over(view: &JobView) -> bool {
-    let works = matches!(
-        view.state,
-        JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing
-    );
+    let works =
+        matches!(view.state, JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing);
     !works && !view.state.waits()
 }
 

@@ -291,7 +291,12 @@ impl NodeAgentCore {
             }
             StepdReport::Ended { state, reason, exit, derived, at, lost } => {
                 run.end_reported = true;
-                self.report(AgentReport::JobEnded { job, sluid, state, reason, exit, derived, at, lost }, from, None, out);
+                self.report(
+                    AgentReport::JobEnded { job, sluid, state, reason, exit, derived, at, lost },
+                    from,
+                    None,
+                    out,
+                );
             }
             StepdReport::LaunchFailed { reason, detail } => {
                 run.end_reported = true;

@@ -296,7 +296,13 @@ fn orders_for_a_stepd_that_is_away_reach_the_next_one_in_turn() {
     b.tell(killed());
     assert_eq!(b.tell(to_job(signal(12))), []);
     b.tell(to_job(limit(7)));
-    b.tell(to_job(ControllerToNode::EndJob { job, sluid, state: JobState::Cancelled, reason: Reason::None, lost: vec![] }));
+    b.tell(to_job(ControllerToNode::EndJob {
+        job,
+        sluid,
+        state: JobState::Cancelled,
+        reason: Reason::None,
+        lost: vec![],
+    }));
     let told = b.back(2);
     let end = NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() };
     assert_eq!(
@@ -353,8 +359,13 @@ fn a_stepd_that_cannot_be_started_again_counts_as_one_that_died() {
 
 #[test]
 fn a_run_that_does_not_end_when_told_is_given_up_with_the_state_it_was_to_have() {
-    let end =
-        ControllerToNode::EndJob { job: RUN.job, sluid: RUN.sluid, state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() };
+    let end = ControllerToNode::EndJob {
+        job: RUN.job,
+        sluid: RUN.sluid,
+        state: JobState::Cancelled,
+        reason: Reason::None,
+        lost: Vec::new(),
+    };
     let timer = AgentInput::Timer { timer: AgentTimer::End(RUN), load: NodeLoad::default() };
     let given_up = |e: &[AgentEffect]| {
         let told = reports(e);
@@ -429,8 +440,13 @@ fn a_run_the_controller_does_not_know_is_ended() {
 fn an_order_to_end_a_run_that_is_not_here_lets_the_controller_go_on() {
     let (mut b, _) = Bench::new(vec![]);
     b.welcome(&[]);
-    let end =
-        ControllerToNode::EndJob { job: RUN.job, sluid: RUN.sluid, state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() };
+    let end = ControllerToNode::EndJob {
+        job: RUN.job,
+        sluid: RUN.sluid,
+        state: JobState::Cancelled,
+        reason: Reason::None,
+        lost: Vec::new(),
+    };
     assert!(matches!(reports(&b.tell(AgentInput::Controller(end)))[..], [(1, AgentReport::NodeReleased { .. })]));
 }
 

@@ -97,9 +97,8 @@ impl<'a> Machine<'a> {
     /// `job` is free to it.
     pub fn at(view: &'a ClusterView, at: Timestamp, planned: &[PlannedHold], job: JobId) -> Self {
         let planned: Vec<&PlannedHold> = planned.iter().filter(|p| p.end > at).collect();
-        let still_held = |hold: &NodeHold| {
-            hold.expected_end.is_none_or(|end| end > at) && !(hold.kept && hold.job == job)
-        };
+        let still_held =
+            |hold: &NodeHold| hold.expected_end.is_none_or(|end| end > at) && !(hold.kept && hold.job == job);
         Self::build(view, &planned, still_held, in_service)
     }
 

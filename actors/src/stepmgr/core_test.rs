@@ -456,6 +456,29 @@ fn a_lost_node_ends_the_job_unless_no_kill() {
 }
 
 #[test]
+fn a_node_that_the_controller_gave_up_is_not_waited_for_and_the_end_is_as_it_says() {
+    let mut company = batch(&[1, 1]);
+    let wide = company.srun(exact("a", 2));
+    company.settle();
+    // It is silent: nothing of what is sent there is answered.
+    company.nodes[1].away = true;
+    company.nodes[1].lost = true;
+    company.tell(NodeToStepd::EndJob {
+        state: JobState::NodeFail,
+        reason: Reason::NodeDown,
+        lost: vec!["n2".to_owned()],
+    });
+    company.settle();
+    assert_eq!(company.finished(wide).map(|f| f.0), Some(StepState::NodeFail));
+    let report = company.job_reports().iter().find_map(|r| match r {
+        StepdReport::Ended { state, reason, lost, .. } => Some((*state, reason.clone(), lost.clone())),
+        _ => None,
+    });
+    assert_eq!(report, Some((JobState::NodeFail, Reason::NodeDown, vec!["n2".to_owned()])));
+    assert!(company.exited, "it waits for the lost node");
+}
+
+#[test]
 fn an_allocation_is_ready_when_its_first_node_is_and_ends_with_its_owner() {
     let mut company = Company::new(run(JobKind::Allocation, &[2, 2]), StepMgrConfig::default());
     assert_eq!(company.job_reports(), []);

@@ -125,7 +125,16 @@ impl Rig {
     fn submit(&self, options: &[&str], word: &str) -> Result<String, ClusterError> {
         let _ = fs::remove_file(&self.told);
         let mut sbatch = self.cluster.command("sbatch");
-        sbatch.args(["--parsable", "--exclusive", "-o", "/dev/null", "-N", &WIDTH.to_string(), "-n", &WIDTH.to_string()]);
+        sbatch.args([
+            "--parsable",
+            "--exclusive",
+            "-o",
+            "/dev/null",
+            "-N",
+            &WIDTH.to_string(),
+            "-n",
+            &WIDTH.to_string(),
+        ]);
         sbatch.args(options).arg(self.cluster.home().join("job.sh")).arg(word);
         Ok(run(&mut sbatch)?.trim().to_owned())
     }
@@ -150,14 +159,21 @@ impl Rig {
         let home = self.cluster.home().display().to_string();
         let all = processes::running();
         let of_node = |args: &[String]| {
-            let daemon = args.iter().any(|a| a.starts_with(&home)) && args.windows(2).any(|w| w[0] == "-N" && w[1] == node);
+            let daemon =
+                args.iter().any(|a| a.starts_with(&home)) && args.windows(2).any(|w| w[0] == "-N" && w[1] == node);
             daemon || args.iter().any(|a| a.starts_with(&format!("{home}/spool/{node}/")))
         };
         let mut doomed: Vec<u32> = all.iter().filter(|p| of_node(&p.args)).map(|p| p.pid).collect();
         let mut at = 0;
         while at < doomed.len() {
             let parent = doomed[at];
-            doomed.extend(all.iter().filter(|p| p.parent == parent).map(|p| p.pid).filter(|pid| !doomed.contains(pid)).collect::<Vec<_>>());
+            doomed.extend(
+                all.iter()
+                    .filter(|p| p.parent == parent)
+                    .map(|p| p.pid)
+                    .filter(|pid| !doomed.contains(pid))
+                    .collect::<Vec<_>>(),
+            );
             at += 1;
         }
         let killed = now();

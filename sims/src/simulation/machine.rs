@@ -404,7 +404,8 @@ impl World {
         let others = others(&stepd.launch, node);
         let exit = ExitStatus { code: u8::from(state == JobState::Failed), signal: None };
         let gone = |other: &&usize| self.machines[**other].spool.get(&run).is_none_or(Folder::is_over);
-        let lost = others.iter().filter(|_| state == JobState::NodeFail).filter(gone).map(|at| format!("n{at}")).collect();
+        let lost =
+            others.iter().filter(|_| state == JobState::NodeFail).filter(gone).map(|at| format!("n{at}")).collect();
         self.stepd_reports(node, run, StepdReport::Ended { state, reason, exit, derived: exit, at, lost });
         for other in others {
             self.send(Place::Stepd(node, run), Happening::Stepd(other, run, ToStepd::ManagerEnds));

@@ -111,7 +111,9 @@ pub fn a_node_counts_as_used_what_its_jobs_hold(world: &World, scope: &Scope) ->
         for held in core.record().holds() {
             let node = held.node;
             // What is kept makes room for the job's next run while that asks for nodes.
-            if held.kept && (core.leftover().nodes.contains(&node.name) || world.is_under_way(job, node.index.0 as usize)) {
+            if held.kept
+                && (core.leftover().nodes.contains(&node.name) || world.is_under_way(job, node.index.0 as usize))
+            {
                 continue;
             }
             let holds = world.nodes[node.index.0 as usize].view().holds;

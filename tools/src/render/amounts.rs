@@ -48,9 +48,7 @@ impl Amounts for JobView {
 /// Nodes of the job's allocation; `None` while it waits.
 fn held(job: &JobView) -> Option<&[AllocatedNode]> {
     match (&job.allocation, job.state) {
-        (Some(allocation), state) if !state.waits() && !allocation.nodes.is_empty() => {
-            Some(&allocation.nodes)
-        }
+        (Some(allocation), state) if !state.waits() && !allocation.nodes.is_empty() => Some(&allocation.nodes),
         _ => None,
     }
 }

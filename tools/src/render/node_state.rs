@@ -174,7 +174,9 @@ pub enum StateFilter {
     Future,
     /// Contradicts its configuration.
     Invalid,
-    /// A state that nodes here are never in (power saving, reservations, maintenance).
+    /// Kept for a job that waits for more nodes.
+    Reserved,
+    /// A state that nodes here are never in (power saving, maintenance).
     Never,
 }
 
@@ -216,8 +218,8 @@ const FILTERS: &[(&str, StateFilter)] = &[
     ("powering_up", StateFilter::Never),
     ("reboot", StateFilter::Never),
     ("reboot_issued", StateFilter::Never),
-    ("reserved", StateFilter::Never),
-    ("resv", StateFilter::Never),
+    ("reserved", StateFilter::Reserved),
+    ("resv", StateFilter::Reserved),
     ("npc", StateFilter::Never),
     ("perfctrs", StateFilter::Never),
 ];
@@ -243,12 +245,13 @@ impl StateFilter {
             Self::All => true,
             Self::Allocated => base == Base::Allocated && !drain,
             Self::Mixed => base == Base::Mixed && !drain,
-            Self::Idle => base == Base::Idle && !drain && !used.completing,
+            Self::Idle => base == Base::Idle && !drain && !used.completing && !used.reserved,
             Self::Completing => used.completing,
             Self::Down => base == Base::Down,
             Self::Drain => drain,
-            Self::Drained => drain && !(used.active || used.completing),
-            Self::Draining => drain && (used.active || used.completing),
+            Self::Drained => drain && !(used.active || used.completing || used.reserved),
+            Self::Draining => drain && (used.active || used.completing || used.reserved),
+            Self::Reserved => used.reserved && !drain,
             Self::NotResponding => node.flags.not_responding,
             Self::Unknown => base == Base::Unknown,
             Self::Future => base == Base::Future,

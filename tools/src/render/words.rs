@@ -59,10 +59,7 @@ pub fn parse_job_state(text: &str) -> Option<JobState> {
 /// True while the job waits, runs or is being cleaned up: what `squeue` shows unasked.
 pub fn is_live(state: JobState) -> bool {
     state.waits()
-        || matches!(
-            state,
-            JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing
-        )
+        || matches!(state, JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing)
 }
 
 /// The state that a finished or finishing job ends in; its state otherwise.
@@ -153,6 +150,9 @@ mod tests {
         assert_eq!(parse_job_state("oom"), Some(JobState::OutOfMemory));
         assert_eq!(parse_job_state("comp"), None, "COMPLETING or COMPLETED");
         assert_eq!(parse_job_state("nosuch"), None);
+        assert_eq!(parse_job_state("se"), Some(JobState::SpecialExit));
+        assert_eq!(parse_job_state("expediting"), Some(JobState::Expediting));
+        assert!(is_live(JobState::SpecialExit) && is_live(JobState::Expediting));
     }
 
     #[test]

@@ -4,7 +4,8 @@ use garrick_actors::{
     controller::event::ControllerEvent,
     job::{
         record::{
-            Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, Resolved, Run, TaskMark, TaskOutcome,
+            Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, Resolved, Run,
+            TaskMark, TaskOutcome,
         },
         state::JobEvent,
     },
@@ -461,10 +462,8 @@ pub fn expedited() -> Vec<ControllerEvent> {
         ],
     );
     let ended = Run { kept: ["n1".to_owned()].into(), after_failure: Some(at(5)), ..run(&["n1", "n2"]) };
-    for phase in [
-        Phase::Pending,
-        Phase::Completing(ended, end(JobState::Failed, Reason::NonZeroExitCode, 3, requeued)),
-    ] {
+    for phase in [Phase::Pending, Phase::Completing(ended, end(JobState::Failed, Reason::NonZeroExitCode, 3, requeued))]
+    {
         let earlier = vec![kept("n1")];
         let record = JobRecord { earlier, expediting: Some(at(9)), phase, ..record(33, spec()) };
         job(33, vec![JobEvent::Submitted(Box::new(record))]);
