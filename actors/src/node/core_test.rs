@@ -319,7 +319,7 @@ fn what_is_kept_for_a_job_refuses_others_and_gives_way_to_its_next_run() {
     let mut core = up();
     reserve(&mut core, ask(1, 0..4, 0)).unwrap();
     let keep = NodeInput::Keep { job: JobId(1), sluid: Sluid(1) };
-    core.handle(NOW, keep.clone(), &mut Vec::new());
+    core.handle(NOW, keep, &mut Vec::new());
     assert_eq!(held(&core), [(1, true)]);
     assert!(reserve(&mut core, ask(2, 2..3, 0)).is_err());
     // The next run is another one: its share takes the place of what was kept, and more.
