@@ -83,8 +83,11 @@ fn without_a_spare_node_the_healthy_one_is_kept_over_a_restart_of_the_controller
     // Another job, for which n1 would do, is not let in.
     let other = c.run("sbatch", &["-n1", "-w", "n1", "-o", "other.out", "--wrap", "cat told"]).ok().job();
     // Agents hear of it, and come back at once.
-    kill(Pid::from_raw(c.pid_of("controller", None)), Signal::SIGTERM).unwrap();
-    c.await_that("the controller is gone", || c.sh("scontrol ping").code != 0);
+    let controller = c.pid_of("controller", None);
+    kill(Pid::from_raw(controller), Signal::SIGTERM).unwrap();
+    // Its command line is empty once it has ended, whether it was waited for or not.
+    let command_line = format!("/proc/{controller}/cmdline");
+    c.await_that("the controller is gone", || std::fs::read(&command_line).map_or(true, |line| line.is_empty()));
     c.sh("garrick up").ok();
     // That brought back n2 as well, empty: the job has what it needs, and goes first.
     assert_ran_twice(&c, &id, ["n[1-2]", "n[1-2]"]);
