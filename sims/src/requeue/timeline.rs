@@ -55,7 +55,11 @@ impl Timeline {
             }
             // Steps and tasks have many; the first of a kind tells.
             if once.insert((who.clone(), what.clone())) || who == of_job {
-                let what = if Some(at) == down { format!("the silence is over: {node} is down") } else { what };
+                let what = if Some(at) == down {
+                    format!("nothing was heard for too long: {node} is down")
+                } else {
+                    told(&what)
+                };
                 lines.push(Line { after: at.saturating_sub(killed), who, what });
             }
         }
@@ -63,6 +67,22 @@ impl Timeline {
         lines.push(Line { after: again.saturating_sub(killed), who, what: "its first line".to_owned() });
         Self { down, lines }
     }
+}
+
+/// What a message means in this story, after its name.
+fn told(message: &str) -> String {
+    let meaning = match message {
+        "NodeLost" => "the run ends, the other nodes are told to clean up",
+        "Release" => "the dead node is free of the job",
+        "LinkGone" => "its connection is closed",
+        "Pass" => "the scheduler plans, expedited jobs first",
+        "Start" => "the scheduler proposes nodes",
+        "Reserved" => "a node agrees",
+        "Outcome" => "the scheduler hears that the job starts",
+        "Report" => "an agent: the run ended, a node is clean and kept, or the new run began",
+        _ => return message.to_owned(),
+    };
+    format!("{message}: {meaning}")
 }
 
 #[cfg(test)]
@@ -84,12 +104,14 @@ mod tests {
         let (killed, again) = (Duration::from_secs(1), Duration::from_secs(5));
         let timeline = Timeline::new(&traces.join("\n"), "n2", "7", killed, again);
         assert_eq!(timeline.down, Some(Duration::from_secs(4)));
-        let told: Vec<(u128, &str)> = timeline.lines.iter().map(|l| (l.after.as_millis(), l.what.as_str())).collect();
+        let name = |what: &str| what.split(": ").next().unwrap_or_default().to_owned();
+        let told: Vec<(u128, String)> = timeline.lines.iter().map(|l| (l.after.as_millis(), name(&l.what))).collect();
+        let told: Vec<(u128, &str)> = told.iter().map(|(at, what)| (*at, what.as_str())).collect();
         assert_eq!(
             told,
             [
                 (0, "kills n2"),
-                (3000, "the silence is over: n2 is down"),
+                (3000, "nothing was heard for too long"),
                 (3000, "NodeLost"),
                 (3200, "Report"),
                 (4000, "its first line")
