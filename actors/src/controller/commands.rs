@@ -327,6 +327,7 @@ fn matches_filter(filter: &JobFilter, view: &JobView) -> bool {
         && filter.name.as_ref().is_none_or(|name| *name == view.spec.name)
         && filter.partition.as_ref().is_none_or(|name| view.partitions.contains(name))
         && filter.account.as_ref().is_none_or(|account| view.spec.account.as_ref() == Some(account))
-        && filter.state.is_none_or(|state| state == view.state)
+        // SPECIAL_EXIT and EXPEDITING are ways of being pending.
+        && filter.state.is_none_or(|state| state == view.state || (state == JobState::Pending && view.state.waits()))
         && (filter.nodes.is_empty() || view.allocation.as_ref().is_some_and(|a| on_node(a)))
 }
