@@ -6,14 +6,11 @@
 //! | jobs, nodes and faults from one seed, rules checked after every event | [`simulation`] | `garrick-sim --short` |
 //! | minibatch on real clusters: rates, memory, packing, costs | [`minibatch`] | `garrick-minibatch all` |
 //! | what durability costs: submissions, restart with a long queue | [`records`] | `garrick-records rates` |
-//! | how fast this machine can start processes at all | [`spawn_floor`] | by each scenario of the row above |
+//! | a node that dies under an expedited job: detection, restart, what happened | [`requeue`] | `garrick-requeue` |
+//! | how fast this machine can start processes at all | [`spawn_floor`] | by each scenario of the minibatch row |
 
 pub mod minibatch;
 pub mod records;
-//! | a node that dies under an expedited job: detection, restart, what happened | [`requeue`] | `garrick-requeue` |
-//! | how fast this machine can start processes at all | [`spawn_floor`] | by each scenario of the row above |
-
-pub mod minibatch;
 pub mod requeue;
 pub mod simulation;
 pub mod spawn_floor;
