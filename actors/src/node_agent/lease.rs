@@ -83,7 +83,7 @@ impl NodeAgentCore {
                  answer), and job {} may have been started elsewhere: ending it here",
                 key.job
             )));
-            let end = NodeToStepd::EndJob { state: JobState::NodeFail, reason: Reason::NodeDown };
+            let end = NodeToStepd::EndJob { state: JobState::NodeFail, reason: Reason::NodeDown, lost: Vec::new() };
             self.order_end(key, end, out);
         }
         self.ask_later(out);

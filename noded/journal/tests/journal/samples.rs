@@ -78,7 +78,7 @@ fn the_samples_fit_together_and_have_every_event() {
 #[test]
 #[ignore = "makes tests/data/version-1-expedited.journal, by hand"]
 fn make_the_later_sample() {
-    replace(&sample("version-1-expedited.journal"), &controller_events::expedited()).unwrap();
+    replace(&sample("version-1-expedited.journal"), controller_events::expedited()).unwrap();
 }
 
 /// Makes the samples of the version that is written now. Samples of versions that have been in use are not made again.
