@@ -219,6 +219,9 @@ pub struct NodeFacts {
     pub agent_start: Timestamp,
     /// What of kernel support is there: `cgroup/v1`, `cgroup/v2`, `process groups`.
     pub tracking: String,
+    /// Another one after each boot (`/proc/sys/kernel/random/boot_id`); `None`: the system does not say.
+    #[serde(default)]
+    pub boot_id: Option<String>,
 }
 
 /// Load of a node.

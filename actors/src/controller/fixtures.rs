@@ -329,6 +329,7 @@ impl Agents {
             boot_time: Timestamp(0),
             agent_start: Timestamp(0),
             tracking: "process groups".to_owned(),
+            boot_id: None,
         };
         let load = NodeLoad::default();
         let registration = Registration { conn, facts, runs: held, incarnation: conn, load };

@@ -7,7 +7,7 @@ use super::{
         InitialState, NodeEffect, NodeInput, NodeNotice, NodeSettings, NodeSite, NodeTimer, Registration, ReserveAsk,
         ReserveRefusal, ReturnToService,
     },
-    record::SavedNode,
+    record::{DownCause, SavedNode},
 };
 use crate::scheduler::{fixtures, request::NodeUse};
 use garrick_model::{
@@ -53,6 +53,7 @@ pub(crate) fn registration(conn: u64, runs: Vec<HeldRun>) -> Registration {
             boot_time: NOW,
             agent_start: NOW,
             tracking: "process groups".to_owned(),
+            boot_id: None,
         },
         runs,
         incarnation: 1,
@@ -165,6 +166,37 @@ fn silence_takes_a_node_down_and_tells_its_jobs() {
         core.handle(late, NodeInput::Registered(Box::new(registration(2, vec![]))), &mut out);
         assert_eq!(core.view().base == NodeBase::Up, back, "{rts:?}");
     }
+}
+
+/// `ReturnToService` 0 and 1 leave a machine DOWN that was started anew unasked; 2 does not; one that was DOWN for silence
+/// meanwhile is what the rule for those says.
+#[test]
+fn a_machine_that_was_started_anew_is_looked_at_first() {
+    let with = |return_to_service| NodeSite { return_to_service, ..NodeSite::default() };
+    let boot = |core: &mut NodeCore, id: &str| {
+        let mut registration = registration(1, vec![]);
+        registration.facts.boot_id = Some(id.to_owned());
+        let mut out = Vec::new();
+        core.handle(NOW, NodeInput::Registered(Box::new(registration)), &mut out);
+        (core.view().base, core.view().reason.map(|reason| reason.text))
+    };
+    let rebooted = (NodeBase::Down, Some("Node unexpectedly rebooted".to_owned()));
+    for (rule, expected) in [
+        (ReturnToService::Never, rebooted.clone()),
+        (ReturnToService::IfSilent, rebooted),
+        (ReturnToService::Always, (NodeBase::Up, None)),
+    ] {
+        let mut core = core_with(with(rule));
+        assert_eq!(boot(&mut core, "first"), (NodeBase::Up, None));
+        assert_eq!(boot(&mut core, "first"), (NodeBase::Up, None), "a daemon that was started anew");
+        assert_eq!(boot(&mut core, "second"), expected);
+        // It stays so for a daemon that registers again.
+        assert_eq!(boot(&mut core, "second"), expected);
+    }
+    let mut core = core_with(with(ReturnToService::IfSilent));
+    boot(&mut core, "first");
+    core.saved.down = Some(DownCause::Silence);
+    assert_eq!(boot(&mut core, "second").0, NodeBase::Up);
 }
 
 #[test]

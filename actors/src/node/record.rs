@@ -11,6 +11,8 @@ pub enum DownCause {
     Admin,
     /// It did not respond.
     Silence,
+    /// It was started anew without anybody asking for that.
+    Reboot,
 }
 
 /// The saved part of a node. An event is the whole of it, so that the last one counts.
@@ -34,4 +36,7 @@ pub struct SavedNode {
     /// Comment.
     #[serde(default)]
     pub comment: Option<String>,
+    /// The boot of the machine at its last registration.
+    #[serde(default)]
+    pub boot_id: Option<String>,
 }

@@ -16,6 +16,9 @@ use garrick_model::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
+/// Slurm's words for a node that was started anew unasked.
+const REBOOTED: &str = "Node unexpectedly rebooted";
+
 impl NodeCore {
     pub(super) fn registered(&mut self, now: Timestamp, registration: Registration, out: &mut Vec<NodeEffect>) {
         let Registration { conn, facts, runs, incarnation, load } = registration;
@@ -34,15 +37,19 @@ impl NodeCore {
         out.push(NodeEffect::ToAgent(Box::new(first)));
         self.check_shape(now, out);
         let back = match (self.saved.down, self.site.return_to_service) {
-            (None, _) | (_, ReturnToService::Never) | (Some(DownCause::Admin), ReturnToService::IfSilent) => false,
+            (None, _)
+            | (_, ReturnToService::Never)
+            | (Some(DownCause::Admin | DownCause::Reboot), ReturnToService::IfSilent) => false,
             (Some(DownCause::Silence), ReturnToService::IfSilent) | (Some(_), ReturnToService::Always) => {
                 self.invalid.is_none()
             }
         };
+        let was_down = self.saved.down.is_some();
         if back {
             let reason = self.saved.reason.clone().filter(|_| self.saved.drain);
             self.save(SavedNode { down: None, reason, ..self.saved.clone() }, out);
         }
+        self.note_boot(now, was_down, out);
         let held: BTreeSet<_> = runs.iter().map(|r| (r.job, r.sluid)).collect();
         // Of a kept share there is no run that the agent could have.
         for hold in self.account.holds().filter(|h| !h.kept) {
@@ -54,6 +61,23 @@ impl NodeCore {
             };
             out.push(NodeEffect::ToJob { job: hold.job, notice });
         }
+    }
+
+    /// A machine that was started anew is DOWN until somebody has looked at it, unless `ReturnToService=2` says otherwise
+    /// (slurm.conf(5)). One that was DOWN already is what it was: `ReturnToService` has decided about it.
+    fn note_boot(&mut self, now: Timestamp, was_down: bool, out: &mut Vec<NodeEffect>) {
+        let Some(boot) = self.facts.as_ref().and_then(|facts| facts.boot_id.clone()) else { return };
+        if self.saved.boot_id.as_ref() == Some(&boot) {
+            return;
+        }
+        let mut saved = SavedNode { boot_id: Some(boot), ..self.saved.clone() };
+        let in_use = saved.down.is_none() && self.saved.boot_id.is_some();
+        if in_use && !was_down && self.site.return_to_service != ReturnToService::Always {
+            tracing::warn!(node = self.settings.name, "node.rebooted");
+            saved.down = Some(DownCause::Reboot);
+            saved.reason = saved.reason.filter(|_| saved.drain).or_else(|| Some(self.own_reason(now, REBOOTED)));
+        }
+        self.save(saved, out);
     }
 
     /// A machine with less than the configuration promises is not used, with Slurm's words for why.

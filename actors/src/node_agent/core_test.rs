@@ -43,6 +43,7 @@ fn facts() -> Box<NodeFacts> {
         boot_time: Timestamp(0),
         agent_start: Timestamp(0),
         tracking: "cgroup/v2".into(),
+        boot_id: None,
     })
 }
 

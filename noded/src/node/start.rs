@@ -225,6 +225,7 @@ pub async fn start(
         boot_time: inventory::boot_time(Path::new("/"))?,
         agent_start: Timestamp::now(),
         tracking: tracking.name().into(),
+        boot_id: world.spool.boot.clone(),
     };
     let conversations = Arc::new(Conversations::default());
     let trust = Arc::new(Mutex::new(saved_key(&spool)?));

@@ -100,6 +100,7 @@ impl Machine {
             boot_time: Default::default(),
             agent_start: Default::default(),
             tracking: "made up".to_owned(),
+            boot_id: None,
         };
         let (name, agent) = (node.name.clone(), agent(&node.name, 0));
         Self { name, facts, agent, life: 0, boot: 0, link: None, spool: BTreeMap::new(), askers: BTreeMap::new() }

@@ -148,6 +148,7 @@ pub fn node(index: u32) -> NodeView {
             boot_time: at(-7172),
             agent_start: at(-5786),
             tracking: "cgroup/v2".to_owned(),
+            boot_id: None,
         })),
         load: NodeLoad { load_hundredths: 271, free_memory: Some(MemoryMib(21974)) },
         last_busy: Some(at(-44)),

@@ -411,6 +411,7 @@ pub fn version_1() -> Vec<ControllerEvent> {
         weight: Some(10),
         features: Some(vec!["gpu".into(), "fast".into()]),
         comment: Some("in repair".into()),
+        boot_id: None,
     };
     let silent = SavedNode { down: Some(DownCause::Silence), ..SavedNode::default() };
     events.push(ControllerEvent::Node { node: "n2".into(), saved: Box::new(saved) });
