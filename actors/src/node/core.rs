@@ -175,7 +175,7 @@ impl NodeCore {
                 }
             }
             NodeInput::ReportSafe { seq } => self.report_safe(seq, out),
-            NodeInput::Send(frame) => out.push(NodeEffect::ToAgent(frame)),
+            NodeInput::Send(frame) => self.to_agent(*frame, out),
             NodeInput::Update { request, by, change } => {
                 let result = self.update(now, by, change, out);
                 out.push(NodeEffect::Answer { request, result });
@@ -284,7 +284,7 @@ impl NodeCore {
             self.reports = Reports { incarnation, earlier, upto: seq.saturating_sub(1), ..Reports::default() };
         }
         if seq <= self.reports.upto || self.reports.beyond.contains(&seq) {
-            out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::AckReports { upto: self.reports.upto })));
+            self.to_agent(ControllerToNode::AckReports { upto: self.reports.upto }, out);
             return;
         }
         self.reports.waiting.insert(seq);
@@ -306,7 +306,15 @@ impl NodeCore {
             self.reports.upto += 1;
         }
         if self.reports.upto != before {
-            out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::AckReports { upto: self.reports.upto })));
+            self.to_agent(ControllerToNode::AckReports { upto: self.reports.upto }, out);
+        }
+    }
+
+    /// On the link of now and on no later one: behind a slow disk it may come to be sent when another agent has connected,
+    /// which must not take it for its own.
+    pub(super) fn to_agent(&self, frame: ControllerToNode, out: &mut Vec<NodeEffect>) {
+        if let Some(Link { conn, .. }) = self.link {
+            out.push(NodeEffect::ToAgent { conn, frame: Box::new(frame) });
         }
     }
 

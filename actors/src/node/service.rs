@@ -31,7 +31,7 @@ impl NodeCore {
             key_id: self.site.key_id.clone(),
             runs: self.account.holds().map(|h| (h.job, h.sluid)).collect(),
         };
-        out.push(NodeEffect::ToAgent(Box::new(first)));
+        self.to_agent(first, out);
         self.check_shape(now, out);
         let back = match (self.saved.down, self.site.return_to_service) {
             (None, _) | (_, ReturnToService::Never) | (Some(DownCause::Admin), ReturnToService::IfSilent) => false,
@@ -105,8 +105,8 @@ impl NodeCore {
         if self.saved.down.is_some() || self.base() == garrick_model::state::NodeBase::Future {
             return;
         }
-        if self.link.take().is_some() {
-            out.push(NodeEffect::CloseLink);
+        if let Some(Link { conn, .. }) = self.link.take() {
+            out.push(NodeEffect::CloseLink { conn });
         }
         let reason = self
             .saved
@@ -124,7 +124,7 @@ impl NodeCore {
         let interval = silence / 3;
         if self.link.is_some() && now.since(self.last_heard) >= interval / 2 {
             self.pings += 1;
-            out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::Ping { n: self.pings })));
+            self.to_agent(ControllerToNode::Ping { n: self.pings }, out);
         }
         out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(interval) });
     }
@@ -168,12 +168,13 @@ impl NodeCore {
         if goes_down {
             // The machine may well be alive: what runs there is to end.
             for hold in self.account.holds() {
-                out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::EndJob {
+                let end = ControllerToNode::EndJob {
                     job: hold.job,
                     sluid: hold.sluid,
                     state: garrick_model::state::JobState::NodeFail,
                     reason: garrick_model::state::Reason::NodeDown,
-                })));
+                };
+                self.to_agent(end, out);
             }
             self.lose_jobs(out);
         }

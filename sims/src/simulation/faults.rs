@@ -29,6 +29,7 @@ impl World {
     /// One submission, and the next one a little later.
     pub(super) fn submit_some(&mut self) {
         if self.submitted >= self.setup().jobs {
+            self.submitting = false;
             return;
         }
         let spec = self.some_spec();
@@ -113,7 +114,7 @@ impl World {
             let asked = self.asked_nodes();
             node = self.random.pick(&asked).copied().unwrap_or(node);
         }
-        match self.random.between(0, 31) {
+        match self.random.between(0, 34) {
             0..=4 => {
                 self.ledger.counts.add("link broken");
                 self.break_link(node);
@@ -154,7 +155,24 @@ impl World {
             26 | 27 => self.command_some(JobCommand::Release),
             28 => self.command_some(JobCommand::Suspend),
             29 => self.command_some(JobCommand::Resume),
-            _ => self.cancel_some_tasks(),
+            30 | 31 => self.cancel_some_tasks(),
+            32 => {
+                self.ledger.counts.add("link busy");
+                let secs = self.random.between(1, 60);
+                self.machines[node].busy_until = self.now.plus(Duration::from_secs(u64::from(secs)));
+            }
+            33 => {
+                self.ledger.counts.add("machine set up anew");
+                self.wipe(node);
+                self.after(60_000, Happening::Connect(node));
+            }
+            _ => {
+                let dead = self.machines.iter().filter(|machine| machine.dead).count();
+                if dead < self.machines.len().div_ceil(12) && !self.machines[node].dead {
+                    self.ledger.counts.add("machine gone for good");
+                    self.die(node);
+                }
+            }
         }
     }
 
@@ -177,7 +195,12 @@ impl World {
     }
 
     fn command(&mut self, job: JobId, tasks: Option<Vec<(u32, u32, u32)>>, command: JobCommand) {
-        let input = JobInput::Command { request: 0, by: ROOT, tasks, command };
+        self.requests += 1;
+        let request = self.requests;
+        if let (None, JobCommand::Cancel, Some(core)) = (&tasks, &command, self.jobs.get(&job)) {
+            self.cancels.insert(request, core.record().sluid);
+        }
+        let input = JobInput::Command { request, by: ROOT, tasks, command };
         self.send(Place::Front, Happening::Job(job, input));
     }
 
@@ -213,7 +236,9 @@ impl World {
                 self.resume_node(node);
             }
         }
+        let gone = |name: &String| self.config.node(name).is_some_and(|n| self.machines[n.index.0 as usize].dead);
         let judge = |core: &JobCore| match &core.record().phase {
+            Phase::Pending if core.record().spec.nodelist.iter().any(gone) => Some(JobCommand::Cancel),
             Phase::Pending if core.record().dependency_failed => Some(JobCommand::Cancel),
             Phase::Pending => core.record().hold.map(|_| JobCommand::Release),
             Phase::Suspended(_) => Some(JobCommand::Resume),

@@ -16,6 +16,7 @@ use garrick_model::{
     },
     spec::JobKind,
     state::{ExitStatus, JobState, Reason},
+    time::Timestamp,
     view::NodeFacts,
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -84,6 +85,10 @@ pub(super) struct Machine {
     boot: u64,
     /// Connection to the controller.
     pub(super) link: Option<u64>,
+    /// The controller's link to it takes nothing until then.
+    pub(super) busy_until: Timestamp,
+    /// It is gone for good.
+    pub(super) dead: bool,
     spool: BTreeMap<RunKey, Folder>,
     /// Who waits for an answer to `StartShepherd`.
     askers: BTreeMap<u64, (usize, RunKey)>,
@@ -102,7 +107,23 @@ impl Machine {
             tracking: "made up".to_owned(),
         };
         let (name, agent) = (node.name.clone(), agent(&node.name, 0));
-        Self { name, facts, agent, life: 0, boot: 0, link: None, spool: BTreeMap::new(), askers: BTreeMap::new() }
+        Self {
+            name,
+            facts,
+            agent,
+            life: 0,
+            boot: 0,
+            link: None,
+            busy_until: Timestamp::default(),
+            dead: false,
+            spool: BTreeMap::new(),
+            askers: BTreeMap::new(),
+        }
+    }
+
+    /// Nothing of any run is left, or nobody will ever know.
+    pub(super) fn is_empty(&self) -> bool {
+        self.dead || self.spool.is_empty()
     }
 
     /// Runs with a living `stepd`.
@@ -150,8 +171,30 @@ impl World {
         self.agent(node, AgentInput::Begin { found, facts, load: Default::default() });
     }
 
+    /// The machine is gone and does not come back; nobody is told. Sometimes not even its link breaks.
+    pub(super) fn die(&mut self, node: usize) {
+        if self.random.one_in_thousand(500) {
+            self.break_link(node);
+        } else if let Some(conn) = self.machines[node].link.take() {
+            self.lose_frames(conn);
+        }
+        let machine = &mut self.machines[node];
+        machine.dead = true;
+        machine.life += 1;
+        machine.spool.clear();
+    }
+
+    /// The machine is set up anew: nothing that was on its disk is there.
+    pub(super) fn wipe(&mut self, node: usize) {
+        self.reboot(node);
+        let life = self.machines[node].life + 1;
+        self.machines[node].life = life;
+        self.machines[node].spool.clear();
+        self.begin_agent(node);
+    }
+
     pub(super) fn connect(&mut self, node: usize) {
-        if self.machines[node].link.is_none() {
+        if self.machines[node].link.is_none() && !self.machines[node].dead {
             self.connections += 1;
             self.machines[node].link = Some(self.connections);
             self.agent(node, AgentInput::ControllerUp);
@@ -191,6 +234,9 @@ impl World {
     }
 
     fn agent(&mut self, node: usize, input: AgentInput) {
+        if self.machines[node].dead {
+            return;
+        }
         let mut out = Vec::new();
         self.machines[node].agent.handle(self.now, input, &mut out);
         let life = self.machines[node].life;
@@ -321,7 +367,13 @@ impl World {
                 }
             }
             ToStepd::Agent(NodeToStepd::Ack { upto }) => {
+                let is_end = |(seq, report): &(u64, StepdReport)| *seq <= upto && matches!(report, StepdReport::Ended { .. });
+                let ended = stepd.unacknowledged.iter().any(is_end);
                 stepd.unacknowledged.retain(|(seq, _)| *seq > upto);
+                if ended {
+                    self.promises.end(run.sluid);
+                }
+                let Some(stepd) = self.stepd(node, run) else { return };
                 if stepd.left && stepd.unacknowledged.is_empty() {
                     self.kill_stepd(node, run);
                 }
@@ -357,6 +409,11 @@ impl World {
         }
         self.stepd_reports(node, run, StepdReport::Started);
         for other in others(&launch, node) {
+            if self.machines[other].dead {
+                // Nobody answers there.
+                self.after(30_000, Happening::Stepd(node, run, ToStepd::PeerLost));
+                continue;
+            }
             self.connections += 1;
             let query = self.connections;
             self.machines[other].askers.insert(query, (node, run));

@@ -3,7 +3,10 @@
 
 use super::{
     Outcome, Setup,
-    ledger::Ledger,
+    controller::Outboxes,
+    disk::{Disk, Owner},
+    ledger::{Ledger, Promises},
+    mutation::Mutation,
     machine::{Launch, Machine, ToStepd},
     random::Random,
     rules::{RULES, Scope, Violation},
@@ -31,6 +34,7 @@ use garrick_model::{
     config::{self, Config},
     ids::{JobId, Sluid},
     messages::node::ControllerToNode,
+    resources::NodeShape,
     time::Timestamp,
     view::{JobView, NodeView, PartitionView},
 };
@@ -53,8 +57,11 @@ const STORY: usize = 40;
 pub(super) enum Place {
     Front,
     Scheduler,
+    Disk,
     Job(JobId),
     Node(usize),
+    /// The part of a node's link that is not held up by the rest.
+    Control(usize),
     Agent(usize),
     Machine(usize),
     Stepd(usize, RunKey),
@@ -68,6 +75,10 @@ pub(super) enum Happening {
     JobTimer(JobId, JobTimer),
     NodeTimer(usize, NodeTimer),
     Pass,
+    /// The disk has done what it was given.
+    Written,
+    /// An owner's events are on disk.
+    Saved(Owner, u64),
     /// A frame of the controller, on a connection.
     Frame(usize, u64, ControllerToNode),
     /// Of the machine, for the agent's life with this number.
@@ -90,6 +101,9 @@ impl Happening {
             Self::Job(job, _) | Self::JobTimer(job, _) => (Place::Job(*job), true),
             Self::Node(node, _) | Self::NodeTimer(node, _) => (Place::Node(*node), true),
             Self::Pass => (Place::Scheduler, false),
+            Self::Saved(Owner::Job(job), _) => (Place::Job(*job), true),
+            Self::Saved(Owner::Node(node), _) => (Place::Node(*node), true),
+            Self::Written | Self::Saved(..) => (Place::Disk, true),
             Self::Frame(node, ..) | Self::Agent(node, ..) | Self::AgentTimer(node, ..) => (Place::Agent(*node), false),
             Self::Prepared(node, ..) | Self::Connect(node) | Self::Resume(node) => (Place::Machine(*node), false),
             Self::StepdConnects(node, run) | Self::Stepd(node, run, _) => (Place::Stepd(*node, *run), false),
@@ -121,6 +135,7 @@ struct Entry {
 /// The simulated cluster. What rules read is public, and may be corrupted by tests of rules.
 pub struct World {
     setup: Setup,
+    pub(super) mutation: Option<Mutation>,
     pub(super) now: Timestamp,
     pub(super) random: Random,
     queue: BTreeMap<(Timestamp, u64), Entry>,
@@ -137,15 +152,31 @@ pub struct World {
     pub nodes: Vec<NodeCore>,
     pub(super) shown_jobs: BTreeMap<JobId, Arc<JobView>>,
     pub(super) shown_nodes: Vec<Arc<NodeView>>,
+    /// What was shown of each before that.
+    pub(super) earlier_nodes: Vec<Arc<NodeView>>,
     pub(super) scheduler: super::controller::Passes,
     pub(super) machines: Vec<Machine>,
     pub(super) ids: IdSource,
     pub(super) epoch: u64,
-    pub(super) journal: Vec<ControllerEvent>,
-    /// What the journal comes to so far.
+    pub(super) disk: Disk,
+    pub(super) outboxes: Outboxes,
+    /// What the journal comes to so far, with what is not on disk.
     pub replayed: Replayed,
-    /// What was promised so far.
+    /// What was recorded so far, with what is not on disk.
     pub ledger: Ledger,
+    /// The same of what is on disk.
+    pub saved: Ledger,
+    /// What others rely on.
+    pub promises: Promises,
+    /// Submissions that wait for the disk.
+    pub(super) unanswered: BTreeSet<JobId>,
+    /// Requests to cancel that wait for an answer, with the run that they are about.
+    pub(super) cancels: BTreeMap<u64, Sluid>,
+    pub(super) requests: u64,
+    /// A rule that was broken in the middle of an event.
+    pub(super) broken: Option<(&'static str, String)>,
+    /// The next submission is planned.
+    pub(super) submitting: bool,
     /// Runs that a node held when it was drained, while it is.
     pub held_at_drain: Vec<Option<BTreeSet<(JobId, Sluid)>>>,
     pub(super) touched: Scope,
@@ -160,6 +191,11 @@ pub struct World {
 impl World {
     /// All agents about to connect, nothing submitted.
     pub fn new(setup: Setup) -> Self {
+        Self::with(setup, None)
+    }
+
+    /// The same with a bug put in.
+    pub fn with(setup: Setup, mutation: Option<Mutation>) -> Self {
         let config = site(setup.nodes.max(2));
         let first = |node| Arc::new(NodeCore::new(BEGIN, setup::node_settings(node), Arc::default(), None, []).view());
         let shown_nodes: Vec<Arc<NodeView>> = config.nodes.iter().map(first).collect();
@@ -170,6 +206,7 @@ impl World {
         let count = config.nodes.len();
         let mut world = Self {
             setup,
+            mutation,
             now: BEGIN,
             random: Random::new(setup.seed),
             queue: BTreeMap::new(),
@@ -184,13 +221,22 @@ impl World {
             jobs: BTreeMap::new(),
             nodes: Vec::new(),
             shown_jobs: BTreeMap::new(),
+            earlier_nodes: shown_nodes.clone(),
             shown_nodes,
             scheduler: Default::default(),
             ids: IdSource::new(|| 7, |_| false),
             epoch: 0,
-            journal: Vec::new(),
+            disk: Disk::new(),
+            outboxes: Outboxes::default(),
             replayed: Replayed::default(),
             ledger: Ledger::default(),
+            saved: Ledger::default(),
+            promises: Promises::default(),
+            unanswered: BTreeSet::new(),
+            cancels: BTreeMap::new(),
+            requests: 0,
+            broken: None,
+            submitting: true,
             held_at_drain: vec![None; count],
             touched: Scope::default(),
             submitted: 0,
@@ -221,9 +267,32 @@ impl World {
         self.now
     }
 
-    /// Is something between this job and this node on its way?
+    /// What a node has to give.
+    pub fn shape(&self, node: usize) -> NodeShape {
+        self.config.nodes[node].settings.shape.clone()
+    }
+
+    /// What is on machines of runs.
+    pub fn leftovers(&self) -> impl Iterator<Item = String> + '_ {
+        self.machines.iter().filter(|machine| !machine.is_empty()).map(|machine| format!("{machine:?}"))
+    }
+
+    /// Is something between this job and this node on its way, or waiting for the disk?
     pub fn is_under_way(&self, job: JobId, node: usize) -> bool {
         self.under_way.contains_key(&(job, node))
+            || self.outboxes.jobs.contains_key(&job)
+            || !self.outboxes.nodes[node].is_empty()
+    }
+
+    /// Does something of the job wait for the disk?
+    pub fn waits_for_disk(&self, job: JobId) -> bool {
+        self.outboxes.jobs.contains_key(&job)
+    }
+
+    /// Is the job on its way to the disk, without an owner yet?
+    pub fn is_being_split_off(&self, job: JobId) -> bool {
+        let array = self.replayed.jobs.get(&job).and_then(|record| record.array_task).map(|task| task.array_job);
+        array.is_some_and(|array| self.outboxes.jobs.contains_key(&array))
     }
 
     /// Nodes that are being asked or told something by jobs.
@@ -252,10 +321,13 @@ impl World {
         self.tell(&line);
         self.happen(entry.happening);
         let mut scope = std::mem::take(&mut self.touched);
-        if self.events.is_multiple_of(SWEEP) {
+        scope.promises = std::mem::take(&mut self.promises.news);
+        if let Some((rule, what)) = self.broken.take() {
+            return Err(self.violation(rule, what));
+        }
+        if scope.all || self.events.is_multiple_of(SWEEP) {
             return self.check_all();
         }
-        scope.all = false;
         self.check(&scope)
     }
 
@@ -266,6 +338,8 @@ impl World {
             Happening::JobTimer(job, timer) => self.tell_job(job, JobInput::Timer(timer)),
             Happening::NodeTimer(node, timer) => self.tell_node(node, NodeInput::Timer(timer)),
             Happening::Pass => self.pass(),
+            Happening::Written => self.written(),
+            Happening::Saved(owner, batch) => self.is_saved(owner, batch),
             Happening::Frame(node, conn, frame) => self.frame_for_agent(node, conn, frame),
             Happening::Agent(node, life, input) => self.tell_agent(node, life, input),
             Happening::AgentTimer(node, life, timer) => {
@@ -325,6 +399,16 @@ impl World {
         let repeatable = matches!(happening, Happening::Frame(..) | Happening::Job(..) | Happening::Node(..))
             && !matches!(from, Place::Front);
         let copies = if !self.is_calm() && repeatable && self.random.one_in_thousand(30) { 2 } else { 1 };
+        let from = match &happening {
+            // Orders that must get through have a stream of their own: they overtake the others.
+            Happening::Frame(node, _, frame) if is_control(frame) => Place::Control(*node),
+            _ => from,
+        };
+        if let Happening::Frame(node, _, frame) = &happening
+            && self.is_refused(*node, frame)
+        {
+            return self.ledger.counts.add("frame refused by a busy link");
+        }
         let pair = match (from, to) {
             (Place::Job(job), Place::Node(node)) | (Place::Node(node), Place::Job(job)) if inside => Some((job, node)),
             _ => None,
@@ -343,6 +427,12 @@ impl World {
         if copies > 1 {
             self.ledger.counts.add("message delivered twice");
         }
+    }
+
+    /// A link whose queue is full takes no more, as the controller's does.
+    fn is_refused(&mut self, node: usize, frame: &ControllerToNode) -> bool {
+        let first = matches!(frame, ControllerToNode::Welcome { .. });
+        !first && !self.is_calm() && (self.machines[node].busy_until > self.now || self.random.one_in_thousand(3))
     }
 
     fn forget_pair(&mut self, pair: (JobId, usize)) {
@@ -372,9 +462,10 @@ impl World {
         });
     }
 
-    /// Saves an event.
-    pub(super) fn record(&mut self, event: ControllerEvent) {
-        if let ControllerEvent::Job { job, event } = &event {
+    /// Takes note of an event that is to be saved.
+    pub(super) fn record(&mut self, event: &ControllerEvent) {
+        if let ControllerEvent::Job { job, event } = event {
+            self.against_cancellations(*job, event);
             self.touched.jobs.insert(*job);
             let more = match &**event {
                 JobEvent::Allocated(run) => run.allocation.nodes.iter().map(|n| format!(" {}", n.name)).collect(),
@@ -386,12 +477,21 @@ impl World {
             let line = format!("  journal: job {} {}{more}", job.0, event.name());
             self.tell(&line);
         }
-        self.ledger.note(&event);
-        if let Err(error) = self.replayed.apply(&event) {
+        self.ledger.note(event);
+        if let Err(error) = self.replayed.apply(event) {
             // Shows as a difference between what is live and what is replayed.
             self.tell(&format!("  journal: {error}"));
         }
-        self.journal.push(event);
+    }
+
+    fn against_cancellations(&mut self, job: JobId, event: &JobEvent) {
+        let run = self.ledger.jobs.get(&job).and_then(|note| note.run);
+        if let (JobEvent::Allocated(_), Some(run)) = (event, run)
+            && self.promises.cancelled.contains(&run)
+        {
+            let what = format!("run {run} of job {} was given nodes after its cancellation was answered", job.0);
+            self.broken = Some(("what_was_cancelled_does_not_start", what));
+        }
     }
 
     /// Adds a line to the digest and to the story.
@@ -413,7 +513,8 @@ impl World {
     /// All rules on everything.
     pub fn check_all(&self) -> Result<(), Box<Violation>> {
         let jobs = self.jobs.keys().chain(self.ledger.jobs.keys()).copied().collect();
-        self.check(&Scope { jobs, nodes: (0..self.nodes.len()).collect(), all: true })
+        let promises = self.promises.all().collect();
+        self.check(&Scope { jobs, nodes: (0..self.nodes.len()).collect(), promises, all: true })
     }
 
     /// A violation, now.
@@ -444,6 +545,7 @@ impl World {
         self.under_way.is_empty()
             && self.jobs.values().all(JobCore::is_over)
             && self.nodes.iter().all(|core| core.kept().is_empty())
+            && self.machines.iter().all(Machine::is_empty)
     }
 
     /// What came of it so far.
@@ -455,6 +557,11 @@ impl World {
             simulated_secs: self.now.since(BEGIN).as_secs(),
         }
     }
+}
+
+/// As the controller's links have it.
+const fn is_control(frame: &ControllerToNode) -> bool {
+    matches!(frame, ControllerToNode::Ping { .. } | ControllerToNode::EndJob { .. } | ControllerToNode::Shutdown)
 }
 
 fn timer_key(happening: &Happening) -> Option<String> {
