@@ -3,6 +3,7 @@
 //! events only; the rest (a commit under way, who waits) is rebuilt or asked for again after a restart.
 
 use super::{
+    ending::end_lost,
     messages::{FreshIds, JobEffect, JobInput, JobSite, JobTimer},
     record::{JobRecord, Phase},
     state::JobEvent,
@@ -187,7 +188,7 @@ impl JobCore {
             JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => {
                 turn.out.push(JobEffect::Release { node, sluid, attempt: None, drain: None });
             }
-            JobInput::RunHeld { .. } => {}
+            JobInput::RunHeld { node, sluid } => turn.out.push(end_lost(self.record.id, node, sluid)),
             JobInput::Command { request, by, tasks, command } => {
                 let result = self.command(by, tasks, command, &mut turn);
                 turn.out.push(JobEffect::Answer { request, result });

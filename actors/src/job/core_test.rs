@@ -321,6 +321,26 @@ fn recovered_run_waits_for_its_agent_and_goes_on() {
     assert_eq!(again.state(), JobState::Running);
 }
 
+/// Found by simulation: a node was lost, and its agent registered before the job's owner had heard of it. The node still held
+/// the run by then, so the agent went on with it, beside the next run of the job.
+#[test]
+fn a_run_that_comes_back_after_its_node_was_lost_is_told_to_end() {
+    let held = |node: &str| JobInput::RunHeld { node: node.to_owned(), sluid: Sluid(7) };
+    let mut again = Bench::running(spec());
+    again.send(JobInput::NodeLost { node: "n0".to_owned(), sluid: Sluid(7) });
+    again.released("n1");
+    assert_eq!(again.state(), JobState::Pending);
+    assert_eq!(ends_sent(&again.send(held("n0"))), ["n0"]);
+    let mut over = Bench::running(JobSpec { requeue: Some(false), ..spec() });
+    over.send(JobInput::NodeLost { node: "n0".to_owned(), sluid: Sluid(7) });
+    over.released("n1");
+    assert_eq!(over.state(), JobState::NodeFail);
+    assert_eq!(ends_sent(&over.send(held("n0"))), ["n0"]);
+    let mut tough = Bench::running(JobSpec { no_kill: true, ..spec() });
+    tough.send(JobInput::NodeLost { node: "n1".to_owned(), sluid: Sluid(7) });
+    assert_eq!(ends_sent(&tough.send(held("n1"))), ["n1"]);
+}
+
 #[test]
 fn recovered_run_that_its_agent_does_not_know_ends_after_a_grace() {
     let job = Bench::running(JobSpec { requeue: Some(false), ..spec() });

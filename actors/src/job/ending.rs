@@ -7,6 +7,7 @@ use super::{
     state::JobEvent,
 };
 use garrick_model::{
+    ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode},
     packed_steps::StepTally,
     refusal::Refusal,
@@ -20,6 +21,13 @@ const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(60);
 /// An array's record is kept while tasks of it are not over, and a task's until its array has noted its end. After
 /// this time it is tried again.
 const ARRAY_PURGE_RETRY: Duration = Duration::from_secs(60);
+
+/// Has a run ended that its node has and nobody wants any more: the node was lost, and came back with it before its owner
+/// had heard that the run is over.
+pub fn end_lost(job: JobId, node: String, sluid: Sluid) -> JobEffect {
+    let (state, reason) = (JobState::NodeFail, Reason::NodeDown);
+    JobEffect::ToAgent { node, frame: Box::new(ControllerToNode::EndJob { job, sluid, state, reason }) }
+}
 
 impl JobCore {
     pub(super) fn cancel(&mut self, state: JobState, by: Option<u32>, turn: &mut Turn<'_>) -> Result<(), Refusal> {
@@ -208,9 +216,11 @@ impl JobCore {
                 }
                 JobEffect::AckReport { node, seq }
             }
-            JobInput::RunHeld { node, sluid }
-            | JobInput::RunMissing { node, sluid }
-            | JobInput::NodeLost { node, sluid } => release(node, sluid),
+            JobInput::RunHeld { node, sluid } => {
+                turn.out.push(release(node.clone(), sluid));
+                end_lost(self.record.id, node, sluid)
+            }
+            JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => release(node, sluid),
             JobInput::Considered { .. }
             | JobInput::Reserved { .. }
             | JobInput::Fact { .. }

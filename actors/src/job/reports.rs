@@ -1,6 +1,7 @@
 //! What agents report about a run, and what their registration says about it. Reports about older runs change nothing.
 
 use super::{
+    ending::end_lost,
     core::{JobCore, Turn},
     messages::{JobEffect, JobTimer},
     record::{Afterwards, End, HeldBy, Phase},
@@ -202,7 +203,10 @@ impl JobCore {
                 });
                 self.ask_for_end(turn);
             }
-            Phase::Completing(..) => self.end_on(node, turn),
+            Phase::Completing(..) | Phase::Over(..) => self.end_on(node, turn),
+            Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) if run.released.contains(node) => {
+                turn.out.push(end_lost(self.record.id, node.to_owned(), self.record.sluid));
+            }
             _ => {}
         }
     }
