@@ -16,6 +16,7 @@ use garrick_actors::{
     },
     job::{
         core::{JobCore, Leftover},
+        ending::end_lost,
         messages::{JobEffect, JobInput},
         record::{JobRecord, Phase},
         state::JobEvent,
@@ -162,7 +163,7 @@ impl World {
 
     fn write(&mut self) {
         if self.disk.begin_write() {
-            let slow = !self.is_calm() && self.random.one_in_thousand(15);
+            let slow = !self.is_calm() && (self.slow_until > self.now || self.random.one_in_thousand(15));
             let took = self.random.between(1, if slow { 5_000 } else { 8 });
             self.after(u64::from(took), Happening::Written);
         }
@@ -290,8 +291,13 @@ impl World {
                 }
                 self.to_node(job, &node, NodeInput::ReportSafe { seq });
             }
-            JobInput::RunHeld { node, sluid }
-            | JobInput::RunMissing { node, sluid }
+            JobInput::RunHeld { node, sluid } => {
+                if let JobEffect::ToAgent { node, frame } = end_lost(job, node.clone(), sluid) {
+                    self.to_node(job, &node, NodeInput::Send(frame));
+                }
+                self.to_node(job, &node, release(sluid));
+            }
+            JobInput::RunMissing { node, sluid }
             | JobInput::NodeLost { node, sluid } => self.to_node(job, &node, release(sluid)),
             JobInput::Start(proposal) => self.answered(proposal.pass),
             JobInput::Subscribe { by } => {
@@ -523,7 +529,7 @@ impl World {
         let jobs: Vec<_> = self.shown_jobs.values().cloned().collect();
         let facts = self.partitions.iter().map(|p| partition_facts(p, self.shown_nodes.len())).collect();
         // Passes take time: what is shown of a node may be older than what its owner has.
-        let stale = !self.is_calm() && self.random.one_in_thousand(100);
+        let stale = !self.is_calm() && self.random.one_in_thousand(200);
         let nodes = if stale { &self.earlier_nodes } else { &self.shown_nodes };
         let view = ClusterView::new(policy(&self.config), &jobs, nodes, facts);
         let made = plan(&view, self.now);

@@ -114,7 +114,7 @@ impl World {
             let asked = self.asked_nodes();
             node = self.random.pick(&asked).copied().unwrap_or(node);
         }
-        match self.random.between(0, 34) {
+        match self.random.between(0, 36) {
             0..=4 => {
                 self.ledger.counts.add("link broken");
                 self.break_link(node);
@@ -129,21 +129,26 @@ impl World {
                 self.reboot(node);
                 self.after(30_000, Happening::Connect(node));
             }
-            8..=10 => {
-                let living = |(node, machine): (usize, &Machine)| {
-                    machine.living().into_iter().map(|run| (node, run)).collect::<Vec<_>>()
-                };
-                let all: Vec<(usize, RunKey)> = self.machines.iter().enumerate().flat_map(living).collect();
-                if let Some(&(node, run)) = self.random.pick(&all) {
-                    self.ledger.counts.add("stepd killed");
-                    self.kill_stepd(node, run);
-                }
-            }
             11 | 12 => self.set_node(node, NodeStateChange::Drain),
             13 => self.set_node(node, NodeStateChange::Down),
             14 => {
-                if self.random.one_in_thousand(400) {
+                if self.random.one_in_thousand(250) {
                     self.restart_controller();
+                }
+            }
+            35 => {
+                if let Some((node, run)) = self.some_stepd() {
+                    self.ledger.counts.add("stepd hangs");
+                    self.hang_stepd(node, run);
+                }
+            }
+            34 => {
+                self.ledger.counts.add("slow disk");
+                let ms = u64::from(self.random.between(2_000, 30_000));
+                self.slow_until = self.now.plus(Duration::from_millis(ms));
+                if self.random.one_in_thousand(400) {
+                    let into = self.random.between(0, 100);
+                    self.after(ms * u64::from(into) / 100, Happening::Crash);
                 }
             }
             15..=19 => self.command_some(JobCommand::Cancel),
@@ -157,9 +162,7 @@ impl World {
             29 => self.command_some(JobCommand::Resume),
             30 | 31 => self.cancel_some_tasks(),
             32 => {
-                self.ledger.counts.add("link busy");
-                let secs = self.random.between(1, 60);
-                self.machines[node].busy_until = self.now.plus(Duration::from_secs(u64::from(secs)));
+                self.busy(node);
             }
             33 => {
                 self.ledger.counts.add("machine set up anew");
@@ -168,12 +171,32 @@ impl World {
             }
             _ => {
                 let dead = self.machines.iter().filter(|machine| machine.dead).count();
-                if dead < self.machines.len().div_ceil(12) && !self.machines[node].dead {
+                if dead < self.machines.len().div_ceil(8) && !self.machines[node].dead {
                     self.ledger.counts.add("machine gone for good");
+                    for peer in self.peers_of(node) {
+                        if self.random.one_in_thousand(700) {
+                            self.busy(peer);
+                        }
+                    }
                     self.die(node);
                 }
             }
         }
+    }
+
+    /// The controller's link to a node takes nothing for seconds or minutes.
+    fn busy(&mut self, node: usize) {
+        self.ledger.counts.add("link busy");
+        let secs = u64::from(self.random.between(1, 400));
+        self.machines[node].busy_until = self.now.plus(Duration::from_secs(secs));
+    }
+
+    fn some_stepd(&mut self) -> Option<(usize, RunKey)> {
+        let living = |(node, machine): (usize, &Machine)| {
+            machine.living().into_iter().map(|run| (node, run)).collect::<Vec<_>>()
+        };
+        let all: Vec<(usize, RunKey)> = self.machines.iter().enumerate().flat_map(living).collect();
+        self.random.pick(&all).copied()
     }
 
     /// Drained or set down, and resumed some minutes later.
@@ -227,6 +250,11 @@ impl World {
         self.command(run.job, None, JobCommand::FinishAllocation { exit: ExitStatus::SUCCESS });
     }
 
+    fn hangs_at(&self, core: &JobCore, batch_host: &str) -> bool {
+        let run = RunKey { job: core.record().id, sluid: core.record().sluid };
+        self.config.node(batch_host).is_some_and(|node| self.hangs(node.index.0 as usize, run))
+    }
+
     /// After the faults: resumes nodes, releases jobs, continues stopped ones, and gives up on what can never start.
     pub(super) fn operate(&mut self) {
         self.after(60_000, Happening::Operator);
@@ -242,6 +270,10 @@ impl World {
             Phase::Pending if core.record().dependency_failed => Some(JobCommand::Cancel),
             Phase::Pending => core.record().hold.map(|_| JobCommand::Release),
             Phase::Suspended(_) => Some(JobCommand::Resume),
+            // Seen to do nothing; its time limit is for its step manager to keep, which is what hangs.
+            Phase::Running(run) | Phase::Starting(run) if self.hangs_at(core, run.batch_host()) => {
+                Some(JobCommand::Cancel)
+            }
             _ => None,
         };
         let decided: Vec<(JobId, JobCommand)> =

@@ -52,6 +52,8 @@ struct Stepd {
     started: bool,
     ended: bool,
     left: bool,
+    /// It lives and does nothing.
+    hung: bool,
 }
 
 /// A run's folder.
@@ -171,6 +173,13 @@ impl World {
         self.agent(node, AgentInput::Begin { found, facts, load: Default::default() });
     }
 
+    /// Nodes that work together with this one on a run whose step manager is here.
+    pub(super) fn peers_of(&self, node: usize) -> Vec<usize> {
+        let folders = self.machines[node].spool.values().filter(|folder| folder.batch_host);
+        let stepds = folders.filter_map(|folder| folder.stepd.as_ref());
+        stepds.flat_map(|stepd| others(&stepd.launch, node)).collect()
+    }
+
     /// The machine is gone and does not come back; nobody is told. Sometimes not even its link breaks.
     pub(super) fn die(&mut self, node: usize) {
         if self.random.one_in_thousand(500) {
@@ -266,6 +275,11 @@ impl World {
                 self.send(Place::Machine(node), Happening::Stepd(node, run, ToStepd::Agent(message)));
             }
             AgentEffect::KillStepd { run, .. } => {
+                // One that hangs may be in the kernel's hands for now.
+                let hung = self.stepd(node, run).is_some_and(|stepd| stepd.hung);
+                if hung && self.random.one_in_thousand(500) {
+                    return self.ledger.counts.add("kill of a stepd came to nothing");
+                }
                 if !self.kill_stepd(node, run) {
                     let how = "it is not there".to_owned();
                     self.later(node, life, 10, AgentInput::StepdExited { run, pid: None, how });
@@ -331,7 +345,7 @@ impl World {
         }
         let batch_host = launch.manager.is_none();
         let (conn, unacknowledged) = (None, Vec::new());
-        let stepd = Stepd { launch, conn, seq: 0, unacknowledged, started: false, ended: false, left: false };
+        let stepd = Stepd { launch, conn, seq: 0, unacknowledged, started: false, ended: false, left: false, hung: false };
         let boot = self.machines[node].boot;
         let folder = Folder { batch_host, clean: false, boot, stepd: Some(stepd), journal: None };
         self.machines[node].spool.insert(run, folder);
@@ -353,7 +367,7 @@ impl World {
     }
 
     pub(super) fn tell_stepd(&mut self, node: usize, run: RunKey, what: ToStepd) {
-        let Some(stepd) = self.stepd(node, run) else { return };
+        let Some(stepd) = self.stepd(node, run).filter(|stepd| !stepd.hung) else { return };
         let batch_host = stepd.launch.manager.is_none();
         match what {
             ToStepd::Agent(NodeToStepd::Welcome) => {
@@ -464,11 +478,24 @@ impl World {
         }
     }
 
+    /// The process lives on and does nothing more.
+    pub(super) fn hang_stepd(&mut self, node: usize, run: RunKey) {
+        if let Some(stepd) = self.stepd(node, run) {
+            stepd.hung = true;
+        }
+    }
+
+    /// Does the run's step manager hang?
+    pub(super) fn hangs(&self, node: usize, run: RunKey) -> bool {
+        let folder = self.machines[node].spool.get(&run);
+        folder.and_then(|folder| folder.stepd.as_ref()).is_some_and(|stepd| stepd.hung)
+    }
+
     /// The process ends, by a signal or because all is said. Its journal stays. False: there was none.
     pub(super) fn kill_stepd(&mut self, node: usize, run: RunKey) -> bool {
         let Some(folder) = self.machines[node].spool.get_mut(&run) else { return false };
         let Some(stepd) = folder.stepd.take() else { return false };
-        folder.journal = Some(Stepd { conn: None, ..stepd });
+        folder.journal = Some(Stepd { conn: None, hung: false, ..stepd });
         let life = self.machines[node].life;
         let exited = AgentInput::StepdExited { run, pid: None, how: "made up".to_owned() };
         self.send(Place::Stepd(node, run), Happening::Agent(node, life, exited));

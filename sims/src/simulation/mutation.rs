@@ -17,8 +17,8 @@ pub enum Mutation {
     MissingRunsAreNotDeclaredLost,
     /// A node that says nothing is never taken for lost.
     SilentNodesAreNotDeclaredDown,
-    /// Nodes are told once that a run is over, and not again.
-    CleanUpIsNotRepeated,
+    /// Nodes are told once that a run is over, and not again: neither after a while nor when they are back.
+    RunsAreToldToEndOnce,
     /// What follows from an event leaves before the event is on disk.
     EffectsDoNotWaitForTheDisk,
     /// Frames that waited for the disk go to whichever agent is connected by then.
@@ -29,23 +29,20 @@ pub enum Mutation {
     OldAnswersCountAsNew,
     /// A node's owner now and then forgets what a job holds.
     HoldsAreForgotten,
-    /// What a node reports at its registration about runs that it has is not listened to.
-    HeldRunsAreNotAskedToEnd,
 }
 
 impl Mutation {
     /// Each of them.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 9] = [
         Self::MemoryIsNotCounted,
         Self::MissingRunsAreNotDeclaredLost,
         Self::SilentNodesAreNotDeclaredDown,
-        Self::CleanUpIsNotRepeated,
+        Self::RunsAreToldToEndOnce,
         Self::EffectsDoNotWaitForTheDisk,
         Self::FramesGoToTheNextAgent,
         Self::TasksAreMarkedBeforeTheyExist,
         Self::OldAnswersCountAsNew,
         Self::HoldsAreForgotten,
-        Self::HeldRunsAreNotAskedToEnd,
     ];
 }
 
@@ -58,8 +55,7 @@ impl World {
     pub(super) fn as_job_hears(&self, job: JobId, input: JobInput) -> Option<JobInput> {
         match (self.mutation?, input) {
             (Mutation::MissingRunsAreNotDeclaredLost, JobInput::Timer(JobTimer::Missing))
-            | (Mutation::CleanUpIsNotRepeated, JobInput::Timer(JobTimer::CleanUp))
-            | (Mutation::HeldRunsAreNotAskedToEnd, JobInput::RunHeld { .. }) => None,
+            | (Mutation::RunsAreToldToEndOnce, JobInput::Timer(JobTimer::CleanUp) | JobInput::RunHeld { .. }) => None,
             (Mutation::OldAnswersCountAsNew, JobInput::Reserved { node, result, .. }) => {
                 let attempt = self.jobs.get(&job).map_or(0, |core| core.leftover().attempt);
                 Some(JobInput::Reserved { attempt, node, result })

@@ -90,6 +90,8 @@ pub(super) enum Happening {
     Submit,
     Fault,
     Connect(usize),
+    /// The controller dies.
+    Crash,
     Resume(usize),
     Operator,
 }
@@ -107,7 +109,7 @@ impl Happening {
             Self::Frame(node, ..) | Self::Agent(node, ..) | Self::AgentTimer(node, ..) => (Place::Agent(*node), false),
             Self::Prepared(node, ..) | Self::Connect(node) | Self::Resume(node) => (Place::Machine(*node), false),
             Self::StepdConnects(node, run) | Self::Stepd(node, run, _) => (Place::Stepd(*node, *run), false),
-            Self::Submit | Self::Fault | Self::Operator => (Place::Front, false),
+            Self::Submit | Self::Fault | Self::Crash | Self::Operator => (Place::Front, false),
         }
     }
 
@@ -159,6 +161,8 @@ pub struct World {
     pub(super) ids: IdSource,
     pub(super) epoch: u64,
     pub(super) disk: Disk,
+    /// The disk is slow until then.
+    pub(super) slow_until: Timestamp,
     pub(super) outboxes: Outboxes,
     /// What the journal comes to so far, with what is not on disk.
     pub replayed: Replayed,
@@ -227,6 +231,7 @@ impl World {
             ids: IdSource::new(|| 7, |_| false),
             epoch: 0,
             disk: Disk::new(),
+            slow_until: BEGIN,
             outboxes: Outboxes::default(),
             replayed: Replayed::default(),
             ledger: Ledger::default(),
@@ -351,6 +356,7 @@ impl World {
             Happening::Submit => self.submit_some(),
             Happening::Fault => self.fault(),
             Happening::Connect(node) => self.connect(node),
+            Happening::Crash => self.restart_controller(),
             Happening::Resume(node) => self.resume_node(node),
             Happening::Operator => self.operate(),
         }
@@ -407,7 +413,8 @@ impl World {
         if let Happening::Frame(node, _, frame) = &happening
             && self.is_refused(*node, frame)
         {
-            return self.ledger.counts.add("frame refused by a busy link");
+            self.ledger.counts.add("link closed for being busy");
+            return self.break_link(*node);
         }
         let pair = match (from, to) {
             (Place::Job(job), Place::Node(node)) | (Place::Node(node), Place::Job(job)) if inside => Some((job, node)),
@@ -429,10 +436,10 @@ impl World {
         }
     }
 
-    /// A link whose queue is full takes no more, as the controller's does.
+    /// A link whose queue is full takes no more and is closed, as the controller's are.
     fn is_refused(&mut self, node: usize, frame: &ControllerToNode) -> bool {
         let first = matches!(frame, ControllerToNode::Welcome { .. });
-        !first && !self.is_calm() && (self.machines[node].busy_until > self.now || self.random.one_in_thousand(3))
+        !first && !self.is_calm() && (self.machines[node].busy_until > self.now || self.random.one_in_thousand(2))
     }
 
     fn forget_pair(&mut self, pair: (JobId, usize)) {
