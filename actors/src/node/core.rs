@@ -11,6 +11,7 @@ use super::{
         ReserveRefusal,
     },
     record::{DownCause, SavedNode},
+    service::TICKS,
     view,
 };
 use garrick_model::{
@@ -63,6 +64,8 @@ pub struct NodeCore {
     pub(super) facts: Option<Arc<NodeFacts>>,
     pub(super) load: NodeLoad,
     pub(super) last_heard: Timestamp,
+    /// Ticks of the ping timer since then: they go on evenly when the clock is stepped.
+    pub(super) quiet: u32,
     pub(super) last_busy: Option<Timestamp>,
     pub(super) reports: Reports,
     pub(super) pings: u64,
@@ -95,6 +98,7 @@ impl NodeCore {
             facts: None,
             load: NodeLoad::default(),
             last_heard: now,
+            quiet: 0,
             last_busy: None,
             reports: Reports::default(),
             pings: 0,
@@ -135,10 +139,10 @@ impl NodeCore {
 
     /// First call after [`NodeCore::new`], and again after a restart of the actor.
     pub fn resume(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
-        self.last_heard = self.last_heard.max(now);
+        self.heard(now);
         if let Some(silence) = self.site.silence {
             out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: now.plus(silence) });
-            out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(silence / 3) });
+            out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(silence / TICKS) });
         }
         self.touched = true;
         self.publish(out);
@@ -170,7 +174,7 @@ impl NodeCore {
             }
             NodeInput::Frame { conn, frame } => {
                 if self.link.as_ref().is_some_and(|l| l.conn == conn) {
-                    self.last_heard = now;
+                    self.heard(now);
                     self.frame(*frame, out);
                 }
             }
@@ -274,6 +278,10 @@ impl NodeCore {
             // Registration comes as an input of its own; queries and commands are the front's.
             _ => {}
         }
+    }
+
+    pub(super) const fn heard(&mut self, now: Timestamp) {
+        (self.last_heard, self.quiet) = (now, 0);
     }
 
     fn report(&mut self, seq: u64, report: AgentReport, out: &mut Vec<NodeEffect>) {

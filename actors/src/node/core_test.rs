@@ -155,6 +155,9 @@ fn silence_takes_a_node_down_and_tells_its_jobs() {
         reserve(&mut core, ask(1, 0..2, 0)).unwrap();
         let mut out = Vec::new();
         let early = NOW.plus(Duration::from_secs(299));
+        for _ in 0..3 {
+            core.handle(early, NodeInput::Timer(NodeTimer::Ping), &mut out);
+        }
         core.handle(early, NodeInput::Timer(NodeTimer::Silence), &mut out);
         assert_eq!(core.view().base, NodeBase::Up);
         let late = NOW.plus(Duration::from_secs(300));
@@ -164,6 +167,23 @@ fn silence_takes_a_node_down_and_tells_its_jobs() {
         assert!(out.contains(&NodeEffect::ToJob { job: JobId(1), notice: NodeNotice::NodeLost { sluid: Sluid(1) } }));
         core.handle(late, NodeInput::Registered(Box::new(registration(2, vec![]))), &mut out);
         assert_eq!(core.view().base == NodeBase::Up, back, "{rts:?}");
+    }
+}
+
+/// Found by simulation: the controller's clock was set two hours ahead, and every node had been silent for two hours.
+#[test]
+fn a_clock_that_is_stepped_takes_no_node_down_and_keeps_none_up() {
+    let tick = |core: &mut NodeCore, now, timer| core.handle(now, NodeInput::Timer(timer), &mut Vec::new());
+    for hours in [2i64, -2] {
+        let stepped = Timestamp(NOW.0 + hours * 3_600_000);
+        let mut core = up();
+        tick(&mut core, stepped, NodeTimer::Ping);
+        tick(&mut core, stepped, NodeTimer::Silence);
+        assert_eq!(core.view().base, NodeBase::Up, "{hours} h");
+        for _ in 0..3 {
+            tick(&mut core, stepped, NodeTimer::Ping);
+        }
+        assert_eq!(core.view().base, NodeBase::Down, "{hours} h");
     }
 }
 

@@ -16,13 +16,19 @@ use garrick_model::{
 };
 use std::{collections::BTreeSet, sync::Arc};
 
+/// Pings in the time for which a node may be silent.
+pub(super) const TICKS: u32 = 3;
+/// After so many without a word it was silent for that time, whatever the clock says. The clock may have been stepped: one
+/// ping less, and it is believed; two less, and it is not.
+const MOST_QUIET: u32 = TICKS + 1;
+
 impl NodeCore {
     pub(super) fn registered(&mut self, now: Timestamp, registration: Registration, out: &mut Vec<NodeEffect>) {
         let Registration { conn, facts, runs, incarnation, load } = registration;
         self.link = Some(Link { conn, incarnation });
         self.facts = Some(Arc::new(facts));
         self.load = load;
-        self.last_heard = now;
+        self.heard(now);
         self.registered = true;
         self.touched = true;
         let first = ControllerToNode::Welcome {
@@ -97,8 +103,10 @@ impl NodeCore {
     pub(super) fn silence(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
         let Some(silence) = self.site.silence else { return };
         let due = self.last_heard.plus(silence);
-        if due > now {
-            out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: due });
+        let is_silent = self.quiet >= MOST_QUIET || (due <= now && self.quiet + 1 >= MOST_QUIET);
+        if !is_silent {
+            let at = if due > now { due.min(now.plus(silence)) } else { now.plus(silence / TICKS) };
+            out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at });
             return;
         }
         out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: now.plus(silence) });
@@ -121,12 +129,16 @@ impl NodeCore {
 
     pub(super) fn ping(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
         let Some(silence) = self.site.silence else { return };
-        let interval = silence / 3;
+        let interval = silence / TICKS;
+        self.quiet = self.quiet.saturating_add(1);
         if self.link.is_some() && now.since(self.last_heard) >= interval / 2 {
             self.pings += 1;
             self.to_agent(ControllerToNode::Ping { n: self.pings }, out);
         }
         out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(interval) });
+        if self.quiet == MOST_QUIET {
+            self.silence(now, out);
+        }
     }
 
     pub(super) fn update(
@@ -156,7 +168,7 @@ impl NodeCore {
                 saved.drain = false;
                 saved.down = None;
                 saved.reason = said;
-                self.last_heard = now;
+                self.heard(now);
             }
             None => saved.reason = said.or(saved.reason),
         }
