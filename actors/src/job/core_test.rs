@@ -311,6 +311,23 @@ fn time_limits_of_running_jobs_are_raised_by_administrators_only() {
     assert_eq!(job.order(JobCommand::Update(Box::new(nodes))), Err(Refusal::JobNotPending));
 }
 
+/// Found by simulation: the clock was set back behind a begin time that had come. The job was shown as waiting for it again,
+/// no timer ran, and it was never started.
+#[test]
+fn a_begin_time_that_is_ahead_again_is_waited_for_again() {
+    let begin = Timestamp::from_secs(1100);
+    let mut job = Bench::with(JobSpec { begin: Some(begin), ..spec() });
+    job.core.record.begin = Some(begin);
+    job.now = begin;
+    job.send(JobInput::Timer(JobTimer::Eligible));
+    assert!(job.view().eligible);
+    job.now = Timestamp::from_secs(1000);
+    let reason = Reason::Resources;
+    let out = job.send(JobInput::Considered { reason, expected: None });
+    assert!(!job.view().eligible);
+    assert!(out.contains(&JobEffect::SetTimer { timer: JobTimer::Eligible, at: begin }), "{out:?}");
+}
+
 #[test]
 fn recovered_run_waits_for_its_agent_and_goes_on() {
     let job = Bench::running(spec());

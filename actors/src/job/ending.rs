@@ -232,10 +232,13 @@ impl JobCore {
     }
 
     pub(super) fn deadline(&mut self, turn: &mut Turn<'_>) {
-        if self.record.spec.deadline.is_some_and(|at| at <= turn.now) {
-            // Over already: nothing to end.
-            let _ = self.cancel(JobState::Deadline, None, turn);
+        let Some(at) = self.record.spec.deadline else { return };
+        if at > turn.now {
+            // The clock was set back.
+            return turn.out.push(JobEffect::SetTimer { timer: JobTimer::Deadline, at });
         }
+        // Over already: nothing to end.
+        let _ = self.cancel(JobState::Deadline, None, turn);
     }
 
     /// `--immediate`: still waiting after the time it was given.

@@ -1,8 +1,8 @@
 //! What agents report about a run, and what their registration says about it. Reports about older runs change nothing.
 
 use super::{
-    ending::end_lost,
     core::{JobCore, Turn},
+    ending::end_lost,
     messages::{JobEffect, JobTimer},
     record::{Afterwards, End, HeldBy, Phase},
     state::JobEvent,
