@@ -7,6 +7,9 @@
 //! | minibatch on real clusters: rates, memory, packing, costs | [`minibatch`] | `garrick-minibatch all` |
 //! | how fast this machine can start processes at all | [`spawn_floor`] | by each scenario of the row above |
 
+// The people and processes of a run are the same in the tests of its step manager, whose names these are.
+use garrick_actors::{shepherd, step, stepmgr};
+
 pub mod minibatch;
 pub mod simulation;
 pub mod spawn_floor;

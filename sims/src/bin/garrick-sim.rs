@@ -25,7 +25,7 @@ use std::{
 const USAGE: &str =
     "usage: garrick-sim --short | --long | --seeds FROM TO | --seed N [--jobs J] [--nodes N] [--events E]";
 /// Seeds of `--short`.
-const SHORT: u64 = 32;
+const SHORT: u64 = 14;
 /// Seeds of `--long`.
 const LONG: u64 = 400;
 

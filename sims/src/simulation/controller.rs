@@ -43,7 +43,11 @@ use garrick_model::{
     time::Timestamp,
     view::NodeHold,
 };
-use std::{collections::{BTreeMap, BTreeSet}, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// What waits for the disk.
 #[derive(Debug, Default)]
@@ -70,7 +74,8 @@ impl World {
         self.shown_jobs.clear();
         self.jobs.clear();
         self.nodes.clear();
-        self.outboxes = Outboxes { nodes: self.config.nodes.iter().map(|_| Outbox::default()).collect(), ..Default::default() };
+        self.outboxes =
+            Outboxes { nodes: self.config.nodes.iter().map(|_| Outbox::default()).collect(), ..Default::default() };
         // On disk before anybody is served.
         self.append(Owner::Start, 0, vec![ControllerEvent::Started { epoch: self.epoch }]);
         for append in self.disk.write_all() {
@@ -86,10 +91,10 @@ impl World {
             let settings = self.as_owner_has(setup::node_settings(&self.config.nodes[node]));
             let holds: Vec<KeptHold> = replayed.jobs.values().filter_map(|r| self.kept(r, &settings.name)).collect();
             let saved = replayed.nodes.get(&settings.name).cloned();
-            self.nodes.push(NodeCore::new(self.now, settings, Arc::clone(&site), saved, holds));
+            self.nodes.push(NodeCore::new(self.clock(), settings, Arc::clone(&site), saved, holds));
             self.held_at_drain[node] = self.nodes[node].saved().drain.then(|| self.holds_of(node));
-            let mut out = Vec::new();
-            self.nodes[node].resume(self.now, &mut out);
+            let (mut out, clock) = (Vec::new(), self.clock());
+            self.nodes[node].resume(clock, &mut out);
             self.node_effects(node, out);
         }
         for record in replayed.jobs.into_values() {
@@ -236,17 +241,18 @@ impl World {
         let submitter = Submitter { caller: &caller, user: Some(user), group: Some(name), admin: false };
         let jobs = &self.jobs;
         let known_job = |job: JobId| jobs.contains_key(&job).then(Vec::new);
+        let clock = Timestamp(self.now.0 + self.clock_ahead_ms);
         let mut rules = Rules {
             config: &self.config,
             partitions: &self.partitions,
             feasibility: &mut self.feasibility,
             known_job: &known_job,
-            now: self.now,
+            now: clock,
         };
         let submissions = u64::from(self.submitted);
         let identity = Identity { job: self.ids.peek(), sluid: Sluid(0), request: None, submissions };
         let mut record = rules.admit(&submitter, spec, identity)?.record;
-        (record.id, record.sluid) = (self.ids.job(), self.ids.sluid(self.now));
+        (record.id, record.sluid) = (self.ids.job(), self.ids.sluid(self.clock()));
         let job = record.id;
         self.unanswered.insert(job);
         self.append(Owner::Front(job), 0, vec![submitted(&record)]);
@@ -258,8 +264,8 @@ impl World {
         let job = record.id;
         let site = Arc::new(setup::job_site(&self.config, self.epoch));
         let mut core = JobCore::new(record, site);
-        let mut out = Vec::new();
-        core.resume(self.now, &mut self.ids, Leftover::default(), &mut out);
+        let (mut out, clock) = (Vec::new(), self.clock());
+        core.resume(clock, &mut self.ids, Leftover::default(), &mut out);
         self.touched.jobs.insert(job);
         self.jobs.insert(job, core);
         self.job_effects(job, out);
@@ -269,6 +275,7 @@ impl World {
         self.touched.jobs.insert(job);
         let mutated = if self.mutation.is_some() { self.as_job_hears(job, input) } else { Some(input) };
         let Some(input) = mutated else { return };
+        let clock = self.clock();
         let Some(core) = self.jobs.get_mut(&job) else {
             // Of one that is on its way to the disk nobody knows yet.
             if !self.replayed.jobs.contains_key(&job) {
@@ -277,7 +284,7 @@ impl World {
             return;
         };
         let mut out = Vec::new();
-        core.handle(self.now, &mut self.ids, input, &mut out);
+        core.handle(clock, &mut self.ids, input, &mut out);
         self.job_effects(job, out);
     }
 
@@ -297,8 +304,9 @@ impl World {
                 }
                 self.to_node(job, &node, release(sluid));
             }
-            JobInput::RunMissing { node, sluid }
-            | JobInput::NodeLost { node, sluid } => self.to_node(job, &node, release(sluid)),
+            JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => {
+                self.to_node(job, &node, release(sluid))
+            }
             JobInput::Start(proposal) => self.answered(proposal.pass),
             JobInput::Subscribe { by } => {
                 self.send(Place::Job(job), Happening::Job(by, JobInput::Fact { job, fact: None }));
@@ -417,7 +425,7 @@ impl World {
                     let jobs = same.map(|core| core.record().id).collect();
                     self.send(from, Happening::Job(job, JobInput::Siblings { jobs }));
                 }
-                JobEffect::SetTimer { timer, at } => self.set_timer(at, Happening::JobTimer(job, timer)),
+                JobEffect::SetTimer { timer, at } => self.set_clock_timer(at, Happening::JobTimer(job, timer)),
                 JobEffect::ClearTimer(timer) => self.clear_timer(&Happening::JobTimer(job, timer)),
                 JobEffect::Purge => {
                     self.jobs.remove(&job);
@@ -433,7 +441,8 @@ impl World {
         let mutated = if self.mutation.is_some() { self.as_node_hears(node, input) } else { Some(input) };
         let Some(input) = mutated else { return };
         let mut out = Vec::new();
-        self.nodes[node].handle(self.now, input, &mut out);
+        let clock = self.clock();
+        self.nodes[node].handle(clock, input, &mut out);
         self.held_at_drain[node] = match (self.nodes[node].saved().drain, self.held_at_drain[node].take()) {
             (false, _) => None,
             (true, Some(held)) => Some(held),
@@ -496,7 +505,8 @@ impl World {
                     self.send(Place::Node(node), Happening::Job(job, input));
                 }
                 NodeEffect::ToAgent { conn, frame } => {
-                    let conn = if self.has(Mutation::FramesGoToTheNextAgent) { self.machines[node].link } else { Some(conn) };
+                    let conn =
+                        if self.has(Mutation::FramesGoToTheNextAgent) { self.machines[node].link } else { Some(conn) };
                     if let Some(conn) = conn.filter(|conn| self.machines[node].link == Some(*conn)) {
                         self.send(Place::Node(node), Happening::Frame(node, conn, *frame));
                     }
@@ -506,7 +516,7 @@ impl World {
                         self.break_link(node);
                     }
                 }
-                NodeEffect::SetTimer { timer, at } => self.set_timer(at, Happening::NodeTimer(node, timer)),
+                NodeEffect::SetTimer { timer, at } => self.set_clock_timer(at, Happening::NodeTimer(node, timer)),
                 NodeEffect::Answer { .. } => {}
             }
         }
@@ -532,7 +542,7 @@ impl World {
         let stale = !self.is_calm() && self.random.one_in_thousand(200);
         let nodes = if stale { &self.earlier_nodes } else { &self.shown_nodes };
         let view = ClusterView::new(policy(&self.config), &jobs, nodes, facts);
-        let made = plan(&view, self.now);
+        let made = plan(&view, self.clock());
         let number = self.scheduler.number + 1;
         self.scheduler = Passes { number, outstanding: made.starts.len(), last: self.now, changed: false };
         for mut start in made.starts {

@@ -114,16 +114,12 @@ impl World {
             let asked = self.asked_nodes();
             node = self.random.pick(&asked).copied().unwrap_or(node);
         }
-        match self.random.between(0, 36) {
+        match self.random.between(0, 40) {
             0..=4 => {
                 self.ledger.counts.add("link broken");
                 self.break_link(node);
             }
-            5 | 6 => {
-                self.ledger.counts.add("agent restart");
-                self.begin_agent(node);
-                self.after(2_000, Happening::Connect(node));
-            }
+            5 | 6 => self.restart_agent(node),
             7 => {
                 self.ledger.counts.add("machine reboot");
                 self.reboot(node);
@@ -136,6 +132,21 @@ impl World {
                     self.restart_controller();
                 }
             }
+            36 => {
+                self.ledger.counts.add("partition");
+                let (first, last, secs) = (node, self.random.between(1, 8), self.random.between(5, 300));
+                for node in (first..self.machines.len()).take(last as usize) {
+                    self.cut(node, secs);
+                }
+            }
+            37 => {
+                self.ledger.counts.add("clock step");
+                self.clock_ahead_ms = self.some_step_of_clock();
+            }
+            38 => {
+                self.ledger.counts.add("clock step");
+                self.machines[node].clock_ahead_ms = self.some_step_of_clock();
+            }
             35 => {
                 if let Some((node, run)) = self.some_stepd() {
                     self.ledger.counts.add("stepd hangs");
@@ -146,6 +157,12 @@ impl World {
                 self.ledger.counts.add("slow disk");
                 let ms = u64::from(self.random.between(2_000, 30_000));
                 self.slow_until = self.now.plus(Duration::from_millis(ms));
+                if self.random.one_in_thousand(500) {
+                    // What is to be said to its agent waits behind the drain.
+                    self.set_node(node, NodeStateChange::Drain);
+                    let pause = self.random.between(0, 2_000);
+                    self.after(u64::from(pause), Happening::AgentDies(node));
+                }
                 if self.random.one_in_thousand(400) {
                     let into = self.random.between(0, 100);
                     self.after(ms * u64::from(into) / 100, Happening::Crash);
@@ -182,6 +199,20 @@ impl World {
                 }
             }
         }
+    }
+
+    /// Seconds to an hour ahead or behind, in milliseconds.
+    fn some_step_of_clock(&mut self) -> i64 {
+        let secs = [5, 60, 600, 3_600];
+        let most = self.random.pick(&secs).copied().unwrap_or(60);
+        let ms = i64::from(self.random.between(1, most)) * 1_000;
+        if self.random.one_in_thousand(500) { ms } else { -ms }
+    }
+
+    pub(super) fn restart_agent(&mut self, node: usize) {
+        self.ledger.counts.add("agent restart");
+        self.begin_agent(node);
+        self.after(2_000, Happening::Connect(node));
     }
 
     /// The controller's link to a node takes nothing for seconds or minutes.

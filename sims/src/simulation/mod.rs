@@ -6,6 +6,7 @@
 //! | [`world`] | the clock, the queue of what happens, and who is there |
 //! | `controller` | carries out what job and node cores want; submission, scheduling, restart from the journal |
 //! | `disk` | the controller's journal: written in groups, torn by crashes |
+//! | `crew` | what runs inside a run: its step manager, steps, shepherds, users |
 //! | `machine` | carries out what agents want; `stepd`s that start, work, report, die |
 //! | `faults` | what users, administrators and misfortune do |
 //! | [`ledger`] | what was promised, noted from the journal, apart from the cores' own state |
@@ -23,9 +24,13 @@
 //!
 //! # What is not simulated
 //!
-//! Steps inside a job and time limits (both are the step manager's, which is not here).
+//! Time limits of jobs, the accounting service, several controllers.
 
+#[path = "../../../actors/src/stepmgr/company.rs"]
+#[allow(dead_code, missing_docs, clippy::unwrap_used)]
+mod company;
 mod controller;
+mod crew;
 mod disk;
 mod faults;
 pub mod ledger;

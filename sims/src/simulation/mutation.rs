@@ -67,15 +67,18 @@ impl World {
     /// What the node's owner hears.
     pub(super) fn as_node_hears(&mut self, node: usize, input: NodeInput) -> Option<NodeInput> {
         match (self.mutation?, input) {
-            (Mutation::SilentNodesAreNotDeclaredDown, NodeInput::Timer(NodeTimer::Silence)) => None,
+            (Mutation::SilentNodesAreNotDeclaredDown, NodeInput::Timer(NodeTimer::Silence | NodeTimer::Ping)) => None,
             (Mutation::MemoryIsNotCounted, NodeInput::Registered(mut registration)) => {
                 registration.facts.shape = self.nodes[node].settings().shape.clone();
                 Some(NodeInput::Registered(registration))
             }
             (Mutation::HoldsAreForgotten, NodeInput::Reserve(ask)) if self.random.one_in_thousand(50) => {
                 let first = self.nodes[node].kept().first().map(|kept| (kept.hold.job, kept.hold.sluid));
-                Some(first.map_or(NodeInput::Reserve(ask), |(job, sluid)| {
-                    NodeInput::Release { job, sluid, attempt: None, drain: None }
+                Some(first.map_or(NodeInput::Reserve(ask), |(job, sluid)| NodeInput::Release {
+                    job,
+                    sluid,
+                    attempt: None,
+                    drain: None,
                 }))
             }
             (_, other) => Some(other),

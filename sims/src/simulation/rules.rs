@@ -233,12 +233,18 @@ pub fn after_faults_stop_the_queue_drains(world: &World) -> Result<(), String> {
     }
     let left = world.jobs.values().filter(|core| !core.is_over()).map(|core| {
         let view = core.view(world.now());
-        format!("job {} {:?} {:?} {:?}", view.id.0, view.state, view.reason, core.leftover())
+        let spec = &core.record().spec;
+        let asked = (&spec.nodes, spec.tasks, spec.memory, &spec.constraint, &spec.nodelist, &spec.partitions);
+        format!("job {} {:?} {:?} {:?} {asked:?}", view.id.0, view.state, view.reason, core.leftover())
     });
     let holds = world.nodes.iter().flat_map(|core| core.view().holds).map(|h| format!("hold of job {}", h.job.0));
-    let nodes = world.nodes.iter().map(|core| core.view()).filter(|v| v.base != garrick_model::state::NodeBase::Up);
+    let nodes = world
+        .nodes
+        .iter()
+        .map(|core| core.view())
+        .filter(|v| v.base != garrick_model::state::NodeBase::Up || v.flags != Default::default());
     let nodes = nodes.map(|v| format!("{} {:?} {:?}", v.name, v.base, v.flags));
-    let left: Vec<String> = left.chain(holds).chain(nodes).chain(world.leftovers()).take(12).collect();
+    let left: Vec<String> = left.chain(holds).chain(nodes).chain(world.leftovers()).take(24).collect();
     Err(format!("after {secs} s and {events} events there are: {}", left.join("; ")))
 }
 

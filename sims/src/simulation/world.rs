@@ -4,10 +4,11 @@
 use super::{
     Outcome, Setup,
     controller::Outboxes,
+    crew::Crew,
     disk::{Disk, Owner},
     ledger::{Ledger, Promises},
-    mutation::Mutation,
     machine::{Launch, Machine, ToStepd},
+    mutation::Mutation,
     random::Random,
     rules::{RULES, Scope, Violation},
 };
@@ -36,7 +37,7 @@ use garrick_model::{
     messages::node::ControllerToNode,
     resources::NodeShape,
     time::Timestamp,
-    view::{JobView, NodeView, PartitionView},
+    view::{JobView, NodeView, PartitionView, StepCounts},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -84,12 +85,16 @@ pub(super) enum Happening {
     /// Of the machine, for the agent's life with this number.
     Agent(usize, u64, AgentInput),
     AgentTimer(usize, u64, AgentTimer),
+    /// Inside a run.
+    Crew(RunKey),
     Prepared(usize, u64, Box<Launch>),
     StepdConnects(usize, RunKey),
     Stepd(usize, RunKey, ToStepd),
     Submit,
     Fault,
     Connect(usize),
+    /// The agent dies, and another is started.
+    AgentDies(usize),
     /// The controller dies.
     Crash,
     Resume(usize),
@@ -107,9 +112,11 @@ impl Happening {
             Self::Saved(Owner::Node(node), _) => (Place::Node(*node), true),
             Self::Written | Self::Saved(..) => (Place::Disk, true),
             Self::Frame(node, ..) | Self::Agent(node, ..) | Self::AgentTimer(node, ..) => (Place::Agent(*node), false),
-            Self::Prepared(node, ..) | Self::Connect(node) | Self::Resume(node) => (Place::Machine(*node), false),
+            Self::Prepared(node, ..) | Self::Connect(node) | Self::AgentDies(node) | Self::Resume(node) => {
+                (Place::Machine(*node), false)
+            }
             Self::StepdConnects(node, run) | Self::Stepd(node, run, _) => (Place::Stepd(*node, *run), false),
-            Self::Submit | Self::Fault | Self::Crash | Self::Operator => (Place::Front, false),
+            Self::Crew(_) | Self::Submit | Self::Fault | Self::Crash | Self::Operator => (Place::Front, false),
         }
     }
 
@@ -139,6 +146,8 @@ pub struct World {
     setup: Setup,
     pub(super) mutation: Option<Mutation>,
     pub(super) now: Timestamp,
+    /// Between the controller's clock and the time that has passed.
+    pub(super) clock_ahead_ms: i64,
     pub(super) random: Random,
     queue: BTreeMap<(Timestamp, u64), Entry>,
     next: u64,
@@ -158,6 +167,10 @@ pub struct World {
     pub(super) earlier_nodes: Vec<Arc<NodeView>>,
     pub(super) scheduler: super::controller::Passes,
     pub(super) machines: Vec<Machine>,
+    /// What runs inside runs that have steps.
+    pub(super) crews: BTreeMap<RunKey, Crew>,
+    /// Steps of such runs that are over, as their step managers counted them.
+    pub(super) tallies: BTreeMap<Sluid, StepCounts>,
     pub(super) ids: IdSource,
     pub(super) epoch: u64,
     pub(super) disk: Disk,
@@ -187,6 +200,7 @@ pub struct World {
     pub(super) submitted: u32,
     pub(super) connections: u64,
     events: u64,
+    next_sweep: u64,
     digest: u64,
     story: VecDeque<String>,
     calm: Option<(Timestamp, u64)>,
@@ -212,6 +226,7 @@ impl World {
             setup,
             mutation,
             now: BEGIN,
+            clock_ahead_ms: 0,
             random: Random::new(setup.seed),
             queue: BTreeMap::new(),
             next: 0,
@@ -228,6 +243,8 @@ impl World {
             earlier_nodes: shown_nodes.clone(),
             shown_nodes,
             scheduler: Default::default(),
+            crews: BTreeMap::new(),
+            tallies: BTreeMap::new(),
             ids: IdSource::new(|| 7, |_| false),
             epoch: 0,
             disk: Disk::new(),
@@ -247,6 +264,7 @@ impl World {
             submitted: 0,
             connections: 0,
             events: 0,
+            next_sweep: SWEEP,
             digest: 0xcbf2_9ce4_8422_2325,
             story: VecDeque::new(),
             calm: None,
@@ -330,7 +348,8 @@ impl World {
         if let Some((rule, what)) = self.broken.take() {
             return Err(self.violation(rule, what));
         }
-        if scope.all || self.events.is_multiple_of(SWEEP) {
+        if scope.all || self.events >= self.next_sweep {
+            self.next_sweep = self.events + SWEEP;
             return self.check_all();
         }
         self.check(&scope)
@@ -353,9 +372,11 @@ impl World {
             Happening::Prepared(node, life, launch) => self.prepared(node, life, *launch),
             Happening::StepdConnects(node, run) => self.stepd_connects(node, run),
             Happening::Stepd(node, run, what) => self.tell_stepd(node, run, what),
+            Happening::Crew(run) => self.crew_turn(run),
             Happening::Submit => self.submit_some(),
             Happening::Fault => self.fault(),
             Happening::Connect(node) => self.connect(node),
+            Happening::AgentDies(node) => self.restart_agent(node),
             Happening::Crash => self.restart_controller(),
             Happening::Resume(node) => self.resume_node(node),
             Happening::Operator => self.operate(),
@@ -389,6 +410,17 @@ impl World {
             let seq = self.put(at.max(self.now), happening, None);
             self.timers.insert(key, seq);
         }
+    }
+
+    /// The controller's clock.
+    pub(super) fn clock(&self) -> Timestamp {
+        Timestamp(self.now.0 + self.clock_ahead_ms)
+    }
+
+    /// Sets a timer to a time of the controller's clock; from then on it runs whatever happens to the clock.
+    pub(super) fn set_clock_timer(&mut self, at: Timestamp, happening: Happening) {
+        let after = at.since(self.clock());
+        self.set_timer(self.now.plus(after), happening);
     }
 
     pub(super) fn clear_timer(&mut self, happening: &Happening) {
@@ -473,6 +505,7 @@ impl World {
     pub(super) fn record(&mut self, event: &ControllerEvent) {
         if let ControllerEvent::Job { job, event } = event {
             self.against_cancellations(*job, event);
+            self.against_tallies(*job, event);
             self.touched.jobs.insert(*job);
             let more = match &**event {
                 JobEvent::Allocated(run) => run.allocation.nodes.iter().map(|n| format!(" {}", n.name)).collect(),
@@ -488,6 +521,17 @@ impl World {
         if let Err(error) = self.replayed.apply(event) {
             // Shows as a difference between what is live and what is replayed.
             self.tell(&format!("  journal: {error}"));
+        }
+    }
+
+    /// A job that is forgotten had, in the end, the steps that its step manager counted.
+    fn against_tallies(&mut self, job: JobId, event: &JobEvent) {
+        let Some(record) = self.replayed.jobs.get(&job).filter(|_| matches!(event, JobEvent::Purged)) else { return };
+        if let Some(counted) = self.tallies.remove(&record.sluid)
+            && counted != record.steps.counts
+        {
+            let what = format!("job {}: {:?} are recorded, its step manager had {counted:?}", job.0, record.steps);
+            self.broken = Some(("the_controller_counts_the_steps_that_were", what));
         }
     }
 
@@ -522,6 +566,12 @@ impl World {
         let jobs = self.jobs.keys().chain(self.ledger.jobs.keys()).copied().collect();
         let promises = self.promises.all().collect();
         self.check(&Scope { jobs, nodes: (0..self.nodes.len()).collect(), promises, all: true })
+    }
+
+    /// Messages inside a run are events too.
+    pub(super) fn count_events(&mut self, events: u64) {
+        self.events += events.saturating_sub(1);
+        self.tell(&format!("  {events} messages in it"));
     }
 
     /// A violation, now.
