@@ -66,6 +66,8 @@ impl Crew {
     pub(super) fn take_over(&mut self) {
         self.dead = false;
         self.clients.clear();
+        // An `srun` that waits with its step loses it with its conversation: only what is in the journal lives on.
+        self.company.heard.clear();
         self.company.restart_manager();
     }
 

@@ -125,6 +125,12 @@ impl World {
                 self.reboot(node);
                 self.after(30_000, Happening::Connect(node));
             }
+            8..=10 => {
+                if let Some((node, run)) = self.some_stepd() {
+                    self.ledger.counts.add("stepd killed");
+                    self.kill_stepd(node, run);
+                }
+            }
             11 | 12 => self.set_node(node, NodeStateChange::Drain),
             13 => self.set_node(node, NodeStateChange::Down),
             14 => {
