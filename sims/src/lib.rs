@@ -9,6 +9,9 @@
 //! | a node that dies under an expedited job: detection, restart, what happened | [`requeue`] | `garrick-requeue` |
 //! | how fast this machine can start processes at all | [`spawn_floor`] | by each scenario of the minibatch row |
 
+// The people and processes of a run are the same in the tests of its step manager, whose names these are.
+use garrick_actors::{shepherd, step, stepmgr};
+
 pub mod minibatch;
 pub mod records;
 pub mod requeue;

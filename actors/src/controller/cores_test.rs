@@ -269,12 +269,12 @@ impl World {
                     };
                     self.post(&from, Letter::Job(job, input));
                 }
-                NodeEffect::ToAgent(frame) => {
-                    if let Some(conn) = self.agents[node].conn {
+                NodeEffect::ToAgent { conn, frame } => {
+                    if self.agents[node].conn == Some(conn) {
                         self.post(&from, Letter::Agent(node.to_owned(), conn, *frame));
                     }
                 }
-                NodeEffect::CloseLink => self.agents.get_mut(node).unwrap().conn = None,
+                NodeEffect::CloseLink { .. } => self.agents.get_mut(node).unwrap().conn = None,
                 NodeEffect::SetTimer { timer, at } => {
                     self.node_timers.insert((node.to_owned(), timer), at);
                 }

@@ -122,8 +122,9 @@ impl Replayed {
                 self.saw(record.sluid);
                 self.submissions += u64::from(!self.jobs.contains_key(&job));
                 self.jobs.insert(job, (**record).clone());
-                return Ok(());
+                return self.mark_split(job, record);
             }
+            JobEvent::TaskSplit { index, job: task } if self.marks(job, *index, *task) => return Ok(()),
             JobEvent::Requeued { sluid, .. } => self.saw(*sluid),
             _ => {}
         }
@@ -133,6 +134,21 @@ impl Replayed {
             self.jobs.remove(&job);
         }
         Ok(())
+    }
+
+    /// A task's record says that it was split off, also when a crash cut off the array's event that follows it.
+    fn mark_split(&mut self, job: JobId, record: &JobRecord) -> Result<(), ReplayError> {
+        let Some(task) = record.array_task.filter(|task| task.array_job != job) else { return Ok(()) };
+        let Some(array) = self.jobs.get_mut(&task.array_job) else { return Ok(()) };
+        if array.array.as_ref().is_some_and(|a| a.pending.contains(&task.index)) {
+            array.apply(&JobEvent::TaskSplit { index: task.index, job })?;
+        }
+        Ok(())
+    }
+
+    fn marks(&self, array: JobId, index: u32, task: JobId) -> bool {
+        let marks = self.jobs.get(&array).and_then(|record| record.array.as_ref()).map(|a| &a.tasks);
+        marks.is_some_and(|marks| marks.get(&index).is_some_and(|mark| mark.job == task))
     }
 
     fn saw(&mut self, sluid: Sluid) {
@@ -160,5 +176,50 @@ impl Replayed {
             submissions: self.submissions.max(jobs),
         });
         events
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{
+        job::{
+            fixtures::{Bench, proposal, record},
+            messages::{JobEffect, JobInput},
+        },
+        scheduler::fixtures::{array, spec},
+    };
+    use garrick_model::spec::JobSpec;
+
+    fn about(job: u32, event: JobEvent) -> ControllerEvent {
+        ControllerEvent::Job { job: JobId(job), event: Box::new(event) }
+    }
+
+    /// Found by simulation with torn writes: the array's mark was on disk, the task's own record was not, and after the
+    /// restart the task was nowhere.
+    #[test]
+    fn a_write_that_is_cut_short_loses_no_task() {
+        let array_spec = JobSpec { array: Some(array(1, 3, None)), ..spec() };
+        let mut job = Bench::with(array_spec.clone());
+        let out = job.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
+        let events: Vec<ControllerEvent> = out
+            .into_iter()
+            .filter_map(|effect| match effect {
+                JobEffect::Record(event) => Some(about(7, event)),
+                JobEffect::Split { record, .. } => Some(about(record.id.0, JobEvent::Submitted(record))),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(events.len(), 2);
+        for cut in 0..=events.len() {
+            let mut replayed = Replayed::default();
+            replayed.apply(&about(7, JobEvent::Submitted(Box::new(record(7, array_spec.clone()))))).unwrap();
+            events[..cut].iter().for_each(|event| replayed.apply(event).unwrap());
+            let tasks = replayed.jobs[&JobId(7)].array.as_ref().unwrap();
+            assert_eq!(tasks.pending.contains(&1), cut == 0);
+            assert_eq!(replayed.jobs.contains_key(&JobId(5001)), cut > 0);
+            assert_eq!(tasks.tasks.contains_key(&1), cut > 0);
+        }
     }
 }

@@ -51,6 +51,11 @@ impl<E> Outbox<E> {
         self.batches.retain(|b| b.number != number);
     }
 
+    /// Nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
     /// The next effects that may happen.
     pub fn take_ready(&mut self) -> Option<Vec<E>> {
         self.batches.pop_front_if(|b| b.saved).map(|b| b.effects)

@@ -19,26 +19,24 @@ use std::{collections::BTreeSet, sync::Arc};
 impl JobCore {
     /// Gives a waiting task a record of its own, and the proposal with it.
     pub(super) fn split(&mut self, index: u32, proposal: StartProposal, turn: &mut Turn<'_>) {
-        let job = self.split_off(index, None, turn);
-        let proposal = StartProposal { job, array_index: None, ..proposal };
-        if let Some(JobEffect::Split { then, .. }) = turn.out.last_mut() {
-            *then = Some(Box::new(JobInput::Start(Box::new(proposal))));
-        }
+        let record = self.task_record(index, turn);
+        let proposal = StartProposal { job: record.id, array_index: None, ..proposal };
+        self.split_off(index, record, Some(JobInput::Start(Box::new(proposal))), turn);
     }
 
     /// Gives waiting tasks records of their own and has the same said to each first.
     pub(super) fn split_for(&mut self, indices: &BTreeSet<u32>, first: &JobInput, turn: &mut Turn<'_>) {
         for &index in indices {
-            self.split_off(index, Some(first.clone()), turn);
+            let record = self.task_record(index, turn);
+            self.split_off(index, record, Some(first.clone()), turn);
         }
     }
 
-    fn split_off(&mut self, index: u32, then: Option<JobInput>, turn: &mut Turn<'_>) -> JobId {
-        let record = self.task_record(index, turn);
+    /// The task's record is saved before the array's mark: a write that a crash cut short must not leave the mark alone.
+    fn split_off(&mut self, index: u32, record: JobRecord, then: Option<JobInput>, turn: &mut Turn<'_>) {
         let job = record.id;
-        self.save(JobEvent::TaskSplit { index, job }, turn);
         turn.out.push(JobEffect::Split { record: Box::new(record), then: then.map(Box::new) });
-        job
+        self.save(JobEvent::TaskSplit { index, job }, turn);
     }
 
     fn task_record(&self, index: u32, turn: &mut Turn<'_>) -> JobRecord {
@@ -86,8 +84,7 @@ impl JobCore {
                     then: Afterwards::Over,
                 },
             );
-            self.save(JobEvent::TaskSplit { index, job: record.id }, turn);
-            turn.out.push(JobEffect::Split { record: Box::new(record), then: None });
+            self.split_off(index, record, None, turn);
         }
     }
 

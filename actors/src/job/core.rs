@@ -211,6 +211,11 @@ impl JobCore {
             self.touched = false;
             self.generation += 1;
             turn.out.push(JobEffect::Publish(Arc::new(self.view(turn.now))));
+            // Its time had come, and the clock was set back: what is shown now says that it waits for it again.
+            let again = matches!(self.record.phase, Phase::Pending) && self.record.eligible_time.is_some();
+            if let Some(at) = self.record.begin.filter(|at| again && *at > turn.now) {
+                turn.out.push(JobEffect::SetTimer { timer: JobTimer::Eligible, at });
+            }
         }
         let (started, over) = (self.record.phase.run().is_some_and(|r| r.started.is_some()), self.is_over());
         let mut left = Vec::new();

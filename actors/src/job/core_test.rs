@@ -312,6 +312,23 @@ fn time_limits_of_running_jobs_are_raised_by_administrators_only() {
     assert_eq!(job.order(JobCommand::Update(Box::new(nodes))), Err(Refusal::JobNotPending));
 }
 
+/// Found by simulation: the clock was set back behind a begin time that had come. The job was shown as waiting for it again,
+/// no timer ran, and it was never started.
+#[test]
+fn a_begin_time_that_is_ahead_again_is_waited_for_again() {
+    let begin = Timestamp::from_secs(1100);
+    let mut job = Bench::with(JobSpec { begin: Some(begin), ..spec() });
+    job.core.record.begin = Some(begin);
+    job.now = begin;
+    job.send(JobInput::Timer(JobTimer::Eligible));
+    assert!(job.view().eligible);
+    job.now = Timestamp::from_secs(1000);
+    let reason = Reason::Resources;
+    let out = job.send(JobInput::Considered { reason, expected: None });
+    assert!(!job.view().eligible);
+    assert!(out.contains(&JobEffect::SetTimer { timer: JobTimer::Eligible, at: begin }), "{out:?}");
+}
+
 #[test]
 fn recovered_run_waits_for_its_agent_and_goes_on() {
     let job = Bench::running(spec());
@@ -320,6 +337,26 @@ fn recovered_run_waits_for_its_agent_and_goes_on() {
     let held = JobInput::RunHeld { node: "n0".to_owned(), sluid: Sluid(7) };
     assert!(!again.send(held).iter().any(|e| matches!(e, JobEffect::Record(_))));
     assert_eq!(again.state(), JobState::Running);
+}
+
+/// Found by simulation: a node was lost, and its agent registered before the job's owner had heard of it. The node still held
+/// the run by then, so the agent went on with it, beside the next run of the job.
+#[test]
+fn a_run_that_comes_back_after_its_node_was_lost_is_told_to_end() {
+    let held = |node: &str| JobInput::RunHeld { node: node.to_owned(), sluid: Sluid(7) };
+    let mut again = Bench::running(spec());
+    again.send(JobInput::NodeLost { node: "n0".to_owned(), sluid: Sluid(7) });
+    again.released("n1");
+    assert_eq!(again.state(), JobState::Pending);
+    assert_eq!(ends_sent(&again.send(held("n0"))), ["n0"]);
+    let mut over = Bench::running(JobSpec { requeue: Some(false), ..spec() });
+    over.send(JobInput::NodeLost { node: "n0".to_owned(), sluid: Sluid(7) });
+    over.released("n1");
+    assert_eq!(over.state(), JobState::NodeFail);
+    assert_eq!(ends_sent(&over.send(held("n0"))), ["n0"]);
+    let mut tough = Bench::running(JobSpec { no_kill: true, ..spec() });
+    tough.send(JobInput::NodeLost { node: "n1".to_owned(), sluid: Sluid(7) });
+    assert_eq!(ends_sent(&tough.send(held("n1"))), ["n1"]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::{
     state::{JobEvent, requeues},
 };
 use garrick_model::{
+    ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode},
     packed_steps::StepTally,
     refusal::Refusal,
@@ -33,6 +34,16 @@ enum BackAs {
     },
     /// Ahead of all others, at once.
     Expedited,
+}
+
+/// Has a run ended that its node has and nobody wants any more: the node was lost, and came back with it before its owner
+/// had heard that the run is over.
+pub fn end_lost(job: JobId, node: String, sluid: Sluid) -> JobEffect {
+    let (state, reason) = (JobState::NodeFail, Reason::NodeDown);
+    JobEffect::ToAgent {
+        node,
+        frame: Box::new(ControllerToNode::EndJob { job, sluid, state, reason, lost: Vec::new() }),
+    }
 }
 
 impl JobCore {
@@ -265,9 +276,11 @@ impl JobCore {
                 }
                 JobEffect::AckReport { node, seq }
             }
-            JobInput::RunHeld { node, sluid }
-            | JobInput::RunMissing { node, sluid }
-            | JobInput::NodeLost { node, sluid } => release(node, sluid),
+            JobInput::RunHeld { node, sluid } => {
+                turn.out.push(release(node.clone(), sluid));
+                end_lost(self.record.id, node, sluid)
+            }
+            JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => release(node, sluid),
             JobInput::Considered { .. }
             | JobInput::Reserved { .. }
             | JobInput::Fact { .. }
@@ -279,10 +292,13 @@ impl JobCore {
     }
 
     pub(super) fn deadline(&mut self, turn: &mut Turn<'_>) {
-        if self.record.spec.deadline.is_some_and(|at| at <= turn.now) {
-            // Over already: nothing to end.
-            let _ = self.cancel(JobState::Deadline, None, turn);
+        let Some(at) = self.record.spec.deadline else { return };
+        if at > turn.now {
+            // The clock was set back.
+            return turn.out.push(JobEffect::SetTimer { timer: JobTimer::Deadline, at });
         }
+        // Over already: nothing to end.
+        let _ = self.cancel(JobState::Deadline, None, turn);
     }
 
     /// `--immediate`: still waiting after the time it was given.

@@ -7,7 +7,7 @@
 //! | [`core`] | decides: input in, effects out |
 //! | `start` | proposal, commit with the nodes, launch |
 //! | `reports` | what agents say about a run |
-//! | `ending` | ends, requeue, being forgotten |
+//! | [`ending`] | ends, requeue, being forgotten |
 //! | `control` | commands |
 //! | `array` | tasks split off an array |
 //! | `dependency` | conditions on other jobs |
@@ -19,7 +19,7 @@ mod array;
 mod control;
 pub mod core;
 mod dependency;
-mod ending;
+pub mod ending;
 pub mod messages;
 pub mod record;
 mod reports;

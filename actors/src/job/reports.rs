@@ -2,6 +2,7 @@
 
 use super::{
     core::{JobCore, Turn},
+    ending::end_lost,
     messages::{JobEffect, JobTimer},
     record::{Afterwards, EarlierHold, End, HeldBy, Phase},
     state::JobEvent,
@@ -233,12 +234,8 @@ impl JobCore {
         let this = |hold: &&EarlierHold| hold.sluid == sluid && hold.node.name == node;
         let kept = self.record.earlier.iter().find(this).map(|hold| hold.kept);
         match (news, kept) {
-            (EarlierNews::Held, Some(false)) => {
-                let (state, reason) = (JobState::NodeFail, Reason::NodeDown);
-                let frame = ControllerToNode::EndJob { job: self.record.id, sluid, state, reason, lost: Vec::new() };
-                turn.out.push(JobEffect::ToAgent { node, frame: Box::new(frame) });
-            }
-            (EarlierNews::Held, _) | (EarlierNews::Missing, Some(true)) => {}
+            (EarlierNews::Held, Some(false) | None) => turn.out.push(end_lost(self.record.id, node, sluid)),
+            (EarlierNews::Held | EarlierNews::Missing, Some(true)) => {}
             (EarlierNews::Missing, _) | (EarlierNews::Lost, Some(false) | None) => {
                 self.earlier_released(&node, sluid, None, turn);
             }
@@ -278,7 +275,10 @@ impl JobCore {
                 });
                 self.ask_for_end(turn);
             }
-            Phase::Completing(..) => self.end_on(node, turn),
+            Phase::Completing(..) | Phase::Over(..) => self.end_on(node, turn),
+            Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) if run.released.contains(node) => {
+                turn.out.push(end_lost(self.record.id, node.to_owned(), self.record.sluid));
+            }
             _ => {}
         }
     }

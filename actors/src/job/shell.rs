@@ -3,6 +3,7 @@
 
 use super::{
     core::JobCore,
+    ending::end_lost,
     messages::{JobEffect, JobInput, JobMsg, LaunchOrder},
     record::JobRecord,
     state::JobEvent,
@@ -390,7 +391,10 @@ impl JobsSupervisor {
                 self.env.tell_node(cx, &node, NodeInput::ReportSafe { seq });
             }
             JobInput::RunHeld { node, sluid } => {
-                // Welcome did not name it, so the agent ends it.
+                // Welcome named it if the node still held it by then.
+                if let JobEffect::ToAgent { node, frame } = end_lost(job, node.clone(), sluid) {
+                    self.env.tell_node(cx, &node, NodeInput::Send(frame));
+                }
                 self.env.tell_node(cx, &node, NodeInput::Release { job, sluid, attempt: None, drain: None });
             }
             JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => {

@@ -11,6 +11,7 @@ use super::{
         ReserveRefusal,
     },
     record::{DownCause, SavedNode},
+    service::TICKS,
     view,
 };
 use garrick_model::{
@@ -63,6 +64,8 @@ pub struct NodeCore {
     pub(super) facts: Option<Arc<NodeFacts>>,
     pub(super) load: NodeLoad,
     pub(super) last_heard: Timestamp,
+    /// Ticks of the ping timer since then: they go on evenly when the clock is stepped.
+    pub(super) quiet: u32,
     pub(super) last_busy: Option<Timestamp>,
     pub(super) reports: Reports,
     pub(super) pings: u64,
@@ -95,6 +98,7 @@ impl NodeCore {
             facts: None,
             load: NodeLoad::default(),
             last_heard: now,
+            quiet: 0,
             last_busy: None,
             reports: Reports::default(),
             pings: 0,
@@ -135,10 +139,10 @@ impl NodeCore {
 
     /// First call after [`NodeCore::new`], and again after a restart of the actor.
     pub fn resume(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
-        self.last_heard = self.last_heard.max(now);
+        self.heard(now);
         if let Some(silence) = self.site.silence {
             out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: now.plus(silence) });
-            out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(silence / 3) });
+            out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(silence / TICKS) });
         }
         self.touched = true;
         self.publish(out);
@@ -171,12 +175,12 @@ impl NodeCore {
             }
             NodeInput::Frame { conn, frame } => {
                 if self.link.as_ref().is_some_and(|l| l.conn == conn) {
-                    self.last_heard = now;
+                    self.heard(now);
                     self.frame(*frame, out);
                 }
             }
             NodeInput::ReportSafe { seq } => self.report_safe(seq, out),
-            NodeInput::Send(frame) => out.push(NodeEffect::ToAgent(frame)),
+            NodeInput::Send(frame) => self.to_agent(*frame, out),
             NodeInput::Update { request, by, change } => {
                 let result = self.update(now, by, change, out);
                 out.push(NodeEffect::Answer { request, result });
@@ -277,6 +281,10 @@ impl NodeCore {
         }
     }
 
+    pub(super) const fn heard(&mut self, now: Timestamp) {
+        (self.last_heard, self.quiet) = (now, 0);
+    }
+
     fn report(&mut self, seq: u64, report: AgentReport, out: &mut Vec<NodeEffect>) {
         let Some(link) = &self.link else { return };
         if self.reports.incarnation != link.incarnation {
@@ -285,7 +293,7 @@ impl NodeCore {
             self.reports = Reports { incarnation, earlier, upto: seq.saturating_sub(1), ..Reports::default() };
         }
         if seq <= self.reports.upto || self.reports.beyond.contains(&seq) {
-            out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::AckReports { upto: self.reports.upto })));
+            self.to_agent(ControllerToNode::AckReports { upto: self.reports.upto }, out);
             return;
         }
         self.reports.waiting.insert(seq);
@@ -307,7 +315,15 @@ impl NodeCore {
             self.reports.upto += 1;
         }
         if self.reports.upto != before {
-            out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::AckReports { upto: self.reports.upto })));
+            self.to_agent(ControllerToNode::AckReports { upto: self.reports.upto }, out);
+        }
+    }
+
+    /// On the link of now and on no later one: behind a slow disk it may come to be sent when another agent has connected,
+    /// which must not take it for its own.
+    pub(super) fn to_agent(&self, frame: ControllerToNode, out: &mut Vec<NodeEffect>) {
+        if let Some(Link { conn, .. }) = self.link {
+            out.push(NodeEffect::ToAgent { conn, frame: Box::new(frame) });
         }
     }
 

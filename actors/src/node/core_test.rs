@@ -156,6 +156,9 @@ fn silence_takes_a_node_down_and_tells_its_jobs() {
         reserve(&mut core, ask(1, 0..2, 0)).unwrap();
         let mut out = Vec::new();
         let early = NOW.plus(Duration::from_secs(299));
+        for _ in 0..3 {
+            core.handle(early, NodeInput::Timer(NodeTimer::Ping), &mut out);
+        }
         core.handle(early, NodeInput::Timer(NodeTimer::Silence), &mut out);
         assert_eq!(core.view().base, NodeBase::Up);
         let late = NOW.plus(Duration::from_secs(300));
@@ -199,6 +202,23 @@ fn a_machine_that_was_started_anew_is_looked_at_first() {
     assert_eq!(boot(&mut core, "second").0, NodeBase::Up);
 }
 
+/// Found by simulation: the controller's clock was set two hours ahead, and every node had been silent for two hours.
+#[test]
+fn a_clock_that_is_stepped_takes_no_node_down_and_keeps_none_up() {
+    let tick = |core: &mut NodeCore, now, timer| core.handle(now, NodeInput::Timer(timer), &mut Vec::new());
+    for hours in [2i64, -2] {
+        let stepped = Timestamp(NOW.0 + hours * 3_600_000);
+        let mut core = up();
+        tick(&mut core, stepped, NodeTimer::Ping);
+        tick(&mut core, stepped, NodeTimer::Silence);
+        assert_eq!(core.view().base, NodeBase::Up, "{hours} h");
+        for _ in 0..3 {
+            tick(&mut core, stepped, NodeTimer::Ping);
+        }
+        assert_eq!(core.view().base, NodeBase::Down, "{hours} h");
+    }
+}
+
 #[test]
 fn less_memory_than_configured_is_invalid_until_it_registers_right() {
     let mut core = core_with(NodeSite::default());
@@ -220,7 +240,7 @@ fn registration_is_compared_with_what_jobs_hold() {
     let held = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new() };
     let mut out = Vec::new();
     core.handle(NOW, NodeInput::Registered(Box::new(registration(2, vec![held]))), &mut out);
-    let NodeEffect::ToAgent(welcome) = &out[0] else { panic!("Welcome comes first: {out:?}") };
+    let NodeEffect::ToAgent { conn: 2, frame: welcome } = &out[0] else { panic!("Welcome comes first: {out:?}") };
     assert!(matches!(&**welcome, ControllerToNode::Welcome { runs, .. } if runs.len() == 2));
     assert!(out.contains(&NodeEffect::ToJob { job: JobId(1), notice: NodeNotice::RunHeld { sluid: Sluid(1) } }));
     assert!(out.contains(&NodeEffect::ToJob { job: JobId(2), notice: NodeNotice::RunMissing { sluid: Sluid(2) } }));
@@ -236,7 +256,7 @@ fn report(core: &mut NodeCore, seq: u64) -> Vec<NodeEffect> {
 fn acks(out: &[NodeEffect]) -> Vec<u64> {
     out.iter()
         .filter_map(|e| match e {
-            NodeEffect::ToAgent(frame) => match **frame {
+            NodeEffect::ToAgent { frame, .. } => match **frame {
                 ControllerToNode::AckReports { upto } => Some(upto),
                 _ => None,
             },
@@ -286,6 +306,29 @@ fn an_acknowledgement_for_an_agent_that_is_gone_is_not_given_to_the_next() {
     for (at, seq) in of_next.into_iter().enumerate() {
         assert_eq!(safe(&mut core, seq), [at as u64 + 1]);
     }
+}
+
+/// Found by simulation with a slow disk: an acknowledgement waited behind a drain that was being saved. Meanwhile the agent
+/// was started anew and connected, got the acknowledgement on its link, and forgot its own reports, the end of a job too.
+#[test]
+fn what_is_for_an_agent_names_its_link() {
+    let mut core = up();
+    report(&mut core, 1);
+    let links = |out: &[NodeEffect]| -> Vec<u64> {
+        let of = |e: &NodeEffect| if let NodeEffect::ToAgent { conn, .. } = e { Some(*conn) } else { None };
+        out.iter().filter_map(of).collect()
+    };
+    let mut out = Vec::new();
+    core.handle(NOW, NodeInput::ReportSafe { seq: 1 | 1u64 << SEQ_BITS }, &mut out);
+    assert_eq!(links(&out), [1]);
+    let next = Registration { incarnation: 10, ..registration(2, vec![]) };
+    let mut out = Vec::new();
+    core.handle(NOW, NodeInput::Registered(Box::new(next)), &mut out);
+    assert_eq!(links(&out), [2]);
+    core.handle(NOW, NodeInput::LinkGone { conn: 2 }, &mut out);
+    let mut out = Vec::new();
+    core.handle(NOW, NodeInput::Send(Box::new(ControllerToNode::Ping { n: 1 })), &mut out);
+    assert!(links(&out).is_empty(), "without a link nothing may wait for the next one");
 }
 
 #[test]

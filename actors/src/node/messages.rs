@@ -299,10 +299,18 @@ pub enum NodeEffect {
         /// What.
         notice: NodeNotice,
     },
-    /// Send to the agent; lost without a link.
-    ToAgent(Box<ControllerToNode>),
-    /// Close the link.
-    CloseLink,
+    /// Send to the agent on that link; lost when there is another one by now, or none.
+    ToAgent {
+        /// Link.
+        conn: u64,
+        /// What.
+        frame: Box<ControllerToNode>,
+    },
+    /// Close that link, if it is open.
+    CloseLink {
+        /// Link.
+        conn: u64,
+    },
     /// Set a timer.
     SetTimer {
         /// Which.

@@ -18,6 +18,11 @@ use std::{collections::BTreeSet, sync::Arc};
 
 /// Slurm's words for a node that was started anew unasked.
 const REBOOTED: &str = "Node unexpectedly rebooted";
+/// Pings in the time for which a node may be silent.
+pub(super) const TICKS: u32 = 3;
+/// After so many without a word it was silent for that time, whatever the clock says. The clock may have been stepped: one
+/// ping less, and it is believed; two less, and it is not.
+const MOST_QUIET: u32 = TICKS + 1;
 
 impl NodeCore {
     pub(super) fn registered(&mut self, now: Timestamp, registration: Registration, out: &mut Vec<NodeEffect>) {
@@ -25,7 +30,7 @@ impl NodeCore {
         self.link = Some(Link { conn, incarnation });
         self.facts = Some(Arc::new(facts));
         self.load = load;
-        self.last_heard = now;
+        self.heard(now);
         self.registered = true;
         self.touched = true;
         let first = ControllerToNode::Welcome {
@@ -34,7 +39,7 @@ impl NodeCore {
             key_id: self.site.key_id.clone(),
             runs: self.account.holds().filter(|h| !h.kept).map(|h| (h.job, h.sluid)).collect(),
         };
-        out.push(NodeEffect::ToAgent(Box::new(first)));
+        self.to_agent(first, out);
         self.check_shape(now, out);
         let back = match (self.saved.down, self.site.return_to_service) {
             (None, _)
@@ -122,16 +127,18 @@ impl NodeCore {
     pub(super) fn silence(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
         let Some(silence) = self.site.silence else { return };
         let due = self.last_heard.plus(silence);
-        if due > now {
-            out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: due });
+        let is_silent = self.quiet >= MOST_QUIET || (due <= now && self.quiet + 1 >= MOST_QUIET);
+        if !is_silent {
+            let at = if due > now { due.min(now.plus(silence)) } else { now.plus(silence / TICKS) };
+            out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at });
             return;
         }
         out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: now.plus(silence) });
         if self.saved.down.is_some() || self.base() == garrick_model::state::NodeBase::Future {
             return;
         }
-        if self.link.take().is_some() {
-            out.push(NodeEffect::CloseLink);
+        if let Some(Link { conn, .. }) = self.link.take() {
+            out.push(NodeEffect::CloseLink { conn });
         }
         let reason = self
             .saved
@@ -146,12 +153,16 @@ impl NodeCore {
 
     pub(super) fn ping(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
         let Some(silence) = self.site.silence else { return };
-        let interval = silence / 3;
+        let interval = silence / TICKS;
+        self.quiet = self.quiet.saturating_add(1);
         if self.link.is_some() && now.since(self.last_heard) >= interval / 2 {
             self.pings += 1;
-            out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::Ping { n: self.pings })));
+            self.to_agent(ControllerToNode::Ping { n: self.pings }, out);
         }
         out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(interval) });
+        if self.quiet == MOST_QUIET {
+            self.silence(now, out);
+        }
     }
 
     pub(super) fn update(
@@ -181,7 +192,7 @@ impl NodeCore {
                 saved.drain = false;
                 saved.down = None;
                 saved.reason = said;
-                self.last_heard = now;
+                self.heard(now);
             }
             None => saved.reason = said.or(saved.reason),
         }
@@ -193,13 +204,14 @@ impl NodeCore {
         if goes_down {
             // The machine may well be alive: what runs there is to end.
             for hold in self.account.holds().filter(|h| !h.kept) {
-                out.push(NodeEffect::ToAgent(Box::new(ControllerToNode::EndJob {
+                let end = ControllerToNode::EndJob {
                     job: hold.job,
                     sluid: hold.sluid,
                     state: garrick_model::state::JobState::NodeFail,
                     reason: garrick_model::state::Reason::NodeDown,
                     lost: Vec::new(),
-                })));
+                };
+                self.to_agent(end, out);
             }
             self.lose_jobs(out);
         }

@@ -27,7 +27,8 @@ pub struct NodeActor {
     core: NodeCore,
     name: String,
     env: Arc<Env>,
-    link: Option<Arc<dyn AgentLink>>,
+    /// The open link and its number.
+    link: Option<(u64, Arc<dyn AgentLink>)>,
     outbox: Outbox<NodeEffect>,
     requests: u64,
     answers: BTreeMap<u64, ReplyTo<Result<(), Refusal>>>,
@@ -94,15 +95,16 @@ impl NodeActor {
                 let env = Arc::clone(&self.env);
                 env.tell_job(cx, job, input);
             }
-            NodeEffect::ToAgent(frame) => {
-                let sent = self.link.as_ref().map(|link| link.send(*frame));
+            NodeEffect::ToAgent { conn, frame } => {
+                let link = self.link.as_ref().filter(|(open, _)| *open == conn);
+                let sent = link.map(|(_, link)| link.send(*frame));
                 if !matches!(sent, Some(Ok(()))) {
                     // Whatever must arrive follows from the state at the next registration.
                     tracing::debug!(node = self.name, "node.frame_without_link");
                 }
             }
-            NodeEffect::CloseLink => {
-                if let Some(link) = self.link.take() {
+            NodeEffect::CloseLink { conn } => {
+                if let Some((_, link)) = self.link.take_if(|(open, _)| *open == conn) {
                     link.close();
                 }
             }
@@ -125,7 +127,7 @@ impl Actor for NodeActor {
     fn started(&mut self, cx: &mut Context<Self>) {
         let mut effects = Vec::new();
         // In a later life the link may still be open.
-        self.link = self.env.links.get(&self.name).filter(|(conn, _)| self.core.has_link(*conn)).map(|(_, link)| link);
+        self.link = self.env.links.get(&self.name).filter(|(conn, _)| self.core.has_link(*conn));
         if self.link.is_none() {
             self.core.forget_link();
         }
@@ -138,7 +140,7 @@ impl Actor for NodeActor {
         match message {
             NodeMsg::Input(input) => self.run(cx, input),
             NodeMsg::Connected { registration, link } => {
-                if let Some(old) = self.link.replace(link) {
+                if let Some((_, old)) = self.link.replace((registration.conn, link)) {
                     old.close();
                 }
                 self.run(cx, NodeInput::Registered(registration));
@@ -162,7 +164,7 @@ impl Actor for NodeActor {
     }
 
     fn stopped(&mut self) {
-        if let Some(link) = self.link.take() {
+        if let Some((_, link)) = self.link.take() {
             link.close();
         }
     }

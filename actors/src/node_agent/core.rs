@@ -234,7 +234,7 @@ impl NodeAgentCore {
     fn acknowledged(&mut self, upto: u64, out: &mut Vec<AgentEffect>) {
         for p in self.outbox.acknowledge(upto) {
             if let Some((run, seq)) = p.from_stepd {
-                out.push(AgentEffect::ToStepd { run, message: NodeToStepd::Ack { upto: seq } });
+                self.acknowledge_stepd(run, seq, out);
             }
             if let Some(run) = p.last_of {
                 self.runs.remove(&run);

@@ -175,11 +175,12 @@ fn a_run_goes_from_order_to_release_and_every_report_is_acknowledged_in_turn() {
         e,
         [
             AgentEffect::ToStepd { run: RUN, message: NodeToStepd::Ack { upto: 1 } },
-            AgentEffect::ToStepd { run: RUN, message: NodeToStepd::Ack { upto: 3 } }
+            AgentEffect::ToStepd { run: RUN, message: NodeToStepd::Ack { upto: 3 } },
+            AgentEffect::SetTimer { timer: AgentTimer::End(RUN), after: Duration::from_secs(90) },
         ]
     );
     let e = b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "exit code 0".into() });
-    assert_eq!(e, [AgentEffect::Sweep { run: RUN }]);
+    assert_eq!(e, [AgentEffect::ClearTimer(AgentTimer::End(RUN)), AgentEffect::Sweep { run: RUN }]);
     b.tell(AgentInput::Swept { run: RUN, stubborn: vec![] });
     let e = b.tell(AgentInput::EpilogDone { run: RUN, failed: None });
     assert!(matches!(reports(&e)[..], [(3, AgentReport::NodeReleased { epilog_failed: None, .. })]));
@@ -380,7 +381,12 @@ fn a_run_that_does_not_end_when_told_is_given_up_with_the_state_it_was_to_have()
     // However often it is repeated, it is one deadline.
     let e = b.tell(AgentInput::Controller(end.clone()));
     assert!(!e.iter().any(|e| matches!(e, AgentEffect::SetTimer { .. })));
-    assert_eq!(b.tell(timer.clone()).last(), Some(&AgentEffect::KillStepd { run: RUN, pid: Some(42) }));
+    // As often as it takes: the controller may have forgotten the run, and then there is no second order.
+    for _ in 0..2 {
+        let e = b.tell(timer.clone());
+        assert!(e.contains(&AgentEffect::KillStepd { run: RUN, pid: Some(42) }));
+        assert!(e.contains(&AgentEffect::SetTimer { timer: AgentTimer::End(RUN), after: Duration::from_secs(90) }));
+    }
     given_up(&b.tell(killed()));
     // One that is being started again: whoever comes up all the same has to go.
     let mut b = Bench::holding(&["n1"]);
@@ -389,6 +395,23 @@ fn a_run_that_does_not_end_when_told_is_given_up_with_the_state_it_was_to_have()
     given_up(&b.tell(timer));
     let e = b.tell(AgentInput::Restarted { run: RUN, result: Ok(43) });
     assert_eq!(e, [AgentEffect::KillStepd { run: RUN, pid: Some(43) }]);
+}
+
+/// Found by simulation: a `stepd` had said that all is gone, was told that this is safe, and hung instead of ending. Nothing
+/// was left that would have ended it, and its node was never free again.
+#[test]
+fn a_stepd_that_hangs_after_its_last_word_is_killed() {
+    let mut b = Bench::holding(&["n1"]);
+    b.from_stepd(1, StepdReport::Started);
+    b.from_stepd(2, ended());
+    b.from_stepd(3, StepdReport::Gone);
+    let timer = AgentTimer::End(RUN);
+    let e = b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 2 }));
+    assert!(e.contains(&AgentEffect::SetTimer { timer, after: Duration::from_secs(90) }));
+    let e = b.tell(AgentInput::Timer { timer, load: NodeLoad::default() });
+    assert!(e.contains(&AgentEffect::KillStepd { run: RUN, pid: Some(42) }));
+    let e = b.tell(killed());
+    assert_eq!(e, [AgentEffect::ClearTimer(timer), AgentEffect::Sweep { run: RUN }]);
 }
 
 #[test]
@@ -544,9 +567,9 @@ fn steps_reported_behind_the_last_word_of_a_stepd_arrive_too() {
     assert_eq!(reports(&b.welcome(&[(RUN.job, RUN.sluid)])).len(), 1);
     let ack = |upto| AgentEffect::ToStepd { run: RUN, message: NodeToStepd::Ack { upto } };
     let acknowledged = |upto| AgentInput::Controller(ControllerToNode::AckReports { upto });
-    assert_eq!(b.tell(acknowledged(1)), [ack(2)]);
+    assert!(b.tell(acknowledged(1)).contains(&ack(2)));
     assert_eq!(reports(&b.from_stepd(3, steps(0))).len(), 1);
-    assert_eq!(b.tell(acknowledged(2)), [ack(3)]);
+    assert!(b.tell(acknowledged(2)).contains(&ack(3)));
     let out = b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "exit code 0".into() });
     assert!(out.contains(&AgentEffect::Sweep { run: RUN }));
 }

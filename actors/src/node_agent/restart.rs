@@ -67,12 +67,14 @@ impl NodeAgentCore {
             | RunPhase::Released => {}
             RunPhase::Leaving => {
                 run.phase = RunPhase::Sweeping;
+                out.push(AgentEffect::ClearTimer(AgentTimer::End(key)));
                 out.push(AgentEffect::Sweep { run: key });
             }
             // It had told an agent before this one.
             RunPhase::Awaited | RunPhase::Held { .. } if run.clean => {
                 run.phase = RunPhase::Sweeping;
                 out.push(AgentEffect::ClearTimer(AgentTimer::Start(key)));
+                out.push(AgentEffect::ClearTimer(AgentTimer::End(key)));
                 out.push(AgentEffect::Sweep { run: key });
             }
             RunPhase::Awaited | RunPhase::Held { .. } => {

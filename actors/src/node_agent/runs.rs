@@ -164,8 +164,9 @@ impl NodeAgentCore {
             RunPhase::Leaving => {
                 // Back after losing the connection. When nothing of it is on its way, the last acknowledgement was lost.
                 out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Welcome });
+                let passed = run.passed;
                 if !self.outbox.waiting.iter().any(|p| p.from_stepd.is_some_and(|(k, _)| k == key)) {
-                    out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Ack { upto: run.passed } });
+                    self.acknowledge_stepd(key, passed, out);
                 }
                 return;
             }
@@ -223,7 +224,15 @@ impl NodeAgentCore {
         let earlier = self.outbox.waiting.iter_mut().rev().find(|p| p.from_stepd.is_some_and(|(k, _)| k == key));
         match earlier {
             Some(p) => p.from_stepd = Some((key, seq)),
-            None => out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Ack { upto: seq } }),
+            None => self.acknowledge_stepd(key, seq, out),
+        }
+    }
+
+    /// What a `stepd` reported is safe. One that has nothing more to say ends now, or is killed after a while.
+    pub(super) fn acknowledge_stepd(&mut self, key: RunKey, upto: u64, out: &mut Vec<AgentEffect>) {
+        out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Ack { upto } });
+        if self.runs.get(&key).is_some_and(|run| run.phase == RunPhase::Leaving && run.passed <= upto) {
+            out.push(AgentEffect::SetTimer { timer: AgentTimer::End(key), after: self.config.end_limit });
         }
     }
 
@@ -245,15 +254,19 @@ impl NodeAgentCore {
     }
 
     pub(super) fn end_timed_out(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
-        let Some(run) = self.runs.get_mut(&key).filter(|r| r.phase.works()) else { return };
+        let ends = |r: &&mut Run| r.phase.works() || r.phase == RunPhase::Leaving;
+        let Some(run) = self.runs.get_mut(&key).filter(ends) else { return };
         out.push(log_warning(format!("the stepd of job {} did not end in time: killing it", key.job)));
         run.condemned = true;
-        // Should that come to nothing (it is only being started, say), the next order begins anew.
-        run.end_awaited = false;
         match run.phase {
             // Should its start succeed all the same, it is killed then.
             RunPhase::Restarting { .. } => self.give_up(key, out),
-            _ => out.push(AgentEffect::KillStepd { run: key, pid: run.pid }),
+            _ => {
+                out.push(AgentEffect::KillStepd { run: key, pid: run.pid });
+                // Should that come to nothing (it is only being started, or hangs in the kernel), it is tried again: the
+                // controller may know nothing of this run any more, and give no second order.
+                out.push(AgentEffect::SetTimer { timer: AgentTimer::End(key), after: self.config.end_limit });
+            }
         }
     }
 

@@ -1,5 +1,5 @@
 //! A whole run in one thread: the cores of step manager, steps and shepherds wired together with made-up launchers, for
-//! tests. Messages wait in channels that keep their order; which channel is served next can be drawn.
+//! tests here and, as a part of simulated jobs, in `sims`. Messages wait in channels that keep their order; which channel is served next can be drawn.
 
 use crate::{
     shepherd::{PassedFd, ShepherdConfig, ShepherdCore, ShepherdEffect, ShepherdInput, ShepherdTimer},
@@ -70,6 +70,8 @@ pub struct FakeNode {
     pub lost: bool,
     /// Its link is broken.
     pub away: bool,
+    /// Its shepherd came up.
+    pub up: bool,
     kept: Vec<ShepherdToStepMgr>,
     next_pid: u32,
 }
@@ -90,6 +92,10 @@ pub struct Company {
     pub stubborn: bool,
     /// Signals that launchers were told to send: number, whole groups.
     pub signals: Vec<(i32, bool)>,
+    /// Reports are acknowledged as soon as they are made.
+    pub acknowledges: bool,
+    /// How often a process was started for each task of each step.
+    pub spawned: BTreeMap<(StepKey, u32), u32>,
     channels: BTreeMap<Channel, VecDeque<Delivery>>,
     manager_timers: BTreeMap<StepMgrTimer, Timestamp>,
     step_timers: BTreeMap<(StepKey, StepTimer), Timestamp>,
@@ -113,6 +119,7 @@ impl Company {
                 lines: Vec::new(),
                 lost: false,
                 away: false,
+                up: false,
                 kept: Vec::new(),
                 next_pid: 1000,
             })
@@ -130,6 +137,8 @@ impl Company {
             exited: false,
             stubborn: false,
             signals: Vec::new(),
+            acknowledges: true,
+            spawned: BTreeMap::new(),
             channels: BTreeMap::new(),
             manager_timers: BTreeMap::new(),
             step_timers: BTreeMap::new(),
@@ -153,8 +162,14 @@ impl Company {
 
     /// A node's launcher runs and its shepherd registers.
     pub fn shepherd_up(&mut self, node: usize) {
-        self.shepherd(node, ShepherdInput::LauncherUp { first: true });
+        self.launcher_up(node);
         self.manager(StepMgrInput::ShepherdUp { node: NodeSlot(node as u32) });
+    }
+
+    /// A node's launcher runs, and its shepherd has not found the step manager.
+    pub fn launcher_up(&mut self, node: usize) {
+        self.nodes[node].up = true;
+        self.shepherd(node, ShepherdInput::LauncherUp { first: true });
     }
 
     /// A node and all on it disappears.
@@ -245,19 +260,8 @@ impl Company {
         let mut all = Vec::new();
         for (n, node) in self.nodes.iter().enumerate() {
             for (token, process) in node.processes.iter().filter(|(_, p)| !p.ended) {
-                let value =
-                    |name: &str| {
-                        let prefix = format!("{name}=");
-                        let text =
-                            process.spawn.extra_env.iter().rev().find_map(|e| {
-                                std::str::from_utf8(e).ok().and_then(|e| e.strip_prefix(prefix.as_str()))
-                            });
-                        text.and_then(|t| t.parse::<i64>().ok()).unwrap_or(-1)
-                    };
-                let array = u32::try_from(value("SLURM_STEP_ARRAY_TASK_ID")).ok();
-                let step = u32::try_from(value("SLURM_STEP_ID"))
-                    .map_or(StepKey::BATCH, |n| StepKey { step: StepNum::Number(n), array });
-                all.push((n, *token, step, value("SLURM_PROCID") as u32));
+                let (step, rank) = identity(&process.spawn);
+                all.push((n, *token, step, rank));
             }
         }
         all.sort_by_key(|(n, token, ..)| (*n, *token));
@@ -401,6 +405,24 @@ impl Company {
         self.now = end;
     }
 
+    /// Time passes; what is due happens, and messages stay where they are.
+    pub fn fire_due(&mut self, now: Timestamp) {
+        self.now = self.now.max(now);
+        let due = |at: &Timestamp| *at <= now;
+        while let Some(timer) = self.manager_timers.iter().find(|(_, at)| due(at)).map(|(timer, _)| *timer) {
+            self.manager_timers.remove(&timer);
+            self.manager(StepMgrInput::Timer(timer));
+        }
+        while let Some(key) = self.step_timers.iter().find(|(_, at)| due(at)).map(|(key, _)| *key) {
+            self.step_timers.remove(&key);
+            self.step(key.0, StepInput::Timer(key.1));
+        }
+        while let Some(key) = self.shepherd_timers.iter().find(|(_, at)| due(at)).map(|(key, _)| *key) {
+            self.shepherd_timers.remove(&key);
+            self.shepherd(key.0, ShepherdInput::Timer(key.1));
+        }
+    }
+
     /// The manager's actor restarts: steps' actors are gone, the ledger is read again.
     pub fn restart_manager(&mut self) {
         let (facts, config) = (Arc::new(self.core.facts().clone()), StepMgrConfig::default());
@@ -414,7 +436,8 @@ impl Company {
         self.channels.retain(|c, _| !gone(c));
         self.manager(StepMgrInput::Begin);
         for node in 0..self.nodes.len() {
-            if !self.nodes[node].lost {
+            let FakeNode { lost, away, up, .. } = self.nodes[node];
+            if up && !lost && !away {
                 self.manager(StepMgrInput::ShepherdUp { node: NodeSlot(node as u32) });
             }
         }
@@ -503,7 +526,9 @@ impl Company {
             StepMgrEffect::ToClient { client, message } => self.heard.entry(client).or_default().push(message),
             StepMgrEffect::CloseClient { client } => self.hang_up(client),
             StepMgrEffect::ToAgent(message) => {
-                if let StepdToNode::Report { seq, .. } = &message {
+                if let StepdToNode::Report { seq, .. } = &message
+                    && self.acknowledges
+                {
                     self.tell(NodeToStepd::Ack { upto: *seq });
                 }
                 self.agent.push(message);
@@ -633,6 +658,7 @@ impl Company {
             self.on_launcher(n, FromLauncher::SpawnFailed { token, failure });
             return self.go_on_after(n, token);
         }
+        *self.spawned.entry(identity(&spawn)).or_default() += 1;
         let node = &mut self.nodes[n];
         node.next_pid += 1;
         let (pid, quiet) = (node.next_pid, spawn.quiet);
@@ -716,4 +742,17 @@ impl Company {
             })
             .collect()
     }
+}
+
+/// Which task of which step a process is, as its environment has it.
+fn identity(spawn: &SpawnTask) -> (StepKey, u32) {
+    let value = |name: &str| {
+        let prefix = format!("{name}=");
+        let of = |e: &'_ ByteBuf| std::str::from_utf8(e).ok()?.strip_prefix(prefix.as_str())?.parse::<i64>().ok();
+        spawn.extra_env.iter().rev().find_map(of).unwrap_or(-1)
+    };
+    let array = u32::try_from(value("SLURM_STEP_ARRAY_TASK_ID")).ok();
+    let step =
+        u32::try_from(value("SLURM_STEP_ID")).map_or(StepKey::BATCH, |n| StepKey { step: StepNum::Number(n), array });
+    (step, value("SLURM_PROCID") as u32)
 }

@@ -785,3 +785,28 @@ fn a_node_that_stays_dirty_does_not_hold_the_batch_host_for_ever() {
     assert_eq!(company.job_reports().last(), Some(&StepdReport::Gone));
     assert!(company.exited);
 }
+
+/// Found by simulation: the controller keeps the numbers of a working run in memory and has acknowledged them; it died, the run
+/// ended without another step, and the job was recorded with none.
+#[test]
+fn numbers_of_steps_are_said_once_more_after_the_end() {
+    let mut company = batch(&[2]);
+    company.srun(step("x"));
+    company.settle();
+    company.exit_code(0, 0);
+    company.advance(Duration::from_secs(5));
+    let before = company.agent.len();
+    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
+    company.settle();
+    company.advance(Duration::from_secs(300));
+    let mut ended = false;
+    let after_end = company.agent[before..].iter().filter_map(|message| match message {
+        StepdToNode::Report { report: StepdReport::Ended { .. }, .. } => {
+            ended = true;
+            None
+        }
+        StepdToNode::Report { report: StepdReport::Steps(steps), .. } if ended => Some(steps.tally.counts.done),
+        _ => None,
+    });
+    assert_eq!(after_end.last(), Some(1));
+}

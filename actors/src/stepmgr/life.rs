@@ -23,6 +23,7 @@ use garrick_model::{
     spec::{CpuBind, Distribution, NodeCount, StepSharing, StepSpec, StreamTarget},
     state::{ExitStatus, JobState, Reason, StepState},
     time::Timestamp,
+    view::StepCounts,
 };
 use std::{sync::Arc, time::Duration};
 
@@ -379,6 +380,10 @@ impl StepMgrCore {
             }
         };
         self.report(report, out);
+        let counts = self.counts();
+        if counts != StepCounts::default() {
+            out.push(StepMgrEffect::ToAgent(self.reports.last_tally(&self.ledger, counts)));
+        }
         out.push(StepMgrEffect::SetTimer { timer: StepMgrTimer::Others, after: self.config.others_wait });
     }
 

@@ -133,6 +133,14 @@ impl Reports {
         out
     }
 
+    /// The numbers alone, said once more behind the run's end: the controller saves them from then on, and may have lost
+    /// what it was told while the run worked.
+    pub fn last_tally(&mut self, ledger: &Ledger, counts: StepCounts) -> StepdToNode {
+        let unreported = (ledger.outbox.len() - self.under_way) as u64;
+        let rows = StepRows { counts, unreported, dropped: ledger.dropped, ..StepRows::default() };
+        self.send(StepdReport::Steps(rows.into()), 0)
+    }
+
     /// The agent has them. How many ends were among them.
     pub fn acknowledged(&mut self, upto: u64) -> u64 {
         let mut ends = 0;

@@ -15,7 +15,8 @@ pub(crate) const MAX_RECORD_BYTES: usize = 32 << 20;
 /// Read from the file at a time.
 pub(crate) const READ_BYTES: usize = 64 << 10;
 
-pub(crate) fn header() -> [u8; HEADER_BYTES] {
+/// What every journal begins with.
+pub fn header() -> [u8; HEADER_BYTES] {
     let mut h = [0u8; HEADER_BYTES];
     h[..8].copy_from_slice(MAGIC);
     h[8] = VERSION;

@@ -23,5 +23,5 @@ mod read;
 
 pub use error::JournalError;
 pub use file::{Opened, open, open_each, replace, sync_parent};
-pub use form::{VERSION, frame};
+pub use form::{VERSION, frame, header};
 pub use read::{Reader, Record};

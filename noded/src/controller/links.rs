@@ -10,7 +10,7 @@ use garrick_actors::{
 use garrick_frame::LinkKind;
 use garrick_model::messages::node::{ControllerToNode, NodeToController};
 use garrick_runtime::{Address, Lane, TraceContext};
-use garrick_transport::{Class, Connection, Endpoint, LinkHandle, Sender, identity::Role};
+use garrick_transport::{Class, Connection, Endpoint, LinkError, LinkHandle, Sender, identity::Role};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -34,6 +34,11 @@ impl AgentLink for Link {
             _ => Class::Request,
         };
         self.sender.try_send_on(class, &traced(frame)).map_err(|e| {
+            // What the agent misses now it is told only when it registers again: an acknowledgement, the end of a run.
+            if matches!(e, LinkError::Busy { .. }) && class != Class::Trace {
+                tracing::warn!(error = %e, "an agent does not take what it is sent: its link is closed");
+                self.handle.close("its queue is full");
+            }
             tracing::debug!(error = %e, "a frame to an agent was not sent");
             LinkClosed
         })

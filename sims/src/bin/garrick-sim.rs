@@ -1,20 +1,33 @@
-//! Simulated clusters from seeds: rules are checked after every event.
+//! Simulated clusters from seeds: rules are checked after every event. Seeds are run on all cores; what is printed does
+//! not depend on how many there are, times apart.
 //!
-//!     garrick-sim --short                                            a few seeds, always the same ones
+//!     garrick-sim --short                                            more than a million events, always the same ones
+//!     garrick-sim --long                                             hundreds of seeds
+//!     garrick-sim --seeds FROM TO                                    these
 //!     garrick-sim --seed N [--jobs J] [--nodes N] [--events E]       one, as a violation tells it
 
 use garrick_sims::simulation::{Outcome, Setup, rules::Violation, run};
 use std::{
+    collections::BTreeMap,
     error::Error,
     io::{Write, stdout},
+    num::NonZero,
     panic::{AssertUnwindSafe, catch_unwind},
     process::ExitCode,
+    sync::{
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
     time::Instant,
 };
 
-const USAGE: &str = "usage: garrick-sim --short | --seed N [--jobs J] [--nodes N] [--events E]";
+const USAGE: &str =
+    "usage: garrick-sim --short | --long | --seeds FROM TO | --seed N [--jobs J] [--nodes N] [--events E]";
 /// Seeds of `--short`.
-const SHORT: [u64; 5] = [1, 2, 3, 4, 5];
+const SHORT: u64 = 14;
+/// Seeds of `--long`.
+const LONG: u64 = 400;
 
 fn main() -> ExitCode {
     let result = setups(&std::env::args().skip(1).collect::<Vec<_>>()).and_then(|setups| run_all(&setups));
@@ -29,8 +42,12 @@ fn main() -> ExitCode {
 }
 
 fn setups(args: &[String]) -> Result<Vec<Setup>, Box<dyn Error>> {
-    if args == ["--short"] {
-        return Ok(SHORT.map(Setup::of_seed).to_vec());
+    let seeds = |from: u64, to: u64| (from..=to).map(Setup::of_seed).collect();
+    match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--short"] => return Ok(seeds(1, SHORT)),
+        ["--long"] => return Ok(seeds(1, LONG)),
+        ["--seeds", from, to] => return Ok(seeds(from.parse()?, to.parse()?)),
+        _ => {}
     }
     let (mut setup, mut seeded) = (Setup::of_seed(0), false);
     for pair in args.chunks(2) {
@@ -46,37 +63,69 @@ fn setups(args: &[String]) -> Result<Vec<Setup>, Box<dyn Error>> {
     if seeded { Ok(vec![setup]) } else { Err(USAGE.into()) }
 }
 
+/// What a thread has to say of a simulation; `None`: a core panicked.
+type Said = Option<Result<Outcome, Box<Violation>>>;
+
 /// How many violations there were.
 fn run_all(setups: &[Setup]) -> Result<u32, Box<dyn Error>> {
     let mut out = stdout().lock();
     let (mut events, mut violations, began) = (0, 0, Instant::now());
-    for setup in setups {
-        let start = Instant::now();
-        // An assertion of a core is a broken rule too, and is to be repeatable.
-        match catch_unwind(AssertUnwindSafe(|| run(*setup))) {
-            Ok(Ok(outcome)) => {
-                events += outcome.events;
-                show(&mut out, setup, &outcome, start)?;
-            }
-            Ok(Err(violation)) => {
-                violations += 1;
-                broken(&mut out, setup, &violation)?;
-            }
-            Err(_) => {
-                violations += 1;
-                writeln!(out, "seed {}: a core panicked (see above)\nrepeat: {}", setup.seed, setup.command())?;
+    let threads = thread::available_parallelism().map_or(1, NonZero::get).min(setups.len());
+    let (next, (sender, receiver)) = (AtomicUsize::new(0), mpsc::channel());
+    thread::scope(|scope| -> Result<(), Box<dyn Error>> {
+        for _ in 0..threads {
+            let (next, sender) = (&next, sender.clone());
+            scope.spawn(move || {
+                while let Some((at, setup)) = take(next, setups) {
+                    let start = Instant::now();
+                    // An assertion of a core is a broken rule too, and is to be repeatable.
+                    let said = catch_unwind(AssertUnwindSafe(|| run(*setup))).ok();
+                    let _ = sender.send((at, said, start.elapsed().as_secs_f64()));
+                }
+            });
+        }
+        drop(sender);
+        // Shown in the order of the seeds.
+        let (mut early, mut shown) = (BTreeMap::new(), 0);
+        for (at, said, secs) in receiver {
+            early.insert(at, (said, secs));
+            while let Some((said, secs)) = early.remove(&shown) {
+                match &said {
+                    Some(Ok(outcome)) => events += outcome.events,
+                    Some(Err(_)) | None => violations += 1,
+                }
+                show_one(&mut out, &setups[shown], &said, secs)?;
+                shown += 1;
             }
         }
-    }
+        Ok(())
+    })?;
     let secs = began.elapsed().as_secs_f64();
     let rate = events as f64 / secs.max(0.001);
-    writeln!(out, "{} seeds, {events} events in {secs:.1} s, {rate:.0} events/s", setups.len())?;
+    let seeds = setups.len();
+    writeln!(out, "{seeds} seeds, {events} events in {secs:.1} s on {threads} threads, {rate:.0} events/s")?;
     writeln!(out, "{violations} violations")?;
     Ok(violations)
 }
 
-fn show(out: &mut impl Write, setup: &Setup, outcome: &Outcome, start: Instant) -> Result<(), Box<dyn Error>> {
-    let rate = outcome.events as f64 / start.elapsed().as_secs_f64().max(0.001);
+fn take<'s>(next: &AtomicUsize, setups: &'s [Setup]) -> Option<(usize, &'s Setup)> {
+    let at = next.fetch_add(1, Ordering::Relaxed);
+    Some((at, setups.get(at)?))
+}
+
+fn show_one(out: &mut impl Write, setup: &Setup, said: &Said, secs: f64) -> Result<(), Box<dyn Error>> {
+    match said {
+        Some(Ok(outcome)) => show(out, setup, outcome, secs),
+        Some(Err(violation)) => broken(out, setup, violation),
+        None => {
+            writeln!(out, "seed {}: a core panicked (see above)\nrepeat: {}", setup.seed, setup.command())?;
+            Ok(())
+        }
+    }
+}
+
+fn show(out: &mut impl Write, setup: &Setup, outcome: &Outcome, secs: f64) -> Result<(), Box<dyn Error>> {
+    let rate = outcome.events as f64 / secs.max(0.001);
     let n = |what| outcome.counts.of(what);
     writeln!(
         out,

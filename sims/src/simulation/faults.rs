@@ -29,6 +29,7 @@ impl World {
     /// One submission, and the next one a little later.
     pub(super) fn submit_some(&mut self) {
         if self.submitted >= self.setup().jobs {
+            self.submitting = false;
             return;
         }
         let spec = self.some_spec();
@@ -114,27 +115,19 @@ impl World {
             let asked = self.asked_nodes();
             node = self.random.pick(&asked).copied().unwrap_or(node);
         }
-        match self.random.between(0, 31) {
+        match self.random.between(0, 40) {
             0..=4 => {
                 self.ledger.counts.add("link broken");
                 self.break_link(node);
             }
-            5 | 6 => {
-                self.ledger.counts.add("agent restart");
-                self.begin_agent(node);
-                self.after(2_000, Happening::Connect(node));
-            }
+            5 | 6 => self.restart_agent(node),
             7 => {
                 self.ledger.counts.add("machine reboot");
                 self.reboot(node);
                 self.after(30_000, Happening::Connect(node));
             }
             8..=10 => {
-                let living = |(node, machine): (usize, &Machine)| {
-                    machine.living().into_iter().map(|run| (node, run)).collect::<Vec<_>>()
-                };
-                let all: Vec<(usize, RunKey)> = self.machines.iter().enumerate().flat_map(living).collect();
-                if let Some(&(node, run)) = self.random.pick(&all) {
+                if let Some((node, run)) = self.some_stepd() {
                     self.ledger.counts.add("stepd killed");
                     self.kill_stepd(node, run);
                 }
@@ -142,8 +135,44 @@ impl World {
             11 | 12 => self.set_node(node, NodeStateChange::Drain),
             13 => self.set_node(node, NodeStateChange::Down),
             14 => {
-                if self.random.one_in_thousand(400) {
+                if self.random.one_in_thousand(250) {
                     self.restart_controller();
+                }
+            }
+            36 => {
+                self.ledger.counts.add("partition");
+                let (first, last, secs) = (node, self.random.between(1, 8), self.random.between(5, 300));
+                for node in (first..self.machines.len()).take(last as usize) {
+                    self.cut(node, secs);
+                }
+            }
+            37 => {
+                self.ledger.counts.add("clock step");
+                self.clock_ahead_ms = self.some_step_of_clock();
+            }
+            38 => {
+                self.ledger.counts.add("clock step");
+                self.machines[node].clock_ahead_ms = self.some_step_of_clock();
+            }
+            35 => {
+                if let Some((node, run)) = self.some_stepd() {
+                    self.ledger.counts.add("stepd hangs");
+                    self.hang_stepd(node, run);
+                }
+            }
+            34 => {
+                self.ledger.counts.add("slow disk");
+                let ms = u64::from(self.random.between(2_000, 30_000));
+                self.slow_until = self.now.plus(Duration::from_millis(ms));
+                if self.random.one_in_thousand(500) {
+                    // What is to be said to its agent waits behind the drain.
+                    self.set_node(node, NodeStateChange::Drain);
+                    let pause = self.random.between(0, 2_000);
+                    self.after(u64::from(pause), Happening::AgentDies(node));
+                }
+                if self.random.one_in_thousand(400) {
+                    let into = self.random.between(0, 100);
+                    self.after(ms * u64::from(into) / 100, Happening::Crash);
                 }
             }
             15..=19 => self.command_some(JobCommand::Cancel),
@@ -155,8 +184,57 @@ impl World {
             26 | 27 => self.command_some(JobCommand::Release),
             28 => self.command_some(JobCommand::Suspend),
             29 => self.command_some(JobCommand::Resume),
-            _ => self.cancel_some_tasks(),
+            30 | 31 => self.cancel_some_tasks(),
+            32 => {
+                self.busy(node);
+            }
+            33 => {
+                self.ledger.counts.add("machine set up anew");
+                self.wipe(node);
+                self.after(60_000, Happening::Connect(node));
+            }
+            _ => {
+                let dead = self.machines.iter().filter(|machine| machine.dead).count();
+                if dead < self.machines.len().div_ceil(8) && !self.machines[node].dead {
+                    self.ledger.counts.add("machine gone for good");
+                    for peer in self.peers_of(node) {
+                        if self.random.one_in_thousand(700) {
+                            self.busy(peer);
+                        }
+                    }
+                    self.die(node);
+                }
+            }
         }
+    }
+
+    /// Seconds to an hour ahead or behind, in milliseconds.
+    fn some_step_of_clock(&mut self) -> i64 {
+        let secs = [5, 60, 600, 3_600];
+        let most = self.random.pick(&secs).copied().unwrap_or(60);
+        let ms = i64::from(self.random.between(1, most)) * 1_000;
+        if self.random.one_in_thousand(500) { ms } else { -ms }
+    }
+
+    pub(super) fn restart_agent(&mut self, node: usize) {
+        self.ledger.counts.add("agent restart");
+        self.begin_agent(node);
+        self.after(2_000, Happening::Connect(node));
+    }
+
+    /// The controller's link to a node takes nothing for seconds or minutes.
+    fn busy(&mut self, node: usize) {
+        self.ledger.counts.add("link busy");
+        let secs = u64::from(self.random.between(1, 400));
+        self.machines[node].busy_until = self.now.plus(Duration::from_secs(secs));
+    }
+
+    fn some_stepd(&mut self) -> Option<(usize, RunKey)> {
+        let living = |(node, machine): (usize, &Machine)| {
+            machine.living().into_iter().map(|run| (node, run)).collect::<Vec<_>>()
+        };
+        let all: Vec<(usize, RunKey)> = self.machines.iter().enumerate().flat_map(living).collect();
+        self.random.pick(&all).copied()
     }
 
     /// Drained or set down, and resumed some minutes later.
@@ -178,7 +256,12 @@ impl World {
     }
 
     fn command(&mut self, job: JobId, tasks: Option<Vec<(u32, u32, u32)>>, command: JobCommand) {
-        let input = JobInput::Command { request: 0, by: ROOT, tasks, command };
+        self.requests += 1;
+        let request = self.requests;
+        if let (None, JobCommand::Cancel, Some(core)) = (&tasks, &command, self.jobs.get(&job)) {
+            self.cancels.insert(request, core.record().sluid);
+        }
+        let input = JobInput::Command { request, by: ROOT, tasks, command };
         self.send(Place::Front, Happening::Job(job, input));
     }
 
@@ -205,6 +288,11 @@ impl World {
         self.command(run.job, None, JobCommand::FinishAllocation { exit: ExitStatus::SUCCESS });
     }
 
+    fn hangs_at(&self, core: &JobCore, batch_host: &str) -> bool {
+        let run = RunKey { job: core.record().id, sluid: core.record().sluid };
+        self.config.node(batch_host).is_some_and(|node| self.hangs(node.index.0 as usize, run))
+    }
+
     /// After the faults: resumes nodes, releases jobs, continues stopped ones, and gives up on what can never start.
     pub(super) fn operate(&mut self) {
         self.after(60_000, Happening::Operator);
@@ -214,10 +302,16 @@ impl World {
                 self.resume_node(node);
             }
         }
+        let gone = |name: &String| self.config.node(name).is_some_and(|n| self.machines[n.index.0 as usize].dead);
         let judge = |core: &JobCore| match &core.record().phase {
+            Phase::Pending if core.record().spec.nodelist.iter().any(gone) => Some(JobCommand::Cancel),
             Phase::Pending if core.record().dependency_failed => Some(JobCommand::Cancel),
             Phase::Pending => core.record().hold.map(|_| JobCommand::Release),
             Phase::Suspended(_) => Some(JobCommand::Resume),
+            // Seen to do nothing; its time limit is for its step manager to keep, which is what hangs.
+            Phase::Running(run) | Phase::Starting(run) if self.hangs_at(core, run.batch_host()) => {
+                Some(JobCommand::Cancel)
+            }
             _ => None,
         };
         let decided: Vec<(JobId, JobCommand)> =

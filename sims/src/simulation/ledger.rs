@@ -53,10 +53,62 @@ pub struct Ledger {
     pub jobs: BTreeMap<JobId, JobNote>,
     /// Runs.
     pub runs: BTreeMap<Sluid, RunNote>,
+    /// Runs that were given nodes.
+    pub started: BTreeSet<Sluid>,
     /// Runs that were replaced before their end was recorded.
     pub replaced_alive: Vec<(JobId, Sluid)>,
     /// How often each event was recorded.
     pub counts: Counts,
+}
+
+/// What others were told and rely on: it has to be on disk, and to be there after every crash.
+#[derive(Clone, Debug, Default)]
+pub struct Promises {
+    /// Jobs that were answered.
+    pub jobs: BTreeSet<JobId>,
+    /// Runs that agents were sent.
+    pub runs: BTreeSet<Sluid>,
+    /// Runs whose end a `stepd` may forget.
+    pub ends: BTreeSet<Sluid>,
+    /// Runs whose cancellation was answered.
+    pub cancelled: BTreeSet<Sluid>,
+    /// Some were made since they were looked at last.
+    pub(super) news: Vec<Promise>,
+}
+
+/// One of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Promise {
+    /// See [`Promises::jobs`].
+    Job(JobId),
+    /// See [`Promises::runs`].
+    Run(Sluid),
+    /// See [`Promises::ends`].
+    End(Sluid),
+}
+
+impl Promises {
+    pub(super) fn job(&mut self, job: JobId) {
+        self.jobs.insert(job);
+        self.news.push(Promise::Job(job));
+    }
+
+    pub(super) fn run(&mut self, sluid: Sluid) {
+        self.runs.insert(sluid);
+        self.news.push(Promise::Run(sluid));
+    }
+
+    pub(super) fn end(&mut self, sluid: Sluid) {
+        self.ends.insert(sluid);
+        self.news.push(Promise::End(sluid));
+    }
+
+    /// All of them.
+    pub fn all(&self) -> impl Iterator<Item = Promise> + '_ {
+        let jobs = self.jobs.iter().map(|job| Promise::Job(*job));
+        let runs = self.runs.iter().map(|run| Promise::Run(*run));
+        jobs.chain(runs).chain(self.ends.iter().map(|run| Promise::End(*run)))
+    }
 }
 
 impl Ledger {
@@ -88,6 +140,7 @@ impl Ledger {
                     run.ends += 1;
                 }
             }
+            JobEvent::Allocated(_) => self.started.extend(note.run),
             JobEvent::Purged => note.purged = true,
             _ => {}
         }

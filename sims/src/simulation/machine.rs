@@ -1,7 +1,10 @@
 //! A node's machine around the core of its agent: the link to the controller, the spool folder, and `stepd`s, which are
 //! made up: they start, work for a while, report, die when they are killed, and go on when they are started again.
 
-use super::world::{Happening, Place, World};
+use super::{
+    crew::{Crew, FIRST_TURN},
+    world::{Happening, Place, World},
+};
 use garrick_actors::{
     node::messages::{NodeInput, Registration},
     node_agent::{
@@ -16,6 +19,7 @@ use garrick_model::{
     },
     spec::JobKind,
     state::{ExitStatus, JobState, Reason},
+    time::Timestamp,
     view::NodeFacts,
 };
 use std::{collections::BTreeMap, time::Duration};
@@ -38,8 +42,18 @@ pub(super) enum ToStepd {
     WorkDone(JobState),
     /// The step manager ended the run, or is gone.
     ManagerEnds,
-    /// Another node's part is lost or did not start.
-    PeerLost,
+    /// This other node's part is lost or did not start.
+    PeerLost(usize),
+}
+
+impl Launch {
+    pub(super) fn order(&self) -> &JobLaunch {
+        &self.order
+    }
+
+    pub(super) fn credential(&self) -> &JobCredential {
+        &self.credential
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -51,6 +65,8 @@ struct Stepd {
     started: bool,
     ended: bool,
     left: bool,
+    /// It lives and does nothing.
+    hung: bool,
 }
 
 /// A run's folder.
@@ -84,6 +100,14 @@ pub(super) struct Machine {
     boot: u64,
     /// Connection to the controller.
     pub(super) link: Option<u64>,
+    /// The controller's link to it takes nothing until then.
+    pub(super) busy_until: Timestamp,
+    /// Between its clock and the time that has passed.
+    pub(super) clock_ahead_ms: i64,
+    /// No network reaches it until then.
+    pub(super) cut_until: Timestamp,
+    /// It is gone for good.
+    pub(super) dead: bool,
     spool: BTreeMap<RunKey, Folder>,
     /// Who waits for an answer to `StartShepherd`.
     askers: BTreeMap<u64, (usize, RunKey)>,
@@ -103,7 +127,25 @@ impl Machine {
             boot_id: None,
         };
         let (name, agent) = (node.name.clone(), agent(&node.name, 0));
-        Self { name, facts, agent, life: 0, boot: 0, link: None, spool: BTreeMap::new(), askers: BTreeMap::new() }
+        Self {
+            name,
+            facts,
+            agent,
+            life: 0,
+            boot: 0,
+            link: None,
+            busy_until: Timestamp::default(),
+            clock_ahead_ms: 0,
+            cut_until: Timestamp::default(),
+            dead: false,
+            spool: BTreeMap::new(),
+            askers: BTreeMap::new(),
+        }
+    }
+
+    /// Nothing of any run is left, or nobody will ever know.
+    pub(super) fn is_empty(&self) -> bool {
+        self.dead || self.spool.is_empty()
     }
 
     /// Runs with a living `stepd`.
@@ -160,8 +202,60 @@ impl World {
         self.agent(node, AgentInput::Begin { found, facts, load: Default::default() });
     }
 
+    /// The network between the controller and a node is gone for a while. The controller notices when it hears nothing for
+    /// long.
+    pub(super) fn cut(&mut self, node: usize, secs: u32) {
+        self.machines[node].cut_until = self.now.plus(Duration::from_secs(u64::from(secs)));
+        let Some(conn) = self.machines[node].link.take() else { return };
+        self.lose_frames(conn);
+        let there = self.random.between(5_000, 40_000);
+        self.after(u64::from(there), Happening::Node(node, NodeInput::LinkGone { conn }));
+        self.agent(node, AgentInput::ControllerGone);
+        self.after(u64::from(secs) * 1_000 + 1_000, Happening::Connect(node));
+    }
+
+    /// Nodes that work together with this one on a run whose step manager is here.
+    pub(super) fn peers_of(&self, node: usize) -> Vec<usize> {
+        let folders = self.machines[node].spool.values().filter(|folder| folder.batch_host);
+        let stepds = folders.filter_map(|folder| folder.stepd.as_ref());
+        stepds.flat_map(|stepd| others(&stepd.launch, node)).collect()
+    }
+
+    /// The machine is gone and does not come back; nobody is told. Sometimes not even its link breaks.
+    pub(super) fn die(&mut self, node: usize) {
+        if self.random.one_in_thousand(500) {
+            self.break_link(node);
+        } else if let Some(conn) = self.machines[node].link.take() {
+            self.lose_frames(conn);
+        }
+        let machine = &mut self.machines[node];
+        machine.dead = true;
+        machine.life += 1;
+        for (run, folder) in std::mem::take(&mut machine.spool) {
+            if folder.batch_host {
+                self.crews.remove(&run);
+            } else if let Some(batch_host) = self.crews.get(&run).map(|crew| crew.nodes[0]) {
+                // Its step manager waits for it for a while.
+                self.after(60_000, Happening::Stepd(batch_host, run, ToStepd::PeerLost(node)));
+            }
+        }
+    }
+
+    /// The machine is set up anew: nothing that was on its disk is there.
+    pub(super) fn wipe(&mut self, node: usize) {
+        self.reboot(node);
+        let life = self.machines[node].life + 1;
+        self.machines[node].life = life;
+        self.machines[node].spool.clear();
+        self.begin_agent(node);
+    }
+
     pub(super) fn connect(&mut self, node: usize) {
-        if self.machines[node].link.is_none() {
+        let left = self.machines[node].cut_until.since(self.now);
+        if !left.is_zero() {
+            return self.after(u64::try_from(left.as_millis()).unwrap_or(0) + 1_000, Happening::Connect(node));
+        }
+        if self.machines[node].link.is_none() && !self.machines[node].dead {
             self.connections += 1;
             self.machines[node].link = Some(self.connections);
             self.agent(node, AgentInput::ControllerUp);
@@ -201,8 +295,12 @@ impl World {
     }
 
     fn agent(&mut self, node: usize, input: AgentInput) {
+        if self.machines[node].dead {
+            return;
+        }
         let mut out = Vec::new();
-        self.machines[node].agent.handle(self.now, input, &mut out);
+        let clock = Timestamp(self.now.0 + self.machines[node].clock_ahead_ms);
+        self.machines[node].agent.handle(clock, input, &mut out);
         let life = self.machines[node].life;
         for effect in out {
             self.agent_effect(node, life, effect);
@@ -230,6 +328,11 @@ impl World {
                 self.send(Place::Machine(node), Happening::Stepd(node, run, ToStepd::Agent(message)));
             }
             AgentEffect::KillStepd { run, .. } => {
+                // One that hangs may be in the kernel's hands for now.
+                let hung = self.stepd(node, run).is_some_and(|stepd| stepd.hung);
+                if hung && self.random.one_in_thousand(500) {
+                    return self.ledger.counts.add("kill of a stepd came to nothing");
+                }
                 if !self.kill_stepd(node, run) {
                     let how = "it is not there".to_owned();
                     self.later(node, life, 10, AgentInput::StepdExited { run, pid: None, how });
@@ -256,7 +359,7 @@ impl World {
             AgentEffect::AnswerShepherd { query, answer } => {
                 let asker = self.machines[node].askers.remove(&query);
                 if let (Some((batch_host, run)), AgentToStepMgr::Failed(_)) = (asker, answer) {
-                    self.send(Place::Agent(node), Happening::Stepd(batch_host, run, ToStepd::PeerLost));
+                    self.send(Place::Agent(node), Happening::Stepd(batch_host, run, ToStepd::PeerLost(node)));
                 }
             }
             AgentEffect::SetTimer { timer, after } => {
@@ -296,7 +399,8 @@ impl World {
         }
         let batch_host = launch.manager.is_none();
         let (conn, unacknowledged) = (None, Vec::new());
-        let stepd = Stepd { launch, conn, seq: 0, unacknowledged, started: false, ended: false, left: false };
+        let stepd =
+            Stepd { launch, conn, seq: 0, unacknowledged, started: false, ended: false, left: false, hung: false };
         let boot = self.machines[node].boot;
         let folder = Folder { batch_host, clean: false, boot, stepd: Some(stepd), journal: None };
         self.machines[node].spool.insert(run, folder);
@@ -318,8 +422,12 @@ impl World {
     }
 
     pub(super) fn tell_stepd(&mut self, node: usize, run: RunKey, what: ToStepd) {
-        let Some(stepd) = self.stepd(node, run) else { return };
+        let Some(stepd) = self.stepd(node, run).filter(|stepd| !stepd.hung) else { return };
         let batch_host = stepd.launch.manager.is_none();
+        if batch_host && self.crews.contains_key(&run) {
+            return self.tell_crewed(node, run, what);
+        }
+        let Some(stepd) = self.stepd(node, run) else { return };
         match what {
             ToStepd::Agent(NodeToStepd::Welcome) => {
                 let (first, again) = (!stepd.started, stepd.unacknowledged.clone());
@@ -332,7 +440,14 @@ impl World {
                 }
             }
             ToStepd::Agent(NodeToStepd::Ack { upto }) => {
+                let is_end =
+                    |(seq, report): &(u64, StepdReport)| *seq <= upto && matches!(report, StepdReport::Ended { .. });
+                let ended = stepd.unacknowledged.iter().any(is_end);
                 stepd.unacknowledged.retain(|(seq, _)| *seq > upto);
+                if ended {
+                    self.promises.end(run.sluid);
+                }
+                let Some(stepd) = self.stepd(node, run) else { return };
                 if stepd.left && stepd.unacknowledged.is_empty() {
                     self.kill_stepd(node, run);
                 }
@@ -349,9 +464,40 @@ impl World {
                 self.after(60_000, Happening::Stepd(node, run, ToStepd::WorkDone(JobState::Completed)));
             }
             ToStepd::WorkDone(state) => self.end_run(node, run, state, Reason::None),
-            ToStepd::PeerLost if batch_host => self.end_run(node, run, JobState::NodeFail, Reason::NodeDown),
+            ToStepd::PeerLost(_) if batch_host => self.end_run(node, run, JobState::NodeFail, Reason::NodeDown),
             ToStepd::ManagerEnds | ToStepd::Agent(NodeToStepd::EndJob { .. }) => self.leave(node, run),
-            ToStepd::PeerLost | ToStepd::Agent(_) => {}
+            ToStepd::PeerLost(_) | ToStepd::Agent(_) => {}
+        }
+    }
+
+    /// As [`Self::tell_stepd`], for the batch host of a run with steps.
+    fn tell_crewed(&mut self, node: usize, run: RunKey, what: ToStepd) {
+        let allocation = self.stepd(node, run).is_some_and(|s| s.launch.order.spec.kind == JobKind::Allocation);
+        match what {
+            ToStepd::Agent(message) => self.tell_crew(run, message),
+            ToStepd::WorkDone(state) => {
+                if allocation {
+                    self.finish_allocation(run);
+                } else if let Some(crew) = self.crews.get_mut(&run) {
+                    crew.end_script(u8::from(state == JobState::Failed));
+                }
+                self.after(60_000, Happening::Stepd(node, run, ToStepd::WorkDone(state)));
+            }
+            ToStepd::PeerLost(other) => self.with_crew(run, other, |company, slot| {
+                if !company.nodes[slot].lost {
+                    company.lose(slot);
+                }
+            }),
+            ToStepd::ManagerEnds => {}
+        }
+    }
+
+    /// The step manager has said that the run is over.
+    pub(super) fn tell_shepherds_of_end(&mut self, node: usize, run: RunKey) {
+        let Some(stepd) = self.stepd(node, run) else { return };
+        stepd.ended = true;
+        for other in others(&stepd.launch, node) {
+            self.send(Place::Stepd(node, run), Happening::Stepd(other, run, ToStepd::ManagerEnds));
         }
     }
 
@@ -364,10 +510,30 @@ impl World {
             if folder.is_none_or(Folder::is_over) {
                 self.leave(node, run);
             }
+            let dead = self.crews.get(&run).is_some_and(|crew| crew.dead);
+            self.with_crew(run, node, |company, slot| match (company.nodes[slot].lost, company.nodes[slot].away) {
+                (true, _) => {}
+                (false, true) => company.back(slot),
+                (false, false) if dead => company.launcher_up(slot),
+                (false, false) => company.shepherd_up(slot),
+            });
             return;
         }
-        self.stepd_reports(node, run, StepdReport::Started);
+        if self.random.one_in_thousand(350) {
+            self.ledger.counts.add("run with steps");
+            self.crews.insert(run, Crew::new(self.now, &launch));
+            let first = u64::try_from(FIRST_TURN.as_millis()).unwrap_or(100);
+            self.after(first, Happening::Crew(run));
+            self.after_crew(run);
+        } else {
+            self.stepd_reports(node, run, StepdReport::Started);
+        }
         for other in others(&launch, node) {
+            if self.machines[other].dead {
+                // Nobody answers there.
+                self.after(30_000, Happening::Stepd(node, run, ToStepd::PeerLost(other)));
+                continue;
+            }
             self.connections += 1;
             let query = self.connections;
             self.machines[other].askers.insert(query, (node, run));
@@ -389,7 +555,7 @@ impl World {
         self.stepd_says(node, run, seq, report);
     }
 
-    fn stepd_says(&mut self, node: usize, run: RunKey, seq: u64, report: StepdReport) {
+    pub(super) fn stepd_says(&mut self, node: usize, run: RunKey, seq: u64, report: StepdReport) {
         let life = self.machines[node].life;
         if let Some(conn) = self.stepd(node, run).and_then(|stepd| stepd.conn) {
             let input = AgentInput::Stepd { run, conn, message: StepdToNode::Report { seq, report } };
@@ -421,12 +587,32 @@ impl World {
         }
     }
 
+    /// The process lives on and does nothing more.
+    pub(super) fn hang_stepd(&mut self, node: usize, run: RunKey) {
+        if let Some(stepd) = self.stepd(node, run) {
+            stepd.hung = true;
+        }
+    }
+
+    /// Does the run's step manager hang?
+    pub(super) fn hangs(&self, node: usize, run: RunKey) -> bool {
+        let folder = self.machines[node].spool.get(&run);
+        folder.and_then(|folder| folder.stepd.as_ref()).is_some_and(|stepd| stepd.hung)
+    }
+
     /// The process ends, by a signal or because all is said. Its journal stays. False: there was none.
     pub(super) fn kill_stepd(&mut self, node: usize, run: RunKey) -> bool {
         let Some(folder) = self.machines[node].spool.get_mut(&run) else { return false };
         let Some(stepd) = folder.stepd.take() else { return false };
-        folder.journal = Some(Stepd { conn: None, ..stepd });
+        folder.journal = Some(Stepd { conn: None, hung: false, ..stepd });
         let life = self.machines[node].life;
+        if let Some(crew) = self.crews.get_mut(&run) {
+            match crew.slot(node) {
+                Some(0) => crew.dead = true,
+                Some(slot) if crew.company.nodes[slot].up && !crew.company.nodes[slot].lost => crew.company.away(slot),
+                Some(_) | None => {}
+            }
+        }
         let exited = AgentInput::StepdExited { run, pid: None, how: "made up".to_owned() };
         self.send(Place::Stepd(node, run), Happening::Agent(node, life, exited));
         true
@@ -449,11 +635,12 @@ impl World {
         };
         let batch_host = stepd.launch.credential.nodes.first().map(|n| n.index.0 as usize);
         if stepd.launch.manager.is_none() {
+            self.crews.remove(&run);
             for other in others(&stepd.launch, node) {
                 self.send(Place::Stepd(node, run), Happening::Stepd(other, run, ToStepd::ManagerEnds));
             }
         } else if let Some(batch_host) = batch_host {
-            self.send(Place::Stepd(node, run), Happening::Stepd(batch_host, run, ToStepd::PeerLost));
+            self.send(Place::Stepd(node, run), Happening::Stepd(batch_host, run, ToStepd::PeerLost(node)));
         }
     }
 
@@ -473,12 +660,17 @@ impl World {
         if let Some(folder) = self.machines[node].spool.get_mut(&run) {
             folder.stepd = Some(stepd);
         }
+        if batch_host && let Some(crew) = self.crews.get_mut(&run) {
+            self.ledger.counts.add("step manager taken over");
+            crew.take_over();
+        }
         self.later(node, life, 500, AgentInput::Restarted { run, result: Ok(1) });
         self.send(Place::Machine(node), Happening::StepdConnects(node, run));
         if working {
             // What happened while it was away it finds out now.
-            let over = |other: &usize| self.machines[*other].spool.get(&run).is_none_or(Folder::is_over);
-            let next = if peers.iter().any(over) { ToStepd::PeerLost } else { ToStepd::WorkDone(JobState::Completed) };
+            let over = |other: &&usize| self.machines[**other].spool.get(&run).is_none_or(Folder::is_over);
+            let lost = peers.iter().find(over);
+            let next = lost.map_or(ToStepd::WorkDone(JobState::Completed), |other| ToStepd::PeerLost(*other));
             let work = self.random.between(2_000, 60_000);
             self.after(u64::from(work), Happening::Stepd(node, run, next));
         }

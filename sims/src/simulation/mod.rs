@@ -5,10 +5,13 @@
 //! |---|---|
 //! | [`world`] | the clock, the queue of what happens, and who is there |
 //! | `controller` | carries out what job and node cores want; submission, scheduling, restart from the journal |
+//! | `disk` | the controller's journal: written in groups, torn by crashes |
+//! | `crew` | what runs inside a run: its step manager, steps, shepherds, users |
 //! | `machine` | carries out what agents want; `stepd`s that start, work, report, die |
 //! | `faults` | what users, administrators and misfortune do |
 //! | [`ledger`] | what was promised, noted from the journal, apart from the cores' own state |
 //! | [`rules`] | what must hold after every event |
+//! | [`mutation`] | bugs put in on purpose, to see them caught |
 //! | [`random`] | numbers from the seed |
 //!
 //! # What can go wrong here
@@ -16,22 +19,28 @@
 //! Messages are late, some by seconds; those inside the controller and on links may come twice. Order between two ends
 //! is kept, as actors and QUIC streams keep it. Agents lose their link for seconds or for longer than the controller's
 //! patience, restart, lose their `stepd`s, reboot; prologs and epilogs fail. Nodes are drained, set down and resumed;
-//! jobs are cancelled, requeued, held and released. The controller restarts with what its journal holds, and all that
-//! was under way in it is lost.
+//! jobs are cancelled, requeued, held and released. The controller dies and restarts with what its disk has: all that
+//! was under way in it is lost, and of the journal's last write any part, down to a part of a record.
 //!
 //! # What is not simulated
 //!
-//! Steps inside a job and time limits (both are the step manager's, which is not here), and a disk that loses the end of
-//! the journal: an event is on disk when it is recorded.
+//! Time limits of jobs, the accounting service, several controllers.
 
+#[path = "../../../actors/src/stepmgr/company.rs"]
+#[allow(dead_code, missing_docs, clippy::unwrap_used)]
+mod company;
 mod controller;
+mod crew;
+mod disk;
 mod faults;
 pub mod ledger;
 mod machine;
+pub mod mutation;
 pub mod random;
 pub mod rules;
 pub mod world;
 
+use mutation::Mutation;
 use rules::Violation;
 use world::World;
 
@@ -78,7 +87,15 @@ pub struct Outcome {
 
 /// Faults and work first, then work alone until nothing is left to do. The first rule that does not hold ends it.
 pub fn run(setup: Setup) -> Result<Outcome, Box<Violation>> {
-    let mut world = World::new(setup);
+    run_world(World::new(setup))
+}
+
+/// The same with a bug put in.
+pub fn run_with(setup: Setup, mutation: Mutation) -> Result<Outcome, Box<Violation>> {
+    run_world(World::with(setup, Some(mutation)))
+}
+
+fn run_world(mut world: World) -> Result<Outcome, Box<Violation>> {
     while !world.may_calm_down() {
         world.step()?;
     }

@@ -1,7 +1,7 @@
 //! What must hold after every event: one function a rule, named after it. Each looks at what the event touched; a sweep
 //! over everything is made now and then, and when faults stop and at the end.
 
-use super::world::World;
+use super::{ledger::Promise, world::World};
 use garrick_actors::job::core::JobCore;
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -32,6 +32,8 @@ pub struct Scope {
     pub jobs: BTreeSet<JobId>,
     /// Nodes, by index.
     pub nodes: BTreeSet<usize>,
+    /// Promises that were made.
+    pub promises: Vec<Promise>,
     /// It is everything: look across owners too.
     pub all: bool,
 }
@@ -47,6 +49,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("each_run_ends_exactly_once", each_run_ends_exactly_once),
     ("a_drained_node_gets_nothing_new", a_drained_node_gets_nothing_new),
     ("replay_comes_to_what_is_live", replay_comes_to_what_is_live),
+    ("what_was_promised_is_on_disk", what_was_promised_is_on_disk),
 ];
 
 /// Name of [`after_faults_stop_the_queue_drains`].
@@ -55,19 +58,20 @@ pub const DRAINS: &str = "after_faults_stop_the_queue_drains";
 /// Most simulated time that the queue may take to drain.
 const DRAIN_SECS: u64 = 3 * 24 * 3600;
 /// And most events for each submitted job.
-const DRAIN_EVENTS_A_JOB: u64 = 2_000;
+const DRAIN_EVENTS_A_JOB: u64 = 300;
 
 /// By what nodes say of themselves, and (in a sweep) by what jobs' records say that they have.
 pub fn no_cpu_or_memory_of_a_node_is_given_twice(world: &World, scope: &Scope) -> Result<(), String> {
     for &index in &scope.nodes {
         let view = world.nodes[index].view();
-        fits(&view.name, &view.shape, view.holds.iter().map(|h| (h.job, &h.share)))?;
+        let shape = &world.shape(index);
+        fits(&view.name, shape, view.holds.iter().map(|h| (h.job, &h.share)))?;
         if scope.all {
             let shares = world.jobs.values().flat_map(|core| {
                 let holds = core.record().holds().into_iter().filter(|held| held.node.name == view.name);
                 holds.map(|held| (core.record().id, &held.node.share))
             });
-            fits(&view.name, &view.shape, shares)?;
+            fits(&view.name, shape, shares)?;
         }
     }
     Ok(())
@@ -136,7 +140,7 @@ pub fn each_run_ends_exactly_once(world: &World, scope: &Scope) -> Result<(), St
     if scope.all {
         for (sluid, run) in &world.ledger.runs {
             let current = world.jobs.get(&run.job).is_some_and(|core| core.record().sluid == *sluid);
-            if !current {
+            if !current && !world.is_being_split_off(run.job) {
                 ends(world, run.job, *sluid, 1)?;
             }
         }
@@ -154,13 +158,16 @@ pub fn an_accepted_job_is_never_lost(world: &World, scope: &Scope) -> Result<(),
     let noted = scope.jobs.iter().filter_map(|job| Some((*job, world.ledger.jobs.get(job)?)));
     for (job, note) in noted {
         let Some(core) = world.jobs.get(&job) else {
+            if world.is_being_split_off(job) {
+                continue;
+            }
             ensure(note.purged, || format!("job {} was accepted and is not there", job.0))?;
             if let Some(sluid) = note.run {
                 ends(world, job, sluid, 1)?;
             }
             continue;
         };
-        ensure(!note.purged, || format!("job {} was forgotten and is there", job.0))?;
+        ensure(!note.purged || world.waits_for_disk(job), || format!("job {} was forgotten and is there", job.0))?;
         let record = core.record();
         for index in &note.indices {
             let split = record.array.as_ref().and_then(|a| a.tasks.get(index).map(|mark| mark.job));
@@ -188,8 +195,36 @@ pub fn a_drained_node_gets_nothing_new(world: &World, scope: &Scope) -> Result<(
 /// The journal's events, applied as a restart would, make the records that jobs live with.
 pub fn replay_comes_to_what_is_live(world: &World, scope: &Scope) -> Result<(), String> {
     for job in &scope.jobs {
+        if world.is_being_split_off(*job) {
+            continue;
+        }
         let (live, replayed) = (world.jobs.get(job).map(JobCore::record), world.replayed.jobs.get(job));
+        // Forgotten, as soon as that is on disk.
+        if replayed.is_none() && world.waits_for_disk(*job) {
+            continue;
+        }
         ensure(live == replayed, || format!("job {}: {live:?} lives, {replayed:?} is in the journal", job.0))?;
+    }
+    Ok(())
+}
+
+/// Jobs that were answered, runs that agents were sent, and ends that a `stepd` may forget; also after every crash.
+pub fn what_was_promised_is_on_disk(world: &World, scope: &Scope) -> Result<(), String> {
+    for promise in &scope.promises {
+        match promise {
+            Promise::Job(job) => {
+                ensure(world.saved.jobs.contains_key(job), || {
+                    format!("job {} was answered, and is not on disk", job.0)
+                })?;
+            }
+            Promise::Run(run) => {
+                ensure(world.saved.started.contains(run), || format!("run {run} was launched, and is not on disk"))?;
+            }
+            Promise::End(run) => {
+                let ended = world.saved.runs.get(run).is_some_and(|note| note.ends > 0);
+                ensure(ended, || format!("the end of run {run} may be forgotten, and is not on disk"))?;
+            }
+        }
     }
     Ok(())
 }
@@ -203,12 +238,18 @@ pub fn after_faults_stop_the_queue_drains(world: &World) -> Result<(), String> {
     }
     let left = world.jobs.values().filter(|core| !core.is_over()).map(|core| {
         let view = core.view(world.now());
-        format!("job {} {:?} {:?} {:?}", view.id.0, view.state, view.reason, core.leftover())
+        let spec = &core.record().spec;
+        let asked = (&spec.nodes, spec.tasks, spec.memory, &spec.constraint, &spec.nodelist, &spec.partitions);
+        format!("job {} {:?} {:?} {:?} {asked:?}", view.id.0, view.state, view.reason, core.leftover())
     });
     let holds = world.nodes.iter().flat_map(|core| core.view().holds).map(|h| format!("hold of job {}", h.job.0));
-    let nodes = world.nodes.iter().map(|core| core.view()).filter(|v| v.base != garrick_model::state::NodeBase::Up);
+    let nodes = world
+        .nodes
+        .iter()
+        .map(|core| core.view())
+        .filter(|v| v.base != garrick_model::state::NodeBase::Up || v.flags != Default::default());
     let nodes = nodes.map(|v| format!("{} {:?} {:?}", v.name, v.base, v.flags));
-    let left: Vec<String> = left.chain(holds).chain(nodes).take(12).collect();
+    let left: Vec<String> = left.chain(holds).chain(nodes).chain(world.leftovers()).take(24).collect();
     Err(format!("after {secs} s and {events} events there are: {}", left.join("; ")))
 }
 

@@ -3,8 +3,12 @@
 
 use super::{
     Outcome, Setup,
-    ledger::Ledger,
+    controller::Outboxes,
+    crew::Crew,
+    disk::{Disk, Owner},
+    ledger::{Ledger, Promises},
     machine::{Launch, Machine, ToStepd},
+    mutation::Mutation,
     random::Random,
     rules::{RULES, Scope, Violation},
 };
@@ -31,8 +35,9 @@ use garrick_model::{
     config::{self, Config},
     ids::{JobId, Sluid},
     messages::node::ControllerToNode,
+    resources::NodeShape,
     time::Timestamp,
-    view::{JobView, NodeView, PartitionView},
+    view::{JobView, NodeView, PartitionView, StepCounts},
 };
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -53,8 +58,11 @@ const STORY: usize = 40;
 pub(super) enum Place {
     Front,
     Scheduler,
+    Disk,
     Job(JobId),
     Node(usize),
+    /// The part of a node's link that is not held up by the rest.
+    Control(usize),
     Agent(usize),
     Machine(usize),
     Stepd(usize, RunKey),
@@ -68,17 +76,27 @@ pub(super) enum Happening {
     JobTimer(JobId, JobTimer),
     NodeTimer(usize, NodeTimer),
     Pass,
+    /// The disk has done what it was given.
+    Written,
+    /// An owner's events are on disk.
+    Saved(Owner, u64),
     /// A frame of the controller, on a connection.
     Frame(usize, u64, ControllerToNode),
     /// Of the machine, for the agent's life with this number.
     Agent(usize, u64, AgentInput),
     AgentTimer(usize, u64, AgentTimer),
+    /// Inside a run.
+    Crew(RunKey),
     Prepared(usize, u64, Box<Launch>),
     StepdConnects(usize, RunKey),
     Stepd(usize, RunKey, ToStepd),
     Submit,
     Fault,
     Connect(usize),
+    /// The agent dies, and another is started.
+    AgentDies(usize),
+    /// The controller dies.
+    Crash,
     Resume(usize),
     Operator,
 }
@@ -90,10 +108,15 @@ impl Happening {
             Self::Job(job, _) | Self::JobTimer(job, _) => (Place::Job(*job), true),
             Self::Node(node, _) | Self::NodeTimer(node, _) => (Place::Node(*node), true),
             Self::Pass => (Place::Scheduler, false),
+            Self::Saved(Owner::Job(job), _) => (Place::Job(*job), true),
+            Self::Saved(Owner::Node(node), _) => (Place::Node(*node), true),
+            Self::Written | Self::Saved(..) => (Place::Disk, true),
             Self::Frame(node, ..) | Self::Agent(node, ..) | Self::AgentTimer(node, ..) => (Place::Agent(*node), false),
-            Self::Prepared(node, ..) | Self::Connect(node) | Self::Resume(node) => (Place::Machine(*node), false),
+            Self::Prepared(node, ..) | Self::Connect(node) | Self::AgentDies(node) | Self::Resume(node) => {
+                (Place::Machine(*node), false)
+            }
             Self::StepdConnects(node, run) | Self::Stepd(node, run, _) => (Place::Stepd(*node, *run), false),
-            Self::Submit | Self::Fault | Self::Operator => (Place::Front, false),
+            Self::Crew(_) | Self::Submit | Self::Fault | Self::Crash | Self::Operator => (Place::Front, false),
         }
     }
 
@@ -121,7 +144,10 @@ struct Entry {
 /// The simulated cluster. What rules read is public, and may be corrupted by tests of rules.
 pub struct World {
     setup: Setup,
+    pub(super) mutation: Option<Mutation>,
     pub(super) now: Timestamp,
+    /// Between the controller's clock and the time that has passed.
+    pub(super) clock_ahead_ms: i64,
     pub(super) random: Random,
     queue: BTreeMap<(Timestamp, u64), Entry>,
     next: u64,
@@ -137,21 +163,44 @@ pub struct World {
     pub nodes: Vec<NodeCore>,
     pub(super) shown_jobs: BTreeMap<JobId, Arc<JobView>>,
     pub(super) shown_nodes: Vec<Arc<NodeView>>,
+    /// What was shown of each before that.
+    pub(super) earlier_nodes: Vec<Arc<NodeView>>,
     pub(super) scheduler: super::controller::Passes,
     pub(super) machines: Vec<Machine>,
+    /// What runs inside runs that have steps.
+    pub(super) crews: BTreeMap<RunKey, Crew>,
+    /// Steps of such runs that are over, as their step managers counted them.
+    pub(super) tallies: BTreeMap<Sluid, StepCounts>,
     pub(super) ids: IdSource,
     pub(super) epoch: u64,
-    pub(super) journal: Vec<ControllerEvent>,
-    /// What the journal comes to so far.
+    pub(super) disk: Disk,
+    /// The disk is slow until then.
+    pub(super) slow_until: Timestamp,
+    pub(super) outboxes: Outboxes,
+    /// What the journal comes to so far, with what is not on disk.
     pub replayed: Replayed,
-    /// What was promised so far.
+    /// What was recorded so far, with what is not on disk.
     pub ledger: Ledger,
+    /// The same of what is on disk.
+    pub saved: Ledger,
+    /// What others rely on.
+    pub promises: Promises,
+    /// Submissions that wait for the disk.
+    pub(super) unanswered: BTreeSet<JobId>,
+    /// Requests to cancel that wait for an answer, with the run that they are about.
+    pub(super) cancels: BTreeMap<u64, Sluid>,
+    pub(super) requests: u64,
+    /// A rule that was broken in the middle of an event.
+    pub(super) broken: Option<(&'static str, String)>,
+    /// The next submission is planned.
+    pub(super) submitting: bool,
     /// Runs that a node held when it was drained, while it is.
     pub held_at_drain: Vec<Option<BTreeSet<(JobId, Sluid)>>>,
     pub(super) touched: Scope,
     pub(super) submitted: u32,
     pub(super) connections: u64,
     events: u64,
+    next_sweep: u64,
     digest: u64,
     story: VecDeque<String>,
     calm: Option<(Timestamp, u64)>,
@@ -160,6 +209,11 @@ pub struct World {
 impl World {
     /// All agents about to connect, nothing submitted.
     pub fn new(setup: Setup) -> Self {
+        Self::with(setup, None)
+    }
+
+    /// The same with a bug put in.
+    pub fn with(setup: Setup, mutation: Option<Mutation>) -> Self {
         let config = site(setup.nodes.max(2));
         let first = |node| Arc::new(NodeCore::new(BEGIN, setup::node_settings(node), Arc::default(), None, []).view());
         let shown_nodes: Vec<Arc<NodeView>> = config.nodes.iter().map(first).collect();
@@ -170,7 +224,9 @@ impl World {
         let count = config.nodes.len();
         let mut world = Self {
             setup,
+            mutation,
             now: BEGIN,
+            clock_ahead_ms: 0,
             random: Random::new(setup.seed),
             queue: BTreeMap::new(),
             next: 0,
@@ -184,18 +240,31 @@ impl World {
             jobs: BTreeMap::new(),
             nodes: Vec::new(),
             shown_jobs: BTreeMap::new(),
+            earlier_nodes: shown_nodes.clone(),
             shown_nodes,
             scheduler: Default::default(),
+            crews: BTreeMap::new(),
+            tallies: BTreeMap::new(),
             ids: IdSource::new(|| 7, |_| false),
             epoch: 0,
-            journal: Vec::new(),
+            disk: Disk::new(),
+            slow_until: BEGIN,
+            outboxes: Outboxes::default(),
             replayed: Replayed::default(),
             ledger: Ledger::default(),
+            saved: Ledger::default(),
+            promises: Promises::default(),
+            unanswered: BTreeSet::new(),
+            cancels: BTreeMap::new(),
+            requests: 0,
+            broken: None,
+            submitting: true,
             held_at_drain: vec![None; count],
             touched: Scope::default(),
             submitted: 0,
             connections: 0,
             events: 0,
+            next_sweep: SWEEP,
             digest: 0xcbf2_9ce4_8422_2325,
             story: VecDeque::new(),
             calm: None,
@@ -221,9 +290,32 @@ impl World {
         self.now
     }
 
-    /// Is something between this job and this node on its way?
+    /// What a node has to give.
+    pub fn shape(&self, node: usize) -> NodeShape {
+        self.config.nodes[node].settings.shape.clone()
+    }
+
+    /// What is on machines of runs.
+    pub fn leftovers(&self) -> impl Iterator<Item = String> + '_ {
+        self.machines.iter().filter(|machine| !machine.is_empty()).map(|machine| format!("{machine:?}"))
+    }
+
+    /// Is something between this job and this node on its way, or waiting for the disk?
     pub fn is_under_way(&self, job: JobId, node: usize) -> bool {
         self.under_way.contains_key(&(job, node))
+            || self.outboxes.jobs.contains_key(&job)
+            || !self.outboxes.nodes[node].is_empty()
+    }
+
+    /// Does something of the job wait for the disk?
+    pub fn waits_for_disk(&self, job: JobId) -> bool {
+        self.outboxes.jobs.contains_key(&job)
+    }
+
+    /// Is the job on its way to the disk, without an owner yet?
+    pub fn is_being_split_off(&self, job: JobId) -> bool {
+        let array = self.replayed.jobs.get(&job).and_then(|record| record.array_task).map(|task| task.array_job);
+        array.is_some_and(|array| self.outboxes.jobs.contains_key(&array))
     }
 
     /// Nodes that are being asked or told something by jobs.
@@ -252,10 +344,14 @@ impl World {
         self.tell(&line);
         self.happen(entry.happening);
         let mut scope = std::mem::take(&mut self.touched);
-        if self.events.is_multiple_of(SWEEP) {
+        scope.promises = std::mem::take(&mut self.promises.news);
+        if let Some((rule, what)) = self.broken.take() {
+            return Err(self.violation(rule, what));
+        }
+        if scope.all || self.events >= self.next_sweep {
+            self.next_sweep = self.events + SWEEP;
             return self.check_all();
         }
-        scope.all = false;
         self.check(&scope)
     }
 
@@ -266,6 +362,8 @@ impl World {
             Happening::JobTimer(job, timer) => self.tell_job(job, JobInput::Timer(timer)),
             Happening::NodeTimer(node, timer) => self.tell_node(node, NodeInput::Timer(timer)),
             Happening::Pass => self.pass(),
+            Happening::Written => self.written(),
+            Happening::Saved(owner, batch) => self.is_saved(owner, batch),
             Happening::Frame(node, conn, frame) => self.frame_for_agent(node, conn, frame),
             Happening::Agent(node, life, input) => self.tell_agent(node, life, input),
             Happening::AgentTimer(node, life, timer) => {
@@ -274,9 +372,12 @@ impl World {
             Happening::Prepared(node, life, launch) => self.prepared(node, life, *launch),
             Happening::StepdConnects(node, run) => self.stepd_connects(node, run),
             Happening::Stepd(node, run, what) => self.tell_stepd(node, run, what),
+            Happening::Crew(run) => self.crew_turn(run),
             Happening::Submit => self.submit_some(),
             Happening::Fault => self.fault(),
             Happening::Connect(node) => self.connect(node),
+            Happening::AgentDies(node) => self.restart_agent(node),
+            Happening::Crash => self.restart_controller(),
             Happening::Resume(node) => self.resume_node(node),
             Happening::Operator => self.operate(),
         }
@@ -311,6 +412,17 @@ impl World {
         }
     }
 
+    /// The controller's clock.
+    pub(super) fn clock(&self) -> Timestamp {
+        Timestamp(self.now.0 + self.clock_ahead_ms)
+    }
+
+    /// Sets a timer to a time of the controller's clock; from then on it runs whatever happens to the clock.
+    pub(super) fn set_clock_timer(&mut self, at: Timestamp, happening: Happening) {
+        let after = at.since(self.clock());
+        self.set_timer(self.now.plus(after), happening);
+    }
+
     pub(super) fn clear_timer(&mut self, happening: &Happening) {
         if let Some(key) = timer_key(happening) {
             self.timers.remove(&key);
@@ -325,6 +437,17 @@ impl World {
         let repeatable = matches!(happening, Happening::Frame(..) | Happening::Job(..) | Happening::Node(..))
             && !matches!(from, Place::Front);
         let copies = if !self.is_calm() && repeatable && self.random.one_in_thousand(30) { 2 } else { 1 };
+        let from = match &happening {
+            // Orders that must get through have a stream of their own: they overtake the others.
+            Happening::Frame(node, _, frame) if is_control(frame) => Place::Control(*node),
+            _ => from,
+        };
+        if let Happening::Frame(node, _, frame) = &happening
+            && self.is_refused(*node, frame)
+        {
+            self.ledger.counts.add("link closed for being busy");
+            return self.break_link(*node);
+        }
         let pair = match (from, to) {
             (Place::Job(job), Place::Node(node)) | (Place::Node(node), Place::Job(job)) if inside => Some((job, node)),
             _ => None,
@@ -343,6 +466,12 @@ impl World {
         if copies > 1 {
             self.ledger.counts.add("message delivered twice");
         }
+    }
+
+    /// A link whose queue is full takes no more and is closed, as the controller's are.
+    fn is_refused(&mut self, node: usize, frame: &ControllerToNode) -> bool {
+        let first = matches!(frame, ControllerToNode::Welcome { .. });
+        !first && !self.is_calm() && (self.machines[node].busy_until > self.now || self.random.one_in_thousand(2))
     }
 
     fn forget_pair(&mut self, pair: (JobId, usize)) {
@@ -372,9 +501,11 @@ impl World {
         });
     }
 
-    /// Saves an event.
-    pub(super) fn record(&mut self, event: ControllerEvent) {
-        if let ControllerEvent::Job { job, event } = &event {
+    /// Takes note of an event that is to be saved.
+    pub(super) fn record(&mut self, event: &ControllerEvent) {
+        if let ControllerEvent::Job { job, event } = event {
+            self.against_cancellations(*job, event);
+            self.against_tallies(*job, event);
             self.touched.jobs.insert(*job);
             let more = match &**event {
                 JobEvent::Allocated(run) => run.allocation.nodes.iter().map(|n| format!(" {}", n.name)).collect(),
@@ -386,12 +517,32 @@ impl World {
             let line = format!("  journal: job {} {}{more}", job.0, event.name());
             self.tell(&line);
         }
-        self.ledger.note(&event);
-        if let Err(error) = self.replayed.apply(&event) {
+        self.ledger.note(event);
+        if let Err(error) = self.replayed.apply(event) {
             // Shows as a difference between what is live and what is replayed.
             self.tell(&format!("  journal: {error}"));
         }
-        self.journal.push(event);
+    }
+
+    /// A job that is forgotten had, in the end, the steps that its step manager counted.
+    fn against_tallies(&mut self, job: JobId, event: &JobEvent) {
+        let Some(record) = self.replayed.jobs.get(&job).filter(|_| matches!(event, JobEvent::Purged)) else { return };
+        if let Some(counted) = self.tallies.remove(&record.sluid)
+            && counted != record.steps.counts
+        {
+            let what = format!("job {}: {:?} are recorded, its step manager had {counted:?}", job.0, record.steps);
+            self.broken = Some(("the_controller_counts_the_steps_that_were", what));
+        }
+    }
+
+    fn against_cancellations(&mut self, job: JobId, event: &JobEvent) {
+        let run = self.ledger.jobs.get(&job).and_then(|note| note.run);
+        if let (JobEvent::Allocated(_), Some(run)) = (event, run)
+            && self.promises.cancelled.contains(&run)
+        {
+            let what = format!("run {run} of job {} was given nodes after its cancellation was answered", job.0);
+            self.broken = Some(("what_was_cancelled_does_not_start", what));
+        }
     }
 
     /// Adds a line to the digest and to the story.
@@ -413,7 +564,14 @@ impl World {
     /// All rules on everything.
     pub fn check_all(&self) -> Result<(), Box<Violation>> {
         let jobs = self.jobs.keys().chain(self.ledger.jobs.keys()).copied().collect();
-        self.check(&Scope { jobs, nodes: (0..self.nodes.len()).collect(), all: true })
+        let promises = self.promises.all().collect();
+        self.check(&Scope { jobs, nodes: (0..self.nodes.len()).collect(), promises, all: true })
+    }
+
+    /// Messages inside a run are events too.
+    pub(super) fn count_events(&mut self, events: u64) {
+        self.events += events.saturating_sub(1);
+        self.tell(&format!("  {events} messages in it"));
     }
 
     /// A violation, now.
@@ -444,6 +602,7 @@ impl World {
         self.under_way.is_empty()
             && self.jobs.values().all(JobCore::is_over)
             && self.nodes.iter().all(|core| core.kept().is_empty())
+            && self.machines.iter().all(Machine::is_empty)
     }
 
     /// What came of it so far.
@@ -455,6 +614,11 @@ impl World {
             simulated_secs: self.now.since(BEGIN).as_secs(),
         }
     }
+}
+
+/// As the controller's links have it.
+const fn is_control(frame: &ControllerToNode) -> bool {
+    matches!(frame, ControllerToNode::Ping { .. } | ControllerToNode::EndJob { .. } | ControllerToNode::Shutdown)
 }
 
 fn timer_key(happening: &Happening) -> Option<String> {

@@ -1,0 +1,316 @@
+//! What runs inside a simulated run: the cores of its step manager, steps and shepherds, with made-up launchers. Users of
+//! the run start blocking steps, queue minibatch steps and arrays, cancel, go away; processes end; the manager dies and is
+//! taken over from its journal; nodes are lost. The run's `stepd` on the batch host says to its agent what this manager says.
+
+use super::{
+    company::Company,
+    machine::Launch,
+    random::Random,
+    world::{Happening, World},
+};
+use crate::stepmgr::{ClientId, Ledger, RunFacts, StepEvent, StepMgrConfig};
+use garrick_actors::node_agent::RunKey;
+use garrick_model::{
+    batch::{BatchMembers, RetryPolicy, StepBatch},
+    ids::StepKey,
+    messages::{
+        step::{CommandToStepMgr, StepMgrToCommand},
+        stepd::{NodeToStepd, StepdReport, StepdToNode},
+    },
+    resources::{MemoryMib, MemoryRequest},
+    spec::{ArraySpec, StepSharing, StepSpec},
+    state::ExitStatus,
+    step_selector::WhichSteps,
+    time::Timestamp,
+    view::StepCounts,
+};
+use serde_bytes::ByteBuf;
+use std::{collections::BTreeMap, time::Duration};
+
+/// Most requests that users of one run make.
+const REQUESTS: u32 = 25;
+
+/// A run's people and processes.
+#[derive(Debug)]
+pub(super) struct Crew {
+    pub(super) company: Company,
+    /// Index of each of the run's nodes in the cluster.
+    pub(super) nodes: Vec<usize>,
+    /// The step manager is not running.
+    pub(super) dead: bool,
+    clients: Vec<ClientId>,
+    requests: u32,
+    /// How many of the company's reports went on.
+    passed: usize,
+    /// Number of the report that the run ended.
+    pub(super) end_report: Option<u64>,
+}
+
+impl Crew {
+    pub(super) fn new(now: Timestamp, launch: &Launch) -> Self {
+        let mut facts = RunFacts::new(launch.order(), launch.credential());
+        facts.start_time = now;
+        let nodes = facts.nodes.iter().map(|n| n.index.0 as usize).collect();
+        let mut company = Company::new(facts, StepMgrConfig::default());
+        company.acknowledges = false;
+        company.shepherd_up(0);
+        Self { company, nodes, dead: false, clients: Vec::new(), requests: 0, passed: 0, end_report: None }
+    }
+
+    /// The run's place for a node of the cluster.
+    pub(super) fn slot(&self, node: usize) -> Option<usize> {
+        self.nodes.iter().position(|n| *n == node)
+    }
+
+    /// Another `stepd` takes over.
+    pub(super) fn take_over(&mut self) {
+        self.dead = false;
+        self.clients.clear();
+        // An `srun` that waits with its step loses it with its conversation: only what is in the journal lives on.
+        self.company.heard.clear();
+        self.company.restart_manager();
+    }
+
+    /// Reports that were not passed on.
+    pub(super) fn news(&mut self) -> Vec<(u64, StepdReport)> {
+        let mut news = Vec::new();
+        for message in &self.company.agent[self.passed..] {
+            if let StepdToNode::Report { seq, report } = message {
+                if matches!(report, StepdReport::Ended { .. } | StepdReport::LaunchFailed { .. }) {
+                    self.end_report = Some(*seq);
+                }
+                news.push((*seq, report.clone()));
+            }
+        }
+        self.passed = self.company.agent.len();
+        news
+    }
+
+    /// Some messages arrive, something happens, time passes. How many events that were.
+    pub(super) fn turn(&mut self, now: Timestamp, random: &mut Random, calm: bool) -> u64 {
+        if self.dead {
+            // Launchers and tasks know nothing of it.
+            self.company.now = now;
+            self.end_some_process(random);
+            self.company.settle_nodes();
+            return 1;
+        }
+        self.company.fire_due(now);
+        if self.requests < REQUESTS && !calm && random.one_in_thousand(600) {
+            self.requests += 1;
+            self.request(random);
+        }
+        if random.one_in_thousand(700) {
+            self.end_some_process(random);
+        }
+        let mut events = 1;
+        for _ in 0..random.between(1, 25) {
+            events += u64::from(self.company.deliver(random.between(0, 1_000) as usize));
+        }
+        events
+    }
+
+    fn request(&mut self, random: &mut Random) {
+        let company = &mut self.company;
+        match random.between(0, 11) {
+            0..=4 => self.clients.push(company.srun(some_step(random))),
+            5..=7 => {
+                let specs = (0..random.between(1, 6)).map(|_| some_step(random)).collect();
+                self.clients.push(company.enqueue(specs));
+            }
+            8 => {
+                let limit = random.between(0, 3);
+                let tasks =
+                    ArraySpec { ranges: vec![(1, random.between(1, 9), 1)], limit: (limit > 0).then_some(limit) };
+                let batch = StepBatch { specs: vec![some_step(random)], members: BatchMembers::Array(tasks) };
+                self.clients.push(company.enqueue_batch(batch));
+            }
+            9 => {
+                if let Some(client) = random.pick(&self.clients).copied() {
+                    company.say(client, CommandToStepMgr::Cancel);
+                }
+            }
+            10 => {
+                if let Some(client) = random.pick(&self.clients).copied() {
+                    self.clients.retain(|c| *c != client);
+                    company.hang_up(client);
+                }
+            }
+            _ => {
+                let steps = WhichSteps::one(StepKey::number(random.between(0, 12)));
+                company.tell(NodeToStepd::SignalSteps { steps, pending_only: false, signal: None });
+            }
+        }
+    }
+
+    fn end_some_process(&mut self, random: &mut Random) {
+        let running: Vec<_> = self.company.running().into_iter().filter(|r| r.2 != StepKey::BATCH).collect();
+        if let Some((node, token, ..)) = random.pick(&running) {
+            let code = u8::from(random.one_in_thousand(150));
+            self.company.end_process(*node, *token, ExitStatus { code, signal: None });
+        }
+    }
+
+    /// The batch script ends.
+    pub(super) fn end_script(&mut self, code: u8) {
+        let running = self.company.running();
+        for (node, token, ..) in running.into_iter().filter(|r| r.2 == StepKey::BATCH) {
+            self.company.end_process(node, token, ExitStatus { code, signal: None });
+        }
+    }
+
+    /// Each accepted step ended once, none has more processes for a task than tries, and what the journal comes to is what
+    /// lives. `over`: the run is over, and nothing may wait.
+    pub(super) fn check(&self, over: bool) -> Result<(), String> {
+        let job = self.company.core.facts().job.0;
+        let (mut ends, mut tries, mut batches) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        for event in &self.company.journal {
+            match event {
+                StepEvent::Accepted { first, batch, .. } => {
+                    for member in batch.all() {
+                        let retries = batch.spec_of(member).and_then(|spec| spec.retry.as_ref()).map_or(0, |r| r.count);
+                        let key = batch.key(*first, member);
+                        if tries.insert(key, 1 + retries).is_some() {
+                            return Err(format!("job {job}: step {key} was accepted twice"));
+                        }
+                        ends.entry(key).or_insert(0);
+                    }
+                    batches.insert(*first, batch.clone());
+                }
+                StepEvent::Ended { result, .. } => *ends.entry(result.step.key()).or_insert(0u32) += 1,
+                StepEvent::Withdrawn { first, members, .. } => {
+                    let batch = batches.get(first).ok_or_else(|| format!("job {job}: no batch {first}"))?;
+                    for member in members.iter().flat_map(|(from, to)| *from..=*to) {
+                        *ends.entry(batch.key(*first, member)).or_insert(0) += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        if let Some((key, n)) = ends.iter().find(|(_, n)| **n > 1 || (over && **n == 0)) {
+            return Err(format!("job {job}: step {key} ended {n} times"));
+        }
+        for ((key, rank), n) in &self.company.spawned {
+            let most = tries.get(key).copied().unwrap_or(1);
+            if *n > most {
+                return Err(format!("job {job}: task {rank} of step {key} was started {n} times, {most} allowed"));
+            }
+        }
+        for told in self.company.heard.values().flatten() {
+            if let StepMgrToCommand::Accepted { step, .. } = told
+                && over
+                && !ends.contains_key(&step.key())
+            {
+                return Err(format!("job {job}: step {step} was accepted and is lost"));
+            }
+        }
+        if over && &Ledger::replay(self.company.journal.iter().cloned()) != self.company.core.ledger() {
+            return Err(format!("job {job}: the steps' journal does not come to what lives"));
+        }
+        Ok(())
+    }
+
+    /// What the controller is to have in the end.
+    pub(super) fn counts(&self) -> StepCounts {
+        self.company.core.ledger().counts
+    }
+}
+
+fn some_step(random: &mut Random) -> StepSpec {
+    let argv = if random.one_in_thousand(50) { "/nosuch/x" } else { "x" };
+    let memory = random.between(0, 5);
+    StepSpec {
+        name: argv.to_owned(),
+        tasks: Some(random.between(1, 4)),
+        argv: vec![ByteBuf::from(argv.as_bytes().to_vec())],
+        tell_starts: true,
+        sharing: match random.between(0, 4) {
+            0 => StepSharing::Overlap,
+            1..=3 => StepSharing::Exact,
+            _ => StepSharing::Default,
+        },
+        memory: if memory == 0 { MemoryRequest::PerNode(MemoryMib(50)) } else { MemoryRequest::Default },
+        retry: random.one_in_thousand(200).then(|| RetryPolicy { count: 2, delay_secs: 1, on: Vec::new() }),
+        ..StepSpec::default()
+    }
+}
+
+impl World {
+    /// A run's people and processes go on for a moment.
+    pub(super) fn crew_turn(&mut self, run: RunKey) {
+        let calm = self.is_calm();
+        if self.crews.get(&run).is_some_and(|crew| self.hangs(crew.nodes[0], run)) {
+            return self.after(2_000, Happening::Crew(run));
+        }
+        let Some(crew) = self.crews.get_mut(&run) else { return };
+        let events = crew.turn(self.now, &mut self.random, calm);
+        self.count_events(events);
+        let checked = crew_check(&self.crews, run);
+        self.note_broken(checked);
+        self.after_crew(run);
+        if self.crews.contains_key(&run) {
+            let pause = self.random.between(50, 2_000);
+            self.after(u64::from(pause), Happening::Crew(run));
+        }
+    }
+
+    /// Passes on what the step manager said.
+    pub(super) fn after_crew(&mut self, run: RunKey) {
+        let Some(crew) = self.crews.get_mut(&run).filter(|crew| !crew.dead) else { return };
+        let (batch_host, news, exited) = (crew.nodes[0], crew.news(), crew.company.exited);
+        for (seq, report) in news {
+            if matches!(report, StepdReport::Ended { .. } | StepdReport::LaunchFailed { .. }) {
+                self.tell_shepherds_of_end(batch_host, run);
+            }
+            self.stepd_says(batch_host, run, seq, report);
+        }
+        if exited {
+            let over = self.crews.remove(&run);
+            let checked = over.as_ref().map_or(Ok(()), |crew| crew.check(true));
+            self.note_broken(checked);
+            if let Some(crew) = over {
+                self.ledger.counts.add("run with steps over");
+                self.tallies.insert(run.sluid, crew.counts());
+            }
+            self.kill_stepd(batch_host, run);
+        }
+    }
+
+    fn note_broken(&mut self, checked: Result<(), String>) {
+        if let Err(what) = checked {
+            self.broken = Some(("an_accepted_step_ends_once_and_runs_once", what));
+        }
+    }
+
+    /// A message of the agent for the run's step manager.
+    pub(super) fn tell_crew(&mut self, run: RunKey, message: NodeToStepd) {
+        let Some(crew) = self.crews.get_mut(&run).filter(|crew| !crew.dead) else { return };
+        match message {
+            NodeToStepd::Welcome => crew.company.tell_manager(crate::stepmgr::StepMgrInput::AgentUp),
+            NodeToStepd::Ack { upto } => {
+                let ended = crew.end_report.is_some_and(|seq| seq <= upto);
+                crew.company.tell(NodeToStepd::Ack { upto });
+                if ended {
+                    self.promises.end(run.sluid);
+                }
+            }
+            other => crew.company.tell(other),
+        }
+        self.after_crew(run);
+    }
+
+    /// Has something happen to a run's crew, as seen from one of its nodes.
+    pub(super) fn with_crew(&mut self, run: RunKey, node: usize, act: impl FnOnce(&mut Company, usize)) {
+        let Some(crew) = self.crews.get_mut(&run) else { return };
+        if let Some(slot) = crew.slot(node) {
+            act(&mut crew.company, slot);
+        }
+    }
+}
+
+fn crew_check(crews: &BTreeMap<RunKey, Crew>, run: RunKey) -> Result<(), String> {
+    crews.get(&run).map_or(Ok(()), |crew| crew.check(false))
+}
+
+/// Time between two turns of a new crew and its first.
+pub(super) const FIRST_TURN: Duration = Duration::from_millis(100);

@@ -1,0 +1,137 @@
+//! The controller's disk: what is appended is written in groups, as the journal's writer does, and is there when the
+//! write is over, sometimes much later. A crash loses what waits, and of what is being written it leaves as much as the
+//! seed says, down to a part of a record. The bytes are those of the journal's own form, and are read back by its reader.
+
+use super::random::Random;
+use garrick_actors::controller::event::ControllerEvent;
+use garrick_journal::{JournalError, Reader, frame, header};
+use garrick_model::ids::JobId;
+use std::path::Path;
+
+/// Who waits for an append.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// Somebody who submitted this job.
+    Front(JobId),
+    /// A job's owner.
+    Job(JobId),
+    /// A node's owner.
+    Node(usize),
+    /// The controller, before it serves.
+    Start,
+}
+
+/// Events that somebody waits for.
+#[derive(Clone, Debug)]
+pub(super) struct Append {
+    pub(super) owner: Owner,
+    /// The owner's number for it.
+    pub(super) batch: u64,
+    pub(super) events: Vec<ControllerEvent>,
+    bytes: Vec<u8>,
+}
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub(super) struct Disk {
+    /// What a crash leaves for certain.
+    image: Vec<u8>,
+    records: usize,
+    writing: Vec<Append>,
+    waiting: Vec<Append>,
+}
+
+/// What a crash left.
+pub(super) struct Left {
+    pub(super) events: Vec<ControllerEvent>,
+    /// So many of them were certain to be there.
+    pub(super) certain: usize,
+    /// Bytes of a record that was not written whole.
+    pub(super) torn_bytes: u64,
+}
+
+const PATH: &str = "simulated journal";
+
+impl Disk {
+    pub(super) fn new() -> Self {
+        Self { image: header().to_vec(), records: 0, writing: Vec::new(), waiting: Vec::new() }
+    }
+
+    /// Queues events to be written together.
+    pub(super) fn append(&mut self, owner: Owner, batch: u64, events: Vec<ControllerEvent>) {
+        let bytes = framed(&events);
+        self.waiting.push(Append { owner, batch, events, bytes });
+    }
+
+    /// Begins to write what waits, unless it writes already. True when it began.
+    pub(super) fn begin_write(&mut self) -> bool {
+        let begins = self.writing.is_empty() && !self.waiting.is_empty();
+        if begins {
+            self.writing = std::mem::take(&mut self.waiting);
+        }
+        begins
+    }
+
+    /// The write is over.
+    pub(super) fn written(&mut self) -> Vec<Append> {
+        let done = std::mem::take(&mut self.writing);
+        for append in &done {
+            self.image.extend_from_slice(&append.bytes);
+            self.records += append.events.len();
+        }
+        done
+    }
+
+    /// All is written, without a fault: what is appended before anybody is served.
+    pub(super) fn write_all(&mut self) -> Vec<Append> {
+        let mut done = self.written();
+        if self.begin_write() {
+            done.extend(self.written());
+        }
+        done
+    }
+
+    /// The process dies, or its machine.
+    pub(super) fn crash(&mut self, random: &mut Random) -> Result<Left, JournalError> {
+        self.waiting.clear();
+        let mut unsure = Vec::new();
+        for append in std::mem::take(&mut self.writing) {
+            unsure.extend(append.bytes);
+        }
+        let kept = match random.between(0, 3) {
+            0 => 0,
+            1 => unsure.len(),
+            _ => random.between(0, u32::try_from(unsure.len()).unwrap_or(u32::MAX)) as usize,
+        };
+        self.image.extend_from_slice(&unsure[..kept]);
+        // A file system may have noted the new length and not written the data.
+        if kept == 0 && random.one_in_thousand(200) {
+            self.image.resize(self.image.len() + unsure.len(), 0);
+        }
+        let mut reader = Reader::new(&self.image[..], Path::new(PATH), self.image.len() as u64)?;
+        let mut events = Vec::new();
+        while let Some(record) = reader.next_record()? {
+            events.push(record.decode()?);
+        }
+        let (end, torn_bytes) = (reader.position(), reader.torn_bytes());
+        self.image.truncate(usize::try_from(end).unwrap_or(usize::MAX));
+        let certain = std::mem::replace(&mut self.records, events.len());
+        Ok(Left { events, certain, torn_bytes })
+    }
+
+    /// Puts these in place of all, in one step.
+    pub(super) fn replace(&mut self, events: &[ControllerEvent]) {
+        self.image = header().to_vec();
+        self.image.extend(framed(events));
+        self.records = events.len();
+    }
+}
+
+fn framed(events: &[ControllerEvent]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for event in events {
+        let framed = frame(Path::new(PATH), event, &mut bytes);
+        framed.expect("an event of the controller can be encoded and is far below the limit of a record");
+    }
+    bytes
+}

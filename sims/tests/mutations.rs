@@ -1,0 +1,71 @@
+//! The harness is tested by putting bugs in: each is noticed within a few seeds.
+#![allow(clippy::unwrap_used)]
+
+use garrick_sims::simulation::{Setup, mutation::Mutation, run_with};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Seeds that a bug may take to show.
+const SEEDS: u64 = 12;
+
+/// What noticed it: a rule, or an assertion of a core.
+fn noticed(mutation: Mutation) -> Option<String> {
+    (1..=SEEDS).find_map(|seed| {
+        let setup = Setup::of_seed(seed);
+        match catch_unwind(AssertUnwindSafe(|| run_with(setup, mutation))) {
+            Ok(Ok(_)) => None,
+            Ok(Err(violation)) => Some(format!("seed {seed}: {}: {}", violation.rule, violation.what)),
+            Err(_) => Some(format!("seed {seed}: an assertion of a core")),
+        }
+    })
+}
+
+fn is_noticed(mutation: Mutation) {
+    let by = noticed(mutation);
+    println!("{mutation:?}: {by:?}");
+    assert!(by.is_some(), "{mutation:?} went unnoticed through {SEEDS} seeds");
+}
+
+#[test]
+fn memory_that_is_not_counted_is_noticed() {
+    is_noticed(Mutation::MemoryIsNotCounted);
+}
+
+#[test]
+fn a_run_that_is_missing_and_not_declared_lost_is_noticed() {
+    is_noticed(Mutation::MissingRunsAreNotDeclaredLost);
+}
+
+#[test]
+fn a_silent_node_that_is_not_declared_down_is_noticed() {
+    is_noticed(Mutation::SilentNodesAreNotDeclaredDown);
+}
+
+#[test]
+fn runs_that_are_told_to_end_only_once_are_noticed() {
+    is_noticed(Mutation::RunsAreToldToEndOnce);
+}
+
+#[test]
+fn effects_that_do_not_wait_for_the_disk_are_noticed() {
+    is_noticed(Mutation::EffectsDoNotWaitForTheDisk);
+}
+
+#[test]
+fn frames_for_an_agent_that_is_gone_are_noticed() {
+    is_noticed(Mutation::FramesGoToTheNextAgent);
+}
+
+#[test]
+fn a_task_that_a_torn_write_loses_is_noticed() {
+    is_noticed(Mutation::TasksAreMarkedBeforeTheyExist);
+}
+
+#[test]
+fn an_old_answer_that_counts_as_new_is_noticed() {
+    is_noticed(Mutation::OldAnswersCountAsNew);
+}
+
+#[test]
+fn a_hold_that_is_forgotten_is_noticed() {
+    is_noticed(Mutation::HoldsAreForgotten);
+}
