@@ -6,8 +6,10 @@
 //! | jobs, nodes and faults from one seed, rules checked after every event | [`simulation`] | `garrick-sim --short` |
 //! | minibatch on real clusters: rates, memory, packing, costs | [`minibatch`] | `garrick-minibatch all` |
 //! | what durability costs: submissions, restart with a long queue | [`records`] | `garrick-records rates` |
+//! | the same against real processes: kills, stops, cut links, full disks | [`faults`] | `garrick-faults --short` |
 //! | how fast this machine can start processes at all | [`spawn_floor`] | by each scenario of the row above |
 
+pub mod faults;
 pub mod minibatch;
 pub mod records;
 pub mod simulation;

@@ -67,6 +67,7 @@ fn script_environment(node: &str, credential: &JobCredential, name: &str) -> Vec
     vec![
         pair("SLURM_JOB_ID", credential.job.0.to_string()),
         pair("SLURM_JOBID", credential.job.0.to_string()),
+        pair("SLURM_JOB_SLUID", credential.sluid.to_string()),
         pair("SLURM_JOB_UID", credential.uid.to_string()),
         pair("SLURM_UID", credential.uid.to_string()),
         pair("SLURM_JOB_GID", credential.gid.to_string()),
