@@ -196,12 +196,15 @@ impl RunWorld {
     /// Kills everything of a run and removes its cgroups; gives back who is left. Blocks.
     pub fn sweep(&self, run: RunKey) -> Vec<u32> {
         let left = self.kill_everything(run);
-        // Nobody is to find its launcher any more; one that is left without a `stepd` sees by it that the run is over.
-        let socket = launcher_socket(&self.door(run));
-        if let Err(e) = std::fs::remove_file(&socket)
-            && e.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!(job_id = run.job.0, error = %e, "removing {}", socket.display());
+        // Nobody is to find its launcher any more; one that is left without a `stepd` sees by it that the run is over. A `stepd`
+        // that was killed could not remove its own door.
+        let door = self.door(run);
+        for socket in [launcher_socket(&door), door] {
+            if let Err(e) = std::fs::remove_file(&socket)
+                && e.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(job_id = run.job.0, error = %e, "removing {}", socket.display());
+            }
         }
         left
     }

@@ -32,17 +32,36 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     fs::read_dir(folder).into_iter().flatten().flatten().map(|e| e.path()).collect()
 }
 
-/// Groups below those of the cluster's nodes, and those themselves, in every hierarchy.
+/// The cluster's own folders in every hierarchy.
+fn tops(key: &str) -> Vec<PathBuf> {
+    let mut mounts = entries(Path::new("/sys/fs/cgroup"));
+    mounts.push(PathBuf::from("/sys/fs/cgroup"));
+    mounts.into_iter().map(|m| m.join("garrick").join(key)).filter(|p| p.is_dir()).collect()
+}
+
+fn folders(path: &Path) -> Vec<PathBuf> {
+    entries(path).into_iter().filter(|p| p.is_dir()).collect()
+}
+
+/// Groups below those of nodes. These themselves stay when a daemon ends, for the next one.
 fn cgroups(key: &str) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut tops = vec![PathBuf::from("/sys/fs/cgroup")];
-    tops.extend(entries(Path::new("/sys/fs/cgroup")).into_iter().filter(|p| p.is_dir()));
-    let mut folders: Vec<PathBuf> = tops.iter().map(|t| t.join("garrick").join(key)).filter(|p| p.is_dir()).collect();
-    while let Some(folder) = folders.pop() {
-        folders.extend(entries(&folder).into_iter().filter(|p| p.is_dir()));
+    let nodes = tops(key).iter().flat_map(|top| folders(top)).collect::<Vec<_>>();
+    let (mut open, mut found) = (nodes.iter().flat_map(|n| folders(n)).collect::<Vec<_>>(), Vec::new());
+    while let Some(folder) = open.pop() {
+        open.extend(folders(&folder));
         found.push(folder);
     }
     found
+}
+
+/// Removes the empty groups of nodes.
+pub fn remove_node_cgroups(key: &str) {
+    for top in tops(key) {
+        for folder in folders(&top).into_iter().chain([top]) {
+            // What is not empty stays, and was complained about.
+            let _ = fs::remove_dir(folder);
+        }
+    }
 }
 
 /// Lines of `/proc/locks` (proc_locks(5)) about files below a folder.

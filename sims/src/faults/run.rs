@@ -223,6 +223,7 @@ impl Stage {
         for text in leftovers::find(&self.site, &self.key, &self.mounts) {
             self.complain(Wrong::Leaked, text);
         }
+        leftovers::remove_node_cgroups(&self.key);
         let journal = self.site.save_journal()?;
         self.judge(&journal, hurt_for)
     }

@@ -133,12 +133,13 @@ impl Site {
             script += &format!(" && mount -t tmpfs -o size={DISK_MIB}m none '{}'", disk.display());
         }
         script += " && echo there && exec sleep infinity";
-        let mut holder = Command::new("ip")
-            .args(["netns", "exec", &namespace, "sh", "-c", &script])
+        // Not `ip netns exec`: that mounts a new /sys, without the cgroups.
+        let mut holder = Command::new("nsenter")
+            .args([&format!("--net=/run/netns/{namespace}"), "unshare", "-m", "sh", "-c", &script])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .map_err(|cause| ClusterError::Run { program: "ip".to_owned(), cause })?;
+            .map_err(|cause| ClusterError::Run { program: "nsenter".to_owned(), cause })?;
         let mut there = String::new();
         if let Some(out) = holder.stdout.take() {
             use std::io::BufRead;

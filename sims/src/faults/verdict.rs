@@ -107,9 +107,10 @@ pub fn judge(case: &Case<'_>) -> Verdict {
     nothing_ran_that_nobody_asked_for(case, &mut verdict);
     for (sluid, run) in case.runs {
         verdict.takeovers += run.takeovers;
+        let counted = all_ends_are_counted(case, sluid, run);
         for (step, record) in &run.steps {
             verdict.steps += 1;
-            step_has_one_true_end(case, step, record, &mut verdict);
+            step_has_one_true_end(case, step, record, counted, &mut verdict);
         }
         if let Some(seen) = case.witness.runs.get(sluid) {
             acknowledged_steps_are_recorded(sluid, seen, run, &mut verdict);
@@ -248,12 +249,27 @@ fn nothing_ran_that_nobody_asked_for(case: &Case<'_>, verdict: &mut Verdict) {
     }
 }
 
-fn step_has_one_true_end(case: &Case<'_>, step: &StepRef, record: &StepRecord, verdict: &mut Verdict) {
+/// A run that ends while its disk is full cannot write ends down any more; it still tells the controller of every one.
+fn all_ends_are_counted(case: &Case<'_>, sluid: &str, run: &RunRecords) -> bool {
+    let record = case.controller.jobs.values().find(|r| r.sluid.to_string() == sluid);
+    let counts = record.map(|r| r.steps.counts).unwrap_or_default();
+    case.book.of(Fault::FillDisk) > 0 && counts.done + counts.failed == run.steps.len() as u64
+}
+
+fn step_has_one_true_end(
+    case: &Case<'_>,
+    step: &StepRef,
+    record: &StepRecord,
+    counted: bool,
+    verdict: &mut Verdict,
+) {
     let faults = case.book.run(&step.sluid);
     let end = match record.ends.as_slice() {
         [] => {
             // A run that was given up has nobody who could write more.
-            if faults.stepds > RESTARTS {
+            if counted {
+                *verdict.other_ends.entry("end with the controller only: the disk was full".to_owned()).or_default() += 1;
+            } else if faults.stepds > RESTARTS {
                 *verdict.other_ends.entry("no end: its step managers were killed too often".to_owned()).or_default() += 1;
             } else {
                 verdict.found(Wrong::Lost, format!("{step:?} has no end; {record:?}; done to it: {faults:?}"));
