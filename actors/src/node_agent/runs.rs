@@ -215,16 +215,26 @@ impl NodeAgentCore {
     pub(super) fn gone(&mut self, key: RunKey, seq: u64, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key) else { return };
         run.phase = RunPhase::Leaving;
-        (run.clean, run.end_awaited) = (true, false);
+        (run.gone, run.end_awaited) = (true, false);
         out.push(AgentEffect::ClearTimer(AgentTimer::End(key)));
-        out.push(AgentEffect::MarkClean { run: key });
         // It may end once what it reported before is with the controller: this acknowledgement travels with the last of
         // those. Its end then sets off the rest.
         let earlier = self.outbox.waiting.iter_mut().rev().find(|p| p.from_stepd.is_some_and(|(k, _)| k == key));
         match earlier {
             Some(p) => p.from_stepd = Some((key, seq)),
-            None => out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Ack { upto: seq } }),
+            None => self.safe(key, seq, out),
         }
+    }
+
+    /// The controller has what a run's `stepd` reported up to this number. Where that was all, the run's folder says so before
+    /// the `stepd` may go: until then it, or the next one of the run, has to repeat it.
+    pub(super) fn safe(&mut self, key: RunKey, upto: u64, out: &mut Vec<AgentEffect>) {
+        let all = |r: &&mut Run| r.gone && !r.clean && r.unreported == 0 && r.passed <= upto;
+        if let Some(run) = self.runs.get_mut(&key).filter(all) {
+            run.clean = true;
+            out.push(AgentEffect::MarkClean { run: key });
+        }
+        out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Ack { upto } });
     }
 
     pub(super) fn stepd_gone(&mut self, key: RunKey, conn: u64, out: &mut Vec<AgentEffect>) {

@@ -9,7 +9,7 @@
 //!                          /begun  a stepd began to serve it: the next one takes over
 //!                          /port   UDP port of the step manager, and the key of its endpoint's resets
 //!                          /steps  the step manager's journal
-//!                          /clean  its processes are gone
+//!                          /clean  its processes are gone, and the controller knows how it ended
 //! ```
 //!
 //! A folder without orders is one that was being made when the agent died; nothing was started from it.

@@ -42,8 +42,10 @@ pub fn tail(sluid: &str) -> String {
 pub fn of_runs(home: &Path, key: &str) -> Vec<Member> {
     let home = home.to_string_lossy();
     let doors = format!("/run/garrick/{key}/");
-    let mut found = Vec::new();
-    for process in processes::running() {
+    let (mut found, all) = (Vec::new(), processes::running());
+    let is_launcher = |p: &processes::Running| p.args.get(1).is_some_and(|a| a == "launcher");
+    let launchers: Vec<u32> = all.iter().filter(|p| is_launcher(p)).map(|p| p.pid).collect();
+    for process in all {
         let argument = |n: usize| process.args.get(n).map(String::as_str).unwrap_or_default();
         let program = argument(0).rsplit('/').next().unwrap_or_default();
         let member = match (program, argument(1)) {
@@ -51,7 +53,8 @@ pub fn of_runs(home: &Path, key: &str) -> Vec<Member> {
                 let run = argument(2).rsplit('/').next().map(tail);
                 Member { pid: process.pid, role: Role::Stepd, run }
             }
-            ("stepd", "launcher") => {
+            // A child of a launcher is a task between fork and exec.
+            ("stepd", "launcher") if !launchers.contains(&process.parent) => {
                 let Some(door) = process.args.iter().find(|a| a.starts_with(&doors)) else { continue };
                 let run = door.strip_suffix(".sock.launcher").and_then(|d| d.rsplit('-').next()).map(ToOwned::to_owned);
                 Member { pid: process.pid, role: Role::Launcher, run }
