@@ -92,7 +92,7 @@ impl RunWorld {
         self.settings.doors.join(format!("j{}-{}-{tail}.sock", run.job.0, self.node))
     }
 
-    /// Prolog, folder, cgroup, process.
+    /// Folder, prolog, cgroup, process.
     pub async fn prepare(
         &self,
         run: RunKey,
@@ -101,9 +101,6 @@ impl RunWorld {
         manager: Option<String>,
     ) -> Result<(u32, OwnedFd), PrepareFailure> {
         let environment = script_environment(&self.node, &credential, &launch.spec.name);
-        scripts::run(Moment::Prolog, &self.prolog, &environment, self.script_limit)
-            .await
-            .map_err(|e| PrepareFailure::Prolog(e.to_string()))?;
         let orders = StepdOrders {
             launch,
             credential,
@@ -115,11 +112,15 @@ impl RunWorld {
             settings: self.settings.clone(),
             boot: self.spool.boot.clone(),
         };
-        self.start(run, &orders).map_err(PrepareFailure::Start)
+        self.spool.create_run(run, &orders).map_err(|e| PrepareFailure::Start(e.to_string()))?;
+        scripts::run(Moment::Prolog, &self.prolog, &environment, self.script_limit)
+            .await
+            .map_err(|e| PrepareFailure::Prolog(e.to_string()))?;
+        self.start(run).map_err(PrepareFailure::Start)
     }
 
-    fn start(&self, run: RunKey, orders: &StepdOrders) -> Result<(u32, OwnedFd), String> {
-        self.spool.create_run(run, orders).map_err(|e| e.to_string())?;
+    fn start(&self, run: RunKey) -> Result<(u32, OwnedFd), String> {
+        StepdOrders::confirm(&self.spool.run(run)).map_err(|e| e.to_string())?;
         match self.spool.take_life(run).map_err(|e| e.to_string())? {
             Some(life) => self.start_stepd(run, &life),
             None => Err("a stepd of this run lives already".into()),
@@ -255,12 +256,12 @@ impl RunWorld {
         }
     }
 
-    /// The epilog of a run.
+    /// The epilog of a run; none where its prolog was not begun.
     pub async fn epilog(&self, run: RunKey) -> Result<(), String> {
         if self.epilog.is_empty() {
             return Ok(());
         }
-        let orders = StepdOrders::load(&self.spool.run(run)).map_err(|e| e.to_string())?;
+        let Some(orders) = StepdOrders::begun(&self.spool.run(run)).map_err(|e| e.to_string())? else { return Ok(()) };
         let environment = script_environment(&self.node, &orders.credential, &orders.launch.spec.name);
         scripts::run(Moment::Epilog, &self.epilog, &environment, self.script_limit).await.map_err(|e| e.to_string())
     }

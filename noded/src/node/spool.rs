@@ -86,13 +86,13 @@ impl Spool {
         self.root.join("runs").join(run.sluid.to_string())
     }
 
-    /// Makes a run's folder with its orders.
+    /// Makes a run's folder with a draft of its orders.
     pub fn create_run(&self, run: RunKey, orders: &StepdOrders) -> Result<PathBuf, SpoolError> {
         let folder = self.run(run);
         if !folder.is_dir() {
             files::create_folder(&folder, 0o711)?;
         }
-        orders.save(&folder)?;
+        orders.draft(&folder)?;
         Ok(folder)
     }
 

@@ -2,7 +2,7 @@
 
 use super::witness::StepRef;
 use garrick_actors::{
-    controller::event::{ControllerEvent, ReplayError, Replayed},
+    controller::event::Replayed,
     step::state::{StepEnd, StepResult},
     stepmgr::StepEvent,
 };
@@ -11,6 +11,7 @@ use garrick_model::{
     ids::{StepKey, StepNum},
     state::{ExitStatus, StepState},
 };
+use garrick_noded::{controller::start::Unread, journal::series};
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 /// Records cannot be read.
@@ -19,9 +20,9 @@ pub enum RecordsError {
     /// A journal.
     #[error(transparent)]
     Journal(#[from] JournalError),
-    /// Its events do not fit together.
+    /// The controller's.
     #[error(transparent)]
-    Replay(#[from] ReplayError),
+    Controller(#[from] Unread),
     /// The folder of kept journals.
     #[error("cannot list the kept journals: {0}")]
     List(#[from] io::Error),
@@ -133,12 +134,9 @@ pub fn of_runs(folder: &Path) -> Result<BTreeMap<String, RunRecords>, RecordsErr
     Ok(all)
 }
 
-/// What a controller's journal comes to.
-pub fn of_controller(path: &Path) -> Result<Replayed, RecordsError> {
+/// What a controller's journal comes to. A torn end is cut off: give it a copy.
+pub fn of_controller(folder: &Path) -> Result<Replayed, RecordsError> {
     let mut replayed = Replayed::default();
-    let mut reader = Reader::open(path)?;
-    while let Some(record) = reader.next_record()? {
-        replayed.apply(&record.decode::<ControllerEvent>()?)?;
-    }
+    series::open(folder, &mut replayed)?;
     Ok(replayed)
 }

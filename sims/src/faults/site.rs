@@ -170,11 +170,6 @@ impl Site {
         self.home.join("slurm.conf")
     }
 
-    /// The controller's journal.
-    pub fn journal(&self) -> PathBuf {
-        self.hosts.first().map_or_else(PathBuf::new, |h| h.sees(&self.home.join("state/journal")))
-    }
-
     fn write_files(&self) -> Result<(), ClusterError> {
         let bin = self.bin();
         for folder in [&bin, &self.kept(), &self.home.join("out")] {
@@ -270,10 +265,17 @@ impl Site {
         self.keep = true;
     }
 
-    /// Copies the controller's journal out of its disk, which goes with its host.
+    /// Copies the controller's journal out of its disk, which goes with its host. Returns the folder.
     pub fn save_journal(&self) -> Result<PathBuf, ClusterError> {
         let to = self.home.join("controller-journal");
-        fs::copy(self.journal(), &to).map_err(failed("copy", &to))?;
+        fs::create_dir_all(&to).map_err(failed("create", &to))?;
+        let from = self.hosts.first().map_or_else(PathBuf::new, |h| h.sees(&self.home.join("state")));
+        for entry in fs::read_dir(&from).map_err(failed("list", &from))?.flatten() {
+            let name = entry.file_name();
+            if ["journal", "snapshot"].iter().any(|kind| name.to_string_lossy().starts_with(kind)) {
+                fs::copy(entry.path(), to.join(&name)).map_err(failed("copy", &entry.path()))?;
+            }
+        }
         Ok(to)
     }
 }
