@@ -86,6 +86,8 @@ pub struct Company {
     pub agent: Vec<StepdToNode>,
     pub files: Vec<(String, String)>,
     pub exited: bool,
+    /// No script can be written.
+    pub disk_full: bool,
     /// Ignore SIGTERM.
     pub stubborn: bool,
     /// Signals that launchers were told to send: number, whole groups.
@@ -128,6 +130,7 @@ impl Company {
             agent: Vec::new(),
             files: Vec::new(),
             exited: false,
+            disk_full: false,
             stubborn: false,
             signals: Vec::new(),
             channels: BTreeMap::new(),
@@ -571,7 +574,10 @@ impl Company {
             }
             ShepherdEffect::ToLauncher { message, passed } => self.launcher(n, message, &passed),
             ShepherdEffect::Prepare { step, script, .. } => {
-                let result = Ok(script.map(|_| format!("/spool/{step}")));
+                let result = match script {
+                    Some(_) if self.disk_full => Err("write /spool: No space left on device".to_owned()),
+                    script => Ok(script.map(|_| format!("/spool/{step}"))),
+                };
                 let input = ShepherdInput::Prepared { step, result };
                 self.channels.entry(Channel::Descriptors(n)).or_default().push_back(Delivery::Shepherd(n, input));
             }

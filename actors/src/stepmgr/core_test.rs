@@ -749,6 +749,23 @@ fn a_batch_host_that_never_gets_ready_is_a_launch_failure() {
     assert_eq!(*reason, Reason::JobLaunchFailure);
 }
 
+/// The disk of the batch host was full, so the script could not be written, and the job was recorded as one whose script had
+/// exited with 1.
+#[test]
+fn a_script_that_could_not_be_written_is_a_launch_failure() {
+    let mut company = Company::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
+    company.disk_full = true;
+    company.shepherd_up(0);
+    company.settle();
+    let [StepdReport::Started, StepdReport::LaunchFailed { reason, detail }, StepdReport::Gone] =
+        &company.job_reports()[..]
+    else {
+        panic!("{:?}", company.job_reports());
+    };
+    assert_eq!(*reason, Reason::JobLaunchFailure);
+    assert!(detail.contains("No space left on device"), "{detail}");
+}
+
 #[test]
 fn a_node_that_stays_dirty_does_not_hold_the_batch_host_for_ever() {
     let mut company = Company::new(run(JobKind::Batch, &[1, 1]), StepMgrConfig::default());

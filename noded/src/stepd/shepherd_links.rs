@@ -270,6 +270,7 @@ fn unsendable(node: NodeSlot, manager: Address<StepMgrMsg>) -> impl Fn(&StepMgrT
                 message: format!("it cannot be sent to its node: {error}"),
                 status: ExitStatus { code: 1, signal: None },
                 unknown: false,
+                untried: false,
             };
             tell_manager(&manager, TraceContext::root(), StepMgrInput::Shepherd { node, message });
         }
