@@ -439,6 +439,15 @@ impl Company {
 
     /// A node's shepherd and launcher both died and were started anew: nothing is known of what ran.
     pub fn forget_node(&mut self, node: usize) {
+        self.new_shepherd(node, false);
+    }
+
+    /// A node's shepherd died before it handed its orders on, and the next one has its launcher, which had none of them.
+    pub fn lose_orders(&mut self, node: usize) {
+        self.new_shepherd(node, true);
+    }
+
+    fn new_shepherd(&mut self, node: usize, first: bool) {
         let facts = self.core.facts().clone();
         let share = &facts.nodes[node];
         let config = ShepherdConfig {
@@ -448,7 +457,7 @@ impl Company {
         self.nodes[node].shepherd = ShepherdCore::new(config);
         self.nodes[node].processes.clear();
         self.nodes[node].lines.clear();
-        self.nodes[node].shepherd.handle(self.now, ShepherdInput::LauncherUp { first: false }, &mut Vec::new());
+        self.nodes[node].shepherd.handle(self.now, ShepherdInput::LauncherUp { first }, &mut Vec::new());
     }
 
     /// Anything else.

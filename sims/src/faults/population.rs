@@ -45,13 +45,17 @@ pub fn of_runs(home: &Path, key: &str) -> Vec<Member> {
     let (mut found, all) = (Vec::new(), processes::running());
     let is_launcher = |p: &processes::Running| p.args.get(1).is_some_and(|a| a == "launcher");
     let launchers: Vec<u32> = all.iter().filter(|p| is_launcher(p)).map(|p| p.pid).collect();
+    let is_stepd = |p: &processes::Running| p.args.get(1).is_some_and(|a| a == "run");
+    let stepds: Vec<u32> = all.iter().filter(|p| is_stepd(p)).map(|p| p.pid).collect();
     for process in all {
         let argument = |n: usize| process.args.get(n).map(String::as_str).unwrap_or_default();
         let program = argument(0).rsplit('/').next().unwrap_or_default();
         let member = match (program, argument(1)) {
             ("stepd", "run") if argument(2).starts_with(&*home) => {
                 let run = argument(2).rsplit('/').next().map(tail);
-                Member { pid: process.pid, role: Role::Stepd, run }
+                // A child of one is a launcher between fork and exec.
+                let role = if stepds.contains(&process.parent) { Role::Launcher } else { Role::Stepd };
+                Member { pid: process.pid, role, run }
             }
             // A child of a launcher is a task between fork and exec.
             ("stepd", "launcher") if !launchers.contains(&process.parent) => {

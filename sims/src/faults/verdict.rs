@@ -168,6 +168,8 @@ fn job_is_over_and_ended_truly(case: &Case<'_>, record: &JobRecord, verdict: &mu
         Some("cancelled")
     } else if faults.launchers > 0 && end.state == JobState::Failed {
         Some("exit unknown: its launcher was killed")
+    } else if faults.stepds > 0 && batch_is_unknown(case, &sluid) && seen.is_none() {
+        Some("exit unknown: its step manager was killed while it started the launcher")
     } else if faults.stepds > RESTARTS && end.reason == Reason::StepManagerDied {
         Some("its step managers were killed too often")
     } else {
@@ -186,6 +188,11 @@ fn job_is_over_and_ended_truly(case: &Case<'_>, record: &JobRecord, verdict: &mu
             ),
         ),
     }
+}
+
+fn batch_is_unknown(case: &Case<'_>, sluid: &str) -> bool {
+    let ends = case.runs.get(sluid).map(|run| run.batch.as_slice()).unwrap_or_default();
+    ends.iter().any(|end| end.cause == Some(StepEnd::ExitUnknown))
 }
 
 /// The controller was told of every end.
@@ -290,7 +297,9 @@ fn step_has_one_true_end(
         },
         Some(cause) => {
             let serial = case.witness.runs.get(&step.sluid).map(|r| r.serial);
-            if excused(case, cause, serial, faults) {
+            // An order that died with a shepherd: nobody but its `srun` could give it again.
+            let order_lost = *cause == StepEnd::ExitUnknown && faults.stepds > 0 && !record.accepted;
+            if excused(case, cause, serial, faults) || order_lost {
                 *verdict.other_ends.entry(format!("{:?}: {cause:?}", end.state)).or_default() += 1;
             } else {
                 verdict.found(Wrong::Untrue, format!("{step:?} ended as {end:?} without cause; done to it: {faults:?}"));
