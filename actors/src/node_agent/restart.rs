@@ -71,7 +71,10 @@ impl NodeAgentCore {
             }
             // What it reported is with this agent, which may die too: the next one repeats it.
             RunPhase::Leaving => {
-                out.push(log_warning(format!("the stepd of job {} ended before its reports were safe ({how})", key.job)));
+                out.push(log_warning(format!(
+                    "the stepd of job {} ended before its reports were safe ({how})",
+                    key.job
+                )));
                 self.start_again(key, out);
             }
             // It had told an agent before this one.

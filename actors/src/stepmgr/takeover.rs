@@ -290,7 +290,14 @@ impl StepMgrCore {
                 for rank in ranks.unwrap_or_default() {
                     let text = format!("task {rank}: node {name} does not know what became of it");
                     let status = ExitStatus { code: 1, signal: None };
-                    let message = ShepherdToStepMgr::TaskFailed { step, rank, message: text, status, unknown: true, untried: false };
+                    let message = ShepherdToStepMgr::TaskFailed {
+                        step,
+                        rank,
+                        message: text,
+                        status,
+                        unknown: true,
+                        untried: false,
+                    };
                     out.push(StepMgrEffect::ToStep { step: key, input: StepInput::Shepherd { node, message } });
                 }
                 let message = ShepherdToStepMgr::StepGone { step };

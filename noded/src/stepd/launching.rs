@@ -154,7 +154,10 @@ fn is_being_born(place: &ShepherdPlace) -> bool {
 }
 
 /// Connects to the launcher that a former `stepd` left behind, and hears what it has.
-async fn adopt(place: &ShepherdPlace, shepherd: &Address<ShepherdMsg>) -> Result<(Launcher, ShepherdInput), NotAdopted> {
+async fn adopt(
+    place: &ShepherdPlace,
+    shepherd: &Address<ShepherdMsg>,
+) -> Result<(Launcher, ShepherdInput), NotAdopted> {
     let LauncherHandle { channel, pid, pidfd } = connect(place).await?;
     let (answer, answered) = oneshot::channel();
     let asking = Rc::new(RefCell::new(Some(answer)));

@@ -94,13 +94,7 @@ impl ShepherdLinks {
         spec.script = None;
         spec.environment = Vec::new();
         launch.spec = Arc::new(spec);
-        Self {
-            endpoint,
-            launch,
-            credential: credential.clone(),
-            own_address,
-            peers: RefCell::default(),
-        }
+        Self { endpoint, launch, credential: credential.clone(), own_address, peers: RefCell::default() }
     }
 
     /// Says a message to a shepherd, now or when it comes back; one that was never there or is lost does not hear it.

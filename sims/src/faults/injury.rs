@@ -207,8 +207,7 @@ impl Injurer {
                 }
             }
             Fault::FillDisk => {
-                let disks: Vec<PathBuf> =
-                    site.hosts.iter().filter_map(|h| Some(h.sees(h.disk.as_deref()?))).collect();
+                let disks: Vec<PathBuf> = site.hosts.iter().filter_map(|h| Some(h.sees(h.disk.as_deref()?))).collect();
                 let Some(disk) = random.pick(&disks) else { return Ok(None) };
                 let filler = disk.join("filler");
                 if !filler.exists() {
@@ -269,8 +268,11 @@ fn undone(undo: Undo, site: &Site) -> Result<(), ClusterError> {
             Ok(())
         }
         Undo::Plug(host) => site.cable(host, "up"),
-        Undo::Empty(filler) => std::fs::remove_file(&filler)
-            .map_err(|cause| ClusterError::File { operation: "remove", path: filler, cause }),
+        Undo::Empty(filler) => std::fs::remove_file(&filler).map_err(|cause| ClusterError::File {
+            operation: "remove",
+            path: filler,
+            cause,
+        }),
     }
 }
 

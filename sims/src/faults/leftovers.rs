@@ -78,6 +78,8 @@ fn locks(home: &Path) -> Vec<String> {
         }
     }
     let text = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let about = |line: &&str| line.split_whitespace().any(|w| w.matches(':').count() == 2 && files.iter().any(|f| w.ends_with(f)));
+    let about = |line: &&str| {
+        line.split_whitespace().any(|w| w.matches(':').count() == 2 && files.iter().any(|f| w.ends_with(f)))
+    };
     text.lines().filter(about).map(ToOwned::to_owned).collect()
 }

@@ -50,7 +50,9 @@ impl Setup {
     /// The command that repeats it.
     pub fn command(&self) -> String {
         let Self { seed, kills, jobs, steps_per_job, nodes } = self;
-        format!("garrick-faults --seed {seed} --kills {kills} --jobs {jobs} --steps-per-job {steps_per_job} --nodes {nodes}")
+        format!(
+            "garrick-faults --seed {seed} --kills {kills} --jobs {jobs} --steps-per-job {steps_per_job} --nodes {nodes}"
+        )
     }
 }
 

@@ -122,7 +122,11 @@ impl Stage {
             self.tick(now)?;
             if now - progress > PROGRESS_EVERY {
                 progress = now;
-                eprintln!("{:5.0} s: {jobs} jobs, {kills} kills, {} live", self.began.elapsed().as_secs_f64(), self.clients.live);
+                eprintln!(
+                    "{:5.0} s: {jobs} jobs, {kills} kills, {} live",
+                    self.began.elapsed().as_secs_f64(),
+                    self.clients.live
+                );
             }
         }
     }
@@ -169,7 +173,9 @@ impl Stage {
                 continue;
             }
             next = Instant::now() + Duration::from_secs(1);
-            let Ok(queue) = run_command(self.site.command(0, "squeue").args(["-h", "-o", "%i %T %r"])) else { continue };
+            let Ok(queue) = run_command(self.site.command(0, "squeue").args(["-h", "-o", "%i %T %r"])) else {
+                continue;
+            };
             if queue.is_empty() && self.clients.idle() {
                 return Ok(());
             }

@@ -310,7 +310,9 @@ impl Drop for Site {
                 eprintln!("garrick-faults: {e}");
             }
         }
-        if !self.keep && let Err(e) = remove(&self.home) {
+        if !self.keep
+            && let Err(e) = remove(&self.home)
+        {
             eprintln!("garrick-faults: {e}");
         }
     }

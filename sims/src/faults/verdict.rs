@@ -219,7 +219,10 @@ fn nothing_ran_that_nobody_asked_for(case: &Case<'_>, verdict: &mut Verdict) {
     for (sluid, seen) in &case.witness.runs {
         runs.entry(seen.serial).or_default().push(sluid);
         if seen.began > 1 {
-            verdict.found(Wrong::Duplicated, format!("the script of f{} began {} times in run {sluid}", seen.serial, seen.began));
+            verdict.found(
+                Wrong::Duplicated,
+                format!("the script of f{} began {} times in run {sluid}", seen.serial, seen.began),
+            );
         }
     }
     for (serial, sluids) in runs {
@@ -242,7 +245,10 @@ fn nothing_ran_that_nobody_asked_for(case: &Case<'_>, verdict: &mut Verdict) {
             if task.began != 1 || *attempt > 0 || task.codes.len() > 1 {
                 verdict.found(
                     Wrong::Duplicated,
-                    format!("task {rank} of {step:?} began {} times (try {attempt}) and ended with {:?}", task.began, task.codes),
+                    format!(
+                        "task {rank} of {step:?} began {} times (try {attempt}) and ended with {:?}",
+                        task.began, task.codes
+                    ),
                 );
             }
         }
@@ -263,21 +269,17 @@ fn all_ends_are_counted(case: &Case<'_>, sluid: &str, run: &RunRecords) -> bool 
     case.book.of(Fault::FillDisk) > 0 && counts.done + counts.failed == run.steps.len() as u64
 }
 
-fn step_has_one_true_end(
-    case: &Case<'_>,
-    step: &StepRef,
-    record: &StepRecord,
-    counted: bool,
-    verdict: &mut Verdict,
-) {
+fn step_has_one_true_end(case: &Case<'_>, step: &StepRef, record: &StepRecord, counted: bool, verdict: &mut Verdict) {
     let faults = case.book.run(&step.sluid);
     let end = match record.ends.as_slice() {
         [] => {
             // A run that was given up has nobody who could write more.
             if counted {
-                *verdict.other_ends.entry("end with the controller only: the disk was full".to_owned()).or_default() += 1;
+                *verdict.other_ends.entry("end with the controller only: the disk was full".to_owned()).or_default() +=
+                    1;
             } else if faults.stepds > RESTARTS {
-                *verdict.other_ends.entry("no end: its step managers were killed too often".to_owned()).or_default() += 1;
+                *verdict.other_ends.entry("no end: its step managers were killed too often".to_owned()).or_default() +=
+                    1;
             } else {
                 verdict.found(Wrong::Lost, format!("{step:?} has no end; {record:?}; done to it: {faults:?}"));
             }
@@ -292,7 +294,9 @@ fn step_has_one_true_end(
             Some(exit) if exit == end.exit && end.state == state_of(exit) => verdict.true_exits += 1,
             own => verdict.found(
                 Wrong::Untrue,
-                format!("{step:?} ended as {end:?}, its tasks announced {own:?}; seen {seen:?}; done to it: {faults:?}"),
+                format!(
+                    "{step:?} ended as {end:?}, its tasks announced {own:?}; seen {seen:?}; done to it: {faults:?}"
+                ),
             ),
         },
         Some(cause) => {
@@ -302,7 +306,8 @@ fn step_has_one_true_end(
             if excused(case, cause, serial, faults) || order_lost {
                 *verdict.other_ends.entry(format!("{:?}: {cause:?}", end.state)).or_default() += 1;
             } else {
-                verdict.found(Wrong::Untrue, format!("{step:?} ended as {end:?} without cause; done to it: {faults:?}"));
+                verdict
+                    .found(Wrong::Untrue, format!("{step:?} ended as {end:?} without cause; done to it: {faults:?}"));
             }
         }
     }

@@ -160,8 +160,7 @@ pub struct Works {
 impl Works {
     /// Writes the steps' program.
     pub fn prepare(site: &Site) -> Result<Self, ClusterError> {
-        let works =
-            Self { bin: site.bin(), witness: site.home.join("witness"), step: site.home.join("step.sh") };
+        let works = Self { bin: site.bin(), witness: site.home.join("witness"), step: site.home.join("step.sh") };
         // A pause for some: most steps are as short as can be, some last long enough to be hit.
         let text = format!(
             "#!/bin/sh\ni=${{2:-$SLURM_STEP_ARRAY_TASK_ID}}\n\
