@@ -352,6 +352,11 @@ impl StepMgrCore {
             }
         };
         self.report(report, out);
+        let counts = self.counts();
+        if counts.done + counts.failed > 0 {
+            let tally = self.reports.tally(&self.ledger, counts);
+            out.push(StepMgrEffect::ToAgent(tally));
+        }
         out.push(StepMgrEffect::SetTimer { timer: StepMgrTimer::Others, after: self.config.others_wait });
     }
 

@@ -133,6 +133,15 @@ impl Reports {
         out
     }
 
+    /// The numbers alone, said behind the end of the run: those in earlier reports a controller keeps only until it ends.
+    pub fn tally(&mut self, ledger: &Ledger, counts: StepCounts) -> StepdToNode {
+        let mut rows = Packed::default().rows;
+        rows.unreported = (ledger.outbox.len() - self.under_way) as u64;
+        rows.dropped = ledger.dropped;
+        rows.counts = counts;
+        self.send(StepdReport::Steps(rows.into()), 0)
+    }
+
     /// The agent has them. How many ends were among them.
     pub fn acknowledged(&mut self, upto: u64) -> u64 {
         let mut ends = 0;

@@ -1,4 +1,4 @@
-//! The users: they submit, look, and cancel. Their commands are processes like all others, which may be killed while they ask.
+//! The users and the administrator: they submit, look, cancel and release. Their commands are processes like all others, which may be killed while they ask.
 
 use super::{
     site::{Site, write_program},
@@ -35,6 +35,8 @@ pub struct Clients {
     pub unacknowledged: BTreeSet<u32>,
     /// Jobs whose cancellation was asked for.
     pub cancelled: BTreeSet<u32>,
+    /// Jobs that were held after a launch that failed, and released by the administrator.
+    pub released: BTreeSet<String>,
     /// Jobs in the queue, by the last look.
     pub live: usize,
     submissions: Vec<Submission>,
@@ -111,6 +113,13 @@ impl Clients {
                     if status.success() {
                         self.live = said.lines().count();
                     }
+                    for line in said.lines().filter(|line| line.contains("launch failed")) {
+                        let job = line.split(' ').next().unwrap_or_default();
+                        self.released.insert(job.to_owned());
+                        let mut c = site.command(0, "scontrol");
+                        c.args(["release", job]).stdout(Stdio::null()).stderr(Stdio::null());
+                        self.cancels.push((spawn(&mut c)?, now));
+                    }
                 }
                 _ => {
                     drop(said(&mut child));
@@ -118,12 +127,19 @@ impl Clients {
             },
             None if self.looked.is_none_or(|at| now - at > LOOK_EVERY) => {
                 let mut c = site.command(0, "squeue");
-                let child = spawn(c.args(["-h", "-o", "%i"]).stdout(Stdio::piped()).stderr(Stdio::null()))?;
+                let child = spawn(c.args(["-h", "-o", "%i %r"]).stdout(Stdio::piped()).stderr(Stdio::null()))?;
                 (self.look, self.looked) = (Some((child, now)), Some(now));
             }
             None => {}
         }
         Ok(())
+    }
+
+    /// Nobody looks any more.
+    pub fn leave(&mut self) {
+        if let Some((mut child, _)) = self.look.take() {
+            drop(said(&mut child));
+        }
     }
 
     /// Whether nothing is under way.

@@ -26,7 +26,7 @@ pub struct Report {
     /// Jobs that were cancelled.
     pub cancelled: usize,
     /// Jobs held after a launch that failed, and released.
-    pub released: u32,
+    pub released: usize,
     /// Ends of daemons that nobody killed.
     pub ended_by_themselves: u32,
     /// How long faults happened.

@@ -46,7 +46,6 @@ pub(super) struct Stage {
     pub(super) clients: Clients,
     pub(super) injurer: Injurer,
     pub(super) plans: BTreeMap<u32, JobPlan>,
-    released: u32,
     complaints: Vec<Violation>,
     mounts: Vec<Vec<String>>,
     key: String,
@@ -86,7 +85,6 @@ impl Stage {
             clients: Clients::default(),
             injurer: Injurer::new(&site, key.clone())?,
             plans: BTreeMap::new(),
-            released: 0,
             complaints: Vec::new(),
             mounts: site.hosts.iter().map(super::site::Host::mounts).collect(),
             key,
@@ -179,12 +177,6 @@ impl Stage {
             if queue.is_empty() && self.clients.idle() {
                 return Ok(());
             }
-            for line in queue.lines().filter(|l| l.contains("launch failed")) {
-                let job = line.split(' ').next().unwrap_or_default();
-                if run_command(self.site.command(0, "scontrol").args(["release", job])).is_ok() {
-                    self.released += 1;
-                }
-            }
             if queue != before {
                 (before, moved) = (queue, Instant::now());
             } else if moved.elapsed() > DRAIN_PATIENCE {
@@ -208,6 +200,7 @@ impl Stage {
             let why = run_command(self.site.command(0, "sinfo").args(["-N", "-o", "%N %T %E"]));
             self.complain(Wrong::Leaked, format!("nodes are not idle in the end: {said}{}", why.unwrap_or_default()));
         }
+        self.clients.leave();
         run_command(self.site.command(0, "scontrol").arg("shutdown"))?;
         let began = Instant::now();
         while !self.site.daemons.iter_mut().all(|d| d.has_ended() || d.pid().is_none()) {
@@ -258,7 +251,7 @@ impl Stage {
             acknowledged: self.clients.acknowledged.len(),
             unacknowledged: self.clients.unacknowledged.len(),
             cancelled: self.clients.cancelled.len(),
-            released: self.released,
+            released: self.clients.released.len(),
             ended_by_themselves: self.site.daemons.iter().map(|d| d.ended_by_itself).sum(),
             hurt_for,
             took: self.began.elapsed(),

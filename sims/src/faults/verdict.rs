@@ -170,6 +170,8 @@ fn job_is_over_and_ended_truly(case: &Case<'_>, record: &JobRecord, verdict: &mu
         Some("exit unknown: its launcher was killed")
     } else if faults.stepds > 0 && batch_is_unknown(case, &sluid) && seen.is_none() {
         Some("exit unknown: its step manager was killed while it started the launcher")
+    } else if end.reason == Reason::StepManagerDied && seen.is_none() && case.book.of(Fault::FillDisk) > 0 {
+        Some("never began: its step manager could not start on a full disk")
     } else if faults.stepds > RESTARTS && end.reason == Reason::StepManagerDied {
         Some("its step managers were killed too often")
     } else {
@@ -289,7 +291,12 @@ fn step_has_one_true_end(case: &Case<'_>, step: &StepRef, record: &StepRecord, c
         ends => return verdict.found(Wrong::Duplicated, format!("{step:?} ended {} times: {ends:?}", ends.len())),
     };
     let seen = case.witness.steps.get(step);
+    let cancelled = seen.is_some_and(|s| case.cancelled.contains(&s.serial));
     match &end.cause {
+        // After a takeover the signal that ended it is all that is known.
+        None if cancelled && end.exit.signal.is_some() => {
+            *verdict.other_ends.entry("ended by a signal: its job was cancelled".to_owned()).or_default() += 1;
+        }
         None => match own_end(case, seen) {
             Some(exit) if exit == end.exit && end.state == state_of(exit) => verdict.true_exits += 1,
             own => verdict.found(
