@@ -58,7 +58,7 @@ impl JobPlan {
 
     /// Tasks of a step.
     pub const fn tasks_of(&self, index: u32) -> u32 {
-        if self.nodes == 2 && index < self.blocking && index % 2 == 0 { 2 } else { 1 }
+        if self.nodes == 2 && index < self.blocking && index.is_multiple_of(2) { 2 } else { 1 }
     }
 
     /// Job name.
