@@ -161,7 +161,11 @@ fn job_is_over_and_ended_truly(case: &Case<'_>, record: &JobRecord, verdict: &mu
     let natural = if expected.success() { JobState::Completed } else { JobState::Failed };
     let faults = case.book.run(&sluid);
     if end.state == natural && end.exit == expected && codes == [plan.exit_code()] {
-        steps_are_counted(record, case.runs.get(&sluid), faults, verdict);
+        // Where the disk was full, some ends are with the controller only, and all of them are.
+        let full_disk = case.runs.get(&sluid).is_some_and(|run| all_ends_are_counted(case, &sluid, run));
+        if !full_disk {
+            steps_are_counted(record, case.runs.get(&sluid), faults, verdict);
+        }
         return;
     }
     let excuse = if case.cancelled.contains(&plan.serial) && end.state == JobState::Cancelled {
