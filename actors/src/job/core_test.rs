@@ -97,6 +97,20 @@ fn one_refusal_gives_everything_back() {
     assert_eq!(outcomes(&job.allocate(&["n0"])), [true]);
 }
 
+/// A yes that came twice, the second time late: the node was given back under a run whose processes were still on it.
+#[test]
+fn a_repeated_yes_does_not_give_back_a_node_that_is_being_cleaned() {
+    let mut job = Bench::running(spec());
+    let attempt = job.core.leftover().attempt;
+    let again = |node: &str| JobInput::Reserved { attempt, node: node.to_owned(), result: Ok(format!("{node}:1")) };
+    assert_eq!(job.send(again("n1")), []);
+    job.ended(JobState::Completed, 0);
+    assert_eq!(job.state(), JobState::Completing);
+    assert_eq!(job.send(again("n1")), []);
+    job.released("n1");
+    assert_eq!(releases(&job.send(again("n1"))), ["n1"]);
+}
+
 #[test]
 fn a_second_proposal_during_a_commit_is_declined() {
     let mut job = Bench::with(spec());

@@ -94,7 +94,9 @@ impl JobCore {
         let Some(commit) = self.commit.as_mut().filter(|c| c.attempt == attempt && c.waiting.contains(&node)) else {
             // An attempt that was given up since. What it got goes back; a repeated yes of this attempt is left alone.
             let repeated = self.commit.as_ref().is_some_and(|c| c.attempt == attempt && c.granted.contains_key(&node));
-            let allocated = attempt == self.attempt && self.record.phase.working().is_some();
+            // The run holds its nodes until they are clean, not only while it works.
+            let holds = self.record.phase.run().is_some_and(|run| run.unreleased().any(|held| held == node));
+            let allocated = attempt == self.attempt && holds;
             if result.is_ok() && !repeated && !allocated {
                 let sluid = self.record.sluid;
                 turn.out.push(JobEffect::Release { node, sluid, attempt: Some(attempt), drain: None });

@@ -234,7 +234,7 @@ impl NodeAgentCore {
     fn acknowledged(&mut self, upto: u64, out: &mut Vec<AgentEffect>) {
         for p in self.outbox.acknowledge(upto) {
             if let Some((run, seq)) = p.from_stepd {
-                self.acknowledge_stepd(run, seq, out);
+                self.safe(run, seq, out);
             }
             if let Some(run) = p.last_of {
                 self.runs.remove(&run);
@@ -303,7 +303,10 @@ impl NodeAgentCore {
                 let report = AgentReport::JobLaunchFailed { job, sluid, reason, detail, drain_node: false };
                 self.report(report, from, None, out);
             }
-            StepdReport::Steps(steps) => self.report(AgentReport::Steps { job, sluid, steps }, from, None, out),
+            StepdReport::Steps(steps) => {
+                run.unreported = steps.tally.unreported;
+                self.report(AgentReport::Steps { job, sluid, steps }, from, None, out);
+            }
             StepdReport::Gone => self.gone(key, seq, out),
         }
     }

@@ -169,12 +169,13 @@ fn a_run_goes_from_order_to_release_and_every_report_is_acknowledged_in_turn() {
     assert!(matches!(reports(&b.from_stepd(1, StepdReport::Started))[..], [(1, AgentReport::JobStarted { .. })]));
     assert!(matches!(reports(&b.from_stepd(2, ended()))[..], [(2, AgentReport::JobEnded { .. })]));
     let e = b.from_stepd(3, StepdReport::Gone);
-    assert_eq!(e, [AgentEffect::ClearTimer(AgentTimer::End(RUN)), AgentEffect::MarkClean { run: RUN },]);
+    assert_eq!(e, [AgentEffect::ClearTimer(AgentTimer::End(RUN))]);
     let e = b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 2 }));
     assert_eq!(
         e,
         [
             AgentEffect::ToStepd { run: RUN, message: NodeToStepd::Ack { upto: 1 } },
+            AgentEffect::MarkClean { run: RUN },
             AgentEffect::ToStepd { run: RUN, message: NodeToStepd::Ack { upto: 3 } },
             AgentEffect::SetTimer { timer: AgentTimer::End(RUN), after: Duration::from_secs(90) },
         ]
@@ -444,8 +445,31 @@ fn runs_found_at_the_start_are_adopted_by_what_is_left_of_them() {
         [(1, AgentReport::JobEnded { state: JobState::NodeFail, .. })]
     ));
     let (mut b, e) = Bench::new(vec![found(StepdState::Clean)]);
-    assert!(e.contains(&AgentEffect::RunEpilog { run: RUN }));
+    assert!(e.contains(&AgentEffect::Sweep { run: RUN }), "a killed stepd leaves its cgroup and its door: {e:?}");
     assert_eq!(reports(&b.welcome(&[(RUN.job, RUN.sluid)])), []);
+}
+
+/// A stepd reported the end of its job while the controller was away, and was killed; then the agent was killed too. The folder
+/// said that the run was clean, so nobody told the controller how the job had ended.
+#[test]
+fn a_run_is_not_clean_before_the_controller_knows_how_it_ended() {
+    let mut b = Bench::holding(&["n1"]);
+    b.from_stepd(1, StepdReport::Started);
+    b.from_stepd(2, ended());
+    b.from_stepd(3, StepdReport::Gone);
+    let e = b.tell(killed());
+    assert!(e.contains(&restart_timer(RESTART_PAUSES[0])), "the next one repeats what is not safe: {e:?}");
+    assert!(!e.contains(&AgentEffect::MarkClean { run: RUN }));
+    // The next one comes after the controller has it all: it is told so.
+    b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 2 }));
+    b.back(1);
+    b.from_stepd(1_001, ended());
+    b.from_stepd(1_002, StepdReport::Gone);
+    let e = b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 3 }));
+    let ack = AgentEffect::ToStepd { run: RUN, message: NodeToStepd::Ack { upto: 1_002 } };
+    assert_eq!(e[..2], [AgentEffect::MarkClean { run: RUN }, ack]);
+    let e = b.tell(AgentInput::StepdExited { run: RUN, pid: Some(101), how: "exit code 0".into() });
+    assert_eq!(e, [AgentEffect::Sweep { run: RUN }]);
 }
 
 #[test]
@@ -569,7 +593,8 @@ fn steps_reported_behind_the_last_word_of_a_stepd_arrive_too() {
     let acknowledged = |upto| AgentInput::Controller(ControllerToNode::AckReports { upto });
     assert!(b.tell(acknowledged(1)).contains(&ack(2)));
     assert_eq!(reports(&b.from_stepd(3, steps(0))).len(), 1);
-    assert!(b.tell(acknowledged(2)).contains(&ack(3)));
+    let safe = b.tell(acknowledged(2));
+    assert_eq!(safe[..2], [AgentEffect::MarkClean { run: RUN }, ack(3)]);
     let out = b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "exit code 0".into() });
     assert!(out.contains(&AgentEffect::Sweep { run: RUN }));
 }

@@ -38,14 +38,14 @@ pub enum StepdState {
     Alive {
         /// Process; `None`: it has not noted it yet.
         pid: Option<u32>,
-        /// The run's processes are gone, and that was noted: it only waits until what it reported is safe.
+        /// The run's processes are gone, what it reported is safe, and that was noted: it only waits to be told.
         clean: bool,
     },
-    /// Its `stepd` is gone and did not say that all is clean.
+    /// Its `stepd` is gone, and the run is not over or not all that it reported is safe.
     Dead,
     /// The machine was started anew since: nothing of the run is left.
     Rebooted,
-    /// Its processes are gone and that was noted; the epilog may not have run.
+    /// Its processes are gone and what it reported is safe, and that was noted; the epilog may not have run.
     Clean,
 }
 
@@ -291,7 +291,7 @@ pub enum AgentEffect {
         /// Run.
         run: RunKey,
     },
-    /// Note in the run's folder that its processes are gone.
+    /// Note in the run's folder that its processes are gone and the controller knows how it ended.
     MarkClean {
         /// Run.
         run: RunKey,

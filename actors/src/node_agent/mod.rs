@@ -6,7 +6,7 @@
 //! credential says so).
 //!
 //! It keeps no journal. A run's folder in the spool is the record: it is there before `stepd` starts, it learns when the run's
-//! processes are gone ([`AgentEffect::MarkClean`]), and it is removed once the controller has acknowledged that the node is
+//! processes are gone and its end is with the controller ([`AgentEffect::MarkClean`]), and it is removed once the controller has acknowledged that the node is
 //! released. What a `stepd` reports it acknowledges only when the controller has: after a crash of the agent the `stepd`
 //! repeats it. A `stepd` that dies it starts again from the run's folder ([`RESTARTS`] times in [`RESTART_WINDOW`]), and
 //! tells it what was ordered meanwhile.

@@ -28,8 +28,7 @@ impl NodeAgentCore {
     pub(super) fn adopt(&mut self, found: FoundRun, out: &mut Vec<AgentEffect>) {
         let phase = match found.stepd {
             StepdState::Alive { .. } | StepdState::Dead => RunPhase::Awaited,
-            StepdState::Rebooted => RunPhase::Sweeping,
-            StepdState::Clean => RunPhase::Epilog,
+            StepdState::Rebooted | StepdState::Clean => RunPhase::Sweeping,
         };
         let key = found.run;
         let mut run = Run::new(phase, found.batch_host);
@@ -49,7 +48,8 @@ impl NodeAgentCore {
                 self.report_end(key, JobState::NodeFail, Reason::NodeDown, out);
                 out.push(AgentEffect::Sweep { run: key });
             }
-            StepdState::Clean => out.push(AgentEffect::RunEpilog { run: key }),
+            // Its tasks are gone; what its `stepd` itself left (a cgroup, a door) may not be.
+            StepdState::Clean => out.push(AgentEffect::Sweep { run: key }),
         }
     }
 
@@ -65,10 +65,18 @@ impl NodeAgentCore {
             | RunPhase::Sweeping
             | RunPhase::Epilog
             | RunPhase::Released => {}
-            RunPhase::Leaving => {
+            RunPhase::Leaving if run.clean => {
                 run.phase = RunPhase::Sweeping;
                 out.push(AgentEffect::ClearTimer(AgentTimer::End(key)));
                 out.push(AgentEffect::Sweep { run: key });
+            }
+            // What it reported is with this agent, which may die too: the next one repeats it.
+            RunPhase::Leaving => {
+                out.push(log_warning(format!(
+                    "the stepd of job {} ended before its reports were safe ({how})",
+                    key.job
+                )));
+                self.start_again(key, out);
             }
             // It had told an agent before this one.
             RunPhase::Awaited | RunPhase::Held { .. } if run.clean => {
@@ -89,7 +97,8 @@ impl NodeAgentCore {
     fn start_again(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
         let now = self.now;
         let Some(run) = self.runs.get_mut(&key) else { return };
-        run.pid = None;
+        // The next one says all of it again.
+        (run.pid, run.gone, run.unreported) = (None, false, 0);
         run.restarts.retain(|at| now.since(*at) < RESTART_WINDOW);
         let pause = RESTART_PAUSES.get(run.restarts.len()).filter(|_| !run.condemned);
         let Some(pause) = pause else { return self.give_up(key, out) };

@@ -166,7 +166,7 @@ impl NodeAgentCore {
                 out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Welcome });
                 let passed = run.passed;
                 if !self.outbox.waiting.iter().any(|p| p.from_stepd.is_some_and(|(k, _)| k == key)) {
-                    self.acknowledge_stepd(key, passed, out);
+                    self.safe(key, passed, out);
                 }
                 return;
             }
@@ -216,21 +216,27 @@ impl NodeAgentCore {
     pub(super) fn gone(&mut self, key: RunKey, seq: u64, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key) else { return };
         run.phase = RunPhase::Leaving;
-        (run.clean, run.end_awaited) = (true, false);
+        (run.gone, run.end_awaited) = (true, false);
         out.push(AgentEffect::ClearTimer(AgentTimer::End(key)));
-        out.push(AgentEffect::MarkClean { run: key });
         // It may end once what it reported before is with the controller: this acknowledgement travels with the last of
         // those. Its end then sets off the rest.
         let earlier = self.outbox.waiting.iter_mut().rev().find(|p| p.from_stepd.is_some_and(|(k, _)| k == key));
         match earlier {
             Some(p) => p.from_stepd = Some((key, seq)),
-            None => self.acknowledge_stepd(key, seq, out),
+            None => self.safe(key, seq, out),
         }
     }
 
-    /// What a `stepd` reported is safe. One that has nothing more to say ends now, or is killed after a while.
-    pub(super) fn acknowledge_stepd(&mut self, key: RunKey, upto: u64, out: &mut Vec<AgentEffect>) {
+    /// The controller has what a run's `stepd` reported up to this number. Where that was all, the run's folder says so before
+    /// the `stepd` may go: until then it, or the next one of the run, has to repeat it.
+    pub(super) fn safe(&mut self, key: RunKey, upto: u64, out: &mut Vec<AgentEffect>) {
+        let all = |r: &&mut Run| r.gone && !r.clean && r.unreported == 0 && r.passed <= upto;
+        if let Some(run) = self.runs.get_mut(&key).filter(all) {
+            run.clean = true;
+            out.push(AgentEffect::MarkClean { run: key });
+        }
         out.push(AgentEffect::ToStepd { run: key, message: NodeToStepd::Ack { upto } });
+        // One that has nothing more to say ends now, or is killed after a while.
         if self.runs.get(&key).is_some_and(|run| run.phase == RunPhase::Leaving && run.passed <= upto) {
             out.push(AgentEffect::SetTimer { timer: AgentTimer::End(key), after: self.config.end_limit });
         }

@@ -69,7 +69,11 @@ pub(super) struct Run {
     pub restarts: Vec<Timestamp>,
     /// Its `stepd` was killed because it did not end the run in time: there is to be no other.
     pub condemned: bool,
-    /// Its `stepd` said that the run's processes are gone: when it ends, that is in order.
+    /// Its `stepd` said that the run's processes are gone.
+    pub gone: bool,
+    /// Ends of steps that its `stepd` has still to report, as it said last.
+    pub unreported: u64,
+    /// Its processes are gone, and the controller has all that the `stepd` had to report: when that ends, it is in order.
     pub clean: bool,
     /// The timer for its end runs.
     pub end_awaited: bool,
@@ -95,6 +99,8 @@ impl Run {
             standing: Standing { limit: None, end: None },
             restarts: Vec::new(),
             condemned: false,
+            gone: false,
+            unreported: 0,
             clean: false,
             end_awaited: false,
             end_reported: false,

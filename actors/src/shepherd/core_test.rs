@@ -368,6 +368,7 @@ fn a_program_that_cannot_be_executed_ends_with_the_errno() {
                     message: format!("[2026-11-21T10:01:00.000] error: execve(): /x: {text}"),
                     status: ExitStatus { code, signal: None },
                     unknown: false,
+                    untried: false,
                 }),
                 gone(),
             ]
@@ -417,6 +418,7 @@ fn a_dead_launcher_ends_its_tasks_as_unknown_and_runs_nothing_again() {
                         .into(),
                 status: ExitStatus { code: 1, signal: None },
                 unknown: true,
+                untried: false,
             }),
             ShepherdEffect::StartLauncher,
             gone(),

@@ -127,7 +127,14 @@ impl ShepherdCore {
                 TaskPhase::Running { .. } | TaskPhase::Launched => {
                     let message = message.clone();
                     self.say(
-                        ShepherdToStepMgr::TaskFailed { step, rank, message, status: EXIT_UNKNOWN, unknown: true },
+                        ShepherdToStepMgr::TaskFailed {
+                            step,
+                            rank,
+                            message,
+                            status: EXIT_UNKNOWN,
+                            unknown: true,
+                            untried: false,
+                        },
                         out,
                     );
                 }

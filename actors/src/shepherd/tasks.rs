@@ -114,7 +114,7 @@ impl ShepherdCore {
         let tasks = std::mem::take(&mut here.unspawned);
         here.tasks_left -= tasks.len() as u32;
         for task in tasks {
-            self.failed(step, task.rank, format!("slurmstepd: error: {message}"), NOT_STARTED, out);
+            self.never_ran(step, task.rank, format!("slurmstepd: error: {message}"), NOT_STARTED, true, out);
         }
         self.step_over_if_done(step, out);
     }
@@ -258,10 +258,23 @@ impl ShepherdCore {
 
     /// A task that did not run, and that nobody will run.
     fn failed(&mut self, step: StepId, rank: u32, message: String, status: ExitStatus, out: &mut Vec<ShepherdEffect>) {
+        self.never_ran(step, rank, message, status, false, out);
+    }
+
+    /// The same; `untried`: for a reason of this node's, not of the task's.
+    fn never_ran(
+        &mut self,
+        step: StepId,
+        rank: u32,
+        message: String,
+        status: ExitStatus,
+        untried: bool,
+        out: &mut Vec<ShepherdEffect>,
+    ) {
         let attempt = self.steps.get(&step).map_or(0, |here| here.attempt);
         let end = TaskEnd { status, usage: TaskUsage::default(), oom: false };
         self.ends.push(TaskFound { step, attempt, rank, end: Some(end) });
-        self.say(ShepherdToStepMgr::TaskFailed { step, rank, message, status, unknown: false }, out);
+        self.say(ShepherdToStepMgr::TaskFailed { step, rank, message, status, unknown: false, untried }, out);
     }
 
     pub(super) fn exited(&mut self, now: Timestamp, token: u64, exit: Exit, out: &mut Vec<ShepherdEffect>) {

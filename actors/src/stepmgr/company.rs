@@ -88,6 +88,8 @@ pub struct Company {
     pub agent: Vec<StepdToNode>,
     pub files: Vec<(String, String)>,
     pub exited: bool,
+    /// No script can be written.
+    pub disk_full: bool,
     /// Ignore SIGTERM.
     pub stubborn: bool,
     /// Signals that launchers were told to send: number, whole groups.
@@ -135,6 +137,7 @@ impl Company {
             agent: Vec::new(),
             files: Vec::new(),
             exited: false,
+            disk_full: false,
             stubborn: false,
             signals: Vec::new(),
             acknowledges: true,
@@ -405,7 +408,8 @@ impl Company {
         self.now = end;
     }
 
-    /// Time passes; what is due happens, and messages stay where they are.
+    /// Time passes; what is due happens, and messages stay where they are. For the simulation, which moves them itself.
+    #[allow(dead_code)]
     pub fn fire_due(&mut self, now: Timestamp) {
         self.now = self.now.max(now);
         let due = |at: &Timestamp| *at <= now;
@@ -459,6 +463,15 @@ impl Company {
 
     /// A node's shepherd and launcher both died and were started anew: nothing is known of what ran.
     pub fn forget_node(&mut self, node: usize) {
+        self.new_shepherd(node, false);
+    }
+
+    /// A node's shepherd died before it handed its orders on, and the next one has its launcher, which had none of them.
+    pub fn lose_orders(&mut self, node: usize) {
+        self.new_shepherd(node, true);
+    }
+
+    fn new_shepherd(&mut self, node: usize, first: bool) {
         let facts = self.core.facts().clone();
         let share = &facts.nodes[node];
         let config = ShepherdConfig {
@@ -468,7 +481,7 @@ impl Company {
         self.nodes[node].shepherd = ShepherdCore::new(config);
         self.nodes[node].processes.clear();
         self.nodes[node].lines.clear();
-        self.nodes[node].shepherd.handle(self.now, ShepherdInput::LauncherUp { first: false }, &mut Vec::new());
+        self.nodes[node].shepherd.handle(self.now, ShepherdInput::LauncherUp { first }, &mut Vec::new());
     }
 
     /// Anything else.
@@ -596,7 +609,10 @@ impl Company {
             }
             ShepherdEffect::ToLauncher { message, passed } => self.launcher(n, message, &passed),
             ShepherdEffect::Prepare { step, script, .. } => {
-                let result = Ok(script.map(|_| format!("/spool/{step}")));
+                let result = match script {
+                    Some(_) if self.disk_full => Err("write /spool: No space left on device".to_owned()),
+                    script => Ok(script.map(|_| format!("/spool/{step}"))),
+                };
                 let input = ShepherdInput::Prepared { step, result };
                 self.channels.entry(Channel::Descriptors(n)).or_default().push_back(Delivery::Shepherd(n, input));
             }

@@ -315,6 +315,13 @@ impl StepMgrCore {
                 return self.tasks_found(now, node, tasks, *complete, out);
             }
         };
+        if let ShepherdToStepMgr::TaskFailed { message, untried: true, .. } = &message
+            && step.key() == StepKey::BATCH
+            && self.phase.takes_steps()
+        {
+            // No word about the script is true but that it did not run: the job goes back to the queue, held.
+            self.launch_failure = Some(without_time(message).to_owned());
+        }
         if let ShepherdToStepMgr::TaskFailed { message, rank, .. } = &message
             && self.steps.get(&step.key()).is_some_and(|r| r.row.is_some())
         {

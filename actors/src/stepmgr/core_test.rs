@@ -772,6 +772,46 @@ fn a_batch_host_that_never_gets_ready_is_a_launch_failure() {
     assert_eq!(*reason, Reason::JobLaunchFailure);
 }
 
+/// The disk of the batch host was full, so the script could not be written, and the job was recorded as one whose script had
+/// exited with 1.
+#[test]
+fn a_script_that_could_not_be_written_is_a_launch_failure() {
+    let mut company = Company::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
+    company.disk_full = true;
+    company.shepherd_up(0);
+    company.settle();
+    let [StepdReport::Started, StepdReport::LaunchFailed { reason, detail }, StepdReport::Gone] =
+        &company.job_reports()[..]
+    else {
+        panic!("{:?}", company.job_reports());
+    };
+    assert_eq!(*reason, Reason::JobLaunchFailure);
+    assert!(detail.contains("No space left on device"), "{detail}");
+}
+
+/// The controller had acknowledged all ends of steps, and was killed before the job ended: it counted none.
+#[test]
+fn the_numbers_of_steps_are_said_once_more_behind_the_end_of_the_job() {
+    let mut company = batch(&[1]);
+    company.srun(step("a"));
+    company.settle();
+    company.exit_code(0, 3);
+    company.settle();
+    company.exit(StepKey::BATCH, OK);
+    company.settle();
+    let reports: Vec<&StepdReport> = company
+        .agent
+        .iter()
+        .filter_map(|said| match said {
+            StepdToNode::Report { report, .. } => Some(report),
+            _ => None,
+        })
+        .collect();
+    let end = reports.iter().position(|r| matches!(r, StepdReport::Ended { .. })).unwrap();
+    let StepdReport::Steps(last) = reports[end + 1] else { panic!("{reports:?}") };
+    assert_eq!((last.tally.counts.failed, last.tally.unreported, last.rows), (1, 0, 0));
+}
+
 #[test]
 fn a_node_that_stays_dirty_does_not_hold_the_batch_host_for_ever() {
     let mut company = Company::new(run(JobKind::Batch, &[1, 1]), StepMgrConfig::default());

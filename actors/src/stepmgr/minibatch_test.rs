@@ -641,6 +641,28 @@ fn no_step_is_lined_up_on_a_node_out_of_reach() {
     assert!((0..20).all(|n| state(&company, &format!("0_{n}")) == Some(StepState::Completed)));
 }
 
+/// A shepherd was killed with orders that it had not handed to its launcher. The next one took the launcher over, which knew
+/// nothing of them, and the steps were recorded as "exit unknown" although nothing of them had run.
+#[test]
+fn orders_that_died_with_a_shepherd_are_given_again() {
+    let mut company = Company::ready(run(JobKind::Batch, &[1, 1]), StepMgrConfig::default());
+    company.enqueue_array(exact("a", 1), "0-3");
+    company.settle();
+    let lost = company.running().into_iter().find(|r| r.0 == 1).unwrap().2;
+    company.away(1);
+    company.settle();
+    company.lose_orders(1);
+    company.back(1);
+    company.settle();
+    assert!(company.running().iter().any(|r| r.2 == lost), "{:?} {:?}", lost, company.running());
+    for _ in 0..8 {
+        let Some(next) = company.running().into_iter().find(|r| r.2 != StepKey::BATCH) else { break };
+        company.end_process(next.0, next.1, OK);
+        company.settle();
+    }
+    assert!((0..4).all(|n| state(&company, &format!("0_{n}")) == Some(StepState::Completed)));
+}
+
 #[test]
 fn what_never_ran_is_said_and_counts_as_failed() {
     let mut company = batch(&[2]);

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | a node has a task of it, or its end | taken up again, or ended as it did |
 //! | no node has it, and all know what they started | never launched: it waits again |
+//! | its only node came back, has it not, and knows all that it started | never launched: it waits again |
 //! | no node has it, and one does not know | ended, exit unknown: tried again only where `--retries` says so |
 //! | an `srun` was with it | ended and killed: its output had nowhere to go |
 
@@ -274,6 +275,13 @@ impl StepMgrCore {
                     self.settle_unsure(now, key, out);
                 }
             }
+            // Its shepherd died with the order, and its launcher, which has been there all the time, never had it.
+            RecordState::Running { placement, .. }
+                if !known && complete && record.row.is_some() && placement.nodes.len() == 1 =>
+            {
+                let message = ShepherdToStepMgr::NotStarted { step: StepId::of(self.facts.job, key) };
+                out.push(StepMgrEffect::ToStep { step: key, input: StepInput::Shepherd { node, message } });
+            }
             // A shepherd that came back does not know of what was sent to it while it was away.
             RecordState::Running { placement, .. } if !known => {
                 let step = StepId::of(self.facts.job, key);
@@ -282,7 +290,14 @@ impl StepMgrCore {
                 for rank in ranks.unwrap_or_default() {
                     let text = format!("task {rank}: node {name} does not know what became of it");
                     let status = ExitStatus { code: 1, signal: None };
-                    let message = ShepherdToStepMgr::TaskFailed { step, rank, message: text, status, unknown: true };
+                    let message = ShepherdToStepMgr::TaskFailed {
+                        step,
+                        rank,
+                        message: text,
+                        status,
+                        unknown: true,
+                        untried: false,
+                    };
                     out.push(StepMgrEffect::ToStep { step: key, input: StepInput::Shepherd { node, message } });
                 }
                 let message = ShepherdToStepMgr::StepGone { step };

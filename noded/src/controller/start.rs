@@ -7,7 +7,7 @@ use crate::{
         links,
         ports::{JournalFile, Signer, Users},
     },
-    daemon::{guests::Guests, options::Options, place::Cluster},
+    daemon::{guests::Guests, options::Options, place::Cluster, reset_key},
     journal::{self, Fold, JournalError, JournalWriter, Shortener, series},
     kernel::inventory,
 };
@@ -247,7 +247,8 @@ pub async fn start(
     }
     let join = Arc::new(join);
     let bind = any_address(cluster.config.slurmctld_port.first);
-    let endpoint = EndpointOptions { join: Some(Arc::clone(&join)), ..EndpointOptions::default() };
+    let reset_key = reset_key::kept(&state_folder(cluster)?);
+    let endpoint = EndpointOptions { join: Some(Arc::clone(&join)), reset_key, ..EndpointOptions::default() };
     let endpoint = Arc::new(Endpoint::bind_with(bind, keys.identity, endpoint)?);
     let door_path = cluster.controller_door();
     let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;

@@ -5,4 +5,5 @@ pub mod logging;
 pub mod options;
 pub mod place;
 pub mod programs;
+pub mod reset_key;
 pub mod serve;

@@ -94,6 +94,18 @@ pub enum LauncherError {
     },
 }
 
+impl LauncherError {
+    /// There is no such socket: it is made before a launcher is, so there never was one.
+    pub fn is_none_there(&self) -> bool {
+        matches!(self, Self::Connect { cause, .. } if cause.kind() == io::ErrorKind::NotFound)
+    }
+
+    /// Nobody listens there: not yet, or not any more.
+    pub fn is_nobody_listening(&self) -> bool {
+        matches!(self, Self::Connect { cause, .. } if cause.kind() == io::ErrorKind::ConnectionRefused)
+    }
+}
+
 /// Starts a launcher in its cgroup, with its user's ids and nothing else of the caller's.
 pub fn start(spec: LauncherSpec<'_>) -> Result<LauncherHandle, LauncherError> {
     let failed = |what: &'static str| move |cause| LauncherError::Prepare { what, cause };

@@ -67,6 +67,7 @@ fn script_environment(node: &str, credential: &JobCredential, name: &str) -> Vec
     vec![
         pair("SLURM_JOB_ID", credential.job.0.to_string()),
         pair("SLURM_JOBID", credential.job.0.to_string()),
+        pair("SLURM_JOB_SLUID", credential.sluid.to_string()),
         pair("SLURM_JOB_UID", credential.uid.to_string()),
         pair("SLURM_UID", credential.uid.to_string()),
         pair("SLURM_JOB_GID", credential.gid.to_string()),
@@ -91,7 +92,7 @@ impl RunWorld {
         self.settings.doors.join(format!("j{}-{}-{tail}.sock", run.job.0, self.node))
     }
 
-    /// Prolog, folder, cgroup, process.
+    /// Folder, prolog, cgroup, process.
     pub async fn prepare(
         &self,
         run: RunKey,
@@ -100,9 +101,6 @@ impl RunWorld {
         manager: Option<String>,
     ) -> Result<(u32, OwnedFd), PrepareFailure> {
         let environment = script_environment(&self.node, &credential, &launch.spec.name);
-        scripts::run(Moment::Prolog, &self.prolog, &environment, self.script_limit)
-            .await
-            .map_err(|e| PrepareFailure::Prolog(e.to_string()))?;
         let orders = StepdOrders {
             launch,
             credential,
@@ -114,11 +112,15 @@ impl RunWorld {
             settings: self.settings.clone(),
             boot: self.spool.boot.clone(),
         };
-        self.start(run, &orders).map_err(PrepareFailure::Start)
+        self.spool.create_run(run, &orders).map_err(|e| PrepareFailure::Start(e.to_string()))?;
+        scripts::run(Moment::Prolog, &self.prolog, &environment, self.script_limit)
+            .await
+            .map_err(|e| PrepareFailure::Prolog(e.to_string()))?;
+        self.start(run).map_err(PrepareFailure::Start)
     }
 
-    fn start(&self, run: RunKey, orders: &StepdOrders) -> Result<(u32, OwnedFd), String> {
-        self.spool.create_run(run, orders).map_err(|e| e.to_string())?;
+    fn start(&self, run: RunKey) -> Result<(u32, OwnedFd), String> {
+        StepdOrders::confirm(&self.spool.run(run)).map_err(|e| e.to_string())?;
         match self.spool.take_life(run).map_err(|e| e.to_string())? {
             Some(life) => self.start_stepd(run, &life),
             None => Err("a stepd of this run lives already".into()),
@@ -195,12 +197,15 @@ impl RunWorld {
     /// Kills everything of a run and removes its cgroups; gives back who is left. Blocks.
     pub fn sweep(&self, run: RunKey) -> Vec<u32> {
         let left = self.kill_everything(run);
-        // Nobody is to find its launcher any more; one that is left without a `stepd` sees by it that the run is over.
-        let socket = launcher_socket(&self.door(run));
-        if let Err(e) = std::fs::remove_file(&socket)
-            && e.kind() != std::io::ErrorKind::NotFound
-        {
-            tracing::warn!(job_id = run.job.0, error = %e, "removing {}", socket.display());
+        // Nobody is to find its launcher any more; one that is left without a `stepd` sees by it that the run is over. A `stepd`
+        // that was killed could not remove its own door.
+        let door = self.door(run);
+        for socket in [launcher_socket(&door), door] {
+            if let Err(e) = std::fs::remove_file(&socket)
+                && e.kind() != std::io::ErrorKind::NotFound
+            {
+                tracing::warn!(job_id = run.job.0, error = %e, "removing {}", socket.display());
+            }
         }
         left
     }
@@ -251,12 +256,12 @@ impl RunWorld {
         }
     }
 
-    /// The epilog of a run.
+    /// The epilog of a run; none where its prolog was not begun.
     pub async fn epilog(&self, run: RunKey) -> Result<(), String> {
         if self.epilog.is_empty() {
             return Ok(());
         }
-        let orders = StepdOrders::load(&self.spool.run(run)).map_err(|e| e.to_string())?;
+        let Some(orders) = StepdOrders::begun(&self.spool.run(run)).map_err(|e| e.to_string())? else { return Ok(()) };
         let environment = script_environment(&self.node, &orders.credential, &orders.launch.spec.name);
         scripts::run(Moment::Epilog, &self.epilog, &environment, self.script_limit).await.map_err(|e| e.to_string())
     }

@@ -9,7 +9,7 @@
 //!                          /begun  a stepd began to serve it: the next one takes over
 //!                          /port   UDP port of the step manager, and the key of its endpoint's resets
 //!                          /steps  the step manager's journal
-//!                          /clean  its processes are gone
+//!                          /clean  its processes are gone, and the controller knows how it ended
 //! ```
 //!
 //! A folder without orders is one that was being made when the agent died; nothing was started from it.
@@ -86,13 +86,13 @@ impl Spool {
         self.root.join("runs").join(run.sluid.to_string())
     }
 
-    /// Makes a run's folder with its orders.
+    /// Makes a run's folder with a draft of its orders.
     pub fn create_run(&self, run: RunKey, orders: &StepdOrders) -> Result<PathBuf, SpoolError> {
         let folder = self.run(run);
         if !folder.is_dir() {
             files::create_folder(&folder, 0o711)?;
         }
-        orders.save(&folder)?;
+        orders.draft(&folder)?;
         Ok(folder)
     }
 

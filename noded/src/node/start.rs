@@ -1,7 +1,7 @@
 //! Starting the node role: inventory, identity, door, links, agent.
 
 use crate::{
-    daemon::{guests::Guests, place::Cluster, programs},
+    daemon::{guests::Guests, place::Cluster, programs, reset_key},
     kernel::{
         cgroup::{Constraints, Tracking},
         inventory::{self, Machine},
@@ -175,7 +175,8 @@ pub async fn start(
         );
     }
     let bind = any_address(node.port);
-    let endpoint = Arc::new(Endpoint::bind_with(bind, identity, EndpointOptions::default())?);
+    let options = EndpointOptions { reset_key: reset_key::kept(&spool.identity()), ..EndpointOptions::default() };
+    let endpoint = Arc::new(Endpoint::bind_with(bind, identity, options)?);
     let door_path = cluster.node_door(&node.name);
     let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
 

@@ -32,6 +32,9 @@ pub const SWEEP_LIMIT: Duration = Duration::from_secs(60);
 const GENTLE_LIMIT: Duration = Duration::from_secs(5);
 /// How long a launcher may take to say what it has.
 const ANSWER_LIMIT: Duration = Duration::from_secs(20);
+/// How long a launcher may take from its birth until it listens, and how often that is looked for.
+const BIRTH_LIMIT: Duration = Duration::from_secs(5);
+const BIRTH_PAUSE: Duration = Duration::from_millis(10);
 /// Tasks and ends that a launcher may speak of. Thousands run on the largest nodes; the rest would be made up.
 const MOST_HELD: usize = 1 << 18;
 
@@ -58,6 +61,7 @@ pub async fn obtain(
     found: Rc<RefCell<Option<Launcher>>>,
 ) {
     let former = found.borrow_mut().take().map(|launcher| launcher.pid);
+    let mut clean = first && !place.restarted;
     if first && place.restarted {
         match adopt(&place, &shepherd).await {
             Ok((launcher, input)) => {
@@ -65,10 +69,15 @@ pub async fn obtain(
                 *found.borrow_mut() = Some(launcher);
                 return tell(&shepherd, TraceContext::root(), input);
             }
-            Err(e) => tracing::warn!(error = e, "the launcher of the former stepd cannot be taken over"),
+            Err(NotAdopted::NeverThere) => {
+                tracing::info!("the former stepd had not started a launcher yet");
+                clean = true;
+            }
+            Err(NotAdopted::Lost(e)) => {
+                tracing::warn!(error = e, "the launcher of the former stepd cannot be taken over");
+            }
         }
     }
-    let clean = first && !place.restarted;
     if !clean {
         let swept = place.clone();
         let left = tokio::task::spawn_blocking(move || sweep_everything(&swept, former)).await.unwrap_or_default();
@@ -107,10 +116,49 @@ struct Gathered {
     ended: Vec<TaskOver>,
 }
 
+/// Why there is no launcher to take over.
+enum NotAdopted {
+    /// None was ever started: no task was.
+    NeverThere,
+    /// There was one.
+    Lost(String),
+}
+
+impl From<String> for NotAdopted {
+    fn from(why: String) -> Self {
+        Self::Lost(why)
+    }
+}
+
+/// Connects to a launcher. One that was only just started does not listen yet: it is waited for while it lives, since it has
+/// the first orders before it.
+async fn connect(place: &ShepherdPlace) -> Result<LauncherHandle, NotAdopted> {
+    let until = tokio::time::Instant::now() + BIRTH_LIMIT;
+    loop {
+        match launcher::adopt(&place.launcher_socket, place.owner.0) {
+            Ok(handle) => return Ok(handle),
+            Err(e) if e.is_none_there() => return Err(NotAdopted::NeverThere),
+            Err(e) if e.is_nobody_listening() && tokio::time::Instant::now() < until && is_being_born(place) => {
+                tokio::time::sleep(BIRTH_PAUSE).await;
+            }
+            Err(e) => return Err(NotAdopted::Lost(e.to_string())),
+        }
+    }
+}
+
+/// Some process was started as the launcher of this run.
+fn is_being_born(place: &ShepherdPlace) -> bool {
+    use std::os::unix::ffi::OsStrExt;
+    let socket = place.launcher_socket.as_os_str().as_bytes();
+    ProcessTable::scan(Path::new(proc_tree::PROC)).is_ok_and(|table| !table.with_argument(&[socket]).is_empty())
+}
+
 /// Connects to the launcher that a former `stepd` left behind, and hears what it has.
-async fn adopt(place: &ShepherdPlace, shepherd: &Address<ShepherdMsg>) -> Result<(Launcher, ShepherdInput), String> {
-    let LauncherHandle { channel, pid, pidfd } =
-        launcher::adopt(&place.launcher_socket, place.owner.0).map_err(|e| e.to_string())?;
+async fn adopt(
+    place: &ShepherdPlace,
+    shepherd: &Address<ShepherdMsg>,
+) -> Result<(Launcher, ShepherdInput), NotAdopted> {
+    let LauncherHandle { channel, pid, pidfd } = connect(place).await?;
     let (answer, answered) = oneshot::channel();
     let asking = Rc::new(RefCell::new(Some(answer)));
     let mut gathered = Gathered::default();
@@ -154,7 +202,7 @@ async fn adopt(place: &ShepherdPlace, shepherd: &Address<ShepherdMsg>) -> Result
         _ => {
             // Whatever it is, it is not of use any more.
             let _ = signals::send(kept.as_fd(), libc::SIGKILL);
-            Err("it does not say what it has".into())
+            Err(NotAdopted::Lost("it does not say what it has".into()))
         }
     }
 }

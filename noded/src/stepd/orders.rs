@@ -85,9 +85,31 @@ impl StepdOrders {
     /// Name of the file in a run's folder.
     pub const FILE: &'static str = "orders";
 
+    /// Name of it until the prolog has run: nothing is started from it, and the epilog reads it.
+    const DRAFT: &'static str = "orders.draft";
+
     /// Writes the file into a run's folder.
     pub fn save(&self, folder: &Path) -> Result<(), OrdersError> {
+        self.write(folder.join(Self::FILE))
+    }
+
+    /// Writes it, not to be followed before [`Self::confirm`]: where there is no room, that is known before the prolog.
+    pub fn draft(&self, folder: &Path) -> Result<(), OrdersError> {
+        self.write(folder.join(Self::DRAFT))
+    }
+
+    /// From now on the run is to be here.
+    pub fn confirm(folder: &Path) -> Result<(), OrdersError> {
         let path = folder.join(Self::FILE);
+        std::fs::rename(folder.join(Self::DRAFT), &path).map_err(|cause| crate::kernel::files::FileError {
+            operation: "rename the draft of",
+            path,
+            cause,
+        })?;
+        Ok(crate::kernel::files::sync_folder(folder)?)
+    }
+
+    fn write(&self, path: PathBuf) -> Result<(), OrdersError> {
         let bytes = rmp_serde::to_vec_named(self)
             .map_err(|e| OrdersError::Form { path: path.clone(), cause: e.to_string() })?;
         crate::kernel::files::write_atomically(&path, &bytes, 0o600)?;
@@ -96,7 +118,21 @@ impl StepdOrders {
 
     /// Reads it back.
     pub fn load(folder: &Path) -> Result<Self, OrdersError> {
-        let path = folder.join(Self::FILE);
+        Self::read(folder.join(Self::FILE))
+    }
+
+    /// What a prolog began with, whether it got through or not; `None` where none was begun.
+    pub fn begun(folder: &Path) -> Result<Option<Self>, OrdersError> {
+        for name in [Self::FILE, Self::DRAFT] {
+            match Self::read(folder.join(name)) {
+                Err(OrdersError::Missing { .. }) => {}
+                read => return read.map(Some),
+            }
+        }
+        Ok(None)
+    }
+
+    fn read(path: PathBuf) -> Result<Self, OrdersError> {
         let bytes =
             crate::kernel::files::read_if_there(&path)?.ok_or_else(|| OrdersError::Missing { path: path.clone() })?;
         rmp_serde::from_slice(&bytes).map_err(|e| OrdersError::Form { path, cause: e.to_string() })

@@ -47,8 +47,8 @@ const START_LIMIT: Duration = Duration::from_secs(600);
 pub const SHEPHERD_AWAY_LIMIT: Duration = Duration::from_secs(30);
 /// The agent of a node whose shepherd is away is asked this often.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
-/// After a restart of the step manager, agents that cannot be reached are tried for so long, as long as shepherds try to come
-/// back by themselves.
+/// Agents that cannot be reached are tried for so long: one that is being started again, or whose link is cut for a moment, is
+/// no reason to lose the job. As long as shepherds try to come back by themselves.
 const RETURN_LIMIT: Duration = crate::stepd::manager_link::MANAGER_AWAY_LIMIT;
 /// Pause between two such attempts.
 const RETURN_PAUSE: Duration = Duration::from_secs(1);
@@ -78,9 +78,6 @@ pub struct ShepherdLinks {
     credential: JobCredential,
     /// `host:port` at which this process's endpoint is reached.
     own_address: String,
-    /// This process took over from one that died: shepherds may be there already.
-    took_over: bool,
-    began: Instant,
     peers: RefCell<HashMap<NodeSlot, Peer>>,
 }
 
@@ -91,22 +88,13 @@ impl ShepherdLinks {
         launch: &JobLaunch,
         credential: &JobCredential,
         own_address: String,
-        took_over: bool,
     ) -> Self {
         let mut launch = launch.clone();
         let mut spec = (*launch.spec).clone();
         spec.script = None;
         spec.environment = Vec::new();
         launch.spec = Arc::new(spec);
-        Self {
-            endpoint,
-            launch,
-            credential: credential.clone(),
-            own_address,
-            took_over,
-            began: Instant::now(),
-            peers: RefCell::default(),
-        }
+        Self { endpoint, launch, credential: credential.clone(), own_address, peers: RefCell::default() }
     }
 
     /// Says a message to a shepherd, now or when it comes back; one that was never there or is lost does not hear it.
@@ -126,13 +114,16 @@ impl ShepherdLinks {
         });
     }
 
+    /// After a restart of the step manager a shepherd may be there already.
     async fn start_or_find(&self, node: NodeSlot) -> Result<(), Refusal> {
+        let until = Instant::now() + RETURN_LIMIT;
         loop {
             if self.is_here(node) {
                 return Ok(());
             }
             match self.ask(node, START_LIMIT).await {
-                Err(Refusal::Unreachable(..)) if self.took_over && self.began.elapsed() < RETURN_LIMIT => {
+                Err(Refusal::Unreachable(_, why)) if Instant::now() < until => {
+                    tracing::info!(node = node.0, "asking its agent for a shepherd again: {why}");
                     sleep(RETURN_PAUSE).await;
                 }
                 answer => return answer,
@@ -273,6 +264,7 @@ fn unsendable(node: NodeSlot, manager: Address<StepMgrMsg>) -> impl Fn(&StepMgrT
                 message: format!("it cannot be sent to its node: {error}"),
                 status: ExitStatus { code: 1, signal: None },
                 unknown: false,
+                untried: false,
             };
             tell_manager(&manager, TraceContext::root(), StepMgrInput::Shepherd { node, message });
         }

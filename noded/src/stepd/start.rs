@@ -239,7 +239,7 @@ async fn serve_batch_host(run: Run) -> Result<(), String> {
     let listener = run.listen()?.take_descriptors_of(credential.uid);
     let endpoint = if credential.nodes.len() > 1 { Some(run.manager_endpoint()?) } else { None };
     let own_address = own_address(&credential.addresses[run.slot], endpoint.as_deref());
-    let links = Rc::new(ShepherdLinks::new(endpoint.clone(), &orders.launch, credential, own_address, run.takes_over));
+    let links = Rc::new(ShepherdLinks::new(endpoint.clone(), &orders.launch, credential, own_address));
     let clients = Rc::new(Clients::default());
 
     let manager_path = ActorPath::new(&run.job_path()).expect("job numbers make valid paths");

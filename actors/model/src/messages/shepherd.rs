@@ -281,6 +281,9 @@ pub enum ShepherdToStepMgr {
         /// It ran, and nobody saw how it ended.
         #[serde(default)]
         unknown: bool,
+        /// Its node could not even try: no room for its script, no launcher.
+        #[serde(default)]
+        untried: bool,
     },
     /// Relayed output.
     Output {

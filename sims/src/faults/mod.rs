@@ -1,0 +1,77 @@
+//! Faults against real processes: a cluster of namespaces, jobs and steps whose results are known, and somebody who kills,
+//! stops, cuts and fills while they run. In the end every accepted job and step has exactly one final record, which is true.
+//!
+//! | file | what |
+//! |---|---|
+//! | [`site`], [`daemon`] | the hosts, and their daemons under supervision |
+//! | [`work`], [`clients`] | jobs with known results, and the commands that submit and cancel them |
+//! | [`injury`], [`population`] | what is done to which process, and the book of it |
+//! | [`witness`] | what jobs and steps say of themselves |
+//! | [`records`] | what Garrick says: journals of the controller and of runs |
+//! | [`verdict`], [`leftovers`] | the rules |
+//! | [`run`], [`pause`] | the two runs that there are |
+//! | [`report`] | the numbers |
+
+pub mod clients;
+pub mod daemon;
+pub mod injury;
+pub mod leftovers;
+pub mod pause;
+pub mod population;
+pub mod records;
+pub mod report;
+pub mod run;
+pub mod site;
+pub mod verdict;
+pub mod witness;
+pub mod work;
+
+use crate::minibatch::cluster::ClusterError;
+
+/// What a run is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// Everything that is drawn follows from it. What becomes of it on a machine does not.
+    pub seed: u64,
+    /// Kills, at least.
+    pub kills: u32,
+    /// Acknowledged jobs, at least.
+    pub jobs: u32,
+    /// Steps of each.
+    pub steps_per_job: u32,
+    /// Nodes.
+    pub nodes: u32,
+}
+
+impl Setup {
+    /// A minute or less.
+    pub const SHORT: Self = Self { seed: 1, kills: 20, jobs: 30, steps_per_job: 12, nodes: 4 };
+
+    /// The command that repeats it.
+    pub fn command(&self) -> String {
+        let Self { seed, kills, jobs, steps_per_job, nodes } = self;
+        format!(
+            "garrick-faults --seed {seed} --kills {kills} --jobs {jobs} --steps-per-job {steps_per_job} --nodes {nodes}"
+        )
+    }
+}
+
+/// A run that could not be carried through.
+#[derive(Debug, thiserror::Error)]
+pub enum FaultsError {
+    /// The cluster.
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    /// The witness.
+    #[error(transparent)]
+    Witness(#[from] witness::WitnessError),
+    /// Garrick's records.
+    #[error(transparent)]
+    Records(#[from] records::RecordsError),
+    /// Output.
+    #[error("cannot print: {0}")]
+    Print(#[from] std::io::Error),
+    /// A file or process.
+    #[error("{0}")]
+    Other(String),
+}

@@ -1,0 +1,319 @@
+//! The cluster that is hurt: a controller and nodes as separate hosts (network namespaces on one bridge), each with a `/run/garrick`
+//! of its own that outlives its daemon, as a machine's does. The controller's state and the first node's spool are on small
+//! disks. Needs root.
+
+use super::daemon::Daemon;
+use crate::minibatch::cluster::{ClusterError, beside, remove, run, without_cluster};
+use std::{
+    fs::{self, File},
+    os::unix::fs::{PermissionsExt, symlink},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+/// Longest for the nodes to come up. Machines may be busy.
+const PATIENCE: Duration = Duration::from_secs(90);
+/// Size of a small disk: enough for what runs at a time, so that only the filler fills it.
+const DISK_MIB: u32 = 64;
+/// CPUs that each node claims.
+pub const CPUS: u32 = 8;
+const COMMANDS: [&str; 7] = ["srun", "sbatch", "sinfo", "scontrol", "swait", "scancel", "squeue"];
+
+/// A machine of the cluster.
+#[derive(Debug)]
+pub struct Host {
+    /// The node's name; `ctl` for the controller's.
+    pub name: String,
+    /// Its network namespace.
+    namespace: String,
+    /// A process that does nothing but hold the namespaces.
+    holder: Child,
+    /// Folder on its small disk, where it has one.
+    pub disk: Option<PathBuf>,
+}
+
+impl Host {
+    /// A path as this host sees it.
+    pub fn sees(&self, path: &Path) -> PathBuf {
+        let inside = path.strip_prefix("/").unwrap_or(path);
+        Path::new("/proc").join(self.holder.id().to_string()).join("root").join(inside)
+    }
+
+    /// Runs a program there.
+    pub fn command(&self, program: &Path) -> Command {
+        let mut c = Command::new("nsenter");
+        without_cluster(&mut c).args(["-t", &self.holder.id().to_string(), "-m", "-n", "--"]).arg(program);
+        c.stdin(Stdio::null());
+        c
+    }
+
+    /// What is mounted there.
+    pub fn mounts(&self) -> Vec<String> {
+        let text = fs::read_to_string(format!("/proc/{}/mounts", self.holder.id())).unwrap_or_default();
+        text.lines().map(ToOwned::to_owned).collect()
+    }
+}
+
+/// The cluster.
+#[derive(Debug)]
+pub struct Site {
+    /// Everything of it is below this folder.
+    pub home: PathBuf,
+    /// The controller's host, then the nodes'.
+    pub hosts: Vec<Host>,
+    /// One on each host, in the same order.
+    pub daemons: Vec<Daemon>,
+    prefix: String,
+    keep: bool,
+}
+
+fn ip(line: &str) -> Result<String, ClusterError> {
+    run(Command::new("ip").args(line.split_whitespace()))
+}
+
+fn failed(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> ClusterError {
+    let path = path.to_owned();
+    move |cause| ClusterError::File { operation, path, cause }
+}
+
+impl Site {
+    /// Whether this machine allows it: root, and network namespaces.
+    pub fn possible() -> bool {
+        nix::unistd::geteuid().is_root() && ip("netns list").is_ok()
+    }
+
+    /// Starts it and waits until every node is in service.
+    pub fn up(home: PathBuf, nodes: u32) -> Result<Self, ClusterError> {
+        if !Self::possible() {
+            return Err(ClusterError::Unable("network namespaces need root".to_owned()));
+        }
+        let prefix = format!("gf{}", std::process::id() % 1_000_000);
+        let mut site = Self { home, hosts: Vec::new(), daemons: Vec::new(), prefix, keep: false };
+        site.make_network(nodes)?;
+        site.write_files()?;
+        for at in 0..site.hosts.len() {
+            let daemon = site.daemon(at)?;
+            site.daemons.push(daemon);
+        }
+        site.wait_for_nodes()?;
+        Ok(site)
+    }
+
+    fn make_network(&mut self, nodes: u32) -> Result<(), ClusterError> {
+        let switch = format!("{}-switch", self.prefix);
+        ip(&format!("netns add {switch}"))?;
+        ip(&format!("-n {switch} link add br0 type bridge"))?;
+        ip(&format!("-n {switch} link set br0 up"))?;
+        for at in 0..=nodes {
+            let name = if at == 0 { "ctl".to_owned() } else { format!("n{at}") };
+            let ns = format!("{}-{name}", self.prefix);
+            ip(&format!("netns add {ns}"))?;
+            ip(&format!("-n {ns} link set lo up"))?;
+            ip(&format!("-n {ns} link add eth0 type veth peer name p{at} netns {switch}"))?;
+            ip(&format!("-n {ns} addr add {}/24 dev eth0", Self::address(at as usize)))?;
+            ip(&format!("-n {ns} link set eth0 up"))?;
+            ip(&format!("-n {switch} link set p{at} master br0"))?;
+            ip(&format!("-n {switch} link set p{at} up"))?;
+            let disk = match at {
+                0 => Some(self.home.join("state")),
+                1 => Some(self.home.join("spool-n1")),
+                _ => None,
+            };
+            let host = self.host(name, ns, disk)?;
+            self.hosts.push(host);
+        }
+        Ok(())
+    }
+
+    fn host(&self, name: String, namespace: String, disk: Option<PathBuf>) -> Result<Host, ClusterError> {
+        let mut script = "mkdir -p /run/garrick && mount -t tmpfs none /run/garrick".to_owned();
+        if let Some(disk) = &disk {
+            fs::create_dir_all(disk).map_err(failed("create", disk))?;
+            script += &format!(" && mount -t tmpfs -o size={DISK_MIB}m none '{}'", disk.display());
+        }
+        script += " && echo there && exec sleep infinity";
+        // Not `ip netns exec`: that mounts a new /sys, without the cgroups.
+        let mut holder = Command::new("nsenter")
+            .args([&format!("--net=/run/netns/{namespace}"), "unshare", "-m", "sh", "-c", &script])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|cause| ClusterError::Run { program: "nsenter".to_owned(), cause })?;
+        let mut there = String::new();
+        if let Some(out) = holder.stdout.take() {
+            use std::io::BufRead;
+            std::io::BufReader::new(out).read_line(&mut there).map_err(failed("read", Path::new("/proc/self/fd")))?;
+        }
+        if there != "there\n" {
+            return Err(ClusterError::Unable(format!("host {name} could not be set up")));
+        }
+        Ok(Host { name, namespace, holder, disk })
+    }
+
+    fn address(at: usize) -> String {
+        format!("10.80.0.{}", at + 1)
+    }
+
+    /// The folder with the commands.
+    pub fn bin(&self) -> PathBuf {
+        self.home.join("bin")
+    }
+
+    /// Where epilogs put the journals of runs that are over.
+    pub fn kept(&self) -> PathBuf {
+        self.home.join("kept")
+    }
+
+    /// The configuration.
+    pub fn conf(&self) -> PathBuf {
+        self.home.join("slurm.conf")
+    }
+
+    fn write_files(&self) -> Result<(), ClusterError> {
+        let bin = self.bin();
+        for folder in [&bin, &self.kept(), &self.home.join("out")] {
+            fs::create_dir_all(folder).map_err(failed("create", folder))?;
+        }
+        let garrick = beside("garrick")?;
+        for name in COMMANDS {
+            symlink(&garrick, bin.join(name)).map_err(failed("link", &bin.join(name)))?;
+        }
+        for (name, program) in [("slurmctld", "noded"), ("slurmd", "noded"), ("stepd", "stepd")] {
+            let (from, to) = (beside(program)?, bin.join(name));
+            fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(|_| ())).map_err(failed("link", &to))?;
+        }
+        let epilog = self.home.join("epilog");
+        let text = format!(
+            "#!/bin/sh\nfrom={}/spool-$SLURMD_NODENAME/runs/$SLURM_JOB_SLUID/steps\n\
+             to={}/$SLURM_JOB_SLUID\nif [ -e $from ]; then cp $from $to.new && mv $to.new $to; fi\n",
+            self.home.display(),
+            self.kept().display()
+        );
+        write_program(&epilog, &text)?;
+        let hostname = run(&mut Command::new("hostname"))?;
+        let (hostname, home) = (hostname.trim(), self.home.display());
+        let mut conf = format!(
+            "ClusterName={}\nSlurmctldHost={hostname}({})\nSlurmUser=root\nAuthType=auth/munge\n\
+             SelectType=select/cons_tres\nStateSaveLocation={home}/state\nSlurmdSpoolDir={home}/spool-%n\n\
+             SlurmctldPidFile={home}/ctld.pid\nSlurmdPidFile={home}/slurmd-%n.pid\nSlurmdParameters=config_overrides\n\
+             MinJobAge=0\nReturnToService=2\nEpilog={}\n",
+            self.prefix,
+            Self::address(0),
+            epilog.display(),
+        );
+        for (at, host) in self.hosts.iter().enumerate().skip(1) {
+            let (node, address) = (&host.name, Self::address(at));
+            conf +=
+                &format!("NodeName={node} NodeAddr={address} NodeHostname={hostname} CPUs={CPUS} RealMemory=100000\n");
+        }
+        conf += "PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP\n";
+        let (path, key) = (self.conf(), self.home.join("slurm.key"));
+        fs::write(&path, conf).map_err(failed("write", &path))?;
+        // The key that a site distributes, with which nodes prove themselves.
+        fs::write(&key, "0123456789abcdef0123456789abcdef").map_err(failed("write", &key))?;
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).map_err(failed("protect", &key))
+    }
+
+    fn daemon(&self, at: usize) -> Result<Daemon, ClusterError> {
+        let host = &self.hosts[at];
+        let log = self.home.join(format!("{}.log", host.name));
+        let program = if at == 0 { "slurmctld" } else { "slurmd" };
+        let mut args = vec!["-D".to_owned(), "-f".to_owned(), self.conf().to_string_lossy().into_owned()];
+        if at > 0 {
+            args.extend(["-N".to_owned(), host.name.clone()]);
+        }
+        let mut daemon = Daemon::new(self.bin().join(program), args, log);
+        daemon.start(host)?;
+        Ok(daemon)
+    }
+
+    fn wait_for_nodes(&self) -> Result<(), ClusterError> {
+        let (began, wanted) = (Instant::now(), format!("idle {}", self.daemons.len() - 1));
+        loop {
+            let said = run(self.command(0, "sinfo").args(["-h", "-o", "%t %D"]));
+            if said.as_ref().is_ok_and(|s| s.trim() == wanted) {
+                return Ok(());
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(ClusterError::Unable(format!("the nodes do not come up: {said:?}")));
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// A command of a user on that host.
+    pub fn command(&self, host: usize, name: &str) -> Command {
+        let mut c = self.hosts[host].command(&self.bin().join(name));
+        c.env_clear().env("SLURM_CONF", self.conf()).env("HOME", "/root").env("PATH", "/usr/bin:/bin");
+        c
+    }
+
+    /// Pulls a host's cable, or puts it back.
+    pub fn cable(&self, host: usize, state: &str) -> Result<(), ClusterError> {
+        ip(&format!("-n {}-switch link set p{host} {state}", self.prefix)).map(drop)
+    }
+
+    /// The cluster's folder name in `/run/garrick` and among cgroups.
+    pub fn key(&self) -> Option<String> {
+        let entries = fs::read_dir(self.hosts.first()?.sees(Path::new("/run/garrick"))).ok()?;
+        entries.flatten().map(|e| e.file_name().to_string_lossy().into_owned()).next()
+    }
+
+    /// The home is to stay, for who wants to know what happened.
+    pub fn keep(&mut self) {
+        self.keep = true;
+    }
+
+    /// Copies the controller's journal out of its disk, which goes with its host. Returns the folder.
+    pub fn save_journal(&self) -> Result<PathBuf, ClusterError> {
+        let to = self.home.join("controller-journal");
+        fs::create_dir_all(&to).map_err(failed("create", &to))?;
+        let from = self.hosts.first().map_or_else(PathBuf::new, |h| h.sees(&self.home.join("state")));
+        for entry in fs::read_dir(&from).map_err(failed("list", &from))?.flatten() {
+            let name = entry.file_name();
+            if ["journal", "snapshot"].iter().any(|kind| name.to_string_lossy().starts_with(kind)) {
+                fs::copy(entry.path(), to.join(&name)).map_err(failed("copy", &entry.path()))?;
+            }
+        }
+        Ok(to)
+    }
+}
+
+/// Writes a script that can be executed.
+pub fn write_program(path: &Path, text: &str) -> Result<(), ClusterError> {
+    fs::write(path, text).map_err(failed("write", path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).map_err(failed("open", path))
+}
+
+/// Opens a log to be written on.
+pub fn append(path: &Path) -> Result<File, ClusterError> {
+    File::options().create(true).append(true).open(path).map_err(failed("open", path))
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        for daemon in &mut self.daemons {
+            daemon.kill();
+        }
+        for pid in super::population::with_text(&self.home.to_string_lossy()) {
+            super::population::signal(pid, nix::sys::signal::Signal::SIGKILL);
+        }
+        for host in &mut self.hosts {
+            // Gone already is as good.
+            let _ = host.holder.kill();
+            let _ = host.holder.wait();
+        }
+        let names = self.hosts.iter().map(|h| h.namespace.clone()).chain([format!("{}-switch", self.prefix)]);
+        for name in names.filter(|n| Path::new("/run/netns").join(n).exists()) {
+            if let Err(e) = ip(&format!("netns del {name}")) {
+                eprintln!("garrick-faults: {e}");
+            }
+        }
+        if !self.keep
+            && let Err(e) = remove(&self.home)
+        {
+            eprintln!("garrick-faults: {e}");
+        }
+    }
+}
