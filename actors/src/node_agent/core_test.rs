@@ -469,7 +469,7 @@ fn a_run_is_not_clean_before_the_controller_knows_how_it_ended() {
     let ack = AgentEffect::ToStepd { run: RUN, message: NodeToStepd::Ack { upto: 1_002 } };
     assert_eq!(e[..2], [AgentEffect::MarkClean { run: RUN }, ack]);
     let e = b.tell(AgentInput::StepdExited { run: RUN, pid: Some(101), how: "exit code 0".into() });
-    assert_eq!(e, [AgentEffect::Sweep { run: RUN }]);
+    assert!(e.contains(&AgentEffect::Sweep { run: RUN }));
 }
 
 #[test]
