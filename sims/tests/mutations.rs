@@ -61,11 +61,6 @@ fn a_task_that_a_torn_write_loses_is_noticed() {
 }
 
 #[test]
-fn an_old_answer_that_counts_as_new_is_noticed() {
-    is_noticed(Mutation::OldAnswersCountAsNew);
-}
-
-#[test]
 fn a_hold_that_is_forgotten_is_noticed() {
     is_noticed(Mutation::HoldsAreForgotten);
 }

@@ -54,6 +54,8 @@ pub struct JobCore {
     pub(super) siblings: Option<BTreeSet<JobId>>,
     /// What the step manager counted, as of its latest report.
     pub(super) tally: StepTally,
+    /// Number of that report: an older one that comes again is no news.
+    pub(super) tally_seq: u64,
     /// The spec without script and environment, as shown.
     pub(super) shown_spec: Arc<JobSpec>,
     pub(super) touched: bool,
@@ -85,6 +87,7 @@ impl JobCore {
         Self {
             shown_spec: view::shown_spec(&record.spec),
             tally: record.steps,
+            tally_seq: 0,
             record,
             site,
             generation: 0,
@@ -178,7 +181,7 @@ impl JobCore {
             JobInput::Considered { reason, expected } => self.considered(reason, expected, &turn),
             JobInput::Reserved { attempt, node, result } => self.reserved(attempt, node, result, &mut turn),
             JobInput::Report { node, seq, report } => {
-                self.report(&node, *report, &mut turn);
+                self.report(&node, seq, *report, &mut turn);
                 turn.out.push(JobEffect::AckReport { node, seq });
             }
             JobInput::RunHeld { node, sluid } if sluid == self.record.sluid => self.run_held(&node, &mut turn),

@@ -715,6 +715,21 @@ fn reports_of_steps_change_numbers_beside_the_view_and_save_nothing() {
     assert_eq!((job.saved.len(), job.view().steps), (saved, counted(5, 2)));
 }
 
+/// Found by simulation: the link of the node's agent broke, its reports came again over the next one behind the newer ones
+/// that had come before, and the job ended with a step that still ran.
+#[test]
+fn numbers_that_come_again_late_do_not_replace_newer_ones() {
+    let mut job = Bench::running(spec());
+    let (id, sluid) = (job.core.record().id, job.core.record().sluid);
+    let mut tell = |seq, done| {
+        let counts = StepCounts { done, ..StepCounts::default() };
+        let report = AgentReport::Steps { job: id, sluid, steps: StepRows { counts, ..StepRows::default() }.into() };
+        job.send(JobInput::Report { node: "n0".to_owned(), seq, report: Box::new(report) });
+        job.view().steps.counts.done
+    };
+    assert_eq!([tell(10, 24), tell(11, 25), tell(10, 24), tell(11, 25), tell(12, 26)], [24, 25, 25, 25, 26]);
+}
+
 #[test]
 fn numbers_of_steps_are_saved_with_the_end_and_forgotten_by_the_next_run() {
     let mut job = Bench::running(spec());

@@ -216,7 +216,7 @@ impl JobCore {
         };
         turn.out.push(JobEffect::ClearTimer(JobTimer::Purge));
         self.save(JobEvent::Requeued { sluid, hold, begin, expedited }, turn);
-        self.tally = StepTally::default();
+        (self.tally, self.tally_seq) = (StepTally::default(), 0);
         turn.out.push(JobEffect::ShowSteps(self.tally));
         self.reason = Reason::None;
         self.expected = None;

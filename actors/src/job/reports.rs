@@ -20,7 +20,7 @@ use std::time::Duration;
 const MISSING_GRACE: Duration = Duration::from_secs(15);
 
 impl JobCore {
-    pub(super) fn report(&mut self, node: &str, report: AgentReport, turn: &mut Turn<'_>) {
+    pub(super) fn report(&mut self, node: &str, seq: u64, report: AgentReport, turn: &mut Turn<'_>) {
         let current = self.record.sluid;
         match report {
             AgentReport::JobStarted { sluid, door, .. } if sluid == current => self.started(door, turn),
@@ -31,7 +31,7 @@ impl JobCore {
             AgentReport::JobLaunchFailed { sluid, reason, detail, drain_node, .. } if sluid == current => {
                 self.launch_failed(node, reason, &detail, drain_node, turn);
             }
-            AgentReport::Steps { sluid, steps, .. } if sluid == current => self.steps(steps.tally, turn),
+            AgentReport::Steps { sluid, steps, .. } if sluid == current => self.steps(seq, steps.tally, turn),
             AgentReport::NodeReleased { sluid, epilog_failed, .. } => {
                 if sluid == current {
                     self.node_released(node, epilog_failed, turn);
@@ -166,10 +166,12 @@ impl JobCore {
 
     /// The rows are not the job's business. Its numbers are shown beside its view, so that nobody who waits for changes of
     /// jobs wakes for them; they are saved with the run's end, and with what comes later still.
-    fn steps(&mut self, tally: StepTally, turn: &mut Turn<'_>) {
-        if tally == self.tally {
+    /// A new connection of the agent repeats what was not safe when it began, behind what came over the old one.
+    fn steps(&mut self, seq: u64, tally: StepTally, turn: &mut Turn<'_>) {
+        if tally == self.tally || seq < self.tally_seq {
             return;
         }
+        self.tally_seq = seq;
         self.tally = tally;
         match self.record.phase {
             Phase::Pending => {}

@@ -277,7 +277,7 @@ impl World {
 
     pub(super) fn tell_job(&mut self, job: JobId, input: JobInput) {
         self.touched.jobs.insert(job);
-        let mutated = if self.mutation.is_some() { self.as_job_hears(job, input) } else { Some(input) };
+        let mutated = if self.mutation.is_some() { self.as_job_hears(input) } else { Some(input) };
         let Some(input) = mutated else { return };
         let clock = self.clock();
         let Some(core) = self.jobs.get_mut(&job) else {

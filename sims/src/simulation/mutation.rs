@@ -6,7 +6,7 @@ use garrick_actors::{
     job::messages::{JobInput, JobTimer},
     node::messages::{NodeInput, NodeSettings, NodeTimer},
 };
-use garrick_model::{ids::JobId, resources::MemoryMib};
+use garrick_model::resources::MemoryMib;
 
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +25,13 @@ pub enum Mutation {
     FramesGoToTheNextAgent,
     /// An array's mark is written before the record of the task that was split off.
     TasksAreMarkedBeforeTheyExist,
-    /// A node's answer to an attempt that was given up is taken for one to the attempt of now.
-    OldAnswersCountAsNew,
     /// A node's owner now and then forgets what a job holds.
     HoldsAreForgotten,
 }
 
 impl Mutation {
     /// Each of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 8] = [
         Self::MemoryIsNotCounted,
         Self::MissingRunsAreNotDeclaredLost,
         Self::SilentNodesAreNotDeclaredDown,
@@ -41,7 +39,6 @@ impl Mutation {
         Self::EffectsDoNotWaitForTheDisk,
         Self::FramesGoToTheNextAgent,
         Self::TasksAreMarkedBeforeTheyExist,
-        Self::OldAnswersCountAsNew,
         Self::HoldsAreForgotten,
     ];
 }
@@ -52,14 +49,10 @@ impl World {
     }
 
     /// What the job's owner hears; `None`: nothing.
-    pub(super) fn as_job_hears(&self, job: JobId, input: JobInput) -> Option<JobInput> {
+    pub(super) fn as_job_hears(&self, input: JobInput) -> Option<JobInput> {
         match (self.mutation?, input) {
             (Mutation::MissingRunsAreNotDeclaredLost, JobInput::Timer(JobTimer::Missing))
             | (Mutation::RunsAreToldToEndOnce, JobInput::Timer(JobTimer::CleanUp) | JobInput::RunHeld { .. }) => None,
-            (Mutation::OldAnswersCountAsNew, JobInput::Reserved { node, result, .. }) => {
-                let attempt = self.jobs.get(&job).map_or(0, |core| core.leftover().attempt);
-                Some(JobInput::Reserved { attempt, node, result })
-            }
             (_, other) => Some(other),
         }
     }
