@@ -159,10 +159,10 @@ impl JobCore {
                 self.check_eligible(&mut turn);
             }
             Phase::Starting(_) => self.limit_launch(&mut turn),
-            Phase::Running(_) | Phase::Suspended(_) => {}
-            Phase::Completing(..) => self.clean_up(None, &mut turn),
+            Phase::Running(_) | Phase::Suspended(_) | Phase::Completing(..) => {}
             Phase::Over(..) => self.after_end(&mut turn),
         }
+        self.clean_up(None, &mut turn);
         self.end_without_word(&mut turn);
         self.tell_array(&mut turn);
         self.touched = true;

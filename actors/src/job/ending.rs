@@ -137,11 +137,21 @@ impl JobCore {
     }
 
     /// Tells every node that still holds something of the ended run to end it. Agents that know nothing of it answer
-    /// that it is gone, so that a node which the launch never reached is released too. `but` cleans up unasked.
+    /// that it is gone, so that a node which the launch never reached is released too. `but` cleans up unasked. The same for
+    /// what earlier runs left on nodes that nobody waits for, whatever the job does meanwhile.
     pub(super) fn clean_up(&self, but: Option<&str>, turn: &mut Turn<'_>) {
-        let Phase::Completing(run, _) = &self.record.phase else { return };
-        for node in run.unclean().filter(|node| Some(*node) != but) {
-            self.end_on(node, turn);
+        let remains: Vec<_> = self.record.earlier.iter().filter(|hold| !hold.kept).collect();
+        for hold in &remains {
+            turn.out.push(end_lost(self.record.id, hold.node.name.clone(), hold.sluid));
+        }
+        match &self.record.phase {
+            Phase::Completing(run, _) => {
+                for node in run.unclean().filter(|node| Some(*node) != but) {
+                    self.end_on(node, turn);
+                }
+            }
+            _ if remains.is_empty() => return,
+            _ => {}
         }
         turn.out.push(JobEffect::SetTimer { timer: JobTimer::CleanUp, at: turn.now.plus(CLEAN_UP_INTERVAL) });
     }
@@ -163,6 +173,7 @@ impl JobCore {
     /// The job is over: back to the queue if that was asked for, else remembered for a while.
     pub(super) fn after_end(&mut self, turn: &mut Turn<'_>) {
         turn.out.push(JobEffect::ClearTimer(JobTimer::CleanUp));
+        self.clean_up(None, turn);
         let Phase::Over(run, end) = &self.record.phase else { return };
         if requeues(run.as_ref(), end) {
             let back = match end.then {
@@ -226,13 +237,16 @@ impl JobCore {
         self.siblings = None;
         self.ask_dependencies(turn);
         self.check_eligible(turn);
+        self.clean_up(None, turn);
     }
 
     pub(super) fn purge(&mut self, turn: &mut Turn<'_>) {
         if !self.is_over() {
             return;
         }
-        if self.record.array.as_ref().is_some_and(|a| a.live() > 0) {
+        // Nor while a node has something of it that nobody else would ever ask for.
+        let remains = self.record.earlier.iter().any(|hold| !hold.kept);
+        if remains || self.record.array.as_ref().is_some_and(|a| a.live() > 0) {
             turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: turn.now.plus(ARRAY_PURGE_RETRY) });
             return;
         }
@@ -249,7 +263,8 @@ impl JobCore {
     /// The array has noted this task's end, or is itself forgotten.
     pub(super) fn end_is_noted(&mut self, turn: &mut Turn<'_>) {
         let Phase::Over(_, end) = &self.record.phase else { return };
-        if self.site.min_job_age.is_some_and(|age| end.at.plus(age) <= turn.now) {
+        let remains = self.record.earlier.iter().any(|hold| !hold.kept);
+        if !remains && self.site.min_job_age.is_some_and(|age| end.at.plus(age) <= turn.now) {
             self.forget(turn);
         }
     }

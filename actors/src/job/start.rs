@@ -151,8 +151,12 @@ impl JobCore {
             epilog_failed: false,
             after_failure: self.record.expediting,
         };
-        // What was kept on nodes of this run became part of it when they were asked.
         self.release_earlier(|hold| hold.kept && !run.has_node(&hold.node.name), turn);
+        // What was kept on nodes of this run made room for it when they were asked, and need not come back now.
+        for hold in self.record.earlier.iter().filter(|hold| hold.kept) {
+            let (node, sluid) = (hold.node.name.clone(), hold.sluid);
+            turn.out.push(JobEffect::Release { node, sluid, attempt: None, drain: None });
+        }
         self.save(JobEvent::Allocated(Box::new(run)), turn);
         self.launch(turn);
         self.limit_launch(turn);

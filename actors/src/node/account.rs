@@ -18,7 +18,8 @@ struct Entry {
     hold: NodeHold,
     attempt: u64,
     most_holders: u32,
-    /// What was kept here for the job before this attempt took its place: back when the attempt is given up.
+    /// What was kept here for the job before this attempt took its place: back when the attempt is given up, and until
+    /// that is decided nobody else's.
     instead_of: Option<Box<Entry>>,
 }
 
@@ -114,8 +115,8 @@ impl Account {
         let share = &ask.share;
         let neighbours = !self.entries.is_empty();
         let of_others = self.entries.values().any(|e| e.hold.uid != ask.uid);
-        let alone = self.entries.values().any(|e| e.hold.sharing == Sharing::Exclusive);
-        let for_other_user = self.entries.values().any(|e| e.hold.sharing == Sharing::User && e.hold.uid != ask.uid);
+        let alone = self.all_entries().any(|e| e.hold.sharing == Sharing::Exclusive);
+        let for_other_user = self.all_entries().any(|e| e.hold.sharing == Sharing::User && e.hold.uid != ask.uid);
         let may_come = match ask.usage {
             NodeUse::Whole => !neighbours,
             NodeUse::User => !of_others && !alone,
@@ -129,11 +130,16 @@ impl Account {
             && (share.cpus.is_disjoint(&self.cpus) || self.may_share(ask))
     }
 
+    /// Those in whose place an attempt is are among them.
+    fn all_entries(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values().flat_map(|entry| std::iter::once(entry).chain(entry.instead_of.as_deref()))
+    }
+
     fn may_share(&self, ask: &ReserveAsk) -> bool {
         let NodeUse::Oversubscribe(most) = ask.usage else { return false };
         ask.share.cpus.iter().all(|cpu| {
             let mut holders = 0;
-            for entry in self.entries.values().filter(|e| e.hold.share.cpus.contains(cpu)) {
+            for entry in self.all_entries().filter(|e| e.hold.share.cpus.contains(cpu)) {
                 holders += 1;
                 if entry.hold.sharing != Sharing::Oversubscribe || holders >= most.min(entry.most_holders) {
                     return false;
@@ -158,6 +164,7 @@ impl Account {
                     entry.instead_of = None;
                 }
             }
+            self.recount();
         }
         held
     }
@@ -205,8 +212,11 @@ impl Account {
         let mut cpus = CpuSet::new();
         let mut memory: u64 = 0;
         for entry in self.entries.values() {
+            let before = entry.instead_of.as_deref();
             cpus.add(&entry.hold.share.cpus);
-            memory = memory.saturating_add(entry.hold.share.memory.map_or(0, |m| m.0));
+            before.iter().for_each(|before| cpus.add(&before.hold.share.cpus));
+            let of = |entry: &Entry| entry.hold.share.memory.map_or(0, |m| m.0);
+            memory = memory.saturating_add(of(entry).max(before.map_or(0, of)));
         }
         (self.cpus, self.memory) = (cpus, memory);
     }

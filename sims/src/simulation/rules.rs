@@ -185,7 +185,9 @@ pub fn a_drained_node_gets_nothing_new(world: &World, scope: &Scope) -> Result<(
     for &index in &scope.nodes {
         let Some(before) = &world.held_at_drain[index] else { continue };
         for hold in world.nodes[index].view().holds {
-            let old = before.contains(&(hold.job, hold.sluid));
+            // What was kept for a job comes back when an attempt that had taken its place is given up.
+            let back = hold.kept && before.iter().any(|(job, _)| *job == hold.job);
+            let old = back || before.contains(&(hold.job, hold.sluid));
             ensure(old, || format!("n{index} is drained and was given to job {}", hold.job.0))?;
         }
     }
