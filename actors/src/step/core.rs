@@ -253,18 +253,26 @@ impl StepCore {
             }
             ShepherdToStepMgr::StepGone { .. } => self.node_gone(node),
             // Of steps with one task only.
-            ShepherdToStepMgr::NotStarted { .. } => match (&self.phase, self.signalled) {
-                (Phase::Running, None) => {
-                    self.phase = Phase::Over;
-                    out.push(StepEffect::NotStarted);
+            ShepherdToStepMgr::NotStarted { .. } => {
+                let launching = matches!(self.task_on(node, 0), Some(TaskState::Launching));
+                match (&self.phase, self.signalled) {
+                    (Phase::Running, None) if launching => {
+                        self.phase = Phase::Over;
+                        out.push(StepEffect::NotStarted);
+                    }
+                    // As if what was to end it had found it running.
+                    (_, signal) if launching => {
+                        let status = ExitStatus { code: 0, signal: Some(signal.unwrap_or(SIGTERM as u8)) };
+                        self.count_out_on(node, 0, status);
+                        self.node_gone(node);
+                    }
+                    // It ran, and is known no more: its end was said before, or never will be.
+                    _ => {
+                        self.unknown |= self.count_out_on(node, 0, UNKNOWN_EXIT);
+                        self.node_gone(node);
+                    }
                 }
-                // As if what was to end it had found it running.
-                (_, signal) => {
-                    let status = ExitStatus { code: 0, signal: Some(signal.unwrap_or(SIGTERM as u8)) };
-                    self.count_out_on(node, 0, status);
-                    self.node_gone(node);
-                }
-            },
+            }
             ShepherdToStepMgr::Register { .. } | ShepherdToStepMgr::Gone | ShepherdToStepMgr::Tasks { .. } => {}
         }
     }

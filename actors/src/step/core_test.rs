@@ -152,3 +152,24 @@ fn a_step_whose_actor_died_is_killed_and_ends_as_failed() {
     company.core.check().unwrap();
     assert_eq!(company.core.counts().running, 0);
 }
+
+/// Found by simulation: the link to a node broke after the end of a step's task was said, and before its node was clean. Back
+/// again, the node knew nothing of the step, it was taken for one that never ran, and ran a second time.
+#[test]
+fn a_step_whose_task_ended_is_not_taken_for_one_that_never_started() {
+    let one = |company: &mut Company| {
+        company.srun(exact("a", 1));
+        while company.steps.is_empty() {
+            assert!(company.deliver(0));
+        }
+        StepCore::new(company.steps.values().next().unwrap().plan().clone())
+    };
+    let mut company = Company::ready(run(JobKind::Allocation, &[2]), StepMgrConfig::default());
+    let mut core = one(&mut company);
+    tell(&mut core, StepInput::Begin);
+    tell(&mut core, exited(0, 0, 3));
+    let out = tell(&mut core, from(0, ShepherdToStepMgr::NotStarted { step: step() }));
+    assert!(!out.contains(&StepEffect::NotStarted), "{out:?}");
+    let over = out.iter().find_map(|e| if let StepEffect::Over(result) = e { Some(result) } else { None });
+    assert_eq!(over.map(|result| result.exit), Some(ExitStatus { code: 3, signal: None }), "{out:?}");
+}

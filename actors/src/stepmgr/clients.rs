@@ -217,6 +217,7 @@ impl StepMgrCore {
             handed: descriptors,
             early_input: Vec::new(),
             watchers: Vec::new(),
+            ordered: None,
             state: RecordState::Queued { key: place, told: false },
         };
         self.steps.insert(key, record);

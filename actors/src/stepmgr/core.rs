@@ -102,6 +102,10 @@ pub struct StepMgrCore {
     pub(super) launch_failure: Option<String>,
     /// A step manager of this run died before: nodes are asked what they have before anything is started on them.
     pub(super) taken_over: bool,
+    /// Questions so far what a node has.
+    pub(super) asked: u64,
+    /// The number of the last one, by node.
+    pub(super) asked_at: BTreeMap<u32, u64>,
     /// Records wait for room on the disk.
     pub(super) journal_behind: bool,
     begun: bool,
@@ -143,6 +147,8 @@ impl StepMgrCore {
             clean: vec![false; facts.nodes.len()],
             launch_failure: None,
             taken_over: false,
+            asked: 0,
+            asked_at: BTreeMap::new(),
             journal_behind: false,
             begun: false,
             lines_noted: 0,
@@ -265,6 +271,8 @@ impl StepMgrCore {
         out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::Welcome });
         if was == NodeUse::Away || self.taken_over {
             // What it has is known first; then it gets more.
+            self.asked += 1;
+            self.asked_at.insert(node.0, self.asked);
             out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::ListTasks });
         } else {
             self.node_ready(now, node, out);

@@ -34,7 +34,14 @@ impl StepMgrCore {
     ) {
         for effect in effects {
             match effect {
-                StepEffect::ToShepherd { node, message } => out.push(StepMgrEffect::ToShepherd { node, message }),
+                StepEffect::ToShepherd { node, message } => {
+                    if matches!(message, StepMgrToShepherd::Launch(_))
+                        && let Some(record) = self.steps.get_mut(&step)
+                    {
+                        record.ordered = Some(self.asked);
+                    }
+                    out.push(StepMgrEffect::ToShepherd { node, message });
+                }
                 StepEffect::ToClient(message) => {
                     let Some(record) = self.steps.get(&step) else { continue };
                     if !record.watchers.is_empty() && matches!(message, StepMgrToCommand::Output { .. }) {

@@ -74,6 +74,7 @@ impl StepMgrCore {
             handed: [false; 3],
             early_input: Vec::new(),
             watchers: Vec::new(),
+            ordered: None,
             state,
         }
     }

@@ -169,6 +169,7 @@ impl StepMgrCore {
         let early = std::mem::take(&mut record.early_input);
         let plan = launch::attended_plan(&self.facts, &self.pool, step, record, &placement);
         record.state = RecordState::Running { placement: placement.clone(), since: now };
+        record.ordered = None;
         self.launch_plan(now, key, plan, &placement, out);
         self.note_start(key);
         for data in early {
@@ -207,6 +208,7 @@ impl StepMgrCore {
             handed: [false; 3],
             early_input: Vec::new(),
             watchers: Vec::new(),
+            ordered: None,
             state: RecordState::Running { placement: placement.clone(), since: now },
         };
         let more = !row.waiting.is_empty() && row.limit.is_none_or(|limit| row.running < limit);

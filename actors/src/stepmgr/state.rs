@@ -61,6 +61,9 @@ pub struct StepRecord {
     pub early_input: Vec<ByteBuf>,
     /// Commands that watch its output.
     pub watchers: Vec<ClientId>,
+    /// When its order to start was passed to its nodes, counted in questions what they have (`StepMgrCore::asked`): an answer
+    /// to a question from before knows nothing of it.
+    pub ordered: Option<u64>,
     /// Where it is.
     pub state: RecordState,
 }

@@ -109,6 +109,7 @@ impl StepMgrCore {
             handed: [false; 3],
             early_input: Vec::new(),
             watchers: Vec::new(),
+            ordered: Some(0),
             state,
         };
         self.steps.insert(row.step(member), record);
@@ -155,7 +156,13 @@ impl StepMgrCore {
             })
             .map(|(key, _)| *key)
             .collect();
+        let asked_at = self.asked_at.get(&node.0).copied().unwrap_or(u64::MAX);
         for key in concerned {
+            // What was ordered behind the question is not in the answer.
+            let running = |r: &&StepRecord| matches!(r.state, RecordState::Running { .. });
+            if self.steps.get(&key).filter(running).is_some_and(|r| r.ordered.is_none_or(|at| at >= asked_at)) {
+                continue;
+            }
             // Ends of earlier tries say nothing of this one.
             let attempt = self.steps.get(&key).map(|r| r.attempt);
             let known = by_step.get(&key).is_some_and(|found| found.iter().any(|t| Some(t.attempt) == attempt));
@@ -323,6 +330,7 @@ impl StepMgrCore {
             return self.try_again(now, key, Duration::ZERO, tries, out);
         }
         let (row, attempt) = (record.row, record.attempt);
+        record.ordered = Some(0);
         record.state = RecordState::Running { placement: placement.clone(), since };
         let plan = match row.and_then(|(id, member)| Some((self.rows.get_mut(id)?, member))) {
             Some((row, member)) => launch::member_plan(&self.facts, &self.pool, row, member, attempt, &placement),
