@@ -51,11 +51,6 @@ fn effects_that_do_not_wait_for_the_disk_are_noticed() {
 }
 
 #[test]
-fn frames_for_an_agent_that_is_gone_are_noticed() {
-    is_noticed(Mutation::FramesGoToTheNextAgent);
-}
-
-#[test]
 fn a_task_that_a_torn_write_loses_is_noticed() {
     is_noticed(Mutation::TasksAreMarkedBeforeTheyExist);
 }

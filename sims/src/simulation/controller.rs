@@ -512,9 +512,7 @@ impl World {
                     self.send(Place::Node(node), Happening::Job(job, input));
                 }
                 NodeEffect::ToAgent { conn, frame } => {
-                    let conn =
-                        if self.has(Mutation::FramesGoToTheNextAgent) { self.machines[node].link } else { Some(conn) };
-                    if let Some(conn) = conn.filter(|conn| self.machines[node].link == Some(*conn)) {
+                    if self.machines[node].link == Some(conn) {
                         self.send(Place::Node(node), Happening::Frame(node, conn, *frame));
                     }
                 }

@@ -21,8 +21,6 @@ pub enum Mutation {
     RunsAreToldToEndOnce,
     /// What follows from an event leaves before the event is on disk.
     EffectsDoNotWaitForTheDisk,
-    /// Frames that waited for the disk go to whichever agent is connected by then.
-    FramesGoToTheNextAgent,
     /// An array's mark is written before the record of the task that was split off.
     TasksAreMarkedBeforeTheyExist,
     /// A node's owner now and then forgets what a job holds.
@@ -31,13 +29,12 @@ pub enum Mutation {
 
 impl Mutation {
     /// Each of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::MemoryIsNotCounted,
         Self::MissingRunsAreNotDeclaredLost,
         Self::SilentNodesAreNotDeclaredDown,
         Self::RunsAreToldToEndOnce,
         Self::EffectsDoNotWaitForTheDisk,
-        Self::FramesGoToTheNextAgent,
         Self::TasksAreMarkedBeforeTheyExist,
         Self::HoldsAreForgotten,
     ];
