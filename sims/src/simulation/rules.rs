@@ -58,7 +58,7 @@ pub const DRAINS: &str = "after_faults_stop_the_queue_drains";
 /// Most simulated time that the queue may take to drain.
 const DRAIN_SECS: u64 = 3 * 24 * 3600;
 /// And most events for each submitted job.
-const DRAIN_EVENTS_A_JOB: u64 = 300;
+const DRAIN_EVENTS_A_JOB: u64 = 1000;
 
 /// By what nodes say of themselves, and (in a sweep) by what jobs' records say that they have.
 pub fn no_cpu_or_memory_of_a_node_is_given_twice(world: &World, scope: &Scope) -> Result<(), String> {
