@@ -80,6 +80,9 @@ fn perform(path: &Path, acts: &[Act]) -> (Vec<Kept>, Vec<(u64, usize)>) {
             lengths.push((length, before));
         }
     }
+    // What was not flushed goes with the writer.
+    drop(pack);
+    lengths.push((length(path), records.len()));
     (records, lengths)
 }
 
