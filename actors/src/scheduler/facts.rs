@@ -23,6 +23,17 @@ pub enum AllocationUnit {
     Node,
 }
 
+/// Who has room reserved while it waits (A. W. Mu'alem, D. G. Feitelson, IEEE TPDS 12(6), 2001).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Backfill {
+    /// Nobody, and nothing starts behind a waiting job (`sched/builtin`).
+    Off,
+    /// The first job of each partition that does not fit.
+    Easy,
+    /// Every job that is looked at.
+    Conservative,
+}
+
 /// Site-wide rules that a plan follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
@@ -34,8 +45,14 @@ pub struct Policy {
     pub one_task_per_core: bool,
     /// `CR_LLN`: nodes with the most free CPUs first.
     pub least_loaded: bool,
-    /// Jobs behind a blocked one may start when that does not delay it (`sched/backfill`).
-    pub backfill: bool,
+    /// Who has room reserved, and whether jobs behind a blocked one may start.
+    pub backfill: Backfill,
+    /// Jobs behind a blocked one are tried in the order of their limits.
+    pub shortest_first: bool,
+    /// Times are planned with in whole ones of these, rounded up (`bf_resolution`).
+    pub resolution: Duration,
+    /// No room is reserved further ahead (`bf_window`).
+    pub backfill_window: Duration,
     /// Most jobs tried behind blocked ones in a pass (`bf_max_job_test`; Slurm's default is 500).
     pub backfill_depth: usize,
     /// Most starts in one plan, so that a pass stays short; the next pass goes on.
@@ -49,7 +66,10 @@ impl Default for Policy {
             memory: true,
             one_task_per_core: false,
             least_loaded: false,
-            backfill: true,
+            backfill: Backfill::Conservative,
+            shortest_first: false,
+            resolution: Duration::from_secs(1),
+            backfill_window: Duration::from_secs(24 * 3600),
             backfill_depth: 500,
             max_starts: 2_000,
         }

@@ -3,7 +3,9 @@
 
 use super::{
     facts::{ClusterView, cpus_per_unit, in_service},
-    request::{MemoryNeed, NodeUse, Request},
+    free::{Capacity, Door, Free, cpus_of_tasks, memory_of},
+    horizon::{Horizon, NEVER, Step},
+    request::{NodeUse, Request},
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -28,23 +30,6 @@ pub struct PlannedHold {
     pub uid: u32,
     /// Expected end.
     pub end: Timestamp,
-}
-
-/// What a node could do for a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Capacity {
-    /// Tasks that fit.
-    pub tasks: u32,
-    /// CPUs that may be taken.
-    pub cpus: u32,
-}
-
-/// Who may still come to a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Door {
-    Open,
-    OnlyUser(u32),
-    Closed,
 }
 
 #[derive(Clone, Debug)]
@@ -112,6 +97,31 @@ impl<'a> Machine<'a> {
         Self::build(view, &[], |_| false, |_| true)
     }
 
+    /// As it is planned to be all the time from `at` until `until`. Which CPUs are meant is not known that far ahead: the
+    /// lowest ones stand for as many.
+    pub fn ahead(view: &'a ClusterView, horizon: &Horizon, at: Timestamp, until: Timestamp) -> Self {
+        let mut machine = Self::build(view, &[], |_| false, in_service);
+        for node in 0..view.nodes.len() {
+            let mut least = Free::all(&view.nodes[node].shape);
+            for free in horizon.during(node, at, until) {
+                least = least.least(free);
+            }
+            let shape = &view.nodes[node].shape;
+            let sharing = least.shareable > least.cpus;
+            let share = NodeShare {
+                cpus: (if sharing { least.shareable } else { least.cpus }..shape.cpus).collect(),
+                memory: Some(MemoryMib(shape.memory.0 - least.memory.min(shape.memory.0))),
+                tasks: 0,
+            };
+            if !least.idle {
+                machine.take(node, &share, NodeUse::Cpus, least.only_user.unwrap_or(u32::MAX));
+                machine.rooms[node].door = least.door;
+                machine.rooms[node].only_user = least.only_user;
+            }
+        }
+        machine
+    }
+
     fn build(
         view: &'a ClusterView,
         planned: &[&PlannedHold],
@@ -132,17 +142,7 @@ impl<'a> Machine<'a> {
         };
         for (place, node) in view.nodes.iter().enumerate() {
             let class = weights.binary_search(&node.weight).unwrap_or(0);
-            let mut room = Room {
-                unit: cpus_per_unit(node, view.policy.unit),
-                free: node.shape.all_cpus(),
-                free_cpus: node.shape.cpus,
-                memory: node.shape.memory.0,
-                door: Door::Open,
-                only_user: None,
-                holders: 0,
-                shared: BTreeMap::new(),
-                class,
-            };
+            let mut room = Room { class, ..Room::all(node, cpus_per_unit(node, view.policy.unit)) };
             for hold in node.holds.iter().filter(|h| still_held(h)) {
                 room.add(&hold.share, hold.sharing, hold.uid, u32::MAX);
             }
@@ -241,63 +241,58 @@ impl<'a> Machine<'a> {
     pub fn capacity(&self, node: usize, request: &Request) -> Option<Capacity> {
         let room = &self.rooms[node];
         let shape = &self.view.nodes[node].shape;
-        if shape.tmp_disk_mib < request.tmp_disk_mib || !room.admits(request) {
-            return None;
-        }
-        let mut cpus = match request.usage {
-            NodeUse::Oversubscribe(most) => room.shareable(shape.cpus, most).count(),
-            _ => room.free_cpus as usize,
+        let cpus = match request.usage {
+            NodeUse::Oversubscribe(most) => u32::try_from(room.shareable(shape.cpus, most).count()).unwrap_or(u32::MAX),
+            _ => room.free_cpus,
         };
-        if let Some(most) = request.max_cpus_per_node {
-            cpus = cpus.min(most as usize);
-        }
-        let mut cpus = u32::try_from(cpus).unwrap_or(u32::MAX);
-        cpus -= cpus % room.unit;
-        match request.memory {
-            MemoryNeed::None => {}
-            MemoryNeed::PerNode(mib) if mib > room.memory => return None,
-            MemoryNeed::All if room.memory < shape.memory.0 => return None,
-            MemoryNeed::PerNode(_) | MemoryNeed::All => {}
-            MemoryNeed::PerCpu(mib) => {
-                let by_memory = room.memory.checked_div(mib).map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX));
-                // Whole nodes get all CPUs whatever memory says; what tasks use is what memory bounds.
-                cpus = cpus.min(by_memory - by_memory % room.unit);
-            }
-        }
-        if cpus < request.min_cpus {
-            return None;
-        }
-        let tasks = (cpus / self.cpus_of_task(node, request)).min(request.tasks_each.unwrap_or(u32::MAX));
-        (tasks >= request.least_tasks()).then_some(Capacity { tasks, cpus })
-    }
-
-    fn cpus_of_task(&self, node: usize, request: &Request) -> u32 {
-        if request.one_task_per_core {
-            request.cpus_per_task.next_multiple_of(self.view.nodes[node].shape.cpus_per_core().max(1))
-        } else {
-            request.cpus_per_task
-        }
+        room.amounts(shape.cpus).capacity_with(cpus, shape, room.unit, request)
     }
 
     /// The share for `tasks` tasks on a node that has the capacity for them.
     pub fn share(&self, node: usize, request: &Request, tasks: u32) -> NodeShare {
         let room = &self.rooms[node];
         let shape = &self.view.nodes[node].shape;
-        let for_tasks = tasks.saturating_mul(self.cpus_of_task(node, request));
-        let wanted = for_tasks.max(request.min_cpus).max(1).next_multiple_of(room.unit);
+        let wanted = cpus_of_tasks(shape, room.unit, request, tasks);
         let cpus: CpuSet = match request.usage {
             NodeUse::Whole => shape.all_cpus(),
             NodeUse::Oversubscribe(most) => room.least_shared(shape.cpus, most, wanted),
             NodeUse::Cpus | NodeUse::User => room.whole_units().take(wanted as usize).collect(),
         };
-        let memory = match request.memory {
-            MemoryNeed::None => None,
-            MemoryNeed::PerNode(mib) => Some(MemoryMib(mib)),
-            MemoryNeed::All => Some(shape.memory),
-            MemoryNeed::PerCpu(mib) => Some(MemoryMib(mib.saturating_mul(u64::from(cpus.len())).min(room.memory))),
-        };
+        let memory = memory_of(shape, request, cpus.len(), room.memory).map(MemoryMib);
         NodeShare { cpus, memory, tasks: if request.tasks_named { tasks } else { 0 } }
     }
+}
+
+/// What is free on a node from now on: steps in order of time, the first from now.
+pub fn futures(
+    node: &NodeView,
+    unit: u32,
+    round: impl Fn(Timestamp) -> Timestamp,
+    now: Timestamp,
+    steps: &mut Vec<Step>,
+) {
+    let mut held: Vec<(Timestamp, &NodeHold)> = node
+        .holds
+        .iter()
+        .map(|hold| (hold.expected_end.filter(|_| !hold.kept).map_or(NEVER, &round), hold))
+        .collect();
+    held.sort_unstable_by_key(|(end, _)| std::cmp::Reverse(*end));
+    if held.is_empty() {
+        steps.push(Step { from: now, free: Free::all(&node.shape) });
+        return;
+    }
+    let mut room = Room::all(node, unit);
+    let mut held = held.into_iter().peekable();
+    while let Some((end, hold)) = held.next() {
+        let free = room.amounts(node.shape.cpus);
+        if end < NEVER && steps.last().is_none_or(|later| later.from > end) {
+            steps.push(Step { from: end, free });
+        }
+        room.add(&hold.share, hold.sharing, hold.uid, u32::MAX);
+    }
+    steps.push(Step { from: now, free: room.amounts(node.shape.cpus) });
+    steps.reverse();
+    steps.dedup_by_key(|step| step.free);
 }
 
 fn bucket(by_free: &mut BTreeMap<u32, FixedBitSet>, free: u32, count: usize) -> &mut FixedBitSet {
@@ -305,6 +300,20 @@ fn bucket(by_free: &mut BTreeMap<u32, FixedBitSet>, free: u32, count: usize) -> 
 }
 
 impl Room {
+    fn all(node: &NodeView, unit: u32) -> Self {
+        Self {
+            unit,
+            free: node.shape.all_cpus(),
+            free_cpus: node.shape.cpus,
+            memory: node.shape.memory.0,
+            door: Door::Open,
+            only_user: None,
+            holders: 0,
+            shared: BTreeMap::new(),
+            class: 0,
+        }
+    }
+
     fn add(&mut self, share: &NodeShare, sharing: Sharing, uid: u32, most_holders: u32) {
         for cpu in share.cpus.iter() {
             self.free.remove(cpu);
@@ -325,18 +334,19 @@ impl Room {
         }
     }
 
-    fn admits(&self, request: &Request) -> bool {
-        let by_door = match self.door {
-            Door::Open => true,
-            Door::OnlyUser(uid) => uid == request.uid,
-            Door::Closed => false,
-        };
-        by_door
-            && match request.usage {
-                NodeUse::Whole => self.holders == 0,
-                NodeUse::User => self.holders == 0 || self.only_user == Some(request.uid),
-                NodeUse::Cpus | NodeUse::Oversubscribe(_) => true,
-            }
+    /// In amounts, of a node of so many CPUs.
+    fn amounts(&self, cpus: u32) -> Free {
+        let sharers: u32 = self.shared.values().map(|(holders, _)| holders).sum();
+        let alone = cpus - self.free.len().min(cpus) - u32::try_from(self.shared.len()).unwrap_or(0).min(cpus);
+        Free {
+            cpus: self.free_cpus,
+            shareable: cpus - alone.min(cpus),
+            sharers,
+            memory: self.memory,
+            door: self.door,
+            idle: self.holders == 0,
+            only_user: self.only_user,
+        }
     }
 
     /// Free CPUs in ascending order, leaving out units of which a part is taken.

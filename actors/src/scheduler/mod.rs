@@ -5,7 +5,9 @@
 //! | [`facts`] | the picture a plan is made from |
 //! | [`request`] | what a job asks of a partition, in numbers |
 //! | [`constraint`] | `-C` expressions |
-//! | [`machine`] | free room while planning |
+//! | [`free`] | what is free on a node, in amounts, and what fits into it |
+//! | [`machine`] | free room now, to the single CPU |
+//! | [`horizon`] | free room from now on, in amounts |
 //! | [`select`] | which nodes, how many tasks on each |
 //! | [`plan`] | who starts, and why the others do not |
 //! | [`shell`] | the actor |
@@ -13,6 +15,8 @@
 
 pub mod constraint;
 pub mod facts;
+pub mod free;
+pub mod horizon;
 pub mod machine;
 pub mod plan;
 pub mod probe;

@@ -5,17 +5,20 @@
 //! for such a job are free to it and taken to all others.
 //!
 //! The others are taken by their partition's tier, then priority, then submission, then id. The first job that does not fit in
-//! a partition waits for `Resources` and holds back everything behind it that shares nodes with that partition, which
-//! waits for `Priority`. With backfill the blocked job gets nodes reserved from the time that running jobs leave them,
-//! and jobs behind it may start elsewhere, or there if they end before. A job that could not start on an idle cluster
-//! (nodes down, limits of the partition) holds nobody back.
+//! a partition waits for `Resources`; what is behind it and shares nodes with that partition waits for `Priority`, and may
+//! start only where that delays nobody who has room reserved. Who has: with [`Backfill::Conservative`] every job that was
+//! looked at, with [`Backfill::Easy`] the first of each partition, with [`Backfill::Off`] nobody, and nothing starts
+//! behind a waiting job. A job that could not start on an idle cluster (nodes down, limits of the partition) holds nobody
+//! back.
 
 use super::{
     constraint::Constraint,
-    facts::{ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
+    facts::{Backfill, ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
+    free::Amount,
+    horizon::{Horizon, NEVER, Sight, is_kept_for},
     machine::{Machine, PlannedHold},
     request::{NodeUse, Request, run_limit},
-    select,
+    select::{self, Bound},
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -25,8 +28,9 @@ use garrick_model::{
     view::{AllocatedNode, JobView, PartitionState},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
+    time::Duration,
 };
 
 /// One start, as proposed to the job's owner.
@@ -61,6 +65,8 @@ pub struct Plan {
     pub reasons: Vec<(JobId, Reason)>,
     /// Expected starts of jobs that have nodes reserved.
     pub expected: Vec<(JobId, Timestamp)>,
+    /// What is reserved, in the order decided.
+    pub reservations: Vec<Reservation>,
     /// The pass stopped at its limit of starts: make another one soon.
     pub truncated: bool,
 }
@@ -132,28 +138,46 @@ impl<'a> Features<'a> {
     }
 }
 
-/// Nodes kept for a blocked job from a time on.
-struct Reservation {
-    nodes: FixedBitSet,
-    from: Timestamp,
+/// Room reserved for a job that cannot start now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reservation {
+    /// Job, or the record of an array.
+    pub job: JobId,
+    /// Place of the partition.
+    pub partition: usize,
+    /// From when on.
+    pub from: Timestamp,
+    /// Until when.
+    pub until: Timestamp,
+    /// What of which nodes, by place.
+    pub nodes: Vec<(usize, Amount)>,
 }
+
+/// Times at which a request for named or neighbouring nodes is tried in a pass, at most. Each is a look at every node.
+const MOST_LOOKS_AHEAD: usize = 200;
 
 struct Pass<'a> {
     view: &'a ClusterView,
     now: Timestamp,
     machine: Machine<'a>,
+    horizon: Horizon,
+    sight: Sight,
     /// Built when first needed.
     idle: Option<Machine<'a>>,
     ideal: Option<Machine<'a>>,
     names: HashMap<&'a str, NodeIndex>,
     features: Features<'a>,
     planned: Vec<PlannedHold>,
-    reservations: Vec<Reservation>,
     /// Nodes of partitions in which a job is blocked.
     blocked: FixedBitSet,
     tried_behind: usize,
-    /// Requests that did not fit in this pass, and why. Room only shrinks while a pass goes on.
-    failed: HashMap<Request, Reason>,
+    looks_ahead: usize,
+    /// Requests that found no room now. Room only shrinks while a pass goes on.
+    failed: HashSet<Request>,
+    /// Before that time they find none later either.
+    not_before: HashMap<Request, Timestamp>,
+    /// Why requests, whatever their time limit, find none, where room is not the reason.
+    hopeless: HashMap<Request, Reason>,
     started: BTreeMap<JobId, BTreeSet<u32>>,
     /// Tasks of each array started in this pass.
     array_started: BTreeMap<JobId, u32>,
@@ -167,15 +191,19 @@ impl<'a> Pass<'a> {
             view,
             now,
             machine: Machine::now(view),
+            horizon: Horizon::new(view, now),
+            sight: Sight::default(),
             idle: None,
             ideal: None,
             names: node_names(view),
             features: Features::new(view),
             planned: Vec::new(),
-            reservations: Vec::new(),
             blocked: FixedBitSet::with_capacity(view.nodes.len()),
             tried_behind: 0,
-            failed: HashMap::new(),
+            looks_ahead: 0,
+            failed: HashSet::new(),
+            not_before: HashMap::new(),
+            hopeless: HashMap::new(),
             started: BTreeMap::new(),
             array_started: BTreeMap::new(),
             reasons: BTreeMap::new(),
@@ -208,18 +236,45 @@ impl<'a> Pass<'a> {
     }
 
     fn run(&mut self) {
+        let mut behind = Vec::new();
         for entry in self.entries() {
-            if self.plan.starts.len() >= self.view.policy.max_starts {
-                self.plan.truncated = true;
+            if self.is_full() {
                 return;
             }
-            let job = Arc::clone(&self.view.pending[entry.job]);
-            if job.array_pending.is_none() && self.started.contains_key(&job.id) {
-                continue;
+            if self.view.policy.shortest_first && self.is_behind(entry.partition) {
+                behind.push(entry);
+            } else {
+                self.try_entry(entry);
             }
-            if let Err(reason) = self.consider(&job, entry.partition) {
-                self.decline(job.id, reason);
+        }
+        behind.sort_by_cached_key(|entry| {
+            let limit = run_limit(&self.view.pending[entry.job], &self.view.partitions[entry.partition]);
+            (entry.ordinary, limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING), *entry)
+        });
+        for entry in behind {
+            if self.is_full() {
+                return;
             }
+            self.try_entry(entry);
+        }
+    }
+
+    fn is_full(&mut self) -> bool {
+        self.plan.truncated = self.plan.starts.len() >= self.view.policy.max_starts;
+        self.plan.truncated
+    }
+
+    fn is_behind(&self, partition: usize) -> bool {
+        !self.blocked.is_disjoint(&self.view.partitions[partition].nodes)
+    }
+
+    fn try_entry(&mut self, entry: Entry) {
+        let job = Arc::clone(&self.view.pending[entry.job]);
+        if job.array_pending.is_none() && self.started.contains_key(&job.id) {
+            return;
+        }
+        if let Err(reason) = self.consider(&job, entry.partition) {
+            self.decline(job.id, reason);
         }
     }
 
@@ -235,26 +290,20 @@ impl<'a> Pass<'a> {
             return Err(Reason::JobArrayTaskLimit);
         }
         let behind = !self.blocked.is_disjoint(&candidates);
-        if behind && (!view.policy.backfill || self.tried_behind >= view.policy.backfill_depth) {
+        if behind && (view.policy.backfill == Backfill::Off || self.tried_behind >= view.policy.backfill_depth) {
             return Err(Reason::Priority);
         }
-        let expedited = job.state == JobState::Expediting;
-        // What is kept for it makes its request like no other.
-        if let Some(reason) = self.failed.get(&request).filter(|_| !expedited) {
-            // Only the first of its kind waits for Resources.
-            let reason = if *reason == Reason::Resources { Reason::Priority } else { reason.clone() };
-            return Err(reason);
+        let limit = run_limit(job, partition);
+        let length = limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING);
+        let asked = Asked { job, request: &request, candidates: &candidates, length, behind };
+        if let Some(reason) = self.hopeless.get(&without_limit(&request)) {
+            return Err(reason.clone());
         }
         if behind {
             self.tried_behind += 1;
         }
-        let limit = run_limit(job, partition);
-        let end = self.now.plus(limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING));
+        let expedited = job.state == JobState::Expediting;
         let own = expedited.then(|| Machine::now_for(view, job.id, &self.planned));
-        let mut open = candidates.clone();
-        for reservation in self.reservations.iter().filter(|r| end > r.from) {
-            open.difference_with(&reservation.nodes);
-        }
         loop {
             let array_index = match tasks.next() {
                 NextTask::Whole => None,
@@ -263,33 +312,50 @@ impl<'a> Pass<'a> {
                 NextTask::Exhausted => return Ok(()),
             };
             let placed = match &own {
-                Some(machine) => place_expedited(machine, job, &request, &open),
-                None => select::place(&self.machine, &request, &open),
+                // What is kept for it makes its request like no other.
+                Some(machine) => place_expedited(machine, job, &request, &candidates),
+                None => self.place_now(&asked),
             };
             let Some(nodes) = placed else {
-                return Err(self.did_not_fit(job, request, &candidates, behind));
+                return Err(self.did_not_fit(&asked));
             };
-            self.start(job, array_index, partition, &request, nodes, limit, end);
-            if array_index.is_none() {
-                return Ok(());
-            }
-            if self.plan.starts.len() >= view.policy.max_starts {
+            self.start(&asked, array_index, partition, nodes, limit);
+            if array_index.is_none() || self.plan.starts.len() >= view.policy.max_starts {
                 return Ok(());
             }
         }
     }
 
-    #[allow(clippy::too_many_arguments)] // the parts of one proposal, each of its own type
+    /// Nodes that the request gets now, such that nobody who has room reserved is delayed.
+    fn place_now(&mut self, asked: &Asked<'_>) -> Option<Vec<AllocatedNode>> {
+        let Asked { request, candidates, length, .. } = *asked;
+        if self.failed.contains(request) {
+            return None;
+        }
+        self.horizon.see(request, candidates, &mut self.sight);
+        let limits = self.horizon.limits(&self.sight, self.now, length);
+        let placed = if self.horizon.suffice(&self.sight, &limits, request) {
+            let bound = Bound { horizon: &self.horizon, limits: &limits };
+            select::place_within(&self.machine, request, candidates, Some(bound))
+        } else {
+            None
+        };
+        if placed.is_none() {
+            self.failed.insert(request.clone());
+        }
+        placed
+    }
+
     fn start(
         &mut self,
-        job: &JobView,
+        asked: &Asked<'_>,
         array_index: Option<u32>,
         partition: &PartitionFacts,
-        request: &Request,
         nodes: Vec<AllocatedNode>,
         time_limit: TimeLimit,
-        end: Timestamp,
     ) {
+        let Asked { job, request, length, .. } = *asked;
+        let end = self.now.plus(length);
         let mut generations = Vec::with_capacity(nodes.len());
         for node in &nodes {
             let place = node.index.0 as usize;
@@ -303,6 +369,7 @@ impl<'a> Pass<'a> {
                 end,
             });
         }
+        self.horizon.hold(&amounts(&nodes, request), self.now, end);
         self.started.entry(job.id).or_default().extend(array_index);
         if let Some(array) = array_index.map(|_| job.id).or(job.array_task.map(|t| t.array_job)) {
             *self.array_started.entry(array).or_insert(0) += 1;
@@ -320,49 +387,113 @@ impl<'a> Pass<'a> {
         });
     }
 
-    fn did_not_fit(&mut self, job: &JobView, request: Request, candidates: &FixedBitSet, behind: bool) -> Reason {
-        let view = self.view;
-        let members = &view.partitions[request.partition].nodes;
-        let idle = self.idle.get_or_insert_with(|| Machine::idle(view));
-        let reason = if select::place(idle, &request, candidates).is_some() {
-            Reason::Resources
-        } else if request.min_nodes as usize > members.count_ones(..) {
-            Reason::PartitionNodeLimit
-        } else {
-            let named_out = request.nodelist.iter().any(|n| !idle.is_usable(n.0 as usize));
-            let ideal = self.ideal.get_or_insert_with(|| Machine::ideal(view));
-            match select::place(ideal, &request, candidates) {
-                Some(_) if named_out => Reason::ReqNodeNotAvail,
-                Some(_) => Reason::NodesUnavailable,
-                None => Reason::BadConstraints,
-            }
+    /// Why the job does not start now. Where it is for room, that is reserved if the policy gives it any.
+    fn did_not_fit(&mut self, asked: &Asked<'_>) -> Reason {
+        let expedited = asked.job.state == JobState::Expediting;
+        let reserves = match self.view.policy.backfill {
+            Backfill::Off => false,
+            Backfill::Easy => !asked.behind,
+            Backfill::Conservative => true,
         };
-        let shown = if reason != Reason::Resources {
-            reason.clone()
-        } else if behind {
+        let reserved = reserves && if expedited { self.reserve_expedited(asked) } else { self.reserve(asked) };
+        if !reserved && let Err(reason) = self.could_start(asked) {
+            if !expedited {
+                self.hopeless.insert(without_limit(asked.request), reason.clone());
+            }
+            return reason;
+        }
+        if asked.behind {
             Reason::Priority
         } else {
-            self.reserve(job.id, &request, candidates);
-            self.blocked.union_with(members);
+            self.blocked.union_with(&self.view.partitions[asked.request.partition].nodes);
             Reason::Resources
-        };
-        if job.state != JobState::Expediting {
-            self.failed.insert(request, reason);
         }
-        shown
     }
 
-    /// Keeps nodes for the first blocked job of a partition, from the earliest time at which it would fit.
-    fn reserve(&mut self, job: JobId, request: &Request, candidates: &FixedBitSet) {
-        if !self.view.policy.backfill {
-            return;
+    /// Would it start if nobody else were there?
+    fn could_start(&mut self, asked: &Asked<'_>) -> Result<(), Reason> {
+        let view = self.view;
+        let Asked { request, candidates, .. } = *asked;
+        let idle = self.idle.get_or_insert_with(|| Machine::idle(view));
+        if select::place(idle, request, candidates).is_some() {
+            return Ok(());
         }
-        if let Some((from, nodes)) = earliest(self.view, self.now, job, request, candidates, &self.planned) {
-            let mut set = FixedBitSet::with_capacity(self.view.nodes.len());
-            set.extend(nodes.iter().map(|n| n.index.0 as usize));
+        if request.min_nodes as usize > view.partitions[request.partition].nodes.count_ones(..) {
+            return Err(Reason::PartitionNodeLimit);
+        }
+        let named_out = request.nodelist.iter().any(|n| !idle.is_usable(n.0 as usize));
+        let ideal = self.ideal.get_or_insert_with(|| Machine::ideal(view));
+        Err(match select::place(ideal, request, candidates) {
+            Some(_) if named_out => Reason::ReqNodeNotAvail,
+            Some(_) => Reason::NodesUnavailable,
+            None => Reason::BadConstraints,
+        })
+    }
+
+    /// Keeps room for a job from the earliest time at which it would fit.
+    fn reserve(&mut self, asked: &Asked<'_>) -> bool {
+        let Asked { request, candidates, length, .. } = *asked;
+        if request.unknown_nodes {
+            return false;
+        }
+        let from = self.horizon.round(self.now);
+        let from = self.not_before.get(request).map_or(from, |known| from.max(*known));
+        let until = self.now.plus(self.view.policy.backfill_window);
+        if from > until {
+            return false;
+        }
+        self.horizon.see(request, candidates, &mut self.sight);
+        let found = if request.contiguous || !request.nodelist.is_empty() {
+            self.look_ahead(asked, until).map(|(at, nodes)| (at, amounts(&nodes, request)))
+        } else {
+            let slot = self.horizon.earliest(request, candidates, &mut self.sight, (from, until), length);
+            slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at)))
+        };
+        let Some((at, nodes)) = found else {
+            self.not_before.insert(request.clone(), NEVER);
+            return false;
+        };
+        self.not_before.insert(request.clone(), at);
+        self.keep(asked, at, nodes);
+        true
+    }
+
+    fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>) {
+        let until = from.plus(asked.length);
+        self.horizon.hold(&nodes, from, until);
+        let job = asked.job.id;
+        if self.plan.expected.last().is_none_or(|(last, _)| *last != job) {
             self.plan.expected.push((job, from));
-            self.reservations.push(Reservation { nodes: set, from });
         }
+        self.plan.reservations.push(Reservation { job, partition: asked.request.partition, from, until, nodes });
+    }
+
+    /// Tries times one by one: for named nodes and neighbours.
+    fn look_ahead(&mut self, asked: &Asked<'_>, until: Timestamp) -> Option<(Timestamp, Vec<AllocatedNode>)> {
+        for at in self.horizon.changes(&self.sight, self.now) {
+            if at > until || self.looks_ahead >= MOST_LOOKS_AHEAD {
+                return None;
+            }
+            self.looks_ahead += 1;
+            let machine = Machine::ahead(self.view, &self.horizon, at, at.plus(asked.length));
+            if let Some(nodes) = select::place(&machine, asked.request, asked.candidates) {
+                return Some((at, nodes));
+            }
+        }
+        None
+    }
+
+    /// The same for a job that has nodes kept for it: those are there for nobody else, and only running jobs stand in its
+    /// way.
+    fn reserve_expedited(&mut self, asked: &Asked<'_>) -> bool {
+        let Asked { job, request, candidates, .. } = *asked;
+        let Some((at, nodes)) = earliest(self.view, self.now, job.id, request, candidates, &self.planned) else {
+            return false;
+        };
+        let kept = |node: usize| is_kept_for(self.view, node, job.id);
+        let nodes = amounts(&nodes, request).into_iter().filter(|(node, _)| !kept(*node)).collect();
+        self.keep(asked, at, nodes);
+        true
     }
 
     /// Keeps the reason that says most of the partitions that declined a job.
@@ -386,6 +517,30 @@ impl<'a> Pass<'a> {
             .collect();
         self.plan
     }
+}
+
+/// A job in one of its partitions, as it is looked at.
+#[derive(Clone, Copy)]
+struct Asked<'j> {
+    job: &'j JobView,
+    request: &'j Request,
+    candidates: &'j FixedBitSet,
+    length: Duration,
+    behind: bool,
+}
+
+fn without_limit(request: &Request) -> Request {
+    Request { limit_secs: None, ..request.clone() }
+}
+
+fn amounts(nodes: &[AllocatedNode], request: &Request) -> Vec<(usize, Amount)> {
+    let amount = |node: &AllocatedNode| Amount {
+        cpus: node.share.cpus.len(),
+        memory: node.share.memory.map_or(0, |m| m.0),
+        usage: request.usage,
+        uid: request.uid,
+    };
+    nodes.iter().map(|node| (node.index.0 as usize, amount(node))).collect()
 }
 
 /// A job that could start soon says so rather than naming a partition that will never take it.

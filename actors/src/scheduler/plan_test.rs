@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    facts::{AllocationUnit, ClusterView, PartitionSharing, Policy},
+    facts::{AllocationUnit, Backfill, ClusterView, PartitionSharing, Policy},
     fixtures::{array, cluster, hold, job, node, partition, spec},
     plan::{Plan, plan},
     probe::{Feasibility, Infeasible, would_start},
@@ -81,7 +81,8 @@ fn higher_priority_goes_first_and_what_is_behind_waits() {
     assert_eq!(nodes_of(&plan, 3), ["n0"]);
     assert_eq!(reason(&plan, 1), Reason::Resources);
     assert_eq!(reason(&plan, 2), Reason::Priority);
-    assert_eq!(plan.expected, [(JobId(1), NOW.plus(std::time::Duration::from_secs(3600)))]);
+    let after = |secs| NOW.plus(std::time::Duration::from_secs(secs));
+    assert_eq!(plan.expected, [(JobId(1), after(3600)), (JobId(2), after(10_800))]);
 }
 
 trait MemoryTo {
@@ -105,7 +106,7 @@ fn backfill_starts_only_what_does_not_delay_the_blocked_job() {
     assert_eq!(reason(&plan_of, 2), Reason::Priority);
     assert_eq!(nodes_of(&plan_of, 3), ["n1"]);
     let mut strict = cluster(nodes, vec![job(1, wide(2)), job(2, long), job(3, short)]);
-    strict.policy.backfill = false;
+    strict.policy.backfill = Backfill::Off;
     assert!(plan(&strict, NOW).starts.is_empty());
 }
 
@@ -322,6 +323,64 @@ fn overbooked(view: &ClusterView, plan: &Plan) -> Option<String> {
     None
 }
 
+/// Recounts every node at every time at which something begins: what running jobs hold until their end, what starts now,
+/// and what is reserved.
+fn overbooked_later(view: &ClusterView, plan: &Plan) -> Option<String> {
+    struct Taken {
+        node: usize,
+        from: Timestamp,
+        until: Timestamp,
+        cpus: u32,
+        memory: u64,
+        whole: bool,
+    }
+    let mut taken: Vec<Taken> = Vec::new();
+    let never = Timestamp(i64::MAX);
+    for (place, node) in view.nodes.iter().enumerate() {
+        taken.extend(node.holds.iter().map(|h| Taken {
+            node: place,
+            from: NOW,
+            until: h.expected_end.unwrap_or(never),
+            cpus: h.share.cpus.len(),
+            memory: h.share.memory.map_or(0, |m| m.0),
+            whole: h.sharing == Sharing::Exclusive,
+        }));
+    }
+    for start in &plan.starts {
+        let until = start.time_limit.duration().map_or(never, |d| NOW.plus(d));
+        taken.extend(start.nodes.iter().map(|n| Taken {
+            node: n.index.0 as usize,
+            from: NOW,
+            until,
+            cpus: n.share.cpus.len(),
+            memory: n.share.memory.map_or(0, |m| m.0),
+            whole: start.usage == NodeUse::Whole,
+        }));
+    }
+    for reservation in &plan.reservations {
+        taken.extend(reservation.nodes.iter().map(|(node, amount)| Taken {
+            node: *node,
+            from: reservation.from,
+            until: reservation.until,
+            cpus: amount.cpus,
+            memory: amount.memory,
+            whole: amount.usage == NodeUse::Whole,
+        }));
+    }
+    for at in &taken {
+        let shape = &view.nodes[at.node].shape;
+        let there: Vec<&Taken> =
+            taken.iter().filter(|t| t.node == at.node && t.from <= at.from && t.until > at.from).collect();
+        let cpus: u32 = there.iter().map(|t| t.cpus).sum();
+        let memory: u64 = there.iter().map(|t| t.memory).sum();
+        let whole = there.iter().any(|t| t.whole);
+        if cpus > shape.cpus || memory > shape.memory.0 || (whole && there.len() > 1) {
+            return Some(format!("node {} at {:?}: {cpus} CPUs, {memory} MiB, {} holders", at.node, at.from, there.len()));
+        }
+    }
+    None
+}
+
 fn any_spec() -> impl Strategy<Value = JobSpec> {
     let shape = (1u32..5, 0u32..4, prop::option::of(1u32..12), prop::option::of(1u32..4), prop::option::of(1u32..5));
     let rest = (0u64..900, 0u8..4, prop::option::of(1u64..100), 0u8..8, any::<bool>());
@@ -358,7 +417,7 @@ proptest! {
     fn no_plan_overbooks(
         machines in prop::collection::vec(any_node(), 1..12),
         specs in prop::collection::vec(any_spec(), 1..25),
-        backfill in any::<bool>(),
+        backfill in prop_oneof![Just(Backfill::Off), Just(Backfill::Easy), Just(Backfill::Conservative)],
         per_cpu in any::<bool>(),
     ) {
         let nodes = machines.iter().zip(0..).map(|(&(cores, weight, drain, busy), index)| {
@@ -376,6 +435,7 @@ proptest! {
         view.policy.unit = if per_cpu { AllocationUnit::Cpu } else { AllocationUnit::Core };
         let plan_of = plan(&view, NOW);
         prop_assert_eq!(overbooked(&view, &plan_of), None);
+        prop_assert_eq!(overbooked_later(&view, &plan_of), None);
         // The same picture gives the same plan.
         prop_assert_eq!(&plan_of, &plan(&view, NOW));
         for start in &plan_of.starts {
@@ -492,5 +552,6 @@ fn what_is_kept_is_taken_to_all_others_while_the_job_waits() {
     let plan = plan(&view, NOW);
     assert_eq!(starts(&plan), []);
     assert!(plan.reasons.contains(&(JobId(9), Reason::Resources)), "{:?}", plan.reasons);
-    assert_eq!(plan.expected, [(JobId(9), Timestamp::from_secs(105_000))]);
+    let expected = [(JobId(9), Timestamp::from_secs(105_000)), (JobId(1), Timestamp::from_secs(108_600))];
+    assert_eq!(plan.expected, expected);
 }

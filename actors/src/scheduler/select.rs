@@ -10,6 +10,8 @@
 //! then fill the chosen nodes in configuration order, every node keeping at least one.
 
 use super::{
+    free::Capacity,
+    horizon::{Horizon, Limits},
     machine::Machine,
     request::{NodeUse, Request},
 };
@@ -23,26 +25,53 @@ struct Pick {
     capacity: u32,
 }
 
+/// What is planned for later bounds what may start now: tasks that fit on a node all the time.
+#[derive(Clone, Copy, Debug)]
+pub struct Bound<'b> {
+    /// The plan so far.
+    pub horizon: &'b Horizon,
+    /// Tasks by class.
+    pub limits: &'b Limits,
+}
+
 /// Nodes for the request out of `candidates`, laid out; `None` when it does not fit.
 pub fn place(machine: &Machine<'_>, request: &Request, candidates: &FixedBitSet) -> Option<Vec<AllocatedNode>> {
+    place_within(machine, request, candidates, None)
+}
+
+/// The same, within what is planned.
+pub fn place_within(
+    machine: &Machine<'_>,
+    request: &Request,
+    candidates: &FixedBitSet,
+    bound: Option<Bound<'_>>,
+) -> Option<Vec<AllocatedNode>> {
     if request.unknown_nodes {
         return None;
     }
     let mut open = candidates.clone();
     machine.restrict(&mut open, request.usage);
-    let mut picks = choose(machine, request, open)?;
+    if let Some(bound) = bound {
+        bound.horizon.restrict(bound.limits, &mut open);
+    }
+    let mut picks = choose(machine, request, open, bound)?;
     picks.sort_unstable_by_key(|p| p.node);
     Some(lay_out(machine, request, &picks))
 }
 
-fn choose(machine: &Machine<'_>, request: &Request, open: FixedBitSet) -> Option<Vec<Pick>> {
-    let mut search = Search { machine, request, open, picks: Vec::new(), missing: request.total_tasks() };
+fn choose(
+    machine: &Machine<'_>,
+    request: &Request,
+    open: FixedBitSet,
+    bound: Option<Bound<'_>>,
+) -> Option<Vec<Pick>> {
+    let mut search = Search { machine, request, bound, open, picks: Vec::new(), missing: request.total_tasks() };
     for index in &request.nodelist {
         let node = index.0 as usize;
         if !search.open.contains(node) {
             return None;
         }
-        let capacity = machine.capacity(node, request)?.tasks;
+        let capacity = search.capacity(node)?.tasks;
         search.add(node, capacity);
     }
     if request.contiguous {
@@ -56,6 +85,7 @@ fn choose(machine: &Machine<'_>, request: &Request, open: FixedBitSet) -> Option
 struct Search<'m, 'a> {
     machine: &'m Machine<'a>,
     request: &'m Request,
+    bound: Option<Bound<'m>>,
     open: FixedBitSet,
     picks: Vec<Pick>,
     /// Tasks that have no node yet.
@@ -63,6 +93,16 @@ struct Search<'m, 'a> {
 }
 
 impl Search<'_, '_> {
+    fn capacity(&self, node: usize) -> Option<Capacity> {
+        let capacity = self.machine.capacity(node, self.request)?;
+        match self.bound {
+            Some(Bound { horizon, limits }) => {
+                limits.bound(horizon.class_of(node), capacity, self.request.least_tasks())
+            }
+            None => Some(capacity),
+        }
+    }
+
     fn count(&self) -> u32 {
         u32::try_from(self.picks.len()).unwrap_or(u32::MAX)
     }
@@ -97,7 +137,7 @@ impl Search<'_, '_> {
             self.machine.tightest_first(class, least, usage, &self.open)
         };
         for node in nodes {
-            match self.machine.capacity(node, self.request) {
+            match self.capacity(node) {
                 Some(c) if c.tasks >= tasks => {
                     found = Some((node, c.tasks));
                     break;
@@ -154,7 +194,7 @@ impl Search<'_, '_> {
         let mut all: Vec<Pick> = self
             .open
             .ones()
-            .filter_map(|node| self.machine.capacity(node, self.request).map(|c| Pick { node, capacity: c.tasks }))
+            .filter_map(|node| self.capacity(node).map(|c| Pick { node, capacity: c.tasks }))
             .collect();
         all.sort_by_key(|p| (std::cmp::Reverse(p.capacity), self.machine.class_of(p.node), p.node));
         for pick in all {
@@ -175,7 +215,7 @@ impl Search<'_, '_> {
         let mut tasks: u64 = 0;
         let needed = u64::from(self.request.total_tasks());
         for node in open.ones() {
-            let Some(capacity) = self.machine.capacity(node, self.request).map(|c| c.tasks) else {
+            let Some(capacity) = self.capacity(node).map(|c| c.tasks) else {
                 run.clear();
                 tasks = 0;
                 continue;

@@ -2,7 +2,7 @@
 //! pass waits until every proposal of the last one was answered, so that boards show what was taken.
 
 use super::{
-    facts::{AllocationUnit, ClusterView, PartitionFacts, PartitionSharing, Policy},
+    facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy},
     plan::{Plan, plan},
 };
 use crate::{controller::env::Env, job::messages::JobInput};
@@ -32,6 +32,9 @@ const INTERVAL: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Expected starts are told again when they moved by at least this much.
 const EXPECTED_STEP: Duration = Duration::from_secs(60);
+
+/// Default of `bf_resolution`, as in Slurm's slurm.conf(5).
+const BF_RESOLUTION: Duration = Duration::from_secs(60);
 
 /// Messages of the scheduler.
 pub enum SchedulerMsg {
@@ -256,6 +259,7 @@ pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
 /// The site's rules, from its configuration.
 pub fn policy(config: &Config) -> Policy {
     let number = |name: &str| config.scheduler_parameters.value(name).and_then(|text| text.parse::<usize>().ok());
+    let seconds = |name: &str, unit: u64| Some(Duration::from_secs(number(name)? as u64 * unit));
     let default = Policy::default();
     Policy {
         unit: match config.select.unit {
@@ -267,7 +271,14 @@ pub fn policy(config: &Config) -> Policy {
         memory: config.select.memory,
         one_task_per_core: config.select.one_task_per_core,
         least_loaded: config.select.least_loaded,
-        backfill: config.backfill(),
+        backfill: match config.scheduler_parameters.value("bf_algorithm") {
+            _ if !config.backfill() => Backfill::Off,
+            Some("easy") => Backfill::Easy,
+            _ => Backfill::Conservative,
+        },
+        shortest_first: config.scheduler_parameters.value("bf_order") == Some("shortest"),
+        resolution: seconds("bf_resolution", 1).filter(|d| !d.is_zero()).unwrap_or(BF_RESOLUTION),
+        backfill_window: seconds("bf_window", 60).unwrap_or(default.backfill_window),
         backfill_depth: number("bf_max_job_test").unwrap_or(default.backfill_depth),
         max_starts: default.max_starts,
     }

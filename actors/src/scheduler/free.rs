@@ -1,0 +1,206 @@
+//! What is free on one node at one time, in amounts, and how many tasks of a request fit into that. One rule for what is
+//! free now and for what will be.
+
+use super::request::{MemoryNeed, NodeUse, Request};
+use garrick_model::resources::NodeShape;
+
+/// Who may still come to a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Door {
+    /// Everybody.
+    Open,
+    /// Jobs of this user.
+    OnlyUser(u32),
+    /// Nobody.
+    Closed,
+}
+
+/// Free amounts of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Free {
+    /// CPUs that nobody holds, in whole units.
+    pub cpus: u32,
+    /// CPUs that nobody holds for himself alone.
+    pub shareable: u32,
+    /// Holders on those CPUs, all together.
+    pub sharers: u32,
+    /// MiB.
+    pub memory: u64,
+    /// Who may come.
+    pub door: Door,
+    /// Nobody holds anything.
+    pub idle: bool,
+    /// The one user whose jobs are here; `None` when there are none or several.
+    pub only_user: Option<u32>,
+}
+
+/// What a node could do for a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capacity {
+    /// Tasks that fit.
+    pub tasks: u32,
+    /// CPUs that may be taken.
+    pub cpus: u32,
+}
+
+/// What somebody takes of a node, in amounts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Amount {
+    /// CPUs.
+    pub cpus: u32,
+    /// MiB.
+    pub memory: u64,
+    /// How the node is used.
+    pub usage: NodeUse,
+    /// Owner.
+    pub uid: u32,
+}
+
+impl Free {
+    /// All of an idle node.
+    pub fn all(shape: &NodeShape) -> Self {
+        Self {
+            cpus: shape.cpus,
+            shareable: shape.cpus,
+            sharers: 0,
+            memory: shape.memory.0,
+            door: Door::Open,
+            idle: true,
+            only_user: None,
+        }
+    }
+
+    /// Without that.
+    #[must_use]
+    pub fn less(self, amount: &Amount) -> Self {
+        let mut left = self;
+        left.memory = self.memory.saturating_sub(amount.memory);
+        left.only_user = if self.idle || self.only_user == Some(amount.uid) { Some(amount.uid) } else { None };
+        left.idle = false;
+        match amount.usage {
+            NodeUse::Oversubscribe(_) => {
+                left.sharers = self.sharers + amount.cpus;
+                left.cpus = self.cpus.min(self.shareable.saturating_sub(left.sharers));
+            }
+            NodeUse::Whole => (left.cpus, left.shareable, left.door) = (0, 0, Door::Closed),
+            NodeUse::Cpus | NodeUse::User => {
+                left.cpus = self.cpus.saturating_sub(amount.cpus);
+                left.shareable = self.shareable.saturating_sub(amount.cpus);
+                if amount.usage == NodeUse::User && self.door == Door::Open {
+                    left.door = Door::OnlyUser(amount.uid);
+                }
+            }
+        }
+        left
+    }
+
+    /// The least of both: what is free at two times alike.
+    #[must_use]
+    pub fn least(self, other: Self) -> Self {
+        let door = match (self.door, other.door) {
+            (Door::Open, door) | (door, Door::Open) => door,
+            (Door::OnlyUser(a), Door::OnlyUser(b)) if a == b => Door::OnlyUser(a),
+            _ => Door::Closed,
+        };
+        let only_user = match (self.idle, other.idle) {
+            (true, _) => other.only_user,
+            (_, true) => self.only_user,
+            _ => self.only_user.filter(|_| self.only_user == other.only_user),
+        };
+        Self {
+            cpus: self.cpus.min(other.cpus),
+            shareable: self.shareable.min(other.shareable),
+            sharers: self.sharers.max(other.sharers),
+            memory: self.memory.min(other.memory),
+            door,
+            idle: self.idle && other.idle,
+            only_user,
+        }
+    }
+
+    /// May this request come here at all?
+    pub fn admits(&self, request: &Request) -> bool {
+        let by_door = match self.door {
+            Door::Open => true,
+            Door::OnlyUser(uid) => uid == request.uid,
+            Door::Closed => false,
+        };
+        by_door
+            && match request.usage {
+                NodeUse::Whole => self.idle,
+                NodeUse::User => self.idle || self.only_user == Some(request.uid),
+                NodeUse::Cpus | NodeUse::Oversubscribe(_) => true,
+            }
+    }
+
+    /// What a node with this free could do; `None`: nothing. Shared CPUs count as evenly used.
+    pub fn capacity(&self, shape: &NodeShape, unit: u32, request: &Request) -> Option<Capacity> {
+        let cpus = match request.usage {
+            NodeUse::Oversubscribe(most) => {
+                self.shareable.min(self.shareable.saturating_mul(most).saturating_sub(self.sharers))
+            }
+            _ => self.cpus,
+        };
+        self.capacity_with(cpus, shape, unit, request)
+    }
+
+    /// The same with the CPUs that may be taken counted by the caller.
+    pub fn capacity_with(&self, cpus: u32, shape: &NodeShape, unit: u32, request: &Request) -> Option<Capacity> {
+        if shape.tmp_disk_mib < request.tmp_disk_mib || !self.admits(request) {
+            return None;
+        }
+        let mut cpus = cpus.min(request.max_cpus_per_node.unwrap_or(u32::MAX));
+        cpus -= cpus % unit;
+        match request.memory {
+            MemoryNeed::None => {}
+            MemoryNeed::PerNode(mib) if mib > self.memory => return None,
+            MemoryNeed::All if self.memory < shape.memory.0 => return None,
+            MemoryNeed::PerNode(_) | MemoryNeed::All => {}
+            MemoryNeed::PerCpu(mib) => {
+                let by_memory = self.memory.checked_div(mib).map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX));
+                // Whole nodes get all CPUs whatever memory says; what tasks use is what memory bounds.
+                cpus = cpus.min(by_memory - by_memory % unit);
+            }
+        }
+        if cpus < request.min_cpus {
+            return None;
+        }
+        let tasks = (cpus / cpus_of_task(shape, request)).min(request.tasks_each.unwrap_or(u32::MAX));
+        (tasks >= request.least_tasks()).then_some(Capacity { tasks, cpus })
+    }
+}
+
+/// CPUs that a task of the request takes of such a node.
+pub fn cpus_of_task(shape: &NodeShape, request: &Request) -> u32 {
+    if request.one_task_per_core {
+        request.cpus_per_task.next_multiple_of(shape.cpus_per_core().max(1))
+    } else {
+        request.cpus_per_task
+    }
+}
+
+/// CPUs that so many tasks take of such a node, where it is not taken whole.
+pub fn cpus_of_tasks(shape: &NodeShape, unit: u32, request: &Request, tasks: u32) -> u32 {
+    let for_tasks = tasks.saturating_mul(cpus_of_task(shape, request));
+    for_tasks.max(request.min_cpus).max(1).next_multiple_of(unit)
+}
+
+/// What so many tasks take of such a node, of which `free` MiB are free.
+pub fn amount(shape: &NodeShape, unit: u32, request: &Request, tasks: u32, free: u64) -> Amount {
+    let cpus = match request.usage {
+        NodeUse::Whole => shape.cpus,
+        _ => cpus_of_tasks(shape, unit, request, tasks),
+    };
+    let memory = memory_of(shape, request, cpus, free).unwrap_or(0);
+    Amount { cpus, memory, usage: request.usage, uid: request.uid }
+}
+
+/// MiB that the request takes of a node with so many of its CPUs; `None`: memory is not accounted.
+pub fn memory_of(shape: &NodeShape, request: &Request, cpus: u32, free: u64) -> Option<u64> {
+    match request.memory {
+        MemoryNeed::None => None,
+        MemoryNeed::PerNode(mib) => Some(mib),
+        MemoryNeed::All => Some(shape.memory.0),
+        MemoryNeed::PerCpu(mib) => Some(mib.saturating_mul(u64::from(cpus)).min(free)),
+    }
+}
