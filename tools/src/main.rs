@@ -8,6 +8,7 @@
 //! | [`control`] | `scancel`, `scontrol`, `stail` |
 //! | [`site`] | `garrick` |
 //! | [`journal`] | `garrick journal` |
+//! | [`sim`] | `garrick sim` |
 //! | [`render`] | views as columns, records and JSON |
 //! | [`accounts`] | users and groups |
 //! | [`cluster`] | finding a cluster and talking to its doors |
@@ -21,6 +22,7 @@ mod options;
 mod output;
 mod query;
 mod render;
+mod sim;
 mod site;
 mod submit;
 

@@ -114,9 +114,10 @@ pub struct ResourceLimit {
 }
 
 /// What starts when the allocation is there.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobKind {
     /// A batch script.
+    #[default]
     Batch,
     /// An allocation for `salloc` or `srun`, ended by its owner.
     Allocation,
@@ -125,8 +126,8 @@ pub enum JobKind {
 /// One variable: `NAME=value`, in the bytes that the user had.
 pub type EnvEntry = ByteBuf;
 
-/// A job as asked for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// A job as asked for. The default asks for one task of a batch script that is still to be named.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
     /// Batch or allocation.
     pub kind: JobKind,

@@ -35,6 +35,7 @@ use crate::{
     options::getopt,
     output::{self, Console},
     query::cat,
+    sim,
 };
 use std::{ffi::OsString, io};
 
@@ -59,11 +60,14 @@ A site:
   install --prefix DIR                     lay out bin/ and sbin/ with every name
   token [--lifetime MINUTES]               a one-time token for a node to join with (slurmd --token TOKEN)
   journal show|verify|export FILE          read the journal of a controller or of a job's step manager
+  sim --trace FILE [--conf FILE] [--policy LIST]
+                                           replay a workload: what would the scheduler have done with it?
 
 Any other command by its name: sbatch srun salloc sattach squeue sinfo scancel scontrol stail swait
 ";
 
-const COMMANDS: [&str; 10] = ["up", "down", "status", "run", "cat", "init", "check", "install", "token", "journal"];
+const COMMANDS: [&str; 11] =
+    ["up", "down", "status", "run", "cat", "init", "check", "install", "token", "journal", "sim"];
 
 /// Runs `garrick`. Returns its exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
@@ -82,6 +86,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("init") => init::main(&rest, &console),
         Some("cat") => return cat::main(&rest, &Console::new("garrick cat")),
         Some("journal") => return journal::main(&rest, &Console::new("garrick journal")),
+        Some("sim") => return sim::main(&rest, &Console::new("garrick sim")),
         Some("check") => check::main(&rest, &console),
         Some("install") => install::main(&rest, &console),
         Some("token") => token::main(&rest, &console),

@@ -1,0 +1,150 @@
+//! The cluster of a replay: so many one-CPU places, or the nodes and partitions of a `slurm.conf`.
+
+use fixedbitset::FixedBitSet;
+use garrick_actors::scheduler::{
+    facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, UNLIMITED_FOR_PLANNING},
+    shell,
+};
+use garrick_model::{
+    config::Config,
+    ids::NodeIndex,
+    resources::{MemoryMib, NodeShape},
+    state::{NodeBase, NodeFlags},
+    time::TimeLimit,
+    view::{NodeLoad, NodeView, PartitionState, PartitionView},
+};
+use std::{str::FromStr, sync::Arc, time::Duration};
+
+/// Whose rules.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// In order of priority and submission; nothing starts behind a waiting job.
+    Fcfs,
+    /// EASY: the first waiting job has room reserved.
+    Easy,
+    /// The same, and jobs behind it are tried in the order of their limits.
+    EasySjbf,
+    /// All waiting jobs have room reserved.
+    Conservative,
+    /// The configuration's, or Garrick's own.
+    #[default]
+    Default,
+}
+
+impl FromStr for Choice {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Self, String> {
+        Ok(match text {
+            "fcfs" => Self::Fcfs,
+            "easy" => Self::Easy,
+            "easy-sjbf" => Self::EasySjbf,
+            "conservative" => Self::Conservative,
+            "default" => Self::Default,
+            _ => return Err(format!("\"{text}\" is none of fcfs, easy, easy-sjbf, conservative, default")),
+        })
+    }
+}
+
+impl Choice {
+    /// As it is asked for.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fcfs => "fcfs",
+            Self::Easy => "easy",
+            Self::EasySjbf => "easy-sjbf",
+            Self::Conservative => "conservative",
+            Self::Default => "default",
+        }
+    }
+
+    fn over(self, mut policy: Policy) -> Policy {
+        let (backfill, shortest_first) = match self {
+            Self::Fcfs => (Backfill::Off, false),
+            Self::Easy => (Backfill::Easy, false),
+            Self::EasySjbf => (Backfill::Easy, true),
+            Self::Conservative => (Backfill::Conservative, false),
+            Self::Default => return policy,
+        };
+        (policy.backfill, policy.shortest_first) = (backfill, shortest_first);
+        // Policies are compared, not what bounds their cost.
+        policy.backfill_depth = usize::MAX;
+        policy.backfill_window = UNLIMITED_FOR_PLANNING;
+        policy.resolution = Duration::from_secs(1);
+        policy
+    }
+}
+
+/// So many nodes of `cpus` CPUs in one partition. Memory is not counted.
+pub fn places(nodes: u32, cpus: u32, choice: Choice) -> ClusterView {
+    let shape = NodeShape {
+        cpus,
+        boards: 1,
+        sockets: 1,
+        cores_per_socket: cpus,
+        threads_per_core: 1,
+        memory: MemoryMib(1),
+        tmp_disk_mib: 0,
+    };
+    let mut members = FixedBitSet::with_capacity(nodes as usize);
+    members.insert_range(..);
+    let nodes = (0..nodes).map(|index| Arc::new(node(index, format!("n{index}"), shape.clone(), Vec::new(), 1)));
+    let policy = Policy { unit: AllocationUnit::Cpu, memory: false, max_starts: usize::MAX, ..Policy::default() };
+    let partition = PartitionFacts {
+        name: "all".to_owned(),
+        state: PartitionState::Up,
+        tier: 1,
+        nodes: members,
+        default_time: None,
+        max_time: TimeLimit::Unlimited,
+        min_nodes: 0,
+        max_nodes: None,
+        max_cpus_per_node: None,
+        sharing: PartitionSharing::No,
+        exclusive_user: false,
+        least_loaded: false,
+    };
+    ClusterView::new(choice.over(policy), &[], &nodes.collect::<Vec<_>>(), vec![partition])
+}
+
+/// The nodes and partitions of a configuration, all in service, under its rules.
+pub fn configured(config: &Config, choice: Choice) -> ClusterView {
+    let nodes: Vec<Arc<NodeView>> = config
+        .nodes
+        .iter()
+        .map(|n| {
+            let s = &n.settings;
+            Arc::new(node(n.index.0, n.name.clone(), s.shape.clone(), s.features.clone(), s.weight))
+        })
+        .collect();
+    let partitions = config.partitions.iter().map(|partition| {
+        let mut settings = partition.clone();
+        let members = config.resolve_nodes(&mut settings).unwrap_or_default();
+        let state = settings.state;
+        let view = PartitionView { generation: 1, config: Arc::new(settings), state, nodes: members };
+        shell::partition_facts(&view, nodes.len())
+    });
+    let policy = Policy { max_starts: usize::MAX, ..shell::policy(config) };
+    ClusterView::new(choice.over(policy), &[], &nodes, partitions.collect())
+}
+
+fn node(index: u32, name: String, shape: NodeShape, features: Vec<String>, weight: u32) -> NodeView {
+    NodeView {
+        index: NodeIndex(index),
+        generation: 1,
+        base: NodeBase::Up,
+        flags: NodeFlags::default(),
+        reason: None,
+        shape,
+        holds: Vec::new(),
+        features,
+        weight,
+        address: name.clone(),
+        hostname: name.clone(),
+        port: 0,
+        registration: None,
+        load: NodeLoad::default(),
+        last_busy: None,
+        comment: None,
+        name,
+    }
+}

@@ -1,0 +1,300 @@
+//! The replay. Every event is handled by itself in the order of time, submissions before ends at the same second, and the
+//! scheduler makes a plan after each; a submission that asks for more than is free makes none.
+
+use crate::TraceJob;
+use garrick_actors::scheduler::{
+    facts::ClusterView,
+    plan::{StartProposal, plan},
+    probe::Feasibility,
+    request::run_limit,
+};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    packed_steps::StepTally,
+    resources::MemoryRequest,
+    spec::{Dependencies, JobSpec, NodeCount},
+    state::{ExitStatus, JobState, Reason},
+    time::{TimeLimit, Timestamp},
+    view::{JobView, NodeHold},
+};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+/// What the scheduler is told of how long a job will run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Estimates {
+    /// The limit that was asked for; where there is none, the run time.
+    #[default]
+    Requested,
+    /// The run time.
+    Exact,
+}
+
+/// What became of a job.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Number.
+    pub id: JobId,
+    /// User.
+    pub user: u32,
+    /// Partition in which it ran.
+    pub partition: String,
+    /// Submission.
+    pub submit: Timestamp,
+    /// Start.
+    pub start: Timestamp,
+    /// Seconds that it ran: cut at its limit.
+    pub run: u64,
+    /// CPUs that it asked for.
+    pub cpus: u32,
+    /// CPUs that it held.
+    pub held: u32,
+}
+
+/// How things stood from a time on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Moment {
+    /// Time.
+    pub at: Timestamp,
+    /// CPUs in use.
+    pub busy: u64,
+    /// Jobs waiting.
+    pub waiting: usize,
+}
+
+/// What came of a replay.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Replay {
+    /// Jobs in the order of their starts.
+    pub ran: Vec<Ran>,
+    /// Jobs that could never run there.
+    pub refused: Vec<JobId>,
+    /// Jobs that waited for ever: no plan started them.
+    pub stranded: Vec<JobId>,
+    /// How things stood, in order.
+    pub moments: Vec<Moment>,
+    /// CPUs of the cluster.
+    pub cpus: u64,
+    /// Plans made.
+    pub plans: u64,
+}
+
+/// Replays a workload on a cluster. What the cluster's nodes hold before does not matter.
+pub fn replay(mut view: ClusterView, jobs: &[TraceJob], estimates: Estimates) -> Replay {
+    view.pending.clear();
+    let cpus: u64 = view.nodes.iter().map(|n| u64::from(n.shape.cpus)).sum();
+    let mut feasible = Feasibility::new(view.clone());
+    let mut run = Run {
+        free: cpus,
+        view,
+        ends: BTreeSet::new(),
+        places: HashMap::new(),
+        running: HashMap::new(),
+        outcome: Replay { cpus, ..Replay::default() },
+    };
+    let mut arrivals = jobs.iter().peekable();
+    loop {
+        let end = run.ends.first().map(|(at, _)| *at);
+        let arrival = arrivals.peek().map(|job| job.submit);
+        let (now, plans) = match (arrival, end) {
+            (Some(arrival), end) if end.is_none_or(|end| arrival <= end) => {
+                let Some(job) = arrivals.next() else { break };
+                let wanted = run.submit(job, estimates, &mut feasible);
+                (arrival, wanted.is_some_and(|cpus| u64::from(cpus) <= run.free))
+            }
+            (_, Some(end)) => {
+                run.end();
+                (end, true)
+            }
+            _ => break,
+        };
+        if plans {
+            run.plan(now);
+        }
+        run.note(now);
+    }
+    run.outcome.stranded = run.view.pending.iter().map(|job| job.id).collect();
+    run.outcome
+}
+
+/// A job that waits or runs.
+struct Known {
+    user: u32,
+    submit: Timestamp,
+    run: u64,
+    cpus: u32,
+}
+
+struct Run {
+    view: ClusterView,
+    free: u64,
+    ends: BTreeSet<(Timestamp, JobId)>,
+    /// Places of waiting jobs in the view.
+    places: HashMap<JobId, usize>,
+    /// Of everything that waits, with the nodes of what runs.
+    running: HashMap<JobId, (Known, Vec<usize>, u32)>,
+    outcome: Replay,
+}
+
+impl Run {
+    /// Puts a job into the queue. Gives the CPUs that it asks for, unless it can never run.
+    fn submit(&mut self, job: &TraceJob, estimates: Estimates, feasible: &mut Feasibility) -> Option<u32> {
+        let view = job_view(&self.view, job, estimates);
+        if view.partitions.is_empty() || feasible.check(&view).is_err() || too_wide(&self.view, &view) {
+            self.outcome.refused.push(job.id);
+            return None;
+        }
+        let run = job.requested.map_or(job.run, |most| job.run.min(most));
+        let known = Known { user: job.user, submit: job.submit, run, cpus: job.size };
+        self.running.insert(job.id, (known, Vec::new(), 0));
+        self.places.insert(job.id, self.view.pending.len());
+        self.view.pending.push(Arc::new(view));
+        Some(job.size)
+    }
+
+    fn end(&mut self) {
+        let Some((_, id)) = self.ends.pop_first() else { return };
+        let Some((_, nodes, held)) = self.running.remove(&id) else { return };
+        for node in nodes {
+            Arc::make_mut(&mut self.view.nodes[node]).holds.retain(|hold| hold.job != id);
+        }
+        self.free += u64::from(held);
+    }
+
+    fn plan(&mut self, now: Timestamp) {
+        while !self.view.pending.is_empty() {
+            self.outcome.plans += 1;
+            let made = plan(&self.view, now);
+            for start in &made.starts {
+                self.start(start, now);
+            }
+            if !made.truncated {
+                break;
+            }
+        }
+    }
+
+    fn start(&mut self, start: &StartProposal, now: Timestamp) {
+        let Some(place) = self.places.remove(&start.job) else { return };
+        let job = self.view.pending.swap_remove(place);
+        if let Some(moved) = self.view.pending.get(place) {
+            self.places.insert(moved.id, place);
+        }
+        let Some((known, nodes, held)) = self.running.get_mut(&start.job) else { return };
+        let limit = start.time_limit.duration().map(|limit| now.plus(limit));
+        for allocated in &start.nodes {
+            let node = allocated.index.0 as usize;
+            nodes.push(node);
+            *held += allocated.share.cpus.len();
+            Arc::make_mut(&mut self.view.nodes[node]).holds.push(NodeHold {
+                job: job.id,
+                sluid: job.sluid,
+                uid: job.uid,
+                share: allocated.share.clone(),
+                sharing: start.usage.sharing(),
+                expected_end: limit,
+                completing: false,
+                kept: false,
+            });
+        }
+        self.free = self.free.saturating_sub(u64::from(*held));
+        self.ends.insert((now.plus(Duration::from_secs(known.run)), job.id));
+        self.outcome.ran.push(Ran {
+            id: job.id,
+            user: known.user,
+            partition: start.partition.clone(),
+            submit: known.submit,
+            start: now,
+            run: known.run,
+            cpus: known.cpus,
+            held: *held,
+        });
+    }
+
+    fn note(&mut self, at: Timestamp) {
+        let moment = Moment { at, busy: self.outcome.cpus - self.free, waiting: self.view.pending.len() };
+        match self.outcome.moments.last_mut() {
+            Some(last) if last.at == at => *last = moment,
+            Some(last) if (last.busy, last.waiting) == (moment.busy, moment.waiting) => {}
+            _ => self.outcome.moments.push(moment),
+        }
+    }
+}
+
+/// More than the partition has, which a queue would let wait.
+fn too_wide(view: &ClusterView, job: &JobView) -> bool {
+    !job.partitions.iter().any(|name| {
+        view.partition(name).is_some_and(|(_, partition)| {
+            let cpus: u64 = partition.nodes.ones().map(|n| u64::from(view.nodes[n].shape.cpus)).sum();
+            u64::from(job.cpus) <= cpus && garrick_actors::scheduler::plan::longer(partition.max_time, run_limit(job, partition))
+                || (u64::from(job.cpus) <= cpus && partition.max_time == run_limit(job, partition))
+        })
+    })
+}
+
+fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> JobView {
+    let estimate = match estimates {
+        Estimates::Exact => job.requested.map_or(job.run, |most| job.run.min(most)),
+        Estimates::Requested => job.requested.unwrap_or(job.run),
+    };
+    let limit = TimeLimit::Secs(estimate);
+    let place = job.queue.and_then(|queue| queue.checked_sub(1)).unwrap_or(0) as usize;
+    let partition = view.partitions.get(place).or_else(|| view.partitions.first());
+    let memory = job.memory.map_or(MemoryRequest::PerCpu(garrick_model::resources::MemoryMib(0)), MemoryRequest::PerCpu);
+    let name = job.user.to_string();
+    let spec = JobSpec {
+        name: job.id.to_string(),
+        tasks: Some(job.size),
+        time_limit: Some(limit),
+        memory,
+        ..JobSpec::default()
+    };
+    let count = NodeCount { min: 1, max: Some(job.size) };
+    JobView {
+        id: job.id,
+        generation: 1,
+        sluid: Sluid(u64::from(job.id.0)),
+        uid: job.user,
+        gid: job.user,
+        user: name.clone(),
+        group: name,
+        state: JobState::Pending,
+        ending: None,
+        reason: Reason::None,
+        array_pending: None,
+        array_task: None,
+        array_running: 0,
+        priority: 1,
+        dependencies: Dependencies::default(),
+        eligible: true,
+        partitions: partition.map(|p| p.name.clone()).into_iter().collect(),
+        time_limit: limit,
+        submit_time: job.submit,
+        eligible_time: Some(job.submit),
+        start_time: None,
+        end_time: None,
+        last_sched_eval: None,
+        allocation: None,
+        completing_nodes: Vec::new(),
+        exit: ExitStatus::SUCCESS,
+        derived_exit: ExitStatus::SUCCESS,
+        restarts: 0,
+        requeue: false,
+        cpus_per_task: 1,
+        tasks: job.size,
+        min_nodes: count.min,
+        max_nodes: job.size,
+        cpus: job.size,
+        memory,
+        sharing: spec.sharing,
+        stdout_path: None,
+        stderr_path: None,
+        stdin_path: None,
+        admin_comment: None,
+        steps: StepTally::default(),
+        spec: Arc::new(spec),
+    }
+}

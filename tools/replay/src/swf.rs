@@ -1,0 +1,160 @@
+//! The Standard Workload Format of the Parallel Workloads Archive: 18 columns, `;` before header lines, -1 where nothing
+//! is known (S. J. Chapin et al., Benchmarks and Standards for the Evaluation of Parallel Job Schedulers, JSSPP 1999).
+
+use crate::TraceJob;
+use flate2::bufread::MultiGzDecoder;
+use garrick_model::{ids::JobId, resources::MemoryMib, time::Timestamp};
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    path::{Path, PathBuf},
+};
+
+/// A trace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trace {
+    /// Jobs that can be replayed, by submission and number.
+    pub jobs: Vec<TraceJob>,
+    /// Jobs without a size or a run time.
+    pub left_out: usize,
+    /// `MaxProcs` of the header.
+    pub max_procs: Option<u32>,
+}
+
+/// Why a trace is not read.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// File.
+        path: PathBuf,
+        /// Cause.
+        #[source]
+        source: io::Error,
+    },
+    /// A line is not one of the format.
+    #[error("{}:{line}: column {column} ({name}): \"{text}\" is not a number; the format has 18 columns of numbers", path.display())]
+    Number {
+        /// File.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Column, from 1.
+        column: usize,
+        /// What stands there.
+        name: &'static str,
+        /// The text.
+        text: String,
+    },
+    /// A line is short.
+    #[error("{}:{line}: {found} columns; the format has 18, of which the first 9 are needed", path.display())]
+    Short {
+        /// File.
+        path: PathBuf,
+        /// Line, from 1.
+        line: usize,
+        /// Columns there.
+        found: usize,
+    },
+    /// Nothing to replay.
+    #[error("{}: no job with a size and a run time", path.display())]
+    Empty {
+        /// File.
+        path: PathBuf,
+    },
+}
+
+/// Reads a trace, compressed by gzip or not.
+pub fn read(path: &Path) -> Result<Trace, TraceError> {
+    let failed = |source| TraceError::Read { path: path.to_owned(), source };
+    let mut file = BufReader::new(File::open(path).map_err(failed)?);
+    let compressed = file.fill_buf().map_err(failed)?.starts_with(&[0x1f, 0x8b]);
+    let text: Box<dyn Read> = if compressed { Box::new(MultiGzDecoder::new(file)) } else { Box::new(file) };
+    parse(path, BufReader::new(text))
+}
+
+/// Reads lines; `path` is for messages.
+pub fn parse(path: &Path, text: impl BufRead) -> Result<Trace, TraceError> {
+    let mut trace = Trace::default();
+    for (line, text) in (1..).zip(text.lines()) {
+        let text = text.map_err(|source| TraceError::Read { path: path.to_owned(), source })?;
+        let text = text.trim();
+        if let Some(header) = text.strip_prefix(';') {
+            let value = header.trim().strip_prefix("MaxProcs:").and_then(|v| v.trim().parse().ok());
+            trace.max_procs = value.or(trace.max_procs);
+        } else if !text.is_empty() {
+            match job(path, line, text)? {
+                Some(job) => trace.jobs.push(job),
+                None => trace.left_out += 1,
+            }
+        }
+    }
+    if trace.jobs.is_empty() {
+        return Err(TraceError::Empty { path: path.to_owned() });
+    }
+    trace.jobs.sort_by_key(|job| (job.submit, job.id));
+    Ok(trace)
+}
+
+fn job(path: &Path, line: usize, text: &str) -> Result<Option<TraceJob>, TraceError> {
+    let columns: Vec<&str> = text.split_ascii_whitespace().collect();
+    if columns.len() < 9 {
+        return Err(TraceError::Short { path: path.to_owned(), line, found: columns.len() });
+    }
+    // Some archives have fractions of seconds; -1 and the like mean nothing is known.
+    let number = |column: usize, name: &'static str| -> Result<Option<u64>, TraceError> {
+        let Some(text) = columns.get(column - 1) else { return Ok(None) };
+        let wrong = || TraceError::Number { path: path.to_owned(), line, column, name, text: (*text).to_owned() };
+        let value: f64 = text.parse().map_err(|_| wrong())?;
+        if !value.is_finite() || value > 1e15 {
+            return Err(wrong());
+        }
+        Ok((value >= 0.0).then_some(value as u64))
+    };
+    let small = |value: Option<u64>| value.and_then(|v| u32::try_from(v).ok());
+    let id = small(number(1, "job number")?);
+    let submit = number(2, "submit time")?;
+    let run = number(4, "run time")?;
+    let allocated = small(number(5, "allocated processors")?).filter(|n| *n > 0);
+    let size = small(number(8, "requested processors")?).filter(|n| *n > 0).or(allocated);
+    let requested = number(9, "requested time")?.filter(|secs| *secs > 0);
+    let memory = number(10, "requested memory")?.filter(|kib| *kib > 0).map(|kib| MemoryMib(kib.div_ceil(1024)));
+    let user = small(number(12, "user")?).unwrap_or(0);
+    let queue = small(number(15, "queue")?);
+    let (Some(id), Some(submit), Some(run), Some(size)) = (id, submit, run, size) else { return Ok(None) };
+    let submit = Timestamp::from_secs(i64::try_from(submit).unwrap_or(i64::MAX));
+    Ok(Some(TraceJob { id: JobId(id), submit, run, size, requested, memory, user, queue }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn parsed(text: &str) -> Result<Trace, TraceError> {
+        parse(Path::new("t.swf"), text.as_bytes())
+    }
+
+    #[test]
+    fn columns_are_read_and_what_is_unknown_is_left_out() {
+        let text = "; MaxProcs: 64\n\n2 10 -1 60.5 4 -1 -1 -1 -1\n1 10 5 60 4 -1 2048 8 120 4096 1 7 1 1 2 -1 -1 -1\n3 9 -1 -1 4 -1 -1 4 60\n";
+        let trace = parsed(text).unwrap();
+        assert_eq!((trace.max_procs, trace.left_out), (Some(64), 1));
+        let [first, second] = trace.jobs.as_slice() else { panic!("{trace:?}") };
+        assert_eq!((first.id, first.size, first.requested, first.queue), (JobId(1), 8, Some(120), Some(2)));
+        assert_eq!((first.memory, first.user), (Some(MemoryMib(4)), 7));
+        assert_eq!((second.id, second.size, second.run, second.requested), (JobId(2), 4, 60, None));
+    }
+
+    #[test]
+    fn errors_name_line_and_column() {
+        let error = parsed("1 0 -1 60 4 -1 -1 4 x\n").unwrap_err().to_string();
+        assert!(error.starts_with("t.swf:1: column 9 (requested time): \"x\" is not a number"), "{error}");
+        assert!(parsed("1 2 3\n").unwrap_err().to_string().starts_with("t.swf:1: 3 columns"));
+        assert!(parsed("; nothing\n").unwrap_err().to_string().contains("no job"));
+        for number in ["nan", "inf", "1e99"] {
+            assert!(parsed(&format!("1 0 -1 {number} 4 -1 -1 4 60\n")).is_err(), "{number}");
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! `garrick sim`: a workload replayed through the scheduler, on a cluster of so many places or of a `slurm.conf`, under one
+//! policy or several side by side.
+
+use crate::{
+    options::table::Arg,
+    output::{self, Console},
+    query::arguments::{self, Arguments, Outcome, Table, option},
+};
+use garrick_model::config;
+use garrick_replay::{
+    cluster::{self, Choice},
+    engine::{Estimates, Replay, replay},
+    figures::{Figures, Summary},
+    picture, swf,
+};
+use std::{ffi::OsString, fmt::Write as _, path::PathBuf, time::Instant};
+
+static TABLE: Table = Table {
+    program: "garrick sim",
+    purpose: "Replay a workload through the scheduler: what would this cluster, with these rules, have done with these jobs?\n\
+              A trace is in the Standard Workload Format, compressed by gzip or not. Its processors are CPUs here; its queue\n\
+              numbers are partitions in the order of the configuration.",
+    operands: "",
+    options: &[
+        option("trace", None, Arg::Required("FILE"), "the workload"),
+        option("conf", None, Arg::Required("FILE"), "nodes, partitions and rules of a slurm.conf; again for another one"),
+        option("nodes", None, Arg::Required("N"), "that many nodes in one partition instead (default: MaxProcs of the trace)"),
+        option("cpus", None, Arg::Required("N"), "CPUs of each of them (default: 1)"),
+        option(
+            "policy",
+            None,
+            Arg::Required("LIST"),
+            "fcfs, easy, easy-sjbf, conservative, default; a list for several side by side",
+        ),
+        option("estimates", None, Arg::Required("WHICH"), "requested (default) or exact: the run time is known beforehand"),
+        option("json", None, Arg::None, "print a JSON object; an array where there are several"),
+        option("picture", None, Arg::Required("FILE"), "draw queue and utilisation over time (SVG)"),
+        option("by", None, Arg::Required("WHAT"), "a table by user or by partition, too"),
+    ],
+    misuse: 1,
+};
+
+/// One replay: its name, what came of it, and how long it took.
+struct Told {
+    name: String,
+    replay: Replay,
+    summary: Summary,
+    seconds: f64,
+}
+
+/// Runs `garrick sim`. Returns its exit code.
+pub fn main(args: &[OsString], console: &Console) -> i32 {
+    let arguments = match arguments::read(&TABLE, args, console) {
+        Outcome::Done(code) => return code,
+        Outcome::Go(arguments) => arguments,
+    };
+    match run(&arguments) {
+        Ok(text) => output::finish(console, output::stdout(|out| out.write_all(text.as_bytes())), 0),
+        Err(error) => {
+            console.line(error);
+            1
+        }
+    }
+}
+
+fn run(arguments: &Arguments) -> Result<String, String> {
+    if let Some(operand) = arguments.words().first() {
+        return Err(format!("\"{operand}\": expected options only; the workload is named by --trace"));
+    }
+    let by = arguments.value("by");
+    if let Some(by) = by.as_deref().filter(|by| !["user", "partition"].contains(by)) {
+        return Err(format!("--by: \"{by}\" is neither user nor partition"));
+    }
+    let file = arguments.value("trace").ok_or("no workload: name one by --trace FILE")?;
+    let trace = swf::read(&PathBuf::from(file)).map_err(|e| e.to_string())?;
+    let estimates = match arguments.value("estimates").as_deref() {
+        None | Some("requested") => Estimates::Requested,
+        Some("exact") => Estimates::Exact,
+        Some(other) => return Err(format!("--estimates: \"{other}\" is neither requested nor exact")),
+    };
+    let number = |name: &str| {
+        let value = arguments.value(name);
+        let parsed = value.map(|text| {
+            text.parse::<u32>()
+                .ok()
+                .filter(|n| (1..=1_000_000).contains(n))
+                .ok_or_else(|| format!("--{name}: \"{text}\" is not a number from 1 to 1000000"))
+        });
+        parsed.transpose()
+    };
+    let policies = arguments.value("policy").unwrap_or_else(|| "default".to_owned());
+    let policies: Vec<Choice> =
+        policies.split(',').map(|p| p.trim().parse().map_err(|e| format!("--policy: {e}"))).collect::<Result<_, _>>()?;
+    let confs: Vec<PathBuf> = arguments
+        .options
+        .iter()
+        .filter(|o| o.def.long == "conf")
+        .filter_map(|o| o.value.as_ref().map(PathBuf::from))
+        .collect();
+    if !confs.is_empty() && (arguments.has("nodes") || arguments.has("cpus")) {
+        return Err("--conf names the nodes: --nodes and --cpus do not go with it".to_owned());
+    }
+    let mut clusters = Vec::new();
+    for policy in &policies {
+        if confs.is_empty() {
+            let nodes = number("nodes")?.or(trace.max_procs).ok_or("the trace names no MaxProcs: say --nodes N or --conf FILE")?;
+            clusters.push((policy.name().to_owned(), cluster::places(nodes, number("cpus")?.unwrap_or(1), *policy)));
+        }
+        for path in &confs {
+            let read = config::read(path).map_err(|report| report.to_string())?;
+            let name = if confs.len() > 1 { format!("{} {}", path.display(), policy.name()) } else { policy.name().to_owned() };
+            clusters.push((name, cluster::configured(&read, *policy)));
+        }
+    }
+    let told: Vec<Told> = clusters
+        .into_iter()
+        .map(|(name, view)| {
+            let began = Instant::now();
+            let replay = replay(view, &trace.jobs, estimates);
+            let seconds = began.elapsed().as_secs_f64();
+            Told { name, summary: Summary::of(&replay), replay, seconds }
+        })
+        .collect();
+    let named: Vec<picture::Named<'_>> = told.iter().map(|t| (t.name.as_str(), &t.replay)).collect();
+    if let Some(path) = arguments.value("picture") {
+        let drawn = picture::svg(&named).map_err(|e| e.to_string())?;
+        std::fs::write(&path, drawn).map_err(|e| format!("cannot write {path}: {e}"))?;
+    }
+    if arguments.has("json") {
+        return json(&told);
+    }
+    Ok(table(&told, trace.left_out, by.as_deref()) + "\n" + &picture::lines(&named))
+}
+
+fn json(told: &[Told]) -> Result<String, String> {
+    let objects: Vec<serde_json::Value> = told
+        .iter()
+        .map(|t| {
+            let mut object = serde_json::to_value(&t.summary)?;
+            object["policy"] = t.name.clone().into();
+            object["simulation_s"] = t.seconds.into();
+            Ok(object)
+        })
+        .collect::<Result<_, serde_json::Error>>()
+        .map_err(|e| e.to_string())?;
+    let text = match objects.as_slice() {
+        [one] => serde_json::to_string_pretty(one),
+        all => serde_json::to_string_pretty(all),
+    };
+    text.map(|text| text + "\n").map_err(|e| e.to_string())
+}
+
+type Row = (&'static str, fn(&Told) -> String);
+
+const ROWS: [Row; 15] = [
+    ("jobs", |t| t.summary.all.jobs.to_string()),
+    ("jobs that can never run there", |t| t.summary.refused.to_string()),
+    ("jobs that no plan started", |t| t.summary.stranded.to_string()),
+    ("mean wait, s", |t| format!("{:.0}", t.summary.all.mean_wait_s)),
+    ("median wait, s", |t| format!("{:.0}", t.summary.all.median_wait_s)),
+    ("95th percentile, s", |t| format!("{:.0}", t.summary.all.p95_wait_s)),
+    ("longest wait, s", |t| format!("{:.0}", t.summary.all.max_wait_s)),
+    ("average bounded slowdown", |t| format!("{:.2}", t.summary.all.avg_bounded_slowdown)),
+    ("utilisation", |t| format!("{:.3}", t.summary.utilization)),
+    ("idle CPUs while jobs waited", |t| format!("{:.3}", t.summary.fragmentation)),
+    ("makespan, days", |t| format!("{:.2}", t.summary.makespan_s / 86_400.0)),
+    ("mean queue, jobs", |t| format!("{:.1}", t.summary.mean_queue)),
+    ("longest queue, jobs", |t| t.summary.max_queue.to_string()),
+    ("simulated in, s", |t| format!("{:.2}", t.seconds)),
+    ("times real speed", |t| format!("{:.0}", t.summary.makespan_s / t.seconds.max(1e-9))),
+];
+
+fn table(told: &[Told], left_out: usize, by: Option<&str>) -> String {
+    let widths: Vec<usize> = told.iter().map(|t| t.name.len().max(12)).collect();
+    let mut text = format!("{:<30}", "");
+    for (t, width) in told.iter().zip(&widths) {
+        let _ = write!(text, " {:>width$}", t.name);
+    }
+    text.push('\n');
+    for (name, value) in ROWS {
+        let _ = write!(text, "{name:<30}");
+        for (t, width) in told.iter().zip(&widths) {
+            let _ = write!(text, " {:>width$}", value(t));
+        }
+        text.push('\n');
+    }
+    if left_out > 0 {
+        let _ = writeln!(text, "{left_out} jobs of the trace have no size or no run time and were left out");
+    }
+    for t in told.iter().filter(|_| by.is_some()) {
+        let groups: Vec<(String, &Figures)> = match by {
+            Some("user") => t.summary.users.iter().map(|(user, figures)| (user.to_string(), figures)).collect(),
+            _ => t.summary.partitions.iter().map(|(name, figures)| (name.clone(), figures)).collect(),
+        };
+        let _ = writeln!(
+            text,
+            "\n{:<20} {:>8} {:>12} {:>12} {:>12} {:>10}",
+            t.name, "jobs", "mean wait", "longest", "slowdown", "share"
+        );
+        for (name, f) in groups {
+            let share = f.work_cpu_s / t.summary.all.work_cpu_s.max(1.0);
+            let _ = writeln!(
+                text,
+                "{name:<20} {:>8} {:>12.0} {:>12.0} {:>12.2} {share:>10.3}",
+                f.jobs, f.mean_wait_s, f.max_wait_s, f.avg_bounded_slowdown
+            );
+        }
+    }
+    text
+}
