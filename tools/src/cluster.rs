@@ -9,6 +9,7 @@ use garrick_model::{
     env_vars,
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
+    selector::JobSelector,
 };
 use std::{
     env, fs, io,
@@ -19,6 +20,8 @@ use std::{
 
 /// Time a daemon has for its first answer: Slurm's default MessageTimeout.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Jobs asked for at a time: some MiB.
+const JOBS_A_PAGE: u32 = 4_000;
 /// The controller's door in a run folder.
 const CONTROLLER_DOOR: &str = "ctl.sock";
 
@@ -240,8 +243,30 @@ pub struct Daemon {
 impl Daemon {
     /// Asks and waits for the one answer. A refusal is an error.
     pub fn ask(&mut self, request: &CommandRequest) -> Answer<CommandReply> {
+        if let CommandRequest::ListJobs { jobs, after: None, most: None } = request {
+            return self.list_jobs(jobs);
+        }
         self.client.send(request)?;
         self.recv()
+    }
+
+    /// Page by page: a frame does not hold a hundred thousand jobs.
+    fn list_jobs(&mut self, selectors: &[JobSelector]) -> Answer<CommandReply> {
+        let (mut all, mut after) = (Vec::new(), None);
+        loop {
+            self.client.send(&CommandRequest::ListJobs { jobs: selectors.to_vec(), after, most: Some(JOBS_A_PAGE) })?;
+            match self.recv()? {
+                CommandReply::Jobs { jobs, more: true, .. } if !jobs.is_empty() => {
+                    after = jobs.last().map(|view| view.id);
+                    all.extend(jobs);
+                }
+                CommandReply::Jobs { jobs, at, .. } => {
+                    all.extend(jobs);
+                    return Ok(CommandReply::Jobs { jobs: all, at, more: false });
+                }
+                other => return Ok(other),
+            }
+        }
     }
 
     /// Asks without waiting.

@@ -23,8 +23,18 @@ static TABLE: Table = Table {
     operands: "",
     options: &[
         option("trace", None, Arg::Required("FILE"), "the workload"),
-        option("conf", None, Arg::Required("FILE"), "nodes, partitions and rules of a slurm.conf; again for another one"),
-        option("nodes", None, Arg::Required("N"), "that many nodes in one partition instead (default: MaxProcs of the trace)"),
+        option(
+            "conf",
+            None,
+            Arg::Required("FILE"),
+            "nodes, partitions and rules of a slurm.conf; again for another one",
+        ),
+        option(
+            "nodes",
+            None,
+            Arg::Required("N"),
+            "that many nodes in one partition instead (default: MaxProcs of the trace)",
+        ),
         option("cpus", None, Arg::Required("N"), "CPUs of each of them (default: 1)"),
         option(
             "policy",
@@ -32,7 +42,12 @@ static TABLE: Table = Table {
             Arg::Required("LIST"),
             "fcfs, easy, easy-sjbf, conservative, default; a list for several side by side",
         ),
-        option("estimates", None, Arg::Required("WHICH"), "requested (default) or exact: the run time is known beforehand"),
+        option(
+            "estimates",
+            None,
+            Arg::Required("WHICH"),
+            "requested (default) or exact: the run time is known beforehand",
+        ),
         option("json", None, Arg::None, "print a JSON object; an array where there are several"),
         option("picture", None, Arg::Required("FILE"), "draw queue and utilisation over time (SVG)"),
         option("by", None, Arg::Required("WHAT"), "a table by user or by partition, too"),
@@ -89,8 +104,10 @@ fn run(arguments: &Arguments) -> Result<String, String> {
         parsed.transpose()
     };
     let policies = arguments.value("policy").unwrap_or_else(|| "default".to_owned());
-    let policies: Vec<Choice> =
-        policies.split(',').map(|p| p.trim().parse().map_err(|e| format!("--policy: {e}"))).collect::<Result<_, _>>()?;
+    let policies: Vec<Choice> = policies
+        .split(',')
+        .map(|p| p.trim().parse().map_err(|e| format!("--policy: {e}")))
+        .collect::<Result<_, _>>()?;
     let confs: Vec<PathBuf> = arguments
         .options
         .iter()
@@ -103,12 +120,18 @@ fn run(arguments: &Arguments) -> Result<String, String> {
     let mut clusters = Vec::new();
     for policy in &policies {
         if confs.is_empty() {
-            let nodes = number("nodes")?.or(trace.max_procs).ok_or("the trace names no MaxProcs: say --nodes N or --conf FILE")?;
+            let nodes = number("nodes")?
+                .or(trace.max_procs)
+                .ok_or("the trace names no MaxProcs: say --nodes N or --conf FILE")?;
             clusters.push((policy.name().to_owned(), cluster::places(nodes, number("cpus")?.unwrap_or(1), *policy)));
         }
         for path in &confs {
             let read = config::read(path).map_err(|report| report.to_string())?;
-            let name = if confs.len() > 1 { format!("{} {}", path.display(), policy.name()) } else { policy.name().to_owned() };
+            let name = if confs.len() > 1 {
+                format!("{} {}", path.display(), policy.name())
+            } else {
+                policy.name().to_owned()
+            };
             clusters.push((name, cluster::configured(&read, *policy)));
         }
     }

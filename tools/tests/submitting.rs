@@ -173,7 +173,7 @@ fn sbatch_waits_for_the_jobs_exit_code() {
                 door.say(CommandReply::Job(over(kept())));
             }
             Some(CommandRequest::ListJobs { .. }) => {
-                door.say(CommandReply::Jobs { jobs: vec![over(kept())], at: Timestamp::from_secs(9) });
+                door.say(CommandReply::Jobs { jobs: vec![over(kept())], at: Timestamp::from_secs(9), more: false });
             }
             _ => {}
         }

@@ -241,8 +241,8 @@ impl ControllerActor {
             }
             CommandRequest::WaitJob { job, until } => self.wait(cx, job, until, replies),
             CommandRequest::Watch { job } => self.watch(cx, job, replies),
-            CommandRequest::ListJobs { jobs } => {
-                replies.send(self.list_jobs(&jobs));
+            CommandRequest::ListJobs { jobs, after, most } => {
+                replies.send(self.list_jobs(&jobs, after, most));
             }
             CommandRequest::ListNodes => {
                 let nodes = self.env.boards.nodes.list();

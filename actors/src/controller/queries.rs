@@ -127,28 +127,30 @@ impl ControllerActor {
         self.env.boards.jobs.list().into_iter().filter(|v| selects(selector, v)).collect()
     }
 
-    pub(super) fn list_jobs(&self, selectors: &[JobSelector]) -> CommandReply {
+    pub(super) fn list_jobs(&self, selectors: &[JobSelector], after: Option<JobId>, most: Option<u32>) -> CommandReply {
         let at = Timestamp::now();
-        if selectors.is_empty() {
-            let mut jobs = self.env.boards.jobs.list();
-            for (job, tally) in self.env.boards.steps.entries() {
-                if let Ok(place) = jobs.binary_search_by_key(&job, |view| view.id) {
-                    count_steps(&mut jobs[place], *tally);
-                }
+        let mut jobs: Vec<Arc<JobView>> = if selectors.is_empty() {
+            self.env.boards.jobs.list()
+        } else {
+            let selected = selectors.iter().flat_map(|s| self.selected(s));
+            let found: BTreeMap<JobId, Arc<JobView>> = selected.map(|view| (view.id, view)).collect();
+            if found.is_empty() {
+                return CommandReply::Refused(Refusal::InvalidJobId);
             }
-            return CommandReply::Jobs { jobs, at };
+            found.into_values().collect()
+        };
+        if let Some(after) = after {
+            jobs.drain(..jobs.partition_point(|view| view.id <= after));
         }
-        let mut found: BTreeMap<JobId, Arc<JobView>> =
-            selectors.iter().flat_map(|s| self.selected(s)).map(|view| (view.id, view)).collect();
-        for (job, view) in &mut found {
-            if let Some(tally) = self.env.boards.steps.get(job) {
+        let most = most.map_or(usize::MAX, |most| most as usize);
+        let more = jobs.len() > most;
+        jobs.truncate(most);
+        for view in &mut jobs {
+            if let Some(tally) = self.env.boards.steps.get(&view.id) {
                 count_steps(view, *tally);
             }
         }
-        if found.is_empty() {
-            return CommandReply::Refused(Refusal::InvalidJobId);
-        }
-        CommandReply::Jobs { jobs: found.into_values().collect(), at }
+        CommandReply::Jobs { jobs, at, more }
     }
 
     pub(super) fn wait(

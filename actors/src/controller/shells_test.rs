@@ -143,14 +143,36 @@ fn arrays_run_under_their_limit_and_dependents_after_them() {
         rig.until(last, |view| view.reason == Reason::Dependency).await;
         agents.connect("n0", Habit::Finish);
         assert_eq!(rig.wait(last, JobMilestone::Ended).await, JobState::Completed);
-        let CommandReply::Jobs { jobs, .. } =
-            rig.ask(1001, CommandRequest::ListJobs { jobs: vec![selector(tasks)] }).await
+        let CommandReply::Jobs { jobs, .. } = rig.ask(1001, CommandRequest::list_jobs(vec![selector(tasks)])).await
         else {
             panic!()
         };
         assert_eq!(jobs.len(), 12);
         assert!(jobs.iter().all(|view| view.state == JobState::Completed), "{jobs:?}");
         replay_equals_live(&rig);
+    });
+}
+
+#[test]
+fn a_long_list_of_jobs_is_told_in_pages() {
+    with_system(async |system| {
+        let (mut rig, _agents) = rig(&system);
+        let mut submitted = Vec::new();
+        for _ in 0..7 {
+            submitted.push(rig.submitted(JobSpec { hold: true, ..spec() }).await);
+        }
+        let (mut told, mut after, mut pages) = (Vec::new(), None, 0);
+        loop {
+            let page = CommandRequest::ListJobs { jobs: Vec::new(), after, most: Some(3) };
+            let CommandReply::Jobs { jobs, more, .. } = rig.ask(1001, page).await else { panic!() };
+            pages += 1;
+            after = jobs.last().map(|view| view.id);
+            told.extend(jobs.iter().map(|view| view.id));
+            if !more {
+                break;
+            }
+        }
+        assert_eq!((told, pages), (submitted, 3));
     });
 }
 
@@ -183,7 +205,7 @@ fn what_cannot_be_is_refused() {
         assert_eq!(refused(rig.ask(1001, update.clone()).await), Refusal::AccessDenied);
         assert_eq!(rig.ask(0, update).await, CommandReply::Done);
         assert!(rig.journal.replayed().nodes["n0"].drain);
-        let unknown = CommandRequest::ListJobs { jobs: vec![selector(JobId(99))] };
+        let unknown = CommandRequest::list_jobs(vec![selector(JobId(99))]);
         assert_eq!(refused(rig.ask(1001, unknown).await), Refusal::InvalidJobId);
     });
 }
@@ -228,7 +250,7 @@ fn a_job_can_be_asked_about_the_moment_it_is_accepted() {
         for _ in 0..50 {
             let job = rig.submitted(JobSpec { hold: true, ..spec() }).await;
             let mut views = rig.ask_stream(1001, CommandRequest::Watch { job });
-            let mut found = rig.ask_stream(1001, CommandRequest::ListJobs { jobs: vec![selector(job)] });
+            let mut found = rig.ask_stream(1001, CommandRequest::list_jobs(vec![selector(job)]));
             let cancel = CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() };
             let mut cancelled = rig.ask_stream(1001, CommandRequest::Cancel(cancel));
             within_time(async {
@@ -276,7 +298,7 @@ fn while_the_disk_is_full_nothing_new_is_begun_and_questions_are_answered() {
         let job = rig.submitted(JobSpec { hold: true, ..spec() }).await;
         rig.journal.set_waits_for_room(true);
         assert!(matches!(rig.submit(spec()).await, CommandReply::Refused(Refusal::RetryAfter { .. })));
-        let found = rig.ask(1001, CommandRequest::ListJobs { jobs: vec![selector(job)] }).await;
+        let found = rig.ask(1001, CommandRequest::list_jobs(vec![selector(job)])).await;
         assert!(matches!(found, CommandReply::Jobs { jobs, .. } if jobs.len() == 1));
         rig.journal.set_waits_for_room(false);
         rig.submitted(spec()).await;

@@ -87,7 +87,7 @@ async fn counts(rig: &Rig) -> BTreeMap<(String, String), u64> {
 }
 
 async fn tally(rig: &Rig, job: JobId) -> StepTally {
-    match rig.ask(1001, CommandRequest::ListJobs { jobs: vec![JobSelector { job, tasks: None }] }).await {
+    match rig.ask(1001, CommandRequest::list_jobs(vec![JobSelector { job, tasks: None }])).await {
         CommandReply::Jobs { jobs, .. } => jobs[0].steps,
         other => panic!("{other:?}"),
     }

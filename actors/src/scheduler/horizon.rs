@@ -365,9 +365,9 @@ impl Horizon {
     pub fn suffice(&self, sight: &Sight, limits: &Limits, request: &Request) -> bool {
         let least = request.least_tasks().max(1);
         let open = sight.classes.iter().map(|seen| (seen.nodes, limits.tasks(seen.class as usize)));
-        let (nodes, tasks) = open
-            .filter(|(_, tasks)| *tasks >= least)
-            .fold((0u64, 0u64), |(n, t), (nodes, tasks)| (n + u64::from(nodes), t + u64::from(nodes) * u64::from(tasks)));
+        let (nodes, tasks) = open.filter(|(_, tasks)| *tasks >= least).fold((0u64, 0u64), |(n, t), (nodes, tasks)| {
+            (n + u64::from(nodes), t + u64::from(nodes) * u64::from(tasks))
+        });
         nodes >= u64::from(request.min_nodes) && tasks >= u64::from(request.total_tasks())
     }
 

@@ -271,11 +271,8 @@ pub fn futures(
     now: Timestamp,
     steps: &mut Vec<Step>,
 ) {
-    let mut held: Vec<(Timestamp, &NodeHold)> = node
-        .holds
-        .iter()
-        .map(|hold| (hold.expected_end.filter(|_| !hold.kept).map_or(NEVER, &round), hold))
-        .collect();
+    let mut held: Vec<(Timestamp, &NodeHold)> =
+        node.holds.iter().map(|hold| (hold.expected_end.filter(|_| !hold.kept).map_or(NEVER, &round), hold)).collect();
     held.sort_unstable_by_key(|(end, _)| std::cmp::Reverse(*end));
     if held.is_empty() {
         steps.push(Step { from: now, free: Free::all(&node.shape) });

@@ -375,7 +375,12 @@ fn overbooked_later(view: &ClusterView, plan: &Plan) -> Option<String> {
         let memory: u64 = there.iter().map(|t| t.memory).sum();
         let whole = there.iter().any(|t| t.whole);
         if cpus > shape.cpus || memory > shape.memory.0 || (whole && there.len() > 1) {
-            return Some(format!("node {} at {:?}: {cpus} CPUs, {memory} MiB, {} holders", at.node, at.from, there.len()));
+            return Some(format!(
+                "node {} at {:?}: {cpus} CPUs, {memory} MiB, {} holders",
+                at.node,
+                at.from,
+                there.len()
+            ));
         }
     }
     None

@@ -59,12 +59,7 @@ pub fn place_within(
     Some(lay_out(machine, request, &picks))
 }
 
-fn choose(
-    machine: &Machine<'_>,
-    request: &Request,
-    open: FixedBitSet,
-    bound: Option<Bound<'_>>,
-) -> Option<Vec<Pick>> {
+fn choose(machine: &Machine<'_>, request: &Request, open: FixedBitSet, bound: Option<Bound<'_>>) -> Option<Vec<Pick>> {
     let mut search = Search { machine, request, bound, open, picks: Vec::new(), missing: request.total_tasks() };
     for index in &request.nodelist {
         let node = index.0 as usize;
@@ -191,11 +186,8 @@ impl Search<'_, '_> {
     }
 
     fn widest(mut self) -> Option<Vec<Pick>> {
-        let mut all: Vec<Pick> = self
-            .open
-            .ones()
-            .filter_map(|node| self.capacity(node).map(|c| Pick { node, capacity: c.tasks }))
-            .collect();
+        let mut all: Vec<Pick> =
+            self.open.ones().filter_map(|node| self.capacity(node).map(|c| Pick { node, capacity: c.tasks })).collect();
         all.sort_by_key(|p| (std::cmp::Reverse(p.capacity), self.machine.class_of(p.node), p.node));
         for pick in all {
             if self.enough() || self.count() >= self.request.max_nodes {

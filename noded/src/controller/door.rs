@@ -6,13 +6,13 @@ use crate::{
     node::{conversations::traced, relay},
 };
 use garrick_actors::controller::{messages::ControllerMsg, ports::ReplySink};
-use garrick_frame::LinkKind;
+use garrick_frame::{FrameError, LinkKind};
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
 };
 use garrick_runtime::{Address, TraceContext};
-use garrick_transport::{DoorConn, DoorListener, Endpoint, JoinServer, Sender};
+use garrick_transport::{DoorConn, DoorListener, Endpoint, JoinServer, LinkError, Sender};
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -48,6 +48,11 @@ impl ReplySink for DoorReplies {
         self.answered = true;
         match self.sender.try_send(&traced(reply)) {
             Ok(()) => true,
+            Err(LinkError::Frame { source: FrameError::TooLarge { size, limit }, .. }) => {
+                let text = format!("the answer has {size} bytes, and {limit} fit into one: ask for less at a time");
+                tracing::warn!(size, limit, "door.reply_too_large");
+                self.sender.try_send(&traced(CommandReply::Refused(Refusal::Internal(text)))).is_ok()
+            }
             Err(e) => {
                 tracing::debug!(error = %e, "a command did not take its reply");
                 false

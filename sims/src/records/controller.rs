@@ -21,6 +21,8 @@ use std::{
 };
 
 /// Longest until it answers.
+/// Jobs asked for at a time.
+const PAGE: u32 = 4_000;
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// It runs until it is taken down.
@@ -149,10 +151,19 @@ impl Controller {
     /// Jobs that it lists.
     pub fn count_jobs(&self) -> Fallible<usize> {
         let mut client = client(&self.door)?;
-        client.send(&CommandRequest::ListJobs { jobs: Vec::new() })?;
-        match client.recv()? {
-            CommandReply::Jobs { jobs, .. } => Ok(jobs.len()),
-            other => Err(format!("asked for jobs: {other:?}").into()),
+        let (mut count, mut after) = (0, None);
+        loop {
+            client.send(&CommandRequest::ListJobs { jobs: Vec::new(), after, most: Some(PAGE) })?;
+            match client.recv()? {
+                CommandReply::Jobs { jobs, more, .. } => {
+                    count += jobs.len();
+                    after = jobs.last().map(|view| view.id);
+                    if !more {
+                        return Ok(count);
+                    }
+                }
+                other => return Err(format!("asked for jobs: {other:?}").into()),
+            }
         }
     }
 

@@ -229,7 +229,8 @@ fn too_wide(view: &ClusterView, job: &JobView) -> bool {
     !job.partitions.iter().any(|name| {
         view.partition(name).is_some_and(|(_, partition)| {
             let cpus: u64 = partition.nodes.ones().map(|n| u64::from(view.nodes[n].shape.cpus)).sum();
-            u64::from(job.cpus) <= cpus && garrick_actors::scheduler::plan::longer(partition.max_time, run_limit(job, partition))
+            u64::from(job.cpus) <= cpus
+                && garrick_actors::scheduler::plan::longer(partition.max_time, run_limit(job, partition))
                 || (u64::from(job.cpus) <= cpus && partition.max_time == run_limit(job, partition))
         })
     })
@@ -243,7 +244,8 @@ fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> JobView
     let limit = TimeLimit::Secs(estimate);
     let place = job.queue.and_then(|queue| queue.checked_sub(1)).unwrap_or(0) as usize;
     let partition = view.partitions.get(place).or_else(|| view.partitions.first());
-    let memory = job.memory.map_or(MemoryRequest::PerCpu(garrick_model::resources::MemoryMib(0)), MemoryRequest::PerCpu);
+    let memory =
+        job.memory.map_or(MemoryRequest::PerCpu(garrick_model::resources::MemoryMib(0)), MemoryRequest::PerCpu);
     let name = job.user.to_string();
     let spec = JobSpec {
         name: job.id.to_string(),

@@ -233,7 +233,7 @@ fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskErro
 }
 
 fn list(cluster: &mut Contact) -> Asked<Vec<Arc<JobView>>> {
-    match cluster.ask(&CommandRequest::ListJobs { jobs: Vec::new() })? {
+    match cluster.ask(&CommandRequest::list_jobs(Vec::new()))? {
         CommandReply::Jobs { jobs, .. } => Ok(jobs),
         other => Err(cluster.unexpected(&other)),
     }

@@ -117,7 +117,7 @@ fn run_folders(cluster: &Cluster, home: &Home) -> Vec<PathBuf> {
 /// Cancels what runs, then asks the controller to end itself and every node daemon.
 fn ask(cluster: &Cluster) -> Result<(), ClusterError> {
     let mut daemon = cluster.connect("garrick")?;
-    if let CommandReply::Jobs { jobs, .. } = daemon.ask(&CommandRequest::ListJobs { jobs: Vec::new() })? {
+    if let CommandReply::Jobs { jobs, .. } = daemon.ask(&CommandRequest::list_jobs(Vec::new()))? {
         let running: Vec<JobSelector> = jobs
             .iter()
             .filter(|j| j.allocation.is_some() && crate::render::words::is_live(j.state))

@@ -159,7 +159,7 @@ fn wait(cluster: &Cluster, console: &Console, job: JobId) -> i32 {
                 return startup::exit_code(1);
             }
         }
-        let all = CommandRequest::ListJobs { jobs: vec![JobSelector { job, tasks: None }] };
+        let all = CommandRequest::list_jobs(vec![JobSelector { job, tasks: None }]);
         let tasks = match patience::ask(cluster, console, &all) {
             Ok(CommandReply::Jobs { jobs, .. }) => jobs,
             _ => return worst,

@@ -60,6 +60,12 @@ pub enum CommandRequest {
     ListJobs {
         /// Only these (an array's id means its record and its tasks); empty: all.
         jobs: Vec<JobSelector>,
+        /// Only those with greater ids: the next page of a long answer.
+        #[serde(default)]
+        after: Option<JobId>,
+        /// At most so many, and word of whether there are more. `None`: all, if a frame holds them.
+        #[serde(default)]
+        most: Option<u32>,
     },
     /// Repeatable. Answer: `Nodes`.
     ListNodes,
@@ -148,6 +154,13 @@ pub enum CommandRequest {
     },
     /// The processes of the daemon that was asked, for `garrick status`. Answer: `Daemons`.
     ListDaemons,
+}
+
+impl CommandRequest {
+    /// All jobs, or the named ones, in one answer.
+    pub const fn list_jobs(jobs: Vec<JobSelector>) -> Self {
+        Self::ListJobs { jobs, after: None, most: None }
+    }
 }
 
 /// How far a job is to come.
@@ -379,6 +392,9 @@ pub enum CommandReply {
         jobs: Vec<Arc<JobView>>,
         /// Time of the snapshot.
         at: Timestamp,
+        /// There are more than were asked for, with greater ids.
+        #[serde(default)]
+        more: bool,
     },
     /// To `ListNodes`.
     Nodes {

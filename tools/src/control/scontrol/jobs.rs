@@ -14,11 +14,10 @@ fn named(session: &mut Session, words: &[String]) -> Result<Vec<JobSelector>, i3
     for word in words {
         match word.split_once('=') {
             Some((key, name)) if key.eq_ignore_ascii_case("jobname") || key.eq_ignore_ascii_case("name") => {
-                let found =
-                    session.cluster().and_then(|c| match c.ask(&CommandRequest::ListJobs { jobs: Vec::new() })? {
-                        CommandReply::Jobs { jobs, .. } => Ok(jobs),
-                        other => Err(c.unexpected(&other)),
-                    });
+                let found = session.cluster().and_then(|c| match c.ask(&CommandRequest::list_jobs(Vec::new()))? {
+                    CommandReply::Jobs { jobs, .. } => Ok(jobs),
+                    other => Err(c.unexpected(&other)),
+                });
                 let found = found.map_err(|e| session.failed("slurm_load_jobs", &e))?;
                 let live = found.iter().filter(|j| j.spec.name == name && crate::render::words::is_live(j.state));
                 jobs.extend(live.map(|j| JobSelector { job: j.id, tasks: None }));

@@ -168,7 +168,7 @@ fn daemons(session: &Session) -> i32 {
 
 fn load_jobs(session: &mut Session) -> Asked<Vec<Arc<JobView>>> {
     let cluster = session.cluster()?;
-    match cluster.ask(&CommandRequest::ListJobs { jobs: Vec::new() })? {
+    match cluster.ask(&CommandRequest::list_jobs(Vec::new()))? {
         CommandReply::Jobs { jobs, .. } => Ok(jobs),
         other => Err(cluster.unexpected(&other)),
     }

@@ -158,7 +158,7 @@ fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>
         _ => Vec::new(),
     };
     let named = !only.is_empty();
-    match cluster.ask(&CommandRequest::ListJobs { jobs: only })? {
+    match cluster.ask(&CommandRequest::list_jobs(only))? {
         CommandReply::Jobs { jobs, .. } if jobs.is_empty() && named => Err(Refusal::InvalidJobId.into()),
         CommandReply::Jobs { jobs, .. } => Ok(jobs),
         other => Err(cluster.unexpected(&other)),
@@ -194,7 +194,7 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
         }
         other => return Err(cluster.unexpected(&other)),
     };
-    match cluster.ask(&CommandRequest::ListJobs { jobs: Vec::new() })? {
+    match cluster.ask(&CommandRequest::list_jobs(Vec::new()))? {
         CommandReply::Jobs { jobs, .. } => Ok((steps, jobs)),
         other => Err(cluster.unexpected(&other)),
     }

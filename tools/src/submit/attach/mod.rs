@@ -136,7 +136,7 @@ fn reach(named: &StepSelector, console: &Console) -> Answer<(StepId, DoorClient)
         (Some(_), Some(around)) if around.has(&as_steps) => around.job,
         (Some(task), _) => {
             let jobs = vec![JobSelector { job: task.array_job, tasks: Some(vec![(task.index, task.index, 1)]) }];
-            match Cluster::find(None)?.ask(console.program(), &CommandRequest::ListJobs { jobs })? {
+            match Cluster::find(None)?.ask(console.program(), &CommandRequest::list_jobs(jobs))? {
                 CommandReply::Jobs { jobs, .. } => {
                     let found = jobs.iter().find(|j| j.array_task == Some(task)).map(|j| j.id);
                     found.ok_or(ClusterError::Refused(Refusal::InvalidJobId))?
