@@ -7,9 +7,8 @@ use garrick_frame::{DoorClient, DoorError, LinkKind, TunnelTo};
 use garrick_model::{
     config::{self, Config, locate},
     env_vars,
-    messages::command::{CommandReply, CommandRequest},
+    messages::command::{CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
-    selector::JobSelector,
 };
 use std::{
     env, fs, io,

@@ -350,6 +350,25 @@ impl Horizon {
         steps[begin..].iter().take_while(|s| s.from < until || s.from <= from).map(|s| s.free).collect()
     }
 
+    /// Could what is free when all has ended be enough for the request?
+    pub fn suffices_finally(&self, sight: &Sight, request: &Request) -> bool {
+        let mut last = vec![0; self.classes.len()];
+        for seen in &sight.classes {
+            let steps = self.classes[seen.class as usize].steps.len();
+            last[seen.class as usize] = sight.caps[seen.caps + steps - 1];
+        }
+        // As many nodes as it may have, the widest ones.
+        let mut open: Vec<(u32, u32)> = sight.classes.iter().map(|s| (last[s.class as usize], s.nodes)).collect();
+        open.sort_unstable_by_key(|(tasks, _)| std::cmp::Reverse(*tasks));
+        let (mut nodes, mut sum) = (0u64, 0u64);
+        for (tasks, count) in open.into_iter().filter(|(tasks, _)| *tasks >= request.least_tasks().max(1)) {
+            let taken = u64::from(count).min(u64::from(request.max_nodes) - nodes);
+            nodes += taken;
+            sum += taken * u64::from(tasks);
+        }
+        nodes >= u64::from(request.min_nodes) && sum >= u64::from(request.total_tasks())
+    }
+
     /// What a request takes of nodes with so many tasks on each, at a time.
     pub fn amounts(&self, request: &Request, nodes: &[(usize, u32)], at: Timestamp) -> Vec<(usize, Amount)> {
         let of = |(node, tasks): &(usize, u32)| {

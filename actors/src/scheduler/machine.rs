@@ -62,6 +62,8 @@ pub struct Machine<'a> {
     usable: FixedBitSet,
     /// Nodes that nobody holds anything of.
     idle: FixedBitSet,
+    /// Free CPUs of usable nodes, in whole units.
+    free_cpus: u64,
     /// Ascending weight.
     classes: Vec<WeightClass>,
 }
@@ -138,6 +140,7 @@ impl<'a> Machine<'a> {
             rooms: Vec::with_capacity(count),
             usable: FixedBitSet::with_capacity(count),
             idle: FixedBitSet::with_capacity(count),
+            free_cpus: 0,
             classes: vec![empty; weights.len()],
         };
         for (place, node) in view.nodes.iter().enumerate() {
@@ -147,6 +150,9 @@ impl<'a> Machine<'a> {
                 room.add(&hold.share, hold.sharing, hold.uid, u32::MAX);
             }
             machine.usable.set(place, usable_node(node));
+            if machine.usable.contains(place) {
+                machine.free_cpus += u64::from(room.free_cpus);
+            }
             machine.idle.set(place, room.holders == 0);
             machine.classes[class].nodes.insert(place);
             bucket(&mut machine.classes[class].by_free, room.free_cpus, count).insert(place);
@@ -171,6 +177,12 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Fewer CPUs are free in all than the request needs: no use in looking for nodes.
+    pub fn is_short_for(&self, request: &Request) -> bool {
+        let tasks = u64::from(request.total_tasks().max(request.min_nodes));
+        !matches!(request.usage, NodeUse::Oversubscribe(_)) && tasks * u64::from(request.cpus_per_task) > self.free_cpus
+    }
+
     /// True when the node may get work at all.
     pub fn is_usable(&self, node: usize) -> bool {
         self.usable.contains(node)
@@ -185,6 +197,9 @@ impl<'a> Machine<'a> {
         self.idle.set(node, false);
         if room.free_cpus != before {
             let after = room.free_cpus;
+            if self.usable.contains(node) {
+                self.free_cpus -= u64::from(before.saturating_sub(after));
+            }
             let by_free = &mut self.classes[room.class].by_free;
             if let Some(old) = by_free.get_mut(&before) {
                 old.set(node, false);

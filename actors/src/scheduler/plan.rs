@@ -28,6 +28,7 @@ use garrick_model::{
     view::{AllocatedNode, JobView, PartitionState},
 };
 use std::{
+    cell::OnceCell,
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     sync::Arc,
     time::Duration,
@@ -165,7 +166,8 @@ struct Pass<'a> {
     /// Built when first needed.
     idle: Option<Machine<'a>>,
     ideal: Option<Machine<'a>>,
-    names: HashMap<&'a str, NodeIndex>,
+    /// Made when a job first names a node.
+    names: OnceCell<HashMap<&'a str, NodeIndex>>,
     features: Features<'a>,
     planned: Vec<PlannedHold>,
     /// Nodes of partitions in which a job is blocked.
@@ -176,8 +178,8 @@ struct Pass<'a> {
     failed: HashSet<Request>,
     /// Before that time they find none later either.
     not_before: HashMap<Request, Timestamp>,
-    /// Why requests, whatever their time limit, find none, where room is not the reason.
-    hopeless: HashMap<Request, Reason>,
+    /// Whether requests, whatever their time limit, would find room if nobody else were there, and why not.
+    possible: HashMap<Request, Result<(), Reason>>,
     started: BTreeMap<JobId, BTreeSet<u32>>,
     /// Tasks of each array started in this pass.
     array_started: BTreeMap<JobId, u32>,
@@ -195,7 +197,7 @@ impl<'a> Pass<'a> {
             sight: Sight::default(),
             idle: None,
             ideal: None,
-            names: node_names(view),
+            names: OnceCell::new(),
             features: Features::new(view),
             planned: Vec::new(),
             blocked: FixedBitSet::with_capacity(view.nodes.len()),
@@ -203,7 +205,7 @@ impl<'a> Pass<'a> {
             looks_ahead: 0,
             failed: HashSet::new(),
             not_before: HashMap::new(),
-            hopeless: HashMap::new(),
+            possible: HashMap::new(),
             started: BTreeMap::new(),
             array_started: BTreeMap::new(),
             reasons: BTreeMap::new(),
@@ -283,7 +285,8 @@ impl<'a> Pass<'a> {
         let view = self.view;
         let partition = &view.partitions[place];
         within_limits(job, partition)?;
-        let request = Request::new(view, job, place, &|name| self.names.get(name).copied());
+        let names = &self.names;
+        let request = Request::new(view, job, place, &|name| names.get_or_init(|| node_names(view)).get(name).copied());
         let candidates = self.features.candidates(&request);
         let mut tasks = PendingTasks::new(view, job, self.started.get(&job.id), &self.array_started);
         if tasks.room == Some(0) {
@@ -296,13 +299,18 @@ impl<'a> Pass<'a> {
         let limit = run_limit(job, partition);
         let length = limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING);
         let asked = Asked { job, request: &request, candidates: &candidates, length, behind };
-        if let Some(reason) = self.hopeless.get(&without_limit(&request)) {
+        let expedited = job.state == JobState::Expediting;
+        if !expedited && let Some(Err(reason)) = self.possible.get(&without_limit(&request)) {
             return Err(reason.clone());
         }
         if behind {
             self.tried_behind += 1;
+            // Nothing is reserved for it, and it needs more than is left.
+            let starved = view.policy.backfill == Backfill::Easy && self.machine.is_short_for(&request);
+            if starved && !expedited {
+                return Err(self.did_not_fit(&asked));
+            }
         }
-        let expedited = job.state == JobState::Expediting;
         let own = expedited.then(|| Machine::now_for(view, job.id, &self.planned));
         loop {
             let array_index = match tasks.next() {
@@ -329,7 +337,7 @@ impl<'a> Pass<'a> {
     /// Nodes that the request gets now, such that nobody who has room reserved is delayed.
     fn place_now(&mut self, asked: &Asked<'_>) -> Option<Vec<AllocatedNode>> {
         let Asked { request, candidates, length, .. } = *asked;
-        if self.failed.contains(request) {
+        if self.failed.contains(request) || self.machine.is_short_for(request) {
             return None;
         }
         self.horizon.see(request, candidates, &mut self.sight);
@@ -396,11 +404,16 @@ impl<'a> Pass<'a> {
             Backfill::Conservative => true,
         };
         let reserved = reserves && if expedited { self.reserve_expedited(asked) } else { self.reserve(asked) };
-        if !reserved && let Err(reason) = self.could_start(asked) {
+        if !reserved {
+            let key = without_limit(asked.request);
+            let known = self.possible.get(&key).filter(|_| !expedited).cloned();
+            let could = known.unwrap_or_else(|| self.could_start(asked));
             if !expedited {
-                self.hopeless.insert(without_limit(asked.request), reason.clone());
+                self.possible.insert(key, could.clone());
             }
-            return reason;
+            if let Err(reason) = could {
+                return reason;
+            }
         }
         if asked.behind {
             Reason::Priority
@@ -414,6 +427,13 @@ impl<'a> Pass<'a> {
     fn could_start(&mut self, asked: &Asked<'_>) -> Result<(), Reason> {
         let view = self.view;
         let Asked { request, candidates, .. } = *asked;
+        let anywhere = !request.contiguous && request.nodelist.is_empty() && !request.unknown_nodes;
+        if anywhere {
+            self.horizon.see(request, candidates, &mut self.sight);
+            if self.horizon.suffices_finally(&self.sight, request) {
+                return Ok(());
+            }
+        }
         let idle = self.idle.get_or_insert_with(|| Machine::idle(view));
         if select::place(idle, request, candidates).is_some() {
             return Ok(());
