@@ -169,6 +169,8 @@ impl NodeCore {
             NodeInput::Registered(registration) => self.registered(now, *registration, out),
             NodeInput::LinkGone { conn } => {
                 if self.link.as_ref().is_some_and(|l| l.conn == conn) {
+                    // It was there until now, however long nothing was said on it: the agent's lease began no earlier.
+                    self.heard(now);
                     self.link = None;
                     self.touched = true;
                 }

@@ -171,6 +171,23 @@ fn silence_takes_a_node_down_and_tells_its_jobs() {
     }
 }
 
+/// Found by simulation: the last word on a link was half a minute old when the link broke, so the controller's patience
+/// ended before the agent's lease, and jobs ran in two places.
+#[test]
+fn patience_begins_when_the_link_is_gone() {
+    let mut core = up();
+    let mut out = Vec::new();
+    let gone = NOW.plus(Duration::from_secs(100));
+    core.handle(gone, NodeInput::LinkGone { conn: 1 }, &mut out);
+    for secs in [150, 250, 350] {
+        core.handle(NOW.plus(Duration::from_secs(secs)), NodeInput::Timer(NodeTimer::Ping), &mut out);
+    }
+    core.handle(gone.plus(Duration::from_secs(299)), NodeInput::Timer(NodeTimer::Silence), &mut out);
+    assert_eq!(core.view().base, NodeBase::Up);
+    core.handle(gone.plus(Duration::from_secs(300)), NodeInput::Timer(NodeTimer::Silence), &mut out);
+    assert_eq!(core.view().base, NodeBase::Down);
+}
+
 /// `ReturnToService` 0 and 1 leave a machine DOWN that was started anew unasked; 2 does not; one that was DOWN for silence
 /// meanwhile is what the rule for those says.
 #[test]

@@ -54,6 +54,8 @@ pub struct NodeAgentCore {
     pub(super) runs: BTreeMap<RunKey, Run>,
     pub(super) outbox: Outbox,
     pub(super) queries: Queries,
+    /// Other nodes were asked for the controller, which was not heard since.
+    pub(super) asks_peers: bool,
 }
 
 impl NodeAgentCore {
@@ -69,6 +71,7 @@ impl NodeAgentCore {
             runs: BTreeMap::new(),
             outbox: Outbox::default(),
             queries: Queries::default(),
+            asks_peers: false,
         }
     }
 

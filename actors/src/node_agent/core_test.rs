@@ -619,6 +619,9 @@ fn a_node_that_is_cut_off_ends_what_may_run_elsewhere() {
     assert!(ended, "another node has the controller");
     let (ended, _) = cut_off(PeersSaid { asked: 3, reached: 0, with_controller: 0 });
     assert!(ended, "no other node answers");
+    // Found by simulation: the nodes of a rack that is cut off answer each other.
+    let (ended, _) = cut_off(PeersSaid { asked: 16, reached: 7, with_controller: 0 });
+    assert!(ended, "those who answer are cut off too");
     let (ended, _) = cut_off(PeersSaid { asked: 3, reached: 2, with_controller: 0 });
     assert!(!ended, "the controller is gone for all");
     let (ended, mut b) = cut_off(PeersSaid::default());
@@ -627,6 +630,21 @@ fn a_node_that_is_cut_off_ends_what_may_run_elsewhere() {
     let welcome = b.welcome(&[(RUN.job, RUN.sluid)]);
     assert!(welcome.contains(&AgentEffect::ClearTimer(AgentTimer::Lease)));
     assert_eq!(b.tell(AgentInput::PeersSaid(PeersSaid { asked: 1, reached: 1, with_controller: 1 })), []);
+}
+
+/// Found by simulation: the controller came back while others were being asked, and was gone again before they had all
+/// answered. The lease had begun anew, and the answers ended the jobs all the same.
+#[test]
+fn what_others_say_is_of_one_lease() {
+    let mut b = Bench::holding(&["n1"]);
+    b.core.config.lease = Some(Duration::from_secs(100));
+    b.tell(AgentInput::ControllerGone);
+    let lease_over = AgentInput::Timer { timer: AgentTimer::Lease, load: NodeLoad::default() };
+    assert_eq!(b.tell(lease_over), [AgentEffect::AskPeers]);
+    b.tell(AgentInput::ControllerUp);
+    b.welcome(&[(RUN.job, RUN.sluid)]);
+    b.tell(AgentInput::ControllerGone);
+    assert_eq!(b.tell(AgentInput::PeersSaid(PeersSaid { asked: 3, reached: 0, with_controller: 0 })), []);
 }
 
 #[test]

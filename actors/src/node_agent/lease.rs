@@ -2,9 +2,9 @@
 //!
 //! A controller that has not heard of a node for `SlurmdTimeout` gives up what runs there, and starts again elsewhere what
 //! may be. So an agent that has not heard of the controller for nearly as long (its lease) asks other nodes. Where one of
-//! them has the controller, or none of them can be reached, this node is cut off: what may have been started elsewhere is
-//! ended here. Where others answer and have no controller either, that is what is gone, and nobody has been given anything:
-//! all goes on, and the question is asked again later. The clock decides only when the question is asked; what the
+//! them has the controller, or too few of them can be reached, this node is cut off, alone or together with those few: what
+//! may have been started elsewhere is ended here. Where most answer and have no controller either, that is what is gone, and
+//! nobody has been given anything: all goes on, and the question is asked again later. The clock decides only when the question is asked; what the
 //! controller starts elsewhere has a new SLUID, and whoever comes back late is told by `Welcome` what is still its own.
 
 use crate::node_agent::{
@@ -40,7 +40,9 @@ impl NodeAgentCore {
     }
 
     /// The controller has welcomed this node: it knows what runs here.
-    pub(super) fn renew_lease(&self, out: &mut Vec<AgentEffect>) {
+    pub(super) fn renew_lease(&mut self, out: &mut Vec<AgentEffect>) {
+        // What others say now answers a question that is settled.
+        self.asks_peers = false;
         if self.config.lease.is_some() {
             out.push(AgentEffect::ClearTimer(AgentTimer::Lease));
         }
@@ -57,19 +59,25 @@ impl NodeAgentCore {
         }
     }
 
-    pub(super) fn lease_ended(&self, out: &mut Vec<AgentEffect>) {
+    pub(super) fn lease_ended(&mut self, out: &mut Vec<AgentEffect>) {
         if self.has_controller() {
             return;
         }
-        if self.at_stake().is_empty() { self.ask_later(out) } else { out.push(AgentEffect::AskPeers) }
+        if self.at_stake().is_empty() {
+            return self.ask_later(out);
+        }
+        self.asks_peers = true;
+        out.push(AgentEffect::AskPeers);
     }
 
     pub(super) fn peers_said(&mut self, said: PeersSaid, out: &mut Vec<AgentEffect>) {
-        if self.has_controller() {
+        if !std::mem::take(&mut self.asks_peers) || self.has_controller() {
             return;
         }
         let PeersSaid { asked, reached, with_controller } = said;
-        let cut_off = with_controller > 0 || (asked > 0 && reached == 0);
+        // This node is one of those that can be reached.
+        let most = (reached + 1) * 2 > asked + 1;
+        let cut_off = with_controller > 0 || !most;
         if !cut_off {
             out.push(log_info(format!(
                 "no controller since {} s ago; {reached} of {asked} other nodes answer and have none either: jobs go on",

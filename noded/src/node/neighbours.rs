@@ -16,8 +16,8 @@ use garrick_transport::{
 use std::{sync::Arc, time::Duration};
 use tokio::task::JoinSet;
 
-/// So many are asked: enough that some answer although others are down too.
-const ASKED: usize = 8;
+/// So many are asked: enough that most of them answer where most of all nodes do.
+const ASKED: usize = 16;
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(5);
 

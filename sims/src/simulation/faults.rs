@@ -141,14 +141,16 @@ impl World {
             }
             36 => {
                 self.ledger.counts.add("partition");
-                let (first, last, secs) = (node, self.random.between(1, 8), self.random.between(5, 300));
-                for node in (first..self.machines.len()).take(last as usize) {
-                    self.cut(node, secs);
-                }
+                // No more than half of them: where most are together they cannot know that the controller is elsewhere.
+                let most = self.setup().nodes.clamp(2, 16) / 2;
+                let (count, secs) = (self.random.between(1, most), self.random.between(5, 600));
+                let cut: Vec<usize> = (node..self.machines.len()).take(count as usize).collect();
+                self.cut(&cut, secs);
             }
             37 => {
                 self.ledger.counts.add("clock step");
                 self.clock_ahead_ms = self.some_step_of_clock();
+                self.clock_stepped = self.now;
             }
             38 => {
                 self.ledger.counts.add("clock step");
@@ -240,6 +242,7 @@ impl World {
     /// Drained or set down, and resumed some minutes later.
     fn set_node(&mut self, node: usize, state: NodeStateChange) {
         self.ledger.counts.add(if state == NodeStateChange::Down { "node set down" } else { "node drained" });
+        self.machines[node].set_down |= state == NodeStateChange::Down;
         self.update_node(node, state);
         let pause = self.random.between(30_000, 240_000);
         self.after(u64::from(pause), Happening::Resume(node));

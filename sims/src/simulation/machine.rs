@@ -3,16 +3,18 @@
 
 use super::{
     crew::{Crew, FIRST_TURN},
-    world::{Happening, Place, World},
+    world::{Happening, PATIENCE, Place, World},
 };
 use garrick_actors::{
     node::messages::{NodeInput, Registration},
     node_agent::{
-        AgentConfig, AgentEffect, AgentInput, FoundRun, NodeAgentCore, PrepareFailure, RunKey, StartOrder, StepdState,
+        AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, PeersSaid, PrepareFailure, RunKey,
+        StartOrder, StepdState, lease_of,
     },
 };
 use garrick_model::{
     config::NodeConfig,
+    ids::{JobId, Sluid},
     messages::{
         node::{AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, NodeToController},
         stepd::{NodeToStepd, StepdReport, StepdToNode},
@@ -22,7 +24,19 @@ use garrick_model::{
     time::Timestamp,
     view::NodeFacts,
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// So many other nodes are asked whether they have the controller, as by real agents.
+const PEERS_ASKED: usize = 16;
+/// How long their answers are waited for, as by real agents.
+const PEERS_PATIENCE_MS: u32 = 5_000;
+/// The links of a node that is cut off are given up after this at most.
+const SILENCE_NOTICED_MS: u32 = 10_000;
+/// Name of the rule that a lease is kept.
+const LEASE: &str = "a_lease_ends_no_earlier_than_it_may";
 
 /// An order that is being prepared, and later what a `stepd` was told.
 #[derive(Clone, Debug)]
@@ -73,6 +87,8 @@ struct Stepd {
 #[derive(Clone, Debug)]
 struct Folder {
     batch_host: bool,
+    /// Its job is started again elsewhere when this node is given up.
+    may_be_elsewhere: bool,
     clean: bool,
     /// Boot of the machine in which it was made.
     boot: u64,
@@ -104,8 +120,18 @@ pub(super) struct Machine {
     pub(super) busy_until: Timestamp,
     /// Between its clock and the time that has passed.
     pub(super) clock_ahead_ms: i64,
-    /// No network reaches it until then.
+    /// No network reaches it until then, but that of nodes that were cut off together with it.
     pub(super) cut_until: Timestamp,
+    /// Number of that partition.
+    partition: u64,
+    /// Its agent has no controller since then; `None`: it was welcomed.
+    without_since: Option<Timestamp>,
+    /// When the agent was started last.
+    agent_start: Timestamp,
+    /// An administrator has set it DOWN since it was welcomed last: its jobs may be elsewhere at once.
+    pub(super) set_down: bool,
+    /// Runs that the agent was told, or has decided, to end.
+    ending: BTreeSet<RunKey>,
     /// It is gone for good.
     pub(super) dead: bool,
     spool: BTreeMap<RunKey, Folder>,
@@ -137,6 +163,11 @@ impl Machine {
             busy_until: Timestamp::default(),
             clock_ahead_ms: 0,
             cut_until: Timestamp::default(),
+            partition: 0,
+            without_since: Some(Timestamp::default()),
+            agent_start: Timestamp::default(),
+            set_down: false,
+            ending: BTreeSet::new(),
             dead: false,
             spool: BTreeMap::new(),
             askers: BTreeMap::new(),
@@ -162,7 +193,7 @@ fn agent(name: &str, life: u64) -> NodeAgentCore {
         start_limit: Duration::from_secs(30),
         end_limit: Duration::from_secs(90),
         query_limit: Duration::from_secs(10),
-        lease: None,
+        lease: lease_of(Some(PATIENCE)),
         requeue: true,
     })
 }
@@ -175,6 +206,7 @@ impl World {
         machine.life += 1;
         machine.agent = agent(&machine.name, machine.life);
         machine.askers.clear();
+        machine.agent_start = self.now;
         let mut found = Vec::new();
         for (run, folder) in &mut machine.spool {
             let stepd = match &mut folder.stepd {
@@ -192,7 +224,7 @@ impl World {
                 uid: 0,
                 stepd,
                 door: String::new(),
-                may_be_elsewhere: true,
+                may_be_elsewhere: folder.may_be_elsewhere,
             });
         }
         let facts = Box::new(machine.facts.clone());
@@ -202,16 +234,92 @@ impl World {
         self.agent(node, AgentInput::Begin { found, facts, load: Default::default() });
     }
 
-    /// The network between the controller and a node is gone for a while. The controller notices when it hears nothing for
-    /// long.
-    pub(super) fn cut(&mut self, node: usize, secs: u32) {
-        self.machines[node].cut_until = self.now.plus(Duration::from_secs(u64::from(secs)));
-        let Some(conn) = self.machines[node].link.take() else { return };
+    /// The network between some nodes and all others, and the controller, is gone for a while. Both ends of a link notice
+    /// when they hear nothing for long.
+    pub(super) fn cut(&mut self, nodes: &[usize], secs: u32) {
+        self.connections += 1;
+        let (partition, ms) = (self.connections, u64::from(secs) * 1_000);
+        for &node in nodes {
+            self.machines[node].cut_until = self.now.plus(Duration::from_millis(ms));
+            self.machines[node].partition = partition;
+            let Some(conn) = self.lose_link(node) else { continue };
+            let there = self.random.between(5_000, 40_000);
+            self.after(u64::from(there), Happening::Node(node, NodeInput::LinkGone { conn }));
+            let here = u64::from(self.random.between(0, SILENCE_NOTICED_MS)).min(ms);
+            let life = self.machines[node].life;
+            self.after(here, Happening::Agent(node, life, AgentInput::ControllerGone));
+            self.after(ms + 1_000, Happening::Connect(node));
+        }
+    }
+
+    /// What is under way on the link is lost with it.
+    fn lose_link(&mut self, node: usize) -> Option<u64> {
+        let conn = self.machines[node].link.take()?;
         self.lose_frames(conn);
-        let there = self.random.between(5_000, 40_000);
-        self.after(u64::from(there), Happening::Node(node, NodeInput::LinkGone { conn }));
-        self.agent(node, AgentInput::ControllerGone);
-        self.after(u64::from(secs) * 1_000 + 1_000, Happening::Connect(node));
+        self.machines[node].without_since.get_or_insert(self.now);
+        Some(conn)
+    }
+
+    fn is_cut(&self, node: usize) -> bool {
+        self.machines[node].cut_until > self.now
+    }
+
+    /// Does a network reach from the one to the other?
+    fn reaches(&self, node: usize, other: usize) -> bool {
+        let together = self.machines[node].partition == self.machines[other].partition;
+        match (self.is_cut(node), self.is_cut(other)) {
+            (false, false) => !self.machines[other].dead,
+            (true, true) => together && !self.machines[other].dead,
+            _ => false,
+        }
+    }
+
+    /// Asks some other nodes whether they have the controller.
+    fn ask_peers(&mut self, node: usize, life: u64) {
+        self.ledger.counts.add("lease over");
+        let mut others: Vec<usize> = (0..self.machines.len()).filter(|other| *other != node).collect();
+        let mut said = PeersSaid::default();
+        while said.asked < PEERS_ASKED
+            && let Some(&other) = self.random.pick(&others)
+        {
+            others.retain(|o| *o != other);
+            said.asked += 1;
+            if self.reaches(node, other) {
+                said.reached += 1;
+                said.with_controller += usize::from(self.machines[other].link.is_some());
+            }
+        }
+        let quickest = if said.reached < said.asked { PEERS_PATIENCE_MS } else { 5 };
+        let pause = self.random.between(quickest, PEERS_PATIENCE_MS);
+        self.after(u64::from(pause), Happening::Agent(node, life, AgentInput::PeersSaid(said)));
+    }
+
+    /// Runs were ended because this node has no controller: it has been without one for as long as it is to wait.
+    fn against_lease(&mut self, node: usize, ended: usize) {
+        (0..ended).for_each(|_| self.ledger.counts.add("run ended by a lease"));
+        let machine = &self.machines[node];
+        let since = machine.without_since.map(|since| self.now.since(since));
+        if since.is_none() || since < lease_of(Some(PATIENCE)) {
+            let what = format!("{} has ended {ended} runs after {since:?} without a controller", machine.name);
+            self.broken = Some((LEASE, what));
+        }
+    }
+
+    /// A node that was given up, where an earlier run of a job goes on than this one. Who was given up at an
+    /// administrator's word has to be told first, an agent counts from its own start, and a stepped clock is believed a
+    /// ping too early: none of these counts.
+    pub fn goes_on_elsewhere(&self, job: JobId, run: Sluid) -> Option<String> {
+        let earlier = RunKey { job, sluid: Sluid(0) }..RunKey { job, sluid: run };
+        self.machines.iter().find_map(|machine| {
+            let since = machine.without_since.filter(|since| {
+                !machine.dead && !machine.set_down && machine.agent_start <= *since && self.clock_stepped < *since
+            })?;
+            let works = |stepd: &Stepd| !stepd.ended && !stepd.left;
+            let runs = machine.spool.range(earlier.clone()).filter(|(run, _)| !machine.ending.contains(run));
+            let mut works = runs.filter(|(_, folder)| folder.stepd.as_ref().is_some_and(works));
+            let (run, _) = works.next()?;
+            Some(format!("run {} on {}, {:?} without a controller", run.sluid, machine.name, self.now.since(since)))
+        })
     }
 
     /// Nodes that work together with this one on a run whose step manager is here.
@@ -225,8 +333,8 @@ impl World {
     pub(super) fn die(&mut self, node: usize) {
         if self.random.one_in_thousand(500) {
             self.break_link(node);
-        } else if let Some(conn) = self.machines[node].link.take() {
-            self.lose_frames(conn);
+        } else {
+            self.lose_link(node);
         }
         let machine = &mut self.machines[node];
         machine.dead = true;
@@ -264,8 +372,7 @@ impl World {
 
     /// The link breaks; frames on it are lost. The agent connects again after a while, mostly a short one.
     pub(super) fn break_link(&mut self, node: usize) {
-        let Some(conn) = self.machines[node].link.take() else { return };
-        self.lose_frames(conn);
+        let Some(conn) = self.lose_link(node) else { return };
         self.send(Place::Agent(node), Happening::Node(node, NodeInput::LinkGone { conn }));
         self.agent(node, AgentInput::ControllerGone);
         let long = !self.is_calm() && self.random.one_in_thousand(150);
@@ -283,14 +390,26 @@ impl World {
                 let credential = read.map_err(|error| error.to_string());
                 self.agent(node, AgentInput::StartJob(StartOrder { launch, credential }));
             }
-            other => self.agent(node, AgentInput::Controller(other)),
+            other => {
+                if matches!(other, ControllerToNode::Welcome { .. }) {
+                    (self.machines[node].without_since, self.machines[node].set_down) = (None, false);
+                }
+                self.agent(node, AgentInput::Controller(other));
+            }
         }
     }
 
     /// Told to one life of the agent; a later one does not hear it.
     pub(super) fn tell_agent(&mut self, node: usize, life: u64, input: AgentInput) {
-        if self.machines[node].life == life {
-            self.agent(node, input);
+        if self.machines[node].life != life {
+            return;
+        }
+        let of_lease = matches!(input, AgentInput::PeersSaid(_));
+        let before = self.machines[node].ending.len();
+        self.agent(node, input);
+        let ended = self.machines[node].ending.len() - before;
+        if of_lease && ended > 0 {
+            self.against_lease(node, ended);
         }
     }
 
@@ -355,6 +474,7 @@ impl World {
             }
             AgentEffect::RemoveSpool { run } => {
                 self.machines[node].spool.remove(&run);
+                self.machines[node].ending.remove(&run);
             }
             AgentEffect::AnswerShepherd { query, answer } => {
                 let asker = self.machines[node].askers.remove(&query);
@@ -362,7 +482,11 @@ impl World {
                     self.send(Place::Agent(node), Happening::Stepd(batch_host, run, ToStepd::PeerLost(node)));
                 }
             }
+            AgentEffect::AskPeers => self.ask_peers(node, life),
             AgentEffect::SetTimer { timer, after } => {
+                if let AgentTimer::End(run) = timer {
+                    self.machines[node].ending.insert(run);
+                }
                 self.set_timer(self.now.plus(after), Happening::AgentTimer(node, life, timer));
             }
             AgentEffect::ClearTimer(timer) => self.clear_timer(&Happening::AgentTimer(node, life, timer)),
@@ -373,7 +497,6 @@ impl World {
             | AgentEffect::OwnTrace { .. }
             | AgentEffect::StopOwnTrace { .. }
             | AgentEffect::Log { .. }
-            | AgentEffect::AskPeers
             | AgentEffect::Reconfigure
             | AgentEffect::Exit => {}
         }
@@ -397,12 +520,12 @@ impl World {
             let failure = if prolog { PrepareFailure::Prolog(what) } else { PrepareFailure::Start(what) };
             return self.agent(node, AgentInput::Prepared { run, result: Err(failure) });
         }
-        let batch_host = launch.manager.is_none();
+        let (batch_host, may_be_elsewhere) = (launch.manager.is_none(), launch.order.spec.may_run_again(true));
         let (conn, unacknowledged) = (None, Vec::new());
         let stepd =
             Stepd { launch, conn, seq: 0, unacknowledged, started: false, ended: false, left: false, hung: false };
         let boot = self.machines[node].boot;
-        let folder = Folder { batch_host, clean: false, boot, stepd: Some(stepd), journal: None };
+        let folder = Folder { batch_host, may_be_elsewhere, clean: false, boot, stepd: Some(stepd), journal: None };
         self.machines[node].spool.insert(run, folder);
         self.agent(node, AgentInput::Prepared { run, result: Ok(1) });
         self.send(Place::Machine(node), Happening::StepdConnects(node, run));

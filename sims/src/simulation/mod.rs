@@ -18,9 +18,10 @@
 //!
 //! Messages are late, some by seconds; those inside the controller and on links may come twice. Order between two ends
 //! is kept, as actors and QUIC streams keep it. Agents lose their link for seconds or for longer than the controller's
-//! patience, restart, lose their `stepd`s, reboot; prologs and epilogs fail. Nodes are drained, set down and resumed;
-//! jobs are cancelled, requeued, held and released. The controller dies and restarts with what its disk has: all that
-//! was under way in it is lost, and of the journal's last write any part, down to a part of a record.
+//! patience, alone or cut off together with others, ask each other for the controller and end what may run elsewhere; they
+//! restart, lose their `stepd`s, reboot; prologs and epilogs fail. Nodes are drained, set down and resumed; jobs are
+//! cancelled, requeued, held and released. The controller dies and restarts with what its disk has: all that was under way
+//! in it is lost, and of the journal's last write any part, down to a part of a record.
 //!
 //! # What is not simulated
 //!

@@ -50,6 +50,7 @@ pub const RULES: &[(&str, Rule)] = &[
     ("a_drained_node_gets_nothing_new", a_drained_node_gets_nothing_new),
     ("replay_comes_to_what_is_live", replay_comes_to_what_is_live),
     ("what_was_promised_is_on_disk", what_was_promised_is_on_disk),
+    ("no_run_goes_on_where_its_node_was_given_up", no_run_goes_on_where_its_node_was_given_up),
 ];
 
 /// Name of [`after_faults_stop_the_queue_drains`].
@@ -226,6 +227,20 @@ pub fn what_was_promised_is_on_disk(world: &World, scope: &Scope) -> Result<(), 
                 let ended = world.saved.runs.get(run).is_some_and(|note| note.ends > 0);
                 ensure(ended, || format!("the end of run {run} may be forgotten, and is not on disk"))?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// From the moment when a job's next run is launched: a node that has lost the controller ends by itself what may be
+/// started elsewhere.
+pub fn no_run_goes_on_where_its_node_was_given_up(world: &World, scope: &Scope) -> Result<(), String> {
+    // Of those that are there already, the next run was launched before its node lost the controller.
+    for promise in scope.promises.iter().filter(|_| !scope.all) {
+        let Promise::Run(run) = promise else { continue };
+        let Some(note) = world.ledger.runs.get(run) else { continue };
+        if let Some(earlier) = world.goes_on_elsewhere(note.job, *run) {
+            return Err(format!("run {run} of job {} is launched, and {earlier} goes on", note.job.0));
         }
     }
     Ok(())

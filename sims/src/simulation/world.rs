@@ -48,6 +48,8 @@ use std::{
 
 /// When simulations begin: a date that reads as one.
 const BEGIN: Timestamp = Timestamp::from_secs(1_800_000_000);
+/// `SlurmdTimeout`: for so long the controller waits for a node.
+pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// Everything is checked, not only what was touched, once in this many events.
 const SWEEP: u64 = 1_000;
 /// Lines kept for a violation's story.
@@ -148,6 +150,8 @@ pub struct World {
     pub(super) now: Timestamp,
     /// Between the controller's clock and the time that has passed.
     pub(super) clock_ahead_ms: i64,
+    /// When that was stepped last.
+    pub(super) clock_stepped: Timestamp,
     pub(super) random: Random,
     queue: BTreeMap<(Timestamp, u64), Entry>,
     next: u64,
@@ -227,6 +231,7 @@ impl World {
             mutation,
             now: BEGIN,
             clock_ahead_ms: 0,
+            clock_stepped: Timestamp::default(),
             random: Random::new(setup.seed),
             queue: BTreeMap::new(),
             next: 0,
@@ -635,11 +640,12 @@ fn site(nodes: u32) -> Config {
     let (last, half) = (nodes - 1, (nodes - 1) / 2);
     let text = format!(
         "ClusterName=sim\nSlurmctldHost=head\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n\
-         SlurmdTimeout=120\nReturnToService=1\nSlurmctldParameters=enable_expedited_requeue\nDefMemPerCPU=100\nPrologTimeout=30\nBatchStartTimeout=30\n\
+         SlurmdTimeout={}\nReturnToService=1\nSlurmctldParameters=enable_expedited_requeue\nDefMemPerCPU=100\nPrologTimeout=30\nBatchStartTimeout=30\n\
          NodeName=n[0-{half}] CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=1600\n\
          NodeName=n[{}-{last}] CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=3200 Features=big\n\
          PartitionName=batch Nodes=ALL Default=YES MaxTime=120 DefaultTime=20\n\
          PartitionName=whole Nodes=n[0-{half}] OverSubscribe=EXCLUSIVE MaxTime=120 DefaultTime=20\n",
+        PATIENCE.as_secs(),
         half + 1
     );
     let (config, report) = config::read_text(Path::new("simulated slurm.conf"), &text);
