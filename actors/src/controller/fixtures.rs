@@ -234,7 +234,8 @@ impl Rig {
 }
 
 impl Rig {
-    async fn nodes(&self, wanted: impl Fn(&[Arc<garrick_model::view::NodeView>]) -> bool) {
+    /// Waits until nodes are shown so.
+    pub async fn nodes(&self, wanted: impl Fn(&[Arc<garrick_model::view::NodeView>]) -> bool) {
         let board = &self.controller.env.boards.nodes;
         let shown = async {
             loop {

@@ -12,6 +12,7 @@ use crate::{
     job::{
         messages::{Authority, JobMsg},
         record::indices_of,
+        shell::is_over,
     },
     node::messages::NodeInput,
 };
@@ -36,6 +37,9 @@ use tokio::sync::mpsc;
 
 /// Batches of trace records on their way to a command; a slower command holds up nobody, it loses batches.
 const TRACE_BATCHES: usize = 256;
+
+/// So often a job's owner that was built anew after a panic is asked again for those who wait for it.
+const ASKED_AGAIN: u32 = 5;
 
 /// A command that wants trace records.
 struct TraceQuery {
@@ -165,8 +169,18 @@ impl ControllerActor {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));
             return;
         }
+        let env = Arc::clone(&self.env);
         cx.spawn(async move {
-            replies.send(match answer.await {
+            let mut answer = answer.await;
+            for _ in 0..ASKED_AGAIN {
+                let Some(owner) = env.job(job).filter(|_| answer.is_err()) else { break };
+                let (reply, again) = ReplyTo::channel();
+                if owner.try_send(JobMsg::Wait { until, reply }).is_err() {
+                    break;
+                }
+                answer = again.await;
+            }
+            replies.send(match answer {
                 Ok(view) => CommandReply::Job(view),
                 Err(_) => CommandReply::Refused(Refusal::InvalidJobId),
             });
@@ -179,13 +193,25 @@ impl ControllerActor {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));
             return;
         }
+        let env = Arc::clone(&self.env);
         cx.spawn(async move {
-            // Whatever was not seen when the sender goes is still delivered first.
-            while views.changed().await.is_ok() {
-                let view: Option<Arc<JobView>> = views.borrow_and_update().clone();
-                if view.is_some_and(|view| !replies.send(CommandReply::Job(view))) {
+            let mut over = false;
+            for _ in 0..=ASKED_AGAIN {
+                // Whatever was not seen when the sender goes is still delivered first.
+                while views.changed().await.is_ok() {
+                    let view: Option<Arc<JobView>> = views.borrow_and_update().clone();
+                    let Some(view) = view else { continue };
+                    over = is_over(&view);
+                    if !replies.send(CommandReply::Job(view)) {
+                        return;
+                    }
+                }
+                let Some(owner) = env.job(job).filter(|_| !over) else { break };
+                let (sender, again) = tokio::sync::watch::channel(None);
+                if owner.try_send(JobMsg::Watch(sender)).is_err() {
                     break;
                 }
+                views = again;
             }
             replies.send(CommandReply::End);
         });

@@ -3,7 +3,7 @@
 //! owner alone; read by the owner's factory, by recovery, and where a board would be a moment too late.
 
 use crate::{
-    job::{core::Leftover, record::JobRecord, state::JobEvent},
+    job::{core::Leftover, dependency::waits_for, record::JobRecord, state::JobEvent},
     node::core::NodeCore,
     partition::record::SavedPartition,
 };
@@ -81,6 +81,15 @@ impl JobShelf {
             })
             .map(|(job, _)| *job)
             .collect()
+    }
+}
+
+impl JobShelf {
+    /// Jobs that wait for news of this one.
+    pub fn waiting_for(&self, job: JobId) -> Vec<JobId> {
+        let jobs = self.lock();
+        let Some(on) = jobs.get(&job) else { return Vec::new() };
+        jobs.iter().filter(|(_, kept)| waits_for(&kept.record, &on.record)).map(|(id, _)| *id).collect()
     }
 }
 

@@ -376,11 +376,22 @@ fn a_panic_of_a_jobs_owner_loses_nothing() {
         rig.wait(job, JobMilestone::Started).await;
         let owner = rig.controller.env.job(job).unwrap();
         let (reply, _answer) = garrick_runtime::ReplyTo::channel();
-        owner.try_send(crate::job::messages::JobMsg::PanicForTests(reply)).unwrap();
-        let cancel = CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() };
-        let answer = rig.ask(1001, CommandRequest::Cancel(cancel)).await;
+        let fails = async {
+            // Behind the question that waits for the end.
+            rig.wait(job, JobMilestone::Started).await;
+            owner.try_send(crate::job::messages::JobMsg::PanicForTests(reply)).unwrap();
+            // Its nodes are asked to say again what they have.
+            rig.nodes(|nodes| nodes.iter().any(|n| n.name == "n0" && n.flags.not_responding)).await;
+            let (&(job, sluid), _) = agents.runs.lock().unwrap().first_key_value().unwrap();
+            let held = HeldRun { job, sluid, batch_host: true, door: "/run/door".to_owned() };
+            agents.connect_holding("n0", Habit::Stay, vec![held]);
+            rig.until_up("n0").await;
+            let cancel = CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() };
+            rig.ask(1001, CommandRequest::Cancel(cancel)).await
+        };
+        let (ended, answer) = tokio::join!(rig.wait(job, JobMilestone::Ended), fails);
         assert_eq!(answer, CommandReply::PerJob(vec![(selector(job), Ok(()))]));
-        assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Cancelled);
+        assert_eq!(ended, JobState::Cancelled, "who waited before the panic is told too");
         replay_equals_live(&rig);
     });
 }

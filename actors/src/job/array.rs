@@ -111,6 +111,13 @@ impl JobCore {
         }
     }
 
+    /// Asks all tasks that have a record of their own, and are not over as far as is known, how far they are.
+    pub(super) fn ask_tasks(&self, turn: &mut Turn<'_>) {
+        let Some(array) = &self.record.array else { return };
+        let others = array.tasks.values().filter(|mark| mark.over.is_none() && mark.job != self.record.id);
+        turn.out.extend(others.map(|mark| JobEffect::SubscribeTo { job: mark.job }));
+    }
+
     /// Another job asks how far this one is. A task whose end is noted waits for nothing but that answer.
     pub(super) fn subscribed(&mut self, by: JobId, turn: &mut Turn<'_>) {
         let mark = self.record.array.as_ref().and_then(|a| a.tasks.values().find(|mark| mark.job == by));

@@ -165,6 +165,10 @@ impl JobCore {
         self.clean_up(None, &mut turn);
         self.end_without_word(&mut turn);
         self.tell_array(&mut turn);
+        // Tasks that live on do not know that what they said last is lost.
+        if left.generation > 0 {
+            self.ask_tasks(&mut turn);
+        }
         self.touched = true;
         self.finish_turn(&mut turn);
     }

@@ -131,6 +131,21 @@ fn a_restart_during_a_commit_gives_back_what_was_asked_for() {
     assert!(core.view(job.now).generation > job.view().generation);
 }
 
+/// Jobs that wait for this one had asked an owner that failed; its tasks had told that one how far they were.
+#[test]
+fn who_waits_for_a_job_is_known_from_the_records() {
+    let on = |kind, job| JobSpec {
+        dependencies: Dependencies { any: false, list: vec![Dependency { kind, job, array_index: None }] },
+        ..spec()
+    };
+    let waits = |id, spec| super::dependency::waits_for(&record(id, spec), &record(7, self::spec()));
+    assert!(waits(8, on(DependencyKind::AfterOk, Some(JobId(7)))));
+    assert!(!waits(8, on(DependencyKind::AfterOk, Some(JobId(6)))));
+    assert!(waits(8, on(DependencyKind::Singleton, None)));
+    assert!(!waits(6, on(DependencyKind::Singleton, None)), "a singleton waits for earlier jobs");
+    assert!(!waits(8, spec()));
+}
+
 #[test]
 fn reports_of_an_older_run_change_nothing() {
     let mut job = Bench::running(spec());

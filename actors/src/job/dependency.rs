@@ -5,7 +5,7 @@
 use super::{
     core::{JobCore, Turn},
     messages::{JobEffect, JobFact, JobTimer},
-    record::{Phase, TaskOutcome},
+    record::{JobRecord, Phase, TaskOutcome},
     state::JobEvent,
 };
 use garrick_model::{
@@ -110,6 +110,16 @@ impl JobCore {
             self.check_eligible(turn);
         }
     }
+}
+
+/// Does this job wait for news of that one? Asked for a job whose owner was built anew and forgot who had asked it.
+pub fn waits_for(record: &JobRecord, on: &JobRecord) -> bool {
+    let same = || record.id > on.id && record.owner.uid == on.owner.uid && record.spec.name == on.spec.name;
+    matches!(record.phase, Phase::Pending)
+        && record.dependencies.list.iter().any(|dependency| match dependency.kind {
+            DependencyKind::Singleton => same(),
+            _ => dependency.job == Some(on.id),
+        })
 }
 
 fn verdict(dependency: &Dependency, fact: Option<&JobFact>, now: Timestamp) -> Verdict {

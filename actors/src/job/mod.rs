@@ -18,7 +18,7 @@
 mod array;
 mod control;
 pub mod core;
-mod dependency;
+pub mod dependency;
 pub mod ending;
 pub mod messages;
 pub mod record;

@@ -27,7 +27,7 @@ use garrick_model::{
     view::JobView,
 };
 use garrick_runtime::{
-    Actor, ChildEvent, ChildSpec, Context, Message, Placement, ReplyTo, Restart, RestartLimits, WhenExceeded,
+    Actor, ActorPath, ChildEvent, ChildSpec, Context, Message, Placement, ReplyTo, Restart, RestartLimits, WhenExceeded,
 };
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -244,7 +244,8 @@ impl JobActor {
     }
 }
 
-fn is_over(view: &JobView) -> bool {
+/// Will its view not change any more?
+pub fn is_over(view: &JobView) -> bool {
     let works =
         matches!(view.state, JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing);
     !works && !view.state.waits()
@@ -351,6 +352,10 @@ pub struct JobsSupervisor {
     env: Arc<Env>,
 }
 
+fn job_at(path: &ActorPath) -> Option<JobId> {
+    path.as_str().rsplit('/').next().and_then(|id| id.parse().ok()).map(JobId)
+}
+
 /// Pause before a job that failed too often is tried again.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 
@@ -379,6 +384,20 @@ impl JobsSupervisor {
         let address = cx.start_child(spec);
         if let Some(first) = first {
             deliver(cx, &address, JobMsg::Input(*first));
+        }
+    }
+
+    /// A job's owner was built anew: nodes say again what it may not have dealt with, jobs that wait for it ask again, and
+    /// tasks that it had split off and not started are started.
+    fn tell_of_new_owner(&self, cx: &mut Context<Self>, job: JobId) {
+        for node in self.env.nodes.names() {
+            self.env.tell_node(cx, &node, NodeInput::OwnerIsNew { job });
+        }
+        for by in self.env.jobs.waiting_for(job) {
+            self.env.tell_job(cx, job, JobInput::Subscribe { by });
+        }
+        for waits in self.env.jobs.ids() {
+            self.start(cx, waits, None);
         }
     }
 
@@ -456,11 +475,14 @@ impl Actor for JobsSupervisor {
         match event {
             ChildEvent::Restarted { path, panic, restarts } => {
                 tracing::error!(%path, panic, restarts, "job.actor_restarted");
+                if let Some(job) = job_at(&path) {
+                    self.tell_of_new_owner(cx, job);
+                }
             }
             ChildEvent::Stopped { path } => tracing::debug!(%path, "job.actor_stopped"),
             ChildEvent::GaveUp { path, reason } => {
                 tracing::error!(%path, reason, "job.actor_gave_up");
-                if let Some(job) = path.as_str().rsplit('/').next().and_then(|id| id.parse().ok()).map(JobId) {
+                if let Some(job) = job_at(&path) {
                     let key = ("retry", u64::from(job.0));
                     cx.set_timer(key, RETRY_AFTER, JobsMsg::Start { job, first: None });
                 }

@@ -15,12 +15,16 @@ use super::{
     view,
 };
 use garrick_model::{
+    ids::JobId,
     messages::node::{AgentReport, ControllerToNode, NodeToController},
     state::{NodeBase, NodeFlags},
     time::Timestamp,
     view::{NodeFacts, NodeLoad, NodeReason, NodeView},
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// Slurm's words for a node that is DOWN because its daemon is silent.
 pub const NOT_RESPONDING: &str = "Not responding";
@@ -46,7 +50,7 @@ pub(super) struct Reports {
     /// Safe ones beyond.
     beyond: BTreeSet<u64>,
     /// Handed to a job's owner and not safe yet.
-    waiting: BTreeSet<u64>,
+    waiting: BTreeMap<u64, JobId>,
 }
 
 /// The owner of one node's state.
@@ -182,6 +186,7 @@ impl NodeCore {
                 }
             }
             NodeInput::ReportSafe { seq } => self.report_safe(seq, out),
+            NodeInput::OwnerIsNew { job } => self.owner_is_new(job, out),
             NodeInput::Send(frame) => self.to_agent(*frame, out),
             NodeInput::Update { request, by, change } => {
                 let result = self.update(now, by, change, out);
@@ -298,8 +303,8 @@ impl NodeCore {
             self.to_agent(ControllerToNode::AckReports { upto: self.reports.upto }, out);
             return;
         }
-        self.reports.waiting.insert(seq);
         let job = job_of(&report);
+        self.reports.waiting.insert(seq, job);
         let seq = seq | self.reports.earlier << SEQ_BITS;
         out.push(NodeEffect::ToJob { job, notice: NodeNotice::Report { seq, report: Box::new(report) } });
     }
@@ -308,7 +313,7 @@ impl NodeCore {
         let seq = seq ^ self.reports.earlier << SEQ_BITS;
         // Reports of an agent that is gone need no acknowledgement; the one that is there would take it for its own.
         let of_link = self.link.as_ref().is_none_or(|link| link.incarnation == self.reports.incarnation);
-        if !of_link || !self.reports.waiting.remove(&seq) {
+        if !of_link || self.reports.waiting.remove(&seq).is_none() {
             return;
         }
         self.reports.beyond.insert(seq);
@@ -318,6 +323,23 @@ impl NodeCore {
         }
         if self.reports.upto != before {
             self.to_agent(ControllerToNode::AckReports { upto: self.reports.upto }, out);
+        }
+    }
+
+    /// What the job's earlier owner had not dealt with yet (reports, news of its runs) or not said yet (orders, releases)
+    /// all follows from a registration: the agent is made to register again.
+    fn owner_is_new(&mut self, job: JobId, out: &mut Vec<NodeEffect>) {
+        let holds = || self.account.holds().filter(|hold| hold.job == job);
+        if self.saved.down.is_some() {
+            for hold in holds() {
+                out.push(NodeEffect::ToJob { job, notice: NodeNotice::NodeLost { sluid: hold.sluid } });
+            }
+        }
+        if (holds().next().is_some() || self.reports.waiting.values().any(|of| *of == job))
+            && let Some(Link { conn, .. }) = self.link.take()
+        {
+            self.touched = true;
+            out.push(NodeEffect::CloseLink { conn });
         }
     }
 
@@ -362,7 +384,7 @@ fn first_state(now: Timestamp, settings: &NodeSettings, site: &NodeSite) -> Save
     }
 }
 
-const fn job_of(report: &AgentReport) -> garrick_model::ids::JobId {
+const fn job_of(report: &AgentReport) -> JobId {
     match report {
         AgentReport::JobStarted { job, .. }
         | AgentReport::JobEnded { job, .. }

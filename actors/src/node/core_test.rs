@@ -325,6 +325,31 @@ fn an_acknowledgement_for_an_agent_that_is_gone_is_not_given_to_the_next() {
     }
 }
 
+/// A report in the hands of a job's owner that failed was not sent again for as long as the link stayed up.
+#[test]
+fn a_new_owner_of_a_job_is_told_by_a_registration() {
+    let tell = |core: &mut NodeCore, job| {
+        let mut out = Vec::new();
+        core.handle(NOW, NodeInput::OwnerIsNew { job: JobId(job) }, &mut out);
+        out.retain(|effect| !matches!(effect, NodeEffect::Publish(_)));
+        out
+    };
+    let mut core = up();
+    assert_eq!(tell(&mut core, 1), [], "nothing is there of that job");
+    report(&mut core, 5);
+    assert_eq!(tell(&mut core, 1), [NodeEffect::CloseLink { conn: 1 }]);
+    assert_eq!(tell(&mut core, 1), [], "it is closed");
+    core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![]))), &mut Vec::new());
+    let again = report(&mut core, 5);
+    assert!(again.iter().any(|e| matches!(e, NodeEffect::ToJob { notice: NodeNotice::Report { .. }, .. })));
+    // What it holds may have been given back by an owner that came to nothing; on a node that is down it is lost.
+    reserve(&mut core, ask(2, 0..2, 0)).unwrap();
+    assert_eq!(tell(&mut core, 2), [NodeEffect::CloseLink { conn: 1 }]);
+    core.saved.down = Some(DownCause::Admin);
+    let lost = NodeNotice::NodeLost { sluid: Sluid(2) };
+    assert_eq!(tell(&mut core, 2), [NodeEffect::ToJob { job: JobId(2), notice: lost }]);
+}
+
 /// Found by simulation with a slow disk: an acknowledgement waited behind a drain that was being saved. Meanwhile the agent
 /// was started anew and connected, got the acknowledgement on its link, and forgot its own reports, the end of a job too.
 #[test]

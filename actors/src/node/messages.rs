@@ -263,6 +263,11 @@ pub enum NodeInput {
         /// Sequence number.
         seq: u64,
     },
+    /// The job's owner failed and was built anew: what it was being told is lost, and what it had to say.
+    OwnerIsNew {
+        /// Job.
+        job: JobId,
+    },
     /// Pass on to the agent.
     Send(Box<ControllerToNode>),
     /// An administrator's change. Answered by [`NodeEffect::Answer`].
@@ -378,6 +383,7 @@ impl Message for NodeMsg {
                 NodeInput::LinkGone { .. } => "LinkGone",
                 NodeInput::Frame { frame, .. } => agent_message_name(frame),
                 NodeInput::ReportSafe { .. } => "ReportSafe",
+                NodeInput::OwnerIsNew { .. } => "OwnerIsNew",
                 NodeInput::Send(_) => "Send",
                 NodeInput::Update { .. } => "Update",
                 NodeInput::Configure { .. } => "Configure",
