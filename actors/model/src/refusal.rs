@@ -63,6 +63,12 @@ pub enum Refusal {
     /// `--requeue=expedite` where the site did not enable it.
     #[error("Expedited requeue is not enabled on this cluster (SlurmctldParameters=enable_expedited_requeue)")]
     ExpediteDisabled,
+    /// `--nice` below 0 by somebody who is no administrator.
+    #[error("Invalid --nice value")]
+    InvalidNice,
+    /// The job is held.
+    #[error("Job is in held state, pending scheduler release")]
+    JobHeld,
     /// Unknown step.
     #[error("Job step {0} not found")]
     InvalidStep(String),

@@ -36,6 +36,16 @@ pub struct Allocation {
     pub exclusive: bool,
 }
 
+/// What a job's priority comes from beside its request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct PriorityTerms {
+    /// Somebody fixed it (`--priority`, `scontrol update Priority=`): it is not calculated.
+    pub fixed: bool,
+    /// `SiteFactor`.
+    pub site: i32,
+}
+
 /// A job as its owner shows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobView {
@@ -124,6 +134,9 @@ pub struct JobView {
     /// What the step manager of the current or last run counted, as of its latest report.
     #[serde(default)]
     pub steps: StepTally,
+    /// What its priority comes from.
+    #[serde(default)]
+    pub terms: PriorityTerms,
 }
 
 /// A job's hold on a node.

@@ -12,6 +12,7 @@ use crate::{
         constraint::{Constraint, ConstraintError},
         facts::PartitionFacts,
         plan::longer,
+        priority::{self, Standing},
         probe::Feasibility,
         request::NodeUse,
         shell::partition_facts,
@@ -25,7 +26,7 @@ use garrick_model::{
     resources::{MemoryMib, MemoryRequest},
     spec::{DependencyKind, JobKind, JobSpec, NodeCount},
     time::Timestamp,
-    view::{PartitionState, PartitionView},
+    view::{PartitionState, PartitionView, PriorityTerms},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -44,6 +45,8 @@ pub struct Rules<'a> {
     pub feasibility: &'a mut Feasibility,
     /// Jobs that are known, for dependencies: `Some` with its array's indices (empty for plain jobs).
     pub known_job: &'a dyn Fn(JobId) -> Option<Vec<u32>>,
+    /// How priorities are calculated; `None`: not known yet, or they are not.
+    pub priority: Option<&'a priority::Rules>,
     /// Time.
     pub now: Timestamp,
 }
@@ -85,7 +88,6 @@ pub struct Admitted {
 impl Rules<'_> {
     /// Judges a submission.
     pub fn admit(&mut self, by: &Submitter<'_>, mut spec: JobSpec, identity: Identity) -> Result<Admitted, Refusal> {
-        let mut warnings = Vec::new();
         if spec.het.is_some() {
             return Err(Refusal::NotSupported("a heterogeneous job".to_owned()));
         }
@@ -106,11 +108,11 @@ impl Rules<'_> {
         }
         if !by.admin {
             if spec.nice < 0 {
-                warnings.push("Only administrators can lower the nice value, it was set to 0".to_owned());
-                spec.nice = 0;
+                return Err(Refusal::InvalidNice);
             }
+            // As in Slurm, it is passed over.
             if spec.priority.is_some_and(|p| p > 0) {
-                return Err(Refusal::AccessDenied);
+                spec.priority = None;
             }
         }
         // What the command says it does, done here too for those that do not come through it.
@@ -120,13 +122,16 @@ impl Rules<'_> {
             *nodes = NodeCount { min: tasks, max: nodes.max.map(|max| max.min(tasks)) };
         }
         let resolved = self.resolve(&mut spec, &partitions)?;
-        let record = self.record(by, spec, resolved, array, identity);
+        let mut record = self.record(by, spec, resolved, array, identity);
         let view = JobCore::new(record.clone(), Arc::new(JobSite::default())).view(self.now);
+        if let Some(rules) = self.priority.filter(|_| !record.terms.fixed) {
+            record.priority = rules.priority(&view, Standing::default());
+        }
         self.enforce_limits(&record, &partitions)?;
         self.feasibility
             .check(&view)
             .map_err(|what| Refusal::NodeConfigUnavailable { detail: what.detail().map(str::to_owned) })?;
-        Ok(Admitted { record, warnings })
+        Ok(Admitted { record, warnings: Vec::new() })
     }
 
     fn partitions_for(&self, by: &Submitter<'_>, spec: &JobSpec) -> Result<Vec<Arc<PartitionView>>, Refusal> {
@@ -270,7 +275,7 @@ impl Rules<'_> {
         let held = spec.hold || spec.priority == Some(0);
         let base = match spec.priority.filter(|p| *p > 0) {
             Some(priority) => priority,
-            None if self.config.priority_type.ends_with("multifactor") => 1,
+            None if self.config.multifactor() => 1,
             None => HIGHEST_PRIORITY.saturating_sub(u32::try_from(identity.submissions).unwrap_or(u32::MAX)).max(1),
         };
         let priority = (i64::from(base) - i64::from(spec.nice)).clamp(1, i64::from(u32::MAX));
@@ -289,6 +294,7 @@ impl Rules<'_> {
             resolved,
             submit_time: self.now,
             priority: u32::try_from(priority).unwrap_or(u32::MAX),
+            terms: PriorityTerms { fixed: spec.priority.is_some_and(|p| p > 0), site: 0 },
             hold: held.then_some(HeldBy::User),
             begin: spec.begin.filter(|at| *at > self.now),
             dependencies: spec.dependencies.clone(),

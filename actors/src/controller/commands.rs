@@ -25,10 +25,10 @@ use garrick_runtime::{ActorPath, Context, PendingReply, ReplyTo};
 use std::sync::Arc;
 
 /// Answers of the jobs that one selector meant.
-type Pending = Vec<PendingReply<Result<(), Refusal>>>;
+pub(super) type Pending = Vec<PendingReply<Result<(), Refusal>>>;
 
 impl ControllerActor {
-    fn send_command(
+    pub(super) fn send_command(
         &self,
         cx: &mut Context<Self>,
         job: JobId,
@@ -57,7 +57,11 @@ impl ControllerActor {
         pending
     }
 
-    fn answer_per_job(cx: &mut Context<Self>, asked: Vec<(JobSelector, Pending)>, mut replies: Box<dyn ReplySink>) {
+    pub(super) fn answer_per_job(
+        cx: &mut Context<Self>,
+        asked: Vec<(JobSelector, Pending)>,
+        mut replies: Box<dyn ReplySink>,
+    ) {
         cx.spawn(async move {
             let mut answers = Vec::with_capacity(asked.len());
             for (selector, pending) in asked {
@@ -172,6 +176,7 @@ impl ControllerActor {
             JobAction::RequeueSpecialExit => JobCommand::RequeueSpecialExit,
             JobAction::Suspend => JobCommand::Suspend,
             JobAction::Resume => JobCommand::Resume,
+            JobAction::Top => return self.top(cx, by, jobs, replies),
         };
         let asked = jobs.into_iter().map(|s| (s.clone(), self.send_to_selected(cx, &s, by, &command))).collect();
         Self::answer_per_job(cx, asked, replies);

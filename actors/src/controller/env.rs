@@ -15,7 +15,7 @@ use crate::{
         shell::JobsMsg,
     },
     node::messages::{NodeInput, NodeMsg},
-    scheduler::shell::SchedulerMsg,
+    scheduler::{priority, shell::SchedulerMsg},
 };
 use garrick_model::{
     config::Config,
@@ -107,6 +107,7 @@ pub struct Env {
     queries: AtomicU64,
     config: RwLock<Arc<Config>>,
     site: RwLock<Arc<JobSite>>,
+    priority: RwLock<Option<Arc<priority::Rules>>>,
 }
 
 impl Env {
@@ -124,6 +125,7 @@ impl Env {
             queries: AtomicU64::new(0),
             config: RwLock::new(config),
             site: RwLock::new(Arc::new(JobSite::default())),
+            priority: RwLock::new(None),
         }
     }
 
@@ -145,6 +147,16 @@ impl Env {
     /// Changes it.
     pub fn set_job_site(&self, site: Arc<JobSite>) {
         *self.site.write().unwrap_or_else(PoisonError::into_inner) = site;
+    }
+
+    /// How priorities are calculated, as the scheduler last did; `None`: it did not yet, or they are not.
+    pub fn priority_rules(&self) -> Option<Arc<priority::Rules>> {
+        self.priority.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Changes that. For the scheduler.
+    pub fn set_priority_rules(&self, rules: Option<Arc<priority::Rules>>) {
+        *self.priority.write().unwrap_or_else(PoisonError::into_inner) = rules;
     }
 
     /// A number for a question to agents, never used again.

@@ -256,6 +256,9 @@ impl ControllerActor {
             CommandRequest::CountMessages { prefixes } => {
                 replies.send(self.count_messages(cx, by, &prefixes));
             }
+            CommandRequest::ListPriorities => {
+                replies.send(self.list_priorities());
+            }
             CommandRequest::ShowConfig => {
                 let pairs = host.show_config(&self.env.config(), self.env.ids.peek());
                 replies.send(CommandReply::Config { pairs, at: Timestamp::now() });

@@ -119,6 +119,7 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::Watch { .. } => "Watch",
         CommandRequest::ListJobs { .. } => "ListJobs",
         CommandRequest::ListNodes => "ListNodes",
+        CommandRequest::ListPriorities => "ListPriorities",
         CommandRequest::ListPartitions => "ListPartitions",
         CommandRequest::ListSteps { .. } => "ListSteps",
         CommandRequest::ShowConfig => "ShowConfig",

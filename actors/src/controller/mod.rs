@@ -54,7 +54,7 @@
 //! | [`messages`] | what the wiring sends |
 //! | [`front`] | the actor |
 //! | [`admission`] | submission rules, pure |
-//! | `submit`, `commands`, `queries`, `agents` | the front's parts |
+//! | `submit`, `commands`, `queries`, `top`, `priorities`, `agents` | the front's parts |
 //! | [`steps`], [`ended_steps`] | the actor at `/steps` |
 //! | [`event`] | the journal's events and their replay |
 //! | [`mod@env`], [`shelf`], [`outbox`], [`ids`] | what all actors of the controller share |
@@ -70,11 +70,13 @@ pub mod ids;
 pub mod messages;
 pub mod outbox;
 pub mod ports;
+mod priorities;
 pub mod queries;
 pub mod setup;
 pub mod shelf;
 pub mod steps;
 mod submit;
+mod top;
 pub mod turnstile;
 
 #[cfg(test)]
@@ -83,6 +85,8 @@ mod admission_test;
 mod cores_test;
 #[cfg(test)]
 pub(crate) mod fixtures;
+#[cfg(test)]
+mod priority_test;
 #[cfg(test)]
 mod shells_test;
 #[cfg(test)]

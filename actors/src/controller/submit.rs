@@ -65,7 +65,8 @@ impl ControllerActor {
         admitted.record.id = job;
         admitted.record.sluid = self.env.ids.sluid(now);
         let before = u32::try_from(self.env.ids.submission()).unwrap_or(u32::MAX);
-        if admitted.record.spec.priority.is_none() && admitted.record.priority > 1 {
+        let in_order = admitted.record.spec.priority.is_none() && !self.env.config().multifactor();
+        if in_order && admitted.record.priority > 1 {
             admitted.record.priority = admitted.record.priority.saturating_sub(before).max(1);
         }
         tracing::info!(job_id = job.0, uid = caller.uid, request_id = %request, "job.submitted");
@@ -131,11 +132,13 @@ impl ControllerActor {
         };
         let config = env.config();
         let partitions = env.boards.partitions.list();
+        let priority = env.priority_rules().filter(|_| config.multifactor());
         let mut rules = Rules {
             config: &config,
             partitions: &partitions,
             feasibility: self.feasibility(),
             known_job: &known_job,
+            priority: priority.as_deref(),
             now,
         };
         rules.admit(&submitter, spec, identity)

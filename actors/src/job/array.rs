@@ -45,6 +45,7 @@ impl JobCore {
         record.id = turn.ids.job();
         record.sluid = turn.ids.sluid(turn.now);
         record.request = None;
+        record.priority = self.priority();
         record.array = None;
         record.array_task = Some(task);
         Arc::make_mut(&mut record.spec).array_task = Some(task);

@@ -165,10 +165,11 @@ impl JobCore {
             return Err(Refusal::BadNodeCount);
         }
         if !by.admin {
-            let raises_priority = change.priority.is_some_and(|p| p > self.record.priority);
+            let raises_priority = change.priority.is_some_and(|p| p > self.priority());
             if raises_priority
                 || change.nice.is_some_and(|n| n < self.record.spec.nice)
                 || change.admin_comment.is_some()
+                || change.site_factor.is_some()
             {
                 return Err(Refusal::AccessDenied);
             }
@@ -193,6 +194,10 @@ impl JobCore {
             self.hold(if by.admin { HeldBy::Admin } else { HeldBy::User }, turn)?;
         }
         let asks_anew = change.dependencies.is_some();
+        if let (Some(nice), Some(calculated)) = (change.nice, &mut self.calculated) {
+            let raised = i64::from(*calculated) + i64::from(self.record.spec.nice) - i64::from(nice);
+            *calculated = u32::try_from(raised.max(1)).unwrap_or(u32::MAX);
+        }
         if change != JobChange::default() {
             self.save(JobEvent::Updated(Box::new(change)), turn);
         }

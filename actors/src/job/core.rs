@@ -45,6 +45,8 @@ pub struct JobCore {
     /// The scheduler's reason, while nothing of the job's own keeps it waiting.
     pub(super) reason: Reason,
     pub(super) expected: Option<Timestamp>,
+    /// The scheduler's latest calculation; not saved, since it makes it again.
+    pub(super) calculated: Option<u32>,
     pub(super) last_eval: Option<Timestamp>,
     pub(super) commit: Option<Commit>,
     pub(super) attempt: u64,
@@ -93,6 +95,7 @@ impl JobCore {
             generation: 0,
             reason: Reason::None,
             expected: None,
+            calculated: None,
             last_eval: None,
             commit: None,
             attempt: 0,
@@ -183,6 +186,7 @@ impl JobCore {
         match input {
             JobInput::Start(proposal) => self.start(*proposal, &mut turn),
             JobInput::Considered { reason, expected } => self.considered(reason, expected, &turn),
+            JobInput::Priority(priority) => self.calculated(priority),
             JobInput::Reserved { attempt, node, result } => self.reserved(attempt, node, result, &mut turn),
             JobInput::Report { node, seq, report } => {
                 self.report(&node, seq, *report, &mut turn);
@@ -203,7 +207,12 @@ impl JobCore {
             JobInput::Siblings { jobs } => self.found_siblings(&jobs, &mut turn),
             JobInput::Wait { request, until } => self.waits.push((request, until)),
             JobInput::Timer(timer) => self.timer(timer, &mut turn),
-            JobInput::Site(site) => self.site = site,
+            JobInput::Site(site) => {
+                if !site.multifactor {
+                    self.touched |= self.calculated.take().is_some();
+                }
+                self.site = site;
+            }
         }
         if self.progress() != before {
             self.tell_watchers(&mut turn);
@@ -300,6 +309,19 @@ impl JobCore {
             self.expected = expected;
             self.last_eval = Some(turn.now);
         }
+    }
+
+    /// The scheduler's calculation. One that comes late is put right by the next.
+    fn calculated(&mut self, priority: u32) {
+        if self.site.multifactor && !self.record.terms.fixed && !self.is_over() {
+            self.touched |= self.priority() != priority;
+            self.calculated = Some(priority);
+        }
+    }
+
+    /// Priority, but for a hold.
+    pub(super) fn priority(&self) -> u32 {
+        self.calculated.filter(|_| !self.record.terms.fixed).unwrap_or(self.record.priority)
     }
 
     /// Why a pending job waits: its own reasons before the scheduler's.

@@ -301,6 +301,7 @@ impl JobCore {
             | JobInput::Fact { .. }
             | JobInput::Siblings { .. }
             | JobInput::Timer(_)
+            | JobInput::Priority(_)
             | JobInput::Site(_) => return,
         };
         turn.out.push(answer);

@@ -59,6 +59,7 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
         },
         submit_time: Timestamp::from_secs(1000),
         priority: 1_000_000 - id,
+        terms: garrick_model::view::PriorityTerms::default(),
         hold: spec.hold.then_some(super::record::HeldBy::User),
         begin: spec.begin,
         dependencies: spec.dependencies.clone(),

@@ -40,6 +40,8 @@ pub struct JobSite {
     pub requeue_delay: Duration,
     /// `--requeue=expedite` is allowed.
     pub expedite: bool,
+    /// Priorities are calculated (`priority/multifactor`).
+    pub multifactor: bool,
     /// `RequeueExit`.
     pub requeue_exit: ExitCodes,
     /// `RequeueExitHold`.
@@ -58,6 +60,7 @@ impl Default for JobSite {
             min_job_age: Some(Duration::from_secs(300)),
             requeue_delay: Duration::from_secs(120),
             expedite: false,
+            multifactor: false,
             requeue_exit: ExitCodes::default(),
             requeue_exit_hold: ExitCodes::default(),
             launch_limit: Duration::from_secs(600),
@@ -180,6 +183,8 @@ pub enum JobInput {
         /// Expected start.
         expected: Option<Timestamp>,
     },
+    /// The scheduler calculated its priority.
+    Priority(u32),
     /// A node's owner answered.
     Reserved {
         /// Which attempt.
@@ -468,6 +473,7 @@ impl Message for JobMsg {
             Self::Input(input) => match input {
                 JobInput::Start(_) => "Start",
                 JobInput::Considered { .. } => "Considered",
+                JobInput::Priority(_) => "Priority",
                 JobInput::Reserved { .. } => "Reserved",
                 JobInput::Report { report, .. } => report_name(report),
                 JobInput::RunHeld { .. } => "RunHeld",

@@ -9,7 +9,7 @@ use garrick_model::{
     spec::{ArraySpec, Dependencies, JobSpec, Sharing},
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, Allocation},
+    view::{AllocatedNode, Allocation, PriorityTerms},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -367,8 +367,11 @@ pub struct JobRecord {
     pub resolved: Resolved,
     /// Submission.
     pub submit_time: Timestamp,
-    /// Priority when not held.
+    /// Priority when not held; where priorities are calculated and nobody fixed this one, what it was at submission.
     pub priority: u32,
+    /// What the priority comes from.
+    #[serde(default)]
+    pub terms: PriorityTerms,
     /// Who holds it back.
     #[serde(default)]
     pub hold: Option<HeldBy>,

@@ -177,6 +177,8 @@ impl JobRecord {
             JobEvent::Released { priority } => {
                 self.hold = None;
                 self.priority = *priority;
+                // As Slurm documents it, this is how a fixed priority is given back.
+                self.terms.fixed = false;
             }
             JobEvent::Updated(change) => self.update(change),
             JobEvent::DependenciesLeft { left, failed } => {
@@ -340,6 +342,11 @@ impl JobRecord {
         }
         if let Some(priority) = change.priority {
             self.priority = priority;
+            self.terms.fixed = true;
+            spec.nice = 0;
+        }
+        if let Some(site) = change.site_factor {
+            self.terms.site = site;
         }
         if let Some(nice) = change.nice {
             let raised = i64::from(self.priority) + i64::from(spec.nice) - i64::from(nice);

@@ -67,7 +67,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
             .map(super::record::ArrayRecord::pending_spec),
         array_task: record.array_task,
         array_running,
-        priority: if held { 0 } else { record.priority },
+        priority: if held { 0 } else { core.priority() },
         dependencies: record.dependencies.clone(),
         eligible: core.is_eligible(now),
         partitions: resolved.partitions.clone(),
@@ -101,6 +101,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         stdin_path: record.spec.stdin.as_deref().map(|pattern| fill(record, pattern)),
         admin_comment: record.admin_comment.clone(),
         steps: core.tally,
+        terms: record.terms,
     }
 }
 

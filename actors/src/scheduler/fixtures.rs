@@ -128,6 +128,7 @@ pub fn job(id: u32, spec: JobSpec) -> JobView {
         stdin_path: None,
         admin_comment: None,
         steps: garrick_model::packed_steps::StepTally::default(),
+        terms: garrick_model::view::PriorityTerms::default(),
         spec: Arc::new(spec),
     }
 }

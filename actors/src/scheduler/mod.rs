@@ -10,6 +10,7 @@
 //! | [`horizon`] | free room from now on, in amounts |
 //! | [`select`] | which nodes, how many tasks on each |
 //! | [`plan`] | who starts, and why the others do not |
+//! | [`priority`] | priorities of several factors |
 //! | [`shell`] | the actor |
 //! | [`probe`] | could it ever run, when would it start |
 
@@ -19,6 +20,7 @@ pub mod free;
 pub mod horizon;
 pub mod machine;
 pub mod plan;
+pub mod priority;
 pub mod probe;
 pub mod request;
 pub mod select;
@@ -28,3 +30,5 @@ pub mod shell;
 pub(crate) mod fixtures;
 #[cfg(test)]
 mod plan_test;
+#[cfg(test)]
+mod priority_test;

@@ -4,6 +4,7 @@
 use super::{
     facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy},
     plan::{Plan, plan},
+    priority::{self, Standing},
 };
 use crate::{controller::env::Env, job::messages::JobInput};
 use fixedbitset::FixedBitSet;
@@ -16,7 +17,7 @@ use garrick_model::{
 };
 use garrick_runtime::{Actor, Context, Message};
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -32,6 +33,8 @@ const INTERVAL: Duration = Duration::from_secs(30);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Expected starts are told again when they moved by at least this much.
 const EXPECTED_STEP: Duration = Duration::from_secs(60);
+/// Most jobs that are told a new priority after a pass; the next pass goes on. The plan itself knows all of them.
+const MOST_RANKED: usize = 10_000;
 
 /// Default of `bf_resolution`, as in Slurm's slurm.conf(5).
 const BF_RESOLUTION: Duration = Duration::from_secs(60);
@@ -67,6 +70,14 @@ impl Message for SchedulerMsg {
     }
 }
 
+/// Rules of priority with what they were made of.
+struct Ranking {
+    rules: Arc<priority::Rules>,
+    config: Arc<Config>,
+    partitions: u64,
+    nodes: usize,
+}
+
 /// The scheduler, at `/scheduler`.
 pub struct SchedulerActor {
     env: Arc<Env>,
@@ -79,6 +90,8 @@ pub struct SchedulerActor {
     watching: bool,
     /// The last pass stopped at its limit.
     truncated: bool,
+    /// What priorities are calculated by, while that is so, and what it was made of.
+    ranking: Option<Ranking>,
     last_pass: Duration,
 }
 
@@ -93,6 +106,7 @@ impl SchedulerActor {
             seen: (0, 0, 0),
             watching: false,
             truncated: false,
+            ranking: None,
             last_pass: Duration::ZERO,
         }
     }
@@ -127,7 +141,8 @@ impl SchedulerActor {
         let began = Instant::now();
         let boards = &self.env.boards;
         self.seen = (boards.jobs.generation(), boards.nodes.generation(), boards.partitions.generation());
-        let view = cluster_view(self.policy.clone(), &self.env);
+        let mut view = cluster_view(self.policy.clone(), &self.env);
+        let ranked = self.rank(&mut view, Timestamp::now());
         // Heartbeats change boards too: without anyone waiting there is nothing to plan.
         let made =
             if view.pending.iter().any(|job| job.eligible) { plan(&view, Timestamp::now()) } else { Plan::default() };
@@ -138,12 +153,63 @@ impl SchedulerActor {
             micros = u64::try_from(self.last_pass.as_micros()).unwrap_or(u64::MAX),
             "sched.pass"
         );
+        let started: BTreeSet<JobId> = made.starts.iter().map(|start| start.job).collect();
         self.send(cx, &view, made);
+        // A job that starts keeps the priority that it shows.
+        let mut told = ranked.into_iter().filter(|(job, _)| !started.contains(job));
+        for (job, priority) in told.by_ref().take(MOST_RANKED) {
+            self.env.tell_job(cx, job, JobInput::Priority(priority));
+        }
+        self.truncated |= told.next().is_some();
         if self.outstanding == 0 {
             self.after_pass(cx);
         } else {
             cx.set_timer("patience", PATIENCE, SchedulerMsg::Impatient);
         }
+    }
+
+    /// Calculates the priorities of jobs that wait and puts them into the picture. Answers those that differ from what the
+    /// jobs show.
+    fn rank(&mut self, view: &mut ClusterView, now: Timestamp) -> Vec<(JobId, u32)> {
+        let config = self.env.config();
+        if !config.multifactor() {
+            if self.ranking.take().is_some() {
+                self.env.set_priority_rules(None);
+            }
+            return Vec::new();
+        }
+        let period = Duration::from_secs(config.priority.calc_period_secs);
+        let fresh = self.ranking.as_ref().is_some_and(|known| {
+            // A clock that was set back is a reason too.
+            known.rules.as_of <= now
+                && now.since(known.rules.as_of) < period
+                && Arc::ptr_eq(&known.config, &config)
+                && known.partitions == self.seen.2
+                && known.nodes == view.nodes.len()
+        });
+        if !fresh {
+            let partitions = self.env.boards.partitions.list();
+            let rules = Arc::new(priority::Rules::new(&config.priority, &partitions, &view.nodes, now));
+            self.env.set_priority_rules(Some(Arc::clone(&rules)));
+            self.ranking = Some(Ranking { rules, config, partitions: self.seen.2, nodes: view.nodes.len() });
+        }
+        let Some(Ranking { rules, .. }) = &self.ranking else { return Vec::new() };
+        let mut ranked = Vec::new();
+        for job in &mut view.pending {
+            if let Some(priority) = priority::news(rules, job, Standing::default()) {
+                ranked.push((job.id, priority));
+                *job = Arc::new(JobView { priority, ..(**job).clone() });
+            }
+        }
+        if rules.settings.flags.calculate_running {
+            let running = self.env.boards.jobs.list().into_iter().filter(|job| !job.state.waits());
+            ranked.extend(
+                running.filter_map(|job| {
+                    priority::news(rules, &job, Standing::default()).map(|priority| (job.id, priority))
+                }),
+            );
+        }
+        ranked
     }
 
     fn send(&mut self, cx: &mut Context<Self>, view: &ClusterView, made: Plan) {

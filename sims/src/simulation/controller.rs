@@ -250,6 +250,7 @@ impl World {
             config: &self.config,
             partitions: &self.partitions,
             feasibility: &mut self.feasibility,
+            priority: None,
             known_job: &known_job,
             now: clock,
         };

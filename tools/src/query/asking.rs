@@ -52,6 +52,7 @@ impl Contact {
             CommandReply::Nodes { .. } => "Nodes",
             CommandReply::Partitions { .. } => "Partitions",
             CommandReply::Steps { .. } => "Steps",
+            CommandReply::Priorities { .. } => "Priorities",
             CommandReply::Config { .. } => "Config",
             CommandReply::Script(_) => "Script",
             CommandReply::StepManager(_) => "StepManager",
@@ -90,7 +91,7 @@ impl Tell for AskError {
 }
 
 /// What a user can act on when nobody answered. Refusals stand alone, as Slurm's do.
-fn hints(error: &AskError, console: &Console) {
+pub fn hints(error: &AskError, console: &Console) {
     if matches!(error, ClusterError::NoDaemon { .. } | ClusterError::Door(_)) {
         error.details().iter().for_each(|line| console.line(line));
     }

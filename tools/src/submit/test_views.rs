@@ -75,6 +75,7 @@ pub fn job_view(id: u32, state: JobState) -> JobView {
         stderr_path: None,
         stdin_path: None,
         admin_comment: None,
+        terms: garrick_model::view::PriorityTerms::default(),
         steps: garrick_model::packed_steps::StepTally::default(),
     }
 }

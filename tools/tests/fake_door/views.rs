@@ -55,6 +55,7 @@ pub fn job_view(id: JobId, spec: JobSpec, state: JobState) -> JobView {
         stderr_path: None,
         stdin_path: None,
         admin_comment: None,
+        terms: garrick_model::view::PriorityTerms::default(),
         steps: garrick_model::packed_steps::StepTally::default(),
         spec: Arc::new(spec),
     }

@@ -205,8 +205,19 @@ fn export_has_every_field_of_every_event() {
         events
     }
     /// What came after the samples were written: not in them, and filled in when they are read.
-    const LATER: [&str; 9] =
-        ["after_failure", "boot_id", "earlier", "epilog_failed", "expedite", "expedited", "expediting", "kept", "lost"];
+    const LATER: [&str; 11] = [
+        "after_failure",
+        "boot_id",
+        "earlier",
+        "epilog_failed",
+        "expedite",
+        "expedited",
+        "expediting",
+        "kept",
+        "lost",
+        "site_factor",
+        "terms",
+    ];
     /// Equal but for bytes, which serde_json alone writes as lists of numbers.
     fn same(exported: &Value, event: &Value) -> bool {
         let bytes = |list: &[Value]| list.iter().map(|n| n.as_u64().unwrap() as u8).collect::<Vec<u8>>();

@@ -85,8 +85,8 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "MpiDefault" => config.mpi_default = text().unwrap_or_else(|| "none".to_owned()),
         "OverTimeLimit" => config.over_time_limit = OverTime::parse(value)?,
         "PriorityType" => {
-            config.priority_type = value.to_owned();
-            return Ok(only_known(value, "priority/", &["basic"], "jobs go by the order of submission"));
+            config.priority_type = value.to_ascii_lowercase();
+            return Ok(only_known(value, "priority/", &["basic", "multifactor"], "jobs go by the order of submission"));
         }
         "Prolog" => config.prolog.extend(text()),
         "PrologEpilogTimeout" => {
@@ -138,7 +138,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "UnkillableStepProgram" => config.unkillable_step_program = text(),
         "UnkillableStepTimeout" => config.unkillable_step_timeout_secs = secs(value)?,
         "WaitTime" => config.wait_time_secs = secs(value)?,
-        _ => return Ok(None),
+        _ => return Ok(config.priority.set(key, value)?.map(Effect)),
     }
     Ok(FULL)
 }

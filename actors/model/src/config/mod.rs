@@ -8,6 +8,7 @@
 //! | `values` | numbers, yes and no, times, lists |
 //! | `apply` | keys that stand alone, into [`Config`] |
 //! | `node`, `partition` | lines of nodes and partitions; `scontrol update` uses [`PartitionConfig::set`] too |
+//! | `priority` | keys of `priority/multifactor` |
 //! | `read` | all of it in order: [`read`], [`read_reporting`], [`check`] |
 //! | `show` | [`show_config`]: what `scontrol show config` prints |
 //! | `cluster` | the cluster's id and run folders; `%n` and `%h` in paths |
@@ -20,6 +21,7 @@ pub mod locate;
 mod nearest;
 mod node;
 mod partition;
+mod priority;
 mod read;
 mod report;
 mod settings;
@@ -31,6 +33,7 @@ pub use cluster::expand_path;
 pub use nearest::nearest;
 pub use node::{ConfiguredState, InitialState, NodeConfig, NodeSettings};
 pub use partition::{OverSubscribe, OverTime, PartitionConfig};
+pub use priority::{PriorityFlags, PrioritySettings, WeighedTres, amount};
 pub use read::{check, read, read_reporting, read_text};
 pub use report::{ConfigReport, Place, Problem, SettingError, Severity};
 pub use settings::{Config, ControllerHost, EnforcePartLimits, NodeSet, PropagateLimits, ReturnToService};

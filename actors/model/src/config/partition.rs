@@ -320,7 +320,6 @@ impl PartitionConfig {
             "QOS" => self.qos.is_none(),
             "DenyAccounts" => self.deny_accounts.is_empty(),
             "DenyQos" => self.deny_qos.is_empty(),
-            "PriorityJobFactor" => self.priority_job_factor == 1,
             _ => false,
         }
     }

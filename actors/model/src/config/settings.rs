@@ -4,6 +4,7 @@
 use super::{
     node::NodeConfig,
     partition::{OverTime, PartitionConfig},
+    priority::PrioritySettings,
     report::{Place, SettingError},
     values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
 };
@@ -224,6 +225,8 @@ pub struct Config {
     pub scheduler_parameters: Parameters,
     /// `PriorityType`, as written.
     pub priority_type: String,
+    /// `PriorityWeight...` and what else `priority/multifactor` goes by.
+    pub priority: PrioritySettings,
     /// `LaunchParameters`.
     pub launch_parameters: Parameters,
     /// `MpiDefault`, default none.
@@ -315,6 +318,7 @@ impl Default for Config {
             scheduler_type: "sched/backfill".to_owned(),
             scheduler_parameters: Parameters::default(),
             priority_type: "priority/basic".to_owned(),
+            priority: PrioritySettings::default(),
             launch_parameters: Parameters::default(),
             mpi_default: "none".to_owned(),
             interactive_step_options: "--interactive --preserve-env --pty $SHELL".to_owned(),
@@ -369,6 +373,10 @@ impl Config {
     /// `--requeue=expedite` is allowed (`SlurmctldParameters=enable_expedited_requeue`).
     pub fn expedited_requeue(&self) -> bool {
         self.slurmctld_parameters.has("enable_expedited_requeue")
+    }
+    /// Priorities are computed from several factors (`PriorityType=priority/multifactor`).
+    pub fn multifactor(&self) -> bool {
+        self.priority_type.strip_prefix("priority/").unwrap_or(&self.priority_type) == "multifactor"
     }
     /// Jobs that ask for nothing special are backfilled.
     pub fn backfill(&self) -> bool {

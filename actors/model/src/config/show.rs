@@ -144,7 +144,20 @@ const ROWS: &[(&str, &str)] = &[
     ("PriorityParameters", NULL),
     ("PrioritySiteFactorParameters", NULL),
     ("PrioritySiteFactorPlugin", NULL),
+    ("PriorityDecayHalfLife", "7-00:00:00"),
+    ("PriorityCalcPeriod", ""),
+    ("PriorityFavorSmall", ""),
+    ("PriorityFlags", ""),
+    ("PriorityMaxAge", ""),
+    ("PriorityUsageResetPeriod", "NONE"),
     ("PriorityType", ""),
+    ("PriorityWeightAge", ""),
+    ("PriorityWeightAssoc", ""),
+    ("PriorityWeightFairShare", ""),
+    ("PriorityWeightJobSize", ""),
+    ("PriorityWeightPartition", ""),
+    ("PriorityWeightQOS", ""),
+    ("PriorityWeightTRES", ""),
     ("PrivateData", "none"),
     ("ProctrackType", "proctrack/cgroup"),
     ("Prolog", ""),
@@ -231,6 +244,20 @@ const ROWS: &[(&str, &str)] = &[
     ("X11Parameters", NULL),
 ];
 
+/// Keys that Slurm shows with `priority/multifactor` alone.
+fn of_multifactor(name: &str) -> bool {
+    name.starts_with("PriorityWeight")
+        || matches!(
+            name,
+            "PriorityDecayHalfLife"
+                | "PriorityCalcPeriod"
+                | "PriorityFavorSmall"
+                | "PriorityFlags"
+                | "PriorityMaxAge"
+                | "PriorityUsageResetPeriod"
+        )
+}
+
 /// Is this the value that the key has anyhow? Then there is nothing to warn of.
 pub(super) fn is_default(key: &str, value: &str) -> bool {
     let nothing = value.is_empty() || value == NULL || value == "0" || value.eq_ignore_ascii_case("no");
@@ -255,6 +282,7 @@ pub fn show_config(config: &Config, facts: &ShowFacts<'_>) -> Vec<(String, Strin
                     pairs.push((format!("SlurmctldHost[{n}]"), format!("{}{address}", controller.name)));
                 }
             }
+            name if of_multifactor(name) && !config.multifactor() => {}
             "Prolog" | "Epilog" if !config.several(name).is_empty() => {
                 for (n, path) in config.several(name).iter().enumerate() {
                     pairs.push((format!("{name}[{n}]"), path.clone()));
@@ -419,6 +447,6 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         "UnkillableStepProgram" => text(c.unkillable_step_program.as_deref()),
         "UnkillableStepTimeout" => secs(c.unkillable_step_timeout_secs),
         "WaitTime" => secs(c.wait_time_secs),
-        _ => return None,
+        name => return c.priority.shown(name),
     })
 }

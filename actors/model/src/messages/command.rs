@@ -5,6 +5,7 @@
 
 use crate::{
     ids::{JobId, RequestId},
+    messages::priority::{JobPriority, PriorityWeights},
     refusal::Refusal,
     spec::JobSpec,
     step_selector::StepsSelector,
@@ -84,6 +85,8 @@ pub enum CommandRequest {
         /// Actor path prefixes as for `Trace`; empty: all.
         prefixes: Vec<String>,
     },
+    /// The factors behind the priorities of jobs that wait. Repeatable. Answer: `Priorities`.
+    ListPriorities,
     /// Effective configuration as `Key = Value` pairs. Repeatable. Answer: `Config`.
     ShowConfig,
     /// The script of a job. Repeatable. Answer: `Script`.
@@ -239,6 +242,8 @@ pub enum JobAction {
     Suspend,
     /// Continue them.
     Resume,
+    /// To the front of their user's queue, in this order.
+    Top,
 }
 
 /// `scontrol update JobId=...`: only what is `Some` changes.
@@ -283,6 +288,8 @@ pub struct JobChange {
     pub array_limit: Option<u32>,
     /// Account.
     pub account: Option<String>,
+    /// SiteFactor.
+    pub site_factor: Option<i32>,
 }
 
 /// `scontrol update NodeName=...`.
@@ -421,6 +428,15 @@ pub enum CommandReply {
         /// Lines that are not there because the list is too long; naming one job shortens it.
         #[serde(default)]
         left_out: u64,
+    },
+    /// To `ListPriorities`.
+    Priorities {
+        /// `PriorityType`; only `priority/multifactor` has factors.
+        kind: String,
+        /// Weights.
+        weights: PriorityWeights,
+        /// A job for each of its partitions, in id order.
+        jobs: Vec<JobPriority>,
     },
     /// To `ShowConfig`.
     Config {

@@ -14,6 +14,7 @@ pub mod command;
 pub mod launch_failure;
 pub mod launcher;
 pub mod node;
+pub mod priority;
 pub mod shepherd;
 pub mod shepherd_link;
 pub mod step;

@@ -228,6 +228,7 @@ fn record(id: u32, spec: JobSpec) -> JobRecord {
         },
         submit_time: at(0),
         priority: 4_294_901_760,
+        terms: garrick_model::view::PriorityTerms::default(),
         hold: None,
         begin: None,
         dependencies: Dependencies::default(),
@@ -297,6 +298,7 @@ fn change() -> JobChange {
         requeue: Some(false),
         array_limit: Some(0),
         account: Some("biology".into()),
+        site_factor: None,
     }
 }
 

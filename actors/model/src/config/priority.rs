@@ -1,0 +1,358 @@
+//! What `priority/multifactor` goes by: `PriorityWeight...`, `PriorityFlags` and the like.
+
+use super::{
+    report::SettingError,
+    values::{self, Value},
+};
+use crate::time::parse_duration_secs;
+use std::fmt::Write as _;
+
+/// Longest `PriorityCalcPeriod`, minutes: a year.
+const PERIOD_LIMIT: u32 = 366 * 24 * 60;
+const MINUTE: u64 = 60;
+const DAY: u64 = 24 * 3600;
+
+/// A kind of resource that `PriorityWeightTRES` may name, in the order in which it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum WeighedTres {
+    /// `CPU`
+    Cpu,
+    /// `Mem`, MiB.
+    Mem,
+    /// `Node`
+    Node,
+    /// `Billing`: by the partition's `TRESBillingWeights`, CPUs without them.
+    Billing,
+}
+
+impl WeighedTres {
+    /// Slurm's word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Mem => "mem",
+            Self::Node => "node",
+            Self::Billing => "billing",
+        }
+    }
+}
+
+/// `PriorityFlags`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "flags as Slurm has them, each by itself")]
+pub struct PriorityFlags {
+    /// `ACCRUE_ALWAYS`: jobs age from their submission on, eligible or not.
+    pub accrue_always: bool,
+    /// `CALCULATE_RUNNING`: running and suspended jobs too.
+    pub calculate_running: bool,
+    /// `INCR_ONLY`: never less than before.
+    pub incr_only: bool,
+    /// `MAX_TRES`: billing is the greatest of its terms, not their sum.
+    pub max_tres: bool,
+    /// `NO_NORMAL_ASSOC`: association priorities as they are.
+    pub no_normal_assoc: bool,
+    /// `NO_NORMAL_PART`: partitions' factors as they are.
+    pub no_normal_part: bool,
+    /// `NO_NORMAL_QOS`: QOS priorities as they are.
+    pub no_normal_qos: bool,
+    /// `NO_NORMAL_TRES`: amounts, not shares of the partition.
+    pub no_normal_tres: bool,
+    /// `SMALL_RELATIVE_TO_TIME`: size by time limit.
+    pub small_relative_to_time: bool,
+}
+
+const FLAGS: &[&str] = &[
+    "ACCRUE_ALWAYS",
+    "CALCULATE_RUNNING",
+    "DEPTH_OBLIVIOUS",
+    "FAIR_TREE",
+    "NO_FAIR_TREE",
+    "INCR_ONLY",
+    "MAX_TRES",
+    "NO_NORMAL_ALL",
+    "NO_NORMAL_ASSOC",
+    "NO_NORMAL_PART",
+    "NO_NORMAL_QOS",
+    "NO_NORMAL_TRES",
+    "SMALL_RELATIVE_TO_TIME",
+];
+
+impl PriorityFlags {
+    fn parse(text: &str) -> Value<(Self, Option<SettingError>)> {
+        let mut flags = Self::default();
+        let mut later = Vec::new();
+        for word in values::list(text) {
+            match values::choice(&word, FLAGS)? {
+                "ACCRUE_ALWAYS" => flags.accrue_always = true,
+                "CALCULATE_RUNNING" => flags.calculate_running = true,
+                "INCR_ONLY" => flags.incr_only = true,
+                "MAX_TRES" => flags.max_tres = true,
+                "NO_NORMAL_ASSOC" => flags.no_normal_assoc = true,
+                "NO_NORMAL_PART" => flags.no_normal_part = true,
+                "NO_NORMAL_QOS" => flags.no_normal_qos = true,
+                "NO_NORMAL_TRES" => flags.no_normal_tres = true,
+                "NO_NORMAL_ALL" => {
+                    (flags.no_normal_assoc, flags.no_normal_part) = (true, true);
+                    (flags.no_normal_qos, flags.no_normal_tres) = (true, true);
+                }
+                "SMALL_RELATIVE_TO_TIME" => flags.small_relative_to_time = true,
+                other => later.push(other),
+            }
+        }
+        let later = (!later.is_empty()).then(|| {
+            let what = if later.len() == 1 { "is" } else { "are" };
+            SettingError::new(format!("{} {what} not supported yet", later.join(",")))
+                .suggest("fair shares come with accounting")
+        });
+        Ok((flags, later))
+    }
+
+    fn words(self) -> String {
+        let all = self.no_normal_assoc && self.no_normal_part && self.no_normal_qos && self.no_normal_tres;
+        let given = [
+            (self.accrue_always, "ACCRUE_ALWAYS"),
+            (self.calculate_running, "CALCULATE_RUNNING"),
+            (self.incr_only, "INCR_ONLY"),
+            (self.max_tres, "MAX_TRES"),
+            (all, "NO_NORMAL_ALL"),
+            (self.no_normal_assoc && !all, "NO_NORMAL_ASSOC"),
+            (self.no_normal_part && !all, "NO_NORMAL_PART"),
+            (self.no_normal_qos && !all, "NO_NORMAL_QOS"),
+            (self.no_normal_tres && !all, "NO_NORMAL_TRES"),
+            (self.small_relative_to_time, "SMALL_RELATIVE_TO_TIME"),
+        ];
+        given.iter().filter(|(on, _)| *on).map(|(_, word)| *word).collect::<Vec<_>>().join(",")
+    }
+}
+
+/// Settings of `priority/multifactor`. Weights are what a factor of 1.0 adds to a job's priority; 0, the default, leaves
+/// the factor out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PrioritySettings {
+    /// `PriorityWeightAge`.
+    pub age: u32,
+    /// `PriorityWeightAssoc`.
+    pub assoc: u32,
+    /// `PriorityWeightFairshare`.
+    pub fairshare: u32,
+    /// `PriorityWeightJobSize`.
+    pub job_size: u32,
+    /// `PriorityWeightPartition`.
+    pub partition: u32,
+    /// `PriorityWeightQOS`.
+    pub qos: u32,
+    /// `PriorityWeightTRES`, each kind once, in order; may be negative.
+    pub tres: Vec<(WeighedTres, f64)>,
+    /// That, as written.
+    pub tres_text: Option<String>,
+    /// `PriorityMaxAge`, seconds of waiting that make the age factor 1.0; default a week.
+    pub max_age_secs: u64,
+    /// `PriorityCalcPeriod`, seconds (in minutes in the file) between calculations for all jobs; default 5 minutes. A
+    /// shorter one costs a message to each waiting job whose priority changed.
+    pub calc_period_secs: u64,
+    /// `PriorityFavorSmall`, default no.
+    pub favor_small: bool,
+    /// `PriorityFlags`.
+    pub flags: PriorityFlags,
+}
+
+impl Default for PrioritySettings {
+    fn default() -> Self {
+        Self {
+            age: 0,
+            assoc: 0,
+            fairshare: 0,
+            job_size: 0,
+            partition: 0,
+            qos: 0,
+            tres: Vec::new(),
+            tres_text: None,
+            max_age_secs: 7 * DAY,
+            calc_period_secs: 5 * MINUTE,
+            favor_small: false,
+            flags: PriorityFlags::default(),
+        }
+    }
+}
+
+impl PrioritySettings {
+    /// Sets a key by its usual spelling. `None`: not one of these. Inside, what there is to say about the value.
+    pub(super) fn set(&mut self, key: &str, value: &str) -> Value<Option<Option<SettingError>>> {
+        let weight = || values::number(value, 0, u32::MAX);
+        let mut note = None;
+        match key {
+            "PriorityCalcPeriod" => {
+                self.calc_period_secs = MINUTE * u64::from(values::number(value, 1, PERIOD_LIMIT)?);
+            }
+            "PriorityFavorSmall" => self.favor_small = values::yes_no(value)?,
+            "PriorityFlags" => (self.flags, note) = PriorityFlags::parse(value)?,
+            "PriorityMaxAge" => self.max_age_secs = max_age(value)?,
+            "PriorityWeightAge" => self.age = weight()?,
+            "PriorityWeightAssoc" => (self.assoc, note) = without_accounting(weight()?),
+            "PriorityWeightFairshare" => (self.fairshare, note) = without_accounting(weight()?),
+            "PriorityWeightJobSize" => self.job_size = weight()?,
+            "PriorityWeightPartition" => self.partition = weight()?,
+            "PriorityWeightQOS" => (self.qos, note) = without_accounting(weight()?),
+            "PriorityWeightTRES" => {
+                (self.tres, note) = tres_weights(value)?;
+                self.tres_text = values::optional(value);
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(note))
+    }
+
+    /// As `scontrol show config` has it.
+    pub(super) fn shown(&self, key: &str) -> Option<String> {
+        Some(match key {
+            "PriorityCalcPeriod" => days_and_time(self.calc_period_secs),
+            "PriorityFavorSmall" => if self.favor_small { "Yes" } else { "No" }.to_owned(),
+            "PriorityFlags" => self.flags.words(),
+            "PriorityMaxAge" => days_and_time(self.max_age_secs),
+            "PriorityWeightAge" => self.age.to_string(),
+            "PriorityWeightAssoc" => self.assoc.to_string(),
+            "PriorityWeightFairShare" => self.fairshare.to_string(),
+            "PriorityWeightJobSize" => self.job_size.to_string(),
+            "PriorityWeightPartition" => self.partition.to_string(),
+            "PriorityWeightQOS" => self.qos.to_string(),
+            "PriorityWeightTRES" => self.tres_text.clone().unwrap_or_else(|| "(null)".to_owned()),
+            _ => return None,
+        })
+    }
+}
+
+/// Weights of what only accounting knows: kept, and the factor is 0 until there is some.
+fn without_accounting(weight: u32) -> (u32, Option<SettingError>) {
+    let note = (weight > 0).then(|| {
+        SettingError::new("there is no accounting yet, so this factor is 0 for every job")
+            .suggest("the other factors are not changed by it")
+    });
+    (weight, note)
+}
+
+fn max_age(text: &str) -> Value<u64> {
+    match parse_duration_secs(text) {
+        Ok(Some(secs)) if secs > 0 => Ok(secs),
+        _ => Err(SettingError::new(format!("\"{text}\" is not an age"))
+            .suggest("minutes, hours:minutes:seconds, days-hours or days-hours:minutes:seconds")),
+    }
+}
+
+/// Weights, and what there is to say about them.
+type Weighed = (Vec<(WeighedTres, f64)>, Option<SettingError>);
+
+fn tres_weights(text: &str) -> Value<Weighed> {
+    let mut weights: Vec<(WeighedTres, f64)> = Vec::new();
+    let mut later = Vec::new();
+    for part in values::list(text) {
+        let wrong = || {
+            SettingError::new(format!("\"{part}\" is not a TRES with its weight"))
+                .suggest("for example CPU=1000,Mem=2000")
+        };
+        let (name, number) = part.split_once('=').ok_or_else(wrong)?;
+        let weight = amount(number).ok_or_else(wrong)?;
+        let kind = match name.trim().to_ascii_lowercase().as_str() {
+            "cpu" => WeighedTres::Cpu,
+            "mem" => WeighedTres::Mem,
+            "node" => WeighedTres::Node,
+            "billing" => WeighedTres::Billing,
+            other => {
+                later.push(other.to_owned());
+                continue;
+            }
+        };
+        weights.retain(|(known, _)| *known != kind);
+        weights.push((kind, weight));
+    }
+    weights.sort_by_key(|(kind, _)| *kind);
+    let note = (!later.is_empty()).then(|| {
+        SettingError::new(format!("a weight for {} is not supported yet", later.join(",")))
+            .suggest("cpu, mem, node and billing are")
+    });
+    Ok((weights, note))
+}
+
+/// A number, with or without a fraction, a sign, or one of Slurm's units K, M, G, T, P (1024 each).
+pub fn amount(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let (digits, times) = match text.chars().last()?.to_ascii_uppercase() {
+        'K' => (&text[..text.len() - 1], 1024_f64),
+        'M' => (&text[..text.len() - 1], 1024_f64.powi(2)),
+        'G' => (&text[..text.len() - 1], 1024_f64.powi(3)),
+        'T' => (&text[..text.len() - 1], 1024_f64.powi(4)),
+        'P' => (&text[..text.len() - 1], 1024_f64.powi(5)),
+        _ => (text, 1.0),
+    };
+    let plain = digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'-' | b'+'));
+    digits.parse::<f64>().ok().filter(|n| plain && n.is_finite()).map(|n| n * times)
+}
+
+/// `7-00:00:00`, `00:05:00`.
+fn days_and_time(secs: u64) -> String {
+    let mut text = String::new();
+    if secs >= DAY {
+        let _ = write!(text, "{}-", secs / DAY);
+    }
+    let _ = write!(text, "{:02}:{:02}:{:02}", secs % DAY / 3600, secs % 3600 / 60, secs % 60);
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn set(key: &str, value: &str) -> Value<(PrioritySettings, Option<SettingError>)> {
+        let mut settings = PrioritySettings::default();
+        let note = settings.set(key, value)?.unwrap();
+        Ok((settings, note))
+    }
+
+    #[test]
+    fn settings_are_shown_as_slurm_shows_them() {
+        let shown = |key: &str, value: &str| set(key, value).unwrap().0.shown(key).unwrap();
+        assert_eq!(shown("PriorityMaxAge", "0-1"), "01:00:00");
+        assert_eq!(shown("PriorityMaxAge", "7-0"), "7-00:00:00");
+        assert_eq!(shown("PriorityCalcPeriod", "5"), "00:05:00");
+        assert_eq!(shown("PriorityFavorSmall", "yes"), "Yes");
+        assert_eq!(shown("PriorityFlags", "no_normal_all,max_tres"), "MAX_TRES,NO_NORMAL_ALL");
+        assert_eq!(shown("PriorityWeightTRES", "CPU=1000,Mem=2000"), "CPU=1000,Mem=2000");
+        assert_eq!(PrioritySettings::default().shown("PriorityWeightTRES").unwrap(), "(null)");
+    }
+
+    #[test]
+    fn what_needs_accounting_is_named() {
+        for (key, value) in [
+            ("PriorityFlags", "MAX_TRES,DEPTH_OBLIVIOUS"),
+            ("PriorityWeightFairshare", "10"),
+            ("PriorityWeightQOS", "10"),
+            ("PriorityWeightTRES", "CPU=5,GRES/gpu=3000"),
+        ] {
+            assert!(set(key, value).unwrap().1.is_some(), "{key}={value}");
+        }
+        assert!(set("PriorityWeightFairshare", "0").unwrap().1.is_none());
+    }
+
+    #[test]
+    fn nonsense_is_an_error() {
+        for (key, value) in [
+            ("PriorityFlags", "FOO"),
+            ("PriorityMaxAge", "foo"),
+            ("PriorityMaxAge", "0"),
+            ("PriorityCalcPeriod", "0"),
+            ("PriorityWeightAge", "-1"),
+            ("PriorityWeightTRES", "CPU=abc"),
+            ("PriorityWeightTRES", "CPU"),
+            ("PriorityWeightTRES", "CPU=nan"),
+            ("PriorityWeightTRES", "CPU=inf"),
+        ] {
+            assert!(set(key, value).is_err(), "{key}={value}");
+        }
+    }
+
+    #[test]
+    fn weights_of_tres_come_in_order_with_units_and_signs() {
+        let weights = set("PriorityWeightTRES", "mem=-0.5,CPU=2K,mem=3").unwrap().0.tres;
+        assert_eq!(weights, [(WeighedTres::Cpu, 2048.0), (WeighedTres::Mem, 3.0)]);
+    }
+}

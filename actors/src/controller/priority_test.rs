@@ -1,0 +1,137 @@
+//! Priorities of several factors in a whole controller.
+#![allow(clippy::unwrap_used)]
+
+use super::fixtures::{MemoryJournal, Rig};
+use crate::scheduler::fixtures::spec;
+use garrick_model::{
+    ids::JobId,
+    messages::command::{CommandReply, CommandRequest, JobAction, JobChange, JobSelector},
+    refusal::Refusal,
+    spec::{JobSpec, NodeCount},
+    view::JobView,
+};
+use garrick_runtime::{System, SystemConfig};
+
+/// Nodes that never come, so that all jobs wait.
+const SITE: &str = "ClusterName=test\nSlurmctldHost=head\nPriorityType=priority/multifactor\n\
+    PriorityWeightJobSize=1000\nPriorityWeightPartition=100\nSchedulerParameters=enable_user_top\n\
+    NodeName=n[0-3] CPUs=4 RealMemory=1000\n\
+    PartitionName=debug Nodes=ALL Default=YES PriorityJobFactor=1\n\
+    PartitionName=fast Nodes=ALL PriorityJobFactor=10\n";
+
+fn with_rig(body: impl AsyncFnOnce(Rig)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(System::within(SystemConfig::default(), async |system| {
+        body(Rig::start(&system, SITE, MemoryJournal::default())).await;
+    }));
+}
+
+fn wide(nodes: u32) -> JobSpec {
+    JobSpec { nodes: Some(NodeCount { min: nodes, max: Some(nodes) }), tasks: Some(4 * nodes), ..spec() }
+}
+
+fn shown(rig: &Rig, job: JobId) -> std::sync::Arc<JobView> {
+    rig.controller.env.boards.jobs.get(&job).unwrap()
+}
+
+async fn update(rig: &Rig, uid: u32, job: JobId, change: JobChange) -> Result<(), Refusal> {
+    let jobs = vec![JobSelector { job, tasks: None }];
+    one(rig.ask(uid, CommandRequest::UpdateJob { jobs, change: Box::new(change) }).await)
+}
+
+async fn control(rig: &Rig, uid: u32, jobs: &[JobId], action: JobAction) -> Result<(), Refusal> {
+    let jobs = jobs.iter().map(|job| JobSelector { job: *job, tasks: None }).collect();
+    one(rig.ask(uid, CommandRequest::ControlJob { jobs, action }).await)
+}
+
+fn one(reply: CommandReply) -> Result<(), Refusal> {
+    match reply {
+        CommandReply::PerJob(answers) => answers.into_iter().try_for_each(|(_, answer)| answer),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn the_scheduler_calculates_and_the_owner_shows() {
+    with_rig(async |mut rig: Rig| {
+        let small = rig.submitted(wide(1)).await;
+        let large = rig.submitted(JobSpec { partitions: vec!["fast".to_owned()], ..wide(4) }).await;
+        rig.until(small, |view| view.priority == 260).await;
+        rig.until(large, |view| view.priority == 1100).await;
+
+        update(&rig, 1001, small, JobChange { nice: Some(60), ..JobChange::default() }).await.unwrap();
+        rig.until(small, |view| view.priority == 200).await;
+        let site = || JobChange { site_factor: Some(40), ..JobChange::default() };
+        assert_eq!(update(&rig, 1001, small, site()).await, Err(Refusal::AccessDenied));
+        update(&rig, 0, small, site()).await.unwrap();
+        rig.until(small, |view| view.priority == 240).await;
+        let elsewhere = JobChange { partitions: Some(vec!["fast".to_owned()]), ..JobChange::default() };
+        update(&rig, 1001, small, elsewhere).await.unwrap();
+        rig.until(small, |view| view.priority == 330).await;
+
+        let CommandReply::Priorities { weights, jobs, .. } = rig.ask(1001, CommandRequest::ListPriorities).await else {
+            panic!("no priorities");
+        };
+        assert_eq!((weights.job_size, weights.partition), (1000, 100));
+        let of_small = jobs.iter().find(|job| job.job == small).unwrap();
+        assert_eq!((of_small.priority, of_small.nice, of_small.site), (330, 60, 40));
+    });
+}
+
+#[test]
+fn what_was_fixed_stays_until_it_is_held_and_released() {
+    with_rig(async |mut rig: Rig| {
+        let job = rig.submitted(wide(1)).await;
+        rig.until(job, |view| view.priority == 260).await;
+        let fix = |priority| JobChange { priority: Some(priority), ..JobChange::default() };
+        assert_eq!(update(&rig, 1001, job, fix(5000)).await, Err(Refusal::AccessDenied));
+        update(&rig, 0, job, fix(5000)).await.unwrap();
+        // Another job makes the scheduler look again.
+        let other = rig.submitted(wide(2)).await;
+        rig.until(other, |view| view.priority == 510).await;
+        assert_eq!((shown(&rig, job).priority, shown(&rig, job).terms.fixed), (5000, true));
+
+        control(&rig, 1001, &[job], JobAction::Hold).await.unwrap();
+        rig.until(job, |view| view.priority == 0).await;
+        control(&rig, 1001, &[job], JobAction::Release).await.unwrap();
+        rig.until(job, |view| view.priority == 260).await;
+        let replayed = rig.journal.replayed();
+        assert!(!replayed.jobs[&job].terms.fixed);
+    });
+}
+
+#[test]
+fn users_order_their_own_jobs() {
+    with_rig(async |mut rig: Rig| {
+        let first = rig.submitted(wide(3)).await;
+        let second = rig.submitted(wide(2)).await;
+        let third = rig.submitted(wide(1)).await;
+        rig.until(third, |view| view.priority == 260).await;
+        rig.until(first, |view| view.priority == 760).await;
+        assert_eq!(control(&rig, 1002, &[third], JobAction::Top).await, Err(Refusal::AccessDenied));
+        assert_eq!(control(&rig, 1001, &[JobId(99)], JobAction::Top).await, Err(Refusal::InvalidJobId));
+        control(&rig, 1001, &[third], JobAction::Top).await.unwrap();
+        rig.until(third, |view| view.priority == 760).await;
+        rig.until(first, |view| view.priority == 510).await;
+        rig.until(second, |view| view.priority == 260).await;
+
+        control(&rig, 1001, &[second], JobAction::Hold).await.unwrap();
+        rig.until(second, |view| view.priority == 0).await;
+        assert_eq!(control(&rig, 1001, &[second], JobAction::Top).await, Err(Refusal::JobHeld));
+    });
+}
+
+#[test]
+fn in_order_of_submission_there_are_no_factors_to_show() {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(System::within(SystemConfig::default(), async |system| {
+        let site = SITE.replace("PriorityType=priority/multifactor\n", "");
+        let mut rig = Rig::start(&system, &site, MemoryJournal::default());
+        let job = rig.submitted(wide(1)).await;
+        rig.until(job, |view| view.priority > 1_000_000).await;
+        match rig.ask(1001, CommandRequest::ListPriorities).await {
+            CommandReply::Priorities { kind, jobs, .. } => assert!(kind == "priority/basic" && jobs.is_empty()),
+            other => panic!("{other:?}"),
+        }
+    }));
+}
