@@ -4,7 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`options`], [`submit`] | `sbatch`, `salloc`, `srun`, `swait`, `sattach` |
-//! | [`query`] | `squeue`, `sinfo` |
+//! | [`query`] | `squeue`, `sinfo`, `sprio` |
 //! | [`control`] | `scancel`, `scontrol`, `stail` |
 //! | [`site`] | `garrick` |
 //! | [`journal`] | `garrick journal` |
@@ -35,13 +35,14 @@ use std::{
 type Command = fn(Vec<OsString>) -> i32;
 
 /// Every command.
-const COMMANDS: [(&str, Command); 11] = [
+const COMMANDS: [(&str, Command); 12] = [
     ("sbatch", submit::sbatch::main),
     ("srun", submit::srun::main),
     ("sattach", submit::attach::main),
     ("salloc", submit::salloc::main),
     ("squeue", query::squeue::main),
     ("sinfo", query::sinfo::main),
+    ("sprio", query::sprio::main),
     ("scancel", control::scancel::main),
     ("scontrol", control::scontrol::main),
     ("stail", control::stail::main),

@@ -83,7 +83,7 @@ impl Cluster {
         let home = work.join("home");
         std::fs::create_dir_all(work.join("bin")).unwrap();
         for command in
-            ["garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "scancel", "scontrol", "swait", "stail"]
+            ["garrick", "sbatch", "srun", "salloc", "squeue", "sinfo", "sprio", "scancel", "scontrol", "swait", "stail"]
         {
             symlink(programs.join("garrick"), work.join("bin").join(command)).unwrap();
         }

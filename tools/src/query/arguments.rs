@@ -81,6 +81,39 @@ pub enum Outcome {
     Done(i32),
 }
 
+/// `-j 5`: the argument of an option is optional, but a word that looks like one (`fits`) belongs to it. `flags` are the
+/// letters that may stand before the option's in one word.
+pub fn attach_ids(
+    args: Vec<OsString>,
+    long: &[&str],
+    short: char,
+    flags: &str,
+    fits: fn(&str) -> bool,
+) -> Vec<OsString> {
+    let takes_ids = |option: &OsString| match option.to_str() {
+        Some(text) if long.contains(&text) => true,
+        Some(text) => text
+            .strip_prefix('-')
+            .and_then(|letters| letters.strip_suffix(short))
+            .is_some_and(|letters| letters.chars().all(|c| flags.contains(c))),
+        None => false,
+    };
+    let mut attached: Vec<OsString> = Vec::with_capacity(args.len());
+    for arg in args {
+        let id = arg.to_str().is_some_and(fits);
+        match attached.last_mut() {
+            Some(last) if id && takes_ids(last) => {
+                if last.to_str().is_some_and(|l| l.starts_with("--")) {
+                    last.push("=");
+                }
+                last.push(arg);
+            }
+            _ => attached.push(arg),
+        }
+    }
+    attached
+}
+
 /// Takes a command's arguments apart; help, version and errors are dealt with.
 pub fn read(table: &'static Table, args: &[OsString], console: &Console) -> Outcome {
     match parse(table, args) {

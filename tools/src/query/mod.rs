@@ -1,9 +1,10 @@
-//! Commands that ask: `squeue` and `sinfo`, and what they share with those that control; `garrick cat`.
+//! Commands that ask: `squeue`, `sinfo` and `sprio`, and what they share with those that control; `garrick cat`.
 
 pub mod arguments;
 pub mod asking;
 pub mod cat;
 pub mod choices;
 pub mod sinfo;
+pub mod sprio;
 pub mod squeue;
 pub mod steps;

@@ -24,8 +24,10 @@ static TABLE: Table = Table {
 };
 
 /// Names of commands.
-pub const COMMANDS: [&str; 11] =
-    ["garrick", "sbatch", "srun", "sattach", "salloc", "squeue", "sinfo", "scancel", "scontrol", "stail", "swait"];
+pub const COMMANDS: [&str; 12] = [
+    "garrick", "sbatch", "srun", "sattach", "salloc", "squeue", "sinfo", "sprio", "scancel", "scontrol", "stail",
+    "swait",
+];
 
 /// Names of daemons, with the program that each is.
 const DAEMONS: [(&str, &str); 4] =

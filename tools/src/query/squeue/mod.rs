@@ -67,33 +67,11 @@ pub fn main(args: Vec<OsString>) -> i32 {
     }
 }
 
-/// `-j 5` and `-s 5.0`: the argument is optional, but one that begins with a digit belongs to the option.
+/// `-j 5` and `-s 5.0`.
 fn attach_ids(args: Vec<OsString>) -> Vec<OsString> {
-    let mut attached: Vec<OsString> = Vec::with_capacity(args.len());
-    for arg in args {
-        let id = arg.to_str().is_some_and(|a| a.starts_with(|c: char| c.is_ascii_digit()));
-        match attached.last_mut() {
-            Some(last) if id && takes_ids(last) => {
-                if last.to_str().is_some_and(|l| l.starts_with("--")) {
-                    last.push("=");
-                }
-                last.push(arg);
-            }
-            _ => attached.push(arg),
-        }
-    }
-    attached
-}
-
-fn takes_ids(option: &OsString) -> bool {
-    match option.to_str() {
-        Some("--jobs" | "--job" | "--steps" | "--step") => true,
-        Some(text) => text
-            .strip_prefix('-')
-            .and_then(|flags| flags.strip_suffix(['j', 's']))
-            .is_some_and(|flags| flags.chars().all(|c| "arhlPv".contains(c))),
-        None => false,
-    }
+    let is_id = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    let args = arguments::attach_ids(args, &["--jobs", "--job"], 'j', "arhlPv", is_id);
+    arguments::attach_ids(args, &["--steps", "--step"], 's', "arhlPv", is_id)
 }
 
 fn once(request: &Request, console: &Console) -> i32 {

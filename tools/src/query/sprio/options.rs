@@ -1,0 +1,141 @@
+//! Options of `sprio`, with the `SPRIO_*` variables behind them.
+
+use super::{
+    Sort,
+    fields::{self, Entry},
+};
+use crate::{
+    options::table::Arg,
+    query::{
+        arguments::{Arguments, Table, option},
+        choices,
+    },
+    render::columns::{Layout, LayoutError},
+};
+use garrick_model::messages::{command::JobSelector, priority::JobPriority};
+
+/// Options of `sprio`.
+pub static TABLE: Table = Table {
+    program: "sprio",
+    purpose: "Show what the priorities of waiting jobs are made of.",
+    operands: "",
+    options: &[
+        option("clusters", Some('M'), Arg::Required("cluster"), "another cluster (there is one here)"),
+        option("federation", None, Arg::None, "jobs of the federation (always the local cluster here)"),
+        option("noheader", Some('h'), Arg::None, "no heading"),
+        option("jobs", Some('j'), Arg::Optional("job(s)"), "only these jobs"),
+        option("local", None, Arg::None, "jobs of the local cluster (always so here)"),
+        option("long", Some('l'), Arg::None, "all factors"),
+        option("norm", Some('n'), Arg::None, "factors before their weights"),
+        option("format", Some('o'), Arg::Required("format"), "fields by letters, %[.][size]letter"),
+        option("partition", Some('p'), Arg::Required("partition(s)"), "only jobs in these partitions"),
+        option("sibling", None, Arg::None, "siblings in a federation (none here)"),
+        option("sort", Some('S'), Arg::Required("fields"), "order by letters of -o, - before one for descending"),
+        option("user", Some('u'), Arg::Required("user(s)"), "only jobs of these users"),
+        option("verbose", Some('v'), Arg::None, "say more"),
+        option("weights", Some('w'), Arg::None, "the weights instead of jobs"),
+    ],
+    misuse: 1,
+};
+
+/// What is to be done.
+#[derive(Debug)]
+pub struct Request {
+    /// Only these jobs; empty: all.
+    pub jobs: Vec<JobSelector>,
+    /// Only of these users.
+    pub users: Vec<u32>,
+    /// Only in these partitions.
+    pub partitions: Vec<String>,
+    /// Columns asked for.
+    pub layout: Option<Layout<&'static Entry>>,
+    /// Order.
+    pub sort: Vec<Sort>,
+    /// Heading line.
+    pub heading: bool,
+    /// All factors.
+    pub long: bool,
+    /// Before weights.
+    pub norm: bool,
+    /// Weights only.
+    pub weights: bool,
+    /// Say more.
+    pub verbose: bool,
+}
+
+/// Options that cannot be used, in the words that the user gets.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// A format string.
+    #[error(transparent)]
+    Layout(#[from] LayoutError),
+    /// A sort specification.
+    #[error("Invalid sort specification: {0}")]
+    Sort(String),
+    /// Ids, users.
+    #[error(transparent)]
+    Choice(#[from] choices::ChoiceError),
+    /// Something that is no option.
+    #[error("Unrecognized option: {0}")]
+    Operand(String),
+}
+
+impl Request {
+    /// Is this one of the jobs that were asked for?
+    pub fn takes(&self, job: &JobPriority) -> bool {
+        let named = |selector: &JobSelector| {
+            let array = job.array_task.is_some_and(|task| task.array_job == selector.job);
+            let task = |index: u32| match &selector.tasks {
+                None => true,
+                Some(ranges) => ranges
+                    .iter()
+                    .any(|&(first, last, step)| (first..=last).step_by(step.max(1) as usize).any(|i| i == index)),
+            };
+            match job.array_task {
+                Some(t) if array => task(t.index),
+                _ => selector.job == job.job,
+            }
+        };
+        (self.jobs.is_empty() || self.jobs.iter().any(named))
+            && (self.users.is_empty() || self.users.contains(&job.uid))
+            && (self.partitions.is_empty() || self.partitions.contains(&job.partition))
+    }
+}
+
+/// Reads the options; `env` looks variables up.
+pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, RequestError> {
+    if let Some(word) = arguments.words().into_iter().next() {
+        return Err(RequestError::Operand(word));
+    }
+    let format = arguments.value("format").or_else(|| env("SPRIO_FORMAT")).filter(|f| !f.is_empty());
+    let layout = format.map(|format| Layout::short(&format, "job", fields::by_letter)).transpose()?;
+    Ok(Request {
+        jobs: choices::jobs(&arguments.value("jobs").unwrap_or_default())?,
+        users: choices::users(&arguments.value("user").unwrap_or_default())?,
+        partitions: choices::words(&arguments.value("partition").unwrap_or_default()),
+        layout,
+        sort: sort(&arguments.value("sort").unwrap_or_else(|| "i".to_owned()))?,
+        heading: !arguments.has("noheader"),
+        long: arguments.has("long"),
+        norm: arguments.has("norm"),
+        weights: arguments.has("weights"),
+        verbose: arguments.has("verbose"),
+    })
+}
+
+fn sort(text: &str) -> Result<Vec<Sort>, RequestError> {
+    let mut keys = Vec::new();
+    let mut descending = false;
+    for c in text.chars() {
+        match c {
+            ',' | ' ' | '+' => descending = false,
+            '-' => descending = true,
+            c => {
+                let entry = fields::by_letter(c).ok_or_else(|| RequestError::Sort(c.to_string()))?;
+                keys.push((entry.kind, descending));
+                descending = false;
+            }
+        }
+    }
+    Ok(keys)
+}
