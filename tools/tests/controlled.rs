@@ -6,7 +6,10 @@
 use garrick_frame::{Decoder, Hello, HelloReply, PROTOCOL, Traced, encode, limits};
 use garrick_model::{
     ids::JobId,
-    messages::command::{CommandReply, CommandRequest, JobSelector, TraceLine},
+    messages::{
+        command::{CommandReply, CommandRequest, JobAction, JobSelector, TraceLine},
+        priority::{JobPriority, PriorityWeights},
+    },
     refusal::Refusal,
     time::Timestamp,
 };
@@ -128,6 +131,11 @@ fn knows_nothing(request: CommandRequest) -> Vec<CommandReply> {
             vec![CommandReply::Script(b"#!/bin/sh\necho hi\n".to_vec().into())]
         }
         CommandRequest::ShowScript { .. } => vec![CommandReply::Refused(Refusal::InvalidJobId)],
+        CommandRequest::ListPriorities => vec![CommandReply::Priorities {
+            kind: "priority/basic".to_owned(),
+            weights: PriorityWeights::default(),
+            jobs: Vec::new(),
+        }],
         CommandRequest::ShowConfig => vec![CommandReply::Config {
             pairs: vec![("ClusterName".to_owned(), "peer".to_owned())],
             at: Timestamp(1_795_255_251_000),
@@ -242,6 +250,90 @@ fn scripts_are_written_to_a_file_or_to_standard_output() {
     assert_eq!(place.run(&words), said("", "job script retrieval failed: Invalid job id specified\n", 1));
 }
 
+/// Priorities of several factors: one job of each of two users.
+fn has_priorities(request: CommandRequest) -> Vec<CommandReply> {
+    let CommandRequest::ListPriorities = request else { return knows_nothing(request) };
+    let job = |id: u32, uid: u32, priority: u32| JobPriority {
+        job: JobId(id),
+        array_task: None,
+        uid,
+        user: format!("u{uid}"),
+        account: None,
+        qos_name: None,
+        partition: "debug".to_owned(),
+        priority,
+        age: 0.5,
+        assoc: 0.0,
+        fairshare: 0.0,
+        job_size: 0.0,
+        partition_factor: 1.0,
+        qos: 0.0,
+        tres: Vec::new(),
+        site: 0,
+        nice: 0,
+    };
+    let weights = PriorityWeights { age: 1000, partition: 100, ..PriorityWeights::default() };
+    let jobs = vec![job(503, 0, 600), job(504, 1002, 700)];
+    vec![CommandReply::Priorities { kind: "priority/multifactor".to_owned(), weights, jobs }]
+}
+
+#[test]
+fn priorities_are_taken_apart() {
+    let place = Place::answering(has_priorities);
+    let heading = "          JOBID PARTITION   PRIORITY       SITE        AGE  PARTITION\n";
+    let first = "            503 debug            600          0        500        100\n";
+    let second = "            504 debug            700          0        500        100\n";
+    assert_eq!(place.run(&["sprio"]), said(&format!("{heading}{first}{second}"), "", 0));
+    assert_eq!(place.run(&["sprio", "-S", "-Y", "-h"]), said(&format!("{second}{first}"), "", 0));
+    assert_eq!(place.run(&["sprio", "-j", "504", "-h"]), said(second, "", 0));
+    let weights = "        Weights                               1       1000        100\n";
+    assert_eq!(place.run(&["sprio", "-w", "-h"]), said(weights, "", 0));
+    assert_eq!(place.run(&["sprio", "-u", "0", "-h", "-o", "%i"]), said("503\n", "", 0));
+    let none = "Unable to find jobs matching user/id(s) specified\n";
+    assert_eq!(place.run(&["sprio", "-j", "99"]), said(none, "", 0));
+    assert_eq!(place.run(&["sprio", "-j", "x"]), said("", "sprio: error: Invalid job id: x\n", 1));
+    assert_eq!(place.run(&["sprio", "x"]), said("", "sprio: error: Unrecognized option: x\n", 1));
+}
+
+#[test]
+fn in_order_of_submission_there_is_nothing_to_take_apart() {
+    let place = Place::answering(knows_nothing);
+    let said_so = "You are not running a supported priority plugin\n(priority/basic).\n\
+                   Only 'priority/multifactor' is supported.\n";
+    assert_eq!(place.run(&["sprio"]), said("", said_so, 1));
+}
+
+/// Takes orders about priorities only as they must come.
+fn moves_jobs(request: CommandRequest) -> Vec<CommandReply> {
+    let told = match &request {
+        CommandRequest::ControlJob { jobs, action: JobAction::Top } => {
+            Some((jobs.clone(), jobs.iter().map(|j| j.job.0).eq([505, 503])))
+        }
+        CommandRequest::UpdateJob { jobs, change } => {
+            Some((jobs.clone(), change.site_factor == Some(-5) || change.nice == Some(100)))
+        }
+        _ => None,
+    };
+    let Some((jobs, right)) = told else { return knows_nothing(request) };
+    let result = if right { Ok(()) } else { Err(Refusal::JobHeld) };
+    vec![CommandReply::PerJob(jobs.into_iter().map(|job| (job, result.clone())).collect())]
+}
+
+#[test]
+fn jobs_are_moved_by_hand() {
+    let place = Place::answering(moves_jobs);
+    assert_eq!(place.run(&["scontrol", "top", "505,503"]), said("", "", 0));
+    let held = "Job is in held state, pending scheduler release for job 8\n";
+    assert_eq!(place.run(&["scontrol", "top", "8"]), said("", held, 1));
+    assert_eq!(place.run(&["scontrol", "top"]), said("", "too few arguments for keyword:top\n", 1));
+    assert_eq!(place.run(&["scontrol", "top", "1", "2"]), said("", "too many arguments for keyword:top\n", 1));
+    assert_eq!(place.run(&["scontrol", "top", "x"]), said("", "Invalid job id specified for job x\n", 1));
+    assert_eq!(place.run(&["scontrol", "update", "jobid=5", "sitefactor=-5"]), said("", "", 0));
+    assert_eq!(place.run(&["scontrol", "update", "jobid=5", "nice"]), said("", "", 0));
+    let far = "SiteFactor value out of range (+/- 2147483645). Value ignored\n";
+    assert_eq!(place.run(&["scontrol", "update", "jobid=5", "SiteFactor=99999999999"]), said("", far, 1));
+}
+
 #[test]
 fn empty_clusters_have_headings_only() {
     let place = Place::answering(knows_nothing);
@@ -288,7 +380,7 @@ fn host_lists_need_no_controller() {
 #[test]
 fn every_command_has_help_and_a_version() {
     let place = Place::empty();
-    for name in ["squeue", "sinfo", "scancel", "scontrol", "stail"] {
+    for name in ["squeue", "sinfo", "sprio", "scancel", "scontrol", "stail"] {
         let (out, err, code) = place.run(&[name, "--help"]);
         assert!(out.starts_with(&format!("Usage: {name} ")) && err.is_empty() && code == 0, "{name}: {out}{err}");
         let (out, _, code) = place.run(&[name, "--usage"]);

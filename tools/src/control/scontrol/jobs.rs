@@ -1,4 +1,4 @@
-//! `scontrol hold`, `uhold`, `release`, `requeue`, `requeuehold`, `suspend`, `resume` and `write batch_script`.
+//! `scontrol hold`, `uhold`, `release`, `requeue`, `requeuehold`, `suspend`, `resume`, `top` and `write batch_script`.
 
 use super::{Session, full_word, too_few, too_many};
 use crate::query::{asking::AskError, choices};
@@ -66,6 +66,19 @@ pub fn run(session: &mut Session, command: &str, words: &[String]) -> i32 {
     };
     let answer = session.cluster().and_then(|c| c.ask(&CommandRequest::ControlJob { jobs: jobs.clone(), action }));
     tell(session, answer, &jobs, Some(call))
+}
+
+/// `top JOB,JOB,...`
+pub fn top(session: &mut Session, words: &[String]) -> i32 {
+    let list = match words {
+        [] => return too_few(session, "top"),
+        [list] => list,
+        _ => return too_many(session, "top"),
+    };
+    let Ok(jobs) = choices::jobs(list) else { return invalid(session, list) };
+    let action = JobAction::Top;
+    let answer = session.cluster().and_then(|c| c.ask(&CommandRequest::ControlJob { jobs: jobs.clone(), action }));
+    tell(session, answer, &jobs, None)
 }
 
 /// Tells what came of a request about jobs: a line for each that failed, and with `call` a last one naming the call.

@@ -30,8 +30,8 @@ use std::{
 static TABLE: Table = Table {
     program: "scontrol",
     purpose: "Show and change jobs, nodes and partitions. Without a command, commands are read from a prompt.\n\
-              Commands: show, update, hold, uhold, release, requeue, requeuehold, suspend, resume, write, ping,\n\
-              reconfigure, shutdown, version, help, quit.",
+              Commands: show, update, hold, uhold, release, requeue, requeuehold, suspend, resume, top, write,\n\
+              ping, reconfigure, shutdown, version, help, quit.",
     operands: "[command [arguments]]",
     options: &[
         option("all", Some('a'), Arg::None, "also hidden partitions"),
@@ -59,6 +59,7 @@ const COMMANDS: &[&str] = &[
     "requeuehold",
     "suspend",
     "resume",
+    "top",
     "write",
     "ping",
     "reconfigure",
@@ -100,7 +101,6 @@ const NOT_YET: &[&str] = &[
     "setdebugflags",
     "takeover",
     "token",
-    "top",
     "wait_job",
 ];
 
@@ -272,6 +272,7 @@ fn run(session: &mut Session, words: &[String]) -> Next {
         "hold" | "uhold" | "release" | "requeue" | "requeuehold" | "suspend" | "resume" => {
             jobs::run(session, command, rest)
         }
+        "top" => jobs::top(session, rest),
         "write" => jobs::write(session, rest),
         "ping" => daemons::ping(session),
         "reconfigure" => daemons::reconfigure(session),

@@ -45,6 +45,8 @@ enum UpdateError {
     UnknownKey { word: String, hint: String },
     #[error("Invalid {key} value: {value}{why}")]
     Value { key: &'static str, value: String, why: String },
+    #[error("{key} value out of range (+/- {most}). Value ignored")]
+    Range { key: &'static str, most: i64 },
     #[error("No valid entity in update command\nInput line must include \"NodeName\", \"PartitionName\" or \"JobId\"")]
     NoEntity,
     #[error("{0} is not supported yet")]
@@ -65,7 +67,9 @@ fn pairs(words: &[String]) -> Result<Vec<Pair>, UpdateError> {
     words
         .iter()
         .map(|word| {
-            let (key, value) = word.split_once('=').ok_or_else(|| UpdateError::NoPair(word.clone()))?;
+            // The one key that means something without a value.
+            let pair = if word.eq_ignore_ascii_case("nice") { Some((word.as_str(), "")) } else { word.split_once('=') };
+            let (key, value) = pair.ok_or_else(|| UpdateError::NoPair(word.clone()))?;
             let (key, operator) = match (key.strip_suffix('+'), key.strip_suffix('-')) {
                 (Some(key), _) => (key, Operator::Add),
                 (_, Some(key)) => (key, Operator::Subtract),
@@ -145,6 +149,7 @@ const JOB_KEYS: &[&str] = &[
     "reqnodelist",
     "reqnodes",
     "requeue",
+    "sitefactor",
     "starttime",
     "timelimit",
 ];
@@ -158,6 +163,15 @@ fn unknown(pair: &Pair, known: &[&'static str]) -> UpdateError {
 
 fn number<N: std::str::FromStr>(key: &'static str, value: &str) -> Result<N, UpdateError> {
     value.parse().map_err(|_| wrong(key, value, ""))
+}
+
+/// Nice and site factor: as far as Slurm documents them.
+fn adjustment(key: &'static str, value: &str) -> Result<i32, UpdateError> {
+    const MOST: i64 = 2_147_483_645;
+    match number::<i64>(key, value)? {
+        n if (-MOST..=MOST).contains(&n) => i32::try_from(n).map_err(|_| wrong(key, value, "")),
+        _ => Err(UpdateError::Range { key, most: MOST }),
+    }
 }
 
 fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobChange, UpdateError> {
@@ -188,12 +202,13 @@ fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobCha
             "minmemorynode" => change.memory = Some(MemoryRequest::PerNode(memory("MinMemoryNode", value)?)),
             "minmemorycpu" => change.memory = Some(MemoryRequest::PerCpu(memory("MinMemoryCPU", value)?)),
             "nice" => {
-                change.nice = Some(if value.is_empty() { 100 } else { number("Nice", value)? });
+                change.nice = Some(if value.is_empty() { 100 } else { adjustment("Nice", value)? });
             }
             "numnodes" | "reqnodes" => change.nodes = Some(node_count(value)?),
             "numtasks" => change.tasks = Some(number("NumTasks", value)?),
             "partition" => change.partitions = Some(choices::words(value)),
             "priority" => change.priority = Some(number("Priority", value)?),
+            "sitefactor" => change.site_factor = Some(adjustment("SiteFactor", value)?),
             "requeue" => change.requeue = Some(number::<u8>("Requeue", value)? != 0),
             _ => time_limit(&mut change, pair)?,
         }
