@@ -220,6 +220,9 @@ pub struct JobSpec {
     /// `-k`/`--no-kill`.
     #[serde(default)]
     pub no_kill: bool,
+    /// `--kill-on-invalid-dep`; `None`: as the site has it.
+    #[serde(default)]
+    pub kill_on_invalid_dep: Option<bool>,
     /// `-I`/`--immediate`: give up when not started after this many seconds.
     #[serde(default)]
     pub immediate_secs: Option<u32>,

@@ -239,6 +239,7 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
         epoch,
         min_job_age: secs(config.min_job_age_secs),
         expedite: config.expedited_requeue(),
+        kill_invalid_depend: config.dependency_parameters.has("kill_invalid_depend"),
         multifactor: config.multifactor(),
         requeue_exit: config.requeue_exit.clone(),
         requeue_exit_hold: config.requeue_exit_hold.clone(),

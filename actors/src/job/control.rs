@@ -201,6 +201,7 @@ impl JobCore {
         if change != JobChange::default() {
             self.save(JobEvent::Updated(Box::new(change)), turn);
         }
+        self.await_deadline(turn);
         if asks_anew {
             self.siblings = None;
             self.ask_dependencies(turn);

@@ -149,9 +149,7 @@ impl JobCore {
             let (sluid, attempt) = (self.record.sluid, Some(left.attempt));
             turn.out.push(JobEffect::Release { node, sluid, attempt, drain: None });
         }
-        if let Some(at) = self.record.spec.deadline.filter(|_| self.waits_or_works()) {
-            turn.out.push(JobEffect::SetTimer { timer: JobTimer::Deadline, at });
-        }
+        self.await_deadline(&mut turn);
         match &self.record.phase {
             Phase::Pending => {
                 if let Some(secs) = self.record.spec.immediate_secs {
@@ -160,6 +158,7 @@ impl JobCore {
                 }
                 self.ask_dependencies(&mut turn);
                 self.check_eligible(&mut turn);
+                self.end_if_impossible(&mut turn);
             }
             Phase::Starting(_) => self.limit_launch(&mut turn),
             Phase::Running(_) | Phase::Suspended(_) | Phase::Completing(..) => {}
@@ -212,6 +211,7 @@ impl JobCore {
                     self.touched |= self.calculated.take().is_some();
                 }
                 self.site = site;
+                self.end_if_impossible(&mut turn);
             }
         }
         if self.progress() != before {
@@ -273,7 +273,7 @@ impl JobCore {
         matches!(self.record.phase, Phase::Over(..))
     }
 
-    fn waits_or_works(&self) -> bool {
+    pub(super) fn waits_or_works(&self) -> bool {
         !matches!(self.record.phase, Phase::Completing(..) | Phase::Over(..))
     }
 

@@ -3,7 +3,7 @@
 
 use super::{
     fixtures::{ALICE, Bench, ROOT, proposal, record},
-    messages::{Authority, JobCommand, JobEffect, JobFact, JobInput, JobTimer},
+    messages::{Authority, JobCommand, JobEffect, JobFact, JobInput, JobSite, JobTimer},
     record::{Phase, TaskOutcome},
     state::JobEvent,
 };
@@ -24,7 +24,7 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::{StepCounts, StepRows},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 fn releases(out: &[JobEffect]) -> Vec<&str> {
     out.iter()
@@ -764,4 +764,91 @@ fn numbers_of_steps_are_saved_with_the_end_and_forgotten_by_the_next_run() {
     job.order(JobCommand::Requeue { hold: false }).unwrap();
     assert_eq!((job.state(), job.view().steps), (JobState::Pending, StepTally::default()));
     assert_eq!(&job.replayed(), job.core.record());
+}
+
+fn with_deadline(deadline: i64, minutes: u64) -> JobSpec {
+    JobSpec {
+        deadline: Some(Timestamp::from_secs(deadline)),
+        time_limit: Some(TimeLimit::Secs(60 * minutes)),
+        ..spec()
+    }
+}
+
+fn deadline_timer(out: &[JobEffect]) -> Option<Timestamp> {
+    out.iter().rev().find_map(|e| match e {
+        JobEffect::SetTimer { timer: JobTimer::Deadline, at } => Some(*at),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_job_that_cannot_end_before_its_deadline_any_more_is_removed() {
+    let (mut job, out) = Bench::new(record(7, with_deadline(2000, 10)));
+    let latest = Timestamp::from_secs(1401);
+    assert_eq!(deadline_timer(&out), Some(latest));
+    job.now = latest;
+    job.send(JobInput::Timer(JobTimer::Deadline));
+    let view = job.view();
+    assert_eq!((view.state, view.reason), (JobState::Deadline, Reason::Other("DeadLine".to_owned())));
+}
+
+#[test]
+fn a_job_that_runs_has_until_its_deadline() {
+    let mut job = Bench::running(with_deadline(2000, 10));
+    job.now = Timestamp::from_secs(1401);
+    let out = job.send(JobInput::Timer(JobTimer::Deadline));
+    assert_eq!((job.state(), deadline_timer(&out)), (JobState::Running, Some(Timestamp::from_secs(2000))));
+    job.now = Timestamp::from_secs(2000);
+    let out = job.send(JobInput::Timer(JobTimer::Deadline));
+    assert_eq!(ends_sent(&out), ["n0"]);
+}
+
+#[test]
+fn a_shorter_limit_leaves_more_time_before_the_deadline() {
+    let mut job = Bench::with(with_deadline(2000, 10));
+    let change = JobChange { time_limit: Some(TimeLimit::Secs(60)), ..JobChange::default() };
+    let (answer, out) = job.command(ALICE, None, JobCommand::Update(Box::new(change)));
+    answer.unwrap();
+    assert_eq!(deadline_timer(&out), Some(Timestamp::from_secs(1941)));
+}
+
+#[test]
+fn where_the_site_or_the_job_wants_it_impossible_dependencies_end_it() {
+    let failed = |kill_invalid_depend: bool, kill_on_invalid_dep: Option<bool>| {
+        let mut job = Bench::with(JobSpec { kill_on_invalid_dep, ..depends(DependencyKind::AfterOk, 5) });
+        let site = JobSite { kill_invalid_depend, ..JobSite::default() };
+        job.send(JobInput::Site(Arc::new(site)));
+        job.send(JobInput::Fact { job: JobId(5), fact: None });
+        let view = job.view();
+        (view.state, view.reason)
+    };
+    let stays = (JobState::Pending, Reason::DependencyNeverSatisfied);
+    let ends = (JobState::Cancelled, Reason::DependencyNeverSatisfied);
+    assert_eq!((failed(false, None), failed(true, Some(false))), (stays.clone(), stays));
+    assert_eq!((failed(true, None), failed(false, Some(true))), (ends.clone(), ends));
+}
+
+#[test]
+fn calculated_priorities_are_shown_and_not_saved() {
+    let mut job = Bench::with(spec());
+    let first = job.view().priority;
+    job.send(JobInput::Priority(77));
+    assert_eq!(job.view().priority, first, "not where priorities are not calculated");
+    job.send(JobInput::Site(Arc::new(JobSite { multifactor: true, ..JobSite::default() })));
+    let out = job.send(JobInput::Priority(77));
+    assert_eq!(job.view().priority, 77);
+    assert!(matches!(out[..], [JobEffect::Publish(_)]), "{out:?}");
+    assert!(job.send(JobInput::Priority(77)).is_empty());
+
+    job.order(JobCommand::Update(Box::new(JobChange { nice: Some(7), ..JobChange::default() }))).unwrap();
+    assert_eq!(job.view().priority, 70);
+    let fix = JobChange { priority: Some(9000), ..JobChange::default() };
+    job.command(ROOT, None, JobCommand::Update(Box::new(fix))).0.unwrap();
+    job.send(JobInput::Priority(80));
+    assert_eq!((job.view().priority, job.view().spec.nice), (9000, 0));
+    job.order(JobCommand::Hold { admin: false }).unwrap();
+    job.order(JobCommand::Release).unwrap();
+    job.send(JobInput::Priority(81));
+    assert_eq!(job.view().priority, 81);
+    assert_eq!(job.replayed(), *job.core.record());
 }

@@ -11,6 +11,7 @@ use super::{
 use garrick_model::{
     ids::JobId,
     spec::{Dependencies, Dependency, DependencyKind},
+    state::JobState,
     time::Timestamp,
 };
 use std::{collections::BTreeSet, time::Duration};
@@ -108,6 +109,17 @@ impl JobCore {
             let left = Dependencies { any: known.any, list: left };
             self.save(JobEvent::DependenciesLeft { left, failed }, turn);
             self.check_eligible(turn);
+            self.end_if_impossible(turn);
+        }
+    }
+
+    /// Where the site wants it, a job whose dependencies never can be fulfilled does not stay.
+    pub(super) fn end_if_impossible(&mut self, turn: &mut Turn<'_>) {
+        let waits = matches!(self.record.phase, Phase::Pending);
+        let ends = self.record.spec.kill_on_invalid_dep.unwrap_or(self.site.kill_invalid_depend);
+        if waits && self.record.dependency_failed && ends {
+            // It waits, so it can be ended.
+            let _ = self.cancel(JobState::Cancelled, None, turn);
         }
     }
 }

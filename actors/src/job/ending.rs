@@ -13,6 +13,7 @@ use garrick_model::{
     refusal::Refusal,
     spec::JobKind,
     state::{ExitStatus, JobState, Reason},
+    time::Timestamp,
 };
 use std::time::Duration;
 
@@ -75,7 +76,10 @@ impl JobCore {
     fn end_without_run(&self, state: JobState, turn: &Turn<'_>) -> End {
         End {
             state,
-            reason: self.pending_reason(turn.now),
+            reason: match state {
+                JobState::Deadline => Reason::Other("DeadLine".to_owned()),
+                _ => self.pending_reason(turn.now),
+            },
             exit: ExitStatus::SUCCESS,
             derived: ExitStatus::SUCCESS,
             at: turn.now,
@@ -237,6 +241,7 @@ impl JobCore {
         self.siblings = None;
         self.ask_dependencies(turn);
         self.check_eligible(turn);
+        self.await_deadline(turn);
         self.clean_up(None, turn);
     }
 
@@ -308,13 +313,34 @@ impl JobCore {
     }
 
     pub(super) fn deadline(&mut self, turn: &mut Turn<'_>) {
-        let Some(at) = self.record.spec.deadline else { return };
+        let Some(at) = self.deadline_comes() else { return };
         if at > turn.now {
-            // The clock was set back.
+            // It started in time, its limit changed, or the clock was set back.
             return turn.out.push(JobEffect::SetTimer { timer: JobTimer::Deadline, at });
         }
         // Over already: nothing to end.
         let _ = self.cancel(JobState::Deadline, None, turn);
+    }
+
+    /// Sets the timer of `--deadline`.
+    pub(super) fn await_deadline(&self, turn: &mut Turn<'_>) {
+        if let Some(at) = self.deadline_comes().filter(|_| self.waits_or_works()) {
+            turn.out.push(JobEffect::SetTimer { timer: JobTimer::Deadline, at });
+        }
+    }
+
+    /// When `--deadline` ends the job: while it waits, as soon as it could not end in time any more.
+    fn deadline_comes(&self) -> Option<Timestamp> {
+        let deadline = self.record.spec.deadline?;
+        let needs = self.record.spec.time_min.unwrap_or(self.record.resolved.time_limit).duration();
+        let latest_start = needs.map(|needs| {
+            let needs_ms = i64::try_from(needs.as_millis()).unwrap_or(i64::MAX);
+            Timestamp(deadline.0.saturating_sub(needs_ms)).plus(Duration::from_secs(1))
+        });
+        match self.record.phase {
+            Phase::Pending => latest_start.map(|latest| latest.min(deadline)).or(Some(deadline)),
+            _ => Some(deadline),
+        }
     }
 
     /// `--immediate`: still waiting after the time it was given.

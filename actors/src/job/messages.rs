@@ -40,6 +40,8 @@ pub struct JobSite {
     pub requeue_delay: Duration,
     /// `--requeue=expedite` is allowed.
     pub expedite: bool,
+    /// Jobs whose dependencies never can be fulfilled are ended (`DependencyParameters=kill_invalid_depend`).
+    pub kill_invalid_depend: bool,
     /// Priorities are calculated (`priority/multifactor`).
     pub multifactor: bool,
     /// `RequeueExit`.
@@ -60,6 +62,7 @@ impl Default for JobSite {
             min_job_age: Some(Duration::from_secs(300)),
             requeue_delay: Duration::from_secs(120),
             expedite: false,
+            kill_invalid_depend: false,
             multifactor: false,
             requeue_exit: ExitCodes::default(),
             requeue_exit_hold: ExitCodes::default(),

@@ -48,6 +48,7 @@ pub fn spec() -> JobSpec {
         requeue: None,
         expedite: false,
         no_kill: false,
+        kill_on_invalid_dep: None,
         immediate_secs: None,
         work_dir: "/tmp".to_owned(),
         stdin: None,

@@ -60,6 +60,7 @@ pub fn job_spec(kind: JobKind) -> JobSpec {
         requeue: None,
         expedite: false,
         no_kill: false,
+        kill_on_invalid_dep: None,
         immediate_secs: None,
         work_dir: "/home/alice/demo".into(),
         stdin: None,

@@ -94,6 +94,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         requeue: typed.requeue,
         expedite: typed.expedite,
         no_kill: typed.no_kill,
+        kill_on_invalid_dep: typed.kill_on_invalid_dep,
         immediate_secs: typed.immediate_secs,
         work_dir: work_dir(typed, &submitter.work_dir)?,
         stdin: typed.input.clone(),

@@ -128,9 +128,13 @@ pub const OPTIONS: &[OptionDef] = &[
         Required("yes|no"),
         BATCH,
         "terminate job if a dependency can never hold",
-        |_, g| match g.text()? {
-            "yes" | "no" => Ok(()),
-            _ => Err(g.invalid()),
+        |t, g| {
+            t.kill_on_invalid_dep = match g.text()? {
+                "yes" => Some(true),
+                "no" => Some(false),
+                _ => return Err(g.invalid()),
+            };
+            Ok(())
         },
     ),
     OptionDef::new("signal", None, Required("[R|B:]num[@time]"), JOB, "send signal when time limit is near", |t, g| {

@@ -244,6 +244,8 @@ pub struct Typed {
     pub expedite: bool,
     /// `-k`
     pub no_kill: bool,
+    /// `--kill-on-invalid-dep`
+    pub kill_on_invalid_dep: Option<bool>,
     /// `--signal`
     pub signal: Option<SignalWarning>,
 

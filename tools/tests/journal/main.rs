@@ -205,7 +205,7 @@ fn export_has_every_field_of_every_event() {
         events
     }
     /// What came after the samples were written: not in them, and filled in when they are read.
-    const LATER: [&str; 11] = [
+    const LATER: [&str; 12] = [
         "after_failure",
         "boot_id",
         "earlier",
@@ -214,6 +214,7 @@ fn export_has_every_field_of_every_event() {
         "expedited",
         "expediting",
         "kept",
+        "kill_on_invalid_dep",
         "lost",
         "site_factor",
         "terms",

@@ -57,6 +57,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         }
         "DefMemPerCPU" => config.def_memory = values::memory_limit(value)?.map(MemoryPer::Cpu),
         "DefMemPerNode" => config.def_memory = values::memory_limit(value)?.map(MemoryPer::Node),
+        "DependencyParameters" => config.dependency_parameters = Parameters::parse(value),
         "DisableRootJobs" => config.disable_root_jobs = values::yes_no(value)?,
         "EnforcePartLimits" => config.enforce_part_limits = enforce(value)?,
         "Epilog" => config.epilog.extend(text()),

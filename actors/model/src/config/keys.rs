@@ -84,7 +84,7 @@ pub const GLOBAL: &[Key] = &[
     key(Honoured, "DefMemPerCPU"),
     key(NotYet, "DefMemPerGPU"),
     key(Honoured, "DefMemPerNode"),
-    key(NotYet, "DependencyParameters"),
+    key(Honoured, "DependencyParameters"),
     key(Honoured, "DisableRootJobs"),
     key(OwnWay, "EioTimeout"),
     key(Honoured, "EnforcePartLimits"),

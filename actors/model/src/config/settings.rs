@@ -227,6 +227,8 @@ pub struct Config {
     pub priority_type: String,
     /// `PriorityWeight...` and what else `priority/multifactor` goes by.
     pub priority: PrioritySettings,
+    /// `DependencyParameters`.
+    pub dependency_parameters: Parameters,
     /// `LaunchParameters`.
     pub launch_parameters: Parameters,
     /// `MpiDefault`, default none.
@@ -319,6 +321,7 @@ impl Default for Config {
             scheduler_parameters: Parameters::default(),
             priority_type: "priority/basic".to_owned(),
             priority: PrioritySettings::default(),
+            dependency_parameters: Parameters::default(),
             launch_parameters: Parameters::default(),
             mpi_default: "none".to_owned(),
             interactive_step_options: "--interactive --preserve-env --pty $SHELL".to_owned(),

@@ -370,6 +370,7 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         "SLURM_VERSION" => facts.version.to_owned(),
         "BatchStartTimeout" => secs(c.batch_start_timeout_secs),
         "ClusterName" => c.cluster_name.clone(),
+        "DependencyParameters" => words(&c.dependency_parameters),
         "DisableRootJobs" => if c.disable_root_jobs { "Yes" } else { "No" }.to_owned(),
         "EnforcePartLimits" => match c.enforce_part_limits {
             EnforcePartLimits::No => "NO",

@@ -57,11 +57,12 @@ impl FromStr for Dependencies {
             let kind = words.next().unwrap_or_default();
             let kind = match kind.to_ascii_lowercase().as_str() {
                 "after" => DependencyKind::After { minutes: 0 },
-                "afterany" => DependencyKind::AfterAny,
+                // There are no burst buffers that could still be written back.
+                "afterany" | "afterburstbuffer" => DependencyKind::AfterAny,
                 "afterok" => DependencyKind::AfterOk,
                 "afternotok" => DependencyKind::AfterNotOk,
                 "singleton" => DependencyKind::Singleton,
-                other @ ("aftercorr" | "afterburstbuffer" | "expand") => {
+                other @ ("aftercorr" | "expand") => {
                     return Err(DependencyTextError::NotSupported(other.to_owned()));
                 }
                 _ => return Err(DependencyTextError::Kind { text: text.to_owned(), part: kind.to_owned() }),
