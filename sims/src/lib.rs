@@ -17,5 +17,6 @@ pub mod faults;
 pub mod minibatch;
 pub mod records;
 pub mod requeue;
+pub mod schedule;
 pub mod simulation;
 pub mod spawn_floor;

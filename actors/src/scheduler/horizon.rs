@@ -9,8 +9,9 @@ use super::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{ids::JobId, resources::NodeShape, time::Timestamp};
+use rustc_hash::FxHashMap;
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     rc::Rc,
     time::Duration,
 };
@@ -81,7 +82,7 @@ pub struct Horizon {
     kinds: Vec<Kind>,
     classes: Vec<Class>,
     class_of: Vec<u32>,
-    known: HashMap<(u32, Rc<[Step]>), u32>,
+    known: FxHashMap<(u32, Rc<[Step]>), u32>,
     vacant: Vec<u32>,
 }
 
@@ -95,10 +96,10 @@ impl Horizon {
             kinds: Vec::new(),
             classes: Vec::new(),
             class_of: Vec::with_capacity(view.nodes.len()),
-            known: HashMap::new(),
+            known: FxHashMap::default(),
             vacant: Vec::new(),
         };
-        let mut kinds = HashMap::new();
+        let mut kinds = FxHashMap::default();
         let mut steps = Vec::new();
         for (place, node) in view.nodes.iter().enumerate() {
             let s = &node.shape;

@@ -27,9 +27,10 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, JobView, PartitionState},
 };
+use rustc_hash::{FxHashMap, FxHashSet};
 use std::{
     cell::OnceCell,
-    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -175,11 +176,11 @@ struct Pass<'a> {
     tried_behind: usize,
     looks_ahead: usize,
     /// Requests that found no room now. Room only shrinks while a pass goes on.
-    failed: HashSet<Request>,
+    failed: FxHashSet<Request>,
     /// Before that time they find none later either.
-    not_before: HashMap<Request, Timestamp>,
+    not_before: FxHashMap<Request, Timestamp>,
     /// Whether requests, whatever their time limit, would find room if nobody else were there, and why not.
-    possible: HashMap<Request, Result<(), Reason>>,
+    possible: FxHashMap<Request, Result<(), Reason>>,
     started: BTreeMap<JobId, BTreeSet<u32>>,
     /// Tasks of each array started in this pass.
     array_started: BTreeMap<JobId, u32>,
@@ -203,9 +204,9 @@ impl<'a> Pass<'a> {
             blocked: FixedBitSet::with_capacity(view.nodes.len()),
             tried_behind: 0,
             looks_ahead: 0,
-            failed: HashSet::new(),
-            not_before: HashMap::new(),
-            possible: HashMap::new(),
+            failed: FxHashSet::default(),
+            not_before: FxHashMap::default(),
+            possible: FxHashMap::default(),
             started: BTreeMap::new(),
             array_started: BTreeMap::new(),
             reasons: BTreeMap::new(),

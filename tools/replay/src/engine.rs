@@ -236,7 +236,8 @@ fn too_wide(view: &ClusterView, job: &JobView) -> bool {
     })
 }
 
-fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> JobView {
+/// A waiting job as the scheduler sees it.
+pub fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> JobView {
     let estimate = match estimates {
         Estimates::Exact => job.requested.map_or(job.run, |most| job.run.min(most)),
         Estimates::Requested => job.requested.unwrap_or(job.run),
@@ -270,6 +271,7 @@ fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> JobView
         array_task: None,
         array_running: 0,
         priority: 1,
+        terms: Default::default(),
         dependencies: Dependencies::default(),
         eligible: true,
         partitions: partition.map(|p| p.name.clone()).into_iter().collect(),
