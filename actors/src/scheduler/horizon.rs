@@ -3,15 +3,15 @@
 
 use super::{
     facts::{ClusterView, cpus_per_unit, in_service},
-    free::{Amount, Capacity, Free, amount},
+    free::{Amount, Capacity, Free, amount, cpus_of_tasks},
     machine::futures,
-    request::Request,
+    request::{NodeUse, Request},
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{ids::JobId, resources::NodeShape, time::Timestamp};
 use rustc_hash::FxHashMap;
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeSet, BinaryHeap},
     rc::Rc,
     time::Duration,
 };
@@ -37,6 +37,7 @@ struct Kind {
     usable: bool,
     /// One of them: for questions that all answer alike.
     sample: usize,
+    indexes: Vec<Index>,
 }
 
 /// Nodes of one kind with the same future.
@@ -45,7 +46,35 @@ struct Class {
     kind: u32,
     steps: Rc<[Step]>,
     members: BTreeSet<u32>,
+    /// Slot in each index of its kind.
+    slots: Vec<u16>,
+    /// Number of the last search that came by.
+    visited: u32,
 }
+
+/// What an index is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Room {
+    /// At least so many CPUs are free.
+    Cpus(u32),
+    /// Nobody is there.
+    Idle,
+}
+
+/// Classes by the first time at which they have some room for some time. A search for as much or more looks at none of
+/// those whose time comes after what it has found. What a slot holds may be out of date: the class knows its slot.
+#[derive(Clone, Debug)]
+struct Index {
+    room: Room,
+    length: Duration,
+    slots: Vec<Vec<u32>>,
+}
+
+/// Length of a slot, milliseconds, and how many there are: four weeks, and all that is later.
+const SLOT: i64 = 600_000;
+const SLOTS: usize = 4_032;
+/// Lengths that have an index, minutes: each search uses the longest that is not longer than its own.
+const LENGTHS: [u64; 12] = [0, 10, 30, 60, 120, 240, 480, 960, 1440, 2880, 5760, 11_520];
 
 /// A place in the future for a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,21 +85,20 @@ pub struct Slot {
     pub nodes: Vec<(usize, u32)>,
 }
 
-/// What the request is looked at with: computed once, used for its searches.
-#[derive(Debug, Default)]
-pub struct Sight {
-    /// For each class that has nodes for it: class, nodes, first of its caps.
-    classes: Vec<Seen>,
-    /// Tasks that fit in each step of each of those classes.
-    caps: Vec<u32>,
-    events: Vec<(Timestamp, i64)>,
+/// Where the request may look.
+#[derive(Clone, Copy)]
+struct Eyes<'r> {
+    request: &'r Request,
+    candidates: &'r FixedBitSet,
+    length: Duration,
 }
 
+/// A class that has the room from `begin` on; others left it at `since`.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+struct Found {
+    begin: Timestamp,
+    since: Timestamp,
     class: u32,
-    nodes: u32,
-    caps: usize,
 }
 
 /// Free room from now on.
@@ -84,6 +112,8 @@ pub struct Horizon {
     class_of: Vec<u32>,
     known: FxHashMap<(u32, Rc<[Step]>), u32>,
     vacant: Vec<u32>,
+    search: u32,
+    found: Vec<Found>,
 }
 
 impl Horizon {
@@ -98,6 +128,8 @@ impl Horizon {
             class_of: Vec::with_capacity(view.nodes.len()),
             known: FxHashMap::default(),
             vacant: Vec::new(),
+            search: 0,
+            found: Vec::new(),
         };
         let mut kinds = FxHashMap::default();
         let mut steps = Vec::new();
@@ -108,7 +140,8 @@ impl Horizon {
             let usable = in_service(node);
             let unit = cpus_per_unit(node, view.policy.unit);
             let kind = *kinds.entry((size, node.weight, usable, &node.features, member)).or_insert_with(|| {
-                let kind = Kind { shape: s.clone(), unit, weight: node.weight, usable, sample: place };
+                let (shape, weight) = (s.clone(), node.weight);
+                let kind = Kind { shape, unit, weight, usable, sample: place, indexes: Vec::new() };
                 horizon.kinds.push(kind);
                 u32::try_from(horizon.kinds.len() - 1).unwrap_or(u32::MAX)
             });
@@ -140,7 +173,11 @@ impl Horizon {
         if let Some(class) = self.known.get(&(kind, Rc::clone(&steps))) {
             return *class;
         }
-        let class = Class { kind, steps: Rc::clone(&steps), members: BTreeSet::new() };
+        let mut class =
+            Class { kind, steps: Rc::clone(&steps), members: BTreeSet::new(), slots: Vec::new(), visited: self.search };
+        let of_kind = &self.kinds[kind as usize];
+        class.slots.extend(of_kind.indexes.iter().map(|index| index.slot(&steps, self.now)));
+        let slots = class.slots.clone();
         let place = match self.vacant.pop() {
             Some(place) => {
                 self.classes[place as usize] = class;
@@ -151,41 +188,120 @@ impl Horizon {
                 index(self.classes.len() - 1)
             }
         };
+        for (index, slot) in self.kinds[kind as usize].indexes.iter_mut().zip(slots) {
+            index.slots[usize::from(slot)].push(place);
+        }
         self.known.insert((kind, steps), place);
         place
     }
 
-    /// Looks at all classes with the eyes of a request that may use the nodes `candidates`.
-    pub fn see(&self, request: &Request, candidates: &FixedBitSet, sight: &mut Sight) {
-        sight.classes.clear();
-        sight.caps.clear();
-        let alike = request.exclude.is_empty();
-        for (place, class) in self.classes.iter().enumerate() {
-            let kind = &self.kinds[class.kind as usize];
-            if !kind.usable || class.members.is_empty() || (alike && !candidates.contains(kind.sample)) {
+    /// Nodes of a class that the request may use.
+    fn open(class: &Class, eyes: &Eyes<'_>) -> u32 {
+        if eyes.request.exclude.is_empty() {
+            index(class.members.len())
+        } else {
+            index(class.members.iter().filter(|n| eyes.candidates.contains(**n as usize)).count())
+        }
+    }
+
+    /// May the request use nodes of that kind?
+    fn takes(kind: &Kind, eyes: &Eyes<'_>) -> bool {
+        kind.usable && (!eyes.request.exclude.is_empty() || eyes.candidates.contains(kind.sample))
+    }
+
+    /// The index for that many tasks on a node of that kind, made when first asked for; `None` where no index helps.
+    fn index_for(&mut self, kind: usize, eyes: &Eyes<'_>, level: u32) -> Option<usize> {
+        let of_kind = &self.kinds[kind];
+        let room = match eyes.request.usage {
+            NodeUse::Oversubscribe(_) => return None,
+            NodeUse::Whole => Room::Idle,
+            NodeUse::Cpus | NodeUse::User => {
+                let cpus = cpus_of_tasks(&of_kind.shape, of_kind.unit, eyes.request, level);
+                Room::Cpus(1 << (31 - cpus.max(1).leading_zeros()))
+            }
+        };
+        let minutes = LENGTHS.iter().rev().find(|m| Duration::from_secs(**m * 60) <= eyes.length).copied().unwrap_or(0);
+        let length = Duration::from_secs(minutes * 60);
+        let known = of_kind.indexes.iter().position(|index| index.room == room && index.length == length);
+        if known.is_some() {
+            return known;
+        }
+        let mut new = Index { room, length, slots: vec![Vec::new(); SLOTS] };
+        let place = self.kinds[kind].indexes.len();
+        for (number, class) in self.classes.iter_mut().enumerate().filter(|(_, c)| c.kind as usize == kind) {
+            let slot = new.slot(&class.steps, self.now);
+            new.slots[usize::from(slot)].push(index(number));
+            class.slots.push(slot);
+        }
+        self.kinds[kind].indexes.push(new);
+        Some(place)
+    }
+
+    /// Classes that may have room for `level` tasks before `until`, some of them only later, each once.
+    fn visit(&mut self, eyes: &Eyes<'_>, level: u32, mut look: impl FnMut(&Class, &Kind, u32) -> Timestamp) {
+        self.search += 1;
+        for kind in 0..self.kinds.len() {
+            if !Self::takes(&self.kinds[kind], eyes) {
                 continue;
             }
-            let nodes = if alike {
-                class.members.len()
-            } else {
-                class.members.iter().filter(|n| candidates.contains(**n as usize)).count()
+            let Some(place) = self.index_for(kind, eyes, level) else {
+                for (number, class) in self.classes.iter().enumerate().filter(|(_, c)| c.kind as usize == kind) {
+                    look(class, &self.kinds[kind], index(number));
+                }
+                continue;
             };
-            if nodes == 0 {
-                continue;
-            }
-            let caps = sight.caps.len();
-            let mut any = 0;
-            for step in class.steps.iter() {
-                let tasks = step.free.capacity(&kind.shape, kind.unit, request).map_or(0, |c| c.tasks);
-                any |= tasks;
-                sight.caps.push(tasks);
-            }
-            if any == 0 {
-                sight.caps.truncate(caps);
-            } else {
-                sight.classes.push(Seen { class: index(place), nodes: index(nodes), caps });
+            let mut bound = NEVER;
+            for slot in 0..SLOTS {
+                if self.now.0 + slot as i64 * SLOT > bound.0 {
+                    break;
+                }
+                let mut entries = std::mem::take(&mut self.kinds[kind].indexes[place].slots[slot]);
+                entries.retain(|number| {
+                    let class = &mut self.classes[*number as usize];
+                    let here = class.kind as usize == kind
+                        && class.slots.get(place).is_some_and(|at| usize::from(*at) == slot)
+                        && class.visited != self.search
+                        && !class.members.is_empty();
+                    class.visited = if here { self.search } else { class.visited };
+                    here
+                });
+                for number in &entries {
+                    bound = bound.min(look(&self.classes[*number as usize], &self.kinds[kind], *number));
+                }
+                self.kinds[kind].indexes[place].slots[slot] = entries;
             }
         }
+    }
+
+    /// Tasks that fit on the nodes now and for `length`, as bounds of a start now; false when that cannot be enough.
+    pub fn room_now(
+        &mut self,
+        request: &Request,
+        candidates: &FixedBitSet,
+        length: Duration,
+        limits: &mut Limits,
+    ) -> bool {
+        limits.clear(self.classes.len(), candidates.len());
+        let least = request.least_tasks().max(1);
+        let eyes = Eyes { request, candidates, length };
+        let (now, until) = (self.now, self.now.plus(length));
+        let (mut nodes, mut sum) = (0u64, 0u64);
+        self.visit(&eyes, least, |class, kind, number| {
+            let during = class.steps.iter().take_while(|s| s.from < until || s.from <= now);
+            let tasks = during.map(|s| tasks(s, kind, request)).min().unwrap_or(0);
+            if tasks >= least {
+                limits.tasks[number as usize] = tasks;
+                limits.set.push(number);
+                for node in class.members.iter().map(|n| *n as usize).filter(|n| candidates.contains(*n)) {
+                    limits.open.insert(node);
+                    nodes += 1;
+                    sum += u64::from(tasks);
+                }
+            }
+            // Later ones are of no use.
+            now
+        });
+        nodes >= u64::from(request.min_nodes) && sum >= u64::from(request.total_tasks())
     }
 
     /// The earliest time from `from` to `until` at which the request could run for `length` where nodes need not be
@@ -193,24 +309,24 @@ impl Horizon {
     ///
     /// Nodes are taken with even numbers of tasks. A mixture may fit earlier; starts at once are not bound to this.
     pub fn earliest(
-        &self,
+        &mut self,
         request: &Request,
         candidates: &FixedBitSet,
-        sight: &mut Sight,
         (from, until): (Timestamp, Timestamp),
         length: Duration,
     ) -> Option<Slot> {
+        let eyes = Eyes { request, candidates, length };
         let total = request.total_tasks().max(1);
-        let mut best: Option<(Timestamp, u32)> = None;
+        let mut best: Option<(Timestamp, Vec<(usize, u32)>)> = None;
         let mut level = total.div_ceil(request.min_nodes.max(1)).max(request.least_tasks());
         loop {
             let nodes = total.div_ceil(level).max(request.min_nodes);
             if nodes > request.max_nodes {
                 break;
             }
-            let until = best.map_or(until, |(at, _)| Timestamp(at.0 - 1));
-            if let Some(at) = self.when(sight, level, nodes, (from, until), length) {
-                best = Some((at, level));
+            let until = best.as_ref().map_or(until, |(at, _)| Timestamp(at.0 - 1));
+            if let Some(at) = self.when(&eyes, level, nodes, (from, until)) {
+                best = Some((at, self.choose(&eyes, level)));
                 if at <= from {
                     break;
                 }
@@ -220,116 +336,87 @@ impl Horizon {
             }
             level = (level / 2).max(request.least_tasks());
         }
-        let (at, level) = best?;
-        Some(Slot { at, nodes: self.choose(request, candidates, sight, at, level, length) })
+        best.map(|(at, nodes)| Slot { at, nodes })
     }
 
-    /// When so many nodes at once have room for `level` tasks each.
+    /// When so many nodes at once have room for `level` tasks each. What is found is kept for [`Horizon::choose`].
     fn when(
-        &self,
-        sight: &mut Sight,
+        &mut self,
+        eyes: &Eyes<'_>,
         level: u32,
         nodes: u32,
         (from, until): (Timestamp, Timestamp),
-        length: Duration,
     ) -> Option<Timestamp> {
-        let (needed, mut at_once) = (i64::from(nodes), 0);
-        let Sight { classes, caps, events } = sight;
-        events.clear();
-        for seen in classes.iter() {
-            let steps = &self.classes[seen.class as usize].steps;
-            for (begin, end) in windows(steps, &caps[seen.caps..seen.caps + steps.len()], level) {
-                let last = if end == NEVER { NEVER } else { Timestamp(end.0 - millis(length)) };
-                let begin = begin.max(from);
-                if begin > last || begin > until {
-                    continue;
+        let mut from = from;
+        let mut found = std::mem::take(&mut self.found);
+        let at = loop {
+            found.clear();
+            let mut nearest: BinaryHeap<(Timestamp, u32)> = BinaryHeap::new();
+            let mut near = 0u64;
+            self.visit(eyes, level, |class, kind, number| {
+                let bound = |nearest: &BinaryHeap<(Timestamp, u32)>, near: u64| {
+                    let enough = near >= u64::from(nodes);
+                    nearest.peek().filter(|_| enough).map_or(until, |(at, _)| *at)
+                };
+                if let Some((begin, since)) = window(class, kind, eyes, level, from)
+                    && begin <= bound(&nearest, near)
+                {
+                    let open = Self::open(class, eyes);
+                    if open > 0 {
+                        found.push(Found { begin, since, class: number });
+                        nearest.push((begin, open));
+                        near += u64::from(open);
+                        while let Some((_, last)) = nearest.peek()
+                            && near - u64::from(*last) >= u64::from(nodes)
+                        {
+                            near -= u64::from(*last);
+                            nearest.pop();
+                        }
+                    }
                 }
-                if begin == from {
-                    at_once += i64::from(seen.nodes);
+                bound(&nearest, near)
+            });
+            match nearest.peek() {
+                Some((at, _)) if near >= u64::from(nodes) => {
+                    // Those that had room before may have none any more.
+                    if *at == from {
+                        break Some(from);
+                    }
+                    from = *at;
                 }
-                events.push((begin, i64::from(seen.nodes)));
-                if last < until {
-                    events.push((Timestamp(last.0 + 1), -i64::from(seen.nodes)));
-                }
+                _ => break None,
             }
-        }
-        if at_once >= needed {
-            return Some(from);
-        }
-        // At the same time, what goes comes before what comes.
-        events.sort_unstable();
-        let mut there = 0;
-        let mut events = events.iter().peekable();
-        while let Some((at, change)) = events.next() {
-            there += change;
-            if there >= needed && events.peek().is_none_or(|(next, _)| next > at) {
-                return Some(*at);
-            }
-        }
-        None
+        };
+        found.retain(|f| at.is_some_and(|at| f.begin <= at));
+        self.found = found;
+        at
     }
 
-    fn choose(
-        &self,
-        request: &Request,
-        candidates: &FixedBitSet,
-        sight: &Sight,
-        at: Timestamp,
-        level: u32,
-        length: Duration,
-    ) -> Vec<(usize, u32)> {
-        let until = at.plus(length);
-        let mut fitting: Vec<(u32, std::cmp::Reverse<Timestamp>, u32, u32)> = Vec::new();
-        for seen in &sight.classes {
-            let class = &self.classes[seen.class as usize];
-            let caps = &sight.caps[seen.caps..seen.caps + class.steps.len()];
-            let window = windows(&class.steps, caps, level).find(|(begin, end)| *begin <= at && *end >= until);
-            if let (Some((begin, _)), Some(first)) = (window, class.members.first()) {
-                let weight = self.kinds[class.kind as usize].weight;
-                fitting.push((weight, std::cmp::Reverse(begin), *first, seen.class));
-            }
-        }
-        fitting.sort_unstable();
+    /// Nodes for the request of those found last.
+    fn choose(&mut self, eyes: &Eyes<'_>, level: u32) -> Vec<(usize, u32)> {
+        let Eyes { request, candidates, .. } = *eyes;
+        let mut found = std::mem::take(&mut self.found);
+        let rank = |f: &Found| {
+            let class = &self.classes[f.class as usize];
+            let weight = self.kinds[class.kind as usize].weight;
+            (weight, std::cmp::Reverse(f.since), class.members.first().copied(), f.class)
+        };
+        found.sort_by_cached_key(rank);
         let mut left = request.total_tasks().max(1);
         let mut nodes: Vec<(usize, u32)> = Vec::new();
-        for (.., class) in fitting {
-            let members = self.classes[class as usize].members.iter().map(|n| *n as usize);
+        'found: for f in &found {
+            let members = self.classes[f.class as usize].members.iter().map(|n| *n as usize);
             for node in members.filter(|n| request.exclude.is_empty() || candidates.contains(*n)) {
                 if left == 0 && nodes.len() >= request.min_nodes as usize {
-                    return nodes;
+                    break 'found;
                 }
                 let tasks = level.min(left).max(request.least_tasks());
                 left = left.saturating_sub(tasks);
                 nodes.push((node, tasks));
             }
         }
+        self.found = found;
         nodes
-    }
-
-    /// Tasks that fit on the nodes of each class all the time from `from` on for `length`, in place `class`: none where
-    /// the request has no sight of it.
-    pub fn limits(&self, sight: &Sight, from: Timestamp, length: Duration) -> Limits {
-        let until = from.plus(length);
-        let mut tasks = vec![0; self.classes.len()];
-        for seen in &sight.classes {
-            let steps = &self.classes[seen.class as usize].steps;
-            let begin = steps.partition_point(|s| s.from <= from).saturating_sub(1);
-            let during = steps[begin..].iter().take_while(|s| s.from < until).count();
-            let caps = &sight.caps[seen.caps + begin..seen.caps + begin + during];
-            tasks[seen.class as usize] = caps.iter().copied().min().unwrap_or(0);
-        }
-        Limits { tasks }
-    }
-
-    /// Takes nodes out of `open` that have no room for the whole length of the request.
-    pub fn restrict(&self, limits: &Limits, open: &mut FixedBitSet) {
-        for (class, _) in self.classes.iter().zip(&limits.tasks).filter(|(_, tasks)| **tasks == 0) {
-            for node in &class.members {
-                if (*node as usize) < open.len() {
-                    open.set(*node as usize, false);
-                }
-            }
-        }
     }
 
     /// The class of a node.
@@ -338,9 +425,14 @@ impl Horizon {
     }
 
     /// When something changes on nodes that the request could use, after `after`, in order.
-    pub fn changes(&self, sight: &Sight, after: Timestamp) -> Vec<Timestamp> {
-        let steps = sight.classes.iter().flat_map(|s| self.classes[s.class as usize].steps.iter());
-        let times: BTreeSet<Timestamp> = steps.map(|s| s.from).filter(|at| *at > after).collect();
+    pub fn changes(&self, request: &Request, candidates: &FixedBitSet, after: Timestamp) -> Vec<Timestamp> {
+        let eyes = Eyes { request, candidates, length: Duration::ZERO };
+        let classes = self.classes.iter().filter(|class| Self::takes(&self.kinds[class.kind as usize], &eyes));
+        let times: BTreeSet<Timestamp> = classes
+            .filter(|class| Self::open(class, &eyes) > 0)
+            .flat_map(|class| class.steps.iter().map(|s| s.from))
+            .filter(|at| *at > after)
+            .collect();
         times.into_iter().collect()
     }
 
@@ -352,14 +444,16 @@ impl Horizon {
     }
 
     /// Could what is free when all has ended be enough for the request?
-    pub fn suffices_finally(&self, sight: &Sight, request: &Request) -> bool {
-        let mut last = vec![0; self.classes.len()];
-        for seen in &sight.classes {
-            let steps = self.classes[seen.class as usize].steps.len();
-            last[seen.class as usize] = sight.caps[seen.caps + steps - 1];
+    pub fn suffices_finally(&self, request: &Request, candidates: &FixedBitSet) -> bool {
+        let eyes = Eyes { request, candidates, length: Duration::ZERO };
+        let mut open: Vec<(u32, u32)> = Vec::new();
+        for class in &self.classes {
+            let kind = &self.kinds[class.kind as usize];
+            if let Some(last) = class.steps.last().filter(|_| Self::takes(kind, &eyes)) {
+                open.push((tasks(last, kind, request), Self::open(class, &eyes)));
+            }
         }
         // As many nodes as it may have, the widest ones.
-        let mut open: Vec<(u32, u32)> = sight.classes.iter().map(|s| (last[s.class as usize], s.nodes)).collect();
         open.sort_unstable_by_key(|(tasks, _)| std::cmp::Reverse(*tasks));
         let (mut nodes, mut sum) = (0u64, 0u64);
         for (tasks, count) in open.into_iter().filter(|(tasks, _)| *tasks >= request.least_tasks().max(1)) {
@@ -379,16 +473,6 @@ impl Horizon {
             (*node, amount(&kind.shape, kind.unit, request, *tasks, free.memory))
         };
         nodes.iter().map(of).collect()
-    }
-
-    /// Could those tasks be enough for the request?
-    pub fn suffice(&self, sight: &Sight, limits: &Limits, request: &Request) -> bool {
-        let least = request.least_tasks().max(1);
-        let open = sight.classes.iter().map(|seen| (seen.nodes, limits.tasks(seen.class as usize)));
-        let (nodes, tasks) = open.filter(|(_, tasks)| *tasks >= least).fold((0u64, 0u64), |(n, t), (nodes, tasks)| {
-            (n + u64::from(nodes), t + u64::from(nodes) * u64::from(tasks))
-        });
-        nodes >= u64::from(request.min_nodes) && tasks >= u64::from(request.total_tasks())
     }
 
     /// Takes amounts of nodes, from `from` to `until`.
@@ -421,46 +505,92 @@ impl Horizon {
     }
 }
 
-/// Tasks that fit on nodes of each class.
-#[derive(Clone, Debug)]
+/// Tasks that fit on nodes all the time of a start now.
+#[derive(Clone, Debug, Default)]
 pub struct Limits {
+    /// By class.
     tasks: Vec<u32>,
+    /// Classes that are not 0.
+    set: Vec<u32>,
+    open: FixedBitSet,
 }
 
 impl Limits {
-    /// Tasks that fit on the nodes of that class.
-    pub fn tasks(&self, class: usize) -> u32 {
-        self.tasks.get(class).copied().unwrap_or(0)
+    fn clear(&mut self, classes: usize, nodes: usize) {
+        for class in self.set.drain(..) {
+            self.tasks[class as usize] = 0;
+        }
+        self.tasks.resize(classes.max(self.tasks.len()), 0);
+        self.open.clear();
+        self.open.grow(nodes);
     }
 
-    /// Tasks that fit on a node, of those that fit there now.
+    /// Nodes that have room for some.
+    pub const fn open(&self) -> &FixedBitSet {
+        &self.open
+    }
+
+    /// Tasks that fit on a node of that class, of those that fit there now.
     pub fn bound(&self, class: usize, capacity: Capacity, least: u32) -> Option<Capacity> {
-        let tasks = capacity.tasks.min(self.tasks(class));
+        let tasks = capacity.tasks.min(self.tasks.get(class).copied().unwrap_or(0));
         (tasks >= least.max(1)).then_some(Capacity { tasks, ..capacity })
     }
 }
 
+impl Index {
+    /// Where a class with these steps belongs.
+    fn slot(&self, steps: &[Step], now: Timestamp) -> u16 {
+        let has = |free: &Free| match self.room {
+            Room::Cpus(cpus) => free.cpus >= cpus,
+            Room::Idle => free.idle,
+        };
+        let first = first_window(steps, |step| has(&step.free), now, self.length);
+        let after = first.map_or(i64::MAX, |(at, _)| (at.0 - now.0) / SLOT);
+        u16::try_from(after.clamp(0, SLOTS as i64 - 1)).unwrap_or(u16::MAX)
+    }
+}
+
+fn tasks(step: &Step, kind: &Kind, request: &Request) -> u32 {
+    step.free.capacity(&kind.shape, kind.unit, request).map_or(0, |c| c.tasks)
+}
+
+/// From when on, not before `from`, a node of the class has room for the tasks as long as is asked for, and since when it
+/// has that room.
+fn window(class: &Class, kind: &Kind, eyes: &Eyes<'_>, level: u32, from: Timestamp) -> Option<(Timestamp, Timestamp)> {
+    first_window(&class.steps, |step| tasks(step, kind, eyes.request) >= level, from, eyes.length)
+}
+
+/// The first time from `from` on at which `has` holds for `length`, and since when it does.
+fn first_window(
+    steps: &[Step],
+    has: impl Fn(&Step) -> bool,
+    from: Timestamp,
+    length: Duration,
+) -> Option<(Timestamp, Timestamp)> {
+    let mut since: Option<Timestamp> = None;
+    for (place, step) in steps.iter().enumerate() {
+        let end = steps.get(place + 1).map_or(NEVER, |s| s.from);
+        if end <= from && since.is_none() && !has(step) {
+            continue;
+        }
+        if !has(step) {
+            since = None;
+            continue;
+        }
+        let begin = *since.get_or_insert(step.from);
+        if end <= from {
+            continue;
+        }
+        let start = begin.max(from);
+        if end == NEVER || end >= start.plus(length) {
+            return Some((start, begin));
+        }
+    }
+    None
+}
+
 fn index(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
-}
-
-fn millis(length: Duration) -> i64 {
-    i64::try_from(length.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// Longest times between which at least `level` tasks fit.
-fn windows<'a>(steps: &'a [Step], caps: &'a [u32], level: u32) -> impl Iterator<Item = (Timestamp, Timestamp)> + 'a {
-    let mut at = 0;
-    std::iter::from_fn(move || {
-        while at < steps.len() && caps[at] < level {
-            at += 1;
-        }
-        let begin = steps.get(at)?.from;
-        while at < steps.len() && caps[at] >= level {
-            at += 1;
-        }
-        Some((begin, steps.get(at).map_or(NEVER, |s| s.from)))
-    })
 }
 
 /// The steps with what is free between two times replaced.

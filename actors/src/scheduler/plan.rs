@@ -15,7 +15,7 @@ use super::{
     constraint::Constraint,
     facts::{Backfill, ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
     free::Amount,
-    horizon::{Horizon, NEVER, Sight, is_kept_for},
+    horizon::{Horizon, Limits, NEVER, is_kept_for},
     machine::{Machine, PlannedHold},
     request::{NodeUse, Request, run_limit},
     select::{self, Bound},
@@ -163,7 +163,7 @@ struct Pass<'a> {
     now: Timestamp,
     machine: Machine<'a>,
     horizon: Horizon,
-    sight: Sight,
+    limits: Limits,
     /// Built when first needed.
     idle: Option<Machine<'a>>,
     ideal: Option<Machine<'a>>,
@@ -195,7 +195,7 @@ impl<'a> Pass<'a> {
             now,
             machine: Machine::now(view),
             horizon: Horizon::new(view, now),
-            sight: Sight::default(),
+            limits: Limits::default(),
             idle: None,
             ideal: None,
             names: OnceCell::new(),
@@ -341,10 +341,8 @@ impl<'a> Pass<'a> {
         if self.failed.contains(request) || self.machine.is_short_for(request) {
             return None;
         }
-        self.horizon.see(request, candidates, &mut self.sight);
-        let limits = self.horizon.limits(&self.sight, self.now, length);
-        let placed = if self.horizon.suffice(&self.sight, &limits, request) {
-            let bound = Bound { horizon: &self.horizon, limits: &limits };
+        let placed = if self.horizon.room_now(request, candidates, length, &mut self.limits) {
+            let bound = Bound { horizon: &self.horizon, limits: &self.limits };
             select::place_within(&self.machine, request, candidates, Some(bound))
         } else {
             None
@@ -429,11 +427,8 @@ impl<'a> Pass<'a> {
         let view = self.view;
         let Asked { request, candidates, .. } = *asked;
         let anywhere = !request.contiguous && request.nodelist.is_empty() && !request.unknown_nodes;
-        if anywhere {
-            self.horizon.see(request, candidates, &mut self.sight);
-            if self.horizon.suffices_finally(&self.sight, request) {
-                return Ok(());
-            }
+        if anywhere && self.horizon.suffices_finally(request, candidates) {
+            return Ok(());
         }
         let idle = self.idle.get_or_insert_with(|| Machine::idle(view));
         if select::place(idle, request, candidates).is_some() {
@@ -463,11 +458,10 @@ impl<'a> Pass<'a> {
         if from > until {
             return false;
         }
-        self.horizon.see(request, candidates, &mut self.sight);
         let found = if request.contiguous || !request.nodelist.is_empty() {
             self.look_ahead(asked, until).map(|(at, nodes)| (at, amounts(&nodes, request)))
         } else {
-            let slot = self.horizon.earliest(request, candidates, &mut self.sight, (from, until), length);
+            let slot = self.horizon.earliest(request, candidates, (from, until), length);
             slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at)))
         };
         let Some((at, nodes)) = found else {
@@ -491,7 +485,7 @@ impl<'a> Pass<'a> {
 
     /// Tries times one by one: for named nodes and neighbours.
     fn look_ahead(&mut self, asked: &Asked<'_>, until: Timestamp) -> Option<(Timestamp, Vec<AllocatedNode>)> {
-        for at in self.horizon.changes(&self.sight, self.now) {
+        for at in self.horizon.changes(asked.request, asked.candidates, self.now) {
             if at > until || self.looks_ahead >= MOST_LOOKS_AHEAD {
                 return None;
             }

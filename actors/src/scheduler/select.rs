@@ -52,7 +52,7 @@ pub fn place_within(
     let mut open = candidates.clone();
     machine.restrict(&mut open, request.usage);
     if let Some(bound) = bound {
-        bound.horizon.restrict(bound.limits, &mut open);
+        open.intersect_with(bound.limits.open());
     }
     let mut picks = choose(machine, request, open, bound)?;
     picks.sort_unstable_by_key(|p| p.node);

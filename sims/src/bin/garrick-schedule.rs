@@ -1,7 +1,13 @@
 //! `garrick-schedule`: how long plans take. See [`garrick_sims::schedule`].
 
-use garrick_sims::schedule;
-use std::{io::Write, process::ExitCode};
+use garrick_sims::{
+    minibatch::figures::{Finding, Findings},
+    schedule,
+};
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 const HELP: &str = "Usage: garrick-schedule [WAITING...]
 First plans over 15000 nodes for queues of these lengths (1000 10000 100000). Build it with --release.
@@ -26,12 +32,23 @@ fn main() -> ExitCode {
     if queues.is_empty() {
         queues = vec![1_000, 10_000, 100_000];
     }
-    let mut out = std::io::stdout().lock();
-    match schedule::first_plans(15_000, &queues).print(&mut out, None).and_then(|()| out.flush()) {
+    match print(&schedule::first_plans(15_000, &queues)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("garrick-schedule: {error}");
             ExitCode::FAILURE
         }
     }
+}
+
+fn print(found: &Findings) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for finding in &found.0 {
+        match finding {
+            Finding::Table(table) => table.render(&mut out)?,
+            Finding::Note(text) => writeln!(out, "    {text}")?,
+            Finding::Amount(_) | Finding::Pace(_) => {}
+        }
+    }
+    out.flush()
 }
