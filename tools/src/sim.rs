@@ -40,7 +40,7 @@ static TABLE: Table = Table {
             "policy",
             None,
             Arg::Required("LIST"),
-            "fcfs, easy, easy-sjbf, conservative, default; a list for several side by side",
+            "fcfs, easy[:N], easy-sjbf[:N] (N jobs have room reserved), conservative, default; a list for several",
         ),
         option(
             "estimates",
@@ -123,15 +123,11 @@ fn run(arguments: &Arguments) -> Result<String, String> {
             let nodes = number("nodes")?
                 .or(trace.max_procs)
                 .ok_or("the trace names no MaxProcs: say --nodes N or --conf FILE")?;
-            clusters.push((policy.name().to_owned(), cluster::places(nodes, number("cpus")?.unwrap_or(1), *policy)));
+            clusters.push((policy.to_string(), cluster::places(nodes, number("cpus")?.unwrap_or(1), *policy)));
         }
         for path in &confs {
             let read = config::read(path).map_err(|report| report.to_string())?;
-            let name = if confs.len() > 1 {
-                format!("{} {}", path.display(), policy.name())
-            } else {
-                policy.name().to_owned()
-            };
+            let name = if confs.len() > 1 { format!("{} {}", path.display(), policy) } else { policy.to_string() };
             clusters.push((name, cluster::configured(&read, *policy)));
         }
     }

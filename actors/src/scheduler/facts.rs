@@ -28,8 +28,8 @@ pub enum AllocationUnit {
 pub enum Backfill {
     /// Nobody, and nothing starts behind a waiting job (`sched/builtin`).
     Off,
-    /// The first job of each partition that does not fit.
-    Easy,
+    /// The first so many jobs of each partition that do not fit; EASY is 1.
+    First(u32),
     /// Every job that is looked at.
     Conservative,
 }

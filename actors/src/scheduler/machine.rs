@@ -294,8 +294,7 @@ pub fn futures(
         return;
     }
     let mut room = Room::all(node, unit);
-    let mut held = held.into_iter().peekable();
-    while let Some((end, hold)) = held.next() {
+    for (end, hold) in held {
         let free = room.amounts(node.shape.cpus);
         if end < NEVER && steps.last().is_none_or(|later| later.from > end) {
             steps.push(Step { from: end, free });

@@ -7,7 +7,7 @@
 //! The others are taken by their partition's tier, then priority, then submission, then id. The first job that does not fit in
 //! a partition waits for `Resources`; what is behind it and shares nodes with that partition waits for `Priority`, and may
 //! start only where that delays nobody who has room reserved. Who has: with [`Backfill::Conservative`] every job that was
-//! looked at, with [`Backfill::Easy`] the first of each partition, with [`Backfill::Off`] nobody, and nothing starts
+//! looked at, with [`Backfill::First`] the first ones of each partition, with [`Backfill::Off`] nobody, and nothing starts
 //! behind a waiting job. A job that could not start on an idle cluster (nodes down, limits of the partition) holds nobody
 //! back.
 
@@ -173,6 +173,8 @@ struct Pass<'a> {
     planned: Vec<PlannedHold>,
     /// Nodes of partitions in which a job is blocked.
     blocked: FixedBitSet,
+    /// How many jobs of each partition have room reserved.
+    reserved: BTreeMap<usize, u32>,
     tried_behind: usize,
     looks_ahead: usize,
     /// Requests that found no room now. Room only shrinks while a pass goes on.
@@ -202,6 +204,7 @@ impl<'a> Pass<'a> {
             features: Features::new(view),
             planned: Vec::new(),
             blocked: FixedBitSet::with_capacity(view.nodes.len()),
+            reserved: BTreeMap::new(),
             tried_behind: 0,
             looks_ahead: 0,
             failed: FxHashSet::default(),
@@ -244,7 +247,7 @@ impl<'a> Pass<'a> {
             if self.is_full() {
                 return;
             }
-            if self.view.policy.shortest_first && self.is_behind(entry.partition) {
+            if self.view.policy.shortest_first && self.is_behind(entry.partition) && !self.reserves(entry.partition) {
                 behind.push(entry);
             } else {
                 self.try_entry(entry);
@@ -269,6 +272,15 @@ impl<'a> Pass<'a> {
 
     fn is_behind(&self, partition: usize) -> bool {
         !self.blocked.is_disjoint(&self.view.partitions[partition].nodes)
+    }
+
+    /// Is room reserved for the next job of the partition that does not fit?
+    fn reserves(&self, partition: usize) -> bool {
+        match self.view.policy.backfill {
+            Backfill::Off => false,
+            Backfill::First(most) => self.reserved.get(&partition).copied().unwrap_or(0) < most,
+            Backfill::Conservative => true,
+        }
     }
 
     fn try_entry(&mut self, entry: Entry) {
@@ -307,7 +319,7 @@ impl<'a> Pass<'a> {
         if behind {
             self.tried_behind += 1;
             // Nothing is reserved for it, and it needs more than is left.
-            let starved = view.policy.backfill == Backfill::Easy && self.machine.is_short_for(&request);
+            let starved = !self.reserves(place) && self.machine.is_short_for(&request);
             if starved && !expedited {
                 return Err(self.did_not_fit(&asked));
             }
@@ -397,11 +409,7 @@ impl<'a> Pass<'a> {
     /// Why the job does not start now. Where it is for room, that is reserved if the policy gives it any.
     fn did_not_fit(&mut self, asked: &Asked<'_>) -> Reason {
         let expedited = asked.job.state == JobState::Expediting;
-        let reserves = match self.view.policy.backfill {
-            Backfill::Off => false,
-            Backfill::Easy => !asked.behind,
-            Backfill::Conservative => true,
-        };
+        let reserves = self.reserves(asked.request.partition);
         let reserved = reserves && if expedited { self.reserve_expedited(asked) } else { self.reserve(asked) };
         if !reserved {
             let key = without_limit(asked.request);
@@ -480,6 +488,7 @@ impl<'a> Pass<'a> {
         if self.plan.expected.last().is_none_or(|(last, _)| *last != job) {
             self.plan.expected.push((job, from));
         }
+        *self.reserved.entry(asked.request.partition).or_insert(0) += 1;
         self.plan.reservations.push(Reservation { job, partition: asked.request.partition, from, until, nodes });
     }
 

@@ -422,7 +422,7 @@ proptest! {
     fn no_plan_overbooks(
         machines in prop::collection::vec(any_node(), 1..12),
         specs in prop::collection::vec(any_spec(), 1..25),
-        backfill in prop_oneof![Just(Backfill::Off), Just(Backfill::Easy), Just(Backfill::Conservative)],
+        backfill in prop_oneof![Just(Backfill::Off), (1u32..4).prop_map(Backfill::First), Just(Backfill::Conservative)],
         per_cpu in any::<bool>(),
     ) {
         let nodes = machines.iter().zip(0..).map(|(&(cores, weight, drain, busy), index)| {

@@ -339,7 +339,9 @@ pub fn policy(config: &Config) -> Policy {
         least_loaded: config.select.least_loaded,
         backfill: match config.scheduler_parameters.value("bf_algorithm") {
             _ if !config.backfill() => Backfill::Off,
-            Some("easy") => Backfill::Easy,
+            Some("easy") => {
+                Backfill::First(number("bf_reservations").map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX)))
+            }
             _ => Backfill::Conservative,
         },
         shortest_first: config.scheduler_parameters.value("bf_order") == Some("shortest"),

@@ -13,17 +13,17 @@ use garrick_model::{
     time::TimeLimit,
     view::{NodeLoad, NodeView, PartitionState, PartitionView},
 };
-use std::{str::FromStr, sync::Arc, time::Duration};
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
 /// Whose rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Choice {
     /// In order of priority and submission; nothing starts behind a waiting job.
     Fcfs,
-    /// EASY: the first waiting job has room reserved.
-    Easy,
-    /// The same, and jobs behind it are tried in the order of their limits.
-    EasySjbf,
+    /// EASY: the first waiting jobs, usually one, have room reserved.
+    Easy(u32),
+    /// The same, and jobs behind them are tried in the order of their limits.
+    EasySjbf(u32),
     /// All waiting jobs have room reserved.
     Conservative,
     /// The configuration's, or Garrick's own.
@@ -34,34 +34,44 @@ pub enum Choice {
 impl FromStr for Choice {
     type Err = String;
     fn from_str(text: &str) -> Result<Self, String> {
-        Ok(match text {
-            "fcfs" => Self::Fcfs,
-            "easy" => Self::Easy,
-            "easy-sjbf" => Self::EasySjbf,
-            "conservative" => Self::Conservative,
-            "default" => Self::Default,
-            _ => return Err(format!("\"{text}\" is none of fcfs, easy, easy-sjbf, conservative, default")),
-        })
+        let (name, first) = match text.split_once(':') {
+            Some((name, first)) => (name, first.parse().ok().filter(|n| *n > 0)),
+            None => (text, Some(1)),
+        };
+        match (name, first) {
+            ("easy", Some(first)) => Ok(Self::Easy(first)),
+            ("easy-sjbf", Some(first)) => Ok(Self::EasySjbf(first)),
+            ("fcfs", _) if name == text => Ok(Self::Fcfs),
+            ("conservative", _) if name == text => Ok(Self::Conservative),
+            ("default", _) if name == text => Ok(Self::Default),
+            _ => Err(format!(
+                "\"{text}\" is none of fcfs, easy, easy-sjbf (either with :N for N jobs that have room reserved), \
+                 conservative, default"
+            )),
+        }
+    }
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fcfs => f.write_str("fcfs"),
+            Self::Easy(1) => f.write_str("easy"),
+            Self::Easy(first) => write!(f, "easy:{first}"),
+            Self::EasySjbf(1) => f.write_str("easy-sjbf"),
+            Self::EasySjbf(first) => write!(f, "easy-sjbf:{first}"),
+            Self::Conservative => f.write_str("conservative"),
+            Self::Default => f.write_str("default"),
+        }
     }
 }
 
 impl Choice {
-    /// As it is asked for.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Fcfs => "fcfs",
-            Self::Easy => "easy",
-            Self::EasySjbf => "easy-sjbf",
-            Self::Conservative => "conservative",
-            Self::Default => "default",
-        }
-    }
-
     fn over(self, mut policy: Policy) -> Policy {
         let (backfill, shortest_first) = match self {
             Self::Fcfs => (Backfill::Off, false),
-            Self::Easy => (Backfill::Easy, false),
-            Self::EasySjbf => (Backfill::Easy, true),
+            Self::Easy(first) => (Backfill::First(first), false),
+            Self::EasySjbf(first) => (Backfill::First(first), true),
             Self::Conservative => (Backfill::Conservative, false),
             Self::Default => return policy,
         };
