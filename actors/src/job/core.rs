@@ -74,6 +74,15 @@ pub struct Leftover {
     pub nodes: Vec<String>,
     /// Generation of the last view.
     pub generation: u64,
+    /// Its last event was recorded: it is to be forgotten.
+    pub forgotten: bool,
+}
+
+impl Leftover {
+    /// An owner lived before, and what it recorded may not be on disk yet.
+    pub const fn is_of_earlier_life(&self) -> bool {
+        self.generation > 0
+    }
 }
 
 /// What a turn may use.
@@ -116,7 +125,7 @@ impl JobCore {
     pub fn leftover(&self) -> Leftover {
         let nodes =
             self.commit.as_ref().map_or_else(Vec::new, |c| c.waiting.iter().chain(c.granted.keys()).cloned().collect());
-        Leftover { attempt: self.attempt, nodes, generation: self.generation }
+        Leftover { attempt: self.attempt, nodes, generation: self.generation, forgotten: self.forgotten }
     }
 
     /// Where the step manager is, once it serves.
@@ -140,11 +149,17 @@ impl JobCore {
     }
 
     /// First call after [`JobCore::new`], in every life of the actor: sets timers, asks for what it depends on, gives
-    /// back what a commit of an earlier life had asked nodes for, and shows itself.
+    /// back what a commit of an earlier life had asked nodes for, and shows itself. What an earlier life recorded has to be
+    /// on disk before any effect of this one happens.
     pub fn resume(&mut self, now: Timestamp, ids: &mut dyn FreshIds, left: Leftover, out: &mut Vec<JobEffect>) {
         let mut turn = Turn { now, ids, out };
         self.attempt = left.attempt;
         self.generation = left.generation;
+        if left.forgotten {
+            self.forgotten = true;
+            return turn.out.push(JobEffect::Purge);
+        }
+        let again = left.is_of_earlier_life();
         for node in left.nodes {
             let (sluid, attempt) = (self.record.sluid, Some(left.attempt));
             turn.out.push(JobEffect::Release { node, sluid, attempt, drain: None });
@@ -168,7 +183,7 @@ impl JobCore {
         self.end_without_word(&mut turn);
         self.tell_array(&mut turn);
         // Tasks that live on do not know that what they said last is lost.
-        if left.generation > 0 {
+        if again {
             self.ask_tasks(&mut turn);
         }
         self.touched = true;

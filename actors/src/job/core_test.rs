@@ -628,6 +628,33 @@ fn after_its_last_event_a_job_changes_nothing_any_more() {
     assert_eq!(out.last(), Some(&JobEffect::AckReport { node: "n0".to_owned(), seq: 4 }));
 }
 
+/// Its owner failed between its last event and being forgotten: the next one is to forget it, and to record nothing more.
+#[test]
+fn an_owner_built_after_the_last_event_records_no_other() {
+    let mut job = Bench::with(spec());
+    job.order(JobCommand::Cancel).unwrap();
+    job.send(JobInput::Timer(JobTimer::Purge));
+    assert_eq!(job.saved.last(), Some(&JobEvent::Purged));
+    let mut again = super::core::JobCore::new(job.core.record().clone(), Default::default());
+    let mut out = Vec::new();
+    again.resume(job.now, &mut job.ids, job.core.leftover(), &mut out);
+    assert_eq!(out, [JobEffect::Purge]);
+    (job.core, job.saved) = (again, Vec::new());
+    assert_eq!(job.command(ALICE, None, JobCommand::Requeue { hold: false }).0, Err(Refusal::InvalidJobId));
+    assert_eq!(job.saved, []);
+    assert!(job.core.leftover().forgotten, "and so is the next");
+}
+
+/// The node was given back in the record, and its owner was not told before the job's failed.
+#[test]
+fn a_node_that_was_given_back_is_told_again_when_it_asks() {
+    let mut job = Bench::running(JobSpec { no_kill: true, ..spec() });
+    job.send(JobInput::NodeLost { node: "n1".to_owned(), sluid: Sluid(7) });
+    let missing = JobInput::RunMissing { node: "n1".to_owned(), sluid: Sluid(7) };
+    assert_eq!(releases(&job.send(missing)), ["n1"]);
+    assert_eq!(job.state(), JobState::Running);
+}
+
 #[test]
 fn cancelling_some_tasks_leaves_the_others() {
     let mut job = Bench::with(JobSpec { array: Some(array(1, 5, None)), ..spec() });

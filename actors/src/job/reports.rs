@@ -237,7 +237,9 @@ impl JobCore {
         let kept = self.record.earlier.iter().find(this).map(|hold| hold.kept);
         match (news, kept) {
             (EarlierNews::Held, Some(false) | None) => turn.out.push(end_lost(self.record.id, node, sluid)),
-            (EarlierNews::Held | EarlierNews::Missing, Some(true)) => {}
+            (EarlierNews::Held, Some(true)) => {}
+            // Its node may not have been told that it is kept.
+            (EarlierNews::Missing, Some(true)) => turn.out.push(JobEffect::Keep { node, sluid }),
             (EarlierNews::Missing, _) | (EarlierNews::Lost, Some(false) | None) => {
                 self.earlier_released(&node, sluid, None, turn);
             }
@@ -295,6 +297,10 @@ impl JobCore {
         };
         let at_batch_host = run.batch_host() == node;
         match &self.record.phase {
+            // Given back, and its node was not told.
+            Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) if run.released.contains(node) => {
+                self.release_node(node, turn);
+            }
             Phase::Starting(run) if at_batch_host && run.ending.is_none() => self.launch(turn),
             Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) if at_batch_host => {
                 let at = turn.now.plus(MISSING_GRACE);

@@ -96,6 +96,19 @@ fn a_lost_node_sends_an_expedited_job_ahead_at_once_with_its_healthy_node_kept()
     assert_eq!(&job.replayed(), job.core.record());
 }
 
+/// The order to keep the node, or to give it back, was lost with the job's owner: the node asks the next one.
+#[test]
+fn a_node_that_asks_is_told_again_whether_it_is_kept() {
+    let mut job = hurried();
+    lost(&mut job, "n1");
+    job.released("n0");
+    let asks = |job: &mut Bench| job.send(JobInput::RunMissing { node: "n0".to_owned(), sluid: Sluid(7) });
+    assert_eq!(kept(&asks(&mut job)), ["n0"]);
+    assert_eq!(job.core.record().holds().len(), 1);
+    job.order(JobCommand::Cancel).unwrap();
+    assert_eq!(released(&asks(&mut job)), [("n0", 7)]);
+}
+
 #[test]
 fn the_next_run_takes_over_what_was_kept_and_the_rest_is_given_back() {
     let mut job = hurried();

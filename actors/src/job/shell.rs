@@ -257,6 +257,12 @@ impl Actor for JobActor {
     fn started(&mut self, cx: &mut Context<Self>) {
         let leftover = self.env.jobs.get(self.id()).map_or_else(Default::default, |kept| kept.leftover);
         let mut effects = Vec::new();
+        if leftover.is_of_earlier_life() {
+            // What follows from events of the owner that failed is not to overtake them on their way to the disk.
+            let batch = self.outbox.push_unsaved(Vec::new());
+            let done = self.env.append(Vec::new());
+            cx.pipe(done, move |answer| JobMsg::Journaled { batch, result: journal_outcome(answer) });
+        }
         self.core.resume(Timestamp::now(), &mut self.env.ids.clone(), leftover, &mut effects);
         let mut again = VecDeque::new();
         self.take(cx, effects, &mut again);

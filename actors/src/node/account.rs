@@ -198,6 +198,11 @@ impl Account {
         self.entries.values().map(|e| &e.hold)
     }
 
+    /// Kept holds of a job, those that made room for an attempt too.
+    pub fn kept_of(&self, job: JobId) -> impl Iterator<Item = &NodeHold> {
+        self.all_entries().map(|e| &e.hold).filter(move |hold| hold.kept && hold.job == job)
+    }
+
     /// Holds with what recovery would need to put them back.
     pub fn kept(&self) -> impl Iterator<Item = KeptHold> + '_ {
         self.entries.values().map(|e| KeptHold { hold: e.hold.clone(), most_holders: e.most_holders })

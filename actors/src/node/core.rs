@@ -327,13 +327,16 @@ impl NodeCore {
     }
 
     /// What the job's earlier owner had not dealt with yet (reports, news of its runs) or not said yet (orders, releases)
-    /// all follows from a registration: the agent is made to register again.
+    /// all follows from a registration: the agent is made to register again. Of what is kept its agent knows nothing.
     fn owner_is_new(&mut self, job: JobId, out: &mut Vec<NodeEffect>) {
         let holds = || self.account.holds().filter(|hold| hold.job == job);
         if self.saved.down.is_some() {
             for hold in holds() {
                 out.push(NodeEffect::ToJob { job, notice: NodeNotice::NodeLost { sluid: hold.sluid } });
             }
+        }
+        for hold in self.account.kept_of(job) {
+            out.push(NodeEffect::ToJob { job, notice: NodeNotice::RunMissing { sluid: hold.sluid } });
         }
         if (holds().next().is_some() || self.reports.waiting.values().any(|of| *of == job))
             && let Some(Link { conn, .. }) = self.link.take()

@@ -348,6 +348,11 @@ fn a_new_owner_of_a_job_is_told_by_a_registration() {
     core.saved.down = Some(DownCause::Admin);
     let lost = NodeNotice::NodeLost { sluid: Sluid(2) };
     assert_eq!(tell(&mut core, 2), [NodeEffect::ToJob { job: JobId(2), notice: lost }]);
+    // What is kept no agent knows of.
+    core.saved.down = None;
+    core.handle(NOW, NodeInput::Keep { job: JobId(2), sluid: Sluid(2) }, &mut Vec::new());
+    let missing = NodeNotice::RunMissing { sluid: Sluid(2) };
+    assert_eq!(tell(&mut core, 2), [NodeEffect::ToJob { job: JobId(2), notice: missing }]);
 }
 
 /// Found by simulation with a slow disk: an acknowledgement waited behind a drain that was being saved. Meanwhile the agent

@@ -140,7 +140,7 @@ fn show(out: &mut impl Write, setup: &Setup, outcome: &Outcome, secs: f64) -> Re
     writeln!(
         out,
         "    {} allocations, {} ends, {} requeues, {} nodes kept; {} links broken, {} agent restarts, {} reboots, {} stepds killed and {} started again, \
-         {} launches failed, {} drains, {} downs, {} commands, {} controller restarts, {} messages twice",
+         {} launches failed, {} drains, {} downs, {} commands, {} controller restarts, {} owners of jobs failed, {} runs ended by leases, {} messages twice",
         n("Allocated"),
         n("Ended"),
         n("Requeued"),
@@ -155,6 +155,8 @@ fn show(out: &mut impl Write, setup: &Setup, outcome: &Outcome, secs: f64) -> Re
         n("node set down"),
         n("command"),
         n("controller restart"),
+        n("owner of a job failed"),
+        n("run ended by a lease"),
         n("message delivered twice")
     )?;
     Ok(())

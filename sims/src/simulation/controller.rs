@@ -16,6 +16,7 @@ use garrick_actors::{
     },
     job::{
         core::{JobCore, Leftover},
+        dependency::waits_for,
         ending::end_lost,
         messages::{JobEffect, JobInput},
         record::{JobRecord, RecordHold},
@@ -72,6 +73,8 @@ impl World {
         self.ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
         self.scheduler.outstanding = 0;
         self.shown_jobs.clear();
+        self.lives.clear();
+        self.unheard.clear();
         self.jobs.clear();
         self.nodes.clear();
         self.outboxes =
@@ -198,8 +201,9 @@ impl World {
     pub(super) fn is_saved(&mut self, owner: Owner, batch: u64) {
         match owner {
             Owner::Job(job) => {
-                if let Some(outbox) = self.outboxes.jobs.get_mut(&job) {
-                    outbox.saved(batch);
+                let life = self.lives.get(&job).copied().unwrap_or(0);
+                if let Some(outbox) = self.outboxes.jobs.get_mut(&job).filter(|_| batch >> 32 == life) {
+                    outbox.saved(batch & u64::from(u32::MAX));
                 }
                 self.flush_job(job);
             }
@@ -266,11 +270,17 @@ impl World {
     }
 
     fn start_job(&mut self, record: JobRecord) {
+        if !self.jobs.contains_key(&record.id) {
+            self.resume_job(record, Leftover::default());
+        }
+    }
+
+    fn resume_job(&mut self, record: JobRecord, leftover: Leftover) {
         let job = record.id;
         let site = Arc::new(setup::job_site(&self.config, self.epoch));
         let mut core = JobCore::new(record, site);
         let (mut out, clock) = (Vec::new(), self.clock());
-        core.resume(clock, &mut self.ids, Leftover::default(), &mut out);
+        core.resume(clock, &mut self.ids, leftover, &mut out);
         self.touched.jobs.insert(job);
         self.jobs.insert(job, core);
         self.job_effects(job, out);
@@ -281,6 +291,9 @@ impl World {
         let mutated = if self.mutation.is_some() { self.as_job_hears(input) } else { Some(input) };
         let Some(input) = mutated else { return };
         let clock = self.clock();
+        if !self.is_calm() && self.jobs.contains_key(&job) && self.random.one_in_thousand(1) {
+            return self.owner_fails(job);
+        }
         let Some(core) = self.jobs.get_mut(&job) else {
             // Of one that is on its way to the disk nobody knows yet.
             if !self.replayed.jobs.contains_key(&job) {
@@ -291,6 +304,41 @@ impl World {
         let mut out = Vec::new();
         core.handle(clock, &mut self.ids, input, &mut out);
         self.job_effects(job, out);
+    }
+
+    /// A job's owner panics over what it is told, and another is built as its supervisor does it. What it had to do and was
+    /// not saved yet, or not done yet, is lost.
+    fn owner_fails(&mut self, job: JobId) {
+        let Some((record, leftover)) = self.jobs.get(&job).map(|core| (core.record().clone(), core.leftover())) else {
+            return;
+        };
+        self.ledger.counts.add("owner of a job failed");
+        if leftover.forgotten {
+            self.ledger.counts.add("owner of a forgotten job failed");
+        }
+        let life = self.lives.entry(job).or_insert(0);
+        *life += 1;
+        let mut outbox = Outbox::default();
+        // Behind all that the failed one recorded.
+        let batch = outbox.push_unsaved(Vec::new()) | *life << 32;
+        self.outboxes.jobs.insert(job, outbox);
+        self.append(Owner::Job(job), batch, Vec::new());
+        let own = format!("job {} ", job.0);
+        self.timers.retain(|key, _| !key.starts_with(&own));
+        self.resume_job(record.clone(), leftover);
+        for node in 0..self.nodes.len() {
+            self.unheard.insert((job, node));
+            self.send(Place::Jobs, Happening::Node(node, NodeInput::OwnerIsNew { job }));
+        }
+        let waiting = self.replayed.jobs.values().filter(|other| waits_for(other, &record));
+        for by in waiting.map(|other| other.id).collect::<Vec<_>>() {
+            self.send(Place::Jobs, Happening::Job(job, JobInput::Subscribe { by }));
+        }
+        let split = |other: &&JobRecord| other.array_task.is_some_and(|task| task.array_job == job);
+        let unborn = self.replayed.jobs.values().filter(split).filter(|other| !self.jobs.contains_key(&other.id));
+        for record in unborn.cloned().collect::<Vec<_>>() {
+            self.start_job(record);
+        }
     }
 
     /// What the supervisor of jobs does for a job that is gone.
@@ -354,7 +402,9 @@ impl World {
             if self.mutation == Some(Mutation::EffectsDoNotWaitForTheDisk) {
                 outbox.saved(batch);
             }
-            self.append(Owner::Job(job), batch, events);
+            // An answer for an earlier owner is dropped.
+            let life = self.lives.get(&job).copied().unwrap_or(0);
+            self.append(Owner::Job(job), batch | life << 32, events);
         }
         self.flush_job(job);
     }
@@ -448,9 +498,19 @@ impl World {
         let before = self.holds_of(node);
         let mutated = if self.mutation.is_some() { self.as_node_hears(node, input) } else { Some(input) };
         let Some(input) = mutated else { return };
-        let mut out = Vec::new();
-        let clock = self.clock();
+        let (mut out, clock, was_down) = (Vec::new(), self.clock(), self.nodes[node].saved().down.is_some());
+        let (registers, new_owner) = match &input {
+            NodeInput::Registered(_) => (true, None),
+            NodeInput::OwnerIsNew { job } => (false, Some(*job)),
+            _ => (false, None),
+        };
         self.nodes[node].handle(clock, input, &mut out);
+        let is_down = self.nodes[node].saved().down.is_some();
+        if registers || (is_down && !was_down) {
+            self.unheard.retain(|(_, of)| *of != node);
+        } else if let Some(job) = new_owner.filter(|_| is_down) {
+            self.unheard.remove(&(job, node));
+        }
         self.held_at_drain[node] = match (self.nodes[node].saved().drain, self.held_at_drain[node].take()) {
             (false, _) => None,
             (true, Some(held)) => Some(held),

@@ -242,7 +242,9 @@ impl World {
     /// Drained or set down, and resumed some minutes later.
     fn set_node(&mut self, node: usize, state: NodeStateChange) {
         self.ledger.counts.add(if state == NodeStateChange::Down { "node set down" } else { "node drained" });
-        self.machines[node].set_down |= state == NodeStateChange::Down;
+        if state == NodeStateChange::Down {
+            self.machines[node].set_down = Some(self.now);
+        }
         self.update_node(node, state);
         let pause = self.random.between(30_000, 240_000);
         self.after(u64::from(pause), Happening::Resume(node));

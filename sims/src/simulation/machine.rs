@@ -35,6 +35,8 @@ const PEERS_ASKED: usize = 16;
 const PEERS_PATIENCE_MS: u32 = 5_000;
 /// The links of a node that is cut off are given up after this at most.
 const SILENCE_NOTICED_MS: u32 = 10_000;
+/// A node that has had the controller for so long was told what an administrator's word means for its jobs.
+const TOLD_AFTER: Duration = Duration::from_secs(30);
 /// Name of the rule that a lease is kept.
 const LEASE: &str = "a_lease_ends_no_earlier_than_it_may";
 
@@ -128,8 +130,10 @@ pub(super) struct Machine {
     without_since: Option<Timestamp>,
     /// When the agent was started last.
     agent_start: Timestamp,
-    /// An administrator has set it DOWN since it was welcomed last: its jobs may be elsewhere at once.
-    pub(super) set_down: bool,
+    /// An administrator has set it DOWN then, and it may not have been told to end what is to be elsewhere at once.
+    pub(super) set_down: Option<Timestamp>,
+    /// When it was welcomed last.
+    welcomed: Timestamp,
     /// Runs that the agent was told, or has decided, to end.
     ending: BTreeSet<RunKey>,
     /// It is gone for good.
@@ -166,7 +170,8 @@ impl Machine {
             partition: 0,
             without_since: Some(Timestamp::default()),
             agent_start: Timestamp::default(),
-            set_down: false,
+            set_down: None,
+            welcomed: Timestamp::default(),
             ending: BTreeSet::new(),
             dead: false,
             spool: BTreeMap::new(),
@@ -256,7 +261,11 @@ impl World {
     fn lose_link(&mut self, node: usize) -> Option<u64> {
         let conn = self.machines[node].link.take()?;
         self.lose_frames(conn);
-        self.machines[node].without_since.get_or_insert(self.now);
+        let (now, machine) = (self.now, &mut self.machines[node]);
+        if machine.without_since.is_none() {
+            machine.set_down.take_if(|at| now.since(machine.welcomed.max(*at)) > TOLD_AFTER);
+            machine.without_since = Some(now);
+        }
         Some(conn)
     }
 
@@ -312,7 +321,10 @@ impl World {
         let earlier = RunKey { job, sluid: Sluid(0) }..RunKey { job, sluid: run };
         self.machines.iter().find_map(|machine| {
             let since = machine.without_since.filter(|since| {
-                !machine.dead && !machine.set_down && machine.agent_start <= *since && self.clock_stepped < *since
+                !machine.dead
+                    && machine.set_down.is_none()
+                    && machine.agent_start <= *since
+                    && self.clock_stepped < *since
             })?;
             let works = |stepd: &Stepd| !stepd.ended && !stepd.left;
             let runs = machine.spool.range(earlier.clone()).filter(|(run, _)| !machine.ending.contains(run));
@@ -392,7 +404,7 @@ impl World {
             }
             other => {
                 if matches!(other, ControllerToNode::Welcome { .. }) {
-                    (self.machines[node].without_since, self.machines[node].set_down) = (None, false);
+                    (self.machines[node].without_since, self.machines[node].welcomed) = (None, self.now);
                 }
                 self.agent(node, AgentInput::Controller(other));
             }

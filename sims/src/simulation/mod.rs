@@ -21,7 +21,8 @@
 //! patience, alone or cut off together with others, ask each other for the controller and end what may run elsewhere; they
 //! restart, lose their `stepd`s, reboot; prologs and epilogs fail. Nodes are drained, set down and resumed; jobs are
 //! cancelled, requeued, held and released. The controller dies and restarts with what its disk has: all that was under way
-//! in it is lost, and of the journal's last write any part, down to a part of a record.
+//! in it is lost, and of the journal's last write any part, down to a part of a record. Owners of jobs fail over what they
+//! are told, and others are built: what they had in hand, and what waited for the disk, is lost.
 //!
 //! # What is not simulated
 //!

@@ -91,14 +91,14 @@ fn fits<'s>(node: &str, shape: &NodeShape, shares: impl Iterator<Item = (JobId, 
     ensure(memory <= shape.memory.0, || format!("{node}: {memory} MiB given of {}", shape.memory.0))
 }
 
-/// A hold without a job that says so is allowed while a message between the two is under way; a job's share without a
-/// hold never is.
+/// A hold without a job that says so is allowed while a message between the two is under way, and where a release was lost
+/// with the job's owner until the node registers again; a job's share without a hold never is.
 pub fn a_node_counts_as_used_what_its_jobs_hold(world: &World, scope: &Scope) -> Result<(), String> {
     for &index in &scope.nodes {
         let core = &world.nodes[index];
         core.sanity_check()?;
         for hold in core.view().holds {
-            if world.is_under_way(hold.job, index) {
+            if world.is_under_way(hold.job, index) || world.may_have_missed(hold.job, index) {
                 continue;
             }
             let name = &core.settings().name;

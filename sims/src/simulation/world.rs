@@ -59,6 +59,8 @@ const STORY: usize = 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     Front,
+    /// The supervisor of jobs.
+    Jobs,
     Scheduler,
     Disk,
     Job(JobId),
@@ -181,6 +183,10 @@ pub struct World {
     /// The disk is slow until then.
     pub(super) slow_until: Timestamp,
     pub(super) outboxes: Outboxes,
+    /// How often a job's owner was built anew.
+    pub(super) lives: BTreeMap<JobId, u64>,
+    /// Nodes that may not have heard what a job's failed owner had to say; it follows when they register again.
+    pub(super) unheard: BTreeSet<(JobId, usize)>,
     /// What the journal comes to so far, with what is not on disk.
     pub replayed: Replayed,
     /// What was recorded so far, with what is not on disk.
@@ -255,6 +261,8 @@ impl World {
             disk: Disk::new(),
             slow_until: BEGIN,
             outboxes: Outboxes::default(),
+            lives: BTreeMap::new(),
+            unheard: BTreeSet::new(),
             replayed: Replayed::default(),
             ledger: Ledger::default(),
             saved: Ledger::default(),
@@ -310,6 +318,11 @@ impl World {
         self.under_way.contains_key(&(job, node))
             || self.outboxes.jobs.contains_key(&job)
             || !self.outboxes.nodes[node].is_empty()
+    }
+
+    /// May the node have missed what the job's owner had to say when that failed, not having registered since?
+    pub fn may_have_missed(&self, job: JobId, node: usize) -> bool {
+        self.unheard.contains(&(job, node))
     }
 
     /// Does something of the job wait for the disk?
