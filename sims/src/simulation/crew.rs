@@ -19,7 +19,7 @@ use garrick_model::{
     },
     resources::{MemoryMib, MemoryRequest},
     spec::{ArraySpec, StepSharing, StepSpec},
-    state::ExitStatus,
+    state::{ExitStatus, JobState},
     step_selector::WhichSteps,
     time::Timestamp,
     view::StepCounts,
@@ -44,6 +44,12 @@ pub(super) struct Crew {
     passed: usize,
     /// Number of the report that the run ended.
     pub(super) end_report: Option<u64>,
+    /// When its time is over.
+    limit: Option<Timestamp>,
+    /// Since when this step manager is there.
+    there_since: Timestamp,
+    /// Its end was reported, and may be again.
+    ended: bool,
 }
 
 impl Crew {
@@ -51,10 +57,22 @@ impl Crew {
         let mut facts = RunFacts::new(launch.order(), launch.credential());
         facts.start_time = now;
         let nodes = facts.nodes.iter().map(|n| n.index.0 as usize).collect();
+        let limit = facts.time_limit.duration().map(|limit| now.plus(limit));
         let mut company = Company::new(facts, StepMgrConfig::default());
         company.acknowledges = false;
         company.shepherd_up(0);
-        Self { company, nodes, dead: false, clients: Vec::new(), requests: 0, passed: 0, end_report: None }
+        Self {
+            company,
+            nodes,
+            dead: false,
+            clients: Vec::new(),
+            requests: 0,
+            passed: 0,
+            end_report: None,
+            limit,
+            there_since: now,
+            ended: false,
+        }
     }
 
     /// The run's place for a node of the cluster.
@@ -63,8 +81,8 @@ impl Crew {
     }
 
     /// Another `stepd` takes over.
-    pub(super) fn take_over(&mut self) {
-        self.dead = false;
+    pub(super) fn take_over(&mut self, now: Timestamp) {
+        (self.dead, self.there_since) = (false, now);
         self.clients.clear();
         // An `srun` that waits with its step loses it with its conversation: only what is in the journal lives on.
         self.company.heard.clear();
@@ -210,6 +228,43 @@ impl Crew {
         Ok(())
     }
 
+    /// For so long its time has been over, with a step manager there that could have seen it.
+    fn overdue(&self, now: Timestamp) -> Option<Duration> {
+        let from = self.limit?.max(self.there_since);
+        (!self.dead && now > from).then(|| now.since(from))
+    }
+
+    /// When its time is over the run is told to end, and it has processes no longer than a kill takes.
+    fn check_limit(&self, now: Timestamp) -> Result<(), String> {
+        let Some(overdue) = self.overdue(now) else { return Ok(()) };
+        let job = self.company.core.facts().job.0;
+        if overdue > LONGEST_PAUSE && self.company.core.phase().takes_steps() {
+            return Err(format!("job {job}: its time is over for {overdue:?} and it was not told to end"));
+        }
+        let most = StepMgrConfig::default().kill_wait + KILL_SLACK;
+        let here = self.company.running().iter().filter(|(node, ..)| *node == 0).count();
+        if overdue > most && here > 0 {
+            return Err(format!(
+                "job {job}: its time is over for {overdue:?} and {here} processes run on its batch host"
+            ));
+        }
+        Ok(())
+    }
+
+    /// A run that ends by itself does so before its time is over.
+    fn check_end(&mut self, now: Timestamp, state: JobState) -> Result<(), String> {
+        if std::mem::replace(&mut self.ended, true) {
+            return Ok(());
+        }
+        let own = matches!(state, JobState::Completed | JobState::Failed);
+        let overdue = self.overdue(now).filter(|overdue| *overdue > StepMgrConfig::default().kill_wait + KILL_SLACK);
+        if let Some(overdue) = overdue.filter(|_| own) {
+            let job = self.company.core.facts().job.0;
+            return Err(format!("job {job}: ends as {state:?}, {overdue:?} after its time was over"));
+        }
+        Ok(())
+    }
+
     /// What the controller is to have in the end.
     pub(super) fn counts(&self) -> StepCounts {
         self.company.core.ledger().counts
@@ -247,6 +302,8 @@ impl World {
         self.count_events(events);
         let checked = crew_check(&self.crews, run);
         self.note_broken(checked);
+        let limited = self.crews.get(&run).map_or(Ok(()), |crew| crew.check_limit(self.now));
+        self.note_overrun(limited);
         self.after_crew(run);
         if self.crews.contains_key(&run) {
             let pause = self.random.between(50, 2_000);
@@ -261,6 +318,11 @@ impl World {
         for (seq, report) in news {
             if matches!(report, StepdReport::Ended { .. } | StepdReport::LaunchFailed { .. }) {
                 self.tell_shepherds_of_end(batch_host, run);
+            }
+            if let StepdReport::Ended { state, .. } = report {
+                let checked = self.crews.get_mut(&run).map_or(Ok(()), |crew| crew.check_end(self.now, state));
+                self.note_overrun(checked);
+                self.note_end(run, state);
             }
             self.stepd_says(batch_host, run, seq, report);
         }
@@ -279,6 +341,19 @@ impl World {
     fn note_broken(&mut self, checked: Result<(), String>) {
         if let Err(what) = checked {
             self.broken = Some(("an_accepted_step_ends_once_and_runs_once", what));
+        }
+    }
+
+    fn note_overrun(&mut self, checked: Result<(), String>) {
+        if let Err(what) = checked {
+            self.broken = Some(("a_run_ends_when_its_time_is_over", what));
+        }
+    }
+
+    /// A run's step manager has said how it ended.
+    pub(super) fn note_end(&mut self, run: RunKey, state: JobState) {
+        if state == JobState::Timeout && self.timed_out.insert(run.sluid) {
+            self.ledger.counts.add("run ended by its time limit");
         }
     }
 
@@ -312,5 +387,9 @@ fn crew_check(crews: &BTreeMap<RunKey, Crew>, run: RunKey) -> Result<(), String>
     crews.get(&run).map_or(Ok(()), |crew| crew.check(false))
 }
 
+/// Most time between two turns of a crew.
+const LONGEST_PAUSE: Duration = Duration::from_millis(2_000);
+/// Beyond `KillWait`: the step manager's own margin, and messages that are held up here.
+const KILL_SLACK: Duration = Duration::from_secs(60);
 /// Time between two turns of a new crew and its first.
 pub(super) const FIRST_TURN: Duration = Duration::from_millis(100);

@@ -53,7 +53,9 @@ impl World {
             1 => MemoryRequest::PerCpu(MemoryMib(u64::from(self.random.between(50, 200)))),
             _ => MemoryRequest::Default,
         };
-        spec.time_limit = Some(TimeLimit::Secs(u64::from(self.random.between(5, 120)) * 60));
+        // Runs take up to five minutes.
+        let minutes = if self.random.one_in_thousand(150) { (1, 3) } else { (5, 120) };
+        spec.time_limit = Some(TimeLimit::Secs(u64::from(self.random.between(minutes.0, minutes.1)) * 60));
         match self.random.between(0, 19) {
             0..=2 => spec.tasks = Some(self.random.between(4, 24)),
             3..=5 => {

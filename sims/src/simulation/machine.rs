@@ -56,6 +56,8 @@ pub(super) enum ToStepd {
     Agent(NodeToStepd),
     /// Its tasks are done.
     WorkDone(JobState),
+    /// Its time is over.
+    LimitOver,
     /// The step manager ended the run, or is gone.
     ManagerEnds,
     /// This other node's part is lost or did not start.
@@ -83,6 +85,8 @@ struct Stepd {
     left: bool,
     /// It lives and does nothing.
     hung: bool,
+    /// When its time is over, on the batch host from the moment when it began.
+    limit: Option<Timestamp>,
 }
 
 /// A run's folder.
@@ -534,8 +538,17 @@ impl World {
         }
         let (batch_host, may_be_elsewhere) = (launch.manager.is_none(), launch.order.spec.may_run_again(true));
         let (conn, unacknowledged) = (None, Vec::new());
-        let stepd =
-            Stepd { launch, conn, seq: 0, unacknowledged, started: false, ended: false, left: false, hung: false };
+        let stepd = Stepd {
+            launch,
+            conn,
+            seq: 0,
+            unacknowledged,
+            started: false,
+            ended: false,
+            left: false,
+            hung: false,
+            limit: None,
+        };
         let boot = self.machines[node].boot;
         let folder = Folder { batch_host, may_be_elsewhere, clean: false, boot, stepd: Some(stepd), journal: None };
         self.machines[node].spool.insert(run, folder);
@@ -599,6 +612,7 @@ impl World {
                 self.after(60_000, Happening::Stepd(node, run, ToStepd::WorkDone(JobState::Completed)));
             }
             ToStepd::WorkDone(state) => self.end_run(node, run, state, Reason::None),
+            ToStepd::LimitOver => self.end_run(node, run, JobState::Timeout, Reason::TimeLimit),
             ToStepd::PeerLost(_) if batch_host => self.end_run(node, run, JobState::NodeFail, Reason::NodeDown),
             ToStepd::ManagerEnds | ToStepd::Agent(NodeToStepd::EndJob { .. }) => self.leave(node, run),
             ToStepd::PeerLost(_) | ToStepd::Agent(_) => {}
@@ -623,7 +637,8 @@ impl World {
                     company.lose(slot);
                 }
             }),
-            ToStepd::ManagerEnds => {}
+            // Its step manager has a timer of its own.
+            ToStepd::ManagerEnds | ToStepd::LimitOver => {}
         }
     }
 
@@ -680,6 +695,20 @@ impl World {
         let state = if self.random.one_in_thousand(120) { JobState::Failed } else { JobState::Completed };
         let work = self.random.between(2_000, 300_000);
         self.after(u64::from(work), Happening::Stepd(node, run, ToStepd::WorkDone(state)));
+        let (now, limit) = (self.now, launch.order.time_limit.duration());
+        if let Some(stepd) = self.stepd(node, run) {
+            stepd.limit = limit.map(|limit| now.plus(limit));
+        }
+        self.wait_for_limit(node, run);
+    }
+
+    /// As a step manager's timer, which the next one sets again.
+    fn wait_for_limit(&mut self, node: usize, run: RunKey) {
+        let left = self.stepd(node, run).and_then(|stepd| stepd.limit).map(|at| at.since(self.now));
+        if let Some(left) = left {
+            let ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+            self.after(ms, Happening::Stepd(node, run, ToStepd::LimitOver));
+        }
     }
 
     fn stepd_reports(&mut self, node: usize, run: RunKey, report: StepdReport) {
@@ -708,6 +737,7 @@ impl World {
         let gone = |other: &&usize| self.machines[**other].spool.get(&run).is_none_or(Folder::is_over);
         let lost =
             others.iter().filter(|_| state == JobState::NodeFail).filter(gone).map(|at| format!("n{at}")).collect();
+        self.note_end(run, state);
         self.stepd_reports(node, run, StepdReport::Ended { state, reason, exit, derived: exit, at, lost });
         for other in others {
             self.send(Place::Stepd(node, run), Happening::Stepd(other, run, ToStepd::ManagerEnds));
@@ -797,7 +827,7 @@ impl World {
         }
         if batch_host && let Some(crew) = self.crews.get_mut(&run) {
             self.ledger.counts.add("step manager taken over");
-            crew.take_over();
+            crew.take_over(self.now);
         }
         self.later(node, life, 500, AgentInput::Restarted { run, result: Ok(1) });
         self.send(Place::Machine(node), Happening::StepdConnects(node, run));
@@ -808,6 +838,7 @@ impl World {
             let next = lost.map_or(ToStepd::WorkDone(JobState::Completed), |other| ToStepd::PeerLost(*other));
             let work = self.random.between(2_000, 60_000);
             self.after(u64::from(work), Happening::Stepd(node, run, next));
+            self.wait_for_limit(node, run);
         }
     }
 }

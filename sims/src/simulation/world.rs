@@ -36,6 +36,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::ControllerToNode,
     resources::NodeShape,
+    state::{JobState, Reason},
     time::Timestamp,
     view::{JobView, NodeView, PartitionView, StepCounts},
 };
@@ -177,6 +178,8 @@ pub struct World {
     pub(super) crews: BTreeMap<RunKey, Crew>,
     /// Steps of such runs that are over, as their step managers counted them.
     pub(super) tallies: BTreeMap<Sluid, StepCounts>,
+    /// Runs whose step managers have said that their time was over.
+    pub(super) timed_out: BTreeSet<Sluid>,
     pub(super) ids: IdSource,
     pub(super) epoch: u64,
     pub(super) disk: Disk,
@@ -256,6 +259,7 @@ impl World {
             scheduler: Default::default(),
             crews: BTreeMap::new(),
             tallies: BTreeMap::new(),
+            timed_out: BTreeSet::new(),
             ids: IdSource::new(|| 7, |_| false),
             epoch: 0,
             disk: Disk::new(),
@@ -524,6 +528,7 @@ impl World {
         if let ControllerEvent::Job { job, event } = event {
             self.against_cancellations(*job, event);
             self.against_tallies(*job, event);
+            self.against_limits(*job, event);
             self.touched.jobs.insert(*job);
             let more = match &**event {
                 JobEvent::Allocated(run) => run.allocation.nodes.iter().map(|n| format!(" {}", n.name)).collect(),
@@ -550,6 +555,22 @@ impl World {
         {
             let what = format!("job {}: {:?} are recorded, its step manager had {counted:?}", job.0, record.steps);
             self.broken = Some(("the_controller_counts_the_steps_that_were", what));
+        }
+    }
+
+    /// A run that its step manager ended for its time did not end by itself.
+    fn against_limits(&mut self, job: JobId, event: &JobEvent) {
+        let JobEvent::Ended(end) = event else { return };
+        let by_itself = match end.state {
+            JobState::Completed => true,
+            JobState::Failed => matches!(end.reason, Reason::None | Reason::NonZeroExitCode),
+            _ => false,
+        };
+        let run = self.ledger.jobs.get(&job).and_then(|note| note.run).filter(|run| self.timed_out.contains(run));
+        if let Some(run) = run.filter(|_| by_itself) {
+            let what =
+                format!("run {run} of job {} was ended by its time limit and is recorded as {:?}", job.0, end.state);
+            self.broken = Some(("a_run_ends_when_its_time_is_over", what));
         }
     }
 
