@@ -49,3 +49,22 @@ fn a_cpu_that_two_jobs_have_is_noticed() {
     assert_eq!(violation.rule, "no_cpu_or_memory_of_a_node_is_given_twice");
     assert!(violation.what.contains("have a holder"), "{violation}");
 }
+
+/// Seeds in which something happens that broke rules once, small so that they are run each time: what has to have happened
+/// in it, and its story.
+const SCENARIOS: [(u64, &str, &str); 6] = [
+    (5, "run ended by a lease", "nodes that lost the controller end what may run elsewhere"),
+    (11, "run ended by a lease", "the same, and owners of jobs fail between"),
+    (16, "owner of a job failed", "what owners had in hand is asked for again"),
+    (24, "owner of a job failed", "the same, while many runs are ended by their time limits"),
+    (22, "run ended by its time limit", "step managers die and are taken over, and keep the limits all the same"),
+    (13, "controller restart", "owners of jobs fail, and later the controller does"),
+];
+
+#[test]
+fn scenarios_keep_their_stories_and_all_rules() {
+    for (seed, happens, story) in SCENARIOS {
+        let outcome = run(Setup { seed, jobs: 60, nodes: 8, events: 4_000 }).unwrap();
+        assert!(outcome.counts.of(happens) > 0, "seed {seed} is not about {happens:?} any more: {story}");
+    }
+}
