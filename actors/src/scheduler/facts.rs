@@ -47,8 +47,9 @@ pub struct Policy {
     pub least_loaded: bool,
     /// Who has room reserved, and whether jobs behind a blocked one may start.
     pub backfill: Backfill,
-    /// Jobs behind a blocked one are tried in the order of their limits.
-    pub shortest_first: bool,
+    /// Jobs behind those that have room reserved are tried in the order of their limits, but first those that have been
+    /// waiting for longer than this, in the usual order. `None`: all in the usual order.
+    pub shortest_first: Option<Duration>,
     /// Times are planned with in whole ones of these, rounded up (`bf_resolution`).
     pub resolution: Duration,
     /// No room is reserved further ahead (`bf_window`).
@@ -67,7 +68,7 @@ impl Default for Policy {
             one_task_per_core: false,
             least_loaded: false,
             backfill: Backfill::Conservative,
-            shortest_first: false,
+            shortest_first: None,
             resolution: Duration::from_secs(1),
             backfill_window: Duration::from_secs(24 * 3600),
             backfill_depth: 500,

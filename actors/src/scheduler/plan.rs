@@ -247,15 +247,21 @@ impl<'a> Pass<'a> {
             if self.is_full() {
                 return;
             }
-            if self.view.policy.shortest_first && self.is_behind(entry.partition) && !self.reserves(entry.partition) {
+            if self.view.policy.shortest_first.is_some()
+                && self.is_behind(entry.partition)
+                && !self.reserves(entry.partition)
+            {
                 behind.push(entry);
             } else {
                 self.try_entry(entry);
             }
         }
+        let patience = self.view.policy.shortest_first.unwrap_or_default();
         behind.sort_by_cached_key(|entry| {
             let limit = run_limit(&self.view.pending[entry.job], &self.view.partitions[entry.partition]);
-            (entry.ordinary, limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING), *entry)
+            let patient = entry.ordinary && self.now.since(entry.submit) <= patience;
+            let length = limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING);
+            (patient.then_some(length), *entry)
         });
         for entry in behind {
             if self.is_full() {

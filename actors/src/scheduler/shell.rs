@@ -39,6 +39,9 @@ const MOST_RANKED: usize = 10_000;
 /// Default of `bf_resolution`, as in Slurm's slurm.conf(5).
 const BF_RESOLUTION: Duration = Duration::from_secs(60);
 
+/// How long a job waits at most while shorter ones are tried before it, unless `bf_patience` (minutes) says otherwise.
+const BF_PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
 /// Messages of the scheduler.
 pub enum SchedulerMsg {
     /// A board changed.
@@ -344,7 +347,8 @@ pub fn policy(config: &Config) -> Policy {
             }
             _ => Backfill::Conservative,
         },
-        shortest_first: config.scheduler_parameters.value("bf_order") == Some("shortest"),
+        shortest_first: (config.scheduler_parameters.value("bf_order") == Some("shortest"))
+            .then(|| seconds("bf_patience", 60).unwrap_or(BF_PATIENCE)),
         resolution: seconds("bf_resolution", 1).filter(|d| !d.is_zero()).unwrap_or(BF_RESOLUTION),
         backfill_window: seconds("bf_window", 60).unwrap_or(default.backfill_window),
         backfill_depth: number("bf_max_job_test").unwrap_or(default.backfill_depth),

@@ -67,12 +67,15 @@ impl fmt::Display for Choice {
 }
 
 impl Choice {
+    /// Jobs behind are tried in the order of their limits however long they waited.
+    const ENDLESS: Option<Duration> = Some(Duration::MAX);
+
     fn over(self, mut policy: Policy) -> Policy {
         let (backfill, shortest_first) = match self {
-            Self::Fcfs => (Backfill::Off, false),
-            Self::Easy(first) => (Backfill::First(first), false),
-            Self::EasySjbf(first) => (Backfill::First(first), true),
-            Self::Conservative => (Backfill::Conservative, false),
+            Self::Fcfs => (Backfill::Off, None),
+            Self::Easy(first) => (Backfill::First(first), None),
+            Self::EasySjbf(first) => (Backfill::First(first), Self::ENDLESS),
+            Self::Conservative => (Backfill::Conservative, None),
             Self::Default => return policy,
         };
         (policy.backfill, policy.shortest_first) = (backfill, shortest_first);
