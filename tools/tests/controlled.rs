@@ -12,6 +12,7 @@ use garrick_model::{
     },
     refusal::Refusal,
     time::Timestamp,
+    view::LicenseView,
 };
 use std::{
     fs,
@@ -122,6 +123,13 @@ fn knows_nothing(request: CommandRequest) -> Vec<CommandReply> {
         CommandRequest::ListPartitions => {
             vec![CommandReply::Partitions { partitions: Vec::new(), nodes: Vec::new(), at: Timestamp(0) }]
         }
+        CommandRequest::ListLicenses => {
+            let license = |name: &str, total, used| LicenseView { name: name.to_owned(), total, used };
+            vec![CommandReply::Licenses {
+                licenses: vec![license("bar", 2, 0), license("foo", 4, 3)],
+                at: Timestamp(0),
+            }]
+        }
         CommandRequest::ControlJob { jobs, .. } | CommandRequest::UpdateJob { jobs, .. } => per_job(jobs),
         CommandRequest::Cancel(cancel) => per_job(cancel.jobs),
         CommandRequest::UpdateNode { nodes, .. } => {
@@ -162,6 +170,20 @@ fn knows_nothing(request: CommandRequest) -> Vec<CommandReply> {
 
 fn said(out: &str, err: &str, code: i32) -> (String, String, i32) {
     (out.to_owned(), err.to_owned(), code)
+}
+
+#[test]
+fn licenses_are_shown_as_slurm_shows_them() {
+    let place = Place::answering(knows_nothing);
+    let foo = "LicenseName=foo\n    Total=4 Used=3 Free=1 Reserved=0 Remote=no\n";
+    let all = format!("LicenseName=bar\n    Total=2 Used=0 Free=2 Reserved=0 Remote=no\n{foo}");
+    for word in ["lic", "licenses", "license"] {
+        assert_eq!(place.run(&["scontrol", "show", word]), said(&all, "", 0));
+    }
+    assert_eq!(place.run(&["scontrol", "show", "lic", "foo"]), said(foo, "", 0));
+    let line = "LicenseName=foo Total=4 Used=3 Free=1 Reserved=0 Remote=no\n";
+    assert_eq!(place.run(&["scontrol", "-o", "show", "lic=foo"]), said(line, "", 0));
+    assert_eq!(place.run(&["scontrol", "show", "lic", "baz"]), said("", "License baz not found\n", 1));
 }
 
 #[test]
@@ -359,7 +381,9 @@ fn traces_are_one_line_each() {
 #[test]
 fn what_is_not_there_yet_fails() {
     let place = Place::empty();
-    for words in [vec!["scontrol", "token"], vec!["scontrol", "create", "partition"], vec!["scontrol", "show", "lic"]] {
+    for words in
+        [vec!["scontrol", "token"], vec!["scontrol", "create", "partition"], vec!["scontrol", "show", "reservation"]]
+    {
         let (out, err, code) = place.run(&words);
         assert!(err.ends_with(" is not supported yet\n") && out.is_empty() && code == 1, "{words:?}: {err}");
     }

@@ -107,6 +107,19 @@ fn refusals_are_worded_as_slurm_words_them() {
 }
 
 #[test]
+fn licenses_travel_as_written_and_malformed_ones_do_not() {
+    let (cluster, specs) = controller(submitted);
+    assert_eq!(cluster.run(&["sbatch", "-L", "foo:2|bar", "--wrap", "x"]), shown("Submitted batch job 503\n", "", 0));
+    assert_eq!(specs.recv().unwrap().licenses.as_deref(), Some("foo:2|bar"));
+    let err = "sbatch: error: Batch job submission failed: Invalid license specification\n";
+    assert_eq!(cluster.run(&["sbatch", "--licenses=foo:x", "--wrap", "x"]), shown("", err, 1));
+    let (cluster, _specs) = controller(|| CommandReply::Refused(Refusal::InvalidLicense("nosuch".to_owned())));
+    assert_eq!(cluster.run(&["sbatch", "-L", "nosuch", "--wrap", "x"]), shown("", err, 1));
+    let err = "salloc: error: Job submit/allocate failed: Invalid license specification\n";
+    assert_eq!(cluster.run(&["salloc", "-L", "nosuch", "true"]), shown("", err, 1));
+}
+
+#[test]
 fn options_that_are_wrong_never_reach_the_controller() {
     let cluster = FakeCluster::dead();
     let unknown = "sbatch: unrecognized option '--nosuch'\nTry \"sbatch --help\" for more information\n";

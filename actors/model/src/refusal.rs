@@ -39,6 +39,9 @@ pub enum Refusal {
     /// `-C` names a feature that no node has, or is malformed.
     #[error("Invalid feature specification")]
     InvalidFeature(String),
+    /// `-L` names a license that is not there, or more than there are, or is malformed.
+    #[error("Invalid license specification")]
+    InvalidLicense(String),
     /// No script, or not a script.
     #[error("Batch script is invalid: {0}")]
     InvalidScript(String),

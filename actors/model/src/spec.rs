@@ -178,6 +178,9 @@ pub struct JobSpec {
     /// `-C`, as written.
     #[serde(default)]
     pub constraint: Option<String>,
+    /// `-L`, as written.
+    #[serde(default)]
+    pub licenses: Option<String>,
     /// `-w`: nodes that must be in the allocation (expanded).
     #[serde(default)]
     pub nodelist: Vec<String>,

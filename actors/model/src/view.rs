@@ -7,6 +7,7 @@ use crate::{
     packed_steps::StepTally,
     resources::{MemoryMib, MemoryRequest, NodeShape, NodeShare},
     spec::{ArraySpec, Dependencies, JobSpec, Sharing},
+    spec_text::licenses::Licenses,
     state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason, StepState},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
@@ -34,6 +35,20 @@ pub struct Allocation {
     pub partition: String,
     /// Whole nodes were given.
     pub exclusive: bool,
+    /// Licenses that go with it; given back when the work is over.
+    #[serde(default)]
+    pub licenses: Licenses,
+}
+
+/// Licenses of a name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LicenseView {
+    /// Name.
+    pub name: String,
+    /// How many there are.
+    pub total: u32,
+    /// How many jobs have; more than there are after the configuration took some away.
+    pub used: u32,
 }
 
 /// What a job's priority comes from beside its request.

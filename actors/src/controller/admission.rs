@@ -25,6 +25,7 @@ use garrick_model::{
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{DependencyKind, JobKind, JobSpec, NodeCount},
+    spec_text::licenses::{LicenseRequest, Licenses},
     time::Timestamp,
     view::{PartitionState, PartitionView, PriorityTerms},
 };
@@ -102,6 +103,7 @@ impl Rules<'_> {
         let array = self.array(&spec)?;
         self.check_nodes(&spec)?;
         self.check_constraint(&spec)?;
+        check_licenses(spec.licenses.as_deref(), &self.config.licenses)?;
         self.check_dependencies(&spec)?;
         if spec.deadline.is_some_and(|at| at <= self.now) {
             return Err(Refusal::InvalidTimeLimit);
@@ -379,6 +381,16 @@ fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {
     let nodes_wrong = spec.nodes.is_some_and(|n| n.min == 0 || n.max.is_some_and(|max| max < n.min));
     let zero = spec.tasks == Some(0) || spec.tasks_per_node == Some(0) || spec.cpus_per_task == Some(0);
     if nodes_wrong || zero { Err(Refusal::BadNodeCount) } else { Ok(()) }
+}
+
+/// Each license that is named must be there, and enough of them for one of the choices.
+pub fn check_licenses(request: Option<&str>, totals: &Licenses) -> Result<(), Refusal> {
+    let Some(text) = request.filter(|text| !text.is_empty()) else { return Ok(()) };
+    let refusal = || Refusal::InvalidLicense(text.to_owned());
+    let request: LicenseRequest = text.parse().map_err(|_| refusal())?;
+    let known = request.alternatives.iter().flat_map(|a| &a.0).all(|l| totals.count(&l.name) > 0);
+    let enough = request.alternatives.iter().any(|a| a.0.iter().all(|l| l.count <= totals.count(&l.name)));
+    if known && enough { Ok(()) } else { Err(refusal()) }
 }
 
 /// A feature expression must be one, and every feature in it must be on some node.

@@ -169,6 +169,18 @@ fn features_and_nodes_must_exist() {
 }
 
 #[test]
+fn licenses_must_be_there() {
+    let site = format!("Licenses=foo:4,bar\n{SITE}");
+    let with = |text: &str| submit(&site, 1001, JobSpec { licenses: Some(text.to_owned()), ..spec() });
+    for text in ["foo", "foo:4,bar", "foo:5|bar"] {
+        assert!(with(text).is_ok(), "{text}");
+    }
+    for text in ["nosuch", "foo:5", "bar:2", "foo:5|bar:2", "foo|nosuch", "foo:", "foo,bar|foo"] {
+        assert_eq!(with(text).unwrap_err(), Refusal::InvalidLicense(text.to_owned()));
+    }
+}
+
+#[test]
 fn arrays_and_dependencies_must_make_sense() {
     let of = |array| JobSpec { array: Some(array), ..spec() };
     assert_eq!(accepted(of(array(1, 10, Some(2)))).array.unwrap().pending.len(), 10);

@@ -1,7 +1,11 @@
 //! Commands that change something: found out whom they mean, sent to each owner, answered together.
 
 use super::{
-    admission::check_constraint, env::deliver, front::ControllerActor, messages::ControllerMsg, ports::ReplySink,
+    admission::{check_constraint, check_licenses},
+    env::deliver,
+    front::ControllerActor,
+    messages::ControllerMsg,
+    ports::ReplySink,
 };
 use crate::{
     job::messages::{Authority, JobCommand, JobMsg, TaskChoice},
@@ -214,6 +218,7 @@ impl ControllerActor {
             }
         }
         check_constraint(change.constraint.as_deref(), &|feature| feasibility.knows_feature(feature))?;
+        check_licenses(change.licenses.as_deref(), &self.env.config().licenses)?;
         for job in change.dependencies.iter().flat_map(|d| &d.list).filter_map(|d| d.job) {
             if !self.env.jobs.contains(job) {
                 return Err(Refusal::Dependency);

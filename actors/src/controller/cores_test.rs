@@ -11,6 +11,7 @@ use crate::{
         record::{JobRecord, TaskOutcome},
         state::JobEvent,
     },
+    license::account::LicenseAccount,
     node::{
         core::NodeCore,
         core_test::{registration, settings},
@@ -19,6 +20,7 @@ use crate::{
     scheduler::{
         facts::{ClusterView, Policy},
         fixtures::{array, depends_on, partition, spec},
+        licenses::LicenseFacts,
         plan::plan,
     },
 };
@@ -26,6 +28,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
     spec::{DependencyKind, JobSpec, NodeCount},
+    spec_text::licenses::Licenses,
     state::{ExitStatus, JobState, NodeBase, Reason},
     time::Timestamp,
     view::NodeHold,
@@ -74,6 +77,7 @@ struct World {
     conns: u64,
     /// The next epilog fails.
     bad_epilog: bool,
+    licenses: LicenseAccount,
 }
 
 impl World {
@@ -92,6 +96,7 @@ impl World {
             next_job: 0,
             conns: 0,
             bad_epilog: false,
+            licenses: site_licenses(),
         };
         for index in 0..NODES {
             world.agents.insert(format!("n{index}"), Agent { incarnation: 1, ..Agent::default() });
@@ -189,6 +194,13 @@ impl World {
                     }
                 }
                 JobEffect::Reserve { node, ask } => self.post(&from, Letter::Node(node, NodeInput::Reserve(ask))),
+                JobEffect::ReserveLicenses { attempt, licenses } => {
+                    let granted = self.licenses.reserve(job, attempt, &licenses);
+                    self.post(&from, Letter::Job(job, JobInput::LicensesReserved { attempt, granted }));
+                }
+                JobEffect::ReleaseLicenses { attempt } => {
+                    self.licenses.release(job, attempt);
+                }
                 JobEffect::Release { node, sluid, attempt, drain } => {
                     self.post(&from, Letter::Node(node, NodeInput::Release { job, sluid, attempt, drain }));
                 }
@@ -424,6 +436,10 @@ impl World {
             agent.welcome = false;
         }
         self.build_nodes(&replayed);
+        self.licenses = site_licenses();
+        for (job, licenses) in replayed.jobs.values().filter_map(|r| Some((r.id, r.licenses()?))) {
+            self.licenses.restore(job, licenses.clone());
+        }
         self.jobs.clear();
         for record in replayed.jobs.into_values() {
             self.add_job(record, false);
@@ -441,7 +457,12 @@ impl World {
     fn schedule(&mut self) {
         let jobs: Vec<_> = self.jobs.values().map(|core| Arc::new(core.view(self.now))).collect();
         let nodes: Vec<_> = self.nodes.values().map(|core| Arc::new(core.view())).collect();
-        let view = ClusterView::new(Policy::default(), &jobs, &nodes, vec![partition("debug", 0..NODES as usize)]);
+        let mut view = ClusterView::new(Policy::default(), &jobs, &nodes, vec![partition("debug", 0..NODES as usize)]);
+        let end = |job| self.jobs.get(&job).and_then(|core: &JobCore| core.view(self.now).end_time);
+        view.licenses = LicenseFacts {
+            totals: self.licenses.totals().clone(),
+            held: self.licenses.holds().map(|(job, licenses)| (job, licenses.clone(), end(job))).collect(),
+        };
         for start in plan(&view, self.now).starts {
             self.post("scheduler", Letter::Job(start.job, JobInput::Start(Box::new(start))));
         }
@@ -472,7 +493,9 @@ impl World {
             2 => JobSpec { tasks: Some(6), ..spec() },
             _ => JobSpec { expedite: kind.is_multiple_of(2), ..wide },
         };
-        self.add_job(record(self.next_job, spec), true);
+        let wants = [None, None, Some("lic:1"), Some("lic:2"), Some("lic:2|other"), Some("lic,other")];
+        let licenses = wants[usize::from(kind / 5) % wants.len()].map(str::to_owned);
+        self.add_job(record(self.next_job, JobSpec { licenses, ..spec }), true);
     }
 
     fn command(&mut self, pick: usize, command: JobCommand) {
@@ -591,6 +614,7 @@ impl World {
         for core in self.nodes.values() {
             assert!(core.view().holds.is_empty());
         }
+        assert_eq!(self.licenses.holds().count(), 0);
     }
 
     /// Names of what was saved, for failures.
@@ -611,7 +635,14 @@ impl World {
         invariant_replay_equals_live(self);
         invariant_each_run_ends_once(self);
         invariant_holds_belong_to_jobs(self);
+        invariant_licenses_belong_to_jobs(self);
     }
+}
+
+fn site_licenses() -> LicenseAccount {
+    let mut account = LicenseAccount::default();
+    account.configure(&"lic:2,other".parse().unwrap());
+    account
 }
 
 fn kept(record: &JobRecord, node: &str) -> Vec<KeptHold> {
@@ -683,6 +714,18 @@ fn invariant_holds_belong_to_jobs(world: &World) {
     }
 }
 
+/// What jobs' records say they have, the account holds for them and for nobody else, and never more than there is.
+fn invariant_licenses_belong_to_jobs(world: &World) {
+    let has = |core: &JobCore| Some((core.record().id, core.record().licenses()?.clone()));
+    let had: BTreeMap<JobId, Licenses> = world.jobs.values().filter_map(has).collect();
+    let held: BTreeMap<JobId, Licenses> = world.licenses.holds().map(|(job, held)| (job, held.clone())).collect();
+    assert!(had.iter().all(|(job, licenses)| held.get(job) == Some(licenses)), "{had:?} {held:?}");
+    assert!(world.licenses.view().iter().all(|l| l.used <= l.total), "{held:?}");
+    if world.mail.values().all(VecDeque::is_empty) {
+        assert_eq!(had, held);
+    }
+}
+
 /// Plays the steps, lets the faults stop, and wants every job to be over in the end.
 fn play(steps: Vec<(u8, u8)>) {
     let mut world = World::new();
@@ -691,6 +734,7 @@ fn play(steps: Vec<(u8, u8)>) {
         for core in world.nodes.values() {
             core.sanity_check().unwrap();
         }
+        invariant_licenses_belong_to_jobs(&world);
     }
     world.check();
     world.drain();

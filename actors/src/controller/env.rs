@@ -14,6 +14,7 @@ use crate::{
         record::JobRecord,
         shell::JobsMsg,
     },
+    license::account::LicenseOffice,
     node::messages::{NodeInput, NodeMsg},
     scheduler::{priority, shell::SchedulerMsg},
 };
@@ -102,6 +103,8 @@ pub struct Env {
     pub partitions: PartitionShelf,
     /// Links to agents.
     pub links: Links,
+    /// Who has which licenses.
+    pub licenses: LicenseOffice,
     /// Fresh ids.
     pub ids: IdSource,
     queries: AtomicU64,
@@ -121,6 +124,7 @@ impl Env {
             nodes: NodeShelf::default(),
             partitions: PartitionShelf::default(),
             links: Links::default(),
+            licenses: LicenseOffice::default(),
             ids,
             queries: AtomicU64::new(0),
             config: RwLock::new(config),

@@ -252,6 +252,10 @@ impl ControllerActor {
                 let (partitions, nodes) = (self.env.boards.partitions.list(), self.env.boards.nodes.list());
                 replies.send(CommandReply::Partitions { partitions, nodes, at: Timestamp::now() });
             }
+            CommandRequest::ListLicenses => {
+                let licenses = self.env.licenses.lock().view();
+                replies.send(CommandReply::Licenses { licenses, at: Timestamp::now() });
+            }
             CommandRequest::ListSteps { job, ended } => self.list_steps(cx, job, ended, replies),
             CommandRequest::CountMessages { prefixes } => {
                 replies.send(self.count_messages(cx, by, &prefixes));
@@ -342,6 +346,7 @@ impl ControllerActor {
         if let Some(partitions) = self.env.system.find(&ActorPath::root().child("partition")) {
             deliver(cx, &partitions, PartitionsMsg::Configure);
         }
+        self.env.licenses.lock().configure(&config.licenses);
         if let Some(scheduler) = self.env.scheduler() {
             deliver(cx, &scheduler, SchedulerMsg::Policy(policy(&config)));
         }

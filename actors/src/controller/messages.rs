@@ -136,6 +136,7 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::Trace { .. } => "Trace",
         CommandRequest::FinishAllocation { .. } => "FinishAllocation",
         CommandRequest::ListDaemons => "ListDaemons",
+        CommandRequest::ListLicenses => "ListLicenses",
         CommandRequest::CountMessages { .. } => "CountMessages",
     }
 }

@@ -13,6 +13,8 @@
 //! | `/steps` | [`steps::StepsActor`] | reported steps, lists of steps being gathered |
 //! | `/scheduler` | [`crate::scheduler::shell::SchedulerActor`] | nothing: reads boards, proposes |
 //!
+//! Licenses have an account instead of an actor: see [`crate::license`].
+//!
 //! # How a job flows
 //!
 //! 1. *Submit.* The front judges the request ([`admission`]), puts the record on the shelf, appends `Submitted` to the

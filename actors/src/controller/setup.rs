@@ -103,7 +103,11 @@ pub fn start_replayed(
             env.boards.partitions.publish(place, Arc::new(core.view()));
         }
     }
+    env.licenses.lock().configure(&config.licenses);
     for record in replayed.jobs.into_values() {
+        if let Some(licenses) = record.licenses() {
+            env.licenses.lock().restore(record.id, licenses.clone());
+        }
         env.enter_job(record, now);
     }
 

@@ -34,6 +34,8 @@ pub(super) struct Commit {
     pub(super) waiting: BTreeSet<String>,
     /// Nodes that said yes, with their agents' addresses.
     pub(super) granted: BTreeMap<String, String>,
+    /// The job has the licenses that go with it, or needs none.
+    pub(super) licensed: bool,
 }
 
 /// The owner of one job's state.
@@ -164,6 +166,10 @@ impl JobCore {
             let (sluid, attempt) = (self.record.sluid, Some(left.attempt));
             turn.out.push(JobEffect::Release { node, sluid, attempt, drain: None });
         }
+        // Of a commit of an earlier life, or of a run that ended with it.
+        if self.record.spec.licenses.is_some() && self.record.phase.working().is_none() {
+            turn.out.push(JobEffect::ReleaseLicenses { attempt: None });
+        }
         self.await_deadline(&mut turn);
         match &self.record.phase {
             Phase::Pending => {
@@ -202,6 +208,7 @@ impl JobCore {
             JobInput::Considered { reason, expected } => self.considered(reason, expected, &turn),
             JobInput::Priority(priority) => self.calculated(priority),
             JobInput::Reserved { attempt, node, result } => self.reserved(attempt, node, result, &mut turn),
+            JobInput::LicensesReserved { attempt, granted } => self.licenses_reserved(attempt, granted, &mut turn),
             JobInput::Report { node, seq, report } => {
                 self.report(&node, seq, *report, &mut turn);
                 turn.out.push(JobEffect::AckReport { node, seq });

@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     node::messages::ReserveRefusal,
-    scheduler::fixtures::{array, depends_on as depends, spec},
+    scheduler::{
+        fixtures::{array, depends_on as depends, spec},
+        plan::StartProposal,
+    },
 };
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -20,6 +23,7 @@ use garrick_model::{
     packed_steps::StepTally,
     refusal::Refusal,
     spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec},
+    spec_text::licenses::Licenses,
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
     view::{StepCounts, StepRows},
@@ -878,4 +882,46 @@ fn calculated_priorities_are_shown_and_not_saved() {
     job.send(JobInput::Priority(81));
     assert_eq!(job.view().priority, 81);
     assert_eq!(job.replayed(), *job.core.record());
+}
+
+/// A job that asks for licenses, and a proposal with them.
+fn licensed() -> (Bench, JobInput) {
+    let job = Bench::with(JobSpec { licenses: Some("foo:2|bar".to_owned()), ..spec() });
+    let licenses = "bar:1".parse().unwrap();
+    (job, JobInput::Start(Box::new(StartProposal { licenses, ..proposal(7, None, &["n0"]) })))
+}
+
+#[test]
+fn licenses_go_with_the_allocation_and_come_back_when_the_work_is_over() {
+    let (mut job, start) = licensed();
+    let out = job.send(start);
+    let licenses: Licenses = "bar:1".parse().unwrap();
+    assert!(out.contains(&JobEffect::ReserveLicenses { attempt: 1, licenses: licenses.clone() }));
+    let yes = JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok("n0:1".to_owned()) };
+    assert_eq!(job.send(yes), [], "the licenses are still to come");
+    let out = job.send(JobInput::LicensesReserved { attempt: 1, granted: true });
+    assert_eq!(outcomes(&out), [true]);
+    assert_eq!(job.view().allocation.unwrap().licenses, licenses);
+    assert_eq!(job.replayed().licenses(), Some(&licenses));
+    // A yes that comes twice takes nothing away.
+    assert_eq!(job.send(JobInput::LicensesReserved { attempt: 1, granted: true }), []);
+    job.started();
+    let back = JobEffect::ReleaseLicenses { attempt: None };
+    assert!(job.ended(JobState::Completed, 0).contains(&back));
+    assert_eq!((job.state(), job.replayed().licenses()), (JobState::Completing, None));
+}
+
+#[test]
+fn without_licenses_nodes_are_given_back_and_the_other_way_round() {
+    let (mut job, start) = licensed();
+    job.send(start.clone());
+    let out = job.send(JobInput::LicensesReserved { attempt: 1, granted: false });
+    assert_eq!((releases(&out), outcomes(&out)), (vec!["n0"], vec![false]));
+    job.send(start);
+    let no = Err(ReserveRefusal::OutOfService("down"));
+    let out = job.send(JobInput::Reserved { attempt: 2, node: "n0".to_owned(), result: no });
+    assert!(out.contains(&JobEffect::ReleaseLicenses { attempt: Some(2) }));
+    // Their yes comes after that.
+    let out = job.send(JobInput::LicensesReserved { attempt: 2, granted: true });
+    assert_eq!(out, [JobEffect::ReleaseLicenses { attempt: Some(2) }]);
 }

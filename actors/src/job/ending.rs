@@ -303,6 +303,7 @@ impl JobCore {
             JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => release(node, sluid),
             JobInput::Considered { .. }
             | JobInput::Reserved { .. }
+            | JobInput::LicensesReserved { .. }
             | JobInput::Fact { .. }
             | JobInput::Siblings { .. }
             | JobInput::Timer(_)

@@ -19,6 +19,7 @@ use garrick_model::{
     packed_steps::StepTally,
     refusal::Refusal,
     spec::JobSpec,
+    spec_text::licenses::Licenses,
     state::{ExitStatus, Reason},
     time::{TimeLimit, Timestamp},
     view::JobView,
@@ -197,6 +198,13 @@ pub enum JobInput {
         /// The agent's address, or why not.
         result: Result<String, ReserveRefusal>,
     },
+    /// The account of licenses answered.
+    LicensesReserved {
+        /// Which attempt.
+        attempt: u64,
+        /// The job has them.
+        granted: bool,
+    },
     /// An agent reported about a run.
     Report {
         /// Node.
@@ -314,6 +322,18 @@ pub enum JobEffect {
         node: String,
         /// What.
         ask: Box<ReserveAsk>,
+    },
+    /// Ask for licenses. Answered by [`JobInput::LicensesReserved`].
+    ReserveLicenses {
+        /// Which attempt.
+        attempt: u64,
+        /// All of these.
+        licenses: Licenses,
+    },
+    /// Give licenses back.
+    ReleaseLicenses {
+        /// Only what was reserved in this attempt.
+        attempt: Option<u64>,
     },
     /// Give a node's share back.
     Release {
@@ -478,6 +498,7 @@ impl Message for JobMsg {
                 JobInput::Considered { .. } => "Considered",
                 JobInput::Priority(_) => "Priority",
                 JobInput::Reserved { .. } => "Reserved",
+                JobInput::LicensesReserved { .. } => "LicensesReserved",
                 JobInput::Report { report, .. } => report_name(report),
                 JobInput::RunHeld { .. } => "RunHeld",
                 JobInput::RunMissing { .. } => "RunMissing",

@@ -7,6 +7,7 @@ use garrick_model::{
     packed_steps::StepTally,
     resources::MemoryRequest,
     spec::{ArraySpec, Dependencies, JobSpec, Sharing},
+    spec_text::licenses::Licenses,
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, Allocation, PriorityTerms},
@@ -466,6 +467,11 @@ impl JobRecord {
             }
         }
         holds
+    }
+
+    /// Licenses that it has: those of its run, until the work is over.
+    pub fn licenses(&self) -> Option<&Licenses> {
+        self.phase.working().map(|run| &run.allocation.licenses).filter(|licenses| !licenses.is_empty())
     }
 
     /// True while the record stands for tasks that have none of their own.

@@ -117,7 +117,11 @@ impl JobCore {
 
     /// As [`Self::end`]; `told_by` is the node that said so, and cleans up unasked.
     fn end_from(&mut self, end: End, told_by: Option<&str>, turn: &mut Turn<'_>) {
+        let licensed = self.record.licenses().is_some();
         self.save(JobEvent::Ended(end), turn);
+        if licensed {
+            turn.out.push(JobEffect::ReleaseLicenses { attempt: None });
+        }
         self.save_tally(turn);
         for timer in [JobTimer::Missing, JobTimer::Launch, JobTimer::Deadline, JobTimer::Immediate, JobTimer::Eligible]
         {

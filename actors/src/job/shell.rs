@@ -154,6 +154,13 @@ impl JobActor {
                     again.push_back(JobInput::Reserved { attempt, node, result });
                 }
             }
+            JobEffect::ReserveLicenses { attempt, licenses } => {
+                let granted = env.licenses.lock().reserve(job, attempt, &licenses);
+                again.push_back(JobInput::LicensesReserved { attempt, granted });
+            }
+            JobEffect::ReleaseLicenses { attempt } => {
+                env.licenses.lock().release(job, attempt);
+            }
             JobEffect::Release { node, sluid, attempt, drain } => {
                 env.tell_node(cx, &node, NodeInput::Release { job, sluid, attempt, drain });
             }

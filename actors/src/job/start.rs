@@ -61,6 +61,11 @@ impl JobCore {
     fn commit(&mut self, proposal: StartProposal, turn: &mut Turn<'_>) {
         self.attempt += 1;
         let expected_end = proposal.time_limit.duration().map(|d| turn.now.plus(d));
+        let licensed = proposal.licenses.is_empty();
+        if !licensed {
+            let (attempt, licenses) = (self.attempt, proposal.licenses.clone());
+            turn.out.push(JobEffect::ReserveLicenses { attempt, licenses });
+        }
         for (node, generation) in proposal.nodes.iter().zip(&proposal.generations) {
             turn.out.push(JobEffect::Reserve {
                 node: node.name.clone(),
@@ -80,6 +85,7 @@ impl JobCore {
             attempt: self.attempt,
             waiting: proposal.nodes.iter().map(|n| n.name.clone()).collect(),
             granted: BTreeMap::new(),
+            licensed,
             proposal,
         });
     }
@@ -107,7 +113,7 @@ impl JobCore {
             Ok(address) => {
                 commit.waiting.remove(&node);
                 commit.granted.insert(node, address);
-                if commit.waiting.is_empty() {
+                if commit.waiting.is_empty() && commit.licensed {
                     self.allocate(turn);
                 }
             }
@@ -119,9 +125,30 @@ impl JobCore {
         }
     }
 
+    pub(super) fn licenses_reserved(&mut self, attempt: u64, granted: bool, turn: &mut Turn<'_>) {
+        let Some(commit) = self.commit.as_mut().filter(|c| c.attempt == attempt) else {
+            // An attempt that was given up since.
+            if granted && (attempt != self.attempt || self.record.licenses().is_none()) {
+                turn.out.push(JobEffect::ReleaseLicenses { attempt: Some(attempt) });
+            }
+            return;
+        };
+        if !granted {
+            tracing::debug!(job_id = self.record.id.0, "job.licenses_refused");
+            return self.abandon_commit(turn);
+        }
+        commit.licensed = true;
+        if commit.waiting.is_empty() {
+            self.allocate(turn);
+        }
+    }
+
     /// Gives back what was reserved. Nodes that have not answered yet are told too: their grant may be on its way.
     pub(super) fn abandon_commit(&mut self, turn: &mut Turn<'_>) {
         let Some(commit) = self.commit.take() else { return };
+        if !commit.proposal.licenses.is_empty() {
+            turn.out.push(JobEffect::ReleaseLicenses { attempt: Some(commit.attempt) });
+        }
         for node in commit.granted.into_keys().chain(commit.waiting) {
             turn.out.push(JobEffect::Release {
                 node,
@@ -135,10 +162,10 @@ impl JobCore {
 
     fn allocate(&mut self, turn: &mut Turn<'_>) {
         let Some(commit) = self.commit.take() else { return };
-        let StartProposal { pass, nodes, partition, usage, time_limit, .. } = commit.proposal;
+        let StartProposal { pass, nodes, partition, usage, time_limit, licenses, .. } = commit.proposal;
         let addresses = nodes.iter().map(|n| commit.granted.get(&n.name).cloned().unwrap_or_default()).collect();
         let run = Run {
-            allocation: Arc::new(Allocation { nodes, partition, exclusive: usage == NodeUse::Whole }),
+            allocation: Arc::new(Allocation { nodes, partition, exclusive: usage == NodeUse::Whole, licenses }),
             addresses,
             start: turn.now,
             time_limit,

@@ -383,6 +383,9 @@ impl JobRecord {
         if let Some(constraint) = &change.constraint {
             spec.constraint = Some(constraint.clone()).filter(|c| !c.is_empty());
         }
+        if let Some(licenses) = &change.licenses {
+            spec.licenses = Some(licenses.clone()).filter(|l| !l.is_empty());
+        }
         if let Some(begin) = change.begin {
             spec.begin = Some(begin);
             self.begin = Some(begin);

@@ -1,6 +1,7 @@
 //! What a plan is made from: the boards as one read-only picture, with the site's policy. Built by the scheduler's shell
 //! (and by tests) and never changed while a plan is made.
 
+use super::licenses::LicenseFacts;
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::{JobId, NodeIndex},
@@ -132,6 +133,8 @@ pub struct ClusterView {
     pub pending: Vec<Arc<JobView>>,
     /// Running tasks of each array, records and single tasks together.
     pub array_running: BTreeMap<JobId, u32>,
+    /// Licenses, and who has them.
+    pub licenses: LicenseFacts,
 }
 
 impl ClusterView {
@@ -161,7 +164,7 @@ impl ClusterView {
                 _ => {}
             }
         }
-        Self { policy, nodes, partitions, pending, array_running }
+        Self { policy, nodes, partitions, pending, array_running, licenses: LicenseFacts::default() }
     }
 
     /// A partition by name, with its place.

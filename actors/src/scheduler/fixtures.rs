@@ -34,6 +34,7 @@ pub fn spec() -> JobSpec {
         time_limit: Some(TimeLimit::Secs(3600)),
         time_min: None,
         constraint: None,
+        licenses: None,
         nodelist: Vec::new(),
         exclude: Vec::new(),
         sharing: Sharing::Default,

@@ -10,6 +10,7 @@
 //! | [`horizon`] | free room from now on, in amounts |
 //! | [`select`] | which nodes, how many tasks on each |
 //! | [`plan`] | who starts, and why the others do not |
+//! | [`licenses`] | licenses from now on |
 //! | [`priority`] | priorities of several factors |
 //! | [`shell`] | the actor |
 //! | [`probe`] | could it ever run, when would it start |
@@ -18,6 +19,7 @@ pub mod constraint;
 pub mod facts;
 pub mod free;
 pub mod horizon;
+pub mod licenses;
 pub mod machine;
 pub mod plan;
 pub mod priority;
@@ -28,6 +30,8 @@ pub mod shell;
 
 #[cfg(test)]
 pub(crate) mod fixtures;
+#[cfg(test)]
+mod licenses_test;
 #[cfg(test)]
 mod plan_test;
 #[cfg(test)]

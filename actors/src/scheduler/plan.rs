@@ -16,6 +16,7 @@ use super::{
     facts::{Backfill, ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
     free::Amount,
     horizon::{Horizon, Limits, NEVER, is_kept_for},
+    licenses::{self, LicensePlan},
     machine::{Machine, PlannedHold},
     request::{NodeUse, Request, run_limit},
     select::{self, Bound},
@@ -23,6 +24,7 @@ use super::{
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::{JobId, NodeIndex},
+    spec_text::licenses::Licenses,
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, JobView, PartitionState},
@@ -56,6 +58,8 @@ pub struct StartProposal {
     pub usage: NodeUse,
     /// The run's limit in this partition.
     pub time_limit: TimeLimit,
+    /// Licenses that go with the nodes.
+    pub licenses: Licenses,
 }
 
 /// What came of a pass.
@@ -153,6 +157,8 @@ pub struct Reservation {
     pub until: Timestamp,
     /// What of which nodes, by place.
     pub nodes: Vec<(usize, Amount)>,
+    /// Licenses.
+    pub licenses: Licenses,
 }
 
 /// Times at which a request for named or neighbouring nodes is tried in a pass, at most. Each is a look at every node.
@@ -163,6 +169,7 @@ struct Pass<'a> {
     now: Timestamp,
     machine: Machine<'a>,
     horizon: Horizon,
+    licenses: LicensePlan,
     limits: Limits,
     /// Built when first needed.
     idle: Option<Machine<'a>>,
@@ -197,6 +204,7 @@ impl<'a> Pass<'a> {
             now,
             machine: Machine::now(view),
             horizon: Horizon::new(view, now),
+            licenses: LicensePlan::new(&view.licenses, now),
             limits: Limits::default(),
             idle: None,
             ideal: None,
@@ -306,6 +314,9 @@ impl<'a> Pass<'a> {
         within_limits(job, partition)?;
         let names = &self.names;
         let request = Request::new(view, job, place, &|name| names.get_or_init(|| node_names(view)).get(name).copied());
+        if !self.licenses.is_possible(request.licenses.as_deref()) {
+            return Err(licenses::reason());
+        }
         let candidates = self.features.candidates(&request);
         let mut tasks = PendingTasks::new(view, job, self.started.get(&job.id), &self.array_started);
         if tasks.room == Some(0) {
@@ -338,15 +349,17 @@ impl<'a> Pass<'a> {
                 NextTask::LimitReached => return Err(Reason::JobArrayTaskLimit),
                 NextTask::Exhausted => return Ok(()),
             };
+            let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length);
             let placed = match &own {
+                _ if licenses.is_none() => None,
                 // What is kept for it makes its request like no other.
                 Some(machine) => place_expedited(machine, job, &request, &candidates),
                 None => self.place_now(&asked),
             };
-            let Some(nodes) = placed else {
+            let (Some(nodes), Some(licenses)) = (placed, licenses) else {
                 return Err(self.did_not_fit(&asked));
             };
-            self.start(&asked, array_index, partition, nodes, limit);
+            self.start(&asked, array_index, partition, (nodes, licenses), limit);
             if array_index.is_none() || self.plan.starts.len() >= view.policy.max_starts {
                 return Ok(());
             }
@@ -376,7 +389,7 @@ impl<'a> Pass<'a> {
         asked: &Asked<'_>,
         array_index: Option<u32>,
         partition: &PartitionFacts,
-        nodes: Vec<AllocatedNode>,
+        (nodes, licenses): (Vec<AllocatedNode>, Licenses),
         time_limit: TimeLimit,
     ) {
         let Asked { job, request, length, .. } = *asked;
@@ -395,6 +408,7 @@ impl<'a> Pass<'a> {
             });
         }
         self.horizon.hold(&amounts(&nodes, request), self.now, end);
+        self.licenses.hold(&licenses, self.now, end);
         self.started.entry(job.id).or_default().extend(array_index);
         if let Some(array) = array_index.map(|_| job.id).or(job.array_task.map(|t| t.array_job)) {
             *self.array_started.entry(array).or_insert(0) += 1;
@@ -409,12 +423,14 @@ impl<'a> Pass<'a> {
             generations,
             usage: request.usage,
             time_limit,
+            licenses,
         });
     }
 
     /// Why the job does not start now. Where it is for room, that is reserved if the policy gives it any.
     fn did_not_fit(&mut self, asked: &Asked<'_>) -> Reason {
         let expedited = asked.job.state == JobState::Expediting;
+        let short = self.licenses.at(asked.request.licenses.as_deref(), self.now, asked.length).is_none();
         let reserves = self.reserves(asked.request.partition);
         let reserved = reserves && if expedited { self.reserve_expedited(asked) } else { self.reserve(asked) };
         if !reserved {
@@ -428,11 +444,14 @@ impl<'a> Pass<'a> {
                 return reason;
             }
         }
-        if asked.behind {
+        // It holds back nobody who wants other things, but where nobody may go ahead of anybody.
+        if short && self.view.policy.backfill != Backfill::Off {
+            licenses::reason()
+        } else if asked.behind {
             Reason::Priority
         } else {
             self.blocked.union_with(&self.view.partitions[asked.request.partition].nodes);
-            Reason::Resources
+            if short { licenses::reason() } else { Reason::Resources }
         }
     }
 
@@ -467,40 +486,61 @@ impl<'a> Pass<'a> {
             return false;
         }
         let from = self.horizon.round(self.now);
-        let from = self.not_before.get(request).map_or(from, |known| from.max(*known));
+        let mut from = self.not_before.get(request).map_or(from, |known| from.max(*known));
         let until = self.now.plus(self.view.policy.backfill_window);
         if from > until {
             return false;
         }
-        let found = if request.contiguous || !request.nodelist.is_empty() {
-            self.look_ahead(asked, until).map(|(at, nodes)| (at, amounts(&nodes, request)))
-        } else {
-            let slot = self.horizon.earliest(request, candidates, (from, until), length);
-            slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at)))
+        // Nodes and licenses in turn, until both are free at one time.
+        let found = loop {
+            let found = if request.contiguous || !request.nodelist.is_empty() {
+                self.look_ahead(asked, (from, until)).map(|(at, nodes)| (at, amounts(&nodes, request)))
+            } else {
+                let slot = self.horizon.earliest(request, candidates, (from, until), length);
+                slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at)))
+            };
+            let Some((at, nodes)) = found else { break None };
+            match self.licenses.earliest(request.licenses.as_deref(), at, length) {
+                Some((first, licenses)) if first <= at => break Some((at, nodes, licenses)),
+                Some((first, _)) => from = self.horizon.round(first),
+                None => break None,
+            }
+            if from > until {
+                break None;
+            }
         };
-        let Some((at, nodes)) = found else {
+        let Some((at, nodes, licenses)) = found else {
             self.not_before.insert(request.clone(), NEVER);
             return false;
         };
         self.not_before.insert(request.clone(), at);
-        self.keep(asked, at, nodes);
+        self.keep(asked, at, nodes, licenses);
         true
     }
 
-    fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>) {
+    fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>, licenses: Licenses) {
         let until = from.plus(asked.length);
         self.horizon.hold(&nodes, from, until);
+        self.licenses.hold(&licenses, from, until);
         let job = asked.job.id;
         if self.plan.expected.last().is_none_or(|(last, _)| *last != job) {
             self.plan.expected.push((job, from));
         }
-        *self.reserved.entry(asked.request.partition).or_insert(0) += 1;
-        self.plan.reservations.push(Reservation { job, partition: asked.request.partition, from, until, nodes });
+        let partition = asked.request.partition;
+        *self.reserved.entry(partition).or_insert(0) += 1;
+        self.plan.reservations.push(Reservation { job, partition, from, until, nodes, licenses });
     }
 
     /// Tries times one by one: for named nodes and neighbours.
-    fn look_ahead(&mut self, asked: &Asked<'_>, until: Timestamp) -> Option<(Timestamp, Vec<AllocatedNode>)> {
-        for at in self.horizon.changes(asked.request, asked.candidates, self.now) {
+    fn look_ahead(
+        &mut self,
+        asked: &Asked<'_>,
+        (from, until): (Timestamp, Timestamp),
+    ) -> Option<(Timestamp, Vec<AllocatedNode>)> {
+        let wait = (from > self.horizon.round(self.now)).then_some(from);
+        for at in
+            wait.into_iter().chain(self.horizon.changes(asked.request, asked.candidates, wait.unwrap_or(self.now)))
+        {
             if at > until || self.looks_ahead >= MOST_LOOKS_AHEAD {
                 return None;
             }
@@ -520,9 +560,12 @@ impl<'a> Pass<'a> {
         let Some((at, nodes)) = earliest(self.view, self.now, job.id, request, candidates, &self.planned) else {
             return false;
         };
+        let Some((at, licenses)) = self.licenses.earliest(request.licenses.as_deref(), at, asked.length) else {
+            return false;
+        };
         let kept = |node: usize| is_kept_for(self.view, node, job.id);
         let nodes = amounts(&nodes, request).into_iter().filter(|(node, _)| !kept(*node)).collect();
-        self.keep(asked, at, nodes);
+        self.keep(asked, at, nodes, licenses);
         true
     }
 
@@ -538,8 +581,9 @@ impl<'a> Pass<'a> {
 
     fn finish(mut self) -> Plan {
         let started = self.started;
-        let array_rest =
-            |reason: &Reason| matches!(reason, Reason::JobArrayTaskLimit | Reason::Resources | Reason::Priority);
+        let array_rest = |reason: &Reason| {
+            matches!(reason, Reason::JobArrayTaskLimit | Reason::Resources | Reason::Priority | Reason::Other(_))
+        };
         self.plan.reasons = self
             .reasons
             .into_iter()
@@ -577,7 +621,7 @@ fn amounts(nodes: &[AllocatedNode], request: &Request) -> Vec<(usize, Amount)> {
 const fn weight_of(reason: &Reason) -> u8 {
     match reason {
         Reason::JobArrayTaskLimit => 6,
-        Reason::Resources => 5,
+        Reason::Resources | Reason::Other(_) => 5,
         Reason::Priority => 4,
         Reason::NodesUnavailable | Reason::ReqNodeNotAvail => 3,
         Reason::PartitionDown | Reason::PartitionInactive => 2,
@@ -697,6 +741,7 @@ pub(super) fn earliest(
         .filter_map(|place| view.nodes.get(place))
         .flat_map(|node| node.holds.iter().map(move |h| h.expected_end.unwrap_or(far).max(now)))
         .chain(planned.iter().map(|p| p.end))
+        .chain([now])
         .collect();
     ends.sort_unstable();
     ends.dedup();

@@ -1,10 +1,11 @@
 //! Questions about a job that is not in the queue: could it ever run here, and when would it start?
 
 use super::{
-    facts::ClusterView,
+    facts::{ClusterView, UNLIMITED_FOR_PLANNING},
+    licenses::LicensePlan,
     machine::Machine,
     plan::{Features, Plan, earliest, node_names, plan},
-    request::{MemoryNeed, Request},
+    request::{MemoryNeed, Request, run_limit},
     select,
 };
 use garrick_model::{
@@ -138,10 +139,13 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
     let mut features = Features::new(view);
     let mut best: Option<WouldStart> = None;
     for name in &job.partitions {
-        let Some((place, _)) = view.partition(name) else { continue };
+        let Some((place, partition)) = view.partition(name) else { continue };
         let request = Request::new(view, &job, place, &|name| names.get(name).copied());
         let candidates = features.candidates(&request);
-        if let Some((at, nodes)) = earliest(view, now, job.id, &request, &candidates, &[])
+        let Some((at, nodes)) = earliest(view, now, job.id, &request, &candidates, &[]) else { continue };
+        let length = run_limit(&job, partition).duration().unwrap_or(UNLIMITED_FOR_PLANNING);
+        let licenses = LicensePlan::new(&view.licenses, now).earliest(request.licenses.as_deref(), at, length);
+        if let Some((at, _)) = licenses
             && best.as_ref().is_none_or(|b| at < b.at)
         {
             best = Some(WouldStart { at, partition: name.clone(), nodes });

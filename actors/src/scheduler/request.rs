@@ -109,6 +109,8 @@ pub struct Request {
     pub max_cpus_per_node: Option<u32>,
     /// `-C`.
     pub constraint: Option<String>,
+    /// `-L`.
+    pub licenses: Option<String>,
     /// `-w`, as indices, ascending; a name that no node has makes the job unplaceable and is in [`Self::unknown_nodes`].
     pub nodelist: Vec<NodeIndex>,
     /// `-x`, ascending.
@@ -154,6 +156,7 @@ impl Request {
             least_loaded: view.policy.least_loaded || partition.least_loaded,
             max_cpus_per_node: partition.max_cpus_per_node,
             constraint: spec.constraint.clone().filter(|c| !c.is_empty()),
+            licenses: spec.licenses.clone(),
             nodelist,
             exclude,
             unknown_nodes,

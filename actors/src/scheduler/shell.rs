@@ -3,6 +3,7 @@
 
 use super::{
     facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy},
+    licenses::LicenseFacts,
     plan::{Plan, plan},
     priority::{self, Standing},
 };
@@ -11,6 +12,7 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::{Config, OverSubscribe, SelectUnit},
     ids::JobId,
+    spec_text::licenses::Licenses,
     state::Reason,
     time::Timestamp,
     view::{JobView, PartitionView},
@@ -294,7 +296,20 @@ impl Actor for SchedulerActor {
 pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
     let nodes = env.boards.nodes.list();
     let partitions = env.boards.partitions.list().iter().map(|p| partition_facts(p, nodes.len())).collect();
-    ClusterView::new(policy, &env.boards.jobs.list(), &nodes, partitions)
+    let mut view = ClusterView::new(policy, &env.boards.jobs.list(), &nodes, partitions);
+    view.licenses = license_facts(env);
+    view
+}
+
+/// Who has licenses is the office's to say; how long, the jobs'.
+fn license_facts(env: &Env) -> LicenseFacts {
+    let (totals, held) = {
+        let account = env.licenses.lock();
+        let held: Vec<(JobId, Licenses)> = account.holds().map(|(job, licenses)| (job, licenses.clone())).collect();
+        (account.totals().clone(), held)
+    };
+    let end = |job| env.boards.jobs.get(&job).and_then(|view| view.end_time);
+    LicenseFacts { totals, held: held.into_iter().map(|(job, licenses)| (job, licenses, end(job))).collect() }
 }
 
 /// A partition as scheduling sees it, among that many nodes.

@@ -46,6 +46,7 @@ pub fn job_spec(kind: JobKind) -> JobSpec {
         time_limit: None,
         time_min: None,
         constraint: None,
+        licenses: None,
         nodelist: Vec::new(),
         exclude: Vec::new(),
         sharing: Sharing::Default,

@@ -186,6 +186,9 @@ fn job_variables(facts: &RunFacts, env: &mut Environment) {
     if let Some(qos) = &spec.qos {
         env.set("SLURM_JOB_QOS", qos);
     }
+    if let Some(licenses) = &spec.licenses {
+        env.set("SLURM_JOB_LICENSES", licenses);
+    }
     match spec.memory {
         MemoryRequest::PerNode(m) => env.set("SLURM_MEM_PER_NODE", m.0),
         MemoryRequest::PerCpu(m) => env.set("SLURM_MEM_PER_CPU", m.0),

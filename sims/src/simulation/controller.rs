@@ -441,6 +441,11 @@ impl World {
                     self.scheduler.changed = true;
                 }
                 JobEffect::Reserve { node, ask } => self.to_node(job, &node, NodeInput::Reserve(ask)),
+                // The simulated site has none, and nobody asks for any.
+                JobEffect::ReserveLicenses { attempt, .. } => {
+                    self.send(from, Happening::Job(job, JobInput::LicensesReserved { attempt, granted: false }));
+                }
+                JobEffect::ReleaseLicenses { .. } => {}
                 JobEffect::Release { node, sluid, attempt, drain } => {
                     self.to_node(job, &node, NodeInput::Release { job, sluid, attempt, drain });
                 }

@@ -80,6 +80,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         time_limit: typed.time_limit,
         time_min: typed.time_min,
         constraint: typed.constraint.clone().filter(|c| !c.is_empty()),
+        licenses: typed.licenses.clone().filter(|l| !l.is_empty()),
         nodelist: asked_nodes(typed)?,
         exclude: excluded_nodes(typed)?,
         sharing: typed.sharing,

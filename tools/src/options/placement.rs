@@ -6,9 +6,10 @@ use super::{
         Arg::{Optional, Required},
         Effect, JOB, OptionDef, RUN,
     },
+    typed::OptionError,
     values,
 };
-use garrick_model::spec::Sharing;
+use garrick_model::{refusal::Refusal, spec::Sharing, spec_text::licenses::LicenseRequest};
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
@@ -41,6 +42,22 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SBATCH_PARTITION", "SALLOC_PARTITION", "SLURM_PARTITION"]),
+    OptionDef::new(
+        "licenses",
+        Some('L'),
+        Required("names"),
+        JOB,
+        "required licenses, name[:count], all of a,b or one of a|b",
+        |t, g| {
+            let text = g.text()?;
+            // Empty takes back what a script line or the environment said.
+            if !text.is_empty() && text.parse::<LicenseRequest>().is_err() {
+                return Err(OptionError::Refused(Refusal::InvalidLicense(text.to_owned())));
+            }
+            t.licenses = g.string()?;
+            Ok(())
+        },
+    ),
     OptionDef::new("nodelist", Some('w'), Required("hosts..."), JOB, "request a specific list of hosts", |t, g| {
         t.nodelist = g.string()?;
         Ok(())

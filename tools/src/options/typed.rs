@@ -197,6 +197,8 @@ pub struct Typed {
 
     /// `-C`
     pub constraint: Option<String>,
+    /// `-L`
+    pub licenses: Option<String>,
     /// `-w`, as typed
     pub nodelist: Option<String>,
     /// `-F`, a file

@@ -100,7 +100,6 @@ pub const OPTIONS: &[OptionDef] = &[
         "SLURM_GRES_FLAGS",
     ]),
     unsupported("interactive", None, Arg::None, RUN, "interactive step of salloc"),
-    unsupported("licenses", Some('L'), Required("names"), JOB, "required licenses"),
     unsupported("mcs-label", None, Required("mcs"), JOB, "multi-category security label"),
     unsupported("mem-per-gpu", None, Required("MB"), JOB, "real memory per allocated GPU").env(&[
         "SBATCH_MEM_PER_GPU",

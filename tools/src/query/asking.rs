@@ -53,6 +53,7 @@ impl Contact {
             CommandReply::Partitions { .. } => "Partitions",
             CommandReply::Steps { .. } => "Steps",
             CommandReply::Priorities { .. } => "Priorities",
+            CommandReply::Licenses { .. } => "Licenses",
             CommandReply::Config { .. } => "Config",
             CommandReply::Script(_) => "Script",
             CommandReply::StepManager(_) => "StepManager",

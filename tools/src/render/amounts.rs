@@ -149,3 +149,8 @@ pub fn dependencies(job: &JobView) -> String {
     }
     job.dependencies.unfulfilled_text()
 }
+
+/// Licenses that the job was given.
+pub fn licenses(job: &JobView) -> Option<String> {
+    job.allocation.as_ref().map(|allocation| allocation.licenses.to_string()).filter(|text| !text.is_empty())
+}

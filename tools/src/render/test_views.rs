@@ -55,7 +55,12 @@ pub fn job(id: u32, nodes: &[(&str, u32)]) -> JobView {
         start_time: Some(at(0)),
         end_time: Some(at(600)),
         last_sched_eval: Some(at(0)),
-        allocation: Some(Arc::new(Allocation { nodes, partition: "debug".to_owned(), exclusive: false })),
+        allocation: Some(Arc::new(Allocation {
+            nodes,
+            partition: "debug".to_owned(),
+            exclusive: false,
+            ..Allocation::default()
+        })),
         cpus_per_task: 1,
         tasks: 1,
         min_nodes: count,

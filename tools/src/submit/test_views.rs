@@ -58,7 +58,12 @@ pub fn job_view(id: u32, state: JobState) -> JobView {
         start_time: Some(Timestamp::from_secs(1001)),
         end_time: Some(Timestamp::from_secs(1601)),
         last_sched_eval: None,
-        allocation: Some(Arc::new(Allocation { nodes, partition: "debug".to_owned(), exclusive: false })),
+        allocation: Some(Arc::new(Allocation {
+            nodes,
+            partition: "debug".to_owned(),
+            exclusive: false,
+            ..Allocation::default()
+        })),
         completing_nodes: Vec::new(),
         exit: ExitStatus::SUCCESS,
         derived_exit: ExitStatus::SUCCESS,

@@ -38,7 +38,12 @@ pub fn job_view(id: JobId, spec: JobSpec, state: JobState) -> JobView {
         start_time: None,
         end_time: None,
         last_sched_eval: None,
-        allocation: Some(Arc::new(Allocation { nodes, partition: "debug".to_owned(), exclusive: false })),
+        allocation: Some(Arc::new(Allocation {
+            nodes,
+            partition: "debug".to_owned(),
+            exclusive: false,
+            ..Allocation::default()
+        })),
         completing_nodes: vec![],
         exit: ExitStatus::SUCCESS,
         derived_exit: ExitStatus::SUCCESS,

@@ -6,6 +6,7 @@ use super::{
     settings::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, ReturnToService},
     values::{self, ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
 };
+use crate::spec_text::licenses::{Licenses, LicensesError};
 use std::path::PathBuf;
 
 /// Greatest `MaxJobId` (`slurm.conf(5)`): the upper bits are kept for job arrays of federations.
@@ -74,6 +75,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "KillOnBadExit" => config.kill_on_bad_exit = values::yes_no(value)?,
         "KillWait" => config.kill_wait_secs = secs(value)?,
         "LaunchParameters" => config.launch_parameters = Parameters::parse(value),
+        "Licenses" => config.licenses = licenses(value)?,
         "MaxArraySize" => config.max_array_size = values::number(value, 0, ARRAY_LIMIT)?,
         "MaxJobCount" => config.max_job_count = values::number(value, 1, 200_000_000)?,
         "MaxJobId" => config.max_job_id = values::number(value, 1, JOB_ID_LIMIT)?,
@@ -214,6 +216,11 @@ fn enforce(text: &str) -> Value<EnforcePartLimits> {
         "ANY" => EnforcePartLimits::Any,
         _ => EnforcePartLimits::All,
     })
+}
+
+fn licenses(text: &str) -> Value<Licenses> {
+    let Some(text) = values::optional(text) else { return Ok(Licenses::default()) };
+    text.parse().map_err(|e: LicensesError| SettingError::new(e.to_string()).suggest("NAME:COUNT,NAME:COUNT"))
 }
 
 fn return_to_service(text: &str) -> Value<ReturnToService> {

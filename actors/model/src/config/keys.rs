@@ -133,7 +133,7 @@ pub const GLOBAL: &[Key] = &[
     key(Honoured, "KillWait"),
     key(Honoured, "LaunchParameters"),
     key(Dropped, "LaunchType"),
-    key(NotYet, "Licenses"),
+    key(Honoured, "Licenses"),
     key(OwnWay, "LogTimeFormat"),
     key(NotYet, "MailDomain"),
     key(NotYet, "MailProg"),

@@ -8,7 +8,7 @@ use super::{
     report::{Place, SettingError},
     values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
 };
-use crate::{hostlist::HostList, ids::NodeIndex};
+use crate::{hostlist::HostList, ids::NodeIndex, spec_text::licenses::Licenses};
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
@@ -152,6 +152,8 @@ pub struct Config {
     pub min_job_age_secs: u32,
     /// `JobRequeue`, default yes.
     pub job_requeue: bool,
+    /// `Licenses`: how many there are of each.
+    pub licenses: Licenses,
     /// `RequeueExit`: exit codes of batch scripts that requeue the job; default none.
     pub requeue_exit: ExitCodes,
     /// `RequeueExitHold`: as above, and the job is held in the state SPECIAL_EXIT; default none.
@@ -285,6 +287,7 @@ impl Default for Config {
             max_tasks_per_node: 512,
             min_job_age_secs: 300,
             job_requeue: true,
+            licenses: Licenses::default(),
             requeue_exit: ExitCodes::default(),
             requeue_exit_hold: ExitCodes::default(),
             job_file_append: false,

@@ -108,7 +108,7 @@ const ROWS: &[(&str, &str)] = &[
     ("KillOnBadExit", ""),
     ("KillWait", ""),
     ("LaunchParameters", ""),
-    ("Licenses", NULL),
+    ("Licenses", ""),
     ("LogTimeFormat", "iso8601_ms"),
     ("MailDomain", NULL),
     ("MailProg", "/bin/mail"),
@@ -390,6 +390,13 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         "JobFileAppend" => flag(c.job_file_append),
         "JobRequeue" => flag(c.job_requeue),
         "KillOnBadExit" => flag(c.kill_on_bad_exit),
+        "Licenses" => {
+            if c.licenses.is_empty() {
+                NULL.to_owned()
+            } else {
+                c.licenses.to_string()
+            }
+        }
         "KillWait" => secs(c.kill_wait_secs),
         "LaunchParameters" => words(&c.launch_parameters),
         "MaxArraySize" => c.max_array_size.to_string(),

@@ -10,7 +10,7 @@ use crate::{
     spec::JobSpec,
     step_selector::StepsSelector,
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, JobView, NodeView, PartitionView, StepView},
+    view::{AllocatedNode, JobView, LicenseView, NodeView, PartitionView, StepView},
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
@@ -72,6 +72,8 @@ pub enum CommandRequest {
     ListNodes,
     /// Repeatable. Answer: `Partitions`.
     ListPartitions,
+    /// Repeatable. Answer: `Licenses`.
+    ListLicenses,
     /// Steps of running jobs (asked of their step managers through the node agents). Repeatable. Answer: `Steps`.
     ListSteps {
         /// Only of this job.
@@ -274,6 +276,8 @@ pub struct JobChange {
     pub memory: Option<crate::resources::MemoryRequest>,
     /// Features.
     pub constraint: Option<String>,
+    /// Licenses.
+    pub licenses: Option<String>,
     /// StartTime / EligibleTime.
     pub begin: Option<Timestamp>,
     /// Dependency.
@@ -437,6 +441,13 @@ pub enum CommandReply {
         weights: PriorityWeights,
         /// A job for each of its partitions, in id order.
         jobs: Vec<JobPriority>,
+    },
+    /// To `ListLicenses`, in name order.
+    Licenses {
+        /// Licenses.
+        licenses: Vec<LicenseView>,
+        /// Time of the snapshot.
+        at: Timestamp,
     },
     /// To `ShowConfig`.
     Config {

@@ -104,6 +104,7 @@ fn spec() -> JobSpec {
         time_limit: Some(TimeLimit::Secs(600)),
         time_min: Some(TimeLimit::Secs(60)),
         constraint: Some("gpu&fast".into()),
+        licenses: None,
         nodelist: vec!["n1".into()],
         exclude: vec!["n9".into()],
         sharing: Sharing::Exclusive,
@@ -253,8 +254,12 @@ fn run(nodes: &[&str]) -> Run {
         index: NodeIndex(index as u32),
         share: NodeShare { cpus: "0-3,6".parse().unwrap(), memory: Some(MemoryMib(4000)), tasks: 4 },
     };
-    let allocation =
-        Allocation { nodes: nodes.iter().enumerate().map(node).collect(), partition: "debug".into(), exclusive: true };
+    let allocation = Allocation {
+        nodes: nodes.iter().enumerate().map(node).collect(),
+        partition: "debug".into(),
+        exclusive: true,
+        licenses: Default::default(),
+    };
     Run {
         allocation: Arc::new(allocation),
         addresses: vec!["127.0.0.1:7001".into(), "[::1]:7002".into()],
@@ -293,6 +298,7 @@ fn change() -> JobChange {
         tasks: Some(6),
         memory: Some(MemoryRequest::All),
         constraint: Some(String::new()),
+        licenses: None,
         begin: Some(at(3)),
         dependencies: Some(dependencies()),
         nodelist: Some(vec!["n2".into()]),

@@ -9,6 +9,7 @@
 
 pub mod daemons;
 pub mod jobs;
+mod licenses;
 pub mod show;
 pub mod update;
 

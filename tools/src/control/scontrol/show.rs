@@ -1,6 +1,6 @@
 //! `scontrol show`.
 
-use super::{Session, full_word, too_few, too_many};
+use super::{Session, full_word, licenses, too_few, too_many};
 use crate::{
     cluster::Cluster,
     query::{
@@ -36,6 +36,7 @@ const ENTITIES: &[&str] = &[
     "hostnames",
     "jobs",
     "job",
+    "licenses",
     "nodes",
     "node",
     "partitions",
@@ -52,8 +53,6 @@ const NOT_YET: &[&str] = &[
     "dwstat",
     "federation",
     "frontend",
-    "licenses",
-    "lic",
     "reservations",
     "reservation",
     "slurmd",
@@ -77,6 +76,7 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         "part" | "partitionname" => "partition",
         "nodename" => "node",
         "stepid" => "step",
+        "lic" | "license" => "licenses",
         "hostname" => "hostnames",
         other => match full_word(other, ENTITIES) {
             Some(entity) => entity,
@@ -97,6 +97,7 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
             }
             jobs(session, rest.first().map(String::as_str))
         }
+        "licenses" => licenses::show(session, name.as_deref()),
         "node" | "nodes" => nodes(session, name.as_deref()),
         "partition" | "partitions" => partitions(session, name.as_deref()),
         _ => steps(session, name.as_deref()),
@@ -373,7 +374,7 @@ fn load_steps(session: &mut Session, step: Option<&StepsSelector>, job: Option<&
 
 impl Session {
     /// The cluster's name, for documents.
-    fn cluster_name(&mut self) -> String {
+    pub(super) fn cluster_name(&mut self) -> String {
         self.cluster().map(|c| c.name().to_owned()).unwrap_or_default()
     }
 }

@@ -96,6 +96,8 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::AdminComment => or_null(job.admin_comment.as_deref()),
         Field::Dependency => amounts::dependencies(job),
         Field::Features => or_null(spec.constraint.as_deref()),
+        Field::Licenses => or_null(spec.licenses.as_deref()),
+        Field::LicensesAlloc => or_null(amounts::licenses(job).as_deref()),
         Field::OverSubscribe => sharing(job.sharing).to_owned(),
         Field::Contiguous => u8::from(spec.contiguous).to_string(),
         Field::BatchFlag => u8::from(spec.kind == JobKind::Batch).to_string(),

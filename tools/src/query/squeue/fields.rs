@@ -41,6 +41,10 @@ pub enum Field {
     NodeList,
     /// Nodes planned for a pending job.
     SchedNodes,
+    /// Licenses asked for.
+    Licenses,
+    /// Licenses that it was given.
+    LicensesAlloc,
     /// Nodes asked for.
     ReqNodes,
     /// Nodes refused.
@@ -217,7 +221,7 @@ pub const JOB: &[Entry] = &[
     entry(NULL, 'v', &["reservation"], "RESERVATION"),
     entry(Field::SubmitTime, 'V', &["submittime"], "SUBMIT_TIME"),
     entry(Field::Wckey, 'w', &["wckey"], "WCKEY"),
-    entry(NULL, 'W', &["licenses"], "LICENSES"),
+    entry(Field::Licenses, 'W', &["licenses"], "LICENSES"),
     entry(Field::ExcNodes, 'x', &["excnodes"], "EXC_NODES"),
     entry(NA, 'X', &["corespec"], "CORE_SPEC"),
     entry(Field::Nice, 'y', &["nice"], "NICE"),
@@ -248,7 +252,7 @@ pub const JOB: &[Entry] = &[
     named(NA, &["hetjobidset"], "HET_JOB_ID_SET"),
     named(Field::HetJobOffset, &["hetjoboffset"], "HET_JOB_OFFSET"),
     named(Field::LastSchedEval, &["lastschedeval"], "LAST_SCHED_EVAL"),
-    named(NULL, &["licensesalloc"], "LICENSES_ALLOC"),
+    named(Field::LicensesAlloc, &["licensesalloc"], "LICENSES_ALLOC"),
     named(Field::MaxCpus, &["maxcpus"], "MAX_CPUS"),
     named(Field::MaxNodes, &["maxnodes"], "MAX_NODES"),
     named(NA, &["mcslabel"], "MCSLABEL"),

@@ -35,6 +35,7 @@ pub static TABLE: Table = Table {
         option("json", None, Arg::Optional("data_parser"), "as JSON"),
         option("yaml", None, Arg::Optional("data_parser"), "as YAML (not supported yet)"),
         option("long", Some('l'), Arg::None, "longer lines"),
+        option("licenses", Some('L'), Arg::Required("license(s)"), "only jobs that ask for or have these licenses"),
         option("local", None, Arg::None, "jobs of the local cluster (always so here)"),
         option("me", None, Arg::None, "only jobs of the caller"),
         option("name", Some('n'), Arg::Required("job_name(s)"), "only jobs of these names"),
@@ -161,6 +162,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         names: list("name", "SQUEUE_NAMES"),
         accounts: list("account", "SQUEUE_ACCOUNT"),
         qos: list("qos", "SQUEUE_QOS"),
+        licenses: list("licenses", "SQUEUE_LICENSES"),
         nodes: choices::nodes(&arguments.value("nodelist").unwrap_or_default())?,
         states,
     };

@@ -7,6 +7,7 @@ use garrick_model::{
     ids::JobId,
     messages::command::JobSelector,
     spec::ArraySpec,
+    spec_text::licenses::LicenseRequest,
     state::{JobState, StepState},
     time::Timestamp,
     view::{JobView, StepView},
@@ -125,6 +126,8 @@ pub struct Choice {
     pub accounts: Vec<String>,
     /// `-q`
     pub qos: Vec<String>,
+    /// `-L`
+    pub licenses: Vec<String>,
     /// `-w`
     pub nodes: Vec<String>,
     /// `-t`
@@ -153,6 +156,7 @@ impl Choice {
             && listed(&self.names, &job.spec.name)
             && listed(&self.accounts, job.spec.account.as_deref().unwrap_or(""))
             && listed(&self.qos, job.spec.qos.as_deref().unwrap_or(""))
+            && (self.licenses.is_empty() || self.with_licenses(job))
             && (self.nodes.is_empty() || self.on_nodes(job))
             && match &self.states {
                 States::Live => words::is_live(job.state),
@@ -163,6 +167,14 @@ impl Choice {
                         || (job.state == JobState::Completing && states.contains(&words::base_state(job)))
                 }
             }
+    }
+
+    fn with_licenses(&self, job: &JobView) -> bool {
+        let asked = job.spec.licenses.as_deref().and_then(|text| text.parse::<LicenseRequest>().ok());
+        let named = |name: &String| {
+            asked.iter().flat_map(|request| &request.alternatives).any(|licenses| licenses.count(name) > 0)
+        };
+        self.licenses.iter().any(named)
     }
 
     fn on_nodes(&self, job: &JobView) -> bool {

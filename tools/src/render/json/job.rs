@@ -57,6 +57,8 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
         true => json!(["STEPMGR_ENABLED", "EXPEDITED_REQUEUE"]),
         false => json!(["STEPMGR_ENABLED"]),
     };
+    j["licenses"] = text(spec.licenses.as_deref());
+    j["licenses_allocated"] = text(amounts::licenses(view).as_deref());
     j["group_id"] = json!(view.gid);
     j["group_name"] = json!(view.group);
     j["het_job_id"] = optional(spec.het.map(|h| h.0.0.into()));

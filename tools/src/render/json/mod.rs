@@ -3,12 +3,14 @@
 //! Slurm's output expects it.
 
 mod job;
+mod license;
 mod node;
 mod partition;
 mod sinfo;
 mod step;
 
 pub use job::jobs;
+pub use license::licenses;
 pub use node::nodes;
 pub use partition::partitions;
 pub use sinfo::sinfo;

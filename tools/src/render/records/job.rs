@@ -178,7 +178,9 @@ fn resources(r: &mut Record, job: &JobView, detail: Detail) {
         Sharing::User => ("NO", "USER"),
     };
     r.line(format!(
-        "OverSubscribe={shared} Exclusive={exclusive} Contiguous={} Licenses=(null) LicensesAlloc=(null) Network=(null)",
-        u8::from(spec.contiguous)
+        "OverSubscribe={shared} Exclusive={exclusive} Contiguous={} Licenses={} LicensesAlloc={} Network=(null)",
+        u8::from(spec.contiguous),
+        or_null(spec.licenses.as_deref()),
+        or_null(amounts::licenses(job).as_deref())
     ));
 }

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 pub mod job;
+pub mod license;
 pub mod node;
 pub mod partition;
 pub mod step;

@@ -1,0 +1,161 @@
+//! Who has how many licenses, and whether more are free. The rule: what jobs have of a license is never more than there
+//! are, but for what the configuration took away under them.
+//!
+//! A job asks before it is allocated, naming the attempt, and gives back when its work is over. Whatever it says again
+//! changes nothing.
+
+use garrick_model::{ids::JobId, spec_text::licenses::Licenses, view::LicenseView};
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Hold {
+    /// Attempt that it was reserved in; 0 for one that a record says exists.
+    attempt: u64,
+    licenses: Licenses,
+}
+
+/// The account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LicenseAccount {
+    totals: BTreeMap<String, u32>,
+    holds: BTreeMap<JobId, Hold>,
+}
+
+impl LicenseAccount {
+    /// How many there are, from the configuration. Those who have more keep them.
+    pub fn configure(&mut self, licenses: &Licenses) {
+        self.totals = licenses.0.iter().map(|l| (l.name.clone(), l.count)).collect();
+    }
+
+    /// What a job's record says that it has. Not checked: it was given and stands.
+    pub fn restore(&mut self, job: JobId, licenses: Licenses) {
+        self.holds.insert(job, Hold { attempt: 0, licenses });
+    }
+
+    /// Gives them to the job if all are free. True when it has them now.
+    pub fn reserve(&mut self, job: JobId, attempt: u64, licenses: &Licenses) -> bool {
+        if let Some(hold) = self.holds.get_mut(&job) {
+            let same = hold.licenses == *licenses;
+            if same {
+                hold.attempt = attempt;
+            }
+            return same;
+        }
+        let fits = licenses.0.iter().all(|l| self.free(&l.name) >= l.count);
+        if fits {
+            self.holds.insert(job, Hold { attempt, licenses: licenses.clone() });
+        }
+        fits
+    }
+
+    /// The job gives back what it has; with `attempt`, only what was reserved in that one. True when it had something.
+    pub fn release(&mut self, job: JobId, attempt: Option<u64>) -> bool {
+        let has = self.holds.get(&job).is_some_and(|hold| attempt.is_none_or(|a| a == hold.attempt));
+        has && self.holds.remove(&job).is_some()
+    }
+
+    fn used(&self, name: &str) -> u32 {
+        self.holds.values().fold(0, |used, hold| used.saturating_add(hold.licenses.count(name)))
+    }
+
+    fn free(&self, name: &str) -> u32 {
+        self.totals.get(name).map_or(0, |total| total.saturating_sub(self.used(name)))
+    }
+
+    /// All licenses, in name order.
+    pub fn view(&self) -> Vec<LicenseView> {
+        let view =
+            |(name, total): (&String, &u32)| LicenseView { name: name.clone(), total: *total, used: self.used(name) };
+        self.totals.iter().map(view).collect()
+    }
+
+    /// How many there are.
+    pub const fn totals(&self) -> &BTreeMap<String, u32> {
+        &self.totals
+    }
+
+    /// Who has what, by job.
+    pub fn holds(&self) -> impl Iterator<Item = (JobId, &Licenses)> {
+        self.holds.iter().map(|(job, hold)| (*job, &hold.licenses))
+    }
+}
+
+/// The account as the controller's actors share it. Clones are the same.
+#[derive(Clone, Debug, Default)]
+pub struct LicenseOffice(Arc<Mutex<LicenseAccount>>);
+
+impl LicenseOffice {
+    /// One turn at the account.
+    pub fn lock(&self) -> MutexGuard<'_, LicenseAccount> {
+        // Every change is one insertion or removal: nothing is half done after a panic elsewhere.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    fn licenses(text: &str) -> Licenses {
+        text.parse().unwrap()
+    }
+
+    fn account(text: &str) -> LicenseAccount {
+        let mut account = LicenseAccount::default();
+        account.configure(&licenses(text));
+        account
+    }
+
+    #[test]
+    fn all_or_nothing_is_given() {
+        let mut account = account("foo:4,bar:1");
+        assert!(account.reserve(JobId(1), 1, &licenses("foo:3,bar")));
+        assert!(!account.reserve(JobId(2), 1, &licenses("foo:1,bar:1")));
+        assert!(account.reserve(JobId(2), 2, &licenses("foo")));
+        assert!(!account.reserve(JobId(3), 1, &licenses("baz")));
+        let view: Vec<(String, u32, u32)> = account.view().into_iter().map(|l| (l.name, l.total, l.used)).collect();
+        assert_eq!(view, [("bar".to_owned(), 1, 1), ("foo".to_owned(), 4, 4)]);
+    }
+
+    #[test]
+    fn an_attempt_that_was_given_up_takes_nothing_with_it() {
+        let mut account = account("foo:1");
+        assert!(account.reserve(JobId(1), 1, &licenses("foo")));
+        assert!(account.release(JobId(1), Some(1)));
+        assert!(account.reserve(JobId(1), 2, &licenses("foo")));
+        assert!(!account.release(JobId(1), Some(1)));
+        assert!(account.reserve(JobId(1), 2, &licenses("foo")), "said again");
+        assert!(account.release(JobId(1), None));
+        assert!(!account.release(JobId(1), None));
+    }
+
+    #[test]
+    fn what_is_taken_away_under_a_job_is_not_given_again() {
+        let mut account = account("foo:4");
+        account.restore(JobId(1), licenses("foo:3"));
+        account.configure(&licenses("foo:2"));
+        assert!(!account.reserve(JobId(2), 1, &licenses("foo")));
+        assert!(account.release(JobId(1), None));
+        assert!(account.reserve(JobId(2), 1, &licenses("foo:2")));
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_there_are(turns in prop::collection::vec((1u32..6, 1u64..3, 1u32..4, any::<bool>()), 1..60)) {
+            let mut account = account("foo:4");
+            for (job, attempt, count, give) in turns {
+                if give {
+                    account.release(JobId(job), (count > 1).then_some(attempt));
+                } else {
+                    account.reserve(JobId(job), attempt, &licenses(&format!("foo:{count}")));
+                }
+                prop_assert!(account.view()[0].used <= 4);
+            }
+        }
+    }
+}

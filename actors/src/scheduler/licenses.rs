@@ -1,0 +1,256 @@
+//! Licenses in a plan: what running jobs have, what planned ones will have, and when enough are free. Called by
+//! [`super::plan`], which holds here whatever it starts or keeps room for, so that no license is promised twice at any time.
+
+use garrick_model::{
+    ids::JobId,
+    spec_text::licenses::{LicenseRequest, Licenses},
+    state::Reason,
+    time::Timestamp,
+};
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+/// Licenses as a plan's picture has them.
+#[derive(Clone, Debug, Default)]
+pub struct LicenseFacts {
+    /// How many there are of each.
+    pub totals: BTreeMap<String, u32>,
+    /// What jobs have, until when; `None`: without a known end.
+    pub held: Vec<(JobId, Licenses, Option<Timestamp>)>,
+}
+
+/// Why a job waits for licenses, in Slurm's word. Not a variant of its own: programs of before would not understand it.
+pub fn reason() -> Reason {
+    Reason::Other("Licenses".to_owned())
+}
+
+/// The end of what has no known end.
+const FOR_EVER: Timestamp = Timestamp(i64::MAX);
+
+/// One license over time: how many are in use from each time on.
+#[derive(Clone, Debug)]
+struct Line {
+    total: u64,
+    steps: BTreeMap<Timestamp, u64>,
+}
+
+impl Line {
+    fn used_at(&self, at: Timestamp) -> u64 {
+        self.steps.range(..=at).next_back().map_or(0, |(_, used)| *used)
+    }
+
+    fn hold(&mut self, count: u32, from: Timestamp, until: Timestamp) {
+        if from >= until {
+            return;
+        }
+        for at in [from, until].into_iter().filter(|at| *at < FOR_EVER) {
+            let used = self.used_at(at);
+            self.steps.entry(at).or_insert(used);
+        }
+        self.steps.range_mut(from..until).for_each(|(_, used)| *used += u64::from(count));
+    }
+
+    /// The first time from `from` on at which so many are free for that long.
+    fn earliest(&self, count: u32, from: Timestamp, length: Duration) -> Option<Timestamp> {
+        let room = self.total.checked_sub(u64::from(count))?;
+        let mut start = from;
+        let in_force = self.steps.range(..=from).next_back().map_or(from, |(at, _)| *at);
+        let mut steps = self.steps.range(in_force..).peekable();
+        while let Some((&at, &used)) = steps.next() {
+            if at > start && at >= start.plus(length) {
+                break;
+            }
+            if used > room {
+                // The last step has what never ends.
+                start = *steps.peek()?.0;
+            }
+        }
+        Some(start.max(from))
+    }
+}
+
+/// All licenses over time.
+#[derive(Clone, Debug)]
+pub struct LicensePlan {
+    lines: BTreeMap<String, Line>,
+    /// Requests by their text; `None`: it is not one.
+    known: HashMap<String, Option<LicenseRequest>>,
+}
+
+impl LicensePlan {
+    /// What running jobs have, from now on.
+    pub fn new(facts: &LicenseFacts, now: Timestamp) -> Self {
+        let line = |(name, total): (&String, &u32)| {
+            (name.clone(), Line { total: u64::from(*total), steps: BTreeMap::from([(now, 0)]) })
+        };
+        let mut plan = Self { lines: facts.totals.iter().map(line).collect(), known: HashMap::new() };
+        for (_, licenses, end) in &facts.held {
+            // A job that should be over still has them now.
+            let end = end.map_or(FOR_EVER, |end| end.max(Timestamp(now.0 + 1)));
+            plan.hold(licenses, now, end);
+        }
+        plan
+    }
+
+    /// Somebody has them then.
+    pub fn hold(&mut self, licenses: &Licenses, from: Timestamp, until: Timestamp) {
+        for license in &licenses.0 {
+            if let Some(line) = self.lines.get_mut(&license.name) {
+                line.hold(license.count, from, until);
+            }
+        }
+    }
+
+    fn alternatives(&mut self, request: &str) -> &[Licenses] {
+        if !self.known.contains_key(request) {
+            self.known.insert(request.to_owned(), request.parse().ok());
+        }
+        self.known.get(request).and_then(Option::as_ref).map_or(&[], |r| &r.alternatives)
+    }
+
+    /// Could it be fulfilled if nobody had any?
+    pub fn is_possible(&mut self, request: Option<&str>) -> bool {
+        let Some(text) = request else { return true };
+        let alternatives = self.alternatives(text).to_vec();
+        let there = |name: &str| self.lines.get(name).map_or(0, |line| line.total);
+        alternatives.iter().any(|a| a.0.iter().all(|l| u64::from(l.count) <= there(&l.name)))
+    }
+
+    /// What is given to a request that gets them at that time for so long; none for one that wants none.
+    pub fn at(&mut self, request: Option<&str>, at: Timestamp, length: Duration) -> Option<Licenses> {
+        self.earliest(request, at, length).filter(|(first, _)| *first == at).map(|(_, licenses)| licenses)
+    }
+
+    /// When from `from` on a request gets them for so long, and what: of several choices the one that is free first.
+    pub fn earliest(
+        &mut self,
+        request: Option<&str>,
+        from: Timestamp,
+        length: Duration,
+    ) -> Option<(Timestamp, Licenses)> {
+        let Some(text) = request else { return Some((from, Licenses::default())) };
+        let alternatives = self.alternatives(text).to_vec();
+        let mut best: Option<(Timestamp, Licenses)> = None;
+        for licenses in alternatives {
+            if let Some(at) = self.all_free(&licenses, from, length)
+                && best.as_ref().is_none_or(|(known, _)| at < *known)
+            {
+                best = Some((at, licenses));
+            }
+        }
+        best
+    }
+
+    fn all_free(&self, licenses: &Licenses, from: Timestamp, length: Duration) -> Option<Timestamp> {
+        let mut at = from;
+        loop {
+            let before = at;
+            for license in &licenses.0 {
+                at = self.lines.get(&license.name)?.earliest(license.count, at, length)?;
+            }
+            if at == before {
+                return Some(at);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    fn at(secs: u64) -> Timestamp {
+        NOW.plus(Duration::from_secs(secs))
+    }
+
+    fn secs(n: u64) -> Duration {
+        Duration::from_secs(n)
+    }
+
+    fn facts(totals: &[(&str, u32)]) -> LicenseFacts {
+        LicenseFacts { totals: totals.iter().map(|(n, t)| ((*n).to_owned(), *t)).collect(), held: Vec::new() }
+    }
+
+    #[test]
+    fn a_request_waits_for_the_end_of_those_who_have_them() {
+        let mut facts = facts(&[("a", 2), ("b", 1)]);
+        facts.held =
+            vec![(JobId(1), "a:2".parse().unwrap(), Some(at(100))), (JobId(2), "b".parse().unwrap(), Some(at(50)))];
+        let mut plan = LicensePlan::new(&facts, NOW);
+        assert_eq!(plan.at(Some("a"), NOW, secs(10)), None);
+        assert_eq!(plan.earliest(Some("a,b"), NOW, secs(10)).unwrap().0, at(100));
+        let (when, what) = plan.earliest(Some("a|b"), NOW, secs(10)).unwrap();
+        assert_eq!((when, what.to_string()), (at(50), "b:1".to_owned()));
+        assert_eq!(plan.at(None, NOW, secs(10)), Some(Licenses::default()));
+        assert_eq!(plan.earliest(Some("a:3"), NOW, secs(10)), None);
+        assert!(plan.is_possible(Some("a:3|b")) && !plan.is_possible(Some("a:3")) && !plan.is_possible(Some("c")));
+    }
+
+    #[test]
+    fn a_gap_must_be_long_enough() {
+        let mut plan = LicensePlan::new(&facts(&[("a", 1)]), NOW);
+        plan.hold(&"a".parse().unwrap(), at(10), at(20));
+        plan.hold(&"a".parse().unwrap(), at(25), at(40));
+        assert_eq!(plan.earliest(Some("a"), NOW, secs(10)).unwrap().0, NOW);
+        assert_eq!(plan.earliest(Some("a"), NOW, secs(11)).unwrap().0, at(40));
+        assert_eq!(plan.earliest(Some("a"), at(12), secs(5)).unwrap().0, at(20));
+        plan.hold(&"a".parse().unwrap(), at(40), FOR_EVER);
+        assert_eq!(plan.earliest(Some("a"), NOW, secs(11)), None);
+    }
+
+    #[test]
+    fn an_overdue_job_still_has_what_it_has() {
+        let mut facts = facts(&[("a", 1)]);
+        facts.held = vec![(JobId(1), "a".parse().unwrap(), Some(Timestamp(5)))];
+        let mut plan = LicensePlan::new(&facts, NOW);
+        assert_eq!(plan.at(Some("a"), NOW, secs(10)), None);
+        assert!(plan.earliest(Some("a"), NOW, secs(10)).unwrap().0 > NOW);
+    }
+
+    fn any_request() -> impl Strategy<Value = String> {
+        prop_oneof![
+            (1u32..4).prop_map(|n| format!("a:{n}")),
+            (1u32..4, 1u32..3).prop_map(|(n, m)| format!("a:{n},b:{m}")),
+            (1u32..4, 1u32..3).prop_map(|(n, m)| format!("a:{n}|b:{m}")),
+        ]
+    }
+
+    proptest! {
+        /// Whatever is placed where the plan says, at no time more are in use than there are; and no earlier time would
+        /// have done.
+        #[test]
+        fn never_overbooked(jobs in prop::collection::vec((any_request(), 0u64..50, 1u64..40), 1..30)) {
+            let totals = [("a", 4u64), ("b", 2)];
+            let mut plan = LicensePlan::new(&facts(&[("a", 4), ("b", 2)]), NOW);
+            let mut held: Vec<(u64, u64, Licenses)> = Vec::new();
+            let used = |held: &[(u64, u64, Licenses)], name: &str, t: u64| -> u64 {
+                held.iter().filter(|(from, until, _)| (*from..*until).contains(&t)).map(|(_, _, l)| u64::from(l.count(name))).sum()
+            };
+            for (text, from, length) in jobs {
+                let (when, what) = plan.earliest(Some(&text), at(from), secs(length)).unwrap();
+                let start = when.since(NOW).as_secs();
+                prop_assert!(start >= from);
+                plan.hold(&what, when, when.plus(secs(length)));
+                let request: LicenseRequest = text.parse().unwrap();
+                for earlier in from..start {
+                    let fits = request.alternatives.iter().any(|a| (earlier..earlier + length).all(|t| {
+                        totals.iter().all(|(name, total)| used(&held, name, t) + u64::from(a.count(name)) <= *total)
+                    }));
+                    prop_assert!(!fits, "{text} would fit at {earlier}, before {start}");
+                }
+                held.push((start, start + length, what));
+                for t in 0..2000 {
+                    for (name, total) in totals {
+                        prop_assert!(used(&held, name, t) <= total);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! `scontrol show licenses`.
+
+use super::Session;
+use crate::render::{json, records};
+use garrick_model::messages::command::{CommandReply, CommandRequest};
+
+/// Shows all of them, or the named one.
+pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
+    let answer = session.cluster().and_then(|c| match c.ask(&CommandRequest::ListLicenses)? {
+        CommandReply::Licenses { licenses, at } => Ok((licenses, at)),
+        other => Err(c.unexpected(&other)),
+    });
+    let (mut licenses, at) = match answer {
+        Ok(answer) => answer,
+        Err(error) => return session.failed("slurm_load_licenses", &error),
+    };
+    licenses.retain(|license| name.is_none_or(|name| license.name == name));
+    if let (Some(name), true) = (name, licenses.is_empty()) {
+        return session.plain_error(format_args!("License {name} not found"));
+    }
+    if session.manner.json {
+        let meta = json::Meta::new(&session.cluster_name());
+        return session.print(|out| json::write(out, &json::licenses(&licenses, at, &meta)));
+    }
+    let manner = session.manner;
+    session.print(|out| {
+        if licenses.is_empty() && !manner.quiet {
+            writeln!(out, "No licenses configured in Slurm.")?;
+        }
+        licenses.iter().try_for_each(|license| records::license::write(license, manner.lines, out))
+    })
+}
