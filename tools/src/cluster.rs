@@ -242,18 +242,19 @@ pub struct Daemon {
 impl Daemon {
     /// Asks and waits for the one answer. A refusal is an error.
     pub fn ask(&mut self, request: &CommandRequest) -> Answer<CommandReply> {
-        if let CommandRequest::ListJobs { jobs, after: None, most: None } = request {
-            return self.list_jobs(jobs);
+        if let CommandRequest::ListJobs { jobs, after: None, most: None, hide } = request {
+            return self.list_jobs(jobs, *hide);
         }
         self.client.send(request)?;
         self.recv()
     }
 
     /// Page by page: a frame does not hold a hundred thousand jobs.
-    fn list_jobs(&mut self, selectors: &[JobSelector]) -> Answer<CommandReply> {
+    fn list_jobs(&mut self, selectors: &[JobSelector], hide: bool) -> Answer<CommandReply> {
         let (mut all, mut after) = (Vec::new(), None);
         loop {
-            self.client.send(&CommandRequest::ListJobs { jobs: selectors.to_vec(), after, most: Some(JOBS_A_PAGE) })?;
+            let jobs = selectors.to_vec();
+            self.client.send(&CommandRequest::ListJobs { jobs, after, most: Some(JOBS_A_PAGE), hide })?;
             match self.recv()? {
                 CommandReply::Jobs { jobs, more: true, .. } if !jobs.is_empty() => {
                     after = jobs.last().map(|view| view.id);

@@ -241,8 +241,8 @@ impl ControllerActor {
             }
             CommandRequest::WaitJob { job, until } => self.wait(cx, job, until, replies),
             CommandRequest::Watch { job } => self.watch(cx, job, replies),
-            CommandRequest::ListJobs { jobs, after, most } => {
-                replies.send(self.list_jobs(&jobs, after, most));
+            CommandRequest::ListJobs { jobs, after, most, hide } => {
+                replies.send(self.list_jobs(&jobs, after, most, hide));
             }
             CommandRequest::ListNodes => {
                 let nodes = self.env.boards.nodes.list();

@@ -102,6 +102,17 @@ fn count_steps(view: &mut Arc<JobView>, tally: StepTally) {
     }
 }
 
+/// All partitions that it may run in, or the one that it runs in, are hidden.
+fn is_hidden(view: &JobView, hidden: &BTreeSet<&str>) -> bool {
+    if hidden.is_empty() {
+        return false;
+    }
+    match &view.allocation {
+        Some(allocation) => hidden.contains(allocation.partition.as_str()),
+        None => view.partitions.iter().all(|name| hidden.contains(name.as_str())),
+    }
+}
+
 fn selects(selector: &JobSelector, view: &JobView) -> bool {
     let of_array = view.array_task.is_some_and(|t| t.array_job == selector.job);
     if view.id != selector.job && !of_array {
@@ -131,7 +142,13 @@ impl ControllerActor {
         self.env.boards.jobs.list().into_iter().filter(|v| selects(selector, v)).collect()
     }
 
-    pub(super) fn list_jobs(&self, selectors: &[JobSelector], after: Option<JobId>, most: Option<u32>) -> CommandReply {
+    pub(super) fn list_jobs(
+        &self,
+        selectors: &[JobSelector],
+        after: Option<JobId>,
+        most: Option<u32>,
+        hide: bool,
+    ) -> CommandReply {
         let at = Timestamp::now();
         let mut jobs: Vec<Arc<JobView>> = if selectors.is_empty() {
             self.env.boards.jobs.list()
@@ -145,6 +162,12 @@ impl ControllerActor {
         };
         if let Some(after) = after {
             jobs.drain(..jobs.partition_point(|view| view.id <= after));
+        }
+        if hide {
+            let partitions = self.env.boards.partitions.list();
+            let hidden: BTreeSet<&str> =
+                partitions.iter().filter(|p| p.config.hidden).map(|p| p.config.name.as_str()).collect();
+            jobs.retain(|view| !is_hidden(view, &hidden));
         }
         let most = most.map_or(usize::MAX, |most| most as usize);
         let more = jobs.len() > most;

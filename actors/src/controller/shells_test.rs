@@ -2,10 +2,14 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES},
+    fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, config_of},
+    messages::ControllerMsg,
     turnstile::MOST_OF_USER,
 };
-use crate::scheduler::fixtures::{array, spec};
+use crate::scheduler::{
+    fixtures::{array, spec},
+    licenses,
+};
 use garrick_model::{
     ids::{JobId, RequestId},
     messages::{
@@ -132,6 +136,63 @@ fn a_restarted_controller_takes_running_jobs_back() {
     });
 }
 
+/// The second job waits for the license of the first, also when the controller starts again between, and when there are
+/// two of them it starts.
+#[test]
+fn licenses_are_not_given_twice_after_a_restart() {
+    let site = |licenses: u32| format!("{TWO_NODES}Licenses=foo:{licenses}\n");
+    let journal = MemoryJournal::default();
+    let kept = journal.clone();
+    let licensed = || JobSpec { licenses: Some("foo".to_owned()), ..spec() };
+    let waits = |view: &garrick_model::view::JobView| view.reason == licenses::reason();
+    with_system(async move |system| {
+        let mut rig = Rig::start(&system, &site(1), kept);
+        let mut agents = Agents::new(&rig);
+        agents.connect("n0", Habit::Stay);
+        let (first, second) = (rig.submitted(licensed()).await, rig.submitted(licensed()).await);
+        rig.wait(first, JobMilestone::Started).await;
+        rig.until(second, waits).await;
+    });
+    with_system(async move |system| {
+        let rig = Rig::start(&system, &site(1), journal);
+        let (first, second) = (JobId(1), JobId(2));
+        let CommandReply::Licenses { licenses, .. } = rig.ask(1001, CommandRequest::ListLicenses).await else {
+            panic!()
+        };
+        assert_eq!((licenses[0].total, licenses[0].used), (1, 1));
+        let mut agents = Agents::new(&rig);
+        agents.connect("n1", Habit::Stay);
+        rig.until(second, waits).await;
+        let more = ControllerMsg::ConfigChanged(config_of(&site(2)));
+        rig.front().try_send(more).unwrap();
+        rig.wait(second, JobMilestone::Started).await;
+        let given = |job| rig.controller.env.jobs.get(job).unwrap().record.licenses().unwrap().to_string();
+        assert_eq!((given(first), given(second)), ("foo:1".to_owned(), "foo:1".to_owned()));
+        replay_equals_live(&rig);
+    });
+}
+
+#[test]
+fn jobs_of_hidden_partitions_are_left_out_where_that_is_asked() {
+    with_system(async |system| {
+        let conf = format!("{TWO_NODES}PartitionName=secret Nodes=ALL Hidden=YES\n");
+        let mut rig = Rig::start(&system, &conf, MemoryJournal::default());
+        let on = |partitions: &[&str]| JobSpec {
+            hold: true,
+            partitions: partitions.iter().map(|p| (*p).to_owned()).collect(),
+            ..spec()
+        };
+        for partitions in [&["debug"][..], &["secret"], &["secret", "debug"]] {
+            rig.submitted(on(partitions)).await;
+        }
+        for (hide, wanted) in [(false, &[1, 2, 3][..]), (true, &[1, 3])] {
+            let list = CommandRequest::ListJobs { jobs: Vec::new(), after: None, most: None, hide };
+            let CommandReply::Jobs { jobs, .. } = rig.ask(1001, list).await else { panic!() };
+            assert_eq!(jobs.iter().map(|view| view.id.0).collect::<Vec<_>>(), wanted);
+        }
+    });
+}
+
 #[test]
 fn arrays_run_under_their_limit_and_dependents_after_them() {
     with_system(async |system| {
@@ -163,7 +224,7 @@ fn a_long_list_of_jobs_is_told_in_pages() {
         }
         let (mut told, mut after, mut pages) = (Vec::new(), None, 0);
         loop {
-            let page = CommandRequest::ListJobs { jobs: Vec::new(), after, most: Some(3) };
+            let page = CommandRequest::ListJobs { jobs: Vec::new(), after, most: Some(3), hide: false };
             let CommandReply::Jobs { jobs, more, .. } = rig.ask(1001, page).await else { panic!() };
             pages += 1;
             after = jobs.last().map(|view| view.id);

@@ -153,7 +153,7 @@ impl Controller {
         let mut client = client(&self.door)?;
         let (mut count, mut after) = (0, None);
         loop {
-            client.send(&CommandRequest::ListJobs { jobs: Vec::new(), after, most: Some(PAGE) })?;
+            client.send(&CommandRequest::ListJobs { jobs: Vec::new(), after, most: Some(PAGE), hide: false })?;
             match client.recv()? {
                 CommandReply::Jobs { jobs, more, .. } => {
                     count += jobs.len();

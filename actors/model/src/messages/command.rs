@@ -67,6 +67,9 @@ pub enum CommandRequest {
         /// At most so many, and word of whether there are more. `None`: all, if a frame holds them.
         #[serde(default)]
         most: Option<u32>,
+        /// Not those that are in hidden partitions only.
+        #[serde(default)]
+        hide: bool,
     },
     /// Repeatable. Answer: `Nodes`.
     ListNodes,
@@ -164,7 +167,7 @@ pub enum CommandRequest {
 impl CommandRequest {
     /// All jobs, or the named ones, in one answer.
     pub const fn list_jobs(jobs: Vec<JobSelector>) -> Self {
-        Self::ListJobs { jobs, after: None, most: None }
+        Self::ListJobs { jobs, after: None, most: None, hide: false }
     }
 }
 

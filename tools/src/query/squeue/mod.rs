@@ -136,7 +136,7 @@ fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>
         _ => Vec::new(),
     };
     let named = !only.is_empty();
-    match cluster.ask(&CommandRequest::list_jobs(only))? {
+    match cluster.ask(&CommandRequest::ListJobs { jobs: only, after: None, most: None, hide: !request.hidden })? {
         CommandReply::Jobs { jobs, .. } if jobs.is_empty() && named => Err(Refusal::InvalidJobId.into()),
         CommandReply::Jobs { jobs, .. } => Ok(jobs),
         other => Err(cluster.unexpected(&other)),

@@ -25,7 +25,7 @@ pub static TABLE: Table = Table {
     operands: "",
     options: &[
         option("account", Some('A'), Arg::Required("account(s)"), "only jobs of these accounts"),
-        option("all", Some('a'), Arg::None, "also jobs in hidden partitions (always so here)"),
+        option("all", Some('a'), Arg::None, "also jobs in hidden partitions"),
         option("array", Some('r'), Arg::None, "one line for each array task, or waiting step"),
         option("array-unique", None, Arg::None, "one line for each array task"),
         option("noheader", Some('h'), Arg::None, "no heading"),
@@ -90,6 +90,8 @@ pub struct Request {
     pub heading: bool,
     /// Date above the heading.
     pub banner: bool,
+    /// Also jobs in hidden partitions.
+    pub hidden: bool,
     /// JSON instead of columns.
     pub json: bool,
     /// Again and again.
@@ -166,6 +168,8 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         nodes: choices::nodes(&arguments.value("nodelist").unwrap_or_default())?,
         states,
     };
+    // What is asked for by name is shown.
+    let named = !choice.jobs.is_empty() || !choice.partitions.is_empty();
     let default_sort = if steps {
         "P,i"
     } else if start {
@@ -193,6 +197,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         sort,
         heading: !arguments.has("noheader"),
         banner: (long || iterate.is_some()) && !arguments.has("noheader"),
+        hidden: arguments.has("all") || (env("SQUEUE_ALL").is_some() && !arguments.has("hide")) || named,
         json: arguments.has("json"),
         iterate,
         verbose: arguments.has("verbose"),

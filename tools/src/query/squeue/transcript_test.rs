@@ -104,6 +104,13 @@ fn steps_have_their_own_columns() {
 }
 
 #[test]
+fn jobs_of_hidden_partitions_are_asked_for_or_named() {
+    for (words, hidden) in [("", false), ("--hide", false), ("-a", true), ("-p secret", true), ("-j 5", true)] {
+        assert_eq!(request(words).unwrap().hidden, hidden, "{words}");
+    }
+}
+
+#[test]
 fn waiting_steps_are_listed_with_their_reason() {
     let waiting = StepView {
         state: StepState::Pending,
