@@ -64,10 +64,15 @@ pub async fn obtain(
     let mut clean = first && !place.restarted;
     if first && place.restarted {
         match adopt(&place, &shepherd).await {
-            Ok((launcher, input)) => {
+            Ok(Adopted { launcher, what, later }) => {
                 tracing::info!(launcher = launcher.pid, "a launcher of a former stepd was taken over");
                 *found.borrow_mut() = Some(launcher);
-                return tell(&shepherd, TraceContext::root(), input);
+                tell(&shepherd, TraceContext::root(), what);
+                // From now on its messages go to the shepherd at once.
+                for message in later.take().into_iter().flatten() {
+                    tell(&shepherd, TraceContext::root(), ShepherdInput::Launcher(message));
+                }
+                return;
             }
             Err(NotAdopted::NeverThere) => {
                 tracing::info!("the former stepd had not started a launcher yet");
@@ -116,6 +121,16 @@ struct Gathered {
     ended: Vec<TaskOver>,
 }
 
+/// A launcher that was taken over.
+struct Adopted {
+    launcher: Launcher,
+    /// What it has.
+    what: ShepherdInput,
+    /// What it said after that, which the shepherd must not hear before: an end of a task that it does not know is no end.
+    /// `None`: it may hear everything.
+    later: Rc<RefCell<Option<Vec<FromLauncher>>>>,
+}
+
 /// Why there is no launcher to take over.
 enum NotAdopted {
     /// None was ever started: no task was.
@@ -157,12 +172,14 @@ fn is_being_born(place: &ShepherdPlace) -> bool {
 async fn adopt(
     place: &ShepherdPlace,
     shepherd: &Address<ShepherdMsg>,
-) -> Result<(Launcher, ShepherdInput), NotAdopted> {
+) -> Result<Adopted, NotAdopted> {
     let LauncherHandle { channel, pid, pidfd } = connect(place).await?;
     let (answer, answered) = oneshot::channel();
     let asking = Rc::new(RefCell::new(Some(answer)));
     let mut gathered = Gathered::default();
     let (told, waiting) = (shepherd.clone(), Rc::clone(&asking));
+    let later = Rc::new(RefCell::new(Some(Vec::new())));
+    let held_back = Rc::clone(&later);
     let deliver = move |message| match message {
         FromLauncher::Held { tasks, ended, first, more } => {
             gathered.tasks.extend(tasks);
@@ -175,8 +192,10 @@ async fn adopt(
                 answer.map(|answer| answer.send(ShepherdInput::Adopted { tasks, ended, complete: first }));
             }
         }
-        // An end of a task that is in the list too follows the list.
-        message => tell(&told, TraceContext::root(), ShepherdInput::Launcher(message)),
+        message => match held_back.borrow_mut().as_mut() {
+            Some(later) => later.push(message),
+            None => tell(&told, TraceContext::root(), ShepherdInput::Launcher(message)),
+        },
     };
     let kept = pidfd.try_clone().map_err(|e| e.to_string())?;
     let (adopted, closed) = (Rc::new(Cell::new(false)), Rc::new(Cell::new(false)));
@@ -195,9 +214,9 @@ async fn adopt(
     let link = LauncherLink::start(channel, deliver, ended).map_err(|e| e.to_string())?;
     link.send(ToLauncher::Adopt, Vec::new());
     match tokio::time::timeout(ANSWER_LIMIT, answered).await {
-        Ok(Ok(input)) if !closed.get() => {
+        Ok(Ok(what)) if !closed.get() => {
             adopted.set(true);
-            Ok((Launcher { link, pid }, input))
+            Ok(Adopted { launcher: Launcher { link, pid }, what, later })
         }
         _ => {
             // Whatever it is, it is not of use any more.
