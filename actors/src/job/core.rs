@@ -38,6 +38,18 @@ pub(super) struct Commit {
     pub(super) licensed: bool,
 }
 
+impl Commit {
+    /// All nodes of it.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = &String> {
+        self.waiting.iter().chain(self.granted.keys())
+    }
+
+    /// Is that node among them?
+    pub(super) fn has_node(&self, node: &str) -> bool {
+        self.waiting.contains(node) || self.granted.contains_key(node)
+    }
+}
+
 /// The owner of one job's state.
 #[derive(Clone, Debug)]
 pub struct JobCore {
@@ -125,8 +137,7 @@ impl JobCore {
 
     /// What a later life of the actor would need beside the record.
     pub fn leftover(&self) -> Leftover {
-        let nodes =
-            self.commit.as_ref().map_or_else(Vec::new, |c| c.waiting.iter().chain(c.granted.keys()).cloned().collect());
+        let nodes = self.commit.as_ref().map_or_else(Vec::new, |commit| commit.nodes().cloned().collect());
         Leftover { attempt: self.attempt, nodes, generation: self.generation, forgotten: self.forgotten }
     }
 
@@ -317,6 +328,7 @@ impl JobCore {
             }
             JobTimer::Deadline => self.deadline(turn),
             JobTimer::Immediate => self.gave_up_waiting(turn),
+            JobTimer::Commit => self.abandon_commit(turn),
             JobTimer::Launch => self.launch_timed_out(turn),
             JobTimer::Missing => self.declare_lost(turn),
             JobTimer::CleanUp => self.clean_up(None, turn),

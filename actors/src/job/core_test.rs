@@ -67,7 +67,7 @@ fn a_job_runs_from_the_queue_to_its_end() {
     assert_eq!(outcomes(&out), [true]);
     let order = out.iter().find_map(|e| if let JobEffect::Launch(order) = e { Some(order) } else { None }).unwrap();
     assert_eq!((order.node.as_str(), order.credential.addresses.len()), ("n0", 2));
-    assert!(matches!(out[0], JobEffect::Record(JobEvent::Allocated(_))));
+    assert!(matches!(out[1], JobEffect::Record(JobEvent::Allocated(_))));
     assert_eq!(job.state(), JobState::Configuring);
     job.started();
     assert_eq!((job.state(), job.core.place().unwrap().door.as_str()), (JobState::Running, "/run/door"));
@@ -113,6 +113,37 @@ fn a_repeated_yes_does_not_give_back_a_node_that_is_being_cleaned() {
     assert_eq!(job.send(again("n1")), []);
     job.released("n1");
     assert_eq!(releases(&job.send(again("n1"))), ["n1"]);
+}
+
+/// The owner of a node that fails over a reservation never answers it, and with it the job would wait for ever.
+#[test]
+fn a_node_that_does_not_answer_is_given_up_with_the_others() {
+    let mut job = Bench::with(spec());
+    let out = job.send(JobInput::Start(Box::new(proposal(7, None, &["n0", "n1"]))));
+    assert!(out.iter().any(|e| matches!(e, JobEffect::SetTimer { timer: JobTimer::Commit, .. })));
+    job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok("n0:1".to_owned()) });
+    let out = job.send(JobInput::Timer(JobTimer::Commit));
+    assert_eq!((releases(&out), outcomes(&out)), (vec!["n0", "n1"], vec![false]));
+    assert_eq!(outcomes(&job.allocate(&["n0"])), [true]);
+    assert_eq!(job.send(JobInput::Timer(JobTimer::Commit)), [], "too late");
+}
+
+/// Its release was lost with the node's owner: the node registers, and names what the job does not have.
+#[test]
+fn what_an_attempt_before_left_at_a_node_is_given_back() {
+    let mut job = Bench::with(spec());
+    let missing = |node: &str, sluid| JobInput::RunMissing { node: node.to_owned(), sluid };
+    let lost = |node: &str, sluid| JobInput::NodeLost { node: node.to_owned(), sluid };
+    let sluid = job.core.record().sluid;
+    job.send(JobInput::Start(Box::new(proposal(7, None, &["n0"]))));
+    assert_eq!(releases(&job.send(missing("n2", sluid))), ["n2"]);
+    assert_eq!(releases(&job.send(missing("n0", sluid))), [""; 0], "asked for just now");
+    job.send(JobInput::Timer(JobTimer::Commit));
+    let mut job = Bench::running(spec());
+    let sluid = job.core.record().sluid;
+    assert_eq!(releases(&job.send(missing("n2", sluid))), ["n2"]);
+    assert_eq!(releases(&job.send(lost("n2", sluid))), ["n2"]);
+    assert_eq!(job.state(), JobState::Running);
 }
 
 #[test]

@@ -150,6 +150,8 @@ pub enum JobTimer {
     Deadline,
     /// `--immediate`.
     Immediate,
+    /// A node has not answered a reservation.
+    Commit,
     /// Nothing was heard of a launch.
     Launch,
     /// The batch host does not know the run; what it may still have to say is waited for.
@@ -167,6 +169,7 @@ impl JobTimer {
             Self::Eligible => "eligible",
             Self::Deadline => "deadline",
             Self::Immediate => "immediate",
+            Self::Commit => "commit",
             Self::Launch => "launch",
             Self::Missing => "missing",
             Self::CleanUp => "clean-up",

@@ -294,15 +294,18 @@ impl JobCore {
     pub(super) fn run_missing(&mut self, node: &str, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.run() else {
             let sluid = self.record.sluid;
-            if self.commit.is_none() {
+            // Of an attempt that was given up. One under way is answered by its reservation.
+            if self.commit.as_ref().is_none_or(|commit| !commit.has_node(node)) {
                 turn.out.push(JobEffect::Release { node: node.to_owned(), sluid, attempt: None, drain: None });
             }
             return;
         };
         let at_batch_host = run.batch_host() == node;
         match &self.record.phase {
-            // Given back, and its node was not told.
-            Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) if run.released.contains(node) => {
+            // Given back, or never got with an attempt that was given up, and its node was not told.
+            Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run)
+                if !run.has_node(node) || run.released.contains(node) =>
+            {
                 self.release_node(node, turn);
             }
             Phase::Starting(run) if at_batch_host && run.ending.is_none() => self.launch(turn),
@@ -350,7 +353,9 @@ impl JobCore {
             self.abandon_commit(turn);
             return;
         };
-        if self.record.spec.no_kill && run.batch_host() != node {
+        // Of an attempt before, which that node was not told was given up.
+        let of_other_attempt = !run.has_node(node);
+        if of_other_attempt || (self.record.spec.no_kill && run.batch_host() != node) {
             return;
         }
         let (state, then) = match &run.ending {

@@ -20,7 +20,11 @@ use garrick_model::{
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
+
+/// Nodes' owners answer a reservation at once, but for one that waits for the disk; an owner that failed over it never does.
+const COMMIT_LIMIT: Duration = Duration::from_secs(10);
 
 impl JobCore {
     pub(super) fn start(&mut self, mut proposal: StartProposal, turn: &mut Turn<'_>) {
@@ -81,6 +85,7 @@ impl JobCore {
                 }),
             });
         }
+        turn.out.push(JobEffect::SetTimer { timer: JobTimer::Commit, at: turn.now.plus(COMMIT_LIMIT) });
         self.commit = Some(Commit {
             attempt: self.attempt,
             waiting: proposal.nodes.iter().map(|n| n.name.clone()).collect(),
@@ -146,6 +151,7 @@ impl JobCore {
     /// Gives back what was reserved. Nodes that have not answered yet are told too: their grant may be on its way.
     pub(super) fn abandon_commit(&mut self, turn: &mut Turn<'_>) {
         let Some(commit) = self.commit.take() else { return };
+        turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
         if !commit.proposal.licenses.is_empty() {
             turn.out.push(JobEffect::ReleaseLicenses { attempt: Some(commit.attempt) });
         }
@@ -162,6 +168,7 @@ impl JobCore {
 
     fn allocate(&mut self, turn: &mut Turn<'_>) {
         let Some(commit) = self.commit.take() else { return };
+        turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
         let StartProposal { pass, nodes, partition, usage, time_limit, licenses, .. } = commit.proposal;
         let addresses = nodes.iter().map(|n| commit.granted.get(&n.name).cloned().unwrap_or_default()).collect();
         let run = Run {

@@ -48,12 +48,19 @@ impl Account {
     pub fn reserve(&mut self, shape: &NodeShape, ask: &ReserveAsk) -> Reserved {
         let key = (ask.job, ask.sluid);
         if let Some(entry) = self.entries.get_mut(&key) {
+            let given_up = entry.attempt < ask.attempt && !entry.hold.completing && !entry.hold.kept;
             let same = entry.hold.share == ask.share && !entry.hold.completing;
             if same {
                 entry.attempt = ask.attempt;
                 entry.hold.expected_end = ask.expected_end;
+                return Reserved::Already;
             }
-            return if same { Reserved::Already } else { Reserved::Refused };
+            if !given_up {
+                return Reserved::Refused;
+            }
+            // A run asks for its nodes in one attempt after the other: the release of the one before was lost.
+            let before = entry.attempt;
+            self.release(ask.job, ask.sluid, Some(before));
         }
         // What is kept for the job makes room for its next run.
         let kept = self.take_kept(ask.job);
@@ -198,9 +205,9 @@ impl Account {
         self.entries.values().map(|e| &e.hold)
     }
 
-    /// Kept holds of a job, those that made room for an attempt too.
-    pub fn kept_of(&self, job: JobId) -> impl Iterator<Item = &NodeHold> {
-        self.all_entries().map(|e| &e.hold).filter(move |hold| hold.kept && hold.job == job)
+    /// Holds kept for jobs, those that made room for an attempt too.
+    pub fn all_kept(&self) -> impl Iterator<Item = &NodeHold> {
+        self.all_entries().map(|e| &e.hold).filter(|hold| hold.kept)
     }
 
     /// Holds with what recovery would need to put them back.

@@ -125,15 +125,9 @@ impl NodeCore {
         &self.settings
     }
 
-    /// Is that the connection it knows?
-    pub fn has_link(&self, conn: u64) -> bool {
-        self.link.as_ref().is_some_and(|link| link.conn == conn)
-    }
-
-    /// There is no link any more.
-    pub fn forget_link(&mut self) {
-        self.link = None;
-        self.touched = true;
+    /// Has an owner before this one failed?
+    pub const fn is_of_earlier_life(&self) -> bool {
+        self.generation > 0
     }
 
     /// Holds, for whoever rebuilds this node.
@@ -141,12 +135,23 @@ impl NodeCore {
         self.account.kept().collect()
     }
 
-    /// First call after [`NodeCore::new`], and again after a restart of the actor.
+    /// First call after [`NodeCore::new`], and again after a restart of the actor, whose link must be closed then: what the
+    /// earlier life had not dealt with (reports, releases) or not said yet (notices, frames) follows from a registration.
+    /// What it recorded has to be on disk before any effect of this one happens.
     pub fn resume(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {
         self.heard(now);
         if let Some(silence) = self.site.silence {
             out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: now.plus(silence) });
             out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(silence / TICKS) });
+        }
+        if self.is_of_earlier_life() {
+            self.link = None;
+            if self.saved.down.is_some() {
+                self.lose_jobs(out);
+            }
+            for hold in self.account.all_kept() {
+                out.push(NodeEffect::ToJob { job: hold.job, notice: NodeNotice::RunMissing { sluid: hold.sluid } });
+            }
         }
         self.touched = true;
         self.publish(out);
@@ -335,7 +340,7 @@ impl NodeCore {
                 out.push(NodeEffect::ToJob { job, notice: NodeNotice::NodeLost { sluid: hold.sluid } });
             }
         }
-        for hold in self.account.kept_of(job) {
+        for hold in self.account.all_kept().filter(|hold| hold.job == job) {
             out.push(NodeEffect::ToJob { job, notice: NodeNotice::RunMissing { sluid: hold.sluid } });
         }
         if (holds().next().is_some() || self.reports.waiting.values().any(|of| *of == job))

@@ -108,6 +108,47 @@ fn an_older_generation_is_taken_while_the_share_is_free() {
     core.sanity_check().unwrap();
 }
 
+/// The release of an attempt that was given up is lost with the owner it was sent to.
+#[test]
+fn a_later_attempt_of_the_same_run_takes_the_place_of_an_earlier_one() {
+    let mut core = up();
+    assert!(reserve(&mut core, ask(1, 0..2, 0)).is_ok());
+    let later = |cpus, attempt| ReserveAsk { attempt, ..ask(1, cpus, 0) };
+    assert!(reserve(&mut core, later(2..4, 2)).is_ok());
+    let held: Vec<_> = core.view().holds.iter().map(|hold| hold.share.cpus.to_string()).collect();
+    assert_eq!(held, ["2-3"]);
+    assert!(reserve(&mut core, later(0..2, 1)).is_err(), "an older one");
+    core.handle(NOW, NodeInput::Completing { job: JobId(1), sluid: Sluid(1) }, &mut Vec::new());
+    assert!(reserve(&mut core, later(0..2, 3)).is_err(), "a run that is being cleaned up was allocated");
+    core.sanity_check().unwrap();
+}
+
+#[test]
+fn an_owner_built_anew_says_again_what_may_be_lost_and_waits_for_its_agent() {
+    let notices = |out: &[NodeEffect]| -> Vec<NodeNotice> {
+        let notice = |e: &NodeEffect| match e {
+            NodeEffect::ToJob { notice, .. } => Some(notice.clone()),
+            _ => None,
+        };
+        out.iter().filter_map(notice).collect()
+    };
+    let mut core = up();
+    assert!(reserve(&mut core, ask(1, 0..2, 0)).is_ok());
+    assert!(reserve(&mut core, ask(2, 2..4, 0)).is_ok());
+    core.handle(NOW, NodeInput::Keep { job: JobId(1), sluid: Sluid(1) }, &mut Vec::new());
+    let mut anew = core.clone();
+    let mut out = Vec::new();
+    anew.resume(NOW, &mut out);
+    assert_eq!(notices(&out), [NodeNotice::RunMissing { sluid: Sluid(1) }], "of what is kept its agent knows nothing");
+    assert!(anew.view().flags.not_responding, "its link is closed");
+    let change = NodeChange { state: Some(NodeStateChange::Down), reason: Some("x".into()), ..NodeChange::default() };
+    core.handle(NOW, NodeInput::Update { request: 1, by: (0, "root".to_owned()), change }, &mut Vec::new());
+    let mut out = Vec::new();
+    core.resume(NOW, &mut out);
+    let lost = |sluid| NodeNotice::NodeLost { sluid: Sluid(sluid) };
+    assert_eq!(notices(&out)[..2], [lost(1), lost(2)]);
+}
+
 #[test]
 fn a_repeated_reservation_is_one() {
     let mut core = up();

@@ -126,10 +126,14 @@ impl Actor for NodeActor {
 
     fn started(&mut self, cx: &mut Context<Self>) {
         let mut effects = Vec::new();
-        // In a later life the link may still be open.
-        self.link = self.env.links.get(&self.name).filter(|(conn, _)| self.core.has_link(*conn));
-        if self.link.is_none() {
-            self.core.forget_link();
+        if self.core.is_of_earlier_life() {
+            // What follows from events of the owner that failed is not to overtake them on their way to the disk.
+            let batch = self.outbox.push_unsaved(Vec::new());
+            let done = self.env.append(Vec::new());
+            cx.pipe(done, move |answer| NodeMsg::Journaled { batch, result: journal_outcome(answer) });
+            if let Some((_, link)) = self.env.links.get(&self.name) {
+                link.close();
+            }
         }
         self.core.resume(Timestamp::now(), &mut effects);
         self.env.nodes.put(&self.name, &self.core);

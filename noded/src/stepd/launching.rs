@@ -169,10 +169,7 @@ fn is_being_born(place: &ShepherdPlace) -> bool {
 }
 
 /// Connects to the launcher that a former `stepd` left behind, and hears what it has.
-async fn adopt(
-    place: &ShepherdPlace,
-    shepherd: &Address<ShepherdMsg>,
-) -> Result<Adopted, NotAdopted> {
+async fn adopt(place: &ShepherdPlace, shepherd: &Address<ShepherdMsg>) -> Result<Adopted, NotAdopted> {
     let LauncherHandle { channel, pid, pidfd } = connect(place).await?;
     let (answer, answered) = oneshot::channel();
     let asking = Rc::new(RefCell::new(Some(answer)));

@@ -74,6 +74,7 @@ impl World {
         self.scheduler.outstanding = 0;
         self.shown_jobs.clear();
         self.lives.clear();
+        self.node_lives = vec![0; self.config.nodes.len()];
         self.unheard.clear();
         self.jobs.clear();
         self.nodes.clear();
@@ -208,7 +209,9 @@ impl World {
                 self.flush_job(job);
             }
             Owner::Node(node) => {
-                self.outboxes.nodes[node].saved(batch);
+                if batch >> 32 == self.node_lives[node] {
+                    self.outboxes.nodes[node].saved(batch & u64::from(u32::MAX));
+                }
                 self.flush_node(node);
             }
             Owner::Front(_) | Owner::Start => {}
@@ -503,6 +506,9 @@ impl World {
         let before = self.holds_of(node);
         let mutated = if self.mutation.is_some() { self.as_node_hears(node, input) } else { Some(input) };
         let Some(input) = mutated else { return };
+        if !self.is_calm() && self.random.one_in_thousand(1) {
+            return self.node_owner_fails(node);
+        }
         let (mut out, clock, was_down) = (Vec::new(), self.clock(), self.nodes[node].saved().down.is_some());
         let (registers, new_owner) = match &input {
             NodeInput::Registered(_) => (true, None),
@@ -524,6 +530,26 @@ impl World {
         self.node_effects(node, out);
     }
 
+    /// A node's owner panics over what it is told, as [`Self::owner_fails`] for a job.
+    fn node_owner_fails(&mut self, node: usize) {
+        self.ledger.counts.add("owner of a node failed");
+        self.node_lives[node] += 1;
+        let mut outbox = Outbox::default();
+        // Behind all that the failed one recorded.
+        let batch = outbox.push_unsaved(Vec::new()) | self.node_lives[node] << 32;
+        self.outboxes.nodes[node] = outbox;
+        self.append(Owner::Node(node), batch, Vec::new());
+        let own = format!("node {node} ");
+        self.timers.retain(|key, _| !key.starts_with(&own));
+        self.break_link(node);
+        // A release that was lost is given again when the node registers, or was known to be lost before.
+        let jobs = self.holds_of(node).into_iter().map(|(job, _)| (job, node));
+        self.unheard.extend(jobs);
+        let (mut out, clock) = (Vec::new(), self.clock());
+        self.nodes[node].resume(clock, &mut out);
+        self.node_effects(node, out);
+    }
+
     /// As the node's shell.
     fn node_effects(&mut self, node: usize, out: Vec<NodeEffect>) {
         let (mut events, mut rest) = (Vec::new(), Vec::new());
@@ -540,7 +566,7 @@ impl World {
             self.outboxes.nodes[node].push(rest);
         } else {
             let batch = self.outboxes.nodes[node].push_unsaved(rest);
-            self.append(Owner::Node(node), batch, events);
+            self.append(Owner::Node(node), batch | self.node_lives[node] << 32, events);
         }
         self.flush_node(node);
     }

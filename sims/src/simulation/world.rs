@@ -188,6 +188,8 @@ pub struct World {
     pub(super) outboxes: Outboxes,
     /// How often a job's owner was built anew.
     pub(super) lives: BTreeMap<JobId, u64>,
+    /// The same of nodes.
+    pub(super) node_lives: Vec<u64>,
     /// Nodes that may not have heard what a job's failed owner had to say; it follows when they register again.
     pub(super) unheard: BTreeSet<(JobId, usize)>,
     /// What the journal comes to so far, with what is not on disk.
@@ -266,6 +268,7 @@ impl World {
             slow_until: BEGIN,
             outboxes: Outboxes::default(),
             lives: BTreeMap::new(),
+            node_lives: Vec::new(),
             unheard: BTreeSet::new(),
             replayed: Replayed::default(),
             ledger: Ledger::default(),
