@@ -130,6 +130,17 @@ impl JobCore {
         }
     }
 
+    /// The batch host may not have had the order before its link or its daemon ended.
+    pub(super) fn stop_or_continue_again(&self, turn: &mut Turn<'_>) {
+        match &self.record.phase {
+            Phase::Suspended(run) => self.send_signal(run.batch_host(), SIGSTOP, SignalScope::Full, turn),
+            Phase::Running(run) if run.continued => {
+                self.send_signal(run.batch_host(), SIGCONT, SignalScope::Full, turn);
+            }
+            _ => {}
+        }
+    }
+
     fn resume_processes(&mut self, turn: &mut Turn<'_>) -> Result<(), Refusal> {
         match &self.record.phase {
             Phase::Suspended(run) => {

@@ -457,6 +457,28 @@ fn a_launch_that_never_arrived_is_sent_again() {
     assert!(out.is_empty());
 }
 
+/// The link may have gone with the order.
+#[test]
+fn a_batch_host_that_comes_back_is_told_again_to_stop_or_continue() {
+    let signals = |out: &[JobEffect]| -> Vec<i32> {
+        let signal = |e: &JobEffect| match e {
+            JobEffect::ToAgent { frame, .. } => match **frame {
+                ControllerToNode::SignalJob { signal, .. } => Some(signal),
+                _ => None,
+            },
+            _ => None,
+        };
+        out.iter().filter_map(signal).collect()
+    };
+    let mut job = Bench::running(spec());
+    let held = JobInput::RunHeld { node: "n0".to_owned(), sluid: job.core.record().sluid };
+    assert_eq!(signals(&job.send(held.clone())), [0; 0], "what it stopped itself stays so");
+    job.command(ROOT, None, JobCommand::Suspend).0.unwrap();
+    assert_eq!(signals(&job.send(held.clone())), [19]);
+    job.command(ROOT, None, JobCommand::Resume).0.unwrap();
+    assert_eq!(signals(&job.send(held)), [18]);
+}
+
 fn fact(job: u32, started: bool, over: Option<TaskOutcome>) -> JobInput {
     let started = started.then(|| Timestamp::from_secs(900));
     let some_failed = over == Some(TaskOutcome::NotOk);

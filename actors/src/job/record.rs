@@ -195,6 +195,9 @@ pub struct Run {
     /// It follows a run that failed and was expedited: when that failure was noticed.
     #[serde(default)]
     pub after_failure: Option<Timestamp>,
+    /// It was suspended and continued.
+    #[serde(default)]
+    pub continued: bool,
 }
 
 impl Run {

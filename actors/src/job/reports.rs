@@ -281,6 +281,7 @@ impl JobCore {
                         limit: run.time_limit,
                     }),
                 });
+                self.stop_or_continue_again(turn);
                 self.ask_for_end(turn);
             }
             Phase::Completing(..) | Phase::Over(..) => self.end_on(node, turn),

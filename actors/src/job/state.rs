@@ -233,7 +233,7 @@ impl JobRecord {
                 _ => return Err(illegal),
             },
             JobEvent::Resumed => match &self.phase {
-                Phase::Suspended(run) => self.phase = Phase::Running(run.clone()),
+                Phase::Suspended(run) => self.phase = Phase::Running(Run { continued: true, ..run.clone() }),
                 _ => return Err(illegal),
             },
             JobEvent::Ending(ending) => match &mut self.phase {

@@ -10,6 +10,7 @@ const HELP: &str = "Usage: garrick-records COMMAND [--jobs N]
 What durability costs, on a real controller without nodes (needs root, and programs built with --release):
   rates     submissions a second, beside raw fdatasync and a disk in memory (50000 jobs)
   restart   a controller killed with so many jobs, until it answers for them (100000 jobs)
+  crowd     one user's single submissions beside another's so many at once (10000 jobs)
 ";
 
 fn main() -> ExitCode {
@@ -19,6 +20,16 @@ fn main() -> ExitCode {
         ["-h" | "--help"] => {
             print!("{HELP}");
             return ExitCode::SUCCESS;
+        }
+        // One of the users of `crowd`.
+        ["ask", words @ ..] => {
+            return match records::ask(words) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(e) => {
+                    eprintln!("garrick-records: {e}");
+                    ExitCode::FAILURE
+                }
+            };
         }
         [command] => (*command, None),
         [command, "--jobs", jobs] => match jobs.parse::<usize>() {
@@ -30,7 +41,8 @@ fn main() -> ExitCode {
     let outcome = match command {
         "rates" => records::rates(jobs.unwrap_or(50_000)),
         "restart" => records::restart(jobs.unwrap_or(100_000)),
-        other => return misused(&format!("\"{other}\" is none of rates, restart")),
+        "crowd" => records::crowd(jobs.unwrap_or(10_000)),
+        other => return misused(&format!("\"{other}\" is none of rates, restart, crowd")),
     };
     match outcome.and_then(|found| print(&found)) {
         Ok(()) => ExitCode::SUCCESS,

@@ -5,7 +5,10 @@
 //! usual environment, asked for over the controller's door by so many at a time.
 
 mod controller;
+mod crowd;
 mod floor;
+
+pub use crowd::{ask, crowd};
 
 use crate::minibatch::figures::Findings;
 use controller::Controller;

@@ -273,6 +273,7 @@ fn run(nodes: &[&str]) -> Run {
         lost: [].into(),
         epilog_failed: false,
         after_failure: None,
+        continued: false,
     }
 }
 
