@@ -248,7 +248,7 @@ impl StepMgrCore {
         row.pace.ahead().min(self.config.line_length).min(share)
     }
 
-    /// A step that was lined up did not start: it waits again.
+    /// A step that was ordered, or lined up, did not start: it waits again, unless its job ends.
     pub(super) fn not_started(&mut self, now: Timestamp, step: StepKey, out: &mut Vec<StepMgrEffect>) {
         let Some(record) = self.steps.get(&step) else { return };
         let (row, tries) = (record.row, record.attempt);

@@ -10,9 +10,12 @@ use crate::stepmgr::{
 };
 use garrick_model::{
     batch::{BatchMembers, CommandList, GivenNumbers, RetryOn, RetryPolicy, StepBatch},
-    messages::step::{CommandToStepMgr, StepMgrToCommand},
+    messages::{
+        step::{CommandToStepMgr, StepMgrToCommand},
+        stepd::NodeToStepd,
+    },
     spec::{JobKind, NodeCount, StepSharing},
-    state::StepState,
+    state::{JobState, Reason, StepState},
     step_selector::WhichSteps,
     view::StepView,
 };
@@ -384,6 +387,22 @@ fn steps_of_a_launcher_that_died_too_have_an_unknown_exit_and_do_not_run_again_u
     assert_eq!(state(&company, "0"), Some(StepState::Failed));
     assert_eq!(company.running_steps(), [1, 2]);
     assert_eq!(company.core.phase(), RunPhase::Running);
+}
+
+/// It is among those that wait when all of them are withdrawn, and came back to them afterwards.
+#[test]
+fn a_step_that_never_reached_its_node_ends_with_its_job() {
+    let mut company = batch(&[1]);
+    company.enqueue_array(exact("a", 1), "0-2");
+    company.settle();
+    company.lose_orders(0);
+    company.restart_manager();
+    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
+    company.settle();
+    company.core.check().unwrap();
+    let states = ["0_0", "0_1", "0_2"].map(|key| state(&company, key));
+    assert_eq!(states, [Some(StepState::Cancelled); 3]);
+    assert_eq!(company.core.counts().queued + company.core.counts().running, 0);
 }
 
 #[test]

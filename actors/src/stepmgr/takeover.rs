@@ -325,9 +325,7 @@ impl StepMgrCore {
             return self.step_over(now, result, out);
         }
         if found.is_empty() && key != StepKey::BATCH {
-            let tries = record.attempt;
-            self.leave_place(now, key, out);
-            return self.try_again(now, key, Duration::ZERO, tries, out);
+            return self.not_started(now, key, out);
         }
         let (row, attempt) = (record.row, record.attempt);
         record.ordered = Some(0);
