@@ -397,7 +397,8 @@ fn a_step_that_never_reached_its_node_ends_with_its_job() {
     company.settle();
     company.lose_orders(0);
     company.restart_manager();
-    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
+    let end = NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() };
+    company.tell_manager(StepMgrInput::Agent(end));
     company.settle();
     company.core.check().unwrap();
     let states = ["0_0", "0_1", "0_2"].map(|key| state(&company, key));
