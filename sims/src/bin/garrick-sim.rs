@@ -140,7 +140,7 @@ fn show(out: &mut impl Write, setup: &Setup, outcome: &Outcome, secs: f64) -> Re
     writeln!(
         out,
         "    {} allocations, {} ends, {} requeues, {} nodes kept; {} links broken, {} agent restarts, {} reboots, {} stepds killed and {} started again, \
-         {} launches failed, {} drains, {} downs, {} commands, {} controller restarts, {} owners of jobs failed, {} runs ended by leases and {} by time limits, {} messages twice",
+         {} launches failed, {} drains, {} downs, {} commands, {} controller restarts, {} owners of jobs and {} of nodes failed, {} runs ended by leases and {} by time limits, {} messages twice",
         n("Allocated"),
         n("Ended"),
         n("Requeued"),
@@ -156,6 +156,7 @@ fn show(out: &mut impl Write, setup: &Setup, outcome: &Outcome, secs: f64) -> Re
         n("command"),
         n("controller restart"),
         n("owner of a job failed"),
+        n("owner of a node failed"),
         n("run ended by a lease"),
         n("run ended by its time limit"),
         n("message delivered twice")
