@@ -52,7 +52,7 @@ const ANSWER_AGE: Duration = Duration::from_secs(24 * 3600);
 pub(super) type SubmitAnswer = (JobId, Vec<String>);
 
 /// When a user has too many requests waiting, or all together have, those on top come back after this.
-const CROWDED: Duration = Duration::from_secs(1);
+pub const CROWDED: Duration = Duration::from_secs(1);
 /// When the journal's disk has no room, try again after this.
 const DISK_FULL: Duration = Duration::from_secs(5);
 

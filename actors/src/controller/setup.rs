@@ -150,7 +150,8 @@ pub fn start_replayed(
         "/",
         ChildSpec::new("controller", move || ControllerActor::new(Arc::clone(&shared)))
             .placement(Placement::Named("controller"))
-            .mailbox(FRONT_MAILBOX),
+            .mailbox(FRONT_MAILBOX)
+            .control(FRONT_MAILBOX),
     );
     Controller { front, env, epoch }
 }

@@ -34,10 +34,7 @@ use garrick_model::{
     state::{ExitStatus, StepState},
     time::Timestamp,
 };
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use std::collections::{BTreeMap, BTreeSet};
 
 impl StepMgrCore {
     pub(super) fn take_over(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {

@@ -121,7 +121,8 @@ async fn command(conn: DoorConn, world: DoorWorld) {
                     &world.front,
                     cx,
                     ControllerMsg::Command { caller: caller.clone(), request: Box::new(request.msg), replies },
-                );
+                )
+                .await;
             }
             Ok(None) => break,
             Err(e) => {

@@ -1,7 +1,8 @@
 //! What of a command concerns this process: reading the configuration again, ending, join tokens.
 
-use crate::{controller::links::tell, daemon::place::Cluster, kernel::users};
+use crate::{controller::links::try_tell, daemon::place::Cluster, kernel::users};
 use garrick_actors::controller::{
+    front::CROWDED,
     messages::ControllerMsg,
     ports::{Host, ReplySink},
 };
@@ -49,8 +50,11 @@ impl ThisProcess {
         }
         match config {
             Some(config) if !report.has_errors() => {
-                if let Some(front) = self.front.get() {
-                    tell(front, TraceContext::root(), ControllerMsg::ConfigChanged(Arc::new(config)));
+                let changed = ControllerMsg::ConfigChanged(Arc::new(config));
+                if let Some(front) = self.front.get()
+                    && try_tell(front, TraceContext::root(), changed).is_some()
+                {
+                    return Err(Refusal::RetryAfter { after: CROWDED });
                 }
                 tracing::info!(file = %path.display(), "configuration read again");
                 Ok(())

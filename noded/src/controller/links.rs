@@ -9,11 +9,14 @@ use garrick_actors::{
 };
 use garrick_frame::LinkKind;
 use garrick_model::messages::node::{ControllerToNode, NodeToController};
-use garrick_runtime::{Address, Lane, TraceContext};
+use garrick_runtime::{Address, Lane, SendError, TraceContext};
 use garrick_transport::{Class, Connection, Endpoint, LinkError, LinkHandle, Sender, identity::Role};
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use crate::node::conversations::traced;
@@ -63,11 +66,27 @@ pub async fn serve(endpoint: Arc<Endpoint>, front: Address<ControllerMsg>) {
     }
 }
 
-/// Hands a message to the front; its inputs all keep their order.
-pub fn tell(front: &Address<ControllerMsg>, cx: TraceContext, message: ControllerMsg) {
-    if let Err(e) = front.deliver(cx, Lane::Control, message) {
-        // It has ended, with the process about to.
-        tracing::debug!(error = %e, "the controller does not take messages");
+/// How long whoever has something for the front waits where too much is before it.
+const ROOM_PAUSE: Duration = Duration::from_millis(2);
+
+/// Hands a message to the front; its inputs all keep their order. Where the front has too many it is given back.
+pub fn try_tell(front: &Address<ControllerMsg>, cx: TraceContext, message: ControllerMsg) -> Option<ControllerMsg> {
+    match front.deliver(cx, Lane::Control, message) {
+        Ok(()) => None,
+        Err(SendError::Full(message)) => Some(message),
+        Err(e) => {
+            // It has ended, with the process about to.
+            tracing::debug!(error = %e, "the controller does not take messages");
+            None
+        }
+    }
+}
+
+/// As [`try_tell`], and waits until there is room. Whoever sends on the connection behind it waits too.
+pub async fn tell(front: &Address<ControllerMsg>, cx: TraceContext, mut message: ControllerMsg) {
+    while let Some(back) = try_tell(front, cx, message) {
+        message = back;
+        tokio::time::sleep(ROOM_PAUSE).await;
     }
 }
 
@@ -95,13 +114,13 @@ async fn converse(mut connection: Connection, number: u64, front: Address<Contro
     let cx = TraceContext { trace: first.trace, cause: first.cause };
     let registration = Box::new(Registration { conn: number, facts: *facts, runs, incarnation, load });
     let connected = ControllerMsg::AgentConnected { node: node.clone(), registration, link };
-    tell(&front, if cx.trace == 0 { TraceContext::root() } else { cx }, connected);
+    tell(&front, if cx.trace == 0 { TraceContext::root() } else { cx }, connected).await;
     loop {
         match frames.recv().await {
             Ok(Some(frame)) => {
                 let cx = TraceContext { trace: frame.trace, cause: frame.cause };
                 let message = Box::new(frame.msg);
-                tell(&front, cx, ControllerMsg::AgentMessage { node: node.clone(), conn: number, message });
+                tell(&front, cx, ControllerMsg::AgentMessage { node: node.clone(), conn: number, message }).await;
             }
             Ok(None) => break,
             Err(e) => {
@@ -111,5 +130,5 @@ async fn converse(mut connection: Connection, number: u64, front: Address<Contro
         }
     }
     handle.close("over");
-    tell(&front, TraceContext::root(), ControllerMsg::AgentGone { node, conn: number });
+    tell(&front, TraceContext::root(), ControllerMsg::AgentGone { node, conn: number }).await;
 }
