@@ -107,3 +107,19 @@ fn a_drained_node_gets_nothing_and_comes_back() {
     c.run("scontrol", &["update", "nodename=n2", "state=resume"]).ok();
     c.run("srun", &["-N4", "-n4", "true"]).ok();
 }
+
+#[test]
+fn the_journal_of_a_cluster_is_a_workload_to_replay() {
+    let c = Cluster::up("replayed", UP);
+    c.sh("sbatch --wait -N2 -n8 -t 5 -o /dev/null --wrap true").ok();
+    c.sh("sbatch --wait --array=0-2 -n1 -t 5 -o /dev/null --wrap true").ok();
+    let held = c.sh("sbatch --hold -n1 -o /dev/null --wrap true").ok().job();
+    let (state, conf) = (c.home.join("state"), c.home.join("etc/slurm.conf"));
+    let replay = |options: &str| {
+        c.sh(&format!("garrick sim --journal {} --conf {} --json {options}", state.display(), conf.display())).ok().out
+    };
+    let told: serde_json::Value = serde_json::from_str(&replay("--policy easy")).unwrap();
+    assert_eq!((&told["jobs"], &told["refused"]), (&4.into(), &0.into()), "{told}: all but {held}, which never ran");
+    let wrong = c.sh("garrick sim --journal state --trace x.swf");
+    assert_eq!((wrong.code, wrong.err.contains("one workload at a time")), (1, true), "{wrong:?}");
+}

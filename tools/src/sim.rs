@@ -6,12 +6,12 @@ use crate::{
     output::{self, Console},
     query::arguments::{self, Arguments, Outcome, Table, option},
 };
-use garrick_model::config;
+use garrick_model::config::{self, Config};
 use garrick_replay::{
     cluster::{self, Choice},
     engine::{Estimates, Replay, replay},
     figures::{Figures, Summary},
-    picture, swf,
+    journal, picture, swf,
 };
 use std::{ffi::OsString, fmt::Write as _, path::PathBuf, time::Instant};
 
@@ -23,6 +23,12 @@ static TABLE: Table = Table {
     operands: "",
     options: &[
         option("trace", None, Arg::Required("FILE"), "the workload"),
+        option(
+            "journal",
+            None,
+            Arg::Required("FILE"),
+            "the workload of a real cluster instead: a controller's journal, or its StateSaveLocation",
+        ),
         option(
             "conf",
             None,
@@ -86,8 +92,6 @@ fn run(arguments: &Arguments) -> Result<String, String> {
     if let Some(by) = by.as_deref().filter(|by| !["user", "partition"].contains(by)) {
         return Err(format!("--by: \"{by}\" is neither user nor partition"));
     }
-    let file = arguments.value("trace").ok_or("no workload: name one by --trace FILE")?;
-    let trace = swf::read(&PathBuf::from(file)).map_err(|e| e.to_string())?;
     let estimates = match arguments.value("estimates").as_deref() {
         None | Some("requested") => Estimates::Requested,
         Some("exact") => Estimates::Exact,
@@ -117,18 +121,28 @@ fn run(arguments: &Arguments) -> Result<String, String> {
     if !confs.is_empty() && (arguments.has("nodes") || arguments.has("cpus")) {
         return Err("--conf names the nodes: --nodes and --cpus do not go with it".to_owned());
     }
+    let configs = confs.iter().map(|path| config::read(path).map_err(|report| report.to_string()));
+    let configs: Vec<Config> = configs.collect::<Result<_, _>>()?;
+    let trace = match (arguments.value("trace"), arguments.value("journal")) {
+        (Some(file), None) => swf::read(&PathBuf::from(file)).map_err(|e| e.to_string())?,
+        (None, Some(file)) => {
+            let partitions = configs.first().map(|c| c.partitions.iter().map(|p| p.name.clone()).collect::<Vec<_>>());
+            journal::read(&PathBuf::from(file), &partitions.unwrap_or_default()).map_err(|e| e.to_string())?
+        }
+        (None, None) => return Err("no workload: name one by --trace FILE or --journal FILE".to_owned()),
+        (Some(_), Some(_)) => return Err("--trace and --journal: one workload at a time".to_owned()),
+    };
     let mut clusters = Vec::new();
     for policy in &policies {
         if confs.is_empty() {
             let nodes = number("nodes")?
                 .or(trace.max_procs)
-                .ok_or("the trace names no MaxProcs: say --nodes N or --conf FILE")?;
+                .ok_or("the workload names no MaxProcs: say --nodes N or --conf FILE")?;
             clusters.push((policy.to_string(), cluster::places(nodes, number("cpus")?.unwrap_or(1), *policy)));
         }
-        for path in &confs {
-            let read = config::read(path).map_err(|report| report.to_string())?;
+        for (path, read) in confs.iter().zip(&configs) {
             let name = if confs.len() > 1 { format!("{} {}", path.display(), policy) } else { policy.to_string() };
-            clusters.push((name, cluster::configured(&read, *policy)));
+            clusters.push((name, cluster::configured(read, *policy)));
         }
     }
     let told: Vec<Told> = clusters

@@ -4,6 +4,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`swf`] | workload traces in the Standard Workload Format |
+//! | [`journal`] | the journal of a real controller as a workload |
 //! | [`cluster`] | the nodes, partitions and rules |
 //! | [`engine`] | the replay |
 //! | [`figures`] | what came of it, in numbers |
@@ -12,6 +13,7 @@
 pub mod cluster;
 pub mod engine;
 pub mod figures;
+pub mod journal;
 pub mod picture;
 pub mod swf;
 
