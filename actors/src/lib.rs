@@ -13,6 +13,7 @@
 //! | [`scheduler`] | plans over published views |
 //! | [`shepherd`] | one node's part of a run: tasks launched, relayed and counted out |
 //! | [`step`] | one running step |
+//! | [`topology`] | which nodes are near each other, and which of them a job may get for that |
 //! | [`trace_line`] | trace records as they travel |
 //! | [`stepmgr`] | the owner of what runs inside one run of a job |
 
@@ -27,4 +28,5 @@ pub mod scheduler;
 pub mod shepherd;
 pub mod step;
 pub mod stepmgr;
+pub mod topology;
 pub mod trace_line;

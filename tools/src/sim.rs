@@ -121,7 +121,10 @@ fn run(arguments: &Arguments) -> Result<String, String> {
     if !confs.is_empty() && (arguments.has("nodes") || arguments.has("cpus")) {
         return Err("--conf names the nodes: --nodes and --cpus do not go with it".to_owned());
     }
-    let configs = confs.iter().map(|path| config::read(path).map_err(|report| report.to_string()));
+    let configs = confs.iter().map(|path| {
+        let (read, report) = config::read_reporting(path);
+        read.ok_or_else(|| report.to_string())
+    });
     let configs: Vec<Config> = configs.collect::<Result<_, _>>()?;
     let trace = match (arguments.value("trace"), arguments.value("journal")) {
         (Some(file), None) => swf::read(&PathBuf::from(file)).map_err(|e| e.to_string())?,

@@ -14,6 +14,7 @@
 //! | [`state`] | job, step and node states and reasons, in Slurm's words |
 //! | [`view`] | what owners publish about themselves |
 //! | [`packed_steps`], [`step_listing`] | steps in reports, and in answers of bounded size |
+//! | [`topology`] | switches, blocks, rings and tori as configured |
 //! | [`refusal`] | why something was declined, as data |
 //! | [`config`] | `slurm.conf`, read and checked |
 //! | [`env_vars`] | every environment variable read or written |
@@ -38,4 +39,5 @@ pub mod state;
 pub mod step_listing;
 pub mod step_selector;
 pub mod time;
+pub mod topology;
 pub mod view;

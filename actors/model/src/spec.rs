@@ -126,6 +126,31 @@ pub enum JobKind {
 /// One variable: `NAME=value`, in the bytes that the user had.
 pub type EnvEntry = ByteBuf;
 
+/// What a job asks of the network topology.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TopologyRequest {
+    /// `--switches=count`: most leaf switches.
+    pub switches: Option<u32>,
+    /// `--switches=count@time`: seconds to wait for them; `None`: as long as the site allows.
+    pub switches_wait_secs: Option<u64>,
+    /// `--segment`: nodes of a segment.
+    pub segment: Option<u32>,
+    /// `--spread-segments`: a base block has nodes of one segment only.
+    pub spread_segments: bool,
+    /// `--consolidate-segments`: all segments in one aggregated block.
+    pub consolidate_segments: bool,
+    /// `--exclusive=topo`: leaf switches, blocks, rings or tori with no other job.
+    pub exclusive: bool,
+}
+
+impl TopologyRequest {
+    /// Nothing is asked.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// A job as asked for. The default asks for one task of a batch script that is still to be named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
@@ -193,6 +218,9 @@ pub struct JobSpec {
     /// `--contiguous`.
     #[serde(default)]
     pub contiguous: bool,
+    /// What it asks of the network topology.
+    #[serde(default)]
+    pub topology: TopologyRequest,
     /// `-a`.
     #[serde(default)]
     pub array: Option<ArraySpec>,

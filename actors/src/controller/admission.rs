@@ -19,7 +19,7 @@ use crate::{
     },
 };
 use garrick_model::{
-    config::{Config, EnforcePartLimits, MemoryPer},
+    config::{Config, EnforcePartLimits, MemoryPer, function},
     ids::{JobId, RequestId, Sluid},
     messages::command::Caller,
     refusal::Refusal,
@@ -98,6 +98,8 @@ impl Rules<'_> {
         if spec.expedite && !self.config.expedited_requeue() {
             return Err(Refusal::ExpediteDisabled);
         }
+        spec.nodelist = self.nodes_named(&spec.nodelist)?;
+        spec.exclude = self.nodes_named(&spec.exclude)?;
         let partitions = self.partitions_for(by, &spec)?;
         check_counts(&spec)?;
         let array = self.array(&spec)?;
@@ -175,6 +177,15 @@ impl Rules<'_> {
             return Err(Refusal::InvalidArray);
         }
         Ok(Some(ArrayRecord { pending: indices_of(&array.ranges), limit: array.limit, tasks: BTreeMap::new() }))
+    }
+
+    /// Nodes in place of host list functions.
+    fn nodes_named(&self, names: &[String]) -> Result<Vec<String>, Refusal> {
+        if names.iter().all(|name| function(name).is_none()) {
+            return Ok(names.to_vec());
+        }
+        let with_feature = |feature: &str| self.feasibility.nodes_with_feature(feature);
+        self.config.with_functions(names, &with_feature).map_err(|wrong| Refusal::InvalidNode(wrong.to_string()))
     }
 
     fn check_nodes(&self, spec: &JobSpec) -> Result<(), Refusal> {

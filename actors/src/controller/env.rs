@@ -17,10 +17,12 @@ use crate::{
     license::account::LicenseOffice,
     node::messages::{NodeInput, NodeMsg},
     scheduler::{priority, shell::SchedulerMsg},
+    topology::Topologies,
 };
 use garrick_model::{
     config::Config,
     ids::{JobId, NodeIndex},
+    messages::node::{JobCredential, SwitchPath},
     packed_steps::StepTally,
     time::Timestamp,
     view::{JobView, NodeView, PartitionView},
@@ -111,6 +113,8 @@ pub struct Env {
     config: RwLock<Arc<Config>>,
     site: RwLock<Arc<JobSite>>,
     priority: RwLock<Option<Arc<priority::Rules>>>,
+    /// Topologies, and the configuration that they were made of.
+    topologies: RwLock<Option<(Arc<Config>, Arc<Topologies>)>>,
 }
 
 impl Env {
@@ -130,6 +134,7 @@ impl Env {
             config: RwLock::new(config),
             site: RwLock::new(Arc::new(JobSite::default())),
             priority: RwLock::new(None),
+            topologies: RwLock::new(None),
         }
     }
 
@@ -141,6 +146,34 @@ impl Env {
     /// Changes it. The front tells everyone.
     pub fn set_config(&self, config: Arc<Config>) {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+    }
+
+    /// The topologies of the configuration.
+    pub fn topologies(&self) -> Arc<Topologies> {
+        let config = self.config();
+        let known = self.topologies.read().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some((_, topologies)) = known.filter(|(of, _)| Arc::ptr_eq(of, &config)) {
+            return topologies;
+        }
+        let made = Arc::new(Topologies::new(&config));
+        *self.topologies.write().unwrap_or_else(PoisonError::into_inner) = Some((config, Arc::clone(&made)));
+        made
+    }
+
+    /// Switches above the nodes of an allocation, in its order; empty where its partition has no tree of them.
+    pub fn switches(&self, credential: &JobCredential) -> Vec<SwitchPath> {
+        let topologies = self.topologies();
+        if topologies.is_empty() {
+            return Vec::new();
+        }
+        let partitions = self.boards.partitions.list();
+        let named = partitions.iter().find(|p| p.config.name == credential.partition);
+        let Some(topology) = topologies.get(named.and_then(|p| p.config.topology.as_deref())) else {
+            return Vec::new();
+        };
+        let path = |(names, pattern)| SwitchPath { names, pattern };
+        let paths = credential.nodes.iter().map(|node| topology.address(node.index.0 as usize).map(path));
+        paths.collect::<Option<Vec<_>>>().unwrap_or_default()
     }
 
     /// What holds for jobs now.

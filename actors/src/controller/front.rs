@@ -256,6 +256,12 @@ impl ControllerActor {
                 let licenses = self.env.licenses.lock().view();
                 replies.send(CommandReply::Licenses { licenses, at: Timestamp::now() });
             }
+            CommandRequest::ListTopologies => {
+                let config = self.env.config();
+                let mut topologies = config.topologies.clone();
+                topologies.sort_by_key(|t| config.default_topology().is_none_or(|default| default.name != t.name));
+                replies.send(CommandReply::Topologies { topologies });
+            }
             CommandRequest::ListSteps { job, ended } => self.list_steps(cx, job, ended, replies),
             CommandRequest::CountMessages { prefixes } => {
                 replies.send(self.count_messages(cx, by, &prefixes));

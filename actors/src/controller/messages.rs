@@ -137,6 +137,7 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::FinishAllocation { .. } => "FinishAllocation",
         CommandRequest::ListDaemons => "ListDaemons",
         CommandRequest::ListLicenses => "ListLicenses",
+        CommandRequest::ListTopologies => "ListTopologies",
         CommandRequest::CountMessages { .. } => "CountMessages",
     }
 }

@@ -236,6 +236,7 @@ impl JobActor {
     }
 
     fn launch(&self, cx: &mut Context<Self>, order: LaunchOrder) {
+        let switches = self.env.switches(&order.credential);
         let launch = JobLaunch {
             credential: self.env.ports.signer.sign(&order.credential),
             spec: order.spec,
@@ -245,6 +246,7 @@ impl JobActor {
             tasks: order.tasks,
             cpus_per_task: order.cpus_per_task,
             array: order.array,
+            switches,
         };
         let frame = Box::new(ControllerToNode::StartJob(Box::new(launch)));
         self.env.tell_node(cx, &order.node, NodeInput::Send(frame));

@@ -81,6 +81,7 @@ fn order(nodes: &[&str]) -> StartOrder {
         tasks: 1,
         cpus_per_task: 1,
         array: None,
+        switches: Vec::new(),
     };
     StartOrder { launch: Box::new(launch), credential: Ok(Box::new(credential)) }
 }

@@ -1,7 +1,8 @@
 //! What a plan is made from: the boards as one read-only picture, with the site's policy. Built by the scheduler's shell
 //! (and by tests) and never changed while a plan is made.
 
-use super::licenses::LicenseFacts;
+use super::{licenses::LicenseFacts, topology::close_units};
+use crate::topology::{Topologies, Topology};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::{JobId, NodeIndex},
@@ -59,6 +60,10 @@ pub struct Policy {
     pub backfill_depth: usize,
     /// Most starts in one plan, so that a pass stays short; the next pass goes on.
     pub max_starts: usize,
+    /// Network topologies.
+    pub topologies: Arc<Topologies>,
+    /// How long a job waits at most for the number of switches that it asked for (`max_switch_wait`).
+    pub switch_wait: Duration,
 }
 
 impl Default for Policy {
@@ -74,6 +79,8 @@ impl Default for Policy {
             backfill_window: Duration::from_secs(24 * 3600),
             backfill_depth: 500,
             max_starts: 2_000,
+            topologies: Arc::default(),
+            switch_wait: Duration::from_secs(300),
         }
     }
 }
@@ -118,6 +125,10 @@ pub struct PartitionFacts {
     pub exclusive_user: bool,
     /// `LLN`: nodes with the most free CPUs first.
     pub least_loaded: bool,
+    /// `Topology`; `None`: the cluster's.
+    pub topology: Option<String>,
+    /// `ExclusiveTopo`: every job as with `--exclusive=topo`.
+    pub exclusive_topo: bool,
 }
 
 /// The picture that [`super::plan::plan`] works on.
@@ -164,7 +175,14 @@ impl ClusterView {
                 _ => {}
             }
         }
-        Self { policy, nodes, partitions, pending, array_running, licenses: LicenseFacts::default() }
+        let mut view = Self { policy, nodes, partitions, pending, array_running, licenses: LicenseFacts::default() };
+        close_units(&mut view, jobs);
+        view
+    }
+
+    /// The topology of a partition, by its place; `None`: all nodes are equally near.
+    pub fn topology(&self, partition: usize) -> Option<&Arc<dyn Topology>> {
+        self.policy.topologies.get(self.partitions.get(partition)?.topology.as_deref())
     }
 
     /// A partition by name, with its place.

@@ -7,6 +7,7 @@ use garrick_model::{
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, NodeShare},
     spec::{
         ArraySpec, Dependencies, Dependency, DependencyKind, EnvEntry, JobKind, JobSpec, NodeCount, OpenMode, Sharing,
+        TopologyRequest,
     },
     state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason},
     time::{TimeLimit, Timestamp},
@@ -39,6 +40,7 @@ pub fn spec() -> JobSpec {
         exclude: Vec::new(),
         sharing: Sharing::Default,
         contiguous: false,
+        topology: TopologyRequest::default(),
         array: None,
         dependencies: Dependencies::default(),
         begin: None,
@@ -197,6 +199,8 @@ pub fn partition(name: &str, members: std::ops::Range<usize>) -> PartitionFacts 
         sharing: PartitionSharing::No,
         exclusive_user: false,
         least_loaded: false,
+        topology: None,
+        exclusive_topo: false,
     }
 }
 

@@ -16,6 +16,10 @@ use std::{
     time::Duration,
 };
 
+mod openings;
+
+pub use openings::Opening;
+
 /// The end of time.
 pub const NEVER: Timestamp = Timestamp(i64::MAX);
 

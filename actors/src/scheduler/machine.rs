@@ -183,6 +183,11 @@ impl<'a> Machine<'a> {
         !matches!(request.usage, NodeUse::Oversubscribe(_)) && tasks * u64::from(request.cpus_per_task) > self.free_cpus
     }
 
+    /// True when nobody holds anything of the node.
+    pub fn is_idle(&self, node: usize) -> bool {
+        self.idle.contains(node)
+    }
+
     /// True when the node may get work at all.
     pub fn is_usable(&self, node: usize) -> bool {
         self.usable.contains(node)

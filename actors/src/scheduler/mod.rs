@@ -12,6 +12,7 @@
 //! | [`plan`] | who starts, and why the others do not |
 //! | [`licenses`] | licenses from now on |
 //! | [`priority`] | priorities of several factors |
+//! | [`topology`] | which nodes where there is a network topology |
 //! | [`shell`] | the actor |
 //! | [`probe`] | could it ever run, when would it start |
 
@@ -27,6 +28,7 @@ pub mod probe;
 pub mod request;
 pub mod select;
 pub mod shell;
+pub mod topology;
 
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -36,3 +38,5 @@ mod licenses_test;
 mod plan_test;
 #[cfg(test)]
 mod priority_test;
+#[cfg(test)]
+mod topology_test;

@@ -20,10 +20,12 @@ use super::{
     machine::{Machine, PlannedHold},
     request::{NodeUse, Request, run_limit},
     select::{self, Bound},
+    topology,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::{JobId, NodeIndex},
+    resources::NodeShare,
     spec_text::licenses::Licenses,
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
@@ -313,7 +315,8 @@ impl<'a> Pass<'a> {
         let partition = &view.partitions[place];
         within_limits(job, partition)?;
         let names = &self.names;
-        let request = Request::new(view, job, place, &|name| names.get_or_init(|| node_names(view)).get(name).copied());
+        let request = Request::new(view, job, place, &|name| names.get_or_init(|| node_names(view)).get(name).copied())
+            .as_of(self.now);
         if !self.licenses.is_possible(request.licenses.as_deref()) {
             return Err(licenses::reason());
         }
@@ -407,6 +410,13 @@ impl<'a> Pass<'a> {
                 end,
             });
         }
+        let closed = topology::rest_of_units(self.view, request, nodes.iter().map(|n| n.index.0 as usize));
+        for (node, closing) in &closed {
+            let share = NodeShare::default();
+            self.machine.take(*node, &share, closing.usage, job.uid);
+            self.planned.push(PlannedHold { node: *node, share, usage: closing.usage, uid: job.uid, end });
+        }
+        self.horizon.hold(&closed, self.now, end);
         self.horizon.hold(&amounts(&nodes, request), self.now, end);
         self.licenses.hold(&licenses, self.now, end);
         self.started.entry(job.id).or_default().extend(array_index);
@@ -459,7 +469,9 @@ impl<'a> Pass<'a> {
     fn could_start(&mut self, asked: &Asked<'_>) -> Result<(), Reason> {
         let view = self.view;
         let Asked { request, candidates, .. } = *asked;
-        let anywhere = !request.contiguous && request.nodelist.is_empty() && !request.unknown_nodes;
+        let request = &request.clone().on_any_switches();
+        let near = request.contiguous || request.near.is_some();
+        let anywhere = !near && request.nodelist.is_empty() && !request.unknown_nodes;
         if anywhere && self.horizon.suffices_finally(request, candidates) {
             return Ok(());
         }
@@ -495,6 +507,9 @@ impl<'a> Pass<'a> {
         let found = loop {
             let found = if request.contiguous || !request.nodelist.is_empty() {
                 self.look_ahead(asked, (from, until)).map(|(at, nodes)| (at, amounts(&nodes, request)))
+            } else if let Some(topology) = self.view.topology(request.partition).filter(|_| request.near.is_some()) {
+                let slot = topology::earliest(&mut self.horizon, topology, request, candidates, (from, until), length);
+                slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at)))
             } else {
                 let slot = self.horizon.earliest(request, candidates, (from, until), length);
                 slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at)))
@@ -520,6 +535,8 @@ impl<'a> Pass<'a> {
 
     fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>, licenses: Licenses) {
         let until = from.plus(asked.length);
+        let closed = topology::rest_of_units(self.view, asked.request, nodes.iter().map(|(node, _)| *node));
+        self.horizon.hold(&closed, from, until);
         self.horizon.hold(&nodes, from, until);
         self.licenses.hold(&licenses, from, until);
         let job = asked.job.id;
@@ -604,7 +621,7 @@ struct Asked<'j> {
 }
 
 fn without_limit(request: &Request) -> Request {
-    Request { limit_secs: None, ..request.clone() }
+    Request { limit_secs: None, ..request.clone() }.on_any_switches()
 }
 
 fn amounts(nodes: &[AllocatedNode], request: &Request) -> Vec<(usize, Amount)> {

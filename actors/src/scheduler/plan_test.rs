@@ -20,7 +20,7 @@ use garrick_model::{
 use proptest::prelude::*;
 use std::sync::Arc;
 
-const NOW: Timestamp = Timestamp::from_secs(100_000);
+pub(super) const NOW: Timestamp = Timestamp::from_secs(100_000);
 
 fn nodes_of(plan: &Plan, id: u32) -> Vec<String> {
     plan.starts.iter().filter(|s| s.job == JobId(id)).flat_map(|s| s.nodes.iter().map(|n| n.name.clone())).collect()
@@ -297,7 +297,7 @@ fn would_start_names_the_time_that_running_jobs_leave() {
 }
 
 /// Recounts every node from scratch: what it held before and what the plan gives away.
-fn overbooked(view: &ClusterView, plan: &Plan) -> Option<String> {
+pub(super) fn overbooked(view: &ClusterView, plan: &Plan) -> Option<String> {
     for node in &view.nodes {
         let mut cpus = CpuSet::new();
         let mut memory = 0;
@@ -325,7 +325,7 @@ fn overbooked(view: &ClusterView, plan: &Plan) -> Option<String> {
 
 /// Recounts every node at every time at which something begins: what running jobs hold until their end, what starts now,
 /// and what is reserved.
-fn overbooked_later(view: &ClusterView, plan: &Plan) -> Option<String> {
+pub(super) fn overbooked_later(view: &ClusterView, plan: &Plan) -> Option<String> {
     struct Taken {
         node: usize,
         from: Timestamp,

@@ -9,9 +9,10 @@ use super::{
     select,
 };
 use garrick_model::{
+    hostlist::HostList,
     ids::NodeIndex,
     time::Timestamp,
-    view::{AllocatedNode, JobView},
+    view::{AllocatedNode, JobView, NodeView},
 };
 use std::{collections::HashMap, sync::Arc};
 
@@ -66,6 +67,12 @@ impl Feasibility {
         self.names.contains_key(name)
     }
 
+    /// Nodes that have that feature now.
+    pub fn nodes_with_feature(&self, feature: &str) -> HostList {
+        let has = |node: &&Arc<NodeView>| node.features.iter().any(|f| f == feature);
+        self.view.nodes.iter().filter(has).map(|node| node.name.as_str()).collect()
+    }
+
     /// Does any node have that feature?
     pub fn knows_feature(&self, feature: &str) -> bool {
         self.view.nodes.iter().any(|n| n.features.iter().any(|f| f == feature))
@@ -77,12 +84,14 @@ impl Feasibility {
         let mut worst = Infeasible::Nodes;
         for name in &job.partitions {
             let Some((place, partition)) = self.view.partition(name) else { continue };
-            let mut request = Request::new(&self.view, job, place, &|name| self.names.get(name).copied());
+            let request = Request::new(&self.view, job, place, &|name| self.names.get(name).copied());
+            let mut request = request.on_any_switches();
             let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);
             if request.min_nodes > members && members > 0 {
                 request.min_nodes = members;
                 request.want_nodes = members;
                 request.tasks = request.tasks.map(|_| members);
+                request.near = None;
             }
             if self.known.len() >= MOST_KNOWN {
                 self.known.clear();
@@ -140,7 +149,7 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
     let mut best: Option<WouldStart> = None;
     for name in &job.partitions {
         let Some((place, partition)) = view.partition(name) else { continue };
-        let request = Request::new(view, &job, place, &|name| names.get(name).copied());
+        let request = Request::new(view, &job, place, &|name| names.get(name).copied()).as_of(now);
         let candidates = features.candidates(&request);
         let Some((at, nodes)) = earliest(view, now, job.id, &request, &candidates, &[]) else { continue };
         let length = run_limit(&job, partition).duration().unwrap_or(UNLIMITED_FOR_PLANNING);

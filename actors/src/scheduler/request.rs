@@ -6,9 +6,10 @@ use garrick_model::{
     ids::NodeIndex,
     resources::{MemoryMib, MemoryRequest},
     spec::Sharing,
-    time::TimeLimit,
+    time::{TimeLimit, Timestamp},
     view::JobView,
 };
+use std::time::Duration;
 
 /// How a job uses the nodes that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,6 +28,7 @@ impl NodeUse {
     /// What the job's wish comes to in this partition. `FORCE` leaves users no choice; `YES` needs the wish.
     pub fn of(wish: Sharing, partition: &PartitionFacts, unit: AllocationUnit) -> Self {
         match (partition.sharing, wish) {
+            _ if partition.exclusive_topo => Self::Whole,
             (PartitionSharing::Exclusive, _) => Self::Whole,
             (PartitionSharing::Force(most), _) => Self::Oversubscribe(most.max(1)),
             (_, Sharing::Exclusive) => Self::Whole,
@@ -119,6 +121,43 @@ pub struct Request {
     pub unknown_nodes: bool,
     /// Limit of the run.
     pub limit_secs: Option<u64>,
+    /// What it asks of the partition's topology; `None`: it is not bound to one.
+    pub near: Option<Near>,
+}
+
+/// What a request asks of a topology.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Near {
+    /// No more leaf switches than these, until then.
+    pub switches: Option<(u32, Timestamp)>,
+    /// Nodes of a segment.
+    pub segment: Option<u32>,
+    /// No base block has nodes of two segments.
+    pub spread: bool,
+    /// All segments are in one aggregated block.
+    pub consolidate: bool,
+    /// Nobody else is in its leaf switches or blocks.
+    pub exclusive: bool,
+}
+
+impl Near {
+    fn of(view: &ClusterView, job: &JobView, place: usize) -> Option<Self> {
+        view.topology(place)?;
+        let asked = &job.spec.topology;
+        let exclusive = asked.exclusive || view.partitions[place].exclusive_topo;
+        if view.policy.topologies.optional() && asked.switches.is_none() && asked.segment.is_none() && !exclusive {
+            return None;
+        }
+        let patience = asked.switches_wait_secs.map_or(view.policy.switch_wait, Duration::from_secs);
+        let until = job.eligible_time.unwrap_or(job.submit_time).plus(patience.min(view.policy.switch_wait));
+        Some(Self {
+            switches: asked.switches.filter(|most| *most > 0).map(|most| (most, until)),
+            segment: asked.segment.filter(|size| *size > 0),
+            spread: asked.spread_segments,
+            consolidate: asked.consolidate_segments,
+            exclusive,
+        })
+    }
 }
 
 impl Request {
@@ -137,6 +176,8 @@ impl Request {
         let mut exclude: Vec<NodeIndex> = spec.exclude.iter().filter_map(|n| names(n)).collect();
         exclude.sort_unstable();
         exclude.dedup();
+        let near = Near::of(view, job, place);
+        let wish = if spec.topology.exclusive { Sharing::Exclusive } else { spec.sharing };
         Self {
             partition: place,
             uid: job.uid,
@@ -150,8 +191,9 @@ impl Request {
             want_nodes: if ranged { max_nodes } else { min_nodes },
             memory: memory_need(view.policy.memory, job.memory),
             tmp_disk_mib: spec.tmp_disk_mib,
-            contiguous: spec.contiguous,
-            usage: NodeUse::of(spec.sharing, partition, view.policy.unit),
+            // The order of nodes means something else in a topology (`--contiguous` in sbatch(1)).
+            contiguous: spec.contiguous && near.is_none(),
+            usage: NodeUse::of(wish, partition, view.policy.unit),
             one_task_per_core: view.policy.one_task_per_core,
             least_loaded: view.policy.least_loaded || partition.least_loaded,
             max_cpus_per_node: partition.max_cpus_per_node,
@@ -164,7 +206,24 @@ impl Request {
                 TimeLimit::Secs(secs) => Some(secs),
                 TimeLimit::Unlimited => None,
             },
+            near,
         }
+    }
+
+    /// The same once the wait for few switches is over.
+    #[must_use]
+    pub fn on_any_switches(mut self) -> Self {
+        if let Some(near) = &mut self.near {
+            near.switches = None;
+        }
+        self
+    }
+
+    /// The same as it counts at that time.
+    #[must_use]
+    pub fn as_of(self, at: Timestamp) -> Self {
+        let over = self.near.as_ref().and_then(|near| near.switches).is_some_and(|(_, until)| until <= at);
+        if over { self.on_any_switches() } else { self }
     }
 
     /// Fewest tasks that a node of the allocation must be able to run.

@@ -14,6 +14,7 @@ use super::{
     horizon::{Horizon, Limits},
     machine::Machine,
     request::{NodeUse, Request},
+    topology,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::view::AllocatedNode;
@@ -49,14 +50,52 @@ pub fn place_within(
     if request.unknown_nodes {
         return None;
     }
+    match machine.view().topology(request.partition) {
+        Some(topology) if request.near.is_some() => {
+            let open = open(machine, request, candidates, bound);
+            topology::place(topology.as_ref(), machine, request, (candidates, open), bound)
+        }
+        _ => place_among(machine, request, open(machine, request, candidates, bound), bound),
+    }
+}
+
+/// Nodes that may be looked at.
+fn open(machine: &Machine<'_>, request: &Request, candidates: &FixedBitSet, bound: Option<Bound<'_>>) -> FixedBitSet {
     let mut open = candidates.clone();
     machine.restrict(&mut open, request.usage);
     if let Some(bound) = bound {
         open.intersect_with(bound.limits.open());
     }
+    open
+}
+
+/// Nodes out of these, whatever the topology.
+pub(super) fn place_among(
+    machine: &Machine<'_>,
+    request: &Request,
+    open: FixedBitSet,
+    bound: Option<Bound<'_>>,
+) -> Option<Vec<AllocatedNode>> {
     let mut picks = choose(machine, request, open, bound)?;
-    picks.sort_unstable_by_key(|p| p.node);
+    let topologies = &machine.view().policy.topologies;
+    if topologies.is_empty() {
+        picks.sort_unstable_by_key(|p| p.node);
+    } else {
+        picks.sort_unstable_by_key(|p| (topologies.rank(p.node), p.node));
+    }
     Some(lay_out(machine, request, &picks))
+}
+
+/// Tasks of the request that the node could run.
+pub(super) fn tasks_on(machine: &Machine<'_>, request: &Request, node: usize, bound: Option<Bound<'_>>) -> u32 {
+    let capacity = machine.capacity(node, request);
+    let capacity = match bound {
+        Some(Bound { horizon, limits }) => {
+            capacity.and_then(|c| limits.bound(horizon.class_of(node), c, request.least_tasks()))
+        }
+        None => capacity,
+    };
+    capacity.map_or(0, |c| c.tasks)
 }
 
 fn choose(machine: &Machine<'_>, request: &Request, open: FixedBitSet, bound: Option<Bound<'_>>) -> Option<Vec<Pick>> {

@@ -7,7 +7,7 @@ use super::{
     plan::{Plan, plan},
     priority::{self, Standing},
 };
-use crate::{controller::env::Env, job::messages::JobInput};
+use crate::{controller::env::Env, job::messages::JobInput, topology::Topologies};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::{Config, OverSubscribe, SelectUnit},
@@ -337,6 +337,8 @@ pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
         },
         exclusive_user: config.exclusive_user,
         least_loaded: config.least_loaded,
+        topology: config.topology.clone(),
+        exclusive_topo: config.exclusive_topo,
     }
 }
 
@@ -368,5 +370,7 @@ pub fn policy(config: &Config) -> Policy {
         backfill_window: seconds("bf_window", 60).unwrap_or(default.backfill_window),
         backfill_depth: number("bf_max_job_test").unwrap_or(default.backfill_depth),
         max_starts: default.max_starts,
+        topologies: Arc::new(Topologies::new(config)),
+        switch_wait: seconds("max_switch_wait", 1).unwrap_or(default.switch_wait),
     }
 }

@@ -4,7 +4,7 @@ use crate::stepmgr::run::RunFacts;
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShare},
-    spec::{Dependencies, JobKind, JobSpec, OpenMode, Sharing, StepSharing, StepSpec},
+    spec::{Dependencies, JobKind, JobSpec, OpenMode, Sharing, StepSharing, StepSpec, TopologyRequest},
     time::{TimeLimit, Timestamp},
     view::AllocatedNode,
 };
@@ -51,6 +51,7 @@ pub fn job_spec(kind: JobKind) -> JobSpec {
         exclude: Vec::new(),
         sharing: Sharing::Default,
         contiguous: false,
+        topology: TopologyRequest::default(),
         array: None,
         dependencies: Dependencies::default(),
         begin: None,
@@ -117,6 +118,7 @@ pub fn run(kind: JobKind, cpus: &[u32]) -> RunFacts {
         tasks: cpus.len() as u32,
         cpus_per_task: 1,
         array: None,
+        switches: Vec::new(),
         conf_path: Some("/etc/slurm/slurm.conf".into()),
         zone: jiff::tz::TimeZone::UTC,
     }

@@ -12,6 +12,7 @@ use crate::stepmgr::{pool::PoolNode, run::RunFacts};
 use garrick_model::{
     hostlist,
     ids::StepKey,
+    messages::node::SwitchPath,
     resources::MemoryRequest,
     spec::{ArraySpec, Distribution, EnvEntry, Sharing},
 };
@@ -220,7 +221,10 @@ fn job_variables(facts: &RunFacts, env: &mut Environment) {
     if let Some(first) = facts.nodes.first() {
         env.set("SLURM_STEPMGR", &first.name);
     }
-    env.set("SLURM_TOPOLOGY_ADDR_PATTERN", "node");
+    env.set("SLURM_TOPOLOGY_ADDR_PATTERN", facts.switches.first().map_or("node", |path| &path.pattern));
+    if let Some(size) = spec.topology.segment {
+        env.set("SLURM_JOB_SEGMENT_SIZE", size);
+    }
     if let (Some(task), Some(array)) = (spec.array_task, facts.array) {
         env.set("SLURM_ARRAY_JOB_ID", task.array_job);
         env.set("SLURM_ARRAY_TASK_ID", task.index);
@@ -330,7 +334,15 @@ pub fn step_array_variables(number: u32, tasks: &ArraySpec) -> Vec<EnvEntry> {
 }
 
 /// Layer 3: a node of the step, its number in the step, the step's CPUs there and its ranks.
-pub fn node_variables(node: &PoolNode, node_id: u32, cpus: u32, ranks: &[u32]) -> Vec<EnvEntry> {
+///
+/// `path` is where the node is in a tree of switches, if there is one.
+pub fn node_variables(
+    node: &PoolNode,
+    path: Option<&SwitchPath>,
+    node_id: u32,
+    cpus: u32,
+    ranks: &[u32],
+) -> Vec<EnvEntry> {
     let mut gtids = String::new();
     for rank in ranks {
         if !gtids.is_empty() {
@@ -338,13 +350,17 @@ pub fn node_variables(node: &PoolNode, node_id: u32, cpus: u32, ranks: &[u32]) -
         }
         let _ = write!(gtids, "{rank}");
     }
-    vec![
+    let address = path.map_or_else(|| node.name.clone(), |path| format!("{}.{}", path.names, node.name));
+    let mut variables = vec![
         entry("SLURMD_NODENAME", &node.name),
         entry("SLURM_CPUS_ON_NODE", cpus),
         entry("SLURM_GTIDS", gtids),
         entry("SLURM_NODEID", node_id),
-        entry("SLURM_TOPOLOGY_ADDR", &node.name),
-    ]
+        entry("SLURM_TOPOLOGY_ADDR", address),
+    ];
+    // Trees need not be equally deep everywhere: over what holds for the job.
+    variables.extend(path.map(|path| entry("SLURM_TOPOLOGY_ADDR_PATTERN", &path.pattern)));
+    variables
 }
 
 /// Layer 4.

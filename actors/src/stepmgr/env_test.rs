@@ -5,7 +5,7 @@ use super::*;
 use crate::stepmgr::{builders, pool::Pool};
 use garrick_model::{
     ids::{ArrayTask, JobId},
-    messages::node::ArrayFacts,
+    messages::node::{ArrayFacts, SwitchPath},
     resources::MemoryMib,
     spec::{JobKind, JobSpec},
     time::TimeLimit,
@@ -85,9 +85,12 @@ fn a_batch_script_sees_slurms_list() {
     let pool = Pool::new(&facts.nodes);
     let node = &pool.nodes()[0];
     assert_eq!(
-        lines(&node_variables(node, 0, 16, &[0])),
+        lines(&node_variables(node, None, 0, 16, &[0])),
         ["SLURMD_NODENAME=n1", "SLURM_CPUS_ON_NODE=16", "SLURM_GTIDS=0", "SLURM_NODEID=0", "SLURM_TOPOLOGY_ADDR=n1"]
     );
+    let path = SwitchPath { names: "top.s1".into(), pattern: "switch.switch.node".into() };
+    let found = lines(&node_variables(node, Some(&path), 0, 16, &[0]));
+    assert_eq!(found[4..], ["SLURM_TOPOLOGY_ADDR=top.s1.n1", "SLURM_TOPOLOGY_ADDR_PATTERN=switch.switch.node"]);
     assert_eq!(lines(&task_variables(0, 0)), ["SLURM_LOCALID=0", "SLURM_PROCID=0"]);
     assert_eq!(lines(&number_variables(StepKey::BATCH)), ["SLURM_STEPID=-5", "SLURM_STEP_ID=-5"]);
 }

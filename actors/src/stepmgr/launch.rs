@@ -64,7 +64,8 @@ impl Layout {
         let nodes = placement.nodes.iter();
         let node_env = nodes.clone().zip(0..).map(|(placed, node_id)| {
             let node = pool.node(placed.slot);
-            Arc::new(env::node_variables(node, node_id, placed.cpu_count, &placed.ranks))
+            let path = facts.switches.get(placed.slot as usize);
+            Arc::new(env::node_variables(node, path, node_id, placed.cpu_count, &placed.ranks))
         });
         Self {
             env: Arc::new(env),
@@ -326,7 +327,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
                 cpus: node.cpus.clone(),
                 memory_mib: None,
                 own_cgroup: false,
-                env: Arc::new(env::node_variables(node, 0, node.cpu_count, &[0])),
+                env: Arc::new(env::node_variables(node, facts.switches.first(), 0, node.cpu_count, &[0])),
             },
             tasks: vec![TaskLaunch {
                 rank: 0,

@@ -3,7 +3,7 @@
 
 use garrick_model::{
     ids::{JobId, Sluid},
-    messages::node::{ArrayFacts, JobCredential, JobLaunch},
+    messages::node::{ArrayFacts, JobCredential, JobLaunch, SwitchPath},
     spec::{JobKind, JobSpec},
     time::{TimeLimit, Timestamp},
     view::AllocatedNode,
@@ -50,6 +50,8 @@ pub struct RunFacts {
     pub cpus_per_task: u32,
     /// Of array tasks.
     pub array: Option<ArrayFacts>,
+    /// Switches above each node, in the order of [`Self::nodes`]; empty without a tree topology.
+    pub switches: Vec<SwitchPath>,
     /// Path of `slurm.conf`, for `SLURM_CONF`.
     pub conf_path: Option<String>,
     /// Local time, for notices.
@@ -78,6 +80,7 @@ impl RunFacts {
             tasks: launch.tasks,
             cpus_per_task: launch.cpus_per_task,
             array: launch.array,
+            switches: launch.switches.clone(),
             conf_path: None,
             zone: TimeZone::UTC,
         }

@@ -472,6 +472,7 @@ impl World {
                         tasks: order.tasks,
                         cpus_per_task: order.cpus_per_task,
                         array: order.array,
+                        switches: Vec::new(),
                     };
                     let frame = ControllerToNode::StartJob(Box::new(launch));
                     self.to_node(job, &order.node, NodeInput::Send(Box::new(frame)));

@@ -115,6 +115,8 @@ pub fn places(nodes: u32, cpus: u32, choice: Choice) -> ClusterView {
         sharing: PartitionSharing::No,
         exclusive_user: false,
         least_loaded: false,
+        topology: None,
+        exclusive_topo: false,
     };
     ClusterView::new(choice.over(policy), &[], &nodes.collect::<Vec<_>>(), vec![partition])
 }

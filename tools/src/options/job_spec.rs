@@ -85,6 +85,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         exclude: excluded_nodes(typed)?,
         sharing: typed.sharing,
         contiguous: typed.contiguous,
+        topology: typed.topology.clone(),
         array: typed.array.clone(),
         dependencies: typed.dependencies.clone().unwrap_or_default(),
         begin: typed.begin,

@@ -20,6 +20,7 @@ pub mod help;
 pub mod job_spec;
 pub mod limits;
 pub mod minibatch;
+pub mod near;
 pub mod placement;
 pub mod script_lines;
 pub mod size;

@@ -78,22 +78,25 @@ pub const OPTIONS: &[OptionDef] = &[
     OptionDef::new(
         "exclusive",
         None,
-        Optional("user"),
+        Optional("user|topo"),
         JOB,
         "allocate nodes in exclusive mode; for a step: CPUs of its own",
         |t, g| {
-            t.sharing = match g.text()? {
-                "" => Sharing::Exclusive,
+            let text = g.text()?;
+            t.sharing = match text {
+                "" | "topo" => Sharing::Exclusive,
                 "user" => Sharing::User,
-                "mcs" | "topo" => return Err(g.not_supported()),
+                "mcs" => return Err(g.not_supported()),
                 _ => return Err(g.invalid()),
             };
+            t.topology.exclusive = text == "topo";
             Ok(())
         },
     )
     .env(&["SBATCH_EXCLUSIVE", "SALLOC_EXCLUSIVE", "SLURM_EXCLUSIVE"]),
     OptionDef::new("oversubscribe", Some('s'), Arg::None, JOB, "share nodes with other jobs", |t, _| {
         t.sharing = Sharing::Oversubscribe;
+        t.topology.exclusive = false;
         Ok(())
     }),
     OptionDef::new("contiguous", None, Arg::None, JOB, "demand a contiguous range of nodes", |t, _| {

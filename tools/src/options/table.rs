@@ -2,7 +2,7 @@
 //! The entries themselves are in the modules named in [`all`], by subject.
 
 use super::{
-    behaviour, minibatch, placement, size, streams, timing,
+    behaviour, minibatch, near, placement, size, streams, timing,
     typed::{Given, OptionError, Typed},
     unsupported, waiting,
 };
@@ -172,6 +172,7 @@ pub fn all() -> impl Iterator<Item = &'static OptionDef> {
     let subjects = [
         size::OPTIONS,
         placement::OPTIONS,
+        near::OPTIONS,
         timing::OPTIONS,
         streams::OPTIONS,
         behaviour::OPTIONS,

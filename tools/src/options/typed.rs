@@ -7,7 +7,9 @@ use garrick_model::{
     ids::JobId,
     refusal::Refusal,
     resources::MemoryRequest,
-    spec::{ArraySpec, CpuBind, Dependencies, Distribution, NodeCount, OpenMode, Sharing, SignalWarning},
+    spec::{
+        ArraySpec, CpuBind, Dependencies, Distribution, NodeCount, OpenMode, Sharing, SignalWarning, TopologyRequest,
+    },
     time::{TimeLimit, Timestamp},
 };
 use std::{
@@ -209,6 +211,8 @@ pub struct Typed {
     pub sharing: Sharing,
     /// `--contiguous`
     pub contiguous: bool,
+    /// `--switches`, `--segment` and its relatives, `--exclusive=topo`
+    pub topology: TopologyRequest,
     /// `-m`
     pub distribution: Option<Distribution>,
     /// `--cpu-bind`

@@ -28,7 +28,6 @@ pub const OPTIONS: &[OptionDef] = &[
         .env(&["SBATCH_CLUSTERS", "SALLOC_CLUSTERS"]),
     unsupported("cluster-constraint", None, Required("list"), JOB, "features of clusters"),
     unsupported("compress", None, Optional("library"), RUN, "compress a broadcast file").env(&["SLURM_COMPRESS"]),
-    unsupported("consolidate-segments", None, Arg::None, JOB, "consolidate segments of block topology"),
     unsupported("container", None, Required("path"), JOB, "OCI container bundle").env(&[
         "SBATCH_CONTAINER",
         "SALLOC_CONTAINER",
@@ -140,19 +139,12 @@ pub const OPTIONS: &[OptionDef] = &[
         "SLURM_RESERVATION",
     ]),
     unsupported("resv-ports", None, Optional("count"), RUN, "reserve communication ports").env(&["SLURM_RESV_PORTS"]),
-    unsupported("segment", None, Required("size"), JOB, "segment size of block topology"),
     unsupported("send-libs", None, Optional("yes|no"), RUN, "copy libraries with a broadcast file"),
     unsupported("sockets-per-node", None, Required("S"), JOB, "number of sockets per node to allocate"),
     unsupported("spread-job", None, Arg::None, JOB, "spread the job over as many nodes as possible").env(&[
         "SBATCH_SPREAD_JOB",
         "SALLOC_SPREAD_JOB",
         "SLURM_SPREAD_JOB",
-    ]),
-    unsupported("spread-segments", None, Arg::None, JOB, "spread segments of block topology"),
-    unsupported("switches", None, Required("max[@time]"), JOB, "optimum switches").env(&[
-        "SBATCH_REQ_SWITCH",
-        "SALLOC_REQ_SWITCH",
-        "SLURM_REQ_SWITCH",
     ]),
     unsupported("task-epilog", None, Required("program"), RUN, "program to run after each task")
         .env(&["SLURM_TASK_EPILOG"]),

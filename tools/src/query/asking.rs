@@ -54,6 +54,7 @@ impl Contact {
             CommandReply::Steps { .. } => "Steps",
             CommandReply::Priorities { .. } => "Priorities",
             CommandReply::Licenses { .. } => "Licenses",
+            CommandReply::Topologies { .. } => "Topologies",
             CommandReply::Config { .. } => "Config",
             CommandReply::Script(_) => "Script",
             CommandReply::StepManager(_) => "StepManager",

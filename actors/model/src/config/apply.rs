@@ -135,8 +135,16 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "TaskEpilog" => config.task_epilog = text(),
         "TaskProlog" => config.task_prolog = text(),
         "TmpFS" => config.tmp_fs = path(value)?,
+        "TopologyParam" => return topology_param(config, value),
         "TopologyPlugin" => {
-            return Ok(only_known(value, "topology/", &["default", "flat", "none"], "all nodes count as equally near"));
+            let known = ["default", "flat", "none", "tree", "block", "ring", "torus3d"];
+            let lower = value.to_ascii_lowercase();
+            let name = lower.strip_prefix("topology/").unwrap_or(&lower);
+            if known.contains(&name) {
+                config.topology_type = format!("topology/{name}");
+            } else {
+                return Ok(only_known(value, "topology/", &known, "all nodes count as equally near"));
+            }
         }
         "UnkillableStepProgram" => config.unkillable_step_program = text(),
         "UnkillableStepTimeout" => config.unkillable_step_timeout_secs = secs(value)?,
@@ -144,6 +152,32 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         _ => return Ok(config.priority.set(key, value)?.map(Effect)),
     }
     Ok(FULL)
+}
+
+/// Options of `TopologyParam` that are acted on.
+const TOPOLOGY_PARAM: &[&str] = &["BlockAsNodeRank", "SwitchAsNodeRank", "TopoOptional"];
+/// Options that Slurm has besides.
+const TOPOLOGY_PARAM_NOT_YET: &[&str] = &["Dragonfly", "RoutePart", "RouteTree", "TopoMaxSizeUnroll"];
+
+fn topology_param(config: &mut Config, value: &str) -> Value<Option<Effect>> {
+    let mut known: Vec<&'static str> = TOPOLOGY_PARAM.to_vec();
+    known.extend(TOPOLOGY_PARAM_NOT_YET);
+    let mut not_yet = Vec::new();
+    let mut taken = Vec::new();
+    for word in values::list(value) {
+        let name = values::choice(word.split('=').next().unwrap_or(&word), &known)?;
+        if TOPOLOGY_PARAM.contains(&name) {
+            taken.push(name.to_owned());
+        } else {
+            not_yet.push(name);
+            taken.push(word);
+        }
+    }
+    config.topology_param = Parameters(taken);
+    if not_yet.is_empty() {
+        return Ok(FULL);
+    }
+    Ok(note(format!("{} is not supported yet", not_yet.join(", ")), "the rest counts"))
 }
 
 /// Plugins that Garrick has under the same name; others are noted.

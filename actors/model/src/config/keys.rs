@@ -262,7 +262,7 @@ pub const GLOBAL: &[Key] = &[
     key(OwnWay, "TLSParameters"),
     key(OwnWay, "TLSType"),
     key(Honoured, "TmpFS"),
-    key(NotYet, "TopologyParam"),
+    key(Honoured, "TopologyParam"),
     key(Honoured, "TopologyPlugin"),
     key(NotYet, "TrackWCKey"),
     key(OwnWay, "TreeWidth"),
@@ -328,7 +328,7 @@ pub const PARTITION: &[Key] = &[
     key(NotYet, "DenyAccounts"),
     key(NotYet, "DenyQos"),
     key(Honoured, "DisableRootJobs"),
-    key(NotYet, "ExclusiveTopo"),
+    key(Honoured, "ExclusiveTopo"),
     key(Honoured, "ExclusiveUser"),
     key(NotYet, "GraceTime"),
     key(Honoured, "Hidden"),
@@ -357,7 +357,7 @@ pub const PARTITION: &[Key] = &[
     key(Honoured, "State"),
     key(NotYet, "SuspendTime"),
     key(NotYet, "SuspendTimeout"),
-    key(NotYet, "Topology"),
+    key(Honoured, "Topology"),
     key(NotYet, "TRESBillingWeights"),
 ];
 

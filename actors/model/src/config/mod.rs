@@ -10,6 +10,7 @@
 //! | `node`, `partition` | lines of nodes and partitions; `scontrol update` uses [`PartitionConfig::set`] too |
 //! | `priority` | keys of `priority/multifactor` |
 //! | `read` | all of it in order: [`read`], [`read_reporting`], [`check`] |
+//! | `topology` | `topology.conf` and `topology.yaml` |
 //! | `show` | [`show_config`]: what `scontrol show config` prints |
 //! | `cluster` | the cluster's id and run folders; `%n` and `%h` in paths |
 //! | [`locate`] | which file is meant |
@@ -27,6 +28,7 @@ mod report;
 mod settings;
 mod show;
 mod text;
+mod topology;
 mod values;
 
 pub use cluster::expand_path;
@@ -38,4 +40,5 @@ pub use read::{check, read, read_reporting, read_text};
 pub use report::{ConfigReport, Place, Problem, SettingError, Severity};
 pub use settings::{Config, ControllerHost, EnforcePartLimits, NodeSet, PropagateLimits, ReturnToService};
 pub use show::{ShowFacts, show_config};
+pub use topology::function;
 pub use values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit};

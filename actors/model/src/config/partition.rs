@@ -314,7 +314,6 @@ impl PartitionConfig {
             "PreemptMode" => self.preempt_mode.is_none(),
             "GraceTime" => self.grace_secs == 0,
             "ReqResv" => !self.require_reservation,
-            "ExclusiveTopo" => !self.exclusive_topo,
             "PowerDownOnIdle" => !self.power_down_on_idle,
             "MaxCPUsPerSocket" => self.max_cpus_per_socket.is_none(),
             "QOS" => self.qos.is_none(),

@@ -10,20 +10,25 @@ use super::{
     settings::{Config, NodeSet},
     show,
     text::{self, Pair, ReadFile},
-    values,
+    topology, values,
 };
 use crate::hostlist::HostList;
 use std::{collections::HashMap, fs, path::Path, sync::Arc};
 
-/// Reads a configuration; on errors all findings.
+/// Reads a configuration; on errors all findings. For commands: topologies are read only where a partition's nodes are
+/// named by them.
 pub fn read(path: &Path) -> Result<Config, ConfigReport> {
-    let (config, report) = read_reporting(path);
+    let (config, report) = read_with(path, &from_disk, Topologies::WhereNamed);
     config.ok_or(report)
 }
 
 /// Reads a configuration and says everything there is to say about it; no configuration when there are errors.
 pub fn read_reporting(path: &Path) -> (Option<Config>, ConfigReport) {
-    read_with(path, &|path| fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
+    read_with(path, &from_disk, Topologies::All)
+}
+
+fn from_disk(path: &Path) -> std::io::Result<String> {
+    fs::read(path).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
 /// All findings of a file.
@@ -33,17 +38,28 @@ pub fn check(path: &Path) -> ConfigReport {
 
 /// Reads a configuration from a text, as if it stood in a file of that name. Nothing is included from elsewhere.
 pub fn read_text(path: &Path, text: &str) -> (Option<Config>, ConfigReport) {
-    read_with(path, &|asked| if asked == path { Ok(text.to_owned()) } else { Err(std::io::ErrorKind::NotFound.into()) })
+    let read_file =
+        |asked: &Path| if asked == path { Ok(text.to_owned()) } else { Err(std::io::ErrorKind::NotFound.into()) };
+    read_with(path, &read_file, Topologies::All)
 }
 
-fn read_with(path: &Path, read_file: &ReadFile<'_>) -> (Option<Config>, ConfigReport) {
+/// Whether the files beside `slurm.conf` are read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Topologies {
+    All,
+    WhereNamed,
+}
+
+fn read_with(path: &Path, read_file: &ReadFile<'_>, topologies: Topologies) -> (Option<Config>, ConfigReport) {
     let mut report = ConfigReport::default();
     let lines = text::lines(path, read_file, &mut report);
     let mut reader = Reader::new(path);
     for pairs in &lines {
         reader.line(pairs, &mut report);
     }
-    let config = reader.finish(&mut report);
+    let named = |partition: &PartitionConfig| partition.nodes_text.contains('{');
+    let wanted = topologies == Topologies::All || reader.config.partitions.iter().any(named);
+    let config = reader.finish(wanted.then_some(read_file), &mut report);
     // Findings about the whole come after those about lines, except that files keep together.
     let usable = !report.has_errors();
     (usable.then_some(config), report)
@@ -184,7 +200,7 @@ impl Reader {
     }
 
     /// What can be said only when all lines are read.
-    fn finish(mut self, report: &mut ConfigReport) -> Config {
+    fn finish(mut self, topologies: Option<&ReadFile<'_>>, report: &mut ConfigReport) -> Config {
         let whole = Place { file: Arc::from(self.config.path.as_path()), line: 0 };
         // Nothing could be read at all: that was said.
         if report.files.is_empty() {
@@ -218,7 +234,14 @@ impl Reader {
             report.error(place, format!("MaxJobId={}", self.config.max_job_id), wrong);
         }
         self.finish_sets(report);
+        let file = topologies.and_then(|read_file| topology::read(&self.config, read_file, report));
+        if let Some(file) = &file {
+            self.config.topologies.clone_from(&file.topologies);
+        }
         self.finish_partitions(report);
+        if let Some(file) = &file {
+            topology::check(&self.config, file, &self.partitions, report);
+        }
         // select/linear gives whole nodes whatever the parameters' order in the file.
         if self.config.select_type == "select/linear" {
             self.config.select.unit = values::SelectUnit::Node;

@@ -8,7 +8,7 @@ use super::{
     report::{Place, SettingError},
     values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
 };
-use crate::{hostlist::HostList, ids::NodeIndex, spec_text::licenses::Licenses};
+use crate::{hostlist::HostList, ids::NodeIndex, spec_text::licenses::Licenses, topology::NamedTopology};
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
@@ -221,6 +221,13 @@ pub struct Config {
     pub def_memory: Option<MemoryPer>,
     /// `MaxMemPerNode`, `MaxMemPerCPU`; `None`: no limit.
     pub max_memory: Option<MemoryPer>,
+    /// `TopologyPlugin`, as written in lower case; default `topology/flat`. `topology.yaml` goes before it.
+    pub topology_type: String,
+    /// `TopologyParam`.
+    pub topology_param: Parameters,
+    /// What `topology.yaml` or `topology.conf` says; empty where all nodes are equally near, and where the reader did not
+    /// ask for it (see [`super::read`]).
+    pub topologies: Vec<NamedTopology>,
     /// `SchedulerType`, default `sched/backfill`.
     pub scheduler_type: String,
     /// `SchedulerParameters`.
@@ -320,6 +327,9 @@ impl Default for Config {
             select: SelectParameters::default(),
             def_memory: None,
             max_memory: None,
+            topology_type: "topology/flat".to_owned(),
+            topology_param: Parameters::default(),
+            topologies: Vec::new(),
             scheduler_type: "sched/backfill".to_owned(),
             scheduler_parameters: Parameters::default(),
             priority_type: "priority/basic".to_owned(),
@@ -412,6 +422,8 @@ impl Config {
                 sets.push("ALL".to_owned());
             } else if let Some(&index) = self.by_name.get(&name) {
                 mark(index);
+            } else if let Some(nodes) = self.hosts_of_function(&name, &|feature| self.nodes_with_feature(feature))? {
+                nodes.iter().filter_map(|n| self.by_name.get(&n)).for_each(|&index| mark(index));
             } else if let Some(set) = self.node_sets.iter().find(|s| s.name == name) {
                 set.nodes.iter().filter_map(|n| self.by_name.get(&n)).for_each(|&index| mark(index));
                 let with_feature =

@@ -10,6 +10,7 @@ use crate::{
     spec::JobSpec,
     step_selector::StepsSelector,
     time::{TimeLimit, Timestamp},
+    topology::NamedTopology,
     view::{AllocatedNode, JobView, LicenseView, NodeView, PartitionView, StepView},
 };
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,8 @@ pub enum CommandRequest {
     ListPartitions,
     /// Repeatable. Answer: `Licenses`.
     ListLicenses,
+    /// Repeatable. Answer: `Topologies`.
+    ListTopologies,
     /// Steps of running jobs (asked of their step managers through the node agents). Repeatable. Answer: `Steps`.
     ListSteps {
         /// Only of this job.
@@ -451,6 +454,11 @@ pub enum CommandReply {
         licenses: Vec<LicenseView>,
         /// Time of the snapshot.
         at: Timestamp,
+    },
+    /// To `ListTopologies`: as configured, the default first. Empty: all nodes are equally near.
+    Topologies {
+        /// Topologies.
+        topologies: Vec<NamedTopology>,
     },
     /// To `ShowConfig`.
     Config {

@@ -77,6 +77,18 @@ pub struct JobLaunch {
     /// Number, first, last and step of the array this task belongs to.
     #[serde(default)]
     pub array: Option<ArrayFacts>,
+    /// Switches above each node of the credential, in its order; empty without a tree topology.
+    #[serde(default)]
+    pub switches: Vec<SwitchPath>,
+}
+
+/// Where a node is in a tree of switches.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SwitchPath {
+    /// Names from the top switch down to the leaf, with dots between them.
+    pub names: String,
+    /// `SLURM_TOPOLOGY_ADDR_PATTERN`: what each component is, the node at the end.
+    pub pattern: String,
 }
 
 /// What array tasks learn of their array.

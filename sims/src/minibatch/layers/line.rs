@@ -398,6 +398,7 @@ fn facts() -> RunFacts {
         tasks: CPUS,
         cpus_per_task: 1,
         array: None,
+        switches: Vec::new(),
         conf_path: Some("/etc/slurm/slurm.conf".into()),
         zone: jiff::tz::TimeZone::UTC,
     }

@@ -11,6 +11,7 @@ pub mod daemons;
 pub mod jobs;
 mod licenses;
 pub mod show;
+mod topology;
 pub mod update;
 
 use crate::{

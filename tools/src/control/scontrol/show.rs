@@ -1,6 +1,6 @@
 //! `scontrol show`.
 
-use super::{Session, full_word, licenses, too_few, too_many};
+use super::{Session, full_word, licenses, too_few, too_many, topology};
 use crate::{
     cluster::Cluster,
     query::{
@@ -43,6 +43,8 @@ const ENTITIES: &[&str] = &[
     "partition",
     "steps",
     "step",
+    "topoconf",
+    "topology",
 ];
 
 const NOT_YET: &[&str] = &[
@@ -56,8 +58,6 @@ const NOT_YET: &[&str] = &[
     "reservations",
     "reservation",
     "slurmd",
-    "topology",
-    "topoconf",
 ];
 
 /// Runs `show`.
@@ -83,7 +83,7 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
             None => return session.plain_error(format_args!("invalid entity:{typed} for keyword:show ")),
         },
     };
-    if entity != "job" && entity != "jobs" && rest.len() > 1 {
+    if !["job", "jobs", "topology"].contains(&entity) && rest.len() > 1 {
         return too_many(session, "show");
     }
     let name = rest.first().cloned();
@@ -97,6 +97,8 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
             }
             jobs(session, rest.first().map(String::as_str))
         }
+        "topology" => topology::show(session, &rest),
+        "topoconf" => topology::show_file(session),
         "licenses" => licenses::show(session, name.as_deref()),
         "node" | "nodes" => nodes(session, name.as_deref()),
         "partition" | "partitions" => partitions(session, name.as_deref()),

@@ -174,6 +174,7 @@ fn resources(r: &mut Record, job: &JobView, detail: Detail) {
     let (shared, exclusive) = match job.sharing {
         Sharing::Default => ("NO", "NO"),
         Sharing::Oversubscribe => ("YES", "NO"),
+        Sharing::Exclusive if spec.topology.exclusive => ("NO", "TOPO"),
         Sharing::Exclusive => ("NO", "NODE"),
         Sharing::User => ("NO", "USER"),
     };
@@ -183,4 +184,11 @@ fn resources(r: &mut Record, job: &JobView, detail: Detail) {
         or_null(spec.licenses.as_deref()),
         or_null(amounts::licenses(job).as_deref())
     ));
+    if let Some(most) = spec.topology.switches {
+        let wait = spec.topology.switches_wait_secs.map_or_else(String::new, |s| format!("@{}", long_duration(s)));
+        r.line(format!("ReqSwitch={most}{wait}"));
+    }
+    if let Some(size) = spec.topology.segment {
+        r.line(format!("SegmentSize={size}"));
+    }
 }

@@ -7,6 +7,7 @@ pub mod license;
 pub mod node;
 pub mod partition;
 pub mod step;
+pub mod topology;
 
 #[cfg(test)]
 mod transcript_test;

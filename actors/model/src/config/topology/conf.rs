@@ -1,0 +1,107 @@
+//! `topology.conf`: lines of switches, blocks or rings.
+
+use super::super::{
+    nearest::nearest,
+    report::{ConfigReport, Place, SettingError},
+    text::{self, Pair, ReadFile},
+    values,
+};
+use crate::{
+    hostlist::HostList,
+    topology::{Layout, Switch, Unit},
+};
+use std::path::Path;
+
+const KEYS: &[&str] = &["SwitchName", "BlockName", "RingName", "Switches", "Nodes", "LinkSpeed", "BlockSizes"];
+
+/// Reads the file as the plugin's. `None`: it cannot be read.
+pub(super) fn read(path: &Path, plugin: &str, read_file: &ReadFile<'_>, report: &mut ConfigReport) -> Option<Layout> {
+    let before = report.files.len();
+    let lines = text::lines(path, read_file, report);
+    if report.files.len() == before {
+        return None;
+    }
+    let mut file = File { plugin, ..File::default() };
+    for pairs in &lines {
+        file.line(pairs, report);
+    }
+    Some(match plugin {
+        "tree" => Layout::Tree { switches: file.switches },
+        "block" => Layout::Block { sizes: file.sizes, blocks: file.units },
+        _ => Layout::Ring { rings: file.units },
+    })
+}
+
+#[derive(Default)]
+struct File<'p> {
+    plugin: &'p str,
+    switches: Vec<Switch>,
+    units: Vec<Unit>,
+    sizes: Vec<u32>,
+}
+
+impl File<'_> {
+    fn line(&mut self, pairs: &[Pair], report: &mut ConfigReport) {
+        let Some((head, rest)) = pairs.split_first() else { return };
+        let own = match self.plugin {
+            "tree" => "SwitchName",
+            "block" => "BlockName",
+            _ => "RingName",
+        };
+        if head.is("BlockSizes") && self.plugin == "block" {
+            match sizes(&head.value) {
+                Ok(sizes) => self.sizes = sizes,
+                Err(wrong) => report.error(&head.place, head.what(), wrong),
+            }
+            rest.iter().for_each(|pair| unknown(pair, report));
+            return;
+        }
+        if !head.is(own) {
+            if ["SwitchName", "BlockName", "RingName", "BlockSizes"].iter().any(|key| head.is(key)) {
+                let wrong = SettingError::new(format!("does not belong to topology/{}", self.plugin));
+                return report.error(&head.place, head.what(), wrong.suggest("TopologyPlugin says which kind it is"));
+            }
+            return unknown(head, report);
+        }
+        let mut switch = Switch { name: head.value.clone(), line: head.place.line, ..Switch::default() };
+        for pair in rest {
+            if pair.is("Nodes") {
+                list(pair, &mut switch.nodes, report);
+            } else if pair.is("Switches") && self.plugin == "tree" {
+                list(pair, &mut switch.children, report);
+            } else if !(pair.is("LinkSpeed") && self.plugin == "tree") {
+                unknown(pair, report);
+            }
+        }
+        if self.plugin == "tree" {
+            self.switches.push(switch);
+        } else {
+            self.units.push(Unit { name: switch.name, nodes: switch.nodes, line: switch.line });
+        }
+    }
+}
+
+fn unknown(pair: &Pair, report: &mut ConfigReport) {
+    let wrong = SettingError::new("unknown key in topology.conf");
+    let wrong = match nearest(&pair.key, KEYS) {
+        Some(name) => wrong.suggest(format!("did you mean {name}?")),
+        None => wrong,
+    };
+    report.error(&pair.place, pair.what(), wrong);
+}
+
+fn list(pair: &Pair, into: &mut HostList, report: &mut ConfigReport) {
+    match pair.value.parse::<HostList>() {
+        Ok(names) => *into = names,
+        Err(e) => report.error(&pair.place, pair.what(), SettingError::new(e.to_string())),
+    }
+}
+
+fn sizes(text: &str) -> Result<Vec<u32>, SettingError> {
+    values::list(text).iter().map(|word| values::number(word, 1, u32::MAX)).collect()
+}
+
+/// The line of a place in the same file.
+pub(super) fn at(place: &Place, line: u32) -> Place {
+    Place { file: place.file.clone(), line }
+}
