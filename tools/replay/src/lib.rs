@@ -14,6 +14,7 @@ pub mod cluster;
 pub mod engine;
 pub mod figures;
 pub mod journal;
+pub mod map;
 pub mod picture;
 pub mod swf;
 

@@ -12,6 +12,7 @@
 //! | [`run`] | submit a script and stay with it |
 //! | [`follow`], [`progress`] | its output files and the line about its steps |
 //! | [`init`], [`check`], [`install`] | keys, configuration check, files of an installation |
+//! | [`topology`] | where jobs would go in a topology, as a picture |
 //! | [`token`] | how a node joins |
 
 pub mod check;
@@ -28,6 +29,7 @@ pub mod progress;
 pub mod run;
 pub mod status;
 pub mod token;
+pub mod topology;
 pub mod up;
 
 use crate::{
@@ -62,12 +64,14 @@ A site:
   journal show|verify|export FILE          read the journal of a controller or of a job's step manager
   sim --trace FILE [--conf FILE] [--policy LIST]
                                            replay a workload: what would the scheduler have done with it?
+  topology [FILE] [--job OPTIONS]... [--picture FILE]
+                                           where jobs would go on the empty cluster of a slurm.conf
 
 Any other command by its name: sbatch srun salloc sattach squeue sinfo scancel scontrol stail swait
 ";
 
-const COMMANDS: [&str; 11] =
-    ["up", "down", "status", "run", "cat", "init", "check", "install", "token", "journal", "sim"];
+const COMMANDS: [&str; 12] =
+    ["up", "down", "status", "run", "cat", "init", "check", "install", "token", "journal", "sim", "topology"];
 
 /// Runs `garrick`. Returns its exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
@@ -90,6 +94,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("check") => check::main(&rest, &console),
         Some("install") => install::main(&rest, &console),
         Some("token") => token::main(&rest, &console),
+        Some("topology") => topology::main(&rest, &console),
         Some("help" | "--help" | "-h" | "--usage") => {
             return output::finish(&console, output::stdout(|out| out.write_all(HELP.as_bytes())), 0);
         }
