@@ -13,6 +13,7 @@ use crate::{
     partition::messages::PartitionMsg,
 };
 use garrick_model::{
+    config::function,
     ids::JobId,
     messages::{
         command::{
@@ -191,10 +192,10 @@ impl ControllerActor {
         cx: &mut Context<Self>,
         by: Authority,
         jobs: Vec<JobSelector>,
-        change: JobChange,
+        mut change: JobChange,
         mut replies: Box<dyn ReplySink>,
     ) {
-        if let Err(refusal) = self.check_change(&change) {
+        if let Err(refusal) = self.check_change(&mut change) {
             replies.send(CommandReply::PerJob(jobs.into_iter().map(|job| (job, Err(refusal.clone()))).collect()));
             return;
         }
@@ -204,7 +205,10 @@ impl ControllerActor {
     }
 
     /// What a job's owner cannot know: partitions, nodes, features and other jobs must exist.
-    fn check_change(&mut self, change: &JobChange) -> Result<(), Refusal> {
+    fn check_change(&mut self, change: &mut JobChange) -> Result<(), Refusal> {
+        for names in change.nodelist.iter_mut().chain(&mut change.exclude) {
+            *names = self.nodes_named(std::mem::take(names))?;
+        }
         let known = self.env.boards.partitions.list();
         for name in change.partitions.iter().flatten() {
             if !known.iter().any(|p| p.config.name == *name) {
@@ -248,6 +252,17 @@ impl ControllerActor {
         });
     }
 
+    /// Nodes in place of host list functions.
+    fn nodes_named(&mut self, names: Vec<String>) -> Result<Vec<String>, Refusal> {
+        if names.iter().all(|name| function(name).is_none()) {
+            return Ok(names);
+        }
+        let config = self.env.config();
+        let feasibility = self.feasibility();
+        let with_feature = |feature: &str| feasibility.nodes_with_feature(feature);
+        config.with_functions(&names, &with_feature).map_err(|wrong| Refusal::InvalidNode(wrong.to_string()))
+    }
+
     pub(super) fn update_nodes(
         &mut self,
         cx: &mut Context<Self>,
@@ -256,6 +271,10 @@ impl ControllerActor {
         change: NodeChange,
         mut replies: Box<dyn ReplySink>,
     ) {
+        let nodes = match self.nodes_named(nodes) {
+            Ok(nodes) => nodes,
+            Err(refusal) => return replies.send(CommandReply::Refused(refusal)),
+        };
         if let Some(unknown) = nodes.iter().find(|name| self.env.node(name).is_none()) {
             replies.send(CommandReply::Refused(Refusal::InvalidNode(unknown.clone())));
             return;

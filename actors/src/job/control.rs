@@ -169,7 +169,9 @@ impl JobCore {
             || change.begin.is_some()
             || change.dependencies.is_some()
             || change.nodelist.is_some()
-            || change.exclude.is_some();
+            || change.exclude.is_some()
+            || change.switches.is_some()
+            || change.segment.is_some();
         if of_waiting_jobs && !waiting {
             return Err(Refusal::JobNotPending);
         }

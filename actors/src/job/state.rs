@@ -380,6 +380,13 @@ impl JobRecord {
             spec.memory = memory;
             self.resolved.memory = memory;
         }
+        if let Some((most, wait_secs)) = change.switches {
+            spec.topology.switches = Some(most).filter(|most| *most > 0);
+            spec.topology.switches_wait_secs = wait_secs;
+        }
+        if let Some(size) = change.segment {
+            spec.topology.segment = Some(size).filter(|size| *size > 0);
+        }
         if let Some(constraint) = &change.constraint {
             spec.constraint = Some(constraint.clone()).filter(|c| !c.is_empty());
         }

@@ -300,6 +300,10 @@ pub struct JobChange {
     pub account: Option<String>,
     /// SiteFactor.
     pub site_factor: Option<i32>,
+    /// Switches: how many, 0 for none, and for how many seconds at most.
+    pub switches: Option<(u32, Option<u64>)>,
+    /// SegmentSize; 0 for none.
+    pub segment: Option<u32>,
 }
 
 /// `scontrol update NodeName=...`.

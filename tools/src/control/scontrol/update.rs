@@ -150,8 +150,10 @@ const JOB_KEYS: &[&str] = &[
     "reqnodelist",
     "reqnodes",
     "requeue",
+    "segmentsize",
     "sitefactor",
     "starttime",
+    "switches",
     "timelimit",
 ];
 
@@ -211,6 +213,12 @@ fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobCha
             "partition" => change.partitions = Some(choices::words(value)),
             "priority" => change.priority = Some(number("Priority", value)?),
             "sitefactor" => change.site_factor = Some(adjustment("SiteFactor", value)?),
+            "segmentsize" => change.segment = Some(number("SegmentSize", value)?),
+            "switches" => {
+                let (count, time) = value.split_once('@').map_or((value, None), |(count, time)| (count, Some(time)));
+                let secs = time.map(parse_duration_secs).transpose().map_err(|e| wrong("Switches", value, e))?;
+                change.switches = Some((number("Switches", count)?, secs.flatten()));
+            }
             "requeue" => change.requeue = Some(number::<u8>("Requeue", value)? != 0),
             _ => time_limit(&mut change, pair)?,
         }

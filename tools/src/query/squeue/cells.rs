@@ -13,7 +13,7 @@ use garrick_model::{
     resources::MemoryRequest,
     spec::{JobKind, Sharing},
     state::StepState,
-    time::short_duration,
+    time::{long_duration, short_duration},
     view::JobView,
 };
 
@@ -98,6 +98,11 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::Features => or_null(spec.constraint.as_deref()),
         Field::Licenses => or_null(spec.licenses.as_deref()),
         Field::LicensesAlloc => or_null(amounts::licenses(job).as_deref()),
+        Field::ReqSwitch => spec.topology.switches.unwrap_or(0).to_string(),
+        Field::Wait4Switch => {
+            let secs = spec.topology.switches_wait_secs.filter(|_| spec.topology.switches.is_some());
+            secs.map_or_else(|| "0".to_owned(), long_duration)
+        }
         Field::OverSubscribe => sharing(job.sharing).to_owned(),
         Field::Contiguous => u8::from(spec.contiguous).to_string(),
         Field::BatchFlag => u8::from(spec.kind == JobKind::Batch).to_string(),

@@ -45,6 +45,10 @@ pub enum Field {
     Licenses,
     /// Licenses that it was given.
     LicensesAlloc,
+    /// Switches asked for.
+    ReqSwitch,
+    /// How long to wait for them.
+    Wait4Switch,
     /// Nodes asked for.
     ReqNodes,
     /// Nodes refused.
@@ -271,7 +275,7 @@ pub const JOB: &[Entry] = &[
     named(NULL, &["prefer"], "PREFER"),
     named(NA, &["profile"], "PROFILE"),
     named(Field::Constant("0"), &["reboot"], "REBOOT"),
-    named(Field::Constant("0"), &["reqswitch"], "REQ_SWITCH"),
+    named(Field::ReqSwitch, &["reqswitch"], "REQ_SWITCH"),
     named(Field::Requeue, &["requeue"], "REQUEUE"),
     named(NA, &["resizetime"], "RESIZE_TIME"),
     named(Field::RestartCount, &["restartcnt"], "RESTART_COUNT"),
@@ -289,7 +293,7 @@ pub const JOB: &[Entry] = &[
     named(NA, &["tres-per-node", "gres"], "TRES_PER_NODE"),
     named(NA, &["tres-per-socket"], "TRES_PER_SOCKET"),
     named(NA, &["tres-per-task"], "TRES_PER_TASK"),
-    named(Field::Constant("0"), &["wait4switch"], "WAIT4SWITCH"),
+    named(Field::Wait4Switch, &["wait4switch"], "WAIT4SWITCH"),
 ];
 
 /// Fields of steps.

@@ -58,6 +58,8 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
         false => json!(["STEPMGR_ENABLED"]),
     };
     j["licenses"] = text(spec.licenses.as_deref());
+    j["required_switches"] = spec.topology.switches.unwrap_or(0).into();
+    j["segment_size"] = spec.topology.segment.unwrap_or(0).into();
     j["licenses_allocated"] = text(amounts::licenses(view).as_deref());
     j["group_id"] = json!(view.gid);
     j["group_name"] = json!(view.group);
