@@ -273,7 +273,10 @@ impl ControllerActor {
     ) {
         let nodes = match self.nodes_named(nodes) {
             Ok(nodes) => nodes,
-            Err(refusal) => return replies.send(CommandReply::Refused(refusal)),
+            Err(refusal) => {
+                replies.send(CommandReply::Refused(refusal));
+                return;
+            }
         };
         if let Some(unknown) = nodes.iter().find(|name| self.env.node(name).is_none()) {
             replies.send(CommandReply::Refused(Refusal::InvalidNode(unknown.clone())));

@@ -44,11 +44,11 @@ pub(super) fn place(
         keep_whole_units(topology, &mut open, |node| machine.is_idle(node) && idle_for_now(bound, request, node));
     }
     let mut tasks = vec![0; open.len()];
-    for node in 0..open.len() {
-        if open.contains(node) {
-            tasks[node] = select::tasks_on(machine, request, node, bound);
-            open.set(node, tasks[node] > 0);
-        }
+    for (node, tasks) in tasks.iter_mut().enumerate().filter(|(node, _)| open.contains(*node)) {
+        *tasks = select::tasks_on(machine, request, node, bound);
+    }
+    for node in (0..tasks.len()).filter(|node| tasks[*node] == 0) {
+        open.set(node, false);
     }
     let required: Vec<usize> = request.nodelist.iter().map(|index| index.0 as usize).collect();
     if required.iter().any(|node| !open.contains(*node)) {

@@ -364,7 +364,7 @@ proptest! {
             }
         }
         // Who could ever run, runs or has a time: nothing is down, and all that is in the way ends.
-        let mut feasibility = Feasibility::new(view.clone());
+        let mut feasibility = Feasibility::new(view);
         for job in &jobs {
             if feasibility.check(job).is_ok() && job.min_nodes <= count {
                 prop_assert!(places(&made, job.id.0).is_some(), "job {} has no time: {:?}", job.id, made.reasons);

@@ -184,7 +184,7 @@ fn boxes_have_an_allowed_shape_and_leave_large_ones_whole() {
     assert_eq!(first(&*torus, &nodes(3), &all, 32), Some(vec![2, 3, 0]));
     assert_eq!(first(&*torus, &nodes(5), &all, 32), None);
     // The box of 8 at the first corner is broken already: a box of 4 goes there.
-    let mut open = all.clone();
+    let mut open = all;
     open.set(16, false);
     assert_eq!(first(&*torus, &nodes(4), &open, 32), Some(vec![0, 1, 4, 5]));
     let mut sixteen = first(&*torus, &segments(16, 8), &open, 32).unwrap();

@@ -51,9 +51,11 @@ pub fn place(config: &Config, jobs: Vec<JobSpec>) -> Vec<Placed> {
         }
         let reason = made.reasons.iter().find(|(id, _)| *id == job).map_or(Reason::None, |(_, r)| r.clone());
         let kept = made.reservations.iter().find(|r| r.job == job);
+        let mut places: Vec<usize> = kept.iter().flat_map(|r| &r.nodes).map(|(place, _)| *place).collect();
+        places.sort_unstable();
         Placed {
             after_secs: kept.map(|r| r.from.since(now).as_secs()),
-            nodes: kept.map_or_else(Vec::new, |r| r.nodes.iter().map(|(place, _)| name(*place)).collect()),
+            nodes: places.into_iter().map(name).collect(),
             reason,
         }
     };
