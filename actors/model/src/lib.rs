@@ -8,6 +8,7 @@
 //! | [`date`] | points in time as users write them: `--begin` |
 //! | [`hostlist`] | `lx[0003-8000]`, both directions |
 //! | [`resources`] | CPUs, memory and their bitmaps, as integers |
+//! | [`gres`] | generic resources such as GPUs: what nodes have, what is asked for and held |
 //! | [`spec`] | what a user asked for: jobs and steps |
 //! | [`batch`] | many steps handed over at once, their dependencies and retries |
 //! | [`spec_text`], [`selector`], [`step_selector`], [`patterns`], [`signal`] | text forms of requests: arrays, dependencies, `12_[1-4]`, `%j`, `USR1` |
@@ -24,6 +25,7 @@ pub mod batch;
 pub mod config;
 pub mod date;
 pub mod env_vars;
+pub mod gres;
 pub mod hostlist;
 pub mod ids;
 pub mod messages;

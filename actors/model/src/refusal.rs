@@ -42,6 +42,9 @@ pub enum Refusal {
     /// `-L` names a license that is not there, or more than there are, or is malformed.
     #[error("Invalid license specification")]
     InvalidLicense(String),
+    /// `--gres` names what is not in GresTypes, or is malformed or contradicts itself.
+    #[error("Invalid generic resource (gres) specification")]
+    InvalidGres(String),
     /// No script, or not a script.
     #[error("Batch script is invalid: {0}")]
     InvalidScript(String),

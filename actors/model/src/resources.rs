@@ -1,5 +1,6 @@
 //! Resources as integers: CPU sets as bitmaps over a node's CPUs, memory in MiB.
 
+use crate::gres::{GresEntry, GresShare};
 use fixedbitset::FixedBitSet;
 use serde::{Deserialize, Serialize};
 use std::{fmt, hash, ops::Range, str::FromStr};
@@ -25,6 +26,9 @@ pub struct NodeShape {
     pub memory: MemoryMib,
     /// TmpDisk, MiB.
     pub tmp_disk_mib: u64,
+    /// Generic resources, all of a name together.
+    #[serde(default)]
+    pub gres: Vec<GresEntry>,
 }
 
 /// Memory as a job or step asks for it.
@@ -51,6 +55,9 @@ pub struct NodeShare {
     /// Tasks laid out on this node, from the job's `--ntasks` (0 where the job named none).
     #[serde(default)]
     pub tasks: u32,
+    /// Generic resources of the node given to the holder.
+    #[serde(default)]
+    pub gres: Vec<GresShare>,
 }
 
 /// A set of abstract CPU numbers of one node. Travels as sorted ranges, `0-3,7`.
@@ -428,6 +435,7 @@ mod tests {
             threads_per_core: 2,
             memory: MemoryMib(1000),
             tmp_disk_mib: 0,
+            gres: Vec::new(),
         };
         assert_eq!((shape.cores(), shape.cpus_of_core(3)), (8, 6..8));
         assert_eq!(shape.core_of_cpu(7), 3);

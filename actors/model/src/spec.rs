@@ -3,6 +3,7 @@
 
 use crate::{
     batch::{RetryPolicy, StepCgroup, StepDependencies},
+    gres::GresRequest,
     ids::{ArrayTask, JobId},
     resources::MemoryRequest,
     time::{TimeLimit, Timestamp},
@@ -206,6 +207,9 @@ pub struct JobSpec {
     /// `-L`, as written.
     #[serde(default)]
     pub licenses: Option<String>,
+    /// `--gres`, `--gpus` and their relatives.
+    #[serde(default)]
+    pub gres: GresRequest,
     /// `-w`: nodes that must be in the allocation (expanded).
     #[serde(default)]
     pub nodelist: Vec<String>,
@@ -496,6 +500,12 @@ pub struct StepSpec {
     /// Its `srun` says when each task starts, `-v`. Else nobody is told.
     #[serde(default)]
     pub tell_starts: bool,
+    /// `--gres`, `--gpus` and their relatives.
+    #[serde(default)]
+    pub gres: GresRequest,
+    /// `--gpus-per-task` of the job, for a step that names nothing of the kind and is waited for.
+    #[serde(default)]
+    pub inherited_gres: GresRequest,
 }
 
 /// One line of a `--multi-prog` file.

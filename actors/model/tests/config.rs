@@ -85,12 +85,11 @@ fn a_site_configuration_is_warned_of_only_where_it_is_not_honoured() {
         "47: PriorityWeightFairshare=10000",
         "59: AccountingStorageType=accounting_storage/slurmdbd",
         "60: AccountingStorageHost=db1",
-        "62: GresTypes=gpu",
         "71: QOS=gpu",
         "68: PartitionName=debug",
     ];
     assert_eq!(said, want);
-    assert_eq!(report.files.len(), 2);
+    assert_eq!(report.files.len(), 3);
     let last = report.problems.last().unwrap().to_string();
     assert!(last.ends_with("site.conf:68: warning: PartitionName=debug: DefaultTime=01:00:00 is above MaxTime=00:30:00 (MaxTime counts)"), "{last}");
 }

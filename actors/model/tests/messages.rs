@@ -10,6 +10,7 @@
 use garrick_model::{
     batch::{BatchMembers, RetryOn, StepCgroup, StepDependencyKind},
     config::{MemoryPer, OverSubscribe, OverTime, SelectUnit},
+    gres::GpuBind,
     ids::StepNum,
     messages::{
         command::{CommandReply, CommandRequest, JobAction, JobMilestone, NodeStateChange},
@@ -80,6 +81,7 @@ fn traced<'de, T: Deserialize<'de>>(samples: &'de Samples) -> Registry {
         DependencyKind,
         Distribution,
         FdSource,
+        GpuBind,
         JobAction,
         JobKind,
         JobMilestone,

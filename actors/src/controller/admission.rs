@@ -20,6 +20,7 @@ use crate::{
 };
 use garrick_model::{
     config::{Config, EnforcePartLimits, MemoryPer, function},
+    gres::{GPU, GresCount, GresRequest, list},
     ids::{JobId, RequestId, Sluid},
     messages::command::Caller,
     refusal::Refusal,
@@ -105,6 +106,7 @@ impl Rules<'_> {
         let array = self.array(&spec)?;
         self.check_nodes(&spec)?;
         self.check_constraint(&spec)?;
+        self.fill_gres(&mut spec)?;
         check_licenses(spec.licenses.as_deref(), &self.config.licenses)?;
         self.check_dependencies(&spec)?;
         if spec.deadline.is_some_and(|at| at <= self.now) {
@@ -201,6 +203,50 @@ impl Rules<'_> {
         Ok(())
     }
 
+    /// Every name must be one of `GresTypes`; what follows from numbers of GPUs is filled in.
+    fn fill_gres(&self, spec: &mut JobSpec) -> Result<(), Refusal> {
+        let gres = &spec.gres;
+        if let Some(unknown) = gres.all().find(|asked| !self.config.gres.types.contains(&asked.name)) {
+            return Err(Refusal::InvalidGres(unknown.to_string()));
+        }
+        if gres.total.len() > 1 {
+            return Err(Refusal::NotSupported("--gpus with several types".to_owned()));
+        }
+        let gpus = |list: &[GresCount]| u32::try_from(GresRequest::gpus(list)).unwrap_or(u32::MAX);
+        let (each, on_node, total) = (gpus(&gres.per_task), gpus(&gres.per_node), gpus(&gres.total));
+        let contradiction = || Refusal::InvalidGres(list(&gres.total));
+        if each > 0 && total > 0 {
+            // So many tasks as that makes.
+            let tasks = total / each;
+            if total % each > 0 || spec.tasks.is_some_and(|asked| asked != tasks) {
+                return Err(contradiction());
+            }
+            spec.tasks = Some(tasks);
+        }
+        if let Some(per_gpu) = gres.tasks_per_gpu {
+            match (spec.tasks, total, on_node) {
+                (None, 0, 0) => return Err(Refusal::InvalidGres("--ntasks-per-gpu".to_owned())),
+                (None, 0, on_node) => spec.tasks_per_node = Some(on_node.saturating_mul(per_gpu)),
+                (None, total, _) => spec.tasks = Some(total.saturating_mul(per_gpu)),
+                (Some(tasks), 0, 0) => {
+                    let count = u64::from(tasks.div_ceil(per_gpu.max(1)));
+                    spec.gres.total = vec![GresCount { name: GPU.to_owned(), kind: None, count }];
+                }
+                (Some(_), ..) => {}
+            }
+        }
+        if let Some(cpus) = spec.gres.cpus_per_gpu
+            && each > 0
+            && spec.cpus_per_task.is_none()
+        {
+            spec.cpus_per_task = Some(each.saturating_mul(cpus));
+        }
+        if spec.nodes.is_some_and(|nodes| total > 0 && total < nodes.min) {
+            return Err(Refusal::NodeConfigUnavailable { detail: None });
+        }
+        Ok(())
+    }
+
     fn check_constraint(&self, spec: &JobSpec) -> Result<(), Refusal> {
         check_constraint(spec.constraint.as_deref(), &|feature| self.feasibility.knows_feature(feature))
     }
@@ -227,6 +273,7 @@ impl Rules<'_> {
         let named = u32::try_from(spec.nodelist.len()).unwrap_or(u32::MAX);
         let mut cpus_per_task = spec.cpus_per_task.unwrap_or(1).max(1);
         let mut memory = match (spec.memory, first.config.def_memory.or(self.config.def_memory)) {
+            (MemoryRequest::Default, _) if spec.gres.mem_per_gpu.is_some() => MemoryRequest::Default,
             (MemoryRequest::Default, Some(MemoryPer::Node(mib))) => MemoryRequest::PerNode(mib),
             (MemoryRequest::Default, Some(MemoryPer::Cpu(mib))) => MemoryRequest::PerCpu(mib),
             // `--mem=0` on the command line is all of a node's memory.
@@ -262,6 +309,11 @@ impl Rules<'_> {
             (None, Some(tasks)) => tasks,
             (None, None) => min_nodes,
         };
+        // What is asked for on all nodes together may need more of them than tasks do.
+        let max_nodes = match spec.nodes {
+            None => max_nodes.max(u32::try_from(spec.gres.total_count()).unwrap_or(u32::MAX)),
+            Some(_) => max_nodes,
+        };
         let time_limit = spec.time_limit.or(first.config.default_time).unwrap_or(first.config.max_time);
         Ok(Resolved {
             partitions: partitions.iter().map(|p| p.config.name.clone()).collect(),
@@ -270,7 +322,7 @@ impl Rules<'_> {
             cpus_per_task,
             min_nodes,
             max_nodes: max_nodes.max(min_nodes),
-            cpus: tasks.max(min_nodes).saturating_mul(cpus_per_task),
+            cpus: cpus_asked(spec, tasks.max(min_nodes), cpus_per_task, min_nodes),
             memory,
             sharing: NodeUse::of(spec.sharing, &facts, self.feasibility.view().policy.unit).sharing(),
             requeue: spec.kind == JobKind::Batch && (spec.expedite || spec.requeue.unwrap_or(self.config.job_requeue)),
@@ -386,6 +438,13 @@ fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -> Re
         PartitionState::Up | PartitionState::Down => Ok(()),
         PartitionState::Drain | PartitionState::Inactive => Err(Refusal::PartitionUnavailable),
     }
+}
+
+/// CPUs that a request comes to.
+fn cpus_asked(spec: &JobSpec, tasks: u32, cpus_per_task: u32, nodes: u32) -> u32 {
+    let gpus = GresRequest::gpus(&spec.gres.total).max(GresRequest::gpus(&spec.gres.per_node) * u64::from(nodes));
+    let with_gpus = gpus.saturating_mul(u64::from(spec.gres.cpus_per_gpu.unwrap_or(0)));
+    tasks.saturating_mul(cpus_per_task).max(u32::try_from(with_gpus).unwrap_or(u32::MAX))
 }
 
 fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {

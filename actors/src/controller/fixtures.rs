@@ -323,6 +323,7 @@ impl Agents {
                 threads_per_core: 1,
                 memory: garrick_model::resources::MemoryMib(1000),
                 tmp_disk_mib: 0,
+                gres: Vec::new(),
             },
             arch: "x86_64".to_owned(),
             os: "Linux".to_owned(),

@@ -83,7 +83,7 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
 
 /// A share of two CPUs.
 pub fn share() -> NodeShare {
-    NodeShare { cpus: CpuSet::from(0..2), memory: Some(MemoryMib(100)), tasks: 1 }
+    NodeShare { cpus: CpuSet::from(0..2), memory: Some(MemoryMib(100)), tasks: 1, gres: Vec::new() }
 }
 
 /// A proposal on the named nodes.

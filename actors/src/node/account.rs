@@ -5,6 +5,7 @@
 use super::messages::{KeptHold, ReserveAsk};
 use crate::scheduler::request::NodeUse;
 use garrick_model::{
+    gres::{GresPool, GresShare, place_of},
     ids::{JobId, Sluid},
     resources::{CpuSet, MemoryMib, NodeShape},
     spec::Sharing,
@@ -134,7 +135,21 @@ impl Account {
             && !share.cpus.is_empty()
             && share.cpus.is_subset(&shape.all_cpus())
             && self.memory.saturating_add(memory) <= shape.memory.0
+            && self.free_gres(shape).has(&shape.gres, &share.gres)
             && (share.cpus.is_disjoint(&self.cpus) || self.may_share(ask))
+    }
+
+    /// Generic resources that nobody holds. What an attempt takes of what was kept for it counts once.
+    fn free_gres(&self, shape: &NodeShape) -> GresPool {
+        let mut pool = GresPool::all(&shape.gres);
+        for entry in self.entries.values() {
+            let own = &entry.hold.share.gres;
+            pool.take(&shape.gres, own);
+            if let Some(before) = &entry.instead_of {
+                pool.take(&shape.gres, &beyond(&before.hold.share.gres, own));
+            }
+        }
+        pool
     }
 
     /// Those in whose place an attempt is are among them.
@@ -266,9 +281,36 @@ impl Account {
                 }
             }
         }
+        for (place, one) in shape.gres.iter().enumerate().filter(|(_, one)| !one.no_consume) {
+            let of = |entry: &&Entry| {
+                let shares = entry.hold.share.gres.iter().filter(|share| place_of(&shape.gres, share) == Some(place));
+                shares.fold((0u64, CpuSet::new()), |(n, set), share| (n + share.count, set.union(&share.devices)))
+            };
+            let held: Vec<(u64, CpuSet)> = entries.iter().map(of).collect();
+            let (count, devices) = held.iter().fold((0, CpuSet::new()), |(n, all), (m, set)| (n + m, all.union(set)));
+            let twice = one.devices && u64::from(devices.len()) != count;
+            if count > one.count || twice {
+                return Err(format!("{count} of {one} given, devices {devices}"));
+            }
+        }
         if self.memory > shape.memory.0 {
             return Err(format!("{} MiB given of {}", self.memory, shape.memory.0));
         }
         Ok(())
     }
+}
+
+/// What of some shares goes beyond others.
+fn beyond(shares: &[GresShare], others: &[GresShare]) -> Vec<GresShare> {
+    let more = shares.iter().filter_map(|share| {
+        let same = |other: &&GresShare| other.name == share.name && other.kind == share.kind;
+        let Some(other) = others.iter().find(same) else { return Some(share.clone()) };
+        let devices = share.devices.difference(&other.devices);
+        let count = match share.devices.is_empty() {
+            true => share.count.saturating_sub(other.count),
+            false => u64::from(devices.len()),
+        };
+        (count > 0).then(|| GresShare { count, devices, ..share.clone() })
+    });
+    more.collect()
 }

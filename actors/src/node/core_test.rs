@@ -77,7 +77,7 @@ fn ask(job: u32, cpus: std::ops::Range<u32>, generation: u64) -> ReserveAsk {
         sluid: Sluid(u64::from(job)),
         attempt: 1,
         uid: 1001,
-        share: NodeShare { cpus: CpuSet::from(cpus), memory: Some(MemoryMib(400)), tasks: 1 },
+        share: NodeShare { cpus: CpuSet::from(cpus), memory: Some(MemoryMib(400)), tasks: 1, gres: Vec::new() },
         usage: NodeUse::Cpus,
         expected_end: None,
         generation,
@@ -459,7 +459,7 @@ proptest! {
                         2 => NodeUse::Oversubscribe(2),
                         _ => NodeUse::Cpus,
                     },
-                    share: NodeShare { cpus: CpuSet::from(first..first + count), memory: Some(MemoryMib(memory)), tasks: 1 },
+                    share: NodeShare { cpus: CpuSet::from(first..first + count), memory: Some(MemoryMib(memory)), tasks: 1, gres: Vec::new() },
                     ..ask(job, 0..1, 0)
                 })),
                 Step::Release { job, attempt } => {

@@ -36,6 +36,7 @@ fn facts() -> Box<NodeFacts> {
             threads_per_core: 1,
             memory: MemoryMib(1000),
             tmp_disk_mib: 0,
+            gres: Vec::new(),
         },
         arch: "x86_64".into(),
         os: "Linux".into(),

@@ -3,6 +3,7 @@
 use super::facts::{ClusterView, PartitionFacts, PartitionSharing, Policy};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
+    gres::GresRequest,
     ids::{JobId, NodeIndex, Sluid},
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, NodeShare},
     spec::{
@@ -36,6 +37,7 @@ pub fn spec() -> JobSpec {
         time_min: None,
         constraint: None,
         licenses: None,
+        gres: GresRequest::default(),
         nodelist: Vec::new(),
         exclude: Vec::new(),
         sharing: Sharing::Default,
@@ -154,6 +156,7 @@ pub fn node(index: u32, cores: u32) -> NodeView {
             threads_per_core: 2,
             memory: MemoryMib(1000),
             tmp_disk_mib: 0,
+            gres: Vec::new(),
         },
         holds: Vec::new(),
         features: Vec::new(),
@@ -174,7 +177,7 @@ pub fn hold(job: u32, cpus: std::ops::Range<u32>, memory: u64, end: Option<i64>)
         job: JobId(job),
         sluid: Sluid(u64::from(job)),
         uid: 1002,
-        share: NodeShare { cpus: CpuSet::from(cpus), memory: Some(MemoryMib(memory)), tasks: 1 },
+        share: NodeShare { cpus: CpuSet::from(cpus), memory: Some(MemoryMib(memory)), tasks: 1, gres: Vec::new() },
         sharing: Sharing::Default,
         expected_end: end.map(Timestamp::from_secs),
         completing: false,

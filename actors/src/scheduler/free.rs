@@ -2,7 +2,10 @@
 //! free now and for what will be.
 
 use super::request::{MemoryNeed, NodeUse, Request};
-use garrick_model::resources::NodeShape;
+use garrick_model::{
+    gres::{GresAmounts, GresRequest, GresTaken},
+    resources::NodeShape,
+};
 
 /// Who may still come to a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -16,7 +19,7 @@ pub enum Door {
 }
 
 /// Free amounts of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Free {
     /// CPUs that nobody holds, in whole units.
     pub cpus: u32,
@@ -26,6 +29,8 @@ pub struct Free {
     pub sharers: u32,
     /// MiB.
     pub memory: u64,
+    /// Generic resources.
+    pub gres: GresAmounts,
     /// Who may come.
     pub door: Door,
     /// Nobody holds anything.
@@ -41,19 +46,39 @@ pub struct Capacity {
     pub tasks: u32,
     /// CPUs that may be taken.
     pub cpus: u32,
+    /// Of the generic resource that is asked for on all nodes together, as many as this node could give.
+    pub total: u64,
+}
+
+/// What of a request falls on one node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Part {
+    /// Tasks.
+    pub tasks: u32,
+    /// Of the generic resource that is asked for on all nodes together.
+    pub total: u64,
 }
 
 /// What somebody takes of a node, in amounts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Amount {
     /// CPUs.
     pub cpus: u32,
     /// MiB.
     pub memory: u64,
+    /// Generic resources.
+    pub gres: GresTaken,
     /// How the node is used.
     pub usage: NodeUse,
     /// Owner.
     pub uid: u32,
+}
+
+impl Part {
+    /// Is there as much of everything as in the other?
+    pub const fn holds(self, other: Self) -> bool {
+        self.tasks >= other.tasks && self.total >= other.total
+    }
 }
 
 impl Free {
@@ -64,6 +89,7 @@ impl Free {
             shareable: shape.cpus,
             sharers: 0,
             memory: shape.memory.0,
+            gres: GresAmounts::all(&shape.gres),
             door: Door::Open,
             idle: true,
             only_user: None,
@@ -72,8 +98,9 @@ impl Free {
 
     /// Without that.
     #[must_use]
-    pub fn less(self, amount: &Amount) -> Self {
-        let mut left = self;
+    pub fn less(&self, amount: &Amount) -> Self {
+        let mut left = self.clone();
+        left.gres = self.gres.less(&amount.gres);
         left.memory = self.memory.saturating_sub(amount.memory);
         left.only_user = if self.idle || self.only_user == Some(amount.uid) { Some(amount.uid) } else { None };
         left.idle = false;
@@ -96,7 +123,7 @@ impl Free {
 
     /// The least of both: what is free at two times alike.
     #[must_use]
-    pub fn least(self, other: Self) -> Self {
+    pub fn least(&self, other: &Self) -> Self {
         let door = match (self.door, other.door) {
             (Door::Open, door) | (door, Door::Open) => door,
             (Door::OnlyUser(a), Door::OnlyUser(b)) if a == b => Door::OnlyUser(a),
@@ -112,6 +139,7 @@ impl Free {
             shareable: self.shareable.min(other.shareable),
             sharers: self.sharers.max(other.sharers),
             memory: self.memory.min(other.memory),
+            gres: self.gres.least(&other.gres),
             door,
             idle: self.idle && other.idle,
             only_user,
@@ -152,7 +180,7 @@ impl Free {
         let mut cpus = cpus.min(request.max_cpus_per_node.unwrap_or(u32::MAX));
         cpus -= cpus % unit;
         match request.memory {
-            MemoryNeed::None => {}
+            MemoryNeed::None | MemoryNeed::PerGpu(_) => {}
             MemoryNeed::PerNode(mib) if mib > self.memory => return None,
             MemoryNeed::All if self.memory < shape.memory.0 => return None,
             MemoryNeed::PerNode(_) | MemoryNeed::All => {}
@@ -165,8 +193,42 @@ impl Free {
         if cpus < request.min_cpus {
             return None;
         }
-        let tasks = (cpus / cpus_of_task(shape, request)).min(request.tasks_each.unwrap_or(u32::MAX));
-        (tasks >= request.least_tasks()).then_some(Capacity { tasks, cpus })
+        let mut tasks = (cpus / cpus_of_task(shape, request)).min(request.tasks_each.unwrap_or(u32::MAX));
+        let mut total = 0;
+        if let Some(gres) = &request.gres {
+            (tasks, total) = self.gres_capacity(cpus, shape, request, gres, tasks)?;
+        }
+        (tasks >= request.least_tasks()).then_some(Capacity { tasks, cpus, total })
+    }
+
+    /// Tasks and the part of the total that generic resources, and the CPUs and memory that go with GPUs, leave room for.
+    fn gres_capacity(
+        &self,
+        cpus: u32,
+        shape: &NodeShape,
+        request: &Request,
+        gres: &GresRequest,
+        tasks: u32,
+    ) -> Option<(u32, u64)> {
+        let entries = &shape.gres;
+        let fits = |part: Part| {
+            let need = gres.on_node(part.tasks, part.total);
+            let gpus = GresRequest::gpus(&need);
+            let memory = match request.memory {
+                MemoryNeed::PerGpu(mib) => mib.saturating_mul(gpus),
+                _ => 0,
+            };
+            let with_gpus = gpus.saturating_mul(u64::from(gres.cpus_per_gpu.unwrap_or(0)));
+            memory <= self.memory && with_gpus <= u64::from(cpus) && self.gres.has(entries, &need)
+        };
+        let least = u64::from(gres.total_count() > 0);
+        let most = u64::from(tasks);
+        let tasks =
+            greatest(most, |tasks| fits(Part { tasks: u32::try_from(tasks).unwrap_or(u32::MAX), total: least }))?;
+        let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
+        let room = self.gres.total_room(entries, gres).min(gres.total_count());
+        let total = greatest(room, |total| fits(Part { tasks: tasks.min(request.least_tasks()), total }))?;
+        (total >= least).then_some((tasks, total))
     }
 }
 
@@ -179,28 +241,59 @@ pub fn cpus_of_task(shape: &NodeShape, request: &Request) -> u32 {
     }
 }
 
-/// CPUs that so many tasks take of such a node, where it is not taken whole.
-pub fn cpus_of_tasks(shape: &NodeShape, unit: u32, request: &Request, tasks: u32) -> u32 {
-    let for_tasks = tasks.saturating_mul(cpus_of_task(shape, request));
-    for_tasks.max(request.min_cpus).max(1).next_multiple_of(unit)
+/// The greatest number up to `most` for which `fits` holds; it holds for none above one for which it does not. `None`: not
+/// even for 0.
+fn greatest(most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+    if fits(most) {
+        return Some(most);
+    }
+    let (mut low, mut high) = (0, most);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if fits(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low.checked_sub(1)
 }
 
-/// What so many tasks take of such a node, of which `free` MiB are free.
-pub fn amount(shape: &NodeShape, unit: u32, request: &Request, tasks: u32, free: u64) -> Amount {
+/// CPUs that a part of the request takes of such a node, where it is not taken whole.
+pub fn cpus_of_part(shape: &NodeShape, unit: u32, request: &Request, part: Part) -> u32 {
+    let for_tasks = part.tasks.saturating_mul(cpus_of_task(shape, request));
+    let with_gpus = request.gres.as_ref().and_then(|gres| {
+        let gpus = GresRequest::gpus(&gres.on_node(part.tasks, part.total));
+        gres.cpus_per_gpu.map(|each| each.saturating_mul(u32::try_from(gpus).unwrap_or(u32::MAX)))
+    });
+    for_tasks.max(request.min_cpus).max(with_gpus.unwrap_or(0)).max(1).next_multiple_of(unit)
+}
+
+/// What a part of the request takes of such a node, of which `free` MiB are free.
+pub fn amount(shape: &NodeShape, unit: u32, request: &Request, part: Part, free: u64) -> Amount {
     let cpus = match request.usage {
         NodeUse::Whole => shape.cpus,
-        _ => cpus_of_tasks(shape, unit, request, tasks),
+        _ => cpus_of_part(shape, unit, request, part),
     };
-    let memory = memory_of(shape, request, cpus, free).unwrap_or(0);
-    Amount { cpus, memory, usage: request.usage, uid: request.uid }
+    let memory = memory_of(shape, request, cpus, part, free).unwrap_or(0);
+    let gres = match (request.usage, &request.gres) {
+        (NodeUse::Whole, _) => GresAmounts::all(&shape.gres),
+        (_, Some(gres)) => GresAmounts::taken(&shape.gres, &gres.on_node(part.tasks, part.total)),
+        (_, None) => GresTaken::default(),
+    };
+    Amount { cpus, memory, gres, usage: request.usage, uid: request.uid }
 }
 
-/// MiB that the request takes of a node with so many of its CPUs; `None`: memory is not accounted.
-pub fn memory_of(shape: &NodeShape, request: &Request, cpus: u32, free: u64) -> Option<u64> {
+/// MiB that the request takes of a node with so many of its CPUs for a part of it; `None`: memory is not accounted.
+pub fn memory_of(shape: &NodeShape, request: &Request, cpus: u32, part: Part, free: u64) -> Option<u64> {
     match request.memory {
         MemoryNeed::None => None,
         MemoryNeed::PerNode(mib) => Some(mib),
         MemoryNeed::All => Some(shape.memory.0),
         MemoryNeed::PerCpu(mib) => Some(mib.saturating_mul(u64::from(cpus)).min(free)),
+        MemoryNeed::PerGpu(mib) => {
+            let gpus = request.gres.as_ref().map_or(0, |gres| GresRequest::gpus(&gres.on_node(part.tasks, part.total)));
+            Some(mib.saturating_mul(gpus).min(free))
+        }
     }
 }

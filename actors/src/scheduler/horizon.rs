@@ -3,7 +3,7 @@
 
 use super::{
     facts::{ClusterView, cpus_per_unit, in_service},
-    free::{Amount, Capacity, Free, amount, cpus_of_tasks},
+    free::{Amount, Capacity, Free, Part, amount, cpus_of_part},
     machine::futures,
     request::{NodeUse, Request},
 };
@@ -24,7 +24,7 @@ pub use openings::Opening;
 pub const NEVER: Timestamp = Timestamp(i64::MAX);
 
 /// From when on that much is free.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Step {
     /// Beginning; the end is the next one's beginning.
     pub from: Timestamp,
@@ -85,8 +85,8 @@ const LENGTHS: [u64; 12] = [0, 10, 30, 60, 120, 240, 480, 960, 1440, 2880, 5760,
 pub struct Slot {
     /// When.
     pub at: Timestamp,
-    /// Which nodes, and how many tasks on each.
-    pub nodes: Vec<(usize, u32)>,
+    /// Which nodes, and what of the request on each.
+    pub nodes: Vec<(usize, Part)>,
 }
 
 /// Where the request may look.
@@ -143,12 +143,13 @@ impl Horizon {
             let member: Vec<bool> = view.partitions.iter().map(|p| p.nodes.contains(place)).collect();
             let usable = in_service(node);
             let unit = cpus_per_unit(node, view.policy.unit);
-            let kind = *kinds.entry((size, node.weight, usable, &node.features, member)).or_insert_with(|| {
-                let (shape, weight) = (s.clone(), node.weight);
-                let kind = Kind { shape, unit, weight, usable, sample: place, indexes: Vec::new() };
-                horizon.kinds.push(kind);
-                u32::try_from(horizon.kinds.len() - 1).unwrap_or(u32::MAX)
-            });
+            let kind =
+                *kinds.entry((size, &s.gres, node.weight, usable, &node.features, member)).or_insert_with(|| {
+                    let (shape, weight) = (s.clone(), node.weight);
+                    let kind = Kind { shape, unit, weight, usable, sample: place, indexes: Vec::new() };
+                    horizon.kinds.push(kind);
+                    u32::try_from(horizon.kinds.len() - 1).unwrap_or(u32::MAX)
+                });
             steps.clear();
             futures(node, unit, |end| horizon.round(end), now, &mut steps);
             let class = horizon.class(kind, &steps);
@@ -214,13 +215,13 @@ impl Horizon {
     }
 
     /// The index for that many tasks on a node of that kind, made when first asked for; `None` where no index helps.
-    fn index_for(&mut self, kind: usize, eyes: &Eyes<'_>, level: u32) -> Option<usize> {
+    fn index_for(&mut self, kind: usize, eyes: &Eyes<'_>, level: Part) -> Option<usize> {
         let of_kind = &self.kinds[kind];
         let room = match eyes.request.usage {
             NodeUse::Oversubscribe(_) => return None,
             NodeUse::Whole => Room::Idle,
             NodeUse::Cpus | NodeUse::User => {
-                let cpus = cpus_of_tasks(&of_kind.shape, of_kind.unit, eyes.request, level);
+                let cpus = cpus_of_part(&of_kind.shape, of_kind.unit, eyes.request, level);
                 Room::Cpus(1 << (31 - cpus.max(1).leading_zeros()))
             }
         };
@@ -241,8 +242,8 @@ impl Horizon {
         Some(place)
     }
 
-    /// Classes that may have room for `level` tasks before `until`, some of them only later, each once.
-    fn visit(&mut self, eyes: &Eyes<'_>, level: u32, mut look: impl FnMut(&Class, &Kind, u32) -> Timestamp) {
+    /// Classes that may have room for `level` before `until`, some of them only later, each once.
+    fn visit(&mut self, eyes: &Eyes<'_>, level: Part, mut look: impl FnMut(&Class, &Kind, u32) -> Timestamp) {
         self.search += 1;
         for kind in 0..self.kinds.len() {
             if !Self::takes(&self.kinds[kind], eyes) {
@@ -286,26 +287,31 @@ impl Horizon {
         limits: &mut Limits,
     ) -> bool {
         limits.clear(self.classes.len(), candidates.len());
-        let least = request.least_tasks().max(1);
+        let least = request.least_part();
         let eyes = Eyes { request, candidates, length };
         let (now, until) = (self.now, self.now.plus(length));
-        let (mut nodes, mut sum) = (0u64, 0u64);
+        let (mut nodes, mut sum, mut total) = (0u64, 0u64, 0u64);
         self.visit(&eyes, least, |class, kind, number| {
             let during = class.steps.iter().take_while(|s| s.from < until || s.from <= now);
-            let tasks = during.map(|s| tasks(s, kind, request)).min().unwrap_or(0);
-            if tasks >= least {
-                limits.tasks[number as usize] = tasks;
+            let parts = during.map(|s| room(s, kind, request));
+            let part = parts.reduce(|a, b| Part { tasks: a.tasks.min(b.tasks), total: a.total.min(b.total) });
+            let part = part.unwrap_or_default();
+            if part.holds(least) {
+                limits.parts[number as usize] = part;
                 limits.set.push(number);
                 for node in class.members.iter().map(|n| *n as usize).filter(|n| candidates.contains(*n)) {
                     limits.open.insert(node);
                     nodes += 1;
-                    sum += u64::from(tasks);
+                    sum += u64::from(part.tasks);
+                    total += part.total;
                 }
             }
             // Later ones are of no use.
             now
         });
-        nodes >= u64::from(request.min_nodes) && sum >= u64::from(request.total_tasks())
+        nodes >= u64::from(request.min_nodes)
+            && sum >= u64::from(request.total_tasks())
+            && total >= request.total_gres()
     }
 
     /// The earliest time from `from` to `until` at which the request could run for `length` where nodes need not be
@@ -320,14 +326,8 @@ impl Horizon {
         length: Duration,
     ) -> Option<Slot> {
         let eyes = Eyes { request, candidates, length };
-        let total = request.total_tasks().max(1);
-        let mut best: Option<(Timestamp, Vec<(usize, u32)>)> = None;
-        let mut level = total.div_ceil(request.min_nodes.max(1)).max(request.least_tasks());
-        loop {
-            let nodes = total.div_ceil(level).max(request.min_nodes);
-            if nodes > request.max_nodes {
-                break;
-            }
+        let mut best: Option<(Timestamp, Vec<(usize, Part)>)> = None;
+        for (level, nodes) in levels(request) {
             let until = best.as_ref().map_or(until, |(at, _)| Timestamp(at.0 - 1));
             if let Some(at) = self.when(&eyes, level, nodes, (from, until)) {
                 best = Some((at, self.choose(&eyes, level)));
@@ -335,19 +335,15 @@ impl Horizon {
                     break;
                 }
             }
-            if level <= request.least_tasks() {
-                break;
-            }
-            level = (level / 2).max(request.least_tasks());
         }
         best.map(|(at, nodes)| Slot { at, nodes })
     }
 
-    /// When so many nodes at once have room for `level` tasks each. What is found is kept for [`Horizon::choose`].
+    /// When so many nodes at once have room for `level` each. What is found is kept for [`Horizon::choose`].
     fn when(
         &mut self,
         eyes: &Eyes<'_>,
-        level: u32,
+        level: Part,
         nodes: u32,
         (from, until): (Timestamp, Timestamp),
     ) -> Option<Timestamp> {
@@ -397,7 +393,7 @@ impl Horizon {
     }
 
     /// Nodes for the request of those found last.
-    fn choose(&mut self, eyes: &Eyes<'_>, level: u32) -> Vec<(usize, u32)> {
+    fn choose(&mut self, eyes: &Eyes<'_>, level: Part) -> Vec<(usize, Part)> {
         let Eyes { request, candidates, .. } = *eyes;
         let mut found = std::mem::take(&mut self.found);
         let rank = |f: &Found| {
@@ -407,16 +403,22 @@ impl Horizon {
         };
         found.sort_by_cached_key(rank);
         let mut left = request.total_tasks().max(1);
-        let mut nodes: Vec<(usize, u32)> = Vec::new();
+        let mut total = request.total_gres();
+        let mut nodes: Vec<(usize, Part)> = Vec::new();
         'found: for f in &found {
             let members = self.classes[f.class as usize].members.iter().map(|n| *n as usize);
             for node in members.filter(|n| request.exclude.is_empty() || candidates.contains(*n)) {
-                if left == 0 && nodes.len() >= request.min_nodes as usize {
+                if left == 0 && total == 0 && nodes.len() >= request.min_nodes as usize {
                     break 'found;
                 }
-                let tasks = level.min(left).max(request.least_tasks());
-                left = left.saturating_sub(tasks);
-                nodes.push((node, tasks));
+                let least = request.least_part();
+                let part = Part {
+                    tasks: level.tasks.min(left).max(request.least_tasks()),
+                    total: level.total.min(total).max(least.total),
+                };
+                left = left.saturating_sub(part.tasks);
+                total = total.saturating_sub(part.total);
+                nodes.push((node, part));
             }
         }
         self.found = found;
@@ -444,37 +446,40 @@ impl Horizon {
     pub fn during(&self, node: usize, from: Timestamp, until: Timestamp) -> Vec<Free> {
         let steps = &self.classes[self.class_of(node)].steps;
         let begin = steps.partition_point(|s| s.from <= from).saturating_sub(1);
-        steps[begin..].iter().take_while(|s| s.from < until || s.from <= from).map(|s| s.free).collect()
+        steps[begin..].iter().take_while(|s| s.from < until || s.from <= from).map(|s| s.free.clone()).collect()
     }
 
     /// Could what is free when all has ended be enough for the request?
     pub fn suffices_finally(&self, request: &Request, candidates: &FixedBitSet) -> bool {
         let eyes = Eyes { request, candidates, length: Duration::ZERO };
-        let mut open: Vec<(u32, u32)> = Vec::new();
+        let mut open: Vec<(Part, u32)> = Vec::new();
         for class in &self.classes {
             let kind = &self.kinds[class.kind as usize];
             if let Some(last) = class.steps.last().filter(|_| Self::takes(kind, &eyes)) {
-                open.push((tasks(last, kind, request), Self::open(class, &eyes)));
+                open.push((room(last, kind, request), Self::open(class, &eyes)));
             }
         }
         // As many nodes as it may have, the widest ones.
-        open.sort_unstable_by_key(|(tasks, _)| std::cmp::Reverse(*tasks));
-        let (mut nodes, mut sum) = (0u64, 0u64);
-        for (tasks, count) in open.into_iter().filter(|(tasks, _)| *tasks >= request.least_tasks().max(1)) {
+        open.sort_unstable_by_key(|(part, _)| std::cmp::Reverse((part.total, part.tasks)));
+        let (mut nodes, mut sum, mut total) = (0u64, 0u64, 0u64);
+        for (part, count) in open.into_iter().filter(|(part, _)| part.holds(request.least_part())) {
             let taken = u64::from(count).min(u64::from(request.max_nodes) - nodes);
             nodes += taken;
-            sum += taken * u64::from(tasks);
+            sum += taken * u64::from(part.tasks);
+            total += taken * part.total;
         }
-        nodes >= u64::from(request.min_nodes) && sum >= u64::from(request.total_tasks())
+        nodes >= u64::from(request.min_nodes)
+            && sum >= u64::from(request.total_tasks())
+            && total >= request.total_gres()
     }
 
-    /// What a request takes of nodes with so many tasks on each, at a time.
-    pub fn amounts(&self, request: &Request, nodes: &[(usize, u32)], at: Timestamp) -> Vec<(usize, Amount)> {
-        let of = |(node, tasks): &(usize, u32)| {
+    /// What a request takes of nodes with a part of it on each, at a time.
+    pub fn amounts(&self, request: &Request, nodes: &[(usize, Part)], at: Timestamp) -> Vec<(usize, Amount)> {
+        let of = |(node, part): &(usize, Part)| {
             let class = &self.classes[self.class_of(*node)];
             let kind = &self.kinds[class.kind as usize];
-            let free = class.steps[class.steps.partition_point(|s| s.from <= at).saturating_sub(1)].free;
-            (*node, amount(&kind.shape, kind.unit, request, *tasks, free.memory))
+            let free = &class.steps[class.steps.partition_point(|s| s.from <= at).saturating_sub(1)].free;
+            (*node, amount(&kind.shape, kind.unit, request, *part, free.memory))
         };
         nodes.iter().map(of).collect()
     }
@@ -484,15 +489,15 @@ impl Horizon {
         let until = self.round(until);
         let mut moved: Vec<(u32, Amount, u32)> = Vec::new();
         let mut steps = Vec::new();
-        for &(node, what) in nodes {
-            let old = self.class_of[node];
-            let known = moved.iter().rev().take(8).find(|(class, same, _)| *class == old && *same == what);
+        for (node, what) in nodes {
+            let (node, old) = (*node, self.class_of[*node]);
+            let known = moved.iter().rev().take(8).find(|(class, same, _)| *class == old && same == what);
             let new = match known {
                 Some((.., new)) => *new,
                 None => {
-                    less(&self.classes[old as usize].steps, from, until, &mut steps, |free| free.less(&what));
+                    less(&self.classes[old as usize].steps, from, until, &mut steps, |free| free.less(what));
                     let new = self.class(self.classes[old as usize].kind, &steps);
-                    moved.push((old, what, new));
+                    moved.push((old, what.clone(), new));
                     new
                 }
             };
@@ -513,7 +518,7 @@ impl Horizon {
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
     /// By class.
-    tasks: Vec<u32>,
+    parts: Vec<Part>,
     /// Classes that are not 0.
     set: Vec<u32>,
     open: FixedBitSet,
@@ -522,9 +527,9 @@ pub struct Limits {
 impl Limits {
     fn clear(&mut self, classes: usize, nodes: usize) {
         for class in self.set.drain(..) {
-            self.tasks[class as usize] = 0;
+            self.parts[class as usize] = Part::default();
         }
-        self.tasks.resize(classes.max(self.tasks.len()), 0);
+        self.parts.resize(classes.max(self.parts.len()), Part::default());
         self.open.clear();
         self.open.grow(nodes);
     }
@@ -535,9 +540,11 @@ impl Limits {
     }
 
     /// Tasks that fit on a node of that class, of those that fit there now.
-    pub fn bound(&self, class: usize, capacity: Capacity, least: u32) -> Option<Capacity> {
-        let tasks = capacity.tasks.min(self.tasks.get(class).copied().unwrap_or(0));
-        (tasks >= least.max(1)).then_some(Capacity { tasks, ..capacity })
+    pub fn bound(&self, class: usize, capacity: Capacity, least: Part) -> Option<Capacity> {
+        let part = self.parts.get(class).copied().unwrap_or_default();
+        let tasks = capacity.tasks.min(part.tasks);
+        let total = capacity.total.min(part.total);
+        (tasks >= least.tasks.max(1) && total >= least.total).then_some(Capacity { tasks, total, ..capacity })
     }
 }
 
@@ -554,14 +561,43 @@ impl Index {
     }
 }
 
-fn tasks(step: &Step, kind: &Kind, request: &Request) -> u32 {
-    step.free.capacity(&kind.shape, kind.unit, request).map_or(0, |c| c.tasks)
+fn room(step: &Step, kind: &Kind, request: &Request) -> Part {
+    let capacity = step.free.capacity(&kind.shape, kind.unit, request);
+    capacity.map_or(Part::default(), |c| Part { tasks: c.tasks, total: c.total })
+}
+
+/// Even parts of the request on nodes, with how many nodes that takes: few nodes first.
+fn levels(request: &Request) -> Vec<(Part, u32)> {
+    let (total, gres) = (request.total_tasks().max(1), request.total_gres());
+    let mut levels = Vec::new();
+    let mut tasks = total.div_ceil(request.min_nodes.max(1)).max(request.least_tasks());
+    loop {
+        let nodes = total.div_ceil(tasks).max(request.min_nodes);
+        if nodes > request.max_nodes {
+            break;
+        }
+        levels.push((Part { tasks, total: gres.div_ceil(u64::from(nodes.max(1))) }, nodes));
+        if tasks <= request.least_tasks() {
+            break;
+        }
+        tasks = (tasks / 2).max(request.least_tasks());
+    }
+    // More nodes than tasks need, for what is asked for on all of them together.
+    let most = u64::from(request.max_nodes).min(gres);
+    let mut nodes = levels.last().map_or(0, |(_, nodes)| u64::from(*nodes)) * 2;
+    while nodes > 0 && nodes / 2 < most {
+        let count = u32::try_from(nodes.min(most)).unwrap_or(u32::MAX);
+        let tasks = total.div_ceil(count).max(request.least_tasks());
+        levels.push((Part { tasks, total: gres.div_ceil(u64::from(count)) }, count));
+        nodes *= 2;
+    }
+    levels
 }
 
 /// From when on, not before `from`, a node of the class has room for the tasks as long as is asked for, and since when it
 /// has that room.
-fn window(class: &Class, kind: &Kind, eyes: &Eyes<'_>, level: u32, from: Timestamp) -> Option<(Timestamp, Timestamp)> {
-    first_window(&class.steps, |step| tasks(step, kind, eyes.request) >= level, from, eyes.length)
+fn window(class: &Class, kind: &Kind, eyes: &Eyes<'_>, level: Part, from: Timestamp) -> Option<(Timestamp, Timestamp)> {
+    first_window(&class.steps, |step| room(step, kind, eyes.request).holds(level), from, eyes.length)
 }
 
 /// The first time from `from` on at which `has` holds for `length`, and since when it does.
@@ -608,14 +644,14 @@ fn less(steps: &[Step], from: Timestamp, until: Timestamp, new: &mut Vec<Step>, 
     for (place, step) in steps.iter().enumerate() {
         let end = steps.get(place + 1).map_or(NEVER, |s| s.from);
         if step.from < from {
-            push(*step);
+            push(step.clone());
         }
         let begin = step.from.max(from);
         if begin < end.min(until) {
             push(Step { from: begin, free: change(&step.free) });
         }
         if until < end && step.from.max(until) < end && end > from {
-            push(Step { from: step.from.max(until), free: step.free });
+            push(Step { from: step.from.max(until), free: step.free.clone() });
         }
     }
 }

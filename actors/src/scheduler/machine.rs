@@ -3,14 +3,15 @@
 
 use super::{
     facts::{ClusterView, cpus_per_unit, in_service},
-    free::{Capacity, Door, Free, cpus_of_tasks, memory_of},
+    free::{Capacity, Door, Free, Part, cpus_of_part, memory_of},
     horizon::{Horizon, NEVER, Step},
     request::{NodeUse, Request},
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
+    gres::{GresAmounts, GresEntry, GresPool},
     ids::JobId,
-    resources::{CpuSet, MemoryMib, NodeShare},
+    resources::{CpuSet, MemoryMib, NodeShape, NodeShare},
     spec::Sharing,
     time::Timestamp,
     view::{NodeHold, NodeView},
@@ -38,6 +39,7 @@ struct Room {
     free: CpuSet,
     free_cpus: u32,
     memory: u64,
+    gres: GresPool,
     door: Door,
     /// The one user whose jobs are here; `None` when there are none or several.
     only_user: Option<u32>,
@@ -106,7 +108,7 @@ impl<'a> Machine<'a> {
         for node in 0..view.nodes.len() {
             let mut least = Free::all(&view.nodes[node].shape);
             for free in horizon.during(node, at, until) {
-                least = least.least(free);
+                least = least.least(&free);
             }
             let shape = &view.nodes[node].shape;
             let sharing = least.shareable > least.cpus;
@@ -114,6 +116,7 @@ impl<'a> Machine<'a> {
                 cpus: (if sharing { least.shareable } else { least.cpus }..shape.cpus).collect(),
                 memory: Some(MemoryMib(shape.memory.0 - least.memory.min(shape.memory.0))),
                 tasks: 0,
+                gres: least.gres.shares_leaving(&shape.gres),
             };
             if !least.idle {
                 machine.take(node, &share, NodeUse::Cpus, least.only_user.unwrap_or(u32::MAX));
@@ -147,7 +150,7 @@ impl<'a> Machine<'a> {
             let class = weights.binary_search(&node.weight).unwrap_or(0);
             let mut room = Room { class, ..Room::all(node, cpus_per_unit(node, view.policy.unit)) };
             for hold in node.holds.iter().filter(|h| still_held(h)) {
-                room.add(&hold.share, hold.sharing, hold.uid, u32::MAX);
+                room.add(&node.shape.gres, &hold.share, hold.sharing, hold.uid, u32::MAX);
             }
             machine.usable.set(place, usable_node(node));
             if machine.usable.contains(place) {
@@ -198,7 +201,7 @@ impl<'a> Machine<'a> {
         let count = self.rooms.len();
         let room = &mut self.rooms[node];
         let before = room.free_cpus;
-        room.add(share, usage.sharing(), uid, usage.most_holders());
+        room.add(&self.view.nodes[node].shape.gres, share, usage.sharing(), uid, usage.most_holders());
         self.idle.set(node, false);
         if room.free_cpus != before {
             let after = room.free_cpus;
@@ -265,21 +268,27 @@ impl<'a> Machine<'a> {
             NodeUse::Oversubscribe(most) => u32::try_from(room.shareable(shape.cpus, most).count()).unwrap_or(u32::MAX),
             _ => room.free_cpus,
         };
-        room.amounts(shape.cpus).capacity_with(cpus, shape, room.unit, request)
+        room.amounts(shape).capacity_with(cpus, shape, room.unit, request)
     }
 
-    /// The share for `tasks` tasks on a node that has the capacity for them.
-    pub fn share(&self, node: usize, request: &Request, tasks: u32) -> NodeShare {
+    /// The share for a part of the request on a node that has the capacity for it. `most` bounds what may be had of each
+    /// of its generic resources; `None`: it is not to be had within that.
+    pub fn share(&self, node: usize, request: &Request, part: Part, most: impl Fn(usize) -> u64) -> Option<NodeShare> {
         let room = &self.rooms[node];
         let shape = &self.view.nodes[node].shape;
-        let wanted = cpus_of_tasks(shape, room.unit, request, tasks);
+        let wanted = cpus_of_part(shape, room.unit, request, part);
         let cpus: CpuSet = match request.usage {
             NodeUse::Whole => shape.all_cpus(),
             NodeUse::Oversubscribe(most) => room.least_shared(shape.cpus, most, wanted),
             NodeUse::Cpus | NodeUse::User => room.whole_units().take(wanted as usize).collect(),
         };
-        let memory = memory_of(shape, request, cpus.len(), room.memory).map(MemoryMib);
-        NodeShare { cpus, memory, tasks: if request.tasks_named { tasks } else { 0 } }
+        let memory = memory_of(shape, request, cpus.len(), part, room.memory).map(MemoryMib);
+        let gres = match (request.usage, &request.gres) {
+            (NodeUse::Whole, _) => room.gres.everything(&shape.gres),
+            (_, Some(gres)) => room.gres.choose(&shape.gres, &gres.on_node(part.tasks, part.total), most)?,
+            (_, None) => Vec::new(),
+        };
+        Some(NodeShare { cpus, memory, tasks: if request.tasks_named { part.tasks } else { 0 }, gres })
     }
 }
 
@@ -300,15 +309,15 @@ pub fn futures(
     }
     let mut room = Room::all(node, unit);
     for (end, hold) in held {
-        let free = room.amounts(node.shape.cpus);
+        let free = room.amounts(&node.shape);
         if end < NEVER && steps.last().is_none_or(|later| later.from > end) {
             steps.push(Step { from: end, free });
         }
-        room.add(&hold.share, hold.sharing, hold.uid, u32::MAX);
+        room.add(&node.shape.gres, &hold.share, hold.sharing, hold.uid, u32::MAX);
     }
-    steps.push(Step { from: now, free: room.amounts(node.shape.cpus) });
+    steps.push(Step { from: now, free: room.amounts(&node.shape) });
     steps.reverse();
-    steps.dedup_by_key(|step| step.free);
+    steps.dedup_by(|later, earlier| later.free == earlier.free);
 }
 
 fn bucket(by_free: &mut BTreeMap<u32, FixedBitSet>, free: u32, count: usize) -> &mut FixedBitSet {
@@ -322,6 +331,7 @@ impl Room {
             free: node.shape.all_cpus(),
             free_cpus: node.shape.cpus,
             memory: node.shape.memory.0,
+            gres: GresPool::all(&node.shape.gres),
             door: Door::Open,
             only_user: None,
             holders: 0,
@@ -330,7 +340,7 @@ impl Room {
         }
     }
 
-    fn add(&mut self, share: &NodeShare, sharing: Sharing, uid: u32, most_holders: u32) {
+    fn add(&mut self, entries: &[GresEntry], share: &NodeShare, sharing: Sharing, uid: u32, most_holders: u32) {
         for cpu in share.cpus.iter() {
             self.free.remove(cpu);
             if sharing == Sharing::Oversubscribe {
@@ -341,6 +351,7 @@ impl Room {
         }
         self.free_cpus = u32::try_from(self.whole_units().count()).unwrap_or(0);
         self.memory = self.memory.saturating_sub(share.memory.map_or(0, |m| m.0));
+        self.gres.take(entries, &share.gres);
         self.only_user = if self.holders == 0 || self.only_user == Some(uid) { Some(uid) } else { None };
         self.holders += 1;
         match sharing {
@@ -350,8 +361,9 @@ impl Room {
         }
     }
 
-    /// In amounts, of a node of so many CPUs.
-    fn amounts(&self, cpus: u32) -> Free {
+    /// In amounts, of a node of that shape.
+    fn amounts(&self, shape: &NodeShape) -> Free {
+        let cpus = shape.cpus;
         let sharers: u32 = self.shared.values().map(|(holders, _)| holders).sum();
         let alone = cpus - self.free.len().min(cpus) - u32::try_from(self.shared.len()).unwrap_or(0).min(cpus);
         Free {
@@ -359,6 +371,7 @@ impl Room {
             shareable: cpus - alone.min(cpus),
             sharers,
             memory: self.memory,
+            gres: GresAmounts::free(&shape.gres, &self.gres),
             door: self.door,
             idle: self.holders == 0,
             only_user: self.only_user,

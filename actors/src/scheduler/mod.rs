@@ -33,6 +33,8 @@ pub mod topology;
 #[cfg(test)]
 pub(crate) mod fixtures;
 #[cfg(test)]
+mod gres_test;
+#[cfg(test)]
 mod licenses_test;
 #[cfg(test)]
 mod plan_test;

@@ -24,6 +24,7 @@ use super::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
+    gres::GresAmounts,
     ids::{JobId, NodeIndex},
     resources::NodeShare,
     spec_text::licenses::Licenses,
@@ -372,11 +373,12 @@ impl<'a> Pass<'a> {
     /// Nodes that the request gets now, such that nobody who has room reserved is delayed.
     fn place_now(&mut self, asked: &Asked<'_>) -> Option<Vec<AllocatedNode>> {
         let Asked { request, candidates, length, .. } = *asked;
+        let run = (self.now, self.now.plus(length));
         if self.failed.contains(request) || self.machine.is_short_for(request) {
             return None;
         }
         let placed = if self.horizon.room_now(request, candidates, length, &mut self.limits) {
-            let bound = Bound { horizon: &self.horizon, limits: &self.limits };
+            let bound = Bound { horizon: &self.horizon, limits: &self.limits, run };
             select::place_within(&self.machine, request, candidates, Some(bound))
         } else {
             None
@@ -417,7 +419,7 @@ impl<'a> Pass<'a> {
             self.planned.push(PlannedHold { node: *node, share, usage: closing.usage, uid: job.uid, end });
         }
         self.horizon.hold(&closed, self.now, end);
-        self.horizon.hold(&amounts(&nodes, request), self.now, end);
+        self.horizon.hold(&amounts(self.view, &nodes, request), self.now, end);
         self.licenses.hold(&licenses, self.now, end);
         self.started.entry(job.id).or_default().extend(array_index);
         if let Some(array) = array_index.map(|_| job.id).or(job.array_task.map(|t| t.array_job)) {
@@ -506,7 +508,7 @@ impl<'a> Pass<'a> {
         // Nodes and licenses in turn, until both are free at one time.
         let found = loop {
             let found = if request.contiguous || !request.nodelist.is_empty() {
-                self.look_ahead(asked, (from, until)).map(|(at, nodes)| (at, amounts(&nodes, request)))
+                self.look_ahead(asked, (from, until)).map(|(at, nodes)| (at, amounts(self.view, &nodes, request)))
             } else if let Some(topology) = self.view.topology(request.partition).filter(|_| request.near.is_some()) {
                 let slot = topology::earliest(&mut self.horizon, topology, request, candidates, (from, until), length);
                 slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at)))
@@ -581,7 +583,7 @@ impl<'a> Pass<'a> {
             return false;
         };
         let kept = |node: usize| is_kept_for(self.view, node, job.id);
-        let nodes = amounts(&nodes, request).into_iter().filter(|(node, _)| !kept(*node)).collect();
+        let nodes = amounts(self.view, &nodes, request).into_iter().filter(|(node, _)| !kept(*node)).collect();
         self.keep(asked, at, nodes, licenses);
         true
     }
@@ -624,10 +626,11 @@ fn without_limit(request: &Request) -> Request {
     Request { limit_secs: None, ..request.clone() }.on_any_switches()
 }
 
-fn amounts(nodes: &[AllocatedNode], request: &Request) -> Vec<(usize, Amount)> {
+fn amounts(view: &ClusterView, nodes: &[AllocatedNode], request: &Request) -> Vec<(usize, Amount)> {
     let amount = |node: &AllocatedNode| Amount {
         cpus: node.share.cpus.len(),
         memory: node.share.memory.map_or(0, |m| m.0),
+        gres: GresAmounts::held(&view.nodes[node.index.0 as usize].shape.gres, &node.share.gres),
         usage: request.usage,
         uid: request.uid,
     };

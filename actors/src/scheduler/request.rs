@@ -1,15 +1,19 @@
 //! What one job asks of one partition, in numbers: the form that node selection works on.
 
-use super::facts::{AllocationUnit, ClusterView, PartitionFacts, PartitionSharing};
+use super::{
+    facts::{AllocationUnit, ClusterView, PartitionFacts, PartitionSharing},
+    free::Part,
+};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
+    gres::{GPU, GresRequest},
     ids::NodeIndex,
     resources::{MemoryMib, MemoryRequest},
     spec::Sharing,
     time::{TimeLimit, Timestamp},
     view::JobView,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// How a job uses the nodes that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -68,6 +72,8 @@ pub enum MemoryNeed {
     PerNode(u64),
     /// This much for each CPU that is given.
     PerCpu(u64),
+    /// This much for each GPU that is given.
+    PerGpu(u64),
     /// All that the node has.
     All,
 }
@@ -113,6 +119,8 @@ pub struct Request {
     pub constraint: Option<String>,
     /// `-L`.
     pub licenses: Option<String>,
+    /// Generic resources; `None`: none are asked for.
+    pub gres: Option<Arc<GresRequest>>,
     /// `-w`, as indices, ascending; a name that no node has makes the job unplaceable and is in [`Self::unknown_nodes`].
     pub nodelist: Vec<NodeIndex>,
     /// `-x`, ascending.
@@ -189,7 +197,10 @@ impl Request {
             min_nodes,
             max_nodes,
             want_nodes: if ranged { max_nodes } else { min_nodes },
-            memory: memory_need(view.policy.memory, job.memory),
+            memory: match (spec.gres.mem_per_gpu, job.memory) {
+                (Some(MemoryMib(mib)), MemoryRequest::Default) if view.policy.memory => MemoryNeed::PerGpu(mib),
+                (_, memory) => memory_need(view.policy.memory, memory),
+            },
             tmp_disk_mib: spec.tmp_disk_mib,
             // The order of nodes means something else in a topology (`--contiguous` in sbatch(1)).
             contiguous: spec.contiguous && near.is_none(),
@@ -199,6 +210,7 @@ impl Request {
             max_cpus_per_node: partition.max_cpus_per_node,
             constraint: spec.constraint.clone().filter(|c| !c.is_empty()),
             licenses: spec.licenses.clone(),
+            gres: gres_need(&spec.gres),
             nodelist,
             exclude,
             unknown_nodes,
@@ -231,6 +243,16 @@ impl Request {
         if self.tasks.is_some() { 1 } else { self.tasks_each.unwrap_or(1).max(1) }
     }
 
+    /// The same with what every node must give of what is asked for on all of them together.
+    pub fn least_part(&self) -> Part {
+        Part { tasks: self.least_tasks().max(1), total: u64::from(self.total_gres() > 0) }
+    }
+
+    /// Generic resources asked for on all nodes together.
+    pub fn total_gres(&self) -> u64 {
+        self.gres.as_ref().map_or(0, |gres| gres.total_count())
+    }
+
     /// Tasks that the fewest nodes have to hold together.
     pub fn total_tasks(&self) -> u32 {
         self.tasks.unwrap_or_else(|| self.least_tasks().saturating_mul(self.min_nodes))
@@ -249,6 +271,18 @@ impl Request {
         }
         set
     }
+}
+
+/// What placement has to look at. Where each task brings its GPUs, how many there are in all follows from the tasks.
+fn gres_need(asked: &GresRequest) -> Option<Arc<GresRequest>> {
+    if asked.is_empty() {
+        return None;
+    }
+    let mut need = asked.clone();
+    if need.per_task.iter().any(|each| each.name == GPU) {
+        need.total.clear();
+    }
+    Some(Arc::new(need))
 }
 
 fn memory_need(accounted: bool, request: MemoryRequest) -> MemoryNeed {

@@ -10,20 +10,22 @@
 //! then fill the chosen nodes in configuration order, every node keeping at least one.
 
 use super::{
-    free::Capacity,
+    free::{Capacity, Part},
     horizon::{Horizon, Limits},
     machine::Machine,
     request::{NodeUse, Request},
     topology,
 };
 use fixedbitset::FixedBitSet;
-use garrick_model::view::AllocatedNode;
+use garrick_model::{gres::GresAmounts, time::Timestamp, view::AllocatedNode};
 
 /// A chosen node and the tasks that it could run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Pick {
     node: usize,
     capacity: u32,
+    /// Of what is asked for on all nodes together.
+    total: u64,
 }
 
 /// What is planned for later bounds what may start now: tasks that fit on a node all the time.
@@ -33,6 +35,8 @@ pub struct Bound<'b> {
     pub horizon: &'b Horizon,
     /// Tasks by class.
     pub limits: &'b Limits,
+    /// From when until when a start now would run.
+    pub run: (Timestamp, Timestamp),
 }
 
 /// Nodes for the request out of `candidates`, laid out; `None` when it does not fit.
@@ -83,7 +87,7 @@ pub(super) fn place_among(
     } else {
         picks.sort_unstable_by_key(|p| (topologies.rank(p.node), p.node));
     }
-    Some(lay_out(machine, request, &picks))
+    lay_out(machine, request, &picks, bound)
 }
 
 /// Tasks of the request that the node could run.
@@ -99,13 +103,21 @@ pub(super) fn tasks_on(machine: &Machine<'_>, request: &Request, node: usize, bo
 }
 
 fn choose(machine: &Machine<'_>, request: &Request, open: FixedBitSet, bound: Option<Bound<'_>>) -> Option<Vec<Pick>> {
-    let mut search = Search { machine, request, bound, open, picks: Vec::new(), missing: request.total_tasks() };
+    let mut search = Search {
+        machine,
+        request,
+        bound,
+        open,
+        picks: Vec::new(),
+        missing: request.total_tasks(),
+        missing_total: request.total_gres(),
+    };
     for index in &request.nodelist {
         let node = index.0 as usize;
         if !search.open.contains(node) {
             return None;
         }
-        let capacity = search.capacity(node)?.tasks;
+        let capacity = search.capacity(node)?;
         search.add(node, capacity);
     }
     if request.contiguous {
@@ -124,14 +136,16 @@ struct Search<'m, 'a> {
     picks: Vec<Pick>,
     /// Tasks that have no node yet.
     missing: u32,
+    /// What of all that is asked for on all nodes together comes from no node yet.
+    missing_total: u64,
 }
 
 impl Search<'_, '_> {
     fn capacity(&self, node: usize) -> Option<Capacity> {
         let capacity = self.machine.capacity(node, self.request)?;
         match self.bound {
-            Some(Bound { horizon, limits }) => {
-                limits.bound(horizon.class_of(node), capacity, self.request.least_tasks())
+            Some(Bound { horizon, limits, .. }) => {
+                limits.bound(horizon.class_of(node), capacity, self.request.least_part())
             }
             None => Some(capacity),
         }
@@ -142,13 +156,17 @@ impl Search<'_, '_> {
     }
 
     fn enough(&self) -> bool {
-        self.missing == 0 && self.count() >= self.request.min_nodes && self.count() <= self.request.max_nodes
+        self.missing == 0
+            && self.missing_total == 0
+            && self.count() >= self.request.min_nodes
+            && self.count() <= self.request.max_nodes
     }
 
-    fn add(&mut self, node: usize, capacity: u32) {
+    fn add(&mut self, node: usize, capacity: Capacity) {
         self.open.set(node, false);
-        self.missing = self.missing.saturating_sub(capacity);
-        self.picks.push(Pick { node, capacity });
+        self.missing = self.missing.saturating_sub(capacity.tasks);
+        self.missing_total = self.missing_total.saturating_sub(capacity.total);
+        self.picks.push(Pick { node, capacity: capacity.tasks, total: capacity.total });
     }
 
     /// CPUs that a node must have free to run that many tasks.
@@ -159,9 +177,9 @@ impl Search<'_, '_> {
         tasks.saturating_mul(self.request.cpus_per_task).max(self.request.min_cpus).max(1)
     }
 
-    /// The first node of a class that can run at least `tasks`. Nodes found useless are not looked at again.
-    fn find(&mut self, class: usize, tasks: u32, widest: bool) -> Option<(usize, u32)> {
-        let least = self.cpus_for(tasks);
+    /// The first node of a class that has room for at least `part`. Nodes found useless are not looked at again.
+    fn find(&mut self, class: usize, part: Part, widest: bool) -> Option<(usize, Capacity)> {
+        let least = self.cpus_for(part.tasks);
         let mut useless = Vec::new();
         let mut found = None;
         let usage = self.request.usage;
@@ -172,8 +190,8 @@ impl Search<'_, '_> {
         };
         for node in nodes {
             match self.capacity(node) {
-                Some(c) if c.tasks >= tasks => {
-                    found = Some((node, c.tasks));
+                Some(c) if c.tasks >= part.tasks && c.total >= part.total => {
+                    found = Some((node, c));
                     break;
                 }
                 Some(_) => {}
@@ -187,14 +205,17 @@ impl Search<'_, '_> {
     }
 
     fn frugal(mut self) -> Option<Vec<Pick>> {
-        let least = self.request.least_tasks();
+        let least = Part { tasks: self.request.least_tasks(), ..self.request.least_part() };
         for class in 0..self.machine.classes() {
             while !self.enough() {
                 if self.count() >= self.request.max_nodes {
                     return None;
                 }
                 let nodes_left = self.request.min_nodes.saturating_sub(self.count()).max(1);
-                let even = self.missing.div_ceil(nodes_left).max(least);
+                let even = Part {
+                    tasks: self.missing.div_ceil(nodes_left).max(least.tasks),
+                    total: self.missing_total.div_ceil(u64::from(nodes_left)).max(least.total),
+                };
                 let next = self.find(class, even, self.request.least_loaded).or_else(|| self.find(class, least, true));
                 match next {
                     Some((node, capacity)) => self.add(node, capacity),
@@ -225,14 +246,17 @@ impl Search<'_, '_> {
     }
 
     fn widest(mut self) -> Option<Vec<Pick>> {
-        let mut all: Vec<Pick> =
-            self.open.ones().filter_map(|node| self.capacity(node).map(|c| Pick { node, capacity: c.tasks })).collect();
-        all.sort_by_key(|p| (std::cmp::Reverse(p.capacity), self.machine.class_of(p.node), p.node));
+        let mut all: Vec<Pick> = self
+            .open
+            .ones()
+            .filter_map(|node| self.capacity(node).map(|c| Pick { node, capacity: c.tasks, total: c.total }))
+            .collect();
+        all.sort_by_key(|p| (std::cmp::Reverse((p.total, p.capacity)), self.machine.class_of(p.node), p.node));
         for pick in all {
             if self.enough() || self.count() >= self.request.max_nodes {
                 break;
             }
-            self.add(pick.node, pick.capacity);
+            self.add(pick.node, Capacity { tasks: pick.capacity, cpus: 0, total: pick.total });
         }
         self.enough().then_some(self.picks)
     }
@@ -243,28 +267,31 @@ impl Search<'_, '_> {
         let mut open = self.open.clone();
         open.extend(named.iter().map(|p| p.node));
         let mut run: std::collections::VecDeque<Pick> = std::collections::VecDeque::new();
-        let mut tasks: u64 = 0;
+        let (mut tasks, mut total) = (0u64, 0u64);
         let needed = u64::from(self.request.total_tasks());
         for node in open.ones() {
-            let Some(capacity) = self.capacity(node).map(|c| c.tasks) else {
+            let Some(Capacity { tasks: capacity, total: gres, .. }) = self.capacity(node) else {
                 run.clear();
-                tasks = 0;
+                (tasks, total) = (0, 0);
                 continue;
             };
             if run.back().is_some_and(|last| last.node + 1 != node) {
                 run.clear();
-                tasks = 0;
+                (tasks, total) = (0, 0);
             }
-            run.push_back(Pick { node, capacity });
+            run.push_back(Pick { node, capacity, total: gres });
             tasks += u64::from(capacity);
+            total += gres;
             while run.len() > self.request.max_nodes as usize
                 && let Some(first) = run.pop_front()
             {
                 tasks -= u64::from(first.capacity);
+                total -= first.total;
             }
             let first = run.front().map_or(node, |p| p.node);
             let has_named = named.iter().all(|p| (first..=node).contains(&p.node));
-            if tasks >= needed && run.len() >= self.request.min_nodes as usize && has_named {
+            let enough = tasks >= needed && total >= self.request.total_gres();
+            if enough && run.len() >= self.request.min_nodes as usize && has_named {
                 return Some(run.into_iter().collect());
             }
         }
@@ -272,11 +299,18 @@ impl Search<'_, '_> {
     }
 }
 
-fn lay_out(machine: &Machine<'_>, request: &Request, picks: &[Pick]) -> Vec<AllocatedNode> {
+fn lay_out(
+    machine: &Machine<'_>,
+    request: &Request,
+    picks: &[Pick],
+    bound: Option<Bound<'_>>,
+) -> Option<Vec<AllocatedNode>> {
     let least = request.least_tasks();
     let nodes = u32::try_from(picks.len()).unwrap_or(u32::MAX);
     let mut left = request.tasks.unwrap_or_else(|| nodes.saturating_mul(least));
     let mut spare = left.saturating_sub(nodes.saturating_mul(least));
+    let each = request.least_part().total;
+    let mut spare_total = request.total_gres().checked_sub(u64::from(nodes).saturating_mul(each))?;
     picks
         .iter()
         .map(|pick| {
@@ -285,12 +319,21 @@ fn lay_out(machine: &Machine<'_>, request: &Request, picks: &[Pick]) -> Vec<Allo
             // Fewer tasks than nodes (a long node list): the last nodes have none.
             let tasks = (least + more).min(left);
             left -= tasks;
+            let more = spare_total.min(pick.total.saturating_sub(each));
+            spare_total -= more;
+            let part = Part { tasks, total: each + more };
             let view = &machine.view().nodes[pick.node];
-            AllocatedNode {
-                name: view.name.clone(),
-                index: view.index,
-                share: machine.share(pick.node, request, tasks),
-            }
+            let most = planned_gres(pick.node, request, bound);
+            let most = |place: usize| most.as_ref().map_or(u64::MAX, |free| free.count(place));
+            let share = machine.share(pick.node, request, part, most)?;
+            Some(AllocatedNode { name: view.name.clone(), index: view.index, share })
         })
         .collect()
+}
+
+/// The least that is planned to be free of a node's generic resources while a start now would run: which type somebody gets
+/// who named none must not be one that is kept for others.
+fn planned_gres(node: usize, request: &Request, bound: Option<Bound<'_>>) -> Option<GresAmounts> {
+    let Bound { horizon, run: (from, until), .. } = bound.filter(|_| request.gres.is_some())?;
+    horizon.during(node, from, until).into_iter().map(|free| free.gres).reduce(|a, b| a.least(&b))
 }

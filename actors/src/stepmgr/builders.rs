@@ -47,6 +47,7 @@ pub fn job_spec(kind: JobKind) -> JobSpec {
         time_min: None,
         constraint: None,
         licenses: None,
+        gres: garrick_model::gres::GresRequest::default(),
         nodelist: Vec::new(),
         exclude: Vec::new(),
         sharing: Sharing::Default,
@@ -96,6 +97,7 @@ pub fn run(kind: JobKind, cpus: &[u32]) -> RunFacts {
                 cpus: CpuSet::from(0..*cpus),
                 memory: Some(MemoryMib(u64::from(*cpus) * 1000)),
                 tasks: 0,
+                gres: Vec::new(),
             },
         })
         .collect();

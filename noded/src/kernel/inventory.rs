@@ -71,6 +71,7 @@ impl Machine {
             memory: total_memory(root)?,
             // A node whose TmpFS is not there offers none.
             tmp_disk_mib: disk_mib(tmp_fs).unwrap_or(0),
+            gres: Vec::new(),
         };
         Ok(Self {
             hostname: short_hostname(&text(uname.nodename())),

@@ -221,6 +221,7 @@ mod tests {
             threads_per_core: 1,
             memory: MemoryMib(1000),
             tmp_disk_mib: 0,
+            gres: Vec::new(),
         }
     }
 

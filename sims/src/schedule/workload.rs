@@ -71,7 +71,7 @@ pub fn cluster(nodes: u32, waiting: u32, mix: Mix, choice: Choice) -> ClusterVie
                 job: JobId(1_000_000 + end),
                 sluid: Sluid(u64::from(end)),
                 uid: 1,
-                share: NodeShare { cpus, memory: None, tasks: 1 },
+                share: NodeShare { cpus, memory: None, tasks: 1, gres: Vec::new() },
                 sharing: if mix == Mix::Nodes { Sharing::Exclusive } else { Sharing::Default },
                 expected_end: Some(NOW.plus(Duration::from_secs(u64::from(end) * 420))),
                 completing: false,

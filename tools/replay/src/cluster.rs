@@ -97,6 +97,7 @@ pub fn places(nodes: u32, cpus: u32, choice: Choice) -> ClusterView {
         threads_per_core: 1,
         memory: MemoryMib(1),
         tmp_disk_mib: 0,
+        gres: Vec::new(),
     };
     let mut members = FixedBitSet::with_capacity(nodes as usize);
     members.insert_range(..);

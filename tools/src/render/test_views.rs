@@ -33,7 +33,7 @@ pub fn clock(secs: i64) -> Clock {
 }
 
 fn share(cpus: std::ops::Range<u32>) -> NodeShare {
-    NodeShare { cpus: CpuSet::from_iter(cpus), memory: None, tasks: 0 }
+    NodeShare { cpus: CpuSet::from_iter(cpus), memory: None, tasks: 0, gres: Vec::new() }
 }
 
 /// A running job of alice's on some nodes.
@@ -129,6 +129,7 @@ pub fn node(index: u32) -> NodeView {
         threads_per_core: 1,
         memory: MemoryMib(1),
         tmp_disk_mib: 0,
+        gres: Vec::new(),
     };
     NodeView {
         name: format!("n{}", index + 1),

@@ -30,7 +30,12 @@ pub fn job_view(id: u32, state: JobState) -> JobView {
     let node = |name: &str, index, cpus: u32| AllocatedNode {
         name: name.to_owned(),
         index: NodeIndex(index),
-        share: NodeShare { cpus: CpuSet::from(0..cpus), memory: Some(MemoryMib(100)), tasks: cpus / 2 },
+        share: NodeShare {
+            cpus: CpuSet::from(0..cpus),
+            memory: Some(MemoryMib(100)),
+            tasks: cpus / 2,
+            gres: Vec::new(),
+        },
     };
     let nodes = vec![node("n1", 0, 4), node("n2", 1, 2)];
     JobView {

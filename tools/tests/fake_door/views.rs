@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 /// A job of alice's with one CPU of n1.
 pub fn job_view(id: JobId, spec: JobSpec, state: JobState) -> JobView {
-    let share = NodeShare { cpus: CpuSet::from(0..1), memory: None, tasks: 1 };
+    let share = NodeShare { cpus: CpuSet::from(0..1), memory: None, tasks: 1, gres: Vec::new() };
     let nodes = vec![AllocatedNode { name: "n1".to_owned(), index: NodeIndex(0), share }];
     JobView {
         id,

@@ -64,6 +64,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "Epilog" => config.epilog.extend(text()),
         "EpilogTimeout" => config.epilog_timeout_secs = values::number_or_unlimited(value, 0, SECS_LIMIT)?,
         "FirstJobId" => config.first_job_id = values::number(value, 1, JOB_ID_LIMIT)?,
+        "GresTypes" => config.gres.types = values::optional(value).map(|text| values::list(&text)).unwrap_or_default(),
         "HealthCheckInterval" => config.health_check_interval_secs = secs(value)?,
         "HealthCheckNodeState" => config.health_check_node_state = health_states(value)?,
         "HealthCheckProgram" => config.health_check_program = text(),

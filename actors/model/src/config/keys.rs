@@ -100,7 +100,7 @@ pub const GLOBAL: &[Key] = &[
     key(Honoured, "FirstJobId"),
     key(OwnWay, "GetEnvTimeout"),
     key(NotYet, "GpuFreqDef"),
-    key(NotYet, "GresTypes"),
+    key(Honoured, "GresTypes"),
     key(OwnWay, "GroupUpdateForce"),
     key(OwnWay, "GroupUpdateTime"),
     key(OwnWay, "HashPlugin"),

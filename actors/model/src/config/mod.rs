@@ -9,6 +9,7 @@
 //! | `apply` | keys that stand alone, into [`Config`] |
 //! | `node`, `partition` | lines of nodes and partitions; `scontrol update` uses [`PartitionConfig::set`] too |
 //! | `priority` | keys of `priority/multifactor` |
+//! | `gres` | `gres.conf`, and `ConstrainDevices` of `cgroup.conf` |
 //! | `read` | all of it in order: [`read`], [`read_reporting`], [`check`] |
 //! | `topology` | `topology.conf` and `topology.yaml` |
 //! | `show` | [`show_config`]: what `scontrol show config` prints |
@@ -17,6 +18,7 @@
 
 mod apply;
 mod cluster;
+mod gres;
 pub mod keys;
 pub mod locate;
 mod nearest;
@@ -32,11 +34,12 @@ mod topology;
 mod values;
 
 pub use cluster::expand_path;
+pub use gres::{GpuVariables, GresConfig, GresDevice, GresLine};
 pub use nearest::nearest;
 pub use node::{ConfiguredState, InitialState, NodeConfig, NodeSettings};
 pub use partition::{OverSubscribe, OverTime, PartitionConfig};
 pub use priority::{PriorityFlags, PrioritySettings, WeighedTres, amount};
-pub use read::{check, read, read_reporting, read_text};
+pub use read::{check, read, read_files, read_reporting, read_text};
 pub use report::{ConfigReport, Place, Problem, SettingError, Severity};
 pub use settings::{Config, ControllerHost, EnforcePartLimits, NodeSet, PropagateLimits, ReturnToService};
 pub use show::{ShowFacts, show_config};

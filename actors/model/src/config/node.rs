@@ -8,9 +8,11 @@ use super::{
     values::{self, Value},
 };
 use crate::{
+    gres::GresEntry,
     hostlist::HostList,
     ids::NodeIndex,
     resources::{MemoryMib, NodeShape},
+    spec_text::gres as gres_text,
 };
 use std::{collections::HashMap, sync::Arc};
 
@@ -123,6 +125,7 @@ struct Written {
     weight: Option<u32>,
     memory_reserved: Option<MemoryMib>,
     gres: Option<String>,
+    gres_entries: Vec<GresEntry>,
     state: ConfiguredState,
     reason: Option<String>,
     hostnames: Option<HostList>,
@@ -147,7 +150,11 @@ impl Written {
             "memspeclimit" => self.memory_reserved = Some(MemoryMib(mib(value)?)),
             "feature" | "features" => self.features = values::list(value),
             "weight" => self.weight = Some(values::number(value, 0, u32::MAX - 2)?),
-            "gres" => self.gres = values::optional(value),
+            "gres" => {
+                self.gres = values::optional(value);
+                let entries = self.gres.as_deref().map(gres_text::entries).transpose();
+                self.gres_entries = entries.map_err(|e| SettingError::new(e.to_string()))?.unwrap_or_default();
+            }
             "state" => self.state = ConfiguredState::parse(value)?,
             "reason" => self.reason = Some(value.to_owned()),
             "nodehostname" => self.hostnames = hosts(value)?,
@@ -198,6 +205,7 @@ impl Written {
             threads_per_core: threads,
             memory: self.memory.unwrap_or(MemoryMib(1)),
             tmp_disk_mib: self.tmp_disk.unwrap_or(0),
+            gres: self.gres_entries.clone(),
         };
         Ok((shape, note))
     }

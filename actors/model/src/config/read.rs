@@ -2,7 +2,7 @@
 //! nothing about them, `garrick check` prints what [`check`] finds.
 
 use super::{
-    apply,
+    apply, gres,
     keys::{self, Class},
     node::{NodeReader, dropped, known_key, not_yet},
     partition::PartitionConfig,
@@ -38,8 +38,16 @@ pub fn check(path: &Path) -> ConfigReport {
 
 /// Reads a configuration from a text, as if it stood in a file of that name. Nothing is included from elsewhere.
 pub fn read_text(path: &Path, text: &str) -> (Option<Config>, ConfigReport) {
-    let read_file =
-        |asked: &Path| if asked == path { Ok(text.to_owned()) } else { Err(std::io::ErrorKind::NotFound.into()) };
+    let name = path.to_string_lossy();
+    read_files(path, &[(&name, text)])
+}
+
+/// Reads a configuration from texts, as if they stood in files of these names. Nothing is included from elsewhere.
+pub fn read_files(path: &Path, files: &[(&str, &str)]) -> (Option<Config>, ConfigReport) {
+    let read_file = |asked: &Path| {
+        let found = files.iter().find(|(name, _)| Path::new(name) == asked);
+        found.map(|(_, text)| (*text).to_owned()).ok_or_else(|| std::io::ErrorKind::NotFound.into())
+    };
     read_with(path, &read_file, Topologies::All)
 }
 
@@ -56,6 +64,9 @@ fn read_with(path: &Path, read_file: &ReadFile<'_>, topologies: Topologies) -> (
     let mut reader = Reader::new(path);
     for pairs in &lines {
         reader.line(pairs, &mut report);
+    }
+    if !reader.config.gres.types.is_empty() {
+        reader.config.gres.read(path, read_file, &mut report);
     }
     let named = |partition: &PartitionConfig| partition.nodes_text.contains('{');
     let wanted = topologies == Topologies::All || reader.config.partitions.iter().any(named);
@@ -209,6 +220,7 @@ impl Reader {
         self.nodes.finish(self.config.slurmd_port, report);
         self.config.nodes = std::mem::take(&mut self.nodes.nodes);
         self.config.by_name = std::mem::take(&mut self.nodes.by_name);
+        gres::finish(&mut self.config, report);
         let mut missing = |what: &str, suggestion: &str| {
             report.error(&whole, what, SettingError::new("is missing").suggest(suggestion));
         };

@@ -2,6 +2,7 @@
 //! honoured yet stay as text, for `scontrol show config`.
 
 use super::{
+    gres::GresConfig,
     node::NodeConfig,
     partition::{OverTime, PartitionConfig},
     priority::PrioritySettings,
@@ -154,6 +155,8 @@ pub struct Config {
     pub job_requeue: bool,
     /// `Licenses`: how many there are of each.
     pub licenses: Licenses,
+    /// `GresTypes`, and what `gres.conf` and `cgroup.conf` say of generic resources.
+    pub gres: GresConfig,
     /// `RequeueExit`: exit codes of batch scripts that requeue the job; default none.
     pub requeue_exit: ExitCodes,
     /// `RequeueExitHold`: as above, and the job is held in the state SPECIAL_EXIT; default none.
@@ -295,6 +298,7 @@ impl Default for Config {
             min_job_age_secs: 300,
             job_requeue: true,
             licenses: Licenses::default(),
+            gres: GresConfig::default(),
             requeue_exit: ExitCodes::default(),
             requeue_exit_hold: ExitCodes::default(),
             job_file_append: false,

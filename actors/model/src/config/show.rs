@@ -81,7 +81,6 @@ const ROWS: &[(&str, &str)] = &[
     ("FirstJobId", ""),
     ("GetEnvTimeout", "2 sec"),
     ("GpuFreqDef", NULL),
-    ("GresTypes", NULL),
     ("GroupUpdateForce", "1"),
     ("GroupUpdateTime", "600 sec"),
     ("HASH_VAL", "Match"),
@@ -390,6 +389,8 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         "JobFileAppend" => flag(c.job_file_append),
         "JobRequeue" => flag(c.job_requeue),
         "KillOnBadExit" => flag(c.kill_on_bad_exit),
+        "GresTypes" if c.gres.types.is_empty() => NULL.to_owned(),
+        "GresTypes" => c.gres.types.join(","),
         "Licenses" => {
             if c.licenses.is_empty() {
                 NULL.to_owned()

@@ -1,9 +1,11 @@
 //! Text forms of what users ask for: `--nodes` and `--signal` here; `--array` in [`mod@array`] and `--dependency` in
 //! [`dependency`] (between jobs) and [`step_dependency`] (between steps of a job), `--retry-on` and `--step-cgroup` in
-//! [`retry`], `--licenses` in [`licenses`]. Used by the commands for options, environment and script lines, and for `scontrol update`.
+//! [`retry`], `--licenses` in [`licenses`], `--gres` in
+//! [`gres`]. Used by the commands for options, environment and script lines, and for `scontrol update`.
 
 pub mod array;
 pub mod dependency;
+pub mod gres;
 pub mod licenses;
 pub mod retry;
 pub mod step_dependency;

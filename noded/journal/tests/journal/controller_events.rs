@@ -105,6 +105,7 @@ fn spec() -> JobSpec {
         time_min: Some(TimeLimit::Secs(60)),
         constraint: Some("gpu&fast".into()),
         licenses: None,
+        gres: Default::default(),
         nodelist: vec!["n1".into()],
         exclude: vec!["n9".into()],
         sharing: Sharing::Exclusive,
@@ -254,7 +255,7 @@ fn run(nodes: &[&str]) -> Run {
     let node = |(index, name): (usize, &&str)| AllocatedNode {
         name: (*name).to_owned(),
         index: NodeIndex(index as u32),
-        share: NodeShare { cpus: "0-3,6".parse().unwrap(), memory: Some(MemoryMib(4000)), tasks: 4 },
+        share: NodeShare { cpus: "0-3,6".parse().unwrap(), memory: Some(MemoryMib(4000)), tasks: 4, gres: Vec::new() },
     };
     let allocation = Allocation {
         nodes: nodes.iter().enumerate().map(node).collect(),
@@ -302,6 +303,7 @@ fn change() -> JobChange {
         memory: Some(MemoryRequest::All),
         constraint: Some(String::new()),
         licenses: None,
+        gres: Default::default(),
         begin: Some(at(3)),
         dependencies: Some(dependencies()),
         nodelist: Some(vec!["n2".into()]),

@@ -378,7 +378,7 @@ fn spec() -> StepSpec {
 fn facts() -> RunFacts {
     let plain = serde_json::json!({"kind": "Allocation", "name": "made-up", "work_dir": "/tmp"});
     let spec: JobSpec = serde_json::from_value(plain).expect("all other fields of a job have defaults");
-    let share = NodeShare { cpus: CpuSet::from(0..CPUS), memory: Some(MemoryMib(4096)), tasks: CPUS };
+    let share = NodeShare { cpus: CpuSet::from(0..CPUS), memory: Some(MemoryMib(4096)), tasks: CPUS, gres: Vec::new() };
     RunFacts {
         cluster: "made-up".into(),
         job: JobId(1),

@@ -1,0 +1,466 @@
+//! `gres.conf` and what it says of each node's devices, `GresTypes`, and `ConstrainDevices` of `cgroup.conf`. Both files
+//! stand beside `slurm.conf`, are read only where `GresTypes` names something, and may include others in the same way.
+//! Syntax and keys are those of `gres.conf(5)` and `cgroup.conf(5)`.
+
+use super::{
+    Config,
+    node::{NodeConfig, NodeSettings},
+    report::{ConfigReport, Place, SettingError},
+    text::{self, Pair, ReadFile},
+    values::{self, Value},
+};
+use crate::{
+    gres::{GPU, GresEntry, MOST_DEVICES, first_device},
+    hostlist::{self, HostList},
+    spec_text::gres as gres_text,
+};
+use std::{
+    collections::HashMap,
+    io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+/// `Flags` that say which variables tell programs of their GPUs; without any, all of them do.
+const ENVIRONMENTS: [&str; 4] = ["nvidia_gpu_env", "amd_gpu_env", "intel_gpu_env", "opencl_env"];
+
+/// Which variables tell programs of their GPUs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct GpuVariables {
+    /// `CUDA_VISIBLE_DEVICES`
+    pub nvidia: bool,
+    /// `ROCR_VISIBLE_DEVICES`
+    pub amd: bool,
+    /// `ZE_AFFINITY_MASK`
+    pub intel: bool,
+    /// `GPU_DEVICE_ORDINAL`
+    pub opencl: bool,
+}
+
+impl Default for GpuVariables {
+    fn default() -> Self {
+        Self { nvidia: true, amd: true, intel: true, opencl: true }
+    }
+}
+
+/// A line of `gres.conf`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GresLine {
+    /// Where.
+    pub place: Place,
+    /// `NodeName`; `None`: every node that has such a GRES.
+    pub nodes: Option<HostList>,
+    /// `Name`
+    pub name: String,
+    /// `Type`
+    pub kind: Option<String>,
+    /// `Count`; `None`: as many as there are files, or as `Gres=` says.
+    pub count: Option<u64>,
+    /// `File`, expanded: one file for each device. With `MultipleFiles` one device has all of them.
+    pub files: Vec<String>,
+    /// The files are those of one device.
+    pub one_device: bool,
+    /// `Flags` about variables; `None`: not said.
+    pub variables: Option<GpuVariables>,
+}
+
+/// A device of a node.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct GresDevice {
+    /// Name of its GRES.
+    pub name: String,
+    /// Its number among those of that name on the node.
+    pub number: u32,
+    /// Device files.
+    pub files: Vec<PathBuf>,
+}
+
+/// What `gres.conf` and `cgroup.conf` say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GresConfig {
+    /// `GresTypes`
+    pub types: Vec<String>,
+    /// Lines of `gres.conf` in order.
+    pub lines: Vec<GresLine>,
+    /// `ConstrainDevices` of `cgroup.conf`: jobs reach the devices that they were given and no others.
+    pub constrain_devices: bool,
+}
+
+/// Values on one line, over those of none.
+#[derive(Default)]
+struct Written {
+    nodes: Option<HostList>,
+    name: Option<String>,
+    kind: Option<String>,
+    count: Option<u64>,
+    files: Option<Vec<String>>,
+    multiple: Option<Vec<String>>,
+    variables: Option<GpuVariables>,
+}
+
+fn not_yet(pair: &Pair) -> SettingError {
+    SettingError::new(format!("{} is not supported yet", pair.what()))
+}
+
+/// `/dev/nvidia[0-3],/dev/nvidia7`.
+fn files(text: &str) -> Value<Vec<String>> {
+    let files = hostlist::expand(text).map_err(|e| SettingError::new(e.to_string()))?;
+    match files.iter().find(|file| !file.starts_with('/')) {
+        Some(file) => {
+            Err(SettingError::new(format!("\"{file}\" is not an absolute path")).suggest("begin it with a slash"))
+        }
+        None if files.is_empty() => Err(SettingError::new("no file is named")),
+        None => Ok(files),
+    }
+}
+
+fn variables(flags: &[String], pair: &Pair, report: &mut ConfigReport) -> Option<GpuVariables> {
+    let mut said: Option<GpuVariables> = None;
+    let none = GpuVariables { nvidia: false, amd: false, intel: false, opencl: false };
+    for flag in flags {
+        match flag.to_ascii_lowercase().as_str() {
+            "no_gpu_env" => said = Some(none),
+            "nvidia_gpu_env" => said.get_or_insert(none).nvidia = true,
+            "amd_gpu_env" => said.get_or_insert(none).amd = true,
+            "intel_gpu_env" => said.get_or_insert(none).intel = true,
+            "opencl_env" => said.get_or_insert(none).opencl = true,
+            // Both say what is done anyhow.
+            "countonly" | "explicit" => {}
+            _ => {
+                let wrong = SettingError::new(format!("flag {flag} is not supported yet"));
+                report.error(&pair.place, pair.what(), wrong.suggest(format!("known are {}", ENVIRONMENTS.join(", "))));
+            }
+        }
+    }
+    said
+}
+
+/// `AutoDetect`: what is not written down is not looked for.
+fn auto_detect(pair: &Pair, report: &mut ConfigReport) {
+    if !pair.value.eq_ignore_ascii_case("off") {
+        let wrong = not_yet(pair).suggest("AutoDetect=off, with Name and File of each device");
+        report.error(&pair.place, pair.what(), wrong);
+    }
+}
+
+impl GresConfig {
+    /// Reads both files, as far as they are there.
+    pub(super) fn read(&mut self, slurm_conf: &Path, read_file: &ReadFile<'_>, report: &mut ConfigReport) {
+        let folder = slurm_conf.parent().map(Path::to_owned).unwrap_or_default();
+        let there = |path: &Path| !matches!(read_file(path), Err(e) if e.kind() == io::ErrorKind::NotFound);
+        let path = folder.join("gres.conf");
+        if there(&path) {
+            for pairs in text::lines(&path, read_file, report) {
+                self.line(&pairs, report);
+            }
+        }
+        let path = folder.join("cgroup.conf");
+        if there(&path) {
+            for pair in text::lines(&path, read_file, report).iter().flatten() {
+                if pair.is("ConstrainDevices") {
+                    match values::yes_no(&pair.value) {
+                        Ok(yes) => self.constrain_devices = yes,
+                        Err(wrong) => report.error(&pair.place, pair.what(), wrong),
+                    }
+                }
+            }
+        }
+    }
+
+    fn line(&mut self, pairs: &[Pair], report: &mut ConfigReport) {
+        let Some(head) = pairs.first() else { return };
+        let mut written = Written::default();
+        let mut usable = true;
+        for pair in pairs {
+            if let Err(wrong) = written.set(pair, report) {
+                report.error(&pair.place, pair.what(), wrong);
+                usable = false;
+            }
+        }
+        let Some(name) = written.name.filter(|_| usable) else {
+            // AutoDetect may stand alone, with or without nodes.
+            if usable && !pairs.iter().any(|pair| pair.is("AutoDetect")) {
+                let wrong = SettingError::new("the line has no Name").suggest("Name=gpu");
+                report.error(&head.place, head.what(), wrong);
+            }
+            return;
+        };
+        if !self.types.contains(&name) {
+            let wrong = SettingError::new(format!("{name} is not in GresTypes of slurm.conf"));
+            return report.error(&head.place, head.what(), wrong.suggest(format!("GresTypes={name}")));
+        }
+        if written.files.is_some() && written.multiple.is_some() {
+            let wrong = SettingError::new("File and MultipleFiles exclude each other");
+            return report.error(&head.place, head.what(), wrong);
+        }
+        let one_device = written.multiple.is_some();
+        let files = written.files.or(written.multiple).unwrap_or_default();
+        let devices = if one_device { 1 } else { files.len() as u64 };
+        if let Some(count) = written.count.filter(|count| devices > 0 && *count != devices) {
+            let wrong = SettingError::new(format!("Count={count} and {devices} device files disagree"));
+            return report.error(&head.place, head.what(), wrong.suggest("leave Count out"));
+        }
+        self.lines.push(GresLine {
+            place: head.place.clone(),
+            nodes: written.nodes,
+            name,
+            kind: written.kind,
+            count: written.count,
+            files,
+            one_device,
+            variables: written.variables,
+        });
+    }
+
+    /// Lines that are about a GRES of a node.
+    fn lines_of<'a>(&'a self, node: &'a str, name: &'a str) -> impl Iterator<Item = &'a GresLine> {
+        let on = move |line: &&GresLine| line.nodes.as_ref().is_none_or(|nodes| nodes.contains(node));
+        self.lines.iter().filter(move |line| line.name == name).filter(on)
+    }
+
+    /// The lines of one entry: those that name its type, and those that name none.
+    fn lines_of_entry<'a>(&'a self, node: &'a str, entry: &'a GresEntry) -> impl Iterator<Item = &'a GresLine> {
+        self.lines_of(node, &entry.name).filter(|line| line.kind.is_none() || line.kind == entry.kind)
+    }
+
+    /// The devices of a node, by name and number.
+    pub fn devices(&self, node: &NodeConfig) -> Vec<GresDevice> {
+        let entries = &node.settings.shape.gres;
+        let mut devices = Vec::new();
+        for (place, entry) in entries.iter().enumerate() {
+            let first = first_device(entries, place);
+            // Lines without a type serve several entries of the name: each begins where the one before ended.
+            let untyped = |line: &&GresLine| line.kind.is_none();
+            let skip: u64 = match self.lines_of_entry(&node.name, entry).any(|line| untyped(&line)) {
+                true => first,
+                false => 0,
+            };
+            let files = self.lines_of_entry(&node.name, entry).flat_map(|line| {
+                let each: Vec<Vec<&String>> = match line.one_device {
+                    true => vec![line.files.iter().collect()],
+                    false => line.files.iter().map(|file| vec![file]).collect(),
+                };
+                each
+            });
+            let of_entry =
+                files.skip(usize::try_from(skip).unwrap_or(0)).take(usize::try_from(entry.count).unwrap_or(0));
+            devices.extend(of_entry.zip(first..).map(|(files, number)| GresDevice {
+                name: entry.name.clone(),
+                number: u32::try_from(number).unwrap_or(u32::MAX),
+                files: files.into_iter().map(PathBuf::from).collect(),
+            }));
+        }
+        devices
+    }
+
+    /// Variables that tell programs of a node's GPUs.
+    pub fn variables(&self, node: &str) -> GpuVariables {
+        self.lines_of(node, GPU).find_map(|line| line.variables).unwrap_or_default()
+    }
+
+    /// What a node has of its GRES, where `is_there` says of each device file whether it is. Without a line of
+    /// `gres.conf`, and for what is only counted, that is what `Gres=` or `Count=` says.
+    pub fn found(&self, node: &NodeConfig, is_there: &dyn Fn(&Path) -> bool) -> Vec<GresEntry> {
+        let entries = &node.settings.shape.gres;
+        let devices = self.devices(node);
+        let counted = entries.iter().enumerate().map(|(place, entry)| {
+            let lines: Vec<&GresLine> = self.lines_of_entry(&node.name, entry).collect();
+            let with_files = lines.iter().any(|line| !line.files.is_empty());
+            let count = if with_files {
+                let first = first_device(entries, place);
+                let own = devices
+                    .iter()
+                    .filter(|d| d.name == entry.name && (first..first + entry.count).contains(&u64::from(d.number)));
+                own.filter(|device| device.files.iter().all(|file| is_there(file))).count() as u64
+            } else if lines.is_empty() {
+                entry.count
+            } else {
+                lines.iter().map(|line| line.count.unwrap_or(entry.count)).fold(0, u64::saturating_add).min(entry.count)
+            };
+            GresEntry { count, ..entry.clone() }
+        });
+        counted.collect()
+    }
+}
+
+impl Written {
+    fn set(&mut self, pair: &Pair, report: &mut ConfigReport) -> Value<()> {
+        let value = pair.value.as_str();
+        match pair.key.to_ascii_lowercase().as_str() {
+            "nodename" => {
+                self.nodes = Some(value.parse().map_err(|e: hostlist::HostListError| SettingError::new(e.to_string()))?)
+            }
+            "name" => self.name = values::optional(value),
+            "type" => self.kind = values::optional(value),
+            "count" => {
+                let count = gres_text::count(value);
+                self.count = Some(count.ok_or_else(|| SettingError::new(format!("\"{value}\" is not a count")))?);
+            }
+            "file" => self.files = Some(files(value)?),
+            "multiplefiles" => self.multiple = Some(files(value)?),
+            "flags" => self.variables = variables(&values::list(value), pair, report),
+            "autodetect" => auto_detect(pair, report),
+            "cores" | "cpus" | "links" => {
+                let wrong = SettingError::new(format!("{} is not supported yet and has no effect", pair.key));
+                report.warning(&pair.place, pair.what(), wrong);
+            }
+            _ => return Err(SettingError::new(format!("unknown key {} of gres.conf", pair.key))),
+        }
+        Ok(())
+    }
+}
+
+/// What only can be said when nodes and `gres.conf` are read: each name must be one of `GresTypes`, and `gres.conf` must
+/// not name less than `Gres=` does. Marks the entries that are devices.
+pub(super) fn finish(config: &mut Config, report: &mut ConfigReport) {
+    let gres = &config.gres;
+    let mut known: HashMap<(*const NodeSettings, Vec<GresEntry>), Arc<NodeSettings>> = HashMap::new();
+    let mut said: Vec<(u32, String)> = Vec::new();
+    for node in &mut config.nodes {
+        if node.settings.shape.gres.is_empty() {
+            continue;
+        }
+        let settings = Arc::clone(&node.settings);
+        let (place, line) = (&settings.place, settings.place.line);
+        let what = format!("Gres={}", settings.gres.as_deref().unwrap_or_default());
+        let mut entries = settings.shape.gres.clone();
+        for entry in &mut entries {
+            let mut wrong = |key: String, wrong: SettingError, warning: bool| {
+                let key = (line, key);
+                if said.contains(&key) {
+                    return;
+                }
+                said.push(key);
+                if warning {
+                    report.warning(place, what.as_str(), wrong);
+                } else {
+                    report.error(place, what.as_str(), wrong);
+                }
+            };
+            if !gres.types.contains(&entry.name) {
+                let text = SettingError::new(format!("{} is not in GresTypes", entry.name));
+                wrong(entry.name.clone(), text.suggest(format!("GresTypes={}", entry.name)), false);
+            }
+            let asked = entry.clone();
+            let lines: Vec<&GresLine> = gres.lines_of_entry(&node.name, &asked).collect();
+            let with_files = lines.iter().any(|line| !line.files.is_empty());
+            entry.devices = (entry.name == GPU || with_files) && !entry.no_consume && entry.count <= MOST_DEVICES;
+            let of = |line: &&GresLine| match (line.files.len(), line.one_device) {
+                (0, _) => line.count.unwrap_or(entry.count),
+                (_, true) => 1,
+                (files, false) => files as u64,
+            };
+            let there: u64 = lines.iter().map(of).fold(0, u64::saturating_add);
+            if !lines.is_empty() && there < entry.count {
+                let text = SettingError::new(format!(
+                    "gres.conf gives node {} {there} of {} where Gres= says {}",
+                    node.name, entry.name, entry.count
+                ));
+                wrong(
+                    format!("{} count", entry.name),
+                    text.suggest("nodes with fewer than configured are not used"),
+                    true,
+                );
+            }
+            if entry.name == GPU && !with_files {
+                let text = SettingError::new("gres.conf names no File for these GPUs");
+                wrong(
+                    "gpu file".to_owned(),
+                    text.suggest("without it jobs are told of their GPUs, and kept from no others"),
+                    true,
+                );
+            }
+        }
+        if entries != settings.shape.gres {
+            let of_line = known.entry((Arc::as_ptr(&settings), entries.clone())).or_insert_with(|| {
+                let mut settings = (*settings).clone();
+                settings.shape.gres = entries;
+                Arc::new(settings)
+            });
+            node.settings = Arc::clone(of_line);
+        }
+    }
+    for line in &gres.lines {
+        let unknown: Option<HostList> =
+            line.nodes.as_ref().map(|nodes| nodes.iter().filter(|n| !config.by_name.contains_key(n)).collect());
+        if let Some(unknown) = unknown.filter(|nodes| !nodes.is_empty()) {
+            let wrong = SettingError::new(format!("no node is called {unknown}"));
+            report.warning(&line.place, format!("Name={}", line.name), wrong);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::{config::read_files, gres::list};
+
+    const HEAD: &str = "ClusterName=c\nSlurmctldHost=a\nPartitionName=p Nodes=ALL\n";
+
+    fn read(slurm: &str, gres: &str, cgroup: &str) -> (Option<Config>, Vec<String>) {
+        let slurm = format!("{HEAD}{slurm}");
+        let files = [("/x/slurm.conf", slurm.as_str()), ("/x/gres.conf", gres), ("/x/cgroup.conf", cgroup)];
+        let (config, report) = read_files(Path::new("/x/slurm.conf"), &files);
+        (config, report.problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn devices_follow_the_entries_of_a_node() {
+        let slurm =
+            "GresTypes=gpu,bandwidth\nNodeName=n[1-2] Gres=gpu:a100:2,gpu:h100:1,bandwidth:lustre:no_consume:4G\n";
+        let gres = "NodeName=n1 Name=gpu Type=a100 File=/dev/nvidia[0-1]\nName=gpu Type=h100 File=/dev/nvidia2\n\
+                    NodeName=n2 Name=gpu Type=a100 File=/dev/b[0-1]\n";
+        let (config, said) = read(slurm, gres, "ConstrainDevices=yes\n");
+        assert_eq!(said, Vec::<String>::new());
+        let config = config.unwrap();
+        assert!(config.gres.constrain_devices);
+        let n1 = config.node("n1").unwrap();
+        assert_eq!(list(&n1.settings.shape.gres), "gpu:a100:2,gpu:h100:1,bandwidth:lustre:no_consume:4G");
+        let devices = config.gres.devices(n1);
+        let shown: Vec<String> = devices.iter().map(|d| format!("{}={}", d.number, d.files[0].display())).collect();
+        assert_eq!(shown, ["0=/dev/nvidia0", "1=/dev/nvidia1", "2=/dev/nvidia2"]);
+        let found = config.gres.found(n1, &|path| !path.ends_with("nvidia1"));
+        assert_eq!(list(&found), "gpu:a100:1,gpu:h100:1,bandwidth:lustre:no_consume:4G");
+        assert_eq!(config.gres.devices(config.node("n2").unwrap()).len(), 3);
+    }
+
+    #[test]
+    fn what_disagrees_is_said_with_its_place() {
+        let (_, said) = read("NodeName=n1 Gres=gpu:2\n", "", "");
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(
+            said[0].starts_with("/x/slurm.conf:4: error: Gres=gpu:2: gpu is not in GresTypes (GresTypes=gpu)"),
+            "{said:?}"
+        );
+        let (config, said) = read("GresTypes=gpu\nNodeName=n1 Gres=gpu:4\n", "Name=gpu File=/dev/nvidia[0-1]\n", "");
+        assert!(config.is_some());
+        assert!(said[0].contains("slurm.conf:5: warning: Gres=gpu:4: gres.conf gives node n1 2 of gpu"), "{said:?}");
+        for (line, cause) in [
+            ("AutoDetect=nvml", "AutoDetect=nvml is not supported yet"),
+            ("Name=nic File=/dev/x", "nic is not in GresTypes"),
+            ("Name=gpu File=x", "not an absolute path"),
+            ("Name=gpu Count=3 File=/dev/x[0-1]", "Count=3 and 2 device files disagree"),
+            ("Name=gpu Colour=red", "unknown key Colour"),
+            ("File=/dev/x", "the line has no Name"),
+            ("Name=gpu Flags=one_sharing File=/dev/x", "flag one_sharing is not supported yet"),
+        ] {
+            let (config, said) = read("GresTypes=gpu\nNodeName=n1 Gres=gpu:1\n", line, "");
+            assert!(
+                config.is_none() && said.iter().any(|s| s.contains("/x/gres.conf:1: error") && s.contains(cause)),
+                "{said:?}"
+            );
+        }
+        let (_, said) = read("GresTypes=gpu\nNodeName=n1 Gres=gpu:1\n", "AutoDetect=off\nName=gpu File=/dev/x\n", "");
+        assert_eq!(said, Vec::<String>::new());
+    }
+
+    #[test]
+    fn one_device_may_have_several_files() {
+        let gres = "Name=gpu MultipleFiles=/dev/a,/dev/b Flags=nvidia_gpu_env\nName=gpu File=/dev/c\n";
+        let config = read("GresTypes=gpu\nNodeName=n1 Gres=gpu:2\n", gres, "").0.unwrap();
+        let devices = config.gres.devices(config.node("n1").unwrap());
+        assert_eq!(devices.iter().map(|d| d.files.len()).collect::<Vec<_>>(), [2, 1]);
+        assert!(config.gres.variables("n1").nvidia && !config.gres.variables("n1").amd);
+    }
+}
