@@ -502,6 +502,7 @@ fn view(id: &str, state: StepState, waiting: Option<&str>) -> StepView {
         dependency: String::new(),
         waiting: waiting.map(|w| w.parse().unwrap()),
         usage: TaskUsage::default(),
+        gres: Vec::new(),
     }
 }
 

@@ -82,8 +82,10 @@ pub enum GpuBind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct GresRequest {
-    /// `--gres`, `--gpus-per-node`: on each node.
+    /// `--gres`: on each node.
     pub per_node: Vec<GresCount>,
+    /// `--gpus-per-node`: on each node.
+    pub gpus_per_node: Vec<GresCount>,
     /// `--gpus`: on all nodes together. At most one.
     pub total: Vec<GresCount>,
     /// `--gpus-per-task`, `--tres-per-task`: for each task.
@@ -174,7 +176,7 @@ impl GresRequest {
 
     /// Everything that is named in it.
     pub fn all(&self) -> impl Iterator<Item = &GresCount> {
-        self.per_node.iter().chain(&self.total).chain(&self.per_task)
+        self.per_node.iter().chain(&self.gpus_per_node).chain(&self.total).chain(&self.per_task)
     }
 
     /// What a node must give for so many tasks, and for a part of what is asked for in all.
@@ -189,6 +191,9 @@ impl GresRequest {
             None if count > 0 => need.push(GresCount { count, ..asked.clone() }),
             None => {}
         };
+        for asked in &self.gpus_per_node {
+            at_least(asked, asked.count);
+        }
         for asked in &self.per_task {
             at_least(asked, asked.count.saturating_mul(u64::from(tasks)));
         }
@@ -201,6 +206,31 @@ impl GresRequest {
     /// What is asked for on all nodes together; 0: nothing is.
     pub fn total_count(&self) -> u64 {
         self.total.first().map_or(0, |asked| asked.count)
+    }
+
+    /// `SLURM_*` variables by which a job tells what it was asked for with (`sbatch(1)`, "output environment variables").
+    pub fn variables(&self) -> Vec<(&'static str, String)> {
+        let gpus = |list: &[GresCount]| {
+            let own: Vec<String> = list
+                .iter()
+                .filter(|asked| asked.name == GPU)
+                .map(|asked| match &asked.kind {
+                    Some(kind) => format!("{kind}:{}", asked.count),
+                    None => asked.count.to_string(),
+                })
+                .collect();
+            (!own.is_empty()).then(|| own.join(","))
+        };
+        let number = |n: Option<u32>| n.map(|n| n.to_string());
+        let all = [
+            ("SLURM_GPUS", gpus(&self.total)),
+            ("SLURM_GPUS_PER_NODE", gpus(&self.gpus_per_node)),
+            ("SLURM_GPUS_PER_TASK", gpus(&self.per_task)),
+            ("SLURM_CPUS_PER_GPU", number(self.cpus_per_gpu)),
+            ("SLURM_MEM_PER_GPU", self.mem_per_gpu.map(|m| m.0.to_string())),
+            ("SLURM_NTASKS_PER_GPU", number(self.tasks_per_gpu)),
+        ];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
     }
 
     /// GPUs among what a node gives.
@@ -270,6 +300,19 @@ impl GresPool {
         Self {
             free: free.map(|(place, e)| FreeEntry { count: e.count, devices: devices_of(entries, place) }).collect(),
         }
+    }
+
+    /// What somebody holds, as all that there is: for sharing it out further. The entries say what it consists of.
+    pub fn of_shares(shares: &[GresShare]) -> (Vec<GresEntry>, Self) {
+        let entries = shares.iter().map(|share| GresEntry {
+            name: share.name.clone(),
+            kind: share.kind.clone(),
+            count: share.count,
+            no_consume: false,
+            devices: !share.devices.is_empty(),
+        });
+        let free = shares.iter().map(|share| FreeEntry { count: share.count, devices: share.devices.clone() });
+        (entries.collect(), Self { free: free.collect() })
     }
 
     /// Free of the entry at a place.

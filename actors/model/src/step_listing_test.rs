@@ -32,6 +32,7 @@ fn view(number: u32, state: StepState) -> StepView {
         dependency: String::new(),
         waiting: None,
         usage: TaskUsage::default(),
+        gres: Vec::new(),
     }
 }
 

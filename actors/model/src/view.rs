@@ -2,6 +2,7 @@
 //! published; each carries the generation under which its owner published it.
 
 use crate::{
+    gres::GresCount,
     ids::{ArrayTask, JobId, NodeIndex, Sluid, StepId, StepKey},
     messages::launcher::TaskUsage,
     packed_steps::StepTally,
@@ -338,6 +339,9 @@ pub struct StepView {
     /// What its tasks used; all zero while it runs.
     #[serde(default)]
     pub usage: TaskUsage,
+    /// Generic resources that it has on all its nodes; of a waiting step, those that it asks for.
+    #[serde(default)]
+    pub gres: Vec<GresCount>,
 }
 
 /// What steps made of one request have in common, in reports.
@@ -440,6 +444,7 @@ impl StepRows {
                 dependency: String::new(),
                 waiting: row.all_of.clone(),
                 usage: row.usage,
+                gres: Vec::new(),
             })
         })
     }

@@ -213,7 +213,7 @@ impl Rules<'_> {
             return Err(Refusal::NotSupported("--gpus with several types".to_owned()));
         }
         let gpus = |list: &[GresCount]| u32::try_from(GresRequest::gpus(list)).unwrap_or(u32::MAX);
-        let (each, on_node, total) = (gpus(&gres.per_task), gpus(&gres.per_node), gpus(&gres.total));
+        let (each, on_node, total) = (gpus(&gres.per_task), gpus(&gres.on_node(0, 0)), gpus(&gres.total));
         let contradiction = || Refusal::InvalidGres(list(&gres.total));
         if each > 0 && total > 0 {
             // So many tasks as that makes.
@@ -442,7 +442,7 @@ fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -> Re
 
 /// CPUs that a request comes to.
 fn cpus_asked(spec: &JobSpec, tasks: u32, cpus_per_task: u32, nodes: u32) -> u32 {
-    let gpus = GresRequest::gpus(&spec.gres.total).max(GresRequest::gpus(&spec.gres.per_node) * u64::from(nodes));
+    let gpus = GresRequest::gpus(&spec.gres.total).max(GresRequest::gpus(&spec.gres.on_node(0, 0)) * u64::from(nodes));
     let with_gpus = gpus.saturating_mul(u64::from(spec.gres.cpus_per_gpu.unwrap_or(0)));
     tasks.saturating_mul(cpus_per_task).max(u32::try_from(with_gpus).unwrap_or(u32::MAX))
 }

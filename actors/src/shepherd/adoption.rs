@@ -10,6 +10,7 @@ use crate::shepherd::{
     state::{StepHere, StreamState, TaskHere, TaskPhase},
 };
 use garrick_model::{
+    gres::GpuBind,
     ids::StepId,
     messages::{
         launcher::{ENDS_KEPT, TaskHeld, TaskOver},
@@ -127,6 +128,7 @@ pub fn unknown_launch() -> StepLaunch {
         umask: 0o022,
         rlimits: Vec::new(),
         cpu_bind: CpuBind::None,
+        gpu_bind: GpuBind::None,
         cpus_per_task: 1,
         total_tasks: 0,
         script: None,
@@ -143,7 +145,7 @@ fn unknown_start(launch: Arc<StepLaunch>, step: StepId, attempt: u32, own_cgroup
         launch: LaunchRef::Whole(launch),
         env: Arc::default(),
         own_env: Vec::new(),
-        share: StepNodeShare { node_id: 0, cpus: CpuSet::default(), memory_mib: None, own_cgroup, env: Arc::default() },
+        share: StepNodeShare { node_id: 0, cpus: CpuSet::default(), memory_mib: None, gres: Vec::new(), own_cgroup, env: Arc::default() },
         tasks: Vec::new(),
         after: None,
     }

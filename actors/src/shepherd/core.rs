@@ -7,6 +7,7 @@
 
 use crate::shepherd::{
     adoption::Ends,
+    gpus::GpuSight,
     messages::{ShepherdEffect, ShepherdInput, ShepherdTimer},
     settings::LauncherSettings,
     state::{Exit, NextInput, ShepherdPhase, StepHere, TaskHere, stream_index},
@@ -44,6 +45,8 @@ pub struct ShepherdConfig {
     /// CPU number of the machine for each abstract CPU; empty: tasks are not bound (more CPUs are configured than there
     /// are, or the site binds nothing).
     pub cpu_map: Vec<u32>,
+    /// How the job sees GPUs here.
+    pub gpus: GpuSight,
     /// Steps can have cgroups of their own here.
     pub cgroups: bool,
     /// `KillWait`. Default 30 s.
@@ -65,6 +68,7 @@ impl ShepherdConfig {
             door: door.into(),
             job_cpus,
             cpu_map: Vec::new(),
+            gpus: GpuSight::default(),
             cgroups: false,
             kill_wait: Duration::from_secs(30),
             linger: Duration::from_secs(2),

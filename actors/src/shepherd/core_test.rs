@@ -124,6 +124,7 @@ fn launch() -> StepLaunch {
         umask: 0o022,
         rlimits: Vec::new(),
         cpu_bind: CpuBind::Default,
+        gpu_bind: Default::default(),
         cpus_per_task: 1,
         total_tasks: 1,
         script: None,
@@ -138,6 +139,7 @@ fn share() -> StepNodeShare {
         node_id: 0,
         cpus: CpuSet::from(0..4),
         memory_mib: None,
+        gres: Vec::new(),
         own_cgroup: false,
         env: Arc::new(vec![bytes("SLURM_NODEID=0")]),
     }

@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`messages`] | what a shepherd is told and what it wants done |
 //! | [`core`] with [`tasks`], [`ending`], [`adoption`] | decides |
+//! | [`gpus`] | what a task is told of its GPUs |
 //! | [`state`] | steps and tasks here |
 //! | [`stdio`] | where descriptors 0, 1, 2 of a task go |
 //! | [`settings`] | what tasks are started with, kept by the launcher under numbers |
@@ -13,6 +14,7 @@
 pub mod adoption;
 pub mod core;
 pub mod ending;
+pub mod gpus;
 pub mod messages;
 pub mod settings;
 pub mod shell;

@@ -142,6 +142,7 @@ impl ShepherdCore {
         let StdioPlan { sources, mut passed, pty, streams, input, pack, error_path } =
             stdio::plan(here, place, &task, token);
         let affinity = affinity(&self.config.cpu_map, &self.config.job_cpus, here, &task);
+        let gpus = self.config.gpus.of_task(&here.share.gres, &here.launch.gpu_bind, task.local_id, here.launch.batch);
         let TaskLaunch { rank, argv, extra_env: task_env, .. } = task;
         let argv = match &here.script {
             None => argv,
@@ -152,6 +153,7 @@ impl ShepherdCore {
         };
         let mut extra_env = if last { std::mem::take(&mut here.own_env) } else { here.own_env.clone() };
         extra_env.extend(task_env);
+        extra_env.extend(gpus);
         let cgroups = here.share.own_cgroup.then(|| {
             passed.push(PassedFd::Cgroup { step: id });
             passed.len() as u8 - 1

@@ -8,7 +8,7 @@ use crate::{
         naming::Census,
         placement::feasible,
         queue::Urgency,
-        shape::{StepShape, shape_of},
+        shape::{Asker, StepShape, shape_of},
         state::{About, Conversation, RecordState, StepRecord},
         view,
         waiters::Progress,
@@ -155,11 +155,16 @@ impl StepMgrCore {
     }
 
     /// What a step needs, if its job can ever give it.
-    pub(super) fn admit(&mut self, spec: &StepSpec, names_program: bool) -> Result<Arc<StepShape>, Refusal> {
+    pub(super) fn admit(
+        &mut self,
+        spec: &StepSpec,
+        names_program: bool,
+        asker: Asker,
+    ) -> Result<Arc<StepShape>, Refusal> {
         if !names_program && spec.argv.is_empty() && spec.multi_prog.is_empty() && spec.script.is_none() {
             return Err(Refusal::InvalidScript("no program was named".into()));
         }
-        let (shape, known) = self.shapes.get(shape_of(spec, &self.job_shape)?);
+        let (shape, known) = self.shapes.get(shape_of(spec, &self.job_shape, asker)?);
         if !known {
             feasible(&shape, &self.pool)?;
             self.shapes.keep(shape.clone());
@@ -181,7 +186,7 @@ impl StepMgrCore {
         if self.attended_waiting >= self.config.attended_limit as u64 {
             return self.refuse(client, Refusal::RetryAfter { after: RETRY_AFTER }, out);
         }
-        let shape = match self.admit(&spec, false) {
+        let shape = match self.admit(&spec, false, Asker::Attended) {
             Ok(shape) => shape,
             Err(refusal) => return self.refuse(client, refusal, out),
         };

@@ -3,6 +3,7 @@
 use crate::{
     step::{StepEnd, StepResult},
     stepmgr::{
+        shape::Asker,
         batch::{StoredBatch, StoredMembers, without},
         clients::RETRY_AFTER,
         core::{Accepting, StepMgrCore},
@@ -103,7 +104,7 @@ impl StepMgrCore {
         let array = matches!(batch.members, BatchMembers::Array(_));
         let mut refusals: Vec<Option<Refusal>> = Vec::with_capacity(batch.specs.len());
         for spec in &batch.specs {
-            let admitted = self.admit(spec, names_program).map(|_| ());
+            let admitted = self.admit(spec, names_program, Asker::Queue).map(|_| ());
             let wanted = spec.dependency.as_ref();
             let checked = admitted.and_then(|()| wanted.map_or(Ok(()), |d| self.check_dependencies(d, array)));
             refusals.push(checked.err());
@@ -157,7 +158,7 @@ impl StepMgrCore {
             let runs = |key: &StepKey| open.batch.member(first, *key).is_some_and(|m| members.contains(&m));
             let empty = waiting.is_empty() && !self.ledger.running.keys().any(runs);
             let Some(wanted) = open.batch.specs.get(spec).filter(|_| !empty) else { continue };
-            let Ok(shape) = self.admit(wanted, true) else {
+            let Ok(shape) = self.admit(wanted, true, Asker::Queue) else {
                 // A node was lost since it was accepted.
                 for member in waiting {
                     let key = open.batch.key(first, member);

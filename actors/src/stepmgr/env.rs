@@ -23,7 +23,7 @@ use std::{
 };
 
 /// Variables of an outer job or step that a new job must not inherit: they describe something else.
-const STALE_PREFIXES: [&str; 12] = [
+const STALE_PREFIXES: [&str; 13] = [
     "SLURM_JOB",
     "SLURM_STEP",
     "SLURM_ARRAY_",
@@ -32,6 +32,7 @@ const STALE_PREFIXES: [&str; 12] = [
     "SLURM_LAUNCH_",
     "SLURM_MEM_PER_",
     "SLURM_CPUS_",
+    "SLURM_GPU",
     "SLURM_HET_",
     "SLURM_NTASKS",
     "SLURM_TOPOLOGY_",
@@ -189,6 +190,9 @@ fn job_variables(facts: &RunFacts, env: &mut Environment) {
     }
     if let Some(licenses) = &spec.licenses {
         env.set("SLURM_JOB_LICENSES", licenses);
+    }
+    for (name, value) in spec.gres.variables() {
+        env.set(name, value);
     }
     match spec.memory {
         MemoryRequest::PerNode(m) => env.set("SLURM_MEM_PER_NODE", m.0),

@@ -9,6 +9,7 @@ use crate::{
     },
 };
 use garrick_model::{
+    gres::GresShare,
     ids::{RequestId, StepKey, StepNum},
     messages::launcher::TaskUsage,
     resources::CpuSet,
@@ -118,6 +119,9 @@ pub struct Place {
     /// Memory limit, MiB.
     #[serde(rename = "m")]
     pub memory: Option<u64>,
+    /// Generic resources.
+    #[serde(rename = "g", default, skip_serializing_if = "Vec::is_empty")]
+    pub gres: Vec<GresShare>,
     /// Ranks.
     #[serde(rename = "r")]
     pub ranks: Vec<u32>,

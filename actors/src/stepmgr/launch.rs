@@ -9,11 +9,12 @@ use crate::{
         pool::Pool,
         rows::Row,
         run::{RunFacts, StepMgrConfig},
-        shape::StepShape,
+        shape::{StepGres, StepShape},
         state::StepRecord,
     },
 };
 use garrick_model::{
+    gres::{GpuBind, GresRequest},
     ids::{StepId, StepKey},
     messages::shepherd::{StepLaunch, StepNodeShare, TaskLaunch},
     spec::{ArraySpec, CpuBind, EnvEntry, MultiProg, OpenMode, StdinTo, StepSpec, StreamTarget},
@@ -167,6 +168,17 @@ enum Attendance {
     By { handed: [bool; 3] },
 }
 
+/// `--gpu-bind`, or what `--gpus-per-task` and `--ntasks-per-gpu` imply (`srun(1)`).
+fn gpu_bind(spec: &StepSpec, shape: &StepShape) -> GpuBind {
+    let StepGres::Asked(asked) = &shape.gres else { return spec.gres.bind.clone() };
+    let each = u32::try_from(GresRequest::gpus(&asked.per_task)).unwrap_or(u32::MAX);
+    match (&spec.gres.bind, asked.tasks_per_gpu) {
+        (GpuBind::Default, _) if each > 0 => GpuBind::PerTask(each),
+        (GpuBind::Default, Some(tasks)) => GpuBind::Single(tasks),
+        (bind, _) => bind.clone(),
+    }
+}
+
 fn launch(
     facts: &RunFacts,
     spec: &StepSpec,
@@ -203,6 +215,7 @@ fn launch(
         umask: spec.umask.unwrap_or(facts.spec.umask),
         rlimits: spec.rlimits.clone(),
         cpu_bind: spec.cpu_bind.clone(),
+        gpu_bind: gpu_bind(spec, shape),
         cpus_per_task: shape.cpus_per_task,
         // A script runs once, whatever room it asks for: what it starts in there is its own affair, as a batch job's.
         total_tasks: if spec.script.is_some() { 1 } else { shape.tasks },
@@ -245,6 +258,7 @@ fn plan(
             node_id,
             cpus: placed.cpus.clone(),
             memory_mib: placed.memory,
+            gres: placed.gres.clone(),
             own_cgroup,
             env: node_env.clone(),
         },
@@ -303,6 +317,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         umask: spec.umask,
         rlimits: spec.rlimits.clone(),
         cpu_bind: CpuBind::None,
+        gpu_bind: GpuBind::None,
         cpus_per_task: facts.cpus_per_task,
         total_tasks: 1,
         script: spec.script.clone(),
@@ -326,6 +341,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
                 node_id: 0,
                 cpus: node.cpus.clone(),
                 memory_mib: None,
+                gres: node.all_gres.everything(&node.gres),
                 own_cgroup: false,
                 env: Arc::new(env::node_variables(node, facts.switches.first(), 0, node.cpu_count, &[0])),
             },

@@ -61,6 +61,7 @@ impl StepMgrCore {
             excluded: Vec::new(),
             first: 0,
             distribution: Distribution::Block,
+            gres: crate::stepmgr::shape::StepGres::All,
             own_cgroup: false,
         };
         StepRecord {
@@ -90,6 +91,7 @@ impl StepMgrCore {
                 cpus: node.cpus.clone(),
                 cpu_count: node.cpu_count,
                 memory: node.memory,
+                gres: node.all_gres.everything(&node.gres),
                 ranks: vec![0],
             };
             let placement = Placement { nodes: vec![placed], claims: Vec::new() };

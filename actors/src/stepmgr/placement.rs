@@ -9,9 +9,10 @@
 
 use crate::stepmgr::{
     pool::{Claim, NodeUse, Pool, PoolNode},
-    shape::{StepMemory, StepShape, impossible},
+    shape::{StepGres, StepMemory, StepShape, impossible},
 };
 use garrick_model::{
+    gres::{self, GresCount, GresPool, GresShare},
     refusal::Refusal,
     resources::CpuSet,
     spec::{Distribution, StepSharing},
@@ -29,6 +30,8 @@ pub struct PlacedNode {
     pub cpu_count: u32,
     /// Memory limit, MiB.
     pub memory: Option<u64>,
+    /// Generic resources.
+    pub gres: Vec<GresShare>,
     /// Ranks.
     pub ranks: Vec<u32>,
 }
@@ -64,6 +67,17 @@ impl Against<'_> {
 
 /// Places a step; `None`: not now (with `Whole`: never).
 pub fn place(shape: &StepShape, pool: &Pool, against: Against<'_>) -> Option<Placement> {
+    let total = match &shape.gres {
+        StepGres::Asked(asked) => asked.total_count(),
+        StepGres::None | StepGres::All => 0,
+    };
+    // For what is asked for on all nodes together the fewest nodes may have too little.
+    let most = if total > 0 { shape.max_nodes.min(shape.tasks).max(shape.min_nodes) } else { shape.min_nodes };
+    (shape.min_nodes..=most).find_map(|least| place_on(shape, pool, against, least))
+}
+
+/// The same on at least so many nodes.
+fn place_on(shape: &StepShape, pool: &Pool, against: Against<'_>, least: u32) -> Option<Placement> {
     let overlap = shape.sharing == StepSharing::Overlap;
     let rooms = |slot: u32| -> u32 {
         let node = pool.node(slot);
@@ -78,11 +92,12 @@ pub fn place(shape: &StepShape, pool: &Pool, against: Against<'_>) -> Option<Pla
         let room = room_on(shape, node, overlap || against.whole());
         shape.tasks_per_node.map_or(room, |most| room.min(most))
     };
-    let picked = pick(shape, pool, overlap, against, rooms)?;
+    let picked = pick(shape, pool, overlap, (against, least), rooms)?;
     let counts = counts(shape, &picked, pool);
     let ranks = ranks(shape.distribution, &counts);
     let mut nodes = Vec::with_capacity(picked.len());
     let mut claims = Vec::new();
+    let mut totals = totals(shape, &picked, &counts, pool, overlap || against.whole())?.into_iter();
     for ((slot, _), ranks) in picked.iter().zip(ranks) {
         let node = pool.node(*slot);
         let wanted = if shape.sharing == StepSharing::Default || (overlap && !shape.exact_cpus) {
@@ -105,10 +120,12 @@ pub fn place(shape: &StepShape, pool: &Pool, against: Against<'_>) -> Option<Pla
             StepMemory::ByCpus if overlap => total,
             StepMemory::ByCpus => by_cpus(total, wanted, node.cpu_count),
         });
+        let part = (ranks.len() as u32, totals.next().unwrap_or(0));
+        let gres = gres_on(shape, node, part, overlap, overlap || against.whole())?;
         if !overlap {
-            claims.push(Claim { slot: *slot, cpus: cpus.clone(), memory: memory.unwrap_or(0) });
+            claims.push(Claim { slot: *slot, cpus: cpus.clone(), memory: memory.unwrap_or(0), gres: gres.clone() });
         }
-        nodes.push(PlacedNode { slot: *slot, cpus, cpu_count: wanted.min(node.cpu_count), memory, ranks });
+        nodes.push(PlacedNode { slot: *slot, cpus, cpu_count: wanted.min(node.cpu_count), memory, gres, ranks });
     }
     Some(Placement { nodes, claims })
 }
@@ -117,6 +134,13 @@ pub fn place(shape: &StepShape, pool: &Pool, against: Against<'_>) -> Option<Pla
 pub fn feasible(shape: &StepShape, pool: &Pool) -> Result<(), Refusal> {
     if place(shape, pool, Against::Whole).is_some() {
         return Ok(());
+    }
+    let without = StepShape { gres: StepGres::None, ..shape.clone() };
+    if let StepGres::Asked(asked) = &shape.gres
+        && place(&without, pool, Against::Whole).is_some()
+    {
+        let all: Vec<GresCount> = asked.all().cloned().collect();
+        return Err(Refusal::InvalidGres(gres::list(&all)));
     }
     let usable = pool.nodes().iter().filter(|n| n.usage != NodeUse::Lost);
     let (nodes, cpus) = usable.fold((0, 0), |(n, c), node| (n + 1, c + node.cpu_count));
@@ -140,8 +164,72 @@ fn by_cpus(total: u64, cpus: u32, of: u32) -> u64 {
     if of == 0 { total } else { total * u64::from(cpus.min(of)) / u64::from(of) }
 }
 
+/// Generic resources for so many tasks on a node and a part of what is asked for on all nodes together. An overlapping step
+/// prefers those that nobody holds.
+fn gres_on(
+    shape: &StepShape,
+    node: &PoolNode,
+    (tasks, total): (u32, u64),
+    overlap: bool,
+    all: bool,
+) -> Option<Vec<GresShare>> {
+    let choose = |pool: &GresPool, need: &[GresCount]| pool.choose(&node.gres, need, |_| u64::MAX);
+    match &shape.gres {
+        StepGres::None => Some(Vec::new()),
+        StepGres::All if all || node.free_gres == node.all_gres => Some(node.all_gres.everything(&node.gres)),
+        StepGres::All => None,
+        StepGres::Asked(asked) => {
+            let need = asked.on_node(tasks, total);
+            let free = if overlap || !all { choose(&node.free_gres, &need) } else { None };
+            free.or_else(|| if all { choose(&node.all_gres, &need) } else { None })
+        }
+    }
+}
+
+/// How what is asked for on all nodes together is shared out among them: some to each, what is over to the first ones.
+fn totals(
+    shape: &StepShape,
+    picked: &[(u32, u32)],
+    counts: &[u32],
+    pool: &Pool,
+    all: bool,
+) -> Option<Vec<u64>> {
+    let total = match &shape.gres {
+        StepGres::Asked(asked) => asked.total_count(),
+        StepGres::None | StepGres::All => 0,
+    };
+    if total == 0 {
+        return Some(vec![0; picked.len()]);
+    }
+    let mut parts = vec![1u64; picked.len()];
+    let mut left = total.checked_sub(picked.len() as u64)?;
+    for ((part, (slot, _)), tasks) in parts.iter_mut().zip(picked).zip(counts) {
+        let node = pool.node(*slot);
+        while left > 0 && gres_on(shape, node, (*tasks, *part + 1), false, all).is_some() {
+            *part += 1;
+            left -= 1;
+        }
+    }
+    (left == 0).then_some(parts)
+}
+
 /// Tasks that one node has room for.
 fn room_on(shape: &StepShape, node: &PoolNode, all: bool) -> u32 {
+    let tasks = cpu_room_on(shape, node, all);
+    let total = match &shape.gres {
+        StepGres::None => return tasks,
+        StepGres::All => 0,
+        StepGres::Asked(asked) => u64::from(asked.total_count() > 0),
+    };
+    let fits = |tasks: u32| gres_on(shape, node, (tasks, total), false, all).is_some();
+    if tasks == 0 || fits(tasks) {
+        return tasks;
+    }
+    (1..tasks).rev().find(|tasks| fits(*tasks)).unwrap_or(0)
+}
+
+/// The same by CPUs and memory.
+fn cpu_room_on(shape: &StepShape, node: &PoolNode, all: bool) -> u32 {
     let (cpus, memory) =
         if all { (node.cpu_count, node.memory) } else { (node.free_count, node.memory.map(|_| node.free_memory)) };
     if shape.sharing == StepSharing::Default && cpus < node.cpu_count {
@@ -187,7 +275,7 @@ fn pick(
     shape: &StepShape,
     pool: &Pool,
     overlap: bool,
-    against: Against<'_>,
+    (against, least): (Against<'_>, u32),
     rooms: impl Fn(u32) -> u32,
 ) -> Option<Vec<(u32, u32)>> {
     let mut picked = Vec::new();
@@ -201,7 +289,7 @@ fn pick(
         picked.push((*slot, here));
     }
     let tasks = u64::from(shape.tasks);
-    let enough = |n: usize, room: u64| n as u32 >= shape.min_nodes && room >= tasks;
+    let enough = |n: usize, room: u64| n as u32 >= least && room >= tasks;
     let everywhere = 0..pool.nodes().len() as u32;
     let mut emptiest: Vec<u32> = Vec::new();
     let candidates: &mut dyn Iterator<Item = u32> = if matches!(against, Against::Emptiest) {

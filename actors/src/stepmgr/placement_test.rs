@@ -4,7 +4,7 @@
 use super::*;
 use crate::stepmgr::{
     builders::{exact, run, step},
-    shape::{JobShape, shape_of},
+    shape::{Asker, JobShape, shape_of},
 };
 use garrick_model::{
     resources::{MemoryMib, MemoryRequest},
@@ -27,7 +27,7 @@ fn job(cpus: &[u32]) -> Job {
 
 impl Job {
     fn shape(&self, spec: &StepSpec) -> StepShape {
-        shape_of(spec, &self.shape).unwrap()
+        shape_of(spec, &self.shape, Asker::Attended).unwrap()
     }
     fn place(&self, spec: &StepSpec) -> Option<Placement> {
         place(&self.shape(spec), &self.pool, Against::Free { kept: &BTreeSet::new() })
@@ -157,7 +157,7 @@ fn a_step_of_all_tasks_is_laid_out_as_its_job_was() {
     let mut pool = Pool::new(&facts.nodes);
     pool.set_usage(0, NodeUse::Ready);
     pool.set_usage(1, NodeUse::Ready);
-    let shape = shape_of(&StepSpec { tasks: Some(4), ..step("a") }, &JobShape::new(&facts)).unwrap();
+    let shape = shape_of(&StepSpec { tasks: Some(4), ..step("a") }, &JobShape::new(&facts), Asker::Attended).unwrap();
     let placement = place(&shape, &pool, Against::Free { kept: &BTreeSet::new() }).unwrap();
     let ranks: Vec<Vec<u32>> = placement.nodes.into_iter().map(|n| n.ranks).collect();
     assert_eq!(ranks, [vec![0, 1], vec![2, 3]]);
@@ -179,7 +179,7 @@ fn what_a_job_never_has_is_refused_with_what_is_too_much() {
         refused(&StepSpec { memory: MemoryRequest::PerNode(MemoryMib(9999)), ..exact("a", 1) }),
         impossible("Memory required by task is not available".into())
     );
-    assert!(shape_of(&StepSpec { nodelist: vec!["x".into()], ..step("a") }, &job.shape).is_err());
+    assert!(shape_of(&StepSpec { nodelist: vec!["x".into()], ..step("a") }, &job.shape, Asker::Attended).is_err());
 }
 
 #[test]

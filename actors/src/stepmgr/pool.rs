@@ -1,7 +1,11 @@
 //! The job's resources, node by node: what it has, what its steps hold, and which nodes can take tasks now. One owner:
 //! the step manager's core. Nothing is ever held twice; [`Pool::check`] recounts.
 
-use garrick_model::{resources::CpuSet, view::AllocatedNode};
+use garrick_model::{
+    gres::{GresEntry, GresPool, GresShare},
+    resources::CpuSet,
+    view::AllocatedNode,
+};
 use std::collections::BTreeSet;
 
 /// Whether tasks can be started on a node.
@@ -34,6 +38,12 @@ pub struct PoolNode {
     pub memory: Option<u64>,
     /// Memory that no step holds.
     pub free_memory: u64,
+    /// Generic resources of the job there, by name and type.
+    pub gres: Vec<GresEntry>,
+    /// All of them.
+    pub all_gres: GresPool,
+    /// Those that no step holds.
+    pub free_gres: GresPool,
     /// Tasks that the job's own layout puts there.
     pub tasks: u32,
     /// Whether tasks can start there.
@@ -49,6 +59,8 @@ pub struct Claim {
     pub cpus: CpuSet,
     /// MiB.
     pub memory: u64,
+    /// Generic resources.
+    pub gres: Vec<GresShare>,
 }
 
 /// All nodes of the job.
@@ -67,6 +79,7 @@ impl Pool {
             .map(|n| {
                 let memory = n.share.memory.map(|m| m.0);
                 let count = n.share.cpus.len();
+                let (gres, all_gres) = GresPool::of_shares(&n.share.gres);
                 PoolNode {
                     name: n.name.clone(),
                     cpus: n.share.cpus.clone(),
@@ -75,6 +88,9 @@ impl Pool {
                     free_count: count,
                     memory,
                     free_memory: memory.unwrap_or(0),
+                    gres,
+                    free_gres: all_gres.clone(),
+                    all_gres,
                     tasks: n.share.tasks,
                     usage: NodeUse::Awaited,
                 }
@@ -113,6 +129,8 @@ impl Pool {
             node.free_count -= claim.cpus.len();
             assert!(claim.memory <= node.free_memory, "memory of {} is held already", node.name);
             node.free_memory -= claim.memory;
+            assert!(node.free_gres.has(&node.gres, &claim.gres), "generic resources of {} are held already", node.name);
+            node.free_gres.take(&node.gres, &claim.gres);
             self.refresh(claim.slot);
         }
     }
@@ -125,6 +143,7 @@ impl Pool {
             node.free.add(&claim.cpus);
             node.free_count += claim.cpus.len();
             node.free_memory += claim.memory;
+            node.free_gres.give(&node.gres, &claim.gres);
             self.refresh(claim.slot);
         }
     }
@@ -142,7 +161,13 @@ impl Pool {
     pub fn check<'a>(&self, held: impl Iterator<Item = &'a Claim>) -> Result<(), String> {
         let mut fresh: Vec<(BTreeSet<u32>, u64)> =
             self.nodes.iter().map(|n| (n.cpus.iter().collect(), n.memory.unwrap_or(0))).collect();
+        let mut gres: Vec<GresPool> = self.nodes.iter().map(|n| n.all_gres.clone()).collect();
         for claim in held {
+            let entries = &self.nodes[claim.slot as usize].gres;
+            if !gres[claim.slot as usize].has(entries, &claim.gres) {
+                return Err(format!("generic resources of node {} are held twice or not the job's", claim.slot));
+            }
+            gres[claim.slot as usize].take(entries, &claim.gres);
             let (cpus, memory) = &mut fresh[claim.slot as usize];
             for cpu in claim.cpus.iter() {
                 if !cpus.remove(&cpu) {
@@ -150,6 +175,11 @@ impl Pool {
                 }
             }
             *memory = memory.checked_sub(claim.memory).ok_or(format!("memory of node {} overdrawn", claim.slot))?;
+        }
+        for (node, left) in self.nodes.iter().zip(gres) {
+            if node.free_gres != left {
+                return Err(format!("free generic resources of {} do not add up", node.name));
+            }
         }
         for (node, (cpus, memory)) in self.nodes.iter().zip(fresh) {
             if node.free.iter().collect::<BTreeSet<u32>>() != cpus || node.free_count as usize != cpus.len() {

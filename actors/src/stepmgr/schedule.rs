@@ -323,7 +323,14 @@ pub(super) fn places(placement: &Placement) -> Vec<Place> {
     placement
         .nodes
         .iter()
-        .map(|n| Place { slot: n.slot, cpus: n.cpus.clone(), memory: n.memory, ranks: n.ranks.clone(), held })
+        .map(|n| Place {
+            slot: n.slot,
+            cpus: n.cpus.clone(),
+            memory: n.memory,
+            gres: n.gres.clone(),
+            ranks: n.ranks.clone(),
+            held,
+        })
         .collect()
 }
 

@@ -4,6 +4,7 @@
 use crate::stepmgr::run::RunFacts;
 use garrick_model::{
     batch::StepCgroup,
+    gres::{self, GPU, GresCount, GresRequest},
     refusal::Refusal,
     resources::MemoryRequest,
     spec::{CpuBind, Distribution, StepSharing, StepSpec},
@@ -21,6 +22,26 @@ pub enum StepMemory {
     PerCpu(u64),
     /// All that the job has there.
     All,
+}
+
+/// Generic resources that a step gets of what its job has.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum StepGres {
+    /// None.
+    None,
+    /// All that the job has on its nodes.
+    All,
+    /// What it asks for.
+    Asked(GresRequest),
+}
+
+/// Who asks for a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// A command that stays with it: where it names no generic resources, the step gets all of the job's (`srun(1)`).
+    Attended,
+    /// The queue: a step gets what it names, so that others run beside it.
+    Queue,
 }
 
 /// What a step needs.
@@ -50,6 +71,8 @@ pub struct StepShape {
     pub first: u32,
     /// Layout.
     pub distribution: Distribution,
+    /// Generic resources.
+    pub gres: StepGres,
     /// Binding or a memory limit of its own was asked for: needs its own cgroup.
     pub own_cgroup: bool,
 }
@@ -80,7 +103,7 @@ impl JobShape {
 }
 
 /// The shape of a step: defaults filled in as `srun` documents them. An explicit `-c` implies `--exact`.
-pub fn shape_of(spec: &StepSpec, job: &JobShape) -> Result<StepShape, Refusal> {
+pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepShape, Refusal> {
     let required = job.slots_of(&spec.nodelist)?;
     // Names of nodes that the job does not have exclude nothing.
     let mut excluded: Vec<u32> = spec.exclude.iter().filter_map(|n| job.slots.get(n).copied()).collect();
@@ -148,9 +171,43 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape) -> Result<StepShape, Refusal> {
         excluded,
         first,
         distribution: spec.distribution,
+        gres: gres_of(spec, tasks, asker)?,
         own_cgroup: spec.step_cgroup == StepCgroup::Always
             || matches!(spec.cpu_bind, CpuBind::Cores | CpuBind::Map(_))
             || matches!(memory, StepMemory::PerNode(_) | StepMemory::PerCpu(_)),
+    })
+}
+
+fn gres_of(spec: &StepSpec, tasks: u32, asker: Asker) -> Result<StepGres, Refusal> {
+    let mut asked = spec.gres.clone();
+    if asked.total.len() > 1 {
+        return Err(Refusal::NotSupported("--gpus with several types".into()));
+    }
+    if let Some(per_gpu) = asked.tasks_per_gpu
+        && asked.all().all(|one| one.name != GPU)
+    {
+        let count = u64::from(tasks.div_ceil(per_gpu.max(1)));
+        asked.total.push(GresCount { name: GPU.into(), kind: None, count });
+    }
+    // Where each task brings its GPUs, how many there are in all follows from the tasks.
+    let each = GresRequest::gpus(&asked.per_task);
+    let total = GresRequest::gpus(&asked.total);
+    if each > 0 && total > 0 {
+        if each.saturating_mul(u64::from(tasks)) != total {
+            return Err(Refusal::InvalidGres(gres::list(&asked.total)));
+        }
+        asked.total.clear();
+    }
+    Ok(if asked.none {
+        StepGres::None
+    } else if !asked.is_empty() {
+        StepGres::Asked(asked)
+    } else if asked.all().next().is_some() || asker == Asker::Queue {
+        StepGres::None
+    } else if !spec.inherited_gres.is_empty() {
+        StepGres::Asked(spec.inherited_gres.clone())
+    } else {
+        StepGres::All
     })
 }
 

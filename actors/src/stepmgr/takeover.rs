@@ -249,6 +249,7 @@ impl StepMgrCore {
             cpus: pool.cpus.clone(),
             cpu_count: pool.cpu_count,
             memory: pool.memory,
+            gres: pool.all_gres.everything(&pool.gres),
             ranks: found.iter().map(|t| t.rank).collect(),
         };
         let placement = Placement { nodes: vec![placed], claims: Vec::new() };
@@ -383,12 +384,14 @@ fn placement(written: &[Place]) -> Placement {
         cpus: p.cpus.clone(),
         cpu_count: p.cpus.len(),
         memory: p.memory,
+        gres: p.gres.clone(),
         ranks: p.ranks.clone(),
     });
     let claims = written.iter().filter(|p| p.held).map(|p| Claim {
         slot: p.slot,
         cpus: p.cpus.clone(),
         memory: p.memory.unwrap_or(0),
+        gres: p.gres.clone(),
     });
     Placement { nodes: nodes.collect(), claims: claims.collect() }
 }

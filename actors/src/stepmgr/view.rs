@@ -4,10 +4,13 @@ use crate::stepmgr::{
     core::StepMgrCore,
     queue::Waiting,
     rows::{Row, RowId},
+    placement::Placement,
     run::RunFacts,
+    shape::{StepGres, StepShape},
     state::{RecordState, StepRecord},
 };
 use garrick_model::{
+    gres::GresCount,
     hostlist,
     ids::{StepId, StepKey},
     messages::launcher::TaskUsage,
@@ -69,6 +72,29 @@ pub fn row(facts: &RunFacts, key: StepKey, record: &StepRecord) -> StepRow {
     row
 }
 
+/// Generic resources of a step on all its nodes.
+fn held_gres(placement: &Placement) -> Vec<GresCount> {
+    let mut all: Vec<GresCount> = Vec::new();
+    for share in placement.nodes.iter().flat_map(|node| &node.gres) {
+        match all.iter_mut().find(|one| one.name == share.name && one.kind == share.kind) {
+            Some(one) => one.count += share.count,
+            None => all.push(GresCount { name: share.name.clone(), kind: share.kind.clone(), count: share.count }),
+        }
+    }
+    all
+}
+
+/// Those that a step asks for, on the fewest nodes.
+fn asked_gres(shape: &StepShape) -> Vec<GresCount> {
+    let StepGres::Asked(asked) = &shape.gres else { return Vec::new() };
+    let nodes = u64::from(shape.min_nodes);
+    let mut all = asked.on_node(0, 0);
+    all.iter_mut().for_each(|one| one.count *= nodes);
+    all.extend(asked.per_task.iter().map(|one| GresCount { count: one.count * u64::from(shape.tasks), ..one.clone() }));
+    all.extend(asked.total.iter().cloned());
+    all
+}
+
 impl StepMgrCore {
     /// [`Self::views`] as far as they fit into an answer, and how many lines do not.
     pub fn listing(&self) -> (Vec<StepView>, u64) {
@@ -93,7 +119,12 @@ impl StepMgrCore {
                 row.state = StepState::Pending;
                 (row.nodelist, row.start_time) = (String::new(), None);
             }
-            self.view_of(&record.origin, row, reason, &record.spec)
+            let mut view = self.view_of(&record.origin, row, reason, &record.spec);
+            view.gres = match record.state.placement() {
+                Some(placement) => held_gres(placement),
+                None => asked_gres(&record.shape),
+            };
+            view
         });
         let mut views: Vec<StepView> = live.collect();
         let rows = self.rows.iter().filter(|(_, row)| row.pending() > 0).take(MOST_ROWS);
@@ -124,6 +155,7 @@ impl StepMgrCore {
             dependency: spec.dependency.as_ref().map(ToString::to_string).unwrap_or_default(),
             waiting: None,
             usage: row.usage,
+            gres: Vec::new(),
         }
     }
 
@@ -145,6 +177,7 @@ impl StepMgrCore {
             all_of: None,
         };
         let mut view = self.view_of(&row.origin, shown, self.reason_of(Waiting::Row(id)), &row.spec);
+        view.gres = asked_gres(&row.shape);
         if members.len() == 1 {
             view.attempt = row.tries.get(&first).copied().unwrap_or(0);
             view.start_time = row.delayed.get(&first).copied();

@@ -139,7 +139,8 @@ pub fn own_node<'a>(cluster: &'a Cluster, named: Option<&str>) -> Result<&'a Nod
 }
 
 fn effective_shape(configured: &NodeShape, found: &NodeShape, overrides: bool) -> NodeShape {
-    if overrides { configured.clone() } else { found.clone() }
+    // What is configured over what is there stands for CPUs and memory; a device that is not there cannot be given.
+    if overrides { NodeShape { gres: found.gres.clone(), ..configured.clone() } } else { found.clone() }
 }
 
 /// Starts the role. `exit` is set once the controller ordered the end of this daemon. `with_controller`: that role is in
@@ -160,11 +161,12 @@ pub async fn start(
     let tmp_fs = cluster.node_path(&config.tmp_fs, &node.name);
     let machine = Machine::read(Path::new("/"), &tmp_fs)?;
     let overrides = config.slurmd_parameters.has("config_overrides");
-    let shape = effective_shape(&node.settings.shape, &machine.shape, overrides);
+    let found = NodeShape { gres: config.gres.found(node, &|file| file.exists()), ..machine.shape.clone() };
+    let shape = effective_shape(&node.settings.shape, &found, overrides);
     let mut spool = Spool::open(&cluster.node_path(&config.slurmd_spool_dir, &node.name))?;
     spool.requeue = config.job_requeue;
     let identity = identity(cluster, node, token, &spool).await?;
-    let tracking = Tracking::detect(&cluster.id, &node.name, Constraints { cores: true, memory: config.select.memory });
+    let tracking = Tracking::detect(&cluster.id, &node.name, Constraints { cores: true, memory: config.select.memory, devices: config.gres.constrain_devices });
     if let Some(notice) = tracking.notice() {
         tracing::warn!("{notice}");
     }
@@ -195,6 +197,9 @@ pub async fn start(
         first_cpu: first_cpu(cluster, node),
         shape: shape.clone(),
         doors: cluster.doors.clone(),
+        devices: config.gres.devices(node),
+        gpu_variables: config.gres.variables(&node.name),
+        constrain_devices: config.gres.constrain_devices,
         verbosity: cluster.verbosity,
     };
     let limit = |secs: Option<u32>| secs.map(|s| Duration::from_secs(s.into()));

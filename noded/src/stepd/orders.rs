@@ -1,7 +1,10 @@
 //! What an agent hands to a `stepd` it starts: one file in the run's folder, so that the `stepd` needs neither the
 //! configuration nor the controller, and can be started again from it.
 
-use garrick_model::messages::node::{JobCredential, JobLaunch};
+use garrick_model::{
+    config::{GpuVariables, GresDevice},
+    messages::node::{JobCredential, JobLaunch},
+};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
@@ -31,6 +34,15 @@ pub struct StepdSettings {
     pub first_cpu: u32,
     /// The run folder of doors.
     pub doors: PathBuf,
+    /// Devices of this node that jobs are given one by one.
+    #[serde(default)]
+    pub devices: Vec<GresDevice>,
+    /// Which variables tell programs of their GPUs.
+    #[serde(default)]
+    pub gpu_variables: GpuVariables,
+    /// ConstrainDevices: a job can open the devices that it was given and no others.
+    #[serde(default)]
+    pub constrain_devices: bool,
     /// Verbosity of the log.
     pub verbosity: u8,
 }

@@ -38,6 +38,8 @@ pub struct ShepherdPlace {
     pub folder: PathBuf,
     /// The job's cgroup, where there are cgroups.
     pub cgroup: Option<JobCgroup>,
+    /// The kernel keeps the job from devices that it was not given.
+    pub devices_limited: bool,
     /// The node's CPUs.
     pub cpus: CpuMap,
     /// Marks in the environment of everything of the run.

@@ -4,7 +4,7 @@ use crate::{
     daemon::logging,
     journal::{self, Log},
     kernel::{
-        cgroup::{Constraints, MemoryLimit, Swap, Tracking},
+        cgroup::{Cgroups, Constraints, MemoryLimit, Swap, Tracking},
         on_thread::OnThread,
         reap,
         spawn::Identity,
@@ -25,11 +25,12 @@ use crate::{
     },
 };
 use garrick_actors::{
-    shepherd::{ShepherdConfig, ShepherdInput, ShepherdMsg, shell::Shepherd},
+    shepherd::{ShepherdConfig, gpus::GpuSight, ShepherdInput, ShepherdMsg, shell::Shepherd},
     step::NodeSlot,
     stepmgr::{Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrInput, StepMgrMsg, shell::StepMgr},
 };
 use garrick_model::{
+    gres::devices_in,
     messages::{
         shepherd::ShepherdToStepMgr,
         stepd::{NodeToStepd, StepdReport, StepdToNode},
@@ -118,7 +119,8 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
     let allowed = allowed_cpus(Path::new("/"));
     let topology = Topology::read(Path::new("/"), allowed.as_ref()).map_err(|e| e.to_string())?;
     let cpus = CpuMap::new(&topology, &settings.shape, settings.first_cpu);
-    let constraints = Constraints { cores: true, memory: share.memory.is_some() };
+    let constraints =
+        Constraints { cores: true, memory: share.memory.is_some(), devices: settings.constrain_devices };
     let tracking = Tracking::detect(&settings.cluster_id, &orders.node, constraints);
     let sluid = credential.sluid.to_string();
     let cgroup = match tracking.cgroups() {
@@ -129,12 +131,19 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
         let memory = share.memory.map(|m| MemoryLimit { bytes: m.0 << 20, swap: Swap::Within });
         let machine = cpus.machine_cpus(share.cpus.iter());
         cgroup.limit(Some(&machine), memory).map_err(|e| e.to_string())?;
+        let others = settings.devices.iter().filter(|d| !devices_in(&share.gres, &d.name).contains(d.number));
+        let files = others.flat_map(|device| device.files.iter().map(PathBuf::as_path));
+        let left = cgroup.tasks().deny_devices(files).map_err(|e| e.to_string())?;
+        if !left.is_empty() {
+            tracing::warn!(?left, "no device files: jobs cannot be kept from these");
+        }
     }
     let root = users::effective_uid() == 0;
     let identity = Identity { uid: credential.uid, gid: credential.gid, groups: credential.groups.clone() };
     Ok(ShepherdPlace {
         user: root.then_some(identity),
         owner: (credential.uid, credential.gid),
+        devices_limited: tracking.cgroups().is_some_and(Cgroups::limits_devices),
         folder: folder.to_owned(),
         cgroup,
         cpus,
@@ -155,6 +164,7 @@ impl Run {
                 (0..settings.shape.cpus).filter_map(|n| self.place.cpus.machine_cpus([n]).iter().next()).collect();
         }
         config.cgroups = self.place.cgroup.is_some();
+        config.gpus = GpuSight::new(&self.share.gres, settings.gpu_variables, self.place.devices_limited);
         config.job_nodes = orders.credential.nodes.len();
         config.kill_wait = Duration::from_secs(settings.kill_wait_secs);
         config.zone = TimeZone::system();

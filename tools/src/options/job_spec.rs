@@ -1,6 +1,9 @@
 //! What was typed, checked and turned into a [`JobSpec`]. Called by `sbatch`, `salloc`, and `srun` without an allocation.
 
-use super::typed::{OptionError, Sourced, Typed};
+use super::{
+    gres,
+    typed::{OptionError, Sourced, Typed},
+};
 use garrick_model::{
     hostlist,
     spec::{EnvEntry, JobKind, JobSpec, NodeCount, ResourceLimit},
@@ -80,6 +83,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         time_limit: typed.time_limit,
         time_min: typed.time_min,
         constraint: typed.constraint.clone().filter(|c| !c.is_empty()),
+        gres: gres::of_job(typed)?,
         licenses: typed.licenses.clone().filter(|l| !l.is_empty()),
         nodelist: asked_nodes(typed)?,
         exclude: excluded_nodes(typed)?,

@@ -16,6 +16,7 @@
 pub mod behaviour;
 pub mod export;
 pub mod getopt;
+pub mod gres;
 pub mod help;
 pub mod job_spec;
 pub mod limits;

@@ -19,6 +19,12 @@ const OF_THE_JOB: &[&str] = &[
     env_vars::SLURM_CPU_BIND,
     env_vars::SLURM_DISTRIBUTION,
     env_vars::SLURM_EXPORT_ENV,
+    "SLURM_CPUS_PER_GPU",
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_MEM_PER_GPU",
+    "SLURM_NTASKS_PER_GPU",
     env_vars::SLURM_JOB_NUM_NODES,
     env_vars::SLURM_MEM_PER_CPU,
     env_vars::SLURM_MEM_PER_NODE,
@@ -238,10 +244,10 @@ mod tests {
 
     #[test]
     fn what_is_not_built_is_an_error_and_not_ignored() {
-        let SourceError::Option { error, .. } = typed_by(Command::Sbatch, "", &[], "--gres=gpu:1").unwrap_err() else {
+        let SourceError::Option { error, .. } = typed_by(Command::Sbatch, "", &[], "--gpus-per-socket=1").unwrap_err() else {
             panic!("an option's error")
         };
-        assert_eq!((error.to_string().as_str(), error.exit_code()), ("--gres is not supported yet", 1));
+        assert_eq!((error.to_string().as_str(), error.exit_code()), ("--gpus-per-socket is not supported yet", 1));
         let SourceError::Option { error, .. } = typed_by(Command::Srun, "", &[], "--mpi=pmix").unwrap_err() else {
             panic!("an option's error")
         };

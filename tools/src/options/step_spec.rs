@@ -1,6 +1,7 @@
 //! What was typed, checked and turned into a [`StepSpec`]. Called by `srun`.
 
 use super::{
+    gres,
     job_spec::{Checked, Submitter, asked_nodes, byte_words, excluded_nodes, fitting_nodes, work_dir},
     typed::{OptionError, Source, Typed},
 };
@@ -66,7 +67,10 @@ pub fn build(
     } else {
         StepSharing::Default
     };
+    let (gres, inherited_gres) = gres::of_step(typed);
     let spec = StepSpec {
+        gres,
+        inherited_gres,
         name: typed.job_name.clone().filter(|n| !n.is_empty()).unwrap_or_else(|| base_name(&work.program)),
         nodes,
         tasks: typed.ntasks.map(|n| n.value),

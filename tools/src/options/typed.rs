@@ -6,7 +6,8 @@ use garrick_model::{
     batch::{RetryOn, StepCgroup},
     ids::JobId,
     refusal::Refusal,
-    resources::MemoryRequest,
+    gres::{GpuBind, GresCount},
+    resources::{MemoryMib, MemoryRequest},
     spec::{
         ArraySpec, CpuBind, Dependencies, Distribution, NodeCount, OpenMode, Sharing, SignalWarning, TopologyRequest,
     },
@@ -155,6 +156,29 @@ pub enum Help {
     MpiList,
 }
 
+/// What was typed about generic resources.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TypedGres {
+    /// `--gres`; none inside: `none`
+    pub per_node: Option<Sourced<Option<Vec<GresCount>>>>,
+    /// `--gpus-per-node`
+    pub gpus_per_node: Option<Sourced<Vec<GresCount>>>,
+    /// `-G`
+    pub gpus: Option<Sourced<Vec<GresCount>>>,
+    /// `--gpus-per-task`
+    pub gpus_per_task: Option<Sourced<Vec<GresCount>>>,
+    /// `--tres-per-task`
+    pub tres_per_task: Option<Sourced<Vec<GresCount>>>,
+    /// `--cpus-per-gpu`
+    pub cpus_per_gpu: Option<Sourced<u32>>,
+    /// `--mem-per-gpu`
+    pub mem_per_gpu: Option<Sourced<MemoryMib>>,
+    /// `--ntasks-per-gpu`
+    pub ntasks_per_gpu: Option<Sourced<u32>>,
+    /// `--gpu-bind`
+    pub gpu_bind: GpuBind,
+}
+
 /// What was typed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Typed {
@@ -201,6 +225,8 @@ pub struct Typed {
     pub constraint: Option<String>,
     /// `-L`
     pub licenses: Option<String>,
+    /// `--gres`, `--gpus` and their relatives
+    pub gres: TypedGres,
     /// `-w`, as typed
     pub nodelist: Option<String>,
     /// `-F`, a file

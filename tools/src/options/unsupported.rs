@@ -49,11 +49,6 @@ pub const OPTIONS: &[OptionDef] = &[
         "SALLOC_CPU_FREQ_REQ",
         "SLURM_CPU_FREQ_REQ",
     ]),
-    unsupported("cpus-per-gpu", None, Required("n"), JOB, "CPUs per allocated GPU").env(&[
-        "SBATCH_CPUS_PER_GPU",
-        "SALLOC_CPUS_PER_GPU",
-        "SLURM_CPUS_PER_GPU",
-    ]),
     unsupported("delay-boot", None, Required("mins"), JOB, "delay boot for desired node features").env(&[
         "SBATCH_DELAY_BOOT",
         "SALLOC_DELAY_BOOT",
@@ -62,49 +57,13 @@ pub const OPTIONS: &[OptionDef] = &[
     unsupported("epilog", None, Required("program"), RUN, "program to run after the step").env(&["SLURM_EPILOG"]),
     unsupported("extra", None, Required("text"), JOB, "arbitrary text, for filters of nodes"),
     unsupported("extra-node-info", Some('B'), Required("S[:C[:T]]"), JOB, "sockets, cores and threads per node"),
-    unsupported("gpu-bind", None, Required("type"), JOB, "task to GPU binding").env(&[
-        "SBATCH_GPU_BIND",
-        "SALLOC_GPU_BIND",
-        "SLURM_GPU_BIND",
-    ]),
     unsupported("gpu-freq", None, Required("spec"), JOB, "frequency of GPUs").env(&[
         "SBATCH_GPU_FREQ",
         "SALLOC_GPU_FREQ",
         "SLURM_GPU_FREQ",
     ]),
-    unsupported("gpus", Some('G'), Required("n"), JOB, "count of GPUs required for the job").env(&[
-        "SBATCH_GPUS",
-        "SALLOC_GPUS",
-        "SLURM_GPUS",
-    ]),
-    unsupported("gpus-per-node", None, Required("n"), JOB, "GPUs per allocated node").env(&[
-        "SBATCH_GPUS_PER_NODE",
-        "SALLOC_GPUS_PER_NODE",
-        "SLURM_GPUS_PER_NODE",
-    ]),
-    unsupported("gpus-per-socket", None, Required("n"), JOB, "GPUs per allocated socket"),
-    unsupported("gpus-per-task", None, Required("n"), JOB, "GPUs per task").env(&[
-        "SBATCH_GPUS_PER_TASK",
-        "SALLOC_GPUS_PER_TASK",
-        "SLURM_GPUS_PER_TASK",
-    ]),
-    unsupported("gres", None, Required("list"), JOB, "required generic resources").env(&[
-        "SBATCH_GRES",
-        "SALLOC_GRES",
-        "SLURM_GRES",
-    ]),
-    unsupported("gres-flags", None, Required("opts"), JOB, "flags of generic resource management").env(&[
-        "SBATCH_GRES_FLAGS",
-        "SALLOC_GRES_FLAGS",
-        "SLURM_GRES_FLAGS",
-    ]),
     unsupported("interactive", None, Arg::None, RUN, "interactive step of salloc"),
     unsupported("mcs-label", None, Required("mcs"), JOB, "multi-category security label"),
-    unsupported("mem-per-gpu", None, Required("MB"), JOB, "real memory per allocated GPU").env(&[
-        "SBATCH_MEM_PER_GPU",
-        "SALLOC_MEM_PER_GPU",
-        "SLURM_MEM_PER_GPU",
-    ]),
     unsupported("network", None, Required("type"), JOB, "information about the interconnect").env(&[
         "SBATCH_NETWORK",
         "SALLOC_NETWORK",
@@ -113,8 +72,6 @@ pub const OPTIONS: &[OptionDef] = &[
     unsupported("no-allocate", Some('Z'), Arg::None, RUN, "run without an allocation"),
     unsupported("ntasks-per-core", None, Required("n"), JOB, "number of tasks to invoke on each core")
         .env(&["SLURM_NTASKS_PER_CORE"]),
-    unsupported("ntasks-per-gpu", None, Required("n"), JOB, "number of tasks to invoke for each GPU")
-        .env(&["SLURM_NTASKS_PER_GPU"]),
     unsupported("ntasks-per-socket", None, Required("n"), JOB, "number of tasks to invoke on each socket")
         .env(&["SLURM_NTASKS_PER_SOCKET"]),
     unsupported("oom-kill-step", None, Optional("0|1"), JOB, "kill the whole step when a task runs out of memory"),
@@ -166,11 +123,6 @@ pub const OPTIONS: &[OptionDef] = &[
         "SBATCH_TRES_BIND",
         "SALLOC_TRES_BIND",
         "SLURM_TRES_BIND",
-    ]),
-    unsupported("tres-per-task", None, Required("list"), JOB, "resources required per task").env(&[
-        "SBATCH_TRES_PER_TASK",
-        "SALLOC_TRES_PER_TASK",
-        "SLURM_TRES_PER_TASK",
     ]),
     unsupported("uid", None, Required("user"), ALLOC, "allocate as another user"),
     unsupported("gid", None, Required("group"), ALLOC, "allocate as another group"),

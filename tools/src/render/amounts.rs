@@ -2,14 +2,15 @@
 //! Used by the columns, the records and the JSON form alike, so that they agree.
 
 use garrick_model::{
+    gres::{self, GPU, GresCount, GresEntry, GresShare, count_text},
     hostlist,
     ids::NodeIndex,
-    resources::{MemoryMib, MemoryRequest},
+    resources::{CpuSet, MemoryMib, MemoryRequest},
     state::JobState,
     time::Timestamp,
     view::{AllocatedNode, JobView, NodeView, PartitionView},
 };
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Counts of a job: what it has, or what it asks for while it has nothing.
 pub trait Amounts {
@@ -85,7 +86,7 @@ pub fn memory(memory: MemoryMib) -> String {
 }
 
 /// `cpu=4,mem=2M,node=2,billing=4`; parts that are nothing are left out, all of it when there is nothing.
-pub fn tres(cpus: u32, memory: MemoryMib, nodes: Option<u32>) -> String {
+pub fn tres(cpus: u32, memory: MemoryMib, nodes: Option<u32>, gres: &GresTotals) -> String {
     let mut parts = Vec::new();
     if cpus > 0 {
         parts.push(format!("cpu={cpus}"));
@@ -97,24 +98,29 @@ pub fn tres(cpus: u32, memory: MemoryMib, nodes: Option<u32>) -> String {
         parts.push(format!("node={nodes}"));
         parts.push(format!("billing={cpus}"));
     }
+    parts.extend(gres.tres());
     parts.join(",")
 }
 
 /// TRES that the job asks for.
 pub fn requested_tres(job: &JobView) -> String {
     let memory = match job.memory {
-        MemoryRequest::Default | MemoryRequest::All => 0,
+        MemoryRequest::Default | MemoryRequest::All => {
+            let each = job.spec.gres.mem_per_gpu.unwrap_or_default().0;
+            each.saturating_mul(requested_gres(job).count(GPU))
+        }
         MemoryRequest::PerNode(m) => m.0.saturating_mul(u64::from(job.min_nodes)),
         MemoryRequest::PerCpu(m) => m.0.saturating_mul(u64::from(job.cpus)),
     };
-    tres(job.cpus, MemoryMib(memory), Some(job.min_nodes))
+    tres(job.cpus, MemoryMib(memory), Some(job.min_nodes), &requested_gres(job))
 }
 
 /// TRES that the job has or had; empty for none.
 pub fn allocated_tres(job: &JobView) -> String {
     let Some(nodes) = held(job) else { return String::new() };
     let memory = nodes.iter().filter_map(|n| n.share.memory).map(|m| m.0).sum();
-    tres(job.cpu_count(), MemoryMib(memory), Some(job.node_count()))
+    let gres = GresTotals::of_shares(nodes.iter().flat_map(|n| &n.share.gres));
+    tres(job.cpu_count(), MemoryMib(memory), Some(job.node_count()), &gres)
 }
 
 /// What the job has, else what it asks for.
@@ -127,7 +133,11 @@ pub fn shares_by_node(job: &JobView) -> Vec<String> {
     let mut groups: Vec<(Vec<String>, &AllocatedNode)> = Vec::new();
     for node in held(job).unwrap_or_default() {
         match groups.last_mut() {
-            Some((names, first)) if first.share.cpus == node.share.cpus && first.share.memory == node.share.memory => {
+            Some((names, first))
+                if first.share.cpus == node.share.cpus
+                    && first.share.memory == node.share.memory
+                    && first.share.gres == node.share.gres =>
+            {
                 names.push(node.name.clone());
             }
             _ => groups.push((vec![node.name.clone()], node)),
@@ -137,7 +147,7 @@ pub fn shares_by_node(job: &JobView) -> Vec<String> {
         .into_iter()
         .map(|(names, node)| {
             let memory = node.share.memory.map_or(0, |m| m.0);
-            format!("Nodes={} CPU_IDs={} Mem={memory} GRES=", fold(&names), node.share.cpus)
+            format!("Nodes={} CPU_IDs={} Mem={memory} GRES={}", fold(&names), node.share.cpus, gres::list(&node.share.gres))
         })
         .collect()
 }
@@ -153,4 +163,152 @@ pub fn dependencies(job: &JobView) -> String {
 /// Licenses that the job was given.
 pub fn licenses(job: &JobView) -> Option<String> {
     job.allocation.as_ref().map(|allocation| allocation.licenses.to_string()).filter(|text| !text.is_empty())
+}
+
+/// Generic resources by name, types together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GresTotals(BTreeMap<String, u64>);
+
+impl GresTotals {
+    fn add(&mut self, name: &str, count: u64) {
+        let sum = self.0.entry(name.to_owned()).or_default();
+        *sum = sum.saturating_add(count);
+    }
+
+    /// Of what is held.
+    pub fn of_shares<'a>(shares: impl IntoIterator<Item = &'a GresShare>) -> Self {
+        let mut totals = Self::default();
+        shares.into_iter().for_each(|share| totals.add(&share.name, share.count));
+        totals
+    }
+
+    /// Of what a node has.
+    pub fn of_entries(entries: &[GresEntry]) -> Self {
+        Self::of_entries_of([entries])
+    }
+
+    /// Of what several nodes have.
+    pub fn of_entries_of<'a>(nodes: impl IntoIterator<Item = &'a [GresEntry]>) -> Self {
+        let mut totals = Self::default();
+        nodes.into_iter().flatten().for_each(|entry| totals.add(&entry.name, entry.count));
+        totals
+    }
+
+    /// Of what a step has or asks for.
+    pub fn of_counts(counts: &[GresCount]) -> Self {
+        let mut totals = Self::default();
+        counts.iter().for_each(|one| totals.add(&one.name, one.count));
+        totals
+    }
+
+    /// Of a name.
+    pub fn count(&self, name: &str) -> u64 {
+        self.0.get(name).copied().unwrap_or(0)
+    }
+
+    /// `gres/gpu=4`, one for each name.
+    pub fn tres(&self) -> impl Iterator<Item = String> + '_ {
+        self.0.iter().filter(|(_, n)| **n > 0).map(|(name, n)| format!("gres/{name}={}", count_text(*n)))
+    }
+}
+
+/// Generic resources that the job asks for on all its nodes, as far as that is known before it starts.
+fn requested_gres(job: &JobView) -> GresTotals {
+    let asked = &job.spec.gres;
+    let on_nodes = asked.on_node(0, 0).into_iter().map(|one| (one.name, one.count * u64::from(job.min_nodes)));
+    let of_tasks = asked.per_task.iter().map(|one| (one.name.clone(), one.count * u64::from(job.tasks)));
+    let total = asked.total.iter().map(|one| (one.name.clone(), one.count));
+    let mut totals = GresTotals::default();
+    // Asked for in several ways, the greatest counts.
+    for (name, count) in on_nodes.chain(of_tasks).chain(total) {
+        let known = totals.0.entry(name).or_default();
+        *known = count.max(*known);
+    }
+    totals
+}
+
+/// `gres/gpu:h100:2,gres/craynetwork:1`; `None` for nothing.
+fn asked_text<'a>(asked: impl IntoIterator<Item = &'a GresCount>) -> Option<String> {
+    let parts: Vec<String> = asked.into_iter().map(|one| format!("gres/{one}")).collect();
+    (!parts.is_empty()).then(|| parts.join(","))
+}
+
+/// What a job asks for on each node.
+pub fn tres_per_node(job: &JobView) -> Option<String> {
+    asked_text(job.spec.gres.per_node.iter().chain(&job.spec.gres.gpus_per_node))
+}
+
+/// What a job asks for on all nodes together.
+pub fn tres_per_job(job: &JobView) -> Option<String> {
+    asked_text(&job.spec.gres.total)
+}
+
+/// What a job asks for for each task.
+pub fn tres_per_task(job: &JobView) -> Option<String> {
+    asked_text(&job.spec.gres.per_task)
+}
+
+/// `gres/gpu:4`, for CPUs of each GPU.
+pub fn cpus_per_tres(job: &JobView) -> Option<String> {
+    job.spec.gres.cpus_per_gpu.map(|n| format!("gres/{GPU}:{n}"))
+}
+
+/// `gres/gpu:1024`, for memory (MiB) of each GPU.
+pub fn mem_per_tres(job: &JobView) -> Option<String> {
+    job.spec.gres.mem_per_gpu.map(|m| format!("gres/{GPU}:{}", m.0))
+}
+
+/// What a step has or asks for: `gres/gpu:h100:1`.
+pub fn step_gres(gres: &[GresCount]) -> Option<String> {
+    asked_text(gres)
+}
+
+/// What a job has of each name and type on all nodes: `gpu:h100:4`; `None` for nothing.
+pub fn allocated_gres(job: &JobView) -> Option<String> {
+    let mut all: Vec<GresCount> = Vec::new();
+    for share in held(job).unwrap_or_default().iter().flat_map(|node| &node.share.gres) {
+        match all.iter_mut().find(|one| one.name == share.name && one.kind == share.kind) {
+            Some(one) => one.count += share.count,
+            None => all.push(GresCount { name: share.name.clone(), kind: share.kind.clone(), count: share.count }),
+        }
+    }
+    (!all.is_empty()).then(|| gres::list(&all))
+}
+
+/// What jobs hold of a node: `gpu:h100:2(IDX:0-1)`, `gpu:h100:0(IDX:N/A)`, `craynetwork:1`.
+pub fn gres_used(node: &NodeView) -> String {
+    let entries = &node.shape.gres;
+    let shown = entries.iter().map(|entry| {
+        let held = node.holds.iter().flat_map(|hold| &hold.share.gres);
+        let held = held.filter(|share| share.name == entry.name && share.kind == entry.kind && !entry.no_consume);
+        let (count, devices) = held.fold((0, CpuSet::new()), |(n, all), s| (n + s.count, all.union(&s.devices)));
+        let kind = entry.kind.as_ref().map(|kind| format!(":{kind}")).unwrap_or_default();
+        let numbers = match (entry.devices, devices.is_empty()) {
+            (false, _) => String::new(),
+            (true, true) => "(IDX:N/A)".to_owned(),
+            (true, false) => format!("(IDX:{devices})"),
+        };
+        format!("{}{kind}:{}{numbers}", entry.name, count_text(count))
+    });
+    shown.collect::<Vec<_>>().join(",")
+}
+
+/// What a node has: `cpu=16,mem=1M,billing=16,gres/gpu=4`.
+pub fn configured_tres(node: &NodeView) -> String {
+    let shape = &node.shape;
+    let mut parts = vec![format!("cpu={},mem={},billing={}", shape.cpus, memory(shape.memory), shape.cpus)];
+    parts.extend(GresTotals::of_entries(&shape.gres).tres());
+    parts.join(",")
+}
+
+/// What jobs hold of a node, of whose CPUs and memory so much is held.
+pub fn used_tres(node: &NodeView, cpus: u32, memory: MemoryMib) -> String {
+    let held = node.holds.iter().flat_map(|hold| &hold.share.gres);
+    tres(cpus, memory, None, &GresTotals::of_shares(held))
+}
+
+/// What a job has on each node: `gpu:h100:2(IDX:0-1)`.
+pub fn gres_by_node(job: &JobView) -> Vec<String> {
+    let nodes = held(job).unwrap_or_default().iter().filter(|node| !node.share.gres.is_empty());
+    nodes.map(|node| gres::list(&node.share.gres)).collect()
 }

@@ -217,5 +217,6 @@ pub fn step(step: StepNum, name: &str, nodelist: &str) -> StepView {
         dependency: String::new(),
         waiting: None,
         usage: TaskUsage::default(),
+        gres: Vec::new(),
     }
 }

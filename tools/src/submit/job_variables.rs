@@ -68,6 +68,9 @@ pub fn variables(view: &JobView, around: &Surroundings<'_>) -> Vec<(&'static str
     also("SLURM_NPROCS", spec.tasks.map(|n| n.to_string()));
     also("SLURM_NTASKS_PER_NODE", spec.tasks_per_node.map(|n| n.to_string()));
     also("SLURM_CPUS_PER_TASK", spec.cpus_per_task.map(|n| n.to_string()));
+    for (name, value) in spec.gres.variables() {
+        also(name, Some(value));
+    }
     let (per_node, per_cpu) = match spec.memory {
         MemoryRequest::PerNode(mib) => (Some(mib.0.to_string()), None),
         MemoryRequest::PerCpu(mib) => (None, Some(mib.0.to_string())),

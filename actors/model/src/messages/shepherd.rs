@@ -3,6 +3,7 @@
 //! run by the credential, and gets the same messages.
 
 use crate::{
+    gres::{GpuBind, GresShare},
     ids::{Sluid, StepId},
     messages::{launcher::TaskUsage, node::SignedCredential},
     resources::CpuSet,
@@ -47,6 +48,9 @@ pub struct StepLaunch {
     pub rlimits: Vec<ResourceLimit>,
     /// Binding.
     pub cpu_bind: CpuBind,
+    /// How tasks are bound to the step's GPUs.
+    #[serde(default)]
+    pub gpu_bind: GpuBind,
     /// CPUs per task.
     pub cpus_per_task: u32,
     /// All tasks of the step.
@@ -143,6 +147,9 @@ pub struct StepNodeShare {
     pub cpus: CpuSet,
     /// Memory limit, MiB.
     pub memory_mib: Option<u64>,
+    /// Generic resources.
+    #[serde(default)]
+    pub gres: Vec<GresShare>,
     /// Needs a cgroup of its own (binding or limits that the job's does not give).
     pub own_cgroup: bool,
     /// Variables of the step's tasks on this node; set over the step's.

@@ -11,7 +11,7 @@ pub enum GresTextError {
     #[error("\"{0}\" is not a generic resource: expected NAME[:TYPE][:COUNT]")]
     Malformed(String),
     /// Understood, and not built.
-    #[error("{0}")]
+    #[error("{0} is not supported yet")]
     NotSupported(String),
 }
 
@@ -40,7 +40,7 @@ fn word(text: &str) -> bool {
 
 fn supported(name: &str) -> Result<(), GresTextError> {
     if SHARING.contains(&name) {
-        return Err(GresTextError::NotSupported(format!("GRES {name} (parts of a GPU) is not supported yet")));
+        return Err(GresTextError::NotSupported(format!("GRES {name} (parts of a GPU)")));
     }
     Ok(())
 }
@@ -111,7 +111,7 @@ pub fn tres_per_task(text: &str) -> Result<(Vec<GresCount>, Option<u32>), GresTe
         } else if let Some(n) = part.strip_prefix("cpu:") {
             cpus = Some(n.parse().ok().filter(|n| *n > 0).ok_or_else(wrong)?);
         } else if part.starts_with("license") || part.starts_with("bb/") || part.starts_with("mem") {
-            return Err(GresTextError::NotSupported(format!("--tres-per-task={part} is not supported yet")));
+            return Err(GresTextError::NotSupported(format!("--tres-per-task={part}")));
         } else {
             return Err(wrong());
         }
@@ -145,7 +145,7 @@ pub fn gpu_bind(text: &str) -> Result<GpuBind, GresTextError> {
     let lower = text.trim().to_ascii_lowercase();
     let lower = lower.strip_prefix("verbose,").or_else(|| lower.strip_prefix("v,")).unwrap_or(&lower);
     let wrong = || GresTextError::Malformed(text.to_owned());
-    let not_yet = || GresTextError::NotSupported(format!("--gpu-bind={text} is not supported yet"));
+    let not_yet = || GresTextError::NotSupported(format!("--gpu-bind={text}"));
     let (word, value) = lower.split_once(':').map_or((lower, None), |(word, value)| (word, Some(value)));
     let number = |value: Option<&str>| value.and_then(|v| v.parse::<u32>().ok()).filter(|n| *n > 0).ok_or_else(wrong);
     Ok(match word {

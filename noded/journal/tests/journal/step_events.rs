@@ -132,6 +132,7 @@ fn started(step: StepKey, attempt: u32) -> StepEvent {
         slot,
         cpus: "0-1,4".parse().unwrap(),
         memory: held.then_some(100),
+        gres: Vec::new(),
         ranks: vec![slot],
         held,
     };

@@ -23,6 +23,7 @@ use std::{
 const KILL: &str = "cgroup.kill";
 const EVENTS: &str = "cgroup.events";
 const CPU_STAT: &str = "cpu.stat";
+const DEVICES_DENY: &str = "devices.deny";
 const MEMORY_OOM_GROUP: &str = "memory.oom.group";
 
 /// Swap beside a memory limit.
@@ -63,14 +64,22 @@ pub struct Group {
     core: PathBuf,
     cpuset: Option<PathBuf>,
     memory: Option<PathBuf>,
+    /// Version 1 only.
+    devices: Option<PathBuf>,
 }
 
 /// Longest wait before looking again for processes that were started meanwhile.
 const ROUND: Duration = Duration::from_millis(50);
 
 impl Group {
-    pub(super) fn new(kind: Kind, core: PathBuf, cpuset: Option<PathBuf>, memory: Option<PathBuf>) -> Self {
-        Self { kind, core, cpuset, memory }
+    pub(super) fn new(
+        kind: Kind,
+        core: PathBuf,
+        cpuset: Option<PathBuf>,
+        memory: Option<PathBuf>,
+        devices: Option<PathBuf>,
+    ) -> Self {
+        Self { kind, core, cpuset, memory, devices }
     }
 
     /// The cgroup `name` below this one.
@@ -81,6 +90,7 @@ impl Group {
             core: at(&self.core),
             cpuset: self.cpuset.as_ref().map(at),
             memory: self.memory.as_ref().map(at),
+            devices: self.devices.as_ref().map(at),
         }
     }
 
@@ -93,6 +103,7 @@ impl Group {
             core: self.core.join(name(self.kind == Kind::V1)),
             cpuset: self.cpuset.as_ref().map(limits),
             memory: self.memory.as_ref().map(limits),
+            devices: self.devices.as_ref().map(limits),
         }
     }
 
@@ -100,6 +111,7 @@ impl Group {
     pub(super) fn without_limits(mut self) -> Self {
         self.cpuset = None;
         self.memory = None;
+        self.devices = None;
         self
     }
 
@@ -111,7 +123,7 @@ impl Group {
     /// Its folders, each once.
     pub(super) fn folders(&self) -> Vec<&PathBuf> {
         let mut folders = vec![&self.core];
-        for path in [&self.cpuset, &self.memory].into_iter().flatten() {
+        for path in [&self.cpuset, &self.memory, &self.devices].into_iter().flatten() {
             if !folders.contains(&path) {
                 folders.push(path);
             }
@@ -140,6 +152,9 @@ impl Group {
         fs::create_dir_all(&self.core).map_err(CgroupError::file("mkdir", &self.core))?;
         if let Some(memory) = self.memory_controller() {
             memory.create().map_err(|e| controller("mkdir", memory.path(), e))?;
+        }
+        if let Some(devices) = &self.devices {
+            fs::create_dir_all(devices).map_err(CgroupError::file("mkdir", devices))?;
         }
         if let Some(cpuset) = self.cpuset_controller() {
             cpuset.create().map_err(|e| controller("mkdir", cpuset.path(), e))?;
@@ -222,6 +237,20 @@ impl Group {
             Ok(()) => set_both(&memory),
             Err(_) => set_both(&memory).and_then(|()| set(&memory)),
         }
+    }
+
+    /// Keeps its processes from device files. Without the devices controller: nothing happens. What is no device file, or
+    /// not there, cannot be kept from anybody here, and is answered.
+    pub fn deny_devices<'f>(&self, files: impl IntoIterator<Item = &'f Path>) -> Result<Vec<PathBuf>, CgroupError> {
+        let Some(devices) = &self.devices else { return Ok(Vec::new()) };
+        let mut left = Vec::new();
+        for file in files {
+            match device_rule(file) {
+                Some(rule) => write(&devices.join(DEVICES_DENY), &rule)?,
+                None => left.push(file.to_owned()),
+            }
+        }
+        Ok(left)
     }
 
     /// Open `cgroup.procs` files to enter it by: writing `0` moves the writer. May be passed to processes that have no
@@ -429,6 +458,21 @@ impl Group {
             }
         }
     }
+}
+
+/// `c 195:0 rwm`; `None`: no device file is there.
+fn device_rule(file: &Path) -> Option<String> {
+    use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
+    let about = fs::metadata(file).ok()?;
+    let kind = if about.file_type().is_char_device() {
+        'c'
+    } else if about.file_type().is_block_device() {
+        'b'
+    } else {
+        return None;
+    };
+    let number = about.rdev();
+    Some(format!("{kind} {}:{} rwm", nix::sys::stat::major(number), nix::sys::stat::minor(number)))
 }
 
 /// Waits for a change of `cgroup.events`, or for a while where there is none.

@@ -33,13 +33,15 @@ impl Kind {
     }
 }
 
-/// What jobs shall be held to (`ConstrainCores`, `ConstrainRAMSpace` of `cgroup.conf`).
+/// What jobs shall be held to (`ConstrainCores`, `ConstrainRAMSpace`, `ConstrainDevices` of `cgroup.conf`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Constraints {
     /// To their CPUs.
     pub cores: bool,
     /// To their memory.
     pub memory: bool,
+    /// To their devices.
+    pub devices: bool,
 }
 
 /// This node's folders. Cheap to clone.
@@ -50,6 +52,7 @@ pub struct Cgroups {
     core: PathBuf,
     cpuset: Option<PathBuf>,
     memory: Option<PathBuf>,
+    devices: Option<PathBuf>,
     missing: Vec<String>,
 }
 
@@ -113,7 +116,8 @@ impl Cgroups {
         };
         let cpuset = limit(constraints.cores, &mounts.cpuset, "cpuset");
         let memory = limit(constraints.memory, &mounts.memory, "memory");
-        Ok(Self { kind, core, cpuset, memory, missing })
+        let devices = limit(constraints.devices, &mounts.devices, "devices");
+        Ok(Self { kind, core, cpuset, memory, devices, missing })
     }
 
     fn open_v2(unified: &Mount, own: &str, below: &Path, constraints: Constraints) -> Result<Self, CgroupError> {
@@ -144,7 +148,11 @@ impl Cgroups {
         };
         let cpuset = limit(constraints.cores, "cpuset");
         let memory = limit(constraints.memory, "memory");
-        Ok(Self { kind: Kind::V2, core, cpuset, memory, missing })
+        if constraints.devices {
+            // It takes a program in the kernel for each group.
+            missing.push("devices (ConstrainDevices is not supported yet with cgroup version 2)".to_owned());
+        }
+        Ok(Self { kind: Kind::V2, core, cpuset, memory, devices: None, missing })
     }
 
     /// Versions in use.
@@ -165,6 +173,11 @@ impl Cgroups {
     /// Jobs can be held to their memory.
     pub fn limits_memory(&self) -> bool {
         self.memory.is_some()
+    }
+
+    /// Jobs can be held to their devices.
+    pub fn limits_devices(&self) -> bool {
+        self.devices.is_some()
     }
 
     /// Makes the cgroup of a run: `job` is its id, `run` its SLUID. Making one that is there is no error.
@@ -213,7 +226,8 @@ impl Cgroups {
 
     fn group(&self, below: &Path) -> Group {
         let at = |base: &PathBuf| if below.as_os_str().is_empty() { base.clone() } else { base.join(below) };
-        Group::new(self.kind, at(&self.core), self.cpuset.as_ref().map(at), self.memory.as_ref().map(at))
+        let [cpuset, memory, devices] = [&self.cpuset, &self.memory, &self.devices].map(|base| base.as_ref().map(at));
+        Group::new(self.kind, at(&self.core), cpuset, memory, devices)
     }
 }
 

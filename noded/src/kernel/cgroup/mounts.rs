@@ -23,6 +23,8 @@ pub struct Mounts {
     pub cpuset: Option<Mount>,
     /// Version 1 memory.
     pub memory: Option<Mount>,
+    /// Version 1 devices.
+    pub devices: Option<Mount>,
     /// Version 1 freezer.
     pub freezer: Option<Mount>,
 }
@@ -53,6 +55,7 @@ impl Mounts {
                     for (name, slot) in [
                         ("cpuset", &mut mounts.cpuset),
                         ("memory", &mut mounts.memory),
+                        ("devices", &mut mounts.devices),
                         ("freezer", &mut mounts.freezer),
                     ] {
                         if has(name) {

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-const BOTH: Constraints = Constraints { cores: true, memory: true };
+const BOTH: Constraints = Constraints { cores: true, memory: true, devices: false };
 const LONG: Duration = Duration::from_secs(600);
 
 /// A folder that looks like a version 2 mount, with the files that the kernel would make.

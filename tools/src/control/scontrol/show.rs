@@ -256,7 +256,7 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
         }
         with_partitions
             .iter()
-            .try_for_each(|(node, of)| records::node::record(node, of, &clock).write(out, manner.lines))
+            .try_for_each(|(node, of)| records::node::record(node, of, &clock, manner.detail).write(out, manner.lines))
     });
     printed.max(code)
 }

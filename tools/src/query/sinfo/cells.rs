@@ -4,11 +4,16 @@ use super::{fields::Field, groups::Group};
 use crate::render::{amounts, clock::Clock, node_state};
 use garrick_model::{
     config::{OverSubscribe, PartitionConfig},
+    gres::entries_text,
     hostlist,
     state::NodeBase,
     time::TimeLimit,
     view::{NodeView, PartitionState},
 };
+
+fn or_null(text: String) -> String {
+    if text.is_empty() { "(null)".to_owned() } else { text }
+}
 
 /// A group's value in a field.
 pub fn cell(group: &Group<'_>, field: Field, clock: &Clock) -> String {
@@ -65,6 +70,8 @@ pub fn cell(group: &Group<'_>, field: Field, clock: &Clock) -> String {
         Field::Features => {
             of_first(&|n| if n.features.is_empty() { "(null)".to_owned() } else { n.features.join(",") }, "")
         }
+        Field::Gres => of_first(&|n| or_null(entries_text(&n.shape.gres)), "(null)"),
+        Field::GresUsed => of_first(&|n| or_null(amounts::gres_used(n)), "(null)"),
         Field::Reason => of_first(&|n| n.reason.as_ref().map_or_else(|| "none".to_owned(), |r| r.text.clone()), "none"),
         Field::ReasonUser => {
             of_first(&|n| n.reason.as_ref().map_or_else(|| "Unknown".to_owned(), |r| r.user.clone()), "Unknown")
@@ -180,5 +187,6 @@ pub fn tres(nodes: &[&NodeView]) -> String {
         cpus,
         garrick_model::resources::MemoryMib(memory),
         Some(u32::try_from(nodes.len()).unwrap_or(u32::MAX)),
+        &amounts::GresTotals::of_entries_of(nodes.iter().map(|n| &n.shape.gres[..])),
     )
 }

@@ -78,6 +78,10 @@ pub enum Field {
     Weight,
     /// Features.
     Features,
+    /// Generic resources.
+    Gres,
+    /// Those that jobs hold.
+    GresUsed,
     /// Why it is down or drained.
     Reason,
     /// Who said so.
@@ -146,6 +150,8 @@ impl Field {
             | Self::State
             | Self::StateComplete
             | Self::Features
+            | Self::Gres
+            | Self::GresUsed
             | Self::Reason
             | Self::ReasonUser
             | Self::ReasonUserLong
@@ -192,7 +198,7 @@ pub const TABLE: &[Entry] = &[
     entry(Field::Features, 'f', &["features"], "AVAIL_FEATURES"),
     entry(Field::NodesAiot, 'F', &["nodeaiot"], "NODES(A/I/O/T)"),
     entry(Field::Groups, 'g', &["groups"], "GROUPS"),
-    entry(Field::Constant("(null)"), 'G', &["gres"], "GRES"),
+    entry(Field::Gres, 'G', &["gres"], "GRES"),
     entry(Field::OverSubscribe, 'h', &["oversubscribe"], "OVERSUBSCRIBE"),
     entry(Field::ReasonTime, 'H', &["timestamp"], "TIMESTAMP"),
     entry(Field::Constant(""), 'i', &["reservation"], "RESERVATION"),
@@ -225,7 +231,7 @@ pub const TABLE: &[Entry] = &[
     named(Field::AllocMemory, &["allocmem"], "ALLOCMEM"),
     named(Field::Comment, &["comment"], "COMMENT"),
     named(Field::Constant("(null)"), &["extra"], "EXTRA"),
-    named(Field::Constant("(null)"), &["gresused"], "GRES_USED"),
+    named(Field::GresUsed, &["gresused"], "GRES_USED"),
     named(Field::Port, &["port"], "PORT"),
     named(Field::StateComplete, &["statecomplete"], "STATECOMPLETE"),
 ];

@@ -73,6 +73,11 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::CpusPerTask => job.cpus_per_task.to_string(),
         Field::TasksPerNode => or_na(spec.tasks_per_node.map(|n| n.to_string())),
         Field::MinCpus => min_cpus(job).to_string(),
+        Field::TresPerNode => or_na(amounts::tres_per_node(job)),
+        Field::TresPerJob => or_na(amounts::tres_per_job(job)),
+        Field::TresPerTask => or_na(amounts::tres_per_task(job)),
+        Field::CpusPerTres => or_na(amounts::cpus_per_tres(job)),
+        Field::MemPerTres => or_na(amounts::mem_per_tres(job)),
         Field::MinMemory => memory(job.memory),
         Field::MinTmpDisk => spec.tmp_disk_mib.to_string(),
         Field::TimeUsed => short_duration(job.run_secs(clock.now)),
@@ -142,6 +147,7 @@ pub fn step(line: &StepLine<'_>, field: Field, setting: &Setting<'_>) -> String 
             format!("({})", words::reason(&step.reason))
         }
         Field::NodeList | Field::NodesOrReason => step.nodelist.clone(),
+        Field::TresPerNode => or_na(amounts::step_gres(&step.gres)),
         Field::NodeCount => step.nodes.to_string(),
         Field::Cpus => step.cpus.to_string(),
         Field::Tasks => step.tasks.to_string(),

@@ -75,6 +75,16 @@ pub enum Field {
     TasksPerNode,
     /// Fewest CPUs on a node.
     MinCpus,
+    /// Generic resources on each node; those of a step.
+    TresPerNode,
+    /// Generic resources on all nodes together.
+    TresPerJob,
+    /// Generic resources for each task.
+    TresPerTask,
+    /// CPUs that go with each GPU.
+    CpusPerTres,
+    /// Memory that goes with each GPU.
+    MemPerTres,
     /// Least memory.
     MinMemory,
     /// Least temporary disk.
@@ -246,7 +256,7 @@ pub const JOB: &[Entry] = &[
     named(NA, &["container", "containerid"], "CONTAINER"),
     named(NA, &["cpufreq"], "CPU_FREQ"),
     named(Field::CpusPerTask, &["cpus-per-task"], "CPUS_PER_TASK"),
-    named(NA, &["cpus-per-tres"], "CPUS_PER_TRES"),
+    named(Field::CpusPerTres, &["cpus-per-tres"], "CPUS_PER_TRES"),
     named(Field::Deadline, &["deadline"], "DEADLINE"),
     named(NA, &["delayboot"], "DELAY_BOOT"),
     named(Field::DerivedExitCode, &["derivedec"], "DERIVED_EC"),
@@ -260,7 +270,7 @@ pub const JOB: &[Entry] = &[
     named(Field::MaxCpus, &["maxcpus"], "MAX_CPUS"),
     named(Field::MaxNodes, &["maxnodes"], "MAX_NODES"),
     named(NA, &["mcslabel"], "MCSLABEL"),
-    named(NA, &["mem-per-tres"], "MEM_PER_TRES"),
+    named(Field::MemPerTres, &["mem-per-tres"], "MEM_PER_TRES"),
     named(Field::TimeMin, &["mintime"], "MIN_TIME"),
     named(NULL, &["network"], "NETWORK"),
     named(Field::NodeList, &["nodes"], "NODES"),
@@ -289,17 +299,17 @@ pub const JOB: &[Entry] = &[
     named(Field::Tres, &["tres-alloc", "tres"], "TRES_ALLOC"),
     named(NA, &["tres-bind"], "TRES_BIND"),
     named(NA, &["tres-freq"], "TRES_FREQ"),
-    named(NA, &["tres-per-job"], "TRES_PER_JOB"),
-    named(NA, &["tres-per-node", "gres"], "TRES_PER_NODE"),
+    named(Field::TresPerJob, &["tres-per-job"], "TRES_PER_JOB"),
+    entry(Field::TresPerNode, 'b', &["tres-per-node", "gres"], "TRES_PER_NODE"),
     named(NA, &["tres-per-socket"], "TRES_PER_SOCKET"),
-    named(NA, &["tres-per-task"], "TRES_PER_TASK"),
+    named(Field::TresPerTask, &["tres-per-task"], "TRES_PER_TASK"),
     named(Field::Wait4Switch, &["wait4switch"], "WAIT4SWITCH"),
 ];
 
 /// Fields of steps.
 pub const STEP: &[Entry] = &[
     entry(Field::Tasks, 'A', &["numtasks"], "TASKS"),
-    entry(NA, 'b', &["tres-per-step"], "TRES_PER_NODE"),
+    entry(Field::TresPerNode, 'b', &["tres-per-step"], "TRES_PER_NODE"),
     entry(Field::Cpus, 'C', &["numcpus"], "CPUS"),
     entry(Field::NodeCount, 'D', &["numnodes"], "NODES"),
     entry(Field::Id, 'i', &["stepid"], "STEPID"),

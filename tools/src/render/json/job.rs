@@ -110,6 +110,12 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     if let Some(least) = spec.time_min {
         j["time_minimum"] = minutes(least);
     }
+    j["cpus_per_tres"] = text(amounts::cpus_per_tres(view).as_deref());
+    j["memory_per_tres"] = text(amounts::mem_per_tres(view).as_deref());
+    j["tres_per_job"] = text(amounts::tres_per_job(view).as_deref());
+    j["tres_per_node"] = text(amounts::tres_per_node(view).as_deref());
+    j["tres_per_task"] = text(amounts::tres_per_task(view).as_deref());
+    j["gres_detail"] = json!(amounts::gres_by_node(view));
     j["tres_alloc_str"] = json!(amounts::allocated_tres(view));
     j["tres_req_str"] = json!(amounts::requested_tres(view));
     j["user_id"] = json!(view.uid);

@@ -2,7 +2,7 @@
 
 use super::{Meta, document, number, optional, skeleton, time};
 use crate::render::{amounts, clock::Clock, node_state};
-use garrick_model::view::NodeView;
+use garrick_model::{gres::entries_text, view::NodeView};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -51,12 +51,14 @@ fn node(view: &NodeView, partitions: &[String]) -> Value {
     n["alloc_memory"] = json!(used.memory.0);
     n["alloc_cpus"] = json!(used.cpus);
     n["alloc_idle_cpus"] = json!(shape.cpus.saturating_sub(used.cpus));
-    n["tres_used"] = json!(amounts::tres(used.cpus, used.memory, None));
+    n["gres"] = json!(entries_text(&shape.gres));
+    n["gres_used"] = json!(amounts::gres_used(view));
+    n["tres_used"] = json!(amounts::used_tres(view, used.cpus, used.memory));
     n["sockets"] = json!(shape.sockets);
     n["threads"] = json!(shape.threads_per_core);
     n["temporary_disk"] = json!(shape.tmp_disk_mib);
     n["weight"] = json!(view.weight);
-    n["tres"] = json!(format!("cpu={},mem={},billing={}", shape.cpus, shape.memory, shape.cpus));
+    n["tres"] = json!(amounts::configured_tres(view));
     n["energy"]["current_watts"] = number(0_u32);
     n
 }

@@ -3,9 +3,12 @@
 use super::{Meta, document, number, optional, partition::partition, time};
 use crate::{
     query::sinfo::{cells, groups::Group},
-    render::node_state,
+    render::{amounts, node_state},
 };
-use garrick_model::view::{NodeView, PartitionView};
+use garrick_model::{
+    gres::entries_text,
+    view::{NodeView, PartitionView},
+};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -64,7 +67,10 @@ fn object(group: &Group<'_>, nodes: &[Arc<NodeView>], meta: &Meta) -> Value {
         "memory": memory,
         "weight": span(group, |n| n.weight.into()),
         "features": {"total": features, "active": features},
-        "gres": {"total": "", "used": ""},
+        "gres": {
+            "total": first.map_or_else(String::new, |n| entries_text(&n.shape.gres)),
+            "used": first.map_or_else(String::new, amounts::gres_used),
+        },
         "reason": {
             "description": reason.map_or("", |r| r.text.as_str()),
             "time": time(reason.map(|r| r.at)),

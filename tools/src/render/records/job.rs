@@ -94,6 +94,11 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
         r.line(format!("StdIn={}", job.stdin_path.as_deref().unwrap_or("/dev/null")));
         r.line(format!("StdOut={}", job.stdout_path.as_deref().unwrap_or("")));
     }
+    r.line_if("CpusPerTres", amounts::cpus_per_tres(job).as_deref());
+    r.line_if("MemPerTres", amounts::mem_per_tres(job).as_deref());
+    r.line_if("TresPerJob", amounts::tres_per_job(job).as_deref());
+    r.line_if("TresPerNode", amounts::tres_per_node(job).as_deref());
+    r.line_if("TresPerTask", amounts::tres_per_task(job).as_deref());
     r
 }
 
@@ -155,7 +160,7 @@ fn resources(r: &mut Record, job: &JobView, detail: Detail) {
     r.line(format!("AllocTRES={}", or_null(Some(&amounts::allocated_tres(job)))));
     r.line(format!("Socks/Node=* NtasksPerN:B:S:C={}:0:*:* CoreSpec=*", spec.tasks_per_node.unwrap_or(0)));
     if detail == Detail::Detailed {
-        r.line("JOB_GRES=(null)");
+        r.line(format!("JOB_GRES={}", or_null(amounts::allocated_gres(job).as_deref())));
         for line in amounts::shares_by_node(job) {
             r.line(format!("  {line}"));
         }

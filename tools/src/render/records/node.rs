@@ -1,11 +1,11 @@
 //! `scontrol show node`.
 
-use super::{Record, or_null};
+use super::{Record, job::Detail, or_null};
 use crate::render::{amounts, clock::Clock, node_state};
-use garrick_model::view::NodeView;
+use garrick_model::{gres::entries_text, view::NodeView};
 
 /// The record of a node that belongs to these partitions.
-pub fn record(node: &NodeView, partitions: &[String], clock: &Clock) -> Record {
+pub fn record(node: &NodeView, partitions: &[String], clock: &Clock, detail: Detail) -> Record {
     let mut r = Record::default();
     let facts = node.registration.as_deref();
     let used = node_state::usage(node);
@@ -20,7 +20,10 @@ pub fn record(node: &NodeView, partitions: &[String], clock: &Clock) -> Record {
     let features = node.features.join(",");
     r.line(format!("AvailableFeatures={}", or_null(Some(&features))));
     r.line(format!("ActiveFeatures={}", or_null(Some(&features))));
-    r.line("Gres=(null)");
+    r.line(format!("Gres={}", or_null(Some(&entries_text(&shape.gres)))));
+    if detail == Detail::Detailed {
+        r.line(format!("GresDrain=N/A GresUsed={}", or_null(Some(&amounts::gres_used(node)))));
+    }
     let version = facts.map(|f| format!(" Version={}", f.version)).unwrap_or_default();
     r.line(format!("NodeAddr={} NodeHostName={} Port={}{version}", node.address, node.hostname, node.port));
     if let Some(facts) = facts {
@@ -53,8 +56,8 @@ pub fn record(node: &NodeView, partitions: &[String], clock: &Clock) -> Record {
         "LastBusyTime={} ResumeAfterTime=None SuspendTime=INFINITE",
         clock.at_or(node.last_busy, "Unknown")
     ));
-    r.line(format!("CfgTRES=cpu={},mem={},billing={}", shape.cpus, amounts::memory(shape.memory), shape.cpus));
-    r.line(format!("AllocTRES={}", amounts::tres(used.cpus, used.memory, None)));
+    r.line(format!("CfgTRES={}", amounts::configured_tres(node)));
+    r.line(format!("AllocTRES={}", amounts::used_tres(node, used.cpus, used.memory)));
     r.line("CurrentWatts=0 AveWatts=0");
     if let Some(reason) = &node.reason {
         r.line(format!("Reason={} [{}@{}]", reason.text, reason.user, clock.at(reason.at)));

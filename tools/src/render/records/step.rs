@@ -3,7 +3,7 @@
 use super::{Record, or_null};
 use crate::{
     query::steps::StepLine,
-    render::{clock::Clock, words},
+    render::{amounts::{self, GresTotals}, clock::Clock, words},
 };
 use garrick_model::state::{Reason, StepState};
 
@@ -27,10 +27,15 @@ pub fn record(line: &StepLine<'_>, task_list: Option<usize>, clock: &Clock) -> R
     r.line(format!("Nodes={} CPUs={} Tasks={} Name={} Network=(null)", step.nodes, step.cpus, step.tasks, step.name));
     match step.state {
         StepState::Pending => r.line("TRES=(null)"),
-        _ => r.line(format!("TRES=cpu={},node={}", step.cpus, step.nodes)),
+        _ => {
+            let mut parts = vec![format!("cpu={},node={}", step.cpus, step.nodes)];
+            parts.extend(GresTotals::of_counts(&step.gres).tres());
+            r.line(format!("TRES={}", parts.join(",")));
+        }
     }
     r.line("ResvPorts=(null)");
     r.line("CPUFreqReq=Default Dist=Unknown");
+    r.line_if("TresPerStep", amounts::step_gres(&step.gres).as_deref());
     if let Some((host, pid)) = &step.srun {
         r.line(format!("SrunHost:Pid={host}:{pid}"));
     }

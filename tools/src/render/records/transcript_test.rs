@@ -75,14 +75,14 @@ fn pending_array_shows_its_tasks_and_no_nodes() {
 #[test]
 fn node_is_shown_as_slurm_shows_it() {
     let view = NodeView { holds: vec![views::hold(0..5)], ..views::node(0) };
-    let record = node::record(&view, &["debug".to_owned()], &views::clock(7));
+    let record = node::record(&view, &["debug".to_owned()], &views::clock(7), Detail::Plain);
     assert_eq!(text(&record, Lines::Many), include_str!("../expected/show_node.txt"));
     assert_eq!(text(&record, Lines::One), include_str!("../expected/show_node_o.txt"));
 }
 
 #[test]
 fn drained_node_says_why_and_an_absent_one_what_is_unknown() {
-    let record = node::record(&views::drained(views::node(1), "bad fan"), &[], &views::clock(0));
+    let record = node::record(&views::drained(views::node(1), "bad fan"), &[], &views::clock(0), Detail::Plain);
     let shown = text(&record, Lines::Many);
     assert!(shown.contains("\n   State=IDLE+DRAIN ThreadsPerCore=1"), "{shown}");
     assert!(shown.ends_with("AveWatts=0\n   Reason=bad fan [alice@2026-11-21T10:11:17]\n\n"), "{shown}");
@@ -94,7 +94,7 @@ fn drained_node_says_why_and_an_absent_one_what_is_unknown() {
         load: Default::default(),
         ..views::node(0)
     };
-    let shown = text(&node::record(&absent, &[], &views::clock(0)), Lines::Many);
+    let shown = text(&node::record(&absent, &[], &views::clock(0), Detail::Plain), Lines::Many);
     assert!(shown.starts_with("NodeName=n1 CoresPerSocket=1 \n"), "{shown}");
     assert!(shown.contains("CPULoad=N/A\n") && shown.contains("FreeMem=N/A") && shown.contains("BootTime=None"));
     assert!(shown.contains("State=DOWN+NOT_RESPONDING "), "{shown}");

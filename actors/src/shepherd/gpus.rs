@@ -1,0 +1,139 @@
+//! What a task is told of its GPUs, in variables. Pure. Numbers are those of the node's devices, or, where the kernel keeps
+//! the job from all others, those that are left counted from 0 (`gres.html`, "Cgroup and Task Affinity").
+
+use crate::stepmgr::env::entry;
+use garrick_model::{
+    config::GpuVariables,
+    gres::{GPU, GpuBind, GresShare, devices_in},
+    resources::CpuSet,
+    spec::EnvEntry,
+};
+use std::collections::BTreeSet;
+
+/// How a job sees GPUs on a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GpuSight {
+    /// Numbers of the GPUs that the job has here.
+    pub job: CpuSet,
+    /// Which variables tell programs of them.
+    pub variables: GpuVariables,
+    /// The job can open these and no others.
+    pub constrained: bool,
+}
+
+impl GpuSight {
+    /// Of a job with these shares.
+    pub fn new(shares: &[GresShare], variables: GpuVariables, constrained: bool) -> Self {
+        Self { job: devices_in(shares, GPU), variables, constrained }
+    }
+
+    /// Variables of a task of a step that has these shares. A job without GPUs is told nothing.
+    pub fn of_task(&self, step: &[GresShare], bind: &GpuBind, local_id: u32, batch: bool) -> Vec<EnvEntry> {
+        if self.job.is_empty() {
+            return Vec::new();
+        }
+        let step: Vec<u32> = devices_in(step, GPU).iter().collect();
+        let mut env = vec![entry("SLURM_JOB_GPUS", list(self.job.iter()))];
+        if !batch {
+            env.push(entry("SLURM_STEP_GPUS", list(step.iter().copied())));
+        }
+        env.push(entry("SLURM_GPUS_ON_NODE", step.len()));
+        let seen = bound(&step, bind, local_id as usize);
+        let numbers = list(seen.into_iter().filter_map(|gpu| self.number(gpu)));
+        let GpuVariables { nvidia, amd, intel, opencl } = self.variables;
+        let names = [
+            (nvidia, "CUDA_VISIBLE_DEVICES"),
+            (amd, "ROCR_VISIBLE_DEVICES"),
+            (intel, "ZE_AFFINITY_MASK"),
+            (opencl, "GPU_DEVICE_ORDINAL"),
+        ];
+        env.extend(names.into_iter().filter(|(wanted, _)| *wanted).map(|(_, name)| entry(name, &numbers)));
+        env
+    }
+
+    fn number(&self, gpu: u32) -> Option<u32> {
+        if self.constrained {
+            let place = self.job.iter().position(|own| own == gpu)?;
+            u32::try_from(place).ok()
+        } else {
+            Some(gpu)
+        }
+    }
+}
+
+/// The GPUs of a step that a task is bound to; all of them where the binding names none of them.
+fn bound(step: &[u32], bind: &GpuBind, task: usize) -> BTreeSet<u32> {
+    let all = || step.iter().copied().collect();
+    if step.is_empty() {
+        return BTreeSet::new();
+    }
+    let seen: BTreeSet<u32> = match bind {
+        GpuBind::Default | GpuBind::None => return all(),
+        GpuBind::PerTask(each) => {
+            let each = *each as usize;
+            (task * each..(task + 1) * each).take(step.len()).map(|at| step[at % step.len()]).collect()
+        }
+        GpuBind::Single(tasks) => [step[task / (*tasks).max(1) as usize % step.len()]].into(),
+        GpuBind::Map(map) => map.get(task % map.len().max(1)).and_then(|at| step.get(*at as usize)).copied().into_iter().collect(),
+        GpuBind::Mask(masks) => {
+            let mask = masks.get(task % masks.len().max(1)).copied().unwrap_or(0);
+            step.iter().enumerate().filter(|(at, _)| *at < 64 && mask >> at & 1 == 1).map(|(_, gpu)| *gpu).collect()
+        }
+    };
+    if seen.is_empty() { all() } else { seen }
+}
+
+fn list(numbers: impl Iterator<Item = u32>) -> String {
+    numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn share(devices: &str) -> Vec<GresShare> {
+        let devices: CpuSet = devices.parse().unwrap();
+        vec![GresShare { name: GPU.into(), kind: None, count: devices.len().into(), devices }]
+    }
+
+    fn told(sight: &GpuSight, step: &str, bind: &GpuBind, task: u32) -> Vec<String> {
+        let text = |e: EnvEntry| String::from_utf8(e.into_vec()).unwrap();
+        sight.of_task(&share(step), bind, task, false).into_iter().map(text).collect()
+    }
+
+    const CUDA: GpuVariables = GpuVariables { nvidia: true, amd: false, intel: false, opencl: false };
+
+    #[test]
+    fn a_task_is_told_of_its_steps_gpus() {
+        let sight = GpuSight::new(&share("1-3"), CUDA, false);
+        let want = ["SLURM_JOB_GPUS=1,2,3", "SLURM_STEP_GPUS=2,3", "SLURM_GPUS_ON_NODE=2", "CUDA_VISIBLE_DEVICES=2,3"];
+        assert_eq!(told(&sight, "2-3", &GpuBind::Default, 0), want);
+        assert_eq!(told(&GpuSight::default(), "", &GpuBind::Default, 0), Vec::<String>::new());
+        let none = told(&sight, "", &GpuBind::PerTask(1), 0);
+        assert!(none.contains(&"CUDA_VISIBLE_DEVICES=".to_owned()), "{none:?}");
+        let all = GpuSight::new(&share("0"), GpuVariables::default(), false);
+        let names = all.of_task(&share("0"), &GpuBind::None, 0, true);
+        assert_eq!(names.len(), 6, "no SLURM_STEP_GPUS in a batch script");
+    }
+
+    #[test]
+    fn where_others_cannot_be_opened_numbers_begin_with_0() {
+        let sight = GpuSight::new(&share("1-3"), CUDA, true);
+        let told = told(&sight, "2-3", &GpuBind::Default, 0);
+        assert_eq!(told[1], "SLURM_STEP_GPUS=2,3");
+        assert_eq!(told[3], "CUDA_VISIBLE_DEVICES=1,2");
+    }
+
+    #[test]
+    fn bindings_share_gpus_out_among_tasks() {
+        let step = [4, 5, 6, 7];
+        let of = |bind: &GpuBind, task| list(bound(&step, bind, task).into_iter());
+        assert_eq!([0, 1, 2].map(|t| of(&GpuBind::PerTask(2), t)), ["4,5", "6,7", "4,5"]);
+        assert_eq!([0, 1, 2, 8].map(|t| of(&GpuBind::Single(2), t)), ["4", "4", "5", "4"]);
+        assert_eq!([0, 1, 2].map(|t| of(&GpuBind::Map(vec![3, 0]), t)), ["7", "4", "7"]);
+        assert_eq!([0, 1].map(|t| of(&GpuBind::Mask(vec![0b1010, 1]), t)), ["5,7", "4"]);
+        assert_eq!(of(&GpuBind::Map(vec![9]), 0), "4,5,6,7");
+        assert_eq!(of(&GpuBind::PerTask(9), 0), "4,5,6,7");
+    }
+}

@@ -1,0 +1,202 @@
+//! Options about generic resources: `--gres`, GPUs by node, task and in all, and what goes with each GPU.
+
+use super::{
+    table::{Arg, Arg::Required, Effect, JOB, OptionDef},
+    typed::{Given, OptionError, Source, Sourced, Typed},
+};
+use garrick_model::{
+    gres::{GpuBind, GresCount, GresRequest},
+    refusal::Refusal,
+    resources::MemoryMib,
+    spec_text::gres::{self as text, GresTextError},
+};
+
+const fn option(
+    long: &'static str,
+    short: Option<char>,
+    arg: Arg,
+    help: &'static str,
+    set: fn(&mut Typed, &Given<'_>) -> Result<(), OptionError>,
+) -> OptionDef {
+    OptionDef::new(long, short, arg, JOB, help, set)
+}
+
+/// The options.
+pub const OPTIONS: &[OptionDef] = &[
+    option("gres", None, Required("list"), "required generic resources, name[[:type]:count] on each node", |t, g| {
+        t.gres.per_node = match g.text()? {
+            "" => None,
+            list => g.sourced(read(list, text::request)?),
+        };
+        Ok(())
+    })
+    .env(&["SBATCH_GRES", "SALLOC_GRES", "SLURM_GRES"]),
+    option("gres-flags", None, Required("opts"), "flags of generic resource management", |_, g| match g.text()? {
+        // Nothing is bound to sockets here.
+        "disable-binding" => Ok(()),
+        "enforce-binding" | "allow-task-sharing" | "multiple-tasks-per-sharing" | "one-task-per-sharing" => {
+            Err(g.not_supported())
+        }
+        _ => Err(g.invalid()),
+    })
+    .env(&["SBATCH_GRES_FLAGS", "SALLOC_GRES_FLAGS", "SLURM_GRES_FLAGS"]),
+    option("gpus", Some('G'), Required("n"), "count of GPUs required for the job, [type:]n", |t, g| {
+        t.gres.gpus = g.sourced(read(g.text()?, text::gpus)?);
+        Ok(())
+    })
+    .env(&["SBATCH_GPUS", "SALLOC_GPUS", "SLURM_GPUS"]),
+    option("gpus-per-node", None, Required("n"), "GPUs per allocated node, [type:]n", |t, g| {
+        t.gres.gpus_per_node = g.sourced(read(g.text()?, text::gpus)?);
+        Ok(())
+    })
+    .env(&["SBATCH_GPUS_PER_NODE", "SALLOC_GPUS_PER_NODE", "SLURM_GPUS_PER_NODE"]),
+    option("gpus-per-task", None, Required("n"), "GPUs per task, [type:]n", |t, g| {
+        t.gres.gpus_per_task = g.sourced(read(g.text()?, text::gpus)?);
+        Ok(())
+    })
+    .env(&["SBATCH_GPUS_PER_TASK", "SALLOC_GPUS_PER_TASK", "SLURM_GPUS_PER_TASK"]),
+    OptionDef::other(
+        "gpus-per-socket",
+        None,
+        Required("n"),
+        JOB,
+        "GPUs per allocated socket",
+        Effect::NotSupported,
+    ),
+    option("tres-per-task", None, Required("list"), "resources required per task, gres/name[:type]:n", |t, g| {
+        let (gres, cpus) = read(g.text()?, text::tres_per_task)?;
+        t.gres.tres_per_task = g.sourced(gres);
+        t.cpus_per_task = cpus.or(t.cpus_per_task);
+        Ok(())
+    })
+    .env(&["SBATCH_TRES_PER_TASK", "SALLOC_TRES_PER_TASK", "SLURM_TRES_PER_TASK"]),
+    option("cpus-per-gpu", None, Required("n"), "CPUs per allocated GPU", |t, g| {
+        t.gres.cpus_per_gpu = g.sourced(g.number(1)?);
+        Ok(())
+    })
+    .env(&["SBATCH_CPUS_PER_GPU", "SALLOC_CPUS_PER_GPU", "SLURM_CPUS_PER_GPU"]),
+    option("mem-per-gpu", None, Required("MB"), "real memory per allocated GPU", |t, g| {
+        t.gres.mem_per_gpu = g.sourced(g.checked(g.text()?.parse::<MemoryMib>().ok())?);
+        Ok(())
+    })
+    .env(&["SBATCH_MEM_PER_GPU", "SALLOC_MEM_PER_GPU", "SLURM_MEM_PER_GPU"]),
+    option("ntasks-per-gpu", None, Required("n"), "number of tasks to invoke for each GPU", |t, g| {
+        t.gres.ntasks_per_gpu = g.sourced(g.number(1)?);
+        Ok(())
+    })
+    .env(&["SLURM_NTASKS_PER_GPU"]),
+    option("gpu-bind", None, Required("type"), "task to GPU binding", |t, g| {
+        t.gres.gpu_bind = text::gpu_bind(g.text()?).map_err(|error| match error {
+            GresTextError::Malformed(_) => g.invalid(),
+            GresTextError::NotSupported(what) => OptionError::NotSupported(what),
+        })?;
+        Ok(())
+    })
+    .env(&["SBATCH_GPU_BIND", "SALLOC_GPU_BIND", "SLURM_GPU_BIND"]),
+];
+
+fn read<T>(text: &str, parse: impl Fn(&str) -> Result<T, GresTextError>) -> Result<T, OptionError> {
+    parse(text).map_err(|error| match error {
+        GresTextError::Malformed(_) => OptionError::Refused(Refusal::InvalidGres(text.to_owned())),
+        GresTextError::NotSupported(what) => OptionError::NotSupported(what),
+    })
+}
+
+/// What was asked for, as far as `counts` says of its source that it counts.
+fn request(typed: &Typed, counts: impl Fn(Source) -> bool) -> GresRequest {
+    fn value<T: Clone>(of: &Option<Sourced<T>>, counts: impl Fn(Source) -> bool) -> Option<T> {
+        of.as_ref().filter(|given| counts(given.source)).map(|given| given.value.clone())
+    }
+    let gres = &typed.gres;
+    let list = |of: &Option<Sourced<Vec<GresCount>>>| value(of, &counts).unwrap_or_default();
+    let per_node = value(&gres.per_node, |_| true);
+    let mut per_task = list(&gres.gpus_per_task);
+    per_task.extend(list(&gres.tres_per_task));
+    GresRequest {
+        none: matches!(per_node, Some(None)),
+        per_node: per_node.flatten().unwrap_or_default(),
+        gpus_per_node: list(&gres.gpus_per_node),
+        total: list(&gres.gpus),
+        per_task,
+        cpus_per_gpu: value(&gres.cpus_per_gpu, &counts),
+        mem_per_gpu: value(&gres.mem_per_gpu, &counts),
+        tasks_per_gpu: value(&gres.ntasks_per_gpu, &counts),
+        bind: gres.gpu_bind.clone(),
+    }
+}
+
+/// Of a job.
+pub fn of_job(typed: &Typed) -> Result<GresRequest, OptionError> {
+    let mut asked = request(typed, |_| true);
+    if let (Some(memory), Some(per_gpu)) = (&typed.memory, &typed.gres.mem_per_gpu) {
+        if memory.source == per_gpu.source {
+            return Err(OptionError::Text("--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.".to_owned()));
+        }
+        if memory.source > per_gpu.source {
+            asked.mem_per_gpu = None;
+        }
+    }
+    Ok(asked)
+}
+
+/// Of a step, and what it takes over from its job where it names nothing: what the environment says of GPUs is about the
+/// job. All tasks of a step may have what each task of the job has.
+pub fn of_step(typed: &Typed) -> (GresRequest, GresRequest) {
+    let of_environment = |source| source == Source::Environment;
+    let asked = request(typed, |source| !of_environment(source));
+    let GresRequest { per_task, .. } = request(typed, of_environment);
+    (asked, GresRequest { per_task, bind: GpuBind::Default, ..GresRequest::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::options::{
+        sources::{command_line, lay_over},
+        table::Command,
+    };
+    use garrick_model::{gres::list, time::Timestamp};
+    use std::ffi::OsString;
+
+    fn typed(command: Command, env: &[(&str, &str)], args: &str) -> Result<Typed, String> {
+        let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
+        let parsed = command_line(command, &args).unwrap();
+        let variable = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(*v));
+        let typed = lay_over(command, &[], &variable, &parsed.options, Timestamp::from_secs(0));
+        typed.map_err(|error| format!("{error:?}"))
+    }
+
+    #[test]
+    fn a_job_may_ask_in_every_form() {
+        let line = "--gres=gpu:h100:2,craynetwork -G 4 --gpus-per-node=a100:1 --gpus-per-task=1 --cpus-per-gpu=3";
+        let asked = of_job(&typed(Command::Sbatch, &[("SBATCH_MEM_PER_GPU", "1G")], line).unwrap()).unwrap();
+        assert_eq!(list(&asked.per_node), "gpu:h100:2,craynetwork:1");
+        assert_eq!((list(&asked.total), list(&asked.gpus_per_node)), ("gpu:4".into(), "gpu:a100:1".into()));
+        assert_eq!((list(&asked.per_task), asked.cpus_per_gpu), ("gpu:1".into(), Some(3)));
+        assert_eq!(asked.mem_per_gpu, Some(MemoryMib(1024)));
+        let both = typed(Command::Sbatch, &[], "--mem=1G --mem-per-gpu=1G").unwrap();
+        assert!(of_job(&both).is_err());
+    }
+
+    #[test]
+    fn a_step_takes_what_its_tasks_have_from_the_environment_and_nothing_else() {
+        let env = [("SLURM_GPUS", "8"), ("SLURM_GPUS_PER_TASK", "2"), ("SLURM_GPUS_PER_NODE", "4")];
+        let (asked, inherited) = of_step(&typed(Command::Srun, &env, "").unwrap());
+        assert!(asked.is_empty() && !asked.none);
+        assert_eq!(list(&inherited.per_task), "gpu:2");
+        let (asked, _) = of_step(&typed(Command::Srun, &env, "--gpus=1").unwrap());
+        assert_eq!(list(&asked.total), "gpu:1");
+        let (asked, _) = of_step(&typed(Command::Srun, &env, "--gres=none").unwrap());
+        assert!(asked.none);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_in_slurms_words() {
+        let said = |args| typed(Command::Srun, &[], args).unwrap_err();
+        assert!(said("--gres=gpu:x:y").contains("InvalidGres"));
+        assert!(said("--gpu-bind=closest").contains("NotSupported"));
+        assert!(said("--gres=shard:1").contains("NotSupported"));
+        assert!(said("--gres-flags=enforce-binding").contains("NotSupported"));
+    }
+}
