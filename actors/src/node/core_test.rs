@@ -11,6 +11,7 @@ use super::{
 };
 use crate::scheduler::{fixtures, request::NodeUse};
 use garrick_model::{
+    gres::{GresEntry, GresShare},
     ids::{JobId, NodeIndex, Sluid},
     messages::{
         command::{NodeChange, NodeStateChange},
@@ -288,6 +289,60 @@ fn less_memory_than_configured_is_invalid_until_it_registers_right() {
     assert_eq!(reserve(&mut core, ask(1, 0..2, 0)), Err(ReserveRefusal::OutOfService("invalid")));
     core.handle(NOW, NodeInput::Registered(Box::new(registration(2, vec![]))), &mut Vec::new());
     assert!(!core.view().flags.invalid && core.view().reason.is_none());
+}
+
+fn gpus(count: u64) -> GresEntry {
+    GresEntry { name: "gpu".into(), kind: None, count, no_consume: false, devices: true }
+}
+
+fn with_gpus(count: u64) -> NodeCore {
+    let mut settings = settings(0);
+    settings.shape.gres = vec![gpus(count)];
+    NodeCore::new(NOW, settings, Arc::new(NodeSite::default()), None, [])
+}
+
+fn registered_with(conn: u64, count: u64) -> NodeInput {
+    let mut registration = registration(conn, vec![]);
+    registration.facts.shape.gres = vec![gpus(count)];
+    NodeInput::Registered(Box::new(registration))
+}
+
+fn ask_gpus(job: u32, cpus: std::ops::Range<u32>, devices: &str) -> ReserveAsk {
+    let devices: CpuSet = devices.parse().unwrap();
+    let mut ask = ask(job, cpus, 0);
+    ask.share.gres = vec![GresShare { name: "gpu".into(), kind: None, count: devices.len().into(), devices }];
+    ask
+}
+
+#[test]
+fn fewer_gpus_than_configured_are_invalid_until_all_are_found() {
+    let mut core = with_gpus(4);
+    core.handle(NOW, registered_with(1, 0), &mut Vec::new());
+    assert!(core.view().flags.invalid);
+    assert_eq!(core.view().reason.unwrap().text, "gres/gpu count reported lower than configured (0 < 4)");
+    core.handle(NOW, registered_with(2, 4), &mut Vec::new());
+    assert!(!core.view().flags.invalid && core.view().reason.is_none());
+}
+
+#[test]
+fn a_device_is_given_to_one_job_and_kept_with_its_share() {
+    let mut core = with_gpus(2);
+    core.handle(NOW, registered_with(1, 2), &mut Vec::new());
+    reserve(&mut core, ask_gpus(1, 0..2, "0")).unwrap();
+    assert!(reserve(&mut core, ask_gpus(2, 2..4, "0")).is_err(), "held");
+    assert!(reserve(&mut core, ask_gpus(2, 2..4, "1-2")).is_err(), "more than there are");
+    reserve(&mut core, ask_gpus(2, 2..4, "1")).unwrap();
+    core.sanity_check().unwrap();
+    // What is kept for a job is nobody else's, and its next run takes its place.
+    core.handle(NOW, NodeInput::Keep { job: JobId(1), sluid: Sluid(1) }, &mut Vec::new());
+    assert!(reserve(&mut core, ask_gpus(3, 4..6, "0")).is_err());
+    reserve(&mut core, ReserveAsk { sluid: Sluid(50), attempt: 4, ..ask_gpus(1, 0..2, "0") }).unwrap();
+    core.sanity_check().unwrap();
+    let release = |job, sluid| NodeInput::Release { job: JobId(job), sluid: Sluid(sluid), attempt: None, drain: None };
+    core.handle(NOW, release(1, 50), &mut Vec::new());
+    core.handle(NOW, release(2, 2), &mut Vec::new());
+    reserve(&mut core, ask_gpus(3, 4..6, "0-1")).unwrap();
+    core.sanity_check().unwrap();
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::{
     record::{DownCause, SavedNode},
 };
 use garrick_model::{
+    gres::GresEntry,
     messages::{
         command::{NodeChange, NodeStateChange},
         node::ControllerToNode,
@@ -23,6 +24,18 @@ pub(super) const TICKS: u32 = 3;
 /// After so many without a word it was silent for that time, whatever the clock says. The clock may have been stepped: one
 /// ping less, and it is believed; two less, and it is not.
 const MOST_QUIET: u32 = TICKS + 1;
+
+/// The first name of which less was found than is configured, in Slurm's words.
+fn low_gres(found: &[GresEntry], wanted: &[GresEntry]) -> Option<String> {
+    let count = |entries: &[GresEntry], name: &str| -> u64 {
+        entries.iter().filter(|entry| entry.name == name).map(|entry| entry.count).fold(0, u64::saturating_add)
+    };
+    wanted.iter().find_map(|entry| {
+        let name = &entry.name;
+        let (there, all) = (count(found, name), count(wanted, name));
+        (there < all).then(|| format!("gres/{name} count reported lower than configured ({there} < {all})"))
+    })
+}
 
 impl NodeCore {
     pub(super) fn registered(&mut self, now: Timestamp, registration: Registration, out: &mut Vec<NodeEffect>) {
@@ -101,7 +114,7 @@ impl NodeCore {
         } else if found.tmp_disk_mib < wanted.tmp_disk_mib {
             Some("Low TmpDisk".to_owned())
         } else {
-            None
+            low_gres(&found.gres, &wanted.gres)
         };
         if problem == self.invalid {
             return;

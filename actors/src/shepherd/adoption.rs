@@ -145,7 +145,14 @@ fn unknown_start(launch: Arc<StepLaunch>, step: StepId, attempt: u32, own_cgroup
         launch: LaunchRef::Whole(launch),
         env: Arc::default(),
         own_env: Vec::new(),
-        share: StepNodeShare { node_id: 0, cpus: CpuSet::default(), memory_mib: None, gres: Vec::new(), own_cgroup, env: Arc::default() },
+        share: StepNodeShare {
+            node_id: 0,
+            cpus: CpuSet::default(),
+            memory_mib: None,
+            gres: Vec::new(),
+            own_cgroup,
+            env: Arc::default(),
+        },
         tasks: Vec::new(),
         after: None,
     }

@@ -74,7 +74,9 @@ fn bound(step: &[u32], bind: &GpuBind, task: usize) -> BTreeSet<u32> {
             (task * each..(task + 1) * each).take(step.len()).map(|at| step[at % step.len()]).collect()
         }
         GpuBind::Single(tasks) => [step[task / (*tasks).max(1) as usize % step.len()]].into(),
-        GpuBind::Map(map) => map.get(task % map.len().max(1)).and_then(|at| step.get(*at as usize)).copied().into_iter().collect(),
+        GpuBind::Map(map) => {
+            map.get(task % map.len().max(1)).and_then(|at| step.get(*at as usize)).copied().into_iter().collect()
+        }
         GpuBind::Mask(masks) => {
             let mask = masks.get(task % masks.len().max(1)).copied().unwrap_or(0);
             step.iter().enumerate().filter(|(at, _)| *at < 64 && mask >> at & 1 == 1).map(|(_, gpu)| *gpu).collect()

@@ -3,7 +3,6 @@
 use crate::{
     step::{StepEnd, StepResult},
     stepmgr::{
-        shape::Asker,
         batch::{StoredBatch, StoredMembers, without},
         clients::RETRY_AFTER,
         core::{Accepting, StepMgrCore},
@@ -12,6 +11,7 @@ use crate::{
         pool::NodeUse,
         queue::Urgency,
         rows::RowParts,
+        shape::Asker,
         state::About,
         view,
     },

@@ -187,13 +187,7 @@ fn gres_on(
 }
 
 /// How what is asked for on all nodes together is shared out among them: some to each, what is over to the first ones.
-fn totals(
-    shape: &StepShape,
-    picked: &[(u32, u32)],
-    counts: &[u32],
-    pool: &Pool,
-    all: bool,
-) -> Option<Vec<u64>> {
+fn totals(shape: &StepShape, picked: &[(u32, u32)], counts: &[u32], pool: &Pool, all: bool) -> Option<Vec<u64>> {
     let total = match &shape.gres {
         StepGres::Asked(asked) => asked.total_count(),
         StepGres::None | StepGres::All => 0,

@@ -7,6 +7,7 @@ use crate::stepmgr::{
     shape::{Asker, JobShape, shape_of},
 };
 use garrick_model::{
+    gres::{GPU, GresRequest},
     resources::{MemoryMib, MemoryRequest},
     spec::{JobKind, NodeCount, StepSpec},
 };
@@ -188,4 +189,67 @@ fn kept_nodes_are_not_used_by_others() {
     let kept = BTreeSet::from([0]);
     let placement = place(&job.shape(&exact("a", 1)), &job.pool, Against::Free { kept: &kept }).unwrap();
     assert_eq!(placement.nodes[0].slot, 1);
+}
+
+/// A job with so many GPUs on each node, numbered from 2.
+fn gpu_job(cpus: &[u32], gpus: u32) -> Job {
+    let mut facts = run(JobKind::Batch, cpus);
+    for node in &mut facts.nodes {
+        let devices = CpuSet::from(2..2 + gpus);
+        node.share.gres = vec![GresShare { name: GPU.into(), kind: Some("h100".into()), count: gpus.into(), devices }];
+    }
+    let mut pool = Pool::new(&facts.nodes);
+    for slot in 0..cpus.len() as u32 {
+        pool.set_usage(slot, NodeUse::Ready);
+    }
+    Job { shape: JobShape::new(&facts), pool }
+}
+
+fn gpus(count: u64) -> Vec<GresCount> {
+    vec![GresCount { name: GPU.into(), kind: None, count }]
+}
+
+fn given(placement: &Placement) -> Vec<String> {
+    placement.nodes.iter().map(|n| gres::list(&n.gres)).collect()
+}
+
+#[test]
+fn a_step_that_is_waited_for_gets_all_of_the_jobs_gpus_and_a_queued_one_what_it_names() {
+    let mut job = gpu_job(&[4], 2);
+    let plain = exact("a", 1);
+    assert_eq!(given(&job.place(&plain).unwrap()), ["gpu:h100:2(IDX:2-3)"]);
+    let queued = shape_of(&plain, &job.shape, Asker::Queue).unwrap();
+    assert_eq!(given(&place(&queued, &job.pool, Against::Whole).unwrap()), [""]);
+    job.take(&plain);
+    assert_eq!(job.place(&plain), None);
+    assert!(place(&queued, &job.pool, Against::Free { kept: &BTreeSet::new() }).is_some());
+    let none = StepSpec { gres: GresRequest { none: true, ..GresRequest::default() }, ..exact("b", 1) };
+    assert_eq!(given(&job.place(&none).unwrap()), [""]);
+}
+
+#[test]
+fn steps_share_the_jobs_gpus_out_and_no_gpu_is_given_twice() {
+    let one = StepSpec { gres: GresRequest { per_node: gpus(1), ..GresRequest::default() }, ..exact("a", 1) };
+    let mut job = gpu_job(&[8], 2);
+    assert_eq!(given(&job.place(&one).unwrap()), ["gpu:h100:1(IDX:2)"]);
+    job.take(&one);
+    assert_eq!(given(&job.place(&one).unwrap()), ["gpu:h100:1(IDX:3)"]);
+    job.take(&one);
+    assert_eq!(job.place(&one), None);
+    let over = StepSpec { sharing: StepSharing::Overlap, ..one };
+    assert_eq!(given(&job.place(&over).unwrap()), ["gpu:h100:1(IDX:2)"], "what overlaps needs nothing free");
+}
+
+#[test]
+fn gpus_of_tasks_and_of_all_nodes_decide_where_tasks_go() {
+    let job = gpu_job(&[8, 8], 2);
+    let each = StepSpec { gres: GresRequest { per_task: gpus(1), ..GresRequest::default() }, ..exact("a", 3) };
+    assert_eq!(given(&job.place(&each).unwrap()), ["gpu:h100:2(IDX:2-3)", "gpu:h100:1(IDX:2)"]);
+    let total = StepSpec { gres: GresRequest { total: gpus(4), ..GresRequest::default() }, ..exact("a", 2) };
+    assert_eq!(given(&job.place(&total).unwrap()), ["gpu:h100:2(IDX:2-3)"; 2]);
+    let many = StepSpec { gres: GresRequest { total: gpus(5), ..GresRequest::default() }, ..exact("a", 2) };
+    assert!(matches!(feasible(&job.shape(&many), &job.pool), Err(Refusal::InvalidGres(_))));
+    let inherited = GresRequest { per_task: gpus(1), ..GresRequest::default() };
+    let own = StepSpec { inherited_gres: inherited, ..exact("a", 1) };
+    assert_eq!(given(&job.place(&own).unwrap()), ["gpu:h100:1(IDX:2)"]);
 }

@@ -12,6 +12,7 @@ use crate::stepmgr::{
 };
 use garrick_model::{
     batch::{BatchMembers, RetryPolicy, StepBatch, StepDependencies, StepDependency, StepDependencyKind},
+    gres::{GPU, GresCount, GresRequest, GresShare},
     ids::StepKey,
     messages::{
         step::{CommandToStepMgr, StepMgrToCommand},
@@ -56,9 +57,21 @@ struct Shape {
     after: Option<(u8, u32)>,
     retries: u32,
     priority: i32,
+    gpus: u8,
 }
 
 impl Shape {
+    fn gres(&self) -> GresRequest {
+        let gpus = |count| vec![GresCount { name: GPU.into(), kind: None, count }];
+        match self.gpus {
+            0 => GresRequest { none: true, ..GresRequest::default() },
+            1 => GresRequest { per_node: gpus(1), ..GresRequest::default() },
+            2 => GresRequest { per_task: gpus(1), ..GresRequest::default() },
+            3 => GresRequest { total: gpus(2), ..GresRequest::default() },
+            _ => GresRequest::default(),
+        }
+    }
+
     fn spec(&self) -> StepSpec {
         let base = if self.bad { step("/nosuch/x") } else { step("x") };
         StepSpec {
@@ -91,6 +104,7 @@ impl Shape {
                 on: Vec::new(),
             }),
             priority: self.priority,
+            gres: self.gres(),
             ..base
         }
     }
@@ -99,9 +113,9 @@ impl Shape {
 fn shape() -> impl Strategy<Value = Shape> {
     let memory = prop_oneof![3 => Just(None), 1 => (0u64..5000).prop_map(Some)];
     let after = proptest::option::weighted(0.3, (any::<u8>(), 0u32..12));
-    let more = (after, 0u32..3, -1i32..2);
+    let more = (after, 0u32..3, -1i32..2, 0u8..7);
     (1u32..7, proptest::option::of(1u32..4), 0u8..5, memory, any::<bool>(), prop::bool::weighted(0.1), more).prop_map(
-        |(tasks, nodes, sharing, memory, limit, bad, (after, retries, priority))| Shape {
+        |(tasks, nodes, sharing, memory, limit, bad, (after, retries, priority, gpus))| Shape {
             tasks,
             nodes,
             sharing,
@@ -111,6 +125,7 @@ fn shape() -> impl Strategy<Value = Shape> {
             after,
             retries,
             priority,
+            gpus,
         },
     )
 }
@@ -248,6 +263,10 @@ proptest! {
         ops in prop::collection::vec(op(), 1..120),
     ) {
         let mut facts = run(JobKind::Batch, &cpus);
+        for node in &mut facts.nodes {
+            let devices = node.share.cpus.take(2);
+            node.share.gres = vec![GresShare { name: GPU.into(), kind: None, count: devices.len().into(), devices }];
+        }
         let mut spec = facts.spec.as_ref().clone();
         spec.no_kill = no_kill;
         facts.spec = std::sync::Arc::new(spec);

@@ -2,9 +2,9 @@
 
 use crate::stepmgr::{
     core::StepMgrCore,
+    placement::Placement,
     queue::Waiting,
     rows::{Row, RowId},
-    placement::Placement,
     run::RunFacts,
     shape::{StepGres, StepShape},
     state::{RecordState, StepRecord},

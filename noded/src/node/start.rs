@@ -166,7 +166,11 @@ pub async fn start(
     let mut spool = Spool::open(&cluster.node_path(&config.slurmd_spool_dir, &node.name))?;
     spool.requeue = config.job_requeue;
     let identity = identity(cluster, node, token, &spool).await?;
-    let tracking = Tracking::detect(&cluster.id, &node.name, Constraints { cores: true, memory: config.select.memory, devices: config.gres.constrain_devices });
+    let tracking = Tracking::detect(
+        &cluster.id,
+        &node.name,
+        Constraints { cores: true, memory: config.select.memory, devices: config.gres.constrain_devices },
+    );
     if let Some(notice) = tracking.notice() {
         tracing::warn!("{notice}");
     }

@@ -25,7 +25,7 @@ use crate::{
     },
 };
 use garrick_actors::{
-    shepherd::{ShepherdConfig, gpus::GpuSight, ShepherdInput, ShepherdMsg, shell::Shepherd},
+    shepherd::{ShepherdConfig, ShepherdInput, ShepherdMsg, gpus::GpuSight, shell::Shepherd},
     step::NodeSlot,
     stepmgr::{Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrInput, StepMgrMsg, shell::StepMgr},
 };
@@ -119,8 +119,7 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
     let allowed = allowed_cpus(Path::new("/"));
     let topology = Topology::read(Path::new("/"), allowed.as_ref()).map_err(|e| e.to_string())?;
     let cpus = CpuMap::new(&topology, &settings.shape, settings.first_cpu);
-    let constraints =
-        Constraints { cores: true, memory: share.memory.is_some(), devices: settings.constrain_devices };
+    let constraints = Constraints { cores: true, memory: share.memory.is_some(), devices: settings.constrain_devices };
     let tracking = Tracking::detect(&settings.cluster_id, &orders.node, constraints);
     let sluid = credential.sluid.to_string();
     let cgroup = match tracking.cgroups() {

@@ -55,14 +55,7 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SBATCH_GPUS_PER_TASK", "SALLOC_GPUS_PER_TASK", "SLURM_GPUS_PER_TASK"]),
-    OptionDef::other(
-        "gpus-per-socket",
-        None,
-        Required("n"),
-        JOB,
-        "GPUs per allocated socket",
-        Effect::NotSupported,
-    ),
+    OptionDef::other("gpus-per-socket", None, Required("n"), JOB, "GPUs per allocated socket", Effect::NotSupported),
     option("tres-per-task", None, Required("list"), "resources required per task, gres/name[:type]:n", |t, g| {
         let (gres, cpus) = read(g.text()?, text::tres_per_task)?;
         t.gres.tres_per_task = g.sourced(gres);
@@ -130,7 +123,9 @@ pub fn of_job(typed: &Typed) -> Result<GresRequest, OptionError> {
     let mut asked = request(typed, |_| true);
     if let (Some(memory), Some(per_gpu)) = (&typed.memory, &typed.gres.mem_per_gpu) {
         if memory.source == per_gpu.source {
-            return Err(OptionError::Text("--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.".to_owned()));
+            return Err(OptionError::Text(
+                "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive.".to_owned(),
+            ));
         }
         if memory.source > per_gpu.source {
             asked.mem_per_gpu = None;

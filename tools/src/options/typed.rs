@@ -4,9 +4,9 @@
 
 use garrick_model::{
     batch::{RetryOn, StepCgroup},
+    gres::{GpuBind, GresCount},
     ids::JobId,
     refusal::Refusal,
-    gres::{GpuBind, GresCount},
     resources::{MemoryMib, MemoryRequest},
     spec::{
         ArraySpec, CpuBind, Dependencies, Distribution, NodeCount, OpenMode, Sharing, SignalWarning, TopologyRequest,

@@ -147,7 +147,12 @@ pub fn shares_by_node(job: &JobView) -> Vec<String> {
         .into_iter()
         .map(|(names, node)| {
             let memory = node.share.memory.map_or(0, |m| m.0);
-            format!("Nodes={} CPU_IDs={} Mem={memory} GRES={}", fold(&names), node.share.cpus, gres::list(&node.share.gres))
+            format!(
+                "Nodes={} CPU_IDs={} Mem={memory} GRES={}",
+                fold(&names),
+                node.share.cpus,
+                gres::list(&node.share.gres)
+            )
         })
         .collect()
 }

@@ -3,7 +3,11 @@
 use super::{Record, or_null};
 use crate::{
     query::steps::StepLine,
-    render::{amounts::{self, GresTotals}, clock::Clock, words},
+    render::{
+        amounts::{self, GresTotals},
+        clock::Clock,
+        words,
+    },
 };
 use garrick_model::state::{Reason, StepState};
 
