@@ -116,7 +116,8 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
     if required.iter().any(|slot| excluded.contains(slot)) {
         return Err(impossible("a node is both required and excluded".into()));
     }
-    let cpus_per_task = spec.cpus_per_task.unwrap_or(1);
+    let with_gpus = spec.cpus_per_task.is_none().then(|| cpus_with_gpus(spec)).flatten();
+    let cpus_per_task = spec.cpus_per_task.or(with_gpus).unwrap_or(1);
     if spec.tasks == Some(0) || cpus_per_task == 0 || spec.tasks_per_node == Some(0) {
         return Err(impossible("a count is zero".into()));
     }
@@ -148,7 +149,7 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
         return Err(impossible("more nodes are named than the step may use".into()));
     }
     let memory = match spec.memory {
-        MemoryRequest::Default => StepMemory::ByCpus,
+        MemoryRequest::Default => memory_with_gpus(spec, max_nodes, exact)?,
         MemoryRequest::PerNode(m) => StepMemory::PerNode(m.0),
         MemoryRequest::PerCpu(m) => StepMemory::PerCpu(m.0),
         MemoryRequest::All => StepMemory::All,
@@ -176,6 +177,35 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
             || matches!(spec.cpu_bind, CpuBind::Cores | CpuBind::Map(_))
             || matches!(memory, StepMemory::PerNode(_) | StepMemory::PerCpu(_)),
     })
+}
+
+/// CPUs that each task brings with its GPUs: those of the step divided among its tasks, rounded up.
+fn cpus_with_gpus(spec: &StepSpec) -> Option<u32> {
+    let each = u64::from(spec.gres.cpus_per_gpu?);
+    let gpus = match GresRequest::gpus(&spec.gres.per_task) {
+        0 => {
+            let all = GresRequest::gpus(&spec.gres.total).max(GresRequest::gpus(&spec.gres.on_node(0, 0)));
+            all.div_ceil(u64::from(spec.tasks.unwrap_or(1).max(1)))
+        }
+        of_task => of_task,
+    };
+    u32::try_from(each * gpus).ok().filter(|cpus| *cpus > 0)
+}
+
+/// Memory that goes with the step's GPUs on a node.
+fn memory_with_gpus(spec: &StepSpec, max_nodes: u32, exact: bool) -> Result<StepMemory, Refusal> {
+    let Some(each) = spec.gres.mem_per_gpu else { return Ok(StepMemory::ByCpus) };
+    let on_node = GresRequest::gpus(&spec.gres.on_node(spec.tasks.unwrap_or(1), spec.gres.total_count()));
+    let known = max_nodes == 1 || (spec.gres.total.is_empty() && spec.gres.per_task.is_empty());
+    match (known, exact) {
+        (true, _) => Ok(StepMemory::PerNode(each.0.saturating_mul(on_node))),
+        // It has its nodes to itself.
+        (false, false) => Ok(StepMemory::ByCpus),
+        (false, true) => {
+            let what = "--mem-per-gpu of a step on several nodes without --gpus-per-node";
+            Err(Refusal::NotSupported(what.into()))
+        }
+    }
 }
 
 fn gres_of(spec: &StepSpec, tasks: u32, asker: Asker) -> Result<StepGres, Refusal> {

@@ -22,6 +22,8 @@ pub enum Action {
     Init,
     /// Print what the machine has (`-C`) and end.
     ShowHardware,
+    /// Print the node's generic resources (`-G`) and end.
+    ShowGres,
     /// Print versions and end.
     ShowVersion,
     /// Print help and end.
@@ -96,6 +98,7 @@ pub fn help(program: &str) -> String {
            -L FILE            log file\n  \
            -v                 more detail (repeat for more)\n  \
            -C                 print what this machine has, as a NodeName= line\n  \
+           -G                 print the node's generic resources and their device files\n  \
            --token TOKEN      join the cluster with a one-time token\n  \
            --home DIR         folder of an embedded cluster\n  \
            -V, -h             print versions, this help\n"
@@ -162,6 +165,7 @@ pub fn parse(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
                     'i' => o.ignore_errors = true,
                     'v' => o.verbose += 1,
                     'C' => o.action = Action::ShowHardware,
+                    'G' => o.action = Action::ShowGres,
                     'V' => o.action = Action::ShowVersion,
                     'h' => o.action = Action::ShowHelp,
                     // Priority, memory locking and saved-state recovery flags of unit files: what they ask for is what happens.

@@ -12,9 +12,12 @@ use crate::{
         inventory::{self, Machine},
         rlimits,
     },
-    node,
+    node::{self, start::own_node},
 };
-use garrick_model::config::{self, Config, locate};
+use garrick_model::{
+    config::{self, Config, locate},
+    gres,
+};
 use garrick_runtime::{System, SystemConfig};
 use std::{
     io::Write,
@@ -57,7 +60,7 @@ pub fn main(program: &str, options: Options) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Action::ShowHardware => return show_hardware(program),
-        Action::Init | Action::Serve => {}
+        Action::Init | Action::Serve | Action::ShowGres => {}
     }
     let config = match read_config(program, &options) {
         Ok(config) => config,
@@ -68,6 +71,9 @@ pub fn main(program: &str, options: Options) -> ExitCode {
     };
     let home = options.home.clone().or_else(|| embedded_home(&config));
     let cluster = Cluster::new(config, home, options.verbose, options.log_file.clone(), options.foreground);
+    if options.action == Action::ShowGres {
+        return show_gres(program, &cluster, &options);
+    }
     if options.action == Action::Init {
         return match controller::start::init(&cluster) {
             Ok(text) => {
@@ -124,6 +130,10 @@ fn show_hardware(program: &str) -> ExitCode {
         }
     };
     let mut text = inventory::node_line(&machine.hostname, &machine.shape);
+    let gpus = inventory::nvidia_gpus(Path::new("/")).len();
+    if gpus > 0 {
+        text.push_str(&format!(" Gres=gpu:{gpus}"));
+    }
     text.push('\n');
     if let Ok(up) = inventory::uptime(Path::new("/")) {
         text.push_str(&inventory::uptime_line(up));
@@ -131,6 +141,44 @@ fn show_hardware(program: &str) -> ExitCode {
     }
     say(&text);
     ExitCode::SUCCESS
+}
+
+/// `-G`: a line for each device, and for what is only counted; device files that are not there are errors.
+fn show_gres(program: &str, cluster: &Cluster, options: &Options) -> ExitCode {
+    let node = match own_node(cluster, options.node_name.as_deref()) {
+        Ok(node) => node,
+        Err(e) => {
+            complain(program, &e.to_string());
+            return ExitCode::FAILURE;
+        }
+    };
+    let devices = cluster.config.gres.devices(node, &inventory::nvidia_gpus(Path::new("/")));
+    let entries = &node.settings.shape.gres;
+    let mut missing = false;
+    for (place, entry) in entries.iter().enumerate() {
+        let kind = entry.kind.as_ref().map(|kind| format!(" Type={kind}")).unwrap_or_default();
+        let first = gres::first_device(entries, place);
+        let numbers = first..first + entry.count;
+        let own: Vec<_> =
+            devices.iter().filter(|d| d.name == entry.name && numbers.contains(&d.number.into())).collect();
+        if own.is_empty() {
+            say(&format!("Gres Name={}{kind} Count={}\n", entry.name, entry.count));
+        }
+        for device in own {
+            let files: Vec<String> = device.files.iter().map(|file| file.display().to_string()).collect();
+            let line =
+                format!("Gres Name={}{kind} Count=1 Index={} File={}", device.name, device.number, files.join(","));
+            say(&format!("{line}\n"));
+            for file in device.files.iter().filter(|file| !file.exists()) {
+                complain(
+                    program,
+                    &format!("{} is not there: the node has fewer {} than configured", file.display(), device.name),
+                );
+                missing = true;
+            }
+        }
+    }
+    if missing { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// The configuration file: the one that was named, else the first candidate that exists.
@@ -170,7 +218,7 @@ fn run(cluster: &Cluster, options: &Options, readiness: Option<Readiness>) -> Re
     let node_only = options.roles == Roles::Node;
     let node = match options.roles {
         Roles::Controller => None,
-        _ => match node::start::own_node(cluster, options.node_name.as_deref()) {
+        _ => match own_node(cluster, options.node_name.as_deref()) {
             Ok(node) => Some(node.clone()),
             Err(e) => return Err(give_up(readiness, &e.to_string())),
         },

@@ -155,6 +155,19 @@ pub fn uptime(root: &Path) -> Result<Duration, InventoryError> {
     secs.map(Duration::from_secs).ok_or(InventoryError::Missing { path, what: "uptime" })
 }
 
+/// Device files of the GPUs that NVIDIA's driver names, in the order of their places on the bus. None where it is not loaded.
+pub fn nvidia_gpus(root: &Path) -> Vec<PathBuf> {
+    let Ok(folder) = fs::read_dir(root.join("proc/driver/nvidia/gpus")) else { return Vec::new() };
+    let mut places: Vec<PathBuf> = folder.flatten().map(|gpu| gpu.path()).collect();
+    places.sort();
+    let minor = |place: &PathBuf| {
+        let about = fs::read_to_string(place.join("information")).ok()?;
+        let minor = about.lines().find_map(|line| line.strip_prefix("Device Minor:"))?;
+        minor.trim().parse::<u32>().ok()
+    };
+    places.iter().filter_map(minor).map(|minor| PathBuf::from(format!("/dev/nvidia{minor}"))).collect()
+}
+
 /// First line of `slurmd -C`.
 pub fn node_line(name: &str, shape: &NodeShape) -> String {
     let boards = shape.boards.max(1);
@@ -193,6 +206,19 @@ mod tests {
         dir.put("proc/stat", "cpu  1 2 3\nbtime 1795248079\nprocesses 5\n");
         dir.put("proc/uptime", "5025.77 9000.00\n");
         dir
+    }
+
+    #[test]
+    fn gpus_are_named_in_the_order_of_the_bus() {
+        let dir = recorded();
+        assert_eq!(nvidia_gpus(dir.path()), Vec::<PathBuf>::new());
+        for (place, minor) in [("0000:41:00.0", 0), ("0000:01:00.0", 1)] {
+            let about =
+                format!("Model: \t\t NVIDIA H100 80GB HBM3\nBus Location: \t {place}\nDevice Minor: \t {minor}\n");
+            dir.put(&format!("proc/driver/nvidia/gpus/{place}/information"), &about);
+        }
+        let files = ["/dev/nvidia1", "/dev/nvidia0"].map(PathBuf::from);
+        assert_eq!(nvidia_gpus(dir.path()), files);
     }
 
     #[test]

@@ -161,7 +161,8 @@ pub async fn start(
     let tmp_fs = cluster.node_path(&config.tmp_fs, &node.name);
     let machine = Machine::read(Path::new("/"), &tmp_fs)?;
     let overrides = config.slurmd_parameters.has("config_overrides");
-    let found = NodeShape { gres: config.gres.found(node, &|file| file.exists()), ..machine.shape.clone() };
+    let detected = inventory::nvidia_gpus(Path::new("/"));
+    let found = NodeShape { gres: config.gres.found(node, &detected, &|file| file.exists()), ..machine.shape.clone() };
     let shape = effective_shape(&node.settings.shape, &found, overrides);
     let mut spool = Spool::open(&cluster.node_path(&config.slurmd_spool_dir, &node.name))?;
     spool.requeue = config.job_requeue;
@@ -201,7 +202,7 @@ pub async fn start(
         first_cpu: first_cpu(cluster, node),
         shape: shape.clone(),
         doors: cluster.doors.clone(),
-        devices: config.gres.devices(node),
+        devices: config.gres.devices(node, &detected),
         gpu_variables: config.gres.variables(&node.name),
         constrain_devices: config.gres.constrain_devices,
         verbosity: cluster.verbosity,

@@ -82,6 +82,8 @@ pub struct GresConfig {
     pub types: Vec<String>,
     /// Lines of `gres.conf` in order.
     pub lines: Vec<GresLine>,
+    /// Nodes with `AutoDetect=nvidia`; `None`: all.
+    pub nvidia: Vec<Option<HostList>>,
     /// `ConstrainDevices` of `cgroup.conf`: jobs reach the devices that they were given and no others.
     pub constrain_devices: bool,
 }
@@ -96,6 +98,7 @@ struct Written {
     files: Option<Vec<String>>,
     multiple: Option<Vec<String>>,
     variables: Option<GpuVariables>,
+    nvidia: bool,
 }
 
 fn not_yet(pair: &Pair) -> SettingError {
@@ -135,11 +138,12 @@ fn variables(flags: &[String], pair: &Pair, report: &mut ConfigReport) -> Option
     said
 }
 
-/// `AutoDetect`: what is not written down is not looked for.
-fn auto_detect(pair: &Pair, report: &mut ConfigReport) {
-    if !pair.value.eq_ignore_ascii_case("off") {
-        let wrong = not_yet(pair).suggest("AutoDetect=off, with Name and File of each device");
-        report.error(&pair.place, pair.what(), wrong);
+/// `AutoDetect`: are the GPUs those that NVIDIA's driver names?
+fn auto_detect(pair: &Pair) -> Value<bool> {
+    match pair.value.to_ascii_lowercase().as_str() {
+        "off" => Ok(false),
+        "nvidia" => Ok(true),
+        _ => Err(not_yet(pair).suggest("nvidia, or off with Name and File of each device")),
     }
 }
 
@@ -176,6 +180,9 @@ impl GresConfig {
                 report.error(&pair.place, pair.what(), wrong);
                 usable = false;
             }
+        }
+        if written.nvidia {
+            self.nvidia.push(written.nodes.clone());
         }
         let Some(name) = written.name.filter(|_| usable) else {
             // AutoDetect may stand alone, with or without nodes.
@@ -223,12 +230,29 @@ impl GresConfig {
         self.lines_of(node, &entry.name).filter(|line| line.kind.is_none() || line.kind == entry.kind)
     }
 
-    /// The devices of a node, by name and number.
-    pub fn devices(&self, node: &NodeConfig) -> Vec<GresDevice> {
+    /// Are the files of a node's GPUs to be found on it, rather than in `gres.conf`?
+    pub fn detects(&self, node: &str) -> bool {
+        let named = self.lines_of(node, GPU).any(|line| !line.files.is_empty());
+        !named && self.nvidia.iter().any(|nodes| nodes.as_ref().is_none_or(|nodes| nodes.contains(node)))
+    }
+
+    /// The devices of a node, by name and number. `detected`: files of its GPUs, for `AutoDetect`.
+    pub fn devices(&self, node: &NodeConfig, detected: &[PathBuf]) -> Vec<GresDevice> {
         let entries = &node.settings.shape.gres;
+        let detects = self.detects(&node.name);
         let mut devices = Vec::new();
         for (place, entry) in entries.iter().enumerate() {
             let first = first_device(entries, place);
+            if detects && entry.name == GPU {
+                let own =
+                    detected.iter().zip(0u32..).filter(|(_, n)| (first..first + entry.count).contains(&u64::from(*n)));
+                devices.extend(own.map(|(file, number)| GresDevice {
+                    name: entry.name.clone(),
+                    number,
+                    files: vec![file.clone()],
+                }));
+                continue;
+            }
             // Lines without a type serve several entries of the name: each begins where the one before ended.
             let untyped = |line: &&GresLine| line.kind.is_none();
             let skip: u64 = match self.lines_of_entry(&node.name, entry).any(|line| untyped(&line)) {
@@ -260,12 +284,13 @@ impl GresConfig {
 
     /// What a node has of its GRES, where `is_there` says of each device file whether it is. Without a line of
     /// `gres.conf`, and for what is only counted, that is what `Gres=` or `Count=` says.
-    pub fn found(&self, node: &NodeConfig, is_there: &dyn Fn(&Path) -> bool) -> Vec<GresEntry> {
+    pub fn found(&self, node: &NodeConfig, detected: &[PathBuf], is_there: &dyn Fn(&Path) -> bool) -> Vec<GresEntry> {
         let entries = &node.settings.shape.gres;
-        let devices = self.devices(node);
+        let devices = self.devices(node, detected);
+        let detects = self.detects(&node.name);
         let counted = entries.iter().enumerate().map(|(place, entry)| {
             let lines: Vec<&GresLine> = self.lines_of_entry(&node.name, entry).collect();
-            let with_files = lines.iter().any(|line| !line.files.is_empty());
+            let with_files = lines.iter().any(|line| !line.files.is_empty()) || (detects && entry.name == GPU);
             let count = if with_files {
                 let first = first_device(entries, place);
                 let own = devices
@@ -299,7 +324,7 @@ impl Written {
             "file" => self.files = Some(files(value)?),
             "multiplefiles" => self.multiple = Some(files(value)?),
             "flags" => self.variables = variables(&values::list(value), pair, report),
-            "autodetect" => auto_detect(pair, report),
+            "autodetect" => self.nvidia = auto_detect(pair)?,
             "cores" | "cpus" | "links" => {
                 let wrong = SettingError::new(format!("{} is not supported yet and has no effect", pair.key));
                 report.warning(&pair.place, pair.what(), wrong);
@@ -362,7 +387,7 @@ pub(super) fn finish(config: &mut Config, report: &mut ConfigReport) {
                     true,
                 );
             }
-            if entry.name == GPU && !with_files {
+            if entry.name == GPU && !with_files && !gres.detects(&node.name) {
                 let text = SettingError::new("gres.conf names no File for these GPUs");
                 wrong(
                     "gpu file".to_owned(),
@@ -417,12 +442,12 @@ mod tests {
         assert!(config.gres.constrain_devices);
         let n1 = config.node("n1").unwrap();
         assert_eq!(list(&n1.settings.shape.gres), "gpu:a100:2,gpu:h100:1,bandwidth:lustre:no_consume:4G");
-        let devices = config.gres.devices(n1);
+        let devices = config.gres.devices(n1, &[]);
         let shown: Vec<String> = devices.iter().map(|d| format!("{}={}", d.number, d.files[0].display())).collect();
         assert_eq!(shown, ["0=/dev/nvidia0", "1=/dev/nvidia1", "2=/dev/nvidia2"]);
-        let found = config.gres.found(n1, &|path| !path.ends_with("nvidia1"));
+        let found = config.gres.found(n1, &[], &|path| !path.ends_with("nvidia1"));
         assert_eq!(list(&found), "gpu:a100:1,gpu:h100:1,bandwidth:lustre:no_consume:4G");
-        assert_eq!(config.gres.devices(config.node("n2").unwrap()).len(), 3);
+        assert_eq!(config.gres.devices(config.node("n2").unwrap(), &[]).len(), 3);
     }
 
     #[test]
@@ -456,10 +481,26 @@ mod tests {
     }
 
     #[test]
+    fn gpus_may_be_those_that_the_driver_names() {
+        let slurm = "GresTypes=gpu\nNodeName=n[1-2] Gres=gpu:h100:2\n";
+        let gres = "AutoDetect=nvidia\nNodeName=n2 Name=gpu File=/dev/x[0-1]\n";
+        let (config, said) = read(slurm, gres, "");
+        assert_eq!(said, Vec::<String>::new());
+        let config = config.unwrap();
+        let detected = [PathBuf::from("/dev/nvidia1"), PathBuf::from("/dev/nvidia0")];
+        let (n1, n2) = (config.node("n1").unwrap(), config.node("n2").unwrap());
+        assert!(config.gres.detects("n1") && !config.gres.detects("n2"));
+        let files = |node| config.gres.devices(node, &detected).into_iter().map(|d| d.files).collect::<Vec<_>>();
+        assert_eq!(files(n1), [["/dev/nvidia1"], ["/dev/nvidia0"]].map(|f| f.map(PathBuf::from).to_vec()));
+        assert_eq!(files(n2)[0], [PathBuf::from("/dev/x0")]);
+        assert_eq!(list(&config.gres.found(n1, &detected[..1], &|_| true)), "gpu:h100:1");
+    }
+
+    #[test]
     fn one_device_may_have_several_files() {
         let gres = "Name=gpu MultipleFiles=/dev/a,/dev/b Flags=nvidia_gpu_env\nName=gpu File=/dev/c\n";
         let config = read("GresTypes=gpu\nNodeName=n1 Gres=gpu:2\n", gres, "").0.unwrap();
-        let devices = config.gres.devices(config.node("n1").unwrap());
+        let devices = config.gres.devices(config.node("n1").unwrap(), &[]);
         assert_eq!(devices.iter().map(|d| d.files.len()).collect::<Vec<_>>(), [2, 1]);
         assert!(config.gres.variables("n1").nvidia && !config.gres.variables("n1").amd);
     }

@@ -303,7 +303,6 @@ fn change() -> JobChange {
         memory: Some(MemoryRequest::All),
         constraint: Some(String::new()),
         licenses: None,
-        gres: Default::default(),
         begin: Some(at(3)),
         dependencies: Some(dependencies()),
         nodelist: Some(vec!["n2".into()]),

@@ -59,6 +59,8 @@ fn tasks(ranges: &[(u32, u32, u32)]) -> ArraySpec {
 fn spec() -> StepSpec {
     let on = |kind, steps| StepDependency { kind, steps };
     StepSpec {
+        gres: Default::default(),
+        inherited_gres: Default::default(),
         name: "map".into(),
         nodes: Some(NodeCount { min: 1, max: Some(2) }),
         tasks: Some(2),
