@@ -94,8 +94,8 @@ pub(super) fn place_among(
 pub(super) fn tasks_on(machine: &Machine<'_>, request: &Request, node: usize, bound: Option<Bound<'_>>) -> u32 {
     let capacity = machine.capacity(node, request);
     let capacity = match bound {
-        Some(Bound { horizon, limits }) => {
-            capacity.and_then(|c| limits.bound(horizon.class_of(node), c, request.least_tasks()))
+        Some(Bound { horizon, limits, .. }) => {
+            capacity.and_then(|c| limits.bound(horizon.class_of(node), c, request.least_part()))
         }
         None => capacity,
     };

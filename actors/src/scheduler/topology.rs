@@ -3,7 +3,7 @@
 
 use super::{
     facts::ClusterView,
-    free::Amount,
+    free::{Amount, Part},
     horizon::{Horizon, NEVER, Opening, Slot},
     machine::Machine,
     request::{Near, NodeUse, Request},
@@ -12,6 +12,7 @@ use super::{
 use crate::topology::{Offer, Room, Topology, Want};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
+    gres::GresTaken,
     ids::{JobId, NodeIndex},
     resources::NodeShare,
     spec::Sharing,
@@ -213,6 +214,7 @@ fn earliest_as_is(
     let mut best: Option<Slot> = None;
     for (nodes, level) in counts(topology.as_ref(), request, near, u32::MAX) {
         let until = best.as_ref().map_or(until, |slot| Timestamp(slot.at.0 - 1));
+        let level = Part { tasks: level, total: request.total_gres().div_ceil(u64::from(nodes.max(1))) };
         let asked = Asked { topology: topology.as_ref(), request, near, candidates, nodes, level, length };
         if let Some(slot) = asked.when(horizon, from, until) {
             let at = slot.at;
@@ -231,7 +233,7 @@ struct Asked<'a> {
     near: &'a Near,
     candidates: &'a FixedBitSet,
     nodes: u32,
-    level: u32,
+    level: Part,
     length: Duration,
 }
 
@@ -298,7 +300,7 @@ impl Asked<'_> {
     }
 
     /// Rather those nodes that others leave last, so that what is free now stays so.
-    fn lay_out(&self, offer: Offer, openings: &[Opening]) -> Vec<(usize, u32)> {
+    fn lay_out(&self, offer: Offer, openings: &[Opening]) -> Vec<(usize, Part)> {
         let mut nodes: Vec<usize> = match offer {
             Offer::These(nodes) => nodes,
             Offer::Among(set) => {
@@ -312,11 +314,16 @@ impl Asked<'_> {
         };
         nodes.truncate(self.nodes as usize);
         let mut left = self.request.total_tasks().max(1);
-        let least = self.request.least_tasks();
+        let mut total = self.request.total_gres();
+        let (least, fewest) = (self.request.least_part(), self.request.least_tasks());
         let lay = |node: usize| {
-            let tasks = self.level.min(left).max(least);
-            left = left.saturating_sub(tasks);
-            (node, tasks)
+            let part = Part {
+                tasks: self.level.tasks.min(left).max(fewest),
+                total: self.level.total.min(total).max(least.total),
+            };
+            left = left.saturating_sub(part.tasks);
+            total = total.saturating_sub(part.total);
+            (node, part)
         };
         nodes.into_iter().map(lay).collect()
     }
@@ -353,8 +360,8 @@ pub(super) fn rest_of_units(
     let units = topology.units();
     let taken: BTreeSet<usize> = nodes.iter().filter_map(|node| units.of(*node)).collect();
     let rest = taken.iter().flat_map(|unit| units.nodes(*unit)).filter(|node| !nodes.contains(node));
-    let nothing = Amount { cpus: 0, memory: 0, usage: NodeUse::Whole, uid: request.uid };
-    rest.map(|node| (*node, nothing)).collect()
+    let nothing = Amount { cpus: 0, memory: 0, gres: GresTaken::default(), usage: NodeUse::Whole, uid: request.uid };
+    rest.map(|node| (*node, nothing.clone())).collect()
 }
 
 /// Puts onto the rest of their units what keeps others away from jobs that have units of their own.

@@ -1,7 +1,7 @@
 //! When single nodes have room: for requests that not any nodes will do for.
 
 use super::{Eyes, Horizon, first_window, window};
-use crate::scheduler::request::Request;
+use crate::scheduler::{free::Part, request::Request};
 use fixedbitset::FixedBitSet;
 use garrick_model::time::Timestamp;
 use std::time::Duration;
@@ -20,13 +20,13 @@ pub struct Opening {
 }
 
 impl Horizon {
-    /// From when on, between `from` and `until`, each of the candidates has room for `level` tasks for `length`. What has
+    /// From when on, between `from` and `until`, each of the candidates has room for `level` for `length`. What has
     /// none is left out; what has it at one time may have lost it at a later one.
     pub fn openings(
         &self,
         request: &Request,
         candidates: &FixedBitSet,
-        level: u32,
+        level: Part,
         (from, until): (Timestamp, Timestamp),
         length: Duration,
     ) -> Vec<Opening> {

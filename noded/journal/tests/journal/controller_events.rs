@@ -311,6 +311,8 @@ fn change() -> JobChange {
         array_limit: Some(0),
         account: Some("biology".into()),
         site_factor: None,
+        switches: None,
+        segment: None,
     }
 }
 
