@@ -25,7 +25,7 @@ pub const OPTIONS: &[OptionDef] = &[
         },
     )
     .env(&["SBATCH_REQ_SWITCH", "SALLOC_REQ_SWITCH", "SLURM_REQ_SWITCH"]),
-    OptionDef::new("switches-wait", None, Required("time"), JOB, "how long to wait for --switches", |t, g| {
+    OptionDef::new("switches-wait", None, Required("time"), JOB, "how long to wait for so few switches", |t, g| {
         t.topology.switches_wait_secs = wait(g.text()?, g)?;
         Ok(())
     })
