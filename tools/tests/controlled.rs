@@ -12,6 +12,7 @@ use garrick_model::{
     },
     refusal::Refusal,
     time::Timestamp,
+    topology::{Layout, NamedTopology, Unit},
     view::LicenseView,
 };
 use std::{
@@ -123,6 +124,15 @@ fn knows_nothing(request: CommandRequest) -> Vec<CommandReply> {
         CommandRequest::ListPartitions => {
             vec![CommandReply::Partitions { partitions: Vec::new(), nodes: Vec::new(), at: Timestamp(0) }]
         }
+        CommandRequest::ListTopologies => {
+            let unit = |name: &str, nodes: &str| Unit { name: name.to_owned(), nodes: nodes.parse().unwrap(), line: 0 };
+            let blocks = vec![unit("b1", "n[1-2]"), unit("b2", "n[3-4]")];
+            let block = Layout::Block { sizes: vec![2, 4], blocks };
+            let named =
+                |name: &str, layout| NamedTopology { name: name.to_owned(), cluster_default: false, layout, line: 0 };
+            let rings = Layout::Ring { rings: vec![unit("r1", "n[5-8]")] };
+            vec![CommandReply::Topologies { topologies: vec![named("first", block), named("second", rings)] }]
+        }
         CommandRequest::ListLicenses => {
             let license = |name: &str, total, used| LicenseView { name: name.to_owned(), total, used };
             vec![CommandReply::Licenses {
@@ -184,6 +194,27 @@ fn licenses_are_shown_as_slurm_shows_them() {
     let line = "LicenseName=foo Total=4 Used=3 Free=1 Reserved=0 Remote=no\n";
     assert_eq!(place.run(&["scontrol", "-o", "show", "lic=foo"]), said(line, "", 0));
     assert_eq!(place.run(&["scontrol", "show", "lic", "baz"]), said("", "License baz not found\n", 1));
+}
+
+#[test]
+fn topologies_are_shown_by_name_unit_and_node() {
+    let place = Place::answering(knows_nothing);
+    let b1 = "BlockName=b1 BlockIndex=0 Nodes=n[1-2] BlockSize=2\n";
+    let b2 = "BlockName=b2 BlockIndex=1 Nodes=n[3-4] BlockSize=2\n";
+    let both = "AggregatedBlock=b[1-2] BlockIndex=2 Nodes=n[1-4] BlockSize=4\n";
+    assert_eq!(place.run(&["scontrol", "show", "topology"]), said(&format!("{b1}{b2}{both}"), "", 0));
+    assert_eq!(place.run(&["scontrol", "show", "topology", "block=b2"]), said(b2, "", 0));
+    assert_eq!(place.run(&["scontrol", "show", "topology", "first", "node=n1"]), said(&format!("{b1}{both}"), "", 0));
+    let ring = "RingName=r1 RingIndex=0 Nodes=n[5-8] RingSize=4\n";
+    assert_eq!(place.run(&["scontrol", "show", "topology", "second"]), said(ring, "", 0));
+    let missing = "Unit b9 not found in topology first\n";
+    assert_eq!(place.run(&["scontrol", "show", "topology", "unit=b9"]), said("", missing, 1));
+    assert_eq!(place.run(&["scontrol", "show", "topology", "third"]), said("", "Topology third not found\n", 1));
+    let file = "---\n- topology: first\n  cluster_default: false\n  block:\n    block_sizes:\n      - 2\n      - 4\n    \
+                blocks:\n      - block: b1\n        nodes: n[1-2]\n      - block: b2\n        nodes: n[3-4]\n\
+                - topology: second\n  cluster_default: false\n  ring:\n    rings:\n      - ring: r1\n        \
+                nodes: n[5-8]\n";
+    assert_eq!(place.run(&["scontrol", "show", "topoconf"]), said(file, "", 0));
 }
 
 #[test]

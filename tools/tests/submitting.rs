@@ -15,7 +15,7 @@ use garrick_model::{
         step::{CommandToStepMgr, StepLayout, StepMgrToCommand},
     },
     refusal::Refusal,
-    spec::{JobSpec, StepSpec, StreamTarget},
+    spec::{JobSpec, Sharing, StepSpec, StreamTarget, TopologyRequest},
     state::{ExitStatus, JobState, Reason, StepState},
     time::Timestamp,
     view::{JobView, StepCounts},
@@ -117,6 +117,31 @@ fn licenses_travel_as_written_and_malformed_ones_do_not() {
     assert_eq!(cluster.run(&["sbatch", "-L", "nosuch", "--wrap", "x"]), shown("", err, 1));
     let err = "salloc: error: Job submit/allocate failed: Invalid license specification\n";
     assert_eq!(cluster.run(&["salloc", "-L", "nosuch", "true"]), shown("", err, 1));
+}
+
+#[test]
+fn what_is_asked_of_the_topology_travels_from_lines_variables_and_options() {
+    let (cluster, specs) = controller(submitted);
+    let mut command =
+        cluster.command(&["sbatch", "--switches=2@5", "--spread-segments", "--exclusive=topo", "--wrap", "x"]);
+    let run = command.env("SBATCH_SEGMENT_SIZE", "8").env("SBATCH_WAIT4SWITCH", "9").output().unwrap();
+    assert_eq!(run.status.code(), Some(0));
+    let spec = specs.recv().unwrap();
+    let want = TopologyRequest {
+        switches: Some(2),
+        switches_wait_secs: Some(300),
+        segment: Some(8),
+        spread_segments: true,
+        consolidate_segments: false,
+        exclusive: true,
+    };
+    assert_eq!((&spec.topology, spec.sharing), (&want, Sharing::Exclusive));
+    let run = cluster.command(&["sbatch", "-N1", "--wrap", "x"]).env("SBATCH_REQ_SWITCH", "1@1:30").output().unwrap();
+    assert_eq!(run.status.code(), Some(0));
+    let asked = specs.recv().unwrap().topology.clone();
+    assert_eq!((asked.switches, asked.switches_wait_secs), (Some(1), Some(90)));
+    let err = "sbatch: error: Invalid --switches specification\n";
+    assert_eq!(cluster.run(&["sbatch", "--switches=many", "--wrap", "x"]).err, err);
 }
 
 #[test]

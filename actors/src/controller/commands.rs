@@ -313,6 +313,15 @@ impl ControllerActor {
             replies.send(CommandReply::Refused(Refusal::InvalidPartition(partition)));
             return;
         };
+        let config = self.env.config();
+        let unknown = fields.iter().find(|(key, value)| {
+            key.eq_ignore_ascii_case("Topology") && !value.is_empty() && config.topology(value).is_none()
+        });
+        if let Some((_, name)) = unknown {
+            let said = format!("no topology is called {name}");
+            replies.send(CommandReply::Refused(Refusal::InvalidUpdate(said)));
+            return;
+        }
         let (reply, answer) = ReplyTo::channel();
         deliver(cx, &owner, PartitionMsg::Update { fields, reply });
         Self::answer_done(cx, vec![answer], replies);

@@ -192,3 +192,19 @@ fn boxes_have_an_allowed_shape_and_leave_large_ones_whole() {
     sixteen.dedup();
     assert_eq!(sixteen.len(), 16);
 }
+
+#[test]
+fn nodes_of_a_unit_have_one_rank_where_the_site_says_so() {
+    let blocks = vec![unit("b0", "n0,n2"), unit("b1", "n1,n3")];
+    let named = NamedTopology {
+        name: "t".to_owned(),
+        cluster_default: true,
+        layout: Layout::Block { sizes: vec![2], blocks },
+        line: 0,
+    };
+    let index = |name: &str| name[1..].parse::<u32>().ok().map(NodeIndex);
+    let plain = Topologies::of(&[named], 4, &index);
+    let ranked = Topologies { by_unit: true, ..plain.clone() };
+    let ranks = |topologies: &Topologies| (0..4).map(|node| topologies.rank(node)).collect::<Vec<_>>();
+    assert_eq!((ranks(&plain), ranks(&ranked)), (vec![0; 4], vec![0, 1, 0, 1]));
+}
