@@ -63,10 +63,8 @@ pub struct GresShare {
 /// How tasks are bound to the GPUs of their step, `--gpu-bind`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum GpuBind {
-    /// Nothing said: with `--gpus-per-task` each task to its own, else none.
-    #[default]
-    Default,
     /// Every task sees all GPUs of its step on the node.
+    #[default]
     None,
     /// So many GPUs to each task, each GPU to one task.
     PerTask(u32),
@@ -98,8 +96,8 @@ pub struct GresRequest {
     pub mem_per_gpu: Option<MemoryMib>,
     /// `--ntasks-per-gpu`
     pub tasks_per_gpu: Option<u32>,
-    /// `--gpu-bind`
-    pub bind: GpuBind,
+    /// `--gpu-bind`; `None`: with `--gpus-per-task` each task to its own, else none.
+    pub bind: Option<GpuBind>,
 }
 
 impl fmt::Display for GresCount {

@@ -68,7 +68,7 @@ fn bound(step: &[u32], bind: &GpuBind, task: usize) -> BTreeSet<u32> {
         return BTreeSet::new();
     }
     let seen: BTreeSet<u32> = match bind {
-        GpuBind::Default | GpuBind::None => return all(),
+        GpuBind::None => return all(),
         GpuBind::PerTask(each) => {
             let each = *each as usize;
             (task * each..(task + 1) * each).take(step.len()).map(|at| step[at % step.len()]).collect()
@@ -110,8 +110,8 @@ mod tests {
     fn a_task_is_told_of_its_steps_gpus() {
         let sight = GpuSight::new(&share("1-3"), CUDA, false);
         let want = ["SLURM_JOB_GPUS=1,2,3", "SLURM_STEP_GPUS=2,3", "SLURM_GPUS_ON_NODE=2", "CUDA_VISIBLE_DEVICES=2,3"];
-        assert_eq!(told(&sight, "2-3", &GpuBind::Default, 0), want);
-        assert_eq!(told(&GpuSight::default(), "", &GpuBind::Default, 0), Vec::<String>::new());
+        assert_eq!(told(&sight, "2-3", &GpuBind::None, 0), want);
+        assert_eq!(told(&GpuSight::default(), "", &GpuBind::None, 0), Vec::<String>::new());
         let none = told(&sight, "", &GpuBind::PerTask(1), 0);
         assert!(none.contains(&"CUDA_VISIBLE_DEVICES=".to_owned()), "{none:?}");
         let all = GpuSight::new(&share("0"), GpuVariables::default(), false);
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn where_others_cannot_be_opened_numbers_begin_with_0() {
         let sight = GpuSight::new(&share("1-3"), CUDA, true);
-        let told = told(&sight, "2-3", &GpuBind::Default, 0);
+        let told = told(&sight, "2-3", &GpuBind::None, 0);
         assert_eq!(told[1], "SLURM_STEP_GPUS=2,3");
         assert_eq!(told[3], "CUDA_VISIBLE_DEVICES=1,2");
     }

@@ -170,12 +170,12 @@ enum Attendance {
 
 /// `--gpu-bind`, or what `--gpus-per-task` and `--ntasks-per-gpu` imply (`srun(1)`).
 fn gpu_bind(spec: &StepSpec, shape: &StepShape) -> GpuBind {
-    let StepGres::Asked(asked) = &shape.gres else { return spec.gres.bind.clone() };
+    let StepGres::Asked(asked) = &shape.gres else { return spec.gres.bind.clone().unwrap_or_default() };
     let each = u32::try_from(GresRequest::gpus(&asked.per_task)).unwrap_or(u32::MAX);
     match (&spec.gres.bind, asked.tasks_per_gpu) {
-        (GpuBind::Default, _) if each > 0 => GpuBind::PerTask(each),
-        (GpuBind::Default, Some(tasks)) => GpuBind::Single(tasks),
-        (bind, _) => bind.clone(),
+        (None, _) if each > 0 => GpuBind::PerTask(each),
+        (None, Some(tasks)) => GpuBind::Single(tasks),
+        (bind, _) => bind.clone().unwrap_or_default(),
     }
 }
 

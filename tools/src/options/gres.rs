@@ -5,7 +5,7 @@ use super::{
     typed::{Given, OptionError, Source, Sourced, Typed},
 };
 use garrick_model::{
-    gres::{GpuBind, GresCount, GresRequest},
+    gres::{GresCount, GresRequest},
     refusal::Refusal,
     resources::MemoryMib,
     spec_text::gres::{self as text, GresTextError},
@@ -79,10 +79,11 @@ pub const OPTIONS: &[OptionDef] = &[
     })
     .env(&["SLURM_NTASKS_PER_GPU"]),
     option("gpu-bind", None, Required("type"), "task to GPU binding", |t, g| {
-        t.gres.gpu_bind = text::gpu_bind(g.text()?).map_err(|error| match error {
+        let bind = text::gpu_bind(g.text()?).map_err(|error| match error {
             GresTextError::Malformed(_) => g.invalid(),
             GresTextError::NotSupported(what) => OptionError::NotSupported(what),
         })?;
+        t.gres.gpu_bind = Some(bind);
         Ok(())
     })
     .env(&["SBATCH_GPU_BIND", "SALLOC_GPU_BIND", "SLURM_GPU_BIND"]),
@@ -140,7 +141,7 @@ pub fn of_step(typed: &Typed) -> (GresRequest, GresRequest) {
     let of_environment = |source| source == Source::Environment;
     let asked = request(typed, |source| !of_environment(source));
     let GresRequest { per_task, .. } = request(typed, of_environment);
-    (asked, GresRequest { per_task, bind: GpuBind::Default, ..GresRequest::default() })
+    (asked, GresRequest { per_task, ..GresRequest::default() })
 }
 
 #[cfg(test)]

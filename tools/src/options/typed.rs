@@ -176,7 +176,7 @@ pub struct TypedGres {
     /// `--ntasks-per-gpu`
     pub ntasks_per_gpu: Option<Sourced<u32>>,
     /// `--gpu-bind`
-    pub gpu_bind: GpuBind,
+    pub gpu_bind: Option<GpuBind>,
 }
 
 /// What was typed.
