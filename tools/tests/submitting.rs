@@ -138,7 +138,7 @@ fn what_is_asked_of_the_topology_travels_from_lines_variables_and_options() {
     assert_eq!((&spec.topology, spec.sharing), (&want, Sharing::Exclusive));
     let run = cluster.command(&["sbatch", "-N1", "--wrap", "x"]).env("SBATCH_REQ_SWITCH", "1@1:30").output().unwrap();
     assert_eq!(run.status.code(), Some(0));
-    let asked = specs.recv().unwrap().topology.clone();
+    let asked = specs.recv().unwrap().topology;
     assert_eq!((asked.switches, asked.switches_wait_secs), (Some(1), Some(90)));
     let err = "sbatch: error: Invalid --switches specification\n";
     assert_eq!(cluster.run(&["sbatch", "--switches=many", "--wrap", "x"]).err, err);
