@@ -214,7 +214,8 @@ fn a_list_that_is_too_long_says_how_much_is_left_out() {
 fn an_order_to_steps_goes_to_the_step_manager_of_the_run_or_is_refused_with_why() {
     with_system(async |system| {
         let (mut rig, mut agents, job, sluid) = running(&system).await;
-        let waiting = rig.submitted(spec()).await;
+        let held = garrick_model::spec::JobSpec { hold: true, ..spec() };
+        let waiting = rig.submitted(held).await;
         let signal = async |rig: &Rig, uid, steps: &str, signal| {
             let steps = vec![steps.parse().unwrap()];
             let cancel = CancelRequest { steps, signal, ..CancelRequest::default() };
