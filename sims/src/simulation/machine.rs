@@ -89,6 +89,23 @@ struct Stepd {
     limit: Option<Timestamp>,
 }
 
+impl Stepd {
+    /// A step manager's numbers start behind those of the one before it, whose reports it makes its own; that its run is gone
+    /// it finds out itself.
+    fn renumber(&mut self) {
+        self.seq = ((self.seq >> 32) + 1) << 32;
+        let mut reports: Vec<StepdReport> =
+            std::mem::take(&mut self.unacknowledged).into_iter().map(|(_, r)| r).collect();
+        if self.left && !reports.contains(&StepdReport::Gone) {
+            reports.push(StepdReport::Gone);
+        }
+        for report in reports {
+            self.seq += 1;
+            self.unacknowledged.push((self.seq, report));
+        }
+    }
+}
+
 /// A run's folder.
 #[derive(Clone, Debug)]
 struct Folder {
@@ -822,6 +839,9 @@ impl World {
         let (working, peers) = (batch_host && stepd.started && !stepd.ended, others(&stepd.launch, node));
         // A shepherd looks for its step manager anew; a step manager goes on where it was.
         stepd.started &= batch_host;
+        if batch_host {
+            stepd.renumber();
+        }
         if let Some(folder) = self.machines[node].spool.get_mut(&run) {
             folder.stepd = Some(stepd);
         }
