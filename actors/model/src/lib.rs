@@ -8,6 +8,7 @@
 //! | [`date`] | points in time as users write them: `--begin` |
 //! | [`hostlist`] | `lx[0003-8000]`, both directions |
 //! | [`resources`] | CPUs, memory and their bitmaps, as integers |
+//! | [`reservation`] | advance reservations |
 //! | [`gres`] | generic resources such as GPUs: what nodes have, what is asked for and held |
 //! | [`spec`] | what a user asked for: jobs and steps |
 //! | [`batch`] | many steps handed over at once, their dependencies and retries |
@@ -32,6 +33,7 @@ pub mod messages;
 pub mod packed_steps;
 pub mod patterns;
 pub mod refusal;
+pub mod reservation;
 pub mod resources;
 pub mod selector;
 pub mod signal;

@@ -116,4 +116,16 @@ pub enum Refusal {
     /// A failure on our side: disk full, journal closed, an actor that died.
     #[error("{0}")]
     Internal(String),
+    /// No such reservation.
+    #[error("Requested reservation is invalid")]
+    InvalidReservation(String),
+    /// A reservation that the job's owner or account may not use.
+    #[error("Access denied to requested reservation")]
+    ReservationAccess(String),
+    /// A reservation whose name is taken.
+    #[error("Duplicate reservation name")]
+    ReservationExists(String),
+    /// A time of a reservation that is over, or an end that is not after the begin.
+    #[error("Invalid time specified")]
+    InvalidTime,
 }

@@ -207,6 +207,9 @@ pub struct JobSpec {
     /// `-L`, as written.
     #[serde(default)]
     pub licenses: Option<String>,
+    /// `--reservation`: any one of these, in the order of preference; empty: none is asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub reservations: Vec<String>,
     /// `--gres`, `--gpus` and their relatives.
     #[serde(default)]
     pub gres: GresRequest,

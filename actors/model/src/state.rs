@@ -92,6 +92,12 @@ pub struct NodeFlags {
     pub completing: bool,
     /// The registration contradicts the configuration.
     pub invalid: bool,
+    /// RESERVED: a reservation holds there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub reserved: bool,
+    /// MAINT: a reservation for maintenance holds there.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub maint: bool,
 }
 
 /// Why a job waits or ended, `squeue`'s Reason. Printed as the variant's name.

@@ -39,6 +39,9 @@ pub struct Allocation {
     /// Licenses that go with it; given back when the work is over.
     #[serde(default)]
     pub licenses: Licenses,
+    /// Reservation that it was made in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reservation: Option<String>,
 }
 
 /// Licenses of a name.

@@ -7,6 +7,7 @@ use crate::{
     ids::{JobId, RequestId},
     messages::priority::{JobPriority, PriorityWeights},
     refusal::Refusal,
+    reservation::{Reservation, ReservationChange},
     spec::JobSpec,
     step_selector::StepsSelector,
     time::{TimeLimit, Timestamp},
@@ -165,6 +166,17 @@ pub enum CommandRequest {
     },
     /// The processes of the daemon that was asked, for `garrick status`. Answer: `Daemons`.
     ListDaemons,
+    /// All reservations. Repeatable. Answer: `Reservations`.
+    ListReservations,
+    /// Make a reservation. Answer: `ReservationCreated`.
+    CreateReservation(Box<ReservationChange>),
+    /// Change a reservation. Repeatable. Answer: `Done`.
+    UpdateReservation(Box<ReservationChange>),
+    /// End a reservation. Answer: `Done`.
+    DeleteReservation {
+        /// Name.
+        name: String,
+    },
 }
 
 impl CommandRequest {
@@ -491,6 +503,15 @@ pub enum CommandReply {
     End,
     /// Declined.
     Refused(Refusal),
+    /// To `ListReservations`, in name order.
+    Reservations {
+        /// Reservations.
+        reservations: Vec<Arc<Reservation>>,
+        /// Time of the snapshot.
+        at: Timestamp,
+    },
+    /// To `CreateReservation`: its name.
+    ReservationCreated(String),
 }
 
 /// Where to reach a job's step manager.

@@ -1,0 +1,370 @@
+//! Advance reservations: nodes kept for some users or accounts from one time until another. What is saved of one, sent in
+//! answers and shown is the same record.
+
+use crate::time::Timestamp;
+use jiff::{ToSpan, civil::Weekday, tz::TimeZone};
+use serde::{Deserialize, Serialize};
+use std::{collections::BTreeSet, fmt, str::FromStr};
+
+/// A flag of a reservation, in the order in which records show them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum ReservationFlag {
+    /// `MAINT`: for maintenance. May overlap others, and holds against all of them.
+    Maint,
+    /// `OVERLAP`: may have nodes that others have.
+    Overlap,
+    /// `IGNORE_JOBS`: jobs that run on its nodes are no obstacle.
+    IgnoreJobs,
+    /// `HOURLY`: again each hour.
+    Hourly,
+    /// `DAILY`: again each day.
+    Daily,
+    /// `WEEKDAY`: again each day from Monday to Friday.
+    Weekday,
+    /// `WEEKEND`: again each Saturday and Sunday.
+    Weekend,
+    /// `WEEKLY`: again each week.
+    Weekly,
+    /// `FLEX`: its jobs may begin before, end after, and use other nodes.
+    Flex,
+    /// `MAGNETIC`: draws jobs that may use it, although they did not ask.
+    Magnetic,
+    /// `SPEC_NODES`: its nodes were named.
+    SpecNodes,
+    /// `ALL_NODES`: all nodes.
+    AllNodes,
+}
+
+/// Flags and their names.
+const FLAGS: [(ReservationFlag, &str); 12] = [
+    (ReservationFlag::Maint, "MAINT"),
+    (ReservationFlag::Overlap, "OVERLAP"),
+    (ReservationFlag::IgnoreJobs, "IGNORE_JOBS"),
+    (ReservationFlag::Hourly, "HOURLY"),
+    (ReservationFlag::Daily, "DAILY"),
+    (ReservationFlag::Weekday, "WEEKDAY"),
+    (ReservationFlag::Weekend, "WEEKEND"),
+    (ReservationFlag::Weekly, "WEEKLY"),
+    (ReservationFlag::Flex, "FLEX"),
+    (ReservationFlag::Magnetic, "MAGNETIC"),
+    (ReservationFlag::SpecNodes, "SPEC_NODES"),
+    (ReservationFlag::AllNodes, "ALL_NODES"),
+];
+
+/// Flags that Slurm has and that are not built yet.
+const NOT_YET: [&str; 13] = [
+    "ANY_NODES",
+    "FORCE_START",
+    "FIRST_CORES",
+    "GRES_PER_NODE",
+    "LICENSE_ONLY",
+    "NO_HOLD_JOBS_AFTER",
+    "NO_HOLD_JOBS_AFTER_END",
+    "PART_NODES",
+    "PURGE_COMP",
+    "REPLACE",
+    "REPLACE_DOWN",
+    "STATIC_ALLOC",
+    "TIME_FLOAT",
+];
+
+/// The flags that say when a reservation comes again. A reservation has one of them at most.
+pub const RECURRING: [ReservationFlag; 5] = [
+    ReservationFlag::Hourly,
+    ReservationFlag::Daily,
+    ReservationFlag::Weekday,
+    ReservationFlag::Weekend,
+    ReservationFlag::Weekly,
+];
+
+/// Text that is no flag.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FlagError {
+    /// Slurm has it.
+    #[error("Flags={0} is not supported yet")]
+    NotSupported(String),
+    /// Nobody has it.
+    #[error("Error parsing flags {0}: not a flag of reservations (flags are {known})", known = FLAGS.map(|(_, name)| name).join(", "))]
+    Unknown(String),
+}
+
+impl FromStr for ReservationFlag {
+    type Err = FlagError;
+
+    fn from_str(text: &str) -> Result<Self, FlagError> {
+        let upper = text.to_ascii_uppercase();
+        if let Some((flag, _)) = FLAGS.iter().find(|(_, name)| *name == upper) {
+            return Ok(*flag);
+        }
+        let name = upper.split_once('=').map_or(upper.as_str(), |(name, _)| name);
+        if NOT_YET.contains(&name) {
+            return Err(FlagError::NotSupported(upper));
+        }
+        Err(FlagError::Unknown(text.to_owned()))
+    }
+}
+
+impl fmt::Display for ReservationFlag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = FLAGS.iter().find(|(flag, _)| flag == self).map_or("", |(_, name)| name);
+        f.write_str(name)
+    }
+}
+
+/// Who may use it, by name: those, or all but those.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct AccessList {
+    /// All but those (`Users=-alice`).
+    pub deny: bool,
+    /// Names.
+    pub names: Vec<String>,
+}
+
+impl AccessList {
+    /// From `a,b` or `-a,-b`. Both in one list mean nothing.
+    pub fn parse(text: &str) -> Option<Self> {
+        let words: Vec<&str> = text.split(',').filter(|w| !w.is_empty()).collect();
+        let denied = words.iter().filter(|w| w.starts_with('-')).count();
+        if denied != 0 && denied != words.len() || words.contains(&"-") {
+            return None;
+        }
+        let names = words.iter().map(|w| w.trim_start_matches('-').to_owned()).collect();
+        Some(Self { deny: denied > 0, names })
+    }
+
+    /// Nobody is named.
+    pub const fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// May one of that name?
+    fn takes(&self, name: Option<&str>) -> bool {
+        let named = name.is_some_and(|name| self.names.iter().any(|n| n == name));
+        self.is_empty() || named != self.deny
+    }
+}
+
+impl fmt::Display for AccessList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sign = if self.deny { "-" } else { "" };
+        let names: Vec<String> = self.names.iter().map(|name| format!("{sign}{name}")).collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+/// A reservation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Reservation {
+    /// Name.
+    pub name: String,
+    /// Begin, or that of the next time.
+    pub start: Timestamp,
+    /// End of the same time.
+    pub end: Timestamp,
+    /// Its nodes, in configuration order.
+    pub nodes: Vec<String>,
+    /// `PartitionName`.
+    pub partition: Option<String>,
+    /// `Features`.
+    pub features: Option<String>,
+    /// `Users`.
+    pub users: AccessList,
+    /// `Accounts`.
+    pub accounts: AccessList,
+    /// `Flags`.
+    pub flags: BTreeSet<ReservationFlag>,
+    /// Cores of its nodes.
+    pub cores: u32,
+    /// CPUs of its nodes.
+    pub cpus: u32,
+    /// `Comment`.
+    pub comment: Option<String>,
+}
+
+/// Someone who wants to use a reservation.
+#[derive(Clone, Copy, Debug)]
+pub struct Applicant<'a> {
+    /// Root and SlurmUser may use all.
+    pub admin: bool,
+    /// User.
+    pub user: &'a str,
+    /// Account of the job.
+    pub account: Option<&'a str>,
+}
+
+impl Reservation {
+    /// Does it have that flag?
+    pub fn has(&self, flag: ReservationFlag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// Does it hold now?
+    pub fn is_active(&self, now: Timestamp) -> bool {
+        self.start <= now && now < self.end
+    }
+
+    /// May jobs of them run in it? Where both users and accounts are given, both must fit.
+    pub fn admits(&self, who: Applicant<'_>) -> bool {
+        who.admin || (self.users.takes(Some(who.user)) && self.accounts.takes(who.account))
+    }
+
+    /// Does it come again?
+    pub fn recurs(&self) -> bool {
+        RECURRING.iter().any(|flag| self.has(*flag))
+    }
+
+    /// The same at the next time that it comes; `None`: it does not, or times end. Days are those of the zone, so that it
+    /// begins at the same time of day when clocks change.
+    #[must_use]
+    pub fn next(&self, zone: &TimeZone) -> Option<Self> {
+        let flag = RECURRING.into_iter().find(|flag| self.has(*flag))?;
+        let length = self.end.since(self.start);
+        let mut at = jiff::Timestamp::from_millisecond(self.start.0).ok()?.to_zoned(zone.clone());
+        loop {
+            at = match flag {
+                ReservationFlag::Hourly => at.checked_add(1.hour()),
+                ReservationFlag::Weekly => at.checked_add(1.week()),
+                _ => at.checked_add(1.day()),
+            }
+            .ok()?;
+            let weekend = matches!(at.weekday(), Weekday::Saturday | Weekday::Sunday);
+            match flag {
+                ReservationFlag::Weekday if weekend => {}
+                ReservationFlag::Weekend if !weekend => {}
+                _ => break,
+            }
+        }
+        let start = Timestamp(at.timestamp().as_millisecond());
+        Some(Self { start, end: start.plus(length), ..self.clone() })
+    }
+
+    /// The same as it is at that time: moved on to the first time that is not over. `None`: it is over for good.
+    #[must_use]
+    pub fn as_of(&self, now: Timestamp, zone: &TimeZone) -> Option<Self> {
+        let mut at = self.clone();
+        while at.end <= now {
+            at = at.next(zone)?;
+        }
+        Some(at)
+    }
+
+    /// Begin and end of its next `most` times from `now` on.
+    pub fn times(&self, now: Timestamp, most: usize, zone: &TimeZone) -> Vec<(Timestamp, Timestamp)> {
+        let first = self.as_of(now, zone);
+        std::iter::successors(first, |r| r.next(zone)).take(most).map(|r| (r.start, r.end)).collect()
+    }
+}
+
+/// `Nodes=` or `NodeCnt=` of a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum NodesWanted {
+    /// These.
+    Named(Vec<String>),
+    /// All there are, or all of the partition.
+    All,
+    /// So many that are free.
+    Count(u32),
+}
+
+/// What is asked for by `scontrol create reservation` and `scontrol update reservation`: only what is there changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ReservationChange {
+    /// `ReservationName`; a new one without gets a name.
+    pub name: Option<String>,
+    /// `StartTime`.
+    pub start: Option<Timestamp>,
+    /// `EndTime`.
+    pub end: Option<Timestamp>,
+    /// `Duration`, seconds.
+    pub duration_secs: Option<u64>,
+    /// `Nodes`, `NodeCnt`.
+    pub nodes: Option<NodesWanted>,
+    /// `PartitionName`.
+    pub partition: Option<String>,
+    /// `Features`.
+    pub features: Option<String>,
+    /// `Users`.
+    pub users: Option<AccessList>,
+    /// `Accounts`.
+    pub accounts: Option<AccessList>,
+    /// Flags that are set.
+    pub set: BTreeSet<ReservationFlag>,
+    /// Flags that are cleared.
+    pub clear: BTreeSet<ReservationFlag>,
+    /// `Comment`.
+    pub comment: Option<String>,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn resv(start: &str, flag: ReservationFlag) -> Reservation {
+        let start = crate::date::parse_date(start, Timestamp(0), &TimeZone::UTC).unwrap();
+        let end = start.plus(std::time::Duration::from_secs(3600));
+        Reservation { start, end, flags: [flag].into(), ..Reservation::default() }
+    }
+
+    #[test]
+    fn flags_are_read_in_slurms_words() {
+        assert_eq!("maint".parse(), Ok(ReservationFlag::Maint));
+        assert!(matches!("PURGE_COMP=5:00".parse::<ReservationFlag>(), Err(FlagError::NotSupported(_))));
+        assert!("MAINTENANCE".parse::<ReservationFlag>().unwrap_err().to_string().contains("IGNORE_JOBS"));
+        for (flag, name) in FLAGS {
+            assert_eq!((flag.to_string().as_str(), name.parse()), (name, Ok(flag)));
+        }
+    }
+
+    #[test]
+    fn lists_allow_or_deny() {
+        let allow = AccessList::parse("alice,bob").unwrap();
+        assert!(allow.takes(Some("bob")) && !allow.takes(Some("eve")) && !allow.takes(None));
+        let deny = AccessList::parse("-alice,-bob").unwrap();
+        assert!(!deny.takes(Some("bob")) && deny.takes(Some("eve")) && deny.takes(None));
+        assert_eq!((allow.to_string().as_str(), deny.to_string().as_str()), ("alice,bob", "-alice,-bob"));
+        assert_eq!(AccessList::parse("alice,-bob"), None);
+    }
+
+    #[test]
+    fn both_users_and_accounts_must_fit() {
+        let one = Reservation {
+            users: AccessList::parse("alice").unwrap(),
+            accounts: AccessList::parse("chem").unwrap(),
+            ..Reservation::default()
+        };
+        let who = |user, account| Applicant { admin: false, user, account };
+        assert!(one.admits(who("alice", Some("chem"))));
+        assert!(!one.admits(who("alice", None)) && !one.admits(who("bob", Some("chem"))));
+        assert!(one.admits(Applicant { admin: true, ..who("root", None) }));
+    }
+
+    #[test]
+    fn recurring_ones_come_again() {
+        let zone = TimeZone::UTC;
+        let next = |start: &str, flag| resv(start, flag).next(&zone).map(|r| r.start.text(&zone));
+        // A Friday.
+        let friday = "2026-11-20T10:00:00";
+        assert_eq!(next(friday, ReservationFlag::Hourly).unwrap(), "2026-11-20T11:00:00");
+        assert_eq!(next(friday, ReservationFlag::Daily).unwrap(), "2026-11-21T10:00:00");
+        assert_eq!(next(friday, ReservationFlag::Weekday).unwrap(), "2026-11-23T10:00:00");
+        assert_eq!(next(friday, ReservationFlag::Weekend).unwrap(), "2026-11-21T10:00:00");
+        assert_eq!(next(friday, ReservationFlag::Weekly).unwrap(), "2026-11-27T10:00:00");
+        assert_eq!(next(friday, ReservationFlag::Maint), None);
+        let daily = resv(friday, ReservationFlag::Daily);
+        let later = daily.as_of(daily.end, &zone).unwrap();
+        assert_eq!(later.start.text(&zone), "2026-11-21T10:00:00");
+        assert_eq!(daily.times(daily.start, 3, &zone).len(), 3);
+    }
+
+    #[test]
+    fn the_time_of_day_stays_when_clocks_change() {
+        let zone = TimeZone::get("Europe/Zurich").unwrap_or(TimeZone::UTC);
+        let start = crate::date::parse_date("2027-03-27T10:00:00", Timestamp(0), &zone).unwrap();
+        let daily = Reservation { start, end: start, flags: [ReservationFlag::Daily].into(), ..Reservation::default() };
+        assert_eq!(daily.next(&zone).unwrap().start.text(&zone), "2027-03-28T10:00:00");
+    }
+}
