@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`controller`] | the controller's front: submission, ids, commands, queries, recovery, and the flow through all of these |
 //! | [`job`] | the owner of one job's state |
+//! | [`reservation`] | advance reservations |
 //! | [`license`] | who has how many of each license |
 //! | [`node`] | the controller's record of one node and the owner of its free resources |
 //! | [`node_agent`] | a node's side: starts, adopts and ends the `stepd`s of runs, reports to the controller |
@@ -24,6 +25,7 @@ pub mod node;
 // Complete (core, messages and shell ports): written by the wiring's author, please leave as it is.
 pub mod node_agent;
 pub mod partition;
+pub mod reservation;
 pub mod scheduler;
 pub mod shepherd;
 pub mod step;

@@ -413,7 +413,7 @@ fn traces_are_one_line_each() {
 fn what_is_not_there_yet_fails() {
     let place = Place::empty();
     for words in
-        [vec!["scontrol", "token"], vec!["scontrol", "create", "partition"], vec!["scontrol", "show", "reservation"]]
+        [vec!["scontrol", "token"], vec!["scontrol", "create", "partition"], vec!["scontrol", "show", "assoc_mgr"]]
     {
         let (out, err, code) = place.run(&words);
         assert!(err.ends_with(" is not supported yet\n") && out.is_empty() && code == 1, "{words:?}: {err}");

@@ -16,6 +16,7 @@ use crate::{
     },
     license::account::LicenseOffice,
     node::messages::{NodeInput, NodeMsg},
+    reservation::messages::ReservationMsg,
     scheduler::{priority, shell::SchedulerMsg},
     topology::Topologies,
 };
@@ -24,6 +25,7 @@ use garrick_model::{
     ids::{JobId, NodeIndex},
     messages::node::{JobCredential, SwitchPath},
     packed_steps::StepTally,
+    reservation::Reservation,
     time::Timestamp,
     view::{JobView, NodeView, PartitionView},
 };
@@ -49,6 +51,8 @@ pub struct Boards {
     pub nodes: BoardMap<NodeIndex, NodeView>,
     /// Partitions, by place in configuration order.
     pub partitions: BoardMap<u32, PartitionView>,
+    /// Reservations, by name.
+    pub reservations: BoardMap<String, Reservation>,
 }
 
 /// The open link to each node's agent, kept here so that neither the front nor a node's owner loses it in a panic.
@@ -105,6 +109,8 @@ pub struct Env {
     pub partitions: PartitionShelf,
     /// Links to agents.
     pub links: Links,
+    /// What is saved of reservations, kept here so that their owner does not lose it in a panic.
+    reservations: Mutex<BTreeMap<String, Reservation>>,
     /// Who has which licenses.
     pub licenses: LicenseOffice,
     /// Fresh ids.
@@ -128,6 +134,7 @@ impl Env {
             nodes: NodeShelf::default(),
             partitions: PartitionShelf::default(),
             links: Links::default(),
+            reservations: Mutex::default(),
             licenses: LicenseOffice::default(),
             ids,
             queries: AtomicU64::new(0),
@@ -174,6 +181,25 @@ impl Env {
         let path = |(names, pattern)| SwitchPath { names, pattern };
         let paths = credential.nodes.iter().map(|node| topology.address(node.index.0 as usize).map(path));
         paths.collect::<Option<Vec<_>>>().unwrap_or_default()
+    }
+
+    /// What is saved of all reservations.
+    pub fn reservations(&self) -> BTreeMap<String, Reservation> {
+        self.reservations.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Keeps what was saved of one, or that it is gone. For their owner.
+    pub fn keep_reservation(&self, name: &str, saved: Option<Reservation>) {
+        let mut kept = self.reservations.lock().unwrap_or_else(PoisonError::into_inner);
+        match saved {
+            Some(saved) => kept.insert(name.to_owned(), saved),
+            None => kept.remove(name),
+        };
+    }
+
+    /// The owner of reservations.
+    pub fn reservations_owner(&self) -> Option<Address<ReservationMsg>> {
+        self.system.find(&ActorPath::root().child("reservation"))
     }
 
     /// What holds for jobs now.

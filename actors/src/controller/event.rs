@@ -5,7 +5,10 @@ use crate::{
     node::record::SavedNode,
     partition::record::SavedPartition,
 };
-use garrick_model::ids::{JobId, Sluid};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    reservation::Reservation,
+};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -49,6 +52,14 @@ pub enum ControllerEvent {
     },
     /// Saved in one go: one record of the file, so that a crash leaves all of them or none.
     Together(Vec<ControllerEvent>),
+    /// About a reservation; the last one counts.
+    Reservation {
+        /// Which.
+        reservation: String,
+        /// What is saved of it; `None`: it is gone.
+        #[serde(default)]
+        saved: Option<Box<Reservation>>,
+    },
 }
 
 impl From<Vec<Self>> for ControllerEvent {
@@ -83,6 +94,8 @@ pub struct Replayed {
     pub nodes: BTreeMap<String, SavedNode>,
     /// Partitions that something is saved of.
     pub partitions: BTreeMap<String, SavedPartition>,
+    /// Reservations.
+    pub reservations: BTreeMap<String, Reservation>,
     /// Epoch of the last controller.
     pub epoch: u64,
     /// Highest job id used.
@@ -103,6 +116,12 @@ impl Replayed {
             }
             ControllerEvent::Partition { partition, saved } => {
                 self.partitions.insert(partition.clone(), (**saved).clone());
+            }
+            ControllerEvent::Reservation { reservation, saved: Some(saved) } => {
+                self.reservations.insert(reservation.clone(), (**saved).clone());
+            }
+            ControllerEvent::Reservation { reservation, saved: None } => {
+                self.reservations.remove(reservation);
             }
             ControllerEvent::Together(events) => return events.iter().try_for_each(|event| self.apply(event)),
             ControllerEvent::Started { epoch } => self.epoch = self.epoch.max(*epoch),
@@ -168,6 +187,9 @@ impl Replayed {
         }
         for (partition, saved) in self.partitions {
             events.push(ControllerEvent::Partition { partition, saved: Box::new(saved) });
+        }
+        for (reservation, saved) in self.reservations {
+            events.push(ControllerEvent::Reservation { reservation, saved: Some(Box::new(saved)) });
         }
         // Last, so that counting the jobs above does not go beyond what is said here.
         events.push(ControllerEvent::Used {

@@ -245,16 +245,20 @@ impl ControllerActor {
                 replies.send(self.list_jobs(&jobs, after, most, hide));
             }
             CommandRequest::ListNodes => {
-                let nodes = self.env.boards.nodes.list();
+                let nodes = self.nodes_shown();
                 replies.send(CommandReply::Nodes { nodes, at: Timestamp::now() });
             }
             CommandRequest::ListPartitions => {
-                let (partitions, nodes) = (self.env.boards.partitions.list(), self.env.boards.nodes.list());
+                let (partitions, nodes) = (self.env.boards.partitions.list(), self.nodes_shown());
                 replies.send(CommandReply::Partitions { partitions, nodes, at: Timestamp::now() });
             }
             CommandRequest::ListLicenses => {
                 let licenses = self.env.licenses.lock().view();
                 replies.send(CommandReply::Licenses { licenses, at: Timestamp::now() });
+            }
+            CommandRequest::ListReservations => {
+                let reservations = self.env.boards.reservations.list();
+                replies.send(CommandReply::Reservations { reservations, at: Timestamp::now() });
             }
             CommandRequest::ListTopologies => {
                 let config = self.env.config();
@@ -285,6 +289,9 @@ impl ControllerActor {
             }
             CommandRequest::UpdateNode { .. }
             | CommandRequest::UpdatePartition { .. }
+            | CommandRequest::CreateReservation(_)
+            | CommandRequest::UpdateReservation(_)
+            | CommandRequest::DeleteReservation { .. }
             | CommandRequest::Reconfigure
             | CommandRequest::Shutdown { .. }
             | CommandRequest::CreateJoinToken { .. }
@@ -296,6 +303,9 @@ impl ControllerActor {
             CommandRequest::UpdatePartition { partition, fields } => {
                 self.update_partition(cx, partition, fields, replies);
             }
+            CommandRequest::CreateReservation(change) => self.create_reservation(cx, by, change, replies),
+            CommandRequest::UpdateReservation(change) => self.update_reservation(cx, change, replies),
+            CommandRequest::DeleteReservation { name } => self.delete_reservation(cx, name, replies),
             CommandRequest::Reconfigure => host.reconfigure(replies),
             CommandRequest::Shutdown { controller_only } => {
                 if !controller_only {

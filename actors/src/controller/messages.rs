@@ -138,6 +138,10 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::ListDaemons => "ListDaemons",
         CommandRequest::ListLicenses => "ListLicenses",
         CommandRequest::ListTopologies => "ListTopologies",
+        CommandRequest::ListReservations => "ListReservations",
+        CommandRequest::CreateReservation(_) => "CreateReservation",
+        CommandRequest::UpdateReservation(_) => "UpdateReservation",
+        CommandRequest::DeleteReservation { .. } => "DeleteReservation",
         CommandRequest::CountMessages { .. } => "CountMessages",
     }
 }

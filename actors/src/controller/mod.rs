@@ -10,6 +10,7 @@
 //! | `/node` | [`crate::node::shell::NodesSupervisor`] | which node actors run |
 //! | `/node/NAME` | [`crate::node::shell::NodeActor`] | a node's state and free resources, the link to its agent |
 //! | `/partition`, `/partition/NAME` | [`crate::partition::shell`] | a partition's settings and state |
+//! | `/reservation` | [`crate::reservation::shell::ReservationsActor`] | all reservations |
 //! | `/steps` | [`steps::StepsActor`] | reported steps, lists of steps being gathered |
 //! | `/scheduler` | [`crate::scheduler::shell::SchedulerActor`] | nothing: reads boards, proposes |
 //!
@@ -56,7 +57,7 @@
 //! | [`messages`] | what the wiring sends |
 //! | [`front`] | the actor |
 //! | [`admission`] | submission rules, pure |
-//! | `submit`, `commands`, `queries`, `top`, `priorities`, `agents` | the front's parts |
+//! | `submit`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
 //! | [`steps`], [`ended_steps`] | the actor at `/steps` |
 //! | [`event`] | the journal's events and their replay |
 //! | [`mod@env`], [`shelf`], [`outbox`], [`ids`] | what all actors of the controller share |
@@ -74,6 +75,7 @@ pub mod outbox;
 pub mod ports;
 mod priorities;
 pub mod queries;
+mod reservations;
 pub mod setup;
 pub mod shelf;
 pub mod steps;

@@ -23,6 +23,7 @@ use crate::{
         shell::NodesSupervisor,
     },
     partition::{core::PartitionCore, shell::PartitionsSupervisor},
+    reservation::shell::ReservationsActor,
     scheduler::{
         request::NodeUse,
         shell::{SchedulerActor, partition_facts, policy},
@@ -103,6 +104,10 @@ pub fn start_replayed(
             env.boards.partitions.publish(place, Arc::new(core.view()));
         }
     }
+    for (name, saved) in replayed.reservations {
+        env.boards.reservations.publish(name.clone(), Arc::new(saved.clone()));
+        env.keep_reservation(&name, Some(saved));
+    }
     env.licenses.lock().configure(&config.licenses);
     for record in replayed.jobs.into_values() {
         if let Some(licenses) = record.licenses() {
@@ -119,6 +124,11 @@ pub fn start_replayed(
     system.start("/", ChildSpec::new("node", move || NodesSupervisor::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));
     let shared = Arc::clone(&env);
     system.start("/", ChildSpec::new("partition", move || PartitionsSupervisor::new(Arc::clone(&shared))));
+    let shared = Arc::clone(&env);
+    system.start(
+        "/",
+        ChildSpec::new("reservation", move || ReservationsActor::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX),
+    );
     let shared = Arc::clone(&env);
     let jobs = system
         .start("/", ChildSpec::new("job", move || JobsSupervisor::new(Arc::clone(&shared))).mailbox(FRONT_MAILBOX));

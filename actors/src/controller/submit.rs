@@ -124,6 +124,7 @@ impl ControllerActor {
             group: env.ports.users.group_name(caller.gid),
             admin: by.admin,
         };
+        self.check_reservations(&submitter, &spec)?;
         let known_job = |job: JobId| {
             env.jobs.get(job).map(|kept| match &kept.record.spec.array {
                 Some(array) if kept.record.array.is_some() => indices_of(&array.ranges).into_iter().collect(),

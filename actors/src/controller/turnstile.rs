@@ -108,6 +108,9 @@ pub const fn begins_something(request: &CommandRequest) -> bool {
             | CommandRequest::ControlJob { .. }
             | CommandRequest::UpdateNode { .. }
             | CommandRequest::UpdatePartition { .. }
+            | CommandRequest::CreateReservation(_)
+            | CommandRequest::UpdateReservation(_)
+            | CommandRequest::DeleteReservation { .. }
     )
 }
 

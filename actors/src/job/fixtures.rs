@@ -102,6 +102,7 @@ pub fn proposal(job: u32, array_index: Option<u32>, nodes: &[&str]) -> StartProp
         generations: vec![7; nodes.len()],
         usage: NodeUse::Cpus,
         time_limit: TimeLimit::Secs(3600),
+        reservation: None,
         licenses: garrick_model::spec_text::licenses::Licenses::default(),
     }
 }

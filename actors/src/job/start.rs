@@ -13,7 +13,7 @@ use crate::{
 };
 use garrick_model::{
     messages::node::{ArrayFacts, JobCredential},
-    spec::ArraySpec,
+    spec::{ArraySpec, JobSpec},
     time::TimeLimit,
     view::Allocation,
 };
@@ -169,10 +169,16 @@ impl JobCore {
     fn allocate(&mut self, turn: &mut Turn<'_>) {
         let Some(commit) = self.commit.take() else { return };
         turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
-        let StartProposal { pass, nodes, partition, usage, time_limit, licenses, .. } = commit.proposal;
+        let StartProposal { pass, nodes, partition, usage, time_limit, licenses, reservation, .. } = commit.proposal;
         let addresses = nodes.iter().map(|n| commit.granted.get(&n.name).cloned().unwrap_or_default()).collect();
         let run = Run {
-            allocation: Arc::new(Allocation { nodes, partition, exclusive: usage == NodeUse::Whole, licenses }),
+            allocation: Arc::new(Allocation {
+                nodes,
+                partition,
+                exclusive: usage == NodeUse::Whole,
+                licenses,
+                reservation,
+            }),
             addresses,
             start: turn.now,
             time_limit,
@@ -224,7 +230,7 @@ impl JobCore {
         turn.out.push(JobEffect::Launch(Box::new(LaunchOrder {
             node: run.batch_host().to_owned(),
             credential,
-            spec: Arc::clone(&record.spec),
+            spec: launched_spec(&record.spec, &run.allocation),
             time_limit: run.time_limit,
             start_time: run.start,
             restarts: record.restarts,
@@ -238,6 +244,14 @@ impl JobCore {
     pub(super) fn shown_limit(&self) -> TimeLimit {
         self.record.phase.run().map_or(self.record.resolved.time_limit, |run| run.time_limit)
     }
+}
+
+/// The job as its step manager is told of it: with the reservation that it got.
+fn launched_spec(spec: &Arc<JobSpec>, allocation: &Allocation) -> Arc<JobSpec> {
+    if spec.reservations.iter().eq(&allocation.reservation) {
+        return Arc::clone(spec);
+    }
+    Arc::new(JobSpec { reservations: allocation.reservation.iter().cloned().collect(), ..(**spec).clone() })
 }
 
 impl JobCore {

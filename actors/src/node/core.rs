@@ -245,6 +245,7 @@ impl NodeCore {
             not_responding: self.link.is_none() && self.base() != NodeBase::Future,
             completing: self.account.holds().any(|h| h.completing),
             invalid: self.invalid.is_some(),
+            ..NodeFlags::default()
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a plan is made from: the boards as one read-only picture, with the site's policy. Built by the scheduler's shell
 //! (and by tests) and never changed while a plan is made.
 
-use super::{licenses::LicenseFacts, topology::close_units};
+use super::{licenses::LicenseFacts, reservations::Reservations, topology::close_units};
 use crate::topology::{Topologies, Topology};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -146,6 +146,8 @@ pub struct ClusterView {
     pub array_running: BTreeMap<JobId, u32>,
     /// Licenses, and who has them.
     pub licenses: LicenseFacts,
+    /// Advance reservations.
+    pub reservations: Reservations,
 }
 
 impl ClusterView {
@@ -175,7 +177,7 @@ impl ClusterView {
                 _ => {}
             }
         }
-        let mut view = Self { policy, nodes, partitions, pending, array_running, licenses: LicenseFacts::default() };
+        let mut view = Self { policy, nodes, partitions, pending, array_running, ..Self::default() };
         close_units(&mut view, jobs);
         view
     }

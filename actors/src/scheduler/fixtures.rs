@@ -37,6 +37,7 @@ pub fn spec() -> JobSpec {
         time_min: None,
         constraint: None,
         licenses: None,
+        reservations: Vec::new(),
         gres: GresRequest::default(),
         nodelist: Vec::new(),
         exclude: Vec::new(),

@@ -137,10 +137,13 @@ impl Horizon {
         };
         let mut kinds = FxHashMap::default();
         let mut steps = Vec::new();
+        // What candidates are chosen by: nodes of a kind are in the same of these.
+        let reserved = view.reservations.list.iter().map(|r| &r.nodes);
+        let sets = view.partitions.iter().map(|p| &p.nodes).chain(reserved);
         for (place, node) in view.nodes.iter().enumerate() {
             let s = &node.shape;
             let size = (s.cpus, s.boards, s.sockets, s.cores_per_socket, s.threads_per_core, s.memory, s.tmp_disk_mib);
-            let member: Vec<bool> = view.partitions.iter().map(|p| p.nodes.contains(place)).collect();
+            let member: Vec<bool> = sets.clone().map(|nodes| nodes.contains(place)).collect();
             let usable = in_service(node);
             let unit = cpus_per_unit(node, view.policy.unit);
             let kind =

@@ -11,6 +11,7 @@
 //! | [`select`] | which nodes, how many tasks on each |
 //! | [`plan`] | who starts, and why the others do not |
 //! | [`licenses`] | licenses from now on |
+//! | [`reservations`] | advance reservations from now on |
 //! | [`priority`] | priorities of several factors |
 //! | [`topology`] | which nodes where there is a network topology |
 //! | [`shell`] | the actor |
@@ -26,6 +27,7 @@ pub mod plan;
 pub mod priority;
 pub mod probe;
 pub mod request;
+pub mod reservations;
 pub mod select;
 pub mod shell;
 pub mod topology;

@@ -19,6 +19,7 @@ use super::{
     licenses::{self, LicensePlan},
     machine::{Machine, PlannedHold},
     request::{NodeUse, Request, run_limit},
+    reservations::{self, Eyes, Futures},
     select::{self, Bound},
     topology,
 };
@@ -63,6 +64,8 @@ pub struct StartProposal {
     pub time_limit: TimeLimit,
     /// Licenses that go with the nodes.
     pub licenses: Licenses,
+    /// Reservation that it starts in.
+    pub reservation: Option<String>,
 }
 
 /// What came of a pass.
@@ -172,6 +175,7 @@ struct Pass<'a> {
     now: Timestamp,
     machine: Machine<'a>,
     horizon: Horizon,
+    futures: Futures,
     licenses: LicensePlan,
     limits: Limits,
     /// Built when first needed.
@@ -206,7 +210,8 @@ impl<'a> Pass<'a> {
             view,
             now,
             machine: Machine::now(view),
-            horizon: Horizon::new(view, now),
+            horizon: reservations::seen(view, None, now),
+            futures: Futures::default(),
             licenses: LicensePlan::new(&view.licenses, now),
             limits: Limits::default(),
             idle: None,
@@ -305,23 +310,34 @@ impl<'a> Pass<'a> {
         if job.array_pending.is_none() && self.started.contains_key(&job.id) {
             return;
         }
-        if let Err(reason) = self.consider(&job, entry.partition) {
-            self.decline(job.id, reason);
+        let eyes = self.view.reservations.eyes(&job, self.now);
+        if eyes.is_empty() {
+            self.decline(job.id, self.view.reservations.refused(&job));
+        }
+        for eyes in eyes {
+            match self.consider(&job, entry.partition, eyes) {
+                Ok(()) => break,
+                Err(reason) => self.decline(job.id, reason),
+            }
         }
     }
 
     /// Tries one job in one partition; for an array, as many of its tasks as fit.
-    fn consider(&mut self, job: &JobView, place: usize) -> Result<(), Reason> {
+    fn consider(&mut self, job: &JobView, place: usize, eyes: Eyes) -> Result<(), Reason> {
         let view = self.view;
         let partition = &view.partitions[place];
         within_limits(job, partition)?;
         let names = &self.names;
-        let request = Request::new(view, job, place, &|name| names.get_or_init(|| node_names(view)).get(name).copied())
-            .as_of(self.now);
+        let mut request =
+            Request::new(view, job, place, &|name| names.get_or_init(|| node_names(view)).get(name).copied())
+                .as_of(self.now);
+        request.reservation = eyes;
+        self.futures.look(&mut self.horizon, eyes, view, self.now);
         if !self.licenses.is_possible(request.licenses.as_deref()) {
             return Err(licenses::reason());
         }
-        let candidates = self.features.candidates(&request);
+        let mut candidates = self.features.candidates(&request);
+        view.reservations.restrict(eyes, &mut candidates);
         let mut tasks = PendingTasks::new(view, job, self.started.get(&job.id), &self.array_started);
         if tasks.room == Some(0) {
             return Err(Reason::JobArrayTaskLimit);
@@ -332,8 +348,14 @@ impl<'a> Pass<'a> {
         }
         let limit = run_limit(job, partition);
         let length = limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING);
-        let asked = Asked { job, request: &request, candidates: &candidates, length, behind };
         let expedited = job.state == JobState::Expediting;
+        let mut open = candidates.clone();
+        if expedited {
+            open.difference_with(&view.reservations.closed(eyes, self.now, self.now, self.now.plus(length)));
+        }
+        // It did not ask for a reservation that draws it: if it does not start there now, it waits elsewhere.
+        let drawn = eyes.is_some() && job.spec.reservations.is_empty();
+        let asked = Asked { job, request: &request, candidates: &candidates, length, behind, drawn };
         if !expedited && let Some(Err(reason)) = self.possible.get(&without_limit(&request)) {
             return Err(reason.clone());
         }
@@ -357,7 +379,7 @@ impl<'a> Pass<'a> {
             let placed = match &own {
                 _ if licenses.is_none() => None,
                 // What is kept for it makes its request like no other.
-                Some(machine) => place_expedited(machine, job, &request, &candidates),
+                Some(machine) => place_expedited(machine, job, &request, &open),
                 None => self.place_now(&asked),
             };
             let (Some(nodes), Some(licenses)) = (placed, licenses) else {
@@ -418,8 +440,8 @@ impl<'a> Pass<'a> {
             self.machine.take(*node, &share, closing.usage, job.uid);
             self.planned.push(PlannedHold { node: *node, share, usage: closing.usage, uid: job.uid, end });
         }
-        self.horizon.hold(&closed, self.now, end);
-        self.horizon.hold(&amounts(self.view, &nodes, request), self.now, end);
+        self.hold(closed, self.now, end);
+        self.hold(amounts(self.view, &nodes, request), self.now, end);
         self.licenses.hold(&licenses, self.now, end);
         self.started.entry(job.id).or_default().extend(array_index);
         if let Some(array) = array_index.map(|_| job.id).or(job.array_task.map(|t| t.array_job)) {
@@ -436,11 +458,19 @@ impl<'a> Pass<'a> {
             usage: request.usage,
             time_limit,
             licenses,
+            reservation: self.view.reservations.name(request.reservation),
         });
+    }
+
+    fn hold(&mut self, nodes: Vec<(usize, Amount)>, from: Timestamp, until: Timestamp) {
+        self.futures.hold(&mut self.horizon, self.view, nodes, (from, until));
     }
 
     /// Why the job does not start now. Where it is for room, that is reserved if the policy gives it any.
     fn did_not_fit(&mut self, asked: &Asked<'_>) -> Reason {
+        if asked.drawn {
+            return Reason::Resources;
+        }
         let expedited = asked.job.state == JobState::Expediting;
         let short = self.licenses.at(asked.request.licenses.as_deref(), self.now, asked.length).is_none();
         let reserves = self.reserves(asked.request.partition);
@@ -455,6 +485,11 @@ impl<'a> Pass<'a> {
             if let Err(reason) = could {
                 return reason;
             }
+        }
+        // Nobody who wants other things waits for it either.
+        let reserved = reservations::reason(&self.machine, asked.request, asked.candidates, self.now, asked.length);
+        if let Some(reason) = reserved.filter(|_| !short && !expedited) {
+            return reason;
         }
         // It holds back nobody who wants other things, but where nobody may go ahead of anybody.
         if short && self.view.policy.backfill != Backfill::Off {
@@ -538,8 +573,8 @@ impl<'a> Pass<'a> {
     fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>, licenses: Licenses) {
         let until = from.plus(asked.length);
         let closed = topology::rest_of_units(self.view, asked.request, nodes.iter().map(|(node, _)| *node));
-        self.horizon.hold(&closed, from, until);
-        self.horizon.hold(&nodes, from, until);
+        self.hold(closed, from, until);
+        self.hold(nodes.clone(), from, until);
         self.licenses.hold(&licenses, from, until);
         let job = asked.job.id;
         if self.plan.expected.last().is_none_or(|(last, _)| *last != job) {
@@ -576,7 +611,9 @@ impl<'a> Pass<'a> {
     /// way.
     fn reserve_expedited(&mut self, asked: &Asked<'_>) -> bool {
         let Asked { job, request, candidates, .. } = *asked;
-        let Some((at, nodes)) = earliest(self.view, self.now, job.id, request, candidates, &self.planned) else {
+        let mut open = candidates.clone();
+        open.difference_with(&self.view.reservations.closed(request.reservation, self.now, self.now, NEVER));
+        let Some((at, nodes)) = earliest(self.view, self.now, job.id, request, &open, &self.planned) else {
             return false;
         };
         let Some((at, licenses)) = self.licenses.earliest(request.licenses.as_deref(), at, asked.length) else {
@@ -620,6 +657,7 @@ struct Asked<'j> {
     candidates: &'j FixedBitSet,
     length: Duration,
     behind: bool,
+    drawn: bool,
 }
 
 fn without_limit(request: &Request) -> Request {

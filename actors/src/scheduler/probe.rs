@@ -2,6 +2,8 @@
 
 use super::{
     facts::{ClusterView, UNLIMITED_FOR_PLANNING},
+    free::Amount,
+    horizon::NEVER,
     licenses::LicensePlan,
     machine::Machine,
     plan::{Features, Plan, earliest, node_names, plan},
@@ -11,6 +13,7 @@ use super::{
 use garrick_model::{
     hostlist::HostList,
     ids::NodeIndex,
+    resources::NodeShare,
     time::Timestamp,
     view::{AllocatedNode, JobView, NodeView},
 };
@@ -140,9 +143,23 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
     let mut job = job.clone();
     job.eligible = true;
     with.pending.push(Arc::new(job.clone()));
-    let Plan { starts, .. } = plan(&with, now);
+    let Plan { starts, reservations, .. } = plan(&with, now);
     if let Some(start) = starts.into_iter().find(|s| s.job == job.id) {
         return Some(WouldStart { at: now, partition: start.partition, nodes: start.nodes });
+    }
+    if let Some(kept) = reservations.into_iter().filter(|r| r.job == job.id).min_by_key(|r| r.from)
+        && !view.reservations.list.is_empty()
+    {
+        // Which CPUs is not known that far ahead.
+        let node = |(place, _): &(usize, Amount)| {
+            let node = &view.nodes[*place];
+            AllocatedNode { name: node.name.clone(), index: node.index, share: NodeShare::default() }
+        };
+        return Some(WouldStart {
+            at: kept.from,
+            partition: view.partitions[kept.partition].name.clone(),
+            nodes: kept.nodes.iter().map(node).collect(),
+        });
     }
     let names = node_names(view);
     let mut features = Features::new(view);
@@ -150,7 +167,11 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
     for name in &job.partitions {
         let Some((place, partition)) = view.partition(name) else { continue };
         let request = Request::new(view, &job, place, &|name| names.get(name).copied()).as_of(now);
-        let candidates = features.candidates(&request);
+        let mut candidates = features.candidates(&request);
+        let eyes = view.reservations.eyes(&job, now).into_iter().next_back();
+        let Some(eyes) = eyes else { continue };
+        view.reservations.restrict(eyes, &mut candidates);
+        candidates.difference_with(&view.reservations.closed(eyes, now, now, NEVER));
         let Some((at, nodes)) = earliest(view, now, job.id, &request, &candidates, &[]) else { continue };
         let length = run_limit(&job, partition).duration().unwrap_or(UNLIMITED_FOR_PLANNING);
         let licenses = LicensePlan::new(&view.licenses, now).earliest(request.licenses.as_deref(), at, length);

@@ -3,6 +3,7 @@
 use super::{
     facts::{AllocationUnit, ClusterView, PartitionFacts, PartitionSharing},
     free::Part,
+    reservations::Eyes,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -119,6 +120,8 @@ pub struct Request {
     pub constraint: Option<String>,
     /// `-L`.
     pub licenses: Option<String>,
+    /// With whose eyes it looks at nodes.
+    pub reservation: Eyes,
     /// Generic resources; `None`: none are asked for.
     pub gres: Option<Arc<GresRequest>>,
     /// `-w`, as indices, ascending; a name that no node has makes the job unplaceable and is in [`Self::unknown_nodes`].
@@ -210,6 +213,7 @@ impl Request {
             max_cpus_per_node: partition.max_cpus_per_node,
             constraint: spec.constraint.clone().filter(|c| !c.is_empty()),
             licenses: spec.licenses.clone(),
+            reservation: None,
             gres: gres_need(&spec.gres),
             nodelist,
             exclude,

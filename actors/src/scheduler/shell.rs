@@ -6,6 +6,7 @@ use super::{
     licenses::LicenseFacts,
     plan::{Plan, plan},
     priority::{self, Standing},
+    reservations::Reservations,
 };
 use crate::{controller::env::Env, job::messages::JobInput, topology::Topologies};
 use fixedbitset::FixedBitSet;
@@ -18,6 +19,7 @@ use garrick_model::{
     view::{JobView, PartitionView},
 };
 use garrick_runtime::{Actor, Context, Message};
+use jiff::tz::TimeZone;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -90,7 +92,7 @@ pub struct SchedulerActor {
     pass: u64,
     outstanding: usize,
     /// Generations of the boards before they were last read.
-    seen: (u64, u64, u64),
+    seen: (u64, u64, u64, u64),
     /// A wait for changes is under way.
     watching: bool,
     /// The last pass stopped at its limit.
@@ -108,7 +110,7 @@ impl SchedulerActor {
             policy,
             pass: 0,
             outstanding: 0,
-            seen: (0, 0, 0),
+            seen: (0, 0, 0, 0),
             watching: false,
             truncated: false,
             ranking: None,
@@ -122,12 +124,13 @@ impl SchedulerActor {
         }
         self.watching = true;
         let boards = self.env.boards.clone();
-        let (jobs, nodes, partitions) = self.seen;
+        let (jobs, nodes, partitions, reservations) = self.seen;
         let changed = async move {
             tokio::select! {
                 _ = boards.jobs.changed(jobs) => {}
                 _ = boards.nodes.changed(nodes) => {}
                 _ = boards.partitions.changed(partitions) => {}
+                _ = boards.reservations.changed(reservations) => {}
             }
         };
         cx.pipe(changed, |()| SchedulerMsg::Changed);
@@ -145,7 +148,12 @@ impl SchedulerActor {
         cx.set_timer("interval", INTERVAL, SchedulerMsg::Pass);
         let began = Instant::now();
         let boards = &self.env.boards;
-        self.seen = (boards.jobs.generation(), boards.nodes.generation(), boards.partitions.generation());
+        self.seen = (
+            boards.jobs.generation(),
+            boards.nodes.generation(),
+            boards.partitions.generation(),
+            boards.reservations.generation(),
+        );
         let mut view = cluster_view(self.policy.clone(), &self.env);
         let ranked = self.rank(&mut view, Timestamp::now());
         // Heartbeats change boards too: without anyone waiting there is nothing to plan.
@@ -298,6 +306,10 @@ pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
     let partitions = env.boards.partitions.list().iter().map(|p| partition_facts(p, nodes.len())).collect();
     let mut view = ClusterView::new(policy, &env.boards.jobs.list(), &nodes, partitions);
     view.licenses = license_facts(env);
+    let administrators = env.ports.host.administrators();
+    let (shown, zone) = (env.boards.reservations.list(), TimeZone::system());
+    view.reservations =
+        Reservations::new(&shown, &view.nodes, administrators, Timestamp::now(), &zone);
     view
 }
 

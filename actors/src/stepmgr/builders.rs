@@ -47,6 +47,7 @@ pub fn job_spec(kind: JobKind) -> JobSpec {
         time_min: None,
         constraint: None,
         licenses: None,
+        reservations: Vec::new(),
         gres: garrick_model::gres::GresRequest::default(),
         nodelist: Vec::new(),
         exclude: Vec::new(),

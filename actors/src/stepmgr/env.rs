@@ -191,6 +191,9 @@ fn job_variables(facts: &RunFacts, env: &mut Environment) {
     if let Some(licenses) = &spec.licenses {
         env.set("SLURM_JOB_LICENSES", licenses);
     }
+    if let Some(reservation) = spec.reservations.first() {
+        env.set("SLURM_JOB_RESERVATION", reservation);
+    }
     for (name, value) in spec.gres.variables() {
         env.set(name, value);
     }

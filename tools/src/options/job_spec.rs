@@ -84,6 +84,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         time_min: typed.time_min,
         constraint: typed.constraint.clone().filter(|c| !c.is_empty()),
         gres: gres::of_job(typed)?,
+        reservations: typed.reservations.clone(),
         licenses: typed.licenses.clone().filter(|l| !l.is_empty()),
         nodelist: asked_nodes(typed)?,
         exclude: excluded_nodes(typed)?,

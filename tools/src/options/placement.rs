@@ -42,6 +42,11 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SBATCH_PARTITION", "SALLOC_PARTITION", "SLURM_PARTITION"]),
+    OptionDef::new("reservation", None, Required("name"), JOB, "allocate resources from a reservation", |t, g| {
+        t.reservations = g.text()?.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        Ok(())
+    })
+    .env(&["SBATCH_RESERVATION", "SALLOC_RESERVATION", "SLURM_RESERVATION"]),
     OptionDef::new(
         "licenses",
         Some('L'),

@@ -225,6 +225,8 @@ pub struct Typed {
     pub constraint: Option<String>,
     /// `-L`
     pub licenses: Option<String>,
+    /// `--reservation`
+    pub reservations: Vec<String>,
     /// `--gres`, `--gpus` and their relatives
     pub gres: TypedGres,
     /// `-w`, as typed

@@ -90,11 +90,6 @@ pub const OPTIONS: &[OptionDef] = &[
     ]),
     unsupported("prolog", None, Required("program"), RUN, "program to run before the step").env(&["SLURM_PROLOG"]),
     unsupported("reboot", None, Arg::None, JOB, "reboot compute nodes before starting the job"),
-    unsupported("reservation", None, Required("name"), JOB, "allocate resources from a reservation").env(&[
-        "SBATCH_RESERVATION",
-        "SALLOC_RESERVATION",
-        "SLURM_RESERVATION",
-    ]),
     unsupported("resv-ports", None, Optional("count"), RUN, "reserve communication ports").env(&["SLURM_RESV_PORTS"]),
     unsupported("send-libs", None, Optional("yes|no"), RUN, "copy libraries with a broadcast file"),
     unsupported("sockets-per-node", None, Required("S"), JOB, "number of sockets per node to allocate"),

@@ -5,7 +5,12 @@ use crate::{
     cluster::{Answer, Cluster, ClusterError, Daemon},
     output::{self, Console},
 };
-use garrick_model::messages::command::{CommandReply, CommandRequest};
+use garrick_model::{
+    messages::command::{CommandReply, CommandRequest},
+    reservation::Reservation,
+    time::Timestamp,
+};
+use std::sync::Arc;
 
 /// A request that failed.
 pub type AskError = ClusterError;
@@ -55,6 +60,8 @@ impl Contact {
             CommandReply::Priorities { .. } => "Priorities",
             CommandReply::Licenses { .. } => "Licenses",
             CommandReply::Topologies { .. } => "Topologies",
+            CommandReply::Reservations { .. } => "Reservations",
+            CommandReply::ReservationCreated(_) => "ReservationCreated",
             CommandReply::Config { .. } => "Config",
             CommandReply::Script(_) => "Script",
             CommandReply::StepManager(_) => "StepManager",
@@ -67,6 +74,14 @@ impl Contact {
             CommandReply::End => "End",
             CommandReply::Refused(_) => "Refused",
         })
+    }
+}
+
+/// All reservations, and when they were asked for.
+pub fn reservations(cluster: &mut Contact) -> Asked<(Vec<Arc<Reservation>>, Timestamp)> {
+    match cluster.ask(&CommandRequest::ListReservations)? {
+        CommandReply::Reservations { reservations, at } => Ok((reservations, at)),
+        other => Err(cluster.unexpected(&other)),
     }
 }
 

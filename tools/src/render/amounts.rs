@@ -165,6 +165,12 @@ pub fn dependencies(job: &JobView) -> String {
     job.dependencies.unfulfilled_text()
 }
 
+/// Reservation that the job runs or ran in; of a waiting one, those that it asked for.
+pub fn reservation(job: &JobView) -> Option<String> {
+    let got = job.allocation.as_ref().and_then(|allocation| allocation.reservation.clone());
+    got.or_else(|| Some(job.spec.reservations.join(","))).filter(|text| !text.is_empty())
+}
+
 /// Licenses that the job was given.
 pub fn licenses(job: &JobView) -> Option<String> {
     job.allocation.as_ref().map(|allocation| allocation.licenses.to_string()).filter(|text| !text.is_empty())

@@ -89,12 +89,14 @@ pub fn word(node: &NodeView) -> StateWord {
         ("future", "futr")
     } else if flags.drain {
         if used.active || used.completing || used.reserved { ("draining", "drng") } else { ("drained", "drain") }
+    } else if flags.maint && base != Base::Down && base != Base::Unknown {
+        ("maint", "maint")
     } else {
         match base {
             Base::Unknown => ("unknown", "unk"),
             Base::Down => ("down", "down"),
             Base::Idle if used.completing => ("completing", "comp"),
-            Base::Idle if used.reserved => ("reserved", "resv"),
+            Base::Idle if used.reserved || flags.reserved => ("reserved", "resv"),
             Base::Idle => ("idle", "idle"),
             Base::Allocated if used.completing => ("allocated+", "alloc+"),
             Base::Allocated => ("allocated", "alloc"),
@@ -113,7 +115,7 @@ pub fn word(node: &NodeView) -> StateWord {
     };
     let rank = order
         + (u32::from(flags.drain) << 4)
-        + (u32::from(used.reserved) << 3)
+        + (u32::from(used.reserved || flags.reserved || flags.maint) << 3)
         + (u32::from(used.completing) << 5)
         + (u32::from(flags.not_responding) << 6)
         + (u32::from(flags.invalid) << 7);
@@ -134,7 +136,8 @@ pub fn record_words(node: &NodeView) -> Vec<&'static str> {
     for (set, flag) in [
         (node.flags.drain, "DRAIN"),
         (used.completing, "COMPLETING"),
-        (used.reserved, "RESERVED"),
+        (node.flags.maint, "MAINTENANCE"),
+        (used.reserved || node.flags.reserved, "RESERVED"),
         (node.flags.not_responding, "NOT_RESPONDING"),
         (node.flags.invalid, "INVALID_REG"),
     ] {
@@ -174,9 +177,11 @@ pub enum StateFilter {
     Future,
     /// Contradicts its configuration.
     Invalid,
-    /// Kept for a job that waits for more nodes.
+    /// Kept for a job that waits for more nodes, or in a reservation.
     Reserved,
-    /// A state that nodes here are never in (power saving, maintenance).
+    /// In a reservation for maintenance.
+    Maint,
+    /// A state that nodes here are never in (power saving).
     Never,
 }
 
@@ -208,7 +213,7 @@ const FILTERS: &[(&str, StateFilter)] = &[
     ("failing", StateFilter::Never),
     ("cloud", StateFilter::Never),
     ("blocked", StateFilter::Never),
-    ("maint", StateFilter::Never),
+    ("maint", StateFilter::Maint),
     ("planned", StateFilter::Never),
     ("plnd", StateFilter::Never),
     ("power_down", StateFilter::Never),
@@ -245,13 +250,17 @@ impl StateFilter {
             Self::All => true,
             Self::Allocated => base == Base::Allocated && !drain,
             Self::Mixed => base == Base::Mixed && !drain,
-            Self::Idle => base == Base::Idle && !drain && !used.completing && !used.reserved,
+            Self::Idle => {
+                let reserved = used.reserved || node.flags.reserved || node.flags.maint;
+                base == Base::Idle && !drain && !used.completing && !reserved
+            }
             Self::Completing => used.completing,
             Self::Down => base == Base::Down,
             Self::Drain => drain,
             Self::Drained => drain && !(used.active || used.completing || used.reserved),
             Self::Draining => drain && (used.active || used.completing || used.reserved),
-            Self::Reserved => used.reserved && !drain,
+            Self::Reserved => (used.reserved || node.flags.reserved) && !drain,
+            Self::Maint => node.flags.maint,
             Self::NotResponding => node.flags.not_responding,
             Self::Unknown => base == Base::Unknown,
             Self::Future => base == Base::Future,

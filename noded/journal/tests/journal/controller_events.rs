@@ -16,6 +16,7 @@ use garrick_model::{
     ids::{ArrayTask, JobId, NodeIndex, RequestId, Sluid},
     messages::command::JobChange,
     packed_steps::StepTally,
+    reservation::{AccessList, Reservation, ReservationFlag},
     resources::{MemoryMib, MemoryRequest, NodeShare},
     spec::{
         ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, OpenMode, ResourceLimit,
@@ -29,7 +30,7 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 29] = [
+pub const NAMES: [&str; 30] = [
     "Submitted",
     "Held",
     "Released",
@@ -59,6 +60,7 @@ pub const NAMES: [&str; 29] = [
     "a controller",
     "used ids",
     "several in one",
+    "a reservation",
 ];
 
 pub fn name(event: &ControllerEvent) -> &'static str {
@@ -69,6 +71,7 @@ pub fn name(event: &ControllerEvent) -> &'static str {
         ControllerEvent::Started { .. } => "a controller",
         ControllerEvent::Used { .. } => "used ids",
         ControllerEvent::Together(_) => "several in one",
+        ControllerEvent::Reservation { .. } => "a reservation",
     }
 }
 
@@ -105,6 +108,7 @@ fn spec() -> JobSpec {
         time_min: Some(TimeLimit::Secs(60)),
         constraint: Some("gpu&fast".into()),
         licenses: None,
+        reservations: Vec::new(),
         gres: Default::default(),
         nodelist: vec!["n1".into()],
         exclude: vec!["n9".into()],
@@ -262,6 +266,7 @@ fn run(nodes: &[&str]) -> Run {
         partition: "debug".into(),
         exclusive: true,
         licenses: Default::default(),
+        reservation: None,
     };
     Run {
         allocation: Arc::new(allocation),
@@ -486,4 +491,39 @@ pub fn expedited() -> Vec<ControllerEvent> {
         job(33, vec![JobEvent::Submitted(Box::new(record))]);
     }
     events
+}
+
+/// Reservations, which came to version 1 later: made, used by a job, changed and ended.
+pub fn reservations() -> Vec<ControllerEvent> {
+    let reservation = Reservation {
+        name: "maint_1".into(),
+        start: at(100),
+        end: at(4000),
+        nodes: vec!["n1".into(), "n2".into()],
+        partition: Some("debug".into()),
+        features: Some("fast".into()),
+        users: AccessList { deny: false, names: vec!["alice".into()] },
+        accounts: AccessList { deny: true, names: vec!["physics".into()] },
+        flags: [ReservationFlag::Maint, ReservationFlag::Daily, ReservationFlag::SpecNodes].into(),
+        cores: 8,
+        cpus: 16,
+        comment: Some("new fans".into()),
+    };
+    let saved = |reservation: &Reservation| ControllerEvent::Reservation {
+        reservation: reservation.name.clone(),
+        saved: Some(Box::new(reservation.clone())),
+    };
+    let other = Reservation { name: "class".into(), flags: [].into(), ..reservation.clone() };
+    let job = |event| ControllerEvent::Job { job: JobId(41), event: Box::new(event) };
+    let spec = JobSpec { reservations: vec!["maint_1".into(), "class".into()], ..plain_spec() };
+    let mut inside = run(&["n1"]);
+    Arc::make_mut(&mut inside.allocation).reservation = Some("class".into());
+    vec![
+        saved(&reservation),
+        saved(&other),
+        job(JobEvent::Submitted(Box::new(record(41, spec)))),
+        job(JobEvent::Allocated(Box::new(inside))),
+        saved(&Reservation { end: at(8000), ..reservation.clone() }),
+        ControllerEvent::Reservation { reservation: "class".into(), saved: None },
+    ]
 }

@@ -48,6 +48,18 @@ fn what_came_to_a_controllers_journal_of_version_1_later_reads_back() {
 }
 
 #[test]
+fn reservations_in_a_controllers_journal_of_version_1_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-1-reservations.journal"));
+    assert_same(&read, &controller_events::reservations());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let mut again = Replayed::default();
+    replayed.clone().into_events().iter().for_each(|event| again.apply(event).unwrap());
+    assert_eq!(replayed.reservations.keys().collect::<Vec<_>>(), ["maint_1"]);
+    assert_eq!(again.reservations, replayed.reservations);
+}
+
+#[test]
 fn a_step_journal_of_version_1_reads_back() {
     let read: Vec<StepEvent> = all(&sample("version-1-steps.journal"));
     assert_same(&read, &step_events::version_1());
@@ -61,7 +73,9 @@ fn the_samples_fit_together_and_have_every_event() {
     assert_eq!(replayed.jobs.keys().map(|job| job.0).collect::<Vec<_>>(), [11, 12, 21, 22]);
     assert_eq!((replayed.epoch, replayed.last_job, replayed.submissions), (3, 22, 5));
     let later = controller_events::expedited();
-    let found: Vec<&str> = events.iter().chain(&later).map(controller_events::name).collect();
+    let reservations = controller_events::reservations();
+    let found: Vec<&str> =
+        events.iter().chain(&later).chain(&reservations).map(controller_events::name).collect();
     for name in controller_events::NAMES {
         assert!(found.contains(&name), "{name} is missing");
     }
@@ -79,6 +93,13 @@ fn the_samples_fit_together_and_have_every_event() {
 #[ignore = "makes tests/data/version-1-expedited.journal, by hand"]
 fn make_the_later_sample() {
     replace(&sample("version-1-expedited.journal"), controller_events::expedited()).unwrap();
+}
+
+/// Makes the sample with reservations; it is not made again.
+#[test]
+#[ignore = "makes tests/data/version-1-reservations.journal, by hand"]
+fn make_the_sample_with_reservations() {
+    replace(&sample("version-1-reservations.journal"), controller_events::reservations()).unwrap();
 }
 
 /// Makes the samples of the version that is written now. Samples of versions that have been in use are not made again.

@@ -4,12 +4,14 @@
 //! |---|---|
 //! | [`show`] | `show job`, `node`, `partition`, `step`, `config`, host lists |
 //! | [`jobs`] | `hold`, `release`, `requeue`, `suspend`, `write batch_script` and the like |
+//! | `reservations` | `create`, `update`, `delete` and `show` of reservations |
 //! | [`update`] | `update JobId=...`, `NodeName=...`, `PartitionName=...` |
 //! | [`daemons`] | `ping`, `reconfigure`, `shutdown` |
 
 pub mod daemons;
 pub mod jobs;
 mod licenses;
+mod reservations;
 pub mod show;
 mod topology;
 pub mod update;
@@ -32,7 +34,7 @@ use std::{
 static TABLE: Table = Table {
     program: "scontrol",
     purpose: "Show and change jobs, nodes and partitions. Without a command, commands are read from a prompt.\n\
-              Commands: show, update, hold, uhold, release, requeue, requeuehold, suspend, resume, top, write,\n\
+              Commands: show, update, create, delete, hold, uhold, release, requeue, requeuehold, suspend, resume, top, write,\n\
               ping, reconfigure, shutdown, version, help, quit.",
     operands: "[command [arguments]]",
     options: &[
@@ -54,6 +56,8 @@ static TABLE: Table = Table {
 const COMMANDS: &[&str] = &[
     "show",
     "update",
+    "create",
+    "delete",
     "hold",
     "uhold",
     "release",
@@ -83,9 +87,7 @@ const NOT_YET: &[&str] = &[
     "abort",
     "cancel_reboot",
     "completing",
-    "create",
     "crontab",
-    "delete",
     "errnumstr",
     "fsdampeningfactor",
     "getent",
@@ -271,6 +273,8 @@ fn run(session: &mut Session, words: &[String]) -> Next {
     Next::Code(match command {
         "show" => show::run(session, rest),
         "update" => update::run(session, rest),
+        "create" => reservations::create(session, rest),
+        "delete" => reservations::delete(session, rest),
         "hold" | "uhold" | "release" | "requeue" | "requeuehold" | "suspend" | "resume" => {
             jobs::run(session, command, rest)
         }

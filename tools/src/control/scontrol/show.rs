@@ -1,6 +1,6 @@
 //! `scontrol show`.
 
-use super::{Session, full_word, licenses, too_few, too_many, topology};
+use super::{Session, full_word, licenses, reservations, too_few, too_many, topology};
 use crate::{
     cluster::Cluster,
     query::{
@@ -41,6 +41,8 @@ const ENTITIES: &[&str] = &[
     "node",
     "partitions",
     "partition",
+    "reservations",
+    "reservation",
     "steps",
     "step",
     "topoconf",
@@ -55,8 +57,6 @@ const NOT_YET: &[&str] = &[
     "dwstat",
     "federation",
     "frontend",
-    "reservations",
-    "reservation",
     "slurmd",
 ];
 
@@ -76,6 +76,7 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         "part" | "partitionname" => "partition",
         "nodename" => "node",
         "stepid" => "step",
+        "reservationname" | "res" => "reservation",
         "lic" | "license" => "licenses",
         "hostname" => "hostnames",
         other => match full_word(other, ENTITIES) {
@@ -100,6 +101,7 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         "topology" => topology::show(session, &rest),
         "topoconf" => topology::show_file(session),
         "licenses" => licenses::show(session, name.as_deref()),
+        "reservation" | "reservations" => reservations::show(session, name.as_deref()),
         "node" | "nodes" => nodes(session, name.as_deref()),
         "partition" | "partitions" => partitions(session, name.as_deref()),
         _ => steps(session, name.as_deref()),

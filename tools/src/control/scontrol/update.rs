@@ -1,7 +1,7 @@
 //! `scontrol update`: `Key=Value` words read into a change of a job, of nodes or of a partition. A key that is not known is
 //! refused with the key that was probably meant; nothing is changed then.
 
-use super::{Session, full_word, jobs, too_few};
+use super::{Session, full_word, jobs, reservations, too_few};
 use crate::{options::getopt, query::choices};
 use garrick_model::{
     date, hostlist,
@@ -85,6 +85,14 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
     if words.is_empty() {
         return too_few(session, "update");
     }
+    let of_reservation = |word: &String| {
+        word.split_once('=').is_some_and(|(key, _)| {
+            ["reservationname", "reservation", "res"].iter().any(|name| key.eq_ignore_ascii_case(name))
+        })
+    };
+    if words.iter().any(of_reservation) {
+        return reservations::update(session, words);
+    }
     let update = match pairs(words).and_then(|p| read(&p, Timestamp::now(), &TimeZone::system())) {
         Ok(update) => update,
         Err(error) => return session.plain_error(error),
@@ -120,7 +128,7 @@ fn read(pairs: &[Pair], now: Timestamp, zone: &TimeZone) -> Result<Update, Updat
         let jobs = choices::jobs(ids).map_err(|e| wrong("JobId", ids, e))?;
         return Ok(Update::Job(jobs, Box::new(job_change(&rest(&["JobId", "Job"]), now, zone)?)));
     }
-    for entity in ["StepId", "ReservationName", "Reservation", "FrontendName", "SuspendExcNodes", "SuspendExcParts"] {
+    for entity in ["StepId", "FrontendName", "SuspendExcNodes", "SuspendExcParts"] {
         if value_of(&[entity]).is_some() {
             return Err(UpdateError::NotSupported(format!("scontrol update {entity}=")));
         }

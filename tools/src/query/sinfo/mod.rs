@@ -5,12 +5,14 @@
 //! | [`options`] | what was typed and set, read into a request |
 //! | [`fields`] | letters, names, headings, and in which fields nodes must agree |
 //! | [`groups`] | nodes put into groups |
+//! | `reservations` | `-T` |
 //! | [`cells`] | what a group shows in a field |
 
 pub mod cells;
 pub mod fields;
 pub mod groups;
 pub mod options;
+mod reservations;
 #[cfg(test)]
 mod transcript_test;
 
@@ -40,6 +42,9 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return code,
     };
+    if arguments.has("reservation") {
+        return reservations::list(&console, !arguments.has("noheader"));
+    }
     let request = match options::read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
         Err(error) => {

@@ -40,6 +40,7 @@ pub static TABLE: Table = Table {
         option("list-reasons", Some('R'), Arg::None, "why nodes are down or drained"),
         option("summarize", Some('s'), Arg::None, "one line for each partition"),
         option("sort", Some('S'), Arg::Required("fields"), "order by letters of -o, - before one for descending"),
+        option("reservation", Some('T'), Arg::None, "reservations"),
         option("states", Some('t'), Arg::Required("states"), "only nodes in these states"),
         option("verbose", Some('v'), Arg::None, "say more"),
     ],

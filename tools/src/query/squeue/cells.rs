@@ -101,6 +101,7 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::AdminComment => or_null(job.admin_comment.as_deref()),
         Field::Dependency => amounts::dependencies(job),
         Field::Features => or_null(spec.constraint.as_deref()),
+        Field::Reservation => or_null(amounts::reservation(job).as_deref()),
         Field::Licenses => or_null(spec.licenses.as_deref()),
         Field::LicensesAlloc => or_null(amounts::licenses(job).as_deref()),
         Field::ReqSwitch => spec.topology.switches.unwrap_or(0).to_string(),

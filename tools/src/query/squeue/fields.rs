@@ -41,6 +41,8 @@ pub enum Field {
     NodeList,
     /// Nodes planned for a pending job.
     SchedNodes,
+    /// Reservation that it runs in or asked for.
+    Reservation,
     /// Licenses asked for.
     Licenses,
     /// Licenses that it was given.
@@ -232,7 +234,7 @@ pub const JOB: &[Entry] = &[
     entry(Field::State, 'T', &["state"], "STATE"),
     entry(Field::User, 'u', &["username"], "USER"),
     entry(Field::Uid, 'U', &["userid"], "USER"),
-    entry(NULL, 'v', &["reservation"], "RESERVATION"),
+    entry(Field::Reservation, 'v', &["reservation"], "RESERVATION"),
     entry(Field::SubmitTime, 'V', &["submittime"], "SUBMIT_TIME"),
     entry(Field::Wckey, 'w', &["wckey"], "WCKEY"),
     entry(Field::Licenses, 'W', &["licenses"], "LICENSES"),

@@ -176,6 +176,7 @@ fn resources(r: &mut Record, job: &JobView, detail: Detail) {
         spec.tmp_disk_mib
     ));
     r.line(format!("Features={} DelayBoot=00:00:00", or_null(spec.constraint.as_deref())));
+    r.line_if("Reservation", amounts::reservation(job).as_deref());
     let (shared, exclusive) = match job.sharing {
         Sharing::Default => ("NO", "NO"),
         Sharing::Oversubscribe => ("YES", "NO"),

@@ -6,6 +6,7 @@ pub mod job;
 pub mod license;
 pub mod node;
 pub mod partition;
+pub mod reservation;
 pub mod step;
 pub mod topology;
 

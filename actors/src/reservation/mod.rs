@@ -1,0 +1,14 @@
+//! Advance reservations: nodes kept for some users or accounts for some time. One actor owns all of them, since what one
+//! may have depends on what others have.
+//!
+//! | file | what it is |
+//! |---|---|
+//! | [`core`] | decides |
+//! | [`messages`] | what it accepts |
+//! | [`shell`] | the actor |
+//!
+//! Who starts where is the scheduler's to plan: [`crate::scheduler::reservations`].
+
+pub mod core;
+pub mod messages;
+pub mod shell;

@@ -1,0 +1,257 @@
+//! Advance reservations in a plan: which of them a job may use, and when its nodes are closed to whom. Called by
+//! [`super::plan`], which looks at the future once with the eyes of each reservation that somebody wants to use and once with
+//! those of everybody else, and closes here what is not theirs.
+//!
+//! One for maintenance holds against all others; one that overlaps others shares with them the nodes that they have in
+//! common.
+
+use super::{
+    facts::ClusterView,
+    free::Amount,
+    horizon::{Horizon, NEVER},
+    machine::Machine,
+    request::{NodeUse, Request},
+    select,
+};
+use fixedbitset::FixedBitSet;
+use garrick_model::{
+    gres::GresTaken,
+    reservation::{Applicant, Reservation, ReservationFlag},
+    state::Reason,
+    time::Timestamp,
+    view::{JobView, NodeView},
+};
+use jiff::tz::TimeZone;
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Times of a recurring reservation that are looked at one by one; from the last of them on its nodes are closed to others,
+/// so that a plan stays short. With `HOURLY` that is more than two days from now.
+const MOST_TIMES: usize = 64;
+
+/// A reservation as a plan's picture has it.
+#[derive(Clone, Debug)]
+pub struct ReservationFacts {
+    /// What is reserved, and for whom.
+    pub reservation: Arc<Reservation>,
+    /// Its nodes, by place.
+    pub nodes: FixedBitSet,
+    /// When it holds, in order.
+    pub times: Vec<(Timestamp, Timestamp)>,
+}
+
+/// All reservations, as a plan's picture has them.
+#[derive(Clone, Debug, Default)]
+pub struct Reservations {
+    /// In name order.
+    pub list: Vec<ReservationFacts>,
+    /// Users who may use all of them.
+    pub administrators: Vec<u32>,
+}
+
+/// With whose eyes a job looks at nodes: those of a reservation, by its place in [`Reservations::list`], or of none.
+pub type Eyes = Option<usize>;
+
+impl Reservations {
+    /// From what their owner shows, over these nodes.
+    pub fn new(
+        shown: &[Arc<Reservation>],
+        nodes: &[Arc<NodeView>],
+        administrators: Vec<u32>,
+        now: Timestamp,
+        zone: &TimeZone,
+    ) -> Self {
+        if shown.is_empty() {
+            return Self::default();
+        }
+        let places: HashMap<&str, usize> = nodes.iter().enumerate().map(|(place, n)| (n.name.as_str(), place)).collect();
+        let list = shown.iter().map(|reservation| {
+            let mut own = FixedBitSet::with_capacity(nodes.len());
+            own.extend(reservation.nodes.iter().filter_map(|name| places.get(name.as_str()).copied()));
+            ReservationFacts {
+                reservation: Arc::clone(reservation),
+                nodes: own,
+                times: reservation.times(now, MOST_TIMES, zone),
+            }
+        });
+        Self { list: list.collect(), administrators }
+    }
+
+    /// With whose eyes a job may look, in the order in which they are tried. None: what it asked for is not there, or is
+    /// not for it.
+    pub fn eyes(&self, job: &JobView, now: Timestamp) -> Vec<Eyes> {
+        let who = |admin| Applicant { admin, user: &job.user, account: job.spec.account.as_deref() };
+        let places = self.list.iter().enumerate();
+        if !job.spec.reservations.is_empty() {
+            let admin = self.administrators.contains(&job.uid);
+            let named = job.spec.reservations.iter().filter_map(|name| {
+                places.clone().find(|(_, r)| r.reservation.name == *name && r.reservation.admits(who(admin)))
+            });
+            return named.map(|(place, _)| Some(place)).collect();
+        }
+        let draws = |r: &ReservationFacts| {
+            let open = r.reservation.is_active(now) || r.has(ReservationFlag::Flex);
+            open && r.has(ReservationFlag::Magnetic) && r.reservation.admits(who(false))
+        };
+        places.filter(|(_, r)| draws(r)).map(|(place, _)| Some(place)).chain([None]).collect()
+    }
+
+    /// Why a job waits that may look with nobody's eyes.
+    pub fn refused(&self, job: &JobView) -> Reason {
+        let there = self.list.iter().any(|r| job.spec.reservations.contains(&r.reservation.name));
+        Reason::Other(if there { "Reservation" } else { "ReservationDeleted" }.to_owned())
+    }
+
+    /// Name of the reservation with whose eyes one looks.
+    pub fn name(&self, eyes: Eyes) -> Option<String> {
+        self.list.get(eyes?).map(|r| r.reservation.name.clone())
+    }
+
+    /// Leaves of `candidates` those that may be used at some time.
+    pub fn restrict(&self, eyes: Eyes, candidates: &mut FixedBitSet) {
+        if let Some(own) = eyes.and_then(|place| self.list.get(place)).filter(|r| !r.has(ReservationFlag::Flex)) {
+            candidates.intersect_with(&own.nodes);
+        }
+    }
+
+    /// Which nodes are closed from when until when.
+    fn closings(&self, eyes: Eyes, now: Timestamp) -> Vec<(FixedBitSet, Timestamp, Timestamp)> {
+        let own = eyes.and_then(|place| self.list.get(place));
+        let mut closings = Vec::new();
+        for (place, other) in self.list.iter().enumerate() {
+            let mut nodes = other.nodes.clone();
+            if eyes == Some(place) {
+                if !other.has(ReservationFlag::Flex) {
+                    let ends = [now].into_iter().chain(other.times.iter().map(|(_, end)| *end));
+                    let starts = other.times.iter().map(|(start, _)| *start).chain([NEVER]);
+                    closings.extend(ends.zip(starts).map(|(from, until)| (nodes.clone(), from, until)));
+                }
+                continue;
+            }
+            if let Some(own) = own.filter(|own| own.shares_with(other)) {
+                nodes.difference_with(&own.nodes);
+            }
+            let last = other.times.len().saturating_sub(1);
+            for (number, (start, end)) in other.times.iter().enumerate() {
+                let end = if number == last && other.reservation.recurs() { NEVER } else { *end };
+                closings.push((nodes.clone(), *start, end));
+            }
+        }
+        closings.retain(|(_, from, until)| from.max(&now) < until);
+        closings
+    }
+
+    /// Nodes that are closed at any time of these.
+    pub fn closed(&self, eyes: Eyes, now: Timestamp, from: Timestamp, until: Timestamp) -> FixedBitSet {
+        let mut closed = FixedBitSet::new();
+        for (nodes, since, till) in self.closings(eyes, now) {
+            if since < until && from < till {
+                closed.union_with(&nodes);
+            }
+        }
+        closed
+    }
+
+    /// Does a reservation that a job asked for not hold yet?
+    fn awaits(&self, eyes: Eyes, now: Timestamp) -> bool {
+        let own = eyes.and_then(|place| self.list.get(place));
+        own.is_some_and(|r| !r.has(ReservationFlag::Flex) && !r.reservation.is_active(now))
+    }
+}
+
+impl ReservationFacts {
+    fn has(&self, flag: ReservationFlag) -> bool {
+        self.reservation.has(flag)
+    }
+
+    /// Jobs of this one may use nodes that both have.
+    fn shares_with(&self, other: &Self) -> bool {
+        match (self.has(ReservationFlag::Maint), other.has(ReservationFlag::Maint)) {
+            (false, true) => false,
+            (true, _) => true,
+            (false, false) => self.has(ReservationFlag::Overlap) || other.has(ReservationFlag::Overlap),
+        }
+    }
+}
+
+/// The futures that a pass plans with: one for each pair of eyes, made when first needed. What is held in one is held in
+/// all.
+#[derive(Debug, Default)]
+pub struct Futures {
+    current: Eyes,
+    /// The others, and how much of what is held each knows.
+    parked: BTreeMap<Eyes, (Horizon, usize)>,
+    held: Vec<(Vec<(usize, Amount)>, Timestamp, Timestamp)>,
+}
+
+impl Futures {
+    /// Puts the future as seen with those eyes in the place of `horizon`.
+    pub fn look(&mut self, horizon: &mut Horizon, eyes: Eyes, view: &ClusterView, now: Timestamp) {
+        if eyes == self.current {
+            return;
+        }
+        let (mut next, known) = self.parked.remove(&eyes).unwrap_or_else(|| (seen(view, eyes, now), 0));
+        for (nodes, from, until) in &self.held[known..] {
+            next.hold(nodes, *from, *until);
+        }
+        let before = std::mem::replace(horizon, next);
+        self.parked.insert(self.current, (before, self.held.len()));
+        self.current = eyes;
+    }
+
+    /// Somebody has that, in all futures.
+    pub fn hold(
+        &mut self,
+        horizon: &mut Horizon,
+        view: &ClusterView,
+        nodes: Vec<(usize, Amount)>,
+        (from, until): (Timestamp, Timestamp),
+    ) {
+        horizon.hold(&nodes, from, until);
+        if !view.reservations.list.is_empty() {
+            self.held.push((nodes, from, until));
+        }
+    }
+}
+
+/// The future of the nodes for those who look with these eyes.
+pub fn seen(view: &ClusterView, eyes: Eyes, now: Timestamp) -> Horizon {
+    let mut horizon = Horizon::new(view, now);
+    for (nodes, from, until) in view.reservations.closings(eyes, now) {
+        let whole = |place: usize| {
+            let cpus = view.nodes[place].shape.cpus;
+            (place, Amount { cpus, memory: 0, gres: GresTaken::default(), usage: NodeUse::Whole, uid: u32::MAX })
+        };
+        let closed: Vec<(usize, Amount)> = nodes.ones().map(whole).collect();
+        horizon.hold(&closed, from.max(now), until);
+    }
+    horizon
+}
+
+/// Why a job waits where it is for reservations that it waits: for its own to begin, or because nodes that are free now are
+/// or soon will be reserved for others.
+pub fn reason(
+    machine: &Machine<'_>,
+    request: &Request,
+    candidates: &FixedBitSet,
+    now: Timestamp,
+    length: Duration,
+) -> Option<Reason> {
+    let reservations = &machine.view().reservations;
+    if reservations.list.is_empty() {
+        return None;
+    }
+    if reservations.awaits(request.reservation, now) {
+        return Some(Reason::Other("Reservation".to_owned()));
+    }
+    let closed = reservations.closed(request.reservation, now, now, now.plus(length));
+    let mut open = candidates.clone();
+    open.difference_with(&closed);
+    let stands_in_the_way = open != *candidates
+        && select::place(machine, request, candidates).is_some()
+        && select::place(machine, request, &open).is_none();
+    stands_in_the_way.then(|| Reason::Other("ReqNodeNotAvail, May be reserved for other job".to_owned()))
+}

@@ -1,0 +1,271 @@
+//! `scontrol create reservation`, `update ReservationName=...`, `delete ReservationName=...` and `show reservation`.
+
+use super::{Session, full_word, too_few};
+use crate::{options::getopt, query::asking, render::{clock::Clock, records}};
+use garrick_model::{
+    date,
+    messages::command::{CommandReply, CommandRequest},
+    reservation::{AccessList, NodesWanted, ReservationChange, ReservationFlag},
+    time::{Timestamp, parse_duration_secs},
+};
+use jiff::tz::TimeZone;
+
+/// A word that cannot be used.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum WordError {
+    #[error("Unknown parameter {word}{hint}")]
+    Unknown { word: String, hint: String },
+    #[error("Invalid {key} value: {value} ({why})")]
+    Value { key: &'static str, value: String, why: String },
+    #[error("{0}")]
+    Flag(#[from] garrick_model::reservation::FlagError),
+    #[error("{0} is not supported yet")]
+    NotSupported(String),
+    #[error("ReservationName must be given")]
+    NoName,
+}
+
+const KEYS: &[&str] = &[
+    "accounts",
+    "comment",
+    "duration",
+    "endtime",
+    "features",
+    "flags",
+    "nodecnt",
+    "nodes",
+    "partitionname",
+    "reservationname",
+    "starttime",
+    "users",
+];
+
+/// Keys that Slurm has and Garrick has not yet.
+const NOT_YET: &[&str] = &[
+    "allowedpartition",
+    "burstbuffer",
+    "corecnt",
+    "groups",
+    "licenses",
+    "maxstartdelay",
+    "skip",
+    "tres",
+    "trespernode",
+    "watts",
+];
+
+/// Runs `create`: reservations only.
+pub fn create(session: &mut Session, words: &[String]) -> i32 {
+    let Some((entity, rest)) = words.split_first() else { return too_few(session, "create") };
+    let (name, _) = entity.split_once('=').unwrap_or((entity, ""));
+    let words = match full_word(name, &["reservationname", "partitionname", "partition", "reservation"]) {
+        Some("reservationname") => words,
+        Some("reservation") if !entity.contains('=') => rest,
+        // `create reservation=x` is short for the key.
+        Some("reservation") => words,
+        Some(_) => return session.not_supported("scontrol create partition"),
+        None => return session.plain_error(format_args!("Invalid entity to create: {name} (reservation is one)")),
+    };
+    let request = match read(words, Timestamp::now(), &TimeZone::system()) {
+        Ok(change) => CommandRequest::CreateReservation(Box::new(change)),
+        Err(error) => return session.plain_error(error),
+    };
+    let answer = session.cluster().and_then(|c| match c.ask(&request)? {
+        CommandReply::ReservationCreated(name) => Ok(name),
+        other => Err(c.unexpected(&other)),
+    });
+    match answer {
+        Ok(name) => session.print(|out| writeln!(out, "Reservation created: {name}")),
+        Err(error) => failed(session, "creating", &error),
+    }
+}
+
+/// Runs `update ReservationName=...`.
+pub fn update(session: &mut Session, words: &[String]) -> i32 {
+    let change = read(words, Timestamp::now(), &TimeZone::system());
+    let request = match change.and_then(|c| if c.name.is_some() { Ok(c) } else { Err(WordError::NoName) }) {
+        Ok(change) => CommandRequest::UpdateReservation(Box::new(change)),
+        Err(error) => return session.plain_error(error),
+    };
+    match session.cluster().and_then(|c| c.ask(&request)) {
+        Ok(_) => session.print(|out| writeln!(out, "Reservation updated.")),
+        Err(error) => failed(session, "updating", &error),
+    }
+}
+
+/// Runs `delete`: reservations only.
+pub fn delete(session: &mut Session, words: &[String]) -> i32 {
+    let (key, name) = match words {
+        [] => return too_few(session, "delete"),
+        [word] => word.split_once('=').unwrap_or((word, "")),
+        [entity, name] if !entity.contains('=') => (entity.as_str(), name.as_str()),
+        _ => return super::too_many(session, "delete"),
+    };
+    match full_word(key, &["reservationname", "reservation", "partitionname"]) {
+        Some("partitionname") => return session.not_supported("scontrol delete PartitionName="),
+        Some(_) if !name.is_empty() => {}
+        _ => return session.plain_error("Invalid entity to delete: name one as ReservationName=NAME"),
+    }
+    match session.cluster().and_then(|c| c.ask(&CommandRequest::DeleteReservation { name: name.to_owned() })) {
+        Ok(_) => 0,
+        Err(error) => session.failed("slurm_delete_reservation", &error),
+    }
+}
+
+/// Runs `show reservation [name]`.
+pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
+    if session.manner.json {
+        return session.not_supported("--json of reservations");
+    }
+    let answer = session.cluster().and_then(asking::reservations);
+    let (mut shown, at) = match answer {
+        Ok(answer) => answer,
+        Err(error) => return session.failed("slurm_load_reservations", &error),
+    };
+    shown.retain(|reservation| name.is_none_or(|name| reservation.name == name));
+    if let (Some(name), true) = (name, shown.is_empty()) {
+        return session.plain_error(format_args!("Reservation {name} not found"));
+    }
+    let (clock, manner) = (Clock::system(), session.manner);
+    session.print(|out| {
+        if shown.is_empty() && !manner.quiet {
+            writeln!(out, "No reservations in the system")?;
+        }
+        shown.iter().try_for_each(|r| records::reservation::record(r, at, &clock).write(out, manner.lines))
+    })
+}
+
+fn failed(session: &Session, doing: &str, error: &asking::AskError) -> i32 {
+    asking::hints(error, &session.console);
+    session.plain_error(format_args!("Error {doing} the reservation: {error}"))
+}
+
+fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<ReservationChange, WordError> {
+    let mut change = ReservationChange::default();
+    for word in words {
+        let unknown = |key: &str| WordError::Unknown {
+            word: word.clone(),
+            hint: getopt::nearest(&key.to_ascii_lowercase(), KEYS.iter().copied())
+                .map(|k| format!(" (did you mean {k}=?)"))
+                .unwrap_or_default(),
+        };
+        let (key, value) = word.split_once('=').ok_or_else(|| unknown(word))?;
+        let value = value.trim_matches('"');
+        let (key, sign) = match (key.strip_suffix('+'), key.strip_suffix('-')) {
+            (Some(key), _) => (key, Some('+')),
+            (_, Some(key)) => (key, Some('-')),
+            _ => (key, None),
+        };
+        let lower = key.to_ascii_lowercase();
+        let names = [KEYS, NOT_YET].concat();
+        let full = match lower.as_str() {
+            "partition" => "partitionname",
+            "reservation" => "reservationname",
+            "node" => "nodes",
+            other => full_word(other, &names).ok_or_else(|| unknown(key))?,
+        };
+        if NOT_YET.contains(&full) {
+            return Err(WordError::NotSupported(format!("{key}= of a reservation")));
+        }
+        if sign.is_some() && full != "flags" {
+            return Err(WordError::NotSupported(format!("{key}{}= of a reservation", sign.unwrap_or_default())));
+        }
+        set(&mut change, full, value, sign, now, zone)?;
+    }
+    Ok(change)
+}
+
+fn set(
+    change: &mut ReservationChange,
+    key: &'static str,
+    value: &str,
+    sign: Option<char>,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Result<(), WordError> {
+    let wrong = |why: String| WordError::Value { key, value: value.to_owned(), why };
+    let time = || date::parse_date(value, now, zone).map_err(|e| wrong(e.to_string()));
+    let people = || AccessList::parse(value).ok_or_else(|| wrong("names, or names with - before each".to_owned()));
+    match key {
+        "reservationname" if value.is_empty() || value.contains([',', ' ']) => {
+            return Err(wrong("a name without commas and blanks".to_owned()));
+        }
+        "reservationname" => change.name = Some(value.to_owned()),
+        "starttime" => change.start = Some(time()?),
+        "endtime" => change.end = Some(time()?),
+        "duration" => {
+            // Slurm counts UNLIMITED as a year too.
+            let secs = parse_duration_secs(value).map_err(|e| wrong(e.to_string()))?;
+            change.duration_secs = Some(secs.unwrap_or(365 * 86_400));
+        }
+        "nodes" if value.eq_ignore_ascii_case("all") => change.nodes = Some(NodesWanted::All),
+        "nodes" => {
+            let names = garrick_model::hostlist::expand(value).map_err(|e| wrong(e.to_string()))?;
+            change.nodes = Some(NodesWanted::Named(names));
+        }
+        "nodecnt" => {
+            let count = value.parse().map_err(|_| wrong("one number of nodes".to_owned()))?;
+            change.nodes = Some(NodesWanted::Count(count));
+        }
+        "partitionname" => change.partition = Some(value.to_owned()),
+        "features" => change.features = Some(value.to_owned()),
+        "users" => change.users = Some(people()?),
+        "accounts" => change.accounts = Some(people()?),
+        "comment" => change.comment = Some(value.to_owned()),
+        _ => {
+            for word in value.split(',').filter(|w| !w.is_empty()) {
+                let (word, minus) = match (word.strip_prefix('-'), word.strip_prefix('+')) {
+                    (Some(word), _) => (word, true),
+                    (_, Some(word)) => (word, false),
+                    _ => (word, sign == Some('-')),
+                };
+                let flag: ReservationFlag = word.parse()?;
+                if minus { change.clear.insert(flag) } else { change.set.insert(flag) };
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const NOW: Timestamp = Timestamp::from_secs(1_000_000);
+
+    fn read_line(line: &str) -> Result<ReservationChange, String> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        read(&words, NOW, &TimeZone::UTC).map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn words_are_read() {
+        let line = "StartTime=now+1hour Duration=2:00:00 Users=alice,bob NodeCnt=2 Flags=maint,ignore_jobs part=debug";
+        let change = read_line(line).unwrap();
+        assert_eq!(change.start, Some(Timestamp::from_secs(1_003_600)));
+        assert_eq!((change.duration_secs, change.nodes), (Some(7200), Some(NodesWanted::Count(2))));
+        assert_eq!(change.set, [ReservationFlag::Maint, ReservationFlag::IgnoreJobs].into());
+        assert_eq!(change.partition.as_deref(), Some("debug"));
+        let change = read_line("res=a Nodes=n[1-2] flags-=maint flags+=overlap").unwrap();
+        assert_eq!(change.nodes, Some(NodesWanted::Named(vec!["n1".into(), "n2".into()])));
+        assert_eq!((change.clear.len(), change.set.len(), change.name.as_deref()), (1, 1, Some("a")));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_said() {
+        for (line, says) in [
+            ("CoreCnt=4", "CoreCnt= of a reservation is not supported yet"),
+            ("Flags=PURGE_COMP", "Flags=PURGE_COMP is not supported yet"),
+            ("Flags=MAINTAIN", "Error parsing flags MAINTAIN: not a flag"),
+            ("StarTime=now", "Unknown parameter StarTime=now (did you mean starttime=?)"),
+            ("StartTime=soon", "Invalid starttime value: soon"),
+            ("NodeCnt=x", "Invalid nodecnt value: x"),
+            ("Users=a,-b", "Invalid users value: a,-b"),
+            ("Users+=a", "Users+= of a reservation is not supported yet"),
+        ] {
+            let said = read_line(line).unwrap_err();
+            assert!(said.starts_with(says), "{line}: {said}");
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! `scontrol show reservation`.
+
+use super::{Record, or_null};
+use crate::render::clock::Clock;
+use garrick_model::{
+    hostlist,
+    reservation::Reservation,
+    time::{Timestamp, long_duration},
+};
+
+/// The record of a reservation as it is at that time.
+pub fn record(reservation: &Reservation, at: Timestamp, clock: &Clock) -> Record {
+    let Reservation { name, start, end, nodes, partition, features, users, accounts, cores, cpus, comment, .. } =
+        reservation;
+    let mut r = Record::default();
+    r.line(format!(
+        "ReservationName={name} StartTime={} EndTime={} Duration={}",
+        clock.at(*start),
+        clock.at(*end),
+        long_duration(end.since(*start).as_secs())
+    ));
+    let flags: Vec<String> = reservation.flags.iter().map(ToString::to_string).collect();
+    r.line(format!(
+        "Nodes={} NodeCnt={} CoreCnt={cores} Features={} PartitionName={} Flags={}",
+        or_null(Some(&hostlist::fold(nodes))),
+        nodes.len(),
+        or_null(features.as_deref()),
+        or_null(partition.as_deref()),
+        flags.join(",")
+    ));
+    r.line(format!("TRES=cpu={cpus}"));
+    let state = if reservation.is_active(at) { "ACTIVE" } else { "INACTIVE" };
+    r.line(format!(
+        "Users={} Groups=(null) Accounts={} Licenses=(null) State={state} BurstBuffer=(null)",
+        or_null(Some(&users.to_string())),
+        or_null(Some(&accounts.to_string()))
+    ));
+    r.line("MaxStartDelay=(null)");
+    r.line_if("Comment", comment.as_deref());
+    r
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::render::records::Lines;
+    use garrick_model::reservation::{AccessList, ReservationFlag};
+    use jiff::tz::TimeZone;
+
+    #[test]
+    fn a_reservation_is_shown_as_slurm_shows_it() {
+        let one = Reservation {
+            name: "root_3".into(),
+            start: Timestamp::from_secs(1_795_255_200),
+            end: Timestamp::from_secs(1_795_262_400),
+            nodes: vec!["n1".into(), "n2".into()],
+            users: AccessList::parse("root").unwrap(),
+            flags: [ReservationFlag::SpecNodes, ReservationFlag::Maint].into(),
+            cores: 8,
+            cpus: 16,
+            ..Reservation::default()
+        };
+        let clock = Clock { zone: TimeZone::UTC, now: one.start, format: None };
+        let mut out = Vec::new();
+        record(&one, one.start, &clock).write(&mut out, Lines::Many).unwrap();
+        let want = "ReservationName=root_3 StartTime=2026-11-21T10:00:00 EndTime=2026-11-21T12:00:00 Duration=02:00:00\n   \
+            Nodes=n[1-2] NodeCnt=2 CoreCnt=8 Features=(null) PartitionName=(null) Flags=MAINT,SPEC_NODES\n   \
+            TRES=cpu=16\n   \
+            Users=root Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null)\n   \
+            MaxStartDelay=(null)\n\n";
+        assert_eq!(String::from_utf8(out).unwrap(), want);
+    }
+}
