@@ -4,7 +4,6 @@
 use crate::scheduler::facts::in_service;
 use garrick_model::{
     config::Config,
-
     refusal::Refusal,
     reservation::{AccessList, NodesWanted, RECURRING, Reservation, ReservationChange, ReservationFlag},
     time::Timestamp,
@@ -164,7 +163,8 @@ impl ReservationsCore {
         if new.users.is_empty() && new.accounts.is_empty() {
             return Err(Refusal::InvalidUpdate("a reservation without Users and Accounts is for nobody".to_owned()));
         }
-        let moved = before.as_ref().is_none_or(|old| (old.start, old.end, &old.flags) != (new.start, new.end, &new.flags));
+        let moved =
+            before.as_ref().is_none_or(|old| (old.start, old.end, &old.flags) != (new.start, new.end, &new.flags));
         let asked = change.nodes.clone().or_else(|| {
             // The nodes that it has must be free at its new times too.
             moved.then(|| NodesWanted::Named(new.nodes.clone()))
@@ -207,7 +207,10 @@ impl ReservationsCore {
         };
         let usable = |node: &NodeView| {
             members.as_ref().is_none_or(|m| m.contains(&node.index.0))
-                && new.features.as_ref().is_none_or(|text| text.split('&').all(|f| node.features.iter().any(|n| n == f)))
+                && new
+                    .features
+                    .as_ref()
+                    .is_none_or(|text| text.split('&').all(|f| node.features.iter().any(|n| n == f)))
         };
         let others: Vec<&Reservation> = self.known.values().filter(|r| r.name != new.name).collect();
         let free = |node: &NodeView| {
@@ -248,9 +251,8 @@ impl ReservationsCore {
             NodesWanted::Count(count) => {
                 // What was not asked for by name comes from one partition.
                 let default = site.partitions.iter().find(|p| p.config.default);
-                let of_default = |node: &NodeView| {
-                    members.is_some() || default.is_none_or(|p| p.nodes.contains(&node.index))
-                };
+                let of_default =
+                    |node: &NodeView| members.is_some() || default.is_none_or(|p| p.nodes.contains(&node.index));
                 let could: Vec<&Arc<NodeView>> =
                     site.nodes.iter().filter(|node| usable(node) && of_default(node)).collect();
                 if (could.len() as u64) < u64::from(count) {
@@ -338,9 +340,9 @@ fn times(now: Timestamp, new: &mut Reservation, change: &ReservationChange) -> R
         Some(_) => Some(86_400),
     };
     match period {
-        Some(secs) if new.end.since(new.start) > Duration::from_secs(secs) => Err(Refusal::InvalidUpdate(
-            "the reservation is longer than the time after which it comes again".to_owned(),
-        )),
+        Some(secs) if new.end.since(new.start) > Duration::from_secs(secs) => {
+            Err(Refusal::InvalidUpdate("the reservation is longer than the time after which it comes again".to_owned()))
+        }
         _ => Ok(()),
     }
 }

@@ -100,11 +100,8 @@ fn changes_are_checked_like_new_ones() {
     let saved = on(&nodes(3), |site| core.update(site, &later)).unwrap().saved.unwrap();
     assert_eq!((saved.start, saved.end), (at(300), at(400)));
     on(&nodes(3), |site| core.update(site, &longer)).unwrap();
-    let users = ReservationChange {
-        name: Some("a".into()),
-        users: AccessList::parse("bob"),
-        ..ReservationChange::default()
-    };
+    let users =
+        ReservationChange { name: Some("a".into()), users: AccessList::parse("bob"), ..ReservationChange::default() };
     let saved = on(&nodes(3), |site| core.update(site, &users)).unwrap().saved.unwrap();
     assert_eq!(saved.users.to_string(), "bob");
 }

@@ -47,8 +47,7 @@ impl ReservationsActor {
     ) {
         let (config, zone) = (self.env.config(), TimeZone::system());
         let (nodes, partitions) = (self.env.boards.nodes.list(), self.env.boards.partitions.list());
-        let site =
-            Site { config: &config, nodes: &nodes, partitions: &partitions, zone: &zone, now: Timestamp::now() };
+        let site = Site { config: &config, nodes: &nodes, partitions: &partitions, zone: &zone, now: Timestamp::now() };
         match decision(&mut self.core, &site) {
             Ok(changed) => {
                 tracing::info!(reservation = changed.name, gone = changed.saved.is_none(), "reservation.changed");

@@ -43,4 +43,6 @@ mod plan_test;
 #[cfg(test)]
 mod priority_test;
 #[cfg(test)]
+mod reservations_test;
+#[cfg(test)]
 mod topology_test;

@@ -67,7 +67,8 @@ impl Reservations {
         if shown.is_empty() {
             return Self::default();
         }
-        let places: HashMap<&str, usize> = nodes.iter().enumerate().map(|(place, n)| (n.name.as_str(), place)).collect();
+        let places: HashMap<&str, usize> =
+            nodes.iter().enumerate().map(|(place, n)| (n.name.as_str(), place)).collect();
         let list = shown.iter().map(|reservation| {
             let mut own = FixedBitSet::with_capacity(nodes.len());
             own.extend(reservation.nodes.iter().filter_map(|name| places.get(name.as_str()).copied()));

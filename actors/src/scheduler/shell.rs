@@ -308,8 +308,7 @@ pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
     view.licenses = license_facts(env);
     let administrators = env.ports.host.administrators();
     let (shown, zone) = (env.boards.reservations.list(), TimeZone::system());
-    view.reservations =
-        Reservations::new(&shown, &view.nodes, administrators, Timestamp::now(), &zone);
+    view.reservations = Reservations::new(&shown, &view.nodes, administrators, Timestamp::now(), &zone);
     view
 }
 

@@ -74,8 +74,7 @@ fn the_samples_fit_together_and_have_every_event() {
     assert_eq!((replayed.epoch, replayed.last_job, replayed.submissions), (3, 22, 5));
     let later = controller_events::expedited();
     let reservations = controller_events::reservations();
-    let found: Vec<&str> =
-        events.iter().chain(&later).chain(&reservations).map(controller_events::name).collect();
+    let found: Vec<&str> = events.iter().chain(&later).chain(&reservations).map(controller_events::name).collect();
     for name in controller_events::NAMES {
         assert!(found.contains(&name), "{name} is missing");
     }

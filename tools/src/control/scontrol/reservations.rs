@@ -1,7 +1,11 @@
 //! `scontrol create reservation`, `update ReservationName=...`, `delete ReservationName=...` and `show reservation`.
 
 use super::{Session, full_word, too_few};
-use crate::{options::getopt, query::asking, render::{clock::Clock, records}};
+use crate::{
+    options::getopt,
+    query::asking,
+    render::{clock::Clock, records},
+};
 use garrick_model::{
     date,
     messages::command::{CommandReply, CommandRequest},
@@ -220,7 +224,11 @@ fn set(
                     _ => (word, sign == Some('-')),
                 };
                 let flag: ReservationFlag = word.parse()?;
-                if minus { change.clear.insert(flag) } else { change.set.insert(flag) };
+                if minus {
+                    change.clear.insert(flag)
+                } else {
+                    change.set.insert(flag)
+                };
             }
         }
     }

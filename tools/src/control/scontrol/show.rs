@@ -49,16 +49,8 @@ const ENTITIES: &[&str] = &[
     "topology",
 ];
 
-const NOT_YET: &[&str] = &[
-    "aliases",
-    "assoc_mgr",
-    "bbstat",
-    "burstbuffer",
-    "dwstat",
-    "federation",
-    "frontend",
-    "slurmd",
-];
+const NOT_YET: &[&str] =
+    &["aliases", "assoc_mgr", "bbstat", "burstbuffer", "dwstat", "federation", "frontend", "slurmd"];
 
 /// Runs `show`.
 pub fn run(session: &mut Session, words: &[String]) -> i32 {

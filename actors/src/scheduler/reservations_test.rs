@@ -1,0 +1,299 @@
+//! Reservations in whole plans.
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    facts::{Backfill, ClusterView},
+    fixtures::{cluster, hold, job, node, spec},
+    plan::{Plan, plan},
+    probe::would_start,
+    reservations::Reservations,
+};
+use garrick_model::{
+    ids::JobId,
+    reservation::{AccessList, Reservation, ReservationFlag},
+    spec::{JobSpec, NodeCount, Sharing},
+    state::{JobState, Reason},
+    time::{TimeLimit, Timestamp},
+    view::JobView,
+};
+use jiff::tz::TimeZone;
+use proptest::prelude::*;
+use std::{sync::Arc, time::Duration};
+
+const NOW: Timestamp = Timestamp::from_secs(100_000);
+
+fn at(secs: u64) -> Timestamp {
+    NOW.plus(Duration::from_secs(secs))
+}
+
+fn reserved(
+    name: &str,
+    user: &str,
+    nodes: &[u32],
+    (from, until): (u64, u64),
+    flags: &[ReservationFlag],
+) -> Reservation {
+    Reservation {
+        name: name.to_owned(),
+        start: at(from),
+        end: at(until),
+        nodes: nodes.iter().map(|n| format!("n{n}")).collect(),
+        users: AccessList::parse(user).unwrap(),
+        flags: flags.iter().copied().collect(),
+        ..Reservation::default()
+    }
+}
+
+fn picture(nodes: u32, jobs: Vec<JobView>, list: Vec<Reservation>) -> ClusterView {
+    let mut view = cluster((0..nodes).map(|n| node(n, 4)).collect(), jobs);
+    reserve(&mut view, list);
+    view
+}
+
+fn reserve(view: &mut ClusterView, mut list: Vec<Reservation>) {
+    list.sort_by(|a, b| a.name.cmp(&b.name));
+    let shown: Vec<Arc<Reservation>> = list.into_iter().map(Arc::new).collect();
+    view.reservations = Reservations::new(&shown, &view.nodes, vec![0], NOW, &TimeZone::UTC);
+}
+
+fn of(id: u32, user: &str, spec: JobSpec) -> JobView {
+    let uid = if user == "alice" { 1001 } else { 1002 };
+    JobView { user: user.to_owned(), uid, ..job(id, spec) }
+}
+
+fn asking(names: &[&str], nodes: u32, secs: u64) -> JobSpec {
+    JobSpec {
+        reservations: names.iter().map(|n| (*n).to_owned()).collect(),
+        nodes: Some(NodeCount { min: nodes, max: None }),
+        sharing: Sharing::Exclusive,
+        time_limit: Some(TimeLimit::Secs(secs)),
+        ..spec()
+    }
+}
+
+/// Job, first node, reservation.
+fn started(plan: &Plan) -> Vec<(u32, &str, Option<&str>)> {
+    plan.starts.iter().map(|s| (s.job.0, s.nodes[0].name.as_str(), s.reservation.as_deref())).collect()
+}
+
+fn reason(plan: &Plan, job: u32) -> String {
+    match plan.reasons.iter().find(|(id, _)| id.0 == job) {
+        Some((_, Reason::Other(text))) => text.clone(),
+        Some((_, reason)) => format!("{reason:?}"),
+        None => String::new(),
+    }
+}
+
+const MAY_BE_RESERVED: &str = "ReqNodeNotAvail, May be reserved for other job";
+
+#[test]
+fn others_keep_off_and_those_it_is_for_go_in() {
+    let list = || vec![reserved("class", "bob", &[0, 1], (0, 4000), &[])];
+    let jobs = vec![
+        of(1, "alice", asking(&[], 2, 600)),
+        of(2, "alice", asking(&["class"], 1, 600)),
+        of(3, "bob", asking(&["class"], 1, 600)),
+        of(4, "bob", asking(&[], 1, 600)),
+        of(5, "bob", asking(&["gone"], 1, 600)),
+        of(6, "bob", asking(&["class"], 1, 5000)),
+    ];
+    let view = picture(3, jobs, list());
+    let made = plan(&view, NOW);
+    assert_eq!(started(&made), [(3, "n0", Some("class")), (4, "n2", None)]);
+    assert_eq!(reason(&made, 1), MAY_BE_RESERVED);
+    assert_eq!((reason(&made, 2), reason(&made, 5)), ("Reservation".into(), "ReservationDeleted".into()));
+    assert!(made.expected.iter().any(|(job, when)| (job.0, *when) == (1, at(4000))));
+    assert_eq!(made.expected.iter().find(|(job, _)| job.0 == 6), None, "longer than the reservation");
+}
+
+#[test]
+fn a_job_that_would_run_into_a_reservation_does_not_start_there() {
+    let list = vec![reserved("soon", "bob", &[0], (1000, 4000), &[])];
+    let jobs = vec![
+        of(1, "alice", asking(&[], 1, 1001)),
+        of(2, "alice", asking(&[], 1, 1000)),
+        of(3, "bob", asking(&["soon"], 1, 3000)),
+    ];
+    let view = picture(1, jobs, list);
+    let made = plan(&view, NOW);
+    assert_eq!(started(&made), [(2, "n0", None)]);
+    assert_eq!((reason(&made, 1), reason(&made, 3)), (MAY_BE_RESERVED.into(), "Reservation".into()));
+    let expected: Vec<(u32, Timestamp)> = made.expected.iter().map(|(job, when)| (job.0, *when)).collect();
+    assert_eq!(expected, [(1, at(4000)), (3, at(1000))]);
+    let asked = would_start(&view, &of(9, "alice", asking(&[], 1, 2000)), NOW).unwrap();
+    assert!(asked.at >= at(4000));
+}
+
+#[test]
+fn flags_say_who_goes_where() {
+    use ReservationFlag::{Flex, Magnetic, Maint, Overlap};
+    // It draws those that it is for.
+    let draws = vec![reserved("pull", "bob", &[1], (0, 4000), &[Magnetic])];
+    let jobs = || {
+        vec![of(1, "bob", asking(&[], 1, 600)), of(2, "bob", asking(&[], 1, 600)), of(3, "alice", asking(&[], 1, 600))]
+    };
+    let made = plan(&picture(2, jobs(), draws), NOW);
+    assert_eq!(started(&made), [(1, "n1", Some("pull")), (2, "n0", None)]);
+    // Its jobs begin before, and elsewhere.
+    let flex = vec![reserved("flex", "bob", &[0], (500, 600), &[Flex])];
+    let jobs = vec![of(1, "bob", asking(&["flex"], 2, 9000)), of(2, "alice", asking(&[], 1, 9000))];
+    assert_eq!(started(&plan(&picture(2, jobs, flex), NOW)), [(1, "n0", Some("flex"))]);
+    // Maintenance holds against all; overlapping ones share.
+    let both =
+        |flag| vec![reserved("a", "bob", &[0], (0, 4000), &[]), reserved("b", "alice", &[0], (0, 4000), &[flag])];
+    let inside = || vec![of(1, "bob", asking(&["a"], 1, 600))];
+    assert_eq!(started(&plan(&picture(1, inside(), both(Maint)), NOW)), []);
+    assert_eq!(started(&plan(&picture(1, inside(), both(Overlap)), NOW)), [(1, "n0", Some("a"))]);
+}
+
+#[test]
+fn expedited_jobs_keep_off_too() {
+    let mut urgent = of(1, "alice", asking(&[], 1, 600));
+    urgent.state = JobState::Expediting;
+    let list = vec![reserved("class", "bob", &[0], (300, 4000), &[])];
+    assert_eq!(started(&plan(&picture(2, vec![urgent.clone()], list.clone()), NOW)), [(1, "n1", None)]);
+    assert_eq!(started(&plan(&picture(1, vec![urgent], list), NOW)), []);
+}
+
+#[test]
+fn who_waits_for_a_reservation_holds_back_nobody_else() {
+    let list = vec![reserved("class", "bob", &[0], (0, 4000), &[])];
+    let jobs = vec![of(1, "alice", asking(&[], 2, 600)), of(2, "alice", asking(&[], 1, 600))];
+    let mut view = picture(2, jobs, list);
+    view.policy.backfill = Backfill::Off;
+    assert_eq!(started(&plan(&view, NOW)), [(2, "n1", None)]);
+}
+
+fn any_flags() -> impl Strategy<Value = Vec<ReservationFlag>> {
+    use ReservationFlag::{Daily, Flex, Hourly, Magnetic, Maint, Overlap};
+    prop::collection::vec(prop::sample::select(vec![Maint, Overlap, Flex, Magnetic, Daily, Hourly]), 0..3)
+}
+
+fn any_reservation() -> impl Strategy<Value = (Vec<u32>, u64, u64, bool, Vec<ReservationFlag>)> {
+    let nodes = prop::collection::vec(0u32..4, 1..4);
+    (nodes, 0u64..3000, 60u64..3000, any::<bool>(), any_flags())
+}
+
+/// User, reservation asked for, nodes, whole nodes, limit, expedited.
+type Wish = (bool, Option<usize>, u32, bool, u64, bool);
+
+fn any_job() -> impl Strategy<Value = Wish> {
+    (any::<bool>(), prop::option::of(0usize..3), 1u32..3, any::<bool>(), 60u64..6000, prop::bool::weighted(0.1))
+}
+
+fn name_of(number: usize) -> String {
+    format!("r{number}")
+}
+
+/// May a job in `own` be on that node from then until then, as far as `other` is concerned? Said anew here.
+fn lets_in(other: &Reservation, own: Option<&Reservation>, node: &str, from: Timestamp, until: Timestamp) -> bool {
+    let times = other.times(NOW, 20, &TimeZone::UTC);
+    let apart = times.iter().all(|(start, end)| until <= *start || *end <= from);
+    if apart || !other.nodes.iter().any(|n| n == node) {
+        return true;
+    }
+    own.is_some_and(|own| {
+        let maintenance = |r: &Reservation| r.has(ReservationFlag::Maint);
+        let overlaps = |r: &Reservation| r.has(ReservationFlag::Overlap);
+        let shared = maintenance(own) || (!maintenance(other) && (overlaps(own) || overlaps(other)));
+        own.name == other.name || (shared && own.nodes.iter().any(|n| n == node))
+    })
+}
+
+/// May a job in `own` be there then, as far as its own reservation is concerned?
+fn is_inside(own: &Reservation, node: &str, from: Timestamp, until: Timestamp) -> bool {
+    let times = own.times(NOW, 64, &TimeZone::UTC);
+    own.has(ReservationFlag::Flex)
+        || (own.nodes.iter().any(|n| n == node) && times.iter().any(|(start, end)| *start <= from && until <= *end))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// Nobody is planned onto nodes that are reserved for others at any of their times, nobody in a reservation outside of
+    /// it, and no CPU is promised twice.
+    #[test]
+    fn reserved_nodes_are_for_whom_they_are_reserved(
+        list in prop::collection::vec(any_reservation(), 0..3),
+        wishes in prop::collection::vec(any_job(), 1..12),
+        busy in prop::collection::vec((0u32..4, 1i64..2000), 0..3),
+        backfill in prop::sample::select(vec![Backfill::Conservative, Backfill::First(1), Backfill::Off]),
+    ) {
+        let list: Vec<Reservation> = list.into_iter().enumerate().map(|(number, (mut nodes, from, length, alice, flags))| {
+            nodes.sort_unstable();
+            nodes.dedup();
+            let user = if alice { "alice" } else { "bob" };
+            reserved(&name_of(number), user, &nodes, (from, from + length), &flags)
+        }).collect();
+        let jobs: Vec<JobView> = wishes.into_iter().zip(1..).map(|((alice, asked, nodes, whole, secs, urgent), id)| {
+            let names: Vec<String> = asked.into_iter().map(name_of).collect();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let sharing = if whole { Sharing::Exclusive } else { Sharing::Default };
+            let spec = JobSpec { sharing, ..asking(&names, nodes, secs) };
+            let mut job = of(id, if alice { "alice" } else { "bob" }, spec);
+            if urgent {
+                job.state = JobState::Expediting;
+            }
+            job
+        }).collect();
+        let mut nodes: Vec<_> = (0..4).map(|n| node(n, 4)).collect();
+        for (number, (place, end)) in (900..).zip(&busy) {
+            if nodes[*place as usize].holds.is_empty() {
+                nodes[*place as usize].holds.push(hold(number, 0..4, 100, Some(NOW.secs() + end)));
+            }
+        }
+        let mut view = cluster(nodes, jobs.clone());
+        view.policy.backfill = backfill;
+        reserve(&mut view, list.clone());
+        let made = plan(&view, NOW);
+
+        let by_id = |id: JobId| jobs.iter().find(|job| job.id == id).unwrap();
+        let find = |name: &str| list.iter().find(|r| r.name == name);
+        // Job, node, CPUs, from, until.
+        let mut held: Vec<(JobId, String, u32, Timestamp, Timestamp)> = Vec::new();
+        for node in &view.nodes {
+            held.extend(node.holds.iter().map(|h| (h.job, node.name.clone(), h.share.cpus.len(), NOW, h.expected_end.unwrap())));
+        }
+        for start in &made.starts {
+            let job = by_id(start.job);
+            let until = NOW.plus(job.time_limit.duration().unwrap());
+            let own = start.reservation.as_deref().map(|name| find(name).unwrap());
+            if let Some(own) = own {
+                let named = job.spec.reservations.contains(&own.name);
+                prop_assert!(named || (job.spec.reservations.is_empty() && own.has(ReservationFlag::Magnetic)));
+                prop_assert!(own.users.names.contains(&job.user));
+            } else {
+                prop_assert!(job.spec.reservations.is_empty());
+            }
+            for node in &start.nodes {
+                prop_assert!(own.is_none_or(|own| is_inside(own, &node.name, NOW, until)), "{} outside", job.id);
+                for other in &list {
+                    prop_assert!(lets_in(other, own, &node.name, NOW, until), "{} in {}", job.id, other.name);
+                }
+                held.push((job.id, node.name.clone(), node.share.cpus.len(), NOW, until));
+            }
+        }
+        for kept in &made.reservations {
+            let job = by_id(kept.job);
+            let own = job.spec.reservations.first().map(|name| find(name).unwrap());
+            for (place, amount) in &kept.nodes {
+                let name = &view.nodes[*place].name;
+                // Those that are expedited have nodes kept for them, and are looked at when they start.
+                if job.state != JobState::Expediting {
+                    prop_assert!(own.is_none_or(|own| is_inside(own, name, kept.from, kept.until)));
+                    for other in &list {
+                        prop_assert!(lets_in(other, own, name, kept.from, kept.until), "{} in {}", job.id, other.name);
+                    }
+                    held.push((job.id, name.clone(), amount.cpus, kept.from, kept.until));
+                }
+            }
+        }
+        if jobs.iter().all(|job| job.state != JobState::Expediting) {
+            for (_, node, _, moment, _) in &held {
+                let there = held.iter().filter(|(_, n, _, from, until)| n == node && from <= moment && moment < until);
+                let used: u32 = there.map(|(_, _, cpus, ..)| cpus).sum();
+                prop_assert!(used <= 8, "{node} has {used} at {}", moment.0);
+            }
+        }
+    }
+}

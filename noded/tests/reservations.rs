@@ -1,0 +1,65 @@
+//! Advance reservations over real processes: jobs keep off, jobs that ask for it go in, and what was acknowledged outlasts
+//! a controller that is killed.
+
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+use support::{Cluster, field_of};
+
+fn field(c: &Cluster, field: &str) -> Option<String> {
+    field_of(&c.sh("scontrol -o show reservation class").ok().out, field)
+}
+
+fn node_state(c: &Cluster) -> Option<String> {
+    field_of(&c.sh("scontrol -o show node n1").ok().out, "State")
+}
+
+#[test]
+fn a_reservation_keeps_others_off_lets_its_own_in_and_outlasts_the_controller() {
+    let c = Cluster::up("resv", &["--nodes", "1", "--cpus", "4", "--memory", "2000"]);
+    let create = "scontrol create reservation ReservationName=class StartTime=now Duration=2:00:00 Users=nobody Nodes=n1";
+    let a = c.sh(create).ok();
+    assert_eq!(a.out, "Reservation created: class\n");
+    let a = c.sh(create);
+    assert_eq!((a.code, a.err.as_str()), (1, "Error creating the reservation: Duplicate reservation name\n"), "{a:?}");
+    let a = c.sh("scontrol create reservation StartTime=now Duration=30 Users=nobody NodeCnt=1");
+    assert_eq!((a.code, a.err.as_str()), (1, "Error creating the reservation: Requested nodes are busy\n"), "{a:?}");
+    assert_eq!(field(&c, "State").as_deref(), Some("ACTIVE"));
+    assert_eq!(field(&c, "Flags").as_deref(), Some("SPEC_NODES"));
+    assert_eq!(node_state(&c).as_deref(), Some("IDLE+RESERVED"));
+    assert_eq!(c.sh("sinfo -h -o %t").ok().out, "resv\n");
+    assert!(c.sh("sinfo -h -T").ok().out.starts_with("class        ACTIVE  "));
+
+    let a = c.sh("sbatch --reservation=other --wrap true");
+    assert_eq!(a.code, 1);
+    assert!(a.err.contains("Requested reservation is invalid"), "{a:?}");
+    let outside = c.sh("sbatch -n1 -t 10 --wrap true").ok().job();
+    let reason = || c.sh(&format!("squeue -h -o %r -j {outside}")).ok().out;
+    c.await_that("the job outside waits", || reason() == "ReqNodeNotAvail, May be reserved for other job\n");
+    let inside = c.sh("sbatch -n1 -t 10 -o in.out --reservation=class --wrap 'echo $SLURM_JOB_RESERVATION'").ok().job();
+    c.await_state(&inside, "COMPLETED");
+    assert_eq!(c.read("in.out"), "class\n");
+    assert_eq!(c.sh(&format!("squeue -h -t all -o %v -j {inside}")).ok().out, "class\n");
+    let long = c.sh("SBATCH_RESERVATION=class sbatch -n1 -t 180 --wrap true").ok().job();
+    assert_eq!(c.job_field(&long, "Reservation").as_deref(), Some("class"));
+
+    let controller = c.pid_of("controller", None);
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(controller), nix::sys::signal::Signal::SIGKILL).unwrap();
+    let command_line = format!("/proc/{controller}/cmdline");
+    c.await_that("the controller is gone", || std::fs::read(&command_line).map_or(true, |line| line.is_empty()));
+    c.sh("garrick up").ok();
+    assert_eq!(field(&c, "Nodes").as_deref(), Some("n1"));
+    assert_eq!(c.job_field(&outside, "JobState").as_deref(), Some("PENDING"));
+
+    c.sh("scontrol update ReservationName=class Flags+=MAINT Duration=1:00:00").ok();
+    assert_eq!(field(&c, "Duration").as_deref(), Some("01:00:00"));
+    assert_eq!(c.sh("sinfo -h -o %t").ok().out, "maint\n");
+    c.sh("scontrol delete ReservationName=class").ok();
+    assert_eq!(c.sh("scontrol show reservation").ok().out, "No reservations in the system\n");
+    c.await_state(&outside, "COMPLETED");
+    c.await_that("the job of a reservation that is gone waits", || {
+        c.sh(&format!("squeue -h -o %r -j {long}")).ok().out == "ReservationDeleted\n"
+    });
+    let a = c.sh("scontrol delete ReservationName=class");
+    assert_eq!((a.code, a.err.as_str()), (1, "slurm_delete_reservation error: Requested reservation is invalid\n"));
+}
