@@ -17,7 +17,8 @@ fn node_state(c: &Cluster) -> Option<String> {
 #[test]
 fn a_reservation_keeps_others_off_lets_its_own_in_and_outlasts_the_controller() {
     let c = Cluster::up("resv", &["--nodes", "1", "--cpus", "4", "--memory", "2000"]);
-    let create = "scontrol create reservation ReservationName=class StartTime=now Duration=2:00:00 Users=nobody Nodes=n1";
+    let create =
+        "scontrol create reservation ReservationName=class StartTime=now Duration=2:00:00 Users=nobody Nodes=n1";
     let a = c.sh(create).ok();
     assert_eq!(a.out, "Reservation created: class\n");
     let a = c.sh(create);

@@ -159,6 +159,9 @@ impl SchedulerActor {
         // Heartbeats change boards too: without anyone waiting there is nothing to plan.
         let made =
             if view.pending.iter().any(|job| job.eligible) { plan(&view, Timestamp::now()) } else { Plan::default() };
+        // What was reserved meanwhile is not in it.
+        let stale = self.env.boards.reservations.generation() != self.seen.3;
+        let made = if stale { Plan { truncated: true, ..Plan::default() } } else { made };
         self.last_pass = began.elapsed();
         tracing::debug!(
             starts = made.starts.len(),
