@@ -3,7 +3,6 @@
 
 use crate::scheduler::facts::in_service;
 use garrick_model::{
-    config::Config,
     refusal::Refusal,
     reservation::{AccessList, NodesWanted, RECURRING, Reservation, ReservationChange, ReservationFlag},
     time::Timestamp,
@@ -22,8 +21,6 @@ const TIMES_COMPARED: usize = 400;
 
 /// What decisions are made from.
 pub struct Site<'a> {
-    /// Configuration.
-    pub config: &'a Config,
     /// Nodes, in configuration order.
     pub nodes: &'a [Arc<NodeView>],
     /// Partitions.

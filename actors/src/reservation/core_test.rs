@@ -1,7 +1,6 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::scheduler::fixtures::{hold, node};
-use garrick_model::config::Config;
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
 
@@ -14,8 +13,7 @@ fn nodes(count: u32) -> Vec<Arc<NodeView>> {
 }
 
 fn on<R>(nodes: &[Arc<NodeView>], act: impl FnOnce(&Site<'_>) -> R) -> R {
-    let config = Config::default();
-    act(&Site { config: &config, nodes, partitions: &[], zone: &TimeZone::UTC, now: NOW })
+    act(&Site { nodes, partitions: &[], zone: &TimeZone::UTC, now: NOW })
 }
 
 fn wish(name: &str, nodes: &[&str], from: u64, secs: u64) -> ReservationChange {

@@ -45,9 +45,9 @@ impl ReservationsActor {
         reply: ReplyTo<Result<String, Refusal>>,
         decision: impl FnOnce(&mut ReservationsCore, &Site<'_>) -> Result<Changed, Refusal>,
     ) {
-        let (config, zone) = (self.env.config(), TimeZone::system());
+        let zone = TimeZone::system();
         let (nodes, partitions) = (self.env.boards.nodes.list(), self.env.boards.partitions.list());
-        let site = Site { config: &config, nodes: &nodes, partitions: &partitions, zone: &zone, now: Timestamp::now() };
+        let site = Site { nodes: &nodes, partitions: &partitions, zone: &zone, now: Timestamp::now() };
         match decision(&mut self.core, &site) {
             Ok(changed) => {
                 tracing::info!(reservation = changed.name, gone = changed.saved.is_none(), "reservation.changed");
