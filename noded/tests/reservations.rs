@@ -37,7 +37,8 @@ fn a_reservation_keeps_others_off_lets_its_own_in_and_outlasts_the_controller() 
     let outside = c.sh("sbatch -n1 -t 10 --wrap true").ok().job();
     let reason = || c.sh(&format!("squeue -h -o %r -j {outside}")).ok().out;
     c.await_that("the job outside waits", || reason() == "ReqNodeNotAvail, May be reserved for other job\n");
-    let inside = c.shell("sbatch -n1 -t 10 -o in.out --reservation=class --wrap 'echo $SLURM_JOB_RESERVATION'").ok().job();
+    let inside =
+        c.shell("sbatch -n1 -t 10 -o in.out --reservation=class --wrap 'echo $SLURM_JOB_RESERVATION'").ok().job();
     c.await_state(&inside, "COMPLETED");
     assert_eq!(c.read("in.out"), "class\n");
     assert_eq!(c.sh(&format!("squeue -h -t all -o %v -j {inside}")).ok().out, "class\n");

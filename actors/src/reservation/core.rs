@@ -77,7 +77,7 @@ impl ReservationsCore {
         if [&change.users, &change.accounts].into_iter().flatten().all(AccessList::is_empty) {
             return Err(missing("Either Users and/or Accounts must be specified"));
         }
-        let new = Reservation { name: name.clone(), ..Reservation::default() };
+        let new = Reservation { name, ..Reservation::default() };
         self.settle(site, new, change)
     }
 

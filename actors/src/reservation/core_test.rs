@@ -78,7 +78,7 @@ fn what_is_missing_or_wrong_is_said() {
     assert!(text(&mut core, ReservationChange { users: None, ..full.clone() }).contains("Users and/or Accounts"));
     assert!(text(&mut core, ReservationChange { nodes: None, ..full.clone() }).contains("Nodes="));
     assert_eq!(text(&mut core, wish("a", &["n9"], 10, 100)), "Invalid node name specified");
-    let past = ReservationChange { start: Some(Timestamp(0)), ..full.clone() };
+    let past = ReservationChange { start: Some(Timestamp(0)), ..full };
     assert_eq!(create(&mut core, &past), Err(Refusal::InvalidTime));
     assert_eq!(create(&mut core, &wish("a", &["n0"], 10, 0)), Err(Refusal::InvalidTime));
     let long = flagged(wish("a", &["n0"], 10, 90_000), ReservationFlag::Daily);

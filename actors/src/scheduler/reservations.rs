@@ -178,6 +178,9 @@ impl ReservationFacts {
     }
 }
 
+/// What of which nodes, from when until when.
+type Held = (Vec<(usize, Amount)>, Timestamp, Timestamp);
+
 /// The futures that a pass plans with: one for each pair of eyes, made when first needed. What is held in one is held in
 /// all.
 #[derive(Debug, Default)]
@@ -185,7 +188,7 @@ pub struct Futures {
     current: Eyes,
     /// The others, and how much of what is held each knows.
     parked: BTreeMap<Eyes, (Horizon, usize)>,
-    held: Vec<(Vec<(usize, Amount)>, Timestamp, Timestamp)>,
+    held: Vec<Held>,
 }
 
 impl Futures {
