@@ -150,7 +150,13 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "UnkillableStepProgram" => config.unkillable_step_program = text(),
         "UnkillableStepTimeout" => config.unkillable_step_timeout_secs = secs(value)?,
         "WaitTime" => config.wait_time_secs = secs(value)?,
-        _ => return Ok(config.priority.set(key, value)?.map(Effect)),
+        _ => {
+            let preempt = config.preempt.set(key, value)?;
+            return match preempt {
+                Some(note) => Ok(Some(Effect(note))),
+                None => Ok(config.priority.set(key, value)?.map(Effect)),
+            };
+        }
     }
     Ok(FULL)
 }

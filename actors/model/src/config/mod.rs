@@ -8,6 +8,7 @@
 //! | `values` | numbers, yes and no, times, lists |
 //! | `apply` | keys that stand alone, into [`Config`] |
 //! | `node`, `partition` | lines of nodes and partitions; `scontrol update` uses [`PartitionConfig::set`] too |
+//! | `preempt` | who gives way to whom, and how |
 //! | `priority` | keys of `priority/multifactor` |
 //! | `gres` | `gres.conf`, and `ConstrainDevices` of `cgroup.conf` |
 //! | `read` | all of it in order: [`read`], [`read_reporting`], [`check`] |
@@ -24,6 +25,7 @@ pub mod locate;
 mod nearest;
 mod node;
 mod partition;
+mod preempt;
 mod priority;
 mod read;
 mod report;
@@ -38,6 +40,7 @@ pub use gres::{GpuVariables, GresConfig, GresDevice, GresLine};
 pub use nearest::nearest;
 pub use node::{ConfiguredState, InitialState, NodeConfig, NodeSettings};
 pub use partition::{OverSubscribe, OverTime, PartitionConfig};
+pub use preempt::{PreemptMode, PreemptSettings, PreemptType};
 pub use priority::{PriorityFlags, PrioritySettings, WeighedTres, amount};
 pub use read::{check, read, read_files, read_reporting, read_text};
 pub use report::{ConfigReport, Place, Problem, SettingError, Severity};

@@ -4,6 +4,7 @@
 use super::{
     keys::{self, Class},
     node::{dropped, not_yet},
+    preempt,
     report::SettingError,
     values::{self, MemoryPer, SelectParameters, Value},
 };
@@ -75,7 +76,7 @@ pub struct PartitionConfig {
     pub least_loaded: bool,
     /// `GraceTime`, seconds, default 0.
     pub grace_secs: u32,
-    /// `PreemptMode`, as written.
+    /// `PreemptMode`, in Slurm's words; `None`: the cluster's.
     pub preempt_mode: Option<String>,
     /// `OverTimeLimit`, minutes beyond a job's limit; `None`: the cluster's.
     pub over_time_limit: Option<OverTime>,
@@ -281,7 +282,13 @@ impl PartitionConfig {
                 self.over_time_limit = values::optional(value).map(|v| OverTime::parse(&v)).transpose()?
             }
             "PowerDownOnIdle" => self.power_down_on_idle = yes_no(value)?,
-            "PreemptMode" => self.preempt_mode = Some(preempt_mode(value)?).filter(|m| m != "OFF"),
+            "PreemptMode" => {
+                let (_, words, note) = preempt::mode(value)?;
+                self.preempt_mode = Some(words);
+                if note.is_some() {
+                    return Ok(note);
+                }
+            }
             "PriorityJobFactor" => self.priority_job_factor = values::number(value, 0, 65_533)?,
             "PriorityTier" => self.priority_tier = values::number(value, 0, 65_533)?,
             "QOS" => self.qos = values::optional(value).filter(|q| q != "N/A"),
@@ -311,8 +318,6 @@ impl PartitionConfig {
         match key {
             "AllowAccounts" => self.allow_accounts.is_none(),
             "AllowQos" => self.allow_qos.is_none(),
-            "PreemptMode" => self.preempt_mode.is_none(),
-            "GraceTime" => self.grace_secs == 0,
             "ReqResv" => !self.require_reservation,
             "PowerDownOnIdle" => !self.power_down_on_idle,
             "MaxCPUsPerSocket" => self.max_cpus_per_socket.is_none(),
@@ -351,12 +356,6 @@ fn grace(text: &str) -> Value<u32> {
         return secs.ok_or_else(|| SettingError::new(format!("\"{text}\" is not a time")));
     }
     values::number(text, 0, u32::MAX - 3)
-}
-
-fn preempt_mode(text: &str) -> Value<String> {
-    let words = ["OFF", "CANCEL", "GANG", "REQUEUE", "SUSPEND", "WITHIN", "PRIORITY"];
-    let modes = values::list(text).iter().map(|word| values::choice(word, &words)).collect::<Value<Vec<_>>>()?;
-    Ok(if modes.is_empty() { "OFF".to_owned() } else { modes.join(",") })
 }
 
 fn state(text: &str) -> Value<PartitionState> {

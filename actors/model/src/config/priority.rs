@@ -288,7 +288,7 @@ pub fn amount(text: &str) -> Option<f64> {
 }
 
 /// `7-00:00:00`, `00:05:00`.
-fn days_and_time(secs: u64) -> String {
+pub(super) fn days_and_time(secs: u64) -> String {
     let mut text = String::new();
     if secs >= DAY {
         let _ = write!(text, "{}-", secs / DAY);

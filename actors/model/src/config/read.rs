@@ -245,6 +245,9 @@ impl Reader {
             let wrong = SettingError::new(format!("is below FirstJobId={}", self.config.first_job_id));
             report.error(place, format!("MaxJobId={}", self.config.max_job_id), wrong);
         }
+        if let Some((key, wrong)) = self.config.preempt.conflict() {
+            report.error(self.seen.get(key).unwrap_or(&whole), key, wrong);
+        }
         self.finish_sets(report);
         let file = topologies.and_then(|read_file| topology::read(&self.config, read_file, report));
         if let Some(file) = &file {
@@ -303,6 +306,9 @@ impl Reader {
             {
                 let cause = format!("DefaultTime={} is above MaxTime={}", default.scontrol_text(), max.scontrol_text());
                 report.warning(place, what.as_str(), SettingError::new(cause).suggest("MaxTime counts"));
+            }
+            if partition.preempt_mode.is_none() {
+                partition.preempt_mode = self.config.preempt.partition_default().map(str::to_owned);
             }
             match default {
                 Some(other) if partition.default => {

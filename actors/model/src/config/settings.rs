@@ -5,6 +5,7 @@ use super::{
     gres::GresConfig,
     node::NodeConfig,
     partition::{OverTime, PartitionConfig},
+    preempt::PreemptSettings,
     priority::PrioritySettings,
     report::{Place, SettingError},
     values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
@@ -237,6 +238,8 @@ pub struct Config {
     pub scheduler_parameters: Parameters,
     /// `PriorityType`, as written.
     pub priority_type: String,
+    /// `PreemptType`, `PreemptMode` and what belongs to them.
+    pub preempt: PreemptSettings,
     /// `PriorityWeight...` and what else `priority/multifactor` goes by.
     pub priority: PrioritySettings,
     /// `DependencyParameters`.
@@ -337,6 +340,7 @@ impl Default for Config {
             scheduler_type: "sched/backfill".to_owned(),
             scheduler_parameters: Parameters::default(),
             priority_type: "priority/basic".to_owned(),
+            preempt: PreemptSettings::default(),
             priority: PrioritySettings::default(),
             dependency_parameters: Parameters::default(),
             launch_parameters: Parameters::default(),

@@ -458,6 +458,6 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         "UnkillableStepProgram" => text(c.unkillable_step_program.as_deref()),
         "UnkillableStepTimeout" => secs(c.unkillable_step_timeout_secs),
         "WaitTime" => secs(c.wait_time_secs),
-        name => return c.priority.shown(name),
+        name => return c.preempt.shown(name).or_else(|| c.priority.shown(name)),
     })
 }

@@ -98,6 +98,7 @@ pub fn partition(view: &PartitionView, nodes: &[Arc<NodeView>], meta: &Meta) -> 
         config
             .preempt_mode
             .as_ref()
+            .filter(|mode| *mode != "OFF")
             .map_or_else(|| vec!["DISABLED".to_owned()], |m| m.split(',').map(str::to_owned).collect())
     );
     p["priority"] = json!({"job_factor": config.priority_job_factor, "tier": config.priority_tier});

@@ -1,0 +1,237 @@
+//! Preemption: `PreemptType`, `PreemptMode` and what else says who gives way to whom.
+
+use super::{
+    priority::days_and_time,
+    report::SettingError,
+    values::{self, Parameters, Value},
+};
+use crate::time::parse_duration_secs;
+use serde::{Deserialize, Serialize};
+
+/// How a job gives way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PreemptMode {
+    /// OFF: it does not.
+    #[default]
+    Off,
+    /// CANCEL: it is ended.
+    Cancel,
+    /// REQUEUE: it goes back to the queue if it may be requeued, and is ended otherwise.
+    Requeue,
+}
+
+/// Who may preempt whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PreemptType {
+    /// `preempt/none`: nobody.
+    #[default]
+    None,
+    /// `preempt/partition_prio`: jobs of a partition with a higher `PriorityTier` those of one with a lower.
+    PartitionPrio,
+}
+
+/// Settings of preemption.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PreemptSettings {
+    /// `PreemptType`.
+    pub kind: PreemptType,
+    /// `PreemptType` as written; `None`: not at all.
+    kind_text: Option<String>,
+    /// `PreemptMode`: of partitions that have none of their own.
+    pub mode: PreemptMode,
+    /// `PreemptMode`, in Slurm's words.
+    mode_text: Option<String>,
+    /// `PreemptExemptTime`, seconds: a job is not preempted before it has run for so long. Default 0.
+    pub exempt_secs: u64,
+    /// `PreemptParameters`.
+    pub parameters: Parameters,
+}
+
+/// Options of `PreemptParameters` that are acted on.
+const PARAMETERS: &[&str] = &["youngest_first"];
+/// Options that Slurm has besides.
+const PARAMETERS_NOT_YET: &[&str] = &[
+    "min_exempt_priority",
+    "reclaim_licenses",
+    "reorder_count",
+    "send_user_signal",
+    "strict_order",
+    "suspend_grace_time",
+];
+
+const WORDS: &[&str] = &["OFF", "CANCEL", "GANG", "REQUEUE", "SUSPEND", "WITHIN", "PRIORITY"];
+
+impl PreemptSettings {
+    /// `youngest_first`: of jobs of one tier, those that started last give way first.
+    pub fn youngest_first(&self) -> bool {
+        self.parameters.has("youngest_first")
+    }
+
+    /// Sets a key by its usual spelling. `None`: not a key that is read here.
+    pub(super) fn set(&mut self, key: &str, value: &str) -> Value<Option<Option<SettingError>>> {
+        let mut note = None;
+        match key {
+            "PreemptExemptTime" => self.exempt_secs = exempt_time(value)?,
+            "PreemptMode" => {
+                let (mode, text, later) = mode(value)?;
+                self.mode = mode;
+                self.mode_text = Some(text);
+                note = later;
+            }
+            "PreemptParameters" => (self.parameters, note) = parameters(value)?,
+            "PreemptType" => {
+                let words = ["preempt/none", "preempt/partition_prio", "preempt/qos"];
+                let word = values::choice(value, &words)?;
+                self.kind =
+                    if word == "preempt/partition_prio" { PreemptType::PartitionPrio } else { PreemptType::None };
+                self.kind_text = Some(word.to_owned());
+                if word == "preempt/qos" {
+                    note = Some(
+                        SettingError::new("preempt/qos is not supported yet: nobody is preempted")
+                            .suggest("preempt/partition_prio goes by the PriorityTier of partitions"),
+                    );
+                }
+            }
+            _ => return Ok(None),
+        }
+        Ok(Some(note))
+    }
+
+    /// What does not go together, by the key that it is about.
+    pub(super) fn conflict(&self) -> Option<(&'static str, SettingError)> {
+        let kind = self.kind_text.as_deref().unwrap_or("preempt/none");
+        let mode = self.mode_text.as_deref().unwrap_or("OFF");
+        match kind {
+            "preempt/none" if !matches!(mode, "OFF" | "GANG") => Some((
+                "PreemptMode",
+                SettingError::new(format!("PreemptMode={mode} needs a PreemptType other than preempt/none"))
+                    .suggest("PreemptType=preempt/partition_prio, or PreemptMode=OFF"),
+            )),
+            "preempt/partition_prio" | "preempt/qos" if mode == "OFF" => Some((
+                "PreemptType",
+                SettingError::new(format!("PreemptType={kind} does not go with PreemptMode=OFF")).suggest(
+                    "PreemptMode=REQUEUE or PreemptMode=CANCEL; PreemptMode=OFF on the lines of partitions to be spared",
+                ),
+            )),
+            _ => None,
+        }
+    }
+
+    /// The mode of partitions that name none, in words; `None`: nobody is preempted.
+    pub(super) fn partition_default(&self) -> Option<&str> {
+        match (self.kind, self.mode) {
+            (PreemptType::PartitionPrio, PreemptMode::Cancel) => Some("CANCEL"),
+            (PreemptType::PartitionPrio, PreemptMode::Requeue) => Some("REQUEUE"),
+            _ => None,
+        }
+    }
+
+    /// As `scontrol show config` has it.
+    pub(super) fn shown(&self, key: &str) -> Option<String> {
+        Some(match key {
+            "PreemptExemptTime" => days_and_time(self.exempt_secs),
+            "PreemptMode" => self.mode_text.clone().unwrap_or_else(|| "OFF".to_owned()),
+            "PreemptParameters" if self.parameters.0.is_empty() => "(null)".to_owned(),
+            "PreemptParameters" => self.parameters.to_string(),
+            "PreemptType" => match self.kind_text.as_deref() {
+                Some(text) if text != "preempt/none" => text.to_owned(),
+                _ => "(null)".to_owned(),
+            },
+            _ => return None,
+        })
+    }
+}
+
+impl PreemptMode {
+    /// From the words of a partition's `PreemptMode`, as [`mode`] left them. What is not acted on is as good as OFF.
+    pub fn of_words(text: &str) -> Self {
+        mode(text).map_or(Self::Off, |(mode, _, _)| mode)
+    }
+}
+
+/// A `PreemptMode`: what it comes to, in Slurm's words, and what there is to say about it.
+pub(super) fn mode(text: &str) -> Value<(PreemptMode, String, Option<SettingError>)> {
+    let mut words = values::list(text).iter().map(|word| values::choice(word, WORDS)).collect::<Value<Vec<_>>>()?;
+    words.dedup();
+    let has = |word: &str| words.contains(&word);
+    let ways = ["OFF", "CANCEL", "REQUEUE", "SUSPEND"].iter().filter(|way| has(way)).count();
+    if ways > 1 || (has("OFF") && words.len() > 1) {
+        return Err(SettingError::new(format!("\"{text}\" says several modes")).suggest("OFF, CANCEL or REQUEUE"));
+    }
+    if has("SUSPEND") && !has("GANG") {
+        return Err(SettingError::new("PreemptMode=SUSPEND needs GANG, which resumes what was suspended")
+            .suggest("PreemptMode=SUSPEND,GANG"));
+    }
+    let mode = if has("CANCEL") {
+        PreemptMode::Cancel
+    } else if has("REQUEUE") {
+        PreemptMode::Requeue
+    } else {
+        PreemptMode::Off
+    };
+    let later: Vec<&str> = words.iter().copied().filter(|w| !matches!(*w, "OFF" | "CANCEL" | "REQUEUE")).collect();
+    let note = (!later.is_empty()).then(|| {
+        let instead = if mode == PreemptMode::Off { "jobs are not preempted" } else { "the rest counts" };
+        SettingError::new(format!("PreemptMode={} is not supported yet", later.join(","))).suggest(instead)
+    });
+    Ok((mode, if words.is_empty() { "OFF".to_owned() } else { words.join(",") }, note))
+}
+
+fn parameters(text: &str) -> Value<(Parameters, Option<SettingError>)> {
+    let known: Vec<&'static str> = PARAMETERS.iter().chain(PARAMETERS_NOT_YET).copied().collect();
+    let given = values::optional(text).map(|text| values::list(&text)).unwrap_or_default();
+    let mut later = Vec::new();
+    for word in &given {
+        let name = values::choice(word.split('=').next().unwrap_or(word), &known)?;
+        if PARAMETERS_NOT_YET.contains(&name) {
+            later.push(name);
+        }
+    }
+    let note = (!later.is_empty())
+        .then(|| SettingError::new(format!("{} is not supported yet", later.join(", "))).suggest("the rest counts"));
+    Ok((Parameters(given), note))
+}
+
+/// As a time limit; -1 is 0.
+fn exempt_time(text: &str) -> Value<u64> {
+    if text.trim() == "-1" {
+        return Ok(0);
+    }
+    match parse_duration_secs(text) {
+        Ok(Some(secs)) => Ok(secs),
+        _ => Err(SettingError::new(format!("\"{text}\" is not a time"))
+            .suggest("minutes, minutes:seconds, hours:minutes:seconds, days-hours or -1 for none")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn modes_are_one_way_each() {
+        assert_eq!(mode("requeue").unwrap(), (PreemptMode::Requeue, "REQUEUE".to_owned(), None));
+        assert_eq!(mode("OFF").unwrap(), (PreemptMode::Off, "OFF".to_owned(), None));
+        assert!(mode("CANCEL,REQUEUE").is_err() && mode("OFF,GANG").is_err() && mode("KILL").is_err());
+        assert!(mode("SUSPEND").is_err(), "needs GANG");
+        let (suspend, text, note) = mode("SUSPEND,GANG").unwrap();
+        assert_eq!((suspend, text.as_str()), (PreemptMode::Off, "SUSPEND,GANG"));
+        assert!(note.is_some());
+    }
+
+    #[test]
+    fn type_and_mode_must_agree() {
+        let with = |pairs: &[(&str, &str)]| {
+            let mut settings = PreemptSettings::default();
+            for (key, value) in pairs {
+                settings.set(key, value).unwrap();
+            }
+            settings.conflict().map(|(key, _)| key)
+        };
+        assert_eq!(with(&[]), None);
+        assert_eq!(with(&[("PreemptMode", "REQUEUE")]), Some("PreemptMode"));
+        assert_eq!(with(&[("PreemptType", "preempt/partition_prio")]), Some("PreemptType"));
+        assert_eq!(with(&[("PreemptType", "preempt/partition_prio"), ("PreemptMode", "CANCEL")]), None);
+    }
+}
