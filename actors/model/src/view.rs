@@ -156,6 +156,20 @@ pub struct JobView {
     /// What its priority comes from.
     #[serde(default)]
     pub terms: PriorityTerms,
+    /// The current or last run gives way to a job that may preempt it.
+    #[serde(default)]
+    pub preempted: Option<PreemptTimes>,
+}
+
+/// When a run was preempted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreemptTimes {
+    /// From when on it could be (`PreemptEligibleTime`).
+    pub eligible: Timestamp,
+    /// When it was told (`PreemptTime`).
+    pub at: Timestamp,
+    /// When it ends at the latest: then, and the partition's `GraceTime`.
+    pub ends: Timestamp,
 }
 
 /// A job's hold on a node.

@@ -76,7 +76,7 @@ impl JobCore {
         }
     }
 
-    fn send_signal(&self, node: &str, signal: i32, to: SignalScope, turn: &mut Turn<'_>) {
+    pub(super) fn send_signal(&self, node: &str, signal: i32, to: SignalScope, turn: &mut Turn<'_>) {
         turn.out.push(JobEffect::ToAgent {
             node: node.to_owned(),
             frame: Box::new(ControllerToNode::SignalJob { job: self.record.id, sluid: self.record.sluid, signal, to }),
@@ -236,16 +236,22 @@ impl JobCore {
                 let sluid = self.record.sluid;
                 let frame = ControllerToNode::SetTimeLimit { job: self.record.id, sluid, limit };
                 turn.out.push(JobEffect::ToAgent { node: run.batch_host().to_owned(), frame: Box::new(frame) });
-                let expected_end = run.expected_end();
-                for node in run.unreleased() {
-                    turn.out.push(JobEffect::MoveEnd { node: node.to_owned(), sluid, expected_end });
-                }
+                self.move_end(turn);
             }
         }
         if change != JobChange::default() {
             self.save(JobEvent::Updated(Box::new(change)), turn);
         }
         Ok(())
+    }
+
+    /// Nodes learn when the run is expected to end now.
+    pub(super) fn move_end(&self, turn: &mut Turn<'_>) {
+        let Some(run) = self.record.phase.working() else { return };
+        let (sluid, expected_end) = (self.record.sluid, run.expected_end());
+        for node in run.unreleased() {
+            turn.out.push(JobEffect::MoveEnd { node: node.to_owned(), sluid, expected_end });
+        }
     }
 }
 

@@ -196,6 +196,7 @@ impl JobCore {
             Phase::Running(_) | Phase::Suspended(_) | Phase::Completing(..) => {}
             Phase::Over(..) => self.after_end(&mut turn),
         }
+        self.end_preempted(&mut turn);
         self.clean_up(None, &mut turn);
         self.end_without_word(&mut turn);
         self.tell_array(&mut turn);
@@ -216,6 +217,7 @@ impl JobCore {
         let before = self.progress();
         match input {
             JobInput::Start(proposal) => self.start(*proposal, &mut turn),
+            JobInput::Preempt(proposal) => self.preempt(&proposal, &mut turn),
             JobInput::Considered { reason, expected } => self.considered(reason, expected, &turn),
             JobInput::Priority(priority) => self.calculated(priority),
             JobInput::Reserved { attempt, node, result } => self.reserved(attempt, node, result, &mut turn),
@@ -333,6 +335,7 @@ impl JobCore {
             JobTimer::Missing => self.declare_lost(turn),
             JobTimer::CleanUp => self.clean_up(None, turn),
             JobTimer::Purge => self.purge(turn),
+            JobTimer::Preempt => self.end_preempted(turn),
         }
     }
 

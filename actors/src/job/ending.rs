@@ -289,6 +289,7 @@ impl JobCore {
             JobInput::Command { request, .. } => JobEffect::Answer { request, result: Err(Refusal::InvalidJobId) },
             JobInput::Wait { request, .. } => JobEffect::Reached { request },
             JobInput::Start(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
+            JobInput::Preempt(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
             JobInput::Subscribe { by } => JobEffect::Tell { to: by, fact: Box::new(self.fact()) },
             JobInput::Report { node, seq, report } => {
                 if let AgentReport::NodeReleased { sluid, .. } = *report {

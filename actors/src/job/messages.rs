@@ -7,7 +7,7 @@ use super::{
 };
 use crate::{
     node::messages::{ReserveAsk, ReserveRefusal},
-    scheduler::plan::StartProposal,
+    scheduler::{plan::StartProposal, preempt::PreemptProposal},
 };
 use garrick_model::{
     config::ExitCodes,
@@ -160,6 +160,8 @@ pub enum JobTimer {
     CleanUp,
     /// MinJobAge is over.
     Purge,
+    /// The grace of a preempted run is over.
+    Preempt,
 }
 
 impl JobTimer {
@@ -174,6 +176,7 @@ impl JobTimer {
             Self::Missing => "missing",
             Self::CleanUp => "clean-up",
             Self::Purge => "purge",
+            Self::Preempt => "preempt",
         }
     }
 }
@@ -183,6 +186,8 @@ impl JobTimer {
 pub enum JobInput {
     /// The scheduler proposes a start.
     Start(Box<StartProposal>),
+    /// The scheduler proposes that its run gives way to another job.
+    Preempt(Box<PreemptProposal>),
     /// The scheduler looked and does not start it.
     Considered {
         /// Why.
@@ -498,6 +503,7 @@ impl Message for JobMsg {
         match self {
             Self::Input(input) => match input {
                 JobInput::Start(_) => "Start",
+                JobInput::Preempt(_) => "Preempt",
                 JobInput::Considered { .. } => "Considered",
                 JobInput::Priority(_) => "Priority",
                 JobInput::Reserved { .. } => "Reserved",

@@ -9,6 +9,7 @@
 //! | `reports` | what agents say about a run |
 //! | [`ending`] | ends, requeue, being forgotten |
 //! | `control` | commands |
+//! | `preempt` | giving way to another job |
 //! | `array` | tasks split off an array |
 //! | `dependency` | conditions on other jobs |
 //! | [`shell`] | the actor, and the supervisor of all jobs |
@@ -21,6 +22,7 @@ pub mod core;
 pub mod dependency;
 pub mod ending;
 pub mod messages;
+mod preempt;
 pub mod record;
 mod reports;
 pub mod shell;
@@ -32,5 +34,7 @@ pub mod view;
 mod core_test;
 #[cfg(test)]
 pub(crate) mod fixtures;
+#[cfg(test)]
+mod preempt_test;
 #[cfg(test)]
 mod requeue_test;

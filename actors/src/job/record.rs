@@ -10,7 +10,7 @@ use garrick_model::{
     spec_text::licenses::Licenses,
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, Allocation, PriorityTerms},
+    view::{AllocatedNode, Allocation, PreemptTimes, PriorityTerms},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -198,6 +198,20 @@ pub struct Run {
     /// It was suspended and continued.
     #[serde(default)]
     pub continued: bool,
+    /// It was told to give way to another job.
+    #[serde(default)]
+    pub preempted: Option<PreemptMark>,
+}
+
+/// A run gives way to another job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PreemptMark {
+    /// When it was told, and when it ends at the latest.
+    pub times: PreemptTimes,
+    /// What follows the end that is made for it.
+    pub then: Afterwards,
+    /// To whom.
+    pub by: JobId,
 }
 
 impl Run {
@@ -223,7 +237,8 @@ impl Run {
 
     /// When it ends at the latest.
     pub fn expected_end(&self) -> Option<Timestamp> {
-        self.time_limit.duration().map(|d| self.start.plus(d))
+        let limit = self.time_limit.duration().map(|d| self.start.plus(d));
+        self.preempted.as_ref().map(|mark| mark.times.ends).into_iter().chain(limit).min()
     }
 }
 

@@ -55,6 +55,7 @@ impl JobCore {
                 tracing::info!(job_id = self.record.id.0, millis, "job.expedited_restart");
             }
             // An end that was asked for while the launch was under way may have passed it unseen.
+            self.warn_of_preemption(turn);
             self.ask_for_end(turn);
         }
     }
@@ -90,7 +91,7 @@ impl JobCore {
         }
     }
 
-    fn may_be_requeued(&self) -> bool {
+    pub(super) fn may_be_requeued(&self) -> bool {
         self.record.resolved.requeue && self.record.spec.kind == JobKind::Batch
     }
 
@@ -123,8 +124,14 @@ impl JobCore {
             turn.out.push(JobEffect::ReleaseLicenses { attempt: None });
         }
         self.save_tally(turn);
-        for timer in [JobTimer::Missing, JobTimer::Launch, JobTimer::Deadline, JobTimer::Immediate, JobTimer::Eligible]
-        {
+        for timer in [
+            JobTimer::Missing,
+            JobTimer::Launch,
+            JobTimer::Deadline,
+            JobTimer::Immediate,
+            JobTimer::Eligible,
+            JobTimer::Preempt,
+        ] {
             turn.out.push(JobEffect::ClearTimer(timer));
         }
         if self.is_over() {
@@ -282,6 +289,7 @@ impl JobCore {
                     }),
                 });
                 self.stop_or_continue_again(turn);
+                self.warn_of_preemption(turn);
                 self.ask_for_end(turn);
             }
             Phase::Completing(..) | Phase::Over(..) => self.end_on(node, turn),

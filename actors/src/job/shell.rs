@@ -439,6 +439,11 @@ impl JobsSupervisor {
                     deliver(cx, &scheduler, SchedulerMsg::Outcome { pass: proposal.pass, accepted: false });
                 }
             }
+            JobInput::Preempt(proposal) => {
+                if let Some(scheduler) = self.env.scheduler() {
+                    deliver(cx, &scheduler, SchedulerMsg::Outcome { pass: proposal.pass, accepted: false });
+                }
+            }
             JobInput::Subscribe { by } => {
                 if let Some(asker) = self.env.job(by) {
                     deliver(cx, &asker, JobMsg::Input(JobInput::Fact { job, fact: None }));

@@ -191,6 +191,7 @@ impl JobCore {
             epilog_failed: false,
             after_failure: self.record.expediting,
             continued: false,
+            preempted: None,
         };
         self.release_earlier(|hold| hold.kept && !run.has_node(&hold.node.name), turn);
         // What was kept on nodes of this run made room for it when they were asked, and need not come back now.

@@ -1,7 +1,9 @@
 //! The events of a job's life and the one function that applies them. Which move is legal from where is decided here and
 //! nowhere else.
 
-use super::record::{Afterwards, EarlierHold, End, Ending, HeldBy, JobRecord, Phase, Run, TaskMark, TaskOutcome};
+use super::record::{
+    Afterwards, EarlierHold, End, Ending, HeldBy, JobRecord, Phase, PreemptMark, Run, TaskMark, TaskOutcome,
+};
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
     messages::command::JobChange,
@@ -121,6 +123,8 @@ pub enum JobEvent {
     },
     /// Forgotten.
     Purged,
+    /// The run gives way to another job.
+    Preempted(PreemptMark),
 }
 
 impl JobEvent {
@@ -151,6 +155,7 @@ impl JobEvent {
             Self::NotExpedited => "NotExpedited",
             Self::Requeued { .. } => "Requeued",
             Self::Purged => "Purged",
+            Self::Preempted(_) => "Preempted",
         }
     }
 }
@@ -298,6 +303,7 @@ impl JobRecord {
                 }
                 _ => return Err(illegal),
             },
+            JobEvent::Preempted(mark) => self.working_run().ok_or(illegal)?.preempted = Some(mark.clone()),
             JobEvent::Purged => match self.phase {
                 Phase::Over(..) => {}
                 _ => return Err(illegal),

@@ -102,6 +102,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         admin_comment: record.admin_comment.clone(),
         steps: core.tally,
         terms: record.terms,
+        preempted: run.and_then(|run| run.preempted.as_ref()).map(|mark| mark.times),
     }
 }
 

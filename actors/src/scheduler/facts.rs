@@ -1,7 +1,12 @@
 //! What a plan is made from: the boards as one read-only picture, with the site's policy. Built by the scheduler's shell
 //! (and by tests) and never changed while a plan is made.
 
-use super::{licenses::LicenseFacts, reservations::Reservations, topology::close_units};
+use super::{
+    licenses::LicenseFacts,
+    preempt::{PreemptRules, Yielding},
+    reservations::Reservations,
+    topology::close_units,
+};
 use crate::topology::{Topologies, Topology};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -64,6 +69,8 @@ pub struct Policy {
     pub topologies: Arc<Topologies>,
     /// How long a job waits at most for the number of switches that it asked for (`max_switch_wait`).
     pub switch_wait: Duration,
+    /// Who may preempt whom.
+    pub preempt: PreemptRules,
 }
 
 impl Default for Policy {
@@ -81,6 +88,7 @@ impl Default for Policy {
             max_starts: 2_000,
             topologies: Arc::default(),
             switch_wait: Duration::from_secs(300),
+            preempt: PreemptRules::default(),
         }
     }
 }
@@ -129,6 +137,8 @@ pub struct PartitionFacts {
     pub topology: Option<String>,
     /// `ExclusiveTopo`: every job as with `--exclusive=topo`.
     pub exclusive_topo: bool,
+    /// How its jobs give way to others.
+    pub yielding: Yielding,
 }
 
 /// The picture that [`super::plan::plan`] works on.
@@ -148,6 +158,8 @@ pub struct ClusterView {
     pub licenses: LicenseFacts,
     /// Advance reservations.
     pub reservations: Reservations,
+    /// Jobs that have nodes, where there is preemption.
+    pub working: BTreeMap<JobId, Arc<JobView>>,
 }
 
 impl ClusterView {
@@ -166,10 +178,14 @@ impl ClusterView {
         }
         let mut array_running = BTreeMap::new();
         let mut pending = Vec::new();
+        let mut working = BTreeMap::new();
         for job in jobs {
             match job.state {
                 state if state.waits() => pending.push(Arc::clone(job)),
                 JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing => {
+                    if policy.preempt.is_on() {
+                        working.insert(job.id, Arc::clone(job));
+                    }
                     if let Some(task) = job.array_task {
                         *array_running.entry(task.array_job).or_insert(0) += 1;
                     }
@@ -177,7 +193,7 @@ impl ClusterView {
                 _ => {}
             }
         }
-        let mut view = Self { policy, nodes, partitions, pending, array_running, ..Self::default() };
+        let mut view = Self { policy, nodes, partitions, pending, array_running, working, ..Self::default() };
         close_units(&mut view, jobs);
         view
     }

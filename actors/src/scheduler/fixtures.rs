@@ -136,6 +136,7 @@ pub fn job(id: u32, spec: JobSpec) -> JobView {
         admin_comment: None,
         steps: garrick_model::packed_steps::StepTally::default(),
         terms: garrick_model::view::PriorityTerms::default(),
+        preempted: None,
         spec: Arc::new(spec),
     }
 }
@@ -205,6 +206,7 @@ pub fn partition(name: &str, members: std::ops::Range<usize>) -> PartitionFacts 
         least_loaded: false,
         topology: None,
         exclusive_topo: false,
+        yielding: super::preempt::Yielding::default(),
     }
 }
 

@@ -91,6 +91,12 @@ impl<'a> Machine<'a> {
         Self::build(view, &planned, still_held, in_service)
     }
 
+    /// As it would be now, after the `planned` starts, with nothing else there but what is `still_held`.
+    pub fn without(view: &'a ClusterView, planned: &[PlannedHold], still_held: impl Fn(&NodeHold) -> bool) -> Self {
+        let planned: Vec<&PlannedHold> = planned.iter().collect();
+        Self::build(view, &planned, still_held, in_service)
+    }
+
     /// With all nodes in service idle.
     pub fn idle(view: &'a ClusterView) -> Self {
         Self::build(view, &[], |_| false, in_service)

@@ -10,6 +10,7 @@
 //! | [`horizon`] | free room from now on, in amounts |
 //! | [`select`] | which nodes, how many tasks on each |
 //! | [`plan`] | who starts, and why the others do not |
+//! | [`preempt`] | which running jobs give way to one that waits |
 //! | [`licenses`] | licenses from now on |
 //! | [`reservations`] | advance reservations from now on |
 //! | [`priority`] | priorities of several factors |
@@ -24,6 +25,7 @@ pub mod horizon;
 pub mod licenses;
 pub mod machine;
 pub mod plan;
+pub mod preempt;
 pub mod priority;
 pub mod probe;
 pub mod request;
@@ -40,6 +42,8 @@ mod gres_test;
 mod licenses_test;
 #[cfg(test)]
 mod plan_test;
+#[cfg(test)]
+mod preempt_test;
 #[cfg(test)]
 mod priority_test;
 #[cfg(test)]

@@ -10,6 +10,8 @@
 //! looked at, with [`Backfill::First`] the first ones of each partition, with [`Backfill::Off`] nobody, and nothing starts
 //! behind a waiting job. A job that could not start on an idle cluster (nodes down, limits of the partition) holds nobody
 //! back.
+//!
+//! A job that does not start may have others make room for it ([`super::preempt`]); that room is nobody else's meanwhile.
 
 use super::{
     constraint::Constraint,
@@ -18,6 +20,7 @@ use super::{
     horizon::{Horizon, Limits, NEVER, is_kept_for},
     licenses::{self, LicensePlan},
     machine::{Machine, PlannedHold},
+    preempt::{PreemptProposal, Preemption},
     request::{NodeUse, Request, run_limit},
     reservations::{self, Eyes, Futures},
     select::{self, Bound},
@@ -73,6 +76,8 @@ pub struct StartProposal {
 pub struct Plan {
     /// Starts, in the order decided.
     pub starts: Vec<StartProposal>,
+    /// Runs that give way to jobs that do not start yet.
+    pub preemptions: Vec<PreemptProposal>,
     /// Why eligible jobs that were looked at do not start.
     pub reasons: Vec<(JobId, Reason)>,
     /// Expected starts of jobs that have nodes reserved.
@@ -201,6 +206,7 @@ struct Pass<'a> {
     /// Tasks of each array started in this pass.
     array_started: BTreeMap<JobId, u32>,
     reasons: BTreeMap<JobId, Reason>,
+    preemption: Preemption,
     plan: Plan,
 }
 
@@ -229,6 +235,7 @@ impl<'a> Pass<'a> {
             started: BTreeMap::new(),
             array_started: BTreeMap::new(),
             reasons: BTreeMap::new(),
+            preemption: Preemption::default(),
             plan: Plan::default(),
         }
     }
@@ -364,7 +371,7 @@ impl<'a> Pass<'a> {
             // Nothing is reserved for it, and it needs more than is left.
             let starved = !self.reserves(place) && self.machine.is_short_for(&request);
             if starved && !expedited {
-                return Err(self.did_not_fit(&asked));
+                return Err(self.waits(&asked, &mut tasks));
             }
         }
         let own = expedited.then(|| Machine::now_for(view, job.id, &self.planned));
@@ -383,7 +390,7 @@ impl<'a> Pass<'a> {
                 None => self.place_now(&asked),
             };
             let (Some(nodes), Some(licenses)) = (placed, licenses) else {
-                return Err(self.did_not_fit(&asked));
+                return Err(self.waits(&asked, &mut tasks));
             };
             self.start(&asked, array_index, partition, (nodes, licenses), limit);
             if array_index.is_none() || self.plan.starts.len() >= view.policy.max_starts {
@@ -421,27 +428,8 @@ impl<'a> Pass<'a> {
     ) {
         let Asked { job, request, length, .. } = *asked;
         let end = self.now.plus(length);
-        let mut generations = Vec::with_capacity(nodes.len());
-        for node in &nodes {
-            let place = node.index.0 as usize;
-            self.machine.take(place, &node.share, request.usage, job.uid);
-            generations.push(self.view.nodes[place].generation);
-            self.planned.push(PlannedHold {
-                node: place,
-                share: node.share.clone(),
-                usage: request.usage,
-                uid: job.uid,
-                end,
-            });
-        }
-        let closed = topology::rest_of_units(self.view, request, nodes.iter().map(|n| n.index.0 as usize));
-        for (node, closing) in &closed {
-            let share = NodeShare::default();
-            self.machine.take(*node, &share, closing.usage, job.uid);
-            self.planned.push(PlannedHold { node: *node, share, usage: closing.usage, uid: job.uid, end });
-        }
-        self.hold(closed, self.now, end);
-        self.hold(amounts(self.view, &nodes, request), self.now, end);
+        let generations = nodes.iter().map(|node| self.view.nodes[node.index.0 as usize].generation).collect();
+        self.occupy(asked, &nodes, end);
         self.licenses.hold(&licenses, self.now, end);
         self.started.entry(job.id).or_default().extend(array_index);
         if let Some(array) = array_index.map(|_| job.id).or(job.array_task.map(|t| t.array_job)) {
@@ -464,6 +452,62 @@ impl<'a> Pass<'a> {
 
     fn hold(&mut self, nodes: Vec<(usize, Amount)>, from: Timestamp, until: Timestamp) {
         self.futures.hold(&mut self.horizon, self.view, nodes, (from, until));
+    }
+
+    /// From now until `end` nobody else gets that.
+    fn occupy(&mut self, asked: &Asked<'_>, nodes: &[AllocatedNode], end: Timestamp) {
+        let Asked { job, request, .. } = *asked;
+        for node in nodes {
+            let place = node.index.0 as usize;
+            self.machine.take(place, &node.share, request.usage, job.uid);
+            self.planned.push(PlannedHold {
+                node: place,
+                share: node.share.clone(),
+                usage: request.usage,
+                uid: job.uid,
+                end,
+            });
+        }
+        let closed = topology::rest_of_units(self.view, request, nodes.iter().map(|n| n.index.0 as usize));
+        for (node, closing) in &closed {
+            let share = NodeShare::default();
+            self.machine.take(*node, &share, closing.usage, job.uid);
+            self.planned.push(PlannedHold { node: *node, share, usage: closing.usage, uid: job.uid, end });
+        }
+        self.hold(closed, self.now, end);
+        self.hold(amounts(self.view, nodes, request), self.now, end);
+    }
+
+    /// What becomes of a job that does not start now, and of the tasks behind it: others make room for them, or they wait.
+    fn waits(&mut self, asked: &Asked<'_>, tasks: &mut PendingTasks) -> Reason {
+        if !self.preempt(asked) {
+            return self.did_not_fit(asked);
+        }
+        while matches!(tasks.next(), NextTask::Index(_)) && self.preempt(asked) {}
+        if asked.behind {
+            Reason::Priority
+        } else {
+            self.blocked.union_with(&self.view.partitions[asked.request.partition].nodes);
+            Reason::Resources
+        }
+    }
+
+    /// Has others make room, and keeps it. False: nobody does.
+    fn preempt(&mut self, asked: &Asked<'_>) -> bool {
+        let Asked { job, request, candidates, length, .. } = *asked;
+        let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length);
+        let Some(licenses) = licenses.filter(|_| job.state != JobState::Expediting) else { return false };
+        let wish = (job, request, candidates);
+        let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
+        let Some(room) = self.preemption.room(self.view, self.now, wish, taken) else { return false };
+        let end = room.from.plus(length);
+        self.occupy(asked, &room.nodes, end);
+        self.licenses.hold(&licenses, self.now, end);
+        if self.plan.expected.last().is_none_or(|(last, _)| *last != job.id) {
+            self.plan.expected.push((job.id, self.horizon.round(room.from)));
+        }
+        self.plan.preemptions.extend(room.victims);
+        true
     }
 
     /// Why the job does not start now. Where it is for room, that is reserved if the policy gives it any.
@@ -637,6 +681,8 @@ impl<'a> Pass<'a> {
 
     fn finish(mut self) -> Plan {
         let started = self.started;
+        // It starts in another of its partitions after all.
+        self.plan.preemptions.retain(|one| started.get(&one.by).is_none_or(|tasks| !tasks.is_empty()));
         let array_rest = |reason: &Reason| {
             matches!(reason, Reason::JobArrayTaskLimit | Reason::Resources | Reason::Priority | Reason::Other(_))
         };

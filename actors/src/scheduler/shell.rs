@@ -5,13 +5,14 @@ use super::{
     facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy},
     licenses::LicenseFacts,
     plan::{Plan, plan},
+    preempt::{PreemptRules, Yielding},
     priority::{self, Standing},
     reservations::Reservations,
 };
 use crate::{controller::env::Env, job::messages::JobInput, topology::Topologies};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    config::{Config, OverSubscribe, SelectUnit},
+    config::{Config, OverSubscribe, PreemptMode, SelectUnit},
     ids::JobId,
     spec_text::licenses::Licenses,
     state::Reason,
@@ -231,7 +232,11 @@ impl SchedulerActor {
     fn send(&mut self, cx: &mut Context<Self>, view: &ClusterView, made: Plan) {
         self.pass += 1;
         self.truncated = made.truncated;
-        self.outstanding = made.starts.len();
+        self.outstanding = made.starts.len() + made.preemptions.len();
+        for mut preemption in made.preemptions {
+            preemption.pass = self.pass;
+            self.env.tell_job(cx, preemption.job, JobInput::Preempt(Box::new(preemption)));
+        }
         for mut start in made.starts {
             start.pass = self.pass;
             self.env.tell_job(cx, start.job, JobInput::Start(Box::new(start)));
@@ -353,6 +358,10 @@ pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
         least_loaded: config.least_loaded,
         topology: config.topology.clone(),
         exclusive_topo: config.exclusive_topo,
+        yielding: Yielding {
+            mode: config.preempt_mode.as_deref().map(PreemptMode::of_words),
+            grace: Duration::from_secs(u64::from(config.grace_secs)),
+        },
     }
 }
 
@@ -386,5 +395,11 @@ pub fn policy(config: &Config) -> Policy {
         max_starts: default.max_starts,
         topologies: Arc::new(Topologies::new(config)),
         switch_wait: seconds("max_switch_wait", 1).unwrap_or(default.switch_wait),
+        preempt: PreemptRules {
+            kind: config.preempt.kind,
+            mode: config.preempt.mode,
+            exempt: Duration::from_secs(config.preempt.exempt_secs),
+            youngest_first: config.preempt.youngest_first(),
+        },
     }
 }

@@ -364,6 +364,7 @@ impl World {
                 self.to_node(job, &node, release(sluid))
             }
             JobInput::Start(proposal) => self.answered(proposal.pass),
+            JobInput::Preempt(proposal) => self.answered(proposal.pass),
             JobInput::Subscribe { by } => {
                 self.send(Place::Job(job), Happening::Job(by, JobInput::Fact { job, fact: None }));
             }
@@ -642,7 +643,12 @@ impl World {
         let view = ClusterView::new(policy(&self.config), &jobs, nodes, facts);
         let made = plan(&view, self.clock());
         let number = self.scheduler.number + 1;
-        self.scheduler = Passes { number, outstanding: made.starts.len(), last: self.now, changed: false };
+        self.scheduler =
+            Passes { number, outstanding: made.starts.len() + made.preemptions.len(), last: self.now, changed: false };
+        for mut one in made.preemptions {
+            one.pass = number;
+            self.send(Place::Scheduler, Happening::Job(one.job, JobInput::Preempt(Box::new(one))));
+        }
         for mut start in made.starts {
             start.pass = number;
             self.send(Place::Scheduler, Happening::Job(start.job, JobInput::Start(Box::new(start))));

@@ -3,6 +3,7 @@
 use fixedbitset::FixedBitSet;
 use garrick_actors::scheduler::{
     facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, UNLIMITED_FOR_PLANNING},
+    preempt::Yielding,
     shell,
 };
 use garrick_model::{
@@ -118,6 +119,7 @@ pub fn places(nodes: u32, cpus: u32, choice: Choice) -> ClusterView {
         least_loaded: false,
         topology: None,
         exclusive_topo: false,
+        yielding: Yielding::default(),
     };
     ClusterView::new(choice.over(policy), &[], &nodes.collect::<Vec<_>>(), vec![partition])
 }

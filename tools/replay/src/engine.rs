@@ -272,6 +272,7 @@ pub fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> Job
         array_running: 0,
         priority: 1,
         terms: Default::default(),
+        preempted: None,
         dependencies: Dependencies::default(),
         eligible: true,
         partitions: partition.map(|p| p.name.clone()).into_iter().collect(),

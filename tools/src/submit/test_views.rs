@@ -86,6 +86,7 @@ pub fn job_view(id: u32, state: JobState) -> JobView {
         stdin_path: None,
         admin_comment: None,
         terms: garrick_model::view::PriorityTerms::default(),
+        preempted: None,
         steps: garrick_model::packed_steps::StepTally::default(),
     }
 }

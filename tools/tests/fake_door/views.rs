@@ -61,6 +61,7 @@ pub fn job_view(id: JobId, spec: JobSpec, state: JobState) -> JobView {
         stdin_path: None,
         admin_comment: None,
         terms: garrick_model::view::PriorityTerms::default(),
+        preempted: None,
         steps: garrick_model::packed_steps::StepTally::default(),
         spec: Arc::new(spec),
     }

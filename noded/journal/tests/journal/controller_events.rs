@@ -282,6 +282,7 @@ fn run(nodes: &[&str]) -> Run {
         epilog_failed: false,
         after_failure: None,
         continued: false,
+        preempted: None,
     }
 }
 

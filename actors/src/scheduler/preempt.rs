@@ -1,0 +1,308 @@
+//! Which running jobs give way to one that waits. Pure: reads the picture of a plan and names runs; their owners dispose.
+//!
+//! Who may preempt whom is [`PreemptRules::way`]'s to say. Of those that may be, as few as possible are named:
+//!
+//! 1. what ends anyhow (runs that are being cleaned up or were told to go) counts as gone, and where that is enough nobody
+//!    is named;
+//! 2. jobs of the lowest tier go first, among them with `youngest_first` those that started last, then those with more
+//!    CPUs, then by id: the shortest beginning of that list that makes room;
+//! 3. of those, in the opposite order, everyone is spared without whom there is room all the same.
+//!
+//! Nodes on which room is reserved for a job that goes before are left alone, and so are jobs whose licenses would be needed:
+//! a job that waits for licenses preempts nobody.
+
+use super::{
+    facts::{ClusterView, UNLIMITED_FOR_PLANNING},
+    machine::{Machine, PlannedHold},
+    plan::Reservation,
+    request::Request,
+    select,
+};
+use fixedbitset::FixedBitSet;
+use garrick_model::{
+    config::{PreemptMode, PreemptType},
+    ids::{JobId, Sluid},
+    state::JobState,
+    time::Timestamp,
+    view::{AllocatedNode, JobView, NodeHold},
+};
+use rustc_hash::FxHashSet;
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+/// Jobs for which a pass looks for others that give way, at most: each look is several at every node.
+const MOST_TRIED: usize = 100;
+
+/// Who may preempt whom.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PreemptRules {
+    /// `PreemptType`.
+    pub kind: PreemptType,
+    /// `PreemptMode`: of partitions that have none of their own.
+    pub mode: PreemptMode,
+    /// `PreemptExemptTime`: runs are left alone for so long.
+    pub exempt: Duration,
+    /// `youngest_first`: of one tier, runs that started last go first.
+    pub youngest_first: bool,
+}
+
+/// How the jobs of a partition give way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Yielding {
+    /// `PreemptMode`; `None`: the cluster's.
+    pub mode: Option<PreemptMode>,
+    /// `GraceTime`: from being told to the end.
+    pub grace: Duration,
+}
+
+/// A run that has to give way, as proposed to the job's owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PreemptProposal {
+    /// Number of the pass, set when proposals are sent; answers name it.
+    pub pass: u64,
+    /// Whose.
+    pub job: JobId,
+    /// Which run: a later one is not meant.
+    pub sluid: Sluid,
+    /// To whom.
+    pub by: JobId,
+    /// How. Never [`PreemptMode::Off`].
+    pub mode: PreemptMode,
+    /// From being told to the end.
+    pub grace: Duration,
+    /// From when on it could be preempted.
+    pub eligible: Timestamp,
+}
+
+/// How a certain job gives way to a certain other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Lower ones go first.
+    pub rank: u32,
+    /// How. Never [`PreemptMode::Off`].
+    pub mode: PreemptMode,
+    /// From being told to the end.
+    pub grace: Duration,
+}
+
+impl PreemptRules {
+    /// Somebody may preempt somebody.
+    pub fn is_on(&self) -> bool {
+        self.kind != PreemptType::None
+    }
+
+    /// How a job that runs in the partition named gives way to one that waits in the partition at `place`; `None`: it does
+    /// not.
+    pub fn way(&self, view: &ClusterView, place: usize, partition: &str) -> Option<Way> {
+        match self.kind {
+            PreemptType::None => None,
+            PreemptType::PartitionPrio => {
+                let (_, runs_in) = view.partition(partition)?;
+                let mode = runs_in.yielding.mode.unwrap_or(self.mode);
+                (runs_in.tier < view.partitions[place].tier && mode != PreemptMode::Off).then_some(Way {
+                    rank: runs_in.tier,
+                    mode,
+                    grace: runs_in.yielding.grace,
+                })
+            }
+        }
+    }
+}
+
+/// Room that a job gets when others have gone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Room {
+    /// Where, and what.
+    pub(super) nodes: Vec<AllocatedNode>,
+    /// Who has to go. None: all who are in the way go already.
+    pub(super) victims: Vec<PreemptProposal>,
+    /// When the last of them is expected to end.
+    pub(super) from: Timestamp,
+}
+
+/// A run that may be named.
+#[derive(Clone, Copy, Debug)]
+struct Victim<'v> {
+    job: &'v JobView,
+    way: Way,
+    cpus: u32,
+}
+
+impl Victim<'_> {
+    /// In which order they are named.
+    fn order(&self, youngest_first: bool) -> impl Ord + use<> {
+        let start = youngest_first.then_some(Reverse(self.job.start_time));
+        (self.way.rank, start, Reverse(self.cpus), self.job.id)
+    }
+}
+
+/// What is decided on preemption in one pass.
+#[derive(Debug, Default)]
+pub(super) struct Preemption {
+    /// Named in this pass.
+    named: BTreeSet<JobId>,
+    /// Requests for which nobody's end makes room.
+    failed: FxHashSet<Request>,
+    tried: usize,
+}
+
+impl Preemption {
+    /// Room for a job that did not fit, within `candidates` but for nodes reserved for jobs before it; `None`: nobody's end
+    /// helps, or it need not.
+    pub(super) fn room(
+        &mut self,
+        view: &ClusterView,
+        now: Timestamp,
+        (job, request, candidates): (&JobView, &Request, &FixedBitSet),
+        (planned, reserved): (&[PlannedHold], &[Reservation]),
+    ) -> Option<Room> {
+        let rules = &view.policy.preempt;
+        let someone = |at: &str| rules.way(view, request.partition, at).is_some();
+        if !rules.is_on()
+            || !view.partitions.iter().any(|p| someone(&p.name))
+            || self.tried >= MOST_TRIED
+            || self.failed.contains(request)
+        {
+            return None;
+        }
+        self.tried += 1;
+        let end = now.plus(request.limit_secs.map_or(UNLIMITED_FOR_PLANNING, Duration::from_secs));
+        let mut open = candidates.clone();
+        for (node, _) in reserved.iter().filter(|r| r.from < end).flat_map(|r| &r.nodes) {
+            open.set(*node, false);
+        }
+        let search = Search { view, now, request, open: &open, planned, named: &self.named };
+        let found = search.run(job.id);
+        match &found {
+            Some(room) => self.named.extend(room.victims.iter().map(|victim| victim.job)),
+            None => {
+                self.failed.insert(request.clone());
+            }
+        }
+        found
+    }
+}
+
+/// One search for room.
+struct Search<'s> {
+    view: &'s ClusterView,
+    now: Timestamp,
+    request: &'s Request,
+    open: &'s FixedBitSet,
+    planned: &'s [PlannedHold],
+    named: &'s BTreeSet<JobId>,
+}
+
+impl<'s> Search<'s> {
+    fn run(&self, by: JobId) -> Option<Room> {
+        if let Some(nodes) = self.place(&[]) {
+            let waits = nodes.iter().any(|n| self.view.nodes[n.index.0 as usize].holds.iter().any(|h| self.leaves(h)));
+            return waits.then(|| self.room(by, nodes, &[]));
+        }
+        let mut victims = self.victims();
+        let youngest_first = self.view.policy.preempt.youngest_first;
+        victims.sort_by_key(|victim| victim.order(youngest_first));
+        self.place(&victims)?;
+        let (mut low, mut high) = (1, victims.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.place(&victims[..middle]).is_some() {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        victims.truncate(high);
+        let mut nodes = self.place(&victims)?;
+        // Most of them are elsewhere.
+        let there: FxHashSet<usize> = nodes.iter().map(|n| n.index.0 as usize).collect();
+        let near: Vec<Victim<'_>> =
+            victims.iter().filter(|v| nodes_of(v.job).any(|n| there.contains(&n))).copied().collect();
+        if let Some(same) = self.place(&near) {
+            (victims, nodes) = (near, same);
+        }
+        loop {
+            let before = victims.len();
+            for at in (0..victims.len()).rev() {
+                let mut without = victims.clone();
+                without.remove(at);
+                if let Some(found) = self.place(&without) {
+                    (victims, nodes) = (without, found);
+                }
+            }
+            if victims.len() == before {
+                break;
+            }
+        }
+        Some(self.room(by, nodes, &victims))
+    }
+
+    /// Will what is held be given back without anybody being told to?
+    fn leaves(&self, hold: &NodeHold) -> bool {
+        let goes =
+            |job: &JobView| job.sluid == hold.sluid && (job.state == JobState::Completing || job.preempted.is_some());
+        !hold.kept
+            && (hold.completing
+                || self.named.contains(&hold.job)
+                || self.view.working.get(&hold.job).is_some_and(|job| goes(job)))
+    }
+
+    /// Where the request fits when those have gone too.
+    fn place(&self, victims: &[Victim<'_>]) -> Option<Vec<AllocatedNode>> {
+        let gone: FxHashSet<JobId> = victims.iter().map(|victim| victim.job.id).collect();
+        let still_held = |hold: &NodeHold| !self.leaves(hold) && (hold.kept || !gone.contains(&hold.job));
+        let machine = Machine::without(self.view, self.planned, still_held);
+        select::place(&machine, self.request, self.open)
+    }
+
+    /// All runs on these nodes that may be named.
+    fn victims(&self) -> Vec<Victim<'s>> {
+        let mut found = BTreeMap::new();
+        for hold in self.open.ones().filter_map(|place| self.view.nodes.get(place)).flat_map(|node| &node.holds) {
+            if hold.kept || found.contains_key(&hold.job) || self.leaves(hold) {
+                continue;
+            }
+            let Some(job) = self.view.working.get(&hold.job).filter(|job| job.sluid == hold.sluid) else { continue };
+            let Some(allocation) = &job.allocation else { continue };
+            let Some(way) = self.view.policy.preempt.way(self.view, self.request.partition, &allocation.partition)
+            else {
+                continue;
+            };
+            if self.eligible(job) > self.now {
+                continue;
+            }
+            let cpus = allocation.nodes.iter().map(|node| node.share.cpus.len()).sum();
+            found.insert(hold.job, Victim { job, way, cpus });
+        }
+        found.into_values().collect()
+    }
+
+    /// From when on the run may be preempted.
+    fn eligible(&self, job: &JobView) -> Timestamp {
+        job.start_time.unwrap_or(self.now).plus(self.view.policy.preempt.exempt)
+    }
+
+    fn room(&self, by: JobId, nodes: Vec<AllocatedNode>, victims: &[Victim<'_>]) -> Room {
+        let there = nodes.iter().flat_map(|n| &self.view.nodes[n.index.0 as usize].holds);
+        let leaving = there.filter_map(|hold| self.view.working.get(&hold.job)?.preempted).map(|times| times.ends);
+        let told = victims.iter().map(|victim| self.now.plus(victim.way.grace));
+        let from = leaving.chain(told).fold(self.now, Timestamp::max);
+        let proposal = |victim: &Victim<'_>| PreemptProposal {
+            pass: 0,
+            job: victim.job.id,
+            sluid: victim.job.sluid,
+            by,
+            mode: victim.way.mode,
+            grace: victim.way.grace,
+            eligible: self.eligible(victim.job),
+        };
+        Room { nodes, victims: victims.iter().map(proposal).collect(), from }
+    }
+}
+
+fn nodes_of(job: &JobView) -> impl Iterator<Item = usize> + '_ {
+    job.allocation.iter().flat_map(|allocation| allocation.nodes.iter().map(|node| node.index.0 as usize))
+}

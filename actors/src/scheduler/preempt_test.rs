@@ -1,0 +1,255 @@
+//! Rules of preemption, and properties over random clusters, running jobs and queues.
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    facts::{AllocationUnit, ClusterView},
+    fixtures::{cluster, hold, job, node, partition, spec},
+    plan::{Plan, plan},
+    preempt::{PreemptRules, Yielding},
+};
+use garrick_model::{
+    config::{PreemptMode, PreemptType},
+    ids::{JobId, NodeIndex, Sluid},
+    resources::{CpuSet, MemoryMib, NodeShare},
+    spec::{JobSpec, NodeCount},
+    state::{JobState, Reason},
+    time::Timestamp,
+    view::{AllocatedNode, Allocation, JobView, NodeView, PreemptTimes},
+};
+use proptest::prelude::*;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
+
+const NOW: Timestamp = Timestamp::from_secs(100_000);
+
+/// Runs in `partition` since `start` on these CPUs of these nodes.
+fn running(id: u32, partition: &str, start: i64, on: &[(u32, std::ops::Range<u32>)]) -> JobView {
+    let share = |cpus: &std::ops::Range<u32>| NodeShare {
+        cpus: CpuSet::from(cpus.clone()),
+        memory: Some(MemoryMib(0)),
+        tasks: 1,
+        gres: Vec::new(),
+    };
+    let nodes = on.iter().map(|(index, cpus)| AllocatedNode {
+        name: format!("n{index}"),
+        index: NodeIndex(*index),
+        share: share(cpus),
+    });
+    let allocation = Allocation { nodes: nodes.collect(), partition: partition.to_owned(), ..Allocation::default() };
+    JobView {
+        state: JobState::Running,
+        eligible: false,
+        start_time: Some(Timestamp::from_secs(start)),
+        allocation: Some(Arc::new(allocation)),
+        ..job(id, JobSpec { partitions: vec![partition.to_owned()], ..spec() })
+    }
+}
+
+fn asks(id: u32, partition: &str, nodes: u32, tasks: u32) -> JobView {
+    let nodes = Some(NodeCount { min: nodes, max: None });
+    job(id, JobSpec { partitions: vec![partition.to_owned()], nodes, tasks: Some(tasks), ..spec() })
+}
+
+/// Nodes of eight CPUs in the partitions `low`, `mid` and `high`, of the tiers 1, 2 and 3.
+fn site(nodes: u32, running: &[JobView], waiting: Vec<JobView>) -> ClusterView {
+    let mut all: Vec<NodeView> = (0..nodes).map(|index| node(index, 4)).collect();
+    for job in running {
+        for held in &job.allocation.as_ref().unwrap().nodes {
+            let hold = hold(job.id.0, 0..0, 0, Some(NOW.secs() + 3600));
+            all[held.index.0 as usize].holds.push(garrick_model::view::NodeHold { share: held.share.clone(), ..hold });
+        }
+    }
+    let base = cluster(all, Vec::new());
+    let mut partitions = Vec::new();
+    for (name, tier) in [("low", 1), ("mid", 2), ("high", 3)] {
+        let mut one = partition(name, 0..nodes as usize);
+        one.tier = tier;
+        partitions.push(one);
+    }
+    let mut policy = base.policy;
+    policy.unit = AllocationUnit::Cpu;
+    policy.preempt =
+        PreemptRules { kind: PreemptType::PartitionPrio, mode: PreemptMode::Requeue, ..PreemptRules::default() };
+    let jobs: Vec<Arc<JobView>> = running.iter().cloned().chain(waiting).map(Arc::new).collect();
+    ClusterView::new(policy, &jobs, &base.nodes, partitions)
+}
+
+fn named(plan: &Plan) -> Vec<u32> {
+    plan.preemptions.iter().map(|one| one.job.0).collect()
+}
+
+#[test]
+fn a_job_of_a_higher_tier_has_one_of_a_lower_tier_go_and_nobody_else_gets_the_room() {
+    let runs = [running(50, "low", 1000, &[(0, 0..8)])];
+    let view = site(1, &runs, vec![asks(1, "high", 1, 8), asks(2, "low", 1, 1)]);
+    let made = plan(&view, NOW);
+    assert_eq!(named(&made), [50]);
+    let one = &made.preemptions[0];
+    assert_eq!((one.sluid, one.by, one.mode), (Sluid(50), JobId(1), PreemptMode::Requeue));
+    assert!(made.starts.is_empty());
+    assert!(made.reasons.contains(&(JobId(1), Reason::Resources)), "{:?}", made.reasons);
+    // Told already: it is waited for, and what is left of the node is kept too.
+    let mut runs = [running(50, "low", 1000, &[(0, 0..6)])];
+    runs[0].preempted = Some(PreemptTimes { eligible: NOW, at: NOW, ends: NOW.plus(Duration::from_secs(90)) });
+    let view = site(1, &runs, vec![asks(1, "high", 1, 8), asks(2, "low", 1, 1)]);
+    let made = plan(&view, NOW);
+    assert!(made.preemptions.is_empty() && made.starts.is_empty(), "{made:?}");
+    assert!(made.expected.contains(&(JobId(1), NOW.plus(Duration::from_secs(90)))), "{:?}", made.expected);
+}
+
+#[test]
+fn equal_tiers_spared_partitions_and_runs_that_are_exempt_are_left_alone() {
+    let runs = [running(50, "mid", NOW.secs() - 100, &[(0, 0..8)])];
+    let waits = |partition: &str| vec![asks(1, partition, 1, 8)];
+    assert_eq!(named(&plan(&site(1, &runs, waits("high")), NOW)), [50]);
+    for below in ["mid", "low"] {
+        assert!(plan(&site(1, &runs, waits(below)), NOW).preemptions.is_empty(), "{below}");
+    }
+    let mut view = site(1, &runs, waits("high"));
+    view.partitions[1].yielding = Yielding { mode: Some(PreemptMode::Off), grace: Duration::ZERO };
+    assert!(plan(&view, NOW).preemptions.is_empty());
+    view.partitions[1].yielding = Yielding { mode: Some(PreemptMode::Cancel), grace: Duration::from_secs(5) };
+    let one = plan(&view, NOW).preemptions[0].clone();
+    assert_eq!((one.mode, one.grace), (PreemptMode::Cancel, Duration::from_secs(5)));
+    view.policy.preempt.exempt = Duration::from_secs(101);
+    assert!(plan(&view, NOW).preemptions.is_empty());
+    view.policy.preempt.exempt = Duration::from_secs(100);
+    assert_eq!(named(&plan(&view, NOW)), [50]);
+    let mut off = site(1, &runs, waits("high"));
+    off.policy.preempt.kind = PreemptType::None;
+    assert!(plan(&off, NOW).preemptions.is_empty());
+}
+
+#[test]
+fn the_lowest_tier_goes_first_then_the_youngest_if_asked_and_as_few_as_possible() {
+    let runs = [
+        running(50, "mid", 5000, &[(0, 0..8)]),
+        running(51, "low", 1000, &[(1, 0..8)]),
+        running(52, "low", 2000, &[(2, 0..8)]),
+    ];
+    let view = |youngest_first| {
+        let mut view = site(3, &runs, vec![asks(1, "high", 1, 8)]);
+        view.policy.preempt.youngest_first = youngest_first;
+        view
+    };
+    assert_eq!(named(&plan(&view(false), NOW)), [51]);
+    assert_eq!(named(&plan(&view(true), NOW)), [52]);
+    let small = [
+        running(60, "low", 1000, &[(0, 0..1)]),
+        running(61, "low", 1000, &[(0, 1..2)]),
+        running(62, "low", 1000, &[(0, 2..8)]),
+    ];
+    assert_eq!(named(&plan(&site(1, &small, vec![asks(1, "high", 1, 6)]), NOW)), [62]);
+    // It needs all three, and nothing helps one that is too large.
+    let all: BTreeSet<u32> = named(&plan(&site(1, &small, vec![asks(1, "high", 1, 8)]), NOW)).into_iter().collect();
+    assert_eq!(all, BTreeSet::from([60, 61, 62]));
+    assert!(plan(&site(1, &small, vec![asks(1, "high", 1, 9)]), NOW).preemptions.is_empty());
+}
+
+#[test]
+fn two_jobs_do_not_count_on_the_same_room() {
+    let runs = [running(50, "low", 1000, &[(0, 0..8)]), running(51, "low", 1000, &[(1, 0..8)])];
+    let made = plan(&site(2, &runs, vec![asks(1, "high", 1, 8), asks(2, "high", 1, 8)]), NOW);
+    let pairs: BTreeSet<(u32, u32)> = made.preemptions.iter().map(|one| (one.by.0, one.job.0)).collect();
+    assert_eq!(pairs, BTreeSet::from([(1, 50), (2, 51)]));
+    // One run makes room for both where there is enough.
+    let made = plan(&site(1, &runs[..1], vec![asks(1, "high", 1, 4), asks(2, "high", 1, 4)]), NOW);
+    assert_eq!(named(&made), [50]);
+}
+
+#[test]
+fn tasks_of_an_array_have_room_made_together() {
+    let runs = [running(50, "low", 1000, &[(0, 0..8)]), running(51, "low", 1000, &[(1, 0..8)])];
+    let mut array = asks(1, "high", 1, 8);
+    let spec = super::fixtures::array(1, 5, None);
+    array.array_pending = Some(spec.clone());
+    Arc::make_mut(&mut array.spec).array = Some(spec);
+    assert_eq!(named(&plan(&site(2, &runs, vec![array]), NOW)), [50, 51]);
+}
+
+/// Do these gone leave room for the job, all else as it is?
+fn fits_without(view: &ClusterView, gone: &BTreeSet<JobId>, waiting: &JobView) -> bool {
+    let mut alone = view.clone();
+    alone.policy.preempt.kind = PreemptType::None;
+    alone.pending = vec![Arc::new(waiting.clone())];
+    for node in &mut alone.nodes {
+        Arc::make_mut(node).holds.retain(|hold| !gone.contains(&hold.job));
+    }
+    !plan(&alone, NOW).starts.is_empty()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn only_lower_tiers_go_and_none_without_need(
+        nodes in 1u32..5,
+        runs in prop::collection::vec((0usize..3, 0i64..5, 0u32..5, 0u32..8, 1u32..5, any::<bool>()), 0..12),
+        wants in (1usize..3, 1u32..3, 1u32..12),
+        others in prop::collection::vec((0usize..3, 1u32..6), 0..5),
+        youngest_first in any::<bool>(),
+    ) {
+        let names = ["low", "mid", "high"];
+        let mut free: Vec<CpuSet> = (0..nodes).map(|_| (0..8).collect()).collect();
+        let mut jobs = Vec::new();
+        for (id, (tier, start, first, cpu, cpus, wide)) in (50..).zip(runs) {
+            let on: Vec<(u32, std::ops::Range<u32>)> = (first % nodes..nodes)
+                .take(if wide { 2 } else { 1 })
+                .map(|node| (node, cpu..(cpu + cpus).min(8)))
+                .collect();
+            let room = on.iter().all(|(node, cpus)| cpus.clone().all(|c| free[*node as usize].contains(c)));
+            if room {
+                for (node, cpus) in &on {
+                    free[*node as usize].subtract(&CpuSet::from(cpus.clone()));
+                }
+                jobs.push(running(id, names[tier], 1000 * start, &on));
+            }
+        }
+        let first = asks(1, names[wants.0], wants.1, wants.2.max(wants.1));
+        let mut view = site(nodes, &jobs, vec![first.clone()]);
+        view.policy.preempt.youngest_first = youngest_first;
+        let made = plan(&view, NOW);
+        let gone: BTreeSet<JobId> = made.preemptions.iter().map(|one| one.job).collect();
+        prop_assert_eq!(gone.len(), made.preemptions.len(), "each run is named once");
+        let tier = |job: JobId| {
+            let job = jobs.iter().find(|j| j.id == job).unwrap();
+            names.iter().position(|n| *n == job.allocation.as_ref().unwrap().partition).unwrap()
+        };
+        prop_assert!(gone.iter().all(|job| tier(*job) < wants.0));
+        if gone.is_empty() {
+            let all = jobs.iter().map(|j| j.id).filter(|j| tier(*j) < wants.0).collect();
+            prop_assert!(!made.starts.is_empty() || !fits_without(&view, &all, &first), "somebody could have gone");
+        } else {
+            prop_assert!(made.starts.is_empty() && !fits_without(&view, &BTreeSet::new(), &first));
+            prop_assert!(fits_without(&view, &gone, &first));
+            for spared in &gone {
+                let rest = gone.iter().copied().filter(|j| j != spared).collect();
+                prop_assert!(!fits_without(&view, &rest, &first), "{} went for nothing", spared);
+            }
+        }
+        // With others in the queue: what starts has CPUs of its own, and leaves enough for those for whom others go.
+        let queue = others.iter().zip(2..).map(|(&(tier, tasks), id)| asks(id, names[tier], 1, tasks));
+        let view = site(nodes, &jobs, std::iter::once(first).chain(queue).collect());
+        let made = plan(&view, NOW);
+        let mut left = free;
+        for node in made.starts.iter().flat_map(|start| &start.nodes) {
+            let free = &mut left[node.index.0 as usize];
+            prop_assert!(node.share.cpus.is_subset(free));
+            free.subtract(&node.share.cpus);
+        }
+        let gone: BTreeSet<JobId> = made.preemptions.iter().map(|one| one.job).collect();
+        let mut after = view.clone();
+        for node in &mut after.nodes {
+            Arc::make_mut(node).holds.retain(|hold| !gone.contains(&hold.job));
+        }
+        for start in &made.starts {
+            for node in &start.nodes {
+                let taken = garrick_model::view::NodeHold { share: node.share.clone(), ..hold(start.job.0, 0..0, 0, None) };
+                Arc::make_mut(&mut after.nodes[node.index.0 as usize]).holds.push(taken);
+            }
+        }
+        after.policy.preempt.kind = PreemptType::None;
+        let by: BTreeSet<JobId> = made.preemptions.iter().map(|one| one.by).collect();
+        after.pending.retain(|job| by.contains(&job.id));
+        prop_assert_eq!(plan(&after, NOW).starts.len(), by.len(), "all of them start once the room is there");
+    }
+}
