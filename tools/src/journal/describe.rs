@@ -106,6 +106,7 @@ fn of_job(event: &JobEvent) -> String {
             let expedited = if *expedited { " expedited" } else { "" };
             format!("sluid={sluid}{}{expedited}", hold.map(|by| format!(" held by={by:?}")).unwrap_or_default())
         }
+        JobEvent::Preempted(mark) => format!("by={} then={:?}", mark.by, mark.then),
     }
 }
 

@@ -4,8 +4,8 @@ use garrick_actors::{
     controller::event::ControllerEvent,
     job::{
         record::{
-            Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, Resolved, Run,
-            TaskMark, TaskOutcome,
+            Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, PreemptMark, Resolved,
+            Run, TaskMark, TaskOutcome,
         },
         state::JobEvent,
     },
@@ -24,7 +24,7 @@ use garrick_model::{
     },
     state::{ExitStatus, JobState, Reason},
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, Allocation, NodeReason, StepCounts},
+    view::{AllocatedNode, Allocation, NodeReason, PreemptTimes, StepCounts},
 };
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
@@ -55,6 +55,7 @@ pub const NAMES: [&str; 30] = [
     "NotExpedited",
     "Requeued",
     "Purged",
+    "Preempted",
     "a node",
     "a partition",
     "a controller",
@@ -526,5 +527,18 @@ pub fn reservations() -> Vec<ControllerEvent> {
         job(JobEvent::Allocated(Box::new(inside))),
         saved(&Reservation { end: at(8000), ..reservation.clone() }),
         ControllerEvent::Reservation { reservation: "class".into(), saved: None },
+    ]
+}
+
+/// What came to version 1 after that: a run that gives way to another job.
+pub fn preempted() -> Vec<ControllerEvent> {
+    let event = |event| ControllerEvent::Job { job: JobId(41), event: Box::new(event) };
+    let times = PreemptTimes { eligible: at(6), at: at(40), ends: at(70) };
+    let then = Afterwards::Requeue { hold: None, delay: true };
+    vec![
+        event(JobEvent::Submitted(Box::new(record(41, plain_spec())))),
+        event(JobEvent::Allocated(Box::new(run(&["n1"])))),
+        event(JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
+        event(JobEvent::Preempted(PreemptMark { times, then, by: JobId(42) })),
     ]
 }

@@ -60,6 +60,16 @@ fn reservations_in_a_controllers_journal_of_version_1_read_back() {
 }
 
 #[test]
+fn what_came_to_a_controllers_journal_of_version_1_after_that_reads_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-1-preempted.journal"));
+    assert_same(&read, &controller_events::preempted());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let run = replayed.jobs[&garrick_model::ids::JobId(41)].phase.run().unwrap();
+    assert_eq!(run.preempted.as_ref().map(|mark| mark.by.0), Some(42));
+}
+
+#[test]
 fn a_step_journal_of_version_1_reads_back() {
     let read: Vec<StepEvent> = all(&sample("version-1-steps.journal"));
     assert_same(&read, &step_events::version_1());
@@ -72,9 +82,8 @@ fn the_samples_fit_together_and_have_every_event() {
     events.iter().for_each(|event| replayed.apply(event).unwrap());
     assert_eq!(replayed.jobs.keys().map(|job| job.0).collect::<Vec<_>>(), [11, 12, 21, 22]);
     assert_eq!((replayed.epoch, replayed.last_job, replayed.submissions), (3, 22, 5));
-    let later = controller_events::expedited();
-    let reservations = controller_events::reservations();
-    let found: Vec<&str> = events.iter().chain(&later).chain(&reservations).map(controller_events::name).collect();
+    let later = [controller_events::expedited(), controller_events::reservations(), controller_events::preempted()].concat();
+    let found: Vec<&str> = events.iter().chain(&later).map(controller_events::name).collect();
     for name in controller_events::NAMES {
         assert!(found.contains(&name), "{name} is missing");
     }
@@ -87,7 +96,7 @@ fn the_samples_fit_together_and_have_every_event() {
     assert_eq!((ledger.next, ledger.restarts, ledger.running.len()), (8, 1, 1));
 }
 
-/// Makes the sample of what came later; it is not made again.
+/// Makes the samples of what came later; they are not made again.
 #[test]
 #[ignore = "makes tests/data/version-1-expedited.journal, by hand"]
 fn make_the_later_sample() {
@@ -99,6 +108,12 @@ fn make_the_later_sample() {
 #[ignore = "makes tests/data/version-1-reservations.journal, by hand"]
 fn make_the_sample_with_reservations() {
     replace(&sample("version-1-reservations.journal"), controller_events::reservations()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-preempted.journal, by hand"]
+fn make_the_sample_of_preemption() {
+    replace(&sample("version-1-preempted.journal"), controller_events::preempted()).unwrap();
 }
 
 /// Makes the samples of the version that is written now. Samples of versions that have been in use are not made again.

@@ -105,6 +105,8 @@ pub enum Field {
     SubmitTime,
     /// Eligible since.
     EligibleTime,
+    /// `PreemptTime`
+    PreemptTime,
     /// Start, or expected start.
     StartTime,
     /// End, or expected end.
@@ -283,7 +285,7 @@ pub const JOB: &[Entry] = &[
     named(Field::Tasks, &["numtasks"], "TASKS"),
     named(NA, &["origin", "originraw"], "ORIGIN"),
     named(Field::PendingTime, &["pendingtime"], "PENDING_TIME"),
-    named(NA, &["preempttime"], "PREEMPT_TIME"),
+    named(Field::PreemptTime, &["preempttime"], "PREEMPT_TIME"),
     named(NULL, &["prefer"], "PREFER"),
     named(NA, &["profile"], "PROFILE"),
     named(Field::Constant("0"), &["reboot"], "REBOOT"),

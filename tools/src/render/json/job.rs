@@ -49,6 +49,8 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     j["dependency"] = json!(if dependencies == "(null)" { "" } else { &dependencies });
     j["derived_exit_code"] = exit(view.derived_exit);
     j["eligible_time"] = time(view.eligible_time);
+    j["preempt_time"] = time(view.preempted.map(|times| times.at));
+    j["preemptable_time"] = time(view.preempted.map(|times| times.eligible));
     j["end_time"] = time(view.end_time);
     j["excluded_nodes"] = json!(amounts::fold(&spec.exclude));
     j["exit_code"] = exit(view.exit);

@@ -135,6 +135,9 @@ fn times(r: &mut Record, job: &JobView, clock: &Clock) {
         clock.at_or(job.end_time, "Unknown"),
         clock.at_or(spec.deadline, "N/A")
     ));
+    if let Some(times) = job.preempted {
+        r.line(format!("PreemptEligibleTime={} PreemptTime={}", clock.at(times.eligible), clock.at(times.at)));
+    }
     r.line(format!(
         "SuspendTime=None SecsPreSuspend=0 LastSchedEval={} Scheduler=Backfill",
         clock.at_or(job.last_sched_eval, "Unknown")
