@@ -501,7 +501,10 @@ impl<'a> Pass<'a> {
         let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
         let Some(room) = self.preemption.room(self.view, self.now, wish, taken) else { return false };
         let end = room.from.plus(length);
-        self.occupy(asked, &room.nodes, end);
+        // CPUs that others have until they go cannot be shared meanwhile.
+        let usage = if matches!(request.usage, NodeUse::Oversubscribe(_)) { NodeUse::Cpus } else { request.usage };
+        let alone = Request { usage, ..request.clone() };
+        self.occupy(&Asked { request: &alone, ..*asked }, &room.nodes, end);
         self.licenses.hold(&licenses, self.now, end);
         if self.plan.expected.last().is_none_or(|(last, _)| *last != job.id) {
             self.plan.expected.push((job.id, self.horizon.round(room.from)));
