@@ -29,7 +29,7 @@ fn fill(c: &Cluster, partition: &str, options: &str, task: &str) -> String {
 }
 
 fn urgent(c: &Cluster) -> String {
-    c.sh("sbatch -p high -n1 --exclusive -o high.out --wrap 'echo through'").ok().job()
+    c.run("sbatch", &["-p", "high", "-n1", "--exclusive", "-o", "high.out", "--wrap", "echo through"]).ok().job()
 }
 
 #[test]
