@@ -237,7 +237,7 @@ proptest! {
             free.subtract(&node.share.cpus);
         }
         let gone: BTreeSet<JobId> = made.preemptions.iter().map(|one| one.job).collect();
-        let mut after = view.clone();
+        let mut after = view;
         for node in &mut after.nodes {
             Arc::make_mut(node).holds.retain(|hold| !gone.contains(&hold.job));
         }
