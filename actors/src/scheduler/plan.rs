@@ -497,10 +497,18 @@ impl<'a> Pass<'a> {
         let Asked { job, request, candidates, length, .. } = *asked;
         let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length);
         let Some(licenses) = licenses.filter(|_| job.state != JobState::Expediting) else { return false };
-        let wish = (job, request, candidates);
+        // Nobody gives way for room that others have reserved.
+        let closed = |until| self.view.reservations.closed(request.reservation, self.now, self.now, until);
+        let mut open = candidates.clone();
+        open.difference_with(&closed(self.now.plus(length)));
+        let wish = (job, request, &open);
         let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
         let Some(room) = self.preemption.room(self.view, self.now, wish, taken) else { return false };
         let end = room.from.plus(length);
+        let closed = closed(end);
+        if room.nodes.iter().any(|node| closed.contains(node.index.0 as usize)) {
+            return false;
+        }
         // CPUs that others have until they go cannot be shared meanwhile.
         let usage = if matches!(request.usage, NodeUse::Oversubscribe(_)) { NodeUse::Cpus } else { request.usage };
         let alone = Request { usage, ..request.clone() };

@@ -30,7 +30,7 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 30] = [
+pub const NAMES: [&str; 31] = [
     "Submitted",
     "Held",
     "Released",

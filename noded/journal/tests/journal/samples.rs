@@ -82,7 +82,8 @@ fn the_samples_fit_together_and_have_every_event() {
     events.iter().for_each(|event| replayed.apply(event).unwrap());
     assert_eq!(replayed.jobs.keys().map(|job| job.0).collect::<Vec<_>>(), [11, 12, 21, 22]);
     assert_eq!((replayed.epoch, replayed.last_job, replayed.submissions), (3, 22, 5));
-    let later = [controller_events::expedited(), controller_events::reservations(), controller_events::preempted()].concat();
+    let later =
+        [controller_events::expedited(), controller_events::reservations(), controller_events::preempted()].concat();
     let found: Vec<&str> = events.iter().chain(&later).map(controller_events::name).collect();
     for name in controller_events::NAMES {
         assert!(found.contains(&name), "{name} is missing");
