@@ -17,7 +17,10 @@ use garrick_model::{
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// Settings of the agent.
 #[derive(Clone, Debug)]
@@ -56,6 +59,8 @@ pub struct NodeAgentCore {
     pub(super) queries: Queries,
     /// Other nodes were asked for the controller, which was not heard since.
     pub(super) asks_peers: bool,
+    /// Runs that were told to end on this link and are not here: the order to start them may come yet.
+    pub(super) not_to_start: BTreeSet<RunKey>,
 }
 
 impl NodeAgentCore {
@@ -72,6 +77,7 @@ impl NodeAgentCore {
             outbox: Outbox::default(),
             queries: Queries::default(),
             asks_peers: false,
+            not_to_start: BTreeSet::new(),
         }
     }
 
@@ -103,6 +109,7 @@ impl NodeAgentCore {
                     self.begin_lease(out);
                 }
                 self.connected = false;
+                self.not_to_start.clear();
                 self.fail_commands(out);
             }
             AgentInput::Controller(message) => self.controller(message, out),

@@ -197,6 +197,27 @@ fn an_order_is_carried_out_once_however_often_it_comes() {
     assert_eq!(b.tell(AgentInput::StartJob(order(&["n1"]))), []);
 }
 
+/// Ends are urgent: on a link they overtake the orders to start. A run that was released and then started was nobody's, and
+/// worked on beside the job's next one.
+#[test]
+fn a_run_that_is_over_before_the_order_to_start_it_comes_is_not_started() {
+    let (mut b, _) = Bench::new(vec![]);
+    b.welcome(&[]);
+    let (job, sluid) = (RUN.job, RUN.sluid);
+    let end =
+        ControllerToNode::EndJob { job, sluid, state: JobState::NodeFail, reason: Reason::NodeDown, lost: Vec::new() };
+    let e = b.tell(AgentInput::Controller(end));
+    assert!(matches!(reports(&e)[..], [(1, AgentReport::NodeReleased { .. })]));
+    let e = b.tell(AgentInput::StartJob(order(&["n1"])));
+    assert!(matches!(e[..], [AgentEffect::Log { warning: false, .. }]), "{e:?}");
+    assert_eq!(b.core.held().len(), 0);
+    // What a controller orders on another link is new.
+    b.tell(AgentInput::ControllerGone);
+    b.welcome(&[]);
+    let e = b.tell(AgentInput::StartJob(order(&["n1"])));
+    assert!(matches!(e[..], [AgentEffect::Prepare { .. }]), "{e:?}");
+}
+
 #[test]
 fn an_order_with_a_bad_credential_or_for_another_node_starts_nothing() {
     let (mut b, _) = Bench::new(vec![]);

@@ -23,6 +23,9 @@ pub(super) struct StepdConn {
     pub batch_host: bool,
 }
 
+/// Runs that are remembered as not to be started; an order to start is late by moments.
+const MOST_NOT_TO_START: usize = 4_096;
+
 impl NodeAgentCore {
     pub(super) fn await_stepd(&self, key: RunKey, out: &mut Vec<AgentEffect>) {
         out.push(AgentEffect::SetTimer { timer: AgentTimer::Start(key), after: self.config.start_limit });
@@ -59,6 +62,11 @@ impl NodeAgentCore {
         };
         let key = RunKey { job: credential.job, sluid: credential.sluid };
         if self.runs.contains_key(&key) {
+            return;
+        }
+        if self.not_to_start.contains(&key) {
+            let RunKey { job, sluid } = key;
+            out.push(log_info(format!("run {sluid} of job {job} is over before the order to start it came")));
             return;
         }
         if let Err(detail) = self.check_place(&credential, true) {
@@ -199,6 +207,15 @@ impl NodeAgentCore {
         }
     }
 
+    /// An order to end goes ahead of others on a link: that to start the same run may still be behind it.
+    fn not_to_start(&mut self, key: RunKey) {
+        if self.not_to_start.len() >= MOST_NOT_TO_START {
+            // That of the oldest job came long ago, or never will.
+            self.not_to_start.pop_first();
+        }
+        self.not_to_start.insert(key);
+    }
+
     /// An order to end: also answered for a run that is not here (any more), so that the controller can let go of it.
     pub(super) fn order_end(&mut self, key: RunKey, message: NodeToStepd, out: &mut Vec<AgentEffect>) {
         if let Some(run) = self.runs.get_mut(&key) {
@@ -208,6 +225,7 @@ impl NodeAgentCore {
             }
             self.order(key, message, out);
         } else {
+            self.not_to_start(key);
             let RunKey { job, sluid } = key;
             self.report(AgentReport::NodeReleased { job, sluid, epilog_failed: None }, None, None, out);
         }
