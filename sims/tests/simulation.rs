@@ -53,7 +53,7 @@ fn a_cpu_that_two_jobs_have_is_noticed() {
 /// Seeds in which something happens that broke rules once, small so that they are run each time: what has to have happened
 /// in it, and its story.
 const SCENARIOS: [(u64, &str, &str); 7] = [
-    (5, "run ended by a lease", "nodes that lost the controller end what may run elsewhere"),
+    (19, "run ended by a lease", "nodes that lost the controller end what may run elsewhere"),
     (14, "run ended by a lease", "the same, and owners of jobs fail between"),
     (16, "owner of a job failed", "what owners had in hand is asked for again"),
     (9, "owner of a job failed", "the same, while many runs are ended by their time limits"),
@@ -63,7 +63,7 @@ const SCENARIOS: [(u64, &str, &str); 7] = [
         "owners of nodes fail, and what they were told and had to say is told and said again",
     ),
     (22, "run ended by its time limit", "step managers die and are taken over, and keep the limits all the same"),
-    (13, "controller restart", "owners of jobs fail, and later the controller does"),
+    (32, "controller restart", "owners of jobs fail, and later the controller does"),
 ];
 
 #[test]
