@@ -19,9 +19,10 @@ pub enum Presence {
     Unknown,
 }
 
-fn whole_file() -> libc::flock {
+/// A lock over the whole file, of a type: `F_WRLCK` or `F_UNLCK`.
+fn whole_file(of: libc::c_int) -> libc::flock {
     libc::flock {
-        l_type: libc::F_WRLCK as libc::c_short,
+        l_type: of as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
         l_start: 0,
         l_len: 0,
@@ -36,7 +37,7 @@ fn without_locks(errno: Errno) -> bool {
 
 /// Takes the lock: `Present` when another has it, `Unknown` when there are no locks here.
 pub(crate) fn take(file: &File) -> io::Result<Presence> {
-    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file())) {
+    match fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_WRLCK))) {
         Ok(_) => Ok(Presence::Absent),
         Err(Errno::EAGAIN | Errno::EACCES) => Ok(Presence::Present),
         Err(errno) if without_locks(errno) => Ok(Presence::Unknown),
@@ -44,13 +45,41 @@ pub(crate) fn take(file: &File) -> io::Result<Presence> {
     }
 }
 
+/// Gives the lock back. Closing the file would do it later: when the last child that is still between fork and exec has
+/// closed its copy.
+pub(crate) fn release(file: &File) {
+    // A lock that cannot be given back goes with the descriptor.
+    let _ = fcntl(file, FcntlArg::F_OFD_SETLK(&whole_file(libc::F_UNLCK)));
+}
+
 /// Who has the lock?
 pub(crate) fn ask(file: &File) -> io::Result<Presence> {
-    let mut lock = whole_file();
+    let mut lock = whole_file(libc::F_WRLCK);
     match fcntl(file, FcntlArg::F_OFD_GETLK(&mut lock)) {
         Ok(_) if lock.l_type == libc::F_UNLCK as libc::c_short => Ok(Presence::Absent),
         Ok(_) => Ok(Presence::Present),
         Err(errno) if without_locks(errno) => Ok(Presence::Unknown),
         Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Presence, release, take};
+    use std::fs::OpenOptions;
+
+    #[test]
+    fn a_copy_that_a_child_still_has_does_not_keep_the_lock() {
+        let path = std::env::temp_dir().join(format!("garrick-pack-lock-{}", std::process::id()));
+        let open = || OpenOptions::new().write(true).create(true).truncate(false).open(&path).unwrap();
+        let (first, second) = (open(), open());
+        assert_eq!(take(&first).unwrap(), Presence::Absent);
+        let copy = first.try_clone().unwrap();
+        assert_eq!(take(&second).unwrap(), Presence::Present);
+        release(&first);
+        drop(first);
+        assert_eq!(take(&second).unwrap(), Presence::Absent);
+        drop(copy);
+        std::fs::remove_file(&path).unwrap();
     }
 }

@@ -411,5 +411,8 @@ impl Drop for PackWriter {
     fn drop(&mut self) {
         // Nobody is left to be told.
         let _ = self.write_block();
+        if self.exclusive {
+            lock::release(&self.file);
+        }
     }
 }
