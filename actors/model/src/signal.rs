@@ -7,6 +7,8 @@ pub const SIGKILL: i32 = 9;
 pub const SIGTERM: i32 = 15;
 /// Linux's number of the signal that ends a stop.
 pub const SIGCONT: i32 = 18;
+/// Linux's number of the signal that stops whoever gets it.
+pub const SIGSTOP: i32 = 19;
 
 /// Number, name without `SIG`, description.
 const SIGNALS: &[(i32, &str, &str)] = &[

@@ -12,13 +12,10 @@ use garrick_model::{
         node::{ControllerToNode, SignalScope},
     },
     refusal::Refusal,
+    signal::{SIGCONT, SIGSTOP},
     state::JobState,
     time::TimeLimit,
 };
-
-/// SIGCONT and SIGSTOP, by their Linux numbers: cores have no libc.
-const SIGCONT: i32 = 18;
-const SIGSTOP: i32 = 19;
 
 impl JobCore {
     pub(super) fn command(

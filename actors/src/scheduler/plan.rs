@@ -356,10 +356,6 @@ impl<'a> Pass<'a> {
         let limit = run_limit(job, partition);
         let length = limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING);
         let expedited = job.state == JobState::Expediting;
-        let mut open = candidates.clone();
-        if expedited {
-            open.difference_with(&view.reservations.closed(eyes, self.now, self.now, self.now.plus(length)));
-        }
         // It did not ask for a reservation that draws it: if it does not start there now, it waits elsewhere.
         let drawn = eyes.is_some() && job.spec.reservations.is_empty();
         let asked = Asked { job, request: &request, candidates: &candidates, length, behind, drawn };
@@ -374,7 +370,11 @@ impl<'a> Pass<'a> {
                 return Err(self.waits(&asked, &mut tasks));
             }
         }
-        let own = expedited.then(|| Machine::now_for(view, job.id, &self.planned));
+        let own = expedited.then(|| {
+            let mut open = candidates.clone();
+            open.difference_with(&view.reservations.closed(eyes, self.now, self.now, self.now.plus(length)));
+            (Machine::now_for(view, job.id, &self.planned), open)
+        });
         loop {
             let array_index = match tasks.next() {
                 NextTask::Whole => None,
@@ -386,7 +386,7 @@ impl<'a> Pass<'a> {
             let placed = match &own {
                 _ if licenses.is_none() => None,
                 // What is kept for it makes its request like no other.
-                Some(machine) => place_expedited(machine, job, &request, &open),
+                Some((machine, open)) => place_expedited(machine, job, &request, open),
                 None => self.place_now(&asked),
             };
             let (Some(nodes), Some(licenses)) = (placed, licenses) else {
@@ -495,8 +495,11 @@ impl<'a> Pass<'a> {
     /// Has others make room, and keeps it. False: nobody does.
     fn preempt(&mut self, asked: &Asked<'_>) -> bool {
         let Asked { job, request, candidates, length, .. } = *asked;
+        if !self.view.policy.preempt.is_on() || job.state == JobState::Expediting {
+            return false;
+        }
         let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length);
-        let Some(licenses) = licenses.filter(|_| job.state != JobState::Expediting) else { return false };
+        let Some(licenses) = licenses else { return false };
         // Nobody gives way for room that others have reserved.
         let closed = |until| self.view.reservations.closed(request.reservation, self.now, self.now, until);
         let mut open = candidates.clone();

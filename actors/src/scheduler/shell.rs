@@ -314,9 +314,11 @@ pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
     let partitions = env.boards.partitions.list().iter().map(|p| partition_facts(p, nodes.len())).collect();
     let mut view = ClusterView::new(policy, &env.boards.jobs.list(), &nodes, partitions);
     view.licenses = license_facts(env);
-    let administrators = env.ports.host.administrators();
-    let (shown, zone) = (env.boards.reservations.list(), TimeZone::system());
-    view.reservations = Reservations::new(&shown, &view.nodes, administrators, Timestamp::now(), &zone);
+    let shown = env.boards.reservations.list();
+    if !shown.is_empty() {
+        let (administrators, zone) = (env.ports.host.administrators(), TimeZone::system());
+        view.reservations = Reservations::new(&shown, &view.nodes, administrators, Timestamp::now(), &zone);
+    }
     view
 }
 
