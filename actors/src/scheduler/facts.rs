@@ -107,7 +107,7 @@ pub enum PartitionSharing {
 }
 
 /// A partition as scheduling sees it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartitionFacts {
     /// Name.
     pub name: String,

@@ -121,6 +121,24 @@ impl Free {
         left
     }
 
+    /// Could somebody take that?
+    pub fn covers(&self, amount: &Amount) -> bool {
+        let welcome = match self.door {
+            Door::Open => true,
+            Door::OnlyUser(uid) => uid == amount.uid,
+            Door::Closed => false,
+        };
+        let cpus = match amount.usage {
+            NodeUse::Whole => self.idle,
+            NodeUse::Oversubscribe(most) => {
+                u64::from(amount.cpus) + u64::from(self.sharers) <= u64::from(self.shareable) * u64::from(most)
+            }
+            NodeUse::User if !self.idle && self.only_user != Some(amount.uid) => false,
+            NodeUse::Cpus | NodeUse::User => amount.cpus <= self.cpus,
+        };
+        welcome && cpus && amount.memory <= self.memory && self.gres.covers(&amount.gres)
+    }
+
     /// The least of both: what is free at two times alike.
     #[must_use]
     pub fn least(&self, other: &Self) -> Self {

@@ -17,8 +17,10 @@ use std::{
 };
 
 mod openings;
+mod recount;
 
 pub use openings::Opening;
+pub use recount::Planned;
 
 /// The end of time.
 pub const NEVER: Timestamp = Timestamp(i64::MAX);
@@ -108,6 +110,8 @@ struct Found {
 /// Free room from now on.
 #[derive(Clone, Debug)]
 pub struct Horizon {
+    /// When it was made: futures and indexes begin there.
+    origin: Timestamp,
     now: Timestamp,
     /// Milliseconds: times are rounded up to whole ones of these.
     resolution: i64,
@@ -125,6 +129,7 @@ impl Horizon {
     pub fn new(view: &ClusterView, now: Timestamp) -> Self {
         let resolution = i64::try_from(view.policy.resolution.as_millis()).unwrap_or(1).max(1);
         let mut horizon = Self {
+            origin: now,
             now,
             resolution,
             kinds: Vec::new(),
@@ -184,7 +189,7 @@ impl Horizon {
         let mut class =
             Class { kind, steps: Rc::clone(&steps), members: BTreeSet::new(), slots: Vec::new(), visited: self.search };
         let of_kind = &self.kinds[kind as usize];
-        class.slots.extend(of_kind.indexes.iter().map(|index| index.slot(&steps, self.now)));
+        class.slots.extend(of_kind.indexes.iter().map(|index| index.slot(&steps, self.origin)));
         let slots = class.slots.clone();
         let place = match self.vacant.pop() {
             Some(place) => {
@@ -237,7 +242,7 @@ impl Horizon {
         let mut new = Index { room, length, slots: vec![Vec::new(); SLOTS] };
         let place = self.kinds[kind].indexes.len();
         for (number, class) in self.classes.iter_mut().enumerate().filter(|(_, c)| c.kind as usize == kind) {
-            let slot = new.slot(&class.steps, self.now);
+            let slot = new.slot(&class.steps, self.origin);
             new.slots[usize::from(slot)].push(index(number));
             class.slots.push(slot);
         }
@@ -260,7 +265,7 @@ impl Horizon {
             };
             let mut bound = NEVER;
             for slot in 0..SLOTS {
-                if self.now.0 + slot as i64 * SLOT > bound.0 {
+                if self.origin.0 + slot as i64 * SLOT > bound.0 {
                     break;
                 }
                 let mut entries = std::mem::take(&mut self.kinds[kind].indexes[place].slots[slot]);
@@ -295,7 +300,8 @@ impl Horizon {
         let (now, until) = (self.now, self.now.plus(length));
         let (mut nodes, mut sum, mut total) = (0u64, 0u64, 0u64);
         self.visit(&eyes, least, |class, kind, number| {
-            let during = class.steps.iter().take_while(|s| s.from < until || s.from <= now);
+            let begin = class.steps.partition_point(|s| s.from <= now).saturating_sub(1);
+            let during = class.steps[begin..].iter().take_while(|s| s.from < until || s.from <= now);
             let parts = during.map(|s| room(s, kind, request));
             let part = parts.reduce(|a, b| Part { tasks: a.tasks.min(b.tasks), total: a.total.min(b.total) });
             let part = part.unwrap_or_default();
@@ -509,10 +515,15 @@ impl Horizon {
             self.classes[new as usize].members.insert(index(node));
         }
         for (old, ..) in moved {
-            let class = &self.classes[old as usize];
-            if class.members.is_empty() && self.known.remove(&(class.kind, Rc::clone(&class.steps))).is_some() {
-                self.vacant.push(old);
-            }
+            self.vacate(old);
+        }
+    }
+
+    /// A class that no node is in any more makes room for another.
+    fn vacate(&mut self, number: u32) {
+        let class = &self.classes[number as usize];
+        if class.members.is_empty() && self.known.remove(&(class.kind, Rc::clone(&class.steps))).is_some() {
+            self.vacant.push(number);
         }
     }
 }
@@ -553,13 +564,13 @@ impl Limits {
 
 impl Index {
     /// Where a class with these steps belongs.
-    fn slot(&self, steps: &[Step], now: Timestamp) -> u16 {
+    fn slot(&self, steps: &[Step], origin: Timestamp) -> u16 {
         let has = |free: &Free| match self.room {
             Room::Cpus(cpus) => free.cpus >= cpus,
             Room::Idle => free.idle,
         };
-        let first = first_window(steps, |step| has(&step.free), now, self.length);
-        let after = first.map_or(i64::MAX, |(at, _)| (at.0 - now.0) / SLOT);
+        let first = first_window(steps, |step| has(&step.free), origin, self.length);
+        let after = first.map_or(i64::MAX, |(at, _)| (at.0 - origin.0) / SLOT);
         u16::try_from(after.clamp(0, SLOTS as i64 - 1)).unwrap_or(u16::MAX)
     }
 }

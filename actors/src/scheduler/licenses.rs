@@ -103,6 +103,15 @@ impl LicensePlan {
         }
     }
 
+    /// Somebody who was to have them then will not.
+    pub fn release(&mut self, licenses: &Licenses, from: Timestamp, until: Timestamp) {
+        for license in &licenses.0 {
+            if let Some(line) = self.lines.get_mut(&license.name) {
+                line.steps.range_mut(from..until).for_each(|(_, used)| *used -= u64::from(license.count).min(*used));
+            }
+        }
+    }
+
     fn alternatives(&mut self, request: &str) -> &[Licenses] {
         if !self.known.contains_key(request) {
             self.known.insert(request.to_owned(), request.parse().ok());

@@ -10,6 +10,7 @@
 //! | [`horizon`] | free room from now on, in amounts |
 //! | [`select`] | which nodes, how many tasks on each |
 //! | [`plan`] | who starts, and why the others do not |
+//! | `kept`, `ledger` | a plan that is kept, and repaired when something changes |
 //! | [`preempt`] | which running jobs give way to one that waits |
 //! | [`licenses`] | licenses from now on |
 //! | [`reservations`] | advance reservations from now on |
@@ -22,6 +23,8 @@ pub mod constraint;
 pub mod facts;
 pub mod free;
 pub mod horizon;
+pub mod kept;
+mod ledger;
 pub mod licenses;
 pub mod machine;
 pub mod plan;
@@ -38,6 +41,8 @@ pub mod topology;
 pub(crate) mod fixtures;
 #[cfg(test)]
 mod gres_test;
+#[cfg(test)]
+mod kept_test;
 #[cfg(test)]
 mod licenses_test;
 #[cfg(test)]

@@ -18,6 +18,7 @@ use super::{
     facts::{Backfill, ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
     free::Amount,
     horizon::{Horizon, Limits, NEVER, is_kept_for},
+    ledger::{Ledger, Promise},
     licenses::{self, LicensePlan},
     machine::{Machine, PlannedHold},
     preempt::{PreemptProposal, Preemption},
@@ -92,12 +93,22 @@ pub struct Plan {
 pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     let mut pass = Pass::new(view, now);
     pass.run();
-    pass.finish()
+    pass.finish().0
+}
+
+/// Makes a plan, and what it takes to repair it. Nothing where the plan stopped at its limit.
+pub(super) fn plan_noting(view: &ClusterView, now: Timestamp) -> (Plan, Option<(Horizon, Ledger)>) {
+    let mut pass = Pass::new(view, now);
+    pass.ledger = Some(Ledger::new(view.nodes.len()));
+    pass.run();
+    let (plan, horizon, ledger) = pass.finish();
+    let whole = !plan.truncated;
+    (plan, ledger.filter(|_| whole).map(|ledger| (horizon, ledger)))
 }
 
 /// A job in one of its partitions, ordered as they are tried.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Key {
     /// False sorts first.
     ordinary: bool,
     tier: std::cmp::Reverse<u32>,
@@ -107,8 +118,14 @@ struct Entry {
     id: (JobId, bool, JobId),
     /// Order of the partitions in the job's own list.
     choice: usize,
-    partition: usize,
-    job: usize,
+    pub partition: usize,
+}
+
+/// The same with the job's place in the picture.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Entry {
+    pub key: Key,
+    pub job: usize,
 }
 
 pub(super) fn node_names(view: &ClusterView) -> HashMap<&str, NodeIndex> {
@@ -175,13 +192,14 @@ pub struct Reservation {
 /// Times at which a request for named or neighbouring nodes is tried in a pass, at most. Each is a look at every node.
 const MOST_LOOKS_AHEAD: usize = 200;
 
-struct Pass<'a> {
-    view: &'a ClusterView,
-    now: Timestamp,
+/// The making of a plan.
+pub(super) struct Pass<'a> {
+    pub view: &'a ClusterView,
+    pub now: Timestamp,
     machine: Machine<'a>,
-    horizon: Horizon,
+    pub horizon: Horizon,
     futures: Futures,
-    licenses: LicensePlan,
+    pub licenses: LicensePlan,
     limits: Limits,
     /// Built when first needed.
     idle: Option<Machine<'a>>,
@@ -189,34 +207,41 @@ struct Pass<'a> {
     /// Made when a job first names a node.
     names: OnceCell<HashMap<&'a str, NodeIndex>>,
     features: Features<'a>,
-    planned: Vec<PlannedHold>,
+    pub planned: Vec<PlannedHold>,
     /// Nodes of partitions in which a job is blocked.
-    blocked: FixedBitSet,
+    pub blocked: FixedBitSet,
     /// How many jobs of each partition have room reserved.
-    reserved: BTreeMap<usize, u32>,
-    tried_behind: usize,
+    pub reserved: BTreeMap<usize, u32>,
+    pub tried_behind: usize,
     looks_ahead: usize,
     /// Requests that found no room now. Room only shrinks while a pass goes on.
-    failed: FxHashSet<Request>,
+    pub failed: FxHashSet<Request>,
     /// Before that time they find none later either.
-    not_before: FxHashMap<Request, Timestamp>,
+    pub not_before: FxHashMap<Request, Timestamp>,
     /// Whether requests, whatever their time limit, would find room if nobody else were there, and why not.
     possible: FxHashMap<Request, Result<(), Reason>>,
-    started: BTreeMap<JobId, BTreeSet<u32>>,
+    pub started: BTreeMap<JobId, BTreeSet<u32>>,
     /// Tasks of each array started in this pass.
     array_started: BTreeMap<JobId, u32>,
     reasons: BTreeMap<JobId, Reason>,
     preemption: Preemption,
-    plan: Plan,
+    /// Where it is noted what was done for whom, if the plan is to be kept.
+    pub ledger: Option<Ledger>,
+    pub plan: Plan,
 }
 
 impl<'a> Pass<'a> {
     fn new(view: &'a ClusterView, now: Timestamp) -> Self {
+        Self::on(view, now, reservations::seen(view, None, now))
+    }
+
+    /// One that goes on from there.
+    pub fn on(view: &'a ClusterView, now: Timestamp, horizon: Horizon) -> Self {
         Self {
             view,
             now,
             machine: Machine::now(view),
-            horizon: reservations::seen(view, None, now),
+            horizon,
             futures: Futures::default(),
             licenses: LicensePlan::new(&view.licenses, now),
             limits: Limits::default(),
@@ -236,43 +261,56 @@ impl<'a> Pass<'a> {
             array_started: BTreeMap::new(),
             reasons: BTreeMap::new(),
             preemption: Preemption::default(),
+            ledger: None,
             plan: Plan::default(),
         }
     }
 
-    fn entries(&self) -> Vec<Entry> {
+    /// Nodes that could ever do.
+    pub fn candidates(&mut self, request: &Request) -> FixedBitSet {
+        self.features.candidates(request)
+    }
+
+    /// The jobs that are tried, each in its partitions, in no order.
+    pub fn entries(&self) -> impl Iterator<Item = Entry> + use<'a> {
+        let view = self.view;
         let places: HashMap<&str, usize> =
-            self.view.partitions.iter().enumerate().map(|(i, p)| (p.name.as_str(), i)).collect();
-        let mut entries = Vec::with_capacity(self.view.pending.len());
-        for (job, view) in self.view.pending.iter().enumerate().filter(|(_, j)| j.eligible) {
-            for (choice, name) in view.partitions.iter().enumerate() {
-                if let Some(&partition) = places.get(name.as_str()) {
-                    entries.push(Entry {
-                        ordinary: view.state != JobState::Expediting,
-                        tier: std::cmp::Reverse(self.view.partitions[partition].tier),
-                        priority: std::cmp::Reverse(view.priority),
-                        submit: view.submit_time,
-                        id: (view.array_task.map_or(view.id, |t| t.array_job), view.array_pending.is_some(), view.id),
-                        choice,
-                        partition,
-                        job,
-                    });
-                }
-            }
-        }
-        entries.sort_unstable();
-        entries
+            view.partitions.iter().enumerate().map(|(i, p)| (p.name.as_str(), i)).collect();
+        let jobs = view.pending.iter().enumerate().filter(|(_, j)| j.eligible);
+        jobs.flat_map(move |(job, waiting)| {
+            let chosen: Vec<Option<usize>> =
+                waiting.partitions.iter().map(|name| places.get(name.as_str()).copied()).collect();
+            let keys = chosen.into_iter().enumerate().filter_map(|(choice, place)| Some((choice, place?)));
+            keys.map(move |(choice, partition)| {
+                let key = Key {
+                    ordinary: waiting.state != JobState::Expediting,
+                    tier: std::cmp::Reverse(view.partitions[partition].tier),
+                    priority: std::cmp::Reverse(waiting.priority),
+                    submit: waiting.submit_time,
+                    id: (
+                        waiting.array_task.map_or(waiting.id, |t| t.array_job),
+                        waiting.array_pending.is_some(),
+                        waiting.id,
+                    ),
+                    choice,
+                    partition,
+                };
+                Entry { key, job }
+            })
+        })
     }
 
     fn run(&mut self) {
         let mut behind = Vec::new();
-        for entry in self.entries() {
+        let mut entries: Vec<Entry> = self.entries().collect();
+        entries.sort_unstable();
+        for entry in entries {
             if self.is_full() {
                 return;
             }
             if self.view.policy.shortest_first.is_some()
-                && self.is_behind(entry.partition)
-                && !self.reserves(entry.partition)
+                && self.is_behind(entry.key.partition)
+                && !self.reserves(entry.key.partition)
             {
                 behind.push(entry);
             } else {
@@ -281,8 +319,8 @@ impl<'a> Pass<'a> {
         }
         let patience = self.view.policy.shortest_first.unwrap_or_default();
         behind.sort_by_cached_key(|entry| {
-            let limit = run_limit(&self.view.pending[entry.job], &self.view.partitions[entry.partition]);
-            let patient = entry.ordinary && self.now.since(entry.submit) <= patience;
+            let limit = run_limit(&self.view.pending[entry.job], &self.view.partitions[entry.key.partition]);
+            let patient = entry.key.ordinary && self.now.since(entry.key.submit) <= patience;
             let length = limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING);
             (patient.then_some(length), *entry)
         });
@@ -294,7 +332,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn is_full(&mut self) -> bool {
+    pub fn is_full(&mut self) -> bool {
         self.plan.truncated = self.plan.starts.len() >= self.view.policy.max_starts;
         self.plan.truncated
     }
@@ -312,8 +350,11 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn try_entry(&mut self, entry: Entry) {
+    pub fn try_entry(&mut self, entry: Entry) {
         let job = Arc::clone(&self.view.pending[entry.job]);
+        if let Some(ledger) = &mut self.ledger {
+            ledger.turn_to(entry.key, &job);
+        }
         if job.array_pending.is_none() && self.started.contains_key(&job.id) {
             return;
         }
@@ -322,7 +363,7 @@ impl<'a> Pass<'a> {
             self.decline(job.id, self.view.reservations.refused(&job));
         }
         for eyes in eyes {
-            match self.consider(&job, entry.partition, eyes) {
+            match self.consider(&job, entry.key.partition, eyes) {
                 Ok(()) => break,
                 Err(reason) => self.decline(job.id, reason),
             }
@@ -361,6 +402,9 @@ impl<'a> Pass<'a> {
         let asked = Asked { job, request: &request, candidates: &candidates, length, behind, drawn };
         if !expedited && let Some(Err(reason)) = self.possible.get(&without_limit(&request)) {
             return Err(reason.clone());
+        }
+        if let Some(ledger) = &mut self.ledger {
+            ledger.asks(&request, length);
         }
         if behind {
             self.tried_behind += 1;
@@ -434,6 +478,9 @@ impl<'a> Pass<'a> {
         self.started.entry(job.id).or_default().extend(array_index);
         if let Some(array) = array_index.map(|_| job.id).or(job.array_task.map(|t| t.array_job)) {
             *self.array_started.entry(array).or_insert(0) += 1;
+        }
+        if let Some(ledger) = &mut self.ledger {
+            ledger.starts();
         }
         self.plan.starts.push(StartProposal {
             pass: 0,
@@ -631,6 +678,14 @@ impl<'a> Pass<'a> {
     fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>, licenses: Licenses) {
         let until = from.plus(asked.length);
         let closed = topology::rest_of_units(self.view, asked.request, nodes.iter().map(|(node, _)| *node));
+        if let Some(ledger) = &mut self.ledger {
+            ledger.promise(Promise {
+                from,
+                until,
+                nodes: nodes.iter().chain(&closed).cloned().collect(),
+                licenses: licenses.clone(),
+            });
+        }
         self.hold(closed, from, until);
         self.hold(nodes.clone(), from, until);
         self.licenses.hold(&licenses, from, until);
@@ -685,6 +740,9 @@ impl<'a> Pass<'a> {
 
     /// Keeps the reason that says most of the partitions that declined a job.
     fn decline(&mut self, job: JobId, reason: Reason) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.declines(&reason);
+        }
         match self.reasons.get(&job) {
             Some(known) if weight_of(known) >= weight_of(&reason) => {}
             _ => {
@@ -693,7 +751,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    fn finish(mut self) -> Plan {
+    pub fn finish(mut self) -> (Plan, Horizon, Option<Ledger>) {
         let started = self.started;
         // It starts in another of its partitions after all.
         self.plan.preemptions.retain(|one| started.get(&one.by).is_none_or(|tasks| !tasks.is_empty()));
@@ -705,7 +763,7 @@ impl<'a> Pass<'a> {
             .into_iter()
             .filter(|(job, reason)| started.get(job).is_none_or(|tasks| !tasks.is_empty() && array_rest(reason)))
             .collect();
-        self.plan
+        (self.plan, self.horizon, self.ledger)
     }
 }
 
@@ -736,7 +794,7 @@ fn amounts(view: &ClusterView, nodes: &[AllocatedNode], request: &Request) -> Ve
 }
 
 /// A job that could start soon says so rather than naming a partition that will never take it.
-const fn weight_of(reason: &Reason) -> u8 {
+pub(super) const fn weight_of(reason: &Reason) -> u8 {
     match reason {
         Reason::JobArrayTaskLimit => 6,
         Reason::Resources | Reason::Other(_) => 5,

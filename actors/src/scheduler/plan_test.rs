@@ -325,7 +325,7 @@ pub(super) fn overbooked(view: &ClusterView, plan: &Plan) -> Option<String> {
 
 /// Recounts every node at every time at which something begins: what running jobs hold until their end, what starts now,
 /// and what is reserved.
-pub(super) fn overbooked_later(view: &ClusterView, plan: &Plan) -> Option<String> {
+pub(super) fn overbooked_later(view: &ClusterView, plan: &Plan, now: Timestamp) -> Option<String> {
     struct Taken {
         node: usize,
         from: Timestamp,
@@ -339,7 +339,7 @@ pub(super) fn overbooked_later(view: &ClusterView, plan: &Plan) -> Option<String
     for (place, node) in view.nodes.iter().enumerate() {
         taken.extend(node.holds.iter().map(|h| Taken {
             node: place,
-            from: NOW,
+            from: now,
             until: h.expected_end.unwrap_or(never),
             cpus: h.share.cpus.len(),
             memory: h.share.memory.map_or(0, |m| m.0),
@@ -347,10 +347,10 @@ pub(super) fn overbooked_later(view: &ClusterView, plan: &Plan) -> Option<String
         }));
     }
     for start in &plan.starts {
-        let until = start.time_limit.duration().map_or(never, |d| NOW.plus(d));
+        let until = start.time_limit.duration().map_or(never, |d| now.plus(d));
         taken.extend(start.nodes.iter().map(|n| Taken {
             node: n.index.0 as usize,
-            from: NOW,
+            from: now,
             until,
             cpus: n.share.cpus.len(),
             memory: n.share.memory.map_or(0, |m| m.0),
@@ -386,7 +386,7 @@ pub(super) fn overbooked_later(view: &ClusterView, plan: &Plan) -> Option<String
     None
 }
 
-fn any_spec() -> impl Strategy<Value = JobSpec> {
+pub(super) fn any_spec() -> impl Strategy<Value = JobSpec> {
     let shape = (1u32..5, 0u32..4, prop::option::of(1u32..12), prop::option::of(1u32..4), prop::option::of(1u32..5));
     let rest = (0u64..900, 0u8..4, prop::option::of(1u64..100), 0u8..8, any::<bool>());
     (shape, rest).prop_map(|((min, more, tasks, each, cpus), (memory, kind, limit, sharing, contiguous))| JobSpec {
@@ -440,7 +440,21 @@ proptest! {
         view.policy.unit = if per_cpu { AllocationUnit::Cpu } else { AllocationUnit::Core };
         let plan_of = plan(&view, NOW);
         prop_assert_eq!(overbooked(&view, &plan_of), None);
-        prop_assert_eq!(overbooked_later(&view, &plan_of), None);
+        prop_assert_eq!(overbooked_later(&view, &plan_of, NOW), None);
+        // With nobody behind it, a job would have the same place.
+        if backfill == Backfill::Conservative {
+            for last in 1..jobs.len() {
+                let mut without = view.clone();
+                without.pending.truncate(last);
+                let known = |job: JobId| job.0 as usize <= last;
+                let place = |plan: &Plan| -> Vec<_> {
+                    let starts = plan.starts.iter().filter(|s| known(s.job)).map(|s| (s.job, NOW, s.nodes.len()));
+                    let later = plan.reservations.iter().filter(|r| known(r.job)).map(|r| (r.job, r.from, r.nodes.len()));
+                    starts.chain(later).collect()
+                };
+                prop_assert_eq!(place(&plan_of), place(&plan(&without, NOW)));
+            }
+        }
         // The same picture gives the same plan.
         prop_assert_eq!(&plan_of, &plan(&view, NOW));
         for start in &plan_of.starts {

@@ -343,7 +343,7 @@ proptest! {
         let view = with(layout.clone(), &busy, count, jobs.clone());
         let made = plan(&view, NOW);
         prop_assert_eq!(overbooked(&view, &made), None);
-        prop_assert_eq!(overbooked_later(&view, &made), None);
+        prop_assert_eq!(overbooked_later(&view, &made, NOW), None);
         prop_assert_eq!(&made, &plan(&view, NOW));
         let placed: Vec<(&JobView, Timestamp, Timestamp, BTreeSet<usize>)> = jobs.iter().filter_map(|job| {
             let (at, nodes) = places(&made, job.id.0)?;

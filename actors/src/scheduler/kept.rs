@@ -1,0 +1,553 @@
+//! A plan that is kept, and repaired when something changes instead of being made anew.
+//!
+//! What was reserved stays reserved, so that nobody's reserved start moves later, unless the room is gone (a node is held
+//! longer than was expected, or by somebody else): who loses it so is planned again where there is room. What became free
+//! is offered, in the usual order, to those whose time has come, to those who wait behind it on the same nodes, and to the
+//! first of each kind of request whom it could help; who moves leaves room in turn. Jobs that are new are planned behind
+//! what is reserved.
+//!
+//! A repair gives room to the first who can use it, where a new plan would ask everybody again in order. So a new plan is
+//! due from time to time, and at once where what a plan stands on has changed: the policy, partitions, nodes in service,
+//! advance reservations. Where there is preemption, or an expedited job, plans are not repaired.
+
+use super::{
+    facts::{Backfill, ClusterView, in_service},
+    free::Amount,
+    horizon::{Horizon, NEVER, Planned},
+    ledger::{Group, Ledger, Promise, Row},
+    plan::{Entry, Key, Pass, Plan, Reservation, plan_noting},
+    request::Request,
+};
+use garrick_model::{
+    gres::GresAmounts,
+    ids::JobId,
+    state::{JobState, Reason},
+    time::Timestamp,
+    view::{JobView, NodeHold, NodeView},
+};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// Jobs that are asked in a repair whether freed room helps them, at most; and those that must be planned: for more, a new
+/// plan is the better way.
+const MOST_OFFERS: usize = 256;
+const MOST_DUE: usize = 2_000;
+
+/// A plan with what it takes to repair it.
+#[derive(Debug)]
+pub struct Kept {
+    view: ClusterView,
+    horizon: Horizon,
+    ledger: Ledger,
+    /// Nodes on which the last plan proposed starts: owners may have refused them.
+    proposed: Vec<usize>,
+    /// Something was left out that a new plan would look at.
+    stale: bool,
+}
+
+/// A plan, kept. `None`: it stopped at its limit of starts, and the next one goes on.
+pub fn plan_to_keep(view: ClusterView, now: Timestamp) -> (Plan, Result<Kept, ClusterView>) {
+    let (plan, noted) = plan_noting(&view, now);
+    let proposed = proposed(&plan);
+    match noted {
+        Some((horizon, ledger)) => (plan, Ok(Kept { view, horizon, ledger, proposed, stale: false })),
+        None => (plan, Err(view)),
+    }
+}
+
+fn proposed(plan: &Plan) -> Vec<usize> {
+    plan.starts.iter().flat_map(|start| start.nodes.iter().map(|node| node.index.0 as usize)).collect()
+}
+
+impl Kept {
+    /// The picture that the plan was made from.
+    pub const fn view(&self) -> &ClusterView {
+        &self.view
+    }
+
+    /// Did the last repair leave out what a new plan would look at?
+    pub const fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// When the first of those that have room reserved is to start.
+    pub fn next_start(&self) -> Option<Timestamp> {
+        self.ledger.rows().filter_map(|(_, row)| row.promise.as_ref().map(|promise| promise.from)).min()
+    }
+
+    /// What is reserved, in the order decided.
+    pub fn reservations(&self) -> Vec<Reservation> {
+        let kept = |(key, row): (&Key, &Row)| {
+            let promise = row.promise.clone()?;
+            Some(Reservation {
+                job: row.job.id,
+                partition: key.partition,
+                from: promise.from,
+                until: promise.until,
+                nodes: promise.nodes,
+                licenses: promise.licenses,
+            })
+        };
+        self.ledger.rows().filter_map(kept).collect()
+    }
+
+    /// Why a job waits, and when it is expected to start, as of its last look.
+    pub fn news(&self, job: JobId) -> (Option<Reason>, Option<Timestamp>) {
+        self.ledger.news(job)
+    }
+
+    #[cfg(test)]
+    pub(super) const fn horizon(&self) -> &Horizon {
+        &self.horizon
+    }
+
+    /// Repairs the plan for what is now. `Err`: a new one has to be made from this picture.
+    pub fn repair(self, view: ClusterView, now: Timestamp) -> Result<(Plan, Self), ClusterView> {
+        let Some(changed) = changed_nodes(&self.view, &view, now) else { return Err(view) };
+        let Self { view: before, mut horizon, ledger, proposed: touched, stale } = self;
+        horizon.advance(now);
+        let mut pass = Pass::on(&view, now, horizon);
+        let mut repair = Repair::new(&mut pass, ledger, stale);
+        let changed: BTreeSet<usize> = changed.into_iter().chain(touched).collect();
+        if !repair.prepare(&before, changed) {
+            return Err(view);
+        }
+        repair.go();
+        let Repair { ledger, looked, stale, .. } = repair;
+        let (mut plan, horizon, _) = pass.finish();
+        let wholly: BTreeSet<JobId> = plan.starts.iter().filter(|s| s.array_index.is_none()).map(|s| s.job).collect();
+        plan.reasons.clear();
+        plan.expected.clear();
+        for job in looked.into_iter().filter(|job| !wholly.contains(job)) {
+            let (reason, expected) = ledger.news(job);
+            plan.reasons.extend(reason.map(|reason| (job, reason)));
+            plan.expected.extend(expected.map(|at| (job, at)));
+        }
+        let touched = proposed(&plan);
+        Ok((plan, Self { view, horizon, ledger, proposed: touched, stale }))
+    }
+}
+
+/// Nodes on which something is held that was not, or the other way round, or longer than was expected. `None`: more than
+/// that has changed.
+fn changed_nodes(before: &ClusterView, view: &ClusterView, now: Timestamp) -> Option<Vec<usize>> {
+    let no_frills = |view: &ClusterView| {
+        view.reservations.list.is_empty() && !view.policy.preempt.is_on() && view.policy.shortest_first.is_none()
+    };
+    let licenses = before.licenses.totals == view.licenses.totals
+        && (before.licenses.held == view.licenses.held || view.pending.iter().all(|job| job.spec.licenses.is_none()));
+    let same = no_frills(before)
+        && no_frills(view)
+        && licenses
+        && before.policy == view.policy
+        && before.partitions == view.partitions
+        && before.nodes.len() == view.nodes.len()
+        && view.pending.iter().all(|job| job.state != JobState::Expediting);
+    let mut changed = Vec::new();
+    for (place, (old, new)) in before.nodes.iter().zip(&view.nodes).enumerate().filter(|_| same) {
+        let same = Arc::ptr_eq(old, new);
+        if !same && (!same_kind(old, new) || new.holds.iter().any(|hold| hold.kept)) {
+            return None;
+        }
+        let overdue = |hold: &NodeHold| hold.expected_end.is_some_and(|end| end <= now);
+        if !same && old.holds != new.holds || new.holds.iter().any(overdue) {
+            changed.push(place);
+        }
+    }
+    same.then_some(changed)
+}
+
+fn same_kind(a: &NodeView, b: &NodeView) -> bool {
+    a.name == b.name
+        && a.shape == b.shape
+        && a.weight == b.weight
+        && a.features == b.features
+        && in_service(a) == in_service(b)
+}
+
+/// Does the job ask for the same as before?
+fn asks_the_same(a: &Arc<JobView>, b: &Arc<JobView>) -> bool {
+    Arc::ptr_eq(a, b)
+        || (Arc::ptr_eq(&a.spec, &b.spec) || a.spec == b.spec)
+            && a.uid == b.uid
+            && a.state == b.state
+            && a.array_task == b.array_task
+            && a.partitions == b.partitions
+            && a.time_limit == b.time_limit
+            && a.eligible_time == b.eligible_time
+            && (a.tasks, a.cpus_per_task, a.min_nodes, a.max_nodes)
+                == (b.tasks, b.cpus_per_task, b.min_nodes, b.max_nodes)
+            && a.memory == b.memory
+            && a.sharing == b.sharing
+}
+
+/// Times for such a request are tried one by one: that is left to a new plan.
+fn is_awkward(request: &Request) -> bool {
+    request.contiguous || !request.nodelist.is_empty() || request.near.is_some()
+}
+
+/// What became of a job since the last plan.
+enum Fate {
+    /// It waits as before.
+    Same,
+    /// It waits no longer, or at another place of the queue.
+    Gone,
+    /// It asks for something else.
+    Other,
+    /// It has tasks that may start now.
+    Due,
+}
+
+/// A repair under way.
+struct Repair<'p, 'v> {
+    pass: &'p mut Pass<'v>,
+    ledger: Ledger,
+    /// Where jobs are in the picture.
+    places: FxHashMap<Key, usize>,
+    /// Who is to be looked at: those who must be, and those whom freed room may help.
+    due: BTreeSet<Key>,
+    offers: BTreeSet<Key>,
+    offered: usize,
+    looked: BTreeSet<JobId>,
+    /// What starts of this repair take of nodes, and how many of the pass's are in it.
+    begun: FxHashMap<usize, Vec<Planned>>,
+    noted: usize,
+    stale: bool,
+}
+
+impl<'p, 'v> Repair<'p, 'v> {
+    fn new(pass: &'p mut Pass<'v>, ledger: Ledger, stale: bool) -> Self {
+        let places = pass.entries().map(|Entry { key, job }| (key, job)).collect();
+        Self {
+            pass,
+            ledger,
+            places,
+            due: BTreeSet::new(),
+            offers: BTreeSet::new(),
+            offered: 0,
+            looked: BTreeSet::new(),
+            begun: FxHashMap::default(),
+            noted: 0,
+            stale,
+        }
+    }
+
+    /// Takes out who is gone, counts anew what changed, and lists whom that concerns. False: make a new plan.
+    fn prepare(&mut self, before: &ClusterView, changed: BTreeSet<usize>) -> bool {
+        let mut freed: BTreeMap<usize, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
+        let fates: Vec<(Key, Fate)> =
+            self.ledger.rows().map(|(key, row)| (*key, self.fate(before, *key, row))).collect();
+        for (key, fate) in fates {
+            if matches!(fate, Fate::Gone | Fate::Other) {
+                self.release(key, &mut freed);
+                self.ledger.drop_row(key);
+            }
+            if matches!(fate, Fate::Other | Fate::Due) {
+                self.due.insert(key);
+            }
+        }
+        let last = self.ledger.last_looked();
+        let new: Vec<Key> = self.places.keys().filter(|key| self.ledger.row(**key).is_none()).copied().collect();
+        for key in new {
+            if self.due.contains(&key) {
+                continue;
+            }
+            if last.is_some_and(|last| key < last) {
+                if self.pass.view.policy.backfill != Backfill::Conservative {
+                    return false;
+                }
+                self.stale = true;
+            }
+            self.due.insert(key);
+        }
+        self.hold_licenses();
+        for node in &changed {
+            freed.remove(node);
+            for lost in self.recount(*node, (Timestamp(i64::MIN), NEVER)) {
+                self.release(lost, &mut freed);
+                self.due.insert(lost);
+            }
+        }
+        // A node that was counted may have lost somebody to another one's count.
+        let mut gained: BTreeSet<usize> = changed;
+        while let Some((node, times)) = freed.pop_first() {
+            for time in times {
+                for lost in self.recount(node, time) {
+                    self.release(lost, &mut freed);
+                    self.due.insert(lost);
+                }
+            }
+            gained.insert(node);
+        }
+        self.whose_time_has_come();
+        self.offer_to_groups(&gained);
+        self.offer_to_neighbours(&gained);
+        self.next_in_line();
+        self.due.len() <= MOST_DUE
+    }
+
+    fn fate(&self, before: &ClusterView, key: Key, row: &Row) -> Fate {
+        let Some(place) = self.places.get(&key) else { return Fate::Gone };
+        let job = &self.pass.view.pending[*place];
+        if !asks_the_same(&row.job, job) {
+            return Fate::Other;
+        }
+        let array = row.job.array_task.map_or(job.id, |task| task.array_job);
+        let room = before.array_running.get(&array) != self.pass.view.array_running.get(&array);
+        let limited = row.reason == Some(Reason::JobArrayTaskLimit) && room;
+        if row.started || limited || row.job.array_pending != job.array_pending { Fate::Due } else { Fate::Same }
+    }
+
+    fn hold_licenses(&mut self) {
+        for promise in self.ledger.rows().filter_map(|(_, row)| row.promise.as_ref()) {
+            if !promise.licenses.is_empty() {
+                self.pass.licenses.hold(&promise.licenses, promise.from.max(self.pass.now), promise.until);
+            }
+        }
+    }
+
+    /// Gives up what is reserved for one, and notes where.
+    fn release(&mut self, key: Key, freed: &mut BTreeMap<usize, Vec<(Timestamp, Timestamp)>>) {
+        let Some(promise) = self.ledger.give_up(key) else { return };
+        for (node, _) in &promise.nodes {
+            freed.entry(*node).or_default().push((promise.from, promise.until));
+        }
+    }
+
+    /// Counts anew what is free on a node. Answers who finds no room there any more.
+    fn recount(&mut self, node: usize, (from, until): (Timestamp, Timestamp)) -> Vec<Key> {
+        let until = if until == NEVER { NEVER } else { self.pass.horizon.round(until) };
+        let planned: Vec<(Key, Planned)> = self
+            .ledger
+            .on_node(node)
+            .into_iter()
+            .filter_map(|key| Some((key, self.ledger.planned(key, node)?)))
+            .filter(|(_, one)| one.from < until && self.pass.horizon.round(one.until) > from)
+            .collect();
+        let begun = self.begun.get(&node).map_or(&[][..], Vec::as_slice);
+        let of_node: Vec<&Planned> = begun.iter().chain(planned.iter().map(|(_, one)| one)).collect();
+        let misfits = self.pass.horizon.recount(&self.pass.view.nodes[node], (from, until), &of_node);
+        misfits.into_iter().filter_map(|number| Some(planned.get(number.checked_sub(begun.len())?)?.0)).collect()
+    }
+
+    fn whose_time_has_come(&mut self) {
+        let soon = self.pass.horizon.round(self.pass.now);
+        let come = |row: &Row| row.promise.as_ref().is_some_and(|promise| promise.from <= soon);
+        self.due.extend(self.ledger.rows().filter(|(_, row)| come(row)).map(|(key, _)| *key));
+    }
+
+    /// Freed room may help the first of those who ask for the same.
+    fn offer_to_groups(&mut self, gained: &BTreeSet<usize>) {
+        let classes: BTreeSet<usize> = gained.iter().map(|node| self.pass.horizon.class_of(*node)).collect();
+        if classes.is_empty() {
+            return;
+        }
+        for number in 0..self.ledger.groups().len() {
+            let group = &self.ledger.groups()[number];
+            let Some(first) = group.members.first().copied() else { continue };
+            let Some(before) = self.better(first) else { continue };
+            let (request, length) = (group.request.clone(), group.length);
+            let candidates = self.pass.candidates(&request);
+            let horizon = &self.pass.horizon;
+            if classes.iter().any(|class| horizon.opens_before(*class, &request, &candidates, before, length)) {
+                if is_awkward(&request) {
+                    self.stale = true;
+                } else {
+                    self.offers.insert(first);
+                }
+            }
+        }
+    }
+
+    /// Freed room may help those who wait for more of it on the same nodes.
+    fn offer_to_neighbours(&mut self, gained: &BTreeSet<usize>) {
+        let mut seen: FxHashSet<Key> = FxHashSet::default();
+        for node in gained {
+            for key in self.ledger.on_node(*node) {
+                if self.improvable(key).is_some() && seen.insert(key) && self.own_room(key) > 0 {
+                    self.offers.insert(key);
+                }
+            }
+        }
+    }
+
+    /// Before when it would have to start to be better off. `None`: it can be no better off.
+    fn better(&self, key: Key) -> Option<Timestamp> {
+        let row = self.ledger.row(key).filter(|row| row.group.is_some() && !row.started)?;
+        let soon = self.pass.horizon.round(self.pass.now);
+        let before = match &row.promise {
+            Some(promise) => promise.from,
+            None if self.pass.view.policy.backfill == Backfill::Conservative => {
+                self.pass.now.plus(self.pass.view.policy.backfill_window)
+            }
+            None => Timestamp(soon.0 + 1),
+        };
+        (before > soon).then_some(before)
+    }
+
+    /// The same for those that a repair makes better off.
+    fn improvable(&self, key: Key) -> Option<Timestamp> {
+        let group = self.ledger.row(key)?.group?;
+        self.better(key).filter(|_| !is_awkward(&self.ledger.groups()[group].request))
+    }
+
+    /// On how many of its own nodes it would have room just before its time.
+    fn own_room(&self, key: Key) -> u32 {
+        let promise = self.ledger.row(key).and_then(|row| row.promise.as_ref());
+        let own = promise.map_or(0, |promise| {
+            let before = Timestamp(promise.from.0 - 1);
+            promise.nodes.iter().filter(|(node, what)| self.pass.horizon.covers(*node, what, before)).count()
+        });
+        u32::try_from(own).unwrap_or(u32::MAX)
+    }
+
+    /// Room is reserved for only so many, and so many are looked at: who comes next?
+    fn next_in_line(&mut self) {
+        if let Backfill::First(most) = self.pass.view.policy.backfill {
+            for (partition, waiting) in self.ledger.partitions() {
+                let missing = most.saturating_sub(self.ledger.promised(partition));
+                let unpromised = |key: &&Key| self.ledger.row(**key).is_some_and(|row| row.promise.is_none());
+                let next = waiting.iter().filter(unpromised).filter(|key| !self.looked_at(**key));
+                let next: Vec<Key> = next.take(missing as usize).copied().collect();
+                self.due.extend(next);
+            }
+        }
+        if let Some(next) = self.ledger.first_unlooked()
+            && self.ledger.looked() < self.pass.view.policy.backfill_depth
+            && !self.looked_at(next)
+        {
+            self.due.insert(next);
+        }
+    }
+
+    fn looked_at(&self, key: Key) -> bool {
+        self.ledger.row(key).is_some_and(|row| self.looked.contains(&row.job.id))
+    }
+
+    fn go(&mut self) {
+        loop {
+            let next_due = self.due.first().copied();
+            let next_offer = self.offers.first().copied();
+            let (key, must) = match (next_due, next_offer) {
+                (Some(due), Some(offer)) if offer < due => (offer, false),
+                (Some(due), _) => (due, true),
+                (None, Some(offer)) => (offer, false),
+                (None, None) => return,
+            };
+            self.due.remove(&key);
+            self.offers.remove(&key);
+            if !must {
+                if self.offered >= MOST_OFFERS {
+                    self.stale = true;
+                    continue;
+                }
+                self.offered += 1;
+                if !self.could_gain(key) {
+                    continue;
+                }
+            }
+            if self.pass.is_full() {
+                self.stale = true;
+                return;
+            }
+            self.look(key);
+            self.next_in_line();
+        }
+    }
+
+    fn could_gain(&mut self, key: Key) -> bool {
+        let Some(before) = self.improvable(key) else { return false };
+        let Some(group) = self.ledger.row(key).and_then(|row| row.group) else { return false };
+        let Group { request, length, .. } = &self.ledger.groups()[group];
+        let (own, candidates) = (self.own_room(key), self.pass.candidates(request));
+        self.pass.horizon.could_be_earlier(request, &candidates, own, before, *length)
+    }
+
+    /// Plans one anew.
+    fn look(&mut self, key: Key) {
+        let Some(job) = self.places.get(&key).copied() else { return };
+        let mut freed = BTreeMap::new();
+        let before = self.ledger.row(key).and_then(|row| row.promise.clone());
+        let reason = self.ledger.row(key).and_then(|row| row.reason.clone());
+        let group = self.ledger.row(key).and_then(|row| row.group);
+        self.release(key, &mut freed);
+        for (node, times) in &freed {
+            for time in times {
+                self.recount(*node, *time);
+            }
+        }
+        let pass = &mut *self.pass;
+        if let Some(promise) = &before {
+            pass.licenses.release(&promise.licenses, promise.from.max(pass.now), promise.until);
+        }
+        pass.failed.clear();
+        pass.not_before.clear();
+        // Who has been looked at may be again.
+        pass.tried_behind = if group.is_some() { 0 } else { self.ledger.looked() };
+        pass.blocked.clear();
+        pass.reserved.clear();
+        for (partition, waiting) in self.ledger.partitions() {
+            if waiting.first().is_some_and(|first| *first < key) {
+                pass.blocked.union_with(&pass.view.partitions[partition].nodes);
+            }
+            pass.reserved.insert(partition, self.ledger.promised(partition));
+        }
+        pass.ledger = Some(std::mem::take(&mut self.ledger));
+        pass.try_entry(Entry { key, job });
+        self.ledger = pass.ledger.take().unwrap_or_default();
+        for hold in &pass.planned[self.noted..] {
+            let what = Amount {
+                cpus: hold.share.cpus.len(),
+                memory: hold.share.memory.map_or(0, |m| m.0),
+                gres: GresAmounts::held(&pass.view.nodes[hold.node].shape.gres, &hold.share.gres),
+                usage: hold.usage,
+                uid: hold.uid,
+            };
+            self.begun.entry(hold.node).or_default().push(Planned { from: pass.now, until: hold.end, what });
+        }
+        self.noted = pass.planned.len();
+        self.looked.insert(self.pass.view.pending[job].id);
+        let (started, at) =
+            self.ledger.row(key).map_or((false, None), |row| (row.started, row.promise.as_ref().map(|p| p.from)));
+        if let Some(before) =
+            before.as_ref().filter(|p| !started && p.from >= self.pass.now && at.is_none_or(|at| at > p.from))
+        {
+            self.restore(key, before.clone(), reason);
+        }
+        let now = self.ledger.row(key).and_then(|row| row.promise.as_ref());
+        let moved = match (&before, now) {
+            (Some(before), Some(now)) => before.from != now.from || before.nodes != now.nodes,
+            (before, now) => before.is_some() != now.is_some(),
+        };
+        if moved {
+            self.offer_to_neighbours(&freed.into_keys().collect());
+        }
+        if (moved || started)
+            && let Some(group) = group.and_then(|group| self.ledger.groups().get(group))
+        {
+            let next = group.members.range(key..).find(|next| **next != key && !self.looked_at(**next));
+            let next = next.copied().filter(|next| self.improvable(*next).is_some());
+            self.offers.extend(next);
+        }
+    }
+    /// A search takes even parts of a request; what it had before may be a mixture that it does not find again.
+    fn restore(&mut self, key: Key, promise: Promise, reason: Option<Reason>) {
+        let mut freed = BTreeMap::new();
+        if let Some(later) = self.ledger.row(key).and_then(|row| row.promise.clone()) {
+            self.release(key, &mut freed);
+            self.pass.licenses.release(&later.licenses, later.from, later.until);
+        }
+        for (node, times) in freed {
+            for time in times {
+                self.recount(node, time);
+            }
+        }
+        self.pass.horizon.hold(&promise.nodes, promise.from, promise.until);
+        self.pass.licenses.hold(&promise.licenses, promise.from, promise.until);
+        self.ledger.promise(promise);
+        self.ledger.declines(&reason.unwrap_or(Reason::Priority));
+    }
+}

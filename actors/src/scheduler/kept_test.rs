@@ -1,0 +1,319 @@
+//! Repaired plans beside the world that they were made for: jobs start, end early or late, come and go.
+
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    facts::{Backfill, ClusterView},
+    fixtures::{cluster, job, node, spec},
+    free::Amount,
+    horizon::{Horizon, NEVER},
+    kept::{Kept, plan_to_keep},
+    plan::{Plan, Reservation, StartProposal},
+    plan_test::{any_spec, overbooked, overbooked_later},
+};
+use garrick_model::{
+    gres::GresTaken,
+    ids::{JobId, Sluid},
+    spec::{ArraySpec, JobSpec, NodeCount},
+    state::Reason,
+    time::{TimeLimit, Timestamp},
+    view::{JobView, NodeHold},
+};
+use proptest::prelude::*;
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+const BEGIN: Timestamp = Timestamp::from_secs(10_000);
+
+/// What happens between two plans.
+#[derive(Clone, Debug)]
+enum Event {
+    Submit(JobSpec, u8),
+    Cancel(usize),
+    End(usize),
+    /// A running job is given more time.
+    Longer(usize),
+    Wait(u64),
+    /// The next start is refused.
+    Refuse,
+    /// A node goes out of service, or comes back.
+    Drain(usize),
+}
+
+struct World {
+    view: ClusterView,
+    now: Timestamp,
+    next: u32,
+    refuse: bool,
+}
+
+impl World {
+    fn new(nodes: u32, specs: Vec<JobSpec>, backfill: Backfill) -> Self {
+        let nodes = (0..nodes).map(|n| node(n, 4)).collect();
+        let jobs: Vec<JobView> = specs.into_iter().zip(1..).map(|(spec, id)| job(id, spec)).collect();
+        let next = u32::try_from(jobs.len()).unwrap() + 1;
+        let mut view = cluster(nodes, jobs);
+        view.policy.backfill = backfill;
+        view.policy.backfill_depth = 12;
+        Self { view, now: BEGIN, next, refuse: false }
+    }
+
+    fn running(&self) -> Vec<JobId> {
+        let mut jobs: Vec<JobId> = self.view.nodes.iter().flat_map(|n| n.holds.iter().map(|h| h.job)).collect();
+        jobs.sort_unstable();
+        jobs.dedup();
+        jobs
+    }
+
+    fn each_hold(&mut self, job: JobId, mut change: impl FnMut(&mut NodeHold) -> bool) {
+        for node in &mut self.view.nodes {
+            if node.holds.iter().any(|h| h.job == job) {
+                Arc::make_mut(node).holds.retain_mut(|hold| hold.job != job || change(hold));
+            }
+        }
+    }
+
+    /// True: somebody who has room reserved may lose it.
+    fn happens(&mut self, event: &Event) -> bool {
+        match event {
+            Event::Submit(spec, favour) => {
+                let mut new = job(self.next, spec.clone());
+                new.priority += u32::from(*favour) * 3;
+                self.next += 1;
+                self.view.pending.push(Arc::new(new));
+            }
+            Event::Cancel(which) if !self.view.pending.is_empty() => {
+                let place = which % self.view.pending.len();
+                self.view.pending.remove(place);
+            }
+            Event::End(which) if !self.running().is_empty() => {
+                let running = self.running();
+                self.each_hold(running[which % running.len()], |_| false);
+            }
+            Event::Longer(which) if !self.running().is_empty() => {
+                let running = self.running();
+                self.each_hold(running[which % running.len()], |hold| {
+                    hold.expected_end = hold.expected_end.map(|end| end.plus(Duration::from_secs(777)));
+                    true
+                });
+                return true;
+            }
+            Event::Wait(secs) => {
+                self.now = self.now.plus(Duration::from_secs(*secs));
+                // Who should be over and is not stands in the way.
+                let now = self.now;
+                return self.view.nodes.iter().flat_map(|n| &n.holds).any(|h| h.expected_end.is_some_and(|e| e <= now));
+            }
+            Event::Refuse => {
+                self.refuse = true;
+                return true;
+            }
+            Event::Drain(which) => {
+                let place = which % self.view.nodes.len();
+                let node = Arc::make_mut(&mut self.view.nodes[place]);
+                node.flags.drain = !node.flags.drain;
+                return true;
+            }
+            _ => {}
+        }
+        false
+    }
+
+    /// Owners do what a plan proposes.
+    fn obey(&mut self, plan: &Plan) {
+        for start in &plan.starts {
+            if std::mem::take(&mut self.refuse) {
+                continue;
+            }
+            let place = self.view.pending.iter().position(|job| job.id == start.job).unwrap();
+            let waiting = Arc::clone(&self.view.pending[place]);
+            let id = self.begin(&waiting, start);
+            match start.array_index {
+                None => {
+                    self.view.pending.remove(place);
+                }
+                Some(index) => {
+                    let left = waiting.array_pending.as_ref().unwrap().ranges.iter();
+                    let left: Vec<_> =
+                        left.flat_map(|(a, b, _)| *a..=*b).filter(|i| *i != index).map(|i| (i, i, 1)).collect();
+                    if left.is_empty() {
+                        self.view.pending.remove(place);
+                    } else {
+                        let array_pending = Some(ArraySpec { ranges: left, limit: None });
+                        self.view.pending[place] = Arc::new(JobView { array_pending, ..(*waiting).clone() });
+                    }
+                    self.next = self.next.max(id.0 + 1);
+                }
+            }
+        }
+    }
+
+    fn begin(&mut self, job: &JobView, start: &StartProposal) -> JobId {
+        let id = if start.array_index.is_some() { JobId(self.next) } else { job.id };
+        self.next = self.next.max(id.0 + 1);
+        for given in &start.nodes {
+            let node = Arc::make_mut(&mut self.view.nodes[given.index.0 as usize]);
+            node.generation += 1;
+            node.holds.push(NodeHold {
+                job: id,
+                sluid: Sluid(u64::from(id.0)),
+                uid: job.uid,
+                share: given.share.clone(),
+                sharing: start.usage.sharing(),
+                expected_end: start.time_limit.duration().map(|limit| self.now.plus(limit)),
+                completing: false,
+                kept: false,
+            });
+        }
+        id
+    }
+
+    /// Runs the plan on, and says whether it was repaired.
+    fn plan(&self, kept: Option<Kept>) -> (Plan, Option<Kept>, bool) {
+        let repaired = kept.and_then(|kept| kept.repair(self.view.clone(), self.now).ok());
+        match repaired {
+            Some((plan, kept)) => (plan, Some(kept), true),
+            None => {
+                let (plan, kept) = plan_to_keep(self.view.clone(), self.now);
+                (plan, kept.ok(), false)
+            }
+        }
+    }
+
+    /// What is free from now on, counted from nothing.
+    fn free(&self, plan: &Plan, reservations: &[Reservation]) -> Horizon {
+        let mut horizon = Horizon::new(&self.view, self.now);
+        for start in &plan.starts {
+            let until = start.time_limit.duration().map_or(NEVER, |limit| self.now.plus(limit));
+            let until = until.min(self.now.plus(super::facts::UNLIMITED_FOR_PLANNING));
+            let uid = self.view.pending.iter().find(|job| job.id == start.job).unwrap().uid;
+            let amount = |given: &garrick_model::view::AllocatedNode| Amount {
+                cpus: given.share.cpus.len(),
+                memory: given.share.memory.map_or(0, |m| m.0),
+                gres: GresTaken::default(),
+                usage: start.usage,
+                uid,
+            };
+            let nodes: Vec<_> = start.nodes.iter().map(|given| (given.index.0 as usize, amount(given))).collect();
+            horizon.hold(&nodes, self.now, until);
+        }
+        for reservation in reservations {
+            horizon.hold(&reservation.nodes, reservation.from, reservation.until);
+        }
+        horizon
+    }
+}
+
+fn times(reservations: &[Reservation]) -> BTreeMap<(JobId, usize), Timestamp> {
+    reservations.iter().map(|r| ((r.job, r.partition), r.from)).collect()
+}
+
+fn any_event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        4 => (any_spec(), prop_oneof![3 => Just(0u8), 1 => 0u8..9]).prop_map(|(spec, favour)| Event::Submit(spec, favour)),
+        1 => any::<usize>().prop_map(Event::Cancel),
+        4 => any::<usize>().prop_map(Event::End),
+        1 => any::<usize>().prop_map(Event::Longer),
+        3 => (1u64..2000).prop_map(Event::Wait),
+        1 => Just(Event::Refuse),
+        1 => any::<usize>().prop_map(Event::Drain),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_repaired_plan_holds(
+        specs in prop::collection::vec(any_spec(), 1..20),
+        nodes in 1u32..8,
+        backfill in prop_oneof![(1u32..3).prop_map(Backfill::First), Just(Backfill::Conservative)],
+        events in prop::collection::vec(any_event(), 1..25),
+    ) {
+        let mut world = World::new(nodes, specs, backfill);
+        let (mut plan, mut kept, _) = world.plan(None);
+        world.obey(&plan);
+        for event in events {
+            let before = kept.as_ref().map(|kept| times(&kept.reservations())).unwrap_or_default();
+            let may_lose = world.happens(&event) || before.values().any(|from| *from < world.now);
+            let repaired;
+            (plan, kept, repaired) = world.plan(kept);
+            prop_assert_eq!(overbooked(&world.view, &plan), None);
+            if let Some(kept) = &kept {
+                let reservations = kept.reservations();
+                let whole = Plan { reservations: reservations.clone(), ..plan.clone() };
+                prop_assert_eq!(overbooked_later(&world.view, &whole, world.now), None);
+                let counted = world.free(&plan, &reservations);
+                for node in 0..world.view.nodes.len() {
+                    prop_assert_eq!(kept.horizon().steps_from(node, world.now), counted.steps_from(node, world.now), "{}", node);
+                }
+                let after = times(&reservations);
+                for (who, from) in before.iter().filter(|_| repaired && !may_lose) {
+                    let waits = world.view.pending.iter().any(|job| job.id == who.0);
+                    let starts = plan.starts.iter().any(|start| start.job == who.0);
+                    let place = after.get(who);
+                    prop_assert!(!waits || starts || place.is_some_and(|at| at <= from), "{:?} had {:?}, now {:?}", who, from, place);
+                }
+                for job in &world.view.pending {
+                    let starts = plan.starts.iter().any(|start| start.job == job.id);
+                    prop_assert!(starts || kept.news(job.id).0.is_some(), "{:?}", job.id);
+                }
+            }
+            world.obey(&plan);
+        }
+    }
+}
+
+fn wide(nodes: u32, minutes: u64) -> JobSpec {
+    JobSpec {
+        nodes: Some(NodeCount { min: nodes, max: None }),
+        time_limit: Some(TimeLimit::Secs(minutes * 60)),
+        sharing: garrick_model::spec::Sharing::Exclusive,
+        ..spec()
+    }
+}
+
+#[test]
+fn who_ends_early_lets_the_next_ones_move_up() {
+    // One on each of four nodes for an hour, then one on all of them, then one on each of two again.
+    let mut world = World::new(4, vec![wide(4, 60), wide(4, 60), wide(2, 60), wide(2, 60)], Backfill::Conservative);
+    let (plan, kept, _) = world.plan(None);
+    world.obey(&plan);
+    let kept = kept.unwrap();
+    let hour = |n: u64| BEGIN.plus(Duration::from_secs(3600 * n));
+    let expected: Vec<Timestamp> = times(&kept.reservations()).into_values().collect();
+    assert_eq!(expected, [hour(1), hour(2), hour(2)]);
+    world.now = world.now.plus(Duration::from_secs(600));
+    world.happens(&Event::End(0));
+    let (plan, kept, repaired) = world.plan(Some(kept));
+    assert!(repaired);
+    assert_eq!(plan.starts.iter().map(|start| start.job.0).collect::<Vec<_>>(), [2]);
+    let end = world.now.plus(Duration::from_secs(3600));
+    assert_eq!(times(&kept.unwrap().reservations()).into_values().collect::<Vec<_>>(), [end, end]);
+    assert_eq!(plan.expected, [(JobId(3), end), (JobId(4), end)]);
+}
+
+#[test]
+fn a_new_job_starts_beside_those_that_wait() {
+    let mut world = World::new(4, vec![wide(3, 60), wide(4, 60)], Backfill::Conservative);
+    let (plan, kept, _) = world.plan(None);
+    world.obey(&plan);
+    world.happens(&Event::Submit(wide(1, 90), 0));
+    world.happens(&Event::Submit(wide(1, 30), 0));
+    let (plan, kept, repaired) = world.plan(kept);
+    assert!(repaired);
+    assert_eq!(plan.starts.iter().map(|start| start.job.0).collect::<Vec<_>>(), [4]);
+    let kept = kept.unwrap();
+    assert_eq!(kept.news(JobId(3)), (Some(Reason::Priority), Some(BEGIN.plus(Duration::from_secs(7200)))));
+    assert!(!kept.is_stale());
+}
+
+#[test]
+fn a_node_that_leaves_takes_a_new_plan() {
+    let mut world = World::new(2, vec![wide(2, 60), wide(2, 60)], Backfill::Conservative);
+    let (plan, kept, _) = world.plan(None);
+    world.obey(&plan);
+    world.happens(&Event::Drain(0));
+    let (_, kept, repaired) = world.plan(kept);
+    assert!(!repaired);
+    assert_eq!(kept.unwrap().news(JobId(2)).1, None);
+}

@@ -1,0 +1,256 @@
+//! What a plan did for whom: each job in each of its partitions with the room that is reserved for it, and who has what
+//! of each node. Written while a plan is made ([`super::plan`]), read when it is repaired ([`super::kept`]).
+
+use super::{
+    free::Amount,
+    horizon::Planned,
+    plan::{Key, weight_of},
+    request::{NodeUse, Request},
+};
+use garrick_model::{ids::JobId, spec_text::licenses::Licenses, state::Reason, time::Timestamp, view::JobView};
+use rustc_hash::FxHashMap;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
+
+/// Room reserved for a job.
+#[derive(Clone, Debug)]
+pub(super) struct Promise {
+    /// Beginning.
+    pub from: Timestamp,
+    /// End.
+    pub until: Timestamp,
+    /// What of which nodes, by place, with those that are closed to others for it.
+    pub nodes: Vec<(usize, Amount)>,
+    /// Licenses.
+    pub licenses: Licenses,
+}
+
+/// A job in one of its partitions.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    /// The job as it was looked at.
+    pub job: Arc<JobView>,
+    /// Why it waits, as of its last look.
+    pub reason: Option<Reason>,
+    /// Those that ask for the same; `None`: room for it was not looked for.
+    pub group: Option<usize>,
+    /// A start was proposed, of all of it or of some of its tasks.
+    pub started: bool,
+    /// What it has reserved.
+    pub promise: Option<Promise>,
+}
+
+/// Jobs that ask for the same.
+#[derive(Clone, Debug)]
+pub(super) struct Group {
+    /// What they ask for.
+    pub request: Request,
+    /// For how long.
+    pub length: Duration,
+    /// Who.
+    pub members: BTreeSet<Key>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ledger {
+    rows: BTreeMap<Key, Row>,
+    of_job: FxHashMap<JobId, Vec<Key>>,
+    on_node: Vec<Vec<Key>>,
+    groups: Vec<Group>,
+    by_request: FxHashMap<Request, usize>,
+    /// Jobs for which there was no time.
+    unlooked: BTreeSet<Key>,
+    /// Those who wait for room, by partition.
+    waiting: BTreeMap<usize, BTreeSet<Key>>,
+    /// How many have room reserved, by partition.
+    promised: BTreeMap<usize, u32>,
+    current: Option<Key>,
+}
+
+/// Who asks makes a difference only where nodes are kept to a user.
+fn alike(request: &Request) -> Request {
+    let uid = if request.usage == NodeUse::User { request.uid } else { 0 };
+    Request { uid, ..request.clone() }
+}
+
+/// Waits for room, or for others to have theirs.
+const fn waits_for_room(reason: &Reason) -> bool {
+    matches!(reason, Reason::Resources | Reason::Priority | Reason::Other(_))
+}
+
+impl Ledger {
+    /// An empty one, over so many nodes.
+    pub fn new(nodes: usize) -> Self {
+        Self {
+            rows: BTreeMap::new(),
+            of_job: FxHashMap::default(),
+            on_node: vec![Vec::new(); nodes],
+            groups: Vec::new(),
+            by_request: FxHashMap::default(),
+            unlooked: BTreeSet::new(),
+            waiting: BTreeMap::new(),
+            promised: BTreeMap::new(),
+            current: None,
+        }
+    }
+
+    /// What follows is about this one.
+    pub fn turn_to(&mut self, key: Key, job: &Arc<JobView>) {
+        self.current = Some(key);
+        self.drop_row(key);
+        self.of_job.entry(job.id).or_default().push(key);
+        let row = Row { job: Arc::clone(job), reason: None, group: None, started: false, promise: None };
+        self.rows.insert(key, row);
+    }
+
+    fn current(&mut self) -> Option<(Key, &mut Row)> {
+        let key = self.current?;
+        Some((key, self.rows.get_mut(&key)?))
+    }
+
+    /// Room is looked for.
+    pub fn asks(&mut self, request: &Request, length: Duration) {
+        let groups = self.groups.len();
+        let group = *self.by_request.entry(alike(request)).or_insert(groups);
+        if group == groups {
+            self.groups.push(Group { request: alike(request), length, members: BTreeSet::new() });
+        }
+        if let Some((key, row)) = self.current() {
+            row.group = Some(group);
+            self.groups[group].members.insert(key);
+        }
+    }
+
+    /// A start is proposed.
+    pub fn starts(&mut self) {
+        if let Some((_, row)) = self.current() {
+            row.started = true;
+        }
+    }
+
+    /// Room is reserved.
+    pub fn promise(&mut self, mut promise: Promise) {
+        promise.nodes.sort_unstable_by_key(|(node, _)| *node);
+        let Some((key, row)) = self.current() else { return };
+        let nodes: Vec<usize> = promise.nodes.iter().map(|(node, _)| *node).collect();
+        row.promise = Some(promise);
+        *self.promised.entry(key.partition).or_insert(0) += 1;
+        for node in nodes {
+            self.on_node[node].push(key);
+        }
+    }
+
+    /// It does not start.
+    pub fn declines(&mut self, reason: &Reason) {
+        let Some((key, row)) = self.current() else { return };
+        row.reason = Some(reason.clone());
+        let looked = row.group.is_some();
+        if looked && waits_for_room(reason) {
+            self.waiting.entry(key.partition).or_default().insert(key);
+        } else if !looked && *reason == Reason::Priority {
+            self.unlooked.insert(key);
+        }
+    }
+
+    /// One of them.
+    pub fn row(&self, key: Key) -> Option<&Row> {
+        self.rows.get(&key)
+    }
+
+    /// All, in order.
+    pub fn rows(&self) -> impl Iterator<Item = (&Key, &Row)> {
+        self.rows.iter()
+    }
+
+    /// A job in all of its partitions.
+    pub fn of_job(&self, job: JobId) -> &[Key] {
+        self.of_job.get(&job).map_or(&[], Vec::as_slice)
+    }
+
+    /// Those who have room on a node reserved, in order.
+    pub fn on_node(&self, node: usize) -> Vec<Key> {
+        let mut keys = self.on_node[node].clone();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// What one of them has of a node.
+    pub fn planned(&self, key: Key, node: usize) -> Option<Planned> {
+        let promise = self.rows.get(&key)?.promise.as_ref()?;
+        let place = promise.nodes.binary_search_by_key(&node, |(node, _)| *node).ok()?;
+        Some(Planned { from: promise.from, until: promise.until, what: promise.nodes[place].1.clone() })
+    }
+
+    /// Those who ask for the same.
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// How many of a partition have room reserved.
+    pub fn promised(&self, partition: usize) -> u32 {
+        self.promised.get(&partition).copied().unwrap_or(0)
+    }
+
+    /// Partitions in which somebody waits for room.
+    pub fn partitions(&self) -> impl Iterator<Item = (usize, &BTreeSet<Key>)> {
+        self.waiting.iter().map(|(partition, keys)| (*partition, keys))
+    }
+
+    /// The first for whom there was no time.
+    pub fn first_unlooked(&self) -> Option<Key> {
+        self.unlooked.first().copied()
+    }
+
+    /// How many were looked at.
+    pub fn looked(&self) -> usize {
+        self.groups.iter().map(|group| group.members.len()).sum()
+    }
+
+    /// The last one who was looked at.
+    pub fn last_looked(&self) -> Option<Key> {
+        self.groups.iter().filter_map(|group| group.members.last().copied()).max()
+    }
+
+    /// What is reserved for one of them is free again.
+    pub fn give_up(&mut self, key: Key) -> Option<Promise> {
+        let promise = self.rows.get_mut(&key)?.promise.take()?;
+        for (node, _) in &promise.nodes {
+            self.on_node[*node].retain(|other| *other != key);
+        }
+        if let Some(promised) = self.promised.get_mut(&key.partition) {
+            *promised -= 1;
+        }
+        Some(promise)
+    }
+
+    /// One of them is gone; what was reserved for it has to be given up before.
+    pub fn drop_row(&mut self, key: Key) {
+        let Some(row) = self.rows.remove(&key) else { return };
+        if let Some(group) = row.group {
+            self.groups[group].members.remove(&key);
+        }
+        self.unlooked.remove(&key);
+        if let Some(waiting) = self.waiting.get_mut(&key.partition) {
+            waiting.remove(&key);
+        }
+        if let Some(keys) = self.of_job.get_mut(&row.job.id) {
+            keys.retain(|other| *other != key);
+            if keys.is_empty() {
+                self.of_job.remove(&row.job.id);
+            }
+        }
+    }
+
+    /// What a job is told: why it waits, and when it is expected to start.
+    pub fn news(&self, job: JobId) -> (Option<Reason>, Option<Timestamp>) {
+        let rows = || self.of_job(job).iter().filter_map(|key| self.rows.get(key));
+        let reason = rows()
+            .filter_map(|row| row.reason.clone())
+            .reduce(|a, b| if weight_of(&b) > weight_of(&a) { b } else { a });
+        (reason, rows().filter_map(|row| row.promise.as_ref().map(|promise| promise.from)).min())
+    }
+}
