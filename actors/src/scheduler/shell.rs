@@ -3,6 +3,7 @@
 
 use super::{
     facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy},
+    kept::{Kept, plan_to_keep},
     licenses::LicenseFacts,
     plan::{Plan, plan},
     preempt::{PreemptRules, Yielding},
@@ -21,6 +22,7 @@ use garrick_model::{
 };
 use garrick_runtime::{Actor, Context, Message};
 use jiff::tz::TimeZone;
+use rustc_hash::FxHashMap;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -34,6 +36,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A pass is made this often even when nothing changed, since time itself decides what may be backfilled (Slurm's
 /// bf_interval and sched_interval are 30 and 60 seconds).
 const INTERVAL: Duration = Duration::from_secs(30);
+/// Where a new plan takes as long as this, plans are repaired between new ones.
+const REPAIR_FROM: Duration = Duration::from_millis(20);
 /// Proposals unanswered for this long are counted as refused.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Expected starts are told again when they moved by at least this much.
@@ -101,6 +105,10 @@ pub struct SchedulerActor {
     /// What priorities are calculated by, while that is so, and what it was made of.
     ranking: Option<Ranking>,
     last_pass: Duration,
+    /// The last plan, where it is repaired.
+    kept: Option<Kept>,
+    /// When the last plan was made anew, and how long that took.
+    anew: Option<(Instant, Duration)>,
 }
 
 impl SchedulerActor {
@@ -116,6 +124,8 @@ impl SchedulerActor {
             truncated: false,
             ranking: None,
             last_pass: Duration::ZERO,
+            kept: None,
+            anew: None,
         }
     }
 
@@ -157,12 +167,17 @@ impl SchedulerActor {
         );
         let mut view = cluster_view(self.policy.clone(), &self.env);
         let ranked = self.rank(&mut view, Timestamp::now());
-        // Heartbeats change boards too: without anyone waiting there is nothing to plan.
-        let made =
-            if view.pending.iter().any(|job| job.eligible) { plan(&view, Timestamp::now()) } else { Plan::default() };
+        let pending: FxHashMap<JobId, Arc<JobView>> =
+            view.pending.iter().map(|job| (job.id, Arc::clone(job))).collect();
+        let made = self.plan(view, Timestamp::now());
         // What was reserved meanwhile is not in it.
         let stale = self.env.boards.reservations.generation() != self.seen.3;
-        let made = if stale { Plan { truncated: true, ..Plan::default() } } else { made };
+        let made = if stale {
+            self.kept = None;
+            Plan { truncated: true, ..Plan::default() }
+        } else {
+            made
+        };
         self.last_pass = began.elapsed();
         tracing::debug!(
             starts = made.starts.len(),
@@ -171,7 +186,7 @@ impl SchedulerActor {
             "sched.pass"
         );
         let started: BTreeSet<JobId> = made.starts.iter().map(|start| start.job).collect();
-        self.send(cx, &view, made);
+        self.send(cx, &pending, made);
         // A job that starts keeps the priority that it shows.
         let mut told = ranked.into_iter().filter(|(job, _)| !started.contains(job));
         for (job, priority) in told.by_ref().take(MOST_RANKED) {
@@ -229,7 +244,47 @@ impl SchedulerActor {
         ranked
     }
 
-    fn send(&mut self, cx: &mut Context<Self>, view: &ClusterView, made: Plan) {
+    /// Makes a plan, or repairs the last one where a new one takes long and is not due.
+    fn plan(&mut self, view: ClusterView, now: Timestamp) -> Plan {
+        // Heartbeats change boards too: without anyone waiting there is nothing to plan.
+        if view.pending.iter().all(|job| !job.eligible) {
+            self.kept = None;
+            return Plan::default();
+        }
+        let kept = self.kept.take().filter(|kept| !self.wait_anew(kept).is_zero());
+        let view = match kept {
+            Some(kept) => match kept.repair(view, now) {
+                Ok((made, kept)) => {
+                    tracing::debug!(stale = kept.is_stale(), "sched.repaired");
+                    self.kept = Some(kept);
+                    return made;
+                }
+                Err(view) => view,
+            },
+            None => view,
+        };
+        let began = Instant::now();
+        let long = self.anew.is_some_and(|(_, took)| took >= REPAIR_FROM);
+        let made = if long {
+            let (made, kept) = plan_to_keep(view, now);
+            self.kept = kept.ok();
+            made
+        } else {
+            plan(&view, now)
+        };
+        self.anew = Some((began, began.elapsed()));
+        made
+    }
+
+    /// How long until a new plan is due: sooner where a repair left something out, but never so that most of the time goes
+    /// there.
+    fn wait_anew(&self, kept: &Kept) -> Duration {
+        let Some((at, took)) = self.anew else { return Duration::ZERO };
+        let wait = if kept.is_stale() { took * 2 } else { INTERVAL.max(took * 2) };
+        wait.saturating_sub(at.elapsed())
+    }
+
+    fn send(&mut self, cx: &mut Context<Self>, pending: &FxHashMap<JobId, Arc<JobView>>, made: Plan) {
         self.pass += 1;
         self.truncated = made.truncated;
         self.outstanding = made.starts.len() + made.preemptions.len();
@@ -241,11 +296,13 @@ impl SchedulerActor {
             start.pass = self.pass;
             self.env.tell_job(cx, start.job, JobInput::Start(Box::new(start)));
         }
-        let expected: BTreeMap<JobId, Timestamp> = made.expected.into_iter().collect();
-        let known: BTreeMap<JobId, &Arc<JobView>> = view.pending.iter().map(|j| (j.id, j)).collect();
+        let mut expected: BTreeMap<JobId, Timestamp> = BTreeMap::new();
+        for (job, at) in made.expected {
+            expected.entry(job).and_modify(|known| *known = at.min(*known)).or_insert(at);
+        }
         for (job, reason) in made.reasons {
             let expected = expected.get(&job).copied();
-            if known.get(&job).is_none_or(|view| is_news(view, &reason, expected)) {
+            if pending.get(&job).is_none_or(|view| is_news(view, &reason, expected)) {
                 self.env.tell_job(cx, job, JobInput::Considered { reason, expected });
             }
         }
@@ -253,6 +310,12 @@ impl SchedulerActor {
 
     fn after_pass(&mut self, cx: &mut Context<Self>) {
         cx.clear_timer("patience");
+        if let Some(kept) = &self.kept {
+            let now = Timestamp::now();
+            let start = kept.next_start().map_or(INTERVAL, |at| at.since(now));
+            let anew = if kept.is_stale() { self.wait_anew(kept) } else { INTERVAL };
+            cx.set_timer("kept", start.min(anew).clamp(SHORTEST_PAUSE, INTERVAL), SchedulerMsg::Pass);
+        }
         if self.truncated {
             self.soon(cx);
         } else {

@@ -5,12 +5,15 @@ use garrick_sims::{
     schedule,
 };
 use std::{
+    error::Error,
     io::{self, Write},
     process::ExitCode,
 };
 
 const HELP: &str = "Usage: garrick-schedule [WAITING...]
-First plans over 15000 nodes for queues of these lengths (1000 10000 100000). Build it with --release.
+       garrick-schedule --growth FILE.svg
+First plans over 15000 nodes for queues of these lengths (1000 10000 100000), and repairs of them; or how the time that a
+plan takes grows, as a table and a picture. Build it with --release.
 ";
 
 fn main() -> ExitCode {
@@ -18,6 +21,13 @@ fn main() -> ExitCode {
     if matches!(arguments.first().map(String::as_str), Some("-h" | "--help")) {
         print!("{HELP}");
         return ExitCode::SUCCESS;
+    }
+    if arguments.first().is_some_and(|first| first == "--growth") {
+        let [_, file] = arguments.as_slice() else {
+            eprintln!("garrick-schedule: --growth takes the name of a file to be written");
+            return ExitCode::FAILURE;
+        };
+        return ended(grow(file));
     }
     let mut queues = Vec::new();
     for argument in &arguments {
@@ -32,7 +42,18 @@ fn main() -> ExitCode {
     if queues.is_empty() {
         queues = vec![1_000, 10_000, 100_000];
     }
-    match print(&schedule::first_plans(15_000, &queues)) {
+    let all = [schedule::first_plans, schedule::repairs];
+    ended(all.iter().try_for_each(|part| print(&part(15_000, &queues)).map_err(Into::into)))
+}
+
+fn grow(file: &str) -> Result<(), Box<dyn Error>> {
+    let growth = schedule::growth();
+    std::fs::write(file, growth.svg()?)?;
+    Ok(print(&growth.findings())?)
+}
+
+fn ended(result: Result<(), Box<dyn Error>>) -> ExitCode {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("garrick-schedule: {error}");

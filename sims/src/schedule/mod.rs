@@ -1,16 +1,24 @@
 //! How long a plan takes: backfill over many nodes with long queues, beside a planner that keeps nothing but a list of who
 //! holds what and when.
 
+mod growth;
 mod naive;
 mod workload;
+
+pub use growth::{Growth, growth};
 
 use crate::minibatch::figures::Findings;
 use garrick_actors::scheduler::{
     facts::{ClusterView, UNLIMITED_FOR_PLANNING},
+    kept::plan_to_keep,
     plan::plan,
 };
+use garrick_model::{ids::JobId, view::JobView};
 use garrick_replay::cluster::Choice;
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 use workload::{CORES, ENDS, Mix, NOW, cluster};
 
 /// A plan without an end takes long for longer queues.
@@ -63,6 +71,123 @@ pub fn first_plans(nodes: u32, queues: &[u32]) -> Findings {
             "First plan over {nodes} nodes of {CORES} cores, {ENDS} ends of running jobs, one core of this machine"
         ),
         &["waiting jobs", "how many", "window", "seconds", "us a job", "placed", "times faster than the list"],
+        rows,
+    );
+    found
+}
+
+/// Resident memory of this process, MiB.
+fn resident_mib() -> f64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages = pages.split_whitespace().nth(1).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096);
+    pages * page as f64 / f64::from(1 << 20)
+}
+
+/// What happens between a plan and its repair.
+#[derive(Clone, Copy)]
+enum Change {
+    /// A running job ends hours early: its share of [`ENDS`].
+    End,
+    /// A job is submitted.
+    Submission,
+    /// A waiting job is cancelled.
+    Cancelling,
+}
+
+impl Change {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::End => "a job ends early",
+            Self::Submission => "a job is submitted",
+            Self::Cancelling => "a waiting job is cancelled",
+        }
+    }
+
+    fn happens(self, view: &ClusterView, round: u32) -> ClusterView {
+        let mut view = view.clone();
+        match self {
+            Self::End => {
+                let job = JobId(1_000_000 + ENDS / 2 + round);
+                for node in view.nodes.iter_mut().filter(|node| node.holds.iter().any(|hold| hold.job == job)) {
+                    Arc::make_mut(node).holds.retain(|hold| hold.job != job);
+                }
+            }
+            Self::Submission => {
+                let like = &view.pending[view.pending.len() / 2];
+                let id = JobId(900_000 + round);
+                view.pending.push(Arc::new(JobView { id, priority: 1, submit_time: NOW, ..(**like).clone() }));
+            }
+            Self::Cancelling => {
+                view.pending.remove(view.pending.len() / 3);
+            }
+        }
+        view
+    }
+}
+
+/// Repairs of kept plans beside plans that are made anew for the same.
+pub fn repairs(nodes: u32, queues: &[u32]) -> Findings {
+    let mut found = Findings::default();
+    let mut rows = Vec::new();
+    for mix in [Mix::Nodes, Mix::Cores] {
+        for &waiting in queues {
+            let mut view = cluster(nodes, waiting, mix, Choice::Conservative);
+            view.policy.resolution = Duration::from_secs(60);
+            view.policy.backfill_depth = usize::MAX;
+            let before = resident_mib();
+            let (_, kept) = plan_to_keep(view.clone(), NOW);
+            let Ok(mut kept) = kept else { continue };
+            let memory = resident_mib() - before;
+            for change in [Change::End, Change::Submission, Change::Cancelling] {
+                let (mut worst, mut starts, mut moved) = (0f64, 0, 0);
+                let mut times = Vec::new();
+                for round in 0..5 {
+                    view = change.happens(&view, round);
+                    let began = Instant::now();
+                    let Ok((made, next)) = kept.repair(view.clone(), NOW) else { return found };
+                    times.push(began.elapsed().as_secs_f64());
+                    worst = worst.max(times[times.len() - 1]);
+                    (starts, moved) = (starts + made.starts.len(), moved + made.expected.len());
+                    kept = next;
+                    // Owners start what is proposed.
+                    let gone: Vec<JobId> = made.starts.iter().map(|start| start.job).collect();
+                    for start in &made.starts {
+                        workload::begin(&mut view, start);
+                    }
+                    view.pending.retain(|job| !gone.contains(&job.id));
+                }
+                times.sort_by(f64::total_cmp);
+                let (anew, _) = measure(&view);
+                rows.push(vec![
+                    mix.name().to_owned(),
+                    waiting.to_string(),
+                    change.name().to_owned(),
+                    format!("{:.1}", times[times.len() / 2] * 1e3),
+                    format!("{:.1}", worst * 1e3),
+                    format!("{:.0}", anew * 1e3),
+                    format!("{:.0}", anew / times[times.len() / 2]),
+                    starts.to_string(),
+                    moved.to_string(),
+                    format!("{memory:.0}"),
+                ]);
+            }
+        }
+    }
+    found.table(
+        format!("Repairs of a kept plan over {nodes} nodes, five of each; milliseconds"),
+        &[
+            "waiting jobs",
+            "how many",
+            "what happens",
+            "median",
+            "worst",
+            "a new plan",
+            "times faster",
+            "starts",
+            "planned again",
+            "MiB kept",
+        ],
         rows,
     );
     found

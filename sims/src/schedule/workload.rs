@@ -1,6 +1,6 @@
 //! A full cluster with a queue, always the same one.
 
-use garrick_actors::scheduler::facts::ClusterView;
+use garrick_actors::scheduler::{facts::ClusterView, plan::StartProposal};
 use garrick_model::{
     ids::{JobId, Sluid},
     resources::{CpuSet, NodeShare},
@@ -59,13 +59,18 @@ impl Dice {
 
 /// A full cluster with a queue.
 pub fn cluster(nodes: u32, waiting: u32, mix: Mix, choice: Choice) -> ClusterView {
+    cluster_with(nodes, waiting, mix, choice, ENDS)
+}
+
+/// The same with so many running jobs, each with an end of its own.
+pub fn cluster_with(nodes: u32, waiting: u32, mix: Mix, choice: Choice, running: u32) -> ClusterView {
     let mut dice = Dice(42);
     let mut view = cluster::places(nodes, CORES, choice);
     for node in &mut view.nodes {
         let node = Arc::make_mut(node);
         let pieces = if mix == Mix::Nodes { 1 } else { 1 + dice.roll(4) };
         for piece in 0..pieces {
-            let end = 1 + dice.roll(ENDS);
+            let end = 1 + dice.roll(running);
             let cpus = CpuSet::from(piece * CORES / pieces..(piece + 1) * CORES / pieces);
             node.holds.push(NodeHold {
                 job: JobId(1_000_000 + end),
@@ -73,7 +78,10 @@ pub fn cluster(nodes: u32, waiting: u32, mix: Mix, choice: Choice) -> ClusterVie
                 uid: 1,
                 share: NodeShare { cpus, memory: None, tasks: 1, gres: Vec::new() },
                 sharing: if mix == Mix::Nodes { Sharing::Exclusive } else { Sharing::Default },
-                expected_end: Some(NOW.plus(Duration::from_secs(u64::from(end) * 420))),
+                // All within the same time, whole minutes apart where they can be.
+                expected_end: Some(
+                    NOW.plus(Duration::from_secs(u64::from(end) * u64::from(ENDS) * 420 / u64::from(running))),
+                ),
                 completing: false,
                 kept: false,
             });
@@ -108,4 +116,21 @@ fn job(view: &ClusterView, dice: &mut Dice, id: u32, mix: Mix) -> JobView {
         (job.min_nodes, job.max_nodes, job.tasks, job.cpus_per_task) = (1, 1, 1, size);
     }
     job
+}
+
+/// What nodes show once a start was accepted.
+pub fn begin(view: &mut ClusterView, start: &StartProposal) {
+    for given in &start.nodes {
+        let node = Arc::make_mut(&mut view.nodes[given.index.0 as usize]);
+        node.holds.push(NodeHold {
+            job: start.job,
+            sluid: Sluid(u64::from(start.job.0)),
+            uid: 1,
+            share: given.share.clone(),
+            sharing: start.usage.sharing(),
+            expected_end: start.time_limit.duration().map(|limit| NOW.plus(limit)),
+            completing: false,
+            kept: false,
+        });
+    }
 }
