@@ -22,7 +22,7 @@ use crate::{
     scheduler::{
         facts::ClusterView,
         probe::Feasibility,
-        shell::{SchedulerMsg, cluster_view, partition_facts, policy},
+        shell::{SchedulerMsg, partition_facts, policy},
     },
 };
 use garrick_model::{
@@ -42,6 +42,7 @@ use std::{
     sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
+use tokio::sync::Semaphore;
 
 /// Submissions whose first answer is remembered, and for how long: a retry comes within seconds, a command that was
 /// stopped and continued within hours.
@@ -74,7 +75,12 @@ pub struct ControllerActor {
     feasibility: Option<Feasibility>,
     replies: AgentReplies,
     pub(super) queries: AgentQueries,
+    /// Turns of questions that take a plan of their own.
+    pub(super) questions: Arc<Semaphore>,
 }
+
+/// So many of those are answered at once.
+const QUESTIONS: usize = 2;
 
 impl ControllerActor {
     /// A front. Submissions of jobs on the shelf are known, so that a repeat after a restart gets the first answer.
@@ -93,6 +99,7 @@ impl ControllerActor {
             feasibility: None,
             replies: AgentReplies::default(),
             queries: AgentQueries::default(),
+            questions: Arc::new(Semaphore::new(QUESTIONS)),
         }
     }
 
@@ -102,10 +109,6 @@ impl ControllerActor {
 
     pub(super) fn user_name(&self, uid: u32) -> String {
         self.env.ports.users.user(uid).map_or_else(|| uid.to_string(), |user| user.name)
-    }
-
-    pub(super) fn cluster(&self) -> ClusterView {
-        cluster_view(policy(&self.env.config()), &self.env)
     }
 
     /// What could ever run, computed when first asked for after a change: from the configuration and what is saved over
@@ -235,10 +238,7 @@ impl ControllerActor {
                 replies.send(CommandReply::Pong { host, version });
             }
             CommandRequest::SubmitJob { request, spec } => self.submit(cx, caller, by, request, *spec, replies),
-            CommandRequest::TestJob { spec } => {
-                let reply = self.test(caller, by, *spec);
-                replies.send(reply);
-            }
+            CommandRequest::TestJob { spec } => self.test(caller, by, *spec, replies),
             CommandRequest::WaitJob { job, until } => self.wait(cx, job, until, replies),
             CommandRequest::Watch { job } => self.watch(cx, job, replies),
             CommandRequest::ListJobs { jobs, after, most, hide } => {

@@ -10,7 +10,10 @@ use super::{
 };
 use crate::{
     job::{core::JobCore, messages::Authority, record::indices_of, shell::JobsMsg, state::JobEvent},
-    scheduler::probe::would_start,
+    scheduler::{
+        probe::would_start,
+        shell::{cluster_view, policy},
+    },
 };
 use garrick_model::{
     hostlist,
@@ -28,6 +31,9 @@ use std::{
 
 /// When the queue is full (MaxJobCount), try again after this.
 const QUEUE_FULL: Duration = Duration::from_secs(5);
+
+/// How soon to ask again when others ask what would be.
+const TOO_MANY_QUESTIONS: Duration = Duration::from_millis(500);
 
 impl ControllerActor {
     pub(super) fn submit(
@@ -145,27 +151,40 @@ impl ControllerActor {
         rules.admit(&submitter, spec, identity)
     }
 
-    pub(super) fn test(&mut self, caller: &Caller, by: Authority, spec: JobSpec) -> CommandReply {
+    /// Says when a job would start. The plan for that is made on a thread of its own: nobody else waits for it.
+    pub(super) fn test(&mut self, caller: &Caller, by: Authority, spec: JobSpec, mut replies: Box<dyn ReplySink>) {
         let now = Timestamp::now();
         let job = self.env.ids.peek();
         let identity = Identity { job, sluid: Sluid(u64::MAX), request: None, submissions: u64::from(u32::MAX) };
         let admitted = match self.admit(caller, by, spec, identity, now) {
             Ok(admitted) => admitted,
-            Err(refusal) => return CommandReply::Refused(refusal),
+            Err(refusal) => {
+                replies.send(CommandReply::Refused(refusal));
+                return;
+            }
+        };
+        let Ok(turn) = Arc::clone(&self.questions).try_acquire_owned() else {
+            replies.send(CommandReply::Refused(Refusal::RetryAfter { after: TOO_MANY_QUESTIONS }));
+            return;
         };
         let at = admitted.record.begin.unwrap_or(now).max(now);
         let mut view = JobCore::new(admitted.record, self.env.job_site()).view(now);
         // One task of an array stands for all.
         view.array_pending = None;
-        match would_start(&self.cluster(), &view, at) {
-            Some(start) => CommandReply::WouldStart {
-                job,
-                at: start.at,
-                cpus: start.nodes.iter().map(|n| n.share.cpus.len()).sum(),
-                nodes: hostlist::fold(start.nodes.iter().map(|n| n.name.as_str())),
-                partition: start.partition,
-            },
-            None => CommandReply::Refused(Refusal::NodeConfigUnavailable { detail: None }),
-        }
+        let env = Arc::clone(&self.env);
+        tokio::task::spawn_blocking(move || {
+            let cluster = cluster_view(policy(&env.config()), &env);
+            replies.send(match would_start(&cluster, &view, at) {
+                Some(start) => CommandReply::WouldStart {
+                    job,
+                    at: start.at,
+                    cpus: start.nodes.iter().map(|n| n.share.cpus.len()).sum(),
+                    nodes: hostlist::fold(start.nodes.iter().map(|n| n.name.as_str())),
+                    partition: start.partition,
+                },
+                None => CommandReply::Refused(Refusal::NodeConfigUnavailable { detail: None }),
+            });
+            drop(turn);
+        });
     }
 }

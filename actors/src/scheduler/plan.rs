@@ -96,6 +96,14 @@ pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
     pass.finish().0
 }
 
+/// Makes a plan in which that job is looked at in any case, and has room reserved however far ahead it is.
+pub(super) fn plan_minding(view: &ClusterView, now: Timestamp, job: JobId) -> Plan {
+    let mut pass = Pass::new(view, now);
+    pass.minded = Some(job);
+    pass.run();
+    pass.finish().0
+}
+
 /// Makes a plan, and what it takes to repair it. Nothing where the plan stopped at its limit.
 pub(super) fn plan_noting(view: &ClusterView, now: Timestamp) -> (Plan, Option<(Horizon, Ledger)>) {
     let mut pass = Pass::new(view, now);
@@ -225,6 +233,8 @@ pub(super) struct Pass<'a> {
     array_started: BTreeMap<JobId, u32>,
     reasons: BTreeMap<JobId, Reason>,
     preemption: Preemption,
+    /// A job that is looked at whatever the policy's bounds say.
+    minded: Option<JobId>,
     /// Where it is noted what was done for whom, if the plan is to be kept.
     pub ledger: Option<Ledger>,
     pub plan: Plan,
@@ -261,6 +271,7 @@ impl<'a> Pass<'a> {
             array_started: BTreeMap::new(),
             reasons: BTreeMap::new(),
             preemption: Preemption::default(),
+            minded: None,
             ledger: None,
             plan: Plan::default(),
         }
@@ -391,7 +402,9 @@ impl<'a> Pass<'a> {
             return Err(Reason::JobArrayTaskLimit);
         }
         let behind = !self.blocked.is_disjoint(&candidates);
-        if behind && (view.policy.backfill == Backfill::Off || self.tried_behind >= view.policy.backfill_depth) {
+        let minded = self.minded == Some(job.id);
+        let deep = !minded && self.tried_behind >= view.policy.backfill_depth;
+        if behind && (view.policy.backfill == Backfill::Off || deep) {
             return Err(Reason::Priority);
         }
         let limit = run_limit(job, partition);
@@ -641,7 +654,13 @@ impl<'a> Pass<'a> {
         }
         let from = self.horizon.round(self.now);
         let mut from = self.not_before.get(request).map_or(from, |known| from.max(*known));
-        let until = self.now.plus(self.view.policy.backfill_window);
+        let minded = self.minded == Some(asked.job.id);
+        let window = if minded { UNLIMITED_FOR_PLANNING } else { self.view.policy.backfill_window };
+        let until = self.now.plus(window);
+        if minded {
+            // Others looked less far.
+            from = self.horizon.round(self.now);
+        }
         if from > until {
             return false;
         }

@@ -296,6 +296,27 @@ fn would_start_names_the_time_that_running_jobs_leave() {
     assert_eq!((answer.at.secs(), answer.nodes[0].name.as_str()), (NOW.secs() + 600, "n0"));
 }
 
+#[test]
+fn would_start_stands_in_the_queue() {
+    let mut nodes = vec![node(0, 1), node(1, 1)];
+    nodes[0].holds.push(hold(90, 0..2, 0, Some(NOW.secs() + 600)));
+    let mut view = cluster(nodes, (1..=4).map(|id| job(id, wide(2))).collect());
+    // Four that take both nodes for an hour each, of which the policy looks at one, and at no more than a day.
+    view.policy.backfill_depth = 1;
+    let ahead = |jobs: i64| NOW.secs() + 600 + jobs * 3600;
+    let asked = |view: &ClusterView| would_start(view, &job(5, wide(2)), NOW).map(|answer| answer.at.secs());
+    assert_eq!(asked(&view), Some(ahead(2)));
+    view.policy.backfill_depth = 500;
+    for backfill in [Backfill::Conservative, Backfill::First(1), Backfill::Off] {
+        view.policy.backfill = backfill;
+        assert_eq!(asked(&view), Some(ahead(4)));
+    }
+    view.policy.backfill_window = std::time::Duration::from_secs(4000);
+    assert_eq!(asked(&view), Some(ahead(1)));
+    let answer = would_start(&view, &job(5, wide(2)), NOW).unwrap();
+    assert_eq!(answer.nodes.iter().map(|n| n.share.cpus.len()).collect::<Vec<_>>(), [2, 2]);
+}
+
 /// Recounts every node from scratch: what it held before and what the plan gives away.
 pub(super) fn overbooked(view: &ClusterView, plan: &Plan) -> Option<String> {
     for node in &view.nodes {

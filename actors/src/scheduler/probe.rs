@@ -1,19 +1,19 @@
 //! Questions about a job that is not in the queue: could it ever run here, and when would it start?
 
 use super::{
-    facts::{ClusterView, UNLIMITED_FOR_PLANNING},
+    facts::{Backfill, ClusterView, UNLIMITED_FOR_PLANNING},
     free::Amount,
     horizon::NEVER,
     licenses::LicensePlan,
     machine::Machine,
-    plan::{Features, Plan, earliest, node_names, plan},
-    request::{MemoryNeed, Request, run_limit},
+    plan::{Features, Plan, earliest, node_names, plan_minding},
+    request::{MemoryNeed, NodeUse, Request, run_limit},
     select,
 };
 use garrick_model::{
     hostlist::HostList,
     ids::NodeIndex,
-    resources::NodeShare,
+    resources::{CpuSet, NodeShare},
     time::Timestamp,
     view::{AllocatedNode, JobView, NodeView},
 };
@@ -136,24 +136,30 @@ pub struct WouldStart {
     pub nodes: Vec<AllocatedNode>,
 }
 
-/// Puts the job into the queue in thought and makes a plan; where the plan does not start it, the earliest time at which
-/// running and just planned jobs would have left enough room. `None`: no end in sight (nodes down, limits).
+/// Puts the job into the queue in thought and makes a plan: when and where it starts, or has room reserved, behind all
+/// that go before it, however many those are and however far ahead that is. Where a plan reserves nothing for it, the
+/// earliest time at which running jobs leave enough room counts. `None`: no end in sight (nodes down, limits).
 pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<WouldStart> {
     let mut with = view.clone();
     let mut job = job.clone();
     job.eligible = true;
     with.pending.push(Arc::new(job.clone()));
-    let Plan { starts, reservations, .. } = plan(&with, now);
+    with.policy.backfill = Backfill::Conservative;
+    with.policy.shortest_first = None;
+    let Plan { starts, reservations, .. } = plan_minding(&with, now, job.id);
     if let Some(start) = starts.into_iter().find(|s| s.job == job.id) {
         return Some(WouldStart { at: now, partition: start.partition, nodes: start.nodes });
     }
-    if let Some(kept) = reservations.into_iter().filter(|r| r.job == job.id).min_by_key(|r| r.from)
-        && !view.reservations.list.is_empty()
-    {
-        // Which CPUs is not known that far ahead.
-        let node = |(place, _): &(usize, Amount)| {
+    if let Some(kept) = reservations.into_iter().filter(|r| r.job == job.id).min_by_key(|r| r.from) {
+        // Which CPUs is not known that far ahead: the lowest stand for as many.
+        let node = |(place, what): &(usize, Amount)| {
             let node = &view.nodes[*place];
-            AllocatedNode { name: node.name.clone(), index: node.index, share: NodeShare::default() }
+            let cpus = if what.usage == NodeUse::Whole { node.shape.all_cpus() } else { CpuSet::from(0..what.cpus) };
+            AllocatedNode {
+                name: node.name.clone(),
+                index: node.index,
+                share: NodeShare { cpus, ..NodeShare::default() },
+            }
         };
         return Some(WouldStart {
             at: kept.from,
