@@ -15,6 +15,7 @@
 //! | [`spec_text`], [`selector`], [`step_selector`], [`patterns`], [`signal`] | text forms of requests: arrays, dependencies, `12_[1-4]`, `%j`, `USR1` |
 //! | [`state`] | job, step and node states and reasons, in Slurm's words |
 //! | [`view`] | what owners publish about themselves |
+//! | [`outlook`] | what keeps a job waiting |
 //! | [`packed_steps`], [`step_listing`] | steps in reports, and in answers of bounded size |
 //! | [`topology`] | switches, blocks, rings and tori as configured |
 //! | [`refusal`] | why something was declined, as data |
@@ -30,6 +31,7 @@ pub mod gres;
 pub mod hostlist;
 pub mod ids;
 pub mod messages;
+pub mod outlook;
 pub mod packed_steps;
 pub mod patterns;
 pub mod refusal;

@@ -256,6 +256,10 @@ impl ControllerActor {
                 let licenses = self.env.licenses.lock().view();
                 replies.send(CommandReply::Licenses { licenses, at: Timestamp::now() });
             }
+            CommandRequest::Explain { job } => match self.env.scheduler() {
+                Some(scheduler) => deliver(cx, &scheduler, SchedulerMsg::Explain { job, replies }),
+                None => drop(replies.send(CommandReply::Outlook(None))),
+            },
             CommandRequest::ListReservations => {
                 let reservations = self.env.boards.reservations.list();
                 replies.send(CommandReply::Reservations { reservations, at: Timestamp::now() });

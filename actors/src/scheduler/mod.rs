@@ -11,6 +11,7 @@
 //! | [`select`] | which nodes, how many tasks on each |
 //! | [`plan`] | who starts, and why the others do not |
 //! | `kept`, `ledger` | a plan that is kept, and repaired when something changes |
+//! | [`obstacle`] | what stands in the way of those who wait |
 //! | [`preempt`] | which running jobs give way to one that waits |
 //! | [`licenses`] | licenses from now on |
 //! | [`reservations`] | advance reservations from now on |
@@ -27,6 +28,7 @@ pub mod kept;
 mod ledger;
 pub mod licenses;
 pub mod machine;
+pub mod obstacle;
 pub mod plan;
 pub mod preempt;
 pub mod priority;

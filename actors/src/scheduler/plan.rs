@@ -21,6 +21,7 @@ use super::{
     ledger::{Ledger, Promise},
     licenses::{self, LicensePlan},
     machine::{Machine, PlannedHold},
+    obstacle::{Ends, Obstacle},
     preempt::{PreemptProposal, Preemption},
     request::{NodeUse, Request, run_limit},
     reservations::{self, Eyes, Futures},
@@ -31,6 +32,7 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{
     gres::GresAmounts,
     ids::{JobId, NodeIndex},
+    outlook::Blocker,
     resources::NodeShare,
     spec_text::licenses::Licenses,
     state::{JobState, Reason},
@@ -85,6 +87,8 @@ pub struct Plan {
     pub expected: Vec<(JobId, Timestamp)>,
     /// What is reserved, in the order decided.
     pub reservations: Vec<Reservation>,
+    /// What stands in the way of those who have room reserved, where that is known.
+    pub obstacles: Vec<(JobId, Obstacle)>,
     /// The pass stopped at its limit of starts: make another one soon.
     pub truncated: bool,
 }
@@ -233,6 +237,7 @@ pub(super) struct Pass<'a> {
     array_started: BTreeMap<JobId, u32>,
     reasons: BTreeMap<JobId, Reason>,
     preemption: Preemption,
+    pub ends: Ends,
     /// A job that is looked at whatever the policy's bounds say.
     minded: Option<JobId>,
     /// Where it is noted what was done for whom, if the plan is to be kept.
@@ -271,6 +276,7 @@ impl<'a> Pass<'a> {
             array_started: BTreeMap::new(),
             reasons: BTreeMap::new(),
             preemption: Preemption::default(),
+            ends: Ends::default(),
             minded: None,
             ledger: None,
             plan: Plan::default(),
@@ -535,6 +541,7 @@ impl<'a> Pass<'a> {
             self.planned.push(PlannedHold { node: *node, share, usage: closing.usage, uid: job.uid, end });
         }
         self.hold(closed, self.now, end);
+        self.ends.note(job.id, nodes.iter().map(|n| n.index.0 as usize), self.horizon.round(end));
         self.hold(amounts(self.view, nodes, request), self.now, end);
     }
 
@@ -696,6 +703,12 @@ impl<'a> Pass<'a> {
 
     fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>, licenses: Licenses) {
         let until = from.plus(asked.length);
+        let obstacle = self.ends.obstacle(self.view, &self.horizon, &nodes, from).or_else(|| {
+            let (by, node) = (Blocker::Licenses(asked.request.licenses.clone()?), None);
+            Some(Obstacle { by, node, until: from })
+        });
+        self.plan.obstacles.extend(obstacle.map(|obstacle| (asked.job.id, obstacle)));
+        self.ends.note(asked.job.id, nodes.iter().map(|(node, _)| *node), self.horizon.round(until));
         let closed = topology::rest_of_units(self.view, asked.request, nodes.iter().map(|(node, _)| *node));
         if let Some(ledger) = &mut self.ledger {
             ledger.promise(Promise {

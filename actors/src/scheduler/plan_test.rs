@@ -4,6 +4,7 @@
 use super::{
     facts::{AllocationUnit, Backfill, ClusterView, PartitionSharing, Policy},
     fixtures::{array, cluster, hold, job, node, partition, spec},
+    obstacle::Obstacle,
     plan::{Plan, plan},
     probe::{Feasibility, Infeasible, would_start},
     request::NodeUse,
@@ -11,6 +12,7 @@ use super::{
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::{ArrayTask, JobId},
+    outlook::Blocker,
     resources::{CpuSet, MemoryMib, MemoryRequest},
     spec::{JobSpec, NodeCount, Sharing},
     state::{JobState, NodeBase, Reason},
@@ -294,6 +296,19 @@ fn would_start_names_the_time_that_running_jobs_leave() {
     nodes[0].holds.push(hold(90, 0..2, 0, Some(NOW.secs() + 600)));
     let answer = would_start(&cluster(nodes, vec![]), &job(1, spec()), NOW).unwrap();
     assert_eq!((answer.at.secs(), answer.nodes[0].name.as_str()), (NOW.secs() + 600, "n0"));
+}
+
+#[test]
+fn a_plan_names_what_is_in_the_way() {
+    let mut nodes = vec![node(0, 1), node(1, 1), node(2, 1)];
+    nodes[1].holds.push(hold(90, 0..2, 0, Some(NOW.secs() + 600)));
+    nodes[2].holds.push(hold(91, 0..2, 0, Some(NOW.secs() + 300)));
+    // The first waits for the one that runs longest; the second for the first.
+    let made = plan(&cluster(nodes, vec![job(1, wide(3)), job(2, wide(1))]), NOW);
+    let of = |id: u32| made.obstacles.iter().find(|(job, _)| *job == JobId(id)).map(|(_, o)| o.clone()).unwrap();
+    let end = |secs: i64| Timestamp::from_secs(NOW.secs() + secs);
+    assert_eq!(of(1), Obstacle { by: Blocker::Running(JobId(90)), node: Some(1), until: end(600) });
+    assert_eq!(of(2), Obstacle { by: Blocker::Ahead(JobId(1)), node: Some(0), until: end(4200) });
 }
 
 #[test]

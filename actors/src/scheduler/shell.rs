@@ -5,20 +5,26 @@ use super::{
     facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy},
     kept::{Kept, plan_to_keep},
     licenses::LicenseFacts,
+    obstacle::{Obstacle, Waits},
     plan::{Plan, plan},
     preempt::{PreemptRules, Yielding},
     priority::{self, Standing},
     reservations::Reservations,
 };
-use crate::{controller::env::Env, job::messages::JobInput, topology::Topologies};
+use crate::{
+    controller::{env::Env, ports::ReplySink},
+    job::messages::JobInput,
+    topology::Topologies,
+};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::{Config, OverSubscribe, PreemptMode, SelectUnit},
     ids::JobId,
+    messages::command::CommandReply,
     spec_text::licenses::Licenses,
     state::Reason,
     time::Timestamp,
-    view::{JobView, PartitionView},
+    view::{JobView, NodeView, PartitionView},
 };
 use garrick_runtime::{Actor, Context, Message};
 use jiff::tz::TimeZone;
@@ -68,6 +74,13 @@ pub enum SchedulerMsg {
     Impatient,
     /// From the front: new rules.
     Policy(Policy),
+    /// From the front: somebody asks what keeps a job waiting. The answer comes between passes.
+    Explain {
+        /// Job.
+        job: JobId,
+        /// Who asks.
+        replies: Box<dyn ReplySink>,
+    },
 }
 
 impl Message for SchedulerMsg {
@@ -78,6 +91,7 @@ impl Message for SchedulerMsg {
             Self::Outcome { .. } => "Outcome",
             Self::Impatient => "Impatient",
             Self::Policy(_) => "Policy",
+            Self::Explain { .. } => "Explain",
         }
     }
 }
@@ -89,6 +103,9 @@ struct Ranking {
     partitions: u64,
     nodes: usize,
 }
+
+/// Nodes and names of partitions, by their places in a picture.
+type Names = (Vec<Arc<NodeView>>, Vec<String>);
 
 /// The scheduler, at `/scheduler`.
 pub struct SchedulerActor {
@@ -107,13 +124,17 @@ pub struct SchedulerActor {
     last_pass: Duration,
     /// The last plan, where it is repaired.
     kept: Option<Kept>,
+    /// What keeps those waiting who have room reserved.
+    waits: FxHashMap<JobId, Waits>,
+    /// Nodes and partitions by their places in it.
+    names: Names,
     /// When the last plan was made anew, and how long that took.
     anew: Option<(Instant, Duration)>,
 }
 
 impl SchedulerActor {
     /// A scheduler.
-    pub const fn new(env: Arc<Env>, policy: Policy) -> Self {
+    pub fn new(env: Arc<Env>, policy: Policy) -> Self {
         Self {
             env,
             policy,
@@ -125,6 +146,8 @@ impl SchedulerActor {
             ranking: None,
             last_pass: Duration::ZERO,
             kept: None,
+            waits: FxHashMap::default(),
+            names: (Vec::new(), Vec::new()),
             anew: None,
         }
     }
@@ -249,13 +272,16 @@ impl SchedulerActor {
         // Heartbeats change boards too: without anyone waiting there is nothing to plan.
         if view.pending.iter().all(|job| !job.eligible) {
             self.kept = None;
+            self.waits.clear();
             return Plan::default();
         }
+        let names = (view.nodes.clone(), view.partitions.iter().map(|p| p.name.clone()).collect());
         let kept = self.kept.take().filter(|kept| !self.wait_anew(kept).is_zero());
         let view = match kept {
             Some(kept) => match kept.repair(view, now) {
-                Ok((made, kept)) => {
+                Ok((mut made, kept)) => {
                     tracing::debug!(stale = kept.is_stale(), "sched.repaired");
+                    self.note_waits(names, &mut made, now);
                     self.kept = Some(kept);
                     return made;
                 }
@@ -263,17 +289,31 @@ impl SchedulerActor {
             },
             None => view,
         };
+        self.waits.clear();
         let began = Instant::now();
         let long = self.anew.is_some_and(|(_, took)| took >= REPAIR_FROM);
-        let made = if long {
+        let mut made = if long {
             let (made, kept) = plan_to_keep(view, now);
             self.kept = kept.ok();
             made
         } else {
             plan(&view, now)
         };
+        self.note_waits(names, &mut made, now);
         self.anew = Some((began, began.elapsed()));
         made
+    }
+
+    fn note_waits(&mut self, names: Names, made: &mut Plan, now: Timestamp) {
+        self.names = names;
+        for start in made.starts.iter().filter(|start| start.array_index.is_none()) {
+            self.waits.remove(&start.job);
+        }
+        let mut obstacles: FxHashMap<JobId, Obstacle> = made.obstacles.drain(..).collect();
+        for room in made.reservations.drain(..) {
+            let obstacle = obstacles.remove(&room.job);
+            self.waits.insert(room.job, Waits { room, obstacle, planned: now });
+        }
     }
 
     /// How long until a new plan is due: sooner where a repair left something out, but never so that most of the time goes
@@ -362,6 +402,11 @@ impl Actor for SchedulerActor {
                     self.outstanding = 0;
                     self.after_pass(cx);
                 }
+            }
+            SchedulerMsg::Explain { job, mut replies } => {
+                let (nodes, partitions) = &self.names;
+                let outlook = self.waits.get(&job).map(|waits| Box::new(waits.outlook(nodes, partitions)));
+                replies.send(CommandReply::Outlook(outlook));
             }
             SchedulerMsg::Policy(policy) => {
                 self.policy = policy;

@@ -62,6 +62,7 @@ impl Contact {
             CommandReply::Topologies { .. } => "Topologies",
             CommandReply::Reservations { .. } => "Reservations",
             CommandReply::ReservationCreated(_) => "ReservationCreated",
+            CommandReply::Outlook(_) => "Outlook",
             CommandReply::Config { .. } => "Config",
             CommandReply::Script(_) => "Script",
             CommandReply::StepManager(_) => "StepManager",

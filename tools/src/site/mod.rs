@@ -14,6 +14,7 @@
 //! | [`init`], [`check`], [`install`] | keys, configuration check, files of an installation |
 //! | [`topology`] | where jobs would go in a topology, as a picture |
 //! | [`token`] | how a node joins |
+//! | [`why`] | what keeps jobs waiting |
 
 pub mod check;
 pub mod conf;
@@ -31,6 +32,7 @@ pub mod status;
 pub mod token;
 pub mod topology;
 pub mod up;
+pub mod why;
 
 use crate::{
     journal,
@@ -52,6 +54,9 @@ The cluster of this machine (its files are under GARRICK_HOME):
                                            submit a script, follow its output, exit with its exit code;
                                            starts the cluster if none runs, and ends what it started
 
+Jobs that wait:
+  why JOB...                               what stands first in their way, what would move that, and when
+
 Output of steps:
   cat FILE... [--step LIST] [--stderr] [--list] [--follow]
                                            print what steps wrote to an output pack
@@ -70,8 +75,8 @@ A site:
 Any other command by its name: sbatch srun salloc sattach squeue sinfo scancel scontrol stail swait
 ";
 
-const COMMANDS: [&str; 12] =
-    ["up", "down", "status", "run", "cat", "init", "check", "install", "token", "journal", "sim", "topology"];
+const COMMANDS: [&str; 13] =
+    ["up", "down", "status", "run", "cat", "init", "check", "install", "token", "journal", "sim", "topology", "why"];
 
 /// Runs `garrick`. Returns its exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
@@ -95,6 +100,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("install") => install::main(&rest, &console),
         Some("token") => token::main(&rest, &console),
         Some("topology") => topology::main(&rest, &console),
+        Some("why") => why::main(&rest, &console),
         Some("help" | "--help" | "-h" | "--usage") => {
             return output::finish(&console, output::stdout(|out| out.write_all(HELP.as_bytes())), 0);
         }

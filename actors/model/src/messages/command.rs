@@ -6,6 +6,7 @@
 use crate::{
     ids::{JobId, RequestId},
     messages::priority::{JobPriority, PriorityWeights},
+    outlook::Outlook,
     refusal::Refusal,
     reservation::{Reservation, ReservationChange},
     spec::JobSpec,
@@ -168,6 +169,11 @@ pub enum CommandRequest {
     ListDaemons,
     /// All reservations. Repeatable. Answer: `Reservations`.
     ListReservations,
+    /// What keeps a job waiting for room. Repeatable. Answer: `Outlook`.
+    Explain {
+        /// Job, or the record of an array.
+        job: JobId,
+    },
     /// Make a reservation. Answer: `ReservationCreated`.
     CreateReservation(Box<ReservationChange>),
     /// Change a reservation. Repeatable. Answer: `Done`.
@@ -512,6 +518,8 @@ pub enum CommandReply {
     },
     /// To `CreateReservation`: its name.
     ReservationCreated(String),
+    /// To `Explain`; `None`: the last plan reserved no room for it.
+    Outlook(Option<Box<Outlook>>),
 }
 
 /// Where to reach a job's step manager.
