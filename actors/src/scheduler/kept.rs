@@ -29,11 +29,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
-/// Jobs that are asked in a repair whether freed room helps them, at most; and those that must be planned: for more, a new
-/// plan is the better way.
-const MOST_OFFERS: usize = 256;
+/// Jobs to which a repair offers freed room, at most: to start now, and to start earlier than was planned. A new plan asks
+/// all of them.
+const MOST_NOW: usize = 512;
+const MOST_EARLIER: usize = 32;
+/// Jobs that a repair must plan, at most: for more, a new plan is the better way.
 const MOST_DUE: usize = 2_000;
 
 /// A plan with what it takes to repair it.
@@ -201,6 +204,13 @@ enum Fate {
     Due,
 }
 
+/// What freed room is offered for.
+#[derive(Clone, Copy)]
+enum Offer {
+    Now,
+    Earlier,
+}
+
 /// A repair under way.
 struct Repair<'p, 'v> {
     pass: &'p mut Pass<'v>,
@@ -209,8 +219,9 @@ struct Repair<'p, 'v> {
     places: FxHashMap<Key, usize>,
     /// Who is to be looked at: those who must be, and those whom freed room may help.
     due: BTreeSet<Key>,
-    offers: BTreeSet<Key>,
-    offered: usize,
+    now: BTreeSet<Key>,
+    earlier: BTreeSet<Key>,
+    offered: (usize, usize),
     looked: BTreeSet<JobId>,
     /// What starts of this repair take of nodes, and how many of the pass's are in it.
     begun: FxHashMap<usize, Vec<Planned>>,
@@ -226,8 +237,9 @@ impl<'p, 'v> Repair<'p, 'v> {
             ledger,
             places,
             due: BTreeSet::new(),
-            offers: BTreeSet::new(),
-            offered: 0,
+            now: BTreeSet::new(),
+            earlier: BTreeSet::new(),
+            offered: (0, 0),
             looked: BTreeSet::new(),
             begun: FxHashMap::default(),
             noted: 0,
@@ -264,6 +276,8 @@ impl<'p, 'v> Repair<'p, 'v> {
             self.due.insert(key);
         }
         self.hold_licenses();
+        let classes: BTreeMap<usize, usize> =
+            changed.iter().map(|node| (*node, self.pass.horizon.class_of(*node))).collect();
         for node in &changed {
             freed.remove(node);
             for lost in self.recount(*node, (Timestamp(i64::MIN), NEVER)) {
@@ -271,8 +285,10 @@ impl<'p, 'v> Repair<'p, 'v> {
                 self.due.insert(lost);
             }
         }
+        // What was proposed and is there now is no news.
+        let mut gained: BTreeSet<usize> =
+            changed.into_iter().filter(|node| classes.get(node) != Some(&self.pass.horizon.class_of(*node))).collect();
         // A node that was counted may have lost somebody to another one's count.
-        let mut gained: BTreeSet<usize> = changed;
         while let Some((node, times)) = freed.pop_first() {
             for time in times {
                 for lost in self.recount(node, time) {
@@ -353,10 +369,14 @@ impl<'p, 'v> Repair<'p, 'v> {
             let candidates = self.pass.candidates(&request);
             let horizon = &self.pass.horizon;
             if classes.iter().any(|class| horizon.opens_before(*class, &request, &candidates, before, length)) {
+                let at_once = Timestamp(horizon.round(self.pass.now).0 + 1);
+                let now = |class: &usize| horizon.opens_before(*class, &request, &candidates, at_once, length);
                 if is_awkward(&request) {
                     self.stale = true;
+                } else if classes.iter().any(now) {
+                    self.now.insert(first);
                 } else {
-                    self.offers.insert(first);
+                    self.earlier.insert(first);
                 }
             }
         }
@@ -368,7 +388,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         for node in gained {
             for key in self.ledger.on_node(*node) {
                 if self.improvable(key).is_some() && seen.insert(key) && self.own_room(key) > 0 {
-                    self.offers.insert(key);
+                    self.earlier.insert(key);
                 }
             }
         }
@@ -428,26 +448,21 @@ impl<'p, 'v> Repair<'p, 'v> {
     }
 
     fn go(&mut self) {
-        loop {
-            let next_due = self.due.first().copied();
-            let next_offer = self.offers.first().copied();
-            let (key, must) = match (next_due, next_offer) {
-                (Some(due), Some(offer)) if offer < due => (offer, false),
-                (Some(due), _) => (due, true),
-                (None, Some(offer)) => (offer, false),
-                (None, None) => return,
+        while let Some((key, offer)) = self.next() {
+            let helps = match offer {
+                None => true,
+                Some(Offer::Now) => {
+                    self.offered.0 += 1;
+                    self.offered.0 <= MOST_NOW && self.could_start(key)
+                }
+                Some(Offer::Earlier) => {
+                    self.offered.1 += 1;
+                    self.offered.1 <= MOST_EARLIER && self.could_be_earlier(key)
+                }
             };
-            self.due.remove(&key);
-            self.offers.remove(&key);
-            if !must {
-                if self.offered >= MOST_OFFERS {
-                    self.stale = true;
-                    continue;
-                }
-                self.offered += 1;
-                if !self.could_gain(key) {
-                    continue;
-                }
+            self.stale |= self.offered.0 > MOST_NOW || self.offered.1 > MOST_EARLIER;
+            if !helps {
+                continue;
             }
             if self.pass.is_full() {
                 self.stale = true;
@@ -458,12 +473,35 @@ impl<'p, 'v> Repair<'p, 'v> {
         }
     }
 
-    fn could_gain(&mut self, key: Key) -> bool {
-        let Some(before) = self.improvable(key) else { return false };
-        let Some(group) = self.ledger.row(key).and_then(|row| row.group) else { return false };
+    /// The first in order of those who must be looked at or could start now; when there are none, of those who could start
+    /// earlier.
+    fn next(&mut self) -> Option<(Key, Option<Offer>)> {
+        let first = [self.due.first(), self.now.first()].into_iter().flatten().min().or(self.earlier.first());
+        let key = first.copied()?;
+        let (due, now) = (self.due.remove(&key), self.now.remove(&key));
+        self.earlier.remove(&key);
+        Some((key, if due { None } else { Some(if now { Offer::Now } else { Offer::Earlier }) }))
+    }
+
+    fn asks(&self, key: Key) -> Option<(Request, Duration)> {
+        let group = self.ledger.row(key)?.group?;
         let Group { request, length, .. } = &self.ledger.groups()[group];
-        let (own, candidates) = (self.own_room(key), self.pass.candidates(request));
-        self.pass.horizon.could_be_earlier(request, &candidates, own, before, *length)
+        Some((request.clone(), *length))
+    }
+
+    fn could_start(&mut self, key: Key) -> bool {
+        if self.better(key).is_none() || self.own_room(key) > 0 {
+            return self.could_be_earlier(key);
+        }
+        let Some((request, length)) = self.asks(key) else { return false };
+        let candidates = self.pass.candidates(&request);
+        self.pass.has_room_now(&request, &candidates, length)
+    }
+
+    fn could_be_earlier(&mut self, key: Key) -> bool {
+        let (Some(before), Some((request, length))) = (self.improvable(key), self.asks(key)) else { return false };
+        let (own, candidates) = (self.own_room(key), self.pass.candidates(&request));
+        self.pass.horizon.could_be_earlier(&request, &candidates, own, before, length)
     }
 
     /// Plans one anew.
@@ -530,7 +568,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         {
             let next = group.members.range(key..).find(|next| **next != key && !self.looked_at(**next));
             let next = next.copied().filter(|next| self.improvable(*next).is_some());
-            self.offers.extend(next);
+            if started { self.now.extend(next) } else { self.earlier.extend(next) }
         }
     }
     /// A search takes even parts of a request; what it had before may be a mixture that it does not find again.

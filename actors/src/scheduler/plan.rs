@@ -288,6 +288,11 @@ impl<'a> Pass<'a> {
         self.features.candidates(request)
     }
 
+    /// Is there room for that now, as far as amounts say?
+    pub fn has_room_now(&mut self, request: &Request, candidates: &FixedBitSet, length: Duration) -> bool {
+        self.horizon.room_now(request, candidates, length, &mut self.limits)
+    }
+
     /// The jobs that are tried, each in its partitions, in no order.
     pub fn entries(&self) -> impl Iterator<Item = Entry> + use<'a> {
         let view = self.view;

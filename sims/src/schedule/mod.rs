@@ -135,6 +135,7 @@ pub fn repairs(nodes: u32, queues: &[u32]) -> Findings {
             let mut view = cluster(nodes, waiting, mix, Choice::Conservative);
             view.policy.resolution = Duration::from_secs(60);
             view.policy.backfill_depth = usize::MAX;
+            view.policy.backfill_window = Duration::from_secs(86_400);
             let before = resident_mib();
             let (_, kept) = plan_to_keep(view.clone(), NOW);
             let Ok(mut kept) = kept else { continue };

@@ -120,12 +120,13 @@ fn job(view: &ClusterView, dice: &mut Dice, id: u32, mix: Mix) -> JobView {
 
 /// What nodes show once a start was accepted.
 pub fn begin(view: &mut ClusterView, start: &StartProposal) {
+    let uid = view.pending.iter().find(|job| job.id == start.job).map_or(0, |job| job.uid);
     for given in &start.nodes {
         let node = Arc::make_mut(&mut view.nodes[given.index.0 as usize]);
         node.holds.push(NodeHold {
             job: start.job,
             sluid: Sluid(u64::from(start.job.0)),
-            uid: 1,
+            uid,
             share: given.share.clone(),
             sharing: start.usage.sharing(),
             expected_end: start.time_limit.duration().map(|limit| NOW.plus(limit)),
