@@ -158,6 +158,10 @@ pub const SLURM_MEM_PER_NODE: &str = "SLURM_MEM_PER_NODE";
 pub const SLURM_MEM_PER_CPU: &str = "SLURM_MEM_PER_CPU";
 /// Tasks on each node, `2(x3),1`.
 pub const SLURM_TASKS_PER_NODE: &str = "SLURM_TASKS_PER_NODE";
+/// Size of a plane, with `--distribution=plane`; input where the option names none.
+pub const SLURM_DIST_PLANESIZE: &str = "SLURM_DIST_PLANESIZE";
+/// A file with the node of each task: input, `--distribution=arbitrary`.
+pub const SLURM_HOSTFILE: &str = "SLURM_HOSTFILE";
 /// `--distribution`, when given.
 pub const SLURM_DISTRIBUTION: &str = "SLURM_DISTRIBUTION";
 /// 1 with `--overcommit`.

@@ -152,6 +152,49 @@ impl TopologyRequest {
     }
 }
 
+/// What a job asks of the sockets, cores and threads of its nodes, and how its tasks go over them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LayoutRequest {
+    /// `--sockets-per-node`: nodes with at least so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sockets_per_node: Option<u32>,
+    /// `--cores-per-socket`: nodes with at least so many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores_per_socket: Option<u32>,
+    /// `--threads-per-core`: nodes with at least so many, and no more of a core are used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threads_per_core: Option<u32>,
+    /// `--ntasks-per-socket`: at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks_per_socket: Option<u32>,
+    /// `--ntasks-per-core`: at most.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks_per_core: Option<u32>,
+    /// `--hint=memory_bound`: one core of a socket is used.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub one_core_per_socket: bool,
+    /// `--overcommit`: CPUs as for one task on each node.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub overcommit: bool,
+    /// `--spread-job`: as many nodes as possible, tasks evenly.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub spread: bool,
+    /// `--use-min-nodes`: of a range of nodes rather the fewest.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub fewest_nodes: bool,
+    /// `--distribution`, for steps that name none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<Distribution>,
+}
+
+impl LayoutRequest {
+    /// Nothing is asked.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 /// A job as asked for. The default asks for one task of a batch script that is still to be named.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobSpec {
@@ -204,6 +247,9 @@ pub struct JobSpec {
     /// `-C`, as written.
     #[serde(default)]
     pub constraint: Option<String>,
+    /// `--prefer`, as written: goes before [`Self::constraint`] where it lets the job start.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prefer: Option<String>,
     /// `-L`, as written.
     #[serde(default)]
     pub licenses: Option<String>,
@@ -228,6 +274,9 @@ pub struct JobSpec {
     /// What it asks of the network topology.
     #[serde(default)]
     pub topology: TopologyRequest,
+    /// What it asks of sockets, cores and threads.
+    #[serde(default, skip_serializing_if = "LayoutRequest::is_default")]
+    pub layout: LayoutRequest,
     /// `-a`.
     #[serde(default)]
     pub array: Option<ArraySpec>,
@@ -362,6 +411,12 @@ pub enum Distribution {
     Block,
     /// Round robin over nodes.
     Cyclic,
+    /// Round robin over nodes in blocks of so many.
+    Plane(u32),
+    /// Ranks as with block, but as many tasks on each node as possible alike (`block,NoPack`).
+    BlockNoPack,
+    /// As the node list says: one task for each time that a node is named in it.
+    Arbitrary,
 }
 
 /// How tasks are bound to CPUs, `--cpu-bind`.
@@ -506,6 +561,12 @@ pub struct StepSpec {
     /// `--gres`, `--gpus` and their relatives.
     #[serde(default)]
     pub gres: GresRequest,
+    /// `--overcommit`: tasks may share CPUs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overcommit: bool,
+    /// With [`Distribution::Arbitrary`]: the node of each task, by rank.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub task_nodes: Vec<String>,
     /// `--gpus-per-task` of the job, for a step that names nothing of the kind and is waited for.
     #[serde(default)]
     pub inherited_gres: GresRequest,

@@ -9,7 +9,7 @@ use crate::{
         record::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of},
     },
     scheduler::{
-        constraint::{Constraint, ConstraintError},
+        constraint::Wish,
         facts::PartitionFacts,
         plan::longer,
         priority::{self, Standing},
@@ -248,7 +248,9 @@ impl Rules<'_> {
     }
 
     fn check_constraint(&self, spec: &JobSpec) -> Result<(), Refusal> {
-        check_constraint(spec.constraint.as_deref(), &|feature| self.feasibility.knows_feature(feature))
+        let known = |feature: &str| self.feasibility.knows_feature(feature);
+        check_constraint(spec.constraint.as_deref(), &known)?;
+        check_constraint(spec.prefer.as_deref(), &known)
     }
 
     fn check_dependencies(&self, spec: &JobSpec) -> Result<(), Refusal> {
@@ -302,7 +304,10 @@ impl Rules<'_> {
             (None, Some(tasks), Some(each)) => tasks.div_ceil(each),
             (None, _, _) => 1,
         };
-        let min_nodes = min_nodes.max(named).max(1);
+        // `a*2&b*4` comes to six nodes, where it is not said how many.
+        let counted = spec.constraint.as_deref().filter(|text| spec.nodes.is_none() && Wish::is_together(text));
+        let counted = counted.and_then(|text| Wish::parse(text).ok()).map_or(1, |wish| wish.least_nodes());
+        let min_nodes = min_nodes.max(named).max(counted);
         let tasks = spec.tasks.unwrap_or_else(|| min_nodes.saturating_mul(per_node.unwrap_or(1)));
         let max_nodes = match (spec.nodes, spec.tasks) {
             (Some(nodes), _) => nodes.max.unwrap_or(nodes.min),
@@ -444,6 +449,8 @@ fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -> Re
 fn cpus_asked(spec: &JobSpec, tasks: u32, cpus_per_task: u32, nodes: u32) -> u32 {
     let gpus = GresRequest::gpus(&spec.gres.total).max(GresRequest::gpus(&spec.gres.on_node(0, 0)) * u64::from(nodes));
     let with_gpus = gpus.saturating_mul(u64::from(spec.gres.cpus_per_gpu.unwrap_or(0)));
+    // As for one task on each node.
+    let tasks = if spec.layout.overcommit { nodes } else { tasks };
     tasks.saturating_mul(cpus_per_task).max(u32::try_from(with_gpus).unwrap_or(u32::MAX))
 }
 
@@ -466,15 +473,9 @@ pub fn check_licenses(request: Option<&str>, totals: &Licenses) -> Result<(), Re
 /// A feature expression must be one, and every feature in it must be on some node.
 pub fn check_constraint(constraint: Option<&str>, known: &dyn Fn(&str) -> bool) -> Result<(), Refusal> {
     let Some(text) = constraint.filter(|text| !text.is_empty()) else { return Ok(()) };
-    let expression = Constraint::parse(text).map_err(|error| match error {
-        ConstraintError::Malformed(..) => Refusal::InvalidFeature(text.to_owned()),
-        ConstraintError::NotSupported { what, .. } => Refusal::NotSupported(what.to_owned()),
-    })?;
-    let mut unknown = None;
-    expression.each_feature(&mut |feature| {
-        if !known(feature) {
-            unknown = Some(feature.to_owned());
-        }
-    });
-    unknown.map_or(Ok(()), |_| Err(Refusal::InvalidFeature(text.to_owned())))
+    let refusal = || Refusal::InvalidFeature(text.to_owned());
+    let wish = Wish::parse(text).map_err(|_| refusal())?;
+    let mut all_known = true;
+    wish.each_feature(&mut |feature| all_known &= known(feature));
+    if all_known { Ok(()) } else { Err(refusal()) }
 }

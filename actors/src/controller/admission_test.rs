@@ -164,7 +164,12 @@ fn features_and_nodes_must_exist() {
     assert!(submit(SITE, 1001, with("gpu")).is_ok());
     assert_eq!(refusal(with("gpu&nosuch")), Refusal::InvalidFeature("gpu&nosuch".to_owned()));
     assert_eq!(refusal(with("gpu&")), Refusal::InvalidFeature("gpu&".to_owned()));
-    assert!(matches!(refusal(with("gpu*2")), Refusal::NotSupported(_)));
+    assert_eq!(refusal(with("gpu*0")), Refusal::InvalidFeature("gpu*0".to_owned()));
+    assert_eq!(accepted(with("gpu*2")).resolved.min_nodes, 2);
+    assert!(matches!(refusal(with("gpu*3")), Refusal::NodeConfigUnavailable { .. } | Refusal::BadNodeCount));
+    assert_eq!(refusal(with("[gpu|nosuch]")), Refusal::InvalidFeature("[gpu|nosuch]".to_owned()));
+    let prefers = |text: &str| JobSpec { prefer: Some(text.to_owned()), ..spec() };
+    assert_eq!(refusal(prefers("nosuch")), Refusal::InvalidFeature("nosuch".to_owned()));
     assert_eq!(refusal(JobSpec { nodelist: vec!["n9".to_owned()], ..spec() }), Refusal::InvalidNode("n9".to_owned()));
 }
 

@@ -211,7 +211,12 @@ impl Free {
         if cpus < request.min_cpus {
             return None;
         }
-        let mut tasks = (cpus / cpus_of_task(shape, request)).min(request.tasks_each.unwrap_or(u32::MAX));
+        let tasks = match &request.layout {
+            None => cpus / cpus_of_task(shape, request),
+            Some(layout) if layout.admits(shape) => layout.tasks_in(cpus, shape, request.cpus_per_task),
+            Some(_) => return None,
+        };
+        let mut tasks = tasks.min(request.tasks_each.unwrap_or(u32::MAX));
         let mut total = 0;
         if let Some(gres) = &request.gres {
             (tasks, total) = self.gres_capacity(cpus, shape, request, gres, tasks)?;
@@ -279,7 +284,10 @@ fn greatest(most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
 
 /// CPUs that a part of the request takes of such a node, where it is not taken whole.
 pub fn cpus_of_part(shape: &NodeShape, unit: u32, request: &Request, part: Part) -> u32 {
-    let for_tasks = part.tasks.saturating_mul(cpus_of_task(shape, request));
+    let for_tasks = match &request.layout {
+        None => part.tasks.saturating_mul(cpus_of_task(shape, request)),
+        Some(layout) => layout.cpus_for(part.tasks, shape, request.cpus_per_task),
+    };
     let with_gpus = request.gres.as_ref().and_then(|gres| {
         let gpus = GresRequest::gpus(&gres.on_node(part.tasks, part.total));
         gres.cpus_per_gpu.map(|each| each.saturating_mul(u32::try_from(gpus).unwrap_or(u32::MAX)))

@@ -188,7 +188,9 @@ impl<'a> Machine<'a> {
 
     /// Fewer CPUs are free in all than the request needs: no use in looking for nodes.
     pub fn is_short_for(&self, request: &Request) -> bool {
-        let tasks = u64::from(request.total_tasks().max(request.min_nodes));
+        let overcommit = request.layout.is_some_and(|layout| layout.overcommit);
+        let tasks = if overcommit { request.min_nodes } else { request.total_tasks().max(request.min_nodes) };
+        let tasks = u64::from(tasks);
         !matches!(request.usage, NodeUse::Oversubscribe(_)) && tasks * u64::from(request.cpus_per_task) > self.free_cpus
     }
 
@@ -274,7 +276,15 @@ impl<'a> Machine<'a> {
             NodeUse::Oversubscribe(most) => u32::try_from(room.shareable(shape.cpus, most).count()).unwrap_or(u32::MAX),
             _ => room.free_cpus,
         };
-        room.amounts(shape).capacity_with(cpus, shape, room.unit, request)
+        let capacity = room.amounts(shape).capacity_with(cpus, shape, room.unit, request)?;
+        match &request.layout {
+            Some(layout) if layout.is_by_socket() && !matches!(request.usage, NodeUse::Oversubscribe(_)) => {
+                let free: CpuSet = room.whole_units().collect();
+                let tasks = capacity.tasks.min(layout.tasks_on(&free, shape, request.cpus_per_task));
+                (tasks >= request.least_tasks()).then_some(Capacity { tasks, ..capacity })
+            }
+            _ => Some(capacity),
+        }
     }
 
     /// The share for a part of the request on a node that has the capacity for it. `most` bounds what may be had of each
@@ -286,7 +296,12 @@ impl<'a> Machine<'a> {
         let cpus: CpuSet = match request.usage {
             NodeUse::Whole => shape.all_cpus(),
             NodeUse::Oversubscribe(most) => room.least_shared(shape.cpus, most, wanted),
-            NodeUse::Cpus | NodeUse::User => room.whole_units().take(wanted as usize).collect(),
+            NodeUse::Cpus | NodeUse::User => match &request.layout {
+                Some(layout) if layout.is_by_socket() => {
+                    layout.choose(&room.whole_units().collect(), shape, request, part.tasks, wanted)
+                }
+                _ => room.whole_units().take(wanted as usize).collect(),
+            },
         };
         let memory = memory_of(shape, request, cpus.len(), part, room.memory).map(MemoryMib);
         let gres = match (request.usage, &request.gres) {

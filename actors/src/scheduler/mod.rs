@@ -4,7 +4,9 @@
 //! |---|---|
 //! | [`facts`] | the picture a plan is made from |
 //! | [`request`] | what a job asks of a partition, in numbers |
-//! | [`constraint`] | `-C` expressions |
+//! | [`constraint`] | `-C` and `--prefer` expressions |
+//! | `mixed` | nodes for an expression that is about nodes together |
+//! | [`layout`] | what is asked of sockets, cores and threads |
 //! | [`free`] | what is free on a node, in amounts, and what fits into it |
 //! | [`machine`] | free room now, to the single CPU |
 //! | [`horizon`] | free room from now on, in amounts |
@@ -25,9 +27,11 @@ pub mod facts;
 pub mod free;
 pub mod horizon;
 pub mod kept;
+pub mod layout;
 mod ledger;
 pub mod licenses;
 pub mod machine;
+mod mixed;
 pub mod obstacle;
 pub mod plan;
 pub mod preempt;
@@ -46,7 +50,11 @@ mod gres_test;
 #[cfg(test)]
 mod kept_test;
 #[cfg(test)]
+mod layout_test;
+#[cfg(test)]
 mod licenses_test;
+#[cfg(test)]
+mod mixed_test;
 #[cfg(test)]
 mod plan_test;
 #[cfg(test)]

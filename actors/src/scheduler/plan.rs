@@ -14,7 +14,7 @@
 //! A job that does not start may have others make room for it ([`super::preempt`]); that room is nobody else's meanwhile.
 
 use super::{
-    constraint::Constraint,
+    constraint::Wish,
     facts::{Backfill, ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
     free::Amount,
     horizon::{Horizon, Limits, NEVER, is_kept_for},
@@ -174,7 +174,7 @@ impl<'a> Features<'a> {
         let members = &self.view.partitions[request.partition].nodes;
         let Some(text) = &request.constraint else { return request.candidates(members, None) };
         if !self.known.contains_key(text) {
-            let nodes = Constraint::parse(text).ok().map(|c| c.nodes(&self.by_feature, self.view.nodes.len()));
+            let nodes = Wish::parse(text).ok().map(|c| c.nodes(&self.by_feature, self.view.nodes.len()));
             self.known.insert(text.clone(), nodes);
         }
         match self.known.get(text) {
@@ -201,7 +201,8 @@ pub struct Reservation {
     pub licenses: Licenses,
 }
 
-/// Times at which a request for named or neighbouring nodes is tried in a pass, at most. Each is a look at every node.
+/// Times at which a request for named or neighbouring nodes, or for so many of each kind, is tried in a pass, at most. Each
+/// is a look at every node.
 const MOST_LOOKS_AHEAD: usize = 200;
 
 /// The making of a plan.
@@ -412,7 +413,14 @@ impl<'a> Pass<'a> {
         if tasks.room == Some(0) {
             return Err(Reason::JobArrayTaskLimit);
         }
-        let behind = !self.blocked.is_disjoint(&candidates);
+        let preferred = job.spec.prefer.as_deref().filter(|text| !text.is_empty()).map(|text| {
+            let request = request.with_constraint(text);
+            let mut candidates = self.features.candidates(&request);
+            view.reservations.restrict(eyes, &mut candidates);
+            (request, candidates)
+        });
+        let is_behind = |nodes: &FixedBitSet| !self.blocked.is_disjoint(nodes);
+        let behind = is_behind(&candidates) || preferred.as_ref().is_some_and(|(_, nodes)| is_behind(nodes));
         let minded = self.minded == Some(job.id);
         let deep = !minded && self.tried_behind >= view.policy.backfill_depth;
         if behind && (view.policy.backfill == Backfill::Off || deep) {
@@ -424,7 +432,10 @@ impl<'a> Pass<'a> {
         // It did not ask for a reservation that draws it: if it does not start there now, it waits elsewhere.
         let drawn = eyes.is_some() && job.spec.reservations.is_empty();
         let asked = Asked { job, request: &request, candidates: &candidates, length, behind, drawn };
-        if !expedited && let Some(Err(reason)) = self.possible.get(&without_limit(&request)) {
+        if !expedited
+            && preferred.is_none()
+            && let Some(Err(reason)) = self.possible.get(&without_limit(&request))
+        {
             return Err(reason.clone());
         }
         if let Some(ledger) = &mut self.ledger {
@@ -455,7 +466,10 @@ impl<'a> Pass<'a> {
                 _ if licenses.is_none() => None,
                 // What is kept for it makes its request like no other.
                 Some((machine, open)) => place_expedited(machine, job, &request, open),
-                None => self.place_now(&asked),
+                None => {
+                    let first = preferred.as_ref().map(|(request, candidates)| Asked { request, candidates, ..asked });
+                    first.and_then(|first| self.place_now(&first)).or_else(|| self.place_now(&asked))
+                }
             };
             let (Some(nodes), Some(licenses)) = (placed, licenses) else {
                 return Err(self.waits(&asked, &mut tasks));
@@ -637,8 +651,7 @@ impl<'a> Pass<'a> {
         let view = self.view;
         let Asked { request, candidates, .. } = *asked;
         let request = &request.clone().on_any_switches();
-        let near = request.contiguous || request.near.is_some();
-        let anywhere = !near && request.nodelist.is_empty() && !request.unknown_nodes;
+        let anywhere = !request.is_particular() && request.near.is_none() && !request.unknown_nodes;
         if anywhere && self.horizon.suffices_finally(request, candidates) {
             return Ok(());
         }
@@ -678,7 +691,7 @@ impl<'a> Pass<'a> {
         }
         // Nodes and licenses in turn, until both are free at one time.
         let found = loop {
-            let found = if request.contiguous || !request.nodelist.is_empty() {
+            let found = if request.is_particular() {
                 self.look_ahead(asked, (from, until)).map(|(at, nodes)| (at, amounts(self.view, &nodes, request)))
             } else if let Some(topology) = self.view.topology(request.partition).filter(|_| request.near.is_some()) {
                 let slot = topology::earliest(&mut self.horizon, topology, request, candidates, (from, until), length);
@@ -735,7 +748,7 @@ impl<'a> Pass<'a> {
         self.plan.reservations.push(Reservation { job, partition, from, until, nodes, licenses });
     }
 
-    /// Tries times one by one: for named nodes and neighbours.
+    /// Tries times one by one: for named nodes, neighbours and nodes chosen by what they are together.
     fn look_ahead(
         &mut self,
         asked: &Asked<'_>,

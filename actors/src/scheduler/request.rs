@@ -1,8 +1,10 @@
 //! What one job asks of one partition, in numbers: the form that node selection works on.
 
 use super::{
+    constraint::{Mix, Wish},
     facts::{AllocationUnit, ClusterView, PartitionFacts, PartitionSharing},
     free::Part,
+    layout::Layout,
     reservations::Eyes,
 };
 use fixedbitset::FixedBitSet;
@@ -110,6 +112,8 @@ pub struct Request {
     pub contiguous: bool,
     /// How nodes are used.
     pub usage: NodeUse,
+    /// Sockets, cores and threads; `None`: any.
+    pub layout: Option<Layout>,
     /// A task has its cores to itself.
     pub one_task_per_core: bool,
     /// Nodes with the most free CPUs first.
@@ -118,6 +122,8 @@ pub struct Request {
     pub max_cpus_per_node: Option<u32>,
     /// `-C`.
     pub constraint: Option<String>,
+    /// What [`Self::constraint`] says of the nodes together; `None`: nothing.
+    pub mix: Option<Arc<Mix>>,
     /// `-L`.
     pub licenses: Option<String>,
     /// With whose eyes it looks at nodes.
@@ -187,7 +193,8 @@ impl Request {
         let mut exclude: Vec<NodeIndex> = spec.exclude.iter().filter_map(|n| names(n)).collect();
         exclude.sort_unstable();
         exclude.dedup();
-        let near = Near::of(view, job, place);
+        // It is not to be near (`--spread-job` in sbatch(1)).
+        let near = if spec.layout.spread { None } else { Near::of(view, job, place) };
         let wish = if spec.topology.exclusive { Sharing::Exclusive } else { spec.sharing };
         Self {
             partition: place,
@@ -199,7 +206,10 @@ impl Request {
             min_cpus: spec.min_cpus_per_node.unwrap_or(0),
             min_nodes,
             max_nodes,
-            want_nodes: if ranged { max_nodes } else { min_nodes },
+            want_nodes: match spec.layout.fewest_nodes {
+                false if ranged || spec.layout.spread => max_nodes,
+                _ => min_nodes,
+            },
             memory: match (spec.gres.mem_per_gpu, job.memory) {
                 (Some(MemoryMib(mib)), MemoryRequest::Default) if view.policy.memory => MemoryNeed::PerGpu(mib),
                 (_, memory) => memory_need(view.policy.memory, memory),
@@ -208,9 +218,11 @@ impl Request {
             // The order of nodes means something else in a topology (`--contiguous` in sbatch(1)).
             contiguous: spec.contiguous && near.is_none(),
             usage: NodeUse::of(wish, partition, view.policy.unit),
+            layout: Layout::of(view, &spec.layout),
             one_task_per_core: view.policy.one_task_per_core,
             least_loaded: view.policy.least_loaded || partition.least_loaded,
             max_cpus_per_node: partition.max_cpus_per_node,
+            mix: spec.constraint.as_deref().and_then(mix_of),
             constraint: spec.constraint.clone().filter(|c| !c.is_empty()),
             licenses: spec.licenses.clone(),
             reservation: None,
@@ -224,6 +236,17 @@ impl Request {
             },
             near,
         }
+    }
+
+    /// The same with other features asked for.
+    #[must_use]
+    pub fn with_constraint(&self, text: &str) -> Self {
+        Self { constraint: Some(text.to_owned()), mix: mix_of(text), ..self.clone() }
+    }
+
+    /// Amounts alone do not say whether it fits: times are tried one by one.
+    pub fn is_particular(&self) -> bool {
+        self.contiguous || !self.nodelist.is_empty() || self.mix.is_some()
     }
 
     /// The same once the wait for few switches is over.
@@ -287,6 +310,16 @@ fn gres_need(asked: &GresRequest) -> Option<Arc<GresRequest>> {
         need.total.clear();
     }
     Some(Arc::new(need))
+}
+
+fn mix_of(text: &str) -> Option<Arc<Mix>> {
+    if !Wish::is_together(text) {
+        return None;
+    }
+    match Wish::parse(text) {
+        Ok(Wish::Together(mix)) => Some(Arc::new(mix)),
+        Ok(Wish::Each(_)) | Err(_) => None,
+    }
 }
 
 fn memory_need(accounted: bool, request: MemoryRequest) -> MemoryNeed {

@@ -13,6 +13,7 @@ use super::{
     free::{Capacity, Part},
     horizon::{Horizon, Limits},
     machine::Machine,
+    mixed,
     request::{NodeUse, Request},
     topology,
 };
@@ -54,12 +55,25 @@ pub fn place_within(
     if request.unknown_nodes {
         return None;
     }
+    let open = open(machine, request, candidates, bound);
+    match &request.mix {
+        Some(mix) => mixed::place(machine, request, mix, (candidates, &open), bound),
+        None => place_open(machine, request, (candidates, open), bound),
+    }
+}
+
+/// Nodes out of those that are `open`, whatever their features.
+pub(super) fn place_open(
+    machine: &Machine<'_>,
+    request: &Request,
+    (members, open): (&FixedBitSet, FixedBitSet),
+    bound: Option<Bound<'_>>,
+) -> Option<Vec<AllocatedNode>> {
     match machine.view().topology(request.partition) {
         Some(topology) if request.near.is_some() => {
-            let open = open(machine, request, candidates, bound);
-            topology::place(topology.as_ref(), machine, request, (candidates, open), bound)
+            topology::place(topology.as_ref(), machine, request, (members, open), bound)
         }
-        _ => place_among(machine, request, open(machine, request, candidates, bound), bound),
+        _ => place_among(machine, request, open, bound),
     }
 }
 
@@ -171,7 +185,7 @@ impl Search<'_, '_> {
 
     /// CPUs that a node must have free to run that many tasks.
     fn cpus_for(&self, tasks: u32) -> u32 {
-        if self.request.usage == NodeUse::Whole {
+        if self.request.usage == NodeUse::Whole || self.request.layout.is_some_and(|layout| layout.overcommit) {
             return 1;
         }
         tasks.saturating_mul(self.request.cpus_per_task).max(self.request.min_cpus).max(1)
@@ -311,10 +325,14 @@ fn lay_out(
     let mut spare = left.saturating_sub(nodes.saturating_mul(least));
     let each = request.least_part().total;
     let mut spare_total = request.total_gres().checked_sub(u64::from(nodes).saturating_mul(each))?;
+    let mut in_turn = request.layout.filter(|layout| layout.even).map(|_| in_turn(picks, least, spare).into_iter());
     picks
         .iter()
         .map(|pick| {
-            let more = spare.min(pick.capacity.saturating_sub(least));
+            let more = match &mut in_turn {
+                Some(counts) => counts.next().unwrap_or(0),
+                None => spare.min(pick.capacity.saturating_sub(least)),
+            };
             spare -= more;
             // Fewer tasks than nodes (a long node list): the last nodes have none.
             let tasks = (least + more).min(left);
@@ -329,6 +347,23 @@ fn lay_out(
             Some(AllocatedNode { name: view.name.clone(), index: view.index, share })
         })
         .collect()
+}
+
+/// How many more than the least each node gets when they get tasks in turn.
+fn in_turn(picks: &[Pick], least: u32, mut spare: u32) -> Vec<u32> {
+    let mut more = vec![0; picks.len()];
+    loop {
+        let before = spare;
+        for (more, pick) in more.iter_mut().zip(picks) {
+            if spare > 0 && least + *more < pick.capacity {
+                *more += 1;
+                spare -= 1;
+            }
+        }
+        if spare == before {
+            return more;
+        }
+    }
 }
 
 /// The least that is planned to be free of a node's generic resources while a start now would run: which type somebody gets

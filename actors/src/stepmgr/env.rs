@@ -14,7 +14,7 @@ use garrick_model::{
     ids::StepKey,
     messages::node::SwitchPath,
     resources::MemoryRequest,
-    spec::{ArraySpec, Distribution, EnvEntry, Sharing},
+    spec::{ArraySpec, Distribution, EnvEntry, LayoutRequest, Sharing},
 };
 use serde_bytes::ByteBuf;
 use std::{
@@ -38,7 +38,7 @@ const STALE_PREFIXES: [&str; 13] = [
     "SLURM_TOPOLOGY_",
     "PMI_",
 ];
-const STALE_NAMES: [&str; 12] = [
+const STALE_NAMES: [&str; 13] = [
     "SLURM_PROCID",
     "SLURM_LOCALID",
     "SLURM_NODEID",
@@ -48,6 +48,7 @@ const STALE_NAMES: [&str; 12] = [
     "SLURM_NPROCS",
     "SLURM_RESTART_COUNT",
     "SLURM_DISTRIBUTION",
+    "SLURM_DIST_PLANESIZE",
     "SLURM_UMASK",
     "SLURMD_NODENAME",
     "GARRICK_STEPD_DOOR",
@@ -219,6 +220,7 @@ fn job_variables(facts: &RunFacts, env: &mut Environment) {
     if let Some(cpus) = spec.cpus_per_task {
         env.set("SLURM_CPUS_PER_TASK", cpus);
     }
+    layout_of_job(&spec.layout, env);
     env.set("SLURM_TASKS_PER_NODE", counted(tasks_of_job(facts).into_iter()));
     env.set("SLURM_OOM_KILL_STEP", 0);
     env.set("SLURM_PRIO_PROCESS", 0);
@@ -239,6 +241,29 @@ fn job_variables(facts: &RunFacts, env: &mut Environment) {
         env.set("SLURM_ARRAY_TASK_MIN", array.min);
         env.set("SLURM_ARRAY_TASK_MAX", array.max);
         env.set("SLURM_ARRAY_TASK_STEP", array.step);
+    }
+}
+
+/// What was asked of sockets, cores and threads, for the steps.
+fn layout_of_job(layout: &LayoutRequest, env: &mut Environment) {
+    let counts = [
+        ("SLURM_NTASKS_PER_CORE", layout.tasks_per_core),
+        ("SLURM_NTASKS_PER_SOCKET", layout.tasks_per_socket),
+        ("SLURM_THREADS_PER_CORE", layout.threads_per_core),
+    ];
+    for (name, count) in counts {
+        if let Some(count) = count {
+            env.set(name, count);
+        }
+    }
+    if layout.overcommit {
+        env.set("SLURM_OVERCOMMIT", 1);
+    }
+    if let Some(distribution) = layout.distribution {
+        env.set("SLURM_DISTRIBUTION", distribution_name(distribution));
+        if let Distribution::Plane(size) = distribution {
+            env.set("SLURM_DIST_PLANESIZE", size);
+        }
     }
 }
 
@@ -310,6 +335,9 @@ pub fn layout_variables(step: &StepFacts<'_>) -> Vec<EnvEntry> {
         env.push(entry("SLURM_SRUN_COMM_HOST", host));
         env.push(entry("SLURM_SRUN_COMM_PORT", port));
     }
+    if let Distribution::Plane(size) = step.distribution {
+        env.push(entry("SLURM_DIST_PLANESIZE", size));
+    }
     if let Some(cpus) = step.cpus_per_task {
         env.push(entry("SLURM_CPUS_PER_TASK", cpus));
     }
@@ -378,7 +406,10 @@ pub fn task_variables(rank: u32, local_id: u32) -> Vec<EnvEntry> {
 const fn distribution_name(distribution: Distribution) -> &'static str {
     match distribution {
         Distribution::Block => "block",
+        Distribution::BlockNoPack => "block,nopack",
         Distribution::Cyclic => "cyclic",
+        Distribution::Plane(_) => "plane",
+        Distribution::Arbitrary => "arbitrary",
     }
 }
 

@@ -61,6 +61,8 @@ impl StepMgrCore {
             excluded: Vec::new(),
             first: 0,
             distribution: Distribution::Block,
+            task_slots: Vec::new(),
+            overcommit: false,
             gres: crate::stepmgr::shape::StepGres::All,
             own_cgroup: false,
         };

@@ -4,8 +4,10 @@
 //! - by default a step gets all of its job's CPUs on the nodes it uses and shares them with no other step;
 //! - `--exact` (and `-c`) gives it what it asks for, and it shares that with no other;
 //! - `--overlap` needs nothing free and holds nothing;
+//! - with `--overcommit` its tasks share the CPUs that there are;
 //! - a step that names no memory gets its share by CPUs;
-//! - block layout fills a node before the next, each node gets a task at least; cyclic goes round.
+//! - block layout fills a node before the next, each node gets a task at least; cyclic goes round, with a plane in blocks of
+//!   ranks; arbitrary is as a list of nodes says.
 
 use crate::stepmgr::{
     pool::{Claim, NodeUse, Pool, PoolNode},
@@ -18,6 +20,9 @@ use garrick_model::{
     spec::{Distribution, StepSharing},
 };
 use std::collections::BTreeSet;
+
+/// Most tasks on a node with `--overcommit` (srun(1), MAX_TASKS_PER_NODE; Slurm's value).
+const MOST_OVERCOMMITTED: u32 = 512;
 
 /// A step's place on one node.
 #[derive(Clone, Debug, PartialEq)]
@@ -94,7 +99,13 @@ fn place_on(shape: &StepShape, pool: &Pool, against: Against<'_>, least: u32) ->
     };
     let picked = pick(shape, pool, overlap, (against, least), rooms)?;
     let counts = counts(shape, &picked, pool);
-    let ranks = ranks(shape.distribution, &counts);
+    if counts.iter().zip(&picked).any(|(count, (_, room))| count > room) {
+        return None;
+    }
+    let ranks = match shape.distribution {
+        Distribution::Arbitrary if !shape.task_slots.is_empty() => ranks_as_listed(shape, &picked),
+        other => ranks(other, &counts),
+    };
     let mut nodes = Vec::with_capacity(picked.len());
     let mut claims = Vec::new();
     let mut totals = totals(shape, &picked, &counts, pool, overlap || against.whole())?.into_iter();
@@ -103,7 +114,9 @@ fn place_on(shape: &StepShape, pool: &Pool, against: Against<'_>, least: u32) ->
         let wanted = if shape.sharing == StepSharing::Default || (overlap && !shape.exact_cpus) {
             node.cpu_count
         } else {
-            ranks.len() as u32 * shape.cpus_per_task
+            let asked = ranks.len() as u32 * shape.cpus_per_task;
+            let there = if overlap || against.whole() { node.cpu_count } else { node.free_count };
+            if shape.overcommit { asked.min(there) } else { asked }
         };
         // Overlapping steps prefer CPUs that nobody holds.
         let cpus: CpuSet = if wanted >= node.cpu_count {
@@ -229,7 +242,7 @@ fn cpu_room_on(shape: &StepShape, node: &PoolNode, all: bool) -> u32 {
     if shape.sharing == StepSharing::Default && cpus < node.cpu_count {
         return 0;
     }
-    let by_cpu = cpus / shape.cpus_per_task;
+    let by_cpu = if shape.overcommit && cpus > 0 { MOST_OVERCOMMITTED } else { cpus / shape.cpus_per_task };
     let (Some(free), Some(total)) = (memory, node.memory) else { return by_cpu };
     // A default step takes its node whole, so its memory does not grow with its tasks.
     let whole = shape.sharing == StepSharing::Default || (shape.sharing == StepSharing::Overlap && !shape.exact_cpus);
@@ -254,7 +267,11 @@ fn cpu_room_on(shape: &StepShape, node: &PoolNode, all: bool) -> u32 {
             }
         }
         StepMemory::ByCpus => {
-            let fits = |tasks: u32| by_cpus(total, tasks * shape.cpus_per_task, node.cpu_count) <= free;
+            let taken = |tasks: u32| {
+                let asked = tasks * shape.cpus_per_task;
+                if shape.overcommit { asked.min(cpus) } else { asked }
+            };
+            let fits = |tasks: u32| by_cpus(total, taken(tasks), node.cpu_count) <= free;
             if fits(by_cpu) { by_cpu } else { (0..by_cpu).rev().find(|t| fits(*t)).unwrap_or(0) }
         }
     }
@@ -337,6 +354,9 @@ fn pick(
 
 /// Tasks on each picked node.
 fn counts(shape: &StepShape, picked: &[(u32, u32)], pool: &Pool) -> Vec<u32> {
+    if shape.distribution == Distribution::Arbitrary && !shape.task_slots.is_empty() {
+        return ranks_as_listed(shape, picked).iter().map(|ranks| limit_u32(ranks.len() as u64)).collect();
+    }
     // A step of all of the job's tasks on all of its nodes is laid out as the job was.
     if picked.len() == pool.nodes().len()
         && picked.iter().all(|(slot, room)| (1..=*room).contains(&pool.node(*slot).tasks))
@@ -347,14 +367,16 @@ fn counts(shape: &StepShape, picked: &[(u32, u32)], pool: &Pool) -> Vec<u32> {
     let mut counts = vec![1; picked.len()];
     let mut left = shape.tasks - picked.len() as u32;
     match shape.distribution {
-        Distribution::Block => {
+        // Without a list it is as block (srun(1)).
+        Distribution::Block | Distribution::Arbitrary => {
             for (count, (_, room)) in counts.iter_mut().zip(picked) {
                 let more = left.min(room - 1);
                 *count += more;
                 left -= more;
             }
         }
-        Distribution::Cyclic => {
+        // A plane has as many tasks on each node as cyclic has (srun(1)).
+        Distribution::Cyclic | Distribution::Plane(_) | Distribution::BlockNoPack => {
             while left > 0 {
                 for (count, (_, room)) in counts.iter_mut().zip(picked) {
                     if left > 0 && *count < *room {
@@ -374,7 +396,7 @@ fn ranks(distribution: Distribution, counts: &[u32]) -> Vec<Vec<u32>> {
     let total: u32 = counts.iter().sum();
     let mut rank = 0;
     match distribution {
-        Distribution::Block => {
+        Distribution::Block | Distribution::BlockNoPack | Distribution::Arbitrary => {
             for (list, count) in ranks.iter_mut().zip(counts) {
                 list.extend(rank..rank + count);
                 rank += count;
@@ -389,6 +411,26 @@ fn ranks(distribution: Distribution, counts: &[u32]) -> Vec<Vec<u32>> {
                     }
                 }
             }
+        }
+        Distribution::Plane(size) => {
+            while rank < total {
+                for (list, count) in ranks.iter_mut().zip(counts) {
+                    let next = size.max(1).min(count - list.len() as u32);
+                    list.extend(rank..rank + next);
+                    rank += next;
+                }
+            }
+        }
+    }
+    ranks
+}
+
+/// Ranks on each node where a list says which node each has.
+fn ranks_as_listed(shape: &StepShape, picked: &[(u32, u32)]) -> Vec<Vec<u32>> {
+    let mut ranks = vec![Vec::new(); picked.len()];
+    for (rank, slot) in (0..).zip(&shape.task_slots) {
+        if let Some(place) = picked.iter().position(|(picked, _)| picked == slot) {
+            ranks[place].push(rank);
         }
     }
     ranks

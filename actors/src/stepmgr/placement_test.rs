@@ -103,6 +103,54 @@ fn cyclic_goes_round_the_nodes() {
 }
 
 #[test]
+fn overcommitted_tasks_share_the_cpus_that_there_are() {
+    let mut job = job(&[2]);
+    let many = StepSpec { tasks: Some(5), overcommit: true, ..step("a") };
+    assert_eq!(summary(&job.place(&many).unwrap()), [(0, "0-1".into(), vec![0, 1, 2, 3, 4])]);
+    assert!(job.place(&StepSpec { overcommit: false, ..many.clone() }).is_none());
+    job.take(&exact("b", 1));
+    let beside = StepSpec { sharing: StepSharing::Exact, ..many };
+    assert_eq!(summary(&job.place(&beside).unwrap()), [(0, "1".into(), vec![0, 1, 2, 3, 4])]);
+    job.take(&exact("c", 1));
+    assert!(job.place(&beside).is_none(), "one CPU it needs");
+}
+
+#[test]
+fn blocks_that_are_not_packed_are_of_one_size() {
+    let job = job(&[4, 4]);
+    let spec = StepSpec { nodes: nodes(2), tasks: Some(5), distribution: Distribution::BlockNoPack, ..step("a") };
+    let ranks: Vec<Vec<u32>> = job.place(&spec).unwrap().nodes.into_iter().map(|n| n.ranks).collect();
+    assert_eq!(ranks, [vec![0, 1, 2], vec![3, 4]]);
+}
+
+// srun(1): a plane has as many tasks on each node as cyclic, and ranks in blocks.
+#[test]
+fn a_plane_goes_round_the_nodes_in_blocks() {
+    let job = job(&[4, 4]);
+    let spec = StepSpec { nodes: nodes(2), tasks: Some(7), distribution: Distribution::Plane(2), ..step("a") };
+    let ranks: Vec<Vec<u32>> = job.place(&spec).unwrap().nodes.into_iter().map(|n| n.ranks).collect();
+    assert_eq!(ranks, [vec![0, 1, 4, 5], vec![2, 3, 6]]);
+}
+
+#[test]
+fn a_list_says_the_node_of_each_task() {
+    let job = job(&[2, 2, 2]);
+    let listed = |names: &[&str], tasks| StepSpec {
+        nodes: nodes(3),
+        tasks,
+        distribution: Distribution::Arbitrary,
+        task_nodes: names.iter().map(|n| (*n).to_owned()).collect(),
+        ..step("a")
+    };
+    let ranks = |spec: &StepSpec| -> Vec<(u32, Vec<u32>)> {
+        job.place(spec).unwrap().nodes.into_iter().map(|n| (n.slot, n.ranks)).collect()
+    };
+    assert_eq!(ranks(&listed(&["n3", "n1", "n3"], None)), [(0, vec![1]), (2, vec![0, 2])]);
+    assert_eq!(ranks(&listed(&["n3", "n1", "n3"], Some(2))), [(0, vec![1]), (2, vec![0])]);
+    assert!(job.place(&listed(&["n2", "n2", "n2"], None)).is_none(), "more than its CPUs");
+}
+
+#[test]
 fn an_exact_step_uses_the_fewest_nodes_and_a_default_one_spreads() {
     let job = job(&[4, 4]);
     assert_eq!(job.place(&exact("a", 2)).unwrap().nodes.len(), 1);

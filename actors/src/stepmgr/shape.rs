@@ -57,6 +57,8 @@ pub struct StepShape {
     pub tasks_per_node: Option<u32>,
     /// CPUs per task.
     pub cpus_per_task: u32,
+    /// Tasks may share them.
+    pub overcommit: bool,
     /// Memory.
     pub memory: StepMemory,
     /// `Default`: whole nodes of the job, alone. `Exact`: what it asks for, alone. `Overlap`: with others.
@@ -71,6 +73,8 @@ pub struct StepShape {
     pub first: u32,
     /// Layout.
     pub distribution: Distribution,
+    /// With [`Distribution::Arbitrary`]: the node of each task, by rank; empty: nothing says it.
+    pub task_slots: Vec<u32>,
     /// Generic resources.
     pub gres: StepGres,
     /// Binding or a memory limit of its own was asked for: needs its own cgroup.
@@ -104,7 +108,13 @@ impl JobShape {
 
 /// The shape of a step: defaults filled in as `srun` documents them. An explicit `-c` implies `--exact`.
 pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepShape, Refusal> {
-    let required = job.slots_of(&spec.nodelist)?;
+    let task_slots = task_slots(spec, job)?;
+    let mut required = job.slots_of(&spec.nodelist)?;
+    if !task_slots.is_empty() {
+        required.clone_from(&task_slots);
+        required.sort_unstable();
+        required.dedup();
+    }
     // Names of nodes that the job does not have exclude nothing.
     let mut excluded: Vec<u32> = spec.exclude.iter().filter_map(|n| job.slots.get(n).copied()).collect();
     excluded.sort_unstable();
@@ -121,13 +131,14 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
     if spec.tasks == Some(0) || cpus_per_task == 0 || spec.tasks_per_node == Some(0) {
         return Err(impossible("a count is zero".into()));
     }
-    let asked_nodes = spec.nodes.map(|n| (n.min, n.max));
+    let asked_nodes = spec.nodes.filter(|_| task_slots.is_empty()).map(|n| (n.min, n.max));
     if let Some((min, max)) = asked_nodes
         && (min == 0 || max.is_some_and(|m| m < min))
     {
         return Err(Refusal::BadNodeCount);
     }
     let tasks = match (spec.tasks, spec.tasks_per_node, asked_nodes) {
+        _ if !task_slots.is_empty() => u32::try_from(task_slots.len()).unwrap_or(u32::MAX),
         (Some(tasks), _, _) => tasks,
         (None, Some(per_node), Some((min, _))) => per_node * min,
         (None, Some(per_node), None) => per_node * required.len().max(1) as u32,
@@ -165,6 +176,7 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
         tasks,
         tasks_per_node: spec.tasks_per_node,
         cpus_per_task,
+        overcommit: spec.overcommit,
         memory,
         sharing,
         exact_cpus: exact,
@@ -172,11 +184,26 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
         excluded,
         first,
         distribution: spec.distribution,
+        task_slots,
         gres: gres_of(spec, tasks, asker)?,
         own_cgroup: spec.step_cgroup == StepCgroup::Always
             || matches!(spec.cpu_bind, CpuBind::Cores | CpuBind::Map(_))
             || matches!(memory, StepMemory::PerNode(_) | StepMemory::PerCpu(_)),
     })
+}
+
+/// Nodes of the tasks by rank, where a list says that: as many as there are to be tasks.
+fn task_slots(spec: &StepSpec, job: &JobShape) -> Result<Vec<u32>, Refusal> {
+    if spec.distribution != Distribution::Arbitrary || spec.task_nodes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let named = u32::try_from(spec.task_nodes.len()).unwrap_or(u32::MAX);
+    let tasks = spec.tasks.unwrap_or(named);
+    if tasks > named {
+        return Err(impossible(format!("{tasks} tasks of which a list of {named} nodes says the places")));
+    }
+    let slot = |name: &String| job.slots.get(name).copied().ok_or_else(|| Refusal::InvalidNode(name.clone()));
+    spec.task_nodes.iter().take(tasks as usize).map(slot).collect()
 }
 
 /// CPUs that each task brings with its GPUs: those of the step divided among its tasks, rounded up.

@@ -1,12 +1,12 @@
 //! What was typed, checked and turned into a [`JobSpec`]. Called by `sbatch`, `salloc`, and `srun` without an allocation.
 
 use super::{
-    gres,
+    gres, layout,
     typed::{OptionError, Sourced, Typed},
 };
 use garrick_model::{
     hostlist,
-    spec::{EnvEntry, JobKind, JobSpec, NodeCount, ResourceLimit},
+    spec::{Distribution, EnvEntry, JobKind, JobSpec, NodeCount, ResourceLimit},
 };
 use serde_bytes::ByteBuf;
 use std::{
@@ -83,6 +83,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         time_limit: typed.time_limit,
         time_min: typed.time_min,
         constraint: typed.constraint.clone().filter(|c| !c.is_empty()),
+        prefer: typed.prefer.clone().filter(|p| !p.is_empty()),
         gres: gres::of_job(typed)?,
         reservations: typed.reservations.clone(),
         licenses: typed.licenses.clone().filter(|l| !l.is_empty()),
@@ -91,6 +92,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         sharing: typed.sharing,
         contiguous: typed.contiguous,
         topology: typed.topology.clone(),
+        layout: layout::of_job(typed)?,
         array: typed.array.clone(),
         dependencies: typed.dependencies.clone().unwrap_or_default(),
         begin: typed.begin,
@@ -149,6 +151,16 @@ pub fn fitting_nodes(typed: &Typed, warnings: &mut Vec<String>) -> Option<NodeCo
     }
     warnings.push(format!("can't run {tasks} processes on {} nodes, setting nnodes to {tasks}", nodes.min));
     Some(NodeCount { min: tasks, max: nodes.max.map(|max| max.min(tasks)) })
+}
+
+/// With `--distribution=arbitrary`: the node of each task, from SLURM_HOSTFILE or `--nodelist`, where one of them is there.
+pub fn task_nodes(typed: &Typed) -> Result<Vec<String>, OptionError> {
+    match (&typed.hostfile, &typed.nodelist) {
+        _ if typed.distribution != Some(Distribution::Arbitrary) => Ok(Vec::new()),
+        (Some(file), _) => names_in_file("nodelist", file),
+        (None, Some(list)) => node_names("nodelist", list),
+        (None, None) => Ok(Vec::new()),
+    }
 }
 
 /// `--nodelist` and `--nodefile`, each name once, in the order given.

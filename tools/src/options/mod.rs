@@ -2,7 +2,7 @@
 //!
 //! | module | what it is |
 //! |---|---|
-//! | [`table`] | what an option is; [`size`], [`placement`], [`timing`], [`streams`], [`behaviour`], [`minibatch`], [`waiting`], [`unsupported`] hold them |
+//! | [`table`] | what an option is; [`size`], [`placement`], [`layout`], [`timing`], [`streams`], [`behaviour`], [`minibatch`], [`waiting`], [`unsupported`] hold them |
 //! | [`getopt`] | arguments taken apart into options and the rest |
 //! | [`script_lines`] | `#SBATCH` lines of a batch script |
 //! | [`sources`] | script lines, environment and command line laid over each other |
@@ -19,6 +19,7 @@ pub mod getopt;
 pub mod gres;
 pub mod help;
 pub mod job_spec;
+pub mod layout;
 pub mod limits;
 pub mod minibatch;
 pub mod near;

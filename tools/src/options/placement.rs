@@ -80,6 +80,10 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SBATCH_CONSTRAINT", "SALLOC_CONSTRAINT", "SLURM_CONSTRAINT"]),
+    OptionDef::new("prefer", None, Required("list"), JOB, "features desired but not required by job", |t, g| {
+        t.prefer = g.string()?;
+        Ok(())
+    }),
     OptionDef::new(
         "exclusive",
         None,
@@ -109,7 +113,11 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     }),
     OptionDef::new("distribution", Some('m'), Required("type"), JOB, "distribution of tasks over nodes", |t, g| {
-        t.distribution = values::distribution(g)?;
+        let (over_nodes, within) = values::distribution(g)?;
+        t.distribution = over_nodes;
+        if within {
+            t.notice("--distribution has no effect yet on how tasks go to the sockets and cores of a node");
+        }
         Ok(())
     })
     .env(&["SBATCH_DISTRIBUTION", "SLURM_DISTRIBUTION"]),
@@ -127,15 +135,6 @@ pub const OPTIONS: &[OptionDef] = &[
         Effect::Ignored("--mem-bind has no effect yet: memory is not bound"),
     )
     .env(&["SBATCH_MEM_BIND", "SALLOC_MEM_BIND", "SLURM_MEM_BIND"]),
-    OptionDef::other(
-        "hint",
-        None,
-        Required("type"),
-        JOB,
-        "bind tasks according to application hints (not done yet)",
-        Effect::Ignored("--hint has no effect yet"),
-    )
-    .env(&["SBATCH_HINT", "SALLOC_HINT", "SLURM_HINT"]),
     OptionDef::new(
         "relative",
         Some('r'),

@@ -8,7 +8,7 @@ use super::{
     table::{Command, Effect, OptionDef, options_of},
     typed::{Given, OptionError, Source, Typed},
 };
-use garrick_model::{env_vars, time::Timestamp};
+use garrick_model::{env_vars, spec::Distribution, time::Timestamp};
 use std::{
     ffi::{OsStr, OsString},
     fmt,
@@ -31,7 +31,11 @@ const OF_THE_JOB: &[&str] = &[
     env_vars::SLURM_NNODES,
     env_vars::SLURM_NPROCS,
     env_vars::SLURM_NTASKS,
+    env_vars::SLURM_NTASKS_PER_CORE,
     env_vars::SLURM_NTASKS_PER_NODE,
+    env_vars::SLURM_NTASKS_PER_SOCKET,
+    env_vars::SLURM_OVERCOMMIT,
+    env_vars::SLURM_THREADS_PER_CORE,
     "SRUN_CPUS_PER_TASK",
 ];
 
@@ -115,7 +119,25 @@ pub fn lay_over(
     }
     apply_variables(&mut typed, command, &options, variable, &|name| !describing(name), now)?;
     apply_all(&mut typed, command_line, Source::CommandLine, None, now)?;
+    distribute(&mut typed, variable)?;
     Ok(typed)
+}
+
+/// What else says how tasks go over nodes: a file of hosts goes before all options, and the size of a plane may be in a
+/// variable (srun(1)).
+fn distribute(typed: &mut Typed, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<(), SourceError> {
+    let text = |name: &str| variable(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty());
+    if let Some(file) = text(env_vars::SLURM_HOSTFILE).filter(|_| typed.nodelist.is_none()) {
+        typed.hostfile = Some(file);
+        typed.distribution = Some(Distribution::Arbitrary);
+    }
+    if typed.distribution == Some(Distribution::Plane(0)) {
+        let size = text(env_vars::SLURM_DIST_PLANESIZE).and_then(|size| size.parse().ok()).filter(|size| *size > 0);
+        let missing = || OptionError::Invalid { name: "distribution" };
+        let size = size.ok_or_else(|| SourceError::Option { error: missing(), place: None })?;
+        typed.distribution = Some(Distribution::Plane(size));
+    }
+    Ok(())
 }
 
 /// Lays options over what was typed, as more of the command line.

@@ -2,7 +2,8 @@
 
 use super::{
     gres,
-    job_spec::{Checked, Submitter, asked_nodes, byte_words, excluded_nodes, fitting_nodes, work_dir},
+    job_spec::{Checked, Submitter, asked_nodes, byte_words, excluded_nodes, fitting_nodes, task_nodes, work_dir},
+    layout,
     typed::{OptionError, Source, Typed},
 };
 use garrick_model::{
@@ -47,7 +48,8 @@ pub fn build(
     pty: Option<(u16, u16)>,
 ) -> Result<Checked<StepSpec>, OptionError> {
     let mut warnings = Vec::new();
-    let nodelist = asked_nodes(typed)?;
+    let task_nodes = task_nodes(typed)?;
+    let nodelist = if task_nodes.is_empty() { asked_nodes(typed)? } else { Vec::new() };
     let exclude = excluded_nodes(typed)?;
     // The variables of the job say how many nodes the job has. Whoever picks nodes on the command line means those.
     let picks = !nodelist.is_empty() || !exclude.is_empty() || typed.relative.is_some();
@@ -67,6 +69,9 @@ pub fn build(
     } else {
         StepSharing::Default
     };
+    if typed.jobid.is_some() {
+        layout::check_step(&typed.layout, &mut warnings)?;
+    }
     let (gres, inherited_gres) = gres::of_step(typed);
     let spec = StepSpec {
         gres,
@@ -81,6 +86,8 @@ pub fn build(
         exclude,
         relative: typed.relative,
         distribution: typed.distribution.unwrap_or_default(),
+        overcommit: typed.layout.overcommit,
+        task_nodes,
         sharing,
         cpu_bind: typed.cpu_bind.clone(),
         time_limit: typed.time_limit,

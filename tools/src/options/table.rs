@@ -2,7 +2,7 @@
 //! The entries themselves are in the modules named in [`all`], by subject.
 
 use super::{
-    behaviour, gres, minibatch, near, placement, size, streams, timing,
+    behaviour, gres, layout, minibatch, near, placement, size, streams, timing,
     typed::{Given, OptionError, Typed},
     unsupported, waiting,
 };
@@ -173,6 +173,7 @@ pub fn all() -> impl Iterator<Item = &'static OptionDef> {
         size::OPTIONS,
         placement::OPTIONS,
         near::OPTIONS,
+        layout::OPTIONS,
         gres::OPTIONS,
         timing::OPTIONS,
         streams::OPTIONS,

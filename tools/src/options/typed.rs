@@ -179,6 +179,42 @@ pub struct TypedGres {
     pub gpu_bind: Option<GpuBind>,
 }
 
+/// `--hint`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// `compute_bound`: all cores of a socket, one thread of each.
+    ComputeBound,
+    /// `memory_bound`: one core of a socket, one thread of it.
+    MemoryBound,
+    /// `multithread`: all threads.
+    Multithread,
+    /// `nomultithread`: one thread of each core.
+    NoMultithread,
+}
+
+/// What was typed about sockets, cores, threads and how tasks go over them.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TypedLayout {
+    /// `--sockets-per-node`
+    pub sockets_per_node: Option<Sourced<u32>>,
+    /// `--cores-per-socket`
+    pub cores_per_socket: Option<Sourced<u32>>,
+    /// `--threads-per-core`
+    pub threads_per_core: Option<Sourced<u32>>,
+    /// `--ntasks-per-socket`
+    pub tasks_per_socket: Option<Sourced<u32>>,
+    /// `--ntasks-per-core`
+    pub tasks_per_core: Option<Sourced<u32>>,
+    /// `--hint`
+    pub hint: Option<Sourced<Hint>>,
+    /// `-O`
+    pub overcommit: bool,
+    /// `--spread-job`
+    pub spread: bool,
+    /// `--use-min-nodes`
+    pub fewest_nodes: bool,
+}
+
 /// What was typed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Typed {
@@ -223,6 +259,8 @@ pub struct Typed {
 
     /// `-C`
     pub constraint: Option<String>,
+    /// `--prefer`
+    pub prefer: Option<String>,
     /// `-L`
     pub licenses: Option<String>,
     /// `--reservation`
@@ -233,6 +271,8 @@ pub struct Typed {
     pub nodelist: Option<String>,
     /// `-F`, a file
     pub nodefile: Option<String>,
+    /// SLURM_HOSTFILE, a file
+    pub hostfile: Option<String>,
     /// `-x`, as typed
     pub exclude: Option<String>,
     /// `--exclusive`, `--oversubscribe`
@@ -241,6 +281,8 @@ pub struct Typed {
     pub contiguous: bool,
     /// `--switches`, `--segment` and its relatives, `--exclusive=topo`
     pub topology: TopologyRequest,
+    /// `-B` and its relatives, `--hint`, `-O`, `--spread-job`, `--use-min-nodes`
+    pub layout: TypedLayout,
     /// `-m`
     pub distribution: Option<Distribution>,
     /// `--cpu-bind`

@@ -43,7 +43,6 @@ pub const OPTIONS: &[OptionDef] = &[
         "SALLOC_CORE_SPEC",
         "SLURM_CORE_SPEC",
     ]),
-    unsupported("cores-per-socket", None, Required("C"), JOB, "number of cores per socket to allocate"),
     unsupported("cpu-freq", None, Required("spec"), JOB, "requested CPU frequency").env(&[
         "SBATCH_CPU_FREQ_REQ",
         "SALLOC_CPU_FREQ_REQ",
@@ -56,7 +55,6 @@ pub const OPTIONS: &[OptionDef] = &[
     ]),
     unsupported("epilog", None, Required("program"), RUN, "program to run after the step").env(&["SLURM_EPILOG"]),
     unsupported("extra", None, Required("text"), JOB, "arbitrary text, for filters of nodes"),
-    unsupported("extra-node-info", Some('B'), Required("S[:C[:T]]"), JOB, "sockets, cores and threads per node"),
     unsupported("gpu-freq", None, Required("spec"), JOB, "frequency of GPUs").env(&[
         "SBATCH_GPU_FREQ",
         "SALLOC_GPU_FREQ",
@@ -70,18 +68,8 @@ pub const OPTIONS: &[OptionDef] = &[
         "SLURM_NETWORK",
     ]),
     unsupported("no-allocate", Some('Z'), Arg::None, RUN, "run without an allocation"),
-    unsupported("ntasks-per-core", None, Required("n"), JOB, "number of tasks to invoke on each core")
-        .env(&["SLURM_NTASKS_PER_CORE"]),
-    unsupported("ntasks-per-socket", None, Required("n"), JOB, "number of tasks to invoke on each socket")
-        .env(&["SLURM_NTASKS_PER_SOCKET"]),
     unsupported("oom-kill-step", None, Optional("0|1"), JOB, "kill the whole step when a task runs out of memory"),
-    unsupported("overcommit", Some('O'), Arg::None, JOB, "overcommit resources").env(&[
-        "SBATCH_OVERCOMMIT",
-        "SALLOC_OVERCOMMIT",
-        "SLURM_OVERCOMMIT",
-    ]),
     unsupported("power", None, Required("flags"), JOB, "power management options"),
-    unsupported("prefer", None, Required("list"), JOB, "desired but not required features"),
     unsupported("preserve-env", Some('E'), Arg::None, RUN, "keep the job's node and task counts in the environment"),
     unsupported("profile", None, Required("value"), JOB, "detailed data collection").env(&[
         "SBATCH_PROFILE",
@@ -92,12 +80,6 @@ pub const OPTIONS: &[OptionDef] = &[
     unsupported("reboot", None, Arg::None, JOB, "reboot compute nodes before starting the job"),
     unsupported("resv-ports", None, Optional("count"), RUN, "reserve communication ports").env(&["SLURM_RESV_PORTS"]),
     unsupported("send-libs", None, Optional("yes|no"), RUN, "copy libraries with a broadcast file"),
-    unsupported("sockets-per-node", None, Required("S"), JOB, "number of sockets per node to allocate"),
-    unsupported("spread-job", None, Arg::None, JOB, "spread the job over as many nodes as possible").env(&[
-        "SBATCH_SPREAD_JOB",
-        "SALLOC_SPREAD_JOB",
-        "SLURM_SPREAD_JOB",
-    ]),
     unsupported("task-epilog", None, Required("program"), RUN, "program to run after each task")
         .env(&["SLURM_TASK_EPILOG"]),
     unsupported("task-prolog", None, Required("program"), RUN, "program to run before each task")
@@ -109,11 +91,6 @@ pub const OPTIONS: &[OptionDef] = &[
         "SLURM_THREAD_SPEC",
     ]),
     unsupported("threads", Some('T'), Required("threads"), RUN, "launch threads of srun"),
-    unsupported("threads-per-core", None, Required("T"), JOB, "number of threads per core to allocate").env(&[
-        "SBATCH_THREADS_PER_CORE",
-        "SALLOC_THREADS_PER_CORE",
-        "SLURM_THREADS_PER_CORE",
-    ]),
     unsupported("tres-bind", None, Required("spec"), JOB, "task to resource binding").env(&[
         "SBATCH_TRES_BIND",
         "SALLOC_TRES_BIND",
@@ -121,10 +98,5 @@ pub const OPTIONS: &[OptionDef] = &[
     ]),
     unsupported("uid", None, Required("user"), ALLOC, "allocate as another user"),
     unsupported("gid", None, Required("group"), ALLOC, "allocate as another group"),
-    unsupported("use-min-nodes", None, Arg::None, JOB, "prefer the smaller node count of a range").env(&[
-        "SBATCH_USE_MIN_NODES",
-        "SALLOC_USE_MIN_NODES",
-        "SLURM_USE_MIN_NODES",
-    ]),
     unsupported("x11", None, Optional("all|batch|first|last"), JOB, "X11 forwarding"),
 ];

@@ -97,17 +97,34 @@ pub fn open_mode(text: &str) -> Option<OpenMode> {
 
 /// `--distribution`: the first word lays tasks out over nodes; what follows `:` says how they go to sockets within a node,
 /// which the binding decides here.
-pub fn distribution(given: &Given<'_>) -> Result<Option<Distribution>, OptionError> {
+pub fn distribution(given: &Given<'_>) -> Result<(Option<Distribution>, bool), OptionError> {
     let text = given.text()?.to_ascii_lowercase();
-    let first = text.split([':', ',']).next().unwrap_or_default();
-    match first {
-        "*" => Ok(None),
-        "block" => Ok(Some(Distribution::Block)),
-        "cyclic" => Ok(Some(Distribution::Cyclic)),
-        "arbitrary" => Err(given.not_supported()),
-        plane if plane.starts_with("plane") => Err(given.not_supported()),
-        _ => Err(given.invalid()),
+    let (levels, packing) = text.split_once(',').map_or((text.as_str(), None), |(levels, pack)| (levels, Some(pack)));
+    let mut levels = levels.split(':');
+    let node = match levels.next().unwrap_or_default() {
+        "*" => None,
+        "block" => Some(Distribution::Block),
+        "cyclic" => Some(Distribution::Cyclic),
+        "arbitrary" => Some(Distribution::Arbitrary),
+        // Its size may be in a variable: filled in when all is known.
+        "plane" => Some(Distribution::Plane(0)),
+        plane => {
+            let size = plane.strip_prefix("plane=").and_then(|size| size.parse().ok()).filter(|size| *size > 0);
+            Some(Distribution::Plane(given.checked(size)?))
+        }
+    };
+    let within: Vec<&str> = levels.collect();
+    if within.len() > 2 || !within.iter().all(|level| matches!(*level, "*" | "block" | "cyclic" | "fcyclic")) {
+        return Err(given.invalid());
     }
+    let node = match (packing, node) {
+        (None | Some("pack"), node) => node,
+        (Some("nopack"), None | Some(Distribution::Block)) => Some(Distribution::BlockNoPack),
+        // It only applies to blocks (srun(1)).
+        (Some("nopack"), node) => node,
+        (Some(_), _) => return Err(given.invalid()),
+    };
+    Ok((node, within.iter().any(|level| *level != "*")))
 }
 
 /// `--cpu-bind`: `[quiet|verbose,]type`.
@@ -201,11 +218,16 @@ mod tests {
     }
 
     #[test]
-    fn distribution_takes_its_first_word() {
+    fn distribution_is_over_nodes_within_them_and_packed_or_not() {
         let laid = |value| distribution(&given("distribution", value));
-        assert_eq!(laid("cyclic:block").unwrap(), Some(Distribution::Cyclic));
-        assert_eq!(laid("*").unwrap(), None);
-        assert!(matches!(laid("plane=4"), Err(OptionError::NotSupported(_))));
-        assert!(matches!(laid("bogus"), Err(OptionError::Invalid { .. })));
+        assert_eq!(laid("cyclic:block").unwrap(), (Some(Distribution::Cyclic), true));
+        assert_eq!(laid("block:*:*").unwrap(), (Some(Distribution::Block), false));
+        assert_eq!(laid("*").unwrap(), (None, false));
+        assert_eq!(laid("plane=4").unwrap().0, Some(Distribution::Plane(4)));
+        assert_eq!(laid("block,Pack").unwrap().0, Some(Distribution::Block));
+        assert_eq!(laid("*:*,NoPack").unwrap().0, Some(Distribution::BlockNoPack));
+        for wrong in ["bogus", "plane=0", "plane=x", "block:arbitrary", "block:*:*:*", "block,tight"] {
+            assert!(matches!(laid(wrong), Err(OptionError::Invalid { .. })), "{wrong}");
+        }
     }
 }

@@ -115,6 +115,11 @@ pub fn requested_tres(job: &JobView) -> String {
     tres(job.cpus, MemoryMib(memory), Some(job.min_nodes), &requested_gres(job))
 }
 
+/// A count, or `*` where none is asked for.
+pub fn or_any(count: Option<u32>) -> String {
+    count.map_or_else(|| "*".to_owned(), |count| count.to_string())
+}
+
 /// TRES that the job has or had; empty for none.
 pub fn allocated_tres(job: &JobView) -> String {
     let Some(nodes) = held(job) else { return String::new() };

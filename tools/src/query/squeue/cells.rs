@@ -123,7 +123,14 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::RestartCount => job.restarts.to_string(),
         Field::Requeue => u8::from(job.requeue).to_string(),
         Field::Tres => amounts::job_tres(job),
-        Field::Sct => "*:*:*".to_owned(),
+        Field::Sct => {
+            let layout = &spec.layout;
+            let counts = [layout.sockets_per_node, layout.cores_per_socket, layout.threads_per_core];
+            counts.map(amounts::or_any).join(":")
+        }
+        Field::TasksPerSocket => spec.layout.tasks_per_socket.map_or_else(|| "N/A".to_owned(), |n| n.to_string()),
+        Field::TasksPerCore => spec.layout.tasks_per_core.map_or_else(|| "N/A".to_owned(), |n| n.to_string()),
+        Field::Prefer => or_null(spec.prefer.as_deref()),
         Field::SubmitLine => or_null(Some(&spec.submit_line)),
         Field::Constant(word) => word.to_owned(),
     }

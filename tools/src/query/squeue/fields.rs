@@ -135,6 +135,12 @@ pub enum Field {
     Dependency,
     /// Features asked for.
     Features,
+    /// Features preferred.
+    Prefer,
+    /// Most tasks on a socket.
+    TasksPerSocket,
+    /// Most tasks on a core.
+    TasksPerCore,
     /// `YES`, `NO`, `OK`, `USER`.
     OverSubscribe,
     /// Contiguous nodes asked for.
@@ -279,14 +285,14 @@ pub const JOB: &[Entry] = &[
     named(NULL, &["network"], "NETWORK"),
     named(Field::NodeList, &["nodes"], "NODES"),
     named(NA, &["ntperboard"], "NTASKS_PER_BOARD"),
-    named(NA, &["ntpercore"], "NTASKS_PER_CORE"),
+    named(Field::TasksPerCore, &["ntpercore"], "NTASKS_PER_CORE"),
     named(Field::TasksPerNode, &["ntpernode"], "NTASKS_PER_NODE"),
-    named(NA, &["ntpersocket"], "NTASKS_PER_SOCKET"),
+    named(Field::TasksPerSocket, &["ntpersocket"], "NTASKS_PER_SOCKET"),
     named(Field::Tasks, &["numtasks"], "TASKS"),
     named(NA, &["origin", "originraw"], "ORIGIN"),
     named(Field::PendingTime, &["pendingtime"], "PENDING_TIME"),
     named(Field::PreemptTime, &["preempttime"], "PREEMPT_TIME"),
-    named(NULL, &["prefer"], "PREFER"),
+    named(Field::Prefer, &["prefer"], "PREFER"),
     named(NA, &["profile"], "PROFILE"),
     named(Field::Constant("0"), &["reboot"], "REBOOT"),
     named(Field::ReqSwitch, &["reqswitch"], "REQ_SWITCH"),

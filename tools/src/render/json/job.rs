@@ -55,6 +55,12 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     j["excluded_nodes"] = json!(amounts::fold(&spec.exclude));
     j["exit_code"] = exit(view.exit);
     j["features"] = text(spec.constraint.as_deref());
+    j["prefer"] = text(spec.prefer.as_deref());
+    j["sockets_per_node"] = optional(spec.layout.sockets_per_node.map(u64::from));
+    j["cores_per_socket"] = optional(spec.layout.cores_per_socket.map(u64::from));
+    j["threads_per_core"] = optional(spec.layout.threads_per_core.map(u64::from));
+    j["tasks_per_socket"] = optional(spec.layout.tasks_per_socket.map(u64::from));
+    j["tasks_per_core"] = optional(spec.layout.tasks_per_core.map(u64::from));
     j["flags"] = match spec.expedite {
         true => json!(["STEPMGR_ENABLED", "EXPEDITED_REQUEUE"]),
         false => json!(["STEPMGR_ENABLED"]),

@@ -154,14 +154,23 @@ fn resources(r: &mut Record, job: &JobView, detail: Detail) {
         _ => job.node_count().to_string(),
     };
     r.line(format!(
-        "NumNodes={nodes} NumCPUs={} NumTasks={} CPUs/Task={} ReqB:S:C:T=0:0:*:*",
+        "NumNodes={nodes} NumCPUs={} NumTasks={} CPUs/Task={} ReqB:S:C:T=0:{}:{}:{}",
         job.cpu_count(),
         job.tasks,
-        job.cpus_per_task
+        job.cpus_per_task,
+        spec.layout.sockets_per_node.unwrap_or(0),
+        amounts::or_any(spec.layout.cores_per_socket),
+        amounts::or_any(spec.layout.threads_per_core)
     ));
     r.line(format!("ReqTRES={}", amounts::requested_tres(job)));
     r.line(format!("AllocTRES={}", or_null(Some(&amounts::allocated_tres(job)))));
-    r.line(format!("Socks/Node=* NtasksPerN:B:S:C={}:0:*:* CoreSpec=*", spec.tasks_per_node.unwrap_or(0)));
+    r.line(format!(
+        "Socks/Node={} NtasksPerN:B:S:C={}:0:{}:{} CoreSpec=*",
+        amounts::or_any(spec.layout.sockets_per_node),
+        spec.tasks_per_node.unwrap_or(0),
+        amounts::or_any(spec.layout.tasks_per_socket),
+        amounts::or_any(spec.layout.tasks_per_core)
+    ));
     if detail == Detail::Detailed {
         r.line(format!("JOB_GRES={}", or_null(amounts::allocated_gres(job).as_deref())));
         for line in amounts::shares_by_node(job) {
@@ -178,7 +187,8 @@ fn resources(r: &mut Record, job: &JobView, detail: Detail) {
         spec.min_cpus_per_node.unwrap_or(1).max(job.cpus_per_task),
         spec.tmp_disk_mib
     ));
-    r.line(format!("Features={} DelayBoot=00:00:00", or_null(spec.constraint.as_deref())));
+    let prefer = spec.prefer.as_deref().map_or_else(String::new, |prefer| format!("Prefer={prefer} "));
+    r.line(format!("Features={} {prefer}DelayBoot=00:00:00", or_null(spec.constraint.as_deref())));
     r.line_if("Reservation", amounts::reservation(job).as_deref());
     let (shared, exclusive) = match job.sharing {
         Sharing::Default => ("NO", "NO"),

@@ -1,0 +1,141 @@
+//! Rules of sockets, cores and threads, and of how tasks go over nodes.
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    facts::{AllocationUnit, ClusterView},
+    fixtures::{cluster, hold, job, node, spec},
+    plan::plan,
+    plan_test::NOW,
+    probe::Feasibility,
+};
+use garrick_model::{
+    spec::{Distribution, JobSpec, LayoutRequest, NodeCount},
+    view::NodeView,
+};
+
+/// A node of two sockets of two cores of two threads each: CPUs 0-3 and 4-7.
+fn two_sockets(index: u32) -> NodeView {
+    let mut node = node(index, 4);
+    (node.shape.sockets, node.shape.cores_per_socket) = (2, 2);
+    node
+}
+
+fn tasks(tasks: u32, layout: LayoutRequest) -> JobSpec {
+    JobSpec { tasks: Some(tasks), layout, ..spec() }
+}
+
+fn some() -> LayoutRequest {
+    LayoutRequest::default()
+}
+
+/// Nodes, CPUs and tasks of the only start; empty: there is none.
+fn placed(view: &ClusterView) -> Vec<(String, String, u32)> {
+    let plan = plan(view, NOW);
+    let nodes = plan.starts.iter().flat_map(|start| &start.nodes);
+    nodes.map(|n| (n.name.clone(), n.share.cpus.to_string(), n.share.tasks)).collect()
+}
+
+fn on(nodes: Vec<NodeView>, spec: JobSpec) -> Vec<(String, String, u32)> {
+    placed(&cluster(nodes, vec![job(1, spec)]))
+}
+
+fn one(cpus: &str, tasks: u32) -> Vec<(String, String, u32)> {
+    vec![("n0".to_owned(), cpus.to_owned(), tasks)]
+}
+
+#[test]
+fn nodes_have_the_sockets_cores_and_threads_that_are_asked_for() {
+    let nodes = || vec![node(0, 4), two_sockets(1)];
+    let name = |layout: LayoutRequest| on(nodes(), tasks(1, layout)).first().map(|n| n.0.clone());
+    assert_eq!(name(LayoutRequest { sockets_per_node: Some(2), ..some() }).as_deref(), Some("n1"));
+    assert_eq!(name(LayoutRequest { cores_per_socket: Some(4), ..some() }).as_deref(), Some("n0"));
+    assert_eq!(name(LayoutRequest { threads_per_core: Some(2), ..some() }).as_deref(), Some("n0"));
+    let three = LayoutRequest { threads_per_core: Some(3), ..some() };
+    let check = Feasibility::new(cluster(nodes(), Vec::new())).check(&job(1, tasks(1, three)));
+    assert!(check.is_err());
+}
+
+#[test]
+fn one_thread_of_a_core_leaves_the_other_unused() {
+    let single = LayoutRequest { threads_per_core: Some(1), ..some() };
+    assert_eq!(on(vec![node(0, 4)], tasks(3, single.clone())), one("0-5", 3));
+    assert_eq!(on(vec![node(0, 4)], tasks(5, single.clone())), []);
+    let two = JobSpec { cpus_per_task: Some(2), ..tasks(2, single) };
+    assert_eq!(on(vec![node(0, 4)], two), one("0-7", 2));
+}
+
+#[test]
+fn tasks_on_a_core_are_bounded() {
+    let at_most = |most| LayoutRequest { tasks_per_core: Some(most), ..some() };
+    assert_eq!(on(vec![node(0, 4)], tasks(4, at_most(1))), one("0-7", 4));
+    assert_eq!(on(vec![node(0, 4)], tasks(5, at_most(1))), []);
+    assert_eq!(on(vec![node(0, 4)], tasks(4, at_most(2))), one("0-3", 4));
+    let three = JobSpec { cpus_per_task: Some(3), ..tasks(2, at_most(1)) };
+    assert_eq!(on(vec![node(0, 4)], three), one("0-7", 2));
+}
+
+#[test]
+fn tasks_on_a_socket_are_bounded_and_get_cpus_of_each() {
+    let at_most = |most| LayoutRequest { tasks_per_socket: Some(most), ..some() };
+    let cpus = |spec: JobSpec, nodes: Vec<NodeView>| {
+        let mut view = cluster(nodes, vec![job(1, spec)]);
+        view.policy.unit = AllocationUnit::Cpu;
+        placed(&view)
+    };
+    assert_eq!(cpus(tasks(4, at_most(2)), vec![two_sockets(0)]), one("0-1,4-5", 4));
+    assert_eq!(cpus(tasks(5, at_most(2)), vec![two_sockets(0)]), []);
+    let mut busy = two_sockets(0);
+    busy.holds.push(hold(90, 0..3, 0, None));
+    assert_eq!(cpus(tasks(3, at_most(2)), vec![busy.clone()]), one("3-5", 3));
+    assert_eq!(cpus(tasks(4, at_most(2)), vec![busy]), []);
+}
+
+#[test]
+fn memory_bound_tasks_get_a_core_of_each_socket() {
+    let bound = LayoutRequest { one_core_per_socket: true, threads_per_core: Some(1), ..some() };
+    assert_eq!(on(vec![two_sockets(0)], tasks(2, bound.clone())), one("0-1,4-5", 2));
+    assert_eq!(on(vec![two_sockets(0)], tasks(3, bound)), []);
+}
+
+#[test]
+fn overcommitted_tasks_have_the_cpus_of_one() {
+    let overcommit = LayoutRequest { overcommit: true, ..some() };
+    assert_eq!(on(vec![node(0, 2)], tasks(40, overcommit.clone())), one("0-1", 40));
+    let wide = JobSpec { nodes: Some(NodeCount { min: 2, max: None }), ..tasks(40, overcommit.clone()) };
+    assert_eq!(on(vec![node(0, 2), node(1, 2)], wide).len(), 2);
+    let large = JobSpec { cpus_per_task: Some(5), ..tasks(2, overcommit) };
+    assert_eq!(on(vec![node(0, 2)], large), []);
+}
+
+#[test]
+fn a_job_is_spread_over_as_many_nodes_as_it_may_have() {
+    let nodes = || (0..4).map(|n| node(n, 4)).collect::<Vec<_>>();
+    let spread = LayoutRequest { spread: true, ..some() };
+    let counts = |spec: JobSpec| on(nodes(), spec).iter().map(|n| n.2).collect::<Vec<_>>();
+    assert_eq!(counts(tasks(6, LayoutRequest::default())), [6]);
+    assert_eq!(counts(tasks(6, spread.clone())), [2, 2, 1, 1]);
+    let three = JobSpec { nodes: Some(NodeCount { min: 1, max: Some(3) }), ..tasks(7, spread) };
+    assert_eq!(counts(three), [3, 2, 2]);
+}
+
+#[test]
+fn of_a_range_the_fewest_nodes_are_taken_where_that_is_asked_for() {
+    let nodes = || (0..4).map(|n| node(n, 4)).collect::<Vec<_>>();
+    let range = |layout| JobSpec { nodes: Some(NodeCount { min: 2, max: Some(4) }), layout, ..spec() };
+    assert_eq!(on(nodes(), range(some())).len(), 4);
+    assert_eq!(on(nodes(), range(LayoutRequest { fewest_nodes: true, ..some() })).len(), 2);
+}
+
+#[test]
+fn cyclic_tasks_go_over_the_nodes_in_turn() {
+    let nodes = || vec![node(0, 4), node(1, 4)];
+    let four = |distribution| JobSpec {
+        nodes: Some(NodeCount { min: 2, max: None }),
+        ..tasks(4, LayoutRequest { distribution, ..some() })
+    };
+    let counts = |spec: JobSpec| on(nodes(), spec).iter().map(|n| n.2).collect::<Vec<_>>();
+    assert_eq!(counts(four(None)), [3, 1]);
+    assert_eq!(counts(four(Some(Distribution::Block))), [3, 1]);
+    assert_eq!(counts(four(Some(Distribution::Cyclic))), [2, 2]);
+    assert_eq!(counts(four(Some(Distribution::Plane(2)))), [2, 2]);
+}
