@@ -159,6 +159,9 @@ pub struct JobView {
     /// The current or last run gives way to a job that may preempt it.
     #[serde(default)]
     pub preempted: Option<PreemptTimes>,
+    /// What it is billed by its partition's `TRESBillingWeights`; `None`: its CPUs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub billing: Option<u64>,
 }
 
 /// When a run was preempted.

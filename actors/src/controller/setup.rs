@@ -30,7 +30,7 @@ use crate::{
     },
 };
 use garrick_model::{
-    config::{self, Config, ConfiguredState, NodeConfig},
+    config::{self, BillingWeights, Config, ConfiguredState, NodeConfig, PartitionConfig},
     time::Timestamp,
     view::NodeHold,
 };
@@ -256,12 +256,21 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
         expedite: config.expedited_requeue(),
         kill_invalid_depend: config.dependency_parameters.has("kill_invalid_depend"),
         multifactor: config.multifactor(),
+        billing: config.partitions.iter().filter_map(billing_of).collect(),
+        bill_greatest: config.priority.flags.max_tres,
         requeue_exit: config.requeue_exit.clone(),
         requeue_exit_hold: config.requeue_exit_hold.clone(),
         // Beyond what the agent allows itself, so that its own report comes first.
         launch_limit: prolog.map_or(default.launch_limit, |prolog| 2 * (prolog + start) + Duration::from_secs(60)),
         ..default
     }
+}
+
+/// A partition that bills otherwise than by CPUs.
+fn billing_of(partition: &PartitionConfig) -> Option<(String, BillingWeights)> {
+    // The text was checked when the configuration was read.
+    let weights = BillingWeights::parse(partition.billing_weights.as_deref()?).ok()?;
+    Some((partition.name.clone(), weights))
 }
 
 /// In `slurm.conf`, 0 is "never" for these.

@@ -978,3 +978,29 @@ fn without_licenses_nodes_are_given_back_and_the_other_way_round() {
     let out = job.send(JobInput::LicensesReserved { attempt: 2, granted: true });
     assert_eq!(out, [JobEffect::ReleaseLicenses { attempt: Some(2) }]);
 }
+
+#[test]
+fn a_partitions_weights_say_what_a_job_is_billed() {
+    let mut job = Bench::with(spec());
+    assert_eq!(job.view().billing, None);
+    let partition = job.view().partitions[0].clone();
+    let site = |partition: &str| {
+        let weights = garrick_model::config::BillingWeights::parse("CPU=2,Mem=0.5").unwrap();
+        let billing = [(partition.to_owned(), weights)].into();
+        JobInput::Site(Arc::new(JobSite { billing, ..JobSite::default() }))
+    };
+    job.send(site("other"));
+    assert_eq!(job.view().billing, None);
+    job.send(site(&partition));
+    let view = job.view();
+    let garrick_model::resources::MemoryRequest::PerNode(memory) = view.memory else { panic!("{:?}", view.memory) };
+    assert_eq!(view.billing, Some(u64::from(view.cpus) * 2 + memory.0 / 2));
+    job.allocate(&["n0", "n1"]);
+    let view = job.view();
+    let allocation = view.allocation.clone().unwrap();
+    let shares = || allocation.nodes.iter().map(|node| &node.share);
+    let memory: u64 = shares().filter_map(|share| share.memory).map(|mib| mib.0).sum();
+    let cpus: u64 = shares().map(|share| u64::from(share.cpus.len())).sum();
+    let billed = if allocation.partition == partition { Some(cpus * 2 + memory / 2) } else { None };
+    assert_eq!(view.billing, billed);
+}

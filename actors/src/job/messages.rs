@@ -10,7 +10,7 @@ use crate::{
     scheduler::{plan::StartProposal, preempt::PreemptProposal},
 };
 use garrick_model::{
-    config::ExitCodes,
+    config::{BillingWeights, ExitCodes},
     ids::{JobId, Sluid},
     messages::{
         command::{JobChange, JobMilestone, StepManagerPlace},
@@ -25,7 +25,7 @@ use garrick_model::{
     view::JobView,
 };
 use garrick_runtime::{Message, ReplyTo};
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// What holds for every job of the site; replaced when the configuration changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +51,10 @@ pub struct JobSite {
     pub requeue_exit_hold: ExitCodes,
     /// How long a batch host may take to say that a launch succeeded or failed, prolog included.
     pub launch_limit: Duration,
+    /// `TRESBillingWeights` by partition.
+    pub billing: BTreeMap<String, BillingWeights>,
+    /// Of what nodes give only the greatest is billed (`PriorityFlags=MAX_TRES`).
+    pub bill_greatest: bool,
     /// How long a credential may be used to start a run.
     pub credential_lifetime: Duration,
 }
@@ -68,6 +72,8 @@ impl Default for JobSite {
             requeue_exit: ExitCodes::default(),
             requeue_exit_hold: ExitCodes::default(),
             launch_limit: Duration::from_secs(600),
+            billing: BTreeMap::new(),
+            bill_greatest: false,
             credential_lifetime: Duration::from_secs(24 * 3600),
         }
     }
@@ -136,7 +142,7 @@ pub struct JobFact {
     /// Some task of the array failed already.
     pub some_failed: bool,
     /// Marks of an array's tasks.
-    pub tasks: std::collections::BTreeMap<u32, (Option<Timestamp>, Option<TaskOutcome>)>,
+    pub tasks: BTreeMap<u32, (Option<Timestamp>, Option<TaskOutcome>)>,
     /// Said by an array to a task of it: the task's end is noted. Nothing else is said then.
     pub noted: bool,
 }

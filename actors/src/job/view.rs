@@ -5,6 +5,9 @@ use super::{
     record::{HeldBy, JobRecord, Phase},
 };
 use garrick_model::{
+    config::Billed,
+    gres::GresCount,
+    resources::MemoryRequest,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
@@ -103,7 +106,54 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         steps: core.tally,
         terms: record.terms,
         preempted: run.and_then(|run| run.preempted.as_ref()).map(|mark| mark.times),
+        billing: if core.site.billing.is_empty() { None } else { billing(core) },
     }
+}
+
+/// What the job is billed where its partition has weights: for what it has, else for what it asks for.
+fn billing(core: &JobCore) -> Option<u64> {
+    let record = &core.record;
+    let resolved = &record.resolved;
+    let run = record.phase.run();
+    let partition = run.map(|run| &run.allocation.partition).or(resolved.partitions.first())?;
+    let weights = core.site.billing.get(partition)?;
+    let greatest = core.site.bill_greatest;
+    let Some(run) = run else {
+        let asked = &record.spec.gres;
+        let nodes = u64::from(resolved.min_nodes);
+        let memory_mib = match resolved.memory {
+            MemoryRequest::PerNode(mib) => mib.0.saturating_mul(nodes),
+            MemoryRequest::PerCpu(mib) => mib.0.saturating_mul(u64::from(resolved.cpus)),
+            MemoryRequest::Default | MemoryRequest::All => 0,
+        };
+        let gres = |name: &str, kind: Option<&str>| {
+            let of = |list: &[GresCount]| -> u64 {
+                let named =
+                    list.iter().filter(|one| one.name == name && kind.is_none_or(|k| one.kind.as_deref() == Some(k)));
+                named.map(|one| one.count).sum()
+            };
+            let on_nodes = of(&asked.on_node(0, 0)).saturating_mul(nodes);
+            let of_tasks = of(&asked.per_task).saturating_mul(u64::from(resolved.tasks));
+            on_nodes.max(of_tasks).max(of(&asked.total))
+        };
+        // Which of several alternatives it gets is not known yet.
+        let what = Billed { cpus: resolved.cpus.into(), memory_mib, nodes, gres: &gres, license: &|_| 0 };
+        return Some(weights.billed(&what, greatest));
+    };
+    let shares = || run.allocation.nodes.iter().map(|node| &node.share);
+    let gres = |name: &str, kind: Option<&str>| {
+        let held = shares().flat_map(|share| &share.gres);
+        let named = held.filter(|one| one.name == name && kind.is_none_or(|k| one.kind.as_deref() == Some(k)));
+        named.map(|one| one.count).sum()
+    };
+    let what = Billed {
+        cpus: shares().map(|share| u64::from(share.cpus.len())).sum(),
+        memory_mib: shares().filter_map(|share| share.memory).map(|mib| mib.0).sum(),
+        nodes: run.allocation.nodes.len() as u64,
+        gres: &gres,
+        license: &|name| u64::from(run.allocation.licenses.count(name)),
+    };
+    Some(weights.billed(&what, greatest))
 }
 
 fn output(record: &JobRecord) -> Option<String> {

@@ -139,6 +139,7 @@ pub fn job(id: u32, spec: JobSpec) -> JobView {
         steps: garrick_model::packed_steps::StepTally::default(),
         terms: garrick_model::view::PriorityTerms::default(),
         preempted: None,
+        billing: None,
         spec: Arc::new(spec),
     }
 }

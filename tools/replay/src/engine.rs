@@ -273,6 +273,7 @@ pub fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> Job
         priority: 1,
         terms: Default::default(),
         preempted: None,
+        billing: None,
         dependencies: Dependencies::default(),
         eligible: true,
         partitions: partition.map(|p| p.name.clone()).into_iter().collect(),

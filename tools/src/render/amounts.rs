@@ -87,6 +87,10 @@ pub fn memory(memory: MemoryMib) -> String {
 
 /// `cpu=4,mem=2M,node=2,billing=4`; parts that are nothing are left out, all of it when there is nothing.
 pub fn tres(cpus: u32, memory: MemoryMib, nodes: Option<u32>, gres: &GresTotals) -> String {
+    billed_tres(cpus, memory, nodes, gres, cpus.into())
+}
+
+fn billed_tres(cpus: u32, memory: MemoryMib, nodes: Option<u32>, gres: &GresTotals, billing: u64) -> String {
     let mut parts = Vec::new();
     if cpus > 0 {
         parts.push(format!("cpu={cpus}"));
@@ -96,7 +100,7 @@ pub fn tres(cpus: u32, memory: MemoryMib, nodes: Option<u32>, gres: &GresTotals)
     }
     if let Some(nodes) = nodes {
         parts.push(format!("node={nodes}"));
-        parts.push(format!("billing={cpus}"));
+        parts.push(format!("billing={billing}"));
     }
     parts.extend(gres.tres());
     parts.join(",")
@@ -112,7 +116,8 @@ pub fn requested_tres(job: &JobView) -> String {
         MemoryRequest::PerNode(m) => m.0.saturating_mul(u64::from(job.min_nodes)),
         MemoryRequest::PerCpu(m) => m.0.saturating_mul(u64::from(job.cpus)),
     };
-    tres(job.cpus, MemoryMib(memory), Some(job.min_nodes), &requested_gres(job))
+    let billing = job.billing.unwrap_or(job.cpus.into());
+    billed_tres(job.cpus, MemoryMib(memory), Some(job.min_nodes), &requested_gres(job), billing)
 }
 
 /// A count, or `*` where none is asked for.
@@ -125,7 +130,8 @@ pub fn allocated_tres(job: &JobView) -> String {
     let Some(nodes) = held(job) else { return String::new() };
     let memory = nodes.iter().filter_map(|n| n.share.memory).map(|m| m.0).sum();
     let gres = GresTotals::of_shares(nodes.iter().flat_map(|n| &n.share.gres));
-    tres(job.cpu_count(), MemoryMib(memory), Some(job.node_count()), &gres)
+    let billing = job.billing.unwrap_or(job.cpu_count().into());
+    billed_tres(job.cpu_count(), MemoryMib(memory), Some(job.node_count()), &gres, billing)
 }
 
 /// What the job has, else what it asks for.

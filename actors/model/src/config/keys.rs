@@ -358,7 +358,7 @@ pub const PARTITION: &[Key] = &[
     key(NotYet, "SuspendTime"),
     key(NotYet, "SuspendTimeout"),
     key(Honoured, "Topology"),
-    key(NotYet, "TRESBillingWeights"),
+    key(Honoured, "TRESBillingWeights"),
 ];
 
 /// The key of a table, in any case.

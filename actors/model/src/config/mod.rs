@@ -18,6 +18,7 @@
 //! | [`locate`] | which file is meant |
 
 mod apply;
+mod billing;
 mod cluster;
 mod gres;
 pub mod keys;
@@ -35,6 +36,7 @@ mod text;
 mod topology;
 mod values;
 
+pub use billing::{Billed, BillingWeights};
 pub use cluster::expand_path;
 pub use gres::{GpuVariables, GresConfig, GresDevice, GresLine};
 pub use nearest::nearest;

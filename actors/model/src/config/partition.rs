@@ -2,6 +2,7 @@
 //! `scontrol update PartitionName=`.
 
 use super::{
+    billing::BillingWeights,
     keys::{self, Class},
     node::{dropped, not_yet},
     preempt,
@@ -302,7 +303,10 @@ impl PartitionConfig {
             "SuspendTime" => self.suspend_time = secs(value)?,
             "SuspendTimeout" => self.suspend_timeout = secs(value)?,
             "Topology" => self.topology = values::optional(value),
-            "TRESBillingWeights" => self.billing_weights = values::optional(value),
+            "TRESBillingWeights" => {
+                self.billing_weights = values::optional(value);
+                self.billing_weights.as_deref().map(BillingWeights::parse).transpose()?;
+            }
             _ => {}
         }
         Ok(match known.class {

@@ -286,6 +286,7 @@ fn run(nodes: &[&str]) -> Run {
         after_failure: None,
         continued: false,
         preempted: None,
+        billing: None,
     }
 }
 
