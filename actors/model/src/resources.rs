@@ -29,6 +29,12 @@ pub struct NodeShape {
     /// Generic resources, all of a name together.
     #[serde(default)]
     pub gres: Vec<GresEntry>,
+    /// CPUs that jobs do not get (`CoreSpecCount`, `CpuSpecList`).
+    #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
+    pub reserved_cpus: CpuSet,
+    /// Memory that jobs do not get (`MemSpecLimit`).
+    #[serde(default, skip_serializing_if = "MemoryMib::is_zero")]
+    pub reserved_memory: MemoryMib,
 }
 
 /// Memory as a job or step asks for it.
@@ -90,6 +96,11 @@ pub enum ResourceTextError {
 }
 
 impl MemoryMib {
+    /// None.
+    pub const fn is_zero(&self) -> bool {
+        self.0 == 0
+    }
+
     /// Text with a unit (`K`, `M`, `G`, `T`, either case, a `B` after it allowed), or a bare number in `bare_unit_kib` KiB.
     fn parse_in(text: &str, bare_unit_kib: u64) -> Result<Self, ResourceTextError> {
         let wrong = || ResourceTextError::Memory(text.to_owned());
@@ -166,6 +177,20 @@ impl NodeShape {
     /// All its CPUs.
     pub fn all_cpus(&self) -> CpuSet {
         (0..self.cpus).collect()
+    }
+    /// The CPUs that jobs may have.
+    pub fn job_cpus(&self) -> CpuSet {
+        let mut cpus = self.all_cpus();
+        cpus.subtract(&self.reserved_cpus);
+        cpus
+    }
+    /// How many those are.
+    pub fn job_cpu_count(&self) -> u32 {
+        self.cpus.saturating_sub(self.reserved_cpus.len())
+    }
+    /// The memory that jobs may have, MiB.
+    pub const fn job_memory(&self) -> u64 {
+        self.memory.0.saturating_sub(self.reserved_memory.0)
     }
 }
 
@@ -436,6 +461,8 @@ mod tests {
             memory: MemoryMib(1000),
             tmp_disk_mib: 0,
             gres: Vec::new(),
+            reserved_cpus: Default::default(),
+            reserved_memory: Default::default(),
         };
         assert_eq!((shape.cores(), shape.cpus_of_core(3)), (8, 6..8));
         assert_eq!(shape.core_of_cpu(7), 3);

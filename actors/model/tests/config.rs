@@ -200,6 +200,25 @@ fn counts_of_cpus_follow_slurms_rules() {
 }
 
 #[test]
+fn cores_and_memory_for_the_system_are_kept_from_jobs() {
+    let node = "Sockets=2 CoresPerSocket=2 ThreadsPerCore=2 RealMemory=1000";
+    let read_shape = |rest: &str| {
+        let (config, report) = read(&format!("{BASE}NodeName=a {node} {rest}\nPartitionName=p Nodes=ALL\n"));
+        config.unwrap_or_else(|| panic!("{report}")).node("a").unwrap().settings.shape.clone()
+    };
+    // The last cores of the last sockets, going round the sockets.
+    assert_eq!(read_shape("CoreSpecCount=3").reserved_cpus.to_string(), "2-7");
+    assert_eq!(read_shape("CoreSpecCount=1").job_cpus().to_string(), "0-5");
+    assert_eq!(read_shape("CpuSpecList=1,6").reserved_cpus.to_string(), "0-1,6-7");
+    let shape = read_shape("MemSpecLimit=200");
+    assert_eq!((shape.memory.0, shape.job_memory(), shape.job_cpu_count()), (1000, 800, 8));
+    let errors = |rest: &str| findings(&format!("NodeName=a {node} {rest}\nPartitionName=p Nodes=ALL\n"));
+    assert!(errors("CoreSpecCount=1 CpuSpecList=1")[0].contains("exclude each other"));
+    assert!(errors("CoreSpecCount=4")[0].contains("nothing of the node is left for jobs"));
+    assert!(errors("MemSpecLimit=1000")[0].contains("nothing of the node is left for jobs"));
+}
+
+#[test]
 fn several_nodes_on_one_host_are_told_apart_by_port() {
     let text = format!(
         "{BASE}SlurmdPort=7000\nNodeName=n[1-3] NodeHostname=box NodeAddr=127.0.0.1 Port=[7001-7003] CPUs=2\n\

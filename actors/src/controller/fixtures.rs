@@ -324,6 +324,8 @@ impl Agents {
                 memory: garrick_model::resources::MemoryMib(1000),
                 tmp_disk_mib: 0,
                 gres: Vec::new(),
+                reserved_cpus: Default::default(),
+                reserved_memory: Default::default(),
             },
             arch: "x86_64".to_owned(),
             os: "Linux".to_owned(),

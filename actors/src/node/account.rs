@@ -133,8 +133,8 @@ impl Account {
         let memory = share.memory.unwrap_or(MemoryMib(0)).0;
         may_come
             && !share.cpus.is_empty()
-            && share.cpus.is_subset(&shape.all_cpus())
-            && self.memory.saturating_add(memory) <= shape.memory.0
+            && share.cpus.is_subset(&shape.job_cpus())
+            && self.memory.saturating_add(memory) <= shape.job_memory()
             && self.free_gres(shape).has(&shape.gres, &share.gres)
             && (share.cpus.is_disjoint(&self.cpus) || self.may_share(ask))
     }

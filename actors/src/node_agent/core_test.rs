@@ -37,6 +37,8 @@ fn facts() -> Box<NodeFacts> {
             memory: MemoryMib(1000),
             tmp_disk_mib: 0,
             gres: Vec::new(),
+            reserved_cpus: Default::default(),
+            reserved_memory: Default::default(),
         },
         arch: "x86_64".into(),
         os: "Linux".into(),

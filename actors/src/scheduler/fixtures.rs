@@ -162,6 +162,8 @@ pub fn node(index: u32, cores: u32) -> NodeView {
             memory: MemoryMib(1000),
             tmp_disk_mib: 0,
             gres: Vec::new(),
+            reserved_cpus: Default::default(),
+            reserved_memory: Default::default(),
         },
         holds: Vec::new(),
         features: Vec::new(),

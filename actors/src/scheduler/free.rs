@@ -85,10 +85,10 @@ impl Free {
     /// All of an idle node.
     pub fn all(shape: &NodeShape) -> Self {
         Self {
-            cpus: shape.cpus,
-            shareable: shape.cpus,
+            cpus: shape.job_cpu_count(),
+            shareable: shape.job_cpu_count(),
             sharers: 0,
-            memory: shape.memory.0,
+            memory: shape.job_memory(),
             gres: GresAmounts::all(&shape.gres),
             door: Door::Open,
             idle: true,
@@ -200,7 +200,7 @@ impl Free {
         match request.memory {
             MemoryNeed::None | MemoryNeed::PerGpu(_) => {}
             MemoryNeed::PerNode(mib) if mib > self.memory => return None,
-            MemoryNeed::All if self.memory < shape.memory.0 => return None,
+            MemoryNeed::All if self.memory < shape.job_memory() => return None,
             MemoryNeed::PerNode(_) | MemoryNeed::All => {}
             MemoryNeed::PerCpu(mib) => {
                 let by_memory = self.memory.checked_div(mib).map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX));
@@ -298,7 +298,7 @@ pub fn cpus_of_part(shape: &NodeShape, unit: u32, request: &Request, part: Part)
 /// What a part of the request takes of such a node, of which `free` MiB are free.
 pub fn amount(shape: &NodeShape, unit: u32, request: &Request, part: Part, free: u64) -> Amount {
     let cpus = match request.usage {
-        NodeUse::Whole => shape.cpus,
+        NodeUse::Whole => shape.job_cpu_count(),
         _ => cpus_of_part(shape, unit, request, part),
     };
     let memory = memory_of(shape, request, cpus, part, free).unwrap_or(0);
@@ -315,7 +315,7 @@ pub fn memory_of(shape: &NodeShape, request: &Request, cpus: u32, part: Part, fr
     match request.memory {
         MemoryNeed::None => None,
         MemoryNeed::PerNode(mib) => Some(mib),
-        MemoryNeed::All => Some(shape.memory.0),
+        MemoryNeed::All => Some(shape.job_memory()),
         MemoryNeed::PerCpu(mib) => Some(mib.saturating_mul(u64::from(cpus)).min(free)),
         MemoryNeed::PerGpu(mib) => {
             let gpus = request.gres.as_ref().map_or(0, |gres| GresRequest::gpus(&gres.on_node(part.tasks, part.total)));

@@ -147,7 +147,9 @@ impl Horizon {
         let sets = view.partitions.iter().map(|p| &p.nodes).chain(reserved);
         for (place, node) in view.nodes.iter().enumerate() {
             let s = &node.shape;
-            let size = (s.cpus, s.boards, s.sockets, s.cores_per_socket, s.threads_per_core, s.memory, s.tmp_disk_mib);
+            let reserved = (s.reserved_cpus.len(), s.reserved_memory);
+            let cores = (s.boards, s.sockets, s.cores_per_socket, s.threads_per_core);
+            let size = (s.cpus, cores, s.memory, s.tmp_disk_mib, reserved);
             let member: Vec<bool> = sets.clone().map(|nodes| nodes.contains(place)).collect();
             let usable = in_service(node);
             let unit = cpus_per_unit(node, view.policy.unit);

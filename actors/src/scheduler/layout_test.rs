@@ -139,3 +139,33 @@ fn cyclic_tasks_go_over_the_nodes_in_turn() {
     assert_eq!(counts(four(Some(Distribution::Cyclic))), [2, 2]);
     assert_eq!(counts(four(Some(Distribution::Plane(2)))), [2, 2]);
 }
+
+#[test]
+fn cpus_and_memory_that_are_reserved_for_the_system_go_to_no_job() {
+    let reserved = || {
+        let mut node = node(0, 4);
+        node.shape.reserved_cpus = (6..8).collect();
+        node.shape.reserved_memory = garrick_model::resources::MemoryMib(300);
+        node
+    };
+    assert_eq!(on(vec![reserved()], tasks(6, some())), one("0-5", 6));
+    assert_eq!(on(vec![reserved()], tasks(7, some())), []);
+    let whole = JobSpec { sharing: garrick_model::spec::Sharing::Exclusive, ..spec() };
+    assert_eq!(on(vec![reserved()], whole)[0].1, "0-5");
+    let mem = |mib| JobSpec {
+        memory: garrick_model::resources::MemoryRequest::PerNode(garrick_model::resources::MemoryMib(mib)),
+        ..spec()
+    };
+    assert_eq!(on(vec![reserved()], mem(700)).len(), 1);
+    assert_eq!(on(vec![reserved()], mem(701)), []);
+    let check = Feasibility::new(cluster(vec![reserved()], Vec::new())).check(&job(1, mem(701)));
+    assert!(check.is_err());
+    // In what is planned for later too: the lowest CPUs are not always those that are free.
+    let mut low = node(0, 4);
+    low.shape.reserved_cpus = (0..2).collect();
+    low.holds.push(hold(90, 2..4, 0, Some(NOW.0 / 1000 + 600)));
+    let view = cluster(vec![low], vec![job(1, tasks(6, some()))]);
+    let plan = plan(&view, NOW);
+    assert_eq!(plan.expected.len(), 1);
+    assert!(plan.starts.is_empty());
+}

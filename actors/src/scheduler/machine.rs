@@ -119,8 +119,12 @@ impl<'a> Machine<'a> {
             let shape = &view.nodes[node].shape;
             let sharing = least.shareable > least.cpus;
             let share = NodeShare {
-                cpus: (if sharing { least.shareable } else { least.cpus }..shape.cpus).collect(),
-                memory: Some(MemoryMib(shape.memory.0 - least.memory.min(shape.memory.0))),
+                cpus: shape
+                    .job_cpus()
+                    .iter()
+                    .skip(if sharing { least.shareable } else { least.cpus } as usize)
+                    .collect(),
+                memory: Some(MemoryMib(shape.job_memory().saturating_sub(least.memory))),
                 tasks: 0,
                 gres: least.gres.shares_leaving(&shape.gres),
             };
@@ -294,7 +298,7 @@ impl<'a> Machine<'a> {
         let shape = &self.view.nodes[node].shape;
         let wanted = cpus_of_part(shape, room.unit, request, part);
         let cpus: CpuSet = match request.usage {
-            NodeUse::Whole => shape.all_cpus(),
+            NodeUse::Whole => shape.job_cpus(),
             NodeUse::Oversubscribe(most) => room.least_shared(shape.cpus, most, wanted),
             NodeUse::Cpus | NodeUse::User => match &request.layout {
                 Some(layout) if layout.is_by_socket() => {
@@ -349,9 +353,9 @@ impl Room {
     fn all(node: &NodeView, unit: u32) -> Self {
         Self {
             unit,
-            free: node.shape.all_cpus(),
-            free_cpus: node.shape.cpus,
-            memory: node.shape.memory.0,
+            free: node.shape.job_cpus(),
+            free_cpus: node.shape.job_cpu_count(),
+            memory: node.shape.job_memory(),
             gres: GresPool::all(&node.shape.gres),
             door: Door::Open,
             only_user: None,

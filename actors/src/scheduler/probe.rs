@@ -121,7 +121,8 @@ fn could_run(view: &ClusterView, request: &Request) -> Result<(), Infeasible> {
         return Err(Infeasible::Memory);
     }
     let per_node = request.cpus_per_task.saturating_mul(request.least_tasks()).max(request.min_cpus);
-    let largest = candidates.ones().filter_map(|n| view.nodes.get(n)).map(|n| n.shape.cpus).max().unwrap_or(0);
+    let largest =
+        candidates.ones().filter_map(|n| view.nodes.get(n)).map(|n| n.shape.job_cpu_count()).max().unwrap_or(0);
     if largest > 0 && per_node > largest { Err(Infeasible::Cpus) } else { Err(Infeasible::Nodes) }
 }
 

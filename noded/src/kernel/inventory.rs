@@ -72,6 +72,8 @@ impl Machine {
             // A node whose TmpFS is not there offers none.
             tmp_disk_mib: disk_mib(tmp_fs).unwrap_or(0),
             gres: Vec::new(),
+            reserved_cpus: Default::default(),
+            reserved_memory: Default::default(),
         };
         Ok(Self {
             hostname: short_hostname(&text(uname.nodename())),

@@ -222,6 +222,8 @@ mod tests {
             memory: MemoryMib(1000),
             tmp_disk_mib: 0,
             gres: Vec::new(),
+            reserved_cpus: Default::default(),
+            reserved_memory: Default::default(),
         }
     }
 

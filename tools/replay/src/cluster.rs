@@ -99,6 +99,8 @@ pub fn places(nodes: u32, cpus: u32, choice: Choice) -> ClusterView {
         memory: MemoryMib(1),
         tmp_disk_mib: 0,
         gres: Vec::new(),
+        reserved_cpus: Default::default(),
+        reserved_memory: Default::default(),
     };
     let mut members = FixedBitSet::with_capacity(nodes as usize);
     members.insert_range(..);

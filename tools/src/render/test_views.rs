@@ -130,6 +130,8 @@ pub fn node(index: u32) -> NodeView {
         memory: MemoryMib(1),
         tmp_disk_mib: 0,
         gres: Vec::new(),
+        reserved_cpus: Default::default(),
+        reserved_memory: Default::default(),
     };
     NodeView {
         name: format!("n{}", index + 1),

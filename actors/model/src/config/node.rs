@@ -11,7 +11,7 @@ use crate::{
     gres::GresEntry,
     hostlist::HostList,
     ids::NodeIndex,
-    resources::{MemoryMib, NodeShape},
+    resources::{CpuSet, MemoryMib, NodeShape, ResourceTextError},
     spec_text::gres as gres_text,
 };
 use std::{collections::HashMap, sync::Arc};
@@ -124,6 +124,8 @@ struct Written {
     features: Vec<String>,
     weight: Option<u32>,
     memory_reserved: Option<MemoryMib>,
+    reserved_cores: Option<u32>,
+    reserved_list: Option<CpuSet>,
     gres: Option<String>,
     gres_entries: Vec<GresEntry>,
     state: ConfiguredState,
@@ -149,6 +151,11 @@ impl Written {
             "tmpdisk" => self.tmp_disk = Some(mib(value)?),
             "memspeclimit" => self.memory_reserved = Some(MemoryMib(mib(value)?)),
             "feature" | "features" => self.features = values::list(value),
+            "corespeccount" => self.reserved_cores = Some(values::number(value, 0, 65_535)?),
+            "cpuspeclist" => {
+                self.reserved_list =
+                    Some(value.parse().map_err(|e: ResourceTextError| SettingError::new(e.to_string()))?);
+            }
             "weight" => self.weight = Some(values::number(value, 0, u32::MAX - 2)?),
             "gres" => {
                 self.gres = values::optional(value);
@@ -206,8 +213,39 @@ impl Written {
             memory: self.memory.unwrap_or(MemoryMib(1)),
             tmp_disk_mib: self.tmp_disk.unwrap_or(0),
             gres: self.gres_entries.clone(),
+            reserved_cpus: CpuSet::new(),
+            reserved_memory: self.memory_reserved.unwrap_or_default(),
         };
+        let reserved_cpus = self.reserved_cpus(&shape)?;
+        let shape = NodeShape { reserved_cpus, ..shape };
+        if shape.job_cpu_count() == 0 || (self.memory.is_some() && shape.memory.0 > 0 && shape.job_memory() == 0) {
+            return Err(SettingError::new("nothing of the node is left for jobs"));
+        }
         Ok((shape, note))
+    }
+}
+
+impl Written {
+    /// slurm.conf(5): cores of `CoreSpecCount` are the last ones of the last sockets, going round the sockets; CPUs of
+    /// `CpuSpecList` bring the others of their cores.
+    fn reserved_cpus(&self, shape: &NodeShape) -> Value<CpuSet> {
+        let mut reserved = CpuSet::new();
+        let cores = match (&self.reserved_cores, &self.reserved_list) {
+            (Some(_), Some(_)) => return Err(SettingError::new("CoreSpecCount and CpuSpecList exclude each other")),
+            (Some(count), None) => {
+                let in_turn = (0..shape.cores_per_socket).rev();
+                let all = in_turn.flat_map(|core| {
+                    (0..shape.sockets).rev().map(move |socket| socket * shape.cores_per_socket + core)
+                });
+                all.take(*count as usize).collect()
+            }
+            (None, Some(list)) => list.iter().map(|cpu| shape.core_of_cpu(cpu)).collect(),
+            (None, None) => Vec::new(),
+        };
+        for core in cores {
+            shape.cpus_of_core(core).for_each(|cpu| _ = reserved.insert(cpu));
+        }
+        Ok(reserved)
     }
 }
 

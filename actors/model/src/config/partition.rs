@@ -384,6 +384,7 @@ mod tests {
                 "OverSubscribe" | "Shared" => "FORCE:2",
                 "SelectTypeParameters" => "CR_Core",
                 "PreemptMode" => "REQUEUE",
+                "TRESBillingWeights" => "CPU=1",
                 "Nodes" | "AllocNodes" => "n[1-2]",
                 _ => "1",
             };

@@ -28,7 +28,12 @@ fn node(view: &NodeView, partitions: &[String]) -> Value {
     n["boards"] = json!(shape.boards);
     n["cores"] = json!(shape.cores_per_socket);
     n["cpus"] = json!(shape.cpus);
-    n["effective_cpus"] = json!(shape.cpus);
+    n["effective_cpus"] = json!(shape.job_cpu_count());
+    n["specialized_cores"] = json!(shape.reserved_cpus.len() / shape.cpus_per_core().max(1));
+    if !shape.reserved_cpus.is_empty() {
+        n["specialized_cpus"] = json!(shape.reserved_cpus.to_string());
+    }
+    n["specialized_memory"] = json!(shape.reserved_memory.0);
     n["features"] = json!(view.features);
     n["active_features"] = json!(view.features);
     n["last_busy"] = time(view.last_busy);

@@ -16,7 +16,7 @@ pub fn record(node: &NodeView, partitions: &[String], clock: &Clock, detail: Det
         || "N/A".to_owned(),
         |_| format!("{}.{:02}", node.load.load_hundredths / 100, node.load.load_hundredths % 100),
     );
-    r.line(format!("CPUAlloc={} CPUEfctv={} CPUTot={} CPULoad={load}", used.cpus, shape.cpus, shape.cpus));
+    r.line(format!("CPUAlloc={} CPUEfctv={} CPUTot={} CPULoad={load}", used.cpus, shape.job_cpu_count(), shape.cpus));
     let features = node.features.join(",");
     r.line(format!("AvailableFeatures={}", or_null(Some(&features))));
     r.line(format!("ActiveFeatures={}", or_null(Some(&features))));
@@ -37,6 +37,17 @@ pub fn record(node: &NodeView, partitions: &[String], clock: &Clock, detail: Det
         shape.sockets,
         shape.boards
     ));
+    let mut reserved = Vec::new();
+    if !shape.reserved_cpus.is_empty() {
+        let cores = shape.reserved_cpus.len() / shape.cpus_per_core().max(1);
+        reserved.push(format!("CoreSpecCount={cores} CPUSpecList={}", shape.reserved_cpus));
+    }
+    if !shape.reserved_memory.is_zero() {
+        reserved.push(format!("MemSpecLimit={}", shape.reserved_memory.0));
+    }
+    if !reserved.is_empty() {
+        r.line(reserved.join(" "));
+    }
     r.line(format!(
         "State={} ThreadsPerCore={} TmpDisk={} Weight={} Owner=N/A MCS_label=N/A",
         node_state::record_words(node).join("+"),
