@@ -4,7 +4,10 @@ use super::{
     table::{Arg, Arg::Required, JOB, OptionDef},
     typed::{Given, Hint, OptionError, Source, Sourced, Typed, TypedLayout},
 };
-use garrick_model::{env_vars::inputs::Input, spec::LayoutRequest};
+use garrick_model::{
+    env_vars::inputs::Input,
+    spec::{Distribution, LayoutRequest},
+};
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
@@ -119,6 +122,9 @@ pub fn of_job(typed: &Typed) -> Result<LayoutRequest, OptionError> {
     }
     let threads = asked.threads_per_core.filter(|_| hint.is_none()).map(|threads| threads.value);
     let one_thread = hint.is_some_and(|hint| hint.value != Hint::Multithread).then_some(1);
+    if typed.distribution == Some(Distribution::Arbitrary) {
+        return Err(OptionError::NotSupported("--distribution=arbitrary of a job".to_owned()));
+    }
     let value = |count: Option<Sourced<u32>>| count.map(|count| count.value);
     Ok(LayoutRequest {
         sockets_per_node: value(asked.sockets_per_node),
@@ -191,7 +197,7 @@ mod tests {
         assert_eq!(asked(&[], "--hint=compute_bound").unwrap(), one);
         assert_eq!(
             asked(&[], "--hint=memory_bound").unwrap(),
-            LayoutRequest { one_core_per_socket: true, ..one.clone() }
+            LayoutRequest { one_core_per_socket: true, ..one }
         );
         assert_eq!(asked(&[], "--hint=multithread").unwrap(), LayoutRequest::default());
         assert_eq!(asked(&[("SBATCH_THREADS_PER_CORE", "2")], "--hint=nomultithread").unwrap(), one);

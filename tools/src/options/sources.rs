@@ -119,15 +119,22 @@ pub fn lay_over(
     }
     apply_variables(&mut typed, command, &options, variable, &|name| !describing(name), now)?;
     apply_all(&mut typed, command_line, Source::CommandLine, None, now)?;
-    distribute(&mut typed, variable)?;
+    distribute(&mut typed, command, variable)?;
     Ok(typed)
 }
 
 /// What else says how tasks go over nodes: a file of hosts goes before all options, and the size of a plane may be in a
 /// variable (srun(1)).
-fn distribute(typed: &mut Typed, variable: &dyn Fn(&str) -> Option<OsString>) -> Result<(), SourceError> {
+fn distribute(
+    typed: &mut Typed,
+    command: Command,
+    variable: &dyn Fn(&str) -> Option<OsString>,
+) -> Result<(), SourceError> {
     let text = |name: &str| variable(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty());
-    if let Some(file) = text(env_vars::SLURM_HOSTFILE).filter(|_| typed.nodelist.is_none()) {
+    if command == Command::Srun
+        && typed.nodelist.is_none()
+        && let Some(file) = text(env_vars::SLURM_HOSTFILE)
+    {
         typed.hostfile = Some(file);
         typed.distribution = Some(Distribution::Arbitrary);
     }
@@ -222,6 +229,24 @@ mod tests {
         assert_eq!(typed.time_limit, Some(TimeLimit::Secs(180)));
         assert_eq!(typed.partitions, ["env"]);
         assert_eq!(typed.account.as_deref(), Some("script"));
+    }
+
+    #[test]
+    fn the_size_of_a_plane_may_be_in_a_variable() {
+        let env = [("SLURM_DISTRIBUTION", "plane"), ("SLURM_DIST_PLANESIZE", "3")];
+        assert_eq!(typed_by(Command::Srun, "", &env, "").unwrap().distribution, Some(Distribution::Plane(3)));
+        assert_eq!(typed_by(Command::Srun, "", &env, "-m plane=2").unwrap().distribution, Some(Distribution::Plane(2)));
+        assert!(typed_by(Command::Srun, "", &[], "-m plane").is_err());
+    }
+
+    #[test]
+    fn a_file_of_hosts_goes_before_other_distributions_of_steps() {
+        let env = [("SLURM_HOSTFILE", "/hosts")];
+        let typed = typed_by(Command::Srun, "", &env, "-m cyclic").unwrap();
+        assert_eq!((typed.hostfile.as_deref(), typed.distribution), (Some("/hosts"), Some(Distribution::Arbitrary)));
+        let typed = typed_by(Command::Srun, "", &env, "-w n1").unwrap();
+        assert_eq!((typed.hostfile, typed.distribution), (None, None));
+        assert_eq!(typed_by(Command::Sbatch, "", &env, "").unwrap().distribution, None);
     }
 
     #[test]

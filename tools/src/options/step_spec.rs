@@ -78,7 +78,8 @@ pub fn build(
         inherited_gres,
         name: typed.job_name.clone().filter(|n| !n.is_empty()).unwrap_or_else(|| base_name(&work.program)),
         nodes,
-        tasks: typed.ntasks.map(|n| n.value),
+        // A list says how many tasks there are, not the job's variables.
+        tasks: typed.ntasks.filter(|n| task_nodes.is_empty() || n.source != Source::Environment).map(|n| n.value),
         tasks_per_node: tasks_per_node.map(|n| n.value),
         cpus_per_task: typed.cpus_per_task,
         memory,
@@ -166,6 +167,31 @@ mod tests {
         assert_eq!(built(JOB, "-w n2 -n1").spec.nodes, None);
         assert_eq!(built(JOB, "-r 1 -n1").spec.nodes, None);
         assert_eq!(built(JOB, "-w n2 -N1 -n1").spec.nodes.unwrap().min, 1);
+    }
+
+    #[test]
+    fn a_list_of_nodes_is_kept_as_it_is_for_arbitrary_steps() {
+        let spec = built(JOB, "-m arbitrary -w n2,n1,n2").spec;
+        assert_eq!(
+            (spec.task_nodes, spec.nodelist, spec.tasks),
+            (vec!["n2".into(), "n1".into(), "n2".into()], vec![], None)
+        );
+        assert_eq!(built(JOB, "-m arbitrary -w n2,n1,n2 -n2").spec.tasks, Some(2));
+        assert_eq!(built(JOB, "-w n2,n1,n2").spec.nodelist, ["n2", "n1"]);
+    }
+
+    #[test]
+    fn counts_of_cores_are_refused_for_steps_of_jobs() {
+        let mut env = JOB.to_vec();
+        env.extend([("SLURM_JOB_ID", "7"), ("SLURM_NTASKS_PER_CORE", "1")]);
+        assert!(built(&env, "").warnings.is_empty(), "the job's");
+        assert_eq!(built(&env, "--hint=nomultithread").warnings, ["--hint has no effect yet on a step of a job"]);
+        let args = [OsString::from("--ntasks-per-core=1")];
+        let parsed = command_line(Command::Srun, &args).unwrap();
+        let variable = |name: &str| (name == "SLURM_JOB_ID").then(|| OsString::from("7"));
+        let typed = lay_over(Command::Srun, &[], &variable, &parsed.options, Timestamp::from_secs(0)).unwrap();
+        let error = build(&typed, Submitter::default(), StepWork::default(), StepStreams::default(), None).unwrap_err();
+        assert_eq!(error.to_string(), "--ntasks-per-core for a step of a job is not supported yet");
     }
 
     #[test]
