@@ -195,10 +195,7 @@ mod tests {
         let one = LayoutRequest { threads_per_core: Some(1), ..LayoutRequest::default() };
         assert_eq!(asked(&[], "--hint=nomultithread").unwrap(), one);
         assert_eq!(asked(&[], "--hint=compute_bound").unwrap(), one);
-        assert_eq!(
-            asked(&[], "--hint=memory_bound").unwrap(),
-            LayoutRequest { one_core_per_socket: true, ..one }
-        );
+        assert_eq!(asked(&[], "--hint=memory_bound").unwrap(), LayoutRequest { one_core_per_socket: true, ..one });
         assert_eq!(asked(&[], "--hint=multithread").unwrap(), LayoutRequest::default());
         assert_eq!(asked(&[("SBATCH_THREADS_PER_CORE", "2")], "--hint=nomultithread").unwrap(), one);
         let two = LayoutRequest { threads_per_core: Some(2), ..LayoutRequest::default() };

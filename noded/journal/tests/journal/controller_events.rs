@@ -286,7 +286,6 @@ fn run(nodes: &[&str]) -> Run {
         after_failure: None,
         continued: false,
         preempted: None,
-        billing: None,
     }
 }
 

@@ -71,6 +71,8 @@ fn spec() -> StepSpec {
         exclude: vec!["n9".into()],
         relative: Some(1),
         distribution: Distribution::Cyclic,
+        overcommit: false,
+        task_nodes: Vec::new(),
         sharing: StepSharing::Exact,
         cpu_bind: CpuBind::Map(vec![0, 2]),
         time_limit: Some(TimeLimit::Secs(60)),
