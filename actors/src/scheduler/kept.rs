@@ -189,7 +189,7 @@ fn asks_the_same(a: &Arc<JobView>, b: &Arc<JobView>) -> bool {
 
 /// Times for such a request are tried one by one: that is left to a new plan.
 fn is_awkward(request: &Request) -> bool {
-    request.contiguous || !request.nodelist.is_empty() || request.near.is_some()
+    request.is_particular() || request.near.is_some()
 }
 
 /// What became of a job since the last plan.
