@@ -108,15 +108,15 @@ impl Kept {
     }
 
     /// Repairs the plan for what is now. `Err`: a new one has to be made from this picture.
-    pub fn repair(self, view: ClusterView, now: Timestamp) -> Result<(Plan, Self), ClusterView> {
-        let Some(changed) = changed_nodes(&self.view, &view, now) else { return Err(view) };
+    pub fn repair(self, view: ClusterView, now: Timestamp) -> Result<(Plan, Self), Box<ClusterView>> {
+        let Some(changed) = changed_nodes(&self.view, &view, now) else { return Err(Box::new(view)) };
         let Self { view: before, mut horizon, ledger, proposed: touched, stale } = self;
         horizon.advance(now);
         let mut pass = Pass::on(&view, now, horizon);
         let mut repair = Repair::new(&mut pass, ledger, stale);
         let changed: BTreeSet<usize> = changed.into_iter().chain(touched).collect();
         if !repair.prepare(&before, changed) {
-            return Err(view);
+            return Err(Box::new(view));
         }
         repair.go();
         let Repair { ledger, looked, stale, .. } = repair;

@@ -27,7 +27,7 @@ const BEGIN: Timestamp = Timestamp::from_secs(10_000);
 /// What happens between two plans.
 #[derive(Clone, Debug)]
 enum Event {
-    Submit(JobSpec, u8),
+    Submit(Box<JobSpec>, u8),
     Cancel(usize),
     End(usize),
     /// A running job is given more time.
@@ -76,7 +76,7 @@ impl World {
     fn happens(&mut self, event: &Event) -> bool {
         match event {
             Event::Submit(spec, favour) => {
-                let mut new = job(self.next, spec.clone());
+                let mut new = job(self.next, (**spec).clone());
                 new.priority += u32::from(*favour) * 3;
                 self.next += 1;
                 self.view.pending.push(Arc::new(new));
@@ -209,7 +209,7 @@ fn times(reservations: &[Reservation]) -> BTreeMap<(JobId, usize), Timestamp> {
 
 fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        4 => (any_spec(), prop_oneof![3 => Just(0u8), 1 => 0u8..9]).prop_map(|(spec, favour)| Event::Submit(spec, favour)),
+        4 => (any_spec(), prop_oneof![3 => Just(0u8), 1 => 0u8..9]).prop_map(|(spec, favour)| Event::Submit(Box::new(spec), favour)),
         1 => any::<usize>().prop_map(Event::Cancel),
         4 => any::<usize>().prop_map(Event::End),
         1 => any::<usize>().prop_map(Event::Longer),
@@ -297,8 +297,8 @@ fn a_new_job_starts_beside_those_that_wait() {
     let mut world = World::new(4, vec![wide(3, 60), wide(4, 60)], Backfill::Conservative);
     let (plan, kept, _) = world.plan(None);
     world.obey(&plan);
-    world.happens(&Event::Submit(wide(1, 90), 0));
-    world.happens(&Event::Submit(wide(1, 30), 0));
+    world.happens(&Event::Submit(Box::new(wide(1, 90)), 0));
+    world.happens(&Event::Submit(Box::new(wide(1, 30)), 0));
     let (plan, kept, repaired) = world.plan(kept);
     assert!(repaired);
     assert_eq!(plan.starts.iter().map(|start| start.job.0).collect::<Vec<_>>(), [4]);

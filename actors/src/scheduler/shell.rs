@@ -285,7 +285,7 @@ impl SchedulerActor {
                     self.kept = Some(kept);
                     return made;
                 }
-                Err(view) => view,
+                Err(view) => *view,
             },
             None => view,
         };

@@ -65,6 +65,7 @@ pub(crate) fn ask(file: &File) -> io::Result<Presence> {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::{Presence, release, take};
     use std::fs::OpenOptions;
 
