@@ -63,6 +63,9 @@ pub enum Refusal {
     /// The job is not pending any more.
     #[error("Job is no longer pending execution")]
     JobNotPending,
+    /// Of a heterogeneous job that waits, or to be requeued, only the whole is meant.
+    #[error("Only allowed on the whole heterogeneous job, by the id of its leader")]
+    NotWholeHetJob,
     /// Requeue is off for this job.
     #[error("Requested operation is presently disabled")]
     Disabled,

@@ -1,4 +1,4 @@
-//! Jobs as users name them: `12`, `12_3`, `12_[1-4,7%2]`, for `scancel`, `squeue -j` and `scontrol`.
+//! Jobs as users name them: `12`, `12_3`, `12_[1-4,7%2]`, `12+1`, for `scancel`, `squeue -j` and `scontrol`.
 
 use crate::{
     ids::{IdError, JobId, job_number, number},
@@ -8,10 +8,11 @@ use crate::{
 use std::{fmt, str::FromStr};
 
 const WHAT: &str = "job id";
+const FORMS: &str = "JOB, JOB_TASK, JOB_[TASKS] or JOB+OFFSET";
 
 impl From<JobId> for JobSelector {
     fn from(job: JobId) -> Self {
-        Self { job, tasks: None }
+        Self { job, tasks: None, het: None }
     }
 }
 
@@ -30,9 +31,13 @@ impl FromStr for JobSelector {
     type Err = IdError;
     /// `12_*` is all of the array, like `12`. A limit (`%2`) in the brackets is what `squeue` prints and is ignored.
     fn from_str(text: &str) -> Result<Self, IdError> {
-        let form = || IdError::Form { what: WHAT, text: text.to_owned(), expected: "JOB, JOB_TASK or JOB_[TASKS]" };
+        let form = || IdError::Form { what: WHAT, text: text.to_owned(), expected: FORMS };
         if text.is_empty() {
             return Err(IdError::Empty { what: WHAT });
+        }
+        if let Some((job, offset)) = text.split_once('+') {
+            let (job, het) = (job_number(WHAT, text, job)?, Some(number(WHAT, text, offset)?));
+            return Ok(Self { job, tasks: None, het });
         }
         let Some((job, tasks)) = text.split_once('_') else {
             return Ok(job_number(WHAT, text, text)?.into());
@@ -49,13 +54,14 @@ impl FromStr for JobSelector {
                 Some(inside.parse::<ArraySpec>().map_err(|_| form())?.ranges)
             }
         };
-        Ok(Self { job, tasks })
+        Ok(Self { job, tasks, het: None })
     }
 }
 
 impl fmt::Display for JobSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = match self.tasks.as_deref() {
+            None if self.het.is_some() => format!("{}+{}", self.job, self.het.unwrap_or(0)),
             None => self.job.to_string(),
             Some(&[(first, last, _)]) if first == last => format!("{}_{first}", self.job),
             Some(ranges) => format!("{}_[{}]", self.job, ArraySpec { ranges: ranges.to_vec(), limit: None }),
@@ -72,7 +78,7 @@ mod tests {
 
     #[test]
     fn jobs_are_named_in_every_form() {
-        for text in ["12", "12_3", "12_[1-4,7]", "12_[0,2,4]"] {
+        for text in ["12", "12_3", "12_[1-4,7]", "12_[0,2,4]", "12+0", "12+3"] {
             assert_eq!(text.parse::<JobSelector>().unwrap().to_string(), text);
         }
         let some: JobSelector = "12_[1-4,7%2]".parse().unwrap();
@@ -83,7 +89,8 @@ mod tests {
 
     #[test]
     fn other_text_is_refused() {
-        for text in ["", "x", "0", "12_", "12_x", "12_[", "12_[]", "12_[3-1]", "12+1", "12.0", " 12", "12_1-4"] {
+        for text in ["", "x", "0", "12_", "12_x", "12_[", "12_[]", "12_[3-1]", "12+", "12+1_2", "12.0", " 12", "12_1-4"]
+        {
             assert!(text.parse::<JobSelector>().is_err(), "{text}");
         }
     }

@@ -357,15 +357,35 @@ pub struct JobSpec {
     /// What `Command=` shows: the script's path, or nothing for `--wrap`.
     #[serde(default)]
     pub command: Option<String>,
-    /// `--wait-all-nodes`, `-K`-like job options that only commands read are not here.
+    /// Of a component of a heterogeneous job: the job's leader, and the component's offset. Set by the controller.
     #[serde(default)]
     pub het: Option<(JobId, u32)>,
+    /// How many components that heterogeneous job has. Their ids follow the leader's.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub het_size: u32,
     /// Set on tasks split from an array.
     #[serde(default)]
     pub array_task: Option<ArrayTask>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+const fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
 impl JobSpec {
+    /// The leader of the heterogeneous job that it is another component of.
+    pub fn het_leader_of_component(&self) -> Option<JobId> {
+        self.het.filter(|(_, offset)| *offset > 0).map(|(leader, _)| leader)
+    }
+
+    /// Ids of the other components, where it is the leader of a heterogeneous job.
+    pub fn het_others(&self) -> impl Iterator<Item = JobId> + use<> {
+        let size = if self.het.is_some_and(|(_, offset)| offset == 0) { self.het_size } else { 0 };
+        let leader = self.het.map_or(0, |(leader, _)| leader.0);
+        (1..size).map(move |offset| JobId(leader.saturating_add(offset)))
+    }
+
     /// Whether another run may follow one that was lost with its node: a batch job that does not forbid it. `default` is
     /// `JobRequeue`.
     pub fn may_run_again(&self, default: bool) -> bool {

@@ -49,7 +49,7 @@ fn replay_equals_live(rig: &Rig) {
 }
 
 fn selector(job: JobId) -> JobSelector {
-    JobSelector { job, tasks: None }
+    JobSelector { job, tasks: None, het: None }
 }
 
 async fn idle(rig: &Rig) {

@@ -74,6 +74,7 @@ pub fn spec() -> JobSpec {
         submit_line: "sbatch job.sh".to_owned(),
         command: Some("/tmp/job.sh".to_owned()),
         het: None,
+        het_size: 0,
         array_task: None,
     }
 }

@@ -84,6 +84,7 @@ pub fn job_spec(kind: JobKind) -> JobSpec {
         submit_line: "sbatch job.sh".into(),
         command: None,
         het: None,
+        het_size: 0,
         array_task: None,
     }
 }
@@ -124,6 +125,7 @@ pub fn run(kind: JobKind, cpus: &[u32]) -> RunFacts {
         cpus_per_task: 1,
         array: None,
         switches: Vec::new(),
+        het: Vec::new(),
         conf_path: Some("/etc/slurm/slurm.conf".into()),
         zone: jiff::tz::TimeZone::UTC,
     }

@@ -121,6 +121,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         submit_line: submitter.submit_line,
         command: work.command,
         het: None,
+        het_size: 0,
         array_task: None,
     };
     Ok(Checked { spec, warnings })

@@ -43,6 +43,14 @@ pub enum CommandRequest {
         /// The job.
         spec: Box<JobSpec>,
     },
+    /// Submit a heterogeneous job: all of it or nothing. A repeat with the same id gets the first answer. Answer:
+    /// `Submitted`, with the leader.
+    SubmitHetJob {
+        /// Identity of this submission.
+        request: RequestId,
+        /// Its components, the leader first.
+        specs: Vec<JobSpec>,
+    },
     /// Would it start, when, where? Answer: `WouldStart`.
     TestJob {
         /// The job.
@@ -209,6 +217,9 @@ pub struct JobSelector {
     /// Only these tasks, inclusive ranges.
     #[serde(default)]
     pub tasks: Option<Vec<(u32, u32, u32)>>,
+    /// Only the component with this offset, where it is the leader of a heterogeneous job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub het: Option<u32>,
 }
 
 /// `scancel`.

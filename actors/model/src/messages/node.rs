@@ -80,6 +80,28 @@ pub struct JobLaunch {
     /// Switches above each node of the credential, in its order; empty without a tree topology.
     #[serde(default)]
     pub switches: Vec<SwitchPath>,
+    /// The other components of a heterogeneous job, for the one that runs its script.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub het: Vec<HetComponent>,
+}
+
+/// What the leader of a heterogeneous job learns of another component.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HetComponent {
+    /// Its job.
+    pub job: JobId,
+    /// Its run.
+    pub sluid: Sluid,
+    /// What it asked for; without script and environment.
+    pub spec: Arc<JobSpec>,
+    /// Its nodes.
+    pub nodes: Vec<AllocatedNode>,
+    /// Its partition.
+    pub partition: String,
+    /// Tasks with defaults filled in.
+    pub tasks: u32,
+    /// CPUs per task with defaults filled in.
+    pub cpus_per_task: u32,
 }
 
 /// Where a node is in a tree of switches.

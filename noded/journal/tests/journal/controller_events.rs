@@ -146,6 +146,7 @@ fn spec() -> JobSpec {
         submit_line: "sbatch job.sh one 'two words'".into(),
         command: Some("/home/alice/job.sh".into()),
         het: Some((JobId(11), 0)),
+        het_size: 2,
         array_task: None,
     }
 }
@@ -215,6 +216,7 @@ fn plain_spec() -> JobSpec {
         submit_line: String::new(),
         command: None,
         het: None,
+        het_size: 0,
         kind: JobKind::Allocation,
         ..spec()
     }

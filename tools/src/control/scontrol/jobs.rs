@@ -20,7 +20,7 @@ fn named(session: &mut Session, words: &[String]) -> Result<Vec<JobSelector>, i3
                 });
                 let found = found.map_err(|e| session.failed("slurm_load_jobs", &e))?;
                 let live = found.iter().filter(|j| j.spec.name == name && crate::render::words::is_live(j.state));
-                jobs.extend(live.map(|j| JobSelector { job: j.id, tasks: None }));
+                jobs.extend(live.map(|j| JobSelector { job: j.id, tasks: None, het: None }));
                 if jobs.is_empty() {
                     return Err(session.plain_error(format_args!("Job name {name} not found")));
                 }

@@ -135,7 +135,8 @@ fn reach(named: &StepSelector, console: &Console) -> Answer<(StepId, DoorClient)
         (None, _) => named.job,
         (Some(_), Some(around)) if around.has(&as_steps) => around.job,
         (Some(task), _) => {
-            let jobs = vec![JobSelector { job: task.array_job, tasks: Some(vec![(task.index, task.index, 1)]) }];
+            let jobs =
+                vec![JobSelector { job: task.array_job, tasks: Some(vec![(task.index, task.index, 1)]), het: None }];
             match Cluster::find(None)?.ask(console.program(), &CommandRequest::list_jobs(jobs))? {
                 CommandReply::Jobs { jobs, .. } => {
                     let found = jobs.iter().find(|j| j.array_task == Some(task)).map(|j| j.id);
