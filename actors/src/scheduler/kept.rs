@@ -148,7 +148,7 @@ fn changed_nodes(before: &ClusterView, view: &ClusterView, now: Timestamp) -> Op
         && before.policy == view.policy
         && before.partitions == view.partitions
         && before.nodes.len() == view.nodes.len()
-        && view.pending.iter().all(|job| job.state != JobState::Expediting);
+        && view.pending.iter().all(|job| job.state != JobState::Expediting && job.spec.het.is_none());
     let mut changed = Vec::new();
     for (place, (old, new)) in before.nodes.iter().zip(&view.nodes).enumerate().filter(|_| same) {
         let same = Arc::ptr_eq(old, new);

@@ -48,6 +48,8 @@ pub(crate) mod fixtures;
 #[cfg(test)]
 mod gres_test;
 #[cfg(test)]
+mod het_test;
+#[cfg(test)]
 mod kept_test;
 #[cfg(test)]
 mod layout_test;

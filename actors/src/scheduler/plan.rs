@@ -13,6 +13,9 @@
 //!
 //! A job that does not start may have others make room for it ([`super::preempt`]); that room is nobody else's meanwhile.
 
+mod het;
+
+use self::het::Trial;
 use super::{
     constraint::Wish,
     facts::{Backfill, ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
@@ -72,6 +75,8 @@ pub struct StartProposal {
     pub licenses: Licenses,
     /// Reservation that it starts in.
     pub reservation: Option<String>,
+    /// Of the leader of a heterogeneous job: its other components, which start with it or not at all.
+    pub others: Vec<Self>,
 }
 
 /// What came of a pass.
@@ -111,7 +116,8 @@ pub(super) fn plan_minding(view: &ClusterView, now: Timestamp, job: JobId) -> Pl
 /// Makes a plan, and what it takes to repair it. Nothing where the plan stopped at its limit.
 pub(super) fn plan_noting(view: &ClusterView, now: Timestamp) -> (Plan, Option<(Horizon, Ledger)>) {
     let mut pass = Pass::new(view, now);
-    pass.ledger = Some(Ledger::new(view.nodes.len()));
+    // Components of heterogeneous jobs are tried on copies.
+    pass.ledger = view.pending.iter().all(|job| job.spec.het.is_none()).then(|| Ledger::new(view.nodes.len()));
     pass.run();
     let (plan, horizon, ledger) = pass.finish();
     let whole = !plan.truncated;
@@ -145,6 +151,7 @@ pub(super) fn node_names(view: &ClusterView) -> HashMap<&str, NodeIndex> {
 }
 
 /// Candidate nodes by constraint, computed once a pass.
+#[derive(Clone)]
 pub(super) struct Features<'a> {
     by_feature: BTreeMap<String, FixedBitSet>,
     known: HashMap<String, Option<FixedBitSet>>,
@@ -206,6 +213,7 @@ pub struct Reservation {
 const MOST_LOOKS_AHEAD: usize = 200;
 
 /// The making of a plan.
+#[derive(Clone)]
 pub(super) struct Pass<'a> {
     pub view: &'a ClusterView,
     pub now: Timestamp,
@@ -243,6 +251,10 @@ pub(super) struct Pass<'a> {
     minded: Option<JobId>,
     /// Where it is noted what was done for whom, if the plan is to be kept.
     pub ledger: Option<Ledger>,
+    /// Heterogeneous jobs that were looked at.
+    groups: BTreeSet<JobId>,
+    /// A component of one of them is being looked at, on a copy.
+    trial: Option<Trial>,
     pub plan: Plan,
 }
 
@@ -280,6 +292,8 @@ impl<'a> Pass<'a> {
             ends: Ends::default(),
             minded: None,
             ledger: None,
+            groups: BTreeSet::new(),
+            trial: None,
             plan: Plan::default(),
         }
     }
@@ -366,6 +380,9 @@ impl<'a> Pass<'a> {
 
     /// Is room reserved for the next job of the partition that does not fit?
     fn reserves(&self, partition: usize) -> bool {
+        if let Some(Trial::Later { reserves, .. }) = self.trial {
+            return reserves;
+        }
         match self.view.policy.backfill {
             Backfill::Off => false,
             Backfill::First(most) => self.reserved.get(&partition).copied().unwrap_or(0) < most,
@@ -380,6 +397,12 @@ impl<'a> Pass<'a> {
         }
         if job.array_pending.is_none() && self.started.contains_key(&job.id) {
             return;
+        }
+        match job.spec.het {
+            None => {}
+            Some((_, 0)) => return self.try_group(entry),
+            // With its leader.
+            Some(_) => return,
         }
         let eyes = self.view.reservations.eyes(&job, self.now);
         if eyes.is_empty() {
@@ -463,7 +486,7 @@ impl<'a> Pass<'a> {
             };
             let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length);
             let placed = match &own {
-                _ if licenses.is_none() => None,
+                _ if licenses.is_none() || Trial::is_later(self.trial) => None,
                 // What is kept for it makes its request like no other.
                 Some((machine, open)) => place_expedited(machine, job, &request, open),
                 None => {
@@ -532,6 +555,7 @@ impl<'a> Pass<'a> {
             time_limit,
             licenses,
             reservation: self.view.reservations.name(request.reservation),
+            others: Vec::new(),
         });
     }
 
@@ -566,7 +590,10 @@ impl<'a> Pass<'a> {
 
     /// What becomes of a job that does not start now, and of the tasks behind it: others make room for them, or they wait.
     fn waits(&mut self, asked: &Asked<'_>, tasks: &mut PendingTasks) -> Reason {
-        if !self.preempt(asked) {
+        if self.trial == Some(Trial::Now) {
+            return Reason::Resources;
+        }
+        if Trial::is_later(self.trial) || !self.preempt(asked) {
             return self.did_not_fit(asked);
         }
         while matches!(tasks.next(), NextTask::Index(_)) && self.preempt(asked) {}
@@ -677,14 +704,14 @@ impl<'a> Pass<'a> {
         if request.unknown_nodes {
             return false;
         }
-        let from = self.horizon.round(self.now);
+        let from = self.horizon.round(Trial::from(self.trial, self.now));
         let mut from = self.not_before.get(request).map_or(from, |known| from.max(*known));
         let minded = self.minded == Some(asked.job.id);
         let window = if minded { UNLIMITED_FOR_PLANNING } else { self.view.policy.backfill_window };
         let until = self.now.plus(window);
         if minded {
             // Others looked less far.
-            from = self.horizon.round(self.now);
+            from = self.horizon.round(Trial::from(self.trial, self.now));
         }
         if from > until {
             return false;

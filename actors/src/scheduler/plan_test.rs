@@ -32,7 +32,7 @@ fn reason(plan: &Plan, id: u32) -> Reason {
     plan.reasons.iter().find(|(job, _)| *job == JobId(id)).map_or(Reason::None, |(_, r)| r.clone())
 }
 
-fn wide(nodes: u32) -> JobSpec {
+pub(super) fn wide(nodes: u32) -> JobSpec {
     JobSpec { nodes: Some(NodeCount { min: nodes, max: None }), ..spec() }
 }
 
@@ -340,7 +340,8 @@ pub(super) fn overbooked(view: &ClusterView, plan: &Plan) -> Option<String> {
         let mut holders = 0;
         let mut whole = 0;
         let held = node.holds.iter().map(|h| (&h.share, h.sharing == Sharing::Exclusive));
-        let given = plan.starts.iter().flat_map(|s| {
+        let all = plan.starts.iter().flat_map(|start| std::iter::once(start).chain(&start.others));
+        let given = all.flat_map(|s| {
             s.nodes.iter().filter(|n| n.index == node.index).map(|n| (&n.share, s.usage == NodeUse::Whole))
         });
         for (share, exclusive) in held.chain(given) {
@@ -382,7 +383,7 @@ pub(super) fn overbooked_later(view: &ClusterView, plan: &Plan, now: Timestamp) 
             whole: h.sharing == Sharing::Exclusive,
         }));
     }
-    for start in &plan.starts {
+    for start in plan.starts.iter().flat_map(|start| std::iter::once(start).chain(&start.others)) {
         let until = start.time_limit.duration().map_or(never, |d| now.plus(d));
         taken.extend(start.nodes.iter().map(|n| Taken {
             node: n.index.0 as usize,
@@ -447,7 +448,7 @@ pub(super) fn any_spec() -> impl Strategy<Value = JobSpec> {
     })
 }
 
-fn any_node() -> impl Strategy<Value = (u32, u32, bool, bool)> {
+pub(super) fn any_node() -> impl Strategy<Value = (u32, u32, bool, bool)> {
     (1u32..6, 1u32..3, prop::bool::weighted(0.1), prop::bool::weighted(0.3))
 }
 

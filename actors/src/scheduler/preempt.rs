@@ -140,7 +140,7 @@ impl Victim<'_> {
 }
 
 /// What is decided on preemption in one pass.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Preemption {
     /// Named in this pass.
     named: BTreeSet<JobId>,
@@ -271,7 +271,8 @@ impl<'s> Search<'s> {
             else {
                 continue;
             };
-            if self.eligible(job) > self.now {
+            // Nor part of a heterogeneous job: that would end all of it.
+            if self.eligible(job) > self.now || job.spec.het.is_some() {
                 continue;
             }
             let cpus = allocation.nodes.iter().map(|node| node.share.cpus.len()).sum();

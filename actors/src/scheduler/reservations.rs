@@ -183,7 +183,7 @@ type Held = (Vec<(usize, Amount)>, Timestamp, Timestamp);
 
 /// The futures that a pass plans with: one for each pair of eyes, made when first needed. What is held in one is held in
 /// all.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Futures {
     current: Eyes,
     /// The others, and how much of what is held each knows.

@@ -1,0 +1,176 @@
+//! Heterogeneous jobs in a plan: all components start together, or room is reserved for all of them at one time, or nothing
+//! is done for any. They are looked at when their leader's turn comes.
+//!
+//! A group is tried on a copy of the pass, one component after the other as any job would be, and the copy takes the place
+//! of the pass only when all of them found room. Nobody gives way to a group ([`super::super::preempt`]).
+
+use super::{Entry, Pass, Reservation};
+use crate::scheduler::facts::Backfill;
+use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
+use std::sync::Arc;
+
+/// Most groups that are looked at in a pass: each look copies the picture.
+const MOST_GROUPS: usize = 64;
+/// Most times that are tried for one group. Each is one at which one more of them finds room.
+const MOST_TIMES: usize = 32;
+
+/// How one component is looked at while all are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// Now, or not at all.
+    Now,
+    /// Not now.
+    Later {
+        /// Not before this.
+        from: Timestamp,
+        /// Room is reserved for it.
+        reserves: bool,
+    },
+}
+
+impl Trial {
+    pub(super) const fn is_later(trial: Option<Self>) -> bool {
+        matches!(trial, Some(Self::Later { .. }))
+    }
+
+    /// The earliest time that counts.
+    pub(super) fn from(trial: Option<Self>, now: Timestamp) -> Timestamp {
+        match trial {
+            Some(Self::Later { from, .. }) => from.max(now),
+            _ => now,
+        }
+    }
+}
+
+impl Pass<'_> {
+    /// Tries all components of a heterogeneous job, in the turn of its leader.
+    pub(super) fn try_group(&mut self, entry: Entry) {
+        let leader = Arc::clone(&self.view.pending[entry.job]);
+        // Its turn comes once for each of its partitions, of which all are tried at the first.
+        if self.groups.contains(&leader.id) {
+            return;
+        }
+        self.groups.insert(leader.id);
+        let members = self.members(&leader);
+        if let Some(reason) = not_ready(&leader, &members) {
+            for member in members.iter().filter(|member| member.eligible) {
+                self.decline(member.id, reason.clone());
+            }
+            return;
+        }
+        if self.groups.len() > MOST_GROUPS {
+            members.iter().for_each(|member| self.decline(member.id, Reason::Priority));
+            return;
+        }
+        if !self.starts_together(&members) {
+            let reasons = self.wait_together(&members);
+            // Others are behind the leader only.
+            let first = reasons.first() == Some(&Reason::Resources);
+            for (member, reason) in members.iter().zip(reasons) {
+                let of_leader = first && reason == Reason::Priority;
+                self.decline(member.id, if of_leader { Reason::Resources } else { reason });
+            }
+        }
+    }
+
+    /// Those components of the leader's job that wait, it first.
+    fn members(&self, leader: &JobView) -> Vec<Arc<JobView>> {
+        let mut members: Vec<Arc<JobView>> = self
+            .view
+            .pending
+            .iter()
+            .filter(|job| job.spec.het.is_some_and(|(of, _)| of == leader.id))
+            .map(Arc::clone)
+            .collect();
+        members.sort_by_key(|job| job.id);
+        members
+    }
+
+    fn starts_together(&mut self, members: &[Arc<JobView>]) -> bool {
+        let mut trial = self.clone();
+        trial.trial = Some(Trial::Now);
+        if !members.iter().all(|member| trial.try_member(member).is_ok()) {
+            return false;
+        }
+        let others = trial.plan.starts.split_off(self.plan.starts.len() + 1);
+        if let Some(leader) = trial.plan.starts.last_mut() {
+            leader.others = others;
+        }
+        trial.trial = None;
+        *self = trial;
+        true
+    }
+
+    /// Reserves room for all at the earliest time at which all have it. Answers why each waits.
+    fn wait_together(&mut self, members: &[Arc<JobView>]) -> Vec<Reason> {
+        let partition = |job: &JobView| job.partitions.iter().find_map(|name| Some(self.view.partition(name)?.0));
+        let reserves = members.iter().filter_map(|job| partition(job)).all(|place| self.reserves(place));
+        let mut from = self.now;
+        let mut reasons = Vec::new();
+        for _ in 0..MOST_TIMES {
+            let mut trial = self.clone();
+            trial.trial = Some(Trial::Later { from, reserves });
+            reasons = members.iter().map(|job| trial.try_member(job).err().unwrap_or(Reason::Resources)).collect();
+            trial.trial = None;
+            // What could never be had keeps all of them, and they hold nobody back.
+            if let Some(reason) = reasons.iter().find(|reason| !is_for_room(reason)) {
+                return vec![reason.clone(); members.len()];
+            }
+            let made = &trial.plan.reservations[self.plan.reservations.len()..];
+            if made.len() < members.len() {
+                if self.view.policy.backfill != Backfill::Conservative {
+                    self.blocked = trial.blocked;
+                }
+                return reasons;
+            }
+            let latest = made.iter().map(|reservation| reservation.from).fold(from, Timestamp::max);
+            if made.iter().all(|Reservation { from, .. }| *from == latest) {
+                // What was not looked at before `from` says nothing about others.
+                trial.not_before = std::mem::take(&mut self.not_before);
+                *self = trial;
+                return reasons;
+            }
+            from = latest;
+        }
+        reasons
+    }
+
+    /// One component in any of its partitions.
+    fn try_member(&mut self, job: &Arc<JobView>) -> Result<(), Reason> {
+        let before = self.plan.reservations.len();
+        let mut why = None;
+        let eyes = self.view.reservations.eyes(job, self.now);
+        if eyes.is_empty() {
+            return Err(self.view.reservations.refused(job));
+        }
+        for name in &job.partitions {
+            let Some((place, _)) = self.view.partition(name) else { continue };
+            for eyes in &eyes {
+                match self.consider(job, place, *eyes) {
+                    Ok(()) => return Ok(()),
+                    Err(reason) if self.plan.reservations.len() > before => return Err(reason),
+                    Err(reason) => {
+                        if why.as_ref().is_none_or(|known| super::weight_of(known) < super::weight_of(&reason)) {
+                            why = Some(reason);
+                        }
+                    }
+                }
+            }
+        }
+        Err(why.unwrap_or(Reason::Resources))
+    }
+}
+
+/// Why a group cannot be looked at: a component is held, waits for something, or is not back in the queue yet.
+fn not_ready(leader: &JobView, members: &[Arc<JobView>]) -> Option<Reason> {
+    if let Some(waits) = members.iter().find(|member| !member.eligible) {
+        return Some(waits.reason.clone()).filter(|reason| *reason != Reason::None).or(Some(Reason::Resources));
+    }
+    let all = (0..leader.spec.het_size).map(|offset| JobId(leader.id.0.saturating_add(offset)));
+    (!members.iter().map(|member| member.id).eq(all)).then_some(Reason::Resources)
+}
+
+/// Is it only for room that it waits?
+const fn is_for_room(reason: &Reason) -> bool {
+    matches!(reason, Reason::Resources | Reason::Priority | Reason::Other(_))
+}
