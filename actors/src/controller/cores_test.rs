@@ -6,7 +6,9 @@ use super::event::{ControllerEvent, Replayed};
 use crate::{
     job::{
         core::{JobCore, Leftover},
+        dependency::waits_for,
         fixtures::{CountingIds, ROOT, record},
+        het::HetMessage,
         messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
         record::{JobRecord, TaskOutcome},
         state::JobEvent,
@@ -27,7 +29,7 @@ use crate::{
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
-    spec::{DependencyKind, JobSpec, NodeCount},
+    spec::{DependencyKind, JobKind, JobSpec, NodeCount},
     spec_text::licenses::Licenses,
     state::{ExitStatus, JobState, NodeBase, Reason},
     time::Timestamp,
@@ -253,6 +255,15 @@ impl World {
                 | JobEffect::Outcome { .. }
                 | JobEffect::Answer { .. }
                 | JobEffect::Reached { .. } => {}
+                JobEffect::Grant { job: to, attempt, run } => {
+                    let event = Box::new(JobEvent::Allocated(run.clone()));
+                    self.journal.push(ControllerEvent::Job { job: to, event });
+                    let message = Box::new(HetMessage::Granted { attempt, run });
+                    self.post(&from, Letter::Job(to, JobInput::Het { from: job, message }));
+                }
+                JobEffect::TellHet { to, message } => {
+                    self.post(&from, Letter::Job(to, JobInput::Het { from: job, message }));
+                }
             }
         }
     }
@@ -498,6 +509,52 @@ impl World {
         self.add_job(record(self.next_job, JobSpec { licenses, ..spec }), true);
     }
 
+    /// A heterogeneous job of two or three components.
+    fn submit_het(&mut self, kind: u8) {
+        let leader = JobId(self.next_job + 1);
+        let sizes: &[u32] = [&[1, 1][..], &[2, 1], &[1, 1, 1], &[1, 2], &[3, 1]][usize::from(kind) % 5];
+        let size = u32::try_from(sizes.len()).unwrap();
+        self.next_job += size;
+        for (nodes, offset) in sizes.iter().zip(0..) {
+            let licenses = (kind.is_multiple_of(7) && offset == 1).then(|| "lic:1".to_owned());
+            let job_kind = if offset == 0 && kind < 200 { JobKind::Batch } else { JobKind::Allocation };
+            let spec = JobSpec {
+                kind: job_kind,
+                nodes: Some(NodeCount { min: *nodes, max: None }),
+                het: Some((leader, offset)),
+                het_size: size,
+                licenses,
+                ..spec()
+            };
+            self.add_job(record(leader.0 + offset, spec), true);
+        }
+    }
+
+    /// The owner of a component fails and is built anew from what it saved.
+    fn rebuild_owner(&mut self, pick: usize) {
+        let jobs: Vec<JobId> =
+            self.jobs.values().map(JobCore::record).filter(|r| r.spec.het.is_some()).map(|r| r.id).collect();
+        let Some(job) = jobs.get(pick % jobs.len().max(1)).copied() else { return };
+        let left = self.jobs[&job].leftover();
+        let record = self.replayed().jobs[&job].clone();
+        self.timers.retain(|(id, _), _| *id != job);
+        let mut core = JobCore::new(record, Arc::new(JobSite { expedite: true, ..JobSite::default() }));
+        let mut out = Vec::new();
+        core.resume(self.now, &mut self.ids, left, &mut out);
+        self.jobs.insert(job, core);
+        self.job_effects(job, out);
+        for index in 0..NODES {
+            self.tell_node(&format!("n{index}"), NodeInput::OwnerIsNew { job });
+        }
+        // As the supervisor of jobs does.
+        let of = self.jobs[&job].record().clone();
+        let waiting: Vec<JobId> =
+            self.jobs.values().map(JobCore::record).filter(|record| waits_for(record, &of)).map(|r| r.id).collect();
+        for by in waiting {
+            self.post("jobs", Letter::Job(job, JobInput::Subscribe { by }));
+        }
+    }
+
     fn command(&mut self, pick: usize, command: JobCommand) {
         let jobs: Vec<JobId> = self.jobs.keys().copied().collect();
         if let Some(job) = jobs.get(pick % jobs.len().max(1)) {
@@ -546,6 +603,8 @@ impl World {
             12 => self.disconnect(&node),
             13 if pick.is_multiple_of(4) => self.reboot(&node),
             14 if pick.is_multiple_of(4) => self.restart_controller(),
+            16 => self.submit_het(pick),
+            17 if pick.is_multiple_of(2) => self.rebuild_owner(at),
             15 => self.advance(Duration::from_secs(u64::from(pick))),
             _ => {
                 self.deliver(at);
@@ -636,6 +695,7 @@ impl World {
         invariant_each_run_ends_once(self);
         invariant_holds_belong_to_jobs(self);
         invariant_licenses_belong_to_jobs(self);
+        invariant_components_run_together(self);
     }
 }
 
@@ -667,8 +727,37 @@ fn kept(record: &JobRecord, node: &str) -> Vec<KeptHold> {
 fn invariant_replay_equals_live(world: &World) {
     let replayed = world.replayed();
     assert_eq!(replayed.jobs.len(), world.jobs.len());
-    for (job, core) in &world.jobs {
+    // A component adopts what its leader recorded when it hears of it.
+    let hears = |job: &JobId| {
+        world.mail.values().flatten().any(|letter| match letter {
+            Letter::Job(to, JobInput::Het { message, .. }) => {
+                to == job && matches!(**message, HetMessage::Granted { .. })
+            }
+            _ => false,
+        })
+    };
+    for (job, core) in world.jobs.iter().filter(|(job, _)| !hears(job)) {
         assert_eq!(&replayed.jobs[job], core.record());
+    }
+}
+
+/// What is on disk of a heterogeneous job has all of its components' allocations or none.
+fn invariant_components_run_together(world: &World) {
+    let replayed = world.replayed();
+    for record in replayed.jobs.values() {
+        let Some(leader) = record.spec.het_leader_of_component() else { continue };
+        let wanted = record.phase.working().is_some_and(|run| run.ending.is_none());
+        let under_way = world.mail.values().any(|queue| !queue.is_empty());
+        if wanted && !under_way {
+            let leader = replayed.jobs.get(&leader);
+            let goes_on = leader.is_some_and(|leader| leader.phase.working().is_some());
+            assert!(goes_on, "component {} runs without its leader: {:?}", record.id.0, world.story());
+        }
+        for part in record.phase.working().iter().flat_map(|run| &run.parts) {
+            let other = &replayed.jobs[&part.job];
+            let same = other.sluid == part.sluid && other.phase.run().is_some();
+            assert!(same, "leader {} runs without {}: {:?}", record.id.0, part.job.0, world.story());
+        }
     }
 }
 
@@ -785,4 +874,185 @@ fn a_task_is_not_forgotten_before_its_array_knows_how_it_ended() {
     world.all_is_over();
     assert!(!world.jobs.contains_key(&JobId(5001)));
     assert!(world.story().contains(&"2 Started".to_owned()), "{:?}", world.story());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The same with nothing but heterogeneous jobs.
+    #[test]
+    fn components_of_heterogeneous_jobs_start_and_end_together(
+        steps in prop::collection::vec((any::<u8>(), any::<u8>()), 1..250)
+    ) {
+        play(steps.into_iter().map(|(what, pick)| (if what % 32 < 2 { 16 } else { what }, pick)).collect());
+    }
+}
+
+fn connected() -> World {
+    let mut world = World::new();
+    for index in 0..NODES {
+        world.connect(&format!("n{index}"));
+    }
+    world.settle();
+    world
+}
+
+fn phases(world: &World) -> Vec<&'static str> {
+    world.jobs.values().map(|core| core.record().phase.name()).collect()
+}
+
+#[test]
+fn all_components_start_and_the_leader_is_launched_last() {
+    let mut world = connected();
+    world.submit_het(1);
+    world.settle();
+    world.schedule();
+    world.settle();
+    assert_eq!(phases(&world), ["running", "running"]);
+    let story = world.story();
+    let at = |what: &str| story.iter().position(|line| line == what).unwrap();
+    assert!(at("2 Allocated") == at("1 Allocated") + 1, "recorded in one go: {story:?}");
+    assert!(at("2 Started") < at("1 Started"), "{story:?}");
+    world.drain();
+    world.all_is_over();
+}
+
+#[test]
+fn a_refused_component_gives_back_what_the_others_took() {
+    let mut world = connected();
+    world.submit_het(0);
+    world.settle();
+    world.schedule();
+    // The plan knew nothing of it: the node of one component goes out of service before it is asked.
+    let starts = world.mail.values().flatten().find_map(|letter| match letter {
+        Letter::Job(_, JobInput::Start(start)) => Some(start.others[0].nodes[0].name.clone()),
+        _ => None,
+    });
+    world.disconnect("n0");
+    world.node_timers.clear();
+    let drained = starts.unwrap();
+    let change = garrick_model::messages::command::NodeChange {
+        state: Some(garrick_model::messages::command::NodeStateChange::Drain),
+        reason: Some("test".to_owned()),
+        ..Default::default()
+    };
+    world.tell_node(&drained, NodeInput::Update { request: 0, by: (0, "root".to_owned()), change });
+    world.settle();
+    assert_eq!(phases(&world), ["pending", "pending"]);
+    assert!(world.nodes.values().all(|node| node.view().holds.is_empty()));
+    assert!(!world.story().iter().any(|line| line.contains("Allocated")));
+    world.drain();
+    world.all_is_over();
+}
+
+/// Stops after each letter in turn, restarts the controller there, and goes on.
+#[test]
+fn a_restart_in_the_middle_leaves_all_of_it_or_none() {
+    for stop in 0..60 {
+        let mut world = connected();
+        world.submit_het(2);
+        world.settle();
+        world.schedule();
+        for pick in 0..stop {
+            world.deliver(pick);
+        }
+        world.restart_controller();
+        for index in 0..NODES {
+            world.connect(&format!("n{index}"));
+        }
+        world.settle();
+        world.check();
+        let phases = phases(&world);
+        assert!(phases.iter().all(|phase| *phase == phases[0]), "after {stop}: {phases:?}");
+        world.drain();
+        world.all_is_over();
+    }
+}
+
+/// The same where one owner fails.
+#[test]
+fn an_owner_that_fails_in_the_middle_leaves_all_of_it_or_none() {
+    for stop in 0..60 {
+        for owner in 0..3 {
+            let mut world = connected();
+            world.submit_het(2);
+            world.settle();
+            world.schedule();
+            for pick in 0..stop {
+                world.deliver(pick);
+            }
+            world.rebuild_owner(owner);
+            world.settle();
+            for index in 0..NODES {
+                // Their links were closed, so that they say again what they know.
+                world.connect(&format!("n{index}"));
+            }
+            world.settle();
+            world.advance(Duration::from_secs(11));
+            world.settle();
+            world.check();
+            let phases = phases(&world);
+            assert!(
+                phases.iter().all(|phase| *phase == phases[0]),
+                "after {stop}, {owner}: {phases:?} {:?} {:?}",
+                world.story(),
+                world.agents
+            );
+            world.drain();
+            world.all_is_over();
+        }
+    }
+}
+
+#[test]
+fn the_whole_job_ends_with_its_leader_and_a_component_may_end_alone() {
+    let run = || {
+        let mut world = connected();
+        world.submit_het(0);
+        world.settle();
+        world.schedule();
+        world.settle();
+        assert_eq!(phases(&world), ["running", "running"]);
+        world
+    };
+    let cancel = |world: &mut World, job| {
+        world
+            .tell_job(JobId(job), JobInput::Command { request: 0, by: ROOT, tasks: None, command: JobCommand::Cancel });
+        world.settle();
+    };
+    let states = |world: &World| world.jobs.values().map(|core| core.view(world.now).state).collect::<Vec<_>>();
+    let mut world = run();
+    cancel(&mut world, 2);
+    assert_eq!(states(&world), [JobState::Running, JobState::Cancelled]);
+    cancel(&mut world, 1);
+    assert_eq!(states(&world), [JobState::Cancelled, JobState::Cancelled]);
+    let mut world = run();
+    world.finish_some_run(0);
+    world.settle();
+    assert_eq!(states(&world), [JobState::Completed, JobState::Completed]);
+    // Requeue is of all of it.
+    let mut world = run();
+    let requeue = JobCommand::Requeue { hold: false };
+    world.tell_job(JobId(1), JobInput::Command { request: 0, by: ROOT, tasks: None, command: requeue });
+    world.settle();
+    assert_eq!(phases(&world), ["pending", "pending"]);
+    assert!(world.jobs.values().all(|core| core.record().restarts == 1));
+    world.drain();
+    world.all_is_over();
+}
+
+#[test]
+fn a_node_that_fails_one_component_fails_all_and_they_go_back_to_the_queue() {
+    let mut world = connected();
+    world.submit_het(0);
+    world.settle();
+    world.schedule();
+    world.settle();
+    let other = world.jobs[&JobId(2)].record().phase.run().unwrap().batch_host().to_owned();
+    world.tell_job(JobId(2), JobInput::NodeLost { node: other, sluid: world.jobs[&JobId(2)].record().sluid });
+    world.settle();
+    assert_eq!(phases(&world), ["pending", "pending"], "{:?}", world.story());
+    assert!(world.jobs.values().all(|core| core.record().restarts == 1));
+    world.drain();
+    world.all_is_over();
 }

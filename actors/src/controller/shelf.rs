@@ -50,6 +50,15 @@ impl JobShelf {
         }
     }
 
+    /// Another job's owner recorded an event of this one.
+    pub fn grant(&self, job: JobId, event: &JobEvent) {
+        if let Some(kept) = self.lock().get_mut(&job)
+            && let Err(illegal) = kept.record.apply(event)
+        {
+            tracing::error!(job_id = job.0, error = %illegal, "job.shelf_differs");
+        }
+    }
+
     /// A job.
     pub fn get(&self, job: JobId) -> Option<KeptJob> {
         self.lock().get(&job).cloned()

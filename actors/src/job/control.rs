@@ -28,6 +28,7 @@ impl JobCore {
         if !self.record.may_act(by.uid, by.admin) {
             return Err(Refusal::AccessDenied);
         }
+        self.het_refuses(&command)?;
         if let Some(some) = self.chosen_tasks(&tasks)? {
             return match command {
                 JobCommand::Cancel => {

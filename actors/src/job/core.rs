@@ -3,6 +3,7 @@
 //! events only; the rest (a commit under way, who waits) is rebuilt or asked for again after a restart.
 
 use super::{
+    het::HetState,
     messages::{FreshIds, JobEffect, JobInput, JobSite, JobTimer},
     record::{JobRecord, Phase},
     reports::EarlierNews,
@@ -44,6 +45,11 @@ impl Commit {
         self.waiting.iter().chain(self.granted.keys())
     }
 
+    /// Did all of them say yes?
+    pub(super) fn has_all(&self) -> bool {
+        self.waiting.is_empty() && self.licensed
+    }
+
     /// Is that node among them?
     pub(super) fn has_node(&self, node: &str) -> bool {
         self.waiting.contains(node) || self.granted.contains_key(node)
@@ -74,6 +80,8 @@ pub struct JobCore {
     pub(super) tally_seq: u64,
     /// The spec without script and environment, as shown.
     pub(super) shown_spec: Arc<JobSpec>,
+    /// What there is between the components of a heterogeneous job.
+    pub(super) het: HetState,
     pub(super) touched: bool,
     /// Its last event is recorded; the actor ends when that is on disk.
     pub(super) forgotten: bool,
@@ -125,6 +133,7 @@ impl JobCore {
             watchers: BTreeSet::new(),
             waits: Vec::new(),
             siblings: None,
+            het: HetState::default(),
             touched: true,
             forgotten: false,
         }
@@ -137,7 +146,10 @@ impl JobCore {
 
     /// What a later life of the actor would need beside the record.
     pub fn leftover(&self) -> Leftover {
-        let nodes = self.commit.as_ref().map_or_else(Vec::new, |commit| commit.nodes().cloned().collect());
+        let nodes = match &self.commit {
+            Some(commit) => commit.nodes().cloned().collect(),
+            None => self.het_undecided_nodes(),
+        };
         Leftover { attempt: self.attempt, nodes, generation: self.generation, forgotten: self.forgotten }
     }
 
@@ -173,12 +185,17 @@ impl JobCore {
             return turn.out.push(JobEffect::Purge);
         }
         let again = left.is_of_earlier_life();
-        for node in left.nodes {
+        let mut nodes = left.nodes;
+        if self.record.spec.het.is_some() {
+            self.het_resume(left.attempt, &mut nodes, again, &mut turn);
+        }
+        for node in nodes {
             let (sluid, attempt) = (self.record.sluid, Some(left.attempt));
             turn.out.push(JobEffect::Release { node, sluid, attempt, drain: None });
         }
         // Of a commit of an earlier life, or of a run that ended with it.
-        if self.record.spec.licenses.is_some() && self.record.phase.working().is_none() {
+        if self.record.spec.licenses.is_some() && self.record.phase.working().is_none() && !self.het_puts_off_anything()
+        {
             turn.out.push(JobEffect::ReleaseLicenses { attempt: None });
         }
         self.await_deadline(&mut turn);
@@ -210,6 +227,14 @@ impl JobCore {
 
     /// One input. Effects are appended to `out`, in the order in which they must happen.
     pub fn handle(&mut self, now: Timestamp, ids: &mut dyn FreshIds, input: JobInput, out: &mut Vec<JobEffect>) {
+        let Some(input) = self.het_puts_off(input) else { return };
+        self.handle_now(now, ids, input, out);
+        for input in self.het_take_put_off() {
+            self.handle_now(now, ids, input, out);
+        }
+    }
+
+    fn handle_now(&mut self, now: Timestamp, ids: &mut dyn FreshIds, input: JobInput, out: &mut Vec<JobEffect>) {
         let mut turn = Turn { now, ids, out };
         if self.forgotten {
             return self.came_too_late(input, &mut turn);
@@ -241,6 +266,7 @@ impl JobCore {
             JobInput::Siblings { jobs } => self.found_siblings(&jobs, &mut turn),
             JobInput::Wait { request, until } => self.waits.push((request, until)),
             JobInput::Timer(timer) => self.timer(timer, &mut turn),
+            JobInput::Het { from, message } => self.het_message(from, *message, &mut turn),
             JobInput::Site(site) => {
                 if !site.multifactor {
                     self.touched |= self.calculated.take().is_some();
@@ -303,6 +329,15 @@ impl JobCore {
         turn.out.push(JobEffect::Record(event));
     }
 
+    /// Applies an event that another owner recorded.
+    pub(super) fn adopt(&mut self, event: &JobEvent) {
+        if let Err(illegal) = self.record.apply(event) {
+            debug_assert!(false, "{illegal}");
+            tracing::error!(job_id = self.record.id.0, error = %illegal, "job.illegal_move");
+        }
+        self.touched = true;
+    }
+
     /// True when the job is over.
     pub fn is_over(&self) -> bool {
         matches!(self.record.phase, Phase::Over(..))
@@ -330,7 +365,11 @@ impl JobCore {
             }
             JobTimer::Deadline => self.deadline(turn),
             JobTimer::Immediate => self.gave_up_waiting(turn),
-            JobTimer::Commit => self.abandon_commit(turn),
+            JobTimer::Commit => {
+                if !self.het_still_waits(turn) {
+                    self.abandon_commit(turn);
+                }
+            }
             JobTimer::Launch => self.launch_timed_out(turn),
             JobTimer::Missing => self.declare_lost(turn),
             JobTimer::CleanUp => self.clean_up(None, turn),

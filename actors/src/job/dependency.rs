@@ -5,7 +5,7 @@
 use super::{
     core::{JobCore, Turn},
     messages::{JobEffect, JobFact, JobTimer},
-    record::{JobRecord, Phase, TaskOutcome},
+    record::{Afterwards, JobRecord, Phase, TaskOutcome},
     state::JobEvent,
 };
 use garrick_model::{
@@ -53,8 +53,12 @@ impl JobCore {
         if let Some(fact) = fact {
             self.task_news(job, fact, turn);
         }
+        if fact.is_none() && self.het_leader() == Some(job) {
+            // It ended, and was forgotten before word of that came here.
+            self.end_with_leader(JobState::Cancelled, Afterwards::Over, None, turn);
+        }
         let noted = fact.is_none_or(|f| f.noted);
-        if noted && self.array_to_tell() == Some(job) {
+        if noted && (self.array_to_tell() == Some(job) || self.het_leader() == Some(job)) {
             self.end_is_noted(turn);
         }
         if !matches!(self.record.phase, Phase::Pending) || fact.is_some_and(|f| f.noted) {
@@ -117,7 +121,7 @@ impl JobCore {
     pub(super) fn end_if_impossible(&mut self, turn: &mut Turn<'_>) {
         let waits = matches!(self.record.phase, Phase::Pending);
         let ends = self.record.spec.kill_on_invalid_dep.unwrap_or(self.site.kill_invalid_depend);
-        if waits && self.record.dependency_failed && ends {
+        if waits && self.record.dependency_failed && ends && self.het_leader().is_none() {
             // It waits, so it can be ended.
             let _ = self.cancel(JobState::Cancelled, None, turn);
         }

@@ -62,11 +62,13 @@ impl JobCore {
                     self.save(JobEvent::Ending(ending), turn);
                 }
                 self.ask_for_end(turn);
+                self.het_end_others(state, Afterwards::Over, by, turn);
                 Ok(())
             }
             Phase::Completing(_, end) if end.then != Afterwards::Over => {
                 self.save(JobEvent::Ending(ending), turn);
                 self.let_go_of_kept(turn);
+                self.het_end_others(state, Afterwards::Over, by, turn);
                 Ok(())
             }
             Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
@@ -109,6 +111,7 @@ impl JobCore {
                     self.let_go_of_kept(turn);
                 }
                 self.ask_for_end(turn);
+                self.het_end_others(JobState::Cancelled, then, Some(by), turn);
                 Ok(())
             }
         }
@@ -221,6 +224,13 @@ impl JobCore {
         }
     }
 
+    /// Another component of a heterogeneous job goes back to the queue with its leader.
+    pub(super) fn back_with_leader(&mut self, then: Afterwards, turn: &mut Turn<'_>) {
+        if let Afterwards::Requeue { hold, delay } = then {
+            self.back_to_queue(BackAs::Ordinary { hold, delay }, turn);
+        }
+    }
+
     fn back_to_queue(&mut self, back: BackAs, turn: &mut Turn<'_>) {
         let sluid = turn.ids.sluid(turn.now);
         let (hold, begin, expedited) = match back {
@@ -230,6 +240,9 @@ impl JobCore {
             BackAs::Expedited => (None, None, true),
         };
         turn.out.push(JobEffect::ClearTimer(JobTimer::Purge));
+        if !expedited {
+            self.het_end_others(JobState::Cancelled, Afterwards::Requeue { hold, delay: begin.is_some() }, None, turn);
+        }
         self.save(JobEvent::Requeued { sluid, hold, begin, expedited }, turn);
         (self.tally, self.tally_seq) = (StepTally::default(), 0);
         turn.out.push(JobEffect::ShowSteps(self.tally));
@@ -259,6 +272,12 @@ impl JobCore {
         if let Some(array) = self.array_to_tell() {
             self.tell_array(turn);
             turn.out.push(JobEffect::SubscribeTo { job: array });
+            turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: turn.now.plus(ARRAY_PURGE_RETRY) });
+            return;
+        }
+        // Its leader may be requeued as long as it is remembered, and needs all of its job then.
+        if let Some(leader) = self.het_leader() {
+            turn.out.push(JobEffect::SubscribeTo { job: leader });
             turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: turn.now.plus(ARRAY_PURGE_RETRY) });
             return;
         }
@@ -309,13 +328,14 @@ impl JobCore {
             | JobInput::Siblings { .. }
             | JobInput::Timer(_)
             | JobInput::Priority(_)
+            | JobInput::Het { .. }
             | JobInput::Site(_) => return,
         };
         turn.out.push(answer);
     }
 
     pub(super) fn deadline(&mut self, turn: &mut Turn<'_>) {
-        let Some(at) = self.deadline_comes() else { return };
+        let Some(at) = self.deadline_comes().filter(|_| self.het_leader().is_none()) else { return };
         if at > turn.now {
             // It started in time, its limit changed, or the clock was set back.
             return turn.out.push(JobEffect::SetTimer { timer: JobTimer::Deadline, at });
@@ -347,7 +367,7 @@ impl JobCore {
 
     /// `--immediate`: still waiting after the time it was given.
     pub(super) fn gave_up_waiting(&mut self, turn: &mut Turn<'_>) {
-        if matches!(self.record.phase, Phase::Pending) {
+        if matches!(self.record.phase, Phase::Pending) && self.het_leader().is_none() {
             let _ = self.cancel(JobState::Cancelled, None, turn);
         }
     }

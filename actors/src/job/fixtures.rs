@@ -103,6 +103,7 @@ pub fn proposal(job: u32, array_index: Option<u32>, nodes: &[&str]) -> StartProp
         usage: NodeUse::Cpus,
         time_limit: TimeLimit::Secs(3600),
         reservation: None,
+        others: Vec::new(),
         licenses: garrick_model::spec_text::licenses::Licenses::default(),
     }
 }

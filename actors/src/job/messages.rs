@@ -2,7 +2,8 @@
 //! the actor's mailbox.
 
 use super::{
-    record::{JobRecord, TaskOutcome},
+    het::HetMessage,
+    record::{JobRecord, Run, TaskOutcome},
     state::JobEvent,
 };
 use crate::{
@@ -14,7 +15,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
         command::{JobChange, JobMilestone, StepManagerPlace},
-        node::{AgentReport, ArrayFacts, ControllerToNode, JobCredential, SignalScope},
+        node::{AgentReport, ArrayFacts, ControllerToNode, HetComponent, JobCredential, SignalScope},
     },
     packed_steps::StepTally,
     refusal::Refusal,
@@ -289,6 +290,13 @@ pub enum JobInput {
     Timer(JobTimer),
     /// The site's settings changed.
     Site(Arc<JobSite>),
+    /// From another component of the same heterogeneous job.
+    Het {
+        /// Which.
+        from: JobId,
+        /// What.
+        message: Box<HetMessage>,
+    },
 }
 
 /// A launch, ready but for the signature.
@@ -312,6 +320,8 @@ pub struct LaunchOrder {
     pub cpus_per_task: u32,
     /// Facts of the array.
     pub array: Option<ArrayFacts>,
+    /// The other components of a heterogeneous job.
+    pub het: Vec<HetComponent>,
 }
 
 /// What a job causes. Effects after a [`JobEffect::Record`] happen when that event is on disk.
@@ -325,6 +335,23 @@ pub enum JobEffect {
         record: Box<JobRecord>,
         /// What it is to do first.
         then: Option<Box<JobInput>>,
+    },
+    /// The allocation of another component of this heterogeneous job. Saved together with the records of the same turn,
+    /// and told to its owner then.
+    Grant {
+        /// Component.
+        job: JobId,
+        /// The leader's attempt.
+        attempt: u64,
+        /// Its run.
+        run: Box<Run>,
+    },
+    /// Tell another component of this heterogeneous job.
+    TellHet {
+        /// Whom.
+        to: JobId,
+        /// What.
+        message: Box<HetMessage>,
     },
     /// Show.
     Publish(Arc<JobView>),
@@ -510,6 +537,7 @@ impl Message for JobMsg {
             Self::Input(input) => match input {
                 JobInput::Start(_) => "Start",
                 JobInput::Preempt(_) => "Preempt",
+                JobInput::Het { message, .. } => message.name(),
                 JobInput::Considered { .. } => "Considered",
                 JobInput::Priority(_) => "Priority",
                 JobInput::Reserved { .. } => "Reserved",

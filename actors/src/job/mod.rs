@@ -11,6 +11,7 @@
 //! | `control` | commands |
 //! | `preempt` | giving way to another job |
 //! | `array` | tasks split off an array |
+//! | [`het`] | components of a heterogeneous job |
 //! | `dependency` | conditions on other jobs |
 //! | [`shell`] | the actor, and the supervisor of all jobs |
 //! | [`messages`] | what it accepts and causes |
@@ -21,6 +22,7 @@ mod control;
 pub mod core;
 pub mod dependency;
 pub mod ending;
+pub mod het;
 pub mod messages;
 mod preempt;
 pub mod record;

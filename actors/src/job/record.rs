@@ -4,6 +4,7 @@
 use super::state::requeues;
 use garrick_model::{
     ids::{ArrayTask, JobId, RequestId, Sluid},
+    messages::node::HetComponent,
     packed_steps::StepTally,
     resources::MemoryRequest,
     spec::{ArraySpec, Dependencies, JobSpec, Sharing},
@@ -201,6 +202,9 @@ pub struct Run {
     /// It was told to give way to another job.
     #[serde(default)]
     pub preempted: Option<PreemptMark>,
+    /// The other components of a heterogeneous job, in the leader's run: recorded with it, for its launch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub parts: Vec<HetComponent>,
 }
 
 /// A run gives way to another job.

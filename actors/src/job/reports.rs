@@ -50,6 +50,7 @@ impl JobCore {
         if matches!(self.record.phase, Phase::Starting(_)) {
             turn.out.push(JobEffect::ClearTimer(JobTimer::Launch));
             self.save(JobEvent::Started { at: turn.now, door }, turn);
+            self.het_started(turn);
             if let Some(failure) = self.record.phase.run().and_then(|run| run.after_failure) {
                 let millis = u64::try_from(turn.now.since(failure).as_millis()).unwrap_or(u64::MAX);
                 tracing::info!(job_id = self.record.id.0, millis, "job.expedited_restart");
@@ -120,6 +121,7 @@ impl JobCore {
     fn end_from(&mut self, end: End, told_by: Option<&str>, turn: &mut Turn<'_>) {
         let licensed = self.record.licenses().is_some();
         self.save(JobEvent::Ended(end), turn);
+        self.het_ended(turn);
         if licensed {
             turn.out.push(JobEffect::ReleaseLicenses { attempt: None });
         }
@@ -169,6 +171,10 @@ impl JobCore {
     /// The batch host said neither that the run started nor that it could not: for instance because it did not believe
     /// the credential.
     pub(super) fn launch_timed_out(&mut self, turn: &mut Turn<'_>) {
+        if self.het_holds_launch() {
+            // Their own time runs.
+            return self.limit_launch(turn);
+        }
         if let Phase::Starting(run) = &self.record.phase {
             let node = run.batch_host().to_owned();
             self.launch_failed(&node, Reason::JobLaunchFailure, "nothing was heard of the launch", false, turn);
@@ -304,7 +310,8 @@ impl JobCore {
         let Some(run) = self.record.phase.run() else {
             let sluid = self.record.sluid;
             // Of an attempt that was given up. One under way is answered by its reservation.
-            if self.commit.as_ref().is_none_or(|commit| !commit.has_node(node)) {
+            let undecided = self.het_undecided_nodes().iter().any(|known| known == node);
+            if !undecided && self.commit.as_ref().is_none_or(|commit| !commit.has_node(node)) {
                 turn.out.push(JobEffect::Release { node: node.to_owned(), sluid, attempt: None, drain: None });
             }
             return;

@@ -4,6 +4,7 @@
 use super::{
     core::JobCore,
     ending::end_lost,
+    het::HetMessage,
     messages::{JobEffect, JobInput, JobMsg, LaunchOrder},
     record::JobRecord,
     state::JobEvent,
@@ -106,6 +107,12 @@ impl JobActor {
                     });
                     rest.push(JobEffect::Split { record, then });
                 }
+                JobEffect::Grant { job, attempt, run } => {
+                    let event = JobEvent::Allocated(run.clone());
+                    self.env.jobs.grant(job, &event);
+                    events.push(ControllerEvent::Job { job, event: Box::new(event) });
+                    rest.push(JobEffect::Grant { job, attempt, run });
+                }
                 other => rest.push(other),
             }
         }
@@ -139,6 +146,11 @@ impl JobActor {
                     deliver(cx, &supervisor, JobsMsg::Start { job: record.id, first: then });
                 }
             }
+            JobEffect::Grant { job: to, attempt, run } => {
+                let message = Box::new(HetMessage::Granted { attempt, run });
+                env.tell_job(cx, to, JobInput::Het { from: job, message });
+            }
+            JobEffect::TellHet { to, message } => env.tell_job(cx, to, JobInput::Het { from: job, message }),
             JobEffect::Publish(view) => self.publish(view),
             JobEffect::ShowSteps(tally) => {
                 if tally == StepTally::default() {
@@ -247,6 +259,7 @@ impl JobActor {
             cpus_per_task: order.cpus_per_task,
             array: order.array,
             switches,
+            het: order.het,
         };
         let frame = Box::new(ControllerToNode::StartJob(Box::new(launch)));
         self.env.tell_node(cx, &order.node, NodeInput::Send(frame));

@@ -14,7 +14,7 @@ use crate::{
 use garrick_model::{
     messages::node::{ArrayFacts, JobCredential},
     spec::{ArraySpec, JobSpec},
-    time::TimeLimit,
+    time::{TimeLimit, Timestamp},
     view::Allocation,
 };
 use std::{
@@ -24,7 +24,7 @@ use std::{
 };
 
 /// Nodes' owners answer a reservation at once, but for one that waits for the disk; an owner that failed over it never does.
-const COMMIT_LIMIT: Duration = Duration::from_secs(10);
+pub(super) const COMMIT_LIMIT: Duration = Duration::from_secs(10);
 
 impl JobCore {
     pub(super) fn start(&mut self, mut proposal: StartProposal, turn: &mut Turn<'_>) {
@@ -32,7 +32,8 @@ impl JobCore {
         let wanted = self.is_eligible(turn.now)
             && self.commit.is_none()
             && !proposal.nodes.is_empty()
-            && self.record.resolved.partitions.contains(&proposal.partition);
+            && self.record.resolved.partitions.contains(&proposal.partition)
+            && self.is_for_all_of_it(&proposal);
         if !wanted {
             turn.out.push(JobEffect::Outcome { pass, accepted: false });
             return;
@@ -62,8 +63,9 @@ impl JobCore {
         self.commit(proposal, turn);
     }
 
-    fn commit(&mut self, proposal: StartProposal, turn: &mut Turn<'_>) {
+    pub(super) fn commit(&mut self, mut proposal: StartProposal, turn: &mut Turn<'_>) {
         self.attempt += 1;
+        let others = std::mem::take(&mut proposal.others);
         let expected_end = proposal.time_limit.duration().map(|d| turn.now.plus(d));
         let licensed = proposal.licenses.is_empty();
         if !licensed {
@@ -93,6 +95,9 @@ impl JobCore {
             licensed,
             proposal,
         });
+        if !others.is_empty() {
+            self.het_prepare(others, turn);
+        }
     }
 
     pub(super) fn reserved(
@@ -118,8 +123,8 @@ impl JobCore {
             Ok(address) => {
                 commit.waiting.remove(&node);
                 commit.granted.insert(node, address);
-                if commit.waiting.is_empty() && commit.licensed {
-                    self.allocate(turn);
+                if commit.has_all() {
+                    self.committed(turn);
                 }
             }
             Err(refusal) => {
@@ -143,8 +148,8 @@ impl JobCore {
             return self.abandon_commit(turn);
         }
         commit.licensed = true;
-        if commit.waiting.is_empty() {
-            self.allocate(turn);
+        if commit.has_all() {
+            self.committed(turn);
         }
     }
 
@@ -163,15 +168,23 @@ impl JobCore {
                 drain: None,
             });
         }
-        turn.out.push(JobEffect::Outcome { pass: commit.proposal.pass, accepted: false });
+        if self.record.spec.het.is_none() || self.het_abandoned(commit.attempt, turn) {
+            turn.out.push(JobEffect::Outcome { pass: commit.proposal.pass, accepted: false });
+        }
     }
 
-    fn allocate(&mut self, turn: &mut Turn<'_>) {
-        let Some(commit) = self.commit.take() else { return };
-        turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
-        let StartProposal { pass, nodes, partition, usage, time_limit, licenses, reservation, .. } = commit.proposal;
+    /// Everything that was asked for is there.
+    pub(super) fn committed(&mut self, turn: &mut Turn<'_>) {
+        if self.record.spec.het.is_none() || self.het_may_allocate(turn) {
+            self.allocate(turn);
+        }
+    }
+
+    /// The run that a commit makes.
+    pub(super) fn run_of(&self, commit: &Commit, now: Timestamp) -> Run {
+        let StartProposal { nodes, partition, usage, time_limit, licenses, reservation, .. } = commit.proposal.clone();
         let addresses = nodes.iter().map(|n| commit.granted.get(&n.name).cloned().unwrap_or_default()).collect();
-        let run = Run {
+        Run {
             allocation: Arc::new(Allocation {
                 nodes,
                 partition,
@@ -180,7 +193,7 @@ impl JobCore {
                 reservation,
             }),
             addresses,
-            start: turn.now,
+            start: now,
             time_limit,
             started: None,
             door: String::new(),
@@ -192,7 +205,15 @@ impl JobCore {
             after_failure: self.record.expediting,
             continued: false,
             preempted: None,
-        };
+            parts: self.het_parts(),
+        }
+    }
+
+    fn allocate(&mut self, turn: &mut Turn<'_>) {
+        let Some(commit) = self.commit.take() else { return };
+        turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
+        let pass = commit.proposal.pass;
+        let run = self.run_of(&commit, turn.now);
         self.release_earlier(|hold| hold.kept && !run.has_node(&hold.node.name), turn);
         // What was kept on nodes of this run made room for it when they were asked, and need not come back now.
         for hold in self.record.earlier.iter().filter(|hold| hold.kept) {
@@ -200,6 +221,7 @@ impl JobCore {
             turn.out.push(JobEffect::Release { node, sluid, attempt: None, drain: None });
         }
         self.save(JobEvent::Allocated(Box::new(run)), turn);
+        self.het_grant(turn);
         self.launch(turn);
         self.limit_launch(turn);
         turn.out.push(JobEffect::Outcome { pass, accepted: true });
@@ -213,6 +235,9 @@ impl JobCore {
     /// Sends the launch; may be repeated for the same run.
     pub(super) fn launch(&self, turn: &mut Turn<'_>) {
         let Phase::Starting(run) = &self.record.phase else { return };
+        if self.het_holds_launch() {
+            return;
+        }
         let record = &self.record;
         let credential = JobCredential {
             cluster: self.site.cluster.clone(),
@@ -238,6 +263,7 @@ impl JobCore {
             tasks: record.resolved.tasks,
             cpus_per_task: record.resolved.cpus_per_task,
             array: record.spec.array.as_ref().filter(|_| record.array_task.is_some()).map(array_facts),
+            het: run.parts.clone(),
         })));
     }
 

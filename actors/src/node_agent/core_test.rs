@@ -85,6 +85,7 @@ fn order(nodes: &[&str]) -> StartOrder {
         cpus_per_task: 1,
         array: None,
         switches: Vec::new(),
+        het: Vec::new(),
     };
     StartOrder { launch: Box::new(launch), credential: Ok(Box::new(credential)) }
 }

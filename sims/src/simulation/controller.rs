@@ -18,6 +18,7 @@ use garrick_actors::{
         core::{JobCore, Leftover},
         dependency::waits_for,
         ending::end_lost,
+        het::HetMessage,
         messages::{JobEffect, JobInput},
         record::{JobRecord, RecordHold},
         state::JobEvent,
@@ -395,6 +396,11 @@ impl World {
                     }
                     rest.push(JobEffect::Split { record, then });
                 }
+                JobEffect::Grant { job, attempt, run } => {
+                    let event = Box::new(JobEvent::Allocated(run.clone()));
+                    events.push(ControllerEvent::Job { job, event });
+                    rest.push(JobEffect::Grant { job, attempt, run });
+                }
                 other => rest.push(other),
             }
         }
@@ -440,6 +446,13 @@ impl World {
                         self.send(from, Happening::Job(task, *then));
                     }
                 }
+                JobEffect::Grant { job: to, attempt, run } => {
+                    let message = Box::new(HetMessage::Granted { attempt, run });
+                    self.send(from, Happening::Job(to, JobInput::Het { from: job, message }));
+                }
+                JobEffect::TellHet { to, message } => {
+                    self.send(from, Happening::Job(to, JobInput::Het { from: job, message }));
+                }
                 JobEffect::Publish(view) => {
                     self.shown_jobs.insert(job, view);
                     self.scheduler.changed = true;
@@ -474,6 +487,7 @@ impl World {
                         cpus_per_task: order.cpus_per_task,
                         array: order.array,
                         switches: Vec::new(),
+                        het: order.het,
                     };
                     let frame = ControllerToNode::StartJob(Box::new(launch));
                     self.to_node(job, &order.node, NodeInput::Send(Box::new(frame)));

@@ -399,6 +399,7 @@ fn facts() -> RunFacts {
         cpus_per_task: 1,
         array: None,
         switches: Vec::new(),
+        het: Vec::new(),
         conf_path: Some("/etc/slurm/slurm.conf".into()),
         zone: jiff::tz::TimeZone::UTC,
     }
