@@ -54,7 +54,14 @@ impl ControllerActor {
         command: &JobCommand,
     ) -> Pending {
         let mut pending = Vec::new();
+        // The leader of a heterogeneous job sees to its other components.
+        let by_leader =
+            matches!(command, JobCommand::Cancel | JobCommand::Requeue { .. } | JobCommand::RequeueSpecialExit)
+                && selector.het.is_none();
         for view in self.selected(selector) {
+            if by_leader && view.id != selector.job && view.spec.het_leader_of_component() == Some(selector.job) {
+                continue;
+            }
             // The record of an array chooses among its waiting tasks; all others are meant as a whole.
             let tasks = if view.array_pending.is_some() { selector.tasks.clone() } else { None };
             pending.extend(self.send_command(cx, view.id, by, tasks, command.clone()));
@@ -92,8 +99,11 @@ impl ControllerActor {
         let mut asked = Vec::new();
         if cancel.jobs.is_empty() && cancel.steps.is_empty() {
             for view in self.matching(&cancel.filter, by) {
+                if view.state.waits() && view.spec.het_leader_of_component().is_some() {
+                    continue;
+                }
                 let pending = self.send_command(cx, view.id, by, None, command.clone());
-                asked.push((JobSelector { job: view.id, tasks: None }, pending.into_iter().collect()));
+                asked.push((JobSelector { job: view.id, tasks: None, het: None }, pending.into_iter().collect()));
             }
         }
         for selector in cancel.jobs {
@@ -111,7 +121,7 @@ impl ControllerActor {
             let result = self.signal_steps(cx, by, step, cancel.pending_steps_only, cancel.signal);
             let (reply, answer) = ReplyTo::channel();
             reply.reply(result);
-            asked.push((JobSelector { job, tasks: None }, vec![answer]));
+            asked.push((JobSelector { job, tasks: None, het: None }, vec![answer]));
         }
         Self::answer_per_job(cx, asked, replies);
     }
@@ -139,6 +149,7 @@ impl ControllerActor {
         signal: Option<i32>,
     ) -> Result<(), Refusal> {
         let view = match steps.array_task() {
+            None if steps.het.is_some() => self.component(steps.job, steps.het.unwrap_or(0)),
             Some(task) => self.env.boards.jobs.list().into_iter().find(|view| view.array_task == Some(task)),
             None => self.env.boards.jobs.get(&steps.job),
         };

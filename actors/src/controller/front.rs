@@ -238,6 +238,9 @@ impl ControllerActor {
                 replies.send(CommandReply::Pong { host, version });
             }
             CommandRequest::SubmitJob { request, spec } => self.submit(cx, caller, by, request, *spec, replies),
+            CommandRequest::SubmitHetJob { request, specs } => {
+                self.submit_het(cx, caller, by, request, specs, replies);
+            }
             CommandRequest::TestJob { spec } => self.test(caller, by, *spec, replies),
             CommandRequest::WaitJob { job, until } => self.wait(cx, job, until, replies),
             CommandRequest::Watch { job } => self.watch(cx, job, replies),

@@ -91,6 +91,22 @@ impl IdSource {
         })
     }
 
+    /// So many ids in a row that are not in use; the first of them. `None`: there is no such row.
+    pub fn jobs(&self, count: u32) -> Option<JobId> {
+        self.with(|state| {
+            let mut id = state.following(state.last_job);
+            for _ in 0..state.max {
+                let last = id.saturating_add(count.saturating_sub(1));
+                if last <= state.max && !(id..=last).any(|id| (state.taken)(JobId(id))) {
+                    state.last_job = last;
+                    return Some(JobId(id));
+                }
+                id = state.following(id);
+            }
+            None
+        })
+    }
+
     /// A new run.
     pub fn sluid(&self, now: Timestamp) -> Sluid {
         self.with(|state| {

@@ -114,6 +114,7 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
     match request {
         CommandRequest::Ping => "Ping",
         CommandRequest::SubmitJob { .. } => "SubmitJob",
+        CommandRequest::SubmitHetJob { .. } => "SubmitHetJob",
         CommandRequest::TestJob { .. } => "TestJob",
         CommandRequest::WaitJob { .. } => "WaitJob",
         CommandRequest::Watch { .. } => "Watch",

@@ -80,6 +80,7 @@ pub mod setup;
 pub mod shelf;
 pub mod steps;
 mod submit;
+mod submit_het;
 mod top;
 pub mod turnstile;
 

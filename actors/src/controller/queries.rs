@@ -132,14 +132,31 @@ fn selects(selector: &JobSelector, view: &JobView) -> bool {
 }
 
 impl ControllerActor {
-    /// Views that a selector means: the job, or an array's record and its tasks.
+    /// Views that a selector means: the job, an array's record and its tasks, or all components of a heterogeneous job.
     pub(super) fn selected(&self, selector: &JobSelector) -> Vec<Arc<JobView>> {
         let own = self.env.boards.jobs.get(&selector.job);
+        if let Some(offset) = selector.het {
+            return self.component(selector.job, offset).into_iter().collect();
+        }
+        if let Some(view) = own.as_ref().filter(|view| view.spec.het_size > 0 && selector.tasks.is_none()) {
+            let others = view.spec.het_others().filter_map(|job| self.env.boards.jobs.get(&job));
+            return own
+                .iter()
+                .cloned()
+                .chain(others.filter(|other| other.spec.het_leader_of_component().is_some()))
+                .collect();
+        }
         let plain = own.as_ref().is_some_and(|v| v.spec.array.is_none());
         if plain {
             return own.into_iter().filter(|v| selects(selector, v)).collect();
         }
         self.env.boards.jobs.list().into_iter().filter(|v| selects(selector, v)).collect()
+    }
+
+    /// A component of a heterogeneous job, by its leader's id and its offset.
+    pub(super) fn component(&self, leader: JobId, offset: u32) -> Option<Arc<JobView>> {
+        let view = self.env.boards.jobs.get(&JobId(leader.0.checked_add(offset)?))?;
+        (view.spec.het == Some((leader, offset))).then_some(view)
     }
 
     pub(super) fn list_jobs(
@@ -302,7 +319,7 @@ impl ControllerActor {
     ) {
         let views = match job {
             None => self.env.boards.jobs.list(),
-            Some(job) => self.selected(&JobSelector { job, tasks: None }),
+            Some(job) => self.selected(&JobSelector { job, tasks: None, het: None }),
         };
         if job.is_some() && views.is_empty() {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));

@@ -9,7 +9,13 @@ use super::{
     ports::ReplySink,
 };
 use crate::{
-    job::{core::JobCore, messages::Authority, record::indices_of, shell::JobsMsg, state::JobEvent},
+    job::{
+        core::JobCore,
+        messages::Authority,
+        record::{JobRecord, indices_of},
+        shell::JobsMsg,
+        state::JobEvent,
+    },
     scheduler::{
         probe::would_start,
         shell::{cluster_view, policy},
@@ -43,20 +49,9 @@ impl ControllerActor {
         by: Authority,
         request: RequestId,
         spec: JobSpec,
-        mut replies: Box<dyn ReplySink>,
+        replies: Box<dyn ReplySink>,
     ) {
-        if let Some((job, warnings)) = self.answered.get(&request) {
-            replies.send(CommandReply::Submitted { job: *job, warnings: warnings.clone() });
-            return;
-        }
-        if let Some(waiting) = self.saving.get_mut(&request) {
-            waiting.push(replies);
-            return;
-        }
-        if self.env.boards.jobs.len() >= self.env.config().max_job_count as usize {
-            replies.send(CommandReply::Refused(Refusal::RetryAfter { after: QUEUE_FULL }));
-            return;
-        }
+        let Some(mut replies) = self.not_yet_answered(request, 1, replies) else { return };
         let now = Timestamp::now();
         let identity = Identity { job: self.env.ids.peek(), sluid: Sluid(0), request: Some(request), submissions: 0 };
         let mut admitted = match self.admit(caller, by, spec, identity, now) {
@@ -70,11 +65,7 @@ impl ControllerActor {
         let job = self.env.ids.job();
         admitted.record.id = job;
         admitted.record.sluid = self.env.ids.sluid(now);
-        let before = u32::try_from(self.env.ids.submission()).unwrap_or(u32::MAX);
-        let in_order = admitted.record.spec.priority.is_none() && !self.env.config().multifactor();
-        if in_order && admitted.record.priority > 1 {
-            admitted.record.priority = admitted.record.priority.saturating_sub(before).max(1);
-        }
+        self.put_in_order(&mut admitted.record);
         tracing::info!(job_id = job.0, uid = caller.uid, request_id = %request, "job.submitted");
         self.env.enter_job(admitted.record.clone(), now);
         let event = JobEvent::Submitted(Box::new(admitted.record));
@@ -89,6 +80,38 @@ impl ControllerActor {
         });
         if let Some(jobs) = self.env.jobs_supervisor() {
             deliver(cx, &jobs, JobsMsg::Start { job, first: None });
+        }
+    }
+
+    /// A repeat of a submission gets the first answer; a queue without room for so many jobs more takes none. `None`: that
+    /// has been said, or will be.
+    pub(super) fn not_yet_answered(
+        &mut self,
+        request: RequestId,
+        jobs: usize,
+        mut replies: Box<dyn ReplySink>,
+    ) -> Option<Box<dyn ReplySink>> {
+        if let Some((job, warnings)) = self.answered.get(&request) {
+            replies.send(CommandReply::Submitted { job: *job, warnings: warnings.clone() });
+            return None;
+        }
+        if let Some(waiting) = self.saving.get_mut(&request) {
+            waiting.push(replies);
+            return None;
+        }
+        if self.env.boards.jobs.len() + jobs > self.env.config().max_job_count as usize {
+            replies.send(CommandReply::Refused(Refusal::RetryAfter { after: QUEUE_FULL }));
+            return None;
+        }
+        Some(replies)
+    }
+
+    /// Where priorities are not calculated, each submission gets one less than the one before.
+    pub(super) fn put_in_order(&self, record: &mut JobRecord) {
+        let before = u32::try_from(self.env.ids.submission()).unwrap_or(u32::MAX);
+        let in_order = record.spec.priority.is_none() && !self.env.config().multifactor();
+        if in_order && record.priority > 1 {
+            record.priority = record.priority.saturating_sub(before).max(1);
         }
     }
 
@@ -115,7 +138,7 @@ impl ControllerActor {
         }
     }
 
-    fn admit(
+    pub(super) fn admit(
         &mut self,
         caller: &Caller,
         by: Authority,

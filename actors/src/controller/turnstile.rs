@@ -104,6 +104,7 @@ pub const fn begins_something(request: &CommandRequest) -> bool {
     matches!(
         request,
         CommandRequest::SubmitJob { .. }
+            | CommandRequest::SubmitHetJob { .. }
             | CommandRequest::UpdateJob { .. }
             | CommandRequest::ControlJob { .. }
             | CommandRequest::UpdateNode { .. }
