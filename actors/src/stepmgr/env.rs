@@ -8,7 +8,7 @@
 //!
 //! Names and values were compared with what a batch script and `srun` tasks of Slurm 26.05 see.
 
-use crate::stepmgr::{pool::PoolNode, run::RunFacts};
+use crate::stepmgr::{het_env::het_variables, pool::PoolNode, run::RunFacts};
 use garrick_model::{
     hostlist,
     ids::StepKey,
@@ -92,6 +92,11 @@ impl Environment {
         self.0.entry(name.as_bytes().to_vec()).or_insert_with(|| value.to_string().into_bytes());
     }
 
+    /// A variable's value, where it is text.
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.0.get(name.as_bytes())?).ok()
+    }
+
     fn has(&self, name: &str) -> bool {
         self.0.contains_key(name.as_bytes())
     }
@@ -158,7 +163,7 @@ pub fn batch_environment(facts: &RunFacts) -> Vec<EnvEntry> {
 }
 
 /// Variables that describe the job.
-fn job_variables(facts: &RunFacts, env: &mut Environment) {
+pub(super) fn job_variables(facts: &RunFacts, env: &mut Environment) {
     let spec = &facts.spec;
     let nodelist = hostlist::fold(facts.nodes.iter().map(|n| &n.name));
     let job = facts.job;
@@ -242,6 +247,7 @@ fn job_variables(facts: &RunFacts, env: &mut Environment) {
         env.set("SLURM_ARRAY_TASK_MAX", array.max);
         env.set("SLURM_ARRAY_TASK_STEP", array.step);
     }
+    het_variables(facts, env);
 }
 
 /// What was asked of sockets, cores and threads, for the steps.

@@ -24,6 +24,7 @@ pub mod endings;
 pub mod ends;
 pub mod enqueue;
 pub mod env;
+mod het_env;
 pub mod holds;
 pub mod interning;
 pub mod journal;

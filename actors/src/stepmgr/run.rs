@@ -3,7 +3,7 @@
 
 use garrick_model::{
     ids::{JobId, Sluid},
-    messages::node::{ArrayFacts, JobCredential, JobLaunch, SwitchPath},
+    messages::node::{ArrayFacts, HetComponent, JobCredential, JobLaunch, SwitchPath},
     spec::{JobKind, JobSpec},
     time::{TimeLimit, Timestamp},
     view::AllocatedNode,
@@ -52,6 +52,8 @@ pub struct RunFacts {
     pub array: Option<ArrayFacts>,
     /// Switches above each node, in the order of [`Self::nodes`]; empty without a tree topology.
     pub switches: Vec<SwitchPath>,
+    /// The other components of a heterogeneous job, where this is the one that runs its script.
+    pub het: Vec<HetComponent>,
     /// Path of `slurm.conf`, for `SLURM_CONF`.
     pub conf_path: Option<String>,
     /// Local time, for notices.
@@ -81,6 +83,7 @@ impl RunFacts {
             cpus_per_task: launch.cpus_per_task,
             array: launch.array,
             switches: launch.switches.clone(),
+            het: launch.het.clone(),
             conf_path: None,
             zone: TimeZone::UTC,
         }

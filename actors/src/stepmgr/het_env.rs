@@ -1,0 +1,110 @@
+//! What the script of a heterogeneous job's leader is told of all components: the job's variables of each once more, with
+//! `_HET_GROUP_` and the component's offset behind their names.
+
+use super::{
+    env::{Environment, job_variables},
+    run::RunFacts,
+};
+
+/// Those that are told of each component, where they are set for it.
+const PER_GROUP: &[&str] = &[
+    "SLURM_CPUS_PER_GPU",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_JOBID",
+    "SLURM_JOB_ACCOUNT",
+    "SLURM_JOB_CPUS_PER_NODE",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NAME",
+    "SLURM_JOB_NODELIST",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_QOS",
+    "SLURM_JOB_RESERVATION",
+    "SLURM_JOB_SLUID",
+    "SLURM_MEM_PER_CPU",
+    "SLURM_MEM_PER_GPU",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_NNODES",
+    "SLURM_NODELIST",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_GPU",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_TASKS_PER_NODE",
+];
+
+/// Sets them; nothing but for a leader.
+pub(super) fn het_variables(facts: &RunFacts, env: &mut Environment) {
+    if facts.het.is_empty() {
+        return;
+    }
+    env.set("SLURM_HET_SIZE", facts.het.len() + 1);
+    let alone = RunFacts { het: Vec::new(), ..facts.clone() };
+    let others = facts.het.iter().map(|component| RunFacts {
+        job: component.job,
+        sluid: component.sluid,
+        spec: component.spec.clone(),
+        nodes: component.nodes.clone(),
+        partition: component.partition.clone(),
+        tasks: component.tasks,
+        cpus_per_task: component.cpus_per_task,
+        ..alone.clone()
+    });
+    for (offset, group) in std::iter::once(alone.clone()).chain(others).enumerate() {
+        let mut own = Environment::default();
+        job_variables(&group, &mut own);
+        for name in PER_GROUP {
+            if let Some(value) = own.get(name) {
+                env.set(&format!("{name}_HET_GROUP_{offset}"), value);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::stepmgr::{builders, env::batch_environment, run::RunFacts};
+    use garrick_model::{
+        ids::{JobId, Sluid},
+        messages::node::HetComponent,
+        spec::{JobKind, JobSpec},
+    };
+    use std::sync::Arc;
+
+    fn value(facts: &RunFacts, name: &str) -> Option<String> {
+        let entries = batch_environment(facts);
+        let prefix = format!("{name}=");
+        entries.iter().find_map(|e| std::str::from_utf8(e).unwrap().strip_prefix(&prefix).map(str::to_owned))
+    }
+
+    #[test]
+    fn the_leaders_script_is_told_of_every_component() {
+        let mut facts = builders::run(JobKind::Batch, &[4, 2]);
+        let spec = JobSpec { tasks: Some(3), ..(*facts.spec).clone() };
+        facts.het = vec![HetComponent {
+            job: JobId(facts.job.0 + 1),
+            sluid: Sluid(99),
+            spec: Arc::new(spec),
+            nodes: facts.nodes[1..].to_vec(),
+            partition: "gpu".to_owned(),
+            tasks: 3,
+            cpus_per_task: 1,
+        }];
+        let own = facts.job.to_string();
+        assert_eq!(value(&facts, "SLURM_HET_SIZE").as_deref(), Some("2"));
+        assert_eq!(value(&facts, "SLURM_JOB_ID"), Some(own.clone()));
+        assert_eq!(value(&facts, "SLURM_JOB_ID_HET_GROUP_0"), Some(own));
+        assert_eq!(value(&facts, "SLURM_JOB_ID_HET_GROUP_1"), Some((facts.job.0 + 1).to_string()));
+        assert_eq!(value(&facts, "SLURM_JOB_NUM_NODES_HET_GROUP_0").as_deref(), Some("2"));
+        assert_eq!(value(&facts, "SLURM_JOB_NODELIST_HET_GROUP_1"), Some(facts.nodes[1].name.clone()));
+        assert_eq!(value(&facts, "SLURM_JOB_PARTITION_HET_GROUP_1").as_deref(), Some("gpu"));
+        assert_eq!(value(&facts, "SLURM_NTASKS_HET_GROUP_1").as_deref(), Some("3"));
+        facts.het.clear();
+        assert_eq!(value(&facts, "SLURM_HET_SIZE"), None);
+        assert_eq!(value(&facts, "SLURM_JOB_ID_HET_GROUP_0"), None);
+    }
+}
