@@ -244,6 +244,9 @@ fn choose(request: &Request, jobs: &[Arc<JobView>]) -> Vec<(JobSelector, Arc<Job
     let named = |job: &JobView| {
         request.jobs.is_empty() && request.steps.is_empty()
             || request.jobs.iter().any(|s| {
+                if let (Some(offset), het) = (s.het, job.spec.het) {
+                    return het == Some((s.job, offset));
+                }
                 let base = job.array_task.map_or(job.id, |t| t.array_job);
                 let task = job.array_task.map(|t| t.index);
                 s.job == job.id && s.tasks.is_none() || s.job == base && task.is_none_or(|i| s.has_task(i))
@@ -252,10 +255,16 @@ fn choose(request: &Request, jobs: &[Arc<JobView>]) -> Vec<(JobSelector, Arc<Job
     jobs.iter()
         .filter(|j| words::is_live(j.state) && j.state != JobState::Completing)
         .filter(|j| request.filter.takes(j) && named(j))
+        // What waits of a heterogeneous job goes with its leader.
+        .filter(|j| {
+            !(j.state.waits()
+                && j.spec.het_leader_of_component().is_some()
+                && request.jobs.iter().all(|s| s.het.is_none()))
+        })
         .map(|j| {
             let tasks =
                 request.jobs.iter().find(|s| s.job == j.id && j.array_pending.is_some()).and_then(|s| s.tasks.clone());
-            (JobSelector { job: j.id, tasks }, j.clone())
+            (JobSelector { job: j.id, tasks, het: None }, j.clone())
         })
         .collect()
 }

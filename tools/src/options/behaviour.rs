@@ -98,6 +98,10 @@ pub const OPTIONS: &[OptionDef] = &[
         Effect::Silent,
     )
     .env(&["SBATCH_WAIT_ALL_NODES", "SALLOC_WAIT_ALL_NODES"]),
+    OptionDef::new("het-group", None, Required("component"), RUN, "run in this component of the job", |t, g| {
+        t.het_group = Some(g.text()?.to_owned());
+        Ok(())
+    }),
     OptionDef::new("jobid", None, Required("id"), RUN, "run under an already allocated job", |t, g| {
         t.jobid = g.sourced(g.checked(g.text()?.trim().parse().ok())?);
         Ok(())

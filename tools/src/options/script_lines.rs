@@ -41,8 +41,10 @@ pub struct ScriptLine {
 /// What the head of a script says.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScriptHead {
-    /// Its option lines.
+    /// Its option lines; of a heterogeneous job, those of the first component.
     pub lines: Vec<ScriptLine>,
+    /// Those of the other components, after a line `hetjob` each.
+    pub others: Vec<Vec<ScriptLine>>,
     /// It has `#PBS` lines, which are not read.
     pub has_pbs: bool,
 }
@@ -58,12 +60,6 @@ pub enum ScriptLineError {
         /// Which quote.
         quote: char,
     },
-    /// A separator of heterogeneous components.
-    #[error("line {number}: heterogeneous jobs are not supported yet")]
-    Heterogeneous {
-        /// Line.
-        number: usize,
-    },
 }
 
 /// Reads the head of a script, for lines with one of these marks.
@@ -76,10 +72,9 @@ pub fn read(script: &[u8], marks: &[Mark]) -> Result<ScriptHead, ScriptLineError
             Some((mark, text)) if text.first().is_none_or(u8::is_ascii_whitespace) => {
                 let words = words(text).map_err(|quote| ScriptLineError::OpenQuote { number, quote })?;
                 if words.first().is_some_and(|w| w == "hetjob" || w == "packjob") {
-                    return Err(ScriptLineError::Heterogeneous { number });
-                }
-                if !words.is_empty() {
-                    head.lines.push(ScriptLine { number, mark, words });
+                    head.others.push(Vec::new());
+                } else if !words.is_empty() {
+                    head.others.last_mut().unwrap_or(&mut head.lines).push(ScriptLine { number, mark, words });
                 }
             }
             _ if line.starts_with(b"#PBS ") => head.has_pbs = true,
@@ -189,11 +184,11 @@ mod tests {
     }
 
     #[test]
-    fn heterogeneous_jobs_are_refused_and_pbs_lines_noticed() {
-        assert!(matches!(
-            read(b"#!/bin/sh\n#SBATCH hetjob\n", OF_SBATCH),
-            Err(ScriptLineError::Heterogeneous { number: 2 })
-        ));
+    fn each_component_of_a_heterogeneous_job_has_its_lines_and_pbs_lines_are_noticed() {
+        let head = read(b"#!/bin/sh\n#SBATCH -n1\n#SBATCH hetjob\n#SBATCH -n2\n#SBATCH packjob\n", OF_SBATCH).unwrap();
+        assert_eq!(head.lines.iter().map(|l| l.number).collect::<Vec<_>>(), [2]);
+        assert_eq!(head.others.iter().map(|lines| lines.len()).collect::<Vec<_>>(), [1, 0]);
+        assert_eq!(head.others[0][0].number, 4);
         assert!(read(b"#!/bin/sh\n#PBS -N x\n", OF_SBATCH).unwrap().has_pbs);
     }
 }

@@ -15,7 +15,7 @@ use std::{
 };
 
 /// Variables that a job sets for its tasks and that `srun` reads: the job's layout, limits and binding.
-const OF_THE_JOB: &[&str] = &[
+pub const OF_THE_JOB: &[&str] = &[
     env_vars::SLURM_CPU_BIND,
     env_vars::SLURM_DISTRIBUTION,
     env_vars::SLURM_EXPORT_ENV,

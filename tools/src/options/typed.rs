@@ -367,6 +367,8 @@ pub struct Typed {
     /// `--bell`
     pub bell: bool,
 
+    /// `--het-group`
+    pub het_group: Option<String>,
     /// `--jobid`
     pub jobid: Option<Sourced<JobId>>,
     /// `srun --async`

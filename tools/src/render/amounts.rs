@@ -334,3 +334,9 @@ pub fn gres_by_node(job: &JobView) -> Vec<String> {
     let nodes = held(job).unwrap_or_default().iter().filter(|node| !node.share.gres.is_empty());
     nodes.map(|node| gres::list(&node.share.gres)).collect()
 }
+
+/// Ids of all components of the heterogeneous job that this one belongs to: `65-67`.
+pub fn het_ids(job: &JobView) -> Option<String> {
+    let (leader, _) = job.spec.het.filter(|_| job.spec.het_size > 1)?;
+    Some(format!("{leader}-{}", leader.0.saturating_add(job.spec.het_size - 1)))
+}

@@ -5,6 +5,7 @@
 //! | [`sbatch`], [`salloc`], [`srun`], [`swait`], [`attach`] | the commands |
 //! | [`startup`] | what they have in common at the start: options, help, messages about them |
 //! | [`submitter`] | what of this process travels with a job or step |
+//! | [`het`] | heterogeneous jobs: components separated by ` : ` |
 //! | [`batch_script`] | finding and checking a batch script |
 //! | [`patience`] | asking again |
 //! | [`allocation`], [`allocation_wait`] | an allocation while it is waited for: what it means; watching it |
@@ -25,6 +26,7 @@ pub mod attach;
 pub mod batch_script;
 pub mod command_process;
 pub mod conversation;
+pub mod het;
 pub mod job_variables;
 pub mod labels;
 pub mod launch;

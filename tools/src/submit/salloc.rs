@@ -4,6 +4,7 @@ use super::{
     allocation::{Allocation, Speaker},
     allocation_wait::{self, Seen, Waited, Watch},
     command_process::{CommandProcess, Outcome},
+    het,
     job_variables::{self, Surroundings},
     manager, sbatch,
     signals::{Origin, Signals},
@@ -24,7 +25,7 @@ use crate::{
 };
 use garrick_model::{ids::JobId, refusal::Refusal, spec::JobKind, state::JobState, view::JobView};
 use nix::sys::signal::Signal;
-use std::{env, ffi::OsString, os::unix::ffi::OsStringExt as _, path::Path, time::Duration};
+use std::{borrow::Cow, env, ffi::OsString, os::unix::ffi::OsStringExt as _, path::Path, time::Duration};
 
 /// Signals that `salloc` deals with while its command runs.
 const SIGNALS: &[Signal] = &[
@@ -58,17 +59,26 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let (work_dir, host) = (submitter.work_dir.clone(), submitter.host.clone());
     let default_name = if startup.operands().is_empty() { "interactive".to_owned() } else { base_name(&command[0]) };
     let work = Work { kind: JobKind::Allocation, default_name, argv: command.clone(), script: None, command: None };
+    let is_het = startup.other_components() > 0;
+    let for_others = is_het.then(|| submitter.clone());
     let Checked { spec, warnings } = job_spec::build(&typed, submitter, work).map_err(wrong)?;
     warnings.iter().for_each(|line| console.warning(line));
     if typed.test_only {
+        if is_het {
+            return Err(het::not_yet(console, "--test-only for a heterogeneous job"));
+        }
         return Ok(sbatch::test_only(Command::Salloc, &cluster, console, spec));
     }
+    let specs = match for_others {
+        Some(submitter) => het::components(&startup, &[], spec, &submitter)?,
+        None => vec![spec],
+    };
     // From here on a signal must not end this process without giving the allocation back.
     let signals = Signals::block(SIGNALS).map_err(|error| {
         console.error(format_args!("Unable to take signals: {error}"));
         1
     })?;
-    let (job, said) = sbatch::submit(&cluster, console, spec)
+    let (job, said) = het::submit(&cluster, console, specs)
         .map_err(|error| startup::tell_cluster(Command::Salloc, console, &error))?;
     said.iter().for_each(|line| console.info(line));
 
@@ -93,13 +103,40 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     if typed.no_shell {
         return Ok(0);
     }
-    let set = variables(&cluster, console, &view, &work_dir, &host);
+    let mut set = variables(&cluster, console, &view, &work_dir, &host);
+    if is_het {
+        set.extend(het_variables(&cluster, console, &view, &work_dir, &host)?);
+    }
     if let Some(dir) = &typed.chdir
         && let Err(error) = env::set_current_dir(dir)
     {
         console.error(format_args!("chdir {dir}: {error}"));
     }
     Ok(run_command(&cluster, console, &typed, job, &command, &set, &signals, watch))
+}
+
+/// Those about all components of a heterogeneous job.
+fn het_variables(
+    cluster: &Cluster,
+    console: &Console,
+    leader: &JobView,
+    work_dir: &Path,
+    host: &str,
+) -> Result<Vec<(Cow<'static, str>, String)>, i32> {
+    let components = het::views(cluster, console, leader.id).map_err(|error| {
+        let code = startup::tell_cluster(Command::Salloc, console, &error);
+        relinquish(cluster, console, leader.id, 1);
+        code
+    })?;
+    let around = Surroundings {
+        cluster: cluster.name(),
+        conf: cluster.conf(),
+        work_dir,
+        host,
+        manager: None,
+        manager_is_here: false,
+    };
+    Ok(job_variables::of_components(&components, &around))
 }
 
 /// Variables for the command. Where the step manager is, is asked once here, so that steps need the controller no more.
@@ -109,7 +146,7 @@ fn variables(
     view: &JobView,
     work_dir: &Path,
     host: &str,
-) -> Vec<(&'static str, String)> {
+) -> Vec<(Cow<'static, str>, String)> {
     let place = manager::locate(cluster, console, view.id);
     if let Err(error) = &place {
         console.verbose(format_args!("step manager not located: {error}"));
@@ -123,7 +160,7 @@ fn variables(
         manager: place.as_ref(),
         manager_is_here: place.as_ref().is_some_and(|p| is_here(Path::new(&p.door)).unwrap_or(false)),
     };
-    job_variables::variables(view, &around)
+    job_variables::variables(view, &around).into_iter().map(|(name, value)| (Cow::Borrowed(name), value)).collect()
 }
 
 #[expect(clippy::too_many_arguments, reason = "the parts of one session, each used once, here")]
@@ -133,11 +170,12 @@ fn run_command(
     typed: &Typed,
     job: JobId,
     command: &[OsString],
-    set: &[(&str, String)],
+    set: &[(Cow<'static, str>, String)],
     signals: &Signals,
     mut watch: Watch<'_>,
 ) -> i32 {
-    let process = match CommandProcess::start(command, set, &job_variables::to_remove()) {
+    let set: Vec<(&str, String)> = set.iter().map(|(name, value)| (name.as_ref(), value.clone())).collect();
+    let process = match CommandProcess::start(command, &set, &job_variables::to_remove()) {
         Ok(process) => process,
         Err(error) => {
             console.error(format_args!("Unable to exec command \"{}\": {error}", command[0].to_string_lossy()));

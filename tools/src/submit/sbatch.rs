@@ -2,7 +2,7 @@
 
 use super::{
     batch_script::{self, BatchScript},
-    patience,
+    het, patience,
     startup::{self, Startup},
     submitter,
 };
@@ -19,7 +19,7 @@ use crate::{
     output::{self, Console},
 };
 use garrick_model::{
-    ids::{JobId, RequestId},
+    ids::JobId,
     messages::command::{CommandReply, CommandRequest, JobMilestone, JobSelector},
     refusal::Refusal,
     spec::{JobKind, JobSpec},
@@ -45,7 +45,11 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         startup.console.error(&error);
         startup::exit_code(255)
     })?;
-    let typed = startup.typed(&head.lines)?;
+    let mut typed = startup.typed(&head.lines)?;
+    // About the command itself, behind whichever component they stand.
+    typed.parsable |= startup.gave("parsable");
+    typed.wait |= startup.gave("wait");
+    typed.test_only |= startup.gave("test-only");
     let console = &startup.console;
     if head.has_pbs {
         console.warning("#PBS lines are not supported yet and have no effect");
@@ -62,14 +66,22 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
         script: Some(script.text),
         command: script.path,
     };
+    let is_het = startup.other_components() > 0 || !head.others.is_empty();
+    let for_others = is_het.then(|| submitter.clone());
     let Checked { spec, warnings } = job_spec::build(&typed, submitter, work).map_err(wrong)?;
     warnings.iter().for_each(|line| console.warning(line));
+    let specs = match for_others {
+        Some(_) if typed.test_only => return Err(het::not_yet(console, "--test-only for a heterogeneous job")),
+        Some(submitter) => het::components(&startup, &head.others, spec, &submitter)?,
+        None => vec![spec],
+    };
     become_user(&typed).map_err(wrong)?;
     if typed.test_only {
+        let spec = specs.into_iter().next().unwrap_or_default();
         return Ok(test_only(Command::Sbatch, &cluster, console, spec));
     }
-    let (job, said) =
-        submit(&cluster, console, spec).map_err(|error| startup::tell_cluster(Command::Sbatch, console, &error))?;
+    let (job, said) = het::submit(&cluster, console, specs)
+        .map_err(|error| startup::tell_cluster(Command::Sbatch, console, &error))?;
     said.iter().for_each(|line| console.info(line));
     let written = if typed.parsable {
         output::print_line(job)
@@ -110,11 +122,7 @@ fn script(startup: &Startup) -> Result<BatchScript, i32> {
 
 /// Submits a job; a lost reply is asked for again with the same identity. Returns what the controller has to say, too.
 pub fn submit(cluster: &Cluster, console: &Console, spec: JobSpec) -> Answer<(JobId, Vec<String>)> {
-    let request = CommandRequest::SubmitJob { request: RequestId::random(), spec: Box::new(spec) };
-    match patience::ask(cluster, console, &request)? {
-        CommandReply::Submitted { job, warnings } => Ok((job, warnings)),
-        _ => Err(ClusterError::Unexpected("submitted a job")),
-    }
+    het::submit(cluster, console, vec![spec])
 }
 
 /// `--test-only` of any of the commands. Returns the exit code.
@@ -159,7 +167,7 @@ fn wait(cluster: &Cluster, console: &Console, job: JobId) -> i32 {
                 return startup::exit_code(1);
             }
         }
-        let all = CommandRequest::list_jobs(vec![JobSelector { job, tasks: None }]);
+        let all = CommandRequest::list_jobs(vec![JobSelector { job, tasks: None, het: None }]);
         let tasks = match patience::ask(cluster, console, &all) {
             Ok(CommandReply::Jobs { jobs, .. }) => jobs,
             _ => return worst,

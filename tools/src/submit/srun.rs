@@ -5,7 +5,7 @@ use super::{
     allocation_wait::{self, Waited, Watch},
     batch_script::{self, BatchScript},
     conversation::Behaviour,
-    launch, manager,
+    het, launch, manager,
     minibatch::{
         combinations,
         list::{self, ListRequest},
@@ -56,10 +56,20 @@ pub fn main(args: Vec<OsString>) -> i32 {
 
 fn run(args: &[OsString]) -> Result<i32, i32> {
     let mut startup = Startup::begin(Command::Srun, args)?;
+    if startup.other_components() > 0 {
+        return Err(het::not_yet(&startup.console, "A step of several components (srun A : B)"));
+    }
     let script = if startup.gave("batch") { script(&startup)? } else { None };
     let mut typed = startup.typed(script.as_ref().map_or(&[], |(_, lines)| lines))?;
     let console = &startup.console;
     let wrong = |error: OptionError| startup::tell_option(Command::Srun, console, &error);
+    if let Some(group) = &typed.het_group {
+        let job = het::component(group, |name| env::var(name).ok()).map_err(|error| {
+            console.error(error);
+            startup::exit_code(1)
+        })?;
+        typed.jobid = Some(Sourced { value: job, source: Source::CommandLine });
+    }
     combinations::check(&typed, |option| startup.gave(option), startup.operands().len()).map_err(wrong)?;
     if typed.from_file.is_some() {
         return from_file(&typed, console, args);
@@ -101,6 +111,9 @@ fn script(startup: &Startup) -> Result<Option<(BatchScript, Vec<ScriptLine>)>, i
         console.error(&error);
         startup::exit_code(255)
     })?;
+    if !head.others.is_empty() {
+        return Err(het::not_yet(console, "#SBATCH hetjob in the script of a step"));
+    }
     Ok(Some((script, head.lines)))
 }
 

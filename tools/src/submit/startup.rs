@@ -4,7 +4,7 @@
 use crate::{
     cluster::ClusterError,
     options::{
-        getopt::Parsed,
+        getopt::{Occurrence, Parsed},
         help,
         script_lines::ScriptLine,
         sources::{self, SourceError},
@@ -28,6 +28,8 @@ const EXIT_ERROR: i32 = 1;
 pub struct Startup {
     command: Command,
     parsed: Parsed,
+    /// Options of the other components of a heterogeneous job: those after each ` : `.
+    others: Vec<Vec<Occurrence>>,
     /// Its messages.
     pub console: Console,
 }
@@ -36,9 +38,17 @@ impl Startup {
     /// Takes the command line apart. The error is the exit code, when everything has been said.
     pub fn begin(command: Command, args: &[OsString]) -> Result<Self, i32> {
         let console = Console::new(command.name());
-        let parsed = sources::command_line(command, args).map_err(|error| tell_source(command, &console, &error))?;
-        let startup = Self { command, parsed, console };
-        for option in &startup.parsed.options {
+        let taken_apart =
+            |args: &[OsString]| sources::command_line(command, args).map_err(|e| tell_source(command, &console, &e));
+        let mut parsed = taken_apart(args)?;
+        let mut others = Vec::new();
+        while command != Command::Swait && parsed.rest.first().is_some_and(|word| word == ":") {
+            let next = taken_apart(&parsed.rest[1..])?;
+            others.push(next.options);
+            parsed.rest = next.rest;
+        }
+        let startup = Self { command, parsed, others, console };
+        for option in startup.parsed.options.iter().chain(startup.others.iter().flatten()) {
             match option.def.long {
                 "help" => return Err(startup.help(Help::Full)),
                 "usage" => return Err(startup.help(Help::Usage)),
@@ -49,19 +59,40 @@ impl Startup {
         Ok(startup)
     }
 
+    /// Which command it is.
+    pub const fn command(&self) -> Command {
+        self.command
+    }
+
     /// What stands after the options.
     pub fn operands(&self) -> &[OsString] {
         &self.parsed.rest
     }
 
+    /// How many components of a heterogeneous job the command line names beside the first.
+    pub const fn other_components(&self) -> usize {
+        self.others.len()
+    }
+
+    /// What was typed for one of them, from 0: its own script lines and options. Variables are about the first component.
+    pub fn typed_other(&self, at: usize, script: &[ScriptLine]) -> Result<Typed, i32> {
+        let options = self.others.get(at).map_or(&[][..], Vec::as_slice);
+        sources::lay_over(self.command, script, &|_| None, options, Timestamp::now())
+            .map_err(|error| tell_source(self.command, &self.console, &error))
+    }
+
+    fn all_options(&self) -> impl Iterator<Item = &Occurrence> {
+        self.parsed.options.iter().chain(self.others.iter().flatten())
+    }
+
     /// Was this option on the command line?
     pub fn gave(&self, long: &str) -> bool {
-        self.parsed.options.iter().any(|o| o.def.long == long)
+        self.all_options().any(|o| o.def.long == long)
     }
 
     /// The argument of an option on the command line, the last one.
     pub fn value(&self, long: &str) -> Option<&OsString> {
-        self.parsed.options.iter().rev().find(|o| o.def.long == long).and_then(|o| o.value.as_ref())
+        self.all_options().filter(|o| o.def.long == long).last().and_then(|o| o.value.as_ref())
     }
 
     /// Lays the command line over environment and script lines, and says what there is to say about options.
@@ -69,7 +100,12 @@ impl Startup {
         // One pass over the environment, instead of one for every variable that an option may come from.
         let reads = |name: &OsString| name.to_str().is_some_and(|name| self.command.reads(name));
         let environment: BTreeMap<OsString, OsString> = env::vars_os().filter(|(name, _)| reads(name)).collect();
-        let variable = |name: &str| environment.get(OsStr::new(name)).cloned();
+        // A step of another component goes by how that one describes itself.
+        let group = self.value("het-group").and_then(|group| group.to_str()).filter(|group| *group != "0");
+        let variable = |name: &str| match group {
+            Some(group) if sources::OF_THE_JOB.contains(&name) => env::var_os(format!("{name}_HET_GROUP_{group}")),
+            _ => environment.get(OsStr::new(name)).cloned(),
+        };
         let typed = sources::lay_over(self.command, script, &variable, &self.parsed.options, Timestamp::now())
             .map_err(|error| tell_source(self.command, &self.console, &error))?;
         self.console.set_verbosity(match (typed.quiet, typed.verbose) {

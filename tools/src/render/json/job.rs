@@ -73,6 +73,7 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     j["group_name"] = json!(view.group);
     j["het_job_id"] = optional(spec.het.map(|h| h.0.0.into()));
     j["het_job_offset"] = optional(spec.het.map(|h| h.1.into()));
+    j["het_job_id_set"] = text(amounts::het_ids(view).as_deref());
     j["job_id"] = json!(view.id.0);
     if view.allocation.is_some() {
         j["job_resources"] = resources(view);

@@ -29,6 +29,7 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
     let pending = job.state.waits();
     let mut r = Record::default();
     r.line(format!("JobId={}{} JobName={}", job.id, array_keys(job), spec.name));
+    r.line_if("HetJobIdSet", amounts::het_ids(job).as_deref());
     if detail == Detail::Detailed {
         r.line(format!("SLUID={}", job.sluid));
     }

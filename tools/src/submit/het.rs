@@ -1,0 +1,181 @@
+//! Heterogeneous jobs as they are typed: components separated by ` : ` on the command line and by `#SBATCH hetjob` in the
+//! script. What describes the job rather than its resources need be said for the first component only.
+
+use super::startup::Startup;
+use crate::{
+    cluster::{Answer, Cluster, ClusterError},
+    options::{
+        job_spec::{self, Checked, Submitter, Work},
+        script_lines::ScriptLine,
+        typed::{OptionError, Typed},
+    },
+    output::Console,
+    submit::{patience, startup},
+};
+use garrick_model::{
+    ids::{JobId, RequestId},
+    messages::command::{CommandReply, CommandRequest},
+    spec::{JobKind, JobSpec},
+    view::JobView,
+};
+use std::sync::Arc;
+
+/// All components: the first as it is, and the others. `script` has the lines of the others.
+pub fn components(
+    startup: &Startup,
+    script: &[Vec<ScriptLine>],
+    first: JobSpec,
+    submitter: &Submitter,
+) -> Result<Vec<JobSpec>, i32> {
+    let wrong = |error: OptionError| startup::tell_option(startup.command(), &startup.console, &error);
+    if first.array.is_some() {
+        startup.console.error("Job arrays of heterogeneous jobs are not supported");
+        return Err(startup::exit_code(1));
+    }
+    let count = startup.other_components().max(script.len());
+    let mut specs = vec![first];
+    for at in 0..count {
+        let typed = startup.typed_other(at, script.get(at).map_or(&[], Vec::as_slice))?;
+        let submitter = Submitter { environment: Vec::new(), ..submitter.clone() };
+        // Only the first runs anything.
+        let work = Work {
+            kind: JobKind::Allocation,
+            default_name: specs[0].name.clone(),
+            argv: Vec::new(),
+            script: None,
+            command: specs[0].command.clone(),
+        };
+        let Checked { spec, warnings } = job_spec::build(&typed, submitter, work).map_err(wrong)?;
+        warnings.iter().for_each(|line| startup.console.warning(line));
+        specs.push(inherited(&typed, spec, &specs[0]));
+    }
+    Ok(specs)
+}
+
+/// What was not said for a component is as for the first, where it is about the job and not about resources.
+fn inherited(typed: &Typed, own: JobSpec, first: &JobSpec) -> JobSpec {
+    JobSpec {
+        account: own.account.or_else(|| first.account.clone()),
+        qos: own.qos.or_else(|| first.qos.clone()),
+        comment: own.comment.or_else(|| first.comment.clone()),
+        wckey: own.wckey.or_else(|| first.wckey.clone()),
+        time_limit: own.time_limit.or(first.time_limit),
+        begin: own.begin.or(first.begin),
+        deadline: own.deadline.or(first.deadline),
+        dependencies: if typed.dependencies.is_some() { own.dependencies } else { first.dependencies.clone() },
+        hold: own.hold || first.hold,
+        priority: own.priority.or(first.priority),
+        nice: if own.nice == 0 { first.nice } else { own.nice },
+        requeue: own.requeue.or(first.requeue),
+        no_kill: own.no_kill || first.no_kill,
+        immediate_secs: first.immediate_secs,
+        work_dir: if typed.chdir.is_some() { own.work_dir } else { first.work_dir.clone() },
+        ..own
+    }
+}
+
+/// Submits a job of any number of components; a lost reply is asked for again with the same identity. Returns what the
+/// controller has to say, too.
+pub fn submit(cluster: &Cluster, console: &Console, mut specs: Vec<JobSpec>) -> Answer<(JobId, Vec<String>)> {
+    let request = RequestId::random();
+    let request = match specs.len() {
+        1 => CommandRequest::SubmitJob { request, spec: Box::new(specs.remove(0)) },
+        _ => CommandRequest::SubmitHetJob { request, specs },
+    };
+    match patience::ask(cluster, console, &request)? {
+        CommandReply::Submitted { job, warnings } => Ok((job, warnings)),
+        _ => Err(ClusterError::Unexpected("submitted a job")),
+    }
+}
+
+/// The components of a heterogeneous job, in the order of their offsets.
+pub fn views(cluster: &Cluster, console: &Console, leader: JobId) -> Answer<Vec<Arc<JobView>>> {
+    match patience::ask(cluster, console, &CommandRequest::list_jobs(vec![leader.into()]))? {
+        CommandReply::Jobs { jobs, .. } => Ok(jobs),
+        _ => Err(ClusterError::Unexpected("asked for the components of a job")),
+    }
+}
+
+/// The component that `--het-group` names, by the variables of the job around this process.
+pub fn component(group: &str, variable: impl Fn(&str) -> Option<String>) -> Result<JobId, String> {
+    let Ok(offset) = group.trim().parse::<u32>() else {
+        return Err(match group.contains([',', '-']) {
+            true => "--het-group with several components is not supported yet".to_owned(),
+            false => format!("Invalid --het-group specification: {group}"),
+        });
+    };
+    variable(&format!("SLURM_JOB_ID_HET_GROUP_{offset}"))
+        .and_then(|id| id.parse().ok())
+        .ok_or_else(|| format!("--het-group: there is no heterogeneous job with a component {offset} around"))
+}
+
+/// Says that something cannot be done with a heterogeneous job; returns the exit code.
+pub fn not_yet(console: &Console, what: &str) -> i32 {
+    console.error(format_args!("{what} is not supported yet"));
+    startup::exit_code(1)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::options::table::Command;
+    use garrick_model::time::TimeLimit;
+    use std::ffi::OsString;
+
+    fn parts(line: &str, script: &[Vec<ScriptLine>]) -> Result<(Vec<JobSpec>, Vec<OsString>), i32> {
+        let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let mut startup = Startup::begin(Command::Sbatch, &args)?;
+        let typed = startup.typed(&[])?;
+        let submitter = Submitter { work_dir: "/home/alice".into(), ..Submitter::default() };
+        let work = Work {
+            kind: JobKind::Batch,
+            default_name: "job.sh".to_owned(),
+            argv: Vec::new(),
+            script: Some(b"#!/bin/sh\n".to_vec()),
+            command: None,
+        };
+        let first = job_spec::build(&typed, submitter.clone(), work).unwrap().spec;
+        Ok((components(&startup, script, first, &submitter)?, startup.operands().to_vec()))
+    }
+
+    #[test]
+    fn options_before_and_after_a_colon_are_of_different_components() {
+        let (specs, operands) = parts("-n4 -J both -A lab -t 5 : -n2 -p gpu -t 7 : -N2 job.sh : x", &[]).unwrap();
+        assert_eq!(specs.iter().map(|s| s.tasks).collect::<Vec<_>>(), [Some(4), Some(2), None]);
+        assert_eq!(operands, ["job.sh", ":", "x"]);
+        assert!(specs.iter().all(|s| s.name == "both" && s.account.as_deref() == Some("lab")));
+        let limit = |minutes: u64| Some(TimeLimit::Secs(minutes * 60));
+        assert_eq!(specs.iter().map(|s| s.time_limit).collect::<Vec<_>>(), [limit(5), limit(7), limit(5)]);
+        // Resources are each component's own.
+        assert_eq!((specs[1].partitions.as_slice(), specs[2].partitions.len()), (&["gpu".to_owned()][..], 0));
+        assert!(specs[1..].iter().all(|s| s.kind == JobKind::Allocation && s.script.is_none()));
+    }
+
+    #[test]
+    fn components_of_the_script_and_of_the_command_line_lie_over_each_other() {
+        let line = |text: &str| ScriptLine {
+            number: 3,
+            mark: crate::options::script_lines::Mark::Sbatch,
+            words: text.split_whitespace().map(OsString::from).collect(),
+        };
+        let script = [vec![line("-n2 -c3")], vec![line("-n7")]];
+        let (specs, _) = parts("-n1 : -n5 job.sh", &script).unwrap();
+        assert_eq!(specs.iter().map(|s| s.tasks).collect::<Vec<_>>(), [Some(1), Some(5), Some(7)]);
+        assert_eq!(specs[1].cpus_per_task, Some(3));
+    }
+
+    #[test]
+    fn a_group_is_a_component_of_the_job_around() {
+        let around = |name: &str| (name == "SLURM_JOB_ID_HET_GROUP_1").then(|| "8".to_owned());
+        assert_eq!(component("1", around), Ok(JobId(8)));
+        assert!(component("2", around).unwrap_err().contains("component 2"));
+        assert!(component("0,1", around).unwrap_err().ends_with("not supported yet"));
+        assert!(component("x", around).unwrap_err().starts_with("Invalid"));
+    }
+
+    #[test]
+    fn arrays_are_refused() {
+        assert_eq!(parts("--array=1-3 : -n1 job.sh", &[]).unwrap_err(), 1);
+    }
+}
