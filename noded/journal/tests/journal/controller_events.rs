@@ -146,7 +146,7 @@ fn spec() -> JobSpec {
         submit_line: "sbatch job.sh one 'two words'".into(),
         command: Some("/home/alice/job.sh".into()),
         het: Some((JobId(11), 0)),
-        het_size: 2,
+        het_size: 0,
         array_task: None,
     }
 }
@@ -288,6 +288,7 @@ fn run(nodes: &[&str]) -> Run {
         after_failure: None,
         continued: false,
         preempted: None,
+        parts: Vec::new(),
     }
 }
 
