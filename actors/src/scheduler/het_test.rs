@@ -147,7 +147,7 @@ fn mixed(specs: Vec<JobSpec>, sizes: &[usize]) -> Vec<JobView> {
 
 fn check(view: &ClusterView, plan_of: &Plan, jobs: &[JobView]) -> Result<(), TestCaseError> {
     prop_assert_eq!(overbooked(view, plan_of), None);
-    prop_assert_eq!(overbooked_later(view, plan_of), None);
+    prop_assert_eq!(overbooked_later(view, plan_of, NOW), None);
     for start in &plan_of.starts {
         let leader = jobs.iter().find(|j| j.id == start.job).unwrap();
         let others: Vec<JobId> = leader.spec.het_others().collect();
