@@ -7,9 +7,10 @@ use garrick_sims::{
 use std::{io::Write, process::ExitCode};
 
 const HELP: &str = "Usage: garrick-records COMMAND [--jobs N]
-What durability costs, on a real controller without nodes (needs root, and programs built with --release):
+What durability and planning cost, on a real controller (needs root, and programs built with --release):
   rates     submissions a second, beside raw fdatasync and a disk in memory (50000 jobs)
   restart   a controller killed with so many jobs, until it answers for them (100000 jobs)
+  planning  questions and submissions while plans over so many different jobs are made (10000 jobs)
   crowd     one user's single submissions beside another's so many at once (10000 jobs)
 ";
 
@@ -41,8 +42,9 @@ fn main() -> ExitCode {
     let outcome = match command {
         "rates" => records::rates(jobs.unwrap_or(50_000)),
         "restart" => records::restart(jobs.unwrap_or(100_000)),
+        "planning" => records::planning(jobs.unwrap_or(10_000)),
         "crowd" => records::crowd(jobs.unwrap_or(10_000)),
-        other => return misused(&format!("\"{other}\" is none of rates, restart, crowd")),
+        other => return misused(&format!("\"{other}\" is none of rates, restart, planning, crowd")),
     };
     match outcome.and_then(|found| print(&found)) {
         Ok(()) => ExitCode::SUCCESS,

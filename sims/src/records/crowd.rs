@@ -1,18 +1,13 @@
 //! One user's thousands of requests beside another's single ones. The requests come from two processes of two users: the
 //! controller knows who asks from the socket.
 
-use super::{Fallible, client, controller::Controller};
+use super::{Fallible, client, controller::Controller, submission_of};
 use crate::minibatch::{
     cluster::{own_program, without_cluster},
     figures::Findings,
 };
 use garrick_frame::DoorClient;
-use garrick_model::{
-    ids::RequestId,
-    messages::command::{CommandReply, CommandRequest},
-    refusal::Refusal,
-    spec::JobSpec,
-};
+use garrick_model::{messages::command::CommandReply, refusal::Refusal, spec::JobSpec};
 use std::{
     collections::VecDeque,
     io::{BufRead as _, BufReader, Read as _, Write as _, stdin, stdout},
@@ -140,16 +135,12 @@ fn say(number: f64) -> Fallible<()> {
     Ok(out.flush()?)
 }
 
-fn submission(spec: &JobSpec) -> CommandRequest {
-    CommandRequest::SubmitJob { request: RequestId::random(), spec: Box::new(spec.clone()) }
-}
-
 /// As `sbatch` does: a connection for each.
 fn ask_singly(door: &Path, spec: &JobSpec) -> Fallible<()> {
     loop {
         let began = Instant::now();
         let mut client = client(door)?;
-        client.send(&submission(spec))?;
+        client.send(&submission_of(spec.clone()))?;
         match client.recv::<CommandReply>()? {
             CommandReply::Submitted { .. } => say(began.elapsed().as_secs_f64() * 1e3)?,
             other => return Err(format!("a job was not accepted: {other:?}").into()),
@@ -186,7 +177,7 @@ fn ask_many(door: &Path, spec: &JobSpec, count: usize) -> Fallible<()> {
 
 fn send_all(mut client: DoorClient, spec: &JobSpec, count: usize) -> Fallible<DoorClient> {
     for _ in 0..count {
-        client.send(&submission(spec))?;
+        client.send(&submission_of(spec.clone()))?;
     }
     Ok(client)
 }
@@ -199,7 +190,7 @@ fn accept_all(mut client: DoorClient, spec: &JobSpec, count: usize) -> Fallible<
         while again.front().is_some_and(|at| under_way == 0 || *at <= Instant::now()) {
             let Some(at) = again.pop_front() else { break };
             std::thread::sleep(at.saturating_duration_since(Instant::now()));
-            client.send(&submission(spec))?;
+            client.send(&submission_of(spec.clone()))?;
             under_way += 1;
         }
         match client.recv::<CommandReply>()? {

@@ -7,8 +7,10 @@
 mod controller;
 mod crowd;
 mod floor;
+mod planning;
 
 pub use crowd::{ask, crowd};
+pub use planning::planning;
 
 use crate::minibatch::figures::Findings;
 use controller::Controller;
@@ -39,6 +41,10 @@ fn client(door: &Path) -> Fallible<DoorClient> {
     Ok(DoorClient::connect(door, LinkKind::CommandToDaemon, "garrick-records", Some(PATIENCE))?)
 }
 
+fn submission_of(spec: JobSpec) -> CommandRequest {
+    CommandRequest::SubmitJob { request: RequestId::random(), spec: Box::new(spec) }
+}
+
 /// Submits `count` jobs with `window` requests under way. Returns the seconds that it took until the last was accepted.
 fn submit(door: &Path, spec: &JobSpec, count: usize, window: usize) -> Fallible<f64> {
     let mut client = client(door)?;
@@ -46,8 +52,7 @@ fn submit(door: &Path, spec: &JobSpec, count: usize, window: usize) -> Fallible<
     let (mut sent, mut accepted) = (0, 0);
     while accepted < count {
         while sent < count && sent - accepted < window {
-            let request = RequestId::random();
-            client.send(&CommandRequest::SubmitJob { request, spec: Box::new(spec.clone()) })?;
+            client.send(&submission_of(spec.clone()))?;
             sent += 1;
         }
         match client.recv::<CommandReply>()? {
