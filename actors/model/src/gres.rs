@@ -100,13 +100,16 @@ pub struct GresRequest {
     pub bind: Option<GpuBind>,
 }
 
+/// `gpu`, `gpu:h100`
+fn write_kind(f: &mut fmt::Formatter<'_>, name: &str, kind: Option<&str>) -> fmt::Result {
+    f.write_str(name)?;
+    kind.map_or(Ok(()), |kind| write!(f, ":{kind}"))
+}
+
 impl fmt::Display for GresCount {
     /// `gpu:h100:2`
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)?;
-        if let Some(kind) = &self.kind {
-            write!(f, ":{kind}")?;
-        }
+        write_kind(f, &self.name, self.kind.as_deref())?;
         write!(f, ":{}", self.count)
     }
 }
@@ -114,10 +117,7 @@ impl fmt::Display for GresCount {
 impl fmt::Display for GresEntry {
     /// As `scontrol show node` prints it: `gpu:h100:4`, `bandwidth:lustre:no_consume:4G`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.name)?;
-        if let Some(kind) = &self.kind {
-            write!(f, ":{kind}")?;
-        }
+        write_kind(f, &self.name, self.kind.as_deref())?;
         if self.no_consume {
             f.write_str(":no_consume")?;
         }
@@ -129,10 +129,7 @@ impl fmt::Display for GresShare {
     /// As `scontrol show job -d` prints it: `gpu:h100:2(IDX:0-1)`, `craynetwork:1(CNT:1)`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, kind, count, devices } = self;
-        f.write_str(name)?;
-        if let Some(kind) = kind {
-            write!(f, ":{kind}")?;
-        }
+        write_kind(f, name, kind.as_deref())?;
         if devices.is_empty() {
             write!(f, ":{0}(CNT:{0})", count_text(*count))
         } else {
@@ -262,11 +259,6 @@ pub fn devices_of(entries: &[GresEntry], place: usize) -> CpuSet {
 /// Place of a share among a node's entries.
 pub fn place_of(entries: &[GresEntry], share: &GresShare) -> Option<usize> {
     entries.iter().position(|entry| entry.name == share.name && entry.kind == share.kind)
-}
-
-/// How many of a name (and type, where one is named) are among shares.
-pub fn count_in(shares: &[GresShare], name: &str) -> u64 {
-    shares.iter().filter(|share| share.name == name).map(|share| share.count).sum()
 }
 
 /// Devices of a name among shares.
@@ -473,13 +465,9 @@ impl GresAmounts {
         Self::of(amounts)
     }
 
-    fn at(&self, place: usize) -> u64 {
-        self.0.as_ref().and_then(|amounts| amounts.get(place)).copied().unwrap_or(0)
-    }
-
     /// Of the entry at a place.
     pub fn count(&self, place: usize) -> u64 {
-        self.at(place)
+        self.0.as_ref().and_then(|amounts| amounts.get(place)).copied().unwrap_or(0)
     }
 
     /// In which places a request is counted: its own entry, or the only entry of its name, or the name's place, or both.
@@ -515,8 +503,8 @@ impl GresAmounts {
     pub fn total_room(&self, entries: &[GresEntry], request: &GresRequest) -> u64 {
         let Some(asked) = request.total.first() else { return 0 };
         match Self::places(entries, asked) {
-            Some((place, Some(total))) => self.at(place).min(self.at(total)),
-            Some((place, None)) => self.at(place),
+            Some((place, Some(total))) => self.count(place).min(self.count(total)),
+            Some((place, None)) => self.count(place),
             None => 0,
         }
     }
@@ -539,27 +527,18 @@ impl GresAmounts {
 
     /// What certain shares take.
     pub fn held(entries: &[GresEntry], shares: &[GresShare]) -> GresTaken {
-        let counts = shares.iter().map(|s| GresCount { name: s.name.clone(), kind: s.kind.clone(), count: s.count });
-        let need: Vec<GresCount> = counts.collect();
-        if entries.is_empty() || need.is_empty() {
+        if shares.is_empty() {
             return Self::default();
         }
-        let names = names_with_types(entries);
-        let mut amounts = vec![0u64; entries.len() + names.len()];
-        for share in shares {
-            if let Some(place) = place_of(entries, share).filter(|place| !entries[*place].no_consume) {
-                amounts[place] = amounts[place].saturating_add(share.count);
-                if let Some(n) = names.iter().position(|name| *name == share.name) {
-                    amounts[entries.len() + n] = amounts[entries.len() + n].saturating_add(share.count);
-                }
-            }
-        }
-        Self::of(amounts)
+        Self::from_counts(entries, |place| {
+            let here = |share: &&GresShare| !entries[place].no_consume && place_of(entries, share) == Some(place);
+            shares.iter().filter(here).fold(0, |sum, share| sum.saturating_add(share.count))
+        })
     }
 
     /// Is there as much in each place as in the other?
     pub fn covers(&self, taken: &GresTaken) -> bool {
-        taken.0.iter().flat_map(|t| t.iter()).enumerate().all(|(at, n)| *n <= self.at(at))
+        taken.0.iter().flat_map(|t| t.iter()).enumerate().all(|(at, n)| *n <= self.count(at))
     }
 
     /// Without that.
@@ -586,11 +565,11 @@ impl GresAmounts {
     /// Certain shares that leave no more free than this: what stands in for holders of which only amounts are known.
     pub fn shares_leaving(&self, entries: &[GresEntry]) -> Vec<GresShare> {
         let mut take: Vec<u64> =
-            entries.iter().enumerate().map(|(at, e)| e.count.saturating_sub(self.at(at))).collect();
+            entries.iter().enumerate().map(|(at, e)| e.count.saturating_sub(self.count(at))).collect();
         for (n, name) in names_with_types(entries).into_iter().enumerate() {
             let of_name: Vec<usize> = (0..entries.len()).filter(|at| entries[*at].name == name).collect();
             let left: u64 = of_name.iter().map(|at| entries[*at].count - take[*at]).sum();
-            let mut more = left.saturating_sub(self.at(entries.len() + n));
+            let mut more = left.saturating_sub(self.count(entries.len() + n));
             for at in of_name {
                 let some = more.min(entries[at].count - take[at]);
                 take[at] += some;

@@ -211,7 +211,8 @@ proptest! {
         for start in &plan_of.starts {
             let job = view.pending.iter().find(|j| j.id == start.job).unwrap();
             let gres = &job.spec.gres;
-            let all: u64 = start.nodes.iter().map(|n| garrick_model::gres::count_in(&n.share.gres, GPU)).sum();
+            let of_gpu = start.nodes.iter().flat_map(|n| &n.share.gres).filter(|share| share.name == GPU);
+            let all: u64 = of_gpu.map(|share| share.count).sum();
             let tasks: u32 = start.nodes.iter().map(|n| n.share.tasks).sum();
             prop_assert!(all >= gres.total_count());
             if job.spec.tasks.is_some() {
