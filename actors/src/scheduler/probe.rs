@@ -151,7 +151,8 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
     if let Some(start) = starts.into_iter().find(|s| s.job == job.id) {
         return Some(WouldStart { at: now, partition: start.partition, nodes: start.nodes });
     }
-    if let Some(kept) = reservations.into_iter().filter(|r| r.job == job.id).min_by_key(|r| r.from) {
+    if let Some(mut kept) = reservations.into_iter().filter(|r| r.job == job.id).min_by_key(|r| r.from) {
+        kept.nodes.sort_unstable_by_key(|(place, _)| *place);
         // Which CPUs is not known that far ahead: the lowest stand for as many.
         let node = |(place, what): &(usize, Amount)| {
             let node = &view.nodes[*place];

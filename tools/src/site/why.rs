@@ -43,10 +43,17 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
         return Err(SiteError::Usage("why takes the ids of jobs".to_owned()));
     }
     let mut cluster = Contact::open(console)?;
-    let jobs = match cluster.ask(&CommandRequest::list_jobs(asked))? {
-        CommandReply::Jobs { jobs, .. } => jobs,
-        other => return Err(cluster.unexpected(&other).into()),
-    };
+    let mut jobs = Vec::new();
+    for selector in asked {
+        let text = selector.job;
+        match cluster.ask(&CommandRequest::list_jobs(vec![selector]))? {
+            CommandReply::Jobs { jobs: found, .. } if found.is_empty() => {
+                return Err(SiteError::Cluster(format!("Invalid job id specified: {text}")));
+            }
+            CommandReply::Jobs { jobs: found, .. } => jobs.extend(found),
+            other => return Err(cluster.unexpected(&other).into()),
+        }
+    }
     let mut told: Vec<(Arc<JobView>, Option<Outlook>)> = Vec::new();
     for job in jobs {
         let outlook = match cluster.ask(&CommandRequest::Explain { job: job.id })? {
