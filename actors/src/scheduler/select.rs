@@ -104,16 +104,23 @@ pub(super) fn place_among(
     lay_out(machine, request, &picks, bound)
 }
 
+/// What of the request the node could do, within what others have reserved.
+fn capacity_within(
+    machine: &Machine<'_>,
+    request: &Request,
+    node: usize,
+    bound: Option<Bound<'_>>,
+) -> Option<Capacity> {
+    let capacity = machine.capacity(node, request)?;
+    match bound {
+        Some(Bound { horizon, limits, .. }) => limits.bound(horizon.class_of(node), capacity, request.least_part()),
+        None => Some(capacity),
+    }
+}
+
 /// Tasks of the request that the node could run.
 pub(super) fn tasks_on(machine: &Machine<'_>, request: &Request, node: usize, bound: Option<Bound<'_>>) -> u32 {
-    let capacity = machine.capacity(node, request);
-    let capacity = match bound {
-        Some(Bound { horizon, limits, .. }) => {
-            capacity.and_then(|c| limits.bound(horizon.class_of(node), c, request.least_part()))
-        }
-        None => capacity,
-    };
-    capacity.map_or(0, |c| c.tasks)
+    capacity_within(machine, request, node, bound).map_or(0, |capacity| capacity.tasks)
 }
 
 fn choose(machine: &Machine<'_>, request: &Request, open: FixedBitSet, bound: Option<Bound<'_>>) -> Option<Vec<Pick>> {
@@ -156,13 +163,7 @@ struct Search<'m, 'a> {
 
 impl Search<'_, '_> {
     fn capacity(&self, node: usize) -> Option<Capacity> {
-        let capacity = self.machine.capacity(node, self.request)?;
-        match self.bound {
-            Some(Bound { horizon, limits, .. }) => {
-                limits.bound(horizon.class_of(node), capacity, self.request.least_part())
-            }
-            None => Some(capacity),
-        }
+        capacity_within(self.machine, self.request, node, self.bound)
     }
 
     fn count(&self) -> u32 {
