@@ -12,6 +12,7 @@
 //! | `priority` | keys of `priority/multifactor` |
 //! | `gres` | `gres.conf`, and `ConstrainDevices` of `cgroup.conf` |
 //! | `read` | all of it in order: [`read`], [`read_reporting`], [`check`] |
+//! | `hres` | `resources.yaml` |
 //! | `topology` | `topology.conf` and `topology.yaml` |
 //! | `show` | [`show_config`]: what `scontrol show config` prints |
 //! | `cluster` | the cluster's id and run folders; `%n` and `%h` in paths |
@@ -21,6 +22,7 @@ mod apply;
 mod billing;
 mod cluster;
 mod gres;
+mod hres;
 pub mod keys;
 pub mod locate;
 mod nearest;
@@ -39,6 +41,7 @@ mod values;
 pub use billing::{Billed, BillingWeights};
 pub use cluster::expand_path;
 pub use gres::{GpuVariables, GresConfig, GresDevice, GresLine};
+pub use hres::{Hres, HresLayer, HresMode, HresResource};
 pub use nearest::nearest;
 pub use node::{ConfiguredState, InitialState, NodeConfig, NodeSettings};
 pub use partition::{OverSubscribe, OverTime, PartitionConfig};

@@ -2,7 +2,7 @@
 //! nothing about them, `garrick check` prints what [`check`] finds.
 
 use super::{
-    apply, gres,
+    apply, gres, hres,
     keys::{self, Class},
     node::{NodeReader, dropped, known_key, not_yet},
     partition::PartitionConfig,
@@ -256,6 +256,9 @@ impl Reader {
         self.finish_partitions(report);
         if let Some(file) = &file {
             topology::check(&self.config, file, &self.partitions, report);
+        }
+        if let Some(read_file) = topologies {
+            self.config.hres = hres::read(&self.config, read_file, report);
         }
         // select/linear gives whole nodes whatever the parameters' order in the file.
         if self.config.select_type == "select/linear" {

@@ -3,6 +3,7 @@
 
 use super::{
     gres::GresConfig,
+    hres::Hres,
     node::NodeConfig,
     partition::{OverTime, PartitionConfig},
     preempt::PreemptSettings,
@@ -14,6 +15,7 @@ use crate::{hostlist::HostList, ids::NodeIndex, spec_text::licenses::Licenses, t
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
+    sync::Arc,
 };
 
 /// A `SlurmctldHost`.
@@ -156,6 +158,8 @@ pub struct Config {
     pub job_requeue: bool,
     /// `Licenses`: how many there are of each.
     pub licenses: Licenses,
+    /// What `resources.yaml` says; none where the reader did not ask for it (see [`super::read`]).
+    pub hres: Arc<Hres>,
     /// `GresTypes`, and what `gres.conf` and `cgroup.conf` say of generic resources.
     pub gres: GresConfig,
     /// `RequeueExit`: exit codes of batch scripts that requeue the job; default none.
@@ -301,6 +305,7 @@ impl Default for Config {
             min_job_age_secs: 300,
             job_requeue: true,
             licenses: Licenses::default(),
+            hres: Arc::default(),
             gres: GresConfig::default(),
             requeue_exit: ExitCodes::default(),
             requeue_exit_hold: ExitCodes::default(),

@@ -91,6 +91,34 @@ impl FromStr for LicenseRequest {
     }
 }
 
+/// A request with numbers for the words that stand for amounts of hierarchical resources (`power:full_node`, `variables` in
+/// resources.yaml(5)): `value` says what a word is worth for a name.
+pub fn with_numbers(text: &str, value: &dyn Fn(&str, &str) -> Option<u32>) -> Result<String, LicensesError> {
+    let mut out = String::new();
+    for piece in text.split_inclusive([',', '|']) {
+        let (part, end) = match piece.strip_suffix([',', '|']) {
+            Some(part) => (part, &piece[part.len()..]),
+            None => (piece, ""),
+        };
+        let word = part.split_once(':').filter(|(_, word)| !word.is_empty() && word.trim().parse::<i64>().is_err());
+        match word {
+            Some((name, word)) => {
+                let worth = value(name.trim(), word.trim()).ok_or_else(|| LicensesError(text.to_owned()))?;
+                out.push_str(&format!("{name}:{worth}{end}"));
+            }
+            None => out.push_str(piece),
+        }
+    }
+    Ok(out)
+}
+
+/// May that be a request? Whether its words stand for amounts, the controller knows.
+pub fn may_be_request(text: &str) -> bool {
+    let is_word = |word: &str| word.chars().all(|c| c.is_ascii_alphanumeric() || "-_./".contains(c));
+    let numbered = with_numbers(text, &|_, word| is_word(word).then_some(1));
+    numbered.is_ok_and(|text| text.parse::<LicenseRequest>().is_ok())
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -116,6 +144,18 @@ mod tests {
         assert_eq!(read("a:2,b:1"), Ok(1));
         for text in ["", "|", "a|", "|a", "a||b", "a,b|c", "a|b:0"] {
             assert!(read(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn words_stand_for_amounts() {
+        let value = |name: &str, word: &str| (name == "power" && word == "full").then_some(1000);
+        assert_eq!(with_numbers("a:2,power:full,b", &value).unwrap(), "a:2,power:1000,b");
+        assert_eq!(with_numbers("power:full|a", &value).unwrap(), "power:1000|a");
+        assert!(with_numbers("power:half", &value).is_err());
+        assert!(may_be_request("power:half") && may_be_request("a:2|b"));
+        for text in ["power:a b", "a:", "a:-1", "power:half:2", "a,b|c"] {
+            assert!(!may_be_request(text), "{text}");
         }
     }
 }
