@@ -111,8 +111,12 @@ fn licenses_travel_as_written_and_malformed_ones_do_not() {
     let (cluster, specs) = controller(submitted);
     assert_eq!(cluster.run(&["sbatch", "-L", "foo:2|bar", "--wrap", "x"]), shown("Submitted batch job 503\n", "", 0));
     assert_eq!(specs.recv().unwrap().licenses.as_deref(), Some("foo:2|bar"));
+    // What a word stands for the controller knows.
+    let both = ["sbatch", "--license=foo", "--resources=power:full_node", "--wrap", "x"];
+    assert_eq!(cluster.run(&both), shown("Submitted batch job 503\n", "", 0));
+    assert_eq!(specs.recv().unwrap().licenses.as_deref(), Some("foo,power:full_node"));
     let err = "sbatch: error: Batch job submission failed: Invalid license specification\n";
-    assert_eq!(cluster.run(&["sbatch", "--licenses=foo:x", "--wrap", "x"]), shown("", err, 1));
+    assert_eq!(cluster.run(&["sbatch", "--licenses=foo:", "--wrap", "x"]), shown("", err, 1));
     let (cluster, _specs) = controller(|| CommandReply::Refused(Refusal::InvalidLicense("nosuch".to_owned())));
     assert_eq!(cluster.run(&["sbatch", "-L", "nosuch", "--wrap", "x"]), shown("", err, 1));
     let err = "salloc: error: Job submit/allocate failed: Invalid license specification\n";

@@ -51,8 +51,20 @@ pub struct LicenseView {
     pub name: String,
     /// How many there are.
     pub total: u32,
-    /// How many jobs have; more than there are after the configuration took some away.
+    /// How many jobs have; more than there are after the configuration took some away. Of a layer also what is always in use.
     pub used: u32,
+    /// Of a hierarchical resource: which layer; `name` is the resource.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layer: Option<LayerView>,
+}
+
+/// A layer of a hierarchical resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LayerView {
+    /// Its nodes.
+    pub nodes: String,
+    /// There is no end to it, whatever [`LicenseView::total`] says.
+    pub endless: bool,
 }
 
 /// What a job's priority comes from beside its request.

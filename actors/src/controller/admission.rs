@@ -26,7 +26,7 @@ use garrick_model::{
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{DependencyKind, JobKind, JobSpec, NodeCount},
-    spec_text::licenses::{LicenseRequest, Licenses},
+    spec_text::licenses::{LicenseCount, LicenseRequest, with_numbers},
     time::Timestamp,
     view::{PartitionState, PartitionView, PriorityTerms},
 };
@@ -107,7 +107,7 @@ impl Rules<'_> {
         self.check_nodes(&spec)?;
         self.check_constraint(&spec)?;
         self.fill_gres(&mut spec)?;
-        check_licenses(spec.licenses.as_deref(), &self.config.licenses)?;
+        spec.licenses = check_licenses(spec.licenses.take(), self.config)?;
         self.check_dependencies(&spec)?;
         if spec.deadline.is_some_and(|at| at <= self.now) {
             return Err(Refusal::InvalidTimeLimit);
@@ -460,14 +460,25 @@ fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {
     if nodes_wrong || zero { Err(Refusal::BadNodeCount) } else { Ok(()) }
 }
 
-/// Each license that is named must be there, and enough of them for one of the choices.
-pub fn check_licenses(request: Option<&str>, totals: &Licenses) -> Result<(), Refusal> {
-    let Some(text) = request.filter(|text| !text.is_empty()) else { return Ok(()) };
+/// Each license and each hierarchical resource that is named must be there, and enough of them for one of the choices.
+/// Answers the request with numbers for words that stand for amounts.
+pub fn check_licenses(request: Option<String>, config: &Config) -> Result<Option<String>, Refusal> {
+    let Some(text) = request.as_deref().filter(|text| !text.is_empty()) else { return Ok(request) };
     let refusal = || Refusal::InvalidLicense(text.to_owned());
-    let request: LicenseRequest = text.parse().map_err(|_| refusal())?;
-    let known = request.alternatives.iter().flat_map(|a| &a.0).all(|l| totals.count(&l.name) > 0);
-    let enough = request.alternatives.iter().any(|a| a.0.iter().all(|l| l.count <= totals.count(&l.name)));
-    if known && enough { Ok(()) } else { Err(refusal()) }
+    let numbered = with_numbers(text, &|name, word| config.hres.variable(name, word)).map_err(|_| refusal())?;
+    let request: LicenseRequest = numbered.parse().map_err(|_| refusal())?;
+    let asked = || request.alternatives.iter().flat_map(|a| &a.0);
+    // Which of several resources it is to be would have to be decided with the choice of nodes.
+    if request.alternatives.len() > 1 && asked().any(|l| config.hres.resource(&l.name).is_some()) {
+        return Err(refusal());
+    }
+    let most = |license: &LicenseCount| match config.hres.resource(&license.name) {
+        Some((_, resource)) => resource.could_give(license.count),
+        None => license.count <= config.licenses.count(&license.name),
+    };
+    let known = |l: &LicenseCount| config.licenses.count(&l.name) > 0 || config.hres.resource(&l.name).is_some();
+    let enough = request.alternatives.iter().any(|a| a.0.iter().all(most));
+    if asked().all(known) && enough { Ok(Some(numbered)) } else { Err(refusal()) }
 }
 
 /// A feature expression must be one, and every feature in it must be on some node.

@@ -233,7 +233,7 @@ impl ControllerActor {
             }
         }
         check_constraint(change.constraint.as_deref(), &|feature| feasibility.knows_feature(feature))?;
-        check_licenses(change.licenses.as_deref(), &self.env.config().licenses)?;
+        change.licenses = check_licenses(change.licenses.take(), &self.env.config())?;
         for job in change.dependencies.iter().flat_map(|d| &d.list).filter_map(|d| d.job) {
             if !self.env.jobs.contains(job) {
                 return Err(Refusal::Dependency);

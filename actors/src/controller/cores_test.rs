@@ -473,6 +473,7 @@ impl World {
         view.licenses = LicenseFacts {
             totals: self.licenses.totals().clone(),
             held: self.licenses.holds().map(|(job, licenses)| (job, licenses.clone(), end(job))).collect(),
+            hres: Arc::clone(self.licenses.hres()),
         };
         for start in plan(&view, self.now).starts {
             self.post("scheduler", Letter::Job(start.job, JobInput::Start(Box::new(start))));
@@ -504,7 +505,17 @@ impl World {
             2 => JobSpec { tasks: Some(6), ..spec() },
             _ => JobSpec { expedite: kind.is_multiple_of(2), ..wide },
         };
-        let wants = [None, None, Some("lic:1"), Some("lic:2"), Some("lic:2|other"), Some("lic,other")];
+        let wants = [
+            None,
+            None,
+            Some("lic:1"),
+            Some("lic:2"),
+            Some("lic:2|other"),
+            Some("lic,other"),
+            Some("any:2"),
+            Some("all:2,lic"),
+            Some("power:3"),
+        ];
         let licenses = wants[usize::from(kind / 5) % wants.len()].map(str::to_owned);
         self.add_job(record(self.next_job, JobSpec { licenses, ..spec }), true);
     }
@@ -699,9 +710,22 @@ impl World {
     }
 }
 
+/// A resource of each mode on the nodes; what is always in use leaves less than all nodes could take.
+fn site_hres() -> Arc<garrick_model::config::Hres> {
+    let half = NODES / 2;
+    crate::scheduler::fixtures::hres(
+        NODES,
+        &[
+            ("any", "MODE_1", &[(0..half, 2, 0), (0..NODES, 1, 0)]),
+            ("all", "MODE_2", &[(0..NODES, 3, 0)]),
+            ("power", "MODE_3", &[(0..NODES, 12, 1), (0..half, 6, 0), (half..NODES, 8, 1)]),
+        ],
+    )
+}
+
 fn site_licenses() -> LicenseAccount {
     let mut account = LicenseAccount::default();
-    account.configure(&"lic:2,other".parse().unwrap());
+    account.configure(&"lic:2,other".parse().unwrap(), &site_hres());
     account
 }
 
@@ -810,6 +834,12 @@ fn invariant_licenses_belong_to_jobs(world: &World) {
     let held: BTreeMap<JobId, Licenses> = world.licenses.holds().map(|(job, held)| (job, held.clone())).collect();
     assert!(had.iter().all(|(job, licenses)| held.get(job) == Some(licenses)), "{had:?} {held:?}");
     assert!(world.licenses.view().iter().all(|l| l.used <= l.total), "{held:?}");
+    for core in world.jobs.values() {
+        let (Some(has), Some(run)) = (core.record().licenses(), core.record().phase.working()) else { continue };
+        let nodes: Vec<usize> = run.allocation.nodes.iter().map(|node| node.index.0 as usize).collect();
+        let recounted = world.licenses.hres().recount(core.record().spec.licenses.as_deref(), &nodes, has);
+        assert_eq!(recounted.by_name(), has.by_name(), "what it has is what its nodes count for");
+    }
     if world.mail.values().all(VecDeque::is_empty) {
         assert_eq!(had, held);
     }

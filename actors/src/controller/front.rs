@@ -133,8 +133,23 @@ impl ControllerActor {
                 .filter_map(|p| PartitionCore::new(&config, &p.name, env.partitions.get(&p.name)))
                 .map(|core| partition_facts(&core.view(), nodes.len()))
                 .collect();
-            Feasibility::new(ClusterView::new(policy(&config), &[], &nodes, partitions))
+            let mut view = ClusterView::new(policy(&config), &[], &nodes, partitions);
+            view.licenses.hres = Arc::clone(&config.hres);
+            Feasibility::new(view)
         })
+    }
+
+    /// Counts licenses by the configuration, and what jobs have of layers by what the layers are now.
+    fn configure_licenses(&self, config: &Config) {
+        let mut account = self.env.licenses.lock();
+        account.configure(&config.licenses, &config.hres);
+        account.recount(|job, held| {
+            let view = self.env.boards.jobs.get(&job)?;
+            let allocation = view.allocation.as_ref().filter(|_| !view.state.waits())?;
+            let place = |name: &str| config.node(name).map(|node| node.index.0 as usize);
+            let nodes: Vec<usize> = allocation.nodes.iter().filter_map(|node| place(&node.name)).collect();
+            Some(config.hres.recount(view.spec.licenses.as_deref(), &nodes, held))
+        });
     }
 
     /// Shapes, features or partitions may have changed.
@@ -369,7 +384,7 @@ impl ControllerActor {
         if let Some(partitions) = self.env.system.find(&ActorPath::root().child("partition")) {
             deliver(cx, &partitions, PartitionsMsg::Configure);
         }
-        self.env.licenses.lock().configure(&config.licenses);
+        self.configure_licenses(&config);
         if let Some(scheduler) = self.env.scheduler() {
             deliver(cx, &scheduler, SchedulerMsg::Policy(policy(&config)));
         }

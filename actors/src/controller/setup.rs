@@ -31,6 +31,7 @@ use crate::{
 };
 use garrick_model::{
     config::{self, BillingWeights, Config, ConfiguredState, NodeConfig, PartitionConfig},
+    spec_text::licenses::Licenses,
     time::Timestamp,
     view::NodeHold,
 };
@@ -108,10 +109,10 @@ pub fn start_replayed(
         env.boards.reservations.publish(name.clone(), Arc::new(saved.clone()));
         env.keep_reservation(&name, Some(saved));
     }
-    env.licenses.lock().configure(&config.licenses);
+    env.licenses.lock().configure(&config.licenses, &config.hres);
     for record in replayed.jobs.into_values() {
         if let Some(licenses) = record.licenses() {
-            env.licenses.lock().restore(record.id, licenses.clone());
+            env.licenses.lock().restore(record.id, counted_now(&config, &record, licenses));
         }
         env.enter_job(record, now);
     }
@@ -164,6 +165,13 @@ pub fn start_replayed(
             .control(FRONT_MAILBOX),
     );
     Controller { front, env, epoch }
+}
+
+/// What a job that has licenses counts for: layers of hierarchical resources may be others than when it was given them.
+fn counted_now(config: &Config, record: &JobRecord, licenses: &Licenses) -> Licenses {
+    let allocated = record.phase.working().into_iter().flat_map(|run| &run.allocation.nodes);
+    let nodes: Vec<usize> = allocated.filter_map(|n| Some(config.node(&n.name)?.index.0 as usize)).collect();
+    config.hres.recount(record.spec.licenses.as_deref(), &nodes, licenses)
 }
 
 /// What jobs' records say of each node.

@@ -3,8 +3,16 @@
 //!
 //! A job asks before it is allocated, naming the attempt, and gives back when its work is over. Whatever it says again
 //! changes nothing.
+//!
+//! Layers of hierarchical resources are counted as licenses that are called like `flat(node[01-08])`, so that what one start
+//! takes of all its layers is taken at once or not at all.
 
-use garrick_model::{ids::JobId, spec_text::licenses::Licenses, view::LicenseView};
+use garrick_model::{
+    config::Hres,
+    ids::JobId,
+    spec_text::licenses::Licenses,
+    view::{LayerView, LicenseView},
+};
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,13 +29,26 @@ struct Hold {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LicenseAccount {
     totals: BTreeMap<String, u32>,
+    /// Hierarchical resources; what is there for jobs of their layers is in `totals` but for those without end.
+    hres: Arc<Hres>,
     holds: BTreeMap<JobId, Hold>,
 }
 
 impl LicenseAccount {
     /// How many there are, from the configuration. Those who have more keep them.
-    pub fn configure(&mut self, licenses: &Licenses) {
-        self.totals = licenses.0.iter().map(|l| (l.name.clone(), l.count)).collect();
+    pub fn configure(&mut self, licenses: &Licenses, hres: &Arc<Hres>) {
+        let layers = hres.layers().filter_map(|(_, layer)| Some((layer.name.clone(), layer.available()?)));
+        self.totals = licenses.0.iter().map(|l| (l.name.clone(), l.count)).chain(layers).collect();
+        self.hres = Arc::clone(hres);
+    }
+
+    /// What jobs have of layers that may have changed: `told` says what a job counts for now.
+    pub fn recount(&mut self, told: impl Fn(JobId, &Licenses) -> Option<Licenses>) {
+        for (job, hold) in &mut self.holds {
+            if let Some(licenses) = told(*job, &hold.licenses) {
+                hold.licenses = licenses;
+            }
+        }
     }
 
     /// What a job's record says that it has. Not checked: it was given and stands.
@@ -44,7 +65,7 @@ impl LicenseAccount {
             }
             return same;
         }
-        let fits = licenses.0.iter().all(|l| self.free(&l.name) >= l.count);
+        let fits = licenses.0.iter().all(|l| self.is_endless(&l.name) || self.free(&l.name) >= l.count);
         if fits {
             self.holds.insert(job, Hold { attempt, licenses: licenses.clone() });
         }
@@ -65,11 +86,31 @@ impl LicenseAccount {
         self.totals.get(name).map_or(0, |total| total.saturating_sub(self.used(name)))
     }
 
-    /// All licenses, in name order.
+    fn is_endless(&self, name: &str) -> bool {
+        self.hres.layers().any(|(_, layer)| layer.count.is_none() && layer.name == name)
+    }
+
+    /// All licenses, in name order, and after them the layers of hierarchical resources in that of the configuration.
     pub fn view(&self) -> Vec<LicenseView> {
-        let view =
-            |(name, total): (&String, &u32)| LicenseView { name: name.clone(), total: *total, used: self.used(name) };
-        self.totals.iter().map(view).collect()
+        let is_layer = |name: &str| self.hres.layers().any(|(_, layer)| layer.name == name);
+        let licenses = self.totals.iter().filter(|(name, _)| !is_layer(name)).map(|(name, total)| LicenseView {
+            name: name.clone(),
+            total: *total,
+            used: self.used(name),
+            layer: None,
+        });
+        let layers = self.hres.layers().map(|(resource, layer)| LicenseView {
+            name: resource.name.clone(),
+            total: layer.count.unwrap_or(0),
+            used: self.used(&layer.name).saturating_add(layer.base),
+            layer: Some(LayerView { nodes: layer.nodes.to_string(), endless: layer.count.is_none() }),
+        });
+        licenses.chain(layers).collect()
+    }
+
+    /// Hierarchical resources.
+    pub const fn hres(&self) -> &Arc<Hres> {
+        &self.hres
     }
 
     /// How many there are.
@@ -107,7 +148,7 @@ mod tests {
 
     fn account(text: &str) -> LicenseAccount {
         let mut account = LicenseAccount::default();
-        account.configure(&licenses(text));
+        account.configure(&licenses(text), &Arc::default());
         account
     }
 
@@ -138,7 +179,7 @@ mod tests {
     fn what_is_taken_away_under_a_job_is_not_given_again() {
         let mut account = account("foo:4");
         account.restore(JobId(1), licenses("foo:3"));
-        account.configure(&licenses("foo:2"));
+        account.configure(&licenses("foo:2"), &Arc::default());
         assert!(!account.reserve(JobId(2), 1, &licenses("foo")));
         assert!(account.release(JobId(1), None));
         assert!(account.reserve(JobId(2), 1, &licenses("foo:2")));

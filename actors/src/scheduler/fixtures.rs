@@ -3,6 +3,7 @@
 use super::facts::{ClusterView, PartitionFacts, PartitionSharing, Policy};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
+    config::{self, Hres},
     gres::GresRequest,
     ids::{JobId, NodeIndex, Sluid},
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, NodeShare},
@@ -227,4 +228,25 @@ pub fn cluster(nodes: Vec<NodeView>, pending: Vec<JobView>) -> ClusterView {
 /// `--array=first-last%limit`.
 pub fn array(first: u32, last: u32, limit: Option<u32>) -> ArraySpec {
     ArraySpec { ranges: vec![(first, last, 1)], limit }
+}
+
+/// Hierarchical resources over nodes `n0` to `n(count-1)`: name, mode, and the layers with their nodes, what they have and
+/// what is always in use.
+pub fn hres(count: u32, resources: &[(&str, &str, &[(std::ops::Range<u32>, u32, u32)])]) -> Arc<Hres> {
+    let mut text = String::from("---\n");
+    for (name, mode, layers) in resources {
+        text += &format!("- resource: {name}\n  mode: {mode}\n  layers:\n");
+        for (nodes, total, base) in *layers {
+            let (first, last) = (nodes.start, nodes.end - 1);
+            text += &format!("  - nodes: ['n[{first}-{last}]']\n    count: {total}\n");
+            text += &format!("    base: [{{name: other, value: {base}}}]\n");
+        }
+    }
+    let slurm = format!(
+        "ClusterName=c\nSlurmctldHost=a\nNodeName=n[0-{}]\nPartitionName=debug Nodes=ALL Default=YES\n",
+        count - 1
+    );
+    let files = [("/e/slurm.conf", slurm.as_str()), ("/e/resources.yaml", text.as_str())];
+    let (config, report) = config::read_files(std::path::Path::new("/e/slurm.conf"), &files);
+    config.unwrap_or_else(|| panic!("{report}")).hres
 }

@@ -141,6 +141,7 @@ fn changed_nodes(before: &ClusterView, view: &ClusterView, now: Timestamp) -> Op
         view.reservations.list.is_empty() && !view.policy.preempt.is_on() && view.policy.shortest_first.is_none()
     };
     let licenses = before.licenses.totals == view.licenses.totals
+        && before.licenses.hres == view.licenses.hres
         && (before.licenses.held == view.licenses.held || view.pending.iter().all(|job| job.spec.licenses.is_none()));
     let same = no_frills(before)
         && no_frills(view)

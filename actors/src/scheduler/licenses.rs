@@ -1,7 +1,9 @@
 //! Licenses in a plan: what running jobs have, what planned ones will have, and when enough are free. Called by
 //! [`super::plan`], which holds here whatever it starts or keeps room for, so that no license is promised twice at any time.
 
+use super::hres::Room;
 use garrick_model::{
+    config::Hres,
     ids::JobId,
     spec_text::licenses::{LicenseRequest, Licenses},
     state::Reason,
@@ -9,6 +11,7 @@ use garrick_model::{
 };
 use std::{
     collections::{BTreeMap, HashMap},
+    sync::Arc,
     time::Duration,
 };
 
@@ -19,6 +22,8 @@ pub struct LicenseFacts {
     pub totals: BTreeMap<String, u32>,
     /// What jobs have, until when; `None`: without a known end.
     pub held: Vec<(JobId, Licenses, Option<Timestamp>)>,
+    /// Hierarchical resources. What is held of their layers is in [`Self::held`], by the layers' names.
+    pub hres: Arc<Hres>,
 }
 
 /// Why a job waits for licenses, in Slurm's word. Not a variant of its own: programs of before would not understand it.
@@ -85,7 +90,10 @@ impl LicensePlan {
         let line = |(name, total): (&String, &u32)| {
             (name.clone(), Line { total: u64::from(*total), steps: BTreeMap::from([(now, 0)]) })
         };
-        let mut plan = Self { lines: facts.totals.iter().map(line).collect(), known: HashMap::new() };
+        let layers = facts.hres.layers().filter_map(|(_, layer)| Some((layer.name.clone(), layer.available()?)));
+        let layers: BTreeMap<String, u32> = layers.collect();
+        let lines = facts.totals.iter().chain(&layers).map(line).collect();
+        let mut plan = Self { lines, known: HashMap::new() };
         for (_, licenses, end) in &facts.held {
             // A job that should be over still has them now.
             let end = end.map_or(FOR_EVER, |end| end.max(Timestamp(now.0 + 1)));
@@ -110,6 +118,24 @@ impl LicensePlan {
                 line.steps.range_mut(from..until).for_each(|(_, used)| *used -= u64::from(license.count).min(*used));
             }
         }
+    }
+
+    /// When from `from` on these are free for so long, and with them what goes with these nodes of hierarchical resources if
+    /// nobody else had any; of several layers that would do the smallest.
+    pub fn with_layers_of(
+        &self,
+        room: Option<&Room<'_>>,
+        nodes: &[usize],
+        mut licenses: Licenses,
+        from: Timestamp,
+        length: Duration,
+    ) -> Option<(Timestamp, Licenses)> {
+        if let Some(room) = room {
+            licenses.0.extend(room.share(nodes)?.0);
+        }
+        let counted = licenses.0.iter().filter(|license| self.lines.contains_key(&license.name)).cloned();
+        let at = self.all_free(&Licenses(counted.collect()), from, length)?;
+        Some((at, licenses))
     }
 
     fn alternatives(&mut self, request: &str) -> &[Licenses] {
@@ -152,6 +178,19 @@ impl LicensePlan {
         best
     }
 
+    /// The most of it that is in use at any time from `from` until `until`; nothing of what is not counted.
+    pub(super) fn most_used(&self, name: &str, from: Timestamp, until: Timestamp) -> u64 {
+        let Some(line) = self.lines.get(name) else { return 0 };
+        line.steps.range(from..until).map(|(_, used)| *used).chain([line.used_at(from)]).max().unwrap_or(0)
+    }
+
+    /// Times after `after` at which what is in use of it changes.
+    pub(super) fn changes(&self, name: &str, after: Timestamp) -> impl Iterator<Item = Timestamp> + '_ {
+        let steps = self.lines.get(name).map(|line| line.steps.range(Timestamp(after.0.saturating_add(1))..));
+        steps.into_iter().flatten().map(|(at, _)| *at)
+    }
+
+    /// When from `from` on all of these are free for so long.
     fn all_free(&self, licenses: &Licenses, from: Timestamp, length: Duration) -> Option<Timestamp> {
         let mut at = from;
         loop {
@@ -183,7 +222,7 @@ mod tests {
     }
 
     fn facts(totals: &[(&str, u32)]) -> LicenseFacts {
-        LicenseFacts { totals: totals.iter().map(|(n, t)| ((*n).to_owned(), *t)).collect(), held: Vec::new() }
+        LicenseFacts { totals: totals.iter().map(|(n, t)| ((*n).to_owned(), *t)).collect(), ..LicenseFacts::default() }
     }
 
     #[test]

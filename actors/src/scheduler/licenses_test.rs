@@ -33,6 +33,7 @@ fn site(totals: &str, held: &[(u32, &str, Option<u64>)]) -> LicenseFacts {
     LicenseFacts {
         totals: totals.0.into_iter().map(|l| (l.name, l.count)).collect(),
         held: held.iter().map(|(job, what, end)| (JobId(*job), what.parse().unwrap(), end.map(at))).collect(),
+        ..LicenseFacts::default()
     }
 }
 

@@ -26,6 +26,7 @@ pub mod constraint;
 pub mod facts;
 pub mod free;
 pub mod horizon;
+pub mod hres;
 pub mod kept;
 pub mod layout;
 mod ledger;
@@ -49,6 +50,8 @@ pub(crate) mod fixtures;
 mod gres_test;
 #[cfg(test)]
 mod het_test;
+#[cfg(test)]
+mod hres_test;
 #[cfg(test)]
 mod kept_test;
 #[cfg(test)]

@@ -21,6 +21,7 @@ use super::{
     facts::{Backfill, ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
     free::Amount,
     horizon::{Horizon, Limits, NEVER, is_kept_for},
+    hres::{self, Room},
     ledger::{Ledger, Promise},
     licenses::{self, LicensePlan},
     machine::{Machine, PlannedHold},
@@ -488,13 +489,19 @@ impl<'a> Pass<'a> {
             let placed = match &own {
                 _ if licenses.is_none() || Trial::is_later(self.trial) => None,
                 // What is kept for it makes its request like no other.
-                Some((machine, open)) => place_expedited(machine, job, &request, open),
+                Some((machine, open)) => {
+                    let room = self.room(&request, self.now, length);
+                    place_expedited(machine, job, &request, open, room.as_ref())
+                }
                 None => {
                     let first = preferred.as_ref().map(|(request, candidates)| Asked { request, candidates, ..asked });
                     first.and_then(|first| self.place_now(&first)).or_else(|| self.place_now(&asked))
                 }
             };
-            let (Some(nodes), Some(licenses)) = (placed, licenses) else {
+            let all = placed.as_deref().zip(licenses).and_then(|(nodes, licenses)| {
+                self.with_layers(licenses, &request, &hres::places(nodes), self.now, length)
+            });
+            let (Some(nodes), Some(licenses)) = (placed, all) else {
                 return Err(self.waits(&asked, &mut tasks));
             };
             self.start(&asked, array_index, partition, (nodes, licenses), limit);
@@ -513,7 +520,8 @@ impl<'a> Pass<'a> {
         }
         let placed = if self.horizon.room_now(request, candidates, length, &mut self.limits) {
             let bound = Bound { horizon: &self.horizon, limits: &self.limits, run };
-            select::place_within(&self.machine, request, candidates, Some(bound))
+            let room = self.room(request, self.now, length);
+            hres::place(&self.machine, request, candidates, Some(bound), room.as_ref())
         } else {
             None
         };
@@ -521,6 +529,26 @@ impl<'a> Pass<'a> {
             self.failed.insert(request.clone());
         }
         placed
+    }
+
+    /// What is free of hierarchical resources that the request names, from then on for so long.
+    fn room(&self, request: &Request, from: Timestamp, length: Duration) -> Option<Room<'a>> {
+        Room::within(&self.view.licenses.hres, &self.licenses, request, from, length)
+    }
+
+    /// Licenses, and what goes with these nodes of hierarchical resources. `None`: too little of it is free.
+    fn with_layers(
+        &self,
+        mut licenses: Licenses,
+        request: &Request,
+        nodes: &[usize],
+        from: Timestamp,
+        length: Duration,
+    ) -> Option<Licenses> {
+        if let Some(room) = self.room(request, from, length) {
+            licenses.0.extend(room.share(nodes)?.0);
+        }
+        Some(licenses)
     }
 
     fn start(
@@ -608,7 +636,8 @@ impl<'a> Pass<'a> {
     /// Has others make room, and keeps it. False: nobody does.
     fn preempt(&mut self, asked: &Asked<'_>) -> bool {
         let Asked { job, request, candidates, length, .. } = *asked;
-        if !self.view.policy.preempt.is_on() || job.state == JobState::Expediting {
+        // Others' layers are not asked for either: see [`super::preempt`].
+        if !self.view.policy.preempt.is_on() || job.state == JobState::Expediting || request.hres.is_some() {
             return false;
         }
         let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length);
@@ -643,7 +672,8 @@ impl<'a> Pass<'a> {
             return Reason::Resources;
         }
         let expedited = asked.job.state == JobState::Expediting;
-        let short = self.licenses.at(asked.request.licenses.as_deref(), self.now, asked.length).is_none();
+        let short = self.licenses.at(asked.request.licenses.as_deref(), self.now, asked.length).is_none()
+            || self.is_short_of_layers(asked);
         let reserves = self.reserves(asked.request.partition);
         let reserved = reserves && if expedited { self.reserve_expedited(asked) } else { self.reserve(asked) };
         if !reserved {
@@ -673,6 +703,15 @@ impl<'a> Pass<'a> {
         }
     }
 
+    /// Would it start now if there were no end to hierarchical resources?
+    fn is_short_of_layers(&mut self, asked: &Asked<'_>) -> bool {
+        if asked.request.hres.is_none() {
+            return false;
+        }
+        let without = Request { hres: None, ..asked.request.clone() };
+        self.place_now(&Asked { request: &without, ..*asked }).is_some()
+    }
+
     /// Would it start if nobody else were there?
     fn could_start(&mut self, asked: &Asked<'_>) -> Result<(), Reason> {
         let view = self.view;
@@ -683,8 +722,12 @@ impl<'a> Pass<'a> {
             return Ok(());
         }
         let idle = self.idle.get_or_insert_with(|| Machine::idle(view));
-        if select::place(idle, request, candidates).is_some() {
+        let room = Room::whole(&view.licenses.hres, request);
+        if hres::place(idle, request, candidates, None, room.as_ref()).is_some() {
             return Ok(());
+        }
+        if room.is_some() && select::place(idle, request, candidates).is_some() {
+            return Err(licenses::reason());
         }
         if request.min_nodes as usize > view.partitions[request.partition].nodes.count_ones(..) {
             return Err(Reason::PartitionNodeLimit);
@@ -729,7 +772,11 @@ impl<'a> Pass<'a> {
             };
             let Some((at, nodes)) = found else { break None };
             match self.licenses.earliest(request.licenses.as_deref(), at, length) {
-                Some((first, licenses)) if first <= at => break Some((at, nodes, licenses)),
+                Some((first, licenses)) if first <= at => {
+                    let places: Vec<usize> = nodes.iter().map(|(node, _)| *node).collect();
+                    let all = self.with_layers(licenses, request, &places, at, length);
+                    break all.map(|licenses| (at, nodes, licenses));
+                }
                 Some((first, _)) => from = self.horizon.round(first),
                 None => break None,
             }
@@ -749,7 +796,7 @@ impl<'a> Pass<'a> {
     fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>, licenses: Licenses) {
         let until = from.plus(asked.length);
         let obstacle = self.ends.obstacle(self.view, &self.horizon, &nodes, from).or_else(|| {
-            let (by, node) = (Blocker::Licenses(asked.request.licenses.clone()?), None);
+            let (by, node) = (Blocker::Licenses(asked.job.spec.licenses.clone()?), None);
             Some(Obstacle { by, node, until: from })
         });
         self.plan.obstacles.extend(obstacle.map(|obstacle| (asked.job.id, obstacle)));
@@ -782,15 +829,21 @@ impl<'a> Pass<'a> {
         (from, until): (Timestamp, Timestamp),
     ) -> Option<(Timestamp, Vec<AllocatedNode>)> {
         let wait = (from > self.horizon.round(self.now)).then_some(from);
-        for at in
-            wait.into_iter().chain(self.horizon.changes(asked.request, asked.candidates, wait.unwrap_or(self.now)))
-        {
+        let after = wait.unwrap_or(self.now);
+        let mut changes = self.horizon.changes(asked.request, asked.candidates, after);
+        if let Some(room) = self.room(asked.request, self.now, asked.length) {
+            changes.extend(room.changes(&self.licenses, after).into_iter().map(|at| self.horizon.round(at)));
+            changes.sort_unstable();
+            changes.dedup();
+        }
+        for at in wait.into_iter().chain(changes) {
             if at > until || self.looks_ahead >= MOST_LOOKS_AHEAD {
                 return None;
             }
             self.looks_ahead += 1;
             let machine = Machine::ahead(self.view, &self.horizon, at, at.plus(asked.length));
-            if let Some(nodes) = select::place(&machine, asked.request, asked.candidates) {
+            let room = self.room(asked.request, at, asked.length);
+            if let Some(nodes) = hres::place(&machine, asked.request, asked.candidates, None, room.as_ref()) {
                 return Some((at, nodes));
             }
         }
@@ -807,6 +860,12 @@ impl<'a> Pass<'a> {
             return false;
         };
         let Some((at, licenses)) = self.licenses.earliest(request.licenses.as_deref(), at, asked.length) else {
+            return false;
+        };
+        let room = Room::whole(&self.view.licenses.hres, request);
+        let Some((at, licenses)) =
+            self.licenses.with_layers_of(room.as_ref(), &hres::places(&nodes), licenses, at, asked.length)
+        else {
             return false;
         };
         let kept = |node: usize| is_kept_for(self.view, node, job.id);
@@ -889,6 +948,7 @@ fn place_expedited(
     job: &JobView,
     request: &Request,
     open: &FixedBitSet,
+    layers: Option<&Room<'_>>,
 ) -> Option<Vec<AllocatedNode>> {
     let is_kept = |place: &usize| machine.view().nodes[*place].holds.iter().any(|h| h.kept && h.job == job.id);
     let kept: Vec<NodeIndex> =
@@ -898,7 +958,8 @@ fn place_expedited(
     on_kept.nodelist.sort_unstable();
     on_kept.nodelist.dedup();
     let room = on_kept.nodelist.len() <= request.max_nodes as usize;
-    room.then(|| select::place(machine, &on_kept, open)).flatten().or_else(|| select::place(machine, request, open))
+    let place = |request: &Request| hres::place(machine, request, open, None, layers);
+    room.then(|| place(&on_kept)).flatten().or_else(|| place(request))
 }
 
 fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {

@@ -9,7 +9,7 @@
 //! 3. of those, in the opposite order, everyone is spared without whom there is room all the same.
 //!
 //! Nodes on which room is reserved for a job that goes before are left alone, and so are jobs whose licenses would be needed:
-//! a job that waits for licenses preempts nobody.
+//! a job that waits for licenses preempts nobody, and neither does one that asks for hierarchical resources.
 
 use super::{
     facts::{ClusterView, UNLIMITED_FOR_PLANNING},

@@ -4,6 +4,7 @@ use super::{
     facts::{Backfill, ClusterView, UNLIMITED_FOR_PLANNING},
     free::Amount,
     horizon::NEVER,
+    hres::{self, Room},
     licenses::LicensePlan,
     machine::Machine,
     plan::{Features, Plan, earliest, node_names, plan_minding},
@@ -113,8 +114,12 @@ impl Feasibility {
 fn could_run(view: &ClusterView, request: &Request) -> Result<(), Infeasible> {
     let machine = Machine::ideal(view);
     let candidates = Features::new(view).candidates(request);
-    if select::place(&machine, request, &candidates).is_some() {
+    let room = Room::whole(&view.licenses.hres, request);
+    if hres::place(&machine, request, &candidates, None, room.as_ref()).is_some() {
         return Ok(());
+    }
+    if room.is_some() && select::place(&machine, request, &candidates).is_some() {
+        return Err(Infeasible::Nodes);
     }
     let without_memory = Request { memory: MemoryNeed::None, ..request.clone() };
     if select::place(&machine, &without_memory, &candidates).is_some() {
@@ -182,7 +187,11 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
         candidates.difference_with(&view.reservations.closed(eyes, now, now, NEVER));
         let Some((at, nodes)) = earliest(view, now, job.id, &request, &candidates, &[]) else { continue };
         let length = run_limit(&job, partition).duration().unwrap_or(UNLIMITED_FOR_PLANNING);
-        let licenses = LicensePlan::new(&view.licenses, now).earliest(request.licenses.as_deref(), at, length);
+        let mut plan = LicensePlan::new(&view.licenses, now);
+        let room = Room::whole(&view.licenses.hres, &request);
+        let licenses = plan
+            .earliest(request.licenses.as_deref(), at, length)
+            .and_then(|(at, licenses)| plan.with_layers_of(room.as_ref(), &hres::places(&nodes), licenses, at, length));
         if let Some((at, _)) = licenses
             && best.as_ref().is_none_or(|b| at < b.at)
         {

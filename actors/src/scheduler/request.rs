@@ -4,6 +4,7 @@ use super::{
     constraint::{Mix, Wish},
     facts::{AllocationUnit, ClusterView, PartitionFacts, PartitionSharing},
     free::Part,
+    hres::HresAsk,
     layout::Layout,
     reservations::Eyes,
 };
@@ -124,8 +125,10 @@ pub struct Request {
     pub constraint: Option<String>,
     /// What [`Self::constraint`] says of the nodes together; `None`: nothing.
     pub mix: Option<Arc<Mix>>,
-    /// `-L`.
+    /// `-L`, without hierarchical resources.
     pub licenses: Option<String>,
+    /// The hierarchical resources of `-L`; `None`: there are none.
+    pub hres: Option<Arc<[HresAsk]>>,
     /// With whose eyes it looks at nodes.
     pub reservation: Eyes,
     /// Generic resources; `None`: none are asked for.
@@ -195,6 +198,7 @@ impl Request {
         exclude.dedup();
         // It is not to be near (`--spread-job` in sbatch(1)).
         let near = if spec.layout.spread { None } else { Near::of(view, job, place) };
+        let (licenses, hres) = HresAsk::of(&view.licenses.hres, spec.licenses.as_deref());
         let wish = if spec.topology.exclusive { Sharing::Exclusive } else { spec.sharing };
         Self {
             partition: place,
@@ -224,7 +228,8 @@ impl Request {
             max_cpus_per_node: partition.max_cpus_per_node,
             mix: spec.constraint.as_deref().and_then(mix_of),
             constraint: spec.constraint.clone().filter(|c| !c.is_empty()),
-            licenses: spec.licenses.clone(),
+            licenses,
+            hres,
             reservation: None,
             gres: gres_need(&spec.gres),
             nodelist,
@@ -246,7 +251,7 @@ impl Request {
 
     /// Amounts alone do not say whether it fits: times are tried one by one.
     pub fn is_particular(&self) -> bool {
-        self.contiguous || !self.nodelist.is_empty() || self.mix.is_some()
+        self.contiguous || !self.nodelist.is_empty() || self.mix.is_some() || self.hres.is_some()
     }
 
     /// The same once the wait for few switches is over.

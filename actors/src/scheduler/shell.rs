@@ -432,13 +432,13 @@ pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
 
 /// Who has licenses is the office's to say; how long, the jobs'.
 fn license_facts(env: &Env) -> LicenseFacts {
-    let (totals, held) = {
+    let (totals, held, hres) = {
         let account = env.licenses.lock();
         let held: Vec<(JobId, Licenses)> = account.holds().map(|(job, licenses)| (job, licenses.clone())).collect();
-        (account.totals().clone(), held)
+        (account.totals().clone(), held, Arc::clone(account.hres()))
     };
     let end = |job| env.boards.jobs.get(&job).and_then(|view| view.end_time);
-    LicenseFacts { totals, held: held.into_iter().map(|(job, licenses)| (job, licenses, end(job))).collect() }
+    LicenseFacts { totals, held: held.into_iter().map(|(job, licenses)| (job, licenses, end(job))).collect(), hres }
 }
 
 /// A partition as scheduling sees it, among that many nodes.

@@ -61,6 +61,17 @@ pub struct Checked<T> {
     pub warnings: Vec<String>,
 }
 
+/// What `--licenses` and `--resources` ask for together.
+fn all_licenses(typed: &Typed) -> Option<String> {
+    let asked: Vec<&str> = [&typed.licenses, &typed.resources]
+        .into_iter()
+        .flatten()
+        .map(String::as_str)
+        .filter(|t| !t.is_empty())
+        .collect();
+    Some(asked.join(",")).filter(|text| !text.is_empty())
+}
+
 /// Checks and converts.
 pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<JobSpec>, OptionError> {
     let mut warnings = Vec::new();
@@ -86,7 +97,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         prefer: typed.prefer.clone().filter(|p| !p.is_empty()),
         gres: gres::of_job(typed)?,
         reservations: typed.reservations.clone(),
-        licenses: typed.licenses.clone().filter(|l| !l.is_empty()),
+        licenses: all_licenses(typed),
         nodelist: asked_nodes(typed)?,
         exclude: excluded_nodes(typed)?,
         sharing: typed.sharing,

@@ -9,7 +9,7 @@ use super::{
     typed::OptionError,
     values,
 };
-use garrick_model::{refusal::Refusal, spec::Sharing, spec_text::licenses::LicenseRequest};
+use garrick_model::{refusal::Refusal, spec::Sharing, spec_text::licenses::may_be_request};
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
@@ -56,10 +56,26 @@ pub const OPTIONS: &[OptionDef] = &[
         |t, g| {
             let text = g.text()?;
             // Empty takes back what a script line or the environment said.
-            if !text.is_empty() && text.parse::<LicenseRequest>().is_err() {
+            if !text.is_empty() && !may_be_request(text) {
                 return Err(OptionError::Refused(Refusal::InvalidLicense(text.to_owned())));
             }
             t.licenses = g.string()?;
+            Ok(())
+        },
+    ),
+    // The form of resources.yaml(5); the same as more of `--licenses`.
+    OptionDef::new(
+        "resources",
+        None,
+        Required("names"),
+        JOB,
+        "required hierarchical resources, name[:count], all of a,b",
+        |t, g| {
+            let text = g.text()?;
+            if !text.is_empty() && (text.contains('|') || !may_be_request(text)) {
+                return Err(OptionError::Refused(Refusal::InvalidLicense(text.to_owned())));
+            }
+            t.resources = g.string()?;
             Ok(())
         },
     ),

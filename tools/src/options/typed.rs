@@ -263,6 +263,8 @@ pub struct Typed {
     pub prefer: Option<String>,
     /// `-L`
     pub licenses: Option<String>,
+    /// `--resources`
+    pub resources: Option<String>,
     /// `--reservation`
     pub reservations: Vec<String>,
     /// `--gres`, `--gpus` and their relatives

@@ -10,16 +10,20 @@ pub fn licenses(licenses: &[LicenseView], at: Timestamp, meta: &Meta) -> Value {
 }
 
 fn license(license: &LicenseView) -> Value {
+    let layer = license.layer.as_ref();
+    // As in resources.yaml.
+    let endless = layer.is_some_and(|layer| layer.endless);
+    let count = |count: u32| if endless { -1 } else { i64::from(count) };
     json!({
         "LicenseName": license.name,
-        "Total": license.total,
+        "Total": count(license.total),
         "Used": license.used,
-        "Free": license.total.saturating_sub(license.used),
+        "Free": count(license.total.saturating_sub(license.used)),
         "Remote": false,
         "Reserved": 0,
         "LastConsumed": 0,
         "LastDeficit": 0,
         "LastUpdate": 0,
-        "Nodes": "",
+        "Nodes": layer.map_or("", |layer| &layer.nodes),
     })
 }

@@ -1,0 +1,319 @@
+//! Hierarchical resources in the choice of nodes: which nodes leave every layer within its amount, and what they count for.
+//!
+//! Amounts over time are those of [`super::licenses`], which counts each layer as a license of its own. Called by
+//! [`super::plan`] and [`super::probe`]; nothing here holds anything.
+//!
+//! What is answered never takes more of a layer than is free. Where a request says nothing of its nodes' neighbourhood the
+//! search finds nodes whenever some would do: layers that have too little are left out (modes 1 and 2), and of the others
+//! the roomiest nodes stay, as many as every layer can bear (mode 3; sets of nodes within nested bounds are a matroid, so
+//! that nothing roomier is missed). For neighbours, switches and counts of features some ways are tried, not all.
+
+use super::{
+    licenses::LicensePlan,
+    machine::Machine,
+    request::Request,
+    select::{self, Bound},
+};
+use fixedbitset::FixedBitSet;
+use garrick_model::{
+    config::{Hres, HresMode, HresResource},
+    ids::NodeIndex,
+    spec_text::licenses::{LicenseCount, Licenses},
+    time::Timestamp,
+    view::AllocatedNode,
+};
+use std::{cmp::Reverse, sync::Arc, time::Duration};
+
+/// So much of a resource: for the job, or with mode 3 for each of its nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HresAsk {
+    /// Place of the resource in the configuration.
+    pub resource: usize,
+    /// How much.
+    pub count: u32,
+}
+
+impl HresAsk {
+    /// What of a request is for licenses, and what for hierarchical resources.
+    pub fn of(hres: &Hres, text: Option<&str>) -> (Option<String>, Option<Arc<[Self]>>) {
+        let Some(text) = text else { return (None, None) };
+        if hres.is_empty() {
+            return (Some(text.to_owned()), None);
+        }
+        let Ok(licenses) = text.parse::<Licenses>() else { return (Some(text.to_owned()), None) };
+        let mut asks = Vec::new();
+        let mut others = Licenses::default();
+        for license in licenses.0 {
+            match hres.resource(&license.name) {
+                Some((resource, _)) => asks.push(Self { resource, count: license.count }),
+                None => others.0.push(license),
+            }
+        }
+        if asks.is_empty() {
+            return (Some(text.to_owned()), None);
+        }
+        asks.sort_unstable_by_key(|ask| ask.resource);
+        (Some(others.to_string()).filter(|text| !text.is_empty()), Some(asks.into()))
+    }
+}
+
+/// What is free of a layer; `None`: there is no end to it.
+type Free = Option<u64>;
+
+struct Wanted<'h> {
+    resource: &'h HresResource,
+    count: u32,
+    /// By layer, in the order of the configuration.
+    free: Vec<Free>,
+}
+
+impl Wanted<'_> {
+    fn has(&self, layer: usize, amount: u64) -> bool {
+        self.free[layer].is_none_or(|free| amount <= free)
+    }
+
+    fn layers_with(&self, amount: u64) -> FixedBitSet {
+        let mut nodes = FixedBitSet::new();
+        for (place, layer) in self.resource.layers.iter().enumerate().filter(|(place, _)| self.has(*place, amount)) {
+            let _ = place;
+            nodes.grow(layer.members.len());
+            nodes.union_with(&layer.members);
+        }
+        nodes
+    }
+
+    /// What a job on these nodes takes of the layers; `None`: too little is free.
+    fn share(&self, nodes: &[usize], into: &mut Vec<LicenseCount>) -> Option<()> {
+        let layers = &self.resource.layers;
+        let all = self.resource.members();
+        if nodes.iter().any(|node| !all.contains(*node)) {
+            return None;
+        }
+        let here = |layer: usize| nodes.iter().filter(|node| layers[layer].members.contains(**node)).count();
+        let named = |layer: usize, count| LicenseCount { name: layers[layer].name.clone(), count };
+        for layer in self.resource.by_size() {
+            let overlap = here(layer);
+            if overlap == 0 {
+                continue;
+            }
+            let each = u64::from(self.count);
+            match self.resource.mode {
+                HresMode::One if self.has(layer, each) => {
+                    into.push(named(layer, self.count));
+                    return Some(());
+                }
+                HresMode::One => {}
+                HresMode::Two if self.has(layer, each) => into.push(named(layer, self.count)),
+                HresMode::Three if self.has(layer, each * overlap as u64) => {
+                    into.push(named(layer, u32::try_from(each * overlap as u64).ok()?));
+                }
+                HresMode::Two | HresMode::Three => return None,
+            }
+        }
+        (self.resource.mode != HresMode::One).then_some(())
+    }
+}
+
+/// What is free of the resources that a request names, all the time that it would run.
+pub struct Room<'h> {
+    wanted: Vec<Wanted<'h>>,
+}
+
+impl<'h> Room<'h> {
+    /// Free from `from` on for so long; `None`: the request names none.
+    pub fn within(
+        hres: &'h Hres,
+        licenses: &LicensePlan,
+        request: &Request,
+        from: Timestamp,
+        length: Duration,
+    ) -> Option<Self> {
+        let used = |name: &str| licenses.most_used(name, from, from.plus(length));
+        Self::with(hres, request, used)
+    }
+
+    /// If nobody else had any.
+    pub fn whole(hres: &'h Hres, request: &Request) -> Option<Self> {
+        Self::with(hres, request, |_| 0)
+    }
+
+    fn with(hres: &'h Hres, request: &Request, used: impl Fn(&str) -> u64) -> Option<Self> {
+        let asks = request.hres.as_ref()?;
+        let wanted = |ask: &HresAsk| {
+            let resource = hres.resources.get(ask.resource)?;
+            let left = |available: u32, name: &str| u64::from(available).saturating_sub(used(name));
+            let free = resource.layers.iter().map(|layer| layer.available().map(|most| left(most, &layer.name)));
+            Some(Wanted { resource, count: ask.count, free: free.collect() })
+        };
+        Some(Self { wanted: asks.iter().filter_map(wanted).collect() })
+    }
+
+    /// What a job on these nodes, by place, takes of the layers; `None`: too little is free.
+    pub fn share(&self, nodes: &[usize]) -> Option<Licenses> {
+        let mut licenses = Vec::new();
+        self.wanted.iter().try_for_each(|wanted| wanted.share(nodes, &mut licenses))?;
+        Some(Licenses(licenses))
+    }
+
+    /// Leaves the nodes that could have what is asked for at all.
+    fn restrict(&self, open: &mut FixedBitSet) {
+        for wanted in &self.wanted {
+            open.intersect_with(&wanted.resource.members());
+            for (place, layer) in wanted.resource.layers.iter().enumerate() {
+                if wanted.resource.mode != HresMode::One && !wanted.has(place, u64::from(wanted.count)) {
+                    open.difference_with(&layer.members);
+                }
+            }
+        }
+    }
+
+    /// Leaves the nodes that are in a layer which has enough by itself, of each resource of mode 1.
+    fn restrict_to_rich(&self, open: &mut FixedBitSet) {
+        for wanted in self.wanted.iter().filter(|wanted| wanted.resource.mode == HresMode::One) {
+            open.intersect_with(&wanted.layers_with(u64::from(wanted.count)));
+        }
+    }
+
+    fn bounds_nodes(&self) -> bool {
+        self.wanted.iter().any(|wanted| wanted.resource.mode == HresMode::Three)
+    }
+
+    /// Leaves the roomiest nodes, as many as every layer can bear.
+    fn thin(
+        &self,
+        open: &FixedBitSet,
+        machine: &Machine<'_>,
+        request: &Request,
+        bound: Option<Bound<'_>>,
+    ) -> FixedBitSet {
+        let capacity = |node: usize| {
+            let capacity = machine.capacity(node, request)?;
+            let capacity = match bound {
+                Some(Bound { horizon, limits, .. }) => {
+                    limits.bound(horizon.class_of(node), capacity, request.least_part())?
+                }
+                None => capacity,
+            };
+            Some((Reverse((is_named(request, node), capacity.total, capacity.tasks)), machine.class_of(node), node))
+        };
+        let mut order: Vec<_> = open.ones().filter_map(capacity).collect();
+        order.sort_unstable();
+        let mut left: Vec<Vec<Free>> = self.wanted.iter().map(|wanted| wanted.free.clone()).collect();
+        let mut kept = FixedBitSet::with_capacity(open.len());
+        for (_, _, node) in order {
+            let three = || self.wanted.iter().enumerate().filter(|(_, w)| w.resource.mode == HresMode::Three);
+            let bears = three().all(|(place, wanted)| {
+                let each = u64::from(wanted.count);
+                let mut layers = wanted.resource.layers.iter().zip(&left[place]);
+                layers.all(|(layer, free)| !layer.members.contains(node) || free.is_none_or(|free| each <= free))
+            });
+            if !bears {
+                continue;
+            }
+            kept.insert(node);
+            for (place, wanted) in three() {
+                for (layer, free) in wanted.resource.layers.iter().zip(&mut left[place]) {
+                    if let Some(free) = free.as_mut().filter(|_| layer.members.contains(node)) {
+                        *free -= u64::from(wanted.count);
+                    }
+                }
+            }
+        }
+        kept
+    }
+
+    /// Times after `after` at which what is free of those resources changes.
+    pub fn changes(&self, licenses: &LicensePlan, after: Timestamp) -> Vec<Timestamp> {
+        let layers = self.wanted.iter().flat_map(|wanted| &wanted.resource.layers);
+        layers.flat_map(|layer| licenses.changes(&layer.name, after)).collect()
+    }
+}
+
+fn is_named(request: &Request, node: usize) -> bool {
+    request.nodelist.iter().any(|index| index.0 as usize == node)
+}
+
+/// Places of nodes.
+pub fn places(nodes: &[AllocatedNode]) -> Vec<usize> {
+    nodes.iter().map(|node| node.index.0 as usize).collect()
+}
+
+/// Most runs of neighbours that are tried for one request, each of which is a search of its own.
+const MOST_WINDOWS: usize = 256;
+/// Most nodes of rich layers that are tried as one of the job's.
+const MOST_FORCED: usize = 16;
+
+/// Nodes for the request out of `candidates` such that every layer of its resources has enough; as [`select::place_within`]
+/// where `room` is `None`.
+pub fn place(
+    machine: &Machine<'_>,
+    request: &Request,
+    candidates: &FixedBitSet,
+    bound: Option<Bound<'_>>,
+    room: Option<&Room<'_>>,
+) -> Option<Vec<AllocatedNode>> {
+    let Some(room) = room else { return select::place_within(machine, request, candidates, bound) };
+    let mut wide = candidates.clone();
+    room.restrict(&mut wide);
+    let fits = |nodes: &Vec<AllocatedNode>| room.share(&places(nodes)).is_some();
+    let among = |open: &FixedBitSet| select::place_within(machine, request, open, bound).filter(fits);
+    let mut rich = wide.clone();
+    room.restrict_to_rich(&mut rich);
+    if let Some(nodes) = among(&rich) {
+        return Some(nodes);
+    }
+    let thinned = |open: &FixedBitSet| among(&room.thin(open, machine, request, bound));
+    if room.bounds_nodes()
+        && let Some(nodes) = thinned(&rich).or_else(|| neighbours(request, room, &rich, &among, &thinned))
+    {
+        return Some(nodes);
+    }
+    // Only some nodes of the job have to be in a layer that has enough.
+    if rich == wide {
+        return None;
+    }
+    rich.ones().filter(|node| machine.capacity(*node, request).is_some()).take(MOST_FORCED).find_map(|node| {
+        let mut nodelist = request.nodelist.clone();
+        nodelist.push(NodeIndex(u32::try_from(node).ok()?));
+        nodelist.sort_unstable();
+        nodelist.dedup();
+        if nodelist.len() > request.max_nodes as usize {
+            return None;
+        }
+        let forced = Request { nodelist, ..request.clone() };
+        let found = select::place_within(machine, &forced, &wide, bound).filter(fits);
+        found.or_else(|| {
+            let open = room.thin(&wide, machine, &forced, bound);
+            select::place_within(machine, &forced, &open, bound).filter(fits)
+        })
+    })
+}
+
+/// For those that want nodes near each other: within one layer, or one run of neighbours, after the other.
+fn neighbours(
+    request: &Request,
+    room: &Room<'_>,
+    open: &FixedBitSet,
+    among: &dyn Fn(&FixedBitSet) -> Option<Vec<AllocatedNode>>,
+    thinned: &dyn Fn(&FixedBitSet) -> Option<Vec<AllocatedNode>>,
+) -> Option<Vec<AllocatedNode>> {
+    if !request.contiguous && request.near.is_none() && request.mix.is_none() {
+        return None;
+    }
+    if request.contiguous {
+        let size = request.min_nodes.max(1) as usize;
+        return open.ones().take(MOST_WINDOWS).find_map(|first| {
+            let mut window = FixedBitSet::with_capacity(open.len());
+            window.insert_range(first..first.saturating_add(size).min(open.len()));
+            window.intersect_with(open);
+            among(&window)
+        });
+    }
+    room.wanted.iter().filter(|wanted| wanted.resource.mode == HresMode::Three).find_map(|wanted| {
+        wanted.resource.by_size().into_iter().find_map(|layer| {
+            let mut inside = open.clone();
+            inside.intersect_with(&wanted.resource.layers[layer].members);
+            thinned(&inside)
+        })
+    })
+}
