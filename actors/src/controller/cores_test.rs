@@ -845,6 +845,27 @@ fn invariant_licenses_belong_to_jobs(world: &World) {
     }
 }
 
+#[test]
+fn what_a_run_takes_of_layers_is_counted_again_after_a_restart() {
+    let mut world = World::new();
+    for index in 0..NODES {
+        world.connect(&format!("n{index}"));
+    }
+    let nodes = Some(NodeCount { min: 2, max: Some(2) });
+    let spec = JobSpec { licenses: Some("power:3,any:1,lic".to_owned()), nodes, ..spec() };
+    world.add_job(record(1, spec), true);
+    world.settle();
+    world.schedule();
+    world.settle();
+    let before = world.licenses.view();
+    let of = |name: &str| before.iter().filter(|l| l.name == name).map(|l| l.used).collect::<Vec<_>>();
+    assert_eq!((of("power")[0], of("any").iter().sum::<u32>(), of("lic")), (2 + 2 * 3, 1, vec![1]), "{before:?}");
+    world.restart_controller();
+    assert_eq!(world.licenses.view(), before);
+    world.check();
+    world.drain();
+}
+
 /// Plays the steps, lets the faults stop, and wants every job to be over in the end.
 fn play(steps: Vec<(u8, u8)>) {
     let mut world = World::new();

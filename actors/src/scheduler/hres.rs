@@ -6,7 +6,7 @@
 //! What is answered never takes more of a layer than is free. Where a request says nothing of its nodes' neighbourhood the
 //! search finds nodes whenever some would do: layers that have too little are left out (modes 1 and 2), and of the others
 //! the roomiest nodes stay, as many as every layer can bear (mode 3; sets of nodes within nested bounds are a matroid, so
-//! that nothing roomier is missed). For neighbours, switches and counts of features some ways are tried, not all.
+//! that nothing roomier is missed). For several resources of mode 3 in one request, neighbours, switches and counts of features some ways are tried, not all.
 
 use super::{
     licenses::LicensePlan,
@@ -74,8 +74,8 @@ impl Wanted<'_> {
 
     fn layers_with(&self, amount: u64) -> FixedBitSet {
         let mut nodes = FixedBitSet::new();
-        for (place, layer) in self.resource.layers.iter().enumerate().filter(|(place, _)| self.has(*place, amount)) {
-            let _ = place;
+        let layers = self.resource.layers.iter().enumerate();
+        for (_, layer) in layers.filter(|(place, _)| self.has(*place, amount)) {
             nodes.grow(layer.members.len());
             nodes.union_with(&layer.members);
         }
@@ -174,8 +174,9 @@ impl<'h> Room<'h> {
         }
     }
 
-    fn bounds_nodes(&self) -> bool {
-        self.wanted.iter().any(|wanted| wanted.resource.mode == HresMode::Three)
+    /// What is asked for on each node.
+    fn of_nodes(&self) -> impl Iterator<Item = &Wanted<'h>> {
+        self.wanted.iter().filter(|wanted| wanted.resource.mode == HresMode::Three)
     }
 
     /// Leaves the roomiest nodes, as many as every layer can bear.
@@ -198,28 +199,20 @@ impl<'h> Room<'h> {
         };
         let mut order: Vec<_> = open.ones().filter_map(capacity).collect();
         order.sort_unstable();
-        let mut left: Vec<Vec<Free>> = self.wanted.iter().map(|wanted| wanted.free.clone()).collect();
-        let mut kept = FixedBitSet::with_capacity(open.len());
-        for (_, _, node) in order {
-            let three = || self.wanted.iter().enumerate().filter(|(_, w)| w.resource.mode == HresMode::Three);
-            let bears = three().all(|(place, wanted)| {
-                let each = u64::from(wanted.count);
-                let mut layers = wanted.resource.layers.iter().zip(&left[place]);
-                layers.all(|(layer, free)| !layer.members.contains(node) || free.is_none_or(|free| each <= free))
-            });
-            if !bears {
-                continue;
-            }
-            kept.insert(node);
-            for (place, wanted) in three() {
-                for (layer, free) in wanted.resource.layers.iter().zip(&mut left[place]) {
-                    if let Some(free) = free.as_mut().filter(|_| layer.members.contains(node)) {
-                        *free -= u64::from(wanted.count);
-                    }
-                }
-            }
-        }
-        kept
+        let three: Vec<&Wanted<'_>> = self.of_nodes().collect();
+        bearable(&three, order.into_iter().map(|(_, _, node)| node), open.len())
+    }
+
+    /// Could so many of those nodes have what is asked for, whatever else is there?
+    pub fn bears(&self, request: &Request, candidates: &FixedBitSet) -> bool {
+        let mut open = candidates.clone();
+        self.restrict(&mut open);
+        let mut rich = open.clone();
+        self.restrict_to_rich(&mut rich);
+        let enough = |nodes: &FixedBitSet| nodes.count_ones(..) >= request.min_nodes as usize;
+        !rich.is_clear()
+            && enough(&open)
+            && self.of_nodes().all(|wanted| enough(&bearable(&[wanted], open.ones(), open.len())))
     }
 
     /// Times after `after` at which what is free of those resources changes.
@@ -227,6 +220,32 @@ impl<'h> Room<'h> {
         let layers = self.wanted.iter().flat_map(|wanted| &wanted.resource.layers);
         layers.flat_map(|layer| licenses.changes(&layer.name, after)).collect()
     }
+}
+
+/// The first of those nodes whose layers can bear them together. Of one resource these are as many as could be, in whatever
+/// order: see the module.
+fn bearable(wanted: &[&Wanted<'_>], order: impl Iterator<Item = usize>, nodes: usize) -> FixedBitSet {
+    let mut left: Vec<Vec<Free>> = wanted.iter().map(|wanted| wanted.free.clone()).collect();
+    let mut kept = FixedBitSet::with_capacity(nodes);
+    for node in order {
+        let bears = wanted.iter().zip(&left).all(|(wanted, left)| {
+            let each = u64::from(wanted.count);
+            let mut layers = wanted.resource.layers.iter().zip(left);
+            layers.all(|(layer, free)| !layer.members.contains(node) || free.is_none_or(|free| each <= free))
+        });
+        if !bears {
+            continue;
+        }
+        kept.insert(node);
+        for (wanted, left) in wanted.iter().zip(&mut left) {
+            for (layer, free) in wanted.resource.layers.iter().zip(left) {
+                if let Some(free) = free.as_mut().filter(|_| layer.members.contains(node)) {
+                    *free -= u64::from(wanted.count);
+                }
+            }
+        }
+    }
+    kept
 }
 
 fn is_named(request: &Request, node: usize) -> bool {
@@ -263,7 +282,7 @@ pub fn place(
         return Some(nodes);
     }
     let thinned = |open: &FixedBitSet| among(&room.thin(open, machine, request, bound));
-    if room.bounds_nodes()
+    if room.of_nodes().next().is_some()
         && let Some(nodes) = thinned(&rich).or_else(|| neighbours(request, room, &rich, &among, &thinned))
     {
         return Some(nodes);
@@ -309,7 +328,7 @@ fn neighbours(
             among(&window)
         });
     }
-    room.wanted.iter().filter(|wanted| wanted.resource.mode == HresMode::Three).find_map(|wanted| {
+    room.of_nodes().find_map(|wanted| {
         wanted.resource.by_size().into_iter().find_map(|layer| {
             let mut inside = open.clone();
             inside.intersect_with(&wanted.resource.layers[layer].members);

@@ -5,6 +5,7 @@ use super::{
     facts::ClusterView,
     fixtures::{cluster, hres, job, node, spec},
     hres::places,
+    kept::plan_to_keep,
     licenses::{self, LicenseFacts},
     plan::{Plan, plan},
     probe::{Feasibility, Infeasible, would_start},
@@ -146,6 +147,34 @@ fn neighbours_go_where_their_racks_have_enough() {
     let layers: Layers = &[(0..4, 3000, 0), (0..2, 1000, 0), (2..4, 1000, 0)];
     let contiguous = JobSpec { contiguous: true, ..on(2, "r:1000") };
     assert_eq!(started(&plan(&picture("MODE_3", layers, vec![contiguous]), NOW))[0].1, [1, 2]);
+}
+
+#[test]
+fn plans_are_not_repaired_when_others_take_of_layers() {
+    let layers: Layers = &[(0..4, 3000, 0), (0..2, 2000, 0), (2..4, 2000, 0)];
+    let view = picture("MODE_3", layers, vec![on(4, "r:1000"), on(2, "r:100")]);
+    let kept = || plan_to_keep(view.clone(), NOW).1.unwrap();
+    let mut later = view.clone();
+    later.pending.truncate(1);
+    assert!(kept().repair(later.clone(), NOW).is_ok());
+    later.licenses.held = vec![(JobId(9), held(&[("r(n[0-1])", 100), ("r(n[0-3])", 100)]), None)];
+    assert!(kept().repair(later.clone(), NOW).is_err());
+    later.licenses.held.clear();
+    later.licenses.hres = hres(4, &[("r", "MODE_3", &[(0..4, 2000, 0)])]);
+    assert!(kept().repair(later, NOW).is_err());
+}
+
+#[test]
+fn of_two_resources_each_layer_is_minded() {
+    let jobs = vec![on(2, "a:5,b:5"), on(1, "b:1")];
+    let mut view = picture("MODE_3", &[(0..4, 1, 0)], jobs);
+    let a: Layers = &[(0..4, 100, 0), (0..2, 5, 0), (2..4, 100, 0)];
+    let b: Layers = &[(0..4, 10, 0), (0..2, 10, 0), (2..4, 5, 0)];
+    view.licenses.hres = hres(4, &[("a", "MODE_3", a), ("b", "MODE_3", b)]);
+    let made = plan(&view, NOW);
+    let (_, nodes, takes) = &started(&made)[0];
+    assert_eq!(nodes, &[0, 2], "{takes}");
+    assert_eq!(reasons(&made), [(2, licenses::reason())]);
 }
 
 /// What is held of each layer is at no time more than there is for jobs.

@@ -840,9 +840,12 @@ impl<'a> Pass<'a> {
             if at > until || self.looks_ahead >= MOST_LOOKS_AHEAD {
                 return None;
             }
+            let room = self.room(asked.request, at, asked.length);
+            if room.as_ref().is_some_and(|room| !room.bears(asked.request, asked.candidates)) {
+                continue;
+            }
             self.looks_ahead += 1;
             let machine = Machine::ahead(self.view, &self.horizon, at, at.plus(asked.length));
-            let room = self.room(asked.request, at, asked.length);
             if let Some(nodes) = hres::place(&machine, asked.request, asked.candidates, None, room.as_ref()) {
                 return Some((at, nodes));
             }
