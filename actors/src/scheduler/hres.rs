@@ -22,7 +22,7 @@ use garrick_model::{
     time::Timestamp,
     view::AllocatedNode,
 };
-use std::{cmp::Reverse, sync::Arc, time::Duration};
+use std::{cmp::Reverse, collections::BTreeMap, sync::Arc, time::Duration};
 
 /// So much of a resource: for the job, or with mode 3 for each of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -80,6 +80,17 @@ impl Wanted<'_> {
             nodes.union_with(&layer.members);
         }
         nodes
+    }
+
+    /// No more of those nodes than this can have what is asked for on each: layers that are equally deep share no nodes.
+    fn most_nodes(&self, open: &FixedBitSet) -> u64 {
+        let mut by_depth: BTreeMap<usize, u64> = BTreeMap::new();
+        for (layer, free) in self.resource.layers.iter().zip(&self.free) {
+            let here = open.intersection_count(&layer.members) as u64;
+            let most = free.map_or(here, |free| here.min(free / u64::from(self.count.max(1))));
+            *by_depth.entry(layer.depth).or_insert(0) += most;
+        }
+        by_depth.into_values().min().unwrap_or(0)
     }
 
     /// What a job on these nodes takes of the layers; `None`: too little is free.
@@ -203,7 +214,7 @@ impl<'h> Room<'h> {
         bearable(&three, order.into_iter().map(|(_, _, node)| node), open.len())
     }
 
-    /// Could so many of those nodes have what is asked for, whatever else is there?
+    /// False: fewer of those nodes than it needs could have what is asked for, whatever else is there. A quick look.
     pub fn bears(&self, request: &Request, candidates: &FixedBitSet) -> bool {
         let mut open = candidates.clone();
         self.restrict(&mut open);
@@ -212,7 +223,7 @@ impl<'h> Room<'h> {
         let enough = |nodes: &FixedBitSet| nodes.count_ones(..) >= request.min_nodes as usize;
         !rich.is_clear()
             && enough(&open)
-            && self.of_nodes().all(|wanted| enough(&bearable(&[wanted], open.ones(), open.len())))
+            && self.of_nodes().all(|wanted| wanted.most_nodes(&open) >= u64::from(request.min_nodes))
     }
 
     /// Times after `after` at which what is free of those resources changes.
@@ -223,7 +234,7 @@ impl<'h> Room<'h> {
 }
 
 /// The first of those nodes whose layers can bear them together. Of one resource these are as many as could be, in whatever
-/// order: see the module.
+/// order.
 fn bearable(wanted: &[&Wanted<'_>], order: impl Iterator<Item = usize>, nodes: usize) -> FixedBitSet {
     let mut left: Vec<Vec<Free>> = wanted.iter().map(|wanted| wanted.free.clone()).collect();
     let mut kept = FixedBitSet::with_capacity(nodes);

@@ -212,6 +212,8 @@ pub struct Reservation {
 /// Times at which a request for named or neighbouring nodes, or for so many of each kind, is tried in a pass, at most. Each
 /// is a look at every node.
 const MOST_LOOKS_AHEAD: usize = 200;
+/// Times at which hierarchical resources alone say no, at most in a pass. Each is a look at every layer.
+const MOST_GLANCES_AHEAD: usize = 2_000;
 
 /// The making of a plan.
 #[derive(Clone)]
@@ -236,6 +238,7 @@ pub(super) struct Pass<'a> {
     pub reserved: BTreeMap<usize, u32>,
     pub tried_behind: usize,
     looks_ahead: usize,
+    glances_ahead: usize,
     /// Requests that found no room now. Room only shrinks while a pass goes on.
     pub failed: FxHashSet<Request>,
     /// Before that time they find none later either.
@@ -283,6 +286,7 @@ impl<'a> Pass<'a> {
             reserved: BTreeMap::new(),
             tried_behind: 0,
             looks_ahead: 0,
+            glances_ahead: 0,
             failed: FxHashSet::default(),
             not_before: FxHashMap::default(),
             possible: FxHashMap::default(),
@@ -703,10 +707,11 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Would it start now if there were no end to hierarchical resources?
+    /// Do layers of hierarchical resources have too little now, on whatever nodes, or would it start if they had no end?
     fn is_short_of_layers(&mut self, asked: &Asked<'_>) -> bool {
-        if asked.request.hres.is_none() {
-            return false;
+        let Some(room) = self.room(asked.request, self.now, asked.length) else { return false };
+        if !room.bears(asked.request, asked.candidates) {
+            return true;
         }
         let without = Request { hres: None, ..asked.request.clone() };
         self.place_now(&Asked { request: &without, ..*asked }).is_some()
@@ -837,11 +842,12 @@ impl<'a> Pass<'a> {
             changes.dedup();
         }
         for at in wait.into_iter().chain(changes) {
-            if at > until || self.looks_ahead >= MOST_LOOKS_AHEAD {
+            if at > until || self.looks_ahead >= MOST_LOOKS_AHEAD || self.glances_ahead >= MOST_GLANCES_AHEAD {
                 return None;
             }
             let room = self.room(asked.request, at, asked.length);
             if room.as_ref().is_some_and(|room| !room.bears(asked.request, asked.candidates)) {
+                self.glances_ahead += 1;
                 continue;
             }
             self.looks_ahead += 1;

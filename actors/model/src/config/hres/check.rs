@@ -90,6 +90,11 @@ impl Checker<'_> {
                 self.error(lines[place], format!("layer {}", layer.name), wrong);
             }
         }
+        let around = |layer: &HresLayer| layers.iter().filter(|other| layer.members.is_subset(&other.members)).count();
+        let depths: Vec<usize> = layers.iter().map(|layer| around(layer).saturating_sub(1)).collect();
+        for (layer, depth) in layers.iter_mut().zip(depths) {
+            layer.depth = depth;
+        }
         if mode == HresMode::Three {
             self.tree(&layers, &lines);
             let own: Vec<u32> = layers.iter().map(|layer| layer.base).collect();
@@ -196,7 +201,7 @@ impl Checker<'_> {
             base = base.saturating_add(self.amount(value, 0).unwrap_or(0));
         }
         let nodes: HostList = names.iter().collect();
-        Some(HresLayer { name: format!("{resource}({nodes})"), nodes, members, count, base })
+        Some(HresLayer { name: format!("{resource}({nodes})"), nodes, members, count, base, depth: 0 })
     }
 
     /// Layers of `MODE_3` are a rooted tree of uniform depth (Slurm's page on HRES).

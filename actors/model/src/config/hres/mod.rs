@@ -47,6 +47,8 @@ pub struct HresLayer {
     pub count: Option<u32>,
     /// What is always in use: `base`, and with [`HresMode::Three`] that of the layers below too.
     pub base: u32,
+    /// How many layers its nodes are all in besides, it being inside them.
+    pub depth: usize,
 }
 
 impl HresLayer {

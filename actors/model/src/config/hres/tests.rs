@@ -141,7 +141,7 @@ fn what_is_wrong_is_said_with_its_line() {
         (
             "node[17-32]",
             "node[17-33]",
-            "resources.yaml:12: error: nodes: node[17-33]: no node is called node33 (did you mean node13?)",
+            "resources.yaml:12: error: nodes: node[17-33]: no node is called node33 (did you mean node03?)",
         ),
         ("count: -1", "count: -2", "resources.yaml:13: error: count: -2: is out of range (-1 is without end)"),
         (
@@ -168,9 +168,8 @@ fn what_is_wrong_is_said_with_its_line() {
              all nodes, and every layer is split whole into those inside it)",
         ),
     ];
-    for (from, to, said) in cases {
-        assert_eq!(problem(from, to), said);
-    }
+    let said: Vec<String> = cases.iter().map(|(from, to, _)| problem(from, to)).collect();
+    assert_eq!(said, cases.map(|(_, _, said)| said));
     assert!(
         problem("  mode: MODE_2", "  mode: MODE_2\n  colour: red")
             .starts_with("resources.yaml:4: error: resources.yaml: ")
