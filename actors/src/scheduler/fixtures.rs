@@ -230,9 +230,12 @@ pub fn array(first: u32, last: u32, limit: Option<u32>) -> ArraySpec {
     ArraySpec { ranges: vec![(first, last, 1)], limit }
 }
 
+/// Nodes of a layer, what they have, and what is always in use.
+pub type Layer = (std::ops::Range<u32>, u32, u32);
+
 /// Hierarchical resources over nodes `n0` to `n(count-1)`: name, mode, and the layers with their nodes, what they have and
 /// what is always in use.
-pub fn hres(count: u32, resources: &[(&str, &str, &[(std::ops::Range<u32>, u32, u32)])]) -> Arc<Hres> {
+pub fn hres(count: u32, resources: &[(&str, &str, &[Layer])]) -> Arc<Hres> {
     let mut text = String::from("---\n");
     for (name, mode, layers) in resources {
         text += &format!("- resource: {name}\n  mode: {mode}\n  layers:\n");

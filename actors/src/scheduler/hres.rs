@@ -3,10 +3,11 @@
 //! Amounts over time are those of [`super::licenses`], which counts each layer as a license of its own. Called by
 //! [`super::plan`] and [`super::probe`]; nothing here holds anything.
 //!
-//! What is answered never takes more of a layer than is free. Where a request says nothing of its nodes' neighbourhood the
-//! search finds nodes whenever some would do: layers that have too little are left out (modes 1 and 2), and of the others
-//! the roomiest nodes stay, as many as every layer can bear (mode 3; sets of nodes within nested bounds are a matroid, so
-//! that nothing roomier is missed). For several resources of mode 3 in one request, neighbours, switches and counts of features some ways are tried, not all.
+//! What is answered never takes more of a layer than is free. For one resource, and a request that says nothing of its nodes'
+//! neighbourhood, the search finds nodes whenever some would do: layers that have too little are left out (mode 2), and of
+//! the others the roomiest nodes stay, as many as every layer can bear (mode 3; sets of nodes within nested bounds are a
+//! matroid, so that nothing roomier is missed). Otherwise some ways are tried, not all: several resources of mode 3, mode 1
+//! where only some nodes of a job can be in a layer that has enough, neighbours, switches, counts of features.
 
 use super::{
     licenses::LicensePlan,

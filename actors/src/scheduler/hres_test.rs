@@ -3,7 +3,7 @@
 
 use super::{
     facts::ClusterView,
-    fixtures::{cluster, hres, job, node, spec},
+    fixtures::{Layer, cluster, hres, job, node, spec},
     hres::places,
     kept::plan_to_keep,
     licenses::{self, LicenseFacts},
@@ -20,7 +20,7 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
 };
 use proptest::prelude::*;
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 const NOW: Timestamp = Timestamp::from_secs(100_000);
 
@@ -43,7 +43,7 @@ fn held(what: &[(&str, u32)]) -> Licenses {
     Licenses(what.iter().map(|(name, count)| LicenseCount { name: (*name).to_owned(), count: *count }).collect())
 }
 
-type Layers = &'static [(Range<u32>, u32, u32)];
+type Layers = &'static [Layer];
 
 /// Four nodes in two racks.
 fn picture(mode: &str, layers: Layers, specs: Vec<JobSpec>) -> ClusterView {
