@@ -1,7 +1,7 @@
 //! Advance reservations: nodes kept for some users or accounts from one time until another. What is saved of one, sent in
 //! answers and shown is the same record.
 
-use crate::time::Timestamp;
+use crate::{spec_text::licenses::Licenses, time::Timestamp};
 use jiff::{ToSpan, civil::Weekday, tz::TimeZone};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt, str::FromStr};
@@ -33,10 +33,26 @@ pub enum ReservationFlag {
     SpecNodes,
     /// `ALL_NODES`: all nodes.
     AllNodes,
+    /// `ANY_NODES`: reserves licenses only; its jobs run on any nodes.
+    AnyNodes,
+    /// `STATIC_ALLOC`, `STATIC`: its nodes stay those that were chosen.
+    Static,
+    /// `PART_NODES`: all nodes of its partition, also as that changes.
+    PartNodes,
+    /// `REPLACE`: nodes that are out of service or have jobs make way for idle ones.
+    Replace,
+    /// `REPLACE_DOWN`: nodes that are out of service make way for idle ones.
+    ReplaceDown,
+    /// `PURGE_COMP`: goes when nobody has used it for some time.
+    PurgeComp,
+    /// `NO_HOLD_JOBS_AFTER`: jobs that wait for it when it ends wait without it.
+    NoHoldJobsAfter,
+    /// `USER_DELETE`: whoever may use it may delete it.
+    UserDelete,
 }
 
 /// Flags and their names.
-const FLAGS: [(ReservationFlag, &str); 12] = [
+const FLAGS: [(ReservationFlag, &str); 20] = [
     (ReservationFlag::Maint, "MAINT"),
     (ReservationFlag::Overlap, "OVERLAP"),
     (ReservationFlag::IgnoreJobs, "IGNORE_JOBS"),
@@ -49,24 +65,25 @@ const FLAGS: [(ReservationFlag, &str); 12] = [
     (ReservationFlag::Magnetic, "MAGNETIC"),
     (ReservationFlag::SpecNodes, "SPEC_NODES"),
     (ReservationFlag::AllNodes, "ALL_NODES"),
+    (ReservationFlag::AnyNodes, "ANY_NODES"),
+    (ReservationFlag::Static, "STATIC"),
+    (ReservationFlag::PartNodes, "PART_NODES"),
+    (ReservationFlag::Replace, "REPLACE"),
+    (ReservationFlag::ReplaceDown, "REPLACE_DOWN"),
+    (ReservationFlag::PurgeComp, "PURGE_COMP"),
+    (ReservationFlag::NoHoldJobsAfter, "NO_HOLD_JOBS_AFTER_END"),
+    (ReservationFlag::UserDelete, "USER_DELETE"),
 ];
 
+/// Other names of flags.
+const ALSO: [(ReservationFlag, &str); 2] =
+    [(ReservationFlag::Static, "STATIC_ALLOC"), (ReservationFlag::NoHoldJobsAfter, "NO_HOLD_JOBS_AFTER")];
+
+/// Time for which a reservation with `PURGE_COMP` may be idle where none is given.
+pub const PURGE_SECS: u64 = 300;
+
 /// Flags that Slurm has and that are not built yet.
-const NOT_YET: [&str; 13] = [
-    "ANY_NODES",
-    "FORCE_START",
-    "FIRST_CORES",
-    "GRES_PER_NODE",
-    "LICENSE_ONLY",
-    "NO_HOLD_JOBS_AFTER",
-    "NO_HOLD_JOBS_AFTER_END",
-    "PART_NODES",
-    "PURGE_COMP",
-    "REPLACE",
-    "REPLACE_DOWN",
-    "STATIC_ALLOC",
-    "TIME_FLOAT",
-];
+const NOT_YET: [&str; 5] = ["FIRST_CORES", "FORCE_START", "GRES_PER_NODE", "LICENSE_ONLY", "TIME_FLOAT"];
 
 /// The flags that say when a reservation comes again. A reservation has one of them at most.
 pub const RECURRING: [ReservationFlag; 5] = [
@@ -93,7 +110,7 @@ impl FromStr for ReservationFlag {
 
     fn from_str(text: &str) -> Result<Self, FlagError> {
         let upper = text.to_ascii_uppercase();
-        if let Some((flag, _)) = FLAGS.iter().find(|(_, name)| *name == upper) {
+        if let Some((flag, _)) = FLAGS.iter().chain(&ALSO).find(|(_, name)| *name == upper) {
             return Ok(*flag);
         }
         let name = upper.split_once('=').map_or(upper.as_str(), |(name, _)| name);
@@ -131,6 +148,21 @@ impl AccessList {
         }
         let names = words.iter().map(|w| w.trim_start_matches('-').to_owned()).collect();
         Some(Self { deny: denied > 0, names })
+    }
+
+    /// With those of the other list too, or `None` where one of them allows and the other denies.
+    #[must_use]
+    pub fn with(&self, more: &Self) -> Option<Self> {
+        let names = self.names.iter().chain(more.names.iter().filter(|name| !self.names.contains(name)));
+        (self.is_empty() || self.deny == more.deny).then(|| Self { deny: more.deny, names: names.cloned().collect() })
+    }
+
+    /// Without those of the other list; `None` as with [`Self::with`], or where one of them is not there.
+    #[must_use]
+    pub fn without(&self, less: &Self) -> Option<Self> {
+        let known = self.deny == less.deny && less.names.iter().all(|name| self.names.contains(name));
+        let names = self.names.iter().filter(|name| !less.names.contains(name));
+        known.then(|| Self { deny: self.deny, names: names.cloned().collect() })
     }
 
     /// Nobody is named.
@@ -173,6 +205,16 @@ pub struct Reservation {
     pub users: AccessList,
     /// `Accounts`.
     pub accounts: AccessList,
+    /// `Groups`: of the system. Not together with users.
+    pub groups: Vec<String>,
+    /// `QOS`.
+    pub qos: AccessList,
+    /// `AllowedPartitions`.
+    pub partitions: AccessList,
+    /// `Licenses`: kept for its jobs.
+    pub licenses: Licenses,
+    /// Of one with `PURGE_COMP`: for so many seconds it may be idle.
+    pub purge_secs: Option<u64>,
     /// `Flags`.
     pub flags: BTreeSet<ReservationFlag>,
     /// Cores of its nodes.
@@ -192,6 +234,12 @@ pub struct Applicant<'a> {
     pub user: &'a str,
     /// Account of the job.
     pub account: Option<&'a str>,
+    /// QOS of the job.
+    pub qos: Option<&'a str>,
+    /// Partition of the job; `None` where that does not matter.
+    pub partition: Option<&'a str>,
+    /// Groups of the user; `None`: those were looked at before.
+    pub groups: Option<&'a [&'a str]>,
 }
 
 impl Reservation {
@@ -205,9 +253,28 @@ impl Reservation {
         self.start <= now && now < self.end
     }
 
-    /// May jobs of them run in it? Where both users and accounts are given, both must fit.
+    /// May jobs of them run in it? Of all that is given, everything must fit.
     pub fn admits(&self, who: Applicant<'_>) -> bool {
-        who.admin || (self.users.takes(Some(who.user)) && self.accounts.takes(who.account))
+        let in_group = |groups: &[&str]| self.groups.iter().any(|name| groups.contains(&name.as_str()));
+        let partition = who.partition.is_none() || self.partitions.takes(who.partition);
+        let group = self.groups.is_empty() || who.groups.is_none_or(in_group);
+        let named = self.users.takes(Some(who.user)) && self.accounts.takes(who.account) && self.qos.takes(who.qos);
+        partition && (who.admin || (group && named))
+    }
+
+    /// Is anybody named who may use it?
+    pub const fn is_for_somebody(&self) -> bool {
+        let lists = self.users.is_empty() && self.accounts.is_empty() && self.qos.is_empty();
+        !(lists && self.partitions.is_empty() && self.groups.is_empty())
+    }
+
+    /// Flags as records show them.
+    pub fn flag_words(&self) -> Vec<String> {
+        let word = |flag: &ReservationFlag| match (flag, self.purge_secs) {
+            (ReservationFlag::PurgeComp, Some(secs)) => format!("{flag}={}", crate::time::long_duration(secs)),
+            _ => flag.to_string(),
+        };
+        self.flags.iter().map(word).collect()
     }
 
     /// Does it come again?
@@ -266,6 +333,14 @@ pub enum NodesWanted {
     All,
     /// So many that are free.
     Count(u32),
+    /// Those that it has, and these.
+    With(Vec<String>),
+    /// Those that it has, but these.
+    Without(Vec<String>),
+    /// So many more than it has.
+    More(u32),
+    /// So many fewer than it has.
+    Fewer(u32),
 }
 
 /// What is asked for by `scontrol create reservation` and `scontrol update reservation`: only what is there changes.
@@ -280,6 +355,10 @@ pub struct ReservationChange {
     pub end: Option<Timestamp>,
     /// `Duration`, seconds.
     pub duration_secs: Option<u64>,
+    /// `Duration+=` and `Duration-=`, seconds.
+    pub duration_delta_secs: Option<i64>,
+    /// `Skip`: on to the next time of one that comes again.
+    pub skip: bool,
     /// `Nodes`, `NodeCnt`.
     pub nodes: Option<NodesWanted>,
     /// `PartitionName`.
@@ -290,6 +369,24 @@ pub struct ReservationChange {
     pub users: Option<AccessList>,
     /// `Accounts`.
     pub accounts: Option<AccessList>,
+    /// `Users+=`.
+    pub users_more: Option<AccessList>,
+    /// `Users-=`.
+    pub users_less: Option<AccessList>,
+    /// `Accounts+=`.
+    pub accounts_more: Option<AccessList>,
+    /// `Accounts-=`.
+    pub accounts_less: Option<AccessList>,
+    /// `Groups`.
+    pub groups: Option<Vec<String>>,
+    /// `QOS`.
+    pub qos: Option<AccessList>,
+    /// `AllowedPartitions`.
+    pub partitions: Option<AccessList>,
+    /// `Licenses`.
+    pub licenses: Option<Licenses>,
+    /// Time of `PURGE_COMP`, seconds.
+    pub purge_secs: Option<u64>,
     /// Flags that are set.
     pub set: BTreeSet<ReservationFlag>,
     /// Flags that are cleared.
@@ -312,7 +409,9 @@ mod tests {
     #[test]
     fn flags_are_read_in_slurms_words() {
         assert_eq!("maint".parse(), Ok(ReservationFlag::Maint));
-        assert!(matches!("PURGE_COMP=5:00".parse::<ReservationFlag>(), Err(FlagError::NotSupported(_))));
+        assert!(matches!("TIME_FLOAT".parse::<ReservationFlag>(), Err(FlagError::NotSupported(_))));
+        assert_eq!("static_alloc".parse(), Ok(ReservationFlag::Static));
+        assert_eq!("NO_HOLD_JOBS_AFTER".parse(), Ok(ReservationFlag::NoHoldJobsAfter));
         assert!("MAINTENANCE".parse::<ReservationFlag>().unwrap_err().to_string().contains("IGNORE_JOBS"));
         for (flag, name) in FLAGS {
             assert_eq!((flag.to_string().as_str(), name.parse()), (name, Ok(flag)));
@@ -336,10 +435,45 @@ mod tests {
             accounts: AccessList::parse("chem").unwrap(),
             ..Reservation::default()
         };
-        let who = |user, account| Applicant { admin: false, user, account };
+        let who = |user, account| Applicant {
+            admin: false,
+            user,
+            account,
+            qos: None,
+            partition: Some("debug"),
+            groups: Some(&["users"]),
+        };
         assert!(one.admits(who("alice", Some("chem"))));
         assert!(!one.admits(who("alice", None)) && !one.admits(who("bob", Some("chem"))));
         assert!(one.admits(Applicant { admin: true, ..who("root", None) }));
+        let list = |text| AccessList::parse(text).unwrap();
+        let other = Reservation { qos: list("high"), partitions: list("-debug"), ..Reservation::default() };
+        let high = Applicant { qos: Some("high"), partition: Some("big"), ..who("bob", None) };
+        assert!(other.admits(high) && !other.admits(Applicant { qos: None, ..high }));
+        assert!(!other.admits(Applicant { partition: Some("debug"), admin: true, ..high }));
+        let grouped = Reservation { groups: vec!["users".into()], ..Reservation::default() };
+        assert!(grouped.admits(high) && !grouped.admits(Applicant { groups: Some(&["staff"]), ..high }));
+        assert!(grouped.is_for_somebody() && !Reservation::default().is_for_somebody());
+    }
+
+    #[test]
+    fn names_are_added_and_removed() {
+        let list = |text| AccessList::parse(text).unwrap();
+        assert_eq!(list("a,b").with(&list("b,c")), Some(list("a,b,c")));
+        assert_eq!((list("a,b").without(&list("a")), list("a").without(&list("b"))), (Some(list("b")), None));
+        assert_eq!((list("-a").with(&list("b")), list("-a").with(&list("-b"))), (None, Some(list("-a,-b"))));
+        assert_eq!(AccessList::default().with(&list("-b")), Some(list("-b")));
+    }
+
+    #[test]
+    fn a_record_of_before_reads_with_defaults() {
+        let old = serde_json::json!({"name": "a", "start": 1, "end": 2, "nodes": ["n1"], "flags": ["Maint"]});
+        let read: Reservation = serde_json::from_value(old).unwrap();
+        assert_eq!((read.purge_secs, read.licenses.is_empty(), read.groups.len()), (None, true, 0));
+        assert_eq!(read.flag_words(), ["MAINT"]);
+        let purged =
+            Reservation { purge_secs: Some(300), flags: [ReservationFlag::PurgeComp].into(), ..Reservation::default() };
+        assert_eq!(purged.flag_words(), ["PURGE_COMP=00:05:00"]);
     }
 
     #[test]

@@ -153,7 +153,8 @@ impl Rules<'_> {
         let mut usable = Vec::new();
         let mut refused = None;
         for partition in named {
-            match may_use(self.config, partition, by) {
+            let reserved = !partition.config.require_reservation || !spec.reservations.is_empty();
+            match may_use(self.config, partition, by).and(if reserved { Ok(()) } else { Err(Refusal::AccessDenied) }) {
                 Ok(()) => usable.push(Arc::clone(partition)),
                 Err(refusal) => refused = Some(refusal),
             }

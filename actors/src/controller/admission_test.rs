@@ -210,3 +210,14 @@ fn a_batch_job_needs_a_script() {
     assert!(matches!(refusal(JobSpec { script: None, ..spec() }), Refusal::InvalidScript(_)));
     assert!(matches!(refusal(JobSpec { het: Some((JobId(1), 0)), ..spec() }), Refusal::NotSupported(_)));
 }
+
+#[test]
+fn some_partitions_are_for_jobs_in_reservations() {
+    let site = format!("{SITE}\nPartitionName=class Nodes=n0 ReqResv=YES\n");
+    let on = |reservations: &[&str]| {
+        let reservations = reservations.iter().map(|name| (*name).to_owned()).collect();
+        submit(&site, 1001, JobSpec { partitions: vec!["class".into()], reservations, ..spec() })
+    };
+    assert_eq!(on(&[]).unwrap_err(), Refusal::AccessDenied);
+    assert!(on(&["course"]).is_ok());
+}

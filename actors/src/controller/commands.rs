@@ -206,7 +206,8 @@ impl ControllerActor {
         mut change: JobChange,
         mut replies: Box<dyn ReplySink>,
     ) {
-        if let Err(refusal) = self.check_change(&mut change) {
+        let checked = self.check_change(&mut change).and_then(|()| self.check_reservation_of(&jobs, &change));
+        if let Err(refusal) = checked {
             replies.send(CommandReply::PerJob(jobs.into_iter().map(|job| (job, Err(refusal.clone()))).collect()));
             return;
         }

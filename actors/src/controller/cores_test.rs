@@ -474,6 +474,7 @@ impl World {
             totals: self.licenses.totals().clone(),
             held: self.licenses.holds().map(|(job, licenses)| (job, licenses.clone(), end(job))).collect(),
             hres: Arc::clone(self.licenses.hres()),
+            ..LicenseFacts::default()
         };
         for start in plan(&view, self.now).starts {
             self.post("scheduler", Letter::Job(start.job, JobInput::Start(Box::new(start))));

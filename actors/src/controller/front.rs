@@ -313,7 +313,6 @@ impl ControllerActor {
             | CommandRequest::UpdatePartition { .. }
             | CommandRequest::CreateReservation(_)
             | CommandRequest::UpdateReservation(_)
-            | CommandRequest::DeleteReservation { .. }
             | CommandRequest::Reconfigure
             | CommandRequest::Shutdown { .. }
             | CommandRequest::CreateJoinToken { .. }
@@ -327,7 +326,7 @@ impl ControllerActor {
             }
             CommandRequest::CreateReservation(change) => self.create_reservation(cx, by, change, replies),
             CommandRequest::UpdateReservation(change) => self.update_reservation(cx, change, replies),
-            CommandRequest::DeleteReservation { name } => self.delete_reservation(cx, name, replies),
+            CommandRequest::DeleteReservation { name } => self.delete_reservation(cx, by, name, replies),
             CommandRequest::Reconfigure => host.reconfigure(replies),
             CommandRequest::Shutdown { controller_only } => {
                 if !controller_only {

@@ -1,15 +1,20 @@
 //! Commands about reservations, who may submit into one, and what of them nodes show.
 
-use super::{admission::Submitter, env::deliver, front::ControllerActor, ports::ReplySink};
+use super::{
+    admission::Submitter,
+    env::deliver,
+    front::ControllerActor,
+    ports::{ReplySink, User},
+};
 use crate::{job::messages::Authority, reservation::messages::ReservationMsg};
 use garrick_model::{
     config::function,
-    messages::command::CommandReply,
+    messages::command::{CommandReply, JobChange, JobSelector},
     refusal::Refusal,
     reservation::{Applicant, NodesWanted, ReservationChange, ReservationFlag},
     spec::JobSpec,
     time::Timestamp,
-    view::NodeView,
+    view::{NodeView, PartitionView},
 };
 use garrick_runtime::{Context, ReplyTo};
 use std::{collections::BTreeSet, sync::Arc};
@@ -47,8 +52,31 @@ impl ControllerActor {
         self.ask_reservations(cx, |reply| ReservationMsg::Update { change, reply }, |_| CommandReply::Done, replies);
     }
 
-    pub(super) fn delete_reservation(&self, cx: &mut Context<Self>, name: String, replies: Box<dyn ReplySink>) {
+    pub(super) fn delete_reservation(
+        &self,
+        cx: &mut Context<Self>,
+        by: Authority,
+        name: String,
+        mut replies: Box<dyn ReplySink>,
+    ) {
+        if !by.admin && !self.may_delete(by.uid, &name) {
+            replies.send(CommandReply::Refused(Refusal::AccessDenied));
+            return;
+        }
         self.ask_reservations(cx, |reply| ReservationMsg::Delete { name, reply }, |_| CommandReply::Done, replies);
+    }
+
+    /// May a user who is no administrator? Accounts and QOS are of jobs: where those are given, only administrators may.
+    fn may_delete(&self, uid: u32, name: &str) -> bool {
+        let user = self.env.ports.users.user(uid);
+        let groups = group_names(user.as_ref());
+        let known = self.env.boards.reservations.get(&name.to_owned());
+        known.filter(|r| r.has(ReservationFlag::UserDelete)).zip(user.as_ref()).is_some_and(|(reservation, user)| {
+            let (account, qos, partition) = (None, None, None);
+            let by_user = !reservation.users.is_empty() || !reservation.groups.is_empty();
+            let who = Applicant { admin: false, user: &user.name, account, qos, partition, groups: Some(&groups) };
+            by_user && reservation.admits(who)
+        })
     }
 
     fn ask_reservations(
@@ -99,11 +127,58 @@ impl ControllerActor {
     /// May the job ask for the reservations that it names?
     pub(super) fn check_reservations(&self, by: &Submitter<'_>, spec: &JobSpec) -> Result<(), Refusal> {
         let user = by.user.as_ref().map_or_else(|| by.caller.uid.to_string(), |user| user.name.clone());
-        for name in &spec.reservations {
+        let (account, qos) = (spec.account.as_deref(), spec.qos.as_deref());
+        let groups = group_names(by.user.as_ref());
+        let (partition, groups) = (None, Some(groups.as_slice()));
+        let who = Applicant { admin: by.admin, user: &user, account, qos, partition, groups };
+        self.check_named(&spec.reservations, &spec.partitions, who)
+    }
+
+    /// May jobs of these partitions use all of those reservations, each in one partition at least?
+    fn check_named(&self, names: &[String], partitions: &[String], who: Applicant<'_>) -> Result<(), Refusal> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let all = self.env.boards.partitions.list();
+        let default = all.iter().find(|p| p.config.default && partitions.is_empty()).map(|p| &p.config.name);
+        for name in names {
             let known = self.env.boards.reservations.get(name);
             let reservation = known.ok_or_else(|| Refusal::InvalidReservation(name.clone()))?;
-            if !reservation.admits(Applicant { admin: by.admin, user: &user, account: spec.account.as_deref() }) {
+            let mut choices = partitions.iter().chain(default).map(|name| Some(name.as_str()));
+            if !choices.any(|partition| reservation.admits(Applicant { partition, ..who })) {
                 return Err(Refusal::ReservationAccess(name.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same for jobs whose reservations or partitions change, and whether their partitions need a reservation.
+    pub(super) fn check_reservation_of(&self, jobs: &[JobSelector], change: &JobChange) -> Result<(), Refusal> {
+        if change.reservations.is_none() && change.partitions.is_none() {
+            return Ok(());
+        }
+        let administrators = self.env.ports.host.administrators();
+        let partitions = self.env.boards.partitions.list();
+        for view in jobs.iter().flat_map(|selector| self.selected(selector)) {
+            let reservations = change.reservations.as_ref().unwrap_or(&view.spec.reservations);
+            let chosen = change.partitions.as_ref().unwrap_or(&view.partitions);
+            let bound = |p: &Arc<PartitionView>| p.config.require_reservation && chosen.contains(&p.config.name);
+            if reservations.is_empty() && partitions.iter().any(bound) {
+                return Err(Refusal::AccessDenied);
+            }
+            let user = self.env.ports.users.user(view.uid);
+            let groups = group_names(user.as_ref());
+            let who = Applicant {
+                admin: administrators.contains(&view.uid),
+                user: &view.user,
+                account: change.account.as_deref().or(view.spec.account.as_deref()),
+                qos: view.spec.qos.as_deref(),
+                partition: None,
+                groups: Some(&groups),
+            };
+            // Those that it asks for already may be gone.
+            if change.reservations.is_some() {
+                self.check_named(reservations, chosen, who)?;
             }
         }
         Ok(())
@@ -127,4 +202,8 @@ impl ControllerActor {
         }
         nodes
     }
+}
+
+fn group_names(user: Option<&User>) -> Vec<&str> {
+    user.iter().flat_map(|user| &user.groups).map(|(_, name)| name.as_str()).collect()
 }

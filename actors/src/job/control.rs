@@ -169,7 +169,8 @@ impl JobCore {
             || change.nodelist.is_some()
             || change.exclude.is_some()
             || change.switches.is_some()
-            || change.segment.is_some();
+            || change.segment.is_some()
+            || change.reservations.is_some();
         if of_waiting_jobs && !waiting {
             return Err(Refusal::JobNotPending);
         }

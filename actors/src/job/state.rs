@@ -393,6 +393,9 @@ impl JobRecord {
         if let Some(size) = change.segment {
             spec.topology.segment = Some(size).filter(|size| *size > 0);
         }
+        if let Some(names) = &change.reservations {
+            spec.reservations.clone_from(names);
+        }
         if let Some(constraint) = &change.constraint {
             spec.constraint = Some(constraint.clone()).filter(|c| !c.is_empty());
         }

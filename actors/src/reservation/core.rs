@@ -4,7 +4,7 @@
 use crate::scheduler::facts::in_service;
 use garrick_model::{
     refusal::Refusal,
-    reservation::{AccessList, NodesWanted, RECURRING, Reservation, ReservationChange, ReservationFlag},
+    reservation::{AccessList, NodesWanted, PURGE_SECS, RECURRING, Reservation, ReservationChange, ReservationFlag},
     time::Timestamp,
     view::{NodeView, PartitionView},
 };
@@ -25,6 +25,12 @@ pub struct Site<'a> {
     pub nodes: &'a [Arc<NodeView>],
     /// Partitions.
     pub partitions: &'a [Arc<PartitionView>],
+    /// How many licenses there are of each name.
+    pub licenses: &'a BTreeMap<String, u32>,
+    /// Names of reservations in which jobs have resources.
+    pub in_use: &'a BTreeSet<String>,
+    /// Names of reservations that waiting jobs ask for.
+    pub awaited: &'a BTreeSet<String>,
     /// Zone in which days begin.
     pub zone: &'a TimeZone,
     /// Time.
@@ -43,13 +49,15 @@ pub struct Changed {
 /// All reservations.
 #[derive(Clone, Debug, Default)]
 pub struct ReservationsCore {
-    known: BTreeMap<String, Reservation>,
+    pub(super) known: BTreeMap<String, Reservation>,
+    /// Since when those with `PURGE_COMP` have been seen idle.
+    pub(super) idle_since: BTreeMap<String, Timestamp>,
 }
 
 impl ReservationsCore {
     /// As saved.
     pub fn new(saved: BTreeMap<String, Reservation>) -> Self {
-        Self { known: saved }
+        Self { known: saved, idle_since: BTreeMap::new() }
     }
 
     /// In name order.
@@ -71,11 +79,13 @@ impl ReservationsCore {
         if change.end.is_none() && change.duration_secs.is_none() {
             return Err(missing("An end time or duration must be specified (EndTime= or Duration=)"));
         }
-        if change.nodes.is_none() {
-            return Err(missing("Nodes= or NodeCnt= must be specified"));
+        if change.nodes.is_none() && !change.set.contains(&ReservationFlag::AnyNodes) {
+            return Err(missing("Nodes= or NodeCnt= must be specified, or Licenses= with Flags=ANY_NODES"));
         }
-        if [&change.users, &change.accounts].into_iter().flatten().all(AccessList::is_empty) {
-            return Err(missing("Either Users and/or Accounts must be specified"));
+        let lists = [&change.users, &change.accounts, &change.qos, &change.partitions];
+        let no_groups = change.groups.as_ref().is_none_or(Vec::is_empty);
+        if no_groups && lists.into_iter().flatten().all(AccessList::is_empty) {
+            return Err(missing("Either Users/Groups and/or Accounts must be specified"));
         }
         let new = Reservation { name, ..Reservation::default() };
         self.settle(site, new, change)
@@ -84,7 +94,11 @@ impl ReservationsCore {
     /// Changes one.
     pub fn update(&mut self, site: &Site<'_>, change: &ReservationChange) -> Result<Changed, Refusal> {
         let name = change.name.clone().unwrap_or_default();
-        let old = self.known.get(&name).cloned().ok_or(Refusal::InvalidReservation(name))?;
+        let mut old = self.known.get(&name).cloned().ok_or(Refusal::InvalidReservation(name))?;
+        if change.skip {
+            let said = "only a reservation that comes again can be skipped".to_owned();
+            old = old.next(site.zone).ok_or(Refusal::InvalidUpdate(said))?;
+        }
         self.settle(site, old, change)
     }
 
@@ -96,23 +110,48 @@ impl ReservationsCore {
         }
     }
 
-    /// Moves on what comes again, and forgets what is over.
-    pub fn tick(&mut self, now: Timestamp, zone: &TimeZone) -> Vec<Changed> {
-        let over: Vec<String> = self.known.values().filter(|r| r.end <= now).map(|r| r.name.clone()).collect();
-        over.into_iter()
-            .map(|name| {
-                let next = self.known.remove(&name).and_then(|r| r.as_of(now, zone));
-                if let Some(next) = &next {
-                    self.known.insert(name.clone(), next.clone());
-                }
-                Changed { name, saved: next }
-            })
-            .collect()
+    /// Moves on what comes again, forgets what is over or was idle for too long, and replaces nodes.
+    pub fn tick(&mut self, site: &Site<'_>) -> Vec<Changed> {
+        let mut changed = self.replace(site);
+        for name in self.idle_too_long(site) {
+            changed.push(self.move_on(name, |r| r.next(site.zone)));
+        }
+        let waits = |r: &Reservation| self.releases(r, site);
+        let over = self.known.values().filter(|r| r.end <= site.now && !waits(r));
+        for name in over.map(|r| r.name.clone()).collect::<Vec<_>>() {
+            changed.push(self.move_on(name, |r| r.as_of(site.now, site.zone)));
+        }
+        changed
+    }
+
+    fn move_on(&mut self, name: String, next: impl Fn(&Reservation) -> Option<Reservation>) -> Changed {
+        let next = self.known.remove(&name).and_then(|r| next(&r));
+        if let Some(next) = &next {
+            self.known.insert(name.clone(), next.clone());
+        }
+        Changed { name, saved: next }
+    }
+
+    /// Is it over but for jobs that are to wait without it from now on? It stays until there are none.
+    fn releases(&self, reservation: &Reservation, site: &Site<'_>) -> bool {
+        reservation.end <= site.now
+            && reservation.has(ReservationFlag::NoHoldJobsAfter)
+            && !reservation.recurs()
+            && site.awaited.contains(&reservation.name)
+    }
+
+    /// Reservations that jobs are to wait for no longer.
+    pub fn released(&self, site: &Site<'_>) -> BTreeSet<String> {
+        self.known.values().filter(|r| self.releases(r, site)).map(|r| r.name.clone()).collect()
     }
 
     /// When something begins or ends next.
     pub fn next_change(&self, now: Timestamp) -> Option<Timestamp> {
-        self.known.values().flat_map(|r| [r.start, r.end]).filter(|at| *at > now).min()
+        let purged = self
+            .idle_since
+            .iter()
+            .filter_map(|(name, since)| Some(since.plus(Duration::from_secs(self.known.get(name)?.purge_secs?))));
+        self.known.values().flat_map(|r| [r.start, r.end]).chain(purged).filter(|at| *at > now).min()
     }
 
     fn fresh_name(&self, by: &str, change: &ReservationChange) -> String {
@@ -151,23 +190,21 @@ impl ReservationsCore {
         text(&mut new.partition, &change.partition);
         text(&mut new.features, &change.features);
         text(&mut new.comment, &change.comment);
-        if let Some(users) = &change.users {
-            new.users = users.clone();
-        }
-        if let Some(accounts) = &change.accounts {
-            new.accounts = accounts.clone();
-        }
-        if new.users.is_empty() && new.accounts.is_empty() {
-            return Err(Refusal::InvalidUpdate("a reservation without Users and Accounts is for nobody".to_owned()));
-        }
+        people(&mut new, change)?;
+        let wishes_nodes = change.nodes.is_some();
+        special(&mut new, wishes_nodes, change)?;
         let moved =
             before.as_ref().is_none_or(|old| (old.start, old.end, &old.flags) != (new.start, new.end, &new.flags));
         let asked = change.nodes.clone().or_else(|| {
             // The nodes that it has must be free at its new times too.
-            moved.then(|| NodesWanted::Named(new.nodes.clone()))
+            let has = moved && !new.nodes.is_empty();
+            has.then(|| NodesWanted::Named(new.nodes.clone()))
         });
+        let asked = asked.map(|wanted| settled(&new, wanted)).transpose()?;
         if let Some(wanted) = asked {
-            let named = matches!(wanted, NodesWanted::Named(_)) && change.nodes.is_some();
+            // More or fewer of nodes that were chosen are chosen too.
+            let counts = matches!(change.nodes, Some(NodesWanted::More(_) | NodesWanted::Fewer(_)));
+            let named = matches!(wanted, NodesWanted::Named(_)) && change.nodes.is_some() && !counts;
             let all = wanted == NodesWanted::All;
             new.nodes = self.nodes(site, &new, before.as_ref(), wanted)?;
             if change.nodes.is_some() {
@@ -177,11 +214,16 @@ impl ReservationsCore {
                 new.flags.extend(all.then_some(ReservationFlag::AllNodes));
             }
         }
-        let own: BTreeSet<&str> = new.nodes.iter().map(String::as_str).collect();
-        let shapes = site.nodes.iter().filter(|node| own.contains(node.name.as_str())).map(|node| &node.shape);
-        (new.cores, new.cpus) = shapes.fold((0, 0), |(cores, cpus), shape| {
-            (cores + shape.cpus / shape.cpus_per_core().max(1), cpus + shape.cpus)
-        });
+        if new.has(ReservationFlag::Replace) && new.has(ReservationFlag::SpecNodes) {
+            let said = "REPLACE is for nodes that are counted (NodeCnt=), not for those that are named".to_owned();
+            return Err(Refusal::InvalidUpdate(said));
+        }
+        if new.has(ReservationFlag::PartNodes) && (new.partition.is_none() || !new.has(ReservationFlag::AllNodes)) {
+            let said = "PART_NODES requires PartitionName= and Nodes=ALL".to_owned();
+            return Err(Refusal::InvalidUpdate(said));
+        }
+        self.check_licenses(site, &new)?;
+        count(site, &mut new);
         self.known.insert(new.name.clone(), new.clone());
         Ok(Changed { name: new.name.clone(), saved: Some(new) })
     }
@@ -194,21 +236,8 @@ impl ReservationsCore {
         before: Option<&Reservation>,
         wanted: NodesWanted,
     ) -> Result<Vec<String>, Refusal> {
-        let members: Option<BTreeSet<u32>> = match &new.partition {
-            None => None,
-            Some(name) => {
-                let found = site.partitions.iter().find(|p| p.config.name == *name);
-                let partition = found.ok_or_else(|| Refusal::InvalidPartition(name.clone()))?;
-                Some(partition.nodes.iter().map(|n| n.0).collect())
-            }
-        };
-        let usable = |node: &NodeView| {
-            members.as_ref().is_none_or(|m| m.contains(&node.index.0))
-                && new
-                    .features
-                    .as_ref()
-                    .is_none_or(|text| text.split('&').all(|f| node.features.iter().any(|n| n == f)))
-        };
+        let terms = Terms::of(site, new)?;
+        let usable = |node: &NodeView| terms.fits(node);
         let others: Vec<&Reservation> = self.known.values().filter(|r| r.name != new.name).collect();
         let free = |node: &NodeView| {
             let kept = before.is_some_and(|old| old.nodes.contains(&node.name));
@@ -246,12 +275,7 @@ impl ReservationsCore {
             }
             NodesWanted::Count(0) => Err(Refusal::BadNodeCount),
             NodesWanted::Count(count) => {
-                // What was not asked for by name comes from one partition.
-                let default = site.partitions.iter().find(|p| p.config.default);
-                let of_default =
-                    |node: &NodeView| members.is_some() || default.is_none_or(|p| p.nodes.contains(&node.index));
-                let could: Vec<&Arc<NodeView>> =
-                    site.nodes.iter().filter(|node| usable(node) && of_default(node)).collect();
+                let could: Vec<&Arc<NodeView>> = site.nodes.iter().filter(|node| terms.fits_counted(node)).collect();
                 if (could.len() as u64) < u64::from(count) {
                     return Err(Refusal::NodeConfigUnavailable { detail: None });
                 }
@@ -267,11 +291,43 @@ impl ReservationsCore {
                 open.sort_by_key(|node| node.index);
                 Ok(open.into_iter().map(|node| node.name.clone()).collect())
             }
+            // Settled before.
+            NodesWanted::With(_) | NodesWanted::Without(_) | NodesWanted::More(_) | NodesWanted::Fewer(_) => {
+                Err(Refusal::BadNodeCount)
+            }
         }
     }
 
+    /// Are the licenses there, and left by others at all of its times?
+    fn check_licenses(&self, site: &Site<'_>, new: &Reservation) -> Result<(), Refusal> {
+        if new.licenses.is_empty() {
+            return Ok(());
+        }
+        if new.licenses.0.iter().any(|l| site.licenses.get(&l.name).is_none_or(|total| *total < l.count)) {
+            return Err(Refusal::InvalidLicense(new.licenses.to_string()));
+        }
+        let own = new.times(site.now, TIMES_COMPARED, site.zone);
+        let others = self.known.values().filter(|r| r.name != new.name && !r.licenses.is_empty());
+        let others: Vec<(&Reservation, Vec<(Timestamp, Timestamp)>)> =
+            others.map(|r| (r, r.times(site.now, TIMES_COMPARED, site.zone))).collect();
+        let begins = others.iter().flat_map(|(_, times)| times).chain(&own).map(|(start, _)| *start);
+        let holds = |times: &[(Timestamp, Timestamp)], at| times.iter().any(|(from, until)| *from <= at && at < *until);
+        for at in begins.filter(|at| holds(&own, *at)) {
+            for license in &new.licenses.0 {
+                let there = others.iter().filter(|(_, times)| holds(times, at));
+                let taken: u64 = there.map(|(r, _)| u64::from(r.licenses.count(&license.name))).sum();
+                let total = site.licenses.get(&license.name).copied().unwrap_or(0);
+                if taken + u64::from(license.count) > u64::from(total) {
+                    let said = format!("{} licenses {} are reserved already", taken, license.name);
+                    return Err(Refusal::InvalidUpdate(said));
+                }
+            }
+        }
+        Ok(())
+    }
+
     /// Has nobody else reserved the node at any of its times?
-    fn is_clear(&self, site: &Site<'_>, new: &Reservation, others: &[&Reservation], node: &str) -> bool {
+    pub(super) fn is_clear(&self, site: &Site<'_>, new: &Reservation, others: &[&Reservation], node: &str) -> bool {
         let may_share = |r: &Reservation| r.has(ReservationFlag::Overlap) || r.has(ReservationFlag::Maint);
         if may_share(new) {
             return true;
@@ -283,6 +339,126 @@ impl ReservationsCore {
         let own = new.times(site.now, TIMES_COMPARED, site.zone);
         !in_the_way.any(|other| meet(&own, &other.times(site.now, TIMES_COMPARED, site.zone)))
     }
+}
+
+/// Which nodes a reservation may have at all.
+pub(super) struct Terms<'a> {
+    members: Option<BTreeSet<u32>>,
+    default: Option<&'a PartitionView>,
+    features: Option<&'a str>,
+}
+
+impl<'a> Terms<'a> {
+    pub(super) fn of(site: &Site<'a>, new: &'a Reservation) -> Result<Self, Refusal> {
+        let members = match &new.partition {
+            None => None,
+            Some(name) => {
+                let found = site.partitions.iter().find(|p| p.config.name == *name);
+                let partition = found.ok_or_else(|| Refusal::InvalidPartition(name.clone()))?;
+                Some(partition.nodes.iter().map(|n| n.0).collect())
+            }
+        };
+        let default = site.partitions.iter().find(|p| p.config.default).map(|p| &**p);
+        Ok(Self { members, default, features: new.features.as_deref() })
+    }
+
+    pub(super) fn fits(&self, node: &NodeView) -> bool {
+        let has = |text: &str| text.split('&').all(|f| node.features.iter().any(|n| n == f));
+        self.members.as_ref().is_none_or(|m| m.contains(&node.index.0)) && self.features.is_none_or(has)
+    }
+
+    /// What was not asked for by name comes from one partition.
+    pub(super) fn fits_counted(&self, node: &NodeView) -> bool {
+        let of_default = self.members.is_some() || self.default.is_none_or(|p| p.nodes.contains(&node.index));
+        of_default && self.fits(node)
+    }
+}
+
+/// Cores and CPUs of its nodes.
+pub(super) fn count(site: &Site<'_>, new: &mut Reservation) {
+    let own: BTreeSet<&str> = new.nodes.iter().map(String::as_str).collect();
+    let shapes = site.nodes.iter().filter(|node| own.contains(node.name.as_str())).map(|node| &node.shape);
+    (new.cores, new.cpus) = shapes
+        .fold((0, 0), |(cores, cpus), shape| (cores + shape.cpus / shape.cpus_per_core().max(1), cpus + shape.cpus));
+}
+
+/// Changes of the nodes that it has as nodes or as a number of them.
+fn settled(old: &Reservation, wanted: NodesWanted) -> Result<NodesWanted, Refusal> {
+    let count = u32::try_from(old.nodes.len()).unwrap_or(u32::MAX);
+    Ok(match wanted {
+        NodesWanted::With(names) => NodesWanted::Named(old.nodes.iter().cloned().chain(names).collect()),
+        NodesWanted::Without(names) => {
+            if let Some(other) = names.iter().find(|name| !old.nodes.contains(name)) {
+                return Err(Refusal::InvalidNode(other.clone()));
+            }
+            NodesWanted::Named(old.nodes.iter().filter(|name| !names.contains(name)).cloned().collect())
+        }
+        NodesWanted::More(more) => NodesWanted::Count(count.saturating_add(more)),
+        NodesWanted::Fewer(fewer) => NodesWanted::Count(count.checked_sub(fewer).ok_or(Refusal::BadNodeCount)?),
+        other => other,
+    })
+}
+
+/// Who may use it.
+fn people(new: &mut Reservation, change: &ReservationChange) -> Result<(), Refusal> {
+    let lists = [
+        (&mut new.users, "Users", &change.users, &change.users_more, &change.users_less),
+        (&mut new.accounts, "Accounts", &change.accounts, &change.accounts_more, &change.accounts_less),
+        (&mut new.qos, "QOS", &change.qos, &None, &None),
+        (&mut new.partitions, "AllowedPartitions", &change.partitions, &None, &None),
+    ];
+    for (list, key, set, more, less) in lists {
+        let wrong = || Refusal::InvalidUpdate(format!("{key} cannot be changed that way: {key}={list}"));
+        let with = match set.as_ref().unwrap_or(list) {
+            list if more.is_some() => more.as_ref().and_then(|more| list.with(more)).ok_or_else(wrong)?,
+            list => list.clone(),
+        };
+        *list = match less {
+            Some(less) => with.without(less).ok_or_else(wrong)?,
+            None => with,
+        };
+    }
+    if let Some(groups) = &change.groups {
+        new.groups.clone_from(groups);
+    }
+    if !new.groups.is_empty() && !new.users.is_empty() {
+        return Err(Refusal::InvalidUpdate("Users and Groups are mutually exclusive".to_owned()));
+    }
+    if !new.groups.is_empty() && new.has(ReservationFlag::Magnetic) {
+        return Err(Refusal::NotSupported("Flags=MAGNETIC with Groups=".to_owned()));
+    }
+    if new.is_for_somebody() {
+        Ok(())
+    } else {
+        Err(Refusal::InvalidUpdate("a reservation without Users, Groups and Accounts is for nobody".to_owned()))
+    }
+}
+
+/// What flags go with.
+fn special(new: &mut Reservation, wishes_nodes: bool, change: &ReservationChange) -> Result<(), Refusal> {
+    if let Some(licenses) = &change.licenses {
+        new.licenses = licenses.clone();
+    }
+    let wrong = |said: &str| Err(Refusal::InvalidUpdate(said.to_owned()));
+    let ways = [ReservationFlag::Replace, ReservationFlag::ReplaceDown, ReservationFlag::Static];
+    if ways.iter().filter(|flag| new.has(**flag)).count() > 1 {
+        return wrong("only one of the flags REPLACE, REPLACE_DOWN and STATIC_ALLOC can be set");
+    }
+    if new.has(ReservationFlag::AnyNodes) && (wishes_nodes || !new.nodes.is_empty()) {
+        return wrong("ANY_NODES is for reservations without nodes");
+    }
+    if new.has(ReservationFlag::AnyNodes) && new.licenses.is_empty() {
+        return wrong("ANY_NODES requires Licenses=");
+    }
+    if !new.has(ReservationFlag::AnyNodes) && !wishes_nodes && new.nodes.is_empty() {
+        return wrong("a reservation without ANY_NODES has nodes");
+    }
+    new.purge_secs = match (new.has(ReservationFlag::PurgeComp), change.purge_secs, new.purge_secs) {
+        (false, ..) => None,
+        (true, Some(secs), _) | (true, None, Some(secs)) => Some(secs),
+        (true, None, None) => Some(PURGE_SECS),
+    };
+    Ok(())
 }
 
 /// Do any two of these times overlap? Both are in order.
@@ -310,7 +486,15 @@ fn is_idle(now: Timestamp, new: &Reservation, node: &NodeView) -> bool {
 
 /// Begin and end, from what of both and of the length is given.
 fn times(now: Timestamp, new: &mut Reservation, change: &ReservationChange) -> Result<(), Refusal> {
-    let length = new.end.since(new.start);
+    let mut length = new.end.since(new.start);
+    if let Some(delta) = change.duration_delta_secs {
+        let delta_length = Duration::from_secs(delta.unsigned_abs());
+        let sum = if delta < 0 { length.checked_sub(delta_length) } else { length.checked_add(delta_length) };
+        length = sum.ok_or(Refusal::InvalidTime)?;
+        if change.end.is_some() || change.duration_secs.is_some() {
+            return Err(Refusal::InvalidUpdate("EndTime and Duration contradict each other".to_owned()));
+        }
+    }
     let is_new = new.end == Timestamp::default();
     if let Some(start) = change.start {
         new.start = start;
@@ -322,7 +506,9 @@ fn times(now: Timestamp, new: &mut Reservation, change: &ReservationChange) -> R
         (Some(_), Some(_)) => {
             return Err(Refusal::InvalidUpdate("EndTime and Duration contradict each other".to_owned()));
         }
-        (None, None) if change.start.is_some() => new.end = new.start.plus(length),
+        (None, None) if change.start.is_some() || change.duration_delta_secs.is_some() => {
+            new.end = new.start.plus(length)
+        }
         (None, None) => {}
     }
     // A minute ago is now to somebody who types; longer ago is not.

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::scheduler::fixtures::{hold, node};
+use garrick_model::{config::PartitionConfig, ids::NodeIndex, state::NodeBase, view::PartitionState};
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
 
@@ -13,7 +14,30 @@ fn nodes(count: u32) -> Vec<Arc<NodeView>> {
 }
 
 fn on<R>(nodes: &[Arc<NodeView>], act: impl FnOnce(&Site<'_>) -> R) -> R {
-    act(&Site { nodes, partitions: &[], zone: &TimeZone::UTC, now: NOW })
+    seen(nodes, [&[], &[]], NOW, act)
+}
+
+/// With reservations in which jobs are, and those that jobs wait for.
+fn seen<R>(
+    nodes: &[Arc<NodeView>],
+    [in_use, awaited]: [&[&str]; 2],
+    now: Timestamp,
+    act: impl FnOnce(&Site<'_>) -> R,
+) -> R {
+    let names = |list: &[&str]| -> BTreeSet<String> { list.iter().map(|n| (*n).to_owned()).collect() };
+    let licenses = BTreeMap::from([("abc".to_owned(), 10)]);
+    let (in_use, awaited) = (&names(in_use), &names(awaited));
+    let zone = &TimeZone::UTC;
+    act(&Site { nodes, partitions: &[], licenses: &licenses, in_use, awaited, zone, now })
+}
+
+fn tick(core: &mut ReservationsCore, at: Timestamp) -> Vec<Changed> {
+    seen(&nodes(3), [&[], &[]], at, |site| core.tick(site))
+}
+
+fn counted(name: &str, count: u32, flags: &[ReservationFlag]) -> ReservationChange {
+    let nodes = Some(NodesWanted::Count(count));
+    ReservationChange { nodes, set: flags.iter().copied().collect(), ..wish(name, &[], 0, 1000) }
 }
 
 fn wish(name: &str, nodes: &[&str], from: u64, secs: u64) -> ReservationChange {
@@ -75,7 +99,9 @@ fn what_is_missing_or_wrong_is_said() {
     let text = |core: &mut ReservationsCore, change| create(core, &change).unwrap_err().to_string();
     assert!(text(&mut core, ReservationChange { start: None, ..full.clone() }).contains("StartTime"));
     assert!(text(&mut core, ReservationChange { duration_secs: None, ..full.clone() }).contains("Duration="));
-    assert!(text(&mut core, ReservationChange { users: None, ..full.clone() }).contains("Users and/or Accounts"));
+    assert!(
+        text(&mut core, ReservationChange { users: None, ..full.clone() }).contains("Users/Groups and/or Accounts")
+    );
     assert!(text(&mut core, ReservationChange { nodes: None, ..full.clone() }).contains("Nodes="));
     assert_eq!(text(&mut core, wish("a", &["n9"], 10, 100)), "Invalid node name specified");
     let past = ReservationChange { start: Some(Timestamp(0)), ..full };
@@ -110,9 +136,180 @@ fn ended_ones_go_and_recurring_ones_move_on() {
     create(&mut core, &wish("a", &["n0"], 10, 100)).unwrap();
     create(&mut core, &flagged(wish("b", &["n1"], 10, 100), ReservationFlag::Daily)).unwrap();
     assert_eq!(core.next_change(NOW), Some(at(10)));
-    assert!(core.tick(at(109), &TimeZone::UTC).is_empty());
-    let changed = core.tick(at(110), &TimeZone::UTC);
+    assert!(tick(&mut core, at(109)).is_empty());
+    let changed = tick(&mut core, at(110));
     assert_eq!(changed[0], Changed { name: "a".into(), saved: None });
     assert_eq!(changed[1].saved.as_ref().unwrap().start, at(86_410));
     assert_eq!(core.next_change(at(110)), Some(at(86_410)));
+}
+
+#[test]
+fn nodes_out_of_service_are_replaced_unless_they_are_to_stay() {
+    let mut core = ReservationsCore::default();
+    let four = nodes(4);
+    for (name, flags) in [("a", &[][..]), ("b", &[ReservationFlag::Static])] {
+        on(&four, |site| core.create(site, "root", &counted(name, 1, flags))).unwrap();
+    }
+    // One that has not registered yet may be on its way.
+    let mut down = nodes(4);
+    Arc::make_mut(&mut down[0]).base = NodeBase::Unknown;
+    assert_eq!(on(&down, |site| core.tick(site)), []);
+    let mut down = nodes(4);
+    for place in [0, 1] {
+        Arc::make_mut(&mut down[place]).flags.drain = true;
+    }
+    let changed = on(&down, |site| core.tick(site));
+    assert_eq!(changed.len(), 1, "{changed:?}");
+    let a = changed[0].saved.as_ref().unwrap();
+    assert_eq!((a.name.as_str(), a.nodes.as_slice(), a.cores), ("a", &["n2".to_owned()][..], 4));
+    // Nothing is left for it: it keeps what it has.
+    for node in &mut down {
+        Arc::make_mut(node).flags.drain = true;
+    }
+    assert_eq!(on(&down, |site| core.tick(site)), []);
+    // What is named stays.
+    let mut core = ReservationsCore::default();
+    create(&mut core, &wish("c", &["n0"], 0, 100)).unwrap();
+    assert_eq!(on(&down, |site| core.tick(site)), []);
+    assert!(!core.watches());
+}
+
+#[test]
+fn with_replace_nodes_that_jobs_have_make_way_for_idle_ones() {
+    let mut core = ReservationsCore::default();
+    let replace = [ReservationFlag::Replace];
+    on(&nodes(3), |site| core.create(site, "root", &counted("a", 2, &replace))).unwrap();
+    let busy = || {
+        let mut nodes = nodes(3);
+        for place in [0, 1] {
+            Arc::make_mut(&mut nodes[place]).holds.push(hold(1, 0..2, 10, Some(1_000_500)));
+        }
+        nodes
+    };
+    let changed = on(&busy(), |site| core.tick(site));
+    assert_eq!(changed[0].saved.as_ref().unwrap().nodes, ["n1", "n2"], "one is idle, so one is replaced");
+    assert_eq!(on(&busy(), |site| core.tick(site)), []);
+    let named = ReservationChange { set: replace.into(), ..wish("b", &["n0"], 5000, 10) };
+    assert!(create(&mut core, &named).unwrap_err().to_string().contains("NodeCnt="));
+    let both = counted("b", 1, &[ReservationFlag::Replace, ReservationFlag::ReplaceDown]);
+    assert!(create(&mut core, &both).is_err());
+}
+
+#[test]
+fn idle_ones_are_purged_and_recurring_ones_skip_a_time() {
+    use ReservationFlag::{Daily, PurgeComp};
+    let mut core = ReservationsCore::default();
+    let purged = |name: &str, node: &str, flags: &[ReservationFlag], secs| ReservationChange {
+        set: flags.iter().copied().collect(),
+        purge_secs: secs,
+        ..wish(name, &[node], 0, 2000)
+    };
+    let made = create(&mut core, &purged("a", "n0", &[PurgeComp], None)).unwrap();
+    assert_eq!(made.flag_words(), ["SPEC_NODES", "PURGE_COMP=00:05:00"]);
+    create(&mut core, &purged("b", "n1", &[PurgeComp, Daily], Some(60))).unwrap();
+    assert_eq!(tick(&mut core, NOW), []);
+    assert_eq!(core.next_change(NOW), Some(at(60)));
+    let changed = tick(&mut core, at(60));
+    assert_eq!((changed[0].name.as_str(), changed[0].saved.as_ref().unwrap().start), ("b", at(86_400)));
+    // A job runs in the other: its time begins anew when that is over.
+    assert_eq!(seen(&nodes(3), [&["a"], &[]], at(200), |site| core.tick(site)), []);
+    assert_eq!(tick(&mut core, at(400)), []);
+    assert_eq!(tick(&mut core, at(699)), []);
+    assert_eq!(tick(&mut core, at(700)), [Changed { name: "a".into(), saved: None }]);
+}
+
+#[test]
+fn who_waits_for_one_that_ends_may_be_released() {
+    let mut core = ReservationsCore::default();
+    create(&mut core, &flagged(wish("a", &["n0"], 0, 100), ReservationFlag::NoHoldJobsAfter)).unwrap();
+    let awaited = |core: &mut ReservationsCore, at| {
+        seen(&nodes(3), [&[], &["a"]], at, |site| (core.tick(site), core.released(site)))
+    };
+    assert_eq!(awaited(&mut core, at(99)), (vec![], BTreeSet::new()));
+    assert_eq!(awaited(&mut core, at(100)), (vec![], ["a".to_owned()].into()));
+    assert_eq!(tick(&mut core, at(101)), [Changed { name: "a".into(), saved: None }]);
+}
+
+#[test]
+fn all_nodes_of_a_partition_are_those_that_it_has_now() {
+    let partition = |members: &[u32]| PartitionView {
+        generation: 1,
+        config: Arc::new(PartitionConfig { name: "debug".into(), ..PartitionConfig::default() }),
+        state: PartitionState::Up,
+        nodes: members.iter().copied().map(NodeIndex).collect(),
+    };
+    let nodes = nodes(3);
+    let mut core = ReservationsCore::default();
+    let act = |core: &mut ReservationsCore, members: &[u32], create: Option<&ReservationChange>| {
+        let partitions = [Arc::new(partition(members))];
+        on(&nodes, |site| {
+            let site = Site { partitions: &partitions, nodes: site.nodes, zone: site.zone, ..*site };
+            match create {
+                Some(change) => core.create(&site, "root", change).map(|changed| vec![changed]),
+                None => Ok(core.tick(&site)),
+            }
+        })
+    };
+    let all = ReservationChange {
+        nodes: Some(NodesWanted::All),
+        partition: Some("debug".into()),
+        ..flagged(wish("a", &[], 0, 100), ReservationFlag::PartNodes)
+    };
+    let made = act(&mut core, &[0, 1], Some(&all)).unwrap();
+    assert_eq!(made[0].saved.as_ref().unwrap().nodes, ["n0", "n1"]);
+    assert_eq!(act(&mut core, &[0, 1], None), Ok(vec![]));
+    let changed = act(&mut core, &[1, 2], None).unwrap();
+    assert_eq!(changed[0].saved.as_ref().unwrap().nodes, ["n1", "n2"]);
+    let some = flagged(wish("b", &["n0"], 500, 100), ReservationFlag::PartNodes);
+    assert!(act(&mut core, &[0], Some(&some)).unwrap_err().to_string().contains("PART_NODES requires"));
+}
+
+#[test]
+fn licenses_are_reserved_once() {
+    let mut core = ReservationsCore::default();
+    let any = |name: &str, licenses: &str, from| ReservationChange {
+        nodes: None,
+        licenses: Some(licenses.parse().unwrap()),
+        ..flagged(wish(name, &[], from, 100), ReservationFlag::AnyNodes)
+    };
+    create(&mut core, &any("a", "abc:6", 0)).unwrap();
+    create(&mut core, &any("b", "abc:4", 50)).unwrap();
+    assert!(create(&mut core, &any("c", "abc:1", 60)).unwrap_err().to_string().contains("reserved already"));
+    create(&mut core, &any("c", "abc:6", 100)).unwrap();
+    assert_eq!(create(&mut core, &any("d", "abc:11", 900)), Err(Refusal::InvalidLicense("abc:11".into())));
+    assert!(matches!(create(&mut core, &any("d", "xyz", 900)), Err(Refusal::InvalidLicense(_))));
+    let nodes_too = ReservationChange { nodes: Some(NodesWanted::All), ..any("d", "abc", 900) };
+    assert!(create(&mut core, &nodes_too).unwrap_err().to_string().contains("ANY_NODES"));
+    let nothing = ReservationChange { licenses: None, ..any("d", "abc", 900) };
+    assert!(create(&mut core, &nothing).unwrap_err().to_string().contains("Licenses="));
+}
+
+#[test]
+fn changes_may_add_and_take_away() {
+    let mut core = ReservationsCore::default();
+    create(&mut core, &counted("a", 2, &[])).unwrap();
+    let mut change = |change: ReservationChange| {
+        let change = ReservationChange { name: Some("a".into()), ..change };
+        on(&nodes(3), |site| core.update(site, &change)).map(|changed| changed.saved.unwrap())
+    };
+    let with = |nodes| ReservationChange { nodes: Some(nodes), ..ReservationChange::default() };
+    let people = |text| AccessList::parse(text);
+    let more = change(ReservationChange { users_more: people("bob"), ..ReservationChange::default() }).unwrap();
+    assert_eq!(more.users.to_string(), "alice,bob");
+    let less = change(ReservationChange { users_less: people("alice"), ..ReservationChange::default() }).unwrap();
+    assert_eq!(less.users.to_string(), "bob");
+    assert!(change(ReservationChange { users_less: people("eve"), ..ReservationChange::default() }).is_err());
+    assert!(change(ReservationChange { users_less: people("bob"), ..ReservationChange::default() }).is_err());
+    assert_eq!(change(with(NodesWanted::More(1))).unwrap().nodes, ["n0", "n1", "n2"]);
+    let fewer = change(with(NodesWanted::Fewer(2))).unwrap();
+    assert_eq!((fewer.nodes.len(), fewer.has(ReservationFlag::SpecNodes)), (1, false));
+    assert_eq!(change(with(NodesWanted::Fewer(4))), Err(Refusal::BadNodeCount));
+    assert!(matches!(change(with(NodesWanted::Without(vec!["n2".into()]))), Err(Refusal::InvalidNode(_))));
+    assert_eq!(change(with(NodesWanted::With(vec!["n2".into()]))).unwrap().nodes, ["n0", "n2"]);
+    let longer = change(ReservationChange { duration_delta_secs: Some(-400), ..ReservationChange::default() }).unwrap();
+    assert_eq!((longer.start, longer.end), (NOW, at(600)));
+    let groups = ReservationChange { groups: Some(vec!["staff".into()]), ..ReservationChange::default() };
+    assert!(change(groups.clone()).unwrap_err().to_string().contains("mutually exclusive"));
+    assert_eq!(change(ReservationChange { users: people(""), ..groups }).unwrap().groups, ["staff"]);
+    assert!(change(ReservationChange { skip: true, ..ReservationChange::default() }).is_err());
 }

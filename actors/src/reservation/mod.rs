@@ -4,6 +4,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | [`core`] | decides |
+//! | `replace` | the part of it about nodes that make way for others |
 //! | [`messages`] | what it accepts |
 //! | [`shell`] | the actor |
 //!
@@ -11,4 +12,5 @@
 
 pub mod core;
 pub mod messages;
+mod replace;
 pub mod shell;

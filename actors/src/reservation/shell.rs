@@ -9,13 +9,31 @@ use crate::controller::{
     event::ControllerEvent,
     outbox::Outbox,
 };
-use garrick_model::{refusal::Refusal, reservation::Reservation, time::Timestamp};
+use crate::job::messages::{Authority, JobCommand, JobMsg};
+use garrick_model::{
+    messages::command::JobChange,
+    refusal::Refusal,
+    reservation::Reservation,
+    state::JobState,
+    time::Timestamp,
+    view::{NodeView, PartitionView},
+};
 use garrick_runtime::{Actor, Context, ReplyTo};
 use jiff::tz::TimeZone;
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 /// The clock is looked at again after this at the latest, since somebody may set it.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
+
+/// Nodes and jobs of reservations that go by them are looked at again after this.
+const WATCHED: Duration = Duration::from_secs(10);
+
+/// Jobs that are to wait for a reservation no longer are looked at again after this.
+const RELEASED: Duration = Duration::from_secs(1);
 
 enum Effect {
     Publish(Changed),
@@ -45,10 +63,8 @@ impl ReservationsActor {
         reply: ReplyTo<Result<String, Refusal>>,
         decision: impl FnOnce(&mut ReservationsCore, &Site<'_>) -> Result<Changed, Refusal>,
     ) {
-        let zone = TimeZone::system();
-        let (nodes, partitions) = (self.env.boards.nodes.list(), self.env.boards.partitions.list());
-        let site = Site { nodes: &nodes, partitions: &partitions, zone: &zone, now: Timestamp::now() };
-        match decision(&mut self.core, &site) {
+        let picture = Picture::of(&self.env, Timestamp::now());
+        match decision(&mut self.core, &picture.site()) {
             Ok(changed) => {
                 tracing::info!(reservation = changed.name, gone = changed.saved.is_none(), "reservation.changed");
                 let name = changed.name.clone();
@@ -76,7 +92,15 @@ impl ReservationsActor {
     /// What is over goes or moves on, what begins is told, and the next time is waited for.
     fn tick(&mut self, cx: &mut Context<Self>) {
         let now = Timestamp::now();
-        let changes = self.core.tick(now, &TimeZone::system());
+        let watches = self.core.watches();
+        let picture = if self.core.list().next().is_some() {
+            Picture::of(&self.env, now).with_jobs(&self.env)
+        } else {
+            Picture::of(&self.env, now)
+        };
+        let changes = self.core.tick(&picture.site());
+        let released = self.core.released(&picture.site());
+        self.release(cx, &released);
         if !changes.is_empty() {
             self.save(cx, changes, Vec::new());
         }
@@ -85,8 +109,33 @@ impl ReservationsActor {
         let begun: Vec<Effect> = begun.map(|r| Effect::Again(Arc::new(r.clone()))).collect();
         self.outbox.push(begun);
         self.looked = now;
-        let wait = self.core.next_change(now).map_or(LONGEST_WAIT, |at| at.since(now).min(LONGEST_WAIT));
+        let longest = match (released.is_empty(), watches) {
+            (false, _) => RELEASED,
+            (true, true) => WATCHED,
+            (true, false) => LONGEST_WAIT,
+        };
+        let wait = self.core.next_change(now).map_or(longest, |at| at.since(now).min(longest));
         cx.set_timer("tick", wait, ReservationMsg::Tick);
+    }
+
+    /// Has jobs wait without these reservations. One that does not is asked again.
+    fn release(&self, cx: &mut Context<Self>, names: &BTreeSet<String>) {
+        if names.is_empty() {
+            return;
+        }
+        let jobs = self.env.boards.jobs.list();
+        for job in jobs.iter().filter(|job| job.state.waits()) {
+            let asked = &job.spec.reservations;
+            let left: Vec<String> = asked.iter().filter(|name| !names.contains(*name)).cloned().collect();
+            if left.len() < asked.len() {
+                tracing::info!(job_id = %job.id, "reservation.job_released");
+                let change = Box::new(JobChange { reservations: Some(left), ..JobChange::default() });
+                let (reply, _) = ReplyTo::channel();
+                let by = Authority { uid: 0, admin: true };
+                let command = JobCommand::Update(change);
+                self.env.ask_job(cx, job.id, JobMsg::Command { by, tasks: None, command, reply });
+            }
+        }
     }
 
     fn flush(&mut self) {
@@ -110,6 +159,50 @@ impl ReservationsActor {
                 }
             }
         }
+    }
+}
+
+/// What decisions are made from, at one time.
+struct Picture {
+    nodes: Vec<Arc<NodeView>>,
+    partitions: Vec<Arc<PartitionView>>,
+    licenses: BTreeMap<String, u32>,
+    in_use: BTreeSet<String>,
+    awaited: BTreeSet<String>,
+    zone: TimeZone,
+    now: Timestamp,
+}
+
+impl Picture {
+    fn of(env: &Env, now: Timestamp) -> Self {
+        Self {
+            nodes: env.boards.nodes.list(),
+            partitions: env.boards.partitions.list(),
+            licenses: env.licenses.lock().totals().clone(),
+            in_use: BTreeSet::new(),
+            awaited: BTreeSet::new(),
+            zone: TimeZone::system(),
+            now,
+        }
+    }
+
+    fn with_jobs(mut self, env: &Env) -> Self {
+        for job in env.boards.jobs.list() {
+            if job.state.waits() {
+                self.awaited.extend(job.spec.reservations.iter().cloned());
+            } else if matches!(
+                job.state,
+                JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing
+            ) {
+                self.in_use.extend(job.allocation.as_ref().and_then(|a| a.reservation.clone()));
+            }
+        }
+        self
+    }
+
+    const fn site(&self) -> Site<'_> {
+        let Self { nodes, partitions, licenses, in_use, awaited, zone, now } = self;
+        Site { nodes: nodes.as_slice(), partitions: partitions.as_slice(), licenses, in_use, awaited, zone, now: *now }
     }
 }
 

@@ -1,7 +1,10 @@
 //! Licenses in a plan: what running jobs have, what planned ones will have, and when enough are free. Called by
 //! [`super::plan`], which holds here whatever it starts or keeps room for, so that no license is promised twice at any time.
 
-use super::hres::Room;
+use super::{
+    hres::Room,
+    reservations::{Eyes, Reservations},
+};
 use garrick_model::{
     config::Hres,
     ids::JobId,
@@ -10,7 +13,8 @@ use garrick_model::{
     time::Timestamp,
 };
 use std::{
-    collections::{BTreeMap, HashMap},
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -24,6 +28,8 @@ pub struct LicenseFacts {
     pub held: Vec<(JobId, Licenses, Option<Timestamp>)>,
     /// Hierarchical resources. What is held of their layers is in [`Self::held`], by the layers' names.
     pub hres: Arc<Hres>,
+    /// In which reservation jobs have them, where there are reservations.
+    pub inside: BTreeMap<JobId, String>,
 }
 
 /// Why a job waits for licenses, in Slurm's word. Not a variant of its own: programs of before would not understand it.
@@ -76,10 +82,26 @@ impl Line {
     }
 }
 
+/// Licenses of one name that a reservation keeps for its jobs, over time.
+#[derive(Clone, Debug)]
+struct Kept {
+    /// With whose eyes its jobs look.
+    eyes: Eyes,
+    name: String,
+    /// How many it keeps.
+    kept: Line,
+    /// How many its jobs have.
+    used: Line,
+}
+
 /// All licenses over time.
 #[derive(Clone, Debug)]
 pub struct LicensePlan {
     lines: BTreeMap<String, Line>,
+    /// With whose eyes it is looked at now.
+    eyes: Eyes,
+    /// What of them reservations keep.
+    kept: Vec<Kept>,
     /// Requests by their text; `None`: it is not one.
     known: HashMap<String, Option<LicenseRequest>>,
 }
@@ -93,13 +115,61 @@ impl LicensePlan {
         let layers = facts.hres.layers().filter_map(|(_, layer)| Some((layer.name.clone(), layer.available()?)));
         let layers: BTreeMap<String, u32> = layers.collect();
         let lines = facts.totals.iter().chain(&layers).map(line).collect();
-        let mut plan = Self { lines, known: HashMap::new() };
-        for (_, licenses, end) in &facts.held {
+        let mut plan = Self { lines, eyes: None, kept: Vec::new(), known: HashMap::new() };
+        plan.hold_all(facts, now, &|_| None);
+        plan
+    }
+
+    /// The same where reservations keep some of them for their jobs.
+    pub fn among(facts: &LicenseFacts, reservations: &Reservations, now: Timestamp) -> Self {
+        let none =
+            LicenseFacts { totals: facts.totals.clone(), hres: Arc::clone(&facts.hres), ..LicenseFacts::default() };
+        let mut plan = Self::new(&none, now);
+        let line = || Line { total: 0, steps: BTreeMap::from([(now, 0)]) };
+        for (eyes, licenses, from, until) in reservations.licenses() {
+            for license in &licenses.0 {
+                let known = plan.kept.iter().position(|k| k.eyes == eyes && k.name == license.name);
+                let place = known.unwrap_or(plan.kept.len());
+                if known.is_none() {
+                    plan.kept.push(Kept { eyes, name: license.name.clone(), kept: line(), used: line() });
+                }
+                plan.kept[place].kept.hold(license.count, from.max(now), until);
+            }
+        }
+        plan.hold_all(facts, now, &|job| reservations.eyes_of(facts.inside.get(&job)?));
+        plan
+    }
+
+    fn hold_all(&mut self, facts: &LicenseFacts, now: Timestamp, eyes: &dyn Fn(JobId) -> Eyes) {
+        for (job, licenses, end) in &facts.held {
             // A job that should be over still has them now.
             let end = end.map_or(FOR_EVER, |end| end.max(Timestamp(now.0 + 1)));
-            plan.hold(licenses, now, end);
+            self.look(eyes(*job));
+            self.hold(licenses, now, end);
         }
-        plan
+        self.look(None);
+    }
+
+    /// From now on jobs look and hold with these eyes: those of their reservation get what it keeps.
+    pub const fn look(&mut self, eyes: Eyes) {
+        self.eyes = eyes;
+    }
+
+    /// A license as those who look now see it: what reservations of others keep, and their jobs do not have yet, is in use.
+    fn line(&self, name: &str) -> Option<Cow<'_, Line>> {
+        let line = self.lines.get(name)?;
+        let others: Vec<&Kept> = self.kept.iter().filter(|k| k.name == name && k.eyes != self.eyes).collect();
+        if others.is_empty() {
+            return Some(Cow::Borrowed(line));
+        }
+        let mut seen = line.clone();
+        let all = others.iter().flat_map(|k| k.kept.steps.keys().chain(k.used.steps.keys()));
+        let times: BTreeSet<Timestamp> = all.chain(line.steps.keys()).copied().collect();
+        for at in times {
+            let more: u64 = others.iter().map(|k| k.kept.used_at(at).saturating_sub(k.used.used_at(at))).sum();
+            seen.steps.insert(at, line.used_at(at) + more);
+        }
+        Some(Cow::Owned(seen))
     }
 
     /// Somebody has them then.
@@ -108,6 +178,8 @@ impl LicensePlan {
             if let Some(line) = self.lines.get_mut(&license.name) {
                 line.hold(license.count, from, until);
             }
+            let own = self.kept.iter_mut().filter(|k| k.eyes == self.eyes && k.name == license.name);
+            own.for_each(|kept| kept.used.hold(license.count, from, until));
         }
     }
 
@@ -196,7 +268,7 @@ impl LicensePlan {
         loop {
             let before = at;
             for license in &licenses.0 {
-                at = self.lines.get(&license.name)?.earliest(license.count, at, length)?;
+                at = self.line(&license.name)?.earliest(license.count, at, length)?;
             }
             if at == before {
                 return Some(at);

@@ -275,7 +275,7 @@ impl<'a> Pass<'a> {
             machine: Machine::now(view),
             horizon,
             futures: Futures::default(),
-            licenses: LicensePlan::new(&view.licenses, now),
+            licenses: LicensePlan::among(&view.licenses, &view.reservations, now),
             limits: Limits::default(),
             idle: None,
             ideal: None,
@@ -409,7 +409,8 @@ impl<'a> Pass<'a> {
             // With its leader.
             Some(_) => return,
         }
-        let eyes = self.view.reservations.eyes(&job, self.now);
+        let partition = &self.view.partitions[entry.key.partition].name;
+        let eyes = self.view.reservations.eyes(&job, partition, self.now);
         if eyes.is_empty() {
             self.decline(job.id, self.view.reservations.refused(&job));
         }
@@ -432,6 +433,7 @@ impl<'a> Pass<'a> {
                 .as_of(self.now);
         request.reservation = eyes;
         self.futures.look(&mut self.horizon, eyes, view, self.now);
+        self.licenses.look(eyes);
         if !self.licenses.is_possible(request.licenses.as_deref()) {
             return Err(licenses::reason());
         }

@@ -17,6 +17,7 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{
     gres::GresTaken,
     reservation::{Applicant, Reservation, ReservationFlag},
+    spec_text::licenses::Licenses,
     state::Reason,
     time::Timestamp,
     view::{JobView, NodeView},
@@ -83,8 +84,13 @@ impl Reservations {
 
     /// With whose eyes a job may look, in the order in which they are tried. None: what it asked for is not there, or is
     /// not for it.
-    pub fn eyes(&self, job: &JobView, now: Timestamp) -> Vec<Eyes> {
-        let who = |admin| Applicant { admin, user: &job.user, account: job.spec.account.as_deref() };
+    pub fn eyes(&self, job: &JobView, partition: &str, now: Timestamp) -> Vec<Eyes> {
+        if self.list.is_empty() && job.spec.reservations.is_empty() {
+            return vec![None];
+        }
+        let (account, qos) = (job.spec.account.as_deref(), job.spec.qos.as_deref());
+        // Groups are looked at when a job asks.
+        let who = |admin| Applicant { admin, user: &job.user, account, qos, partition: Some(partition), groups: None };
         let places = self.list.iter().enumerate();
         if !job.spec.reservations.is_empty() {
             let admin = self.administrators.contains(&job.uid);
@@ -113,7 +119,8 @@ impl Reservations {
 
     /// Leaves of `candidates` those that may be used at some time.
     pub fn restrict(&self, eyes: Eyes, candidates: &mut FixedBitSet) {
-        if let Some(own) = eyes.and_then(|place| self.list.get(place)).filter(|r| !r.has(ReservationFlag::Flex)) {
+        let bound = |r: &&ReservationFacts| !r.has(ReservationFlag::Flex) && !r.has(ReservationFlag::AnyNodes);
+        if let Some(own) = eyes.and_then(|place| self.list.get(place)).filter(bound) {
             candidates.intersect_with(&own.nodes);
         }
     }
@@ -126,6 +133,9 @@ impl Reservations {
             let mut nodes = other.nodes.clone();
             if eyes == Some(place) {
                 if !other.has(ReservationFlag::Flex) {
+                    if other.has(ReservationFlag::AnyNodes) {
+                        nodes.insert_range(..);
+                    }
                     let ends = [now].into_iter().chain(other.times.iter().map(|(_, end)| *end));
                     let starts = other.times.iter().map(|(start, _)| *start).chain([NEVER]);
                     closings.extend(ends.zip(starts).map(|(from, until)| (nodes.clone(), from, until)));
@@ -135,11 +145,7 @@ impl Reservations {
             if let Some(own) = own.filter(|own| own.shares_with(other)) {
                 nodes.difference_with(&own.nodes);
             }
-            let last = other.times.len().saturating_sub(1);
-            for (number, (start, end)) in other.times.iter().enumerate() {
-                let end = if number == last && other.reservation.recurs() { NEVER } else { *end };
-                closings.push((nodes.clone(), *start, end));
-            }
+            closings.extend(other.times_closed().map(|(start, end)| (nodes.clone(), start, end)));
         }
         closings.retain(|(_, from, until)| from.max(&now) < until);
         closings
@@ -156,6 +162,19 @@ impl Reservations {
         closed
     }
 
+    /// Licenses that are kept for jobs of reservations: with whose eyes those look, which, and when.
+    pub fn licenses(&self) -> impl Iterator<Item = (Eyes, &Licenses, Timestamp, Timestamp)> {
+        let kept = self.list.iter().enumerate().filter(|(_, r)| !r.reservation.licenses.is_empty());
+        kept.flat_map(|(place, r)| {
+            r.times_closed().map(move |(from, until)| (Some(place), &r.reservation.licenses, from, until))
+        })
+    }
+
+    /// With whose eyes jobs of that reservation look.
+    pub fn eyes_of(&self, name: &str) -> Eyes {
+        self.list.iter().position(|r| r.reservation.name == name)
+    }
+
     /// Does a reservation that a job asked for not hold yet?
     fn awaits(&self, eyes: Eyes, now: Timestamp) -> bool {
         let own = eyes.and_then(|place| self.list.get(place));
@@ -166,6 +185,14 @@ impl Reservations {
 impl ReservationFacts {
     fn has(&self, flag: ReservationFlag) -> bool {
         self.reservation.has(flag)
+    }
+
+    /// When it holds for others: from the last time on that is looked at for good.
+    fn times_closed(&self) -> impl Iterator<Item = (Timestamp, Timestamp)> {
+        let last = self.times.len().saturating_sub(1);
+        let recurs = self.reservation.recurs();
+        let times = self.times.iter().enumerate();
+        times.map(move |(number, (start, end))| (*start, if number == last && recurs { NEVER } else { *end }))
     }
 
     /// Jobs of this one may use nodes that both have.

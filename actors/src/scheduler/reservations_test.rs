@@ -12,6 +12,7 @@ use garrick_model::{
     ids::JobId,
     reservation::{AccessList, Reservation, ReservationFlag},
     spec::{JobSpec, NodeCount, Sharing},
+    spec_text::licenses::Licenses,
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
     view::JobView,
@@ -162,6 +163,66 @@ fn who_waits_for_a_reservation_holds_back_nobody_else() {
     let mut view = picture(2, jobs, list);
     view.policy.backfill = Backfill::Off;
     assert_eq!(started(&plan(&view, NOW)), [(2, "n1", None)]);
+}
+
+/// Wants one node, and licenses.
+fn licensed(name: &[&str], licenses: &str, secs: u64) -> JobSpec {
+    JobSpec { licenses: Some(licenses.to_owned()), ..asking(name, 1, secs) }
+}
+
+fn keeping(name: &str, licenses: &str, times: (u64, u64), flags: &[ReservationFlag]) -> Reservation {
+    Reservation { licenses: licenses.parse().unwrap(), ..reserved(name, "bob", &[], times, flags) }
+}
+
+fn with_licenses(mut view: ClusterView, totals: &str) -> ClusterView {
+    let totals: Licenses = totals.parse().unwrap();
+    view.licenses.totals = totals.0.into_iter().map(|l| (l.name, l.count)).collect();
+    view
+}
+
+#[test]
+fn reserved_licenses_are_for_jobs_of_the_reservation() {
+    let list = || vec![keeping("lic", "abc:2", (1000, 4000), &[ReservationFlag::AnyNodes])];
+    let jobs = vec![
+        of(1, "alice", licensed(&[], "abc:3", 1001)),
+        of(2, "alice", licensed(&[], "abc:2", 2000)),
+        of(3, "alice", licensed(&[], "abc:2", 1000)),
+        of(4, "bob", licensed(&["lic"], "abc:2", 600)),
+    ];
+    let made = plan(&with_licenses(picture(4, jobs, list()), "abc:4"), NOW);
+    assert_eq!(started(&made), [(2, "n0", None), (3, "n1", None)]);
+    assert_eq!((reason(&made, 1), reason(&made, 4)), ("Licenses".into(), "Licenses".into()));
+    let expected: Vec<(u32, Timestamp)> = made.expected.iter().map(|(job, when)| (job.0, *when)).collect();
+    assert_eq!(expected, [(1, at(4000)), (4, at(1000))]);
+    // Its jobs have what it keeps, and others what is left, whoever has them.
+    let list = vec![keeping("lic", "abc:2", (0, 4000), &[ReservationFlag::AnyNodes])];
+    let jobs = vec![
+        of(1, "bob", licensed(&["lic"], "abc:1", 600)),
+        of(2, "alice", licensed(&[], "abc:3", 600)),
+        of(3, "alice", licensed(&[], "abc:2", 500)),
+        of(4, "bob", licensed(&["lic"], "abc:1", 600)),
+        of(5, "bob", licensed(&["lic"], "abc:1", 600)),
+    ];
+    let mut view = with_licenses(picture(5, jobs, list), "abc:5");
+    view.licenses.held = vec![(JobId(90), "abc".parse().unwrap(), Some(at(500)))];
+    assert_eq!(started(&plan(&view, NOW)), [(1, "n0", Some("lic")), (3, "n1", None), (4, "n2", Some("lic"))]);
+    // The one that has one already has it in the reservation.
+    view.licenses.inside = [(JobId(90), "lic".to_owned())].into();
+    assert_eq!(started(&plan(&view, NOW)), [(1, "n0", Some("lic")), (2, "n1", None)]);
+}
+
+#[test]
+fn partitions_and_qos_say_who_may_use_one() {
+    let only = |text: &str| Reservation {
+        partitions: AccessList::parse(text).unwrap(),
+        ..reserved("class", "bob", &[0], (0, 4000), &[])
+    };
+    let jobs = || vec![of(1, "bob", asking(&["class"], 1, 600))];
+    let name = picture(1, jobs(), vec![]).partitions[0].name.clone();
+    assert_eq!(started(&plan(&picture(1, jobs(), vec![only(&name)]), NOW)), [(1, "n0", Some("class"))]);
+    assert_eq!(started(&plan(&picture(1, jobs(), vec![only(&format!("-{name}"))]), NOW)), []);
+    let high = Reservation { qos: AccessList::parse("high").unwrap(), ..only("") };
+    assert_eq!(started(&plan(&picture(1, jobs(), vec![high]), NOW)), []);
 }
 
 fn any_flags() -> impl Strategy<Value = Vec<ReservationFlag>> {

@@ -438,7 +438,11 @@ fn license_facts(env: &Env) -> LicenseFacts {
         (account.totals().clone(), held, Arc::clone(account.hres()))
     };
     let end = |job| env.boards.jobs.get(&job).and_then(|view| view.end_time);
-    LicenseFacts { totals, held: held.into_iter().map(|(job, licenses)| (job, licenses, end(job))).collect(), hres }
+    let reserved = env.boards.reservations.list().iter().any(|r| !r.licenses.is_empty());
+    let inside = |job: JobId| Some((job, env.boards.jobs.get(&job)?.allocation.as_ref()?.reservation.clone()?));
+    let inside = held.iter().filter(|_| reserved).filter_map(|(job, _)| inside(*job)).collect();
+    let held = held.into_iter().map(|(job, licenses)| (job, licenses, end(job))).collect();
+    LicenseFacts { totals, inside, held, hres }
 }
 
 /// A partition as scheduling sees it, among that many nodes.

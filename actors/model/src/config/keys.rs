@@ -349,7 +349,7 @@ pub const PARTITION: &[Key] = &[
     key(Honoured, "PriorityJobFactor"),
     key(Honoured, "PriorityTier"),
     key(NotYet, "QOS"),
-    key(NotYet, "ReqResv"),
+    key(Honoured, "ReqResv"),
     key(NotYet, "ResumeTimeout"),
     key(Honoured, "RootOnly"),
     key(Honoured, "SelectTypeParameters"),

@@ -322,7 +322,6 @@ impl PartitionConfig {
         match key {
             "AllowAccounts" => self.allow_accounts.is_none(),
             "AllowQos" => self.allow_qos.is_none(),
-            "ReqResv" => !self.require_reservation,
             "PowerDownOnIdle" => !self.power_down_on_idle,
             "MaxCPUsPerSocket" => self.max_cpus_per_socket.is_none(),
             "QOS" => self.qos.is_none(),

@@ -333,6 +333,8 @@ pub struct JobChange {
     pub switches: Option<(u32, Option<u64>)>,
     /// SegmentSize; 0 for none.
     pub segment: Option<u32>,
+    /// ReservationName: one or more; empty for none.
+    pub reservations: Option<Vec<String>>,
 }
 
 /// `scontrol update NodeName=...`.

@@ -139,14 +139,14 @@ impl Pass<'_> {
     fn try_member(&mut self, job: &Arc<JobView>) -> Result<(), Reason> {
         let before = self.plan.reservations.len();
         let mut why = None;
-        let eyes = self.view.reservations.eyes(job, self.now);
-        if eyes.is_empty() {
-            return Err(self.view.reservations.refused(job));
-        }
         for name in &job.partitions {
             let Some((place, _)) = self.view.partition(name) else { continue };
-            for eyes in &eyes {
-                match self.consider(job, place, *eyes) {
+            let eyes = self.view.reservations.eyes(job, name, self.now);
+            if eyes.is_empty() {
+                why.get_or_insert_with(|| self.view.reservations.refused(job));
+            }
+            for eyes in eyes {
+                match self.consider(job, place, eyes) {
                     Ok(()) => return Ok(()),
                     Err(reason) if self.plan.reservations.len() > before => return Err(reason),
                     Err(reason) => {

@@ -325,6 +325,7 @@ fn change() -> JobChange {
         site_factor: None,
         switches: None,
         segment: None,
+        reservations: None,
     }
 }
 
@@ -515,6 +516,7 @@ pub fn reservations() -> Vec<ControllerEvent> {
         cores: 8,
         cpus: 16,
         comment: Some("new fans".into()),
+        ..Reservation::default()
     };
     let saved = |reservation: &Reservation| ControllerEvent::Reservation {
         reservation: reservation.name.clone(),

@@ -1,0 +1,106 @@
+//! Which nodes of reservations make way for others: those that are out of service, with `REPLACE` also those that jobs have,
+//! and with `PART_NODES` those that leave the partition. And which reservations go since nobody uses them.
+
+use super::core::{Changed, ReservationsCore, Site, Terms, count};
+use crate::scheduler::facts::in_service;
+use garrick_model::{
+    reservation::{Reservation, ReservationFlag},
+    state::NodeBase,
+    view::NodeView,
+};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+impl ReservationsCore {
+    /// Puts idle nodes into the place of those that make way, as far as there are some. A node makes way for another one
+    /// only, so a reservation never gets smaller.
+    pub(super) fn replace(&mut self, site: &Site<'_>) -> Vec<Changed> {
+        let watched: Vec<Reservation> = self.known.values().filter(|r| is_watched(r)).cloned().collect();
+        let mut changed = Vec::new();
+        for mut new in watched {
+            let nodes =
+                if new.has(ReservationFlag::PartNodes) { members(site, &new) } else { self.replaced(site, &new) };
+            if let Some(nodes) = nodes.filter(|nodes| *nodes != new.nodes) {
+                new.nodes = nodes;
+                count(site, &mut new);
+                self.known.insert(new.name.clone(), new.clone());
+                changed.push(Changed { name: new.name.clone(), saved: Some(new) });
+            }
+        }
+        changed
+    }
+
+    /// Is there one whose nodes or jobs have to be looked at now and then?
+    pub fn watches(&self) -> bool {
+        self.known.values().any(|r| is_watched(r) || r.has(ReservationFlag::PurgeComp))
+    }
+
+    /// Its nodes from now on, in configuration order. `None`: those that it has.
+    fn replaced(&self, site: &Site<'_>, old: &Reservation) -> Option<Vec<String>> {
+        let places: BTreeMap<&str, &Arc<NodeView>> = site.nodes.iter().map(|n| (n.name.as_str(), n)).collect();
+        let taken = old.has(ReservationFlag::Replace) && old.is_active(site.now);
+        let goes = |node: &NodeView| is_gone(node) || (taken && !node.holds.is_empty());
+        // One that is not configured any more is no node.
+        let (stay, mut go): (Vec<&String>, Vec<&String>) =
+            old.nodes.iter().partition(|name| places.get(name.as_str()).is_some_and(|node| !goes(node)));
+        if go.is_empty() {
+            return None;
+        }
+        // Those that work for nobody make way first.
+        go.sort_by_key(|name| places.get(name.as_str()).is_some_and(|node| !is_gone(node)));
+        let terms = Terms::of(site, old).ok()?;
+        let others: Vec<&Reservation> = self.known.values().filter(|r| r.name != old.name).collect();
+        let comes = |node: &&Arc<NodeView>| {
+            in_service(node)
+                && node.holds.is_empty()
+                && terms.fits_counted(node)
+                && !old.nodes.contains(&node.name)
+                && self.is_clear(site, old, &others, &node.name)
+        };
+        let mut idle: Vec<&Arc<NodeView>> = site.nodes.iter().filter(comes).collect();
+        idle.sort_by_key(|node| (node.weight, node.index));
+        idle.truncate(go.len());
+        let left = go.split_off(idle.len());
+        let now: Vec<&String> = stay.into_iter().chain(left).chain(idle.into_iter().map(|n| &n.name)).collect();
+        let place = |name: &str| places.get(name).map_or(u32::MAX, |node| node.index.0);
+        let mut now: Vec<String> = now.into_iter().cloned().collect();
+        now.sort_by_key(|name| place(name));
+        Some(now)
+    }
+
+    /// Those with `PURGE_COMP` in which no job has run for so long while they held.
+    pub(super) fn idle_too_long(&mut self, site: &Site<'_>) -> Vec<String> {
+        let idle = |r: &&Reservation| {
+            r.has(ReservationFlag::PurgeComp) && r.is_active(site.now) && !site.in_use.contains(&r.name)
+        };
+        let idle: Vec<&Reservation> = self.known.values().filter(idle).collect();
+        let since = |r: &Reservation| self.idle_since.get(&r.name).copied().unwrap_or(site.now);
+        let since: BTreeMap<String, _> = idle.iter().map(|r| (r.name.clone(), since(r))).collect();
+        let allowed = |r: &Reservation| Duration::from_secs(r.purge_secs.unwrap_or_default());
+        let too_long = |r: &&&Reservation| since.get(&r.name).is_some_and(|at| at.plus(allowed(r)) <= site.now);
+        let purged: Vec<String> = idle.iter().filter(too_long).map(|r| r.name.clone()).collect();
+        self.idle_since = since;
+        self.idle_since.retain(|name, _| !purged.contains(name));
+        purged
+    }
+}
+
+/// Down or drained. Not those that have not been heard of since the controller started, or not for a while: they may be back
+/// at once.
+fn is_gone(node: &NodeView) -> bool {
+    node.base == NodeBase::Down || node.flags.drain
+}
+
+/// Nodes that were counted are replaced when they are out of service, unless they are to stay.
+fn is_watched(reservation: &Reservation) -> bool {
+    let named = reservation.has(ReservationFlag::SpecNodes) || reservation.has(ReservationFlag::AllNodes);
+    let counted = !named && !reservation.nodes.is_empty() && !reservation.has(ReservationFlag::Static);
+    let down = reservation.has(ReservationFlag::ReplaceDown) && !reservation.nodes.is_empty();
+    counted || down || reservation.has(ReservationFlag::PartNodes)
+}
+
+/// Nodes of its partition as that is now.
+fn members(site: &Site<'_>, reservation: &Reservation) -> Option<Vec<String>> {
+    let terms = Terms::of(site, reservation).ok()?;
+    let nodes: Vec<String> = site.nodes.iter().filter(|n| terms.fits(n)).map(|n| n.name.clone()).collect();
+    Some(nodes).filter(|nodes| !nodes.is_empty())
+}
