@@ -4,12 +4,14 @@
 //! | file | what it is |
 //! |---|---|
 //! | [`core`] | decides |
+//! | `change` | the part of it about what changes come to |
 //! | `replace` | the part of it about nodes that make way for others |
 //! | [`messages`] | what it accepts |
 //! | [`shell`] | the actor |
 //!
 //! Who starts where is the scheduler's to plan: [`crate::scheduler::reservations`].
 
+mod change;
 pub mod core;
 pub mod messages;
 mod replace;

@@ -1,7 +1,10 @@
 //! Which nodes of reservations make way for others: those that are out of service, with `REPLACE` also those that jobs have,
 //! and with `PART_NODES` those that leave the partition. And which reservations go since nobody uses them.
 
-use super::core::{Changed, ReservationsCore, Site, Terms, count};
+use super::{
+    change::{Terms, count},
+    core::{Changed, ReservationsCore, Site},
+};
 use crate::scheduler::facts::in_service;
 use garrick_model::{
     reservation::{Reservation, ReservationFlag},

@@ -4,12 +4,13 @@ use super::{Session, full_word, too_few};
 use crate::{
     options::getopt,
     query::asking,
-    render::{clock::Clock, records},
+    render::{clock::Clock, json, records},
 };
 use garrick_model::{
     date,
     messages::command::{CommandReply, CommandRequest},
     reservation::{AccessList, NodesWanted, ReservationChange, ReservationFlag},
+    spec_text::licenses::Licenses,
     time::{Timestamp, parse_duration_secs},
 };
 use jiff::tz::TimeZone;
@@ -31,32 +32,27 @@ enum WordError {
 
 const KEYS: &[&str] = &[
     "accounts",
+    "allowedpartitions",
     "comment",
     "duration",
     "endtime",
     "features",
     "flags",
+    "groups",
+    "licenses",
     "nodecnt",
     "nodes",
     "partitionname",
+    "qos",
     "reservationname",
+    "skip",
     "starttime",
+    "tres",
     "users",
 ];
 
 /// Keys that Slurm has and Garrick has not yet.
-const NOT_YET: &[&str] = &[
-    "allowedpartition",
-    "burstbuffer",
-    "corecnt",
-    "groups",
-    "licenses",
-    "maxstartdelay",
-    "skip",
-    "tres",
-    "trespernode",
-    "watts",
-];
+const NOT_YET: &[&str] = &["burstbuffer", "corecnt", "maxstartdelay", "trespernode", "watts"];
 
 /// Runs `create`: reservations only.
 pub fn create(session: &mut Session, words: &[String]) -> i32 {
@@ -118,9 +114,6 @@ pub fn delete(session: &mut Session, words: &[String]) -> i32 {
 
 /// Runs `show reservation [name]`.
 pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
-    if session.manner.json {
-        return session.not_supported("--json of reservations");
-    }
     let answer = session.cluster().and_then(asking::reservations);
     let (mut shown, at) = match answer {
         Ok(answer) => answer,
@@ -129,6 +122,10 @@ pub fn show(session: &mut Session, name: Option<&str>) -> i32 {
     shown.retain(|reservation| name.is_none_or(|name| reservation.name == name));
     if let (Some(name), true) = (name, shown.is_empty()) {
         return session.plain_error(format_args!("Reservation {name} not found"));
+    }
+    if session.manner.json {
+        let meta = json::Meta::new(&session.cluster_name());
+        return session.print(|out| json::write(out, &json::reservations(&shown, at, &meta)));
     }
     let (clock, manner) = (Clock::system(), session.manner);
     session.print(|out| {
@@ -153,7 +150,8 @@ fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<Reservation
                 .map(|k| format!(" (did you mean {k}=?)"))
                 .unwrap_or_default(),
         };
-        let (key, value) = word.split_once('=').ok_or_else(|| unknown(word))?;
+        let pair = if word.eq_ignore_ascii_case("skip") { Some((word.as_str(), "")) } else { word.split_once('=') };
+        let (key, value) = pair.ok_or_else(|| unknown(word))?;
         let value = value.trim_matches('"');
         let (key, sign) = match (key.strip_suffix('+'), key.strip_suffix('-')) {
             (Some(key), _) => (key, Some('+')),
@@ -166,12 +164,18 @@ fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<Reservation
             "partition" => "partitionname",
             "reservation" => "reservationname",
             "node" => "nodes",
+            // Slurm names these in the singular too.
+            "user" => "users",
+            "account" => "accounts",
+            "group" => "groups",
+            "license" => "licenses",
             other => full_word(other, &names).ok_or_else(|| unknown(key))?,
         };
         if NOT_YET.contains(&full) {
             return Err(WordError::NotSupported(format!("{key}= of a reservation")));
         }
-        if sign.is_some() && full != "flags" {
+        let signed = ["flags", "users", "accounts", "nodes", "nodecnt", "duration"];
+        if sign.is_some() && !signed.contains(&full) {
             return Err(WordError::NotSupported(format!("{key}{}= of a reservation", sign.unwrap_or_default())));
         }
         set(&mut change, full, value, sign, now, zone)?;
@@ -190,6 +194,10 @@ fn set(
     let wrong = |why: String| WordError::Value { key, value: value.to_owned(), why };
     let time = || date::parse_date(value, now, zone).map_err(|e| wrong(e.to_string()));
     let people = || AccessList::parse(value).ok_or_else(|| wrong("names, or names with - before each".to_owned()));
+    let nodes = || garrick_model::hostlist::expand(value).map_err(|e| wrong(e.to_string()));
+    let licenses = |text: &str| -> Result<Licenses, WordError> {
+        if text.is_empty() { Ok(Licenses::default()) } else { text.parse().map_err(|_| wrong("licenses".to_owned())) }
+    };
     match key {
         "reservationname" if value.is_empty() || value.contains([',', ' ']) => {
             return Err(wrong("a name without commas and blanks".to_owned()));
@@ -197,6 +205,11 @@ fn set(
         "reservationname" => change.name = Some(value.to_owned()),
         "starttime" => change.start = Some(time()?),
         "endtime" => change.end = Some(time()?),
+        "duration" if sign.is_some() => {
+            let secs = parse_duration_secs(value).map_err(|e| wrong(e.to_string()))?;
+            let secs = secs.and_then(|secs| i64::try_from(secs).ok()).ok_or_else(|| wrong("a length".to_owned()))?;
+            change.duration_delta_secs = Some(if sign == Some('-') { -secs } else { secs });
+        }
         "duration" => {
             // Slurm counts UNLIMITED as a year too.
             let secs = parse_duration_secs(value).map_err(|e| wrong(e.to_string()))?;
@@ -204,17 +217,59 @@ fn set(
         }
         "nodes" if value.eq_ignore_ascii_case("all") => change.nodes = Some(NodesWanted::All),
         "nodes" => {
-            let names = garrick_model::hostlist::expand(value).map_err(|e| wrong(e.to_string()))?;
-            change.nodes = Some(NodesWanted::Named(names));
+            change.nodes = Some(match sign {
+                None => NodesWanted::Named(nodes()?),
+                Some('+') => NodesWanted::With(nodes()?),
+                Some(_) => NodesWanted::Without(nodes()?),
+            });
         }
         "nodecnt" => {
             let count = value.parse().map_err(|_| wrong("one number of nodes".to_owned()))?;
-            change.nodes = Some(NodesWanted::Count(count));
+            change.nodes = Some(match sign {
+                None => NodesWanted::Count(count),
+                Some('+') => NodesWanted::More(count),
+                Some(_) => NodesWanted::Fewer(count),
+            });
         }
         "partitionname" => change.partition = Some(value.to_owned()),
         "features" => change.features = Some(value.to_owned()),
-        "users" => change.users = Some(people()?),
-        "accounts" => change.accounts = Some(people()?),
+        "users" | "accounts" => {
+            let slot = match (key, sign) {
+                ("users", None) => &mut change.users,
+                ("users", Some('+')) => &mut change.users_more,
+                ("users", _) => &mut change.users_less,
+                (_, None) => &mut change.accounts,
+                (_, Some('+')) => &mut change.accounts_more,
+                _ => &mut change.accounts_less,
+            };
+            *slot = Some(people()?);
+        }
+        "groups" => change.groups = Some(value.split(',').filter(|w| !w.is_empty()).map(str::to_owned).collect()),
+        "qos" => change.qos = Some(people()?),
+        "allowedpartitions" => change.partitions = Some(people()?),
+        "licenses" => change.licenses = Some(licenses(value)?),
+        "skip" => change.skip = true,
+        "tres" => {
+            // The same in other words.
+            let mut kept = Vec::new();
+            for part in value.split(',').filter(|w| !w.is_empty()) {
+                let (name, count) = part.split_once('=').ok_or_else(|| wrong(format!("{part} has no number")))?;
+                match name.split_once('/').map_or((name, None), |(kind, name)| (kind, Some(name))) {
+                    ("node", None) => {
+                        let count = count.parse().map_err(|_| wrong("one number of nodes".to_owned()))?;
+                        change.nodes = Some(NodesWanted::Count(count));
+                    }
+                    ("license", Some(name)) => kept.push(format!("{name}:{count}")),
+                    ("cpu", None) | ("bb", _) => {
+                        return Err(WordError::NotSupported(format!("TRES={name}= of a reservation")));
+                    }
+                    _ => return Err(wrong(format!("{name} cannot be reserved"))),
+                }
+            }
+            if !kept.is_empty() {
+                change.licenses = Some(licenses(&kept.join(","))?);
+            }
+        }
         "comment" => change.comment = Some(value.to_owned()),
         _ => {
             for word in value.split(',').filter(|w| !w.is_empty()) {
@@ -223,7 +278,16 @@ fn set(
                     (_, Some(word)) => (word, false),
                     _ => (word, sign == Some('-')),
                 };
+                let (word, time) = word.split_once('=').map_or((word, None), |(word, time)| (word, Some(time)));
                 let flag: ReservationFlag = word.parse()?;
+                match time {
+                    None => {}
+                    Some(time) if flag == ReservationFlag::PurgeComp => {
+                        let secs = parse_duration_secs(time).map_err(|e| wrong(e.to_string()))?;
+                        change.purge_secs = Some(secs.ok_or_else(|| wrong("a length".to_owned()))?);
+                    }
+                    Some(_) => return Err(wrong(format!("{flag} has no value"))),
+                }
                 if minus {
                     change.clear.insert(flag)
                 } else {
@@ -261,16 +325,38 @@ mod tests {
     }
 
     #[test]
+    fn words_of_changes_and_of_licenses_are_read() {
+        let change =
+            read_line("res=a Users+=a,b Accounts-=c Nodes+=n[3-4] Duration-=10 Groups=x,y QOS=-low skip").unwrap();
+        assert_eq!((change.users_more, change.users_less), (AccessList::parse("a,b"), None));
+        assert_eq!(change.accounts_less, AccessList::parse("c"));
+        assert_eq!(change.nodes, Some(NodesWanted::With(vec!["n3".into(), "n4".into()])));
+        assert_eq!((change.duration_delta_secs, change.skip), (Some(-600), true));
+        assert_eq!((change.groups.unwrap().len(), change.qos), (2, AccessList::parse("-low")));
+        let change =
+            read_line("TRES=node=3,license/abc=2 AllowedPartitions=p Flags=PURGE_COMP=10:00,ANY_NODES").unwrap();
+        assert_eq!(change.nodes, Some(NodesWanted::Count(3)));
+        assert_eq!(change.licenses.unwrap().to_string(), "abc:2");
+        assert_eq!((change.purge_secs, change.set.len()), (Some(600), 2));
+        assert_eq!(read_line("NodeCnt-=2").unwrap().nodes, Some(NodesWanted::Fewer(2)));
+        assert_eq!(read_line("Licenses=abc:3,xyz").unwrap().licenses.unwrap().to_string(), "abc:3,xyz:1");
+    }
+
+    #[test]
     fn what_cannot_be_used_is_said() {
         for (line, says) in [
             ("CoreCnt=4", "CoreCnt= of a reservation is not supported yet"),
-            ("Flags=PURGE_COMP", "Flags=PURGE_COMP is not supported yet"),
+            ("Flags=TIME_FLOAT", "Flags=TIME_FLOAT is not supported yet"),
+            ("MaxStartDelay=10", "MaxStartDelay= of a reservation is not supported yet"),
+            ("TRES=cpu=4", "TRES=cpu= of a reservation is not supported yet"),
+            ("TRES=gres/gpu=4", "Invalid tres value: gres/gpu=4"),
+            ("Flags=MAINT=4", "Invalid flags value: MAINT=4"),
             ("Flags=MAINTAIN", "Error parsing flags MAINTAIN: not a flag"),
             ("StarTime=now", "Unknown parameter StarTime=now (did you mean starttime=?)"),
             ("StartTime=soon", "Invalid starttime value: soon"),
             ("NodeCnt=x", "Invalid nodecnt value: x"),
             ("Users=a,-b", "Invalid users value: a,-b"),
-            ("Users+=a", "Users+= of a reservation is not supported yet"),
+            ("QOS+=a", "QOS+= of a reservation is not supported yet"),
         ] {
             let said = read_line(line).unwrap_err();
             assert!(said.starts_with(says), "{line}: {said}");

@@ -90,7 +90,10 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
             ["reservationname", "reservation", "res"].iter().any(|name| key.eq_ignore_ascii_case(name))
         })
     };
-    if words.iter().any(of_reservation) {
+    let of_job = |word: &String| {
+        word.split_once('=').is_some_and(|(key, _)| ["jobid", "job"].iter().any(|name| key.eq_ignore_ascii_case(name)))
+    };
+    if words.iter().any(of_reservation) && !words.iter().any(of_job) {
         return reservations::update(session, words);
     }
     let update = match pairs(words).and_then(|p| read(&p, Timestamp::now(), &TimeZone::system())) {
@@ -158,6 +161,7 @@ const JOB_KEYS: &[&str] = &[
     "reqnodelist",
     "reqnodes",
     "requeue",
+    "reservationname",
     "segmentsize",
     "sitefactor",
     "starttime",
@@ -221,6 +225,7 @@ fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobCha
             "partition" => change.partitions = Some(choices::words(value)),
             "priority" => change.priority = Some(number("Priority", value)?),
             "sitefactor" => change.site_factor = Some(adjustment("SiteFactor", value)?),
+            "reservationname" => change.reservations = Some(choices::words(value)),
             "segmentsize" => change.segment = Some(number("SegmentSize", value)?),
             "switches" => {
                 let (count, time) = value.split_once('@').map_or((value, None), |(count, time)| (count, Some(time)));
@@ -410,6 +415,16 @@ mod tests {
         assert_eq!(change.nice, Some(-5));
         assert_eq!(change.partitions, Some(vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(change.memory, Some(MemoryRequest::PerNode(MemoryMib(2048))));
+    }
+
+    #[test]
+    fn a_job_moves_to_a_reservation_or_out_of_it() {
+        let reservations = |word: &str| match read_words(&["JobId=5", word]).unwrap() {
+            Update::Job(_, change) => change.reservations,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(reservations("ReservationName=a,b"), Some(vec!["a".to_owned(), "b".to_owned()]));
+        assert_eq!(reservations("Reservation="), Some(vec![]));
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod job;
 mod license;
 mod node;
 mod partition;
+mod reservation;
 mod sinfo;
 mod step;
 
@@ -13,6 +14,7 @@ pub use job::jobs;
 pub use license::licenses;
 pub use node::nodes;
 pub use partition::partitions;
+pub use reservation::reservations;
 pub use sinfo::sinfo;
 pub use step::steps;
 

@@ -10,8 +10,8 @@ use garrick_model::{
 
 /// The record of a reservation as it is at that time.
 pub fn record(reservation: &Reservation, at: Timestamp, clock: &Clock) -> Record {
-    let Reservation { name, start, end, nodes, partition, features, users, accounts, cores, cpus, comment, .. } =
-        reservation;
+    let Reservation { name, start, end, nodes, partition, features, users, accounts, cores, comment, .. } = reservation;
+    let Reservation { groups, qos, partitions, licenses, .. } = reservation;
     let mut r = Record::default();
     r.line(format!(
         "ReservationName={name} StartTime={} EndTime={} Duration={}",
@@ -19,7 +19,7 @@ pub fn record(reservation: &Reservation, at: Timestamp, clock: &Clock) -> Record
         clock.at(*end),
         long_duration(end.since(*start).as_secs())
     ));
-    let flags: Vec<String> = reservation.flags.iter().map(ToString::to_string).collect();
+    let flags = reservation.flag_words();
     r.line(format!(
         "Nodes={} NodeCnt={} CoreCnt={cores} Features={} PartitionName={} Flags={}",
         or_null(Some(&hostlist::fold(nodes))),
@@ -28,16 +28,34 @@ pub fn record(reservation: &Reservation, at: Timestamp, clock: &Clock) -> Record
         or_null(partition.as_deref()),
         flags.join(",")
     ));
-    r.line(format!("TRES=cpu={cpus}"));
+    r.line(format!("TRES={}", tres(reservation)));
     let state = if reservation.is_active(at) { "ACTIVE" } else { "INACTIVE" };
     r.line(format!(
-        "Users={} Groups=(null) Accounts={} Licenses=(null) State={state} BurstBuffer=(null)",
+        "Users={} Groups={} Accounts={} Licenses={} State={state} BurstBuffer=(null)",
         or_null(Some(&users.to_string())),
-        or_null(Some(&accounts.to_string()))
+        or_null(Some(&groups.join(","))),
+        or_null(Some(&accounts.to_string())),
+        or_null(Some(&licenses.to_string()))
     ));
     r.line("MaxStartDelay=(null)");
+    let further: Vec<String> = [("AllowedPartitions", partitions), ("QOS", qos)]
+        .into_iter()
+        .filter(|(_, list)| !list.is_empty())
+        .map(|(key, list)| format!("{key}={list}"))
+        .collect();
+    if !further.is_empty() {
+        r.line(further.join(" "));
+    }
     r.line_if("Comment", comment.as_deref());
     r
+}
+
+/// What it reserves, as TRES.
+pub fn tres(reservation: &Reservation) -> String {
+    let cpus = (reservation.cpus > 0).then(|| format!("cpu={}", reservation.cpus));
+    let licenses = reservation.licenses.0.iter().map(|l| format!("license/{}={}", l.name, l.count));
+    let parts: Vec<String> = cpus.into_iter().chain(licenses).collect();
+    parts.join(",")
 }
 
 #[cfg(test)]
@@ -69,6 +87,30 @@ mod tests {
             TRES=cpu=16\n   \
             Users=root Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null)\n   \
             MaxStartDelay=(null)\n\n";
+        assert_eq!(String::from_utf8(out).unwrap(), want);
+    }
+
+    #[test]
+    fn licenses_and_who_else_may_use_it_are_shown() {
+        let one = Reservation {
+            name: "lic".into(),
+            start: Timestamp::from_secs(1_795_255_200),
+            end: Timestamp::from_secs(1_795_262_400),
+            groups: vec!["staff".into()],
+            licenses: "abc:2,xyz:1".parse().unwrap(),
+            partitions: AccessList::parse("debug").unwrap(),
+            purge_secs: Some(60),
+            flags: [ReservationFlag::AnyNodes, ReservationFlag::PurgeComp].into(),
+            ..Reservation::default()
+        };
+        let clock = Clock { zone: TimeZone::UTC, now: one.start, format: None };
+        let mut out = Vec::new();
+        record(&one, Timestamp(0), &clock).write(&mut out, Lines::One).unwrap();
+        let want = "ReservationName=lic StartTime=2026-11-21T10:00:00 EndTime=2026-11-21T12:00:00 Duration=02:00:00 \
+            Nodes=(null) NodeCnt=0 CoreCnt=0 Features=(null) PartitionName=(null) Flags=ANY_NODES,PURGE_COMP=00:01:00 \
+            TRES=license/abc=2,license/xyz=1 \
+            Users=(null) Groups=staff Accounts=(null) Licenses=abc:2,xyz:1 State=INACTIVE BurstBuffer=(null) \
+            MaxStartDelay=(null) AllowedPartitions=debug\n";
         assert_eq!(String::from_utf8(out).unwrap(), want);
     }
 }
