@@ -65,3 +65,43 @@ fn a_reservation_keeps_others_off_lets_its_own_in_and_outlasts_the_controller() 
     let a = c.sh("scontrol delete ReservationName=class");
     assert_eq!((a.code, a.err.as_str()), (1, "slurm_delete_reservation error: Requested reservation is invalid\n"));
 }
+
+#[test]
+fn jobs_move_into_a_reservation_have_its_licenses_and_lose_it_when_it_ends() {
+    let c = Cluster::up_with("resvlic", &["--nodes", "1", "--cpus", "4", "--memory", "2000"], |_| {
+        "Licenses=abc:4\n".to_owned()
+    });
+    let create = "scontrol create reservation StartTime=now Duration=60 Users=nobody ReservationName=";
+    let a = c.sh(&format!("{create}lic Licenses=abc:5 Flags=ANY_NODES"));
+    assert_eq!(
+        (a.code, a.err.as_str()),
+        (1, "Error creating the reservation: Invalid license specification\n"),
+        "{a:?}"
+    );
+    c.sh(&format!("{create}lic TRES=license/abc=3 Flags=ANY_NODES,PURGE_COMP=20")).ok();
+    let record = c.sh("scontrol -o show reservation lic").ok().out;
+    assert_eq!(field_of(&record, "Licenses").as_deref(), Some("abc:3"));
+    assert_eq!(field_of(&record, "Flags").as_deref(), Some("ANY_NODES,PURGE_COMP=00:20:00"));
+    assert_eq!(node_state(&c).as_deref(), Some("IDLE"));
+    let json: serde_json::Value = serde_json::from_str(&c.sh("scontrol show reservation --json").ok().out).unwrap();
+    assert_eq!(json["reservations"][0]["licenses"], "abc:3");
+    assert_eq!(json["reservations"][0]["purge_completed"]["time"]["number"], 1200);
+
+    let job = c.sh("sbatch -n1 -t 10 -L abc:2 --wrap true").ok().job();
+    let reason = |job: &str| c.sh(&format!("squeue -h -o %r -j {job}")).ok().out;
+    c.await_that("the job outside waits", || reason(&job) == "Licenses\n");
+    let a = c.sh(&format!("scontrol update JobId={job} ReservationName=other"));
+    assert!(a.code == 1 && a.err.contains("Requested reservation is invalid"), "{a:?}");
+    c.sh(&format!("scontrol update JobId={job} ReservationName=lic")).ok();
+    c.await_state(&job, "COMPLETED");
+    c.sh("scontrol delete ReservationName=lic").ok();
+
+    // It wants to run longer than the reservation lasts, and runs without it then.
+    let short = "scontrol create reservation StartTime=now EndTime=now+5seconds Users=nobody ReservationName=short";
+    c.sh(&format!("{short} NodeCnt=1 Flags=NO_HOLD_JOBS_AFTER")).ok();
+    let job = c.sh("sbatch -n1 -t 10 --reservation=short --wrap true").ok().job();
+    c.await_state(&job, "COMPLETED");
+    c.await_that("the reservation is forgotten", || {
+        c.sh("scontrol show reservation").ok().out == "No reservations in the system\n"
+    });
+}

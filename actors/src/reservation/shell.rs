@@ -36,7 +36,7 @@ const WATCHED: Duration = Duration::from_secs(10);
 const RELEASED: Duration = Duration::from_secs(1);
 
 enum Effect {
-    Publish(Changed),
+    Publish(Box<Changed>),
     /// It begins or ends: what goes by it is to look again.
     Again(Arc<Reservation>),
     Answer(ReplyTo<Result<String, Refusal>>, Result<String, Refusal>),
@@ -84,7 +84,7 @@ impl ReservationsActor {
         for changed in &changes {
             self.env.keep_reservation(&changed.name, changed.saved.clone());
         }
-        let effects = changes.into_iter().map(Effect::Publish).chain(after).collect();
+        let effects = changes.into_iter().map(Box::new).map(Effect::Publish).chain(after).collect();
         let batch = self.outbox.push_unsaved(effects);
         cx.pipe(done, move |answer| ReservationMsg::Journaled { batch, result: journal_outcome(answer) });
     }
@@ -143,12 +143,14 @@ impl ReservationsActor {
         while let Some(effects) = self.outbox.take_ready() {
             for effect in effects {
                 match effect {
-                    Effect::Publish(Changed { name, saved: Some(saved) }) => {
-                        board.publish(name, Arc::new(saved));
-                    }
-                    Effect::Publish(Changed { name, saved: None }) => {
-                        board.remove(&name);
-                    }
+                    Effect::Publish(changed) => match *changed {
+                        Changed { name, saved: Some(saved) } => {
+                            board.publish(name, Arc::new(saved));
+                        }
+                        Changed { name, saved: None } => {
+                            board.remove(&name);
+                        }
+                    },
                     Effect::Again(reservation) => {
                         // Not one that was deleted meanwhile.
                         if board.get(&reservation.name).is_some_and(|shown| shown == reservation) {
@@ -211,7 +213,7 @@ impl Actor for ReservationsActor {
 
     fn started(&mut self, cx: &mut Context<Self>) {
         let shown: BTreeMap<String, Reservation> = self.core.list().map(|r| (r.name.clone(), r.clone())).collect();
-        let publish = |(name, saved)| Effect::Publish(Changed { name, saved: Some(saved) });
+        let publish = |(name, saved)| Effect::Publish(Box::new(Changed { name, saved: Some(saved) }));
         self.outbox.push(shown.into_iter().map(publish).collect());
         self.tick(cx);
         self.flush();
