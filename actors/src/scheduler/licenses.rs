@@ -372,5 +372,45 @@ mod tests {
                 }
             }
         }
+
+        /// Of what a reservation keeps others get nothing while it holds, and all together never have more than there is.
+        #[test]
+        fn what_is_kept_is_for_those_inside(
+            (total, kept) in (1u64..6).prop_flat_map(|total| (Just(total), 1..=total)),
+            (begin, lasts) in (0u64..60, 1u64..60),
+            jobs in prop::collection::vec((1u32..4, 0u64..80, 1u64..40, any::<bool>()), 1..30),
+        ) {
+            let reservation = garrick_model::reservation::Reservation {
+                name: "kept".to_owned(),
+                start: at(begin),
+                end: at(begin + lasts),
+                licenses: format!("a:{kept}").parse().unwrap(),
+                ..Default::default()
+            };
+            let zone = jiff::tz::TimeZone::UTC;
+            let reservations = Reservations::new(&[std::sync::Arc::new(reservation)], &[], vec![], NOW, &zone);
+            let facts = facts(&[("a", u32::try_from(total).unwrap())]);
+            let mut plan = LicensePlan::among(&facts, &reservations, NOW);
+            let mut held: Vec<(u64, u64, u64, bool)> = Vec::new();
+            for (count, from, length, inside) in jobs {
+                plan.look(inside.then_some(0));
+                let text = format!("a:{count}");
+                let Some((when, what)) = plan.earliest(Some(&text), at(from), secs(length)) else {
+                    prop_assert!(u64::from(count) > total);
+                    continue;
+                };
+                plan.hold(&what, when, when.plus(secs(length)));
+                let start = when.since(NOW).as_secs();
+                held.push((start, start + length, u64::from(count), inside));
+            }
+            for t in 0..1000 {
+                let used = |inside: bool| -> u64 {
+                    let there = held.iter().filter(|(from, until, ..)| (*from..*until).contains(&t));
+                    there.filter(|job| job.3 == inside).map(|job| job.2).sum()
+                };
+                let left = if (begin..begin + lasts).contains(&t) { total - kept } else { total };
+                prop_assert!(used(false) <= left && used(false) + used(true) <= total, "at {t}");
+            }
+        }
     }
 }
