@@ -388,7 +388,7 @@ mod tests {
                 ..Default::default()
             };
             let zone = jiff::tz::TimeZone::UTC;
-            let reservations = Reservations::new(&[std::sync::Arc::new(reservation)], &[], vec![], NOW, &zone);
+            let reservations = Reservations::new(&[Arc::new(reservation)], &[], vec![], NOW, &zone);
             let facts = facts(&[("a", u32::try_from(total).unwrap())]);
             let mut plan = LicensePlan::among(&facts, &reservations, NOW);
             let mut held: Vec<(u64, u64, u64, bool)> = Vec::new();
