@@ -77,6 +77,14 @@ fn a_site_configuration_is_read_whole() {
 }
 
 #[test]
+fn a_partition_may_have_an_over_time_limit_of_its_own() {
+    let lines =
+        "OverTimeLimit=5\nNodeName=n\nPartitionName=a Nodes=n OverTimeLimit=UNLIMITED\nPartitionName=b Nodes=n\n";
+    let c = read(&format!("{BASE}{lines}")).0.unwrap();
+    assert_eq!((c.over_time_limit_in("a").minutes(), c.over_time_limit_in("b").minutes()), (None, Some(5)));
+}
+
+#[test]
 fn a_site_configuration_is_warned_of_only_where_it_is_not_honoured() {
     let (_, report) = site();
     assert!(!report.has_errors());

@@ -265,7 +265,7 @@ impl ControllerActor {
     }
 
     /// Nodes in place of host list functions.
-    fn nodes_named(&mut self, names: Vec<String>) -> Result<Vec<String>, Refusal> {
+    pub(super) fn nodes_named(&mut self, names: Vec<String>) -> Result<Vec<String>, Refusal> {
         if names.iter().all(|name| function(name).is_none()) {
             return Ok(names);
         }

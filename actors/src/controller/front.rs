@@ -274,6 +274,10 @@ impl ControllerActor {
                 let licenses = self.env.licenses.lock().view();
                 replies.send(CommandReply::Licenses { licenses, at: Timestamp::now() });
             }
+            CommandRequest::NameNodes(names) => {
+                let named = self.nodes_named(names).map_or_else(CommandReply::Refused, CommandReply::NodesNamed);
+                replies.send(named);
+            }
             CommandRequest::Explain { job } => match self.env.scheduler() {
                 Some(scheduler) => deliver(cx, &scheduler, SchedulerMsg::Explain { job, replies }),
                 None => drop(replies.send(CommandReply::Outlook(None))),

@@ -140,6 +140,7 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::ListLicenses => "ListLicenses",
         CommandRequest::ListTopologies => "ListTopologies",
         CommandRequest::ListReservations => "ListReservations",
+        CommandRequest::NameNodes(_) => "NameNodes",
         CommandRequest::Explain { .. } => "Explain",
         CommandRequest::CreateReservation(_) => "CreateReservation",
         CommandRequest::UpdateReservation(_) => "UpdateReservation",

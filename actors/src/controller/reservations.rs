@@ -107,11 +107,7 @@ impl ControllerActor {
         if let Some(NodesWanted::Named(names)) = &mut change.nodes
             && names.iter().any(|name| function(name).is_some())
         {
-            let config = self.env.config();
-            let feasibility = self.feasibility();
-            let with_feature = |feature: &str| feasibility.nodes_with_feature(feature);
-            let found = config.with_functions(names, &with_feature);
-            *names = found.map_err(|wrong| Refusal::InvalidNode(wrong.to_string()))?;
+            *names = self.nodes_named(std::mem::take(names))?;
         }
         let features = change.features.as_deref().unwrap_or_default();
         if features.contains(['|', '[', '(', '*']) {

@@ -429,6 +429,20 @@ fn a_job_would_start_where_there_is_room() {
 }
 
 #[test]
+fn host_list_functions_name_the_nodes_of_now() {
+    with_system(async |system| {
+        let config =
+            TWO_NODES.replace("NodeName=n[0-1]", "NodeName=n0 CPUs=4 RealMemory=1000 Feature=fast\nNodeName=n1");
+        let rig = Rig::start(&system, &config, MemoryJournal::default());
+        let ask = |names: &[&str]| CommandRequest::NameNodes(names.iter().map(|n| (*n).to_owned()).collect());
+        let named = rig.ask(1001, ask(&["n1", "feature{fast}"])).await;
+        assert_eq!(named, CommandReply::NodesNamed(vec!["n1".to_owned(), "n0".to_owned()]));
+        let refused = rig.ask(1001, ask(&["switch{s1}"])).await;
+        assert!(matches!(refused, CommandReply::Refused(Refusal::InvalidNode(_))));
+    });
+}
+
+#[test]
 fn a_panic_of_a_jobs_owner_loses_nothing() {
     with_system(async |system| {
         let (mut rig, mut agents) = rig(&system);

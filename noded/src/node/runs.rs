@@ -18,6 +18,7 @@ use garrick_actors::node_agent::{PrepareFailure, RunKey};
 use garrick_model::messages::node::{JobCredential, JobLaunch};
 use std::{
     borrow::Cow,
+    collections::BTreeMap,
     fs::File,
     os::{
         fd::{AsFd, OwnedFd},
@@ -44,6 +45,8 @@ pub struct RunWorld {
     pub stepd: PathBuf,
     /// Its settings.
     pub settings: StepdSettings,
+    /// OverTimeLimit in each partition, minutes; `None`: unlimited.
+    pub over_time: BTreeMap<String, Option<u64>>,
     /// This node's door.
     pub agent_door: PathBuf,
     /// Prolog programs.
@@ -101,6 +104,10 @@ impl RunWorld {
         manager: Option<String>,
     ) -> Result<(u32, OwnedFd), PrepareFailure> {
         let environment = script_environment(&self.node, &credential, &launch.spec.name);
+        let mut settings = self.settings.clone();
+        if let Some(minutes) = self.over_time.get(&credential.partition) {
+            settings.over_time_minutes = *minutes;
+        }
         let orders = StepdOrders {
             launch,
             credential,
@@ -109,7 +116,7 @@ impl RunWorld {
             agent_door: self.agent_door.clone(),
             door: self.door(run),
             identity: self.spool.identity(),
-            settings: self.settings.clone(),
+            settings,
             boot: self.spool.boot.clone(),
         };
         self.spool.create_run(run, &orders).map_err(|e| PrepareFailure::Start(e.to_string()))?;

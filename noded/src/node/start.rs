@@ -21,12 +21,7 @@ use crate::{
     stepd::orders::StepdSettings,
 };
 use garrick_actors::node_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
-use garrick_model::{
-    config::{NodeConfig, OverTime},
-    resources::NodeShape,
-    time::Timestamp,
-    view::NodeFacts,
-};
+use garrick_model::{config::NodeConfig, resources::NodeShape, time::Timestamp, view::NodeFacts};
 use garrick_runtime::{Address, ChildSpec, System};
 use garrick_transport::{
     DoorListener, Endpoint, EndpointOptions, IdentityStore, JoinError, any_address, identity::VerifyKey,
@@ -189,10 +184,7 @@ pub async fn start(
 
     let settings = StepdSettings {
         kill_wait_secs: config.kill_wait_secs.into(),
-        over_time_minutes: match config.over_time_limit {
-            OverTime::Minutes(m) => Some(m.into()),
-            OverTime::Unlimited => None,
-        },
+        over_time_minutes: config.over_time_limit.minutes(),
         wait_secs: config.wait_time_secs,
         kill_on_bad_exit: config.kill_on_bad_exit,
         append_files: config.job_file_append,
@@ -214,6 +206,11 @@ pub async fn start(
         tracking: tracking.clone(),
         stepd: programs::beside("stepd")?,
         settings,
+        over_time: config
+            .partitions
+            .iter()
+            .map(|p| (p.name.clone(), config.over_time_limit_in(&p.name).minutes()))
+            .collect(),
         agent_door: door_path.clone(),
         prolog: resolve(&config.prolog)?,
         epilog: resolve(&config.epilog)?,

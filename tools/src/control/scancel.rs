@@ -6,7 +6,7 @@ use crate::{
     output::{Console, Verbosity},
     query::{
         arguments::{self, Arguments, Outcome, Table, option},
-        asking::{AskError, Asked, Contact, Tell as _},
+        asking::{AskError, Asked, Contact, Tell as _, named_nodes},
         choices,
     },
     render::words,
@@ -197,6 +197,7 @@ fn run(mut request: Request, console: &Console) -> Result<i32, AskError> {
 
 fn by_controller(mut request: Request, console: &Console) -> Result<i32, AskError> {
     let mut cluster = Contact::open(console)?;
+    request.filter.nodes = named_nodes(&mut cluster, &request.filter.nodes)?;
     let arrays = request.steps.iter().any(|s| s.task.is_some());
     if request.filter.chooses() || request.interactive || arrays {
         let jobs = list(&mut cluster)?;

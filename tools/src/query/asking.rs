@@ -6,6 +6,7 @@ use crate::{
     output::{self, Console},
 };
 use garrick_model::{
+    config,
     messages::command::{CommandReply, CommandRequest},
     reservation::Reservation,
     time::Timestamp,
@@ -63,6 +64,7 @@ impl Contact {
             CommandReply::Reservations { .. } => "Reservations",
             CommandReply::ReservationCreated(_) => "ReservationCreated",
             CommandReply::Outlook(_) => "Outlook",
+            CommandReply::NodesNamed(_) => "NodesNamed",
             CommandReply::Config { .. } => "Config",
             CommandReply::Script(_) => "Script",
             CommandReply::StepManager(_) => "StepManager",
@@ -76,6 +78,25 @@ impl Contact {
             CommandReply::Refused(_) => "Refused",
         })
     }
+}
+
+/// Nodes in place of host list functions (`feature{gpu}`, `switch{s1}`), which only the controller can resolve.
+pub fn named_nodes(cluster: &mut Contact, names: &[String]) -> Asked<Vec<String>> {
+    if names.iter().all(|name| config::function(name).is_none()) {
+        return Ok(names.to_vec());
+    }
+    match cluster.ask(&CommandRequest::NameNodes(names.to_vec()))? {
+        CommandReply::NodesNamed(nodes) => Ok(nodes),
+        other => Err(cluster.unexpected(&other)),
+    }
+}
+
+/// The same for what was typed, before anything else is asked; nobody is asked where there is no function.
+pub fn resolve_nodes(names: &mut Vec<String>, console: &Console) -> Asked<()> {
+    if names.iter().any(|name| config::function(name).is_some()) {
+        *names = named_nodes(&mut Contact::open(console)?, names)?;
+    }
+    Ok(())
 }
 
 /// All reservations, and when they were asked for.

@@ -2,7 +2,7 @@
 //! family.
 
 use crate::{accounts::User, query::arguments::Arguments};
-use garrick_model::{config, hostlist, ids::IdError, messages::command::JobSelector, step_selector::StepsSelector};
+use garrick_model::{hostlist, ids::IdError, messages::command::JobSelector, step_selector::StepsSelector};
 
 /// A list that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -19,9 +19,6 @@ pub enum ChoiceError {
     /// Not a host list.
     #[error("Invalid node name specified: {0}")]
     Nodes(String),
-    /// A host list function, where only the controller could resolve it.
-    #[error("{0}: host list functions are not supported yet in a choice of what is shown")]
-    Function(String),
 }
 
 impl ChoiceError {
@@ -83,16 +80,12 @@ pub fn user_name(uid: u32) -> String {
     User::by_uid(uid).map_or_else(|| uid.to_string(), |user| user.name)
 }
 
-/// A host list, as names.
+/// A host list, as names; functions in it stay, for [`super::asking::named_nodes`].
 pub fn nodes(text: &str) -> Result<Vec<String>, ChoiceError> {
     if text.is_empty() {
         return Ok(Vec::new());
     }
-    let names = hostlist::expand(text).map_err(|e| ChoiceError::Nodes(e.to_string()))?;
-    match names.iter().find(|name| config::function(name).is_some()) {
-        Some(name) => Err(ChoiceError::Function(name.clone())),
-        None => Ok(names),
-    }
+    hostlist::expand(text).map_err(|e| ChoiceError::Nodes(e.to_string()))
 }
 
 /// Refuses the output forms that are not there: `--yaml`, and versions of the JSON form other than v0.0.45.

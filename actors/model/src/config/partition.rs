@@ -213,6 +213,14 @@ impl OverTime {
         let minutes = values::number_or_unlimited(text, 0, 65_533)?;
         Ok(minutes.map_or(Self::Unlimited, Self::Minutes))
     }
+
+    /// Minutes; `None`: for ever.
+    pub fn minutes(self) -> Option<u64> {
+        match self {
+            Self::Minutes(minutes) => Some(minutes.into()),
+            Self::Unlimited => None,
+        }
+    }
 }
 
 impl fmt::Display for PartitionState {

@@ -387,6 +387,10 @@ impl Config {
     pub fn partition(&self, name: &str) -> Option<&PartitionConfig> {
         self.partitions.iter().find(|p| p.name == name)
     }
+    /// How long jobs of a partition may outlive their limits: the partition's own `OverTimeLimit`, else the cluster's.
+    pub fn over_time_limit_in(&self, partition: &str) -> OverTime {
+        self.partition(partition).and_then(|p| p.over_time_limit).unwrap_or(self.over_time_limit)
+    }
     /// The partition for jobs that name none.
     pub fn default_partition(&self) -> Option<&PartitionConfig> {
         self.partitions.iter().find(|p| p.default)

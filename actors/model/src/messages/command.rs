@@ -177,6 +177,9 @@ pub enum CommandRequest {
     ListDaemons,
     /// All reservations. Repeatable. Answer: `Reservations`.
     ListReservations,
+    /// Host list functions (`feature{gpu}`, `switch{s1}`) replaced by the nodes that they name now. Repeatable. Answer:
+    /// `NodesNamed`.
+    NameNodes(Vec<String>),
     /// What keeps a job waiting for room. Repeatable. Answer: `Outlook`.
     Explain {
         /// Job, or the record of an array.
@@ -531,6 +534,8 @@ pub enum CommandReply {
     },
     /// To `CreateReservation`: its name.
     ReservationCreated(String),
+    /// To `NameNodes`: names of nodes.
+    NodesNamed(Vec<String>),
     /// To `Explain`; `None`: the last plan reserved no room for it.
     Outlook(Option<Box<Outlook>>),
 }

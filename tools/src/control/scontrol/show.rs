@@ -4,7 +4,7 @@ use super::{Session, full_word, licenses, reservations, too_few, too_many, topol
 use crate::{
     cluster::Cluster,
     query::{
-        asking::Asked,
+        asking::{self, Asked},
         choices, sinfo,
         squeue::{
             rows::{Arrays, Choice, JobRow, States},
@@ -210,7 +210,11 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
         Ok(named) => named,
         Err(error) => return session.plain_error(error),
     };
-    let (partitions, all) = match load_nodes(session) {
+    let loaded = session.cluster().and_then(|cluster| {
+        let named = named.map(|names| asking::named_nodes(cluster, &names)).transpose()?;
+        Ok((named, sinfo::load(cluster)?))
+    });
+    let (named, (partitions, all)) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return session.failed("slurm_load_node", &error),
     };
@@ -361,7 +365,7 @@ fn load_steps(session: &mut Session, step: Option<&StepsSelector>, job: Option<&
         }
         Ok(other) => Err(cluster.unexpected(&other)),
         // A job that is over or unknown has no steps to show.
-        Err(crate::query::asking::AskError::Refused(refusal)) if refusal != Refusal::ControllerUnreachable => {
+        Err(asking::AskError::Refused(refusal)) if refusal != Refusal::ControllerUnreachable => {
             Ok((Vec::new(), jobs))
         }
         Err(error) => Err(error),

@@ -18,7 +18,7 @@ mod transcript_test;
 
 use super::{
     arguments::{self, Outcome},
-    asking::{Asked, Contact, Tell as _},
+    asking::{Asked, Contact, Tell as _, resolve_nodes},
 };
 use crate::{
     output::{self, Console},
@@ -45,13 +45,16 @@ pub fn main(args: Vec<OsString>) -> i32 {
     if arguments.has("reservation") {
         return reservations::list(&console, !arguments.has("noheader"));
     }
-    let request = match options::read(&arguments, |name| std::env::var(name).ok()) {
+    let mut request = match options::read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
         Err(error) => {
             console.error(error);
             return 1;
         }
     };
+    if let Err(error) = resolve_nodes(&mut request.nodes, &console) {
+        return error.tell("slurm_load_node", &console);
+    }
     loop {
         let code = once(&request, &console);
         match request.iterate {

@@ -16,7 +16,7 @@ mod transcript_test;
 
 use super::{
     arguments::{self, Outcome},
-    asking::{Asked, Contact, Tell as _},
+    asking::{Asked, Contact, Tell as _, resolve_nodes},
     choices,
     steps::{Alike, StepLine, all_of, of_own_job},
 };
@@ -51,13 +51,16 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return code,
     };
-    let request = match options::read(&arguments, |name| std::env::var(name).ok()) {
+    let mut request = match options::read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
         Err(error) => {
             error.to_string().lines().for_each(|line| console.error(line));
             return 1;
         }
     };
+    if let Err(error) = resolve_nodes(&mut request.choice.nodes, &console) {
+        return error.tell("slurm_load_node", &console);
+    }
     loop {
         let code = once(&request, &console);
         match request.iterate {
