@@ -365,9 +365,7 @@ fn load_steps(session: &mut Session, step: Option<&StepsSelector>, job: Option<&
         }
         Ok(other) => Err(cluster.unexpected(&other)),
         // A job that is over or unknown has no steps to show.
-        Err(asking::AskError::Refused(refusal)) if refusal != Refusal::ControllerUnreachable => {
-            Ok((Vec::new(), jobs))
-        }
+        Err(asking::AskError::Refused(refusal)) if refusal != Refusal::ControllerUnreachable => Ok((Vec::new(), jobs)),
         Err(error) => Err(error),
     }
 }
