@@ -7,7 +7,8 @@ use super::{
 use crate::minibatch::figures::Findings;
 use garrick_replay::cluster::Choice;
 use plotters::prelude::{
-    ChartBuilder, Circle, IntoDrawingArea as _, IntoLogRange as _, LineSeries, PathElement, RGBColor, SVGBackend, WHITE,
+    ChartBuilder, Circle, IntoDrawingArea as _, IntoLogRange as _, LineSeries, PathElement, RGBColor, SVGBackend,
+    SeriesLabelPosition, WHITE,
 };
 use std::{error::Error, time::Duration};
 
@@ -89,7 +90,12 @@ impl Growth {
                     .legend(move |(x, y)| PathElement::new([(x, y), (x + 18, y)], colour));
                 chart.draw_series(at().map(|point| Circle::new(point, 3, colour)))?;
             }
-            chart.configure_series_labels().background_style(WHITE).border_style(RGBColor(160, 160, 160)).draw()?;
+            chart
+                .configure_series_labels()
+                .position(SeriesLabelPosition::UpperLeft)
+                .background_style(WHITE)
+                .border_style(RGBColor(160, 160, 160))
+                .draw()?;
             root.present()?;
         }
         Ok(text)
