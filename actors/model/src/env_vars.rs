@@ -19,6 +19,37 @@ pub const HOME: &str = "HOME";
 /// Where the user keeps programs' state, instead of `~/.local/state`.
 pub const XDG_STATE_HOME: &str = "XDG_STATE_HOME";
 
+/// What is told of each component of a heterogeneous job, where it is set for it: with `_HET_GROUP_` and the component's
+/// offset behind the name.
+pub const PER_HET_GROUP: &[&str] = &[
+    "SLURM_CPUS_PER_GPU",
+    "SLURM_CPUS_PER_TASK",
+    "SLURM_GPUS",
+    "SLURM_GPUS_PER_NODE",
+    "SLURM_GPUS_PER_TASK",
+    "SLURM_JOBID",
+    "SLURM_JOB_ACCOUNT",
+    "SLURM_JOB_CPUS_PER_NODE",
+    "SLURM_JOB_ID",
+    "SLURM_JOB_NAME",
+    "SLURM_JOB_NODELIST",
+    "SLURM_JOB_NUM_NODES",
+    "SLURM_JOB_PARTITION",
+    "SLURM_JOB_QOS",
+    "SLURM_JOB_RESERVATION",
+    "SLURM_JOB_SLUID",
+    "SLURM_MEM_PER_CPU",
+    "SLURM_MEM_PER_GPU",
+    "SLURM_MEM_PER_NODE",
+    "SLURM_NNODES",
+    "SLURM_NODELIST",
+    "SLURM_NPROCS",
+    "SLURM_NTASKS",
+    "SLURM_NTASKS_PER_GPU",
+    "SLURM_NTASKS_PER_NODE",
+    "SLURM_TASKS_PER_NODE",
+];
+
 // Variables that every command reads.
 /// Same as `--clusters`; other clusters are not supported yet.
 pub const SLURM_CLUSTERS: &str = "SLURM_CLUSTERS";

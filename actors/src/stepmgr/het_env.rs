@@ -5,36 +5,7 @@ use super::{
     env::{Environment, job_variables},
     run::RunFacts,
 };
-
-/// Those that are told of each component, where they are set for it.
-const PER_GROUP: &[&str] = &[
-    "SLURM_CPUS_PER_GPU",
-    "SLURM_CPUS_PER_TASK",
-    "SLURM_GPUS",
-    "SLURM_GPUS_PER_NODE",
-    "SLURM_GPUS_PER_TASK",
-    "SLURM_JOBID",
-    "SLURM_JOB_ACCOUNT",
-    "SLURM_JOB_CPUS_PER_NODE",
-    "SLURM_JOB_ID",
-    "SLURM_JOB_NAME",
-    "SLURM_JOB_NODELIST",
-    "SLURM_JOB_NUM_NODES",
-    "SLURM_JOB_PARTITION",
-    "SLURM_JOB_QOS",
-    "SLURM_JOB_RESERVATION",
-    "SLURM_JOB_SLUID",
-    "SLURM_MEM_PER_CPU",
-    "SLURM_MEM_PER_GPU",
-    "SLURM_MEM_PER_NODE",
-    "SLURM_NNODES",
-    "SLURM_NODELIST",
-    "SLURM_NPROCS",
-    "SLURM_NTASKS",
-    "SLURM_NTASKS_PER_GPU",
-    "SLURM_NTASKS_PER_NODE",
-    "SLURM_TASKS_PER_NODE",
-];
+use garrick_model::env_vars::PER_HET_GROUP;
 
 /// Sets them; nothing but for a leader.
 pub(super) fn het_variables(facts: &RunFacts, env: &mut Environment) {
@@ -56,7 +27,7 @@ pub(super) fn het_variables(facts: &RunFacts, env: &mut Environment) {
     for (offset, group) in std::iter::once(alone.clone()).chain(others).enumerate() {
         let mut own = Environment::default();
         job_variables(&group, &mut own);
-        for name in PER_GROUP {
+        for name in PER_HET_GROUP {
             if let Some(value) = own.get(name) {
                 env.set(&format!("{name}_HET_GROUP_{offset}"), value);
             }

@@ -88,37 +88,11 @@ pub fn variables(view: &JobView, around: &Surroundings<'_>) -> Vec<(&'static str
     set
 }
 
-/// What is told of each component of a heterogeneous job, with `_HET_GROUP_` and its offset behind the name.
-const PER_GROUP: &[&str] = &[
-    "SLURM_CPUS_PER_TASK",
-    "SLURM_GPUS",
-    "SLURM_GPUS_PER_NODE",
-    "SLURM_GPUS_PER_TASK",
-    "SLURM_JOBID",
-    "SLURM_JOB_ACCOUNT",
-    "SLURM_JOB_CPUS_PER_NODE",
-    "SLURM_JOB_ID",
-    "SLURM_JOB_NAME",
-    "SLURM_JOB_NODELIST",
-    "SLURM_JOB_NUM_NODES",
-    "SLURM_JOB_PARTITION",
-    "SLURM_JOB_QOS",
-    "SLURM_JOB_SLUID",
-    "SLURM_MEM_PER_CPU",
-    "SLURM_MEM_PER_NODE",
-    "SLURM_NNODES",
-    "SLURM_NODELIST",
-    "SLURM_NPROCS",
-    "SLURM_NTASKS",
-    "SLURM_NTASKS_PER_NODE",
-    "SLURM_TASKS_PER_NODE",
-];
-
 /// Variables about the components of a heterogeneous job, in the order of their offsets.
 pub fn of_components(components: &[Arc<JobView>], around: &Surroundings<'_>) -> Vec<(Cow<'static, str>, String)> {
     let mut set = vec![(Cow::Borrowed("SLURM_HET_SIZE"), components.len().to_string())];
     for (offset, view) in components.iter().enumerate() {
-        let own = variables(view, around).into_iter().filter(|(name, _)| PER_GROUP.contains(name));
+        let own = variables(view, around).into_iter().filter(|(name, _)| env_vars::PER_HET_GROUP.contains(name));
         set.extend(own.map(|(name, value)| (Cow::Owned(format!("{name}_HET_GROUP_{offset}")), value)));
     }
     set
