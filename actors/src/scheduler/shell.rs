@@ -190,8 +190,6 @@ impl SchedulerActor {
         );
         let mut view = cluster_view(self.policy.clone(), &self.env);
         let ranked = self.rank(&mut view, Timestamp::now());
-        let pending: FxHashMap<JobId, Arc<JobView>> =
-            view.pending.iter().map(|job| (job.id, Arc::clone(job))).collect();
         let made = self.plan(view, Timestamp::now());
         // What was reserved meanwhile is not in it.
         let stale = self.env.boards.reservations.generation() != self.seen.3;
@@ -209,7 +207,7 @@ impl SchedulerActor {
             "sched.pass"
         );
         let started: BTreeSet<JobId> = made.starts.iter().map(|start| start.job).collect();
-        self.send(cx, &pending, made);
+        self.send(cx, made);
         // A job that starts keeps the priority that it shows.
         let mut told = ranked.into_iter().filter(|(job, _)| !started.contains(job));
         for (job, priority) in told.by_ref().take(MOST_RANKED) {
@@ -324,7 +322,7 @@ impl SchedulerActor {
         wait.saturating_sub(at.elapsed())
     }
 
-    fn send(&mut self, cx: &mut Context<Self>, pending: &FxHashMap<JobId, Arc<JobView>>, made: Plan) {
+    fn send(&mut self, cx: &mut Context<Self>, made: Plan) {
         self.pass += 1;
         self.truncated = made.truncated;
         self.outstanding = made.starts.len() + made.preemptions.len();
@@ -342,7 +340,7 @@ impl SchedulerActor {
         }
         for (job, reason) in made.reasons {
             let expected = expected.get(&job).copied();
-            if pending.get(&job).is_none_or(|view| is_news(view, &reason, expected)) {
+            if self.env.boards.jobs.get(&job).is_none_or(|view| is_news(&view, &reason, expected)) {
                 self.env.tell_job(cx, job, JobInput::Considered { reason, expected });
             }
         }
