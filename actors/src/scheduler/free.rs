@@ -3,8 +3,8 @@
 
 use super::request::{MemoryNeed, NodeUse, Request};
 use garrick_model::{
-    gres::{GresAmounts, GresRequest, GresTaken},
-    resources::NodeShape,
+    gres::{GresAmounts, GresEntry, GresRequest, GresTaken},
+    resources::{NodeShape, NodeShare},
 };
 
 /// Who may still come to a node.
@@ -72,6 +72,19 @@ pub struct Amount {
     pub usage: NodeUse,
     /// Owner.
     pub uid: u32,
+}
+
+impl Amount {
+    /// What a share of a node with these generic resources comes to.
+    pub fn of_share(entries: &[GresEntry], share: &NodeShare, usage: NodeUse, uid: u32) -> Self {
+        Self {
+            cpus: share.cpus.len(),
+            memory: share.memory.map_or(0, |m| m.0),
+            gres: GresAmounts::held(entries, &share.gres),
+            usage,
+            uid,
+        }
+    }
 }
 
 impl Part {

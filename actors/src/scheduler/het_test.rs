@@ -5,7 +5,7 @@ use super::{
     facts::{Backfill, ClusterView},
     fixtures::{cluster, hold, job, node, partition, spec},
     plan::{Plan, plan},
-    plan_test::{NOW, any_node, any_spec, overbooked, overbooked_later, wide},
+    plan_test::{NOW, any_node, any_spec, nodes_of_kind, overbooked, overbooked_later, wide},
 };
 use garrick_model::{
     ids::JobId,
@@ -181,17 +181,8 @@ proptest! {
         sizes in prop::collection::vec(1usize..4, 1..6),
         backfill in prop_oneof![Just(Backfill::Off), (1u32..4).prop_map(Backfill::First), Just(Backfill::Conservative)],
     ) {
-        let nodes = machines.iter().zip(0..).map(|(&(cores, weight, drain, busy), index)| {
-            let mut node = node(index, cores);
-            node.weight = weight;
-            node.flags.drain = drain;
-            if busy {
-                node.holds.push(hold(9000 + index, 0..2, 300, Some(NOW.secs() + 500)));
-            }
-            node
-        });
         let jobs = mixed(specs, &sizes);
-        let mut view = cluster(nodes.collect(), jobs.clone());
+        let mut view = cluster(nodes_of_kind(&machines), jobs.clone());
         view.policy.backfill = backfill;
         let plan_of = plan(&view, NOW);
         prop_assert_eq!(&plan_of, &plan(&view, NOW));

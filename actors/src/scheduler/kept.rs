@@ -15,11 +15,10 @@ use super::{
     free::Amount,
     horizon::{Horizon, NEVER, Planned},
     ledger::{Group, Ledger, Promise, Row},
-    plan::{Entry, Key, Pass, Plan, Reservation, plan_noting},
+    plan::{Entry, Key, Pass, Plan, plan_noting},
     request::Request,
 };
 use garrick_model::{
-    gres::GresAmounts,
     ids::JobId,
     state::{JobState, Reason},
     time::Timestamp,
@@ -66,11 +65,6 @@ fn proposed(plan: &Plan) -> Vec<usize> {
 }
 
 impl Kept {
-    /// The picture that the plan was made from.
-    pub const fn view(&self) -> &ClusterView {
-        &self.view
-    }
-
     /// Did the last repair leave out what a new plan would look at?
     pub const fn is_stale(&self) -> bool {
         self.stale
@@ -82,10 +76,11 @@ impl Kept {
     }
 
     /// What is reserved, in the order decided.
-    pub fn reservations(&self) -> Vec<Reservation> {
+    #[cfg(test)]
+    pub(super) fn reservations(&self) -> Vec<super::plan::Reservation> {
         let kept = |(key, row): (&Key, &Row)| {
             let promise = row.promise.clone()?;
-            Some(Reservation {
+            Some(super::plan::Reservation {
                 job: row.job.id,
                 partition: key.partition,
                 from: promise.from,
@@ -98,7 +93,8 @@ impl Kept {
     }
 
     /// Why a job waits, and when it is expected to start, as of its last look.
-    pub fn news(&self, job: JobId) -> (Option<Reason>, Option<Timestamp>) {
+    #[cfg(test)]
+    pub(super) fn news(&self, job: JobId) -> (Option<Reason>, Option<Timestamp>) {
         self.ledger.news(job)
     }
 
@@ -334,6 +330,18 @@ impl<'p, 'v> Repair<'p, 'v> {
         }
     }
 
+    /// The same, and what is free there is counted anew. Answers on which nodes.
+    fn vacate(&mut self, key: Key) -> BTreeSet<usize> {
+        let mut freed = BTreeMap::new();
+        self.release(key, &mut freed);
+        for (node, times) in &freed {
+            for time in times {
+                self.recount(*node, *time);
+            }
+        }
+        freed.into_keys().collect()
+    }
+
     /// Counts anew what is free on a node. Answers who finds no room there any more.
     fn recount(&mut self, node: usize, (from, until): (Timestamp, Timestamp)) -> Vec<Key> {
         let until = if until == NEVER { NEVER } else { self.pass.horizon.round(until) };
@@ -508,16 +516,10 @@ impl<'p, 'v> Repair<'p, 'v> {
     /// Plans one anew.
     fn look(&mut self, key: Key) {
         let Some(job) = self.places.get(&key).copied() else { return };
-        let mut freed = BTreeMap::new();
         let before = self.ledger.row(key).and_then(|row| row.promise.clone());
         let reason = self.ledger.row(key).and_then(|row| row.reason.clone());
         let group = self.ledger.row(key).and_then(|row| row.group);
-        self.release(key, &mut freed);
-        for (node, times) in &freed {
-            for time in times {
-                self.recount(*node, *time);
-            }
-        }
+        let freed = self.vacate(key);
         let pass = &mut *self.pass;
         if let Some(promise) = &before {
             pass.licenses.release(&promise.licenses, promise.from.max(pass.now), promise.until);
@@ -538,13 +540,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         pass.try_entry(Entry { key, job });
         self.ledger = pass.ledger.take().unwrap_or_default();
         for hold in &pass.planned[self.noted..] {
-            let what = Amount {
-                cpus: hold.share.cpus.len(),
-                memory: hold.share.memory.map_or(0, |m| m.0),
-                gres: GresAmounts::held(&pass.view.nodes[hold.node].shape.gres, &hold.share.gres),
-                usage: hold.usage,
-                uid: hold.uid,
-            };
+            let what = Amount::of_share(&pass.view.nodes[hold.node].shape.gres, &hold.share, hold.usage, hold.uid);
             self.begun.entry(hold.node).or_default().push(Planned { from: pass.now, until: hold.end, what });
         }
         self.noted = pass.planned.len();
@@ -562,7 +558,7 @@ impl<'p, 'v> Repair<'p, 'v> {
             (before, now) => before.is_some() != now.is_some(),
         };
         if moved {
-            self.offer_to_neighbours(&freed.into_keys().collect());
+            self.offer_to_neighbours(&freed);
         }
         if (moved || started)
             && let Some(group) = group.and_then(|group| self.ledger.groups().get(group))
@@ -574,16 +570,10 @@ impl<'p, 'v> Repair<'p, 'v> {
     }
     /// A search takes even parts of a request; what it had before may be a mixture that it does not find again.
     fn restore(&mut self, key: Key, promise: Promise, reason: Option<Reason>) {
-        let mut freed = BTreeMap::new();
         if let Some(later) = self.ledger.row(key).and_then(|row| row.promise.clone()) {
-            self.release(key, &mut freed);
             self.pass.licenses.release(&later.licenses, later.from, later.until);
         }
-        for (node, times) in freed {
-            for time in times {
-                self.recount(node, time);
-            }
-        }
+        self.vacate(key);
         self.pass.horizon.hold(&promise.nodes, promise.from, promise.until);
         self.pass.licenses.hold(&promise.licenses, promise.from, promise.until);
         self.ledger.promise(promise);

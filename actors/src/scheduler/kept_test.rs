@@ -12,12 +12,11 @@ use super::{
     plan_test::{any_spec, overbooked, overbooked_later},
 };
 use garrick_model::{
-    gres::GresTaken,
     ids::{JobId, Sluid},
     spec::{ArraySpec, JobSpec, NodeCount},
     state::Reason,
     time::{TimeLimit, Timestamp},
-    view::{JobView, NodeHold},
+    view::{AllocatedNode, JobView, NodeHold},
 };
 use proptest::prelude::*;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -186,14 +185,11 @@ impl World {
             let until = start.time_limit.duration().map_or(NEVER, |limit| self.now.plus(limit));
             let until = until.min(self.now.plus(super::facts::UNLIMITED_FOR_PLANNING));
             let uid = self.view.pending.iter().find(|job| job.id == start.job).unwrap().uid;
-            let amount = |given: &garrick_model::view::AllocatedNode| Amount {
-                cpus: given.share.cpus.len(),
-                memory: given.share.memory.map_or(0, |m| m.0),
-                gres: GresTaken::default(),
-                usage: start.usage,
-                uid,
+            let amount = |given: &AllocatedNode| {
+                let place = given.index.0 as usize;
+                (place, Amount::of_share(&self.view.nodes[place].shape.gres, &given.share, start.usage, uid))
             };
-            let nodes: Vec<_> = start.nodes.iter().map(|given| (given.index.0 as usize, amount(given))).collect();
+            let nodes: Vec<_> = start.nodes.iter().map(amount).collect();
             horizon.hold(&nodes, self.now, until);
         }
         for reservation in reservations {

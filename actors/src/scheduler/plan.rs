@@ -34,7 +34,6 @@ use super::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    gres::GresAmounts,
     ids::{JobId, NodeIndex},
     outlook::Blocker,
     resources::NodeShare,
@@ -930,14 +929,11 @@ fn without_limit(request: &Request) -> Request {
 }
 
 fn amounts(view: &ClusterView, nodes: &[AllocatedNode], request: &Request) -> Vec<(usize, Amount)> {
-    let amount = |node: &AllocatedNode| Amount {
-        cpus: node.share.cpus.len(),
-        memory: node.share.memory.map_or(0, |m| m.0),
-        gres: GresAmounts::held(&view.nodes[node.index.0 as usize].shape.gres, &node.share.gres),
-        usage: request.usage,
-        uid: request.uid,
+    let amount = |node: &AllocatedNode| {
+        let place = node.index.0 as usize;
+        (place, Amount::of_share(&view.nodes[place].shape.gres, &node.share, request.usage, request.uid))
     };
-    nodes.iter().map(|node| (node.index.0 as usize, amount(node))).collect()
+    nodes.iter().map(amount).collect()
 }
 
 /// A job that could start soon says so rather than naming a partition that will never take it.

@@ -452,6 +452,20 @@ pub(super) fn any_node() -> impl Strategy<Value = (u32, u32, bool, bool)> {
     (1u32..6, 1u32..3, prop::bool::weighted(0.1), prop::bool::weighted(0.3))
 }
 
+/// Nodes with so many cores, of such a weight, drained or not, with another job there or not.
+pub(super) fn nodes_of_kind(machines: &[(u32, u32, bool, bool)]) -> Vec<NodeView> {
+    let of = |(&(cores, weight, drain, busy), index): (&(u32, u32, bool, bool), u32)| {
+        let mut node = node(index, cores);
+        node.weight = weight;
+        node.flags.drain = drain;
+        if busy {
+            node.holds.push(hold(9000 + index, 0..2, 300, Some(NOW.secs() + 500)));
+        }
+        node
+    };
+    machines.iter().zip(0..).map(of).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
@@ -462,17 +476,8 @@ proptest! {
         backfill in prop_oneof![Just(Backfill::Off), (1u32..4).prop_map(Backfill::First), Just(Backfill::Conservative)],
         per_cpu in any::<bool>(),
     ) {
-        let nodes = machines.iter().zip(0..).map(|(&(cores, weight, drain, busy), index)| {
-            let mut node = node(index, cores);
-            node.weight = weight;
-            node.flags.drain = drain;
-            if busy {
-                node.holds.push(hold(9000 + index, 0..2, 300, Some(NOW.secs() + 500)));
-            }
-            node
-        });
         let jobs: Vec<JobView> = specs.into_iter().zip(1..).map(|(spec, id)| job(id, spec)).collect();
-        let mut view = cluster(nodes.collect(), jobs.clone());
+        let mut view = cluster(nodes_of_kind(&machines), jobs.clone());
         view.policy.backfill = backfill;
         view.policy.unit = if per_cpu { AllocationUnit::Cpu } else { AllocationUnit::Core };
         let plan_of = plan(&view, NOW);
