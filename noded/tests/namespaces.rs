@@ -183,18 +183,22 @@ impl Site {
     }
 
     /// The daemons end in order, and with them what their last jobs left to do.
-    fn end(self) {
+    fn end(mut self) {
         self.await_that("the nodes are free again", || self.nodes() == "idle 2");
+        // A run that its controller gave up while the node was away says its last words after the node is back in service.
+        self.await_that("no run is left", || !self.processes().iter().any(|c| c.starts_with("stepd ")));
         self.run(&self.controller, "scontrol", &["shutdown"]).ok();
-        let Self { work, network, controller, a, b, .. } = self;
-        for mut daemon in [a, b, controller] {
+        for daemon in [&mut self.a, &mut self.b, &mut self.controller] {
             daemon.0.wait().unwrap();
         }
-        drop(network);
-        let needle = work.to_string_lossy().into_owned();
-        let left: Vec<String> = support::command_lines().into_iter().filter(|c| c.contains(&needle)).collect();
-        assert_eq!(left, Vec::<String>::new(), "processes left");
-        let _ = std::fs::remove_dir_all(&work);
+        assert_eq!(self.processes(), Vec::<String>::new(), "processes left");
+        let _ = std::fs::remove_dir_all(&self.work);
+    }
+
+    /// Command lines of this cluster's processes.
+    fn processes(&self) -> Vec<String> {
+        let needle = self.work.to_string_lossy();
+        support::command_lines().into_iter().filter(|c| c.contains(&*needle)).collect()
     }
 }
 
