@@ -90,6 +90,9 @@ pub struct NodeFlags {
     pub not_responding: bool,
     /// A job's epilog is still running there, or its processes are being ended.
     pub completing: bool,
+    /// Runs that were given up while the node was away are still being ended there: it gets nothing new until they are gone.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub remains: bool,
     /// The registration contradicts the configuration.
     pub invalid: bool,
     /// RESERVED: a reservation holds there.

@@ -15,7 +15,7 @@ use super::{
     view,
 };
 use garrick_model::{
-    ids::JobId,
+    ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode, NodeToController},
     state::{NodeBase, NodeFlags},
     time::Timestamp,
@@ -72,6 +72,8 @@ pub struct NodeCore {
     pub(super) quiet: u32,
     pub(super) last_busy: Option<Timestamp>,
     pub(super) reports: Reports,
+    /// Runs that the agent has and for which nothing is held any more: given up while it was away.
+    pub(super) remains: BTreeSet<(JobId, Sluid)>,
     pub(super) pings: u64,
     pub(super) touched: bool,
 }
@@ -105,6 +107,7 @@ impl NodeCore {
             quiet: 0,
             last_busy: None,
             reports: Reports::default(),
+            remains: BTreeSet::new(),
             pings: 0,
             touched: true,
         }
@@ -243,7 +246,8 @@ impl NodeCore {
         NodeFlags {
             drain: self.saved.drain,
             not_responding: self.link.is_none() && self.base() != NodeBase::Future,
-            completing: self.account.holds().any(|h| h.completing),
+            completing: !self.remains.is_empty() || self.account.holds().any(|h| h.completing),
+            remains: !self.remains.is_empty(),
             invalid: self.invalid.is_some(),
             ..NodeFlags::default()
         }
@@ -258,6 +262,7 @@ impl NodeCore {
             NodeBase::Up if flags.drain => Some("drained"),
             NodeBase::Up if flags.not_responding => Some("not responding"),
             NodeBase::Up if flags.invalid => Some("invalid"),
+            NodeBase::Up if flags.remains => Some("ending runs that were given up"),
             NodeBase::Up => None,
         }
     }
@@ -308,6 +313,9 @@ impl NodeCore {
         if seq <= self.reports.upto || self.reports.beyond.contains(&seq) {
             self.to_agent(ControllerToNode::AckReports { upto: self.reports.upto }, out);
             return;
+        }
+        if let AgentReport::NodeReleased { job, sluid, .. } = &report {
+            self.touched |= self.remains.remove(&(*job, *sluid));
         }
         let job = job_of(&report);
         self.reports.waiting.insert(seq, job);

@@ -9,7 +9,7 @@ use super::{
     },
     record::{DownCause, SavedNode},
 };
-use crate::scheduler::{fixtures, request::NodeUse};
+use crate::scheduler::{self, fixtures, request::NodeUse};
 use garrick_model::{
     gres::{GresEntry, GresShare},
     ids::{JobId, NodeIndex, Sluid},
@@ -357,6 +357,20 @@ fn registration_is_compared_with_what_jobs_hold() {
     assert!(matches!(&**welcome, ControllerToNode::Welcome { runs, .. } if runs.len() == 2));
     assert!(out.contains(&NodeEffect::ToJob { job: JobId(1), notice: NodeNotice::RunHeld { sluid: Sluid(1) } }));
     assert!(out.contains(&NodeEffect::ToJob { job: JobId(2), notice: NodeNotice::RunMissing { sluid: Sluid(2) } }));
+}
+
+#[test]
+fn a_node_gets_nothing_new_while_a_run_that_was_given_up_is_ended_there() {
+    let mut core = up();
+    let given_up = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new() };
+    core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![given_up]))), &mut Vec::new());
+    let flags = core.view().flags;
+    assert!(flags.completing && !scheduler::facts::in_service(&core.view()));
+    let refused = reserve(&mut core, ask(2, 0..2, 0));
+    assert_eq!(refused, Err(ReserveRefusal::OutOfService("ending runs that were given up")));
+    report(&mut core, 1);
+    assert!(!core.view().flags.completing && scheduler::facts::in_service(&core.view()));
+    reserve(&mut core, ask(2, 0..2, 0)).unwrap();
 }
 
 fn report(core: &mut NodeCore, seq: u64) -> Vec<NodeEffect> {

@@ -69,6 +69,8 @@ impl NodeCore {
         }
         self.note_boot(now, was_down, out);
         let held: BTreeSet<_> = runs.iter().map(|r| (r.job, r.sluid)).collect();
+        let known: BTreeSet<_> = self.account.holds().map(|h| (h.job, h.sluid)).collect();
+        self.remains = held.difference(&known).copied().collect();
         // Of a kept share there is no run that the agent could have.
         for hold in self.account.holds().filter(|h| !h.kept) {
             let sluid = hold.sluid;

@@ -216,7 +216,8 @@ impl ClusterView {
 
 /// True when new work may be put on the node.
 pub fn in_service(node: &NodeView) -> bool {
-    node.base == NodeBase::Up && !node.flags.drain && !node.flags.not_responding && !node.flags.invalid
+    let flags = node.flags;
+    node.base == NodeBase::Up && !flags.drain && !flags.not_responding && !flags.invalid && !flags.remains
 }
 
 /// CPUs that go together on this node: 1 with [`AllocationUnit::Cpu`], a core's schedulable threads otherwise.
