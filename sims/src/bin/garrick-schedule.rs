@@ -10,10 +10,15 @@ use std::{
     process::ExitCode,
 };
 
+/// Of the cluster that is planned for.
+const NODES: u32 = 15_000;
+
 const HELP: &str = "Usage: garrick-schedule [WAITING...]
        garrick-schedule --growth FILE.svg
-First plans over 15000 nodes for queues of these lengths (1000 10000 100000), and repairs of them; or how the time that a
-plan takes grows, as a table and a picture. Build it with --release.
+       garrick-schedule --memory-of nodes|cores WAITING
+First plans over 15000 nodes for queues of these lengths (1000 10000 100000), repairs of them, and the memory they take; or
+how the time that a plan takes grows, as a table and a picture; or the bytes of memory that one plan takes at most and while
+it is kept. Build it with --release.
 ";
 
 fn main() -> ExitCode {
@@ -29,6 +34,13 @@ fn main() -> ExitCode {
         };
         return ended(grow(file));
     }
+    if arguments.first().is_some_and(|first| first == "--memory-of") {
+        return ended(
+            schedule::of_one(NODES, &arguments[1..])
+                .map_err(Into::into)
+                .and_then(|memory| writeln!(io::stdout(), "{} {}", memory.peak, memory.kept).map_err(Into::into)),
+        );
+    }
     let mut queues = Vec::new();
     for argument in &arguments {
         match argument.parse::<u32>() {
@@ -42,8 +54,13 @@ fn main() -> ExitCode {
     if queues.is_empty() {
         queues = vec![1_000, 10_000, 100_000];
     }
-    let all = [schedule::first_plans, schedule::repairs];
-    ended(all.iter().try_for_each(|part| print(&part(15_000, &queues)).map_err(Into::into)))
+    ended(measure(&queues))
+}
+
+fn measure(queues: &[u32]) -> Result<(), Box<dyn Error>> {
+    print(&schedule::first_plans(NODES, queues))?;
+    print(&schedule::repairs(NODES, queues))?;
+    Ok(print(&schedule::memory(&std::env::current_exe()?, NODES, queues)?)?)
 }
 
 fn grow(file: &str) -> Result<(), Box<dyn Error>> {

@@ -2,10 +2,12 @@
 //! holds what and when.
 
 mod growth;
+mod memory;
 mod naive;
 mod workload;
 
 pub use growth::{Growth, growth};
+pub use memory::{MemoryError, PlanMemory, memory, of_one};
 
 use crate::minibatch::figures::Findings;
 use garrick_actors::scheduler::{
@@ -76,14 +78,6 @@ pub fn first_plans(nodes: u32, queues: &[u32]) -> Findings {
     found
 }
 
-/// Resident memory of this process, MiB.
-fn resident_mib() -> f64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = pages.split_whitespace().nth(1).and_then(|n| n.parse::<f64>().ok()).unwrap_or(0.0);
-    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten().unwrap_or(4096);
-    pages * page as f64 / f64::from(1 << 20)
-}
-
 /// What happens between a plan and its repair.
 #[derive(Clone, Copy)]
 enum Change {
@@ -136,10 +130,8 @@ pub fn repairs(nodes: u32, queues: &[u32]) -> Findings {
             view.policy.resolution = Duration::from_secs(60);
             view.policy.backfill_depth = usize::MAX;
             view.policy.backfill_window = Duration::from_secs(86_400);
-            let before = resident_mib();
             let (_, kept) = plan_to_keep(view.clone(), NOW);
             let Ok(mut kept) = kept else { continue };
-            let memory = resident_mib() - before;
             for change in [Change::End, Change::Submission, Change::Cancelling] {
                 let (mut worst, mut starts, mut moved) = (0f64, 0, 0);
                 let mut times = Vec::new();
@@ -170,7 +162,6 @@ pub fn repairs(nodes: u32, queues: &[u32]) -> Findings {
                     format!("{:.0}", anew / times[times.len() / 2]),
                     starts.to_string(),
                     moved.to_string(),
-                    format!("{memory:.0}"),
                 ]);
             }
         }
@@ -187,7 +178,6 @@ pub fn repairs(nodes: u32, queues: &[u32]) -> Findings {
             "times faster",
             "starts",
             "planned again",
-            "MiB kept",
         ],
         rows,
     );
