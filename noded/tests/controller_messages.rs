@@ -50,9 +50,11 @@ fn part(actor: &str, message: &str) -> Part {
 fn the_controller_handles_no_message_for_a_step_but_batches_of_reports() {
     // The node in a process of its own, so that the controller's process is counted alone.
     let c = Cluster::up("counted", &["--nodes", "1", "--cpus", "4"]);
+    // The news of the job's start is none of its steps'.
     c.script(
         "job.sh",
         "#!/bin/bash\n#SBATCH -n4 -o job.out\n\
+         until [ \"$(squeue -h -o %T -j $SLURM_JOB_ID)\" = RUNNING ]; do :; done\n\
          stail --counts --json > before\n\
          srun --async --array=0-499 -n1 --exact -o /dev/null true\n\
          swait\n\
