@@ -268,6 +268,8 @@ pub enum Habit {
     Finish,
     /// Runs go on until they are ended.
     Stay,
+    /// The same, and that they started is left for the test to report.
+    Wait,
 }
 
 struct Wire(mpsc::UnboundedSender<ControllerToNode>);
@@ -286,7 +288,7 @@ pub struct Agents {
     seqs: Arc<Mutex<BTreeMap<String, u64>>>,
     conns: u64,
     connected: BTreeMap<String, u64>,
-    /// Frames other than launches and ends, in the order in which agents got them.
+    /// Frames that were not answered, in the order in which agents got them.
     heard: tokio::sync::watch::Sender<Vec<(String, ControllerToNode)>>,
 }
 
@@ -365,6 +367,10 @@ impl Agents {
                         let key = (JobId(job.parse().expect("a number")), Sluid(sluid.parse().expect("a number")));
                         runs.lock().expect("no test panics here").insert(key, node.clone());
                         let (job, sluid) = key;
+                        if habit == Habit::Wait {
+                            heard.send_modify(|frames| frames.push((node.clone(), ControllerToNode::StartJob(launch))));
+                            continue;
+                        }
                         report(&node, AgentReport::JobStarted { job, sluid, door: "/run/door".to_owned() });
                         if habit == Habit::Finish {
                             end(&report, &runs, &node, key, JobState::Completed);

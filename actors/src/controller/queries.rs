@@ -32,6 +32,7 @@ use garrick_runtime::{Context, ReplyTo, TraceRecord};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 use tokio::sync::mpsc;
 
@@ -40,6 +41,8 @@ const TRACE_BATCHES: usize = 256;
 
 /// So often a job's owner that was built anew after a panic is asked again for those who wait for it.
 const ASKED_AGAIN: u32 = 5;
+/// For a job that starts, before who asks for its step manager is told to ask again: commands wait twice as long.
+const LONGEST_START: Duration = Duration::from_secs(5);
 
 /// A command that wants trace records.
 struct TraceQuery {
@@ -295,10 +298,11 @@ impl ControllerActor {
             return;
         }
         cx.spawn(async move {
-            replies.send(match answer.await {
-                Ok(Ok(place)) => CommandReply::StepManager(place),
-                Ok(Err(refusal)) => CommandReply::Refused(refusal),
-                Err(_) => CommandReply::Refused(Refusal::InvalidJobId),
+            replies.send(match tokio::time::timeout(LONGEST_START, answer).await {
+                Ok(Ok(Ok(place))) => CommandReply::StepManager(place),
+                Ok(Ok(Err(refusal))) => CommandReply::Refused(refusal),
+                Ok(Err(_)) => CommandReply::Refused(Refusal::InvalidJobId),
+                Err(_) => CommandReply::Refused(Refusal::RetryAfter { after: LONGEST_START }),
             });
         });
     }

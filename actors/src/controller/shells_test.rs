@@ -17,7 +17,7 @@ use garrick_model::{
             CancelRequest, CommandReply, CommandRequest, JobAction, JobMilestone, JobSelector, NodeChange,
             NodeStateChange,
         },
-        node::HeldRun,
+        node::{AgentReport, ControllerToNode, HeldRun},
     },
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
@@ -321,6 +321,27 @@ fn a_job_can_be_asked_about_the_moment_it_is_accepted() {
             })
             .await;
         }
+    });
+}
+
+/// A script may run before the news that it does is with the controller.
+#[test]
+fn who_asks_for_the_step_manager_of_a_job_that_starts_waits_for_it() {
+    with_system(async |system| {
+        let mut rig = Rig::start(&system, TWO_NODES, MemoryJournal::default());
+        let mut agents = Agents::new(&rig);
+        agents.connect("n0", Habit::Wait);
+        let job = rig.submitted(spec()).await;
+        agents.heard(|_, frame| matches!(frame, ControllerToNode::StartJob(_)).then_some(())).await;
+        let sluid = rig.controller.env.jobs.get(job).unwrap().record.sluid;
+        let mut place = rig.ask_stream(1001, CommandRequest::LocateStepManager { job });
+        agents.report("n0", AgentReport::JobStarted { job, sluid, door: "/run/door".to_owned() });
+        let Some(CommandReply::StepManager(place)) = within_time(place.recv()).await else { panic!() };
+        assert_eq!((place.node.as_str(), place.door.as_str()), ("n0", "/run/door"));
+
+        let waits = rig.submitted(JobSpec { hold: true, ..spec() }).await;
+        let refused = rig.ask(1001, CommandRequest::LocateStepManager { job: waits }).await;
+        assert_eq!(refused, CommandReply::Refused(Refusal::JobPending));
     });
 }
 

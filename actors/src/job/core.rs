@@ -168,6 +168,11 @@ impl JobCore {
         }
     }
 
+    /// Has it nodes, and was nothing heard of a step manager there yet?
+    pub const fn is_starting(&self) -> bool {
+        matches!(self.record.phase, Phase::Starting(_))
+    }
+
     /// The view as of now.
     pub fn view(&self, now: Timestamp) -> JobView {
         view::of(self, now)

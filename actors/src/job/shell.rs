@@ -20,7 +20,10 @@ use crate::{
 };
 use garrick_model::{
     ids::JobId,
-    messages::node::{AgentReport, ControllerToNode, JobLaunch},
+    messages::{
+        command::StepManagerPlace,
+        node::{AgentReport, ControllerToNode, JobLaunch},
+    },
     packed_steps::StepTally,
     refusal::Refusal,
     state::JobState,
@@ -49,6 +52,8 @@ pub struct JobActor {
     requests: u64,
     answers: BTreeMap<u64, ReplyTo<Result<(), Refusal>>>,
     waits: BTreeMap<u64, ReplyTo<Arc<JobView>>>,
+    /// Who asked for its step manager while that was being started.
+    locating: Vec<ReplyTo<Result<StepManagerPlace, Refusal>>>,
     watchers: Vec<tokio::sync::watch::Sender<Option<Arc<JobView>>>>,
     shown: Option<Arc<JobView>>,
 }
@@ -63,6 +68,7 @@ impl JobActor {
             requests: 0,
             answers: BTreeMap::new(),
             waits: BTreeMap::new(),
+            locating: Vec::new(),
             watchers: Vec::new(),
             shown: None,
         }
@@ -236,6 +242,9 @@ impl JobActor {
 
     fn publish(&mut self, view: Arc<JobView>) {
         self.env.boards.jobs.publish(view.id, Arc::clone(&view));
+        if !self.core.is_starting() {
+            self.locating.drain(..).for_each(|reply| reply.reply(self.core.place()));
+        }
         // The core may be ahead of what is shown.
         let over = is_over(&view);
         self.watchers.retain(|watcher| watcher.send(Some(Arc::clone(&view))).is_ok());
@@ -314,6 +323,10 @@ impl Actor for JobActor {
                 }
             }
             JobMsg::Script { reply } => reply.reply(self.core.record().spec.script.clone()),
+            JobMsg::Locate { reply } if self.core.is_starting() => {
+                self.locating.retain(|reply| !reply.is_abandoned());
+                self.locating.push(reply);
+            }
             JobMsg::Locate { reply } => reply.reply(self.core.place()),
             #[cfg(test)]
             JobMsg::PanicForTests(_) => panic!("a handler that fails"),
