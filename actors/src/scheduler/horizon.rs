@@ -58,13 +58,31 @@ struct Class {
     visited: u32,
 }
 
-/// What an index is about.
+/// What has to be free at least, whatever else is asked for: quickly seen, and what an index is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Room {
     /// At least so many CPUs are free.
     Cpus(u32),
     /// Nobody is there.
     Idle,
+}
+
+impl Room {
+    /// For `level` of the request on a node of that kind; `None` where CPUs are shared.
+    fn least(kind: &Kind, request: &Request, level: Part) -> Option<Self> {
+        match request.usage {
+            NodeUse::Oversubscribe(_) => None,
+            NodeUse::Whole => Some(Self::Idle),
+            NodeUse::Cpus | NodeUse::User => Some(Self::Cpus(cpus_of_part(&kind.shape, kind.unit, request, level))),
+        }
+    }
+
+    const fn is_in(self, free: &Free) -> bool {
+        match self {
+            Self::Cpus(cpus) => free.cpus >= cpus,
+            Self::Idle => free.idle,
+        }
+    }
 }
 
 /// Classes by the first time at which they have some room for some time. A search for as much or more looks at none of
@@ -227,13 +245,9 @@ impl Horizon {
     /// The index for that many tasks on a node of that kind, made when first asked for; `None` where no index helps.
     fn index_for(&mut self, kind: usize, eyes: &Eyes<'_>, level: Part) -> Option<usize> {
         let of_kind = &self.kinds[kind];
-        let room = match eyes.request.usage {
-            NodeUse::Oversubscribe(_) => return None,
-            NodeUse::Whole => Room::Idle,
-            NodeUse::Cpus | NodeUse::User => {
-                let cpus = cpus_of_part(&of_kind.shape, of_kind.unit, eyes.request, level);
-                Room::Cpus(1 << (31 - cpus.max(1).leading_zeros()))
-            }
+        let room = match Room::least(of_kind, eyes.request, level)? {
+            Room::Cpus(cpus) => Room::Cpus(1 << (31 - cpus.max(1).leading_zeros())),
+            Room::Idle => Room::Idle,
         };
         let minutes = LENGTHS.iter().rev().find(|m| Duration::from_secs(**m * 60) <= eyes.length).copied().unwrap_or(0);
         let length = Duration::from_secs(minutes * 60);
@@ -253,15 +267,16 @@ impl Horizon {
     }
 
     /// Classes that may have room for `level` before `until`, some of them only later, each once.
-    fn visit(&mut self, eyes: &Eyes<'_>, level: Part, mut look: impl FnMut(&Class, &Kind, u32) -> Timestamp) {
+    fn visit(&mut self, eyes: &Eyes<'_>, level: Part, mut look: impl FnMut(&Class, &Sought<'_>, u32) -> Timestamp) {
         self.search += 1;
         for kind in 0..self.kinds.len() {
             if !Self::takes(&self.kinds[kind], eyes) {
                 continue;
             }
             let Some(place) = self.index_for(kind, eyes, level) else {
+                let sought = Sought::on(&self.kinds[kind], eyes, level);
                 for (number, class) in self.classes.iter().enumerate().filter(|(_, c)| c.kind as usize == kind) {
-                    look(class, &self.kinds[kind], index(number));
+                    look(class, &sought, index(number));
                 }
                 continue;
             };
@@ -280,8 +295,9 @@ impl Horizon {
                     class.visited = if here { self.search } else { class.visited };
                     here
                 });
+                let sought = Sought::on(&self.kinds[kind], eyes, level);
                 for number in &entries {
-                    bound = bound.min(look(&self.classes[*number as usize], &self.kinds[kind], *number));
+                    bound = bound.min(look(&self.classes[*number as usize], &sought, *number));
                 }
                 self.kinds[kind].indexes[place].slots[slot] = entries;
             }
@@ -301,13 +317,16 @@ impl Horizon {
         let eyes = Eyes { request, candidates, length };
         let (now, until) = (self.now, self.now.plus(length));
         let (mut nodes, mut sum, mut total) = (0u64, 0u64, 0u64);
-        self.visit(&eyes, least, |class, kind, number| {
+        self.visit(&eyes, least, |class, sought, number| {
             let begin = class.steps.partition_point(|s| s.from <= now).saturating_sub(1);
-            let during = class.steps[begin..].iter().take_while(|s| s.from < until || s.from <= now);
-            let parts = during.map(|s| room(s, kind, request));
-            let part = parts.reduce(|a, b| Part { tasks: a.tasks.min(b.tasks), total: a.total.min(b.total) });
-            let part = part.unwrap_or_default();
-            if part.holds(least) {
+            let mut during = class.steps[begin..].iter().take_while(|s| s.from < until || s.from <= now);
+            let most = Part { tasks: u32::MAX, total: u64::MAX };
+            let part = during.try_fold(most, |part, step| {
+                let here = sought.room(step)?;
+                let both = Part { tasks: part.tasks.min(here.tasks), total: part.total.min(here.total) };
+                both.holds(least).then_some(both)
+            });
+            if let Some(part) = part {
                 limits.parts[number as usize] = part;
                 limits.set.push(number);
                 for node in class.members.iter().map(|n| *n as usize).filter(|n| candidates.contains(*n)) {
@@ -364,14 +383,12 @@ impl Horizon {
             found.clear();
             let mut nearest: BinaryHeap<(Timestamp, u32)> = BinaryHeap::new();
             let mut near = 0u64;
-            self.visit(eyes, level, |class, kind, number| {
+            self.visit(eyes, level, |class, sought, number| {
                 let bound = |nearest: &BinaryHeap<(Timestamp, u32)>, near: u64| {
                     let enough = near >= u64::from(nodes);
                     nearest.peek().filter(|_| enough).map_or(until, |(at, _)| *at)
                 };
-                if let Some((begin, since)) = window(class, kind, eyes, level, from)
-                    && begin <= bound(&nearest, near)
-                {
+                if let Some((begin, since)) = sought.window(class, (from, bound(&nearest, near))) {
                     let open = Self::open(class, eyes);
                     if open > 0 {
                         found.push(Found { begin, since, class: number });
@@ -464,24 +481,23 @@ impl Horizon {
     pub fn suffices_finally(&self, request: &Request, candidates: &FixedBitSet) -> bool {
         let eyes = Eyes { request, candidates, length: Duration::ZERO };
         let mut open: Vec<(Part, u32)> = Vec::new();
+        let mut first = Together::default();
         for class in &self.classes {
             let kind = &self.kinds[class.kind as usize];
-            if let Some(last) = class.steps.last().filter(|_| Self::takes(kind, &eyes)) {
-                open.push((room(last, kind, request), Self::open(class, &eyes)));
+            let last = class.steps.last().filter(|_| Self::takes(kind, &eyes));
+            let part = last.map(|last| room(last, kind, request)).filter(|part| part.holds(request.least_part()));
+            if let Some(part) = part {
+                let count = Self::open(class, &eyes);
+                if first.add(part, count, request) {
+                    return true;
+                }
+                open.push((part, count));
             }
         }
         // As many nodes as it may have, the widest ones.
         open.sort_unstable_by_key(|(part, _)| std::cmp::Reverse((part.total, part.tasks)));
-        let (mut nodes, mut sum, mut total) = (0u64, 0u64, 0u64);
-        for (part, count) in open.into_iter().filter(|(part, _)| part.holds(request.least_part())) {
-            let taken = u64::from(count).min(u64::from(request.max_nodes) - nodes);
-            nodes += taken;
-            sum += taken * u64::from(part.tasks);
-            total += taken * part.total;
-        }
-        nodes >= u64::from(request.min_nodes)
-            && sum >= u64::from(request.total_tasks())
-            && total >= request.total_gres()
+        let mut widest = Together::default();
+        open.into_iter().any(|(part, count)| widest.add(part, count, request))
     }
 
     /// What a request takes of nodes with a part of it on each, at a time.
@@ -530,6 +546,56 @@ impl Horizon {
     }
 }
 
+/// What nodes have room for together.
+#[derive(Clone, Copy, Debug, Default)]
+struct Together {
+    nodes: u64,
+    tasks: u64,
+    total: u64,
+}
+
+impl Together {
+    /// With so many nodes more that have room for that each, as many as the request may have. True when it is enough for it.
+    fn add(&mut self, part: Part, count: u32, request: &Request) -> bool {
+        let taken = u64::from(count).min(u64::from(request.max_nodes) - self.nodes);
+        self.nodes += taken;
+        self.tasks += taken * u64::from(part.tasks);
+        self.total += taken * part.total;
+        self.nodes >= u64::from(request.min_nodes)
+            && self.tasks >= u64::from(request.total_tasks())
+            && self.total >= request.total_gres()
+    }
+}
+
+/// What is looked for on nodes of one kind.
+#[derive(Clone, Copy)]
+struct Sought<'r> {
+    kind: &'r Kind,
+    request: &'r Request,
+    level: Part,
+    least: Option<Room>,
+    length: Duration,
+}
+
+impl<'r> Sought<'r> {
+    fn on(kind: &'r Kind, eyes: &Eyes<'r>, level: Part) -> Self {
+        let Eyes { request, length, .. } = *eyes;
+        Self { kind, request, level, least: Room::least(kind, request, level), length }
+    }
+
+    /// How much of the request there is room for; `None`: for less than is looked for.
+    fn room(&self, step: &Step) -> Option<Part> {
+        let room = self.least.is_none_or(|least| least.is_in(&step.free)).then(|| room(step, self.kind, self.request));
+        room.filter(|room| room.holds(self.level))
+    }
+
+    /// The first time from `from` to `latest` from which on a node of the class has that room as long as is asked for, and
+    /// since when it has it.
+    fn window(&self, class: &Class, times: (Timestamp, Timestamp)) -> Option<(Timestamp, Timestamp)> {
+        first_window(&class.steps, |step| self.room(step).is_some(), times, self.length)
+    }
+}
+
 /// Tasks that fit on nodes all the time of a start now.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
@@ -567,11 +633,7 @@ impl Limits {
 impl Index {
     /// Where a class with these steps belongs.
     fn slot(&self, steps: &[Step], origin: Timestamp) -> u16 {
-        let has = |free: &Free| match self.room {
-            Room::Cpus(cpus) => free.cpus >= cpus,
-            Room::Idle => free.idle,
-        };
-        let first = first_window(steps, |step| has(&step.free), origin, self.length);
+        let first = first_window(steps, |step| self.room.is_in(&step.free), (origin, NEVER), self.length);
         let after = first.map_or(i64::MAX, |(at, _)| (at.0 - origin.0) / SLOT);
         u16::try_from(after.clamp(0, SLOTS as i64 - 1)).unwrap_or(u16::MAX)
     }
@@ -610,36 +672,29 @@ fn levels(request: &Request) -> Vec<(Part, u32)> {
     levels
 }
 
-/// From when on, not before `from`, a node of the class has room for the tasks as long as is asked for, and since when it
-/// has that room.
-fn window(class: &Class, kind: &Kind, eyes: &Eyes<'_>, level: Part, from: Timestamp) -> Option<(Timestamp, Timestamp)> {
-    first_window(&class.steps, |step| room(step, kind, eyes.request).holds(level), from, eyes.length)
-}
-
-/// The first time from `from` on at which `has` holds for `length`, and since when it does.
+/// The first time from `from` to `latest` at which `has` holds and goes on to for `length`, and since when it does.
 fn first_window(
     steps: &[Step],
     has: impl Fn(&Step) -> bool,
-    from: Timestamp,
+    (from, latest): (Timestamp, Timestamp),
     length: Duration,
 ) -> Option<(Timestamp, Timestamp)> {
-    let mut since: Option<Timestamp> = None;
-    for (place, step) in steps.iter().enumerate() {
-        let end = steps.get(place + 1).map_or(NEVER, |s| s.from);
-        if end <= from && since.is_none() && !has(step) {
-            continue;
+    let present = steps.partition_point(|s| s.from <= from).saturating_sub(1);
+    let mut since: Option<usize> = None;
+    for (place, step) in steps.iter().enumerate().skip(present) {
+        if since.is_none() && step.from > latest {
+            return None;
         }
         if !has(step) {
             since = None;
             continue;
         }
-        let begin = *since.get_or_insert(step.from);
-        if end <= from {
-            continue;
-        }
-        let start = begin.max(from);
+        let begin = *since.get_or_insert(place);
+        let start = steps[begin].from.max(from);
+        let end = steps.get(place + 1).map_or(NEVER, |s| s.from);
         if end == NEVER || end >= start.plus(length) {
-            return Some((start, begin));
+            let before = steps[..begin].iter().rev().take_while(|step| begin == present && has(step)).count();
+            return (start <= latest).then(|| (start, steps[begin - before].from));
         }
     }
     None

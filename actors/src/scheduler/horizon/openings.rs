@@ -1,6 +1,6 @@
 //! When single nodes have room: for requests that not any nodes will do for.
 
-use super::{Eyes, Horizon, first_window, window};
+use super::{Eyes, Horizon, NEVER, Sought, first_window};
 use crate::scheduler::{free::Part, request::Request};
 use fixedbitset::FixedBitSet;
 use garrick_model::time::Timestamp;
@@ -37,7 +37,7 @@ impl Horizon {
             if !Self::takes(kind, &eyes) {
                 continue;
             }
-            if let Some((begin, since)) = window(class, kind, &eyes, level, from).filter(|(begin, _)| *begin <= until) {
+            if let Some((begin, since)) = Sought::on(kind, &eyes, level).window(class, (from, until)) {
                 let members = class.members.iter().map(|node| *node as usize).filter(|node| candidates.contains(*node));
                 openings.push(Opening { begin, since, weight: kind.weight, nodes: members.collect() });
             }
@@ -48,7 +48,7 @@ impl Horizon {
     /// From when on, not before `from`, nobody is on the node for `length`.
     pub fn idle_from(&self, node: usize, from: Timestamp, length: Duration) -> Option<Timestamp> {
         let steps = &self.classes[self.class_of(node)].steps;
-        first_window(steps, |step| step.free.idle, from, length).map(|(begin, _)| begin)
+        first_window(steps, |step| step.free.idle, (from, NEVER), length).map(|(begin, _)| begin)
     }
 
     /// When what was made begins.

@@ -1,6 +1,6 @@
 //! Counting anew what is free on single nodes: for plans that are kept and repaired.
 
-use super::{Eyes, Horizon, NEVER, Step, index, less, levels, window};
+use super::{Eyes, Horizon, NEVER, Sought, Step, index, less, levels};
 use crate::scheduler::{
     free::{Amount, Part},
     machine::futures,
@@ -94,7 +94,8 @@ impl Horizon {
         let eyes = Eyes { request, candidates, length };
         let class = &self.classes[class];
         let kind = &self.kinds[class.kind as usize];
-        let open = |level: Part| window(class, kind, &eyes, level, self.now).is_some_and(|(at, _)| at < before);
+        let times = (self.now, Timestamp(before.0 - 1));
+        let open = |level: Part| Sought::on(kind, &eyes, level).window(class, times).is_some();
         Self::takes(kind, &eyes) && levels(request).last().is_some_and(|(level, _)| open(*level))
     }
 
