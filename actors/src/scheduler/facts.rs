@@ -11,6 +11,7 @@ use crate::topology::{Topologies, Topology};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::{JobId, NodeIndex},
+    spec::Sharing,
     state::{JobState, NodeBase},
     time::TimeLimit,
     view::{JobView, NodeView, PartitionState},
@@ -196,6 +197,15 @@ impl ClusterView {
         let mut view = Self { policy, nodes, partitions, pending, array_running, working, ..Self::default() };
         close_units(&mut view, jobs);
         view
+    }
+
+    /// Does it matter whose a job is to the nodes it may have? Where nobody keeps a node to a user, and nobody wants to, jobs of
+    /// all users that ask for the same are alike.
+    pub fn users_matter(&self) -> bool {
+        let kept_to_one = |node: &Arc<NodeView>| node.holds.iter().any(|hold| hold.sharing == Sharing::User);
+        self.partitions.iter().any(|partition| partition.exclusive_user)
+            || self.pending.iter().any(|job| job.spec.sharing == Sharing::User)
+            || self.nodes.iter().any(kept_to_one)
     }
 
     /// The topology of a partition, by its place; `None`: all nodes are equally near.

@@ -1,7 +1,7 @@
 //! What is free on one node at one time, in amounts, and how many tasks of a request fit into that. One rule for what is
 //! free now and for what will be.
 
-use super::request::{MemoryNeed, NodeUse, Request};
+use super::request::{ANYBODY, MemoryNeed, NodeUse, Request};
 use garrick_model::{
     gres::{GresAmounts, GresEntry, GresRequest, GresTaken},
     resources::{NodeShape, NodeShare},
@@ -115,7 +115,8 @@ impl Free {
         let mut left = self.clone();
         left.gres = self.gres.less(&amount.gres);
         left.memory = self.memory.saturating_sub(amount.memory);
-        left.only_user = if self.idle || self.only_user == Some(amount.uid) { Some(amount.uid) } else { None };
+        let only = amount.uid != ANYBODY && (self.idle || self.only_user == Some(amount.uid));
+        left.only_user = only.then_some(amount.uid);
         left.idle = false;
         match amount.usage {
             NodeUse::Oversubscribe(_) => {

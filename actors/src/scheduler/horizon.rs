@@ -3,12 +3,12 @@
 
 use super::{
     facts::{ClusterView, cpus_per_unit, in_service},
-    free::{Amount, Capacity, Free, Part, amount, cpus_of_part},
+    free::{Amount, Capacity, Free, Part, amount},
     machine::futures,
-    request::{NodeUse, Request},
+    request::Request,
 };
 use fixedbitset::FixedBitSet;
-use garrick_model::{ids::JobId, resources::NodeShape, time::Timestamp};
+use garrick_model::{ids::JobId, resources::NodeShape, time::Timestamp, view::NodeView};
 use rustc_hash::FxHashMap;
 use std::{
     collections::{BTreeSet, BinaryHeap},
@@ -18,9 +18,11 @@ use std::{
 
 mod openings;
 mod recount;
+mod window;
 
 pub use openings::Opening;
 pub use recount::Planned;
+use window::{Brief, Room, Sought, first_window, room};
 
 /// The end of time.
 pub const NEVER: Timestamp = Timestamp(i64::MAX);
@@ -51,38 +53,13 @@ struct Kind {
 struct Class {
     kind: u32,
     steps: Rc<[Step]>,
+    /// Of the same steps.
+    brief: Box<[Brief]>,
     members: BTreeSet<u32>,
     /// Slot in each index of its kind.
     slots: Vec<u16>,
     /// Number of the last search that came by.
     visited: u32,
-}
-
-/// What has to be free at least, whatever else is asked for: quickly seen, and what an index is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Room {
-    /// At least so many CPUs are free.
-    Cpus(u32),
-    /// Nobody is there.
-    Idle,
-}
-
-impl Room {
-    /// For `level` of the request on a node of that kind; `None` where CPUs are shared.
-    fn least(kind: &Kind, request: &Request, level: Part) -> Option<Self> {
-        match request.usage {
-            NodeUse::Oversubscribe(_) => None,
-            NodeUse::Whole => Some(Self::Idle),
-            NodeUse::Cpus | NodeUse::User => Some(Self::Cpus(cpus_of_part(&kind.shape, kind.unit, request, level))),
-        }
-    }
-
-    const fn is_in(self, free: &Free) -> bool {
-        match self {
-            Self::Cpus(cpus) => free.cpus >= cpus,
-            Self::Idle => free.idle,
-        }
-    }
 }
 
 /// Classes by the first time at which they have some room for some time. A search for as much or more looks at none of
@@ -133,6 +110,8 @@ pub struct Horizon {
     now: Timestamp,
     /// Milliseconds: times are rounded up to whole ones of these.
     resolution: i64,
+    /// Does it matter who has a node to himself?
+    users_matter: bool,
     kinds: Vec<Kind>,
     classes: Vec<Class>,
     class_of: Vec<u32>,
@@ -150,6 +129,7 @@ impl Horizon {
             origin: now,
             now,
             resolution,
+            users_matter: view.users_matter(),
             kinds: Vec::new(),
             classes: Vec::new(),
             class_of: Vec::with_capacity(view.nodes.len()),
@@ -178,13 +158,22 @@ impl Horizon {
                     horizon.kinds.push(kind);
                     u32::try_from(horizon.kinds.len() - 1).unwrap_or(u32::MAX)
                 });
-            steps.clear();
-            futures(node, unit, |end| horizon.round(end), now, &mut steps);
+            horizon.futures(node, unit, &mut steps);
             let class = horizon.class(kind, &steps);
             horizon.classes[class as usize].members.insert(index(place));
             horizon.class_of.push(class);
         }
         horizon
+    }
+
+    /// What a node has free from the beginning on, as it shows.
+    fn futures(&self, node: &NodeView, unit: u32, steps: &mut Vec<Step>) {
+        steps.clear();
+        futures(node, unit, |end| self.round(end), self.origin, steps);
+        if !self.users_matter {
+            steps.iter_mut().for_each(|step| step.free.only_user = None);
+            steps.dedup_by(|later, earlier| later.free == earlier.free);
+        }
     }
 
     /// A time as it is planned with: not before the next whole resolution after now.
@@ -206,11 +195,17 @@ impl Horizon {
         if let Some(class) = self.known.get(&(kind, Rc::clone(&steps))) {
             return *class;
         }
-        let mut class =
-            Class { kind, steps: Rc::clone(&steps), members: BTreeSet::new(), slots: Vec::new(), visited: self.search };
+        let brief: Box<[Brief]> = steps.iter().map(Brief::of).collect();
         let of_kind = &self.kinds[kind as usize];
-        class.slots.extend(of_kind.indexes.iter().map(|index| index.slot(&steps, self.origin)));
-        let slots = class.slots.clone();
+        let slots: Vec<u16> = of_kind.indexes.iter().map(|index| index.slot(&brief, self.origin)).collect();
+        let class = Class {
+            kind,
+            steps: Rc::clone(&steps),
+            brief,
+            members: BTreeSet::new(),
+            slots: slots.clone(),
+            visited: self.search,
+        };
         let place = match self.vacant.pop() {
             Some(place) => {
                 self.classes[place as usize] = class;
@@ -258,7 +253,7 @@ impl Horizon {
         let mut new = Index { room, length, slots: vec![Vec::new(); SLOTS] };
         let place = self.kinds[kind].indexes.len();
         for (number, class) in self.classes.iter_mut().enumerate().filter(|(_, c)| c.kind as usize == kind) {
-            let slot = new.slot(&class.steps, self.origin);
+            let slot = new.slot(&class.brief, self.origin);
             new.slots[usize::from(slot)].push(index(number));
             class.slots.push(slot);
         }
@@ -318,11 +313,12 @@ impl Horizon {
         let (now, until) = (self.now, self.now.plus(length));
         let (mut nodes, mut sum, mut total) = (0u64, 0u64, 0u64);
         self.visit(&eyes, least, |class, sought, number| {
-            let begin = class.steps.partition_point(|s| s.from <= now).saturating_sub(1);
-            let mut during = class.steps[begin..].iter().take_while(|s| s.from < until || s.from <= now);
+            let begin = class.brief.partition_point(|s| s.from <= now).saturating_sub(1);
+            let mut during = (begin..class.brief.len())
+                .take_while(|place| class.brief[*place].from < until || class.brief[*place].from <= now);
             let most = Part { tasks: u32::MAX, total: u64::MAX };
-            let part = during.try_fold(most, |part, step| {
-                let here = sought.room(step)?;
+            let part = during.try_fold(most, |part, place| {
+                let here = sought.room(class, place)?;
                 let both = Part { tasks: part.tasks.min(here.tasks), total: part.total.min(here.total) };
                 both.holds(least).then_some(both)
             });
@@ -567,35 +563,6 @@ impl Together {
     }
 }
 
-/// What is looked for on nodes of one kind.
-#[derive(Clone, Copy)]
-struct Sought<'r> {
-    kind: &'r Kind,
-    request: &'r Request,
-    level: Part,
-    least: Option<Room>,
-    length: Duration,
-}
-
-impl<'r> Sought<'r> {
-    fn on(kind: &'r Kind, eyes: &Eyes<'r>, level: Part) -> Self {
-        let Eyes { request, length, .. } = *eyes;
-        Self { kind, request, level, least: Room::least(kind, request, level), length }
-    }
-
-    /// How much of the request there is room for; `None`: for less than is looked for.
-    fn room(&self, step: &Step) -> Option<Part> {
-        let room = self.least.is_none_or(|least| least.is_in(&step.free)).then(|| room(step, self.kind, self.request));
-        room.filter(|room| room.holds(self.level))
-    }
-
-    /// The first time from `from` to `latest` from which on a node of the class has that room as long as is asked for, and
-    /// since when it has it.
-    fn window(&self, class: &Class, times: (Timestamp, Timestamp)) -> Option<(Timestamp, Timestamp)> {
-        first_window(&class.steps, |step| self.room(step).is_some(), times, self.length)
-    }
-}
-
 /// Tasks that fit on nodes all the time of a start now.
 #[derive(Clone, Debug, Default)]
 pub struct Limits {
@@ -632,16 +599,11 @@ impl Limits {
 
 impl Index {
     /// Where a class with these steps belongs.
-    fn slot(&self, steps: &[Step], origin: Timestamp) -> u16 {
-        let first = first_window(steps, |step| self.room.is_in(&step.free), (origin, NEVER), self.length);
+    fn slot(&self, brief: &[Brief], origin: Timestamp) -> u16 {
+        let first = first_window(brief, |place| self.room.is_in(&brief[place]), (origin, NEVER), self.length);
         let after = first.map_or(i64::MAX, |(at, _)| (at.0 - origin.0) / SLOT);
         u16::try_from(after.clamp(0, SLOTS as i64 - 1)).unwrap_or(u16::MAX)
     }
-}
-
-fn room(step: &Step, kind: &Kind, request: &Request) -> Part {
-    let capacity = step.free.capacity(&kind.shape, kind.unit, request);
-    capacity.map_or(Part::default(), |c| Part { tasks: c.tasks, total: c.total })
 }
 
 /// Even parts of the request on nodes, with how many nodes that takes: few nodes first.
@@ -670,34 +632,6 @@ fn levels(request: &Request) -> Vec<(Part, u32)> {
         nodes *= 2;
     }
     levels
-}
-
-/// The first time from `from` to `latest` at which `has` holds and goes on to for `length`, and since when it does.
-fn first_window(
-    steps: &[Step],
-    has: impl Fn(&Step) -> bool,
-    (from, latest): (Timestamp, Timestamp),
-    length: Duration,
-) -> Option<(Timestamp, Timestamp)> {
-    let present = steps.partition_point(|s| s.from <= from).saturating_sub(1);
-    let mut since: Option<usize> = None;
-    for (place, step) in steps.iter().enumerate().skip(present) {
-        if since.is_none() && step.from > latest {
-            return None;
-        }
-        if !has(step) {
-            since = None;
-            continue;
-        }
-        let begin = *since.get_or_insert(place);
-        let start = steps[begin].from.max(from);
-        let end = steps.get(place + 1).map_or(NEVER, |s| s.from);
-        if end == NEVER || end >= start.plus(length) {
-            let before = steps[..begin].iter().rev().take_while(|step| begin == present && has(step)).count();
-            return (start <= latest).then(|| (start, steps[begin - before].from));
-        }
-    }
-    None
 }
 
 fn index(n: usize) -> u32 {

@@ -145,6 +145,7 @@ fn changed_nodes(before: &ClusterView, view: &ClusterView, now: Timestamp) -> Op
         && before.policy == view.policy
         && before.partitions == view.partitions
         && before.nodes.len() == view.nodes.len()
+        && before.users_matter() == view.users_matter()
         && view.pending.iter().all(|job| job.state != JobState::Expediting && job.spec.het.is_none());
     let mut changed = Vec::new();
     for (place, (old, new)) in before.nodes.iter().zip(&view.nodes).enumerate().filter(|_| same) {

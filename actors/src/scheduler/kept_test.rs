@@ -10,6 +10,7 @@ use super::{
     kept::{Kept, plan_to_keep},
     plan::{Plan, Reservation, StartProposal},
     plan_test::{any_spec, overbooked, overbooked_later},
+    request::ANYBODY,
 };
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -185,6 +186,7 @@ impl World {
             let until = start.time_limit.duration().map_or(NEVER, |limit| self.now.plus(limit));
             let until = until.min(self.now.plus(super::facts::UNLIMITED_FOR_PLANNING));
             let uid = self.view.pending.iter().find(|job| job.id == start.job).unwrap().uid;
+            let uid = if self.view.users_matter() { uid } else { ANYBODY };
             let amount = |given: &AllocatedNode| {
                 let place = given.index.0 as usize;
                 (place, Amount::of_share(&self.view.nodes[place].shape.gres, &given.share, start.usage, uid))

@@ -27,7 +27,7 @@ use super::{
     machine::{Machine, PlannedHold},
     obstacle::{Ends, Obstacle},
     preempt::{PreemptProposal, Preemption},
-    request::{NodeUse, Request, run_limit},
+    request::{ANYBODY, NodeUse, Request, run_limit},
     reservations::{self, Eyes, Futures},
     select::{self, Bound},
     topology,
@@ -219,6 +219,7 @@ const MOST_GLANCES_AHEAD: usize = 2_000;
 pub(super) struct Pass<'a> {
     pub view: &'a ClusterView,
     pub now: Timestamp,
+    users_matter: bool,
     machine: Machine<'a>,
     pub horizon: Horizon,
     futures: Futures,
@@ -271,6 +272,7 @@ impl<'a> Pass<'a> {
         Self {
             view,
             now,
+            users_matter: view.users_matter(),
             machine: Machine::now(view),
             horizon,
             futures: Futures::default(),
@@ -431,6 +433,9 @@ impl<'a> Pass<'a> {
             Request::new(view, job, place, &|name| names.get_or_init(|| node_names(view)).get(name).copied())
                 .as_of(self.now);
         request.reservation = eyes;
+        if !self.users_matter {
+            request.uid = ANYBODY;
+        }
         self.futures.look(&mut self.horizon, eyes, view, self.now);
         self.licenses.look(eyes);
         if !self.licenses.is_possible(request.licenses.as_deref()) {
@@ -601,20 +606,20 @@ impl<'a> Pass<'a> {
         let Asked { job, request, .. } = *asked;
         for node in nodes {
             let place = node.index.0 as usize;
-            self.machine.take(place, &node.share, request.usage, job.uid);
+            self.machine.take(place, &node.share, request.usage, request.uid);
             self.planned.push(PlannedHold {
                 node: place,
                 share: node.share.clone(),
                 usage: request.usage,
-                uid: job.uid,
+                uid: request.uid,
                 end,
             });
         }
         let closed = topology::rest_of_units(self.view, request, nodes.iter().map(|n| n.index.0 as usize));
         for (node, closing) in &closed {
             let share = NodeShare::default();
-            self.machine.take(*node, &share, closing.usage, job.uid);
-            self.planned.push(PlannedHold { node: *node, share, usage: closing.usage, uid: job.uid, end });
+            self.machine.take(*node, &share, closing.usage, request.uid);
+            self.planned.push(PlannedHold { node: *node, share, usage: closing.usage, uid: request.uid, end });
         }
         self.hold(closed, self.now, end);
         self.ends.note(job.id, nodes.iter().map(|n| n.index.0 as usize), self.horizon.round(end));

@@ -19,6 +19,9 @@ use garrick_model::{
 };
 use std::{sync::Arc, time::Duration};
 
+/// Owner of requests where that does not matter. No user has this id: `chown(2)` takes it for "leave it".
+pub const ANYBODY: u32 = u32::MAX;
+
 /// How a job uses the nodes that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum NodeUse {
@@ -87,7 +90,8 @@ pub enum MemoryNeed {
 pub struct Request {
     /// Place of the partition in the view.
     pub partition: usize,
-    /// Owner: matters on nodes that a user keeps to themselves.
+    /// Owner: matters on nodes that a user keeps to themselves. [`ANYBODY`] where there can be none
+    /// ([`ClusterView::users_matter`]).
     pub uid: u32,
     /// Tasks in all; `None`: [`Self::tasks_each`] on every node.
     pub tasks: Option<u32>,

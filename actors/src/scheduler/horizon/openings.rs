@@ -47,8 +47,8 @@ impl Horizon {
 
     /// From when on, not before `from`, nobody is on the node for `length`.
     pub fn idle_from(&self, node: usize, from: Timestamp, length: Duration) -> Option<Timestamp> {
-        let steps = &self.classes[self.class_of(node)].steps;
-        first_window(steps, |step| step.free.idle, (from, NEVER), length).map(|(begin, _)| begin)
+        let brief = &self.classes[self.class_of(node)].brief;
+        first_window(brief, |place| brief[place].is_idle(), (from, NEVER), length).map(|(begin, _)| begin)
     }
 
     /// When what was made begins.

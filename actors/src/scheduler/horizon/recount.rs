@@ -3,7 +3,6 @@
 use super::{Eyes, Horizon, NEVER, Sought, Step, index, less, levels};
 use crate::scheduler::{
     free::{Amount, Part},
-    machine::futures,
     request::Request,
 };
 use fixedbitset::FixedBitSet;
@@ -47,7 +46,7 @@ impl Horizon {
         let old = self.class_of[place];
         let kind = self.classes[old as usize].kind;
         let (mut steps, mut scratch, mut misfits) = (Vec::new(), Vec::new(), Vec::new());
-        futures(node, self.kinds[kind as usize].unit, |end| self.round(end), self.origin, &mut steps);
+        self.futures(node, self.kinds[kind as usize].unit, &mut steps);
         for (number, one) in planned.iter().enumerate() {
             if one.fits(&steps) {
                 less(&steps, one.from, self.round(one.until), &mut scratch, |free| free.less(&one.what));

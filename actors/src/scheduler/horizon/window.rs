@@ -1,0 +1,120 @@
+//! When nodes of one class have room for a request. Most steps are passed over by how many CPUs are free then, so that is kept
+//! apart from all else: searches look at nothing more of most classes.
+
+use super::{Class, Eyes, Kind, NEVER, Step};
+use crate::scheduler::{
+    free::{Part, cpus_of_part},
+    request::{NodeUse, Request},
+};
+use garrick_model::time::Timestamp;
+use std::time::Duration;
+
+/// Of a [`Step`] what most requests fail for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Brief {
+    pub from: Timestamp,
+    cpus: u32,
+    idle: bool,
+}
+
+impl Brief {
+    pub const fn of(step: &Step) -> Self {
+        Self { from: step.from, cpus: step.free.cpus, idle: step.free.idle }
+    }
+
+    pub const fn is_idle(&self) -> bool {
+        self.idle
+    }
+}
+
+/// What has to be free at least, whatever else is asked for: quickly seen, and what an index is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Room {
+    /// At least so many CPUs are free.
+    Cpus(u32),
+    /// Nobody is there.
+    Idle,
+}
+
+impl Room {
+    /// For `level` of the request on a node of that kind; `None` where CPUs are shared.
+    pub fn least(kind: &Kind, request: &Request, level: Part) -> Option<Self> {
+        match request.usage {
+            NodeUse::Oversubscribe(_) => None,
+            NodeUse::Whole => Some(Self::Idle),
+            NodeUse::Cpus | NodeUse::User => Some(Self::Cpus(cpus_of_part(&kind.shape, kind.unit, request, level))),
+        }
+    }
+
+    pub const fn is_in(self, free: &Brief) -> bool {
+        match self {
+            Self::Cpus(cpus) => free.cpus >= cpus,
+            Self::Idle => free.idle,
+        }
+    }
+}
+
+/// What is looked for on nodes of one kind.
+#[derive(Clone, Copy)]
+pub(super) struct Sought<'r> {
+    kind: &'r Kind,
+    request: &'r Request,
+    level: Part,
+    least: Option<Room>,
+    length: Duration,
+}
+
+impl<'r> Sought<'r> {
+    pub fn on(kind: &'r Kind, eyes: &Eyes<'r>, level: Part) -> Self {
+        let Eyes { request, length, .. } = *eyes;
+        Self { kind, request, level, least: Room::least(kind, request, level), length }
+    }
+
+    /// How much of the request there is room for; `None`: for less than is looked for.
+    pub fn room(&self, class: &Class, place: usize) -> Option<Part> {
+        if self.least.is_some_and(|least| !least.is_in(&class.brief[place])) {
+            return None;
+        }
+        Some(room(&class.steps[place], self.kind, self.request)).filter(|room| room.holds(self.level))
+    }
+
+    /// The first time from `from` to `latest` from which on a node of the class has that room as long as is asked for, and
+    /// since when it has it.
+    pub fn window(&self, class: &Class, times: (Timestamp, Timestamp)) -> Option<(Timestamp, Timestamp)> {
+        first_window(&class.brief, |place| self.room(class, place).is_some(), times, self.length)
+    }
+}
+
+/// How much of the request a node of that kind has room for.
+pub(super) fn room(step: &Step, kind: &Kind, request: &Request) -> Part {
+    let capacity = step.free.capacity(&kind.shape, kind.unit, request);
+    capacity.map_or(Part::default(), |c| Part { tasks: c.tasks, total: c.total })
+}
+
+/// The first time from `from` to `latest` at which `has` holds and goes on to for `length`, and since when it does.
+pub(super) fn first_window(
+    steps: &[Brief],
+    has: impl Fn(usize) -> bool,
+    (from, latest): (Timestamp, Timestamp),
+    length: Duration,
+) -> Option<(Timestamp, Timestamp)> {
+    let present = steps.partition_point(|s| s.from <= from).saturating_sub(1);
+    let mut since: Option<usize> = None;
+    for (place, step) in steps.iter().enumerate().skip(present) {
+        if since.is_none() && step.from > latest {
+            return None;
+        }
+        if !has(place) {
+            since = None;
+            continue;
+        }
+        let begin = *since.get_or_insert(place);
+        let start = steps[begin].from.max(from);
+        let end = steps.get(place + 1).map_or(NEVER, |s| s.from);
+        if end == NEVER || end >= start.plus(length) {
+            let before = (0..begin).rev().take_while(|place| begin == present && has(*place)).count();
+            return (start <= latest).then(|| (start, steps[begin - before].from));
+        }
+    }
+    None
+}
