@@ -9,6 +9,8 @@ pub const SIGTERM: i32 = 15;
 pub const SIGCONT: i32 = 18;
 /// Linux's number of the signal that stops whoever gets it.
 pub const SIGSTOP: i32 = 19;
+/// SIGTSTP
+pub const SIGTSTP: i32 = 20;
 
 /// Number, name without `SIG`, description.
 const SIGNALS: &[(i32, &str, &str)] = &[

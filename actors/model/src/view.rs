@@ -171,6 +171,9 @@ pub struct JobView {
     /// The current or last run gives way to a job that may preempt it.
     #[serde(default)]
     pub preempted: Option<PreemptTimes>,
+    /// The current or last run is suspended, or was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended: Option<SuspendTimes>,
     /// What it is billed by its partition's `TRESBillingWeights`; `None`: its CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub billing: Option<u64>,
@@ -185,6 +188,21 @@ pub struct PreemptTimes {
     pub at: Timestamp,
     /// When it ends at the latest: then, and the partition's `GraceTime`.
     pub ends: Timestamp,
+}
+
+/// How a run stands still, or stood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SuspendTimes {
+    /// When it was last suspended or resumed (`SuspendTime`).
+    pub at: Timestamp,
+    /// How long it stood still in all, milliseconds, but for the present time.
+    pub stood_ms: u64,
+    /// An administrator suspended it: nobody else resumes it.
+    #[serde(default)]
+    pub by_admin: bool,
+    /// It is suspended for another job, which has its CPUs or may have them: from the end of these times on.
+    #[serde(default)]
+    pub yielded: Option<PreemptTimes>,
 }
 
 /// A job's hold on a node.
@@ -207,6 +225,9 @@ pub struct NodeHold {
     /// Nothing of the run is left there: the share is kept for the job's next run.
     #[serde(default)]
     pub kept: bool,
+    /// The run is suspended for another: its CPUs are free, and all else is held.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub parked: bool,
 }
 
 /// A node as its owner shows it.

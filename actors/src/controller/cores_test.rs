@@ -10,7 +10,7 @@ use crate::{
         fixtures::{CountingIds, ROOT, record},
         het::HetMessage,
         messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
-        record::{JobRecord, TaskOutcome},
+        record::{JobRecord, Phase, TaskOutcome},
         state::JobEvent,
     },
     license::account::LicenseAccount,
@@ -24,9 +24,11 @@ use crate::{
         fixtures::{array, depends_on, partition, spec},
         licenses::LicenseFacts,
         plan::plan,
+        preempt::PreemptRules,
     },
 };
 use garrick_model::{
+    config::{PreemptMode, PreemptType},
     ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
     spec::{DependencyKind, JobKind, JobSpec, NodeCount},
@@ -212,6 +214,12 @@ impl World {
                 JobEffect::MarkCompleting { node, sluid } => {
                     self.post(&from, Letter::Node(node, NodeInput::Completing { job, sluid }));
                 }
+                JobEffect::Park { node, sluid } => {
+                    self.post(&from, Letter::Node(node, NodeInput::Park { job, sluid }));
+                }
+                JobEffect::Unpark { node, sluid, attempt } => {
+                    self.post(&from, Letter::Node(node, NodeInput::Unpark { job, sluid, attempt }));
+                }
                 JobEffect::MoveEnd { node, sluid, expected_end } => {
                     self.post(&from, Letter::Node(node, NodeInput::MoveEnd { job, sluid, expected_end }));
                 }
@@ -285,6 +293,7 @@ impl World {
                     let node = node.to_owned();
                     let input = match notice {
                         NodeNotice::Reserved { attempt, result } => JobInput::Reserved { attempt, node, result },
+                        NodeNotice::Unparked { attempt, granted } => JobInput::Unparked { attempt, node, granted },
                         NodeNotice::RunHeld { sluid } => JobInput::RunHeld { node, sluid },
                         NodeNotice::RunMissing { sluid } => JobInput::RunMissing { node, sluid },
                         NodeNotice::NodeLost { sluid } => JobInput::NodeLost { node, sluid },
@@ -468,7 +477,12 @@ impl World {
     fn schedule(&mut self) {
         let jobs: Vec<_> = self.jobs.values().map(|core| Arc::new(core.view(self.now))).collect();
         let nodes: Vec<_> = self.nodes.values().map(|core| Arc::new(core.view())).collect();
-        let mut view = ClusterView::new(Policy::default(), &jobs, &nodes, vec![partition("debug", 0..NODES as usize)]);
+        let (kind, mode) = (PreemptType::PartitionPrio, PreemptMode::Suspend);
+        let suspend_grace = Duration::from_secs(2);
+        let preempt = PreemptRules { kind, mode, suspend_grace, ..PreemptRules::default() };
+        let (low, mut high) = (partition("debug", 0..NODES as usize), partition("urgent", 0..NODES as usize));
+        high.tier = 2;
+        let mut view = ClusterView::new(Policy { preempt, ..Policy::default() }, &jobs, &nodes, vec![low, high]);
         let end = |job| self.jobs.get(&job).and_then(|core: &JobCore| core.view(self.now).end_time);
         view.licenses = LicenseFacts {
             totals: self.licenses.totals().clone(),
@@ -476,7 +490,14 @@ impl World {
             hres: Arc::clone(self.licenses.hres()),
             ..LicenseFacts::default()
         };
-        for start in plan(&view, self.now).starts {
+        let made = plan(&view, self.now);
+        for one in made.preemptions {
+            self.post("scheduler", Letter::Job(one.job, JobInput::Preempt(Box::new(one))));
+        }
+        for one in made.resumptions {
+            self.post("scheduler", Letter::Job(one.job, JobInput::GoOn(Box::new(one))));
+        }
+        for start in made.starts {
             self.post("scheduler", Letter::Job(start.job, JobInput::Start(Box::new(start))));
         }
     }
@@ -518,7 +539,8 @@ impl World {
             Some("power:3"),
         ];
         let licenses = wants[usize::from(kind / 5) % wants.len()].map(str::to_owned);
-        self.add_job(record(self.next_job, JobSpec { licenses, ..spec }), true);
+        let partitions = if kind % 4 == 3 { vec!["urgent".to_owned()] } else { Vec::new() };
+        self.add_job(record(self.next_job, JobSpec { licenses, partitions, ..spec }), true);
     }
 
     /// A heterogeneous job of two or three components.
@@ -544,8 +566,8 @@ impl World {
 
     /// The owner of a component fails and is built anew from what it saved.
     fn rebuild_owner(&mut self, pick: usize) {
-        let jobs: Vec<JobId> =
-            self.jobs.values().map(JobCore::record).filter(|r| r.spec.het.is_some()).map(|r| r.id).collect();
+        let fails = |record: &&JobRecord| record.spec.het.is_some() || matches!(record.phase, Phase::Suspended(_));
+        let jobs: Vec<JobId> = self.jobs.values().map(JobCore::record).filter(fails).map(|r| r.id).collect();
         let Some(job) = jobs.get(pick % jobs.len().max(1)).copied() else { return };
         let left = self.jobs[&job].leftover();
         let record = self.replayed().jobs[&job].clone();
@@ -574,11 +596,18 @@ impl World {
         }
     }
 
+    /// Its processes do nothing, so that it does not end by itself.
+    fn stands_still(&self, (job, sluid): (JobId, Sluid)) -> bool {
+        let record = self.jobs.get(&job).map(JobCore::record).filter(|record| record.sluid == sluid);
+        record.is_some_and(|record| matches!(&record.phase, Phase::Suspended(run) if run.ending.is_none()))
+    }
+
     fn finish_some_run(&mut self, pick: usize) {
         let runs: Vec<(String, (JobId, Sluid))> = self
             .agents
             .iter()
             .flat_map(|(node, a)| a.runs.iter().filter(|(_, batch)| **batch).map(|(key, _)| (node.clone(), *key)))
+            .filter(|(_, key)| !self.stands_still(*key))
             .collect();
         if let Some((node, key)) = runs.get(pick % runs.len().max(1)) {
             self.finish(node, *key, JobState::Completed);
@@ -616,6 +645,8 @@ impl World {
             13 if pick.is_multiple_of(4) => self.reboot(&node),
             14 if pick.is_multiple_of(4) => self.restart_controller(),
             16 => self.submit_het(pick),
+            18 => self.command(at, JobCommand::Suspend),
+            19 => self.command(at, JobCommand::Resume),
             17 if pick.is_multiple_of(2) => self.rebuild_owner(at),
             15 => self.advance(Duration::from_secs(u64::from(pick))),
             _ => {
@@ -651,6 +682,7 @@ impl World {
             }
             for pick in 0..self.jobs.len() {
                 self.command(pick, JobCommand::Release);
+                self.command(pick, JobCommand::Resume);
             }
             self.settle();
             self.schedule();
@@ -743,6 +775,7 @@ fn kept(record: &JobRecord, node: &str) -> Vec<KeptHold> {
             expected_end: held.expected_end,
             completing: false,
             kept: held.kept,
+            parked: held.parked,
         },
         most_holders: 1,
     })
@@ -816,6 +849,8 @@ fn invariant_holds_belong_to_jobs(world: &World) {
             let has =
                 record.is_some_and(|r| r.holds().iter().any(|h| (h.sluid, h.node.name.as_str()) == (hold.sluid, name)));
             assert!(has, "{name} holds for job {} what the job does not have: {record:?}", hold.job.0);
+            let stands = record.is_some_and(|r| r.holds().iter().any(|h| h.sluid == hold.sluid && h.parked));
+            assert!(stands || !hold.parked, "{name} gave the CPUs of job {} away: {record:?}", hold.job.0);
         }
     }
     for (job, core) in &world.jobs {

@@ -203,6 +203,7 @@ fn holds_by_node<'r>(config: &Config, records: impl Iterator<Item = &'r JobRecor
                     expected_end: held.expected_end,
                     completing: held.completing,
                     kept: held.kept,
+                    parked: held.parked,
                 },
                 most_holders: usage.most_holders(),
             });

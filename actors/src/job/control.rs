@@ -12,13 +12,31 @@ use garrick_model::{
         node::{ControllerToNode, SignalScope},
     },
     refusal::Refusal,
-    signal::{SIGCONT, SIGSTOP},
     state::JobState,
     time::TimeLimit,
 };
 
 impl JobCore {
     pub(super) fn command(
+        &mut self,
+        request: u64,
+        by: Authority,
+        tasks: TaskChoice,
+        command: JobCommand,
+        turn: &mut Turn<'_>,
+    ) {
+        let result = match command {
+            JobCommand::Resume if by.admin && matches!(self.chosen_tasks(&tasks), Ok(None)) => {
+                self.resume_by_admin(request, turn)
+            }
+            command => Some(self.obey(by, tasks, command, turn)),
+        };
+        if let Some(result) = result {
+            turn.out.push(JobEffect::Answer { request, result });
+        }
+    }
+
+    fn obey(
         &mut self,
         by: Authority,
         tasks: TaskChoice,
@@ -54,10 +72,9 @@ impl JobCore {
                 self.requeue(hold.then_some(held), by.uid, turn)
             }
             JobCommand::RequeueSpecialExit => self.requeue(Some(HeldBy::SpecialExit), by.uid, turn),
-            JobCommand::Suspend if !by.admin => Err(Refusal::AccessDenied),
-            JobCommand::Resume if !by.admin => Err(Refusal::AccessDenied),
-            JobCommand::Suspend => self.suspend(turn),
-            JobCommand::Resume => self.resume_processes(turn),
+            JobCommand::Suspend if by.admin => self.suspend(turn),
+            // Those of an administrator were dealt with, but for tasks of an array, which do not run.
+            JobCommand::Suspend | JobCommand::Resume => Err(Refusal::AccessDenied),
             JobCommand::Update(change) => self.update(by, *change, turn),
             JobCommand::FinishAllocation { exit } => self.finish_allocation(exit, by.uid, turn),
         }
@@ -111,45 +128,6 @@ impl JobCore {
             Phase::Pending => Ok(()),
             Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
             Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) => Err(Refusal::JobNotPending),
-        }
-    }
-
-    fn suspend(&mut self, turn: &mut Turn<'_>) -> Result<(), Refusal> {
-        match &self.record.phase {
-            Phase::Running(run) => {
-                let node = run.batch_host().to_owned();
-                self.save(JobEvent::Suspended, turn);
-                self.send_signal(&node, SIGSTOP, SignalScope::Full, turn);
-                Ok(())
-            }
-            Phase::Suspended(_) => Ok(()),
-            Phase::Pending | Phase::Starting(_) => Err(Refusal::JobPending),
-            Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
-        }
-    }
-
-    /// The batch host may not have had the order before its link or its daemon ended.
-    pub(super) fn stop_or_continue_again(&self, turn: &mut Turn<'_>) {
-        match &self.record.phase {
-            Phase::Suspended(run) => self.send_signal(run.batch_host(), SIGSTOP, SignalScope::Full, turn),
-            Phase::Running(run) if run.continued => {
-                self.send_signal(run.batch_host(), SIGCONT, SignalScope::Full, turn);
-            }
-            _ => {}
-        }
-    }
-
-    fn resume_processes(&mut self, turn: &mut Turn<'_>) -> Result<(), Refusal> {
-        match &self.record.phase {
-            Phase::Suspended(run) => {
-                let node = run.batch_host().to_owned();
-                self.save(JobEvent::Resumed, turn);
-                self.send_signal(&node, SIGCONT, SignalScope::Full, turn);
-                Ok(())
-            }
-            Phase::Running(_) => Ok(()),
-            Phase::Pending | Phase::Starting(_) => Err(Refusal::JobPending),
-            Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
         }
     }
 
@@ -231,12 +209,8 @@ impl JobCore {
                 return Err(Refusal::AccessDenied);
             }
             self.save(JobEvent::LimitChanged(limit), turn);
-            if let Some(run) = self.record.phase.working() {
-                let sluid = self.record.sluid;
-                let frame = ControllerToNode::SetTimeLimit { job: self.record.id, sluid, limit };
-                turn.out.push(JobEffect::ToAgent { node: run.batch_host().to_owned(), frame: Box::new(frame) });
-                self.move_end(turn);
-            }
+            self.tell_limit(turn);
+            self.move_end(turn);
         }
         if change != JobChange::default() {
             self.save(JobEvent::Updated(Box::new(change)), turn);

@@ -8,6 +8,7 @@ use super::{
     record::{JobRecord, Phase},
     reports::EarlierNews,
     state::JobEvent,
+    suspend::Resuming,
     view,
 };
 use crate::scheduler::plan::StartProposal;
@@ -70,6 +71,9 @@ pub struct JobCore {
     pub(super) last_eval: Option<Timestamp>,
     pub(super) commit: Option<Commit>,
     pub(super) attempt: u64,
+    /// A run that stood still for another asks for its CPUs.
+    pub(super) resuming: Option<Resuming>,
+    pub(super) resume_attempt: u64,
     pub(super) watchers: BTreeSet<JobId>,
     pub(super) waits: Vec<(u64, JobMilestone)>,
     /// Jobs that a singleton still waits for; `None` while not asked.
@@ -130,6 +134,8 @@ impl JobCore {
             last_eval: None,
             commit: None,
             attempt: 0,
+            resuming: None,
+            resume_attempt: 0,
             watchers: BTreeSet::new(),
             waits: Vec::new(),
             siblings: None,
@@ -219,6 +225,7 @@ impl JobCore {
             Phase::Over(..) => self.after_end(&mut turn),
         }
         self.end_preempted(&mut turn);
+        self.give_cpus(&mut turn);
         self.clean_up(None, &mut turn);
         self.end_without_word(&mut turn);
         self.tell_array(&mut turn);
@@ -248,6 +255,8 @@ impl JobCore {
         match input {
             JobInput::Start(proposal) => self.start(*proposal, &mut turn),
             JobInput::Preempt(proposal) => self.preempt(&proposal, &mut turn),
+            JobInput::GoOn(proposal) => self.go_on_if_free(&proposal, &mut turn),
+            JobInput::Unparked { attempt, node, granted } => self.unparked(attempt, &node, granted, &mut turn),
             JobInput::Considered { reason, expected } => self.considered(reason, expected, &turn),
             JobInput::Priority(priority) => self.calculated(priority),
             JobInput::Reserved { attempt, node, result } => self.reserved(attempt, node, result, &mut turn),
@@ -263,8 +272,7 @@ impl JobCore {
             JobInput::NodeLost { node, sluid } => self.earlier_news(node, sluid, EarlierNews::Lost, &mut turn),
             JobInput::RunHeld { node, sluid } => self.earlier_news(node, sluid, EarlierNews::Held, &mut turn),
             JobInput::Command { request, by, tasks, command } => {
-                let result = self.command(by, tasks, command, &mut turn);
-                turn.out.push(JobEffect::Answer { request, result });
+                self.command(request, by, tasks, command, &mut turn);
             }
             JobInput::Subscribe { by } => self.subscribed(by, &mut turn),
             JobInput::Fact { job, fact } => self.learned(job, fact.as_deref(), &mut turn),
@@ -280,6 +288,7 @@ impl JobCore {
                 self.end_if_impossible(&mut turn);
             }
         }
+        self.resumes_only_what_waits(&mut turn);
         if self.progress() != before {
             self.tell_watchers(&mut turn);
             self.tell_array(&mut turn);
@@ -371,6 +380,7 @@ impl JobCore {
             JobTimer::Deadline => self.deadline(turn),
             JobTimer::Immediate => self.gave_up_waiting(turn),
             JobTimer::Commit => {
+                self.give_up_resuming(false, turn);
                 if !self.het_still_waits(turn) {
                     self.abandon_commit(turn);
                 }
@@ -379,7 +389,10 @@ impl JobCore {
             JobTimer::Missing => self.declare_lost(turn),
             JobTimer::CleanUp => self.clean_up(None, turn),
             JobTimer::Purge => self.purge(turn),
-            JobTimer::Preempt => self.end_preempted(turn),
+            JobTimer::Preempt => {
+                self.end_preempted(turn);
+                self.give_cpus(turn);
+            }
         }
     }
 

@@ -309,6 +309,7 @@ impl JobCore {
             JobInput::Wait { request, .. } => JobEffect::Reached { request },
             JobInput::Start(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
             JobInput::Preempt(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
+            JobInput::GoOn(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
             JobInput::Subscribe { by } => JobEffect::Tell { to: by, fact: Box::new(self.fact()) },
             JobInput::Report { node, seq, report } => {
                 if let AgentReport::NodeReleased { sluid, .. } = *report {
@@ -323,6 +324,7 @@ impl JobCore {
             JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => release(node, sluid),
             JobInput::Considered { .. }
             | JobInput::Reserved { .. }
+            | JobInput::Unparked { .. }
             | JobInput::LicensesReserved { .. }
             | JobInput::Fact { .. }
             | JobInput::Siblings { .. }

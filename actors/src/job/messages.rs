@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     node::messages::{ReserveAsk, ReserveRefusal},
-    scheduler::{plan::StartProposal, preempt::PreemptProposal},
+    scheduler::{plan::StartProposal, preempt::PreemptProposal, resume::ResumeProposal},
 };
 use garrick_model::{
     config::{BillingWeights, ExitCodes},
@@ -167,7 +167,7 @@ pub enum JobTimer {
     CleanUp,
     /// MinJobAge is over.
     Purge,
-    /// The grace of a preempted run is over.
+    /// The grace of a preempted run is over: it ends, or stands still from now on.
     Preempt,
 }
 
@@ -195,6 +195,17 @@ pub enum JobInput {
     Start(Box<StartProposal>),
     /// The scheduler proposes that its run gives way to another job.
     Preempt(Box<PreemptProposal>),
+    /// The scheduler proposes that its run, suspended for another job, goes on.
+    GoOn(Box<ResumeProposal>),
+    /// A node's owner answered a run that wants its CPUs back.
+    Unparked {
+        /// Which attempt.
+        attempt: u64,
+        /// Node.
+        node: String,
+        /// It has them.
+        granted: bool,
+    },
     /// The scheduler looked and does not start it.
     Considered {
         /// Why.
@@ -401,6 +412,22 @@ pub enum JobEffect {
         /// Run.
         sluid: Sluid,
     },
+    /// The run is suspended for another one: its CPUs are free.
+    Park {
+        /// Node.
+        node: String,
+        /// Run.
+        sluid: Sluid,
+    },
+    /// It wants them back. Answered by [`JobInput::Unparked`].
+    Unpark {
+        /// Node.
+        node: String,
+        /// Run.
+        sluid: Sluid,
+        /// Which attempt.
+        attempt: u64,
+    },
     /// The run's end moved.
     MoveEnd {
         /// Node.
@@ -540,6 +567,8 @@ impl Message for JobMsg {
                 JobInput::Het { message, .. } => message.name(),
                 JobInput::Considered { .. } => "Considered",
                 JobInput::Priority(_) => "Priority",
+                JobInput::GoOn(_) => "GoOn",
+                JobInput::Unparked { .. } => "Unparked",
                 JobInput::Reserved { .. } => "Reserved",
                 JobInput::LicensesReserved { .. } => "LicensesReserved",
                 JobInput::Report { report, .. } => report_name(report),

@@ -10,6 +10,7 @@
 //! | [`ending`] | ends, requeue, being forgotten |
 //! | `control` | commands |
 //! | `preempt` | giving way to another job |
+//! | `suspend` | standing still, and going on |
 //! | `array` | tasks split off an array |
 //! | [`het`] | components of a heterogeneous job |
 //! | `dependency` | conditions on other jobs |
@@ -30,6 +31,7 @@ mod reports;
 pub mod shell;
 mod start;
 pub mod state;
+mod suspend;
 pub mod view;
 
 #[cfg(test)]
@@ -40,3 +42,5 @@ pub(crate) mod fixtures;
 mod preempt_test;
 #[cfg(test)]
 mod requeue_test;
+#[cfg(test)]
+mod suspend_test;

@@ -1,5 +1,6 @@
 //! Giving way to another job: told by the scheduler, by run, so that an old proposal never meets a newer run. The tasks are
-//! told at once; the end comes after the partition's `GraceTime`, unless the run ends by itself before.
+//! told at once; the end comes after the partition's `GraceTime`, unless the run ends by itself before. Who is only suspended is
+//! the business of [`super::suspend`].
 
 use super::{
     core::{JobCore, Turn},
@@ -18,6 +19,10 @@ use garrick_model::{
 
 impl JobCore {
     pub(super) fn preempt(&mut self, proposal: &PreemptProposal, turn: &mut Turn<'_>) {
+        if proposal.mode == PreemptMode::Suspend {
+            let accepted = self.record.sluid == proposal.sluid && self.stand_aside(proposal, turn);
+            return turn.out.push(JobEffect::Outcome { pass: proposal.pass, accepted });
+        }
         let run = self.record.phase.working().filter(|_| self.record.sluid == proposal.sluid);
         let accepted = run.is_some();
         // One that ends anyhow, or was told before, is not told again.

@@ -24,7 +24,7 @@ fn tell(job: &mut Bench, mode: PreemptMode, grace: u64) -> Vec<JobEffect> {
 
 fn tell_run(job: &mut Bench, sluid: Sluid, mode: PreemptMode, grace: u64) -> Vec<JobEffect> {
     let (grace, eligible) = (Duration::from_secs(grace), Timestamp::from_secs(1000));
-    let proposal = PreemptProposal { pass: 4, job: JobId(7), sluid, by: JobId(9), mode, grace, eligible };
+    let proposal = PreemptProposal { pass: 4, job: JobId(7), sluid, by: JobId(9), mode, grace, eligible, until: None };
     job.send(JobInput::Preempt(Box::new(proposal)))
 }
 

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Duration,
 };
 
 /// Who owns a job, as the kernel and the user database said at submission.
@@ -202,6 +203,9 @@ pub struct Run {
     /// It was told to give way to another job.
     #[serde(default)]
     pub preempted: Option<PreemptMark>,
+    /// It stands still, or did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspended: Option<Suspended>,
     /// The other components of a heterogeneous job, in the leader's run: recorded with it, for its launch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<HetComponent>,
@@ -218,7 +222,43 @@ pub struct PreemptMark {
     pub by: JobId,
 }
 
+/// A run stands still, or stood.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Suspended {
+    /// When it last stopped or went on.
+    pub at: Timestamp,
+    /// How long it stood in all, milliseconds, but for the present time.
+    pub stood_ms: u64,
+    /// By an administrator, who alone resumes it.
+    #[serde(default)]
+    pub by_admin: bool,
+    /// For another job.
+    #[serde(default)]
+    pub yielded: Option<Yielded>,
+}
+
+/// For whom a run stands still.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Yielded {
+    /// When it was told, and from when on its CPUs are the other's.
+    pub times: PreemptTimes,
+    /// Whom.
+    pub by: JobId,
+    /// When the other is expected to end.
+    pub until: Timestamp,
+}
+
 impl Run {
+    /// For whom it stands still, or stood when it ended.
+    pub fn yielded(&self) -> Option<&Yielded> {
+        self.suspended.as_ref()?.yielded.as_ref()
+    }
+
+    /// How long it stood still in all, but for the present time.
+    pub fn stood(&self) -> Duration {
+        Duration::from_millis(self.suspended.as_ref().map_or(0, |suspended| suspended.stood_ms))
+    }
+
     /// The first node: where the step manager is.
     pub fn batch_host(&self) -> &str {
         self.allocation.nodes.first().map_or("", |n| n.name.as_str())
@@ -241,7 +281,10 @@ impl Run {
 
     /// When it ends at the latest.
     pub fn expected_end(&self) -> Option<Timestamp> {
-        let limit = self.time_limit.duration().map(|d| self.start.plus(d));
+        let limit = self.time_limit.duration().map(|d| self.start.plus(d + self.stood()));
+        // It goes on when the other has ended.
+        let late = self.yielded().zip(self.suspended.as_ref()).map(|(other, own)| other.until.since(own.at));
+        let limit = limit.map(|end| end.plus(late.unwrap_or_default()));
         self.preempted.as_ref().map(|mark| mark.times.ends).into_iter().chain(limit).min()
     }
 }
@@ -284,6 +327,9 @@ pub struct EarlierHold {
     pub exclusive: bool,
     /// Clean, and kept for the next run; otherwise given up, and still to be cleaned.
     pub kept: bool,
+    /// It was suspended for another job, which may have the CPUs.
+    #[serde(default)]
+    pub parked: bool,
 }
 
 /// An end that was asked for and is under way.
@@ -452,6 +498,8 @@ pub struct RecordHold<'r> {
     pub completing: bool,
     /// Clean, and kept for the next run.
     pub kept: bool,
+    /// It was suspended for another job, which may have the CPUs.
+    pub parked: bool,
 }
 
 impl JobRecord {
@@ -465,6 +513,7 @@ impl JobRecord {
             expected_end: None,
             completing: !hold.kept,
             kept: hold.kept,
+            parked: hold.parked,
         });
         let mut holds: Vec<RecordHold<'_>> = earlier.collect();
         let run = match &self.phase {
@@ -485,6 +534,7 @@ impl JobRecord {
                     expected_end: run.expected_end().filter(|_| !kept),
                     completing: over && !kept,
                     kept,
+                    parked: run.yielded().is_some(),
                 });
             }
         }

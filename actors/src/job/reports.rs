@@ -9,7 +9,7 @@ use super::{
 };
 use garrick_model::{
     ids::Sluid,
-    messages::node::{AgentReport, ControllerToNode},
+    messages::node::AgentReport,
     packed_steps::StepTally,
     spec::JobKind,
     state::{ExitStatus, JobState, Reason},
@@ -222,7 +222,9 @@ impl JobCore {
     /// A clean node stays with a job that goes ahead of all others next, or may do so.
     fn keep_node(&mut self, node: &str, turn: &mut Turn<'_>) -> bool {
         let Phase::Completing(run, end) = &self.record.phase else { return false };
-        if !end.then.keeps_nodes() || !run.has_node(node) || run.released.contains(node) {
+        // Another has the CPUs of one that was suspended for it.
+        let gone = run.yielded().is_some();
+        if gone || !end.then.keeps_nodes() || !run.has_node(node) || run.released.contains(node) {
             return false;
         }
         let news = !run.kept.contains(node);
@@ -286,14 +288,7 @@ impl JobCore {
         match &self.record.phase {
             Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) if at_batch_host => {
                 turn.out.push(JobEffect::ClearTimer(JobTimer::Missing));
-                turn.out.push(JobEffect::ToAgent {
-                    node: node.to_owned(),
-                    frame: Box::new(ControllerToNode::SetTimeLimit {
-                        job: self.record.id,
-                        sluid: self.record.sluid,
-                        limit: run.time_limit,
-                    }),
-                });
+                self.tell_limit(turn);
                 self.stop_or_continue_again(turn);
                 self.warn_of_preemption(turn);
                 self.ask_for_end(turn);

@@ -188,6 +188,14 @@ impl JobActor {
             JobEffect::MarkCompleting { node, sluid } => {
                 env.tell_node(cx, &node, NodeInput::Completing { job, sluid });
             }
+            JobEffect::Park { node, sluid } => {
+                env.tell_node(cx, &node, NodeInput::Park { job, sluid });
+            }
+            JobEffect::Unpark { node, sluid, attempt } => {
+                if !env.tell_node(cx, &node, NodeInput::Unpark { job, sluid, attempt }) {
+                    again.push_back(JobInput::Unparked { attempt, node, granted: false });
+                }
+            }
             JobEffect::MoveEnd { node, sluid, expected_end } => {
                 env.tell_node(cx, &node, NodeInput::MoveEnd { job, sluid, expected_end });
             }

@@ -205,6 +205,7 @@ impl JobCore {
             after_failure: self.record.expediting,
             continued: false,
             preempted: None,
+            suspended: None,
             parts: self.het_parts(),
         }
     }

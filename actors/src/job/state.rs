@@ -2,7 +2,8 @@
 //! nowhere else.
 
 use super::record::{
-    Afterwards, EarlierHold, End, Ending, HeldBy, JobRecord, Phase, PreemptMark, Run, TaskMark, TaskOutcome,
+    Afterwards, EarlierHold, End, Ending, HeldBy, JobRecord, Phase, PreemptMark, Run, Suspended, TaskMark, TaskOutcome,
+    Yielded,
 };
 use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
@@ -125,6 +126,20 @@ pub enum JobEvent {
     Purged,
     /// The run gives way to another job.
     Preempted(PreemptMark),
+    /// The run stands still, or it is another's business now that it does.
+    Stopped {
+        /// When.
+        at: Timestamp,
+        /// An administrator said so.
+        by_admin: bool,
+        /// It does for another job.
+        yielded: Option<Yielded>,
+    },
+    /// It goes on.
+    Continued {
+        /// When.
+        at: Timestamp,
+    },
 }
 
 impl JobEvent {
@@ -156,6 +171,8 @@ impl JobEvent {
             Self::Requeued { .. } => "Requeued",
             Self::Purged => "Purged",
             Self::Preempted(_) => "Preempted",
+            Self::Stopped { .. } => "Stopped",
+            Self::Continued { .. } => "Continued",
         }
     }
 }
@@ -241,6 +258,24 @@ impl JobRecord {
                 Phase::Suspended(run) => self.phase = Phase::Running(Run { continued: true, ..run.clone() }),
                 _ => return Err(illegal),
             },
+            JobEvent::Stopped { at, by_admin, yielded } => {
+                let (mut run, still) = match &self.phase {
+                    Phase::Running(run) => (run.clone(), false),
+                    Phase::Suspended(run) => (run.clone(), true),
+                    _ => return Err(illegal),
+                };
+                let since = run.suspended.get_or_insert_with(|| Suspended { at: *at, ..Suspended::default() });
+                since.at = if still { since.at } else { *at };
+                (since.by_admin, since.yielded) = (*by_admin, yielded.clone());
+                self.phase = Phase::Suspended(run);
+            }
+            JobEvent::Continued { at } => match &self.phase {
+                Phase::Suspended(run) => {
+                    let suspended = Some(Suspended { at: *at, stood_ms: stood(run, *at), ..Suspended::default() });
+                    self.phase = Phase::Running(Run { continued: true, suspended, ..run.clone() });
+                }
+                _ => return Err(illegal),
+            },
             JobEvent::Ending(ending) => match &mut self.phase {
                 Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => run.ending = Some(ending.clone()),
                 // Being cleaned already: only what follows can still change.
@@ -255,8 +290,17 @@ impl JobRecord {
                     self.expediting = None;
                     self.phase = Phase::Over(None, end.clone());
                 }
-                Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => {
+                Phase::Starting(run) | Phase::Running(run) => {
                     self.phase = Phase::Completing(run.clone(), end.clone());
+                    self.settle();
+                }
+                Phase::Suspended(run) => {
+                    let mut run = run.clone();
+                    let stood_ms = stood(&run, end.at);
+                    if let Some(suspended) = &mut run.suspended {
+                        suspended.stood_ms = stood_ms;
+                    }
+                    self.phase = Phase::Completing(run, end.clone());
                     self.settle();
                 }
                 Phase::Completing(..) | Phase::Over(..) => return Err(illegal),
@@ -431,6 +475,13 @@ impl JobRecord {
     }
 }
 
+/// How long a run that stands still has done so in all, as of `now`, milliseconds.
+fn stood(run: &Run, now: Timestamp) -> u64 {
+    let Some(suspended) = &run.suspended else { return 0 };
+    let present = u64::try_from(now.since(suspended.at).as_millis()).unwrap_or(u64::MAX);
+    suspended.stood_ms.saturating_add(present)
+}
+
 /// What a run that is over still has on nodes: those kept for the job, and those given up.
 fn left_behind(run: &Run, sluid: Sluid) -> Vec<EarlierHold> {
     let left = run.allocation.nodes.iter().filter(|n| !run.released.contains(&n.name));
@@ -440,6 +491,7 @@ fn left_behind(run: &Run, sluid: Sluid) -> Vec<EarlierHold> {
         partition: run.allocation.partition.clone(),
         exclusive: run.allocation.exclusive,
         kept: run.kept.contains(&node.name),
+        parked: run.yielded().is_some(),
     })
     .collect()
 }

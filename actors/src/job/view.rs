@@ -11,7 +11,7 @@ use garrick_model::{
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
-    view::JobView,
+    view::{JobView, SuspendTimes},
 };
 use std::sync::Arc;
 
@@ -106,6 +106,12 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         steps: core.tally,
         terms: record.terms,
         preempted: run.and_then(|run| run.preempted.as_ref()).map(|mark| mark.times),
+        suspended: run.and_then(|run| run.suspended.as_ref()).map(|suspended| SuspendTimes {
+            at: suspended.at,
+            stood_ms: suspended.stood_ms,
+            by_admin: suspended.by_admin,
+            yielded: suspended.yielded.as_ref().map(|yielded| yielded.times),
+        }),
         billing: if core.site.billing.is_empty() { None } else { billing(core) },
     }
 }

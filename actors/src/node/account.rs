@@ -1,6 +1,9 @@
 //! Who holds what of a node, and whether one more share fits. The rule: a CPU has one holder, or several that all share
 //! and are fewer than each allows; memory that is counted never exceeds what the node has; a job that has the node alone
 //! has no neighbours; one that keeps it for its user has only neighbours of that user.
+//!
+//! A run that is parked (suspended for another) has all that it holds but its CPUs, and no say in who its neighbours are,
+//! unless it keeps the node for its user. It gets its CPUs back when nobody has them.
 
 use super::messages::{KeptHold, ReserveAsk};
 use crate::scheduler::request::NodeUse;
@@ -78,6 +81,7 @@ impl Account {
             expected_end: ask.expected_end,
             completing: false,
             kept: false,
+            parked: false,
         };
         let instead_of = kept.map(Box::new);
         self.insert(Entry { hold, attempt: ask.attempt, most_holders: ask.usage.most_holders(), instead_of });
@@ -108,6 +112,54 @@ impl Account {
         }
     }
 
+    /// A run stands still: its CPUs are free from now on. True when that is news.
+    pub fn park(&mut self, job: JobId, sluid: Sluid) -> bool {
+        match self.entries.get_mut(&(job, sluid)) {
+            Some(entry) if !entry.hold.parked && !entry.hold.kept && !entry.hold.completing => {
+                entry.hold.parked = true;
+                self.recount();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// A parked run wants its CPUs back. `None`: somebody has them; else whether it was parked.
+    pub fn unpark(&mut self, job: JobId, sluid: Sluid) -> Option<bool> {
+        let entry = self.entries.get(&(job, sluid)).filter(|entry| !entry.hold.kept)?;
+        if !entry.hold.parked {
+            return (!entry.hold.completing).then_some(false);
+        }
+        let hold = entry.hold.clone();
+        let mine = |e: &Entry| (e.hold.job, e.hold.sluid) == (job, sluid);
+        let others = || self.all_entries().filter(|e| !mine(e) && !e.hold.parked);
+        let alone = |e: &Entry| e.hold.sharing == Sharing::Exclusive;
+        let welcome = |e: &Entry| !alone(e) && (e.hold.sharing != Sharing::User || e.hold.uid == hold.uid);
+        let may_come = match hold.sharing {
+            Sharing::Exclusive => others().next().is_none(),
+            _ => others().all(welcome),
+        };
+        let shares = || hold.sharing == Sharing::Oversubscribe && self.may_share_again(entry);
+        if hold.completing || !may_come || !(hold.share.cpus.is_disjoint(&self.cpus) || shares()) {
+            return None;
+        }
+        self.entries.get_mut(&(job, sluid))?.hold.parked = false;
+        self.recount();
+        Some(true)
+    }
+
+    /// May it share the CPUs that it had with those who share them now?
+    fn may_share_again(&self, entry: &Entry) -> bool {
+        entry.hold.share.cpus.iter().all(|cpu| {
+            let there = |e: &&Entry| !e.hold.parked && e.hold.share.cpus.contains(cpu);
+            let mut holders = 0;
+            self.all_entries().filter(there).all(|e| {
+                holders += 1;
+                e.hold.sharing == Sharing::Oversubscribe && holders < entry.most_holders.min(e.most_holders)
+            })
+        })
+    }
+
     /// A run left the node; its share stays with the job. True when that is news.
     pub fn keep(&mut self, job: JobId, sluid: Sluid) -> bool {
         match self.entries.get_mut(&(job, sluid)) {
@@ -121,9 +173,9 @@ impl Account {
 
     fn fits(&self, shape: &NodeShape, ask: &ReserveAsk) -> bool {
         let share = &ask.share;
-        let neighbours = !self.entries.is_empty();
+        let neighbours = self.entries.values().any(|e| !e.hold.parked || e.hold.sharing == Sharing::User);
         let of_others = self.entries.values().any(|e| e.hold.uid != ask.uid);
-        let alone = self.all_entries().any(|e| e.hold.sharing == Sharing::Exclusive);
+        let alone = self.all_entries().any(|e| e.hold.sharing == Sharing::Exclusive && !e.hold.parked);
         let for_other_user = self.all_entries().any(|e| e.hold.sharing == Sharing::User && e.hold.uid != ask.uid);
         let may_come = match ask.usage {
             NodeUse::Whole => !neighbours,
@@ -161,7 +213,7 @@ impl Account {
         let NodeUse::Oversubscribe(most) = ask.usage else { return false };
         ask.share.cpus.iter().all(|cpu| {
             let mut holders = 0;
-            for entry in self.all_entries().filter(|e| e.hold.share.cpus.contains(cpu)) {
+            for entry in self.all_entries().filter(|e| !e.hold.parked && e.hold.share.cpus.contains(cpu)) {
                 holders += 1;
                 if entry.hold.sharing != Sharing::Oversubscribe || holders >= most.min(entry.most_holders) {
                     return false;
@@ -240,7 +292,9 @@ impl Account {
         let mut memory: u64 = 0;
         for entry in self.entries.values() {
             let before = entry.instead_of.as_deref();
-            cpus.add(&entry.hold.share.cpus);
+            if !entry.hold.parked {
+                cpus.add(&entry.hold.share.cpus);
+            }
             before.iter().for_each(|before| cpus.add(&before.hold.share.cpus));
             let of = |entry: &Entry| entry.hold.share.memory.map_or(0, |m| m.0);
             memory = memory.saturating_add(of(entry).max(before.map_or(0, of)));
@@ -264,8 +318,9 @@ impl Account {
         let entries: Vec<&Entry> = self.entries.values().collect();
         for (i, a) in entries.iter().enumerate() {
             let (alone, user) = (a.hold.sharing == Sharing::Exclusive, a.hold.sharing == Sharing::User);
-            if alone && entries.len() > 1 {
-                return Err(format!("job {} has the node alone, and {} neighbours", a.hold.job.0, entries.len() - 1));
+            let awake = entries.iter().filter(|b| !b.hold.parked).count();
+            if alone && !a.hold.parked && awake > 1 {
+                return Err(format!("job {} has the node alone, and {} neighbours", a.hold.job.0, awake - 1));
             }
             if user && entries.iter().any(|b| b.hold.uid != a.hold.uid) {
                 return Err(format!(
@@ -276,7 +331,7 @@ impl Account {
             for b in &entries[i + 1..] {
                 let common = a.hold.share.cpus.intersection(&b.hold.share.cpus);
                 let both_share = a.hold.sharing == Sharing::Oversubscribe && b.hold.sharing == Sharing::Oversubscribe;
-                if !common.is_empty() && !both_share {
+                if !common.is_empty() && !both_share && !a.hold.parked && !b.hold.parked {
                     return Err(format!("CPUs {common} given to jobs {} and {}", a.hold.job.0, b.hold.job.0));
                 }
             }

@@ -175,6 +175,14 @@ impl NodeCore {
             }
             NodeInput::Keep { job, sluid } => self.touched |= self.account.keep(job, sluid),
             NodeInput::Completing { job, sluid } => self.touched |= self.account.completing(job, sluid, now),
+            NodeInput::Park { job, sluid } => self.touched |= self.account.park(job, sluid),
+            NodeInput::Unpark { job, sluid, attempt } => {
+                let granted = self.account.unpark(job, sluid);
+                self.touched |= granted == Some(true);
+                self.publish(out);
+                let notice = NodeNotice::Unparked { attempt, granted: granted.is_some() };
+                out.push(NodeEffect::ToJob { job, notice });
+            }
             NodeInput::MoveEnd { job, sluid, expected_end } => {
                 self.touched |= self.account.move_end(job, sluid, expected_end);
             }

@@ -147,6 +147,13 @@ pub enum NodeNotice {
         /// Agent's address, or why not.
         result: Result<String, ReserveRefusal>,
     },
+    /// Answer to a parked run that wants its CPUs back.
+    Unparked {
+        /// Attempt.
+        attempt: u64,
+        /// It has them.
+        granted: bool,
+    },
     /// The agent holds the run.
     RunHeld {
         /// Run.
@@ -234,6 +241,22 @@ pub enum NodeInput {
         job: JobId,
         /// Run.
         sluid: Sluid,
+    },
+    /// The run is suspended for another one: its CPUs are free.
+    Park {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+    },
+    /// It wants them back. Answered by [`NodeNotice::Unparked`].
+    Unpark {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// The job's attempt.
+        attempt: u64,
     },
     /// The run's end moved.
     MoveEnd {
@@ -378,6 +401,8 @@ impl Message for NodeMsg {
                 NodeInput::Release { .. } => "Release",
                 NodeInput::Keep { .. } => "Keep",
                 NodeInput::Completing { .. } => "Completing",
+                NodeInput::Park { .. } => "Park",
+                NodeInput::Unpark { .. } => "Unpark",
                 NodeInput::MoveEnd { .. } => "MoveEnd",
                 NodeInput::Registered(_) => "Registered",
                 NodeInput::LinkGone { .. } => "LinkGone",

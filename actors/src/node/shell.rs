@@ -87,6 +87,7 @@ impl NodeActor {
                 let node = self.name.clone();
                 let input = match notice {
                     NodeNotice::Reserved { attempt, result } => JobInput::Reserved { attempt, node, result },
+                    NodeNotice::Unparked { attempt, granted } => JobInput::Unparked { attempt, node, granted },
                     NodeNotice::RunHeld { sluid } => JobInput::RunHeld { node, sluid },
                     NodeNotice::RunMissing { sluid } => JobInput::RunMissing { node, sluid },
                     NodeNotice::NodeLost { sluid } => JobInput::NodeLost { node, sluid },

@@ -159,8 +159,10 @@ pub struct ClusterView {
     pub licenses: LicenseFacts,
     /// Advance reservations.
     pub reservations: Reservations,
-    /// Jobs that have nodes, where there is preemption.
+    /// Jobs that have nodes, where there is preemption. Those that are suspended for others always.
     pub working: BTreeMap<JobId, Arc<JobView>>,
+    /// Some run is suspended for another.
+    pub has_parked: bool,
 }
 
 impl ClusterView {
@@ -184,7 +186,8 @@ impl ClusterView {
             match job.state {
                 state if state.waits() => pending.push(Arc::clone(job)),
                 JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing => {
-                    if policy.preempt.is_on() {
+                    let yielded = job.suspended.is_some_and(|times| times.yielded.is_some());
+                    if policy.preempt.is_on() || yielded {
                         working.insert(job.id, Arc::clone(job));
                     }
                     if let Some(task) = job.array_task {
@@ -194,7 +197,9 @@ impl ClusterView {
                 _ => {}
             }
         }
-        let mut view = Self { policy, nodes, partitions, pending, array_running, working, ..Self::default() };
+        let has_parked = nodes.iter().any(|node| node.holds.iter().any(|hold| hold.parked));
+        let mut view =
+            Self { policy, nodes, partitions, pending, array_running, working, has_parked, ..Self::default() };
         close_units(&mut view, jobs);
         view
     }

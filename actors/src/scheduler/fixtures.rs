@@ -141,6 +141,7 @@ pub fn job(id: u32, spec: JobSpec) -> JobView {
         steps: garrick_model::packed_steps::StepTally::default(),
         terms: garrick_model::view::PriorityTerms::default(),
         preempted: None,
+        suspended: None,
         billing: None,
         spec: Arc::new(spec),
     }
@@ -191,6 +192,7 @@ pub fn hold(job: u32, cpus: std::ops::Range<u32>, memory: u64, end: Option<i64>)
         expected_end: end.map(Timestamp::from_secs),
         completing: false,
         kept: false,
+        parked: false,
     }
 }
 

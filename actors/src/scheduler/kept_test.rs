@@ -162,6 +162,7 @@ impl World {
                 expected_end: start.time_limit.duration().map(|limit| self.now.plus(limit)),
                 completing: false,
                 kept: false,
+                parked: false,
             });
         }
         id

@@ -55,6 +55,23 @@ struct WeightClass {
     by_free: BTreeMap<u32, FixedBitSet>,
 }
 
+/// What is left of a hold when others have gone or stand aside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remains {
+    /// All of it.
+    All,
+    /// All but its CPUs, and it minds no neighbours: it is suspended.
+    ButCpus,
+    /// Nothing.
+    Nothing,
+}
+
+impl Remains {
+    const fn all_if(held: bool) -> Self {
+        if held { Self::All } else { Self::Nothing }
+    }
+}
+
 /// Free room on the cluster's nodes.
 #[derive(Clone, Debug)]
 pub struct Machine<'a> {
@@ -73,13 +90,13 @@ pub struct Machine<'a> {
 impl<'a> Machine<'a> {
     /// As it is now.
     pub fn now(view: &'a ClusterView) -> Self {
-        Self::build(view, &[], |_| true, in_service)
+        Self::build(view, &[], |_| Remains::All, in_service)
     }
 
     /// As it is now, after the `planned` starts, for the job that has nodes kept for it: to others those are taken.
     pub fn now_for(view: &'a ClusterView, job: JobId, planned: &[PlannedHold]) -> Self {
         let planned: Vec<&PlannedHold> = planned.iter().collect();
-        Self::build(view, &planned, |hold| !(hold.kept && hold.job == job), in_service)
+        Self::build(view, &planned, |hold| Remains::all_if(!(hold.kept && hold.job == job)), in_service)
     }
 
     /// As it would be at `at` if nothing but the `planned` starts happened: what ends by then is gone. What is kept for
@@ -88,29 +105,29 @@ impl<'a> Machine<'a> {
         let planned: Vec<&PlannedHold> = planned.iter().filter(|p| p.end > at).collect();
         let still_held =
             |hold: &NodeHold| hold.expected_end.is_none_or(|end| end > at) && !(hold.kept && hold.job == job);
-        Self::build(view, &planned, still_held, in_service)
+        Self::build(view, &planned, |hold| Remains::all_if(still_held(hold)), in_service)
     }
 
-    /// As it would be now, after the `planned` starts, with nothing else there but what is `still_held`.
-    pub fn without(view: &'a ClusterView, planned: &[PlannedHold], still_held: impl Fn(&NodeHold) -> bool) -> Self {
+    /// As it would be now, after the `planned` starts, with nothing else there but what `remains`.
+    pub fn without(view: &'a ClusterView, planned: &[PlannedHold], remains: impl Fn(&NodeHold) -> Remains) -> Self {
         let planned: Vec<&PlannedHold> = planned.iter().collect();
-        Self::build(view, &planned, still_held, in_service)
+        Self::build(view, &planned, remains, in_service)
     }
 
     /// With all nodes in service idle.
     pub fn idle(view: &'a ClusterView) -> Self {
-        Self::build(view, &[], |_| false, in_service)
+        Self::build(view, &[], |_| Remains::Nothing, in_service)
     }
 
     /// With every configured node idle and in service.
     pub fn ideal(view: &'a ClusterView) -> Self {
-        Self::build(view, &[], |_| false, |_| true)
+        Self::build(view, &[], |_| Remains::Nothing, |_| true)
     }
 
     /// As it is planned to be all the time from `at` until `until`. Which CPUs are meant is not known that far ahead: the
     /// lowest ones stand for as many.
     pub fn ahead(view: &'a ClusterView, horizon: &Horizon, at: Timestamp, until: Timestamp) -> Self {
-        let mut machine = Self::build(view, &[], |_| false, in_service);
+        let mut machine = Self::build(view, &[], |_| Remains::Nothing, in_service);
         for node in 0..view.nodes.len() {
             let mut least = Free::all(&view.nodes[node].shape);
             for free in horizon.during(node, at, until) {
@@ -140,7 +157,7 @@ impl<'a> Machine<'a> {
     fn build(
         view: &'a ClusterView,
         planned: &[&PlannedHold],
-        still_held: impl Fn(&NodeHold) -> bool,
+        remains: impl Fn(&NodeHold) -> Remains,
         usable_node: impl Fn(&NodeView) -> bool,
     ) -> Self {
         let count = view.nodes.len();
@@ -159,8 +176,12 @@ impl<'a> Machine<'a> {
         for (place, node) in view.nodes.iter().enumerate() {
             let class = weights.binary_search(&node.weight).unwrap_or(0);
             let mut room = Room { class, ..Room::all(node, cpus_per_unit(node, view.policy.unit)) };
-            for hold in node.holds.iter().filter(|h| still_held(h)) {
-                room.add(&node.shape.gres, &hold.share, hold.sharing, hold.uid, u32::MAX);
+            for hold in &node.holds {
+                match remains(hold) {
+                    Remains::All => room.add(&node.shape.gres, &hold.share, hold.sharing, hold.uid, u32::MAX),
+                    Remains::ButCpus => room.add_but_cpus(&node.shape.gres, &hold.share),
+                    Remains::Nothing => {}
+                }
             }
             machine.usable.set(place, usable_node(node));
             if machine.usable.contains(place) {
@@ -384,6 +405,11 @@ impl Room {
             Sharing::User if self.door == Door::Open => self.door = Door::OnlyUser(uid),
             _ => {}
         }
+    }
+
+    fn add_but_cpus(&mut self, entries: &[GresEntry], share: &NodeShare) {
+        self.memory = self.memory.saturating_sub(share.memory.map_or(0, |m| m.0));
+        self.gres.take(entries, &share.gres);
     }
 
     /// In amounts, of a node of that shape.

@@ -15,6 +15,7 @@
 //! | `kept`, `ledger` | a plan that is kept, and repaired when something changes |
 //! | [`obstacle`] | what stands in the way of those who wait |
 //! | [`preempt`] | which running jobs give way to one that waits |
+//! | [`resume`] | which runs that were suspended for others go on |
 //! | [`licenses`] | licenses from now on |
 //! | [`reservations`] | advance reservations from now on |
 //! | [`priority`] | priorities of several factors |
@@ -40,6 +41,7 @@ pub mod priority;
 pub mod probe;
 pub mod request;
 pub mod reservations;
+pub mod resume;
 pub mod select;
 pub mod shell;
 pub mod topology;
@@ -68,5 +70,7 @@ mod preempt_test;
 mod priority_test;
 #[cfg(test)]
 mod reservations_test;
+#[cfg(test)]
+mod resume_test;
 #[cfg(test)]
 mod topology_test;

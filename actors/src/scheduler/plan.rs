@@ -29,6 +29,7 @@ use super::{
     preempt::{PreemptProposal, Preemption},
     request::{ANYBODY, NodeUse, Request, run_limit},
     reservations::{self, Eyes, Futures},
+    resume::{self, ResumeProposal},
     select::{self, Bound},
     topology,
 };
@@ -86,6 +87,10 @@ pub struct Plan {
     pub starts: Vec<StartProposal>,
     /// Runs that give way to jobs that do not start yet.
     pub preemptions: Vec<PreemptProposal>,
+    /// What is kept for those jobs meanwhile.
+    pub kept_for_preempting: Vec<(AllocatedNode, NodeUse)>,
+    /// Runs that were suspended for others and go on.
+    pub resumptions: Vec<ResumeProposal>,
     /// Why eligible jobs that were looked at do not start.
     pub reasons: Vec<(JobId, Reason)>,
     /// Expected starts of jobs that have nodes reserved.
@@ -505,7 +510,8 @@ impl<'a> Pass<'a> {
                 }
                 None => {
                     let first = preferred.as_ref().map(|(request, candidates)| Asked { request, candidates, ..asked });
-                    first.and_then(|first| self.place_now(&first)).or_else(|| self.place_now(&asked))
+                    let first = first.and_then(|first| self.place_now(&first));
+                    first.or_else(|| self.place_now(&asked)).or_else(|| self.place_over_suspended(&asked))
                 }
             };
             let all = placed.as_deref().zip(licenses).and_then(|(nodes, licenses)| {
@@ -539,6 +545,24 @@ impl<'a> Pass<'a> {
             self.failed.insert(request.clone());
         }
         placed
+    }
+
+    /// Nodes that the request gets now from runs that are suspended for such as it.
+    fn place_over_suspended(&mut self, asked: &Asked<'_>) -> Option<Vec<AllocatedNode>> {
+        let Asked { request, length, .. } = *asked;
+        if !self.view.has_parked || self.trial.is_some() || request.hres.is_some() {
+            return None;
+        }
+        let open = self.open_to(asked, self.now.plus(length));
+        let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
+        self.preemption.room_over_suspended(self.view, self.now, (request, &open), taken)
+    }
+
+    /// Candidates that are not others' by reservation until `end`.
+    fn open_to(&self, asked: &Asked<'_>, end: Timestamp) -> FixedBitSet {
+        let mut open = asked.candidates.clone();
+        open.difference_with(&self.view.reservations.closed(asked.request.reservation, self.now, self.now, end));
+        open
     }
 
     /// What is free of hierarchical resources that the request names, from then on for so long.
@@ -645,7 +669,7 @@ impl<'a> Pass<'a> {
 
     /// Has others make room, and keeps it. False: nobody does.
     fn preempt(&mut self, asked: &Asked<'_>) -> bool {
-        let Asked { job, request, candidates, length, .. } = *asked;
+        let Asked { job, request, length, .. } = *asked;
         // Others' layers are not asked for either: see [`super::preempt`].
         if !self.view.policy.preempt.is_on() || job.state == JobState::Expediting || request.hres.is_some() {
             return false;
@@ -654,11 +678,10 @@ impl<'a> Pass<'a> {
         let Some(licenses) = licenses else { return false };
         // Nobody gives way for room that others have reserved.
         let closed = |until| self.view.reservations.closed(request.reservation, self.now, self.now, until);
-        let mut open = candidates.clone();
-        open.difference_with(&closed(self.now.plus(length)));
+        let open = self.open_to(asked, self.now.plus(length));
         let wish = (job, request, &open);
         let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
-        let Some(room) = self.preemption.room(self.view, self.now, wish, taken) else { return false };
+        let Some(mut room) = self.preemption.room(self.view, self.now, wish, taken) else { return false };
         let end = room.from.plus(length);
         let closed = closed(end);
         if room.nodes.iter().any(|node| closed.contains(node.index.0 as usize)) {
@@ -672,6 +695,8 @@ impl<'a> Pass<'a> {
         if self.plan.expected.last().is_none_or(|(last, _)| *last != job.id) {
             self.plan.expected.push((job.id, self.horizon.round(room.from)));
         }
+        room.victims.iter_mut().for_each(|victim| victim.until = Some(end));
+        self.plan.kept_for_preempting.extend(room.nodes.into_iter().map(|node| (node, request.usage)));
         self.plan.preemptions.extend(room.victims);
         true
     }
@@ -914,6 +939,10 @@ impl<'a> Pass<'a> {
             .into_iter()
             .filter(|(job, reason)| started.get(job).is_none_or(|tasks| !tasks.is_empty() && array_rest(reason)))
             .collect();
+        // Who was not looked at yet may want the CPUs.
+        if !self.plan.truncated {
+            self.plan.resumptions = resume::resumptions(self.view, &self.plan);
+        }
         (self.plan, self.horizon, self.ledger)
     }
 }

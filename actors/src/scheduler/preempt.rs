@@ -8,30 +8,30 @@
 //!    CPUs, then by id: the shortest beginning of that list that makes room;
 //! 3. of those, in the opposite order, everyone is spared without whom there is room all the same.
 //!
+//! Who is only suspended makes room of CPUs alone. His CPUs are free to all jobs that he gives way to, also to those that come
+//! later, and taken to all others: see [`super::resume`].
+//!
 //! Nodes on which room is reserved for a job that goes before are left alone, and so are jobs whose licenses would be needed:
 //! a job that waits for licenses preempts nobody, and neither does one that asks for hierarchical resources.
 
 use super::{
     facts::{ClusterView, UNLIMITED_FOR_PLANNING},
-    machine::{Machine, PlannedHold},
+    machine::{Machine, PlannedHold, Remains},
     plan::Reservation,
-    request::Request,
+    request::{NodeUse, Request},
     select,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, Sluid},
+    spec::Sharing,
     state::JobState,
     time::Timestamp,
     view::{AllocatedNode, JobView, NodeHold},
 };
-use rustc_hash::FxHashSet;
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BTreeSet},
-    time::Duration,
-};
+use rustc_hash::{FxHashMap, FxHashSet};
+use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
 
 /// Jobs for which a pass looks for others that give way, at most: each look is several at every node.
 const MOST_TRIED: usize = 100;
@@ -47,6 +47,8 @@ pub struct PreemptRules {
     pub exempt: Duration,
     /// `youngest_first`: of one tier, runs that started last go first.
     pub youngest_first: bool,
+    /// `suspend_grace_time`: for runs that are only suspended, from being told to standing still.
+    pub suspend_grace: Duration,
 }
 
 /// How the jobs of a partition give way.
@@ -75,6 +77,8 @@ pub struct PreemptProposal {
     pub grace: Duration,
     /// From when on it could be preempted.
     pub eligible: Timestamp,
+    /// When the other is expected to end.
+    pub until: Option<Timestamp>,
 }
 
 /// How a certain job gives way to a certain other.
@@ -105,7 +109,7 @@ impl PreemptRules {
                 (runs_in.tier < view.partitions[place].tier && mode != PreemptMode::Off).then_some(Way {
                     rank: runs_in.tier,
                     mode,
-                    grace: runs_in.yielding.grace,
+                    grace: if mode == PreemptMode::Suspend { self.suspend_grace } else { runs_in.yielding.grace },
                 })
             }
         }
@@ -142,10 +146,12 @@ impl Victim<'_> {
 /// What is decided on preemption in one pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Preemption {
-    /// Named in this pass.
-    named: BTreeSet<JobId>,
+    /// Named in this pass, and how they go.
+    named: BTreeMap<JobId, PreemptMode>,
     /// Requests for which nobody's end makes room.
     failed: FxHashSet<Request>,
+    /// Requests for which those that are suspended leave no room.
+    failed_over_suspended: FxHashSet<Request>,
     tried: usize,
 }
 
@@ -169,21 +175,53 @@ impl Preemption {
             return None;
         }
         self.tried += 1;
-        let end = now.plus(request.limit_secs.map_or(UNLIMITED_FOR_PLANNING, Duration::from_secs));
-        let mut open = candidates.clone();
-        for (node, _) in reserved.iter().filter(|r| r.from < end).flat_map(|r| &r.nodes) {
-            open.set(*node, false);
-        }
+        let open = without_reserved(now, request, candidates, reserved);
         let search = Search { view, now, request, open: &open, planned, named: &self.named };
         let found = search.run(job.id);
         match &found {
-            Some(room) => self.named.extend(room.victims.iter().map(|victim| victim.job)),
+            Some(room) => self.named.extend(room.victims.iter().map(|victim| (victim.job, victim.mode))),
             None => {
                 self.failed.insert(request.clone());
             }
         }
         found
     }
+
+    /// Room that a job gets at once of runs that stand still for such as it, likewise.
+    pub(super) fn room_over_suspended(
+        &mut self,
+        view: &ClusterView,
+        now: Timestamp,
+        (request, candidates): (&Request, &FixedBitSet),
+        (planned, reserved): (&[PlannedHold], &[Reservation]),
+    ) -> Option<Vec<AllocatedNode>> {
+        if !view.policy.preempt.is_on() || self.failed_over_suspended.contains(request) {
+            return None;
+        }
+        let open = without_reserved(now, request, candidates, reserved);
+        let search = Search { view, now, request, open: &open, planned, named: &self.named };
+        let parked = |place: usize| view.nodes[place].holds.iter().any(|hold| search.stands_aside(hold));
+        let found = if open.ones().any(parked) { search.place_now() } else { None };
+        if found.is_none() {
+            self.failed_over_suspended.insert(request.clone());
+        }
+        found
+    }
+}
+
+/// Leaves out nodes of which others have room reserved before it would end.
+fn without_reserved(
+    now: Timestamp,
+    request: &Request,
+    candidates: &FixedBitSet,
+    reserved: &[Reservation],
+) -> FixedBitSet {
+    let end = now.plus(request.limit_secs.map_or(UNLIMITED_FOR_PLANNING, Duration::from_secs));
+    let mut open = candidates.clone();
+    for (node, _) in reserved.iter().filter(|r| r.from < end).flat_map(|r| &r.nodes) {
+        open.set(*node, false);
+    }
+    open
 }
 
 /// One search for room.
@@ -193,13 +231,14 @@ struct Search<'s> {
     request: &'s Request,
     open: &'s FixedBitSet,
     planned: &'s [PlannedHold],
-    named: &'s BTreeSet<JobId>,
+    named: &'s BTreeMap<JobId, PreemptMode>,
 }
 
 impl<'s> Search<'s> {
     fn run(&self, by: JobId) -> Option<Room> {
         if let Some(nodes) = self.place(&[]) {
-            let waits = nodes.iter().any(|n| self.view.nodes[n.index.0 as usize].holds.iter().any(|h| self.leaves(h)));
+            let not_yet = |hold: &NodeHold| self.leaves(hold) || (!hold.parked && self.will_stand_aside(hold));
+            let waits = nodes.iter().any(|n| self.view.nodes[n.index.0 as usize].holds.iter().any(not_yet));
             return waits.then(|| self.room(by, nodes, &[]));
         }
         let mut victims = self.victims();
@@ -246,23 +285,65 @@ impl<'s> Search<'s> {
             |job: &JobView| job.sluid == hold.sluid && (job.state == JobState::Completing || job.preempted.is_some());
         !hold.kept
             && (hold.completing
-                || self.named.contains(&hold.job)
+                || self.named.get(&hold.job).is_some_and(|mode| *mode != PreemptMode::Suspend)
                 || self.view.working.get(&hold.job).is_some_and(|job| goes(job)))
+    }
+
+    /// Is it suspended for others, so that the request may have its CPUs?
+    fn stands_aside(&self, hold: &NodeHold) -> bool {
+        hold.parked && !hold.completing && self.may_have_cpus_of(hold)
+    }
+
+    /// Is it, or will it be without being told again?
+    fn will_stand_aside(&self, hold: &NodeHold) -> bool {
+        let told = |job: &JobView| {
+            job.sluid == hold.sluid && job.suspended.is_some_and(|suspended| suspended.yielded.is_some())
+        };
+        let goes = hold.parked
+            || self.named.get(&hold.job) == Some(&PreemptMode::Suspend)
+            || self.view.working.get(&hold.job).is_some_and(|job| told(job));
+        goes && !hold.kept && !hold.completing && self.may_have_cpus_of(hold)
+    }
+
+    /// Does a run that is suspended give way to this request?
+    fn may_have_cpus_of(&self, hold: &NodeHold) -> bool {
+        self.may_be_neighbours(hold)
+            && self.view.working.get(&hold.job).and_then(|job| job.allocation.as_ref()).is_some_and(|allocation| {
+                self.view.policy.preempt.way(self.view, self.request.partition, &allocation.partition).is_some()
+            })
+    }
+
+    /// Who keeps a node for his user keeps it when he is suspended too.
+    fn may_be_neighbours(&self, hold: &NodeHold) -> bool {
+        let for_user = hold.sharing == Sharing::User || self.request.usage == NodeUse::User;
+        !for_user || hold.uid == self.request.uid
+    }
+
+    /// Where the request fits now, with those suspended that are.
+    fn place_now(&self) -> Option<Vec<AllocatedNode>> {
+        let remains = |hold: &NodeHold| if self.stands_aside(hold) { Remains::ButCpus } else { Remains::All };
+        select::place(&Machine::without(self.view, self.planned, remains), self.request, self.open)
     }
 
     /// Where the request fits when those have gone too.
     fn place(&self, victims: &[Victim<'_>]) -> Option<Vec<AllocatedNode>> {
-        let gone: FxHashSet<JobId> = victims.iter().map(|victim| victim.job.id).collect();
-        let still_held = |hold: &NodeHold| !self.leaves(hold) && (hold.kept || !gone.contains(&hold.job));
-        let machine = Machine::without(self.view, self.planned, still_held);
-        select::place(&machine, self.request, self.open)
+        let gone: FxHashMap<JobId, PreemptMode> =
+            victims.iter().map(|victim| (victim.job.id, victim.way.mode)).collect();
+        let remains = |hold: &NodeHold| match gone.get(&hold.job).filter(|_| !hold.kept) {
+            _ if self.leaves(hold) => Remains::Nothing,
+            _ if self.will_stand_aside(hold) => Remains::ButCpus,
+            Some(PreemptMode::Suspend) => Remains::ButCpus,
+            Some(_) => Remains::Nothing,
+            None => Remains::All,
+        };
+        select::place(&Machine::without(self.view, self.planned, remains), self.request, self.open)
     }
 
     /// All runs on these nodes that may be named.
     fn victims(&self) -> Vec<Victim<'s>> {
         let mut found = BTreeMap::new();
         for hold in self.open.ones().filter_map(|place| self.view.nodes.get(place)).flat_map(|node| &node.holds) {
-            if hold.kept || found.contains_key(&hold.job) || self.leaves(hold) {
+            if hold.kept || found.contains_key(&hold.job) || self.leaves(hold) || self.will_stand_aside(hold) {
                 continue;
             }
             let Some(job) = self.view.working.get(&hold.job).filter(|job| job.sluid == hold.sluid) else { continue };
@@ -273,6 +354,10 @@ impl<'s> Search<'s> {
             };
             // Nor part of a heterogeneous job: that would end all of it.
             if self.eligible(job) > self.now || job.spec.het.is_some() {
+                continue;
+            }
+            let stands = matches!(job.state, JobState::Running | JobState::Suspended) && !hold.parked;
+            if way.mode == PreemptMode::Suspend && !(stands && self.may_be_neighbours(hold)) {
                 continue;
             }
             let cpus = allocation.nodes.iter().map(|node| node.share.cpus.len()).sum();
@@ -288,7 +373,11 @@ impl<'s> Search<'s> {
 
     fn room(&self, by: JobId, nodes: Vec<AllocatedNode>, victims: &[Victim<'_>]) -> Room {
         let there = nodes.iter().flat_map(|n| &self.view.nodes[n.index.0 as usize].holds);
-        let leaving = there.filter_map(|hold| self.view.working.get(&hold.job)?.preempted).map(|times| times.ends);
+        let times = |job: &JobView| {
+            let yielded = || job.suspended.and_then(|suspended| suspended.yielded);
+            job.preempted.or_else(yielded).map(|times| times.ends)
+        };
+        let leaving = there.filter_map(|hold| times(self.view.working.get(&hold.job)?));
         let told = victims.iter().map(|victim| self.now.plus(victim.way.grace));
         let from = leaving.chain(told).fold(self.now, Timestamp::max);
         let proposal = |victim: &Victim<'_>| PreemptProposal {
@@ -299,6 +388,7 @@ impl<'s> Search<'s> {
             mode: victim.way.mode,
             grace: victim.way.grace,
             eligible: self.eligible(victim.job),
+            until: None,
         };
         Room { nodes, victims: victims.iter().map(proposal).collect(), from }
     }

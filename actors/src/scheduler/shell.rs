@@ -10,6 +10,7 @@ use super::{
     preempt::{PreemptRules, Yielding},
     priority::{self, Standing},
     reservations::Reservations,
+    resume,
 };
 use crate::{
     controller::{env::Env, ports::ReplySink},
@@ -271,7 +272,8 @@ impl SchedulerActor {
         if view.pending.iter().all(|job| !job.eligible) {
             self.kept = None;
             self.waits.clear();
-            return Plan::default();
+            let resumptions = resume::resumptions(&view, &Plan::default());
+            return Plan { resumptions, ..Plan::default() };
         }
         let names = (view.nodes.clone(), view.partitions.iter().map(|p| p.name.clone()).collect());
         let kept = self.kept.take().filter(|kept| !self.wait_anew(kept).is_zero());
@@ -325,7 +327,11 @@ impl SchedulerActor {
     fn send(&mut self, cx: &mut Context<Self>, made: Plan) {
         self.pass += 1;
         self.truncated = made.truncated;
-        self.outstanding = made.starts.len() + made.preemptions.len();
+        self.outstanding = made.starts.len() + made.preemptions.len() + made.resumptions.len();
+        for mut one in made.resumptions {
+            one.pass = self.pass;
+            self.env.tell_job(cx, one.job, JobInput::GoOn(Box::new(one)));
+        }
         for mut preemption in made.preemptions {
             preemption.pass = self.pass;
             self.env.tell_job(cx, preemption.job, JobInput::Preempt(Box::new(preemption)));
@@ -512,6 +518,7 @@ pub fn policy(config: &Config) -> Policy {
             mode: config.preempt.mode,
             exempt: Duration::from_secs(config.preempt.exempt_secs),
             youngest_first: config.preempt.youngest_first(),
+            suspend_grace: Duration::from_secs(config.preempt.suspend_grace_secs()),
         },
     }
 }

@@ -84,6 +84,7 @@ pub fn cluster_with(nodes: u32, waiting: u32, mix: Mix, choice: Choice, running:
                 ),
                 completing: false,
                 kept: false,
+                parked: false,
             });
         }
     }
@@ -132,6 +133,7 @@ pub fn begin(view: &mut ClusterView, start: &StartProposal) {
             expected_end: start.time_limit.duration().map(|limit| NOW.plus(limit)),
             completing: false,
             kept: false,
+            parked: false,
         });
     }
 }

@@ -239,6 +239,7 @@ impl World {
                 expected_end: held.expected_end,
                 completing: held.completing,
                 kept: held.kept,
+                parked: held.parked,
             };
             Some(KeptHold { hold, most_holders: usage.most_holders() })
         };
@@ -472,6 +473,12 @@ impl World {
                 JobEffect::MarkCompleting { node, sluid } => {
                     self.to_node(job, &node, NodeInput::Completing { job, sluid });
                 }
+                JobEffect::Park { node, sluid } => {
+                    self.to_node(job, &node, NodeInput::Park { job, sluid });
+                }
+                JobEffect::Unpark { node, sluid, attempt } => {
+                    self.to_node(job, &node, NodeInput::Unpark { job, sluid, attempt });
+                }
                 JobEffect::MoveEnd { node, sluid, expected_end } => {
                     self.to_node(job, &node, NodeInput::MoveEnd { job, sluid, expected_end });
                 }
@@ -616,6 +623,9 @@ impl World {
                     let input = match notice {
                         NodeNotice::Reserved { attempt, result } => {
                             JobInput::Reserved { attempt, node: node_name, result }
+                        }
+                        NodeNotice::Unparked { attempt, granted } => {
+                            JobInput::Unparked { attempt, node: node_name, granted }
                         }
                         NodeNotice::RunHeld { sluid } => JobInput::RunHeld { node: node_name, sluid },
                         NodeNotice::RunMissing { sluid } => JobInput::RunMissing { node: node_name, sluid },

@@ -198,6 +198,7 @@ impl Run {
                 expected_end: limit,
                 completing: false,
                 kept: false,
+                parked: false,
             });
         }
         self.free = self.free.saturating_sub(u64::from(*held));
@@ -273,6 +274,7 @@ pub fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> Job
         priority: 1,
         terms: Default::default(),
         preempted: None,
+        suspended: None,
         billing: None,
         dependencies: Dependencies::default(),
         eligible: true,

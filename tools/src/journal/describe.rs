@@ -106,6 +106,12 @@ fn of_job(event: &JobEvent) -> String {
             let expedited = if *expedited { " expedited" } else { "" };
             format!("sluid={sluid}{}{expedited}", hold.map(|by| format!(" held by={by:?}")).unwrap_or_default())
         }
+        JobEvent::Stopped { by_admin, yielded, .. } => {
+            let admin = if *by_admin { "by an administrator" } else { "" };
+            let other = yielded.as_ref().map(|yielded| format!("for={}", yielded.by)).unwrap_or_default();
+            format!("{admin} {other}").trim().to_owned()
+        }
+        JobEvent::Continued { .. } => String::new(),
         JobEvent::Preempted(mark) => format!("by={} then={:?}", mark.by, mark.then),
     }
 }

@@ -8,7 +8,7 @@ use garrick_model::{
     resources::{CpuSet, MemoryMib, MemoryRequest},
     state::JobState,
     time::Timestamp,
-    view::{AllocatedNode, JobView, NodeView, PartitionView},
+    view::{AllocatedNode, JobView, NodeView, PartitionView, PreemptTimes},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -20,6 +20,8 @@ pub trait Amounts {
     fn cpu_count(&self) -> u32;
     /// Seconds that its current run has taken, or took.
     fn run_secs(&self, now: Timestamp) -> u64;
+    /// When it was told to give way to another, and when it could have been first.
+    fn preempt_times(&self) -> Option<PreemptTimes>;
 }
 
 impl Amounts for JobView {
@@ -34,15 +36,21 @@ impl Amounts for JobView {
         held(self).map_or(self.cpus, |nodes| nodes.iter().map(|n| n.share.cpus.len()).sum())
     }
 
+    fn preempt_times(&self) -> Option<PreemptTimes> {
+        self.preempted.or_else(|| self.suspended?.yielded)
+    }
+
     fn run_secs(&self, now: Timestamp) -> u64 {
-        match (self.state, self.start_time) {
-            (state, _) if state.waits() => 0,
-            (_, None) => 0,
-            (JobState::Running | JobState::Suspended | JobState::Configuring, Some(start)) => {
-                now.since(start).as_secs()
-            }
-            (_, Some(start)) => self.end_time.unwrap_or(now).since(start).as_secs(),
-        }
+        let until = match (self.state, self.start_time) {
+            (state, _) if state.waits() => return 0,
+            (_, None) => return 0,
+            (JobState::Suspended, _) => self.suspended.map_or(now, |times| times.at),
+            (JobState::Running | JobState::Configuring, _) => now,
+            _ => self.end_time.unwrap_or(now),
+        };
+        let stood = self.suspended.map_or(0, |times| times.stood_ms);
+        let passed = self.start_time.map_or(0, |start| until.since(start).as_millis());
+        u64::try_from(passed).unwrap_or(u64::MAX).saturating_sub(stood) / 1000
     }
 }
 

@@ -175,6 +175,7 @@ pub fn hold(cpus: std::ops::Range<u32>) -> NodeHold {
         expected_end: None,
         completing: false,
         kept: false,
+        parked: false,
     }
 }
 

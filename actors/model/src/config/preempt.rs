@@ -18,6 +18,8 @@ pub enum PreemptMode {
     Cancel,
     /// REQUEUE: it goes back to the queue if it may be requeued, and is ended otherwise.
     Requeue,
+    /// SUSPEND: it stands still and keeps all but its CPUs, and is resumed when they are free again.
+    Suspend,
 }
 
 /// Who may preempt whom.
@@ -48,16 +50,13 @@ pub struct PreemptSettings {
 }
 
 /// Options of `PreemptParameters` that are acted on.
-const PARAMETERS: &[&str] = &["youngest_first"];
+const PARAMETERS: &[&str] = &["suspend_grace_time", "youngest_first"];
 /// Options that Slurm has besides.
-const PARAMETERS_NOT_YET: &[&str] = &[
-    "min_exempt_priority",
-    "reclaim_licenses",
-    "reorder_count",
-    "send_user_signal",
-    "strict_order",
-    "suspend_grace_time",
-];
+const PARAMETERS_NOT_YET: &[&str] =
+    &["min_exempt_priority", "reclaim_licenses", "reorder_count", "send_user_signal", "strict_order"];
+
+/// Default of `suspend_grace_time`, seconds.
+const SUSPEND_GRACE: u64 = 2;
 
 const WORDS: &[&str] = &["OFF", "CANCEL", "GANG", "REQUEUE", "SUSPEND", "WITHIN", "PRIORITY"];
 
@@ -67,6 +66,16 @@ impl PreemptSettings {
         self.parameters.has("youngest_first")
     }
 
+    /// `suspend_grace_time`, seconds: from SIGTSTP to SIGSTOP.
+    pub fn suspend_grace_secs(&self) -> u64 {
+        self.parameters.value("suspend_grace_time").and_then(|text| text.parse().ok()).unwrap_or(SUSPEND_GRACE)
+    }
+
+    /// `GANG` is part of the cluster's `PreemptMode`: what was suspended is resumed.
+    pub(super) fn is_gang(&self) -> bool {
+        self.mode_text.as_deref().is_some_and(|text| text.split(',').any(|word| word == "GANG"))
+    }
+
     /// Sets a key by its usual spelling. `None`: not a key that is read here.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Value<Option<Option<SettingError>>> {
         let mut note = None;
@@ -74,6 +83,10 @@ impl PreemptSettings {
             "PreemptExemptTime" => self.exempt_secs = exempt_time(value)?,
             "PreemptMode" => {
                 let (mode, text, later) = mode(value)?;
+                if mode == PreemptMode::Suspend && !text.contains("GANG") {
+                    return Err(SettingError::new("PreemptMode=SUSPEND needs GANG, which resumes what was suspended")
+                        .suggest("PreemptMode=SUSPEND,GANG"));
+                }
                 self.mode = mode;
                 self.mode_text = Some(text);
                 note = later;
@@ -122,6 +135,7 @@ impl PreemptSettings {
         match (self.kind, self.mode) {
             (PreemptType::PartitionPrio, PreemptMode::Cancel) => Some("CANCEL"),
             (PreemptType::PartitionPrio, PreemptMode::Requeue) => Some("REQUEUE"),
+            (PreemptType::PartitionPrio, PreemptMode::Suspend) => Some("GANG,SUSPEND"),
             _ => None,
         }
     }
@@ -158,22 +172,29 @@ pub(super) fn mode(text: &str) -> Value<(PreemptMode, String, Option<SettingErro
     if ways > 1 || (has("OFF") && words.len() > 1) {
         return Err(SettingError::new(format!("\"{text}\" says several modes")).suggest("OFF, CANCEL or REQUEUE"));
     }
-    if has("SUSPEND") && !has("GANG") {
-        return Err(SettingError::new("PreemptMode=SUSPEND needs GANG, which resumes what was suspended")
-            .suggest("PreemptMode=SUSPEND,GANG"));
-    }
     let mode = if has("CANCEL") {
         PreemptMode::Cancel
     } else if has("REQUEUE") {
         PreemptMode::Requeue
+    } else if has("SUSPEND") {
+        PreemptMode::Suspend
     } else {
         PreemptMode::Off
     };
-    let later: Vec<&str> = words.iter().copied().filter(|w| !matches!(*w, "OFF" | "CANCEL" | "REQUEUE")).collect();
+    // GANG also makes jobs that share CPUs take turns.
+    let acted_on =
+        |word: &str| matches!(word, "OFF" | "CANCEL" | "REQUEUE" | "SUSPEND") || (word == "GANG" && has("SUSPEND"));
+    let later: Vec<&str> = words.iter().copied().filter(|word| !acted_on(word)).collect();
     let note = (!later.is_empty()).then(|| {
-        let instead = if mode == PreemptMode::Off { "jobs are not preempted" } else { "the rest counts" };
+        let instead = match (later.as_slice(), mode) {
+            (["GANG"], _) => "jobs take no turns",
+            (_, PreemptMode::Off) => "jobs are not preempted",
+            _ => "the rest counts",
+        };
         SettingError::new(format!("PreemptMode={} is not supported yet", later.join(","))).suggest(instead)
     });
+    // Slurm names GANG first.
+    words.sort_by_key(|word| *word != "GANG");
     Ok((mode, if words.is_empty() { "OFF".to_owned() } else { words.join(",") }, note))
 }
 
@@ -185,6 +206,9 @@ fn parameters(text: &str) -> Value<(Parameters, Option<SettingError>)> {
         let name = values::choice(word.split('=').next().unwrap_or(word), &known)?;
         if PARAMETERS_NOT_YET.contains(&name) {
             later.push(name);
+        }
+        if name == "suspend_grace_time" && word.split_once('=').is_none_or(|(_, secs)| secs.parse::<u64>().is_err()) {
+            return Err(SettingError::new(format!("\"{word}\" names no time")).suggest("suspend_grace_time=SECONDS"));
         }
     }
     let note = (!later.is_empty())
@@ -214,10 +238,26 @@ mod tests {
         assert_eq!(mode("requeue").unwrap(), (PreemptMode::Requeue, "REQUEUE".to_owned(), None));
         assert_eq!(mode("OFF").unwrap(), (PreemptMode::Off, "OFF".to_owned(), None));
         assert!(mode("CANCEL,REQUEUE").is_err() && mode("OFF,GANG").is_err() && mode("KILL").is_err());
-        assert!(mode("SUSPEND").is_err(), "needs GANG");
-        let (suspend, text, note) = mode("SUSPEND,GANG").unwrap();
-        assert_eq!((suspend, text.as_str()), (PreemptMode::Off, "SUSPEND,GANG"));
-        assert!(note.is_some());
+        for text in ["SUSPEND,GANG", "gang,suspend"] {
+            assert_eq!(mode(text).unwrap(), (PreemptMode::Suspend, "GANG,SUSPEND".to_owned(), None));
+        }
+        assert_eq!(mode("SUSPEND").unwrap(), (PreemptMode::Suspend, "SUSPEND".to_owned(), None), "of a partition");
+        let mut settings = PreemptSettings::default();
+        assert!(settings.set("PreemptMode", "SUSPEND").is_err(), "the cluster's needs GANG");
+        let (requeue, text, note) = mode("REQUEUE,GANG").unwrap();
+        assert_eq!((requeue, text.as_str()), (PreemptMode::Requeue, "GANG,REQUEUE"));
+        assert!(note.is_some(), "nobody takes turns");
+    }
+
+    #[test]
+    fn the_time_from_the_first_signal_to_the_stop_is_a_number() {
+        let mut settings = PreemptSettings::default();
+        assert_eq!(settings.suspend_grace_secs(), 2);
+        settings.set("PreemptParameters", "youngest_first,suspend_grace_time=30").unwrap();
+        assert_eq!(settings.suspend_grace_secs(), 30);
+        for wrong in ["suspend_grace_time", "suspend_grace_time=soon"] {
+            assert!(settings.set("PreemptParameters", wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

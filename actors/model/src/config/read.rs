@@ -310,6 +310,14 @@ impl Reader {
                 let cause = format!("DefaultTime={} is above MaxTime={}", default.scontrol_text(), max.scontrol_text());
                 report.warning(place, what.as_str(), SettingError::new(cause).suggest("MaxTime counts"));
             }
+            let suspends =
+                partition.preempt_mode.as_deref().is_some_and(|mode| mode.split(',').any(|m| m == "SUSPEND"));
+            if suspends && !self.config.preempt.is_gang() {
+                let cause =
+                    "PreemptMode=SUSPEND needs GANG in the cluster's PreemptMode, which resumes what was suspended";
+                let instead = "for example PreemptMode=SUSPEND,GANG on a line of its own";
+                report.error(place, what.as_str(), SettingError::new(cause).suggest(instead));
+            }
             if partition.preempt_mode.is_none() {
                 partition.preempt_mode = self.config.preempt.partition_default().map(str::to_owned);
             }

@@ -5,7 +5,7 @@ use garrick_actors::{
     job::{
         record::{
             Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, PreemptMark, Resolved,
-            Run, TaskMark, TaskOutcome,
+            Run, TaskMark, TaskOutcome, Yielded,
         },
         state::JobEvent,
     },
@@ -30,7 +30,7 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 31] = [
+pub const NAMES: [&str; 33] = [
     "Submitted",
     "Held",
     "Released",
@@ -56,6 +56,8 @@ pub const NAMES: [&str; 31] = [
     "Requeued",
     "Purged",
     "Preempted",
+    "Stopped",
+    "Continued",
     "a node",
     "a partition",
     "a controller",
@@ -288,6 +290,7 @@ fn run(nodes: &[&str]) -> Run {
         after_failure: None,
         continued: false,
         preempted: None,
+        suspended: None,
         parts: Vec::new(),
     }
 }
@@ -475,6 +478,7 @@ pub fn expedited() -> Vec<ControllerEvent> {
         partition: "debug".into(),
         exclusive: true,
         kept: true,
+        parked: false,
     };
     job(
         31,
@@ -547,5 +551,21 @@ pub fn preempted() -> Vec<ControllerEvent> {
         event(JobEvent::Allocated(Box::new(run(&["n1"])))),
         event(JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
         event(JobEvent::Preempted(PreemptMark { times, then, by: JobId(42) })),
+    ]
+}
+
+/// What came to version 1 after that: runs that are suspended for another job, or by an administrator, and go on.
+pub fn suspended() -> Vec<ControllerEvent> {
+    let event = |event| ControllerEvent::Job { job: JobId(41), event: Box::new(event) };
+    let times = PreemptTimes { eligible: at(6), at: at(40), ends: at(42) };
+    let yielded = Some(Yielded { times, by: JobId(42), until: at(400) });
+    vec![
+        event(JobEvent::Submitted(Box::new(record(41, plain_spec())))),
+        event(JobEvent::Allocated(Box::new(run(&["n1"])))),
+        event(JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
+        event(JobEvent::Stopped { at: at(40), by_admin: false, yielded: yielded.clone() }),
+        event(JobEvent::Continued { at: at(90) }),
+        event(JobEvent::Stopped { at: at(95), by_admin: true, yielded: None }),
+        event(JobEvent::Stopped { at: at(99), by_admin: true, yielded }),
     ]
 }

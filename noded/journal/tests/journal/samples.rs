@@ -70,6 +70,16 @@ fn what_came_to_a_controllers_journal_of_version_1_after_that_reads_back() {
 }
 
 #[test]
+fn runs_that_stand_still_in_a_controllers_journal_of_version_1_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-1-suspended.journal"));
+    assert_same(&read, &controller_events::suspended());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let run = replayed.jobs[&garrick_model::ids::JobId(41)].phase.run().unwrap();
+    assert_eq!((run.stood().as_secs(), run.yielded().map(|other| other.by.0)), (50, Some(42)));
+}
+
+#[test]
 fn a_step_journal_of_version_1_reads_back() {
     let read: Vec<StepEvent> = all(&sample("version-1-steps.journal"));
     assert_same(&read, &step_events::version_1());
@@ -82,8 +92,14 @@ fn the_samples_fit_together_and_have_every_event() {
     events.iter().for_each(|event| replayed.apply(event).unwrap());
     assert_eq!(replayed.jobs.keys().map(|job| job.0).collect::<Vec<_>>(), [11, 12, 21, 22]);
     assert_eq!((replayed.epoch, replayed.last_job, replayed.submissions), (3, 22, 5));
-    let later =
-        [controller_events::expedited(), controller_events::reservations(), controller_events::preempted()].concat();
+    let later = [
+        controller_events::expedited,
+        controller_events::reservations,
+        controller_events::preempted,
+        controller_events::suspended,
+    ]
+    .map(|make| make())
+    .concat();
     let found: Vec<&str> = events.iter().chain(&later).map(controller_events::name).collect();
     for name in controller_events::NAMES {
         assert!(found.contains(&name), "{name} is missing");
@@ -115,6 +131,12 @@ fn make_the_sample_with_reservations() {
 #[ignore = "makes tests/data/version-1-preempted.journal, by hand"]
 fn make_the_sample_of_preemption() {
     replace(&sample("version-1-preempted.journal"), controller_events::preempted()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-suspended.journal, by hand"]
+fn make_the_sample_of_suspension() {
+    replace(&sample("version-1-suspended.journal"), controller_events::suspended()).unwrap();
 }
 
 /// Makes the samples of the version that is written now. Samples of versions that have been in use are not made again.

@@ -86,7 +86,7 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::TimeMin => or_na(spec.time_min.map(|l| l.squeue_text())),
         Field::PendingTime => pending_secs(job, clock).to_string(),
         Field::SubmitTime => clock.at(job.submit_time),
-        Field::PreemptTime => clock.at_or(job.preempted.map(|times| times.at), "N/A"),
+        Field::PreemptTime => clock.at_or(job.preempt_times().map(|times| times.at), "N/A"),
         Field::EligibleTime => clock.at_or(job.eligible_time, "Unknown"),
         Field::StartTime => clock.at_or(job.start_time, "N/A"),
         Field::EndTime => clock.at_or(job.end_time, "N/A"),

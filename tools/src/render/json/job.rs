@@ -49,8 +49,12 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     j["dependency"] = json!(if dependencies == "(null)" { "" } else { &dependencies });
     j["derived_exit_code"] = exit(view.derived_exit);
     j["eligible_time"] = time(view.eligible_time);
-    j["preempt_time"] = time(view.preempted.map(|times| times.at));
-    j["preemptable_time"] = time(view.preempted.map(|times| times.eligible));
+    j["preempt_time"] = time(view.preempt_times().map(|times| times.at));
+    j["preemptable_time"] = time(view.preempt_times().map(|times| times.eligible));
+    j["suspend_time"] = time(view.suspended.map(|times| times.at));
+    if let Some(times) = view.suspended.filter(|_| view.state == JobState::Suspended) {
+        j["pre_sus_time"] = number(u32::try_from(view.run_secs(times.at)).unwrap_or(u32::MAX));
+    }
     j["end_time"] = time(view.end_time);
     j["excluded_nodes"] = json!(amounts::fold(&spec.exclude));
     j["exit_code"] = exit(view.exit);

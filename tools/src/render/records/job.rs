@@ -9,6 +9,7 @@ use crate::render::{
 use garrick_model::{
     resources::MemoryRequest,
     spec::{JobKind, Sharing},
+    state::JobState,
     time::{TimeLimit, long_duration},
     view::JobView,
 };
@@ -136,11 +137,13 @@ fn times(r: &mut Record, job: &JobView, clock: &Clock) {
         clock.at_or(job.end_time, "Unknown"),
         clock.at_or(spec.deadline, "N/A")
     ));
-    if let Some(times) = job.preempted {
+    if let Some(times) = job.preempt_times() {
         r.line(format!("PreemptEligibleTime={} PreemptTime={}", clock.at(times.eligible), clock.at(times.at)));
     }
+    let ran = if job.state == JobState::Suspended { job.run_secs(clock.now) } else { 0 };
     r.line(format!(
-        "SuspendTime=None SecsPreSuspend=0 LastSchedEval={} Scheduler=Backfill",
+        "SuspendTime={} SecsPreSuspend={ran} LastSchedEval={} Scheduler=Backfill",
+        clock.at_or(job.suspended.map(|times| times.at), "None"),
         clock.at_or(job.last_sched_eval, "Unknown")
     ));
 }

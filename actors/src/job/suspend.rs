@@ -1,0 +1,233 @@
+//! Standing still: suspended by an administrator, or for another job that may preempt this one, which gets its CPUs then.
+//! Who was suspended for another keeps all the rest, and goes on when every node has said that the CPUs are free again. One
+//! that an administrator suspended as well waits for an administrator too.
+
+use super::{
+    core::{JobCore, Turn},
+    messages::{JobEffect, JobTimer},
+    record::{Phase, Yielded},
+    start::COMMIT_LIMIT,
+    state::JobEvent,
+};
+use crate::scheduler::{preempt::PreemptProposal, resume::ResumeProposal};
+use garrick_model::{
+    messages::node::{ControllerToNode, SignalScope},
+    refusal::Refusal,
+    signal::{SIGCONT, SIGSTOP, SIGTSTP},
+    time::TimeLimit,
+    view::PreemptTimes,
+};
+use std::{collections::BTreeSet, time::Duration};
+
+/// A run asks its nodes for its CPUs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Resuming {
+    attempt: u64,
+    /// Nodes that have not answered.
+    waiting: BTreeSet<String>,
+    asked_by: Asker,
+}
+
+/// Who is told what comes of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asker {
+    /// The scheduler, in this pass.
+    Pass(u64),
+    /// An administrator, in this request.
+    Request(u64),
+}
+
+impl JobCore {
+    /// An administrator suspends it.
+    pub(super) fn suspend(&mut self, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        match &self.record.phase {
+            Phase::Running(_) => {
+                self.save(JobEvent::Stopped { at: turn.now, by_admin: true, yielded: None }, turn);
+                self.stop(turn);
+                self.tell_limit(turn);
+                Ok(())
+            }
+            Phase::Suspended(run) => {
+                if let Some(yielded) = run.yielded().cloned() {
+                    let yielded = Some(yielded);
+                    self.save(JobEvent::Stopped { at: turn.now, by_admin: true, yielded }, turn);
+                    self.give_up_resuming(false, turn);
+                }
+                Ok(())
+            }
+            Phase::Pending | Phase::Starting(_) => Err(Refusal::JobPending),
+            Phase::Completing(..) | Phase::Over(..) => Err(Refusal::AlreadyDone),
+        }
+    }
+
+    /// An administrator resumes it. `None`: it stands still for another job, and the answer comes when its nodes have said
+    /// whether its CPUs are free.
+    pub(super) fn resume_by_admin(&mut self, request: u64, turn: &mut Turn<'_>) -> Option<Result<(), Refusal>> {
+        match &self.record.phase {
+            Phase::Suspended(run) => match run.yielded().cloned() {
+                None => {
+                    self.go_on(turn);
+                    Some(Ok(()))
+                }
+                Some(_) if run.ending.is_some() => Some(Err(Refusal::AlreadyDone)),
+                // From now on it is the scheduler's again.
+                yielded if run.suspended.as_ref().is_some_and(|s| s.by_admin) => {
+                    self.save(JobEvent::Stopped { at: turn.now, by_admin: false, yielded }, turn);
+                    Some(Ok(()))
+                }
+                Some(_) if self.resuming.is_some() => Some(Ok(())),
+                Some(_) => {
+                    self.ask_for_cpus(Asker::Request(request), turn);
+                    None
+                }
+            },
+            Phase::Running(_) => Some(Ok(())),
+            Phase::Pending | Phase::Starting(_) => Some(Err(Refusal::JobPending)),
+            Phase::Completing(..) | Phase::Over(..) => Some(Err(Refusal::AlreadyDone)),
+        }
+    }
+
+    /// Stands still for another job. False: it cannot.
+    pub(super) fn stand_aside(&mut self, proposal: &PreemptProposal, turn: &mut Turn<'_>) -> bool {
+        let (run, still) = match &self.record.phase {
+            Phase::Running(run) => (run, false),
+            Phase::Suspended(run) => (run, true),
+            _ => return false,
+        };
+        if run.yielded().is_some() || run.ending.is_some() || run.preempted.is_some() {
+            return true;
+        }
+        let grace = if still { Duration::ZERO } else { proposal.grace };
+        let times = PreemptTimes { eligible: proposal.eligible, at: turn.now, ends: turn.now.plus(grace) };
+        let until = proposal.until.unwrap_or(turn.now);
+        tracing::info!(job_id = self.record.id.0, by = proposal.by.0, "job.suspended");
+        let yielded = Some(Yielded { times, by: proposal.by, until });
+        self.save(JobEvent::Stopped { at: turn.now, by_admin: still, yielded }, turn);
+        self.tell_limit(turn);
+        self.move_end(turn);
+        if !grace.is_zero()
+            && let Some(run) = self.record.phase.working()
+        {
+            self.send_signal(run.batch_host(), SIGTSTP, SignalScope::Full, turn);
+        }
+        self.give_cpus(turn);
+        true
+    }
+
+    /// One that stands still for another gives its CPUs when its grace is over. May be repeated.
+    pub(super) fn give_cpus(&self, turn: &mut Turn<'_>) {
+        let Phase::Suspended(run) = &self.record.phase else { return };
+        let Some(yielded) = run.yielded().filter(|_| run.ending.is_none()) else { return };
+        if yielded.times.ends > turn.now {
+            return turn.out.push(JobEffect::SetTimer { timer: JobTimer::Preempt, at: yielded.times.ends });
+        }
+        self.stop(turn);
+        for node in run.unreleased() {
+            turn.out.push(JobEffect::Park { node: node.to_owned(), sluid: self.record.sluid });
+        }
+    }
+
+    /// The scheduler says that its CPUs are free.
+    pub(super) fn go_on_if_free(&mut self, proposal: &ResumeProposal, turn: &mut Turn<'_>) {
+        let run = match &self.record.phase {
+            Phase::Suspended(run) if self.record.sluid == proposal.sluid => Some(run),
+            _ => None,
+        };
+        let waits = run.is_some_and(|run| {
+            run.ending.is_none() && run.yielded().is_some() && run.suspended.as_ref().is_some_and(|s| !s.by_admin)
+        });
+        if waits && self.resuming.is_none() {
+            self.ask_for_cpus(Asker::Pass(proposal.pass), turn);
+        } else {
+            turn.out.push(JobEffect::Outcome { pass: proposal.pass, accepted: false });
+        }
+    }
+
+    fn ask_for_cpus(&mut self, asked_by: Asker, turn: &mut Turn<'_>) {
+        let Some(run) = self.record.phase.working() else { return };
+        // Answers to an earlier life of this owner must not be taken for answers to this one.
+        let attempt = u64::try_from(turn.now.0).unwrap_or(0).max(self.resume_attempt + 1);
+        self.resume_attempt = attempt;
+        let waiting: BTreeSet<String> = run.unreleased().map(str::to_owned).collect();
+        for node in &waiting {
+            turn.out.push(JobEffect::Unpark { node: node.clone(), sluid: self.record.sluid, attempt });
+        }
+        turn.out.push(JobEffect::SetTimer { timer: JobTimer::Commit, at: turn.now.plus(COMMIT_LIMIT) });
+        self.resuming = Some(Resuming { attempt, waiting, asked_by });
+    }
+
+    pub(super) fn unparked(&mut self, attempt: u64, node: &str, granted: bool, turn: &mut Turn<'_>) {
+        let Some(resuming) = self.resuming.as_mut().filter(|r| r.attempt == attempt) else { return };
+        if !granted {
+            tracing::debug!(job_id = self.record.id.0, node, "job.cpus_are_not_free");
+            return self.give_up_resuming(false, turn);
+        }
+        resuming.waiting.remove(node);
+        if resuming.waiting.is_empty() {
+            self.go_on(turn);
+            self.give_up_resuming(true, turn);
+        }
+    }
+
+    /// Ends an attempt. Unless the run goes on, nodes that may have given its CPUs back get them again.
+    pub(super) fn give_up_resuming(&mut self, goes_on: bool, turn: &mut Turn<'_>) {
+        let Some(resuming) = self.resuming.take() else { return };
+        turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
+        if !goes_on {
+            self.give_cpus(turn);
+        }
+        turn.out.push(match resuming.asked_by {
+            Asker::Pass(pass) => JobEffect::Outcome { pass, accepted: goes_on },
+            Asker::Request(request) => {
+                JobEffect::Answer { request, result: if goes_on { Ok(()) } else { Err(Refusal::Busy) } }
+            }
+        });
+    }
+
+    /// An attempt of a run that ended meanwhile is of no use.
+    pub(super) fn resumes_only_what_waits(&mut self, turn: &mut Turn<'_>) {
+        let waits = matches!(&self.record.phase, Phase::Suspended(run) if run.ending.is_none());
+        if !waits {
+            self.give_up_resuming(false, turn);
+        }
+    }
+
+    fn go_on(&mut self, turn: &mut Turn<'_>) {
+        self.save(JobEvent::Continued { at: turn.now }, turn);
+        turn.out.push(JobEffect::ClearTimer(JobTimer::Preempt));
+        if let Some(run) = self.record.phase.working() {
+            self.send_signal(run.batch_host(), SIGCONT, SignalScope::Full, turn);
+        }
+        self.tell_limit(turn);
+        self.move_end(turn);
+    }
+
+    fn stop(&self, turn: &mut Turn<'_>) {
+        if let Some(run) = self.record.phase.working() {
+            self.send_signal(run.batch_host(), SIGSTOP, SignalScope::Full, turn);
+        }
+    }
+
+    /// The batch host may not have had the order before its link or its daemon ended.
+    pub(super) fn stop_or_continue_again(&self, turn: &mut Turn<'_>) {
+        match &self.record.phase {
+            Phase::Suspended(_) => self.stop(turn),
+            Phase::Running(run) if run.continued => {
+                self.send_signal(run.batch_host(), SIGCONT, SignalScope::Full, turn);
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells the batch host how long the run may take: time does not count while it stands still.
+    pub(super) fn tell_limit(&self, turn: &mut Turn<'_>) {
+        let Some(run) = self.record.phase.working() else { return };
+        let limit = match (&self.record.phase, run.time_limit) {
+            (Phase::Suspended(_), _) => TimeLimit::Unlimited,
+            (_, TimeLimit::Secs(secs)) => TimeLimit::Secs(secs.saturating_add(run.stood().as_secs())),
+            (_, unlimited) => unlimited,
+        };
+        let frame = ControllerToNode::SetTimeLimit { job: self.record.id, sluid: self.record.sluid, limit };
+        turn.out.push(JobEffect::ToAgent { node: run.batch_host().to_owned(), frame: Box::new(frame) });
+    }
+}

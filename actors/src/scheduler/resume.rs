@@ -1,0 +1,135 @@
+//! Which runs that were suspended for others go on. Pure: reads the picture of a plan and names runs; their owners ask the
+//! nodes, which give nobody's CPUs away.
+//!
+//! One goes on when nobody else has its CPUs, or gets them or has them kept in the plan. Those of higher tiers go first, then
+//! those that started first. Who waits in the queue without being allowed to preempt it comes after it: to him the CPUs of
+//! suspended runs are taken.
+
+use super::{
+    facts::{ClusterView, PartitionSharing},
+    plan::Plan,
+    request::NodeUse,
+};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    resources::CpuSet,
+    spec::Sharing,
+    state::JobState,
+    view::{JobView, NodeHold},
+};
+use std::{cmp::Reverse, collections::BTreeMap};
+
+/// A run that may go on, as proposed to the job's owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResumeProposal {
+    /// Number of the pass, set when proposals are sent; answers name it.
+    pub pass: u64,
+    /// Whose.
+    pub job: JobId,
+    /// Which run.
+    pub sluid: Sluid,
+}
+
+/// Somebody who has CPUs of a node, or is to have them.
+struct Awake<'v> {
+    cpus: &'v CpuSet,
+    sharing: Sharing,
+    /// Whose; `None`: not known here.
+    uid: Option<u32>,
+    /// Most that share a CPU with him.
+    most: u32,
+}
+
+/// Runs that go on besides what is planned.
+pub(super) fn resumptions(view: &ClusterView, plan: &Plan) -> Vec<ResumeProposal> {
+    let waits = |job: &&JobView| {
+        let for_another = job.suspended.is_some_and(|times| times.yielded.is_some() && !times.by_admin);
+        job.state == JobState::Suspended && for_another
+    };
+    let mut waiting: Vec<&JobView> = view.working.values().map(|job| &**job).filter(waits).collect();
+    let tier = |job: &JobView| {
+        let partition = view.partition(&job.allocation.as_ref()?.partition)?;
+        Some(partition.1.tier)
+    };
+    waiting.sort_by_key(|job| (Reverse(tier(job)), job.start_time, job.id));
+    let mut planned = planned(plan);
+    let mut proposals = Vec::new();
+    for job in waiting {
+        let own: Vec<(usize, &NodeHold)> = holds_of(view, job).collect();
+        let free = own.iter().all(|(place, own)| {
+            let others = view.nodes[*place].holds.iter().filter(|hold| hold.sluid != own.sluid && !hold.parked);
+            let others: Vec<Awake<'_>> = others.map(|hold| awake(view, hold)).collect();
+            let besides = planned.get(place).map(Vec::as_slice).unwrap_or_default();
+            may_wake(own, most_holders(view, own), &[&others, besides])
+        });
+        if free && !own.is_empty() {
+            for (place, own) in own {
+                planned.entry(place).or_default().push(awake(view, own));
+            }
+            proposals.push(ResumeProposal { pass: 0, job: job.id, sluid: job.sluid });
+        }
+    }
+    proposals
+}
+
+/// What the plan gives or keeps, by node.
+fn planned(plan: &Plan) -> BTreeMap<usize, Vec<Awake<'_>>> {
+    let mut planned: BTreeMap<usize, Vec<Awake<'_>>> = BTreeMap::new();
+    let starts = plan.starts.iter().flat_map(|start| std::iter::once(start).chain(&start.others));
+    let given = starts.flat_map(|start| start.nodes.iter().map(|node| (node, start.usage)));
+    for (node, usage) in given.chain(plan.kept_for_preempting.iter().map(|(node, usage)| (node, *usage))) {
+        let most = if matches!(usage, NodeUse::Oversubscribe(_)) { usage.most_holders() } else { 1 };
+        let one = Awake { cpus: &node.share.cpus, sharing: usage.sharing(), uid: None, most };
+        planned.entry(node.index.0 as usize).or_default().push(one);
+    }
+    planned
+}
+
+fn awake<'v>(view: &ClusterView, hold: &'v NodeHold) -> Awake<'v> {
+    Awake { cpus: &hold.share.cpus, sharing: hold.sharing, uid: Some(hold.uid), most: most_holders(view, hold) }
+}
+
+/// What the run has on its nodes.
+fn holds_of<'v>(view: &'v ClusterView, job: &'v JobView) -> impl Iterator<Item = (usize, &'v NodeHold)> {
+    let nodes = job.allocation.iter().flat_map(|allocation| &allocation.nodes).map(|node| node.index.0 as usize);
+    nodes.filter_map(|place| {
+        let hold = view.nodes.get(place)?.holds.iter().find(|hold| hold.sluid == job.sluid)?;
+        Some((place, hold))
+    })
+}
+
+/// How many share a CPU with that at most.
+fn most_holders(view: &ClusterView, hold: &NodeHold) -> u32 {
+    if hold.sharing != Sharing::Oversubscribe {
+        return 1;
+    }
+    let job = view.working.get(&hold.job).and_then(|job| job.allocation.as_ref());
+    match job.and_then(|allocation| view.partition(&allocation.partition)).map(|(_, facts)| facts.sharing) {
+        Some(PartitionSharing::Yes(most) | PartitionSharing::Force(most)) => most,
+        _ => 1,
+    }
+}
+
+/// Do those leave it its CPUs? No more is granted than the node's own account grants.
+fn may_wake(own: &NodeHold, most: u32, others: &[&[Awake<'_>]]) -> bool {
+    let others = || others.iter().copied().flatten();
+    let same_user = |other: &Awake<'_>| other.uid == Some(own.uid);
+    let welcome = match own.sharing {
+        Sharing::Exclusive => others().next().is_none(),
+        Sharing::User => others().all(|other| other.sharing != Sharing::Exclusive && same_user(other)),
+        _ => others().all(|other| match other.sharing {
+            Sharing::Exclusive => false,
+            Sharing::User => same_user(other),
+            _ => true,
+        }),
+    };
+    welcome
+        && own.share.cpus.iter().all(|cpu| {
+            let mut holders = 0;
+            others().filter(|other| other.cpus.contains(cpu)).all(|other| {
+                holders += 1;
+                let both = own.sharing == Sharing::Oversubscribe && other.sharing == Sharing::Oversubscribe;
+                both && holders < most.min(other.most)
+            })
+        })
+}
