@@ -1,9 +1,13 @@
-//! Jobs that give way to others, over real processes: requeued, cancelled, and with a grace in which they may end.
+//! Jobs that give way to others, over real processes: requeued, cancelled, with a grace in which they may end, and suspended.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod support;
-use support::{Cluster, field_of};
+use nix::{
+    sys::signal::{Signal, kill},
+    unistd::Pid,
+};
+use support::{Cluster, children_of, field_of};
 
 const RULES: &str = "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n\
                      PartitionName=low Nodes=ALL PriorityTier=1\nPartitionName=cancel Nodes=ALL PriorityTier=1 PreemptMode=CANCEL\n\
@@ -82,4 +86,108 @@ fn a_job_with_grace_is_told_and_may_end_by_itself() {
     c.await_state(&low, "COMPLETED");
     assert_eq!(c.read("kept"), "saved\n");
     assert!(c.job_field(&low, "PreemptTime").is_some());
+}
+
+const SUSPEND: &str = "PreemptType=preempt/partition_prio\nPreemptMode=SUSPEND,GANG\n\
+                       PreemptParameters=suspend_grace_time=1\nPartitionName=low Nodes=ALL PriorityTier=1\n\
+                       PartitionName=high Nodes=ALL PriorityTier=10\n";
+
+/// State letters of that process and of all that come from it.
+fn states(pid: i32) -> String {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let own = stat.rsplit_once(") ").map_or("", |(_, rest)| &rest[..1]).to_owned();
+    children_of(pid).into_iter().fold(own, |all, child| all + &states(child))
+}
+
+/// A job of two CPUs, and the processes of its batch shell and of its step's task.
+fn low(c: &Cluster) -> (String, [i32; 2]) {
+    let text = "#!/bin/bash\n#SBATCH -p low -n2 --mem=1000 -o low-%j.out\necho $$ > shell\n\
+                srun -n1 sh -c 'echo $$ > task; while :; do sleep 1; done'\n";
+    c.script("low.sh", text);
+    let said = ["shell", "task"].map(|name| c.fifo(name));
+    let id = c.sh("sbatch low.sh").ok().job();
+    (id, said.map(|pipe| std::fs::read_to_string(pipe).unwrap().trim().parse().unwrap()))
+}
+
+/// A job of two CPUs of the higher tier, which ends when [`Cluster::read`] has read the pipe.
+fn high(c: &Cluster, pipe: &str, memory: u32) -> String {
+    c.fifo(pipe);
+    let wrap = format!("echo over > {pipe}");
+    c.run("sbatch", &["-p", "high", "-n2", &format!("--mem={memory}"), "-o", "high.out", "--wrap", &wrap]).ok().job()
+}
+
+fn stand_still(c: &Cluster, processes: [i32; 2]) {
+    let stand = |pid| !states(pid).is_empty() && states(pid).chars().all(|state| "TZ".contains(state));
+    c.await_that("all processes are stopped", || processes.into_iter().all(stand));
+}
+
+fn go_on(c: &Cluster, processes: [i32; 2]) {
+    let go = |pid| !states(pid).is_empty() && !states(pid).contains('T');
+    c.await_that("no process is stopped", || processes.into_iter().all(go));
+}
+
+#[test]
+fn a_job_of_a_lower_tier_stands_still_for_one_of_a_higher_and_goes_on_after_it() {
+    let c = Cluster::up_with("preempt-suspend", &["--nodes", "1", "--cpus", "2", "--memory", "4000"], |_| {
+        SUSPEND.to_owned()
+    });
+    let (low, processes) = low(&c);
+    c.await_state(&low, "RUNNING");
+    go_on(&c, processes);
+
+    // Its memory would not be free.
+    let large = high(&c, "never", 3500);
+    c.await_that("it waits", || c.job_field(&large, "Reason").as_deref() == Some("Resources"));
+    assert_eq!(c.job_field(&low, "JobState").as_deref(), Some("RUNNING"));
+    c.sh(&format!("scancel {large}")).ok();
+
+    let first = high(&c, "first", 1000);
+    c.await_state(&first, "RUNNING");
+    stand_still(&c, processes);
+    let shown = c.run("squeue", &["-h", "-j", &low, "-o", "%t %T"]).ok().out;
+    assert_eq!(shown.trim(), "S SUSPENDED");
+    let record = c.sh(&format!("scontrol show job {low}")).ok().out;
+    for field in ["SuspendTime", "PreemptTime"] {
+        assert!(field_of(&record, field).is_some_and(|time| time.starts_with("20")), "{record}");
+    }
+    let node = c.sh("scontrol show node n1").ok().out;
+    assert_eq!(field_of(&node, "CPUAlloc").as_deref(), Some("2"), "{node}");
+    assert_eq!(field_of(&node, "AllocMem").as_deref(), Some("2000"), "{node}");
+    let refused = c.sh(&format!("scontrol resume {low}"));
+    assert_eq!((refused.code, refused.err.contains("Requested nodes are busy")), (1, true), "{refused:?}");
+
+    // A controller that is restarted goes on with that.
+    kill(Pid::from_raw(c.pid_of("controller", None)), Signal::SIGKILL).unwrap();
+    c.sh("garrick up").ok();
+    c.await_state(&first, "RUNNING");
+    assert_eq!(c.job_field(&low, "JobState").as_deref(), Some("SUSPENDED"));
+    stand_still(&c, processes);
+    assert_eq!(c.read("first"), "over\n");
+    c.await_state(&first, "COMPLETED");
+    c.await_state(&low, "RUNNING");
+    go_on(&c, processes);
+
+    // Whom an administrator suspended besides, nobody else resumes.
+    let second = high(&c, "second", 1000);
+    c.await_state(&second, "RUNNING");
+    c.sh(&format!("scontrol suspend {low}")).ok();
+    assert_eq!(c.read("second"), "over\n");
+    c.await_state(&second, "COMPLETED");
+    let third = high(&c, "third", 1000);
+    assert_eq!(c.read("third"), "over\n");
+    c.await_state(&third, "COMPLETED");
+    assert_eq!(c.job_field(&low, "JobState").as_deref(), Some("SUSPENDED"));
+    stand_still(&c, processes);
+    c.sh(&format!("scontrol resume {low}")).ok();
+    c.await_state(&low, "RUNNING");
+    go_on(&c, processes);
+
+    // One that is cancelled while it stands still leaves nothing behind.
+    let last = high(&c, "last", 1000);
+    c.await_state(&last, "RUNNING");
+    c.sh(&format!("scancel {low}")).ok();
+    c.await_state(&low, "CANCELLED");
+    assert_eq!(c.read("last"), "over\n");
+    c.await_state(&last, "COMPLETED");
+    c.await_that("the node is idle", || c.sh("sinfo -h -p low -o %t").ok().out.trim() == "idle");
 }

@@ -988,6 +988,68 @@ fn phases(world: &World) -> Vec<&'static str> {
     world.jobs.values().map(|core| core.record().phase.name()).collect()
 }
 
+/// A job of both partitions that takes all of every node.
+fn wide(world: &mut World, partition: &str) -> JobId {
+    world.next_job += 1;
+    let nodes = Some(NodeCount { min: NODES, max: None });
+    let (partitions, tasks) = (vec![partition.to_owned()], Some(8 * NODES));
+    let spec = JobSpec { partitions, nodes, tasks, tasks_per_node: Some(8), ..spec() };
+    world.add_job(record(world.next_job, spec), true);
+    JobId(world.next_job)
+}
+
+fn pass(world: &mut World) {
+    world.schedule();
+    world.settle();
+    world.check();
+}
+
+#[test]
+fn one_that_stands_still_for_another_goes_on_after_it_over_restarts_at_every_step() {
+    for restart_at in 0..6 {
+        let mut world = connected();
+        let mut step = 0;
+        let mut restart = |world: &mut World| {
+            if step == restart_at {
+                world.restart_controller();
+                (0..NODES).for_each(|index| world.connect(&format!("n{index}")));
+                world.settle();
+            }
+            step += 1;
+        };
+        wide(&mut world, "debug");
+        pass(&mut world);
+        assert_eq!(phases(&world), ["running"]);
+        wide(&mut world, "urgent");
+        world.settle();
+        world.schedule();
+        restart(&mut world);
+        pass(&mut world);
+        assert_eq!(phases(&world), ["suspended", "pending"], "{restart_at}");
+        restart(&mut world);
+        world.advance(Duration::from_secs(2));
+        restart(&mut world);
+        pass(&mut world);
+        pass(&mut world);
+        assert_eq!(phases(&world), ["suspended", "running"], "{restart_at}");
+        restart(&mut world);
+        pass(&mut world);
+        assert_eq!(phases(&world), ["suspended", "running"], "{restart_at}");
+        world.finish_some_run(0);
+        world.settle();
+        assert_eq!(phases(&world), ["suspended", "over"], "who stands still does not end");
+        world.schedule();
+        world.deliver(0);
+        restart(&mut world);
+        pass(&mut world);
+        pass(&mut world);
+        assert_eq!(phases(&world), ["running", "over"], "{restart_at}");
+        restart(&mut world);
+        world.drain();
+        world.all_is_over();
+    }
+}
+
 #[test]
 fn all_components_start_and_the_leader_is_launched_last() {
     let mut world = connected();

@@ -76,11 +76,11 @@ fn limits(out: &[JobEffect]) -> Vec<TimeLimit> {
 }
 
 fn parked(out: &[JobEffect]) -> Vec<&str> {
-    let node = |effect| match effect {
-        &JobEffect::Park { ref node, .. } => Some(node.as_str()),
+    let parks = out.iter().filter_map(|effect| match effect {
+        JobEffect::Park { node, .. } => Some(node.as_str()),
         _ => None,
-    };
-    out.iter().filter_map(node).collect()
+    });
+    parks.collect()
 }
 
 fn outcome(out: &[JobEffect]) -> Option<bool> {

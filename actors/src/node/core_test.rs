@@ -503,13 +503,18 @@ enum Step {
     Reserve { job: u32, first: u32, count: u32, memory: u64, kind: u8, uid: u32 },
     Release { job: u32, attempt: Option<u64> },
     Completing { job: u32 },
+    Park { job: u32 },
+    Unpark { job: u32 },
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
     let reserve = (1u32..6, 0u32..8, 1u32..6, 0u64..600, 0u8..6, 1u32..3)
         .prop_map(|(job, first, count, memory, kind, uid)| Step::Reserve { job, first, count, memory, kind, uid });
     let release = (1u32..6, prop::option::of(0u64..3)).prop_map(|(job, attempt)| Step::Release { job, attempt });
-    prop_oneof![4 => reserve, 2 => release, 1 => (1u32..6).prop_map(|job| Step::Completing { job })]
+    let completing = (1u32..6).prop_map(|job| Step::Completing { job });
+    let park = (1u32..6).prop_map(|job| Step::Park { job });
+    let unpark = (1u32..6).prop_map(|job| Step::Unpark { job });
+    prop_oneof![4 => reserve, 2 => release, 1 => completing, 2 => park, 2 => unpark]
 }
 
 proptest! {
@@ -534,11 +539,51 @@ proptest! {
                 Step::Release { job, attempt } => {
                     NodeInput::Release { job: JobId(job), sluid: Sluid(u64::from(job)), attempt, drain: None }
                 }
+                Step::Park { job } => NodeInput::Park { job: JobId(job), sluid: Sluid(u64::from(job)) },
+                Step::Unpark { job } => NodeInput::Unpark { job: JobId(job), sluid: Sluid(u64::from(job)), attempt: 1 },
                 Step::Completing { job } => NodeInput::Completing { job: JobId(job), sluid: Sluid(u64::from(job)) },
             };
             core.handle(NOW, input, &mut Vec::new());
             prop_assert_eq!(core.sanity_check(), Ok(()));
         }
+    }
+}
+
+fn unpark(core: &mut NodeCore, job: u32) -> bool {
+    let mut out = Vec::new();
+    core.handle(NOW, NodeInput::Unpark { job: JobId(job), sluid: Sluid(u64::from(job)), attempt: 3 }, &mut out);
+    let answer = out.into_iter().find_map(|e| match e {
+        NodeEffect::ToJob { notice: NodeNotice::Unparked { attempt: 3, granted }, .. } => Some(granted),
+        _ => None,
+    });
+    answer.unwrap()
+}
+
+#[test]
+fn a_run_that_stands_still_for_another_keeps_all_but_its_cpus_and_has_them_back_when_they_are_free() {
+    for usage in [NodeUse::Cpus, NodeUse::Whole] {
+        let mut core = up();
+        reserve(&mut core, ReserveAsk { usage, ..ask(1, 0..8, 0) }).unwrap();
+        assert!(reserve(&mut core, ask(2, 0..2, 0)).is_err());
+        let before = core.view().generation;
+        for _ in 0..2 {
+            core.handle(NOW, NodeInput::Park { job: JobId(1), sluid: Sluid(1) }, &mut Vec::new());
+        }
+        assert_eq!((core.view().generation, core.view().holds[0].parked), (before + 1, true));
+        reserve(&mut core, ask(2, 0..2, 0)).unwrap();
+        // 800 of 1000 MiB are gone.
+        assert!(reserve(&mut core, ask(3, 4..6, 0)).is_err());
+        assert!(!unpark(&mut core, 1));
+        core.sanity_check().unwrap();
+        core.handle(
+            NOW,
+            NodeInput::Release { job: JobId(2), sluid: Sluid(2), attempt: None, drain: None },
+            &mut Vec::new(),
+        );
+        assert!(unpark(&mut core, 1) && unpark(&mut core, 1), "an answer that was lost is given again");
+        assert!(reserve(&mut core, ask(2, 0..2, 0)).is_err());
+        assert!(!unpark(&mut core, 9), "not here");
+        core.sanity_check().unwrap();
     }
 }
 

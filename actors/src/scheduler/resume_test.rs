@@ -182,9 +182,9 @@ fn of_those_that_stand_still_the_higher_tier_goes_on_first_and_administrators_ke
     assert_eq!(resumed(&made(&[mid.clone(), apart], vec![])), [51, 52]);
     // Not while anybody who is awake has one of its CPUs, or has the node alone.
     let other = runs(1, "low", 7..8, 100);
-    assert!(resumed(&made(&[low.clone(), other], vec![])).is_empty());
+    assert!(resumed(&made(&[low, other], vec![])).is_empty());
     let alone = Runs { sharing: Sharing::Exclusive, ..runs(1, "high", 4..8, 100) };
-    assert!(resumed(&made(&[mid.clone(), alone.clone()], vec![])).is_empty());
+    assert!(resumed(&made(&[mid.clone(), alone], vec![])).is_empty());
     let whole = Runs { sharing: Sharing::Exclusive, ..mid };
     assert!(resumed(&made(&[whole.clone(), runs(1, "low", 7..8, 100)], vec![])).is_empty());
     assert_eq!(resumed(&made(&[whole], vec![])), [51]);

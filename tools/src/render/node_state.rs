@@ -34,15 +34,16 @@ pub fn usage(node: &NodeView) -> Usage {
         used.memory.0 += hold.share.memory.map_or(0, |m| m.0);
         used.active |= !hold.completing && !hold.kept;
         used.completing |= hold.completing;
-        whole |= !hold.completing && hold.sharing == Sharing::Exclusive;
+        whole |= !hold.completing && !hold.parked && hold.sharing == Sharing::Exclusive;
     }
     used.reserved = node.holds.iter().any(|hold| hold.kept) && !used.active;
     used.full = whole || used.cpus >= node.shape.cpus;
     used
 }
 
+/// Of a run that was suspended for another, the other has the CPUs.
 fn cpus(hold: &NodeHold) -> u32 {
-    hold.share.cpus.len()
+    if hold.parked { 0 } else { hold.share.cpus.len() }
 }
 
 /// The state without its flags.
