@@ -174,6 +174,17 @@ impl NodeShape {
     pub fn core_of_cpu(&self, cpu: u32) -> u32 {
         cpu / self.cpus_per_core()
     }
+    /// CPUs of each socket.
+    pub fn sockets_cpus(&self) -> impl Iterator<Item = Range<u32>> + use<> {
+        let size = self.cores_per_socket.max(1).saturating_mul(self.cpus_per_core().max(1));
+        let cpus = self.cpus;
+        (0..cpus.div_ceil(size))
+            .map(move |socket| socket * size..(socket.saturating_add(1)).saturating_mul(size).min(cpus))
+    }
+    /// The socket that a CPU belongs to.
+    pub fn socket_of_cpu(&self, cpu: u32) -> u32 {
+        cpu / self.cores_per_socket.max(1).saturating_mul(self.cpus_per_core().max(1))
+    }
     /// All its CPUs.
     pub fn all_cpus(&self) -> CpuSet {
         (0..self.cpus).collect()

@@ -20,7 +20,7 @@ use crate::{
 };
 use garrick_model::{
     config::{Config, EnforcePartLimits, MemoryPer, function},
-    gres::{GPU, GresCount, GresRequest, list},
+    gres::{GPU, GresCount, GresRequest, Totals, list},
     ids::{JobId, RequestId, Sluid},
     messages::command::Caller,
     refusal::Refusal,
@@ -210,11 +210,15 @@ impl Rules<'_> {
         if let Some(unknown) = gres.all().find(|asked| !self.config.gres.types.contains(&asked.name)) {
             return Err(Refusal::InvalidGres(unknown.to_string()));
         }
-        if gres.total.len() > 1 {
-            return Err(Refusal::NotSupported("--gpus with several types".to_owned()));
+        gres.check_totals()?;
+        if !gres.per_socket.is_empty() && (spec.layout.tasks_per_socket.is_some() || spec.layout.one_core_per_socket) {
+            return Err(Refusal::NotSupported(
+                "--gpus-per-socket with limits of tasks or cores of a socket".to_owned(),
+            ));
         }
         let gpus = |list: &[GresCount]| u32::try_from(GresRequest::gpus(list)).unwrap_or(u32::MAX);
-        let (each, on_node, total) = (gpus(&gres.per_task), gpus(&gres.on_node(0, 0)), gpus(&gres.total));
+        let (each, on_node, total) = (gpus(&gres.per_task), gpus(&gres.on_node(0, Totals::NONE)), gpus(&gres.total));
+        let gres_nodes = gres.totals().most_nodes();
         let contradiction = || Refusal::InvalidGres(list(&gres.total));
         if each > 0 && total > 0 {
             // So many tasks as that makes.
@@ -242,7 +246,7 @@ impl Rules<'_> {
         {
             spec.cpus_per_task = Some(each.saturating_mul(cpus));
         }
-        if spec.nodes.is_some_and(|nodes| total > 0 && total < nodes.min) {
+        if spec.nodes.is_some_and(|nodes| total > 0 && gres_nodes < u64::from(nodes.min)) {
             return Err(Refusal::NodeConfigUnavailable { detail: None });
         }
         Ok(())
@@ -317,7 +321,7 @@ impl Rules<'_> {
         };
         // What is asked for on all nodes together may need more of them than tasks do.
         let max_nodes = match spec.nodes {
-            None => max_nodes.max(u32::try_from(spec.gres.total_count()).unwrap_or(u32::MAX)),
+            None => max_nodes.max(u32::try_from(spec.gres.totals().most_nodes()).unwrap_or(u32::MAX)),
             Some(_) => max_nodes,
         };
         let time_limit = spec.time_limit.or(first.config.default_time).unwrap_or(first.config.max_time);
@@ -448,7 +452,8 @@ fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -> Re
 
 /// CPUs that a request comes to.
 fn cpus_asked(spec: &JobSpec, tasks: u32, cpus_per_task: u32, nodes: u32) -> u32 {
-    let gpus = GresRequest::gpus(&spec.gres.total).max(GresRequest::gpus(&spec.gres.on_node(0, 0)) * u64::from(nodes));
+    let gpus = GresRequest::gpus(&spec.gres.total)
+        .max(GresRequest::gpus(&spec.gres.on_node(0, Totals::NONE)) * u64::from(nodes));
     let with_gpus = gpus.saturating_mul(u64::from(spec.gres.cpus_per_gpu.unwrap_or(0)));
     // As for one task on each node.
     let tasks = if spec.layout.overcommit { nodes } else { tasks };

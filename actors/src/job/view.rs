@@ -6,7 +6,7 @@ use super::{
 };
 use garrick_model::{
     config::Billed,
-    gres::GresCount,
+    gres::{GresCount, Totals},
     resources::MemoryRequest,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
@@ -138,7 +138,7 @@ fn billing(core: &JobCore) -> Option<u64> {
                     list.iter().filter(|one| one.name == name && kind.is_none_or(|k| one.kind.as_deref() == Some(k)));
                 named.map(|one| one.count).sum()
             };
-            let on_nodes = of(&asked.on_node(0, 0)).saturating_mul(nodes);
+            let on_nodes = of(&asked.on_node(0, Totals::NONE)).saturating_mul(nodes);
             let of_tasks = of(&asked.per_task).saturating_mul(u64::from(resolved.tasks));
             on_nodes.max(of_tasks).max(of(&asked.total))
         };

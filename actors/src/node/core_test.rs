@@ -292,7 +292,7 @@ fn less_memory_than_configured_is_invalid_until_it_registers_right() {
 }
 
 fn gpus(count: u64) -> GresEntry {
-    GresEntry { name: "gpu".into(), kind: None, count, no_consume: false, devices: true }
+    GresEntry { name: "gpu".into(), kind: None, count, no_consume: false, devices: true, places: Vec::new() }
 }
 
 fn with_gpus(count: u64) -> NodeCore {

@@ -3,7 +3,7 @@
 
 use super::request::{ANYBODY, MemoryNeed, NodeUse, Request};
 use garrick_model::{
-    gres::{GresAmounts, GresEntry, GresRequest, GresTaken},
+    gres::{GresAmounts, GresEntry, GresRequest, GresTaken, Totals},
     resources::{NodeShape, NodeShare},
 };
 
@@ -47,7 +47,7 @@ pub struct Capacity {
     /// CPUs that may be taken.
     pub cpus: u32,
     /// Of the generic resource that is asked for on all nodes together, as many as this node could give.
-    pub total: u64,
+    pub total: Totals,
 }
 
 /// What of a request falls on one node.
@@ -56,7 +56,7 @@ pub struct Part {
     /// Tasks.
     pub tasks: u32,
     /// Of the generic resource that is asked for on all nodes together.
-    pub total: u64,
+    pub total: Totals,
 }
 
 /// What somebody takes of a node, in amounts.
@@ -89,8 +89,8 @@ impl Amount {
 
 impl Part {
     /// Is there as much of everything as in the other?
-    pub const fn holds(self, other: Self) -> bool {
-        self.tasks >= other.tasks && self.total >= other.total
+    pub fn holds(self, other: Self) -> bool {
+        self.tasks >= other.tasks && self.total.holds(&other.total)
     }
 }
 
@@ -231,7 +231,7 @@ impl Free {
             Some(_) => return None,
         };
         let mut tasks = tasks.min(request.tasks_each.unwrap_or(u32::MAX));
-        let mut total = 0;
+        let mut total = Totals::NONE;
         if let Some(gres) = &request.gres {
             (tasks, total) = self.gres_capacity(cpus, shape, request, gres, tasks)?;
         }
@@ -246,7 +246,7 @@ impl Free {
         request: &Request,
         gres: &GresRequest,
         tasks: u32,
-    ) -> Option<(u32, u64)> {
+    ) -> Option<(u32, Totals)> {
         let entries = &shape.gres;
         let fits = |part: Part| {
             let need = gres.on_node(part.tasks, part.total);
@@ -258,14 +258,19 @@ impl Free {
             let with_gpus = gpus.saturating_mul(u64::from(gres.cpus_per_gpu.unwrap_or(0)));
             memory <= self.memory && with_gpus <= u64::from(cpus) && self.gres.has(entries, &need)
         };
-        let least = u64::from(gres.total_count() > 0);
+        let least = gres.totals().one_each();
         let most = u64::from(tasks);
         let tasks =
             greatest(most, |tasks| fits(Part { tasks: u32::try_from(tasks).unwrap_or(u32::MAX), total: least }))?;
         let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
-        let room = self.gres.total_room(entries, gres).min(gres.total_count());
-        let total = greatest(room, |total| fits(Part { tasks: tasks.min(request.least_tasks()), total }))?;
-        (total >= least).then_some((tasks, total))
+        let room = self.gres.total_room(entries, gres).min(gres.totals());
+        let tasks_then = tasks.min(request.least_tasks());
+        let mut total = least;
+        for place in 0..gres.total.len() {
+            let most = greatest(room.at(place), |n| fits(Part { tasks: tasks_then, total: total.with(place, n) }))?;
+            total = total.with(place, most);
+        }
+        total.holds(&least).then_some((tasks, total))
     }
 }
 
@@ -280,7 +285,7 @@ pub fn cpus_of_task(shape: &NodeShape, request: &Request) -> u32 {
 
 /// The greatest number up to `most` for which `fits` holds; it holds for none above one for which it does not. `None`: not
 /// even for 0.
-fn greatest(most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
+pub fn greatest(most: u64, fits: impl Fn(u64) -> bool) -> Option<u64> {
     if fits(most) {
         return Some(most);
     }

@@ -8,7 +8,7 @@ use super::{
     probe::Feasibility,
 };
 use garrick_model::{
-    gres::{GPU, GresAmounts, GresCount, GresEntry, GresPool, GresRequest, list},
+    gres::{DevicePlace, GPU, GresAmounts, GresBinding, GresCount, GresEntry, GresPool, GresRequest, list},
     ids::JobId,
     resources::MemoryMib,
     spec::{JobSpec, NodeCount, Sharing},
@@ -21,7 +21,14 @@ use proptest::prelude::*;
 const NOW: Timestamp = Timestamp::from_secs(100_000);
 
 fn entry(kind: Option<&str>, count: u64) -> GresEntry {
-    GresEntry { name: GPU.into(), kind: kind.map(Into::into), count, no_consume: false, devices: true }
+    GresEntry {
+        name: GPU.into(),
+        kind: kind.map(Into::into),
+        count,
+        no_consume: false,
+        devices: true,
+        places: Vec::new(),
+    }
 }
 
 fn with_gpus(index: u32, entries: Vec<GresEntry>) -> NodeView {
@@ -100,6 +107,81 @@ fn a_number_for_all_nodes_is_shared_out_among_them() {
 }
 
 #[test]
+fn several_types_are_shared_out_each_and_every_node_has_some_of_each() {
+    let mixed = |a100, h100| vec![entry(Some("a100"), a100), entry(Some("h100"), h100)];
+    let nodes = || vec![with_gpus(0, mixed(0, 4)), with_gpus(1, mixed(2, 1)), with_gpus(2, mixed(1, 3))];
+    let wants = |h100, a100| {
+        let total = [gpus(Some("h100"), h100), gpus(Some("a100"), a100)].concat();
+        let nodes = Some(NodeCount { min: 1, max: Some(3) });
+        JobSpec { nodes, ..asks(GresRequest { total, ..GresRequest::default() }) }
+    };
+    let of = |spec| given(&plan(&cluster(nodes(), jobs(vec![spec])), NOW));
+    assert_eq!(of(wants(2, 1)), [(1, "n2=gpu:a100:1(IDX:0),gpu:h100:2(IDX:1-2)".to_owned())]);
+    let both = "n1=gpu:a100:2(IDX:0-1),gpu:h100:1(IDX:2) n2=gpu:a100:1(IDX:0),gpu:h100:3(IDX:1-3)";
+    assert_eq!(of(wants(4, 3)), [(1, both.to_owned())]);
+    // What only a node without the other type has is of no use.
+    assert_eq!(of(wants(5, 1)), []);
+    let mut feasibility = Feasibility::new(cluster(nodes(), Vec::new()));
+    assert!(feasibility.check(&job(1, wants(4, 3))).is_ok());
+    assert!(feasibility.check(&job(1, wants(5, 1))).is_err());
+}
+
+/// A node of two sockets of four CPUs, with GPUs 0 and 1 near to the first and 2 and 3 near to the second.
+fn two_sockets(index: u32) -> NodeView {
+    let mut node = with_gpus(index, vec![entry(None, 4)]);
+    (node.shape.sockets, node.shape.cores_per_socket, node.shape.threads_per_core) = (2, 4, 1);
+    let near = |cpus: std::ops::Range<u32>| DevicePlace { cpus: cpus.into(), links: Vec::new() };
+    node.shape.gres[0].places = vec![near(0..4), near(0..4), near(4..8), near(4..8)];
+    node
+}
+
+fn shares(plan: &Plan) -> Vec<(u32, String, String)> {
+    let of = |start: &super::plan::StartProposal| {
+        let share = &start.nodes[0].share;
+        (start.job.0, share.cpus.to_string(), list(&share.gres))
+    };
+    plan.starts.iter().map(of).collect()
+}
+
+fn wants(count: u64, cpus: u32, binding: Option<GresBinding>) -> JobSpec {
+    let gres = GresRequest { per_node: gpus(None, count), binding, ..GresRequest::default() };
+    JobSpec { tasks: Some(cpus), ..asks(gres) }
+}
+
+#[test]
+fn gpus_go_with_cpus_near_to_them() {
+    let of = |specs: Vec<JobSpec>| shares(&plan(&cluster(vec![two_sockets(0)], jobs(specs)), NOW));
+    let text = |id: u32, cpus: &str, gpus: &str| (id, cpus.to_owned(), gpus.to_owned());
+    // The second job finds a socket with two GPUs, not the lowest CPUs and GPUs.
+    let two = of(vec![wants(1, 1, None), wants(2, 2, None), wants(1, 3, None)]);
+    let want = [text(1, "0", "gpu:1(IDX:0)"), text(2, "4-5", "gpu:2(IDX:2-3)"), text(3, "1-3", "gpu:1(IDX:1)")];
+    assert_eq!(two, want);
+    let any = of(vec![wants(1, 1, None), wants(2, 2, Some(GresBinding::Disable))]);
+    assert_eq!(any[1], text(2, "1-2", "gpu:2(IDX:1-2)"));
+    // CPUs that are not near are given only where that is not a must.
+    assert_eq!(of(vec![wants(1, 6, None)]), [text(1, "0-5", "gpu:1(IDX:0)")]);
+    assert_eq!(of(vec![wants(1, 6, Some(GresBinding::Enforce))]), []);
+    assert_eq!(of(vec![wants(3, 6, Some(GresBinding::Enforce))]), [text(1, "0-5", "gpu:3(IDX:0-2)")]);
+    let mut feasibility = Feasibility::new(cluster(vec![two_sockets(0)], Vec::new()));
+    assert!(feasibility.check(&job(1, wants(1, 6, Some(GresBinding::Enforce)))).is_err());
+    assert!(feasibility.check(&job(1, wants(1, 4, Some(GresBinding::Enforce)))).is_ok());
+}
+
+#[test]
+fn sockets_may_be_asked_for_gpus_of_their_own() {
+    let per_socket = |count, sockets| {
+        let gres = GresRequest { per_socket: gpus(None, count), sockets: Some(sockets), ..GresRequest::default() };
+        JobSpec { tasks: Some(2), ..asks(gres) }
+    };
+    let of = |specs: Vec<JobSpec>| shares(&plan(&cluster(vec![two_sockets(0)], jobs(specs)), NOW));
+    assert_eq!(of(vec![per_socket(1, 2)]), [(1, "0,4".to_owned(), "gpu:2(IDX:0,2)".to_owned())]);
+    assert_eq!(of(vec![per_socket(2, 1)]), [(1, "0-1".to_owned(), "gpu:2(IDX:0-1)".to_owned())]);
+    assert_eq!(of(vec![wants(1, 1, None), per_socket(2, 2)]).len(), 1, "one of the sockets has only one left");
+    let mut feasibility = Feasibility::new(cluster(vec![two_sockets(0)], Vec::new()));
+    assert!(feasibility.check(&job(1, per_socket(3, 1))).is_err());
+}
+
+#[test]
 fn cpus_and_memory_may_go_with_gpus() {
     let request = GresRequest {
         total: gpus(None, 2),
@@ -171,15 +253,19 @@ fn overbooked(view: &ClusterView, plan: &Plan) -> Option<String> {
 
 fn any_gres() -> impl Strategy<Value = JobSpec> {
     let kind = prop_oneof![3 => Just(None), 1 => Just(Some("a100")), 1 => Just(Some("h100"))];
-    (kind, 0u64..4, 0u8..4, prop::option::of(1u32..5), 1u64..90, 0u8..10).prop_map(
+    (kind, 0u64..4, 0u8..5, prop::option::of(1u32..5), 1u64..90, 0u8..10).prop_map(
         |(kind, count, form, tasks, minutes, sharing)| {
             let list = gpus(kind, count);
             let gres = match form {
                 0 => GresRequest { per_task: list, ..GresRequest::default() },
                 1 => GresRequest { total: list, cpus_per_gpu: Some(2), ..GresRequest::default() },
+                2 => GresRequest {
+                    total: [gpus(Some("a100"), count), gpus(Some("h100"), 1)].concat(),
+                    ..GresRequest::default()
+                },
                 _ => GresRequest { per_node: list, ..GresRequest::default() },
             };
-            let nodes = (form == 1).then_some(NodeCount { min: 1, max: Some(3) });
+            let nodes = (form == 1 || form == 2).then_some(NodeCount { min: 1, max: Some(3) });
             let sharing = if sharing == 0 { Sharing::Exclusive } else { Sharing::Default };
             let memory = garrick_model::resources::MemoryRequest::PerNode(MemoryMib(50));
             JobSpec { tasks, nodes, memory, sharing, time_limit: Some(TimeLimit::Secs(minutes * 60)), ..asks(gres) }
@@ -214,7 +300,7 @@ proptest! {
             let of_gpu = start.nodes.iter().flat_map(|n| &n.share.gres).filter(|share| share.name == GPU);
             let all: u64 = of_gpu.map(|share| share.count).sum();
             let tasks: u32 = start.nodes.iter().map(|n| n.share.tasks).sum();
-            prop_assert!(all >= gres.total_count());
+            prop_assert!(all >= gres.totals().sum());
             if job.spec.tasks.is_some() {
                 prop_assert!(all >= GresRequest::gpus(&gres.per_task) * u64::from(tasks));
             }

@@ -8,7 +8,7 @@ use super::{
     request::Request,
 };
 use fixedbitset::FixedBitSet;
-use garrick_model::{ids::JobId, resources::NodeShape, time::Timestamp, view::NodeView};
+use garrick_model::{gres::Totals, ids::JobId, resources::NodeShape, time::Timestamp, view::NodeView};
 use rustc_hash::FxHashMap;
 use std::{
     collections::{BTreeSet, BinaryHeap},
@@ -311,12 +311,12 @@ impl Horizon {
         let least = request.least_part();
         let eyes = Eyes { request, candidates, length };
         let (now, until) = (self.now, self.now.plus(length));
-        let (mut nodes, mut sum, mut total) = (0u64, 0u64, 0u64);
+        let (mut nodes, mut sum, mut total) = (0u64, 0u64, Totals::NONE);
         self.visit(&eyes, least, |class, sought, number| {
             let begin = class.brief.partition_point(|s| s.from <= now).saturating_sub(1);
             let mut during = (begin..class.brief.len())
                 .take_while(|place| class.brief[*place].from < until || class.brief[*place].from <= now);
-            let most = Part { tasks: u32::MAX, total: u64::MAX };
+            let most = Part { tasks: u32::MAX, total: Totals::ALL };
             let part = during.try_fold(most, |part, place| {
                 let here = sought.room(class, place)?;
                 let both = Part { tasks: part.tasks.min(here.tasks), total: part.total.min(here.total) };
@@ -329,7 +329,7 @@ impl Horizon {
                     limits.open.insert(node);
                     nodes += 1;
                     sum += u64::from(part.tasks);
-                    total += part.total;
+                    total = total.plus(part.total);
                 }
             }
             // Later ones are of no use.
@@ -337,7 +337,7 @@ impl Horizon {
         });
         nodes >= u64::from(request.min_nodes)
             && sum >= u64::from(request.total_tasks())
-            && total >= request.total_gres()
+            && total.holds(&request.total_gres())
     }
 
     /// The earliest time from `from` to `until` at which the request could run for `length` where nodes need not be
@@ -432,7 +432,7 @@ impl Horizon {
         'found: for f in &found {
             let members = self.classes[f.class as usize].members.iter().map(|n| *n as usize);
             for node in members.filter(|n| request.exclude.is_empty() || candidates.contains(*n)) {
-                if left == 0 && total == 0 && nodes.len() >= request.min_nodes as usize {
+                if left == 0 && total.is_none() && nodes.len() >= request.min_nodes as usize {
                     break 'found;
                 }
                 let least = request.least_part();
@@ -441,7 +441,7 @@ impl Horizon {
                     total: level.total.min(total).max(least.total),
                 };
                 left = left.saturating_sub(part.tasks);
-                total = total.saturating_sub(part.total);
+                total = total.less(part.total);
                 nodes.push((node, part));
             }
         }
@@ -491,8 +491,10 @@ impl Horizon {
             }
         }
         // As many nodes as it may have, the widest ones.
-        open.sort_unstable_by_key(|(part, _)| std::cmp::Reverse((part.total, part.tasks)));
-        let mut widest = Together::default();
+        open.sort_unstable_by_key(|(part, _)| std::cmp::Reverse((part.total.sum(), part.tasks)));
+        // Which nodes are best for one of several types is not known by the sum of all.
+        let several = request.gres.as_ref().is_some_and(|gres| gres.total.len() > 1);
+        let mut widest = Together { several, ..Together::default() };
         open.into_iter().any(|(part, count)| widest.add(part, count, request))
     }
 
@@ -547,7 +549,9 @@ impl Horizon {
 struct Together {
     nodes: u64,
     tasks: u64,
-    total: u64,
+    total: Totals,
+    /// Of generic resources, those on nodes beyond what it may have count too.
+    several: bool,
 }
 
 impl Together {
@@ -556,10 +560,10 @@ impl Together {
         let taken = u64::from(count).min(u64::from(request.max_nodes) - self.nodes);
         self.nodes += taken;
         self.tasks += taken * u64::from(part.tasks);
-        self.total += taken * part.total;
+        self.total = self.total.plus(part.total.times(if self.several { count.into() } else { taken }));
         self.nodes >= u64::from(request.min_nodes)
             && self.tasks >= u64::from(request.total_tasks())
-            && self.total >= request.total_gres()
+            && self.total.holds(&request.total_gres())
     }
 }
 
@@ -593,7 +597,7 @@ impl Limits {
         let part = self.parts.get(class).copied().unwrap_or_default();
         let tasks = capacity.tasks.min(part.tasks);
         let total = capacity.total.min(part.total);
-        (tasks >= least.tasks.max(1) && total >= least.total).then_some(Capacity { tasks, total, ..capacity })
+        (tasks >= least.tasks.max(1) && total.holds(&least.total)).then_some(Capacity { tasks, total, ..capacity })
     }
 }
 
@@ -616,19 +620,19 @@ fn levels(request: &Request) -> Vec<(Part, u32)> {
         if nodes > request.max_nodes {
             break;
         }
-        levels.push((Part { tasks, total: gres.div_ceil(u64::from(nodes.max(1))) }, nodes));
+        levels.push((Part { tasks, total: gres.part(nodes.into()) }, nodes));
         if tasks <= request.least_tasks() {
             break;
         }
         tasks = (tasks / 2).max(request.least_tasks());
     }
     // More nodes than tasks need, for what is asked for on all of them together.
-    let most = u64::from(request.max_nodes).min(gres);
+    let most = u64::from(request.max_nodes).min(gres.most_nodes());
     let mut nodes = levels.last().map_or(0, |(_, nodes)| u64::from(*nodes)) * 2;
     while nodes > 0 && nodes / 2 < most {
         let count = u32::try_from(nodes.min(most)).unwrap_or(u32::MAX);
         let tasks = total.div_ceil(count).max(request.least_tasks());
-        levels.push((Part { tasks, total: gres.div_ceil(u64::from(count)) }, count));
+        levels.push((Part { tasks, total: gres.part(count.into()) }, count));
         nodes *= 2;
     }
     levels

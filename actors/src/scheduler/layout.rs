@@ -138,11 +138,11 @@ impl Layout {
     pub fn tasks_on(&self, free: &CpuSet, shape: &NodeShape, cpus_per_task: u32) -> u32 {
         let per_core = shape.cpus_per_core().max(1);
         if self.one_core_per_socket {
-            let sockets = sockets(shape).filter(|cpus| has(free, cpus.clone()) >= per_core).count();
+            let sockets = shape.sockets_cpus().filter(|cpus| has(free, cpus.clone()) >= per_core).count();
             let cpus = u32::try_from(sockets).unwrap_or(u32::MAX).saturating_mul(per_core);
             return self.tasks_in(cpus, shape, cpus_per_task);
         }
-        sockets(shape).fold(0u32, |sum, cpus| {
+        shape.sockets_cpus().fold(0u32, |sum, cpus| {
             let tasks = self.tasks_in(has(free, cpus), shape, cpus_per_task);
             sum.saturating_add(tasks.min(self.tasks_per_socket.unwrap_or(u32::MAX)))
         })
@@ -153,7 +153,7 @@ impl Layout {
         let per_core = shape.cpus_per_core().max(1);
         let mut chosen = CpuSet::new();
         let mut left = tasks;
-        for cpus in sockets(shape) {
+        for cpus in shape.sockets_cpus() {
             let most = if self.one_core_per_socket {
                 per_core.min(wanted.saturating_sub(chosen.len()))
             } else {
@@ -174,13 +174,6 @@ impl Layout {
         }
         chosen
     }
-}
-
-/// CPUs of each socket.
-fn sockets(shape: &NodeShape) -> impl Iterator<Item = Range<u32>> {
-    let size = shape.cores_per_socket.max(1).saturating_mul(shape.cpus_per_core().max(1));
-    let cpus = shape.cpus;
-    (0..cpus.div_ceil(size)).map(move |socket| socket * size..(socket.saturating_add(1)).saturating_mul(size).min(cpus))
 }
 
 fn has(free: &CpuSet, cpus: Range<u32>) -> u32 {

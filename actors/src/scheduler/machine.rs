@@ -2,14 +2,15 @@
 //! indexed by weight and by free CPUs, so that a place is found without looking at every node.
 
 use super::{
+    binding,
     facts::{ClusterView, cpus_per_unit, in_service},
-    free::{Capacity, Door, Free, Part, cpus_of_part, memory_of},
+    free::{Capacity, Door, Free, Part, cpus_of_part, greatest, memory_of},
     horizon::{Horizon, NEVER, Step},
     request::{NodeUse, Request},
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    gres::{GresAmounts, GresEntry, GresPool},
+    gres::{GresAmounts, GresEntry, GresPool, GresRequest, GresShare, Totals},
     ids::JobId,
     resources::{CpuSet, MemoryMib, NodeShape, NodeShare},
     spec::Sharing,
@@ -302,6 +303,12 @@ impl<'a> Machine<'a> {
             _ => room.free_cpus,
         };
         let capacity = room.amounts(shape).capacity_with(cpus, shape, room.unit, request)?;
+        let capacity = match &request.gres {
+            Some(gres) if binding::is_strict(gres) && !matches!(request.usage, NodeUse::Oversubscribe(_)) => {
+                self.bound_capacity(node, request, capacity)?
+            }
+            _ => capacity,
+        };
         match &request.layout {
             Some(layout) if layout.is_by_socket() && !matches!(request.usage, NodeUse::Oversubscribe(_)) => {
                 let free: CpuSet = room.whole_units().collect();
@@ -312,12 +319,57 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// What is left of a capacity where CPUs have to be near to GPUs.
+    fn bound_capacity(&self, node: usize, request: &Request, capacity: Capacity) -> Option<Capacity> {
+        let gres = request.gres.as_ref()?;
+        let fits = |tasks: u32, total: Totals| {
+            let part = Part { tasks, total };
+            self.bound(node, request, gres, part, &|_| u64::MAX).is_some()
+        };
+        let least = request.least_part();
+        let tasks =
+            greatest(capacity.tasks.into(), |tasks| fits(u32::try_from(tasks).unwrap_or(u32::MAX), least.total))?;
+        let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
+        let mut total = least.total;
+        for place in 0..gres.total.len() {
+            let most = capacity.total.at(place);
+            total = total.with(place, greatest(most, |n| fits(tasks.min(least.tasks), total.with(place, n)))?);
+        }
+        (tasks >= request.least_tasks() && total.holds(&least.total)).then_some(Capacity { tasks, total, ..capacity })
+    }
+
+    /// CPUs and generic resources for a part of the request that are near to each other.
+    fn bound(
+        &self,
+        node: usize,
+        request: &Request,
+        gres: &GresRequest,
+        part: Part,
+        most: &dyn Fn(usize) -> u64,
+    ) -> Option<(CpuSet, Vec<GresShare>)> {
+        let (room, shape) = (&self.rooms[node], &self.view.nodes[node].shape);
+        let cpus = cpus_of_part(shape, room.unit, request, part);
+        let wanted = binding::Wanted { gres, need: gres.on_node(part.tasks, part.total), cpus };
+        binding::choose(shape, &room.whole_units().collect(), &room.gres, &wanted, most)
+    }
+
     /// The share for a part of the request on a node that has the capacity for it. `most` bounds what may be had of each
     /// of its generic resources; `None`: it is not to be had within that.
     pub fn share(&self, node: usize, request: &Request, part: Part, most: impl Fn(usize) -> u64) -> Option<NodeShare> {
         let room = &self.rooms[node];
         let shape = &self.view.nodes[node].shape;
         let wanted = cpus_of_part(shape, room.unit, request, part);
+        let by_socket = request.layout.is_some_and(|layout| layout.is_by_socket());
+        let together = match (&request.gres, request.usage) {
+            (Some(gres), NodeUse::Cpus | NodeUse::User) if binding::matters(shape, gres) && !by_socket => {
+                Some(self.bound(node, request, gres, part, &most)?)
+            }
+            _ => None,
+        };
+        if let Some((cpus, gres)) = together {
+            let memory = memory_of(shape, request, cpus.len(), part, room.memory).map(MemoryMib);
+            return Some(NodeShare { cpus, memory, tasks: if request.tasks_named { part.tasks } else { 0 }, gres });
+        }
         let cpus: CpuSet = match request.usage {
             NodeUse::Whole => shape.job_cpus(),
             NodeUse::Oversubscribe(most) => room.least_shared(shape.cpus, most, wanted),

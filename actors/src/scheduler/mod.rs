@@ -6,6 +6,7 @@
 //! | [`request`] | what a job asks of a partition, in numbers |
 //! | [`constraint`] | `-C` and `--prefer` expressions |
 //! | `mixed` | nodes for an expression that is about nodes together |
+//! | `binding` | which CPUs of a node go with which GPUs |
 //! | [`layout`] | what is asked of sockets, cores and threads |
 //! | [`free`] | what is free on a node, in amounts, and what fits into it |
 //! | [`machine`] | free room now, to the single CPU |
@@ -23,6 +24,7 @@
 //! | [`shell`] | the actor |
 //! | [`probe`] | could it ever run, when would it start |
 
+mod binding;
 pub mod constraint;
 pub mod facts;
 pub mod free;

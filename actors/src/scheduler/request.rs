@@ -1,6 +1,7 @@
 //! What one job asks of one partition, in numbers: the form that node selection works on.
 
 use super::{
+    binding,
     constraint::{Mix, Wish},
     facts::{AllocationUnit, ClusterView, PartitionFacts, PartitionSharing},
     free::Part,
@@ -10,7 +11,7 @@ use super::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    gres::{GPU, GresRequest},
+    gres::{GPU, GresRequest, Totals},
     ids::NodeIndex,
     resources::{MemoryMib, MemoryRequest},
     spec::Sharing,
@@ -203,6 +204,10 @@ impl Request {
         // It is not to be near (`--spread-job` in sbatch(1)).
         let near = if spec.layout.spread { None } else { Near::of(view, job, place) };
         let (licenses, hres) = HresAsk::of(&view.licenses.hres, spec.licenses.as_deref());
+        // Each node has one of each type at least: more nodes than that cannot be.
+        let gres = gres_need(&spec.gres);
+        let by_gres = gres.as_ref().map_or(0, |gres| gres.totals().most_nodes());
+        let by_gres = if by_gres == 0 { u32::MAX } else { u32::try_from(by_gres).unwrap_or(u32::MAX) };
         let wish = if spec.topology.exclusive { Sharing::Exclusive } else { spec.sharing };
         Self {
             partition: place,
@@ -215,7 +220,7 @@ impl Request {
             min_nodes,
             max_nodes,
             want_nodes: match spec.layout.fewest_nodes {
-                false if ranged || spec.layout.spread => max_nodes,
+                false if ranged || spec.layout.spread => max_nodes.min(by_gres).max(min_nodes),
                 _ => min_nodes,
             },
             memory: match (spec.gres.mem_per_gpu, job.memory) {
@@ -235,7 +240,7 @@ impl Request {
             licenses,
             hres,
             reservation: None,
-            gres: gres_need(&spec.gres),
+            gres,
             nodelist,
             exclude,
             unknown_nodes,
@@ -255,7 +260,8 @@ impl Request {
 
     /// Amounts alone do not say whether it fits: times are tried one by one.
     pub fn is_particular(&self) -> bool {
-        self.contiguous || !self.nodelist.is_empty() || self.mix.is_some() || self.hres.is_some()
+        let bound = self.gres.as_ref().is_some_and(|gres| binding::is_strict(gres));
+        self.contiguous || !self.nodelist.is_empty() || self.mix.is_some() || self.hres.is_some() || bound
     }
 
     /// The same once the wait for few switches is over.
@@ -281,12 +287,12 @@ impl Request {
 
     /// The same with what every node must give of what is asked for on all of them together.
     pub fn least_part(&self) -> Part {
-        Part { tasks: self.least_tasks().max(1), total: u64::from(self.total_gres() > 0) }
+        Part { tasks: self.least_tasks().max(1), total: self.total_gres().one_each() }
     }
 
     /// Generic resources asked for on all nodes together.
-    pub fn total_gres(&self) -> u64 {
-        self.gres.as_ref().map_or(0, |gres| gres.total_count())
+    pub fn total_gres(&self) -> Totals {
+        self.gres.as_ref().map_or(Totals::NONE, |gres| gres.totals())
     }
 
     /// Tasks that the fewest nodes have to hold together.

@@ -18,7 +18,11 @@ use super::{
     topology,
 };
 use fixedbitset::FixedBitSet;
-use garrick_model::{gres::GresAmounts, time::Timestamp, view::AllocatedNode};
+use garrick_model::{
+    gres::{GresAmounts, Totals},
+    time::Timestamp,
+    view::AllocatedNode,
+};
 
 /// A chosen node and the tasks that it could run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +30,7 @@ struct Pick {
     node: usize,
     capacity: u32,
     /// Of what is asked for on all nodes together.
-    total: u64,
+    total: Totals,
 }
 
 /// What is planned for later bounds what may start now: tasks that fit on a node all the time.
@@ -158,7 +162,7 @@ struct Search<'m, 'a> {
     /// Tasks that have no node yet.
     missing: u32,
     /// What of all that is asked for on all nodes together comes from no node yet.
-    missing_total: u64,
+    missing_total: Totals,
 }
 
 impl Search<'_, '_> {
@@ -172,7 +176,7 @@ impl Search<'_, '_> {
 
     fn enough(&self) -> bool {
         self.missing == 0
-            && self.missing_total == 0
+            && self.missing_total.is_none()
             && self.count() >= self.request.min_nodes
             && self.count() <= self.request.max_nodes
     }
@@ -180,7 +184,7 @@ impl Search<'_, '_> {
     fn add(&mut self, node: usize, capacity: Capacity) {
         self.open.set(node, false);
         self.missing = self.missing.saturating_sub(capacity.tasks);
-        self.missing_total = self.missing_total.saturating_sub(capacity.total);
+        self.missing_total = self.missing_total.less(capacity.total);
         self.picks.push(Pick { node, capacity: capacity.tasks, total: capacity.total });
     }
 
@@ -205,7 +209,7 @@ impl Search<'_, '_> {
         };
         for node in nodes {
             match self.capacity(node) {
-                Some(c) if c.tasks >= part.tasks && c.total >= part.total => {
+                Some(c) if c.tasks >= part.tasks && c.total.holds(&part.total) => {
                     found = Some((node, c));
                     break;
                 }
@@ -229,7 +233,7 @@ impl Search<'_, '_> {
                 let nodes_left = self.request.min_nodes.saturating_sub(self.count()).max(1);
                 let even = Part {
                     tasks: self.missing.div_ceil(nodes_left).max(least.tasks),
-                    total: self.missing_total.div_ceil(u64::from(nodes_left)).max(least.total),
+                    total: self.missing_total.part(nodes_left.into()).max(least.total),
                 };
                 let next = self.find(class, even, self.request.least_loaded).or_else(|| self.find(class, least, true));
                 match next {
@@ -266,7 +270,7 @@ impl Search<'_, '_> {
             .ones()
             .filter_map(|node| self.capacity(node).map(|c| Pick { node, capacity: c.tasks, total: c.total }))
             .collect();
-        all.sort_by_key(|p| (std::cmp::Reverse((p.total, p.capacity)), self.machine.class_of(p.node), p.node));
+        all.sort_by_key(|p| (std::cmp::Reverse((p.total.sum(), p.capacity)), self.machine.class_of(p.node), p.node));
         for pick in all {
             if self.enough() || self.count() >= self.request.max_nodes {
                 break;
@@ -282,30 +286,30 @@ impl Search<'_, '_> {
         let mut open = self.open.clone();
         open.extend(named.iter().map(|p| p.node));
         let mut run: std::collections::VecDeque<Pick> = std::collections::VecDeque::new();
-        let (mut tasks, mut total) = (0u64, 0u64);
+        let (mut tasks, mut total) = (0u64, Totals::NONE);
         let needed = u64::from(self.request.total_tasks());
         for node in open.ones() {
             let Some(Capacity { tasks: capacity, total: gres, .. }) = self.capacity(node) else {
                 run.clear();
-                (tasks, total) = (0, 0);
+                (tasks, total) = (0, Totals::NONE);
                 continue;
             };
             if run.back().is_some_and(|last| last.node + 1 != node) {
                 run.clear();
-                (tasks, total) = (0, 0);
+                (tasks, total) = (0, Totals::NONE);
             }
             run.push_back(Pick { node, capacity, total: gres });
             tasks += u64::from(capacity);
-            total += gres;
+            total = total.plus(gres);
             while run.len() > self.request.max_nodes as usize
                 && let Some(first) = run.pop_front()
             {
                 tasks -= u64::from(first.capacity);
-                total -= first.total;
+                total = total.less(first.total);
             }
             let first = run.front().map_or(node, |p| p.node);
             let has_named = named.iter().all(|p| (first..=node).contains(&p.node));
-            let enough = tasks >= needed && total >= self.request.total_gres();
+            let enough = tasks >= needed && total.holds(&self.request.total_gres());
             if enough && run.len() >= self.request.min_nodes as usize && has_named {
                 return Some(run.into_iter().collect());
             }
@@ -325,7 +329,9 @@ fn lay_out(
     let mut left = request.tasks.unwrap_or_else(|| nodes.saturating_mul(least));
     let mut spare = left.saturating_sub(nodes.saturating_mul(least));
     let each = request.least_part().total;
-    let mut spare_total = request.total_gres().checked_sub(u64::from(nodes).saturating_mul(each))?;
+    let all = request.total_gres();
+    let fixed = each.times(nodes.into());
+    let mut spare_total = if all.holds(&fixed) { all.less(fixed) } else { return None };
     let mut in_turn = request.layout.filter(|layout| layout.even).map(|_| in_turn(picks, least, spare).into_iter());
     picks
         .iter()
@@ -338,9 +344,9 @@ fn lay_out(
             // Fewer tasks than nodes (a long node list): the last nodes have none.
             let tasks = (least + more).min(left);
             left -= tasks;
-            let more = spare_total.min(pick.total.saturating_sub(each));
-            spare_total -= more;
-            let part = Part { tasks, total: each + more };
+            let more = spare_total.min(pick.total.less(each));
+            spare_total = spare_total.less(more);
+            let part = Part { tasks, total: each.plus(more) };
             let view = &machine.view().nodes[pick.node];
             let most = planned_gres(pick.node, request, bound);
             let most = |place: usize| most.as_ref().map_or(u64::MAX, |free| free.count(place));

@@ -214,7 +214,7 @@ fn earliest_as_is(
     let mut best: Option<Slot> = None;
     for (nodes, level) in counts(topology.as_ref(), request, near, u32::MAX) {
         let until = best.as_ref().map_or(until, |slot| Timestamp(slot.at.0 - 1));
-        let level = Part { tasks: level, total: request.total_gres().div_ceil(u64::from(nodes.max(1))) };
+        let level = Part { tasks: level, total: request.total_gres().part(nodes.into()) };
         let asked = Asked { topology: topology.as_ref(), request, near, candidates, nodes, level, length };
         if let Some(slot) = asked.when(horizon, from, until) {
             let at = slot.at;
@@ -322,7 +322,7 @@ impl Asked<'_> {
                 total: self.level.total.min(total).max(least.total),
             };
             left = left.saturating_sub(part.tasks);
-            total = total.saturating_sub(part.total);
+            total = total.less(part.total);
             (node, part)
         };
         nodes.into_iter().map(lay).collect()

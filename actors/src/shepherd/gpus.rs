@@ -4,7 +4,7 @@
 use crate::stepmgr::env::entry;
 use garrick_model::{
     config::GpuVariables,
-    gres::{GPU, GpuBind, GresShare, devices_in},
+    gres::{GPU, GpuBind, GresEntry, GresShare, devices_in, place_of_device},
     resources::CpuSet,
     spec::EnvEntry,
 };
@@ -19,16 +19,36 @@ pub struct GpuSight {
     pub variables: GpuVariables,
     /// The job can open these and no others.
     pub constrained: bool,
+    /// GPUs of the job that are near to certain CPUs, with those; the others are near to all.
+    pub near: Vec<(u32, CpuSet)>,
 }
 
 impl GpuSight {
-    /// Of a job with these shares.
-    pub fn new(shares: &[GresShare], variables: GpuVariables, constrained: bool) -> Self {
-        Self { job: devices_in(shares, GPU), variables, constrained }
+    /// Of a job with these shares of a node that has these entries.
+    pub fn new(shares: &[GresShare], entries: &[GresEntry], variables: GpuVariables, constrained: bool) -> Self {
+        let job = devices_in(shares, GPU);
+        let near = |gpu: u32| Some((gpu, place_of_device(entries, GPU, gpu)?.cpus.clone()));
+        let near = job.iter().filter_map(near).filter(|(_, cpus)| !cpus.is_empty()).collect();
+        Self { job, variables, constrained, near }
     }
 
-    /// Variables of a task of a step that has these shares. A job without GPUs is told nothing.
-    pub fn of_task(&self, step: &[GresShare], bind: &GpuBind, local_id: u32, batch: bool) -> Vec<EnvEntry> {
+    /// Those of a step's GPUs that are near to some of these CPUs.
+    fn closest(&self, step: &[u32], cpus: &CpuSet) -> Vec<u32> {
+        let is_near = |gpu: &&u32| {
+            let near = self.near.iter().find(|(known, _)| known == *gpu);
+            near.is_none_or(|(_, near)| !near.is_disjoint(cpus))
+        };
+        step.iter().filter(is_near).copied().collect()
+    }
+
+    /// Variables of a task on these CPUs, of a step that has these shares. A job without GPUs is told nothing.
+    pub fn of_task(
+        &self,
+        step: &[GresShare],
+        bind: &GpuBind,
+        (local_id, cpus): (u32, &CpuSet),
+        batch: bool,
+    ) -> Vec<EnvEntry> {
         if self.job.is_empty() {
             return Vec::new();
         }
@@ -38,7 +58,10 @@ impl GpuSight {
             env.push(entry("SLURM_STEP_GPUS", list(step.iter().copied())));
         }
         env.push(entry("SLURM_GPUS_ON_NODE", step.len()));
-        let seen = bound(&step, bind, local_id as usize);
+        let seen = match bind {
+            GpuBind::Closest => bound(&self.closest(&step, cpus), &GpuBind::None, 0),
+            bind => bound(&step, bind, local_id as usize),
+        };
         let numbers = list(seen.into_iter().filter_map(|gpu| self.number(gpu)));
         let GpuVariables { nvidia, amd, intel, opencl } = self.variables;
         let names = [
@@ -68,7 +91,7 @@ fn bound(step: &[u32], bind: &GpuBind, task: usize) -> BTreeSet<u32> {
         return BTreeSet::new();
     }
     let seen: BTreeSet<u32> = match bind {
-        GpuBind::None => return all(),
+        GpuBind::None | GpuBind::Closest => return all(),
         GpuBind::PerTask(each) => {
             let each = *each as usize;
             (task * each..(task + 1) * each).take(step.len()).map(|at| step[at % step.len()]).collect()
@@ -93,6 +116,7 @@ fn list(numbers: impl Iterator<Item = u32>) -> String {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use garrick_model::gres::DevicePlace;
 
     fn share(devices: &str) -> Vec<GresShare> {
         let devices: CpuSet = devices.parse().unwrap();
@@ -101,27 +125,43 @@ mod tests {
 
     fn told(sight: &GpuSight, step: &str, bind: &GpuBind, task: u32) -> Vec<String> {
         let text = |e: EnvEntry| String::from_utf8(e.into_vec()).unwrap();
-        sight.of_task(&share(step), bind, task, false).into_iter().map(text).collect()
+        sight.of_task(&share(step), bind, (task, &CpuSet::from(task..task + 1)), false).into_iter().map(text).collect()
     }
 
     const CUDA: GpuVariables = GpuVariables { nvidia: true, amd: false, intel: false, opencl: false };
 
     #[test]
     fn a_task_is_told_of_its_steps_gpus() {
-        let sight = GpuSight::new(&share("1-3"), CUDA, false);
+        let sight = GpuSight::new(&share("1-3"), &[], CUDA, false);
         let want = ["SLURM_JOB_GPUS=1,2,3", "SLURM_STEP_GPUS=2,3", "SLURM_GPUS_ON_NODE=2", "CUDA_VISIBLE_DEVICES=2,3"];
         assert_eq!(told(&sight, "2-3", &GpuBind::None, 0), want);
         assert_eq!(told(&GpuSight::default(), "", &GpuBind::None, 0), Vec::<String>::new());
         let none = told(&sight, "", &GpuBind::PerTask(1), 0);
         assert!(none.contains(&"CUDA_VISIBLE_DEVICES=".to_owned()), "{none:?}");
-        let all = GpuSight::new(&share("0"), GpuVariables::default(), false);
-        let names = all.of_task(&share("0"), &GpuBind::None, 0, true);
+        let all = GpuSight::new(&share("0"), &[], GpuVariables::default(), false);
+        let names = all.of_task(&share("0"), &GpuBind::None, (0, &CpuSet::new()), true);
         assert_eq!(names.len(), 6, "no SLURM_STEP_GPUS in a batch script");
     }
 
     #[test]
+    fn a_task_may_be_bound_to_what_is_near_to_its_cpus() {
+        let near = |cpus: &str| DevicePlace { cpus: cpus.parse().unwrap(), ..DevicePlace::default() };
+        let entry = GresEntry {
+            name: GPU.into(),
+            kind: None,
+            count: 4,
+            no_consume: false,
+            devices: true,
+            places: vec![near("0"), near("0"), near("1"), near("")],
+        };
+        let sight = GpuSight::new(&share("0-3"), &[entry], CUDA, false);
+        let of = |task| told(&sight, "1-3", &GpuBind::Closest, task)[3].clone();
+        assert_eq!([of(0), of(1), of(2)], ["1,3", "2,3", "3"].map(|gpus| format!("CUDA_VISIBLE_DEVICES={gpus}")));
+    }
+
+    #[test]
     fn where_others_cannot_be_opened_numbers_begin_with_0() {
-        let sight = GpuSight::new(&share("1-3"), CUDA, true);
+        let sight = GpuSight::new(&share("1-3"), &[], CUDA, true);
         let told = told(&sight, "2-3", &GpuBind::None, 0);
         assert_eq!(told[1], "SLURM_STEP_GPUS=2,3");
         assert_eq!(told[3], "CUDA_VISIBLE_DEVICES=1,2");

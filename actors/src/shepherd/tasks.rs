@@ -14,6 +14,7 @@ use garrick_model::{
         launcher::{SpawnTask, TaskLabel, TaskUsage, ToLauncher},
         shepherd::{LaunchRef, ShepherdToStepMgr, StepLaunch, StepStart, TaskEnd, TaskFound, TaskLaunch},
     },
+    resources::CpuSet,
     signal::SIGKILL,
     spec::CpuBind,
     state::ExitStatus,
@@ -142,7 +143,8 @@ impl ShepherdCore {
         let StdioPlan { sources, mut passed, pty, streams, input, pack, error_path } =
             stdio::plan(here, place, &task, token);
         let affinity = affinity(&self.config.cpu_map, &self.config.job_cpus, here, &task);
-        let gpus = self.config.gpus.of_task(&here.share.gres, &here.launch.gpu_bind, task.local_id, here.launch.batch);
+        let on = (task.local_id, &cpus_of(&self.config.cpu_map, here, &affinity));
+        let gpus = self.config.gpus.of_task(&here.share.gres, &here.launch.gpu_bind, on, here.launch.batch);
         let TaskLaunch { rank, argv, extra_env: task_env, .. } = task;
         let argv = match &here.script {
             None => argv,
@@ -404,7 +406,7 @@ impl ShepherdCore {
 }
 
 /// CPUs of the machine to bind a task to; none where the job's own binding is what it gets.
-fn affinity(map: &[u32], job_cpus: &garrick_model::resources::CpuSet, step: &StepHere, task: &TaskLaunch) -> Vec<u32> {
+fn affinity(map: &[u32], job_cpus: &CpuSet, step: &StepHere, task: &TaskLaunch) -> Vec<u32> {
     let real = |cpu: u32| map.get(cpu as usize).copied();
     if map.is_empty() {
         return Vec::new();
@@ -422,4 +424,12 @@ fn affinity(map: &[u32], job_cpus: &garrick_model::resources::CpuSet, step: &Ste
         CpuBind::Default if step.share.cpus == *job_cpus => Vec::new(),
         CpuBind::Default => step.share.cpus.iter().filter_map(real).collect(),
     }
+}
+
+/// The node's CPUs that a task with that affinity runs on.
+fn cpus_of(map: &[u32], step: &StepHere, affinity: &[u32]) -> CpuSet {
+    if affinity.is_empty() {
+        return step.share.cpus.clone();
+    }
+    map.iter().zip(0..).filter(|(machine, _)| affinity.contains(machine)).map(|(_, cpu)| cpu).collect()
 }

@@ -14,7 +14,7 @@ use crate::stepmgr::{
     shape::{StepGres, StepMemory, StepShape, impossible},
 };
 use garrick_model::{
-    gres::{self, GresCount, GresPool, GresShare},
+    gres::{self, GresCount, GresPool, GresShare, MOST_TYPES, Totals},
     refusal::Refusal,
     resources::CpuSet,
     spec::{Distribution, StepSharing},
@@ -73,11 +73,11 @@ impl Against<'_> {
 /// Places a step; `None`: not now (with `Whole`: never).
 pub fn place(shape: &StepShape, pool: &Pool, against: Against<'_>) -> Option<Placement> {
     let total = match &shape.gres {
-        StepGres::Asked(asked) => asked.total_count(),
-        StepGres::None | StepGres::All => 0,
+        StepGres::Asked(asked) => asked.totals(),
+        StepGres::None | StepGres::All => Totals::NONE,
     };
     // For what is asked for on all nodes together the fewest nodes may have too little.
-    let most = if total > 0 { shape.max_nodes.min(shape.tasks).max(shape.min_nodes) } else { shape.min_nodes };
+    let most = if !total.is_none() { shape.max_nodes.min(shape.tasks).max(shape.min_nodes) } else { shape.min_nodes };
     (shape.min_nodes..=most).find_map(|least| place_on(shape, pool, against, least))
 }
 
@@ -133,7 +133,7 @@ fn place_on(shape: &StepShape, pool: &Pool, against: Against<'_>, least: u32) ->
             StepMemory::ByCpus if overlap => total,
             StepMemory::ByCpus => by_cpus(total, wanted, node.cpu_count),
         });
-        let part = (ranks.len() as u32, totals.next().unwrap_or(0));
+        let part = (ranks.len() as u32, totals.next().unwrap_or_default());
         let gres = gres_on(shape, node, part, overlap, overlap || against.whole())?;
         if !overlap {
             claims.push(Claim { slot: *slot, cpus: cpus.clone(), memory: memory.unwrap_or(0), gres: gres.clone() });
@@ -182,7 +182,7 @@ fn by_cpus(total: u64, cpus: u32, of: u32) -> u64 {
 fn gres_on(
     shape: &StepShape,
     node: &PoolNode,
-    (tasks, total): (u32, u64),
+    (tasks, total): (u32, Totals),
     overlap: bool,
     all: bool,
 ) -> Option<Vec<GresShare>> {
@@ -200,24 +200,28 @@ fn gres_on(
 }
 
 /// How what is asked for on all nodes together is shared out among them: some to each, what is over to the first ones.
-fn totals(shape: &StepShape, picked: &[(u32, u32)], counts: &[u32], pool: &Pool, all: bool) -> Option<Vec<u64>> {
+fn totals(shape: &StepShape, picked: &[(u32, u32)], counts: &[u32], pool: &Pool, all: bool) -> Option<Vec<Totals>> {
     let total = match &shape.gres {
-        StepGres::Asked(asked) => asked.total_count(),
-        StepGres::None | StepGres::All => 0,
+        StepGres::Asked(asked) => asked.totals(),
+        StepGres::None | StepGres::All => Totals::NONE,
     };
-    if total == 0 {
-        return Some(vec![0; picked.len()]);
+    let fixed = total.one_each().times(picked.len() as u64);
+    if !total.holds(&fixed) {
+        return None;
     }
-    let mut parts = vec![1u64; picked.len()];
-    let mut left = total.checked_sub(picked.len() as u64)?;
+    let mut parts = vec![total.one_each(); picked.len()];
+    let mut left = total.less(fixed);
     for ((part, (slot, _)), tasks) in parts.iter_mut().zip(picked).zip(counts) {
         let node = pool.node(*slot);
-        while left > 0 && gres_on(shape, node, (*tasks, *part + 1), false, all).is_some() {
-            *part += 1;
-            left -= 1;
+        for place in 0..MOST_TYPES {
+            let one = Totals::NONE.with(place, 1);
+            while left.at(place) > 0 && gres_on(shape, node, (*tasks, part.plus(one)), false, all).is_some() {
+                *part = part.plus(one);
+                left = left.less(one);
+            }
         }
     }
-    (left == 0).then_some(parts)
+    left.is_none().then_some(parts)
 }
 
 /// Tasks that one node has room for.
@@ -225,8 +229,8 @@ fn room_on(shape: &StepShape, node: &PoolNode, all: bool) -> u32 {
     let tasks = cpu_room_on(shape, node, all);
     let total = match &shape.gres {
         StepGres::None => return tasks,
-        StepGres::All => 0,
-        StepGres::Asked(asked) => u64::from(asked.total_count() > 0),
+        StepGres::All => Totals::NONE,
+        StepGres::Asked(asked) => asked.totals().one_each(),
     };
     let fits = |tasks: u32| gres_on(shape, node, (tasks, total), false, all).is_some();
     if tasks == 0 || fits(tasks) {

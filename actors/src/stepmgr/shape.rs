@@ -4,7 +4,7 @@
 use crate::stepmgr::run::RunFacts;
 use garrick_model::{
     batch::StepCgroup,
-    gres::{self, GPU, GresCount, GresRequest},
+    gres::{self, GPU, GresCount, GresRequest, Totals},
     refusal::Refusal,
     resources::MemoryRequest,
     spec::{CpuBind, Distribution, StepSharing, StepSpec},
@@ -211,7 +211,7 @@ fn cpus_with_gpus(spec: &StepSpec) -> Option<u32> {
     let each = u64::from(spec.gres.cpus_per_gpu?);
     let gpus = match GresRequest::gpus(&spec.gres.per_task) {
         0 => {
-            let all = GresRequest::gpus(&spec.gres.total).max(GresRequest::gpus(&spec.gres.on_node(0, 0)));
+            let all = GresRequest::gpus(&spec.gres.total).max(GresRequest::gpus(&spec.gres.on_node(0, Totals::NONE)));
             all.div_ceil(u64::from(spec.tasks.unwrap_or(1).max(1)))
         }
         of_task => of_task,
@@ -222,7 +222,7 @@ fn cpus_with_gpus(spec: &StepSpec) -> Option<u32> {
 /// Memory that goes with the step's GPUs on a node.
 fn memory_with_gpus(spec: &StepSpec, max_nodes: u32, exact: bool) -> Result<StepMemory, Refusal> {
     let Some(each) = spec.gres.mem_per_gpu else { return Ok(StepMemory::ByCpus) };
-    let on_node = GresRequest::gpus(&spec.gres.on_node(spec.tasks.unwrap_or(1), spec.gres.total_count()));
+    let on_node = GresRequest::gpus(&spec.gres.on_node(spec.tasks.unwrap_or(1), spec.gres.totals()));
     let known = max_nodes == 1 || (spec.gres.total.is_empty() && spec.gres.per_task.is_empty());
     match (known, exact) {
         (true, _) => Ok(StepMemory::PerNode(each.0.saturating_mul(on_node))),
@@ -237,9 +237,7 @@ fn memory_with_gpus(spec: &StepSpec, max_nodes: u32, exact: bool) -> Result<Step
 
 fn gres_of(spec: &StepSpec, tasks: u32, asker: Asker) -> Result<StepGres, Refusal> {
     let mut asked = spec.gres.clone();
-    if asked.total.len() > 1 {
-        return Err(Refusal::NotSupported("--gpus with several types".into()));
-    }
+    asked.check_totals()?;
     if let Some(per_gpu) = asked.tasks_per_gpu
         && asked.all().all(|one| one.name != GPU)
     {

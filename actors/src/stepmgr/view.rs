@@ -10,7 +10,7 @@ use crate::stepmgr::{
     state::{RecordState, StepRecord},
 };
 use garrick_model::{
-    gres::GresCount,
+    gres::{GresCount, Totals},
     hostlist,
     ids::{StepId, StepKey},
     messages::launcher::TaskUsage,
@@ -88,7 +88,7 @@ fn held_gres(placement: &Placement) -> Vec<GresCount> {
 fn asked_gres(shape: &StepShape) -> Vec<GresCount> {
     let StepGres::Asked(asked) = &shape.gres else { return Vec::new() };
     let nodes = u64::from(shape.min_nodes);
-    let mut all = asked.on_node(0, 0);
+    let mut all = asked.on_node(0, Totals::NONE);
     all.iter_mut().for_each(|one| one.count *= nodes);
     all.extend(asked.per_task.iter().map(|one| GresCount { count: one.count * u64::from(shape.tasks), ..one.clone() }));
     all.extend(asked.total.iter().cloned());

@@ -17,6 +17,7 @@ use crate::{
 use garrick_model::{
     config::{self, Config, locate},
     gres,
+    resources::{CpuSet, NodeShape},
 };
 use garrick_runtime::{System, SystemConfig};
 use std::{
@@ -168,6 +169,9 @@ fn show_gres(program: &str, cluster: &Cluster, options: &Options) -> ExitCode {
             let files: Vec<String> = device.files.iter().map(|file| file.display().to_string()).collect();
             let line =
                 format!("Gres Name={}{kind} Count=1 Index={} File={}", device.name, device.number, files.join(","));
+            let at = device.number.checked_sub(u32::try_from(first).unwrap_or(u32::MAX)).map(|at| at as usize);
+            let place = at.and_then(|at| entry.places.get(at));
+            let line = line + &place.map(|place| place_text(&node.settings.shape, place)).unwrap_or_default();
             say(&format!("{line}\n"));
             for file in device.files.iter().filter(|file| !file.exists()) {
                 complain(
@@ -179,6 +183,20 @@ fn show_gres(program: &str, cluster: &Cluster, options: &Options) -> ExitCode {
         }
     }
     if missing { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// ` Cores=0-3 Links=-1,4`, of which nothing where nothing is known.
+fn place_text(shape: &NodeShape, place: &gres::DevicePlace) -> String {
+    let mut text = String::new();
+    if !place.cpus.is_empty() {
+        let cores: CpuSet = place.cpus.iter().map(|cpu| shape.core_of_cpu(cpu)).collect();
+        text.push_str(&format!(" Cores={cores}"));
+    }
+    if !place.links.is_empty() {
+        let links: Vec<String> = place.links.iter().map(ToString::to_string).collect();
+        text.push_str(&format!(" Links={}", links.join(",")));
+    }
+    text
 }
 
 /// The configuration file: the one that was named, else the first candidate that exists.

@@ -163,7 +163,8 @@ impl Run {
                 (0..settings.shape.cpus).filter_map(|n| self.place.cpus.machine_cpus([n]).iter().next()).collect();
         }
         config.cgroups = self.place.cgroup.is_some();
-        config.gpus = GpuSight::new(&self.share.gres, settings.gpu_variables, self.place.devices_limited);
+        config.gpus =
+            GpuSight::new(&self.share.gres, &settings.shape.gres, settings.gpu_variables, self.place.devices_limited);
         config.job_nodes = orders.credential.nodes.len();
         config.kill_wait = Duration::from_secs(settings.kill_wait_secs);
         config.zone = TimeZone::system();

@@ -1,11 +1,11 @@
 //! Options about generic resources: `--gres`, GPUs by node, task and in all, and what goes with each GPU.
 
 use super::{
-    table::{Arg, Arg::Required, Effect, JOB, OptionDef},
+    table::{Arg, Arg::Required, JOB, OptionDef},
     typed::{Given, OptionError, Source, Sourced, Typed},
 };
 use garrick_model::{
-    gres::{GresCount, GresRequest},
+    gres::{GresBinding, GresCount, GresRequest},
     refusal::Refusal,
     resources::MemoryMib,
     spec_text::gres::{self as text, GresTextError},
@@ -31,13 +31,18 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SBATCH_GRES", "SALLOC_GRES", "SLURM_GRES"]),
-    option("gres-flags", None, Required("opts"), "flags of generic resource management", |_, g| match g.text()? {
-        // Nothing is bound to sockets here.
-        "disable-binding" => Ok(()),
-        "enforce-binding" | "allow-task-sharing" | "multiple-tasks-per-sharing" | "one-task-per-sharing" => {
-            Err(g.not_supported())
+    option("gres-flags", None, Required("opts"), "flags of generic resource management", |t, g| {
+        for flag in g.text()?.split(',') {
+            t.gres.binding = g.sourced(match flag.trim() {
+                "disable-binding" => GresBinding::Disable,
+                "enforce-binding" => GresBinding::Enforce,
+                "allow-task-sharing" | "multiple-tasks-per-sharing" | "one-task-per-sharing" => {
+                    return Err(g.not_supported());
+                }
+                _ => return Err(g.invalid()),
+            });
         }
-        _ => Err(g.invalid()),
+        Ok(())
     })
     .env(&["SBATCH_GRES_FLAGS", "SALLOC_GRES_FLAGS", "SLURM_GRES_FLAGS"]),
     option("gpus", Some('G'), Required("n"), "count of GPUs required for the job, [type:]n", |t, g| {
@@ -55,7 +60,10 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     })
     .env(&["SBATCH_GPUS_PER_TASK", "SALLOC_GPUS_PER_TASK", "SLURM_GPUS_PER_TASK"]),
-    OptionDef::other("gpus-per-socket", None, Required("n"), JOB, "GPUs per allocated socket", Effect::NotSupported),
+    option("gpus-per-socket", None, Required("n"), "GPUs per allocated socket, [type:]n", |t, g| {
+        t.gres.gpus_per_socket = g.sourced(read(g.text()?, text::gpus)?);
+        Ok(())
+    }),
     option("tres-per-task", None, Required("list"), "resources required per task, gres/name[:type]:n", |t, g| {
         let (gres, cpus) = read(g.text()?, text::tres_per_task)?;
         t.gres.tres_per_task = g.sourced(gres);
@@ -106,7 +114,11 @@ fn request(typed: &Typed, counts: impl Fn(Source) -> bool) -> GresRequest {
     let per_node = value(&gres.per_node, |_| true);
     let mut per_task = list(&gres.gpus_per_task);
     per_task.extend(list(&gres.tres_per_task));
+    let per_socket = list(&gres.gpus_per_socket);
     GresRequest {
+        sockets: typed.layout.sockets_per_node.map(|sockets| sockets.value).filter(|_| !per_socket.is_empty()),
+        per_socket,
+        binding: value(&gres.binding, &counts),
         none: matches!(per_node, Some(None)),
         per_node: per_node.flatten().unwrap_or_default(),
         gpus_per_node: list(&gres.gpus_per_node),
@@ -122,6 +134,9 @@ fn request(typed: &Typed, counts: impl Fn(Source) -> bool) -> GresRequest {
 /// Of a job.
 pub fn of_job(typed: &Typed) -> Result<GresRequest, OptionError> {
     let mut asked = request(typed, |_| true);
+    if !asked.per_socket.is_empty() && asked.sockets.is_none() {
+        return Err(OptionError::Text("--gpus-per-socket needs --sockets-per-node.".to_owned()));
+    }
     if let (Some(memory), Some(per_gpu)) = (&typed.memory, &typed.gres.mem_per_gpu) {
         if memory.source == per_gpu.source {
             return Err(OptionError::Text(
@@ -171,6 +186,11 @@ mod tests {
         assert_eq!((list(&asked.total), list(&asked.gpus_per_node)), ("gpu:4".into(), "gpu:a100:1".into()));
         assert_eq!((list(&asked.per_task), asked.cpus_per_gpu), ("gpu:1".into(), Some(3)));
         assert_eq!(asked.mem_per_gpu, Some(MemoryMib(1024)));
+        let bound = "--gpus=h100:2,a100:1 --gpus-per-socket=1 --sockets-per-node=2 --gres-flags=enforce-binding";
+        let asked = of_job(&typed(Command::Sbatch, &[], bound).unwrap()).unwrap();
+        assert_eq!((list(&asked.total), list(&asked.per_socket)), ("gpu:h100:2,gpu:a100:1".into(), "gpu:1".into()));
+        assert_eq!((asked.sockets, asked.binding), (Some(2), Some(GresBinding::Enforce)));
+        assert!(of_job(&typed(Command::Sbatch, &[], "--gpus-per-socket=1").unwrap()).is_err());
         let both = typed(Command::Sbatch, &[], "--mem=1G --mem-per-gpu=1G").unwrap();
         assert!(of_job(&both).is_err());
     }
@@ -191,8 +211,8 @@ mod tests {
     fn what_cannot_be_is_refused_in_slurms_words() {
         let said = |args| typed(Command::Srun, &[], args).unwrap_err();
         assert!(said("--gres=gpu:x:y").contains("InvalidGres"));
-        assert!(said("--gpu-bind=closest").contains("NotSupported"));
+        assert!(said("--gpu-bind=nearest").contains("Invalid"));
         assert!(said("--gres=shard:1").contains("NotSupported"));
-        assert!(said("--gres-flags=enforce-binding").contains("NotSupported"));
+        assert!(said("--gres-flags=one-task-per-sharing").contains("NotSupported"));
     }
 }

@@ -4,7 +4,7 @@
 
 use garrick_model::{
     batch::{RetryOn, StepCgroup},
-    gres::{GpuBind, GresCount},
+    gres::{GpuBind, GresBinding, GresCount},
     ids::JobId,
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
@@ -167,6 +167,10 @@ pub struct TypedGres {
     pub gpus: Option<Sourced<Vec<GresCount>>>,
     /// `--gpus-per-task`
     pub gpus_per_task: Option<Sourced<Vec<GresCount>>>,
+    /// `--gpus-per-socket`
+    pub gpus_per_socket: Option<Sourced<Vec<GresCount>>>,
+    /// `--gres-flags`
+    pub binding: Option<Sourced<GresBinding>>,
     /// `--tres-per-task`
     pub tres_per_task: Option<Sourced<Vec<GresCount>>>,
     /// `--cpus-per-gpu`

@@ -2,7 +2,7 @@
 //! Used by the columns, the records and the JSON form alike, so that they agree.
 
 use garrick_model::{
-    gres::{self, GPU, GresCount, GresEntry, GresShare, count_text},
+    gres::{self, GPU, GresCount, GresEntry, GresShare, Totals, count_text},
     hostlist,
     ids::NodeIndex,
     resources::{CpuSet, MemoryMib, MemoryRequest},
@@ -245,12 +245,15 @@ impl GresTotals {
 /// Generic resources that the job asks for on all its nodes, as far as that is known before it starts.
 fn requested_gres(job: &JobView) -> GresTotals {
     let asked = &job.spec.gres;
-    let on_nodes = asked.on_node(0, 0).into_iter().map(|one| (one.name, one.count * u64::from(job.min_nodes)));
-    let of_tasks = asked.per_task.iter().map(|one| (one.name.clone(), one.count * u64::from(job.tasks)));
-    let total = asked.total.iter().map(|one| (one.name.clone(), one.count));
+    let times = |all: &[GresCount], times: u32| {
+        let mut totals = GresTotals::default();
+        all.iter().for_each(|one| totals.add(&one.name, one.count.saturating_mul(times.into())));
+        totals.0
+    };
+    let on_nodes = times(&asked.on_node(0, Totals::NONE), job.min_nodes);
     let mut totals = GresTotals::default();
     // Asked for in several ways, the greatest counts.
-    for (name, count) in on_nodes.chain(of_tasks).chain(total) {
+    for (name, count) in on_nodes.into_iter().chain(times(&asked.per_task, job.tasks)).chain(times(&asked.total, 1)) {
         let known = totals.0.entry(name).or_default();
         *known = count.max(*known);
     }
@@ -271,6 +274,11 @@ pub fn tres_per_node(job: &JobView) -> Option<String> {
 /// What a job asks for on all nodes together.
 pub fn tres_per_job(job: &JobView) -> Option<String> {
     asked_text(&job.spec.gres.total)
+}
+
+/// What a job asks for on each socket.
+pub fn tres_per_socket(job: &JobView) -> Option<String> {
+    asked_text(&job.spec.gres.per_socket)
 }
 
 /// What a job asks for for each task.

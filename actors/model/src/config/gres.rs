@@ -10,8 +10,9 @@ use super::{
     values::{self, Value},
 };
 use crate::{
-    gres::{GPU, GresEntry, MOST_DEVICES, first_device},
+    gres::{DevicePlace, GPU, GresEntry, MOST_DEVICES, first_device},
     hostlist::{self, HostList},
+    resources::{CpuSet, NodeShape, ResourceTextError},
     spec_text::gres as gres_text,
 };
 use std::{
@@ -60,6 +61,10 @@ pub struct GresLine {
     pub files: Vec<String>,
     /// The files are those of one device.
     pub one_device: bool,
+    /// `Cores`: numbers of the cores near to each of them; empty: all are.
+    pub cores: CpuSet,
+    /// `Links`: connections to each device of the name, in their order.
+    pub links: Vec<i32>,
     /// `Flags` about variables; `None`: not said.
     pub variables: Option<GpuVariables>,
 }
@@ -97,6 +102,8 @@ struct Written {
     count: Option<u64>,
     files: Option<Vec<String>>,
     multiple: Option<Vec<String>>,
+    cores: CpuSet,
+    links: Vec<i32>,
     variables: Option<GpuVariables>,
     nvidia: bool,
 }
@@ -201,6 +208,10 @@ impl GresConfig {
             return report.error(&head.place, head.what(), wrong);
         }
         let one_device = written.multiple.is_some();
+        if !written.links.is_empty() && written.files.as_ref().is_some_and(|files| files.len() > 1) {
+            let wrong = SettingError::new("a line with Links is about one device");
+            return report.error(&head.place, head.what(), wrong.suggest("a line for each File"));
+        }
         let files = written.files.or(written.multiple).unwrap_or_default();
         let devices = if one_device { 1 } else { files.len() as u64 };
         if let Some(count) = written.count.filter(|count| devices > 0 && *count != devices) {
@@ -215,6 +226,8 @@ impl GresConfig {
             count: written.count,
             files,
             one_device,
+            cores: written.cores,
+            links: written.links,
             variables: written.variables,
         });
     }
@@ -228,6 +241,44 @@ impl GresConfig {
     /// The lines of one entry: those that name its type, and those that name none.
     fn lines_of_entry<'a>(&'a self, node: &'a str, entry: &'a GresEntry) -> impl Iterator<Item = &'a GresLine> {
         self.lines_of(node, &entry.name).filter(|line| line.kind.is_none() || line.kind == entry.kind)
+    }
+
+    /// For each device of an entry its line and its files, of which there are none where a line only counts.
+    fn lines_of_devices<'a>(
+        &'a self,
+        node: &'a str,
+        entries: &'a [GresEntry],
+        place: usize,
+    ) -> Vec<(&'a GresLine, Vec<&'a String>)> {
+        let Some(entry) = entries.get(place).filter(|entry| entry.count <= MOST_DEVICES) else { return Vec::new() };
+        // Lines without a type serve several entries of the name: each begins where the one before ended.
+        let skip = match self.lines_of_entry(node, entry).any(|line| line.kind.is_none()) {
+            true => first_device(entries, place),
+            false => 0,
+        };
+        let each = self.lines_of_entry(node, entry).flat_map(|line| {
+            let files: Vec<Vec<&String>> = match (line.files.is_empty(), line.one_device) {
+                (true, _) => {
+                    let count = line.count.unwrap_or(entry.count).min(MOST_DEVICES);
+                    vec![Vec::new(); usize::try_from(count).unwrap_or(0)]
+                }
+                (false, true) => vec![line.files.iter().collect()],
+                (false, false) => line.files.iter().map(|file| vec![file]).collect(),
+            };
+            files.into_iter().map(move |files| (line, files))
+        });
+        each.skip(usize::try_from(skip).unwrap_or(0)).take(usize::try_from(entry.count).unwrap_or(0)).collect()
+    }
+
+    /// Where each device of an entry is; nothing where `gres.conf` says it of none.
+    fn places(&self, node: &str, shape: &NodeShape, place: usize) -> Vec<DevicePlace> {
+        let of_line = |line: &GresLine| DevicePlace {
+            cpus: line.cores.iter().flat_map(|core| shape.cpus_of_core(core)).collect(),
+            links: line.links.clone(),
+        };
+        let lines = self.lines_of_devices(node, &shape.gres, place);
+        let places: Vec<DevicePlace> = lines.into_iter().map(|(line, _)| of_line(line)).collect();
+        if places.iter().all(|place| *place == DevicePlace::default()) { Vec::new() } else { places }
     }
 
     /// Are the files of a node's GPUs to be found on it, rather than in `gres.conf`?
@@ -253,22 +304,9 @@ impl GresConfig {
                 }));
                 continue;
             }
-            // Lines without a type serve several entries of the name: each begins where the one before ended.
-            let untyped = |line: &&GresLine| line.kind.is_none();
-            let skip: u64 = match self.lines_of_entry(&node.name, entry).any(|line| untyped(&line)) {
-                true => first,
-                false => 0,
-            };
-            let files = self.lines_of_entry(&node.name, entry).flat_map(|line| {
-                let each: Vec<Vec<&String>> = match line.one_device {
-                    true => vec![line.files.iter().collect()],
-                    false => line.files.iter().map(|file| vec![file]).collect(),
-                };
-                each
-            });
-            let of_entry =
-                files.skip(usize::try_from(skip).unwrap_or(0)).take(usize::try_from(entry.count).unwrap_or(0));
-            devices.extend(of_entry.zip(first..).map(|(files, number)| GresDevice {
+            let of_entry = self.lines_of_devices(&node.name, entries, place).into_iter().zip(first..);
+            let with_files = of_entry.filter(|((_, files), _)| !files.is_empty());
+            devices.extend(with_files.map(|((_, files), number)| GresDevice {
                 name: entry.name.clone(),
                 number: u32::try_from(number).unwrap_or(u32::MAX),
                 files: files.into_iter().map(PathBuf::from).collect(),
@@ -325,9 +363,14 @@ impl Written {
             "multiplefiles" => self.multiple = Some(files(value)?),
             "flags" => self.variables = variables(&values::list(value), pair, report),
             "autodetect" => self.nvidia = auto_detect(pair)?,
-            "cores" | "cpus" | "links" => {
-                let wrong = SettingError::new(format!("{} is not supported yet and has no effect", pair.key));
-                report.warning(&pair.place, pair.what(), wrong);
+            "cores" | "cpus" => {
+                let cores = values::optional(value).unwrap_or_default().parse();
+                self.cores = cores.map_err(|e: ResourceTextError| SettingError::new(e.to_string()))?;
+            }
+            "links" => {
+                let links = values::list(value).iter().map(|n| n.parse::<i32>().ok().filter(|n| *n >= -1)).collect();
+                let wrong = || SettingError::new(format!("\"{value}\" is not a list of numbers of connections"));
+                self.links = Option::<Vec<i32>>::ok_or_else(links, || wrong().suggest("Links=-1,4,4,0"))?;
             }
             _ => return Err(SettingError::new(format!("unknown key {} of gres.conf", pair.key))),
         }
@@ -349,7 +392,7 @@ pub(super) fn finish(config: &mut Config, report: &mut ConfigReport) {
         let (place, line) = (&settings.place, settings.place.line);
         let what = format!("Gres={}", settings.gres.as_deref().unwrap_or_default());
         let mut entries = settings.shape.gres.clone();
-        for entry in &mut entries {
+        for (at, entry) in entries.iter_mut().enumerate() {
             let mut wrong = |key: String, wrong: SettingError, warning: bool| {
                 let key = (line, key);
                 if said.contains(&key) {
@@ -375,6 +418,12 @@ pub(super) fn finish(config: &mut Config, report: &mut ConfigReport) {
                 (_, true) => 1,
                 (files, false) => files as u64,
             };
+            entry.places = gres.places(&node.name, &settings.shape, at);
+            let cores = settings.shape.cores();
+            if let Some(line) = lines.iter().find(|line| line.cores.last().is_some_and(|last| last >= cores)) {
+                let text = format!("Cores={}, and node {} has {cores} cores, from 0", line.cores, node.name);
+                wrong(format!("{} cores {}", entry.name, line.place.line), SettingError::new(text), false);
+            }
             let there: u64 = lines.iter().map(of).fold(0, u64::saturating_add);
             if !lines.is_empty() && there < entry.count {
                 let text = SettingError::new(format!(
@@ -494,6 +543,30 @@ mod tests {
         assert_eq!(files(n1), [["/dev/nvidia1"], ["/dev/nvidia0"]].map(|f| f.map(PathBuf::from).to_vec()));
         assert_eq!(files(n2)[0], [PathBuf::from("/dev/x0")]);
         assert_eq!(list(&config.gres.found(n1, &detected[..1], &|_| true)), "gpu:h100:1");
+    }
+
+    #[test]
+    fn devices_have_cores_and_links() {
+        let slurm = "GresTypes=gpu\nNodeName=n1 Gres=gpu:h100:3 Sockets=2 CoresPerSocket=2 ThreadsPerCore=2 CPUs=8\n";
+        let gres = "Name=gpu File=/dev/a Cores=0-1 Links=-1,4,0\nName=gpu File=/dev/b Cores=0,1 Links=4,-1,0\n\
+                    Name=gpu File=/dev/c Cores=2-3\n";
+        let (config, said) = read(slurm, gres, "");
+        assert_eq!(said, Vec::<String>::new());
+        let config = config.unwrap();
+        let shape = &config.node("n1").unwrap().settings.shape;
+        let places = &shape.gres[0].places;
+        assert_eq!(places.iter().map(|p| p.cpus.to_string()).collect::<Vec<_>>(), ["0-3", "0-3", "4-7"]);
+        assert_eq!(places[1].links, [4, -1, 0]);
+        assert_eq!(crate::gres::entries_text(shape), "gpu:h100:3(S:0-1)");
+        for (line, cause) in [
+            ("Name=gpu File=/dev/a Cores=9", "Cores=9, and node n1 has 4 cores"),
+            ("Name=gpu File=/dev/[a-b] Links=-1,1", "one device"),
+            ("Name=gpu File=/dev/a Links=x", "not a list of numbers of connections"),
+            ("Name=gpu File=/dev/a Cores=x", "not a list of CPUs"),
+        ] {
+            let (config, said) = read(slurm, &line.replace("[a-b]", "x[0-1]"), "");
+            assert!(config.is_none() && said.iter().any(|s| s.contains(cause)), "{said:?}");
+        }
     }
 
     #[test]

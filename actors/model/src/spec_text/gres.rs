@@ -131,7 +131,7 @@ pub fn entries(text: &str) -> Result<Vec<GresEntry>, GresTextError> {
         let GresCount { name, kind, count } = one(&rest.join(":"))?;
         match all.iter_mut().find(|known| known.name == name && known.kind == kind) {
             Some(known) => known.count = known.count.saturating_add(count),
-            None => all.push(GresEntry { name, kind, count, no_consume, devices: false }),
+            None => all.push(GresEntry { name, kind, count, no_consume, devices: false, places: Vec::new() }),
         }
     }
     // Devices of a name follow each other whatever the order they are written in.
@@ -145,7 +145,6 @@ pub fn gpu_bind(text: &str) -> Result<GpuBind, GresTextError> {
     let lower = text.trim().to_ascii_lowercase();
     let lower = lower.strip_prefix("verbose,").or_else(|| lower.strip_prefix("v,")).unwrap_or(&lower);
     let wrong = || GresTextError::Malformed(text.to_owned());
-    let not_yet = || GresTextError::NotSupported(format!("--gpu-bind={text}"));
     let (word, value) = lower.split_once(':').map_or((lower, None), |(word, value)| (word, Some(value)));
     let number = |value: Option<&str>| value.and_then(|v| v.parse::<u32>().ok()).filter(|n| *n > 0).ok_or_else(wrong);
     Ok(match word {
@@ -161,7 +160,7 @@ pub fn gpu_bind(text: &str) -> Result<GpuBind, GresTextError> {
             let masks = value.ok_or_else(wrong)?.split(',').map(|m| repeated(m, mask));
             GpuBind::Mask(masks.collect::<Option<Vec<_>>>().ok_or_else(wrong)?.concat())
         }
-        "closest" => return Err(not_yet()),
+        "closest" if value.is_none() => GpuBind::Closest,
         _ => return Err(wrong()),
     })
 }
@@ -228,7 +227,7 @@ mod tests {
         assert_eq!(gpu_bind("verbose,single:3"), Ok(GpuBind::Single(3)));
         assert_eq!(gpu_bind("map_gpu:0*2,1"), Ok(GpuBind::Map(vec![0, 0, 1])));
         assert_eq!(gpu_bind("mask_gpu:0x3,4"), Ok(GpuBind::Mask(vec![3, 4])));
-        assert!(matches!(gpu_bind("closest"), Err(GresTextError::NotSupported(_))));
+        assert_eq!(gpu_bind("closest").unwrap(), GpuBind::Closest);
         for wrong in ["", "per_task", "single:0", "map_gpu:", "map_gpu:a", "near"] {
             assert!(matches!(gpu_bind(wrong), Err(GresTextError::Malformed(_))), "{wrong}");
         }

@@ -70,7 +70,7 @@ pub fn cell(group: &Group<'_>, field: Field, clock: &Clock) -> String {
         Field::Features => {
             of_first(&|n| if n.features.is_empty() { "(null)".to_owned() } else { n.features.join(",") }, "")
         }
-        Field::Gres => of_first(&|n| or_null(entries_text(&n.shape.gres)), "(null)"),
+        Field::Gres => of_first(&|n| or_null(entries_text(&n.shape)), "(null)"),
         Field::GresUsed => of_first(&|n| or_null(amounts::gres_used(n)), "(null)"),
         Field::Reason => of_first(&|n| n.reason.as_ref().map_or_else(|| "none".to_owned(), |r| r.text.clone()), "none"),
         Field::ReasonUser => {

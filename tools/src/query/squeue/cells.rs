@@ -75,6 +75,7 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::MinCpus => min_cpus(job).to_string(),
         Field::TresPerNode => or_na(amounts::tres_per_node(job)),
         Field::TresPerJob => or_na(amounts::tres_per_job(job)),
+        Field::TresPerSocket => or_na(amounts::tres_per_socket(job)),
         Field::TresPerTask => or_na(amounts::tres_per_task(job)),
         Field::CpusPerTres => or_na(amounts::cpus_per_tres(job)),
         Field::MemPerTres => or_na(amounts::mem_per_tres(job)),

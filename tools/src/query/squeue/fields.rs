@@ -83,6 +83,7 @@ pub enum Field {
     TresPerJob,
     /// Generic resources for each task.
     TresPerTask,
+    TresPerSocket,
     /// CPUs that go with each GPU.
     CpusPerTres,
     /// Memory that goes with each GPU.
@@ -311,7 +312,7 @@ pub const JOB: &[Entry] = &[
     named(NA, &["tres-freq"], "TRES_FREQ"),
     named(Field::TresPerJob, &["tres-per-job"], "TRES_PER_JOB"),
     entry(Field::TresPerNode, 'b', &["tres-per-node", "gres"], "TRES_PER_NODE"),
-    named(NA, &["tres-per-socket"], "TRES_PER_SOCKET"),
+    named(Field::TresPerSocket, &["tres-per-socket"], "TRES_PER_SOCKET"),
     named(Field::TresPerTask, &["tres-per-task"], "TRES_PER_TASK"),
     named(Field::Wait4Switch, &["wait4switch"], "WAIT4SWITCH"),
 ];

@@ -56,7 +56,7 @@ fn node(view: &NodeView, partitions: &[String]) -> Value {
     n["alloc_memory"] = json!(used.memory.0);
     n["alloc_cpus"] = json!(used.cpus);
     n["alloc_idle_cpus"] = json!(shape.cpus.saturating_sub(used.cpus));
-    n["gres"] = json!(entries_text(&shape.gres));
+    n["gres"] = json!(entries_text(shape));
     n["gres_used"] = json!(amounts::gres_used(view));
     n["tres_used"] = json!(amounts::used_tres(view, used.cpus, used.memory));
     n["sockets"] = json!(shape.sockets);

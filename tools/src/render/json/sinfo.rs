@@ -68,7 +68,7 @@ fn object(group: &Group<'_>, nodes: &[Arc<NodeView>], meta: &Meta) -> Value {
         "weight": span(group, |n| n.weight.into()),
         "features": {"total": features, "active": features},
         "gres": {
-            "total": first.map_or_else(String::new, |n| entries_text(&n.shape.gres)),
+            "total": first.map_or_else(String::new, |n| entries_text(&n.shape)),
             "used": first.map_or_else(String::new, amounts::gres_used),
         },
         "reason": {

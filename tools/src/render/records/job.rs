@@ -100,6 +100,7 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
     r.line_if("MemPerTres", amounts::mem_per_tres(job).as_deref());
     r.line_if("TresPerJob", amounts::tres_per_job(job).as_deref());
     r.line_if("TresPerNode", amounts::tres_per_node(job).as_deref());
+    r.line_if("TresPerSocket", amounts::tres_per_socket(job).as_deref());
     r.line_if("TresPerTask", amounts::tres_per_task(job).as_deref());
     r
 }

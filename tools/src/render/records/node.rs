@@ -20,7 +20,7 @@ pub fn record(node: &NodeView, partitions: &[String], clock: &Clock, detail: Det
     let features = node.features.join(",");
     r.line(format!("AvailableFeatures={}", or_null(Some(&features))));
     r.line(format!("ActiveFeatures={}", or_null(Some(&features))));
-    r.line(format!("Gres={}", or_null(Some(&entries_text(&shape.gres)))));
+    r.line(format!("Gres={}", or_null(Some(&entries_text(shape)))));
     if detail == Detail::Detailed {
         r.line(format!("GresDrain=N/A GresUsed={}", or_null(Some(&amounts::gres_used(node)))));
     }
