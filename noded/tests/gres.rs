@@ -14,6 +14,11 @@ const GPUS: usize = 4;
 
 /// A cluster of one node with four GPUs.
 fn cluster(name: &str, cgroup: &str) -> Cluster {
+    cluster_with(name, cgroup, "Gres=gpu:h100:4", &[""; GPUS])
+}
+
+/// The same with other GRES, and something more about each GPU in `gres.conf`.
+fn cluster_with(name: &str, cgroup: &str, gres: &str, about: &[&str; GPUS]) -> Cluster {
     let c = Cluster::up(name, &["--nodes", "1", "--cpus", "8", "--memory", "4000"]);
     c.sh("garrick down").ok();
     for n in 0..GPUS {
@@ -26,11 +31,14 @@ fn cluster(name: &str, cgroup: &str) -> Cluster {
     let own: Vec<String> = text
         .lines()
         .skip(1)
-        .map(|line| if line.starts_with("NodeName=") { format!("{line} Gres=gpu:h100:4") } else { line.to_owned() })
+        .map(|line| if line.starts_with("NodeName=") { format!("{line} {gres}") } else { line.to_owned() })
         .collect();
-    std::fs::write(&conf, format!("{}\nGresTypes=gpu\n", own.join("\n"))).unwrap();
-    let gres = format!("AutoDetect=off\nName=gpu Type=h100 File={}/gpu[0-3] Flags=nvidia_gpu_env\n", c.work.display());
-    std::fs::write(etc.join("gres.conf"), gres).unwrap();
+    std::fs::write(&conf, format!("{}\nGresTypes=gpu,shard\n", own.join("\n"))).unwrap();
+    let line = |(n, about): (usize, &&str)| {
+        format!("Name=gpu Type=h100 File={}/gpu{n} Flags=nvidia_gpu_env {about}\n", c.work.display())
+    };
+    let lines: String = about.iter().enumerate().map(line).collect();
+    std::fs::write(etc.join("gres.conf"), format!("AutoDetect=off\n{lines}")).unwrap();
     std::fs::write(etc.join("cgroup.conf"), cgroup).unwrap();
     c.run("garrick", &["check".as_ref(), conf.as_os_str()]).ok();
     c.sh("garrick up").ok();
@@ -106,6 +114,89 @@ fn jobs_get_gpus_of_their_own_and_keep_them_over_a_restart_of_the_controller() {
 }
 
 #[test]
+fn jobs_share_a_gpu_by_its_shards_also_over_a_restart_of_the_controller() {
+    let c = cluster_with("gres-shards", "", "Gres=gpu:h100:4,shard:16", &[""; GPUS]);
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -n1 --mem=100 -o job%j.out\n\
+         echo ${CUDA_VISIBLE_DEVICES-unset} ${SLURM_SHARDS_ON_NODE-none} ${SLURM_GPUS_ON_NODE-none}\n\
+         read line < $1\n",
+    );
+    let mut serial = 0;
+    let mut start = |options: &str| {
+        let fifo = format!("go{serial}");
+        serial += 1;
+        c.fifo(&fifo);
+        (c.sh(&format!("sbatch {options} job.sh {fifo}")).ok().job(), fifo)
+    };
+    let running = |job: (String, String)| {
+        c.await_state(&job.0, "RUNNING");
+        job
+    };
+    let three = running(start("--gres=shard:3"));
+    let one = running(start("--gres=shard:1"));
+    let two = running(start("--gres=shard:2"));
+    let whole = running(start("--gpus=1"));
+    let used = || node_field(&c, "GresUsed").unwrap();
+    assert_eq!(used(), "gpu:h100:1(IDX:2),shard:6(4/4,2/4,-/4,0/4)");
+    assert_eq!(c.job_field(&three.0, "GRES").as_deref(), Some("shard:3(IDX:0)"));
+    assert!(c.job_field(&three.0, "AllocTRES").unwrap().ends_with(",gres/shard=3"));
+    // Of the four GPUs one is left whole.
+    let (many, _) = start("--gpus=2");
+    c.await_that("it waits", || c.job_field(&many, "Reason").as_deref() == Some("Resources"));
+
+    let controller = c.pid_of("controller", None);
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(controller), nix::sys::signal::Signal::SIGKILL).unwrap();
+    let command_line = format!("/proc/{controller}/cmdline");
+    c.await_that("the controller is gone", || std::fs::read(&command_line).map_or(true, |line| line.is_empty()));
+    c.sh("garrick up").ok();
+    assert_eq!(used(), "gpu:h100:1(IDX:2),shard:6(4/4,2/4,-/4,0/4)");
+    assert_eq!(c.job_field(&many, "JobState").as_deref(), Some("PENDING"));
+
+    std::fs::write(c.work.join(&two.1), "\n").unwrap();
+    c.await_state(&many, "RUNNING");
+    assert_eq!(used(), "gpu:h100:3(IDX:1-3),shard:4(4/4,-/4,-/4,-/4)");
+    let told = |job: &(String, String)| {
+        std::fs::write(c.work.join(&job.1), "\n").unwrap();
+        c.await_state(&job.0, "COMPLETED");
+        c.read(&format!("job{}.out", job.0))
+    };
+    assert_eq!([told(&three), told(&one), told(&whole)], ["0 3 none\n", "0 1 none\n", "2 none 1\n"]);
+    let answer = c.sh("sbatch --gres=shard:5 job.sh none");
+    assert!(answer.err.contains("Requested node configuration is not available"), "{answer:?}");
+    c.sh(&format!("scancel {many}"));
+    c.await_that("nothing is held", || used() == "gpu:h100:0(IDX:N/A),shard:0(0/4,0/4,0/4,0/4)");
+}
+
+#[test]
+fn gpus_are_given_with_cpus_near_to_them() {
+    let c = cluster_with("gres-cores", "", "Gres=gpu:h100:4", &["Cores=0-3", "Cores=0-3", "Cores=4-7", "Cores=4-7"]);
+    c.script("job.sh", "#!/bin/bash\n#SBATCH --mem=100 -o job%j.out\nread line < hold\n");
+    c.fifo("hold");
+    let two = c.sh("sbatch -n2 --gpus=h100:2 --gres-flags=enforce-binding job.sh").ok().job();
+    c.await_state(&two, "RUNNING");
+    let next = c.sh("sbatch -n2 --gpus=1 job.sh").ok().job();
+    c.await_state(&next, "RUNNING");
+    assert_eq!(c.job_field(&two, "CPU_IDs").as_deref(), Some("0-1"));
+    assert_eq!(c.job_field(&next, "GRES").as_deref(), Some("gpu:h100:1(IDX:2)"));
+    assert_eq!(c.job_field(&next, "CPU_IDs").as_deref(), Some("4-5"), "near to its GPU");
+    // More CPUs than are near to one GPU, where only those will do.
+    let never = c.sh("sbatch -n5 --gpus=1 --gres-flags=enforce-binding job.sh");
+    assert!(never.err.contains("Requested node configuration is not available"), "{never:?}");
+    let without = c.sh("sbatch --gpus-per-socket=1 job.sh");
+    assert!(without.err.contains("--sockets-per-node"), "{without:?}");
+    c.sh(&format!("scancel {two} {next}"));
+    let bound = "#!/bin/bash\n#SBATCH -n2 -c4 --mem=100 --gpus=4 -o bound.out\n\
+                 srun --cpu-bind=cores --gpu-bind=closest bash -c 'echo $CUDA_VISIBLE_DEVICES'\n";
+    c.script("bound.sh", bound);
+    let bound = c.sh("sbatch bound.sh").ok().job();
+    c.await_state(&bound, "COMPLETED");
+    let mut lines: Vec<String> = c.read("bound.out").lines().map(ToOwned::to_owned).collect();
+    lines.sort();
+    assert_eq!(lines, ["0,1", "2,3"]);
+}
+
+#[test]
 fn steps_share_the_gpus_of_their_job() {
     let c = cluster("gres-steps", "");
     c.fifo("all");
@@ -154,6 +245,8 @@ fn what_no_node_can_give_is_refused_with_slurms_words() {
         ("--gres=nic:1", "Invalid generic resource (gres) specification"),
         ("--gres=gpu:x:y", "Invalid generic resource (gres) specification"),
         ("--gres=mps:50", "is not supported yet"),
+        ("--gpus=h100:1,2", "Invalid generic resource (gres) specification"),
+        ("--gpus=h100:1,a100:1", "Requested node configuration is not available"),
     ] {
         let answer = c.sh(&format!("sbatch {options} job.sh"));
         assert!(answer.code != 0 && answer.err.contains(said), "{options}: {answer:?}");

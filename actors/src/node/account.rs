@@ -8,7 +8,7 @@
 use super::messages::{KeptHold, ReserveAsk};
 use crate::scheduler::request::NodeUse;
 use garrick_model::{
-    gres::{GresPool, GresShare, place_of},
+    gres::{GPU, GresPool, GresShare, SHARD, place_of},
     ids::{JobId, Sluid},
     resources::{CpuSet, MemoryMib, NodeShape},
     spec::Sharing,
@@ -344,6 +344,16 @@ impl Account {
             let held: Vec<(u64, CpuSet)> = entries.iter().map(of).collect();
             let (count, devices) = held.iter().fold((0, CpuSet::new()), |(n, all), (m, set)| (n + m, all.union(set)));
             let twice = one.devices && u64::from(devices.len()) != count;
+            let shards = |share: &&GresShare| share.name == one.name && share.kind == one.kind;
+            let all = || entries.iter().flat_map(|entry| &entry.hold.share.gres);
+            for (gpu, most) in (0u32..).zip(&one.shards) {
+                let of_gpu = all().filter(shards).filter(|share| share.devices.contains(gpu));
+                let given: u64 = of_gpu.map(|share| share.count).sum();
+                let whole = all().any(|share| share.name == GPU && share.devices.contains(gpu));
+                if given > *most || (whole && given > 0) {
+                    return Err(format!("{given} shards given of GPU {gpu}, which has {most}, whole: {whole}"));
+                }
+            }
             if count > one.count || twice {
                 return Err(format!("{count} of {one} given, devices {devices}"));
             }
@@ -358,10 +368,13 @@ impl Account {
 /// What of some shares goes beyond others.
 fn beyond(shares: &[GresShare], others: &[GresShare]) -> Vec<GresShare> {
     let more = shares.iter().filter_map(|share| {
-        let same = |other: &&GresShare| other.name == share.name && other.kind == share.kind;
+        let shards = share.name == SHARD;
+        let same = |other: &&GresShare| {
+            other.name == share.name && other.kind == share.kind && (!shards || other.devices == share.devices)
+        };
         let Some(other) = others.iter().find(same) else { return Some(share.clone()) };
-        let devices = share.devices.difference(&other.devices);
-        let count = match share.devices.is_empty() {
+        let devices = if shards { share.devices.clone() } else { share.devices.difference(&other.devices) };
+        let count = match shards || share.devices.is_empty() {
             true => share.count.saturating_sub(other.count),
             false => u64::from(devices.len()),
         };

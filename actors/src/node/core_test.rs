@@ -292,7 +292,15 @@ fn less_memory_than_configured_is_invalid_until_it_registers_right() {
 }
 
 fn gpus(count: u64) -> GresEntry {
-    GresEntry { name: "gpu".into(), kind: None, count, no_consume: false, devices: true, places: Vec::new() }
+    GresEntry {
+        name: "gpu".into(),
+        kind: None,
+        count,
+        no_consume: false,
+        devices: true,
+        places: Vec::new(),
+        shards: Vec::new(),
+    }
 }
 
 fn with_gpus(count: u64) -> NodeCore {
@@ -322,6 +330,34 @@ fn fewer_gpus_than_configured_are_invalid_until_all_are_found() {
     assert_eq!(core.view().reason.unwrap().text, "gres/gpu count reported lower than configured (0 < 4)");
     core.handle(NOW, registered_with(2, 4), &mut Vec::new());
     assert!(!core.view().flags.invalid && core.view().reason.is_none());
+}
+
+#[test]
+fn shards_of_a_gpu_are_given_to_several_jobs_and_never_beside_the_gpu() {
+    let mut shaped = settings(0);
+    let shard = GresEntry { name: "shard".into(), count: 4, devices: false, shards: vec![2, 2], ..gpus(0) };
+    shaped.shape.gres = vec![gpus(2), shard];
+    let mut core = NodeCore::new(NOW, shaped.clone(), Arc::new(NodeSite::default()), None, []);
+    let mut here = registration(1, vec![]);
+    here.facts.shape.gres.clone_from(&shaped.shape.gres);
+    core.handle(NOW, NodeInput::Registered(Box::new(here)), &mut Vec::new());
+    let small = |mut ask: ReserveAsk| {
+        ask.share.memory = Some(MemoryMib(10));
+        ask
+    };
+    let ask_shards = |job, cpu: u32, gpu: u32, count| {
+        let mut ask = small(ask(job, cpu..cpu + 1, 0));
+        ask.share.gres =
+            vec![GresShare { name: "shard".into(), kind: None, count, devices: [gpu].into_iter().collect() }];
+        ask
+    };
+    assert!(reserve(&mut core, ask_shards(1, 0, 0, 1)).is_ok());
+    assert!(reserve(&mut core, ask_shards(2, 1, 0, 1)).is_ok());
+    assert!(reserve(&mut core, ask_shards(3, 2, 0, 1)).is_err(), "all of GPU 0 is given");
+    assert!(reserve(&mut core, small(ask_gpus(4, 2..3, "0"))).is_err());
+    assert!(reserve(&mut core, ask_shards(5, 2, 1, 3)).is_err());
+    assert!(reserve(&mut core, small(ask_gpus(6, 2..3, "1"))).is_ok());
+    assert!(reserve(&mut core, ask_shards(7, 3, 1, 1)).is_err());
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use garrick_model::{
     gres::{
-        GPU, GresBinding, GresCount, GresEntry, GresPool, GresRequest, GresShare, devices_in, near_cpus,
+        GPU, GresAmounts, GresBinding, GresCount, GresEntry, GresPool, GresRequest, GresShare, devices_in, near_cpus,
         place_of_device,
     },
     resources::{CpuSet, NodeShape},
@@ -41,13 +41,13 @@ pub fn choose(
     free: &CpuSet,
     pool: &GresPool,
     wanted: &Wanted<'_>,
-    most: impl Fn(usize) -> u64,
+    bound: Option<&GresAmounts>,
 ) -> Option<(CpuSet, Vec<GresShare>)> {
     let sockets: Vec<CpuSet> =
         shape.sockets_cpus().map(|cpus| cpus.filter(|cpu| free.contains(*cpu)).collect()).collect();
     combinations(sockets.len()).find_map(|chosen| {
         let own: Vec<&CpuSet> = chosen.iter().map(|at| &sockets[*at]).collect();
-        on_sockets(shape, &own, pool, wanted, &most)
+        on_sockets(shape, &own, pool, wanted, bound)
     })
 }
 
@@ -78,7 +78,7 @@ fn on_sockets(
     sockets: &[&CpuSet],
     pool: &GresPool,
     wanted: &Wanted<'_>,
-    most: &impl Fn(usize) -> u64,
+    bound: Option<&GresAmounts>,
 ) -> Option<(CpuSet, Vec<GresShare>)> {
     let entries = &shape.gres;
     let mut all = CpuSet::new();
@@ -98,12 +98,12 @@ fn on_sockets(
             // There is a CPU for the GPUs of each socket.
             first.insert(cpus.first()?);
             let near = gpus_near(entries, cpus).difference(&chosen);
-            let shares = pool.choose_among(entries, per_socket, most, Some(&near))?;
+            let shares = pool.choose_among(entries, per_socket, bound, Some(&near))?;
             chosen.add(&devices_in(&shares, GPU));
         }
         gpus = chosen;
     }
-    let shares = pool.choose_among(entries, &wanted.need, most, Some(&gpus))?;
+    let shares = pool.choose_among(entries, &wanted.need, bound, Some(&gpus))?;
     let near = match near_cpus(entries, GPU, &devices_in(&shares, GPU)) {
         Some(near) => all.intersection(&near),
         None => all.clone(),

@@ -314,16 +314,16 @@ pub fn cpus_of_part(shape: &NodeShape, unit: u32, request: &Request, part: Part)
     for_tasks.max(request.min_cpus).max(with_gpus.unwrap_or(0)).max(1).next_multiple_of(unit)
 }
 
-/// What a part of the request takes of such a node, of which `free` MiB are free.
-pub fn amount(shape: &NodeShape, unit: u32, request: &Request, part: Part, free: u64) -> Amount {
+/// What a part of the request takes of such a node, of which so much is free.
+pub fn amount(shape: &NodeShape, unit: u32, request: &Request, part: Part, free: &Free) -> Amount {
     let cpus = match request.usage {
         NodeUse::Whole => shape.job_cpu_count(),
         _ => cpus_of_part(shape, unit, request, part),
     };
-    let memory = memory_of(shape, request, cpus, part, free).unwrap_or(0);
+    let memory = memory_of(shape, request, cpus, part, free.memory).unwrap_or(0);
     let gres = match (request.usage, &request.gres) {
         (NodeUse::Whole, _) => GresAmounts::all(&shape.gres),
-        (_, Some(gres)) => GresAmounts::taken(&shape.gres, &gres.on_node(part.tasks, part.total)),
+        (_, Some(gres)) => free.gres.taken(&shape.gres, &gres.on_node(part.tasks, part.total)),
         (_, None) => GresTaken::default(),
     };
     Amount { cpus, memory, gres, usage: request.usage, uid: request.uid }

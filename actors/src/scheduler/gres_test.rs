@@ -8,7 +8,7 @@ use super::{
     probe::Feasibility,
 };
 use garrick_model::{
-    gres::{DevicePlace, GPU, GresAmounts, GresBinding, GresCount, GresEntry, GresPool, GresRequest, list},
+    gres::{DevicePlace, GPU, GresAmounts, GresBinding, GresCount, GresEntry, GresPool, GresRequest, SHARD, list},
     ids::JobId,
     resources::MemoryMib,
     spec::{JobSpec, NodeCount, Sharing},
@@ -28,6 +28,7 @@ fn entry(kind: Option<&str>, count: u64) -> GresEntry {
         no_consume: false,
         devices: true,
         places: Vec::new(),
+        shards: Vec::new(),
     }
 }
 
@@ -52,7 +53,7 @@ fn on_node(kind: Option<&str>, count: u64) -> JobSpec {
 fn held(job: u32, cpus: std::ops::Range<u32>, node: &NodeView, count: u64, end: Option<i64>) -> NodeHold {
     let pool = GresPool::all(&node.shape.gres);
     let mut hold = hold(job, cpus, 10, end);
-    hold.share.gres = pool.choose(&node.shape.gres, &gpus(None, count), |_| u64::MAX).unwrap();
+    hold.share.gres = pool.choose(&node.shape.gres, &gpus(None, count), None).unwrap();
     hold
 }
 
@@ -124,6 +125,33 @@ fn several_types_are_shared_out_each_and_every_node_has_some_of_each() {
     let mut feasibility = Feasibility::new(cluster(nodes(), Vec::new()));
     assert!(feasibility.check(&job(1, wants(4, 3))).is_ok());
     assert!(feasibility.check(&job(1, wants(5, 1))).is_err());
+}
+
+/// With so many shards of each of its GPUs.
+fn with_shards(index: u32, shards: Vec<u64>) -> NodeView {
+    let gpus = entry(None, shards.len() as u64);
+    let shard = GresEntry { name: SHARD.into(), count: shards.iter().sum(), devices: false, shards, ..entry(None, 0) };
+    with_gpus(index, vec![gpus, shard])
+}
+
+fn shards(count: u64) -> JobSpec {
+    let per_node = vec![GresCount { name: SHARD.into(), kind: None, count }];
+    asks(GresRequest { per_node, ..GresRequest::default() })
+}
+
+#[test]
+fn jobs_share_a_gpu_by_its_shards_and_no_gpu_is_given_both_ways() {
+    let of = |specs: Vec<JobSpec>| given(&plan(&cluster(vec![with_shards(0, vec![4, 4])], jobs(specs)), NOW));
+    let text = |id: u32, text: &str| (id, format!("n0={text}"));
+    let shared = of(vec![shards(3), shards(2), shards(1), on_node(None, 1), shards(2)]);
+    let want =
+        [text(1, "shard:3(IDX:0)"), text(2, "shard:2(IDX:1)"), text(3, "shard:1(IDX:0)"), text(5, "shard:2(IDX:1)")];
+    assert_eq!(shared, want, "no GPU is left whole for the fourth");
+    let whole = of(vec![on_node(None, 1), shards(4), on_node(None, 1), shards(1)]);
+    assert_eq!(whole, [text(1, "gpu:1(IDX:0)"), text(2, "shard:4(IDX:1)")]);
+    let mut feasibility = Feasibility::new(cluster(vec![with_shards(0, vec![4, 4])], Vec::new()));
+    assert!(feasibility.check(&job(1, shards(4))).is_ok());
+    assert!(feasibility.check(&job(1, shards(5))).is_err(), "they come from one GPU");
 }
 
 /// A node of two sockets of four CPUs, with GPUs 0 and 1 near to the first and 2 and 3 near to the second.
@@ -253,7 +281,7 @@ fn overbooked(view: &ClusterView, plan: &Plan) -> Option<String> {
 
 fn any_gres() -> impl Strategy<Value = JobSpec> {
     let kind = prop_oneof![3 => Just(None), 1 => Just(Some("a100")), 1 => Just(Some("h100"))];
-    (kind, 0u64..4, 0u8..5, prop::option::of(1u32..5), 1u64..90, 0u8..10).prop_map(
+    (kind, 0u64..4, 0u8..7, prop::option::of(1u32..5), 1u64..90, 0u8..10).prop_map(
         |(kind, count, form, tasks, minutes, sharing)| {
             let list = gpus(kind, count);
             let gres = match form {
@@ -263,6 +291,7 @@ fn any_gres() -> impl Strategy<Value = JobSpec> {
                     total: [gpus(Some("a100"), count), gpus(Some("h100"), 1)].concat(),
                     ..GresRequest::default()
                 },
+                5 | 6 => shards(count).gres,
                 _ => GresRequest { per_node: list, ..GresRequest::default() },
             };
             let nodes = (form == 1 || form == 2).then_some(NodeCount { min: 1, max: Some(3) });
@@ -278,12 +307,17 @@ proptest! {
 
     #[test]
     fn no_plan_gives_a_device_twice_now_or_later(
-        machines in prop::collection::vec((0u64..3, 0u64..3, prop::option::of((1u64..4, 1i64..60))), 1..6),
+        machines in prop::collection::vec((0u64..3, 0u64..3, prop::option::of((1u64..4, 1i64..60)), 0u64..4), 1..6),
         specs in prop::collection::vec(any_gres(), 1..16),
         backfill in prop_oneof![Just(Backfill::Off), Just(Backfill::First(1)), Just(Backfill::Conservative)],
     ) {
-        let nodes = machines.into_iter().zip(0..).map(|((a100, h100, busy), index)| {
+        let nodes = machines.into_iter().zip(0..).map(|((a100, h100, busy, each), index)| {
             let mut node = with_gpus(index, vec![entry(Some("a100"), a100), entry(Some("h100"), h100)]);
+            if each > 0 && a100 + h100 > 0 {
+                // One of the GPUs has none.
+                let of = vec![0].into_iter().chain(std::iter::repeat_n(each, (a100 + h100) as usize - 1)).collect();
+                node.shape.gres.push(with_shards(index, of).shape.gres.remove(1));
+            }
             if let Some((count, minutes)) = busy {
                 let count = count.min(a100 + h100);
                 node.holds.push(held(9000 + index, 0..2, &node, count, Some(NOW.secs() + minutes * 60)));

@@ -503,8 +503,14 @@ impl Horizon {
         let of = |(node, part): &(usize, Part)| {
             let class = &self.classes[self.class_of(*node)];
             let kind = &self.kinds[class.kind as usize];
-            let free = &class.steps[class.steps.partition_point(|s| s.from <= at).saturating_sub(1)].free;
-            (*node, amount(&kind.shape, kind.unit, request, *part, free.memory))
+            let mut free = class.steps[class.steps.partition_point(|s| s.from <= at).saturating_sub(1)].free.clone();
+            if request.gres.is_some() {
+                // Devices that are free all the time.
+                let until = request.limit_secs.map_or(NEVER, |secs| at.plus(Duration::from_secs(secs)));
+                let during = self.during(*node, at, until).into_iter().map(|free| free.gres);
+                free.gres = during.reduce(|a, b| a.least(&b)).unwrap_or(free.gres);
+            }
+            (*node, amount(&kind.shape, kind.unit, request, *part, &free))
         };
         nodes.iter().map(of).collect()
     }

@@ -324,7 +324,7 @@ impl<'a> Machine<'a> {
         let gres = request.gres.as_ref()?;
         let fits = |tasks: u32, total: Totals| {
             let part = Part { tasks, total };
-            self.bound(node, request, gres, part, &|_| u64::MAX).is_some()
+            self.bound(node, request, gres, part, None).is_some()
         };
         let least = request.least_part();
         let tasks =
@@ -345,7 +345,7 @@ impl<'a> Machine<'a> {
         request: &Request,
         gres: &GresRequest,
         part: Part,
-        most: &dyn Fn(usize) -> u64,
+        most: Option<&GresAmounts>,
     ) -> Option<(CpuSet, Vec<GresShare>)> {
         let (room, shape) = (&self.rooms[node], &self.view.nodes[node].shape);
         let cpus = cpus_of_part(shape, room.unit, request, part);
@@ -353,16 +353,16 @@ impl<'a> Machine<'a> {
         binding::choose(shape, &room.whole_units().collect(), &room.gres, &wanted, most)
     }
 
-    /// The share for a part of the request on a node that has the capacity for it. `most` bounds what may be had of each
-    /// of its generic resources; `None`: it is not to be had within that.
-    pub fn share(&self, node: usize, request: &Request, part: Part, most: impl Fn(usize) -> u64) -> Option<NodeShare> {
+    /// The share for a part of the request on a node that has the capacity for it. `most` bounds what may be had of
+    /// its generic resources; `None`: it is not to be had within that.
+    pub fn share(&self, node: usize, request: &Request, part: Part, most: Option<&GresAmounts>) -> Option<NodeShare> {
         let room = &self.rooms[node];
         let shape = &self.view.nodes[node].shape;
         let wanted = cpus_of_part(shape, room.unit, request, part);
         let by_socket = request.layout.is_some_and(|layout| layout.is_by_socket());
         let together = match (&request.gres, request.usage) {
             (Some(gres), NodeUse::Cpus | NodeUse::User) if binding::matters(shape, gres) && !by_socket => {
-                Some(self.bound(node, request, gres, part, &most)?)
+                Some(self.bound(node, request, gres, part, most)?)
             }
             _ => None,
         };

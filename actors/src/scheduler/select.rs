@@ -349,8 +349,7 @@ fn lay_out(
             let part = Part { tasks, total: each.plus(more) };
             let view = &machine.view().nodes[pick.node];
             let most = planned_gres(pick.node, request, bound);
-            let most = |place: usize| most.as_ref().map_or(u64::MAX, |free| free.count(place));
-            let share = machine.share(pick.node, request, part, most)?;
+            let share = machine.share(pick.node, request, part, most.as_ref())?;
             Some(AllocatedNode { name: view.name.clone(), index: view.index, share })
         })
         .collect()

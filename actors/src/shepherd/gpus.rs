@@ -4,7 +4,7 @@
 use crate::stepmgr::env::entry;
 use garrick_model::{
     config::GpuVariables,
-    gres::{GPU, GpuBind, GresEntry, GresShare, devices_in, place_of_device},
+    gres::{GPU, GpuBind, GresEntry, GresShare, SHARD, devices_in, devices_used, place_of_device},
     resources::CpuSet,
     spec::EnvEntry,
 };
@@ -26,7 +26,7 @@ pub struct GpuSight {
 impl GpuSight {
     /// Of a job with these shares of a node that has these entries.
     pub fn new(shares: &[GresShare], entries: &[GresEntry], variables: GpuVariables, constrained: bool) -> Self {
-        let job = devices_in(shares, GPU);
+        let job = devices_used(shares, GPU);
         let near = |gpu: u32| Some((gpu, place_of_device(entries, GPU, gpu)?.cpus.clone()));
         let near = job.iter().filter_map(near).filter(|(_, cpus)| !cpus.is_empty()).collect();
         Self { job, variables, constrained, near }
@@ -52,12 +52,19 @@ impl GpuSight {
         if self.job.is_empty() {
             return Vec::new();
         }
-        let step: Vec<u32> = devices_in(step, GPU).iter().collect();
+        let shards: u64 = step.iter().filter(|share| share.name == SHARD).map(|share| share.count).sum();
+        let gpus = devices_in(step, GPU).len();
+        let step: Vec<u32> = devices_used(step, GPU).iter().collect();
         let mut env = vec![entry("SLURM_JOB_GPUS", list(self.job.iter()))];
         if !batch {
             env.push(entry("SLURM_STEP_GPUS", list(step.iter().copied())));
         }
-        env.push(entry("SLURM_GPUS_ON_NODE", step.len()));
+        if shards == 0 || gpus > 0 {
+            env.push(entry("SLURM_GPUS_ON_NODE", gpus));
+        }
+        if shards > 0 {
+            env.push(entry("SLURM_SHARDS_ON_NODE", shards));
+        }
         let seen = match bind {
             GpuBind::Closest => bound(&self.closest(&step, cpus), &GpuBind::None, 0),
             bind => bound(&step, bind, local_id as usize),
@@ -153,6 +160,7 @@ mod tests {
             no_consume: false,
             devices: true,
             places: vec![near("0"), near("0"), near("1"), near("")],
+            shards: Vec::new(),
         };
         let sight = GpuSight::new(&share("0-3"), &[entry], CUDA, false);
         let of = |task| told(&sight, "1-3", &GpuBind::Closest, task)[3].clone();

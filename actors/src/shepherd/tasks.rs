@@ -143,7 +143,7 @@ impl ShepherdCore {
         let StdioPlan { sources, mut passed, pty, streams, input, pack, error_path } =
             stdio::plan(here, place, &task, token);
         let affinity = affinity(&self.config.cpu_map, &self.config.job_cpus, here, &task);
-        let on = (task.local_id, &cpus_of(&self.config.cpu_map, here, &affinity));
+        let on = (task.local_id, &cpus_of(&self.config.cpu_map, here, &task));
         let gpus = self.config.gpus.of_task(&here.share.gres, &here.launch.gpu_bind, on, here.launch.batch);
         let TaskLaunch { rank, argv, extra_env: task_env, .. } = task;
         let argv = match &here.script {
@@ -426,10 +426,19 @@ fn affinity(map: &[u32], job_cpus: &CpuSet, step: &StepHere, task: &TaskLaunch) 
     }
 }
 
-/// The node's CPUs that a task with that affinity runs on.
-fn cpus_of(map: &[u32], step: &StepHere, affinity: &[u32]) -> CpuSet {
-    if affinity.is_empty() {
-        return step.share.cpus.clone();
+/// The node's CPUs that are meant for a task, also where it cannot be bound to them.
+fn cpus_of(map: &[u32], step: &StepHere, task: &TaskLaunch) -> CpuSet {
+    let cpus = &step.share.cpus;
+    match &step.launch.cpu_bind {
+        CpuBind::Cores => {
+            let per_task = step.launch.cpus_per_task.max(1) as usize;
+            let own: CpuSet = cpus.iter().skip(task.local_id as usize * per_task).take(per_task).collect();
+            if own.is_empty() { cpus.clone() } else { own }
+        }
+        CpuBind::Map(list) if !list.is_empty() && !map.is_empty() => {
+            let machine = list[task.local_id as usize % list.len()];
+            map.iter().zip(0..).filter(|(real, _)| **real == machine).map(|(_, cpu)| cpu).collect()
+        }
+        CpuBind::None | CpuBind::Map(_) | CpuBind::Default => cpus.clone(),
     }
-    map.iter().zip(0..).filter(|(machine, _)| affinity.contains(machine)).map(|(_, cpu)| cpu).collect()
 }

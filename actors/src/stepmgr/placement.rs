@@ -186,7 +186,7 @@ fn gres_on(
     overlap: bool,
     all: bool,
 ) -> Option<Vec<GresShare>> {
-    let choose = |pool: &GresPool, need: &[GresCount]| pool.choose(&node.gres, need, |_| u64::MAX);
+    let choose = |pool: &GresPool, need: &[GresCount]| pool.choose(&node.gres, need, None);
     match &shape.gres {
         StepGres::None => Some(Vec::new()),
         StepGres::All if all || node.free_gres == node.all_gres => Some(node.all_gres.everything(&node.gres)),

@@ -30,7 +30,7 @@ use garrick_actors::{
     stepmgr::{Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrInput, StepMgrMsg, shell::StepMgr},
 };
 use garrick_model::{
-    gres::devices_in,
+    gres::devices_used,
     messages::{
         shepherd::ShepherdToStepMgr,
         stepd::{NodeToStepd, StepdReport, StepdToNode},
@@ -130,7 +130,7 @@ fn place(orders: &StepdOrders, folder: &Path, share: &NodeShare, restarted: bool
         let memory = share.memory.map(|m| MemoryLimit { bytes: m.0 << 20, swap: Swap::Within });
         let machine = cpus.machine_cpus(share.cpus.iter());
         cgroup.limit(Some(&machine), memory).map_err(|e| e.to_string())?;
-        let others = settings.devices.iter().filter(|d| !devices_in(&share.gres, &d.name).contains(d.number));
+        let others = settings.devices.iter().filter(|d| !devices_used(&share.gres, &d.name).contains(d.number));
         let files = others.flat_map(|device| device.files.iter().map(PathBuf::as_path));
         let left = cgroup.tasks().deny_devices(files).map_err(|e| e.to_string())?;
         if !left.is_empty() {

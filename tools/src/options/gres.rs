@@ -212,7 +212,7 @@ mod tests {
         let said = |args| typed(Command::Srun, &[], args).unwrap_err();
         assert!(said("--gres=gpu:x:y").contains("InvalidGres"));
         assert!(said("--gpu-bind=nearest").contains("Invalid"));
-        assert!(said("--gres=shard:1").contains("NotSupported"));
+        assert!(said("--gres=mps:1").contains("NotSupported"));
         assert!(said("--gres-flags=one-task-per-sharing").contains("NotSupported"));
     }
 }

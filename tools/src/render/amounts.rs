@@ -317,6 +317,9 @@ pub fn allocated_gres(job: &JobView) -> Option<String> {
 pub fn gres_used(node: &NodeView) -> String {
     let entries = &node.shape.gres;
     let shown = entries.iter().map(|entry| {
+        if !entry.shards.is_empty() {
+            return shards_used(node, entry);
+        }
         let held = node.holds.iter().flat_map(|hold| &hold.share.gres);
         let held = held.filter(|share| share.name == entry.name && share.kind == entry.kind && !entry.no_consume);
         let (count, devices) = held.fold((0, CpuSet::new()), |(n, all), s| (n + s.count, all.union(&s.devices)));
@@ -329,6 +332,22 @@ pub fn gres_used(node: &NodeView) -> String {
         format!("{}{kind}:{}{numbers}", entry.name, count_text(count))
     });
     shown.collect::<Vec<_>>().join(",")
+}
+
+/// Shards of each GPU, of one that is given whole a dash: `shard:8(-/5,5/5,3/5,0/5)`.
+fn shards_used(node: &NodeView, entry: &GresEntry) -> String {
+    let held = || node.holds.iter().flat_map(|hold| &hold.share.gres);
+    let of_gpu = |(gpu, all): (u32, &u64)| {
+        let shards = held().filter(|share| share.name == entry.name && share.devices.contains(gpu));
+        (shards.map(|share| share.count).sum::<u64>(), held().any(|s| s.name == GPU && s.devices.contains(gpu)), *all)
+    };
+    let gpus: Vec<(u64, bool, u64)> = (0u32..).zip(&entry.shards).map(of_gpu).collect();
+    let used: u64 = gpus.iter().map(|(used, ..)| used).sum();
+    let each = gpus.iter().map(|(used, whole, all)| match whole {
+        true => format!("-/{all}"),
+        false => format!("{used}/{all}"),
+    });
+    format!("{}:{}({})", entry.name, count_text(used), each.collect::<Vec<_>>().join(","))
 }
 
 /// What a node has: `cpu=16,mem=1M,billing=16,gres/gpu=4`.

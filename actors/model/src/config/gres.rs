@@ -10,7 +10,7 @@ use super::{
     values::{self, Value},
 };
 use crate::{
-    gres::{DevicePlace, GPU, GresEntry, MOST_DEVICES, first_device},
+    gres::{DevicePlace, GPU, GresEntry, MOST_DEVICES, SHARD, first_device},
     hostlist::{self, HostList},
     resources::{CpuSet, NodeShape, ResourceTextError},
     spec_text::gres as gres_text,
@@ -214,7 +214,7 @@ impl GresConfig {
         }
         let files = written.files.or(written.multiple).unwrap_or_default();
         let devices = if one_device { 1 } else { files.len() as u64 };
-        if let Some(count) = written.count.filter(|count| devices > 0 && *count != devices) {
+        if let Some(count) = written.count.filter(|count| devices > 0 && *count != devices && name != SHARD) {
             let wrong = SettingError::new(format!("Count={count} and {devices} device files disagree"));
             return report.error(&head.place, head.what(), wrong.suggest("leave Count out"));
         }
@@ -293,6 +293,10 @@ impl GresConfig {
         let detects = self.detects(&node.name);
         let mut devices = Vec::new();
         for (place, entry) in entries.iter().enumerate() {
+            // They are of GPUs, which have the files.
+            if entry.name == SHARD {
+                continue;
+            }
             let first = first_device(entries, place);
             if detects && entry.name == GPU {
                 let own =
@@ -315,6 +319,43 @@ impl GresConfig {
         devices
     }
 
+    /// Shards of each GPU of a node: as lines with files say, otherwise evenly shared out.
+    fn shards(&self, node: &NodeConfig, entries: &[GresEntry]) -> Value<Vec<u64>> {
+        let Some(entry) = entries.iter().find(|entry| entry.name == SHARD) else { return Ok(Vec::new()) };
+        let gpus: u64 = entries.iter().filter(|entry| entry.name == GPU).map(|entry| entry.count).sum();
+        if gpus == 0 || gpus > MOST_DEVICES || entry.kind.is_some() {
+            let wrong = SettingError::new("shards are parts of the node's GPUs, whatever their type");
+            return Err(wrong.suggest("Gres=gpu:4,shard:16"));
+        }
+        let even = |count: u64, of: u64, at: u64| count / of + u64::from(at < count % of);
+        let with_files: Vec<&GresLine> = self.lines_of(&node.name, SHARD).filter(|l| !l.files.is_empty()).collect();
+        if with_files.is_empty() {
+            return Ok((0..gpus).map(|gpu| even(entry.count, gpus, gpu)).collect());
+        }
+        let devices = self.devices(node, &[]);
+        let mut shards = vec![0; usize::try_from(gpus).unwrap_or(0)];
+        for line in with_files {
+            for (file, at) in line.files.iter().zip(0..) {
+                let is_it = |d: &&GresDevice| d.name == GPU && d.files.iter().any(|own| own == Path::new(file));
+                let gpu =
+                    devices.iter().find(is_it).and_then(|d| shards.get_mut(d.number as usize)).ok_or_else(|| {
+                        SettingError::new(format!(
+                            "{file} in {} is the File of no GPU of node {}",
+                            line.place, node.name
+                        ))
+                    })?;
+                let files = line.files.len() as u64;
+                *gpu += even(line.count.unwrap_or(files), files, at);
+            }
+        }
+        let all: u64 = shards.iter().sum();
+        if all != entry.count {
+            let text = format!("gres.conf gives node {} {all} shards where Gres= says {}", node.name, entry.count);
+            return Err(SettingError::new(text));
+        }
+        Ok(shards)
+    }
+
     /// Variables that tell programs of a node's GPUs.
     pub fn variables(&self, node: &str) -> GpuVariables {
         self.lines_of(node, GPU).find_map(|line| line.variables).unwrap_or_default()
@@ -327,6 +368,9 @@ impl GresConfig {
         let devices = self.devices(node, detected);
         let detects = self.detects(&node.name);
         let counted = entries.iter().enumerate().map(|(place, entry)| {
+            if entry.name == SHARD {
+                return entry.clone();
+            }
             let lines: Vec<&GresLine> = self.lines_of_entry(&node.name, entry).collect();
             let with_files = lines.iter().any(|line| !line.files.is_empty()) || (detects && entry.name == GPU);
             let count = if with_files {
@@ -392,6 +436,7 @@ pub(super) fn finish(config: &mut Config, report: &mut ConfigReport) {
         let (place, line) = (&settings.place, settings.place.line);
         let what = format!("Gres={}", settings.gres.as_deref().unwrap_or_default());
         let mut entries = settings.shape.gres.clone();
+        let shards = gres.shards(node, &entries);
         for (at, entry) in entries.iter_mut().enumerate() {
             let mut wrong = |key: String, wrong: SettingError, warning: bool| {
                 let key = (line, key);
@@ -408,6 +453,13 @@ pub(super) fn finish(config: &mut Config, report: &mut ConfigReport) {
             if !gres.types.contains(&entry.name) {
                 let text = SettingError::new(format!("{} is not in GresTypes", entry.name));
                 wrong(entry.name.clone(), text.suggest(format!("GresTypes={}", entry.name)), false);
+            }
+            if entry.name == SHARD {
+                match &shards {
+                    Ok(shards) => entry.shards.clone_from(shards),
+                    Err(text) => wrong(SHARD.to_owned(), text.clone(), false),
+                }
+                continue;
             }
             let asked = entry.clone();
             let lines: Vec<&GresLine> = gres.lines_of_entry(&node.name, &asked).collect();
@@ -566,6 +618,28 @@ mod tests {
         ] {
             let (config, said) = read(slurm, &line.replace("[a-b]", "x[0-1]"), "");
             assert!(config.is_none() && said.iter().any(|s| s.contains(cause)), "{said:?}");
+        }
+    }
+
+    #[test]
+    fn shards_are_shared_out_among_gpus_or_are_of_those_that_are_named() {
+        let of = |slurm: &str, gres: &str| {
+            let (config, said) = read(&format!("GresTypes=gpu,shard\nNodeName=n1 {slurm}\n"), gres, "");
+            config.map(|c| c.node("n1").unwrap().settings.shape.gres.last().unwrap().shards.clone()).ok_or(said)
+        };
+        let gpus = "Name=gpu File=/dev/nvidia[0-3]\n";
+        assert_eq!(of("Gres=gpu:4,shard:18", gpus), Ok(vec![5, 5, 4, 4]));
+        assert_eq!(of("Gres=gpu:4,shard:16", &format!("{gpus}Name=shard Count=16\n")), Ok(vec![4; 4]));
+        let named = format!("{gpus}Name=shard Count=8 File=/dev/nvidia1\nName=shard Count=4 File=/dev/nvidia[2-3]\n");
+        assert_eq!(of("Gres=gpu:4,shard:12", &named), Ok(vec![0, 8, 2, 2]));
+        for (slurm, gres, cause) in [
+            ("Gres=shard:4", gpus, "parts of the node's GPUs"),
+            ("Gres=gpu:4,shard:h100:4", gpus, "whatever their type"),
+            ("Gres=gpu:4,shard:9", named.as_str(), "12 shards where Gres= says 9"),
+            ("Gres=gpu:4,shard:9", "Name=shard File=/dev/x\n", "/dev/x in /x/gres.conf:1 is the File of no GPU"),
+        ] {
+            let said = of(slurm, gres).unwrap_err();
+            assert!(said.iter().any(|s| s.contains(cause)), "{cause}: {said:?}");
         }
     }
 

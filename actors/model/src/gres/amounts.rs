@@ -1,12 +1,13 @@
 //! How much of a node's generic resources is free, without saying which.
 
-use super::{GresCount, GresEntry, GresPool, GresRequest, GresShare, Totals, devices_of, place_of};
+use super::{GPU, GresCount, GresEntry, GresPool, GresRequest, GresShare, Totals, devices_of, place_of, shards::Parts};
+use std::sync::Arc;
 
 /// What is free of a node's GRES in amounts, of the entries and, where a name has several types, of each such name. Two
 /// kinds of holders are counted against it: those of certain types, and those of any. Cheap to copy, and nothing at all
 /// for nodes without GRES.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct GresAmounts(Option<std::sync::Arc<[u64]>>);
+pub struct GresAmounts(Option<Arc<[u64]>>, Option<Arc<Parts>>);
 
 /// What somebody takes of a node's GRES in amounts, in the same places.
 pub type GresTaken = GresAmounts;
@@ -25,17 +26,42 @@ fn names_with_types(entries: &[GresEntry]) -> Vec<&str> {
 
 impl GresAmounts {
     pub(super) fn of(amounts: Vec<u64>) -> Self {
-        Self((!amounts.is_empty()).then(|| amounts.into()))
+        Self((!amounts.is_empty()).then(|| amounts.into()), None)
     }
 
     /// All of a node's.
     pub fn all(entries: &[GresEntry]) -> Self {
-        Self::from_counts(entries, |place| entries[place].count)
+        let all = Self::from_counts(entries, |place| entries[place].count);
+        all.with_parts(Self::parts(entries))
+    }
+
+    fn parts(entries: &[GresEntry]) -> Option<Parts> {
+        let types = names_with_types(entries).iter().position(|name| *name == GPU).map(|n| entries.len() + n);
+        Parts::all(entries, types)
+    }
+
+    fn with_parts(mut self, parts: Option<Parts>) -> Self {
+        self.1 = parts.map(Arc::new);
+        self
+    }
+
+    /// The same with other free parts of GPUs, from which the number of whole ones and of shards follow.
+    fn with_free(self, parts: &Parts, free: Vec<u64>) -> Self {
+        let mut counts = self.0.iter().flat_map(|counts| counts.iter()).copied().collect::<Vec<u64>>();
+        let parts = parts.with(free, &mut counts);
+        Self::of(counts).with_parts(Some(parts))
+    }
+
+    /// Free shards of a GPU, and whether all of it is free.
+    pub(super) fn shards_of(&self, gpu: u32) -> (u64, bool) {
+        let parts = self.1.as_deref();
+        parts.map_or((0, true), |parts| (parts.shards_left(gpu as usize), parts.is_whole(gpu as usize)))
     }
 
     /// What a pool has free.
     pub fn free(entries: &[GresEntry], pool: &GresPool) -> Self {
-        Self::from_counts(entries, |place| pool.count(place))
+        let free = Self::from_counts(entries, |place| pool.count(place));
+        free.with_parts(Self::parts(entries).map(|parts| parts.of_pool(pool)))
     }
 
     fn from_counts(entries: &[GresEntry], count: impl Fn(usize) -> u64) -> Self {
@@ -73,7 +99,10 @@ impl GresAmounts {
 
     /// Is so much free?
     pub fn has(&self, entries: &[GresEntry], need: &[GresCount]) -> bool {
-        let taken = Self::taken(entries, need);
+        if self.1.is_some() {
+            return self.resolved(entries, need).is_some();
+        }
+        let taken = self.taken(entries, need);
         let known = |asked: &GresCount| match Self::places(entries, asked) {
             Some((place, _)) if !Self::consumed(entries, asked) => {
                 asked.count <= entries.get(place).map_or(u64::MAX, |e| e.count)
@@ -95,8 +124,18 @@ impl GresAmounts {
         all.fold(Totals::NONE, |totals, (place, asked)| totals.with(place, room(asked)))
     }
 
-    /// What is taken for a need.
-    pub fn taken(entries: &[GresEntry], need: &[GresCount]) -> GresTaken {
+    /// Certain shares for a need, where GPUs have shards: which GPUs are meant matters there.
+    fn resolved(&self, entries: &[GresEntry], need: &[GresCount]) -> Option<Vec<GresShare>> {
+        let mut pool = GresPool::all(entries);
+        pool.take(entries, &self.shares_leaving(entries));
+        pool.choose(entries, need, None)
+    }
+
+    /// What is taken for a need where this is free.
+    pub fn taken(&self, entries: &[GresEntry], need: &[GresCount]) -> GresTaken {
+        if self.1.is_some() {
+            return Self::held(entries, &self.resolved(entries, need).unwrap_or_default());
+        }
         if entries.is_empty() || need.is_empty() {
             return Self::default();
         }
@@ -116,24 +155,32 @@ impl GresAmounts {
         if shares.is_empty() {
             return Self::default();
         }
-        Self::from_counts(entries, |place| {
+        let held = Self::from_counts(entries, |place| {
             let here = |share: &&GresShare| !entries[place].no_consume && place_of(entries, share) == Some(place);
             shares.iter().filter(here).fold(0, |sum, share| sum.saturating_add(share.count))
-        })
+        });
+        held.with_parts(Self::parts(entries).map(|parts| parts.held(entries, shares)))
     }
 
     /// Is there as much in each place as in the other?
     pub fn covers(&self, taken: &GresTaken) -> bool {
-        taken.0.iter().flat_map(|t| t.iter()).enumerate().all(|(at, n)| *n <= self.count(at))
+        let counts = taken.0.iter().flat_map(|t| t.iter()).enumerate().all(|(at, n)| *n <= self.count(at));
+        let parts = match (&self.1, &taken.1) {
+            (Some(own), Some(taken)) => own.free.iter().zip(&taken.free).all(|(own, n)| own >= n),
+            _ => true,
+        };
+        counts && parts
     }
 
     /// Without that.
     #[must_use]
     pub fn less(&self, taken: &GresTaken) -> Self {
+        let taken_parts = taken;
         match (&self.0, &taken.0) {
             (Some(amounts), Some(taken)) => {
                 let taken = taken.iter().copied().chain(std::iter::repeat(0));
-                Self(Some(amounts.iter().zip(taken).map(|(free, n)| free.saturating_sub(n)).collect()))
+                let counts = amounts.iter().zip(taken).map(|(free, n)| free.saturating_sub(n)).collect();
+                self.both(Self(Some(counts), None), taken_parts, u64::saturating_sub)
             }
             _ => self.clone(),
         }
@@ -143,8 +190,23 @@ impl GresAmounts {
     #[must_use]
     pub fn least(&self, other: &Self) -> Self {
         match (&self.0, &other.0) {
-            (Some(a), Some(b)) => Self(Some(a.iter().zip(b.iter()).map(|(a, b)| *a.min(b)).collect())),
+            (Some(a), Some(b)) => {
+                let counts = a.iter().zip(b.iter()).map(|(a, b)| *a.min(b)).collect();
+                self.both(Self(Some(counts), None), other, u64::min)
+            }
             _ => Self::default(),
+        }
+    }
+
+    /// Counts with the parts of GPUs that come of both.
+    fn both(&self, counts: Self, other: &Self, of: impl Fn(u64, u64) -> u64) -> Self {
+        match (&self.1, &other.1) {
+            (Some(a), Some(b)) => {
+                let free = a.free.iter().zip(&b.free).map(|(a, b)| of(*a, *b)).collect();
+                counts.with_free(a, free)
+            }
+            (Some(a), None) => counts.with_free(a, a.free.clone()),
+            _ => counts,
         }
     }
 
@@ -162,7 +224,11 @@ impl GresAmounts {
                 more -= some;
             }
         }
-        let taken = entries.iter().zip(take).enumerate().filter(|(_, (e, n))| *n > 0 && !e.no_consume);
+        let parts = self.1.as_deref();
+        let by_gpu = |entry: &GresEntry| parts.is_some() && (entry.name == GPU || !entry.shards.is_empty());
+        let taken = entries.iter().zip(take).enumerate();
+        let taken = taken.filter(|(_, (e, n))| *n > 0 && !e.no_consume && !by_gpu(e));
+        let gpus = parts.map(|parts| parts.shares_leaving(entries)).unwrap_or_default();
         taken
             .map(|(place, (e, count))| GresShare {
                 name: e.name.clone(),
@@ -170,6 +236,7 @@ impl GresAmounts {
                 count,
                 devices: devices_of(entries, place).take(u32::try_from(count).unwrap_or(u32::MAX)),
             })
+            .chain(gpus)
             .collect()
     }
 }

@@ -8,6 +8,7 @@
 mod amounts;
 mod pool;
 mod request;
+mod shards;
 mod totals;
 
 pub use amounts::{GresAmounts, GresTaken};
@@ -21,6 +22,9 @@ use std::fmt;
 
 /// The name of the GRES that options such as `--gpus` ask for.
 pub const GPU: &str = "gpu";
+
+/// The name of the GRES that stands for parts of GPUs, which jobs share.
+pub const SHARD: &str = "shard";
 
 /// More devices of a name than this are only counted.
 pub const MOST_DEVICES: u64 = 1024;
@@ -44,6 +48,9 @@ pub struct GresEntry {
     /// Where each device is, in their order; empty where nothing is known of that.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<DevicePlace>,
+    /// They are parts of the node's GPUs ([`SHARD`]): how many of each, by number.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<u64>,
 }
 
 /// Where a device is in its node (`Cores` and `Links` of `gres.conf`).
@@ -79,7 +86,7 @@ pub struct GresShare {
     pub kind: Option<String>,
     /// How many.
     pub count: u64,
-    /// Which devices of that name; empty where they are only counted.
+    /// Which devices of that name, of shards the one GPU that they are of; empty where they are only counted.
     #[serde(default)]
     pub devices: CpuSet,
 }
@@ -156,6 +163,12 @@ pub fn entries_text(shape: &NodeShape) -> String {
         if sockets.is_empty() { entry.to_string() } else { format!("{entry}(S:{sockets})") }
     };
     list(&shape.gres.iter().map(one).collect::<Vec<_>>())
+}
+
+/// Devices of a name that the holder of these shares may use: of GPUs also those that it has shards of.
+pub fn devices_used(shares: &[GresShare], name: &str) -> CpuSet {
+    let devices = devices_in(shares, name);
+    if name == GPU { devices.union(&devices_in(shares, SHARD)) } else { devices }
 }
 
 /// Where a device of a name is.

@@ -16,7 +16,7 @@ pub enum GresTextError {
 }
 
 /// GRES of Slurm that are parts of others, which Garrick does not divide yet.
-const SHARING: [&str; 2] = ["mps", "shard"];
+const SHARING: [&str; 1] = ["mps"];
 
 /// A whole number with `K`, `M`, `G`, `T` or `P` for powers of 1024.
 pub fn count(text: &str) -> Option<u64> {
@@ -131,7 +131,15 @@ pub fn entries(text: &str) -> Result<Vec<GresEntry>, GresTextError> {
         let GresCount { name, kind, count } = one(&rest.join(":"))?;
         match all.iter_mut().find(|known| known.name == name && known.kind == kind) {
             Some(known) => known.count = known.count.saturating_add(count),
-            None => all.push(GresEntry { name, kind, count, no_consume, devices: false, places: Vec::new() }),
+            None => all.push(GresEntry {
+                name,
+                kind,
+                count,
+                no_consume,
+                devices: false,
+                places: Vec::new(),
+                shards: Vec::new(),
+            }),
         }
     }
     // Devices of a name follow each other whatever the order they are written in.
@@ -194,7 +202,7 @@ mod tests {
         for wrong in ["", ",", "gpu:", "gpu::1", "gpu:h100:x", "gpu:a:1:2", "g pu", "gpu,"] {
             assert!(request(wrong).is_err(), "{wrong}");
         }
-        assert!(matches!(request("shard:1"), Err(GresTextError::NotSupported(_))));
+        assert!(matches!(request("mps:1"), Err(GresTextError::NotSupported(_))));
     }
 
     #[test]
