@@ -187,7 +187,7 @@ fn gpus_are_given_with_cpus_near_to_them() {
     assert!(without.err.contains("--sockets-per-node"), "{without:?}");
     c.sh(&format!("scancel {two} {next}"));
     let bound = "#!/bin/bash\n#SBATCH -n2 -c4 --mem=100 --gpus=4 -o bound.out\n\
-                 srun --cpu-bind=cores --gpu-bind=closest bash -c 'echo $CUDA_VISIBLE_DEVICES'\n";
+                 srun -c4 --cpu-bind=cores --gpu-bind=closest bash -c 'echo $CUDA_VISIBLE_DEVICES'\n";
     c.script("bound.sh", bound);
     let bound = c.sh("sbatch bound.sh").ok().job();
     c.await_state(&bound, "COMPLETED");

@@ -45,10 +45,15 @@ pub fn choose(
 ) -> Option<(CpuSet, Vec<GresShare>)> {
     let sockets: Vec<CpuSet> =
         shape.sockets_cpus().map(|cpus| cpus.filter(|cpu| free.contains(*cpu)).collect()).collect();
-    combinations(sockets.len()).find_map(|chosen| {
-        let own: Vec<&CpuSet> = chosen.iter().map(|at| &sockets[*at]).collect();
-        on_sockets(shape, &own, pool, wanted, bound)
-    })
+    let among = |only_near: bool| {
+        combinations(sockets.len()).find_map(|chosen| {
+            let own: Vec<&CpuSet> = chosen.iter().map(|at| &sockets[*at]).collect();
+            on_sockets(shape, &own, pool, (wanted, only_near), bound)
+        })
+    };
+    // Without `Cores` all are near.
+    let must = wanted.gres.binding == Some(GresBinding::Enforce);
+    among(true).or_else(|| if must { None } else { among(false) })
 }
 
 /// Places of sockets to try, few before many.
@@ -77,7 +82,7 @@ fn on_sockets(
     shape: &NodeShape,
     sockets: &[&CpuSet],
     pool: &GresPool,
-    wanted: &Wanted<'_>,
+    (wanted, only_near): (&Wanted<'_>, bool),
     bound: Option<&GresAmounts>,
 ) -> Option<(CpuSet, Vec<GresShare>)> {
     let entries = &shape.gres;
@@ -108,7 +113,7 @@ fn on_sockets(
         Some(near) => all.intersection(&near),
         None => all.clone(),
     };
-    if wanted.gres.binding == Some(GresBinding::Enforce) && near.len() < wanted.cpus {
+    if only_near && near.len() < wanted.cpus {
         return None;
     }
     let order = first.iter().chain(near.iter()).chain(all.iter());
