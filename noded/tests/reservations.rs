@@ -105,3 +105,55 @@ fn jobs_move_into_a_reservation_have_its_licenses_and_lose_it_when_it_ends() {
         c.sh("scontrol show reservation").ok().out == "No reservations in the system\n"
     });
 }
+
+#[test]
+fn reserved_cores_are_for_its_jobs_and_the_others_of_the_node_for_all() {
+    let c = Cluster::up("resvcore", &["--nodes", "1", "--cpus", "4", "--memory", "2000"]);
+    let create = "scontrol create reservation StartTime=now Duration=2:00:00 Users=nobody ReservationName=";
+    let refused = |words: &str, says: &str| {
+        let a = c.sh(&format!("{create}{words}"));
+        assert_eq!((a.code, a.err), (1, format!("Error creating the reservation: {says}\n")), "{words}");
+    };
+    refused("class Nodes=n1 CoreCnt=1,1", "Core count for reservation node list is not consistent!");
+    c.sh(&format!("{create}class Nodes=n1 CoreCnt=2")).ok();
+    let record = c.sh("scontrol show reservation class").ok().out;
+    let cores = "Nodes=n1 NodeCnt=1 CoreCnt=2 Features=(null) PartitionName=(null) Flags=SPEC_NODES\n     \
+                 NodeName=n1 CoreIDs=0-1\n   TRES=cpu=2\n";
+    assert!(record.contains(cores), "{record}");
+    assert_eq!(node_state(&c).as_deref(), Some("IDLE"));
+
+    let reason = |job: &str| c.sh(&format!("squeue -h -o %r -j {job}")).ok().out;
+    let wide = c.sh("sbatch -n3 -t 10 --mem 100 --wrap true").ok().job();
+    c.await_that("too wide a job waits", || reason(&wide) == "ReqNodeNotAvail, May be reserved for other job\n");
+    let cpus = |job: &str| {
+        let record = c.sh(&format!("scontrol -d show job {job}")).ok().out;
+        record.split_whitespace().find_map(|word| word.strip_prefix("CPU_IDs=").map(str::to_owned))
+    };
+    let outside = c.shell("sbatch -n2 -t 10 --mem 100 --wrap 'sleep 600'").ok().job();
+    c.await_state(&outside, "RUNNING");
+    let inside = c.shell("sbatch -n2 -t 10 --mem 100 --reservation=class --wrap 'sleep 600'").ok().job();
+    c.await_state(&inside, "RUNNING");
+    assert_eq!((cpus(&outside).as_deref(), cpus(&inside).as_deref()), (Some("2-3"), Some("0-1")));
+    refused("more NodeCnt=1 CoreCnt=1", "Requested nodes are busy");
+    c.sh(&format!("scancel {outside}")).ok();
+    c.await_state(&outside, "CANCELLED");
+    c.await_that("another reservation of cores fits in", || {
+        c.sh(&format!("{create}more TRES=cpu=1,node=1 Flags=FIRST_CORES")).code == 1
+            && c.sh(&format!("{create}more TRES=cpu=1,node=1")).code == 0
+    });
+    assert!(c.sh("scontrol -o show reservation more").ok().out.contains(" NodeName=n1 CoreIDs=2 TRES=cpu=1 "));
+
+    let controller = c.pid_of("controller", None);
+    nix::sys::signal::kill(nix::unistd::Pid::from_raw(controller), nix::sys::signal::Signal::SIGKILL).unwrap();
+    let command_line = format!("/proc/{controller}/cmdline");
+    c.await_that("the controller is gone", || std::fs::read(&command_line).map_or(true, |line| line.is_empty()));
+    c.sh("garrick up").ok();
+    assert_eq!(field(&c, "CoreIDs").as_deref(), Some("0-1"));
+    let late = c.sh("sbatch -n1 -t 10 --mem 100 --wrap true").ok().job();
+    c.await_state(&late, "COMPLETED");
+    assert_eq!(c.job_field(&wide, "JobState").as_deref(), Some("PENDING"));
+    c.sh("scontrol delete ReservationName=class").ok();
+    c.sh("scontrol delete ReservationName=more").ok();
+    c.sh(&format!("scancel {inside}")).ok();
+    c.await_state(&wide, "COMPLETED");
+}

@@ -131,4 +131,7 @@ pub enum Refusal {
     /// A time of a reservation that is over, or an end that is not after the begin.
     #[error("Invalid time specified")]
     InvalidTime,
+    /// A job that would wait for itself, by way of others or not.
+    #[error("Circular job dependency")]
+    CircularDependency,
 }

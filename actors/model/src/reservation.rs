@@ -1,10 +1,15 @@
 //! Advance reservations: nodes kept for some users or accounts from one time until another. What is saved of one, sent in
 //! answers and shown is the same record.
 
-use crate::{spec_text::licenses::Licenses, time::Timestamp};
+use crate::{resources::CpuSet, spec_text::licenses::Licenses, time::Timestamp};
 use jiff::{ToSpan, civil::Weekday, tz::TimeZone};
 use serde::{Deserialize, Serialize};
-use std::{collections::BTreeSet, fmt, str::FromStr};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    str::FromStr,
+    time::Duration,
+};
 
 /// A flag of a reservation, in the order in which records show them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -39,6 +44,12 @@ pub enum ReservationFlag {
     Static,
     /// `PART_NODES`: all nodes of its partition, also as that changes.
     PartNodes,
+    /// `FIRST_CORES`: of cores of its nodes, the lowest ones and no others.
+    FirstCores,
+    /// `TIME_FLOAT`: begins at the same distance from now as long as it has not begun.
+    TimeFloat,
+    /// `FORCE_START`: one that comes again may have begun before it was made.
+    ForceStart,
     /// `REPLACE`: nodes that are out of service or have jobs make way for idle ones.
     Replace,
     /// `REPLACE_DOWN`: nodes that are out of service make way for idle ones.
@@ -52,7 +63,7 @@ pub enum ReservationFlag {
 }
 
 /// Flags and their names.
-const FLAGS: [(ReservationFlag, &str); 20] = [
+const FLAGS: [(ReservationFlag, &str); 23] = [
     (ReservationFlag::Maint, "MAINT"),
     (ReservationFlag::Overlap, "OVERLAP"),
     (ReservationFlag::IgnoreJobs, "IGNORE_JOBS"),
@@ -68,6 +79,9 @@ const FLAGS: [(ReservationFlag, &str); 20] = [
     (ReservationFlag::AnyNodes, "ANY_NODES"),
     (ReservationFlag::Static, "STATIC"),
     (ReservationFlag::PartNodes, "PART_NODES"),
+    (ReservationFlag::FirstCores, "FIRST_CORES"),
+    (ReservationFlag::TimeFloat, "TIME_FLOAT"),
+    (ReservationFlag::ForceStart, "FORCE_START"),
     (ReservationFlag::Replace, "REPLACE"),
     (ReservationFlag::ReplaceDown, "REPLACE_DOWN"),
     (ReservationFlag::PurgeComp, "PURGE_COMP"),
@@ -83,7 +97,7 @@ const ALSO: [(ReservationFlag, &str); 2] =
 pub const PURGE_SECS: u64 = 300;
 
 /// Flags that Slurm has and that are not built yet.
-const NOT_YET: [&str; 5] = ["FIRST_CORES", "FORCE_START", "GRES_PER_NODE", "LICENSE_ONLY", "TIME_FLOAT"];
+const NOT_YET: [&str; 2] = ["GRES_PER_NODE", "LICENSE_ONLY"];
 
 /// The flags that say when a reservation comes again. A reservation has one of them at most.
 pub const RECURRING: [ReservationFlag; 5] = [
@@ -197,6 +211,9 @@ pub struct Reservation {
     pub end: Timestamp,
     /// Its nodes, in configuration order.
     pub nodes: Vec<String>,
+    /// Of one of cores: which cores of each of its nodes.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub core_ids: BTreeMap<String, CpuSet>,
     /// `PartitionName`.
     pub partition: Option<String>,
     /// `Features`.
@@ -215,14 +232,26 @@ pub struct Reservation {
     pub licenses: Licenses,
     /// Of one with `PURGE_COMP`: for so many seconds it may be idle.
     pub purge_secs: Option<u64>,
+    /// Of one with `TIME_FLOAT`: how it goes with the time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub floating: Option<Floating>,
     /// `Flags`.
     pub flags: BTreeSet<ReservationFlag>,
-    /// Cores of its nodes.
+    /// Cores that it has.
     pub cores: u32,
-    /// CPUs of its nodes.
+    /// CPUs that it has.
     pub cpus: u32,
     /// `Comment`.
     pub comment: Option<String>,
+}
+
+/// How far from now a reservation begins, at any time: it keeps long jobs off, and no job runs in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Floating {
+    /// It begins so many seconds from now.
+    pub begins_secs: u64,
+    /// It lasts so many seconds; `None`: until its end, which stays.
+    pub lasts_secs: Option<u64>,
 }
 
 /// Someone who wants to use a reservation.
@@ -248,9 +277,19 @@ impl Reservation {
         self.flags.contains(&flag)
     }
 
+    /// Of one of cores: nodes in configuration order, and which cores of each.
+    pub fn parts(&self) -> impl Iterator<Item = (&str, &CpuSet)> {
+        self.nodes.iter().filter_map(|name| Some((name.as_str(), self.core_ids.get(name)?)))
+    }
+
     /// Does it hold now?
     pub fn is_active(&self, now: Timestamp) -> bool {
-        self.start <= now && now < self.end
+        self.floating.is_none() && self.start <= now && now < self.end
+    }
+
+    /// Is this time of it over?
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.end <= now && self.floating.is_none_or(|floating| floating.lasts_secs.is_none())
     }
 
     /// May jobs of them run in it? Of all that is given, everything must fit.
@@ -311,6 +350,12 @@ impl Reservation {
     #[must_use]
     pub fn as_of(&self, now: Timestamp, zone: &TimeZone) -> Option<Self> {
         let mut at = self.clone();
+        if let Some(Floating { begins_secs, lasts_secs }) = self.floating.filter(|_| !self.is_over(now)) {
+            let start = now.plus(Duration::from_secs(begins_secs));
+            at.end = lasts_secs.map_or(self.end, |secs| start.plus(Duration::from_secs(secs)));
+            at.start = start.min(at.end);
+            return Some(at);
+        }
         while at.end <= now {
             at = at.next(zone)?;
         }
@@ -343,6 +388,15 @@ pub enum NodesWanted {
     Fewer(u32),
 }
 
+/// `CoreCnt=` of a change, or `cpu=` of its `TRES=`: in all, or one number for each node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CoresWanted {
+    /// Cores.
+    Cores(Vec<u32>),
+    /// CPUs: whole cores with as many at least.
+    Cpus(Vec<u32>),
+}
+
 /// What is asked for by `scontrol create reservation` and `scontrol update reservation`: only what is there changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -361,6 +415,8 @@ pub struct ReservationChange {
     pub skip: bool,
     /// `Nodes`, `NodeCnt`.
     pub nodes: Option<NodesWanted>,
+    /// `CoreCnt`, or CPUs of `TRES`.
+    pub cores: Option<CoresWanted>,
     /// `PartitionName`.
     pub partition: Option<String>,
     /// `Features`.

@@ -82,6 +82,8 @@ pub enum DependencyKind {
     AfterNotOk,
     /// `singleton`: no other job of that name and user runs or is before it.
     Singleton,
+    /// `aftercorr`: of an array, the task with the same index ended with exit code 0; of a job that is none, as `afterok`.
+    AfterCorr,
 }
 
 /// One condition.

@@ -2,13 +2,17 @@
 
 use super::{
     admission::{check_constraint, check_licenses},
+    circles::leads_back,
     env::deliver,
     front::ControllerActor,
     messages::ControllerMsg,
     ports::ReplySink,
 };
 use crate::{
-    job::messages::{Authority, JobCommand, JobMsg, TaskChoice},
+    job::{
+        messages::{Authority, JobCommand, JobMsg, TaskChoice},
+        record::indices_of,
+    },
     node::messages::{NodeInput, NodeMsg},
     partition::messages::PartitionMsg,
 };
@@ -206,7 +210,10 @@ impl ControllerActor {
         mut change: JobChange,
         mut replies: Box<dyn ReplySink>,
     ) {
-        let checked = self.check_change(&mut change).and_then(|()| self.check_reservation_of(&jobs, &change));
+        let checked = self
+            .check_change(&mut change)
+            .and_then(|()| self.check_reservation_of(&jobs, &change))
+            .and_then(|()| self.check_circles(&jobs, &change));
         if let Err(refusal) = checked {
             replies.send(CommandReply::PerJob(jobs.into_iter().map(|job| (job, Err(refusal.clone()))).collect()));
             return;
@@ -214,6 +221,26 @@ impl ControllerActor {
         let command = JobCommand::Update(Box::new(change));
         let asked = jobs.into_iter().map(|s| (s.clone(), self.send_to_selected(cx, &s, by, &command))).collect();
         Self::answer_per_job(cx, asked, replies);
+    }
+
+    /// No job may wait for itself.
+    fn check_circles(&self, jobs: &[JobSelector], change: &JobChange) -> Result<(), Refusal> {
+        let Some(dependencies) = change.dependencies.as_ref().filter(|d| d.list.iter().any(|d| d.job.is_some())) else {
+            return Ok(());
+        };
+        let known = self.env.boards.jobs.list();
+        let circular = jobs.iter().any(|selector| {
+            let tasks = selector.tasks.as_ref().map(|ranges| indices_of(ranges).into_iter().collect());
+            let which = match self.env.boards.jobs.get(&selector.job).and_then(|view| view.array_task) {
+                // A task by the id of its own record.
+                Some(task) if tasks.is_none() && task.array_job != selector.job => {
+                    (task.array_job, Some([task.index].into()))
+                }
+                _ => (selector.job, tasks),
+            };
+            leads_back(&known, &which, dependencies)
+        });
+        if circular { Err(Refusal::CircularDependency) } else { Ok(()) }
     }
 
     /// What a job's owner cannot know: partitions, nodes, features and other jobs must exist.

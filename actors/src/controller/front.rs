@@ -37,6 +37,7 @@ use garrick_model::{
     view::NodeView,
 };
 use garrick_runtime::{Actor, ActorPath, Answered, Context, TraceContext};
+use jiff::tz::TimeZone;
 use std::{
     collections::HashMap,
     sync::{Arc, atomic::Ordering},
@@ -283,8 +284,12 @@ impl ControllerActor {
                 None => drop(replies.send(CommandReply::Outlook(None))),
             },
             CommandRequest::ListReservations => {
-                let reservations = self.env.boards.reservations.list();
-                replies.send(CommandReply::Reservations { reservations, at: Timestamp::now() });
+                let (at, zone) = (Timestamp::now(), TimeZone::system());
+                let mut reservations = self.env.boards.reservations.list();
+                for one in reservations.iter_mut().filter(|one| one.floating.is_some()) {
+                    *one = one.as_of(at, &zone).map_or_else(|| Arc::clone(one), Arc::new);
+                }
+                replies.send(CommandReply::Reservations { reservations, at });
             }
             CommandRequest::ListTopologies => {
                 let config = self.env.config();

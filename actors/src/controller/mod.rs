@@ -57,6 +57,7 @@
 //! | [`messages`] | what the wiring sends |
 //! | [`front`] | the actor |
 //! | [`admission`] | submission rules, pure |
+//! | `circles` | would a job wait for itself |
 //! | `submit`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
 //! | [`steps`], [`ended_steps`] | the actor at `/steps` |
 //! | [`event`] | the journal's events and their replay |
@@ -64,6 +65,7 @@
 
 pub mod admission;
 pub mod agents;
+mod circles;
 mod commands;
 pub mod ended_steps;
 pub mod env;

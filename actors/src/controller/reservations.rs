@@ -6,12 +6,12 @@ use super::{
     front::ControllerActor,
     ports::{ReplySink, User},
 };
-use crate::{job::messages::Authority, reservation::messages::ReservationMsg};
+use crate::{job::messages::Authority, reservation::messages::ReservationMsg, scheduler::facts::AllocationUnit};
 use garrick_model::{
     config::function,
     messages::command::{CommandReply, JobChange, JobSelector},
     refusal::Refusal,
-    reservation::{Applicant, NodesWanted, ReservationChange, ReservationFlag},
+    reservation::{Applicant, NodesWanted, Reservation, ReservationChange, ReservationFlag},
     spec::JobSpec,
     time::Timestamp,
     view::{NodeView, PartitionView},
@@ -114,6 +114,10 @@ impl ControllerActor {
             return Err(Refusal::NotSupported(format!("Features={features} (only names joined by &)")));
         }
         let feasibility = self.feasibility();
+        if change.cores.is_some() && feasibility.view().policy.unit == AllocationUnit::Node {
+            let said = "CoreCnt= of a reservation (SelectType=select/linear gives whole nodes: name nodes only)";
+            return Err(Refusal::NotSupported(said.to_owned()));
+        }
         match features.split('&').find(|name| !name.is_empty() && !feasibility.knows_feature(name)) {
             Some(unknown) => Err(Refusal::InvalidFeature(unknown.to_owned())),
             None => Ok(()),
@@ -139,7 +143,9 @@ impl ControllerActor {
         let default = all.iter().find(|p| p.config.default && partitions.is_empty()).map(|p| &p.config.name);
         for name in names {
             let known = self.env.boards.reservations.get(name);
-            let reservation = known.ok_or_else(|| Refusal::InvalidReservation(name.clone()))?;
+            // Nobody runs in one that goes with the time.
+            let usable = known.filter(|r| r.floating.is_none());
+            let reservation = usable.ok_or_else(|| Refusal::InvalidReservation(name.clone()))?;
             let mut choices = partitions.iter().chain(default).map(|name| Some(name.as_str()));
             if !choices.any(|partition| reservation.admits(Applicant { partition, ..who })) {
                 return Err(Refusal::ReservationAccess(name.clone()));
@@ -184,7 +190,9 @@ impl ControllerActor {
     pub(super) fn nodes_shown(&self) -> Vec<Arc<NodeView>> {
         let now = Timestamp::now();
         let mut nodes = self.env.boards.nodes.list();
-        let active = self.env.boards.reservations.list().into_iter().filter(|r| r.is_active(now));
+        // A node of which a part is reserved is open to others.
+        let whole = |r: &Arc<Reservation>| r.is_active(now) && r.core_ids.is_empty();
+        let active = self.env.boards.reservations.list().into_iter().filter(whole);
         for reservation in active {
             let own: BTreeSet<&str> = reservation.nodes.iter().map(String::as_str).collect();
             for node in nodes.iter_mut().filter(|node| own.contains(node.name.as_str())) {

@@ -24,6 +24,12 @@ impl JobCore {
         self.split_off(index, record, Some(JobInput::Start(Box::new(proposal))), turn);
     }
 
+    /// Gives a waiting task a record of its own, in which it goes on waiting.
+    pub(super) fn split_waiting(&mut self, index: u32, turn: &mut Turn<'_>) {
+        let record = self.task_record(index, turn);
+        self.split_off(index, record, None, turn);
+    }
+
     /// Gives waiting tasks records of their own and has the same said to each first.
     pub(super) fn split_for(&mut self, indices: &BTreeSet<u32>, first: &JobInput, turn: &mut Turn<'_>) {
         for &index in indices {

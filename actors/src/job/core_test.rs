@@ -4,7 +4,7 @@
 use super::{
     fixtures::{ALICE, Bench, ROOT, proposal, record},
     messages::{Authority, JobCommand, JobEffect, JobFact, JobInput, JobSite, JobTimer},
-    record::{Phase, TaskOutcome},
+    record::{JobRecord, Phase, TaskOutcome},
     state::JobEvent,
 };
 use crate::{
@@ -1003,4 +1003,63 @@ fn a_partitions_weights_say_what_a_job_is_billed() {
     let cpus: u64 = shares().map(|share| u64::from(share.cpus.len())).sum();
     let billed = if allocation.partition == partition { Some(cpus * 2 + memory / 2) } else { None };
     assert_eq!(view.billing, billed);
+}
+
+/// Which tasks went on their own, and the records.
+fn went(out: Vec<JobEffect>) -> Vec<(u32, JobRecord)> {
+    let split = |e| match e {
+        JobEffect::Split { record, then: None } => Some((record.array_task.unwrap().index, *record)),
+        _ => None,
+    };
+    out.into_iter().filter_map(split).collect()
+}
+
+/// How far tasks of job 3 are.
+fn of_tasks(tasks: &[(u32, Option<TaskOutcome>)]) -> JobInput {
+    let tasks: BTreeMap<_, _> = tasks.iter().map(|(index, over)| (*index, (Some(Timestamp(1)), *over))).collect();
+    let some_failed = tasks.values().any(|(_, over)| *over == Some(TaskOutcome::NotOk));
+    let fact = JobFact { job: JobId(3), started: None, over: None, some_failed, tasks, noted: false };
+    JobInput::Fact { job: JobId(3), fact: Some(Box::new(fact)) }
+}
+
+#[test]
+fn tasks_wait_for_the_tasks_with_their_index() {
+    use TaskOutcome::{NotOk, Ok as Good};
+    let spec = JobSpec { array: Some(array(1, 4, None)), ..depends(DependencyKind::AfterCorr, 3) };
+    let mut job = Bench::with(spec.clone());
+    assert!(went(job.send(of_tasks(&[(1, None), (2, None), (3, None), (4, None)]))).is_empty());
+    let gone = went(job.send(of_tasks(&[(1, None), (2, Some(Good)), (3, Some(NotOk)), (4, None)])));
+    assert_eq!(gone.iter().map(|(index, _)| *index).collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(job.view().reason, Reason::Dependency);
+    // Each is judged by its own.
+    for (index, record) in gone {
+        let (mut task, out) = Bench::new(record);
+        assert!(out.contains(&JobEffect::SubscribeTo { job: JobId(3) }));
+        task.send(of_tasks(&[(1, None), (2, Some(Good)), (3, Some(NotOk)), (4, None)]));
+        let reason = if index == 2 { Reason::None } else { Reason::DependencyNeverSatisfied };
+        assert_eq!((task.view().reason, task.view().eligible), (reason, index == 2));
+    }
+    // Those that are left are judged together where they are alike.
+    assert!(
+        went(job.send(of_tasks(&[(1, Some(Good)), (2, Some(Good)), (3, Some(NotOk)), (4, Some(Good))]))).is_empty()
+    );
+    assert_eq!((job.view().reason, job.view().eligible), (Reason::None, true));
+    assert_eq!(&job.replayed(), job.core.record());
+
+    // All over at once, one of them badly.
+    let mut job = Bench::with(spec.clone());
+    let gone = went(job.send(of_tasks(&[(1, Some(Good)), (2, Some(Good)), (3, Some(NotOk)), (4, Some(Good))])));
+    assert_eq!((gone.len(), gone[0].0, job.view().eligible), (1, 3, true));
+    // A task that has no counterpart waits for ever, and so does one whose other array nobody knows any more.
+    let mut job = Bench::with(spec.clone());
+    assert_eq!(went(job.send(of_tasks(&[(1, None), (2, None), (3, None)])))[0].0, 4);
+    job.send(JobInput::Fact { job: JobId(3), fact: None });
+    assert_eq!(job.view().reason, Reason::DependencyNeverSatisfied);
+    // After a job that is no array: as afterok.
+    let mut job = Bench::with(spec);
+    assert!(went(job.send(fact(3, true, Some(Good)))).is_empty());
+    assert!(job.view().eligible);
+    let mut single = Bench::with(depends(DependencyKind::AfterCorr, 3));
+    single.send(of_tasks(&[(1, Some(NotOk)), (2, None)]));
+    assert_eq!(single.view().reason, Reason::DependencyNeverSatisfied);
 }

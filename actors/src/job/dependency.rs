@@ -1,4 +1,5 @@
-//! Dependencies: which are fulfilled, which never can be. A job asks the jobs it depends on for news; an array's record
+//! Dependencies: which are fulfilled, which never can be. A task of an array that waits for the task with its index of another
+//! array is split off its own as soon as that one is over: then it has conditions of its own. A job asks the jobs it depends on for news; an array's record
 //! answers for all its tasks. A job that is not known any more counts as ended, in a way that nobody can tell: `afterany`
 //! and `after` are fulfilled, `afterok` and `afternotok` are not.
 
@@ -70,10 +71,39 @@ impl JobCore {
         {
             self.singleton_news(turn);
         }
+        self.part_ways(job, fact, turn);
+        let own = self.own_indices();
         self.judge(turn, |dependency, now| match dependency.job {
-            Some(on) if on == job => verdict(dependency, fact, now),
+            Some(on) if on == job => verdict(dependency, fact, now, &own),
             _ => Verdict::Waits,
         });
+    }
+
+    /// Which tasks of an array this stands for.
+    fn own_indices(&self) -> BTreeSet<u32> {
+        match (&self.record.array_task, &self.record.array) {
+            (Some(task), _) => [task.index].into(),
+            (None, Some(array)) => array.pending.clone(),
+            (None, None) => BTreeSet::new(),
+        }
+    }
+
+    /// Tasks whose counterparts in another array are over go on their own, where those of others are not.
+    fn part_ways(&mut self, job: JobId, fact: Option<&JobFact>, turn: &mut Turn<'_>) {
+        let list = &self.record.dependencies.list;
+        let on_tasks = list.iter().find(|d| d.kind == DependencyKind::AfterCorr && d.job == Some(job));
+        let Some(dependency) = on_tasks.filter(|_| self.record.is_array_record()).cloned() else { return };
+        let verdict = |index: &u32| verdict(&dependency, fact, turn.now, &[*index].into());
+        let verdicts: Vec<(u32, Verdict)> = self.own_indices().iter().map(|index| (*index, verdict(index))).collect();
+        // All alike: that is said of them together.
+        let Some((_, first)) = verdicts.first().filter(|(_, first)| verdicts.iter().any(|(_, v)| v != first)) else {
+            return;
+        };
+        // One stays, so that the record is not left with none.
+        let stays = if verdicts.iter().any(|(_, v)| *v == Verdict::Waits) { Verdict::Waits } else { *first };
+        for (index, _) in verdicts.iter().filter(|(_, v)| *v != stays) {
+            self.split_waiting(*index, turn);
+        }
     }
 
     fn singleton_news(&mut self, turn: &mut Turn<'_>) {
@@ -138,11 +168,23 @@ pub fn waits_for(record: &JobRecord, on: &JobRecord) -> bool {
         })
 }
 
-fn verdict(dependency: &Dependency, fact: Option<&JobFact>, now: Timestamp) -> Verdict {
+/// `own`: which tasks of an array ask, where they are of one.
+fn verdict(dependency: &Dependency, fact: Option<&JobFact>, now: Timestamp, own: &BTreeSet<u32>) -> Verdict {
+    let corresponds = dependency.kind == DependencyKind::AfterCorr;
+    if let Some(fact) = fact.filter(|fact| corresponds && dependency.array_index.is_none() && !fact.tasks.is_empty()) {
+        let of = |index: &u32| {
+            let on_task = Dependency { array_index: Some(*index), ..dependency.clone() };
+            verdict(&on_task, Some(fact), now, own)
+        };
+        let verdicts: Vec<Verdict> = own.iter().map(of).collect();
+        if let [first, rest @ ..] = verdicts.as_slice() {
+            return if rest.iter().all(|v| v == first) { *first } else { Verdict::Waits };
+        }
+    }
     let Some(fact) = fact else {
         return match dependency.kind {
             DependencyKind::After { .. } | DependencyKind::AfterAny | DependencyKind::Singleton => Verdict::Fulfilled,
-            DependencyKind::AfterOk | DependencyKind::AfterNotOk => Verdict::Never,
+            DependencyKind::AfterOk | DependencyKind::AfterCorr | DependencyKind::AfterNotOk => Verdict::Never,
         };
     };
     let (started, over, some_failed) = match dependency.array_index {
@@ -161,13 +203,15 @@ fn verdict(dependency: &Dependency, fact: Option<&JobFact>, now: Timestamp) -> V
             }
         },
         DependencyKind::AfterAny if over.is_some() => Verdict::Fulfilled,
-        DependencyKind::AfterOk if some_failed => Verdict::Never,
-        DependencyKind::AfterOk if over == Some(TaskOutcome::Ok) => Verdict::Fulfilled,
+        DependencyKind::AfterOk | DependencyKind::AfterCorr if some_failed => Verdict::Never,
+        DependencyKind::AfterOk | DependencyKind::AfterCorr if over == Some(TaskOutcome::Ok) => Verdict::Fulfilled,
         DependencyKind::AfterNotOk => match over {
             Some(TaskOutcome::NotOk) => Verdict::Fulfilled,
             Some(TaskOutcome::Ok) => Verdict::Never,
             None => Verdict::Waits,
         },
-        DependencyKind::AfterAny | DependencyKind::AfterOk | DependencyKind::Singleton => Verdict::Waits,
+        DependencyKind::AfterAny | DependencyKind::AfterOk | DependencyKind::AfterCorr | DependencyKind::Singleton => {
+            Verdict::Waits
+        }
     }
 }

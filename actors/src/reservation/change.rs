@@ -4,11 +4,11 @@
 use super::core::Site;
 use garrick_model::{
     refusal::Refusal,
-    reservation::{NodesWanted, PURGE_SECS, RECURRING, Reservation, ReservationChange, ReservationFlag},
+    reservation::{Floating, NodesWanted, PURGE_SECS, RECURRING, Reservation, ReservationChange, ReservationFlag},
     time::Timestamp,
     view::{NodeView, PartitionView},
 };
-use std::{collections::BTreeSet, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Which nodes a reservation may have at all.
 pub(super) struct Terms<'a> {
@@ -46,9 +46,15 @@ impl<'a> Terms<'a> {
 /// Cores and CPUs of its nodes.
 pub(super) fn count(site: &Site<'_>, new: &mut Reservation) {
     let own: BTreeSet<&str> = new.nodes.iter().map(String::as_str).collect();
-    let shapes = site.nodes.iter().filter(|node| own.contains(node.name.as_str())).map(|node| &node.shape);
-    (new.cores, new.cpus) = shapes
-        .fold((0, 0), |(cores, cpus), shape| (cores + shape.cpus / shape.cpus_per_core().max(1), cpus + shape.cpus));
+    let of_node = |node: &Arc<NodeView>| {
+        let per_core = node.shape.cpus_per_core().max(1);
+        match new.core_ids.get(&node.name) {
+            Some(cores) => (cores.len(), cores.len() * per_core),
+            None => (node.shape.cpus / per_core, node.shape.cpus),
+        }
+    };
+    let counts = site.nodes.iter().filter(|node| own.contains(node.name.as_str())).map(of_node);
+    (new.cores, new.cpus) = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
 }
 
 /// Changes of the nodes that it has as nodes or as a number of them.
@@ -93,9 +99,6 @@ pub(super) fn people(new: &mut Reservation, change: &ReservationChange) -> Resul
     if !new.groups.is_empty() && !new.users.is_empty() {
         return Err(Refusal::InvalidUpdate("Users and Groups are mutually exclusive".to_owned()));
     }
-    if !new.groups.is_empty() && new.has(ReservationFlag::Magnetic) {
-        return Err(Refusal::NotSupported("Flags=MAGNETIC with Groups=".to_owned()));
-    }
     if new.is_for_somebody() {
         Ok(())
     } else {
@@ -130,6 +133,37 @@ pub(super) fn special(new: &mut Reservation, wishes_nodes: bool, change: &Reserv
     Ok(())
 }
 
+/// Whether and how it goes with the time. Times are those as of now.
+pub(super) fn float(
+    now: Timestamp,
+    before: Option<&Reservation>,
+    new: &mut Reservation,
+    change: &ReservationChange,
+) -> Result<(), Refusal> {
+    let floats = new.has(ReservationFlag::TimeFloat);
+    if before.is_some_and(|old| old.has(ReservationFlag::TimeFloat) != floats) {
+        let said = "TIME_FLOAT cannot be added to or removed from an existing reservation".to_owned();
+        return Err(Refusal::InvalidUpdate(said));
+    }
+    if floats && new.recurs() {
+        return Err(Refusal::InvalidUpdate("a reservation with TIME_FLOAT cannot come again".to_owned()));
+    }
+    let timed = change.start.is_some() || change.end.is_some() || change.duration_secs.is_some();
+    if !floats || (before.is_some() && !timed && change.duration_delta_secs.is_none()) {
+        return Ok(());
+    }
+    let stays = before.and_then(|old| old.floating).is_some_and(|old| old.lasts_secs.is_none());
+    if let Some(old) = before.filter(|_| stays && change.end.is_none() && change.start.is_some()) {
+        new.end = old.end;
+    }
+    let lasts = change.end.is_none() && !(stays && change.duration_secs.is_none());
+    new.floating = Some(Floating {
+        begins_secs: new.start.since(now).as_secs(),
+        lasts_secs: lasts.then(|| new.end.since(new.start).as_secs()),
+    });
+    Ok(())
+}
+
 /// Begin and end, from what of both and of the length is given.
 pub(super) fn times(now: Timestamp, new: &mut Reservation, change: &ReservationChange) -> Result<(), Refusal> {
     let mut length = new.end.since(new.start);
@@ -158,7 +192,10 @@ pub(super) fn times(now: Timestamp, new: &mut Reservation, change: &ReservationC
         (None, None) => {}
     }
     // A minute ago is now to somebody who types; longer ago is not.
-    let late = is_new && new.start.plus(Duration::from_secs(60)) < now && !RECURRING.iter().any(|f| new.has(*f));
+    if new.has(ReservationFlag::ForceStart) && !new.recurs() {
+        return Err(Refusal::InvalidUpdate("FORCE_START is for reservations that come again (DAILY, ...)".to_owned()));
+    }
+    let late = is_new && new.start.plus(Duration::from_secs(60)) < now && !new.has(ReservationFlag::ForceStart);
     if late || new.end <= new.start || (new.end <= now && !new.recurs()) {
         return Err(Refusal::InvalidTime);
     }

@@ -1,7 +1,7 @@
 //! Decides about reservations: which nodes a new one gets, what a change comes to, when one moves on to its next time or is
 //! over. Nodes that are named may be refused, those that are only counted are chosen.
 
-use super::change::{Terms, count, people, settled, special, times};
+use super::change::{Terms, count, float, people, settled, special, times};
 use crate::scheduler::facts::in_service;
 use garrick_model::{
     refusal::Refusal,
@@ -18,7 +18,7 @@ use std::{
 
 /// Times of a recurring reservation that are compared with others. Two that come again and again meet within these or
 /// never, but for odd lengths.
-const TIMES_COMPARED: usize = 400;
+pub(super) const TIMES_COMPARED: usize = 400;
 
 /// What decisions are made from.
 pub struct Site<'a> {
@@ -80,8 +80,8 @@ impl ReservationsCore {
         if change.end.is_none() && change.duration_secs.is_none() {
             return Err(missing("An end time or duration must be specified (EndTime= or Duration=)"));
         }
-        if change.nodes.is_none() && !change.set.contains(&ReservationFlag::AnyNodes) {
-            return Err(missing("Nodes= or NodeCnt= must be specified, or Licenses= with Flags=ANY_NODES"));
+        if change.nodes.is_none() && change.cores.is_none() && !change.set.contains(&ReservationFlag::AnyNodes) {
+            return Err(missing("Nodes=, NodeCnt= or CoreCnt= must be specified, or Licenses= with Flags=ANY_NODES"));
         }
         let lists = [&change.users, &change.accounts, &change.qos, &change.partitions];
         let no_groups = change.groups.as_ref().is_none_or(Vec::is_empty);
@@ -95,7 +95,9 @@ impl ReservationsCore {
     /// Changes one.
     pub fn update(&mut self, site: &Site<'_>, change: &ReservationChange) -> Result<Changed, Refusal> {
         let name = change.name.clone().unwrap_or_default();
-        let mut old = self.known.get(&name).cloned().ok_or(Refusal::InvalidReservation(name))?;
+        let old = self.known.get(&name).ok_or(Refusal::InvalidReservation(name))?;
+        let mut old =
+            if old.floating.is_some() { old.as_of(site.now, site.zone) } else { None }.unwrap_or_else(|| old.clone());
         if change.skip {
             let said = "only a reservation that comes again can be skipped".to_owned();
             old = old.next(site.zone).ok_or(Refusal::InvalidUpdate(said))?;
@@ -118,7 +120,7 @@ impl ReservationsCore {
             changed.push(self.move_on(name, |r| r.next(site.zone)));
         }
         let waits = |r: &Reservation| self.releases(r, site);
-        let over = self.known.values().filter(|r| r.end <= site.now && !waits(r));
+        let over = self.known.values().filter(|r| r.is_over(site.now) && !waits(r));
         for name in over.map(|r| r.name.clone()).collect::<Vec<_>>() {
             changed.push(self.move_on(name, |r| r.as_of(site.now, site.zone)));
         }
@@ -135,7 +137,7 @@ impl ReservationsCore {
 
     /// Is it over but for jobs that are to wait without it from now on? It stays until there are none.
     fn releases(&self, reservation: &Reservation, site: &Site<'_>) -> bool {
-        reservation.end <= site.now
+        reservation.is_over(site.now)
             && reservation.has(ReservationFlag::NoHoldJobsAfter)
             && !reservation.recurs()
             && site.awaited.contains(&reservation.name)
@@ -183,6 +185,7 @@ impl ReservationsCore {
             return Err(Refusal::InvalidUpdate(said));
         }
         times(site.now, &mut new, change)?;
+        float(site.now, before.as_ref(), &mut new, change)?;
         let text = |old: &mut Option<String>, new: &Option<String>| {
             if let Some(new) = new {
                 *old = Some(new.clone()).filter(|text| !text.is_empty());
@@ -192,28 +195,30 @@ impl ReservationsCore {
         text(&mut new.features, &change.features);
         text(&mut new.comment, &change.comment);
         people(&mut new, change)?;
-        let wishes_nodes = change.nodes.is_some();
+        let wishes_nodes = change.nodes.is_some() || change.cores.is_some();
         special(&mut new, wishes_nodes, change)?;
-        let moved =
-            before.as_ref().is_none_or(|old| (old.start, old.end, &old.flags) != (new.start, new.end, &new.flags));
+        let times = |r: &Reservation| (r.floating.is_none().then_some((r.start, r.end)), r.floating);
+        let moved = before.as_ref().is_none_or(|old| (times(old), &old.flags) != (times(&new), &new.flags));
         let asked = change.nodes.clone().or_else(|| {
             // The nodes that it has must be free at its new times too.
             let has = moved && !new.nodes.is_empty();
             has.then(|| NodesWanted::Named(new.nodes.clone()))
         });
         let asked = asked.map(|wanted| settled(&new, wanted)).transpose()?;
-        if let Some(wanted) = asked {
+        if change.cores.is_some() || !new.core_ids.is_empty() {
+            self.settle_cores(site, &mut new, change, asked.as_ref())?;
+        } else if let Some(wanted) = asked {
             // More or fewer of nodes that were chosen are chosen too.
             let counts = matches!(change.nodes, Some(NodesWanted::More(_) | NodesWanted::Fewer(_)));
             let named = matches!(wanted, NodesWanted::Named(_)) && change.nodes.is_some() && !counts;
             let all = wanted == NodesWanted::All;
             new.nodes = self.nodes(site, &new, before.as_ref(), wanted)?;
             if change.nodes.is_some() {
-                new.flags.remove(&ReservationFlag::SpecNodes);
-                new.flags.remove(&ReservationFlag::AllNodes);
-                new.flags.extend((named || all).then_some(ReservationFlag::SpecNodes));
-                new.flags.extend(all.then_some(ReservationFlag::AllNodes));
+                say_how(&mut new, named, all);
             }
+        }
+        if new.has(ReservationFlag::FirstCores) && new.core_ids.is_empty() {
+            return Err(Refusal::InvalidUpdate("FIRST_CORES requires CoreCnt=".to_owned()));
         }
         if new.has(ReservationFlag::Replace) && new.has(ReservationFlag::SpecNodes) {
             let said = "REPLACE is for nodes that are counted (NodeCnt=), not for those that are named".to_owned();
@@ -227,6 +232,35 @@ impl ReservationsCore {
         count(site, &mut new);
         self.known.insert(new.name.clone(), new.clone());
         Ok(Changed { name: new.name.clone(), saved: Some(new) })
+    }
+
+    /// The same of one of cores.
+    fn settle_cores(
+        &self,
+        site: &Site<'_>,
+        new: &mut Reservation,
+        change: &ReservationChange,
+        asked: Option<&NodesWanted>,
+    ) -> Result<(), Refusal> {
+        let wrong = |said: &str| Err(Refusal::InvalidUpdate(said.to_owned()));
+        if new.has(ReservationFlag::PartNodes) || new.has(ReservationFlag::AnyNodes) {
+            return wrong("CoreCnt= does not go with PART_NODES or ANY_NODES");
+        }
+        let Some(cores) = &change.cores else {
+            if change.nodes.is_some() {
+                return wrong("the reservation is one of cores: CoreCnt= must be given with its nodes");
+            }
+            return if asked.is_none() || self.are_clear(site, new) { Ok(()) } else { Err(Refusal::Busy) };
+        };
+        let same = (asked.is_none() && !new.nodes.is_empty()).then(|| NodesWanted::Named(new.nodes.clone()));
+        new.core_ids = self.cores(site, new, asked.or(same.as_ref()), cores)?;
+        let own = |node: &&Arc<NodeView>| new.core_ids.contains_key(&node.name);
+        new.nodes = site.nodes.iter().filter(own).map(|node| node.name.clone()).collect();
+        if change.nodes.is_some() {
+            let all = change.nodes == Some(NodesWanted::All);
+            say_how(new, matches!(asked, Some(NodesWanted::Named(_))), all);
+        }
+        Ok(())
     }
 
     /// Nodes for it, in configuration order.
@@ -329,7 +363,6 @@ impl ReservationsCore {
 
     /// Has nobody else reserved the node at any of its times?
     pub(super) fn is_clear(&self, site: &Site<'_>, new: &Reservation, others: &[&Reservation], node: &str) -> bool {
-        let may_share = |r: &Reservation| r.has(ReservationFlag::Overlap) || r.has(ReservationFlag::Maint);
         if may_share(new) {
             return true;
         }
@@ -342,8 +375,26 @@ impl ReservationsCore {
     }
 }
 
+/// May it have what others have?
+pub(super) fn may_share(reservation: &Reservation) -> bool {
+    reservation.has(ReservationFlag::Overlap) || reservation.has(ReservationFlag::Maint)
+}
+
+/// Are jobs that run no obstacle?
+pub(super) fn ignores_jobs(new: &Reservation) -> bool {
+    new.has(ReservationFlag::IgnoreJobs) || new.has(ReservationFlag::Maint)
+}
+
+/// Flags that say how its nodes were named.
+fn say_how(new: &mut Reservation, named: bool, all: bool) {
+    new.flags.remove(&ReservationFlag::SpecNodes);
+    new.flags.remove(&ReservationFlag::AllNodes);
+    new.flags.extend((named || all).then_some(ReservationFlag::SpecNodes));
+    new.flags.extend(all.then_some(ReservationFlag::AllNodes));
+}
+
 /// Do any two of these times overlap? Both are in order.
-fn meet(ours: &[(Timestamp, Timestamp)], theirs: &[(Timestamp, Timestamp)]) -> bool {
+pub(super) fn meet(ours: &[(Timestamp, Timestamp)], theirs: &[(Timestamp, Timestamp)]) -> bool {
     let (mut a, mut b) = (ours.iter().peekable(), theirs.iter().peekable());
     while let (Some((from, until)), Some((since, till))) = (a.peek(), b.peek()) {
         if from < till && since < until {
@@ -360,9 +411,8 @@ fn meet(ours: &[(Timestamp, Timestamp)], theirs: &[(Timestamp, Timestamp)]) -> b
 
 /// Is nobody there who stays beyond its begin?
 fn is_idle(now: Timestamp, new: &Reservation, node: &NodeView) -> bool {
-    let ignores = new.has(ReservationFlag::IgnoreJobs) || new.has(ReservationFlag::Maint);
     let start = new.start.max(now);
-    ignores || node.holds.iter().all(|hold| hold.expected_end.is_some_and(|end| end <= start))
+    ignores_jobs(new) || node.holds.iter().all(|hold| hold.expected_end.is_some_and(|end| end <= start))
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
 use crate::scheduler::fixtures::{hold, node};
-use garrick_model::{config::PartitionConfig, ids::NodeIndex, state::NodeBase, view::PartitionState};
+use garrick_model::{
+    config::PartitionConfig, ids::NodeIndex, reservation::CoresWanted, state::NodeBase, view::PartitionState,
+};
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
 
@@ -312,4 +314,123 @@ fn changes_may_add_and_take_away() {
     assert!(change(groups.clone()).unwrap_err().to_string().contains("mutually exclusive"));
     assert_eq!(change(ReservationChange { users: people(""), ..groups }).unwrap().groups, ["staff"]);
     assert!(change(ReservationChange { skip: true, ..ReservationChange::default() }).is_err());
+}
+
+fn with_cores(change: ReservationChange, counts: &[u32]) -> ReservationChange {
+    ReservationChange { cores: Some(CoresWanted::Cores(counts.to_vec())), ..change }
+}
+
+/// Cores of its nodes, as text.
+fn core_ids(saved: &Reservation) -> Vec<String> {
+    assert!(saved.nodes.iter().eq(saved.core_ids.keys()), "{saved:?}");
+    saved.core_ids.iter().map(|(node, cores)| format!("{node}:{cores}")).collect()
+}
+
+#[test]
+fn cores_are_divided_among_nodes() {
+    let mut core = ReservationsCore::default();
+    let total = create(&mut core, &with_cores(counted("a", 3, &[]), &[7])).unwrap();
+    assert_eq!(core_ids(&total), ["n0:0-2", "n1:0-1", "n2:0-1"]);
+    assert_eq!((total.cores, total.cpus), (7, 14));
+    assert_eq!(core.delete("a").unwrap().saved, None);
+    let each = create(&mut core, &with_cores(wish("b", &["n1", "n2"], 0, 100), &[1, 4])).unwrap();
+    assert_eq!(core_ids(&each), ["n1:0", "n2:0-3"]);
+    assert!(each.has(ReservationFlag::SpecNodes));
+    // As CPUs, two of which are a core; on as few nodes as will do.
+    let cpus = ReservationChange { nodes: None, cores: Some(CoresWanted::Cpus(vec![11])), ..wish("c", &[], 0, 100) };
+    let cpus = create(&mut core, &cpus).unwrap();
+    assert_eq!((core_ids(&cpus), cpus.cores), (vec!["n0:0-3".to_owned(), "n1:1-2".to_owned()], 6));
+    let text = |core: &mut ReservationsCore, change| create(core, &change).unwrap_err().to_string();
+    let uneven = "Core count for reservation node list is not consistent!";
+    assert_eq!(text(&mut core, with_cores(wish("d", &["n0", "n1", "n2"], 0, 10), &[1, 1])), uneven);
+    assert_eq!(text(&mut core, with_cores(wish("d", &["n0", "n1"], 0, 10), &[1])), uneven);
+    assert!(text(&mut core, with_cores(counted("d", 1, &[]), &[5])).contains("node configuration"));
+    assert!(text(&mut core, flagged(wish("d", &["n0"], 300, 1), ReservationFlag::FirstCores)).contains("CoreCnt="));
+}
+
+#[test]
+fn reservations_share_nodes_and_not_cores() {
+    let mut core = ReservationsCore::default();
+    let on_n0 = |name, from| wish(name, &["n0"], from, 100);
+    assert_eq!(core_ids(&create(&mut core, &with_cores(on_n0("a", 0), &[2])).unwrap()), ["n0:0-1"]);
+    assert_eq!(core_ids(&create(&mut core, &with_cores(on_n0("b", 50), &[1])).unwrap()), ["n0:2"]);
+    assert_eq!(create(&mut core, &with_cores(on_n0("c", 50), &[2])), Err(Refusal::Busy));
+    assert_eq!(create(&mut core, &on_n0("c", 50)), Err(Refusal::Busy), "the whole node");
+    let lowest = flagged(with_cores(on_n0("c", 100), &[2]), ReservationFlag::FirstCores);
+    assert_eq!(core_ids(&create(&mut core, &lowest).unwrap()), ["n0:0-1"]);
+    let shared = flagged(with_cores(on_n0("d", 0), &[3]), ReservationFlag::Overlap);
+    assert_eq!(core_ids(&create(&mut core, &shared).unwrap()), ["n0:0-2"]);
+    // Moved to where its cores are somebody else's.
+    let later = ReservationChange { name: Some("a".into()), start: Some(at(90)), ..ReservationChange::default() };
+    assert_eq!(on(&nodes(3), |site| core.update(site, &later)), Err(Refusal::Busy));
+    let more = with_cores(ReservationChange { name: Some("b".into()), ..ReservationChange::default() }, &[2]);
+    let more = on(&nodes(3), |site| core.update(site, &more)).unwrap().saved.unwrap();
+    assert_eq!(core_ids(&more), ["n0:2-3"], "it keeps what it has");
+}
+
+#[test]
+fn cores_with_jobs_are_busy_and_others_of_the_node_are_not() {
+    let mut busy = node(0, 4);
+    busy.holds.push(hold(1, 0..3, 10, Some(1_000_500)));
+    let nodes = vec![Arc::new(busy)];
+    let mut core = ReservationsCore::default();
+    let mut ask = |change: &ReservationChange| on(&nodes, |site| core.create(site, "root", change));
+    let saved = ask(&with_cores(wish("a", &["n0"], 0, 100), &[2])).unwrap().saved.unwrap();
+    assert_eq!(core_ids(&saved), ["n0:2-3"]);
+    assert_eq!(ask(&with_cores(wish("b", &["n0"], 0, 100), &[1])), Err(Refusal::Busy));
+    let lowest = |from| flagged(with_cores(wish("b", &["n0"], from, 100), &[1]), ReservationFlag::FirstCores);
+    assert_eq!(ask(&lowest(400)), Err(Refusal::Busy));
+    assert_eq!(core_ids(&ask(&lowest(500)).unwrap().saved.unwrap()), ["n0:0"]);
+}
+
+#[test]
+fn a_node_that_replaces_another_gives_as_many_cores() {
+    let mut core = ReservationsCore::default();
+    create(&mut core, &with_cores(counted("a", 2, &[]), &[3, 1])).unwrap();
+    let mut there = nodes(3);
+    Arc::make_mut(&mut there[0]).base = NodeBase::Down;
+    let changed = seen(&there, [&[], &[]], NOW, |site| core.tick(site));
+    let [Changed { saved: Some(saved), .. }] = changed.as_slice() else { panic!("{changed:?}") };
+    assert_eq!((core_ids(saved), saved.cores), (vec!["n1:0".to_owned(), "n2:0-2".to_owned()], 4));
+}
+
+#[test]
+fn floating_ones_stay_as_far_from_now_and_end_when_they_are_to() {
+    use ReservationFlag::{Daily, TimeFloat};
+    let mut core = ReservationsCore::default();
+    let saved = create(&mut core, &flagged(wish("a", &["n0"], 3600, 6000), TimeFloat)).unwrap();
+    assert_eq!((saved.start, saved.end), (at(3600), at(9600)));
+    let times = |r: &Reservation, now: u64| r.times(at(now), 3, &TimeZone::UTC);
+    assert_eq!(times(&saved, 5000), [(at(8600), at(14_600))]);
+    let end = ReservationChange { duration_secs: None, end: Some(at(8000)), ..wish("b", &["n1"], 3600, 0) };
+    let fixed = create(&mut core, &flagged(end, TimeFloat)).unwrap();
+    assert_eq!(times(&fixed, 1000), [(at(4600), at(8000))]);
+    assert_eq!(times(&fixed, 7000), [(at(8000), at(8000))]);
+    assert!(!saved.is_active(at(4000)) && !fixed.is_active(at(4000)));
+    assert_eq!(tick(&mut core, at(7999)), []);
+    assert_eq!(tick(&mut core, at(20_000)), [Changed { name: "b".into(), saved: None }]);
+    // Longer, and from when it is changed on.
+    let later = ReservationChange { name: Some("a".into()), duration_secs: Some(60), ..ReservationChange::default() };
+    let later = seen(&nodes(3), [&[], &[]], at(20_000), |site| core.update(site, &later)).unwrap().saved.unwrap();
+    assert_eq!(times(&later, 20_000), [(at(23_600), at(23_660))]);
+    let name = ReservationChange { name: Some("a".into()), ..ReservationChange::default() };
+    let without = ReservationChange { clear: [TimeFloat].into(), ..name };
+    assert!(on(&nodes(3), |site| core.update(site, &without)).unwrap_err().to_string().contains("TIME_FLOAT"));
+    let daily = ReservationChange { set: [TimeFloat, Daily].into(), ..wish("c", &["n2"], 60, 60) };
+    assert!(create(&mut core, &daily).unwrap_err().to_string().contains("cannot come again"));
+}
+
+#[test]
+fn one_that_comes_again_may_have_begun_where_that_is_said() {
+    use ReservationFlag::{Daily, ForceStart};
+    let mut core = ReservationsCore::default();
+    let begun = |flags: &[ReservationFlag]| ReservationChange {
+        start: Some(Timestamp::from_secs(NOW.secs() - 3600)),
+        set: flags.iter().copied().collect(),
+        ..wish("a", &["n0"], 0, 7200)
+    };
+    assert_eq!(create(&mut core, &begun(&[Daily])), Err(Refusal::InvalidTime));
+    assert!(create(&mut core, &begun(&[ForceStart])).unwrap_err().to_string().contains("FORCE_START"));
+    let saved = create(&mut core, &begun(&[Daily, ForceStart])).unwrap();
+    assert!(saved.is_active(NOW) && !saved.is_active(at(3600)));
 }

@@ -4,6 +4,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | [`core`] | decides |
+//! | `cores` | the part of it about single cores of nodes |
 //! | `change` | the part of it about what changes come to |
 //! | `replace` | the part of it about nodes that make way for others |
 //! | [`messages`] | what it accepts |
@@ -13,6 +14,7 @@
 
 mod change;
 pub mod core;
+mod cores;
 pub mod messages;
 mod replace;
 pub mod shell;

@@ -4,10 +4,12 @@
 use super::{
     change::{Terms, count},
     core::{Changed, ReservationsCore, Site},
+    cores::own_cores,
 };
 use crate::scheduler::facts::in_service;
 use garrick_model::{
     reservation::{Reservation, ReservationFlag},
+    resources::CpuSet,
     state::NodeBase,
     view::NodeView,
 };
@@ -23,6 +25,7 @@ impl ReservationsCore {
             let nodes =
                 if new.has(ReservationFlag::PartNodes) { members(site, &new) } else { self.replaced(site, &new) };
             if let Some(nodes) = nodes.filter(|nodes| *nodes != new.nodes) {
+                follow(site, &mut new.core_ids, &nodes);
                 new.nodes = nodes;
                 count(site, &mut new);
                 self.known.insert(new.name.clone(), new.clone());
@@ -52,8 +55,10 @@ impl ReservationsCore {
         go.sort_by_key(|name| places.get(name.as_str()).is_some_and(|node| !is_gone(node)));
         let terms = Terms::of(site, old).ok()?;
         let others: Vec<&Reservation> = self.known.values().filter(|r| r.name != old.name).collect();
+        let most = old.core_ids.values().map(CpuSet::len).max().unwrap_or(0);
         let comes = |node: &&Arc<NodeView>| {
             in_service(node)
+                && own_cores(&node.shape).len() >= most
                 && node.holds.is_empty()
                 && terms.fits_counted(node)
                 && !old.nodes.contains(&node.name)
@@ -84,6 +89,20 @@ impl ReservationsCore {
         self.idle_since = since;
         self.idle_since.retain(|name, _| !purged.contains(name));
         purged
+    }
+}
+
+/// Of a reservation of cores, a node that comes gives as many as the one whose place it takes.
+fn follow(site: &Site<'_>, cores: &mut BTreeMap<String, CpuSet>, nodes: &[String]) {
+    if cores.is_empty() {
+        return;
+    }
+    let gone: Vec<String> = cores.keys().filter(|name| !nodes.contains(name)).cloned().collect();
+    let counts: Vec<u32> = gone.iter().filter_map(|name| cores.remove(name)).map(|cores| cores.len()).collect();
+    let come = site.nodes.iter().filter(|node| nodes.contains(&node.name));
+    let come: Vec<&Arc<NodeView>> = come.filter(|node| !cores.contains_key(&node.name)).collect();
+    for (node, count) in come.into_iter().zip(counts) {
+        cores.insert(node.name.clone(), own_cores(&node.shape).take(count));
     }
 }
 

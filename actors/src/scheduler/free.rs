@@ -4,7 +4,7 @@
 use super::request::{ANYBODY, MemoryNeed, NodeUse, Request};
 use garrick_model::{
     gres::{GresAmounts, GresEntry, GresRequest, GresTaken, Totals},
-    resources::{NodeShape, NodeShare},
+    resources::{CpuSet, NodeShape, NodeShare},
 };
 
 /// Who may still come to a node.
@@ -37,6 +37,9 @@ pub struct Free {
     pub idle: bool,
     /// The one user whose jobs are here; `None` when there are none or several.
     pub only_user: Option<u32>,
+    /// Which CPUs are free, in whole units: on nodes of which a part is reserved, where that matters. CPUs are not shared
+    /// there.
+    pub named: Option<CpuSet>,
 }
 
 /// What a node could do for a request.
@@ -72,6 +75,8 @@ pub struct Amount {
     pub usage: NodeUse,
     /// Owner.
     pub uid: u32,
+    /// Which CPUs, on nodes of which a part is reserved.
+    pub named: Option<CpuSet>,
 }
 
 impl Amount {
@@ -83,6 +88,7 @@ impl Amount {
             gres: GresAmounts::held(entries, &share.gres),
             usage,
             uid,
+            named: None,
         }
     }
 }
@@ -106,7 +112,22 @@ impl Free {
             door: Door::Open,
             idle: true,
             only_user: None,
+            named: None,
         }
+    }
+
+    /// Without CPUs that are for others, on nodes of which a part is reserved; `unit` is how many go together. Whoever wants
+    /// the node for himself does not get it so.
+    #[must_use]
+    pub fn without(&self, cpus: &CpuSet, unit: u32) -> Self {
+        let named = self.named.clone().unwrap_or_default().difference(cpus);
+        Self { idle: false, only_user: None, ..self.clone() }.with_named(whole_units(&named, unit).collect())
+    }
+
+    /// With these CPUs free and no others.
+    #[must_use]
+    pub fn with_named(self, named: CpuSet) -> Self {
+        Self { cpus: named.len(), shareable: named.len(), sharers: 0, named: Some(named), ..self }
     }
 
     /// Without that.
@@ -118,6 +139,19 @@ impl Free {
         let only = amount.uid != ANYBODY && (self.idle || self.only_user == Some(amount.uid));
         left.only_user = only.then_some(amount.uid);
         left.idle = false;
+        if let Some(named) = &self.named {
+            let rest = match &amount.named {
+                _ if amount.usage == NodeUse::Whole => CpuSet::new(),
+                Some(own) => named.difference(own),
+                None => named.iter().skip(amount.cpus as usize).collect(),
+            };
+            if amount.usage == NodeUse::Whole {
+                left.door = Door::Closed;
+            } else if amount.usage == NodeUse::User && self.door == Door::Open {
+                left.door = Door::OnlyUser(amount.uid);
+            }
+            return left.with_named(rest);
+        }
         match amount.usage {
             NodeUse::Oversubscribe(_) => {
                 left.sharers = self.sharers + amount.cpus;
@@ -144,13 +178,18 @@ impl Free {
         };
         let cpus = match amount.usage {
             NodeUse::Whole => self.idle,
+            NodeUse::Oversubscribe(_) if self.named.is_some() => amount.cpus <= self.cpus,
             NodeUse::Oversubscribe(most) => {
                 u64::from(amount.cpus) + u64::from(self.sharers) <= u64::from(self.shareable) * u64::from(most)
             }
             NodeUse::User if !self.idle && self.only_user != Some(amount.uid) => false,
             NodeUse::Cpus | NodeUse::User => amount.cpus <= self.cpus,
         };
-        welcome && cpus && amount.memory <= self.memory && self.gres.covers(&amount.gres)
+        let there = match (&self.named, &amount.named) {
+            (Some(free), Some(own)) => own.is_subset(free),
+            _ => true,
+        };
+        welcome && cpus && there && amount.memory <= self.memory && self.gres.covers(&amount.gres)
     }
 
     /// The least of both: what is free at two times alike.
@@ -166,7 +205,7 @@ impl Free {
             (_, true) => self.only_user,
             _ => self.only_user.filter(|_| self.only_user == other.only_user),
         };
-        Self {
+        let least = Self {
             cpus: self.cpus.min(other.cpus),
             shareable: self.shareable.min(other.shareable),
             sharers: self.sharers.max(other.sharers),
@@ -175,6 +214,12 @@ impl Free {
             door,
             idle: self.idle && other.idle,
             only_user,
+            named: None,
+        };
+        match (&self.named, &other.named) {
+            (Some(a), Some(b)) => least.with_named(a.intersection(b)),
+            (Some(named), None) | (None, Some(named)) => least.with_named(named.clone()),
+            (None, None) => least,
         }
     }
 
@@ -196,7 +241,7 @@ impl Free {
     /// What a node with this free could do; `None`: nothing. Shared CPUs count as evenly used.
     pub fn capacity(&self, shape: &NodeShape, unit: u32, request: &Request) -> Option<Capacity> {
         let cpus = match request.usage {
-            NodeUse::Oversubscribe(most) => {
+            NodeUse::Oversubscribe(most) if self.named.is_none() => {
                 self.shareable.min(self.shareable.saturating_mul(most).saturating_sub(self.sharers))
             }
             _ => self.cpus,
@@ -274,6 +319,14 @@ impl Free {
     }
 }
 
+/// CPUs of the set in ascending order, leaving out units of which a part is missing.
+pub fn whole_units(cpus: &CpuSet, unit: u32) -> impl Iterator<Item = u32> + '_ {
+    cpus.iter().filter(move |cpu| {
+        let first = cpu - cpu % unit;
+        unit == 1 || (first..first + unit).all(|c| cpus.contains(c))
+    })
+}
+
 /// CPUs that a task of the request takes of such a node.
 pub fn cpus_of_task(shape: &NodeShape, request: &Request) -> u32 {
     if request.one_task_per_core {
@@ -326,7 +379,7 @@ pub fn amount(shape: &NodeShape, unit: u32, request: &Request, part: Part, free:
         (_, Some(gres)) => free.gres.taken(&shape.gres, &gres.on_node(part.tasks, part.total)),
         (_, None) => GresTaken::default(),
     };
-    Amount { cpus, memory, gres, usage: request.usage, uid: request.uid }
+    Amount { cpus, memory, gres, usage: request.usage, uid: request.uid, named: None }
 }
 
 /// MiB that the request takes of a node with so many of its CPUs for a part of it; `None`: memory is not accounted.

@@ -5,10 +5,16 @@ use super::{
     facts::{ClusterView, cpus_per_unit, in_service},
     free::{Amount, Capacity, Free, Part, amount},
     machine::futures,
-    request::Request,
+    request::{NodeUse, Request},
 };
 use fixedbitset::FixedBitSet;
-use garrick_model::{gres::Totals, ids::JobId, resources::NodeShape, time::Timestamp, view::NodeView};
+use garrick_model::{
+    gres::Totals,
+    ids::JobId,
+    resources::{CpuSet, NodeShape},
+    time::Timestamp,
+    view::NodeView,
+};
 use rustc_hash::FxHashMap;
 use std::{
     collections::{BTreeSet, BinaryHeap},
@@ -22,7 +28,7 @@ mod window;
 
 pub use openings::Opening;
 pub use recount::Planned;
-use window::{Brief, Room, Sought, first_window, room};
+use window::{Brief, Room, Sought, common, first_window, room};
 
 /// The end of time.
 pub const NEVER: Timestamp = Timestamp(i64::MAX);
@@ -41,6 +47,8 @@ pub struct Step {
 struct Kind {
     shape: NodeShape,
     unit: u32,
+    /// A part of each is reserved at some time: futures say which CPUs.
+    parted: bool,
     weight: u32,
     usable: bool,
     /// One of them: for questions that all answer alike.
@@ -151,14 +159,16 @@ impl Horizon {
             let member: Vec<bool> = sets.clone().map(|nodes| nodes.contains(place)).collect();
             let usable = in_service(node);
             let unit = cpus_per_unit(node, view.policy.unit);
-            let kind =
-                *kinds.entry((size, &s.gres, node.weight, usable, &node.features, member)).or_insert_with(|| {
+            let parted = view.reservations.is_parted(place);
+            let kind = *kinds
+                .entry((size, &s.gres, node.weight, (usable, parted), &node.features, member))
+                .or_insert_with(|| {
                     let (shape, weight) = (s.clone(), node.weight);
-                    let kind = Kind { shape, unit, weight, usable, sample: place, indexes: Vec::new() };
+                    let kind = Kind { shape, unit, parted, weight, usable, sample: place, indexes: Vec::new() };
                     horizon.kinds.push(kind);
                     u32::try_from(horizon.kinds.len() - 1).unwrap_or(u32::MAX)
                 });
-            horizon.futures(node, unit, &mut steps);
+            horizon.futures(node, (unit, parted), &mut steps);
             let class = horizon.class(kind, &steps);
             horizon.classes[class as usize].members.insert(index(place));
             horizon.class_of.push(class);
@@ -167,9 +177,9 @@ impl Horizon {
     }
 
     /// What a node has free from the beginning on, as it shows.
-    fn futures(&self, node: &NodeView, unit: u32, steps: &mut Vec<Step>) {
+    fn futures(&self, node: &NodeView, parts: (u32, bool), steps: &mut Vec<Step>) {
         steps.clear();
-        futures(node, unit, |end| self.round(end), self.origin, steps);
+        futures(node, parts, |end| self.round(end), self.origin, steps);
         if !self.users_matter {
             steps.iter_mut().for_each(|step| step.free.only_user = None);
             steps.dedup_by(|later, earlier| later.free == earlier.free);
@@ -313,16 +323,7 @@ impl Horizon {
         let (now, until) = (self.now, self.now.plus(length));
         let (mut nodes, mut sum, mut total) = (0u64, 0u64, Totals::NONE);
         self.visit(&eyes, least, |class, sought, number| {
-            let begin = class.brief.partition_point(|s| s.from <= now).saturating_sub(1);
-            let mut during = (begin..class.brief.len())
-                .take_while(|place| class.brief[*place].from < until || class.brief[*place].from <= now);
-            let most = Part { tasks: u32::MAX, total: Totals::ALL };
-            let part = during.try_fold(most, |part, place| {
-                let here = sought.room(class, place)?;
-                let both = Part { tasks: part.tasks.min(here.tasks), total: part.total.min(here.total) };
-                both.holds(least).then_some(both)
-            });
-            if let Some(part) = part {
+            if let Some(part) = sought.room_during(class, now, until) {
                 limits.parts[number as usize] = part;
                 limits.set.push(number);
                 for node in class.members.iter().map(|n| *n as usize).filter(|n| candidates.contains(*n)) {
@@ -449,6 +450,11 @@ impl Horizon {
         nodes
     }
 
+    /// What the node has to give.
+    pub fn shape(&self, node: usize) -> &NodeShape {
+        &self.kinds[self.classes[self.class_of(node)].kind as usize].shape
+    }
+
     /// The class of a node.
     pub fn class_of(&self, node: usize) -> usize {
         self.class_of[node] as usize
@@ -481,7 +487,7 @@ impl Horizon {
         for class in &self.classes {
             let kind = &self.kinds[class.kind as usize];
             let last = class.steps.last().filter(|_| Self::takes(kind, &eyes));
-            let part = last.map(|last| room(last, kind, request)).filter(|part| part.holds(request.least_part()));
+            let part = last.map(|last| room(&last.free, kind, request)).filter(|part| part.holds(request.least_part()));
             if let Some(part) = part {
                 let count = Self::open(class, &eyes);
                 if first.add(part, count, request) {
@@ -498,27 +504,57 @@ impl Horizon {
         open.into_iter().any(|(part, count)| widest.add(part, count, request))
     }
 
-    /// What a request takes of nodes with a part of it on each, at a time.
-    pub fn amounts(&self, request: &Request, nodes: &[(usize, Part)], at: Timestamp) -> Vec<(usize, Amount)> {
+    /// What a request takes of nodes with a part of it on each, from a time on for so long.
+    pub fn amounts(
+        &self,
+        request: &Request,
+        nodes: &[(usize, Part)],
+        at: Timestamp,
+        length: Duration,
+    ) -> Vec<(usize, Amount)> {
         let of = |(node, part): &(usize, Part)| {
             let class = &self.classes[self.class_of(*node)];
             let kind = &self.kinds[class.kind as usize];
             let mut free = class.steps[class.steps.partition_point(|s| s.from <= at).saturating_sub(1)].free.clone();
             if request.gres.is_some() {
                 // Devices that are free all the time.
-                let until = request.limit_secs.map_or(NEVER, |secs| at.plus(Duration::from_secs(secs)));
-                let during = self.during(*node, at, until).into_iter().map(|free| free.gres);
+                let during = self.during(*node, at, at.plus(length)).into_iter().map(|free| free.gres);
                 free.gres = during.reduce(|a, b| a.least(&b)).unwrap_or(free.gres);
             }
-            (*node, amount(&kind.shape, kind.unit, request, *part, &free))
+            let mut what = amount(&kind.shape, kind.unit, request, *part, &free);
+            if kind.parted && what.usage != NodeUse::Whole {
+                what.named = self.named(*node, at, at.plus(length)).map(|named| named.take(what.cpus));
+            }
+            (*node, what)
         };
         nodes.iter().map(of).collect()
     }
 
+    /// Which CPUs of a node of which a part is reserved are free all the time between.
+    pub fn named(&self, node: usize, from: Timestamp, until: Timestamp) -> Option<CpuSet> {
+        let during = self.during(node, from, until);
+        common(during.iter()).and_then(|free| free.named)
+    }
+
     /// Takes amounts of nodes, from `from` to `until`.
     pub fn hold(&mut self, nodes: &[(usize, Amount)], from: Timestamp, until: Timestamp) {
+        self.alter(nodes, from, until, |free, what, _| free.less(what));
+    }
+
+    /// Closes CPUs of nodes of which a part is reserved, from `from` to `until`.
+    pub fn close(&mut self, nodes: &[(usize, CpuSet)], from: Timestamp, until: Timestamp) {
+        self.alter(nodes, from, until, |free, cpus, unit| free.without(cpus, unit));
+    }
+
+    fn alter<W: Clone + PartialEq>(
+        &mut self,
+        nodes: &[(usize, W)],
+        from: Timestamp,
+        until: Timestamp,
+        change: impl Fn(&Free, &W, u32) -> Free,
+    ) {
         let until = self.round(until);
-        let mut moved: Vec<(u32, Amount, u32)> = Vec::new();
+        let mut moved: Vec<(u32, W, u32)> = Vec::new();
         let mut steps = Vec::new();
         for (node, what) in nodes {
             let (node, old) = (*node, self.class_of[*node]);
@@ -526,7 +562,8 @@ impl Horizon {
             let new = match known {
                 Some((.., new)) => *new,
                 None => {
-                    less(&self.classes[old as usize].steps, from, until, &mut steps, |free| free.less(what));
+                    let unit = self.kinds[self.classes[old as usize].kind as usize].unit;
+                    less(&self.classes[old as usize].steps, from, until, &mut steps, |free| change(free, what, unit));
                     let new = self.class(self.classes[old as usize].kind, &steps);
                     moved.push((old, what.clone(), new));
                     new

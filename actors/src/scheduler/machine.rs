@@ -4,7 +4,7 @@
 use super::{
     binding,
     facts::{ClusterView, cpus_per_unit, in_service},
-    free::{Capacity, Door, Free, Part, cpus_of_part, greatest, memory_of},
+    free::{Capacity, Door, Free, Part, cpus_of_part, greatest, memory_of, whole_units},
     horizon::{Horizon, NEVER, Step},
     request::{NodeUse, Request},
 };
@@ -86,6 +86,8 @@ pub struct Machine<'a> {
     free_cpus: u64,
     /// Ascending weight.
     classes: Vec<WeightClass>,
+    /// CPUs that are not for whom a place is looked for.
+    closed: BTreeMap<usize, CpuSet>,
 }
 
 impl<'a> Machine<'a> {
@@ -136,12 +138,12 @@ impl<'a> Machine<'a> {
             }
             let shape = &view.nodes[node].shape;
             let sharing = least.shareable > least.cpus;
+            let left = if sharing { least.shareable } else { least.cpus };
             let share = NodeShare {
-                cpus: shape
-                    .job_cpus()
-                    .iter()
-                    .skip(if sharing { least.shareable } else { least.cpus } as usize)
-                    .collect(),
+                cpus: match &least.named {
+                    Some(named) => shape.job_cpus().difference(named),
+                    None => shape.job_cpus().iter().skip(left as usize).collect(),
+                },
                 memory: Some(MemoryMib(shape.job_memory().saturating_sub(least.memory))),
                 tasks: 0,
                 gres: least.gres.shares_leaving(&shape.gres),
@@ -173,6 +175,7 @@ impl<'a> Machine<'a> {
             idle: FixedBitSet::with_capacity(count),
             free_cpus: 0,
             classes: vec![empty; weights.len()],
+            closed: BTreeMap::new(),
         };
         for (place, node) in view.nodes.iter().enumerate() {
             let class = weights.binary_search(&node.weight).unwrap_or(0);
@@ -202,6 +205,35 @@ impl<'a> Machine<'a> {
     /// The picture that this was built from.
     pub const fn view(&self) -> &'a ClusterView {
         self.view
+    }
+
+    /// From now on places are looked for without these CPUs of nodes of which a part is reserved.
+    pub fn close(&mut self, cpus: BTreeMap<usize, CpuSet>) {
+        self.closed = cpus;
+    }
+
+    /// The same machine without these CPUs.
+    #[must_use]
+    pub fn without_cpus(mut self, cpus: BTreeMap<usize, CpuSet>) -> Self {
+        self.close(cpus);
+        self
+    }
+
+    /// CPUs that may be taken of a node, in whole units.
+    fn open(&self, node: usize) -> CpuSet {
+        let room = &self.rooms[node];
+        match self.closed.get(&node) {
+            Some(closed) => whole_units(&room.free.difference(closed), room.unit).collect(),
+            None => room.whole_units().collect(),
+        }
+    }
+
+    /// May CPUs of the node be shared? Not where a part of it is reserved.
+    fn shares(&self, node: usize, usage: NodeUse) -> Option<u32> {
+        match usage {
+            NodeUse::Oversubscribe(most) if !self.view.reservations.is_parted(node) => Some(most),
+            _ => None,
+        }
     }
 
     /// Leaves of `set` the nodes that may get work of this kind at all.
@@ -298,9 +330,14 @@ impl<'a> Machine<'a> {
     pub fn capacity(&self, node: usize, request: &Request) -> Option<Capacity> {
         let room = &self.rooms[node];
         let shape = &self.view.nodes[node].shape;
-        let cpus = match request.usage {
-            NodeUse::Oversubscribe(most) => u32::try_from(room.shareable(shape.cpus, most).count()).unwrap_or(u32::MAX),
-            _ => room.free_cpus,
+        let closed = self.closed.get(&node).is_some_and(|closed| !closed.is_disjoint(&room.free));
+        if closed && matches!(request.usage, NodeUse::Whole | NodeUse::User) {
+            return None;
+        }
+        let cpus = match self.shares(node, request.usage) {
+            Some(most) => u32::try_from(room.shareable(shape.cpus, most).count()).unwrap_or(u32::MAX),
+            None if closed => self.open(node).len(),
+            None => room.free_cpus,
         };
         let capacity = room.amounts(shape).capacity_with(cpus, shape, room.unit, request)?;
         let capacity = match &request.gres {
@@ -311,8 +348,7 @@ impl<'a> Machine<'a> {
         };
         match &request.layout {
             Some(layout) if layout.is_by_socket() && !matches!(request.usage, NodeUse::Oversubscribe(_)) => {
-                let free: CpuSet = room.whole_units().collect();
-                let tasks = capacity.tasks.min(layout.tasks_on(&free, shape, request.cpus_per_task));
+                let tasks = capacity.tasks.min(layout.tasks_on(&self.open(node), shape, request.cpus_per_task));
                 (tasks >= request.least_tasks()).then_some(Capacity { tasks, ..capacity })
             }
             _ => Some(capacity),
@@ -350,7 +386,7 @@ impl<'a> Machine<'a> {
         let (room, shape) = (&self.rooms[node], &self.view.nodes[node].shape);
         let cpus = cpus_of_part(shape, room.unit, request, part);
         let wanted = binding::Wanted { gres, need: gres.on_node(part.tasks, part.total), cpus };
-        binding::choose(shape, &room.whole_units().collect(), &room.gres, &wanted, most)
+        binding::choose(shape, &self.open(node), &room.gres, &wanted, most)
     }
 
     /// The share for a part of the request on a node that has the capacity for it. `most` bounds what may be had of
@@ -370,14 +406,15 @@ impl<'a> Machine<'a> {
             let memory = memory_of(shape, request, cpus.len(), part, room.memory).map(MemoryMib);
             return Some(NodeShare { cpus, memory, tasks: if request.tasks_named { part.tasks } else { 0 }, gres });
         }
-        let cpus: CpuSet = match request.usage {
-            NodeUse::Whole => shape.job_cpus(),
-            NodeUse::Oversubscribe(most) => room.least_shared(shape.cpus, most, wanted),
-            NodeUse::Cpus | NodeUse::User => match &request.layout {
+        let cpus: CpuSet = match (request.usage, self.shares(node, request.usage)) {
+            (NodeUse::Whole, _) => shape.job_cpus(),
+            (_, Some(most)) => room.least_shared(shape.cpus, most, wanted),
+            _ => match &request.layout {
                 Some(layout) if layout.is_by_socket() => {
-                    layout.choose(&room.whole_units().collect(), shape, request, part.tasks, wanted)
+                    layout.choose(&self.open(node), shape, request, part.tasks, wanted)
                 }
-                _ => room.whole_units().take(wanted as usize).collect(),
+                _ if self.closed.is_empty() => room.whole_units().take(wanted as usize).collect(),
+                _ => self.open(node).take(wanted),
             },
         };
         let memory = memory_of(shape, request, cpus.len(), part, room.memory).map(MemoryMib);
@@ -390,10 +427,11 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// What is free on a node from now on: steps in order of time, the first from now.
+/// What is free on a node from now on: steps in order of time, the first from now. Of a node of which a part is reserved
+/// (`parted`) also which CPUs.
 pub fn futures(
     node: &NodeView,
-    unit: u32,
+    (unit, parted): (u32, bool),
     round: impl Fn(Timestamp) -> Timestamp,
     now: Timestamp,
     steps: &mut Vec<Step>,
@@ -401,19 +439,23 @@ pub fn futures(
     let mut held: Vec<(Timestamp, &NodeHold)> =
         node.holds.iter().map(|hold| (hold.expected_end.filter(|_| !hold.kept).map_or(NEVER, &round), hold)).collect();
     held.sort_unstable_by_key(|(end, _)| std::cmp::Reverse(*end));
-    if held.is_empty() {
+    if held.is_empty() && !parted {
         steps.push(Step { from: now, free: Free::all(&node.shape) });
         return;
     }
     let mut room = Room::all(node, unit);
-    for (end, hold) in held {
+    let amounts = |room: &Room| {
         let free = room.amounts(&node.shape);
+        if parted { free.with_named(room.whole_units().collect()) } else { free }
+    };
+    for (end, hold) in held {
+        let free = amounts(&room);
         if end < NEVER && steps.last().is_none_or(|later| later.from > end) {
             steps.push(Step { from: end, free });
         }
         room.add(&node.shape.gres, &hold.share, hold.sharing, hold.uid, u32::MAX);
     }
-    steps.push(Step { from: now, free: room.amounts(&node.shape) });
+    steps.push(Step { from: now, free: amounts(&room) });
     steps.reverse();
     steps.dedup_by(|later, earlier| later.free == earlier.free);
 }
@@ -478,16 +520,13 @@ impl Room {
             door: self.door,
             idle: self.holders == 0,
             only_user: self.only_user,
+            named: None,
         }
     }
 
     /// Free CPUs in ascending order, leaving out units of which a part is taken.
     fn whole_units(&self) -> impl Iterator<Item = u32> + '_ {
-        let unit = self.unit;
-        self.free.iter().filter(move |cpu| {
-            let first = cpu - cpu % unit;
-            unit == 1 || (first..first + unit).all(|c| self.free.contains(c))
-        })
+        whole_units(&self.free, self.unit)
     }
 
     /// CPUs that one more sharing holder may have: free, or held by sharing holders only, fewer than all of them allow.

@@ -26,6 +26,8 @@
 
 mod binding;
 pub mod constraint;
+#[cfg(test)]
+mod core_reservations_test;
 pub mod facts;
 pub mod free;
 pub mod horizon;

@@ -491,7 +491,8 @@ impl<'a> Pass<'a> {
         let own = expedited.then(|| {
             let mut open = candidates.clone();
             open.difference_with(&view.reservations.closed(eyes, self.now, self.now, self.now.plus(length)));
-            (Machine::now_for(view, job.id, &self.planned), open)
+            let closed = view.reservations.closed_cpus(eyes, self.now, self.now, self.now.plus(length));
+            (Machine::now_for(view, job.id, &self.planned).without_cpus(closed), open)
         });
         loop {
             let array_index = match tasks.next() {
@@ -535,6 +536,7 @@ impl<'a> Pass<'a> {
             return None;
         }
         let placed = if self.horizon.room_now(request, candidates, length, &mut self.limits) {
+            self.machine.close(self.view.reservations.taken(&self.horizon, run.0, run.1));
             let bound = Bound { horizon: &self.horizon, limits: &self.limits, run };
             let room = self.room(request, self.now, length);
             hres::place(&self.machine, request, candidates, Some(bound), room.as_ref())
@@ -723,7 +725,7 @@ impl<'a> Pass<'a> {
             }
         }
         // Nobody who wants other things waits for it either.
-        let reserved = reservations::reason(&self.machine, asked.request, asked.candidates, self.now, asked.length);
+        let reserved = reservations::reason(&mut self.machine, asked.request, asked.candidates, self.now, asked.length);
         if let Some(reason) = reserved.filter(|_| !short && !expedited) {
             return reason;
         }
@@ -757,7 +759,9 @@ impl<'a> Pass<'a> {
         if anywhere && self.horizon.suffices_finally(request, candidates) {
             return Ok(());
         }
+        let closed = view.reservations.never_open(request.reservation);
         let idle = self.idle.get_or_insert_with(|| Machine::idle(view));
+        idle.close(closed.clone());
         let room = Room::whole(&view.licenses.hres, request);
         if hres::place(idle, request, candidates, None, room.as_ref()).is_some() {
             return Ok(());
@@ -770,6 +774,7 @@ impl<'a> Pass<'a> {
         }
         let named_out = request.nodelist.iter().any(|n| !idle.is_usable(n.0 as usize));
         let ideal = self.ideal.get_or_insert_with(|| Machine::ideal(view));
+        ideal.close(closed);
         Err(match select::place(ideal, request, candidates) {
             Some(_) if named_out => Reason::ReqNodeNotAvail,
             Some(_) => Reason::NodesUnavailable,
@@ -801,10 +806,10 @@ impl<'a> Pass<'a> {
                 self.look_ahead(asked, (from, until)).map(|(at, nodes)| (at, amounts(self.view, &nodes, request)))
             } else if let Some(topology) = self.view.topology(request.partition).filter(|_| request.near.is_some()) {
                 let slot = topology::earliest(&mut self.horizon, topology, request, candidates, (from, until), length);
-                slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at)))
+                slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at, length)))
             } else {
                 let slot = self.horizon.earliest(request, candidates, (from, until), length);
-                slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at)))
+                slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at, length)))
             };
             let Some((at, nodes)) = found else { break None };
             match self.licenses.earliest(request.licenses.as_deref(), at, length) {
@@ -965,7 +970,9 @@ fn without_limit(request: &Request) -> Request {
 fn amounts(view: &ClusterView, nodes: &[AllocatedNode], request: &Request) -> Vec<(usize, Amount)> {
     let amount = |node: &AllocatedNode| {
         let place = node.index.0 as usize;
-        (place, Amount::of_share(&view.nodes[place].shape.gres, &node.share, request.usage, request.uid))
+        let of_share = Amount::of_share(&view.nodes[place].shape.gres, &node.share, request.usage, request.uid);
+        let parted = view.reservations.is_parted(place) && request.usage != NodeUse::Whole;
+        (place, Amount { named: parted.then(|| node.share.cpus.clone()), ..of_share })
     };
     nodes.iter().map(amount).collect()
 }
@@ -1100,10 +1107,11 @@ pub(super) fn earliest(
         .collect();
     ends.sort_unstable();
     ends.dedup();
+    let closed = view.reservations.closed_cpus(request.reservation, now, now, NEVER);
     // Room only grows with time here, so the first time that fits can be searched for by halves.
     let fits = |at: Timestamp| {
         let machine = if at >= far { Machine::idle(view) } else { Machine::at(view, at, planned, job) };
-        select::place(&machine, request, candidates)
+        select::place(&machine.without_cpus(closed.clone()), request, candidates)
     };
     let (mut low, mut high) = (0, ends.len());
     let mut best = None;

@@ -25,6 +25,7 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, Sluid},
+    resources::CpuSet,
     spec::Sharing,
     state::JobState,
     time::Timestamp,
@@ -176,7 +177,8 @@ impl Preemption {
         }
         self.tried += 1;
         let open = without_reserved(now, request, candidates, reserved);
-        let search = Search { view, now, request, open: &open, planned, named: &self.named };
+        let closed = closed_cpus(view, now, request);
+        let search = Search { view, now, request, open: &open, planned, named: &self.named, closed };
         let found = search.run(job.id);
         match &found {
             Some(room) => self.named.extend(room.victims.iter().map(|victim| (victim.job, victim.mode))),
@@ -199,7 +201,8 @@ impl Preemption {
             return None;
         }
         let open = without_reserved(now, request, candidates, reserved);
-        let search = Search { view, now, request, open: &open, planned, named: &self.named };
+        let closed = closed_cpus(view, now, request);
+        let search = Search { view, now, request, open: &open, planned, named: &self.named, closed };
         let parked = |place: usize| view.nodes[place].holds.iter().any(|hold| search.stands_aside(hold));
         let found = if open.ones().any(parked) { search.place_now() } else { None };
         if found.is_none() {
@@ -209,6 +212,15 @@ impl Preemption {
     }
 }
 
+/// CPUs that are reserved for others before it would end.
+fn closed_cpus(view: &ClusterView, now: Timestamp, request: &Request) -> BTreeMap<usize, CpuSet> {
+    view.reservations.closed_cpus(request.reservation, now, now, end_of(now, request))
+}
+
+fn end_of(now: Timestamp, request: &Request) -> Timestamp {
+    now.plus(request.limit_secs.map_or(UNLIMITED_FOR_PLANNING, Duration::from_secs))
+}
+
 /// Leaves out nodes of which others have room reserved before it would end.
 fn without_reserved(
     now: Timestamp,
@@ -216,7 +228,7 @@ fn without_reserved(
     candidates: &FixedBitSet,
     reserved: &[Reservation],
 ) -> FixedBitSet {
-    let end = now.plus(request.limit_secs.map_or(UNLIMITED_FOR_PLANNING, Duration::from_secs));
+    let end = end_of(now, request);
     let mut open = candidates.clone();
     for (node, _) in reserved.iter().filter(|r| r.from < end).flat_map(|r| &r.nodes) {
         open.set(*node, false);
@@ -232,6 +244,7 @@ struct Search<'s> {
     open: &'s FixedBitSet,
     planned: &'s [PlannedHold],
     named: &'s BTreeMap<JobId, PreemptMode>,
+    closed: BTreeMap<usize, CpuSet>,
 }
 
 impl<'s> Search<'s> {
@@ -321,22 +334,25 @@ impl<'s> Search<'s> {
 
     /// Where the request fits now, with those suspended that are.
     fn place_now(&self) -> Option<Vec<AllocatedNode>> {
-        let remains = |hold: &NodeHold| if self.stands_aside(hold) { Remains::ButCpus } else { Remains::All };
-        select::place(&Machine::without(self.view, self.planned, remains), self.request, self.open)
+        self.place_where(|hold| if self.stands_aside(hold) { Remains::ButCpus } else { Remains::All })
+    }
+
+    fn place_where(&self, remains: impl Fn(&NodeHold) -> Remains) -> Option<Vec<AllocatedNode>> {
+        let machine = Machine::without(self.view, self.planned, remains).without_cpus(self.closed.clone());
+        select::place(&machine, self.request, self.open)
     }
 
     /// Where the request fits when those have gone too.
     fn place(&self, victims: &[Victim<'_>]) -> Option<Vec<AllocatedNode>> {
         let gone: FxHashMap<JobId, PreemptMode> =
             victims.iter().map(|victim| (victim.job.id, victim.way.mode)).collect();
-        let remains = |hold: &NodeHold| match gone.get(&hold.job).filter(|_| !hold.kept) {
+        self.place_where(|hold: &NodeHold| match gone.get(&hold.job).filter(|_| !hold.kept) {
             _ if self.leaves(hold) => Remains::Nothing,
             _ if self.will_stand_aside(hold) => Remains::ButCpus,
             Some(PreemptMode::Suspend) => Remains::ButCpus,
             Some(_) => Remains::Nothing,
             None => Remains::All,
-        };
-        select::place(&Machine::without(self.view, self.planned, remains), self.request, self.open)
+        })
     }
 
     /// All runs on these nodes that may be named.

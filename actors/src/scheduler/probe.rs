@@ -161,7 +161,11 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
         // Which CPUs is not known that far ahead: the lowest stand for as many.
         let node = |(place, what): &(usize, Amount)| {
             let node = &view.nodes[*place];
-            let cpus = if what.usage == NodeUse::Whole { node.shape.all_cpus() } else { CpuSet::from(0..what.cpus) };
+            let lowest = || CpuSet::from(0..what.cpus);
+            let cpus = match (what.usage, &what.named) {
+                (NodeUse::Whole, _) => node.shape.all_cpus(),
+                (_, named) => named.clone().unwrap_or_else(lowest),
+            };
             AllocatedNode {
                 name: node.name.clone(),
                 index: node.index,
@@ -179,10 +183,11 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
     let mut best: Option<WouldStart> = None;
     for name in &job.partitions {
         let Some((place, partition)) = view.partition(name) else { continue };
-        let request = Request::new(view, &job, place, &|name| names.get(name).copied()).as_of(now);
+        let mut request = Request::new(view, &job, place, &|name| names.get(name).copied()).as_of(now);
         let mut candidates = features.candidates(&request);
         let eyes = view.reservations.eyes(&job, name, now).into_iter().next_back();
         let Some(eyes) = eyes else { continue };
+        request.reservation = eyes;
         view.reservations.restrict(eyes, &mut candidates);
         candidates.difference_with(&view.reservations.closed(eyes, now, now, NEVER));
         let Some((at, nodes)) = earliest(view, now, job.id, &request, &candidates, &[]) else { continue };

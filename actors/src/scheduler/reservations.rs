@@ -17,6 +17,7 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{
     gres::GresTaken,
     reservation::{Applicant, Reservation, ReservationFlag},
+    resources::CpuSet,
     spec_text::licenses::Licenses,
     state::Reason,
     time::Timestamp,
@@ -40,6 +41,10 @@ pub struct ReservationFacts {
     pub reservation: Arc<Reservation>,
     /// Its nodes, by place.
     pub nodes: FixedBitSet,
+    /// Of one of cores: which CPUs of each of its nodes.
+    pub parts: BTreeMap<usize, CpuSet>,
+    /// The others of those nodes.
+    rest: BTreeMap<usize, CpuSet>,
     /// When it holds, in order.
     pub times: Vec<(Timestamp, Timestamp)>,
 }
@@ -51,6 +56,19 @@ pub struct Reservations {
     pub list: Vec<ReservationFacts>,
     /// Users who may use all of them.
     pub administrators: Vec<u32>,
+    /// Groups of users, by uid, where reservations are for groups. Of a user who is not there they were looked at when
+    /// the job asked.
+    pub groups: BTreeMap<u32, Vec<String>>,
+    /// Nodes of which a part is reserved at some time: plans say there which CPUs they mean.
+    parted: FixedBitSet,
+}
+
+/// What is closed from when until when.
+struct Closing {
+    nodes: FixedBitSet,
+    parts: BTreeMap<usize, CpuSet>,
+    from: Timestamp,
+    until: Timestamp,
 }
 
 /// With whose eyes a job looks at nodes: those of a reservation, by its place in [`Reservations::list`], or of none.
@@ -73,13 +91,25 @@ impl Reservations {
         let list = shown.iter().map(|reservation| {
             let mut own = FixedBitSet::with_capacity(nodes.len());
             own.extend(reservation.nodes.iter().filter_map(|name| places.get(name.as_str()).copied()));
+            let part = |(name, cores): (&String, &CpuSet)| {
+                let place = *places.get(name.as_str())?;
+                let shape = &nodes[place].shape;
+                Some((place, cores.iter().flat_map(|core| shape.cpus_of_core(core)).collect()))
+            };
+            let parts: BTreeMap<usize, CpuSet> = reservation.core_ids.iter().filter_map(part).collect();
+            let rest = |(place, cpus): (&usize, &CpuSet)| (*place, nodes[*place].shape.all_cpus().difference(cpus));
             ReservationFacts {
+                rest: parts.iter().map(rest).collect(),
+                parts,
                 reservation: Arc::clone(reservation),
                 nodes: own,
                 times: reservation.times(now, MOST_TIMES, zone),
             }
         });
-        Self { list: list.collect(), administrators }
+        let list: Vec<ReservationFacts> = list.collect();
+        let mut parted = FixedBitSet::with_capacity(nodes.len());
+        parted.extend(list.iter().flat_map(|r| r.parts.keys().copied()));
+        Self { list, administrators, groups: BTreeMap::new(), parted }
     }
 
     /// With whose eyes a job may look, in the order in which they are tried. None: what it asked for is not there, or is
@@ -89,21 +119,38 @@ impl Reservations {
             return vec![None];
         }
         let (account, qos) = (job.spec.account.as_deref(), job.spec.qos.as_deref());
-        // Groups are looked at when a job asks.
-        let who = |admin| Applicant { admin, user: &job.user, account, qos, partition: Some(partition), groups: None };
+        let known = self.groups.get(&job.uid);
+        let groups: Option<Vec<&str>> = known.map(|names| names.iter().map(String::as_str).collect());
+        let groups = groups.as_deref();
+        let who = |admin| Applicant { admin, user: &job.user, account, qos, partition: Some(partition), groups };
         let places = self.list.iter().enumerate();
         if !job.spec.reservations.is_empty() {
             let admin = self.administrators.contains(&job.uid);
             let named = job.spec.reservations.iter().filter_map(|name| {
-                places.clone().find(|(_, r)| r.reservation.name == *name && r.reservation.admits(who(admin)))
+                let usable =
+                    |r: &ReservationFacts| r.reservation.floating.is_none() && r.reservation.admits(who(admin));
+                places.clone().find(|(_, r)| r.reservation.name == *name && usable(r))
             });
             return named.map(|(place, _)| Some(place)).collect();
         }
         let draws = |r: &ReservationFacts| {
             let open = r.reservation.is_active(now) || r.has(ReservationFlag::Flex);
-            open && r.has(ReservationFlag::Magnetic) && r.reservation.admits(who(false))
+            let floats = r.reservation.floating.is_some();
+            // It did not ask, so nobody has looked at its groups.
+            let who = Applicant { groups: Some(groups.unwrap_or_default()), ..who(false) };
+            open && !floats && r.has(ReservationFlag::Magnetic) && r.reservation.admits(who)
         };
         places.filter(|(_, r)| draws(r)).map(|(place, _)| Some(place)).chain([None]).collect()
+    }
+
+    /// Does it matter in which groups the user of that job is?
+    pub fn ask_for_groups(&self, job: &JobView) -> bool {
+        let asked = &job.spec.reservations;
+        let concerns = |r: &ReservationFacts| match asked.as_slice() {
+            [] => r.has(ReservationFlag::Magnetic),
+            names => names.contains(&r.reservation.name),
+        };
+        self.list.iter().any(|r| !r.reservation.groups.is_empty() && concerns(r))
     }
 
     /// Why a job waits that may look with nobody's eyes.
@@ -125,41 +172,107 @@ impl Reservations {
         }
     }
 
-    /// Which nodes are closed from when until when.
-    fn closings(&self, eyes: Eyes, now: Timestamp) -> Vec<(FixedBitSet, Timestamp, Timestamp)> {
+    /// Is a part of that node reserved at some time?
+    pub fn is_parted(&self, node: usize) -> bool {
+        self.parted.contains(node)
+    }
+
+    /// What is closed from when until when.
+    fn closings(&self, eyes: Eyes, now: Timestamp) -> Vec<Closing> {
         let own = eyes.and_then(|place| self.list.get(place));
         let mut closings = Vec::new();
         for (place, other) in self.list.iter().enumerate() {
-            let mut nodes = other.nodes.clone();
             if eyes == Some(place) {
-                if !other.has(ReservationFlag::Flex) {
-                    if other.has(ReservationFlag::AnyNodes) {
-                        nodes.insert_range(..);
-                    }
-                    let ends = [now].into_iter().chain(other.times.iter().map(|(_, end)| *end));
-                    let starts = other.times.iter().map(|(start, _)| *start).chain([NEVER]);
-                    closings.extend(ends.zip(starts).map(|(from, until)| (nodes.clone(), from, until)));
-                }
+                closings.extend(self.outside(other, now));
                 continue;
             }
+            let (mut nodes, mut parts) = (other.nodes.clone(), other.parts.clone());
             if let Some(own) = own.filter(|own| own.shares_with(other)) {
+                // Of a node that the other has, a reservation of cores has those.
+                parts.extend(
+                    own.rest
+                        .iter()
+                        .filter(|(node, _)| nodes.contains(**node) && !other.parts.contains_key(node))
+                        .map(|(node, rest)| (*node, rest.clone())),
+                );
                 nodes.difference_with(&own.nodes);
+                for (node, cpus) in &mut parts {
+                    match own.parts.get(node) {
+                        Some(shared) => cpus.subtract(shared),
+                        None if own.nodes.contains(*node) => *cpus = CpuSet::new(),
+                        None => {}
+                    }
+                }
             }
-            closings.extend(other.times_closed().map(|(start, end)| (nodes.clone(), start, end)));
+            other.parts.keys().for_each(|node| nodes.set(*node, false));
+            parts.retain(|_, cpus| !cpus.is_empty());
+            let closing = |(from, until)| Closing { nodes: nodes.clone(), parts: parts.clone(), from, until };
+            closings.extend(other.times_closed().map(closing));
         }
-        closings.retain(|(_, from, until)| from.max(&now) < until);
+        closings.retain(|closing| closing.from.max(now) < closing.until);
         closings
+    }
+
+    /// What is closed to jobs of a reservation: its nodes when it does not hold, and CPUs that are not its own.
+    fn outside(&self, own: &ReservationFacts, now: Timestamp) -> Vec<Closing> {
+        if own.has(ReservationFlag::Flex) {
+            return Vec::new();
+        }
+        let mut nodes = own.nodes.clone();
+        if own.has(ReservationFlag::AnyNodes) {
+            nodes.insert_range(..);
+        }
+        let ends = [now].into_iter().chain(own.times.iter().map(|(_, end)| *end));
+        let starts = own.times.iter().map(|(start, _)| *start).chain([NEVER]);
+        let whole = |(from, until)| Closing { nodes: nodes.clone(), parts: BTreeMap::new(), from, until };
+        let rest = Closing { nodes: FixedBitSet::new(), parts: own.rest.clone(), from: now, until: NEVER };
+        ends.zip(starts).map(whole).chain((!own.parts.is_empty()).then_some(rest)).collect()
     }
 
     /// Nodes that are closed at any time of these.
     pub fn closed(&self, eyes: Eyes, now: Timestamp, from: Timestamp, until: Timestamp) -> FixedBitSet {
         let mut closed = FixedBitSet::new();
-        for (nodes, since, till) in self.closings(eyes, now) {
-            if since < until && from < till {
-                closed.union_with(&nodes);
+        for closing in self.closings(eyes, now) {
+            if closing.from < until && from < closing.until {
+                closed.union_with(&closing.nodes);
             }
         }
         closed
+    }
+
+    /// CPUs of nodes of which a part is reserved that are closed at any time of these.
+    pub fn closed_cpus(
+        &self,
+        eyes: Eyes,
+        now: Timestamp,
+        from: Timestamp,
+        until: Timestamp,
+    ) -> BTreeMap<usize, CpuSet> {
+        let mut closed: BTreeMap<usize, CpuSet> = BTreeMap::new();
+        if self.parted.is_clear() {
+            return closed;
+        }
+        for closing in self.closings(eyes, now) {
+            if closing.from < until && from < closing.until {
+                closing.parts.iter().for_each(|(node, cpus)| closed.entry(*node).or_default().add(cpus));
+            }
+        }
+        closed
+    }
+
+    /// CPUs that those who look with these eyes never get.
+    pub fn never_open(&self, eyes: Eyes) -> BTreeMap<usize, CpuSet> {
+        let own = eyes.and_then(|place| self.list.get(place));
+        own.filter(|own| !own.has(ReservationFlag::Flex)).map(|own| own.rest.clone()).unwrap_or_default()
+    }
+
+    /// CPUs that are not free all the time between, of nodes of which a part is reserved.
+    pub fn taken(&self, horizon: &Horizon, from: Timestamp, until: Timestamp) -> BTreeMap<usize, CpuSet> {
+        let taken = |node: usize| {
+            let free = horizon.named(node, from, until).unwrap_or_default();
+            (node, horizon.shape(node).job_cpus().difference(&free))
+        };
+        self.parted.ones().map(taken).collect()
     }
 
     /// Licenses that are kept for jobs of reservations: with whose eyes those look, which, and when.
@@ -251,13 +364,13 @@ impl Futures {
 /// The future of the nodes for those who look with these eyes.
 pub fn seen(view: &ClusterView, eyes: Eyes, now: Timestamp) -> Horizon {
     let mut horizon = Horizon::new(view, now);
-    for (nodes, from, until) in view.reservations.closings(eyes, now) {
-        let whole = |place: usize| {
-            let cpus = view.nodes[place].shape.cpus;
-            (place, Amount { cpus, memory: 0, gres: GresTaken::default(), usage: NodeUse::Whole, uid: u32::MAX })
-        };
-        let closed: Vec<(usize, Amount)> = nodes.ones().map(whole).collect();
+    for Closing { nodes, parts, from, until } in view.reservations.closings(eyes, now) {
+        let (cpus, gres, usage) = (0, GresTaken::default(), NodeUse::Whole);
+        let whole = Amount { cpus, memory: 0, gres, usage, uid: u32::MAX, named: None };
+        let closed: Vec<(usize, Amount)> = nodes.ones().map(|place| (place, whole.clone())).collect();
         horizon.hold(&closed, from.max(now), until);
+        let parts: Vec<(usize, CpuSet)> = parts.into_iter().collect();
+        horizon.close(&parts, from.max(now), until);
     }
     horizon
 }
@@ -265,7 +378,7 @@ pub fn seen(view: &ClusterView, eyes: Eyes, now: Timestamp) -> Horizon {
 /// Why a job waits where it is for reservations that it waits: for its own to begin, or because nodes that are free now are
 /// or soon will be reserved for others.
 pub fn reason(
-    machine: &Machine<'_>,
+    machine: &mut Machine<'_>,
     request: &Request,
     candidates: &FixedBitSet,
     now: Timestamp,
@@ -281,8 +394,14 @@ pub fn reason(
     let closed = reservations.closed(request.reservation, now, now, now.plus(length));
     let mut open = candidates.clone();
     open.difference_with(&closed);
-    let stands_in_the_way = open != *candidates
-        && select::place(machine, request, candidates).is_some()
-        && select::place(machine, request, &open).is_none();
+    let parts = reservations.closed_cpus(request.reservation, now, now, now.plus(length));
+    if open == *candidates && parts.is_empty() {
+        return None;
+    }
+    machine.close(BTreeMap::new());
+    let without = select::place(machine, request, candidates).is_some();
+    machine.close(parts);
+    let stands_in_the_way = without && select::place(machine, request, &open).is_none();
+    machine.close(BTreeMap::new());
     stands_in_the_way.then(|| Reason::Other("ReqNodeNotAvail, May be reserved for other job".to_owned()))
 }

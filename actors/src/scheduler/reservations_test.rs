@@ -10,7 +10,7 @@ use super::{
 };
 use garrick_model::{
     ids::JobId,
-    reservation::{AccessList, Reservation, ReservationFlag},
+    reservation::{AccessList, Floating, Reservation, ReservationFlag},
     spec::{JobSpec, NodeCount, Sharing},
     spec_text::licenses::Licenses,
     state::{JobState, Reason},
@@ -223,6 +223,51 @@ fn partitions_and_qos_say_who_may_use_one() {
     assert_eq!(started(&plan(&picture(1, jobs(), vec![only(&format!("-{name}"))]), NOW)), []);
     let high = Reservation { qos: AccessList::parse("high").unwrap(), ..only("") };
     assert_eq!(started(&plan(&picture(1, jobs(), vec![high]), NOW)), []);
+}
+
+#[test]
+fn one_that_goes_with_the_time_keeps_long_jobs_off_and_nobody_runs_in_it() {
+    let floating = Some(Floating { begins_secs: 3600, lasts_secs: Some(6000) });
+    let float = Reservation { floating, ..reserved("float", "bob", &[0], (3600, 9600), &[ReservationFlag::TimeFloat]) };
+    let jobs = vec![
+        of(1, "alice", asking(&[], 1, 3601)),
+        of(2, "bob", asking(&["float"], 1, 60)),
+        of(3, "alice", asking(&[], 1, 3600)),
+    ];
+    let view = picture(1, jobs, vec![float]);
+    let made = plan(&view, NOW);
+    assert_eq!((started(&made), reason(&made, 2)), (vec![(3, "n0", None)], "Reservation".into()));
+    let later = Reservations::new(
+        &[Arc::clone(&view.reservations.list[0].reservation)],
+        &view.nodes,
+        vec![],
+        at(9000),
+        &TimeZone::UTC,
+    );
+    assert_eq!(later.list[0].times, [(at(12_600), at(18_600))]);
+}
+
+#[test]
+fn groups_count_as_they_are_when_the_reservation_is_used() {
+    let chem = |flags| Reservation { groups: vec!["chem".into()], ..reserved("chem", "", &[0], (0, 4000), flags) };
+    let is_in = |view: &mut ClusterView, groups: &[(u32, &str)]| {
+        view.reservations.groups = groups.iter().map(|(uid, group)| (*uid, vec![(*group).to_owned()])).collect();
+    };
+    let asks = || vec![of(1, "alice", asking(&["chem"], 1, 600)), of(2, "bob", asking(&["chem"], 1, 600))];
+    let mut view = picture(2, asks(), vec![chem(&[])]);
+    assert!(view.pending.iter().all(|job| view.reservations.ask_for_groups(job)));
+    is_in(&mut view, &[(1001, "users"), (1002, "chem")]);
+    let made = plan(&view, NOW);
+    assert_eq!((started(&made), reason(&made, 1)), (vec![(2, "n0", Some("chem"))], "Reservation".into()));
+    // It draws members and nobody else.
+    let mut view = picture(
+        2,
+        vec![of(1, "alice", asking(&[], 1, 600)), of(2, "bob", asking(&[], 1, 600))],
+        vec![chem(&[ReservationFlag::Magnetic])],
+    );
+    assert!(view.pending.iter().all(|job| view.reservations.ask_for_groups(job)));
+    is_in(&mut view, &[(1002, "chem")]);
+    assert_eq!(started(&plan(&view, NOW)), [(1, "n1", None), (2, "n0", Some("chem"))]);
 }
 
 fn any_flags() -> impl Strategy<Value = Vec<ReservationFlag>> {

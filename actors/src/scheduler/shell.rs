@@ -429,7 +429,13 @@ pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
     let shown = env.boards.reservations.list();
     if !shown.is_empty() {
         let (administrators, zone) = (env.ports.host.administrators(), TimeZone::system());
-        view.reservations = Reservations::new(&shown, &view.nodes, administrators, Timestamp::now(), &zone);
+        let mut reservations = Reservations::new(&shown, &view.nodes, administrators, Timestamp::now(), &zone);
+        let concerned = view.pending.iter().filter(|job| job.eligible && reservations.ask_for_groups(job));
+        let users: BTreeSet<u32> = concerned.map(|job| job.uid).collect();
+        let groups = |uid| env.ports.users.user(uid).map(|user| user.groups).unwrap_or_default();
+        let names = |uid| groups(uid).into_iter().map(|(_, name)| name).collect();
+        reservations.groups = users.into_iter().map(|uid| (uid, names(uid))).collect();
+        view.reservations = reservations;
     }
     view
 }

@@ -95,6 +95,7 @@ impl World {
             DependencyKind::AfterNotOk,
             DependencyKind::After { minutes: 1 },
             DependencyKind::Singleton,
+            DependencyKind::AfterCorr,
         ];
         let jobs: Vec<JobId> = self.jobs.keys().rev().take(30).copied().collect();
         let kind = self.random.pick(&kinds).copied().unwrap_or(DependencyKind::Singleton);

@@ -15,7 +15,7 @@ pub enum DependencyTextError {
     /// Not a kind that exists.
     #[error(
         "dependency \"{text}\": \"{part}\" is not a kind of dependency \
-         (after, afterany, afterok, afternotok, singleton)"
+         (after, afterany, afterok, afternotok, aftercorr, singleton)"
     )]
     Kind {
         /// The whole text.
@@ -61,10 +61,9 @@ impl FromStr for Dependencies {
                 "afterany" | "afterburstbuffer" => DependencyKind::AfterAny,
                 "afterok" => DependencyKind::AfterOk,
                 "afternotok" => DependencyKind::AfterNotOk,
+                "aftercorr" => DependencyKind::AfterCorr,
                 "singleton" => DependencyKind::Singleton,
-                other @ ("aftercorr" | "expand") => {
-                    return Err(DependencyTextError::NotSupported(other.to_owned()));
-                }
+                "expand" => return Err(DependencyTextError::NotSupported("expand".to_owned())),
                 _ => return Err(DependencyTextError::Kind { text: text.to_owned(), part: kind.to_owned() }),
             };
             let before = list.len();
@@ -113,6 +112,7 @@ impl fmt::Display for Dependency {
             DependencyKind::AfterAny => "afterany",
             DependencyKind::AfterOk => "afterok",
             DependencyKind::AfterNotOk => "afternotok",
+            DependencyKind::AfterCorr => "aftercorr",
             DependencyKind::Singleton => "singleton",
         };
         f.write_str(kind)?;
@@ -161,6 +161,7 @@ mod tests {
         for (text, want) in [
             ("afterok:3:4,after:7+5", "afterok:3(unfulfilled),afterok:4(unfulfilled),after:7+5(unfulfilled)"),
             ("singleton", "singleton(unfulfilled)"),
+            ("aftercorr:7", "aftercorr:7(unfulfilled)"),
             ("afterany:1?afterok:2", "afterany:1(unfulfilled)?afterok:2(unfulfilled)"),
             ("AFTEROK:12_3", "afterok:12_3(unfulfilled)"),
             ("afternotok:1,singleton", "afternotok:1(unfulfilled),singleton(unfulfilled)"),
@@ -177,7 +178,7 @@ mod tests {
     fn malformed_dependencies_say_what_is_wrong() {
         let says = |text: &str| text.parse::<Dependencies>().unwrap_err().to_string();
         assert_eq!(says("afterok:x"), "dependency \"afterok:x\": \"x\" is not a job");
-        assert_eq!(says("aftercorr:1"), "dependency \"aftercorr\" is not supported yet");
+        assert_eq!(says("expand:1"), "dependency \"expand\" is not supported yet");
         assert!(says("later:1").contains("\"later\" is not a kind"));
         assert!(says("afterok:1?afterok:2,afterok:3").contains("cannot be mixed"));
         for text in

@@ -1,6 +1,6 @@
 //! Counting anew what is free on single nodes: for plans that are kept and repaired.
 
-use super::{Eyes, Horizon, NEVER, Sought, Step, index, less, levels};
+use super::{Eyes, Horizon, Kind, NEVER, Sought, Step, index, less, levels};
 use crate::scheduler::{
     free::{Amount, Part},
     request::Request,
@@ -46,7 +46,8 @@ impl Horizon {
         let old = self.class_of[place];
         let kind = self.classes[old as usize].kind;
         let (mut steps, mut scratch, mut misfits) = (Vec::new(), Vec::new(), Vec::new());
-        self.futures(node, self.kinds[kind as usize].unit, &mut steps);
+        let Kind { unit, parted, .. } = self.kinds[kind as usize];
+        self.futures(node, (unit, parted), &mut steps);
         for (number, one) in planned.iter().enumerate() {
             if one.fits(&steps) {
                 less(&steps, one.from, self.round(one.until), &mut scratch, |free| free.less(&one.what));

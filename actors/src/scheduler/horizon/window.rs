@@ -3,10 +3,10 @@
 
 use super::{Class, Eyes, Kind, NEVER, Step};
 use crate::scheduler::{
-    free::{Part, cpus_of_part},
+    free::{Free, Part, cpus_of_part},
     request::{NodeUse, Request},
 };
-use garrick_model::time::Timestamp;
+use garrick_model::{gres::Totals, time::Timestamp};
 use std::time::Duration;
 
 /// Of a [`Step`] what most requests fail for.
@@ -75,19 +75,39 @@ impl<'r> Sought<'r> {
         if self.least.is_some_and(|least| !least.is_in(&class.brief[place])) {
             return None;
         }
-        Some(room(&class.steps[place], self.kind, self.request)).filter(|room| room.holds(self.level))
+        Some(room(&class.steps[place].free, self.kind, self.request)).filter(|room| room.holds(self.level))
+    }
+
+    /// The same all the time between.
+    pub fn room_during(&self, class: &Class, from: Timestamp, until: Timestamp) -> Option<Part> {
+        let begin = class.brief.partition_point(|s| s.from <= from).saturating_sub(1);
+        let rest = class.brief[begin..].iter().take_while(|s| s.from < until || s.from <= from).count();
+        if self.kind.parted {
+            let free = common(class.steps[begin..begin + rest].iter().map(|step| &step.free))?;
+            return Some(room(&free, self.kind, self.request)).filter(|room| room.holds(self.level));
+        }
+        let most = Part { tasks: u32::MAX, total: Totals::ALL };
+        (begin..begin + rest).try_fold(most, |part, place| {
+            let here = self.room(class, place)?;
+            let both = Part { tasks: part.tasks.min(here.tasks), total: part.total.min(here.total) };
+            both.holds(self.level).then_some(both)
+        })
     }
 
     /// The first time from `from` to `latest` from which on a node of the class has that room as long as is asked for, and
     /// since when it has it.
     pub fn window(&self, class: &Class, times: (Timestamp, Timestamp)) -> Option<(Timestamp, Timestamp)> {
+        if self.kind.parted {
+            let fits = |free: &Free| room(free, self.kind, self.request).holds(self.level);
+            return common_window(&class.steps, fits, times, self.length);
+        }
         first_window(&class.brief, |place| self.room(class, place).is_some(), times, self.length)
     }
 }
 
 /// How much of the request a node of that kind has room for.
-pub(super) fn room(step: &Step, kind: &Kind, request: &Request) -> Part {
-    let capacity = step.free.capacity(&kind.shape, kind.unit, request);
+pub(super) fn room(free: &Free, kind: &Kind, request: &Request) -> Part {
+    let capacity = free.capacity(&kind.shape, kind.unit, request);
     capacity.map_or(Part::default(), |c| Part { tasks: c.tasks, total: c.total })
 }
 
@@ -117,4 +137,27 @@ pub(super) fn first_window(
         }
     }
     None
+}
+
+/// What is free all the time.
+pub(super) fn common<'f>(mut times: impl Iterator<Item = &'f Free>) -> Option<Free> {
+    let first = times.next()?.clone();
+    Some(times.fold(first, |least, free| least.least(free)))
+}
+
+/// As [`first_window`], where the same CPUs have to be free all the time.
+fn common_window(
+    steps: &[Step],
+    has: impl Fn(&Free) -> bool,
+    (from, latest): (Timestamp, Timestamp),
+    length: Duration,
+) -> Option<(Timestamp, Timestamp)> {
+    let first = steps.partition_point(|s| s.from <= from).saturating_sub(1);
+    let places = (first..steps.len()).take_while(|place| steps[*place].from.max(from) <= latest);
+    places.into_iter().find_map(|place| {
+        let begin = steps[place].from.max(from);
+        let until = begin.plus(length);
+        let during = steps[place..].iter().take_while(|s| s.from < until || s.from <= begin);
+        has(&common(during.map(|s| &s.free))?).then_some((begin, steps[place].from))
+    })
 }

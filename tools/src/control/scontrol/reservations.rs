@@ -9,7 +9,7 @@ use crate::{
 use garrick_model::{
     date,
     messages::command::{CommandReply, CommandRequest},
-    reservation::{AccessList, NodesWanted, ReservationChange, ReservationFlag},
+    reservation::{AccessList, CoresWanted, NodesWanted, ReservationChange, ReservationFlag},
     spec_text::licenses::Licenses,
     time::{Timestamp, parse_duration_secs},
 };
@@ -34,6 +34,7 @@ const KEYS: &[&str] = &[
     "accounts",
     "allowedpartitions",
     "comment",
+    "corecnt",
     "duration",
     "endtime",
     "features",
@@ -52,7 +53,7 @@ const KEYS: &[&str] = &[
 ];
 
 /// Keys that Slurm has and Garrick has not yet.
-const NOT_YET: &[&str] = &["burstbuffer", "corecnt", "maxstartdelay", "trespernode", "watts"];
+const NOT_YET: &[&str] = &["burstbuffer", "maxstartdelay", "trespernode", "watts"];
 
 /// Runs `create`: reservations only.
 pub fn create(session: &mut Session, words: &[String]) -> i32 {
@@ -183,6 +184,12 @@ fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<Reservation
     Ok(change)
 }
 
+const CORES: &str = "one number above 0, or one for each node with commas between";
+
+fn counts(text: &str) -> Option<Vec<u32>> {
+    text.split(',').map(|word| word.parse().ok().filter(|count| *count > 0)).collect()
+}
+
 fn set(
     change: &mut ReservationChange,
     key: &'static str,
@@ -231,6 +238,7 @@ fn set(
                 Some(_) => NodesWanted::Fewer(count),
             });
         }
+        "corecnt" => change.cores = Some(CoresWanted::Cores(counts(value).ok_or_else(|| wrong(CORES.to_owned()))?)),
         "partitionname" => change.partition = Some(value.to_owned()),
         "features" => change.features = Some(value.to_owned()),
         "users" | "accounts" => {
@@ -251,20 +259,28 @@ fn set(
         "skip" => change.skip = true,
         "tres" => {
             // The same in other words.
-            let mut kept = Vec::new();
+            let (mut kept, mut cpus) = (Vec::new(), Vec::new());
             for part in value.split(',').filter(|w| !w.is_empty()) {
-                let (name, count) = part.split_once('=').ok_or_else(|| wrong(format!("{part} has no number")))?;
+                // As with CoreCnt, one number for each node.
+                let (name, count) = match part.split_once('=') {
+                    None if !cpus.is_empty() => ("cpu", part),
+                    pair => pair.ok_or_else(|| wrong(format!("{part} has no number")))?,
+                };
                 match name.split_once('/').map_or((name, None), |(kind, name)| (kind, Some(name))) {
                     ("node", None) => {
                         let count = count.parse().map_err(|_| wrong("one number of nodes".to_owned()))?;
                         change.nodes = Some(NodesWanted::Count(count));
                     }
                     ("license", Some(name)) => kept.push(format!("{name}:{count}")),
-                    ("cpu", None) | ("bb", _) => {
+                    ("cpu", None) => cpus.extend(counts(count).ok_or_else(|| wrong(CORES.to_owned()))?),
+                    ("bb", _) => {
                         return Err(WordError::NotSupported(format!("TRES={name}= of a reservation")));
                     }
                     _ => return Err(wrong(format!("{name} cannot be reserved"))),
                 }
+            }
+            if !cpus.is_empty() {
+                change.cores = Some(CoresWanted::Cpus(cpus));
             }
             if !kept.is_empty() {
                 change.licenses = Some(licenses(&kept.join(","))?);
@@ -343,12 +359,23 @@ mod tests {
     }
 
     #[test]
+    fn cores_are_read() {
+        let cores = |line: &str| read_line(line).unwrap().cores;
+        assert_eq!(cores("Nodes=n[1-2] CoreCnt=2,4"), Some(CoresWanted::Cores(vec![2, 4])));
+        assert_eq!(cores("TRES=cpu=24,node=4"), Some(CoresWanted::Cpus(vec![24])));
+        let change = read_line("TRES=cpu=8,4,node=2,license/abc=1").unwrap();
+        assert_eq!((change.cores, change.nodes), (Some(CoresWanted::Cpus(vec![8, 4])), Some(NodesWanted::Count(2))));
+    }
+
+    #[test]
     fn what_cannot_be_used_is_said() {
         for (line, says) in [
-            ("CoreCnt=4", "CoreCnt= of a reservation is not supported yet"),
-            ("Flags=TIME_FLOAT", "Flags=TIME_FLOAT is not supported yet"),
+            ("CoreCnt=0", "Invalid corecnt value: 0"),
+            ("CoreCnt=4,x", "Invalid corecnt value: 4,x"),
+            ("Flags=GRES_PER_NODE", "Flags=GRES_PER_NODE is not supported yet"),
             ("MaxStartDelay=10", "MaxStartDelay= of a reservation is not supported yet"),
-            ("TRES=cpu=4", "TRES=cpu= of a reservation is not supported yet"),
+            ("TRES=bb/cray=4", "TRES=bb/cray= of a reservation is not supported yet"),
+            ("TRES=cpu=many", "Invalid tres value: cpu=many"),
             ("TRES=gres/gpu=4", "Invalid tres value: gres/gpu=4"),
             ("Flags=MAINT=4", "Invalid flags value: MAINT=4"),
             ("Flags=MAINTAIN", "Error parsing flags MAINTAIN: not a flag"),

@@ -21,7 +21,7 @@ fn reservation(reservation: &Reservation) -> Value {
         "accounts": accounts.to_string(),
         "burst_buffer": "",
         "core_count": cores,
-        "core_specializations": [],
+        "core_specializations": reservation.parts().map(|(node, cores)| json!({"node": node, "core": cores})).collect::<Vec<_>>(),
         "end_time": time(Some(*end)),
         "features": features.as_deref().unwrap_or_default(),
         "flags": flags(reservation),
@@ -62,12 +62,14 @@ mod tests {
             licenses: "abc:2".parse().unwrap(),
             flags: [ReservationFlag::Daily, ReservationFlag::Static, ReservationFlag::PurgeComp].into(),
             purge_secs: Some(300),
+            core_ids: [("n1".to_owned(), "0-3".parse().unwrap()), ("n2".to_owned(), "4-7".parse().unwrap())].into(),
             cores: 8,
             cpus: 16,
             ..Reservation::default()
         };
         let want = json!({
-            "accounts": "", "burst_buffer": "", "core_count": 8, "core_specializations": [],
+            "accounts": "", "burst_buffer": "", "core_count": 8,
+            "core_specializations": [{"node": "n1", "core": "0-3"}, {"node": "n2", "core": "4-7"}],
             "end_time": {"set": true, "infinite": false, "number": 4600}, "features": "",
             "flags": ["DAILY", "STATIC", "PURGE_COMP", "REOCCURRING"], "groups": "", "licenses": "abc:2",
             "max_start_delay": 0, "name": "class", "node_count": 2, "node_list": "n[1-2]", "partition": "",

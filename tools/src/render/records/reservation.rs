@@ -28,6 +28,9 @@ pub fn record(reservation: &Reservation, at: Timestamp, clock: &Clock) -> Record
         or_null(partition.as_deref()),
         flags.join(",")
     ));
+    for (node, cores) in reservation.parts() {
+        r.line(format!("  NodeName={node} CoreIDs={cores}"));
+    }
     r.line(format!("TRES={}", tres(reservation)));
     let state = if reservation.is_active(at) { "ACTIVE" } else { "INACTIVE" };
     r.line(format!(
@@ -88,6 +91,30 @@ mod tests {
             Users=root Groups=(null) Accounts=(null) Licenses=(null) State=ACTIVE BurstBuffer=(null)\n   \
             MaxStartDelay=(null)\n\n";
         assert_eq!(String::from_utf8(out).unwrap(), want);
+    }
+
+    #[test]
+    fn cores_are_shown_node_by_node() {
+        let one = Reservation {
+            name: "test".into(),
+            start: Timestamp::from_secs(1_795_255_200),
+            end: Timestamp::from_secs(1_795_255_260),
+            nodes: vec!["node01".into(), "node02".into()],
+            core_ids: [("node01".to_owned(), "0-5".parse().unwrap()), ("node02".to_owned(), "0,4-5".parse().unwrap())]
+                .into(),
+            users: AccessList::parse("user1").unwrap(),
+            cores: 9,
+            cpus: 18,
+            ..Reservation::default()
+        };
+        let clock = Clock { zone: TimeZone::UTC, now: one.start, format: None };
+        let mut out = Vec::new();
+        record(&one, one.start, &clock).write(&mut out, Lines::Many).unwrap();
+        let out = String::from_utf8(out).unwrap();
+        let lines: Vec<&str> = out.lines().skip(1).take(4).collect();
+        let nodes = "   Nodes=node[01-02] NodeCnt=2 CoreCnt=9 Features=(null) PartitionName=(null) Flags=";
+        let cores = ["     NodeName=node01 CoreIDs=0-5", "     NodeName=node02 CoreIDs=0,4-5"];
+        assert_eq!(lines, [nodes, cores[0], cores[1], "   TRES=cpu=18"]);
     }
 
     #[test]

@@ -1,0 +1,92 @@
+//! Would a change of a job's dependencies make it wait for itself? Asked where commands come in, since no job's owner knows
+//! what others wait for.
+
+use garrick_model::{ids::JobId, spec::Dependencies, view::JobView};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// A job, or tasks of an array: `None` for all of them.
+type Which = (JobId, Option<BTreeSet<u32>>);
+
+/// Does anything that those depend on depend on `job`, or its tasks named, by what jobs wait for now?
+pub fn leads_back(jobs: &[Arc<JobView>], job: &Which, dependencies: &Dependencies) -> bool {
+    let mut of_id: BTreeMap<JobId, Vec<&JobView>> = BTreeMap::new();
+    for view in jobs.iter().filter(|view| !view.dependencies.list.is_empty()) {
+        of_id.entry(view.array_task.map_or(view.id, |task| task.array_job)).or_default().push(view);
+    }
+    let targets = |list: &Dependencies| -> Vec<(JobId, Option<u32>)> {
+        list.list.iter().filter_map(|d| Some((d.job?, d.array_index))).collect()
+    };
+    let mut open = targets(dependencies);
+    let mut seen: BTreeSet<(JobId, Option<u32>)> = open.iter().copied().collect();
+    while let Some((on, index)) = open.pop() {
+        let is_it = |(id, tasks): &Which| {
+            *id == on && index.is_none_or(|index| tasks.as_ref().is_none_or(|tasks| tasks.contains(&index)))
+        };
+        if is_it(job) {
+            return true;
+        }
+        let meant = |view: &&&JobView| match (index, view.array_task) {
+            (Some(index), Some(task)) => index == task.index,
+            _ => true,
+        };
+        for view in of_id.get(&on).into_iter().flatten().filter(meant) {
+            open.extend(targets(&view.dependencies).into_iter().filter(|next| seen.insert(*next)));
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scheduler::fixtures::{array, depends_on, job, spec};
+    use garrick_model::{
+        ids::ArrayTask,
+        spec::{Dependency, DependencyKind, JobSpec},
+    };
+
+    fn after(on: u32, array_index: Option<u32>) -> Dependencies {
+        let one = Dependency { kind: DependencyKind::AfterAny, job: Some(JobId(on)), array_index };
+        Dependencies { any: false, list: vec![one] }
+    }
+
+    fn waits(id: u32, dependencies: Dependencies) -> Arc<JobView> {
+        Arc::new(JobView { dependencies, ..job(id, spec()) })
+    }
+
+    fn plain(id: u32) -> Which {
+        (JobId(id), None)
+    }
+
+    #[test]
+    fn a_job_that_waits_for_itself_does_so_at_once_or_by_way_of_others() {
+        let jobs = [waits(2, after(1, None)), waits(3, after(2, None)), waits(4, after(9, None))];
+        assert!(leads_back(&[], &plain(1), &after(1, None)));
+        assert!(leads_back(&jobs, &plain(1), &after(3, None)));
+        assert!(!leads_back(&jobs, &plain(3), &after(1, None)));
+        assert!(!leads_back(&jobs, &plain(1), &after(4, None)));
+        // Circles of others are no reason to go round for ever.
+        let circle = [waits(5, after(6, None)), waits(6, after(5, None))];
+        assert!(!leads_back(&circle, &plain(1), &after(5, None)));
+    }
+
+    #[test]
+    fn tasks_of_an_array_may_wait_for_others_of_it() {
+        let task = |id, index, dependencies| {
+            let array_task = Some(ArrayTask { array_job: JobId(10), index });
+            Arc::new(JobView { array_task, dependencies, ..job(id, spec()) })
+        };
+        let third = (JobId(10), Some([3].into()));
+        assert!(!leads_back(&[], &third, &after(10, Some(2))));
+        assert!(leads_back(&[], &third, &after(10, Some(3))));
+        assert!(leads_back(&[], &third, &after(10, None)));
+        assert!(leads_back(&[task(12, 2, after(10, Some(3)))], &third, &after(10, Some(2))));
+        assert!(!leads_back(&[task(12, 2, after(10, Some(3)))], &third, &after(10, Some(1))));
+        let whole = JobSpec { array: Some(array(1, 3, None)), ..depends_on(DependencyKind::AfterCorr, 7) };
+        let record = JobView { dependencies: after(7, None), ..job(10, whole) };
+        assert!(leads_back(&[Arc::new(record)], &plain(7), &after(10, Some(1))));
+    }
+}
