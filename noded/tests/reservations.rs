@@ -156,4 +156,14 @@ fn reserved_cores_are_for_its_jobs_and_the_others_of_the_node_for_all() {
     c.sh("scontrol delete ReservationName=more").ok();
     c.sh(&format!("scancel {inside}")).ok();
     c.await_state(&wide, "COMPLETED");
+
+    // One that stays as far from now keeps long jobs off, and nobody goes in.
+    c.sh(&format!("{create}float StartTime=now+60minutes Nodes=n1 Flags=TIME_FLOAT")).ok();
+    let a = c.sh("sbatch -n1 --reservation=float --wrap true");
+    assert!(a.code == 1 && a.err.contains("Requested reservation is invalid"), "{a:?}");
+    let long = c.sh("sbatch -n1 -t 61 --mem 100 --wrap true").ok().job();
+    c.await_that("a long job waits", || reason(&long) == "ReqNodeNotAvail, May be reserved for other job\n");
+    let short = c.sh("sbatch -n1 -t 59 --mem 100 --wrap true").ok().job();
+    c.await_state(&short, "COMPLETED");
+    assert_eq!(c.job_field(&long, "JobState").as_deref(), Some("PENDING"));
 }
