@@ -458,14 +458,14 @@ mod tests {
 
     fn resv(start: &str, flag: ReservationFlag) -> Reservation {
         let start = crate::date::parse_date(start, Timestamp(0), &TimeZone::UTC).unwrap();
-        let end = start.plus(std::time::Duration::from_secs(3600));
+        let end = start.plus(Duration::from_secs(3600));
         Reservation { start, end, flags: [flag].into(), ..Reservation::default() }
     }
 
     #[test]
     fn flags_are_read_in_slurms_words() {
         assert_eq!("maint".parse(), Ok(ReservationFlag::Maint));
-        assert!(matches!("TIME_FLOAT".parse::<ReservationFlag>(), Err(FlagError::NotSupported(_))));
+        assert!(matches!("GRES_PER_NODE".parse::<ReservationFlag>(), Err(FlagError::NotSupported(_))));
         assert_eq!("static_alloc".parse(), Ok(ReservationFlag::Static));
         assert_eq!("NO_HOLD_JOBS_AFTER".parse(), Ok(ReservationFlag::NoHoldJobsAfter));
         assert!("MAINTENANCE".parse::<ReservationFlag>().unwrap_err().to_string().contains("IGNORE_JOBS"));

@@ -137,12 +137,12 @@ impl ReservationsCore {
         }
         let mut chosen: BTreeMap<String, CpuSet> = BTreeMap::new();
         for count in each {
-            let open = could.iter().filter(|node| in_service(node) && !chosen.contains_key(&node.name));
+            let mut open = could.iter().filter(|node| in_service(node) && !chosen.contains_key(&node.name));
             let on = |node: &&Arc<NodeView>| {
                 let cores = self.choose(site, new, node, wish.cores(&node.shape, count))?;
                 Some((node.name.clone(), cores))
             };
-            let (name, cores) = open.map(|node| on(node)).find_map(|found| found).ok_or(Refusal::Busy)?;
+            let (name, cores) = open.find_map(on).ok_or(Refusal::Busy)?;
             chosen.insert(name, cores);
         }
         Ok(chosen)
