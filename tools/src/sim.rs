@@ -10,7 +10,7 @@ use garrick_model::config::{self, Config};
 use garrick_replay::{
     cluster::{self, Choice},
     engine::{Estimates, Replay, replay},
-    figures::{Figures, Summary},
+    figures::{Blocks, Figures, Summary},
     journal, picture, swf,
 };
 use std::{ffi::OsString, fmt::Write as _, path::PathBuf, time::Instant};
@@ -206,6 +206,18 @@ const ROWS: [Row; 15] = [
     ("times real speed", |t| format!("{:.0}", t.summary.makespan_s / t.seconds.max(1e-9))),
 ];
 
+/// Where there are blocks or leaf switches.
+const BLOCK_ROWS: [(&str, fn(&Blocks) -> String); 8] = [
+    ("idle whole blocks", |b| format!("{:.2}", b.idle)),
+    ("largest idle block, nodes", |b| format!("{:.2}", b.largest_idle_nodes)),
+    ("idle nodes in broken blocks", |b| format!("{:.3}", b.scattered)),
+    ("jobs of a block or more", |b| b.wide.jobs.to_string()),
+    ("their mean wait, s", |b| format!("{:.0}", b.wide.mean_wait_s)),
+    ("their slowdown", |b| format!("{:.2}", b.wide.avg_bounded_slowdown)),
+    ("jobs kept from whole blocks", |b| b.patient_jobs.to_string()),
+    ("for, s (mean, longest)", |b| format!("{:.0}, {:.0}", b.patient_mean_s, b.patient_max_s)),
+];
+
 fn table(told: &[Told], left_out: usize, by: Option<&str>) -> String {
     let widths: Vec<usize> = told.iter().map(|t| t.name.len().max(12)).collect();
     let mut text = format!("{:<30}", "");
@@ -219,6 +231,15 @@ fn table(told: &[Told], left_out: usize, by: Option<&str>) -> String {
             let _ = write!(text, " {:>width$}", value(t));
         }
         text.push('\n');
+    }
+    if told.iter().any(|t| t.summary.blocks.is_some()) {
+        for (name, value) in BLOCK_ROWS {
+            let _ = write!(text, "{name:<30}");
+            for (t, width) in told.iter().zip(&widths) {
+                let _ = write!(text, " {:>width$}", t.summary.blocks.as_ref().map_or_else(String::new, value));
+            }
+            text.push('\n');
+        }
     }
     if left_out > 0 {
         let _ = writeln!(text, "{left_out} jobs of the trace have no size or no run time and were left out");

@@ -139,6 +139,8 @@ pub enum Reason {
     NodesUnavailable,
     /// No node's shape and features fit any more.
     BadConstraints,
+    /// It could start, but would break up a block that is idle altogether (Garrick's own, `topology_patience`).
+    Fragmentation,
     /// Just requeued; not yet considered.
     Cleaning,
     /// Exit code other than 0.

@@ -70,6 +70,9 @@ pub struct Policy {
     pub topologies: Arc<Topologies>,
     /// How long a job waits at most for the number of switches that it asked for (`max_switch_wait`).
     pub switch_wait: Duration,
+    /// How long a job waits at most for blocks that are broken already where it could start in a whole one; zero: it goes
+    /// to them where they have room (`topology_patience`).
+    pub topology_patience: Option<Duration>,
     /// Who may preempt whom.
     pub preempt: PreemptRules,
 }
@@ -89,6 +92,7 @@ impl Default for Policy {
             max_starts: 2_000,
             topologies: Arc::default(),
             switch_wait: Duration::from_secs(300),
+            topology_patience: None,
             preempt: PreemptRules::default(),
         }
     }

@@ -134,7 +134,10 @@ impl Kept {
 /// that has changed.
 fn changed_nodes(before: &ClusterView, view: &ClusterView, now: Timestamp) -> Option<Vec<usize>> {
     let no_frills = |view: &ClusterView| {
-        view.reservations.list.is_empty() && !view.policy.preempt.is_on() && view.policy.shortest_first.is_none()
+        view.reservations.list.is_empty()
+            && !view.policy.preempt.is_on()
+            && view.policy.shortest_first.is_none()
+            && view.policy.topology_patience.is_none()
     };
     let licenses = before.licenses.totals == view.licenses.totals
         && before.licenses.hres == view.licenses.hres

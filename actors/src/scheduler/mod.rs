@@ -78,3 +78,5 @@ mod reservations_test;
 mod resume_test;
 #[cfg(test)]
 mod topology_test;
+#[cfg(test)]
+mod whole_test;

@@ -14,8 +14,12 @@
 //! A job that does not start may have others make room for it ([`super::preempt`]); that room is nobody else's meanwhile.
 
 mod het;
+mod whole;
 
-use self::het::Trial;
+use self::{
+    het::Trial,
+    whole::{Patience, costs_others, waits_already},
+};
 use super::{
     constraint::Wish,
     facts::{Backfill, ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
@@ -101,13 +105,33 @@ pub struct Plan {
     pub obstacles: Vec<(JobId, Obstacle)>,
     /// The pass stopped at its limit of starts: make another one soon.
     pub truncated: bool,
+    /// When the first of those is to start who could start now but wait for blocks that are broken already: make another
+    /// one then.
+    pub again: Option<Timestamp>,
 }
 
 /// Makes a plan.
 pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
-    let mut pass = Pass::new(view, now);
-    pass.run();
-    pass.finish().0
+    let with = |most: usize| {
+        let mut pass = Pass::new(view, now);
+        pass.patience.most = most;
+        pass.run();
+        let begun = std::mem::take(&mut pass.patience.begun);
+        (pass.finish().0, begun)
+    };
+    let (mut made, mut begun) = with(usize::MAX);
+    if begun.is_empty() {
+        return made;
+    }
+    let without = with(0).0;
+    while costs_others(&made, &without, &begun) {
+        let most = begun.len() / 2;
+        if most == 0 {
+            return without;
+        }
+        (made, begun) = with(most);
+    }
+    made
 }
 
 /// Makes a plan in which that job is looked at in any case, and has room reserved however far ahead it is.
@@ -120,6 +144,10 @@ pub(super) fn plan_minding(view: &ClusterView, now: Timestamp, job: JobId) -> Pl
 
 /// Makes a plan, and what it takes to repair it. Nothing where the plan stopped at its limit.
 pub(super) fn plan_noting(view: &ClusterView, now: Timestamp) -> (Plan, Option<(Horizon, Ledger)>) {
+    if view.policy.topology_patience.is_some() {
+        // Such a plan is not repaired.
+        return (plan(view, now), None);
+    }
     let mut pass = Pass::new(view, now);
     // Components of heterogeneous jobs are tried on copies.
     pass.ledger = view.pending.iter().all(|job| job.spec.het.is_none()).then(|| Ledger::new(view.nodes.len()));
@@ -134,6 +162,8 @@ pub(super) fn plan_noting(view: &ClusterView, now: Timestamp) -> (Plan, Option<(
 pub(super) struct Key {
     /// False sorts first.
     ordinary: bool,
+    /// True sorts first: it waits for blocks that are broken already, and would be running if it did not.
+    patient: std::cmp::Reverse<bool>,
     tier: std::cmp::Reverse<u32>,
     priority: std::cmp::Reverse<u32>,
     submit: Timestamp,
@@ -258,6 +288,8 @@ pub(super) struct Pass<'a> {
     pub ends: Ends,
     /// A job that is looked at whatever the policy's bounds say.
     minded: Option<JobId>,
+    /// Who waits for blocks that are broken already.
+    patience: Patience,
     /// Where it is noted what was done for whom, if the plan is to be kept.
     pub ledger: Option<Ledger>,
     /// Heterogeneous jobs that were looked at.
@@ -302,6 +334,7 @@ impl<'a> Pass<'a> {
             preemption: Preemption::default(),
             ends: Ends::default(),
             minded: None,
+            patience: Patience::default(),
             ledger: None,
             groups: BTreeSet::new(),
             trial: None,
@@ -332,6 +365,7 @@ impl<'a> Pass<'a> {
             keys.map(move |(choice, partition)| {
                 let key = Key {
                     ordinary: waiting.state != JobState::Expediting,
+                    patient: std::cmp::Reverse(waits_already(view, waiting)),
                     tier: std::cmp::Reverse(view.partitions[partition].tier),
                     priority: std::cmp::Reverse(waiting.priority),
                     submit: waiting.submit_time,
@@ -521,6 +555,7 @@ impl<'a> Pass<'a> {
             let (Some(nodes), Some(licenses)) = (placed, all) else {
                 return Err(self.waits(&asked, &mut tasks));
             };
+            let Some(nodes) = self.keep_whole(&asked, nodes) else { return Err(Reason::Fragmentation) };
             self.start(&asked, array_index, partition, (nodes, licenses), limit);
             if array_index.is_none() || self.plan.starts.len() >= view.policy.max_starts {
                 return Ok(());
@@ -805,7 +840,14 @@ impl<'a> Pass<'a> {
             let found = if request.is_particular() {
                 self.look_ahead(asked, (from, until)).map(|(at, nodes)| (at, amounts(self.view, &nodes, request)))
             } else if let Some(topology) = self.view.topology(request.partition).filter(|_| request.near.is_some()) {
-                let slot = topology::earliest(&mut self.horizon, topology, request, candidates, (from, until), length);
+                let slot = topology::earliest(
+                    &mut self.horizon,
+                    topology,
+                    request,
+                    (candidates, candidates),
+                    (from, until),
+                    length,
+                );
                 slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at, length)))
             } else {
                 let slot = self.horizon.earliest(request, candidates, (from, until), length);
@@ -933,11 +975,13 @@ impl<'a> Pass<'a> {
     }
 
     pub fn finish(mut self) -> (Plan, Horizon, Option<Ledger>) {
+        self.plan.again = self.patience.next;
         let started = self.started;
         // It starts in another of its partitions after all.
         self.plan.preemptions.retain(|one| started.get(&one.by).is_none_or(|tasks| !tasks.is_empty()));
         let array_rest = |reason: &Reason| {
-            matches!(reason, Reason::JobArrayTaskLimit | Reason::Resources | Reason::Priority | Reason::Other(_))
+            use Reason::{Fragmentation, JobArrayTaskLimit, Other, Priority, Resources};
+            matches!(reason, JobArrayTaskLimit | Resources | Priority | Fragmentation | Other(_))
         };
         self.plan.reasons = self
             .reasons
@@ -981,7 +1025,7 @@ fn amounts(view: &ClusterView, nodes: &[AllocatedNode], request: &Request) -> Ve
 pub(super) const fn weight_of(reason: &Reason) -> u8 {
     match reason {
         Reason::JobArrayTaskLimit => 6,
-        Reason::Resources | Reason::Other(_) => 5,
+        Reason::Resources | Reason::Fragmentation | Reason::Other(_) => 5,
         Reason::Priority => 4,
         Reason::NodesUnavailable | Reason::ReqNodeNotAvail => 3,
         Reason::PartitionDown | Reason::PartitionInactive => 2,

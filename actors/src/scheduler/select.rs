@@ -66,6 +66,18 @@ pub fn place_within(
     }
 }
 
+/// The same without those nodes, which still count where it matters how large a block is.
+pub(super) fn place_apart(
+    machine: &Machine<'_>,
+    request: &Request,
+    (candidates, without): (&FixedBitSet, &FixedBitSet),
+    bound: Bound<'_>,
+) -> Option<Vec<AllocatedNode>> {
+    let mut open = open(machine, request, candidates, Some(bound));
+    open.difference_with(without);
+    place_open(machine, request, (candidates, open), Some(bound))
+}
+
 /// Nodes out of those that are `open`, whatever their features.
 pub(super) fn place_open(
     machine: &Machine<'_>,

@@ -129,6 +129,8 @@ pub struct SchedulerActor {
     waits: FxHashMap<JobId, Waits>,
     /// Nodes and partitions by their places in it.
     names: Names,
+    /// When somebody starts who waits for broken blocks.
+    again: Option<Timestamp>,
     /// When the last plan was made anew, and how long that took.
     anew: Option<(Instant, Duration)>,
 }
@@ -149,6 +151,7 @@ impl SchedulerActor {
             kept: None,
             waits: FxHashMap::default(),
             names: (Vec::new(), Vec::new()),
+            again: None,
             anew: None,
         }
     }
@@ -327,6 +330,7 @@ impl SchedulerActor {
     fn send(&mut self, cx: &mut Context<Self>, made: Plan) {
         self.pass += 1;
         self.truncated = made.truncated;
+        self.again = made.again;
         self.outstanding = made.starts.len() + made.preemptions.len() + made.resumptions.len();
         for mut one in made.resumptions {
             one.pass = self.pass;
@@ -359,6 +363,9 @@ impl SchedulerActor {
             let start = kept.next_start().map_or(INTERVAL, |at| at.since(now));
             let anew = if kept.is_stale() { self.wait_anew(kept) } else { INTERVAL };
             cx.set_timer("kept", start.min(anew).clamp(SHORTEST_PAUSE, INTERVAL), SchedulerMsg::Pass);
+        }
+        if let Some(at) = self.again {
+            cx.set_timer("again", at.since(Timestamp::now()).clamp(SHORTEST_PAUSE, INTERVAL), SchedulerMsg::Pass);
         }
         if self.truncated {
             self.soon(cx);
@@ -519,6 +526,7 @@ pub fn policy(config: &Config) -> Policy {
         max_starts: default.max_starts,
         topologies: Arc::new(Topologies::new(config)),
         switch_wait: seconds("max_switch_wait", 1).unwrap_or(default.switch_wait),
+        topology_patience: seconds("topology_patience", 1),
         preempt: PreemptRules {
             kind: config.preempt.kind,
             mode: config.preempt.mode,

@@ -178,35 +178,35 @@ fn counts(topology: &dyn Topology, request: &Request, near: &Near, largest: u32)
 }
 
 /// The earliest time from `from` to `until` at which the request could run for `length` on nodes that the topology lets it
-/// have, and those. Named nodes are not looked for here.
+/// have, and those: out of those candidates that are `open`. Named nodes are not looked for here.
 ///
 /// Nodes are taken with even numbers of tasks, as in [`Horizon::earliest`].
 pub(super) fn earliest(
     horizon: &mut Horizon,
     topology: &Arc<dyn Topology>,
     request: &Request,
-    candidates: &FixedBitSet,
+    (candidates, open): (&FixedBitSet, &FixedBitSet),
     (from, until): (Timestamp, Timestamp),
     length: Duration,
 ) -> Option<Slot> {
     let Some((_, over)) = request.near.as_ref().and_then(|near| near.switches) else {
-        return earliest_as_is(horizon, topology, request, candidates, (from, until), length);
+        return earliest_as_is(horizon, topology, request, (candidates, open), (from, until), length);
     };
     // On few switches before its patience ends, on any from then on.
-    let few = earliest_as_is(horizon, topology, request, candidates, (from, until.min(over)), length);
+    let few = earliest_as_is(horizon, topology, request, (candidates, open), (from, until.min(over)), length);
     if few.as_ref().is_some_and(|slot| slot.at <= over) {
         return few;
     }
     let any = request.clone().on_any_switches();
     let from = from.max(horizon.round(over));
-    earliest_as_is(horizon, topology, &any, candidates, (from, until), length)
+    earliest_as_is(horizon, topology, &any, (candidates, open), (from, until), length)
 }
 
 fn earliest_as_is(
     horizon: &mut Horizon,
     topology: &Arc<dyn Topology>,
     request: &Request,
-    candidates: &FixedBitSet,
+    (candidates, open): (&FixedBitSet, &FixedBitSet),
     (from, until): (Timestamp, Timestamp),
     length: Duration,
 ) -> Option<Slot> {
@@ -215,7 +215,7 @@ fn earliest_as_is(
     for (nodes, level) in counts(topology.as_ref(), request, near, u32::MAX) {
         let until = best.as_ref().map_or(until, |slot| Timestamp(slot.at.0 - 1));
         let level = Part { tasks: level, total: request.total_gres().part(nodes.into()) };
-        let asked = Asked { topology: topology.as_ref(), request, near, candidates, nodes, level, length };
+        let asked = Asked { topology: topology.as_ref(), request, near, candidates, open, nodes, level, length };
         if let Some(slot) = asked.when(horizon, from, until) {
             let at = slot.at;
             best = Some(slot);
@@ -232,6 +232,8 @@ struct Asked<'a> {
     request: &'a Request,
     near: &'a Near,
     candidates: &'a FixedBitSet,
+    /// Those that it may have now.
+    open: &'a FixedBitSet,
     nodes: u32,
     level: Part,
     length: Duration,
@@ -241,7 +243,7 @@ impl Asked<'_> {
     fn when(&self, horizon: &Horizon, from: Timestamp, until: Timestamp) -> Option<Slot> {
         let mut from = from;
         for _ in 0..MOST_TIMES {
-            let mut openings = horizon.openings(self.request, self.candidates, self.level, (from, until), self.length);
+            let mut openings = horizon.openings(self.request, self.open, self.level, (from, until), self.length);
             if self.near.exclusive {
                 self.wait_for_units(horizon, &mut openings, from, until);
             }

@@ -26,7 +26,7 @@ fn topologies(layout: Layout, nodes: usize) -> Arc<Topologies> {
     Arc::new(Topologies::of(&[named], nodes, &index))
 }
 
-fn with(layout: Layout, busy: &[(u32, i64)], nodes: u32, jobs: Vec<JobView>) -> ClusterView {
+pub(super) fn with(layout: Layout, busy: &[(u32, i64)], nodes: u32, jobs: Vec<JobView>) -> ClusterView {
     let mut machines: Vec<_> = (0..nodes).map(|i| node(i, 2)).collect();
     for (n, minutes) in busy {
         let mut taken = hold(9000 + n, 0..4, 0, Some(NOW.secs() + minutes * 60));
@@ -55,7 +55,7 @@ fn tree(leaf: u32, leaves: u32) -> Layout {
     Layout::Tree { switches }
 }
 
-fn blocks(size: u32, count: u32, sizes: Vec<u32>) -> Layout {
+pub(super) fn blocks(size: u32, count: u32, sizes: Vec<u32>) -> Layout {
     Layout::Block { sizes, blocks: (0..count).map(|b| unit(format!("b{b}"), b * size..(b + 1) * size)).collect() }
 }
 
@@ -66,16 +66,16 @@ fn torus(dims: Xyz, shapes: &[Xyz]) -> Layout {
     Layout::Torus3d { toruses: vec![Torus { name: "t".to_owned(), dims, regions, placements, line: 0 }] }
 }
 
-fn wide(nodes: u32, topology: TopologyRequest) -> JobSpec {
+pub(super) fn wide(nodes: u32, topology: TopologyRequest) -> JobSpec {
     JobSpec { nodes: Some(NodeCount { min: nodes, max: None }), sharing: Sharing::Exclusive, topology, ..spec() }
 }
 
-fn any_switches() -> TopologyRequest {
+pub(super) fn any_switches() -> TopologyRequest {
     TopologyRequest::default()
 }
 
 /// Where a job is in the plan: when, and on which nodes.
-fn places(plan: &Plan, id: u32) -> Option<(Timestamp, BTreeSet<usize>)> {
+pub(super) fn places(plan: &Plan, id: u32) -> Option<(Timestamp, BTreeSet<usize>)> {
     let start = plan.starts.iter().find(|s| s.job == JobId(id));
     let now = start.map(|s| (NOW, s.nodes.iter().map(|n| n.index.0 as usize).collect()));
     now.or_else(|| {
@@ -212,7 +212,7 @@ fn what_no_nodes_could_ever_satisfy_is_known_at_submission() {
     assert!(check(tree(4, 3), 12, wide(8, one)));
 }
 
-fn any_layout() -> impl Strategy<Value = (Layout, u32)> {
+pub(super) fn any_layout() -> impl Strategy<Value = (Layout, u32)> {
     let xyz = |x, y, z| Xyz { x, y, z };
     prop_oneof![
         (2u32..5, 2u32..5).prop_map(|(size, count)| (tree(size, count), size * count)),
@@ -225,7 +225,7 @@ fn any_layout() -> impl Strategy<Value = (Layout, u32)> {
     ]
 }
 
-fn any_spec() -> impl Strategy<Value = JobSpec> {
+pub(super) fn any_spec() -> impl Strategy<Value = JobSpec> {
     let asked = (prop::option::of(1u32..4), prop::option::of(1u32..5), any::<bool>(), any::<bool>());
     let asked = (asked, prop::bool::weighted(0.15), prop::option::of(0u64..400));
     (1u32..9, 1u64..90, 0u32..3, any::<bool>(), asked).prop_map(

@@ -170,4 +170,9 @@ impl Topology for Blocks {
     fn units(&self) -> &Units {
         &self.units
     }
+
+    fn wholes(&self) -> Vec<Vec<Vec<usize>>> {
+        let nodes = |area: Range<usize>| area.flat_map(|block| self.units.nodes(block)).copied().collect();
+        (0..self.levels.len()).map(|level| self.areas(level).into_iter().map(nodes).collect()).collect()
+    }
 }

@@ -90,6 +90,12 @@ pub trait Topology: fmt::Debug + Send + Sync {
     /// Leaf switches, blocks, rings or tori: what `--exclusive=topo` is about.
     fn units(&self) -> &Units;
 
+    /// Nodes of what is to stay whole, by level, the smallest first: units, and what is made of several of them.
+    fn wholes(&self) -> Vec<Vec<Vec<usize>>> {
+        let units = self.units();
+        vec![(0..units.len()).map(|unit| units.nodes(unit).to_vec()).collect()]
+    }
+
     /// Counts of nodes, ascending, that a request for `least` to `most` of them may have; `None`: any.
     fn counts(&self, _want: &Want, _least: u32, _most: u32) -> Option<Vec<u32>> {
         None

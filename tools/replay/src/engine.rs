@@ -1,10 +1,13 @@
 //! The replay. Every event is handled by itself in the order of time, submissions before ends at the same second, and the
 //! scheduler makes a plan after each; a submission that asks for more than is free makes none.
 
-use crate::TraceJob;
+use crate::{
+    TraceJob,
+    idle::{self, Idle},
+};
 use garrick_actors::scheduler::{
     facts::ClusterView,
-    plan::{StartProposal, plan},
+    plan::{Plan, StartProposal, plan},
     probe::Feasibility,
     request::run_limit,
 };
@@ -18,7 +21,7 @@ use garrick_model::{
     view::{JobView, NodeHold},
 };
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -63,6 +66,8 @@ pub struct Moment {
     pub busy: u64,
     /// Jobs waiting.
     pub waiting: usize,
+    /// What is idle of blocks or leaf switches, where there are any.
+    pub idle: Option<Idle>,
 }
 
 /// What came of a replay.
@@ -78,6 +83,10 @@ pub struct Replay {
     pub moments: Vec<Moment>,
     /// CPUs of the cluster.
     pub cpus: u64,
+    /// CPUs of the largest block or leaf switch; 0 where there are none.
+    pub unit_cpus: u64,
+    /// Jobs that waited for broken blocks though they could start (`topology_patience`), and since when.
+    pub patient: BTreeMap<JobId, Timestamp>,
     /// Plans made.
     pub plans: u64,
 }
@@ -87,17 +96,27 @@ pub fn replay(mut view: ClusterView, jobs: &[TraceJob], estimates: Estimates) ->
     view.pending.clear();
     let cpus: u64 = view.nodes.iter().map(|n| u64::from(n.shape.cpus)).sum();
     let mut feasible = Feasibility::new(view.clone());
+    let wholes = view.topology(0).map(|topology| topology.wholes()).unwrap_or_default();
+    let unit_cpus = idle::unit_cpus(&view, &wholes);
     let mut run = Run {
         free: cpus,
+        again: None,
+        wholes,
         view,
         ends: BTreeSet::new(),
         places: HashMap::new(),
         running: HashMap::new(),
-        outcome: Replay { cpus, ..Replay::default() },
+        outcome: Replay { cpus, unit_cpus, ..Replay::default() },
     };
     let mut arrivals = jobs.iter().peekable();
     loop {
         let end = run.ends.first().map(|(at, _)| *at);
+        let next = arrivals.peek().map(|job| job.submit).into_iter().chain(end).min();
+        if let Some(again) = run.again.filter(|at| next.is_none_or(|next| *at < next)) {
+            run.plan(again);
+            run.note(again);
+            continue;
+        }
         let arrival = arrivals.peek().map(|job| job.submit);
         let (now, plans) = match (arrival, end) {
             (Some(arrival), end) if end.is_none_or(|end| arrival <= end) => {
@@ -131,6 +150,9 @@ struct Known {
 struct Run {
     view: ClusterView,
     free: u64,
+    /// When somebody starts who waits for broken blocks.
+    again: Option<Timestamp>,
+    wholes: Vec<Vec<Vec<usize>>>,
     ends: BTreeSet<(Timestamp, JobId)>,
     /// Places of waiting jobs in the view.
     places: HashMap<JobId, usize>,
@@ -165,14 +187,35 @@ impl Run {
     }
 
     fn plan(&mut self, now: Timestamp) {
+        self.again = None;
         while !self.view.pending.is_empty() {
             self.outcome.plans += 1;
             let made = plan(&self.view, now);
             for start in &made.starts {
                 self.start(start, now);
             }
+            if self.view.policy.topology_patience.is_some() {
+                self.tell(&made, now);
+            }
+            self.again = made.again;
             if !made.truncated {
                 break;
+            }
+        }
+    }
+
+    /// Why jobs wait, and when they are to start: they are held to it.
+    fn tell(&mut self, made: &Plan, now: Timestamp) {
+        let expected: HashMap<JobId, Timestamp> = made.expected.iter().copied().collect();
+        for (job, reason) in &made.reasons {
+            let Some(known) = self.places.get(job).map(|place| &mut self.view.pending[*place]) else { continue };
+            if *reason == Reason::Fragmentation {
+                self.outcome.patient.entry(*job).or_insert(now);
+            }
+            let start_time = expected.get(job).copied();
+            if known.reason != *reason || known.start_time != start_time {
+                let known = Arc::make_mut(known);
+                (known.reason, known.start_time) = (reason.clone(), start_time);
             }
         }
     }
@@ -216,10 +259,11 @@ impl Run {
     }
 
     fn note(&mut self, at: Timestamp) {
-        let moment = Moment { at, busy: self.outcome.cpus - self.free, waiting: self.view.pending.len() };
+        let idle = Idle::of(&self.view, &self.wholes);
+        let moment = Moment { at, busy: self.outcome.cpus - self.free, waiting: self.view.pending.len(), idle };
         match self.outcome.moments.last_mut() {
             Some(last) if last.at == at => *last = moment,
-            Some(last) if (last.busy, last.waiting) == (moment.busy, moment.waiting) => {}
+            Some(last) if (last.busy, last.waiting, last.idle) == (moment.busy, moment.waiting, moment.idle) => {}
             _ => self.outcome.moments.push(moment),
         }
     }

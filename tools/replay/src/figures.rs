@@ -51,10 +51,59 @@ pub struct Summary {
     pub stranded: usize,
     /// Plans made.
     pub plans: u64,
+    /// What was idle of blocks or leaf switches, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub blocks: Option<Blocks>,
     /// By partition.
     pub partitions: BTreeMap<String, Figures>,
     /// By user.
     pub users: BTreeMap<u32, Figures>,
+}
+
+/// What was idle of blocks or leaf switches, means over time, and what became of jobs that need whole ones.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Blocks {
+    /// Blocks that were idle altogether.
+    pub idle: f64,
+    /// Nodes of the largest block of any size that was.
+    pub largest_idle_nodes: f64,
+    /// Share of idle nodes that were not in such a block.
+    pub scattered: f64,
+    /// Jobs of at least a block.
+    pub wide: Figures,
+    /// Jobs that waited for broken blocks though they could start (`topology_patience`).
+    pub patient_jobs: usize,
+    /// How long they did: mean.
+    pub patient_mean_s: f64,
+    /// Longest.
+    pub patient_max_s: f64,
+}
+
+impl Blocks {
+    fn of(replay: &Replay) -> Option<Self> {
+        replay.moments.iter().find(|moment| moment.idle.is_some())?;
+        let (mut seconds, mut idle, mut largest, mut nodes, mut in_units) = (0.0, 0.0, 0.0, 0.0, 0.0);
+        for (moment, length) in lengths(&replay.moments) {
+            let now = moment.idle.unwrap_or_default();
+            seconds += length;
+            idle += f64::from(now.units) * length;
+            largest += f64::from(now.largest) * length;
+            nodes += f64::from(now.nodes) * length;
+            in_units += f64::from(now.in_units) * length;
+        }
+        let waited = |ran: &Ran| Some(ran.start.since(*replay.patient.get(&ran.id)?).as_secs_f64());
+        let waits: Vec<f64> = replay.ran.iter().filter_map(waited).collect();
+        let wide: Vec<&Ran> = replay.ran.iter().filter(|ran| u64::from(ran.cpus) >= replay.unit_cpus).collect();
+        Some(Self {
+            idle: over(idle, seconds),
+            largest_idle_nodes: over(largest, seconds),
+            scattered: over(nodes - in_units, nodes),
+            wide: Figures::of(&wide),
+            patient_jobs: waits.len(),
+            patient_mean_s: over(waits.iter().sum(), waits.len() as f64),
+            patient_max_s: waits.iter().copied().fold(0.0, f64::max),
+        })
+    }
 }
 
 impl Summary {
@@ -86,6 +135,7 @@ impl Summary {
             refused: replay.refused.len(),
             stranded: replay.stranded.len(),
             plans: replay.plans,
+            blocks: Blocks::of(replay),
             partitions: partitions.into_iter().map(|(name, jobs)| (name, Figures::of(&jobs))).collect(),
             users: users.into_iter().map(|(user, jobs)| (user, Figures::of(&jobs))).collect(),
             makespan_s,

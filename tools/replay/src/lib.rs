@@ -13,6 +13,7 @@
 pub mod cluster;
 pub mod engine;
 pub mod figures;
+pub mod idle;
 pub mod journal;
 pub mod map;
 pub mod picture;

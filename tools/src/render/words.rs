@@ -102,6 +102,7 @@ pub fn reason(reason: &Reason) -> Cow<'_, str> {
             "Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions"
         }
         Reason::BadConstraints => "BadConstraints",
+        Reason::Fragmentation => "Fragmentation",
         Reason::Cleaning => "Cleaning",
         Reason::NonZeroExitCode => "NonZeroExitCode",
         Reason::RaisedSignal(n) => {

@@ -89,6 +89,13 @@ fn text(job: &JobView, outlook: Option<&Outlook>, zone: &TimeZone) -> String {
         start.text(zone),
         planned.text(zone)
     );
+    let first = match job.reason {
+        Reason::Fragmentation => format!(
+            "{first}\nIt could start now, but that would break up a block or leaf switch that is idle altogether \
+             (topology_patience)."
+        ),
+        _ => first,
+    };
     let at = outlook.node.as_ref().map_or_else(String::new, |node| format!(" on {node}"));
     let until = until.text(zone);
     match &outlook.blocker {
