@@ -206,8 +206,10 @@ const ROWS: [Row; 15] = [
     ("times real speed", |t| format!("{:.0}", t.summary.makespan_s / t.seconds.max(1e-9))),
 ];
 
+type BlockRow = (&'static str, fn(&Blocks) -> String);
+
 /// Where there are blocks or leaf switches.
-const BLOCK_ROWS: [(&str, fn(&Blocks) -> String); 8] = [
+const BLOCK_ROWS: [BlockRow; 8] = [
     ("idle whole blocks", |b| format!("{:.2}", b.idle)),
     ("largest idle block, nodes", |b| format!("{:.2}", b.largest_idle_nodes)),
     ("idle nodes in broken blocks", |b| format!("{:.3}", b.scattered)),

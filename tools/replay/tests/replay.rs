@@ -1,14 +1,19 @@
 //! Small workloads whose answers can be worked out by hand.
 #![allow(clippy::unwrap_used)]
 
-use garrick_model::{ids::JobId, time::Timestamp};
+use garrick_actors::topology::Topologies;
+use garrick_model::{
+    ids::{JobId, NodeIndex},
+    time::Timestamp,
+    topology::{Layout, NamedTopology, Unit},
+};
 use garrick_replay::{
     cluster::{self, Choice},
     engine::{Estimates, Replay, replay},
     figures::Summary,
     picture, swf,
 };
-use std::path::Path;
+use std::{path::Path, sync::Arc, time::Duration};
 
 /// Job, submission, run time, places, limit.
 const TRACE: &str = "\
@@ -61,6 +66,41 @@ fn the_shortest_goes_first_behind_the_one_that_has_room_reserved() {
     let of = |policy: Choice| starts(&replay(cluster::places(4, 1, policy), &trace.jobs, Estimates::Requested));
     assert_eq!(of(Choice::Easy(1))[2..4], [(3, 4), (4, 20)]);
     assert_eq!(of(Choice::EasySjbf(1))[2..4], [(3, 20), (4, 4)]);
+}
+
+#[test]
+fn with_patience_a_block_stays_whole_for_the_job_that_needs_it() {
+    // Jobs 1 and 2 have the first block, three places of it until 50.
+    let text = "\
+1 0 -1 50 3 -1 -1 3 50
+2 1 -1 90 1 -1 -1 1 90
+3 2 -1 10 2 -1 -1 2 10
+4 3 -1 20 4 -1 -1 4 20
+";
+    let trace = swf::parse(Path::new("small.swf"), text.as_bytes()).unwrap();
+    let block = |name: &str, nodes: std::ops::Range<u32>| Unit {
+        name: name.to_owned(),
+        nodes: nodes.map(|n| format!("n{n}")).collect::<Vec<_>>().iter().map(String::as_str).collect(),
+        line: 0,
+    };
+    let layout = Layout::Block { sizes: vec![4], blocks: vec![block("a", 0..4), block("b", 4..8)] };
+    let named = NamedTopology { name: "t".to_owned(), cluster_default: true, layout, line: 0 };
+    let index = |name: &str| name[1..].parse().ok().map(NodeIndex);
+    let of = |patience: Option<u64>| {
+        let mut view = cluster::places(8, 1, Choice::Easy(1));
+        view.policy.topologies = Arc::new(Topologies::of(std::slice::from_ref(&named), 8, &index));
+        view.policy.topology_patience = patience.map(Duration::from_secs);
+        replay(view, &trace.jobs, Estimates::Requested)
+    };
+    for short in [None, Some(0), Some(47)] {
+        assert_eq!(starts(&of(short)), [(1, 0), (2, 1), (3, 2), (4, 12)], "{short:?}");
+    }
+    let replay = of(Some(48));
+    assert_eq!(starts(&replay), [(1, 0), (2, 1), (3, 50), (4, 3)]);
+    let blocks = Summary::of(&replay).blocks.unwrap();
+    assert_eq!((blocks.patient_jobs, blocks.patient_max_s, blocks.wide.jobs), (1, 48.0, 1));
+    // The second block is idle from 0 to 3 and from 23 to 91.
+    assert!((blocks.idle - (3.0 + 68.0) / 91.0).abs() < 1e-9, "{}", blocks.idle);
 }
 
 #[test]

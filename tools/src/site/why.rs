@@ -207,6 +207,18 @@ mod tests {
     }
 
     #[test]
+    fn who_could_start_is_told_why_it_does_not() {
+        let told = text(
+            &waiting(7, Reason::Fragmentation),
+            Some(&outlook(Blocker::Running(JobId(3)), Some("n2"))),
+            &TimeZone::UTC,
+        );
+        assert!(told.starts_with("Job 7 waits (Fragmentation) for n[1-4]"), "{told}");
+        assert!(told.contains("\nIt could start now, but that would break up a block or leaf switch"), "{told}");
+        assert!(told.contains("\nFirst in its way: job 3 on n2"), "{told}");
+    }
+
+    #[test]
     fn who_has_no_room_reserved_is_told_what_it_waits_for() {
         let told = |reason: Reason| text(&waiting(7, reason), None, &TimeZone::UTC);
         assert!(told(Reason::JobHeldUser).contains("scontrol release 7"));
