@@ -10,33 +10,48 @@ use std::{
 /// A job, or tasks of an array: `None` for all of them.
 type Which = (JobId, Option<BTreeSet<u32>>);
 
-/// Does anything that those depend on depend on `job`, or its tasks named, by what jobs wait for now?
-pub fn leads_back(jobs: &[Arc<JobView>], job: &Which, dependencies: &Dependencies) -> bool {
-    let mut of_id: BTreeMap<JobId, Vec<&JobView>> = BTreeMap::new();
-    for view in jobs.iter().filter(|view| !view.dependencies.list.is_empty()) {
-        of_id.entry(view.array_task.map_or(view.id, |task| task.array_job)).or_default().push(view);
-    }
-    let targets = |list: &Dependencies| -> Vec<(JobId, Option<u32>)> {
-        list.list.iter().filter_map(|d| Some((d.job?, d.array_index))).collect()
-    };
-    let mut open = targets(dependencies);
-    let mut seen: BTreeSet<(JobId, Option<u32>)> = open.iter().copied().collect();
-    while let Some((on, index)) = open.pop() {
-        let is_it = |(id, tasks): &Which| {
-            *id == on && index.is_none_or(|index| tasks.as_ref().is_none_or(|tasks| tasks.contains(&index)))
-        };
-        if is_it(job) {
-            return true;
+/// What would be waited for with these dependencies, in the end, by what jobs wait for now.
+pub struct Awaited(BTreeSet<Target>);
+
+/// A job, or one task of an array.
+type Target = (JobId, Option<u32>);
+
+impl Awaited {
+    /// By way of all jobs that wait.
+    pub fn with(jobs: &[Arc<JobView>], dependencies: &Dependencies) -> Self {
+        let own_id = |view: &JobView| view.array_task.map(|task| (view.id, (task.array_job, Some(task.index))));
+        let of_own_id: BTreeMap<JobId, Target> = jobs.iter().filter_map(|view| own_id(view)).collect();
+        let mut waiting: BTreeMap<JobId, Vec<&JobView>> = BTreeMap::new();
+        for view in jobs.iter().filter(|view| !view.dependencies.list.is_empty()) {
+            waiting.entry(view.array_task.map_or(view.id, |task| task.array_job)).or_default().push(view);
         }
-        let meant = |view: &&&JobView| match (index, view.array_task) {
-            (Some(index), Some(task)) => index == task.index,
-            _ => true,
+        // A task may be meant by the id of its own record.
+        let target = |job: JobId, index: Option<u32>| match of_own_id.get(&job) {
+            Some((array, own)) if index.is_none() && *array != job => (*array, *own),
+            _ => (job, index),
         };
-        for view in of_id.get(&on).into_iter().flatten().filter(meant) {
-            open.extend(targets(&view.dependencies).into_iter().filter(|next| seen.insert(*next)));
+        let targets = |list: &Dependencies| -> Vec<Target> {
+            list.list.iter().filter_map(|d| Some(target(d.job?, d.array_index))).collect()
+        };
+        let mut open = targets(dependencies);
+        let mut seen: BTreeSet<Target> = open.iter().copied().collect();
+        while let Some((on, index)) = open.pop() {
+            let meant = |view: &&&JobView| match (index, view.array_task) {
+                (Some(index), Some(task)) => index == task.index,
+                _ => true,
+            };
+            for view in waiting.get(&on).into_iter().flatten().filter(meant) {
+                open.extend(targets(&view.dependencies).into_iter().filter(|next| seen.insert(*next)));
+            }
         }
+        Self(seen)
     }
-    false
+
+    /// Is that job, or one of its tasks named, among them?
+    pub fn has(&self, (job, tasks): &Which) -> bool {
+        let mut of_job = self.0.range((*job, None)..=(*job, Some(u32::MAX))).map(|(_, index)| *index);
+        of_job.any(|index| index.is_none_or(|index| tasks.as_ref().is_none_or(|tasks| tasks.contains(&index))))
+    }
 }
 
 #[cfg(test)]
@@ -55,6 +70,10 @@ mod tests {
 
     fn waits(id: u32, dependencies: Dependencies) -> Arc<JobView> {
         Arc::new(JobView { dependencies, ..job(id, spec()) })
+    }
+
+    fn leads_back(jobs: &[Arc<JobView>], job: &Which, dependencies: &Dependencies) -> bool {
+        Awaited::with(jobs, dependencies).has(job)
     }
 
     fn plain(id: u32) -> Which {
@@ -84,6 +103,9 @@ mod tests {
         assert!(leads_back(&[], &third, &after(10, Some(3))));
         assert!(leads_back(&[], &third, &after(10, None)));
         assert!(leads_back(&[task(12, 2, after(10, Some(3)))], &third, &after(10, Some(2))));
+        // By the ids of their own records.
+        assert!(leads_back(&[task(12, 2, after(10, Some(3)))], &third, &after(12, None)));
+        assert!(leads_back(&[task(12, 3, after(5, None)), waits(20, after(12, None))], &third, &after(20, None)));
         assert!(!leads_back(&[task(12, 2, after(10, Some(3)))], &third, &after(10, Some(1))));
         let whole = JobSpec { array: Some(array(1, 3, None)), ..depends_on(DependencyKind::AfterCorr, 7) };
         let record = JobView { dependencies: after(7, None), ..job(10, whole) };

@@ -2,7 +2,7 @@
 
 use super::{
     admission::{check_constraint, check_licenses},
-    circles::leads_back,
+    circles::Awaited,
     env::deliver,
     front::ControllerActor,
     messages::ControllerMsg,
@@ -228,7 +228,7 @@ impl ControllerActor {
         let Some(dependencies) = change.dependencies.as_ref().filter(|d| d.list.iter().any(|d| d.job.is_some())) else {
             return Ok(());
         };
-        let known = self.env.boards.jobs.list();
+        let awaited = Awaited::with(&self.env.boards.jobs.list(), dependencies);
         let circular = jobs.iter().any(|selector| {
             let tasks = selector.tasks.as_ref().map(|ranges| indices_of(ranges).into_iter().collect());
             let which = match self.env.boards.jobs.get(&selector.job).and_then(|view| view.array_task) {
@@ -238,7 +238,7 @@ impl ControllerActor {
                 }
                 _ => (selector.job, tasks),
             };
-            leads_back(&known, &which, dependencies)
+            awaited.has(&which)
         });
         if circular { Err(Refusal::CircularDependency) } else { Ok(()) }
     }

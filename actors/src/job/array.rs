@@ -11,6 +11,7 @@ use crate::scheduler::plan::StartProposal;
 use garrick_model::{
     ids::{ArrayTask, JobId},
     refusal::Refusal,
+    spec::Dependency,
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
 };
@@ -25,8 +26,10 @@ impl JobCore {
     }
 
     /// Gives a waiting task a record of its own, in which it goes on waiting.
-    pub(super) fn split_waiting(&mut self, index: u32, turn: &mut Turn<'_>) {
-        let record = self.task_record(index, turn);
+    /// Gives a waiting task a record of its own, which waits no longer for what is `fulfilled`.
+    pub(super) fn split_waiting(&mut self, index: u32, fulfilled: Option<&Dependency>, turn: &mut Turn<'_>) {
+        let mut record = self.task_record(index, turn);
+        record.dependencies.list.retain(|dependency| Some(dependency) != fulfilled);
         self.split_off(index, record, None, turn);
     }
 
@@ -114,7 +117,7 @@ impl JobCore {
     /// Tells the array's record how far this task is.
     pub(super) fn tell_array(&self, turn: &mut Turn<'_>) {
         if let Some(to) = self.array_to_tell() {
-            turn.out.push(JobEffect::Tell { to, fact: Box::new(self.fact()) });
+            turn.out.push(JobEffect::Tell { to, fact: Arc::new(self.fact()) });
         }
     }
 
@@ -135,12 +138,13 @@ impl JobCore {
             self.watchers.insert(by);
             self.fact()
         };
-        turn.out.push(JobEffect::Tell { to: by, fact: Box::new(fact) });
+        turn.out.push(JobEffect::Tell { to: by, fact: Arc::new(fact) });
     }
 
     pub(super) fn tell_watchers(&self, turn: &mut Turn<'_>) {
-        for to in &self.watchers {
-            turn.out.push(JobEffect::Tell { to: *to, fact: Box::new(self.fact()) });
+        if !self.watchers.is_empty() {
+            let fact = Arc::new(self.fact());
+            turn.out.extend(self.watchers.iter().map(|to| JobEffect::Tell { to: *to, fact: Arc::clone(&fact) }));
         }
     }
 

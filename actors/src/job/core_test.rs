@@ -483,7 +483,7 @@ fn fact(job: u32, started: bool, over: Option<TaskOutcome>) -> JobInput {
     let started = started.then(|| Timestamp::from_secs(900));
     let some_failed = over == Some(TaskOutcome::NotOk);
     let fact = JobFact { job: JobId(job), started, over, some_failed, tasks: BTreeMap::new(), noted: false };
-    JobInput::Fact { job: JobId(job), fact: Some(Box::new(fact)) }
+    JobInput::Fact { job: JobId(job), fact: Some(Arc::new(fact)) }
 }
 
 #[test]
@@ -624,7 +624,7 @@ fn cancelled_task() -> Bench {
 fn a_task_is_forgotten_when_its_array_has_noted_its_end_or_is_gone() {
     let noted =
         JobFact { job: JobId(7), started: None, over: None, some_failed: false, tasks: BTreeMap::new(), noted: true };
-    for answer in [Some(Box::new(noted)), None] {
+    for answer in [Some(Arc::new(noted)), None] {
         let mut task = cancelled_task();
         let answer = JobInput::Fact { job: JobId(7), fact: answer };
         assert!(task.send(answer.clone()).is_empty(), "MinJobAge is not over");
@@ -1019,7 +1019,7 @@ fn of_tasks(tasks: &[(u32, Option<TaskOutcome>)]) -> JobInput {
     let tasks: BTreeMap<_, _> = tasks.iter().map(|(index, over)| (*index, (Some(Timestamp(1)), *over))).collect();
     let some_failed = tasks.values().any(|(_, over)| *over == Some(TaskOutcome::NotOk));
     let fact = JobFact { job: JobId(3), started: None, over: None, some_failed, tasks, noted: false };
-    JobInput::Fact { job: JobId(3), fact: Some(Box::new(fact)) }
+    JobInput::Fact { job: JobId(3), fact: Some(Arc::new(fact)) }
 }
 
 #[test]
@@ -1034,7 +1034,8 @@ fn tasks_wait_for_the_tasks_with_their_index() {
     // Each is judged by its own.
     for (index, record) in gone {
         let (mut task, out) = Bench::new(record);
-        assert!(out.contains(&JobEffect::SubscribeTo { job: JobId(3) }));
+        let asks = out.contains(&JobEffect::SubscribeTo { job: JobId(3) });
+        assert_eq!(asks, index == 3, "what is fulfilled is asked for no more");
         task.send(of_tasks(&[(1, None), (2, Some(Good)), (3, Some(NotOk)), (4, None)]));
         let reason = if index == 2 { Reason::None } else { Reason::DependencyNeverSatisfied };
         assert_eq!((task.view().reason, task.view().eligible), (reason, index == 2));

@@ -101,8 +101,11 @@ impl JobCore {
         };
         // One stays, so that the record is not left with none.
         let stays = if verdicts.iter().any(|(_, v)| *v == Verdict::Waits) { Verdict::Waits } else { *first };
-        for (index, _) in verdicts.iter().filter(|(_, v)| *v != stays) {
-            self.split_waiting(*index, turn);
+        let alone = !self.record.dependencies.any;
+        for (index, verdict) in verdicts.iter().filter(|(_, v)| *v != stays) {
+            // It asks that array nothing any more.
+            let fulfilled = (alone && *verdict == Verdict::Fulfilled).then_some(&dependency);
+            self.split_waiting(*index, fulfilled, turn);
         }
     }
 

@@ -15,7 +15,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 /// Nodes that do not say that a run is gone are told again to end it.
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(60);
@@ -310,7 +310,7 @@ impl JobCore {
             JobInput::Start(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
             JobInput::Preempt(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
             JobInput::GoOn(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
-            JobInput::Subscribe { by } => JobEffect::Tell { to: by, fact: Box::new(self.fact()) },
+            JobInput::Subscribe { by } => JobEffect::Tell { to: by, fact: Arc::new(self.fact()) },
             JobInput::Report { node, seq, report } => {
                 if let AgentReport::NodeReleased { sluid, .. } = *report {
                     turn.out.push(release(node.clone(), sluid));

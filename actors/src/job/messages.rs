@@ -283,7 +283,7 @@ pub enum JobInput {
         /// Which.
         job: JobId,
         /// How far.
-        fact: Option<Box<JobFact>>,
+        fact: Option<Arc<JobFact>>,
     },
     /// Earlier jobs of the same name and user that are not over, for `singleton`.
     Siblings {
@@ -470,7 +470,7 @@ pub enum JobEffect {
         /// Whom.
         to: JobId,
         /// What.
-        fact: Box<JobFact>,
+        fact: Arc<JobFact>,
     },
     /// Find earlier jobs of the same name and user.
     FindSiblings {

@@ -469,6 +469,12 @@ impl JobRecord {
         {
             array.limit = (limit > 0).then_some(limit);
         }
+        // Tasks with records of their own go by what they were submitted with.
+        if let Some(limit) = change.array_limit
+            && let Some(array) = &mut spec.array
+        {
+            array.limit = (limit > 0).then_some(limit);
+        }
         if let Some(account) = &change.account {
             spec.account = Some(account.clone());
         }

@@ -75,7 +75,7 @@ impl JobCore {
                     self.save(JobEvent::Stopped { at: turn.now, by_admin: false, yielded }, turn);
                     Some(Ok(()))
                 }
-                Some(_) if self.resuming.is_some() => Some(Ok(())),
+                Some(_) if self.resuming.is_some() => Some(Err(Refusal::Busy)),
                 Some(_) => {
                     self.ask_for_cpus(Asker::Request(request), turn);
                     None
@@ -95,6 +95,8 @@ impl JobCore {
             _ => return false,
         };
         if run.yielded().is_some() || run.ending.is_some() || run.preempted.is_some() {
+            // A node may not have heard of it.
+            self.give_cpus(turn);
             return true;
         }
         let grace = if still { Duration::ZERO } else { proposal.grace };
@@ -117,6 +119,10 @@ impl JobCore {
     /// One that stands still for another gives its CPUs when its grace is over. May be repeated.
     pub(super) fn give_cpus(&self, turn: &mut Turn<'_>) {
         let Phase::Suspended(run) = &self.record.phase else { return };
+        // Nodes that answer that it has its CPUs must not be told otherwise behind its back. Whoever ends that comes here.
+        if self.resuming.is_some() {
+            return;
+        }
         let Some(yielded) = run.yielded().filter(|_| run.ending.is_none()) else { return };
         if yielded.times.ends > turn.now {
             return turn.out.push(JobEffect::SetTimer { timer: JobTimer::Preempt, at: yielded.times.ends });
@@ -200,6 +206,8 @@ impl JobCore {
         }
         self.tell_limit(turn);
         self.move_end(turn);
+        // One that is to end for another job meanwhile still is.
+        self.end_preempted(turn);
     }
 
     fn stop(&self, turn: &mut Turn<'_>) {
@@ -211,6 +219,9 @@ impl JobCore {
     /// The batch host may not have had the order before its link or its daemon ended.
     pub(super) fn stop_or_continue_again(&self, turn: &mut Turn<'_>) {
         match &self.record.phase {
+            Phase::Suspended(run) if run.ending.is_some() => {}
+            // Its nodes are told again too: that they have not heard of it shows in nothing else.
+            Phase::Suspended(run) if run.yielded().is_some() => self.give_cpus(turn),
             Phase::Suspended(_) => self.stop(turn),
             Phase::Running(run) if run.continued => {
                 self.send_signal(run.batch_host(), SIGCONT, SignalScope::Full, turn);

@@ -215,7 +215,8 @@ fn after_a_restart_it_still_stands_still_for_the_other() {
         assert_eq!(parked(&out).is_empty(), grace > 0, "{out:?}");
         let sluid = Sluid(job.core.record().sluid.0);
         let out = job.send(JobInput::RunHeld { node: "n0".to_owned(), sluid });
-        assert_eq!((signals(&out), limits(&out)), (vec![SIGSTOP], vec![TimeLimit::Unlimited]));
+        let stopped = if grace > 0 { vec![] } else { vec![SIGSTOP] };
+        assert_eq!((signals(&out), limits(&out)), (stopped, vec![TimeLimit::Unlimited]));
         let asked = go_on(&mut job);
         if held_back {
             assert_eq!(outcome(&asked), Some(false));
@@ -234,4 +235,40 @@ fn nodes_that_do_not_answer_are_not_waited_for_for_ever() {
     go_on(&mut job);
     let out = job.send(JobInput::Timer(JobTimer::Commit));
     assert_eq!((outcome(&out), parked(&out), job.state()), (Some(false), vec!["n0", "n1"], JobState::Suspended));
+}
+
+/// A node that has answered must not be told behind that answer to give the CPUs away.
+#[test]
+fn the_end_of_its_grace_does_not_stop_one_that_is_about_to_go_on() {
+    let mut job = Bench::running(spec());
+    told(&mut job, 2, 100);
+    let asked = go_on(&mut job);
+    job.now = job.now.plus(secs(2));
+    let late = job.send(JobInput::Timer(JobTimer::Preempt));
+    assert_eq!((signals(&late), parked(&late)), (vec![], vec![]));
+    let out = answered(&mut job, &asked, [true, true]);
+    assert_eq!((signals(&out), parked(&out), job.state()), (vec![SIGCONT], vec![], JobState::Running));
+}
+
+#[test]
+fn one_that_is_to_end_for_another_still_is_when_an_administrator_resumes_it() {
+    let mut job = Bench::running(spec());
+    job.command(ROOT, None, JobCommand::Suspend).0.unwrap();
+    let (sluid, mode, grace) = (job.core.record().sluid, PreemptMode::Cancel, secs(60));
+    let (eligible, until) = (Timestamp::from_secs(1000), None);
+    let proposal = PreemptProposal { pass: 4, job: JobId(7), sluid, by: JobId(9), mode, grace, eligible, until };
+    job.send(JobInput::Preempt(Box::new(proposal)));
+    let out = job.command(ROOT, None, JobCommand::Resume).1;
+    let ends = job.now.plus(grace);
+    assert!(out.contains(&JobEffect::SetTimer { timer: JobTimer::Preempt, at: ends }), "{out:?}");
+}
+
+#[test]
+fn one_whose_end_is_ordered_is_not_stopped_again() {
+    let mut job = Bench::running(spec());
+    told(&mut job, 0, 100);
+    job.command(ALICE, None, JobCommand::Cancel).0.unwrap();
+    let sluid = job.core.record().sluid;
+    let out = job.send(JobInput::RunHeld { node: "n0".to_owned(), sluid });
+    assert_eq!((signals(&out), parked(&out)), (vec![], vec![]));
 }

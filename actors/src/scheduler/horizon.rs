@@ -49,6 +49,8 @@ struct Kind {
     unit: u32,
     /// A part of each is reserved at some time: futures say which CPUs.
     parted: bool,
+    /// Its GPUs can be had in shards, and all shards of a job are of one GPU: that has to be the same all the time.
+    sharded: bool,
     weight: u32,
     usable: bool,
     /// One of them: for questions that all answer alike.
@@ -164,7 +166,9 @@ impl Horizon {
                 .entry((size, &s.gres, node.weight, (usable, parted), &node.features, member))
                 .or_insert_with(|| {
                     let (shape, weight) = (s.clone(), node.weight);
-                    let kind = Kind { shape, unit, parted, weight, usable, sample: place, indexes: Vec::new() };
+                    let sharded = s.gres.iter().any(|entry| !entry.shards.is_empty());
+                    let kind =
+                        Kind { shape, unit, parted, sharded, weight, usable, sample: place, indexes: Vec::new() };
                     horizon.kinds.push(kind);
                     u32::try_from(horizon.kinds.len() - 1).unwrap_or(u32::MAX)
                 });

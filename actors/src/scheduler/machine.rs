@@ -47,6 +47,8 @@ struct Room {
     holders: u32,
     /// Holders of each CPU and the most that they allow, kept only where CPUs are shared.
     shared: BTreeMap<u32, (u32, u32)>,
+    /// CPUs that somebody holds for himself, also where those who share them stand still for him.
+    alone: CpuSet,
     class: usize,
 }
 
@@ -398,7 +400,10 @@ impl<'a> Machine<'a> {
         let by_socket = request.layout.is_some_and(|layout| layout.is_by_socket());
         let together = match (&request.gres, request.usage) {
             (Some(gres), NodeUse::Cpus | NodeUse::User) if binding::matters(shape, gres) && !by_socket => {
-                Some(self.bound(node, request, gres, part, most)?)
+                match self.bound(node, request, gres, part, most) {
+                    None if binding::is_strict(gres) => return None,
+                    together => together,
+                }
             }
             _ => None,
         };
@@ -476,6 +481,7 @@ impl Room {
             only_user: None,
             holders: 0,
             shared: BTreeMap::new(),
+            alone: CpuSet::new(),
             class: 0,
         }
     }
@@ -487,6 +493,8 @@ impl Room {
                 let (holders, most) = self.shared.entry(cpu).or_insert((0, u32::MAX));
                 *holders += 1;
                 *most = (*most).min(most_holders);
+            } else {
+                self.alone.insert(cpu);
             }
         }
         self.free_cpus = u32::try_from(self.whole_units().count()).unwrap_or(0);
@@ -508,12 +516,11 @@ impl Room {
 
     /// In amounts, of a node of that shape.
     fn amounts(&self, shape: &NodeShape) -> Free {
-        let cpus = shape.cpus;
-        let sharers: u32 = self.shared.values().map(|(holders, _)| holders).sum();
-        let alone = cpus - self.free.len().min(cpus) - u32::try_from(self.shared.len()).unwrap_or(0).min(cpus);
+        let sharing = || self.shared.iter().filter(|(cpu, _)| !self.alone.contains(**cpu));
+        let sharers: u32 = sharing().map(|(_, (holders, _))| holders).sum();
         Free {
             cpus: self.free_cpus,
-            shareable: cpus - alone.min(cpus),
+            shareable: self.free.len() + u32::try_from(sharing().count()).unwrap_or(0),
             sharers,
             memory: self.memory,
             gres: GresAmounts::free(&shape.gres, &self.gres),
@@ -533,7 +540,8 @@ impl Room {
     fn shareable(&self, cpus: u32, most: u32) -> impl Iterator<Item = u32> + '_ {
         (0..cpus).filter(move |cpu| {
             self.free.contains(*cpu)
-                || self.shared.get(cpu).is_some_and(|(holders, allowed)| *holders < most.min(*allowed))
+                || !self.alone.contains(*cpu)
+                    && self.shared.get(cpu).is_some_and(|(holders, allowed)| *holders < most.min(*allowed))
         })
     }
 

@@ -517,7 +517,7 @@ impl<'a> Pass<'a> {
         if behind {
             self.tried_behind += 1;
             // Nothing is reserved for it, and it needs more than is left.
-            let starved = !self.reserves(place) && self.machine.is_short_for(&request);
+            let starved = !view.has_parked && !self.reserves(place) && self.machine.is_short_for(&request);
             if starved && !expedited {
                 return Err(self.waits(&asked, &mut tasks));
             }
@@ -546,8 +546,15 @@ impl<'a> Pass<'a> {
                 None => {
                     let first = preferred.as_ref().map(|(request, candidates)| Asked { request, candidates, ..asked });
                     let first = first.and_then(|first| self.place_now(&first));
-                    first.or_else(|| self.place_now(&asked)).or_else(|| self.place_over_suspended(&asked))
+                    first.or_else(|| self.place_now(&asked))
                 }
+            };
+            let beside = placed.is_some();
+            let placed = match placed {
+                None if own.is_none() && licenses.is_some() && !Trial::is_later(self.trial) => {
+                    self.place_over_suspended(&asked)
+                }
+                placed => placed,
             };
             let all = placed.as_deref().zip(licenses).and_then(|(nodes, licenses)| {
                 self.with_layers(licenses, &request, &hres::places(nodes), self.now, length)
@@ -555,7 +562,9 @@ impl<'a> Pass<'a> {
             let (Some(nodes), Some(licenses)) = (placed, all) else {
                 return Err(self.waits(&asked, &mut tasks));
             };
-            let Some(nodes) = self.keep_whole(&asked, nodes) else { return Err(Reason::Fragmentation) };
+            // Where the CPUs of suspended runs are taken, nothing is idle.
+            let kept = if beside { self.keep_whole(&asked, nodes) } else { Some(nodes) };
+            let Some(nodes) = kept else { return Err(Reason::Fragmentation) };
             self.start(&asked, array_index, partition, (nodes, licenses), limit);
             if array_index.is_none() || self.plan.starts.len() >= view.policy.max_starts {
                 return Ok(());
@@ -721,7 +730,12 @@ impl<'a> Pass<'a> {
         let Some(mut room) = self.preemption.room(self.view, self.now, wish, taken) else { return false };
         let end = room.from.plus(length);
         let closed = closed(end);
-        if room.nodes.iter().any(|node| closed.contains(node.index.0 as usize)) {
+        let closed_cpus = self.view.reservations.closed_cpus(request.reservation, self.now, self.now, end);
+        let is_closed = |node: &AllocatedNode| {
+            let place = node.index.0 as usize;
+            closed.contains(place) || closed_cpus.get(&place).is_some_and(|cpus| !cpus.is_disjoint(&node.share.cpus))
+        };
+        if room.nodes.iter().any(is_closed) {
             return false;
         }
         // CPUs that others have until they go cannot be shared meanwhile.

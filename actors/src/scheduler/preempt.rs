@@ -154,6 +154,7 @@ pub(super) struct Preemption {
     /// Requests for which those that are suspended leave no room.
     failed_over_suspended: FxHashSet<Request>,
     tried: usize,
+    tried_over_suspended: usize,
 }
 
 impl Preemption {
@@ -197,14 +198,19 @@ impl Preemption {
         (request, candidates): (&Request, &FixedBitSet),
         (planned, reserved): (&[PlannedHold], &[Reservation]),
     ) -> Option<Vec<AllocatedNode>> {
-        if !view.policy.preempt.is_on() || self.failed_over_suspended.contains(request) {
+        let known = !view.policy.preempt.is_on() || self.failed_over_suspended.contains(request);
+        if known || self.tried_over_suspended >= MOST_TRIED {
             return None;
         }
         let open = without_reserved(now, request, candidates, reserved);
         let closed = closed_cpus(view, now, request);
         let search = Search { view, now, request, open: &open, planned, named: &self.named, closed };
         let parked = |place: usize| view.nodes[place].holds.iter().any(|hold| search.stands_aside(hold));
-        let found = if open.ones().any(parked) { search.place_now() } else { None };
+        let found = open.ones().any(parked).then(|| {
+            self.tried_over_suspended += 1;
+            search.place_now()
+        });
+        let found = found.flatten();
         if found.is_none() {
             self.failed_over_suspended.insert(request.clone());
         }
@@ -328,6 +334,10 @@ impl<'s> Search<'s> {
 
     /// Who keeps a node for his user keeps it when he is suspended too.
     fn may_be_neighbours(&self, hold: &NodeHold) -> bool {
+        // The account puts nobody with a whole node beside one that is kept for a user.
+        if hold.sharing == Sharing::User && self.request.usage == NodeUse::Whole {
+            return false;
+        }
         let for_user = hold.sharing == Sharing::User || self.request.usage == NodeUse::User;
         !for_user || hold.uid == self.request.uid
     }

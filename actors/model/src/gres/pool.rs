@@ -218,6 +218,7 @@ impl GresPool {
                 free.count = free.count.min(bound.count(place));
                 if !self.gpus.is_empty() && entries[place].name == GPU {
                     free.devices = free.devices.iter().filter(|gpu| bound.shards_of(*gpu).1).collect();
+                    free.count = free.count.min(free.devices.len().into());
                 }
             }
         }

@@ -70,6 +70,11 @@ impl<'r> Sought<'r> {
         Self { kind, request, level, least: Room::least(kind, request, level), length }
     }
 
+    /// Does it have to be the very same CPUs or GPUs all the time?
+    const fn together(&self) -> bool {
+        self.kind.parted || self.kind.sharded && self.request.gres.is_some()
+    }
+
     /// How much of the request there is room for; `None`: for less than is looked for.
     pub fn room(&self, class: &Class, place: usize) -> Option<Part> {
         if self.least.is_some_and(|least| !least.is_in(&class.brief[place])) {
@@ -82,7 +87,7 @@ impl<'r> Sought<'r> {
     pub fn room_during(&self, class: &Class, from: Timestamp, until: Timestamp) -> Option<Part> {
         let begin = class.brief.partition_point(|s| s.from <= from).saturating_sub(1);
         let rest = class.brief[begin..].iter().take_while(|s| s.from < until || s.from <= from).count();
-        if self.kind.parted {
+        if self.together() {
             let free = common(class.steps[begin..begin + rest].iter().map(|step| &step.free))?;
             return Some(room(&free, self.kind, self.request)).filter(|room| room.holds(self.level));
         }
@@ -97,9 +102,10 @@ impl<'r> Sought<'r> {
     /// The first time from `from` to `latest` from which on a node of the class has that room as long as is asked for, and
     /// since when it has it.
     pub fn window(&self, class: &Class, times: (Timestamp, Timestamp)) -> Option<(Timestamp, Timestamp)> {
-        if self.kind.parted {
+        if self.together() {
             let fits = |free: &Free| room(free, self.kind, self.request).holds(self.level);
-            return common_window(&class.steps, fits, times, self.length);
+            let least = |place: usize| self.least.is_none_or(|least| least.is_in(&class.brief[place]));
+            return common_window(&class.steps, least, fits, times, self.length);
         }
         first_window(&class.brief, |place| self.room(class, place).is_some(), times, self.length)
     }
@@ -145,16 +151,18 @@ pub(super) fn common<'f>(mut times: impl Iterator<Item = &'f Free>) -> Option<Fr
     Some(times.fold(first, |least, free| least.least(free)))
 }
 
-/// As [`first_window`], where the same CPUs have to be free all the time.
+/// As [`first_window`], where the same CPUs or GPUs have to be free all the time. `least`: does a step have what is needed of
+/// it at least?
 fn common_window(
     steps: &[Step],
+    least: impl Fn(usize) -> bool,
     has: impl Fn(&Free) -> bool,
     (from, latest): (Timestamp, Timestamp),
     length: Duration,
 ) -> Option<(Timestamp, Timestamp)> {
     let first = steps.partition_point(|s| s.from <= from).saturating_sub(1);
     let places = (first..steps.len()).take_while(|place| steps[*place].from.max(from) <= latest);
-    places.into_iter().find_map(|place| {
+    places.filter(|place| least(*place)).find_map(|place| {
         let begin = steps[place].from.max(from);
         let until = begin.plus(length);
         let during = steps[place..].iter().take_while(|s| s.from < until || s.from <= begin);

@@ -9,7 +9,7 @@
 use super::{Asked, Pass, Plan};
 use crate::{
     scheduler::{
-        facts::{Backfill, ClusterView, UNLIMITED_FOR_PLANNING},
+        facts::{Backfill, ClusterView},
         horizon::Slot,
         select::{self, Bound},
         topology,
@@ -74,14 +74,14 @@ fn starts(plan: &Plan) -> BTreeMap<JobId, (usize, Option<Timestamp>)> {
 }
 
 /// What is to stay whole: blocks or leaf switches by level, the smallest first, as far as they are idle and nobody has room
-/// reserved there.
+/// reserved there, or has reserved them, within the time that is planned.
 pub(super) struct Wholes(Vec<Vec<Vec<usize>>>);
 
 impl Wholes {
     fn new(topology: &dyn Topology, pass: &Pass<'_>) -> Self {
         let idle = |node: usize| {
             pass.machine.is_idle(node)
-                && pass.horizon.idle_from(node, pass.now, UNLIMITED_FOR_PLANNING) == Some(pass.now)
+                && pass.horizon.idle_from(node, pass.now, pass.view.policy.backfill_window) == Some(pass.now)
         };
         let mut known: BTreeMap<usize, bool> = BTreeMap::new();
         let mut whole = |area: Vec<usize>| {
