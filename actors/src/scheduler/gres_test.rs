@@ -190,6 +190,10 @@ fn gpus_go_with_cpus_near_to_them() {
     assert_eq!(of(vec![wants(1, 6, None)]), [text(1, "0-5", "gpu:1(IDX:0)")]);
     assert_eq!(of(vec![wants(1, 6, Some(GresBinding::Enforce))]), []);
     assert_eq!(of(vec![wants(3, 6, Some(GresBinding::Enforce))]), [text(1, "0-5", "gpu:3(IDX:0-2)")]);
+    // Nor do free GPUs stay free since all CPUs near to them are taken.
+    let plain = JobSpec { tasks: Some(4), ..spec() };
+    let far = of(vec![plain, wants(1, 1, None), wants(1, 1, None), wants(1, 1, None)]);
+    assert_eq!(far[1..], [text(2, "4", "gpu:1(IDX:2)"), text(3, "5", "gpu:1(IDX:3)"), text(4, "6", "gpu:1(IDX:0)")]);
     let mut feasibility = Feasibility::new(cluster(vec![two_sockets(0)], Vec::new()));
     assert!(feasibility.check(&job(1, wants(1, 6, Some(GresBinding::Enforce)))).is_err());
     assert!(feasibility.check(&job(1, wants(1, 4, Some(GresBinding::Enforce)))).is_ok());
