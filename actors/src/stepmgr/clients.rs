@@ -195,7 +195,7 @@ impl StepMgrCore {
         let step = self.next_step;
         let place = self.queue.place(now, Urgency::Blocking, self.config.minibatch_age, spec.priority);
         // A step that finds room starts without ever being in the queue, if nothing waits or may be passed by.
-        let may_start = !self.journal_behind && (immediate || self.queue.is_empty());
+        let may_start = !self.journal_behind && !self.stands_still() && (immediate || self.queue.is_empty());
         let placement = if may_start { self.try_place(place, &shape) } else { None };
         if immediate && placement.is_none() {
             return self.refuse(client, Refusal::Busy, out);

@@ -350,7 +350,7 @@ impl StepMgrCore {
                 self.given_up(now, &lost, out);
                 self.end_job(now, state, reason, ExitStatus::SUCCESS, StepEnd::Job(state), out);
             }
-            NodeToStepd::SignalJob { signal, to } => self.signal_job(signal, to, out),
+            NodeToStepd::SignalJob { signal, to } => self.signal_run(now, signal, to, out),
             NodeToStepd::SetTimeLimit(limit) => {
                 self.time_limit = limit;
                 self.record(StepEvent::TimeLimit(limit), out);

@@ -15,6 +15,7 @@ use garrick_model::{
         step::{CommandToStepMgr, OUTPUT_GRANT, STDIN_WINDOW, StepMgrToCommand},
     },
     refusal::Refusal,
+    signal::{SIGCONT, SIGKILL, SIGSTOP, SIGTERM, SIGTSTP},
     spec::{JobKind, JobSpec, NodeCount, SignalWarning, StepSharing, StreamTarget},
     state::StepState,
     step_selector::WhichSteps,
@@ -549,6 +550,72 @@ fn signals_reach_steps_the_batch_shell_or_all() {
         company.settle();
         assert_eq!(company.signals, reached, "{to:?}");
     }
+}
+
+fn signal_all(company: &mut Company, signal: i32) -> Vec<(i32, bool)> {
+    company.signals.clear();
+    company.tell(NodeToStepd::SignalJob { signal, to: SignalScope::Full });
+    company.settle();
+    std::mem::take(&mut company.signals)
+}
+
+#[test]
+fn a_job_that_stands_still_starts_no_step_until_it_goes_on() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![exact("a", 1), exact("b", 1)]);
+    company.settle();
+    assert_eq!(signal_all(&mut company, SIGSTOP), [(SIGSTOP, true), (SIGSTOP, true)]);
+    // A place is free, and one comes that would fit.
+    company.exit_code(0, 0);
+    let srun = company.srun(StepSpec { sharing: StepSharing::Overlap, ..exact("c", 1) });
+    company.settle();
+    assert!(company.running_steps().is_empty());
+    assert_eq!(company.last(srun), Some(&StepMgrToCommand::Queued { reason: Reason::Resources }));
+    let hurried = company.srun(StepSpec { immediate: true, sharing: StepSharing::Overlap, ..exact("d", 1) });
+    company.settle();
+    assert_eq!(company.last(hurried), Some(&StepMgrToCommand::Refused(Refusal::Busy)));
+    // Signals for some of it change nothing.
+    company.tell(NodeToStepd::SignalJob { signal: SIGCONT, to: SignalScope::Steps });
+    company.settle();
+    assert!(company.running_steps().is_empty());
+    assert_eq!(signal_all(&mut company, SIGCONT), [(SIGCONT, true)]);
+    assert_eq!(company.running_steps(), [1, 2]);
+}
+
+#[test]
+fn a_step_manager_that_took_over_goes_on_standing_still() {
+    for continued in [false, true] {
+        let mut company = batch(&[2]);
+        company.enqueue(vec![exact("a", 1), exact("b", 1), exact("c", 1)]);
+        company.settle();
+        signal_all(&mut company, SIGSTOP);
+        company.exit_code(0, 0);
+        company.restart_manager();
+        let last = if continued { SIGCONT } else { SIGSTOP };
+        if continued {
+            // Nothing is known yet of what runs.
+            let signal = NodeToStepd::SignalJob { signal: SIGCONT, to: SignalScope::Full };
+            company.tell_manager(StepMgrInput::Agent(signal));
+            assert_eq!(company.signals, []);
+        }
+        company.settle();
+        assert_eq!(company.signals, [(last, true), (last, true)]);
+        assert_eq!(company.running_steps(), if continued { vec![1, 2] } else { vec![1] });
+    }
+}
+
+#[test]
+fn what_is_to_end_is_not_stopped_by_an_order_from_before() {
+    let mut company = batch(&[1]);
+    company.stubborn = true;
+    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
+    company.settle();
+    assert_eq!(company.signals, [(SIGCONT, true), (SIGTERM, true)]);
+    for signal in [SIGTSTP, SIGSTOP] {
+        assert_eq!(signal_all(&mut company, signal), []);
+    }
+    company.advance(Duration::from_secs(30));
+    assert_eq!(company.signals, [(SIGKILL, true)]);
 }
 
 #[test]

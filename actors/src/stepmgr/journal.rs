@@ -6,6 +6,7 @@ use crate::{
     stepmgr::{
         batch::StoredBatch,
         ends::{EndedStep, Ends},
+        state::Motion,
     },
 };
 use garrick_model::{
@@ -98,6 +99,8 @@ pub enum StepEvent {
     },
     /// The job's limit was changed.
     TimeLimit(TimeLimit),
+    /// The run was stopped, or goes on.
+    Moved(Motion),
     /// So many more ends are with the agent: the oldest that were not.
     Reported {
         /// How many.
@@ -231,6 +234,8 @@ pub struct Ledger {
     pub restarts: u64,
     /// The job's limit, once it was changed.
     pub time_limit: Option<TimeLimit>,
+    /// Whether it stands still.
+    pub motion: Motion,
     /// Ends that the agent has not got, in their order.
     pub outbox: VecDeque<UnreportedEnd>,
     /// Ends that found no room in it. They are in the counts and in the journal.
@@ -269,6 +274,7 @@ impl Ledger {
                 }
             }
             StepEvent::TimeLimit(limit) => self.time_limit = Some(*limit),
+            StepEvent::Moved(motion) => self.motion = *motion,
             StepEvent::Reported { ends } => {
                 for _ in 0..*ends {
                     self.outbox.pop_front();

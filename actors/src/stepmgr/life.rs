@@ -104,6 +104,9 @@ impl StepMgrCore {
             let (step, after) = (StepKey::BATCH, None);
             self.record(StepEvent::Started { step, attempt: 0, at: now, places, origin, after }, out);
             out.push(StepMgrEffect::StartStep { plan: Box::new(plan) });
+            if self.stands_still() {
+                self.tell_motion(StepKey::BATCH, out);
+            }
             let first = self.reports.step_started(StepKey::BATCH);
             self.report_later(first, out);
         }
@@ -138,11 +141,11 @@ impl StepMgrCore {
         let Some(warning) = self.facts.spec.signal else { return };
         if self.phase.takes_steps() {
             let to = if warning.batch_only { SignalScope::BatchShell } else { SignalScope::Steps };
-            self.signal_job(warning.signal, to, out);
+            self.signal_steps(warning.signal, to, out);
         }
     }
 
-    pub(super) fn signal_job(&self, signal: i32, to: SignalScope, out: &mut Vec<StepMgrEffect>) {
+    pub(super) fn signal_steps(&self, signal: i32, to: SignalScope, out: &mut Vec<StepMgrEffect>) {
         for (step, record) in &self.steps {
             if !matches!(record.state, RecordState::Running { .. }) {
                 continue;
@@ -184,6 +187,7 @@ impl StepMgrCore {
             self.note(notice::error_line(&text), out);
         }
         self.phase = RunPhase::Ending;
+        self.moves_to_end(out);
         if self.ledger.ending.is_none() {
             self.record(StepEvent::Ending { state, reason, exit }, out);
         }

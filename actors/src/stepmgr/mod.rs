@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`run`] | facts of the run, settings of the site |
 //! | [`messages`] | what it is told and what it wants done |
-//! | [`core`] with [`clients`], [`enqueue`], [`attach`], [`naming`], [`schedule`], [`holds`], [`lines`], [`endings`], [`life`], [`takeover`] | decides |
+//! | [`core`] with [`clients`], [`enqueue`], [`attach`], [`naming`], [`schedule`], [`holds`], [`lines`], [`endings`], [`life`], `motion`, [`takeover`] | decides |
 //! | [`state`] | phases of the run, records of its steps |
 //! | [`shape`] | what a step needs |
 //! | [`pool`], [`placement`] | what there is, and where a step goes |
@@ -32,6 +32,7 @@ pub mod launch;
 pub mod life;
 pub mod lines;
 pub mod messages;
+mod motion;
 pub mod naming;
 pub mod placement;
 pub mod pool;

@@ -37,6 +37,9 @@ impl StepMgrCore {
         if self.journal_behind {
             return;
         }
+        if self.stands_still() {
+            return self.tell_waiting(out);
+        }
         let mut after = None;
         let mut missed = 0;
         let mut failed: Vec<Arc<StepShape>> = Vec::new();
@@ -95,7 +98,7 @@ impl StepMgrCore {
 
     /// A command's step just joined the queue: if nothing else could start before, only it can have changed that.
     pub(super) fn arrived(&mut self, now: Timestamp, key: QueueKey, step: u32, out: &mut Vec<StepMgrEffect>) {
-        if !self.settled || self.holds.is_touched() || self.journal_behind {
+        if !self.settled || self.holds.is_touched() || self.journal_behind || self.stands_still() {
             return self.schedule(now, out);
         }
         self.forget_blocked();

@@ -7,10 +7,12 @@ use crate::{
 use garrick_model::{
     ids::StepKey,
     messages::shepherd::TaskFound,
+    signal::{SIGCONT, SIGSTOP},
     spec::{EnvEntry, StepSpec},
     time::Timestamp,
     view::StepOrigin,
 };
+use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -35,6 +37,29 @@ impl RunPhase {
     /// New steps are welcome.
     pub const fn takes_steps(self) -> bool {
         matches!(self, Self::Starting | Self::Running)
+    }
+}
+
+/// Whether the run may use its CPUs, as SIGSTOP and SIGCONT to all of it say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Motion {
+    /// Nothing was ever said.
+    #[default]
+    Untouched,
+    /// It stands still: tasks are stopped, and no step is started.
+    Still,
+    /// It goes on.
+    Resumed,
+}
+
+impl Motion {
+    /// What was said last.
+    pub const fn signal(self) -> Option<i32> {
+        match self {
+            Self::Untouched => None,
+            Self::Still => Some(SIGSTOP),
+            Self::Resumed => Some(SIGCONT),
+        }
     }
 }
 

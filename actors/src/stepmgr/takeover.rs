@@ -343,6 +343,7 @@ impl StepMgrCore {
             let more = found.iter().any(|(n, t)| n == node && t.end.is_none());
             self.feed_end(*node, task, !more, out);
         }
+        self.tell_motion(key, out);
         if !self.phase.takes_steps() {
             let cause = self.ledger.ending.as_ref().map_or(StepEnd::BatchOver, |(state, ..)| StepEnd::Job(*state));
             out.push(StepMgrEffect::ToStep { step: key, input: StepInput::End(cause) });

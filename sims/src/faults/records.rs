@@ -98,6 +98,7 @@ impl RunRecords {
             StepEvent::Retried { .. }
             | StepEvent::Ending { .. }
             | StepEvent::TimeLimit(_)
+            | StepEvent::Moved(_)
             | StepEvent::Reported { .. } => {}
         }
     }

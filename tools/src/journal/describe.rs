@@ -204,6 +204,7 @@ fn of_steps(event: &StepEvent) -> Described {
             let (state, reason) = (words::job_state(*state), words::reason(reason));
             ("job".to_owned(), "Ending", format!("state={state} exit={} reason={reason:?}", words::exit(*exit)))
         }
+        StepEvent::Moved(motion) => ("job".to_owned(), "Moved", format!("motion={motion:?}")),
         StepEvent::TimeLimit(limit) => ("job".to_owned(), "TimeLimit", format!("limit={}", limit.squeue_text())),
         StepEvent::Reported { ends } => ("manager".to_owned(), "Reported", format!("ends={ends}")),
         StepEvent::Restarted => ("manager".to_owned(), "Restarted", String::new()),

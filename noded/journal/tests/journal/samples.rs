@@ -3,7 +3,7 @@
 use crate::{controller_events, step_events};
 use garrick_actors::{
     controller::event::{ControllerEvent, Replayed},
-    stepmgr::{Ledger, StepEvent},
+    stepmgr::{Ledger, StepEvent, state::Motion},
 };
 use garrick_journal::{Reader, replace};
 use serde::de::DeserializeOwned;
@@ -86,6 +86,13 @@ fn a_step_journal_of_version_1_reads_back() {
 }
 
 #[test]
+fn runs_that_stand_still_in_a_step_journal_of_version_1_read_back() {
+    let read: Vec<StepEvent> = all(&sample("version-1-steps-moved.journal"));
+    assert_same(&read, &step_events::moved());
+    assert_eq!(Ledger::replay(read).motion, Motion::Still);
+}
+
+#[test]
 fn the_samples_fit_together_and_have_every_event() {
     let mut replayed = Replayed::default();
     let events = controller_events::version_1();
@@ -105,7 +112,8 @@ fn the_samples_fit_together_and_have_every_event() {
         assert!(found.contains(&name), "{name} is missing");
     }
     let events = step_events::version_1();
-    let found: Vec<&str> = events.iter().map(step_events::name).collect();
+    let later = step_events::moved();
+    let found: Vec<&str> = events.iter().chain(&later).map(step_events::name).collect();
     for name in step_events::NAMES {
         assert!(found.contains(&name), "{name} is missing");
     }
@@ -137,6 +145,12 @@ fn make_the_sample_of_preemption() {
 #[ignore = "makes tests/data/version-1-suspended.journal, by hand"]
 fn make_the_sample_of_suspension() {
     replace(&sample("version-1-suspended.journal"), controller_events::suspended()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-steps-moved.journal, by hand"]
+fn make_the_sample_of_runs_that_stand_still() {
+    replace(&sample("version-1-steps-moved.journal"), step_events::moved()).unwrap();
 }
 
 /// Makes the samples of the version that is written now. Samples of versions that have been in use are not made again.

@@ -6,6 +6,7 @@ use garrick_actors::{
         StepEvent,
         batch::{StoredBatch, StoredMembers},
         journal::Place,
+        state::Motion,
     },
 };
 use garrick_model::{
@@ -26,8 +27,8 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 9] =
-    ["Accepted", "Started", "Retried", "Ended", "Withdrawn", "Ending", "TimeLimit", "Reported", "Restarted"];
+pub const NAMES: [&str; 10] =
+    ["Accepted", "Started", "Retried", "Ended", "Withdrawn", "Ending", "TimeLimit", "Moved", "Reported", "Restarted"];
 
 pub fn name(event: &StepEvent) -> &'static str {
     match event {
@@ -38,6 +39,7 @@ pub fn name(event: &StepEvent) -> &'static str {
         StepEvent::Withdrawn { .. } => "Withdrawn",
         StepEvent::Ending { .. } => "Ending",
         StepEvent::TimeLimit(_) => "TimeLimit",
+        StepEvent::Moved(_) => "Moved",
         StepEvent::Reported { .. } => "Reported",
         StepEvent::Restarted => "Restarted",
     }
@@ -225,4 +227,9 @@ pub fn version_1() -> Vec<StepEvent> {
         ended(StepKey::BATCH, StepState::Completed, OK, None),
     ]);
     events
+}
+
+/// What came later: a run that is stopped and goes on.
+pub fn moved() -> Vec<StepEvent> {
+    [Motion::Still, Motion::Resumed, Motion::Still].map(StepEvent::Moved).to_vec()
 }
