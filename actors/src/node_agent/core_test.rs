@@ -15,6 +15,7 @@ use garrick_model::{
     },
     packed_steps::PackedSteps,
     resources::{MemoryMib, NodeShape, NodeShare},
+    signal::{SIGCONT, SIGSTOP, SIGTSTP},
     state::{ExitStatus, JobState, Reason},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
@@ -343,6 +344,32 @@ fn orders_for_a_stepd_that_is_away_reach_the_next_one_in_turn() {
             &end
         ]
     );
+}
+
+#[test]
+fn whether_a_run_stands_still_is_said_to_every_stepd_until_it_is_to_end() {
+    let mut b = Bench::holding(&["n1"]);
+    let (job, sluid) = (RUN.job, RUN.sluid);
+    let tell = |b: &mut Bench, signal, to| {
+        b.tell(AgentInput::Controller(ControllerToNode::SignalJob { job, sluid, signal, to }));
+    };
+    let signal = |signal| NodeToStepd::SignalJob { signal, to: SignalScope::Full };
+    tell(&mut b, SIGSTOP, SignalScope::Full);
+    tell(&mut b, SIGCONT, SignalScope::Steps);
+    b.tell(killed());
+    assert_eq!(orders(&b.back(2)), [&NodeToStepd::Welcome, &signal(SIGSTOP)], "that was for one who had heard it");
+    // What came while nobody was there: the last one counts, and behind those that were kept.
+    b.tell(killed());
+    for signal in [SIGCONT, SIGSTOP, SIGTSTP, SIGCONT] {
+        tell(&mut b, signal, SignalScope::Full);
+    }
+    assert_eq!(orders(&b.back(3)), [&NodeToStepd::Welcome, &signal(SIGTSTP), &signal(SIGCONT)]);
+    let state = JobState::Cancelled;
+    b.tell(AgentInput::Controller(ControllerToNode::EndJob { job, sluid, state, reason: Reason::None, lost: vec![] }));
+    tell(&mut b, SIGSTOP, SignalScope::Full);
+    b.tell(killed());
+    let end = NodeToStepd::EndJob { state, reason: Reason::None, lost: Vec::new() };
+    assert_eq!(orders(&b.back(4)), [&NodeToStepd::Welcome, &end]);
 }
 
 #[test]

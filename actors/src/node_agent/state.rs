@@ -1,7 +1,8 @@
 //! What the agent remembers of each run.
 
 use garrick_model::{
-    messages::stepd::NodeToStepd,
+    messages::{node::SignalScope, stepd::NodeToStepd},
+    signal::{SIGCONT, SIGSTOP},
     time::{TimeLimit, Timestamp},
 };
 use std::collections::VecDeque;
@@ -46,6 +47,8 @@ impl RunPhase {
 pub(super) struct Standing {
     /// The latest time limit.
     pub limit: Option<TimeLimit>,
+    /// The latest of SIGSTOP and SIGCONT to all of it. None once it is to end.
+    pub motion: Option<i32>,
     /// The first order to end the run.
     pub end: Option<NodeToStepd>,
 }
@@ -96,7 +99,7 @@ impl Run {
             door: String::new(),
             pid: None,
             orders: VecDeque::new(),
-            standing: Standing { limit: None, end: None },
+            standing: Standing { limit: None, motion: None, end: None },
             restarts: Vec::new(),
             condemned: false,
             gone: false,
@@ -116,7 +119,9 @@ impl Run {
             NodeToStepd::SetTimeLimit(limit) => self.standing.limit = Some(*limit),
             NodeToStepd::EndJob { .. } | NodeToStepd::FinishAllocation(_) => {
                 self.standing.end.get_or_insert_with(|| order.clone());
+                self.standing.motion = None;
             }
+            _ if self.standing.end.is_none() => self.standing.motion = motion(order).or(self.standing.motion),
             _ => {}
         }
     }
@@ -127,7 +132,7 @@ impl Run {
             order,
             NodeToStepd::SetTimeLimit(_) | NodeToStepd::EndJob { .. } | NodeToStepd::FinishAllocation(_)
         );
-        if !holds {
+        if !holds && motion(&order).is_none() {
             if self.orders.len() == MOST_ORDERS {
                 self.orders.pop_front();
             }
@@ -135,12 +140,22 @@ impl Run {
         }
     }
 
-    /// What a `stepd` that connects is told: the limit, what was kept, the end.
+    /// What a `stepd` that connects is told: the limit, what was kept, whether it stands still, the end.
     pub fn greeting(&mut self) -> Vec<NodeToStepd> {
         let mut all = vec![NodeToStepd::Welcome];
         all.extend(self.standing.limit.map(NodeToStepd::SetTimeLimit));
         all.extend(self.orders.drain(..));
+        // A SIGTSTP that was kept must not stop what was continued after it.
+        all.extend(self.standing.motion.map(|signal| NodeToStepd::SignalJob { signal, to: SignalScope::Full }));
         all.extend(self.standing.end.clone());
         all
+    }
+}
+
+/// The signal of an order to stop or to continue the whole run.
+const fn motion(order: &NodeToStepd) -> Option<i32> {
+    match order {
+        NodeToStepd::SignalJob { signal: signal @ (SIGSTOP | SIGCONT), to: SignalScope::Full } => Some(*signal),
+        _ => None,
     }
 }
