@@ -109,6 +109,8 @@ pub struct StepMgrCore {
     /// Records wait for room on the disk.
     pub(super) journal_behind: bool,
     begun: bool,
+    /// The warning of `--signal` was given.
+    pub(super) warned: bool,
     /// Lines that went to the job's error file about single steps.
     pub(super) lines_noted: u32,
 }
@@ -151,6 +153,7 @@ impl StepMgrCore {
             asked_at: BTreeMap::new(),
             journal_behind: false,
             begun: false,
+            warned: false,
             lines_noted: 0,
             facts,
             config,

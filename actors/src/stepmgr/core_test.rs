@@ -619,6 +619,31 @@ fn what_is_to_end_is_not_stopped_by_an_order_from_before() {
 }
 
 #[test]
+fn the_warning_is_given_once_however_often_the_limit_moves_with_the_time() {
+    let mut facts = run(JobKind::Batch, &[1]);
+    facts.time_limit = TimeLimit::Secs(600);
+    let mut spec = job_spec(JobKind::Batch);
+    spec.signal = Some(SignalWarning { signal: 10, before_secs: 60, batch_only: true });
+    facts.spec = Arc::new(spec);
+    let mut company = Company::ready(facts, StepMgrConfig::default());
+    let limit = |company: &mut Company, limit| {
+        company.tell(NodeToStepd::SetTimeLimit(limit));
+        company.settle();
+    };
+    company.advance(Duration::from_secs(550));
+    assert_eq!(company.signals, [(10, false)]);
+    limit(&mut company, TimeLimit::Unlimited);
+    company.advance(Duration::from_secs(100));
+    limit(&mut company, TimeLimit::Secs(700));
+    company.advance(Duration::from_secs(1));
+    assert_eq!(company.signals.len(), 1);
+    // One that is far ahead is warned of again.
+    limit(&mut company, TimeLimit::Secs(2000));
+    company.advance(Duration::from_secs(1300));
+    assert_eq!(company.signals, [(10, false), (10, false)]);
+}
+
+#[test]
 fn steps_are_cancelled_or_signalled_by_number() {
     let mut company = batch(&[1]);
     company.enqueue(vec![step("a"), step("b")]);

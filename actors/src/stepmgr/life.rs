@@ -130,7 +130,12 @@ impl StepMgrCore {
             Some(limit) => {
                 let before = Duration::from_secs(u64::from(warning.before_secs));
                 let at = self.facts.start_time.plus(limit.saturating_sub(before));
-                out.push(StepMgrEffect::SetTimer { timer: StepMgrTimer::Warning, after: at.since(now) });
+                self.warned &= at <= now;
+                out.push(if self.warned {
+                    StepMgrEffect::ClearTimer(StepMgrTimer::Warning)
+                } else {
+                    StepMgrEffect::SetTimer { timer: StepMgrTimer::Warning, after: at.since(now) }
+                });
             }
             None => out.push(StepMgrEffect::ClearTimer(StepMgrTimer::Warning)),
         }
@@ -140,6 +145,7 @@ impl StepMgrCore {
     pub(super) fn warn(&mut self, out: &mut Vec<StepMgrEffect>) {
         let Some(warning) = self.facts.spec.signal else { return };
         if self.phase.takes_steps() {
+            self.warned = true;
             let to = if warning.batch_only { SignalScope::BatchShell } else { SignalScope::Steps };
             self.signal_steps(warning.signal, to, out);
         }
