@@ -99,12 +99,13 @@ fn states(pid: i32) -> String {
     children_of(pid).into_iter().fold(own, |all, child| all + &states(child))
 }
 
-/// A job of two CPUs, and the processes of its batch shell and of its step's task.
-fn low(c: &Cluster) -> (String, [i32; 2]) {
+/// A job of two CPUs, and the processes of its batch shell, of its step's task, and of one that left that in every way.
+fn low(c: &Cluster) -> (String, [i32; 3]) {
     let text = "#!/bin/bash\n#SBATCH -p low -n2 --mem=1000 -o low-%j.out\necho $$ > shell\n\
-                srun -n1 sh -c 'echo $$ > task; while :; do sleep 1; done'\n";
+                srun -n1 sh -c 'echo $$ > task; (setsid sh -c \"echo \\$\\$ > apart; while :; do sleep 1; done\" &)\n\
+                timeout 100000 sh -c \"while :; do sleep 1; done\"'\n";
     c.script("low.sh", text);
-    let said = ["shell", "task"].map(|name| c.fifo(name));
+    let said = ["shell", "task", "apart"].map(|name| c.fifo(name));
     let id = c.sh("sbatch low.sh").ok().job();
     (id, said.map(|pipe| std::fs::read_to_string(pipe).unwrap().trim().parse().unwrap()))
 }
@@ -116,12 +117,12 @@ fn high(c: &Cluster, pipe: &str, memory: u32) -> String {
     c.run("sbatch", &["-p", "high", "-n2", &format!("--mem={memory}"), "-o", "high.out", "--wrap", &wrap]).ok().job()
 }
 
-fn stand_still(c: &Cluster, processes: [i32; 2]) {
+fn stand_still(c: &Cluster, processes: [i32; 3]) {
     let stand = |pid| !states(pid).is_empty() && states(pid).chars().all(|state| "TZ".contains(state));
     c.await_that("all processes are stopped", || processes.into_iter().all(stand));
 }
 
-fn go_on(c: &Cluster, processes: [i32; 2]) {
+fn go_on(c: &Cluster, processes: [i32; 3]) {
     let go = |pid| !states(pid).is_empty() && !states(pid).contains('T');
     c.await_that("no process is stopped", || processes.into_iter().all(go));
 }
@@ -187,6 +188,7 @@ fn a_job_of_a_lower_tier_stands_still_for_one_of_a_higher_and_goes_on_after_it()
     c.await_state(&last, "RUNNING");
     c.sh(&format!("scancel {low}")).ok();
     c.await_state(&low, "CANCELLED");
+    assert!(processes.into_iter().all(|pid| states(pid).is_empty()));
     assert_eq!(c.read("last"), "over\n");
     c.await_state(&last, "COMPLETED");
     c.await_that("the node is idle", || c.sh("sinfo -h -p low -o %t").ok().out.trim() == "idle");

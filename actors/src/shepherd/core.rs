@@ -19,6 +19,7 @@ use garrick_model::{
         shepherd::{ShepherdToStepMgr, StepLaunch, StepMgrToShepherd, Stream},
     },
     resources::CpuSet,
+    signal::SIGSTOP,
     time::Timestamp,
 };
 use jiff::tz::TimeZone;
@@ -109,6 +110,10 @@ pub struct ShepherdCore {
     /// The batch script's error file, which gets notes after its end too.
     pub(super) job_error_path: Option<String>,
     pub(super) manager: bool,
+    /// The run stands still.
+    pub(super) still: bool,
+    /// Tasks that were ordered since.
+    pub(super) stopped_at_start: Vec<u64>,
 }
 
 impl ShepherdCore {
@@ -133,6 +138,8 @@ impl ShepherdCore {
             scripts: Vec::new(),
             job_error_path: None,
             manager: true,
+            still: false,
+            stopped_at_start: Vec::new(),
         }
     }
 
@@ -188,7 +195,8 @@ impl ShepherdCore {
                 }
                 self.trim_input(step, 0, out);
             }
-            StepMgrToShepherd::Signal { step, signal, reach } => self.signal_step(step, signal, reach, out),
+            StepMgrToShepherd::Signal { signal, whole_run: true, .. } => self.signal_run(signal, out),
+            StepMgrToShepherd::Signal { step, signal, reach, .. } => self.signal_step(step, signal, reach, out),
             StepMgrToShepherd::Terminate { step } => self.terminate(now, step, out),
             StepMgrToShepherd::Kill { step } => self.kill(step, out),
             StepMgrToShepherd::Resize { step, rows, cols } => {
@@ -225,6 +233,9 @@ impl ShepherdCore {
             self.steps.iter().filter(|(_, s)| !s.unspawned.is_empty() && !s.sweeping).map(|(id, _)| *id).collect();
         for step in ready {
             self.prepare(step, out);
+        }
+        if self.still {
+            self.signal_run(SIGSTOP, out);
         }
         if self.listing {
             self.list_tasks(out);

@@ -381,6 +381,22 @@ fn a_program_that_cannot_be_executed_ends_with_the_errno() {
 }
 
 #[test]
+fn what_is_started_while_the_run_stands_still_is_stopped_until_that_is_over() {
+    let mut rig = Rig::new();
+    let whole =
+        |signal| StepMgrToShepherd::Signal { step: step(), signal, reach: SignalReach::Groups, whole_run: true };
+    let signal = |signal| to_launcher(ToLauncher::Signal { token: 1, signal, group: true });
+    assert_eq!(rig.manager(whole(19)), [ShepherdEffect::SignalRun { signal: 19 }]);
+    let launched = rig.launch(|_, _| {}, 1);
+    assert_eq!((spawns(&launched).len(), launched.last()), (1, Some(&signal(19))));
+    rig.spawned(1);
+    assert_eq!(rig.manager(whole(18)), [signal(18), ShepherdEffect::SignalRun { signal: 18 }]);
+    // Those that ran before and later ones need no word of their own.
+    rig.manager(whole(19));
+    assert_eq!(rig.manager(whole(18)), [ShepherdEffect::SignalRun { signal: 18 }]);
+}
+
+#[test]
 fn terminating_a_step_is_sigterm_and_after_kill_wait_sigkill() {
     let mut rig = Rig::new();
     rig.launch(|_, _| {}, 1);
@@ -397,7 +413,7 @@ fn terminating_a_step_is_sigterm_and_after_kill_wait_sigkill() {
     assert_eq!(rig.manager(StepMgrToShepherd::Terminate { step: step() }), []);
     rig.now = NOW.plus(Duration::from_secs(30));
     assert_eq!(rig.tell(ShepherdInput::Timer(ShepherdTimer::Kill)), [signal(9)]);
-    let leader = StepMgrToShepherd::Signal { step: step(), signal: 10, reach: SignalReach::Leaders };
+    let leader = StepMgrToShepherd::Signal { step: step(), signal: 10, reach: SignalReach::Leaders, whole_run: false };
     assert_eq!(rig.manager(leader), [to_launcher(ToLauncher::Signal { token: 1, signal: 10, group: false })]);
 }
 
@@ -594,7 +610,7 @@ fn tasks_of_a_former_stepd_are_taken_on_and_listed_once_they_are_known() {
     let list = ShepherdToStepMgr::Tasks { tasks, complete: true };
     assert_eq!(rig.tell(adopted), [ShepherdEffect::ToManager(list)]);
     let signal = |token| to_launcher(ToLauncher::Signal { token, signal: 10, group: true });
-    let message = StepMgrToShepherd::Signal { step: step(), signal: 10, reach: SignalReach::Groups };
+    let message = StepMgrToShepherd::Signal { step: step(), signal: 10, reach: SignalReach::Groups, whole_run: false };
     assert_eq!(rig.manager(message), [signal(7), signal(9)]);
     let note = StepMgrToShepherd::Note { step: step(), text: "time".into() };
     let line = ToLauncher::AppendText { path: "/home/alice/err".into(), text: bytes("time\n") };

@@ -11,7 +11,7 @@ use garrick_model::{
         launcher::{TaskUsage, ToLauncher},
         shepherd::{ShepherdToStepMgr, SignalReach},
     },
-    signal::{SIGCONT, SIGKILL, SIGTERM},
+    signal::{SIGCONT, SIGKILL, SIGSTOP, SIGTERM},
     state::ExitStatus,
     time::Timestamp,
 };
@@ -35,6 +35,39 @@ impl ShepherdCore {
                 let message = ToLauncher::Signal { token: *token, signal, group: reach == SignalReach::Groups };
                 out.push(ShepherdEffect::ToLauncher { message, passed: Vec::new() });
             }
+        }
+    }
+
+    /// A signal to everything of the run here. SIGSTOP holds until SIGCONT.
+    pub(super) fn signal_run(&mut self, signal: i32, out: &mut Vec<ShepherdEffect>) {
+        match signal {
+            SIGSTOP => self.still = true,
+            SIGCONT => {
+                self.still = false;
+                // The launcher may not have come to them yet.
+                for token in std::mem::take(&mut self.stopped_at_start) {
+                    self.signal_task(token, SIGCONT, out);
+                }
+            }
+            _ => {}
+        }
+        if self.phase == ShepherdPhase::Serving && self.launcher_up {
+            out.push(ShepherdEffect::SignalRun { signal });
+        }
+    }
+
+    fn signal_task(&self, token: u64, signal: i32, out: &mut Vec<ShepherdEffect>) {
+        if self.tasks.get(&token).is_some_and(|t| !matches!(t.phase, TaskPhase::Ended { .. })) {
+            let message = ToLauncher::Signal { token, signal, group: true };
+            out.push(ShepherdEffect::ToLauncher { message, passed: Vec::new() });
+        }
+    }
+
+    /// A task that was just ordered.
+    pub(super) fn stop_at_start(&mut self, token: u64, out: &mut Vec<ShepherdEffect>) {
+        if self.still {
+            self.stopped_at_start.push(token);
+            self.signal_task(token, SIGSTOP, out);
         }
     }
 

@@ -215,6 +215,12 @@ pub enum ShepherdEffect {
         /// Process groups (the tasks' first pids).
         pids: Vec<u32>,
     },
+    /// A signal to every process of the run's tasks here, whatever groups and sessions they made, but not to the launcher.
+    /// A later one takes the place of one that is under way. Not answered.
+    SignalRun {
+        /// Number.
+        signal: i32,
+    },
     /// Kill everything in a step's own cgroup and remove it. Answered by `Swept`.
     Sweep {
         /// Step.

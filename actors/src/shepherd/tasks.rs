@@ -189,6 +189,7 @@ impl ShepherdCore {
         let phase = TaskPhase::Launched;
         self.tasks.insert(token, TaskHere { step: id, rank, phase, streams, spoke: [false; 2], error_path });
         out.push(ShepherdEffect::ToLauncher { message, passed });
+        self.stop_at_start(token, out);
     }
 
     pub(super) fn spawned(&mut self, token: u64, pid: u32, out: &mut Vec<ShepherdEffect>) {

@@ -359,7 +359,7 @@ impl StepCore {
             self.signalled.get_or_insert(signal as u8);
         }
         for node in self.nodes.iter().filter(|n| n.tasks_left > 0) {
-            let message = StepMgrToShepherd::Signal { step: self.plan.id, signal, reach };
+            let message = StepMgrToShepherd::Signal { step: self.plan.id, signal, reach, whole_run: false };
             out.push(StepEffect::ToShepherd { node: node.slot, message });
         }
     }

@@ -94,6 +94,8 @@ pub struct Company {
     pub stubborn: bool,
     /// Signals that launchers were told to send: number, whole groups.
     pub signals: Vec<(i32, bool)>,
+    /// Signals to everything of the run on a node.
+    pub run_signals: Vec<(usize, i32)>,
     /// Reports are acknowledged as soon as they are made.
     pub acknowledges: bool,
     /// How often a process was started for each task of each step.
@@ -140,6 +142,7 @@ impl Company {
             disk_full: false,
             stubborn: false,
             signals: Vec::new(),
+            run_signals: Vec::new(),
             acknowledges: true,
             spawned: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -658,6 +661,7 @@ impl Company {
             ShepherdEffect::SetTimer { timer, after } => {
                 self.shepherd_timers.insert((n, timer), self.now.plus(after));
             }
+            ShepherdEffect::SignalRun { signal } => self.run_signals.push((n, signal)),
             ShepherdEffect::StartLauncher
             | ShepherdEffect::Resize { .. }
             | ShepherdEffect::KillGroups { .. }

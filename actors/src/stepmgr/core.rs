@@ -291,6 +291,7 @@ impl StepMgrCore {
         if self.phase == RunPhase::Starting && node.0 == 0 {
             self.batch_host_up(now, out);
         }
+        self.tell_node(node, out);
         self.settled = false;
         self.schedule(now, out);
     }

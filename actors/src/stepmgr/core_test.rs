@@ -565,6 +565,7 @@ fn a_job_that_stands_still_starts_no_step_until_it_goes_on() {
     company.enqueue(vec![exact("a", 1), exact("b", 1)]);
     company.settle();
     assert_eq!(signal_all(&mut company, SIGSTOP), [(SIGSTOP, true), (SIGSTOP, true)]);
+    assert_eq!(company.run_signals, [(0, SIGSTOP)]);
     // A place is free, and one comes that would fit.
     company.exit_code(0, 0);
     let srun = company.srun(StepSpec { sharing: StepSharing::Overlap, ..exact("c", 1) });
@@ -579,6 +580,7 @@ fn a_job_that_stands_still_starts_no_step_until_it_goes_on() {
     company.settle();
     assert!(company.running_steps().is_empty());
     assert_eq!(signal_all(&mut company, SIGCONT), [(SIGCONT, true)]);
+    assert_eq!(company.run_signals, [(0, SIGSTOP), (0, SIGCONT)]);
     assert_eq!(company.running_steps(), [1, 2]);
 }
 
@@ -600,6 +602,7 @@ fn a_step_manager_that_took_over_goes_on_standing_still() {
         }
         company.settle();
         assert_eq!(company.signals, [(last, true), (last, true)]);
+        assert_eq!(company.run_signals, [(0, SIGSTOP), (0, last)]);
         assert_eq!(company.running_steps(), if continued { vec![1, 2] } else { vec![1] });
     }
 }
@@ -615,7 +618,18 @@ fn what_is_to_end_is_not_stopped_by_an_order_from_before() {
         assert_eq!(signal_all(&mut company, signal), []);
     }
     company.advance(Duration::from_secs(30));
-    assert_eq!(company.signals, [(SIGKILL, true)]);
+    assert_eq!((&company.signals[..], &company.run_signals[..]), (&[(SIGKILL, true)][..], &[][..]));
+}
+
+#[test]
+fn what_ends_while_it_stands_still_goes_on_for_that() {
+    let mut company = batch(&[1]);
+    company.stubborn = true;
+    signal_all(&mut company, SIGSTOP);
+    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
+    company.settle();
+    assert_eq!(company.signals, [(SIGCONT, true), (SIGTERM, true)]);
+    assert_eq!(company.run_signals, [(0, SIGSTOP), (0, SIGCONT)]);
 }
 
 #[test]

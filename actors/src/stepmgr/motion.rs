@@ -2,17 +2,21 @@
 //! that wait, for those whose nodes are being asked what became of them, and over a restart.
 
 use crate::{
-    step::StepInput,
+    step::{NodeSlot, StepInput},
     stepmgr::{
         core::StepMgrCore,
         journal::StepEvent,
         messages::StepMgrEffect,
+        pool::NodeUse,
         state::{Motion, RecordState},
     },
 };
 use garrick_model::{
-    ids::StepKey,
-    messages::{node::SignalScope, shepherd::SignalReach},
+    ids::{StepId, StepKey},
+    messages::{
+        node::SignalScope,
+        shepherd::{SignalReach, StepMgrToShepherd},
+    },
     signal::{SIGCONT, SIGSTOP, SIGTSTP},
     time::Timestamp,
 };
@@ -37,6 +41,7 @@ impl StepMgrCore {
         let was = self.ledger.motion;
         self.set_motion(motion, out);
         self.signal_steps(signal, to, out);
+        self.tell_nodes(out);
         if was == Motion::Still && motion != was {
             self.settled = false;
             self.schedule(now, out);
@@ -53,7 +58,24 @@ impl StepMgrCore {
     pub(super) fn moves_to_end(&mut self, out: &mut Vec<StepMgrEffect>) {
         if self.stands_still() {
             self.set_motion(Motion::Resumed, out);
+            self.tell_nodes(out);
         }
+    }
+
+    /// Nodes stop and continue also what left its task's process group.
+    fn tell_nodes(&self, out: &mut Vec<StepMgrEffect>) {
+        let ready = self.pool.nodes().iter().zip(0..).filter(|(node, _)| node.usage == NodeUse::Ready);
+        for (_, slot) in ready {
+            self.tell_node(NodeSlot(slot), out);
+        }
+    }
+
+    /// A node that came, or came back, hears what holds.
+    pub(super) fn tell_node(&self, node: NodeSlot, out: &mut Vec<StepMgrEffect>) {
+        let Some(signal) = self.ledger.motion.signal() else { return };
+        let (step, reach) = (StepId::of(self.facts.job, StepKey::BATCH), SignalReach::Groups);
+        let message = StepMgrToShepherd::Signal { step, signal, reach, whole_run: true };
+        out.push(StepMgrEffect::ToShepherd { node, message });
     }
 
     /// A step that was taken over, or was ordered before the run was stopped, hears what holds.

@@ -22,6 +22,10 @@ use std::{
     os::fd::{AsFd, OwnedFd},
     path::Path,
     rc::Rc,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 use tokio::sync::oneshot;
@@ -291,6 +295,53 @@ pub fn sweep_everything(place: &ShepherdPlace, launcher: Option<u32>) -> Vec<u32
         tracing::error!(error = e, "killing what is left of the job");
         Vec::new()
     })
+}
+
+/// Signals of which the latest counts.
+#[derive(Default)]
+pub struct RunSignals {
+    sent: AtomicU64,
+    turn: Mutex<()>,
+}
+
+impl RunSignals {
+    /// The number of one more, which takes the place of those before.
+    pub fn next(&self) -> u64 {
+        self.sent.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    fn is_latest(&self, number: u64) -> bool {
+        self.sent.load(Ordering::Relaxed) == number
+    }
+}
+
+/// A signal to all of the user's processes of the run but the launcher, once each, unless there is a later one than this
+/// `number` of `signals`.
+pub fn signal_run(place: &ShepherdPlace, launcher: u32, signal: i32, signals: &RunSignals, number: u64) {
+    // What was forked by a process before that one was reached is met by the next look.
+    const LOOKS: u32 = 5;
+    let _turn = signals.turn.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reached: BTreeSet<(u32, u64)> = BTreeSet::new();
+    for look in 0..LOOKS {
+        let found = match processes(place, Some(launcher)) {
+            Ok(found) => found,
+            Err(e) => return tracing::error!(error = %e, signal, "looking for processes of the job"),
+        };
+        let fresh = |p: &Process| !p.is_dead() && !reached.contains(&(p.pid, p.start_time));
+        let found: Vec<Process> = found.into_iter().filter(fresh).collect();
+        if found.is_empty() && look > 0 {
+            return;
+        }
+        for process in found {
+            if !signals.is_latest(number) {
+                return;
+            }
+            if let Err(e) = proc_tree::signal(&process, signal) {
+                tracing::warn!(error = %e, signal, pid = process.pid, "signalling a process of the job");
+            }
+            reached.insert((process.pid, process.start_time));
+        }
+    }
 }
 
 /// SIGKILL to what is left of process groups that the launcher named, as far as it is of this run.

@@ -10,7 +10,7 @@ use crate::{
     },
     stepd::{
         handed::{HandedStreams, TaskFd},
-        launching::{self, Launcher, SWEEP_LIMIT},
+        launching::{self, Launcher, RunSignals, SWEEP_LIMIT},
         streams::{ReadNow, Streams, read_later, write_all},
     },
 };
@@ -25,7 +25,7 @@ use garrick_model::{
 };
 use garrick_runtime::{Address, TraceContext};
 use serde_bytes::ByteBuf;
-use std::{cell::RefCell, collections::HashMap, path::PathBuf, rc::Rc};
+use std::{cell::RefCell, collections::HashMap, path::PathBuf, rc::Rc, sync::Arc};
 
 /// What a shepherd's world consists of.
 #[derive(Clone)]
@@ -65,6 +65,7 @@ pub struct ShepherdWorld {
     handed: Rc<HandedStreams>,
     steps: HashMap<StepId, Group>,
     ooms_seen: HashMap<Option<StepId>, u64>,
+    run_signals: Arc<RunSignals>,
 }
 
 impl ShepherdWorld {
@@ -87,6 +88,7 @@ impl ShepherdWorld {
             handed,
             steps: HashMap::new(),
             ooms_seen: HashMap::new(),
+            run_signals: Arc::default(),
         }
     }
 
@@ -242,6 +244,15 @@ impl ShepherdWorld {
         drop(tokio::task::spawn_blocking(move || launching::kill_groups(&place, launcher, &groups)));
     }
 
+    fn signal_run(&self, signal: i32) {
+        let Some(launcher) = self.launcher_pid() else { return };
+        let (place, signals, number) = (self.place.clone(), Arc::clone(&self.run_signals), self.run_signals.next());
+        // Not waited for.
+        drop(tokio::task::spawn_blocking(move || {
+            launching::signal_run(&place, launcher, signal, &signals, number);
+        }));
+    }
+
     /// Nothing is left here: nobody has to find a launcher of this run again.
     fn finish(&mut self) {
         if let Err(e) = std::fs::remove_file(&self.place.launcher_socket)
@@ -296,6 +307,7 @@ impl ShepherdPort for ShepherdWorld {
                 let killed = self.oom(step);
                 self.now(ShepherdInput::Oom { token, killed });
             }
+            ShepherdEffect::SignalRun { signal } => self.signal_run(signal),
             ShepherdEffect::KillGroups { pids } => self.kill_groups(pids),
             ShepherdEffect::Sweep { step } => self.sweep_step(step),
             ShepherdEffect::SweepJob => self.sweep_job(),

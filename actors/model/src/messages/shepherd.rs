@@ -204,6 +204,10 @@ pub enum StepMgrToShepherd {
         /// Process groups, or first processes only.
         #[serde(default)]
         reach: SignalReach,
+        /// Not for this step but for every process of the run on this node. SIGSTOP holds until SIGCONT: what is started
+        /// meanwhile is stopped too.
+        #[serde(default)]
+        whole_run: bool,
     },
     /// SIGTERM now, SIGKILL after the site's KillWait.
     Terminate {
