@@ -32,6 +32,9 @@ pub struct NodeShape {
     /// CPUs that jobs do not get (`CoreSpecCount`, `CpuSpecList`).
     #[serde(default, skip_serializing_if = "CpuSet::is_empty")]
     pub reserved_cpus: CpuSet,
+    /// CPUs that only jobs with that GPU get, for each GPU by its number (`RestrictedCoresPerGPU`).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gpu_cpus: Vec<CpuSet>,
     /// Memory that jobs do not get (`MemSpecLimit`).
     #[serde(default, skip_serializing_if = "MemoryMib::is_zero")]
     pub reserved_memory: MemoryMib,
@@ -198,6 +201,34 @@ impl NodeShape {
     /// How many those are.
     pub fn job_cpu_count(&self) -> u32 {
         self.cpus.saturating_sub(self.reserved_cpus.len())
+    }
+    /// The CPUs that only jobs with a GPU may have.
+    pub fn restricted_cpus(&self) -> CpuSet {
+        self.cpus_of_gpus(|_| true)
+    }
+    /// Those that come with these GPUs, by number.
+    pub fn cpus_of_gpus(&self, gpus: impl Fn(u32) -> bool) -> CpuSet {
+        let mut cpus = CpuSet::new();
+        let own = (0u32..).zip(&self.gpu_cpus).filter(|(gpu, _)| gpus(*gpu));
+        own.for_each(|(_, of_gpu)| cpus.add(of_gpu));
+        cpus
+    }
+    /// How many come with a GPU.
+    pub fn cpus_per_gpu(&self) -> u32 {
+        self.gpu_cpus.first().map_or(0, CpuSet::len)
+    }
+    /// The CPUs that a job with these GPUs may have.
+    pub fn job_cpus_with(&self, gpus: &CpuSet) -> CpuSet {
+        self.job_cpus().difference(&self.cpus_of_gpus(|gpu| !gpus.contains(gpu)))
+    }
+    /// The CPUs that jobs may have without a GPU.
+    pub fn common_cpus(&self) -> CpuSet {
+        self.job_cpus_with(&CpuSet::new())
+    }
+    /// How many those are.
+    pub fn common_cpu_count(&self) -> u32 {
+        let restricted: u32 = self.gpu_cpus.iter().map(CpuSet::len).sum();
+        self.job_cpu_count().saturating_sub(restricted)
     }
     /// The memory that jobs may have, MiB.
     pub const fn job_memory(&self) -> u64 {
@@ -473,6 +504,7 @@ mod tests {
             tmp_disk_mib: 0,
             gres: Vec::new(),
             reserved_cpus: Default::default(),
+            gpu_cpus: Vec::new(),
             reserved_memory: Default::default(),
         };
         assert_eq!((shape.cores(), shape.cpus_of_core(3)), (8, 6..8));

@@ -327,6 +327,7 @@ impl Agents {
                 tmp_disk_mib: 0,
                 gres: Vec::new(),
                 reserved_cpus: Default::default(),
+                gpu_cpus: Vec::new(),
                 reserved_memory: Default::default(),
             },
             arch: "x86_64".to_owned(),

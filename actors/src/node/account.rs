@@ -8,7 +8,7 @@
 use super::messages::{KeptHold, ReserveAsk};
 use crate::scheduler::request::NodeUse;
 use garrick_model::{
-    gres::{GPU, GresPool, GresShare, SHARD, place_of},
+    gres::{GPU, GresPool, GresShare, SHARD, devices_used, place_of},
     ids::{JobId, Sluid},
     resources::{CpuSet, MemoryMib, NodeShape},
     spec::Sharing,
@@ -185,7 +185,7 @@ impl Account {
         let memory = share.memory.unwrap_or(MemoryMib(0)).0;
         may_come
             && !share.cpus.is_empty()
-            && share.cpus.is_subset(&shape.job_cpus())
+            && share.cpus.is_subset(&shape.job_cpus_with(&devices_used(&share.gres, GPU)))
             && self.memory.saturating_add(memory) <= shape.job_memory()
             && self.free_gres(shape).has(&shape.gres, &share.gres)
             && (share.cpus.is_disjoint(&self.cpus) || self.may_share(ask))

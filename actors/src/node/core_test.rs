@@ -333,6 +333,24 @@ fn fewer_gpus_than_configured_are_invalid_until_all_are_found() {
 }
 
 #[test]
+fn cores_that_come_with_a_gpu_are_only_for_jobs_that_have_it() {
+    let mut shaped = settings(0);
+    shaped.shape.gres = vec![gpus(2)];
+    shaped.shape.gpu_cpus = vec![(0..1).collect(), (1..2).collect()];
+    let mut core = NodeCore::new(NOW, shaped, Arc::new(NodeSite::default()), None, []);
+    core.handle(NOW, registered_with(1, 2), &mut Vec::new());
+    let small = |mut ask: ReserveAsk| {
+        ask.share.memory = Some(MemoryMib(10));
+        ask
+    };
+    assert!(reserve(&mut core, small(ask(1, 0..1, 0))).is_err());
+    assert!(reserve(&mut core, small(ask_gpus(2, 0..1, "1"))).is_err());
+    assert!(reserve(&mut core, small(ask_gpus(3, 1..3, "1"))).is_ok());
+    assert!(reserve(&mut core, small(ask_gpus(4, 0..1, "0"))).is_ok());
+    assert!(reserve(&mut core, small(ask(5, 3..4, 0))).is_ok());
+}
+
+#[test]
 fn shards_of_a_gpu_are_given_to_several_jobs_and_never_beside_the_gpu() {
     let mut shaped = settings(0);
     let shard = GresEntry { name: "shard".into(), count: 4, devices: false, shards: vec![2, 2], ..gpus(0) };

@@ -221,8 +221,8 @@ impl ReservationsCore {
     }
 }
 
-/// Cores of a node that jobs may have all of.
+/// Cores of a node that jobs may have all of, whether they have a GPU or not.
 pub(super) fn own_cores(shape: &NodeShape) -> CpuSet {
-    let cpus = shape.job_cpus();
+    let cpus = shape.common_cpus();
     (0..shape.cores()).filter(|core| shape.cpus_of_core(*core).all(|cpu| cpus.contains(cpu))).collect()
 }

@@ -93,15 +93,12 @@ fn on_sockets(
     }
     let mut gpus = gpus_near(entries, &all);
     let per_socket = &wanted.gres.per_socket;
-    let mut first = CpuSet::new();
     if !per_socket.is_empty() {
         if sockets.len() != wanted.gres.sockets.unwrap_or(1) as usize {
             return None;
         }
         let mut chosen = CpuSet::new();
         for cpus in sockets {
-            // There is a CPU for the GPUs of each socket.
-            first.insert(cpus.first()?);
             let near = gpus_near(entries, cpus).difference(&chosen);
             let shares = pool.choose_among(entries, per_socket, bound, Some(&near))?;
             chosen.add(&devices_in(&shares, GPU));
@@ -109,14 +106,28 @@ fn on_sockets(
         gpus = chosen;
     }
     let shares = pool.choose_among(entries, &wanted.need, bound, Some(&gpus))?;
-    let near = match near_cpus(entries, GPU, &devices_in(&shares, GPU)) {
+    // Others of the GPUs keep the CPUs that come with them.
+    let devices = devices_in(&shares, GPU);
+    all.subtract(&shape.cpus_of_gpus(|gpu| !devices.contains(gpu)));
+    if all.len() < wanted.cpus {
+        return None;
+    }
+    let mut first = CpuSet::new();
+    if !per_socket.is_empty() {
+        for cpus in sockets {
+            // There is a CPU for the GPUs of each socket.
+            first.insert(cpus.intersection(&all).first()?);
+        }
+    }
+    let own = all.intersection(&shape.cpus_of_gpus(|gpu| devices.contains(gpu)));
+    let near = match near_cpus(entries, GPU, &devices) {
         Some(near) => all.intersection(&near),
         None => all.clone(),
     };
     if only_near && near.len() < wanted.cpus {
         return None;
     }
-    let order = first.iter().chain(near.iter()).chain(all.iter());
+    let order = first.iter().chain(own.iter()).chain(near.iter()).chain(all.iter());
     let mut cpus = CpuSet::new();
     for cpu in order {
         if cpus.len() >= wanted.cpus {

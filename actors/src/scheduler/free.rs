@@ -3,7 +3,7 @@
 
 use super::request::{ANYBODY, MemoryNeed, NodeUse, Request};
 use garrick_model::{
-    gres::{GresAmounts, GresEntry, GresRequest, GresTaken, Totals},
+    gres::{GPU, GresAmounts, GresRequest, GresTaken, Totals},
     resources::{CpuSet, NodeShape, NodeShare},
 };
 
@@ -21,7 +21,8 @@ pub enum Door {
 /// Free amounts of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Free {
-    /// CPUs that nobody holds, in whole units.
+    /// CPUs that nobody holds, in whole units, without those that come with GPUs ([`NodeShape::gpu_cpus`]): while a GPU
+    /// is free, so are they.
     pub cpus: u32,
     /// CPUs that nobody holds for himself alone.
     pub shareable: u32,
@@ -65,8 +66,10 @@ pub struct Part {
 /// What somebody takes of a node, in amounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Amount {
-    /// CPUs.
+    /// CPUs, without those that come with its GPUs.
     pub cpus: u32,
+    /// How many come with those.
+    pub with_gpus: u32,
     /// MiB.
     pub memory: u64,
     /// Generic resources.
@@ -81,11 +84,13 @@ pub struct Amount {
 
 impl Amount {
     /// What a share of a node with these generic resources comes to.
-    pub fn of_share(entries: &[GresEntry], share: &NodeShare, usage: NodeUse, uid: u32) -> Self {
+    pub fn of_share(shape: &NodeShape, share: &NodeShare, usage: NodeUse, uid: u32) -> Self {
+        let cpus = share.cpus.difference(&shape.restricted_cpus()).len();
         Self {
-            cpus: share.cpus.len(),
+            cpus,
+            with_gpus: share.cpus.len() - cpus,
             memory: share.memory.map_or(0, |m| m.0),
-            gres: GresAmounts::held(entries, &share.gres),
+            gres: GresAmounts::held(&shape.gres, &share.gres),
             usage,
             uid,
             named: None,
@@ -104,8 +109,8 @@ impl Free {
     /// All of an idle node.
     pub fn all(shape: &NodeShape) -> Self {
         Self {
-            cpus: shape.job_cpu_count(),
-            shareable: shape.job_cpu_count(),
+            cpus: shape.common_cpu_count(),
+            shareable: shape.common_cpu_count(),
             sharers: 0,
             memory: shape.job_memory(),
             gres: GresAmounts::all(&shape.gres),
@@ -246,15 +251,22 @@ impl Free {
             }
             _ => self.cpus,
         };
-        self.capacity_with(cpus, shape, unit, request)
+        self.capacity_with((cpus, shape.cpus_per_gpu()), shape, unit, request)
     }
 
-    /// The same with the CPUs that may be taken counted by the caller.
-    pub fn capacity_with(&self, cpus: u32, shape: &NodeShape, unit: u32, request: &Request) -> Option<Capacity> {
+    /// The same with the CPUs that may be taken, and those that come with each GPU, counted by the caller.
+    pub fn capacity_with(
+        &self,
+        (common, per_gpu): (u32, u32),
+        shape: &NodeShape,
+        unit: u32,
+        request: &Request,
+    ) -> Option<Capacity> {
         if shape.tmp_disk_mib < request.tmp_disk_mib || !self.admits(request) {
             return None;
         }
-        let mut cpus = cpus.min(request.max_cpus_per_node.unwrap_or(u32::MAX));
+        let with_gpus = per_gpu.saturating_mul(self.gpus_for(shape, request, per_gpu));
+        let mut cpus = common.saturating_add(with_gpus).min(request.max_cpus_per_node.unwrap_or(u32::MAX));
         cpus -= cpus % unit;
         match request.memory {
             MemoryNeed::None | MemoryNeed::PerGpu(_) => {}
@@ -278,15 +290,28 @@ impl Free {
         let mut tasks = tasks.min(request.tasks_each.unwrap_or(u32::MAX));
         let mut total = Totals::NONE;
         if let Some(gres) = &request.gres {
-            (tasks, total) = self.gres_capacity(cpus, shape, request, gres, tasks)?;
+            let room = CpuRoom { all: cpus, common, per_gpu, unit };
+            (tasks, total) = self.gres_capacity(&room, shape, request, gres, tasks)?;
         }
         (tasks >= request.least_tasks()).then_some(Capacity { tasks, cpus, total })
+    }
+
+    /// The most GPUs that a request could get here, where CPUs come with them.
+    fn gpus_for(&self, shape: &NodeShape, request: &Request, per_gpu: u32) -> u32 {
+        let shared = matches!(request.usage, NodeUse::Oversubscribe(_));
+        let asks = request.gres.as_ref().is_some_and(|gres| gres.all().any(|one| one.name == GPU && one.count > 0));
+        if per_gpu == 0 || shared || (request.usage != NodeUse::Whole && !asks) {
+            return 0;
+        }
+        let of_gpus = shape.gres.iter().enumerate().filter(|(_, entry)| entry.name == GPU);
+        let free = of_gpus.fold(0u64, |sum, (place, _)| sum.saturating_add(self.gres.count(place)));
+        u32::try_from(free).unwrap_or(u32::MAX)
     }
 
     /// Tasks and the part of the total that generic resources, and the CPUs and memory that go with GPUs, leave room for.
     fn gres_capacity(
         &self,
-        cpus: u32,
+        room: &CpuRoom,
         shape: &NodeShape,
         request: &Request,
         gres: &GresRequest,
@@ -301,13 +326,24 @@ impl Free {
                 _ => 0,
             };
             let with_gpus = gpus.saturating_mul(u64::from(gres.cpus_per_gpu.unwrap_or(0)));
-            memory <= self.memory && with_gpus <= u64::from(cpus) && self.gres.has(entries, &need)
+            memory <= self.memory
+                && with_gpus <= u64::from(room.all)
+                && room.holds(shape, request, part)
+                && self.gres.has(entries, &need)
         };
+        let even = request.even_part();
+        let by_gpus = room.per_gpu > 0 && !gres.totals().is_none() && request.usage != NodeUse::Whole;
+        let all_even = by_gpus && even.tasks <= tasks && fits(even);
         let least = gres.totals().one_each();
         let most = u64::from(tasks);
-        let tasks =
-            greatest(most, |tasks| fits(Part { tasks: u32::try_from(tasks).unwrap_or(u32::MAX), total: least }))?;
-        let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
+        let fitting =
+            greatest(most, |tasks| fits(Part { tasks: u32::try_from(tasks).unwrap_or(u32::MAX), total: least }));
+        let tasks = u32::try_from(fitting.unwrap_or(0)).unwrap_or(u32::MAX);
+        // CPUs come with GPUs: so many tasks fit with that many GPUs, but not with fewer.
+        if all_even && tasks < even.tasks {
+            return Some((even.tasks, even.total));
+        }
+        fitting?;
         let room = self.gres.total_room(entries, gres).min(gres.totals());
         let tasks_then = tasks.min(request.least_tasks());
         let mut total = least;
@@ -316,6 +352,26 @@ impl Free {
             total = total.with(place, most);
         }
         total.holds(&least).then_some((tasks, total))
+    }
+}
+
+/// CPUs of a node that a request may take.
+struct CpuRoom {
+    /// With all GPUs that it could have.
+    all: u32,
+    /// Without GPUs.
+    common: u32,
+    /// With each GPU.
+    per_gpu: u32,
+    unit: u32,
+}
+
+impl CpuRoom {
+    /// Are there enough for that part with the GPUs that it has?
+    fn holds(&self, shape: &NodeShape, request: &Request, part: Part) -> bool {
+        self.per_gpu == 0
+            || request.usage == NodeUse::Whole
+            || common_cpus_of_part(shape, (self.unit, self.per_gpu), request, part) <= self.common
     }
 }
 
@@ -367,6 +423,15 @@ pub fn cpus_of_part(shape: &NodeShape, unit: u32, request: &Request, part: Part)
     for_tasks.max(request.min_cpus).max(with_gpus.unwrap_or(0)).max(1).next_multiple_of(unit)
 }
 
+/// How many of those do not come with its GPUs, where so many come with each.
+pub fn common_cpus_of_part(shape: &NodeShape, (unit, per_gpu): (u32, u32), request: &Request, part: Part) -> u32 {
+    let cpus = cpus_of_part(shape, unit, request, part);
+    let shared = matches!(request.usage, NodeUse::Oversubscribe(_));
+    let Some(gres) = request.gres.as_ref().filter(|_| per_gpu > 0 && !shared) else { return cpus };
+    let gpus = u32::try_from(GresRequest::gpus(&gres.on_node(part.tasks, part.total))).unwrap_or(u32::MAX);
+    cpus.saturating_sub(per_gpu.saturating_mul(gpus))
+}
+
 /// What a part of the request takes of such a node, of which so much is free.
 pub fn amount(shape: &NodeShape, unit: u32, request: &Request, part: Part, free: &Free) -> Amount {
     let cpus = match request.usage {
@@ -379,7 +444,12 @@ pub fn amount(shape: &NodeShape, unit: u32, request: &Request, part: Part, free:
         (_, Some(gres)) => free.gres.taken(&shape.gres, &gres.on_node(part.tasks, part.total)),
         (_, None) => GresTaken::default(),
     };
-    Amount { cpus, memory, gres, usage: request.usage, uid: request.uid, named: None }
+    let common = match request.usage {
+        NodeUse::Whole => cpus,
+        _ => common_cpus_of_part(shape, (unit, shape.cpus_per_gpu()), request, part),
+    };
+    let with_gpus = cpus.saturating_sub(common);
+    Amount { cpus: common, with_gpus, memory, gres, usage: request.usage, uid: request.uid, named: None }
 }
 
 /// MiB that the request takes of a node with so many of its CPUs for a part of it; `None`: memory is not accounted.

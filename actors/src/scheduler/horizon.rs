@@ -28,7 +28,7 @@ mod window;
 
 pub use openings::Opening;
 pub use recount::Planned;
-use window::{Brief, Room, Sought, common, first_window, room};
+use window::{Brief, Room, Sought, common, common_cpus, counts_by_gpus, first_window, room};
 
 /// The end of time.
 pub const NEVER: Timestamp = Timestamp(i64::MAX);
@@ -155,7 +155,7 @@ impl Horizon {
         let sets = view.partitions.iter().map(|p| &p.nodes).chain(reserved);
         for (place, node) in view.nodes.iter().enumerate() {
             let s = &node.shape;
-            let reserved = (s.reserved_cpus.len(), s.reserved_memory);
+            let reserved = (s.reserved_cpus.len(), s.reserved_memory, &s.gpu_cpus);
             let cores = (s.boards, s.sockets, s.cores_per_socket, s.threads_per_core);
             let size = (s.cpus, cores, s.memory, s.tmp_disk_mib, reserved);
             let member: Vec<bool> = sets.clone().map(|nodes| nodes.contains(place)).collect();
@@ -361,7 +361,17 @@ impl Horizon {
         for (level, nodes) in levels(request) {
             let until = best.as_ref().map_or(until, |(at, _)| Timestamp(at.0 - 1));
             if let Some(at) = self.when(&eyes, level, nodes, (from, until)) {
-                best = Some((at, self.choose(&eyes, level)));
+                let chosen = self.choose(&eyes, level);
+                // The last node may have fewer GPUs, and too few CPUs with them.
+                let short = |(node, part): &(usize, Part)| {
+                    let kind = &self.kinds[self.classes[self.class_of(*node)].kind as usize];
+                    counts_by_gpus(kind, request)
+                        && common_cpus(kind, request, *part) > common_cpus(kind, request, level)
+                };
+                if chosen.iter().any(short) {
+                    continue;
+                }
+                best = Some((at, chosen));
                 if at <= from {
                     break;
                 }

@@ -544,7 +544,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         pass.try_entry(Entry { key, job });
         self.ledger = pass.ledger.take().unwrap_or_default();
         for hold in &pass.planned[self.noted..] {
-            let what = Amount::of_share(&pass.view.nodes[hold.node].shape.gres, &hold.share, hold.usage, hold.uid);
+            let what = Amount::of_share(&pass.view.nodes[hold.node].shape, &hold.share, hold.usage, hold.uid);
             self.begun.entry(hold.node).or_default().push(Planned { from: pass.now, until: hold.end, what });
         }
         self.noted = pass.planned.len();

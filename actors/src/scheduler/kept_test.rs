@@ -190,7 +190,7 @@ impl World {
             let uid = if self.view.users_matter() { uid } else { ANYBODY };
             let amount = |given: &AllocatedNode| {
                 let place = given.index.0 as usize;
-                (place, Amount::of_share(&self.view.nodes[place].shape.gres, &given.share, start.usage, uid))
+                (place, Amount::of_share(&self.view.nodes[place].shape, &given.share, start.usage, uid))
             };
             let nodes: Vec<_> = start.nodes.iter().map(amount).collect();
             horizon.hold(&nodes, self.now, until);

@@ -10,7 +10,7 @@ use super::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    gres::{GresAmounts, GresEntry, GresPool, GresRequest, GresShare, Totals},
+    gres::{GPU, GresAmounts, GresEntry, GresPool, GresRequest, GresShare, Totals, devices_in, devices_used},
     ids::JobId,
     resources::{CpuSet, MemoryMib, NodeShape, NodeShare},
     spec::Sharing,
@@ -38,6 +38,9 @@ pub struct PlannedHold {
 struct Room {
     unit: u32,
     free: CpuSet,
+    /// CPUs that come with GPUs.
+    restricted: CpuSet,
+    /// Without those.
     free_cpus: u32,
     memory: u64,
     gres: GresPool,
@@ -90,6 +93,8 @@ pub struct Machine<'a> {
     classes: Vec<WeightClass>,
     /// CPUs that are not for whom a place is looked for.
     closed: BTreeMap<usize, CpuSet>,
+    /// Some node has CPUs that come with GPUs.
+    restricted: bool,
 }
 
 impl<'a> Machine<'a> {
@@ -141,14 +146,18 @@ impl<'a> Machine<'a> {
             let shape = &view.nodes[node].shape;
             let sharing = least.shareable > least.cpus;
             let left = if sharing { least.shareable } else { least.cpus };
+            let gres = least.gres.shares_leaving(&shape.gres);
+            let common = shape.common_cpus();
+            let held = devices_used(&gres, GPU);
+            let held = shape.cpus_of_gpus(|gpu| held.contains(gpu));
             let share = NodeShare {
                 cpus: match &least.named {
-                    Some(named) => shape.job_cpus().difference(named),
-                    None => shape.job_cpus().iter().skip(left as usize).collect(),
+                    Some(named) => common.difference(named).union(&held),
+                    None => common.iter().skip(left as usize).chain(held.iter()).collect(),
                 },
                 memory: Some(MemoryMib(shape.job_memory().saturating_sub(least.memory))),
                 tasks: 0,
-                gres: least.gres.shares_leaving(&shape.gres),
+                gres,
             };
             if !least.idle {
                 machine.take(node, &share, NodeUse::Cpus, least.only_user.unwrap_or(u32::MAX));
@@ -178,6 +187,7 @@ impl<'a> Machine<'a> {
             free_cpus: 0,
             classes: vec![empty; weights.len()],
             closed: BTreeMap::new(),
+            restricted: view.nodes.iter().any(|node| !node.shape.gpu_cpus.is_empty()),
         };
         for (place, node) in view.nodes.iter().enumerate() {
             let class = weights.binary_search(&node.weight).unwrap_or(0);
@@ -221,13 +231,25 @@ impl<'a> Machine<'a> {
         self
     }
 
-    /// CPUs that may be taken of a node, in whole units.
+    /// CPUs that may be taken of a node without a GPU, in whole units.
     fn open(&self, node: usize) -> CpuSet {
         let room = &self.rooms[node];
         match self.closed.get(&node) {
-            Some(closed) => whole_units(&room.free.difference(closed), room.unit).collect(),
+            Some(closed) => {
+                whole_units(&room.free.difference(closed).difference(&room.restricted), room.unit).collect()
+            }
             None => room.whole_units().collect(),
         }
+    }
+
+    /// The same with those that come with these GPUs.
+    fn open_with(&self, node: usize, gpus: impl Fn(u32) -> bool) -> CpuSet {
+        let (room, open) = (&self.rooms[node], self.open(node));
+        if room.restricted.is_empty() {
+            return open;
+        }
+        let own = self.view.nodes[node].shape.cpus_of_gpus(gpus).intersection(&room.free);
+        open.union(&self.closed.get(&node).map_or_else(|| own.clone(), |closed| own.difference(closed)))
     }
 
     /// May CPUs of the node be shared? Not where a part of it is reserved.
@@ -251,7 +273,13 @@ impl<'a> Machine<'a> {
         let overcommit = request.layout.is_some_and(|layout| layout.overcommit);
         let tasks = if overcommit { request.min_nodes } else { request.total_tasks().max(request.min_nodes) };
         let tasks = u64::from(tasks);
-        !matches!(request.usage, NodeUse::Oversubscribe(_)) && tasks * u64::from(request.cpus_per_task) > self.free_cpus
+        let counted = !matches!(request.usage, NodeUse::Oversubscribe(_)) && !self.counts_by_gpus(request);
+        counted && tasks * u64::from(request.cpus_per_task) > self.free_cpus
+    }
+
+    /// Free CPUs of nodes do not say what the request finds there: some come with GPUs.
+    pub fn counts_by_gpus(&self, request: &Request) -> bool {
+        self.restricted && (request.gres.is_some() || request.usage == NodeUse::Whole)
     }
 
     /// True when nobody holds anything of the node.
@@ -341,7 +369,9 @@ impl<'a> Machine<'a> {
             None if closed => self.open(node).len(),
             None => room.free_cpus,
         };
-        let capacity = room.amounts(shape).capacity_with(cpus, shape, room.unit, request)?;
+        let taken = |closed: &CpuSet| !closed.is_disjoint(&room.restricted);
+        let per_gpu = if self.closed.get(&node).is_some_and(taken) { 0 } else { shape.cpus_per_gpu() };
+        let capacity = room.amounts(shape).capacity_with((cpus, per_gpu), shape, room.unit, request)?;
         let capacity = match &request.gres {
             Some(gres) if binding::is_strict(gres) && !matches!(request.usage, NodeUse::Oversubscribe(_)) => {
                 self.bound_capacity(node, request, capacity)?
@@ -365,6 +395,11 @@ impl<'a> Machine<'a> {
             self.bound(node, request, gres, part, None).is_some()
         };
         let least = request.least_part();
+        // CPUs that come with GPUs: only so many GPUs will do for so many tasks.
+        let even = Part { tasks: capacity.tasks, total: capacity.total };
+        if !self.rooms[node].restricted.is_empty() && even == request.even_part() && fits(even.tasks, even.total) {
+            return Some(capacity);
+        }
         let tasks =
             greatest(capacity.tasks.into(), |tasks| fits(u32::try_from(tasks).unwrap_or(u32::MAX), least.total))?;
         let tasks = u32::try_from(tasks).unwrap_or(u32::MAX);
@@ -388,7 +423,7 @@ impl<'a> Machine<'a> {
         let (room, shape) = (&self.rooms[node], &self.view.nodes[node].shape);
         let cpus = cpus_of_part(shape, room.unit, request, part);
         let wanted = binding::Wanted { gres, need: gres.on_node(part.tasks, part.total), cpus };
-        binding::choose(shape, &self.open(node), &room.gres, &wanted, most)
+        binding::choose(shape, &self.open_with(node, |_| true), &room.gres, &wanted, most)
     }
 
     /// The share for a part of the request on a node that has the capacity for it. `most` bounds what may be had of
@@ -411,23 +446,32 @@ impl<'a> Machine<'a> {
             let memory = memory_of(shape, request, cpus.len(), part, room.memory).map(MemoryMib);
             return Some(NodeShare { cpus, memory, tasks: if request.tasks_named { part.tasks } else { 0 }, gres });
         }
-        let cpus: CpuSet = match (request.usage, self.shares(node, request.usage)) {
-            (NodeUse::Whole, _) => shape.job_cpus(),
-            (_, Some(most)) => room.least_shared(shape.cpus, most, wanted),
-            _ => match &request.layout {
-                Some(layout) if layout.is_by_socket() => {
-                    layout.choose(&self.open(node), shape, request, part.tasks, wanted)
-                }
-                _ if self.closed.is_empty() => room.whole_units().take(wanted as usize).collect(),
-                _ => self.open(node).take(wanted),
-            },
-        };
-        let memory = memory_of(shape, request, cpus.len(), part, room.memory).map(MemoryMib);
         let gres = match (request.usage, &request.gres) {
             (NodeUse::Whole, _) => room.gres.everything(&shape.gres),
             (_, Some(gres)) => room.gres.choose(&shape.gres, &gres.on_node(part.tasks, part.total), most)?,
             (_, None) => Vec::new(),
         };
+        let gpus = devices_in(&gres, GPU);
+        let open = || self.open_with(node, |gpu| gpus.contains(gpu));
+        let cpus: CpuSet = match (request.usage, self.shares(node, request.usage)) {
+            (NodeUse::Whole, _) => shape.job_cpus_with(&gpus),
+            (_, Some(most)) => room.least_shared(shape.cpus, most, wanted),
+            _ => match &request.layout {
+                Some(layout) if layout.is_by_socket() => layout.choose(&open(), shape, request, part.tasks, wanted),
+                _ if self.closed.is_empty() && room.restricted.is_empty() => {
+                    room.whole_units().take(wanted as usize).collect()
+                }
+                _ => {
+                    let (own, all) = (shape.cpus_of_gpus(|gpu| gpus.contains(gpu)), open());
+                    let own = all.intersection(&own).take(wanted);
+                    all.difference(&own).take(wanted - own.len()).union(&own)
+                }
+            },
+        };
+        if !room.restricted.is_empty() && request.usage != NodeUse::Whole && cpus.len() < wanted {
+            return None;
+        }
+        let memory = memory_of(shape, request, cpus.len(), part, room.memory).map(MemoryMib);
         Some(NodeShare { cpus, memory, tasks: if request.tasks_named { part.tasks } else { 0 }, gres })
     }
 }
@@ -474,7 +518,8 @@ impl Room {
         Self {
             unit,
             free: node.shape.job_cpus(),
-            free_cpus: node.shape.job_cpu_count(),
+            restricted: node.shape.restricted_cpus(),
+            free_cpus: node.shape.common_cpu_count(),
             memory: node.shape.job_memory(),
             gres: GresPool::all(&node.shape.gres),
             door: Door::Open,
@@ -518,9 +563,12 @@ impl Room {
     fn amounts(&self, shape: &NodeShape) -> Free {
         let sharing = || self.shared.iter().filter(|(cpu, _)| !self.alone.contains(**cpu));
         let sharers: u32 = sharing().map(|(_, (holders, _))| holders).sum();
+        let free =
+            if self.restricted.is_empty() { self.free.len() } else { self.free.difference(&self.restricted).len() };
+        let shareable = free + u32::try_from(sharing().count()).unwrap_or(0);
         Free {
             cpus: self.free_cpus,
-            shareable: self.free.len() + u32::try_from(sharing().count()).unwrap_or(0),
+            shareable: shareable.min(shape.cpus),
             sharers,
             memory: self.memory,
             gres: GresAmounts::free(&shape.gres, &self.gres),
@@ -531,14 +579,15 @@ impl Room {
         }
     }
 
-    /// Free CPUs in ascending order, leaving out units of which a part is taken.
+    /// Free CPUs in ascending order, without those that come with GPUs, leaving out units of which a part is taken.
     fn whole_units(&self) -> impl Iterator<Item = u32> + '_ {
-        whole_units(&self.free, self.unit)
+        let common = |cpu: u32| self.restricted.is_empty() || !self.restricted.contains(cpu);
+        whole_units(&self.free, self.unit).filter(move |cpu| common(*cpu))
     }
 
     /// CPUs that one more sharing holder may have: free, or held by sharing holders only, fewer than all of them allow.
     fn shareable(&self, cpus: u32, most: u32) -> impl Iterator<Item = u32> + '_ {
-        (0..cpus).filter(move |cpu| {
+        (0..cpus).filter(|cpu| !self.restricted.contains(*cpu)).filter(move |cpu| {
             self.free.contains(*cpu)
                 || !self.alone.contains(*cpu)
                     && self.shared.get(cpu).is_some_and(|(holders, allowed)| *holders < most.min(*allowed))

@@ -75,6 +75,8 @@ mod priority_test;
 #[cfg(test)]
 mod reservations_test;
 #[cfg(test)]
+mod restricted_test;
+#[cfg(test)]
 mod resume_test;
 #[cfg(test)]
 mod topology_test;

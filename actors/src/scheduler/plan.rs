@@ -1028,9 +1028,10 @@ fn without_limit(request: &Request) -> Request {
 fn amounts(view: &ClusterView, nodes: &[AllocatedNode], request: &Request) -> Vec<(usize, Amount)> {
     let amount = |node: &AllocatedNode| {
         let place = node.index.0 as usize;
-        let of_share = Amount::of_share(&view.nodes[place].shape.gres, &node.share, request.usage, request.uid);
+        let of_share = Amount::of_share(&view.nodes[place].shape, &node.share, request.usage, request.uid);
         let parted = view.reservations.is_parted(place) && request.usage != NodeUse::Whole;
-        (place, Amount { named: parted.then(|| node.share.cpus.clone()), ..of_share })
+        let own = || node.share.cpus.difference(&view.nodes[place].shape.restricted_cpus());
+        (place, Amount { named: parted.then(own), ..of_share })
     };
     nodes.iter().map(amount).collect()
 }

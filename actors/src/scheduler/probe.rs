@@ -163,7 +163,7 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
         // Which CPUs is not known that far ahead: the lowest stand for as many.
         let node = |(place, what): &(usize, Amount)| {
             let node = &view.nodes[*place];
-            let lowest = || CpuSet::from(0..what.cpus);
+            let lowest = || CpuSet::from(0..what.cpus + what.with_gpus);
             let cpus = match (what.usage, &what.named) {
                 (NodeUse::Whole, _) => node.shape.all_cpus(),
                 (_, named) => named.clone().unwrap_or_else(lowest),

@@ -290,6 +290,14 @@ impl Request {
         Part { tasks: self.least_tasks().max(1), total: self.total_gres().one_each() }
     }
 
+    /// What each node has when the fewest nodes share everything evenly.
+    pub fn even_part(&self) -> Part {
+        let nodes = self.min_nodes.max(1);
+        let least = self.least_part();
+        let tasks = self.total_tasks().div_ceil(nodes).max(least.tasks);
+        Part { tasks, total: self.total_gres().part(nodes.into()).max(least.total) }
+    }
+
     /// Generic resources asked for on all nodes together.
     pub fn total_gres(&self) -> Totals {
         self.gres.as_ref().map_or(Totals::NONE, |gres| gres.totals())

@@ -97,7 +97,7 @@ impl Reservations {
                 Some((place, cores.iter().flat_map(|core| shape.cpus_of_core(core)).collect()))
             };
             let parts: BTreeMap<usize, CpuSet> = reservation.core_ids.iter().filter_map(part).collect();
-            let rest = |(place, cpus): (&usize, &CpuSet)| (*place, nodes[*place].shape.all_cpus().difference(cpus));
+            let rest = |(place, cpus): (&usize, &CpuSet)| (*place, nodes[*place].shape.common_cpus().difference(cpus));
             ReservationFacts {
                 rest: parts.iter().map(rest).collect(),
                 parts,
@@ -270,7 +270,7 @@ impl Reservations {
     pub fn taken(&self, horizon: &Horizon, from: Timestamp, until: Timestamp) -> BTreeMap<usize, CpuSet> {
         let taken = |node: usize| {
             let free = horizon.named(node, from, until).unwrap_or_default();
-            (node, horizon.shape(node).job_cpus().difference(&free))
+            (node, horizon.shape(node).common_cpus().difference(&free))
         };
         self.parted.ones().map(taken).collect()
     }
@@ -366,7 +366,7 @@ pub fn seen(view: &ClusterView, eyes: Eyes, now: Timestamp) -> Horizon {
     let mut horizon = Horizon::new(view, now);
     for Closing { nodes, parts, from, until } in view.reservations.closings(eyes, now) {
         let (cpus, gres, usage) = (0, GresTaken::default(), NodeUse::Whole);
-        let whole = Amount { cpus, memory: 0, gres, usage, uid: u32::MAX, named: None };
+        let whole = Amount { cpus, with_gpus: 0, memory: 0, gres, usage, uid: u32::MAX, named: None };
         let closed: Vec<(usize, Amount)> = nodes.ones().map(|place| (place, whole.clone())).collect();
         horizon.hold(&closed, from.max(now), until);
         let parts: Vec<(usize, CpuSet)> = parts.into_iter().collect();

@@ -202,6 +202,9 @@ impl Search<'_, '_> {
 
     /// CPUs that a node must have free to run that many tasks.
     fn cpus_for(&self, tasks: u32) -> u32 {
+        if self.machine.counts_by_gpus(self.request) {
+            return 0;
+        }
         if self.request.usage == NodeUse::Whole || self.request.layout.is_some_and(|layout| layout.overcommit) {
             return 1;
         }

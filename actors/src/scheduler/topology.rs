@@ -362,8 +362,15 @@ pub(super) fn rest_of_units(
     let units = topology.units();
     let taken: BTreeSet<usize> = nodes.iter().filter_map(|node| units.of(*node)).collect();
     let rest = taken.iter().flat_map(|unit| units.nodes(*unit)).filter(|node| !nodes.contains(node));
-    let nothing =
-        Amount { cpus: 0, memory: 0, gres: GresTaken::default(), usage: NodeUse::Whole, uid: request.uid, named: None };
+    let nothing = Amount {
+        cpus: 0,
+        with_gpus: 0,
+        memory: 0,
+        gres: GresTaken::default(),
+        usage: NodeUse::Whole,
+        uid: request.uid,
+        named: None,
+    };
     rest.map(|node| (*node, nothing.clone())).collect()
 }
 

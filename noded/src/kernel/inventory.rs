@@ -73,6 +73,7 @@ impl Machine {
             tmp_disk_mib: disk_mib(tmp_fs).unwrap_or(0),
             gres: Vec::new(),
             reserved_cpus: Default::default(),
+            gpu_cpus: Vec::new(),
             reserved_memory: Default::default(),
         };
         Ok(Self {

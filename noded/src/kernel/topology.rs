@@ -223,6 +223,7 @@ mod tests {
             tmp_disk_mib: 0,
             gres: Vec::new(),
             reserved_cpus: Default::default(),
+            gpu_cpus: Vec::new(),
             reserved_memory: Default::default(),
         }
     }

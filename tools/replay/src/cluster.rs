@@ -100,6 +100,7 @@ pub fn places(nodes: u32, cpus: u32, choice: Choice) -> ClusterView {
         tmp_disk_mib: 0,
         gres: Vec::new(),
         reserved_cpus: Default::default(),
+        gpu_cpus: Vec::new(),
         reserved_memory: Default::default(),
     };
     let mut members = FixedBitSet::with_capacity(nodes as usize);

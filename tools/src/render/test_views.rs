@@ -131,6 +131,7 @@ pub fn node(index: u32) -> NodeView {
         tmp_disk_mib: 0,
         gres: Vec::new(),
         reserved_cpus: Default::default(),
+        gpu_cpus: Vec::new(),
         reserved_memory: Default::default(),
     };
     NodeView {

@@ -6,6 +6,7 @@ use super::{
     Config,
     node::{NodeConfig, NodeSettings},
     report::{ConfigReport, Place, SettingError},
+    restricted::cpus_of_gpus,
     text::{self, Pair, ReadFile},
     values::{self, Value},
 };
@@ -422,6 +423,8 @@ impl Written {
     }
 }
 
+const RESTRICTED: &str = "RestrictedCoresPerGPU";
+
 /// What only can be said when nodes and `gres.conf` are read: each name must be one of `GresTypes`, and `gres.conf` must
 /// not name less than `Gres=` does. Marks the entries that are devices.
 pub(super) fn finish(config: &mut Config, report: &mut ConfigReport) {
@@ -429,7 +432,7 @@ pub(super) fn finish(config: &mut Config, report: &mut ConfigReport) {
     let mut known: HashMap<(*const NodeSettings, Vec<GresEntry>), Arc<NodeSettings>> = HashMap::new();
     let mut said: Vec<(u32, String)> = Vec::new();
     for node in &mut config.nodes {
-        if node.settings.shape.gres.is_empty() {
+        if node.settings.shape.gres.is_empty() && node.settings.restricted_cores == 0 {
             continue;
         }
         let settings = Arc::clone(&node.settings);
@@ -497,10 +500,21 @@ pub(super) fn finish(config: &mut Config, report: &mut ConfigReport) {
                 );
             }
         }
-        if entries != settings.shape.gres {
+        let cores = settings.restricted_cores;
+        let gpu_cpus = match cores {
+            0 => Vec::new(),
+            _ => cpus_of_gpus(&node.name, &settings.shape, &entries, cores).unwrap_or_else(|wrong| {
+                if !said.iter().any(|(at, key)| *at == line && key == RESTRICTED) {
+                    said.push((line, RESTRICTED.to_owned()));
+                    report.error(place, format!("{RESTRICTED}={cores}"), wrong);
+                }
+                Vec::new()
+            }),
+        };
+        if entries != settings.shape.gres || gpu_cpus != settings.shape.gpu_cpus {
             let of_line = known.entry((Arc::as_ptr(&settings), entries.clone())).or_insert_with(|| {
                 let mut settings = (*settings).clone();
-                settings.shape.gres = entries;
+                (settings.shape.gres, settings.shape.gpu_cpus) = (entries, gpu_cpus);
                 Arc::new(settings)
             });
             node.settings = Arc::clone(of_line);

@@ -299,7 +299,7 @@ pub const NODE: &[Key] = &[
     key(Honoured, "Procs"),
     key(Honoured, "RealMemory"),
     key(Honoured, "Reason"),
-    key(NotYet, "RestrictedCoresPerGPU"),
+    key(Honoured, "RestrictedCoresPerGPU"),
     key(Honoured, "Sockets"),
     key(Honoured, "SocketsPerBoard"),
     key(Honoured, "State"),

@@ -32,6 +32,7 @@ mod preempt;
 mod priority;
 mod read;
 mod report;
+mod restricted;
 mod settings;
 mod show;
 mod text;

@@ -53,6 +53,8 @@ pub struct NodeSettings {
     pub weight: u32,
     /// `MemSpecLimit`, MiB kept back for the system; default 0.
     pub memory_reserved: MemoryMib,
+    /// `RestrictedCoresPerGPU`; default 0.
+    pub restricted_cores: u32,
     /// `Gres`, as written.
     pub gres: Option<String>,
     /// Where the line is.
@@ -126,6 +128,7 @@ struct Written {
     memory_reserved: Option<MemoryMib>,
     reserved_cores: Option<u32>,
     reserved_list: Option<CpuSet>,
+    restricted_cores: u32,
     gres: Option<String>,
     gres_entries: Vec<GresEntry>,
     state: ConfiguredState,
@@ -152,6 +155,7 @@ impl Written {
             "memspeclimit" => self.memory_reserved = Some(MemoryMib(mib(value)?)),
             "feature" | "features" => self.features = values::list(value),
             "corespeccount" => self.reserved_cores = Some(values::number(value, 0, 65_535)?),
+            "restrictedcorespergpu" => self.restricted_cores = values::number(value, 0, 65_535)?,
             "cpuspeclist" => {
                 self.reserved_list =
                     Some(value.parse().map_err(|e: ResourceTextError| SettingError::new(e.to_string()))?);
@@ -214,6 +218,7 @@ impl Written {
             tmp_disk_mib: self.tmp_disk.unwrap_or(0),
             gres: self.gres_entries.clone(),
             reserved_cpus: CpuSet::new(),
+            gpu_cpus: Vec::new(),
             reserved_memory: self.memory_reserved.unwrap_or_default(),
         };
         let reserved_cpus = self.reserved_cpus(&shape)?;
@@ -345,6 +350,7 @@ impl NodeReader {
             features: written.features.clone(),
             weight: written.weight.unwrap_or(1),
             memory_reserved: written.memory_reserved.unwrap_or_default(),
+            restricted_cores: written.restricted_cores,
             gres: written.gres.clone(),
             place: place.clone(),
         });

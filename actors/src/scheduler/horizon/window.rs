@@ -3,7 +3,7 @@
 
 use super::{Class, Eyes, Kind, NEVER, Step};
 use crate::scheduler::{
-    free::{Free, Part, cpus_of_part},
+    free::{Free, Part, common_cpus_of_part, cpus_of_part},
     request::{NodeUse, Request},
 };
 use garrick_model::{gres::Totals, time::Timestamp};
@@ -37,11 +37,13 @@ pub(super) enum Room {
 }
 
 impl Room {
-    /// For `level` of the request on a node of that kind; `None` where CPUs are shared.
+    /// For `level` of the request on a node of that kind; `None` where CPUs are shared, or come with GPUs.
     pub fn least(kind: &Kind, request: &Request, level: Part) -> Option<Self> {
         match request.usage {
             NodeUse::Oversubscribe(_) => None,
             NodeUse::Whole => Some(Self::Idle),
+            // The more GPUs, the more CPUs come with them.
+            _ if counts_by_gpus(kind, request) => None,
             NodeUse::Cpus | NodeUse::User => Some(Self::Cpus(cpus_of_part(&kind.shape, kind.unit, request, level))),
         }
     }
@@ -103,12 +105,29 @@ impl<'r> Sought<'r> {
     /// since when it has it.
     pub fn window(&self, class: &Class, times: (Timestamp, Timestamp)) -> Option<(Timestamp, Timestamp)> {
         if self.together() {
-            let fits = |free: &Free| room(free, self.kind, self.request).holds(self.level);
+            let fits = |free: &Free| room(free, self.kind, self.request).holds(self.level) && self.has_level(free);
             let least = |place: usize| self.least.is_none_or(|least| least.is_in(&class.brief[place]));
             return common_window(&class.steps, least, fits, times, self.length);
         }
-        first_window(&class.brief, |place| self.room(class, place).is_some(), times, self.length)
+        let has = |place: usize| self.room(class, place).is_some() && self.has_level(&class.steps[place].free);
+        first_window(&class.brief, has, times, self.length)
     }
+
+    /// Where CPUs come with GPUs: are there enough for so many tasks with no more GPUs than these?
+    fn has_level(&self, free: &Free) -> bool {
+        !counts_by_gpus(self.kind, self.request) || common_cpus(self.kind, self.request, self.level) <= free.cpus
+    }
+}
+
+/// Does it depend on the GPUs of the request how many CPUs it finds on a node of that kind?
+pub(super) fn counts_by_gpus(kind: &Kind, request: &Request) -> bool {
+    let own = matches!(request.usage, NodeUse::Cpus | NodeUse::User);
+    own && request.gres.is_some() && !kind.shape.gpu_cpus.is_empty()
+}
+
+/// CPUs that such a part takes on such a node besides those that come with its GPUs.
+pub(super) fn common_cpus(kind: &Kind, request: &Request, part: Part) -> u32 {
+    common_cpus_of_part(&kind.shape, (kind.unit, kind.shape.cpus_per_gpu()), request, part)
 }
 
 /// How much of the request a node of that kind has room for.

@@ -2,7 +2,7 @@
 
 use super::{Meta, document, number, optional, skeleton, time};
 use crate::render::{amounts, clock::Clock, node_state};
-use garrick_model::{gres::entries_text, view::NodeView};
+use garrick_model::{gres::entries_text, resources::CpuSet, view::NodeView};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -33,6 +33,9 @@ fn node(view: &NodeView, partitions: &[String]) -> Value {
     if !shape.reserved_cpus.is_empty() {
         n["specialized_cpus"] = json!(shape.reserved_cpus.to_string());
     }
+    let cores: CpuSet = shape.restricted_cpus().iter().map(|cpu| shape.core_of_cpu(cpu)).collect();
+    n["gpu_spec"] = json!(cores.to_string());
+    n["res_cores_per_gpu"] = json!(shape.cpus_per_gpu() / shape.cpus_per_core().max(1));
     n["specialized_memory"] = json!(shape.reserved_memory.0);
     n["features"] = json!(view.features);
     n["active_features"] = json!(view.features);

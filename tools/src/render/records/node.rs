@@ -45,6 +45,9 @@ pub fn record(node: &NodeView, partitions: &[String], clock: &Clock, detail: Det
     if !shape.reserved_memory.is_zero() {
         reserved.push(format!("MemSpecLimit={}", shape.reserved_memory.0));
     }
+    if !shape.gpu_cpus.is_empty() {
+        reserved.push(format!("RestrictedCoresPerGPU={}", shape.cpus_per_gpu() / shape.cpus_per_core().max(1)));
+    }
     if !reserved.is_empty() {
         r.line(reserved.join(" "));
     }
