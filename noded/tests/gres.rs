@@ -294,3 +294,25 @@ fn a_job_cannot_open_the_gpus_of_others_where_the_kernel_can_keep_it_from_them()
     assert_eq!(c.read(&format!("job{second}.out")), format!("{shut}{open}{open}{shut}1,2/0,1\n"));
     assert_eq!(c.read(&format!("job{none}.out")), format!("{shut}{shut}{shut}{shut}/\n"));
 }
+
+#[test]
+fn cores_of_a_gpu_are_left_to_jobs_that_have_it() {
+    let gres = "Gres=gpu:h100:4 RestrictedCoresPerGPU=1";
+    let c = cluster_with("gres-restricted", "", gres, &["Cores=0-7"; GPUS]);
+    assert_eq!(node_field(&c, "RestrictedCoresPerGPU").as_deref(), Some("1"));
+    c.fifo("go");
+    c.script("wait.sh", "#!/bin/bash\n#SBATCH --mem=100\nread line < go\n");
+    let too_many = c.sh("sbatch -n1 -c5 wait.sh");
+    assert_ne!(too_many.code, 0);
+    assert!(too_many.err.contains("Requested node configuration is not available"), "{}", too_many.err);
+    let plain = c.sh("sbatch -n1 -c4 wait.sh").ok().job();
+    c.await_state(&plain, "RUNNING");
+    let more = c.sh("sbatch -n1 -c1 wait.sh").ok().job();
+    c.await_that("one more CPU is not there", || c.job_field(&more, "Reason").as_deref() == Some("Resources"));
+    let with_gpus = c.sh("sbatch -n1 -c2 --gpus=2 wait.sh").ok().job();
+    c.await_state(&with_gpus, "RUNNING");
+    let cpus = |job: &str| support::field_of(&c.sh(&format!("scontrol -d -o show job {job}")).ok().out, "CPU_IDs");
+    assert_eq!((cpus(&plain).as_deref(), cpus(&with_gpus).as_deref()), (Some("4-7"), Some("0-1")));
+    c.sh(&format!("scancel {plain} {with_gpus} {more}")).ok();
+    c.await_state(&with_gpus, "CANCELLED");
+}

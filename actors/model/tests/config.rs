@@ -392,3 +392,22 @@ fn exit_codes_that_requeue_are_single_ones_and_ranges() {
         assert!(read(wrong).0.is_none(), "{wrong}");
     }
 }
+
+#[test]
+fn words_of_select_type_parameters_that_are_not_honoured_are_said() {
+    let text = |words: &str| {
+        let head = "ClusterName=c\nSlurmctldHost=a\nNodeName=n\nPartitionName=p Nodes=n\n";
+        let text = format!("{head}SelectTypeParameters={words}\n");
+        let files = [("/x/slurm.conf", text.as_str())];
+        let (config, report) = config::read_files(Path::new("/x/slurm.conf"), &files);
+        (config.unwrap().select, report.problems.iter().map(ToString::to_string).collect::<Vec<String>>())
+    };
+    let (select, said) = text("CR_Core,ENFORCE_BINDING_GRES");
+    assert!(select.enforce_binding && said.is_empty(), "{said:?}");
+    let (_, said) = text("CR_Core,Multiple_Sharing_Gres_PJ,LL_SHARED_GRES");
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(
+        said[0].ends_with("MULTIPLE_SHARING_GRES_PJ,LL_SHARED_GRES is not supported yet and has no effect"),
+        "{said:?}"
+    );
+}

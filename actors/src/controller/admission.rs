@@ -20,7 +20,7 @@ use crate::{
 };
 use garrick_model::{
     config::{Config, EnforcePartLimits, MemoryPer, function},
-    gres::{GPU, GresCount, GresRequest, Totals, list},
+    gres::{GPU, GresBinding, GresCount, GresRequest, Totals, list},
     ids::{JobId, RequestId, Sluid},
     messages::command::Caller,
     refusal::Refusal,
@@ -278,6 +278,9 @@ impl Rules<'_> {
         let first = &partitions[0];
         let facts = partition_facts(first, self.feasibility.view().nodes.len());
         let named = u32::try_from(spec.nodelist.len()).unwrap_or(u32::MAX);
+        if self.config.select.enforce_binding && spec.gres.all().any(|one| one.name == GPU && one.count > 0) {
+            spec.gres.binding.get_or_insert(GresBinding::Enforce);
+        }
         let mut cpus_per_task = spec.cpus_per_task.unwrap_or(1).max(1);
         let mut memory = match (spec.memory, first.config.def_memory.or(self.config.def_memory)) {
             (MemoryRequest::Default, _) if spec.gres.mem_per_gpu.is_some() => MemoryRequest::Default,

@@ -18,6 +18,7 @@ use crate::{
     },
 };
 use garrick_model::{
+    gres::{GresBinding, GresCount, GresRequest},
     ids::{JobId, Sluid},
     messages::command::Caller,
     refusal::Refusal,
@@ -220,4 +221,23 @@ fn some_partitions_are_for_jobs_in_reservations() {
     };
     assert_eq!(on(&[]).unwrap_err(), Refusal::AccessDenied);
     assert!(on(&["course"]).is_ok());
+}
+
+#[test]
+fn with_enforce_binding_gres_jobs_with_gpus_get_cpus_near_to_them_unless_they_say_otherwise() {
+    let site = |words: &str| {
+        format!(
+            "GresTypes=gpu\nSelectTypeParameters={words}\nNodeName=n0 CPUs=4 RealMemory=1000 Gres=gpu:2\n\
+             PartitionName=debug Nodes=ALL Default=YES\n"
+        )
+    };
+    let gpus = |binding| {
+        let per_node = vec![GresCount { name: "gpu".into(), kind: None, count: 1 }];
+        JobSpec { gres: GresRequest { per_node, binding, ..GresRequest::default() }, ..spec() }
+    };
+    let binding = |words: &str, spec| submit(&site(words), 1001, spec).unwrap().record.spec.gres.binding;
+    assert_eq!(binding("CR_Core,ENFORCE_BINDING_GRES", gpus(None)), Some(GresBinding::Enforce));
+    assert_eq!(binding("CR_Core,ENFORCE_BINDING_GRES", gpus(Some(GresBinding::Disable))), Some(GresBinding::Disable));
+    assert_eq!(binding("CR_Core,ENFORCE_BINDING_GRES", spec()), None);
+    assert_eq!(binding("CR_Core", gpus(None)), None);
 }

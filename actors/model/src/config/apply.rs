@@ -112,7 +112,10 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
             return Ok(only_known(value, "sched/", &["backfill", "builtin"], "jobs are backfilled"));
         }
         "SelectType" => return select_type(config, value),
-        "SelectTypeParameters" => config.select = SelectParameters::parse(value)?,
+        "SelectTypeParameters" => {
+            config.select = SelectParameters::parse(value)?;
+            return Ok(Some(Effect(config.select.not_yet())));
+        }
         "SlurmctldAddr" => config.slurmctld_addr = text(),
         "SlurmctldDebug" => config.slurmctld_debug = LogLevel::parse(value)?,
         "SlurmctldHost" => config.controllers.push(controller(value)?),

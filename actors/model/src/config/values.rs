@@ -1,6 +1,6 @@
 //! Values of settings: numbers with bounds, yes and no, words out of a list, times, memory.
 
-use super::{nearest::nearest, report::SettingError};
+use super::{nearest::nearest, node::not_yet, report::SettingError};
 use crate::{
     resources::MemoryMib,
     time::{TimeLimit, TimeTextError},
@@ -246,6 +246,9 @@ pub struct SelectParameters {
     pub least_loaded: bool,
     /// `CR_PACK_NODES`
     pub pack_nodes: bool,
+    /// `ENFORCE_BINDING_GRES`
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub enforce_binding: bool,
     /// As `scontrol` shows it, `CR_CORE_MEMORY`.
     pub text: String,
 }
@@ -272,6 +275,7 @@ impl Default for SelectParameters {
             one_task_per_core: false,
             least_loaded: false,
             pack_nodes: false,
+            enforce_binding: false,
             text: "CR_CORE_MEMORY".to_owned(),
         }
     }
@@ -295,7 +299,17 @@ const SELECT_WORDS: &[&str] = &[
     "ONE_TASK_PER_SHARING_GRES",
 ];
 
+/// Words that are known and not honoured.
+const SELECT_NOT_YET: &[&str] = &["LL_SHARED_GRES", "MULTIPLE_SHARING_GRES_PJ", "ONE_TASK_PER_SHARING_GRES"];
+
 impl SelectParameters {
+    /// Which of its words are not honoured.
+    pub(super) fn not_yet(&self) -> Option<SettingError> {
+        let words: Vec<String> =
+            list(&self.text).into_iter().filter(|w| SELECT_NOT_YET.contains(&w.as_str())).collect();
+        (!words.is_empty()).then(|| not_yet(&words.join(",")))
+    }
+
     pub(super) fn parse(text: &str) -> Value<Self> {
         let mut read = Self { memory: false, text: text.to_ascii_uppercase(), ..Self::default() };
         for word in list(text) {
@@ -310,6 +324,7 @@ impl SelectParameters {
                 "CR_ONE_TASK_PER_CORE" => read.one_task_per_core = true,
                 "CR_LLN" => read.least_loaded = true,
                 "CR_Pack_Nodes" => read.pack_nodes = true,
+                "ENFORCE_BINDING_GRES" => read.enforce_binding = true,
                 _ => {}
             }
         }
