@@ -53,7 +53,7 @@ fn a_cpu_that_two_jobs_have_is_noticed() {
 /// Seeds in which something happens that broke rules once, small so that they are run each time: what has to have happened
 /// in it, and its story.
 const SCENARIOS: [(u64, &str, &str); 7] = [
-    (19, "run ended by a lease", "nodes that lost the controller end what may run elsewhere"),
+    (20, "run ended by a lease", "nodes that lost the controller end what may run elsewhere"),
     (14, "run ended by a lease", "the same, and owners of jobs fail between"),
     (16, "owner of a job failed", "what owners had in hand is asked for again"),
     (9, "owner of a job failed", "the same, while many runs are ended by their time limits"),
