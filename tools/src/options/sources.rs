@@ -291,11 +291,11 @@ mod tests {
 
     #[test]
     fn what_is_not_built_is_an_error_and_not_ignored() {
-        let SourceError::Option { error, .. } = typed_by(Command::Sbatch, "", &[], "--gpus-per-socket=1").unwrap_err()
+        let SourceError::Option { error, .. } = typed_by(Command::Sbatch, "", &[], "--core-spec=1").unwrap_err()
         else {
             panic!("an option's error")
         };
-        assert_eq!((error.to_string().as_str(), error.exit_code()), ("--gpus-per-socket is not supported yet", 1));
+        assert_eq!((error.to_string().as_str(), error.exit_code()), ("--core-spec is not supported yet", 1));
         let SourceError::Option { error, .. } = typed_by(Command::Srun, "", &[], "--mpi=pmix").unwrap_err() else {
             panic!("an option's error")
         };
