@@ -190,7 +190,7 @@ impl NodeShape {
     }
     /// All its CPUs.
     pub fn all_cpus(&self) -> CpuSet {
-        (0..self.cpus).collect()
+        CpuSet::from(0..self.cpus)
     }
     /// The CPUs that jobs may have.
     pub fn job_cpus(&self) -> CpuSet {
@@ -324,7 +324,9 @@ impl CpuSet {
 
 impl From<Range<u32>> for CpuSet {
     fn from(range: Range<u32>) -> Self {
-        range.collect()
+        let mut set = FixedBitSet::with_capacity(range.end.max(range.start) as usize);
+        set.insert_range(range.start as usize..range.end.max(range.start) as usize);
+        Self(set)
     }
 }
 

@@ -13,9 +13,10 @@
 use super::{
     facts::{Backfill, ClusterView, in_service},
     free::Amount,
-    horizon::{Horizon, NEVER, Planned},
+    horizon::{NEVER, Planned},
     ledger::{Group, Ledger, Promise, Row},
-    plan::{Entry, Key, Pass, Plan, plan_noting},
+    machine::Machine,
+    plan::{Entry, Future, Key, Pass, Plan, plan_noting},
     request::Request,
 };
 use garrick_model::{
@@ -42,7 +43,7 @@ const MOST_DUE: usize = 2_000;
 #[derive(Debug)]
 pub struct Kept {
     view: ClusterView,
-    horizon: Horizon,
+    future: Future,
     ledger: Ledger,
     /// Nodes on which the last plan proposed starts: owners may have refused them.
     proposed: Vec<usize>,
@@ -55,7 +56,7 @@ pub fn plan_to_keep(view: ClusterView, now: Timestamp) -> (Plan, Result<Kept, Cl
     let (plan, noted) = plan_noting(&view, now);
     let proposed = proposed(&plan);
     match noted {
-        Some((horizon, ledger)) => (plan, Ok(Kept { view, horizon, ledger, proposed, stale: false })),
+        Some((future, ledger)) => (plan, Ok(Kept { view, future, ledger, proposed, stale: false })),
         None => (plan, Err(view)),
     }
 }
@@ -99,16 +100,22 @@ impl Kept {
     }
 
     #[cfg(test)]
-    pub(super) const fn horizon(&self) -> &Horizon {
-        &self.horizon
+    pub(super) const fn horizon(&self) -> &super::horizon::Horizon {
+        &self.future.horizon
+    }
+
+    /// What is free now, without what was only proposed.
+    #[cfg(test)]
+    pub(super) fn floor(&self) -> super::machine::Floor {
+        Machine::renewed(&self.view, self.future.floor.clone(), &[]).into_floor()
     }
 
     /// Repairs the plan for what is now. `Err`: a new one has to be made from this picture.
     pub fn repair(self, view: ClusterView, now: Timestamp) -> Result<(Plan, Self), Box<ClusterView>> {
         let Some(changed) = changed_nodes(&self.view, &view, now) else { return Err(Box::new(view)) };
-        let Self { view: before, mut horizon, ledger, proposed: touched, stale } = self;
+        let Self { view: before, future: Future { floor, mut horizon }, ledger, proposed: touched, stale } = self;
         horizon.advance(now);
-        let mut pass = Pass::on(&view, now, horizon);
+        let mut pass = Pass::on(&view, now, Machine::renewed(&view, floor, &changed), horizon);
         let mut repair = Repair::new(&mut pass, ledger, stale);
         let changed: BTreeSet<usize> = changed.into_iter().chain(touched).collect();
         if !repair.prepare(&before, changed) {
@@ -116,7 +123,7 @@ impl Kept {
         }
         repair.go();
         let Repair { ledger, looked, stale, .. } = repair;
-        let (mut plan, horizon, _) = pass.finish();
+        let (mut plan, future, _) = pass.finish();
         let wholly: BTreeSet<JobId> = plan.starts.iter().filter(|s| s.array_index.is_none()).map(|s| s.job).collect();
         plan.reasons.clear();
         plan.expected.clear();
@@ -126,7 +133,7 @@ impl Kept {
             plan.expected.extend(expected.map(|at| (job, at)));
         }
         let touched = proposed(&plan);
-        Ok((plan, Self { view, horizon, ledger, proposed: touched, stale }))
+        Ok((plan, Self { view, future, ledger, proposed: touched, stale }))
     }
 }
 

@@ -8,6 +8,7 @@ use super::{
     free::Amount,
     horizon::{Horizon, NEVER},
     kept::{Kept, plan_to_keep},
+    machine::Machine,
     plan::{Plan, Reservation, StartProposal},
     plan_test::{any_spec, overbooked, overbooked_later},
     request::ANYBODY,
@@ -241,6 +242,7 @@ proptest! {
                 let reservations = kept.reservations();
                 let whole = Plan { reservations: reservations.clone(), ..plan.clone() };
                 prop_assert_eq!(overbooked_later(&world.view, &whole, world.now), None);
+                prop_assert_eq!(kept.floor(), Machine::now(&world.view).into_floor());
                 let counted = world.free(&plan, &reservations);
                 for node in 0..world.view.nodes.len() {
                     prop_assert_eq!(kept.horizon().steps_from(node, world.now), counted.steps_from(node, world.now), "{}", node);

@@ -34,7 +34,7 @@ pub struct PlannedHold {
     pub end: Timestamp,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct Room {
     unit: u32,
     free: CpuSet,
@@ -55,7 +55,7 @@ struct Room {
     class: usize,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 struct WeightClass {
     nodes: FixedBitSet,
     by_free: BTreeMap<u32, FixedBitSet>,
@@ -82,6 +82,14 @@ impl Remains {
 #[derive(Clone, Debug)]
 pub struct Machine<'a> {
     view: &'a ClusterView,
+    floor: Floor,
+    /// CPUs that are not for whom a place is looked for.
+    closed: BTreeMap<usize, CpuSet>,
+}
+
+/// The same without the picture that it was built from, to go on with in a later one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Floor {
     rooms: Vec<Room>,
     /// Nodes that may get work.
     usable: FixedBitSet,
@@ -91,10 +99,10 @@ pub struct Machine<'a> {
     free_cpus: u64,
     /// Ascending weight.
     classes: Vec<WeightClass>,
-    /// CPUs that are not for whom a place is looked for.
-    closed: BTreeMap<usize, CpuSet>,
     /// Some node has CPUs that come with GPUs.
     restricted: bool,
+    /// Nodes of which something was taken that the picture does not show.
+    taken: Vec<usize>,
 }
 
 impl<'a> Machine<'a> {
@@ -161,8 +169,8 @@ impl<'a> Machine<'a> {
             };
             if !least.idle {
                 machine.take(node, &share, NodeUse::Cpus, least.only_user.unwrap_or(u32::MAX));
-                machine.rooms[node].door = least.door;
-                machine.rooms[node].only_user = least.only_user;
+                machine.floor.rooms[node].door = least.door;
+                machine.floor.rooms[node].only_user = least.only_user;
             }
         }
         machine
@@ -179,39 +187,75 @@ impl<'a> Machine<'a> {
         weights.sort_unstable();
         weights.dedup();
         let empty = WeightClass { nodes: FixedBitSet::with_capacity(count), by_free: BTreeMap::new() };
-        let mut machine = Self {
-            view,
+        let floor = Floor {
             rooms: Vec::with_capacity(count),
             usable: FixedBitSet::with_capacity(count),
             idle: FixedBitSet::with_capacity(count),
             free_cpus: 0,
             classes: vec![empty; weights.len()],
-            closed: BTreeMap::new(),
             restricted: view.nodes.iter().any(|node| !node.shape.gpu_cpus.is_empty()),
+            taken: Vec::new(),
         };
+        let mut machine = Self { view, floor, closed: BTreeMap::new() };
         for (place, node) in view.nodes.iter().enumerate() {
             let class = weights.binary_search(&node.weight).unwrap_or(0);
-            let mut room = Room { class, ..Room::all(node, cpus_per_unit(node, view.policy.unit)) };
-            for hold in &node.holds {
-                match remains(hold) {
-                    Remains::All => room.add(&node.shape.gres, &hold.share, hold.sharing, hold.uid, u32::MAX),
-                    Remains::ButCpus => room.add_but_cpus(&node.shape.gres, &hold.share),
-                    Remains::Nothing => {}
-                }
-            }
-            machine.usable.set(place, usable_node(node));
-            if machine.usable.contains(place) {
-                machine.free_cpus += u64::from(room.free_cpus);
-            }
-            machine.idle.set(place, room.holders == 0);
-            machine.classes[class].nodes.insert(place);
-            bucket(&mut machine.classes[class].by_free, room.free_cpus, count).insert(place);
-            machine.rooms.push(room);
+            let room = Room { class, ..Room::of(node, cpus_per_unit(node, view.policy.unit), &remains) };
+            machine.floor.usable.set(place, usable_node(node));
+            machine.floor.classes[class].nodes.insert(place);
+            machine.floor.rooms.push(room);
+            machine.enter(place);
         }
         for hold in planned {
             machine.take(hold.node, &hold.share, hold.usage, hold.uid);
         }
         machine
+    }
+
+    /// As it is now, from what an earlier picture of the same nodes in the same service came to: only those are looked at that
+    /// `changed`, and those of which something was taken that was only planned.
+    pub fn renewed(view: &'a ClusterView, floor: Floor, changed: &[usize]) -> Self {
+        let mut machine = Self { view, floor, closed: BTreeMap::new() };
+        let taken = std::mem::take(&mut machine.floor.taken);
+        for &place in changed.iter().chain(&taken) {
+            let node = &view.nodes[place];
+            machine.leave(place);
+            let Room { class, unit, .. } = machine.floor.rooms[place];
+            machine.floor.rooms[place] = Room { class, ..Room::of(node, unit, |_| Remains::All) };
+            machine.enter(place);
+        }
+        machine
+    }
+
+    /// What is left when the picture is gone.
+    pub fn into_floor(self) -> Floor {
+        self.floor
+    }
+
+    /// Counts what is free on a node among what is free in all.
+    fn enter(&mut self, node: usize) {
+        let count = self.view.nodes.len();
+        let Room { class, free_cpus, holders, .. } = self.floor.rooms[node];
+        if self.floor.usable.contains(node) {
+            self.floor.free_cpus += u64::from(free_cpus);
+        }
+        self.floor.idle.set(node, holders == 0);
+        let by_free = &mut self.floor.classes[class].by_free;
+        by_free.entry(free_cpus).or_insert_with(|| FixedBitSet::with_capacity(count)).insert(node);
+    }
+
+    /// Counts it no longer.
+    fn leave(&mut self, node: usize) {
+        let Room { class, free_cpus, .. } = self.floor.rooms[node];
+        if self.floor.usable.contains(node) {
+            self.floor.free_cpus = self.floor.free_cpus.saturating_sub(free_cpus.into());
+        }
+        let by_free = &mut self.floor.classes[class].by_free;
+        if let Some(alike) = by_free.get_mut(&free_cpus) {
+            alike.set(node, false);
+            if alike.is_clear() {
+                by_free.remove(&free_cpus);
+            }
+        }
     }
 
     /// The picture that this was built from.
@@ -233,7 +277,7 @@ impl<'a> Machine<'a> {
 
     /// CPUs that may be taken of a node without a GPU, in whole units.
     fn open(&self, node: usize) -> CpuSet {
-        let room = &self.rooms[node];
+        let room = &self.floor.rooms[node];
         match self.closed.get(&node) {
             Some(closed) => {
                 whole_units(&room.free.difference(closed).difference(&room.restricted), room.unit).collect()
@@ -244,7 +288,7 @@ impl<'a> Machine<'a> {
 
     /// The same with those that come with these GPUs.
     fn open_with(&self, node: usize, gpus: impl Fn(u32) -> bool) -> CpuSet {
-        let (room, open) = (&self.rooms[node], self.open(node));
+        let (room, open) = (&self.floor.rooms[node], self.open(node));
         if room.restricted.is_empty() {
             return open;
         }
@@ -262,9 +306,9 @@ impl<'a> Machine<'a> {
 
     /// Leaves of `set` the nodes that may get work of this kind at all.
     pub fn restrict(&self, set: &mut FixedBitSet, usage: NodeUse) {
-        set.intersect_with(&self.usable);
+        set.intersect_with(&self.floor.usable);
         if usage == NodeUse::Whole {
-            set.intersect_with(&self.idle);
+            set.intersect_with(&self.floor.idle);
         }
     }
 
@@ -274,55 +318,41 @@ impl<'a> Machine<'a> {
         let tasks = if overcommit { request.min_nodes } else { request.total_tasks().max(request.min_nodes) };
         let tasks = u64::from(tasks);
         let counted = !matches!(request.usage, NodeUse::Oversubscribe(_)) && !self.counts_by_gpus(request);
-        counted && tasks * u64::from(request.cpus_per_task) > self.free_cpus
+        counted && tasks * u64::from(request.cpus_per_task) > self.floor.free_cpus
     }
 
     /// Free CPUs of nodes do not say what the request finds there: some come with GPUs.
     pub fn counts_by_gpus(&self, request: &Request) -> bool {
-        self.restricted && (request.gres.is_some() || request.usage == NodeUse::Whole)
+        self.floor.restricted && (request.gres.is_some() || request.usage == NodeUse::Whole)
     }
 
     /// True when nobody holds anything of the node.
     pub fn is_idle(&self, node: usize) -> bool {
-        self.idle.contains(node)
+        self.floor.idle.contains(node)
     }
 
     /// True when the node may get work at all.
     pub fn is_usable(&self, node: usize) -> bool {
-        self.usable.contains(node)
+        self.floor.usable.contains(node)
     }
 
     /// Takes a share from a node.
     pub fn take(&mut self, node: usize, share: &NodeShare, usage: NodeUse, uid: u32) {
-        let count = self.rooms.len();
-        let room = &mut self.rooms[node];
-        let before = room.free_cpus;
-        room.add(&self.view.nodes[node].shape.gres, share, usage.sharing(), uid, usage.most_holders());
-        self.idle.set(node, false);
-        if room.free_cpus != before {
-            let after = room.free_cpus;
-            if self.usable.contains(node) {
-                self.free_cpus -= u64::from(before.saturating_sub(after));
-            }
-            let by_free = &mut self.classes[room.class].by_free;
-            if let Some(old) = by_free.get_mut(&before) {
-                old.set(node, false);
-                if old.is_clear() {
-                    by_free.remove(&before);
-                }
-            }
-            bucket(by_free, after, count).insert(node);
-        }
+        self.leave(node);
+        let gres = &self.view.nodes[node].shape.gres;
+        self.floor.rooms[node].add(gres, share, usage.sharing(), uid, usage.most_holders());
+        self.enter(node);
+        self.floor.taken.push(node);
     }
 
     /// Number of weight classes.
     pub const fn classes(&self) -> usize {
-        self.classes.len()
+        self.floor.classes.len()
     }
 
     /// Weight class of a node: 0 for the lowest weight.
     pub fn class_of(&self, node: usize) -> usize {
-        self.rooms[node].class
+        self.floor.rooms[node].class
     }
 
     /// Nodes of a class within `set`, those with the fewest free CPUs (but at least `least`) first, in configuration order
@@ -334,7 +364,7 @@ impl<'a> Machine<'a> {
         usage: NodeUse,
         set: &'s FixedBitSet,
     ) -> Box<dyn Iterator<Item = usize> + 's> {
-        let class = &self.classes[class];
+        let class = &self.floor.classes[class];
         match usage {
             NodeUse::Oversubscribe(_) => Box::new(class.nodes.intersection(set)),
             _ => Box::new(class.by_free.range(least..).flat_map(move |(_, nodes)| nodes.intersection(set))),
@@ -349,7 +379,7 @@ impl<'a> Machine<'a> {
         usage: NodeUse,
         set: &'s FixedBitSet,
     ) -> Box<dyn Iterator<Item = usize> + 's> {
-        let class = &self.classes[class];
+        let class = &self.floor.classes[class];
         match usage {
             NodeUse::Oversubscribe(_) => Box::new(class.nodes.intersection(set)),
             _ => Box::new(class.by_free.range(least..).rev().flat_map(move |(_, nodes)| nodes.intersection(set))),
@@ -358,7 +388,7 @@ impl<'a> Machine<'a> {
 
     /// What the node could do for this request now; `None`: nothing.
     pub fn capacity(&self, node: usize, request: &Request) -> Option<Capacity> {
-        let room = &self.rooms[node];
+        let room = &self.floor.rooms[node];
         let shape = &self.view.nodes[node].shape;
         let closed = self.closed.get(&node).is_some_and(|closed| !closed.is_disjoint(&room.free));
         if closed && matches!(request.usage, NodeUse::Whole | NodeUse::User) {
@@ -397,7 +427,7 @@ impl<'a> Machine<'a> {
         let least = request.least_part();
         // CPUs that come with GPUs: only so many GPUs will do for so many tasks.
         let even = Part { tasks: capacity.tasks, total: capacity.total };
-        if !self.rooms[node].restricted.is_empty() && even == request.even_part() && fits(even.tasks, even.total) {
+        if !self.floor.rooms[node].restricted.is_empty() && even == request.even_part() && fits(even.tasks, even.total) {
             return Some(capacity);
         }
         let tasks =
@@ -420,7 +450,7 @@ impl<'a> Machine<'a> {
         part: Part,
         most: Option<&GresAmounts>,
     ) -> Option<(CpuSet, Vec<GresShare>)> {
-        let (room, shape) = (&self.rooms[node], &self.view.nodes[node].shape);
+        let (room, shape) = (&self.floor.rooms[node], &self.view.nodes[node].shape);
         let cpus = cpus_of_part(shape, room.unit, request, part);
         let wanted = binding::Wanted { gres, need: gres.on_node(part.tasks, part.total), cpus };
         binding::choose(shape, &self.open_with(node, |_| true), &room.gres, &wanted, most)
@@ -429,7 +459,7 @@ impl<'a> Machine<'a> {
     /// The share for a part of the request on a node that has the capacity for it. `most` bounds what may be had of
     /// its generic resources; `None`: it is not to be had within that.
     pub fn share(&self, node: usize, request: &Request, part: Part, most: Option<&GresAmounts>) -> Option<NodeShare> {
-        let room = &self.rooms[node];
+        let room = &self.floor.rooms[node];
         let shape = &self.view.nodes[node].shape;
         let wanted = cpus_of_part(shape, room.unit, request, part);
         let by_socket = request.layout.is_some_and(|layout| layout.is_by_socket());
@@ -509,10 +539,6 @@ pub fn futures(
     steps.dedup_by(|later, earlier| later.free == earlier.free);
 }
 
-fn bucket(by_free: &mut BTreeMap<u32, FixedBitSet>, free: u32, count: usize) -> &mut FixedBitSet {
-    by_free.entry(free).or_insert_with(|| FixedBitSet::with_capacity(count))
-}
-
 impl Room {
     fn all(node: &NodeView, unit: u32) -> Self {
         Self {
@@ -531,18 +557,33 @@ impl Room {
         }
     }
 
+    /// With what remains of what is held of it.
+    fn of(node: &NodeView, unit: u32, remains: impl Fn(&NodeHold) -> Remains) -> Self {
+        let mut room = Self::all(node, unit);
+        for hold in &node.holds {
+            match remains(hold) {
+                Remains::All => room.add(&node.shape.gres, &hold.share, hold.sharing, hold.uid, u32::MAX),
+                Remains::ButCpus => room.add_but_cpus(&node.shape.gres, &hold.share),
+                Remains::Nothing => {}
+            }
+        }
+        room
+    }
+
     fn add(&mut self, entries: &[GresEntry], share: &NodeShare, sharing: Sharing, uid: u32, most_holders: u32) {
-        for cpu in share.cpus.iter() {
-            self.free.remove(cpu);
-            if sharing == Sharing::Oversubscribe {
+        self.free.subtract(&share.cpus);
+        if sharing == Sharing::Oversubscribe {
+            for cpu in share.cpus.iter() {
                 let (holders, most) = self.shared.entry(cpu).or_insert((0, u32::MAX));
                 *holders += 1;
                 *most = (*most).min(most_holders);
-            } else {
-                self.alone.insert(cpu);
             }
+        } else {
+            self.alone.add(&share.cpus);
         }
-        self.free_cpus = u32::try_from(self.whole_units().count()).unwrap_or(0);
+        let plain = self.unit == 1 && self.restricted.is_empty();
+        self.free_cpus =
+            if plain { self.free.len() } else { u32::try_from(self.whole_units().count()).unwrap_or(0) };
         self.memory = self.memory.saturating_sub(share.memory.map_or(0, |m| m.0));
         self.gres.take(entries, &share.gres);
         self.only_user = if self.holders == 0 || self.only_user == Some(uid) { Some(uid) } else { None };

@@ -28,7 +28,7 @@ use super::{
     hres::{self, Room},
     ledger::{Ledger, Promise},
     licenses::{self, LicensePlan},
-    machine::{Machine, PlannedHold},
+    machine::{Floor, Machine, PlannedHold},
     obstacle::{Ends, Obstacle},
     preempt::{PreemptProposal, Preemption},
     request::{ANYBODY, NodeUse, Request, run_limit},
@@ -143,7 +143,7 @@ pub(super) fn plan_minding(view: &ClusterView, now: Timestamp, job: JobId) -> Pl
 }
 
 /// Makes a plan, and what it takes to repair it. Nothing where the plan stopped at its limit.
-pub(super) fn plan_noting(view: &ClusterView, now: Timestamp) -> (Plan, Option<(Horizon, Ledger)>) {
+pub(super) fn plan_noting(view: &ClusterView, now: Timestamp) -> (Plan, Option<(Future, Ledger)>) {
     if view.policy.topology_patience.is_some() {
         // Such a plan is not repaired.
         return (plan(view, now), None);
@@ -152,9 +152,16 @@ pub(super) fn plan_noting(view: &ClusterView, now: Timestamp) -> (Plan, Option<(
     // Components of heterogeneous jobs are tried on copies.
     pass.ledger = view.pending.iter().all(|job| job.spec.het.is_none()).then(|| Ledger::new(view.nodes.len()));
     pass.run();
-    let (plan, horizon, ledger) = pass.finish();
+    let (plan, future, ledger) = pass.finish();
     let whole = !plan.truncated;
-    (plan, ledger.filter(|_| whole).map(|ledger| (horizon, ledger)))
+    (plan, ledger.filter(|_| whole).map(|ledger| (future, ledger)))
+}
+
+/// What a plan came to on the nodes: free room to the single CPU now, and in amounts from now on.
+#[derive(Debug)]
+pub(super) struct Future {
+    pub floor: Floor,
+    pub horizon: Horizon,
 }
 
 /// A job in one of its partitions, ordered as they are tried.
@@ -301,16 +308,16 @@ pub(super) struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     fn new(view: &'a ClusterView, now: Timestamp) -> Self {
-        Self::on(view, now, reservations::seen(view, None, now))
+        Self::on(view, now, Machine::now(view), reservations::seen(view, None, now))
     }
 
     /// One that goes on from there.
-    pub fn on(view: &'a ClusterView, now: Timestamp, horizon: Horizon) -> Self {
+    pub fn on(view: &'a ClusterView, now: Timestamp, machine: Machine<'a>, horizon: Horizon) -> Self {
         Self {
             view,
             now,
             users_matter: view.users_matter(),
-            machine: Machine::now(view),
+            machine,
             horizon,
             futures: Futures::default(),
             licenses: LicensePlan::among(&view.licenses, &view.reservations, now),
@@ -988,7 +995,7 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub fn finish(mut self) -> (Plan, Horizon, Option<Ledger>) {
+    pub fn finish(mut self) -> (Plan, Future, Option<Ledger>) {
         self.plan.again = self.patience.next;
         let started = self.started;
         // It starts in another of its partitions after all.
@@ -1006,7 +1013,7 @@ impl<'a> Pass<'a> {
         if !self.plan.truncated {
             self.plan.resumptions = resume::resumptions(self.view, &self.plan);
         }
-        (self.plan, self.horizon, self.ledger)
+        (self.plan, Future { floor: self.machine.into_floor(), horizon: self.horizon }, self.ledger)
     }
 }
 
