@@ -199,6 +199,11 @@ impl Horizon {
         Timestamp(at.saturating_add(self.resolution - 1).div_euclid(self.resolution).saturating_mul(self.resolution))
     }
 
+    /// Does it matter to it who has a node to himself?
+    pub const fn users_matter(&self) -> bool {
+        self.users_matter
+    }
+
     /// How many classes there are.
     pub fn classes(&self) -> usize {
         self.classes.len() - self.vacant.len()

@@ -25,7 +25,7 @@ use garrick_model::{
     time::Timestamp,
     view::{JobView, NodeHold, NodeView},
 };
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -112,7 +112,9 @@ impl Kept {
 
     /// Repairs the plan for what is now. `Err`: a new one has to be made from this picture.
     pub fn repair(self, view: ClusterView, now: Timestamp) -> Result<(Plan, Self), Box<ClusterView>> {
-        let Some(changed) = changed_nodes(&self.view, &view, now) else { return Err(Box::new(view)) };
+        let Some(changed) = changed_nodes(&self.view, self.future.horizon.users_matter(), &view, now) else {
+            return Err(Box::new(view));
+        };
         let Self { view: before, future: Future { floor, mut horizon }, ledger, proposed: touched, stale } = self;
         horizon.advance(now);
         let mut pass = Pass::on(&view, now, Machine::renewed(&view, floor, &changed), horizon);
@@ -139,7 +141,7 @@ impl Kept {
 
 /// Nodes on which something is held that was not, or the other way round, or longer than was expected. `None`: more than
 /// that has changed.
-fn changed_nodes(before: &ClusterView, view: &ClusterView, now: Timestamp) -> Option<Vec<usize>> {
+fn changed_nodes(before: &ClusterView, users_matter: bool, view: &ClusterView, now: Timestamp) -> Option<Vec<usize>> {
     let no_frills = |view: &ClusterView| {
         view.reservations.list.is_empty()
             && !view.policy.preempt.is_on()
@@ -155,7 +157,7 @@ fn changed_nodes(before: &ClusterView, view: &ClusterView, now: Timestamp) -> Op
         && before.policy == view.policy
         && before.partitions == view.partitions
         && before.nodes.len() == view.nodes.len()
-        && before.users_matter() == view.users_matter()
+        && users_matter == view.users_matter()
         && view.pending.iter().all(|job| job.state != JobState::Expediting && job.spec.het.is_none());
     let mut changed = Vec::new();
     for (place, (old, new)) in before.nodes.iter().zip(&view.nodes).enumerate().filter(|_| same) {
@@ -356,13 +358,8 @@ impl<'p, 'v> Repair<'p, 'v> {
     /// Counts anew what is free on a node. Answers who finds no room there any more.
     fn recount(&mut self, node: usize, (from, until): (Timestamp, Timestamp)) -> Vec<Key> {
         let until = if until == NEVER { NEVER } else { self.pass.horizon.round(until) };
-        let planned: Vec<(Key, Planned)> = self
-            .ledger
-            .on_node(node)
-            .into_iter()
-            .filter_map(|key| Some((key, self.ledger.planned(key, node)?)))
-            .filter(|(_, one)| one.from < until && self.pass.horizon.round(one.until) > from)
-            .collect();
+        let round = |at: Timestamp| self.pass.horizon.round(at);
+        let planned = self.ledger.planned(node, |begin, end| begin < until && round(end) > from);
         let begun = self.begun.get(&node).map_or(&[][..], Vec::as_slice);
         let of_node: Vec<&Planned> = begun.iter().chain(planned.iter().map(|(_, one)| one)).collect();
         let misfits = self.pass.horizon.recount(&self.pass.view.nodes[node], (from, until), &of_node);
@@ -404,13 +401,10 @@ impl<'p, 'v> Repair<'p, 'v> {
 
     /// Freed room may help those who wait for more of it on the same nodes.
     fn offer_to_neighbours(&mut self, gained: &BTreeSet<usize>) {
-        let mut seen: FxHashSet<Key> = FxHashSet::default();
         for node in gained {
-            for key in self.ledger.on_node(*node) {
-                if self.improvable(key).is_some() && seen.insert(key) && self.own_room(key) > 0 {
-                    self.earlier.insert(key);
-                }
-            }
+            let helped = |key: &Key| self.has_room_before(*key, *node) && self.improvable(*key).is_some();
+            let helped: Vec<Key> = self.ledger.on_node(*node).filter(helped).collect();
+            self.earlier.extend(helped);
         }
     }
 
@@ -432,6 +426,14 @@ impl<'p, 'v> Repair<'p, 'v> {
     fn improvable(&self, key: Key) -> Option<Timestamp> {
         let group = self.ledger.row(key)?.group?;
         self.better(key).filter(|_| !is_awkward(&self.ledger.groups()[group].request))
+    }
+
+    /// Would it have room just before its time on a node that is its own then?
+    fn has_room_before(&self, key: Key, node: usize) -> bool {
+        self.ledger.row(key).and_then(|row| row.promise.as_ref()).is_some_and(|promise| {
+            let before = Timestamp(promise.from.0 - 1);
+            promise.share(node).is_some_and(|what| self.pass.horizon.covers(node, what, before))
+        })
     }
 
     /// On how many of its own nodes it would have room just before its time.

@@ -28,6 +28,14 @@ pub(super) struct Promise {
     pub licenses: Licenses,
 }
 
+impl Promise {
+    /// What of a node.
+    pub fn share(&self, node: usize) -> Option<&Amount> {
+        let place = self.nodes.binary_search_by_key(&node, |(node, _)| *node).ok()?;
+        Some(&self.nodes[place].1)
+    }
+}
+
 /// A job in one of its partitions.
 #[derive(Clone, Debug)]
 pub(super) struct Row {
@@ -41,6 +49,14 @@ pub(super) struct Row {
     pub started: bool,
     /// What it has reserved.
     pub promise: Option<Promise>,
+}
+
+/// When one has room on a node.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    key: Key,
+    from: Timestamp,
+    until: Timestamp,
 }
 
 /// Jobs that ask for the same.
@@ -59,7 +75,7 @@ pub(super) struct Group {
 pub(super) struct Ledger {
     rows: BTreeMap<Key, Row>,
     of_job: FxHashMap<JobId, Vec<Key>>,
-    on_node: Vec<Vec<Key>>,
+    on_node: Vec<Vec<Stay>>,
     groups: Vec<Group>,
     by_request: FxHashMap<Request, usize>,
     /// Jobs for which there was no time.
@@ -135,12 +151,14 @@ impl Ledger {
     /// Room is reserved.
     pub fn promise(&mut self, mut promise: Promise) {
         promise.nodes.sort_unstable_by_key(|(node, _)| *node);
-        let Some((key, row)) = self.current() else { return };
-        let nodes: Vec<usize> = promise.nodes.iter().map(|(node, _)| *node).collect();
-        row.promise = Some(promise);
+        let Some(key) = self.current.filter(|key| self.rows.contains_key(key)) else { return };
         *self.promised.entry(key.partition).or_insert(0) += 1;
-        for node in nodes {
-            self.on_node[node].push(key);
+        let stay = Stay { key, from: promise.from, until: promise.until };
+        for (node, _) in &promise.nodes {
+            self.on_node[*node].push(stay);
+        }
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.promise = Some(promise);
         }
     }
 
@@ -171,18 +189,20 @@ impl Ledger {
         self.of_job.get(&job).map_or(&[], Vec::as_slice)
     }
 
-    /// Those who have room on a node reserved, in order.
-    pub fn on_node(&self, node: usize) -> Vec<Key> {
-        let mut keys = self.on_node[node].clone();
-        keys.sort_unstable();
-        keys
+    /// Those who have room on a node reserved, in no order.
+    pub fn on_node(&self, node: usize) -> impl Iterator<Item = Key> + '_ {
+        self.on_node[node].iter().map(|stay| stay.key)
     }
 
-    /// What one of them has of a node.
-    pub fn planned(&self, key: Key, node: usize) -> Option<Planned> {
-        let promise = self.rows.get(&key)?.promise.as_ref()?;
-        let place = promise.nodes.binary_search_by_key(&node, |(node, _)| *node).ok()?;
-        Some(Planned { from: promise.from, until: promise.until, what: promise.nodes[place].1.clone() })
+    /// What is reserved on a node for those whose times (beginning and end) are asked for, in their order.
+    pub fn planned(&self, node: usize, times: impl Fn(Timestamp, Timestamp) -> bool) -> Vec<(Key, Planned)> {
+        let mut stays: Vec<&Stay> = self.on_node[node].iter().filter(|stay| times(stay.from, stay.until)).collect();
+        stays.sort_unstable_by_key(|stay| stay.key);
+        let planned = |stay: &Stay| {
+            let what = self.rows.get(&stay.key)?.promise.as_ref()?.share(node)?.clone();
+            Some((stay.key, Planned { from: stay.from, until: stay.until, what }))
+        };
+        stays.into_iter().filter_map(planned).collect()
     }
 
     /// Those who ask for the same.
@@ -219,7 +239,7 @@ impl Ledger {
     pub fn give_up(&mut self, key: Key) -> Option<Promise> {
         let promise = self.rows.get_mut(&key)?.promise.take()?;
         for (node, _) in &promise.nodes {
-            self.on_node[*node].retain(|other| *other != key);
+            self.on_node[*node].retain(|stay| stay.key != key);
         }
         if let Some(promised) = self.promised.get_mut(&key.partition) {
             *promised -= 1;

@@ -427,7 +427,8 @@ impl<'a> Machine<'a> {
         let least = request.least_part();
         // CPUs that come with GPUs: only so many GPUs will do for so many tasks.
         let even = Part { tasks: capacity.tasks, total: capacity.total };
-        if !self.floor.rooms[node].restricted.is_empty() && even == request.even_part() && fits(even.tasks, even.total) {
+        if !self.floor.rooms[node].restricted.is_empty() && even == request.even_part() && fits(even.tasks, even.total)
+        {
             return Some(capacity);
         }
         let tasks =
@@ -582,8 +583,7 @@ impl Room {
             self.alone.add(&share.cpus);
         }
         let plain = self.unit == 1 && self.restricted.is_empty();
-        self.free_cpus =
-            if plain { self.free.len() } else { u32::try_from(self.whole_units().count()).unwrap_or(0) };
+        self.free_cpus = if plain { self.free.len() } else { u32::try_from(self.whole_units().count()).unwrap_or(0) };
         self.memory = self.memory.saturating_sub(share.memory.map_or(0, |m| m.0));
         self.gres.take(entries, &share.gres);
         self.only_user = if self.holders == 0 || self.only_user == Some(uid) { Some(uid) } else { None };

@@ -316,7 +316,7 @@ impl<'a> Pass<'a> {
         Self {
             view,
             now,
-            users_matter: view.users_matter(),
+            users_matter: horizon.users_matter(),
             machine,
             horizon,
             futures: Futures::default(),
