@@ -8,7 +8,7 @@
 //!
 //! A repair gives room to the first who can use it, where a new plan would ask everybody again in order. So a new plan is
 //! due from time to time, and at once where what a plan stands on has changed: the policy, partitions, nodes in service,
-//! advance reservations. Where there is preemption, or an expedited job, plans are not repaired.
+//! advance reservations. Where there is preemption, an expedited job or one that is for a reservation, plans are not repaired.
 
 use super::{
     facts::{Backfill, ClusterView, in_service},
@@ -18,7 +18,9 @@ use super::{
     machine::Machine,
     plan::{Entry, Future, Key, Pass, Plan, plan_noting},
     request::Request,
+    reservations::Closing,
 };
+use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::JobId,
     state::{JobState, Reason},
@@ -143,7 +145,8 @@ impl Kept {
 /// that has changed.
 fn changed_nodes(before: &ClusterView, users_matter: bool, view: &ClusterView, now: Timestamp) -> Option<Vec<usize>> {
     let no_frills = |view: &ClusterView| {
-        view.reservations.list.is_empty()
+        view.reservations.only_close_nodes()
+            && view.pending.iter().all(|job| job.spec.reservations.is_empty())
             && !view.policy.preempt.is_on()
             && view.policy.shortest_first.is_none()
             && view.policy.topology_patience.is_none()
@@ -154,6 +157,7 @@ fn changed_nodes(before: &ClusterView, users_matter: bool, view: &ClusterView, n
     let same = no_frills(before)
         && no_frills(view)
         && licenses
+        && before.reservations.closings(None, now) == view.reservations.closings(None, now)
         && before.policy == view.policy
         && before.partitions == view.partitions
         && before.nodes.len() == view.nodes.len()
@@ -225,7 +229,11 @@ enum Offer {
 struct Repair<'p, 'v> {
     pass: &'p mut Pass<'v>,
     ledger: Ledger,
-    /// Where jobs are in the picture.
+    /// Nodes that are reserved for others.
+    closings: Vec<Closing>,
+    /// The jobs of the picture.
+    entries: Vec<Entry>,
+    /// By key.
     places: FxHashMap<Key, usize>,
     /// Who is to be looked at: those who must be, and those whom freed room may help.
     due: BTreeSet<Key>,
@@ -241,10 +249,14 @@ struct Repair<'p, 'v> {
 
 impl<'p, 'v> Repair<'p, 'v> {
     fn new(pass: &'p mut Pass<'v>, ledger: Ledger, stale: bool) -> Self {
-        let places = pass.entries().map(|Entry { key, job }| (key, job)).collect();
+        let entries: Vec<Entry> = pass.entries().collect();
+        let places = entries.iter().enumerate().map(|(place, entry)| (entry.key, place)).collect();
+        let closings = pass.view.reservations.closings(None, pass.now);
         Self {
             pass,
             ledger,
+            closings,
+            entries,
             places,
             due: BTreeSet::new(),
             now: BTreeSet::new(),
@@ -260,8 +272,16 @@ impl<'p, 'v> Repair<'p, 'v> {
     /// Takes out who is gone, counts anew what changed, and lists whom that concerns. False: make a new plan.
     fn prepare(&mut self, before: &ClusterView, changed: BTreeSet<usize>) -> bool {
         let mut freed: BTreeMap<usize, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
-        let fates: Vec<(Key, Fate)> =
-            self.ledger.rows().map(|(key, row)| (*key, self.fate(before, *key, row))).collect();
+        let mut known = FixedBitSet::with_capacity(self.entries.len());
+        let mut fates: Vec<(Key, Fate)> = Vec::new();
+        for (key, row) in self.ledger.rows() {
+            let place = self.places.get(key).copied();
+            let fate = self.fate(before, place, row);
+            known.extend(place.filter(|_| matches!(fate, Fate::Same | Fate::Due)));
+            if !matches!(fate, Fate::Same) {
+                fates.push((*key, fate));
+            }
+        }
         for (key, fate) in fates {
             if matches!(fate, Fate::Gone | Fate::Other) {
                 self.release(key, &mut freed);
@@ -272,7 +292,7 @@ impl<'p, 'v> Repair<'p, 'v> {
             }
         }
         let last = self.ledger.last_looked();
-        let new: Vec<Key> = self.places.keys().filter(|key| self.ledger.row(**key).is_none()).copied().collect();
+        let new: Vec<Key> = known.zeroes().map(|place| self.entries[place].key).collect();
         for key in new {
             if self.due.contains(&key) {
                 continue;
@@ -315,9 +335,9 @@ impl<'p, 'v> Repair<'p, 'v> {
         self.due.len() <= MOST_DUE
     }
 
-    fn fate(&self, before: &ClusterView, key: Key, row: &Row) -> Fate {
-        let Some(place) = self.places.get(&key) else { return Fate::Gone };
-        let job = &self.pass.view.pending[*place];
+    fn fate(&self, before: &ClusterView, place: Option<usize>, row: &Row) -> Fate {
+        let Some(place) = place else { return Fate::Gone };
+        let job = &self.pass.view.pending[self.entries[place].job];
         if !asks_the_same(&row.job, job) {
             return Fate::Other;
         }
@@ -362,7 +382,8 @@ impl<'p, 'v> Repair<'p, 'v> {
         let planned = self.ledger.planned(node, |begin, end| begin < until && round(end) > from);
         let begun = self.begun.get(&node).map_or(&[][..], Vec::as_slice);
         let of_node: Vec<&Planned> = begun.iter().chain(planned.iter().map(|(_, one)| one)).collect();
-        let misfits = self.pass.horizon.recount(&self.pass.view.nodes[node], (from, until), &of_node);
+        let closed = self.closings.iter().filter_map(|closing| closing.of_node(node));
+        let misfits = self.pass.horizon.recount(&self.pass.view.nodes[node], (from, until), closed, &of_node);
         misfits.into_iter().filter_map(|number| Some(planned.get(number.checked_sub(begun.len())?)?.0)).collect()
     }
 
@@ -528,7 +549,7 @@ impl<'p, 'v> Repair<'p, 'v> {
 
     /// Plans one anew.
     fn look(&mut self, key: Key) {
-        let Some(job) = self.places.get(&key).copied() else { return };
+        let Some(job) = self.places.get(&key).map(|place| self.entries[*place].job) else { return };
         let before = self.ledger.row(key).and_then(|row| row.promise.clone());
         let reason = self.ledger.row(key).and_then(|row| row.reason.clone());
         let group = self.ledger.row(key).and_then(|row| row.group);

@@ -12,14 +12,17 @@ use super::{
     plan::{Plan, Reservation, StartProposal},
     plan_test::{any_spec, overbooked, overbooked_later},
     request::ANYBODY,
+    reservations::{Reservations, seen},
 };
 use garrick_model::{
     ids::{JobId, Sluid},
+    reservation,
     spec::{ArraySpec, JobSpec, NodeCount},
     state::Reason,
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, JobView, NodeHold},
 };
+use jiff::tz::TimeZone;
 use proptest::prelude::*;
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -38,6 +41,23 @@ enum Event {
     Refuse,
     /// A node goes out of service, or comes back.
     Drain(usize),
+}
+
+/// Nodes that are reserved for others: first of how many, from when on, and for how long.
+fn reserved(view: &ClusterView, list: &[(u32, u64, u64)]) -> Reservations {
+    let shown = list.iter().enumerate().map(|(number, (first, from, secs))| {
+        let start = BEGIN.plus(Duration::from_secs(*from));
+        Arc::new(reservation::Reservation {
+            name: format!("r{number}"),
+            start,
+            end: start.plus(Duration::from_secs(*secs)),
+            nodes: (*first..view.nodes.len() as u32).map(|n| format!("n{n}")).collect(),
+            flags: [reservation::ReservationFlag::Overlap].into_iter().collect(),
+            ..reservation::Reservation::default()
+        })
+    });
+    let shown: Vec<_> = shown.collect();
+    Reservations::new(&shown, &view.nodes, Vec::new(), BEGIN, &TimeZone::UTC)
 }
 
 struct World {
@@ -183,7 +203,7 @@ impl World {
 
     /// What is free from now on, counted from nothing.
     fn free(&self, plan: &Plan, reservations: &[Reservation]) -> Horizon {
-        let mut horizon = Horizon::new(&self.view, self.now);
+        let mut horizon = seen(&self.view, None, self.now);
         for start in &plan.starts {
             let until = start.time_limit.duration().map_or(NEVER, |limit| self.now.plus(limit));
             let until = until.min(self.now.plus(super::facts::UNLIMITED_FOR_PLANNING));
@@ -228,8 +248,10 @@ proptest! {
         nodes in 1u32..8,
         backfill in prop_oneof![(1u32..3).prop_map(Backfill::First), Just(Backfill::Conservative)],
         events in prop::collection::vec(any_event(), 1..25),
+        reservations in prop::collection::vec((0u32..8, 0u64..10_000, 1u64..5_000), 0..3),
     ) {
         let mut world = World::new(nodes, specs, backfill);
+        world.view.reservations = reserved(&world.view, &reservations);
         let (mut plan, mut kept, _) = world.plan(None);
         world.obey(&plan);
         for event in events {
@@ -317,4 +339,29 @@ fn a_node_that_leaves_takes_a_new_plan() {
     let (_, kept, repaired) = world.plan(kept);
     assert!(!repaired);
     assert_eq!(kept.unwrap().news(JobId(2)).1, None);
+}
+
+#[test]
+fn a_reservation_closes_its_nodes_to_repairs_too() {
+    let mut world = World::new(2, vec![wide(2, 60), wide(1, 60), wide(2, 60)], Backfill::Conservative);
+    // From an hour and a half on, the second node for an hour.
+    world.view.reservations = reserved(&world.view, &[(1, 5400, 3600)]);
+    let (plan, kept, _) = world.plan(None);
+    world.obey(&plan);
+    world.now = world.now.plus(Duration::from_secs(600));
+    world.happens(&Event::End(0));
+    let (plan, kept, repaired) = world.plan(kept);
+    assert!(repaired);
+    assert_eq!(
+        plan.starts.iter().map(|start| (start.job.0, start.nodes[0].name.as_str())).collect::<Vec<_>>(),
+        [(2, "n0")]
+    );
+    let free_again = BEGIN.plus(Duration::from_secs(9000));
+    assert_eq!(times(&kept.as_ref().unwrap().reservations()).into_values().collect::<Vec<_>>(), [free_again]);
+    world.obey(&plan);
+    world.view.reservations = Reservations::default();
+    let (_, kept, repaired) = world.plan(kept);
+    assert!(!repaired);
+    let end = world.now.plus(Duration::from_secs(3600));
+    assert_eq!(times(&kept.unwrap().reservations()).into_values().collect::<Vec<_>>(), [end]);
 }

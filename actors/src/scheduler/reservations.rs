@@ -64,7 +64,8 @@ pub struct Reservations {
 }
 
 /// What is closed from when until when.
-struct Closing {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Closing {
     nodes: FixedBitSet,
     parts: BTreeMap<usize, CpuSet>,
     from: Timestamp,
@@ -73,6 +74,13 @@ struct Closing {
 
 /// With whose eyes a job looks at nodes: those of a reservation, by its place in [`Reservations::list`], or of none.
 pub type Eyes = Option<usize>;
+
+impl Closing {
+    /// A node as a whole: from when until when?
+    pub fn of_node(&self, node: usize) -> Option<(Timestamp, Timestamp)> {
+        self.nodes.contains(node).then_some((self.from, self.until))
+    }
+}
 
 impl Reservations {
     /// From what their owner shows, over these nodes.
@@ -177,8 +185,14 @@ impl Reservations {
         self.parted.contains(node)
     }
 
+    /// Do they no more than to close whole nodes, as long as nobody asks for them by name?
+    pub fn only_close_nodes(&self) -> bool {
+        let plain = |r: &ReservationFacts| !r.has(ReservationFlag::Magnetic) && r.reservation.licenses.is_empty();
+        self.parted.is_clear() && self.list.iter().all(plain)
+    }
+
     /// What is closed from when until when.
-    fn closings(&self, eyes: Eyes, now: Timestamp) -> Vec<Closing> {
+    pub fn closings(&self, eyes: Eyes, now: Timestamp) -> Vec<Closing> {
         let own = eyes.and_then(|place| self.list.get(place));
         let mut closings = Vec::new();
         for (place, other) in self.list.iter().enumerate() {
@@ -361,12 +375,17 @@ impl Futures {
     }
 }
 
+/// What a reservation takes of a node that it has as a whole.
+pub fn whole_node() -> Amount {
+    let (cpus, gres, usage) = (0, GresTaken::default(), NodeUse::Whole);
+    Amount { cpus, with_gpus: 0, memory: 0, gres, usage, uid: u32::MAX, named: None }
+}
+
 /// The future of the nodes for those who look with these eyes.
 pub fn seen(view: &ClusterView, eyes: Eyes, now: Timestamp) -> Horizon {
     let mut horizon = Horizon::new(view, now);
+    let whole = whole_node();
     for Closing { nodes, parts, from, until } in view.reservations.closings(eyes, now) {
-        let (cpus, gres, usage) = (0, GresTaken::default(), NodeUse::Whole);
-        let whole = Amount { cpus, with_gpus: 0, memory: 0, gres, usage, uid: u32::MAX, named: None };
         let closed: Vec<(usize, Amount)> = nodes.ones().map(|place| (place, whole.clone())).collect();
         horizon.hold(&closed, from.max(now), until);
         let parts: Vec<(usize, CpuSet)> = parts.into_iter().collect();

@@ -4,6 +4,7 @@ use super::{Eyes, Horizon, Kind, NEVER, Sought, Step, index, less, levels};
 use crate::scheduler::{
     free::{Amount, Part},
     request::Request,
+    reservations::whole_node,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{time::Timestamp, view::NodeView};
@@ -33,13 +34,14 @@ impl Horizon {
         self.now = self.now.max(now);
     }
 
-    /// Counts anew what is free on a node between two times: what the node shows, less what is planned there, in this
-    /// order. All that is planned between these times is to be named. Answers what of it finds no room any more, by its
-    /// place in `planned`; that is left out.
+    /// Counts anew what is free on a node between two times: what the node shows, less the times at which it is `closed` to
+    /// all, less what is planned there, in this order. All that is planned between these times is to be named. Answers what of
+    /// it finds no room any more, by its place in `planned`; that is left out.
     pub fn recount(
         &mut self,
         node: &NodeView,
         (from, until): (Timestamp, Timestamp),
+        closed: impl Iterator<Item = (Timestamp, Timestamp)>,
         planned: &[&Planned],
     ) -> Vec<usize> {
         let place = node.index.0 as usize;
@@ -48,6 +50,11 @@ impl Horizon {
         let (mut steps, mut scratch, mut misfits) = (Vec::new(), Vec::new(), Vec::new());
         let Kind { unit, parted, .. } = self.kinds[kind as usize];
         self.futures(node, (unit, parted), &mut steps);
+        let whole = whole_node();
+        for (begin, end) in closed {
+            less(&steps, begin.max(self.now), self.round(end), &mut scratch, |free| free.less(&whole));
+            std::mem::swap(&mut steps, &mut scratch);
+        }
         for (number, one) in planned.iter().enumerate() {
             if one.fits(&steps) {
                 less(&steps, one.from, self.round(one.until), &mut scratch, |free| free.less(&one.what));
