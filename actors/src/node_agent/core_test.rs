@@ -561,6 +561,20 @@ fn a_shepherd_is_started_once_and_its_asker_answered() {
     assert!(e.contains(&AgentEffect::AnswerShepherd { query: 4, answer: AgentToStepMgr::Started }));
 }
 
+/// The order to end went ahead of the step manager's, and the controller has let go of this node.
+#[test]
+fn a_shepherd_of_a_run_that_is_over_is_not_started() {
+    let (mut b, _) = Bench::new(vec![]);
+    b.welcome(&[]);
+    let (job, sluid) = (RUN.job, RUN.sluid);
+    let end =
+        ControllerToNode::EndJob { job, sluid, state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() };
+    b.tell(AgentInput::Controller(end));
+    let e = b.tell(AgentInput::StartShepherd { query: 4, order: order(&["n0", "n1"]), manager: "a:1".into() });
+    let answer = AgentToStepMgr::Failed(garrick_model::refusal::Refusal::AlreadyDone);
+    assert_eq!(e, [AgentEffect::AnswerShepherd { query: 4, answer }]);
+}
+
 #[test]
 fn a_shepherd_that_is_asked_for_again_learns_where_its_manager_is_now() {
     let (mut b, _) = Bench::new(vec![]);

@@ -94,6 +94,11 @@ impl NodeAgentCore {
         };
         let key = RunKey { job: credential.job, sluid: credential.sluid };
         match self.runs.get_mut(&key) {
+            // The controller has let go of this node, and may have given it to others.
+            None if self.not_to_start.contains(&key) => {
+                let answer = AgentToStepMgr::Failed(Refusal::AlreadyDone);
+                out.push(AgentEffect::AnswerShepherd { query, answer });
+            }
             None => {
                 self.new_run(key, false, Some(query), &order.launch);
                 out.push(AgentEffect::Prepare { run: key, launch: order.launch, credential, manager: Some(manager) });

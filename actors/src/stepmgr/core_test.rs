@@ -11,7 +11,7 @@ use garrick_model::{
     batch::{GivenNumbers, StepBatch},
     messages::{
         node::SignalScope,
-        shepherd::Stream,
+        shepherd::{StepMgrToShepherd, Stream},
         step::{CommandToStepMgr, OUTPUT_GRANT, STDIN_WINDOW, StepMgrToCommand},
     },
     refusal::Refusal,
@@ -22,6 +22,7 @@ use garrick_model::{
     view::StepCounts,
 };
 use serde_bytes::ByteBuf;
+use std::collections::BTreeSet;
 
 const OK: ExitStatus = ExitStatus::SUCCESS;
 
@@ -454,6 +455,50 @@ fn a_lost_node_ends_the_job_unless_no_kill() {
     assert_eq!(company.finished(here), Some((StepState::Completed, OK)));
     company.exit(StepKey::BATCH, OK);
     assert_eq!(ended(&company).0, JobState::Completed);
+}
+
+/// The controller has let go of a lost node. A step manager that was started again once asked it for a shepherd all the same,
+/// which began the run there anew beside whoever had the node by then.
+#[test]
+fn a_node_that_was_lost_is_not_asked_again_by_the_next_step_manager() {
+    let mut company = batch_with(&[1, 1], |spec| spec.no_kill = true);
+    company.settle();
+    company.lose(1);
+    company.settle();
+    let ledger = Ledger::replay(company.journal.iter().cloned());
+    assert_eq!(ledger.lost, BTreeSet::from([1]));
+    let facts = Arc::new(company.core.facts().clone());
+    let mut core = StepMgrCore::new(facts, StepMgrConfig { restarted: true, ..StepMgrConfig::default() }, ledger);
+    let mut out = Vec::new();
+    core.handle(company.now, StepMgrInput::Begin, &mut out);
+    let asked: Vec<&StepMgrEffect> =
+        out.iter().filter(|e| matches!(e, StepMgrEffect::StartShepherd { .. })).collect();
+    assert_eq!(asked, Vec::<&StepMgrEffect>::new());
+    // One that comes by itself is told to end.
+    out.clear();
+    core.handle(company.now, StepMgrInput::ShepherdUp { node: NodeSlot(1) }, &mut out);
+    assert_eq!(out, [StepMgrEffect::ToShepherd { node: NodeSlot(1), message: StepMgrToShepherd::EndJob }]);
+    company.restart_manager();
+    company.settle();
+    company.exit(StepKey::BATCH, OK);
+    assert_eq!(ended(&company).0, JobState::Completed);
+    assert!(company.exited);
+}
+
+/// The manager died with the news on its way, while a step ran on both nodes: the next one hears it when it asks.
+#[test]
+fn a_node_that_was_lost_while_the_step_manager_was_away_is_not_waited_for() {
+    let mut company = batch_with(&[1, 1], |spec| spec.no_kill = true);
+    company.enqueue(vec![exact("wide", 2)]);
+    company.settle();
+    assert_eq!(company.running_steps(), [0]);
+    company.lose(1);
+    company.restart_manager();
+    company.settle();
+    company.exit(StepKey::BATCH, OK);
+    company.settle();
+    assert_eq!(ended(&company).0, JobState::Completed);
+    assert!(company.exited);
 }
 
 #[test]

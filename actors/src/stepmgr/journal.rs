@@ -23,7 +23,7 @@ use garrick_model::{
 use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -108,6 +108,11 @@ pub enum StepEvent {
     },
     /// A step manager took the run over from one that died.
     Restarted,
+    /// A node was lost for this run: the next step manager does not ask it again, whoever has it by then.
+    NodeLost {
+        /// Node of the job.
+        slot: u32,
+    },
 }
 
 /// A step's place on one node, as written down.
@@ -232,6 +237,8 @@ pub struct Ledger {
     pub ending: Option<(JobState, Reason, ExitStatus)>,
     /// Restarts so far.
     pub restarts: u64,
+    /// Nodes of the job that were lost.
+    pub lost: BTreeSet<u32>,
     /// The job's limit, once it was changed.
     pub time_limit: Option<TimeLimit>,
     /// Whether it stands still.
@@ -281,6 +288,9 @@ impl Ledger {
                 }
             }
             StepEvent::Restarted => self.restarts += 1,
+            StepEvent::NodeLost { slot } => {
+                self.lost.insert(*slot);
+            }
         }
     }
 

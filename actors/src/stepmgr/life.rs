@@ -37,7 +37,12 @@ impl StepMgrCore {
             return;
         }
         for slot in 1..self.facts.nodes.len() as u32 {
-            out.push(StepMgrEffect::StartShepherd { node: NodeSlot(slot) });
+            if self.ledger.lost.contains(&slot) {
+                self.pool.set_usage(slot, NodeUse::Lost);
+                self.clean[slot as usize] = true;
+            } else {
+                out.push(StepMgrEffect::StartShepherd { node: NodeSlot(slot) });
+            }
         }
         if self.config.restarted || self.ledger != Ledger::default() {
             self.take_over(now, out);
@@ -299,7 +304,10 @@ impl StepMgrCore {
         out.push(StepMgrEffect::Log { text: format!("node {name} lost: {detail}") });
         self.pool.set_usage(node.0, NodeUse::Lost);
         self.shapes.forget();
-        self.clean[node.0 as usize] = true;
+        // The batch host's own shepherd comes up with the next step manager.
+        if !std::mem::replace(&mut self.clean[node.0 as usize], true) && node.0 != 0 {
+            self.record(StepEvent::NodeLost { slot: node.0 }, out);
+        }
         self.lose_steps_on(node, out);
         self.unsure_on(now, node, out);
         Some(name)

@@ -70,6 +70,9 @@ impl StepMgrCore {
         } else if let Some(batch) = self.ledger.batch.clone() {
             self.batch_over(now, &batch, out);
         }
+        for slot in self.ledger.lost.clone() {
+            self.unsure_on(now, NodeSlot(slot), out);
+        }
     }
 
     /// A step had started: it keeps its resources until its nodes have said what became of it.
