@@ -4,8 +4,8 @@
 
 use super::{
     company::Company,
-    machine::Launch,
     random::Random,
+    stepds::Launch,
     world::{Happening, World},
 };
 use crate::stepmgr::{ClientId, Ledger, RunFacts, StepEvent, StepMgrConfig};

@@ -7,7 +7,9 @@
 //! | `controller` | carries out what job and node cores want; submission, scheduling, restart from the journal |
 //! | `disk` | the controller's journal: written in groups, torn by crashes |
 //! | `crew` | what runs inside a run: its step manager, steps, shepherds, users |
-//! | `machine` | carries out what agents want; `stepd`s that start, work, report, die |
+//! | `machine` | carries out what agents want |
+//! | `stepds`, `stepd_life` | `stepd`s that start, work, report, die |
+//! | `network` | links that break, machines that are cut off |
 //! | `faults` | what users, administrators and misfortune do |
 //! | [`ledger`] | what was promised, noted from the journal, apart from the cores' own state |
 //! | [`rules`] | what must hold after every event |
@@ -38,8 +40,11 @@ mod faults;
 pub mod ledger;
 mod machine;
 pub mod mutation;
+mod network;
 pub mod random;
 pub mod rules;
+mod stepd_life;
+mod stepds;
 pub mod world;
 
 use mutation::Mutation;

@@ -7,10 +7,11 @@ use super::{
     crew::Crew,
     disk::{Disk, Owner},
     ledger::{Ledger, Promises},
-    machine::{Launch, Machine, ToStepd},
+    machine::Machine,
     mutation::Mutation,
     random::Random,
     rules::{RULES, Scope, Violation},
+    stepds::{Launch, ToStepd},
 };
 use garrick_actors::{
     controller::{

@@ -1,0 +1,224 @@
+//! How made-up `stepd`s start, die, hang, are started again and look for each other.
+
+use super::{
+    crew::{Crew, FIRST_TURN},
+    stepds::{Folder, Launch, Stepd, ToStepd, others},
+    world::{Happening, Place, World},
+};
+use garrick_actors::node_agent::{AgentInput, PrepareFailure, RunKey, StartOrder};
+use garrick_model::{messages::stepd::StepdReport, state::JobState};
+
+impl World {
+    /// Prolog and folder are done: a `stepd` starts, or not.
+    pub(super) fn prepared(&mut self, node: usize, life: u64, launch: Launch) {
+        if self.machines[node].life != life {
+            return;
+        }
+        let run = launch.run;
+        if !self.is_calm() && self.random.one_in_thousand(8) {
+            self.ledger.counts.add("launch failure");
+            let prolog = self.random.one_in_thousand(300);
+            let what = "made to fail".to_owned();
+            let failure = if prolog { PrepareFailure::Prolog(what) } else { PrepareFailure::Start(what) };
+            return self.agent(node, AgentInput::Prepared { run, result: Err(failure) });
+        }
+        let (batch_host, may_be_elsewhere) = (launch.manager.is_none(), launch.order.spec.may_run_again(true));
+        let (conn, unacknowledged) = (None, Vec::new());
+        let stepd = Stepd {
+            launch,
+            conn,
+            seq: 0,
+            unacknowledged,
+            started: false,
+            ended: false,
+            left: false,
+            hung: false,
+            limit: None,
+        };
+        let boot = self.machines[node].boot;
+        let folder = Folder { batch_host, may_be_elsewhere, clean: false, boot, stepd: Some(stepd), journal: None };
+        self.machines[node].spool.insert(run, folder);
+        self.agent(node, AgentInput::Prepared { run, result: Ok(1) });
+        self.send(Place::Machine(node), Happening::StepdConnects(node, run));
+    }
+
+    pub(super) fn stepd(&mut self, node: usize, run: RunKey) -> Option<&mut Stepd> {
+        self.machines[node].spool.get_mut(&run)?.stepd.as_mut()
+    }
+
+    pub(super) fn stepd_connects(&mut self, node: usize, run: RunKey) {
+        self.connections += 1;
+        let conn = self.connections;
+        let Some(stepd) = self.stepd(node, run) else { return };
+        stepd.conn = Some(conn);
+        let batch_host = stepd.launch.manager.is_none();
+        self.agent(node, AgentInput::StepdUp { run, conn, pid: 1, door: format!("n{node}.sock"), batch_host });
+    }
+
+    pub(super) fn stepd_begins(&mut self, node: usize, run: RunKey) {
+        let Some(launch) = self.stepd(node, run).map(|stepd| stepd.launch.clone()) else { return };
+        let index = |name: &str| launch.credential.nodes.iter().find(|n| n.name == name).map(|n| n.index.0 as usize);
+        if let Some(manager) = &launch.manager {
+            // A shepherd that finds no step manager, and none that will be started again, ends itself.
+            let folder = index(manager).and_then(|at| self.machines[at].spool.get(&run));
+            if folder.is_none_or(Folder::is_over) {
+                self.leave(node, run);
+            }
+            let dead = self.crews.get(&run).is_some_and(|crew| crew.dead);
+            self.with_crew(run, node, |company, slot| match (company.nodes[slot].lost, company.nodes[slot].away) {
+                (true, _) => {}
+                (false, true) => company.back(slot),
+                (false, false) if dead => company.launcher_up(slot),
+                (false, false) => company.shepherd_up(slot),
+            });
+            return;
+        }
+        if self.random.one_in_thousand(350) {
+            self.ledger.counts.add("run with steps");
+            self.crews.insert(run, Crew::new(self.now, &launch));
+            let first = u64::try_from(FIRST_TURN.as_millis()).unwrap_or(100);
+            self.after(first, Happening::Crew(run));
+            self.after_crew(run);
+        } else {
+            self.stepd_reports(node, run, StepdReport::Started);
+        }
+        for other in others(&launch, node) {
+            if self.machines[other].dead {
+                // Nobody answers there.
+                self.after(30_000, Happening::Stepd(node, run, ToStepd::PeerLost(other)));
+                continue;
+            }
+            self.connections += 1;
+            let query = self.connections;
+            self.machines[other].askers.insert(query, (node, run));
+            let order = StartOrder { launch: launch.order.clone(), credential: Ok(launch.credential.clone()) };
+            let input = AgentInput::StartShepherd { query, order, manager: self.machines[node].name.clone() };
+            let life = self.machines[other].life;
+            self.send(Place::Stepd(node, run), Happening::Agent(other, life, input));
+        }
+        let state = if self.random.one_in_thousand(120) { JobState::Failed } else { JobState::Completed };
+        let work = self.random.between(2_000, 300_000);
+        self.after(u64::from(work), Happening::Stepd(node, run, ToStepd::WorkDone(state)));
+        let (now, limit) = (self.now, launch.order.time_limit.duration());
+        if let Some(stepd) = self.stepd(node, run) {
+            stepd.limit = limit.map(|limit| now.plus(limit));
+        }
+        self.wait_for_limit(node, run);
+    }
+
+    /// The process lives on and does nothing more.
+    pub(super) fn hang_stepd(&mut self, node: usize, run: RunKey) {
+        if let Some(stepd) = self.stepd(node, run) {
+            stepd.hung = true;
+        }
+    }
+
+    /// Does the run's step manager hang?
+    pub(super) fn hangs(&self, node: usize, run: RunKey) -> bool {
+        let folder = self.machines[node].spool.get(&run);
+        folder.and_then(|folder| folder.stepd.as_ref()).is_some_and(|stepd| stepd.hung)
+    }
+
+    /// The process ends, by a signal or because all is said. Its journal stays. False: there was none.
+    pub(super) fn kill_stepd(&mut self, node: usize, run: RunKey) -> bool {
+        let Some(folder) = self.machines[node].spool.get_mut(&run) else { return false };
+        let Some(stepd) = folder.stepd.take() else { return false };
+        folder.journal = Some(Stepd { conn: None, hung: false, ..stepd });
+        let life = self.machines[node].life;
+        if let Some(crew) = self.crews.get_mut(&run) {
+            match crew.slot(node) {
+                Some(0) => crew.dead = true,
+                Some(slot) if crew.company.nodes[slot].up && !crew.company.nodes[slot].lost => crew.company.away(slot),
+                Some(_) | None => {}
+            }
+        }
+        let exited = AgentInput::StepdExited { run, pid: None, how: "made up".to_owned() };
+        self.send(Place::Stepd(node, run), Happening::Agent(node, life, exited));
+        true
+    }
+
+    /// The machine is started anew: its processes are gone, and none is taken up again.
+    pub(super) fn reboot(&mut self, node: usize) {
+        self.machines[node].boot += 1;
+        for run in self.machines[node].living() {
+            self.abandon(node, run);
+        }
+        self.begin_agent(node);
+    }
+
+    /// Nobody will work on the run here any more; the others of the run notice.
+    pub(super) fn abandon(&mut self, node: usize, run: RunKey) {
+        self.kill_stepd(node, run);
+        let Some(stepd) = self.machines[node].spool.get_mut(&run).and_then(|folder| folder.journal.take()) else {
+            return;
+        };
+        let batch_host = stepd.launch.credential.nodes.first().map(|n| n.index.0 as usize);
+        if stepd.launch.manager.is_none() {
+            self.crews.remove(&run);
+            for other in others(&stepd.launch, node) {
+                self.send(Place::Stepd(node, run), Happening::Stepd(other, run, ToStepd::ManagerEnds));
+            }
+        } else if let Some(batch_host) = batch_host {
+            self.send(Place::Stepd(node, run), Happening::Stepd(batch_host, run, ToStepd::PeerLost(node)));
+        }
+    }
+
+    /// Starts the `stepd` of a run again, from what its journal says; or not.
+    pub(super) fn restart_stepd(&mut self, node: usize, life: u64, run: RunKey) {
+        let fails = !self.is_calm() && self.random.one_in_thousand(50);
+        let folder = self.machines[node].spool.get_mut(&run).filter(|_| !fails);
+        let Some(mut stepd) = folder.and_then(|folder| folder.journal.take()) else {
+            let result = Err("made to fail".to_owned());
+            return self.later(node, life, 500, AgentInput::Restarted { run, result });
+        };
+        self.ledger.counts.add("stepd restarted");
+        let batch_host = stepd.launch.manager.is_none();
+        let working = batch_host && stepd.started && !stepd.ended;
+        // A shepherd looks for its step manager anew; a step manager goes on where it was.
+        stepd.started &= batch_host;
+        if batch_host {
+            stepd.renumber();
+        }
+        if let Some(folder) = self.machines[node].spool.get_mut(&run) {
+            folder.stepd = Some(stepd);
+        }
+        if batch_host && let Some(crew) = self.crews.get_mut(&run) {
+            self.ledger.counts.add("step manager taken over");
+            crew.take_over(self.now);
+        }
+        self.later(node, life, 500, AgentInput::Restarted { run, result: Ok(1) });
+        self.send(Place::Machine(node), Happening::StepdConnects(node, run));
+        if batch_host {
+            // What happened while it was away it finds out now.
+            self.look_later(node, run);
+        }
+        if working {
+            let work = self.random.between(2_000, 60_000);
+            self.after(u64::from(work), Happening::Stepd(node, run, ToStepd::WorkDone(JobState::Completed)));
+            self.wait_for_limit(node, run);
+        }
+    }
+
+    pub(super) fn look_later(&mut self, node: usize, run: RunKey) {
+        let pause = self.random.between(1_000, 30_000);
+        self.after(u64::from(pause), Happening::Stepd(node, run, ToStepd::LookForPeers));
+    }
+
+    /// A node that has nothing of the run any more is lost for it; where a `stepd` is being started again, that is awaited.
+    pub(super) fn look_for_peers(&mut self, node: usize, run: RunKey) {
+        let Some(launch) = self.stepd(node, run).map(|stepd| stepd.launch.clone()) else { return };
+        let mut again = false;
+        for other in others(&launch, node) {
+            let folder = self.machines[other].spool.get(&run);
+            let dead = folder.is_none_or(|folder| folder.stepd.is_none());
+            let returns = folder.is_some_and(|folder| folder.stepd.is_none() && folder.journal.is_some());
+            again |= returns;
+            if dead && !returns {
+                self.tell_stepd(node, run, ToStepd::PeerLost(other));
+            }
+        }
+        if again {
+            self.look_later(node, run);
+        }
+    }
+}

@@ -1,0 +1,244 @@
+//! `stepd`s, which are made up: what they hear, work at and report. How they start and end is in `stepd_life`.
+
+use super::world::{Happening, Place, World};
+use garrick_actors::node_agent::{AgentInput, RunKey};
+use garrick_model::{
+    messages::{
+        node::{JobCredential, JobLaunch},
+        stepd::{NodeToStepd, StepdReport, StepdToNode},
+    },
+    spec::JobKind,
+    state::{ExitStatus, JobState, Reason},
+    time::Timestamp,
+};
+
+
+/// An order that is being prepared, and later what a `stepd` was told.
+#[derive(Clone, Debug)]
+pub(super) struct Launch {
+    pub(super) run: RunKey,
+    pub(super) order: Box<JobLaunch>,
+    pub(super) credential: Box<JobCredential>,
+    /// Name of the batch host, where this is another node.
+    pub(super) manager: Option<String>,
+}
+
+/// What a `stepd` hears.
+#[derive(Clone, Debug)]
+pub(super) enum ToStepd {
+    Agent(NodeToStepd),
+    /// Its tasks are done.
+    WorkDone(JobState),
+    /// Its time is over.
+    LimitOver,
+    /// The step manager ended the run, or is gone.
+    ManagerEnds,
+    /// This other node's part is lost or did not start.
+    PeerLost(usize),
+    /// It asks the agents of the run's other nodes for their parts, as one does that was started again.
+    LookForPeers,
+}
+
+impl Launch {
+    pub(super) fn order(&self) -> &JobLaunch {
+        &self.order
+    }
+
+    pub(super) fn credential(&self) -> &JobCredential {
+        &self.credential
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Stepd {
+    pub(super) launch: Launch,
+    pub(super) conn: Option<u64>,
+    pub(super) seq: u64,
+    pub(super) unacknowledged: Vec<(u64, StepdReport)>,
+    pub(super) started: bool,
+    pub(super) ended: bool,
+    pub(super) left: bool,
+    /// It lives and does nothing.
+    pub(super) hung: bool,
+    /// When its time is over, on the batch host from the moment when it began.
+    pub(super) limit: Option<Timestamp>,
+}
+
+impl Stepd {
+    /// A step manager's numbers start behind those of the one before it, whose reports it makes its own; that its run is gone
+    /// it finds out itself.
+    pub(super) fn renumber(&mut self) {
+        self.seq = ((self.seq >> 32) + 1) << 32;
+        let mut reports: Vec<StepdReport> =
+            std::mem::take(&mut self.unacknowledged).into_iter().map(|(_, r)| r).collect();
+        if self.left && !reports.contains(&StepdReport::Gone) {
+            reports.push(StepdReport::Gone);
+        }
+        for report in reports {
+            self.seq += 1;
+            self.unacknowledged.push((self.seq, report));
+        }
+    }
+}
+
+/// A run's folder.
+#[derive(Clone, Debug)]
+pub(super) struct Folder {
+    pub(super) batch_host: bool,
+    /// Its job is started again elsewhere when this node is given up.
+    pub(super) may_be_elsewhere: bool,
+    pub(super) clean: bool,
+    /// Boot of the machine in which it was made.
+    pub(super) boot: u64,
+    pub(super) stepd: Option<Stepd>,
+    /// What the next `stepd` will know of one that died.
+    pub(super) journal: Option<Stepd>,
+}
+
+impl Folder {
+    /// Nobody works on the run here any more.
+    pub(super) fn is_over(&self) -> bool {
+        self.stepd.as_ref().or(self.journal.as_ref()).is_none_or(|stepd| stepd.ended)
+    }
+}
+
+impl World {
+    pub(super) fn tell_stepd(&mut self, node: usize, run: RunKey, what: ToStepd) {
+        let Some(stepd) = self.stepd(node, run).filter(|stepd| !stepd.hung) else { return };
+        let batch_host = stepd.launch.manager.is_none();
+        if batch_host && self.crews.contains_key(&run) {
+            return self.tell_crewed(node, run, what);
+        }
+        let Some(stepd) = self.stepd(node, run) else { return };
+        match what {
+            ToStepd::Agent(NodeToStepd::Welcome) => {
+                let (first, again) = (!stepd.started, stepd.unacknowledged.clone());
+                stepd.started = true;
+                for (seq, report) in again {
+                    self.stepd_says(node, run, seq, report);
+                }
+                if first {
+                    self.stepd_begins(node, run);
+                }
+            }
+            ToStepd::Agent(NodeToStepd::Ack { upto }) => {
+                let is_end =
+                    |(seq, report): &(u64, StepdReport)| *seq <= upto && matches!(report, StepdReport::Ended { .. });
+                let ended = stepd.unacknowledged.iter().any(is_end);
+                stepd.unacknowledged.retain(|(seq, _)| *seq > upto);
+                if ended {
+                    self.promises.end(run.sluid);
+                }
+                let Some(stepd) = self.stepd(node, run) else { return };
+                if stepd.left && stepd.unacknowledged.is_empty() {
+                    self.kill_stepd(node, run);
+                }
+            }
+            ToStepd::Agent(NodeToStepd::EndJob { state, reason, .. }) if batch_host => {
+                self.end_run(node, run, state, reason);
+            }
+            ToStepd::Agent(NodeToStepd::FinishAllocation(_)) if batch_host => {
+                self.end_run(node, run, JobState::Completed, Reason::None);
+            }
+            // Its owner says that it is done, again and again until that is heard.
+            ToStepd::WorkDone(_) if stepd.launch.order.spec.kind == JobKind::Allocation && !stepd.ended => {
+                self.finish_allocation(run);
+                self.after(60_000, Happening::Stepd(node, run, ToStepd::WorkDone(JobState::Completed)));
+            }
+            ToStepd::WorkDone(state) => self.end_run(node, run, state, Reason::None),
+            ToStepd::LimitOver => self.end_run(node, run, JobState::Timeout, Reason::TimeLimit),
+            ToStepd::LookForPeers => self.look_for_peers(node, run),
+            ToStepd::PeerLost(_) if batch_host => self.end_run(node, run, JobState::NodeFail, Reason::NodeDown),
+            ToStepd::ManagerEnds | ToStepd::Agent(NodeToStepd::EndJob { .. }) => self.leave(node, run),
+            ToStepd::PeerLost(_) | ToStepd::Agent(_) => {}
+        }
+    }
+
+    /// As [`Self::tell_stepd`], for the batch host of a run with steps.
+    pub(super) fn tell_crewed(&mut self, node: usize, run: RunKey, what: ToStepd) {
+        let allocation = self.stepd(node, run).is_some_and(|s| s.launch.order.spec.kind == JobKind::Allocation);
+        match what {
+            ToStepd::Agent(message) => self.tell_crew(run, message),
+            ToStepd::WorkDone(state) => {
+                if allocation {
+                    self.finish_allocation(run);
+                } else if let Some(crew) = self.crews.get_mut(&run) {
+                    crew.end_script(u8::from(state == JobState::Failed));
+                }
+                self.after(60_000, Happening::Stepd(node, run, ToStepd::WorkDone(state)));
+            }
+            ToStepd::PeerLost(other) => self.with_crew(run, other, |company, slot| {
+                if !company.nodes[slot].lost {
+                    company.lose(slot);
+                }
+            }),
+            ToStepd::LookForPeers => self.look_for_peers(node, run),
+            // Its step manager has a timer of its own.
+            ToStepd::ManagerEnds | ToStepd::LimitOver => {}
+        }
+    }
+
+    /// The step manager has said that the run is over.
+    pub(super) fn tell_shepherds_of_end(&mut self, node: usize, run: RunKey) {
+        let Some(stepd) = self.stepd(node, run) else { return };
+        stepd.ended = true;
+        for other in others(&stepd.launch, node) {
+            self.send(Place::Stepd(node, run), Happening::Stepd(other, run, ToStepd::ManagerEnds));
+        }
+    }
+
+    /// As a step manager's timer, which the next one sets again.
+    pub(super) fn wait_for_limit(&mut self, node: usize, run: RunKey) {
+        let left = self.stepd(node, run).and_then(|stepd| stepd.limit).map(|at| at.since(self.now));
+        if let Some(left) = left {
+            let ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+            self.after(ms, Happening::Stepd(node, run, ToStepd::LimitOver));
+        }
+    }
+
+    pub(super) fn stepd_reports(&mut self, node: usize, run: RunKey, report: StepdReport) {
+        let Some(stepd) = self.stepd(node, run) else { return };
+        stepd.seq += 1;
+        let seq = stepd.seq;
+        stepd.unacknowledged.push((seq, report.clone()));
+        self.stepd_says(node, run, seq, report);
+    }
+
+    pub(super) fn stepd_says(&mut self, node: usize, run: RunKey, seq: u64, report: StepdReport) {
+        let life = self.machines[node].life;
+        if let Some(conn) = self.stepd(node, run).and_then(|stepd| stepd.conn) {
+            let input = AgentInput::Stepd { run, conn, message: StepdToNode::Report { seq, report } };
+            self.send(Place::Stepd(node, run), Happening::Agent(node, life, input));
+        }
+    }
+
+    /// The step manager ends the run everywhere.
+    pub(super) fn end_run(&mut self, node: usize, run: RunKey, state: JobState, reason: Reason) {
+        let at = self.now;
+        let Some(stepd) = self.stepd(node, run).filter(|stepd| !stepd.ended) else { return };
+        stepd.ended = true;
+        let others = others(&stepd.launch, node);
+        let exit = ExitStatus { code: u8::from(state == JobState::Failed), signal: None };
+        let gone = |other: &&usize| self.machines[**other].spool.get(&run).is_none_or(Folder::is_over);
+        let lost =
+            others.iter().filter(|_| state == JobState::NodeFail).filter(gone).map(|at| format!("n{at}")).collect();
+        self.note_end(run, state);
+        self.stepd_reports(node, run, StepdReport::Ended { state, reason, exit, derived: exit, at, lost });
+        for other in others {
+            self.send(Place::Stepd(node, run), Happening::Stepd(other, run, ToStepd::ManagerEnds));
+        }
+        self.leave(node, run);
+    }
+
+    pub(super) fn leave(&mut self, node: usize, run: RunKey) {
+        if let Some(stepd) = self.stepd(node, run).filter(|stepd| !stepd.left) {
+            stepd.left = true;
+            self.stepd_reports(node, run, StepdReport::Gone);
+        }
+    }
+}
+
+/// The run's nodes but this one.
+pub(super) fn others(launch: &Launch, but: usize) -> Vec<usize> {
+    launch.credential.nodes.iter().map(|n| n.index.0 as usize).filter(|node| *node != but).collect()
+}
