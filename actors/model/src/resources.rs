@@ -40,6 +40,15 @@ pub struct NodeShape {
     pub reserved_memory: MemoryMib,
 }
 
+/// How much of each of its nodes a job leaves to the system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum SpecCores {
+    /// `--core-spec`.
+    Cores(u32),
+    /// `--thread-spec`.
+    Threads(u32),
+}
+
 /// Memory as a job or step asks for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MemoryRequest {
@@ -196,6 +205,32 @@ impl NodeShape {
     pub fn job_cpus(&self) -> CpuSet {
         let mut cpus = self.all_cpus();
         cpus.subtract(&self.reserved_cpus);
+        cpus
+    }
+    /// Its cores as they are set aside for the system: the last ones of the last sockets first, going round the sockets
+    /// (`CoreSpecCount` in slurm.conf(5)).
+    pub fn cores_to_set_aside(&self) -> impl DoubleEndedIterator<Item = u32> + use<> {
+        let (sockets, cores) = (self.sockets, self.cores_per_socket);
+        let in_turn = (0..cores).rev();
+        in_turn.flat_map(move |core| (0..sockets).rev().map(move |socket| socket * cores + core))
+    }
+    /// The CPUs that a job which says how much is left to the system has, whatever the node sets aside for others. Where
+    /// that is less, the lowest of a list stay with the system.
+    pub fn job_cpus_but(&self, left: SpecCores) -> CpuSet {
+        let is_reserved = |core: &u32| self.cpus_of_core(*core).any(|cpu| self.reserved_cpus.contains(cpu));
+        let (mut cores, rest): (Vec<u32>, Vec<u32>) = self.cores_to_set_aside().partition(is_reserved);
+        if !self.cores_to_set_aside().take(cores.len()).eq(cores.iter().copied()) {
+            cores.sort_unstable();
+        }
+        cores.extend(rest);
+        let mut cpus = self.all_cpus();
+        let left: Vec<u32> = match left {
+            SpecCores::Cores(n) => cores.iter().take(n as usize).flat_map(|core| self.cpus_of_core(*core)).collect(),
+            SpecCores::Threads(n) => {
+                cores.iter().flat_map(|core| self.cpus_of_core(*core).rev()).take(n as usize).collect()
+            }
+        };
+        left.into_iter().for_each(|cpu| _ = cpus.remove(cpu));
         cpus
     }
     /// How many those are.

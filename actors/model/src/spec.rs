@@ -5,7 +5,7 @@ use crate::{
     batch::{RetryPolicy, StepCgroup, StepDependencies},
     gres::GresRequest,
     ids::{ArrayTask, JobId},
-    resources::MemoryRequest,
+    resources::{MemoryRequest, SpecCores},
     time::{TimeLimit, Timestamp},
 };
 use serde::{Deserialize, Serialize};
@@ -188,6 +188,9 @@ pub struct LayoutRequest {
     /// `--distribution`, for steps that name none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
+    /// `--core-spec`, `--thread-spec`: left to the system on each node.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub left_to_system: Option<SpecCores>,
 }
 
 impl LayoutRequest {

@@ -218,6 +218,9 @@ pub struct NodeHold {
     pub share: NodeShare,
     /// Shares the node with nobody, or only with the same user.
     pub sharing: Sharing,
+    /// Partition of the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partition: Option<String>,
     /// When the job is expected to end.
     pub expected_end: Option<Timestamp>,
     /// Being cleaned up.

@@ -25,7 +25,7 @@ use garrick_model::{
     messages::command::Caller,
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
-    spec::{DependencyKind, JobKind, JobSpec, NodeCount},
+    spec::{DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
     spec_text::licenses::{LicenseCount, LicenseRequest, with_numbers},
     time::Timestamp,
     view::{PartitionState, PartitionView, PriorityTerms},
@@ -106,6 +106,7 @@ impl Rules<'_> {
         let array = self.array(&spec)?;
         self.check_nodes(&spec)?;
         self.check_constraint(&spec)?;
+        self.fill_gpu_defaults(&mut spec, &partitions[0]);
         self.fill_gres(&mut spec)?;
         spec.licenses = check_licenses(spec.licenses.take(), self.config)?;
         self.check_dependencies(&spec)?;
@@ -126,6 +127,11 @@ impl Rules<'_> {
             && tasks < nodes.min
         {
             *nodes = NodeCount { min: tasks, max: nodes.max.map(|max| max.min(tasks)) };
+        }
+        // core_spec.html: the node is the job's either way, the count is forgotten where the site does not allow it.
+        if spec.layout.left_to_system.is_some() {
+            spec.sharing = Sharing::Exclusive;
+            spec.layout.left_to_system = spec.layout.left_to_system.filter(|_| self.config.allow_spec_resources);
         }
         let resolved = self.resolve(&mut spec, &partitions)?;
         let mut record = self.record(by, spec, resolved, array, identity);
@@ -202,6 +208,22 @@ impl Rules<'_> {
             return Err(Refusal::BadNodeCount);
         }
         Ok(())
+    }
+
+    /// `DefCpuPerGPU` and `DefMemPerGPU` for a job with GPUs that does not say otherwise. What a partition says of memory in
+    /// another way goes over what the cluster says of it.
+    fn fill_gpu_defaults(&self, spec: &mut JobSpec, partition: &PartitionView) {
+        if !spec.gres.all().any(|one| one.name == GPU && one.count > 0) {
+            return;
+        }
+        let (own, site) = (partition.config.job_defaults(), self.config.job_defaults);
+        if spec.cpus_per_task.is_none() && spec.gres.cpus_per_gpu.is_none() {
+            spec.gres.cpus_per_gpu = own.cpus_per_gpu.or(site.cpus_per_gpu);
+        }
+        if spec.memory == MemoryRequest::Default && spec.gres.mem_per_gpu.is_none() {
+            let by_site = site.mem_per_gpu.filter(|_| partition.config.def_memory.is_none());
+            spec.gres.mem_per_gpu = own.mem_per_gpu.or(by_site);
+        }
     }
 
     /// Every name must be one of `GresTypes`; what follows from numbers of GPUs is filled in.

@@ -22,8 +22,8 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::command::Caller,
     refusal::Refusal,
-    resources::{MemoryMib, MemoryRequest},
-    spec::{DependencyKind, JobSpec, NodeCount},
+    resources::{MemoryMib, MemoryRequest, SpecCores},
+    spec::{DependencyKind, JobSpec, LayoutRequest, NodeCount, Sharing},
     time::{TimeLimit, Timestamp},
     view::NodeView,
 };
@@ -97,7 +97,7 @@ fn defaults_are_filled_in_from_the_partition() {
     assert_eq!((record.owner.user.as_str(), record.owner.groups.as_slice()), ("alice", &[1001, 50][..]));
     let record = accepted(JobSpec { memory: MemoryRequest::Default, ..on("whole") });
     assert_eq!(record.resolved.memory, MemoryRequest::PerCpu(MemoryMib(100)));
-    assert_eq!(record.resolved.sharing, garrick_model::spec::Sharing::Exclusive);
+    assert_eq!(record.resolved.sharing, Sharing::Exclusive);
 }
 
 #[test]
@@ -240,4 +240,47 @@ fn with_enforce_binding_gres_jobs_with_gpus_get_cpus_near_to_them_unless_they_sa
     assert_eq!(binding("CR_Core,ENFORCE_BINDING_GRES", gpus(Some(GresBinding::Disable))), Some(GresBinding::Disable));
     assert_eq!(binding("CR_Core,ENFORCE_BINDING_GRES", spec()), None);
     assert_eq!(binding("CR_Core", gpus(None)), None);
+}
+
+#[test]
+fn cores_left_to_the_system_make_the_node_the_jobs_own_and_count_where_the_site_allows_it() {
+    let leaving = |cores| {
+        let layout = LayoutRequest { left_to_system: Some(SpecCores::Cores(cores)), ..LayoutRequest::default() };
+        JobSpec { layout, ..spec() }
+    };
+    let record = accepted(leaving(1));
+    assert_eq!((record.resolved.sharing, record.spec.layout.left_to_system), (Sharing::Exclusive, None));
+    let allowed = format!("AllowSpecResourcesUsage=YES\n{SITE}");
+    let record = submit(&allowed, 1001, leaving(1)).unwrap().record;
+    assert_eq!(record.resolved.sharing, Sharing::Exclusive);
+    assert_eq!(record.spec.layout.left_to_system, Some(SpecCores::Cores(1)));
+    let refused = submit(&allowed, 1001, leaving(4)).unwrap_err();
+    assert!(matches!(refused, Refusal::NodeConfigUnavailable { .. }), "{refused:?}");
+}
+
+#[test]
+fn jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say() {
+    let site = "GresTypes=gpu\nDefCpuPerGPU=2\nDefMemPerGPU=100\nNodeName=n0 CPUs=16 RealMemory=1000 Gres=gpu:4\n\
+                PartitionName=debug Nodes=ALL Default=YES\n\
+                PartitionName=own Nodes=ALL DefCpuPerGPU=3 DefMemPerGPU=200\n\
+                PartitionName=both Nodes=ALL JobDefaults=DefCpuPerGPU=4,DefMemPerGPU=50\n\
+                PartitionName=other Nodes=ALL DefMemPerCPU=10\n";
+    let gpus = |partition: &str| {
+        let per_node = vec![GresCount { name: "gpu".into(), kind: None, count: 2 }];
+        let gres = GresRequest { per_node, ..GresRequest::default() };
+        JobSpec { gres, memory: MemoryRequest::Default, ..on(partition) }
+    };
+    let of = |spec: JobSpec| {
+        let record = submit(site, 1001, spec).unwrap().record;
+        let gres = &record.spec.gres;
+        (gres.cpus_per_gpu, gres.mem_per_gpu.map(|m| m.0), record.resolved.cpus, record.resolved.memory)
+    };
+    assert_eq!(of(gpus("debug")), (Some(2), Some(100), 4, MemoryRequest::Default));
+    assert_eq!(of(gpus("own")), (Some(3), Some(200), 6, MemoryRequest::Default));
+    assert_eq!(of(gpus("both")), (Some(4), Some(50), 8, MemoryRequest::Default));
+    assert_eq!(of(gpus("other")), (Some(2), None, 4, MemoryRequest::PerCpu(MemoryMib(10))));
+    let said = JobSpec { cpus_per_task: Some(1), memory: MemoryRequest::PerNode(MemoryMib(5)), ..gpus("own") };
+    assert_eq!(of(said), (None, None, 1, MemoryRequest::PerNode(MemoryMib(5))));
+    let none = JobSpec { memory: MemoryRequest::Default, ..on("own") };
+    assert_eq!(of(none), (None, None, 1, MemoryRequest::Default));
 }

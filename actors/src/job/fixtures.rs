@@ -6,7 +6,7 @@ use super::{
     record::{ArrayRecord, JobRecord, Owner, Phase, Resolved, indices_of},
     state::JobEvent,
 };
-use crate::scheduler::{fixtures, plan::StartProposal, request::NodeUse};
+use crate::scheduler::{caps::CpuCaps, fixtures, plan::StartProposal, request::NodeUse};
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::node::AgentReport,
@@ -101,6 +101,7 @@ pub fn proposal(job: u32, array_index: Option<u32>, nodes: &[&str]) -> StartProp
             .collect(),
         generations: vec![7; nodes.len()],
         usage: NodeUse::Cpus,
+        caps: CpuCaps::NONE,
         time_limit: TimeLimit::Secs(3600),
         reservation: None,
         others: Vec::new(),

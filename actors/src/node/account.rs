@@ -78,6 +78,7 @@ impl Account {
             uid: ask.uid,
             share: ask.share.clone(),
             sharing: ask.usage.sharing(),
+            partition: Some(ask.partition.clone()),
             expected_end: ask.expected_end,
             completing: false,
             kept: false,
@@ -183,12 +184,32 @@ impl Account {
             NodeUse::Cpus | NodeUse::Oversubscribe(_) => !alone && !for_other_user,
         };
         let memory = share.memory.unwrap_or(MemoryMib(0)).0;
+        let gpus = devices_used(&share.gres, GPU);
+        let allowed = match (ask.usage, ask.left_to_system) {
+            (NodeUse::Whole, Some(left)) => {
+                shape.job_cpus_but(left).difference(&shape.cpus_of_gpus(|gpu| !gpus.contains(gpu)))
+            }
+            _ => shape.job_cpus_with(&gpus),
+        };
         may_come
             && !share.cpus.is_empty()
-            && share.cpus.is_subset(&shape.job_cpus_with(&devices_used(&share.gres, GPU)))
+            && share.cpus.is_subset(&allowed)
+            && self.within_caps(shape, ask)
             && self.memory.saturating_add(memory) <= shape.job_memory()
             && self.free_gres(shape).has(&shape.gres, &share.gres)
             && (share.cpus.is_disjoint(&self.cpus) || self.may_share(ask))
+    }
+
+    /// Has the partition no more CPUs then than it may?
+    fn within_caps(&self, shape: &NodeShape, ask: &ReserveAsk) -> bool {
+        if !ask.caps.count(ask.usage) {
+            return true;
+        }
+        let mut cpus = ask.share.cpus.clone();
+        let there = self.entries.values().map(|entry| &entry.hold).filter(|hold| !hold.parked);
+        let own = there.filter(|hold| hold.partition.as_deref() == Some(ask.partition.as_str()));
+        own.for_each(|hold| cpus.add(&hold.share.cpus));
+        ask.caps.allow(shape, &cpus)
     }
 
     /// Generic resources that nobody holds. What an attempt takes of what was kept for it counts once.

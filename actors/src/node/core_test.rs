@@ -9,7 +9,7 @@ use super::{
     },
     record::{DownCause, SavedNode},
 };
-use crate::scheduler::{self, fixtures, request::NodeUse};
+use crate::scheduler::{self, caps::CpuCaps, fixtures, request::NodeUse};
 use garrick_model::{
     gres::{GresEntry, GresShare},
     ids::{JobId, NodeIndex, Sluid},
@@ -17,7 +17,7 @@ use garrick_model::{
         command::{NodeChange, NodeStateChange},
         node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
     },
-    resources::{CpuSet, MemoryMib, NodeShare},
+    resources::{CpuSet, MemoryMib, NodeShare, SpecCores},
     state::NodeBase,
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
@@ -80,6 +80,9 @@ fn ask(job: u32, cpus: std::ops::Range<u32>, generation: u64) -> ReserveAsk {
         uid: 1001,
         share: NodeShare { cpus: CpuSet::from(cpus), memory: Some(MemoryMib(400)), tasks: 1, gres: Vec::new() },
         usage: NodeUse::Cpus,
+        partition: "debug".to_owned(),
+        caps: CpuCaps::NONE,
+        left_to_system: None,
         expected_end: None,
         generation,
     }
@@ -688,4 +691,34 @@ fn agents_are_not_asked_for_runs_of_which_only_the_share_is_kept() {
     let mut out = Vec::new();
     core.handle(NOW, NodeInput::Registered(Box::new(registration(2, vec![]))), &mut out);
     assert!(!out.iter().any(|e| matches!(e, NodeEffect::ToJob { .. })), "{out:?}");
+}
+
+#[test]
+fn a_partition_has_no_more_cpus_than_it_may() {
+    let mut core = up();
+    let caps = CpuCaps { per_node: Some(4), per_socket: None };
+    let limited = |job, cpus| ReserveAsk { caps, partition: "cpu".to_owned(), ..memoryless(job, cpus) };
+    reserve(&mut core, limited(1, 0..3)).unwrap();
+    assert!(reserve(&mut core, limited(2, 3..5)).is_err());
+    reserve(&mut core, memoryless(3, 4..6)).unwrap();
+    reserve(&mut core, limited(4, 3..4)).unwrap();
+    assert!(reserve(&mut core, limited(5, 6..7)).is_err());
+}
+
+#[test]
+fn only_a_job_that_says_what_is_left_to_the_system_has_cores_set_aside() {
+    let mut settings = settings(0);
+    settings.shape.reserved_cpus = (4..8).collect();
+    let mut core = NodeCore::new(NOW, settings, Arc::new(NodeSite::default()), None, []);
+    core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![]))), &mut Vec::new());
+    let whole = |job, cpus, left| ReserveAsk { usage: NodeUse::Whole, left_to_system: left, ..memoryless(job, cpus) };
+    assert!(reserve(&mut core, whole(1, 0..6, None)).is_err());
+    assert!(reserve(&mut core, whole(1, 0..7, Some(SpecCores::Cores(1)))).is_err());
+    assert!(reserve(&mut core, ReserveAsk { usage: NodeUse::Cpus, ..whole(1, 0..6, Some(SpecCores::Cores(1))) }).is_err());
+    reserve(&mut core, whole(1, 0..6, Some(SpecCores::Cores(1)))).unwrap();
+}
+
+fn memoryless(job: u32, cpus: std::ops::Range<u32>) -> ReserveAsk {
+    let ask = ask(job, cpus, 0);
+    ReserveAsk { share: NodeShare { memory: None, ..ask.share.clone() }, ..ask }
 }

@@ -1,7 +1,7 @@
 //! What a node's owner accepts, and what it causes.
 
 use super::record::SavedNode;
-use crate::{controller::messages::agent_message_name, scheduler::request::NodeUse};
+use crate::{controller::messages::agent_message_name, scheduler::{caps::CpuCaps, request::NodeUse}};
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
@@ -9,7 +9,7 @@ use garrick_model::{
         node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
     },
     refusal::Refusal,
-    resources::{NodeShape, NodeShare},
+    resources::{NodeShape, NodeShare, SpecCores},
     time::Timestamp,
     view::{NodeFacts, NodeHold, NodeLoad, NodeView},
 };
@@ -112,6 +112,12 @@ pub struct ReserveAsk {
     pub share: NodeShare,
     /// How the node is used.
     pub usage: NodeUse,
+    /// Partition of the run.
+    pub partition: String,
+    /// Most CPUs of the node that jobs of that partition have.
+    pub caps: CpuCaps,
+    /// What a job that has the node to itself leaves to the system; `None`: what the node says.
+    pub left_to_system: Option<SpecCores>,
     /// When the job is expected to end.
     pub expected_end: Option<Timestamp>,
     /// Generation of the node's view that the plan was made from.

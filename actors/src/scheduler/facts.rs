@@ -2,6 +2,7 @@
 //! (and by tests) and never changed while a plan is made.
 
 use super::{
+    caps::CpuCaps,
     licenses::LicenseFacts,
     preempt::{PreemptRules, Yielding},
     reservations::Reservations,
@@ -130,8 +131,8 @@ pub struct PartitionFacts {
     pub min_nodes: u32,
     /// `MaxNodes`; `None`: no limit.
     pub max_nodes: Option<u32>,
-    /// `MaxCPUsPerNode`; `None`: no limit.
-    pub max_cpus_per_node: Option<u32>,
+    /// `MaxCPUsPerNode`, `MaxCPUsPerSocket`.
+    pub caps: CpuCaps,
     /// `OverSubscribe`.
     pub sharing: PartitionSharing,
     /// `ExclusiveUser`: nodes are shared by jobs of one user only.

@@ -1,5 +1,6 @@
 //! Builders with good defaults, so that a test shows only what matters.
 
+use super::caps::CpuCaps;
 use super::facts::{ClusterView, PartitionFacts, PartitionSharing, Policy};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -190,6 +191,7 @@ pub fn hold(job: u32, cpus: std::ops::Range<u32>, memory: u64, end: Option<i64>)
         uid: 1002,
         share: NodeShare { cpus: CpuSet::from(cpus), memory: Some(MemoryMib(memory)), tasks: 1, gres: Vec::new() },
         sharing: Sharing::Default,
+        partition: None,
         expected_end: end.map(Timestamp::from_secs),
         completing: false,
         kept: false,
@@ -210,7 +212,7 @@ pub fn partition(name: &str, members: std::ops::Range<usize>) -> PartitionFacts 
         max_time: TimeLimit::Unlimited,
         min_nodes: 0,
         max_nodes: None,
-        max_cpus_per_node: None,
+        caps: CpuCaps::NONE,
         sharing: PartitionSharing::No,
         exclusive_user: false,
         least_loaded: false,

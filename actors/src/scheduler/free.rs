@@ -251,13 +251,13 @@ impl Free {
             }
             _ => self.cpus,
         };
-        self.capacity_with((cpus, shape.cpus_per_gpu()), shape, unit, request)
+        self.capacity_with((cpus, shape.cpus_per_gpu(), request.caps.most(shape)), shape, unit, request)
     }
 
-    /// The same with the CPUs that may be taken, and those that come with each GPU, counted by the caller.
+    /// The same with the CPUs that may be taken, those that come with each GPU, and the most of both, counted by the caller.
     pub fn capacity_with(
         &self,
-        (common, per_gpu): (u32, u32),
+        (common, per_gpu, most): (u32, u32, u32),
         shape: &NodeShape,
         unit: u32,
         request: &Request,
@@ -265,8 +265,10 @@ impl Free {
         if shape.tmp_disk_mib < request.tmp_disk_mib || !self.admits(request) {
             return None;
         }
+        // Parts of cores are left to the system too.
+        let (common, unit) = request.own_share(shape).map_or((common, unit), |own| (own.len(), 1));
         let with_gpus = per_gpu.saturating_mul(self.gpus_for(shape, request, per_gpu));
-        let mut cpus = common.saturating_add(with_gpus).min(request.max_cpus_per_node.unwrap_or(u32::MAX));
+        let mut cpus = common.saturating_add(with_gpus).min(most);
         cpus -= cpus % unit;
         match request.memory {
             MemoryNeed::None | MemoryNeed::PerGpu(_) => {}
@@ -435,7 +437,7 @@ pub fn common_cpus_of_part(shape: &NodeShape, (unit, per_gpu): (u32, u32), reque
 /// What a part of the request takes of such a node, of which so much is free.
 pub fn amount(shape: &NodeShape, unit: u32, request: &Request, part: Part, free: &Free) -> Amount {
     let cpus = match request.usage {
-        NodeUse::Whole => shape.job_cpu_count(),
+        NodeUse::Whole => request.whole(shape).len(),
         _ => cpus_of_part(shape, unit, request, part),
     };
     let memory = memory_of(shape, request, cpus, part, free.memory).unwrap_or(0);

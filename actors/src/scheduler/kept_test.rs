@@ -180,6 +180,7 @@ impl World {
                 uid: job.uid,
                 share: given.share.clone(),
                 sharing: start.usage.sharing(),
+                partition: None,
                 expected_end: start.time_limit.duration().map(|limit| self.now.plus(limit)),
                 completing: false,
                 kept: false,

@@ -3,6 +3,7 @@
 
 use super::{
     binding,
+    caps::CpuCaps,
     facts::{ClusterView, cpus_per_unit, in_service},
     free::{Capacity, Door, Free, Part, cpus_of_part, greatest, memory_of, whole_units},
     horizon::{Horizon, NEVER, Step},
@@ -30,6 +31,8 @@ pub struct PlannedHold {
     pub usage: NodeUse,
     /// Owner.
     pub uid: u32,
+    /// Place of the partition in the view.
+    pub partition: usize,
     /// Expected end.
     pub end: Timestamp,
 }
@@ -53,6 +56,28 @@ struct Room {
     /// CPUs that somebody holds for himself, also where those who share them stand still for him.
     alone: CpuSet,
     class: usize,
+}
+
+/// Partitions with limits of CPUs, by name.
+struct Limited<'a>(BTreeMap<&'a str, usize>);
+
+impl<'a> Limited<'a> {
+    fn of(view: &'a ClusterView) -> Self {
+        let limited = view.partitions.iter().enumerate().filter(|(_, partition)| partition.caps != CpuCaps::NONE);
+        Self(limited.map(|(place, partition)| (partition.name.as_str(), place)).collect())
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    fn place(&self, hold: &NodeHold) -> Option<usize> {
+        if self.is_empty() { None } else { self.0.get(hold.partition.as_deref()?).copied() }
+    }
+
+    fn planned(&self, hold: &PlannedHold) -> Option<usize> {
+        self.0.values().copied().find(|place| *place == hold.partition)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -85,6 +110,8 @@ pub struct Machine<'a> {
     floor: Floor,
     /// CPUs that are not for whom a place is looked for.
     closed: BTreeMap<usize, CpuSet>,
+    /// What has been promised to others of the partition for which a place is looked for: CPUs by node.
+    promised: BTreeMap<usize, u32>,
 }
 
 /// The same without the picture that it was built from, to go on with in a later one.
@@ -101,6 +128,8 @@ pub struct Floor {
     classes: Vec<WeightClass>,
     /// Some node has CPUs that come with GPUs.
     restricted: bool,
+    /// What jobs of partitions with limits of CPUs have: by node and partition.
+    of_partitions: BTreeMap<(usize, usize), CpuSet>,
     /// Nodes of which something was taken that the picture does not show.
     taken: Vec<usize>,
 }
@@ -144,7 +173,12 @@ impl<'a> Machine<'a> {
 
     /// As it is planned to be all the time from `at` until `until`. Which CPUs are meant is not known that far ahead: the
     /// lowest ones stand for as many.
-    pub fn ahead(view: &'a ClusterView, horizon: &Horizon, at: Timestamp, until: Timestamp) -> Self {
+    pub fn ahead(
+        view: &'a ClusterView,
+        horizon: &Horizon,
+        (at, until): (Timestamp, Timestamp),
+        planned: &[PlannedHold],
+    ) -> Self {
         let mut machine = Self::build(view, &[], |_| Remains::Nothing, in_service);
         for node in 0..view.nodes.len() {
             let mut least = Free::all(&view.nodes[node].shape);
@@ -173,6 +207,15 @@ impl<'a> Machine<'a> {
                 machine.floor.rooms[node].only_user = least.only_user;
             }
         }
+        let limited = Limited::of(view);
+        for (place, node) in view.nodes.iter().enumerate().filter(|_| !limited.is_empty()) {
+            for hold in node.holds.iter().filter(|hold| hold.expected_end.is_none_or(|end| end > at)) {
+                machine.count(limited.place(hold), place, &hold.share);
+            }
+        }
+        for hold in planned.iter().filter(|hold| hold.end > at) {
+            machine.count(limited.planned(hold), hold.node, &hold.share);
+        }
         machine
     }
 
@@ -194,9 +237,11 @@ impl<'a> Machine<'a> {
             free_cpus: 0,
             classes: vec![empty; weights.len()],
             restricted: view.nodes.iter().any(|node| !node.shape.gpu_cpus.is_empty()),
+            of_partitions: BTreeMap::new(),
             taken: Vec::new(),
         };
-        let mut machine = Self { view, floor, closed: BTreeMap::new() };
+        let mut machine = Self { view, floor, closed: BTreeMap::new(), promised: BTreeMap::new() };
+        let limited = Limited::of(view);
         for (place, node) in view.nodes.iter().enumerate() {
             let class = weights.binary_search(&node.weight).unwrap_or(0);
             let room = Room { class, ..Room::of(node, cpus_per_unit(node, view.policy.unit), &remains) };
@@ -204,17 +249,19 @@ impl<'a> Machine<'a> {
             machine.floor.classes[class].nodes.insert(place);
             machine.floor.rooms.push(room);
             machine.enter(place);
+            for hold in node.holds.iter().filter(|hold| remains(hold) == Remains::All) {
+                machine.count(limited.place(hold), place, &hold.share);
+            }
         }
-        for hold in planned {
-            machine.take(hold.node, &hold.share, hold.usage, hold.uid);
-        }
+        planned.iter().for_each(|hold| machine.take_planned(hold));
         machine
     }
 
     /// As it is now, from what an earlier picture of the same nodes in the same service came to: only those are looked at that
     /// `changed`, and those of which something was taken that was only planned.
     pub fn renewed(view: &'a ClusterView, floor: Floor, changed: &[usize]) -> Self {
-        let mut machine = Self { view, floor, closed: BTreeMap::new() };
+        let mut machine = Self { view, floor, closed: BTreeMap::new(), promised: BTreeMap::new() };
+        let limited = Limited::of(view);
         let taken = std::mem::take(&mut machine.floor.taken);
         for &place in changed.iter().chain(&taken) {
             let node = &view.nodes[place];
@@ -222,6 +269,13 @@ impl<'a> Machine<'a> {
             let Room { class, unit, .. } = machine.floor.rooms[place];
             machine.floor.rooms[place] = Room { class, ..Room::of(node, unit, |_| Remains::All) };
             machine.enter(place);
+            let of_node = machine.floor.of_partitions.range((place, 0)..(place + 1, 0));
+            for key in of_node.map(|(key, _)| *key).collect::<Vec<_>>() {
+                machine.floor.of_partitions.remove(&key);
+            }
+            for hold in &node.holds {
+                machine.count(limited.place(hold), place, &hold.share);
+            }
         }
         machine
     }
@@ -258,6 +312,37 @@ impl<'a> Machine<'a> {
         }
     }
 
+    /// Takes what a planned start has.
+    pub fn take_planned(&mut self, hold: &PlannedHold) {
+        self.take(hold.node, &hold.share, hold.usage, hold.uid);
+        let limited = self.view.partitions[hold.partition].caps != CpuCaps::NONE;
+        self.count(limited.then_some(hold.partition), hold.node, &hold.share);
+    }
+
+    /// Counts a share to those of its partition, where that has limits.
+    fn count(&mut self, partition: Option<usize>, node: usize, share: &NodeShare) {
+        if let Some(partition) = partition {
+            self.floor.of_partitions.entry((node, partition)).or_default().add(&share.cpus);
+        }
+    }
+
+    /// From now on places are looked for beside what has been promised to others of the partition.
+    pub fn promise(&mut self, promised: BTreeMap<usize, u32>) {
+        self.promised = promised;
+    }
+
+    /// How many CPUs more the request's partition may have of a node.
+    fn left(&self, node: usize, request: &Request, held: &CpuSet) -> u32 {
+        let promised = self.promised.get(&node).copied().unwrap_or(0);
+        request.caps.left(&self.view.nodes[node].shape, held, promised)
+    }
+
+    /// What jobs of the request's partition have of a node, where that matters to it.
+    fn held_by_partition(&self, node: usize, request: &Request) -> Option<CpuSet> {
+        let held = || self.floor.of_partitions.get(&(node, request.partition)).cloned().unwrap_or_default();
+        request.caps.count(request.usage).then(held)
+    }
+
     /// The picture that this was built from.
     pub const fn view(&self) -> &'a ClusterView {
         self.view
@@ -286,14 +371,42 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The same with those that come with these GPUs.
-    fn open_with(&self, node: usize, gpus: impl Fn(u32) -> bool) -> CpuSet {
-        let (room, open) = (&self.floor.rooms[node], self.open(node));
-        if room.restricted.is_empty() {
-            return open;
+    /// The same for that request.
+    fn open_to(&self, node: usize, request: &Request) -> CpuSet {
+        let shape = &self.view.nodes[node].shape;
+        match self.held_by_partition(node, request) {
+            Some(held) => {
+                let unit = self.floor.rooms[node].unit;
+                request.caps.by_socket((shape, unit), &held, &self.open(node), &CpuSet::new())
+            }
+            None => request.own_share(shape).unwrap_or_else(|| self.open(node)),
         }
-        let own = self.view.nodes[node].shape.cpus_of_gpus(gpus).intersection(&room.free);
-        open.union(&self.closed.get(&node).map_or_else(|| own.clone(), |closed| own.difference(closed)))
+    }
+
+    /// Of the CPUs that the request could share with so many others, those that its partition may have.
+    fn shareable_to(&self, node: usize, request: &Request, most: u32) -> CpuSet {
+        let (room, shape) = (&self.floor.rooms[node], &self.view.nodes[node].shape);
+        let all: CpuSet = room.shareable(shape.cpus, most).collect();
+        let Some(held) = self.held_by_partition(node, request) else { return all };
+        let own = all.intersection(&held);
+        let more = all.difference(&own);
+        let more = request.caps.by_socket((shape, 1), &held, &more, &CpuSet::new()).take(self.left(node, request, &held));
+        own.union(&more)
+    }
+
+    /// The same with those that come with these GPUs.
+    fn open_with(&self, node: usize, request: &Request, gpus: impl Fn(u32) -> bool) -> CpuSet {
+        let (room, shape) = (&self.floor.rooms[node], &self.view.nodes[node].shape);
+        if room.restricted.is_empty() {
+            return self.open_to(node, request);
+        }
+        let own = shape.cpus_of_gpus(gpus).intersection(&room.free);
+        let own = self.closed.get(&node).map_or_else(|| own.clone(), |closed| own.difference(closed));
+        let all = self.open(node).union(&own);
+        match self.held_by_partition(node, request) {
+            Some(held) => request.caps.by_socket((shape, room.unit), &held, &all, &own),
+            None => all,
+        }
     }
 
     /// May CPUs of the node be shared? Not where a part of it is reserved.
@@ -317,7 +430,8 @@ impl<'a> Machine<'a> {
         let overcommit = request.layout.is_some_and(|layout| layout.overcommit);
         let tasks = if overcommit { request.min_nodes } else { request.total_tasks().max(request.min_nodes) };
         let tasks = u64::from(tasks);
-        let counted = !matches!(request.usage, NodeUse::Oversubscribe(_)) && !self.counts_by_gpus(request);
+        let other = matches!(request.usage, NodeUse::Oversubscribe(_)) || request.left_to_system.is_some();
+        let counted = !other && !self.counts_by_gpus(request);
         counted && tasks * u64::from(request.cpus_per_task) > self.floor.free_cpus
     }
 
@@ -394,14 +508,22 @@ impl<'a> Machine<'a> {
         if closed && matches!(request.usage, NodeUse::Whole | NodeUse::User) {
             return None;
         }
-        let cpus = match self.shares(node, request.usage) {
-            Some(most) => u32::try_from(room.shareable(shape.cpus, most).count()).unwrap_or(u32::MAX),
-            None if closed => self.open(node).len(),
+        let held = self.held_by_partition(node, request);
+        let shares = self.shares(node, request.usage);
+        let cpus = match shares {
+            Some(most) => self.shareable_to(node, request, most).len(),
+            None if closed || held.is_some() => self.open_to(node, request).len(),
             None => room.free_cpus,
+        };
+        let most = match &held {
+            Some(_) if shares.is_some() => cpus,
+            Some(held) if room.restricted.is_empty() => self.left(node, request, held),
+            Some(held) => self.left(node, request, held).min(self.open_with(node, request, |_| true).len()),
+            None => request.caps.most(shape),
         };
         let taken = |closed: &CpuSet| !closed.is_disjoint(&room.restricted);
         let per_gpu = if self.closed.get(&node).is_some_and(taken) { 0 } else { shape.cpus_per_gpu() };
-        let capacity = room.amounts(shape).capacity_with((cpus, per_gpu), shape, room.unit, request)?;
+        let capacity = room.amounts(shape).capacity_with((cpus, per_gpu, most), shape, room.unit, request)?;
         let capacity = match &request.gres {
             Some(gres) if binding::is_strict(gres) && !matches!(request.usage, NodeUse::Oversubscribe(_)) => {
                 self.bound_capacity(node, request, capacity)?
@@ -410,7 +532,7 @@ impl<'a> Machine<'a> {
         };
         match &request.layout {
             Some(layout) if layout.is_by_socket() && !matches!(request.usage, NodeUse::Oversubscribe(_)) => {
-                let tasks = capacity.tasks.min(layout.tasks_on(&self.open(node), shape, request.cpus_per_task));
+                let tasks = capacity.tasks.min(layout.tasks_on(&self.open_to(node, request), shape, request.cpus_per_task));
                 (tasks >= request.least_tasks()).then_some(Capacity { tasks, ..capacity })
             }
             _ => Some(capacity),
@@ -454,7 +576,7 @@ impl<'a> Machine<'a> {
         let (room, shape) = (&self.floor.rooms[node], &self.view.nodes[node].shape);
         let cpus = cpus_of_part(shape, room.unit, request, part);
         let wanted = binding::Wanted { gres, need: gres.on_node(part.tasks, part.total), cpus };
-        binding::choose(shape, &self.open_with(node, |_| true), &room.gres, &wanted, most)
+        binding::choose(shape, &self.open_with(node, request, |_| true), &room.gres, &wanted, most)
     }
 
     /// The share for a part of the request on a node that has the capacity for it. `most` bounds what may be had of
@@ -483,13 +605,14 @@ impl<'a> Machine<'a> {
             (_, None) => Vec::new(),
         };
         let gpus = devices_in(&gres, GPU);
-        let open = || self.open_with(node, |gpu| gpus.contains(gpu));
+        let open = || self.open_with(node, request, |gpu| gpus.contains(gpu));
+        let limited = request.caps.count(request.usage);
         let cpus: CpuSet = match (request.usage, self.shares(node, request.usage)) {
-            (NodeUse::Whole, _) => shape.job_cpus_with(&gpus),
-            (_, Some(most)) => room.least_shared(shape.cpus, most, wanted),
+            (NodeUse::Whole, _) => request.whole(shape).difference(&shape.cpus_of_gpus(|gpu| !gpus.contains(gpu))),
+            (_, Some(most)) => room.least_shared(&self.shareable_to(node, request, most), wanted),
             _ => match &request.layout {
                 Some(layout) if layout.is_by_socket() => layout.choose(&open(), shape, request, part.tasks, wanted),
-                _ if self.closed.is_empty() && room.restricted.is_empty() => {
+                _ if self.closed.is_empty() && room.restricted.is_empty() && !limited => {
                     room.whole_units().take(wanted as usize).collect()
                 }
                 _ => {
@@ -499,7 +622,8 @@ impl<'a> Machine<'a> {
                 }
             },
         };
-        if !room.restricted.is_empty() && request.usage != NodeUse::Whole && cpus.len() < wanted {
+        let counted = limited || !room.restricted.is_empty();
+        if counted && request.usage != NodeUse::Whole && cpus.len() < wanted {
             return None;
         }
         let memory = memory_of(shape, request, cpus.len(), part, room.memory).map(MemoryMib);
@@ -635,9 +759,9 @@ impl Room {
         })
     }
 
-    fn least_shared(&self, cpus: u32, most: u32, wanted: u32) -> CpuSet {
+    fn least_shared(&self, cpus: &CpuSet, wanted: u32) -> CpuSet {
         let mut choice: Vec<(u32, u32)> =
-            self.shareable(cpus, most).map(|cpu| (self.shared.get(&cpu).map_or(0, |s| s.0), cpu)).collect();
+            cpus.iter().map(|cpu| (self.shared.get(&cpu).map_or(0, |s| s.0), cpu)).collect();
         choice.sort_unstable();
         choice.into_iter().take(wanted as usize).map(|(_, cpu)| cpu).collect()
     }

@@ -7,6 +7,7 @@
 //! | [`constraint`] | `-C` and `--prefer` expressions |
 //! | `mixed` | nodes for an expression that is about nodes together |
 //! | `binding` | which CPUs of a node go with which GPUs |
+//! | [`caps`] | the most CPUs of a node that jobs of a partition have together |
 //! | [`layout`] | what is asked of sockets, cores and threads |
 //! | [`free`] | what is free on a node, in amounts, and what fits into it |
 //! | [`machine`] | free room now, to the single CPU |
@@ -25,9 +26,14 @@
 //! | [`probe`] | could it ever run, when would it start |
 
 mod binding;
+pub mod caps;
 pub mod constraint;
 #[cfg(test)]
 mod core_reservations_test;
+#[cfg(test)]
+mod core_spec_test;
+#[cfg(test)]
+mod caps_test;
 pub mod facts;
 pub mod free;
 pub mod horizon;

@@ -21,6 +21,7 @@ use self::{
     whole::{Patience, costs_others, waits_already},
 };
 use super::{
+    caps::{self, CpuCaps},
     constraint::Wish,
     facts::{Backfill, ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
     free::Amount,
@@ -74,6 +75,8 @@ pub struct StartProposal {
     pub generations: Vec<u64>,
     /// How the nodes are used.
     pub usage: NodeUse,
+    /// Most CPUs of each that its partition has.
+    pub caps: CpuCaps,
     /// The run's limit in this partition.
     pub time_limit: TimeLimit,
     /// Licenses that go with the nodes.
@@ -588,6 +591,7 @@ impl<'a> Pass<'a> {
         }
         let placed = if self.horizon.room_now(request, candidates, length, &mut self.limits) {
             self.machine.close(self.view.reservations.taken(&self.horizon, run.0, run.1));
+            self.machine.promise(self.promised(request, run));
             let bound = Bound { horizon: &self.horizon, limits: &self.limits, run };
             let room = self.room(request, self.now, length);
             hres::place(&self.machine, request, candidates, Some(bound), room.as_ref())
@@ -598,6 +602,14 @@ impl<'a> Pass<'a> {
             self.failed.insert(request.clone());
         }
         placed
+    }
+
+    /// What is reserved meanwhile for others of a partition with limits of CPUs.
+    fn promised(&self, request: &Request, window: (Timestamp, Timestamp)) -> BTreeMap<usize, u32> {
+        if !request.caps.count(request.usage) {
+            return BTreeMap::new();
+        }
+        caps::promised(self.view, request.partition, window, &self.planned, &self.plan.reservations)
     }
 
     /// Nodes that the request gets now from runs that are suspended for such as it.
@@ -667,6 +679,7 @@ impl<'a> Pass<'a> {
             nodes,
             generations,
             usage: request.usage,
+            caps: request.caps,
             time_limit,
             licenses,
             reservation: self.view.reservations.name(request.reservation),
@@ -683,20 +696,24 @@ impl<'a> Pass<'a> {
         let Asked { job, request, .. } = *asked;
         for node in nodes {
             let place = node.index.0 as usize;
-            self.machine.take(place, &node.share, request.usage, request.uid);
-            self.planned.push(PlannedHold {
+            let hold = PlannedHold {
                 node: place,
                 share: node.share.clone(),
                 usage: request.usage,
                 uid: request.uid,
+                partition: request.partition,
                 end,
-            });
+            };
+            self.machine.take_planned(&hold);
+            self.planned.push(hold);
         }
         let closed = topology::rest_of_units(self.view, request, nodes.iter().map(|n| n.index.0 as usize));
         for (node, closing) in &closed {
+            let (usage, partition) = (closing.usage, request.partition);
             let share = NodeShare::default();
-            self.machine.take(*node, &share, closing.usage, request.uid);
-            self.planned.push(PlannedHold { node: *node, share, usage: closing.usage, uid: request.uid, end });
+            let hold = PlannedHold { node: *node, share, usage, uid: request.uid, partition, end };
+            self.machine.take_planned(&hold);
+            self.planned.push(hold);
         }
         self.hold(closed, self.now, end);
         self.ends.note(job.id, nodes.iter().map(|n| n.index.0 as usize), self.horizon.round(end));
@@ -950,7 +967,8 @@ impl<'a> Pass<'a> {
                 continue;
             }
             self.looks_ahead += 1;
-            let machine = Machine::ahead(self.view, &self.horizon, at, at.plus(asked.length));
+            let mut machine = Machine::ahead(self.view, &self.horizon, (at, at.plus(asked.length)), &self.planned);
+            machine.promise(self.promised(asked.request, (at, at.plus(asked.length))));
             if let Some(nodes) = hres::place(&machine, asked.request, asked.candidates, None, room.as_ref()) {
                 return Some((at, nodes));
             }

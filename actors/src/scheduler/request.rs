@@ -2,6 +2,7 @@
 
 use super::{
     binding,
+    caps::CpuCaps,
     constraint::{Mix, Wish},
     facts::{AllocationUnit, ClusterView, PartitionFacts, PartitionSharing},
     free::Part,
@@ -13,7 +14,7 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{
     gres::{GPU, GresRequest, Totals},
     ids::NodeIndex,
-    resources::{MemoryMib, MemoryRequest},
+    resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, SpecCores},
     spec::Sharing,
     time::{TimeLimit, Timestamp},
     view::JobView,
@@ -118,14 +119,16 @@ pub struct Request {
     pub contiguous: bool,
     /// How nodes are used.
     pub usage: NodeUse,
+    /// What it leaves to the system of a node that it has to itself; `None`: what the node says.
+    pub left_to_system: Option<SpecCores>,
     /// Sockets, cores and threads; `None`: any.
     pub layout: Option<Layout>,
     /// A task has its cores to itself.
     pub one_task_per_core: bool,
     /// Nodes with the most free CPUs first.
     pub least_loaded: bool,
-    /// Most CPUs taken of a node.
-    pub max_cpus_per_node: Option<u32>,
+    /// Most CPUs that all jobs of the partition have of a node.
+    pub caps: CpuCaps,
     /// `-C`.
     pub constraint: Option<String>,
     /// What [`Self::constraint`] says of the nodes together; `None`: nothing.
@@ -231,10 +234,11 @@ impl Request {
             // The order of nodes means something else in a topology (`--contiguous` in sbatch(1)).
             contiguous: spec.contiguous && near.is_none(),
             usage: NodeUse::of(wish, partition, view.policy.unit),
+            left_to_system: spec.layout.left_to_system,
             layout: Layout::of(view, &spec.layout),
             one_task_per_core: view.policy.one_task_per_core,
             least_loaded: view.policy.least_loaded || partition.least_loaded,
-            max_cpus_per_node: partition.max_cpus_per_node,
+            caps: partition.caps,
             mix: spec.constraint.as_deref().and_then(mix_of),
             constraint: spec.constraint.clone().filter(|c| !c.is_empty()),
             licenses,
@@ -262,6 +266,7 @@ impl Request {
     pub fn is_particular(&self) -> bool {
         let bound = self.gres.as_ref().is_some_and(|gres| binding::is_strict(gres));
         self.contiguous || !self.nodelist.is_empty() || self.mix.is_some() || self.hres.is_some() || bound
+            || self.caps.count(self.usage)
     }
 
     /// The same once the wait for few switches is over.
@@ -278,6 +283,18 @@ impl Request {
     pub fn as_of(self, at: Timestamp) -> Self {
         let over = self.near.as_ref().and_then(|near| near.switches).is_some_and(|(_, until)| until <= at);
         if over { self.on_any_switches() } else { self }
+    }
+
+    /// CPUs that it has of a node to itself.
+    pub fn whole(&self, shape: &NodeShape) -> CpuSet {
+        self.left_to_system.map_or_else(|| shape.job_cpus(), |left| shape.job_cpus_but(left))
+    }
+
+    /// CPUs of a node that it could have to itself, other than those that come with GPUs, where it says itself what is
+    /// left to the system.
+    pub fn own_share(&self, shape: &NodeShape) -> Option<CpuSet> {
+        let left = self.left_to_system.filter(|_| self.usage == NodeUse::Whole)?;
+        Some(shape.job_cpus_but(left).difference(&shape.restricted_cpus()))
     }
 
     /// Fewest tasks that a node of the allocation must be able to run.

@@ -2,6 +2,7 @@
 //! pass waits until every proposal of the last one was answered, so that boards show what was taken.
 
 use super::{
+    caps::CpuCaps,
     facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy},
     kept::{Kept, plan_to_keep},
     licenses::LicenseFacts,
@@ -478,7 +479,7 @@ pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
         max_time: config.max_time,
         min_nodes: config.min_nodes,
         max_nodes: config.max_nodes,
-        max_cpus_per_node: config.max_cpus_per_node,
+        caps: CpuCaps { per_node: config.max_cpus_per_node, per_socket: config.max_cpus_per_socket },
         sharing: match config.over_subscribe {
             OverSubscribe::No => PartitionSharing::No,
             OverSubscribe::Exclusive => PartitionSharing::Exclusive,

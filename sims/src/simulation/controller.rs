@@ -236,6 +236,7 @@ impl World {
                 uid: record.owner.uid,
                 share: held.node.share.clone(),
                 sharing: usage.sharing(),
+                partition: Some(held.partition.to_owned()),
                 expected_end: held.expected_end,
                 completing: held.completing,
                 kept: held.kept,

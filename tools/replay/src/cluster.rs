@@ -2,6 +2,7 @@
 
 use fixedbitset::FixedBitSet;
 use garrick_actors::scheduler::{
+    caps::CpuCaps,
     facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, UNLIMITED_FOR_PLANNING},
     preempt::Yielding,
     shell,
@@ -116,7 +117,7 @@ pub fn places(nodes: u32, cpus: u32, choice: Choice) -> ClusterView {
         max_time: TimeLimit::Unlimited,
         min_nodes: 0,
         max_nodes: None,
-        max_cpus_per_node: None,
+        caps: CpuCaps::NONE,
         sharing: PartitionSharing::No,
         exclusive_user: false,
         least_loaded: false,

@@ -238,6 +238,7 @@ impl Run {
                 uid: job.uid,
                 share: allocated.share.clone(),
                 sharing: start.usage.sharing(),
+                partition: Some(start.partition.clone()),
                 expected_end: limit,
                 completing: false,
                 kept: false,

@@ -6,6 +6,7 @@ use super::{
 };
 use garrick_model::{
     env_vars::inputs::Input,
+    resources::SpecCores,
     spec::{Distribution, LayoutRequest},
 };
 
@@ -45,6 +46,16 @@ pub const OPTIONS: &[OptionDef] = &[
             Ok(())
         },
     ),
+    OptionDef::new("core-spec", Some('S'), Required("cores"), JOB, "count of reserved cores", |t, g| {
+        t.layout.core_spec = g.sourced(g.number(0)?);
+        Ok(())
+    })
+    .env(&["SBATCH_CORE_SPEC", "SALLOC_CORE_SPEC", "SLURM_CORE_SPEC"]),
+    OptionDef::new("thread-spec", None, Required("threads"), JOB, "count of reserved threads", |t, g| {
+        t.layout.thread_spec = g.sourced(g.number(0)?);
+        Ok(())
+    })
+    .env(&["SBATCH_THREAD_SPEC", "SALLOC_THREAD_SPEC", "SLURM_THREAD_SPEC"]),
     OptionDef::new("ntasks-per-socket", None, Required("n"), JOB, "most tasks to invoke on each socket", |t, g| {
         t.layout.tasks_per_socket = g.sourced(g.number(1)?);
         Ok(())
@@ -137,6 +148,20 @@ pub fn of_job(typed: &Typed) -> Result<LayoutRequest, OptionError> {
         spread: asked.spread,
         fewest_nodes: asked.fewest_nodes,
         distribution: typed.distribution,
+        left_to_system: left_to_system(asked)?,
+    })
+}
+
+/// Cores or threads, whichever was said later.
+fn left_to_system(asked: &TypedLayout) -> Result<Option<SpecCores>, OptionError> {
+    Ok(match (asked.core_spec, asked.thread_spec) {
+        (Some(cores), Some(threads)) if cores.source == threads.source => {
+            return Err(OptionError::Text("--core-spec and --thread-spec are mutually exclusive".to_owned()));
+        }
+        (Some(cores), threads) if threads.is_none_or(|threads| threads.source < cores.source) => {
+            Some(SpecCores::Cores(cores.value))
+        }
+        (_, threads) => threads.map(|threads| SpecCores::Threads(threads.value)),
     })
 }
 

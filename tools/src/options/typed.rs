@@ -209,6 +209,10 @@ pub struct TypedLayout {
     pub tasks_per_socket: Option<Sourced<u32>>,
     /// `--ntasks-per-core`
     pub tasks_per_core: Option<Sourced<u32>>,
+    /// `--core-spec`
+    pub core_spec: Option<Sourced<u32>>,
+    /// `--thread-spec`
+    pub thread_spec: Option<Sourced<u32>>,
     /// `--hint`
     pub hint: Option<Sourced<Hint>>,
     /// `-O`

@@ -38,11 +38,6 @@ pub const OPTIONS: &[OptionDef] = &[
         "SALLOC_CONTAINER_ID",
         "SRUN_CONTAINER_ID",
     ]),
-    unsupported("core-spec", Some('S'), Required("cores"), JOB, "count of reserved cores").env(&[
-        "SBATCH_CORE_SPEC",
-        "SALLOC_CORE_SPEC",
-        "SLURM_CORE_SPEC",
-    ]),
     unsupported("cpu-freq", None, Required("spec"), JOB, "requested CPU frequency").env(&[
         "SBATCH_CPU_FREQ_REQ",
         "SALLOC_CPU_FREQ_REQ",
@@ -85,11 +80,6 @@ pub const OPTIONS: &[OptionDef] = &[
     unsupported("task-prolog", None, Required("program"), RUN, "program to run before each task")
         .env(&["SLURM_TASK_PROLOG"]),
     unsupported("test-exec", None, Arg::None, RUN, "check the executable before the launch"),
-    unsupported("thread-spec", None, Required("threads"), JOB, "count of reserved threads").env(&[
-        "SBATCH_THREAD_SPEC",
-        "SALLOC_THREAD_SPEC",
-        "SLURM_THREAD_SPEC",
-    ]),
     unsupported("threads", Some('T'), Required("threads"), RUN, "launch threads of srun"),
     unsupported("tres-bind", None, Required("spec"), JOB, "task to resource binding").env(&[
         "SBATCH_TRES_BIND",

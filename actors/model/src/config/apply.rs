@@ -1,6 +1,7 @@
 //! Values of the keys that stand alone, read into [`Config`].
 
 use super::{
+    job_defaults::JobDefaults,
     partition::OverTime,
     report::SettingError,
     settings::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, ReturnToService},
@@ -44,6 +45,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "AccountingStorageType" => {
             return Ok(only_known(value, "accounting_storage/", &["none"], "nothing is recorded"));
         }
+        "AllowSpecResourcesUsage" => config.allow_spec_resources = values::yes_no(value)?,
         "BatchStartTimeout" => config.batch_start_timeout_secs = secs(value)?,
         "ClusterName" => config.cluster_name = cluster_name(value)?,
         "ControlMachine" => {
@@ -56,6 +58,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
             primary.address = text();
             return Ok(note("ControlAddr is an older name".to_owned(), "write SlurmctldHost=NAME(ADDRESS)"));
         }
+        "DefCpuPerGPU" | "DefMemPerGPU" => config.job_defaults.set(key, value)?,
         "DefMemPerCPU" => config.def_memory = values::memory_limit(value)?.map(MemoryPer::Cpu),
         "DefMemPerNode" => config.def_memory = values::memory_limit(value)?.map(MemoryPer::Node),
         "DependencyParameters" => config.dependency_parameters = Parameters::parse(value),
@@ -71,6 +74,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "InactiveLimit" => config.inactive_limit_secs = secs(value)?,
         "InteractiveStepOptions" => config.interactive_step_options = value.to_owned(),
         "JobCompType" => return Ok(only_known(value, "jobcomp/", &["none"], "nothing is recorded")),
+        "JobDefaults" => config.job_defaults = JobDefaults::parse(value)?,
         "JobFileAppend" => config.job_file_append = values::yes_no(value)?,
         "JobRequeue" => config.job_requeue = values::yes_no(value)?,
         "KillOnBadExit" => config.kill_on_bad_exit = values::yes_no(value)?,

@@ -12,6 +12,7 @@
 //! | `priority` | keys of `priority/multifactor` |
 //! | `gres` | `gres.conf`, and `ConstrainDevices` of `cgroup.conf` |
 //! | `read` | all of it in order: [`read`], [`read_reporting`], [`check`] |
+//! | `job_defaults` | what jobs get with each GPU |
 //! | `hres` | `resources.yaml` |
 //! | `topology` | `topology.conf` and `topology.yaml` |
 //! | `show` | [`show_config`]: what `scontrol show config` prints |
@@ -23,6 +24,7 @@ mod billing;
 mod cluster;
 mod gres;
 mod hres;
+mod job_defaults;
 pub mod keys;
 pub mod locate;
 mod nearest;
@@ -43,6 +45,7 @@ pub use billing::{Billed, BillingWeights};
 pub use cluster::expand_path;
 pub use gres::{GpuVariables, GresConfig, GresDevice, GresLine};
 pub use hres::{Hres, HresLayer, HresMode, HresResource};
+pub use job_defaults::JobDefaults;
 pub use nearest::nearest;
 pub use node::{ConfiguredState, InitialState, NodeConfig, NodeSettings};
 pub use partition::{OverSubscribe, OverTime, PartitionConfig};

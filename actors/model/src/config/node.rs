@@ -237,13 +237,7 @@ impl Written {
         let mut reserved = CpuSet::new();
         let cores = match (&self.reserved_cores, &self.reserved_list) {
             (Some(_), Some(_)) => return Err(SettingError::new("CoreSpecCount and CpuSpecList exclude each other")),
-            (Some(count), None) => {
-                let in_turn = (0..shape.cores_per_socket).rev();
-                let all = in_turn.flat_map(|core| {
-                    (0..shape.sockets).rev().map(move |socket| socket * shape.cores_per_socket + core)
-                });
-                all.take(*count as usize).collect()
-            }
+            (Some(count), None) => shape.cores_to_set_aside().take(*count as usize).collect(),
             (None, Some(list)) => list.iter().map(|cpu| shape.core_of_cpu(cpu)).collect(),
             (None, None) => Vec::new(),
         };

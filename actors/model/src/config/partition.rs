@@ -3,6 +3,7 @@
 
 use super::{
     billing::BillingWeights,
+    job_defaults::JobDefaults,
     keys::{self, Class},
     node::{dropped, not_yet},
     preempt,
@@ -93,7 +94,7 @@ pub struct PartitionConfig {
     pub alternate: Option<String>,
     /// `CpuBind`
     pub cpu_bind: Option<String>,
-    /// `DefCpuPerGPU`, `DefMemPerGPU`, as `JobDefaults=` shows them.
+    /// `DefCpuPerGPU`, `DefMemPerGPU`, as `JobDefaults=` shows them; [`Self::job_defaults`] has the numbers.
     pub job_defaults: Vec<String>,
     /// `PowerDownOnIdle`
     pub power_down_on_idle: bool,
@@ -265,9 +266,11 @@ impl PartitionConfig {
             "Default" => self.default = yes_no(value)?,
             "DefaultTime" => self.default_time = default_time(value)?,
             "DefCpuPerGPU" | "DefMemPerGPU" => {
-                self.job_defaults.retain(|text| !text.starts_with(known.name));
-                self.job_defaults.push(format!("{}={}", known.name, values::number(value, 0, u64::MAX / 2)?));
+                let mut defaults = self.job_defaults();
+                defaults.set(known.name, value)?;
+                self.job_defaults = defaults.words();
             }
+            "JobDefaults" => self.job_defaults = JobDefaults::parse(value)?.words(),
             "DefMemPerCPU" => self.def_memory = values::memory_limit(value)?.map(MemoryPer::Cpu),
             "DefMemPerNode" => self.def_memory = values::memory_limit(value)?.map(MemoryPer::Node),
             "DenyAccounts" => self.deny_accounts = values::list(value),
@@ -325,13 +328,17 @@ impl PartitionConfig {
         })
     }
 
+    /// What jobs get with each GPU.
+    pub fn job_defaults(&self) -> JobDefaults {
+        JobDefaults::parse(&self.job_defaults.join(",")).unwrap_or_default()
+    }
+
     /// Settings that are not honoured but were given the value that they have anyhow: nothing to warn of.
     fn has_no_effect(&self, key: &str) -> bool {
         match key {
             "AllowAccounts" => self.allow_accounts.is_none(),
             "AllowQos" => self.allow_qos.is_none(),
             "PowerDownOnIdle" => !self.power_down_on_idle,
-            "MaxCPUsPerSocket" => self.max_cpus_per_socket.is_none(),
             "QOS" => self.qos.is_none(),
             "DenyAccounts" => self.deny_accounts.is_empty(),
             "DenyQos" => self.deny_qos.is_empty(),

@@ -4,6 +4,7 @@
 use super::{
     gres::GresConfig,
     hres::Hres,
+    job_defaults::JobDefaults,
     node::NodeConfig,
     partition::{OverTime, PartitionConfig},
     preempt::PreemptSettings,
@@ -168,6 +169,10 @@ pub struct Config {
     pub requeue_exit_hold: ExitCodes,
     /// `JobFileAppend`, default no.
     pub job_file_append: bool,
+    /// `DefCpuPerGPU`, `DefMemPerGPU`.
+    pub job_defaults: JobDefaults,
+    /// `AllowSpecResourcesUsage`, default no: jobs say how many cores are left to the system.
+    pub allow_spec_resources: bool,
     /// `DisableRootJobs`, default no.
     pub disable_root_jobs: bool,
     /// `EnforcePartLimits`, default NO.
@@ -310,6 +315,8 @@ impl Default for Config {
             requeue_exit: ExitCodes::default(),
             requeue_exit_hold: ExitCodes::default(),
             job_file_append: false,
+            job_defaults: JobDefaults::default(),
+            allow_spec_resources: false,
             disable_root_jobs: false,
             enforce_part_limits: EnforcePartLimits::No,
             kill_wait_secs: 30,

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 use garrick_model::{
-    resources::MemoryRequest,
+    resources::{MemoryRequest, SpecCores},
     spec::{JobKind, Sharing},
     state::StepState,
     time::{long_duration, short_duration},
@@ -124,6 +124,10 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::RestartCount => job.restarts.to_string(),
         Field::Requeue => u8::from(job.requeue).to_string(),
         Field::Tres => amounts::job_tres(job),
+        Field::CoreSpec => match spec.layout.left_to_system {
+            None => "N/A".to_owned(),
+            Some(SpecCores::Cores(count) | SpecCores::Threads(count)) => count.to_string(),
+        },
         Field::Sct => {
             let layout = &spec.layout;
             let counts = [layout.sockets_per_node, layout.cores_per_socket, layout.threads_per_core];

@@ -170,6 +170,8 @@ pub enum Field {
     Tres,
     /// Sockets, cores and threads asked for.
     Sct,
+    /// Cores or threads left to the system.
+    CoreSpec,
     /// Command line of the submission.
     SubmitLine,
     /// What nothing here has: always this word.
@@ -248,7 +250,7 @@ pub const JOB: &[Entry] = &[
     entry(Field::Wckey, 'w', &["wckey"], "WCKEY"),
     entry(Field::Licenses, 'W', &["licenses"], "LICENSES"),
     entry(Field::ExcNodes, 'x', &["excnodes"], "EXC_NODES"),
-    entry(NA, 'X', &["corespec"], "CORE_SPEC"),
+    entry(Field::CoreSpec, 'X', &["corespec"], "CORE_SPEC"),
     entry(Field::Nice, 'y', &["nice"], "NICE"),
     entry(Field::SchedNodes, 'Y', &["schednodes"], "SCHEDNODES"),
     entry(Field::Sct, 'z', &["sct"], "S:C:T"),

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 use garrick_model::{
-    resources::MemoryRequest,
+    resources::{MemoryRequest, SpecCores},
     spec::{JobKind, Sharing},
     state::JobState,
     view::JobView,
@@ -64,6 +64,11 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     j["cores_per_socket"] = optional(spec.layout.cores_per_socket.map(u64::from));
     j["threads_per_core"] = optional(spec.layout.threads_per_core.map(u64::from));
     j["tasks_per_socket"] = optional(spec.layout.tasks_per_socket.map(u64::from));
+    match spec.layout.left_to_system {
+        Some(SpecCores::Cores(count)) => j["core_spec"] = json!(count),
+        Some(SpecCores::Threads(count)) => j["thread_spec"] = json!(count),
+        None => {}
+    }
     j["tasks_per_core"] = optional(spec.layout.tasks_per_core.map(u64::from));
     j["flags"] = match spec.expedite {
         true => json!(["STEPMGR_ENABLED", "EXPEDITED_REQUEUE"]),

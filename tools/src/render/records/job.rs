@@ -7,7 +7,7 @@ use crate::render::{
     words,
 };
 use garrick_model::{
-    resources::MemoryRequest,
+    resources::{MemoryRequest, SpecCores},
     spec::{JobKind, Sharing},
     state::JobState,
     time::{TimeLimit, long_duration},
@@ -170,11 +170,16 @@ fn resources(r: &mut Record, job: &JobView, detail: Detail) {
     r.line(format!("ReqTRES={}", amounts::requested_tres(job)));
     r.line(format!("AllocTRES={}", or_null(Some(&amounts::allocated_tres(job)))));
     r.line(format!(
-        "Socks/Node={} NtasksPerN:B:S:C={}:0:{}:{} CoreSpec=*",
+        "Socks/Node={} NtasksPerN:B:S:C={}:0:{}:{} {}",
         amounts::or_any(spec.layout.sockets_per_node),
         spec.tasks_per_node.unwrap_or(0),
         amounts::or_any(spec.layout.tasks_per_socket),
-        amounts::or_any(spec.layout.tasks_per_core)
+        amounts::or_any(spec.layout.tasks_per_core),
+        match spec.layout.left_to_system {
+            Some(SpecCores::Threads(count)) => format!("ThreadSpec={count}"),
+            Some(SpecCores::Cores(count)) => format!("CoreSpec={count}"),
+            None => "CoreSpec=*".to_owned(),
+        }
     ));
     if detail == Detail::Detailed {
         r.line(format!("JOB_GRES={}", or_null(amounts::allocated_gres(job).as_deref())));
