@@ -714,7 +714,9 @@ fn only_a_job_that_says_what_is_left_to_the_system_has_cores_set_aside() {
     let whole = |job, cpus, left| ReserveAsk { usage: NodeUse::Whole, left_to_system: left, ..memoryless(job, cpus) };
     assert!(reserve(&mut core, whole(1, 0..6, None)).is_err());
     assert!(reserve(&mut core, whole(1, 0..7, Some(SpecCores::Cores(1)))).is_err());
-    assert!(reserve(&mut core, ReserveAsk { usage: NodeUse::Cpus, ..whole(1, 0..6, Some(SpecCores::Cores(1))) }).is_err());
+    assert!(
+        reserve(&mut core, ReserveAsk { usage: NodeUse::Cpus, ..whole(1, 0..6, Some(SpecCores::Cores(1))) }).is_err()
+    );
     reserve(&mut core, whole(1, 0..6, Some(SpecCores::Cores(1)))).unwrap();
 }
 

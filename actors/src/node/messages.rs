@@ -1,7 +1,10 @@
 //! What a node's owner accepts, and what it causes.
 
 use super::record::SavedNode;
-use crate::{controller::messages::agent_message_name, scheduler::{caps::CpuCaps, request::NodeUse}};
+use crate::{
+    controller::messages::agent_message_name,
+    scheduler::{caps::CpuCaps, request::NodeUse},
+};
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{

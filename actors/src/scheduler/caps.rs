@@ -45,13 +45,7 @@ impl CpuCaps {
     }
 
     /// Of `free`, what may come on each socket to what the partition has: whole units, and those of `first` before others.
-    pub fn by_socket(
-        self,
-        (shape, unit): (&NodeShape, u32),
-        held: &CpuSet,
-        free: &CpuSet,
-        first: &CpuSet,
-    ) -> CpuSet {
+    pub fn by_socket(self, (shape, unit): (&NodeShape, u32), held: &CpuSet, free: &CpuSet, first: &CpuSet) -> CpuSet {
         let Some(most) = self.per_socket else { return free.clone() };
         let mut all = CpuSet::new();
         for socket in shape.sockets_cpus() {
@@ -80,7 +74,8 @@ pub fn promised(
     let ours: Vec<&Reservation> =
         reservations.iter().filter(|r| r.partition == partition && r.from < until && r.until > from).collect();
     let held = |node: usize, at: Timestamp| -> u32 {
-        let there = view.nodes[node].holds.iter().filter(|hold| hold.partition.as_deref() == Some(name) && !hold.parked);
+        let there =
+            view.nodes[node].holds.iter().filter(|hold| hold.partition.as_deref() == Some(name) && !hold.parked);
         let there = there.filter(|hold| hold.expected_end.is_none_or(|end| end > at)).map(|hold| &hold.share);
         let soon = planned.iter().filter(|hold| hold.node == node && hold.partition == partition && hold.end > at);
         there.chain(soon.map(|hold| &hold.share)).map(|share| share.cpus.len()).sum()

@@ -266,7 +266,10 @@ impl Free {
             return None;
         }
         // Parts of cores are left to the system too.
-        let (common, unit) = request.own_share(shape).map_or((common, unit), |own| (own.len(), 1));
+        let (common, unit, most) = match request.own_share(shape) {
+            Some(own) => (own.len(), 1, most.min(request.whole(shape).len())),
+            None => (common, unit, most),
+        };
         let with_gpus = per_gpu.saturating_mul(self.gpus_for(shape, request, per_gpu));
         let mut cpus = common.saturating_add(with_gpus).min(most);
         cpus -= cpus % unit;

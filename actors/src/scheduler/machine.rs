@@ -390,7 +390,8 @@ impl<'a> Machine<'a> {
         let Some(held) = self.held_by_partition(node, request) else { return all };
         let own = all.intersection(&held);
         let more = all.difference(&own);
-        let more = request.caps.by_socket((shape, 1), &held, &more, &CpuSet::new()).take(self.left(node, request, &held));
+        let more =
+            request.caps.by_socket((shape, 1), &held, &more, &CpuSet::new()).take(self.left(node, request, &held));
         own.union(&more)
     }
 
@@ -532,7 +533,8 @@ impl<'a> Machine<'a> {
         };
         match &request.layout {
             Some(layout) if layout.is_by_socket() && !matches!(request.usage, NodeUse::Oversubscribe(_)) => {
-                let tasks = capacity.tasks.min(layout.tasks_on(&self.open_to(node, request), shape, request.cpus_per_task));
+                let tasks =
+                    capacity.tasks.min(layout.tasks_on(&self.open_to(node, request), shape, request.cpus_per_task));
                 (tasks >= request.least_tasks()).then_some(Capacity { tasks, ..capacity })
             }
             _ => Some(capacity),

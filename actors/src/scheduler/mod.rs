@@ -27,13 +27,13 @@
 
 mod binding;
 pub mod caps;
+#[cfg(test)]
+mod caps_test;
 pub mod constraint;
 #[cfg(test)]
 mod core_reservations_test;
 #[cfg(test)]
 mod core_spec_test;
-#[cfg(test)]
-mod caps_test;
 pub mod facts;
 pub mod free;
 pub mod horizon;

@@ -265,7 +265,11 @@ impl Request {
     /// Amounts alone do not say whether it fits: times are tried one by one.
     pub fn is_particular(&self) -> bool {
         let bound = self.gres.as_ref().is_some_and(|gres| binding::is_strict(gres));
-        self.contiguous || !self.nodelist.is_empty() || self.mix.is_some() || self.hres.is_some() || bound
+        self.contiguous
+            || !self.nodelist.is_empty()
+            || self.mix.is_some()
+            || self.hres.is_some()
+            || bound
             || self.caps.count(self.usage)
     }
 

@@ -216,6 +216,18 @@ mod tests {
     }
 
     #[test]
+    fn cores_or_threads_are_left_to_the_system() {
+        let left = |env: &[(&str, &str)], args: &str| asked(env, args).map(|layout| layout.left_to_system);
+        assert_eq!(left(&[], "-S 2").unwrap(), Some(SpecCores::Cores(2)));
+        assert_eq!(left(&[], "--core-spec=0").unwrap(), Some(SpecCores::Cores(0)));
+        assert_eq!(left(&[("SBATCH_THREAD_SPEC", "3")], "").unwrap(), Some(SpecCores::Threads(3)));
+        assert_eq!(left(&[("SBATCH_CORE_SPEC", "1")], "--thread-spec=2").unwrap(), Some(SpecCores::Threads(2)));
+        assert_eq!(left(&[("SBATCH_THREAD_SPEC", "1")], "--core-spec=2").unwrap(), Some(SpecCores::Cores(2)));
+        assert!(left(&[], "-S 1 --thread-spec=1").unwrap_err().to_string().contains("mutually exclusive"));
+        assert_eq!(left(&[], "").unwrap(), None);
+    }
+
+    #[test]
     fn hints_stand_for_threads_and_cores() {
         let one = LayoutRequest { threads_per_core: Some(1), ..LayoutRequest::default() };
         assert_eq!(asked(&[], "--hint=nomultithread").unwrap(), one);
