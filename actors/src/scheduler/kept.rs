@@ -11,6 +11,7 @@
 //! advance reservations. Where there is preemption, an expedited job or one that is for a reservation, plans are not repaired.
 
 use super::{
+    caps::CpuCaps,
     facts::{Backfill, ClusterView, in_service},
     free::Amount,
     horizon::{NEVER, Planned},
@@ -150,6 +151,7 @@ fn changed_nodes(before: &ClusterView, users_matter: bool, view: &ClusterView, n
             && !view.policy.preempt.is_on()
             && view.policy.shortest_first.is_none()
             && view.policy.topology_patience.is_none()
+            && view.partitions.iter().all(|partition| partition.caps == CpuCaps::NONE)
     };
     let licenses = before.licenses.totals == view.licenses.totals
         && before.licenses.hres == view.licenses.hres
