@@ -54,6 +54,12 @@ pub enum Refusal {
     /// The user's groups are not allowed in the partition.
     #[error("User's group not permitted to use this partition")]
     GroupNotPermitted,
+    /// The partition does not take jobs of that account.
+    #[error("Invalid account or account/partition combination specified")]
+    InvalidAccount(Option<String>),
+    /// The partition does not take jobs with that QOS.
+    #[error("Invalid qos specification")]
+    InvalidQos(Option<String>),
     /// The job is over.
     #[error("Job/step already completing or completed")]
     AlreadyDone,

@@ -129,6 +129,11 @@ pub enum Reason {
     PartitionNodeLimit,
     /// Longer than the partition allows.
     PartitionTimeLimit,
+    /// The partition does not take jobs of its account.
+    AccountNotAllowed,
+    /// The partition does not take jobs with its QOS.
+    #[serde(rename = "QOSNotAllowed")]
+    QosNotAllowed,
     /// The partition is DOWN.
     PartitionDown,
     /// The partition is INACTIVE.

@@ -156,11 +156,22 @@ impl Rules<'_> {
             let found = self.partitions.iter().find(|p| p.config.name == *name);
             named.push(found.ok_or_else(|| Refusal::InvalidPartition(name.clone()))?);
         }
-        let mut usable = Vec::new();
+        let mut usable: Vec<Arc<PartitionView>> = Vec::new();
         let mut refused = None;
         for partition in named {
+            let partition = self.alternate_of(partition)?;
+            if usable.iter().any(|one| one.config.name == partition.config.name) {
+                continue;
+            }
             let reserved = !partition.config.require_reservation || !spec.reservations.is_empty();
-            match may_use(self.config, partition, by).and(if reserved { Ok(()) } else { Err(Refusal::AccessDenied) }) {
+            let may = may_use(self.config, partition, by)
+                .and(if reserved { Ok(()) } else { Err(Refusal::AccessDenied) })
+                .and_then(|()| match self.config.enforce_part_limits {
+                    // It waits until the partition takes it.
+                    EnforcePartLimits::No => Ok(()),
+                    EnforcePartLimits::Any | EnforcePartLimits::All => takes(partition, by, spec),
+                });
+            match may {
                 Ok(()) => usable.push(Arc::clone(partition)),
                 Err(refusal) => refused = Some(refusal),
             }
@@ -171,6 +182,18 @@ impl Rules<'_> {
             }
             _ => Ok(usable),
         }
+    }
+
+    /// Where jobs go while a partition is DRAIN or INACTIVE.
+    fn alternate_of<'p>(&'p self, mut partition: &'p Arc<PartitionView>) -> Result<&'p Arc<PartitionView>, Refusal> {
+        let is_closed = |one: &PartitionView| matches!(one.state, PartitionState::Drain | PartitionState::Inactive);
+        // In a circle nobody is open.
+        for _ in 0..self.partitions.len() {
+            let Some(name) = partition.config.alternate.as_ref().filter(|_| is_closed(partition)) else { break };
+            let found = self.partitions.iter().find(|one| one.config.name == *name);
+            partition = found.ok_or_else(|| Refusal::InvalidPartition(name.clone()))?;
+        }
+        Ok(partition)
     }
 
     fn array(&self, spec: &JobSpec) -> Result<Option<ArrayRecord>, Refusal> {
@@ -473,6 +496,18 @@ fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -> Re
         PartitionState::Up | PartitionState::Down => Ok(()),
         PartitionState::Drain | PartitionState::Inactive => Err(Refusal::PartitionUnavailable),
     }
+}
+
+/// Does this partition take jobs of that account, and with that QOS?
+fn takes(partition: &PartitionView, by: &Submitter<'_>, spec: &JobSpec) -> Result<(), Refusal> {
+    if !partition.config.allows_account(spec.account.as_deref()) {
+        return Err(Refusal::InvalidAccount(spec.account.clone()));
+    }
+    // As in Slurm, root's jobs have any QOS.
+    if by.caller.uid != 0 && !partition.config.allows_qos(spec.qos.as_deref()) {
+        return Err(Refusal::InvalidQos(spec.qos.clone()));
+    }
+    Ok(())
 }
 
 /// CPUs that a request comes to.

@@ -284,3 +284,54 @@ fn jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say() {
     let none = JobSpec { memory: MemoryRequest::Default, ..on("own") };
     assert_eq!(of(none), (None, None, 1, MemoryRequest::Default));
 }
+
+const CHOOSY: &str = "\
+NodeName=n[0-1] CPUs=4 RealMemory=1000
+PartitionName=open Nodes=ALL Default=YES
+PartitionName=physics Nodes=ALL AllowAccounts=physics
+PartitionName=fast Nodes=ALL DenyQos=low
+PartitionName=old Nodes=ALL State=DRAIN Alternate=older
+PartitionName=older Nodes=ALL State=INACTIVE Alternate=open
+PartitionName=round Nodes=ALL State=DRAIN Alternate=about
+PartitionName=about Nodes=ALL State=DRAIN Alternate=round
+";
+
+#[test]
+fn accounts_and_qos_count_at_submission_where_limits_are_enforced() {
+    let of = |account: &str, qos: &str, partitions: &[&str]| JobSpec {
+        account: Some(account.to_owned()),
+        qos: Some(qos.to_owned()),
+        partitions: partitions.iter().map(|p| (*p).to_owned()).collect(),
+        ..spec()
+    };
+    let with = |enforce: &str, uid: u32, spec: JobSpec| {
+        let site = format!("EnforcePartLimits={enforce}\n{CHOOSY}");
+        submit(&site, uid, spec).map(|admitted| admitted.record.resolved.partitions)
+    };
+    let wrong_account = Err(Refusal::InvalidAccount(Some("maths".to_owned())));
+    let wrong_qos = Err(Refusal::InvalidQos(Some("low".to_owned())));
+    let names = |names: &[&str]| Ok(names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>());
+    for enforce in ["ANY", "ALL"] {
+        assert_eq!(with(enforce, 1001, of("maths", "", &["physics"])), wrong_account);
+        assert_eq!(with(enforce, 1001, of("physics", "low", &["fast"])), wrong_qos);
+        assert_eq!(with(enforce, 0, of("physics", "low", &["fast"])), names(&["fast"]));
+        assert_eq!(with(enforce, 1001, of("physics", "", &["physics", "fast"])), names(&["physics", "fast"]));
+    }
+    assert_eq!(with("ANY", 1001, of("maths", "", &["physics", "open"])), names(&["open"]));
+    assert_eq!(with("ALL", 1001, of("maths", "", &["physics", "open"])), wrong_account);
+    // It waits until the partition takes it.
+    assert_eq!(with("NO", 1001, of("maths", "low", &["physics", "fast"])), names(&["physics", "fast"]));
+    let text = Refusal::InvalidAccount(None).to_string();
+    assert_eq!(text, "Invalid account or account/partition combination specified");
+}
+
+#[test]
+fn jobs_for_a_closed_partition_go_to_its_alternate() {
+    let to = |partitions: &[&str]| {
+        let partitions = partitions.iter().map(|p| (*p).to_owned()).collect();
+        submit(CHOOSY, 1001, JobSpec { partitions, ..spec() }).map(|admitted| admitted.record.resolved.partitions)
+    };
+    assert_eq!(to(&["old"]), Ok(vec!["open".to_owned()]));
+    assert_eq!(to(&["open", "old", "fast"]), Ok(vec!["open".to_owned(), "fast".to_owned()]));
+    assert_eq!(to(&["round"]), Err(Refusal::PartitionUnavailable));
+}

@@ -96,6 +96,7 @@ fn applied(
     for (key, value) in &saved.fields {
         settings.set(key, value)?;
     }
+    config.check_alternate(&settings)?;
     let members = config.resolve_nodes(&mut settings)?;
     Ok((settings, members))
 }

@@ -11,6 +11,7 @@ use super::{
 use crate::topology::{Topologies, Topology};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
+    config::PartitionConfig,
     ids::{JobId, NodeIndex},
     spec::Sharing,
     state::{JobState, NodeBase},
@@ -145,6 +146,8 @@ pub struct PartitionFacts {
     pub exclusive_topo: bool,
     /// How its jobs give way to others.
     pub yielding: Yielding,
+    /// Which accounts and QOS it takes jobs of; `None`: all.
+    pub takes: Option<Arc<PartitionConfig>>,
 }
 
 /// The picture that [`super::plan::plan`] works on.

@@ -219,6 +219,7 @@ pub fn partition(name: &str, members: std::ops::Range<usize>) -> PartitionFacts 
         topology: None,
         exclusive_topo: false,
         yielding: super::preempt::Yielding::default(),
+        takes: None,
     }
 }
 

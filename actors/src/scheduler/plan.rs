@@ -1069,7 +1069,9 @@ pub(super) const fn weight_of(reason: &Reason) -> u8 {
         Reason::Priority => 4,
         Reason::NodesUnavailable | Reason::ReqNodeNotAvail => 3,
         Reason::PartitionDown | Reason::PartitionInactive => 2,
-        Reason::PartitionTimeLimit | Reason::PartitionNodeLimit => 1,
+        Reason::PartitionTimeLimit | Reason::PartitionNodeLimit | Reason::AccountNotAllowed | Reason::QosNotAllowed => {
+            1
+        }
         _ => 0,
     }
 }
@@ -1099,6 +1101,15 @@ fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason
         PartitionState::Up | PartitionState::Drain => {}
         PartitionState::Down => return Err(Reason::PartitionDown),
         PartitionState::Inactive => return Err(Reason::PartitionInactive),
+    }
+    if let Some(config) = &partition.takes {
+        if !config.allows_account(job.spec.account.as_deref()) {
+            return Err(Reason::AccountNotAllowed);
+        }
+        // As in Slurm, root's jobs have any QOS.
+        if job.uid != 0 && !config.allows_qos(job.spec.qos.as_deref()) {
+            return Err(Reason::QosNotAllowed);
+        }
     }
     if longer(run_limit(job, partition), partition.max_time) {
         return Err(Reason::PartitionTimeLimit);

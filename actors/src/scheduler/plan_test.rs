@@ -11,6 +11,7 @@ use super::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
+    config::PartitionConfig,
     ids::{ArrayTask, JobId},
     outlook::Blocker,
     resources::{CpuSet, MemoryMib, MemoryRequest},
@@ -152,6 +153,39 @@ fn partition_state_and_limits_are_reasons() {
         reasons,
         [Reason::PartitionTimeLimit, Reason::PartitionDown, Reason::PartitionInactive, Reason::PartitionNodeLimit]
     );
+}
+
+#[test]
+fn partitions_take_jobs_of_some_accounts_and_qos_only() {
+    let takes = |fields: &[(&str, &str)]| {
+        let mut config = PartitionConfig::named("p");
+        fields.iter().for_each(|(key, value)| assert_eq!(config.set(key, value), Ok(None)));
+        Some(Arc::new(config))
+    };
+    let mut view = cluster(vec![node(0, 8)], vec![]);
+    view.partitions[0].takes = takes(&[("AllowAccounts", "physics"), ("DenyQos", "low")]);
+    view.partitions.push(partition("open", 0..1));
+    let of = |account: &str, qos: &str, partitions: &[&str]| JobSpec {
+        account: Some(account.to_owned()).filter(|a| !a.is_empty()),
+        qos: Some(qos.to_owned()).filter(|q| !q.is_empty()),
+        partitions: partitions.iter().map(|p| (*p).to_owned()).collect(),
+        ..spec()
+    };
+    let mut root = job(6, of("physics", "low", &["debug"]));
+    root.uid = 0;
+    view.pending = vec![
+        Arc::new(job(1, of("chemistry", "", &["debug"]))),
+        Arc::new(job(2, of("physics", "low", &["debug"]))),
+        Arc::new(job(3, of("", "", &["debug"]))),
+        Arc::new(job(4, of("Physics", "", &["debug"]))),
+        Arc::new(job(5, of("chemistry", "", &["debug", "open"]))),
+        Arc::new(root),
+    ];
+    let plan = plan(&view, NOW);
+    let started: Vec<(u32, &str)> = plan.starts.iter().map(|s| (s.job.0, s.partition.as_str())).collect();
+    assert_eq!(started, [(4, "debug"), (5, "open"), (6, "debug")]);
+    let reasons: Vec<Reason> = (1..=3).map(|id| reason(&plan, id)).collect();
+    assert_eq!(reasons, [Reason::AccountNotAllowed, Reason::QosNotAllowed, Reason::AccountNotAllowed]);
 }
 
 #[test]

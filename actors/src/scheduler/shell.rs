@@ -494,6 +494,7 @@ pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
             mode: config.preempt_mode.as_deref().map(PreemptMode::of_words),
             grace: Duration::from_secs(u64::from(config.grace_secs)),
         },
+        takes: config.is_choosy().then(|| Arc::clone(config)),
     }
 }
 

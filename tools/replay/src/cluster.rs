@@ -124,6 +124,7 @@ pub fn places(nodes: u32, cpus: u32, choice: Choice) -> ClusterView {
         topology: None,
         exclusive_topo: false,
         yielding: Yielding::default(),
+        takes: None,
     };
     ClusterView::new(choice.over(policy), &[], &nodes.collect::<Vec<_>>(), vec![partition])
 }

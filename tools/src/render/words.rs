@@ -95,6 +95,8 @@ pub fn reason(reason: &Reason) -> Cow<'_, str> {
         Reason::JobArrayTaskLimit => "JobArrayTaskLimit",
         Reason::PartitionNodeLimit => "PartitionNodeLimit",
         Reason::PartitionTimeLimit => "PartitionTimeLimit",
+        Reason::AccountNotAllowed => "AccountNotAllowed",
+        Reason::QosNotAllowed => "QOSNotAllowed",
         Reason::PartitionDown => "PartitionDown",
         Reason::PartitionInactive => "PartitionInactive",
         Reason::ReqNodeNotAvail => "ReqNodeNotAvail",

@@ -140,6 +140,19 @@ fn without_room(job: &JobView, zone: &TimeZone) -> String {
                 job.partitions.join(",")
             )
         }
+        Reason::AccountNotAllowed => {
+            let account =
+                job.spec.account.as_deref().map_or_else(|| "no account".to_owned(), |a| format!("account {a}"));
+            format!(
+                "{} takes no jobs with {account}; \"scontrol update JobId={} Account=\" gives it another one",
+                job.partitions.join(","),
+                job.id
+            )
+        }
+        Reason::QosNotAllowed => {
+            let qos = job.spec.qos.as_deref().map_or_else(|| "no QOS".to_owned(), |qos| format!("QOS {qos}"));
+            format!("{} takes no jobs with {qos}; \"scontrol show partition\" says which", job.partitions.join(","))
+        }
         Reason::Priority | Reason::Resources | Reason::None => {
             "no room is reserved for it: so many jobs are before it that it was not looked at (bf_max_job_test), or \
              there is none for as far ahead as plans go (bf_window)"

@@ -138,7 +138,7 @@ impl Allocation {
 /// What is said about a job that waits for more than other jobs to end.
 fn unavailable(reason: &Reason) -> Option<&'static str> {
     match reason {
-        Reason::PartitionNodeLimit | Reason::PartitionTimeLimit => {
+        Reason::PartitionNodeLimit | Reason::PartitionTimeLimit | Reason::AccountNotAllowed | Reason::QosNotAllowed => {
             Some("Requested partition configuration not available now")
         }
         Reason::PartitionDown | Reason::PartitionInactive => {

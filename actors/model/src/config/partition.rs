@@ -273,8 +273,8 @@ impl PartitionConfig {
             "JobDefaults" => self.job_defaults = JobDefaults::parse(value)?.words(),
             "DefMemPerCPU" => self.def_memory = values::memory_limit(value)?.map(MemoryPer::Cpu),
             "DefMemPerNode" => self.def_memory = values::memory_limit(value)?.map(MemoryPer::Node),
-            "DenyAccounts" => self.deny_accounts = values::list(value),
-            "DenyQos" => self.deny_qos = values::list(value),
+            "DenyAccounts" => self.deny_accounts = values::list_or_none(value),
+            "DenyQos" => self.deny_qos = values::list_or_none(value),
             "DisableRootJobs" => self.disable_root_jobs = Some(yes_no(value)?),
             "ExclusiveTopo" => self.exclusive_topo = yes_no(value)?,
             "ExclusiveUser" => self.exclusive_user = yes_no(value)?,
@@ -333,17 +333,41 @@ impl PartitionConfig {
         JobDefaults::parse(&self.job_defaults.join(",")).unwrap_or_default()
     }
 
+    /// May jobs of that account run here? Where nobody says which account a job has, it is in none. As in Slurm,
+    /// `DenyAccounts` does not count beside `AllowAccounts`.
+    pub fn allows_account(&self, account: Option<&str>) -> bool {
+        allows(&self.allow_accounts, &self.deny_accounts, account)
+    }
+
+    /// May jobs with that QOS run here?
+    pub fn allows_qos(&self, qos: Option<&str>) -> bool {
+        allows(&self.allow_qos, &self.deny_qos, qos)
+    }
+
+    /// Does it matter here which account or QOS a job has?
+    pub const fn is_choosy(&self) -> bool {
+        self.allow_accounts.is_some()
+            || self.allow_qos.is_some()
+            || !self.deny_accounts.is_empty()
+            || !self.deny_qos.is_empty()
+    }
+
     /// Settings that are not honoured but were given the value that they have anyhow: nothing to warn of.
     fn has_no_effect(&self, key: &str) -> bool {
         match key {
-            "AllowAccounts" => self.allow_accounts.is_none(),
-            "AllowQos" => self.allow_qos.is_none(),
             "PowerDownOnIdle" => !self.power_down_on_idle,
             "QOS" => self.qos.is_none(),
-            "DenyAccounts" => self.deny_accounts.is_empty(),
-            "DenyQos" => self.deny_qos.is_empty(),
             _ => false,
         }
+    }
+}
+
+/// Names of accounts and QOS are the same in any case.
+fn allows(allowed: &Option<Vec<String>>, denied: &[String], name: Option<&str>) -> bool {
+    let among = |list: &[String]| name.is_some_and(|name| list.iter().any(|one| one.eq_ignore_ascii_case(name)));
+    match allowed {
+        Some(allowed) => among(allowed),
+        None => !among(denied),
     }
 }
 
@@ -411,6 +435,23 @@ mod tests {
     }
 
     #[test]
+    fn accounts_and_qos_are_allowed_or_denied() {
+        let mut p = PartitionConfig::named("p");
+        assert!(p.allows_account(None) && p.allows_account(Some("physics")) && !p.is_choosy());
+        assert_eq!(p.set("DenyAccounts", "chemistry"), Ok(None));
+        assert!(p.is_choosy() && p.allows_account(None));
+        assert!(p.allows_account(Some("physics")) && !p.allows_account(Some("Chemistry")));
+        assert_eq!(p.set("AllowAccounts", "physics,chemistry"), Ok(None));
+        assert!(p.allows_account(Some("chemistry")) && !p.allows_account(None) && !p.allows_account(Some("maths")));
+        assert_eq!((p.set("AllowAccounts", "ALL"), p.set("DenyAccounts", "")), (Ok(None), Ok(None)));
+        assert!(p.allows_account(Some("chemistry")) && !p.is_choosy());
+        assert_eq!(p.set("DenyQos", "low"), Ok(None));
+        assert!(!p.allows_qos(Some("low")) && p.allows_qos(Some("high")));
+        assert_eq!(p.set("AllowQos", "high"), Ok(None));
+        assert!(!p.allows_qos(None) && p.allows_qos(Some("high")) && !p.allows_qos(Some("normal")));
+    }
+
+    #[test]
     fn updates_use_the_same_words_as_the_file() {
         let mut p = PartitionConfig::named("p");
         assert_eq!(p.set("maxtime", "1-0"), Ok(None));
@@ -420,8 +461,8 @@ mod tests {
         assert_eq!(p.set("Stat", "UP").unwrap_err().to_string(), "unknown key Stat (did you mean State?)");
         let says = p.set("State", "UPP").unwrap_err().to_string();
         assert_eq!(says, "\"UPP\" is not one of UP, DOWN, DRAIN, INACTIVE (did you mean UP?)");
-        assert_eq!(p.set("AllowQos", "ALL"), Ok(None));
-        assert!(p.set("AllowQos", "high").unwrap().is_some());
+        assert_eq!(p.set("QOS", "N/A"), Ok(None));
+        assert!(p.set("QOS", "high").unwrap().is_some());
         assert!(p.set("OverSubscribe", "NO:3").is_err());
     }
 }

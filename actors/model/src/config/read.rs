@@ -337,5 +337,10 @@ impl Reader {
             partition.default = Some(at) == last_default;
         }
         self.config.partitions = partitions;
+        for (partition, (place, _)) in self.config.partitions.iter().zip(&self.partitions) {
+            if let Err(wrong) = self.config.check_alternate(partition) {
+                report.error(place, format!("PartitionName={}", partition.name), wrong);
+            }
+        }
     }
 }

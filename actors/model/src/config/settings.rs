@@ -466,6 +466,16 @@ impl Config {
         Ok((members, sets))
     }
 
+    /// `Alternate=` must name a partition.
+    pub fn check_alternate(&self, partition: &PartitionConfig) -> Result<(), SettingError> {
+        match &partition.alternate {
+            Some(name) if self.partition(name).is_none() => {
+                Err(SettingError::new(format!("Alternate={name}: no partition is called so")))
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Fills in [`PartitionConfig::nodes`] and its node sets from its `Nodes=` text.
     pub fn resolve_nodes(&self, partition: &mut PartitionConfig) -> Result<Vec<NodeIndex>, SettingError> {
         let (members, sets) = self.members(&partition.nodes_text)?;

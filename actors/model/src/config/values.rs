@@ -89,6 +89,11 @@ pub(super) fn list(text: &str) -> Vec<String> {
     text.split(',').map(str::trim).filter(|part| !part.is_empty()).map(str::to_owned).collect()
 }
 
+/// As above, where `(null)` and `NONE` name none.
+pub(super) fn list_or_none(text: &str) -> Vec<String> {
+    optional(text).map(|text| list(&text)).unwrap_or_default()
+}
+
 /// As above, where `ALL` alone means `None`.
 pub(super) fn list_or_all(text: &str) -> Option<Vec<String>> {
     let parts = list(text);
