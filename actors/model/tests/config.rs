@@ -217,6 +217,7 @@ fn cores_and_memory_for_the_system_are_kept_from_jobs() {
     // The last cores of the last sockets, going round the sockets.
     assert_eq!(read_shape("CoreSpecCount=3").reserved_cpus.to_string(), "2-7");
     assert_eq!(read_shape("CoreSpecCount=1").job_cpus().to_string(), "0-5");
+    assert_eq!(read_shape("CoreSpecCount=1\nSchedulerParameters=spec_cores_first").job_cpus().to_string(), "2-7");
     assert_eq!(read_shape("CpuSpecList=1,6").reserved_cpus.to_string(), "0-1,6-7");
     let shape = read_shape("MemSpecLimit=200");
     assert_eq!((shape.memory.0, shape.job_memory(), shape.job_cpu_count()), (1000, 800, 8));

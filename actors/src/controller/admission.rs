@@ -96,6 +96,13 @@ impl Rules<'_> {
         if spec.kind == JobKind::Batch && spec.script.as_ref().is_none_or(|s| s.is_empty()) {
             return Err(Refusal::InvalidScript("it is empty".to_owned()));
         }
+        let most =
+            self.config.scheduler_parameters.value("max_script_size").and_then(|text| text.parse::<usize>().ok());
+        let size = spec.script.as_ref().map_or(0, |script| script.len());
+        if let Some(most) = most.filter(|most| size > *most) {
+            let what = format!("it has {size} bytes, and this cluster takes {most} (max_script_size)");
+            return Err(Refusal::InvalidScript(what));
+        }
         if spec.expedite && !self.config.expedited_requeue() {
             return Err(Refusal::ExpediteDisabled);
         }
@@ -140,9 +147,12 @@ impl Rules<'_> {
             record.priority = rules.priority(&view, Standing::default());
         }
         self.enforce_limits(&record, &partitions)?;
-        self.feasibility
-            .check(&view)
-            .map_err(|what| Refusal::NodeConfigUnavailable { detail: what.detail().map(str::to_owned) })?;
+        // What it names may come yet.
+        if !self.names_unknown_features(&view.spec) {
+            self.feasibility
+                .check(&view)
+                .map_err(|what| Refusal::NodeConfigUnavailable { detail: what.detail().map(str::to_owned) })?;
+        }
         Ok(Admitted { record, warnings: Vec::new() })
     }
 
@@ -204,8 +214,10 @@ impl Rules<'_> {
             .map(|&(first, last, step)| u64::from(last.saturating_sub(first)) / u64::from(step.max(1)) + 1)
             .sum();
         let most = self.config.max_array_size;
+        let tasks = self.config.scheduler_parameters.value("max_array_tasks").and_then(|text| text.parse::<u64>().ok());
+        let too_many = count > MOST_INDICES || tasks.is_some_and(|most| count > most);
         let sound = array.ranges.iter().all(|&(first, last, step)| first <= last && step > 0 && last < most);
-        if spec.kind != JobKind::Batch || !sound || count == 0 || count > MOST_INDICES || array.limit == Some(0) {
+        if spec.kind != JobKind::Batch || !sound || count == 0 || too_many || array.limit == Some(0) {
             return Err(Refusal::InvalidArray);
         }
         Ok(Some(ArrayRecord { pending: indices_of(&array.ranges), limit: array.limit, tasks: BTreeMap::new() }))
@@ -298,9 +310,16 @@ impl Rules<'_> {
     }
 
     fn check_constraint(&self, spec: &JobSpec) -> Result<(), Refusal> {
+        let words = &self.config.scheduler_parameters;
+        let (any, any_preferred) = (words.has("ignore_constraint_validation"), words.has("ignore_prefer_validation"));
         let known = |feature: &str| self.feasibility.knows_feature(feature);
-        check_constraint(spec.constraint.as_deref(), &known)?;
-        check_constraint(spec.prefer.as_deref(), &known)
+        check_constraint(spec.constraint.as_deref(), &|feature| any || known(feature))?;
+        check_constraint(spec.prefer.as_deref(), &|feature| any_preferred || known(feature))
+    }
+
+    fn names_unknown_features(&self, spec: &JobSpec) -> bool {
+        let known = |feature: &str| self.feasibility.knows_feature(feature);
+        check_constraint(spec.constraint.as_deref(), &known).is_err()
     }
 
     fn check_dependencies(&self, spec: &JobSpec) -> Result<(), Refusal> {
@@ -544,6 +563,7 @@ pub fn check_licenses(request: Option<String>, config: &Config) -> Result<Option
     };
     let known = |l: &LicenseCount| config.licenses.count(&l.name) > 0 || config.hres.resource(&l.name).is_some();
     let enough = request.alternatives.iter().any(|a| a.0.iter().all(most));
+    let enough = enough || config.scheduler_parameters.has("allow_zero_lic");
     if asked().all(known) && enough { Ok(Some(numbered)) } else { Err(refusal()) }
 }
 

@@ -264,6 +264,11 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
         epoch,
         min_job_age: secs(config.min_job_age_secs),
         expedite: config.expedited_requeue(),
+        requeue_delay: config
+            .scheduler_parameters
+            .value("requeue_delay")
+            .and_then(|text| text.parse().ok())
+            .map_or(default.requeue_delay, Duration::from_secs),
         kill_invalid_depend: config.dependency_parameters.has("kill_invalid_depend"),
         multifactor: config.multifactor(),
         billing: config.partitions.iter().filter_map(billing_of).collect(),

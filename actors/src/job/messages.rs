@@ -37,8 +37,8 @@ pub struct JobSite {
     pub epoch: u64,
     /// `MinJobAge`: how long a job that is over is remembered; `None`: for ever.
     pub min_job_age: Option<Duration>,
-    /// How long a requeued job waits before it may start again. Slurm's documentation names no setting for it; two minutes
-    /// are what its users see, so that nodes can be cleaned.
+    /// How long a requeued job waits before it may start again, so that nodes can be cleaned
+    /// (`SchedulerParameters=requeue_delay`).
     pub requeue_delay: Duration,
     /// `--requeue=expedite` is allowed.
     pub expedite: bool,

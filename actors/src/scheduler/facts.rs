@@ -2,6 +2,7 @@
 //! (and by tests) and never changed while a plan is made.
 
 use super::{
+    bounds::Bounds,
     caps::CpuCaps,
     licenses::LicenseFacts,
     preempt::{PreemptRules, Yielding},
@@ -15,7 +16,7 @@ use garrick_model::{
     ids::{JobId, NodeIndex},
     spec::Sharing,
     state::{JobState, NodeBase},
-    time::TimeLimit,
+    time::{TimeLimit, Timestamp},
     view::{JobView, NodeView, PartitionState},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
@@ -77,7 +78,20 @@ pub struct Policy {
     pub topology_patience: Option<Duration>,
     /// Who may preempt whom.
     pub preempt: PreemptRules,
+    /// Jobs of one CPU go to the last node that has room (`pack_serial_at_end`).
+    pub serial_at_end: bool,
+    /// Further bounds; `None`: there are none.
+    pub bounds: Option<Arc<Bounds>>,
+    /// A plan is made this often even when nothing changed (`bf_interval`); `None`: only when something did.
+    pub interval: Option<Duration>,
+    /// Between two plans there is at least so much time (`sched_min_interval`).
+    pub least_pause: Duration,
 }
+
+/// Default of `bf_interval`, as in Slurm: time itself decides what may be backfilled.
+const BF_INTERVAL: Duration = Duration::from_secs(30);
+/// Shortest pause between two plans: a burst of submissions is planned together.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(3);
 
 impl Default for Policy {
     fn default() -> Self {
@@ -96,6 +110,10 @@ impl Default for Policy {
             switch_wait: Duration::from_secs(300),
             topology_patience: None,
             preempt: PreemptRules::default(),
+            serial_at_end: false,
+            bounds: None,
+            interval: Some(BF_INTERVAL),
+            least_pause: SHORTEST_PAUSE,
         }
     }
 }
@@ -171,6 +189,8 @@ pub struct ClusterView {
     pub working: BTreeMap<JobId, Arc<JobView>>,
     /// Some run is suspended for another.
     pub has_parked: bool,
+    /// When jobs ended whose nodes are being cleaned, and in which partition, where that bounds a plan.
+    pub completing: Vec<(Timestamp, String)>,
 }
 
 impl ClusterView {
@@ -190,6 +210,8 @@ impl ClusterView {
         let mut array_running = BTreeMap::new();
         let mut pending = Vec::new();
         let mut working = BTreeMap::new();
+        let mut completing = Vec::new();
+        let waits_for_them = policy.bounds.as_ref().is_some_and(|bounds| !bounds.complete_wait.is_zero());
         for job in jobs {
             match job.state {
                 state if state.waits() => pending.push(Arc::clone(job)),
@@ -197,6 +219,12 @@ impl ClusterView {
                     let yielded = job.suspended.is_some_and(|times| times.yielded.is_some());
                     if policy.preempt.is_on() || yielded {
                         working.insert(job.id, Arc::clone(job));
+                    }
+                    if waits_for_them
+                        && job.state == JobState::Completing
+                        && let (Some(end), Some(allocation)) = (job.end_time, &job.allocation)
+                    {
+                        completing.push((end, allocation.partition.clone()));
                     }
                     if let Some(task) = job.array_task {
                         *array_running.entry(task.array_job).or_insert(0) += 1;
@@ -206,8 +234,17 @@ impl ClusterView {
             }
         }
         let has_parked = nodes.iter().any(|node| node.holds.iter().any(|hold| hold.parked));
-        let mut view =
-            Self { policy, nodes, partitions, pending, array_running, working, has_parked, ..Self::default() };
+        let mut view = Self {
+            policy,
+            nodes,
+            partitions,
+            pending,
+            array_running,
+            working,
+            has_parked,
+            completing,
+            ..Self::default()
+        };
         close_units(&mut view, jobs);
         view
     }

@@ -152,6 +152,7 @@ fn changed_nodes(before: &ClusterView, users_matter: bool, view: &ClusterView, n
             && view.policy.shortest_first.is_none()
             && view.policy.topology_patience.is_none()
             && view.partitions.iter().all(|partition| partition.caps == CpuCaps::NONE)
+            && view.policy.bounds.is_none()
     };
     let licenses = before.licenses.totals == view.licenses.totals
         && before.licenses.hres == view.licenses.hres

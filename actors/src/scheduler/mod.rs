@@ -15,6 +15,7 @@
 //! | [`select`] | which nodes, how many tasks on each |
 //! | [`plan`] | who starts, and why the others do not |
 //! | `kept`, `ledger` | a plan that is kept, and repaired when something changes |
+//! | [`bounds`] | bounds of a plan that few sites set |
 //! | [`obstacle`] | what stands in the way of those who wait |
 //! | [`preempt`] | which running jobs give way to one that waits |
 //! | [`resume`] | which runs that were suspended for others go on |
@@ -26,6 +27,9 @@
 //! | [`probe`] | could it ever run, when would it start |
 
 mod binding;
+pub mod bounds;
+#[cfg(test)]
+mod bounds_test;
 pub mod caps;
 #[cfg(test)]
 mod caps_test;

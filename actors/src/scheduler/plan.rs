@@ -13,6 +13,7 @@
 //!
 //! A job that does not start may have others make room for it ([`super::preempt`]); that room is nobody else's meanwhile.
 
+mod bounded;
 mod het;
 mod whole;
 
@@ -21,6 +22,7 @@ use self::{
     whole::{Patience, costs_others, waits_already},
 };
 use super::{
+    bounds::Tally,
     caps::{self, CpuCaps},
     constraint::Wish,
     facts::{Backfill, ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
@@ -108,6 +110,8 @@ pub struct Plan {
     pub obstacles: Vec<(JobId, Obstacle)>,
     /// The pass stopped at its limit of starts: make another one soon.
     pub truncated: bool,
+    /// It stopped at its limit of time: so many jobs in their partitions were not looked at.
+    pub left_out: usize,
     /// When the first of those is to start who could start now but wait for blocks that are broken already: make another
     /// one then.
     pub again: Option<Timestamp>,
@@ -115,8 +119,14 @@ pub struct Plan {
 
 /// Makes a plan.
 pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
+    plan_until(view, now, None)
+}
+
+/// Makes a plan that looks at nobody any more once `late` says so.
+pub fn plan_until(view: &ClusterView, now: Timestamp, late: Option<&dyn Fn() -> bool>) -> Plan {
     let with = |most: usize| {
         let mut pass = Pass::new(view, now);
+        pass.late = late;
         pass.patience.most = most;
         pass.run();
         let begun = std::mem::take(&mut pass.patience.begun);
@@ -298,6 +308,10 @@ pub(super) struct Pass<'a> {
     pub ends: Ends,
     /// A job that is looked at whatever the policy's bounds say.
     minded: Option<JobId>,
+    /// What was done so far, as far as [`Policy::bounds`](super::facts::Policy::bounds) are about it.
+    tally: Tally,
+    /// Says when there is no more time.
+    late: Option<&'a dyn Fn() -> bool>,
     /// Who waits for blocks that are broken already.
     patience: Patience,
     /// Where it is noted what was done for whom, if the plan is to be kept.
@@ -344,6 +358,8 @@ impl<'a> Pass<'a> {
             preemption: Preemption::default(),
             ends: Ends::default(),
             minded: None,
+            tally: Tally::default(),
+            late: None,
             patience: Patience::default(),
             ledger: None,
             groups: BTreeSet::new(),
@@ -368,7 +384,9 @@ impl<'a> Pass<'a> {
         let places: HashMap<&str, usize> =
             view.partitions.iter().enumerate().map(|(i, p)| (p.name.as_str(), i)).collect();
         let jobs = view.pending.iter().enumerate().filter(|(_, j)| j.eligible);
+        let groups = view.policy.bounds.as_ref().map(|bounds| bounds.het_priorities(view)).unwrap_or_default();
         jobs.flat_map(move |(job, waiting)| {
+            let group = waiting.spec.het.and_then(|(leader, _)| groups.get(&leader).copied());
             let chosen: Vec<Option<usize>> =
                 waiting.partitions.iter().map(|name| places.get(name.as_str()).copied()).collect();
             let keys = chosen.into_iter().enumerate().filter_map(|(choice, place)| Some((choice, place?)));
@@ -376,8 +394,8 @@ impl<'a> Pass<'a> {
                 let key = Key {
                     ordinary: waiting.state != JobState::Expediting,
                     patient: std::cmp::Reverse(waits_already(view, waiting)),
-                    tier: std::cmp::Reverse(view.partitions[partition].tier),
-                    priority: std::cmp::Reverse(waiting.priority),
+                    tier: std::cmp::Reverse(group.map_or(view.partitions[partition].tier, |(tier, _)| tier)),
+                    priority: std::cmp::Reverse(group.map_or(waiting.priority, |(_, priority)| priority)),
                     submit: waiting.submit_time,
                     id: (
                         waiting.array_task.map_or(waiting.id, |t| t.array_job),
@@ -396,8 +414,9 @@ impl<'a> Pass<'a> {
         let mut behind = Vec::new();
         let mut entries: Vec<Entry> = self.entries().collect();
         entries.sort_unstable();
-        for entry in entries {
-            if self.is_full() {
+        let count = entries.len();
+        for (done, entry) in entries.into_iter().enumerate() {
+            if self.is_full() || self.is_late(count - done + behind.len()) {
                 return;
             }
             if self.view.policy.shortest_first.is_some()
@@ -416,8 +435,9 @@ impl<'a> Pass<'a> {
             let length = limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING);
             (patient.then_some(length), *entry)
         });
-        for entry in behind {
-            if self.is_full() {
+        let count = behind.len();
+        for (done, entry) in behind.into_iter().enumerate() {
+            if self.is_full() || self.is_late(count - done) {
                 return;
             }
             self.try_entry(entry);
@@ -425,7 +445,7 @@ impl<'a> Pass<'a> {
     }
 
     pub fn is_full(&mut self) -> bool {
-        self.plan.truncated = self.plan.starts.len() >= self.view.policy.max_starts;
+        self.plan.truncated = self.has_started_all();
         self.plan.truncated
     }
 
@@ -477,6 +497,9 @@ impl<'a> Pass<'a> {
         let view = self.view;
         let partition = &view.partitions[place];
         within_limits(job, partition)?;
+        if !self.enters(place) {
+            return Err(Reason::Priority);
+        }
         let names = &self.names;
         let mut request =
             Request::new(view, job, place, &|name| names.get_or_init(|| node_names(view)).get(name).copied())
@@ -505,12 +528,14 @@ impl<'a> Pass<'a> {
         let is_behind = |nodes: &FixedBitSet| !self.blocked.is_disjoint(nodes);
         let behind = is_behind(&candidates) || preferred.as_ref().is_some_and(|(_, nodes)| is_behind(nodes));
         let minded = self.minded == Some(job.id);
-        let deep = !minded && self.tried_behind >= view.policy.backfill_depth;
+        let deep =
+            !minded && (self.tried_behind >= view.policy.backfill_depth || self.has_seen_enough_like(job, place));
         if behind && (view.policy.backfill == Backfill::Off || deep) {
             return Err(Reason::Priority);
         }
         let limit = run_limit(job, partition);
-        let length = limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING);
+        let length = self.length(job, limit).unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING);
+        let frozen = self.is_frozen(place);
         let expedited = job.state == JobState::Expediting;
         // It did not ask for a reservation that draws it: if it does not start there now, it waits elsewhere.
         let drawn = eyes.is_some() && job.spec.reservations.is_empty();
@@ -526,6 +551,7 @@ impl<'a> Pass<'a> {
         }
         if behind {
             self.tried_behind += 1;
+            self.count_behind(job, place);
             // Nothing is reserved for it, and it needs more than is left.
             let starved = !view.has_parked && !self.reserves(place) && self.machine.is_short_for(&request);
             if starved && !expedited {
@@ -547,7 +573,7 @@ impl<'a> Pass<'a> {
             };
             let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length);
             let placed = match &own {
-                _ if licenses.is_none() || Trial::is_later(self.trial) => None,
+                _ if licenses.is_none() || frozen || Trial::is_later(self.trial) => None,
                 // What is kept for it makes its request like no other.
                 Some((machine, open)) => {
                     let room = self.room(&request, self.now, length);
@@ -561,7 +587,7 @@ impl<'a> Pass<'a> {
             };
             let beside = placed.is_some();
             let placed = match placed {
-                None if own.is_none() && licenses.is_some() && !Trial::is_later(self.trial) => {
+                None if own.is_none() && licenses.is_some() && !frozen && !Trial::is_later(self.trial) => {
                     self.place_over_suspended(&asked)
                 }
                 placed => placed,
@@ -576,7 +602,7 @@ impl<'a> Pass<'a> {
             let kept = if beside { self.keep_whole(&asked, nodes) } else { Some(nodes) };
             let Some(nodes) = kept else { return Err(Reason::Fragmentation) };
             self.start(&asked, array_index, partition, (nodes, licenses), limit);
-            if array_index.is_none() || self.plan.starts.len() >= view.policy.max_starts {
+            if array_index.is_none() || self.has_started_all() {
                 return Ok(());
             }
         }
@@ -670,6 +696,7 @@ impl<'a> Pass<'a> {
         if let Some(ledger) = &mut self.ledger {
             ledger.starts();
         }
+        self.tally.start(asked.behind);
         self.plan.starts.push(StartProposal {
             pass: 0,
             job: job.id,
@@ -725,8 +752,13 @@ impl<'a> Pass<'a> {
         if self.trial == Some(Trial::Now) {
             return Reason::Resources;
         }
-        if Trial::is_later(self.trial) || !self.preempt(asked) {
-            return self.did_not_fit(asked);
+        if Trial::is_later(self.trial) || self.is_frozen(asked.request.partition) || !self.preempt(asked) {
+            let before = self.plan.reservations.len();
+            let reason = self.did_not_fit(asked);
+            if self.plan.reservations.len() > before {
+                self.reserve_for_tasks(asked, tasks);
+            }
+            return reason;
         }
         while matches!(tasks.next(), NextTask::Index(_)) && self.preempt(asked) {}
         if asked.behind {
@@ -779,12 +811,16 @@ impl<'a> Pass<'a> {
     /// Why the job does not start now. Where it is for room, that is reserved if the policy gives it any.
     fn did_not_fit(&mut self, asked: &Asked<'_>) -> Reason {
         if asked.drawn {
+            if self.reserves_where_drawn() {
+                self.reserve(asked);
+            }
             return Reason::Resources;
         }
         let expedited = asked.job.state == JobState::Expediting;
         let short = self.licenses.at(asked.request.licenses.as_deref(), self.now, asked.length).is_none()
             || self.is_short_of_layers(asked);
-        let reserves = self.reserves(asked.request.partition);
+        let modest = self.is_modest(asked.job);
+        let reserves = !modest && !self.is_task_too_many(asked.job) && self.reserves(asked.request.partition);
         let reserved = reserves && if expedited { self.reserve_expedited(asked) } else { self.reserve(asked) };
         if !reserved {
             let key = without_limit(asked.request);
@@ -808,7 +844,9 @@ impl<'a> Pass<'a> {
         } else if asked.behind {
             Reason::Priority
         } else {
-            self.blocked.union_with(&self.view.partitions[asked.request.partition].nodes);
+            if !modest {
+                self.blocked.union_with(&self.view.partitions[asked.request.partition].nodes);
+            }
             if short { licenses::reason() } else { Reason::Resources }
         }
     }
@@ -937,6 +975,9 @@ impl<'a> Pass<'a> {
         let job = asked.job.id;
         if self.plan.expected.last().is_none_or(|(last, _)| *last != job) {
             self.plan.expected.push((job, from));
+        }
+        if self.view.policy.bounds.is_some() {
+            self.tally.booked.insert(job);
         }
         let partition = asked.request.partition;
         *self.reserved.entry(partition).or_insert(0) += 1;

@@ -154,6 +154,7 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
     with.pending.push(Arc::new(job.clone()));
     with.policy.backfill = Backfill::Conservative;
     with.policy.shortest_first = None;
+    with.policy.bounds = with.policy.bounds.map(|bounds| Arc::new(bounds.looking_at_all()));
     let Plan { starts, reservations, .. } = plan_minding(&with, now, job.id);
     if let Some(start) = starts.into_iter().find(|s| s.job == job.id) {
         return Some(WouldStart { at: now, partition: start.partition, nodes: start.nodes });

@@ -189,6 +189,17 @@ impl Near {
 }
 
 impl Request {
+    /// Does one CPU do?
+    pub fn is_serial(&self) -> bool {
+        self.min_nodes <= 1
+            && self.min_cpus <= 1
+            && self.cpus_per_task <= 1
+            && self.tasks.is_none_or(|tasks| tasks <= 1)
+            && self.tasks_each.is_none_or(|tasks| tasks <= 1)
+            && self.usage == NodeUse::Cpus
+            && self.gres.is_none()
+    }
+
     /// The job's request in that partition.
     pub fn new(view: &ClusterView, job: &JobView, place: usize, names: &dyn Fn(&str) -> Option<NodeIndex>) -> Self {
         let partition = &view.partitions[place];

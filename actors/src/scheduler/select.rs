@@ -160,6 +160,9 @@ fn choose(machine: &Machine<'_>, request: &Request, open: FixedBitSet, bound: Op
     if request.contiguous {
         return search.contiguous();
     }
+    if machine.view().policy.serial_at_end && request.is_serial() && search.picks.is_empty() {
+        return search.last();
+    }
     let required = search.clone();
     search.frugal().or_else(|| required.widest())
 }
@@ -277,6 +280,21 @@ impl Search<'_, '_> {
             }
         }
         Some(self.picks)
+    }
+
+    /// The last node that has room, of those of the lowest weight.
+    fn last(mut self) -> Option<Vec<Pick>> {
+        for class in 0..self.machine.classes() {
+            let usage = self.request.usage;
+            let mut nodes: Vec<usize> = self.machine.tightest_first(class, 1, usage, &self.open).collect();
+            nodes.sort_unstable();
+            let fits = |node: &usize| self.capacity(*node).filter(|capacity| capacity.tasks > 0).map(|c| (*node, c));
+            if let Some((node, capacity)) = nodes.iter().rev().find_map(fits) {
+                self.add(node, capacity);
+                return self.enough().then_some(self.picks);
+            }
+        }
+        None
     }
 
     fn widest(mut self) -> Option<Vec<Pick>> {

@@ -2,12 +2,13 @@
 //! pass waits until every proposal of the last one was answered, so that boards show what was taken.
 
 use super::{
+    bounds::{self, Bounds},
     caps::CpuCaps,
     facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy},
     kept::{Kept, plan_to_keep},
     licenses::LicenseFacts,
     obstacle::{Obstacle, Waits},
-    plan::{Plan, plan},
+    plan::{Plan, plan, plan_until},
     preempt::{PreemptRules, Yielding},
     priority::{self, Standing},
     reservations::Reservations,
@@ -37,13 +38,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Shortest pause between two passes: a burst of submissions is planned together.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(3);
-/// Longest pause, after long passes.
+/// Longest pause, after long passes, unless the site says that it is at least longer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// A pass is made this often even when nothing changed, since time itself decides what may be backfilled (Slurm's
-/// bf_interval and sched_interval are 30 and 60 seconds).
-const INTERVAL: Duration = Duration::from_secs(30);
+/// A timer for what is further ahead is set again.
+const LONGEST_TIMER: Duration = Duration::from_secs(3600);
+/// Default of `sched_interval`, as in Slurm's slurm.conf(5).
+const SCHED_INTERVAL: Duration = Duration::from_secs(60);
 /// Where a new plan takes as long as this, plans are repaired between new ones.
 const REPAIR_FROM: Duration = Duration::from_millis(20);
 /// Proposals unanswered for this long are counted as refused.
@@ -176,7 +176,7 @@ impl SchedulerActor {
     }
 
     fn soon(&self, cx: &mut Context<Self>) {
-        let pause = (self.last_pass / 2).clamp(SHORTEST_PAUSE, LONGEST_PAUSE);
+        let pause = (self.last_pass / 2).min(LONGEST_PAUSE).max(self.policy.least_pause);
         cx.set_timer("pass", pause, SchedulerMsg::Pass);
     }
 
@@ -184,7 +184,9 @@ impl SchedulerActor {
         if self.outstanding > 0 {
             return;
         }
-        cx.set_timer("interval", INTERVAL, SchedulerMsg::Pass);
+        if let Some(interval) = self.policy.interval {
+            cx.set_timer("interval", interval, SchedulerMsg::Pass);
+        }
         let began = Instant::now();
         let boards = &self.env.boards;
         self.seen = (
@@ -296,12 +298,22 @@ impl SchedulerActor {
         self.waits.clear();
         let began = Instant::now();
         let long = self.anew.is_some_and(|(_, took)| took >= REPAIR_FROM);
-        let mut made = if long {
-            let (made, kept) = plan_to_keep(view, now);
-            self.kept = kept.ok();
-            made
-        } else {
-            plan(&view, now)
+        let mut made = match &view.policy.bounds {
+            Some(bounds) => {
+                let most = bounds.plan_time;
+                let late = || most.is_some_and(|most| began.elapsed() >= most);
+                let made = plan_until(&view, now, Some(&late));
+                if made.left_out > 0 {
+                    tracing::warn!(left_out = made.left_out, "sched.plan_ran_out_of_time");
+                }
+                made
+            }
+            None if long => {
+                let (made, kept) = plan_to_keep(view, now);
+                self.kept = kept.ok();
+                made
+            }
+            None => plan(&view, now),
         };
         self.note_waits(names, &mut made, now);
         self.anew = Some((began, began.elapsed()));
@@ -313,8 +325,13 @@ impl SchedulerActor {
         for start in made.starts.iter().filter(|start| start.array_index.is_none()) {
             self.waits.remove(&start.job);
         }
-        let mut obstacles: FxHashMap<JobId, Obstacle> = made.obstacles.drain(..).collect();
+        let mut obstacles: FxHashMap<JobId, Obstacle> = made.obstacles.drain(..).rev().collect();
+        let mut last = None;
         for room in made.reservations.drain(..) {
+            // Further tasks of an array come later.
+            if last.replace((room.job, room.partition)) == Some((room.job, room.partition)) {
+                continue;
+            }
             let obstacle = obstacles.remove(&room.job);
             self.waits.insert(room.job, Waits { room, obstacle, planned: now });
         }
@@ -324,7 +341,7 @@ impl SchedulerActor {
     /// there.
     fn wait_anew(&self, kept: &Kept) -> Duration {
         let Some((at, took)) = self.anew else { return Duration::ZERO };
-        let wait = if kept.is_stale() { took * 2 } else { INTERVAL.max(took * 2) };
+        let wait = if kept.is_stale() { took * 2 } else { self.interval().max(took * 2) };
         wait.saturating_sub(at.elapsed())
     }
 
@@ -357,16 +374,25 @@ impl SchedulerActor {
         }
     }
 
+    /// How often plans are made anew where nothing asks for one sooner.
+    fn interval(&self) -> Duration {
+        self.policy.interval.unwrap_or(LONGEST_TIMER)
+    }
+
+    fn soonest(&self, after: Duration) -> Duration {
+        after.min(self.interval()).max(self.policy.least_pause)
+    }
+
     fn after_pass(&mut self, cx: &mut Context<Self>) {
         cx.clear_timer("patience");
         if let Some(kept) = &self.kept {
             let now = Timestamp::now();
-            let start = kept.next_start().map_or(INTERVAL, |at| at.since(now));
-            let anew = if kept.is_stale() { self.wait_anew(kept) } else { INTERVAL };
-            cx.set_timer("kept", start.min(anew).clamp(SHORTEST_PAUSE, INTERVAL), SchedulerMsg::Pass);
+            let start = kept.next_start().map_or(LONGEST_TIMER, |at| at.since(now));
+            let anew = if kept.is_stale() { self.wait_anew(kept) } else { self.interval() };
+            cx.set_timer("kept", self.soonest(start.min(anew)), SchedulerMsg::Pass);
         }
         if let Some(at) = self.again {
-            cx.set_timer("again", at.since(Timestamp::now()).clamp(SHORTEST_PAUSE, INTERVAL), SchedulerMsg::Pass);
+            cx.set_timer("again", self.soonest(at.since(Timestamp::now())), SchedulerMsg::Pass);
         }
         if self.truncated {
             self.soon(cx);
@@ -432,7 +458,9 @@ impl Actor for SchedulerActor {
 pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
     let nodes = env.boards.nodes.list();
     let partitions = env.boards.partitions.list().iter().map(|p| partition_facts(p, nodes.len())).collect();
-    let mut view = ClusterView::new(policy, &env.boards.jobs.list(), &nodes, partitions);
+    let jobs = env.boards.jobs.list();
+    let mut view = ClusterView::new(policy, &jobs, &nodes, partitions);
+    bounds::soften(&mut view, &jobs, Timestamp::now());
     view.licenses = license_facts(env);
     let shown = env.boards.reservations.list();
     if !shown.is_empty() {
@@ -503,6 +531,9 @@ pub fn policy(config: &Config) -> Policy {
     let number = |name: &str| config.scheduler_parameters.value(name).and_then(|text| text.parse::<usize>().ok());
     let seconds = |name: &str, unit: u64| Some(Duration::from_secs(number(name)? as u64 * unit));
     let default = Policy::default();
+    let is_off = |name: &str| config.scheduler_parameters.value(name) == Some("-1");
+    let backfill_off = is_off("bf_interval");
+    let interval = |name: &str, unless: Duration| (!is_off(name)).then(|| seconds(name, 1).unwrap_or(unless));
     Policy {
         unit: match config.select.unit {
             SelectUnit::Cpu => AllocationUnit::Cpu,
@@ -514,11 +545,14 @@ pub fn policy(config: &Config) -> Policy {
         one_task_per_core: config.select.one_task_per_core,
         least_loaded: config.select.least_loaded,
         backfill: match config.scheduler_parameters.value("bf_algorithm") {
-            _ if !config.backfill() => Backfill::Off,
+            _ if !config.backfill() || backfill_off => Backfill::Off,
             Some("easy") => {
                 Backfill::First(number("bf_reservations").map_or(1, |n| u32::try_from(n).unwrap_or(u32::MAX)))
             }
-            _ => Backfill::Conservative,
+            _ => match number("bf_job_part_count_reserve").and_then(|n| u32::try_from(n).ok()) {
+                Some(most) if most > 0 => Backfill::First(most),
+                _ => Backfill::Conservative,
+            },
         },
         shortest_first: (config.scheduler_parameters.value("bf_order") == Some("shortest"))
             .then(|| seconds("bf_patience", 60).unwrap_or(BF_PATIENCE)),
@@ -536,5 +570,14 @@ pub fn policy(config: &Config) -> Policy {
             youngest_first: config.preempt.youngest_first(),
             suspend_grace: Duration::from_secs(config.preempt.suspend_grace_secs()),
         },
+        serial_at_end: config.scheduler_parameters.has("pack_serial_at_end"),
+        bounds: Bounds::of(config),
+        interval: if config.backfill() && !backfill_off {
+            interval("bf_interval", default.interval.unwrap_or(SCHED_INTERVAL))
+        } else {
+            interval("sched_interval", SCHED_INTERVAL)
+        },
+        least_pause: number("sched_min_interval")
+            .map_or(default.least_pause, |micros| Duration::from_micros(micros as u64).max(default.least_pause)),
     }
 }

@@ -471,8 +471,7 @@ fn a_node_that_was_lost_is_not_asked_again_by_the_next_step_manager() {
     let mut core = StepMgrCore::new(facts, StepMgrConfig { restarted: true, ..StepMgrConfig::default() }, ledger);
     let mut out = Vec::new();
     core.handle(company.now, StepMgrInput::Begin, &mut out);
-    let asked: Vec<&StepMgrEffect> =
-        out.iter().filter(|e| matches!(e, StepMgrEffect::StartShepherd { .. })).collect();
+    let asked: Vec<&StepMgrEffect> = out.iter().filter(|e| matches!(e, StepMgrEffect::StartShepherd { .. })).collect();
     assert_eq!(asked, Vec::<&StepMgrEffect>::new());
     // One that comes by itself is told to end.
     out.clear();

@@ -7,14 +7,13 @@ use super::{
 use garrick_actors::{
     node::messages::{NodeInput, Registration},
     node_agent::{
-        AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, RunKey, StartOrder, StepdState, lease_of,
+        AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, RunKey, StartOrder, StepdState,
+        lease_of,
     },
 };
 use garrick_model::{
     config::NodeConfig,
-    messages::{
-        node::{AgentToStepMgr, ControllerToNode, NodeToController},
-    },
+    messages::node::{AgentToStepMgr, ControllerToNode, NodeToController},
     time::Timestamp,
     view::NodeFacts,
 };
@@ -318,5 +317,4 @@ impl World {
         let ms = self.random.between(1, most_ms);
         self.after(u64::from(ms), Happening::Agent(node, life, input));
     }
-
 }

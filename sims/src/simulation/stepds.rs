@@ -12,7 +12,6 @@ use garrick_model::{
     time::Timestamp,
 };
 
-
 /// An order that is being prepared, and later what a `stepd` was told.
 #[derive(Clone, Debug)]
 pub(super) struct Launch {

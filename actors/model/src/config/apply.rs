@@ -4,6 +4,7 @@ use super::{
     job_defaults::JobDefaults,
     partition::OverTime,
     report::SettingError,
+    scheduling,
     settings::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, ReturnToService},
     values::{self, ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
 };
@@ -48,6 +49,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "AllowSpecResourcesUsage" => config.allow_spec_resources = values::yes_no(value)?,
         "BatchStartTimeout" => config.batch_start_timeout_secs = secs(value)?,
         "ClusterName" => config.cluster_name = cluster_name(value)?,
+        "CompleteWait" => config.complete_wait_secs = secs(value)?,
         "ControlMachine" => {
             config.controllers.insert(0, controller(value)?);
             return Ok(note("ControlMachine is an older name".to_owned(), "write SlurmctldHost=NAME(ADDRESS)"));
@@ -110,7 +112,11 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "RequeueExit" => config.requeue_exit = ExitCodes::parse(value)?,
         "RequeueExitHold" => config.requeue_exit_hold = ExitCodes::parse(value)?,
         "ReturnToService" => config.return_to_service = return_to_service(value)?,
-        "SchedulerParameters" => config.scheduler_parameters = Parameters::parse(value),
+        "SchedulerParameters" => {
+            let (parameters, note) = scheduling::parameters(value)?;
+            config.scheduler_parameters = parameters;
+            return Ok(Some(Effect(note)));
+        }
         "SchedulerType" => {
             config.scheduler_type = value.to_ascii_lowercase();
             return Ok(only_known(value, "sched/", &["backfill", "builtin"], "jobs are backfilled"));

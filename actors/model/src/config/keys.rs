@@ -70,7 +70,7 @@ pub const GLOBAL: &[Key] = &[
     key(NotYet, "CliFilterPlugins"),
     key(Honoured, "ClusterName"),
     key(OwnWay, "CommunicationParameters"),
-    key(NotYet, "CompleteWait"),
+    key(Honoured, "CompleteWait"),
     key(Honoured, "ControlAddr"),
     key(Honoured, "ControlMachine"),
     key(Dropped, "CoreSpecPlugin"),

@@ -15,6 +15,7 @@
 //! | `job_defaults` | what jobs get with each GPU |
 //! | `hres` | `resources.yaml` |
 //! | `topology` | `topology.conf` and `topology.yaml` |
+//! | `scheduling` | the words of `SchedulerParameters` |
 //! | `show` | [`show_config`]: what `scontrol show config` prints |
 //! | `cluster` | the cluster's id and run folders; `%n` and `%h` in paths |
 //! | [`locate`] | which file is meant |
@@ -35,6 +36,7 @@ mod priority;
 mod read;
 mod report;
 mod restricted;
+mod scheduling;
 mod settings;
 mod show;
 mod text;

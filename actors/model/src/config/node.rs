@@ -127,6 +127,8 @@ struct Written {
     weight: Option<u32>,
     memory_reserved: Option<MemoryMib>,
     reserved_cores: Option<u32>,
+    /// `SchedulerParameters=spec_cores_first`.
+    spec_cores_first: bool,
     reserved_list: Option<CpuSet>,
     restricted_cores: u32,
     gres: Option<String>,
@@ -231,12 +233,15 @@ impl Written {
 }
 
 impl Written {
-    /// slurm.conf(5): cores of `CoreSpecCount` are the last ones of the last sockets, going round the sockets; CPUs of
-    /// `CpuSpecList` bring the others of their cores.
+    /// slurm.conf(5): cores of `CoreSpecCount` are the last ones of the last sockets, going round the sockets, or with
+    /// `spec_cores_first` the first ones of the first; CPUs of `CpuSpecList` bring the others of their cores.
     fn reserved_cpus(&self, shape: &NodeShape) -> Value<CpuSet> {
         let mut reserved = CpuSet::new();
         let cores = match (&self.reserved_cores, &self.reserved_list) {
             (Some(_), Some(_)) => return Err(SettingError::new("CoreSpecCount and CpuSpecList exclude each other")),
+            (Some(count), None) if self.spec_cores_first => {
+                shape.cores_to_set_aside().rev().take(*count as usize).collect()
+            }
             (Some(count), None) => shape.cores_to_set_aside().take(*count as usize).collect(),
             (None, Some(list)) => list.iter().map(|cpu| shape.core_of_cpu(cpu)).collect(),
             (None, None) => Vec::new(),
@@ -260,6 +265,11 @@ fn ports(text: &str) -> Value<Vec<u16>> {
 }
 
 impl NodeReader {
+    /// Which cores `CoreSpecCount` takes.
+    pub const fn set_spec_cores_first(&mut self, first: bool) {
+        self.defaults.spec_cores_first = first;
+    }
+
     /// A line that begins with `NodeName`.
     pub fn line(&mut self, pairs: &[Pair], report: &mut ConfigReport) {
         let Some((head, rest)) = pairs.split_first() else { return };

@@ -178,6 +178,8 @@ pub struct Config {
     /// `EnforcePartLimits`, default NO.
     pub enforce_part_limits: EnforcePartLimits,
 
+    /// `CompleteWait`, seconds for which nothing starts after a job ended whose nodes are being cleaned; default 0.
+    pub complete_wait_secs: u32,
     /// `KillWait`, seconds between SIGTERM and SIGKILL; default 30.
     pub kill_wait_secs: u32,
     /// `OverTimeLimit`, minutes; default 0.
@@ -319,6 +321,7 @@ impl Default for Config {
             allow_spec_resources: false,
             disable_root_jobs: false,
             enforce_part_limits: EnforcePartLimits::No,
+            complete_wait_secs: 0,
             kill_wait_secs: 30,
             over_time_limit: OverTime::Minutes(0),
             inactive_limit_secs: 0,

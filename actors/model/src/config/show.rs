@@ -61,7 +61,7 @@ const ROWS: &[(&str, &str)] = &[
     ("CliFilterPlugins", NULL),
     ("ClusterName", ""),
     ("CommunicationParameters", NULL),
-    ("CompleteWait", "0 sec"),
+    ("CompleteWait", ""),
     ("CpuFreqDef", "Unknown"),
     ("CpuFreqGovernors", "OnDemand,Performance,UserSpace"),
     ("CredType", "auth/munge"),
@@ -400,6 +400,7 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
                 c.licenses.to_string()
             }
         }
+        "CompleteWait" => secs(c.complete_wait_secs),
         "KillWait" => secs(c.kill_wait_secs),
         "LaunchParameters" => words(&c.launch_parameters),
         "MaxArraySize" => c.max_array_size.to_string(),

@@ -1,0 +1,91 @@
+//! What further bounds change in a plan ([`super::super::bounds`]). Without them each of these is one look at an `Option`.
+
+use super::{Asked, NextTask, Pass, PendingTasks};
+use crate::scheduler::bounds::Bounds;
+use garrick_model::{state::JobState, time::TimeLimit, time::Timestamp, view::JobView};
+use std::time::Duration;
+
+impl<'a> Pass<'a> {
+    fn bounds(&self) -> Option<&'a Bounds> {
+        self.view.policy.bounds.as_deref()
+    }
+
+    /// Is there no time for those that are left?
+    pub(super) fn is_late(&mut self, left: usize) -> bool {
+        let late = self.late.is_some_and(|late| late());
+        if late {
+            self.plan.left_out = left;
+        }
+        late
+    }
+
+    /// Did as many start as may in one plan?
+    pub(super) fn has_started_all(&self) -> bool {
+        self.plan.starts.len() >= self.view.policy.max_starts
+            || self.bounds().is_some_and(|bounds| self.tally.has_started_all(bounds))
+    }
+
+    /// Is one more job of that partition looked at?
+    pub(super) fn enters(&mut self, partition: usize) -> bool {
+        self.bounds().is_none_or(|bounds| self.tally.enters(bounds, partition))
+    }
+
+    /// Were as many such jobs looked at, behind others, as may be?
+    pub(super) fn has_seen_enough_like(&self, job: &JobView, partition: usize) -> bool {
+        self.bounds().is_some_and(|bounds| self.tally.is_full(bounds, job, partition))
+    }
+
+    pub(super) fn count_behind(&mut self, job: &JobView, partition: usize) {
+        if let Some(bounds) = self.bounds() {
+            self.tally.look(bounds, job, partition);
+        }
+    }
+
+    /// How long it is taken to run.
+    pub(super) fn length(&self, job: &JobView, limit: TimeLimit) -> Option<Duration> {
+        let soft = self.bounds().filter(|bounds| bounds.soft_limits).and(job.spec.time_min);
+        soft.map_or(limit, |soft| soft.min(limit)).duration()
+    }
+
+    /// Does nothing start in that partition now? When that is over, another plan is due.
+    pub(super) fn is_frozen(&mut self, partition: usize) -> bool {
+        let Some(until) = self.bounds().and_then(|bounds| bounds.frozen_until(self.view, partition, self.now)) else {
+            return false;
+        };
+        let known: Option<Timestamp> = self.patience.next;
+        self.patience.next = Some(known.map_or(until, |known| known.min(until)));
+        true
+    }
+
+    /// Does nobody wait for this job?
+    pub(super) fn is_modest(&self, job: &JobView) -> bool {
+        let counts = self.minded != Some(job.id) && job.state != JobState::Expediting;
+        let Some(bounds) = self.bounds().filter(|_| counts) else { return false };
+        bounds.is_modest(job, self.now) || bounds.one_per_job && self.tally.booked.contains(&job.id)
+    }
+
+    /// Do jobs that a reservation draws have room reserved there?
+    pub(super) fn reserves_where_drawn(&self) -> bool {
+        self.bounds().is_some_and(|bounds| bounds.magnetic)
+    }
+
+    /// Is it an array of which no task has room reserved?
+    pub(super) fn is_task_too_many(&self, job: &JobView) -> bool {
+        let most = self.bounds().and_then(|bounds| bounds.array_tasks);
+        most == Some(0) && job.array_pending.is_some() && self.minded != Some(job.id)
+    }
+
+    /// Where the first task of an array has room reserved, more of them do.
+    pub(super) fn reserve_for_tasks(&mut self, asked: &Asked<'_>, tasks: &mut PendingTasks) {
+        let Some(most) = self.bounds().and_then(|bounds| bounds.array_tasks) else { return };
+        if asked.job.array_pending.is_none() || self.trial.is_some() {
+            return;
+        }
+        for _ in 1..most {
+            let place = asked.request.partition;
+            if !self.reserves(place) || !matches!(tasks.next(), NextTask::Index(_)) || !self.reserve(asked) {
+                return;
+            }
+        }
+    }
+}
