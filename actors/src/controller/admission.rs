@@ -445,6 +445,7 @@ impl Rules<'_> {
             array,
             array_task: None,
             restarts: 0,
+            requeues_unasked: 0,
             admin_comment: None,
             steps: garrick_model::packed_steps::StepTally::default(),
             earlier: Vec::new(),

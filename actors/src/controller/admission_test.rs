@@ -335,3 +335,25 @@ fn jobs_for_a_closed_partition_go_to_its_alternate() {
     assert_eq!(to(&["open", "old", "fast"]), Ok(vec!["open".to_owned(), "fast".to_owned()]));
     assert_eq!(to(&["round"]), Err(Refusal::PartitionUnavailable));
 }
+
+#[test]
+fn scheduler_parameters_bound_what_may_be_submitted() {
+    let with = |words: &str, spec: JobSpec| {
+        submit(&format!("Licenses=abc:1\nSchedulerParameters={words}\n{SITE}"), 1001, spec).map(|_| ())
+    };
+    let tasks = |last| JobSpec { array: Some(array(1, last, None)), ..spec() };
+    assert_eq!(with("max_array_tasks=3", tasks(3)), Ok(()));
+    assert_eq!(with("max_array_tasks=3", tasks(4)), Err(Refusal::InvalidArray));
+    let wants = || JobSpec { constraint: Some("later".to_owned()), ..spec() };
+    assert_eq!(with("defer", wants()), Err(Refusal::InvalidFeature("later".to_owned())));
+    assert_eq!(with("ignore_constraint_validation", wants()), Ok(()));
+    let prefers = || JobSpec { prefer: Some("later".to_owned()), ..spec() };
+    assert_eq!(with("ignore_constraint_validation", prefers()), Err(Refusal::InvalidFeature("later".to_owned())));
+    assert_eq!(with("ignore_prefer_validation", prefers()), Ok(()));
+    let licenses = || JobSpec { licenses: Some("abc:2".to_owned()), ..spec() };
+    assert_eq!(with("defer", licenses()), Err(Refusal::InvalidLicense("abc:2".to_owned())));
+    assert_eq!(with("allow_zero_lic", licenses()), Ok(()));
+    let size = with("max_script_size=9", spec()).unwrap_err().to_string();
+    assert_eq!(size, "Batch script is invalid: it has 10 bytes, and this cluster takes 9 (max_script_size)");
+    assert_eq!(with("max_script_size=10", spec()), Ok(()));
+}

@@ -269,6 +269,8 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
             .value("requeue_delay")
             .and_then(|text| text.parse().ok())
             .map_or(default.requeue_delay, Duration::from_secs),
+        max_batch_requeue: config.max_batch_requeue,
+        hold_on_prolog_fail: !config.scheduler_parameters.has("nohold_on_prolog_fail"),
         kill_invalid_depend: config.dependency_parameters.has("kill_invalid_depend"),
         multifactor: config.multifactor(),
         billing: config.partitions.iter().filter_map(billing_of).collect(),

@@ -72,6 +72,7 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
         }),
         array_task: None,
         restarts: 0,
+        requeues_unasked: 0,
         admin_comment: None,
         steps: garrick_model::packed_steps::StepTally::default(),
         earlier: Vec::new(),

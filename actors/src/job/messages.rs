@@ -40,6 +40,10 @@ pub struct JobSite {
     /// How long a requeued job waits before it may start again, so that nodes can be cleaned
     /// (`SchedulerParameters=requeue_delay`).
     pub requeue_delay: Duration,
+    /// A batch job that was requeued so often without anybody's asking is held the next time (`MaxBatchRequeue`).
+    pub max_batch_requeue: u32,
+    /// A job whose prolog failed is held (not with `SchedulerParameters=nohold_on_prolog_fail`).
+    pub hold_on_prolog_fail: bool,
     /// `--requeue=expedite` is allowed.
     pub expedite: bool,
     /// Jobs whose dependencies never can be fulfilled are ended (`DependencyParameters=kill_invalid_depend`).
@@ -67,6 +71,8 @@ impl Default for JobSite {
             epoch: 1,
             min_job_age: Some(Duration::from_secs(300)),
             requeue_delay: Duration::from_secs(120),
+            max_batch_requeue: 5,
+            hold_on_prolog_fail: true,
             expedite: false,
             kill_invalid_depend: false,
             multifactor: false,

@@ -465,6 +465,9 @@ pub struct JobRecord {
     /// Times that it was requeued.
     #[serde(default)]
     pub restarts: u32,
+    /// How often of these nobody had asked for it.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub requeues_unasked: u32,
     /// Comment set by an administrator.
     #[serde(default)]
     pub admin_comment: Option<String>,
@@ -555,6 +558,12 @@ impl JobRecord {
     pub fn may_act(&self, uid: u32, admin: bool) -> bool {
         admin || uid == self.owner.uid
     }
+}
+
+/// Most jobs are never requeued.
+#[allow(clippy::trivially_copy_pass_by_ref)]
+const fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 #[cfg(test)]

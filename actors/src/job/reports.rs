@@ -84,7 +84,7 @@ impl JobCore {
         } else if by_script && self.may_be_requeued() && self.site.requeue_exit_hold.contains(exit.code) {
             Afterwards::Requeue { hold: Some(HeldBy::SpecialExit), delay: true }
         } else if by_script && self.may_be_requeued() && self.site.requeue_exit.contains(exit.code) {
-            Afterwards::Requeue { hold: None, delay: true }
+            self.requeue_unasked()
         } else if state == JobState::Failed && !exit.success() && self.is_expedited() {
             Afterwards::ExpediteIfEpilogFails
         } else {
@@ -106,10 +106,16 @@ impl JobCore {
         if self.is_expedited() {
             Afterwards::Expedite
         } else if self.may_be_requeued() {
-            Afterwards::Requeue { hold: None, delay: true }
+            self.requeue_unasked()
         } else {
             Afterwards::Over
         }
+    }
+
+    /// Back to the queue without anybody's asking: held once that was so too often (`MaxBatchRequeue`).
+    fn requeue_unasked(&self) -> Afterwards {
+        let often = self.record.requeues_unasked >= self.site.max_batch_requeue;
+        Afterwards::Requeue { hold: often.then_some(HeldBy::Admin), delay: true }
     }
 
     /// The work of the run is over: record it and see that every node is cleaned.
@@ -149,6 +155,9 @@ impl JobCore {
         tracing::warn!(job_id = self.record.id.0, node, detail, "job.launch_failed");
         let then = match &run.ending {
             Some(ending) => ending.then,
+            None if self.may_be_requeued() && reason == Reason::PrologFailure && !self.site.hold_on_prolog_fail => {
+                self.requeue_unasked()
+            }
             None if self.record.spec.kind == JobKind::Batch => {
                 Afterwards::Requeue { hold: Some(HeldBy::LaunchFailure), delay: false }
             }

@@ -3,7 +3,7 @@
 
 use super::{
     fixtures::{Bench, record},
-    messages::{JobCommand, JobEffect, JobInput, JobSite},
+    messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
     record::EarlierHold,
 };
 use crate::scheduler::fixtures::spec;
@@ -15,7 +15,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
 };
-use std::{path::Path, sync::Arc};
+use std::{path::Path, sync::Arc, time::Duration};
 
 fn expedited() -> JobSpec {
     JobSpec { expedite: true, ..spec() }
@@ -250,8 +250,8 @@ fn exit_codes_requeue_as_the_site_says() {
     assert_eq!(job.view().priority, 0);
     job.order(JobCommand::Release).unwrap();
     assert_eq!(job.state(), JobState::Pending);
-    job.now = job.now.plus(std::time::Duration::from_secs(120));
-    job.send(JobInput::Timer(super::messages::JobTimer::Eligible));
+    job.now = job.now.plus(Duration::from_secs(120));
+    job.send(JobInput::Timer(JobTimer::Eligible));
     assert!(job.view().eligible);
     assert_eq!(&job.replayed(), job.core.record());
     assert_eq!(end(spec(), 10).state(), JobState::Failed);
@@ -286,4 +286,35 @@ fn no_kill_goes_on_without_the_lost_node_and_gives_it_back() {
     // The batch host is another matter.
     lost(&mut job, "n0");
     assert_eq!(job.state(), JobState::Expediting);
+}
+
+#[test]
+fn a_job_that_was_requeued_too_often_unasked_is_held() {
+    let mut job = running(spec(), "MaxBatchRequeue=1\nRequeueExit=3\nSchedulerParameters=requeue_delay=7");
+    let fails = |job: &mut Bench| {
+        job.ended(JobState::Failed, 3);
+        job.released("n0");
+        job.released("n1");
+        let (view, record) = (job.view(), job.core.record());
+        (view.state, view.reason, record.requeues_unasked)
+    };
+    assert_eq!(fails(&mut job), (JobState::Pending, Reason::BeginTime, 1));
+    job.now = job.now.plus(Duration::from_secs(7));
+    job.send(JobInput::Timer(JobTimer::Eligible));
+    job.allocate(&["n0", "n1"]);
+    job.started();
+    assert_eq!(fails(&mut job), (JobState::Pending, Reason::JobHeldAdmin, 2));
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
+#[test]
+fn a_failed_prolog_holds_nobody_where_the_site_says_so() {
+    let (mut job, _) = Bench::new(record(7, spec()));
+    job.send(JobInput::Site(site("SchedulerParameters=nohold_on_prolog_fail")));
+    job.allocate(&["n0"]);
+    let (id, sluid) = (job.core.record().id, job.core.record().sluid);
+    let (reason, detail) = (Reason::PrologFailure, "exit 1".to_owned());
+    job.report("n0", AgentReport::JobLaunchFailed { job: id, sluid, reason, detail, drain_node: true });
+    let view = job.view();
+    assert_eq!((view.state, view.reason, view.restarts), (JobState::Pending, Reason::BeginTime, 1));
 }

@@ -285,26 +285,32 @@ impl JobRecord {
                 }
                 Phase::Pending | Phase::Over(..) => return Err(illegal),
             },
-            JobEvent::Ended(end) => match &self.phase {
-                Phase::Pending => {
-                    self.expediting = None;
-                    self.phase = Phase::Over(None, end.clone());
-                }
-                Phase::Starting(run) | Phase::Running(run) => {
-                    self.phase = Phase::Completing(run.clone(), end.clone());
-                    self.settle();
-                }
-                Phase::Suspended(run) => {
-                    let mut run = run.clone();
-                    let stood_ms = stood(&run, end.at);
-                    if let Some(suspended) = &mut run.suspended {
-                        suspended.stood_ms = stood_ms;
+            JobEvent::Ended(end) => {
+                let unasked = self.phase.working().is_some_and(|run| run.ending.is_none());
+                match &self.phase {
+                    Phase::Pending => {
+                        self.expediting = None;
+                        self.phase = Phase::Over(None, end.clone());
                     }
-                    self.phase = Phase::Completing(run, end.clone());
-                    self.settle();
+                    Phase::Starting(run) | Phase::Running(run) => {
+                        self.phase = Phase::Completing(run.clone(), end.clone());
+                        self.settle();
+                    }
+                    Phase::Suspended(run) => {
+                        let mut run = run.clone();
+                        let stood_ms = stood(&run, end.at);
+                        if let Some(suspended) = &mut run.suspended {
+                            suspended.stood_ms = stood_ms;
+                        }
+                        self.phase = Phase::Completing(run, end.clone());
+                        self.settle();
+                    }
+                    Phase::Completing(..) | Phase::Over(..) => return Err(illegal),
                 }
-                Phase::Completing(..) | Phase::Over(..) => return Err(illegal),
-            },
+                if unasked && matches!(end.then, Afterwards::Requeue { .. }) {
+                    self.requeues_unasked = self.requeues_unasked.saturating_add(1);
+                }
+            }
             JobEvent::StepsCounted(tally) => match self.phase {
                 Phase::Completing(..) | Phase::Over(..) => self.steps = *tally,
                 _ => return Err(illegal),

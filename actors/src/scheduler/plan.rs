@@ -811,7 +811,7 @@ impl<'a> Pass<'a> {
     /// Why the job does not start now. Where it is for room, that is reserved if the policy gives it any.
     fn did_not_fit(&mut self, asked: &Asked<'_>) -> Reason {
         if asked.drawn {
-            if self.reserves_where_drawn() {
+            if self.reserves_where_drawn() && self.reserves(asked.request.partition) {
                 self.reserve(asked);
             }
             return Reason::Resources;

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
+    bounds::Bounds,
     facts::{Backfill, ClusterView},
     fixtures::{cluster, hold, job, node, spec},
     plan::{Plan, plan},
@@ -123,6 +124,24 @@ fn a_job_that_would_run_into_a_reservation_does_not_start_there() {
     assert_eq!(expected, [(1, at(4000)), (3, at(1000))]);
     let asked = would_start(&view, &of(9, "alice", asking(&[], 1, 2000)), NOW).unwrap();
     assert!(asked.at >= at(4000));
+}
+
+#[test]
+fn jobs_that_are_drawn_have_room_reserved_there_where_the_site_says_so() {
+    let rooms = |bounds: Option<Bounds>| {
+        let pull = reserved("pull", "bob", &[1], (0, 9000), &[ReservationFlag::Magnetic]);
+        let mut view = picture(2, vec![of(1, "bob", asking(&[], 1, 600))], vec![pull]);
+        for node in &mut view.nodes {
+            Arc::make_mut(node).holds.push(hold(90, 0..8, 0, Some(103_600)));
+        }
+        view.policy.bounds = bounds.map(Arc::new);
+        let made = plan(&view, NOW);
+        made.reservations.iter().map(|room| room.nodes[0].0).collect::<Vec<_>>()
+    };
+    assert_eq!(rooms(None), [0]);
+    let magnetic = Bounds { magnetic: true, ..Bounds::default() };
+    assert_eq!(rooms(Some(magnetic.clone())), [1, 0]);
+    assert_eq!(rooms(Some(Bounds { one_per_job: true, ..magnetic })), [1]);
 }
 
 #[test]

@@ -113,7 +113,7 @@ const TABLE: &[(&str, Form, Effect)] = &[
     ("max_submit_line_size", Number(1, 2 << 20), NotYet),
     ("max_switch_wait", Number(0, ANY), Acts),
     ("no_backup_scheduling", Flag, NotYet),
-    ("nohold_on_prolog_fail", Flag, NotYet),
+    ("nohold_on_prolog_fail", Flag, Acts),
     ("pack_serial_at_end", Flag, Acts),
     ("partition_job_depth", Number(0, ANY), Acts),
     ("reduce_completing_frag", Flag, Acts),
@@ -235,6 +235,7 @@ mod tests {
             "bf_continue has no effect: no query and no submission waits for a plan, so that it need not pause; \
              bf_licenses changes nothing: licenses are planned with like nodes in any case"
         );
+        assert_eq!(says("nohold_on_prolog_fail,requeue_delay=5"), "");
         assert_eq!(says("no_backup_scheduling"), "no_backup_scheduling is not supported yet");
         assert_eq!(
             says("kill_invalid_depend"),

@@ -153,6 +153,8 @@ pub struct Config {
     pub max_step_count: u32,
     /// `MaxTasksPerNode`, default 512.
     pub max_tasks_per_node: u32,
+    /// `MaxBatchRequeue`, default 5: how often a batch job is requeued without anybody's asking before it is held.
+    pub max_batch_requeue: u32,
     /// `MinJobAge`, seconds that a finished job stays known; default 300; 0 keeps it for ever.
     pub min_job_age_secs: u32,
     /// `JobRequeue`, default yes.
@@ -309,6 +311,7 @@ impl Default for Config {
             max_array_size: 1001,
             max_step_count: 40_000,
             max_tasks_per_node: 512,
+            max_batch_requeue: 5,
             min_job_age_secs: 300,
             job_requeue: true,
             licenses: Licenses::default(),

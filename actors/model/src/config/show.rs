@@ -112,7 +112,7 @@ const ROWS: &[(&str, &str)] = &[
     ("MailDomain", NULL),
     ("MailProg", "/bin/mail"),
     ("MaxArraySize", ""),
-    ("MaxBatchRequeue", "5"),
+    ("MaxBatchRequeue", ""),
     ("MaxDBDMsgs", "20024"),
     ("MaxJobCount", ""),
     ("MaxJobId", ""),
@@ -410,6 +410,7 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         "MaxStepCount" => c.max_step_count.to_string(),
         "MaxTasksPerNode" => c.max_tasks_per_node.to_string(),
         "MessageTimeout" => secs(c.message_timeout_secs),
+        "MaxBatchRequeue" => c.max_batch_requeue.to_string(),
         "MinJobAge" => secs(c.min_job_age_secs),
         "MpiDefault" => c.mpi_default.clone(),
         "OverTimeLimit" => match c.over_time_limit {

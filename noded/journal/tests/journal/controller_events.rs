@@ -254,6 +254,7 @@ fn record(id: u32, spec: JobSpec) -> JobRecord {
         array: None,
         array_task: None,
         restarts: 0,
+        requeues_unasked: 0,
         admin_comment: None,
         steps: StepTally::default(),
         earlier: Vec::new(),
