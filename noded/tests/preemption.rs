@@ -1,4 +1,5 @@
-//! Jobs that give way to others, over real processes: requeued, cancelled, with a grace in which they may end, and suspended.
+//! Jobs that give way to others, over real processes: requeued, cancelled, with a grace in which they may end, suspended, and
+//! taking turns on CPUs that they share.
 
 #![allow(clippy::unwrap_used, missing_docs)]
 
@@ -117,14 +118,20 @@ fn high(c: &Cluster, pipe: &str, memory: u32) -> String {
     c.run("sbatch", &["-p", "high", "-n2", &format!("--mem={memory}"), "-o", "high.out", "--wrap", &wrap]).ok().job()
 }
 
+fn stands(pid: i32) -> bool {
+    !states(pid).is_empty() && states(pid).chars().all(|state| "TZ".contains(state))
+}
+
+fn goes(pid: i32) -> bool {
+    !states(pid).is_empty() && !states(pid).contains('T')
+}
+
 fn stand_still(c: &Cluster, processes: [i32; 3]) {
-    let stand = |pid| !states(pid).is_empty() && states(pid).chars().all(|state| "TZ".contains(state));
-    c.await_that("all processes are stopped", || processes.into_iter().all(stand));
+    c.await_that("all processes are stopped", || processes.into_iter().all(stands));
 }
 
 fn go_on(c: &Cluster, processes: [i32; 3]) {
-    let go = |pid| !states(pid).is_empty() && !states(pid).contains('T');
-    c.await_that("no process is stopped", || processes.into_iter().all(go));
+    c.await_that("no process is stopped", || processes.into_iter().all(goes));
 }
 
 #[test]
@@ -192,4 +199,72 @@ fn a_job_of_a_lower_tier_stands_still_for_one_of_a_higher_and_goes_on_after_it()
     assert_eq!(c.read("last"), "over\n");
     c.await_state(&last, "COMPLETED");
     c.await_that("the node is idle", || c.sh("sinfo -h -p low -o %t").ok().out.trim() == "idle");
+}
+
+const GANG: &str = "PreemptMode=GANG\nSchedulerTimeSlice=5\nPartitionName=shared Nodes=ALL OverSubscribe=FORCE:2\n";
+
+/// A job on both CPUs, with the process of its step's task once that was started.
+fn sharer(c: &Cluster, name: &str) -> (String, i32) {
+    let text = format!(
+        "#!/bin/bash\n#SBATCH -p shared -n2 --mem=1000 -o {name}.out\n\
+         srun -n1 sh -c 'echo $$ > {name}; while :; do sleep 1; done'\n"
+    );
+    c.script(&format!("{name}.sh"), &text);
+    let said = c.fifo(name);
+    let id = c.sh(&format!("sbatch {name}.sh")).ok().job();
+    let pid = std::fs::read_to_string(said).unwrap().trim().parse().unwrap();
+    (id, pid)
+}
+
+/// Waits until one of them runs and the other stands still, as users and the kernel see it.
+fn has_turn(c: &Cluster, (id, pid): &(String, i32), (other, other_pid): &(String, i32)) {
+    c.await_that(&format!("job {id} runs while {other} waits for its turn"), || {
+        let shown = c.run("squeue", &["-h", "-t", "R,S", "-S", "i", "-o", "%i %t"]).ok().out;
+        let all: Vec<&str> = shown.lines().map(str::trim).collect();
+        all.contains(&format!("{id} R").as_str())
+            && all.contains(&format!("{other} S").as_str())
+            && goes(*pid)
+            && stands(*other_pid)
+    });
+}
+
+#[test]
+fn two_jobs_on_the_same_cpus_take_turns() {
+    let c = Cluster::up_with("gang", &["--nodes", "1", "--cpus", "2", "--memory", "4000"], |_| GANG.to_owned());
+    let first = sharer(&c, "first");
+    c.await_state(&first.0, "RUNNING");
+    assert!(goes(first.1));
+    // Its task is started when its turn comes.
+    let second = sharer(&c, "second");
+    has_turn(&c, &second, &first);
+    let third = c.run("sbatch", &["-p", "shared", "-n2", "--mem=100", "--wrap", "true"]).ok().job();
+    c.await_that("no more than two share", || c.job_field(&third, "Reason").as_deref() == Some("Resources"));
+    c.sh(&format!("scancel {third}")).ok();
+    has_turn(&c, &first, &second);
+    has_turn(&c, &second, &first);
+
+    // A controller that is restarted goes on with that.
+    kill(Pid::from_raw(c.pid_of("controller", None)), Signal::SIGKILL).unwrap();
+    c.sh("garrick up").ok();
+    has_turn(&c, &first, &second);
+    has_turn(&c, &second, &first);
+
+    // Whom an administrator suspended has no turn: the other is not stopped for it, and when it has ended, nobody goes on.
+    c.sh(&format!("scontrol suspend {}", first.0)).ok();
+    c.await_that("it has the CPUs for itself", || goes(second.1) && stands(first.1));
+    c.sh(&format!("scancel {}", second.0)).ok();
+    c.await_state(&second.0, "CANCELLED");
+    assert_eq!(c.job_field(&first.0, "JobState").as_deref(), Some("SUSPENDED"));
+    c.sh(&format!("scontrol resume {}", first.0)).ok();
+    c.await_that("it goes on", || goes(first.1));
+    c.await_state(&first.0, "RUNNING");
+
+    // One that is cancelled while it waits for its turn leaves nothing behind.
+    let last = sharer(&c, "last");
+    has_turn(&c, &last, &first);
+    c.sh(&format!("scancel {}", first.0)).ok();
+    c.await_state(&first.0, "CANCELLED");
+    assert!(states(first.1).is_empty());
+    c.sh(&format!("scancel {}", last.0)).ok();
+    c.await_that("the node is idle", || c.sh("sinfo -h -p shared -o %t").ok().out.trim() == "idle");
 }

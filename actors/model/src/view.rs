@@ -203,6 +203,9 @@ pub struct SuspendTimes {
     /// It is suspended for another job, which has its CPUs or may have them: from the end of these times on.
     #[serde(default)]
     pub yielded: Option<PreemptTimes>,
+    /// It waits for its turn on CPUs that it shares.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits_turn: bool,
 }
 
 /// A job's hold on a node.

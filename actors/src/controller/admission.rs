@@ -9,12 +9,7 @@ use crate::{
         record::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of},
     },
     scheduler::{
-        constraint::Wish,
-        facts::PartitionFacts,
-        plan::longer,
-        priority::{self, Standing},
-        probe::Feasibility,
-        request::NodeUse,
+        constraint::Wish, facts::PartitionFacts, plan::longer, priority, probe::Feasibility, request::NodeUse,
         shell::partition_facts,
     },
 };
@@ -144,7 +139,7 @@ impl Rules<'_> {
         let mut record = self.record(by, spec, resolved, array, identity);
         let view = JobCore::new(record.clone(), Arc::new(JobSite::default())).view(self.now);
         if let Some(rules) = self.priority.filter(|_| !record.terms.fixed) {
-            record.priority = rules.priority(&view, Standing::default());
+            record.priority = rules.priority(&view, rules.standing(&view));
         }
         self.enforce_limits(&record, &partitions)?;
         // What it names may come yet.

@@ -17,7 +17,7 @@ use crate::{
     license::account::LicenseOffice,
     node::messages::{NodeInput, NodeMsg},
     reservation::messages::ReservationMsg,
-    scheduler::{priority, shell::SchedulerMsg},
+    scheduler::{priority, qos::QosTable, shell::SchedulerMsg},
     topology::Topologies,
 };
 use garrick_model::{
@@ -119,6 +119,7 @@ pub struct Env {
     config: RwLock<Arc<Config>>,
     site: RwLock<Arc<JobSite>>,
     priority: RwLock<Option<Arc<priority::Rules>>>,
+    qos: RwLock<Arc<QosTable>>,
     /// Topologies, and the configuration that they were made of.
     topologies: RwLock<Option<(Arc<Config>, Arc<Topologies>)>>,
 }
@@ -141,6 +142,7 @@ impl Env {
             config: RwLock::new(config),
             site: RwLock::new(Arc::new(JobSite::default())),
             priority: RwLock::new(None),
+            qos: RwLock::default(),
             topologies: RwLock::new(None),
         }
     }
@@ -220,6 +222,16 @@ impl Env {
     /// Changes that. For the scheduler.
     pub fn set_priority_rules(&self, rules: Option<Arc<priority::Rules>>) {
         *self.priority.write().unwrap_or_else(PoisonError::into_inner) = rules;
+    }
+
+    /// What is known of QOS. Without an accounting database: nothing.
+    pub fn qos(&self) -> Arc<QosTable> {
+        Arc::clone(&self.qos.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Changes that. For the feed of the accounting database.
+    pub fn set_qos(&self, table: QosTable) {
+        *self.qos.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(table);
     }
 
     /// A number for a question to agents, never used again.

@@ -1,7 +1,7 @@
 //! What `sprio` asks: the factors behind the priorities of jobs that wait.
 
 use super::front::ControllerActor;
-use crate::scheduler::priority::{self, Factors, Standing};
+use crate::scheduler::priority::{self, Factors};
 use garrick_model::{
     config::PrioritySettings,
     messages::{
@@ -47,7 +47,7 @@ fn weights(settings: &PrioritySettings) -> PriorityWeights {
 
 fn in_partition(rules: &priority::Rules, job: &JobView, partition: &str) -> JobPriority {
     let rank = rules.partitions.get(partition).cloned().unwrap_or_default();
-    let calculated = rules.factors(job, &rank, Standing::default());
+    let calculated = rules.factors(job, &rank, rules.standing(job));
     let (factors, priority, tres) = if job.terms.fixed {
         let fixed = Factors { nice: calculated.nice, site: calculated.site, ..Factors::default() };
         (fixed, job.priority, Vec::new())

@@ -256,6 +256,7 @@ impl JobCore {
             JobInput::Start(proposal) => self.start(*proposal, &mut turn),
             JobInput::Preempt(proposal) => self.preempt(&proposal, &mut turn),
             JobInput::GoOn(proposal) => self.go_on_if_free(&proposal, &mut turn),
+            JobInput::Turn(proposal) => self.take_turn(&proposal, &mut turn),
             JobInput::Unparked { attempt, node, granted } => self.unparked(attempt, &node, granted, &mut turn),
             JobInput::Considered { reason, expected } => self.considered(reason, expected, &turn),
             JobInput::Priority(priority) => self.calculated(priority),

@@ -310,6 +310,7 @@ impl JobCore {
             JobInput::Start(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
             JobInput::Preempt(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
             JobInput::GoOn(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
+            JobInput::Turn(proposal) => JobEffect::Outcome { pass: proposal.pass, accepted: false },
             JobInput::Subscribe { by } => JobEffect::Tell { to: by, fact: Arc::new(self.fact()) },
             JobInput::Report { node, seq, report } => {
                 if let AgentReport::NodeReleased { sluid, .. } = *report {

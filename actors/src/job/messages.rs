@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     node::messages::{ReserveAsk, ReserveRefusal},
-    scheduler::{plan::StartProposal, preempt::PreemptProposal, resume::ResumeProposal},
+    scheduler::{plan::StartProposal, preempt::PreemptProposal, resume::ResumeProposal, turns::TurnProposal},
 };
 use garrick_model::{
     config::{BillingWeights, ExitCodes},
@@ -203,6 +203,8 @@ pub enum JobInput {
     Preempt(Box<PreemptProposal>),
     /// The scheduler proposes that its run, suspended for another job, goes on.
     GoOn(Box<ResumeProposal>),
+    /// The scheduler proposes that its run stands still until its turn comes on CPUs that it shares, or that it is its turn.
+    Turn(TurnProposal),
     /// A node's owner answered a run that wants its CPUs back.
     Unparked {
         /// Which attempt.
@@ -574,6 +576,7 @@ impl Message for JobMsg {
                 JobInput::Considered { .. } => "Considered",
                 JobInput::Priority(_) => "Priority",
                 JobInput::GoOn(_) => "GoOn",
+                JobInput::Turn(_) => "Turn",
                 JobInput::Unparked { .. } => "Unparked",
                 JobInput::Reserved { .. } => "Reserved",
                 JobInput::LicensesReserved { .. } => "LicensesReserved",

@@ -235,6 +235,9 @@ pub struct Suspended {
     /// For another job.
     #[serde(default)]
     pub yielded: Option<Yielded>,
+    /// Until its turn comes on CPUs that it shares.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits_turn: bool,
 }
 
 /// For whom a run stands still.

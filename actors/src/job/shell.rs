@@ -450,6 +450,12 @@ impl JobsSupervisor {
         }
     }
 
+    fn refuse(&self, cx: &mut Context<Self>, pass: u64) {
+        if let Some(scheduler) = self.env.scheduler() {
+            deliver(cx, &scheduler, SchedulerMsg::Outcome { pass, accepted: false });
+        }
+    }
+
     fn bounce(&self, cx: &mut Context<Self>, job: JobId, input: JobInput) {
         match input {
             JobInput::Report { node, seq, report } => {
@@ -468,16 +474,10 @@ impl JobsSupervisor {
             JobInput::RunMissing { node, sluid } | JobInput::NodeLost { node, sluid } => {
                 self.env.tell_node(cx, &node, NodeInput::Release { job, sluid, attempt: None, drain: None });
             }
-            JobInput::Start(proposal) => {
-                if let Some(scheduler) = self.env.scheduler() {
-                    deliver(cx, &scheduler, SchedulerMsg::Outcome { pass: proposal.pass, accepted: false });
-                }
-            }
-            JobInput::Preempt(proposal) => {
-                if let Some(scheduler) = self.env.scheduler() {
-                    deliver(cx, &scheduler, SchedulerMsg::Outcome { pass: proposal.pass, accepted: false });
-                }
-            }
+            JobInput::Start(proposal) => self.refuse(cx, proposal.pass),
+            JobInput::Preempt(proposal) => self.refuse(cx, proposal.pass),
+            JobInput::GoOn(proposal) => self.refuse(cx, proposal.pass),
+            JobInput::Turn(proposal) => self.refuse(cx, proposal.pass),
             JobInput::Subscribe { by } => {
                 if let Some(asker) = self.env.job(by) {
                     deliver(cx, &asker, JobMsg::Input(JobInput::Fact { job, fact: None }));

@@ -134,6 +134,9 @@ pub enum JobEvent {
         by_admin: bool,
         /// It does for another job.
         yielded: Option<Yielded>,
+        /// It waits for its turn on CPUs that it shares.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        waits_turn: bool,
     },
     /// It goes on.
     Continued {
@@ -258,7 +261,7 @@ impl JobRecord {
                 Phase::Suspended(run) => self.phase = Phase::Running(Run { continued: true, ..run.clone() }),
                 _ => return Err(illegal),
             },
-            JobEvent::Stopped { at, by_admin, yielded } => {
+            JobEvent::Stopped { at, by_admin, yielded, waits_turn } => {
                 let (mut run, still) = match &self.phase {
                     Phase::Running(run) => (run.clone(), false),
                     Phase::Suspended(run) => (run.clone(), true),
@@ -267,6 +270,7 @@ impl JobRecord {
                 let since = run.suspended.get_or_insert_with(|| Suspended { at: *at, ..Suspended::default() });
                 since.at = if still { since.at } else { *at };
                 (since.by_admin, since.yielded) = (*by_admin, yielded.clone());
+                since.waits_turn = *waits_turn;
                 self.phase = Phase::Suspended(run);
             }
             JobEvent::Continued { at } => match &self.phase {

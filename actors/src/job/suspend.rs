@@ -1,15 +1,16 @@
-//! Standing still: suspended by an administrator, or for another job that may preempt this one, which gets its CPUs then.
-//! Who was suspended for another keeps all the rest, and goes on when every node has said that the CPUs are free again. One
-//! that an administrator suspended as well waits for an administrator too.
+//! Standing still: suspended by an administrator, or for another job that may preempt this one, which gets its CPUs then, or
+//! until its turn comes on CPUs that it shares. Who was suspended for another keeps all the rest, and goes on when every node
+//! has said that the CPUs are free again. Who waits for his turn keeps all, and goes on when the scheduler says so. One that an
+//! administrator suspended as well waits for an administrator too.
 
 use super::{
     core::{JobCore, Turn},
     messages::{JobEffect, JobTimer},
-    record::{Phase, Yielded},
+    record::{Phase, Run, Suspended, Yielded},
     start::COMMIT_LIMIT,
     state::JobEvent,
 };
-use crate::scheduler::{preempt::PreemptProposal, resume::ResumeProposal};
+use crate::scheduler::{preempt::PreemptProposal, resume::ResumeProposal, turns::TurnProposal};
 use garrick_model::{
     messages::node::{ControllerToNode, SignalScope},
     refusal::Refusal,
@@ -28,6 +29,32 @@ pub(super) struct Resuming {
     asked_by: Asker,
 }
 
+/// Why a run stands still.
+#[derive(Clone, Debug, Default)]
+struct Cause {
+    by_admin: bool,
+    yielded: Option<Yielded>,
+    waits_turn: bool,
+}
+
+impl Cause {
+    fn of(run: &Run) -> Self {
+        run.suspended.clone().map_or_else(Self::default, |suspended| {
+            let Suspended { by_admin, yielded, waits_turn, .. } = suspended;
+            Self { by_admin, yielded, waits_turn }
+        })
+    }
+
+    /// When no administrator says otherwise, the scheduler resumes it.
+    fn is_the_schedulers(&self) -> bool {
+        self.yielded.is_some() || self.waits_turn
+    }
+
+    fn waits_turn_only(&self) -> bool {
+        self.waits_turn && !self.by_admin && self.yielded.is_none()
+    }
+}
+
 /// Who is told what comes of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Asker {
@@ -42,15 +69,15 @@ impl JobCore {
     pub(super) fn suspend(&mut self, turn: &mut Turn<'_>) -> Result<(), Refusal> {
         match &self.record.phase {
             Phase::Running(_) => {
-                self.save(JobEvent::Stopped { at: turn.now, by_admin: true, yielded: None }, turn);
+                self.stand(turn, Cause { by_admin: true, ..Cause::default() });
                 self.stop(turn);
                 self.tell_limit(turn);
                 Ok(())
             }
             Phase::Suspended(run) => {
-                if let Some(yielded) = run.yielded().cloned() {
-                    let yielded = Some(yielded);
-                    self.save(JobEvent::Stopped { at: turn.now, by_admin: true, yielded }, turn);
+                let cause = Cause::of(run);
+                if cause.is_the_schedulers() {
+                    self.stand(turn, Cause { by_admin: true, ..cause });
                     self.give_up_resuming(false, turn);
                 }
                 Ok(())
@@ -64,19 +91,21 @@ impl JobCore {
     /// whether its CPUs are free.
     pub(super) fn resume_by_admin(&mut self, request: u64, turn: &mut Turn<'_>) -> Option<Result<(), Refusal>> {
         match &self.record.phase {
-            Phase::Suspended(run) => match run.yielded().cloned() {
-                None => {
+            Phase::Suspended(run) => match Cause::of(run) {
+                cause if !cause.is_the_schedulers() => {
                     self.go_on(turn);
                     Some(Ok(()))
                 }
-                Some(_) if run.ending.is_some() => Some(Err(Refusal::AlreadyDone)),
+                _ if run.ending.is_some() => Some(Err(Refusal::AlreadyDone)),
                 // From now on it is the scheduler's again.
-                yielded if run.suspended.as_ref().is_some_and(|s| s.by_admin) => {
-                    self.save(JobEvent::Stopped { at: turn.now, by_admin: false, yielded }, turn);
+                cause if cause.by_admin => {
+                    self.stand(turn, Cause { by_admin: false, ..cause });
                     Some(Ok(()))
                 }
-                Some(_) if self.resuming.is_some() => Some(Err(Refusal::Busy)),
-                Some(_) => {
+                // Another has its turn on the same CPUs.
+                cause if cause.yielded.is_none() => Some(Err(Refusal::Busy)),
+                _ if self.resuming.is_some() => Some(Err(Refusal::Busy)),
+                _ => {
                     self.ask_for_cpus(Asker::Request(request), turn);
                     None
                 }
@@ -99,12 +128,14 @@ impl JobCore {
             self.give_cpus(turn);
             return true;
         }
+        // Who only waited for his turn is nobody's to resume but the scheduler's.
+        let by_admin = still && !Cause::of(run).waits_turn_only();
         let grace = if still { Duration::ZERO } else { proposal.grace };
         let times = PreemptTimes { eligible: proposal.eligible, at: turn.now, ends: turn.now.plus(grace) };
         let until = proposal.until.unwrap_or(turn.now);
         tracing::info!(job_id = self.record.id.0, by = proposal.by.0, "job.suspended");
         let yielded = Some(Yielded { times, by: proposal.by, until });
-        self.save(JobEvent::Stopped { at: turn.now, by_admin: still, yielded }, turn);
+        self.stand(turn, Cause { by_admin, yielded, waits_turn: false });
         self.tell_limit(turn);
         self.move_end(turn);
         if !grace.is_zero()
@@ -114,6 +145,33 @@ impl JobCore {
         }
         self.give_cpus(turn);
         true
+    }
+
+    /// Its turn on CPUs that it shares is over, or has come. Who is to end, or stands still for another reason, takes none.
+    pub(super) fn take_turn(&mut self, proposal: &TurnProposal, turn: &mut Turn<'_>) {
+        let phase = Some(&self.record.phase).filter(|_| self.record.sluid == proposal.sluid);
+        let accepted = match phase {
+            Some(Phase::Running(run)) if !proposal.on && run.ending.is_none() && run.preempted.is_none() => {
+                self.stand(turn, Cause { waits_turn: true, ..Cause::default() });
+                self.stop(turn);
+                self.tell_limit(turn);
+                self.move_end(turn);
+                true
+            }
+            Some(Phase::Suspended(run)) if proposal.on && run.ending.is_none() && Cause::of(run).waits_turn_only() => {
+                self.go_on(turn);
+                true
+            }
+            // It is as it should be.
+            Some(Phase::Running(_)) => proposal.on,
+            _ => false,
+        };
+        turn.out.push(JobEffect::Outcome { pass: proposal.pass, accepted });
+    }
+
+    fn stand(&mut self, turn: &mut Turn<'_>, cause: Cause) {
+        let Cause { by_admin, yielded, waits_turn } = cause;
+        self.save(JobEvent::Stopped { at: turn.now, by_admin, yielded, waits_turn }, turn);
     }
 
     /// One that stands still for another gives its CPUs when its grace is over. May be repeated.

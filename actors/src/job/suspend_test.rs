@@ -7,7 +7,7 @@ use super::{
     messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
     state::JobEvent,
 };
-use crate::scheduler::{fixtures::spec, preempt::PreemptProposal, resume::ResumeProposal};
+use crate::scheduler::{fixtures::spec, preempt::PreemptProposal, resume::ResumeProposal, turns::TurnProposal};
 use garrick_model::{
     config::PreemptMode,
     ids::{JobId, Sluid},
@@ -271,4 +271,85 @@ fn one_whose_end_is_ordered_is_not_stopped_again() {
     let sluid = job.core.record().sluid;
     let out = job.send(JobInput::RunHeld { node: "n0".to_owned(), sluid });
     assert_eq!((signals(&out), parked(&out)), (vec![], vec![]));
+}
+
+fn turn(job: &mut Bench, on: bool) -> Vec<JobEffect> {
+    let sluid = job.core.record().sluid;
+    job.send(JobInput::Turn(TurnProposal { pass: 6, job: JobId(7), sluid, on }))
+}
+
+#[test]
+fn one_that_waits_for_its_turn_keeps_its_cpus_and_its_time_does_not_count() {
+    let mut job = Bench::running(spec());
+    job.now = job.now.plus(secs(100));
+    let out = turn(&mut job, false);
+    assert_eq!((outcome(&out), signals(&out), limits(&out)), (Some(true), vec![SIGSTOP], vec![TimeLimit::Unlimited]));
+    assert!(parked(&out).is_empty(), "it shares them");
+    let times = job.view().suspended.unwrap();
+    assert_eq!((job.state(), times.waits_turn, times.by_admin), (JobState::Suspended, true, false));
+    assert_eq!(outcome(&go_on(&mut job)), Some(false), "it gave way to nobody");
+    assert_eq!(job.command(ROOT, None, JobCommand::Resume).0, Err(Refusal::Busy));
+
+    // A restarted owner still knows.
+    job.core = JobCore::new(job.replayed(), Arc::new(JobSite::default()));
+    let mut out = Vec::new();
+    job.core.resume(job.now, &mut job.ids, Leftover::default(), &mut out);
+    let sluid = Sluid(job.core.record().sluid.0);
+    let out = job.send(JobInput::RunHeld { node: "n0".to_owned(), sluid });
+    assert_eq!((signals(&out), parked(&out)), (vec![SIGSTOP], vec![]));
+
+    job.now = job.now.plus(secs(30));
+    let out = turn(&mut job, true);
+    assert_eq!((outcome(&out), signals(&out)), (Some(true), vec![SIGCONT]));
+    assert_eq!(limits(&out), [TimeLimit::Secs(3600 + 30)]);
+    assert_eq!((job.state(), job.view().suspended.unwrap().waits_turn), (JobState::Running, false));
+    let again = turn(&mut job, true);
+    assert_eq!((outcome(&again), signals(&again)), (Some(true), vec![]));
+    let other_run = TurnProposal { pass: 6, job: JobId(7), sluid: Sluid(1), on: false };
+    assert_eq!(outcome(&job.send(JobInput::Turn(other_run))), Some(false));
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
+#[test]
+fn whom_an_administrator_suspended_takes_no_turn_until_he_resumes_it() {
+    let mut job = Bench::running(spec());
+    turn(&mut job, false);
+    job.command(ROOT, None, JobCommand::Suspend).0.unwrap();
+    assert_eq!(outcome(&turn(&mut job, true)), Some(false));
+    job.command(ROOT, None, JobCommand::Resume).0.unwrap();
+    assert_eq!(job.state(), JobState::Suspended, "its turn has not come");
+    assert_eq!(outcome(&turn(&mut job, true)), Some(true));
+    // One that ran has no turn to wait for.
+    job.command(ROOT, None, JobCommand::Suspend).0.unwrap();
+    assert_eq!((outcome(&turn(&mut job, true)), outcome(&turn(&mut job, false))), (Some(false), Some(false)));
+    job.command(ROOT, None, JobCommand::Resume).0.unwrap();
+    assert_eq!(job.state(), JobState::Running);
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
+#[test]
+fn one_that_waits_for_its_turn_gives_its_cpus_to_one_that_preempts_it() {
+    let mut job = Bench::running(spec());
+    turn(&mut job, false);
+    let out = told(&mut job, 2, 100);
+    assert_eq!((outcome(&out), parked(&out)), (Some(true), vec!["n0", "n1"]), "it stands still already");
+    let times = job.view().suspended.unwrap();
+    assert_eq!((times.waits_turn, times.by_admin), (false, false));
+    assert_eq!(outcome(&turn(&mut job, true)), Some(false));
+    let asked = go_on(&mut job);
+    answered(&mut job, &asked, [true, true]);
+    assert_eq!(job.state(), JobState::Running);
+}
+
+#[test]
+fn one_that_is_to_end_is_not_stopped_until_its_turn() {
+    let mut job = Bench::running(spec());
+    job.order(JobCommand::Cancel).unwrap();
+    assert_eq!(outcome(&turn(&mut job, false)), Some(false));
+    let mut job = Bench::running(spec());
+    turn(&mut job, false);
+    job.command(ALICE, None, JobCommand::Cancel).0.unwrap();
+    assert_eq!(outcome(&turn(&mut job, true)), Some(false));
+    job.ended(JobState::Cancelled, 0);
+    assert_eq!(job.state(), JobState::Completing);
 }

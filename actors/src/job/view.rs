@@ -111,6 +111,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
             stood_ms: suspended.stood_ms,
             by_admin: suspended.by_admin,
             yielded: suspended.yielded.as_ref().map(|yielded| yielded.times),
+            waits_turn: suspended.waits_turn,
         }),
         billing: if core.site.billing.is_empty() { None } else { billing(core) },
     }

@@ -6,6 +6,7 @@ use super::{
     caps::CpuCaps,
     licenses::LicenseFacts,
     preempt::{PreemptRules, Yielding},
+    qos::QosTable,
     reservations::Reservations,
     topology::close_units,
 };
@@ -185,8 +186,11 @@ pub struct ClusterView {
     pub licenses: LicenseFacts,
     /// Advance reservations.
     pub reservations: Reservations,
-    /// Jobs that have nodes, where there is preemption. Those that are suspended for others always.
+    /// Jobs that have nodes, where there is preemption or gang scheduling. Those that are suspended for others or until their
+    /// turn comes always.
     pub working: BTreeMap<JobId, Arc<JobView>>,
+    /// Qualities of service.
+    pub qos: Arc<QosTable>,
     /// Some run is suspended for another.
     pub has_parked: bool,
     /// When jobs ended whose nodes are being cleaned, and in which partition, where that bounds a plan.
@@ -216,8 +220,8 @@ impl ClusterView {
             match job.state {
                 state if state.waits() => pending.push(Arc::clone(job)),
                 JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing => {
-                    let yielded = job.suspended.is_some_and(|times| times.yielded.is_some());
-                    if policy.preempt.is_on() || yielded {
+                    let waits = job.suspended.is_some_and(|times| times.yielded.is_some() || times.waits_turn);
+                    if policy.preempt.is_on() || policy.preempt.time_slice.is_some() || waits {
                         working.insert(job.id, Arc::clone(job));
                     }
                     if waits_for_them

@@ -53,12 +53,14 @@ pub mod plan;
 pub mod preempt;
 pub mod priority;
 pub mod probe;
+pub mod qos;
 pub mod request;
 pub mod reservations;
 pub mod resume;
 pub mod select;
 pub mod shell;
 pub mod topology;
+pub mod turns;
 
 #[cfg(test)]
 pub(crate) mod fixtures;
@@ -90,5 +92,7 @@ mod restricted_test;
 mod resume_test;
 #[cfg(test)]
 mod topology_test;
+#[cfg(test)]
+mod turns_test;
 #[cfg(test)]
 mod whole_test;

@@ -640,13 +640,13 @@ impl<'a> Pass<'a> {
 
     /// Nodes that the request gets now from runs that are suspended for such as it.
     fn place_over_suspended(&mut self, asked: &Asked<'_>) -> Option<Vec<AllocatedNode>> {
-        let Asked { request, length, .. } = *asked;
+        let Asked { job, request, length, .. } = *asked;
         if !self.view.has_parked || self.trial.is_some() || request.hres.is_some() {
             return None;
         }
         let open = self.open_to(asked, self.now.plus(length));
         let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
-        self.preemption.room_over_suspended(self.view, self.now, (request, &open), taken)
+        self.preemption.room_over_suspended(self.view, self.now, (job, request, &open), taken)
     }
 
     /// Candidates that are not others' by reservation until `end`.

@@ -44,19 +44,31 @@ pub struct PreemptRules {
     pub kind: PreemptType,
     /// `PreemptMode`: of partitions that have none of their own.
     pub mode: PreemptMode,
+    /// `WITHIN` and `PRIORITY` of that.
+    pub within: bool,
+    /// Likewise.
+    pub by_priority: bool,
     /// `PreemptExemptTime`: runs are left alone for so long.
     pub exempt: Duration,
+    /// `min_exempt_priority`: jobs of this priority and above are left alone.
+    pub exempt_from: Option<u32>,
     /// `youngest_first`: of one tier, runs that started last go first.
     pub youngest_first: bool,
     /// `suspend_grace_time`: for runs that are only suspended, from being told to standing still.
     pub suspend_grace: Duration,
+    /// `SchedulerTimeSlice`, where jobs that share CPUs take turns (`GANG`).
+    pub time_slice: Option<Duration>,
 }
 
-/// How the jobs of a partition give way.
+/// How the jobs of a partition, or of a QOS, give way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Yielding {
     /// `PreemptMode`; `None`: the cluster's.
     pub mode: Option<PreemptMode>,
+    /// `WITHIN` of that: to jobs of the same QOS too. Counts besides the cluster's.
+    pub within: bool,
+    /// `PRIORITY` of that: only to jobs of a higher priority. Counts besides the cluster's.
+    pub by_priority: bool,
     /// `GraceTime`: from being told to the end.
     pub grace: Duration,
 }
@@ -91,7 +103,21 @@ pub struct Way {
     pub mode: PreemptMode,
     /// From being told to the end.
     pub grace: Duration,
+    /// From its start until it may be preempted.
+    pub exempt: Duration,
 }
+
+/// Who asks others to give way: a job that waits, in one of its partitions.
+#[derive(Clone, Copy, Debug)]
+pub struct Claim<'c> {
+    /// Job.
+    pub job: &'c JobView,
+    /// Place of the partition.
+    pub partition: usize,
+}
+
+/// What makes two claims the same besides what they ask for.
+type Rank = (Option<String>, Option<u32>);
 
 impl PreemptRules {
     /// Somebody may preempt somebody.
@@ -99,21 +125,60 @@ impl PreemptRules {
         self.kind != PreemptType::None
     }
 
-    /// How a job that runs in the partition named gives way to one that waits in the partition at `place`; `None`: it does
-    /// not.
-    pub fn way(&self, view: &ClusterView, place: usize, partition: &str) -> Option<Way> {
-        match self.kind {
-            PreemptType::None => None,
+    /// How a job that has nodes gives way to one that waits; `None`: it does not.
+    pub fn way(&self, view: &ClusterView, claim: Claim<'_>, runs: &JobView) -> Option<Way> {
+        let (_, runs_in) = view.partition(&runs.allocation.as_ref()?.partition)?;
+        let tier = view.partitions[claim.partition].tier;
+        let (rank, yielding, exempt) = match self.kind {
+            PreemptType::None => return None,
             PreemptType::PartitionPrio => {
-                let (_, runs_in) = view.partition(partition)?;
-                let mode = runs_in.yielding.mode.unwrap_or(self.mode);
-                (runs_in.tier < view.partitions[place].tier && mode != PreemptMode::Off).then_some(Way {
-                    rank: runs_in.tier,
-                    mode,
-                    grace: if mode == PreemptMode::Suspend { self.suspend_grace } else { runs_in.yielding.grace },
-                })
+                (runs_in.tier < tier).then_some((runs_in.tier, &runs_in.yielding, self.exempt))?
             }
+            PreemptType::Qos => {
+                let ((own, asks), (name, gives)) = (view.qos.of(claim.job)?, view.qos.of(runs)?);
+                let within = own == name && (gives.yielding.within || self.within);
+                let may = within || asks.preempts.contains(name);
+                may.then_some((gives.priority, &gives.yielding, gives.exempt.unwrap_or(self.exempt)))?
+            }
+        };
+        let mode = yielding.mode.unwrap_or(self.mode);
+        // With QOS, as in Slurm: to one in the same partition, or in one of a higher tier.
+        let near = || runs_in.tier < tier || runs_in.name == view.partitions[claim.partition].name;
+        let never = match mode {
+            PreemptMode::Off => true,
+            PreemptMode::Suspend => !near(),
+            PreemptMode::Cancel | PreemptMode::Requeue => false,
+        };
+        let by_priority = self.by_priority || yielding.by_priority;
+        let outranked = by_priority && runs.priority >= claim.job.priority;
+        let spared = self.exempt_from.is_some_and(|least| runs.priority >= least);
+        let grace = if mode == PreemptMode::Suspend { self.suspend_grace } else { yielding.grace };
+        (!never && !outranked && !spared).then_some(Way { rank, mode, grace, exempt })
+    }
+
+    /// Might anybody give way to it at all?
+    fn may_preempt(&self, view: &ClusterView, claim: Claim<'_>) -> bool {
+        match self.kind {
+            PreemptType::None => false,
+            PreemptType::PartitionPrio => {
+                let tier = view.partitions[claim.partition].tier;
+                let gives = |mode: Option<PreemptMode>| mode.unwrap_or(self.mode) != PreemptMode::Off;
+                view.partitions.iter().any(|other| other.tier < tier && gives(other.yielding.mode))
+            }
+            PreemptType::Qos => view
+                .qos
+                .of(claim.job)
+                .is_some_and(|(_, qos)| !qos.preempts.is_empty() || qos.yielding.within || self.within),
         }
+    }
+
+    /// What of a claim decides who gives way to it, besides its partition.
+    fn rank(&self, view: &ClusterView, claim: Claim<'_>) -> Rank {
+        let minds_priority = self.by_priority
+            || view.partitions.iter().any(|partition| partition.yielding.by_priority)
+            || view.qos.all().any(|qos| qos.yielding.by_priority);
+        let qos = (self.kind == PreemptType::Qos).then(|| view.qos.of(claim.job)).flatten();
+        (qos.map(|(name, _)| name.to_owned()), minds_priority.then_some(claim.job.priority))
     }
 }
 
@@ -150,9 +215,9 @@ pub(super) struct Preemption {
     /// Named in this pass, and how they go.
     named: BTreeMap<JobId, PreemptMode>,
     /// Requests for which nobody's end makes room.
-    failed: FxHashSet<Request>,
+    failed: FxHashSet<(Request, Rank)>,
     /// Requests for which those that are suspended leave no room.
-    failed_over_suspended: FxHashSet<Request>,
+    failed_over_suspended: FxHashSet<(Request, Rank)>,
     tried: usize,
     tried_over_suspended: usize,
 }
@@ -168,23 +233,23 @@ impl Preemption {
         (planned, reserved): (&[PlannedHold], &[Reservation]),
     ) -> Option<Room> {
         let rules = &view.policy.preempt;
-        let someone = |at: &str| rules.way(view, request.partition, at).is_some();
-        if !rules.is_on()
-            || !view.partitions.iter().any(|p| someone(&p.name))
-            || self.tried >= MOST_TRIED
-            || self.failed.contains(request)
-        {
+        let claim = Claim { job, partition: request.partition };
+        if !rules.may_preempt(view, claim) || self.tried >= MOST_TRIED {
+            return None;
+        }
+        let key = (request.clone(), rules.rank(view, claim));
+        if self.failed.contains(&key) {
             return None;
         }
         self.tried += 1;
         let open = without_reserved(now, request, candidates, reserved);
         let closed = closed_cpus(view, now, request);
-        let search = Search { view, now, request, open: &open, planned, named: &self.named, closed };
+        let search = Search { view, now, claim, request, open: &open, planned, named: &self.named, closed };
         let found = search.run(job.id);
         match &found {
             Some(room) => self.named.extend(room.victims.iter().map(|victim| (victim.job, victim.mode))),
             None => {
-                self.failed.insert(request.clone());
+                self.failed.insert(key);
             }
         }
         found
@@ -195,16 +260,21 @@ impl Preemption {
         &mut self,
         view: &ClusterView,
         now: Timestamp,
-        (request, candidates): (&Request, &FixedBitSet),
+        (job, request, candidates): (&JobView, &Request, &FixedBitSet),
         (planned, reserved): (&[PlannedHold], &[Reservation]),
     ) -> Option<Vec<AllocatedNode>> {
-        let known = !view.policy.preempt.is_on() || self.failed_over_suspended.contains(request);
-        if known || self.tried_over_suspended >= MOST_TRIED {
+        let rules = &view.policy.preempt;
+        if !rules.is_on() || self.tried_over_suspended >= MOST_TRIED {
+            return None;
+        }
+        let claim = Claim { job, partition: request.partition };
+        let key = (request.clone(), rules.rank(view, claim));
+        if self.failed_over_suspended.contains(&key) {
             return None;
         }
         let open = without_reserved(now, request, candidates, reserved);
         let closed = closed_cpus(view, now, request);
-        let search = Search { view, now, request, open: &open, planned, named: &self.named, closed };
+        let search = Search { view, now, claim, request, open: &open, planned, named: &self.named, closed };
         let parked = |place: usize| view.nodes[place].holds.iter().any(|hold| search.stands_aside(hold));
         let found = open.ones().any(parked).then(|| {
             self.tried_over_suspended += 1;
@@ -212,7 +282,7 @@ impl Preemption {
         });
         let found = found.flatten();
         if found.is_none() {
-            self.failed_over_suspended.insert(request.clone());
+            self.failed_over_suspended.insert(key);
         }
         found
     }
@@ -246,6 +316,7 @@ fn without_reserved(
 struct Search<'s> {
     view: &'s ClusterView,
     now: Timestamp,
+    claim: Claim<'s>,
     request: &'s Request,
     open: &'s FixedBitSet,
     planned: &'s [PlannedHold],
@@ -326,10 +397,11 @@ impl<'s> Search<'s> {
 
     /// Does a run that is suspended give way to this request?
     fn may_have_cpus_of(&self, hold: &NodeHold) -> bool {
-        self.may_be_neighbours(hold)
-            && self.view.working.get(&hold.job).and_then(|job| job.allocation.as_ref()).is_some_and(|allocation| {
-                self.view.policy.preempt.way(self.view, self.request.partition, &allocation.partition).is_some()
-            })
+        self.may_be_neighbours(hold) && self.view.working.get(&hold.job).is_some_and(|job| self.way(job).is_some())
+    }
+
+    fn way(&self, job: &JobView) -> Option<Way> {
+        self.view.policy.preempt.way(self.view, self.claim, job)
     }
 
     /// Who keeps a node for his user keeps it when he is suspended too.
@@ -374,12 +446,9 @@ impl<'s> Search<'s> {
             }
             let Some(job) = self.view.working.get(&hold.job).filter(|job| job.sluid == hold.sluid) else { continue };
             let Some(allocation) = &job.allocation else { continue };
-            let Some(way) = self.view.policy.preempt.way(self.view, self.request.partition, &allocation.partition)
-            else {
-                continue;
-            };
+            let Some(way) = self.way(job) else { continue };
             // Nor part of a heterogeneous job: that would end all of it.
-            if self.eligible(job) > self.now || job.spec.het.is_some() {
+            if self.eligible(job, way) > self.now || job.spec.het.is_some() {
                 continue;
             }
             let stands = matches!(job.state, JobState::Running | JobState::Suspended) && !hold.parked;
@@ -393,8 +462,8 @@ impl<'s> Search<'s> {
     }
 
     /// From when on the run may be preempted.
-    fn eligible(&self, job: &JobView) -> Timestamp {
-        job.start_time.unwrap_or(self.now).plus(self.view.policy.preempt.exempt)
+    fn eligible(&self, job: &JobView, way: Way) -> Timestamp {
+        job.start_time.unwrap_or(self.now).plus(way.exempt)
     }
 
     fn room(&self, by: JobId, nodes: Vec<AllocatedNode>, victims: &[Victim<'_>]) -> Room {
@@ -413,7 +482,7 @@ impl<'s> Search<'s> {
             by,
             mode: victim.way.mode,
             grace: victim.way.grace,
-            eligible: self.eligible(victim.job),
+            eligible: self.eligible(victim.job, victim.way),
             until: None,
         };
         Room { nodes, victims: victims.iter().map(proposal).collect(), from }

@@ -6,6 +6,7 @@ use super::{
     fixtures::{cluster, hold, job, node, partition, spec},
     plan::{Plan, plan},
     preempt::{PreemptRules, Yielding},
+    qos::{Qos, QosTable},
 };
 use garrick_model::{
     config::{PreemptMode, PreemptType},
@@ -105,9 +106,10 @@ fn equal_tiers_spared_partitions_and_runs_that_are_exempt_are_left_alone() {
         assert!(plan(&site(1, &runs, waits(below)), NOW).preemptions.is_empty(), "{below}");
     }
     let mut view = site(1, &runs, waits("high"));
-    view.partitions[1].yielding = Yielding { mode: Some(PreemptMode::Off), grace: Duration::ZERO };
+    view.partitions[1].yielding = Yielding { mode: Some(PreemptMode::Off), ..Yielding::default() };
     assert!(plan(&view, NOW).preemptions.is_empty());
-    view.partitions[1].yielding = Yielding { mode: Some(PreemptMode::Cancel), grace: Duration::from_secs(5) };
+    view.partitions[1].yielding =
+        Yielding { mode: Some(PreemptMode::Cancel), grace: Duration::from_secs(5), ..Yielding::default() };
     let one = plan(&view, NOW).preemptions[0].clone();
     assert_eq!((one.mode, one.grace), (PreemptMode::Cancel, Duration::from_secs(5)));
     view.policy.preempt.exempt = Duration::from_secs(101);
@@ -256,6 +258,164 @@ proptest! {
             let mut alone = after.clone();
             alone.pending.retain(|waiting| waiting.id == job);
             prop_assert_eq!(plan(&alone, NOW).starts.len(), 1, "it starts once the room is there");
+        }
+    }
+}
+
+/// Jobs of one partition, with these QOS.
+fn by_qos(all: Vec<(&str, Qos)>, running: &[(JobView, &str)], waiting: Vec<(JobView, &str)>) -> ClusterView {
+    let of = |(job, qos): (JobView, &str)| {
+        let qos = Some(qos.to_owned()).filter(|qos| !qos.is_empty());
+        let spec = Arc::new(JobSpec { qos, ..(*job.spec).clone() });
+        JobView { spec, ..job }
+    };
+    let running: Vec<JobView> = running.iter().cloned().map(of).collect();
+    let mut view = site(2, &running, waiting.into_iter().map(of).collect());
+    view.policy.preempt.kind = PreemptType::Qos;
+    let named = all.into_iter().map(|(name, qos)| (name.to_owned(), qos));
+    view.qos = Arc::new(QosTable::new(named, Some("normal")));
+    view
+}
+
+fn qos(priority: u32, preempts: &[&str]) -> Qos {
+    Qos { priority, preempts: preempts.iter().map(|name| (*name).to_owned()).collect(), ..Qos::default() }
+}
+
+#[test]
+fn a_job_of_a_qos_preempts_those_of_the_ones_that_its_qos_names() {
+    let runs = |qos| [(running(50, "high", 1000, &[(0, 0..8), (1, 0..8)]), qos)];
+    let asks = |qos| vec![(asks(1, "low", 1, 8), qos)];
+    let table = || vec![("normal", qos(1, &[])), ("Urgent", qos(9, &["NORMAL"])), ("other", qos(5, &[]))];
+    assert_eq!(named(&plan(&by_qos(table(), &runs("normal"), asks("urgent")), NOW)), [50], "whatever the tiers");
+    assert_eq!(named(&plan(&by_qos(table(), &runs(""), asks("URGENT")), NOW)), [50], "the default");
+    for (runs_as, asks_as) in
+        [("other", "urgent"), ("urgent", "normal"), ("normal", "normal"), ("normal", "unknown"), ("unknown", "urgent")]
+    {
+        let view = by_qos(table(), &runs(runs_as), asks(asks_as));
+        assert!(named(&plan(&view, NOW)).is_empty(), "{asks_as} over {runs_as}");
+    }
+    assert!(named(&plan(&by_qos(vec![], &runs("normal"), asks("urgent")), NOW)).is_empty(), "none is known");
+}
+
+#[test]
+fn a_qos_says_how_its_jobs_give_way_and_the_one_of_least_priority_goes_first() {
+    let low = Yielding { mode: Some(PreemptMode::Cancel), grace: Duration::from_secs(7), ..Yielding::default() };
+    let exempt = Some(Duration::from_secs(60));
+    let table = |exempt| {
+        let low = Qos { yielding: low, exempt, ..qos(1, &[]) };
+        vec![("low", low), ("mid", qos(2, &[])), ("high", qos(3, &["low", "mid"]))]
+    };
+    let start = NOW.secs() - 30;
+    let runs = [(running(50, "mid", start, &[(0, 0..8)]), "mid"), (running(51, "mid", start, &[(1, 0..8)]), "low")];
+    let waits = || vec![(asks(1, "mid", 1, 8), "high")];
+    let made = plan(&by_qos(table(None), &runs, waits()), NOW);
+    let one = &made.preemptions[0];
+    assert_eq!((named(&made), one.mode, one.grace), (vec![51], PreemptMode::Cancel, Duration::from_secs(7)));
+    let made = plan(&by_qos(table(exempt), &runs, waits()), NOW);
+    assert_eq!((named(&made), made.preemptions[0].mode), (vec![50], PreemptMode::Requeue), "51 is exempt");
+    // The QOS's own time counts instead of the cluster's.
+    let mut view = by_qos(table(Some(Duration::ZERO)), &runs, waits());
+    view.policy.preempt.exempt = Duration::from_secs(3600);
+    assert_eq!(named(&plan(&view, NOW)), [51]);
+}
+
+#[test]
+fn a_qos_suspends_only_where_the_other_is_in_the_same_partition_or_a_higher_one() {
+    let table = || vec![("low", qos(1, &[])), ("high", qos(2, &["low"]))];
+    let told = |at: &str| {
+        let runs = [(running(50, "mid", 1000, &[(0, 0..8), (1, 0..8)]), "low")];
+        let mut view = by_qos(table(), &runs, vec![(asks(1, at, 1, 8), "high")]);
+        view.policy.preempt.mode = PreemptMode::Suspend;
+        named(&plan(&view, NOW))
+    };
+    assert_eq!((told("low"), told("mid"), told("high")), (vec![], vec![50], vec![50]));
+}
+
+#[test]
+fn within_a_qos_jobs_preempt_each_other_and_with_priority_only_the_higher_the_lower() {
+    let within = |by_priority| {
+        let yielding = Yielding { within: true, by_priority, ..Yielding::default() };
+        vec![("normal", Qos { yielding, ..qos(1, &[]) })]
+    };
+    let view = |table, running_at: u32, waiting_at: u32| {
+        let mut runs = running(50, "mid", 1000, &[(0, 0..8), (1, 0..8)]);
+        runs.priority = running_at;
+        let mut waits = asks(1, "mid", 1, 8);
+        waits.priority = waiting_at;
+        by_qos(table, &[(runs, "normal")], vec![(waits, "normal")])
+    };
+    assert_eq!(named(&plan(&view(within(false), 100, 10), NOW)), [50]);
+    assert!(named(&plan(&view(within(true), 100, 10), NOW)).is_empty());
+    assert!(named(&plan(&view(within(true), 100, 100), NOW)).is_empty());
+    assert_eq!(named(&plan(&view(within(true), 100, 101), NOW)), [50]);
+    // The cluster's words count as well.
+    let plain = || vec![("normal", qos(1, &[]))];
+    let mut all = view(plain(), 100, 10);
+    all.policy.preempt.within = true;
+    assert_eq!(named(&plan(&all, NOW)), [50]);
+    all.policy.preempt.by_priority = true;
+    assert!(named(&plan(&all, NOW)).is_empty());
+}
+
+#[test]
+fn priority_counts_between_tiers_too_and_jobs_above_a_priority_are_exempt() {
+    let mut runs = [running(50, "low", 1000, &[(0, 0..8)])];
+    runs[0].priority = 100;
+    let view = |waiting_at| {
+        let mut waits = asks(1, "high", 1, 8);
+        waits.priority = waiting_at;
+        site(1, &runs, vec![waits])
+    };
+    let mut by_priority = [view(100), view(101)];
+    by_priority.iter_mut().for_each(|view| view.policy.preempt.by_priority = true);
+    assert!(named(&plan(&by_priority[0], NOW)).is_empty());
+    assert_eq!(named(&plan(&by_priority[1], NOW)), [50]);
+    let mut exempt = view(200);
+    exempt.policy.preempt.exempt_from = Some(100);
+    assert!(named(&plan(&exempt, NOW)).is_empty());
+    exempt.policy.preempt.exempt_from = Some(101);
+    assert_eq!(named(&plan(&exempt, NOW)), [50]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 100, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nobody_goes_but_for_a_qos_that_names_his(
+        rights in prop::collection::vec((0usize..4, 0usize..4), 0..6),
+        runs in prop::collection::vec((0usize..5, 0i64..5, 0u32..2, 1u32..5, 1u32..50), 0..6),
+        waits in prop::collection::vec((0usize..5, 1u32..9, 1u32..50), 1..4),
+        flags in (any::<bool>(), any::<bool>()),
+    ) {
+        // The last one is not known.
+        let names = ["a", "b", "c", "d", "unknown"];
+        let may = |by: usize, whom: usize| rights.contains(&(by, whom));
+        let table = (0..4).map(|by| {
+            let whom: Vec<&str> = (0..4).filter(|whom| may(by, *whom)).map(|whom| names[whom]).collect();
+            (names[by], qos(u32::try_from(by).unwrap(), &whom))
+        });
+        let mut free = [0u32; 2];
+        let mut running_jobs = Vec::new();
+        for (id, (of, start, node, cpus, priority)) in (50u32..).zip(runs) {
+            let first = free[node as usize];
+            if first + cpus <= 8 {
+                free[node as usize] += cpus;
+                let job = JobView { priority, ..running(id, "mid", start, &[(node, first..first + cpus)]) };
+                running_jobs.push((job, names[of]));
+            }
+        }
+        let waiting: Vec<(JobView, &str)> = (1..)
+            .zip(&waits)
+            .map(|(id, (of, cpus, priority))| (JobView { priority: *priority, ..asks(id, "mid", 1, *cpus) }, names[*of]))
+            .collect();
+        let mut view = by_qos(table.collect(), &running_jobs, waiting.clone());
+        (view.policy.preempt.within, view.policy.preempt.by_priority) = flags;
+        for one in plan(&view, NOW).preemptions {
+            let (runs, whose) = running_jobs.iter().find(|(job, _)| job.id == one.job).unwrap();
+            let (waits, by) = waiting.iter().find(|(job, _)| job.id == one.by).unwrap();
+            let place = |name: &str| names.iter().position(|n| *n == name).unwrap();
+            prop_assert!(may(place(by), place(whose)) || (flags.0 && by == whose && *by != "unknown"));
+            prop_assert!(!flags.1 || waits.priority > runs.priority);
         }
     }
 }

@@ -6,6 +6,7 @@
 //! All jobs are calculated as of the same moment, [`Rules::as_of`], which moves every `PriorityCalcPeriod`: between two
 //! such moments a priority changes only when its job or the rules do.
 
+use super::qos::QosTable;
 use garrick_model::{
     config::{PrioritySettings, WeighedTres, amount},
     resources::MemoryRequest,
@@ -45,6 +46,8 @@ pub struct Rules {
     pub cpus: u64,
     /// Moment that the calculation is made for.
     pub as_of: Timestamp,
+    /// What is known of QOS.
+    pub qos: Arc<QosTable>,
 }
 
 /// What accounting knows of a job's user, each as a factor. Without accounting all are 0, as in Slurm.
@@ -151,7 +154,19 @@ impl Rules {
             nodes: u32::try_from(nodes.len()).unwrap_or(u32::MAX),
             cpus: nodes.iter().map(|node| u64::from(node.shape.cpus)).sum(),
             as_of,
+            qos: Arc::default(),
         }
+    }
+
+    /// The same where that is known of QOS.
+    #[must_use]
+    pub fn with_qos(self, qos: Arc<QosTable>) -> Self {
+        Self { qos, ..self }
+    }
+
+    /// What is known of a job's user and QOS.
+    pub fn standing(&self, job: &JobView) -> Standing {
+        Standing { qos: self.qos.factor(job, !self.settings.flags.no_normal_qos), ..Standing::default() }
     }
 
     /// The priority of a job that nobody fixed: in the partition where it is highest. At least 1, since 0 means held.

@@ -4,6 +4,7 @@
 use super::{
     fixtures::{job, node, spec},
     priority::{Factors, Rules, Standing, news},
+    qos::{Qos, QosTable},
 };
 use garrick_model::{
     config::{PartitionConfig, PriorityFlags, PrioritySettings, WeighedTres},
@@ -265,4 +266,25 @@ fn a_hundred_thousand_jobs_are_looked_at_in_a_moment() {
     eprintln!("100000 jobs looked at in {took:?}");
     assert_eq!(told, 0, "what did not change costs no message");
     assert!(took < std::time::Duration::from_secs(10), "{took:?}");
+}
+
+#[test]
+fn the_priority_of_a_qos_is_the_factor_of_its_jobs() {
+    let of = |priority| Qos { priority, ..Qos::default() };
+    let table = QosTable::new([("high".to_owned(), of(40)), ("low".to_owned(), of(10))], Some("low"));
+    let job = |name: Option<&str>| {
+        let mut job = asks(1, 1, &["p"]);
+        Arc::make_mut(&mut job.spec).qos = name.map(str::to_owned);
+        job
+    };
+    let with = |settings| rules(settings).with_qos(Arc::new(table.clone()));
+    let usual = with(asked());
+    for (name, factor) in [(Some("high"), 1.0), (Some("LOW"), 0.25), (None, 0.25), (Some("other"), 0.0)] {
+        assert!((usual.standing(&job(name)).qos - factor).abs() < 1e-9, "{name:?}");
+    }
+    let mut flags: PriorityFlags = asked().flags;
+    flags.no_normal_qos = true;
+    let plain = with(PrioritySettings { flags, ..asked() });
+    assert!((plain.standing(&job(Some("high"))).qos - 40.0).abs() < 1e-9);
+    assert_eq!(rules(asked()).standing(&job(Some("high"))), Standing::default(), "none is known");
 }

@@ -51,9 +51,9 @@ fn runs(id: u32, partition: &str, cpus: Range<u32>, memory: u64) -> Runs {
 impl Runs {
     /// Suspended for another, which gets the CPUs then.
     fn suspended(mut self, ends: Timestamp) -> Self {
-        let times = PreemptTimes { eligible: NOW, at: NOW, ends };
+        let yielded = Some(PreemptTimes { eligible: NOW, at: NOW, ends });
         self.view.state = JobState::Suspended;
-        self.view.suspended = Some(SuspendTimes { at: NOW, stood_ms: 0, by_admin: false, yielded: Some(times) });
+        self.view.suspended = Some(SuspendTimes { at: NOW, stood_ms: 0, by_admin: false, yielded, waits_turn: false });
         self.parked = ends <= NOW;
         self
     }

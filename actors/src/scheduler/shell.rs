@@ -10,9 +10,10 @@ use super::{
     obstacle::{Obstacle, Waits},
     plan::{Plan, plan, plan_until},
     preempt::{PreemptRules, Yielding},
-    priority::{self, Standing},
+    priority,
     reservations::Reservations,
     resume,
+    turns::{self, Turns},
 };
 use crate::{
     controller::{env::Env, ports::ReplySink},
@@ -21,7 +22,7 @@ use crate::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    config::{Config, OverSubscribe, PreemptMode, SelectUnit},
+    config::{Config, OverSubscribe, PreemptWords, SelectUnit},
     ids::JobId,
     messages::command::CommandReply,
     spec_text::licenses::Licenses,
@@ -196,8 +197,10 @@ impl SchedulerActor {
             boards.reservations.generation(),
         );
         let mut view = cluster_view(self.policy.clone(), &self.env);
-        let ranked = self.rank(&mut view, Timestamp::now());
-        let made = self.plan(view, Timestamp::now());
+        let now = Timestamp::now();
+        let ranked = self.rank(&mut view, now);
+        let turns = turns::turns(&view, now);
+        let made = self.plan(view, now);
         // What was reserved meanwhile is not in it.
         let stale = self.env.boards.reservations.generation() != self.seen.3;
         let made = if stale {
@@ -214,7 +217,7 @@ impl SchedulerActor {
             "sched.pass"
         );
         let started: BTreeSet<JobId> = made.starts.iter().map(|start| start.job).collect();
-        self.send(cx, made);
+        self.send(cx, made, turns);
         // A job that starts keeps the priority that it shows.
         let mut told = ranked.into_iter().filter(|(job, _)| !started.contains(job));
         for (job, priority) in told.by_ref().take(MOST_RANKED) {
@@ -244,30 +247,30 @@ impl SchedulerActor {
             known.rules.as_of <= now
                 && now.since(known.rules.as_of) < period
                 && Arc::ptr_eq(&known.config, &config)
+                && Arc::ptr_eq(&known.rules.qos, &view.qos)
                 && known.partitions == self.seen.2
                 && known.nodes == view.nodes.len()
         });
         if !fresh {
             let partitions = self.env.boards.partitions.list();
-            let rules = Arc::new(priority::Rules::new(&config.priority, &partitions, &view.nodes, now));
+            let rules = priority::Rules::new(&config.priority, &partitions, &view.nodes, now);
+            let rules = Arc::new(rules.with_qos(Arc::clone(&view.qos)));
             self.env.set_priority_rules(Some(Arc::clone(&rules)));
             self.ranking = Some(Ranking { rules, config, partitions: self.seen.2, nodes: view.nodes.len() });
         }
         let Some(Ranking { rules, .. }) = &self.ranking else { return Vec::new() };
         let mut ranked = Vec::new();
         for job in &mut view.pending {
-            if let Some(priority) = priority::news(rules, job, Standing::default()) {
+            if let Some(priority) = priority::news(rules, job, rules.standing(job)) {
                 ranked.push((job.id, priority));
                 *job = Arc::new(JobView { priority, ..(**job).clone() });
             }
         }
         if rules.settings.flags.calculate_running {
             let running = self.env.boards.jobs.list().into_iter().filter(|job| !job.state.waits());
-            ranked.extend(
-                running.filter_map(|job| {
-                    priority::news(rules, &job, Standing::default()).map(|priority| (job.id, priority))
-                }),
-            );
+            ranked.extend(running.filter_map(|job| {
+                priority::news(rules, &job, rules.standing(&job)).map(|priority| (job.id, priority))
+            }));
         }
         ranked
     }
@@ -345,11 +348,16 @@ impl SchedulerActor {
         wait.saturating_sub(at.elapsed())
     }
 
-    fn send(&mut self, cx: &mut Context<Self>, made: Plan) {
+    fn send(&mut self, cx: &mut Context<Self>, made: Plan, turns: Turns) {
         self.pass += 1;
         self.truncated = made.truncated;
-        self.again = made.again;
-        self.outstanding = made.starts.len() + made.preemptions.len() + made.resumptions.len();
+        self.again = made.again.into_iter().chain(turns.again).min();
+        let proposals = made.starts.len() + made.preemptions.len() + made.resumptions.len();
+        self.outstanding = proposals + turns.proposals.len();
+        for mut one in turns.proposals {
+            one.pass = self.pass;
+            self.env.tell_job(cx, one.job, JobInput::Turn(one));
+        }
         for mut one in made.resumptions {
             one.pass = self.pass;
             self.env.tell_job(cx, one.job, JobInput::GoOn(Box::new(one)));
@@ -462,6 +470,7 @@ pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
     let mut view = ClusterView::new(policy, &jobs, &nodes, partitions);
     bounds::soften(&mut view, &jobs, Timestamp::now());
     view.licenses = license_facts(env);
+    view.qos = env.qos();
     let shown = env.boards.reservations.list();
     if !shown.is_empty() {
         let (administrators, zone) = (env.ports.host.administrators(), TimeZone::system());
@@ -494,6 +503,7 @@ fn license_facts(env: &Env) -> LicenseFacts {
 /// A partition as scheduling sees it, among that many nodes.
 pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
     let config = &view.config;
+    let words = config.preempt_mode.as_deref().map(PreemptWords::of).unwrap_or_default();
     let mut members = FixedBitSet::with_capacity(nodes);
     for index in view.nodes.iter().map(|n| n.0 as usize).filter(|i| *i < nodes) {
         members.insert(index);
@@ -519,7 +529,9 @@ pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
         topology: config.topology.clone(),
         exclusive_topo: config.exclusive_topo,
         yielding: Yielding {
-            mode: config.preempt_mode.as_deref().map(PreemptMode::of_words),
+            mode: words.mode,
+            within: words.within,
+            by_priority: words.by_priority,
             grace: Duration::from_secs(u64::from(config.grace_secs)),
         },
         takes: config.is_choosy().then(|| Arc::clone(config)),
@@ -565,10 +577,15 @@ pub fn policy(config: &Config) -> Policy {
         topology_patience: seconds("topology_patience", 1),
         preempt: PreemptRules {
             kind: config.preempt.kind,
-            mode: config.preempt.mode,
+            mode: config.preempt.mode.mode.unwrap_or_default(),
+            within: config.preempt.mode.within,
+            by_priority: config.preempt.mode.by_priority,
+            exempt_from: config.preempt.exempt_from(),
             exempt: Duration::from_secs(config.preempt.exempt_secs),
             youngest_first: config.preempt.youngest_first(),
             suspend_grace: Duration::from_secs(config.preempt.suspend_grace_secs()),
+            time_slice: (config.preempt.is_gang())
+                .then(|| Duration::from_secs(u64::from(config.preempt.time_slice_secs()))),
         },
         serial_at_end: config.scheduler_parameters.has("pack_serial_at_end"),
         bounds: Bounds::of(config),

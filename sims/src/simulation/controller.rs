@@ -368,6 +368,7 @@ impl World {
             }
             JobInput::Start(proposal) => self.answered(proposal.pass),
             JobInput::Preempt(proposal) => self.answered(proposal.pass),
+            JobInput::Turn(proposal) => self.answered(proposal.pass),
             JobInput::Subscribe { by } => {
                 self.send(Place::Job(job), Happening::Job(by, JobInput::Fact { job, fact: None }));
             }

@@ -106,10 +106,11 @@ fn of_job(event: &JobEvent) -> String {
             let expedited = if *expedited { " expedited" } else { "" };
             format!("sluid={sluid}{}{expedited}", hold.map(|by| format!(" held by={by:?}")).unwrap_or_default())
         }
-        JobEvent::Stopped { by_admin, yielded, .. } => {
-            let admin = if *by_admin { "by an administrator" } else { "" };
-            let other = yielded.as_ref().map(|yielded| format!("for={}", yielded.by)).unwrap_or_default();
-            format!("{admin} {other}").trim().to_owned()
+        JobEvent::Stopped { by_admin, yielded, waits_turn, .. } => {
+            let admin = by_admin.then(|| "by an administrator".to_owned());
+            let other = yielded.as_ref().map(|yielded| format!("for={}", yielded.by));
+            let turn = waits_turn.then(|| "until its turn".to_owned());
+            admin.into_iter().chain(other).chain(turn).collect::<Vec<_>>().join(" ")
         }
         JobEvent::Continued { .. } => String::new(),
         JobEvent::Preempted(mark) => format!("by={} then={:?}", mark.by, mark.then),

@@ -213,7 +213,7 @@ pub const GLOBAL: &[Key] = &[
     key(NotYet, "SallocDefaultCommand"),
     key(NotYet, "SbcastParameters"),
     key(Honoured, "SchedulerParameters"),
-    key(NotYet, "SchedulerTimeSlice"),
+    key(Honoured, "SchedulerTimeSlice"),
     key(Honoured, "SchedulerType"),
     key(NotYet, "ScronParameters"),
     key(Honoured, "SelectType"),

@@ -51,7 +51,7 @@ pub use job_defaults::JobDefaults;
 pub use nearest::nearest;
 pub use node::{ConfiguredState, InitialState, NodeConfig, NodeSettings};
 pub use partition::{OverSubscribe, OverTime, PartitionConfig};
-pub use preempt::{PreemptMode, PreemptSettings, PreemptType};
+pub use preempt::{PreemptMode, PreemptSettings, PreemptType, PreemptWords};
 pub use priority::{PriorityFlags, PrioritySettings, WeighedTres, amount};
 pub use read::{check, read, read_files, read_reporting, read_text};
 pub use report::{ConfigReport, Place, Problem, SettingError, Severity};

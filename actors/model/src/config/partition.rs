@@ -295,11 +295,8 @@ impl PartitionConfig {
             }
             "PowerDownOnIdle" => self.power_down_on_idle = yes_no(value)?,
             "PreemptMode" => {
-                let (_, words, note) = preempt::mode(value)?;
+                let (_, words) = preempt::mode(value)?;
                 self.preempt_mode = Some(words);
-                if note.is_some() {
-                    return Ok(note);
-                }
             }
             "PriorityJobFactor" => self.priority_job_factor = values::number(value, 0, 65_533)?,
             "PriorityTier" => self.priority_tier = values::number(value, 0, 65_533)?,

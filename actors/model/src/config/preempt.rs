@@ -22,6 +22,17 @@ pub enum PreemptMode {
     Suspend,
 }
 
+/// How jobs give way, with what restricts or widens that, as the words of a `PreemptMode` say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PreemptWords {
+    /// How; `None`: they name no way.
+    pub mode: Option<PreemptMode>,
+    /// WITHIN: with `preempt/qos`, to jobs of the same QOS too.
+    pub within: bool,
+    /// PRIORITY: to jobs of a higher priority only.
+    pub by_priority: bool,
+}
+
 /// Who may preempt whom.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PreemptType {
@@ -30,6 +41,8 @@ pub enum PreemptType {
     None,
     /// `preempt/partition_prio`: jobs of a partition with a higher `PriorityTier` those of one with a lower.
     PartitionPrio,
+    /// `preempt/qos`: jobs of a QOS those of the ones that it names.
+    Qos,
 }
 
 /// Settings of preemption.
@@ -40,13 +53,15 @@ pub struct PreemptSettings {
     /// `PreemptType` as written; `None`: not at all.
     kind_text: Option<String>,
     /// `PreemptMode`: of partitions that have none of their own.
-    pub mode: PreemptMode,
+    pub mode: PreemptWords,
     /// `PreemptMode`, in Slurm's words.
     mode_text: Option<String>,
     /// `PreemptExemptTime`, seconds: a job is not preempted before it has run for so long. Default 0.
     pub exempt_secs: u64,
     /// `PreemptParameters`.
     pub parameters: Parameters,
+    /// `SchedulerTimeSlice`, seconds; `None`: 30.
+    time_slice_secs: Option<u32>,
 }
 
 /// Options of `PreemptParameters` that are acted on.
@@ -54,6 +69,11 @@ const PARAMETERS: &[&str] = &["suspend_grace_time", "youngest_first"];
 /// Options that Slurm has besides.
 const PARAMETERS_NOT_YET: &[&str] =
     &["min_exempt_priority", "reclaim_licenses", "reorder_count", "send_user_signal", "strict_order"];
+
+/// Default of `SchedulerTimeSlice`, seconds.
+const TIME_SLICE: u32 = 30;
+/// Bounds of `SchedulerTimeSlice`, seconds (`slurm.conf(5)`).
+const TIME_SLICES: (u32, u32) = (5, 65_533);
 
 /// Default of `suspend_grace_time`, seconds.
 const SUSPEND_GRACE: u64 = 2;
@@ -66,13 +86,27 @@ impl PreemptSettings {
         self.parameters.has("youngest_first")
     }
 
+    /// `min_exempt_priority`: jobs of that priority and above are left alone.
+    pub fn exempt_from(&self) -> Option<u32> {
+        self.number("min_exempt_priority")
+    }
+
+    fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
+        self.parameters.value(name)?.parse().ok()
+    }
+
     /// `suspend_grace_time`, seconds: from SIGTSTP to SIGSTOP.
     pub fn suspend_grace_secs(&self) -> u64 {
         self.parameters.value("suspend_grace_time").and_then(|text| text.parse().ok()).unwrap_or(SUSPEND_GRACE)
     }
 
-    /// `GANG` is part of the cluster's `PreemptMode`: what was suspended is resumed.
-    pub(super) fn is_gang(&self) -> bool {
+    /// `SchedulerTimeSlice`, seconds: how long a job has its CPUs before another that shares them has them.
+    pub fn time_slice_secs(&self) -> u32 {
+        self.time_slice_secs.unwrap_or(TIME_SLICE)
+    }
+
+    /// `GANG` is part of the cluster's `PreemptMode`: jobs that share CPUs take turns, and what was suspended is resumed.
+    pub fn is_gang(&self) -> bool {
         self.mode_text.as_deref().is_some_and(|text| text.split(',').any(|word| word == "GANG"))
     }
 
@@ -82,25 +116,30 @@ impl PreemptSettings {
         match key {
             "PreemptExemptTime" => self.exempt_secs = exempt_time(value)?,
             "PreemptMode" => {
-                let (mode, text, later) = mode(value)?;
-                if mode == PreemptMode::Suspend && !text.contains("GANG") {
+                let (mode, text) = mode(value)?;
+                if mode.mode == Some(PreemptMode::Suspend) && !text.contains("GANG") {
                     return Err(SettingError::new("PreemptMode=SUSPEND needs GANG, which resumes what was suspended")
                         .suggest("PreemptMode=SUSPEND,GANG"));
                 }
                 self.mode = mode;
                 self.mode_text = Some(text);
-                note = later;
             }
             "PreemptParameters" => (self.parameters, note) = parameters(value)?,
+            "SchedulerTimeSlice" => {
+                self.time_slice_secs = Some(values::number(value, TIME_SLICES.0, TIME_SLICES.1)?);
+            }
             "PreemptType" => {
                 let words = ["preempt/none", "preempt/partition_prio", "preempt/qos"];
                 let word = values::choice(value, &words)?;
-                self.kind =
-                    if word == "preempt/partition_prio" { PreemptType::PartitionPrio } else { PreemptType::None };
+                self.kind = match word {
+                    "preempt/partition_prio" => PreemptType::PartitionPrio,
+                    "preempt/qos" => PreemptType::Qos,
+                    _ => PreemptType::None,
+                };
                 self.kind_text = Some(word.to_owned());
                 if word == "preempt/qos" {
                     note = Some(
-                        SettingError::new("preempt/qos is not supported yet: nobody is preempted")
+                        SettingError::new("there is no accounting database that knows any QOS: nobody is preempted")
                             .suggest("preempt/partition_prio goes by the PriorityTier of partitions"),
                     );
                 }
@@ -120,9 +159,9 @@ impl PreemptSettings {
                 SettingError::new(format!("PreemptMode={mode} needs a PreemptType other than preempt/none"))
                     .suggest("PreemptType=preempt/partition_prio, or PreemptMode=OFF"),
             )),
-            "preempt/partition_prio" | "preempt/qos" if mode == "OFF" => Some((
+            "preempt/partition_prio" | "preempt/qos" if self.mode.mode.is_none_or(|m| m == PreemptMode::Off) => Some((
                 "PreemptType",
-                SettingError::new(format!("PreemptType={kind} does not go with PreemptMode=OFF")).suggest(
+                SettingError::new(format!("PreemptType={kind} does not go with PreemptMode={mode}")).suggest(
                     "PreemptMode=REQUEUE or PreemptMode=CANCEL; PreemptMode=OFF on the lines of partitions to be spared",
                 ),
             )),
@@ -132,12 +171,8 @@ impl PreemptSettings {
 
     /// The mode of partitions that name none, in words; `None`: nobody is preempted.
     pub(super) fn partition_default(&self) -> Option<&str> {
-        match (self.kind, self.mode) {
-            (PreemptType::PartitionPrio, PreemptMode::Cancel) => Some("CANCEL"),
-            (PreemptType::PartitionPrio, PreemptMode::Requeue) => Some("REQUEUE"),
-            (PreemptType::PartitionPrio, PreemptMode::Suspend) => Some("GANG,SUSPEND"),
-            _ => None,
-        }
+        let preempts = self.kind != PreemptType::None && self.mode.mode.is_some_and(|mode| mode != PreemptMode::Off);
+        self.mode_text.as_deref().filter(|_| preempts)
     }
 
     /// As `scontrol show config` has it.
@@ -147,6 +182,7 @@ impl PreemptSettings {
             "PreemptMode" => self.mode_text.clone().unwrap_or_else(|| "OFF".to_owned()),
             "PreemptParameters" if self.parameters.0.is_empty() => "(null)".to_owned(),
             "PreemptParameters" => self.parameters.to_string(),
+            "SchedulerTimeSlice" => format!("{} sec", self.time_slice_secs()),
             "PreemptType" => match self.kind_text.as_deref() {
                 Some(text) if text != "preempt/none" => text.to_owned(),
                 _ => "(null)".to_owned(),
@@ -156,46 +192,36 @@ impl PreemptSettings {
     }
 }
 
-impl PreemptMode {
-    /// From the words of a partition's `PreemptMode`, as [`mode`] left them. What is not acted on is as good as OFF.
-    pub fn of_words(text: &str) -> Self {
-        mode(text).map_or(Self::Off, |(mode, _, _)| mode)
+impl PreemptWords {
+    /// From the words of a `PreemptMode`, as [`mode`] left them.
+    pub fn of(text: &str) -> Self {
+        mode(text).map_or_else(|_| Self { mode: Some(PreemptMode::Off), ..Self::default() }, |(words, _)| words)
     }
 }
 
-/// A `PreemptMode`: what it comes to, in Slurm's words, and what there is to say about it.
-pub(super) fn mode(text: &str) -> Value<(PreemptMode, String, Option<SettingError>)> {
+/// A `PreemptMode`: what it comes to, and in Slurm's words.
+pub(super) fn mode(text: &str) -> Value<(PreemptWords, String)> {
     let mut words = values::list(text).iter().map(|word| values::choice(word, WORDS)).collect::<Value<Vec<_>>>()?;
     words.dedup();
     let has = |word: &str| words.contains(&word);
-    let ways = ["OFF", "CANCEL", "REQUEUE", "SUSPEND"].iter().filter(|way| has(way)).count();
-    if ways > 1 || (has("OFF") && words.len() > 1) {
+    let ways = [
+        ("OFF", PreemptMode::Off),
+        ("CANCEL", PreemptMode::Cancel),
+        ("REQUEUE", PreemptMode::Requeue),
+        ("SUSPEND", PreemptMode::Suspend),
+    ];
+    let named: Vec<PreemptMode> = ways.iter().filter(|(word, _)| has(word)).map(|(_, mode)| *mode).collect();
+    if named.len() > 1 || (has("OFF") && words.len() > 1) {
         return Err(SettingError::new(format!("\"{text}\" says several modes")).suggest("OFF, CANCEL or REQUEUE"));
     }
-    let mode = if has("CANCEL") {
-        PreemptMode::Cancel
-    } else if has("REQUEUE") {
-        PreemptMode::Requeue
-    } else if has("SUSPEND") {
-        PreemptMode::Suspend
-    } else {
-        PreemptMode::Off
+    let read = PreemptWords {
+        mode: named.first().copied().or(words.is_empty().then_some(PreemptMode::Off)),
+        within: has("WITHIN"),
+        by_priority: has("PRIORITY"),
     };
-    // GANG also makes jobs that share CPUs take turns.
-    let acted_on =
-        |word: &str| matches!(word, "OFF" | "CANCEL" | "REQUEUE" | "SUSPEND") || (word == "GANG" && has("SUSPEND"));
-    let later: Vec<&str> = words.iter().copied().filter(|word| !acted_on(word)).collect();
-    let note = (!later.is_empty()).then(|| {
-        let instead = match (later.as_slice(), mode) {
-            (["GANG"], _) => "jobs take no turns",
-            (_, PreemptMode::Off) => "jobs are not preempted",
-            _ => "the rest counts",
-        };
-        SettingError::new(format!("PreemptMode={} is not supported yet", later.join(","))).suggest(instead)
-    });
     // Slurm names GANG first.
     words.sort_by_key(|word| *word != "GANG");
-    Ok((mode, if words.is_empty() { "OFF".to_owned() } else { words.join(",") }, note))
+    Ok((read, if words.is_empty() { "OFF".to_owned() } else { words.join(",") }))
 }
 
 fn parameters(text: &str) -> Value<(Parameters, Option<SettingError>)> {
@@ -235,18 +261,35 @@ mod tests {
 
     #[test]
     fn modes_are_one_way_each() {
-        assert_eq!(mode("requeue").unwrap(), (PreemptMode::Requeue, "REQUEUE".to_owned(), None));
-        assert_eq!(mode("OFF").unwrap(), (PreemptMode::Off, "OFF".to_owned(), None));
+        let way = |mode| PreemptWords { mode: Some(mode), ..PreemptWords::default() };
+        assert_eq!(mode("requeue").unwrap(), (way(PreemptMode::Requeue), "REQUEUE".to_owned()));
+        assert_eq!(mode("OFF").unwrap(), (way(PreemptMode::Off), "OFF".to_owned()));
         assert!(mode("CANCEL,REQUEUE").is_err() && mode("OFF,GANG").is_err() && mode("KILL").is_err());
         for text in ["SUSPEND,GANG", "gang,suspend"] {
-            assert_eq!(mode(text).unwrap(), (PreemptMode::Suspend, "GANG,SUSPEND".to_owned(), None));
+            assert_eq!(mode(text).unwrap(), (way(PreemptMode::Suspend), "GANG,SUSPEND".to_owned()));
         }
-        assert_eq!(mode("SUSPEND").unwrap(), (PreemptMode::Suspend, "SUSPEND".to_owned(), None), "of a partition");
+        assert_eq!(mode("SUSPEND").unwrap(), (way(PreemptMode::Suspend), "SUSPEND".to_owned()), "of a partition");
         let mut settings = PreemptSettings::default();
         assert!(settings.set("PreemptMode", "SUSPEND").is_err(), "the cluster's needs GANG");
-        let (requeue, text, note) = mode("REQUEUE,GANG").unwrap();
-        assert_eq!((requeue, text.as_str()), (PreemptMode::Requeue, "GANG,REQUEUE"));
-        assert!(note.is_some(), "nobody takes turns");
+        assert_eq!(mode("REQUEUE,GANG").unwrap(), (way(PreemptMode::Requeue), "GANG,REQUEUE".to_owned()));
+        let (words, text) = mode("CANCEL,WITHIN,PRIORITY").unwrap();
+        assert_eq!((words.mode, words.within, words.by_priority), (Some(PreemptMode::Cancel), true, true));
+        assert_eq!(PreemptWords::of(&text), words);
+        assert_eq!(mode("PRIORITY").unwrap().0.mode, None, "how is the cluster's to say");
+        settings.set("PreemptMode", "GANG").unwrap();
+        assert!(settings.is_gang() && settings.conflict().is_none(), "with PreemptType=preempt/none");
+        assert_eq!(settings.shown("PreemptMode").as_deref(), Some("GANG"));
+    }
+
+    #[test]
+    fn a_time_slice_has_at_least_five_seconds() {
+        let mut settings = PreemptSettings::default();
+        assert_eq!(settings.shown("SchedulerTimeSlice").as_deref(), Some("30 sec"));
+        settings.set("SchedulerTimeSlice", "5").unwrap();
+        assert_eq!((settings.time_slice_secs(), settings.shown("SchedulerTimeSlice").as_deref()), (5, Some("5 sec")));
+        for wrong in ["4", "65534", "soon"] {
+            assert!(settings.set("SchedulerTimeSlice", wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]
@@ -272,6 +315,13 @@ mod tests {
         assert_eq!(with(&[]), None);
         assert_eq!(with(&[("PreemptMode", "REQUEUE")]), Some("PreemptMode"));
         assert_eq!(with(&[("PreemptType", "preempt/partition_prio")]), Some("PreemptType"));
-        assert_eq!(with(&[("PreemptType", "preempt/partition_prio"), ("PreemptMode", "CANCEL")]), None);
+        for (kind, mode, wrong) in [
+            ("preempt/partition_prio", "CANCEL", None),
+            ("preempt/qos", "REQUEUE,WITHIN", None),
+            ("preempt/qos", "GANG", Some("PreemptType")),
+            ("preempt/partition_prio", "PRIORITY", Some("PreemptType")),
+        ] {
+            assert_eq!(with(&[("PreemptType", kind), ("PreemptMode", mode)]), wrong, "{kind} {mode}");
+        }
     }
 }

@@ -179,7 +179,7 @@ const ROWS: &[(&str, &str)] = &[
     ("ResvProlog", NULL),
     ("ReturnToService", ""),
     ("SchedulerParameters", ""),
-    ("SchedulerTimeSlice", "30 sec"),
+    ("SchedulerTimeSlice", ""),
     ("SchedulerType", ""),
     ("ScronParameters", NULL),
     ("SelectType", ""),

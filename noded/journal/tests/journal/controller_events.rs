@@ -560,13 +560,14 @@ pub fn suspended() -> Vec<ControllerEvent> {
     let event = |event| ControllerEvent::Job { job: JobId(41), event: Box::new(event) };
     let times = PreemptTimes { eligible: at(6), at: at(40), ends: at(42) };
     let yielded = Some(Yielded { times, by: JobId(42), until: at(400) });
+    let stopped = |at, by_admin, yielded| event(JobEvent::Stopped { at, by_admin, yielded, waits_turn: false });
     vec![
         event(JobEvent::Submitted(Box::new(record(41, plain_spec())))),
         event(JobEvent::Allocated(Box::new(run(&["n1"])))),
         event(JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
-        event(JobEvent::Stopped { at: at(40), by_admin: false, yielded: yielded.clone() }),
+        stopped(at(40), false, yielded.clone()),
         event(JobEvent::Continued { at: at(90) }),
-        event(JobEvent::Stopped { at: at(95), by_admin: true, yielded: None }),
-        event(JobEvent::Stopped { at: at(99), by_admin: true, yielded }),
+        stopped(at(95), true, None),
+        stopped(at(99), true, yielded),
     ]
 }
