@@ -273,6 +273,7 @@ pub fn job_site(config: &Config, epoch: u64) -> JobSite {
         hold_on_prolog_fail: !config.scheduler_parameters.has("nohold_on_prolog_fail"),
         kill_invalid_depend: config.dependency_parameters.has("kill_invalid_depend"),
         multifactor: config.multifactor(),
+        send_user_signal: config.preempt.sends_user_signal(),
         billing: config.partitions.iter().filter_map(billing_of).collect(),
         bill_greatest: config.priority.flags.max_tres,
         requeue_exit: config.requeue_exit.clone(),

@@ -12,7 +12,7 @@
 use super::{
     core::{Commit, JobCore, Turn},
     messages::{JobCommand, JobEffect, JobInput, JobTimer},
-    record::{Afterwards, End, Ending, HeldBy, Phase, Run},
+    record::{Afterwards, End, Ending, HeldBy, Phase, PreemptMark, Run},
     start::COMMIT_LIMIT,
     state::JobEvent,
 };
@@ -80,6 +80,11 @@ pub enum HetMessage {
         /// Why.
         reason: Reason,
     },
+    /// From the leader: the whole job gives way to another one, and is ended when the leader says so.
+    GiveWay {
+        /// The leader's run was told so.
+        mark: Box<PreemptMark>,
+    },
     /// From the leader: the whole job ends.
     End {
         /// State to record.
@@ -104,6 +109,7 @@ impl HetMessage {
             Self::Ask => "HetAsk",
             Self::Started { .. } => "HetStarted",
             Self::Ended { .. } => "HetEnded",
+            Self::GiveWay { .. } => "HetGiveWay",
             Self::End { .. } => "HetEnd",
         }
     }
@@ -360,6 +366,11 @@ impl JobCore {
         self.tell_others(&HetMessage::End { state, then, by }, turn);
     }
 
+    /// All of it gives way to another job.
+    pub(super) fn het_have_others_give_way(&self, mark: &PreemptMark, turn: &mut Turn<'_>) {
+        self.tell_others(&HetMessage::GiveWay { mark: Box::new(mark.clone()) }, turn);
+    }
+
     /// What only the whole job can be told.
     pub(super) fn het_refuses(&self, command: &JobCommand) -> Result<(), Refusal> {
         let whole = match command {
@@ -380,6 +391,12 @@ impl JobCore {
             HetMessage::Granted { attempt, run } if from_leader => self.take_granted(attempt, *run, turn),
             HetMessage::Ask if from_leader => self.tell_leader(from, turn),
             HetMessage::End { state, then, by } if from_leader => self.end_with_leader(state, then, by, turn),
+            HetMessage::GiveWay { mark } if from_leader => {
+                let run = self.record.phase.working();
+                if run.is_some_and(|run| run.ending.is_none() && run.preempted.is_none()) {
+                    self.gives_way(*mark, turn);
+                }
+            }
             HetMessage::Prepared { attempt, run, component } if from_other => {
                 self.other_prepared(from, attempt, run, component, turn);
             }

@@ -50,6 +50,8 @@ pub struct JobSite {
     pub kill_invalid_depend: bool,
     /// Priorities are calculated (`priority/multifactor`).
     pub multifactor: bool,
+    /// A run that has to give way gets the signal of `--signal` (`PreemptParameters=send_user_signal`).
+    pub send_user_signal: bool,
     /// `RequeueExit`.
     pub requeue_exit: ExitCodes,
     /// `RequeueExitHold`.
@@ -76,6 +78,7 @@ impl Default for JobSite {
             expedite: false,
             kill_invalid_depend: false,
             multifactor: false,
+            send_user_signal: false,
             requeue_exit: ExitCodes::default(),
             requeue_exit_hold: ExitCodes::default(),
             launch_limit: Duration::from_secs(600),

@@ -16,6 +16,7 @@ use garrick_model::{
     state::{JobState, Reason},
     view::PreemptTimes,
 };
+use std::time::Duration;
 
 impl JobCore {
     pub(super) fn preempt(&mut self, proposal: &PreemptProposal, turn: &mut Turn<'_>) {
@@ -23,7 +24,9 @@ impl JobCore {
             let accepted = self.record.sluid == proposal.sluid && self.stand_aside(proposal, turn);
             return turn.out.push(JobEffect::Outcome { pass: proposal.pass, accepted });
         }
-        let run = self.record.phase.working().filter(|_| self.record.sluid == proposal.sluid);
+        // A component of a heterogeneous job is its leader's to end.
+        let own = self.record.sluid == proposal.sluid && self.het_leader().is_none();
+        let run = self.record.phase.working().filter(|_| own);
         let accepted = run.is_some();
         // One that ends anyhow, or was told before, is not told again.
         if run.is_some_and(|run| run.ending.is_none() && run.preempted.is_none()) {
@@ -32,32 +35,56 @@ impl JobCore {
             let ends = turn.now.plus(proposal.grace);
             let times = PreemptTimes { eligible: proposal.eligible, at: turn.now, ends };
             tracing::info!(job_id = self.record.id.0, by = proposal.by.0, requeues, "job.preempted");
-            self.save(JobEvent::Preempted(PreemptMark { times, then, by: proposal.by }), turn);
-            self.warn_of_preemption(turn);
-            self.move_end(turn);
+            self.gives_way(PreemptMark { times, then, by: proposal.by }, turn);
             self.end_preempted(turn);
+        } else if let Some(mark) = run.and_then(|run| run.preempted.clone()) {
+            // A component may not have heard of it.
+            self.het_have_others_give_way(&mark, turn);
         }
         turn.out.push(JobEffect::Outcome { pass: proposal.pass, accepted });
     }
 
-    /// Tells the tasks that the run will be ended, as Slurm does: they are continued, then asked to end.
+    /// It has been told, and all components of a heterogeneous job with it.
+    pub(super) fn gives_way(&mut self, mark: PreemptMark, turn: &mut Turn<'_>) {
+        self.save(JobEvent::Preempted(mark.clone()), turn);
+        self.het_have_others_give_way(&mark, turn);
+        self.warn_of_preemption(turn);
+        self.move_end(turn);
+    }
+
+    /// Tells the tasks that the run will be ended, as Slurm does: they are continued, then asked to end. Where the site has it
+    /// so, they get the signal of `--signal` instead, also when there is no grace.
     pub(super) fn warn_of_preemption(&self, turn: &mut Turn<'_>) {
-        let Some(run) = self.record.phase.working() else { return };
-        let Some(mark) = run.preempted.as_ref().filter(|mark| mark.times.ends > turn.now && run.ending.is_none())
-        else {
+        let Some(run) = self.record.phase.working().filter(|run| run.ending.is_none()) else { return };
+        let Some(mark) = &run.preempted else { return };
+        let has_grace = mark.times.ends > turn.now;
+        if has_grace {
+            turn.out.push(JobEffect::SetTimer { timer: JobTimer::Preempt, at: mark.times.ends });
+        }
+        if matches!(self.record.phase, Phase::Starting(_)) {
             return;
+        }
+        let users = self.record.spec.signal.filter(|warning| {
+            let end = run.time_limit.duration().map(|limit| run.start.plus(limit + run.stood()));
+            let before = Duration::from_secs(u64::from(warning.before_secs));
+            // Otherwise it has had it.
+            self.site.send_user_signal && end.is_none_or(|end| end.since(turn.now) > before)
+        });
+        let (signal, to) = match users {
+            Some(warning) if warning.batch_only => (warning.signal, SignalScope::BatchShell),
+            Some(warning) => (warning.signal, SignalScope::Steps),
+            None if has_grace => (signal::SIGTERM, SignalScope::Steps),
+            None => return,
         };
-        turn.out.push(JobEffect::SetTimer { timer: JobTimer::Preempt, at: mark.times.ends });
-        if !matches!(self.record.phase, Phase::Starting(_)) {
-            for signal in [signal::SIGCONT, signal::SIGTERM] {
-                self.send_signal(run.batch_host(), signal, SignalScope::Steps, turn);
-            }
+        for signal in [signal::SIGCONT, signal] {
+            self.send_signal(run.batch_host(), signal, to, turn);
         }
     }
 
     /// Ends a run whose grace is over.
     pub(super) fn end_preempted(&mut self, turn: &mut Turn<'_>) {
-        let Some(run) = self.record.phase.working().filter(|run| run.ending.is_none()) else { return };
+        let run = self.record.phase.working().filter(|run| run.ending.is_none() && self.het_leader().is_none());
+        let Some(run) = run else { return };
         let Some(mark) = &run.preempted else { return };
         if mark.times.ends > turn.now {
             // The clock was set back.
@@ -66,5 +93,6 @@ impl JobCore {
         let (state, then) = (JobState::Preempted, mark.then);
         self.save(JobEvent::Ending(Ending { state, reason: Reason::None, then, by: None }), turn);
         self.ask_for_end(turn);
+        self.het_end_others(state, then, None, turn);
     }
 }

@@ -3,19 +3,20 @@
 
 use super::{
     fixtures::{ALICE, Bench},
-    messages::{JobCommand, JobEffect, JobInput, JobTimer},
-    record::Phase,
+    het::HetMessage,
+    messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
+    record::{Afterwards, Phase},
 };
 use crate::scheduler::{fixtures::spec, preempt::PreemptProposal};
 use garrick_model::{
     config::PreemptMode,
     ids::{JobId, Sluid},
     messages::node::{ControllerToNode, SignalScope},
-    spec::JobSpec,
+    spec::{JobSpec, SignalWarning},
     state::{JobState, Reason},
-    time::Timestamp,
+    time::{TimeLimit, Timestamp},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 fn tell(job: &mut Bench, mode: PreemptMode, grace: u64) -> Vec<JobEffect> {
     let sluid = job.core.record().sluid;
@@ -161,4 +162,67 @@ fn a_run_that_was_cancelled_within_its_grace_is_cancelled() {
     job.released("n0");
     job.released("n1");
     assert_eq!(job.state(), JobState::Cancelled);
+}
+
+#[test]
+fn the_signal_that_its_user_asked_for_is_sent_where_the_site_has_it_so() {
+    let signal = |batch_only| Some(SignalWarning { signal: 10, before_secs: 60, batch_only });
+    let told = |send_user_signal, warning, grace, after: u64| {
+        let mut job = Bench::running(JobSpec { signal: warning, time_limit: Some(TimeLimit::Secs(3600)), ..spec() });
+        job.send(JobInput::Site(Arc::new(JobSite { send_user_signal, ..JobSite::default() })));
+        job.now = job.now.plus(Duration::from_secs(after));
+        let sent = orders(&tell(&mut job, PreemptMode::Cancel, grace)).into_iter();
+        let signals = sent.filter_map(|frame| match frame {
+            ControllerToNode::SignalJob { signal, to, .. } => Some((signal, to)),
+            _ => None,
+        });
+        signals.collect::<Vec<_>>()
+    };
+    let usual = vec![(18, SignalScope::Steps), (15, SignalScope::Steps)];
+    assert_eq!(told(false, signal(false), 30, 0), usual);
+    assert_eq!(told(true, None, 30, 0), usual);
+    assert_eq!(told(true, signal(false), 30, 0), [(18, SignalScope::Steps), (10, SignalScope::Steps)]);
+    assert_eq!(told(true, signal(true), 30, 0), [(18, SignalScope::BatchShell), (10, SignalScope::BatchShell)]);
+    assert_eq!(told(true, signal(false), 30, 3590), usual, "it has had it");
+    // Without grace there is nothing else to tell.
+    assert_eq!(told(true, signal(false), 0, 0), [(18, SignalScope::Steps), (10, SignalScope::Steps)]);
+    assert!(told(false, signal(false), 0, 0).is_empty());
+}
+
+/// Of a heterogeneous job the leader is told, and tells the others.
+#[test]
+fn a_component_gives_way_when_its_leader_says_so_and_ends_with_it() {
+    let component = |offset| {
+        let mut job = Bench::running(spec());
+        let spec = Arc::make_mut(&mut job.core.record.spec);
+        (spec.het, spec.het_size) = (Some((JobId(7 - offset), offset)), 2);
+        job
+    };
+    let mut leader = component(0);
+    let out = tell(&mut leader, PreemptMode::Cancel, 30);
+    let told = |out: &[JobEffect]| {
+        let to = |effect: &JobEffect| match effect {
+            JobEffect::TellHet { to, message } => Some((*to, (**message).clone())),
+            _ => None,
+        };
+        out.iter().filter_map(to).collect::<Vec<_>>()
+    };
+    let mark = leader.core.record().phase.run().unwrap().preempted.clone().unwrap();
+    let give_way = HetMessage::GiveWay { mark: Box::new(mark) };
+    assert_eq!(told(&out), [(JobId(8), give_way.clone())]);
+    // In case that was lost.
+    assert_eq!(told(&tell(&mut leader, PreemptMode::Cancel, 30)), [(JobId(8), give_way.clone())]);
+    leader.now = leader.now.plus(Duration::from_secs(30));
+    let end = HetMessage::End { state: JobState::Preempted, then: Afterwards::Over, by: None };
+    assert_eq!(told(&leader.send(JobInput::Timer(JobTimer::Preempt))), [(JobId(8), end.clone())]);
+
+    let mut other = component(1);
+    assert_eq!(accepted(&tell(&mut other, PreemptMode::Cancel, 30)), [false], "not by the scheduler");
+    let out = other.send(JobInput::Het { from: JobId(6), message: Box::new(give_way) });
+    assert_eq!(orders(&out).len(), 2, "its tasks are told: {out:?}");
+    assert!(other.view().preempted.is_some());
+    other.now = other.now.plus(Duration::from_secs(60));
+    assert!(orders(&other.send(JobInput::Timer(JobTimer::Preempt))).is_empty(), "its leader says when");
+    let out = other.send(JobInput::Het { from: JobId(6), message: Box::new(end) });
+    assert!(orders(&out).iter().any(is_end), "{out:?}");
 }

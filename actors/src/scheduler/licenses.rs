@@ -40,6 +40,11 @@ pub fn reason() -> Reason {
 /// The end of what has no known end.
 const FOR_EVER: Timestamp = Timestamp(i64::MAX);
 
+/// A job that should be over still has them now.
+fn held_until(end: Option<Timestamp>, now: Timestamp) -> Timestamp {
+    end.map_or(FOR_EVER, |end| end.max(Timestamp(now.0 + 1)))
+}
+
 /// One license over time: how many are in use from each time on.
 #[derive(Clone, Debug)]
 struct Line {
@@ -142,10 +147,8 @@ impl LicensePlan {
 
     fn hold_all(&mut self, facts: &LicenseFacts, now: Timestamp, eyes: &dyn Fn(JobId) -> Eyes) {
         for (job, licenses, end) in &facts.held {
-            // A job that should be over still has them now.
-            let end = end.map_or(FOR_EVER, |end| end.max(Timestamp(now.0 + 1)));
             self.look(eyes(*job));
-            self.hold(licenses, now, end);
+            self.hold(licenses, now, held_until(*end, now));
         }
         self.look(None);
     }
@@ -181,6 +184,11 @@ impl LicensePlan {
             let own = self.kept.iter_mut().filter(|k| k.eyes == self.eyes && k.name == license.name);
             own.for_each(|kept| kept.used.hold(license.count, from, until));
         }
+    }
+
+    /// A job that has them now gives them back.
+    pub fn give_back(&mut self, licenses: &Licenses, end: Option<Timestamp>, now: Timestamp) {
+        self.release(licenses, now, held_until(end, now));
     }
 
     /// Somebody who was to have them then will not.

@@ -19,6 +19,8 @@
 //! | [`obstacle`] | what stands in the way of those who wait |
 //! | [`preempt`] | which running jobs give way to one that waits |
 //! | [`resume`] | which runs that were suspended for others go on |
+//! | [`turns`] | which of the jobs that share CPUs run, and which wait for their turn |
+//! | [`qos`] | what is known of qualities of service |
 //! | [`licenses`] | licenses from now on |
 //! | [`reservations`] | advance reservations from now on |
 //! | [`priority`] | priorities of several factors |

@@ -33,7 +33,7 @@ use super::{
     licenses::{self, LicensePlan},
     machine::{Floor, Machine, PlannedHold},
     obstacle::{Ends, Obstacle},
-    preempt::{PreemptProposal, Preemption},
+    preempt::{Fees, PreemptProposal, Preemption},
     request::{ANYBODY, NodeUse, Request, run_limit},
     reservations::{self, Eyes, Futures},
     resume::{self, ResumeProposal},
@@ -641,12 +641,13 @@ impl<'a> Pass<'a> {
     /// Nodes that the request gets now from runs that are suspended for such as it.
     fn place_over_suspended(&mut self, asked: &Asked<'_>) -> Option<Vec<AllocatedNode>> {
         let Asked { job, request, length, .. } = *asked;
-        if !self.view.has_parked || self.trial.is_some() || request.hres.is_some() {
+        if !self.view.has_parked || Trial::is_later(self.trial) {
             return None;
         }
         let open = self.open_to(asked, self.now.plus(length));
         let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
-        self.preemption.room_over_suspended(self.view, self.now, (job, request, &open), taken)
+        let fees = Fees { licenses: &self.licenses, length };
+        self.preemption.room_over_suspended(self.view, self.now, (job, request, &open), taken, fees)
     }
 
     /// Candidates that are not others' by reservation until `end`.
@@ -753,6 +754,10 @@ impl<'a> Pass<'a> {
             return Reason::Resources;
         }
         if Trial::is_later(self.trial) || self.is_frozen(asked.request.partition) || !self.preempt(asked) {
+            if self.trial == Some(Trial::Giving) {
+                // What is done for one component is done only if it is for all.
+                return Reason::Resources;
+            }
             let before = self.plan.reservations.len();
             let reason = self.did_not_fit(asked);
             if self.plan.reservations.len() > before {
@@ -772,18 +777,16 @@ impl<'a> Pass<'a> {
     /// Has others make room, and keeps it. False: nobody does.
     fn preempt(&mut self, asked: &Asked<'_>) -> bool {
         let Asked { job, request, length, .. } = *asked;
-        // Others' layers are not asked for either: see [`super::preempt`].
-        if !self.view.policy.preempt.is_on() || job.state == JobState::Expediting || request.hres.is_some() {
+        if !self.view.policy.preempt.is_on() || job.state == JobState::Expediting {
             return false;
         }
-        let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length);
-        let Some(licenses) = licenses else { return false };
         // Nobody gives way for room that others have reserved.
         let closed = |until| self.view.reservations.closed(request.reservation, self.now, self.now, until);
         let open = self.open_to(asked, self.now.plus(length));
         let wish = (job, request, &open);
         let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
-        let Some(mut room) = self.preemption.room(self.view, self.now, wish, taken) else { return false };
+        let fees = Fees { licenses: &self.licenses, length };
+        let Some(mut room) = self.preemption.room(self.view, self.now, wish, taken, fees) else { return false };
         let end = room.from.plus(length);
         let closed = closed(end);
         let closed_cpus = self.view.reservations.closed_cpus(request.reservation, self.now, self.now, end);
@@ -798,7 +801,7 @@ impl<'a> Pass<'a> {
         let usage = if matches!(request.usage, NodeUse::Oversubscribe(_)) { NodeUse::Cpus } else { request.usage };
         let alone = Request { usage, ..request.clone() };
         self.occupy(&Asked { request: &alone, ..*asked }, &room.nodes, end);
-        self.licenses.hold(&licenses, self.now, end);
+        self.licenses.hold(&room.licenses, self.now, end);
         if self.plan.expected.last().is_none_or(|(last, _)| *last != job.id) {
             self.plan.expected.push((job.id, self.horizon.round(room.from)));
         }

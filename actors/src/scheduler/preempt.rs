@@ -11,28 +11,31 @@
 //! Who is only suspended makes room of CPUs alone. His CPUs are free to all jobs that he gives way to, also to those that come
 //! later, and taken to all others: see [`super::resume`].
 //!
-//! Nodes on which room is reserved for a job that goes before are left alone, and so are jobs whose licenses would be needed:
-//! a job that waits for licenses preempts nobody, and neither does one that asks for hierarchical resources.
+//! Nodes on which room is reserved for a job that goes before are left alone. Licenses, and amounts of hierarchical resources, are
+//! nobody's to make room of unless `reclaim_licenses` says so. A heterogeneous job gives way as a whole or not at all, and has
+//! room made for all of its components or for none.
 
+mod search;
+
+pub(super) use self::search::{Fees, Room};
+
+use self::search::Search;
 use super::{
     facts::{ClusterView, UNLIMITED_FOR_PLANNING},
-    machine::{Machine, PlannedHold, Remains},
+    machine::PlannedHold,
     plan::Reservation,
-    request::{NodeUse, Request},
-    select,
+    request::Request,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, Sluid},
     resources::CpuSet,
-    spec::Sharing,
-    state::JobState,
     time::Timestamp,
-    view::{AllocatedNode, JobView, NodeHold},
+    view::{AllocatedNode, JobView},
 };
-use rustc_hash::{FxHashMap, FxHashSet};
-use std::{cmp::Reverse, collections::BTreeMap, time::Duration};
+use rustc_hash::FxHashSet;
+use std::{collections::BTreeMap, time::Duration};
 
 /// Jobs for which a pass looks for others that give way, at most: each look is several at every node.
 const MOST_TRIED: usize = 100;
@@ -56,6 +59,12 @@ pub struct PreemptRules {
     pub youngest_first: bool,
     /// `suspend_grace_time`: for runs that are only suspended, from being told to standing still.
     pub suspend_grace: Duration,
+    /// `reclaim_licenses`: jobs give way for their licenses too.
+    pub reclaim_licenses: bool,
+    /// `reorder_count`: so many other orders are tried for fewer that give way.
+    pub reorders: u32,
+    /// `strict_order`: in those orders whoever was found to be needed last comes first.
+    pub strict_order: bool,
     /// `SchedulerTimeSlice`, where jobs that share CPUs take turns (`GANG`).
     pub time_slice: Option<Duration>,
 }
@@ -182,33 +191,6 @@ impl PreemptRules {
     }
 }
 
-/// Room that a job gets when others have gone.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Room {
-    /// Where, and what.
-    pub(super) nodes: Vec<AllocatedNode>,
-    /// Who has to go. None: all who are in the way go already.
-    pub(super) victims: Vec<PreemptProposal>,
-    /// When the last of them is expected to end.
-    pub(super) from: Timestamp,
-}
-
-/// A run that may be named.
-#[derive(Clone, Copy, Debug)]
-struct Victim<'v> {
-    job: &'v JobView,
-    way: Way,
-    cpus: u32,
-}
-
-impl Victim<'_> {
-    /// In which order they are named.
-    fn order(&self, youngest_first: bool) -> impl Ord + use<> {
-        let start = youngest_first.then_some(Reverse(self.job.start_time));
-        (self.way.rank, start, Reverse(self.cpus), self.job.id)
-    }
-}
-
 /// What is decided on preemption in one pass.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Preemption {
@@ -231,6 +213,7 @@ impl Preemption {
         now: Timestamp,
         (job, request, candidates): (&JobView, &Request, &FixedBitSet),
         (planned, reserved): (&[PlannedHold], &[Reservation]),
+        fees: Fees<'_>,
     ) -> Option<Room> {
         let rules = &view.policy.preempt;
         let claim = Claim { job, partition: request.partition };
@@ -244,10 +227,10 @@ impl Preemption {
         self.tried += 1;
         let open = without_reserved(now, request, candidates, reserved);
         let closed = closed_cpus(view, now, request);
-        let search = Search { view, now, claim, request, open: &open, planned, named: &self.named, closed };
+        let search = Search { view, now, claim, request, open: &open, planned, named: &self.named, closed, fees };
         let found = search.run(job.id);
         match &found {
-            Some(room) => self.named.extend(room.victims.iter().map(|victim| (victim.job, victim.mode))),
+            Some(room) => self.named.extend(room.gone.iter().copied()),
             None => {
                 self.failed.insert(key);
             }
@@ -262,6 +245,7 @@ impl Preemption {
         now: Timestamp,
         (job, request, candidates): (&JobView, &Request, &FixedBitSet),
         (planned, reserved): (&[PlannedHold], &[Reservation]),
+        fees: Fees<'_>,
     ) -> Option<Vec<AllocatedNode>> {
         let rules = &view.policy.preempt;
         if !rules.is_on() || self.tried_over_suspended >= MOST_TRIED {
@@ -274,7 +258,7 @@ impl Preemption {
         }
         let open = without_reserved(now, request, candidates, reserved);
         let closed = closed_cpus(view, now, request);
-        let search = Search { view, now, claim, request, open: &open, planned, named: &self.named, closed };
+        let search = Search { view, now, claim, request, open: &open, planned, named: &self.named, closed, fees };
         let parked = |place: usize| view.nodes[place].holds.iter().any(|hold| search.stands_aside(hold));
         let found = open.ones().any(parked).then(|| {
             self.tried_over_suspended += 1;
@@ -310,185 +294,4 @@ fn without_reserved(
         open.set(*node, false);
     }
     open
-}
-
-/// One search for room.
-struct Search<'s> {
-    view: &'s ClusterView,
-    now: Timestamp,
-    claim: Claim<'s>,
-    request: &'s Request,
-    open: &'s FixedBitSet,
-    planned: &'s [PlannedHold],
-    named: &'s BTreeMap<JobId, PreemptMode>,
-    closed: BTreeMap<usize, CpuSet>,
-}
-
-impl<'s> Search<'s> {
-    fn run(&self, by: JobId) -> Option<Room> {
-        if let Some(nodes) = self.place(&[]) {
-            let not_yet = |hold: &NodeHold| self.leaves(hold) || (!hold.parked && self.will_stand_aside(hold));
-            let waits = nodes.iter().any(|n| self.view.nodes[n.index.0 as usize].holds.iter().any(not_yet));
-            return waits.then(|| self.room(by, nodes, &[]));
-        }
-        let mut victims = self.victims();
-        let youngest_first = self.view.policy.preempt.youngest_first;
-        victims.sort_by_key(|victim| victim.order(youngest_first));
-        self.place(&victims)?;
-        let (mut low, mut high) = (1, victims.len());
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.place(&victims[..middle]).is_some() {
-                high = middle;
-            } else {
-                low = middle + 1;
-            }
-        }
-        victims.truncate(high);
-        let mut nodes = self.place(&victims)?;
-        // Most of them are elsewhere.
-        let there: FxHashSet<usize> = nodes.iter().map(|n| n.index.0 as usize).collect();
-        let near: Vec<Victim<'_>> =
-            victims.iter().filter(|v| nodes_of(v.job).any(|n| there.contains(&n))).copied().collect();
-        if let Some(same) = self.place(&near) {
-            (victims, nodes) = (near, same);
-        }
-        loop {
-            let before = victims.len();
-            for at in (0..victims.len()).rev() {
-                let mut without = victims.clone();
-                without.remove(at);
-                if let Some(found) = self.place(&without) {
-                    (victims, nodes) = (without, found);
-                }
-            }
-            if victims.len() == before {
-                break;
-            }
-        }
-        Some(self.room(by, nodes, &victims))
-    }
-
-    /// Will what is held be given back without anybody being told to?
-    fn leaves(&self, hold: &NodeHold) -> bool {
-        let goes =
-            |job: &JobView| job.sluid == hold.sluid && (job.state == JobState::Completing || job.preempted.is_some());
-        !hold.kept
-            && (hold.completing
-                || self.named.get(&hold.job).is_some_and(|mode| *mode != PreemptMode::Suspend)
-                || self.view.working.get(&hold.job).is_some_and(|job| goes(job)))
-    }
-
-    /// Is it suspended for others, so that the request may have its CPUs?
-    fn stands_aside(&self, hold: &NodeHold) -> bool {
-        hold.parked && !hold.completing && self.may_have_cpus_of(hold)
-    }
-
-    /// Is it, or will it be without being told again?
-    fn will_stand_aside(&self, hold: &NodeHold) -> bool {
-        let told = |job: &JobView| {
-            job.sluid == hold.sluid && job.suspended.is_some_and(|suspended| suspended.yielded.is_some())
-        };
-        let goes = hold.parked
-            || self.named.get(&hold.job) == Some(&PreemptMode::Suspend)
-            || self.view.working.get(&hold.job).is_some_and(|job| told(job));
-        goes && !hold.kept && !hold.completing && self.may_have_cpus_of(hold)
-    }
-
-    /// Does a run that is suspended give way to this request?
-    fn may_have_cpus_of(&self, hold: &NodeHold) -> bool {
-        self.may_be_neighbours(hold) && self.view.working.get(&hold.job).is_some_and(|job| self.way(job).is_some())
-    }
-
-    fn way(&self, job: &JobView) -> Option<Way> {
-        self.view.policy.preempt.way(self.view, self.claim, job)
-    }
-
-    /// Who keeps a node for his user keeps it when he is suspended too.
-    fn may_be_neighbours(&self, hold: &NodeHold) -> bool {
-        // The account puts nobody with a whole node beside one that is kept for a user.
-        if hold.sharing == Sharing::User && self.request.usage == NodeUse::Whole {
-            return false;
-        }
-        let for_user = hold.sharing == Sharing::User || self.request.usage == NodeUse::User;
-        !for_user || hold.uid == self.request.uid
-    }
-
-    /// Where the request fits now, with those suspended that are.
-    fn place_now(&self) -> Option<Vec<AllocatedNode>> {
-        self.place_where(|hold| if self.stands_aside(hold) { Remains::ButCpus } else { Remains::All })
-    }
-
-    fn place_where(&self, remains: impl Fn(&NodeHold) -> Remains) -> Option<Vec<AllocatedNode>> {
-        let machine = Machine::without(self.view, self.planned, remains).without_cpus(self.closed.clone());
-        select::place(&machine, self.request, self.open)
-    }
-
-    /// Where the request fits when those have gone too.
-    fn place(&self, victims: &[Victim<'_>]) -> Option<Vec<AllocatedNode>> {
-        let gone: FxHashMap<JobId, PreemptMode> =
-            victims.iter().map(|victim| (victim.job.id, victim.way.mode)).collect();
-        self.place_where(|hold: &NodeHold| match gone.get(&hold.job).filter(|_| !hold.kept) {
-            _ if self.leaves(hold) => Remains::Nothing,
-            _ if self.will_stand_aside(hold) => Remains::ButCpus,
-            Some(PreemptMode::Suspend) => Remains::ButCpus,
-            Some(_) => Remains::Nothing,
-            None => Remains::All,
-        })
-    }
-
-    /// All runs on these nodes that may be named.
-    fn victims(&self) -> Vec<Victim<'s>> {
-        let mut found = BTreeMap::new();
-        for hold in self.open.ones().filter_map(|place| self.view.nodes.get(place)).flat_map(|node| &node.holds) {
-            if hold.kept || found.contains_key(&hold.job) || self.leaves(hold) || self.will_stand_aside(hold) {
-                continue;
-            }
-            let Some(job) = self.view.working.get(&hold.job).filter(|job| job.sluid == hold.sluid) else { continue };
-            let Some(allocation) = &job.allocation else { continue };
-            let Some(way) = self.way(job) else { continue };
-            // Nor part of a heterogeneous job: that would end all of it.
-            if self.eligible(job, way) > self.now || job.spec.het.is_some() {
-                continue;
-            }
-            let stands = matches!(job.state, JobState::Running | JobState::Suspended) && !hold.parked;
-            if way.mode == PreemptMode::Suspend && !(stands && self.may_be_neighbours(hold)) {
-                continue;
-            }
-            let cpus = allocation.nodes.iter().map(|node| node.share.cpus.len()).sum();
-            found.insert(hold.job, Victim { job, way, cpus });
-        }
-        found.into_values().collect()
-    }
-
-    /// From when on the run may be preempted.
-    fn eligible(&self, job: &JobView, way: Way) -> Timestamp {
-        job.start_time.unwrap_or(self.now).plus(way.exempt)
-    }
-
-    fn room(&self, by: JobId, nodes: Vec<AllocatedNode>, victims: &[Victim<'_>]) -> Room {
-        let there = nodes.iter().flat_map(|n| &self.view.nodes[n.index.0 as usize].holds);
-        let times = |job: &JobView| {
-            let yielded = || job.suspended.and_then(|suspended| suspended.yielded);
-            job.preempted.or_else(yielded).map(|times| times.ends)
-        };
-        let leaving = there.filter_map(|hold| times(self.view.working.get(&hold.job)?));
-        let told = victims.iter().map(|victim| self.now.plus(victim.way.grace));
-        let from = leaving.chain(told).fold(self.now, Timestamp::max);
-        let proposal = |victim: &Victim<'_>| PreemptProposal {
-            pass: 0,
-            job: victim.job.id,
-            sluid: victim.job.sluid,
-            by,
-            mode: victim.way.mode,
-            grace: victim.way.grace,
-            eligible: self.eligible(victim.job, victim.way),
-            until: None,
-        };
-        Room { nodes, victims: victims.iter().map(proposal).collect(), from }
-    }
-}
-
-fn nodes_of(job: &JobView) -> impl Iterator<Item = usize> + '_ {
-    job.allocation.iter().flat_map(|allocation| allocation.nodes.iter().map(|node| node.index.0 as usize))
 }

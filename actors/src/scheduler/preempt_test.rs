@@ -3,7 +3,7 @@
 
 use super::{
     facts::{AllocationUnit, ClusterView},
-    fixtures::{cluster, hold, job, node, partition, spec},
+    fixtures::{Layer, cluster, hold, hres, job, node, partition, spec},
     plan::{Plan, plan},
     preempt::{PreemptRules, Yielding},
     qos::{Qos, QosTable},
@@ -13,6 +13,7 @@ use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     resources::{CpuSet, MemoryMib, NodeShare},
     spec::{JobSpec, NodeCount},
+    spec_text::licenses::Licenses,
     state::{JobState, Reason},
     time::Timestamp,
     view::{AllocatedNode, Allocation, JobView, NodeView, PreemptTimes},
@@ -417,5 +418,169 @@ proptest! {
             prop_assert!(may(place(by), place(whose)) || (flags.0 && by == whose && *by != "unknown"));
             prop_assert!(!flags.1 || waits.priority > runs.priority);
         }
+    }
+}
+
+/// Licenses of one name, and who has them.
+fn licensed(mut view: ClusterView, total: u32, held: &[(u32, &str)]) -> ClusterView {
+    view.licenses.totals.insert("lic".to_owned(), total);
+    let held = held.iter().map(|(job, what)| (JobId(*job), what.parse().unwrap(), None));
+    view.licenses.held = held.collect();
+    view
+}
+
+fn wants(id: u32, tasks: u32, licenses: &str) -> JobView {
+    let mut job = asks(id, "high", 1, tasks);
+    Arc::make_mut(&mut job.spec).licenses = Some(licenses.to_owned());
+    job
+}
+
+#[test]
+fn licenses_are_made_room_of_only_where_they_are_reclaimed() {
+    let runs = [running(50, "low", 1000, &[(0, 0..2)]), running(51, "low", 1000, &[(0, 2..4)])];
+    let told = |reclaim, what: &str, held: &[(u32, &str)]| {
+        let mut view = licensed(site(1, &runs, vec![wants(1, 1, what)]), 2, held);
+        view.policy.preempt.reclaim_licenses = reclaim;
+        let made = plan(&view, NOW);
+        (named(&made), made.starts.len())
+    };
+    assert_eq!(told(false, "lic:2", &[(51, "lic")]), (vec![], 0));
+    assert_eq!(told(true, "lic:2", &[(51, "lic")]), (vec![51], 0), "not the one that has none");
+    assert_eq!(told(true, "lic", &[(51, "lic")]), (vec![], 1));
+    assert_eq!(told(true, "lic:2|lic:3", &[(51, "lic")]), (vec![], 0), "who leaves a choice waits");
+    assert_eq!(told(true, "lic:2", &[(99, "lic")]), (vec![], 0), "of somebody who does not give way");
+    // Who is suspended keeps them.
+    let mut view = licensed(site(1, &runs, vec![wants(1, 1, "lic:2")]), 2, &[(51, "lic")]);
+    (view.policy.preempt.reclaim_licenses, view.policy.preempt.mode) = (true, PreemptMode::Suspend);
+    assert!(named(&plan(&view, NOW)).is_empty());
+    // It has been told: nobody else is, and nobody else gets what will be free.
+    let mut going = runs.clone();
+    going[1].preempted = Some(PreemptTimes { eligible: NOW, at: NOW, ends: NOW.plus(Duration::from_secs(90)) });
+    let behind = JobView { submit_time: NOW, ..wants(2, 1, "lic") };
+    let mut view = licensed(site(1, &going, vec![wants(1, 1, "lic:2"), behind]), 2, &[(51, "lic")]);
+    view.policy.preempt.reclaim_licenses = true;
+    let made = plan(&view, NOW);
+    assert!(made.preemptions.is_empty() && made.starts.is_empty(), "{made:?}");
+    assert!(made.expected.contains(&(JobId(1), NOW.plus(Duration::from_secs(90)))), "{:?}", made.expected);
+}
+
+#[test]
+fn jobs_with_hierarchical_resources_give_way_and_preempt() {
+    let layers: &[Layer] = &[(0..2, 4, 0)];
+    let runs = [running(50, "low", 1000, &[(0, 0..8)]), running(51, "low", 2000, &[(1, 0..8)])];
+    let told = |reclaim, held: &[(u32, &str)]| {
+        let mut view = licensed(site(2, &runs, vec![wants(1, 8, "r:3")]), 0, held);
+        view.licenses.hres = hres(2, &[("r", "MODE_3", layers)]);
+        let named_layer = |(_, licenses, _): &mut (JobId, Licenses, Option<Timestamp>)| {
+            licenses.0.iter_mut().for_each(|license| license.name = "r(n[0-1])".to_owned());
+        };
+        view.licenses.held.iter_mut().for_each(named_layer);
+        view.policy.preempt.reclaim_licenses = reclaim;
+        named(&plan(&view, NOW))
+    };
+    assert_eq!(told(false, &[(51, "r:1")]), [50], "there is enough of the layer");
+    assert!(told(false, &[(51, "r:2")]).is_empty(), "not enough");
+    assert_eq!(told(true, &[(51, "r:2")]), [51], "the one that has it goes");
+}
+
+/// These as the components of one job, the first its leader.
+fn together(jobs: Vec<JobView>) -> Vec<JobView> {
+    let (leader, size) = (jobs[0].id, u32::try_from(jobs.len()).unwrap());
+    let component = |(job, offset): (JobView, u32)| {
+        let spec = Arc::new(JobSpec { het: Some((leader, offset)), het_size: size, ..(*job.spec).clone() });
+        JobView { spec, ..job }
+    };
+    jobs.into_iter().zip(0..).map(component).collect()
+}
+
+#[test]
+fn a_heterogeneous_job_gives_way_as_a_whole() {
+    let runs =
+        |second: &str| together(vec![running(50, "low", 1000, &[(0, 0..8)]), running(51, second, 1000, &[(1, 0..8)])]);
+    let waits = || vec![asks(1, "high", 1, 8)];
+    let view = site(2, &runs("mid"), waits());
+    assert_eq!(named(&plan(&view, NOW)), [50], "its leader is told");
+    assert!(named(&plan(&site(2, &runs("high"), waits()), NOW)).is_empty(), "a component may not be");
+    let mut view = site(2, &runs("low"), vec![asks(1, "high", 1, 8), asks(2, "high", 1, 8)]);
+    view.policy.preempt.mode = PreemptMode::Cancel;
+    assert_eq!(named(&plan(&view, NOW)), [50], "its other nodes are free then too");
+    // Of several ways the greatest counts, and it is not suspended.
+    view.partitions[0].yielding.grace = Duration::from_secs(9);
+    let mut view = site(2, &runs("mid"), waits());
+    view.policy.preempt.mode = PreemptMode::Cancel;
+    view.partitions[1].yielding.mode = Some(PreemptMode::Requeue);
+    assert_eq!(plan(&view, NOW).preemptions[0].mode, PreemptMode::Requeue);
+    view.partitions[1].yielding.mode = Some(PreemptMode::Suspend);
+    assert!(named(&plan(&view, NOW)).is_empty());
+    // It has been told.
+    let mut going = runs("low");
+    let times = PreemptTimes { eligible: NOW, at: NOW, ends: NOW.plus(Duration::from_secs(9)) };
+    going.iter_mut().for_each(|run| run.preempted = Some(times));
+    assert!(named(&plan(&site(2, &going, waits()), NOW)).is_empty());
+}
+
+#[test]
+fn others_give_way_to_a_heterogeneous_job_where_all_of_it_has_room_then() {
+    let group = || together(vec![asks(1, "high", 1, 8), asks(2, "high", 1, 8)]);
+    let runs = [running(60, "low", 1000, &[(1, 0..8)])];
+    let mut waiting = group();
+    waiting.push(asks(9, "low", 1, 1));
+    let made = plan(&site(2, &runs, waiting.clone()), NOW);
+    assert_eq!(named(&made), [60]);
+    assert!(made.starts.is_empty(), "what fits now is kept for it: {:?}", made.starts);
+    assert!(
+        made.reasons.contains(&(JobId(1), Reason::Resources)) && made.reasons.contains(&(JobId(2), Reason::Resources))
+    );
+    // It has been told.
+    let mut going = runs;
+    going[0].preempted = Some(PreemptTimes { eligible: NOW, at: NOW, ends: NOW.plus(Duration::from_secs(9)) });
+    let made = plan(&site(2, &going, waiting.clone()), NOW);
+    assert!(made.preemptions.is_empty() && made.starts.is_empty(), "{made:?}");
+    // It has gone.
+    let made = plan(&site(2, &[], waiting), NOW);
+    assert_eq!(made.starts.iter().map(|start| (start.job.0, start.others.len())).collect::<Vec<_>>(), [(1, 1)]);
+    // Nobody goes for half of it.
+    let runs = [running(60, "low", 1000, &[(1, 0..8)]), running(61, "high", 1000, &[(0, 0..8)])];
+    assert!(named(&plan(&site(2, &runs, group()), NOW)).is_empty());
+}
+
+#[test]
+fn other_orders_are_tried_for_fewer_that_go() {
+    let runs = [
+        running(50, "low", 1000, &[(0, 0..5)]),
+        running(51, "low", 1000, &[(0, 5..8)]),
+        running(52, "mid", 1000, &[(1, 0..8)]),
+    ];
+    let mut view = site(2, &runs, vec![asks(1, "high", 1, 8)]);
+    assert_eq!(named(&plan(&view, NOW)), [50, 51], "the lowest tier goes first");
+    view.policy.preempt.reorders = 1;
+    assert_eq!(named(&plan(&view, NOW)), [52]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn with_other_orders_no_more_of_them_go_and_they_make_room(
+        runs in prop::collection::vec((0usize..2, 0u32..3, 1u32..6), 0..9),
+        tasks in 1u32..20,
+        (reorders, strict_order) in (1u32..6, any::<bool>()),
+    ) {
+        let mut taken = [0u32; 3];
+        let mut jobs = Vec::new();
+        for (id, (tier, node, cpus)) in (50u32..).zip(runs) {
+            let first = taken[node as usize];
+            if first + cpus <= 8 {
+                taken[node as usize] += cpus;
+                jobs.push(running(id, ["low", "mid"][tier], 1000, &[(node, first..first + cpus)]));
+            }
+        }
+        let waits = asks(1, "high", 1, tasks);
+        let mut view = site(3, &jobs, vec![waits.clone()]);
+        let usual = named(&plan(&view, NOW));
+        (view.policy.preempt.reorders, view.policy.preempt.strict_order) = (reorders, strict_order);
+        let gone: BTreeSet<JobId> = plan(&view, NOW).preemptions.iter().map(|one| one.job).collect();
+        prop_assert!(gone.len() <= usual.len() && gone.is_empty() == usual.is_empty());
+        prop_assert!(gone.is_empty() || fits_without(&view, &gone, &waits));
     }
 }

@@ -584,6 +584,9 @@ pub fn policy(config: &Config) -> Policy {
             exempt: Duration::from_secs(config.preempt.exempt_secs),
             youngest_first: config.preempt.youngest_first(),
             suspend_grace: Duration::from_secs(config.preempt.suspend_grace_secs()),
+            reclaim_licenses: config.preempt.reclaims_licenses(),
+            reorders: config.preempt.reorders(),
+            strict_order: config.preempt.is_strict_order(),
             time_slice: (config.preempt.is_gang())
                 .then(|| Duration::from_secs(u64::from(config.preempt.time_slice_secs()))),
         },

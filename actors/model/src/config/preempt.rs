@@ -64,11 +64,16 @@ pub struct PreemptSettings {
     time_slice_secs: Option<u32>,
 }
 
-/// Options of `PreemptParameters` that are acted on.
-const PARAMETERS: &[&str] = &["suspend_grace_time", "youngest_first"];
-/// Options that Slurm has besides.
-const PARAMETERS_NOT_YET: &[&str] =
-    &["min_exempt_priority", "reclaim_licenses", "reorder_count", "send_user_signal", "strict_order"];
+/// Options of `PreemptParameters`, and whether they have a number.
+const PARAMETERS: &[(&str, Option<&str>)] = &[
+    ("min_exempt_priority", Some("PRIORITY")),
+    ("reclaim_licenses", None),
+    ("reorder_count", Some("COUNT")),
+    ("send_user_signal", None),
+    ("strict_order", None),
+    ("suspend_grace_time", Some("SECONDS")),
+    ("youngest_first", None),
+];
 
 /// Default of `SchedulerTimeSlice`, seconds.
 const TIME_SLICE: u32 = 30;
@@ -89,6 +94,28 @@ impl PreemptSettings {
     /// `min_exempt_priority`: jobs of that priority and above are left alone.
     pub fn exempt_from(&self) -> Option<u32> {
         self.number("min_exempt_priority")
+    }
+
+    /// `reclaim_licenses`: jobs give way for their licenses too.
+    pub fn reclaims_licenses(&self) -> bool {
+        self.parameters.has("reclaim_licenses")
+    }
+
+    /// `send_user_signal`: a run that has to give way gets the signal of `--signal`.
+    pub fn sends_user_signal(&self) -> bool {
+        self.parameters.has("send_user_signal")
+    }
+
+    /// `reorder_count`: how many other orders of those who may give way are tried, for fewer of them; as in Slurm none with
+    /// `GANG` and `preempt/partition_prio`.
+    pub fn reorders(&self) -> u32 {
+        let ignored = self.is_gang() && self.kind == PreemptType::PartitionPrio;
+        self.number("reorder_count").filter(|_| !ignored).unwrap_or(0)
+    }
+
+    /// `strict_order`: in those orders whoever was found to be needed last comes first.
+    pub fn is_strict_order(&self) -> bool {
+        self.parameters.has("strict_order")
     }
 
     fn number<N: std::str::FromStr>(&self, name: &str) -> Option<N> {
@@ -124,7 +151,7 @@ impl PreemptSettings {
                 self.mode = mode;
                 self.mode_text = Some(text);
             }
-            "PreemptParameters" => (self.parameters, note) = parameters(value)?,
+            "PreemptParameters" => self.parameters = parameters(value)?,
             "SchedulerTimeSlice" => {
                 self.time_slice_secs = Some(values::number(value, TIME_SLICES.0, TIME_SLICES.1)?);
             }
@@ -224,22 +251,18 @@ pub(super) fn mode(text: &str) -> Value<(PreemptWords, String)> {
     Ok((read, if words.is_empty() { "OFF".to_owned() } else { words.join(",") }))
 }
 
-fn parameters(text: &str) -> Value<(Parameters, Option<SettingError>)> {
-    let known: Vec<&'static str> = PARAMETERS.iter().chain(PARAMETERS_NOT_YET).copied().collect();
+fn parameters(text: &str) -> Value<Parameters> {
+    let known: Vec<&'static str> = PARAMETERS.iter().map(|(name, _)| *name).collect();
     let given = values::optional(text).map(|text| values::list(&text)).unwrap_or_default();
-    let mut later = Vec::new();
     for word in &given {
-        let name = values::choice(word.split('=').next().unwrap_or(word), &known)?;
-        if PARAMETERS_NOT_YET.contains(&name) {
-            later.push(name);
-        }
-        if name == "suspend_grace_time" && word.split_once('=').is_none_or(|(_, secs)| secs.parse::<u64>().is_err()) {
-            return Err(SettingError::new(format!("\"{word}\" names no time")).suggest("suspend_grace_time=SECONDS"));
+        let (name, number) = word.split_once('=').map_or((word.as_str(), None), |(name, number)| (name, Some(number)));
+        let name = values::choice(name, &known)?;
+        let wanted = PARAMETERS.iter().find(|(known, _)| *known == name).and_then(|(_, wanted)| *wanted);
+        if let Some(wanted) = wanted.filter(|_| number.is_none_or(|number| number.parse::<u32>().is_err())) {
+            return Err(SettingError::new(format!("\"{word}\" has no number")).suggest(format!("{name}={wanted}")));
         }
     }
-    let note = (!later.is_empty())
-        .then(|| SettingError::new(format!("{} is not supported yet", later.join(", "))).suggest("the rest counts"));
-    Ok((Parameters(given), note))
+    Ok(Parameters(given))
 }
 
 /// As a time limit; -1 is 0.
@@ -298,7 +321,11 @@ mod tests {
         assert_eq!(settings.suspend_grace_secs(), 2);
         settings.set("PreemptParameters", "youngest_first,suspend_grace_time=30").unwrap();
         assert_eq!(settings.suspend_grace_secs(), 30);
-        for wrong in ["suspend_grace_time", "suspend_grace_time=soon"] {
+        settings.set("PreemptParameters", "min_exempt_priority=500,reorder_count=3,strict_order").unwrap();
+        assert_eq!((settings.exempt_from(), settings.reorders(), settings.is_strict_order()), (Some(500), 3, true));
+        for wrong in
+            ["suspend_grace_time", "suspend_grace_time=soon", "min_exempt_priority", "reorder_count=-1", "other"]
+        {
             assert!(settings.set("PreemptParameters", wrong).is_err(), "{wrong}");
         }
     }

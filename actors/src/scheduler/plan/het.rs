@@ -2,7 +2,8 @@
 //! is done for any. They are looked at when their leader's turn comes.
 //!
 //! A group is tried on a copy of the pass, one component after the other as any job would be, and the copy takes the place
-//! of the pass only when all of them found room. Nobody gives way to a group ([`super::super::preempt`]).
+//! of the pass only when all of them found room. Others give way to a group where all of it has room then: what fits without them
+//! is kept for it too.
 
 use super::{Entry, Pass, Reservation};
 use crate::scheduler::facts::Backfill;
@@ -19,6 +20,8 @@ const MOST_TIMES: usize = 32;
 pub(super) enum Trial {
     /// Now, or not at all.
     Now,
+    /// Now, or when others have gone for it.
+    Giving,
     /// Not now.
     Later {
         /// Not before this.
@@ -62,7 +65,12 @@ impl Pass<'_> {
             members.iter().for_each(|member| self.decline(member.id, Reason::Priority));
             return;
         }
-        if !self.starts_together(&members) {
+        if self.starts_together(&members) {
+            return;
+        }
+        if self.has_others_go(&members) {
+            members.iter().for_each(|member| self.decline(member.id, Reason::Resources));
+        } else {
             let reasons = self.wait_together(&members);
             // Others are behind the leader only.
             let first = reasons.first() == Some(&Reason::Resources);
@@ -97,6 +105,30 @@ impl Pass<'_> {
             leader.others = others;
         }
         trial.trial = None;
+        *self = trial;
+        true
+    }
+
+    /// Has others make room for those that have none, and keeps it for all. False: that is not enough.
+    fn has_others_go(&mut self, members: &[Arc<JobView>]) -> bool {
+        if !self.view.policy.preempt.is_on() {
+            return false;
+        }
+        let mut trial = self.clone();
+        trial.trial = Some(Trial::Giving);
+        let has_room = |trial: &mut Pass<'_>, member: &Arc<JobView>| {
+            let before = trial.plan.kept_for_preempting.len();
+            trial.try_member(member).is_ok() || trial.plan.kept_for_preempting.len() > before
+        };
+        if !members.iter().all(|member| has_room(&mut trial, member)) {
+            return false;
+        }
+        trial.trial = None;
+        // What fits now waits for the rest.
+        for start in trial.plan.starts.split_off(self.plan.starts.len()) {
+            trial.started.remove(&start.job);
+            trial.plan.kept_for_preempting.extend(start.nodes.into_iter().map(|node| (node, start.usage)));
+        }
         *self = trial;
         true
     }
@@ -137,7 +169,8 @@ impl Pass<'_> {
 
     /// One component in any of its partitions.
     fn try_member(&mut self, job: &Arc<JobView>) -> Result<(), Reason> {
-        let before = self.plan.reservations.len();
+        let kept = |pass: &Self| pass.plan.reservations.len() + pass.plan.kept_for_preempting.len();
+        let before = kept(self);
         let mut why = None;
         for name in &job.partitions {
             let Some((place, _)) = self.view.partition(name) else { continue };
@@ -148,7 +181,7 @@ impl Pass<'_> {
             for eyes in eyes {
                 match self.consider(job, place, eyes) {
                     Ok(()) => return Ok(()),
-                    Err(reason) if self.plan.reservations.len() > before => return Err(reason),
+                    Err(reason) if kept(self) > before => return Err(reason),
                     Err(reason) => {
                         if why.as_ref().is_none_or(|known| super::weight_of(known) < super::weight_of(&reason)) {
                             why = Some(reason);
