@@ -16,6 +16,7 @@
 //! | `hres` | `resources.yaml` |
 //! | `topology` | `topology.conf` and `topology.yaml` |
 //! | `scheduling` | the words of `SchedulerParameters` |
+//! | `yaml` | how those YAML files are opened, and what is said of their form |
 //! | `show` | [`show_config`]: what `scontrol show config` prints |
 //! | `cluster` | the cluster's id and run folders; `%n` and `%h` in paths |
 //! | [`locate`] | which file is meant |
@@ -42,6 +43,7 @@ mod show;
 mod text;
 mod topology;
 mod values;
+mod yaml;
 
 pub use billing::{Billed, BillingWeights};
 pub use cluster::expand_path;

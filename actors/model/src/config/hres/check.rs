@@ -5,9 +5,10 @@ use super::{
         nearest::nearest,
         report::{ConfigReport, Place, SettingError},
         settings::Config,
+        yaml::line_of,
     },
     Hres, HresLayer, HresMode, HresResource,
-    yaml::{Entry, LayerEntry, Valued, line_of},
+    yaml::{Entry, LayerEntry, Valued},
 };
 use crate::{
     hostlist::{HostList, HostListError},

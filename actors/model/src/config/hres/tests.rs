@@ -174,6 +174,14 @@ fn what_is_wrong_is_said_with_its_line() {
         problem("  mode: MODE_2", "  mode: MODE_2\n  colour: red")
             .starts_with("resources.yaml:4: error: resources.yaml: ")
     );
+    assert_eq!(
+        problem(
+            "    - nodes:                    # highest level\n        - \"node[01-32]\"",
+            "    - nodes: node[01-32]"
+        ),
+        "resources.yaml:5: error: nodes: node[01-32]: is no list (write nodes: [\"node[01-32]\"], or each item behind \
+         \"- \" on a line of its own)"
+    );
     assert!(
         problem("- resource: flat\n  mode: MODE_2", "- mode: MODE_2\n  resource: flat").contains("first attribute")
     );

@@ -164,6 +164,7 @@ fn sizes_rings_and_tori_are_checked() {
     let cells = YAML.replace("nodes: n[17-32]", "nodes: n[17-31]");
     let kinds = YAML.replace("  flat: true", "  flat: false");
     let keys = YAML.replace("dims: {x: 4, y: 4, z: 2}", "dims: {x: 4, y: 4}");
+    let lists = YAML.replace("nodes: n[01-08]", "nodes: [n01, n02]");
     for (name, text, want) in [
         (
             "sizes",
@@ -176,6 +177,11 @@ fn sizes_rings_and_tori_are_checked() {
             "kinds",
             kinds,
             "topology.yaml:21: error: topology: topo3: has 0 kinds (one of flat, tree, block, ring and torus3d)",
+        ),
+        (
+            "lists",
+            lists,
+            "topology.yaml:30: error: nodes: [n01, n02]: is not one word (write nodes: and one text behind it",
         ),
         ("keys", keys, "topology.yaml:35: error: topology.yaml: missing field `z`"),
     ] {

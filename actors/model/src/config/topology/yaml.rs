@@ -1,7 +1,10 @@
 //! `topology.yaml`: a list of named topologies.
 
 use super::{
-    super::report::{ConfigReport, Place, SettingError},
+    super::{
+        report::{ConfigReport, Place, SettingError},
+        yaml::{entries, line_of},
+    },
     conf::at,
 };
 use crate::{
@@ -115,32 +118,9 @@ struct PlacementEntry {
 
 /// What the text says; what is wrong with it goes into the report.
 pub(super) fn read(text: &str, file: &Place, report: &mut ConfigReport) -> Vec<NamedTopology> {
-    let entries: Vec<Entry> = match serde_saphyr::from_str(text) {
-        Ok(entries) => entries,
-        Err(e) => {
-            let line = e.location().map_or(0, |location| number(location.line()));
-            // The library draws the line below its message.
-            let full = e.to_string();
-            let first = full.lines().next().unwrap_or(&full).trim_start_matches("error: ");
-            // Its place is said in our own way.
-            let cause = match first.split_once(": ") {
-                Some((place, cause)) if place.starts_with("line ") => cause.to_owned(),
-                _ => first.to_owned(),
-            };
-            report.error(&at(file, line), "topology.yaml", SettingError::new(cause));
-            return Vec::new();
-        }
-    };
+    let entries: Vec<Entry> = entries(text, "topology.yaml", "topology", file, report);
     let mut reader = Reader { file, report };
     entries.into_iter().filter_map(|entry| reader.entry(entry)).collect()
-}
-
-fn number(line: impl TryInto<u32>) -> u32 {
-    line.try_into().unwrap_or(0)
-}
-
-fn line_of<T>(spanned: &Spanned<T>) -> u32 {
-    number(spanned.referenced.line())
 }
 
 struct Reader<'r> {
