@@ -1,0 +1,152 @@
+//! What the components of a heterogeneous job have to do with each other once they have their allocations: the leader is
+//! launched last, and they end together.
+
+use super::HetMessage;
+use crate::job::{
+    core::{JobCore, Turn},
+    record::{Afterwards, End, Ending, HeldBy, Phase, PreemptMark},
+    state::JobEvent,
+};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    spec::JobKind,
+    state::{JobState, Reason},
+};
+
+impl JobCore {
+    /// Tells the leader how far the run is.
+    pub(super) fn tell_leader(&self, leader: JobId, turn: &mut Turn<'_>) {
+        let sluid = self.record.sluid;
+        if let Some(End { state, reason, .. }) = self.record.phase.end().filter(|_| self.record.phase.run().is_some()) {
+            self.tell(leader, HetMessage::Ended { sluid, state: *state, reason: reason.clone() }, turn);
+        } else if self.record.phase.run().is_some_and(|run| run.started.is_some()) {
+            self.tell(leader, HetMessage::Started { sluid }, turn);
+        }
+    }
+
+    /// The leader is not launched before the step managers of all others serve.
+    pub(in crate::job) fn het_holds_launch(&self) -> bool {
+        matches!(&self.record.phase, Phase::Starting(_))
+            && !self.others().all(|other| self.het.serving.contains(&other))
+    }
+
+    /// A component serves: its leader may be waiting for that.
+    pub(in crate::job) fn het_started(&self, turn: &mut Turn<'_>) {
+        if let Some(leader) = self.het_leader() {
+            self.tell_leader(leader, turn);
+        }
+    }
+
+    /// The run, or the job that never ran, is over. Others end with their leader.
+    pub(in crate::job) fn het_ended(&self, turn: &mut Turn<'_>) {
+        if let Some(leader) = self.het_leader() {
+            return self.tell_leader(leader, turn);
+        }
+        if let Some(end) = self.record.phase.end() {
+            let message = HetMessage::End { state: end.state, then: end.then, by: None };
+            self.tell_others(&message, turn);
+        }
+    }
+
+    /// All of it is to end, and this is to follow.
+    pub(in crate::job) fn het_end_others(
+        &self,
+        state: JobState,
+        then: Afterwards,
+        by: Option<u32>,
+        turn: &mut Turn<'_>,
+    ) {
+        self.tell_others(&HetMessage::End { state, then, by }, turn);
+    }
+
+    /// All of it gives way to another job.
+    pub(in crate::job) fn het_have_others_give_way(&self, mark: &PreemptMark, turn: &mut Turn<'_>) {
+        self.tell_others(&HetMessage::GiveWay { mark: Box::new(mark.clone()) }, turn);
+    }
+
+    fn is_of_this_run(&self, other: JobId, sluid: Sluid) -> bool {
+        let run = self.record.phase.working();
+        run.is_some_and(|run| run.parts.iter().any(|part| part.job == other && part.sluid == sluid))
+    }
+
+    pub(super) fn other_serves(&mut self, other: JobId, sluid: Sluid, turn: &mut Turn<'_>) {
+        if !self.is_of_this_run(other, sluid) || !self.het.serving.insert(other) {
+            return;
+        }
+        let wanted = self.record.phase.working().is_some_and(|run| run.ending.is_none());
+        if wanted && matches!(self.record.phase, Phase::Starting(_)) && !self.het_holds_launch() {
+            self.launch(turn);
+            self.limit_launch(turn);
+        }
+    }
+
+    /// A component that was cancelled by itself, or used up its time, ends alone. One that a node failed, or that could not
+    /// be launched, ends the whole job.
+    pub(super) fn other_ended(
+        &mut self,
+        other: JobId,
+        sluid: Sluid,
+        state: JobState,
+        reason: Reason,
+        turn: &mut Turn<'_>,
+    ) {
+        if !self.is_of_this_run(other, sluid) {
+            return;
+        }
+        let Some(run) = self.record.phase.working() else { return };
+        let served = matches!(self.record.phase, Phase::Running(_) | Phase::Suspended(_)) || !self.het_holds_launch();
+        let failed = matches!(state, JobState::NodeFail | JobState::BootFail);
+        if run.ending.is_some() || (served && !failed) {
+            return;
+        }
+        let batch = self.record.spec.kind == JobKind::Batch;
+        let then = match state {
+            _ if failed => self.after_node_failure(),
+            JobState::Failed if batch => Afterwards::Requeue { hold: Some(HeldBy::LaunchFailure), delay: false },
+            _ => Afterwards::Over,
+        };
+        self.save(JobEvent::Ending(Ending { state, reason, then, by: None }), turn);
+        self.ask_for_end(turn);
+        self.het_end_others(state, then, None, turn);
+    }
+
+    pub(in crate::job) fn end_with_leader(
+        &mut self,
+        state: JobState,
+        then: Afterwards,
+        by: Option<u32>,
+        turn: &mut Turn<'_>,
+    ) {
+        if self.het.ready.is_some() || self.het.limbo.is_some() || self.commit.is_some() {
+            // It ended before it recorded anything of this attempt.
+            let attempt = self.het.of_attempt.unwrap_or(0);
+            self.give_back(attempt, turn);
+        }
+        let over = then == Afterwards::Over;
+        match &self.record.phase {
+            Phase::Pending if over => {
+                let _ = self.cancel(state, by, turn);
+            }
+            // It is back already.
+            Phase::Pending => {}
+            Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => {
+                if run.ending.as_ref().is_none_or(|ending| ending.then != then) {
+                    let reason = Reason::None;
+                    self.save(JobEvent::Ending(Ending { state, reason, then, by }), turn);
+                }
+                self.ask_for_end(turn);
+            }
+            Phase::Completing(_, end) => {
+                if end.then != then {
+                    let reason = Reason::None;
+                    self.save(JobEvent::Ending(Ending { state, reason, then, by }), turn);
+                    if self.is_over() {
+                        self.after_end(turn);
+                    }
+                }
+            }
+            Phase::Over(..) if over => {}
+            Phase::Over(..) => self.back_with_leader(then, turn),
+        }
+    }
+}
