@@ -262,7 +262,9 @@ impl ControllerActor {
                 return Err(Refusal::InvalidNode(name.clone()));
             }
         }
-        check_constraint(change.constraint.as_deref(), &|feature| any || feasibility.knows_feature(feature))?;
+        for wish in [&change.constraint, &change.prefer] {
+            check_constraint(wish.as_deref(), &|feature| any || feasibility.knows_feature(feature))?;
+        }
         change.licenses = check_licenses(change.licenses.take(), &config)?;
         for job in change.dependencies.iter().flat_map(|d| &d.list).filter_map(|d| d.job) {
             if !self.env.jobs.contains(job) {

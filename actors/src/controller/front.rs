@@ -258,6 +258,7 @@ impl ControllerActor {
                 self.submit_het(cx, caller, by, request, specs, replies);
             }
             CommandRequest::TestJob { spec } => self.test(caller, by, *spec, replies),
+            CommandRequest::TestHetJob { specs } => self.test_het(caller, by, specs, replies),
             CommandRequest::WaitJob { job, until } => self.wait(cx, job, until, replies),
             CommandRequest::Watch { job } => self.watch(cx, job, replies),
             CommandRequest::ListJobs { jobs, after, most, hide } => {

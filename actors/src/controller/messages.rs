@@ -116,6 +116,7 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::SubmitJob { .. } => "SubmitJob",
         CommandRequest::SubmitHetJob { .. } => "SubmitHetJob",
         CommandRequest::TestJob { .. } => "TestJob",
+        CommandRequest::TestHetJob { .. } => "TestHetJob",
         CommandRequest::WaitJob { .. } => "WaitJob",
         CommandRequest::Watch { .. } => "Watch",
         CommandRequest::ListJobs { .. } => "ListJobs",

@@ -17,7 +17,7 @@ use crate::{
         state::JobEvent,
     },
     scheduler::{
-        probe::would_start,
+        probe::{WouldStart, would_start, would_start_together},
         shell::{cluster_view, policy},
     },
 };
@@ -28,6 +28,7 @@ use garrick_model::{
     refusal::Refusal,
     spec::JobSpec,
     time::Timestamp,
+    view::JobView,
 };
 use garrick_runtime::Context;
 use std::{
@@ -186,28 +187,58 @@ impl ControllerActor {
                 return;
             }
         };
+        self.say_when(vec![admitted.record], now, replies);
+    }
+
+    /// When all of these could start together, the leader first.
+    pub(super) fn say_when(&self, records: Vec<JobRecord>, now: Timestamp, mut replies: Box<dyn ReplySink>) {
         let Ok(turn) = Arc::clone(&self.questions).try_acquire_owned() else {
             replies.send(CommandReply::Refused(Refusal::RetryAfter { after: TOO_MANY_QUESTIONS }));
             return;
         };
-        let at = admitted.record.begin.unwrap_or(now).max(now);
-        let mut view = JobCore::new(admitted.record, self.env.job_site()).view(now);
-        // One task of an array stands for all.
-        view.array_pending = None;
+        let at = records.iter().filter_map(|record| record.begin).fold(now, Timestamp::max);
+        let view = |record| {
+            let mut view = JobCore::new(record, self.env.job_site()).view(now);
+            // One task of an array stands for all.
+            view.array_pending = None;
+            view
+        };
+        let views: Vec<JobView> = records.into_iter().map(view).collect();
         let env = Arc::clone(&self.env);
         tokio::task::spawn_blocking(move || {
             let cluster = cluster_view(policy(&env.config()), &env);
-            replies.send(match would_start(&cluster, &view, at) {
-                Some(start) => CommandReply::WouldStart {
-                    job,
-                    at: start.at,
-                    cpus: start.nodes.iter().map(|n| n.share.cpus.len()).sum(),
-                    nodes: hostlist::fold(start.nodes.iter().map(|n| n.name.as_str())),
-                    partition: start.partition,
-                },
-                None => CommandReply::Refused(Refusal::NodeConfigUnavailable { detail: None }),
+            let starts = match views.as_slice() {
+                [alone] => would_start(&cluster, alone, at).map(|start| vec![start]),
+                members => would_start_together(&cluster, members, at),
+            };
+            replies.send(match (starts, views.first()) {
+                (Some(starts), Some(first)) => told_when(first.id, &starts),
+                _ => CommandReply::Refused(Refusal::NodeConfigUnavailable { detail: None }),
             });
             drop(turn);
         });
+    }
+}
+
+fn told_when(job: JobId, starts: &[WouldStart]) -> CommandReply {
+    let nodes = || starts.iter().flat_map(|start| &start.nodes);
+    let mut names: Vec<&str> = nodes().map(|n| n.name.as_str()).collect();
+    let mut partitions: Vec<&str> = Vec::new();
+    for start in starts {
+        if !partitions.contains(&start.partition.as_str()) {
+            partitions.push(&start.partition);
+        }
+    }
+    // Components may share a node.
+    if starts.len() > 1 {
+        names.sort_unstable();
+        names.dedup();
+    }
+    CommandReply::WouldStart {
+        job,
+        at: starts.iter().map(|start| start.at).max().unwrap_or_default(),
+        cpus: nodes().map(|n| n.share.cpus.len()).sum(),
+        nodes: hostlist::fold(names),
+        partition: partitions.join(","),
     }
 }

@@ -67,12 +67,57 @@ impl ControllerActor {
         }
     }
 
-    /// All components, or why not.
+    /// Says when a heterogeneous job could start.
+    pub(super) fn test_het(
+        &mut self,
+        caller: &Caller,
+        by: Authority,
+        specs: Vec<JobSpec>,
+        mut replies: Box<dyn ReplySink>,
+    ) {
+        let now = Timestamp::now();
+        let size = u32::try_from(specs.len()).unwrap_or(u32::MAX);
+        match self.judge_het(caller, by, None, specs, now) {
+            Ok((mut records, _)) => {
+                let leader = self.env.ids.peek();
+                for (offset, record) in (0..size).zip(&mut records) {
+                    join(record, leader, offset, size);
+                }
+                self.say_when(records, now, replies);
+            }
+            Err(refusal) => {
+                replies.send(CommandReply::Refused(refusal));
+            }
+        }
+    }
+
+    /// All components with their ids, or why not.
     fn admit_het(
         &mut self,
         caller: &Caller,
         by: Authority,
         request: RequestId,
+        specs: Vec<JobSpec>,
+        now: Timestamp,
+    ) -> Result<(Vec<JobRecord>, Vec<String>), Refusal> {
+        let size = u32::try_from(specs.len()).unwrap_or(u32::MAX);
+        let (mut records, warnings) = self.judge_het(caller, by, Some(request), specs, now)?;
+        let no_ids = || Refusal::Internal("there are not so many job ids in a row".to_owned());
+        let leader = self.env.ids.jobs(size).ok_or_else(no_ids)?;
+        for (offset, record) in (0..size).zip(&mut records) {
+            record.sluid = self.env.ids.sluid(now);
+            join(record, leader, offset, size);
+            self.put_in_order(record);
+        }
+        Ok((records, warnings))
+    }
+
+    /// All components, without ids. Without a request it is a question.
+    fn judge_het(
+        &mut self,
+        caller: &Caller,
+        by: Authority,
+        request: Option<RequestId>,
         specs: Vec<JobSpec>,
         now: Timestamp,
     ) -> Result<(Vec<JobRecord>, Vec<String>), Refusal> {
@@ -98,24 +143,22 @@ impl ControllerActor {
                 job: self.env.ids.peek(),
                 sluid: Sluid(0),
                 // A repeat is answered with the leader.
-                request: (offset == 0).then_some(request),
-                submissions: 0,
+                request: request.filter(|_| offset == 0),
+                // A question stands behind all that wait.
+                submissions: if request.is_some() { 0 } else { u64::from(u32::MAX) },
             };
             let admitted = self.admit(caller, by, spec, identity, now)?;
             records.push(admitted.record);
             warnings.extend(admitted.warnings);
         }
-        let size = u32::try_from(count).unwrap_or(u32::MAX);
-        let no_ids = || Refusal::Internal("there are not so many job ids in a row".to_owned());
-        let leader = self.env.ids.jobs(size).ok_or_else(no_ids)?;
-        for (offset, record) in (0..size).zip(&mut records) {
-            record.id = JobId(leader.0 + offset);
-            record.sluid = self.env.ids.sluid(now);
-            let spec = Arc::make_mut(&mut record.spec);
-            spec.het = Some((leader, offset));
-            spec.het_size = size;
-            self.put_in_order(record);
-        }
         Ok((records, warnings))
     }
+}
+
+/// Makes a record a component of a heterogeneous job.
+fn join(record: &mut JobRecord, leader: JobId, offset: u32, size: u32) {
+    record.id = JobId(leader.0.saturating_add(offset));
+    let spec = Arc::make_mut(&mut record.spec);
+    spec.het = Some((leader, offset));
+    spec.het_size = size;
 }

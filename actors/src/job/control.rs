@@ -141,6 +141,7 @@ impl JobCore {
             || change.tasks.is_some()
             || change.memory.is_some()
             || change.constraint.is_some()
+            || change.prefer.is_some()
             || change.licenses.is_some()
             || change.begin.is_some()
             || change.dependencies.is_some()

@@ -376,6 +376,19 @@ fn time_limits_of_running_jobs_are_raised_by_administrators_only() {
     assert_eq!(job.order(JobCommand::Update(Box::new(nodes))), Err(Refusal::JobNotPending));
 }
 
+#[test]
+fn preferred_features_are_changed_while_the_job_waits() {
+    let prefer =
+        |text: &str| JobCommand::Update(Box::new(JobChange { prefer: Some(text.to_owned()), ..JobChange::default() }));
+    let mut job = Bench::with(spec());
+    job.order(prefer("fast")).unwrap();
+    assert_eq!(job.view().spec.prefer.as_deref(), Some("fast"));
+    assert_eq!(job.replayed(), *job.core.record());
+    job.order(prefer("")).unwrap();
+    assert_eq!(job.view().spec.prefer, None);
+    assert_eq!(Bench::running(spec()).order(prefer("fast")), Err(Refusal::JobNotPending));
+}
+
 /// Found by simulation: the clock was set back behind a begin time that had come. The job was shown as waiting for it again,
 /// no timer ran, and it was never started.
 #[test]

@@ -453,6 +453,9 @@ impl JobRecord {
         if let Some(constraint) = &change.constraint {
             spec.constraint = Some(constraint.clone()).filter(|c| !c.is_empty());
         }
+        if let Some(prefer) = &change.prefer {
+            spec.prefer = Some(prefer.clone()).filter(|p| !p.is_empty());
+        }
         if let Some(licenses) = &change.licenses {
             spec.licenses = Some(licenses.clone()).filter(|l| !l.is_empty());
         }

@@ -6,6 +6,7 @@ use super::{
     fixtures::{cluster, hold, job, node, partition, spec},
     plan::{Plan, plan},
     plan_test::{NOW, any_node, any_spec, nodes_of_kind, overbooked, overbooked_later, wide},
+    probe::would_start_together,
 };
 use garrick_model::{
     ids::JobId,
@@ -53,6 +54,26 @@ fn all_components_are_proposed_as_one() {
     assert_eq!(start.others.iter().map(|o| (o.job, o.nodes.len())).collect::<Vec<_>>(), [(JobId(2), 2)]);
     assert!(start.nodes.iter().all(|n| !start.others[0].nodes.iter().any(|o| o.name == n.name)));
     assert!(plan_of.reasons.is_empty());
+}
+
+#[test]
+fn would_start_asks_for_all_of_it_behind_the_queue() {
+    let mut nodes = vec![node(0, 1), node(1, 1), node(2, 1)];
+    let asked = |view: &ClusterView| {
+        let answer = would_start_together(view, &group(20, vec![whole(1), whole(2)]), NOW)?;
+        Some(answer.iter().map(|start| (start.at.secs() - NOW.secs(), start.nodes.len())).collect::<Vec<_>>())
+    };
+    assert_eq!(asked(&cluster(nodes.clone(), vec![])), Some(vec![(0, 1), (0, 2)]));
+    busy(&mut nodes[2], 600);
+    assert_eq!(asked(&cluster(nodes.clone(), vec![])), Some(vec![(600, 1), (600, 2)]));
+    // One that waits for all nodes goes first, for an hour.
+    let mut view = cluster(nodes, vec![job(1, whole(3))]);
+    assert_eq!(asked(&view), Some(vec![(4200, 1), (4200, 2)]));
+    // However far a plan looks.
+    view.policy.backfill_window = std::time::Duration::from_secs(1000);
+    assert_eq!(asked(&view), Some(vec![(4200, 1), (4200, 2)]));
+    let too_much = would_start_together(&view, &group(20, vec![whole(1), whole(4)]), NOW);
+    assert_eq!(too_much, None);
 }
 
 #[test]

@@ -527,7 +527,7 @@ impl<'a> Pass<'a> {
         });
         let is_behind = |nodes: &FixedBitSet| !self.blocked.is_disjoint(nodes);
         let behind = is_behind(&candidates) || preferred.as_ref().is_some_and(|(_, nodes)| is_behind(nodes));
-        let minded = self.minded == Some(job.id);
+        let minded = self.minds(job);
         let deep =
             !minded && (self.tried_behind >= view.policy.backfill_depth || self.has_seen_enough_like(job, place));
         if behind && (view.policy.backfill == Backfill::Off || deep) {
@@ -904,7 +904,7 @@ impl<'a> Pass<'a> {
         }
         let from = self.horizon.round(Trial::from(self.trial, self.now));
         let mut from = self.not_before.get(request).map_or(from, |known| from.max(*known));
-        let minded = self.minded == Some(asked.job.id);
+        let minded = self.minds(asked.job);
         let window = if minded { UNLIMITED_FOR_PLANNING } else { self.view.policy.backfill_window };
         let until = self.now.plus(window);
         if minded {

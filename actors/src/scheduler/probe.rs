@@ -7,7 +7,7 @@ use super::{
     hres::{self, Room},
     licenses::LicensePlan,
     machine::Machine,
-    plan::{Features, Plan, earliest, node_names, plan_minding},
+    plan::{Features, Plan, Reservation, StartProposal, earliest, node_names, plan_minding},
     request::{ANYBODY, MemoryNeed, NodeUse, Request, run_limit},
     select,
 };
@@ -148,38 +148,10 @@ pub struct WouldStart {
 /// that go before it, however many those are and however far ahead that is. Where a plan reserves nothing for it, the
 /// earliest time at which running jobs leave enough room counts. `None`: no end in sight (nodes down, limits).
 pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<WouldStart> {
-    let mut with = view.clone();
     let mut job = job.clone();
     job.eligible = true;
-    with.pending.push(Arc::new(job.clone()));
-    with.policy.backfill = Backfill::Conservative;
-    with.policy.shortest_first = None;
-    with.policy.bounds = with.policy.bounds.map(|bounds| Arc::new(bounds.looking_at_all()));
-    let Plan { starts, reservations, .. } = plan_minding(&with, now, job.id);
-    if let Some(start) = starts.into_iter().find(|s| s.job == job.id) {
-        return Some(WouldStart { at: now, partition: start.partition, nodes: start.nodes });
-    }
-    if let Some(mut kept) = reservations.into_iter().filter(|r| r.job == job.id).min_by_key(|r| r.from) {
-        kept.nodes.sort_unstable_by_key(|(place, _)| *place);
-        // Which CPUs is not known that far ahead: the lowest stand for as many.
-        let node = |(place, what): &(usize, Amount)| {
-            let node = &view.nodes[*place];
-            let lowest = || CpuSet::from(0..what.cpus + what.with_gpus);
-            let cpus = match (what.usage, &what.named) {
-                (NodeUse::Whole, _) => node.shape.all_cpus(),
-                (_, named) => named.clone().unwrap_or_else(lowest),
-            };
-            AllocatedNode {
-                name: node.name.clone(),
-                index: node.index,
-                share: NodeShare { cpus, ..NodeShare::default() },
-            }
-        };
-        return Some(WouldStart {
-            at: kept.from,
-            partition: view.partitions[kept.partition].name.clone(),
-            nodes: kept.nodes.iter().map(node).collect(),
-        });
+    if let Some(mut start) = in_the_queue(view, view.pending.clone(), std::slice::from_ref(&job), now) {
+        return start.pop();
     }
     let names = node_names(view);
     let mut features = Features::new(view);
@@ -208,4 +180,55 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
         }
     }
     best
+}
+
+/// The same of a heterogeneous job, the leader first: when all of it starts. Where a plan reserves nothing for it, what it
+/// would get if nobody else waited counts.
+pub fn would_start_together(view: &ClusterView, members: &[JobView], now: Timestamp) -> Option<Vec<WouldStart>> {
+    let mut members = members.to_vec();
+    members.iter_mut().for_each(|job| job.eligible = true);
+    in_the_queue(view, view.pending.clone(), &members, now).or_else(|| in_the_queue(view, Vec::new(), &members, now))
+}
+
+/// What a plan starts, or has room reserved for, of one job or of all components of one, behind those that wait.
+fn in_the_queue(
+    view: &ClusterView,
+    mut waiting: Vec<Arc<JobView>>,
+    members: &[JobView],
+    now: Timestamp,
+) -> Option<Vec<WouldStart>> {
+    let first = members.first()?.id;
+    waiting.extend(members.iter().cloned().map(Arc::new));
+    let mut with = ClusterView { pending: waiting, ..view.clone() };
+    with.policy.backfill = Backfill::Conservative;
+    with.policy.shortest_first = None;
+    with.policy.bounds = with.policy.bounds.map(|bounds| Arc::new(bounds.looking_at_all()));
+    let Plan { starts, reservations, .. } = plan_minding(&with, now, first);
+    if let Some(mut start) = starts.into_iter().find(|s| s.job == first) {
+        let others = std::mem::take(&mut start.others);
+        let at_once = |start: StartProposal| WouldStart { at: now, partition: start.partition, nodes: start.nodes };
+        return Some(std::iter::once(start).chain(others).map(at_once).collect());
+    }
+    let kept = |job: &JobView| reservations.iter().filter(|r| r.job == job.id).min_by_key(|r| r.from);
+    members.iter().map(|job| kept(job).map(|kept| reserved(view, kept))).collect()
+}
+
+fn reserved(view: &ClusterView, kept: &Reservation) -> WouldStart {
+    let mut nodes: Vec<&(usize, Amount)> = kept.nodes.iter().collect();
+    nodes.sort_unstable_by_key(|(place, _)| *place);
+    // Which CPUs is not known that far ahead: the lowest stand for as many.
+    let node = |(place, what): &(usize, Amount)| {
+        let node = &view.nodes[*place];
+        let lowest = || CpuSet::from(0..what.cpus + what.with_gpus);
+        let cpus = match (what.usage, &what.named) {
+            (NodeUse::Whole, _) => node.shape.all_cpus(),
+            (_, named) => named.clone().unwrap_or_else(lowest),
+        };
+        AllocatedNode { name: node.name.clone(), index: node.index, share: NodeShare { cpus, ..NodeShare::default() } }
+    };
+    WouldStart {
+        at: kept.from,
+        partition: view.partitions[kept.partition].name.clone(),
+        nodes: nodes.into_iter().map(node).collect(),
+    }
 }

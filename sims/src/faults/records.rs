@@ -99,6 +99,7 @@ impl RunRecords {
             | StepEvent::Ending { .. }
             | StepEvent::TimeLimit(_)
             | StepEvent::Moved(_)
+            | StepEvent::NodeLost { .. }
             | StepEvent::Reported { .. } => {}
         }
     }

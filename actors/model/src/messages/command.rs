@@ -56,6 +56,12 @@ pub enum CommandRequest {
         /// The job.
         spec: Box<JobSpec>,
     },
+    /// The same of a heterogeneous job: when all of it could. Answer: `WouldStart`, with the leader's id, and the CPUs, nodes
+    /// and partitions of all components.
+    TestHetJob {
+        /// Its components, the leader first.
+        specs: Vec<JobSpec>,
+    },
     /// Answer once the job has come that far (or is over): `Job`. Repeatable.
     WaitJob {
         /// Job.
@@ -314,6 +320,8 @@ pub struct JobChange {
     pub memory: Option<crate::resources::MemoryRequest>,
     /// Features.
     pub constraint: Option<String>,
+    /// Prefer; empty for none.
+    pub prefer: Option<String>,
     /// Licenses.
     pub licenses: Option<String>,
     /// StartTime / EligibleTime.
@@ -426,7 +434,7 @@ pub enum CommandReply {
         /// Things said to the user, one line each.
         warnings: Vec<String>,
     },
-    /// To `TestJob`.
+    /// To `TestJob` and `TestHetJob`.
     WouldStart {
         /// Id it would get.
         job: JobId,

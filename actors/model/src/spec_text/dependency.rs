@@ -23,9 +23,6 @@ pub enum DependencyTextError {
         /// What is wrong.
         part: String,
     },
-    /// A kind that Slurm has and that is not built.
-    #[error("dependency \"{0}\" is not supported yet")]
-    NotSupported(String),
     /// No job, or one that is none.
     #[error("dependency \"{text}\": \"{part}\" is not a job")]
     Job {
@@ -63,7 +60,6 @@ impl FromStr for Dependencies {
                 "afternotok" => DependencyKind::AfterNotOk,
                 "aftercorr" => DependencyKind::AfterCorr,
                 "singleton" => DependencyKind::Singleton,
-                "expand" => return Err(DependencyTextError::NotSupported("expand".to_owned())),
                 _ => return Err(DependencyTextError::Kind { text: text.to_owned(), part: kind.to_owned() }),
             };
             let before = list.len();
@@ -178,7 +174,8 @@ mod tests {
     fn malformed_dependencies_say_what_is_wrong() {
         let says = |text: &str| text.parse::<Dependencies>().unwrap_err().to_string();
         assert_eq!(says("afterok:x"), "dependency \"afterok:x\": \"x\" is not a job");
-        assert_eq!(says("expand:1"), "dependency \"expand\" is not supported yet");
+        // Slurm had it once.
+        assert!(says("expand:1").contains("\"expand\" is not a kind"));
         assert!(says("later:1").contains("\"later\" is not a kind"));
         assert!(says("afterok:1?afterok:2,afterok:3").contains("cannot be mixed"));
         for text in

@@ -59,7 +59,7 @@ impl<'a> Pass<'a> {
 
     /// Does nobody wait for this job?
     pub(super) fn is_modest(&self, job: &JobView) -> bool {
-        let counts = self.minded != Some(job.id) && job.state != JobState::Expediting;
+        let counts = !self.minds(job) && job.state != JobState::Expediting;
         let Some(bounds) = self.bounds().filter(|_| counts) else { return false };
         bounds.is_modest(job, self.now) || bounds.one_per_job && self.tally.booked.contains(&job.id)
     }
@@ -72,7 +72,7 @@ impl<'a> Pass<'a> {
     /// Is it an array of which no task has room reserved?
     pub(super) fn is_task_too_many(&self, job: &JobView) -> bool {
         let most = self.bounds().and_then(|bounds| bounds.array_tasks);
-        most == Some(0) && job.array_pending.is_some() && self.minded != Some(job.id)
+        most == Some(0) && job.array_pending.is_some() && !self.minds(job)
     }
 
     /// Where the first task of an array has room reserved, more of them do.

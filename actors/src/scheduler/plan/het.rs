@@ -61,7 +61,7 @@ impl Pass<'_> {
             }
             return;
         }
-        if self.groups.len() > MOST_GROUPS {
+        if self.groups.len() > MOST_GROUPS && !self.minds(&leader) {
             members.iter().for_each(|member| self.decline(member.id, Reason::Priority));
             return;
         }
@@ -79,6 +79,11 @@ impl Pass<'_> {
                 self.decline(member.id, if of_leader { Reason::Resources } else { reason });
             }
         }
+    }
+
+    /// The plan is made for the sake of that job, or of all components of its leader's.
+    pub(super) fn minds(&self, job: &JobView) -> bool {
+        self.minded.is_some_and(|minded| minded == job.id || job.spec.het.is_some_and(|(leader, _)| leader == minded))
     }
 
     /// Those components of the leader's job that wait, it first.

@@ -330,6 +330,7 @@ fn change() -> JobChange {
         switches: None,
         segment: None,
         reservations: None,
+        prefer: None,
     }
 }
 

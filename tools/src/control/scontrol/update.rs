@@ -157,6 +157,7 @@ const JOB_KEYS: &[&str] = &[
     "numnodes",
     "numtasks",
     "partition",
+    "prefer",
     "priority",
     "reqnodelist",
     "reqnodes",
@@ -213,6 +214,7 @@ fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobCha
             "excnodelist" => change.exclude = Some(names("ExcNodeList", value)?),
             "reqnodelist" => change.nodelist = Some(names("ReqNodeList", value)?),
             "features" => change.constraint = Some(value.to_owned()),
+            "prefer" => change.prefer = Some(value.to_owned()),
             "licenses" => change.licenses = Some(value.to_owned()),
             "jobname" | "name" => change.name = Some(value.to_owned()),
             "minmemorynode" => change.memory = Some(MemoryRequest::PerNode(memory("MinMemoryNode", value)?)),
@@ -462,5 +464,7 @@ mod tests {
             Update::Node(vec!["n1".to_owned(), "n2".to_owned()], change)
         );
         assert!(read_words(&["nodename=n1", "state=resume"]).is_ok());
+        let change = JobChange { prefer: Some("fast".to_owned()), ..JobChange::default() };
+        assert!(matches!(read_words(&["jobid=5", "prefer=fast"]).unwrap(), Update::Job(_, made) if *made == change));
     }
 }
