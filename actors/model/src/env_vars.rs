@@ -9,6 +9,8 @@ pub const SLURM_CONF: &str = "SLURM_CONF";
 pub const GARRICK_HOME: &str = "GARRICK_HOME";
 /// Door of the job's step manager or of the shepherd that relays to it, on this host: set in every task.
 pub const GARRICK_STEPD_DOOR: &str = "GARRICK_STEPD_DOOR";
+/// Whose door that is, where `SLURM_JOB_ID` names another job: in other components of a heterogeneous job than its leader.
+pub const GARRICK_STEPD_JOB: &str = "GARRICK_STEPD_JOB";
 /// Node name of the batch host, where the job's step manager is: set in every task and for the command of `salloc`.
 pub const SLURM_STEPMGR: &str = "SLURM_STEPMGR";
 /// QUIC address (`host:port`) of that node's agent, through which commands on other hosts reach the step manager: set for

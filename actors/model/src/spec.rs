@@ -595,6 +595,29 @@ pub struct StepSpec {
     /// `--gpus-per-task` of the job, for a step that names nothing of the kind and is waited for.
     #[serde(default)]
     pub inherited_gres: GresRequest,
+    /// In a heterogeneous job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub het: Option<HetPart>,
+}
+
+/// What a step in a component of a heterogeneous job knows of the others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HetPart {
+    /// The job's leader: what its tasks see as `SLURM_JOB_ID`.
+    pub leader: JobId,
+    /// Where the step is over several components, what comes before this part of it.
+    #[serde(default)]
+    pub behind: Option<PartsBefore>,
+}
+
+/// The parts of a step in the components before: this part's tasks and nodes are numbered behind theirs. A part is placed
+/// at once and started when all are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartsBefore {
+    /// Tasks.
+    pub tasks: u32,
+    /// Nodes.
+    pub nodes: u32,
 }
 
 /// One line of a `--multi-prog` file.

@@ -72,13 +72,13 @@ pub struct StepCore {
 impl StepCore {
     /// A step that has been placed. Nothing happens before `Begin` or `Resume`.
     pub fn new(plan: StepPlan) -> Self {
-        let total = plan.launch.total_tasks as usize;
+        let total: usize = plan.nodes.iter().map(|node| node.tasks.len()).sum();
         let mut node_of = vec![0; total];
         let mut nodes = Vec::with_capacity(plan.nodes.len());
         let mut slots = BTreeMap::new();
         for (at, node) in plan.nodes.iter().enumerate() {
             for task in &node.tasks {
-                node_of[task.rank as usize] = at;
+                node_of[(task.rank - plan.first_rank) as usize] = at;
             }
             slots.insert(node.slot, at);
             nodes.push(NodePart { slot: node.slot, tasks_left: node.tasks.len() as u32, gone: false });
@@ -86,7 +86,8 @@ impl StepCore {
         let input = match (&plan.launch.stdin, plan.launch.stdin_to) {
             (StreamTarget::Relay, StdinTo::All) => plan.nodes.iter().map(|n| n.slot).collect(),
             (StreamTarget::Relay, StdinTo::Task(rank)) => {
-                node_of.get(rank as usize).map(|at| nodes[*at].slot).into_iter().collect()
+                let own = rank.checked_sub(plan.first_rank);
+                own.and_then(|own| node_of.get(own as usize)).map(|at| nodes[*at].slot).into_iter().collect()
             }
             _ => Vec::new(),
         };
@@ -126,7 +127,9 @@ impl StepCore {
             return;
         }
         match input {
+            StepInput::Begin if self.plan.awaits_others => self.say_placed(out),
             StepInput::Begin => self.begin(out),
+            StepInput::StartPart { plan } => self.start_part(*plan, out),
             StepInput::Resume { live } => self.resume(&live, out),
             StepInput::Shepherd { node, message } => self.on_shepherd(now, node, message, out),
             StepInput::NodeLost { node } => self.node_lost(now, node, out),
@@ -146,6 +149,39 @@ impl StepCore {
         }
         if self.phase != Phase::Over && self.nodes.iter().all(|n| n.gone) {
             self.over(out);
+        }
+    }
+
+    /// Its place in `tasks` and `node_of`.
+    fn index(&self, rank: u32) -> Option<usize> {
+        let own = rank.checked_sub(self.plan.first_rank)? as usize;
+        (own < self.tasks.len()).then_some(own)
+    }
+
+    fn is_on(&self, node: NodeSlot, rank: u32) -> bool {
+        let at = self.slots.get(&node);
+        at.is_some() && self.index(rank).map(|own| &self.node_of[own]) == at
+    }
+
+    fn layout(&self) -> StepLayout {
+        StepLayout {
+            nodes: self.plan.nodes.iter().map(|n| n.name.clone()).collect(),
+            ranks: self.plan.nodes.iter().map(|n| n.tasks.iter().map(|t| t.rank).collect()).collect(),
+            handed: self.plan.handed(),
+        }
+    }
+
+    /// Nothing is started: what ends it now ends it without a trace.
+    fn say_placed(&self, out: &mut Vec<StepEffect>) {
+        if self.phase == Phase::Ready {
+            self.to_client(StepMgrToCommand::Placed(self.layout()), out);
+        }
+    }
+
+    fn start_part(&mut self, plan: StepPlan, out: &mut Vec<StepEffect>) {
+        if self.phase == Phase::Ready && plan.nodes.len() == self.nodes.len() {
+            self.plan = plan;
+            self.begin(out);
         }
     }
 
@@ -170,12 +206,7 @@ impl StepCore {
             });
         }
         if self.attended {
-            let layout = StepLayout {
-                nodes: self.plan.nodes.iter().map(|n| n.name.clone()).collect(),
-                ranks: self.plan.nodes.iter().map(|n| n.tasks.iter().map(|t| t.rank).collect()).collect(),
-                handed: self.plan.handed(),
-            };
-            out.push(StepEffect::ToClient(StepMgrToCommand::Started(layout)));
+            out.push(StepEffect::ToClient(StepMgrToCommand::Started(self.layout())));
         } else {
             self.output.open();
         }
@@ -193,16 +224,16 @@ impl StepCore {
         self.output.open();
         let mut running = vec![false; self.tasks.len()];
         for rank in live {
-            if let Some(r) = running.get_mut(*rank as usize) {
-                *r = true;
+            if let Some(own) = self.index(*rank) {
+                running[own] = true;
             }
         }
-        for (rank, runs) in running.into_iter().enumerate() {
-            if runs {
-                self.tasks[rank] = TaskState::Running;
+        for (runs, rank) in running.into_iter().zip(self.plan.first_rank..) {
+            if runs && let Some(own) = self.index(rank) {
+                self.tasks[own] = TaskState::Running;
             } else {
                 self.unknown = true;
-                self.count_out(rank as u32, UNKNOWN_EXIT);
+                self.count_out(rank, UNKNOWN_EXIT);
             }
         }
         for node in &mut self.nodes {
@@ -241,7 +272,7 @@ impl StepCore {
             }
             ShepherdToStepMgr::Output { rank, stream, data, .. } => {
                 if let Some(&at) = self.slots.get(&node)
-                    && self.node_of.get(rank as usize) == Some(&at)
+                    && self.is_on(node, rank)
                 {
                     self.output.push(Frame { node: at, rank, stream, data });
                     self.pass_output(out);
@@ -388,11 +419,11 @@ impl StepCore {
     }
 
     fn task_on(&mut self, node: NodeSlot, rank: u32) -> Option<&mut TaskState> {
-        let at = *self.slots.get(&node)?;
-        if self.node_of.get(rank as usize) != Some(&at) {
+        if !self.is_on(node, rank) {
             return None;
         }
-        self.tasks.get_mut(rank as usize)
+        let own = self.index(rank)?;
+        self.tasks.get_mut(own)
     }
 
     /// As `count_out`, for what a shepherd says: only about tasks on its own node.
@@ -402,13 +433,14 @@ impl StepCore {
 
     /// Records a task's end, once. False when it was over before.
     fn count_out(&mut self, rank: u32, status: ExitStatus) -> bool {
-        let task = &mut self.tasks[rank as usize];
+        let Some(own) = self.index(rank) else { return false };
+        let task = &mut self.tasks[own];
         if *task == TaskState::Over {
             return false;
         }
         *task = TaskState::Over;
         self.tasks_left -= 1;
-        self.nodes[self.node_of[rank as usize]].tasks_left -= 1;
+        self.nodes[self.node_of[own]].tasks_left -= 1;
         self.exit = worse(self.exit, status);
         true
     }

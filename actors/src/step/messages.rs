@@ -59,6 +59,10 @@ pub struct StepPlan {
     pub zone: TimeZone,
     /// It starts in the place of this step when that ends.
     pub after: Option<StepId>,
+    /// Number of its first task: not 0 where it is a part of a step over several components.
+    pub first_rank: u32,
+    /// It waits for the other parts before it starts.
+    pub awaits_others: bool,
 }
 
 impl StepPlan {
@@ -106,6 +110,11 @@ pub enum StepInput {
         node: NodeSlot,
         /// What.
         message: ShepherdToStepMgr,
+    },
+    /// All other parts of the step have their places: start, by this plan.
+    StartPart {
+        /// The same, with what is known now of the other parts.
+        plan: Box<StepPlan>,
     },
     /// A node of the job was lost.
     NodeLost {
@@ -165,6 +174,7 @@ impl Message for StepMsg {
         match &self.0 {
             StepInput::Begin => "Begin",
             StepInput::Resume { .. } => "Resume",
+            StepInput::StartPart { .. } => "StartPart",
             StepInput::Shepherd { message, .. } => shepherd_message_name(message),
             StepInput::NodeLost { .. } => "NodeLost",
             StepInput::Client(message) => client_message_name(message),
@@ -208,5 +218,7 @@ pub const fn client_message_name(message: &CommandToStepMgr) -> &'static str {
         CommandToStepMgr::Cancel => "Cancel",
         CommandToStepMgr::SignalSteps { .. } => "SignalSteps",
         CommandToStepMgr::Consumed(_) => "Consumed",
+        CommandToStepMgr::ReserveStep { .. } => "ReserveStep",
+        CommandToStepMgr::StartPart(_) => "StartPart",
     }
 }

@@ -70,7 +70,7 @@ impl StepMgrCore {
         launch: &StepLaunch,
     ) -> Vec<AttachedFile> {
         let mut files = Vec::new();
-        for (placed, node_id) in placement.nodes.iter().zip(0..) {
+        for (placed, node_id) in placement.nodes.iter().zip(launch::before(&record.spec).nodes..) {
             let node = &self.pool.node(placed.slot).name;
             for rank in &placed.ranks {
                 let path = |pattern: &str| {

@@ -4,6 +4,7 @@ use crate::{
     step::{StepEnd, StepInput},
     stepmgr::{
         core::StepMgrCore,
+        launch,
         messages::{ClientId, StepMgrEffect, StepMgrTimer},
         naming::Census,
         placement::feasible,
@@ -18,7 +19,7 @@ use garrick_model::{
     ids::{StepId, StepKey},
     messages::{
         command::Caller,
-        step::{CommandToStepMgr, STDIN_WINDOW, StepMgrToCommand},
+        step::{CommandToStepMgr, STDIN_WINDOW, StepMgrToCommand, WholeStep},
     },
     refusal::Refusal,
     spec::StepSpec,
@@ -31,12 +32,15 @@ use std::{sync::Arc, time::Duration};
 
 /// What a full queue advises.
 pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
+/// So many numbers of steps can be left out at once. A step of several components leaves out as many as others have had
+/// steps alone; chosen far above that, and far below what numbers there are.
+const MOST_SKIPPED: u32 = 1 << 24;
 
 impl StepMgrCore {
     pub(super) fn client_opened(&mut self, client: ClientId, caller: &Caller) {
         let trusted = caller.uid == 0 || self.config.trusted_uids.contains(&caller.uid);
         let allowed = trusted || caller.uid == self.facts.uid;
-        self.clients.insert(client, Conversation { allowed, trusted, about: About::Nothing });
+        self.clients.insert(client, Conversation { allowed, trusted, about: About::Nothing, reserved: None });
     }
 
     pub(super) fn on_client(
@@ -64,6 +68,7 @@ impl StepMgrCore {
             (About::Nothing, CommandToStepMgr::Launch { spec, descriptors, .. }) => {
                 self.launch(now, client, *spec, descriptors, out);
             }
+            (About::Nothing, CommandToStepMgr::ReserveStep { at_least }) => self.reserve(client, at_least, out),
             (About::Nothing, CommandToStepMgr::Enqueue { request, batch }) => {
                 self.enqueue(now, client, request, *batch, out);
             }
@@ -102,9 +107,38 @@ impl StepMgrCore {
                 CommandToStepMgr::Stdin(data) => self.keep_early_input(now, step, data, out),
                 _ => {}
             },
-            Some(_) => out.push(StepMgrEffect::ToStep { step: number, input: StepInput::Client(message) }),
+            Some(_) => {
+                let input = match message {
+                    CommandToStepMgr::StartPart(whole) => self.part_of(step, &whole),
+                    message => Some(StepInput::Client(message)),
+                };
+                out.extend(input.map(|input| StepMgrEffect::ToStep { step: number, input }));
+            }
             None => {}
         }
+    }
+
+    /// A number for a step that is to have the same one in other components of its heterogeneous job. One that is not used
+    /// stays a gap, as Slurm has it.
+    fn reserve(&mut self, client: ClientId, at_least: u32, out: &mut Vec<StepMgrEffect>) {
+        if !self.phase.takes_steps() {
+            return self.refuse(client, Refusal::AlreadyDone, out);
+        }
+        // Whatever one command says, there are numbers left for all others.
+        let number = at_least.min(self.next_step.saturating_add(MOST_SKIPPED)).max(self.next_step);
+        self.next_step = number.saturating_add(1);
+        if let Some(conversation) = self.clients.get_mut(&client) {
+            conversation.reserved = Some(number);
+        }
+        let step = StepId::of(self.facts.job, StepKey::number(number));
+        Self::tell(client, StepMgrToCommand::Reserved { step }, out);
+    }
+
+    fn part_of(&self, step: u32, whole: &WholeStep) -> Option<StepInput> {
+        let record = self.steps.get(&StepKey::number(step))?;
+        let placement = record.state.placement()?;
+        let plan = launch::part_plan(&self.facts, &self.pool, step, record, placement, whole);
+        Some(StepInput::StartPart { plan: Box::new(plan) })
     }
 
     /// Input that comes before the step runs waits with it, as much as may be under way.
@@ -192,7 +226,8 @@ impl StepMgrCore {
         };
         let environment = self.environment_for(&spec, None);
         let immediate = spec.immediate;
-        let step = self.next_step;
+        let reserved = self.clients.get_mut(&client).and_then(|conversation| conversation.reserved.take());
+        let step = reserved.unwrap_or(self.next_step);
         let place = self.queue.place(now, Urgency::Blocking, self.config.minibatch_age, spec.priority);
         // A step that finds room starts without ever being in the queue, if nothing waits or may be passed by.
         let may_start = !self.journal_behind && !self.stands_still() && (immediate || self.queue.is_empty());
@@ -200,7 +235,7 @@ impl StepMgrCore {
         if immediate && placement.is_none() {
             return self.refuse(client, Refusal::Busy, out);
         }
-        self.next_step += 1;
+        self.next_step = self.next_step.max(step + 1);
         if let Some(conversation) = self.clients.get_mut(&client) {
             conversation.about = About::Step(step);
         }

@@ -10,6 +10,7 @@
 
 use crate::stepmgr::{het_env::het_variables, pool::PoolNode, run::RunFacts};
 use garrick_model::{
+    env_vars::GARRICK_STEPD_JOB,
     hostlist,
     ids::StepKey,
     messages::node::SwitchPath,
@@ -38,7 +39,7 @@ const STALE_PREFIXES: [&str; 13] = [
     "SLURM_TOPOLOGY_",
     "PMI_",
 ];
-const STALE_NAMES: [&str; 13] = [
+const STALE_NAMES: [&str; 14] = [
     "SLURM_PROCID",
     "SLURM_LOCALID",
     "SLURM_NODEID",
@@ -52,6 +53,7 @@ const STALE_NAMES: [&str; 13] = [
     "SLURM_UMASK",
     "SLURMD_NODENAME",
     "GARRICK_STEPD_DOOR",
+    GARRICK_STEPD_JOB,
 ];
 
 /// Search path of a user who passed none on, as `login` has it on Debian.
@@ -136,6 +138,8 @@ pub fn entry(name: &str, value: impl Display) -> EnvEntry {
 /// Layer 1 for a step: what its `srun` passed on, with the job's variables over it.
 pub fn job_environment(facts: &RunFacts, passed_on: &[EnvEntry]) -> Vec<EnvEntry> {
     let mut env = Environment::from_entries(passed_on);
+    // Of the step around, which may be of another component.
+    env.0.remove(GARRICK_STEPD_JOB.as_bytes());
     job_variables(facts, &mut env);
     user_variables(facts, &mut env);
     env.into_entries()

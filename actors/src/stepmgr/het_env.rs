@@ -1,11 +1,17 @@
-//! What the script of a heterogeneous job's leader is told of all components: the job's variables of each once more, with
+//! What the steps of a heterogeneous job see, and what the script of a heterogeneous job's leader is told of all components: the job's variables of each once more, with
 //! `_HET_GROUP_` and the component's offset behind their names.
 
 use super::{
-    env::{Environment, job_variables},
+    env::{self, Environment, job_variables},
     run::RunFacts,
 };
-use garrick_model::env_vars::PER_HET_GROUP;
+use garrick_model::{
+    env_vars::{GARRICK_STEPD_JOB, PER_HET_GROUP},
+    hostlist,
+    ids::JobId,
+    messages::step::WholeStep,
+    spec::{EnvEntry, HetPart},
+};
 
 /// Sets them; nothing but for a leader.
 pub(super) fn het_variables(facts: &RunFacts, env: &mut Environment) {
@@ -33,6 +39,21 @@ pub(super) fn het_variables(facts: &RunFacts, env: &mut Environment) {
             }
         }
     }
+}
+
+/// What a step in a component sees differently from one of a job of its own: the job is the leader's, and, with several
+/// components in the step, the job's nodes are theirs.
+pub(super) fn part_variables(job: JobId, part: &HetPart, whole: Option<&WholeStep>) -> Vec<EnvEntry> {
+    let mut set = vec![
+        env::entry("SLURM_JOBID", part.leader),
+        env::entry("SLURM_JOB_ID", part.leader),
+        env::entry(GARRICK_STEPD_JOB, job),
+    ];
+    if let Some(whole) = whole {
+        set.push(env::entry("SLURM_JOB_NODELIST", hostlist::fold(&whole.nodes)));
+        set.push(env::entry("SLURM_JOB_NUM_NODES", whole.nodes.len()));
+    }
+    set
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use crate::{
     stepmgr::{
         batch::StoredMembers,
         env::{self, StepFacts},
+        het_env,
         placement::Placement,
         pool::Pool,
         rows::Row,
@@ -16,8 +17,11 @@ use crate::{
 use garrick_model::{
     gres::{GpuBind, GresRequest},
     ids::{StepId, StepKey},
-    messages::shepherd::{StepLaunch, StepNodeShare, TaskLaunch},
-    spec::{ArraySpec, CpuBind, EnvEntry, MultiProg, OpenMode, StdinTo, StepSpec, StreamTarget},
+    messages::{
+        shepherd::{StepLaunch, StepNodeShare, TaskLaunch},
+        step::WholeStep,
+    },
+    spec::{ArraySpec, CpuBind, EnvEntry, MultiProg, OpenMode, PartsBefore, StdinTo, StepSpec, StreamTarget},
 };
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
@@ -51,10 +55,18 @@ impl Layout {
         spec: &StepSpec,
         array: Option<(u32, &ArraySpec)>,
         placement: &Placement,
+        whole: Option<&WholeStep>,
     ) -> Self {
+        let (names, tasks_per_node) = match whole {
+            Some(whole) => (whole.nodes.iter().map(String::as_str).collect(), whole.tasks_per_node.clone()),
+            None => (
+                placement.nodes.iter().map(|n| pool.node(n.slot).name.as_str()).collect(),
+                placement.nodes.iter().map(|n| n.ranks.len() as u32).collect(),
+            ),
+        };
         let mut env = env::layout_variables(&StepFacts {
-            nodes: placement.nodes.iter().map(|n| pool.node(n.slot).name.as_str()).collect(),
-            tasks_per_node: placement.nodes.iter().map(|n| n.ranks.len() as u32).collect(),
+            nodes: names,
+            tasks_per_node,
             cpus_per_task: spec.cpus_per_task,
             ntasks_per_node: spec.tasks_per_node,
             distribution: spec.distribution,
@@ -62,8 +74,9 @@ impl Layout {
             manager: facts.addresses.first().and_then(|a| a.rsplit_once(':')),
         });
         env.extend(array.iter().flat_map(|(number, tasks)| env::step_array_variables(*number, tasks)));
+        env.extend(spec.het.iter().flat_map(|part| het_env::part_variables(facts.job, part, whole)));
         let nodes = placement.nodes.iter();
-        let node_env = nodes.clone().zip(0..).map(|(placed, node_id)| {
+        let node_env = nodes.clone().zip(before(spec).nodes..).map(|(placed, node_id)| {
             let node = pool.node(placed.slot);
             let path = facts.switches.get(placed.slot as usize);
             Arc::new(env::node_variables(node, path, node_id, placed.cpu_count, &placed.ranks))
@@ -98,7 +111,7 @@ impl Layouts {
                 if self.0.len() >= LAYOUTS_KEPT {
                     self.0.remove(0);
                 }
-                self.0.push(Layout::new(facts, pool, spec, array, placement));
+                self.0.push(Layout::new(facts, pool, spec, array, placement, None));
                 self.0.len() - 1
             }
         };
@@ -114,12 +127,50 @@ pub fn attended_plan(
     record: &StepRecord,
     placement: &Placement,
 ) -> StepPlan {
+    StepPlan {
+        awaits_others: record.spec.het.is_some_and(|part| part.behind.is_some()),
+        ..plan_with(facts, pool, number, record, placement, None)
+    }
+}
+
+/// Plan of a part of a step over several components, when all parts have their places.
+pub fn part_plan(
+    facts: &RunFacts,
+    pool: &Pool,
+    number: u32,
+    record: &StepRecord,
+    placement: &Placement,
+    whole: &WholeStep,
+) -> StepPlan {
+    plan_with(facts, pool, number, record, placement, Some(whole))
+}
+
+fn plan_with(
+    facts: &RunFacts,
+    pool: &Pool,
+    number: u32,
+    record: &StepRecord,
+    placement: &Placement,
+    whole: Option<&WholeStep>,
+) -> StepPlan {
     let launch = launch_of(facts, record, placement);
-    let layout = Layout::new(facts, pool, &record.spec, None, placement);
+    let layout = Layout::new(facts, pool, &record.spec, None, placement, whole);
     let programs = Programs::new(&record.spec, None);
     let key = StepKey::number(number);
     let step = Planned { key, attempt: 0, attended: true, own_env: Vec::new(), spec: &record.spec };
     plan(facts, pool, step, Arc::new(launch), &layout, &programs, record.shape.own_cgroup, placement)
+}
+
+/// What comes before this part of a step.
+pub fn before(spec: &StepSpec) -> PartsBefore {
+    spec.het.and_then(|part| part.behind).unwrap_or_default()
+}
+
+/// The place of a part of a step, with its tasks numbered behind those of the parts before.
+pub fn behind_others(mut placement: Placement, record: &StepRecord) -> Placement {
+    let first = before(&record.spec).tasks;
+    placement.nodes.iter_mut().flat_map(|node| &mut node.ranks).for_each(|rank| *rank = rank.saturating_add(first));
+    placement
 }
 
 /// What the launches of a running step share.
@@ -250,7 +301,8 @@ fn plan(
     own_env.extend(env::number_variables(key));
     // A script runs once, on the first node.
     let (most_nodes, most_ranks) = if launch.script.is_some() { (1, 1) } else { (usize::MAX, usize::MAX) };
-    let placed = placement.nodes.iter().take(most_nodes).zip(&layout.node_env).zip(0..);
+    let before = before(spec);
+    let placed = placement.nodes.iter().take(most_nodes).zip(&layout.node_env).zip(before.nodes..);
     let nodes = placed.map(|((placed, node_env), node_id)| PlannedNode {
         slot: NodeSlot(placed.slot),
         name: pool.node(placed.slot).name.clone(),
@@ -288,6 +340,8 @@ fn plan(
         wait: spec.wait_secs.map(|s| std::time::Duration::from_secs(u64::from(s))),
         zone: facts.zone.clone(),
         after: None,
+        first_rank: before.tasks,
+        awaits_others: false,
     }
 }
 
@@ -358,6 +412,8 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         wait: None,
         zone: facts.zone.clone(),
         after: None,
+        first_rank: 0,
+        awaits_others: false,
     }
 }
 

@@ -55,6 +55,8 @@ pub(crate) mod builders;
 #[allow(clippy::unwrap_used, missing_docs)]
 pub(crate) mod company;
 #[cfg(test)]
+mod parts_test;
+#[cfg(test)]
 mod property_test;
 
 pub use self::core::StepMgrCore;

@@ -170,6 +170,7 @@ impl StepMgrCore {
             self.attended_waiting -= 1;
         }
         let early = std::mem::take(&mut record.early_input);
+        let placement = launch::behind_others(placement, record);
         let plan = launch::attended_plan(&self.facts, &self.pool, step, record, &placement);
         record.state = RecordState::Running { placement: placement.clone(), since: now };
         record.ordered = None;

@@ -144,6 +144,8 @@ pub struct Conversation {
     pub trusted: bool,
     /// What it is about.
     pub about: About,
+    /// The number that its step is to have.
+    pub reserved: Option<u32>,
 }
 
 /// What a conversation is about.

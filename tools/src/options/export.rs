@@ -27,6 +27,7 @@ pub enum For {
 /// export for later use (`SLURM_CPU_BIND`, `SLURM_EXPORT_ENV`, ...) are not among them.
 const OF_THE_SURROUNDING_JOB: &[&str] = &[
     env_vars::GARRICK_STEPD_DOOR,
+    env_vars::GARRICK_STEPD_JOB,
     env_vars::GARRICK_STEPMGR_ADDRESS,
     "SLURMD_NODENAME",
     "SLURM_CPUS_ON_NODE",

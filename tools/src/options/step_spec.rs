@@ -8,7 +8,7 @@ use super::{
 };
 use garrick_model::{
     resources::MemoryRequest,
-    spec::{MultiProg, Sharing, StdinTo, StepSharing, StepSpec, StreamTarget},
+    spec::{HetPart, MultiProg, Sharing, StdinTo, StepSharing, StepSpec, StreamTarget},
 };
 use serde_bytes::ByteBuf;
 use std::{ffi::OsString, path::Path};
@@ -113,6 +113,7 @@ pub fn build(
         tell_starts: typed.verbose > 0,
         priority: typed.step_priority,
         step_cgroup: typed.step_cgroup,
+        het: typed.het_leader.map(|leader| HetPart { leader, behind: None }),
         ..StepSpec::default()
     };
     Ok(Checked { spec, warnings })

@@ -379,6 +379,8 @@ pub struct Typed {
 
     /// `--het-group`
     pub het_group: Option<String>,
+    /// Leader of the heterogeneous job of whose components one was named.
+    pub het_leader: Option<JobId>,
     /// `--jobid`
     pub jobid: Option<Sourced<JobId>>,
     /// `srun --async`

@@ -49,11 +49,13 @@ impl<'a> StepLine<'a> {
     /// Lines of a view: those of its steps that are named; all when none are.
     pub fn of(view: &'a StepView, job: Option<&'a JobView>, named: &[StepsSelector], alike: Alike) -> Vec<Self> {
         let own = |n: &&StepsSelector| {
-            let job_matches = match n.array_task() {
-                Some(task) => job.is_some_and(|j| j.array_task == Some(task)),
-                None => n.job == view.id.job,
-            };
-            job_matches && n.het == view.id.het
+            match (n.array_task(), n.het) {
+                (Some(task), None) => job.is_some_and(|j| j.array_task == Some(task)),
+                // The component may be named by its offset.
+                (None, Some(offset)) => job.is_some_and(|j| j.spec.het == Some((n.job, offset))),
+                (None, None) => n.job == view.id.job,
+                (Some(_), Some(_)) => false,
+            }
         };
         let mut parts: Vec<WhichSteps> = Vec::new();
         let all = view.waiting.clone().unwrap_or_else(|| WhichSteps::one(view.id.key()));
@@ -106,6 +108,20 @@ impl<'a> StepLine<'a> {
     }
 }
 
+/// Is the step's job meant: by its own id, as a task of an array, or as a component of a heterogeneous job, of which the
+/// leader's id means all?
+pub fn is_of_job(step: &StepView, job: Option<&JobView>, wanted: &JobSelector) -> bool {
+    let het = job.and_then(|job| job.spec.het);
+    match wanted.het {
+        Some(offset) => het == Some((wanted.job, offset)),
+        None if wanted.tasks.is_none() && het.is_some_and(|(leader, _)| leader == wanted.job) => true,
+        None => {
+            let task = job.and_then(|job| job.array_task);
+            wanted.job == step.id.job || task.is_some_and(|t| t.array_job == wanted.job && wanted.has_task(t.index))
+        }
+    }
+}
+
 /// A list of indices, of at most so many characters.
 pub fn cut(list: &ArraySpec, limit: Option<usize>) -> String {
     let mut text = list.to_string();
@@ -121,7 +137,7 @@ pub fn cut(list: &ArraySpec, limit: Option<usize>) -> String {
 
 /// All steps of these jobs.
 pub fn all_of(job: &JobSelector) -> Vec<StepsSelector> {
-    let of = |task| StepsSelector { job: job.job, task, het: None, which: WhichSteps::All };
+    let of = |task| StepsSelector { job: job.job, task, het: job.het, which: WhichSteps::All };
     match &job.tasks {
         None => vec![of(None)],
         Some(ranges) => ranges
@@ -211,6 +227,30 @@ mod tests {
         let text = lines[0].id_text(Some(64));
         assert!(text.starts_with("503.7_[0-1,4,9,") && text.ends_with(",...]") && text.len() < 80, "{text}");
         assert_eq!(lines[0].first().to_string(), "503.7_0");
+    }
+
+    #[test]
+    fn a_component_is_named_by_its_offset_and_all_by_the_leader() {
+        let mut job = views::job(503, &[("n1", 1)]);
+        std::sync::Arc::make_mut(&mut job.spec).het = Some((JobId(502), 1));
+        let view = views::step(StepNum::Number(0), "sleep", "n1");
+        let shown = |named: &str| {
+            let named = [named.parse().unwrap()];
+            StepLine::of(&view, Some(&job), &named, Alike::Folded).iter().map(|l| l.id_text(None)).collect::<Vec<_>>()
+        };
+        assert_eq!(shown("502+1.0"), ["503.0"]);
+        assert_eq!(shown("503.0"), ["503.0"]);
+        assert!(shown("502+0.0").is_empty() && shown("502.0").is_empty());
+        let wanted = |job: u32, het| JobSelector { job: JobId(job), tasks: None, het };
+        for (selector, meant) in [
+            (wanted(502, None), true),
+            (wanted(502, Some(1)), true),
+            (wanted(503, None), true),
+            (wanted(502, Some(0)), false),
+            (wanted(501, None), false),
+        ] {
+            assert_eq!(is_of_job(&view, Some(&job), &selector), meant, "{selector:?}");
+        }
     }
 
     #[test]

@@ -122,6 +122,11 @@ impl Conversation {
         }
     }
 
+    /// What comes next is about that job.
+    pub const fn speak_of(&mut self, job: JobId) {
+        self.behaviour.job = job;
+    }
+
     /// The tasks are there to read input.
     pub fn takes_input(&self) -> bool {
         self.behaviour.relays_input && self.phase == Phase::Running
@@ -211,6 +216,8 @@ impl Conversation {
                 self.input_under_way = self.input_under_way.saturating_sub(bytes);
             }
             StepMgrToCommand::Enqueued { .. }
+            | StepMgrToCommand::Reserved { .. }
+            | StepMgrToCommand::Placed(_)
             | StepMgrToCommand::Attached { .. }
             | StepMgrToCommand::Progress(_)
             | StepMgrToCommand::Drained { .. }
@@ -313,10 +320,11 @@ impl Conversation {
 
     fn terminating(&mut self, message: String, out: &mut Vec<Effect>) {
         self.tell_news(out);
-        if self.behaviour.kill_on_bad_exit && self.report.any_failed() && !self.aborted {
+        let first = self.phase != Phase::Ending;
+        if first && self.behaviour.kill_on_bad_exit && self.report.any_failed() && !self.aborted {
             out.push(Effect::Info(format!("Terminating {}", self.step_text())));
         }
-        if self.phase != Phase::Ending {
+        if first {
             self.phase = Phase::Ending;
             out.push(Effect::Info(format!(
                 "Job step aborted: Waiting up to {KILL_WAIT_SECS} seconds for job step to finish."

@@ -15,7 +15,7 @@ use crate::{
 use garrick_model::{
     ids::{JobId, RequestId},
     messages::command::{CommandReply, CommandRequest},
-    spec::{JobKind, JobSpec},
+    spec::{ArraySpec, JobKind, JobSpec},
     view::JobView,
 };
 use std::sync::Arc;
@@ -96,14 +96,27 @@ pub fn views(cluster: &Cluster, console: &Console, leader: JobId) -> Answer<Vec<
     }
 }
 
-/// The component that `--het-group` names, by the variables of the job around this process.
-pub fn component(group: &str, variable: impl Fn(&str) -> Option<String>) -> Result<JobId, String> {
-    let Ok(offset) = group.trim().parse::<u32>() else {
-        return Err(match group.contains([',', '-']) {
-            true => "--het-group with several components is not supported yet".to_owned(),
-            false => format!("Invalid --het-group specification: {group}"),
-        });
-    };
+/// The components that `--het-group` names: `2`, `0,4`, `1,3-5`. In ascending order, each once.
+pub fn groups(text: &str) -> Result<Vec<u32>, String> {
+    let wrong = || format!("Invalid --het-group specification: {text}: components are named like 2, 0,4 or 1,3-5");
+    if text.contains(['%', ':']) {
+        return Err(wrong());
+    }
+    let named: ArraySpec = text.trim().parse().map_err(|_| wrong())?;
+    Ok(named.indices().collect())
+}
+
+/// The job of a component of the heterogeneous job around this process, by its variables.
+pub fn component(offset: u32, variable: impl Fn(&str) -> Option<String>) -> Result<JobId, String> {
+    let size = variable("SLURM_HET_SIZE").and_then(|size| size.parse::<u32>().ok());
+    if let Some(most) = size.and_then(|size| size.checked_sub(1))
+        && offset > most
+    {
+        return Err(format!(
+            "Attempt to run a job step with het-group value of {offset},\n       \
+             but the job allocation has maximum value of {most}"
+        ));
+    }
     variable(&format!("SLURM_JOB_ID_HET_GROUP_{offset}"))
         .and_then(|id| id.parse().ok())
         .ok_or_else(|| format!("--het-group: there is no heterogeneous job with a component {offset} around"))
@@ -168,10 +181,24 @@ mod tests {
     #[test]
     fn a_group_is_a_component_of_the_job_around() {
         let around = |name: &str| (name == "SLURM_JOB_ID_HET_GROUP_1").then(|| "8".to_owned());
-        assert_eq!(component("1", around), Ok(JobId(8)));
-        assert!(component("2", around).unwrap_err().contains("component 2"));
-        assert!(component("0,1", around).unwrap_err().ends_with("not supported yet"));
-        assert!(component("x", around).unwrap_err().starts_with("Invalid"));
+        assert_eq!(component(1, around), Ok(JobId(8)));
+        assert!(component(2, around).unwrap_err().contains("component 2"));
+        let sized = |name: &str| if name == "SLURM_HET_SIZE" { Some("2".to_owned()) } else { around(name) };
+        assert_eq!(
+            component(2, sized).unwrap_err(),
+            "Attempt to run a job step with het-group value of 2,\n       \
+             but the job allocation has maximum value of 1"
+        );
+    }
+
+    #[test]
+    fn groups_are_named_like_tasks_of_an_array() {
+        assert_eq!(groups("2"), Ok(vec![2]));
+        assert_eq!(groups("1,3-5"), Ok(vec![1, 3, 4, 5]));
+        assert_eq!(groups("1,0,1"), Ok(vec![0, 1]));
+        for wrong in ["", "x", "0-", "0-4:2", "0,1%1"] {
+            assert!(groups(wrong).unwrap_err().starts_with("Invalid --het-group specification"), "{wrong}");
+        }
     }
 
     #[test]

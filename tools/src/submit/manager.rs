@@ -37,7 +37,8 @@ pub struct Named {
 impl Named {
     /// Reads the environment. Nothing counts unless it is about `job`.
     pub fn read(job: JobId, variable: impl Fn(&str) -> Option<String>) -> Self {
-        let around = variable("SLURM_JOB_ID").and_then(|id| id.parse().ok());
+        let id = variable(env_vars::GARRICK_STEPD_JOB).or_else(|| variable(env_vars::SLURM_JOB_ID));
+        let around = id.and_then(|id| id.parse().ok());
         if around != Some(job) {
             return Self::default();
         }
@@ -179,6 +180,13 @@ mod tests {
         let variables = [("SLURM_JOB_ID", "7"), ("GARRICK_STEPD_DOOR", "/run/x.sock")];
         assert_eq!(named(7, &variables).door, Some(PathBuf::from("/run/x.sock")));
         assert_eq!(named(8, &variables), Named::default());
+    }
+
+    #[test]
+    fn in_another_component_the_step_manager_is_not_the_leaders() {
+        let variables = [("SLURM_JOB_ID", "7"), ("GARRICK_STEPD_JOB", "8"), ("GARRICK_STEPD_DOOR", "/run/x.sock")];
+        assert_eq!(named(8, &variables).door, Some(PathBuf::from("/run/x.sock")));
+        assert_eq!(named(7, &variables), Named::default());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! | [`startup`] | what they have in common at the start: options, help, messages about them |
 //! | [`submitter`] | what of this process travels with a job or step |
 //! | [`het`] | heterogeneous jobs: components separated by ` : ` |
+//! | [`het_step`], [`parts`] | a step over several components: `srun`'s way with it; the parts as one step |
 //! | [`batch_script`] | finding and checking a batch script |
 //! | [`patience`] | asking again |
 //! | [`allocation`], [`allocation_wait`] | an allocation while it is waited for: what it means; watching it |
@@ -27,12 +28,14 @@ pub mod batch_script;
 pub mod command_process;
 pub mod conversation;
 pub mod het;
+pub mod het_step;
 pub mod job_variables;
 pub mod labels;
 pub mod launch;
 pub mod manager;
 pub mod minibatch;
 pub mod multi_prog;
+pub mod parts;
 pub mod patience;
 pub mod salloc;
 pub mod sbatch;

@@ -63,16 +63,13 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let for_others = is_het.then(|| submitter.clone());
     let Checked { spec, warnings } = job_spec::build(&typed, submitter, work).map_err(wrong)?;
     warnings.iter().for_each(|line| console.warning(line));
-    if typed.test_only {
-        if is_het {
-            return Err(het::not_yet(console, "--test-only for a heterogeneous job"));
-        }
-        return Ok(sbatch::test_only(Command::Salloc, &cluster, console, spec));
-    }
     let specs = match for_others {
         Some(submitter) => het::components(&startup, &[], spec, &submitter)?,
         None => vec![spec],
     };
+    if typed.test_only {
+        return Ok(sbatch::test_only(Command::Salloc, &cluster, console, specs));
+    }
     // From here on a signal must not end this process without giving the allocation back.
     let signals = Signals::block(SIGNALS).map_err(|error| {
         console.error(format_args!("Unable to take signals: {error}"));

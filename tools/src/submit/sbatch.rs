@@ -71,14 +71,12 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let Checked { spec, warnings } = job_spec::build(&typed, submitter, work).map_err(wrong)?;
     warnings.iter().for_each(|line| console.warning(line));
     let specs = match for_others {
-        Some(_) if typed.test_only => return Err(het::not_yet(console, "--test-only for a heterogeneous job")),
         Some(submitter) => het::components(&startup, &head.others, spec, &submitter)?,
         None => vec![spec],
     };
     become_user(&typed).map_err(wrong)?;
     if typed.test_only {
-        let spec = specs.into_iter().next().unwrap_or_default();
-        return Ok(test_only(Command::Sbatch, &cluster, console, spec));
+        return Ok(test_only(Command::Sbatch, &cluster, console, specs));
     }
     let (job, said) = het::submit(&cluster, console, specs)
         .map_err(|error| startup::tell_cluster(Command::Sbatch, console, &error))?;
@@ -126,8 +124,12 @@ pub fn submit(cluster: &Cluster, console: &Console, spec: JobSpec) -> Answer<(Jo
 }
 
 /// `--test-only` of any of the commands. Returns the exit code.
-pub fn test_only(command: Command, cluster: &Cluster, console: &Console, spec: JobSpec) -> i32 {
-    match patience::ask(cluster, console, &CommandRequest::TestJob { spec: Box::new(spec) }) {
+pub fn test_only(command: Command, cluster: &Cluster, console: &Console, mut specs: Vec<JobSpec>) -> i32 {
+    let request = match specs.len() {
+        1 => CommandRequest::TestJob { spec: Box::new(specs.remove(0)) },
+        _ => CommandRequest::TestHetJob { specs },
+    };
+    match patience::ask(cluster, console, &request) {
         Ok(CommandReply::WouldStart { job, at, cpus, nodes, partition }) => {
             console.line(would_start_line(job, at, cpus, &nodes, &partition, &TimeZone::system()));
             0

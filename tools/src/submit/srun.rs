@@ -5,7 +5,7 @@ use super::{
     allocation_wait::{self, Waited, Watch},
     batch_script::{self, BatchScript},
     conversation::Behaviour,
-    het, launch, manager,
+    het, het_step, launch, manager,
     minibatch::{
         combinations,
         list::{self, ListRequest},
@@ -14,7 +14,7 @@ use super::{
     multi_prog, sbatch,
     signals::{STEERING, Signals},
     startup::{self, Startup},
-    step_loop::{PatternNames, StepLoop},
+    step_loop::{Managers, PatternNames, StepLoop},
     stream_plan::{self, Input, StreamPlan},
     submitter, terminal,
 };
@@ -56,18 +56,19 @@ pub fn main(args: Vec<OsString>) -> i32 {
 
 fn run(args: &[OsString]) -> Result<i32, i32> {
     let mut startup = Startup::begin(Command::Srun, args)?;
-    if startup.other_components() > 0 {
-        return Err(het::not_yet(&startup.console, "A step of several components (srun A : B)"));
+    if het_step::is_wanted(&startup) {
+        return het_step::run(&startup, args);
     }
     let script = if startup.gave("batch") { script(&startup)? } else { None };
     let mut typed = startup.typed(script.as_ref().map_or(&[], |(_, lines)| lines))?;
     let console = &startup.console;
     let wrong = |error: OptionError| startup::tell_option(Command::Srun, console, &error);
     if let Some(group) = &typed.het_group {
-        let job = het::component(group, |name| env::var(name).ok()).map_err(|error| {
+        let job = het_step::single(group).map_err(|error| {
             console.error(error);
             startup::exit_code(1)
         })?;
+        typed.het_leader = het::component(0, |name| env::var(name).ok()).ok();
         typed.jobid = Some(Sourced { value: job, source: Source::CommandLine });
     }
     combinations::check(&typed, |option| startup.gave(option), startup.operands().len()).map_err(wrong)?;
@@ -132,7 +133,7 @@ fn from_file(typed: &Typed, console: &Console, args: &[OsString]) -> Result<i32,
 }
 
 /// What is to run.
-fn work(
+pub(super) fn work(
     typed: &mut Typed,
     operands: &[OsString],
     script: Option<BatchScript>,
@@ -172,7 +173,7 @@ fn work(
 
 /// A bare program name is looked up in the task's `PATH` on its node. Here only what that cannot find: a program in the
 /// working directory, and any program when the task gets no `PATH` (srun(1), "executable path resolution").
-fn resolve(work: &mut StepWork, submitter: &Submitter) {
+pub(super) fn resolve(work: &mut StepWork, submitter: &Submitter) {
     let Some(name) = work.argv.first().filter(|_| work.script.is_none()).cloned() else { return };
     if name.as_bytes().contains(&b'/') {
         return;
@@ -235,7 +236,7 @@ fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork
     };
     let Checked { spec, warnings } = job_spec::build(&of_job, submitter.clone(), job_work).map_err(wrong)?;
     if typed.test_only {
-        return Ok(sbatch::test_only(Command::Srun, &cluster, console, spec));
+        return Ok(sbatch::test_only(Command::Srun, &cluster, console, vec![spec]));
     }
     warnings.iter().for_each(|line| console.warning(line));
     let signals = block_signals(console)?;
@@ -267,7 +268,7 @@ fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork
 }
 
 /// The step takes what its allocation has: what was asked for has been decided.
-fn fitted(typed: &Typed, view: &JobView) -> Typed {
+pub(super) fn fitted(typed: &Typed, view: &JobView) -> Typed {
     let count = u32::try_from(allocation::nodes(view).len()).unwrap_or(u32::MAX);
     let given = |value| Some(Sourced { value, source: Source::CommandLine });
     Typed {
@@ -302,7 +303,7 @@ fn in_own_allocation(
     Ok(converse(typed, console, job, door, spec, &plan, signals))
 }
 
-fn block_signals(console: &Console) -> Result<Signals, i32> {
+pub(super) fn block_signals(console: &Console) -> Result<Signals, i32> {
     let mut signals = STEERING.to_vec();
     signals.push(Signal::SIGWINCH);
     Signals::block(&signals).map_err(|error| {
@@ -356,13 +357,7 @@ fn converse(
     plan: &StreamPlan,
     signals: &Signals,
 ) -> i32 {
-    // Looking a user up reads files; most steps name none.
-    let mut named = [plan.output.pattern(), plan.error.pattern(), plan.input.pattern()].into_iter().flatten();
-    let names = PatternNames {
-        user: if named.any(|pattern| pattern.contains('u')) { submitter::user_name() } else { String::new() },
-        job_name: env::var("SLURM_JOB_NAME").unwrap_or_else(|_| spec.name.clone()),
-        array_task: array_task(),
-    };
+    let names = pattern_names(plan, &spec.name);
     let descriptors = stream_plan::handed(typed, plan, terminal::is_terminal);
     if let Err(error) = launch::send(&mut door, spec, descriptors) {
         let error = ClusterError::Door(error);
@@ -370,7 +365,24 @@ fn converse(
         console.error(format_args!("Unable to create step for job {job}: {error}"));
         return startup::exit_code(1);
     }
-    let behaviour = Behaviour {
+    let behaviour = behaviour(typed, job, plan);
+    StepLoop::new(Managers::one(door), behaviour, plan, typed.open_mode, &names, signals, console).run()
+}
+
+/// What patterns of `srun`'s own files may name.
+pub(super) fn pattern_names(plan: &StreamPlan, step_name: &str) -> PatternNames {
+    // Looking a user up reads files; most steps name none.
+    let mut named = [plan.output.pattern(), plan.error.pattern(), plan.input.pattern()].into_iter().flatten();
+    PatternNames {
+        user: if named.any(|pattern| pattern.contains('u')) { submitter::user_name() } else { String::new() },
+        job_name: env::var("SLURM_JOB_NAME").unwrap_or_else(|_| step_name.to_owned()),
+        array_task: array_task(),
+    }
+}
+
+/// How it was asked to behave.
+pub(super) fn behaviour(typed: &Typed, job: JobId, plan: &StreamPlan) -> Behaviour {
+    Behaviour {
         job,
         label: typed.label,
         unbuffered: typed.unbuffered,
@@ -381,8 +393,7 @@ fn converse(
         disable_status: typed.disable_status,
         quit_on_interrupt: typed.quit_on_interrupt,
         kill_on_bad_exit: typed.kill_on_bad_exit.unwrap_or(false),
-    };
-    StepLoop::new(door, behaviour, plan, typed.open_mode, &names, signals, console).run()
+    }
 }
 
 fn array_task() -> Option<ArrayTask> {

@@ -28,8 +28,8 @@ const EXIT_ERROR: i32 = 1;
 pub struct Startup {
     command: Command,
     parsed: Parsed,
-    /// Options of the other components of a heterogeneous job: those after each ` : `.
-    others: Vec<Vec<Occurrence>>,
+    /// What stands after each ` : `: of the other components of a heterogeneous job.
+    others: Vec<Parsed>,
     /// Its messages.
     pub console: Console,
 }
@@ -42,13 +42,13 @@ impl Startup {
             |args: &[OsString]| sources::command_line(command, args).map_err(|e| tell_source(command, &console, &e));
         let mut parsed = taken_apart(args)?;
         let mut others = Vec::new();
-        while command != Command::Swait && parsed.rest.first().is_some_and(|word| word == ":") {
-            let next = taken_apart(&parsed.rest[1..])?;
-            others.push(next.options);
-            parsed.rest = next.rest;
+        while let Some(at) = separator(command, others.last().unwrap_or(&parsed)) {
+            let last = others.last_mut().unwrap_or(&mut parsed);
+            let behind = last.rest.split_off(at);
+            others.push(taken_apart(&behind[1..])?);
         }
         let startup = Self { command, parsed, others, console };
-        for option in startup.parsed.options.iter().chain(startup.others.iter().flatten()) {
+        for option in startup.all_options() {
             match option.def.long {
                 "help" => return Err(startup.help(Help::Full)),
                 "usage" => return Err(startup.help(Help::Usage)),
@@ -64,9 +64,21 @@ impl Startup {
         self.command
     }
 
-    /// What stands after the options.
+    /// What stands after the options: of the last component, for a command that runs one thing.
     pub fn operands(&self) -> &[OsString] {
-        &self.parsed.rest
+        &self.others.last().unwrap_or(&self.parsed).rest
+    }
+
+    /// What a component is to run, from 0: where it says nothing, what the next one says that does.
+    pub fn operands_of(&self, component: usize) -> &[OsString] {
+        let all = std::iter::once(&self.parsed).chain(&self.others);
+        all.skip(component).map(|parsed| parsed.rest.as_slice()).find(|rest| !rest.is_empty()).unwrap_or_default()
+    }
+
+    /// The option of one component, from 0, the last one.
+    pub fn value_of(&self, component: usize, long: &str) -> Option<&OsString> {
+        let of = std::iter::once(&self.parsed).chain(&self.others).nth(component)?;
+        of.options.iter().rfind(|o| o.def.long == long).and_then(|o| o.value.as_ref())
     }
 
     /// How many components of a heterogeneous job the command line names beside the first.
@@ -76,13 +88,22 @@ impl Startup {
 
     /// What was typed for one of them, from 0: its own script lines and options. Variables are about the first component.
     pub fn typed_other(&self, at: usize, script: &[ScriptLine]) -> Result<Typed, i32> {
-        let options = self.others.get(at).map_or(&[][..], Vec::as_slice);
+        let options = self.others.get(at).map_or(&[][..], |parsed| parsed.options.as_slice());
         sources::lay_over(self.command, script, &|_| None, options, Timestamp::now())
             .map_err(|error| tell_source(self.command, &self.console, &error))
     }
 
+    /// What was typed for a component, from 0, for a step in the component `group` of the job around.
+    pub fn typed_in(&self, component: usize, group: u32) -> Result<Typed, i32> {
+        let all = std::iter::once(&self.parsed).chain(&self.others);
+        let options = all.skip(component).map(|parsed| parsed.options.as_slice()).next().unwrap_or_default();
+        let variable = |name: &str| of_group(&group.to_string(), name);
+        sources::lay_over(self.command, &[], &variable, options, Timestamp::now())
+            .map_err(|error| tell_source(self.command, &self.console, &error))
+    }
+
     fn all_options(&self) -> impl Iterator<Item = &Occurrence> {
-        self.parsed.options.iter().chain(self.others.iter().flatten())
+        self.parsed.options.iter().chain(self.others.iter().flat_map(|parsed| &parsed.options))
     }
 
     /// Was this option on the command line?
@@ -101,9 +122,9 @@ impl Startup {
         let reads = |name: &OsString| name.to_str().is_some_and(|name| self.command.reads(name));
         let environment: BTreeMap<OsString, OsString> = env::vars_os().filter(|(name, _)| reads(name)).collect();
         // A step of another component goes by how that one describes itself.
-        let group = self.value("het-group").and_then(|group| group.to_str()).filter(|group| *group != "0");
+        let group = self.value("het-group").and_then(|group| group.to_str());
         let variable = |name: &str| match group {
-            Some(group) if sources::OF_THE_JOB.contains(&name) => env::var_os(format!("{name}_HET_GROUP_{group}")),
+            Some(group) if sources::OF_THE_JOB.contains(&name) => of_group(group, name),
             _ => environment.get(OsStr::new(name)).cloned(),
         };
         let typed = sources::lay_over(self.command, script, &variable, &self.parsed.options, Timestamp::now())
@@ -128,6 +149,27 @@ impl Startup {
             Help::MpiList => output::print_line("MPI plugin types are...\n\tnone"),
         };
         output::finish(&self.console, written, 0)
+    }
+}
+
+/// A variable as a step in that component sees it: what is about the component has the component's name, but for the
+/// leader's own steps.
+fn of_group(group: &str, name: &str) -> Option<OsString> {
+    if !sources::OF_THE_JOB.contains(&name) {
+        return env::var_os(name);
+    }
+    let own = env::var_os(format!("{name}_HET_GROUP_{group}"));
+    if group == "0" { own.or_else(|| env::var_os(name)) } else { own }
+}
+
+/// Where a component's words end and another's begin. A step's components each have a program of their own; a job's only
+/// options.
+fn separator(command: Command, parsed: &Parsed) -> Option<usize> {
+    let is = |word: &OsString| word == ":";
+    match command {
+        Command::Swait => None,
+        Command::Srun => parsed.rest.iter().position(is).filter(|at| at + 1 < parsed.rest.len()),
+        Command::Sbatch | Command::Salloc => parsed.rest.first().is_some_and(is).then_some(0),
     }
 }
 

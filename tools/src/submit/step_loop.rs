@@ -3,6 +3,7 @@
 
 use super::{
     conversation::{Behaviour, Conversation, Effect},
+    parts::{Heard, Parts},
     signals::Signals,
     step_files::{Got, INPUT_CHUNK, InputFile, OutputFile, Wrote},
     stream_plan::{Input, Sink, StreamPlan},
@@ -44,7 +45,9 @@ pub struct PatternNames {
 /// What the loop works with.
 #[derive(Debug)]
 pub struct StepLoop<'a> {
-    door: DoorClient,
+    links: Vec<Link>,
+    /// With several links.
+    parts: Option<Parts>,
     conversation: Conversation,
     plan: &'a StreamPlan,
     mode: OpenMode,
@@ -57,15 +60,39 @@ pub struct StepLoop<'a> {
     output: Option<OutputFile>,
     error: Option<OutputFile>,
     raw: Option<RawMode>,
-    unconsumed: u64,
     ended: Option<i32>,
     start: Instant,
 }
 
+/// A step manager.
+#[derive(Debug)]
+struct Link {
+    door: DoorClient,
+    /// Bytes of output that it sent, and was not granted anew.
+    unconsumed: u64,
+}
+
+/// The step managers of a step: one, at whose door `Launch` was sent, or one for each of its parts, at whose doors the step's
+/// number was reserved.
+#[derive(Debug)]
+pub struct Managers {
+    /// Their doors.
+    pub doors: Vec<DoorClient>,
+    /// The parts.
+    pub parts: Option<Parts>,
+}
+
+impl Managers {
+    /// One.
+    pub fn one(door: DoorClient) -> Self {
+        Self { doors: vec![door], parts: None }
+    }
+}
+
 impl<'a> StepLoop<'a> {
-    /// Over a door at which `Launch` was sent.
+    /// To be run.
     pub fn new(
-        door: DoorClient,
+        managers: Managers,
         behaviour: Behaviour,
         plan: &'a StreamPlan,
         mode: OpenMode,
@@ -76,7 +103,8 @@ impl<'a> StepLoop<'a> {
         Self {
             pty: behaviour.pty,
             conversation: Conversation::new(behaviour),
-            door,
+            links: managers.doors.into_iter().map(|door| Link { door, unconsumed: 0 }).collect(),
+            parts: managers.parts,
             plan,
             mode,
             names,
@@ -87,7 +115,6 @@ impl<'a> StepLoop<'a> {
             output: None,
             error: None,
             raw: None,
-            unconsumed: 0,
             ended: None,
             start: Instant::now(),
         }
@@ -96,6 +123,11 @@ impl<'a> StepLoop<'a> {
     /// Runs the conversation to its end. Returns the exit code.
     pub fn run(mut self) -> i32 {
         let mut effects = Vec::new();
+        let mut heard = Vec::new();
+        if let Some(parts) = &mut self.parts {
+            parts.begin(&mut heard);
+        }
+        self.pass_on(heard, &mut effects);
         loop {
             self.carry_out(&mut effects);
             self.grant();
@@ -109,8 +141,10 @@ impl<'a> StepLoop<'a> {
             if ready.signal {
                 self.take_signals(&mut effects);
             }
-            if ready.door && self.ended.is_none() {
-                self.take_messages(&mut effects);
+            for link in ready.doors {
+                if self.ended.is_none() {
+                    self.take_messages(link, &mut effects);
+                }
             }
             if ready.input {
                 self.take_input(&mut effects);
@@ -118,12 +152,8 @@ impl<'a> StepLoop<'a> {
             self.write(Stream::Stdout, ready.output, &mut effects);
             self.write(Stream::Stderr, ready.error, &mut effects);
             if self.ended.is_none() {
-                self.conversation.tick(self.start.elapsed(), &mut effects);
-                if self.door.wants_write()
-                    && let Err(error) = self.door.try_flush()
-                {
-                    self.conversation.lost(&error.to_string(), &mut effects);
-                }
+                self.tick(&mut effects);
+                self.flush(&mut effects);
             }
         }
     }
@@ -132,9 +162,60 @@ impl<'a> StepLoop<'a> {
         [&self.output, &self.error].into_iter().flatten().any(OutputFile::is_pending)
     }
 
+    fn tick(&mut self, effects: &mut Vec<Effect>) {
+        let now = self.start.elapsed();
+        self.conversation.tick(now, effects);
+        let mut heard = Vec::new();
+        if let Some(parts) = &mut self.parts {
+            parts.tick(now, &mut heard);
+        }
+        self.pass_on(heard, effects);
+    }
+
+    fn flush(&mut self, effects: &mut Vec<Effect>) {
+        for link in self.listening() {
+            let door = &mut self.links[link].door;
+            if door.wants_write()
+                && let Err(error) = door.try_flush()
+            {
+                self.conversation.lost(&error.to_string(), effects);
+            }
+        }
+    }
+
+    /// Links from which something is to come.
+    fn listening(&self) -> Vec<usize> {
+        let over = |link: &usize| self.parts.as_ref().is_some_and(|parts| parts.is_over(*link));
+        (0..self.links.len()).filter(|link| !over(link)).collect()
+    }
+
+    /// What the managers of several parts say, put together.
+    fn pass_on(&mut self, heard: Vec<Heard>, effects: &mut Vec<Effect>) {
+        for one in heard {
+            match one {
+                Heard::Tell(job, message) => {
+                    self.conversation.speak_of(job);
+                    self.conversation.message(self.start.elapsed(), message, effects);
+                    // Files must be open before output for them is met.
+                    self.carry_out(effects);
+                }
+                Heard::Send(link, message) => self.send(link, &message, effects),
+            }
+        }
+    }
+
+    fn send(&mut self, link: usize, message: &CommandToStepMgr, effects: &mut Vec<Effect>) {
+        let door = &mut self.links[link].door;
+        if let Err(error) = door.enqueue(message).and_then(|()| door.try_flush()) {
+            self.conversation.lost(&error.to_string(), effects);
+        }
+    }
+
     /// Waits until there is something to do.
     fn wait(&self) -> Ready {
-        let reading = self.ended.is_none() && !self.door.wants_write() && self.conversation.input_room() > 0;
+        let listening = if self.ended.is_none() { self.listening() } else { Vec::new() };
+        let writing = listening.iter().any(|link| self.links[*link].door.wants_write());
+        let reading = self.ended.is_none() && !writing && self.conversation.input_room() > 0;
         let input = self.input.as_ref().filter(|i| reading && (!i.is_terminal() || terminal::in_foreground()));
         let output = self.output.as_ref().filter(|o| o.is_pending());
         let error = self.error.as_ref().filter(|o| o.is_pending());
@@ -143,14 +224,20 @@ impl<'a> StepLoop<'a> {
             fds.push(PollFd::new(fd, flags));
             fds.len() - 1
         };
-        let door = self.ended.is_none().then(|| {
-            let out = if self.door.wants_write() { PollFlags::POLLOUT } else { PollFlags::empty() };
-            add(self.door.as_fd(), PollFlags::POLLIN | out)
-        });
+        let doors: Vec<(usize, usize)> = listening
+            .into_iter()
+            .map(|link| {
+                let door = &self.links[link].door;
+                let out = if door.wants_write() { PollFlags::POLLOUT } else { PollFlags::empty() };
+                (link, add(door.as_fd(), PollFlags::POLLIN | out))
+            })
+            .collect();
         let input = input.map(|i| add(i.as_fd(), PollFlags::POLLIN));
         let output = output.map(|o| add(o.as_fd(), PollFlags::POLLOUT));
         let error = error.map(|o| add(o.as_fd(), PollFlags::POLLOUT));
-        let timeout = match self.conversation.deadline().filter(|_| self.ended.is_none()) {
+        let parts = self.parts.as_ref().and_then(Parts::deadline);
+        let deadline = [self.conversation.deadline(), parts].into_iter().flatten().min();
+        let timeout = match deadline.filter(|_| self.ended.is_none()) {
             None => PollTimeout::NONE,
             Some(at) => {
                 let left = at.saturating_sub(self.start.elapsed()).as_micros().div_ceil(1000);
@@ -163,7 +250,13 @@ impl<'a> StepLoop<'a> {
             Err(_) => std::thread::yield_now(),
         }
         let has = |at: Option<usize>| at.is_some_and(|at| fds[at].revents().is_some_and(|r| !r.is_empty()));
-        Ready { signal: has(Some(0)), door: has(door), input: has(input), output: has(output), error: has(error) }
+        Ready {
+            signal: has(Some(0)),
+            doors: doors.into_iter().filter(|(_, at)| has(Some(*at))).map(|(link, _)| link).collect(),
+            input: has(input),
+            output: has(output),
+            error: has(error),
+        }
     }
 
     fn take_signals(&mut self, effects: &mut Vec<Effect>) {
@@ -183,17 +276,23 @@ impl<'a> StepLoop<'a> {
         }
     }
 
-    fn take_messages(&mut self, effects: &mut Vec<Effect>) {
+    fn take_messages(&mut self, link: usize, effects: &mut Vec<Effect>) {
         loop {
-            match self.door.try_next::<StepMgrToCommand>() {
+            match self.links[link].door.try_next::<StepMgrToCommand>() {
                 Ok(Some(message)) => {
                     if let StepMgrToCommand::Output { data, .. } = &message {
-                        self.unconsumed += data.len() as u64;
+                        self.links[link].unconsumed += data.len() as u64;
                     }
-                    self.conversation.message(self.start.elapsed(), message, effects);
+                    let now = self.start.elapsed();
+                    let mut heard = Vec::new();
+                    match &mut self.parts {
+                        Some(parts) => parts.heard(now, link, message, &mut heard),
+                        None => self.conversation.message(now, message, effects),
+                    }
+                    self.pass_on(heard, effects);
                     // Files must be open before output for them is met.
                     self.carry_out(effects);
-                    if self.ended.is_some() {
+                    if self.ended.is_some() || self.parts.as_ref().is_some_and(|parts| parts.is_over(link)) {
                         return;
                     }
                 }
@@ -275,10 +374,15 @@ impl<'a> StepLoop<'a> {
     }
 
     fn grant(&mut self) {
-        if self.unconsumed >= GRANT && !self.pending() && self.ended.is_none() {
-            let consumed = CommandToStepMgr::Consumed(mem::take(&mut self.unconsumed));
-            // What cannot be sent shows at the next read.
-            let _ = self.door.enqueue(&consumed).and_then(|()| self.door.try_flush());
+        if self.pending() || self.ended.is_some() {
+            return;
+        }
+        for link in &mut self.links {
+            if link.unconsumed >= GRANT {
+                let consumed = CommandToStepMgr::Consumed(mem::take(&mut link.unconsumed));
+                // What cannot be sent shows at the next read.
+                let _ = link.door.enqueue(&consumed).and_then(|()| link.door.try_flush());
+            }
         }
     }
 
@@ -300,9 +404,12 @@ impl<'a> StepLoop<'a> {
     fn carry_out_one(&mut self, effect: Effect, more: &mut Vec<Effect>) {
         match effect {
             Effect::Send(message) => {
-                if let Err(error) = self.door.enqueue(&message).and_then(|()| self.door.try_flush()) {
-                    self.conversation.lost(&error.to_string(), more);
+                let mut meant = Vec::new();
+                match &self.parts {
+                    Some(parts) => parts.said(&message, &mut meant),
+                    None => meant.push(Heard::Send(0, message)),
                 }
+                self.pass_on(meant, more);
             }
             Effect::Numbered(step) => {
                 if let Err(error) = self.open_files(step) {
@@ -373,10 +480,10 @@ impl<'a> StepLoop<'a> {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Ready {
     signal: bool,
-    door: bool,
+    doors: Vec<usize>,
     input: bool,
     output: bool,
     error: bool,

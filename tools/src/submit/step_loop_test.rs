@@ -111,7 +111,8 @@ fn run(dir: &std::path::Path, label: bool, input: Input, manager: impl FnOnce(Ma
     let names = PatternNames { user: "alice".to_owned(), job_name: "demo".to_owned(), array_task: None };
     let signals = Signals::block(&[Signal::SIGWINCH]).unwrap();
     let console = Console::new("srun");
-    let code = StepLoop::new(door, behaviour, &plan, OpenMode::Default, &names, &signals, &console).run();
+    let code =
+        StepLoop::new(Managers::one(door), behaviour, &plan, OpenMode::Default, &names, &signals, &console).run();
     played.join().unwrap();
     code
 }

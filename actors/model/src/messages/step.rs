@@ -78,8 +78,25 @@ pub enum CommandToStepMgr {
         /// Signal; `None`: end them.
         signal: Option<i32>,
     },
+    /// Before `Launch` in the same conversation, for a step of several components of a heterogeneous job, which has the same
+    /// number in all: takes the first free one from this on. Answer: `Reserved`. May be repeated.
+    ReserveStep {
+        /// Not below.
+        at_least: u32,
+    },
+    /// All parts of the launched step are placed ([`PartsBefore`](crate::spec::PartsBefore)): start this one.
+    StartPart(WholeStep),
     /// More output may be sent: bytes that the command has consumed since the last grant.
     Consumed(u64),
+}
+
+/// A step over several components of a heterogeneous job: all nodes, in the order of the components.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WholeStep {
+    /// Names of the nodes.
+    pub nodes: Vec<String>,
+    /// Tasks on each.
+    pub tasks_per_node: Vec<u32>,
 }
 
 /// Layout of a started step.
@@ -127,6 +144,13 @@ pub enum StepMgrToCommand {
         /// Why.
         reason: Reason,
     },
+    /// Answer to `ReserveStep`.
+    Reserved {
+        /// Step.
+        step: StepId,
+    },
+    /// A part of a step over several components has its place, and waits for the others.
+    Placed(StepLayout),
     /// All its tasks were handed to their nodes.
     Started(StepLayout),
     /// A task runs.

@@ -63,6 +63,7 @@ fn spec() -> StepSpec {
     StepSpec {
         gres: Default::default(),
         inherited_gres: Default::default(),
+        het: None,
         name: "map".into(),
         nodes: Some(NodeCount { min: 1, max: Some(2) }),
         tasks: Some(2),

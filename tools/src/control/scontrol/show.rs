@@ -10,7 +10,7 @@ use crate::{
             rows::{Arrays, Choice, JobRow, States},
             task_list_limit,
         },
-        steps::{Alike, StepLine, all_of, of_own_job},
+        steps::{Alike, StepLine, all_of, is_of_job, of_own_job},
     },
     render::{clock::Clock, json, records},
 };
@@ -311,13 +311,7 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
         Err(error) => return session.failed("slurm_get_job_steps", &error),
     };
     let of = |s: &StepView| jobs.iter().find(|j| j.id == s.id.job).map(|j| &**j);
-    let in_job = |s: &StepView, j: Option<&JobView>| match &job {
-        Some(wanted) => {
-            wanted.job == s.id.job
-                || j.and_then(|j| j.array_task).is_some_and(|t| t.array_job == wanted.job && wanted.has_task(t.index))
-        }
-        None => true,
-    };
+    let in_job = |s: &StepView, j: Option<&JobView>| job.as_ref().is_none_or(|wanted| is_of_job(s, j, wanted));
     let named = step.as_ref().map_or(&[] as &[StepsSelector], std::slice::from_ref);
     let mut chosen: Vec<StepLine<'_>> = steps
         .iter()

@@ -2,7 +2,10 @@
 //! `-p`, `-t` and the like, and the order in which they are shown.
 
 use super::fields::Field;
-use crate::{query::steps::cut, render::words};
+use crate::{
+    query::steps::{cut, is_of_job},
+    render::words,
+};
 use garrick_model::{
     ids::JobId,
     messages::command::JobSelector,
@@ -204,11 +207,7 @@ impl Choice {
 
     /// Whether a step of that job is shown.
     pub fn takes_step(&self, step: &StepView, job: Option<&JobView>) -> bool {
-        (self.jobs.is_empty()
-            || self
-                .jobs
-                .iter()
-                .any(|j| j.job == step.id.job || job.and_then(|v| v.array_task).is_some_and(|t| t.array_job == j.job)))
+        (self.jobs.is_empty() || self.jobs.iter().any(|wanted| is_of_job(step, job, wanted)))
             && (self.users.is_empty() || self.users.contains(&step.uid))
             && (self.partitions.is_empty() || self.partitions.contains(&step.partition))
             && match &self.states {

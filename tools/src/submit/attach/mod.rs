@@ -132,6 +132,15 @@ fn reach(named: &StepSelector, console: &Console) -> Answer<(StepId, DoorClient)
     let around = Around::read(|name| env::var(name).ok());
     let as_steps = StepsSelector { job: named.job, task: named.task, het: named.het, which: WhichSteps::All };
     let job = match (named.array_task(), around) {
+        (None, _) if named.het.is_some() => {
+            let jobs = vec![JobSelector { job: named.job, tasks: None, het: named.het }];
+            match Cluster::find(None)?.ask(console.program(), &CommandRequest::list_jobs(jobs))? {
+                CommandReply::Jobs { jobs, .. } => {
+                    jobs.first().map(|j| j.id).ok_or(ClusterError::Refused(Refusal::InvalidJobId))?
+                }
+                _ => return Err(ClusterError::Unexpected("asked for a job")),
+            }
+        }
         (None, _) => named.job,
         (Some(_), Some(around)) if around.has(&as_steps) => around.job,
         (Some(task), _) => {
@@ -146,7 +155,9 @@ fn reach(named: &StepSelector, console: &Console) -> Answer<(StepId, DoorClient)
             }
         }
     };
-    Ok((named.of_job(job), manager::reach(None, console, job)?))
+    // A component's step is one of its own job.
+    let step = StepId { het: None, ..named.of_job(job) };
+    Ok((step, manager::reach(None, console, job)?))
 }
 
 /// What a turn of the loop brought.

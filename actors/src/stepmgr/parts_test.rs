@@ -1,0 +1,118 @@
+//! Parts of steps over several components of a heterogeneous job, as one step manager sees its own.
+#![allow(clippy::unwrap_used)]
+
+use crate::stepmgr::{
+    StepMgrConfig,
+    builders::{exact, run, step},
+    company::Company,
+    messages::ClientId,
+};
+use garrick_model::{
+    ids::{JobId, StepKey},
+    messages::step::{CommandToStepMgr, StepLayout, StepMgrToCommand, WholeStep},
+    spec::{HetPart, JobKind, PartsBefore, StepSpec},
+    state::{ExitStatus, StepState},
+};
+
+fn company() -> Company {
+    Company::ready(run(JobKind::Allocation, &[4]), StepMgrConfig::default())
+}
+
+/// Behind two tasks on one node of another component.
+fn part(tasks: u32) -> StepSpec {
+    let behind = Some(PartsBefore { tasks: 2, nodes: 1 });
+    StepSpec { het: Some(HetPart { leader: JobId(501), behind }), ..exact("a", tasks) }
+}
+
+fn whole() -> WholeStep {
+    WholeStep { nodes: vec!["m1".to_owned(), "n1".to_owned()], tasks_per_node: vec![2, 2] }
+}
+
+fn reserve(company: &mut Company, client: ClientId, at_least: u32) -> Option<u32> {
+    company.say(client, CommandToStepMgr::ReserveStep { at_least });
+    company.settle();
+    match company.last(client) {
+        Some(StepMgrToCommand::Reserved { step }) => step.key().step.number(),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn launch(company: &mut Company, client: ClientId, spec: StepSpec) {
+    let request = company.request();
+    company.say(client, CommandToStepMgr::Launch { request, spec: Box::new(spec), descriptors: [false; 3] });
+    company.settle();
+}
+
+#[test]
+fn a_part_is_placed_waits_for_the_others_and_is_numbered_behind_them() {
+    let mut company = company();
+    let client = company.connect();
+    assert_eq!(reserve(&mut company, client, 0), Some(0));
+    assert_eq!(reserve(&mut company, client, 3), Some(3));
+    launch(&mut company, client, part(2));
+    let layout = StepLayout { nodes: vec!["n1".to_owned()], ranks: vec![vec![2, 3]], handed: [false; 3] };
+    assert_eq!(company.last(client), Some(&StepMgrToCommand::Placed(layout.clone())));
+    assert!(company.running().is_empty());
+    company.say(client, CommandToStepMgr::StartPart(whole()));
+    company.settle();
+    assert!(company.heard[&client].contains(&StepMgrToCommand::Started(layout)));
+    let ranks: Vec<(StepKey, u32)> = company.running().into_iter().map(|(_, _, key, rank)| (key, rank)).collect();
+    assert_eq!(ranks, [(StepKey::number(3), 2), (StepKey::number(3), 3)]);
+    let plan = company.steps[&StepKey::number(3)].plan();
+    let set: Vec<String> = plan
+        .env
+        .iter()
+        .chain(plan.nodes[0].share.env.iter())
+        .chain(&plan.nodes[0].tasks[0].extra_env)
+        .map(|entry| String::from_utf8(entry.to_vec()).unwrap())
+        .collect();
+    for variable in [
+        "SLURM_PROCID=2",
+        "SLURM_LOCALID=0",
+        "SLURM_NODEID=1",
+        "SLURM_GTIDS=2,3",
+        "SLURM_NTASKS=4",
+        "SLURM_STEP_NUM_TASKS=4",
+        "SLURM_STEP_NUM_NODES=2",
+        "SLURM_STEP_NODELIST=m1,n1",
+        "SLURM_JOB_NODELIST=m1,n1",
+        "SLURM_JOB_ID=501",
+        "GARRICK_STEPD_JOB=502",
+    ] {
+        assert!(set.iter().any(|entry| entry == variable), "{variable} is not in {set:?}");
+    }
+    company.exit_code(3, 5);
+    assert_eq!(company.finished(client), Some((StepState::Failed, ExitStatus { code: 5, signal: None })));
+    // The numbers that were passed over stay free of steps.
+    let next = company.srun(step("next"));
+    company.settle();
+    assert!(
+        matches!(&company.heard[&next][0], StepMgrToCommand::Accepted { step, .. } if step.key() == StepKey::number(4))
+    );
+}
+
+#[test]
+fn a_part_that_is_not_started_gives_its_place_back_when_its_command_goes() {
+    let mut company = company();
+    let client = company.connect();
+    launch(&mut company, client, part(4));
+    let waiting = company.srun(exact("next", 1));
+    company.settle();
+    assert!(matches!(company.last(waiting), Some(StepMgrToCommand::Queued { .. })));
+    company.hang_up(client);
+    company.settle();
+    assert_eq!(company.running_steps(), [1]);
+    company.core.check().unwrap();
+}
+
+#[test]
+fn a_part_that_is_cancelled_before_it_starts_says_so() {
+    let mut company = company();
+    let client = company.connect();
+    launch(&mut company, client, part(1));
+    company.say(client, CommandToStepMgr::Cancel);
+    company.say(client, CommandToStepMgr::StartPart(whole()));
+    company.settle();
+    assert_eq!(company.finished(client), Some((StepState::Cancelled, ExitStatus::SUCCESS)));
+    assert!(company.running().is_empty());
+}

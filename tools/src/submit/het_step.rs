@@ -1,0 +1,336 @@
+//! `srun` for a step over several components of a heterogeneous job: `--het-group=0,1`, `srun A : B`, and with a job of its
+//! own where there is none around. What is about the command as a whole (its streams, `-l`, `-K`, `-W`, ...) is said for the
+//! first component.
+
+use super::{
+    allocation::{Allocation, Speaker},
+    allocation_wait::{self, Waited, Watch},
+    het,
+    job_variables::{self, Surroundings},
+    manager,
+    parts::{Parts, common_number},
+    sbatch,
+    signals::Signals,
+    srun,
+    startup::{self, Startup},
+    step_loop::{Managers, StepLoop},
+    stream_plan::{self, StreamPlan},
+    submitter,
+};
+use crate::{
+    cluster::{Answer, Cluster, ClusterError},
+    options::{
+        export::For,
+        job_spec::{self, Checked, Submitter, Work},
+        step_spec::{self, base_name},
+        table::Command,
+        typed::{OptionError, Typed},
+        values,
+    },
+    output::Console,
+};
+use garrick_frame::DoorClient;
+use garrick_model::{
+    config::PropagateLimits,
+    ids::{JobId, StepId},
+    messages::step::{CommandToStepMgr, StepMgrToCommand},
+    refusal::Refusal,
+    spec::{JobKind, OpenMode, StepSpec},
+    view::JobView,
+};
+use serde_bytes::ByteBuf;
+use std::{env, ffi::OsString, path::Path, sync::Arc, time::Duration};
+
+/// How often a number is looked for that is free in all components, while other commands take numbers too.
+const NUMBER_ATTEMPTS: u32 = 100;
+
+/// A component with a part of the step.
+struct Component {
+    job: JobId,
+    typed: Typed,
+    operands: Vec<OsString>,
+}
+
+/// Are several components named?
+pub fn is_wanted(startup: &Startup) -> bool {
+    let named = startup.value_of(0, "het-group").and_then(|text| text.to_str());
+    startup.other_components() > 0 || named.is_some_and(|text| het::groups(text).is_ok_and(|groups| groups.len() > 1))
+}
+
+/// The job of the one component that `--het-group` names.
+pub fn single(text: &str) -> Result<JobId, String> {
+    match het::groups(text)?.as_slice() {
+        [offset] => het::component(*offset, |name| env::var(name).ok()),
+        _ => Err(format!("Invalid --het-group specification: {text}")),
+    }
+}
+
+/// Runs it. Returns the exit code.
+pub fn run(startup: &Startup, args: &[OsString]) -> Result<i32, i32> {
+    let first = startup.typed_in(0, 0)?;
+    let console = &startup.console;
+    let failed = |text: String| {
+        console.error(text);
+        startup::exit_code(1)
+    };
+    let unsupported = [
+        ("--pty", first.pty),
+        ("--multi-prog", first.multi_prog),
+        ("--async", first.asynchronous),
+        ("--batch", first.batch),
+        ("--from-file", first.from_file.is_some()),
+    ];
+    if let Some((option, _)) = unsupported.into_iter().find(|(_, given)| *given) {
+        return Err(het::not_yet(console, &format!("{option} for a step over several components")));
+    }
+    if startup.operands_of(0).is_empty() {
+        console.fatal("No command given to execute.");
+        return Err(startup::exit_code(1));
+    }
+    let Some(around) = first.jobid.map(|job| job.value) else { return alone(startup, args, &first) };
+    if env::var_os("SLURM_HET_SIZE").is_none() {
+        let what = "A heterogeneous step (srun A : B) in a job that is not heterogeneous";
+        return Err(het::not_yet(console, what));
+    }
+    let components = components_around(startup, around).map_err(|error| match error {
+        Wrong::Said(code) => code,
+        Wrong::Text(text) => failed(text),
+    })?;
+    let submitter = submitter::look(Command::Srun, args, &first, For::Step, &PropagateLimits::All)
+        .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
+    let signals = srun::block_signals(console)?;
+    let reach = |job| manager::reach(first.conf.as_deref(), console, job);
+    step(console, around, &first, components, &submitter, &reach, &signals)
+}
+
+enum Wrong {
+    Said(i32),
+    Text(String),
+}
+
+impl From<String> for Wrong {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+/// The components that are named, in their order: the n-th of the command line is the n-th of the job, unless it says which.
+fn components_around(startup: &Startup, leader: JobId) -> Result<Vec<Component>, Wrong> {
+    let variable = |name: &str| env::var(name).ok();
+    if het::component(0, variable)? != leader {
+        return Err(format!("--jobid: job {leader} is not the heterogeneous job around").into());
+    }
+    let mut placed: Vec<(u32, usize)> = Vec::new();
+    for at in 0..=startup.other_components() {
+        let named = match startup.value_of(at, "het-group").and_then(|text| text.to_str()) {
+            Some(text) => het::groups(text)?,
+            None => vec![at as u32],
+        };
+        placed.extend(named.into_iter().map(|group| (group, at)));
+    }
+    placed.sort_unstable();
+    if let Some(twice) = placed.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        let group = twice[0].0;
+        return Err(format!("--het-group: component {group} is named twice; a step has one part in a component").into());
+    }
+    let mut components = Vec::new();
+    for (group, at) in placed {
+        let job = het::component(group, variable)?;
+        let typed = startup.typed_in(at, group).map_err(Wrong::Said)?;
+        components.push(Component { job, typed, operands: startup.operands_of(at).to_vec() });
+    }
+    Ok(components)
+}
+
+/// What is about the step as a whole was said for the first component.
+fn of_whole_step(own: Typed, first: &Typed) -> Typed {
+    let mode = if own.open_mode == OpenMode::Default { first.open_mode } else { own.open_mode };
+    Typed {
+        kill_on_bad_exit: own.kill_on_bad_exit.or(first.kill_on_bad_exit),
+        wait_secs: own.wait_secs.or(first.wait_secs),
+        time_limit: own.time_limit.or(first.time_limit),
+        immediate_secs: own.immediate_secs.or(first.immediate_secs),
+        chdir: own.chdir.clone().or_else(|| first.chdir.clone()),
+        job_name: own.job_name.clone().or_else(|| first.job_name.clone()),
+        verbose: first.verbose,
+        // As srun(1) has it for these steps: parts that share a file do not cut each other off.
+        open_mode: if mode == OpenMode::Default { OpenMode::Append } else { mode },
+        ..own
+    }
+}
+
+/// Runs the step and stays to the end.
+fn step(
+    console: &Console,
+    leader: JobId,
+    first: &Typed,
+    components: Vec<Component>,
+    submitter: &Submitter,
+    reach: &dyn Fn(JobId) -> Answer<DoorClient>,
+    signals: &Signals,
+) -> Result<i32, i32> {
+    let whole = of_whole_step(first.clone(), first);
+    let plan = stream_plan::attended(first, &submitter.work_dir);
+    let mut specs = Vec::new();
+    for component in components {
+        let job = component.job;
+        specs.push((job, spec_of(console, component, first, submitter, &plan)?));
+    }
+    let jobs: Vec<JobId> = specs.iter().map(|(job, _)| *job).collect();
+    let mut doors = Vec::new();
+    for job in &jobs {
+        doors.push(reach(*job).map_err(|error| {
+            manager::tell(console, *job, &error);
+            startup::exit_code(1)
+        })?);
+    }
+    agree_on_number(&mut doors, &jobs).map_err(|(job, error)| {
+        error.details().iter().for_each(|line| console.error(line));
+        console.error(format_args!("Unable to create step for job {job}: {error}"));
+        startup::exit_code(1)
+    })?;
+    let name = specs.first().map(|(_, spec)| spec.name.clone()).unwrap_or_default();
+    let behaviour = srun::behaviour(&whole, jobs.first().copied().unwrap_or(leader), &plan);
+    let names = srun::pattern_names(&plan, &name);
+    let managers = Managers { doors, parts: Some(Parts::new(leader, specs)) };
+    Ok(StepLoop::new(managers, behaviour, &plan, whole.open_mode, &names, signals, console).run())
+}
+
+fn spec_of(
+    console: &Console,
+    component: Component,
+    first: &Typed,
+    submitter: &Submitter,
+    plan: &StreamPlan,
+) -> Result<StepSpec, i32> {
+    let mut typed = of_whole_step(component.typed, first);
+    let mut work = srun::work(&mut typed, &component.operands, None, console)?;
+    srun::resolve(&mut work, submitter);
+    let Checked { spec, warnings } = step_spec::build(&typed, submitter.clone(), work, plan.targets.clone(), None)
+        .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
+    warnings.iter().for_each(|line| console.warning(line));
+    Ok(spec)
+}
+
+/// All parts of a step have the same number: the lowest that is free in all their jobs.
+fn agree_on_number(doors: &mut [DoorClient], jobs: &[JobId]) -> Result<(), (JobId, ClusterError)> {
+    let mut reserved: Vec<StepId> = Vec::new();
+    for (door, job) in doors.iter_mut().zip(jobs) {
+        reserved.push(reserve(door, 0).map_err(|error| (*job, error))?);
+    }
+    for _ in 0..NUMBER_ATTEMPTS {
+        let Some(Err(highest)) = common_number(&reserved) else { return Ok(()) };
+        for ((door, job), step) in doors.iter_mut().zip(jobs).zip(&mut reserved) {
+            if step.key().step.number() != Some(highest) {
+                *step = reserve(door, highest).map_err(|error| (*job, error))?;
+            }
+        }
+    }
+    let job = jobs.first().copied().unwrap_or(JobId(0));
+    Err((job, Refusal::Internal("other commands take step numbers faster than this one".to_owned()).into()))
+}
+
+fn reserve(door: &mut DoorClient, at_least: u32) -> Answer<StepId> {
+    door.send(&CommandToStepMgr::ReserveStep { at_least })?;
+    match door.recv()? {
+        StepMgrToCommand::Reserved { step } => Ok(step),
+        StepMgrToCommand::Refused(refusal) => Err(refusal.into()),
+        _ => Err(ClusterError::Unexpected("asked for the number of a step")),
+    }
+}
+
+/// A heterogeneous job for one step.
+fn alone(startup: &Startup, args: &[OsString], first: &Typed) -> Result<i32, i32> {
+    let console = &startup.console;
+    let wrong = |error: OptionError| startup::tell_option(Command::Srun, console, &error);
+    let cluster = sbatch::find(first, console)?;
+    let submitter =
+        submitter::look(Command::Srun, args, first, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
+    let operands = startup.operands_of(0);
+    let work = Work {
+        kind: JobKind::Allocation,
+        default_name: env::var("SLURM_JOB_NAME")
+            .ok()
+            .filter(|n| !n.is_empty())
+            .unwrap_or_else(|| base_name(&operands[0])),
+        argv: operands.to_vec(),
+        script: None,
+        command: None,
+    };
+    let dependencies = first.dependency.as_ref().map(|text| values::dependencies(&text.value));
+    let dependencies =
+        dependencies.map(|d| d.ok_or(OptionError::Refused(Refusal::Dependency))).transpose().map_err(wrong)?;
+    // Files of the step are the step's affair.
+    let of_job = Typed { input: None, output: None, error: None, dependencies, ..first.clone() };
+    let Checked { spec, warnings } = job_spec::build(&of_job, submitter.clone(), work).map_err(wrong)?;
+    warnings.iter().for_each(|line| console.warning(line));
+    let specs = het::components(startup, &[], spec, &submitter)?;
+    if first.test_only {
+        return Ok(sbatch::test_only(Command::Srun, &cluster, console, specs));
+    }
+    let signals = srun::block_signals(console)?;
+    let (job, said) =
+        het::submit(&cluster, console, specs).map_err(|e| startup::tell_cluster(Command::Srun, console, &e))?;
+    said.iter().for_each(|line| console.info(line));
+    let mut allocation = Allocation::new(job, Speaker::Srun, first.immediate_secs.is_some());
+    let mut watch = Watch::open(&cluster, console, job);
+    let immediate = first.immediate_secs.map(|secs| Duration::from_secs(u64::from(secs)));
+    match allocation_wait::wait(&mut watch, &mut allocation, &signals, immediate) {
+        Waited::Ready(_) => {}
+        Waited::Over => return Ok(startup::exit_code(1)),
+        Waited::Interrupted => {
+            let mut say = Vec::new();
+            allocation.over(false, &mut say);
+            say.iter().for_each(|line| console.info(line));
+            return Ok(startup::exit_code(1));
+        }
+        Waited::Busy => {
+            console.error(format_args!("Unable to allocate resources: {}", Refusal::Busy));
+            return Ok(startup::immediate_code());
+        }
+    }
+    drop(watch);
+    let code = in_own_job(startup, &cluster, first, job, submitter, &signals).unwrap_or_else(|code| code);
+    allocation_wait::finish(&cluster, console, job, code);
+    Ok(code)
+}
+
+fn in_own_job(
+    startup: &Startup,
+    cluster: &Cluster,
+    first: &Typed,
+    leader: JobId,
+    mut submitter: Submitter,
+    signals: &Signals,
+) -> Result<i32, i32> {
+    let console = &startup.console;
+    let views =
+        het::views(cluster, console, leader).map_err(|error| startup::tell_cluster(Command::Srun, console, &error))?;
+    submitter.environment.extend(of_components(cluster, &views, &submitter.work_dir, &submitter.host));
+    let mut components = Vec::new();
+    for (at, view) in views.iter().enumerate() {
+        let typed = if at == 0 { first.clone() } else { startup.typed_other(at - 1, &[])? };
+        let operands = startup.operands_of(at).to_vec();
+        components.push(Component { job: view.id, typed: srun::fitted(&typed, view), operands });
+    }
+    let reach = |job| {
+        let place = manager::locate(cluster, console, job)?;
+        manager::reach_at(cluster, console, &place)
+    };
+    let first = views.first().map_or_else(|| first.clone(), |view| srun::fitted(first, view));
+    step(console, leader, &first, components, &submitter, &reach, signals)
+}
+
+/// Variables about the components, for the tasks of all.
+fn of_components(cluster: &Cluster, views: &[Arc<JobView>], work_dir: &Path, host: &str) -> Vec<ByteBuf> {
+    let around = Surroundings {
+        cluster: cluster.name(),
+        conf: cluster.conf(),
+        work_dir,
+        host,
+        manager: None,
+        manager_is_here: false,
+    };
+    let entry = |(name, value): (std::borrow::Cow<'static, str>, String)| ByteBuf::from(format!("{name}={value}"));
+    job_variables::of_components(views, &around).into_iter().map(entry).collect()
+}
