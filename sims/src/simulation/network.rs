@@ -8,10 +8,7 @@ use garrick_actors::{
     node::messages::NodeInput,
     node_agent::{AgentInput, PeersSaid, RunKey, lease_of},
 };
-use garrick_model::{
-    ids::{JobId, Sluid},
-    time::Timestamp,
-};
+use garrick_model::ids::{JobId, Sluid};
 use std::time::Duration;
 
 /// So many other nodes are asked whether they have the controller, as by real agents.
