@@ -27,8 +27,19 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 10] =
-    ["Accepted", "Started", "Retried", "Ended", "Withdrawn", "Ending", "TimeLimit", "Moved", "Reported", "Restarted"];
+pub const NAMES: [&str; 11] = [
+    "Accepted",
+    "Started",
+    "Retried",
+    "Ended",
+    "Withdrawn",
+    "Ending",
+    "TimeLimit",
+    "Moved",
+    "Reported",
+    "Restarted",
+    "NodeLost",
+];
 
 pub fn name(event: &StepEvent) -> &'static str {
     match event {
@@ -42,6 +53,7 @@ pub fn name(event: &StepEvent) -> &'static str {
         StepEvent::Moved(_) => "Moved",
         StepEvent::Reported { .. } => "Reported",
         StepEvent::Restarted => "Restarted",
+        StepEvent::NodeLost { .. } => "NodeLost",
     }
 }
 
@@ -233,4 +245,9 @@ pub fn version_1() -> Vec<StepEvent> {
 /// What came later: a run that is stopped and goes on.
 pub fn moved() -> Vec<StepEvent> {
     [Motion::Still, Motion::Resumed, Motion::Still].map(StepEvent::Moved).to_vec()
+}
+
+/// And one that lost nodes.
+pub fn lost() -> Vec<StepEvent> {
+    [1, 3].map(|slot| StepEvent::NodeLost { slot }).to_vec()
 }
