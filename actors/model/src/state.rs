@@ -101,6 +101,12 @@ pub struct NodeFlags {
     /// MAINT: a reservation for maintenance holds there.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub maint: bool,
+    /// CLOUD: it is there when it registers.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub cloud: bool,
+    /// DYNAMIC_NORM: it came at run time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub dynamic: bool,
 }
 
 /// Why a job waits or ended, `squeue`'s Reason. Printed as the variant's name.

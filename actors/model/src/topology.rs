@@ -1,6 +1,8 @@
 //! Network topologies as configured: switches, blocks, rings and tori over node names, in the words of `topology.conf(5)` and
 //! `topology.yaml(5)`. What they mean for the choice of nodes is the scheduler's; see `garrick-actors`' `topology`.
 
+mod place;
+
 use crate::hostlist::HostList;
 use serde::{Deserialize, Serialize};
 use std::fmt;

@@ -3,6 +3,7 @@
 use super::{
     admission::{check_constraint, check_licenses},
     circles::Awaited,
+    dynamic_nodes::RosterChange,
     env::deliver,
     front::ControllerActor,
     messages::ControllerMsg,
@@ -331,6 +332,10 @@ impl ControllerActor {
             let said = "You must specify a reason when DOWNING a node".to_owned();
             replies.send(CommandReply::Refused(Refusal::InvalidUpdate(said)));
             return;
+        }
+        if let Some(place) = change.topology.clone() {
+            let then = Box::new(NodeChange { topology: None, ..change });
+            return self.change_roster(cx, RosterChange::Place { names: nodes, place, by, then, replies });
         }
         let who = (by.uid, self.user_name(by.uid));
         let mut pending = Vec::with_capacity(nodes.len());

@@ -4,6 +4,7 @@ use super::{
     event::ControllerEvent,
     ids::IdSource,
     ports::{AgentLink, JournalError, Ports},
+    roster::Roster,
     shelf::{JobShelf, NodeShelf, PartitionShelf},
     steps::StepsMsg,
 };
@@ -116,7 +117,7 @@ pub struct Env {
     /// Fresh ids.
     pub ids: IdSource,
     queries: AtomicU64,
-    config: RwLock<Arc<Config>>,
+    roster: RwLock<Roster>,
     site: RwLock<Arc<JobSite>>,
     priority: RwLock<Option<Arc<priority::Rules>>>,
     qos: RwLock<Arc<QosTable>>,
@@ -126,7 +127,7 @@ pub struct Env {
 
 impl Env {
     /// A new one.
-    pub fn new(system: System, ports: Ports, jobs: JobShelf, ids: IdSource, config: Arc<Config>) -> Self {
+    pub fn new(system: System, ports: Ports, jobs: JobShelf, ids: IdSource, roster: Roster) -> Self {
         Self {
             system,
             ports,
@@ -139,7 +140,7 @@ impl Env {
             licenses: LicenseOffice::default(),
             ids,
             queries: AtomicU64::new(0),
-            config: RwLock::new(config),
+            roster: RwLock::new(roster),
             site: RwLock::new(Arc::new(JobSite::default())),
             priority: RwLock::new(None),
             qos: RwLock::default(),
@@ -149,12 +150,22 @@ impl Env {
 
     /// The configuration.
     pub fn config(&self) -> Arc<Config> {
-        Arc::clone(&self.config.read().unwrap_or_else(PoisonError::into_inner))
+        self.roster.read().unwrap_or_else(PoisonError::into_inner).config()
     }
 
-    /// Changes it. The front tells everyone.
-    pub fn set_config(&self, config: Arc<Config>) {
-        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config;
+    /// Which nodes there are.
+    pub fn roster(&self) -> Roster {
+        self.roster.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// May a node of this name join the cluster?
+    pub fn admits(&self, name: &str) -> Result<(), String> {
+        self.roster.read().unwrap_or_else(PoisonError::into_inner).admits(name)
+    }
+
+    /// Changes that, and so the configuration. The front tells everyone.
+    pub fn set_roster(&self, roster: Roster) {
+        *self.roster.write().unwrap_or_else(PoisonError::into_inner) = roster;
     }
 
     /// The topologies of the configuration.

@@ -6,6 +6,7 @@ use crate::{
     partition::record::SavedPartition,
 };
 use garrick_model::{
+    config::DynamicNode,
     ids::{JobId, Sluid},
     reservation::Reservation,
 };
@@ -60,6 +61,14 @@ pub enum ControllerEvent {
         #[serde(default)]
         saved: Option<Box<Reservation>>,
     },
+    /// About a node that `slurm.conf` does not have; the last one counts.
+    DynamicNode {
+        /// Which.
+        node: String,
+        /// What is known of it; `None`: it is gone.
+        #[serde(default)]
+        saved: Option<Box<DynamicNode>>,
+    },
 }
 
 impl From<Vec<Self>> for ControllerEvent {
@@ -96,6 +105,8 @@ pub struct Replayed {
     pub partitions: BTreeMap<String, SavedPartition>,
     /// Reservations.
     pub reservations: BTreeMap<String, Reservation>,
+    /// Nodes that `slurm.conf` does not have.
+    pub dynamic_nodes: BTreeMap<String, DynamicNode>,
     /// Epoch of the last controller.
     pub epoch: u64,
     /// Highest job id used.
@@ -122,6 +133,14 @@ impl Replayed {
             }
             ControllerEvent::Reservation { reservation, saved: None } => {
                 self.reservations.remove(reservation);
+            }
+            ControllerEvent::DynamicNode { node, saved: Some(saved) } => {
+                self.dynamic_nodes.insert(node.clone(), (**saved).clone());
+            }
+            ControllerEvent::DynamicNode { node, saved: None } => {
+                self.dynamic_nodes.remove(node);
+                // Another one of that name is not DOWN or drained for it.
+                self.nodes.remove(node);
             }
             ControllerEvent::Together(events) => return events.iter().try_for_each(|event| self.apply(event)),
             ControllerEvent::Started { epoch } => self.epoch = self.epoch.max(*epoch),
@@ -181,6 +200,9 @@ impl Replayed {
         let jobs = u64::try_from(self.jobs.len()).unwrap_or(u64::MAX);
         for (job, record) in self.jobs {
             events.push(ControllerEvent::Job { job, event: Box::new(JobEvent::Submitted(Box::new(record))) });
+        }
+        for (node, saved) in self.dynamic_nodes {
+            events.push(ControllerEvent::DynamicNode { node, saved: Some(Box::new(saved)) });
         }
         for (node, saved) in self.nodes {
             events.push(ControllerEvent::Node { node, saved: Box::new(saved) });

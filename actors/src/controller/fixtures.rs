@@ -14,7 +14,7 @@ use garrick_model::{
     ids::{JobId, RequestId, Sluid},
     messages::{
         command::{Caller, CommandReply, CommandRequest, DaemonInfo},
-        node::{AgentReport, ControllerToNode, HeldRun, JobCredential, NodeToController, SignedCredential},
+        node::{AgentReport, ControllerToNode, HeldRun, JobCredential, Joining, NodeToController, SignedCredential},
     },
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
@@ -310,6 +310,16 @@ impl Agents {
     }
 
     pub fn connect_holding(&mut self, node: &str, habit: Habit, held: Vec<HeldRun>) {
+        self.connect_as(node, habit, held, None);
+    }
+
+    /// Connects an agent that says what node it is.
+    pub fn join(&mut self, node: &str, habit: Habit, line: &str) {
+        let joining = Joining { line: line.to_owned(), port: 7000 };
+        self.connect_as(node, habit, Vec::new(), Some((Box::new(joining), "10.0.0.9".to_owned())));
+    }
+
+    fn connect_as(&mut self, node: &str, habit: Habit, held: Vec<HeldRun>, joining: Option<(Box<Joining>, String)>) {
         self.conns += 1;
         let conn = self.conns;
         self.connected.insert(node.to_owned(), conn);
@@ -344,6 +354,7 @@ impl Agents {
             node: node.to_owned(),
             registration: Box::new(registration),
             link: Arc::new(Wire(sender)),
+            joining,
         };
         self.front.try_send(message).expect("the front has room");
         let (front, runs, seqs) = (self.front.clone(), Arc::clone(&self.runs), Arc::clone(&self.seqs));

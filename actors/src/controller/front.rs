@@ -3,7 +3,9 @@
 
 use super::{
     agents::AgentReplies,
+    dynamic_nodes::{RosterChange, RosterChanges},
     env::{Env, deliver},
+    event::ControllerEvent,
     messages::ControllerMsg,
     ports::{AgentLink, ReplySink},
     queries::AgentQueries,
@@ -16,7 +18,6 @@ use crate::{
     node::{
         core::NodeCore,
         messages::{NodeInput, NodeMsg},
-        shell::NodesMsg,
     },
     partition::{core::PartitionCore, shell::PartitionsMsg},
     scheduler::{
@@ -78,6 +79,7 @@ pub struct ControllerActor {
     pub(super) queries: AgentQueries,
     /// Turns of questions that take a plan of their own.
     pub(super) questions: Arc<Semaphore>,
+    pub(super) roster: RosterChanges,
 }
 
 /// So many of those are answered at once.
@@ -101,6 +103,7 @@ impl ControllerActor {
             replies: AgentReplies::default(),
             queries: AgentQueries::default(),
             questions: Arc::new(Semaphore::new(QUESTIONS)),
+            roster: RosterChanges::default(),
         }
     }
 
@@ -132,7 +135,7 @@ impl ControllerActor {
                 .partitions
                 .iter()
                 .filter_map(|p| PartitionCore::new(&config, &p.name, env.partitions.get(&p.name)))
-                .map(|core| partition_facts(&core.view(), nodes.len()))
+                .map(|core| partition_facts(&core.view(), config.node_places()))
                 .collect();
             let mut view = ClusterView::new(policy(&config), &[], &nodes, partitions);
             view.licenses.hres = Arc::clone(&config.hres);
@@ -320,6 +323,8 @@ impl ControllerActor {
                 replies.send(CommandReply::Daemons(host.daemons()));
             }
             CommandRequest::UpdateNode { .. }
+            | CommandRequest::CreateNodes { .. }
+            | CommandRequest::DeleteNodes { .. }
             | CommandRequest::UpdatePartition { .. }
             | CommandRequest::CreateReservation(_)
             | CommandRequest::UpdateReservation(_)
@@ -331,6 +336,10 @@ impl ControllerActor {
                 replies.send(CommandReply::Refused(Refusal::AccessDenied));
             }
             CommandRequest::UpdateNode { nodes, change } => self.update_nodes(cx, by, nodes, change, replies),
+            CommandRequest::CreateNodes { names, line } => {
+                self.change_roster(cx, RosterChange::Create { names, line, replies });
+            }
+            CommandRequest::DeleteNodes { nodes } => self.delete_nodes(cx, nodes, replies),
             CommandRequest::UpdatePartition { partition, fields } => {
                 self.update_partition(cx, partition, fields, replies);
             }
@@ -355,8 +364,16 @@ impl ControllerActor {
     }
 
     /// The configuration was read again: everyone who goes by it is told.
-    fn reconfigured(&mut self, cx: &mut Context<Self>, config: Arc<Config>) {
-        self.env.set_config(Arc::clone(&config));
+    fn reconfigured(&mut self, cx: &mut Context<Self>, file: Arc<Config>) {
+        let mut roster = self.env.roster();
+        let of_file = roster.read_again(file);
+        if !of_file.is_empty() {
+            let gone = |node| ControllerEvent::DynamicNode { node, saved: None };
+            // A journal that fails ends the process by itself, and the next start finds the same.
+            drop(self.env.append(of_file.into_iter().map(gone).collect()));
+        }
+        let config = roster.config();
+        self.env.set_roster(roster);
         self.env.ids.limit(config.first_job_id, config.max_job_id);
         self.forget_feasibility();
         let epoch = self.env.job_site().epoch;
@@ -365,31 +382,13 @@ impl ControllerActor {
             deliver(cx, &jobs, JobsMsg::SiteChanged);
         }
         let site = Arc::new(setup::node_site(&config, epoch, &self.env.ports));
-        let supervisor = self.env.system.find::<NodesMsg>(&ActorPath::root().child("node"));
         for node in &config.nodes {
-            let settings = setup::node_settings(node);
-            match self.env.node(&node.name) {
-                Some(address) => {
-                    let input = NodeInput::Configure { settings: Box::new(settings), site: Arc::clone(&site) };
-                    deliver(cx, &address, NodeMsg::Input(input));
-                }
-                None => {
-                    if let Some(supervisor) = &supervisor {
-                        let core = NodeCore::new(Timestamp::now(), settings, Arc::clone(&site), None, []);
-                        deliver(cx, supervisor, NodesMsg::Start { core: Box::new(core) });
-                    }
-                }
-            }
+            self.configure_node(cx, node, &site);
         }
         for name in self.env.nodes.names().into_iter().filter(|name| config.node(name).is_none()) {
-            if let Some(supervisor) = &supervisor {
-                deliver(cx, supervisor, NodesMsg::Stop { name });
-            }
+            self.stop_node(cx, &name);
         }
-        let count = u32::try_from(config.nodes.len()).unwrap_or(u32::MAX);
-        for (index, _) in self.env.boards.nodes.entries().into_iter().filter(|(index, _)| index.0 >= count) {
-            self.env.boards.nodes.remove(&index);
-        }
+        self.clear_board(&config);
         if let Some(partitions) = self.env.system.find(&ActorPath::root().child("partition")) {
             deliver(cx, &partitions, PartitionsMsg::Configure);
         }
@@ -410,7 +409,14 @@ impl Actor for ControllerActor {
 
     fn handle(&mut self, cx: &mut Context<Self>, message: ControllerMsg) {
         match message {
-            ControllerMsg::AgentConnected { node, registration, link } => self.connected(cx, node, registration, link),
+            ControllerMsg::AgentConnected { node, registration, link, joining: Some((joining, address)) } => {
+                self.joins(cx, node, joining, address, (registration, link));
+            }
+            ControllerMsg::AgentConnected { node, registration, link, joining: None } => {
+                self.connected(cx, node, registration, link);
+            }
+            ControllerMsg::RosterSaved { result } => self.roster_saved(cx, result),
+            ControllerMsg::Retired { names, stay, replies } => self.retired(cx, names, stay, replies),
             ControllerMsg::AgentGone { node, conn } => {
                 if self.env.links.close(&node, conn) {
                     self.replies.node_gone(&node);

@@ -7,8 +7,9 @@ use garrick_model::{
     ids::{JobId, RequestId},
     messages::{
         command::{Caller, CommandRequest},
-        node::NodeToController,
+        node::{Joining, NodeToController},
     },
+    refusal::Refusal,
 };
 use garrick_runtime::Message;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ pub enum ControllerMsg {
         registration: Box<Registration>,
         /// Way to the agent.
         link: Arc<dyn AgentLink>,
+        /// What node it is and where it comes from, when `slurm.conf` need not have it.
+        joining: Option<(Box<Joining>, String)>,
     },
     /// That connection is gone.
     AgentGone {
@@ -65,6 +68,20 @@ pub enum ControllerMsg {
         /// Outcome.
         result: Result<(), String>,
     },
+    /// The journal answered for changes of the roster of nodes.
+    RosterSaved {
+        /// Outcome.
+        result: Result<(), String>,
+    },
+    /// Owners of nodes that are to be deleted answered.
+    Retired {
+        /// Those that go.
+        names: Vec<String>,
+        /// Why others stay.
+        stay: Option<Refusal>,
+        /// Who waits.
+        replies: Box<dyn ReplySink>,
+    },
     /// Nodes' features or partitions were changed by their owners.
     ShapesChanged,
     /// A query of agents took too long.
@@ -83,6 +100,8 @@ impl Message for ControllerMsg {
     fn name(&self) -> &'static str {
         match self {
             Self::AgentConnected { .. } => "AgentConnected",
+            Self::RosterSaved { .. } => "RosterSaved",
+            Self::Retired { .. } => "Retired",
             Self::AgentGone { .. } => "AgentGone",
             Self::AgentMessage { message, .. } => agent_message_name(message),
             Self::Command { request, .. } => request_name(request),
@@ -131,6 +150,8 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::ControlJob { .. } => "ControlJob",
         CommandRequest::UpdateJob { .. } => "UpdateJob",
         CommandRequest::UpdateNode { .. } => "UpdateNode",
+        CommandRequest::CreateNodes { .. } => "CreateNodes",
+        CommandRequest::DeleteNodes { .. } => "DeleteNodes",
         CommandRequest::UpdatePartition { .. } => "UpdatePartition",
         CommandRequest::Reconfigure => "Reconfigure",
         CommandRequest::Shutdown { .. } => "Shutdown",

@@ -59,6 +59,7 @@
 //! | [`admission`] | submission rules, pure |
 //! | `circles` | would a job wait for itself |
 //! | `submit`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
+//! | [`roster`], `dynamic_nodes` | nodes that come and go: the rules, and the front's part |
 //! | [`steps`], [`ended_steps`] | the actor at `/steps` |
 //! | [`event`] | the journal's events and their replay |
 //! | [`mod@env`], [`shelf`], [`outbox`], [`ids`] | what all actors of the controller share |
@@ -67,6 +68,7 @@ pub mod admission;
 pub mod agents;
 mod circles;
 mod commands;
+mod dynamic_nodes;
 pub mod ended_steps;
 pub mod env;
 pub mod event;
@@ -78,6 +80,7 @@ pub mod ports;
 mod priorities;
 pub mod queries;
 mod reservations;
+pub mod roster;
 pub mod setup;
 pub mod shelf;
 pub mod steps;
@@ -90,6 +93,8 @@ pub mod turnstile;
 mod admission_test;
 #[cfg(test)]
 mod cores_test;
+#[cfg(test)]
+mod dynamic_nodes_test;
 #[cfg(test)]
 pub(crate) mod fixtures;
 #[cfg(test)]

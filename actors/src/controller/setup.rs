@@ -8,6 +8,7 @@ use super::{
     ids::IdSource,
     messages::ControllerMsg,
     ports::Ports,
+    roster::Roster,
     shelf::JobShelf,
     steps::StepsActor,
 };
@@ -84,8 +85,12 @@ pub fn start_replayed(
     let ids = IdSource::new(random, move |job| known.contains(job));
     ids.limit(config.first_job_id, config.max_job_id);
     ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
+    let known = replayed.dynamic_nodes.len();
+    let mut roster = Roster::new(Arc::clone(&config), replayed.dynamic_nodes);
+    let of_file = if known > 0 { roster.read_again(Arc::clone(&config)) } else { Vec::new() };
+    let config = roster.config();
     let site = Arc::new(node_site(&config, epoch, &ports));
-    let env = Arc::new(Env::new(system.clone(), ports, jobs, ids, Arc::clone(&config)));
+    let env = Arc::new(Env::new(system.clone(), ports, jobs, ids, roster));
     env.set_job_site(Arc::new(job_site(&config, epoch)));
 
     let mut holds = holds_by_node(&config, replayed.jobs.values());
@@ -117,7 +122,9 @@ pub fn start_replayed(
         env.enter_job(record, now);
     }
 
-    let started = env.append(vec![ControllerEvent::Started { epoch }]);
+    let mut events = vec![ControllerEvent::Started { epoch }];
+    events.extend(of_file.into_iter().map(|node| ControllerEvent::DynamicNode { node, saved: None }));
+    let started = env.append(events);
     // What is saved after it in the same journal is what counts; a journal that fails ends the process by itself.
     drop(started);
 
@@ -232,6 +239,8 @@ pub fn node_settings(node: &NodeConfig) -> NodeSettings {
             ConfiguredState::Future => InitialState::Future,
         },
         initial_reason: node.initial.reason.clone(),
+        cloud: node.initial.state == ConfiguredState::Cloud,
+        dynamic: node.dynamic,
     }
 }
 

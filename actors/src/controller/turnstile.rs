@@ -108,6 +108,8 @@ pub const fn begins_something(request: &CommandRequest) -> bool {
             | CommandRequest::UpdateJob { .. }
             | CommandRequest::ControlJob { .. }
             | CommandRequest::UpdateNode { .. }
+            | CommandRequest::CreateNodes { .. }
+            | CommandRequest::DeleteNodes { .. }
             | CommandRequest::UpdatePartition { .. }
             | CommandRequest::CreateReservation(_)
             | CommandRequest::UpdateReservation(_)

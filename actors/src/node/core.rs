@@ -17,6 +17,7 @@ use super::{
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::node::{AgentReport, ControllerToNode, NodeToController},
+    refusal::Refusal,
     state::{NodeBase, NodeFlags},
     time::Timestamp,
     view::{NodeFacts, NodeLoad, NodeReason, NodeView},
@@ -76,6 +77,8 @@ pub struct NodeCore {
     pub(super) remains: BTreeSet<(JobId, Sluid)>,
     pub(super) pings: u64,
     pub(super) touched: bool,
+    /// It is being deleted.
+    retired: bool,
 }
 
 impl NodeCore {
@@ -110,6 +113,7 @@ impl NodeCore {
             remains: BTreeSet::new(),
             pings: 0,
             touched: true,
+            retired: false,
         }
     }
 
@@ -208,6 +212,12 @@ impl NodeCore {
                 let result = self.update(now, by, change, out);
                 out.push(NodeEffect::Answer { request, result });
             }
+            NodeInput::Retire { request } => {
+                let jobs: BTreeSet<JobId> = self.account.holds().map(|hold| hold.job).collect();
+                self.retired = jobs.is_empty();
+                let result = if jobs.is_empty() { Ok(()) } else { Err(still_busy(&self.settings.name, &jobs)) };
+                out.push(NodeEffect::Answer { request, result });
+            }
             NodeInput::Configure { settings, site } => {
                 self.touched |= self.settings != *settings;
                 self.settings = *settings;
@@ -257,11 +267,16 @@ impl NodeCore {
             completing: !self.remains.is_empty() || self.account.holds().any(|h| h.completing),
             remains: !self.remains.is_empty(),
             invalid: self.invalid.is_some(),
+            cloud: self.settings.cloud,
+            dynamic: self.settings.dynamic,
             ..NodeFlags::default()
         }
     }
 
     fn out_of_service(&self) -> Option<&'static str> {
+        if self.retired {
+            return Some("being deleted");
+        }
         let flags = self.flags();
         match self.base() {
             NodeBase::Down => Some("down"),
@@ -417,4 +432,11 @@ const fn job_of(report: &AgentReport) -> JobId {
         | AgentReport::JobLaunchFailed { job, .. }
         | AgentReport::Steps { job, .. } => *job,
     }
+}
+
+/// Slurm's words for why a node cannot be deleted, and which jobs are in the way.
+fn still_busy(name: &str, jobs: &BTreeSet<JobId>) -> Refusal {
+    let some: Vec<String> = jobs.iter().take(5).map(|job| job.0.to_string()).collect();
+    let more = if jobs.len() > some.len() { ",..." } else { "" };
+    Refusal::InvalidUpdate(format!("Requested nodes are busy: {name} has jobs {}{more}", some.join(",")))
 }

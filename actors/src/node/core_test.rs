@@ -39,6 +39,8 @@ pub(crate) fn settings(index: u32) -> NodeSettings {
         port: 6818,
         initial: InitialState::Unknown,
         initial_reason: None,
+        cloud: false,
+        dynamic: false,
     }
 }
 

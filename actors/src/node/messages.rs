@@ -42,6 +42,10 @@ pub struct NodeSettings {
     pub initial: InitialState,
     /// `Reason=` of the configuration file.
     pub initial_reason: Option<String>,
+    /// `State=CLOUD`.
+    pub cloud: bool,
+    /// It came at run time.
+    pub dynamic: bool,
 }
 
 /// `State=` in `slurm.conf`.
@@ -311,6 +315,11 @@ pub enum NodeInput {
         /// Change.
         change: NodeChange,
     },
+    /// The node is to be forgotten: from now on it takes nothing new. Answered by [`NodeEffect::Answer`].
+    Retire {
+        /// Request.
+        request: u64,
+    },
     /// The configuration changed.
     Configure {
         /// This node's settings.
@@ -393,6 +402,11 @@ pub enum NodeMsg {
         /// Answer.
         reply: ReplyTo<Result<(), Refusal>>,
     },
+    /// From the front: the node is to be forgotten. Refused while jobs are there.
+    Retire {
+        /// Answer.
+        reply: ReplyTo<Result<(), Refusal>>,
+    },
     /// The journal answered for the batch with this number.
     Journaled {
         /// Batch.
@@ -420,11 +434,13 @@ impl Message for NodeMsg {
                 NodeInput::OwnerIsNew { .. } => "OwnerIsNew",
                 NodeInput::Send(_) => "Send",
                 NodeInput::Update { .. } => "Update",
+                NodeInput::Retire { .. } => "Retire",
                 NodeInput::Configure { .. } => "Configure",
                 NodeInput::Timer(_) => "Timer",
             },
             Self::Connected { .. } => "Connected",
             Self::Update { .. } => "Update",
+            Self::Retire { .. } => "Retire",
             Self::Journaled { .. } => "Journaled",
         }
     }

@@ -2,11 +2,11 @@
 
 use super::{
     core::NodeCore,
-    messages::{NodeEffect, NodeInput, NodeMsg, NodeNotice, NodeSettings},
+    messages::{NodeEffect, NodeInput, NodeMsg, NodeNotice, NodeSettings, Registration},
 };
 use crate::{
     controller::{
-        env::{Env, journal_outcome},
+        env::{Env, deliver, journal_outcome},
         event::ControllerEvent,
         outbox::Outbox,
         ports::AgentLink,
@@ -155,6 +155,11 @@ impl Actor for NodeActor {
                 self.answers.insert(self.requests, reply);
                 self.run(cx, NodeInput::Update { request: self.requests, by, change });
             }
+            NodeMsg::Retire { reply } => {
+                self.requests += 1;
+                self.answers.insert(self.requests, reply);
+                self.run(cx, NodeInput::Retire { request: self.requests });
+            }
             NodeMsg::Journaled { batch, result } => {
                 match result {
                     Ok(()) => self.outbox.saved(batch),
@@ -182,6 +187,13 @@ pub enum NodesMsg {
         /// Core, as the configuration makes it.
         core: Box<NodeCore>,
     },
+    /// The agent of a node that may be only just being started connected.
+    Connected {
+        /// Name.
+        name: String,
+        /// Agent.
+        agent: Connected,
+    },
     /// The node is not configured any more.
     Stop {
         /// Name.
@@ -193,14 +205,20 @@ impl Message for NodesMsg {
     fn name(&self) -> &'static str {
         match self {
             Self::Start { .. } => "Start",
+            Self::Connected { .. } => "Connected",
             Self::Stop { .. } => "Stop",
         }
     }
 }
 
+/// An agent's registration and the way to it.
+pub type Connected = (Box<Registration>, Arc<dyn AgentLink>);
+
 /// The supervisor of nodes, at `/node`.
 pub struct NodesSupervisor {
     env: Arc<Env>,
+    /// Nodes whose actor has yet to end, and what is to be started in its place.
+    ending: BTreeMap<String, Vec<NodesMsg>>,
 }
 
 /// Pause before a node that failed too often is tried again.
@@ -209,7 +227,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(60);
 impl NodesSupervisor {
     /// A supervisor.
     pub const fn new(env: Arc<Env>) -> Self {
-        Self { env }
+        Self { env, ending: BTreeMap::new() }
     }
 
     fn start(&self, cx: &mut Context<Self>, settings: &NodeSettings) {
@@ -240,10 +258,30 @@ impl Actor for NodesSupervisor {
     fn handle(&mut self, cx: &mut Context<Self>, message: NodesMsg) {
         match message {
             NodesMsg::Start { core } => {
-                self.env.nodes.put(&core.settings().name, &core);
+                let name = core.settings().name.clone();
+                if let Some(next) = self.ending.get_mut(&name) {
+                    *next = vec![NodesMsg::Start { core }];
+                    return;
+                }
+                self.env.nodes.put(&name, &core);
                 self.start(cx, core.settings());
             }
+            NodesMsg::Connected { name, agent } => {
+                if let Some(next) = self.ending.get_mut(&name) {
+                    next.push(NodesMsg::Connected { name, agent });
+                    return;
+                }
+                let (registration, link) = agent;
+                let open = self.env.links.get(&name).is_some_and(|(open, _)| open == registration.conn);
+                if let Some(owner) = self.env.node(&name).filter(|_| open) {
+                    deliver(cx, &owner, NodeMsg::Connected { registration, link });
+                }
+            }
             NodesMsg::Stop { name } => {
+                if let Some(next) = self.ending.get_mut(&name) {
+                    next.clear();
+                    return;
+                }
                 let holds = self.env.nodes.get(&name).map(|core| core.view().holds).unwrap_or_default();
                 for hold in holds {
                     let lost = JobInput::NodeLost { node: name.clone(), sluid: hold.sluid };
@@ -251,6 +289,7 @@ impl Actor for NodesSupervisor {
                 }
                 let path = cx.path().child(&name);
                 cx.stop_child(&path);
+                self.ending.insert(name, Vec::new());
             }
         }
     }
@@ -262,7 +301,19 @@ impl Actor for NodesSupervisor {
             }
             ChildEvent::Stopped { path } => {
                 tracing::info!(%path, "node.removed");
-                self.env.nodes.remove(path.as_str().rsplit('/').next().unwrap_or_default());
+                let name = path.as_str().rsplit('/').next().unwrap_or_default();
+                let index = self.env.nodes.get(name).map(|core| core.settings().index);
+                self.env.nodes.remove(name);
+                // It may have shown itself once more since it was taken off the board, and the index may be another's by now.
+                let boards = &self.env.boards.nodes;
+                if let Some(index) = index
+                    && boards.get(&index).is_some_and(|view| view.name == name)
+                {
+                    boards.remove(&index);
+                }
+                for next in self.ending.remove(name).unwrap_or_default() {
+                    self.handle(cx, next);
+                }
             }
             ChildEvent::GaveUp { path, reason } => {
                 tracing::error!(%path, reason, "node.actor_gave_up");

@@ -11,7 +11,7 @@ use crate::node_agent::{
 use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
-        node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
+        node::{AgentReport, ControllerToNode, HeldRun, Joining, NodeToController},
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
     time::Timestamp,
@@ -43,6 +43,8 @@ pub struct AgentConfig {
     pub lease: Option<Duration>,
     /// `JobRequeue`: jobs that do not say may be started elsewhere when this node is lost.
     pub requeue: bool,
+    /// What it says of itself, where `slurm.conf` need not have it.
+    pub joining: Option<Box<Joining>>,
 }
 
 /// The agent's core.
@@ -163,6 +165,7 @@ impl NodeAgentCore {
                 runs: self.held(),
                 incarnation: self.config.incarnation,
                 load: self.load,
+                joining: self.config.joining.clone(),
             },
             out,
         );

@@ -108,6 +108,7 @@ impl Bench {
             query_limit: Duration::from_secs(5),
             lease: None,
             requeue: true,
+            joining: None,
         };
         let mut b = Self { core: NodeAgentCore::new(config), now: Timestamp(5) };
         let effects = b.tell(AgentInput::Begin { found, facts: facts(), load: NodeLoad::default() });

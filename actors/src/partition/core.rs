@@ -3,6 +3,7 @@
 use super::record::SavedPartition;
 use garrick_model::{
     config::{Config, PartitionConfig},
+    hostlist::HostList,
     ids::NodeIndex,
     refusal::Refusal,
     view::PartitionView,
@@ -78,12 +79,30 @@ impl PartitionCore {
             let keep_state = config.reconfig_flags.has("KeepPartState");
             self.saved.fields.retain(|key, _| keep_state && key == "state");
         }
+        self.apply_again(config);
+        self.saved.clone()
+    }
+
+    /// Nodes came or went: updates stay, and lose nodes that are gone. Gives what is to be saved.
+    pub fn nodes_changed(&mut self, config: &Config) -> SavedPartition {
+        if let Some(text) = self.saved.fields.get_mut("nodes")
+            && let Ok(names) = text.parse::<HostList>()
+        {
+            let left: HostList = names.iter().filter(|name| config.members(name).is_ok()).collect();
+            if left.len() < names.len() {
+                *text = left.to_string();
+            }
+        }
+        self.apply_again(config);
+        self.saved.clone()
+    }
+
+    fn apply_again(&mut self, config: &Config) {
         if let Some(new) = Self::new(config, &self.name, self.saved.clone()) {
             self.settings = new.settings;
             self.members = new.members;
             self.generation += 1;
         }
-        self.saved.clone()
     }
 }
 

@@ -14,6 +14,8 @@ pub enum PartitionMsg {
     },
     /// The configuration was read again.
     Configure,
+    /// Nodes came or went.
+    NodesChanged,
     /// The journal answered.
     Journaled {
         /// Batch.
@@ -28,6 +30,7 @@ impl Message for PartitionMsg {
         match self {
             Self::Update { .. } => "Update",
             Self::Configure => "Configure",
+            Self::NodesChanged => "NodesChanged",
             Self::Journaled { .. } => "Journaled",
         }
     }

@@ -72,10 +72,13 @@ impl Actor for PartitionActor {
                 }
                 Err(refusal) => self.outbox.push(vec![Effect::Answer(reply, Err(refusal))]),
             },
-            PartitionMsg::Configure => {
+            PartitionMsg::Configure | PartitionMsg::NodesChanged => {
                 let config = self.env.config();
                 let before = self.core.saved().clone();
-                let saved = self.core.reconfigure(&config);
+                let saved = match message {
+                    PartitionMsg::NodesChanged => self.core.nodes_changed(&config),
+                    _ => self.core.reconfigure(&config),
+                };
                 let show = vec![Effect::Publish(Arc::new(self.core.view()))];
                 if saved == before {
                     self.outbox.push(show);
@@ -99,11 +102,16 @@ impl Actor for PartitionActor {
 pub enum PartitionsMsg {
     /// The configuration was read again.
     Configure,
+    /// Nodes came or went.
+    NodesChanged,
 }
 
 impl Message for PartitionsMsg {
     fn name(&self) -> &'static str {
-        "Configure"
+        match self {
+            Self::Configure => "Configure",
+            Self::NodesChanged => "NodesChanged",
+        }
     }
 }
 
@@ -159,8 +167,18 @@ impl Actor for PartitionsSupervisor {
         self.configure(cx);
     }
 
-    fn handle(&mut self, cx: &mut Context<Self>, PartitionsMsg::Configure: PartitionsMsg) {
-        self.configure(cx);
+    fn handle(&mut self, cx: &mut Context<Self>, message: PartitionsMsg) {
+        match message {
+            PartitionsMsg::Configure => self.configure(cx),
+            PartitionsMsg::NodesChanged => {
+                for name in &self.names {
+                    let path = cx.path().child(name);
+                    if let Some(owner) = cx.system().find::<PartitionMsg>(&path) {
+                        deliver(cx, &owner, PartitionMsg::NodesChanged);
+                    }
+                }
+            }
+        }
     }
 
     fn child_event(&mut self, _: &mut Context<Self>, event: ChildEvent) {

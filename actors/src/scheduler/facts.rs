@@ -15,12 +15,18 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::PartitionConfig,
     ids::{JobId, NodeIndex},
+    resources::NodeShape,
     spec::Sharing,
-    state::{JobState, NodeBase},
+    state::{JobState, NodeBase, NodeFlags},
     time::{TimeLimit, Timestamp},
-    view::{JobView, NodeView, PartitionState},
+    view::{AllocatedNode, JobView, NodeLoad, NodeView, PartitionState},
 };
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 /// What is handed out: single CPUs, whole cores, or whole nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -198,25 +204,23 @@ pub struct ClusterView {
 }
 
 impl ClusterView {
-    /// From what the boards hold. `nodes` may have gaps or be out of order: the index in each view decides its place.
+    /// From what the boards hold. `nodes` may be out of order: the index in each view decides its place. Where none has an
+    /// index (a node left, or comes in a moment), one stands that nobody can have.
     pub fn new(
         policy: Policy,
         jobs: &[Arc<JobView>],
         nodes: &[Arc<NodeView>],
         partitions: Vec<PartitionFacts>,
     ) -> Self {
-        let mut nodes: Vec<Arc<NodeView>> = nodes.to_vec();
-        nodes.sort_by_key(|n| n.index);
-        // A gap can appear for a moment while the configuration changes; indices must stay places, so stop there.
-        if let Some(gap) = nodes.iter().enumerate().find(|(place, n)| n.index.0 as usize != *place).map(|(p, _)| p) {
-            nodes.truncate(gap);
-        }
+        let nodes = by_place(nodes);
         let mut array_running = BTreeMap::new();
         let mut pending = Vec::new();
         let mut working = BTreeMap::new();
         let mut completing = Vec::new();
         let waits_for_them = policy.bounds.as_ref().is_some_and(|bounds| !bounds.complete_wait.is_zero());
+        let mut places = OnceCell::new();
         for job in jobs {
+            let job = &in_place(job, &nodes, &mut places);
             match job.state {
                 state if state.waits() => pending.push(Arc::clone(job)),
                 JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing => {
@@ -276,6 +280,68 @@ impl ClusterView {
     pub fn node(&self, index: NodeIndex) -> Option<&Arc<NodeView>> {
         self.nodes.get(index.0 as usize)
     }
+}
+
+/// Places that nodes with such indices take.
+pub fn node_places(nodes: &[Arc<NodeView>]) -> usize {
+    nodes.iter().map(|node| node.index.0 as usize + 1).max().unwrap_or(0)
+}
+
+fn by_place(nodes: &[Arc<NodeView>]) -> Vec<Arc<NodeView>> {
+    let places = node_places(nodes);
+    if nodes.len() == places && nodes.iter().enumerate().all(|(place, node)| node.index.0 as usize == place) {
+        return nodes.to_vec();
+    }
+    let mut all: Vec<Arc<NodeView>> = (0..).map(|index| Arc::new(nobody(NodeIndex(index)))).take(places).collect();
+    for node in nodes {
+        all[node.index.0 as usize] = Arc::clone(node);
+    }
+    all
+}
+
+/// Stands where there is no node: in no partition, and with nothing to give.
+fn nobody(index: NodeIndex) -> NodeView {
+    NodeView {
+        name: String::new(),
+        index,
+        generation: 0,
+        base: NodeBase::Future,
+        flags: NodeFlags::default(),
+        reason: None,
+        shape: NodeShape::default(),
+        holds: Vec::new(),
+        features: Vec::new(),
+        weight: 1,
+        address: String::new(),
+        hostname: String::new(),
+        port: 0,
+        registration: None,
+        load: NodeLoad::default(),
+        last_busy: None,
+        comment: None,
+    }
+}
+
+/// The job, with its nodes where they are now: indices move when nodes are added to the configuration file.
+fn in_place(
+    job: &Arc<JobView>,
+    nodes: &[Arc<NodeView>],
+    places: &mut OnceCell<HashMap<String, NodeIndex>>,
+) -> Arc<JobView> {
+    let Some(allocation) = &job.allocation else { return Arc::clone(job) };
+    let is_there = |node: &AllocatedNode| nodes.get(node.index.0 as usize).is_some_and(|view| view.name == node.name);
+    if allocation.nodes.iter().all(is_there) {
+        return Arc::clone(job);
+    }
+    let places = places.get_or_init(|| nodes.iter().map(|node| (node.name.clone(), node.index)).collect());
+    let mut moved = (**allocation).clone();
+    // Of a node that is gone there is nothing to be said.
+    moved.nodes.retain_mut(|node| {
+        let place = places.get(&node.name);
+        node.index = place.copied().unwrap_or(node.index);
+        place.is_some()
+    });
+    Arc::new(JobView { allocation: Some(moved.into()), ..(**job).clone() })
 }
 
 /// True when new work may be put on the node.

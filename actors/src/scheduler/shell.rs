@@ -4,7 +4,7 @@
 use super::{
     bounds::{self, Bounds},
     caps::CpuCaps,
-    facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy},
+    facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, node_places},
     kept::{Kept, plan_to_keep},
     licenses::LicenseFacts,
     obstacle::{Obstacle, Waits},
@@ -465,7 +465,8 @@ impl Actor for SchedulerActor {
 /// The boards as a plan's picture.
 pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
     let nodes = env.boards.nodes.list();
-    let partitions = env.boards.partitions.list().iter().map(|p| partition_facts(p, nodes.len())).collect();
+    let places = node_places(&nodes);
+    let partitions = env.boards.partitions.list().iter().map(|p| partition_facts(p, places)).collect();
     let jobs = env.boards.jobs.list();
     let mut view = ClusterView::new(policy, &jobs, &nodes, partitions);
     bounds::soften(&mut view, &jobs, Timestamp::now());

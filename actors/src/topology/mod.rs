@@ -140,7 +140,7 @@ impl Topologies {
             return Self::default();
         }
         let index = |name: &str| config.node(name).map(|node| node.index);
-        let mut made = Self::of(&config.topologies, config.nodes.len(), &index);
+        let mut made = Self::of(&config.topologies, config.node_places(), &index);
         let is = |word: &str, plugin: &str| {
             config.topology_param.has(word) && config.default_topology().is_some_and(|t| t.layout.plugin() == plugin)
         };

@@ -12,6 +12,7 @@ use garrick_model::messages::node::{ControllerToNode, NodeToController};
 use garrick_runtime::{Address, Lane, SendError, TraceContext};
 use garrick_transport::{Class, Connection, Endpoint, LinkError, LinkHandle, Sender, identity::Role};
 use std::{
+    net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -97,13 +98,17 @@ async fn converse(mut connection: Connection, number: u64, front: Address<Contro
     }
     let node = connection.peer.name.clone();
     let handle = connection.handle();
+    let address = match connection.remote.ip().to_canonical() {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => format!("[{address}]"),
+    };
     let (sender, mut frames) = connection.split::<ControllerToNode, NodeToController>();
     let first = match frames.recv().await {
         Ok(Some(first)) => first,
         Ok(None) => return,
         Err(e) => return tracing::warn!(node, error = %e, "an agent's first message"),
     };
-    let NodeToController::Register { node: said, facts, runs, incarnation, load } = first.msg else {
+    let NodeToController::Register { node: said, facts, runs, incarnation, load, joining } = first.msg else {
         return handle.close("the first message must be a registration");
     };
     if said != node {
@@ -113,7 +118,8 @@ async fn converse(mut connection: Connection, number: u64, front: Address<Contro
     let link: Arc<dyn AgentLink> = Arc::new(Link { sender, handle: handle.clone() });
     let cx = TraceContext { trace: first.trace, cause: first.cause };
     let registration = Box::new(Registration { conn: number, facts: *facts, runs, incarnation, load });
-    let connected = ControllerMsg::AgentConnected { node: node.clone(), registration, link };
+    let joining = joining.map(|joining| (joining, address));
+    let connected = ControllerMsg::AgentConnected { node: node.clone(), registration, link, joining };
     tell(&front, if cx.trace == 0 { TraceContext::root() } else { cx }, connected).await;
     loop {
         match frames.recv().await {

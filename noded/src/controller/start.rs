@@ -12,6 +12,7 @@ use crate::{
     kernel::inventory,
 };
 use garrick_actors::controller::{
+    env::Env,
     event::{ControllerEvent, ReplayError, Replayed},
     messages::ControllerMsg,
     ports::Ports,
@@ -238,9 +239,11 @@ pub async fn start(
 ) -> Result<RunningController, ControllerStartError> {
     let keys = keys(cluster)?;
     let (writer, replayed) = open_journal(cluster, options)?;
-    let names: std::collections::HashSet<String> = cluster.config.nodes.iter().map(|n| n.name.clone()).collect();
-    let mut join = JoinServer::new(Arc::clone(&keys.authority))?.with_names(move |name| {
-        if names.contains(name) { Ok(()) } else { Err(format!("slurm.conf has no NodeName={name}")) }
+    let actors: Arc<OnceLock<Arc<Env>>> = Arc::default();
+    let known = Arc::clone(&actors);
+    let mut join = JoinServer::new(Arc::clone(&keys.authority))?.with_names(move |name| match known.get() {
+        Some(env) => env.admits(name),
+        None => Err("the controller is only just starting: try again".to_owned()),
     });
     if let Some(key) = cluster.shared_key() {
         join = join.with_shared_key(&key);
@@ -270,8 +273,10 @@ pub async fn start(
     };
     let jobs = replayed.jobs.len();
     let random = || u32::try_from(garrick_model::ids::RequestId::random().0 >> 32).unwrap_or(0);
-    let setup::Controller { front, epoch, .. } =
+    let setup::Controller { front, epoch, env } =
         setup::start_replayed(system, Arc::clone(&cluster.config), ports, replayed, random);
+    let nodes = env.config().nodes.len();
+    let _ = actors.set(env);
     let _ = process.front.set(front.clone());
     actix_rt::spawn(links::serve(Arc::clone(&endpoint), front.clone()));
     let world = DoorWorld {
@@ -286,7 +291,7 @@ pub async fn start(
         cluster = cluster.config.cluster_name,
         epoch,
         jobs,
-        nodes = cluster.config.nodes.len(),
+        nodes,
         address = %endpoint.local_addr(),
         door = %door_path.display(),
         "the controller serves"

@@ -55,6 +55,12 @@ pub struct Options {
     pub home: Option<PathBuf>,
     /// `--conf-server`-like settings are not here: every node reads its own file.
     pub token: Option<String>,
+    /// `-Z`: a node that `slurm.conf` does not have.
+    pub dynamic: bool,
+    /// `--conf` of `slurmd`: node parameters.
+    pub parameters: Option<String>,
+    /// `-b`: say that the machine was started anew.
+    pub rebooted: bool,
 }
 
 /// A command line that cannot be used.
@@ -76,6 +82,9 @@ pub enum OptionError {
         /// What is allowed.
         expected: &'static str,
     },
+    /// Options that do not go together.
+    #[error("{0}")]
+    Contradiction(&'static str),
     /// Not text.
     #[error("argument {0:?} is not valid UTF-8")]
     NotText(OsString),
@@ -98,6 +107,9 @@ pub fn help(program: &str) -> String {
            -L FILE            log file\n  \
            -v                 more detail (repeat for more)\n  \
            -C                 print what this machine has, as a NodeName= line\n  \
+           -Z                 node: join as one that slurm.conf does not have, by its host's name or -N\n  \
+           --conf PARAMETERS  with -Z: what it is (\"CPUs=4 Feature=f1 Topology=topo1:s1\"), where not what is found\n  \
+           -b                 node: say that the machine was started anew\n  \
            -G                 print the node's generic resources and their device files\n  \
            --token TOKEN      join the cluster with a one-time token\n  \
            --home DIR         folder of an embedded cluster\n  \
@@ -124,7 +136,11 @@ pub fn parse(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
         log_file: None,
         home: None,
         token: None,
+        dynamic: false,
+        parameters: None,
+        rebooted: false,
     };
+    let mut long_conf = None;
     let mut words = Vec::new();
     for a in args {
         words.push(a.into_string().map_err(OptionError::NotText)?);
@@ -141,7 +157,7 @@ pub fn parse(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
             };
             match name {
                 "role" => o.roles = parse_roles(&need("role")?)?,
-                "conf" => o.conf = Some(need("conf")?.into()),
+                "conf" => long_conf = Some(need("conf")?),
                 "home" => o.home = Some(need("home")?.into()),
                 "token" => o.token = Some(need("token")?),
                 "help" => o.action = Action::ShowHelp,
@@ -164,13 +180,15 @@ pub fn parse(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
                     'c' => o.clean = true,
                     'i' => o.ignore_errors = true,
                     'v' => o.verbose += 1,
+                    'Z' => o.dynamic = true,
+                    'b' => o.rebooted = true,
                     'C' => o.action = Action::ShowHardware,
                     'G' => o.action = Action::ShowGres,
                     'V' => o.action = Action::ShowVersion,
                     'h' => o.action = Action::ShowHelp,
                     // Priority, memory locking and saved-state recovery flags of unit files: what they ask for is what happens.
                     'n' => drop(need()?),
-                    'M' | 'r' | 'R' | 's' | 'b' => {}
+                    'M' | 'r' | 'R' | 's' => {}
                     _ => return Err(OptionError::Unknown(format!("-{letter}"))),
                 }
             }
@@ -179,6 +197,20 @@ pub fn parse(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
         } else {
             return Err(OptionError::Unknown(word));
         }
+    }
+    // What slurmd calls so are parameters of a node; elsewhere it is the long form of -f.
+    if o.dynamic || program == "slurmd" {
+        o.parameters = long_conf;
+    } else if let Some(file) = long_conf {
+        o.conf = Some(file.into());
+    }
+    if o.dynamic && o.roles != Roles::Node {
+        return Err(OptionError::Contradiction("-Z is for nodes only: slurmd -Z, or noded --role node -Z"));
+    }
+    if o.parameters.is_some() && !o.dynamic {
+        return Err(OptionError::Contradiction(
+            "--conf without -Z is not supported yet: nodes of slurm.conf have their settings there",
+        ));
     }
     Ok(o)
 }
@@ -213,6 +245,17 @@ mod tests {
         assert_eq!((o.verbose, o.conf), (3, Some("/etc/slurm/slurm.conf".into())));
         let o = parse("slurmd", words("-Dvv -Nn1")).unwrap();
         assert_eq!((o.roles, o.node_name.as_deref(), o.verbose), (Roles::Node, Some("n1"), 2));
+    }
+
+    #[test]
+    fn a_node_that_comes_at_run_time_says_what_it_is() {
+        let line = ["-Z", "-N", "d1", "--conf", "CPUs=4 Feature=f1", "-f", "/x"].map(OsString::from);
+        let o = parse("slurmd", line).unwrap();
+        assert_eq!((o.dynamic, o.parameters.as_deref(), o.conf), (true, Some("CPUs=4 Feature=f1"), Some("/x".into())));
+        let o = parse("noded", words("--conf=/x")).unwrap();
+        assert_eq!((o.parameters, o.conf), (None, Some("/x".into())));
+        assert!(matches!(parse("slurmd", words("--conf CPUs=4")), Err(OptionError::Contradiction(_))));
+        assert!(matches!(parse("slurmctld", words("-Z")), Err(OptionError::Contradiction(_))));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::{
         inventory::{self, Machine},
         rlimits,
     },
-    node::{self, start::own_node},
+    node::{self, joining, start::own_node},
 };
 use garrick_model::{
     config::{self, Config, locate},
@@ -50,7 +50,7 @@ fn complain(program: &str, text: &str) {
 }
 
 /// Runs the daemon's command.
-pub fn main(program: &str, options: Options) -> ExitCode {
+pub fn main(program: &str, mut options: Options) -> ExitCode {
     match options.action {
         Action::ShowVersion => {
             say(&versions());
@@ -64,6 +64,13 @@ pub fn main(program: &str, options: Options) -> ExitCode {
         Action::Init | Action::Serve | Action::ShowGres => {}
     }
     let config = match read_config(program, &options) {
+        Ok(config) => config,
+        Err(text) => {
+            complain(program, &text);
+            return ExitCode::FAILURE;
+        }
+    };
+    let config = match joined(config, &mut options) {
         Ok(config) => config,
         Err(text) => {
             complain(program, &text);
@@ -199,6 +206,21 @@ fn place_text(shape: &NodeShape, place: &gres::DevicePlace) -> String {
     text
 }
 
+/// `-Z`: the configuration with this node in it; the options then have its name and all that is said of it.
+fn joined(config: Config, options: &mut Options) -> Result<Config, String> {
+    if !options.dynamic {
+        return Ok(config);
+    }
+    let machine = Machine::read(Path::new("/"), Path::new("/tmp")).map_err(|e| e.to_string())?;
+    let name = options.node_name.get_or_insert_with(|| inventory::short_hostname(&machine.hostname).to_owned());
+    let gpus = inventory::nvidia_gpus(Path::new("/")).len();
+    let written = options.parameters.as_deref().unwrap_or_default();
+    let line = joining::line(&config, name, written, &machine.shape, gpus)?;
+    let config = joining::with_node(&config, name, &line)?;
+    options.parameters = Some(line);
+    Ok(config)
+}
+
 /// The configuration file: the one that was named, else the first candidate that exists.
 fn read_config(program: &str, options: &Options) -> Result<Config, String> {
     let exe = std::env::current_exe().ok();
@@ -331,19 +353,9 @@ async fn start_roles(
     let reconfigure = Arc::new(|| {
         tracing::info!("the controller changed its configuration; this node's own settings apply from its next start")
     });
-    let (named, token) = (options.node_name.as_deref(), options.token.as_deref());
     // In one process both flags of -c mean the same: begin anew.
-    let node = node::start::start(
-        cluster,
-        named,
-        token,
-        options.clean,
-        controller.is_some(),
-        system,
-        exit.clone(),
-        reconfigure,
-    )
-    .await
-    .map_err(|e| e.to_string())?;
+    let node = node::start::start(cluster, options, controller.is_some(), system, exit.clone(), reconfigure)
+        .await
+        .map_err(|e| e.to_string())?;
     Ok((controller, Some(node)))
 }

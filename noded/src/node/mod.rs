@@ -9,6 +9,7 @@
 
 pub mod conversations;
 pub mod door;
+pub mod joining;
 pub mod neighbours;
 pub mod peers;
 pub mod port;

@@ -1,7 +1,7 @@
 //! Starting the node role: inventory, identity, door, links, agent.
 
 use crate::{
-    daemon::{guests::Guests, place::Cluster, programs, reset_key},
+    daemon::{guests::Guests, options::Options, place::Cluster, programs, reset_key},
     kernel::{
         cgroup::{Constraints, Tracking},
         inventory::{self, Machine},
@@ -21,7 +21,9 @@ use crate::{
     stepd::orders::StepdSettings,
 };
 use garrick_actors::node_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
-use garrick_model::{config::NodeConfig, resources::NodeShape, time::Timestamp, view::NodeFacts};
+use garrick_model::{
+    config::NodeConfig, messages::node::Joining, resources::NodeShape, time::Timestamp, view::NodeFacts,
+};
 use garrick_runtime::{Address, ChildSpec, System};
 use garrick_transport::{
     DoorListener, Endpoint, EndpointOptions, IdentityStore, JoinError, any_address, identity::VerifyKey,
@@ -143,16 +145,14 @@ fn effective_shape(configured: &NodeShape, found: &NodeShape, overrides: bool) -
 #[allow(clippy::too_many_arguments)]
 pub async fn start(
     cluster: &Cluster,
-    named: Option<&str>,
-    token: Option<&str>,
-    clean: bool,
+    options: &Options,
     with_controller: bool,
     system: &System,
     exit: watch::Sender<bool>,
     reconfigure: Arc<dyn Fn() + Send + Sync>,
 ) -> Result<RunningNode, NodeStartError> {
     let config = &cluster.config;
-    let node = own_node(cluster, named)?;
+    let node = own_node(cluster, options.node_name.as_deref())?;
     let tmp_fs = cluster.node_path(&config.tmp_fs, &node.name);
     let machine = Machine::read(Path::new("/"), &tmp_fs)?;
     let overrides = config.slurmd_parameters.has("config_overrides");
@@ -161,7 +161,7 @@ pub async fn start(
     let shape = effective_shape(&node.settings.shape, &found, overrides);
     let mut spool = Spool::open(&cluster.node_path(&config.slurmd_spool_dir, &node.name))?;
     spool.requeue = config.job_requeue;
-    let identity = identity(cluster, node, token, &spool).await?;
+    let identity = identity(cluster, node, options.token.as_deref(), &spool).await?;
     let tracking = Tracking::detect(
         &cluster.id,
         &node.name,
@@ -176,9 +176,13 @@ pub async fn start(
             "not root: jobs run as {user} only, others are refused; no user switch, no cgroup limits beyond its own"
         );
     }
-    let bind = any_address(node.port);
-    let options = EndpointOptions { reset_key: reset_key::kept(&spool.identity()), ..EndpointOptions::default() };
-    let endpoint = Arc::new(Endpoint::bind_with(bind, identity, options)?);
+    let bind = |port| {
+        let options = EndpointOptions { reset_key: reset_key::kept(&spool.identity()), ..EndpointOptions::default() };
+        Endpoint::bind_with(any_address(port), Arc::clone(&identity), options)
+    };
+    // One that comes at run time says where it is, so several of them on a host are no trouble.
+    let bound = if options.dynamic { bind(node.port).or_else(|_| bind(0)) } else { bind(node.port) };
+    let endpoint = Arc::new(bound?);
     let door_path = cluster.node_door(&node.name);
     let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
 
@@ -220,7 +224,7 @@ pub async fn start(
         closing: Arc::default(),
     });
     world.spool.remove_unfinished()?;
-    if clean {
+    if options.clean {
         clean_up(&world);
     }
     let facts = NodeFacts {
@@ -230,10 +234,10 @@ pub async fn start(
         os: machine.os.clone(),
         // What client programs of Slurm expect to see of a node.
         version: crate::daemon::serve::COMPATIBILITY.into(),
-        boot_time: inventory::boot_time(Path::new("/"))?,
+        boot_time: if options.rebooted { Timestamp::now() } else { inventory::boot_time(Path::new("/"))? },
         agent_start: Timestamp::now(),
         tracking: tracking.name().into(),
-        boot_id: world.spool.boot.clone(),
+        boot_id: if options.rebooted { Some(made_up_boot()) } else { world.spool.boot.clone() },
     };
     let conversations = Arc::new(Conversations::default());
     let trust = Arc::new(Mutex::new(saved_key(&spool)?));
@@ -248,6 +252,10 @@ pub async fn start(
         query_limit: Duration::from_secs(config.message_timeout_secs.max(2).into()) / 2,
         lease: lease_of(limit(Some(config.slurmd_timeout_secs).filter(|secs| *secs > 0))),
         requeue: config.job_requeue,
+        joining: options.parameters.clone().filter(|_| options.dynamic).map(|line| {
+            let port = endpoint.local_addr().port();
+            Box::new(Joining { line, port })
+        }),
     };
     let neighbours =
         Neighbours { endpoint: Arc::clone(&endpoint), config: Arc::clone(&cluster.config), own: node.name.clone() };
@@ -328,6 +336,11 @@ fn start_agent(
 fn first_cpu(cluster: &Cluster, node: &NodeConfig) -> u32 {
     let before = cluster.config.nodes.iter().take_while(|n| n.index != node.index);
     before.filter(|n| n.hostname == node.hostname).map(|n| n.settings.shape.cpus).sum()
+}
+
+/// `-b`: another boot than the last.
+fn made_up_boot() -> String {
+    format!("{:x}", garrick_model::ids::RequestId::random().0)
 }
 
 fn saved_key(spool: &Spool) -> Result<Option<VerifyKey>, NodeStartError> {

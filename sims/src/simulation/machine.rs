@@ -116,6 +116,7 @@ fn agent(name: &str, life: u64) -> NodeAgentCore {
         query_limit: Duration::from_secs(10),
         lease: lease_of(Some(PATIENCE)),
         requeue: true,
+        joining: None,
     })
 }
 

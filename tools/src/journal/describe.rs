@@ -54,6 +54,11 @@ fn of_controller(event: &ControllerEvent) -> Described {
             };
             (format!("reservation {reservation}"), "Reservation", about)
         }
+        ControllerEvent::DynamicNode { node, saved } => {
+            let about =
+                saved.as_deref().map_or_else(|| "gone".to_owned(), |node| format!("slot={} {}", node.slot, node.line));
+            (format!("node {node}"), "DynamicNode", about)
+        }
         ControllerEvent::Together(events) => ("controller".to_owned(), "Together", format!("events={}", events.len())),
         ControllerEvent::Started { epoch } => ("controller".to_owned(), "Started", format!("epoch={epoch}")),
         ControllerEvent::Used { job, sluid, submissions } => {

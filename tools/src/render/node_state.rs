@@ -135,7 +135,9 @@ pub fn record_words(node: &NodeView) -> Vec<&'static str> {
         Base::Future => "FUTURE",
     }];
     for (set, flag) in [
+        (node.flags.cloud, "CLOUD"),
         (node.flags.drain, "DRAIN"),
+        (node.flags.dynamic, "DYNAMIC_NORM"),
         (used.completing, "COMPLETING"),
         (node.flags.maint, "MAINTENANCE"),
         (used.reserved || node.flags.reserved, "RESERVED"),

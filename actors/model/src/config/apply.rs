@@ -1,6 +1,7 @@
 //! Values of the keys that stand alone, read into [`Config`].
 
 use super::{
+    dynamic::MOST_NODES,
     job_defaults::JobDefaults,
     partition::OverTime,
     report::SettingError,
@@ -89,6 +90,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "MaxJobId" => config.max_job_id = values::number(value, 1, JOB_ID_LIMIT)?,
         "MaxMemPerCPU" => config.max_memory = values::memory_limit(value)?.map(MemoryPer::Cpu),
         "MaxMemPerNode" => config.max_memory = values::memory_limit(value)?.map(MemoryPer::Node),
+        "MaxNodeCount" => config.max_node_count = Some(values::number(value, 1, MOST_NODES)?),
         "MaxStepCount" => config.max_step_count = values::number(value, 1, u32::MAX)?,
         "MaxTasksPerNode" => config.max_tasks_per_node = values::number(value, 1, 65_533)?,
         "MCSPlugin" => return Ok(only_known(value, "mcs/", &["none"], "nodes are shared whatever the labels of jobs")),

@@ -145,7 +145,7 @@ pub const GLOBAL: &[Key] = &[
     key(Honoured, "MaxJobId"),
     key(Honoured, "MaxMemPerCPU"),
     key(Honoured, "MaxMemPerNode"),
-    key(OwnWay, "MaxNodeCount"),
+    key(Honoured, "MaxNodeCount"),
     key(Honoured, "MaxStepCount"),
     key(Honoured, "MaxTasksPerNode"),
     key(NotYet, "MCSParameters"),
@@ -306,7 +306,7 @@ pub const NODE: &[Key] = &[
     key(Honoured, "State"),
     key(Honoured, "ThreadsPerCore"),
     key(Honoured, "TmpDisk"),
-    key(NotYet, "Topology"),
+    key(Honoured, "Topology"),
     key(NotYet, "TRESWeights"),
     key(Honoured, "Weight"),
 ];

@@ -8,6 +8,7 @@
 //! | `values` | numbers, yes and no, times, lists |
 //! | `apply` | keys that stand alone, into [`Config`] |
 //! | `node`, `partition` | lines of nodes and partitions; `scontrol update` uses [`PartitionConfig::set`] too |
+//! | `dynamic` | nodes that are not of the file: [`DynamicNode`], [`Config::with_dynamic`] |
 //! | `preempt` | who gives way to whom, and how |
 //! | `priority` | keys of `priority/multifactor` |
 //! | `gres` | `gres.conf`, and `ConstrainDevices` of `cgroup.conf` |
@@ -24,6 +25,7 @@
 mod apply;
 mod billing;
 mod cluster;
+mod dynamic;
 mod gres;
 mod hres;
 mod job_defaults;
@@ -47,6 +49,7 @@ mod yaml;
 
 pub use billing::{Billed, BillingWeights};
 pub use cluster::expand_path;
+pub use dynamic::{DynamicNode, MOST_NODES, Unfit, Whereabouts, parameters, read_line, state_of};
 pub use gres::{GpuVariables, GresConfig, GresDevice, GresLine};
 pub use hres::{Hres, HresLayer, HresMode, HresResource};
 pub use job_defaults::JobDefaults;

@@ -33,6 +33,8 @@ pub struct NodeConfig {
     pub settings: Arc<NodeSettings>,
     /// `State` and `Reason` of its line or of a `DownNodes` line.
     pub initial: Arc<InitialState>,
+    /// It is not of the file: it came at run time.
+    pub dynamic: bool,
 }
 
 impl NodeConfig {
@@ -57,6 +59,8 @@ pub struct NodeSettings {
     pub restricted_cores: u32,
     /// `Gres`, as written.
     pub gres: Option<String>,
+    /// `Topology`, as written.
+    pub topology: Option<String>,
     /// Where the line is.
     pub place: Place,
 }
@@ -133,6 +137,7 @@ struct Written {
     restricted_cores: u32,
     gres: Option<String>,
     gres_entries: Vec<GresEntry>,
+    topology: Option<String>,
     state: ConfiguredState,
     reason: Option<String>,
     hostnames: Option<HostList>,
@@ -169,6 +174,7 @@ impl Written {
                 self.gres_entries = entries.map_err(|e| SettingError::new(e.to_string()))?.unwrap_or_default();
             }
             "state" => self.state = ConfiguredState::parse(value)?,
+            "topology" => self.topology = Some(value.to_owned()),
             "reason" => self.reason = Some(value.to_owned()),
             "nodehostname" => self.hostnames = hosts(value)?,
             "nodeaddr" => self.addresses = hosts(value)?,
@@ -356,6 +362,7 @@ impl NodeReader {
             memory_reserved: written.memory_reserved.unwrap_or_default(),
             restricted_cores: written.restricted_cores,
             gres: written.gres.clone(),
+            topology: written.topology.clone(),
             place: place.clone(),
         });
         let initial = Arc::new(InitialState { state: written.state, reason: written.reason.clone() });
@@ -378,7 +385,7 @@ impl NodeReader {
             }
             self.by_name.insert(name.clone(), index);
             let (settings, initial, port) = (settings.clone(), initial.clone(), port.unwrap_or(0));
-            self.nodes.push(NodeConfig { index, name, hostname, address, port, settings, initial });
+            self.nodes.push(NodeConfig { index, name, hostname, address, port, settings, initial, dynamic: false });
         }
     }
 

@@ -4,7 +4,7 @@
 use super::{
     apply, gres, hres,
     keys::{self, Class},
-    node::{NodeReader, dropped, known_key, not_yet},
+    node::{NodeConfig, NodeReader, dropped, known_key, not_yet},
     partition::PartitionConfig,
     report::{ConfigReport, Place, SettingError},
     settings::{Config, NodeSet},
@@ -235,7 +235,8 @@ impl Reader {
         if self.config.controllers.is_empty() && !self.seen.contains_key("SlurmctldHost") {
             missing("SlurmctldHost", "the host that runs the controller");
         }
-        if self.config.nodes.is_empty() && !report.has_errors() {
+        // With room for nodes that come at run time there may be none to begin with.
+        if self.config.nodes.is_empty() && self.config.max_node_count.is_none() && !report.has_errors() {
             let wrong = SettingError::new("is missing").suggest("slurmd -C prints the line of a machine");
             report.error(&whole, "NodeName", wrong);
         }
@@ -254,9 +255,15 @@ impl Reader {
             report.error(self.seen.get(key).unwrap_or(&whole), key, wrong);
         }
         self.finish_sets(report);
-        let file = topologies.and_then(|read_file| topology::read(&self.config, read_file, report));
-        if let Some(file) = &file {
+        let mut file = topologies.and_then(|read_file| topology::read(&self.config, read_file, report));
+        if let Some(file) = &mut file {
             self.config.topologies.clone_from(&file.topologies);
+        }
+        if topologies.is_some() {
+            self.place_nodes(report);
+        }
+        if let Some(file) = &mut file {
+            file.topologies.clone_from(&self.config.topologies);
         }
         self.finish_partitions(report);
         if let Some(file) = &file {
@@ -274,6 +281,17 @@ impl Reader {
             }
         }
         self.config
+    }
+
+    /// `Topology=` of nodes goes before the files of topologies (slurm.conf(5)).
+    fn place_nodes(&mut self, report: &mut ConfigReport) {
+        let written =
+            |node: &NodeConfig| Some((node.name.clone(), Arc::clone(&node.settings), node.settings.topology.clone()?));
+        for (name, settings, place) in self.config.nodes.iter().filter_map(written).collect::<Vec<_>>() {
+            if let Err(wrong) = self.config.put_into_topologies(&name, &place) {
+                report.error(&settings.place, format!("NodeName={name}"), wrong);
+            }
+        }
     }
 
     fn finish_sets(&self, report: &mut ConfigReport) {

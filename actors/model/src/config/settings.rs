@@ -238,6 +238,8 @@ pub struct Config {
     pub def_memory: Option<MemoryPer>,
     /// `MaxMemPerNode`, `MaxMemPerCPU`; `None`: no limit.
     pub max_memory: Option<MemoryPer>,
+    /// `MaxNodeCount`; `None`: as many as the file has.
+    pub max_node_count: Option<u32>,
     /// `TopologyPlugin`, as written in lower case; default `topology/flat`. `topology.yaml` goes before it.
     pub topology_type: String,
     /// `TopologyParam`.
@@ -352,6 +354,7 @@ impl Default for Config {
             select: SelectParameters::default(),
             def_memory: None,
             max_memory: None,
+            max_node_count: None,
             topology_type: "topology/flat".to_owned(),
             topology_param: Parameters::default(),
             topologies: Vec::new(),
@@ -389,7 +392,9 @@ impl Config {
     }
     /// A node by its place.
     pub fn node_at(&self, index: NodeIndex) -> Option<&NodeConfig> {
-        self.nodes.get(index.0 as usize)
+        // Only where nodes came at run time, the index may be another than the place.
+        let place = self.nodes.get(index.0 as usize).filter(|node| node.index == index);
+        place.or_else(|| self.nodes.get(self.nodes.binary_search_by_key(&index, |node| node.index).ok()?))
     }
     /// Nodes on the machine with this host name (full, or up to its first dot): what a daemon started without `-N` may be.
     pub fn nodes_on_host<'a>(&'a self, hostname: &'a str) -> impl Iterator<Item = &'a NodeConfig> + 'a {
@@ -438,7 +443,7 @@ impl Config {
     pub fn members(&self, text: &str) -> Result<(Vec<NodeIndex>, Vec<String>), SettingError> {
         let named: HostList =
             text.parse().map_err(|e: crate::hostlist::HostListError| SettingError::new(e.to_string()))?;
-        let mut member = vec![false; self.nodes.len()];
+        let mut member = vec![false; self.node_places()];
         let mut sets = Vec::new();
         let mut mark = |index: NodeIndex| {
             if let Some(there) = member.get_mut(index.0 as usize) {

@@ -406,7 +406,7 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         "MaxArraySize" => c.max_array_size.to_string(),
         "MaxJobCount" => c.max_job_count.to_string(),
         "MaxJobId" => c.max_job_id.to_string(),
-        "MaxNodeCount" => c.nodes.len().to_string(),
+        "MaxNodeCount" => c.most_nodes().to_string(),
         "MaxStepCount" => c.max_step_count.to_string(),
         "MaxTasksPerNode" => c.max_tasks_per_node.to_string(),
         "MessageTimeout" => secs(c.message_timeout_secs),

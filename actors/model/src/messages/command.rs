@@ -153,6 +153,18 @@ pub enum CommandRequest {
         /// `Key=Value` pairs as written in `slurm.conf`.
         fields: Vec<(String, String)>,
     },
+    /// Make nodes that `slurm.conf` does not have. Answer: `Done`.
+    CreateNodes {
+        /// Names, host list form.
+        names: String,
+        /// What would follow on their `NodeName` line.
+        line: String,
+    },
+    /// Forget nodes that came at run time. Those that may not go stay. Answer: `Done`.
+    DeleteNodes {
+        /// Names, or the one word ALL.
+        nodes: Vec<String>,
+    },
     /// Read `slurm.conf` again. Repeatable. Answer: `Done`.
     Reconfigure,
     /// End the controller, and the node daemons too unless told otherwise. Answer: `Done` before it ends.
@@ -362,6 +374,9 @@ pub struct NodeChange {
     pub features: Option<Vec<String>>,
     /// Comment.
     pub comment: Option<String>,
+    /// Topology, of nodes that came at run time: empty takes them out of all.
+    #[serde(default)]
+    pub topology: Option<String>,
 }
 
 /// `State=` of a node update.

@@ -334,6 +334,15 @@ pub struct HeldRun {
     pub door: String,
 }
 
+/// What a node says of itself that comes at run time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Joining {
+    /// What would follow `NodeName=` in `slurm.conf`.
+    pub line: String,
+    /// Port that it listens on.
+    pub port: u16,
+}
+
 /// Node agent to controller.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum NodeToController {
@@ -349,6 +358,9 @@ pub enum NodeToController {
         incarnation: u64,
         /// Load.
         load: NodeLoad,
+        /// Of a node that `slurm.conf` need not have: what it is.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        joining: Option<Box<Joining>>,
     },
     /// Alive; also the answer to `Ping`.
     Heartbeat {

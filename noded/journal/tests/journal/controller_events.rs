@@ -13,6 +13,7 @@ use garrick_actors::{
     partition::record::SavedPartition,
 };
 use garrick_model::{
+    config::{DynamicNode, Whereabouts},
     ids::{ArrayTask, JobId, NodeIndex, RequestId, Sluid},
     messages::command::JobChange,
     packed_steps::StepTally,
@@ -30,7 +31,7 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 33] = [
+pub const NAMES: [&str; 34] = [
     "Submitted",
     "Held",
     "Released",
@@ -64,6 +65,7 @@ pub const NAMES: [&str; 33] = [
     "used ids",
     "several in one",
     "a reservation",
+    "a node of no file",
 ];
 
 pub fn name(event: &ControllerEvent) -> &'static str {
@@ -75,6 +77,7 @@ pub fn name(event: &ControllerEvent) -> &'static str {
         ControllerEvent::Used { .. } => "used ids",
         ControllerEvent::Together(_) => "several in one",
         ControllerEvent::Reservation { .. } => "a reservation",
+        ControllerEvent::DynamicNode { .. } => "a node of no file",
     }
 }
 
@@ -570,5 +573,27 @@ pub fn suspended() -> Vec<ControllerEvent> {
         event(JobEvent::Continued { at: at(90) }),
         stopped(at(95), true, None),
         stopped(at(99), true, yielded),
+    ]
+}
+
+/// What came to version 1 after that: nodes that are not of the configuration file.
+pub fn dynamic_nodes() -> Vec<ControllerEvent> {
+    let saved =
+        |node: DynamicNode| ControllerEvent::DynamicNode { node: node.name.clone(), saved: Some(Box::new(node)) };
+    let plain = |name: &str, slot| DynamicNode {
+        name: name.into(),
+        line: "CPUs=4 RealMemory=5000 Feature=f1 Topology=topo1:s1".into(),
+        slot,
+        ..DynamicNode::default()
+    };
+    let whereabouts = Whereabouts { hostname: "host1".into(), address: "10.0.0.9".into(), port: 7001 };
+    let down = SavedNode { down: Some(DownCause::Admin), ..SavedNode::default() };
+    vec![
+        saved(plain("d1", 0)),
+        saved(DynamicNode { created: true, topology: Some("topo2:b1".into()), ..plain("d2", 1) }),
+        saved(DynamicNode { whereabouts: Some(whereabouts), ..plain("d1", 0) }),
+        ControllerEvent::Node { node: "d3".into(), saved: Box::new(down) },
+        saved(plain("d3", 2)),
+        ControllerEvent::DynamicNode { node: "d3".into(), saved: None },
     ]
 }

@@ -80,6 +80,19 @@ fn runs_that_stand_still_in_a_controllers_journal_of_version_1_read_back() {
 }
 
 #[test]
+fn nodes_of_no_file_in_a_controllers_journal_of_version_1_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-1-dynamic-nodes.journal"));
+    assert_same(&read, &controller_events::dynamic_nodes());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let mut again = Replayed::default();
+    replayed.clone().into_events().iter().for_each(|event| again.apply(event).unwrap());
+    assert_eq!(again.dynamic_nodes, replayed.dynamic_nodes);
+    let places: Vec<_> = replayed.dynamic_nodes.values().map(|node| (node.name.as_str(), node.slot)).collect();
+    assert_eq!((places, replayed.nodes.contains_key("d3")), (vec![("d1", 0), ("d2", 1)], false));
+}
+
+#[test]
 fn a_step_journal_of_version_1_reads_back() {
     let read: Vec<StepEvent> = all(&sample("version-1-steps.journal"));
     assert_same(&read, &step_events::version_1());
@@ -111,6 +124,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::reservations,
         controller_events::preempted,
         controller_events::suspended,
+        controller_events::dynamic_nodes,
     ]
     .map(|make| make())
     .concat();
@@ -152,6 +166,12 @@ fn make_the_sample_of_preemption() {
 #[ignore = "makes tests/data/version-1-suspended.journal, by hand"]
 fn make_the_sample_of_suspension() {
     replace(&sample("version-1-suspended.journal"), controller_events::suspended()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-dynamic-nodes.journal, by hand"]
+fn make_the_sample_of_nodes_of_no_file() {
+    replace(&sample("version-1-dynamic-nodes.journal"), controller_events::dynamic_nodes()).unwrap();
 }
 
 #[test]

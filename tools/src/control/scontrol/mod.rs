@@ -5,12 +5,14 @@
 //! | [`show`] | `show job`, `node`, `partition`, `step`, `config`, host lists |
 //! | [`jobs`] | `hold`, `release`, `requeue`, `suspend`, `write batch_script` and the like |
 //! | `reservations` | `create`, `update`, `delete` and `show` of reservations |
+//! | `nodes` | `create` and `delete` of nodes |
 //! | [`update`] | `update JobId=...`, `NodeName=...`, `PartitionName=...` |
 //! | [`daemons`] | `ping`, `reconfigure`, `shutdown` |
 
 pub mod daemons;
 pub mod jobs;
 mod licenses;
+mod nodes;
 mod reservations;
 pub mod show;
 mod topology;
@@ -273,7 +275,9 @@ fn run(session: &mut Session, words: &[String]) -> Next {
     Next::Code(match command {
         "show" => show::run(session, rest),
         "update" => update::run(session, rest),
+        "create" if nodes::is_meant(rest) => nodes::create(session, rest),
         "create" => reservations::create(session, rest),
+        "delete" if nodes::is_meant(rest) => nodes::delete(session, rest),
         "delete" => reservations::delete(session, rest),
         "hold" | "uhold" | "release" | "requeue" | "requeuehold" | "suspend" | "resume" => {
             jobs::run(session, command, rest)

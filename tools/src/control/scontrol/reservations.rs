@@ -65,7 +65,10 @@ pub fn create(session: &mut Session, words: &[String]) -> i32 {
         // `create reservation=x` is short for the key.
         Some("reservation") => words,
         Some(_) => return session.not_supported("scontrol create partition"),
-        None => return session.plain_error(format_args!("Invalid entity to create: {name} (reservation is one)")),
+        None => {
+            return session
+                .plain_error(format_args!("Invalid entity to create: {name} (nodename and reservation are known)"));
+        }
     };
     let request = match read(words, Timestamp::now(), &TimeZone::system()) {
         Ok(change) => CommandRequest::CreateReservation(Box::new(change)),
@@ -105,7 +108,9 @@ pub fn delete(session: &mut Session, words: &[String]) -> i32 {
     match full_word(key, &["reservationname", "reservation", "partitionname"]) {
         Some("partitionname") => return session.not_supported("scontrol delete PartitionName="),
         Some(_) if !name.is_empty() => {}
-        _ => return session.plain_error("Invalid entity to delete: name one as ReservationName=NAME"),
+        _ => {
+            return session.plain_error("Invalid entity to delete: name one as ReservationName=NAME or NodeName=NAMES");
+        }
     }
     match session.cluster().and_then(|c| c.ask(&CommandRequest::DeleteReservation { name: name.to_owned() })) {
         Ok(_) => 0,

@@ -291,7 +291,8 @@ fn node_count(value: &str) -> Result<NodeCount, UpdateError> {
     Ok(NodeCount { min, max })
 }
 
-const NODE_KEYS: &[&str] = &["activefeatures", "availablefeatures", "comment", "features", "reason", "state", "weight"];
+const NODE_KEYS: &[&str] =
+    &["activefeatures", "availablefeatures", "comment", "features", "reason", "state", "topology", "weight"];
 const NODE_STATES: &[&str] = &["drain", "undrain", "down", "resume", "idle", "fail"];
 
 fn node_change(pairs: &[&Pair]) -> Result<NodeChange, UpdateError> {
@@ -305,6 +306,7 @@ fn node_change(pairs: &[&Pair]) -> Result<NodeChange, UpdateError> {
             Some("state") => change.state = Some(node_state(value)?),
             Some("reason") => change.reason = Some(value.to_owned()),
             Some("weight") => change.weight = Some(number("Weight", value)?),
+            Some("topology") => change.topology = Some(value.to_owned()),
             Some("comment") => change.comment = Some(value.to_owned()),
             Some(_) => change.features = Some(choices::words(value)),
             None => return Err(unknown(pair, NODE_KEYS)),

@@ -1,0 +1,352 @@
+//! The front's part for nodes that come and go: changes of the roster wait for each other, are journaled, and then everyone
+//! who goes by the nodes is told. An agent that joins is welcomed after that.
+
+use super::{
+    env::{Env, deliver, journal_outcome},
+    event::ControllerEvent,
+    front::ControllerActor,
+    messages::ControllerMsg,
+    ports::ReplySink,
+    roster::{Roster, Spoken},
+    setup,
+};
+use crate::{
+    job::messages::Authority,
+    node::{
+        core::NodeCore,
+        messages::{NodeInput, NodeMsg, NodeSite},
+        shell::{Connected, NodesMsg},
+    },
+    partition::shell::PartitionsMsg,
+    scheduler::shell::{SchedulerMsg, policy},
+};
+use garrick_model::{
+    config::{Config, NodeConfig},
+    messages::{
+        command::{CommandReply, NodeChange},
+        node::{ControllerToNode, Joining},
+    },
+    refusal::Refusal,
+    time::Timestamp,
+};
+use garrick_runtime::{ActorPath, Address, Context, ReplyTo};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    mem,
+    sync::Arc,
+};
+
+/// A change of the roster that waits for its turn.
+pub(super) enum RosterChange {
+    /// An agent that says what node it is.
+    Join { node: String, joining: Box<Joining>, address: String, agent: Connected },
+    /// `scontrol create`
+    Create { names: String, line: String, replies: Box<dyn ReplySink> },
+    /// `scontrol delete`, of nodes whose owners let them go; and why others stay.
+    Delete { names: Vec<String>, stay: Option<Refusal>, replies: Box<dyn ReplySink> },
+    /// `scontrol update ... Topology=`, and what else is to be changed then.
+    Place { names: Vec<String>, place: String, by: Authority, then: Box<NodeChange>, replies: Box<dyn ReplySink> },
+}
+
+/// What happens once changes are on disk.
+enum Done {
+    Joined { node: String, agent: Connected },
+    Answer { result: Result<(), Refusal>, replies: Box<dyn ReplySink> },
+    Update { names: Vec<String>, by: Authority, then: Box<NodeChange>, replies: Box<dyn ReplySink> },
+}
+
+/// The roster's changes, one lot at a time.
+#[derive(Default)]
+pub(super) struct RosterChanges {
+    waiting: VecDeque<RosterChange>,
+    saving: Option<(Roster, Vec<Done>)>,
+    /// Agents that were declined, so that the trace says it once however often they try.
+    declined: BTreeMap<String, Refusal>,
+}
+
+impl ControllerActor {
+    /// An agent said what node it is.
+    pub(super) fn joins(
+        &mut self,
+        cx: &mut Context<Self>,
+        node: String,
+        joining: Box<Joining>,
+        address: String,
+        agent: Connected,
+    ) {
+        // What it sends meanwhile is taken, and its end noticed.
+        self.env.links.open(&node, agent.0.conn, Arc::clone(&agent.1));
+        self.change_roster(cx, RosterChange::Join { node, joining, address, agent });
+    }
+
+    pub(super) fn change_roster(&mut self, cx: &mut Context<Self>, change: RosterChange) {
+        self.roster.waiting.push_back(change);
+        self.next_lot(cx);
+    }
+
+    /// Deletes nodes whose owners let them go.
+    pub(super) fn delete_nodes(&mut self, cx: &mut Context<Self>, nodes: Vec<String>, mut replies: Box<dyn ReplySink>) {
+        let config = self.env.config();
+        let named = match &nodes[..] {
+            [all] if all.eq_ignore_ascii_case("all") => Ok(config.nodes.iter().map(|node| node.name.clone()).collect()),
+            _ => self.nodes_named(nodes).and_then(|names| without_sets(&config, names)),
+        };
+        let names: Vec<String> = match named {
+            Ok(names) => names,
+            Err(refusal) => {
+                replies.send(CommandReply::Refused(refusal));
+                return;
+            }
+        };
+        let reserved = self.env.reservations();
+        let roster = self.env.roster();
+        let mut stay = None;
+        let mut asked = Vec::new();
+        for name in names {
+            let reservation = reserved.iter().find(|(_, reservation)| reservation.nodes.contains(&name));
+            let may = roster.may_go(&name).and_then(|()| match reservation {
+                Some((reservation, _)) => {
+                    let said = format!("Requested nodes are busy: {name} is in reservation {reservation}");
+                    Err(Refusal::InvalidUpdate(said))
+                }
+                None => Ok(()),
+            });
+            match (may, self.env.node(&name)) {
+                (Ok(()), Some(owner)) => {
+                    let (reply, answer) = ReplyTo::channel();
+                    deliver(cx, &owner, NodeMsg::Retire { reply });
+                    asked.push((name, answer));
+                }
+                (Ok(()), None) => stay = stay.or(Some(Refusal::Internal(format!("node {name} is being restarted")))),
+                (Err(refusal), _) => stay = stay.or(Some(refusal)),
+            }
+        }
+        let all = async move {
+            let mut gone = Vec::new();
+            for (name, answer) in asked {
+                match answer.await {
+                    Ok(Ok(())) => gone.push(name),
+                    Ok(Err(refusal)) => stay = stay.or(Some(refusal)),
+                    Err(error) => stay = stay.or_else(|| Some(Refusal::Internal(format!("node {name}: {error}")))),
+                }
+            }
+            (gone, stay)
+        };
+        cx.pipe(all, |(names, stay)| ControllerMsg::Retired { names, stay, replies });
+    }
+
+    pub(super) fn retired(
+        &mut self,
+        cx: &mut Context<Self>,
+        names: Vec<String>,
+        stay: Option<Refusal>,
+        replies: Box<dyn ReplySink>,
+    ) {
+        self.change_roster(cx, RosterChange::Delete { names, stay, replies });
+    }
+
+    /// Takes all that wait, unless some are being saved.
+    fn next_lot(&mut self, cx: &mut Context<Self>) {
+        if self.roster.saving.is_some() || self.roster.waiting.is_empty() {
+            return;
+        }
+        let before = self.env.roster();
+        let mut roster = before.clone();
+        let mut done = Vec::new();
+        for change in mem::take(&mut self.roster.waiting) {
+            done.extend(self.apply(&mut roster, change));
+        }
+        let events = difference(&before, &roster);
+        self.roster.saving = Some((roster, done));
+        if events.is_empty() {
+            return self.roster_saved(cx, Ok(()));
+        }
+        let saved = self.env.append(events);
+        cx.pipe(saved, |answer| ControllerMsg::RosterSaved { result: journal_outcome(answer) });
+    }
+
+    fn apply(&mut self, roster: &mut Roster, change: RosterChange) -> Option<Done> {
+        let env = Arc::clone(&self.env);
+        let spoken = || spoken_of(&env);
+        Some(match change {
+            RosterChange::Join { node, joining, address, agent } => {
+                let hostname = agent.0.facts.hostname.clone();
+                match roster.join(&node, &joining, &hostname, &address, &spoken) {
+                    Ok(_) => {
+                        self.roster.declined.remove(&node);
+                        Done::Joined { node, agent }
+                    }
+                    Err(refusal) => {
+                        self.decline(node, agent, refusal);
+                        return None;
+                    }
+                }
+            }
+            RosterChange::Create { names, line, replies } => {
+                Done::Answer { result: roster.create(&names, &line, &spoken).map(drop), replies }
+            }
+            RosterChange::Delete { names, stay, replies } => {
+                roster.delete(&names);
+                Done::Answer { result: stay.map_or(Ok(()), Err), replies }
+            }
+            RosterChange::Place { names, place, by, then, replies } => match roster.place(&names, &place) {
+                Ok(()) if *then != NodeChange::default() => Done::Update { names, by, then, replies },
+                result => Done::Answer { result, replies },
+            },
+        })
+    }
+
+    fn decline(&mut self, node: String, (registration, link): Connected, refusal: Refusal) {
+        if self.roster.declined.get(&node) != Some(&refusal) {
+            tracing::error!(node, "node.declined: {refusal}");
+        }
+        // The agent logs it and tries again; nothing more can be done when even that does not arrive.
+        let _ = link.send(ControllerToNode::Declined(refusal.clone()));
+        self.env.links.close(&node, registration.conn);
+        link.close();
+        self.roster.declined.insert(node, refusal);
+    }
+
+    pub(super) fn roster_saved(&mut self, cx: &mut Context<Self>, result: Result<(), String>) {
+        let Some((roster, done)) = self.roster.saving.take() else { return };
+        if let Err(error) = result {
+            tracing::error!(error, "node.roster_not_saved");
+            for done in done {
+                match done {
+                    Done::Joined { node, agent } => self.decline(node, agent, Refusal::Internal(error.clone())),
+                    Done::Answer { mut replies, .. } | Done::Update { mut replies, .. } => {
+                        replies.send(CommandReply::Refused(Refusal::Internal(error.clone())));
+                    }
+                }
+            }
+            return self.next_lot(cx);
+        }
+        self.publish(cx, roster);
+        for done in done {
+            match done {
+                Done::Joined { node, agent } => self.welcome(cx, &node, agent),
+                Done::Answer { result, mut replies } => {
+                    replies.send(result.map_or_else(CommandReply::Refused, |()| CommandReply::Done));
+                }
+                Done::Update { names, by, then, replies } => self.update_nodes(cx, by, names, *then, replies),
+            }
+        }
+        self.next_lot(cx);
+    }
+
+    /// Hands a registration to the node's owner.
+    fn welcome(&self, cx: &mut Context<Self>, node: &str, (registration, link): Connected) {
+        if self.env.links.get(node).is_none_or(|(open, _)| open != registration.conn) {
+            return;
+        }
+        // Its owner may be only just being started: by way of the supervisor it comes after that.
+        if let Some(supervisor) = self.nodes_supervisor() {
+            deliver(cx, &supervisor, NodesMsg::Connected { name: node.to_owned(), agent: (registration, link) });
+        }
+    }
+
+    pub(super) fn nodes_supervisor(&self) -> Option<Address<NodesMsg>> {
+        self.env.system.find::<NodesMsg>(&ActorPath::root().child("node"))
+    }
+
+    /// The roster is on disk: owners of nodes are started, told and stopped, and whoever goes by the nodes is told.
+    fn publish(&mut self, cx: &mut Context<Self>, roster: Roster) {
+        let before = self.env.config();
+        let mut roster = roster;
+        // The file may have been read again while it was being saved.
+        roster.read_again(self.env.roster().base());
+        let config = roster.config();
+        self.env.set_roster(roster);
+        if Arc::ptr_eq(&before, &config) {
+            return;
+        }
+        let site = Arc::new(setup::node_site(&config, self.env.job_site().epoch, &self.env.ports));
+        let changed = |node: &&NodeConfig| before.node(&node.name) != Some(*node);
+        for node in config.nodes.iter().filter(changed) {
+            self.configure_node(cx, node, &site);
+        }
+        for node in before.nodes.iter().filter(|node| config.node(&node.name).is_none()) {
+            tracing::info!(node = node.name, "node.deleted");
+            // Its daemon would only come again.
+            if let Some((_, link)) = self.env.links.get(&node.name)
+                && link.send(ControllerToNode::Shutdown).is_err()
+            {
+                tracing::debug!(node = node.name, "node.shutdown_not_sent");
+            }
+            self.stop_node(cx, &node.name);
+        }
+        self.clear_board(&config);
+        self.forget_feasibility();
+        if let Some(partitions) = self.env.system.find(&ActorPath::root().child("partition")) {
+            deliver(cx, &partitions, PartitionsMsg::NodesChanged);
+        }
+        if let Some(scheduler) = self.env.scheduler() {
+            deliver(cx, &scheduler, SchedulerMsg::Policy(policy(&config)));
+        }
+    }
+
+    /// Tells a node's owner what the configuration says, or has it started.
+    pub(super) fn configure_node(&self, cx: &mut Context<Self>, node: &NodeConfig, site: &Arc<NodeSite>) {
+        let settings = setup::node_settings(node);
+        if let Some(address) = self.env.node(&node.name) {
+            let input = NodeInput::Configure { settings: Box::new(settings), site: Arc::clone(site) };
+            return deliver(cx, &address, NodeMsg::Input(input));
+        }
+        if let Some(supervisor) = self.nodes_supervisor() {
+            let core = NodeCore::new(Timestamp::now(), settings, Arc::clone(site), None, []);
+            deliver(cx, &supervisor, NodesMsg::Start { core: Box::new(core) });
+        }
+    }
+
+    pub(super) fn stop_node(&self, cx: &mut Context<Self>, name: &str) {
+        if let Some(supervisor) = self.nodes_supervisor() {
+            deliver(cx, &supervisor, NodesMsg::Stop { name: name.to_owned() });
+        }
+    }
+
+    /// Nothing is shown in places of nodes that are gone.
+    pub(super) fn clear_board(&self, config: &Config) {
+        let board = &self.env.boards.nodes;
+        for (index, _) in board.entries() {
+            if config.node_at(index).is_none() {
+                board.remove(&index);
+            }
+        }
+    }
+}
+
+/// Names of nodes in place of names of node sets.
+fn without_sets(config: &Config, names: Vec<String>) -> Result<Vec<String>, Refusal> {
+    let mut nodes = Vec::with_capacity(names.len());
+    for name in names {
+        if config.node(&name).is_some() {
+            nodes.push(name);
+            continue;
+        }
+        let (members, _) = config.members(&name).map_err(|_| Refusal::InvalidNode(name.clone()))?;
+        nodes.extend(members.into_iter().filter_map(|index| Some(config.node_at(index)?.name.clone())));
+    }
+    Ok(nodes)
+}
+
+/// Places of nodes in allocations that are shown, also of jobs that are over.
+fn spoken_of(env: &Env) -> Spoken {
+    let jobs = env.boards.jobs.list();
+    let allocations = jobs.iter().filter_map(|job| job.allocation.as_ref());
+    allocations.flat_map(|allocation| allocation.nodes.iter().map(|node| node.index.0)).collect()
+}
+
+/// What the journal has to know.
+pub(super) fn difference(before: &Roster, after: &Roster) -> Vec<ControllerEvent> {
+    let gone = before.nodes().keys().filter(|name| after.get(name).is_none());
+    let mut events: Vec<ControllerEvent> =
+        gone.map(|name| ControllerEvent::DynamicNode { node: name.clone(), saved: None }).collect();
+    let news = after.nodes().iter().filter(|(name, node)| before.get(name) != Some(*node));
+    events.extend(
+        news.map(|(name, node)| ControllerEvent::DynamicNode {
+            node: name.clone(),
+            saved: Some(Box::new(node.clone())),
+        }),
+    );
+    events
+}

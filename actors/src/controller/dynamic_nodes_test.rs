@@ -1,0 +1,215 @@
+//! Nodes that come and go, with the whole controller in one process and agents that are played.
+#![allow(clippy::unwrap_used)]
+
+use super::{
+    fixtures::{Agents, Habit, MemoryJournal, Rig},
+    roster::Roster,
+};
+use crate::scheduler::fixtures::spec;
+use garrick_model::{
+    config::{Config, read_files},
+    ids::JobId,
+    messages::{
+        command::{CommandReply, CommandRequest, JobMilestone, NodeChange},
+        node::Joining,
+    },
+    refusal::Refusal,
+    reservation::Reservation,
+    spec::{JobSpec, NodeCount},
+    state::{JobState, NodeBase},
+};
+use garrick_runtime::{System, SystemConfig};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+const SITE: &str = "ClusterName=c\nSlurmctldHost=head\nMaxNodeCount=4\nReturnToService=2\nNodeName=n0 CPUs=4 RealMemory=1000\n\
+                    NodeSet=fast Feature=f1\nPartitionName=all Nodes=ALL Default=YES\nPartitionName=fast Nodes=fast\n";
+
+const TREE: &str = "SwitchName=root Switches=s1,s2\nSwitchName=s1 Nodes=n0\nSwitchName=s2\n";
+
+fn config(slurm: &str) -> Arc<Config> {
+    let files = [("/x/slurm.conf", slurm), ("/x/topology.conf", TREE)];
+    let (config, report) = read_files(Path::new("/x/slurm.conf"), &files);
+    Arc::new(config.unwrap_or_else(|| panic!("{:?}", report.errors().map(ToString::to_string).collect::<Vec<_>>())))
+}
+
+fn with_tree() -> String {
+    format!("{SITE}TopologyPlugin=topology/tree\n")
+}
+
+fn joins(roster: &mut Roster, name: &str, line: &str) -> Result<u32, String> {
+    let joining = Joining { line: line.to_owned(), port: 7000 };
+    roster.join(name, &joining, "host", "10.0.0.9", &|| [2].into()).map_err(|refusal| refusal.to_string())?;
+    Ok(roster.config().node(name).unwrap().index.0)
+}
+
+#[test]
+fn indices_stay_while_nodes_come_and_go() {
+    let mut roster = Roster::new(config(SITE), BTreeMap::new());
+    assert_eq!(joins(&mut roster, "d1", "CPUs=4"), Ok(1));
+    // Index 2 is spoken of by jobs.
+    assert_eq!(joins(&mut roster, "d2", "CPUs=4"), Ok(3));
+    assert_eq!(roster.delete(&["d1".to_owned(), "d9".to_owned()]), ["d1"]);
+    assert_eq!(roster.config().node("d2").unwrap().index.0, 3);
+    assert_eq!(joins(&mut roster, "d3", "CPUs=4"), Ok(1));
+    assert_eq!(joins(&mut roster, "d4", "CPUs=4"), Ok(4));
+    let full = "there is no room for another node (MaxNodeCount=4)";
+    assert_eq!(joins(&mut roster, "d5", "CPUs=4"), Err(full.to_owned()));
+    assert!(roster.admits("d4").is_ok());
+    assert!(roster.admits("d5").unwrap_err().ends_with(full));
+    // Read again with one more node in the file: the others keep what they have, behind it.
+    let more = SITE.replace("MaxNodeCount=4", "MaxNodeCount=9").replace("n0 CPUs", "n0,d3 CPUs");
+    assert_eq!(roster.read_again(config(&more)), ["d3"]);
+    let names: Vec<_> = roster.config().nodes.iter().map(|n| (n.name.clone(), n.index.0, n.dynamic)).collect();
+    let expected = [("n0", 0, false), ("d3", 1, false), ("d2", 4, true), ("d4", 5, true)];
+    assert_eq!(names, expected.map(|(name, index, dynamic)| (name.to_owned(), index, dynamic)));
+}
+
+#[test]
+fn places_in_topologies_are_checked() {
+    let mut roster = Roster::new(config(&with_tree()), BTreeMap::new());
+    let wrong = joins(&mut roster, "d1", "CPUs=4 Topology=default:s9").unwrap_err();
+    assert!(wrong.contains("no switch is called s9"), "{wrong}");
+    let wrong = joins(&mut roster, "d1", "CPUs=4 Topology=other:s1").unwrap_err();
+    assert!(wrong.contains("no topology is called other (there are default)"), "{wrong}");
+    assert_eq!(roster.nodes().len(), 0);
+    assert_eq!(joins(&mut roster, "d1", "CPUs=4 Topology=default:s2"), Ok(1));
+    let switch = |roster: &Roster, name| roster.config().topologies[0].layout.nodes_of(name).unwrap().to_string();
+    assert_eq!(switch(&roster, "s2"), "d1");
+    roster.place(&["d1".to_owned()], "default:root:s3").unwrap();
+    assert_eq!((switch(&roster, "s2"), switch(&roster, "s3")), (String::new(), "d1".to_owned()));
+    roster.place(&["d1".to_owned()], "").unwrap();
+    assert_eq!(switch(&roster, "root"), "n0");
+    let refused = roster.place(&["d1".to_owned(), "n0".to_owned()], "default:s2").unwrap_err();
+    assert!(refused.to_string().ends_with("is not supported yet"), "{refused}");
+    assert!(matches!(roster.place(&["d7".to_owned()], ""), Err(Refusal::InvalidNode(_))));
+}
+
+#[test]
+fn nodes_are_created_all_or_none() {
+    let mut roster = Roster::new(config(SITE), BTreeMap::new());
+    let mut create = |names: &str, line: &str| roster.create(names, line, &Default::default).map_err(|r| r.to_string());
+    let state = "Invalid node state specified: only State=CLOUD and State=FUTURE nodes can be created";
+    assert_eq!(create("d[1-2]", "CPUs=4"), Err(state.to_owned()));
+    assert_eq!(create("n0", "State=cloud"), Err("Node n0 exists already".to_owned()));
+    assert!(create("d[1-9]", "State=cloud").unwrap_err().contains("MaxNodeCount=4"));
+    assert!(create("d1", "State=cloud Bogus=1").unwrap_err().contains("unknown key Bogus"));
+    let addresses = "CPUs=4 NodeAddr=a[1-2] Port=7001 State=CLOUD Feature=f1";
+    assert_eq!(create("d[1-2]", addresses).unwrap(), ["d1", "d2"]);
+    let config = roster.config();
+    let targets: Vec<String> = config.nodes.iter().skip(1).map(|node| node.target()).collect();
+    assert_eq!(targets, ["a1:7001", "a2:7001"]);
+    assert_eq!(config.partition("fast").unwrap().nodes.to_string(), "d[1-2]");
+    // What its daemon says of itself does not change one that was created.
+    assert_eq!(joins(&mut roster, "d2", "CPUs=2 Feature=other"), Ok(2));
+    let config = roster.config();
+    let d2 = config.node("d2").unwrap();
+    assert_eq!((d2.settings.shape.cpus, d2.target()), (4, "10.0.0.9:7000".to_owned()));
+    assert!(joins(&mut roster, "n0", "").unwrap_err().contains("without -Z"));
+}
+
+fn with_system(body: impl AsyncFnOnce(System)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(System::within(SystemConfig::default(), body));
+}
+
+/// Until a node's board entry is as wanted; `None`: it is not there.
+async fn until(rig: &Rig, name: &str, wanted: Option<NodeBase>) {
+    let board = &rig.controller.env.boards.nodes;
+    let reached = async {
+        loop {
+            let generation = board.generation();
+            if board.list().iter().find(|node| node.name == name).map(|node| node.base) == wanted {
+                return;
+            }
+            board.changed(generation).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(20), reached).await.unwrap();
+}
+
+fn on(node: &str) -> JobSpec {
+    JobSpec { nodelist: vec![node.to_owned()], ..spec() }
+}
+
+async fn delete(rig: &Rig, nodes: &[&str]) -> CommandReply {
+    rig.ask(0, CommandRequest::DeleteNodes { nodes: nodes.iter().map(ToString::to_string).collect() }).await
+}
+
+fn said(reply: CommandReply) -> String {
+    match reply {
+        CommandReply::Refused(refusal) => refusal.to_string(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_node_joins_runs_jobs_outlives_a_restart_and_is_deleted() {
+    let journal = MemoryJournal::default();
+    let kept = journal.clone();
+    with_system(async move |system| {
+        let mut rig = Rig::start(&system, SITE, kept);
+        let mut agents = Agents::new(&rig);
+        let two = JobSpec { nodes: Some(NodeCount { min: 2, max: None }), ..spec() };
+        // More nodes than there are: it waits until another one joins.
+        let wide = rig.submitted(two).await;
+        assert!(matches!(rig.submit(on("d1")).await, CommandReply::Refused(Refusal::InvalidNode(_))));
+        agents.connect("n0", Habit::Finish);
+        agents.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000 Feature=f1");
+        until(&rig, "d1", Some(NodeBase::Up)).await;
+        assert!(rig.journal.replayed().dynamic_nodes.contains_key("d1"));
+        assert_eq!(rig.wait(wide, JobMilestone::Ended).await, JobState::Completed);
+        let fast = rig.submitted(JobSpec { partitions: vec!["fast".to_owned()], ..spec() }).await;
+        assert_eq!(rig.wait(fast, JobMilestone::Ended).await, JobState::Completed);
+        agents.join("d2", Habit::Stay, "CPUs=4 RealMemory=1000");
+        let stays = rig.submitted(on("d2")).await;
+        rig.wait(stays, JobMilestone::Started).await;
+    });
+    with_system(async move |system| {
+        let mut rig = Rig::start(&system, SITE, journal);
+        let config = rig.controller.env.config();
+        assert_eq!(config.partition("all").unwrap().nodes.to_string(), "n0,d[1-2]");
+        assert_eq!(rig.controller.env.nodes.get("d2").unwrap().view().holds.len(), 1);
+        assert!(rig.controller.env.nodes.get("d1").unwrap().view().flags.dynamic);
+        assert_eq!(said(delete(&rig, &["d2"]).await), "Requested nodes are busy: d2 has jobs 3");
+        assert!(said(delete(&rig, &["n0"]).await).contains("n0 is a node of slurm.conf"));
+        assert_eq!(said(delete(&rig, &["d7"]).await), "Invalid node name specified");
+        assert!(matches!(
+            rig.ask(1001, CommandRequest::DeleteNodes { nodes: vec!["d1".to_owned()] }).await,
+            CommandReply::Refused(Refusal::AccessDenied)
+        ));
+        let waits = rig.submitted(on("d1")).await;
+        assert_eq!(delete(&rig, &["d1"]).await, CommandReply::Done);
+        until(&rig, "d1", None).await;
+        assert_eq!(rig.controller.env.config().node("d2").unwrap().index.0, 2);
+        assert!(!rig.journal.replayed().dynamic_nodes.contains_key("d1"));
+        assert!(matches!(rig.submit(on("d1")).await, CommandReply::Refused(Refusal::InvalidNode(_))));
+        // The one that waits for it is considered again when it is back.
+        let mut agents = Agents::new(&rig);
+        agents.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
+        assert_eq!(rig.wait(waits, JobMilestone::Ended).await, JobState::Completed);
+        assert_eq!(waits, JobId(4));
+    });
+}
+
+#[test]
+fn reserved_nodes_stay() {
+    with_system(async |system| {
+        let rig = Rig::start(&system, SITE, MemoryJournal::default());
+        let line = "CPUs=4 RealMemory=1000 State=FUTURE".to_owned();
+        let create = CommandRequest::CreateNodes { names: "d[1-2]".to_owned(), line };
+        assert_eq!(rig.ask(0, create).await, CommandReply::Done);
+        until(&rig, "d1", Some(NodeBase::Future)).await;
+        let reservation =
+            Reservation { name: "maint".to_owned(), nodes: vec!["d1".to_owned()], ..Reservation::default() };
+        rig.controller.env.keep_reservation("maint", Some(reservation));
+        assert_eq!(
+            said(delete(&rig, &["all"]).await),
+            "Invalid node state specified: n0 is a node of slurm.conf, not a dynamic one"
+        );
+        until(&rig, "d2", None).await;
+        assert_eq!(said(delete(&rig, &["d1"]).await), "Requested nodes are busy: d1 is in reservation maint");
+        let place = NodeChange { topology: Some("default:s1".to_owned()), ..NodeChange::default() };
+        let update = CommandRequest::UpdateNode { nodes: vec!["d1".to_owned()], change: place };
+        assert!(said(rig.ask(0, update).await).contains("no topology is called default"));
+    });
+}

@@ -1,0 +1,95 @@
+//! `scontrol create NodeName=` and `scontrol delete NodeName=`: nodes that `slurm.conf` does not have.
+
+use super::{Session, full_word};
+use garrick_model::{hostlist, messages::command::CommandRequest};
+
+const KEYS: &[&str] = &["nodename"];
+
+/// Is this about nodes?
+pub fn is_meant(words: &[String]) -> bool {
+    let entity = words.first().map_or("", |word| word.split_once('=').map_or(word.as_str(), |(key, _)| key));
+    full_word(entity, KEYS).is_some()
+}
+
+/// `NodeName=d[1-2] CPUs=4`, or `nodename d[1-2] CPUs=4`: names, and the words after them.
+fn split(words: &[String]) -> (&str, &[String]) {
+    match words {
+        [first, rest @ ..] => match first.split_once('=') {
+            Some((_, names)) => (names, rest),
+            None => rest.split_first().map_or(("", rest), |(names, rest)| (names.as_str(), rest)),
+        },
+        [] => ("", words),
+    }
+}
+
+/// What stands on a `NodeName` line: values with blanks in quotes.
+fn line(words: &[String]) -> Result<String, String> {
+    let written = words.iter().map(|word| {
+        let (key, value) = word.split_once('=').ok_or_else(|| format!("Invalid input: {word}\nRequest aborted"))?;
+        Ok(if value.contains(char::is_whitespace) { format!("{key}=\"{value}\"") } else { word.clone() })
+    });
+    Ok(written.collect::<Result<Vec<_>, String>>()?.join(" "))
+}
+
+/// Runs `create NodeName=...`.
+pub fn create(session: &mut Session, words: &[String]) -> i32 {
+    let (names, rest) = split(words);
+    if names.is_empty() {
+        return session.plain_error("Node names are missing: create NodeName=d[1-2] CPUs=4 State=CLOUD");
+    }
+    let line = match line(rest) {
+        Ok(line) => line,
+        Err(error) => return session.plain_error(error),
+    };
+    let request = CommandRequest::CreateNodes { names: names.to_owned(), line };
+    match session.cluster().and_then(|c| c.ask(&request)) {
+        Ok(_) => 0,
+        Err(error) => session.failed("scontrol create NodeName", &error),
+    }
+}
+
+/// Runs `delete NodeName=...`.
+pub fn delete(session: &mut Session, words: &[String]) -> i32 {
+    let (names, rest) = split(words);
+    if names.is_empty() {
+        return session.plain_error("Invalid entity to delete: name nodes as NodeName=NAMES");
+    }
+    if !rest.is_empty() {
+        return super::too_many(session, "delete");
+    }
+    let nodes = match hostlist::expand(names) {
+        Ok(nodes) => nodes,
+        Err(error) => return session.plain_error(format_args!("Invalid NodeName value: {names} ({error})")),
+    };
+    match session.cluster().and_then(|c| c.ask(&CommandRequest::DeleteNodes { nodes })) {
+        Ok(_) => 0,
+        Err(error) => session.failed("scontrol delete NodeName", &error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn words(text: &[&str]) -> Vec<String> {
+        text.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn names_stand_behind_the_key_or_apart() {
+        for given in [&["NodeName=d[1-2]", "CPUs=4"][..], &["nodename", "d[1-2]", "CPUs=4"]] {
+            let given = words(given);
+            assert!(is_meant(&given));
+            assert_eq!(split(&given), ("d[1-2]", &words(&["CPUs=4"])[..]));
+        }
+        assert!(!is_meant(&words(&["reservation", "nodes=d1"])));
+        assert!(!is_meant(&[]));
+    }
+
+    #[test]
+    fn values_with_blanks_stay_whole() {
+        assert_eq!(line(&words(&["CPUs=4", "Reason=not here yet"])).unwrap(), "CPUs=4 Reason=\"not here yet\"");
+        assert!(line(&words(&["CPUs"])).unwrap_err().contains("Invalid input: CPUs"));
+    }
+}
