@@ -34,7 +34,11 @@ use std::{
     collections::{BTreeMap, VecDeque},
     mem,
     sync::Arc,
+    time::Duration,
 };
+
+/// An agent that was declined has so long to read why, and tries again after that.
+const DECLINED: Duration = Duration::from_secs(5);
 
 /// A change of the roster that waits for its turn.
 pub(super) enum RosterChange {
@@ -154,7 +158,7 @@ impl ControllerActor {
         let mut roster = before.clone();
         let mut done = Vec::new();
         for change in mem::take(&mut self.roster.waiting) {
-            done.extend(self.apply(&mut roster, change));
+            done.extend(self.apply(cx, &mut roster, change));
         }
         let events = difference(&before, &roster);
         self.roster.saving = Some((roster, done));
@@ -165,7 +169,7 @@ impl ControllerActor {
         cx.pipe(saved, |answer| ControllerMsg::RosterSaved { result: journal_outcome(answer) });
     }
 
-    fn apply(&mut self, roster: &mut Roster, change: RosterChange) -> Option<Done> {
+    fn apply(&mut self, cx: &mut Context<Self>, roster: &mut Roster, change: RosterChange) -> Option<Done> {
         let env = Arc::clone(&self.env);
         let spoken = || spoken_of(&env);
         Some(match change {
@@ -177,7 +181,7 @@ impl ControllerActor {
                         Done::Joined { node, agent }
                     }
                     Err(refusal) => {
-                        self.decline(node, agent, refusal);
+                        self.decline(cx, node, agent, refusal);
                         return None;
                     }
                 }
@@ -196,14 +200,24 @@ impl ControllerActor {
         })
     }
 
-    fn decline(&mut self, node: String, (registration, link): Connected, refusal: Refusal) {
+    pub(super) fn decline(
+        &mut self,
+        cx: &mut Context<Self>,
+        node: String,
+        (registration, link): Connected,
+        refusal: Refusal,
+    ) {
         if self.roster.declined.get(&node) != Some(&refusal) {
             tracing::error!(node, "node.declined: {refusal}");
         }
         // The agent logs it and tries again; nothing more can be done when even that does not arrive.
         let _ = link.send(ControllerToNode::Declined(refusal.clone()));
         self.env.links.close(&node, registration.conn);
-        link.close();
+        // What is still on its way when a link is closed is lost.
+        cx.spawn(async move {
+            tokio::time::sleep(DECLINED).await;
+            link.close();
+        });
         self.roster.declined.insert(node, refusal);
     }
 
@@ -213,7 +227,7 @@ impl ControllerActor {
             tracing::error!(error, "node.roster_not_saved");
             for done in done {
                 match done {
-                    Done::Joined { node, agent } => self.decline(node, agent, Refusal::Internal(error.clone())),
+                    Done::Joined { node, agent } => self.decline(cx, node, agent, Refusal::Internal(error.clone())),
                     Done::Answer { mut replies, .. } | Done::Update { mut replies, .. } => {
                         replies.send(CommandReply::Refused(Refusal::Internal(error.clone())));
                     }

@@ -173,10 +173,8 @@ impl ControllerActor {
         link: Arc<dyn AgentLink>,
     ) {
         let Some(address) = self.env.node(&node) else {
-            tracing::warn!(node, "node.not_configured");
-            // The agent logs it and tries again; nothing more can be done when even that does not arrive.
-            let _ = link.send(ControllerToNode::Declined(Refusal::InvalidNode(node)));
-            link.close();
+            let refusal = Refusal::InvalidNode(node.clone());
+            self.decline(cx, node, (registration, link), refusal);
             return;
         };
         self.env.links.open(&node, registration.conn, Arc::clone(&link));
