@@ -90,6 +90,7 @@ fn a_site_configuration_is_warned_of_only_where_it_is_not_honoured() {
     assert!(!report.has_errors());
     let said: Vec<String> = report.warnings().map(|w| format!("{}: {}", w.place.line, w.what)).collect();
     let want = [
+        "41: SchedulerParameters=bf_interval=60,bf_continue,default_queue_depth=500",
         "47: PriorityWeightFairshare=10000",
         "59: AccountingStorageType=accounting_storage/slurmdbd",
         "60: AccountingStorageHost=db1",
