@@ -420,6 +420,7 @@ mod tests {
                 "SelectTypeParameters" => "CR_Core",
                 "PreemptMode" => "REQUEUE",
                 "TRESBillingWeights" => "CPU=1",
+                "JobDefaults" => "DefCpuPerGPU=4",
                 "Nodes" | "AllocNodes" => "n[1-2]",
                 _ => "1",
             };
