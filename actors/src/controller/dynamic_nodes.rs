@@ -295,7 +295,7 @@ impl ControllerActor {
             deliver(cx, &partitions, PartitionsMsg::NodesChanged);
         }
         if let Some(scheduler) = self.env.scheduler() {
-            deliver(cx, &scheduler, SchedulerMsg::Policy(policy(&config)));
+            deliver(cx, &scheduler, SchedulerMsg::Policy(Box::new(policy(&config))));
         }
     }
 

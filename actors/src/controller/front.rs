@@ -392,7 +392,7 @@ impl ControllerActor {
         }
         self.configure_licenses(&config);
         if let Some(scheduler) = self.env.scheduler() {
-            deliver(cx, &scheduler, SchedulerMsg::Policy(policy(&config)));
+            deliver(cx, &scheduler, SchedulerMsg::Policy(Box::new(policy(&config))));
         }
         for (node, link) in self.env.links.list() {
             if link.send(ControllerToNode::Reconfigure).is_err() {

@@ -76,7 +76,7 @@ pub enum SchedulerMsg {
     /// Too long without all answers.
     Impatient,
     /// From the front: new rules.
-    Policy(Policy),
+    Policy(Box<Policy>),
     /// From the front: somebody asks what keeps a job waiting. The answer comes between passes.
     Explain {
         /// Job.
@@ -455,7 +455,7 @@ impl Actor for SchedulerActor {
                 replies.send(CommandReply::Outlook(outlook));
             }
             SchedulerMsg::Policy(policy) => {
-                self.policy = policy;
+                self.policy = *policy;
                 self.soon(cx);
             }
         }

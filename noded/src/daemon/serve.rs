@@ -212,7 +212,7 @@ fn joined(config: Config, options: &mut Options) -> Result<Config, String> {
         return Ok(config);
     }
     let machine = Machine::read(Path::new("/"), Path::new("/tmp")).map_err(|e| e.to_string())?;
-    let name = options.node_name.get_or_insert_with(|| inventory::short_hostname(&machine.hostname).to_owned());
+    let name = options.node_name.get_or_insert_with(|| inventory::short_hostname(&machine.hostname));
     let gpus = inventory::nvidia_gpus(Path::new("/")).len();
     let written = options.parameters.as_deref().unwrap_or_default();
     let line = joining::line(&config, name, written, &machine.shape, gpus)?;

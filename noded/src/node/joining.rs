@@ -27,7 +27,7 @@ pub fn line(config: &Config, name: &str, written: &str, found: &NodeShape, gpus:
     let hardware = inventory::node_line(name, found);
     for (key, value) in hardware.split_whitespace().filter_map(|word| word.split_once('=')) {
         let of_layout = LAYOUT.iter().any(|one| is(one, key));
-        if !is(key, "NodeName") && !says(key) && !(of_layout && says_layout) {
+        if !(is(key, "NodeName") || says(key) || of_layout && says_layout) {
             words.push(format!("{key}={value}"));
         }
     }
