@@ -168,9 +168,11 @@ impl Rig {
             host: Arc::new(PlainHost),
         };
         let events = journal.events();
+        // Those of an earlier one are not asked again.
+        let requests = journal.replayed().epoch << 32;
         let controller =
             start(system, config_of(conf), ports, events, no_random).expect("a live controller's events replay");
-        Self { controller, journal, requests: 0 }
+        Self { controller, journal, requests }
     }
 
     pub fn front(&self) -> &Address<ControllerMsg> {

@@ -4,7 +4,7 @@
 use super::{
     gres,
     node::{ConfiguredState, NodeReader},
-    report::{ConfigReport, SettingError},
+    report::{ConfigReport, Problem, SettingError},
     settings::Config,
     text,
     values::Value,
@@ -75,8 +75,17 @@ pub fn parameters(line: &str) -> Value<Vec<(String, String)>> {
     }
     let lines = text::lines(Path::new(LINE), &|_: &Path| Ok(line.to_owned()), &mut report);
     match report.errors().next() {
-        Some(error) => Err(SettingError::new(format!("{}: {}", error.what, error.cause))),
+        Some(error) => Err(told(error)),
         None => Ok(lines.into_iter().flatten().map(|pair| (pair.key, pair.value)).collect()),
+    }
+}
+
+/// The same without the place, which is no file.
+fn told(problem: &Problem) -> SettingError {
+    let wrong = SettingError::new(format!("{}: {}", problem.what, problem.cause));
+    match &problem.suggestion {
+        Some(suggestion) => wrong.suggest(suggestion.clone()),
+        None => wrong,
     }
 }
 
@@ -98,7 +107,7 @@ pub fn read_line(base: &Config, names: &str, line: &str) -> Value<Config> {
         Config { gres: base.gres.clone(), nodes: reader.nodes, by_name: reader.by_name, ..Config::default() };
     gres::finish(&mut made, &mut report);
     match report.errors().next() {
-        Some(error) => Err(SettingError::new(format!("{}: {}", error.what, error.cause))),
+        Some(error) => Err(told(error)),
         None => Ok(made),
     }
 }
