@@ -9,7 +9,12 @@ use crate::{
         record::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of},
     },
     scheduler::{
-        constraint::Wish, facts::PartitionFacts, plan::longer, priority, probe::Feasibility, request::NodeUse,
+        constraint::Wish,
+        facts::PartitionFacts,
+        plan::longer,
+        priority,
+        probe::Feasibility,
+        request::{NodeUse, default_memory},
         shell::partition_facts,
     },
 };
@@ -22,7 +27,7 @@ use garrick_model::{
     resources::{MemoryMib, MemoryRequest},
     spec::{DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
     spec_text::licenses::{LicenseCount, LicenseRequest, with_numbers},
-    time::Timestamp,
+    time::{TimeLimit, Timestamp},
     view::{PartitionState, PartitionView, PriorityTerms},
 };
 use std::{collections::BTreeMap, sync::Arc};
@@ -292,6 +297,10 @@ impl Rules<'_> {
                 (Some(_), ..) => {}
             }
         }
+        // Without GPUs, memory for each of them says nothing: the default holds.
+        if !spec.gres.all().any(|asked| asked.name == GPU && asked.count > 0) {
+            spec.gres.mem_per_gpu = None;
+        }
         if let Some(cpus) = spec.gres.cpus_per_gpu
             && each > 0
             && spec.cpus_per_task.is_none()
@@ -341,13 +350,12 @@ impl Rules<'_> {
             spec.gres.binding.get_or_insert(GresBinding::Enforce);
         }
         let mut cpus_per_task = spec.cpus_per_task.unwrap_or(1).max(1);
-        let mut memory = match (spec.memory, first.config.def_memory.or(self.config.def_memory)) {
-            (MemoryRequest::Default, _) if spec.gres.mem_per_gpu.is_some() => MemoryRequest::Default,
-            (MemoryRequest::Default, Some(MemoryPer::Node(mib))) => MemoryRequest::PerNode(mib),
-            (MemoryRequest::Default, Some(MemoryPer::Cpu(mib))) => MemoryRequest::PerCpu(mib),
+        let mut memory = match spec.memory {
+            MemoryRequest::Default if spec.gres.mem_per_gpu.is_some() => MemoryRequest::Default,
+            MemoryRequest::Default => default_memory(first.config.def_memory.or(self.config.def_memory)),
             // `--mem=0` on the command line is all of a node's memory.
-            (MemoryRequest::PerNode(MemoryMib(0)), _) => MemoryRequest::All,
-            (asked, _) => asked,
+            MemoryRequest::PerNode(MemoryMib(0)) => MemoryRequest::All,
+            asked => asked,
         };
         match (memory, first.config.max_memory.or(self.config.max_memory)) {
             // As in Slurm, a task that wants more memory than a CPU may bring gets more CPUs.
@@ -359,7 +367,17 @@ impl Rules<'_> {
                 spec.cpus_per_task = Some(cpus_per_task);
                 memory = MemoryRequest::PerCpu(MemoryMib(asked.div_ceil(times)));
             }
-            (MemoryRequest::PerNode(MemoryMib(asked)), Some(MemoryPer::Node(MemoryMib(most)))) if asked > most => {
+            // And so does a node.
+            (MemoryRequest::PerNode(MemoryMib(asked)), Some(MemoryPer::Cpu(MemoryMib(most)))) if most > 0 => {
+                let least = u32::try_from(asked.div_ceil(most)).unwrap_or(u32::MAX);
+                let known = spec.min_cpus_per_node.unwrap_or(0);
+                if least > known.max(cpus_per_task) {
+                    spec.min_cpus_per_node = Some(least);
+                }
+            }
+            (MemoryRequest::PerNode(MemoryMib(asked)), Some(MemoryPer::Node(MemoryMib(most))))
+                if asked > most && partitions.len() == 1 =>
+            {
                 let detail = Some("Memory specification can not be satisfied".to_owned());
                 return Err(Refusal::NodeConfigUnavailable { detail });
             }
@@ -452,11 +470,33 @@ impl Rules<'_> {
 
     /// `EnforcePartLimits`: a job beyond its partitions' limits is refused rather than left to wait.
     fn enforce_limits(&self, record: &JobRecord, partitions: &[Arc<PartitionView>]) -> Result<(), Refusal> {
-        let check = |partition: &Arc<PartitionView>| {
-            let facts = partition_facts(partition, self.feasibility.view().nodes.len());
-            within(record, &facts)
-        };
-        match self.config.enforce_part_limits {
+        let Resolved { time_limit, min_nodes, max_nodes, .. } = record.resolved;
+        let extent = Extent { time_limit, min_nodes, max_nodes };
+        extent.enforce(self.config.enforce_part_limits, partitions, self.feasibility.view().nodes.len())
+    }
+}
+
+/// What of a job partitions limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Extent {
+    /// Limit.
+    pub time_limit: TimeLimit,
+    /// Fewest nodes.
+    pub min_nodes: u32,
+    /// Most nodes.
+    pub max_nodes: u32,
+}
+
+impl Extent {
+    /// Is it within the limits of as many of the partitions as `EnforcePartLimits` says? The cluster has `nodes` nodes.
+    pub fn enforce(
+        self,
+        enforced: EnforcePartLimits,
+        partitions: &[Arc<PartitionView>],
+        nodes: usize,
+    ) -> Result<(), Refusal> {
+        let check = |partition: &Arc<PartitionView>| self.within(&partition_facts(partition, nodes));
+        match enforced {
             EnforcePartLimits::No => Ok(()),
             EnforcePartLimits::All => partitions.iter().try_for_each(check),
             EnforcePartLimits::Any => {
@@ -471,22 +511,22 @@ impl Rules<'_> {
             }
         }
     }
-}
 
-fn within(record: &JobRecord, partition: &PartitionFacts) -> Result<(), Refusal> {
-    if longer(record.resolved.time_limit, partition.max_time) {
-        return Err(Refusal::InvalidTimeLimit);
+    fn within(self, partition: &PartitionFacts) -> Result<(), Refusal> {
+        if longer(self.time_limit, partition.max_time) {
+            return Err(Refusal::InvalidTimeLimit);
+        }
+        let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);
+        let most = partition.max_nodes.unwrap_or(u32::MAX).min(members);
+        if self.min_nodes > most || self.max_nodes < partition.min_nodes {
+            return Err(Refusal::BadNodeCount);
+        }
+        Ok(())
     }
-    let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);
-    let most = partition.max_nodes.unwrap_or(u32::MAX).min(members);
-    if record.resolved.min_nodes > most || record.resolved.max_nodes < partition.min_nodes {
-        return Err(Refusal::BadNodeCount);
-    }
-    Ok(())
 }
 
 /// May this user submit to this partition?
-fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -> Result<(), Refusal> {
+pub fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -> Result<(), Refusal> {
     let settings = &partition.config;
     let root = by.caller.uid == 0;
     if root && settings.disable_root_jobs.unwrap_or(config.disable_root_jobs) {
@@ -532,7 +572,8 @@ fn cpus_asked(spec: &JobSpec, tasks: u32, cpus_per_task: u32, nodes: u32) -> u32
     let with_gpus = gpus.saturating_mul(u64::from(spec.gres.cpus_per_gpu.unwrap_or(0)));
     // As for one task on each node.
     let tasks = if spec.layout.overcommit { nodes } else { tasks };
-    tasks.saturating_mul(cpus_per_task).max(u32::try_from(with_gpus).unwrap_or(u32::MAX))
+    let by_nodes = spec.min_cpus_per_node.unwrap_or(0).saturating_mul(nodes);
+    tasks.saturating_mul(cpus_per_task).max(by_nodes).max(u32::try_from(with_gpus).unwrap_or(u32::MAX))
 }
 
 fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {

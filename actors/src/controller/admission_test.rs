@@ -357,3 +357,41 @@ fn scheduler_parameters_bound_what_may_be_submitted() {
     assert_eq!(size, "Batch script is invalid: it has 10 bytes, and this cluster takes 9 (max_script_size)");
     assert_eq!(with("max_script_size=10", spec()), Ok(()));
 }
+
+#[test]
+fn memory_for_each_gpu_says_nothing_without_gpus() {
+    let site = "GresTypes=gpu\nDefMemPerCPU=100\nNodeName=n0 CPUs=4 RealMemory=1000 Gres=gpu:2\n\
+        PartitionName=debug Nodes=ALL Default=YES\n";
+    let with = |count| {
+        let per_node = if count > 0 { vec![GresCount { name: "gpu".into(), kind: None, count }] } else { Vec::new() };
+        let gres = GresRequest { per_node, mem_per_gpu: Some(MemoryMib(300)), ..GresRequest::default() };
+        submit(site, 1001, JobSpec { gres, memory: MemoryRequest::Default, ..spec() }).unwrap().record
+    };
+    let none = with(0);
+    assert_eq!((none.resolved.memory, none.spec.gres.mem_per_gpu), (MemoryRequest::PerCpu(MemoryMib(100)), None));
+    let one = with(1);
+    assert_eq!((one.resolved.memory, one.spec.gres.mem_per_gpu), (MemoryRequest::Default, Some(MemoryMib(300))));
+}
+
+#[test]
+fn a_node_that_is_to_give_more_memory_than_its_cpus_may_bring_gives_more_cpus() {
+    let site = |limit: &str| {
+        format!("NodeName=n0 CPUs=4 RealMemory=4000\nPartitionName=debug Nodes=ALL Default=YES {limit}\n")
+    };
+    let asked = |limit: &str, spec| submit(&site(limit), 1001, spec);
+    let per_node = |mib| JobSpec { memory: MemoryRequest::PerNode(MemoryMib(mib)), ..spec() };
+    let record = asked("MaxMemPerCPU=500", per_node(1400)).unwrap().record;
+    assert_eq!((record.spec.min_cpus_per_node, record.resolved.cpus), (Some(3), 3));
+    assert_eq!(record.resolved.memory, MemoryRequest::PerNode(MemoryMib(1400)));
+    let wide = JobSpec { cpus_per_task: Some(4), ..per_node(1400) };
+    assert_eq!(asked("MaxMemPerCPU=500", wide).unwrap().record.spec.min_cpus_per_node, None);
+    let refused = |limit: &str, spec| match asked(limit, spec).unwrap_err() {
+        Refusal::NodeConfigUnavailable { detail } => detail.unwrap_or_default(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(refused("MaxMemPerCPU=500", per_node(2100)), "CPU count per node can not be satisfied");
+    let memory = "Memory specification can not be satisfied";
+    assert_eq!(refused("MaxMemPerNode=2000", per_node(2100)), memory);
+    let by_cpu = JobSpec { memory: MemoryRequest::PerCpu(MemoryMib(1500)), cpus_per_task: Some(2), ..spec() };
+    assert_eq!(refused("MaxMemPerNode=2000", by_cpu), memory);
+}

@@ -213,6 +213,7 @@ impl ControllerActor {
     ) {
         let checked = self
             .check_change(&mut change)
+            .and_then(|()| self.check_move(by, &jobs, &change))
             .and_then(|()| self.check_reservation_of(&jobs, &change))
             .and_then(|()| self.check_circles(&jobs, &change));
         if let Err(refusal) = checked {

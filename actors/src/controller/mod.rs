@@ -58,6 +58,7 @@
 //! | [`front`] | the actor |
 //! | [`admission`] | submission rules, pure |
 //! | `circles` | would a job wait for itself |
+//! | `moves` | may a job be changed to that |
 //! | `submit`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
 //! | [`roster`], `dynamic_nodes` | nodes that come and go: the rules, and the front's part |
 //! | [`steps`], [`ended_steps`] | the actor at `/steps` |
@@ -75,6 +76,7 @@ pub mod event;
 pub mod front;
 pub mod ids;
 pub mod messages;
+mod moves;
 pub mod outbox;
 pub mod ports;
 mod priorities;
@@ -97,6 +99,8 @@ mod cores_test;
 mod dynamic_nodes_test;
 #[cfg(test)]
 pub(crate) mod fixtures;
+#[cfg(test)]
+mod moves_test;
 #[cfg(test)]
 mod priority_test;
 #[cfg(test)]

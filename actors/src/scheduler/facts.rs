@@ -13,7 +13,7 @@ use super::{
 use crate::topology::{Topologies, Topology};
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    config::PartitionConfig,
+    config::{MemoryPer, PartitionConfig},
     ids::{JobId, NodeIndex},
     resources::NodeShape,
     spec::Sharing,
@@ -59,6 +59,10 @@ pub struct Policy {
     pub unit: AllocationUnit,
     /// Memory is a consumable resource.
     pub memory: bool,
+    /// `DefMemPerNode` or `DefMemPerCPU`, where a partition has none of its own.
+    pub def_memory: Option<MemoryPer>,
+    /// `MaxMemPerNode` or `MaxMemPerCPU`, where a partition has none of its own.
+    pub max_memory: Option<MemoryPer>,
     /// `CR_ONE_TASK_PER_CORE`: a task has its cores to itself.
     pub one_task_per_core: bool,
     /// `CR_LLN`: nodes with the most free CPUs first.
@@ -105,6 +109,8 @@ impl Default for Policy {
         Self {
             unit: AllocationUnit::Core,
             memory: true,
+            def_memory: None,
+            max_memory: None,
             one_task_per_core: false,
             least_loaded: false,
             backfill: Backfill::Conservative,
@@ -159,6 +165,10 @@ pub struct PartitionFacts {
     pub max_nodes: Option<u32>,
     /// `MaxCPUsPerNode`, `MaxCPUsPerSocket`.
     pub caps: CpuCaps,
+    /// `DefMemPerNode` or `DefMemPerCPU`.
+    pub def_memory: Option<MemoryPer>,
+    /// `MaxMemPerNode` or `MaxMemPerCPU`.
+    pub max_memory: Option<MemoryPer>,
     /// `OverSubscribe`.
     pub sharing: PartitionSharing,
     /// `ExclusiveUser`: nodes are shared by jobs of one user only.

@@ -213,6 +213,8 @@ pub fn partition(name: &str, members: std::ops::Range<usize>) -> PartitionFacts 
         min_nodes: 0,
         max_nodes: None,
         caps: CpuCaps::NONE,
+        def_memory: None,
+        max_memory: None,
         sharing: PartitionSharing::No,
         exclusive_user: false,
         least_loaded: false,

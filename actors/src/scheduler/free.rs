@@ -273,14 +273,22 @@ impl Free {
         let with_gpus = per_gpu.saturating_mul(self.gpus_for(shape, request, per_gpu));
         let mut cpus = common.saturating_add(with_gpus).min(most);
         cpus -= cpus % unit;
+        let memory = request.most_memory(self.memory);
         match request.memory {
             MemoryNeed::None | MemoryNeed::PerGpu(_) => {}
-            MemoryNeed::PerNode(mib) if mib > self.memory => return None,
-            MemoryNeed::All if self.memory < shape.job_memory() => return None,
+            MemoryNeed::PerNode(mib) if mib > memory => return None,
+            MemoryNeed::All if memory < request.most_memory(shape.job_memory()) => return None,
             MemoryNeed::PerNode(_) | MemoryNeed::All => {}
+            // All of its CPUs are given.
+            MemoryNeed::PerCpu(mib) if request.usage == NodeUse::Whole => {
+                let all = usable_cpus(shape, request, shape.job_cpu_count());
+                if mib.saturating_mul(u64::from(all)) > memory {
+                    return None;
+                }
+            }
             MemoryNeed::PerCpu(mib) => {
-                let by_memory = self.memory.checked_div(mib).map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX));
-                // Whole nodes get all CPUs whatever memory says; what tasks use is what memory bounds.
+                let by_memory = memory.checked_div(mib).map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX));
+                let by_memory = request.layout.as_ref().map_or(by_memory, |l| l.with_usable(by_memory, shape));
                 cpus = cpus.min(by_memory - by_memory % unit);
             }
         }
@@ -331,7 +339,7 @@ impl Free {
                 _ => 0,
             };
             let with_gpus = gpus.saturating_mul(u64::from(gres.cpus_per_gpu.unwrap_or(0)));
-            memory <= self.memory
+            memory <= request.most_memory(self.memory)
                 && with_gpus <= u64::from(room.all)
                 && room.holds(shape, request, part)
                 && self.gres.has(entries, &need)
@@ -457,13 +465,20 @@ pub fn amount(shape: &NodeShape, unit: u32, request: &Request, part: Part, free:
     Amount { cpus: common, with_gpus, memory, gres, usage: request.usage, uid: request.uid, named: None }
 }
 
+/// How many of so many CPUs of such a node the request uses.
+fn usable_cpus(shape: &NodeShape, request: &Request, cpus: u32) -> u32 {
+    request.layout.as_ref().map_or(cpus, |layout| layout.usable(cpus, shape))
+}
+
 /// MiB that the request takes of a node with so many of its CPUs for a part of it; `None`: memory is not accounted.
 pub fn memory_of(shape: &NodeShape, request: &Request, cpus: u32, part: Part, free: u64) -> Option<u64> {
     match request.memory {
         MemoryNeed::None => None,
         MemoryNeed::PerNode(mib) => Some(mib),
-        MemoryNeed::All => Some(shape.job_memory()),
-        MemoryNeed::PerCpu(mib) => Some(mib.saturating_mul(u64::from(cpus)).min(free)),
+        MemoryNeed::All => Some(request.most_memory(shape.job_memory())),
+        MemoryNeed::PerCpu(mib) => {
+            Some(mib.saturating_mul(u64::from(usable_cpus(shape, request, cpus))).min(request.most_memory(free)))
+        }
         MemoryNeed::PerGpu(mib) => {
             let gpus = request.gres.as_ref().map_or(0, |gres| GresRequest::gpus(&gres.on_node(part.tasks, part.total)));
             Some(mib.saturating_mul(gpus).min(free))

@@ -81,6 +81,18 @@ impl Layout {
         self.threads.map_or(all, |threads| threads.min(all))
     }
 
+    /// How many of so many CPUs of such a node are used. Memory for each CPU is for those (`--mem-per-cpu` in sbatch(1)).
+    pub fn usable(&self, cpus: u32, shape: &NodeShape) -> u32 {
+        let (all, used) = (shape.cpus_per_core().max(1), self.threads_of(shape));
+        cpus / all * used + (cpus % all).min(used)
+    }
+
+    /// CPUs that whole cores with so many used CPUs have.
+    pub fn with_usable(&self, usable: u32, shape: &NodeShape) -> u32 {
+        let (all, used) = (shape.cpus_per_core().max(1), self.threads_of(shape));
+        if used == all { usable } else { (usable / used).saturating_mul(all) }
+    }
+
     /// Cores are counted and not CPUs.
     const fn by_core(&self) -> bool {
         self.threads.is_some() || self.tasks_per_core.is_some() || self.one_core_per_socket

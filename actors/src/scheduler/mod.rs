@@ -79,6 +79,8 @@ mod layout_test;
 #[cfg(test)]
 mod licenses_test;
 #[cfg(test)]
+mod memory_test;
+#[cfg(test)]
 mod mixed_test;
 #[cfg(test)]
 mod plan_test;

@@ -12,6 +12,7 @@ use super::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
+    config::MemoryPer,
     gres::{GPU, GresRequest, Totals},
     ids::NodeIndex,
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, SpecCores},
@@ -113,6 +114,8 @@ pub struct Request {
     pub want_nodes: u32,
     /// Memory.
     pub memory: MemoryNeed,
+    /// Most memory taken of a node (`MaxMemPerNode`), MiB.
+    pub max_memory: Option<u64>,
     /// TmpDisk, MiB.
     pub tmp_disk_mib: u64,
     /// Consecutive nodes only.
@@ -237,9 +240,13 @@ impl Request {
                 false if ranged || spec.layout.spread => max_nodes.min(by_gres).max(min_nodes),
                 _ => min_nodes,
             },
-            memory: match (spec.gres.mem_per_gpu, job.memory) {
+            memory: match (spec.gres.mem_per_gpu, memory_in(view, partition, job)) {
                 (Some(MemoryMib(mib)), MemoryRequest::Default) if view.policy.memory => MemoryNeed::PerGpu(mib),
                 (_, memory) => memory_need(view.policy.memory, memory),
+            },
+            max_memory: match partition.max_memory.or(view.policy.max_memory) {
+                Some(MemoryPer::Node(MemoryMib(most))) if most > 0 => Some(most),
+                _ => None,
             },
             tmp_disk_mib: spec.tmp_disk_mib,
             // The order of nodes means something else in a topology (`--contiguous` in sbatch(1)).
@@ -312,6 +319,11 @@ impl Request {
         Some(shape.job_cpus_but(left).difference(&shape.restricted_cpus()))
     }
 
+    /// What may be taken of so much memory of a node.
+    pub fn most_memory(&self, free: u64) -> u64 {
+        self.max_memory.map_or(free, |most| free.min(most))
+    }
+
     /// Fewest tasks that a node of the allocation must be able to run.
     pub fn least_tasks(&self) -> u32 {
         if self.tasks.is_some() { 1 } else { self.tasks_each.unwrap_or(1).max(1) }
@@ -374,6 +386,25 @@ fn mix_of(text: &str) -> Option<Arc<Mix>> {
     match Wish::parse(text) {
         Ok(Wish::Together(mix)) => Some(Arc::new(mix)),
         Ok(Wish::Each(_)) | Err(_) => None,
+    }
+}
+
+/// What the job asks for in that partition. Partitions have defaults of their own.
+fn memory_in(view: &ClusterView, partition: &PartitionFacts, job: &JobView) -> MemoryRequest {
+    match job.spec.memory {
+        MemoryRequest::Default if job.partitions.len() > 1 && job.spec.gres.mem_per_gpu.is_none() => {
+            default_memory(partition.def_memory.or(view.policy.def_memory))
+        }
+        _ => job.memory,
+    }
+}
+
+/// What a job that names no memory asks for.
+pub const fn default_memory(default: Option<MemoryPer>) -> MemoryRequest {
+    match default {
+        Some(MemoryPer::Node(mib)) => MemoryRequest::PerNode(mib),
+        Some(MemoryPer::Cpu(mib)) => MemoryRequest::PerCpu(mib),
+        None => MemoryRequest::Default,
     }
 }
 

@@ -519,6 +519,8 @@ pub fn partition_facts(view: &PartitionView, nodes: usize) -> PartitionFacts {
         min_nodes: config.min_nodes,
         max_nodes: config.max_nodes,
         caps: CpuCaps { per_node: config.max_cpus_per_node, per_socket: config.max_cpus_per_socket },
+        def_memory: config.def_memory,
+        max_memory: config.max_memory,
         sharing: match config.over_subscribe {
             OverSubscribe::No => PartitionSharing::No,
             OverSubscribe::Exclusive => PartitionSharing::Exclusive,
@@ -555,6 +557,8 @@ pub fn policy(config: &Config) -> Policy {
             SelectUnit::Node => AllocationUnit::Node,
         },
         memory: config.select.memory,
+        def_memory: config.def_memory,
+        max_memory: config.max_memory,
         one_task_per_core: config.select.one_task_per_core,
         least_loaded: config.select.least_loaded,
         backfill: match config.scheduler_parameters.value("bf_algorithm") {

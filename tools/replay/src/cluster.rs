@@ -118,6 +118,8 @@ pub fn places(nodes: u32, cpus: u32, choice: Choice) -> ClusterView {
         min_nodes: 0,
         max_nodes: None,
         caps: CpuCaps::NONE,
+        def_memory: None,
+        max_memory: None,
         sharing: PartitionSharing::No,
         exclusive_user: false,
         least_loaded: false,

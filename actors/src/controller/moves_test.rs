@@ -1,0 +1,78 @@
+//! Changes of waiting jobs, judged as submissions are.
+#![allow(clippy::unwrap_used)]
+
+use super::fixtures::{MemoryJournal, Rig};
+use crate::scheduler::fixtures::spec;
+use garrick_model::{
+    ids::JobId,
+    messages::command::{CommandReply, CommandRequest, JobChange, JobSelector},
+    refusal::Refusal,
+    spec::NodeCount,
+    time::TimeLimit,
+};
+use garrick_runtime::{System, SystemConfig};
+
+/// Nodes that never come, so that all jobs wait.
+const SITE: &str = "ClusterName=test\nSlurmctldHost=head\n\
+    NodeName=n[0-1] CPUs=4 RealMemory=1000\n\
+    PartitionName=debug Nodes=ALL Default=YES MaxTime=60\n\
+    PartitionName=staff Nodes=ALL AllowGroups=staff\n\
+    PartitionName=root Nodes=ALL RootOnly=YES\n\
+    PartitionName=off Nodes=ALL State=DRAIN\n\
+    PartitionName=alice Nodes=ALL AllowGroups=alice\n";
+
+fn with_rig(conf: &str, body: impl AsyncFnOnce(Rig)) {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(System::within(SystemConfig::default(), async |system| {
+        body(Rig::start(&system, conf, MemoryJournal::default())).await;
+    }));
+}
+
+async fn update(rig: &Rig, uid: u32, job: JobId, change: JobChange) -> Result<(), Refusal> {
+    let jobs = vec![JobSelector { job, tasks: None, het: None }];
+    match rig.ask(uid, CommandRequest::UpdateJob { jobs, change: Box::new(change) }).await {
+        CommandReply::PerJob(answers) => answers.into_iter().try_for_each(|(_, answer)| answer),
+        other => panic!("{other:?}"),
+    }
+}
+
+fn to(partitions: &[&str]) -> JobChange {
+    let partitions = partitions.iter().map(|name| (*name).to_owned()).collect();
+    JobChange { partitions: Some(partitions), ..JobChange::default() }
+}
+
+#[test]
+fn nobody_moves_a_job_to_where_he_may_not_submit() {
+    with_rig(SITE, async |mut rig: Rig| {
+        let job = rig.submitted(spec()).await;
+        let moved = async |uid: u32, names: &[&str]| update(&rig, uid, job, to(names)).await;
+        assert_eq!(moved(1001, &["staff"]).await, Err(Refusal::GroupNotPermitted));
+        assert_eq!(moved(1001, &["debug", "staff"]).await, Err(Refusal::GroupNotPermitted));
+        assert_eq!(moved(1001, &["root"]).await, Err(Refusal::AccessDenied));
+        assert_eq!(moved(1001, &["off"]).await, Err(Refusal::PartitionUnavailable));
+        assert_eq!(moved(1002, &["alice"]).await, Err(Refusal::AccessDenied), "it is not his job");
+        assert_eq!(moved(1001, &["alice", "debug"]).await, Ok(()));
+        rig.until(job, |view| view.partitions == ["alice", "debug"]).await;
+        assert_eq!(moved(0, &["staff"]).await, Ok(()), "an administrator may");
+        rig.until(job, |view| view.partitions == ["staff"]).await;
+    });
+}
+
+#[test]
+fn limits_of_partitions_are_enforced_on_changes_where_they_are_on_submissions() {
+    let longer = || JobChange { time_limit: Some(TimeLimit::Secs(500 * 60)), ..JobChange::default() };
+    let by_delta = || JobChange { time_limit_delta_secs: Some(500 * 60), ..JobChange::default() };
+    let wider = || JobChange { nodes: Some(NodeCount { min: 50, max: None }), ..JobChange::default() };
+    with_rig(&format!("EnforcePartLimits=ALL\n{SITE}"), async |mut rig: Rig| {
+        let job = rig.submitted(spec()).await;
+        assert_eq!(update(&rig, 1001, job, longer()).await, Err(Refusal::InvalidTimeLimit));
+        assert_eq!(update(&rig, 1001, job, by_delta()).await, Err(Refusal::InvalidTimeLimit));
+        assert_eq!(update(&rig, 1001, job, wider()).await, Err(Refusal::BadNodeCount));
+        assert_eq!(update(&rig, 0, job, longer()).await, Ok(()));
+    });
+    with_rig(SITE, async |mut rig: Rig| {
+        let job = rig.submitted(spec()).await;
+        assert_eq!(update(&rig, 1001, job, longer()).await, Ok(()), "it waits with PartitionTimeLimit");
+        assert_eq!(update(&rig, 1001, job, wider()).await, Ok(()));
+    });
+}
