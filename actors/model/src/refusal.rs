@@ -15,6 +15,9 @@ pub enum Refusal {
     /// No such partition.
     #[error("Invalid partition name specified")]
     InvalidPartition(String),
+    /// None was named, and none is the default.
+    #[error("No partition specified or system default partition")]
+    NoPartition,
     /// No such node.
     #[error("Invalid node name specified")]
     InvalidNode(String),

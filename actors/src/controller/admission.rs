@@ -141,6 +141,15 @@ impl Rules<'_> {
             spec.layout.left_to_system = spec.layout.left_to_system.filter(|_| self.config.allow_spec_resources);
         }
         let resolved = self.resolve(&mut spec, &partitions)?;
+        if spec.time_min.is_some_and(|least| longer(least, resolved.time_limit)) {
+            return Err(Refusal::InvalidTimeLimit);
+        }
+        // It would be removed at once.
+        let needs = spec.time_min.unwrap_or(resolved.time_limit).duration().unwrap_or_default();
+        let earliest = spec.begin.unwrap_or(self.now).max(self.now);
+        if spec.deadline.is_some_and(|at| at < earliest.plus(needs)) {
+            return Err(Refusal::InvalidTimeLimit);
+        }
         let mut record = self.record(by, spec, resolved, array, identity);
         let view = JobCore::new(record.clone(), Arc::new(JobSite::default())).view(self.now);
         if let Some(rules) = self.priority.filter(|_| !record.terms.fixed) {
@@ -160,7 +169,7 @@ impl Rules<'_> {
         let mut named = Vec::new();
         if spec.partitions.is_empty() {
             let default = self.partitions.iter().find(|p| p.config.default);
-            named.push(default.ok_or_else(|| Refusal::InvalidPartition(String::new()))?);
+            named.push(default.ok_or(Refusal::NoPartition)?);
         }
         for name in &spec.partitions {
             let found = self.partitions.iter().find(|p| p.config.name == *name);

@@ -135,7 +135,7 @@ fn partitions_decide_who_may_come() {
     let both = JobSpec { partitions: vec!["staff".to_owned(), "debug".to_owned()], ..spec() };
     assert_eq!(accepted(both).resolved.partitions, ["debug"]);
     let none = submit("NodeName=n0 CPUs=4\nPartitionName=p Nodes=n0\n", 1001, spec()).unwrap_err();
-    assert_eq!(none, Refusal::InvalidPartition(String::new()));
+    assert_eq!(none, Refusal::NoPartition);
 }
 
 #[test]
@@ -394,4 +394,21 @@ fn a_node_that_is_to_give_more_memory_than_its_cpus_may_bring_gives_more_cpus() 
     assert_eq!(refused("MaxMemPerNode=2000", per_node(2100)), memory);
     let by_cpu = JobSpec { memory: MemoryRequest::PerCpu(MemoryMib(1500)), cpus_per_task: Some(2), ..spec() };
     assert_eq!(refused("MaxMemPerNode=2000", by_cpu), memory);
+}
+
+#[test]
+fn a_least_limit_is_within_the_limit_and_both_before_the_deadline() {
+    let secs = |secs| Some(TimeLimit::Secs(secs));
+    let with = |limit, least, deadline: Option<i64>, begin: Option<i64>| {
+        let deadline = deadline.map(Timestamp::from_secs);
+        let begin = begin.map(Timestamp::from_secs);
+        submit(SITE, 1001, JobSpec { time_limit: secs(limit), time_min: least, deadline, begin, ..spec() }).map(drop)
+    };
+    assert_eq!(with(1200, secs(1500), None, None), Err(Refusal::InvalidTimeLimit));
+    assert_eq!(with(1200, secs(1200), None, None), Ok(()));
+    // It is 1000 now.
+    assert_eq!(with(1200, None, Some(2199), None), Err(Refusal::InvalidTimeLimit));
+    assert_eq!(with(1200, None, Some(2200), None), Ok(()));
+    assert_eq!(with(1200, secs(60), Some(1100), None), Ok(()));
+    assert_eq!(with(1200, secs(60), Some(1100), Some(1050)), Err(Refusal::InvalidTimeLimit));
 }

@@ -17,7 +17,7 @@ use crate::{
         state::JobEvent,
     },
     scheduler::{
-        probe::{WouldStart, would_start, would_start_together},
+        probe::{WouldStart, barred, would_start, would_start_together},
         shell::{cluster_view, policy},
     },
 };
@@ -27,6 +27,7 @@ use garrick_model::{
     messages::command::{Caller, CommandReply},
     refusal::Refusal,
     spec::JobSpec,
+    state::Reason,
     time::Timestamp,
     view::JobView,
 };
@@ -187,6 +188,10 @@ impl ControllerActor {
                 return;
             }
         };
+        if admitted.record.hold.is_some() {
+            replies.send(CommandReply::Refused(Refusal::JobHeld));
+            return;
+        }
         self.say_when(vec![admitted.record], now, replies);
     }
 
@@ -211,9 +216,15 @@ impl ControllerActor {
                 [alone] => would_start(&cluster, alone, at).map(|start| vec![start]),
                 members => would_start_together(&cluster, members, at),
             };
+            let refusal = || match views.iter().find_map(|view| barred(&cluster, view)) {
+                Some(Reason::PartitionDown | Reason::PartitionInactive) => Refusal::PartitionUnavailable,
+                Some(Reason::PartitionTimeLimit) => Refusal::InvalidTimeLimit,
+                Some(Reason::PartitionNodeLimit) => Refusal::BadNodeCount,
+                _ => Refusal::NodeConfigUnavailable { detail: None },
+            };
             replies.send(match (starts, views.first()) {
                 (Some(starts), Some(first)) => told_when(first.id, &starts),
-                _ => CommandReply::Refused(Refusal::NodeConfigUnavailable { detail: None }),
+                _ => CommandReply::Refused(refusal()),
             });
             drop(turn);
         });

@@ -149,7 +149,8 @@ impl JobCore {
             || change.exclude.is_some()
             || change.switches.is_some()
             || change.segment.is_some()
-            || change.reservations.is_some();
+            || change.reservations.is_some()
+            || change.time_min.is_some();
         if of_waiting_jobs && !waiting {
             return Err(Refusal::JobNotPending);
         }
@@ -170,6 +171,10 @@ impl JobCore {
             && let TimeLimit::Secs(secs) = change.time_limit.unwrap_or(self.shown_limit())
         {
             change.time_limit = Some(TimeLimit::Secs(secs.saturating_add_signed(delta)));
+        }
+        let limit = change.time_limit.unwrap_or(self.shown_limit());
+        if change.time_min.is_some_and(|least| least != limit && least.min(limit) == limit) {
+            return Err(Refusal::InvalidTimeLimit);
         }
         if waiting {
             self.abandon_commit(turn);

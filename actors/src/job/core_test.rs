@@ -389,6 +389,18 @@ fn preferred_features_are_changed_while_the_job_waits() {
     assert_eq!(Bench::running(spec()).order(prefer("fast")), Err(Refusal::JobNotPending));
 }
 
+#[test]
+fn the_least_limit_of_a_waiting_job_is_no_longer_than_its_limit() {
+    let change = |secs| {
+        JobCommand::Update(Box::new(JobChange { time_min: Some(TimeLimit::Secs(secs)), ..JobChange::default() }))
+    };
+    let mut job = Bench::with(JobSpec { time_limit: Some(TimeLimit::Secs(3600)), ..spec() });
+    assert_eq!(job.order(change(3660)), Err(Refusal::InvalidTimeLimit));
+    job.order(change(60)).unwrap();
+    assert_eq!(job.view().spec.time_min, Some(TimeLimit::Secs(60)));
+    assert_eq!(Bench::running(spec()).order(change(60)), Err(Refusal::JobNotPending));
+}
+
 /// Found by simulation: the clock was set back behind a begin time that had come. The job was shown as waiting for it again,
 /// no timer ran, and it was never started.
 #[test]

@@ -396,6 +396,9 @@ impl JobRecord {
             spec.time_limit = Some(limit);
             self.resolved.time_limit = limit;
         }
+        if let Some(least) = change.time_min {
+            spec.time_min = Some(least);
+        }
         if let Some(partitions) = &change.partitions {
             spec.partitions.clone_from(partitions);
             self.resolved.partitions.clone_from(partitions);

@@ -165,7 +165,10 @@ fn changed_nodes(before: &ClusterView, users_matter: bool, view: &ClusterView, n
         && before.partitions == view.partitions
         && before.nodes.len() == view.nodes.len()
         && users_matter == view.users_matter()
-        && view.pending.iter().all(|job| job.state != JobState::Expediting && job.spec.het.is_none());
+        && view
+            .pending
+            .iter()
+            .all(|job| job.state != JobState::Expediting && job.spec.het.is_none() && job.spec.time_min.is_none());
     let mut changed = Vec::new();
     for (place, (old, new)) in before.nodes.iter().zip(&view.nodes).enumerate().filter(|_| same) {
         let same = Arc::ptr_eq(old, new);

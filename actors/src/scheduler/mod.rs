@@ -95,6 +95,8 @@ mod restricted_test;
 #[cfg(test)]
 mod resume_test;
 #[cfg(test)]
+mod time_min_test;
+#[cfg(test)]
 mod topology_test;
 #[cfg(test)]
 mod turns_test;

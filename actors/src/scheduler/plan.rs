@@ -162,8 +162,13 @@ pub(super) fn plan_noting(view: &ClusterView, now: Timestamp) -> (Plan, Option<(
         return (plan(view, now), None);
     }
     let mut pass = Pass::new(view, now);
-    // Components of heterogeneous jobs are tried on copies.
-    pass.ledger = view.pending.iter().all(|job| job.spec.het.is_none()).then(|| Ledger::new(view.nodes.len()));
+    // Components of heterogeneous jobs are tried on copies, and jobs whose limit may be lowered with other lengths than
+    // are noted.
+    pass.ledger = view
+        .pending
+        .iter()
+        .all(|job| job.spec.het.is_none() && job.spec.time_min.is_none())
+        .then(|| Ledger::new(view.nodes.len()));
     pass.run();
     let (plan, future, ledger) = pass.finish();
     let whole = !plan.truncated;
@@ -596,7 +601,16 @@ impl<'a> Pass<'a> {
                 self.with_layers(licenses, &request, &hres::places(nodes), self.now, length)
             });
             let (Some(nodes), Some(licenses)) = (placed, all) else {
-                return Err(self.waits(&asked, &mut tasks));
+                let shortened = if own.is_none() { self.place_shortened(&asked) } else { None };
+                let Some((nodes, licenses, secs)) = shortened else {
+                    return Err(self.waits(&asked, &mut tasks));
+                };
+                let shorter = Asked { length: Duration::from_secs(secs), ..asked };
+                self.start(&shorter, array_index, partition, (nodes, licenses), TimeLimit::Secs(secs));
+                if array_index.is_none() || self.plan.starts.len() >= view.policy.max_starts {
+                    return Ok(());
+                }
+                continue;
             };
             // Where the CPUs of suspended runs are taken, nothing is idle.
             let kept = if beside { self.keep_whole(&asked, nodes) } else { Some(nodes) };
@@ -636,6 +650,37 @@ impl<'a> Pass<'a> {
             return BTreeMap::new();
         }
         caps::promised(self.view, request.partition, window, &self.planned, &self.plan.reservations)
+    }
+
+    /// With `--time-min`: nodes that the request gets now if its limit is lowered, and the longest such limit, in seconds.
+    fn place_shortened(&mut self, asked: &Asked<'_>) -> Option<(Vec<AllocatedNode>, Licenses, u64)> {
+        let least = asked.job.spec.time_min?.duration()?;
+        if least >= asked.length || self.view.policy.backfill == Backfill::Off || self.trial.is_some() {
+            return None;
+        }
+        // Limits have whole minutes.
+        const MINUTE: u64 = 60;
+        let (mut fits, mut too_long) =
+            (least.as_secs().div_ceil(MINUTE).max(1), asked.length.as_secs().div_ceil(MINUTE));
+        let mut best = self.place_for(asked, fits * MINUTE)?;
+        while too_long - fits > 1 {
+            let middle = fits + (too_long - fits) / 2;
+            match self.place_for(asked, middle * MINUTE) {
+                Some(placed) => (fits, best) = (middle, placed),
+                None => too_long = middle,
+            }
+        }
+        Some((best.0, best.1, fits * MINUTE))
+    }
+
+    /// Nodes and licenses that the request gets now for so long.
+    fn place_for(&mut self, asked: &Asked<'_>, secs: u64) -> Option<(Vec<AllocatedNode>, Licenses)> {
+        let length = Duration::from_secs(secs);
+        let request = Request { limit_secs: Some(secs), ..asked.request.clone() };
+        let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length)?;
+        let nodes = self.place_now(&Asked { request: &request, length, ..*asked })?;
+        let licenses = self.with_layers(licenses, &request, &hres::places(&nodes), self.now, length)?;
+        Some((nodes, licenses))
     }
 
     /// Nodes that the request gets now from runs that are suspended for such as it.
@@ -1140,7 +1185,7 @@ fn place_expedited(
     room.then(|| place(&on_kept)).flatten().or_else(|| place(request))
 }
 
-fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
+pub(super) fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
     match partition.state {
         PartitionState::Up | PartitionState::Drain => {}
         PartitionState::Down => return Err(Reason::PartitionDown),

@@ -7,7 +7,7 @@ use super::{
     hres::{self, Room},
     licenses::LicensePlan,
     machine::Machine,
-    plan::{Features, Plan, Reservation, StartProposal, earliest, node_names, plan_minding},
+    plan::{Features, Plan, Reservation, StartProposal, earliest, node_names, plan_minding, within_limits},
     request::{ANYBODY, MemoryNeed, NodeUse, Request, run_limit},
     select,
 };
@@ -15,6 +15,7 @@ use garrick_model::{
     hostlist::HostList,
     ids::NodeIndex,
     resources::{CpuSet, NodeShare},
+    state::Reason,
     time::Timestamp,
     view::{AllocatedNode, JobView, NodeView},
 };
@@ -144,6 +145,15 @@ pub struct WouldStart {
     pub nodes: Vec<AllocatedNode>,
 }
 
+/// Why the job cannot start in any of its partitions, whatever is free; `None`: it can in one of them.
+pub fn barred(view: &ClusterView, job: &JobView) -> Option<Reason> {
+    let mut why = None;
+    for (_, partition) in job.partitions.iter().filter_map(|name| view.partition(name)) {
+        why = Some(within_limits(job, partition).err()?);
+    }
+    why
+}
+
 /// Puts the job into the queue in thought and makes a plan: when and where it starts, or has room reserved, behind all
 /// that go before it, however many those are and however far ahead that is. Where a plan reserves nothing for it, the
 /// earliest time at which running jobs leave enough room counts. `None`: no end in sight (nodes down, limits).
@@ -158,6 +168,9 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
     let mut best: Option<WouldStart> = None;
     for name in &job.partitions {
         let Some((place, partition)) = view.partition(name) else { continue };
+        if within_limits(&job, partition).is_err() {
+            continue;
+        }
         let mut request = Request::new(view, &job, place, &|name| names.get(name).copied()).as_of(now);
         let mut candidates = features.candidates(&request);
         let eyes = view.reservations.eyes(&job, name, now).into_iter().next_back();

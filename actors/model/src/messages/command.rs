@@ -358,6 +358,8 @@ pub struct JobChange {
     pub segment: Option<u32>,
     /// ReservationName: one or more; empty for none.
     pub reservations: Option<Vec<String>>,
+    /// TimeMin.
+    pub time_min: Option<TimeLimit>,
 }
 
 /// `scontrol update NodeName=...`.

@@ -35,7 +35,10 @@ pub fn count(text: &str) -> Option<u64> {
 }
 
 fn word(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'+' | b'/'))
+    // What begins with a minus is a number below 0.
+    !text.is_empty()
+        && !text.starts_with('-')
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'+' | b'/'))
 }
 
 fn supported(name: &str) -> Result<(), GresTextError> {
@@ -202,6 +205,7 @@ mod tests {
         for wrong in ["", ",", "gpu:", "gpu::1", "gpu:h100:x", "gpu:a:1:2", "g pu", "gpu,"] {
             assert!(request(wrong).is_err(), "{wrong}");
         }
+        assert!(request("gpu:-1").is_err() && request("gpu:h100:-1").is_err());
         assert!(matches!(request("mps:1"), Err(GresTextError::NotSupported(_))));
     }
 
@@ -209,7 +213,7 @@ mod tests {
     fn numbers_of_gpus_may_name_types() {
         assert_eq!(list(&gpus("2").unwrap()), "gpu:2");
         assert_eq!(list(&gpus("h100:2,a100:1").unwrap()), "gpu:h100:2,gpu:a100:1");
-        for wrong in ["", "h100", "2,", "a:b:1"] {
+        for wrong in ["", "h100", "2,", "a:b:1", "-1", "h100:-1"] {
             assert!(gpus(wrong).is_err(), "{wrong}");
         }
     }

@@ -114,6 +114,7 @@ fn spec() -> JobSpec {
         time_min: Some(TimeLimit::Secs(60)),
         constraint: Some("gpu&fast".into()),
         prefer: None,
+        time_min: None,
         licenses: None,
         reservations: Vec::new(),
         gres: Default::default(),
@@ -334,6 +335,7 @@ fn change() -> JobChange {
         segment: None,
         reservations: None,
         prefer: None,
+        time_min: None,
     }
 }
 
