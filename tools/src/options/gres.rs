@@ -2,10 +2,10 @@
 
 use super::{
     table::{Arg, Arg::Required, JOB, OptionDef},
-    typed::{Given, OptionError, Source, Sourced, Typed},
+    typed::{CPUS_OF_TASK, Given, OptionError, Source, Sourced, Typed},
 };
 use garrick_model::{
-    gres::{GresBinding, GresCount, GresRequest},
+    gres::{GPU, GresBinding, GresCount, GresRequest},
     refusal::Refusal,
     resources::MemoryMib,
     spec_text::gres::{self as text, GresTextError},
@@ -67,13 +67,16 @@ pub const OPTIONS: &[OptionDef] = &[
     option("tres-per-task", None, Required("list"), "resources required per task, gres/name[:type]:n", |t, g| {
         let (gres, cpus) = read(g.text()?, text::tres_per_task)?;
         t.gres.tres_per_task = g.sourced(gres);
-        t.cpus_per_task = cpus.or(t.cpus_per_task);
-        Ok(())
+        if cpus.is_none() {
+            return Ok(());
+        }
+        t.cpus_per_task = cpus;
+        t.choose(CPUS_OF_TASK, g)
     })
     .env(&["SBATCH_TRES_PER_TASK", "SALLOC_TRES_PER_TASK", "SLURM_TRES_PER_TASK"]),
     option("cpus-per-gpu", None, Required("n"), "CPUs per allocated GPU", |t, g| {
         t.gres.cpus_per_gpu = g.sourced(g.number(1)?);
-        Ok(())
+        t.choose(CPUS_OF_TASK, g)
     })
     .env(&["SBATCH_CPUS_PER_GPU", "SALLOC_CPUS_PER_GPU", "SLURM_CPUS_PER_GPU"]),
     option("mem-per-gpu", None, Required("MB"), "real memory per allocated GPU", |t, g| {
@@ -137,6 +140,14 @@ pub fn of_job(typed: &Typed) -> Result<GresRequest, OptionError> {
     if !asked.per_socket.is_empty() && asked.sockets.is_none() {
         return Err(OptionError::Text("--gpus-per-socket needs --sockets-per-node.".to_owned()));
     }
+    let of_node = (&typed.gres.per_node, &typed.gres.gpus_per_node);
+    if let (Some(gres), Some(gpus)) = of_node
+        && gres.source == gpus.source
+        && gres.source != Source::Environment
+        && gres.value.iter().flatten().any(|asked| asked.name == GPU)
+    {
+        return Err(OptionError::Text("--gres=gpu and --gpus-per-node are mutually exclusive.".to_owned()));
+    }
     if let (Some(memory), Some(per_gpu)) = (&typed.memory, &typed.gres.mem_per_gpu) {
         if memory.source == per_gpu.source {
             return Err(OptionError::Text(
@@ -180,8 +191,9 @@ mod tests {
 
     #[test]
     fn a_job_may_ask_in_every_form() {
-        let line = "--gres=gpu:h100:2,craynetwork -G 4 --gpus-per-node=a100:1 --gpus-per-task=1 --cpus-per-gpu=3";
-        let asked = of_job(&typed(Command::Sbatch, &[("SBATCH_MEM_PER_GPU", "1G")], line).unwrap()).unwrap();
+        let env = [("SBATCH_MEM_PER_GPU", "1G"), ("SBATCH_GPUS_PER_NODE", "a100:1")];
+        let line = "--gres=gpu:h100:2,craynetwork -G 4 --gpus-per-task=1 --cpus-per-gpu=3";
+        let asked = of_job(&typed(Command::Sbatch, &env, line).unwrap()).unwrap();
         assert_eq!(list(&asked.per_node), "gpu:h100:2,craynetwork:1");
         assert_eq!((list(&asked.total), list(&asked.gpus_per_node)), ("gpu:4".into(), "gpu:a100:1".into()));
         assert_eq!((list(&asked.per_task), asked.cpus_per_gpu), ("gpu:1".into(), Some(3)));

@@ -76,6 +76,13 @@ fn all_licenses(typed: &Typed) -> Option<String> {
 pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<JobSpec>, OptionError> {
     let mut warnings = Vec::new();
     let nodes = fitting_nodes(typed, &mut warnings);
+    if typed.begin.zip(typed.deadline).is_some_and(|(begin, deadline)| deadline < begin) {
+        let text = "Incompatible begin and deadline time specification";
+        return Err(OptionError::Text(text.to_owned()));
+    }
+    // As many tasks as threads are asked for (`--extra-node-info` in sbatch(1)).
+    let by_threads = typed.layout.threads_of_node.filter(|_| typed.ntasks_per_node.is_none());
+    let by_threads = by_threads.map(|threads| threads.saturating_mul(nodes.map_or(1, |nodes| nodes.min)));
     let spec = JobSpec {
         kind: work.kind,
         name: typed.job_name.clone().filter(|n| !n.is_empty()).unwrap_or(work.default_name),
@@ -85,7 +92,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         wckey: typed.wckey.clone(),
         partitions: typed.partitions.clone(),
         nodes,
-        tasks: typed.ntasks.map(|n| n.value),
+        tasks: typed.ntasks.map(|n| n.value).or(by_threads),
         tasks_per_node: typed.ntasks_per_node.map(|n| n.value),
         cpus_per_task: typed.cpus_per_task,
         min_cpus_per_node: typed.mincpus,
@@ -271,6 +278,56 @@ mod tests {
         assert_eq!(checked.warnings, ["can't run 4 processes on 5 nodes, setting nnodes to 4"]);
         assert_eq!(checked.spec.nodes.unwrap().min, 4);
         assert!(built("-N4 -n4").warnings.is_empty());
+    }
+
+    fn refused(args: &str) -> String {
+        let work = Work {
+            kind: JobKind::Batch,
+            default_name: "job.sh".to_owned(),
+            argv: Vec::new(),
+            script: None,
+            command: None,
+        };
+        let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
+        let parsed = command_line(Command::Sbatch, &args).unwrap();
+        lay_over(Command::Sbatch, &[], &|_| None, &parsed.options, Timestamp::from_secs(0))
+            .map_err(|error| format!("{error:?}"))
+            .and_then(|typed| build(&typed, Submitter::default(), work).map_err(|error| error.to_string()))
+            .map(drop)
+            .unwrap_err()
+    }
+
+    #[test]
+    fn what_excludes_each_other_is_refused_in_one_place() {
+        for (args, both) in [
+            ("--mem=1G --mem-per-cpu=1G", "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."),
+            ("--mem-per-cpu=0 --mem=0", "--mem, --mem-per-cpu, and --mem-per-gpu are mutually exclusive."),
+            ("-c3 --cpus-per-gpu=2 --gpus=2", "--cpus-per-task and --cpus-per-gpu are mutually exclusive."),
+            ("--tres-per-task=cpu=2 -c3", "--tres-per-task and --cpus-per-task are mutually exclusive."),
+            ("--gres=gpu:1 --gpus-per-node=1", "--gres=gpu and --gpus-per-node are mutually exclusive."),
+            ("--exclusive --oversubscribe", "--exclusive and --oversubscribe are mutually exclusive."),
+            ("--hint=compute_bound -B 2", "mutually exclusive with --hint"),
+            ("--begin=now+2hours --deadline=now+1hour", "Incompatible begin and deadline time specification"),
+        ] {
+            let said = refused(args);
+            assert!(said.contains(both), "{args}: {said}");
+        }
+        assert_eq!(built("--mem=1G --mem=2G").spec.memory, MemoryRequest::PerNode(MemoryMib(2048)));
+        assert_eq!(built("-c3 -c4").spec.cpus_per_task, Some(4));
+    }
+
+    #[test]
+    fn a_task_for_each_thread_that_is_asked_for() {
+        assert_eq!(built("-B 2:2:2").spec.tasks, Some(8));
+        assert_eq!(built("-N2 -B 2:2:2").spec.tasks, Some(16));
+        assert_eq!(built("-n3 -B 2:2:2").spec.tasks, Some(3));
+        assert_eq!(built("-B 2:2").spec.tasks, None);
+    }
+
+    #[test]
+    fn commas_are_no_partition() {
+        assert_eq!(built("-p ,").spec.partitions, [","]);
+        assert_eq!(built("-p a,").spec.partitions, ["a"]);
     }
 
     #[test]

@@ -43,6 +43,9 @@ pub const OPTIONS: &[OptionDef] = &[
             t.layout.sockets_per_node = sourced(sockets).or(t.layout.sockets_per_node);
             t.layout.cores_per_socket = sourced(cores).or(t.layout.cores_per_socket);
             t.layout.threads_per_core = sourced(threads).or(t.layout.threads_per_core);
+            let all = |(sockets, cores, threads): (u32, u32, u32)| sockets.checked_mul(cores)?.checked_mul(threads);
+            let threads_of_node = sockets.zip(cores).zip(threads).map(|((s, c), t)| all((s, c, t)));
+            t.layout.threads_of_node = threads_of_node.map(|threads| g.checked(threads)).transpose()?;
             Ok(())
         },
     ),
@@ -124,11 +127,12 @@ fn count_or_any(word: &str, given: &Given<'_>) -> Result<Option<u32>, OptionErro
 /// What a job asks for.
 pub fn of_job(typed: &Typed) -> Result<LayoutRequest, OptionError> {
     let asked = &typed.layout;
-    let counts = [asked.threads_per_core, asked.tasks_per_core];
+    let counts = [asked.threads_per_core, asked.tasks_per_core, asked.sockets_per_node, asked.cores_per_socket];
     // What is said later goes over what a hint comes to, and the other way round; both at once contradict each other.
     let hint = asked.hint.filter(|hint| counts.iter().flatten().all(|count| count.source <= hint.source));
     if hint.is_some_and(|hint| counts.iter().flatten().any(|count| count.source == hint.source)) {
-        let text = "Following options are mutually exclusive with --hint: --ntasks-per-core, --threads-per-core, -B";
+        let text = "Following options are mutually exclusive with --hint: --ntasks-per-core, --threads-per-core, \
+                    --sockets-per-node, --cores-per-socket, -B";
         return Err(OptionError::Text(text.to_owned()));
     }
     let threads = asked.threads_per_core.filter(|_| hint.is_none()).map(|threads| threads.value);

@@ -6,7 +6,7 @@ use super::{
         Arg::{Optional, Required},
         Effect, JOB, OptionDef, RUN,
     },
-    typed::OptionError,
+    typed::{OptionError, SHARING},
     values,
 };
 use garrick_model::{refusal::Refusal, spec::Sharing, spec_text::licenses::may_be_request};
@@ -38,7 +38,12 @@ pub const OPTIONS: &[OptionDef] = &[
     })
     .env(&["SBATCH_JOB_NAME", "SALLOC_JOB_NAME"]),
     OptionDef::new("partition", Some('p'), Required("partition"), JOB, "partition requested", |t, g| {
-        t.partitions = g.text()?.split(',').filter(|p| !p.is_empty()).map(str::to_owned).collect();
+        let text = g.text()?;
+        t.partitions = text.split(',').filter(|p| !p.is_empty()).map(str::to_owned).collect();
+        // Nothing but commas names no partition, and not the default either.
+        if t.partitions.is_empty() && !text.is_empty() {
+            t.partitions.push(text.to_owned());
+        }
         Ok(())
     })
     .env(&["SBATCH_PARTITION", "SALLOC_PARTITION", "SLURM_PARTITION"]),
@@ -115,14 +120,14 @@ pub const OPTIONS: &[OptionDef] = &[
                 _ => return Err(g.invalid()),
             };
             t.topology.exclusive = text == "topo";
-            Ok(())
+            t.choose(SHARING, g)
         },
     )
     .env(&["SBATCH_EXCLUSIVE", "SALLOC_EXCLUSIVE", "SLURM_EXCLUSIVE"]),
-    OptionDef::new("oversubscribe", Some('s'), Arg::None, JOB, "share nodes with other jobs", |t, _| {
+    OptionDef::new("oversubscribe", Some('s'), Arg::None, JOB, "share nodes with other jobs", |t, g| {
         t.sharing = Sharing::Oversubscribe;
         t.topology.exclusive = false;
-        Ok(())
+        t.choose(SHARING, g)
     }),
     OptionDef::new("contiguous", None, Arg::None, JOB, "demand a contiguous range of nodes", |t, _| {
         t.contiguous = true;

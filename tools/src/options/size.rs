@@ -2,6 +2,7 @@
 
 use super::{
     table::{Arg::Required, JOB, OptionDef},
+    typed::{CPUS_OF_TASK, Given, MEMORY, OptionError, Typed},
     values,
 };
 use garrick_model::resources::{MemoryMib, MemoryRequest};
@@ -25,7 +26,7 @@ pub const OPTIONS: &[OptionDef] = &[
     .env(&["SLURM_NTASKS_PER_NODE"]),
     OptionDef::new("cpus-per-task", Some('c'), Required("ncpus"), JOB, "number of cpus required per task", |t, g| {
         t.cpus_per_task = Some(g.number(1)?);
-        Ok(())
+        t.choose(CPUS_OF_TASK, g)
     })
     .env(&["SRUN_CPUS_PER_TASK"]),
     OptionDef::new("mincpus", None, Required("n"), JOB, "minimum number of logical processors per node", |t, g| {
@@ -33,11 +34,7 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     }),
     OptionDef::new("mem", None, Required("MB"), JOB, "minimum amount of real memory per node", |t, g| {
-        t.memory = g.sourced(match g.checked(values::memory(g.text()?))? {
-            MemoryMib(0) => MemoryRequest::All,
-            some => MemoryRequest::PerNode(some),
-        });
-        Ok(())
+        memory(t, g, MemoryRequest::PerNode)
     })
     .env(&["SBATCH_MEM_PER_NODE", "SALLOC_MEM_PER_NODE", "SLURM_MEM_PER_NODE"]),
     OptionDef::new(
@@ -46,13 +43,7 @@ pub const OPTIONS: &[OptionDef] = &[
         Required("MB"),
         JOB,
         "minimum amount of real memory per allocated cpu",
-        |t, g| {
-            t.memory = g.sourced(match g.checked(values::memory(g.text()?))? {
-                MemoryMib(0) => MemoryRequest::All,
-                some => MemoryRequest::PerCpu(some),
-            });
-            Ok(())
-        },
+        |t, g| memory(t, g, MemoryRequest::PerCpu),
     )
     .env(&["SBATCH_MEM_PER_CPU", "SALLOC_MEM_PER_CPU", "SLURM_MEM_PER_CPU"]),
     OptionDef::new("tmp", None, Required("MB"), JOB, "minimum amount of temporary disk", |t, g| {
@@ -60,3 +51,11 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     }),
 ];
+
+fn memory(typed: &mut Typed, given: &Given<'_>, of: fn(MemoryMib) -> MemoryRequest) -> Result<(), OptionError> {
+    typed.memory = given.sourced(match given.checked(values::memory(given.text()?))? {
+        MemoryMib(0) => MemoryRequest::All,
+        some => of(some),
+    });
+    typed.choose(MEMORY, given)
+}

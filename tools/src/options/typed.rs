@@ -143,6 +143,13 @@ impl OptionError {
     }
 }
 
+/// What memory options say, for [`Typed::choose`].
+pub const MEMORY: &str = "memory";
+/// How many CPUs a task has.
+pub const CPUS_OF_TASK: &str = "CPUs of a task";
+/// Who else may be on the nodes.
+pub const SHARING: &str = "sharing";
+
 /// A text to print instead of doing anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Help {
@@ -213,6 +220,8 @@ pub struct TypedLayout {
     pub core_spec: Option<Sourced<u32>>,
     /// `--thread-spec`
     pub thread_spec: Option<Sourced<u32>>,
+    /// Threads that `-B S:C:T` asks for on each node.
+    pub threads_of_node: Option<u32>,
     /// `--hint`
     pub hint: Option<Sourced<Hint>>,
     /// `-O`
@@ -230,6 +239,8 @@ pub struct Typed {
     pub help: Option<Help>,
     /// Things to say once about options that do nothing here.
     pub notices: Vec<&'static str>,
+    /// Of options that say the same thing in different ways, those that were given: what they say, and by which option.
+    pub chosen: Vec<(&'static str, Sourced<&'static str>)>,
     /// `--conf`
     pub conf: Option<PathBuf>,
     /// `-Q`
@@ -431,5 +442,21 @@ impl Typed {
         if !self.notices.contains(&text) {
             self.notices.push(text);
         }
+    }
+
+    /// Keeps that this option says it. Two options that say the same differently exclude each other in one place; in the
+    /// environment both may stand for what a job has.
+    pub fn choose(&mut self, what: &'static str, given: &Given<'_>) -> Result<(), OptionError> {
+        let clashes = |other: &Sourced<&str>| other.source == given.source && other.value != given.name;
+        let other = self.chosen.iter().find(|(known, other)| *known == what && clashes(other));
+        if let Some((_, other)) = other.filter(|_| given.source != Source::Environment) {
+            let both = match what {
+                MEMORY => "--mem, --mem-per-cpu, and --mem-per-gpu".to_owned(),
+                _ => format!("--{} and --{}", other.value, given.name),
+            };
+            return Err(OptionError::Text(format!("{both} are mutually exclusive.")));
+        }
+        self.chosen.push((what, Sourced { value: given.name, source: given.source }));
+        Ok(())
     }
 }

@@ -114,7 +114,6 @@ fn spec() -> JobSpec {
         time_min: Some(TimeLimit::Secs(60)),
         constraint: Some("gpu&fast".into()),
         prefer: None,
-        time_min: None,
         licenses: None,
         reservations: Vec::new(),
         gres: Default::default(),

@@ -168,6 +168,7 @@ const JOB_KEYS: &[&str] = &[
     "starttime",
     "switches",
     "timelimit",
+    "timemin",
 ];
 
 fn unknown(pair: &Pair, known: &[&'static str]) -> UpdateError {
@@ -225,6 +226,10 @@ fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobCha
             "numnodes" | "reqnodes" => change.nodes = Some(node_count(value)?),
             "numtasks" => change.tasks = Some(number("NumTasks", value)?),
             "partition" => change.partitions = Some(choices::words(value)),
+            "timemin" => {
+                let least: TimeLimit = value.parse().map_err(|_| wrong("TimeMin", value, ""))?;
+                change.time_min = Some(least);
+            }
             "priority" => change.priority = Some(number("Priority", value)?),
             "sitefactor" => change.site_factor = Some(adjustment("SiteFactor", value)?),
             "reservationname" => change.reservations = Some(choices::words(value)),
@@ -419,6 +424,16 @@ mod tests {
         assert_eq!(change.nice, Some(-5));
         assert_eq!(change.partitions, Some(vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(change.memory, Some(MemoryRequest::PerNode(MemoryMib(2048))));
+    }
+
+    #[test]
+    fn the_least_limit_is_read_as_limits_are() {
+        let least = |word: &str| match read_words(&["JobId=5", word])? {
+            Update::Job(_, change) => Ok(change.time_min),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(least("TimeMin=10").unwrap(), Some(TimeLimit::Secs(600)));
+        assert!(least("TimeMin=soon").unwrap_err().to_string().contains("Invalid TimeMin value: soon"));
     }
 
     #[test]
