@@ -428,9 +428,11 @@ mod tests {
 
     #[test]
     fn the_least_limit_is_read_as_limits_are() {
-        let least = |word: &str| match read_words(&["JobId=5", word])? {
-            Update::Job(_, change) => Ok(change.time_min),
-            other => panic!("{other:?}"),
+        let least = |word: &str| {
+            read_words(&["JobId=5", word]).map(|update| match update {
+                Update::Job(_, change) => change.time_min,
+                other => panic!("{other:?}"),
+            })
         };
         assert_eq!(least("TimeMin=10").unwrap(), Some(TimeLimit::Secs(600)));
         assert!(least("TimeMin=soon").unwrap_err().to_string().contains("Invalid TimeMin value: soon"));
