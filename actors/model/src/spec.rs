@@ -96,6 +96,9 @@ pub struct Dependency {
     /// On one task of an array, `N_3`.
     #[serde(default)]
     pub array_index: Option<u32>,
+    /// It can never be fulfilled any more.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub failed: bool,
 }
 
 /// All (`,`) or any (`?`) of some conditions.

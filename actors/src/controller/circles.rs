@@ -64,7 +64,7 @@ mod tests {
     };
 
     fn after(on: u32, array_index: Option<u32>) -> Dependencies {
-        let one = Dependency { kind: DependencyKind::AfterAny, job: Some(JobId(on)), array_index };
+        let one = Dependency { kind: DependencyKind::AfterAny, job: Some(JobId(on)), array_index, failed: false };
         Dependencies { any: false, list: vec![one] }
     }
 

@@ -157,6 +157,9 @@ impl JobCore {
         if change.nodes.is_some_and(|n| n.min == 0 || n.max.is_some_and(|max| max < n.min)) || change.tasks == Some(0) {
             return Err(Refusal::BadNodeCount);
         }
+        if change.array_limit.is_some() && self.record.array.is_none() && self.record.array_task.is_none() {
+            return Err(Refusal::InvalidArray);
+        }
         if !by.admin {
             let raises_priority = change.priority.is_some_and(|p| p > self.priority());
             if raises_priority

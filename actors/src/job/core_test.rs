@@ -170,7 +170,10 @@ fn a_restart_during_a_commit_gives_back_what_was_asked_for() {
 #[test]
 fn who_waits_for_a_job_is_known_from_the_records() {
     let on = |kind, job| JobSpec {
-        dependencies: Dependencies { any: false, list: vec![Dependency { kind, job, array_index: None }] },
+        dependencies: Dependencies {
+            any: false,
+            list: vec![Dependency { kind, job, array_index: None, failed: false }],
+        },
         ..spec()
     };
     let waits = |id, spec| super::dependency::waits_for(&record(id, spec), &record(7, self::spec()));
@@ -229,6 +232,8 @@ fn a_waiting_job_is_cancelled_at_once_and_a_running_one_by_its_batch_host() {
     let (answer, out) = job.command(ALICE, None, JobCommand::Cancel);
     assert_eq!((answer, ends_sent(&out)), (Ok(()), vec!["n0"]));
     assert_eq!((job.state(), job.view().ending), (JobState::Completing, Some(JobState::Cancelled)));
+    // Its limit is not its end any more.
+    assert_eq!((job.view().end_time, job.replayed() == job.core.record), (Some(job.now), true));
     assert_eq!(job.order(JobCommand::Cancel), Ok(()));
     assert_eq!(job.saved.iter().filter(|e| matches!(e, JobEvent::Ending(_))).count(), 1);
     job.ended(JobState::Cancelled, 0);
@@ -551,8 +556,26 @@ fn a_forgotten_job_fulfils_what_needs_no_outcome() {
 }
 
 #[test]
+fn a_condition_that_failed_is_known_from_those_that_are_open() {
+    let list = [3, 4, 5].map(|job| Dependency {
+        kind: DependencyKind::AfterOk,
+        job: Some(JobId(job)),
+        array_index: None,
+        failed: false,
+    });
+    let mut job = Bench::with(JobSpec { dependencies: Dependencies { any: false, list: list.to_vec() }, ..spec() });
+    job.send(fact(3, true, Some(TaskOutcome::Ok)));
+    job.send(fact(4, true, Some(TaskOutcome::NotOk)));
+    let view = job.view();
+    assert_eq!(view.reason, Reason::DependencyNeverSatisfied);
+    assert_eq!(view.dependencies.unfulfilled_text(), "afterok:4(failed),afterok:5(unfulfilled)");
+    assert_eq!(job.replayed(), job.core.record);
+}
+
+#[test]
 fn of_alternatives_one_is_enough() {
-    let on = |job| Dependency { kind: DependencyKind::AfterOk, job: Some(JobId(job)), array_index: None };
+    let on =
+        |job| Dependency { kind: DependencyKind::AfterOk, job: Some(JobId(job)), array_index: None, failed: false };
     let either = JobSpec { dependencies: Dependencies { any: true, list: vec![on(3), on(4)] }, ..spec() };
     let mut job = Bench::with(either.clone());
     job.send(fact(3, true, Some(TaskOutcome::NotOk)));
@@ -567,7 +590,7 @@ fn of_alternatives_one_is_enough() {
 
 #[test]
 fn singleton_waits_for_earlier_jobs_of_its_name() {
-    let one = Dependency { kind: DependencyKind::Singleton, job: None, array_index: None };
+    let one = Dependency { kind: DependencyKind::Singleton, job: None, array_index: None, failed: false };
     let single = JobSpec { dependencies: Dependencies { any: false, list: vec![one] }, ..spec() };
     let (mut job, out) = Bench::new(record(7, single));
     assert!(out.iter().any(|e| matches!(e, JobEffect::FindSiblings { .. })));
@@ -604,6 +627,15 @@ fn array_limit_counts_tasks_that_run() {
     assert_eq!(outcomes(&job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))))), [false]);
     job.send(fact(5001, true, Some(TaskOutcome::Ok)));
     assert!(outcomes(&job.send(JobInput::Start(Box::new(proposal(7, Some(2), &["n0"]))))).is_empty());
+}
+
+#[test]
+fn only_an_array_has_a_limit_of_tasks() {
+    let limit = JobCommand::Update(Box::new(JobChange { array_limit: Some(2), ..JobChange::default() }));
+    assert_eq!(Bench::with(spec()).order(limit.clone()), Err(Refusal::InvalidArray));
+    let mut array_job = Bench::with(JobSpec { array: Some(array(1, 9, None)), ..spec() });
+    assert_eq!(array_job.order(limit), Ok(()));
+    assert_eq!(array_job.view().array_pending.unwrap().limit, Some(2));
 }
 
 #[test]

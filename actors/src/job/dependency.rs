@@ -136,12 +136,13 @@ impl JobCore {
         let left: Vec<Dependency> = if one_is_enough {
             Vec::new()
         } else {
-            known.list.iter().zip(&verdicts).filter(|(_, v)| keep(v)).map(|(d, _)| d.clone()).collect()
+            known.list.iter().zip(&verdicts).filter(|(_, v)| keep(v)).map(|(d, v)| marked(d, *v)).collect()
         };
         let never = verdicts.contains(&Verdict::Never);
         let failed = if known.any { !one_is_enough && left.is_empty() && never } else { never };
         let failed = failed || (self.record.dependency_failed && !one_is_enough);
-        let left = if failed && left.is_empty() { known.list.clone() } else { left };
+        let all = || known.list.iter().zip(&verdicts).map(|(d, v)| marked(d, *v)).collect();
+        let left = if failed && left.is_empty() { all() } else { left };
         if left != known.list || failed != self.record.dependency_failed {
             let left = Dependencies { any: known.any, list: left };
             self.save(JobEvent::DependenciesLeft { left, failed }, turn);
@@ -169,6 +170,11 @@ pub fn waits_for(record: &JobRecord, on: &JobRecord) -> bool {
             DependencyKind::Singleton => same(),
             _ => dependency.job == Some(on.id),
         })
+}
+
+/// The condition, known to have failed where it can never be.
+fn marked(dependency: &Dependency, verdict: Verdict) -> Dependency {
+    Dependency { failed: dependency.failed || verdict == Verdict::Never, ..dependency.clone() }
 }
 
 /// `own`: which tasks of an array ask, where they are of one.

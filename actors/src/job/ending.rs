@@ -49,7 +49,7 @@ pub fn end_lost(job: JobId, node: String, sluid: Sluid) -> JobEffect {
 
 impl JobCore {
     pub(super) fn cancel(&mut self, state: JobState, by: Option<u32>, turn: &mut Turn<'_>) -> Result<(), Refusal> {
-        let ending = Ending { state, reason: Reason::None, then: Afterwards::Over, by };
+        let ending = Ending { state, reason: Reason::None, then: Afterwards::Over, by, at: Some(turn.now) };
         match &self.record.phase {
             Phase::Pending => {
                 self.abandon_commit(turn);
@@ -104,10 +104,8 @@ impl JobCore {
                 let again = phase.working().is_some_and(|r| r.ending.as_ref().is_some_and(|e| e.then == then));
                 if !again {
                     let reason = Reason::Other("JOB REQUEUE".to_owned());
-                    self.save(
-                        JobEvent::Ending(Ending { state: JobState::Cancelled, reason, then, by: Some(by) }),
-                        turn,
-                    );
+                    let (state, at) = (JobState::Cancelled, Some(turn.now));
+                    self.save(JobEvent::Ending(Ending { state, reason, then, by: Some(by), at }), turn);
                     self.let_go_of_kept(turn);
                 }
                 self.ask_for_end(turn);

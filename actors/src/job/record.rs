@@ -346,6 +346,9 @@ pub struct Ending {
     pub then: Afterwards,
     /// Who asked.
     pub by: Option<u32>,
+    /// When: what is shown as the job's end until the real one is known. Earlier versions did not save it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
 }
 
 /// How a run (or a job that never ran) ended.

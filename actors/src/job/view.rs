@@ -79,9 +79,14 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         eligible_time: record.eligible_time.or(record.begin),
         start_time: match run {
             Some(run) if !matches!(record.phase, Phase::Pending) => Some(run.start),
-            _ => core.expected,
+            // Not before it may.
+            _ => core.expected.or(record.begin.filter(|begin| *begin > now)),
         },
-        end_time: end.map(|e| e.at).or_else(|| run.and_then(super::record::Run::expected_end)),
+        end_time: match run.and_then(|r| r.ending.as_ref()) {
+            _ if end.is_some() => end.map(|e| e.at),
+            Some(ending) => ending.at,
+            None => run.and_then(super::record::Run::expected_end),
+        },
         last_sched_eval: core.last_eval,
         allocation: run.map(|r| Arc::clone(&r.allocation)),
         completing_nodes: match run {

@@ -87,7 +87,7 @@ fn serde_bytes_buf(bytes: &[u8]) -> EnvEntry {
 
 /// A spec that depends on one job.
 pub fn depends_on(kind: DependencyKind, job: u32) -> JobSpec {
-    let one = Dependency { kind, job: Some(JobId(job)), array_index: None };
+    let one = Dependency { kind, job: Some(JobId(job)), array_index: None, failed: false };
     JobSpec { dependencies: Dependencies { any: false, list: vec![one] }, ..spec() }
 }
 

@@ -101,7 +101,7 @@ impl World {
         let kind = self.random.pick(&kinds).copied().unwrap_or(DependencyKind::Singleton);
         let job = self.random.pick(&jobs).copied().filter(|_| kind != DependencyKind::Singleton);
         let kind = if job.is_none() { DependencyKind::Singleton } else { kind };
-        Dependencies { any: false, list: vec![Dependency { kind, job, array_index: None }] }
+        Dependencies { any: false, list: vec![Dependency { kind, job, array_index: None, failed: false }] }
     }
 
     /// Something goes wrong, or somebody decides something.

@@ -6,6 +6,7 @@ use garrick_model::{
     hostlist,
     ids::NodeIndex,
     resources::{CpuSet, MemoryMib, MemoryRequest},
+    spec::Dependency,
     state::JobState,
     time::Timestamp,
     view::{AllocatedNode, JobView, NodeView, PartitionView, PreemptTimes},
@@ -176,12 +177,19 @@ pub fn shares_by_node(job: &JobView) -> Vec<String> {
         .collect()
 }
 
-/// `afterok:5(unfulfilled),singleton(unfulfilled)`, or `(null)`.
+/// `afterok:5(unfulfilled),singleton(unfulfilled)`, or `(null)`. Of a job that can never run, as documented, all that it
+/// asked for.
 pub fn dependencies(job: &JobView) -> String {
-    if job.dependencies.list.is_empty() {
+    let left = &job.dependencies;
+    if left.list.is_empty() {
         return "(null)".to_owned();
     }
-    job.dependencies.unfulfilled_text()
+    let asked = &job.spec.dependencies;
+    let known = |d: &Dependency| asked.list.iter().any(|a| d.is_of(a));
+    if !left.list.iter().any(|d| d.failed) || !left.list.iter().all(known) {
+        return left.unfulfilled_text();
+    }
+    asked.text_with(|a| left.list.iter().find(|d| d.is_of(a)).map_or("fulfilled", Dependency::state_text))
 }
 
 /// Reservation that the job runs or ran in; of a waiting one, those that it asked for.

@@ -68,7 +68,9 @@ impl FromStr for Dependencies {
                 list.push(on_job(kind, word).ok_or_else(wrong)?);
             }
             match (kind, list.len() > before) {
-                (DependencyKind::Singleton, false) => list.push(Dependency { kind, job: None, array_index: None }),
+                (DependencyKind::Singleton, false) => {
+                    list.push(Dependency { kind, job: None, array_index: None, failed: false })
+                }
                 (DependencyKind::Singleton, true) | (_, false) => {
                     return Err(DependencyTextError::Job { text: text.to_owned(), part: part.to_owned() });
                 }
@@ -94,7 +96,7 @@ fn on_job(kind: DependencyKind, word: &str) -> Option<Dependency> {
         None => (job, None),
     };
     let job = JobId(digits(job).filter(|&n| n > 0)?);
-    Some(Dependency { kind, job: Some(job), array_index })
+    Some(Dependency { kind, job: Some(job), array_index, failed: false })
 }
 
 fn digits(text: &str) -> Option<u32> {
@@ -125,6 +127,18 @@ impl fmt::Display for Dependency {
     }
 }
 
+impl Dependency {
+    /// As Slurm says it of one that is not fulfilled.
+    pub const fn state_text(&self) -> &'static str {
+        if self.failed { "failed" } else { "unfulfilled" }
+    }
+
+    /// The same condition, whatever it came to.
+    pub fn is_of(&self, asked: &Self) -> bool {
+        (self.kind, self.job, self.array_index) == (asked.kind, asked.job, asked.array_index)
+    }
+}
+
 impl Dependencies {
     /// Each condition followed by its state in brackets, as `squeue -o %E` and `scontrol` show them:
     /// `afterok:12(unfulfilled),singleton(unfulfilled)`. Nothing for an empty list.
@@ -133,9 +147,9 @@ impl Dependencies {
         let texts = self.list.iter().map(|condition| format!("{condition}({})", state(condition)));
         texts.collect::<Vec<_>>().join(separator)
     }
-    /// As above with all of them open.
+    /// As above, none of them fulfilled.
     pub fn unfulfilled_text(&self) -> String {
-        self.text_with(|_| "unfulfilled")
+        self.text_with(Dependency::state_text)
     }
 }
 
