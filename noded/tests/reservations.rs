@@ -31,6 +31,10 @@ fn a_reservation_keeps_others_off_lets_its_own_in_and_outlasts_the_controller() 
     assert_eq!(c.sh("sinfo -h -o %t").ok().out, "resv\n");
     assert!(c.sh("sinfo -h -T").ok().out.starts_with("class        ACTIVE  "));
 
+    for (who, says) in [("Users=no_such_one", "Invalid user id"), ("Groups=no_such_one", "Invalid group id")] {
+        let a = c.sh(&format!("scontrol create reservation StartTime=now Duration=60 Nodes=n1 {who}"));
+        assert_eq!((a.code, a.err), (1, format!("Error creating the reservation: {says}\n")));
+    }
     let a = c.sh("sbatch --reservation=other --wrap true");
     assert_eq!(a.code, 1);
     assert!(a.err.contains("Requested reservation is invalid"), "{a:?}");
@@ -56,8 +60,12 @@ fn a_reservation_keeps_others_off_lets_its_own_in_and_outlasts_the_controller() 
     c.sh("scontrol update ReservationName=class Flags+=MAINT Duration=1:00:00").ok();
     assert_eq!(field(&c, "Duration").as_deref(), Some("01:00:00"));
     assert_eq!(c.sh("sinfo -h -o %t").ok().out, "maint\n");
-    c.sh("scontrol delete ReservationName=class").ok();
-    assert_eq!(c.sh("scontrol show reservation").ok().out, "No reservations in the system\n");
+    let a = c.sh("scontrol delete ReservationName=class");
+    assert_eq!((a.code, a.err.as_str()), (1, "slurm_delete_reservation error: Requested reservation is in use\n"));
+    c.sh("scontrol update ReservationName=class EndTime=now+1second").ok();
+    c.await_that("the reservation is over", || {
+        c.sh("scontrol show reservation").ok().out == "No reservations in the system\n"
+    });
     c.await_state(&outside, "COMPLETED");
     c.await_that("the job of a reservation that is gone waits", || {
         c.sh(&format!("squeue -h -o %r -j {long}")).ok().out == "ReservationDeleted\n"
@@ -152,9 +160,10 @@ fn reserved_cores_are_for_its_jobs_and_the_others_of_the_node_for_all() {
     let late = c.sh("sbatch -n1 -t 10 --mem 100 --wrap true").ok().job();
     c.await_state(&late, "COMPLETED");
     assert_eq!(c.job_field(&wide, "JobState").as_deref(), Some("PENDING"));
+    c.sh(&format!("scancel {inside}")).ok();
+    c.await_state(&inside, "CANCELLED");
     c.sh("scontrol delete ReservationName=class").ok();
     c.sh("scontrol delete ReservationName=more").ok();
-    c.sh(&format!("scancel {inside}")).ok();
     c.await_state(&wide, "COMPLETED");
 
     // One that stays as far from now keeps long jobs off, and nobody goes in.

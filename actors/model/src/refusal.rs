@@ -137,6 +137,15 @@ pub enum Refusal {
     /// A reservation whose name is taken.
     #[error("Duplicate reservation name")]
     ReservationExists(String),
+    /// A reservation to be deleted in which jobs are, or that they wait for.
+    #[error("Requested reservation is in use")]
+    ReservationBusy(String),
+    /// A user who is not there.
+    #[error("Invalid user id")]
+    InvalidUser(String),
+    /// A group that is not there.
+    #[error("Invalid group id")]
+    InvalidGroup(String),
     /// A time of a reservation that is over, or an end that is not after the begin.
     #[error("Invalid time specified")]
     InvalidTime,

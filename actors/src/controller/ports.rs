@@ -69,6 +69,11 @@ pub trait UserDirectory: Send + Sync + 'static {
     fn user(&self, uid: u32) -> Option<User>;
     /// A group's name.
     fn group_name(&self, gid: u32) -> Option<String>;
+    /// The name of a user who is told by name, or by id in digits. `None`: there is none. Where that cannot be found out
+    /// now, what was told.
+    fn user_called(&self, text: &str) -> Option<String>;
+    /// The same for a group.
+    fn group_called(&self, text: &str) -> Option<String>;
 }
 
 /// Where a command's replies go. One reply, or a stream that ends with [`CommandReply::End`]; dropped without a reply, the

@@ -102,8 +102,18 @@ impl ControllerActor {
         });
     }
 
-    /// What the owner cannot know: host list functions and features.
+    /// What the owner cannot know: host list functions, features, users and groups.
     fn check_reservation(&mut self, change: &mut ReservationChange) -> Result<(), Refusal> {
+        let users = &self.env.ports.users;
+        // Those who are to be taken off it may be gone.
+        for list in [&mut change.users, &mut change.users_more].into_iter().flatten() {
+            for name in &mut list.names {
+                *name = users.user_called(name).ok_or_else(|| Refusal::InvalidUser(name.clone()))?;
+            }
+        }
+        for name in change.groups.iter_mut().flatten() {
+            *name = users.group_called(name).ok_or_else(|| Refusal::InvalidGroup(name.clone()))?;
+        }
         if let Some(NodesWanted::Named(names)) = &mut change.nodes
             && names.iter().any(|name| function(name).is_some())
         {

@@ -105,8 +105,11 @@ impl ReservationsCore {
         self.settle(site, old, change)
     }
 
-    /// Ends one. Jobs that run in it go on.
-    pub fn delete(&mut self, name: &str) -> Result<Changed, Refusal> {
+    /// Ends one that no job is in or waits for.
+    pub fn delete(&mut self, site: &Site<'_>, name: &str) -> Result<Changed, Refusal> {
+        if self.known.contains_key(name) && (site.in_use.contains(name) || site.awaited.contains(name)) {
+            return Err(Refusal::ReservationBusy(name.to_owned()));
+        }
         match self.known.remove(name) {
             Some(_) => Ok(Changed { name: name.to_owned(), saved: None }),
             None => Err(Refusal::InvalidReservation(name.to_owned())),

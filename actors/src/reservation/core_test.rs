@@ -61,6 +61,24 @@ fn create(core: &mut ReservationsCore, change: &ReservationChange) -> Result<Res
     on(&nodes(3), |site| core.create(site, "root", change)).map(|changed| changed.saved.unwrap())
 }
 
+fn delete(core: &mut ReservationsCore, name: &str) -> Result<Changed, Refusal> {
+    on(&nodes(3), |site| core.delete(site, name))
+}
+
+#[test]
+fn one_with_jobs_is_not_deleted() {
+    let mut core = ReservationsCore::default();
+    create(&mut core, &wish("a", &["n0"], 0, 100)).unwrap();
+    let names: &[&str] = &["a"];
+    for jobs in [[names, &[]], [&[], names]] {
+        let answer = seen(&nodes(3), jobs, NOW, |site| core.delete(site, "a"));
+        assert_eq!(answer, Err(Refusal::ReservationBusy("a".into())));
+        let unknown = seen(&nodes(3), jobs, NOW, |site| core.delete(site, "b"));
+        assert_eq!(unknown, Err(Refusal::InvalidReservation("b".into())));
+    }
+    assert_eq!(delete(&mut core, "a").unwrap().saved, None);
+}
+
 #[test]
 fn overlapping_ones_are_refused_unless_flags_allow_it() {
     let mut core = ReservationsCore::default();
@@ -111,7 +129,7 @@ fn what_is_missing_or_wrong_is_said() {
     assert_eq!(create(&mut core, &wish("a", &["n0"], 10, 0)), Err(Refusal::InvalidTime));
     let long = flagged(wish("a", &["n0"], 10, 90_000), ReservationFlag::Daily);
     assert!(text(&mut core, long).contains("longer than"));
-    assert_eq!(core.delete("a"), Err(Refusal::InvalidReservation("a".into())));
+    assert_eq!(delete(&mut core, "a"), Err(Refusal::InvalidReservation("a".into())));
     assert_eq!(core.list().count(), 0);
 }
 
@@ -332,7 +350,7 @@ fn cores_are_divided_among_nodes() {
     let total = create(&mut core, &with_cores(counted("a", 3, &[]), &[7])).unwrap();
     assert_eq!(core_ids(&total), ["n0:0-2", "n1:0-1", "n2:0-1"]);
     assert_eq!((total.cores, total.cpus), (7, 14));
-    assert_eq!(core.delete("a").unwrap().saved, None);
+    assert_eq!(delete(&mut core, "a").unwrap().saved, None);
     let each = create(&mut core, &with_cores(wish("b", &["n1", "n2"], 0, 100), &[1, 4])).unwrap();
     assert_eq!(core_ids(&each), ["n1:0", "n2:0-3"]);
     assert!(each.has(ReservationFlag::SpecNodes));

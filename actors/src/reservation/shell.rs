@@ -63,7 +63,7 @@ impl ReservationsActor {
         reply: ReplyTo<Result<String, Refusal>>,
         decision: impl FnOnce(&mut ReservationsCore, &Site<'_>) -> Result<Changed, Refusal>,
     ) {
-        let picture = Picture::of(&self.env, Timestamp::now());
+        let picture = Picture::of(&self.env, Timestamp::now()).with_jobs(&self.env);
         match decision(&mut self.core, &picture.site()) {
             Ok(changed) => {
                 tracing::info!(reservation = changed.name, gone = changed.saved.is_none(), "reservation.changed");
@@ -227,7 +227,9 @@ impl Actor for ReservationsActor {
             ReservationMsg::Update { change, reply } => {
                 self.decide(cx, reply, |core, site| core.update(site, &change));
             }
-            ReservationMsg::Delete { name, reply } => self.decide(cx, reply, |core, _| core.delete(&name)),
+            ReservationMsg::Delete { name, reply } => {
+                self.decide(cx, reply, |core, site| core.delete(site, &name));
+            }
             ReservationMsg::Tick => self.tick(cx),
             ReservationMsg::Journaled { batch, result } => match result {
                 Ok(()) => self.outbox.saved(batch),

@@ -2,7 +2,7 @@
 
 use crate::{
     journal::{JournalError as FileError, JournalWriter},
-    kernel::users,
+    kernel::users::{self, UserError},
 };
 use garrick_actors::controller::{
     event::ControllerEvent,
@@ -107,6 +107,24 @@ impl UserDirectory for Users {
 
     fn group_name(&self, gid: u32) -> Option<String> {
         Some(users::group_name(gid))
+    }
+
+    fn user_called(&self, text: &str) -> Option<String> {
+        match users::by_name_or_uid(text) {
+            Ok(account) => Some(account.name),
+            Err(UserError::UnknownName(_) | UserError::UnknownUid(_)) => None,
+            Err(e) => {
+                tracing::warn!(user = text, error = %e, "the name service did not answer");
+                Some(text.to_owned())
+            }
+        }
+    }
+
+    fn group_called(&self, text: &str) -> Option<String> {
+        users::group_by_name_or_gid(text).unwrap_or_else(|e| {
+            tracing::warn!(group = text, error = %e, "the name service did not answer");
+            Some(text.to_owned())
+        })
     }
 }
 

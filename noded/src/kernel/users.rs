@@ -87,6 +87,17 @@ pub fn group_name(gid: u32) -> String {
     Group::from_gid(Gid::from_raw(gid)).ok().flatten().map_or_else(|| gid.to_string(), |g| g.name)
 }
 
+/// Name of a group that is told by name, or by id in digits; `None` when there is none.
+pub fn group_by_name_or_gid(text: &str) -> Result<Option<String>, UserError> {
+    let what = || format!("group {text}");
+    let named = Group::from_name(text).map_err(lookup(what()))?;
+    let found = match (named, text.parse()) {
+        (None, Ok(gid)) => Group::from_gid(Gid::from_raw(gid)).map_err(lookup(what()))?,
+        (named, _) => named,
+    };
+    Ok(found.map(|group| group.name))
+}
+
 /// All groups of a user, the primary one included, sorted. For an id without a name: the primary one alone.
 pub fn groups(uid: u32, gid: u32) -> Result<Vec<u32>, UserError> {
     let name = match by_uid(uid) {
