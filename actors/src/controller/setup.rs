@@ -52,6 +52,16 @@ pub struct Controller {
     pub epoch: u64,
 }
 
+/// What a start takes from the journal (`slurmctld -r`, `-R`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Recover {
+    /// Jobs, nodes' states and reasons, reservations; partitions are as configured. Slurm's default.
+    #[default]
+    Partial,
+    /// What administrators changed of partitions, too.
+    Full,
+}
+
 /// Brings a controller up from its journal. The start itself is journaled; nothing waits for that.
 ///
 /// # Errors
@@ -61,13 +71,14 @@ pub fn start(
     config: Arc<Config>,
     ports: Ports,
     events: impl IntoIterator<Item = ControllerEvent>,
+    recover: Recover,
     random: fn() -> u32,
 ) -> Result<Controller, ReplayError> {
     let mut replayed = Replayed::default();
     for event in events {
         replayed.apply(&event)?;
     }
-    Ok(start_replayed(system, config, ports, replayed, random))
+    Ok(start_replayed(system, config, ports, replayed, recover, random))
 }
 
 /// As [`start`], from events that were replayed already (for compaction, for instance).
@@ -75,7 +86,8 @@ pub fn start_replayed(
     system: &System,
     config: Arc<Config>,
     ports: Ports,
-    replayed: Replayed,
+    mut replayed: Replayed,
+    recover: Recover,
     random: fn() -> u32,
 ) -> Controller {
     let now = Timestamp::now();
@@ -102,6 +114,16 @@ pub fn start_replayed(
         // Boards are filled before anyone can ask; the owners publish over it.
         env.boards.nodes.publish(node.index, Arc::new(core.view()));
     }
+    let mut begun = vec![ControllerEvent::Started { epoch }];
+    if recover == Recover::Partial {
+        // The journal forgets them too: a later full recovery must not bring them back.
+        let changed =
+            std::mem::take(&mut replayed.partitions).into_iter().filter(|(_, saved)| !saved.fields.is_empty());
+        for (partition, saved) in changed {
+            tracing::info!(partition, fields = ?saved.fields, "partition.updates_dropped");
+            begun.push(ControllerEvent::Partition { partition, saved: Box::default() });
+        }
+    }
     for (name, saved) in &replayed.partitions {
         env.partitions.put(name, saved.clone());
     }
@@ -122,9 +144,8 @@ pub fn start_replayed(
         env.enter_job(record, now);
     }
 
-    let mut events = vec![ControllerEvent::Started { epoch }];
-    events.extend(of_file.into_iter().map(|node| ControllerEvent::DynamicNode { node, saved: None }));
-    let started = env.append(events);
+    begun.extend(of_file.into_iter().map(|node| ControllerEvent::DynamicNode { node, saved: None }));
+    let started = env.append(begun);
     // What is saved after it in the same journal is what counts; a journal that fails ends the process by itself.
     drop(started);
 

@@ -4,6 +4,7 @@
 use super::{
     fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, config_of},
     messages::ControllerMsg,
+    setup::Recover,
     turnstile::MOST_OF_USER,
 };
 use crate::scheduler::{
@@ -23,6 +24,7 @@ use garrick_model::{
     resources::{MemoryMib, MemoryRequest},
     spec::{Dependencies, Dependency, DependencyKind, JobSpec, NodeCount},
     state::{JobState, Reason},
+    view::PartitionState,
 };
 use garrick_runtime::{System, SystemConfig};
 use std::future::Future;
@@ -198,7 +200,7 @@ fn arrays_run_under_their_limit_and_dependents_after_them() {
     with_system(async |system| {
         let (mut rig, mut agents) = rig(&system);
         let tasks = rig.submitted(JobSpec { array: Some(array(1, 12, Some(3))), ..spec() }).await;
-        let after = Dependency { kind: DependencyKind::AfterOk, job: Some(tasks), array_index: None };
+        let after = Dependency { kind: DependencyKind::AfterOk, job: Some(tasks), array_index: None, failed: false };
         let last =
             rig.submitted(JobSpec { dependencies: Dependencies { any: false, list: vec![after] }, ..spec() }).await;
         rig.until(last, |view| view.reason == Reason::Dependency).await;
@@ -251,7 +253,8 @@ fn what_cannot_be_is_refused() {
         let memory = JobSpec { memory: MemoryRequest::PerNode(MemoryMib(99_999)), ..spec() };
         let detail = Some("Memory specification can not be satisfied".to_owned());
         assert_eq!(refused(rig.submit(memory).await), Refusal::NodeConfigUnavailable { detail });
-        let after = Dependency { kind: DependencyKind::AfterOk, job: Some(JobId(99)), array_index: None };
+        let after =
+            Dependency { kind: DependencyKind::AfterOk, job: Some(JobId(99)), array_index: None, failed: false };
         let dependent = JobSpec { dependencies: Dependencies { any: false, list: vec![after] }, ..spec() };
         assert_eq!(refused(rig.submit(dependent).await), Refusal::Dependency);
         let job = rig.submitted(spec()).await;
@@ -284,7 +287,7 @@ fn a_drained_node_gets_nothing_and_a_resumed_one_does() {
         agents.connect("n0", Habit::Finish);
         agents.connect("n1", Habit::Finish);
         let job = rig.submitted(JobSpec { nodelist: vec!["n0".to_owned()], ..spec() }).await;
-        rig.until(job, |view| view.reason == Reason::ReqNodeNotAvail).await;
+        rig.until(job, |view| view.reason == Reason::unavailable_nodes(["n0"])).await;
         assert_eq!(rig.ask(0, state(NodeStateChange::Resume)).await, CommandReply::Done);
         assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Completed);
     });
@@ -414,7 +417,7 @@ async fn within_time<T>(future: impl Future<Output = T>) -> T {
 }
 
 #[test]
-fn partitions_are_updated_and_remembered() {
+fn partitions_are_updated_and_remembered_by_a_full_recovery() {
     let journal = MemoryJournal::default();
     let kept = journal.clone();
     with_system(async move |system| {
@@ -427,13 +430,24 @@ fn partitions_are_updated_and_remembered() {
         assert_eq!(rig.ask(0, update("State", "DOWN")).await, CommandReply::Done);
         assert!(matches!(rig.ask(0, update("Nosuch", "1")).await, CommandReply::Refused(Refusal::InvalidUpdate(_))));
     });
+    let kept = journal.clone();
     with_system(async move |system| {
-        let mut rig = Rig::start(&system, TWO_NODES, journal);
+        let mut rig = Rig::recover(&system, TWO_NODES, kept, Recover::Full);
         rig.until_nodes(2).await;
         let mut agents = Agents::new(&rig);
         agents.connect("n0", Habit::Finish);
         let job = rig.submitted(spec()).await;
         rig.until(job, |view| view.reason == Reason::PartitionDown).await;
+    });
+    let kept = journal.clone();
+    with_system(async move |system| {
+        let rig = Rig::start(&system, TWO_NODES, kept);
+        assert_eq!(rig.controller.env.boards.partitions.list()[0].state, PartitionState::Up);
+    });
+    with_system(async move |system| {
+        let rig = Rig::recover(&system, TWO_NODES, journal, Recover::Full);
+        assert_eq!(rig.controller.env.boards.partitions.list()[0].state, PartitionState::Up, "they came back");
+        assert_eq!(rig.controller.env.boards.jobs.list().len(), 1, "jobs stay");
     });
 }
 

@@ -274,7 +274,7 @@ pub async fn start(
     let jobs = replayed.jobs.len();
     let random = || u32::try_from(garrick_model::ids::RequestId::random().0 >> 32).unwrap_or(0);
     let setup::Controller { front, epoch, env } =
-        setup::start_replayed(system, Arc::clone(&cluster.config), ports, replayed, random);
+        setup::start_replayed(system, Arc::clone(&cluster.config), ports, replayed, options.recover, random);
     let nodes = env.config().nodes.len();
     let _ = actors.set(env);
     let _ = process.front.set(front.clone());

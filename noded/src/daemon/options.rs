@@ -1,5 +1,6 @@
 //! Command lines of the daemons: `noded`, and its other names `slurmctld` and `slurmd` with their usual flags.
 
+use garrick_actors::controller::setup::Recover;
 use std::{ffi::OsString, path::PathBuf};
 
 /// Which roles a process takes.
@@ -47,6 +48,8 @@ pub struct Options {
     pub clean: bool,
     /// `-i` of `slurmctld`: go on although saved state cannot be read.
     pub ignore_errors: bool,
+    /// `-r` (the default) or `-R` of `slurmctld`: what is taken from saved state.
+    pub recover: Recover,
     /// `-v`, counted.
     pub verbose: u8,
     /// `-L`: log file.
@@ -104,6 +107,7 @@ pub fn help(program: &str) -> String {
            -D                 stay in the foreground, log to standard error\n  \
            -c                 controller: start without saved state; node: end what earlier runs left behind\n  \
            -i                 controller: go on although saved state cannot be read\n  \
+           -r, -R             controller: partitions as in slurm.conf (-r, the default), or also as they were changed (-R)\n  \
            -L FILE            log file\n  \
            -v                 more detail (repeat for more)\n  \
            -C                 print what this machine has, as a NodeName= line\n  \
@@ -132,6 +136,7 @@ pub fn parse(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
         foreground: false,
         clean: false,
         ignore_errors: false,
+        recover: Recover::Partial,
         verbose: 0,
         log_file: None,
         home: None,
@@ -186,9 +191,11 @@ pub fn parse(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
                     'G' => o.action = Action::ShowGres,
                     'V' => o.action = Action::ShowVersion,
                     'h' => o.action = Action::ShowHelp,
-                    // Priority, memory locking and saved-state recovery flags of unit files: what they ask for is what happens.
+                    'r' => o.recover = Recover::Partial,
+                    'R' => o.recover = Recover::Full,
+                    // Priority, memory locking and working directory flags of unit files: what they ask for is what happens.
                     'n' => drop(need()?),
-                    'M' | 'r' | 'R' | 's' => {}
+                    'M' | 's' => {}
                     _ => return Err(OptionError::Unknown(format!("-{letter}"))),
                 }
             }
@@ -240,6 +247,8 @@ mod tests {
     #[test]
     fn a_unit_files_usual_flags_are_read() {
         let o = parse("slurmctld", words("-D -f /etc/slurm/slurm.conf -c -i -vvv")).unwrap();
+        assert_eq!(o.recover, Recover::Partial);
+        assert_eq!(parse("slurmctld", words("-DRi")).unwrap().recover, Recover::Full);
         assert_eq!(o.roles, Roles::Controller);
         assert!(o.foreground && o.clean && o.ignore_errors);
         assert_eq!((o.verbose, o.conf), (3, Some("/etc/slurm/slurm.conf".into())));
