@@ -122,7 +122,12 @@ fn knows_nothing(request: CommandRequest) -> Vec<CommandReply> {
             vec![CommandReply::Steps { steps: Vec::new(), missing: Vec::new(), left_out: 0 }]
         }
         CommandRequest::ListPartitions => {
-            vec![CommandReply::Partitions { partitions: Vec::new(), nodes: Vec::new(), at: Timestamp(0) }]
+            vec![CommandReply::Partitions {
+                partitions: Vec::new(),
+                nodes: Vec::new(),
+                at: Timestamp(0),
+                hidden: Vec::new(),
+            }]
         }
         CommandRequest::ListTopologies => {
             let unit = |name: &str, nodes: &str| Unit { name: name.to_owned(), nodes: nodes.parse().unwrap(), line: 0 };

@@ -263,7 +263,7 @@ impl ControllerActor {
             CommandRequest::WaitJob { job, until } => self.wait(cx, job, until, replies),
             CommandRequest::Watch { job } => self.watch(cx, job, replies),
             CommandRequest::ListJobs { jobs, after, most, hide } => {
-                replies.send(self.list_jobs(&jobs, after, most, hide));
+                replies.send(self.list_jobs(by, &jobs, after, most, hide));
             }
             CommandRequest::ListNodes => {
                 let nodes = self.nodes_shown();
@@ -271,7 +271,8 @@ impl ControllerActor {
             }
             CommandRequest::ListPartitions => {
                 let (partitions, nodes) = (self.env.boards.partitions.list(), self.nodes_shown());
-                replies.send(CommandReply::Partitions { partitions, nodes, at: Timestamp::now() });
+                let hidden = self.hidden_from(by, &partitions);
+                replies.send(CommandReply::Partitions { partitions, nodes, at: Timestamp::now(), hidden });
             }
             CommandRequest::ListLicenses => {
                 let licenses = self.env.licenses.lock().view();

@@ -26,7 +26,7 @@ use garrick_model::{
     refusal::Refusal,
     state::JobState,
     time::Timestamp,
-    view::JobView,
+    view::{JobView, PartitionView},
 };
 use garrick_runtime::{Context, ReplyTo, TraceRecord};
 use std::{
@@ -162,8 +162,21 @@ impl ControllerActor {
         (view.spec.het == Some((leader, offset))).then_some(view)
     }
 
+    /// Names of partitions that are not shown to somebody who does not ask for all.
+    pub(super) fn hidden_from(&self, by: Authority, partitions: &[Arc<PartitionView>]) -> Vec<String> {
+        let restricted = partitions.iter().any(|p| p.config.allow_groups.is_some());
+        let user = if by.admin || !restricted { None } else { self.env.ports.users.user(by.uid) };
+        let is_in = |group: &String| user.iter().flat_map(|user| &user.groups).any(|(_, name)| name == group);
+        let is_for = |p: &PartitionView| {
+            by.admin || p.config.allow_groups.as_ref().is_none_or(|groups| groups.iter().any(is_in))
+        };
+        let hidden = partitions.iter().filter(|p| p.config.hidden || !is_for(p));
+        hidden.map(|p| p.config.name.clone()).collect()
+    }
+
     pub(super) fn list_jobs(
         &self,
+        by: Authority,
         selectors: &[JobSelector],
         after: Option<JobId>,
         most: Option<u32>,
@@ -185,8 +198,8 @@ impl ControllerActor {
         }
         if hide {
             let partitions = self.env.boards.partitions.list();
-            let hidden: BTreeSet<&str> =
-                partitions.iter().filter(|p| p.config.hidden).map(|p| p.config.name.as_str()).collect();
+            let hidden = self.hidden_from(by, &partitions);
+            let hidden: BTreeSet<&str> = hidden.iter().map(String::as_str).collect();
             jobs.retain(|view| !is_hidden(view, &hidden));
         }
         let most = most.map_or(usize::MAX, |most| most as usize);

@@ -491,6 +491,9 @@ pub enum CommandReply {
         nodes: Vec<Arc<NodeView>>,
         /// Time of the snapshot.
         at: Timestamp,
+        /// Names of those that are not shown to the caller unasked: hidden ones, and those not for his groups.
+        #[serde(default)]
+        hidden: Vec<String>,
     },
     /// To `ListSteps`.
     Steps {

@@ -201,10 +201,6 @@ fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
     })
 }
 
-fn load_nodes(session: &mut Session) -> Asked<sinfo::PartitionsAndNodes> {
-    sinfo::load(session.cluster()?)
-}
-
 fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
     let named = match names.map(choices::nodes).transpose() {
         Ok(named) => named,
@@ -212,7 +208,7 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
     };
     let loaded = session.cluster().and_then(|cluster| {
         let named = named.map(|names| asking::named_nodes(cluster, &names)).transpose()?;
-        Ok((named, sinfo::load(cluster)?))
+        Ok((named, sinfo::load(cluster, true)?))
     });
     let (named, (partitions, all)) = match loaded {
         Ok(loaded) => loaded,
@@ -260,14 +256,14 @@ fn nodes(session: &mut Session, names: Option<&str>) -> i32 {
 }
 
 fn partitions(session: &mut Session, name: Option<&str>) -> i32 {
-    let (all, nodes) = match load_nodes(session) {
+    let everything = session.manner.hidden || name.is_some();
+    let (all, nodes) = match session.cluster().and_then(|cluster| sinfo::load(cluster, everything)) {
         Ok(loaded) => loaded,
         Err(error) => return session.failed("slurm_load_partitions", &error),
     };
-    let hidden = session.manner.hidden;
     let chosen: Vec<Arc<PartitionView>> = match name {
         Some(name) => all.iter().filter(|p| p.config.name == name).cloned().collect(),
-        None => all.iter().filter(|p| hidden || !p.config.hidden).cloned().collect(),
+        None => all,
     };
     if let (Some(name), true) = (name, chosen.is_empty()) {
         return session.plain_error(format_args!("Partition {name} not found"));

@@ -77,8 +77,7 @@ pub fn groups<'a>(
 }
 
 fn takes_partition(partition: &PartitionView, request: &Request) -> bool {
-    (request.partitions.is_empty() || request.partitions.contains(&partition.config.name))
-        && (request.hidden || !partition.config.hidden)
+    request.partitions.is_empty() || request.partitions.contains(&partition.config.name)
 }
 
 fn takes_node(node: &NodeView, request: &Request) -> bool {

@@ -66,7 +66,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
 
 fn once(request: &Request, console: &Console) -> i32 {
     let loaded = Contact::open(console).and_then(|mut cluster| {
-        let (partitions, nodes) = load(&mut cluster)?;
+        let (partitions, nodes) = load(&mut cluster, request.hidden)?;
         Ok((cluster.name().to_owned(), partitions, nodes))
     });
     let (cluster, partitions, nodes) = match loaded {
@@ -87,10 +87,13 @@ fn once(request: &Request, console: &Console) -> i32 {
 /// Partitions and nodes in configuration order.
 pub type PartitionsAndNodes = (Vec<Arc<PartitionView>>, Vec<Arc<NodeView>>);
 
-/// Asks for them.
-pub fn load(cluster: &mut Contact) -> Asked<PartitionsAndNodes> {
+/// Asks for them; partitions that are hidden, or not for the user's groups, are left out unless `all` are asked for.
+pub fn load(cluster: &mut Contact, all: bool) -> Asked<PartitionsAndNodes> {
     match cluster.ask(&CommandRequest::ListPartitions)? {
-        CommandReply::Partitions { partitions, nodes, .. } => Ok((partitions, nodes)),
+        CommandReply::Partitions { mut partitions, nodes, hidden, .. } => {
+            partitions.retain(|p| all || !hidden.contains(&p.config.name));
+            Ok((partitions, nodes))
+        }
         other => Err(cluster.unexpected(&other)),
     }
 }
