@@ -10,12 +10,14 @@ use crate::{
     },
 };
 use garrick_model::{
+    ids::JobId,
     resources::{MemoryRequest, SpecCores},
     spec::{JobKind, Sharing},
     state::StepState,
     time::{long_duration, short_duration},
     view::JobView,
 };
+use std::collections::BTreeMap;
 
 /// What rendering needs beside the rows.
 pub struct Setting<'a> {
@@ -25,6 +27,8 @@ pub struct Setting<'a> {
     pub user: &'a dyn Fn(u32) -> String,
     /// Most characters of an array's task list (`SLURM_BITSTR_LEN`), `None` for all.
     pub task_list: Option<usize>,
+    /// Where jobs that wait are to start.
+    pub sched_nodes: &'a BTreeMap<JobId, String>,
 }
 
 fn or_null(text: Option<&str>) -> String {
@@ -48,7 +52,7 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::HetJobId => or_na(spec.het.map(|h| h.0.to_string())),
         Field::HetJobOffset => or_na(spec.het.map(|h| h.1.to_string())),
         Field::Sluid => job.sluid.to_string(),
-        Field::Partition => partition(job),
+        Field::Partition => row.partition.clone().unwrap_or_else(|| partition(job)),
         Field::Name => spec.name.clone(),
         Field::User => job.user.clone(),
         Field::Uid => job.uid.to_string(),
@@ -59,7 +63,7 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         Field::Reason => words::reason(&job.reason).into_owned(),
         Field::NodesOrReason => words::nodes_or_reason(job, amounts::node_list(job)),
         Field::NodeList => amounts::node_list(job),
-        Field::SchedNodes => "(null)".to_owned(),
+        Field::SchedNodes => or_null(setting.sched_nodes.get(&job.id).map(String::as_str)),
         Field::ReqNodes => amounts::fold(&spec.nodelist),
         Field::ExcNodes => amounts::fold(&spec.exclude),
         Field::BatchHost => or_na(amounts::batch_host(job).map(str::to_owned)),

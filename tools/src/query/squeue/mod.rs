@@ -29,9 +29,11 @@ use crate::{
     },
 };
 use cells::Setting;
+use fields::Field;
 use garrick_model::{
     env_vars,
-    messages::command::{CommandReply, CommandRequest},
+    ids::JobId,
+    messages::command::{CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
     step_selector::StepsSelector,
     view::{JobView, StepView},
@@ -39,6 +41,7 @@ use garrick_model::{
 use options::{Request, Subject};
 use rows::{Arrays, JobRow};
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     io::{self, Write},
     sync::Arc,
@@ -51,6 +54,11 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return code,
     };
+    if let Some(word) = arguments.words().first() {
+        console.error(format_args!("Unrecognized option: {word}"));
+        output::stderr(b"Try \"squeue --help\" for more information\n");
+        return 1;
+    }
     let mut request = match options::read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
         Err(error) => {
@@ -58,8 +66,15 @@ pub fn main(args: Vec<OsString>) -> i32 {
             return 1;
         }
     };
-    if let Err(error) = resolve_nodes(&mut request.choice.nodes, &console) {
-        return error.tell("slurm_load_node", &console);
+    if !request.choice.nodes.is_empty() {
+        match known_nodes(&mut request.choice.nodes, &console) {
+            Ok(None) => {}
+            Ok(Some(unknown)) => {
+                console.error(format_args!("Invalid node name {unknown}"));
+                return 1;
+            }
+            Err(error) => return error.tell("slurm_load_node", &console),
+        }
     }
     loop {
         let code = once(&request, &console);
@@ -70,9 +85,21 @@ pub fn main(args: Vec<OsString>) -> i32 {
     }
 }
 
-/// `-j 5` and `-s 5.0`.
+/// Functions, host names and `localhost` become names of nodes; gives the first that is not there.
+fn known_nodes(names: &mut Vec<String>, console: &Console) -> Asked<Option<String>> {
+    resolve_nodes(names, console)?;
+    let mut cluster = Contact::open(console)?;
+    let nodes = match cluster.ask(&CommandRequest::ListNodes)? {
+        CommandReply::Nodes { nodes, .. } => nodes,
+        other => return Err(cluster.unexpected(&other)),
+    };
+    let here = nix::unistd::gethostname().ok().and_then(|name| name.into_string().ok()).unwrap_or_default();
+    Ok(rows::node_names(names, &nodes, here.split('.').next().unwrap_or_default()).err())
+}
+
+/// `-j 5` and `-s 5.0`. There are no operands, so that any word behind them is meant for them.
 fn attach_ids(args: Vec<OsString>) -> Vec<OsString> {
-    let is_id = |word: &str| word.starts_with(|c: char| c.is_ascii_digit());
+    let is_id = |word: &str| !word.starts_with('-');
     let args = arguments::attach_ids(args, &["--jobs", "--job"], 'j', "arhlPv", is_id);
     arguments::attach_ids(args, &["--steps", "--step"], 's', "arhlPv", is_id)
 }
@@ -89,20 +116,24 @@ fn jobs(request: &Request, console: &Console) -> i32 {
         let jobs = load_jobs(&mut cluster, request)?;
         Ok((cluster, jobs))
     });
-    let (cluster, jobs) = match loaded {
+    let (mut cluster, jobs) = match loaded {
         Ok(loaded) => loaded,
         Err(error) => return error.tell("slurm_load_jobs", console),
     };
     let clock = Clock::system();
+    let more = match more_to_show(&mut cluster, request, &jobs) {
+        Ok(more) => more,
+        Err(error) => return error.tell("slurm_load_jobs", console),
+    };
     if request.verbose {
         console.line(format_args!("{} job records", jobs.len()));
     }
     let written = if request.json {
-        let rows = job_rows(&jobs, request, &clock);
+        let rows = job_rows(&jobs, request, &More::default(), &clock);
         let meta = json::Meta::new(cluster.name());
         output::stdout(|out| json::write(out, &json::jobs(&rows, &meta, &clock)))
     } else {
-        output::stdout(|out| render_jobs(&jobs, request, &clock, out))
+        output::stdout(|out| render_jobs(&jobs, request, &more, &clock, out))
     };
     output::finish(console, written, 0)
 }
@@ -133,9 +164,9 @@ fn steps(request: &Request, named: &[StepsSelector], console: &Console) -> i32 {
 }
 
 fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>>> {
-    // One id that is unknown is an error; in a list it is passed over.
+    // One id that is unknown is an error; in a list it is passed over. A task that an array has not is no error.
     let only = match request.choice.jobs.as_slice() {
-        [one] => vec![one.clone()],
+        [one] => vec![JobSelector { tasks: None, ..one.clone() }],
         _ => Vec::new(),
     };
     let named = !only.is_empty();
@@ -144,6 +175,41 @@ fn load_jobs(cluster: &mut Contact, request: &Request) -> Asked<Vec<Arc<JobView>
         CommandReply::Jobs { jobs, .. } => Ok(jobs),
         other => Err(cluster.unexpected(&other)),
     }
+}
+
+/// What some columns and orders need beside the jobs.
+#[derive(Debug, Default)]
+pub struct More {
+    /// With `-P`: tiers of the partitions.
+    pub tiers: Option<BTreeMap<String, u16>>,
+    /// Where room is reserved for jobs that wait.
+    pub sched_nodes: BTreeMap<JobId, String>,
+}
+
+fn more_to_show(cluster: &mut Contact, request: &Request, jobs: &[Arc<JobView>]) -> Asked<More> {
+    let mut more = More::default();
+    if request.json {
+        return Ok(more);
+    }
+    if request.each_partition {
+        let partitions = match cluster.ask(&CommandRequest::ListPartitions)? {
+            CommandReply::Partitions { partitions, .. } => partitions,
+            other => return Err(cluster.unexpected(&other)),
+        };
+        more.tiers = Some(partitions.iter().map(|p| (p.config.name.clone(), p.config.priority_tier)).collect());
+    }
+    if request.layout.columns.iter().any(|column| column.field.field == Field::SchedNodes) {
+        for job in jobs.iter().filter(|job| job.state.waits() && job.start_time.is_some()) {
+            match cluster.ask(&CommandRequest::Explain { job: job.id })? {
+                CommandReply::Outlook(Some(outlook)) => {
+                    more.sched_nodes.insert(job.id, outlook.nodes);
+                }
+                CommandReply::Outlook(None) => {}
+                other => return Err(cluster.unexpected(&other)),
+            }
+        }
+    }
+    Ok(more)
 }
 
 type StepsAndJobs = (Vec<StepView>, Vec<Arc<JobView>>);
@@ -182,21 +248,31 @@ fn load_steps(cluster: &mut Contact, request: &Request, console: &Console) -> As
 }
 
 /// The rows to show, in order.
-pub fn job_rows(jobs: &[Arc<JobView>], request: &Request, clock: &Clock) -> Vec<JobRow> {
-    let setting = Setting { clock, user: &choices::user_name, task_list: None };
+pub fn job_rows(jobs: &[Arc<JobView>], request: &Request, more: &More, clock: &Clock) -> Vec<JobRow> {
+    let setting = Setting { clock, user: &choices::user_name, task_list: None, sched_nodes: &more.sched_nodes };
     let mut rows = JobRow::list(jobs, request.arrays);
+    if more.tiers.is_some() {
+        rows = rows.into_iter().flat_map(JobRow::in_each_partition).collect();
+    }
     rows.retain(|row| request.choice.takes(row));
-    rows::sort(&mut rows, &request.sort, |row, field| cells::job(row, field, &setting));
+    rows::sort(&mut rows, &request.sort, more.tiers.as_ref(), |row, field| cells::job(row, field, &setting));
     rows
 }
 
 /// Writes the list of jobs.
-pub fn render_jobs(jobs: &[Arc<JobView>], request: &Request, clock: &Clock, out: &mut dyn Write) -> io::Result<()> {
+pub fn render_jobs(
+    jobs: &[Arc<JobView>],
+    request: &Request,
+    more: &More,
+    clock: &Clock,
+    out: &mut dyn Write,
+) -> io::Result<()> {
     if request.banner {
         writeln!(out, "{}", clock.banner())?;
     }
-    let setting = Setting { clock, user: &choices::user_name, task_list: task_list_limit() };
-    let rows = job_rows(jobs, request, clock);
+    let (task_list, sched_nodes) = (task_list_limit(), &more.sched_nodes);
+    let setting = Setting { clock, user: &choices::user_name, task_list, sched_nodes };
+    let rows = job_rows(jobs, request, more, clock);
     request.layout.write(
         out,
         request.heading,
@@ -229,7 +305,8 @@ fn chosen_steps<'a>(
     clock: &Clock,
 ) -> Vec<StepLine<'a>> {
     let Subject::Steps(named) = &request.subject else { return Vec::new() };
-    let setting = Setting { clock, user: &choices::user_name, task_list: None };
+    let sched_nodes = &BTreeMap::new();
+    let setting = Setting { clock, user: &choices::user_name, task_list: None, sched_nodes };
     let alike = if request.arrays == Arrays::Expanded { Alike::Expanded } else { Alike::Folded };
     let mut chosen: Vec<_> = steps
         .iter()
@@ -240,11 +317,11 @@ fn chosen_steps<'a>(
     chosen.sort_by_cached_key(StepLine::first);
     chosen.sort_by(|a, b| {
         rows::compare(&request.sort, |field| match field {
-            fields::Field::Id => a.first().cmp(&b.first()),
-            fields::Field::TimeUsed => b.view.start_time.cmp(&a.view.start_time),
-            fields::Field::Partition => a.view.partition.cmp(&b.view.partition),
-            fields::Field::Name => a.view.name.cmp(&b.view.name),
-            fields::Field::Priority => a.view.priority.cmp(&b.view.priority),
+            Field::Id => a.first().cmp(&b.first()),
+            Field::TimeUsed => b.view.start_time.cmp(&a.view.start_time),
+            Field::Partition => a.view.partition.cmp(&b.view.partition),
+            Field::Name => a.view.name.cmp(&b.view.name),
+            Field::Priority => a.view.priority.cmp(&b.view.priority),
             other => cells::step(a, other, &setting).cmp(&cells::step(b, other, &setting)),
         })
     });
@@ -263,7 +340,8 @@ pub fn render_steps(
     if request.banner {
         writeln!(out, "{}", clock.banner())?;
     }
-    let setting = Setting { clock, user, task_list: task_list_limit() };
+    let sched_nodes = &BTreeMap::new();
+    let setting = Setting { clock, user, task_list: task_list_limit(), sched_nodes };
     let lines = chosen_steps(steps, jobs, request, clock);
     let mut layout = request.layout.clone();
     if let Some(Column { width: Width::Fixed(width), .. }) = layout.columns.first_mut().filter(|_| request.own_layout) {

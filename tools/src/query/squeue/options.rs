@@ -43,8 +43,9 @@ pub static TABLE: Table = Table {
         option("format", Some('o'), Arg::Required("format"), "fields by letters, %[.][size]letter"),
         option("Format", Some('O'), Arg::Required("format"), "fields by names, name[:[.]size]"),
         option("partition", Some('p'), Arg::Required("partition(s)"), "only jobs in these partitions"),
-        option("priority", Some('P'), Arg::None, "sort by partition and priority"),
+        option("priority", Some('P'), Arg::None, "a waiting job of several partitions once for each"),
         option("qos", Some('q'), Arg::Required("qos(s)"), "only jobs of these QOS"),
+        option("reservation", Some('R'), Arg::Required("reservation(s)"), "only jobs of these reservations"),
         option("steps", Some('s'), Arg::Optional("step(s)"), "steps instead of jobs"),
         option("sort", Some('S'), Arg::Required("fields"), "order by letters of -o, - before one for descending"),
         option("start", None, Arg::None, "expected start of pending jobs"),
@@ -80,6 +81,8 @@ pub struct Request {
     pub choice: Choice,
     /// How arrays are shown.
     pub arrays: Arrays,
+    /// A waiting job of several partitions is a row for each.
+    pub each_partition: bool,
     /// Columns.
     pub layout: Layout<&'static Entry>,
     /// Nobody asked for these columns: the first may grow for ids that Slurm does not have (`503.7_[3-9999%64]`).
@@ -165,6 +168,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         accounts: list("account", "SQUEUE_ACCOUNT"),
         qos: list("qos", "SQUEUE_QOS"),
         licenses: list("licenses", "SQUEUE_LICENSES"),
+        reservations: choices::words(&arguments.value("reservation").unwrap_or_default()),
         nodes: choices::nodes(&arguments.value("nodelist").unwrap_or_default())?,
         states,
     };
@@ -174,8 +178,6 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         "P,i"
     } else if start {
         "S"
-    } else if arguments.has("priority") || env("SQUEUE_PRIORITY").is_some() {
-        "P,-p"
     } else {
         "P,t,-p"
     };
@@ -192,6 +194,7 @@ pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Resu
         subject,
         choice,
         arrays: if expanded { Arrays::Expanded } else { Arrays::Folded },
+        each_partition: arguments.has("priority") || env("SQUEUE_PRIORITY").is_some(),
         own_layout: own_layout(arguments, &env),
         layout,
         sort,

@@ -13,9 +13,9 @@ use garrick_model::{
     spec_text::licenses::LicenseRequest,
     state::{JobState, StepState},
     time::Timestamp,
-    view::{JobView, StepView},
+    view::{JobView, NodeView, StepView},
 };
-use std::{cmp::Ordering, sync::Arc};
+use std::{cmp::Ordering, collections::BTreeMap, sync::Arc};
 
 /// Which part of its job a row shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,6 +35,8 @@ pub struct JobRow {
     pub job: Arc<JobView>,
     /// Which part of it.
     pub part: Part,
+    /// The one partition of several that this row is about (`-P`).
+    pub partition: Option<String>,
 }
 
 /// Whether arrays are one row for all tasks that wait, or a row for each.
@@ -54,16 +56,31 @@ impl JobRow {
             match &job.array_pending {
                 Some(spec) if spec.is_empty() && job.array_task.is_none() => {}
                 Some(spec) if !spec.is_empty() && arrays == Arrays::Expanded => {
-                    rows.extend(spec.indices().map(|i| Self { job: job.clone(), part: Part::WaitingTask(i) }));
+                    rows.extend(spec.indices().map(|i| Self {
+                        job: job.clone(),
+                        part: Part::WaitingTask(i),
+                        partition: None,
+                    }));
                 }
                 Some(spec) if !spec.is_empty() => {
-                    rows.push(Self { job: job.clone(), part: Part::Waiting(spec.clone()) });
+                    rows.push(Self { job: job.clone(), part: Part::Waiting(spec.clone()), partition: None });
                 }
-                _ => rows.push(Self { job: job.clone(), part: Part::Whole }),
+                _ => rows.push(Self { job: job.clone(), part: Part::Whole, partition: None }),
             }
         }
         rows.sort_by_key(|r| (std::cmp::Reverse(r.array_job()), r.first_index(), r.job.id));
         rows
+    }
+
+    /// A row for each partition that a waiting job may start in.
+    pub fn in_each_partition(self) -> Vec<Self> {
+        match self.job.partitions.as_slice() {
+            [_, _, ..] if self.job.state.waits() => {
+                let names = self.job.partitions.iter();
+                names.map(|name| Self { partition: Some(name.clone()), ..self.clone() }).collect()
+            }
+            _ => vec![self],
+        }
     }
 
     /// The id that `sbatch` printed.
@@ -131,6 +148,8 @@ pub struct Choice {
     pub qos: Vec<String>,
     /// `-L`
     pub licenses: Vec<String>,
+    /// `-R`
+    pub reservations: Vec<String>,
     /// `-w`
     pub nodes: Vec<String>,
     /// `-t`
@@ -155,7 +174,14 @@ impl Choice {
         let listed = |list: &[String], value: &str| list.is_empty() || list.iter().any(|v| v == value);
         self.named(row)
             && (self.users.is_empty() || self.users.contains(&job.uid))
-            && (self.partitions.is_empty() || job.partitions.iter().any(|p| self.partitions.contains(p)))
+            && (self.partitions.is_empty()
+                || row
+                    .partition
+                    .as_ref()
+                    .map_or(job.partitions.as_slice(), std::slice::from_ref)
+                    .iter()
+                    .any(|p| self.partitions.contains(p)))
+            && (self.reservations.is_empty() || self.in_reservations(job))
             && listed(&self.names, &job.spec.name)
             && listed(&self.accounts, job.spec.account.as_deref().unwrap_or(""))
             && listed(&self.qos, job.spec.qos.as_deref().unwrap_or(""))
@@ -178,6 +204,14 @@ impl Choice {
             asked.iter().flat_map(|request| &request.alternatives).any(|licenses| licenses.count(name) > 0)
         };
         self.licenses.iter().any(named)
+    }
+
+    fn in_reservations(&self, job: &JobView) -> bool {
+        let own = job.allocation.as_ref().filter(|_| !job.state.waits()).map(|a| &a.reservation);
+        match own {
+            Some(one) => one.as_ref().is_some_and(|name| self.reservations.contains(name)),
+            None => job.spec.reservations.iter().any(|name| self.reservations.contains(name)),
+        }
     }
 
     fn on_nodes(&self, job: &JobView) -> bool {
@@ -227,9 +261,43 @@ pub struct SortKey {
     pub descending: bool,
 }
 
-/// Sorts rows by several keys; equal rows stay in their order.
-pub fn sort(rows: &mut [JobRow], keys: &[SortKey], text: impl Fn(&JobRow, Field) -> String) {
-    rows.sort_by(|a, b| compare(keys, |key| by_job(a, b, key, &text)));
+/// Makes of what `-w` names the nodes' names. `Err`: the first that is none.
+pub fn node_names(names: &mut Vec<String>, nodes: &[Arc<NodeView>], here: &str) -> Result<(), String> {
+    let mut found = Vec::with_capacity(names.len());
+    for name in names.iter() {
+        let wanted = if name == "localhost" { here } else { name };
+        let before = found.len();
+        match nodes.iter().find(|node| node.name == *name) {
+            Some(node) => found.push(node.name.clone()),
+            // Several nodes may be on one host.
+            None => found.extend(nodes.iter().filter(|node| node.hostname == wanted).map(|node| node.name.clone())),
+        }
+        if found.len() == before {
+            return Err(name.clone());
+        }
+    }
+    *names = found;
+    Ok(())
+}
+
+/// Sorts rows by several keys; equal rows stay in their order. With the tiers of partitions, priority is theirs before the
+/// jobs'.
+pub fn sort(
+    rows: &mut [JobRow],
+    keys: &[SortKey],
+    tiers: Option<&BTreeMap<String, u16>>,
+    text: impl Fn(&JobRow, Field) -> String,
+) {
+    let tier = |row: &JobRow| {
+        let partition = row.partition.as_ref().or(row.job.partitions.first());
+        tiers.zip(partition).and_then(|(tiers, partition)| tiers.get(partition))
+    };
+    rows.sort_by(|a, b| {
+        compare(keys, |key| match key {
+            Field::Priority | Field::PriorityFloat => tier(a).cmp(&tier(b)).then_with(|| by_job(a, b, key, &text)),
+            _ => by_job(a, b, key, &text),
+        })
+    });
 }
 
 /// First difference over all keys.

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use super::{attach_ids, options, render_jobs, render_steps};
+use super::{More, attach_ids, options, render_jobs, render_steps, rows};
 use crate::{query::arguments, render::test_views as views};
 use garrick_model::{
-    ids::StepNum,
-    spec::ArraySpec,
+    ids::{JobId, StepNum},
+    spec::{ArraySpec, Dependencies, JobSpec},
     state::{JobState, Reason, StepState},
     view::{JobView, StepView},
 };
@@ -21,8 +21,79 @@ fn shown(words: &str, jobs: Vec<JobView>, secs: i64) -> String {
     let by_root = |view| JobView { user: "root".to_owned(), ..view };
     let jobs: Vec<Arc<JobView>> = jobs.into_iter().map(by_root).map(Arc::new).collect();
     let mut out = Vec::new();
-    render_jobs(&jobs, &request(words).unwrap(), &views::clock(secs), &mut out).unwrap();
+    render_jobs(&jobs, &request(words).unwrap(), &More::default(), &views::clock(secs), &mut out).unwrap();
     String::from_utf8(out).unwrap()
+}
+
+fn shown_with(words: &str, jobs: Vec<JobView>, more: &More) -> String {
+    let jobs: Vec<Arc<JobView>> = jobs.into_iter().map(Arc::new).collect();
+    let mut out = Vec::new();
+    render_jobs(&jobs, &request(words).unwrap(), more, &views::clock(7), &mut out).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn a_waiting_job_of_several_partitions_is_listed_once_for_each() {
+    let of = |id: u32, priority, partitions: &[&str]| JobView {
+        partitions: partitions.iter().map(|name| (*name).to_owned()).collect(),
+        priority,
+        ..views::waiting(id, Reason::Priority)
+    };
+    let jobs = || vec![of(1, 50, &["slow", "fast"]), of(2, 70, &["slow"])];
+    let tiers = [("slow".to_owned(), 1), ("fast".to_owned(), 9)].into();
+    let more = More { tiers: Some(tiers), ..More::default() };
+    let format = "-h -o %i/%P";
+    assert_eq!(shown_with(&format!("-P -S -p,i {format}"), jobs(), &more), "1/fast\n2/slow\n1/slow\n");
+    assert_eq!(shown_with(&format!("-P -p fast {format}"), jobs(), &more), "1/fast\n");
+    assert_eq!(shown_with(&format!("-S -p,i {format}"), jobs(), &More::default()), "2/slow\n1/slow,fast\n");
+    assert!(request("-P").unwrap().each_partition && !request("").unwrap().each_partition);
+}
+
+#[test]
+fn jobs_are_chosen_by_reservation_and_show_where_they_are_to_start() {
+    let in_one = |id, name: &str| {
+        let view = views::waiting(id, Reason::Resources);
+        let spec = Arc::new(JobSpec { reservations: vec![name.to_owned()], ..(*view.spec).clone() });
+        JobView { spec, ..view }
+    };
+    let jobs = vec![in_one(1, "a"), in_one(2, "b"), views::waiting(3, Reason::Resources)];
+    let more = More { sched_nodes: [(JobId(2), "n[1-2]".to_owned())].into(), ..More::default() };
+    assert_eq!(shown_with("-R b,c -h -o %i:%Y", jobs.clone(), &more), "2:n[1-2]\n");
+    assert_eq!(shown_with("-R a -h -o %i:%Y", jobs, &more), "1:(null)\n");
+}
+
+#[test]
+fn any_word_behind_j_is_taken_for_a_job() {
+    assert_eq!(request("-j abc").unwrap_err().to_string(), "Invalid job id: abc");
+    assert_eq!(request("-j -h").unwrap().choice.jobs, []);
+}
+
+#[test]
+fn nodes_are_named_by_their_hosts_too() {
+    let nodes = vec![Arc::new(views::node(1)), Arc::new(views::node(2))];
+    let read = |name: &str| {
+        let mut names = vec![name.to_owned()];
+        rows::node_names(&mut names, &nodes, "here").map(|()| names)
+    };
+    let first = &nodes[0].name;
+    assert_eq!(read(first), Ok(vec![first.clone()]));
+    assert!(read(&nodes[1].hostname).unwrap().contains(&nodes[1].name));
+    assert_eq!((read("n99"), read("localhost")), (Err("n99".to_owned()), Err("localhost".to_owned())));
+}
+
+#[test]
+fn a_job_that_never_can_run_shows_all_that_it_asked_for() {
+    let asked: Dependencies = "afterok:3:4:5".parse().unwrap();
+    let mut left = Dependencies { any: false, list: asked.list[1..].to_vec() };
+    let view = |left: &Dependencies| {
+        let view = views::waiting(6, Reason::Dependency);
+        let spec = Arc::new(JobSpec { dependencies: asked.clone(), ..(*view.spec).clone() });
+        vec![JobView { spec, dependencies: left.clone(), ..view }]
+    };
+    assert_eq!(shown("-h -o %E", view(&left), 7), "afterok:4(unfulfilled),afterok:5(unfulfilled)\n");
+    left.list[0].failed = true;
+    let all = "afterok:3(fulfilled),afterok:4(failed),afterok:5(unfulfilled)\n";
+    assert_eq!(shown("-h -o %E", view(&left), 7), all);
 }
 
 /// The transcripts' user had a name of four letters, replaced without regard to columns.
