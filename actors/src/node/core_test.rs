@@ -328,6 +328,19 @@ fn ask_gpus(job: u32, cpus: std::ops::Range<u32>, devices: &str) -> ReserveAsk {
 }
 
 #[test]
+fn what_was_wrong_goes_with_a_right_registration_after_a_restart_of_the_controller_too() {
+    let mut core = with_gpus(4);
+    core.handle(NOW, registered_with(1, 0), &mut Vec::new());
+    let saved = core.saved().clone();
+    let mut core = NodeCore::new(NOW, core.settings().clone(), Arc::new(NodeSite::default()), Some(saved), []);
+    assert!(core.view().reason.is_some());
+    let mut out = Vec::new();
+    core.handle(NOW, registered_with(2, 4), &mut out);
+    assert!(!core.view().flags.invalid && core.view().reason.is_none());
+    assert!(out.iter().any(|e| matches!(e, NodeEffect::Record(saved) if saved.reason.is_none())));
+}
+
+#[test]
 fn fewer_gpus_than_configured_are_invalid_until_all_are_found() {
     let mut core = with_gpus(4);
     core.handle(NOW, registered_with(1, 0), &mut Vec::new());

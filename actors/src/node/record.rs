@@ -39,4 +39,7 @@ pub struct SavedNode {
     /// The boot of the machine at its last registration.
     #[serde(default)]
     pub boot_id: Option<String>,
+    /// What was wrong with its last registration: the reason goes when that is no longer so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invalid: Option<String>,
 }

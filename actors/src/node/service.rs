@@ -118,25 +118,21 @@ impl NodeCore {
         } else {
             low_gres(&found.gres, &wanted.gres)
         };
-        if problem == self.invalid {
+        if problem == self.invalid && problem == self.saved.invalid {
             return;
         }
         self.touched = true;
-        let was = std::mem::replace(&mut self.invalid, problem);
-        match (&self.invalid, was) {
-            (Some(text), _) => {
-                tracing::error!(node = self.settings.name, reason = text, "node.invalid_registration");
-                let keep = self.saved.drain || self.saved.down.is_some();
-                if !keep {
-                    let reason = Some(self.own_reason(now, text));
-                    self.save(SavedNode { reason, ..self.saved.clone() }, out);
-                }
+        // One that another controller found is known only from what it saved.
+        let was = std::mem::replace(&mut self.invalid, problem.clone()).or_else(|| self.saved.invalid.clone());
+        let ours = |reason: &NodeReason| was.as_ref().is_some_and(|was| reason.text == *was);
+        let mut reason = self.saved.reason.clone().filter(|reason| problem.is_some() || !ours(reason));
+        if let Some(text) = &problem {
+            tracing::error!(node = self.settings.name, reason = text, "node.invalid_registration");
+            if !self.saved.drain && self.saved.down.is_none() {
+                reason = Some(self.own_reason(now, text));
             }
-            (None, Some(was)) if self.saved.reason.as_ref().is_some_and(|r| r.text == was) => {
-                self.save(SavedNode { reason: None, ..self.saved.clone() }, out);
-            }
-            (None, _) => {}
         }
+        self.save(SavedNode { reason, invalid: problem, ..self.saved.clone() }, out);
     }
 
     pub(super) fn silence(&mut self, now: Timestamp, out: &mut Vec<NodeEffect>) {

@@ -157,7 +157,7 @@ fn spec() -> JobSpec {
 }
 
 fn dependencies() -> Dependencies {
-    let on = |kind, job, array_index| Dependency { kind, job, array_index };
+    let on = |kind, job, array_index| Dependency { kind, job, array_index, failed: false };
     Dependencies {
         any: true,
         list: vec![
@@ -373,6 +373,7 @@ pub fn version_1() -> Vec<ControllerEvent> {
                 reason: Reason::Other("n2 is gone".into()),
                 then: requeue,
                 by: Some(0),
+                at: None,
             }),
             JobEvent::Ended(end(JobState::NodeFail, Reason::RaisedSignal(9), 1, requeue)),
             JobEvent::StepsCounted(TALLY),
@@ -414,7 +415,13 @@ pub fn version_1() -> Vec<ControllerEvent> {
         started: Some(at(7)),
         door: "/run/garrick/n1".into(),
         released: ["n1".to_owned()].into(),
-        ending: Some(Ending { state: JobState::Timeout, reason: Reason::TimeLimit, then: Afterwards::Over, by: None }),
+        ending: Some(Ending {
+            state: JobState::Timeout,
+            reason: Reason::TimeLimit,
+            then: Afterwards::Over,
+            by: None,
+            at: None,
+        }),
         ..run(&["n1", "n2"])
     };
     job(
@@ -450,6 +457,7 @@ pub fn version_1() -> Vec<ControllerEvent> {
         features: Some(vec!["gpu".into(), "fast".into()]),
         comment: Some("in repair".into()),
         boot_id: None,
+        invalid: None,
     };
     let silent = SavedNode { down: Some(DownCause::Silence), ..SavedNode::default() };
     events.push(ControllerEvent::Node { node: "n2".into(), saved: Box::new(saved) });
