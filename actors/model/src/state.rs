@@ -174,6 +174,25 @@ pub enum Reason {
     Other(String),
 }
 
+/// How the reason of a job begins that asks for nodes which are out of service.
+const UNAVAILABLE_NODES: &str = "ReqNodeNotAvail, UnavailableNodes:";
+
+impl Reason {
+    /// Those of the nodes asked for are out of service, in Slurm's words.
+    pub fn unavailable_nodes<'n>(names: impl IntoIterator<Item = &'n str>) -> Self {
+        Self::Other(format!("{UNAVAILABLE_NODES}{}", crate::hostlist::fold(names)))
+    }
+
+    /// Nodes that are out of service keep it waiting.
+    pub fn is_unavailable_nodes(&self) -> bool {
+        match self {
+            Self::NodesUnavailable | Self::ReqNodeNotAvail => true,
+            Self::Other(text) => text.starts_with(UNAVAILABLE_NODES),
+            _ => false,
+        }
+    }
+}
+
 /// How a task, step or job ended: exit code and, when ended by one, signal. Shown as `code:signal`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ExitStatus {

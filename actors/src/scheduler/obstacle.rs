@@ -79,7 +79,7 @@ impl Waits {
             job: self.room.job,
             partition: partitions.get(self.room.partition).cloned().unwrap_or_default(),
             start: self.room.from,
-            nodes: hostlist::fold(self.room.nodes.iter().map(|(place, _)| name(*place))),
+            nodes: hostlist::fold_sorted(self.room.nodes.iter().map(|(place, _)| name(*place))),
             blocker: obstacle.map(|o| o.by.clone()),
             node: obstacle.and_then(|o| o.node).map(|place| name(place).to_owned()),
             until: obstacle.map_or(self.room.from, |o| o.until),

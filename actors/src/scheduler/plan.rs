@@ -931,11 +931,12 @@ impl<'a> Pass<'a> {
         if request.min_nodes as usize > view.partitions[request.partition].nodes.count_ones(..) {
             return Err(Reason::PartitionNodeLimit);
         }
-        let named_out = request.nodelist.iter().any(|n| !idle.is_usable(n.0 as usize));
+        let named_out = request.nodelist.iter().map(|n| n.0 as usize).filter(|n| !idle.is_usable(*n));
+        let named_out: Vec<&str> = named_out.map(|n| view.nodes[n].name.as_str()).collect();
         let ideal = self.ideal.get_or_insert_with(|| Machine::ideal(view));
         ideal.close(closed);
         Err(match select::place(ideal, request, candidates) {
-            Some(_) if named_out => Reason::ReqNodeNotAvail,
+            Some(_) if !named_out.is_empty() => Reason::unavailable_nodes(named_out),
             Some(_) => Reason::NodesUnavailable,
             None => Reason::BadConstraints,
         })
@@ -1151,12 +1152,12 @@ fn amounts(view: &ClusterView, nodes: &[AllocatedNode], request: &Request) -> Ve
 }
 
 /// A job that could start soon says so rather than naming a partition that will never take it.
-pub(super) const fn weight_of(reason: &Reason) -> u8 {
+pub(super) fn weight_of(reason: &Reason) -> u8 {
     match reason {
+        reason if reason.is_unavailable_nodes() => 3,
         Reason::JobArrayTaskLimit => 6,
         Reason::Resources | Reason::Fragmentation | Reason::Other(_) => 5,
         Reason::Priority => 4,
-        Reason::NodesUnavailable | Reason::ReqNodeNotAvail => 3,
         Reason::PartitionDown | Reason::PartitionInactive => 2,
         Reason::PartitionTimeLimit | Reason::PartitionNodeLimit | Reason::AccountNotAllowed | Reason::QosNotAllowed => {
             1

@@ -121,7 +121,7 @@ fn a_job_that_needs_nodes_out_of_service_holds_nobody_back() {
     let view = cluster(nodes, vec![job(1, wide(2)), job(2, named), job(3, wide(3)), job(4, spec())]);
     let plan = plan(&view, NOW);
     assert_eq!(reason(&plan, 1), Reason::NodesUnavailable);
-    assert_eq!(reason(&plan, 2), Reason::ReqNodeNotAvail);
+    assert_eq!(reason(&plan, 2), Reason::Other("ReqNodeNotAvail, UnavailableNodes:n1".to_owned()));
     assert_eq!(reason(&plan, 3), Reason::PartitionNodeLimit);
     assert_eq!(nodes_of(&plan, 4), ["n0"]);
 }

@@ -15,6 +15,7 @@ use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     outlook::{Blocker, Outlook},
     state::Reason,
+    time::short_duration,
     view::JobView,
 };
 use jiff::tz::TimeZone;
@@ -94,7 +95,10 @@ fn text(job: &JobView, outlook: Option<&Outlook>, zone: &TimeZone) -> String {
             "{first}\nIt could start now, but that would break up a block or leaf switch that is idle altogether \
              (topology_patience)."
         ),
-        _ => first,
+        _ => match &job.spec.topology.switches {
+            Some(switches) => format!("{first}\n{}", of_switches(*switches, job.spec.topology.switches_wait_secs)),
+            None => first,
+        },
     };
     let at = outlook.node.as_ref().map_or_else(String::new, |node| format!(" on {node}"));
     let until = until.text(zone);
@@ -115,6 +119,16 @@ fn text(job: &JobView, outlook: Option<&Outlook>, zone: &TimeZone) -> String {
     }
 }
 
+/// What `--switches` has to do with it.
+fn of_switches(switches: u32, wait_secs: Option<u64>) -> String {
+    let leaves = if switches == 1 { "leaf switch" } else { "leaf switches" };
+    let wait = match wait_secs {
+        Some(secs) => format!("{} at most", short_duration(secs)),
+        None => "as long as the site allows (max_switch_wait)".to_owned(),
+    };
+    format!("It asks for nodes of at most {switches} {leaves} (--switches), and waits for such nodes {wait}.")
+}
+
 /// What a job waits for that has no room reserved.
 fn without_room(job: &JobView, zone: &TimeZone) -> String {
     match &job.reason {
@@ -128,7 +142,7 @@ fn without_room(job: &JobView, zone: &TimeZone) -> String {
         }
         Reason::JobHeldUser | Reason::JobHeldAdmin => format!("it is held; \"scontrol release {}\" lets it go", job.id),
         Reason::JobArrayTaskLimit => "as many tasks of its array run as it allows".to_owned(),
-        Reason::NodesUnavailable | Reason::ReqNodeNotAvail => {
+        reason if reason.is_unavailable_nodes() => {
             "it needs nodes that are out of service; \"sinfo -R\" says why".to_owned()
         }
         Reason::PartitionDown | Reason::PartitionInactive => {
@@ -188,7 +202,11 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::render::test_views::waiting;
-    use garrick_model::{ids::JobId, time::Timestamp};
+    use garrick_model::{
+        ids::JobId,
+        spec::{JobSpec, TopologyRequest},
+        time::Timestamp,
+    };
 
     fn outlook(blocker: Blocker, node: Option<&str>) -> Outlook {
         Outlook {
@@ -229,6 +247,17 @@ mod tests {
         assert!(told.starts_with("Job 7 waits (Fragmentation) for n[1-4]"), "{told}");
         assert!(told.contains("\nIt could start now, but that would break up a block or leaf switch"), "{told}");
         assert!(told.contains("\nFirst in its way: job 3 on n2"), "{told}");
+    }
+
+    #[test]
+    fn who_asks_for_few_switches_is_told_so() {
+        let mut job = waiting(7, Reason::Resources);
+        let topology = TopologyRequest { switches: Some(1), switches_wait_secs: Some(300), ..Default::default() };
+        job.spec = Arc::new(JobSpec { topology, ..(*job.spec).clone() });
+        let outlook = Outlook { blocker: None, ..outlook(Blocker::Running(JobId(3)), None) };
+        assert!(text(&job, Some(&outlook), &TimeZone::UTC).ends_with(
+            "\nIt asks for nodes of at most 1 leaf switch (--switches), and waits for such nodes 5:00 at most."
+        ));
     }
 
     #[test]

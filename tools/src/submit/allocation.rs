@@ -144,9 +144,7 @@ fn unavailable(reason: &Reason) -> Option<&'static str> {
         Reason::PartitionDown | Reason::PartitionInactive => {
             Some("Required partition not available (inactive or drain)")
         }
-        Reason::ReqNodeNotAvail | Reason::NodesUnavailable => {
-            Some("Required node not available (down, drained or reserved)")
-        }
+        reason if reason.is_unavailable_nodes() => Some("Required node not available (down, drained or reserved)"),
         _ => None,
     }
 }
