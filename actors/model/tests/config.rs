@@ -249,6 +249,36 @@ fn several_nodes_on_one_host_are_told_apart_by_port() {
 }
 
 #[test]
+fn what_excludes_or_repeats_each_other_is_told() {
+    let said = findings(
+        "DefMemPerCPU=100\nDefMemPerNode=500\nLicenses=a:2,b,a:3\nNodeName=a\n\
+         PartitionName=p Nodes=a MaxMemPerNode=5 MaxMemPerCPU=1\n",
+    );
+    let want = [
+        "4: warning: DefMemPerNode=500: DefMemPerCPU at /etc/slurm.conf:3 and this exclude each other; this one counts \
+         (keep one of them)",
+        "5: warning: Licenses=a:2,b,a:3: a license is given more than once (its counts are added up)",
+        "7: warning: MaxMemPerCPU=1: MaxMemPerNode at /etc/slurm.conf:7 and this exclude each other; this one counts \
+         (keep one of them)",
+    ];
+    assert_eq!(said, want);
+}
+
+#[test]
+fn plugins_that_nobody_has_are_errors() {
+    let said = findings(
+        "TopologyPlugin=topology/foo\nPriorityType=priority/basik\nSchedulerType=sched/foo\nNodeName=a\n\
+         PartitionName=p Nodes=a\n",
+    );
+    let want = [
+        "3: error: TopologyPlugin=topology/foo: \"foo\" is not one of default, flat, none, tree, block, ring, torus3d",
+        "4: error: PriorityType=priority/basik: \"basik\" is not one of basic, multifactor (did you mean basic?)",
+        "5: error: SchedulerType=sched/foo: \"foo\" is not one of backfill, builtin",
+    ];
+    assert_eq!(said, want);
+}
+
+#[test]
 fn names_are_not_given_twice() {
     let said = findings(
         "NodeName=a\nNodeName=a,b\nNodeName=ALL\nPartitionName=p Nodes=a\nPartitionName=p Nodes=a\nNodeSet=a Nodes=z\n",

@@ -83,7 +83,12 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "KillOnBadExit" => config.kill_on_bad_exit = values::yes_no(value)?,
         "KillWait" => config.kill_wait_secs = secs(value)?,
         "LaunchParameters" => config.launch_parameters = Parameters::parse(value),
-        "Licenses" => config.licenses = licenses(value)?,
+        "Licenses" => {
+            config.licenses = licenses(value)?;
+            if values::list(value).len() > config.licenses.0.len() {
+                return Ok(note("a license is given more than once".to_owned(), "its counts are added up"));
+            }
+        }
         "MaxArraySize" => config.max_array_size = values::number(value, 0, ARRAY_LIMIT)?,
         "MaxBatchRequeue" => config.max_batch_requeue = values::number(value, 0, u32::MAX)?,
         "MaxJobCount" => config.max_job_count = values::number(value, 1, 200_000_000)?,
@@ -99,8 +104,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "MpiDefault" => config.mpi_default = text().unwrap_or_else(|| "none".to_owned()),
         "OverTimeLimit" => config.over_time_limit = OverTime::parse(value)?,
         "PriorityType" => {
-            config.priority_type = value.to_ascii_lowercase();
-            return Ok(only_known(value, "priority/", &["basic", "multifactor"], "jobs go by the order of submission"));
+            config.priority_type = format!("priority/{}", plugin(value, "priority/", &["basic", "multifactor"])?);
         }
         "Prolog" => config.prolog.extend(text()),
         "PrologEpilogTimeout" => {
@@ -122,8 +126,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
             return Ok(Some(Effect(note)));
         }
         "SchedulerType" => {
-            config.scheduler_type = value.to_ascii_lowercase();
-            return Ok(only_known(value, "sched/", &["backfill", "builtin"], "jobs are backfilled"));
+            config.scheduler_type = format!("sched/{}", plugin(value, "sched/", &["backfill", "builtin"])?);
         }
         "SelectType" => return select_type(config, value),
         "SelectTypeParameters" => {
@@ -156,13 +159,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "TopologyParam" => return topology_param(config, value),
         "TopologyPlugin" => {
             let known = ["default", "flat", "none", "tree", "block", "ring", "torus3d"];
-            let lower = value.to_ascii_lowercase();
-            let name = lower.strip_prefix("topology/").unwrap_or(&lower);
-            if known.contains(&name) {
-                config.topology_type = format!("topology/{name}");
-            } else {
-                return Ok(only_known(value, "topology/", &known, "all nodes count as equally near"));
-            }
+            config.topology_type = format!("topology/{}", plugin(value, "topology/", &known)?);
         }
         "UnkillableStepProgram" => config.unkillable_step_program = text(),
         "UnkillableStepTimeout" => config.unkillable_step_timeout_secs = secs(value)?,
@@ -202,6 +199,12 @@ fn topology_param(config: &mut Config, value: &str) -> Value<Option<Effect>> {
         return Ok(FULL);
     }
     Ok(note(format!("{} is not supported yet", not_yet.join(", ")), "the rest counts"))
+}
+
+/// The name of a plugin, with or without its kind before it, of those that there are.
+fn plugin(value: &str, kind: &str, known: &[&'static str]) -> Value<&'static str> {
+    let lower = value.to_ascii_lowercase();
+    values::choice(lower.strip_prefix(kind).unwrap_or(&lower), known)
 }
 
 /// Plugins that Garrick has under the same name; others are noted.

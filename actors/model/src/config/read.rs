@@ -94,6 +94,19 @@ struct Reader {
 /// Keys of which there may be several lines.
 const REPEATED: &[&str] = &["SlurmctldHost", "Prolog", "Epilog", "PrologSlurmctld", "EpilogSlurmctld"];
 
+/// Keys of which slurm.conf(5) wants one at most.
+const EXCLUDED: [(&str, &str); 4] = [
+    ("DefMemPerCPU", "DefMemPerNode"),
+    ("DefMemPerNode", "DefMemPerCPU"),
+    ("MaxMemPerCPU", "MaxMemPerNode"),
+    ("MaxMemPerNode", "MaxMemPerCPU"),
+];
+
+fn both(other: &str, before: &Place) -> SettingError {
+    let cause = format!("{other} at {before} and this exclude each other; this one counts");
+    SettingError::new(cause).suggest("keep one of them")
+}
+
 impl Reader {
     fn new(path: &Path) -> Self {
         Self {
@@ -135,6 +148,10 @@ impl Reader {
             let wrong = SettingError::new(format!("{} is already set at {before}; this one counts", key.name));
             report.warning(&pair.place, pair.what(), wrong.suggest("keep one of them"));
         }
+        let other = EXCLUDED.iter().find(|(name, _)| *name == key.name).map(|(_, other)| *other);
+        if let Some((other, before)) = other.and_then(|other| self.seen.get_key_value(other)) {
+            report.warning(&pair.place, pair.what(), both(other, before));
+        }
         match apply::set(&mut self.config, key.name, &pair.value) {
             Some(Ok(None)) => {}
             Some(Ok(Some(note))) => report.warning(&pair.place, pair.what(), note),
@@ -172,7 +189,11 @@ impl Reader {
         }
         let mut partition = self.partition_defaults.clone();
         let mut nodes_place = head.place.clone();
-        for pair in rest {
+        for (at, pair) in rest.iter().enumerate() {
+            let other = EXCLUDED.iter().find(|(name, _)| pair.is(name)).map(|(_, other)| *other);
+            if let Some(before) = other.and_then(|other| rest[..at].iter().find(|before| before.is(other))) {
+                report.warning(&pair.place, pair.what(), both(&before.key, &before.place));
+            }
             match partition.set(&pair.key, &pair.value) {
                 Ok(None) => {}
                 Ok(Some(note)) => report.warning(&pair.place, pair.what(), note),
