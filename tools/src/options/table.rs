@@ -70,6 +70,8 @@ pub const JOB: Commands = Commands(1 | 2 | 4);
 pub const BATCH_RUN: Commands = Commands(1 | 4);
 /// `sbatch` and `salloc`
 pub const BATCH_ALLOC: Commands = Commands(1 | 2);
+/// `salloc` and `srun`
+pub const ALLOC_RUN: Commands = Commands(2 | 4);
 /// Every one.
 pub const EVERY: Commands = Commands(1 | 2 | 4 | 8);
 

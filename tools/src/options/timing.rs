@@ -2,7 +2,7 @@
 
 use super::{
     table::{
-        Arg,
+        ALLOC_RUN, Arg,
         Arg::{Optional, Required},
         BATCH, BATCH_ALLOC, JOB, OptionDef,
     },
@@ -98,14 +98,14 @@ pub const OPTIONS: &[OptionDef] = &[
         "immediate",
         Some('I'),
         Optional("secs"),
-        JOB,
+        ALLOC_RUN,
         "exit if resources are not available in secs",
         |t, g| {
             t.immediate_secs = Some(if g.value.is_none() { IMMEDIATE_SECS } else { g.number(0)?.max(1) });
             Ok(())
         },
     )
-    .env(&["SBATCH_IMMEDIATE", "SALLOC_IMMEDIATE", "SLURM_IMMEDIATE"]),
+    .env(&["SALLOC_IMMEDIATE", "SLURM_IMMEDIATE"]),
     OptionDef::new("requeue", None, Optional("expedite"), BATCH, "permit the job to be requeued", |t, g| {
         // From `SBATCH_REQUEUE` any other value comes here too.
         (t.requeue, t.expedite) = (Some(true), g.text()? == "expedite");

@@ -16,7 +16,7 @@ use crate::{
 use garrick_model::{
     config::{self, Config},
     hostlist,
-    spec::JobSpec,
+    spec::{JobSpec, NodeCount},
     time::Timestamp,
 };
 use garrick_replay::map;
@@ -111,14 +111,20 @@ fn job(config: &Config, text: &str) -> Result<JobSpec, SiteError> {
         let names = hostlist::expand(list.as_deref().unwrap_or_default()).map_err(|e| wrong(&e))?;
         config.with_functions(&names, &|feature| config.nodes_with_feature(feature)).map_err(|e| wrong(&e))
     };
+    if let Some(unknown) = typed.partitions.iter().find(|name| config.partition(name).is_none()) {
+        return Err(wrong(&format!("there is no partition {unknown}")));
+    }
+    let nodelist = names(&typed.nodelist)?;
+    // As where it is submitted: all that are named, unless it says how many.
+    let all = u32::try_from(nodelist.len()).ok().filter(|count| *count > 0).map(|min| NodeCount { min, max: None });
     Ok(JobSpec {
-        nodes: typed.nodes.as_ref().map(|n| n.value),
+        nodes: typed.nodes.as_ref().map(|n| n.value).or(all),
         tasks: typed.ntasks.as_ref().map(|n| n.value),
         tasks_per_node: typed.ntasks_per_node.as_ref().map(|n| n.value),
         cpus_per_task: typed.cpus_per_task,
         partitions: typed.partitions.clone(),
         constraint: typed.constraint.clone(),
-        nodelist: names(&typed.nodelist)?,
+        nodelist,
         exclude: names(&typed.exclude)?,
         sharing: typed.sharing,
         time_limit: typed.time_limit,

@@ -20,7 +20,7 @@ pub static TABLE: Table = Table {
     purpose: "Show what the priorities of waiting jobs are made of.",
     operands: "",
     options: &[
-        option("clusters", Some('M'), Arg::Required("cluster"), "another cluster (there is one here)"),
+        option("clusters", Some('M'), Arg::Required("cluster"), "another cluster (not supported yet)"),
         option("federation", None, Arg::None, "jobs of the federation (always the local cluster here)"),
         option("noheader", Some('h'), Arg::None, "no heading"),
         option("jobs", Some('j'), Arg::Optional("job(s)"), "only these jobs"),
@@ -78,6 +78,9 @@ pub enum RequestError {
     /// Something that is no option.
     #[error("Unrecognized option: {0}")]
     Operand(String),
+    /// Another cluster.
+    #[error("--clusters={0} is not supported yet: only the cluster of this slurm.conf is asked")]
+    Cluster(String),
 }
 
 impl Request {
@@ -106,6 +109,9 @@ impl Request {
 pub fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, RequestError> {
     if let Some(word) = arguments.words().into_iter().next() {
         return Err(RequestError::Operand(word));
+    }
+    if let Some(cluster) = arguments.value("clusters") {
+        return Err(RequestError::Cluster(cluster));
     }
     let format = arguments.value("format").or_else(|| env("SPRIO_FORMAT")).filter(|f| !f.is_empty());
     let layout = format.map(|format| Layout::short(&format, "job", fields::by_letter)).transpose()?;

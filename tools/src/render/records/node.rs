@@ -1,8 +1,15 @@
 //! `scontrol show node`.
 
 use super::{Record, job::Detail, or_null};
+use crate::query::choices;
 use crate::render::{amounts, clock::Clock, node_state};
-use garrick_model::{gres::entries_text, view::NodeView};
+use garrick_model::{gres::entries_text, spec::Sharing, view::NodeView};
+
+/// Whose the node is while it runs jobs that share it with those of one user only (`--exclusive=user`).
+fn owner(node: &NodeView) -> String {
+    let own = node.holds.iter().find(|hold| hold.sharing == Sharing::User);
+    own.map_or_else(|| "N/A".to_owned(), |hold| format!("{}({})", choices::user_name(hold.uid), hold.uid))
+}
 
 /// The record of a node that belongs to these partitions.
 pub fn record(node: &NodeView, partitions: &[String], clock: &Clock, detail: Detail) -> Record {
@@ -52,11 +59,12 @@ pub fn record(node: &NodeView, partitions: &[String], clock: &Clock, detail: Det
         r.line(reserved.join(" "));
     }
     r.line(format!(
-        "State={} ThreadsPerCore={} TmpDisk={} Weight={} Owner=N/A MCS_label=N/A",
+        "State={} ThreadsPerCore={} TmpDisk={} Weight={} Owner={} MCS_label=N/A",
         node_state::record_words(node).join("+"),
         shape.threads_per_core,
         shape.tmp_disk_mib,
-        node.weight
+        node.weight,
+        owner(node)
     ));
     if !partitions.is_empty() {
         r.line(format!("Partitions={} ", partitions.join(",")));
