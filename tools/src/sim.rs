@@ -92,6 +92,11 @@ fn run(arguments: &Arguments) -> Result<String, String> {
     if let Some(by) = by.as_deref().filter(|by| !["user", "partition"].contains(by)) {
         return Err(format!("--by: \"{by}\" is neither user nor partition"));
     }
+    let drawn = arguments.value("picture").map(PathBuf::from);
+    let form = drawn.as_deref().and_then(std::path::Path::extension).and_then(std::ffi::OsStr::to_str);
+    if let Some(other) = form.filter(|form| ["png", "jpg", "jpeg", "gif", "pdf", "ps", "eps"].contains(form)) {
+        return Err(format!("--picture: no {other} is drawn, only SVG: name a file that ends in .svg"));
+    }
     let estimates = match arguments.value("estimates").as_deref() {
         None | Some("requested") => Estimates::Requested,
         Some("exact") => Estimates::Exact,
@@ -163,18 +168,19 @@ fn run(arguments: &Arguments) -> Result<String, String> {
         std::fs::write(&path, drawn).map_err(|e| format!("cannot write {path}: {e}"))?;
     }
     if arguments.has("json") {
-        return json(&told);
+        return json(&told, trace.left_out);
     }
     Ok(table(&told, trace.left_out, by.as_deref()) + "\n" + &picture::lines(&named))
 }
 
-fn json(told: &[Told]) -> Result<String, String> {
+fn json(told: &[Told], left_out: usize) -> Result<String, String> {
     let objects: Vec<serde_json::Value> = told
         .iter()
         .map(|t| {
             let mut object = serde_json::to_value(&t.summary)?;
             object["policy"] = t.name.clone().into();
             object["simulation_s"] = t.seconds.into();
+            object["left_out"] = left_out.into();
             Ok(object)
         })
         .collect::<Result<_, serde_json::Error>>()
@@ -266,4 +272,29 @@ fn table(told: &[Told], left_out: usize, by: Option<&str>) -> String {
         }
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn sim(words: &[&str]) -> Result<String, String> {
+        let args: Vec<OsString> = words.iter().map(OsString::from).collect();
+        run(&arguments::parse(&TABLE, &args).unwrap())
+    }
+
+    #[test]
+    fn json_tells_how_many_jobs_were_left_out_and_only_svg_is_drawn() {
+        let file = std::env::temp_dir().join(format!("garrick-sim-{}.swf", std::process::id()));
+        let job = |number: u32, run: i32| format!("{number} 0 -1 {run} 1 -1 -1 1 10 -1 1 1 1 1 1 -1 -1 -1\n");
+        std::fs::write(&file, job(1, 10) + &job(2, -1)).unwrap();
+        let words = ["--trace", file.to_str().unwrap(), "--nodes", "1", "--cpus", "2", "--json"];
+        let told: serde_json::Value = serde_json::from_str(&sim(&words).unwrap()).unwrap();
+        let refused = sim(&[&words[..], &["--picture", "x.png"]].concat());
+        std::fs::remove_file(&file).unwrap();
+        assert_eq!(told["left_out"], 1, "{told}");
+        let said = "--picture: no png is drawn, only SVG: name a file that ends in .svg";
+        assert_eq!(refused, Err(said.to_owned()));
+    }
 }

@@ -21,6 +21,7 @@ use garrick_model::{
         node::{AgentReport, ControllerToNode, HeldRun},
     },
     refusal::Refusal,
+    reservation::{AccessList, NodesWanted, ReservationChange},
     resources::{MemoryMib, MemoryRequest},
     spec::{Dependencies, Dependency, DependencyKind, JobSpec, NodeCount},
     state::{JobState, Reason},
@@ -448,6 +449,49 @@ fn partitions_are_updated_and_remembered_by_a_full_recovery() {
         let rig = Rig::recover(&system, TWO_NODES, journal, Recover::Full);
         assert_eq!(rig.controller.env.boards.partitions.list()[0].state, PartitionState::Up, "they came back");
         assert_eq!(rig.controller.env.boards.jobs.list().len(), 1, "jobs stay");
+    });
+}
+
+#[test]
+fn partitions_for_other_groups_and_their_jobs_are_not_shown_unasked() {
+    let site = format!("{TWO_NODES}PartitionName=own Nodes=ALL AllowGroups=alice\n");
+    with_system(async move |system| {
+        let mut rig = Rig::start(&system, &site, MemoryJournal::default());
+        let job = rig.submitted(JobSpec { partitions: vec!["own".to_owned()], ..spec() }).await;
+        for (uid, seen) in [(1001, true), (1002, false), (0, true)] {
+            let CommandReply::Partitions { hidden, .. } = rig.ask(uid, CommandRequest::ListPartitions).await else {
+                panic!()
+            };
+            assert_eq!(hidden.is_empty(), seen, "{uid}: {hidden:?}");
+            let list = |hide| CommandRequest::ListJobs { jobs: Vec::new(), after: None, most: None, hide };
+            for (hide, shown) in [(true, seen), (false, true)] {
+                let CommandReply::Jobs { jobs, .. } = rig.ask(uid, list(hide)).await else { panic!() };
+                assert_eq!(jobs.iter().any(|view| view.id == job), shown, "{uid} {hide}");
+            }
+        }
+    });
+}
+
+#[test]
+fn users_and_groups_of_a_reservation_must_be_there() {
+    with_system(async |system| {
+        let (rig, _agents) = rig(&system);
+        let change = |users: &str, groups: &[&str]| {
+            let now = garrick_model::time::Timestamp::now();
+            CommandRequest::CreateReservation(Box::new(ReservationChange {
+                start: Some(now),
+                duration_secs: Some(600),
+                nodes: Some(NodesWanted::Named(vec!["n0".to_owned()])),
+                users: AccessList::parse(users).filter(|users| !users.is_empty()),
+                groups: Some(groups.iter().map(|name| (*name).to_owned()).collect()),
+                ..ReservationChange::default()
+            }))
+        };
+        let refused = |what: Refusal| CommandReply::Refused(what);
+        assert_eq!(rig.ask(0, change("alice,carol", &[])).await, refused(Refusal::InvalidUser("carol".to_owned())));
+        assert_eq!(rig.ask(0, change("", &["staff"])).await, refused(Refusal::InvalidGroup("staff".to_owned())));
+        let CommandReply::ReservationCreated(name) = rig.ask(0, change("1001", &[])).await else { panic!() };
+        assert_eq!(rig.controller.env.boards.reservations.get(&name).unwrap().users.names, ["alice"]);
     });
 }
 

@@ -2,7 +2,7 @@
 
 use super::{
     table::{Arg, Arg::Required, JOB, OptionDef},
-    typed::{CPUS_OF_TASK, Given, OptionError, Source, Sourced, Typed},
+    typed::{CPUS_OF_TASK, Given, Help, OptionError, Source, Sourced, Typed},
 };
 use garrick_model::{
     gres::{GPU, GresBinding, GresCount, GresRequest},
@@ -26,6 +26,10 @@ pub const OPTIONS: &[OptionDef] = &[
     option("gres", None, Required("list"), "required generic resources, name[[:type]:count] on each node", |t, g| {
         t.gres.per_node = match g.text()? {
             "" => None,
+            "help" => {
+                t.help = Some(Help::Gres);
+                None
+            }
             list => g.sourced(read(list, text::request)?),
         };
         Ok(())

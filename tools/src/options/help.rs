@@ -18,6 +18,33 @@ const fn operands(command: Command) -> &'static str {
     }
 }
 
+/// `--hint=help`: what there is.
+pub const HINTS: &str = "Application hint options:
+    --hint=             Bind tasks according to application hints
+        compute_bound   use all cores in each socket, one thread per core
+        memory_bound    use only one core in each socket, one thread per core
+        [no]multithread [don't] use extra threads with in-core multi-threading
+        help            show this help message
+";
+
+/// `--cpu-bind=help`: what there is here.
+pub const CPU_BINDINGS: &str = "CPU bind options:
+    --cpu-bind=         Bind tasks to CPUs
+        q[uiet]         say nothing about it
+        v[erbose]       say what is bound to what
+        no[ne]          don't bind tasks to CPUs
+        cores, threads, rank
+                        bind each task to CPUs of its own
+        map_cpu:<list>  bind by giving a CPU for each task, as <cpu0>,<cpu1>,...
+        help            show this help message
+";
+
+/// `--gres=help`, with these names in `GresTypes`.
+pub fn gres(types: &[String], out: &mut dyn Write) -> io::Result<()> {
+    writeln!(out, "Valid gres options are:")?;
+    types.iter().try_for_each(|name| writeln!(out, "{name}[[:type]:count]"))
+}
+
 /// Writes `--help`.
 pub fn full(command: Command, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "Usage: {} [OPTIONS...] {}\n\nOptions:", command.name(), operands(command))?;
@@ -95,11 +122,31 @@ fn wrapped(out: &mut dyn Write, indent: &str, words: &[String]) -> io::Result<()
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use crate::options::{sources, typed::Help};
 
     fn shown(write: fn(Command, &mut dyn Write) -> io::Result<()>, command: Command) -> String {
         let mut out = Vec::new();
         write(command, &mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn some_options_list_what_they_take() {
+        let asked = |text: &str| {
+            let words: Vec<std::ffi::OsString> = text.split(' ').map(Into::into).collect();
+            let parsed = sources::command_line(Command::Srun, &words).unwrap();
+            let now = garrick_model::time::Timestamp::from_secs(0);
+            sources::lay_over(Command::Srun, &[], &|_| None, &parsed.options, now).unwrap().help
+        };
+        for (text, help) in
+            [("--hint=help", Help::Hint), ("--cpu-bind=help", Help::CpuBind), ("--gres=help", Help::Gres)]
+        {
+            assert_eq!(asked(text), Some(help), "{text}");
+        }
+        assert_eq!(asked("--hint=multithread --cpu-bind=cores --gres=gpu:1"), None);
+        let mut out = Vec::new();
+        gres(&["gpu".to_owned(), "shard".to_owned()], &mut out).unwrap();
+        assert_eq!(out, b"Valid gres options are:\ngpu[[:type]:count]\nshard[[:type]:count]\n");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use super::{
     table::{Arg, Arg::Required, JOB, OptionDef},
-    typed::{Given, Hint, OptionError, Source, Sourced, Typed, TypedLayout},
+    typed::{Given, Help, Hint, OptionError, Source, Sourced, Typed, TypedLayout},
 };
 use garrick_model::{
     env_vars::inputs::Input,
@@ -76,6 +76,10 @@ pub const OPTIONS: &[OptionDef] = &[
         JOB,
         "compute_bound, memory_bound, multithread or nomultithread",
         |t, g| {
+            if g.text()? == "help" {
+                t.help = Some(Help::Hint);
+                return Ok(());
+            }
             t.layout.hint = g.sourced(match g.text()? {
                 "compute_bound" => Hint::ComputeBound,
                 "memory_bound" => Hint::MemoryBound,

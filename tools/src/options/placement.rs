@@ -6,7 +6,7 @@ use super::{
         Arg::{Optional, Required},
         Effect, JOB, OptionDef, RUN,
     },
-    typed::{OptionError, SHARING},
+    typed::{Help, OptionError, SHARING},
     values,
 };
 use garrick_model::{refusal::Refusal, spec::Sharing, spec_text::licenses::may_be_request};
@@ -143,7 +143,11 @@ pub const OPTIONS: &[OptionDef] = &[
     })
     .env(&["SBATCH_DISTRIBUTION", "SLURM_DISTRIBUTION"]),
     OptionDef::new("cpu-bind", None, Required("type"), RUN, "bind tasks to CPUs", |t, g| {
-        t.cpu_bind = values::cpu_bind(g)?;
+        if g.text()? == "help" {
+            t.help = Some(Help::CpuBind);
+        } else {
+            t.cpu_bind = values::cpu_bind(g)?;
+        }
         Ok(())
     })
     .env(&["SLURM_CPU_BIND"]),

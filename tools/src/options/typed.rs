@@ -161,6 +161,12 @@ pub enum Help {
     Version,
     /// `--mpi=list`
     MpiList,
+    /// `--hint=help`
+    Hint,
+    /// `--cpu-bind=help`
+    CpuBind,
+    /// `--gres=help`
+    Gres,
 }
 
 /// What was typed about generic resources.

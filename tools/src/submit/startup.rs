@@ -2,7 +2,7 @@
 //! environment are laid under it, and what is wrong is said in Slurm's words.
 
 use crate::{
-    cluster::ClusterError,
+    cluster::{Cluster, ClusterError},
     options::{
         getopt::{Occurrence, Parsed},
         help,
@@ -13,7 +13,7 @@ use crate::{
     },
     output::{self, Console, Verbosity},
 };
-use garrick_model::time::Timestamp;
+use garrick_model::{config, time::Timestamp};
 use std::{
     collections::BTreeMap,
     env,
@@ -146,6 +146,20 @@ impl Startup {
             Help::Full => output::stdout(|out| help::full(self.command, out)),
             Help::Usage => output::stdout(|out| help::usage(self.command, out)),
             Help::Version => output::print_version(),
+            Help::Hint => output::stdout(|out| out.write_all(help::HINTS.as_bytes())),
+            Help::CpuBind => output::stdout(|out| out.write_all(help::CPU_BINDINGS.as_bytes())),
+            Help::Gres => {
+                let known = Cluster::find(None)
+                    .map_err(|e| e.to_string())
+                    .and_then(|cluster| config::read(cluster.conf()).map_err(|report| report.to_string()));
+                match known {
+                    Ok(config) => output::stdout(|out| help::gres(&config.gres.types, out)),
+                    Err(error) => {
+                        self.console.error(error);
+                        return exit_code(EXIT_ERROR);
+                    }
+                }
+            }
             Help::MpiList => output::print_line("MPI plugin types are...\n\tnone"),
         };
         output::finish(&self.console, written, 0)
