@@ -283,6 +283,7 @@ fn holds_of_administrators_are_released_by_administrators() {
 #[test]
 fn begin_time_is_waited_for() {
     let mut job = Bench::with(JobSpec { begin: Some(Timestamp::from_secs(1100)), ..spec() });
+    assert_eq!(job.view().start_time, Some(Timestamp::from_secs(1100)));
     assert_eq!((job.view().reason, job.view().eligible), (Reason::BeginTime, false));
     job.now = Timestamp::from_secs(1100);
     job.send(JobInput::Timer(JobTimer::Eligible));
