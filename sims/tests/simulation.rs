@@ -54,16 +54,16 @@ fn a_cpu_that_two_jobs_have_is_noticed() {
 /// in it, and its story.
 const SCENARIOS: [(u64, &str, &str); 7] = [
     (20, "run ended by a lease", "nodes that lost the controller end what may run elsewhere"),
-    (14, "run ended by a lease", "the same, and owners of jobs fail between"),
+    (23, "run ended by a lease", "the same, and owners of jobs fail between"),
     (16, "owner of a job failed", "what owners had in hand is asked for again"),
-    (9, "owner of a job failed", "the same, while many runs are ended by their time limits"),
+    (17, "owner of a job failed", "the same, while many runs are ended by their time limits"),
     (
         27,
         "owner of a node failed",
         "owners of nodes fail, and what they were told and had to say is told and said again",
     ),
-    (22, "run ended by its time limit", "step managers die and are taken over, and keep the limits all the same"),
-    (32, "controller restart", "owners of jobs fail, and later the controller does"),
+    (25, "run ended by its time limit", "step managers die and are taken over, and keep the limits all the same"),
+    (7, "controller restart", "owners of jobs fail, and later the controller does"),
 ];
 
 #[test]

@@ -23,12 +23,14 @@ use garrick_actors::{
         record::{JobRecord, RecordHold},
         state::JobEvent,
     },
+    license::account::LicenseAccount,
     node::{
         core::NodeCore,
         messages::{KeptHold, NodeEffect, NodeInput, NodeNotice, NodeSite, ReturnToService},
     },
     scheduler::{
         facts::ClusterView,
+        licenses::LicenseFacts,
         plan::plan,
         request::NodeUse,
         shell::{partition_facts, policy},
@@ -102,7 +104,12 @@ impl World {
             self.nodes[node].resume(clock, &mut out);
             self.node_effects(node, out);
         }
+        self.licenses = LicenseAccount::default();
+        self.licenses.configure(&self.config.licenses, &self.config.hres);
         for record in replayed.jobs.into_values() {
+            if let Some(licenses) = record.licenses() {
+                self.licenses.restore(record.id, licenses.clone());
+            }
             self.start_job(record);
         }
     }
@@ -368,6 +375,7 @@ impl World {
             }
             JobInput::Start(proposal) => self.answered(proposal.pass),
             JobInput::Preempt(proposal) => self.answered(proposal.pass),
+            JobInput::GoOn(proposal) => self.answered(proposal.pass),
             JobInput::Turn(proposal) => self.answered(proposal.pass),
             JobInput::Subscribe { by } => {
                 self.send(Place::Job(job), Happening::Job(by, JobInput::Fact { job, fact: None }));
@@ -461,11 +469,13 @@ impl World {
                     self.scheduler.changed = true;
                 }
                 JobEffect::Reserve { node, ask } => self.to_node(job, &node, NodeInput::Reserve(ask)),
-                // The simulated site has none, and nobody asks for any.
-                JobEffect::ReserveLicenses { attempt, .. } => {
-                    self.send(from, Happening::Job(job, JobInput::LicensesReserved { attempt, granted: false }));
+                JobEffect::ReserveLicenses { attempt, licenses } => {
+                    let granted = self.licenses.reserve(job, attempt, &licenses);
+                    self.send(from, Happening::Job(job, JobInput::LicensesReserved { attempt, granted }));
                 }
-                JobEffect::ReleaseLicenses { .. } => {}
+                JobEffect::ReleaseLicenses { attempt } => {
+                    self.scheduler.changed |= self.licenses.release(job, attempt);
+                }
                 JobEffect::Release { node, sluid, attempt, drain } => {
                     self.to_node(job, &node, NodeInput::Release { job, sluid, attempt, drain });
                 }
@@ -658,6 +668,13 @@ impl World {
         }
     }
 
+    fn license_facts(&self) -> LicenseFacts {
+        let end = |job| self.shown_jobs.get(&job).and_then(|view| view.end_time);
+        let held = self.licenses.holds().map(|(job, licenses)| (job, licenses.clone(), end(job))).collect();
+        let (totals, hres) = (self.licenses.totals().clone(), Arc::clone(self.licenses.hres()));
+        LicenseFacts { totals, held, hres, inside: BTreeMap::new() }
+    }
+
     /// A pass when something changed and the last one's proposals are answered, or not for too long.
     pub(super) fn pass(&mut self) {
         self.after(1_000, Happening::Pass);
@@ -671,11 +688,16 @@ impl World {
         // Passes take time: what is shown of a node may be older than what its owner has.
         let stale = !self.is_calm() && self.random.one_in_thousand(200);
         let nodes = if stale { &self.earlier_nodes } else { &self.shown_nodes };
-        let view = ClusterView::new(policy(&self.config), &jobs, nodes, facts);
+        let mut view = ClusterView::new(policy(&self.config), &jobs, nodes, facts);
+        view.licenses = self.license_facts();
         let made = plan(&view, self.clock());
         let number = self.scheduler.number + 1;
-        self.scheduler =
-            Passes { number, outstanding: made.starts.len() + made.preemptions.len(), last: self.now, changed: false };
+        let outstanding = made.starts.len() + made.preemptions.len() + made.resumptions.len();
+        self.scheduler = Passes { number, outstanding, last: self.now, changed: false };
+        for mut one in made.resumptions {
+            one.pass = number;
+            self.send(Place::Scheduler, Happening::Job(one.job, JobInput::GoOn(Box::new(one))));
+        }
         for mut one in made.preemptions {
             one.pass = number;
             self.send(Place::Scheduler, Happening::Job(one.job, JobInput::Preempt(Box::new(one))));

@@ -18,6 +18,7 @@ use garrick_model::{
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
     resources::{MemoryMib, MemoryRequest},
+    signal::SIGSTOP,
     spec::{ArraySpec, StepSharing, StepSpec},
     state::{ExitStatus, JobState},
     step_selector::WhichSteps,
@@ -73,6 +74,11 @@ impl Crew {
             there_since: now,
             ended: false,
         }
+    }
+
+    /// Its tasks are stopped.
+    pub(super) fn stands_still(&self) -> bool {
+        self.company.core.ledger().motion.signal() == Some(SIGSTOP)
     }
 
     /// The run's place for a node of the cluster.
@@ -162,6 +168,9 @@ impl Crew {
     }
 
     fn end_some_process(&mut self, random: &mut Random) {
+        if self.stands_still() {
+            return;
+        }
         let running: Vec<_> = self.company.running().into_iter().filter(|r| r.2 != StepKey::BATCH).collect();
         if let Some((node, token, ..)) = random.pick(&running) {
             let code = u8::from(random.one_in_thousand(150));
@@ -368,6 +377,12 @@ impl World {
                 if ended {
                     self.promises.end(run.sluid);
                 }
+            }
+            NodeToStepd::SetTimeLimit(limit) => {
+                // It is to have heard of that by then.
+                let began = crew.company.core.facts().start_time;
+                (crew.limit, crew.there_since) = (limit.duration().map(|limit| began.plus(limit)), self.now);
+                crew.company.tell(NodeToStepd::SetTimeLimit(limit));
             }
             other => crew.company.tell(other),
         }

@@ -14,9 +14,10 @@ use garrick_actors::{
     node_agent::RunKey,
 };
 use garrick_model::{
+    gres::GresCount,
     ids::JobId,
     messages::command::{NodeChange, NodeStateChange},
-    resources::{MemoryMib, MemoryRequest},
+    resources::{MemoryMib, MemoryRequest, NodeShape},
     spec::{ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
     state::ExitStatus,
     time::TimeLimit,
@@ -83,6 +84,28 @@ impl World {
                 spec.no_kill = true;
                 (spec.nodes, spec.tasks) = (Some(NodeCount { min: 2, max: Some(most) }), None);
             }
+        }
+        if spec.partitions.is_empty() {
+            let other = match self.random.between(0, 99) {
+                0..=6 => Some("urgent"),
+                7..=21 => Some("still"),
+                _ => None,
+            };
+            spec.partitions.extend(other.map(str::to_owned));
+        }
+        if self.random.one_in_thousand(120) {
+            let wanted = ["solver:1", "solver:2", "solver:4,viewer:1", "viewer:2"];
+            spec.licenses = self.random.pick(&wanted).map(|text| (*text).to_owned());
+        }
+        if self.random.one_in_thousand(150) {
+            let (name, kind, most) = match self.random.between(0, 3) {
+                0 => ("gpu", None, 4),
+                1 => ("gpu", Some("old"), 2),
+                2 => ("gpu", Some("new"), 2),
+                _ => ("probe", None, 2),
+            };
+            let count = u64::from(self.random.between(1, most));
+            spec.gres.per_node = vec![GresCount { name: name.to_owned(), kind: kind.map(str::to_owned), count }];
         }
         spec.expedite = spec.kind == JobKind::Batch && spec.requeue.is_none() && self.random.one_in_thousand(400);
         spec
@@ -301,6 +324,18 @@ impl World {
         self.config.node(batch_host).is_some_and(|node| self.hangs(node.index.0 as usize, run))
     }
 
+    /// It asks for generic resources on more nodes than have them and are not gone for good.
+    fn too_few_are_left_for(&self, spec: &JobSpec) -> bool {
+        let asked = &spec.gres.per_node;
+        let has = |shape: &NodeShape, one: &GresCount| {
+            let of = shape.gres.iter().filter(|e| e.name == one.name && (one.kind.is_none() || e.kind == one.kind));
+            of.map(|entry| entry.count).sum::<u64>() >= one.count
+        };
+        let left = self.machines.iter().filter(|machine| !machine.dead);
+        let fit = left.filter(|machine| asked.iter().all(|one| has(&machine.facts.shape, one))).count();
+        !asked.is_empty() && fit < spec.nodes.as_ref().map_or(1, |nodes| nodes.min as usize)
+    }
+
     /// After the faults: resumes nodes, releases jobs, continues stopped ones, and gives up on what can never start.
     pub(super) fn operate(&mut self) {
         self.after(60_000, Happening::Operator);
@@ -314,8 +349,12 @@ impl World {
         let judge = |core: &JobCore| match &core.record().phase {
             Phase::Pending if core.record().spec.nodelist.iter().any(gone) => Some(JobCommand::Cancel),
             Phase::Pending if core.record().dependency_failed => Some(JobCommand::Cancel),
+            Phase::Pending if self.too_few_are_left_for(&core.record().spec) => Some(JobCommand::Cancel),
             Phase::Pending => core.record().hold.map(|_| JobCommand::Release),
-            Phase::Suspended(_) => Some(JobCommand::Resume),
+            // One that stands still for another goes on by itself.
+            Phase::Suspended(run) => {
+                run.suspended.as_ref().is_some_and(|stands| stands.by_admin).then_some(JobCommand::Resume)
+            }
             // Seen to do nothing; its time limit is for its step manager to keep, which is what hangs.
             Phase::Running(run) | Phase::Starting(run) if self.hangs_at(core, run.batch_host()) => {
                 Some(JobCommand::Cancel)

@@ -4,11 +4,14 @@
 use garrick_actors::{
     controller::event::ControllerEvent,
     job::{
-        record::{Phase, indices_of},
+        record::{Afterwards, Phase, indices_of},
         state::JobEvent,
     },
 };
-use garrick_model::ids::{JobId, Sluid};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    state::JobState,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often each thing happened.
@@ -57,6 +60,10 @@ pub struct Ledger {
     pub started: BTreeSet<Sluid>,
     /// Runs that were replaced before their end was recorded.
     pub replaced_alive: Vec<(JobId, Sluid)>,
+    /// Runs that give way, with what is to follow.
+    pub preempted: BTreeMap<Sluid, Afterwards>,
+    /// Runs that ended as preempted and were to be followed by another, and are not.
+    pub not_queued_again: Vec<(JobId, Sluid)>,
     /// How often each event was recorded.
     pub counts: Counts,
 }
@@ -135,7 +142,23 @@ impl Ledger {
                 }
                 self.runs.insert(*sluid, RunNote { job: *job, ends: 0 });
             }
-            JobEvent::Ended(_) => {
+            JobEvent::Preempted(mark) => {
+                if let Some(run) = note.run {
+                    self.preempted.insert(run, mark.then);
+                }
+            }
+            // It was told something else meanwhile.
+            JobEvent::Ending(ending) if ending.state != JobState::Preempted => {
+                note.run.and_then(|run| self.preempted.remove(&run));
+            }
+            JobEvent::Ended(end) => {
+                if let Some(run) = note.run
+                    && let Some(Afterwards::Requeue { .. }) = self.preempted.remove(&run)
+                    && end.state == JobState::Preempted
+                    && !matches!(end.then, Afterwards::Requeue { .. })
+                {
+                    self.not_queued_again.push((*job, run));
+                }
                 if let Some(run) = note.run.and_then(|sluid| self.runs.get_mut(&sluid)) {
                     run.ends += 1;
                 }

@@ -22,13 +22,14 @@
 //! is kept, as actors and QUIC streams keep it. Agents lose their link for seconds or for longer than the controller's
 //! patience, alone or cut off together with others, ask each other for the controller and end what may run elsewhere; they
 //! restart, lose their `stepd`s, reboot; prologs and epilogs fail. Some runs take longer than their time limit. Nodes are drained, set down and resumed; jobs are
-//! cancelled, requeued, held and released. The controller dies and restarts with what its disk has: all that was under way
+//! cancelled, requeued, held and released. Jobs of one partition preempt those of others, which are requeued after a grace,
+//! cancelled or suspended; licenses and generic resources are scarce. The controller dies and restarts with what its disk has: all that was under way
 //! in it is lost, and of the journal's last write any part, down to a part of a record. Owners of jobs fail over what they
 //! are told, and others are built: what they had in hand, and what waited for the disk, is lost.
 //!
 //! # What is not simulated
 //!
-//! The accounting service, several controllers.
+//! The accounting service, several controllers, reservations, jobs that share CPUs and take turns.
 
 #[path = "../../../actors/src/stepmgr/company.rs"]
 #[allow(dead_code, missing_docs, clippy::unwrap_used)]

@@ -4,10 +4,15 @@
 use super::{ledger::Promise, world::World};
 use garrick_actors::job::core::JobCore;
 use garrick_model::{
+    gres::GresShare,
     ids::{JobId, Sluid},
     resources::{CpuSet, NodeShape, NodeShare},
 };
-use std::{collections::BTreeSet, fmt::Display};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Display,
+    time::Duration,
+};
 
 /// A rule that did not hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,16 +50,21 @@ pub type Rule = fn(&World, &Scope) -> Result<(), String>;
 pub const RULES: &[(&str, Rule)] = &[
     ("an_accepted_job_is_never_lost", an_accepted_job_is_never_lost),
     ("no_cpu_or_memory_of_a_node_is_given_twice", no_cpu_or_memory_of_a_node_is_given_twice),
+    ("no_license_is_given_twice", no_license_is_given_twice),
     ("a_node_counts_as_used_what_its_jobs_hold", a_node_counts_as_used_what_its_jobs_hold),
     ("each_run_ends_exactly_once", each_run_ends_exactly_once),
     ("a_drained_node_gets_nothing_new", a_drained_node_gets_nothing_new),
     ("replay_comes_to_what_is_live", replay_comes_to_what_is_live),
     ("what_was_promised_is_on_disk", what_was_promised_is_on_disk),
+    ("a_preempted_run_ends_or_its_job_is_queued_again", a_preempted_run_ends_or_its_job_is_queued_again),
     ("no_run_goes_on_where_its_node_was_given_up", no_run_goes_on_where_its_node_was_given_up),
 ];
 
 /// Name of [`after_faults_stop_the_queue_drains`].
 pub const DRAINS: &str = "after_faults_stop_the_queue_drains";
+
+/// Events late by their messages, and clocks that are stepped by an hour.
+const GRACE_SLACK: Duration = Duration::from_secs(3_700);
 
 /// Most simulated time that the queue may take to drain.
 const DRAIN_SECS: u64 = 3 * 24 * 3600;
@@ -66,11 +76,11 @@ pub fn no_cpu_or_memory_of_a_node_is_given_twice(world: &World, scope: &Scope) -
     for &index in &scope.nodes {
         let view = world.nodes[index].view();
         let shape = &world.shape(index);
-        fits(&view.name, shape, view.holds.iter().map(|h| (h.job, &h.share)))?;
+        fits(&view.name, shape, view.holds.iter().map(|h| (h.job, &h.share, h.parked)))?;
         if scope.all {
             let shares = world.jobs.values().flat_map(|core| {
                 let holds = core.record().holds().into_iter().filter(|held| held.node.name == view.name);
-                holds.map(|held| (core.record().id, &held.node.share))
+                holds.map(|held| (core.record().id, &held.node.share, held.parked))
             });
             fits(&view.name, shape, shares)?;
         }
@@ -78,17 +88,61 @@ pub fn no_cpu_or_memory_of_a_node_is_given_twice(world: &World, scope: &Scope) -
     Ok(())
 }
 
-fn fits<'s>(node: &str, shape: &NodeShape, shares: impl Iterator<Item = (JobId, &'s NodeShare)>) -> Result<(), String> {
-    let (mut cpus, mut memory) = (CpuSet::new(), 0u64);
-    for (job, share) in shares {
-        ensure(share.cpus.is_disjoint(&cpus), || {
-            format!("{node}: CPUs {} of job {} have a holder", share.cpus, job.0)
-        })?;
-        cpus.add(&share.cpus);
+/// CPUs of those that are suspended for others may be given to others.
+fn fits<'s>(
+    node: &str,
+    shape: &NodeShape,
+    shares: impl Iterator<Item = (JobId, &'s NodeShare, bool)>,
+) -> Result<(), String> {
+    let (mut cpus, mut memory, mut taken) = (CpuSet::new(), 0u64, Vec::new());
+    for (job, share, parked) in shares {
+        if !parked {
+            ensure(share.cpus.is_disjoint(&cpus), || {
+                format!("{node}: CPUs {} of job {} have a holder", share.cpus, job.0)
+            })?;
+            cpus.add(&share.cpus);
+        }
         memory += share.memory.map_or(0, |m| m.0);
+        taken.extend(share.gres.iter().map(|gres| (job, gres)));
     }
+    fits_gres(node, shape, &taken)?;
     ensure(cpus.is_subset(&shape.all_cpus()), || format!("{node}: CPUs {cpus} given, it has {}", shape.cpus))?;
     ensure(memory <= shape.memory.0, || format!("{node}: {memory} MiB given of {}", shape.memory.0))
+}
+
+/// Of each type no more than there is, and no device twice; also of those that are suspended.
+fn fits_gres(node: &str, shape: &NodeShape, taken: &[(JobId, &GresShare)]) -> Result<(), String> {
+    for entry in shape.gres.iter().filter(|entry| !entry.no_consume) {
+        let of_entry = |(_, share): &&(JobId, &GresShare)| share.name == entry.name && share.kind == entry.kind;
+        let given: u64 = taken.iter().filter(of_entry).map(|(_, share)| share.count).sum();
+        let (name, kind) = (&entry.name, &entry.kind);
+        ensure(given <= entry.count, || format!("{node}: {given} of {name} {kind:?} given of {}", entry.count))?;
+    }
+    let mut devices: BTreeMap<&str, CpuSet> = BTreeMap::new();
+    for (job, share) in taken {
+        let there = shape.gres.iter().any(|entry| entry.name == share.name && entry.kind == share.kind);
+        ensure(there, || format!("{node}: job {} has {} {:?}, which is not there", job.0, share.name, share.kind))?;
+        let used = devices.entry(&share.name).or_default();
+        ensure(share.devices.is_disjoint(used), || {
+            format!("{node}: {} {} of job {} have a holder", share.name, share.devices, job.0)
+        })?;
+        used.add(&share.devices);
+    }
+    Ok(())
+}
+
+/// By the account, and by what jobs' records say that they have.
+pub fn no_license_is_given_twice(world: &World, scope: &Scope) -> Result<(), String> {
+    let account = &world.licenses;
+    for view in account.view() {
+        ensure(view.used <= view.total, || format!("{} of license {} given of {}", view.used, view.name, view.total))?;
+    }
+    for (job, core) in touched(world, scope) {
+        let Some(licenses) = core.record().licenses() else { continue };
+        let held = account.holds().find(|(holder, _)| *holder == job).map(|(_, held)| held);
+        ensure(held == Some(licenses), || format!("job {} has {licenses:?}, the account says {held:?}", job.0))?;
+    }
+    Ok(())
 }
 
 /// A hold without a job that says so is allowed while a message between the two is under way, and where a release was lost
@@ -228,6 +282,21 @@ pub fn what_was_promised_is_on_disk(world: &World, scope: &Scope) -> Result<(), 
                 ensure(ended, || format!("the end of run {run} may be forgotten, and is not on disk"))?;
             }
         }
+    }
+    Ok(())
+}
+
+/// After its grace, at the latest, as it was told: one that was to be queued again is, unless it had ended by itself or was
+/// told something else meanwhile.
+pub fn a_preempted_run_ends_or_its_job_is_queued_again(world: &World, scope: &Scope) -> Result<(), String> {
+    if let Some((job, sluid)) = world.ledger.not_queued_again.first() {
+        return Err(format!("run {sluid} of job {} ended as preempted, and the job was not queued again", job.0));
+    }
+    for (job, core) in touched(world, scope) {
+        let Some(run) = core.record().phase.working() else { continue };
+        let Some(mark) = run.preempted.as_ref().filter(|_| run.ending.is_none()) else { continue };
+        let late = world.clock().since(mark.times.ends);
+        ensure(late <= GRACE_SLACK, || format!("job {} was to give way {late:?} ago and was not told to end", job.0))?;
     }
     Ok(())
 }

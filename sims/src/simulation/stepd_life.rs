@@ -6,7 +6,7 @@ use super::{
     world::{Happening, Place, World},
 };
 use garrick_actors::node_agent::{AgentInput, PrepareFailure, RunKey, StartOrder};
-use garrick_model::{messages::stepd::StepdReport, state::JobState};
+use garrick_model::{messages::stepd::StepdReport, state::JobState, time::Timestamp};
 
 impl World {
     /// Prolog and folder are done: a `stepd` starts, or not.
@@ -33,7 +33,9 @@ impl World {
             ended: false,
             left: false,
             hung: false,
+            began: Timestamp::default(),
             limit: None,
+            stopped: false,
         };
         let boot = self.machines[node].boot;
         let folder = Folder { batch_host, may_be_elsewhere, clean: false, boot, stepd: Some(stepd), journal: None };
@@ -101,6 +103,7 @@ impl World {
         self.after(u64::from(work), Happening::Stepd(node, run, ToStepd::WorkDone(state)));
         let (now, limit) = (self.now, launch.order.time_limit.duration());
         if let Some(stepd) = self.stepd(node, run) {
+            stepd.began = now;
             stepd.limit = limit.map(|limit| now.plus(limit));
         }
         self.wait_for_limit(node, run);

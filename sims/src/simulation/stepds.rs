@@ -1,12 +1,16 @@
 //! `stepd`s, which are made up: what they hear, work at and report. How they start and end is in `stepd_life`.
 
-use super::world::{Happening, Place, World};
+use super::{
+    crew::Crew,
+    world::{Happening, Place, World},
+};
 use garrick_actors::node_agent::{AgentInput, RunKey};
 use garrick_model::{
     messages::{
-        node::{JobCredential, JobLaunch},
+        node::{JobCredential, JobLaunch, SignalScope},
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
+    signal::{SIGCONT, SIGSTOP},
     spec::JobKind,
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
@@ -59,8 +63,12 @@ pub(super) struct Stepd {
     pub(super) left: bool,
     /// It lives and does nothing.
     pub(super) hung: bool,
-    /// When its time is over, on the batch host from the moment when it began.
+    /// When it began, on the batch host.
+    pub(super) began: Timestamp,
+    /// When its time is over, on the batch host.
     pub(super) limit: Option<Timestamp>,
+    /// Its tasks are stopped.
+    pub(super) stopped: bool,
 }
 
 impl Stepd {
@@ -108,6 +116,7 @@ impl World {
         if batch_host && self.crews.contains_key(&run) {
             return self.tell_crewed(node, run, what);
         }
+        let now = self.now;
         let Some(stepd) = self.stepd(node, run) else { return };
         match what {
             ToStepd::Agent(NodeToStepd::Welcome) => {
@@ -139,12 +148,24 @@ impl World {
             ToStepd::Agent(NodeToStepd::FinishAllocation(_)) if batch_host => {
                 self.end_run(node, run, JobState::Completed, Reason::None);
             }
+            ToStepd::Agent(NodeToStepd::SignalJob { signal, to: SignalScope::Full }) if batch_host => {
+                stepd.stopped = (stepd.stopped || signal == SIGSTOP) && signal != SIGCONT;
+            }
+            ToStepd::Agent(NodeToStepd::SetTimeLimit(limit)) if batch_host => {
+                stepd.limit = limit.duration().map(|limit| stepd.began.plus(limit));
+                self.wait_for_limit(node, run);
+            }
+            ToStepd::WorkDone(state) if stepd.stopped && !stepd.ended => {
+                self.after(5_000, Happening::Stepd(node, run, ToStepd::WorkDone(state)));
+            }
             // Its owner says that it is done, again and again until that is heard.
             ToStepd::WorkDone(_) if stepd.launch.order.spec.kind == JobKind::Allocation && !stepd.ended => {
                 self.finish_allocation(run);
                 self.after(60_000, Happening::Stepd(node, run, ToStepd::WorkDone(JobState::Completed)));
             }
             ToStepd::WorkDone(state) => self.end_run(node, run, state, Reason::None),
+            // It may have been moved.
+            ToStepd::LimitOver if stepd.limit.is_none_or(|at| at > now) => {}
             ToStepd::LimitOver => self.end_run(node, run, JobState::Timeout, Reason::TimeLimit),
             ToStepd::LookForPeers => self.look_for_peers(node, run),
             ToStepd::PeerLost(_) if batch_host => self.end_run(node, run, JobState::NodeFail, Reason::NodeDown),
@@ -158,6 +179,9 @@ impl World {
         let allocation = self.stepd(node, run).is_some_and(|s| s.launch.order.spec.kind == JobKind::Allocation);
         match what {
             ToStepd::Agent(message) => self.tell_crew(run, message),
+            ToStepd::WorkDone(state) if self.crews.get(&run).is_some_and(Crew::stands_still) => {
+                self.after(5_000, Happening::Stepd(node, run, ToStepd::WorkDone(state)));
+            }
             ToStepd::WorkDone(state) => {
                 if allocation {
                     self.finish_allocation(run);

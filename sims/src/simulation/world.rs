@@ -24,6 +24,7 @@ use garrick_actors::{
         messages::{JobInput, JobTimer},
         state::JobEvent,
     },
+    license::account::LicenseAccount,
     node::{
         core::NodeCore,
         messages::{NodeInput, NodeTimer},
@@ -165,6 +166,8 @@ pub struct World {
     pub(super) config: Config,
     pub(super) partitions: Vec<Arc<PartitionView>>,
     pub(super) feasibility: Feasibility,
+    /// Who has how many licenses.
+    pub licenses: LicenseAccount,
     /// Owners of jobs.
     pub jobs: BTreeMap<JobId, JobCore>,
     /// Owners of nodes, by index.
@@ -254,6 +257,7 @@ impl World {
             config,
             partitions,
             feasibility,
+            licenses: LicenseAccount::default(),
             jobs: BTreeMap::new(),
             nodes: Vec::new(),
             shown_jobs: BTreeMap::new(),
@@ -676,16 +680,20 @@ fn timer_key(happening: &Happening) -> Option<String> {
     }
 }
 
-/// Two kinds of nodes, two partitions over them, short patience so that nodes are lost now and then.
+/// Two kinds of nodes; partitions whose jobs are requeued, cancelled or suspended for those of another; short patience so that
+/// nodes are lost now and then.
 fn site(nodes: u32) -> Config {
     let (last, half) = (nodes - 1, (nodes - 1) / 2);
     let text = format!(
-        "ClusterName=sim\nSlurmctldHost=head\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n\
+        "ClusterName=sim\nSlurmctldHost=head\nLicenses=solver:5,viewer:2\nGresTypes=gpu,probe\nSelectType=select/cons_tres\nSelectTypeParameters=CR_Core_Memory\n\
          SlurmdTimeout={}\nReturnToService=1\nSlurmctldParameters=enable_expedited_requeue\nDefMemPerCPU=100\nPrologTimeout=30\nBatchStartTimeout=30\n\
-         NodeName=n[0-{half}] CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=1600\n\
-         NodeName=n[{}-{last}] CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=3200 Features=big\n\
-         PartitionName=batch Nodes=ALL Default=YES MaxTime=120 DefaultTime=20\n\
-         PartitionName=whole Nodes=n[0-{half}] OverSubscribe=EXCLUSIVE MaxTime=120 DefaultTime=20\n",
+         NodeName=n[0-{half}] CPUs=8 Sockets=1 CoresPerSocket=4 ThreadsPerCore=2 RealMemory=1600 Gres=probe:2\n\
+         NodeName=n[{}-{last}] CPUs=16 Sockets=2 CoresPerSocket=8 ThreadsPerCore=1 RealMemory=3200 Features=big Gres=gpu:old:2,gpu:new:2,probe:3\n\
+         PreemptType=preempt/partition_prio\nPreemptMode=SUSPEND,GANG\n\
+         PartitionName=batch Nodes=ALL Default=YES PreemptMode=REQUEUE GraceTime=20 MaxTime=120 DefaultTime=20\n\
+         PartitionName=whole Nodes=n[0-{half}] OverSubscribe=EXCLUSIVE PreemptMode=CANCEL MaxTime=120 DefaultTime=20\n\
+         PartitionName=still Nodes=ALL PreemptMode=SUSPEND MaxTime=120 DefaultTime=20\n\
+         PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=120 DefaultTime=20\n",
         PATIENCE.as_secs(),
         half + 1
     );
