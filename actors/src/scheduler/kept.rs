@@ -250,6 +250,8 @@ struct Repair<'p, 'v> {
     /// What starts of this repair take of nodes, and how many of the pass's are in it.
     begun: FxHashMap<usize, Vec<Planned>>,
     noted: usize,
+    /// Are the licenses of those who have room reserved counted yet?
+    licenses_held: bool,
     stale: bool,
 }
 
@@ -271,6 +273,7 @@ impl<'p, 'v> Repair<'p, 'v> {
             looked: BTreeSet::new(),
             begun: FxHashMap::default(),
             noted: 0,
+            licenses_held: false,
             stale,
         }
     }
@@ -312,6 +315,7 @@ impl<'p, 'v> Repair<'p, 'v> {
             self.due.insert(key);
         }
         self.hold_licenses();
+        self.licenses_held = true;
         let classes: BTreeMap<usize, usize> =
             changed.iter().map(|node| (*node, self.pass.horizon.class_of(*node))).collect();
         for node in &changed {
@@ -364,6 +368,9 @@ impl<'p, 'v> Repair<'p, 'v> {
     /// Gives up what is reserved for one, and notes where.
     fn release(&mut self, key: Key, freed: &mut BTreeMap<usize, Vec<(Timestamp, Timestamp)>>) {
         let Some(promise) = self.ledger.give_up(key) else { return };
+        if self.licenses_held {
+            self.pass.licenses.release(&promise.licenses, promise.from.max(self.pass.now), promise.until);
+        }
         for (node, _) in &promise.nodes {
             freed.entry(*node).or_default().push((promise.from, promise.until));
         }
@@ -561,9 +568,6 @@ impl<'p, 'v> Repair<'p, 'v> {
         let group = self.ledger.row(key).and_then(|row| row.group);
         let freed = self.vacate(key);
         let pass = &mut *self.pass;
-        if let Some(promise) = &before {
-            pass.licenses.release(&promise.licenses, promise.from.max(pass.now), promise.until);
-        }
         pass.failed.clear();
         pass.not_before.clear();
         // Who has been looked at may be again.
@@ -610,9 +614,6 @@ impl<'p, 'v> Repair<'p, 'v> {
     }
     /// A search takes even parts of a request; what it had before may be a mixture that it does not find again.
     fn restore(&mut self, key: Key, promise: Promise, reason: Option<Reason>) {
-        if let Some(later) = self.ledger.row(key).and_then(|row| row.promise.clone()) {
-            self.pass.licenses.release(&later.licenses, later.from, later.until);
-        }
         self.vacate(key);
         self.pass.horizon.hold(&promise.nodes, promise.from, promise.until);
         self.pass.licenses.hold(&promise.licenses, promise.from, promise.until);

@@ -366,3 +366,19 @@ fn a_reservation_closes_its_nodes_to_repairs_too() {
     let end = world.now.plus(Duration::from_secs(3600));
     assert_eq!(times(&kept.unwrap().reservations()).into_values().collect::<Vec<_>>(), [end]);
 }
+
+#[test]
+fn who_loses_his_room_gives_up_its_licenses_too() {
+    let licensed = JobSpec { licenses: Some("a:2".to_owned()), ..wide(2, 60) };
+    let mut world = World::new(2, vec![wide(2, 60), licensed], Backfill::Conservative);
+    world.view.licenses.totals.insert("a".to_owned(), 2);
+    let (plan, kept, _) = world.plan(None);
+    world.obey(&plan);
+    let before = times(&kept.as_ref().unwrap().reservations());
+    world.happens(&Event::Longer(0));
+    let (_, kept, repaired) = world.plan(kept);
+    assert!(repaired);
+    let after = times(&kept.unwrap().reservations());
+    assert_eq!(after, times(&world.plan(None).1.unwrap().reservations()));
+    assert_ne!(after, before);
+}

@@ -193,6 +193,9 @@ impl LicensePlan {
 
     /// Somebody who was to have them then will not.
     pub fn release(&mut self, licenses: &Licenses, from: Timestamp, until: Timestamp) {
+        if from >= until {
+            return;
+        }
         for license in &licenses.0 {
             if let Some(line) = self.lines.get_mut(&license.name) {
                 line.steps.range_mut(from..until).for_each(|(_, used)| *used -= u64::from(license.count).min(*used));
@@ -330,6 +333,16 @@ mod tests {
         assert_eq!(plan.earliest(Some("a"), at(12), secs(5)).unwrap().0, at(20));
         plan.hold(&"a".parse().unwrap(), at(40), FOR_EVER);
         assert_eq!(plan.earliest(Some("a"), NOW, secs(11)), None);
+    }
+
+    #[test]
+    fn what_is_over_already_is_given_up_without_a_trace() {
+        let mut plan = LicensePlan::new(&facts(&[("a", 1)]), NOW);
+        plan.hold(&"a".parse().unwrap(), at(10), at(20));
+        plan.release(&"a".parse().unwrap(), at(30), at(20));
+        assert_eq!(plan.earliest(Some("a"), at(12), secs(5)).unwrap().0, at(20));
+        plan.release(&"a".parse().unwrap(), at(10), at(20));
+        assert_eq!(plan.earliest(Some("a"), at(12), secs(5)).unwrap().0, at(12));
     }
 
     #[test]
