@@ -216,10 +216,49 @@ impl Tally {
         if behind { self.backfilled += 1 } else { self.in_order += 1 }
     }
 
-    /// Did as many start as may?
-    pub fn has_started_all(&self, bounds: &Bounds) -> bool {
-        bounds.backfilled.is_some_and(|most| self.backfilled >= most)
-            || bounds.in_order.is_some_and(|most| self.in_order >= most)
+    /// Did as many of that kind start as may?
+    pub fn has_started_all(&self, bounds: &Bounds, behind: bool) -> bool {
+        let (most, started) =
+            if behind { (bounds.backfilled, self.backfilled) } else { (bounds.in_order, self.in_order) };
+        most.is_some_and(|most| started >= most)
+    }
+
+    /// How many started in their order, and how many behind others.
+    pub const fn started(&self) -> (u32, u32) {
+        (self.in_order, self.backfilled)
+    }
+}
+
+/// What plans of the same interval started already: a start makes for a new plan at once, and bounds of starts hold for all
+/// plans of an interval together.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Quota {
+    since: Option<Timestamp>,
+    in_order: u32,
+    backfilled: u32,
+}
+
+impl Quota {
+    /// The bounds of the next plan.
+    pub fn left(&mut self, bounds: &Arc<Bounds>, now: Timestamp, interval: Duration) -> Arc<Bounds> {
+        if bounds.backfilled.is_none() && bounds.in_order.is_none() {
+            return Arc::clone(bounds);
+        }
+        if self.since.is_none_or(|since| now < since || now >= since.plus(interval)) {
+            *self = Self { since: Some(now), ..Self::default() };
+        }
+        let left = |most: Option<u32>, started: u32| most.map(|most| most.saturating_sub(started));
+        Arc::new(Bounds {
+            in_order: left(bounds.in_order, self.in_order),
+            backfilled: left(bounds.backfilled, self.backfilled),
+            ..(**bounds).clone()
+        })
+    }
+
+    /// A plan started so many.
+    pub const fn spend(&mut self, (in_order, backfilled): (u32, u32)) {
+        self.in_order = self.in_order.saturating_add(in_order);
+        self.backfilled = self.backfilled.saturating_add(backfilled);
     }
 }
 

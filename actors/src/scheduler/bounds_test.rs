@@ -2,16 +2,18 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    bounds::{Bounds, HetPriority, soften},
+    bounds::{Bounds, HetPriority, Quota, soften},
     facts::{Backfill, ClusterView},
     fixtures::{array, cluster, hold, job, node, partition, spec},
     plan::{Plan, plan, plan_until},
     plan_test::{NOW, wide},
+    reservations::Reservations,
     shell::policy,
 };
 use garrick_model::{
     config,
     ids::JobId,
+    reservation::Reservation,
     spec::JobSpec,
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
@@ -77,19 +79,38 @@ fn so_many_jobs_of_a_user_an_account_or_a_partition_are_tried_behind_others() {
 }
 
 #[test]
-fn a_plan_starts_so_many_and_the_next_one_goes_on() {
-    let behind = vec![job(2, short()), job(3, short()), job(4, short())];
-    let two = plan(&with(crowd(behind), Bounds { backfilled: Some(2), ..Bounds::default() }), NOW);
-    assert_eq!((started(&two), two.truncated), (vec![2, 3], true));
+fn so_many_start_of_those_behind_others_and_so_many_of_the_rest() {
+    let behind = || vec![job(2, short()), job(3, short()), job(4, short())];
+    let two = plan(&with(crowd(behind()), Bounds { backfilled: Some(2), ..Bounds::default() }), NOW);
+    assert_eq!((started(&two), two.truncated, two.in_order, two.backfilled), (vec![2, 3], false, 0, 2));
+    let others = plan(&with(crowd(behind()), Bounds { in_order: Some(1), ..Bounds::default() }), NOW);
+    assert_eq!(started(&others), [2, 3, 4]);
     let free = cluster(vec![node(0, 4)], (1..=3).map(|id| job(id, spec())).collect());
     let one = plan(&with(free.clone(), Bounds { in_order: Some(1), ..Bounds::default() }), NOW);
-    assert_eq!((started(&one), one.truncated), (vec![1], true));
+    assert_eq!((started(&one), one.truncated, one.in_order, one.backfilled), (vec![1], false, 1, 0));
     let backfilled = plan(&with(free, Bounds { backfilled: Some(1), ..Bounds::default() }), NOW);
     assert_eq!((started(&backfilled), backfilled.truncated), (vec![1, 2, 3], false));
     let tasks = JobSpec { array: Some(array(0, 9, None)), ..spec() };
     let some = cluster(vec![node(0, 4)], vec![job(1, tasks)]);
     let some = plan(&with(some, Bounds { in_order: Some(2), ..Bounds::default() }), NOW);
     assert_eq!(some.starts.iter().map(|s| s.array_index).collect::<Vec<_>>(), [Some(0), Some(1)]);
+}
+
+#[test]
+fn plans_of_an_interval_share_what_may_start() {
+    let bounds = Arc::new(Bounds { in_order: Some(3), backfilled: Some(1), ..Bounds::default() });
+    let minute = Duration::from_secs(60);
+    let mut quota = Quota::default();
+    let left = |quota: &mut Quota, secs: u64| {
+        let left = quota.left(&bounds, NOW.plus(Duration::from_secs(secs)), minute);
+        (left.in_order, left.backfilled)
+    };
+    assert_eq!(left(&mut quota, 0), (Some(3), Some(1)));
+    quota.spend((2, 1));
+    assert_eq!(left(&mut quota, 30), (Some(1), Some(0)));
+    quota.spend((1, 0));
+    assert_eq!(left(&mut quota, 59), (Some(0), Some(0)));
+    assert_eq!(left(&mut quota, 60), (Some(3), Some(1)));
 }
 
 #[test]
@@ -197,6 +218,31 @@ fn soft_limits_are_what_is_planned_with() {
         view.nodes[0].holds[0].expected_end.unwrap()
     };
     assert_eq!([end(99_000), end(98_000)], [100_800, 103_600].map(Timestamp::from_secs));
+}
+
+#[test]
+fn reservations_close_their_nodes_to_the_hard_limit() {
+    let minutes = |n: u64| Some(TimeLimit::Secs(n * 60));
+    let made = |time_min, begins: u64| {
+        let asks = JobSpec { time_limit: minutes(120), time_min, ..spec() };
+        let bounds = Bounds { soft_limits: true, ..Bounds::default() };
+        let mut view = with(cluster(vec![node(0, 4)], vec![job(1, asks)]), bounds);
+        let start = NOW.plus(Duration::from_secs(begins * 60));
+        let kept = Arc::new(Reservation {
+            name: "kept".to_owned(),
+            start,
+            end: start.plus(Duration::from_secs(3600)),
+            nodes: vec!["n0".to_owned()],
+            ..Reservation::default()
+        });
+        view.reservations = Reservations::new(&[kept], &view.nodes, Vec::new(), NOW, &jiff::tz::TimeZone::UTC);
+        let plan = plan(&view, NOW);
+        (started(&plan), plan.reservations.iter().map(|r| r.from.since(NOW).as_secs() / 60).collect::<Vec<_>>())
+    };
+    assert_eq!(made(minutes(30), 180).0, [1]);
+    let (started, from) = made(minutes(30), 60);
+    assert_eq!((started, from.len()), (vec![], 1));
+    assert!((120..=121).contains(&from[0]), "{from:?}");
 }
 
 #[test]

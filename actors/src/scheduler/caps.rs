@@ -1,12 +1,14 @@
 //! The most CPUs that all jobs of a partition together have of a node (`MaxCPUsPerNode`, `MaxCPUsPerSocket`). Whoever has a
 //! node to himself has all of it.
 
-use super::{facts::ClusterView, machine::PlannedHold, plan::Reservation, request::NodeUse};
+use super::{facts::ClusterView, free::Amount, horizon::NEVER, machine::PlannedHold, request::NodeUse};
+use fixedbitset::FixedBitSet;
 use garrick_model::{
     resources::{CpuSet, NodeShape},
     time::Timestamp,
 };
-use std::collections::BTreeMap;
+use rustc_hash::FxHashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Most CPUs of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -61,36 +63,87 @@ impl CpuCaps {
     }
 }
 
-/// How many CPUs of each node jobs of a partition will have at some time of the window beyond those that they have at its
-/// beginning: what is reserved for them meanwhile, less what ends by then.
-pub fn promised(
-    view: &ClusterView,
-    partition: usize,
-    (from, until): (Timestamp, Timestamp),
-    planned: &[PlannedHold],
-    reservations: &[Reservation],
-) -> BTreeMap<usize, u32> {
-    let name = view.partitions[partition].name.as_str();
-    let ours: Vec<&Reservation> =
-        reservations.iter().filter(|r| r.partition == partition && r.from < until && r.until > from).collect();
-    let held = |node: usize, at: Timestamp| -> u32 {
-        let there =
-            view.nodes[node].holds.iter().filter(|hold| hold.partition.as_deref() == Some(name) && !hold.parked);
-        let there = there.filter(|hold| hold.expected_end.is_none_or(|end| end > at)).map(|hold| &hold.share);
-        let soon = planned.iter().filter(|hold| hold.node == node && hold.partition == partition && hold.end > at);
-        there.chain(soon.map(|hold| &hold.share)).map(|share| share.cpus.len()).sum()
-    };
-    let reserved = |node: usize, at: Timestamp| -> u32 {
-        let then = ours.iter().filter(|r| r.from <= at && r.until > at).flat_map(|r| &r.nodes);
-        then.filter(|(place, _)| *place == node).map(|(_, what)| what.cpus + what.with_gpus).sum()
-    };
-    let mut promised = BTreeMap::new();
-    for (node, _) in ours.iter().flat_map(|r| &r.nodes) {
-        promised.entry(*node).or_insert_with(|| {
-            let times = ours.iter().map(|r| r.from.max(from)).chain([from]);
-            let most = times.map(|at| held(*node, at) + reserved(*node, at)).max().unwrap_or(0);
-            most.saturating_sub(held(*node, from))
-        });
+/// CPUs of one node over time: from when, until when, how many.
+type Spans = Vec<(Timestamp, Timestamp, u32)>;
+
+/// What jobs of partitions with limits have of each node, and what is reserved there for others of them.
+#[derive(Clone, Debug, Default)]
+pub struct Promises {
+    /// Places of the partitions that have limits.
+    limited: BTreeSet<usize>,
+    /// By partition and node.
+    held: FxHashMap<(usize, usize), Vec<(Timestamp, u32)>>,
+    /// By partition, then node.
+    reserved: FxHashMap<usize, BTreeMap<usize, Spans>>,
+}
+
+impl Promises {
+    /// What runs now.
+    pub fn of(view: &ClusterView) -> Self {
+        let limited = view.partitions.iter().enumerate().filter(|(_, partition)| partition.caps != CpuCaps::NONE);
+        let names: BTreeMap<&str, usize> = limited.map(|(place, facts)| (facts.name.as_str(), place)).collect();
+        let mut promises = Self { limited: names.values().copied().collect(), ..Self::default() };
+        for (node, facts) in view.nodes.iter().enumerate().filter(|_| !names.is_empty()) {
+            for hold in facts.holds.iter().filter(|hold| !hold.parked) {
+                if let Some(place) = hold.partition.as_deref().and_then(|name| names.get(name)) {
+                    let until = hold.expected_end.unwrap_or(NEVER);
+                    promises.held.entry((*place, node)).or_default().push((until, hold.share.cpus.len()));
+                }
+            }
+        }
+        promises
     }
-    promised
+
+    /// One more has that from now on.
+    pub fn take(&mut self, hold: &PlannedHold) {
+        if self.limited.contains(&hold.partition) {
+            let held = self.held.entry((hold.partition, hold.node)).or_default();
+            held.push((hold.end, hold.share.cpus.len()));
+        }
+    }
+
+    /// One more of that partition is to have that.
+    pub fn reserve(&mut self, partition: usize, nodes: &[(usize, Amount)], (from, until): (Timestamp, Timestamp)) {
+        if !self.limited.contains(&partition) {
+            return;
+        }
+        let reserved = self.reserved.entry(partition).or_default();
+        for (node, what) in nodes {
+            reserved.entry(*node).or_default().push((from, until, what.cpus + what.with_gpus));
+        }
+    }
+
+    /// How many CPUs of each candidate jobs of the partition will have at some time of the window beyond those that they
+    /// have at its beginning: what is reserved for them meanwhile, less what ends by then.
+    pub fn within(
+        &self,
+        partition: usize,
+        candidates: &FixedBitSet,
+        (from, until): (Timestamp, Timestamp),
+    ) -> BTreeMap<usize, u32> {
+        let reserved = self.reserved.get(&partition).into_iter().flatten();
+        let mut promised = BTreeMap::new();
+        for (node, spans) in reserved.filter(|(node, _)| candidates.contains(**node)) {
+            let spans = spans.iter().filter(|(begin, end, _)| *begin < until && *end > from);
+            // At one time, what ends goes before what begins.
+            let mut changes: Vec<(Timestamp, bool, u32)> = spans
+                .flat_map(|(begin, end, cpus)| [((*begin).max(from), true, *cpus), (*end, false, *cpus)])
+                .collect();
+            if changes.is_empty() {
+                continue;
+            }
+            let held = self.held.get(&(partition, *node)).into_iter().flatten();
+            let held: Vec<&(Timestamp, u32)> = held.filter(|(end, _)| *end > from).collect();
+            let at_first: u32 = held.iter().map(|(_, cpus)| cpus).sum();
+            changes.extend(held.into_iter().map(|(end, cpus)| (*end, false, *cpus)));
+            changes.sort_unstable();
+            let (mut now, mut most) = (at_first, at_first);
+            for (_, begins, cpus) in changes {
+                now = if begins { now.saturating_add(cpus) } else { now.saturating_sub(cpus) };
+                most = most.max(now);
+            }
+            promised.insert(*node, most - at_first);
+        }
+        promised
+    }
 }

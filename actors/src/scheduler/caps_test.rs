@@ -2,15 +2,17 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    caps::CpuCaps,
+    caps::{CpuCaps, Promises},
     facts::{Backfill, ClusterView, PartitionSharing},
     fixtures::{cluster, hold, job, node, partition, spec},
+    free::Amount,
     plan::{Plan, plan},
     probe::Feasibility,
+    request::NodeUse,
 };
 use garrick_model::{
-    resources::{CpuSet, MemoryMib, MemoryRequest},
-    spec::{JobSpec, Sharing},
+    resources::{CpuSet, MemoryMib, MemoryRequest, NodeShare},
+    spec::{JobSpec, NodeCount, Sharing},
     time::{TimeLimit, Timestamp},
     view::NodeView,
 };
@@ -161,4 +163,70 @@ proptest! {
         let plan_of = plan(&view, NOW);
         prop_assert_eq!(wrong(&view, &plan_of), None);
     }
+}
+
+proptest! {
+    #[test]
+    fn what_is_promised_is_the_most_at_any_time(
+        held in prop::collection::vec((1i64..30, 1u32..5), 0..6),
+        reserved in prop::collection::vec((0i64..30, 1i64..20, 1u32..5), 0..8),
+        (from, length) in (0i64..30, 1i64..20),
+    ) {
+        let at = |secs: i64| Timestamp::from_secs(100_000 + secs);
+        let mut busy = machine(1);
+        for ((end, cpus), id) in held.iter().zip(90..) {
+            let mut one = hold(id, 0..*cpus, 1, Some(100_000 + end));
+            one.partition = Some("cpu".to_owned());
+            busy.holds.push(one);
+        }
+        let view = shared_nodes(vec![machine(0), busy], Vec::new(), SIX);
+        let mut promises = Promises::of(&view);
+        for (begin, secs, cpus) in &reserved {
+            let share = NodeShare { cpus: CpuSet::from(0..*cpus), memory: None, tasks: 1, gres: Vec::new() };
+            let what = Amount::of_share(&machine(1).shape, &share, NodeUse::Cpus, 1001);
+            promises.reserve(0, &[(1, what.clone())], (at(*begin), at(begin + secs)));
+            promises.reserve(1, &[(1, what)], (at(*begin), at(begin + secs)));
+        }
+        let has = |t: i64| held.iter().filter(|(end, _)| *end > t).map(|(_, cpus)| cpus).sum::<u32>();
+        let will = |t: i64| reserved.iter().filter(|(b, n, _)| (*b..b + n).contains(&t)).map(|(_, _, c)| c).sum::<u32>();
+        let most = (from..from + length).map(|t| has(t) + will(t)).max().unwrap().saturating_sub(has(from));
+        let window = (at(from), at(from + length));
+        let told = promises.within(0, &view.partitions[0].nodes, window);
+        prop_assert_eq!(told.get(&1).copied().unwrap_or(0), most);
+        prop_assert!(!told.contains_key(&0));
+        prop_assert!(promises.within(1, &view.partitions[1].nodes, window).is_empty());
+    }
+}
+
+#[test]
+fn a_large_job_has_room_reserved_however_much_changes_before() {
+    let busy = |index: u32| {
+        let mut node = machine(index);
+        node.holds.push(hold(900 + index, 0..16, 10, Some(NOW.secs() + 60 * (i64::from(index) + 1))));
+        node.holds[0].partition = Some("gpu".to_owned());
+        node
+    };
+    let wide = JobSpec { nodes: Some(NodeCount { min: 250, max: None }), ..small(250, "cpu") };
+    let view = shared_nodes((0..250).map(busy).collect(), vec![wide], SIX);
+    let from: Vec<_> = plan(&view, NOW).reservations.iter().map(|r| r.from.secs() - NOW.secs()).collect();
+    assert_eq!(from.len(), 1);
+    assert!((250 * 60..=251 * 60).contains(&from[0]), "{from:?}");
+}
+
+#[test]
+fn where_too_many_times_would_be_tried_amounts_do() {
+    let busy = |index: u32| {
+        let mut node = machine(index);
+        let minute = |n: u32| Some(NOW.secs() + 60 * i64::from(n));
+        node.holds.push(hold(900 + index, 0..4, 10, minute(300)));
+        node.holds.push(hold(1900 + index, 4..6, 10, minute(index + 1)));
+        node.holds[0].partition = Some("cpu".to_owned());
+        node.holds[1].partition = Some("gpu".to_owned());
+        node
+    };
+    let on_one = JobSpec { nodes: Some(NodeCount { min: 1, max: Some(1) }), ..small(4, "cpu") };
+    let view = shared_nodes((0..250).map(busy).collect(), vec![on_one], SIX);
+    let plan = plan(&view, NOW);
+    assert!(plan.starts.is_empty());
+    assert_eq!(plan.reservations.len(), 1);
 }

@@ -229,17 +229,20 @@ impl ClusterView {
         let mut completing = Vec::new();
         let waits_for_them = policy.bounds.as_ref().is_some_and(|bounds| !bounds.complete_wait.is_zero());
         let mut places = OnceCell::new();
-        for job in jobs {
+        use JobState::{Completing, Configuring, Running, Suspended};
+        // Most jobs on the board are over.
+        let counts = |state: JobState| state.waits() || matches!(state, Configuring | Running | Suspended | Completing);
+        for job in jobs.iter().filter(|job| counts(job.state)) {
             let job = &in_place(job, &nodes, &mut places);
             match job.state {
                 state if state.waits() => pending.push(Arc::clone(job)),
-                JobState::Configuring | JobState::Running | JobState::Suspended | JobState::Completing => {
+                _ => {
                     let waits = job.suspended.is_some_and(|times| times.yielded.is_some() || times.waits_turn);
                     if policy.preempt.is_on() || policy.preempt.time_slice.is_some() || waits {
                         working.insert(job.id, Arc::clone(job));
                     }
                     if waits_for_them
-                        && job.state == JobState::Completing
+                        && job.state == Completing
                         && let (Some(end), Some(allocation)) = (job.end_time, &job.allocation)
                     {
                         completing.push((end, allocation.partition.clone()));
@@ -248,7 +251,6 @@ impl ClusterView {
                         *array_running.entry(task.array_job).or_insert(0) += 1;
                     }
                 }
-                _ => {}
             }
         }
         let has_parked = nodes.iter().any(|node| node.holds.iter().any(|hold| hold.parked));

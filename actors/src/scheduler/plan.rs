@@ -23,7 +23,7 @@ use self::{
 };
 use super::{
     bounds::Tally,
-    caps::{self, CpuCaps},
+    caps::{CpuCaps, Promises},
     constraint::Wish,
     facts::{Backfill, ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
     free::Amount,
@@ -44,7 +44,7 @@ use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::{JobId, NodeIndex},
     outlook::Blocker,
-    resources::NodeShare,
+    resources::{CpuSet, NodeShare},
     spec_text::licenses::Licenses,
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
@@ -110,6 +110,10 @@ pub struct Plan {
     pub obstacles: Vec<(JobId, Obstacle)>,
     /// The pass stopped at its limit of starts: make another one soon.
     pub truncated: bool,
+    /// How many starts are of jobs that are behind nobody.
+    pub in_order: u32,
+    /// How many are of those behind waiting ones.
+    pub backfilled: u32,
     /// It stopped at its limit of time: so many jobs in their partitions were not looked at.
     pub left_out: usize,
     /// When the first of those is to start who could start now but wait for blocks that are broken already: make another
@@ -292,6 +296,7 @@ pub(super) struct Pass<'a> {
     names: OnceCell<HashMap<&'a str, NodeIndex>>,
     features: Features<'a>,
     pub planned: Vec<PlannedHold>,
+    promises: Promises,
     /// Nodes of partitions in which a job is blocked.
     pub blocked: FixedBitSet,
     /// How many jobs of each partition have room reserved.
@@ -315,6 +320,8 @@ pub(super) struct Pass<'a> {
     minded: Option<JobId>,
     /// What was done so far, as far as [`Policy::bounds`](super::facts::Policy::bounds) are about it.
     tally: Tally,
+    /// Until when nothing starts in partitions that were asked about.
+    frozen: FxHashMap<usize, Option<Timestamp>>,
     /// Says when there is no more time.
     late: Option<&'a dyn Fn() -> bool>,
     /// Who waits for blocks that are broken already.
@@ -349,6 +356,7 @@ impl<'a> Pass<'a> {
             names: OnceCell::new(),
             features: Features::new(view),
             planned: Vec::new(),
+            promises: Promises::of(view),
             blocked: FixedBitSet::with_capacity(view.nodes.len()),
             reserved: BTreeMap::new(),
             tried_behind: 0,
@@ -364,6 +372,7 @@ impl<'a> Pass<'a> {
             ends: Ends::default(),
             minded: None,
             tally: Tally::default(),
+            frozen: FxHashMap::default(),
             late: None,
             patience: Patience::default(),
             ledger: None,
@@ -539,12 +548,13 @@ impl<'a> Pass<'a> {
             return Err(Reason::Priority);
         }
         let limit = run_limit(job, partition);
-        let length = self.length(job, limit).unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING);
-        let frozen = self.is_frozen(place);
+        let most = |limit: Option<Duration>| limit.unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING);
+        let (length, longest) = (most(self.length(job, limit)), most(limit.duration()));
+        let frozen = self.is_frozen(place) || Trial::is_later(self.trial);
         let expedited = job.state == JobState::Expediting;
         // It did not ask for a reservation that draws it: if it does not start there now, it waits elsewhere.
         let drawn = eyes.is_some() && job.spec.reservations.is_empty();
-        let asked = Asked { job, request: &request, candidates: &candidates, length, behind, drawn };
+        let asked = Asked { job, request: &request, candidates: &candidates, length, longest, behind, drawn };
         if !expedited
             && preferred.is_none()
             && let Some(Err(reason)) = self.possible.get(&without_limit(&request))
@@ -564,9 +574,8 @@ impl<'a> Pass<'a> {
             }
         }
         let own = expedited.then(|| {
-            let mut open = candidates.clone();
-            open.difference_with(&view.reservations.closed(eyes, self.now, self.now, self.now.plus(length)));
-            let closed = view.reservations.closed_cpus(eyes, self.now, self.now, self.now.plus(length));
+            let closed = view.reservations.closed_cpus(eyes, self.now, self.now, self.now.plus(longest));
+            let open = self.open_to(&asked, self.now.plus(longest));
             (Machine::now_for(view, job.id, &self.planned).without_cpus(closed), open)
         });
         loop {
@@ -576,9 +585,10 @@ impl<'a> Pass<'a> {
                 NextTask::LimitReached => return Err(Reason::JobArrayTaskLimit),
                 NextTask::Exhausted => return Ok(()),
             };
+            let barred = frozen || self.has_started_its_kind(behind);
             let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length);
             let placed = match &own {
-                _ if licenses.is_none() || frozen || Trial::is_later(self.trial) => None,
+                _ if licenses.is_none() || barred => None,
                 // What is kept for it makes its request like no other.
                 Some((machine, open)) => {
                     let room = self.room(&request, self.now, length);
@@ -592,9 +602,7 @@ impl<'a> Pass<'a> {
             };
             let beside = placed.is_some();
             let placed = match placed {
-                None if own.is_none() && licenses.is_some() && !frozen && !Trial::is_later(self.trial) => {
-                    self.place_over_suspended(&asked)
-                }
+                None if own.is_none() && licenses.is_some() && !barred => self.place_over_suspended(&asked),
                 placed => placed,
             };
             let all = placed.as_deref().zip(licenses).and_then(|(nodes, licenses)| {
@@ -629,9 +637,18 @@ impl<'a> Pass<'a> {
         if self.failed.contains(request) || self.machine.is_short_for(request) {
             return None;
         }
+        let soft = asked.longest > length;
+        let open = soft.then(|| self.open_to(asked, self.now.plus(asked.longest)));
+        let candidates = open.as_ref().unwrap_or(candidates);
         let placed = if self.horizon.room_now(request, candidates, length, &mut self.limits) {
-            self.machine.close(self.view.reservations.taken(&self.horizon, run.0, run.1));
-            self.machine.promise(self.promised(request, run));
+            let mut taken = self.view.reservations.taken(&self.horizon, run.0, run.1);
+            if soft {
+                for (node, cpus) in self.closed_cpus(asked, self.now) {
+                    taken.entry(node).or_default().add(&cpus);
+                }
+            }
+            self.machine.close(taken);
+            self.machine.promise(self.promised(request, candidates, run));
             let bound = Bound { horizon: &self.horizon, limits: &self.limits, run };
             let room = self.room(request, self.now, length);
             hres::place(&self.machine, request, candidates, Some(bound), room.as_ref())
@@ -645,11 +662,16 @@ impl<'a> Pass<'a> {
     }
 
     /// What is reserved meanwhile for others of a partition with limits of CPUs.
-    fn promised(&self, request: &Request, window: (Timestamp, Timestamp)) -> BTreeMap<usize, u32> {
+    fn promised(
+        &self,
+        request: &Request,
+        candidates: &FixedBitSet,
+        window: (Timestamp, Timestamp),
+    ) -> BTreeMap<usize, u32> {
         if !request.caps.count(request.usage) {
             return BTreeMap::new();
         }
-        caps::promised(self.view, request.partition, window, &self.planned, &self.plan.reservations)
+        self.promises.within(request.partition, candidates, window)
     }
 
     /// With `--time-min`: nodes that the request gets now if its limit is lowered, and the longest such limit, in seconds.
@@ -685,11 +707,11 @@ impl<'a> Pass<'a> {
 
     /// Nodes that the request gets now from runs that are suspended for such as it.
     fn place_over_suspended(&mut self, asked: &Asked<'_>) -> Option<Vec<AllocatedNode>> {
-        let Asked { job, request, length, .. } = *asked;
+        let Asked { job, request, length, longest, .. } = *asked;
         if !self.view.has_parked || Trial::is_later(self.trial) {
             return None;
         }
-        let open = self.open_to(asked, self.now.plus(length));
+        let open = self.open_to(asked, self.now.plus(longest));
         let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
         let fees = Fees { licenses: &self.licenses, length };
         self.preemption.room_over_suspended(self.view, self.now, (job, request, &open), taken, fees)
@@ -700,6 +722,12 @@ impl<'a> Pass<'a> {
         let mut open = asked.candidates.clone();
         open.difference_with(&self.view.reservations.closed(asked.request.reservation, self.now, self.now, end));
         open
+    }
+
+    /// CPUs that are others' by reservation at some time while it runs from `from` on.
+    fn closed_cpus(&self, asked: &Asked<'_>, from: Timestamp) -> BTreeMap<usize, CpuSet> {
+        let until = from.plus(asked.longest);
+        self.view.reservations.closed_cpus(asked.request.reservation, self.now, from, until)
     }
 
     /// What is free of hierarchical resources that the request names, from then on for so long.
@@ -778,6 +806,7 @@ impl<'a> Pass<'a> {
                 end,
             };
             self.machine.take_planned(&hold);
+            self.promises.take(&hold);
             self.planned.push(hold);
         }
         let closed = topology::rest_of_units(self.view, request, nodes.iter().map(|n| n.index.0 as usize));
@@ -786,6 +815,7 @@ impl<'a> Pass<'a> {
             let share = NodeShare::default();
             let hold = PlannedHold { node: *node, share, usage, uid: request.uid, partition, end };
             self.machine.take_planned(&hold);
+            self.promises.take(&hold);
             self.planned.push(hold);
         }
         self.hold(closed, self.now, end);
@@ -798,13 +828,18 @@ impl<'a> Pass<'a> {
         if self.trial == Some(Trial::Now) {
             return Reason::Resources;
         }
-        if Trial::is_later(self.trial) || self.is_frozen(asked.request.partition) || !self.preempt(asked) {
+        let spent = self.has_started_its_kind(asked.behind);
+        let barred = Trial::is_later(self.trial) || self.is_frozen(asked.request.partition) || spent;
+        if barred || !self.preempt(asked) {
             if self.trial == Some(Trial::Giving) {
                 // What is done for one component is done only if it is for all.
                 return Reason::Resources;
             }
             let before = self.plan.reservations.len();
+            // Who only has to wait for the next plan leaves those after him in order.
+            let blocked = spent.then(|| self.blocked.clone());
             let reason = self.did_not_fit(asked);
+            self.blocked = blocked.unwrap_or_else(|| std::mem::take(&mut self.blocked));
             if self.plan.reservations.len() > before {
                 self.reserve_for_tasks(asked, tasks);
             }
@@ -827,14 +862,15 @@ impl<'a> Pass<'a> {
         }
         // Nobody gives way for room that others have reserved.
         let closed = |until| self.view.reservations.closed(request.reservation, self.now, self.now, until);
-        let open = self.open_to(asked, self.now.plus(length));
+        let open = self.open_to(asked, self.now.plus(asked.longest));
         let wish = (job, request, &open);
         let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
         let fees = Fees { licenses: &self.licenses, length };
         let Some(mut room) = self.preemption.room(self.view, self.now, wish, taken, fees) else { return false };
         let end = room.from.plus(length);
-        let closed = closed(end);
-        let closed_cpus = self.view.reservations.closed_cpus(request.reservation, self.now, self.now, end);
+        let at_last = room.from.plus(asked.longest);
+        let closed = closed(at_last);
+        let closed_cpus = self.view.reservations.closed_cpus(request.reservation, self.now, self.now, at_last);
         let is_closed = |node: &AllocatedNode| {
             let place = node.index.0 as usize;
             closed.contains(place) || closed_cpus.get(&place).is_some_and(|cpus| !cpus.is_disjoint(&node.share.cpus))
@@ -944,7 +980,7 @@ impl<'a> Pass<'a> {
 
     /// Keeps room for a job from the earliest time at which it would fit.
     fn reserve(&mut self, asked: &Asked<'_>) -> bool {
-        let Asked { request, candidates, length, .. } = *asked;
+        let request = asked.request;
         if request.unknown_nodes {
             return false;
         }
@@ -960,23 +996,31 @@ impl<'a> Pass<'a> {
         if from > until {
             return false;
         }
+        let found = self.first_room(asked, (from, until));
+        // Reservations count as long as it may run.
+        let closed = found.as_ref().is_some_and(|(at, nodes, _)| self.closes_later(asked, *at, nodes));
+        let asked = &if closed { Asked { length: asked.longest, ..*asked } } else { *asked };
+        let found = if closed { self.first_room(asked, (from, until)) } else { found };
+        let Some((at, nodes, licenses)) = found else {
+            self.not_before.insert(request.clone(), NEVER);
+            return false;
+        };
+        self.not_before.insert(request.clone(), at);
+        self.keep(asked, at, nodes, licenses);
+        true
+    }
+
+    /// When and where it has room for its length, and licenses.
+    fn first_room(&mut self, asked: &Asked<'_>, (mut from, until): (Timestamp, Timestamp)) -> Option<Found> {
+        let Asked { request, length, .. } = *asked;
         // Nodes and licenses in turn, until both are free at one time.
-        let found = loop {
-            let found = if request.is_particular() {
+        loop {
+            let found = if request.is_like_others_but_for_caps() {
+                self.within_caps(asked, (from, until))
+            } else if request.is_particular() {
                 self.look_ahead(asked, (from, until)).map(|(at, nodes)| (at, amounts(self.view, &nodes, request)))
-            } else if let Some(topology) = self.view.topology(request.partition).filter(|_| request.near.is_some()) {
-                let slot = topology::earliest(
-                    &mut self.horizon,
-                    topology,
-                    request,
-                    (candidates, candidates),
-                    (from, until),
-                    length,
-                );
-                slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at, length)))
             } else {
-                let slot = self.horizon.earliest(request, candidates, (from, until), length);
-                slot.map(|slot| (slot.at, self.horizon.amounts(request, &slot.nodes, slot.at, length)))
+                self.earliest_by_amounts(asked, (from, until))
             };
             let Some((at, nodes)) = found else { break None };
             match self.licenses.earliest(request.licenses.as_deref(), at, length) {
@@ -991,14 +1035,56 @@ impl<'a> Pass<'a> {
             if from > until {
                 break None;
             }
-        };
-        let Some((at, nodes, licenses)) = found else {
-            self.not_before.insert(request.clone(), NEVER);
+        }
+    }
+
+    /// Would one that is taken to run for less time than it may still be there when a reservation closes those nodes?
+    fn closes_later(&self, asked: &Asked<'_>, at: Timestamp, nodes: &[(usize, Amount)]) -> bool {
+        if asked.longest <= asked.length {
             return false;
+        }
+        let eyes = asked.request.reservation;
+        let closed = self.view.reservations.closed(eyes, self.now, at, at.plus(asked.longest));
+        let parts = self.closed_cpus(asked, at);
+        let ends = |(node, what): &(usize, Amount)| {
+            let part = parts.get(node).filter(|_| !closed.contains(*node));
+            let kept = |cpus: &CpuSet| what.named.as_ref().is_none_or(|named| !named.is_disjoint(cpus));
+            closed.contains(*node) || part.is_some_and(kept)
         };
-        self.not_before.insert(request.clone(), at);
-        self.keep(asked, at, nodes, licenses);
-        true
+        nodes.iter().any(ends)
+    }
+
+    /// The earliest time at which amounts say that it fits, and what of which nodes.
+    fn earliest_by_amounts(
+        &mut self,
+        asked: &Asked<'_>,
+        window: (Timestamp, Timestamp),
+    ) -> Option<(Timestamp, Vec<(usize, Amount)>)> {
+        let Asked { request, candidates, length, .. } = *asked;
+        let topology = self.view.topology(request.partition).filter(|_| request.near.is_some());
+        let slot = match topology {
+            Some(topology) => {
+                let horizon = &mut self.horizon;
+                topology::earliest(horizon, topology, request, (candidates, candidates), window, length)
+            }
+            None => self.horizon.earliest(request, candidates, window, length),
+        }?;
+        Some((slot.at, self.horizon.amounts(request, &slot.nodes, slot.at, length)))
+    }
+
+    /// The same within the limits of its partition's CPUs. Where too many times were tried in this pass, amounts have to do:
+    /// owners see to the limits when it starts.
+    fn within_caps(
+        &mut self,
+        asked: &Asked<'_>,
+        (from, until): (Timestamp, Timestamp),
+    ) -> Option<(Timestamp, Vec<(usize, Amount)>)> {
+        let (first, nodes) = self.earliest_by_amounts(asked, (from, until))?;
+        match self.look_ahead(asked, (first, until)) {
+            Some((at, nodes)) => Some((at, amounts(self.view, &nodes, asked.request))),
+            None if self.looks_ahead >= MOST_LOOKS_AHEAD => Some((first, nodes)),
+            None => None,
+        }
     }
 
     fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>, licenses: Licenses) {
@@ -1030,6 +1116,7 @@ impl<'a> Pass<'a> {
         }
         let partition = asked.request.partition;
         *self.reserved.entry(partition).or_insert(0) += 1;
+        self.promises.reserve(partition, &nodes, (from, until));
         self.plan.reservations.push(Reservation { job, partition, from, until, nodes, licenses });
     }
 
@@ -1058,7 +1145,7 @@ impl<'a> Pass<'a> {
             }
             self.looks_ahead += 1;
             let mut machine = Machine::ahead(self.view, &self.horizon, (at, at.plus(asked.length)), &self.planned);
-            machine.promise(self.promised(asked.request, (at, at.plus(asked.length))));
+            machine.promise(self.promised(asked.request, asked.candidates, (at, at.plus(asked.length))));
             if let Some(nodes) = hres::place(&machine, asked.request, asked.candidates, None, room.as_ref()) {
                 return Some((at, nodes));
             }
@@ -1105,6 +1192,7 @@ impl<'a> Pass<'a> {
 
     pub fn finish(mut self) -> (Plan, Future, Option<Ledger>) {
         self.plan.again = self.patience.next;
+        (self.plan.in_order, self.plan.backfilled) = self.tally.started();
         let started = self.started;
         // It starts in another of its partitions after all.
         self.plan.preemptions.retain(|one| started.get(&one.by).is_none_or(|tasks| !tasks.is_empty()));
@@ -1118,12 +1206,15 @@ impl<'a> Pass<'a> {
             .filter(|(job, reason)| started.get(job).is_none_or(|tasks| !tasks.is_empty() && array_rest(reason)))
             .collect();
         // Who was not looked at yet may want the CPUs.
-        if !self.plan.truncated {
+        if !self.plan.truncated && self.plan.left_out == 0 {
             self.plan.resumptions = resume::resumptions(self.view, &self.plan);
         }
         (self.plan, Future { floor: self.machine.into_floor(), horizon: self.horizon }, self.ledger)
     }
 }
+
+/// When room was found, what of which nodes, and licenses.
+type Found = (Timestamp, Vec<(usize, Amount)>, Licenses);
 
 /// A job in one of its partitions, as it is looked at.
 #[derive(Clone, Copy)]
@@ -1131,7 +1222,10 @@ struct Asked<'j> {
     job: &'j JobView,
     request: &'j Request,
     candidates: &'j FixedBitSet,
+    /// How long it is taken to run.
     length: Duration,
+    /// How long it may.
+    longest: Duration,
     behind: bool,
     drawn: bool,
 }

@@ -291,6 +291,11 @@ impl Request {
             || self.caps.count(self.usage)
     }
 
+    /// Is it the limits of its partition's CPUs alone that make it so?
+    pub fn is_like_others_but_for_caps(&self) -> bool {
+        self.caps.count(self.usage) && !Self { caps: CpuCaps::NONE, ..self.clone() }.is_particular()
+    }
+
     /// The same once the wait for few switches is over.
     #[must_use]
     pub fn on_any_switches(mut self) -> Self {

@@ -2,7 +2,7 @@
 //! pass waits until every proposal of the last one was answered, so that boards show what was taken.
 
 use super::{
-    bounds::{self, Bounds},
+    bounds::{self, Bounds, Quota},
     caps::CpuCaps,
     facts::{AllocationUnit, Backfill, ClusterView, PartitionFacts, PartitionSharing, Policy, node_places},
     kept::{Kept, plan_to_keep},
@@ -135,6 +135,8 @@ pub struct SchedulerActor {
     again: Option<Timestamp>,
     /// When the last plan was made anew, and how long that took.
     anew: Option<(Instant, Duration)>,
+    /// What was started of what may be started in an interval.
+    quota: Quota,
 }
 
 impl SchedulerActor {
@@ -155,6 +157,7 @@ impl SchedulerActor {
             names: (Vec::new(), Vec::new()),
             again: None,
             anew: None,
+            quota: Quota::default(),
         }
     }
 
@@ -298,6 +301,7 @@ impl SchedulerActor {
             },
             None => view,
         };
+        let view = self.within_quota(view, now);
         self.waits.clear();
         let began = Instant::now();
         let long = self.anew.is_some_and(|(_, took)| took >= REPAIR_FROM);
@@ -306,6 +310,7 @@ impl SchedulerActor {
                 let most = bounds.plan_time;
                 let late = || most.is_some_and(|most| began.elapsed() >= most);
                 let made = plan_until(&view, now, Some(&late));
+                self.quota.spend((made.in_order, made.backfilled));
                 if made.left_out > 0 {
                     tracing::warn!(left_out = made.left_out, "sched.plan_ran_out_of_time");
                 }
@@ -321,6 +326,14 @@ impl SchedulerActor {
         self.note_waits(names, &mut made, now);
         self.anew = Some((began, began.elapsed()));
         made
+    }
+
+    /// Bounds of starts are those of an interval, however many plans are made in it.
+    fn within_quota(&mut self, mut view: ClusterView, now: Timestamp) -> ClusterView {
+        if let (Some(bounds), Some(interval)) = (&view.policy.bounds, self.policy.interval) {
+            view.policy.bounds = Some(self.quota.left(bounds, now, interval));
+        }
+        view
     }
 
     fn note_waits(&mut self, names: Names, made: &mut Plan, now: Timestamp) {

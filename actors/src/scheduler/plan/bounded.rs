@@ -22,7 +22,11 @@ impl<'a> Pass<'a> {
     /// Did as many start as may in one plan?
     pub(super) fn has_started_all(&self) -> bool {
         self.plan.starts.len() >= self.view.policy.max_starts
-            || self.bounds().is_some_and(|bounds| self.tally.has_started_all(bounds))
+    }
+
+    /// Did as many start as may of those behind others, or of those who are not? Heterogeneous jobs are asked about as a whole.
+    pub(super) fn has_started_its_kind(&self, behind: bool) -> bool {
+        self.trial.is_none() && self.bounds().is_some_and(|bounds| self.tally.has_started_all(bounds, behind))
     }
 
     /// Is one more job of that partition looked at?
@@ -49,9 +53,10 @@ impl<'a> Pass<'a> {
 
     /// Does nothing start in that partition now? When that is over, another plan is due.
     pub(super) fn is_frozen(&mut self, partition: usize) -> bool {
-        let Some(until) = self.bounds().and_then(|bounds| bounds.frozen_until(self.view, partition, self.now)) else {
-            return false;
-        };
+        let Some(bounds) = self.bounds() else { return false };
+        let (view, now) = (self.view, self.now);
+        let until = *self.frozen.entry(partition).or_insert_with(|| bounds.frozen_until(view, partition, now));
+        let Some(until) = until else { return false };
         let known: Option<Timestamp> = self.patience.next;
         self.patience.next = Some(known.map_or(until, |known| known.min(until)));
         true

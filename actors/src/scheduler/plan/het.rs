@@ -65,10 +65,11 @@ impl Pass<'_> {
             members.iter().for_each(|member| self.decline(member.id, Reason::Priority));
             return;
         }
-        if self.starts_together(&members) {
+        let spent = self.has_started_its_kind(self.is_behind(entry.key.partition));
+        if !spent && self.starts_together(&members) {
             return;
         }
-        if self.has_others_go(&members) {
+        if !spent && self.has_others_go(&members) {
             members.iter().for_each(|member| self.decline(member.id, Reason::Resources));
         } else {
             let reasons = self.wait_together(&members);
