@@ -6,6 +6,7 @@ use super::{
     fixtures::{Layer, cluster, hold, hres, job, node, partition, spec},
     plan::{Plan, plan},
     preempt::{PreemptRules, Yielding},
+    probe::would_start_together,
     qos::{Qos, QosTable},
 };
 use garrick_model::{
@@ -178,6 +179,21 @@ fn fits_without(view: &ClusterView, gone: &BTreeSet<JobId>, waiting: &JobView) -
         Arc::make_mut(node).holds.retain(|hold| !gone.contains(&hold.job));
     }
     !plan(&alone, NOW).starts.is_empty()
+}
+
+#[test]
+fn a_heterogeneous_job_that_would_preempt_is_told_when_it_starts_without() {
+    let runs = [running(90, "low", 99_000, &[(0, 0..8)])];
+    let view = site(2, &runs, Vec::new());
+    let component = |id: u32, offset: u32| {
+        let spec = asks(id, "high", 1, 8).spec;
+        job(id, JobSpec { het: Some((JobId(20), offset)), het_size: 2, ..(*spec).clone() })
+    };
+    let group = [component(20, 0), component(21, 1)];
+    let answer = would_start_together(&view, &group, NOW).unwrap();
+    let at: Vec<_> = answer.iter().map(|one| one.at.since(NOW).as_secs()).collect();
+    assert_eq!(at.len(), 2);
+    assert!(at.iter().all(|secs| (3600..=3660).contains(secs)), "{at:?}");
 }
 
 proptest! {

@@ -12,6 +12,7 @@ use super::{
     select,
 };
 use garrick_model::{
+    config::PreemptType,
     hostlist::HostList,
     ids::NodeIndex,
     resources::{CpuSet, NodeShare},
@@ -196,11 +197,18 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
 }
 
 /// The same of a heterogeneous job, the leader first: when all of it starts. Where a plan reserves nothing for it, what it
-/// would get if nobody else waited counts.
+/// would get without preempting anybody counts, then what it would get if nobody else waited.
 pub fn would_start_together(view: &ClusterView, members: &[JobView], now: Timestamp) -> Option<Vec<WouldStart>> {
     let mut members = members.to_vec();
     members.iter_mut().for_each(|job| job.eligible = true);
-    in_the_queue(view, view.pending.clone(), &members, now).or_else(|| in_the_queue(view, Vec::new(), &members, now))
+    let queue = || view.pending.clone();
+    in_the_queue(view, queue(), &members, now).or_else(|| {
+        // Where others would give way to it, a plan waits for them and reserves nothing.
+        let mut peaceful = view.clone();
+        peaceful.policy.preempt.kind = PreemptType::None;
+        let behind_others = in_the_queue(&peaceful, queue(), &members, now);
+        behind_others.or_else(|| in_the_queue(&peaceful, Vec::new(), &members, now))
+    })
 }
 
 /// What a plan starts, or has room reserved for, of one job or of all components of one, behind those that wait.
