@@ -6,7 +6,7 @@
 //! unless it keeps the node for its user. It gets its CPUs back when nobody has them.
 
 use super::messages::{KeptHold, ReserveAsk};
-use crate::scheduler::request::NodeUse;
+use crate::scheduler::{caps::CpuCaps, request::NodeUse};
 use garrick_model::{
     gres::{GPU, GresPool, GresShare, SHARD, devices_used, place_of},
     ids::{JobId, Sluid},
@@ -22,6 +22,8 @@ struct Entry {
     hold: NodeHold,
     attempt: u64,
     most_holders: u32,
+    /// Most CPUs of its partition here, where others of it count.
+    caps: CpuCaps,
     /// What was kept here for the job before this attempt took its place: back when the attempt is given up, and until
     /// that is decided nobody else's.
     instead_of: Option<Box<Entry>>,
@@ -85,13 +87,15 @@ impl Account {
             parked: false,
         };
         let instead_of = kept.map(Box::new);
-        self.insert(Entry { hold, attempt: ask.attempt, most_holders: ask.usage.most_holders(), instead_of });
+        let caps = if ask.caps.count(ask.usage) { ask.caps } else { CpuCaps::NONE };
+        self.insert(Entry { hold, attempt: ask.attempt, most_holders: ask.usage.most_holders(), caps, instead_of });
         Reserved::Taken
     }
 
     /// Puts back a hold that a job's record says exists. Not checked: the allocation was made and stands.
     pub fn restore(&mut self, kept: KeptHold) {
-        self.insert(Entry { hold: kept.hold, attempt: 0, most_holders: kept.most_holders, instead_of: None });
+        let (hold, most_holders) = (kept.hold, kept.most_holders);
+        self.insert(Entry { hold, attempt: 0, most_holders, caps: CpuCaps::NONE, instead_of: None });
     }
 
     fn insert(&mut self, entry: Entry) {
@@ -126,7 +130,7 @@ impl Account {
     }
 
     /// A parked run wants its CPUs back. `None`: somebody has them; else whether it was parked.
-    pub fn unpark(&mut self, job: JobId, sluid: Sluid) -> Option<bool> {
+    pub fn unpark(&mut self, shape: &NodeShape, job: JobId, sluid: Sluid) -> Option<bool> {
         let entry = self.entries.get(&(job, sluid)).filter(|entry| !entry.hold.kept)?;
         if !entry.hold.parked {
             return (!entry.hold.completing).then_some(false);
@@ -141,6 +145,9 @@ impl Account {
             _ => others().all(welcome),
         };
         let shares = || hold.sharing == Sharing::Oversubscribe && self.may_share_again(entry);
+        if !self.caps_allow(shape, entry.caps, (hold.partition.as_deref(), &hold.share.cpus)) {
+            return None;
+        }
         if hold.completing || !may_come || !(hold.share.cpus.is_disjoint(&self.cpus) || shares()) {
             return None;
         }
@@ -202,14 +209,16 @@ impl Account {
 
     /// Has the partition no more CPUs then than it may?
     fn within_caps(&self, shape: &NodeShape, ask: &ReserveAsk) -> bool {
-        if !ask.caps.count(ask.usage) {
-            return true;
-        }
-        let mut cpus = ask.share.cpus.clone();
+        !ask.caps.count(ask.usage) || self.caps_allow(shape, ask.caps, (Some(ask.partition.as_str()), &ask.share.cpus))
+    }
+
+    /// May the partition have these besides those that it has?
+    fn caps_allow(&self, shape: &NodeShape, caps: CpuCaps, (partition, cpus): (Option<&str>, &CpuSet)) -> bool {
+        let mut cpus = cpus.clone();
         let there = self.entries.values().map(|entry| &entry.hold).filter(|hold| !hold.parked);
-        let own = there.filter(|hold| hold.partition.as_deref() == Some(ask.partition.as_str()));
+        let own = there.filter(|hold| hold.partition.as_deref() == partition);
         own.for_each(|hold| cpus.add(&hold.share.cpus));
-        ask.caps.allow(shape, &cpus)
+        caps.allow(shape, &cpus)
     }
 
     /// Generic resources that nobody holds. What an attempt takes of what was kept for it counts once.

@@ -181,7 +181,7 @@ impl NodeCore {
             NodeInput::Completing { job, sluid } => self.touched |= self.account.completing(job, sluid, now),
             NodeInput::Park { job, sluid } => self.touched |= self.account.park(job, sluid),
             NodeInput::Unpark { job, sluid, attempt } => {
-                let granted = self.account.unpark(job, sluid);
+                let granted = self.account.unpark(&self.settings.shape, job, sluid);
                 self.touched |= granted == Some(true);
                 self.publish(out);
                 let notice = NodeNotice::Unparked { attempt, granted: granted.is_some() };

@@ -721,6 +721,23 @@ fn a_partition_has_no_more_cpus_than_it_may() {
 }
 
 #[test]
+fn a_run_goes_on_only_where_its_partition_may_have_its_cpus() {
+    let mut core = up();
+    let caps = CpuCaps { per_node: Some(4), per_socket: None };
+    let limited = |job, cpus| ReserveAsk { caps, partition: "cpu".to_owned(), ..memoryless(job, cpus) };
+    reserve(&mut core, limited(1, 0..3)).unwrap();
+    core.handle(NOW, NodeInput::Park { job: JobId(1), sluid: Sluid(1) }, &mut Vec::new());
+    reserve(&mut core, limited(2, 4..7)).unwrap();
+    assert!(!unpark(&mut core, 1));
+    core.handle(
+        NOW,
+        NodeInput::Release { job: JobId(2), sluid: Sluid(2), attempt: None, drain: None },
+        &mut Vec::new(),
+    );
+    assert!(unpark(&mut core, 1));
+}
+
+#[test]
 fn only_a_job_that_says_what_is_left_to_the_system_has_cores_set_aside() {
     let mut settings = settings(0);
     settings.shape.reserved_cpus = (4..8).collect();

@@ -6,6 +6,7 @@
 //! suspended runs are taken.
 
 use super::{
+    caps::CpuCaps,
     facts::{ClusterView, PartitionSharing},
     plan::Plan,
     request::NodeUse,
@@ -38,6 +39,8 @@ struct Awake<'v> {
     uid: Option<u32>,
     /// Most that share a CPU with him.
     most: u32,
+    /// In which partition; `None`: not known here.
+    partition: Option<&'v str>,
 }
 
 /// Runs that go on besides what is planned.
@@ -61,6 +64,7 @@ pub(super) fn resumptions(view: &ClusterView, plan: &Plan) -> Vec<ResumeProposal
             let others: Vec<Awake<'_>> = others.map(|hold| awake(view, hold)).collect();
             let besides = planned.get(place).map(Vec::as_slice).unwrap_or_default();
             may_wake(own, most_holders(view, own), &[&others, besides])
+                && caps_allow(view, *place, own, &[&others, besides])
         });
         if free && !own.is_empty() {
             for (place, own) in own {
@@ -76,17 +80,26 @@ pub(super) fn resumptions(view: &ClusterView, plan: &Plan) -> Vec<ResumeProposal
 fn planned(plan: &Plan) -> BTreeMap<usize, Vec<Awake<'_>>> {
     let mut planned: BTreeMap<usize, Vec<Awake<'_>>> = BTreeMap::new();
     let starts = plan.starts.iter().flat_map(|start| std::iter::once(start).chain(&start.others));
-    let given = starts.flat_map(|start| start.nodes.iter().map(|node| (node, start.usage)));
-    for (node, usage) in given.chain(plan.kept_for_preempting.iter().map(|(node, usage)| (node, *usage))) {
+    let given =
+        starts.flat_map(|start| start.nodes.iter().map(|node| (node, start.usage, Some(start.partition.as_str()))));
+    for (node, usage, partition) in
+        given.chain(plan.kept_for_preempting.iter().map(|(node, usage)| (node, *usage, None)))
+    {
         let most = if matches!(usage, NodeUse::Oversubscribe(_)) { usage.most_holders() } else { 1 };
-        let one = Awake { cpus: &node.share.cpus, sharing: usage.sharing(), uid: None, most };
+        let one = Awake { cpus: &node.share.cpus, sharing: usage.sharing(), uid: None, most, partition };
         planned.entry(node.index.0 as usize).or_default().push(one);
     }
     planned
 }
 
 fn awake<'v>(view: &ClusterView, hold: &'v NodeHold) -> Awake<'v> {
-    Awake { cpus: &hold.share.cpus, sharing: hold.sharing, uid: Some(hold.uid), most: most_holders(view, hold) }
+    Awake {
+        cpus: &hold.share.cpus,
+        sharing: hold.sharing,
+        uid: Some(hold.uid),
+        most: most_holders(view, hold),
+        partition: hold.partition.as_deref(),
+    }
 }
 
 /// What the run has on its nodes.
@@ -108,6 +121,18 @@ fn most_holders(view: &ClusterView, hold: &NodeHold) -> u32 {
         Some(PartitionSharing::Yes(most) | PartitionSharing::Force(most)) => most,
         _ => 1,
     }
+}
+
+/// May its partition have its CPUs besides those that it has?
+fn caps_allow(view: &ClusterView, place: usize, own: &NodeHold, others: &[&[Awake<'_>]]) -> bool {
+    let Some((_, partition)) = own.partition.as_deref().and_then(|name| view.partition(name)) else { return true };
+    if own.sharing == Sharing::Exclusive || partition.caps == CpuCaps::NONE {
+        return true;
+    }
+    let mut cpus = own.share.cpus.clone();
+    let same = others.iter().copied().flatten().filter(|other| other.partition == own.partition.as_deref());
+    same.for_each(|other| cpus.add(other.cpus));
+    partition.caps.allow(&view.nodes[place].shape, &cpus)
 }
 
 /// Do those leave it its CPUs? No more is granted than the node's own account grants.

@@ -2,9 +2,10 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
+    caps::CpuCaps,
     facts::{AllocationUnit, ClusterView},
     fixtures::{cluster, hold, job, node, partition, spec},
-    plan::{Plan, plan},
+    plan::{Plan, plan, plan_until},
     preempt::PreemptRules,
 };
 use garrick_model::{
@@ -195,6 +196,30 @@ fn whoever_keeps_a_node_for_his_user_keeps_it_when_he_would_be_suspended() {
     let own = Runs { sharing: Sharing::User, ..runs(50, "low", 0..8, 100) };
     assert!(told(&made(std::slice::from_ref(&own), vec![asks(1, "high", 4, 100)])).is_empty());
     assert!(started(&made(&[own.suspended(NOW)], vec![asks(1, "high", 4, 100)])).is_empty());
+}
+
+#[test]
+fn a_run_goes_on_within_the_limit_of_its_partition() {
+    let resumed_beside = |partition: &str| {
+        let running = [runs(1, "low", 0..4, 100).suspended(NOW), runs(2, partition, 4..8, 100)];
+        let mut view = site(1, &running, Vec::new());
+        let node = Arc::make_mut(&mut view.nodes[0]);
+        node.holds[0].partition = Some("low".to_owned());
+        node.holds[1].partition = Some(partition.to_owned());
+        view.partitions[0].caps = CpuCaps { per_node: Some(6), per_socket: None };
+        resumed(&plan(&view, NOW))
+    };
+    assert_eq!(resumed_beside("mid"), [1]);
+    assert!(resumed_beside("low").is_empty());
+}
+
+#[test]
+fn nobody_goes_on_where_others_were_not_looked_at() {
+    let view = site(1, &[runs(1, "low", 0..8, 100).suspended(NOW)], vec![asks(2, "low", 1, 10)]);
+    let cut = plan_until(&view, NOW, Some(&|| true));
+    assert_eq!((cut.left_out, resumed(&cut)), (1, vec![]));
+    let idle = site(1, &[runs(1, "low", 0..8, 100).suspended(NOW)], Vec::new());
+    assert_eq!(resumed(&plan_until(&idle, NOW, Some(&|| true))), [1]);
 }
 
 #[test]
