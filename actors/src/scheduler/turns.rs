@@ -108,6 +108,9 @@ pub fn turns(view: &ClusterView, now: Timestamp) -> Turns {
             made.proposals.push(TurnProposal { pass: 0, job, sluid, on: plays });
         }
     }
+    for job in view.working.values().filter(|job| waits_for_nobody(view, job)) {
+        made.proposals.push(TurnProposal { pass: 0, job: job.id, sluid: job.sluid, on: true });
+    }
     // CPUs are taken from those who stop before others have them.
     made.proposals.sort_by_key(|one| one.on);
     made
@@ -151,7 +154,7 @@ fn player<'v>(
     holds: Vec<(usize, &'v CpuSet)>,
 ) -> Option<Player<'v>> {
     let suspended = job.suspended.as_ref();
-    let held_back = suspended.is_some_and(|times| times.by_admin || times.yielded.is_some());
+    let held_back = is_held_back(job);
     let (partition, facts) = view.partition(&job.allocation.as_ref()?.partition)?;
     let since = suspended.map(|times| times.at).or(job.start_time).unwrap_or(now);
     let of_this_slice = begins <= since && since <= now;
@@ -166,6 +169,16 @@ fn player<'v>(
         _ => return None,
     };
     Some(Player { job, partition, tier: facts.tier, holds, standing, since })
+}
+
+/// Does it wait for a turn in a partition that is gone? Nobody takes turns there.
+fn waits_for_nobody(view: &ClusterView, job: &JobView) -> bool {
+    let gone = || job.allocation.as_ref().is_some_and(|allocation| view.partition(&allocation.partition).is_none());
+    job.state == JobState::Suspended && waits(job) && !is_held_back(job) && gone()
+}
+
+fn is_held_back(job: &JobView) -> bool {
+    job.suspended.is_some_and(|times| times.by_admin || times.yielded.is_some())
 }
 
 fn waits(job: &JobView) -> bool {

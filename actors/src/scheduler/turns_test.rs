@@ -223,6 +223,16 @@ fn share(a: &JobView, b: &JobView) -> bool {
     nodes(a).iter().any(|x| nodes(b).iter().any(|y| x.index == y.index && !x.share.cpus.is_disjoint(&y.share.cpus)))
 }
 
+#[test]
+fn who_waits_in_a_partition_that_is_gone_goes_on() {
+    let other = || runs(1, "low", -50, &[(0, 0..8)]);
+    let alone = waiting(runs(2, "gone", 4, &[(0, 0..8)]), 5);
+    assert_eq!(made(&[other(), alone.clone()], 6), (vec![], vec![2]));
+    let mut held = alone;
+    held.suspended.as_mut().unwrap().by_admin = true;
+    assert_eq!(made(&[other(), held], 6), (vec![], vec![]));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
 
