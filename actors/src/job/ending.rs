@@ -49,7 +49,8 @@ pub fn end_lost(job: JobId, node: String, sluid: Sluid) -> JobEffect {
 
 impl JobCore {
     pub(super) fn cancel(&mut self, state: JobState, by: Option<u32>, turn: &mut Turn<'_>) -> Result<(), Refusal> {
-        let ending = Ending { state, reason: Reason::None, then: Afterwards::Over, by, at: Some(turn.now) };
+        let ending =
+            Ending { state, reason: Reason::None, then: Afterwards::Over, by, at: Some(turn.now), unasked: false };
         match &self.record.phase {
             Phase::Pending => {
                 self.abandon_commit(turn);
@@ -105,7 +106,7 @@ impl JobCore {
                 if !again {
                     let reason = Reason::Other("JOB REQUEUE".to_owned());
                     let (state, at) = (JobState::Cancelled, Some(turn.now));
-                    self.save(JobEvent::Ending(Ending { state, reason, then, by: Some(by), at }), turn);
+                    self.save(JobEvent::Ending(Ending { state, reason, then, by: Some(by), at, unasked: false }), turn);
                     self.let_go_of_kept(turn);
                 }
                 self.ask_for_end(turn);

@@ -91,7 +91,17 @@ impl JobCore {
             return turn.out.push(JobEffect::SetTimer { timer: JobTimer::Preempt, at: mark.times.ends });
         }
         let (state, then) = (JobState::Preempted, mark.then);
-        self.save(JobEvent::Ending(Ending { state, reason: Reason::None, then, by: None, at: Some(turn.now) }), turn);
+        self.save(
+            JobEvent::Ending(Ending {
+                state,
+                reason: Reason::None,
+                then,
+                by: None,
+                at: Some(turn.now),
+                unasked: false,
+            }),
+            turn,
+        );
         self.ask_for_end(turn);
         self.het_end_others(state, then, None, turn);
     }

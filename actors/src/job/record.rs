@@ -349,6 +349,9 @@ pub struct Ending {
     /// When: what is shown as the job's end until the real one is known. Earlier versions did not save it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<Timestamp>,
+    /// Nobody did, nor did its own work end: it goes back to the queue for what happened to it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unasked: bool,
 }
 
 /// How a run (or a job that never ran) ended.

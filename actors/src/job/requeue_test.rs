@@ -4,7 +4,8 @@
 use super::{
     fixtures::{Bench, record},
     messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
-    record::EarlierHold,
+    record::{Afterwards, EarlierHold, End, Ending},
+    state::JobEvent,
 };
 use crate::scheduler::fixtures::spec;
 use garrick_model::{
@@ -305,6 +306,28 @@ fn a_job_that_was_requeued_too_often_unasked_is_held() {
     job.started();
     assert_eq!(fails(&mut job), (JobState::Pending, Reason::JobHeldAdmin, 2));
     assert_eq!(&job.replayed(), job.core.record());
+}
+
+#[test]
+fn an_end_that_nobody_asked_for_counts_and_a_release_begins_anew() {
+    let ended_after = |asked: Option<bool>| {
+        let mut record = running(spec(), "").core.record().clone();
+        let (state, reason, exit) = (JobState::NodeFail, Reason::NodeDown, ExitStatus::SUCCESS);
+        let then = Afterwards::Requeue { hold: None, delay: true };
+        if let Some(asked) = asked {
+            let ending =
+                Ending { state, reason: reason.clone(), then, by: asked.then_some(0), at: None, unasked: !asked };
+            record.apply(&JobEvent::Ending(ending)).unwrap();
+        }
+        let end = End { state, reason, exit, derived: exit, at: Timestamp::from_secs(20_000), then };
+        record.apply(&JobEvent::Ended(end)).unwrap();
+        record
+    };
+    let counted = [None, Some(false), Some(true)].map(|asked| ended_after(asked).requeues_unasked);
+    assert_eq!(counted, [1, 1, 0]);
+    let mut record = ended_after(Some(false));
+    record.apply(&JobEvent::Released { priority: 1 }).unwrap();
+    assert_eq!(record.requeues_unasked, 0);
 }
 
 #[test]

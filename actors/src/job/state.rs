@@ -202,6 +202,7 @@ impl JobRecord {
             JobEvent::Released { priority } => {
                 self.hold = None;
                 self.priority = *priority;
+                self.requeues_unasked = 0;
                 // As Slurm documents it, this is how a fixed priority is given back.
                 self.terms.fixed = false;
             }
@@ -290,7 +291,8 @@ impl JobRecord {
                 Phase::Pending | Phase::Over(..) => return Err(illegal),
             },
             JobEvent::Ended(end) => {
-                let unasked = self.phase.working().is_some_and(|run| run.ending.is_none());
+                let unasked =
+                    self.phase.working().is_some_and(|run| run.ending.as_ref().is_none_or(|ending| ending.unasked));
                 match &self.phase {
                     Phase::Pending => {
                         self.expediting = None;

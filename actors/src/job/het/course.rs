@@ -105,7 +105,7 @@ impl JobCore {
             JobState::Failed if batch => Afterwards::Requeue { hold: Some(HeldBy::LaunchFailure), delay: false },
             _ => Afterwards::Over,
         };
-        self.save(JobEvent::Ending(Ending { state, reason, then, by: None, at: Some(turn.now) }), turn);
+        self.save(JobEvent::Ending(Ending { state, reason, then, by: None, at: Some(turn.now), unasked: true }), turn);
         self.ask_for_end(turn);
         self.het_end_others(state, then, None, turn);
     }
@@ -132,14 +132,20 @@ impl JobCore {
             Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => {
                 if run.ending.as_ref().is_none_or(|ending| ending.then != then) {
                     let reason = Reason::None;
-                    self.save(JobEvent::Ending(Ending { state, reason, then, by, at: Some(turn.now) }), turn);
+                    self.save(
+                        JobEvent::Ending(Ending { state, reason, then, by, at: Some(turn.now), unasked: false }),
+                        turn,
+                    );
                 }
                 self.ask_for_end(turn);
             }
             Phase::Completing(_, end) => {
                 if end.then != then {
                     let reason = Reason::None;
-                    self.save(JobEvent::Ending(Ending { state, reason, then, by, at: Some(turn.now) }), turn);
+                    self.save(
+                        JobEvent::Ending(Ending { state, reason, then, by, at: Some(turn.now), unasked: false }),
+                        turn,
+                    );
                     if self.is_over() {
                         self.after_end(turn);
                     }

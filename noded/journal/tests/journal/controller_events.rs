@@ -374,6 +374,7 @@ pub fn version_1() -> Vec<ControllerEvent> {
                 then: requeue,
                 by: Some(0),
                 at: None,
+                unasked: false,
             }),
             JobEvent::Ended(end(JobState::NodeFail, Reason::RaisedSignal(9), 1, requeue)),
             JobEvent::StepsCounted(TALLY),
@@ -421,6 +422,7 @@ pub fn version_1() -> Vec<ControllerEvent> {
             then: Afterwards::Over,
             by: None,
             at: None,
+            unasked: false,
         }),
         ..run(&["n1", "n2"])
     };
