@@ -35,6 +35,10 @@ pub(super) const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// So many numbers of steps can be left out at once. A step of several components leaves out as many as others have had
 /// steps alone; chosen far above that, and far below what numbers there are.
 const MOST_SKIPPED: u32 = 1 << 24;
+/// Numbers of a run that were reserved or passed over and are not used, at most.
+const MOST_UNUSED: u32 = 1 << 24;
+/// Tasks, and nodes, before a part of a step, at most.
+const MOST_BEFORE: u32 = 1 << 24;
 
 impl StepMgrCore {
     pub(super) fn client_opened(&mut self, client: ClientId, caller: &Caller) {
@@ -124,8 +128,14 @@ impl StepMgrCore {
         if !self.phase.takes_steps() {
             return self.refuse(client, Refusal::AlreadyDone, out);
         }
-        // Whatever one command says, there are numbers left for all others.
-        let number = at_least.min(self.next_step.saturating_add(MOST_SKIPPED)).max(self.next_step);
+        // Whatever commands say, there are numbers left for all others.
+        let left = MOST_UNUSED.saturating_sub(self.unused_numbers);
+        if left == 0 {
+            let why = "too many step numbers of the job were reserved and not used";
+            return self.refuse(client, Refusal::InvalidUpdate(why.into()), out);
+        }
+        let number = at_least.min(self.next_step.saturating_add(MOST_SKIPPED.min(left - 1))).max(self.next_step);
+        self.unused_numbers += number - self.next_step + 1;
         self.next_step = number.saturating_add(1);
         if let Some(conversation) = self.clients.get_mut(&client) {
             conversation.reserved = Some(number);
@@ -220,6 +230,11 @@ impl StepMgrCore {
         if self.attended_waiting >= self.config.attended_limit as u64 {
             return self.refuse(client, Refusal::RetryAfter { after: RETRY_AFTER }, out);
         }
+        let before = spec.het.and_then(|part| part.behind).unwrap_or_default();
+        if before.tasks > MOST_BEFORE || before.nodes > MOST_BEFORE {
+            let why = format!("a part of a step is behind {MOST_BEFORE} tasks and nodes at most");
+            return self.refuse(client, Refusal::InvalidUpdate(why), out);
+        }
         let shape = match self.admit(&spec, false, Asker::Attended) {
             Ok(shape) => shape,
             Err(refusal) => return self.refuse(client, refusal, out),
@@ -227,6 +242,7 @@ impl StepMgrCore {
         let environment = self.environment_for(&spec, None);
         let immediate = spec.immediate;
         let reserved = self.clients.get_mut(&client).and_then(|conversation| conversation.reserved.take());
+        self.unused_numbers = self.unused_numbers.saturating_sub(u32::from(reserved.is_some()));
         let step = reserved.unwrap_or(self.next_step);
         let place = self.queue.place(now, Urgency::Blocking, self.config.minibatch_age, spec.priority);
         // A step that finds room starts without ever being in the queue, if nothing waits or may be passed by.

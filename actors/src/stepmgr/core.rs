@@ -88,6 +88,8 @@ pub struct StepMgrCore {
     /// Attended steps that wait and were not told so.
     pub(super) untold: Vec<u32>,
     pub(super) next_step: u32,
+    /// How many numbers below that are no steps'.
+    pub(super) unused_numbers: u32,
     pub(super) shapes: Shapes,
     pub(super) environments: Environments,
     /// The batch script's environment, the default for steps that bring none.
@@ -138,6 +140,7 @@ impl StepMgrCore {
             attended_waiting: 0,
             untold: Vec::new(),
             next_step: ledger.next,
+            unused_numbers: 0,
             shapes: Shapes::default(),
             environments: Environments::default(),
             batch_env: None,

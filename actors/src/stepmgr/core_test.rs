@@ -484,6 +484,30 @@ fn a_node_that_was_lost_is_not_asked_again_by_the_next_step_manager() {
     assert!(company.exited);
 }
 
+/// A crash kept the loss of a node, and not the end behind it.
+#[test]
+fn a_lost_node_ends_the_job_under_the_next_step_manager_too() {
+    for no_kill in [false, true] {
+        let mut company = batch_with(&[1, 1], |spec| spec.no_kill = no_kill);
+        company.settle();
+        company.lose(1);
+        company.settle();
+        let lost = |event: &StepEvent| matches!(event, StepEvent::NodeLost { .. });
+        let upto = company.journal.iter().position(lost).unwrap();
+        let ledger = Ledger::replay(company.journal[..=upto].iter().cloned());
+        assert!(ledger.ending.is_none());
+        let facts = Arc::new(company.core.facts().clone());
+        let mut core = StepMgrCore::new(facts, StepMgrConfig { restarted: true, ..StepMgrConfig::default() }, ledger);
+        let mut out = Vec::new();
+        core.handle(company.now, StepMgrInput::Begin, &mut out);
+        let ends = |effect: &StepMgrEffect| {
+            let failed = |event: &StepEvent| matches!(event, StepEvent::Ending { state: JobState::NodeFail, .. });
+            matches!(effect, StepMgrEffect::Journal { event, .. } if failed(event))
+        };
+        assert_eq!(out.iter().any(ends), !no_kill);
+    }
+}
+
 /// The manager died with the news on its way, while a step ran on both nodes: the next one hears it when it asks.
 #[test]
 fn a_node_that_was_lost_while_the_step_manager_was_away_is_not_waited_for() {

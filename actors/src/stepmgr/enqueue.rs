@@ -49,6 +49,10 @@ impl StepMgrCore {
         if let Err(e) = batch.check(MAX_INDEX + 1) {
             return self.refuse(client, Refusal::InvalidUpdate(e.to_string()), out);
         }
+        if batch.specs.iter().any(|spec| spec.het.is_some_and(|part| part.behind.is_some())) {
+            let why = "part of a step over several components cannot wait in the queue by itself: launch it";
+            return self.refuse(client, Refusal::InvalidUpdate(why.into()), out);
+        }
         if !self.has_room(&batch) {
             // The conversation goes on: the same request may be sent again.
             return Self::tell(client, StepMgrToCommand::Refused(Refusal::RetryAfter { after: RETRY_AFTER }), out);

@@ -10,6 +10,7 @@ use crate::stepmgr::{
 use garrick_model::{
     ids::{JobId, StepKey},
     messages::step::{CommandToStepMgr, StepLayout, StepMgrToCommand, WholeStep},
+    refusal::Refusal,
     spec::{HetPart, JobKind, PartsBefore, StepSpec},
     state::{ExitStatus, StepState},
 };
@@ -115,4 +116,37 @@ fn a_part_that_is_cancelled_before_it_starts_says_so() {
     company.settle();
     assert_eq!(company.finished(client), Some((StepState::Cancelled, ExitStatus::SUCCESS)));
     assert!(company.running().is_empty());
+}
+
+fn refused(company: &Company, client: ClientId) -> bool {
+    matches!(company.last(client), Some(StepMgrToCommand::Refused(Refusal::InvalidUpdate(_))))
+}
+
+#[test]
+fn a_part_does_not_wait_in_the_queue_and_is_not_behind_more_than_there_can_be() {
+    let mut company = company();
+    company.enqueue(vec![part(1)]);
+    company.settle();
+    assert!(company.running_steps().is_empty());
+    let client = company.connect();
+    let behind = Some(PartsBefore { tasks: u32::MAX - 1, nodes: 1 });
+    launch(&mut company, client, StepSpec { het: Some(HetPart { leader: JobId(501), behind }), ..exact("a", 1) });
+    assert!(refused(&company, client));
+    company.core.check().unwrap();
+}
+
+#[test]
+fn numbers_that_are_passed_over_come_to_an_end_and_those_that_are_used_do_not_count() {
+    let mut company = company();
+    let greedy = company.connect();
+    let first = reserve(&mut company, greedy, u32::MAX).unwrap();
+    assert_eq!(first, (1 << 24) - 1);
+    let next = company.connect();
+    company.say(next, CommandToStepMgr::ReserveStep { at_least: 0 });
+    company.settle();
+    assert!(refused(&company, next));
+    // What was reserved may still be launched, and makes room for another.
+    launch(&mut company, greedy, part(1));
+    let other = company.connect();
+    assert_eq!(reserve(&mut company, other, 0), Some(1 << 24));
 }

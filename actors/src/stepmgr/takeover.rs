@@ -31,7 +31,7 @@ use garrick_model::{
         shepherd::{ShepherdToStepMgr, StepMgrToShepherd, TaskFound},
         stepd::StepdReport,
     },
-    state::{ExitStatus, StepState},
+    state::{ExitStatus, JobState, Reason, StepState},
     time::Timestamp,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -73,6 +73,17 @@ impl StepMgrCore {
         for slot in self.ledger.lost.clone() {
             self.unsure_on(now, NodeSlot(slot), out);
         }
+        self.end_for_lost_nodes(now, out);
+    }
+
+    /// The loss of a node is on record, and a crash kept the job's end from being: it ends now.
+    fn end_for_lost_nodes(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
+        let over = self.ledger.ending.is_some() || self.ledger.batch.is_some();
+        if self.ledger.lost.is_empty() || self.facts.spec.no_kill || over {
+            return;
+        }
+        let (state, reason) = (JobState::NodeFail, Reason::NodeDown);
+        self.end_job(now, state, reason, ExitStatus::SUCCESS, StepEnd::Job(state), out);
     }
 
     /// A step had started: it keeps its resources until its nodes have said what became of it.
