@@ -353,14 +353,9 @@ fn spoken_of(env: &Env) -> Spoken {
 /// What the journal has to know.
 pub(super) fn difference(before: &Roster, after: &Roster) -> Vec<ControllerEvent> {
     let gone = before.nodes().keys().filter(|name| after.get(name).is_none());
-    let mut events: Vec<ControllerEvent> =
-        gone.map(|name| ControllerEvent::DynamicNode { node: name.clone(), saved: None }).collect();
+    let about = |name: &String, saved| ControllerEvent::DynamicNode { node: name.clone(), saved, of_file: false };
+    let mut events: Vec<ControllerEvent> = gone.map(|name| about(name, None)).collect();
     let news = after.nodes().iter().filter(|(name, node)| before.get(name) != Some(*node));
-    events.extend(
-        news.map(|(name, node)| ControllerEvent::DynamicNode {
-            node: name.clone(),
-            saved: Some(Box::new(node.clone())),
-        }),
-    );
+    events.extend(news.map(|(name, node)| about(name, Some(Box::new(node.clone())))));
     events
 }

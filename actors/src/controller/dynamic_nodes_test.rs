@@ -2,7 +2,8 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    fixtures::{Agents, Habit, MemoryJournal, Rig},
+    fixtures::{Agents, Habit, MemoryJournal, Rig, config_of},
+    messages::ControllerMsg,
     roster::Roster,
 };
 use crate::scheduler::fixtures::spec;
@@ -212,4 +213,33 @@ fn reserved_nodes_stay() {
         let update = CommandRequest::UpdateNode { nodes: vec!["d1".to_owned()], change: place };
         assert!(said(rig.ask(0, update).await).contains("no topology is called default"));
     });
+}
+
+/// The file had got the node: what an administrator had said of it was gone after the next restart.
+#[test]
+fn a_node_that_the_file_has_now_keeps_what_was_said_of_it() {
+    for by_restart in [false, true] {
+        let journal = MemoryJournal::default();
+        let kept = journal.clone();
+        let more = SITE.replace("n0 CPUs", "n0,d1 CPUs");
+        let now = more.clone();
+        with_system(async move |system| {
+            let rig = Rig::start(&system, SITE, kept);
+            let line = "CPUs=4 RealMemory=1000 State=CLOUD".to_owned();
+            let create = CommandRequest::CreateNodes { names: "d1".to_owned(), line };
+            assert_eq!(rig.ask(0, create).await, CommandReply::Done);
+            let change = NodeChange { comment: Some("rack 7".to_owned()), ..NodeChange::default() };
+            let update = CommandRequest::UpdateNode { nodes: vec!["d1".to_owned()], change };
+            assert_eq!(rig.ask(0, update).await, CommandReply::Done);
+            if !by_restart {
+                rig.front().try_send(ControllerMsg::ConfigChanged(config_of(&now))).unwrap();
+                rig.nodes(|nodes| nodes.iter().any(|node| node.name == "d1" && !node.flags.dynamic)).await;
+            }
+        });
+        let again = journal.clone();
+        with_system(async move |system| drop(Rig::start(&system, &more, again)));
+        let replayed = journal.replayed();
+        assert!(replayed.dynamic_nodes.is_empty());
+        assert_eq!(replayed.nodes["d1"].comment.as_deref(), Some("rack 7"), "by restart: {by_restart}");
+    }
 }

@@ -68,7 +68,17 @@ pub enum ControllerEvent {
         /// What is known of it; `None`: it is gone.
         #[serde(default)]
         saved: Option<Box<DynamicNode>>,
+        /// It is gone because `slurm.conf` has it now: what is saved of the node stays.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        of_file: bool,
     },
+}
+
+impl ControllerEvent {
+    /// A node that came at run time is one of `slurm.conf` now.
+    pub const fn node_of_file(node: String) -> Self {
+        Self::DynamicNode { node, saved: None, of_file: true }
+    }
 }
 
 impl From<Vec<Self>> for ControllerEvent {
@@ -134,13 +144,15 @@ impl Replayed {
             ControllerEvent::Reservation { reservation, saved: None } => {
                 self.reservations.remove(reservation);
             }
-            ControllerEvent::DynamicNode { node, saved: Some(saved) } => {
+            ControllerEvent::DynamicNode { node, saved: Some(saved), .. } => {
                 self.dynamic_nodes.insert(node.clone(), (**saved).clone());
             }
-            ControllerEvent::DynamicNode { node, saved: None } => {
+            ControllerEvent::DynamicNode { node, saved: None, of_file } => {
                 self.dynamic_nodes.remove(node);
                 // Another one of that name is not DOWN or drained for it.
-                self.nodes.remove(node);
+                if !of_file {
+                    self.nodes.remove(node);
+                }
             }
             ControllerEvent::Together(events) => return events.iter().try_for_each(|event| self.apply(event)),
             ControllerEvent::Started { epoch } => self.epoch = self.epoch.max(*epoch),
@@ -202,7 +214,7 @@ impl Replayed {
             events.push(ControllerEvent::Job { job, event: Box::new(JobEvent::Submitted(Box::new(record))) });
         }
         for (node, saved) in self.dynamic_nodes {
-            events.push(ControllerEvent::DynamicNode { node, saved: Some(Box::new(saved)) });
+            events.push(ControllerEvent::DynamicNode { node, saved: Some(Box::new(saved)), of_file: false });
         }
         for (node, saved) in self.nodes {
             events.push(ControllerEvent::Node { node, saved: Box::new(saved) });

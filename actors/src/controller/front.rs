@@ -367,9 +367,8 @@ impl ControllerActor {
         let mut roster = self.env.roster();
         let of_file = roster.read_again(file);
         if !of_file.is_empty() {
-            let gone = |node| ControllerEvent::DynamicNode { node, saved: None };
             // A journal that fails ends the process by itself, and the next start finds the same.
-            drop(self.env.append(of_file.into_iter().map(gone).collect()));
+            drop(self.env.append(of_file.into_iter().map(ControllerEvent::node_of_file).collect()));
         }
         let config = roster.config();
         self.env.set_roster(roster);

@@ -144,7 +144,7 @@ pub fn start_replayed(
         env.enter_job(record, now);
     }
 
-    begun.extend(of_file.into_iter().map(|node| ControllerEvent::DynamicNode { node, saved: None }));
+    begun.extend(of_file.into_iter().map(ControllerEvent::node_of_file));
     let started = env.append(begun);
     // What is saved after it in the same journal is what counts; a journal that fails ends the process by itself.
     drop(started);

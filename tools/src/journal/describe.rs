@@ -54,9 +54,12 @@ fn of_controller(event: &ControllerEvent) -> Described {
             };
             (format!("reservation {reservation}"), "Reservation", about)
         }
-        ControllerEvent::DynamicNode { node, saved } => {
-            let about =
-                saved.as_deref().map_or_else(|| "gone".to_owned(), |node| format!("slot={} {}", node.slot, node.line));
+        ControllerEvent::DynamicNode { node, saved, of_file } => {
+            let about = match saved.as_deref() {
+                Some(node) => format!("slot={} {}", node.slot, node.line),
+                None if *of_file => "of slurm.conf".to_owned(),
+                None => "gone".to_owned(),
+            };
             (format!("node {node}"), "DynamicNode", about)
         }
         ControllerEvent::Together(events) => ("controller".to_owned(), "Together", format!("events={}", events.len())),

@@ -589,8 +589,10 @@ pub fn suspended() -> Vec<ControllerEvent> {
 
 /// What came to version 1 after that: nodes that are not of the configuration file.
 pub fn dynamic_nodes() -> Vec<ControllerEvent> {
-    let saved =
-        |node: DynamicNode| ControllerEvent::DynamicNode { node: node.name.clone(), saved: Some(Box::new(node)) };
+    let saved = |node: DynamicNode| {
+        let name = node.name.clone();
+        ControllerEvent::DynamicNode { node: name, saved: Some(Box::new(node)), of_file: false }
+    };
     let plain = |name: &str, slot| DynamicNode {
         name: name.into(),
         line: "CPUs=4 RealMemory=5000 Feature=f1 Topology=topo1:s1".into(),
@@ -605,6 +607,6 @@ pub fn dynamic_nodes() -> Vec<ControllerEvent> {
         saved(DynamicNode { whereabouts: Some(whereabouts), ..plain("d1", 0) }),
         ControllerEvent::Node { node: "d3".into(), saved: Box::new(down) },
         saved(plain("d3", 2)),
-        ControllerEvent::DynamicNode { node: "d3".into(), saved: None },
+        ControllerEvent::DynamicNode { node: "d3".into(), saved: None, of_file: false },
     ]
 }
