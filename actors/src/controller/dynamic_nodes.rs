@@ -31,8 +31,8 @@ use garrick_model::{
 };
 use garrick_runtime::{ActorPath, Address, Context, ReplyTo};
 use std::{
-    collections::{BTreeMap, VecDeque},
-    mem,
+    cell::OnceCell,
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::Duration,
 };
@@ -46,10 +46,24 @@ pub(super) enum RosterChange {
     Join { node: String, joining: Box<Joining>, address: String, agent: Connected },
     /// `scontrol create`
     Create { names: String, line: String, replies: Box<dyn ReplySink> },
-    /// `scontrol delete`, of nodes whose owners let them go; and why others stay.
-    Delete { names: Vec<String>, stay: Option<Refusal>, replies: Box<dyn ReplySink> },
+    /// `scontrol delete`, of nodes whose owners let them go; how many deletions were before they were asked; and why others
+    /// stay.
+    Delete { names: Vec<String>, asked: u64, stay: Option<Refusal>, replies: Box<dyn ReplySink> },
     /// `scontrol update ... Topology=`, and what else is to be changed then.
     Place { names: Vec<String>, place: String, by: Authority, then: Box<NodeChange>, replies: Box<dyn ReplySink> },
+}
+
+impl RosterChange {
+    /// Is it about making one of these nodes?
+    fn brings(&self, names: &BTreeSet<String>) -> bool {
+        match self {
+            _ if names.is_empty() => false,
+            Self::Join { node, .. } => names.contains(node),
+            // Names are only read later.
+            Self::Create { .. } => true,
+            Self::Delete { .. } | Self::Place { .. } => false,
+        }
+    }
 }
 
 /// What happens once changes are on disk.
@@ -63,7 +77,11 @@ enum Done {
 #[derive(Default)]
 pub(super) struct RosterChanges {
     waiting: VecDeque<RosterChange>,
-    saving: Option<(Roster, Vec<Done>)>,
+    /// What is being saved, if anything is new, and what comes then.
+    saving: Option<(Option<Roster>, Vec<Done>)>,
+    /// How often nodes were deleted so far, and for each name at which time last.
+    deletions: u64,
+    deleted: BTreeMap<String, u64>,
     /// Agents that were declined, so that the trace says it once however often they try.
     declined: BTreeMap<String, Refusal>,
 }
@@ -78,6 +96,10 @@ impl ControllerActor {
         address: String,
         agent: Connected,
     ) {
+        // One that cannot be that node does not take the link from the one that is.
+        if let Err(refusal) = self.env.roster().may_join(&node, &joining) {
+            return self.decline(cx, node, agent, refusal);
+        }
         // What it sends meanwhile is taken, and its end noticed.
         self.env.links.open(&node, agent.0.conn, Arc::clone(&agent.1));
         self.change_roster(cx, RosterChange::Join { node, joining, address, agent });
@@ -136,17 +158,19 @@ impl ControllerActor {
             }
             (gone, stay)
         };
-        cx.pipe(all, |(names, stay)| ControllerMsg::Retired { names, stay, replies });
+        let asked = self.roster.deletions;
+        cx.pipe(all, move |(names, stay)| ControllerMsg::Retired { names, asked, stay, replies });
     }
 
     pub(super) fn retired(
         &mut self,
         cx: &mut Context<Self>,
         names: Vec<String>,
+        asked: u64,
         stay: Option<Refusal>,
         replies: Box<dyn ReplySink>,
     ) {
-        self.change_roster(cx, RosterChange::Delete { names, stay, replies });
+        self.change_roster(cx, RosterChange::Delete { names, asked, stay, replies });
     }
 
     /// Takes all that wait, unless some are being saved.
@@ -157,21 +181,39 @@ impl ControllerActor {
         let before = self.env.roster();
         let mut roster = before.clone();
         let mut done = Vec::new();
-        for change in mem::take(&mut self.roster.waiting) {
-            done.extend(self.apply(cx, &mut roster, change));
+        let spoken = OnceCell::new();
+        let mut deleted = BTreeSet::new();
+        while let Some(change) = self.roster.waiting.pop_front() {
+            // A node of that name is another one, with an owner of its own once the owner of this one has ended.
+            if change.brings(&deleted) {
+                self.roster.waiting.push_front(change);
+                break;
+            }
+            if let RosterChange::Delete { names, .. } = &change {
+                deleted.extend(names.iter().cloned());
+            }
+            done.extend(self.apply(cx, &mut roster, change, &spoken));
         }
+        roster.settle();
         let events = difference(&before, &roster);
-        self.roster.saving = Some((roster, done));
         if events.is_empty() {
+            self.roster.saving = Some((None, done));
             return self.roster_saved(cx, Ok(()));
         }
+        self.roster.saving = Some((Some(roster), done));
         let saved = self.env.append(events);
         cx.pipe(saved, |answer| ControllerMsg::RosterSaved { result: journal_outcome(answer) });
     }
 
-    fn apply(&mut self, cx: &mut Context<Self>, roster: &mut Roster, change: RosterChange) -> Option<Done> {
+    fn apply(
+        &mut self,
+        cx: &mut Context<Self>,
+        roster: &mut Roster,
+        change: RosterChange,
+        known: &OnceCell<Spoken>,
+    ) -> Option<Done> {
         let env = Arc::clone(&self.env);
-        let spoken = || spoken_of(&env);
+        let spoken = || known.get_or_init(|| spoken_of(&env)).clone();
         Some(match change {
             RosterChange::Join { node, joining, address, agent } => {
                 let hostname = agent.0.facts.hostname.clone();
@@ -189,8 +231,13 @@ impl ControllerActor {
             RosterChange::Create { names, line, replies } => {
                 Done::Answer { result: roster.create(&names, &line, &spoken).map(drop), replies }
             }
-            RosterChange::Delete { names, stay, replies } => {
-                roster.delete(&names);
+            RosterChange::Delete { mut names, asked, stay, replies } => {
+                // One that went meanwhile and came again was not asked.
+                names.retain(|name| self.roster.deleted.get(name).is_none_or(|last| *last <= asked));
+                self.roster.deletions += 1;
+                for name in roster.delete(&names) {
+                    self.roster.deleted.insert(name, self.roster.deletions);
+                }
                 Done::Answer { result: stay.map_or(Ok(()), Err), replies }
             }
             RosterChange::Place { names, place, by, then, replies } => match roster.place(&names, &place) {
@@ -235,7 +282,9 @@ impl ControllerActor {
             }
             return self.next_lot(cx);
         }
-        self.publish(cx, roster);
+        if let Some(roster) = roster {
+            self.publish(cx, roster);
+        }
         for done in done {
             match done {
                 Done::Joined { node, agent } => self.welcome(cx, &node, agent),
@@ -268,7 +317,10 @@ impl ControllerActor {
         let before = self.env.config();
         let mut roster = roster;
         // The file may have been read again while it was being saved.
-        roster.read_again(self.env.roster().base());
+        let base = self.env.roster().base();
+        if !Arc::ptr_eq(&base, &roster.base()) {
+            roster.read_again(base);
+        }
         let config = roster.config();
         self.env.set_roster(roster);
         if Arc::ptr_eq(&before, &config) {

@@ -40,6 +40,7 @@ fn with_tree() -> String {
 fn joins(roster: &mut Roster, name: &str, line: &str) -> Result<u32, String> {
     let joining = Joining { line: line.to_owned(), port: 7000 };
     roster.join(name, &joining, "host", "10.0.0.9", &|| [2].into()).map_err(|refusal| refusal.to_string())?;
+    roster.settle();
     Ok(roster.config().node(name).unwrap().index.0)
 }
 
@@ -50,6 +51,7 @@ fn indices_stay_while_nodes_come_and_go() {
     // Index 2 is spoken of by jobs.
     assert_eq!(joins(&mut roster, "d2", "CPUs=4"), Ok(3));
     assert_eq!(roster.delete(&["d1".to_owned(), "d9".to_owned()]), ["d1"]);
+    roster.settle();
     assert_eq!(roster.config().node("d2").unwrap().index.0, 3);
     assert_eq!(joins(&mut roster, "d3", "CPUs=4"), Ok(1));
     assert_eq!(joins(&mut roster, "d4", "CPUs=4"), Ok(4));
@@ -76,13 +78,92 @@ fn places_in_topologies_are_checked() {
     assert_eq!(joins(&mut roster, "d1", "CPUs=4 Topology=default:s2"), Ok(1));
     let switch = |roster: &Roster, name| roster.config().topologies[0].layout.nodes_of(name).unwrap().to_string();
     assert_eq!(switch(&roster, "s2"), "d1");
-    roster.place(&["d1".to_owned()], "default:root:s3").unwrap();
+    places(&mut roster, "d1", "default:root:s3").unwrap();
     assert_eq!((switch(&roster, "s2"), switch(&roster, "s3")), (String::new(), "d1".to_owned()));
-    roster.place(&["d1".to_owned()], "").unwrap();
+    places(&mut roster, "d1", "").unwrap();
     assert_eq!(switch(&roster, "root"), "n0");
     let refused = roster.place(&["d1".to_owned(), "n0".to_owned()], "default:s2").unwrap_err();
     assert!(refused.to_string().ends_with("is not supported yet"), "{refused}");
     assert!(matches!(roster.place(&["d7".to_owned()], ""), Err(Refusal::InvalidNode(_))));
+}
+
+fn places(roster: &mut Roster, name: &str, place: &str) -> Result<(), String> {
+    let placed = roster.place(&[name.to_owned()], place).map_err(|refusal| refusal.to_string());
+    roster.settle();
+    placed
+}
+
+fn unit(roster: &Roster, name: &str) -> String {
+    roster.config().topologies[0].layout.nodes_of(name).unwrap_or_default().sorted().to_string()
+}
+
+/// d2 lost its cell to a node with a lower place in the order of nodes, and nobody said so.
+#[test]
+fn a_cell_that_is_taken_is_refused_whoever_came_first() {
+    const TORUS: &str = "- topology: t\n  cluster_default: true\n  torus3d:\n    toruses:\n      - torus: pod1\n        \
+                         dims: {x: 2, y: 2, z: 1}\n        regions:\n          - {anchor: {x: 0, y: 0, z: 0}, \
+                         dims: {x: 1, y: 1, z: 1}, nodes: n0}\n";
+    let files = [("/x/slurm.conf", SITE), ("/x/topology.yaml", TORUS)];
+    let (config, report) = read_files(Path::new("/x/slurm.conf"), &files);
+    let config = config.unwrap_or_else(|| panic!("{:?}", report.errors().map(ToString::to_string).collect::<Vec<_>>()));
+    let mut roster = Roster::new(Arc::new(config), BTreeMap::new());
+    joins(&mut roster, "d1", "CPUs=4").unwrap();
+    joins(&mut roster, "d2", "CPUs=4 Topology=t:pod1:1:1:0").unwrap();
+    let refused = places(&mut roster, "d1", "t:pod1:1:1:0").unwrap_err();
+    assert!(refused.contains("node d1: ") && refused.contains("that of node d2"), "{refused}");
+    assert_eq!(unit(&roster, "pod1"), "d2,n0");
+    places(&mut roster, "d1", "t:pod1:0:1:0").unwrap();
+    assert_eq!(unit(&roster, "pod1"), "d[1-2],n0");
+}
+
+#[test]
+fn a_switch_lasts_as_long_as_a_node_is_in_it() {
+    let base = config(&with_tree());
+    let mut roster = Roster::new(Arc::clone(&base), BTreeMap::new());
+    joins(&mut roster, "d0", "CPUs=4").unwrap();
+    joins(&mut roster, "d1", "CPUs=4 Topology=default:root:s3").unwrap();
+    joins(&mut roster, "d2", "CPUs=4 Topology=default:s3").unwrap();
+    // Its place among the nodes is before that of the node which made the switch.
+    places(&mut roster, "d0", "default:s3").unwrap();
+    assert_eq!(unit(&roster, "s3"), "d[0-2]");
+    roster.delete(&["d1".to_owned()]);
+    roster.settle();
+    assert_eq!(unit(&roster, "s3"), "d[0,2]");
+    // From what is saved.
+    let again = Roster::new(base, roster.nodes().clone());
+    assert_eq!(unit(&again, "s3"), "d[0,2]");
+    // Its daemon comes again with the same words.
+    joins(&mut roster, "d2", "CPUs=4 Topology=default:s3").unwrap();
+    assert_eq!(unit(&roster, "s3"), "d[0,2]");
+    places(&mut roster, "d2", "default:s2").unwrap();
+    places(&mut roster, "d0", "").unwrap();
+    assert!(places(&mut roster, "d2", "default:s3").unwrap_err().contains("no switch is called s3"));
+}
+
+/// A kernel that is a little larger threw away where an administrator had put the node.
+#[test]
+fn a_place_stays_until_the_daemon_says_another() {
+    let mut roster = Roster::new(config(&with_tree()), BTreeMap::new());
+    joins(&mut roster, "d1", "CPUs=4 RealMemory=1000 Topology=default:s1").unwrap();
+    places(&mut roster, "d1", "default:s2").unwrap();
+    joins(&mut roster, "d1", "CPUs=4 RealMemory=999 Topology=default:s1").unwrap();
+    assert_eq!(unit(&roster, "s2"), "d1");
+    joins(&mut roster, "d1", "CPUs=4 RealMemory=999 Topology=default:root:s4").unwrap();
+    assert_eq!((unit(&roster, "s2"), unit(&roster, "s4")), (String::new(), "d1".to_owned()));
+}
+
+/// The topology's file has lost the switch: the daemon is a node without a place, not one that is declined for ever.
+#[test]
+fn a_node_whose_place_is_gone_may_come_again() {
+    let mut roster = Roster::new(config(&with_tree()), BTreeMap::new());
+    joins(&mut roster, "d1", "CPUs=4 Topology=default:s2").unwrap();
+    let tree = "SwitchName=root Switches=s1\nSwitchName=s1 Nodes=n0\n";
+    let slurm = with_tree();
+    let files = [("/x/slurm.conf", slurm.as_str()), ("/x/topology.conf", tree)];
+    roster.read_again(Arc::new(read_files(Path::new("/x/slurm.conf"), &files).0.unwrap()));
+    assert_eq!(joins(&mut roster, "d1", "CPUs=4 Topology=default:s2"), Ok(1));
+    // And others are not refused for it.
+    assert_eq!(joins(&mut roster, "d2", "CPUs=4 Topology=default:s1"), Ok(3));
 }
 
 #[test]
@@ -93,9 +174,11 @@ fn nodes_are_created_all_or_none() {
     assert_eq!(create("d[1-2]", "CPUs=4"), Err(state.to_owned()));
     assert_eq!(create("n0", "State=cloud"), Err("Node n0 exists already".to_owned()));
     assert!(create("d[1-9]", "State=cloud").unwrap_err().contains("MaxNodeCount=4"));
+    assert!(create("x/d1", "State=cloud").unwrap_err().starts_with("Invalid node name specified: \"x/d1\""));
     assert!(create("d1", "State=cloud Bogus=1").unwrap_err().contains("unknown key Bogus"));
     let addresses = "CPUs=4 NodeAddr=a[1-2] Port=7001 State=CLOUD Feature=f1";
     assert_eq!(create("d[1-2]", addresses).unwrap(), ["d1", "d2"]);
+    roster.settle();
     let config = roster.config();
     let targets: Vec<String> = config.nodes.iter().skip(1).map(|node| node.target()).collect();
     assert_eq!(targets, ["a1:7001", "a2:7001"]);
@@ -242,4 +325,46 @@ fn a_node_that_the_file_has_now_keeps_what_was_said_of_it() {
         assert!(replayed.dynamic_nodes.is_empty());
         assert_eq!(replayed.nodes["d1"].comment.as_deref(), Some("rack 7"), "by restart: {by_restart}");
     }
+}
+
+/// Deleted and made again at once: the owner that had let itself be deleted lived on and refused every job.
+#[test]
+fn a_node_that_comes_again_at_once_is_another_one() {
+    with_system(async |system| {
+        let mut rig = Rig::start(&system, SITE, MemoryJournal::default());
+        let mut agents = Agents::new(&rig);
+        agents.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
+        until(&rig, "d1", Some(NodeBase::Up)).await;
+        let retired = |asked| {
+            let (replies, answers) = rig.sink();
+            let retired = ControllerMsg::Retired { names: vec!["d1".to_owned()], asked, stay: None, replies };
+            rig.front().try_send(retired).unwrap();
+            answers
+        };
+        let mut first = retired(0);
+        agents.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
+        // Asked before it was deleted and came again.
+        let mut second = retired(0);
+        assert_eq!(first.recv().await, Some(CommandReply::Done));
+        assert_eq!(second.recv().await, Some(CommandReply::Done));
+        assert!(rig.controller.env.config().node("d1").is_some());
+        let job = rig.submitted(on("d1")).await;
+        assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Completed);
+    });
+}
+
+/// Somebody's daemon with the name of a node of the file: the node's own link was gone.
+#[test]
+fn one_that_cannot_be_the_node_leaves_the_link_alone() {
+    with_system(async |system| {
+        let rig = Rig::start(&system, SITE, MemoryJournal::default());
+        let mut agents = Agents::new(&rig);
+        agents.connect("n0", Habit::Finish);
+        until(&rig, "n0", Some(NodeBase::Up)).await;
+        let before = rig.controller.env.links.get("n0").unwrap().0;
+        agents.join("n0", Habit::Finish, "CPUs=4");
+        // A command comes behind it.
+        rig.ask(0, CommandRequest::ListNodes).await;
+        assert_eq!(rig.controller.env.links.get("n0").map(|(conn, _)| conn), Some(before));
+    });
 }

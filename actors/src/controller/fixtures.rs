@@ -193,12 +193,17 @@ impl Rig {
 
     /// Sends a command; its replies.
     pub fn ask_stream(&self, uid: u32, request: CommandRequest) -> mpsc::UnboundedReceiver<CommandReply> {
-        let (sender, receiver) = mpsc::unbounded_channel();
+        let (replies, receiver) = self.sink();
         let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
-        let message =
-            ControllerMsg::Command { caller, request: Box::new(request), replies: Box::new(ChannelSink(sender)) };
+        let message = ControllerMsg::Command { caller, request: Box::new(request), replies };
         self.front().try_send(message).expect("the front has room");
         receiver
+    }
+
+    /// Somewhere to answer, and what is answered there.
+    pub fn sink(&self) -> (Box<dyn ReplySink>, mpsc::UnboundedReceiver<CommandReply>) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        (Box::new(ChannelSink(sender)), receiver)
     }
 
     /// Sends a command; its one reply.

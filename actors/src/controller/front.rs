@@ -414,7 +414,7 @@ impl Actor for ControllerActor {
                 self.connected(cx, node, registration, link);
             }
             ControllerMsg::RosterSaved { result } => self.roster_saved(cx, result),
-            ControllerMsg::Retired { names, stay, replies } => self.retired(cx, names, stay, replies),
+            ControllerMsg::Retired { names, asked, stay, replies } => self.retired(cx, names, asked, stay, replies),
             ControllerMsg::AgentGone { node, conn } => {
                 if self.env.links.close(&node, conn) {
                     self.replies.node_gone(&node);

@@ -77,6 +77,8 @@ pub enum ControllerMsg {
     Retired {
         /// Those that go.
         names: Vec<String>,
+        /// How many deletions there had been when they were asked.
+        asked: u64,
         /// Why others stay.
         stay: Option<Refusal>,
         /// Who waits.

@@ -2,9 +2,13 @@
 //! front journals it and tells everyone. The configuration that all others see is made here.
 
 use garrick_model::{
-    config::{self, Config, ConfiguredState, DynamicNode, Unfit, Whereabouts},
+    config::{
+        self, Config, ConfiguredState, DynamicNode, SettingError, Unfit, Whereabouts,
+        places::{self, Placing},
+    },
     messages::node::Joining,
     refusal::Refusal,
+    topology::NamedTopology,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,8 +21,16 @@ pub struct Roster {
     /// As it was read.
     base: Arc<Config>,
     nodes: BTreeMap<String, DynamicNode>,
-    /// With them.
+    /// With them, as of the last [`Roster::settle`].
     config: Arc<Config>,
+    /// Something has changed since.
+    stale: bool,
+    /// Places that nodes are to have.
+    places: BTreeMap<String, Placing>,
+    /// With the nodes in them.
+    topologies: Vec<NamedTopology>,
+    /// Nodes whose place is not there.
+    unplaced: BTreeSet<String>,
 }
 
 /// Places of nodes that are still spoken of: no other node gets them.
@@ -27,27 +39,55 @@ pub type Spoken = BTreeSet<u32>;
 impl Roster {
     /// From a configuration and what the journal says. What does not fit into it is said in the trace.
     pub fn new(base: Arc<Config>, nodes: BTreeMap<String, DynamicNode>) -> Self {
-        let mut roster = Self { config: Arc::clone(&base), base, nodes };
+        let (config, topologies) = (Arc::clone(&base), Vec::new());
+        let (places, unplaced) = (BTreeMap::new(), BTreeSet::new());
+        let mut roster = Self { base, nodes, config, stale: true, places, topologies, unplaced };
         roster.make();
         roster
     }
 
+    /// All of it from what is known of each node.
     fn make(&mut self) {
+        let place = |(name, node): (&String, &DynamicNode)| Some((name.clone(), node.placing()?));
+        self.places = self.nodes.iter().filter_map(place).collect();
+        self.build();
+        self.topologies.clone_from(&self.config.topologies);
+    }
+
+    fn build(&mut self) {
+        self.stale = false;
         if self.nodes.is_empty() {
+            self.unplaced.clear();
             self.config = Arc::clone(&self.base);
             return;
         }
         let (config, unfit) = self.base.with_dynamic(self.nodes.values());
+        let mut unplaced = BTreeSet::new();
         for (node, what) in unfit {
             match what {
                 Unfit::Node(wrong) => tracing::error!(node, "node.left_out: {wrong}"),
-                Unfit::Place(wrong) => tracing::error!(node, "node.without_place: {wrong}"),
+                Unfit::Place(wrong) if self.unplaced.contains(&node) => {
+                    tracing::debug!(node, "node.without_place: {wrong}");
+                    unplaced.insert(node);
+                }
+                Unfit::Place(wrong) => {
+                    tracing::error!(node, "node.without_place: {wrong}");
+                    unplaced.insert(node);
+                }
             }
         }
+        self.unplaced = unplaced;
         self.config = Arc::new(config);
     }
 
-    /// The configuration with all nodes.
+    /// After changes: once for all of them.
+    pub fn settle(&mut self) {
+        if self.stale {
+            self.build();
+        }
+    }
+
+    /// The configuration with all nodes, as of the last [`Roster::settle`].
     pub fn config(&self) -> Arc<Config> {
         Arc::clone(&self.config)
     }
@@ -78,10 +118,14 @@ impl Roster {
 
     /// May a node of this name join the cluster?
     pub fn admits(&self, name: &str) -> Result<(), String> {
-        if self.config.node(name).is_some() || self.room_for(1).is_ok() {
+        if self.has(name) || self.room_for(1).is_ok() {
             return Ok(());
         }
         Err(format!("slurm.conf has no NodeName={name}, and {}", self.full()))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.base.node(name).is_some() || self.nodes.contains_key(name)
     }
 
     fn full(&self) -> String {
@@ -93,28 +137,80 @@ impl Roster {
         if all <= self.base.most_nodes() as usize { Ok(()) } else { Err(Refusal::InvalidUpdate(self.full())) }
     }
 
-    /// The lowest place that nobody has or is spoken of with.
-    fn free_slot(&self, spoken: &Spoken) -> u32 {
+    /// Places that nobody has or is spoken of with, from the lowest.
+    fn free_slots(&self, spoken: &Spoken) -> impl Iterator<Item = u32> + use<> {
         let first = u32::try_from(self.base.nodes.len()).unwrap_or(u32::MAX);
-        let taken: BTreeSet<u32> = self.nodes.values().map(|node| node.slot).collect();
-        (0..).find(|slot| !taken.contains(slot) && !spoken.contains(&first.saturating_add(*slot))).unwrap_or(u32::MAX)
+        let of_jobs = spoken.iter().filter_map(|index| index.checked_sub(first));
+        let taken: BTreeSet<u32> = self.nodes.values().map(|node| node.slot).chain(of_jobs).collect();
+        (0..u32::MAX).filter(move |slot| !taken.contains(slot))
     }
 
-    /// Puts a node there, if it fits.
-    fn put(&mut self, node: DynamicNode) -> Result<(), Refusal> {
-        let name = node.name.clone();
-        let before = self.nodes.insert(name.clone(), node);
-        let (config, unfit) = self.base.with_dynamic(self.nodes.values());
-        if let Some((_, Unfit::Node(wrong) | Unfit::Place(wrong))) = unfit.into_iter().find(|(unfit, _)| *unfit == name)
-        {
-            match before {
-                Some(before) => self.nodes.insert(name.clone(), before),
-                None => self.nodes.remove(&name),
-            };
-            return Err(Refusal::InvalidUpdate(format!("node {name}: {wrong}")));
+    /// Puts nodes there, if they fit and no other node loses its place by it: all of them or none.
+    fn put(&mut self, mut nodes: Vec<DynamicNode>) -> Result<(), Refusal> {
+        let wrong = |name: &str, wrong: SettingError| Refusal::InvalidUpdate(format!("node {name}: {wrong}"));
+        for node in &mut nodes {
+            self.base.dynamic_node(node).map_err(|error| wrong(&node.name, error))?;
+            if self.nodes.get(&node.name).is_some_and(|known| known.place() != node.place()) {
+                node.way = None;
+            }
         }
-        self.config = Arc::new(config);
+        let moved = |node: &&DynamicNode| node.placing().as_ref() != self.places.get(&node.name);
+        let movers: Vec<(String, Option<Placing>)> =
+            nodes.iter().filter(moved).map(|node| (node.name.clone(), node.placing())).collect();
+        if movers.is_empty() {
+            self.enter(nodes);
+            return Ok(());
+        }
+        let mut tried = self.clone();
+        // Who is in the way is said of those that move, so the others come first.
+        movers.iter().for_each(|(name, _)| drop(tried.places.remove(name)));
+        tried.arrange();
+        for (name, place) in &movers {
+            if let Some(place) = place {
+                places::put(&mut tried.topologies, name, &place.text, place.kept)
+                    .map_err(|error| wrong(name, error))?;
+            }
+        }
+        let places = movers.into_iter().filter_map(|(name, place)| Some((name, place?)));
+        tried.places.extend(places);
+        if let Some((name, error)) = tried.arrange().into_iter().next() {
+            return Err(Refusal::InvalidUpdate(format!("node {name} would lose its place: {error}")));
+        }
+        tried.enter(nodes);
+        *self = tried;
         Ok(())
+    }
+
+    fn enter(&mut self, nodes: Vec<DynamicNode>) {
+        self.stale = true;
+        self.nodes.extend(nodes.into_iter().map(|node| (node.name.clone(), node)));
+    }
+
+    /// Puts all nodes into the topologies anew. Those for whom something was made that nobody makes any more keep it. Gives
+    /// those that lost their place.
+    fn arrange(&mut self) -> Vec<(String, SettingError)> {
+        let (mut topologies, mut lost) = self.arranged();
+        let mut found = false;
+        for (name, _) in lost.iter().filter(|(name, _)| !self.unplaced.contains(name)) {
+            let (Some(place), Some(node)) = (self.places.get_mut(name), self.nodes.get_mut(name)) else { continue };
+            if let Some(way) = places::way(&self.base.topologies, &self.topologies, name, &place.text) {
+                (place.text, place.kept) = (way.clone(), true);
+                node.way = Some(way);
+                found = true;
+            }
+        }
+        if found {
+            (topologies, lost) = self.arranged();
+        }
+        self.topologies = topologies;
+        lost.retain(|(name, _)| !self.unplaced.contains(name));
+        lost
+    }
+
+    fn arranged(&self) -> (Vec<NamedTopology>, Vec<(String, SettingError)>) {
+        let mut topologies = self.base.topologies.clone();
+        let lost = places::put_all(&mut topologies, self.places.iter().map(|(name, place)| (name.as_str(), place)));
+        (topologies, lost)
     }
 
     fn own(&self, name: &str) -> Result<&DynamicNode, Refusal> {
@@ -123,6 +219,18 @@ impl Roster {
             return Err(Refusal::InvalidUpdate(said));
         }
         self.nodes.get(name).ok_or_else(|| Refusal::InvalidNode(name.to_owned()))
+    }
+
+    /// Can this be that node, whatever else there is? Answers the line that counts, and the place that it says.
+    pub fn may_join(&self, name: &str, joining: &Joining) -> Result<(String, Option<String>), Refusal> {
+        if self.base.node(name).is_some() {
+            let said = format!("{name} is a node of slurm.conf: start its slurmd without -Z");
+            return Err(Refusal::InvalidUpdate(said));
+        }
+        let line = without(name, &joining.line, &["State", "Reason"])?;
+        let read = config::read_line(&self.base, name, &line).map_err(|wrong| unfit(name, wrong))?;
+        let place = read.node(name).and_then(|node| node.settings.topology.clone());
+        Ok((line, place))
     }
 
     /// A daemon says that it is this node. True: something of it is new.
@@ -134,13 +242,7 @@ impl Roster {
         address: &str,
         spoken: &dyn Fn() -> Spoken,
     ) -> Result<bool, Refusal> {
-        if self.base.node(name).is_some() {
-            let said = format!("{name} is a node of slurm.conf: start its slurmd without -Z");
-            return Err(Refusal::InvalidUpdate(said));
-        }
-        let line = without(name, &joining.line, &["State", "Reason"])?;
-        let read = |line: &str| config::read_line(&self.base, name, line).map_err(|wrong| unfit(name, wrong));
-        let place = read(&line)?.node(name).and_then(|node| node.settings.topology.clone());
+        let (line, place) = self.may_join(name, joining)?;
         let hostname = if hostname.is_empty() { name } else { hostname };
         let whereabouts =
             Some(Whereabouts { hostname: hostname.to_owned(), address: address.to_owned(), port: joining.port });
@@ -150,17 +252,22 @@ impl Roster {
                 DynamicNode { whereabouts, topology: place.or_else(|| known.topology.clone()), ..known.clone() }
             }
             Some(known) if known.line == line => DynamicNode { whereabouts, ..known.clone() },
-            Some(known) => DynamicNode { whereabouts, line, topology: None, ..known.clone() },
+            // What an administrator said of its place stands until the daemon says another one.
+            Some(known) => {
+                let same = config::said_place(&known.line) == place;
+                let topology = known.topology.clone().filter(|_| same);
+                DynamicNode { whereabouts, line, topology, ..known.clone() }
+            }
             None => {
                 self.room_for(1)?;
-                let slot = self.free_slot(&spoken());
+                let slot = self.free_slots(&spoken()).next().unwrap_or(u32::MAX);
                 DynamicNode { name: name.to_owned(), line, slot, whereabouts, ..DynamicNode::default() }
             }
         };
         if self.nodes.get(name) == Some(&node) {
             return Ok(false);
         }
-        self.put(node)?;
+        self.put(vec![node])?;
         Ok(true)
     }
 
@@ -171,14 +278,20 @@ impl Roster {
             let said = "Invalid node state specified: only State=CLOUD and State=FUTURE nodes can be created";
             return Err(Refusal::InvalidUpdate(said.to_owned()));
         }
-        if let Some(known) = made.nodes.iter().find(|node| self.config.node(&node.name).is_some()) {
+        if let Some(known) = made.nodes.iter().find(|node| self.has(&node.name)) {
             return Err(Refusal::InvalidUpdate(format!("Node {} exists already", known.name)));
+        }
+        if let Some(node) = made.nodes.iter().find(|node| !is_name(&node.name)) {
+            let said = format!(
+                "Invalid node name specified: \"{}\" (up to 63 letters and digits, with -, _ and . between them)",
+                node.name
+            );
+            return Err(Refusal::InvalidUpdate(said));
         }
         self.room_for(made.nodes.len())?;
         // Of these each node has its own.
         let line = without(names, line, &["NodeHostname", "NodeAddr", "Port"])?;
-        let spoken = spoken();
-        let mut tried = self.clone();
+        let mut slots = self.free_slots(&spoken());
         let mut created = Vec::new();
         for node in made.nodes {
             let mut own = line.clone();
@@ -191,13 +304,12 @@ impl Roster {
             if node.port != self.base.slurmd_port {
                 own.push_str(&format!(" Port={}", node.port));
             }
-            let slot = tried.free_slot(&spoken);
-            let name = node.name;
-            tried.put(DynamicNode { name: name.clone(), line: own, slot, created: true, ..DynamicNode::default() })?;
-            created.push(name);
+            let slot = slots.next().unwrap_or(u32::MAX);
+            created.push(DynamicNode { name: node.name, line: own, slot, created: true, ..DynamicNode::default() });
         }
-        *self = tried;
-        Ok(created)
+        let names = created.iter().map(|node| node.name.clone()).collect();
+        self.put(created)?;
+        Ok(names)
     }
 
     /// May it go, as far as that is not its owner's to say?
@@ -208,30 +320,39 @@ impl Roster {
     /// Nodes go. Answers those that were there.
     pub fn delete(&mut self, names: &[String]) -> Vec<String> {
         let gone: Vec<String> = names.iter().filter(|name| self.nodes.remove(*name).is_some()).cloned().collect();
-        if !gone.is_empty() {
-            self.make();
+        self.stale |= !gone.is_empty();
+        let places = self.places.len();
+        gone.iter().for_each(|name| drop(self.places.remove(name)));
+        if self.places.len() < places {
+            // Who lost its place is said when the configuration is made.
+            drop(self.arrange());
         }
         gone
     }
 
     /// Nodes move in the topologies: all of them or none.
     pub fn place(&mut self, names: &[String], place: &str) -> Result<(), Refusal> {
-        let mut tried = self.clone();
+        let mut moved = Vec::with_capacity(names.len());
         for name in names {
             if self.base.node(name).is_some() {
                 let what = format!("Topology= of a node of slurm.conf ({name}) at run time");
                 return Err(Refusal::NotSupported(what));
             }
-            let known = tried.own(name)?;
-            let node = DynamicNode { topology: Some(place.to_owned()), ..known.clone() };
-            tried.put(node)?;
+            moved.push(DynamicNode { topology: Some(place.to_owned()), ..self.own(name)?.clone() });
         }
-        *self = tried;
-        Ok(())
+        self.put(moved)
     }
 }
 
-fn unfit(names: &str, wrong: config::SettingError) -> Refusal {
+/// Fit for a certificate: a daemon of another name could never come.
+fn is_name(name: &str) -> bool {
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = name.as_bytes();
+    let fit = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    bytes.len() <= 63 && edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(fit) && !name.contains("..")
+}
+
+fn unfit(names: &str, wrong: SettingError) -> Refusal {
     Refusal::InvalidUpdate(format!("NodeName={names}: {wrong}"))
 }
 

@@ -132,6 +132,11 @@ impl NodeCore {
         &self.settings
     }
 
+    /// What holds for all nodes.
+    pub fn site(&self) -> Arc<NodeSite> {
+        Arc::clone(&self.site)
+    }
+
     /// Has an owner before this one failed?
     pub const fn is_of_earlier_life(&self) -> bool {
         self.generation > 0
@@ -219,6 +224,8 @@ impl NodeCore {
                 out.push(NodeEffect::Answer { request, result });
             }
             NodeInput::Configure { settings, site } => {
+                // A node of the file cannot be deleted any more.
+                self.retired &= settings.dynamic;
                 self.touched |= self.settings != *settings;
                 self.settings = *settings;
                 self.site = site;

@@ -230,6 +230,28 @@ impl NodesSupervisor {
         Self { env, ending: BTreeMap::new() }
     }
 
+    /// Nothing is left of a node that is not configured any more.
+    fn clear(&self, name: &str) {
+        tracing::info!(node = name, "node.removed");
+        let index = self.env.nodes.get(name).map(|core| core.settings().index);
+        self.env.nodes.remove(name);
+        // It may have shown itself once more since it was taken off the board, and the index may be another's by now.
+        let boards = &self.env.boards.nodes;
+        if let Some(index) = index
+            && boards.get(&index).is_some_and(|view| view.name == name)
+        {
+            boards.remove(&index);
+        }
+    }
+
+    /// Its actor has ended: what waited for that comes.
+    fn ended(&mut self, cx: &mut Context<Self>, name: &str) {
+        self.clear(name);
+        for next in self.ending.remove(name).unwrap_or_default() {
+            self.handle(cx, next);
+        }
+    }
+
     fn start(&self, cx: &mut Context<Self>, settings: &NodeSettings) {
         let (env, name) = (Arc::clone(&self.env), settings.name.clone());
         let factory = move || {
@@ -263,8 +285,20 @@ impl Actor for NodesSupervisor {
                     *next = vec![NodesMsg::Start { core }];
                     return;
                 }
-                self.env.nodes.put(&name, &core);
-                self.start(cx, core.settings());
+                cx.clear_timer(format!("retry {name}"));
+                let lives = self.env.node(&name).is_some();
+                // What is kept of one that was given up, and of jobs there, stands.
+                let known = lives || self.env.nodes.get(&name).is_some();
+                if !known {
+                    self.env.nodes.put(&name, &core);
+                }
+                if !lives {
+                    self.start(cx, core.settings());
+                }
+                if known && let Some(owner) = self.env.node(&name) {
+                    let (settings, site) = (Box::new(core.settings().clone()), core.site());
+                    deliver(cx, &owner, NodeMsg::Input(NodeInput::Configure { settings, site }));
+                }
             }
             NodesMsg::Connected { name, agent } => {
                 if let Some(next) = self.ending.get_mut(&name) {
@@ -287,6 +321,10 @@ impl Actor for NodesSupervisor {
                     let lost = JobInput::NodeLost { node: name.clone(), sluid: hold.sluid };
                     self.env.tell_job(cx, hold.job, lost);
                 }
+                // One that was given up has no end that would be told.
+                if self.env.node(&name).is_none() {
+                    return self.clear(&name);
+                }
                 let path = cx.path().child(&name);
                 cx.stop_child(&path);
                 self.ending.insert(name, Vec::new());
@@ -300,25 +338,15 @@ impl Actor for NodesSupervisor {
                 tracing::error!(%path, panic, restarts, "node.actor_restarted");
             }
             ChildEvent::Stopped { path } => {
-                tracing::info!(%path, "node.removed");
                 let name = path.as_str().rsplit('/').next().unwrap_or_default();
-                let index = self.env.nodes.get(name).map(|core| core.settings().index);
-                self.env.nodes.remove(name);
-                // It may have shown itself once more since it was taken off the board, and the index may be another's by now.
-                let boards = &self.env.boards.nodes;
-                if let Some(index) = index
-                    && boards.get(&index).is_some_and(|view| view.name == name)
-                {
-                    boards.remove(&index);
-                }
-                for next in self.ending.remove(name).unwrap_or_default() {
-                    self.handle(cx, next);
-                }
+                self.ended(cx, name);
             }
             ChildEvent::GaveUp { path, reason } => {
                 tracing::error!(%path, reason, "node.actor_gave_up");
                 let name = path.as_str().rsplit('/').next().unwrap_or_default();
-                if let Some(core) = self.env.nodes.get(name) {
+                if self.ending.contains_key(name) {
+                    self.ended(cx, name);
+                } else if let Some(core) = self.env.nodes.get(name) {
                     let again = NodesMsg::Start { core: Box::new(core) };
                     cx.set_timer(format!("retry {name}"), RETRY_AFTER, again);
                 }

@@ -3,15 +3,16 @@
 
 use super::{
     gres,
-    node::{ConfiguredState, NodeReader},
+    node::{ConfiguredState, NodeConfig, NodeReader},
+    places::{self, Placing},
     report::{ConfigReport, Problem, SettingError},
     settings::Config,
     text,
     values::Value,
 };
-use crate::{hostlist::HostList, ids::NodeIndex, topology::Layout};
+use crate::{ids::NodeIndex, topology::Layout};
 use serde::{Deserialize, Serialize};
-use std::{path::Path, sync::Arc};
+use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 /// Most nodes that Slurm has (`MaxNodeCount` in slurm.conf(5)).
 pub const MOST_NODES: u32 = 65_536;
@@ -31,6 +32,9 @@ pub struct DynamicNode {
     /// `Topology=` in place of what the line says; empty: it is in no topology.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology: Option<String>,
+    /// Its place with all that has to be made for it, kept once those left for whom it was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub way: Option<String>,
     /// Where its daemon is, once that came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whereabouts: Option<Whereabouts>,
@@ -51,11 +55,23 @@ pub struct Whereabouts {
 }
 
 impl DynamicNode {
-    /// Its place in topologies, as written; `None`: nothing is said.
-    pub fn place(&self, config: &Config) -> Option<String> {
-        let written = || config.node(&self.name).and_then(|node| node.settings.topology.clone());
-        self.topology.clone().or_else(written)
+    /// Its place in topologies, as an administrator or its line has it; `None`: nothing is said.
+    pub fn place(&self) -> Option<String> {
+        self.topology.clone().or_else(|| said_place(&self.line))
     }
+
+    /// The place that it is to be given.
+    pub fn placing(&self) -> Option<Placing> {
+        let (slot, kept) = (self.slot, self.way.is_some());
+        let text = self.way.clone().or_else(|| self.place())?;
+        Some(Placing { slot, text, kept })
+    }
+}
+
+/// `Topology=` of a line.
+pub fn said_place(line: &str) -> Option<String> {
+    let pairs = parameters(line).ok()?;
+    pairs.into_iter().rev().find(|(key, _)| key.eq_ignore_ascii_case("Topology")).map(|(_, value)| value)
 }
 
 /// What cannot be applied of a node.
@@ -133,20 +149,21 @@ impl Config {
     pub fn with_dynamic<'n>(&self, nodes: impl IntoIterator<Item = &'n DynamicNode>) -> (Self, Vec<(String, Unfit)>) {
         let mut made = self.clone();
         let mut unfit = Vec::new();
-        let base = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
         let mut nodes: Vec<&DynamicNode> = nodes.into_iter().collect();
         nodes.sort_by_key(|node| node.slot);
+        let mut placed = BTreeMap::new();
         for node in nodes {
-            if let Err(wrong) = made.add(node, base.saturating_add(node.slot)) {
-                unfit.push((node.name.clone(), Unfit::Node(wrong)));
-                continue;
-            }
-            if let Some(place) = node.place(&made)
-                && let Err(wrong) = made.put_into_topologies(&node.name, &place)
-            {
-                unfit.push((node.name.clone(), Unfit::Place(wrong)));
+            match self.dynamic_node(node) {
+                Ok(one) => {
+                    made.by_name.insert(one.name.clone(), one.index);
+                    made.nodes.push(one);
+                    placed.extend(node.placing().map(|place| (node.name.as_str(), place)));
+                }
+                Err(wrong) => unfit.push((node.name.clone(), Unfit::Node(wrong))),
             }
         }
+        let lost = places::put_all(&mut made.topologies, placed.iter().map(|(name, place)| (*name, place)));
+        unfit.extend(lost.into_iter().map(|(name, wrong)| (name, Unfit::Place(wrong))));
         let mut partitions = std::mem::take(&mut made.partitions);
         for partition in &mut partitions {
             // It was resolved before, with fewer nodes.
@@ -156,7 +173,8 @@ impl Config {
         (made, unfit)
     }
 
-    fn add(&mut self, node: &DynamicNode, index: u32) -> Value<()> {
+    /// A node as this configuration, of the file alone, would have it.
+    pub fn dynamic_node(&self, node: &DynamicNode) -> Value<NodeConfig> {
         if let Some(other) = self.node(&node.name) {
             return Err(SettingError::new(format!(
                 "node {} is already configured at {}",
@@ -170,7 +188,8 @@ impl Config {
         if self.node_sets.iter().any(|set| set.name == node.name) {
             return Err(SettingError::new(format!("a node set is called {}", node.name)));
         }
-        made.index = NodeIndex(index);
+        let first = u32::try_from(self.nodes.len()).unwrap_or(u32::MAX);
+        made.index = NodeIndex(first.saturating_add(node.slot));
         made.dynamic = true;
         if let Some(whereabouts) = &node.whereabouts {
             made.hostname.clone_from(&whereabouts.hostname);
@@ -182,36 +201,12 @@ impl Config {
                 made.initial = Arc::new(super::node::InitialState { state, reason: None });
             }
         }
-        self.by_name.insert(made.name.clone(), made.index);
-        self.nodes.push(made);
-        Ok(())
+        Ok(made)
     }
 
     /// Puts a node into the units that a `Topology=` names, and into no others: all of it or nothing.
     pub fn put_into_topologies(&mut self, node: &str, text: &str) -> Value<()> {
-        let mut topologies = self.topologies.clone();
-        topologies.iter_mut().for_each(|topology| topology.layout.take_out(node));
-        for word in text.split(',').filter(|word| !word.is_empty()) {
-            let (name, unit) = word.split_once(':').unwrap_or((word, ""));
-            let Some(topology) = topologies.iter_mut().find(|topology| topology.name == name) else {
-                let known: HostList = self.topologies.iter().map(|topology| topology.name.as_str()).collect();
-                let wrong = SettingError::new(format!("Topology={word}: no topology is called {name}"));
-                return Err(match known.is_empty() {
-                    true => wrong.suggest("TopologyPlugin or topology.yaml describes them"),
-                    false => wrong.suggest(format!("there are {known}")),
-                });
-            };
-            let in_topology = |cause: String| SettingError::new(format!("Topology={word}: {cause}"));
-            if unit.is_empty() {
-                let word = topology.layout.unit_word();
-                let cause = format!("no {word} of topology {name} is named");
-                return Err(in_topology(cause).suggest(format!("{name}:{}", word.to_uppercase())));
-            }
-            let units: Vec<&str> = unit.split(':').collect();
-            topology.layout.put_in(node, &units).map_err(|cause| in_topology(format!("{cause} (topology {name})")))?;
-        }
-        self.topologies = topologies;
-        Ok(())
+        places::put(&mut self.topologies, node, text, false)
     }
 
     /// What of partitions' topologies the node is not in: jobs there do not get it.

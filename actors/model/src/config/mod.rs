@@ -9,6 +9,7 @@
 //! | `apply` | keys that stand alone, into [`Config`] |
 //! | `node`, `partition` | lines of nodes and partitions; `scontrol update` uses [`PartitionConfig::set`] too |
 //! | `dynamic` | nodes that are not of the file: [`DynamicNode`], [`Config::with_dynamic`] |
+//! | [`places`] | nodes put into topologies |
 //! | `preempt` | who gives way to whom, and how |
 //! | `priority` | keys of `priority/multifactor` |
 //! | `gres` | `gres.conf`, and `ConstrainDevices` of `cgroup.conf` |
@@ -34,6 +35,7 @@ pub mod locate;
 mod nearest;
 mod node;
 mod partition;
+pub mod places;
 mod preempt;
 mod priority;
 mod read;
@@ -49,7 +51,7 @@ mod yaml;
 
 pub use billing::{Billed, BillingWeights};
 pub use cluster::expand_path;
-pub use dynamic::{DynamicNode, MOST_NODES, Unfit, Whereabouts, parameters, read_line, state_of};
+pub use dynamic::{DynamicNode, MOST_NODES, Unfit, Whereabouts, parameters, read_line, said_place, state_of};
 pub use gres::{GpuVariables, GresConfig, GresDevice, GresLine};
 pub use hres::{Hres, HresLayer, HresMode, HresResource};
 pub use job_defaults::JobDefaults;

@@ -58,10 +58,11 @@ fn put_below(switches: &mut Vec<Switch>, node: &str, path: &[&str]) -> Result<()
     let place = |switches: &[Switch], name: &str| switches.iter().position(|switch| switch.name == name);
     let (first, below) = path.split_first().ok_or("no switch is named")?;
     let mut at = place(switches, first).ok_or_else(|| format!("no switch is called {first}"))?;
+    // Before any is made.
+    if below.contains(&"") {
+        return Err("a switch has no name".to_owned());
+    }
     for name in below {
-        if name.is_empty() {
-            return Err("a switch has no name".to_owned());
-        }
         let above = switches[at].name.clone();
         match place(switches, name) {
             Some(_) if !switches[at].children.contains(name) => {
