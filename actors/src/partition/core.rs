@@ -23,8 +23,9 @@ pub struct PartitionCore {
 impl PartitionCore {
     /// As configured, with what was saved over it. Updates that the configuration does not take any more (a node that is
     /// gone) are left out.
-    pub fn new(config: &Config, name: &str, saved: SavedPartition) -> Option<Self> {
+    pub fn new(config: &Config, name: &str, mut saved: SavedPartition) -> Option<Self> {
         let configured = config.partition(name)?;
+        prune(config, &mut saved);
         let (settings, members) = match applied(config, configured, &saved) {
             Ok(both) => both,
             Err(error) => {
@@ -85,14 +86,7 @@ impl PartitionCore {
 
     /// Nodes came or went: updates stay, and lose nodes that are gone. Gives what is to be saved.
     pub fn nodes_changed(&mut self, config: &Config) -> SavedPartition {
-        if let Some(text) = self.saved.fields.get_mut("nodes")
-            && let Ok(names) = text.parse::<HostList>()
-        {
-            let left: HostList = names.iter().filter(|name| config.members(name).is_ok()).collect();
-            if left.len() < names.len() {
-                *text = left.to_string();
-            }
-        }
+        prune(config, &mut self.saved);
         self.apply_again(config);
         self.saved.clone()
     }
@@ -102,6 +96,18 @@ impl PartitionCore {
             self.settings = new.settings;
             self.members = new.members;
             self.generation += 1;
+        }
+    }
+}
+
+/// Updates lose nodes that are gone, and stand otherwise.
+fn prune(config: &Config, saved: &mut SavedPartition) {
+    if let Some(text) = saved.fields.get_mut("nodes")
+        && let Ok(names) = text.parse::<HostList>()
+    {
+        let left: HostList = names.iter().filter(|name| config.members(name).is_ok()).collect();
+        if left.len() < names.len() {
+            *text = left.to_string();
         }
     }
 }
