@@ -8,8 +8,8 @@ use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
         node::{
-            AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, NodeToController, SignalScope,
-            SignedCredential,
+            AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, Joining, NodeToController,
+            SignalScope, SignedCredential,
         },
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
@@ -670,7 +670,12 @@ fn steps_reported_behind_the_last_word_of_a_stepd_arrive_too() {
 
 /// Asked for after the lease: ended, whether the run goes on, for what the others said.
 fn cut_off(said: PeersSaid) -> (bool, Bench) {
+    cut_off_as(said, None)
+}
+
+fn cut_off_as(said: PeersSaid, joining: Option<Box<Joining>>) -> (bool, Bench) {
     let mut b = Bench::holding(&["n1"]);
+    b.core.config.joining = joining;
     b.core.config.lease = Some(Duration::from_secs(100));
     let gone = b.tell(AgentInput::ControllerGone);
     assert_eq!(gone, [AgentEffect::SetTimer { timer: AgentTimer::Lease, after: Duration::from_secs(100) }]);
@@ -695,6 +700,9 @@ fn a_node_that_is_cut_off_ends_what_may_run_elsewhere() {
     assert!(!ended, "the controller is gone for all");
     let (ended, mut b) = cut_off(PeersSaid::default());
     assert!(!ended, "there are no other nodes");
+    let joined = Box::new(Joining { line: "CPUs=4".to_owned(), port: 7000 });
+    let (joined, _) = cut_off_as(PeersSaid::default(), Some(joined));
+    assert!(joined, "it does not know the other nodes");
     // An answer that is overtaken by the controller's return changes nothing, and the lease is renewed.
     let welcome = b.welcome(&[(RUN.job, RUN.sluid)]);
     assert!(welcome.contains(&AgentEffect::ClearTimer(AgentTimer::Lease)));

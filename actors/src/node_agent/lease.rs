@@ -77,7 +77,9 @@ impl NodeAgentCore {
         let PeersSaid { asked, reached, with_controller } = said;
         // This node is one of those that can be reached.
         let most = (reached + 1) * 2 > asked + 1;
-        let cut_off = with_controller > 0 || !most;
+        // A node that joined does not know the others that did: that there are none to ask says nothing.
+        let knows_nobody = asked == 0 && self.config.joining.is_some();
+        let cut_off = with_controller > 0 || !most || knows_nobody;
         if !cut_off {
             out.push(log_info(format!(
                 "no controller since {} s ago; {reached} of {asked} other nodes answer and have none either: jobs go on",
