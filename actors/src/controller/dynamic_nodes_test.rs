@@ -100,7 +100,7 @@ fn unit(roster: &Roster, name: &str) -> String {
 /// d2 lost its cell to a node with a lower place in the order of nodes, and nobody said so.
 #[test]
 fn a_cell_that_is_taken_is_refused_whoever_came_first() {
-    const TORUS: &str = "- topology: t\n  cluster_default: true\n  torus3d:\n    toruses:\n      - torus: pod1\n        \
+    const TORUS: &str = "- topology: t\n  cluster_default: true\n  torus3d:\n    toruses:\n      - name: pod1\n        \
                          dims: {x: 2, y: 2, z: 1}\n        regions:\n          - {anchor: {x: 0, y: 0, z: 0}, \
                          dims: {x: 1, y: 1, z: 1}, nodes: n0}\n";
     let files = [("/x/slurm.conf", SITE), ("/x/topology.yaml", TORUS)];
