@@ -511,11 +511,11 @@ impl World {
                     let frame = ControllerToNode::StartJob(Box::new(launch));
                     self.to_node(job, &order.node, NodeInput::Send(Box::new(frame)));
                 }
-                // Told once, and that does not always arrive.
+                // Told once, and that arrives half the time.
                 JobEffect::ToAgent { frame, .. }
                     if self.has(Mutation::RunsAreToldToEndOnce)
                         && matches!(*frame, ControllerToNode::EndJob { .. })
-                        && self.random.one_in_thousand(100) => {}
+                        && self.random.one_in_thousand(500) => {}
                 JobEffect::ToAgent { node, frame } => self.to_node(job, &node, NodeInput::Send(frame)),
                 JobEffect::AckReport { node, seq } => self.to_node(job, &node, NodeInput::ReportSafe { seq }),
                 JobEffect::Outcome { pass, .. } => self.answered(pass),
