@@ -253,8 +253,10 @@ mod tests {
     fn the_last_of_several_wins() {
         let typed = typed_by(Command::Sbatch, "#!/bin/sh\n#SBATCH -J a\n#SBATCH -J b\n", &[], "").unwrap();
         assert_eq!(typed.job_name.as_deref(), Some("b"));
-        let typed = typed_by(Command::Sbatch, "", &[], "--mem=5 --mem-per-cpu=7").unwrap();
+        // Of options that say the same thing too, where they stand in different places.
+        let typed = typed_by(Command::Sbatch, "#!/bin/sh\n#SBATCH --mem=5\n", &[], "--mem-per-cpu=7").unwrap();
         assert_eq!(typed.memory.unwrap().value, MemoryRequest::PerCpu(MemoryMib(7)));
+        assert!(typed_by(Command::Sbatch, "", &[], "--mem=5 --mem-per-cpu=7").is_err());
     }
 
     #[test]
