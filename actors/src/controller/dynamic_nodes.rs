@@ -37,7 +37,7 @@ use std::{
     time::Duration,
 };
 
-/// An agent that was declined has so long to read why, and tries again after that.
+/// An agent that was declined, or is to end, has so long to read so; who was declined tries again after that.
 const DECLINED: Duration = Duration::from_secs(5);
 
 /// A change of the roster that waits for its turn.
@@ -333,11 +333,15 @@ impl ControllerActor {
         }
         for node in before.nodes.iter().filter(|node| config.node(&node.name).is_none()) {
             tracing::info!(node = node.name, "node.deleted");
-            // Its daemon would only come again.
-            if let Some((_, link)) = self.env.links.get(&node.name)
-                && link.send(ControllerToNode::Shutdown).is_err()
-            {
-                tracing::debug!(node = node.name, "node.shutdown_not_sent");
+            // Its daemon would only come again. What is still on its way when a link is closed is lost.
+            if let Some((_, link)) = self.env.links.get(&node.name) {
+                if link.send(ControllerToNode::Shutdown).is_err() {
+                    tracing::debug!(node = node.name, "node.shutdown_not_sent");
+                }
+                cx.spawn(async move {
+                    tokio::time::sleep(DECLINED).await;
+                    link.close();
+                });
             }
             self.stop_node(cx, &node.name);
         }

@@ -82,6 +82,11 @@ pub struct NodeCore {
 }
 
 impl NodeCore {
+    /// It is being deleted, and takes no work.
+    pub const fn is_retired(&self) -> bool {
+        self.retired
+    }
+
     /// A node with what was saved of it and what jobs hold of it.
     pub fn new(
         now: Timestamp,

@@ -174,7 +174,8 @@ impl Actor for NodeActor {
     }
 
     fn stopped(&mut self) {
-        if let Some((_, link)) = self.link.take() {
+        // Who deleted the node tells its daemon so, and closes the link.
+        if let Some((_, link)) = self.link.take().filter(|_| !self.core.is_retired()) {
             link.close();
         }
     }
