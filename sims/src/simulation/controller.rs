@@ -40,7 +40,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
         command::Caller,
-        node::{AgentReport, ControllerToNode, JobCredential, JobLaunch, SignedCredential},
+        node::{AgentReport, ControllerToNode, JobCredential, JobLaunch, NodeToController, SignedCredential},
     },
     refusal::Refusal,
     spec::JobSpec,
@@ -550,18 +550,19 @@ impl World {
             return self.node_owner_fails(node);
         }
         let (mut out, clock, was_down) = (Vec::new(), self.clock(), self.nodes[node].saved().down.is_some());
-        let (registers, new_owner) = match &input {
-            NodeInput::Registered(_) => (true, None),
-            NodeInput::OwnerIsNew { job } => (false, Some(*job)),
-            _ => (false, None),
+        let hears_again = match &input {
+            // What the agent still has is released when it says that it has not.
+            NodeInput::Registered(news) => HearsAgain::AllBut(news.runs.iter().map(|run| run.job).collect()),
+            NodeInput::Frame { frame, .. } => match **frame {
+                NodeToController::Report { report: AgentReport::NodeReleased { job, .. }, .. } => HearsAgain::Of(job),
+                _ => HearsAgain::Nothing,
+            },
+            NodeInput::OwnerIsNew { job } if was_down => HearsAgain::Of(*job),
+            _ => HearsAgain::Nothing,
         };
         self.nodes[node].handle(clock, input, &mut out);
         let is_down = self.nodes[node].saved().down.is_some();
-        if registers || (is_down && !was_down) {
-            self.unheard.retain(|(_, of)| *of != node);
-        } else if let Some(job) = new_owner.filter(|_| is_down) {
-            self.unheard.remove(&(job, node));
-        }
+        self.unheard.retain(|(job, of)| *of != node || !(hears_again.is_about(*job) || (is_down && !was_down)));
         self.held_at_drain[node] = match (self.nodes[node].saved().drain, self.held_at_drain[node].take()) {
             (false, _) => None,
             (true, Some(held)) => Some(held),
@@ -722,4 +723,21 @@ fn submitted(record: &JobRecord) -> ControllerEvent {
 fn signed(credential: &JobCredential) -> SignedCredential {
     let payload = serde_json::to_vec(credential).expect("a credential has only string keys and plain numbers");
     SignedCredential { payload: payload.into(), signature: Vec::new().into(), key_id: String::new() }
+}
+
+/// Of which jobs a node is told all that it may have missed.
+enum HearsAgain {
+    AllBut(BTreeSet<JobId>),
+    Of(JobId),
+    Nothing,
+}
+
+impl HearsAgain {
+    fn is_about(&self, job: JobId) -> bool {
+        match self {
+            Self::AllBut(others) => !others.contains(&job),
+            Self::Of(one) => *one == job,
+            Self::Nothing => false,
+        }
+    }
 }
