@@ -171,6 +171,7 @@ pub struct Tally {
     of_user_in_partition: FxHashMap<(u32, usize), u32>,
     of_association: FxHashMap<(u32, Option<String>), u32>,
     in_partition: FxHashMap<usize, u32>,
+    entered: Option<(JobId, usize)>,
     backfilled: u32,
     in_order: u32,
     /// Who has room reserved.
@@ -204,16 +205,22 @@ impl Tally {
     }
 
     /// One more of that partition is looked at. False: it is one too many.
-    pub fn enters(&mut self, bounds: &Bounds, partition: usize) -> bool {
+    pub fn enters(&mut self, bounds: &Bounds, job: JobId, partition: usize) -> bool {
         let Some(most) = bounds.in_partition else { return true };
         let looked = self.in_partition.entry(partition).or_insert(0);
-        *looked += 1;
+        // One that a reservation draws is looked at there and outside of it.
+        *looked += u32::from(self.entered.replace((job, partition)) != Some((job, partition)));
         *looked <= most
     }
 
     /// One starts.
     pub const fn start(&mut self, behind: bool) {
         if behind { self.backfilled += 1 } else { self.in_order += 1 }
+    }
+
+    /// No more started than there.
+    pub const fn take_starts_of(&mut self, other: &Self) {
+        (self.in_order, self.backfilled) = (other.in_order, other.backfilled);
     }
 
     /// Did as many of that kind start as may?

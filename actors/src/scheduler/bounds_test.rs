@@ -13,7 +13,7 @@ use super::{
 use garrick_model::{
     config,
     ids::JobId,
-    reservation::Reservation,
+    reservation::{AccessList, Reservation, ReservationFlag},
     spec::JobSpec,
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
@@ -122,6 +122,26 @@ fn without_backfilling_so_many_jobs_of_a_partition_are_looked_at() {
 }
 
 #[test]
+fn a_job_that_a_reservation_draws_counts_once_in_its_partition() {
+    let busy = NodeView { holds: vec![hold(90, 0..8, 0, Some(103_600))], ..node(1, 4) };
+    let mut view = cluster(vec![node(0, 4), busy], vec![job(1, wide(1)), job(2, spec())]);
+    let drawing = Reservation {
+        name: "drawing".to_owned(),
+        start: NOW,
+        end: NOW.plus(Duration::from_secs(86_400)),
+        nodes: vec!["n1".to_owned()],
+        users: AccessList::parse(&view.pending[0].user).unwrap(),
+        flags: [ReservationFlag::Magnetic].into_iter().collect(),
+        ..Reservation::default()
+    };
+    view.policy.backfill = Backfill::Off;
+    view.reservations = Reservations::new(&[Arc::new(drawing)], &view.nodes, Vec::new(), NOW, &jiff::tz::TimeZone::UTC);
+    let first =
+        |most| started(&plan(&with(view.clone(), Bounds { in_partition: Some(most), ..Bounds::default() }), NOW));
+    assert_eq!((first(1), first(2)), (vec![1], vec![1, 2]));
+}
+
+#[test]
 fn the_young_and_the_unimportant_have_nobody_wait_for_them() {
     let long = || JobSpec { time_limit: Some(TimeLimit::Secs(7200)), ..spec() };
     let view = |bounds| with(crowd(vec![job(2, long())]), bounds);
@@ -207,6 +227,10 @@ fn soft_limits_are_what_is_planned_with() {
     assert_eq!((started(&lowered), lowered.starts[0].time_limit), (vec![2], TimeLimit::Secs(3600)));
     let made = plan(&with(crowd(vec![job(2, hour.clone())]), soft.clone()), NOW);
     assert_eq!((started(&made), made.starts[0].time_limit), (vec![2], TimeLimit::Secs(7200)));
+    // One that asks for the same and has no such limit is another matter.
+    let firm = JobSpec { time_limit: minutes(120), ..spec() };
+    let beside = plan(&with(crowd(vec![job(2, firm), job(3, hour.clone())]), soft.clone()), NOW);
+    assert_eq!(started(&beside), [3]);
     // Who runs is taken to end then too, unless that is over.
     let runs = |since: i64| {
         let start_time = Some(Timestamp::from_secs(since));

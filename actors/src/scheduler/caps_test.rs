@@ -230,3 +230,14 @@ fn where_too_many_times_would_be_tried_amounts_do() {
     assert!(plan.starts.is_empty());
     assert_eq!(plan.reservations.len(), 1);
 }
+
+#[test]
+fn however_many_wait_for_their_part_those_with_named_nodes_have_room_reserved() {
+    let short = |spec: JobSpec| JobSpec { time_limit: Some(TimeLimit::Secs(600)), ..spec };
+    let mut specs = vec![short(small(2, "cpu")); 250];
+    specs.push(short(JobSpec { nodelist: vec!["n1".to_owned()], ..small(1, "gpu") }));
+    let busy = |index| NodeView { holds: vec![hold(900, 0..16, 0, Some(NOW.secs() + 600))], ..machine(index) };
+    let view = shared_nodes(vec![busy(0), busy(1)], specs, SIX);
+    let reserved: Vec<u32> = plan(&view, NOW).reservations.iter().map(|r| r.job.0).collect();
+    assert_eq!(reserved, (1..=251).collect::<Vec<_>>());
+}

@@ -46,6 +46,17 @@ fn given(node: NodeView, spec: JobSpec) -> Vec<String> {
 }
 
 #[test]
+fn memory_per_cpu_is_that_of_the_cpus_it_has() {
+    let (mut large, per_cpu) = (machine(0, 0), MemoryRequest::PerCpu(MemoryMib(100)));
+    large.shape.memory = MemoryMib(1400);
+    let asks = |left| JobSpec { memory: per_cpu, ..leaving(SpecCores::Cores(left), 1) };
+    assert_eq!(given(large.clone(), asks(1)), ["0-13"]);
+    assert!(given(large.clone(), asks(0)).is_empty());
+    large.shape.memory = MemoryMib(1399);
+    assert!(given(large, asks(1)).is_empty());
+}
+
+#[test]
 fn a_job_has_the_whole_node_less_what_it_leaves() {
     assert_eq!(given(machine(0, 2), leaving(SpecCores::Cores(1), 1)), ["0-13"]);
     assert_eq!(given(machine(0, 2), leaving(SpecCores::Cores(2), 1)), ["0-5,8-13"]);

@@ -281,7 +281,7 @@ impl Free {
             MemoryNeed::PerNode(_) | MemoryNeed::All => {}
             // All of its CPUs are given.
             MemoryNeed::PerCpu(mib) if request.usage == NodeUse::Whole => {
-                let all = usable_cpus(shape, request, shape.job_cpu_count());
+                let all = usable_cpus(shape, request, request.whole(shape).len());
                 if mib.saturating_mul(u64::from(all)) > memory {
                     return None;
                 }

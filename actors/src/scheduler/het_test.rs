@@ -120,6 +120,22 @@ fn what_can_never_start_holds_nobody_back() {
 }
 
 #[test]
+fn one_that_wants_a_node_out_of_service_holds_nobody_back() {
+    let mut nodes = vec![node(0, 1), node(1, 1)];
+    nodes[1].flags.drain = true;
+    let named = JobSpec { nodelist: vec!["n1".to_owned()], ..whole(1) };
+    let mut jobs = group(1, vec![spec(), named]);
+    jobs.push(job(5, spec()));
+    let mut view = cluster(nodes, jobs);
+    for backfill in [Backfill::Off, Backfill::First(1), Backfill::Conservative] {
+        view.policy.backfill = backfill;
+        let made = plan(&view, NOW);
+        assert_eq!(made.starts.iter().map(|s| s.job).collect::<Vec<_>>(), [JobId(5)], "{backfill:?}");
+        assert!(reason(&made, 1).is_unavailable_nodes() && reason(&made, 2).is_unavailable_nodes());
+    }
+}
+
+#[test]
 fn components_may_be_in_different_partitions() {
     let jobs = group(
         1,

@@ -93,9 +93,9 @@ fn alike(request: &Request) -> Request {
     Request { uid, ..request.clone() }
 }
 
-/// Waits for room, or for others to have theirs.
-const fn waits_for_room(reason: &Reason) -> bool {
-    matches!(reason, Reason::Resources | Reason::Priority | Reason::Other(_))
+/// Waits for room, or for others to have theirs. What is out of service is no such room: nobody knows when it returns.
+pub(super) fn waits_for_room(reason: &Reason) -> bool {
+    matches!(reason, Reason::Resources | Reason::Priority | Reason::Other(_)) && !reason.is_unavailable_nodes()
 }
 
 impl Ledger {

@@ -249,7 +249,9 @@ impl<'a> Machine<'a> {
             machine.floor.classes[class].nodes.insert(place);
             machine.floor.rooms.push(room);
             machine.enter(place);
-            for hold in node.holds.iter().filter(|hold| remains(hold) == Remains::All) {
+            // What remains may take long to say.
+            let counted = if limited.is_empty() { &[][..] } else { &node.holds[..] };
+            for hold in counted.iter().filter(|hold| remains(hold) == Remains::All) {
                 machine.count(limited.place(hold), place, &hold.share);
             }
         }
@@ -484,6 +486,14 @@ impl<'a> Machine<'a> {
             NodeUse::Oversubscribe(_) => Box::new(class.nodes.intersection(set)),
             _ => Box::new(class.by_free.range(least..).flat_map(move |(_, nodes)| nodes.intersection(set))),
         }
+    }
+
+    /// Nodes of a class within `set` that have so many CPUs free.
+    pub fn with_free(&self, class: usize, least: u32, set: &FixedBitSet) -> FixedBitSet {
+        let mut with = FixedBitSet::with_capacity(self.view.nodes.len());
+        self.floor.classes[class].by_free.range(least..).for_each(|(_, nodes)| with.union_with(nodes));
+        with.intersect_with(set);
+        with
     }
 
     /// Nodes of a class within `set`, those with the most free CPUs first.

@@ -275,6 +275,8 @@ pub struct Reservation {
 /// Times at which a request for named or neighbouring nodes, or for so many of each kind, is tried in a pass, at most. Each
 /// is a look at every node.
 const MOST_LOOKS_AHEAD: usize = 200;
+/// The same for those of whom amounts say most: they have another way when it is spent.
+const MOST_LOOKS_FOR_CAPS: usize = 50;
 /// Times at which hierarchical resources alone say no, at most in a pass. Each is a look at every layer.
 const MOST_GLANCES_AHEAD: usize = 2_000;
 
@@ -302,7 +304,9 @@ pub(super) struct Pass<'a> {
     /// How many jobs of each partition have room reserved.
     pub reserved: BTreeMap<usize, u32>,
     pub tried_behind: usize,
-    looks_ahead: usize,
+    looks_left: usize,
+    /// The same for those of whom only amounts and the limits of their partition's CPUs say whether they fit.
+    looks_left_for_caps: usize,
     glances_ahead: usize,
     /// Requests that found no room now. Room only shrinks while a pass goes on.
     pub failed: FxHashSet<Request>,
@@ -360,7 +364,8 @@ impl<'a> Pass<'a> {
             blocked: FixedBitSet::with_capacity(view.nodes.len()),
             reserved: BTreeMap::new(),
             tried_behind: 0,
-            looks_ahead: 0,
+            looks_left: MOST_LOOKS_AHEAD,
+            looks_left_for_caps: MOST_LOOKS_FOR_CAPS,
             glances_ahead: 0,
             failed: FxHashSet::default(),
             not_before: FxHashMap::default(),
@@ -511,7 +516,7 @@ impl<'a> Pass<'a> {
         let view = self.view;
         let partition = &view.partitions[place];
         within_limits(job, partition)?;
-        if !self.enters(place) {
+        if !self.enters(job, place) {
             return Err(Reason::Priority);
         }
         let names = &self.names;
@@ -550,6 +555,7 @@ impl<'a> Pass<'a> {
         let limit = run_limit(job, partition);
         let most = |limit: Option<Duration>| limit.unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING);
         let (length, longest) = (most(self.length(job, limit)), most(limit.duration()));
+        request.taken_secs = (length < longest).then_some(length.as_secs());
         let frozen = self.is_frozen(place) || Trial::is_later(self.trial);
         let expedited = job.state == JobState::Expediting;
         // It did not ask for a reservation that draws it: if it does not start there now, it waits elsewhere.
@@ -609,13 +615,14 @@ impl<'a> Pass<'a> {
                 self.with_layers(licenses, &request, &hres::places(nodes), self.now, length)
             });
             let (Some(nodes), Some(licenses)) = (placed, all) else {
-                let shortened = if own.is_none() { self.place_shortened(&asked) } else { None };
+                let shortened = if own.is_none() && !barred { self.place_shortened(&asked) } else { None };
                 let Some((nodes, licenses, secs)) = shortened else {
                     return Err(self.waits(&asked, &mut tasks));
                 };
                 let shorter = Asked { length: Duration::from_secs(secs), ..asked };
+                let Some(nodes) = self.keep_whole(&shorter, nodes) else { return Err(Reason::Fragmentation) };
                 self.start(&shorter, array_index, partition, (nodes, licenses), TimeLimit::Secs(secs));
-                if array_index.is_none() || self.plan.starts.len() >= view.policy.max_starts {
+                if array_index.is_none() || self.has_started_all() {
                     return Ok(());
                 }
                 continue;
@@ -698,9 +705,9 @@ impl<'a> Pass<'a> {
     /// Nodes and licenses that the request gets now for so long.
     fn place_for(&mut self, asked: &Asked<'_>, secs: u64) -> Option<(Vec<AllocatedNode>, Licenses)> {
         let length = Duration::from_secs(secs);
-        let request = Request { limit_secs: Some(secs), ..asked.request.clone() };
+        let request = Request { limit_secs: Some(secs), taken_secs: None, ..asked.request.clone() };
         let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length)?;
-        let nodes = self.place_now(&Asked { request: &request, length, ..*asked })?;
+        let nodes = self.place_now(&Asked { request: &request, length, longest: length, ..*asked })?;
         let licenses = self.with_layers(licenses, &request, &hres::places(&nodes), self.now, length)?;
         Some((nodes, licenses))
     }
@@ -1082,7 +1089,7 @@ impl<'a> Pass<'a> {
         let (first, nodes) = self.earliest_by_amounts(asked, (from, until))?;
         match self.look_ahead(asked, (first, until)) {
             Some((at, nodes)) => Some((at, amounts(self.view, &nodes, asked.request))),
-            None if self.looks_ahead >= MOST_LOOKS_AHEAD => Some((first, nodes)),
+            None if self.looks_left_for_caps == 0 => Some((first, nodes)),
             None => None,
         }
     }
@@ -1135,7 +1142,7 @@ impl<'a> Pass<'a> {
             changes.dedup();
         }
         for at in wait.into_iter().chain(changes) {
-            if at > until || self.looks_ahead >= MOST_LOOKS_AHEAD || self.glances_ahead >= MOST_GLANCES_AHEAD {
+            if at > until || *self.looks_left(asked.request) == 0 || self.glances_ahead >= MOST_GLANCES_AHEAD {
                 return None;
             }
             let room = self.room(asked.request, at, asked.length);
@@ -1143,7 +1150,7 @@ impl<'a> Pass<'a> {
                 self.glances_ahead += 1;
                 continue;
             }
-            self.looks_ahead += 1;
+            *self.looks_left(asked.request) -= 1;
             let mut machine = Machine::ahead(self.view, &self.horizon, (at, at.plus(asked.length)), &self.planned);
             machine.promise(self.promised(asked.request, asked.candidates, (at, at.plus(asked.length))));
             if let Some(nodes) = hres::place(&machine, asked.request, asked.candidates, None, room.as_ref()) {
@@ -1151,6 +1158,11 @@ impl<'a> Pass<'a> {
             }
         }
         None
+    }
+
+    /// How many more times are tried in this pass for such as it.
+    fn looks_left(&mut self, request: &Request) -> &mut usize {
+        if request.is_like_others_but_for_caps() { &mut self.looks_left_for_caps } else { &mut self.looks_left }
     }
 
     /// The same for a job that has nodes kept for it: those are there for nobody else, and only running jobs stand in its
@@ -1231,7 +1243,7 @@ struct Asked<'j> {
 }
 
 fn without_limit(request: &Request) -> Request {
-    Request { limit_secs: None, ..request.clone() }.on_any_switches()
+    Request { limit_secs: None, taken_secs: None, ..request.clone() }.on_any_switches()
 }
 
 fn amounts(view: &ClusterView, nodes: &[AllocatedNode], request: &Request) -> Vec<(usize, Amount)> {

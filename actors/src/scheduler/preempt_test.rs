@@ -544,6 +544,7 @@ fn others_give_way_to_a_heterogeneous_job_where_all_of_it_has_room_then() {
     let made = plan(&site(2, &runs, waiting.clone()), NOW);
     assert_eq!(named(&made), [60]);
     assert!(made.starts.is_empty(), "what fits now is kept for it: {:?}", made.starts);
+    assert_eq!((made.in_order, made.backfilled), (0, 0), "and is no start that bounds would count");
     assert!(
         made.reasons.contains(&(JobId(1), Reason::Resources)) && made.reasons.contains(&(JobId(2), Reason::Resources))
     );

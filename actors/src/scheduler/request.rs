@@ -152,6 +152,8 @@ pub struct Request {
     pub unknown_nodes: bool,
     /// Limit of the run.
     pub limit_secs: Option<u64>,
+    /// How long it is taken to run where that is less (`time_min_as_soft_limit`).
+    pub taken_secs: Option<u64>,
     /// What it asks of the partition's topology; `None`: it is not bound to one.
     pub near: Option<Near>,
 }
@@ -270,6 +272,7 @@ impl Request {
                 TimeLimit::Secs(secs) => Some(secs),
                 TimeLimit::Unlimited => None,
             },
+            taken_secs: None,
             near,
         }
     }
@@ -282,18 +285,17 @@ impl Request {
 
     /// Amounts alone do not say whether it fits: times are tried one by one.
     pub fn is_particular(&self) -> bool {
+        self.is_particular_but_for_caps() || self.caps.count(self.usage)
+    }
+
+    fn is_particular_but_for_caps(&self) -> bool {
         let bound = self.gres.as_ref().is_some_and(|gres| binding::is_strict(gres));
-        self.contiguous
-            || !self.nodelist.is_empty()
-            || self.mix.is_some()
-            || self.hres.is_some()
-            || bound
-            || self.caps.count(self.usage)
+        self.contiguous || !self.nodelist.is_empty() || self.mix.is_some() || self.hres.is_some() || bound
     }
 
     /// Is it the limits of its partition's CPUs alone that make it so?
     pub fn is_like_others_but_for_caps(&self) -> bool {
-        self.caps.count(self.usage) && !Self { caps: CpuCaps::NONE, ..self.clone() }.is_particular()
+        self.caps.count(self.usage) && !self.is_particular_but_for_caps()
     }
 
     /// The same once the wait for few switches is over.

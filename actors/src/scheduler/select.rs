@@ -285,11 +285,9 @@ impl Search<'_, '_> {
     /// The last node that has room, of those of the lowest weight.
     fn last(mut self) -> Option<Vec<Pick>> {
         for class in 0..self.machine.classes() {
-            let usage = self.request.usage;
-            let mut nodes: Vec<usize> = self.machine.tightest_first(class, 1, usage, &self.open).collect();
-            nodes.sort_unstable();
-            let fits = |node: &usize| self.capacity(*node).filter(|capacity| capacity.tasks > 0).map(|c| (*node, c));
-            if let Some((node, capacity)) = nodes.iter().rev().find_map(fits) {
+            let nodes = self.machine.with_free(class, 1, &self.open);
+            let fits = |node: usize| self.capacity(node).filter(|capacity| capacity.tasks > 0).map(|c| (node, c));
+            if let Some((node, capacity)) = nodes.ones().rev().find_map(fits) {
                 self.add(node, capacity);
                 return self.enough().then_some(self.picks);
             }

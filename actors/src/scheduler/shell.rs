@@ -210,6 +210,7 @@ impl SchedulerActor {
             self.kept = None;
             Plan { truncated: true, ..Plan::default() }
         } else {
+            self.quota.spend((made.in_order, made.backfilled));
             made
         };
         self.last_pass = began.elapsed();
@@ -310,7 +311,6 @@ impl SchedulerActor {
                 let most = bounds.plan_time;
                 let late = || most.is_some_and(|most| began.elapsed() >= most);
                 let made = plan_until(&view, now, Some(&late));
-                self.quota.spend((made.in_order, made.backfilled));
                 if made.left_out > 0 {
                     tracing::warn!(left_out = made.left_out, "sched.plan_ran_out_of_time");
                 }

@@ -2,19 +2,23 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
+    bounds::Bounds,
     facts::{Backfill, ClusterView},
     fixtures::{array, cluster, hold, job, node, spec},
     plan::{Plan, plan},
     plan_test::{NOW, wide},
     probe::{barred, would_start},
+    reservations::Reservations,
 };
 use garrick_model::{
     ids::JobId,
+    reservation::Reservation,
     spec::{JobSpec, Sharing},
     state::Reason,
     time::TimeLimit,
     view::PartitionState,
 };
+use std::{sync::Arc, time::Duration};
 
 const MINUTE: u64 = 60;
 
@@ -26,6 +30,11 @@ fn minutes(n: u64) -> Option<TimeLimit> {
 fn start(plan: &Plan, id: u32) -> Option<(Vec<String>, TimeLimit)> {
     let start = plan.starts.iter().find(|s| s.job == JobId(id))?;
     Some((start.nodes.iter().map(|n| n.name.clone()).collect(), start.time_limit))
+}
+
+/// Jobs and their limits in minutes.
+fn start_of_limits(plan: &Plan) -> Vec<(u32, u64)> {
+    plan.starts.iter().map(|s| (s.job.0, s.time_limit.duration().unwrap().as_secs() / MINUTE)).collect()
 }
 
 /// One of two nodes is busy for ten minutes, and a job that wants both has them reserved from then on.
@@ -68,6 +77,38 @@ fn every_task_of_an_array_has_its_limit_lowered() {
     let made = plan(&before_a_wide_job(tasks), NOW);
     let limits: Vec<TimeLimit> = made.starts.iter().filter(|s| s.job == JobId(2)).map(|s| s.time_limit).collect();
     assert_eq!(limits, [TimeLimit::Secs(10 * MINUTE); 2]);
+}
+
+#[test]
+fn a_limit_is_lowered_to_end_before_a_reservation_and_spoils_nothing_for_others() {
+    let mut view = cluster(vec![node(0, 4)], vec![job(1, short(60, Some(10))), job(2, short(10, None))]);
+    let start = NOW.plus(Duration::from_secs(30 * MINUTE));
+    let kept = Reservation {
+        name: "kept".to_owned(),
+        start,
+        end: start.plus(Duration::from_secs(60 * MINUTE)),
+        nodes: vec!["n0".to_owned()],
+        ..Reservation::default()
+    };
+    view.reservations = Reservations::new(&[Arc::new(kept)], &view.nodes, Vec::new(), NOW, &jiff::tz::TimeZone::UTC);
+    let made = plan(&view, NOW);
+    assert_eq!(start_of_limits(&made), [(1, 30), (2, 10)]);
+    // Nor does it where nothing short enough would do.
+    let before = |least| {
+        let mut view = view.clone();
+        view.pending[0] = Arc::new(job(1, short(60, Some(least))));
+        start_of_limits(&plan(&view, NOW))
+    };
+    assert_eq!(before(31), [(2, 10)]);
+}
+
+#[test]
+fn no_limit_is_lowered_where_nothing_may_start() {
+    let mut view = before_a_wide_job(short(20, Some(1)));
+    view.policy.bounds = Some(Arc::new(Bounds { backfilled: Some(0), ..Bounds::default() }));
+    assert_eq!(start_of_limits(&plan(&view, NOW)), []);
+    view.policy.bounds = Some(Arc::new(Bounds { backfilled: Some(1), ..Bounds::default() }));
+    assert_eq!(start_of_limits(&plan(&view, NOW)), [(2, 10)]);
 }
 
 #[test]

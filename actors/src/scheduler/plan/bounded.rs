@@ -30,8 +30,8 @@ impl<'a> Pass<'a> {
     }
 
     /// Is one more job of that partition looked at?
-    pub(super) fn enters(&mut self, partition: usize) -> bool {
-        self.bounds().is_none_or(|bounds| self.tally.enters(bounds, partition))
+    pub(super) fn enters(&mut self, job: &JobView, partition: usize) -> bool {
+        self.bounds().is_none_or(|bounds| self.tally.enters(bounds, job.id, partition))
     }
 
     /// Were as many such jobs looked at, behind others, as may be?

@@ -6,7 +6,7 @@
 //! is kept for it too.
 
 use super::{Entry, Pass, Reservation};
-use crate::scheduler::facts::Backfill;
+use crate::scheduler::{facts::Backfill, ledger::waits_for_room};
 use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
 use std::sync::Arc;
 
@@ -130,6 +130,7 @@ impl Pass<'_> {
             return false;
         }
         trial.trial = None;
+        trial.tally.take_starts_of(&self.tally);
         // What fits now waits for the rest.
         for start in trial.plan.starts.split_off(self.plan.starts.len()) {
             trial.started.remove(&start.job);
@@ -148,10 +149,17 @@ impl Pass<'_> {
         for _ in 0..MOST_TIMES {
             let mut trial = self.clone();
             trial.trial = Some(Trial::Later { from, reserves });
-            reasons = members.iter().map(|job| trial.try_member(job).err().unwrap_or(Reason::Resources)).collect();
+            let why = |job| {
+                // They are not behind one another.
+                let blocked = std::mem::replace(&mut trial.blocked, self.blocked.clone());
+                let reason = trial.try_member(job).err().unwrap_or(Reason::Resources);
+                trial.blocked.union_with(&blocked);
+                reason
+            };
+            reasons = members.iter().map(why).collect();
             trial.trial = None;
             // What could never be had keeps all of them, and they hold nobody back.
-            if let Some(reason) = reasons.iter().find(|reason| !is_for_room(reason)) {
+            if let Some(reason) = reasons.iter().find(|reason| !waits_for_room(reason)) {
                 return vec![reason.clone(); members.len()];
             }
             let made = &trial.plan.reservations[self.plan.reservations.len()..];
@@ -207,9 +215,4 @@ fn not_ready(leader: &JobView, members: &[Arc<JobView>]) -> Option<Reason> {
     }
     let all = (0..leader.spec.het_size).map(|offset| JobId(leader.id.0.saturating_add(offset)));
     (!members.iter().map(|member| member.id).eq(all)).then_some(Reason::Resources)
-}
-
-/// Is it only for room that it waits?
-const fn is_for_room(reason: &Reason) -> bool {
-    matches!(reason, Reason::Resources | Reason::Priority | Reason::Other(_))
 }
