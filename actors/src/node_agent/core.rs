@@ -116,7 +116,9 @@ impl NodeAgentCore {
             }
             AgentInput::Controller(message) => self.controller(message, out),
             AgentInput::StartJob(order) => self.start_job(order, out),
-            AgentInput::StartShepherd { query, order, manager } => self.start_shepherd(query, order, manager, out),
+            AgentInput::StartShepherd { query, order, manager, again } => {
+                self.start_shepherd(query, order, manager, again, out);
+            }
             AgentInput::Prepared { run, result } => self.prepared(run, result, out),
             AgentInput::Restarted { run, result } => self.restarted(run, result, out),
             AgentInput::StepdUp { run, conn, pid, door, batch_host } => {

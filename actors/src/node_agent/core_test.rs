@@ -556,7 +556,7 @@ fn an_order_to_end_a_run_that_is_not_here_lets_the_controller_go_on() {
 #[test]
 fn a_shepherd_is_started_once_and_its_asker_answered() {
     let (mut b, _) = Bench::new(vec![]);
-    let e = b.tell(AgentInput::StartShepherd { query: 4, order: order(&["n0", "n1"]), manager: "a:1".into() });
+    let e = b.tell(AgentInput::StartShepherd { query: 4, order: order(&["n0", "n1"]), manager: "a:1".into(), again: false });
     assert!(matches!(&e[..], [AgentEffect::Prepare { manager: Some(m), .. }] if m == "a:1"));
     let e = b.tell(AgentInput::Prepared { run: RUN, result: Ok(8) });
     assert!(e.contains(&AgentEffect::AnswerShepherd { query: 4, answer: AgentToStepMgr::Started }));
@@ -571,9 +571,29 @@ fn a_shepherd_of_a_run_that_is_over_is_not_started() {
     let end =
         ControllerToNode::EndJob { job, sluid, state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() };
     b.tell(AgentInput::Controller(end));
-    let e = b.tell(AgentInput::StartShepherd { query: 4, order: order(&["n0", "n1"]), manager: "a:1".into() });
+    let e = b.tell(AgentInput::StartShepherd { query: 4, order: order(&["n0", "n1"]), manager: "a:1".into(), again: false });
     let answer = AgentToStepMgr::Failed(garrick_model::refusal::Refusal::AlreadyDone);
     assert_eq!(e, [AgentEffect::AnswerShepherd { query: 4, answer }]);
+}
+
+/// The machine was set up anew, or its agent was away while the run was ended and cleaned up: a step manager that was started
+/// again, or one that missed its shepherd, began the run there once more.
+#[test]
+fn a_shepherd_that_this_node_does_not_know_of_is_not_begun_in_its_place() {
+    let (mut b, _) = Bench::new(vec![]);
+    b.welcome(&[]);
+    let ask = |query, again| AgentInput::StartShepherd {
+        query,
+        order: order(&["n0", "n1"]),
+        manager: "a:1".into(),
+        again,
+    };
+    let e = b.tell(ask(4, true));
+    let answer = AgentToStepMgr::Failed(garrick_model::refusal::Refusal::AlreadyDone);
+    let answers = |effect: &&AgentEffect| !matches!(effect, AgentEffect::Log { .. });
+    assert_eq!(e.iter().filter(answers).collect::<Vec<_>>(), [&AgentEffect::AnswerShepherd { query: 4, answer }]);
+    let e = b.tell(ask(5, false));
+    assert!(e.iter().any(|effect| matches!(effect, AgentEffect::Prepare { run: RUN, .. })), "{e:?}");
 }
 
 #[test]
@@ -583,8 +603,10 @@ fn a_shepherd_that_is_asked_for_again_learns_where_its_manager_is_now() {
         query,
         order: order(&["n0", "n1"]),
         manager: manager.into(),
+        again: true,
     };
-    b.tell(ask(4, "a:1"));
+    let first = order(&["n0", "n1"]);
+    b.tell(AgentInput::StartShepherd { query: 4, order: first, manager: "a:1".into(), again: false });
     b.tell(AgentInput::Prepared { run: RUN, result: Ok(8) });
     b.tell(killed());
     let e = b.tell(ask(5, "a:2"));
@@ -626,7 +648,7 @@ fn orders_to_steps_reach_the_step_manager_of_that_run_alone() {
     // The same node as one of the others of a job: its shepherd has no step manager.
     let (mut b, _) = Bench::new(vec![]);
     b.welcome(&[]);
-    b.tell(AgentInput::StartShepherd { query: 1, order: order(&["n0", "n1"]), manager: "a:1".into() });
+    b.tell(AgentInput::StartShepherd { query: 1, order: order(&["n0", "n1"]), manager: "a:1".into(), again: false });
     b.tell(AgentInput::Prepared { run: RUN, result: Ok(42) });
     b.tell(AgentInput::StepdUp { run: RUN, conn: 1, pid: 42, door: "/d".into(), batch_host: false });
     assert_eq!(b.tell(signal(RUN.sluid)), []);

@@ -122,6 +122,8 @@ pub enum AgentInput {
         order: StartOrder,
         /// Address of that step manager's `stepd`.
         manager: String,
+        /// The run had one here: it is looked for, and none is begun in its place.
+        again: bool,
     },
     /// Prolog and spool folder are done and the `stepd` was started, or something failed.
     Prepared {

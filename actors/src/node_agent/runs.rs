@@ -81,6 +81,7 @@ impl NodeAgentCore {
         query: u64,
         order: StartOrder,
         manager: String,
+        again: bool,
         out: &mut Vec<AgentEffect>,
     ) {
         let checked = order.credential.and_then(|c| self.check_place(&c, false).map(|()| c));
@@ -96,6 +97,12 @@ impl NodeAgentCore {
         match self.runs.get_mut(&key) {
             // The controller has let go of this node, and may have given it to others.
             None if self.not_to_start.contains(&key) => {
+                let answer = AgentToStepMgr::Failed(Refusal::AlreadyDone);
+                out.push(AgentEffect::AnswerShepherd { query, answer });
+            }
+            // It ended here, or what this node had of it is gone: its tasks are too, and the controller may have let go.
+            None if again => {
+                out.push(log_info(format!("nothing of run {} of job {} is here any more", key.sluid, key.job)));
                 let answer = AgentToStepMgr::Failed(Refusal::AlreadyDone);
                 out.push(AgentEffect::AnswerShepherd { query, answer });
             }

@@ -527,7 +527,7 @@ impl Company {
                 }
             }
             // Its agent is asked, and has nothing of the run any more, or does not answer.
-            StepMgrEffect::StartShepherd { node } if self.nodes[node.0 as usize].lost => self.lose(node.0 as usize),
+            StepMgrEffect::StartShepherd { node, .. } if self.nodes[node.0 as usize].lost => self.lose(node.0 as usize),
             StepMgrEffect::StartShepherd { .. } | StepMgrEffect::Log { .. } => {}
             StepMgrEffect::ToShepherd { node, message } => self.tell_shepherd(node, message),
             StepMgrEffect::StartStep { plan } => {

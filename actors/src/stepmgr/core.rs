@@ -274,6 +274,10 @@ impl StepMgrCore {
         if was == NodeUse::Ready {
             return;
         }
+        // Before it is given work: from then on there is something to lose with it.
+        if node.0 != 0 && !self.ledger.begun.contains(&node.0) {
+            self.record(StepEvent::ShepherdUp { slot: node.0 }, out);
+        }
         out.push(StepMgrEffect::ToShepherd { node, message: StepMgrToShepherd::Welcome });
         if was == NodeUse::Away || self.taken_over {
             // What it has is known first; then it gets more.

@@ -457,6 +457,32 @@ fn a_lost_node_ends_the_job_unless_no_kill() {
     assert_eq!(ended(&company).0, JobState::Completed);
 }
 
+/// A restarted step manager knows which nodes had a shepherd: what is lost while nobody looks is not begun anew.
+#[test]
+fn the_next_step_manager_looks_for_shepherds_that_were_there_and_has_others_begun() {
+    let mut company = Company::new(run(JobKind::Batch, &[1, 1, 1]), StepMgrConfig::default());
+    company.shepherd_up(0);
+    company.shepherd_up(2);
+    company.settle();
+    let ledger = Ledger::replay(company.journal.iter().cloned());
+    assert_eq!(ledger.begun, BTreeSet::from([2]));
+    let facts = Arc::new(company.core.facts().clone());
+    let mut core = StepMgrCore::new(facts, StepMgrConfig { restarted: true, ..StepMgrConfig::default() }, ledger);
+    let mut out = Vec::new();
+    core.handle(company.now, StepMgrInput::Begin, &mut out);
+    let asked = |effect: &StepMgrEffect| match effect {
+        StepMgrEffect::StartShepherd { node, again } => Some((node.0, *again)),
+        _ => None,
+    };
+    assert_eq!(out.iter().filter_map(asked).collect::<Vec<_>>(), [(1, false), (2, true)]);
+    // Its agent has nothing of the run any more.
+    let result = Err(Refusal::AlreadyDone);
+    out.clear();
+    core.handle(company.now, StepMgrInput::ShepherdStart { node: NodeSlot(2), result }, &mut out);
+    assert_eq!(core.ledger().lost, BTreeSet::from([2]));
+    assert_eq!(core.ledger().ending.as_ref().map(|(state, ..)| *state), Some(JobState::NodeFail));
+}
+
 /// The controller has let go of a lost node. A step manager that was started again once asked it for a shepherd all the same,
 /// which began the run there anew beside whoever had the node by then.
 #[test]

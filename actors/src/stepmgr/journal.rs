@@ -113,6 +113,11 @@ pub enum StepEvent {
         /// Node of the job.
         slot: u32,
     },
+    /// A node's shepherd was there: the next step manager has it looked for, and none begun in its place.
+    ShepherdUp {
+        /// Node of the job.
+        slot: u32,
+    },
 }
 
 /// A step's place on one node, as written down.
@@ -239,6 +244,8 @@ pub struct Ledger {
     pub restarts: u64,
     /// Nodes of the job that were lost.
     pub lost: BTreeSet<u32>,
+    /// Nodes of the job whose shepherds were there; the batch host's own is not counted.
+    pub begun: BTreeSet<u32>,
     /// The job's limit, once it was changed.
     pub time_limit: Option<TimeLimit>,
     /// Whether it stands still.
@@ -290,6 +297,9 @@ impl Ledger {
             StepEvent::Restarted => self.restarts += 1,
             StepEvent::NodeLost { slot } => {
                 self.lost.insert(*slot);
+            }
+            StepEvent::ShepherdUp { slot } => {
+                self.begun.insert(*slot);
             }
         }
     }

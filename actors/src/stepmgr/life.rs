@@ -41,7 +41,8 @@ impl StepMgrCore {
                 self.pool.set_usage(slot, NodeUse::Lost);
                 self.clean[slot as usize] = true;
             } else {
-                out.push(StepMgrEffect::StartShepherd { node: NodeSlot(slot) });
+                let again = self.ledger.begun.contains(&slot);
+                out.push(StepMgrEffect::StartShepherd { node: NodeSlot(slot), again });
             }
         }
         if self.config.restarted || self.ledger != Ledger::default() {

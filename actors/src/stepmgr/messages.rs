@@ -165,6 +165,8 @@ pub enum StepMgrEffect {
     StartShepherd {
         /// Which node.
         node: NodeSlot,
+        /// The run had one there: it is looked for, and none is begun in its place.
+        again: bool,
     },
     /// To a shepherd.
     ToShepherd {

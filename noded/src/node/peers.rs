@@ -99,8 +99,8 @@ async fn step_manager(mut connection: Connection, world: PeerWorld) {
     let handle = connection.handle();
     let (answers, mut requests) = connection.split::<AgentToStepMgr, StepMgrToAgent>();
     while let Ok(Some(request)) = requests.recv().await {
-        let (launch, manager) = match request.msg {
-            StepMgrToAgent::StartShepherd { launch, manager } => (launch, manager),
+        let (launch, manager, again) = match request.msg {
+            StepMgrToAgent::StartShepherd { launch, manager, again } => (launch, manager, again),
             StepMgrToAgent::AskController => {
                 let connected = world.conversations.has_controller();
                 if answers.try_send(&traced(AgentToStepMgr::Controller { connected })).is_err() {
@@ -122,7 +122,7 @@ async fn step_manager(mut connection: Connection, world: PeerWorld) {
         });
         let cx = TraceContext { trace: request.trace, cause: request.cause };
         let order = StartOrder { launch, credential };
-        tell_agent(&world.agent, cx, AgentInput::StartShepherd { query, order, manager });
+        tell_agent(&world.agent, cx, AgentInput::StartShepherd { query, order, manager, again });
     }
     handle.close("done");
 }

@@ -191,7 +191,7 @@ impl StepMgrPort for ManagerWorld {
     fn perform(&mut self, effect: StepMgrEffect) {
         match effect {
             StepMgrEffect::Journal { event, durable } => self.write(event, durable),
-            StepMgrEffect::StartShepherd { node } => self.shepherds.start(node, &self.manager),
+            StepMgrEffect::StartShepherd { node, again } => self.shepherds.start(node, again, &self.manager),
             StepMgrEffect::ToShepherd { node, message } => self.to_shepherd(node, message),
             StepMgrEffect::ToClient { client, message } => self.clients.send(client, message),
             StepMgrEffect::CloseClient { client } => self.clients.forget(client),

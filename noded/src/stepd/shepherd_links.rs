@@ -105,23 +105,23 @@ impl ShepherdLinks {
         }
     }
 
-    /// Asks a node's agent to start a shepherd; the answer goes to the step manager.
-    pub fn start(self: &Rc<Self>, node: NodeSlot, manager: &Address<StepMgrMsg>) {
+    /// Asks a node's agent to start a shepherd, or for the one that it has; the answer goes to the step manager.
+    pub fn start(self: &Rc<Self>, node: NodeSlot, again: bool, manager: &Address<StepMgrMsg>) {
         let (links, manager) = (Rc::clone(self), manager.clone());
         actix_rt::spawn(async move {
-            let result = links.start_or_find(node).await;
+            let result = links.start_or_find(node, again).await;
             tell_manager(&manager, TraceContext::root(), StepMgrInput::ShepherdStart { node, result });
         });
     }
 
     /// After a restart of the step manager a shepherd may be there already.
-    async fn start_or_find(&self, node: NodeSlot) -> Result<(), Refusal> {
+    async fn start_or_find(&self, node: NodeSlot, again: bool) -> Result<(), Refusal> {
         let until = Instant::now() + RETURN_LIMIT;
         loop {
             if self.is_here(node) {
                 return Ok(());
             }
-            match self.ask(node, START_LIMIT).await {
+            match self.ask(node, again, START_LIMIT).await {
                 Err(Refusal::Unreachable(_, why)) if Instant::now() < until => {
                     tracing::info!(node = node.0, "asking its agent for a shepherd again: {why}");
                     sleep(RETURN_PAUSE).await;
@@ -135,15 +135,15 @@ impl ShepherdLinks {
         matches!(self.peers.borrow().get(&node), Some(Peer { standing: Standing::Here { .. }, .. }))
     }
 
-    /// Has the node's agent start a shepherd, unless the run has one there.
-    async fn ask(&self, node: NodeSlot, limit: Duration) -> Result<(), Refusal> {
+    /// Has the node's agent start a shepherd, unless the run has one there; `again`: unless it had one there.
+    async fn ask(&self, node: NodeSlot, again: bool, limit: Duration) -> Result<(), Refusal> {
         let at = node.0 as usize;
         let place = self.credential.addresses.get(at).zip(self.credential.nodes.get(at));
         let (Some(endpoint), Some((address, allocated))) = (&self.endpoint, place) else {
             return Err(Refusal::Internal("the allocation has no such node".into()));
         };
         let (launch, own) = (Box::new(self.launch.clone()), self.own_address.clone());
-        match timeout(limit, ask(endpoint, address, &allocated.name, launch, own)).await {
+        match timeout(limit, ask(endpoint, address, &allocated.name, launch, own, again)).await {
             Ok(answer) => answer,
             Err(_) => Err(Refusal::Unreachable(allocated.name.clone(), "its agent did not answer in time".into())),
         }
@@ -229,7 +229,7 @@ impl ShepherdLinks {
             if pause.is_zero() {
                 return format!("it was away for {} s", SHEPHERD_AWAY_LIMIT.as_secs());
             }
-            match self.ask(node, pause).await {
+            match self.ask(node, true, pause).await {
                 Ok(()) | Err(Refusal::Unreachable(..)) => sleep(pause).await,
                 Err(refusal) => return format!("its node says: {refusal}"),
             }
@@ -279,6 +279,7 @@ async fn ask(
     node: &str,
     launch: Box<JobLaunch>,
     manager: String,
+    again: bool,
 ) -> Result<(), Refusal> {
     let unreachable = |e: String| Refusal::Unreachable(node.to_owned(), e);
     let expect = ExpectPeer { role: Role::Node, name: Some(node.to_owned()) };
@@ -289,7 +290,7 @@ async fn ask(
         .map_err(|e| unreachable(e.to_string()))?;
     let (sender, mut answers) = connection.split::<StepMgrToAgent, AgentToStepMgr>();
     sender
-        .send(traced(StepMgrToAgent::StartShepherd { launch, manager }))
+        .send(traced(StepMgrToAgent::StartShepherd { launch, manager, again }))
         .await
         .map_err(|e| unreachable(e.to_string()))?;
     let answer = match answers.recv().await {

@@ -100,6 +100,7 @@ impl RunRecords {
             | StepEvent::TimeLimit(_)
             | StepEvent::Moved(_)
             | StepEvent::NodeLost { .. }
+            | StepEvent::ShepherdUp { .. }
             | StepEvent::Reported { .. } => {}
         }
     }

@@ -86,6 +86,17 @@ impl Crew {
         self.nodes.iter().position(|n| *n == node)
     }
 
+    /// Its shepherd on this node of the cluster was there once, as the journal of its step manager says.
+    pub(super) fn had_shepherd(&self, node: usize) -> bool {
+        let begun = &self.company.core.ledger().begun;
+        self.slot(node).is_some_and(|slot| begun.iter().any(|at| *at as usize == slot))
+    }
+
+    /// This node of the cluster is lost for it.
+    pub(super) fn has_lost(&self, node: usize) -> bool {
+        self.slot(node).is_some_and(|slot| self.company.nodes[slot].lost)
+    }
+
     /// Another `stepd` takes over.
     pub(super) fn take_over(&mut self, now: Timestamp) {
         (self.dead, self.there_since) = (false, now);

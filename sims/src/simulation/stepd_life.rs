@@ -2,6 +2,7 @@
 
 use super::{
     crew::{Crew, FIRST_TURN},
+    mutation::Mutation,
     stepds::{Folder, Launch, Stepd, ToStepd, others},
     world::{Happening, Place, World},
 };
@@ -21,6 +22,10 @@ impl World {
             let what = "made to fail".to_owned();
             let failure = if prolog { PrepareFailure::Prolog(what) } else { PrepareFailure::Start(what) };
             return self.agent(node, AgentInput::Prepared { run, result: Err(failure) });
+        }
+        if self.crews.get(&run).is_some_and(|crew| crew.had_shepherd(node)) {
+            let what = format!("job {}: another shepherd is begun on n{node}, which had lost the one before", run.job.0);
+            self.broken = Some(("a_shepherd_is_begun_once", what));
         }
         let (batch_host, may_be_elsewhere) = (launch.manager.is_none(), launch.order.spec.may_run_again(true));
         let (conn, unacknowledged) = (None, Vec::new());
@@ -85,18 +90,7 @@ impl World {
             self.stepd_reports(node, run, StepdReport::Started);
         }
         for other in others(&launch, node) {
-            if self.machines[other].dead {
-                // Nobody answers there.
-                self.after(30_000, Happening::Stepd(node, run, ToStepd::PeerLost(other)));
-                continue;
-            }
-            self.connections += 1;
-            let query = self.connections;
-            self.machines[other].askers.insert(query, (node, run));
-            let order = StartOrder { launch: launch.order.clone(), credential: Ok(launch.credential.clone()) };
-            let input = AgentInput::StartShepherd { query, order, manager: self.machines[node].name.clone() };
-            let life = self.machines[other].life;
-            self.send(Place::Stepd(node, run), Happening::Agent(other, life, input));
+            self.ask_for_shepherd(node, other, &launch, false);
         }
         let state = if self.random.one_in_thousand(120) { JobState::Failed } else { JobState::Completed };
         let work = self.random.between(2_000, 300_000);
@@ -107,6 +101,23 @@ impl World {
             stepd.limit = limit.map(|limit| now.plus(limit));
         }
         self.wait_for_limit(node, run);
+    }
+
+    /// `again`: the run had one there.
+    fn ask_for_shepherd(&mut self, node: usize, other: usize, launch: &Launch, again: bool) {
+        let run = launch.run;
+        if self.machines[other].dead {
+            // Nobody answers there.
+            return self.after(30_000, Happening::Stepd(node, run, ToStepd::PeerLost(other)));
+        }
+        self.connections += 1;
+        let query = self.connections;
+        self.machines[other].askers.insert(query, (node, run));
+        let order = StartOrder { launch: launch.order.clone(), credential: Ok(launch.credential.clone()) };
+        let again = again && !self.has(Mutation::ShepherdsAreBegunAgain);
+        let input = AgentInput::StartShepherd { query, order, manager: self.machines[node].name.clone(), again };
+        let life = self.machines[other].life;
+        self.send(Place::Stepd(node, run), Happening::Agent(other, life, input));
     }
 
     /// The process lives on and does nothing more.
@@ -207,7 +218,8 @@ impl World {
         self.after(u64::from(pause), Happening::Stepd(node, run, ToStepd::LookForPeers));
     }
 
-    /// A node that has nothing of the run any more is lost for it; where a `stepd` is being started again, that is awaited.
+    /// A node that has nothing of the run any more is lost for it; where a `stepd` is being started again, that is awaited. The
+    /// step manager of a run with steps asks the agents.
     pub(super) fn look_for_peers(&mut self, node: usize, run: RunKey) {
         let Some(launch) = self.stepd(node, run).map(|stepd| stepd.launch.clone()) else { return };
         let mut again = false;
@@ -215,6 +227,15 @@ impl World {
             let folder = self.machines[other].spool.get(&run);
             let dead = folder.is_none_or(|folder| folder.stepd.is_none());
             let returns = folder.is_some_and(|folder| folder.stepd.is_none() && folder.journal.is_some());
+            if let Some(crew) = self.crews.get(&run) {
+                let (misses, begun) = (dead && !crew.has_lost(other), crew.had_shepherd(other));
+                again |= misses;
+                if misses {
+                    self.ledger.counts.add(if begun { "shepherd asked for again" } else { "shepherd asked for anew" });
+                    self.ask_for_shepherd(node, other, &launch, begun);
+                }
+                continue;
+            }
             again |= returns;
             if dead && !returns {
                 self.tell_stepd(node, run, ToStepd::PeerLost(other));

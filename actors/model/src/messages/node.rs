@@ -422,6 +422,9 @@ pub enum StepMgrToAgent {
         launch: Box<JobLaunch>,
         /// QUIC address of the step manager's `stepd`.
         manager: String,
+        /// The run had one there: an agent that does not know the run refuses.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        again: bool,
     },
     /// From another node's agent: are you connected to the controller?
     AskController,

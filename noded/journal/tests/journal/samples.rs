@@ -113,6 +113,13 @@ fn nodes_that_were_lost_in_a_step_journal_of_version_1_read_back() {
 }
 
 #[test]
+fn shepherds_that_were_there_in_a_step_journal_of_version_1_read_back() {
+    let read: Vec<StepEvent> = all(&sample("version-1-steps-shepherds.journal"));
+    assert_same(&read, &step_events::shepherds());
+    assert_eq!(Ledger::replay(read).begun.into_iter().collect::<Vec<_>>(), [1, 2]);
+}
+
+#[test]
 fn the_samples_fit_together_and_have_every_event() {
     let mut replayed = Replayed::default();
     let events = controller_events::version_1();
@@ -133,7 +140,7 @@ fn the_samples_fit_together_and_have_every_event() {
         assert!(found.contains(&name), "{name} is missing");
     }
     let events = step_events::version_1();
-    let later = [step_events::moved(), step_events::lost()].concat();
+    let later = [step_events::moved(), step_events::lost(), step_events::shepherds()].concat();
     let found: Vec<&str> = events.iter().chain(&later).map(step_events::name).collect();
     for name in step_events::NAMES {
         assert!(found.contains(&name), "{name} is missing");
@@ -184,6 +191,12 @@ fn make_the_sample_of_runs_that_stand_still() {
 #[ignore = "makes tests/data/version-1-steps-lost.journal, by hand"]
 fn make_the_sample_of_lost_nodes() {
     replace(&sample("version-1-steps-lost.journal"), step_events::lost()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-steps-shepherds.journal, by hand"]
+fn make_the_sample_of_shepherds_that_were_there() {
+    replace(&sample("version-1-steps-shepherds.journal"), step_events::shepherds()).unwrap();
 }
 
 /// Makes the samples of the version that is written now. Samples of versions that have been in use are not made again.

@@ -27,7 +27,7 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 11] = [
+pub const NAMES: [&str; 12] = [
     "Accepted",
     "Started",
     "Retried",
@@ -39,6 +39,7 @@ pub const NAMES: [&str; 11] = [
     "Reported",
     "Restarted",
     "NodeLost",
+    "ShepherdUp",
 ];
 
 pub fn name(event: &StepEvent) -> &'static str {
@@ -54,6 +55,7 @@ pub fn name(event: &StepEvent) -> &'static str {
         StepEvent::Reported { .. } => "Reported",
         StepEvent::Restarted => "Restarted",
         StepEvent::NodeLost { .. } => "NodeLost",
+        StepEvent::ShepherdUp { .. } => "ShepherdUp",
     }
 }
 
@@ -250,4 +252,9 @@ pub fn moved() -> Vec<StepEvent> {
 /// And one that lost nodes.
 pub fn lost() -> Vec<StepEvent> {
     [1, 3].map(|slot| StepEvent::NodeLost { slot }).to_vec()
+}
+
+/// And one whose shepherds came.
+pub fn shepherds() -> Vec<StepEvent> {
+    [1, 2].map(|slot| StepEvent::ShepherdUp { slot }).to_vec()
 }
