@@ -556,7 +556,12 @@ fn an_order_to_end_a_run_that_is_not_here_lets_the_controller_go_on() {
 #[test]
 fn a_shepherd_is_started_once_and_its_asker_answered() {
     let (mut b, _) = Bench::new(vec![]);
-    let e = b.tell(AgentInput::StartShepherd { query: 4, order: order(&["n0", "n1"]), manager: "a:1".into(), again: false });
+    let e = b.tell(AgentInput::StartShepherd {
+        query: 4,
+        order: order(&["n0", "n1"]),
+        manager: "a:1".into(),
+        again: false,
+    });
     assert!(matches!(&e[..], [AgentEffect::Prepare { manager: Some(m), .. }] if m == "a:1"));
     let e = b.tell(AgentInput::Prepared { run: RUN, result: Ok(8) });
     assert!(e.contains(&AgentEffect::AnswerShepherd { query: 4, answer: AgentToStepMgr::Started }));
@@ -571,7 +576,12 @@ fn a_shepherd_of_a_run_that_is_over_is_not_started() {
     let end =
         ControllerToNode::EndJob { job, sluid, state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() };
     b.tell(AgentInput::Controller(end));
-    let e = b.tell(AgentInput::StartShepherd { query: 4, order: order(&["n0", "n1"]), manager: "a:1".into(), again: false });
+    let e = b.tell(AgentInput::StartShepherd {
+        query: 4,
+        order: order(&["n0", "n1"]),
+        manager: "a:1".into(),
+        again: false,
+    });
     let answer = AgentToStepMgr::Failed(garrick_model::refusal::Refusal::AlreadyDone);
     assert_eq!(e, [AgentEffect::AnswerShepherd { query: 4, answer }]);
 }
@@ -582,12 +592,8 @@ fn a_shepherd_of_a_run_that_is_over_is_not_started() {
 fn a_shepherd_that_this_node_does_not_know_of_is_not_begun_in_its_place() {
     let (mut b, _) = Bench::new(vec![]);
     b.welcome(&[]);
-    let ask = |query, again| AgentInput::StartShepherd {
-        query,
-        order: order(&["n0", "n1"]),
-        manager: "a:1".into(),
-        again,
-    };
+    let ask =
+        |query, again| AgentInput::StartShepherd { query, order: order(&["n0", "n1"]), manager: "a:1".into(), again };
     let e = b.tell(ask(4, true));
     let answer = AgentToStepMgr::Failed(garrick_model::refusal::Refusal::AlreadyDone);
     let answers = |effect: &&AgentEffect| !matches!(effect, AgentEffect::Log { .. });

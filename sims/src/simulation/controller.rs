@@ -691,6 +691,7 @@ impl World {
         let nodes = if stale { &self.earlier_nodes } else { &self.shown_nodes };
         let mut view = ClusterView::new(policy(&self.config), &jobs, nodes, facts);
         view.licenses = self.license_facts();
+        view.reservations = self.reservations_over(nodes);
         let made = plan(&view, self.clock());
         let number = self.scheduler.number + 1;
         let outstanding = made.starts.len() + made.preemptions.len() + made.resumptions.len();

@@ -57,7 +57,7 @@ impl World {
         // Runs take up to five minutes.
         let minutes = if self.random.one_in_thousand(150) { (1, 3) } else { (5, 120) };
         spec.time_limit = Some(TimeLimit::Secs(u64::from(self.random.between(minutes.0, minutes.1)) * 60));
-        match self.random.between(0, 19) {
+        match self.random.between(0, 21) {
             0..=2 => spec.tasks = Some(self.random.between(4, 24)),
             3..=5 => {
                 let min = self.random.between(2, most.min(6));
@@ -74,12 +74,17 @@ impl World {
                 spec.array = Some(ArraySpec { ranges: vec![(0, last, 1)], limit: (limit > 0).then_some(limit) });
             }
             11 | 12 => spec.dependencies = self.some_dependency(),
+            19 => self.depend_on_tasks(&mut spec),
             13 => spec.cpus_per_task = Some(self.random.between(2, 4)),
             14 => spec.constraint = Some("big".to_owned()),
             15 => spec.begin = Some(self.now().plus(Duration::from_secs(u64::from(self.random.between(1, 300))))),
             16 => (spec.kind, spec.script) = (JobKind::Allocation, None),
             17 => spec.requeue = Some(false),
             18 => spec.nodelist = vec![format!("n{}", self.random.between(0, self.setup().nodes.max(2) - 1))],
+            20 => {
+                spec.dependencies.list =
+                    vec![Dependency { kind: DependencyKind::Singleton, job: None, array_index: None, failed: false }]
+            }
             _ => {
                 spec.no_kill = true;
                 (spec.nodes, spec.tasks) = (Some(NodeCount { min: 2, max: Some(most) }), None);
@@ -107,8 +112,23 @@ impl World {
             let count = u64::from(self.random.between(1, most));
             spec.gres.per_node = vec![GresCount { name: name.to_owned(), kind: kind.map(str::to_owned), count }];
         }
+        if spec.array.is_none() && self.random.one_in_thousand(80) {
+            spec.reservations = vec![format!("r{}", self.random.between(0, 7))];
+        }
         spec.expedite = spec.kind == JobKind::Batch && spec.requeue.is_none() && self.random.one_in_thousand(400);
         spec
+    }
+
+    /// An array whose tasks wait for those of another.
+    fn depend_on_tasks(&mut self, spec: &mut JobSpec) {
+        let arrays = self.jobs.values().filter(|core| core.record().is_array_record());
+        let arrays: Vec<JobId> = arrays.map(|core| core.record().id).collect();
+        let job = self.random.pick(&arrays).copied();
+        let last = self.random.between(1, 6);
+        spec.array = Some(ArraySpec { ranges: vec![(0, last, 1)], limit: None });
+        let condition =
+            |job| Dependency { kind: DependencyKind::AfterCorr, job: Some(job), array_index: None, failed: false };
+        spec.dependencies.list = job.map(condition).into_iter().collect();
     }
 
     fn some_dependency(&mut self) -> Dependencies {
@@ -346,10 +366,14 @@ impl World {
             }
         }
         let gone = |name: &String| self.config.node(name).is_some_and(|n| self.machines[n.index.0 as usize].dead);
+        let asks_for = |core: &JobCore| core.record().spec.reservations.clone();
         let judge = |core: &JobCore| match &core.record().phase {
             Phase::Pending if core.record().spec.nodelist.iter().any(gone) => Some(JobCommand::Cancel),
             Phase::Pending if core.record().dependency_failed => Some(JobCommand::Cancel),
             Phase::Pending if self.too_few_are_left_for(&core.record().spec) => Some(JobCommand::Cancel),
+            Phase::Pending if !asks_for(core).is_empty() && !self.may_be_waited_for(&asks_for(core)) => {
+                Some(JobCommand::Cancel)
+            }
             Phase::Pending => core.record().hold.map(|_| JobCommand::Release),
             // One that stands still for another goes on by itself.
             Phase::Suspended(run) => {

@@ -10,6 +10,7 @@ use garrick_actors::{
 };
 use garrick_model::{
     ids::{JobId, Sluid},
+    spec::Dependencies,
     state::JobState,
 };
 use std::collections::{BTreeMap, BTreeSet};
@@ -47,6 +48,20 @@ pub struct JobNote {
     pub indices: BTreeSet<u32>,
     /// It was forgotten.
     pub purged: bool,
+    /// Whose it is.
+    pub owner: u32,
+    /// Its name.
+    pub name: String,
+    /// What it waits for before its first start.
+    pub dependencies: Dependencies,
+    /// It is a task with this index of this array.
+    pub array_of: Option<(JobId, u32)>,
+    /// It was given nodes once.
+    pub began: bool,
+    /// Of each end after which nothing was to follow: whether it was a good one.
+    pub outcomes: Vec<bool>,
+    /// The same of one that another run is to follow.
+    pub to_follow: Option<bool>,
 }
 
 /// All of it.
@@ -127,6 +142,12 @@ impl Ledger {
         match &**event {
             JobEvent::Submitted(record) => {
                 note.run = Some(record.sluid);
+                (note.owner, note.name) = (record.owner.uid, record.spec.name.clone());
+                note.dependencies = record.spec.dependencies.clone();
+                note.array_of = record.array_task.map(|task| (task.array_job, task.index));
+                if let Phase::Over(..) = record.phase {
+                    note.outcomes.push(false);
+                }
                 if let Some(array) = record.spec.array.as_ref().filter(|_| record.array.is_some()) {
                     note.indices = indices_of(&array.ranges);
                 }
@@ -135,6 +156,7 @@ impl Ledger {
                 self.runs.insert(record.sluid, RunNote { job: *job, ends });
             }
             JobEvent::Requeued { sluid, .. } => {
+                note.to_follow = None;
                 if let Some(old) = note.run.replace(*sluid)
                     && self.runs.get(&old).is_none_or(|run| run.ends != 1)
                 {
@@ -147,11 +169,22 @@ impl Ledger {
                     self.preempted.insert(run, mark.then);
                 }
             }
-            // It was told something else meanwhile.
-            JobEvent::Ending(ending) if ending.state != JobState::Preempted => {
-                note.run.and_then(|run| self.preempted.remove(&run));
+            JobEvent::Ending(ending) => {
+                // It was told something else meanwhile.
+                if ending.state != JobState::Preempted {
+                    note.run.and_then(|run| self.preempted.remove(&run));
+                }
+                // Asked for while the run that ended was being cleaned up.
+                if ending.then == Afterwards::Over {
+                    note.outcomes.extend(note.to_follow.take());
+                }
             }
             JobEvent::Ended(end) => {
+                let good = end.state == JobState::Completed;
+                match end.then {
+                    Afterwards::Over | Afterwards::ExpediteIfEpilogFails => note.outcomes.push(good),
+                    Afterwards::Requeue { .. } | Afterwards::Expedite => note.to_follow = Some(good),
+                }
                 if let Some(run) = note.run
                     && let Some(Afterwards::Requeue { .. }) = self.preempted.remove(&run)
                     && end.state == JobState::Preempted
@@ -163,7 +196,10 @@ impl Ledger {
                     run.ends += 1;
                 }
             }
-            JobEvent::Allocated(_) => self.started.extend(note.run),
+            JobEvent::Allocated(_) => {
+                note.began = true;
+                self.started.extend(note.run);
+            }
             JobEvent::Purged => note.purged = true,
             _ => {}
         }

@@ -5,6 +5,8 @@
 //! |---|---|
 //! | [`world`] | the clock, the queue of what happens, and who is there |
 //! | `controller` | carries out what job and node cores want; submission, scheduling, restart from the journal |
+//! | `dependencies` | whether a job that starts was allowed to |
+//! | `reservations` | reservations that begin and end, and whether they are kept |
 //! | `disk` | the controller's journal: written in groups, torn by crashes |
 //! | `crew` | what runs inside a run: its step manager, steps, shepherds, users |
 //! | `machine` | carries out what agents want |
@@ -23,19 +25,21 @@
 //! patience, alone or cut off together with others, ask each other for the controller and end what may run elsewhere; they
 //! restart, lose their `stepd`s, reboot; prologs and epilogs fail. Some runs take longer than their time limit. Nodes are drained, set down and resumed; jobs are
 //! cancelled, requeued, held and released. Jobs of one partition preempt those of others, which are requeued after a grace,
-//! cancelled or suspended; licenses and generic resources are scarce. The controller dies and restarts with what its disk has: all that was under way
+//! cancelled or suspended; licenses and generic resources are scarce; nodes are reserved for some, and jobs wait for others.
+//! The controller dies and restarts with what its disk has: all that was under way
 //! in it is lost, and of the journal's last write any part, down to a part of a record. Owners of jobs fail over what they
 //! are told, and others are built: what they had in hand, and what waited for the disk, is lost.
 //!
 //! # What is not simulated
 //!
-//! The accounting service, several controllers, reservations, jobs that share CPUs and take turns.
+//! The accounting service, several controllers, changes of reservations, jobs that share CPUs and take turns.
 
 #[path = "../../../actors/src/stepmgr/company.rs"]
 #[allow(dead_code, missing_docs, clippy::unwrap_used)]
 mod company;
 mod controller;
 mod crew;
+mod dependencies;
 mod disk;
 mod faults;
 pub mod ledger;
@@ -43,6 +47,7 @@ mod machine;
 pub mod mutation;
 mod network;
 pub mod random;
+mod reservations;
 pub mod rules;
 mod stepd_life;
 mod stepds;

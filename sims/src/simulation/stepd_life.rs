@@ -24,7 +24,8 @@ impl World {
             return self.agent(node, AgentInput::Prepared { run, result: Err(failure) });
         }
         if self.crews.get(&run).is_some_and(|crew| crew.had_shepherd(node)) {
-            let what = format!("job {}: another shepherd is begun on n{node}, which had lost the one before", run.job.0);
+            let what =
+                format!("job {}: another shepherd is begun on n{node}, which had lost the one before", run.job.0);
             self.broken = Some(("a_shepherd_is_begun_once", what));
         }
         let (batch_host, may_be_elsewhere) = (launch.manager.is_none(), launch.order.spec.may_run_again(true));

@@ -10,6 +10,7 @@ use super::{
     machine::Machine,
     mutation::Mutation,
     random::Random,
+    reservations::some_reservations,
     rules::{RULES, Scope, Violation},
     stepds::{Launch, ToStepd},
 };
@@ -37,6 +38,7 @@ use garrick_model::{
     config::{self, Config},
     ids::{JobId, Sluid},
     messages::node::ControllerToNode,
+    reservation::Reservation,
     resources::NodeShape,
     state::{JobState, Reason},
     time::Timestamp,
@@ -166,6 +168,8 @@ pub struct World {
     pub(super) config: Config,
     pub(super) partitions: Vec<Arc<PartitionView>>,
     pub(super) feasibility: Feasibility,
+    /// Reservations, those that are over too.
+    pub(super) reservations: Vec<Arc<Reservation>>,
     /// Who has how many licenses.
     pub licenses: LicenseAccount,
     /// Owners of jobs.
@@ -257,6 +261,7 @@ impl World {
             config,
             partitions,
             feasibility,
+            reservations: some_reservations(BEGIN, setup.nodes.max(2)),
             licenses: LicenseAccount::default(),
             jobs: BTreeMap::new(),
             nodes: Vec::new(),
@@ -537,6 +542,10 @@ impl World {
             self.against_cancellations(*job, event);
             self.against_tallies(*job, event);
             self.against_limits(*job, event);
+            if let JobEvent::Allocated(run) = &**event {
+                self.against_dependencies(*job);
+                self.against_reservations(*job, run);
+            }
             self.touched.jobs.insert(*job);
             let more = match &**event {
                 JobEvent::Allocated(run) => run.allocation.nodes.iter().map(|n| format!(" {}", n.name)).collect(),
