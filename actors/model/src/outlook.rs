@@ -14,6 +14,8 @@ pub enum Blocker {
     Reservation(String),
     /// Licenses that others have until then.
     Licenses(String),
+    /// Its own wish for nodes of no more leaf switches than these: from then on it takes any.
+    Switches(u32),
 }
 
 /// What keeps a job waiting for room.

@@ -54,6 +54,9 @@ pub enum Refusal {
     /// The partition is DOWN or INACTIVE and cannot be submitted to.
     #[error("Required partition not available (inactive or drain)")]
     PartitionUnavailable,
+    /// Nodes that it needs are down, drained or reserved, with no end in sight.
+    #[error("Required node not available (down, drained or reserved)")]
+    NodesUnavailable,
     /// The user's groups are not allowed in the partition.
     #[error("User's group not permitted to use this partition")]
     GroupNotPermitted,

@@ -17,7 +17,7 @@ use crate::{
         state::JobEvent,
     },
     scheduler::{
-        probe::{WouldStart, barred, would_start, would_start_together},
+        probe::{WouldStart, declined, would_start, would_start_together},
         shell::{cluster_view, policy},
     },
 };
@@ -216,10 +216,11 @@ impl ControllerActor {
                 [alone] => would_start(&cluster, alone, at).map(|start| vec![start]),
                 members => would_start_together(&cluster, members, at),
             };
-            let refusal = || match views.iter().find_map(|view| barred(&cluster, view)) {
-                Some(Reason::PartitionDown | Reason::PartitionInactive) => Refusal::PartitionUnavailable,
-                Some(Reason::PartitionTimeLimit) => Refusal::InvalidTimeLimit,
-                Some(Reason::PartitionNodeLimit) => Refusal::BadNodeCount,
+            let refusal = || match declined(&cluster, &views, at) {
+                Reason::PartitionDown | Reason::PartitionInactive => Refusal::PartitionUnavailable,
+                Reason::PartitionTimeLimit => Refusal::InvalidTimeLimit,
+                Reason::PartitionNodeLimit => Refusal::BadNodeCount,
+                reason if reason.is_unavailable_nodes() => Refusal::NodesUnavailable,
                 _ => Refusal::NodeConfigUnavailable { detail: None },
             };
             replies.send(match (starts, views.first()) {

@@ -280,6 +280,9 @@ const MOST_LOOKS_FOR_CAPS: usize = 50;
 /// Times at which hierarchical resources alone say no, at most in a pass. Each is a look at every layer.
 const MOST_GLANCES_AHEAD: usize = 2_000;
 
+/// How far ahead a plan looks for the job for whose sake it is made: past all that wait without a time limit.
+const AS_FAR_AS_CAN_BE: Duration = Duration::from_secs(100 * UNLIMITED_FOR_PLANNING.as_secs());
+
 /// The making of a plan.
 #[derive(Clone)]
 pub(super) struct Pass<'a> {
@@ -994,7 +997,7 @@ impl<'a> Pass<'a> {
         let from = self.horizon.round(Trial::from(self.trial, self.now));
         let mut from = self.not_before.get(request).map_or(from, |known| from.max(*known));
         let minded = self.minds(asked.job);
-        let window = if minded { UNLIMITED_FOR_PLANNING } else { self.view.policy.backfill_window };
+        let window = if minded { AS_FAR_AS_CAN_BE } else { self.view.policy.backfill_window };
         let until = self.now.plus(window);
         if minded {
             // Others looked less far.
@@ -1097,6 +1100,11 @@ impl<'a> Pass<'a> {
     fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>, licenses: Licenses) {
         let until = from.plus(asked.length);
         let obstacle = self.ends.obstacle(self.view, &self.horizon, &nodes, from).or_else(|| {
+            // With all nodes free before, it is for their neighbourhood that it waits.
+            let wish = asked.request.near.as_ref().and_then(|near| near.switches);
+            if let Some((most, until)) = wish.filter(|(_, until)| *until <= from) {
+                return Some(Obstacle { by: Blocker::Switches(most), node: None, until });
+            }
             let (by, node) = (Blocker::Licenses(asked.job.spec.licenses.clone()?), None);
             Some(Obstacle { by, node, until: from })
         });

@@ -18,7 +18,7 @@ use garrick_model::{
     resources::{CpuSet, NodeShare},
     state::Reason,
     time::Timestamp,
-    view::{AllocatedNode, JobView, NodeView},
+    view::{AllocatedNode, JobView, NodeHold, NodeView},
 };
 use std::{collections::HashMap, sync::Arc};
 
@@ -146,8 +146,21 @@ pub struct WouldStart {
     pub nodes: Vec<AllocatedNode>,
 }
 
+/// Why a job, or one component of one, gets no room however long it waits: what its partitions do not take, or else what a
+/// plan says of it.
+pub fn declined(view: &ClusterView, members: &[JobView], now: Timestamp) -> Reason {
+    let Some(first) = members.first().map(|job| job.id) else { return Reason::BadConstraints };
+    if let Some(reason) = members.iter().find_map(|job| barred(view, job)) {
+        return reason;
+    }
+    let waiting = members.iter().cloned().map(|job| Arc::new(JobView { eligible: true, ..job })).collect();
+    let alone = ClusterView { pending: waiting, ..with_all_ends(view, now) };
+    let plan = plan_minding(&alone, now, first);
+    plan.reasons.into_iter().find(|(job, _)| *job == first).map_or(Reason::BadConstraints, |(_, reason)| reason)
+}
+
 /// Why the job cannot start in any of its partitions, whatever is free; `None`: it can in one of them.
-pub fn barred(view: &ClusterView, job: &JobView) -> Option<Reason> {
+fn barred(view: &ClusterView, job: &JobView) -> Option<Reason> {
     let mut why = None;
     for (_, partition) in job.partitions.iter().filter_map(|name| view.partition(name)) {
         why = Some(within_limits(job, partition).err()?);
@@ -161,6 +174,7 @@ pub fn barred(view: &ClusterView, job: &JobView) -> Option<Reason> {
 pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<WouldStart> {
     let mut job = job.clone();
     job.eligible = true;
+    let view = &with_all_ends(view, now);
     if let Some(mut start) = in_the_queue(view, view.pending.clone(), std::slice::from_ref(&job), now) {
         return start.pop();
     }
@@ -201,6 +215,7 @@ pub fn would_start(view: &ClusterView, job: &JobView, now: Timestamp) -> Option<
 pub fn would_start_together(view: &ClusterView, members: &[JobView], now: Timestamp) -> Option<Vec<WouldStart>> {
     let mut members = members.to_vec();
     members.iter_mut().for_each(|job| job.eligible = true);
+    let view = &with_all_ends(view, now);
     let queue = || view.pending.clone();
     in_the_queue(view, queue(), &members, now).or_else(|| {
         // Where others would give way to it, a plan waits for them and reserves nothing.
@@ -209,6 +224,19 @@ pub fn would_start_together(view: &ClusterView, members: &[JobView], now: Timest
         let behind_others = in_the_queue(&peaceful, queue(), &members, now);
         behind_others.or_else(|| in_the_queue(&peaceful, Vec::new(), &members, now))
     })
+}
+
+/// The same picture in which runs without a time limit end, too, and give their licenses back then.
+fn with_all_ends(view: &ClusterView, now: Timestamp) -> ClusterView {
+    let mut view = view.clone();
+    let end = now.plus(UNLIMITED_FOR_PLANNING);
+    let endless = |hold: &NodeHold| hold.expected_end.is_none() && !hold.kept;
+    for node in view.nodes.iter_mut().filter(|node| node.holds.iter().any(endless)) {
+        let holds = Arc::make_mut(node).holds.iter_mut();
+        holds.filter(|hold| endless(hold)).for_each(|hold| hold.expected_end = Some(end));
+    }
+    view.licenses.held.iter_mut().for_each(|(_, _, until)| *until = until.or(Some(end)));
+    view
 }
 
 /// What a plan starts, or has room reserved for, of one job or of all components of one, behind those that wait.

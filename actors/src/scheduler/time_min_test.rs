@@ -7,7 +7,7 @@ use super::{
     fixtures::{array, cluster, hold, job, node, spec},
     plan::{Plan, plan},
     plan_test::{NOW, wide},
-    probe::{barred, would_start},
+    probe::{declined, would_start},
     reservations::Reservations,
 };
 use garrick_model::{
@@ -115,11 +115,11 @@ fn no_limit_is_lowered_where_nothing_may_start() {
 fn no_start_is_promised_where_the_partition_forbids_it() {
     let long = job(2, short(99, None));
     let mut view = cluster(vec![node(0, 4)], Vec::new());
+    let why_not = |view: &ClusterView| declined(view, std::slice::from_ref(&long), NOW);
     assert!(would_start(&view, &long, NOW).is_some());
-    assert_eq!(barred(&view, &long), None);
     view.partitions[0].max_time = TimeLimit::Secs(30 * MINUTE);
-    assert_eq!((would_start(&view, &long, NOW), barred(&view, &long)), (None, Some(Reason::PartitionTimeLimit)));
+    assert_eq!((would_start(&view, &long, NOW), why_not(&view)), (None, Reason::PartitionTimeLimit));
     view.partitions[0].max_time = TimeLimit::Unlimited;
     view.partitions[0].state = PartitionState::Down;
-    assert_eq!((would_start(&view, &long, NOW), barred(&view, &long)), (None, Some(Reason::PartitionDown)));
+    assert_eq!((would_start(&view, &long, NOW), why_not(&view)), (None, Reason::PartitionDown));
 }

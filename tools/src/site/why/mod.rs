@@ -1,5 +1,8 @@
 //! `garrick why`: what keeps jobs waiting: what stands first in their way, what would move that, and when.
 
+mod grounds;
+
+use self::grounds::{Around, grounds};
 use super::SiteError;
 use crate::{
     options::table::Arg,
@@ -63,26 +66,34 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
         };
         told.push((job, outlook));
     }
+    let unreserved = told.iter().any(|(job, outlook)| outlook.is_none() && job.state.waits());
+    let around = if unreserved && !arguments.has("json") { Around::ask(&mut cluster)? } else { Around::default() };
     let zone = TimeZone::system();
     let written = output::stdout(|out| {
         if arguments.has("json") {
             let all: Vec<_> = told.iter().map(|(job, outlook)| as_json(job, outlook.as_ref())).collect();
             return writeln!(out, "{}", json!(all));
         }
-        told.iter().try_for_each(|(job, outlook)| writeln!(out, "{}", text(job, outlook.as_ref(), &zone)))
+        told.iter().try_for_each(|(job, outlook)| writeln!(out, "{}", text(job, outlook.as_ref(), &around, &zone)))
     });
     Ok(output::finish(console, written, 0))
 }
 
 /// One or two lines about a job.
-fn text(job: &JobView, outlook: Option<&Outlook>, zone: &TimeZone) -> String {
+fn text(job: &JobView, outlook: Option<&Outlook>, around: &Around, zone: &TimeZone) -> String {
     let id = job.array_task.map_or_else(|| job.id.to_string(), |task| format!("{}_{}", task.array_job, task.index));
     if !job.state.waits() {
         return format!("Job {id} does not wait: it is {}.", words::job_state(job.state));
     }
     let reason = words::reason(&job.reason);
     let Some(outlook) = outlook else {
-        return format!("Job {id} waits ({reason}): {}.", without_room(job, zone));
+        let group = match job.spec.het {
+            Some((leader, _)) => {
+                format!("\nIt is a component of heterogeneous job {leader}: all of them start together.")
+            }
+            None => String::new(),
+        };
+        return format!("Job {id} waits ({reason}): {}.{group}", grounds(job, around, zone));
     };
     let Outlook { partition, start, nodes, planned, until, .. } = outlook;
     let first = format!(
@@ -113,6 +124,9 @@ fn text(job: &JobView, outlook: Option<&Outlook>, zone: &TimeZone) -> String {
         Some(Blocker::Reservation(name)) => {
             format!("{first}\nFirst in its way: reservation {name}{at}, until {until}.")
         }
+        Some(Blocker::Switches(_)) => {
+            format!("{first}\nFirst in its way: that wish itself, until {until}; from then on it takes any nodes.")
+        }
         Some(Blocker::Licenses(licenses)) => {
             format!("{first}\nFirst in its way: licenses ({licenses}) that others have until {until}.")
         }
@@ -129,58 +143,12 @@ fn of_switches(switches: u32, wait_secs: Option<u64>) -> String {
     format!("It asks for nodes of at most {switches} {leaves} (--switches), and waits for such nodes {wait}.")
 }
 
-/// What a job waits for that has no room reserved.
-fn without_room(job: &JobView, zone: &TimeZone) -> String {
-    match &job.reason {
-        Reason::Dependency => {
-            let left = job.dependencies.to_string();
-            format!("what it depends on is not fulfilled yet: {left}")
-        }
-        Reason::BeginTime => {
-            let begin = job.eligible_time.map_or_else(String::new, |at| format!(" at {}", at.text(zone)));
-            format!("its time comes{begin}")
-        }
-        Reason::JobHeldUser | Reason::JobHeldAdmin => format!("it is held; \"scontrol release {}\" lets it go", job.id),
-        Reason::JobArrayTaskLimit => "as many tasks of its array run as it allows".to_owned(),
-        reason if reason.is_unavailable_nodes() => {
-            "it needs nodes that are out of service; \"sinfo -R\" says why".to_owned()
-        }
-        Reason::PartitionDown | Reason::PartitionInactive => {
-            format!("nothing starts in {}; \"sinfo\" shows its state", job.partitions.join(","))
-        }
-        Reason::PartitionTimeLimit | Reason::PartitionNodeLimit => {
-            format!(
-                "it asks for more than {} allows; \"scontrol show partition\" says how much",
-                job.partitions.join(",")
-            )
-        }
-        Reason::AccountNotAllowed => {
-            let account =
-                job.spec.account.as_deref().map_or_else(|| "no account".to_owned(), |a| format!("account {a}"));
-            format!(
-                "{} takes no jobs with {account}; \"scontrol update JobId={} Account=\" gives it another one",
-                job.partitions.join(","),
-                job.id
-            )
-        }
-        Reason::QosNotAllowed => {
-            let qos = job.spec.qos.as_deref().map_or_else(|| "no QOS".to_owned(), |qos| format!("QOS {qos}"));
-            format!("{} takes no jobs with {qos}; \"scontrol show partition\" says which", job.partitions.join(","))
-        }
-        Reason::Priority | Reason::Resources | Reason::None => {
-            "no room is reserved for it: so many jobs are before it that it was not looked at (bf_max_job_test), or \
-             there is none for as far ahead as plans go (bf_window)"
-                .to_owned()
-        }
-        _ => "the plan reserves no room for it".to_owned(),
-    }
-}
-
 fn as_json(job: &JobView, outlook: Option<&Outlook>) -> serde_json::Value {
     let blocker = outlook.and_then(|o| o.blocker.as_ref()).map(|blocker| match blocker {
         Blocker::Running(job) => json!({"kind": "running", "job": job.0}),
         Blocker::Ahead(job) => json!({"kind": "ahead", "job": job.0}),
         Blocker::Reservation(name) => json!({"kind": "reservation", "name": name}),
+        Blocker::Switches(most) => json!({"kind": "switches", "switches": most}),
         Blocker::Licenses(licenses) => json!({"kind": "licenses", "licenses": licenses}),
     });
     json!({
@@ -224,7 +192,7 @@ mod tests {
     #[test]
     fn what_is_in_the_way_is_named() {
         let job = waiting(7, Reason::Resources);
-        let told = |outlook: &Outlook| text(&job, Some(outlook), &TimeZone::UTC);
+        let told = |outlook: &Outlook| text(&job, Some(outlook), &Around::default(), &TimeZone::UTC);
         assert_eq!(
             told(&outlook(Blocker::Running(JobId(3)), Some("n2"))),
             "Job 7 waits (Resources) for n[1-4] of partition debug, which it has reserved from 1970-01-01T01:00:00 on \
@@ -242,6 +210,7 @@ mod tests {
         let told = text(
             &waiting(7, Reason::Fragmentation),
             Some(&outlook(Blocker::Running(JobId(3)), Some("n2"))),
+            &Around::default(),
             &TimeZone::UTC,
         );
         assert!(told.starts_with("Job 7 waits (Fragmentation) for n[1-4]"), "{told}");
@@ -255,17 +224,13 @@ mod tests {
         let topology = TopologyRequest { switches: Some(1), switches_wait_secs: Some(300), ..Default::default() };
         job.spec = Arc::new(JobSpec { topology, ..(*job.spec).clone() });
         let outlook = Outlook { blocker: None, ..outlook(Blocker::Running(JobId(3)), None) };
-        assert!(text(&job, Some(&outlook), &TimeZone::UTC).ends_with(
-            "\nIt asks for nodes of at most 1 leaf switch (--switches), and waits for such nodes 5:00 at most."
-        ));
-    }
-
-    #[test]
-    fn who_has_no_room_reserved_is_told_what_it_waits_for() {
-        let told = |reason: Reason| text(&waiting(7, reason), None, &TimeZone::UTC);
-        assert!(told(Reason::JobHeldUser).contains("scontrol release 7"));
-        assert!(told(Reason::Priority).contains("bf_max_job_test"));
-        assert!(told(Reason::PartitionDown).starts_with("Job 7 waits (PartitionDown): nothing starts in"));
+        let told = |outlook: &Outlook| text(&job, Some(outlook), &Around::default(), &TimeZone::UTC);
+        let wish = "\nIt asks for nodes of at most 1 leaf switch (--switches), and waits for such nodes 5:00 at most.";
+        assert!(told(&outlook).ends_with(wish));
+        let waits = Outlook { blocker: Some(Blocker::Switches(1)), ..outlook };
+        let itself =
+            "\nFirst in its way: that wish itself, until 1970-01-01T00:59:50; from then on it takes any nodes.";
+        assert!(told(&waits).ends_with(&format!("{wish}{itself}")));
     }
 
     #[test]
