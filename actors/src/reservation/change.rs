@@ -43,6 +43,17 @@ impl<'a> Terms<'a> {
     }
 }
 
+/// The partition that its nodes come from, where none is given: the first of those that it is for, or the default one for
+/// nodes that are counted.
+pub(super) fn source(site: &Site<'_>, new: &mut Reservation, counted: bool) {
+    if new.partition.is_some() {
+        return;
+    }
+    let first = new.partitions.names.first().filter(|_| !new.partitions.deny);
+    let default = site.partitions.iter().find(|p| counted && p.config.default).map(|p| &p.config.name);
+    new.partition = first.or(default).cloned();
+}
+
 /// Cores and CPUs of its nodes.
 pub(super) fn count(site: &Site<'_>, new: &mut Reservation) {
     let own: BTreeSet<&str> = new.nodes.iter().map(String::as_str).collect();

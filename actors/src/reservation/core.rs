@@ -1,7 +1,7 @@
 //! Decides about reservations: which nodes a new one gets, what a change comes to, when one moves on to its next time or is
 //! over. Nodes that are named may be refused, those that are only counted are chosen.
 
-use super::change::{Terms, count, float, people, settled, special, times};
+use super::change::{Terms, count, float, people, settled, source, special, times};
 use crate::scheduler::facts::in_service;
 use garrick_model::{
     refusal::Refusal,
@@ -80,6 +80,16 @@ impl ReservationsCore {
         if change.end.is_none() && change.duration_secs.is_none() {
             return Err(missing("An end time or duration must be specified (EndTime= or Duration=)"));
         }
+        let mut change = change.clone();
+        // All nodes of the partition, unless fewer are asked for.
+        if change.nodes.is_none()
+            && change.cores.is_none()
+            && change.partition.as_deref().is_some_and(|p| !p.is_empty())
+        {
+            let any = change.set.contains(&ReservationFlag::AnyNodes);
+            change.nodes = (!any).then_some(NodesWanted::All);
+        }
+        let change = &change;
         if change.nodes.is_none() && change.cores.is_none() && !change.set.contains(&ReservationFlag::AnyNodes) {
             return Err(missing("Nodes=, NodeCnt= or CoreCnt= must be specified, or Licenses= with Flags=ANY_NODES"));
         }
@@ -208,6 +218,14 @@ impl ReservationsCore {
             has.then(|| NodesWanted::Named(new.nodes.clone()))
         });
         let asked = asked.map(|wanted| settled(&new, wanted)).transpose()?;
+        let counted = matches!(asked, Some(NodesWanted::Count(_))) || (asked.is_none() && change.cores.is_some());
+        // Named ones may be of any, unless one is given with them.
+        let free = matches!(asked, Some(NodesWanted::Named(_))) && change.partition.is_none();
+        let aside = if free { new.partition.take() } else { None };
+        if !free {
+            let counted = counted && !new.has(ReservationFlag::SpecNodes);
+            source(site, &mut new, counted);
+        }
         if change.cores.is_some() || !new.core_ids.is_empty() {
             self.settle_cores(site, &mut new, change, asked.as_ref())?;
         } else if let Some(wanted) = asked {
@@ -220,6 +238,8 @@ impl ReservationsCore {
                 say_how(&mut new, named, all);
             }
         }
+        new.partition = new.partition.or(aside);
+        source(site, &mut new, false);
         if new.has(ReservationFlag::FirstCores) && new.core_ids.is_empty() {
             return Err(Refusal::InvalidUpdate("FIRST_CORES requires CoreCnt=".to_owned()));
         }

@@ -285,6 +285,47 @@ fn all_nodes_of_a_partition_are_those_that_it_has_now() {
 }
 
 #[test]
+fn nodes_that_are_not_named_come_from_a_partition_that_is_told() {
+    let partition = |name: &str, default, members: &[u32]| {
+        Arc::new(PartitionView {
+            generation: 1,
+            config: Arc::new(PartitionConfig { name: name.into(), default, ..PartitionConfig::default() }),
+            state: PartitionState::Up,
+            nodes: members.iter().copied().map(NodeIndex).collect(),
+        })
+    };
+    let partitions = [partition("debug", true, &[0, 1]), partition("other", false, &[1, 2])];
+    let nodes = nodes(3);
+    let act = |core: &mut ReservationsCore, change: &ReservationChange| {
+        let changed = on(&nodes, |site| {
+            let site = Site { partitions: &partitions, nodes: site.nodes, zone: site.zone, ..*site };
+            let known = core.list().any(|known| Some(&known.name) == change.name.as_ref());
+            if known { core.update(&site, change) } else { core.create(&site, "root", change) }
+        });
+        changed.map(|changed| changed.saved.map(|made| (made.partition.unwrap_or_default(), made.nodes)).unwrap())
+    };
+    let told = |partition: &str, nodes: &[&str]| {
+        Ok((partition.to_owned(), nodes.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>()))
+    };
+    let mut core = ReservationsCore::default();
+    assert_eq!(act(&mut core, &counted("a", 1, &[])), told("debug", &["n0"]));
+    let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    let change = |nodes| ReservationChange { name: Some("a".into()), nodes: Some(nodes), ..Default::default() };
+    assert_eq!(act(&mut core, &change(NodesWanted::More(1))), told("debug", &["n0", "n1"]));
+    assert!(act(&mut core, &change(NodesWanted::More(1))).is_err());
+    assert_eq!(act(&mut core, &change(NodesWanted::With(names(&["n2"])))), told("debug", &["n0", "n1", "n2"]));
+    assert_eq!(act(&mut core, &wish("b", &["n0"], 5000, 10)), told("", &["n0"]));
+    let allowed = ReservationChange { partitions: AccessList::parse("other,debug"), ..wish("c", &["n0"], 6000, 10) };
+    assert_eq!(act(&mut core, &allowed), told("other", &["n0"]));
+    let allowed = ReservationChange { partitions: AccessList::parse("other"), ..counted("d", 1, &[]) };
+    let later = ReservationChange { start: Some(at(7000)), ..allowed };
+    assert_eq!(act(&mut core, &later), told("other", &["n1"]));
+    // A partition alone stands for all of its nodes.
+    let whole = ReservationChange { nodes: None, partition: Some("other".into()), ..wish("e", &[], 9000, 10) };
+    assert_eq!(act(&mut core, &whole), told("other", &["n1", "n2"]));
+}
+
+#[test]
 fn licenses_are_reserved_once() {
     let mut core = ReservationsCore::default();
     let any = |name: &str, licenses: &str, from| ReservationChange {
