@@ -10,7 +10,7 @@ use crate::{
     kernel::{
         daemonise::{self, PidFile, Readiness, Side},
         inventory::{self, Machine},
-        rlimits,
+        rlimits, users,
     },
     node::{self, joining, start::own_node},
 };
@@ -230,7 +230,10 @@ fn read_config(program: &str, options: &Options) -> Result<Config, String> {
     let path: PathBuf =
         found.map(|c| c.path.clone()).ok_or("no configuration file is named and none is in a usual place")?;
     let path = std::path::absolute(&path).unwrap_or(path);
-    let (config, report) = config::read_reporting(&path);
+    let (config, mut report) = config::read_reporting(&path);
+    if options.roles != Roles::Node {
+        report.check_groups(users::knows_group);
+    }
     for warning in report.warnings() {
         complain(program, &warning.to_string());
     }

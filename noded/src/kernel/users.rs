@@ -98,6 +98,11 @@ pub fn group_by_name_or_gid(text: &str) -> Result<Option<String>, UserError> {
     Ok(found.map(|group| group.name))
 }
 
+/// Is there a group of that name? Where the name service does not answer, it is taken to be there.
+pub fn knows_group(name: &str) -> bool {
+    !matches!(Group::from_name(name), Ok(None))
+}
+
 /// All groups of a user, the primary one included, sorted. For an id without a name: the primary one alone.
 pub fn groups(uid: u32, gid: u32) -> Result<Vec<u32>, UserError> {
     let name = match by_uid(uid) {

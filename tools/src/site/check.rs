@@ -2,6 +2,7 @@
 
 use super::SiteError;
 use crate::{
+    accounts,
     cluster::Cluster,
     output::{self, Console},
     query::arguments::{self, Outcome, Table},
@@ -32,7 +33,8 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
         [file] => PathBuf::from(file),
         _ => return Err(SiteError::Usage("check takes one file".to_owned())),
     };
-    let report = config::check(&path);
+    let mut report = config::check(&path);
+    report.check_groups(|group| accounts::gid_of(group).is_some());
     let code = i32::from(report.has_errors());
     Ok(output::finish(console, output::stdout(|out| render(&report, &path, out)), code))
 }

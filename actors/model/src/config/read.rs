@@ -201,6 +201,9 @@ impl Reader {
             }
             if pair.is("Nodes") {
                 nodes_place = pair.place.clone();
+            } else if pair.is("AllowGroups") {
+                let groups = values::list_or_all(&pair.value).into_iter().flatten();
+                report.groups.extend(groups.map(|group| (pair.place.clone(), group)));
             }
         }
         if is_default {

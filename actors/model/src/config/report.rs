@@ -69,6 +69,8 @@ pub struct ConfigReport {
     pub problems: Vec<Problem>,
     /// Every file that was read, the main one first.
     pub files: Vec<PathBuf>,
+    /// Groups that partitions name, and where. Whether they are there only the system can say.
+    pub groups: Vec<(Place, String)>,
 }
 
 impl ConfigReport {
@@ -81,6 +83,15 @@ impl ConfigReport {
     fn add(&mut self, severity: Severity, place: &Place, what: String, wrong: SettingError) {
         let SettingError { cause, suggestion } = wrong;
         self.problems.push(Problem { severity, place: place.clone(), what, cause, suggestion });
+    }
+    /// Warns of groups that the system does not know: nobody is in them, but they may come.
+    pub fn check_groups(&mut self, is_known: impl Fn(&str) -> bool) {
+        for (place, group) in std::mem::take(&mut self.groups) {
+            if !is_known(&group) {
+                let wrong = SettingError::new("this system knows no such group, so nobody is in it");
+                self.warning(&place, format!("AllowGroups={group}"), wrong.suggest("\"getent group\" lists them"));
+            }
+        }
     }
     /// Findings that make the file unusable.
     pub fn errors(&self) -> impl Iterator<Item = &Problem> {

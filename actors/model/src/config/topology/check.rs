@@ -35,6 +35,14 @@ pub fn check(config: &Config, file: &TopologyFile, partitions: &[(Place, Place)]
         let wrong = SettingError::new("no topology has cluster_default: true; the first one counts");
         report.warning(&at(&file.place, first.line), format!("topology: {}", first.name), wrong);
     }
+    let mut defaults = file.topologies.iter().filter(|t| t.cluster_default);
+    if let (Some(first), others) = (defaults.next(), defaults) {
+        for other in others {
+            let wrong = SettingError::new(format!("{} has cluster_default: true already; that one counts", first.name));
+            let what = format!("topology: {}", other.name);
+            report.warning(&at(&file.place, other.line), what, wrong.suggest("keep it on one topology"));
+        }
+    }
     if report.has_errors() {
         return;
     }

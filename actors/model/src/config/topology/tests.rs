@@ -106,6 +106,15 @@ const PARTITIONS: &str = "ClusterName=c\nSlurmctldHost=a\nNodeName=n[01-32]\nPar
      PartitionName=r Nodes=n[01-08] Topology=topo4\nPartitionName=x Nodes=ALL Topology=topo5 Default=YES\n";
 
 #[test]
+fn one_topology_is_the_default() {
+    let twice = YAML.replace("- topology: topo2\n", "- topology: topo2\n  cluster_default: true\n");
+    let (config, problems) = with("twice", PARTITIONS, &[("topology.yaml", &twice)]);
+    assert!(config.is_some());
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains("topology: topo2: topo1 has cluster_default: true already"), "{problems:?}");
+}
+
+#[test]
 fn yaml_has_many_topologies_and_partitions_choose() {
     let (config, problems) = with("yaml", PARTITIONS, &[("topology.yaml", YAML), ("topology.conf", "nonsense")]);
     assert_eq!(problems, Vec::<String>::new());
