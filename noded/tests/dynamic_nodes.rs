@@ -16,11 +16,16 @@ use support::{Answer, Cluster, Killed, built, field_of};
 const UP: &[&str] = &["--nodes", "1", "--cpus", "4", "--memory", "5000"];
 const TREE: &str = "SwitchName=root Switches=s1,s2\nSwitchName=s1 Nodes=n1\nSwitchName=s2\n";
 
+const FAST: &str = "TopologyPlugin=topology/tree\nNodeSet=fast Feature=f1\nPartitionName=fast Nodes=fast\n";
+
 fn cluster(name: &str) -> Cluster {
+    cluster_with(name, ("topology.conf", TREE), FAST)
+}
+
+fn cluster_with(name: &str, (file, text): (&str, &str), conf: &str) -> Cluster {
     let cluster = Cluster::up_with(name, UP, |cluster| {
-        std::fs::write(cluster.home.join("etc/topology.conf"), TREE).unwrap();
-        "MaxNodeCount=3\nTopologyPlugin=topology/tree\nNodeSet=fast Feature=f1\nPartitionName=fast Nodes=fast\n"
-            .to_owned()
+        std::fs::write(cluster.home.join("etc").join(file), text).unwrap();
+        format!("MaxNodeCount=3\n{conf}")
     });
     symlink(built().join("noded"), cluster.work.join("bin/slurmd")).unwrap();
     cluster
@@ -96,4 +101,16 @@ fn a_node_without_a_place_is_told_why() {
     let mut wrong = slurmd(&c, "n1", "CPUs=4");
     assert!(!wrong.wait().unwrap().success());
     assert!(c.read("n1.out").contains("start a node of slurm.conf without -Z"));
+}
+
+/// What was written at `create` had to be written again at its daemon.
+#[test]
+fn a_created_node_has_the_gres_that_gres_conf_says() {
+    let devices = "NodeName=d1 Name=gpu File=/dev/null,/dev/zero\n";
+    let c = cluster_with("dynamic-gres", ("gres.conf", devices), "GresTypes=gpu\n");
+    c.sh("scontrol create nodename=d1 CPUs=2 RealMemory=1000 Gres=gpu:2 State=CLOUD").ok();
+    let _daemon = Killed(slurmd(&c, "d1", "CPUs=2 RealMemory=1000"));
+    c.await_that("d1 is there", || state(&c, "d1").is_some_and(|state| state.starts_with("IDLE")));
+    let given = c.sh("srun -w d1 --gres=gpu:2 printenv CUDA_VISIBLE_DEVICES").ok();
+    assert_eq!(given.out.trim(), "0,1");
 }

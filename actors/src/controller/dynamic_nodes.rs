@@ -2,11 +2,11 @@
 //! who goes by the nodes is told. An agent that joins is welcomed after that.
 
 use super::{
-    env::{Env, deliver, journal_outcome},
+    env::{Env, OpenLink, deliver, journal_outcome},
     event::ControllerEvent,
     front::ControllerActor,
     messages::ControllerMsg,
-    ports::ReplySink,
+    ports::{AgentLink, ReplySink},
     roster::{Roster, Spoken},
     setup,
 };
@@ -14,7 +14,7 @@ use crate::{
     job::messages::Authority,
     node::{
         core::NodeCore,
-        messages::{NodeInput, NodeMsg, NodeSite},
+        messages::{NodeInput, NodeMsg, NodeSettings, NodeSite},
         shell::{Connected, NodesMsg},
     },
     partition::shell::PartitionsMsg,
@@ -46,9 +46,15 @@ pub(super) enum RosterChange {
     Join { node: String, joining: Box<Joining>, address: String, agent: Connected },
     /// `scontrol create`
     Create { names: String, line: String, replies: Box<dyn ReplySink> },
-    /// `scontrol delete`, of nodes whose owners let them go; how many deletions were before they were asked; and why others
-    /// stay.
-    Delete { names: Vec<String>, asked: u64, stay: Option<Refusal>, replies: Box<dyn ReplySink> },
+    /// `scontrol delete`, of nodes whose owners let them go, with the links that are to end with them; how many deletions
+    /// were before they were asked; and why others stay.
+    Delete {
+        names: Vec<String>,
+        links: BTreeMap<String, OpenLink>,
+        asked: u64,
+        stay: Option<Refusal>,
+        replies: Box<dyn ReplySink>,
+    },
     /// `scontrol update ... Topology=`, and what else is to be changed then.
     Place { names: Vec<String>, place: String, by: Authority, then: Box<NodeChange>, replies: Box<dyn ReplySink> },
 }
@@ -82,6 +88,8 @@ pub(super) struct RosterChanges {
     /// How often nodes were deleted so far, and for each name at which time last.
     deletions: u64,
     deleted: BTreeMap<String, u64>,
+    /// Links of nodes that are being deleted. A daemon that comes by another one meanwhile is a new node's.
+    ending: BTreeMap<String, OpenLink>,
     /// Agents that were declined, so that the trace says it once however often they try.
     declined: BTreeMap<String, Refusal>,
 }
@@ -170,7 +178,9 @@ impl ControllerActor {
         stay: Option<Refusal>,
         replies: Box<dyn ReplySink>,
     ) {
-        self.change_roster(cx, RosterChange::Delete { names, asked, stay, replies });
+        let link = |name: &String| Some((name.clone(), self.env.links.get(name)?));
+        let links = names.iter().filter_map(link).collect();
+        self.change_roster(cx, RosterChange::Delete { names, links, asked, stay, replies });
     }
 
     /// Takes all that wait, unless some are being saved.
@@ -228,14 +238,16 @@ impl ControllerActor {
                     }
                 }
             }
-            RosterChange::Create { names, line, replies } => {
-                Done::Answer { result: roster.create(&names, &line, &spoken).map(drop), replies }
-            }
-            RosterChange::Delete { mut names, asked, stay, replies } => {
+            RosterChange::Create { names, line, replies } => Done::Answer {
+                result: roster.create(&names, &line, &spoken, &|name| env.ports.host.may_be_named(name)).map(drop),
+                replies,
+            },
+            RosterChange::Delete { mut names, mut links, asked, stay, replies } => {
                 // One that went meanwhile and came again was not asked.
                 names.retain(|name| self.roster.deleted.get(name).is_none_or(|last| *last <= asked));
                 self.roster.deletions += 1;
                 for name in roster.delete(&names) {
+                    self.roster.ending.extend(links.remove_entry(&name));
                     self.roster.deleted.insert(name, self.roster.deletions);
                 }
                 Done::Answer { result: stay.map_or(Ok(()), Err), replies }
@@ -257,19 +269,15 @@ impl ControllerActor {
         if self.roster.declined.get(&node) != Some(&refusal) {
             tracing::error!(node, "node.declined: {refusal}");
         }
-        // The agent logs it and tries again; nothing more can be done when even that does not arrive.
-        let _ = link.send(ControllerToNode::Declined(refusal.clone()));
+        // The agent logs it and tries again.
+        say_last(cx, link, ControllerToNode::Declined(refusal.clone()));
         self.env.links.close(&node, registration.conn);
-        // What is still on its way when a link is closed is lost.
-        cx.spawn(async move {
-            tokio::time::sleep(DECLINED).await;
-            link.close();
-        });
         self.roster.declined.insert(node, refusal);
     }
 
     pub(super) fn roster_saved(&mut self, cx: &mut Context<Self>, result: Result<(), String>) {
         let Some((roster, done)) = self.roster.saving.take() else { return };
+        let ending = std::mem::take(&mut self.roster.ending);
         if let Err(error) = result {
             tracing::error!(error, "node.roster_not_saved");
             for done in done {
@@ -283,7 +291,7 @@ impl ControllerActor {
             return self.next_lot(cx);
         }
         if let Some(roster) = roster {
-            self.publish(cx, roster);
+            self.publish(cx, roster, ending);
         }
         for done in done {
             match done {
@@ -313,7 +321,7 @@ impl ControllerActor {
     }
 
     /// The roster is on disk: owners of nodes are started, told and stopped, and whoever goes by the nodes is told.
-    fn publish(&mut self, cx: &mut Context<Self>, roster: Roster) {
+    fn publish(&mut self, cx: &mut Context<Self>, roster: Roster, mut ending: BTreeMap<String, OpenLink>) {
         let before = self.env.config();
         let mut roster = roster;
         // The file may have been read again while it was being saved.
@@ -322,26 +330,24 @@ impl ControllerActor {
             roster.read_again(base);
         }
         let config = roster.config();
-        self.env.set_roster(roster);
+        let known = self.env.roster();
+        let moved = !known.whereabouts().eq(roster.whereabouts());
+        let others = |node: &NodeConfig| known.neighbours(&node.name) != roster.neighbours(&node.name);
+        let changed = |node: &&NodeConfig| before.node(&node.name) != Some(*node) || (moved && others(node));
+        let changed: Vec<&NodeConfig> = config.nodes.iter().filter(changed).collect();
+        self.env.set_roster(roster.clone());
         if Arc::ptr_eq(&before, &config) {
             return;
         }
         let site = Arc::new(setup::node_site(&config, self.env.job_site().epoch, &self.env.ports));
-        let changed = |node: &&NodeConfig| before.node(&node.name) != Some(*node);
-        for node in config.nodes.iter().filter(changed) {
+        for node in changed {
             self.configure_node(cx, node, &site);
         }
         for node in before.nodes.iter().filter(|node| config.node(&node.name).is_none()) {
             tracing::info!(node = node.name, "node.deleted");
-            // Its daemon would only come again. What is still on its way when a link is closed is lost.
-            if let Some((_, link)) = self.env.links.get(&node.name) {
-                if link.send(ControllerToNode::Shutdown).is_err() {
-                    tracing::debug!(node = node.name, "node.shutdown_not_sent");
-                }
-                cx.spawn(async move {
-                    tokio::time::sleep(DECLINED).await;
-                    link.close();
-                });
+            // Its daemon would only come again.
+            if let Some((_, link)) = ending.remove(&node.name) {
+                say_last(cx, link, ControllerToNode::Shutdown);
             }
             self.stop_node(cx, &node.name);
         }
@@ -357,7 +363,8 @@ impl ControllerActor {
 
     /// Tells a node's owner what the configuration says, or has it started.
     pub(super) fn configure_node(&self, cx: &mut Context<Self>, node: &NodeConfig, site: &Arc<NodeSite>) {
-        let settings = setup::node_settings(node);
+        let neighbours = self.env.roster().neighbours(&node.name);
+        let settings = NodeSettings { neighbours, ..setup::node_settings(node) };
         if let Some(address) = self.env.node(&node.name) {
             let input = NodeInput::Configure { settings: Box::new(settings), site: Arc::clone(site) };
             return deliver(cx, &address, NodeMsg::Input(input));
@@ -383,6 +390,18 @@ impl ControllerActor {
             }
         }
     }
+}
+
+/// Sends the last frame of a link. What is still on its way when a link is closed is lost, so that happens later; when even
+/// this does not arrive nothing more can be done.
+fn say_last(cx: &mut Context<ControllerActor>, link: Arc<dyn AgentLink>, frame: ControllerToNode) {
+    if link.send(frame).is_err() {
+        tracing::debug!("node.last_frame_not_sent");
+    }
+    cx.spawn(async move {
+        tokio::time::sleep(DECLINED).await;
+        link.close();
+    });
 }
 
 /// Names of nodes in place of names of node sets.

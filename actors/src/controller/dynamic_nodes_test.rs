@@ -12,7 +12,7 @@ use garrick_model::{
     ids::JobId,
     messages::{
         command::{CommandReply, CommandRequest, JobMilestone, NodeChange},
-        node::Joining,
+        node::{ControllerToNode, Joining, Neighbour},
     },
     refusal::Refusal,
     reservation::Reservation,
@@ -169,7 +169,10 @@ fn a_node_whose_place_is_gone_may_come_again() {
 #[test]
 fn nodes_are_created_all_or_none() {
     let mut roster = Roster::new(config(SITE), BTreeMap::new());
-    let mut create = |names: &str, line: &str| roster.create(names, line, &Default::default).map_err(|r| r.to_string());
+    let no_slash = |name: &str| !name.contains('/');
+    let mut create = |names: &str, line: &str| {
+        roster.create(names, line, &Default::default, &no_slash).map_err(|refusal| refusal.to_string())
+    };
     let state = "Invalid node state specified: only State=CLOUD and State=FUTURE nodes can be created";
     assert_eq!(create("d[1-2]", "CPUs=4"), Err(state.to_owned()));
     assert_eq!(create("n0", "State=cloud"), Err("Node n0 exists already".to_owned()));
@@ -342,7 +345,10 @@ fn a_node_that_comes_again_at_once_is_another_one() {
             answers
         };
         let mut first = retired(0);
-        agents.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
+        // Its daemon is told to end, and not the one that comes while that is being saved.
+        let mut later = Agents::new(&rig);
+        later.connect("n0", Habit::Finish);
+        later.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
         // Asked before it was deleted and came again.
         let mut second = retired(0);
         assert_eq!(first.recv().await, Some(CommandReply::Done));
@@ -350,6 +356,48 @@ fn a_node_that_comes_again_at_once_is_another_one() {
         assert!(rig.controller.env.config().node("d1").is_some());
         let job = rig.submitted(on("d1")).await;
         assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Completed);
+        let ends = |frame: &ControllerToNode| matches!(frame, ControllerToNode::Shutdown);
+        agents.heard(|node, frame| (node == "d1" && ends(frame)).then_some(())).await;
+        assert!(!later.orders().iter().any(|(_, frame)| ends(frame)));
+    });
+}
+
+/// One that knew no other took itself for cut off whenever the controller was away.
+#[test]
+fn nodes_are_told_of_those_that_join() {
+    let mut roster = Roster::new(config(&SITE.replace("=4", "=40")), BTreeMap::new());
+    for n in 1..=20 {
+        joins(&mut roster, &format!("d{n:02}"), "CPUs=4").unwrap();
+    }
+    let names =
+        |roster: &Roster, of: &str| -> Vec<String> { roster.neighbours(of).into_iter().map(|n| n.name).collect() };
+    let of_18 = names(&roster, "d18");
+    assert_eq!((of_18.len(), &of_18[..3]), (16, &["d19", "d20", "d01"].map(str::to_owned)[..]));
+    assert_eq!(names(&roster, "n0")[0], "d01");
+    assert_eq!(roster.neighbours("d01")[0].address, "10.0.0.9:7000");
+    with_system(async |system| {
+        let rig = Rig::start(&system, SITE, MemoryJournal::default());
+        let mut agents = Agents::new(&rig);
+        agents.connect("n0", Habit::Finish);
+        agents.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
+        agents.join("d2", Habit::Finish, "CPUs=4 RealMemory=1000");
+        let told =
+            |node: &str, by: &[Neighbour]| (node.to_owned(), by.iter().map(|n| n.name.clone()).collect::<Vec<_>>());
+        let heard = |wanted: (&str, &[&str])| {
+            let wanted = (wanted.0.to_owned(), wanted.1.iter().map(ToString::to_string).collect::<Vec<_>>());
+            move |node: &str, frame: &ControllerToNode| match frame {
+                ControllerToNode::Welcome { neighbours, .. }
+                | ControllerToNode::Ping { neighbours: Some(neighbours), .. } => {
+                    (told(node, neighbours) == wanted).then_some(())
+                }
+                _ => None,
+            }
+        };
+        agents.heard(heard(("n0", &["d1", "d2"]))).await;
+        agents.heard(heard(("d1", &["d2"]))).await;
+        agents.heard(heard(("d2", &["d1"]))).await;
+        assert_eq!(delete(&rig, &["d2"]).await, CommandReply::Done);
+        agents.heard(heard(("n0", &["d1"]))).await;
     });
 }
 

@@ -105,6 +105,9 @@ impl UserDirectory for MadeUpUsers {
 struct PlainHost;
 
 impl Host for PlainHost {
+    fn may_be_named(&self, name: &str) -> bool {
+        !name.contains('/')
+    }
     fn reconfigure(&self, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Done);
     }

@@ -100,6 +100,8 @@ pub trait Host: Send + Sync + 'static {
     fn show_config(&self, config: &Config, next_job: JobId) -> Vec<(String, String)>;
     /// Users who may do everything: root, SlurmUser, and the user that the controller runs as.
     fn administrators(&self) -> Vec<u32>;
+    /// May a node be called so? Its certificate carries the name: a daemon of another one could never come.
+    fn may_be_named(&self, name: &str) -> bool;
     /// Host name and program version, for `Pong`.
     fn identity(&self) -> (String, String);
 }

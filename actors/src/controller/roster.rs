@@ -6,12 +6,13 @@ use garrick_model::{
         self, Config, ConfiguredState, DynamicNode, SettingError, Unfit, Whereabouts,
         places::{self, Placing},
     },
-    messages::node::Joining,
+    messages::node::{Joining, Neighbour},
     refusal::Refusal,
     topology::NamedTopology,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::Bound,
     sync::Arc,
 };
 
@@ -32,6 +33,9 @@ pub struct Roster {
     /// Nodes whose place is not there.
     unplaced: BTreeSet<String>,
 }
+
+/// So many nodes that joined each node is told of: as many as one asks at a time.
+const MOST_NEIGHBOURS: usize = 16;
 
 /// Places of nodes that are still spoken of: no other node gets them.
 pub type Spoken = BTreeSet<u32>;
@@ -114,6 +118,23 @@ impl Roster {
         self.base = base;
         self.make();
         taken
+    }
+
+    /// Where nodes that came at run time are, in the order of their names.
+    pub fn whereabouts(&self) -> impl Iterator<Item = (&str, Option<&Whereabouts>)> {
+        self.nodes.iter().map(|(name, node)| (name.as_str(), node.whereabouts.as_ref()))
+    }
+
+    /// Nodes that came at run time of which that one is to know, to ask them whether they have the controller: those after it
+    /// in the order of names, round and round. The nodes of the file it knows itself.
+    pub fn neighbours(&self, name: &str) -> Vec<Neighbour> {
+        let after = self.nodes.range::<str, _>((Bound::Excluded(name), Bound::Unbounded));
+        let before = self.nodes.range::<str, _>((Bound::Unbounded, Bound::Excluded(name)));
+        let told = |(name, node): (&String, &DynamicNode)| {
+            let place = node.whereabouts.as_ref()?;
+            Some(Neighbour { name: name.clone(), address: format!("{}:{}", place.address, place.port) })
+        };
+        after.chain(before).filter_map(told).take(MOST_NEIGHBOURS).collect()
     }
 
     /// May a node of this name join the cluster?
@@ -272,7 +293,13 @@ impl Roster {
     }
 
     /// An administrator makes nodes: all of them or none. Answers their names.
-    pub fn create(&mut self, names: &str, line: &str, spoken: &dyn Fn() -> Spoken) -> Result<Vec<String>, Refusal> {
+    pub fn create(
+        &mut self,
+        names: &str,
+        line: &str,
+        spoken: &dyn Fn() -> Spoken,
+        may_be_named: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<String>, Refusal> {
         let made = config::read_line(&self.base, names, line).map_err(|wrong| unfit(names, wrong))?;
         if !matches!(config::state_of(&made), ConfiguredState::Cloud | ConfiguredState::Future) {
             let said = "Invalid node state specified: only State=CLOUD and State=FUTURE nodes can be created";
@@ -281,7 +308,7 @@ impl Roster {
         if let Some(known) = made.nodes.iter().find(|node| self.has(&node.name)) {
             return Err(Refusal::InvalidUpdate(format!("Node {} exists already", known.name)));
         }
-        if let Some(node) = made.nodes.iter().find(|node| !is_name(&node.name)) {
+        if let Some(node) = made.nodes.iter().find(|node| !may_be_named(&node.name)) {
             let said = format!(
                 "Invalid node name specified: \"{}\" (up to 63 letters and digits, with -, _ and . between them)",
                 node.name
@@ -342,14 +369,6 @@ impl Roster {
         }
         self.put(moved)
     }
-}
-
-/// Fit for a certificate: a daemon of another name could never come.
-fn is_name(name: &str) -> bool {
-    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let bytes = name.as_bytes();
-    let fit = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-    bytes.len() <= 63 && edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(fit) && !name.contains("..")
 }
 
 fn unfit(names: &str, wrong: SettingError) -> Refusal {

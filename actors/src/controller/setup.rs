@@ -102,14 +102,15 @@ pub fn start_replayed(
     let of_file = if known > 0 { roster.read_again(Arc::clone(&config)) } else { Vec::new() };
     let config = roster.config();
     let site = Arc::new(node_site(&config, epoch, &ports));
-    let env = Arc::new(Env::new(system.clone(), ports, jobs, ids, roster));
+    let env = Arc::new(Env::new(system.clone(), ports, jobs, ids, roster.clone()));
     env.set_job_site(Arc::new(job_site(&config, epoch)));
 
     let mut holds = holds_by_node(&config, replayed.jobs.values());
     for node in &config.nodes {
         let kept = holds.remove(&node.name).unwrap_or_default();
         let saved = replayed.nodes.get(&node.name).cloned();
-        let core = NodeCore::new(now, node_settings(node), Arc::clone(&site), saved, kept);
+        let settings = NodeSettings { neighbours: roster.neighbours(&node.name), ..node_settings(node) };
+        let core = NodeCore::new(now, settings, Arc::clone(&site), saved, kept);
         env.nodes.put(&node.name, &core);
         // Boards are filled before anyone can ask; the owners publish over it.
         env.boards.nodes.publish(node.index, Arc::new(core.view()));
@@ -262,6 +263,7 @@ pub fn node_settings(node: &NodeConfig) -> NodeSettings {
         initial_reason: node.initial.reason.clone(),
         cloud: node.initial.state == ConfiguredState::Cloud,
         dynamic: node.dynamic,
+        neighbours: Vec::new(),
     }
 }
 

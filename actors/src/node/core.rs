@@ -78,7 +78,7 @@ pub struct NodeCore {
     pub(super) pings: u64,
     pub(super) touched: bool,
     /// It is being deleted.
-    retired: bool,
+    pub(super) retired: bool,
 }
 
 impl NodeCore {
@@ -228,14 +228,7 @@ impl NodeCore {
                 let result = if jobs.is_empty() { Ok(()) } else { Err(still_busy(&self.settings.name, &jobs)) };
                 out.push(NodeEffect::Answer { request, result });
             }
-            NodeInput::Configure { settings, site } => {
-                // A node of the file cannot be deleted any more.
-                self.retired &= settings.dynamic;
-                self.touched |= self.settings != *settings;
-                self.settings = *settings;
-                self.site = site;
-                self.check_shape(now, out);
-            }
+            NodeInput::Configure { settings, site } => self.configure(now, *settings, site, out),
             NodeInput::Timer(NodeTimer::Silence) => self.silence(now, out),
             NodeInput::Timer(NodeTimer::Ping) => self.ping(now, out),
         }

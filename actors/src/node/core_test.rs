@@ -41,6 +41,7 @@ pub(crate) fn settings(index: u32) -> NodeSettings {
         initial_reason: None,
         cloud: false,
         dynamic: false,
+        neighbours: Vec::new(),
     }
 }
 
@@ -556,7 +557,7 @@ fn what_is_for_an_agent_names_its_link() {
     assert_eq!(links(&out), [2]);
     core.handle(NOW, NodeInput::LinkGone { conn: 2 }, &mut out);
     let mut out = Vec::new();
-    core.handle(NOW, NodeInput::Send(Box::new(ControllerToNode::Ping { n: 1 })), &mut out);
+    core.handle(NOW, NodeInput::Send(Box::new(ControllerToNode::Ping { n: 1, neighbours: None })), &mut out);
     assert!(links(&out).is_empty(), "without a link nothing may wait for the next one");
 }
 

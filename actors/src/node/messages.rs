@@ -9,7 +9,7 @@ use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
         command::NodeChange,
-        node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
+        node::{AgentReport, ControllerToNode, HeldRun, Neighbour, NodeToController},
     },
     refusal::Refusal,
     resources::{NodeShape, NodeShare, SpecCores},
@@ -46,6 +46,8 @@ pub struct NodeSettings {
     pub cloud: bool,
     /// It came at run time.
     pub dynamic: bool,
+    /// Others that did, of which it is told.
+    pub neighbours: Vec<Neighbour>,
 }
 
 /// `State=` in `slurm.conf`.

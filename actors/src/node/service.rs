@@ -2,14 +2,14 @@
 
 use super::{
     core::{Link, NOT_RESPONDING, NodeCore},
-    messages::{NodeEffect, NodeNotice, NodeTimer, Registration, ReturnToService},
+    messages::{NodeEffect, NodeNotice, NodeSettings, NodeSite, NodeTimer, Registration, ReturnToService},
     record::{DownCause, SavedNode},
 };
 use garrick_model::{
     gres::GresEntry,
     messages::{
         command::{NodeChange, NodeStateChange},
-        node::ControllerToNode,
+        node::{ControllerToNode, Neighbour},
     },
     refusal::Refusal,
     time::Timestamp,
@@ -51,6 +51,7 @@ impl NodeCore {
             credential_key: self.site.credential_key.clone().into(),
             key_id: self.site.key_id.clone(),
             runs: self.account.holds().filter(|h| !h.kept).map(|h| (h.job, h.sluid)).collect(),
+            neighbours: self.settings.neighbours.clone(),
         };
         self.to_agent(first, out);
         self.check_shape(now, out);
@@ -167,13 +168,36 @@ impl NodeCore {
         let interval = silence / TICKS;
         self.quiet = self.quiet.saturating_add(1);
         if self.link.is_some() && now.since(self.last_heard) >= interval / 2 {
-            self.pings += 1;
-            self.to_agent(ControllerToNode::Ping { n: self.pings }, out);
+            self.send_ping(None, out);
         }
         out.push(NodeEffect::SetTimer { timer: NodeTimer::Ping, at: now.plus(interval) });
         if self.quiet == MOST_QUIET {
             self.silence(now, out);
         }
+    }
+
+    fn send_ping(&mut self, neighbours: Option<Vec<Neighbour>>, out: &mut Vec<NodeEffect>) {
+        self.pings += 1;
+        self.to_agent(ControllerToNode::Ping { n: self.pings, neighbours }, out);
+    }
+
+    /// The configuration says something else of the node.
+    pub(super) fn configure(
+        &mut self,
+        now: Timestamp,
+        settings: NodeSettings,
+        site: Arc<NodeSite>,
+        out: &mut Vec<NodeEffect>,
+    ) {
+        // A node of the file cannot be deleted any more.
+        self.retired &= settings.dynamic;
+        self.touched |= self.settings != settings;
+        let before = std::mem::replace(&mut self.settings, settings);
+        self.site = site;
+        if before.neighbours != self.settings.neighbours {
+            self.send_ping(Some(self.settings.neighbours.clone()), out);
+        }
+        self.check_shape(now, out);
     }
 
     pub(super) fn update(

@@ -202,7 +202,8 @@ impl NodeAgentCore {
 
     fn controller(&mut self, message: ControllerToNode, out: &mut Vec<AgentEffect>) {
         match message {
-            ControllerToNode::Welcome { credential_key, key_id, runs, .. } => {
+            ControllerToNode::Welcome { credential_key, key_id, runs, neighbours, .. } => {
+                out.push(AgentEffect::Neighbours(neighbours));
                 self.welcome = true;
                 self.renew_lease(out);
                 out.push(AgentEffect::TrustKey { key: credential_key.into_vec(), id: key_id });
@@ -228,7 +229,10 @@ impl NodeAgentCore {
             ControllerToNode::FinishAllocation { job, sluid, exit } => {
                 self.order(RunKey { job, sluid }, NodeToStepd::FinishAllocation(exit), out);
             }
-            ControllerToNode::Ping { n } => self.tell(NodeToController::Heartbeat { n, load: self.load }, out),
+            ControllerToNode::Ping { n, neighbours } => {
+                out.extend(neighbours.map(AgentEffect::Neighbours));
+                self.tell(NodeToController::Heartbeat { n, load: self.load }, out);
+            }
             ControllerToNode::AckReports { upto } => self.acknowledged(upto, out),
             ControllerToNode::ListSteps { query, jobs } => self.list_steps(query, &jobs, out),
             // Steps are the step manager's: a shepherd of the same run knows none of them by itself.

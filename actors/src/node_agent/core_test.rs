@@ -8,8 +8,8 @@ use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
         node::{
-            AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, Joining, NodeToController,
-            SignalScope, SignedCredential,
+            AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, Joining, Neighbour,
+            NodeToController, SignalScope, SignedCredential,
         },
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
@@ -138,6 +138,7 @@ impl Bench {
             credential_key: ByteBuf::from(vec![1]),
             key_id: "k".into(),
             runs: runs.to_vec(),
+            neighbours: Vec::new(),
         })));
         all
     }
@@ -694,6 +695,17 @@ fn steps_reported_behind_the_last_word_of_a_stepd_arrive_too() {
     assert_eq!(safe[..2], [AgentEffect::MarkClean { run: RUN }, ack(3)]);
     let out = b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "exit code 0".into() });
     assert!(out.contains(&AgentEffect::Sweep { run: RUN }));
+}
+
+#[test]
+fn nodes_that_joined_are_known_from_the_controller() {
+    let (mut b, _) = Bench::new(vec![]);
+    b.welcome(&[]);
+    let joined = vec![Neighbour { name: "d1".to_owned(), address: "10.0.0.9:7000".to_owned() }];
+    let mut ping = |neighbours| b.tell(AgentInput::Controller(ControllerToNode::Ping { n: 1, neighbours }));
+    let told = AgentEffect::Neighbours(joined.clone());
+    assert!(ping(Some(joined)).contains(&told));
+    assert!(!ping(None).iter().any(|effect| matches!(effect, AgentEffect::Neighbours(_))));
 }
 
 /// Asked for after the lease: ended, whether the run goes on, for what the others said.

@@ -5,7 +5,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
         command::{Caller, CommandReply, CommandRequest, TraceLine},
-        node::{AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, NodeToController},
+        node::{AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, Neighbour, NodeToController},
         stepd::{NodeToStepd, StepdToNode},
     },
     view::{NodeFacts, NodeLoad},
@@ -354,6 +354,8 @@ pub enum AgentEffect {
     },
     /// Ask some other nodes whether they have the controller; answered by `PeersSaid`.
     AskPeers,
+    /// Nodes that came at run time and may be asked, too.
+    Neighbours(Vec<Neighbour>),
     /// Read the configuration again.
     Reconfigure,
     /// End this daemon.

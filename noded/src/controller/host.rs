@@ -14,7 +14,7 @@ use garrick_model::{
     time::Timestamp,
 };
 use garrick_runtime::{Address, TraceContext};
-use garrick_transport::JoinServer;
+use garrick_transport::{JoinServer, identity};
 use jiff::tz::TimeZone;
 use std::{
     sync::{Arc, OnceLock},
@@ -44,7 +44,8 @@ impl ThisProcess {
     /// Reads the configuration again and hands it to the front; an unusable one changes nothing.
     pub fn read_again(&self) -> Result<(), Refusal> {
         let path = &self.cluster.config.path;
-        let (config, report) = config::read_reporting(path);
+        let (config, mut report) = config::read_reporting(path);
+        report.check_groups(users::knows_group);
         for warning in report.warnings() {
             tracing::warn!("{warning}");
         }
@@ -69,6 +70,10 @@ impl ThisProcess {
 }
 
 impl Host for ThisProcess {
+    fn may_be_named(&self, name: &str) -> bool {
+        identity::is_name(name)
+    }
+
     fn reconfigure(&self, mut replies: Box<dyn ReplySink>) {
         replies.send(match self.read_again() {
             Ok(()) => CommandReply::Done,

@@ -34,7 +34,11 @@ pub fn line(config: &Config, name: &str, written: &str, found: &NodeShape, gpus:
     let names_gpus = pairs.iter().any(|(key, value)| {
         is(key, "Gres") && value.split(',').any(|entry| entry.split([':', '(']).next() == Some("gpu"))
     });
-    let detected = (gpus > 0 && !names_gpus && config.gres.detects(name)).then(|| format!("gpu:{gpus}"));
+    let mut detected = (gpus > 0 && !names_gpus && config.gres.detects(name)).then(|| format!("gpu:{gpus}"));
+    let offered = config.gres.offered(name, &|file| file.exists());
+    if !says("Gres") && !offered.is_empty() {
+        detected = Some(detected.into_iter().chain([offered]).collect::<Vec<_>>().join(","));
+    }
     let mut has_gres = false;
     for (key, value) in pairs {
         let value = match &detected {
@@ -107,6 +111,24 @@ mod tests {
         assert_eq!(of("RealMemory=5000").unwrap(), format!("{memory} RealMemory=5000"));
         let config = with_node(&base(), "d1", &of("CPUs=4 Feature=f1 Topology=nosuch:s1").unwrap()).unwrap();
         assert_eq!(config.node("d1").unwrap().settings.shape.cpus, 4);
+    }
+
+    #[test]
+    fn what_gres_conf_says_of_the_node_need_not_be_said_again() {
+        let slurm =
+            "ClusterName=c\nSlurmctldHost=a\nMaxNodeCount=4\nGresTypes=gpu,nic\nNodeName=n1\nPartitionName=p Nodes=ALL";
+        let gres = "NodeName=d[1-2] Name=gpu Type=a File=/dev/null,/dev/zero\nNodeName=d1 Name=nic Count=3\n\
+                    NodeName=n1 Name=nic Count=7\nName=nic File=/dev/no/such\n";
+        let files = [("/x/slurm.conf", slurm), ("/x/gres.conf", gres)];
+        let (config, report) = config::read_files(Path::new("/x/slurm.conf"), &files);
+        assert_eq!(report.problems, []);
+        let config = config.unwrap();
+        let of = |name: &str, written: &str| line(&config, name, written, &found(), 0).unwrap();
+        assert!(of("d1", "").ends_with(" Gres=gpu:a:2,nic:3"), "{}", of("d1", ""));
+        assert!(of("d2", "").ends_with(" Gres=gpu:a:2"));
+        assert!(of("d1", "Gres=gpu:1").ends_with(" Gres=gpu:1"));
+        assert!(!of("d9", "").contains("Gres"));
+        with_node(&config, "d1", &of("d1", "")).unwrap();
     }
 
     #[test]

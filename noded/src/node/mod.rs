@@ -16,6 +16,7 @@ pub mod port;
 pub mod relay;
 pub mod runs;
 pub mod scripts;
+pub mod shared_cpus;
 pub mod spool;
 pub mod start;
 pub mod traces;

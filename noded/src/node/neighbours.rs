@@ -7,13 +7,16 @@ use garrick_frame::LinkKind;
 use garrick_model::{
     config::Config,
     ids::RequestId,
-    messages::node::{AgentToStepMgr, StepMgrToAgent},
+    messages::node::{AgentToStepMgr, Neighbour, StepMgrToAgent},
 };
 use garrick_transport::{
     Endpoint,
     identity::{ExpectPeer, Role},
 };
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 use tokio::task::JoinSet;
 
 /// So many are asked: enough that most of them answer where most of all nodes do.
@@ -30,19 +33,31 @@ pub struct Neighbours {
     pub config: Arc<Config>,
     /// This node.
     pub own: String,
+    /// Those that came at run time, as the controller said last.
+    pub joined: Arc<Mutex<Vec<Neighbour>>>,
 }
 
 impl Neighbours {
     /// Name and address of some of them, others every time.
     fn some(&self) -> Vec<(String, String)> {
-        let mut others: Vec<_> = self.config.nodes.iter().filter(|node| node.name != self.own).collect();
+        let of_file = self.config.nodes.iter().filter(|node| node.name != self.own);
+        let mut others: Vec<(String, String)> =
+            of_file.map(|node| (node.name.clone(), format!("{}:{}", node.address, node.port))).collect();
+        let joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        let unknown = joined.iter().filter(|node| self.config.node(&node.name).is_none());
+        others.extend(unknown.map(|node| (node.name.clone(), node.address.clone())));
+        drop(joined);
         let mut chosen = Vec::new();
         while !others.is_empty() && chosen.len() < ASKED {
             let at = usize::try_from(RequestId::random().0 % others.len() as u64).unwrap_or(0);
-            let node = others.swap_remove(at);
-            chosen.push((node.name.clone(), format!("{}:{}", node.address, node.port)));
+            chosen.push(others.swap_remove(at));
         }
         chosen
+    }
+
+    /// The controller said which came at run time.
+    pub fn told(&self, joined: Vec<Neighbour>) {
+        *self.joined.lock().unwrap_or_else(PoisonError::into_inner) = joined;
     }
 
     /// Asks.

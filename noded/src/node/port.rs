@@ -195,6 +195,7 @@ impl AgentPort for NodePort {
                 let neighbours = self.neighbours.clone();
                 self.later(async move { AgentInput::PeersSaid(neighbours.ask().await) });
             }
+            AgentEffect::Neighbours(joined) => self.neighbours.told(joined),
             AgentEffect::Reconfigure => (self.reconfigure)(),
             AgentEffect::Exit => {
                 let _ = self.exit.send(true);

@@ -15,6 +15,7 @@ use crate::{
         port::NodePort,
         runs::RunWorld,
         scripts::{ScriptPatternError, resolve},
+        shared_cpus::{self, OwnCpus},
         spool::{Spool, SpoolError},
         uplink,
     },
@@ -83,6 +84,7 @@ pub struct RunningNode {
     /// Its address.
     pub address: SocketAddr,
     world: Arc<RunWorld>,
+    _cpus: OwnCpus,
 }
 
 impl RunningNode {
@@ -186,6 +188,7 @@ pub async fn start(
     let door_path = cluster.node_door(&node.name);
     let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
 
+    let cpus = shared_cpus::own(cluster, node, &machine.hostname, machine.shape.cpus);
     let settings = StepdSettings {
         kill_wait_secs: config.kill_wait_secs.into(),
         over_time_minutes: config.over_time_limit.minutes(),
@@ -195,7 +198,7 @@ pub async fn start(
         conf: config.path.clone(),
         home: cluster.home.clone(),
         cluster_id: cluster.id.clone(),
-        first_cpu: first_cpu(cluster, node),
+        first_cpu: cpus.first,
         shape: shape.clone(),
         doors: cluster.doors.clone(),
         devices: config.gres.devices(node, &detected),
@@ -257,8 +260,12 @@ pub async fn start(
             Box::new(Joining { line, port })
         }),
     };
-    let neighbours =
-        Neighbours { endpoint: Arc::clone(&endpoint), config: Arc::clone(&cluster.config), own: node.name.clone() };
+    let neighbours = Neighbours {
+        endpoint: Arc::clone(&endpoint),
+        config: Arc::clone(&cluster.config),
+        own: node.name.clone(),
+        joined: Arc::default(),
+    };
     let agent = start_agent(
         system,
         agent_config,
@@ -291,7 +298,7 @@ pub async fn start(
     };
     actix_rt::spawn(door::serve(listener, door_world));
     tracing::info!(node = node.name, %address, door = %door_path.display(), tracking = tracking.name(), "the node agent serves");
-    Ok(RunningNode { agent, door: door_path, address, world: run_world })
+    Ok(RunningNode { agent, door: door_path, address, world: run_world, _cpus: cpus })
 }
 
 #[allow(clippy::too_many_arguments)]
@@ -330,12 +337,6 @@ fn start_agent(
     });
     // The agent's inputs all come on the control lane, each from a bounded source.
     system.start(&path, spec.control(65_536))
-}
-
-/// Several nodes on one machine share its CPUs: each starts after those of the nodes before it.
-fn first_cpu(cluster: &Cluster, node: &NodeConfig) -> u32 {
-    let before = cluster.config.nodes.iter().take_while(|n| n.index != node.index);
-    before.filter(|n| n.hostname == node.hostname).map(|n| n.settings.shape.cpus).sum()
 }
 
 /// `-b`: another boot than the last.

@@ -304,6 +304,7 @@ impl World {
             AgentEffect::ClearTimer(timer) => self.clear_timer(&Happening::AgentTimer(node, life, timer)),
             AgentEffect::Watch { .. }
             | AgentEffect::NoteManager { .. }
+            | AgentEffect::Neighbours(_)
             | AgentEffect::TrustKey { .. }
             | AgentEffect::AnswerCommand { .. }
             | AgentEffect::OwnTrace { .. }

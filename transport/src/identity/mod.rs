@@ -16,7 +16,7 @@ pub mod signing;
 pub mod store;
 
 pub use authority::{CertAuthority, fingerprint};
-pub use peer::{ExpectPeer, PeerIdentity, Role};
+pub use peer::{ExpectPeer, PeerIdentity, Role, is_name};
 pub use signing::{SigningKey, VerifyKey};
 pub use store::{IdentityParts, IdentityStore};
 

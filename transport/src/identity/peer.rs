@@ -127,8 +127,8 @@ pub(crate) fn check_name(what: &'static str, name: &str) -> Result<(), IdentityE
     if is_name(name) { Ok(()) } else { Err(IdentityError::Name { what, name: name.to_owned() }) }
 }
 
-/// Fit for a URI and for a DNS name (RFC 1035's 63 bytes of a label), and for nothing that needs quoting.
-fn is_name(name: &str) -> bool {
+/// May a certificate carry this name? Fit for a URI and for a DNS name (RFC 1035's 63 bytes of a label), and for nothing that needs quoting.
+pub fn is_name(name: &str) -> bool {
     let bytes = name.as_bytes();
     let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     bytes.len() <= 63

@@ -288,6 +288,33 @@ impl GresConfig {
         !named && self.nvidia.iter().any(|nodes| nodes.as_ref().is_none_or(|nodes| nodes.contains(node)))
     }
 
+    /// What `gres.conf` says that a node has of which nothing else is said, as `Gres=` would: on lines that name the node,
+    /// and on lines for all nodes whose files are there.
+    pub fn offered(&self, node: &str, is_there: &dyn Fn(&Path) -> bool) -> String {
+        let mut entries: Vec<(String, u64)> = Vec::new();
+        for line in self.lines.iter().filter(|line| self.types.contains(&line.name) && line.name != SHARD) {
+            let concerned = match &line.nodes {
+                Some(nodes) => nodes.contains(node),
+                None => !line.files.is_empty() && line.files.iter().all(|file| is_there(Path::new(file))),
+            };
+            if !concerned {
+                continue;
+            }
+            let count = match (line.files.len(), line.one_device) {
+                (0, _) => line.count.unwrap_or(1),
+                (_, true) => 1,
+                (files, false) => files as u64,
+            };
+            let name = line.kind.iter().fold(line.name.clone(), |name, kind| format!("{name}:{kind}"));
+            match entries.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum = sum.saturating_add(count),
+                None => entries.push((name, count)),
+            }
+        }
+        let words: Vec<String> = entries.into_iter().map(|(name, count)| format!("{name}:{count}")).collect();
+        words.join(",")
+    }
+
     /// The devices of a node, by name and number. `detected`: files of its GPUs, for `AutoDetect`.
     pub fn devices(&self, node: &NodeConfig, detected: &[PathBuf]) -> Vec<GresDevice> {
         let entries = &node.settings.shape.gres;
@@ -523,7 +550,8 @@ pub(super) fn finish(config: &mut Config, report: &mut ConfigReport) {
     for line in &gres.lines {
         let unknown: Option<HostList> =
             line.nodes.as_ref().map(|nodes| nodes.iter().filter(|n| !config.by_name.contains_key(n)).collect());
-        if let Some(unknown) = unknown.filter(|nodes| !nodes.is_empty()) {
+        // Where nodes come at run time, they may be those.
+        if let Some(unknown) = unknown.filter(|nodes| !nodes.is_empty() && config.max_node_count.is_none()) {
             let wrong = SettingError::new(format!("no node is called {unknown}"));
             report.warning(&line.place, format!("Name={}", line.name), wrong);
         }

@@ -139,6 +139,9 @@ pub enum ControllerToNode {
         key_id: String,
         /// Runs the controller believes to be on this node; the agent ends all others.
         runs: Vec<(JobId, Sluid)>,
+        /// Nodes that came at run time, to be asked whether they have the controller.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        neighbours: Vec<Neighbour>,
     },
     /// Registration declined; the agent logs it and tries again later.
     Declined(Refusal),
@@ -191,6 +194,9 @@ pub enum ControllerToNode {
     Ping {
         /// Counter.
         n: u64,
+        /// As in `Welcome`, when they are others now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        neighbours: Option<Vec<Neighbour>>,
     },
     /// Reports up to this sequence number are safe on the controller's disk.
     AckReports {
@@ -243,6 +249,15 @@ pub enum ControllerToNode {
     Reconfigure,
     /// End this daemon. Jobs go on unless it says so.
     Shutdown,
+}
+
+/// Another node, and where its daemon is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Neighbour {
+    /// Name.
+    pub name: String,
+    /// Address and port.
+    pub address: String,
 }
 
 /// Whom a job signal reaches.
