@@ -10,6 +10,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
+use std::fmt;
 
 /// Minimum and maximum node count, `-N min[-max]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -191,6 +192,9 @@ pub struct LayoutRequest {
     /// `--distribution`, for steps that name none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub distribution: Option<Distribution>,
+    /// Its second and third words: which CPUs of a node the job gets, and how steps lay tasks on them.
+    #[serde(skip_serializing_if = "WithinNode::is_default")]
+    pub within: WithinNode,
     /// `--core-spec`, `--thread-spec`: left to the system on each node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_to_system: Option<SpecCores>,
@@ -447,6 +451,53 @@ pub enum Distribution {
     Arbitrary,
 }
 
+/// In which order CPUs of sockets, or of cores, go to tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum CpuOrder {
+    /// One is used up before the next.
+    Block,
+    /// Each task has its CPUs from one, the next task from the next.
+    Cyclic,
+    /// Each CPU is from the next one.
+    Fcyclic,
+}
+
+/// The second and third words of `-m`: over the sockets of a node, and over the cores of a socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default)]
+pub struct WithinNode {
+    /// `None`: cyclic, and for the CPUs of a job as the site says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sockets: Option<CpuOrder>,
+    /// `None`: as over sockets.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cores: Option<CpuOrder>,
+}
+
+impl WithinNode {
+    /// Nothing is said.
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl fmt::Display for WithinNode {
+    /// As behind the first word, with the colons: nothing, `:cyclic`, `:*:block`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = |order: Option<CpuOrder>| match order {
+            None => "*",
+            Some(CpuOrder::Block) => "block",
+            Some(CpuOrder::Cyclic) => "cyclic",
+            Some(CpuOrder::Fcyclic) => "fcyclic",
+        };
+        match (self.sockets, self.cores) {
+            (None, None) => Ok(()),
+            (sockets, None) => write!(f, ":{}", word(sockets)),
+            (sockets, cores) => write!(f, ":{}:{}", word(sockets), word(cores)),
+        }
+    }
+}
+
 /// How tasks are bound to CPUs, `--cpu-bind`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CpuBind {
@@ -455,8 +506,12 @@ pub enum CpuBind {
     Default,
     /// No binding below the job's own.
     None,
-    /// Each task to its own cores (`cores`, `threads`, `rank`).
+    /// Each task to its own CPUs and what else the step has of their cores (`cores`).
     Cores,
+    /// Each task to what the step has of the sockets of its own CPUs.
+    Sockets,
+    /// Each task to its own CPUs (`threads`, `rank`).
+    Threads,
     /// Each task to the mask with its local id.
     Map(Vec<u32>),
 }
@@ -505,6 +560,9 @@ pub struct StepSpec {
     /// `-m`.
     #[serde(default)]
     pub distribution: Distribution,
+    /// Its second and third words.
+    #[serde(default, skip_serializing_if = "WithinNode::is_default")]
+    pub within: WithinNode,
     /// `--exact`, `--overlap`, `--exclusive`.
     #[serde(default)]
     pub sharing: StepSharing,

@@ -16,7 +16,7 @@ use garrick_model::{
     config::{MemoryPer, PartitionConfig},
     ids::{JobId, NodeIndex},
     resources::NodeShape,
-    spec::Sharing,
+    spec::{CpuOrder, Sharing},
     state::{JobState, NodeBase, NodeFlags},
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, JobView, NodeLoad, NodeView, PartitionState},
@@ -65,6 +65,8 @@ pub struct Policy {
     pub max_memory: Option<MemoryPer>,
     /// `CR_ONE_TASK_PER_CORE`: a task has its cores to itself.
     pub one_task_per_core: bool,
+    /// How jobs get CPUs of several sockets unless they say it; block with `CR_CORE_DEFAULT_DIST_BLOCK`.
+    pub over_sockets: CpuOrder,
     /// `CR_LLN`: nodes with the most free CPUs first.
     pub least_loaded: bool,
     /// Who has room reserved, and whether jobs behind a blocked one may start.
@@ -112,6 +114,7 @@ impl Default for Policy {
             def_memory: None,
             max_memory: None,
             one_task_per_core: false,
+            over_sockets: CpuOrder::Cyclic,
             least_loaded: false,
             backfill: Backfill::Conservative,
             shortest_first: None,

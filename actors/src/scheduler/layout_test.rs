@@ -9,7 +9,7 @@ use super::{
     probe::Feasibility,
 };
 use garrick_model::{
-    spec::{Distribution, JobSpec, LayoutRequest, NodeCount},
+    spec::{CpuOrder, Distribution, JobSpec, LayoutRequest, NodeCount, WithinNode},
     view::NodeView,
 };
 
@@ -36,7 +36,9 @@ fn placed(view: &ClusterView) -> Vec<(String, String, u32)> {
 }
 
 fn on(nodes: Vec<NodeView>, spec: JobSpec) -> Vec<(String, String, u32)> {
-    placed(&cluster(nodes, vec![job(1, spec)]))
+    let mut view = cluster(nodes, vec![job(1, spec)]);
+    view.policy.over_sockets = CpuOrder::Cyclic;
+    placed(&view)
 }
 
 fn one(cpus: &str, tasks: u32) -> Vec<(String, String, u32)> {
@@ -168,4 +170,58 @@ fn cpus_and_memory_that_are_reserved_for_the_system_go_to_no_job() {
     let plan = plan(&view, NOW);
     assert_eq!(plan.expected.len(), 1);
     assert!(plan.starts.is_empty());
+}
+
+/// Two sockets of four cores of one thread, as in the examples of Slurm's page on CPU management: CPUs 0-3 and 4-7.
+fn two_fours(index: u32) -> NodeView {
+    let mut node = node(index, 4);
+    (node.shape.sockets, node.shape.cores_per_socket, node.shape.threads_per_core) = (2, 4, 1);
+    node
+}
+
+fn within(order: CpuOrder) -> LayoutRequest {
+    LayoutRequest { within: WithinNode { sockets: Some(order), cores: None }, ..some() }
+}
+
+#[test]
+fn cpus_are_from_the_sockets_in_turn_unless_block_is_asked_for() {
+    let cpus = |spec: JobSpec| on(vec![two_fours(0)], spec)[0].1.clone();
+    assert_eq!(cpus(tasks(6, some())), "0-2,4-6");
+    assert_eq!(cpus(tasks(6, within(CpuOrder::Block))), "0-5");
+    assert_eq!(cpus(tasks(8, some())), "0-7");
+    let of_three = |tasks_, layout| JobSpec { cpus_per_task: Some(3), ..tasks(tasks_, layout) };
+    assert_eq!(cpus(of_three(1, some())), "0-2", "a task is on one socket");
+    assert_eq!(cpus(of_three(1, within(CpuOrder::Fcyclic))), "0-1,4");
+    assert_eq!(cpus(of_three(2, some())), "0-2,4-6");
+    let of_six = JobSpec { cpus_per_task: Some(6), ..tasks(1, some()) };
+    assert_eq!(cpus(of_six), "0-2,4-6", "no socket has room for it");
+}
+
+#[test]
+fn what_others_have_of_a_socket_is_passed_over() {
+    let mut node = two_fours(0);
+    node.holds.push(hold(9, 0..3, 1, None));
+    let placed = on(vec![node], tasks(3, some()));
+    assert_eq!(placed, one("3-5", 3));
+}
+
+#[test]
+fn the_site_may_fill_sockets_one_after_the_other() {
+    let mut view = cluster(vec![two_fours(0), two_fours(1)], vec![job(1, tasks(12, some()))]);
+    view.policy.over_sockets = CpuOrder::Block;
+    let (first, second) = (("n0".to_owned(), "0-7".to_owned(), 8), ("n1".to_owned(), "0-3".to_owned(), 4));
+    assert_eq!(placed(&view), [first.clone(), second]);
+    let job = job(1, tasks(12, within(CpuOrder::Cyclic)));
+    let mut view = cluster(vec![two_fours(0), two_fours(1)], vec![job]);
+    view.policy.over_sockets = CpuOrder::Block;
+    assert_eq!(placed(&view), [first, ("n1".to_owned(), "0-1,4-5".to_owned(), 4)]);
+}
+
+#[test]
+fn cores_are_not_torn_apart_going_round_the_sockets() {
+    let cpus = |threads: u32, layout| on(vec![two_sockets(0)], tasks(threads, layout))[0].1.clone();
+    assert_eq!(cpus(4, some()), "0-1,4-5");
+    assert_eq!(cpus(6, some()), "0-5");
+    let three = JobSpec { cpus_per_task: Some(3), ..tasks(2, some()) };
+    assert_eq!(on(vec![two_sockets(0)], three)[0].1, "0-5");
 }

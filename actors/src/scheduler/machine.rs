@@ -5,8 +5,9 @@ use super::{
     binding,
     caps::CpuCaps,
     facts::{ClusterView, cpus_per_unit, in_service},
-    free::{Capacity, Door, Free, Part, cpus_of_part, greatest, memory_of, whole_units},
+    free::{Capacity, Door, Free, Part, cpus_of_part, cpus_of_task, greatest, memory_of, whole_units},
     horizon::{Horizon, NEVER, Step},
+    layout::over_sockets,
     request::{NodeUse, Request},
 };
 use fixedbitset::FixedBitSet;
@@ -14,7 +15,7 @@ use garrick_model::{
     gres::{GPU, GresAmounts, GresEntry, GresPool, GresRequest, GresShare, Totals, devices_in, devices_used},
     ids::JobId,
     resources::{CpuSet, MemoryMib, NodeShape, NodeShare},
-    spec::Sharing,
+    spec::{CpuOrder, Sharing},
     time::Timestamp,
     view::{NodeHold, NodeView},
 };
@@ -619,18 +620,29 @@ impl<'a> Machine<'a> {
         let gpus = devices_in(&gres, GPU);
         let open = || self.open_with(node, request, |gpu| gpus.contains(gpu));
         let limited = request.caps.count(request.usage);
+        let of_sockets = |open: &CpuSet, wanted: u32| {
+            let each = request.layout.map_or_else(
+                || cpus_of_task(shape, request),
+                |layout| layout.cpus_for(1, shape, request.cpus_per_task),
+            );
+            over_sockets(open, shape, request.over_sockets, (room.unit, each), wanted)
+        };
         let cpus: CpuSet = match (request.usage, self.shares(node, request.usage)) {
             (NodeUse::Whole, _) => request.whole(shape).difference(&shape.cpus_of_gpus(|gpu| !gpus.contains(gpu))),
             (_, Some(most)) => room.least_shared(&self.shareable_to(node, request, most), wanted),
             _ => match &request.layout {
                 Some(layout) if layout.is_by_socket() => layout.choose(&open(), shape, request, part.tasks, wanted),
                 _ if self.closed.is_empty() && room.restricted.is_empty() && !limited => {
-                    room.whole_units().take(wanted as usize).collect()
+                    if shape.sockets > 1 && request.over_sockets != CpuOrder::Block {
+                        of_sockets(&room.whole_units().collect(), wanted)
+                    } else {
+                        room.whole_units().take(wanted as usize).collect()
+                    }
                 }
                 _ => {
                     let (own, all) = (shape.cpus_of_gpus(|gpu| gpus.contains(gpu)), open());
                     let own = all.intersection(&own).take(wanted);
-                    all.difference(&own).take(wanted - own.len()).union(&own)
+                    of_sockets(&all.difference(&own), wanted - own.len()).union(&own)
                 }
             },
         };

@@ -16,7 +16,7 @@ use garrick_model::{
     gres::{GPU, GresRequest, Totals},
     ids::NodeIndex,
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, SpecCores},
-    spec::Sharing,
+    spec::{CpuOrder, Sharing},
     time::{TimeLimit, Timestamp},
     view::JobView,
 };
@@ -128,6 +128,8 @@ pub struct Request {
     pub layout: Option<Layout>,
     /// A task has its cores to itself.
     pub one_task_per_core: bool,
+    /// How it gets CPUs of several sockets.
+    pub over_sockets: CpuOrder,
     /// Nodes with the most free CPUs first.
     pub least_loaded: bool,
     /// Most CPUs that all jobs of the partition have of a node.
@@ -257,6 +259,7 @@ impl Request {
             left_to_system: spec.layout.left_to_system,
             layout: Layout::of(view, &spec.layout),
             one_task_per_core: view.policy.one_task_per_core,
+            over_sockets: spec.layout.within.sockets.unwrap_or(view.policy.over_sockets),
             least_loaded: view.policy.least_loaded || partition.least_loaded,
             caps: partition.caps,
             mix: spec.constraint.as_deref().and_then(mix_of),

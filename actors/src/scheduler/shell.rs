@@ -25,6 +25,7 @@ use garrick_model::{
     config::{Config, OverSubscribe, PreemptWords, SelectUnit},
     ids::JobId,
     messages::command::CommandReply,
+    spec::CpuOrder,
     spec_text::licenses::Licenses,
     state::Reason,
     time::Timestamp,
@@ -573,6 +574,7 @@ pub fn policy(config: &Config) -> Policy {
         def_memory: config.def_memory,
         max_memory: config.max_memory,
         one_task_per_core: config.select.one_task_per_core,
+        over_sockets: if config.select.block_cores { CpuOrder::Block } else { CpuOrder::Cyclic },
         least_loaded: config.select.least_loaded,
         backfill: match config.scheduler_parameters.value("bf_algorithm") {
             _ if !config.backfill() || backfill_off => Backfill::Off,

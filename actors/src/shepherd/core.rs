@@ -18,7 +18,7 @@ use garrick_model::{
         launcher::{FromLauncher, ToLauncher},
         shepherd::{ShepherdToStepMgr, StepLaunch, StepMgrToShepherd, Stream},
     },
-    resources::CpuSet,
+    resources::{CpuSet, NodeShape},
     signal::SIGSTOP,
     time::Timestamp,
 };
@@ -46,6 +46,8 @@ pub struct ShepherdConfig {
     /// CPU number of the machine for each abstract CPU; empty: tasks are not bound (more CPUs are configured than there
     /// are, or the site binds nothing).
     pub cpu_map: Vec<u32>,
+    /// Sockets and cores of the node.
+    pub shape: NodeShape,
     /// How the job sees GPUs here.
     pub gpus: GpuSight,
     /// Steps can have cgroups of their own here.
@@ -69,6 +71,7 @@ impl ShepherdConfig {
             door: door.into(),
             job_cpus,
             cpu_map: Vec::new(),
+            shape: NodeShape::default(),
             gpus: GpuSight::default(),
             cgroups: false,
             kill_wait: Duration::from_secs(30),

@@ -13,7 +13,7 @@ use garrick_model::{
             TaskFound, TaskLaunch,
         },
     },
-    spec::{CpuBind, OpenMode, StdinTo, StreamTarget},
+    spec::{CpuBind, CpuOrder, OpenMode, StdinTo, StreamTarget},
     state::ExitStatus,
 };
 use std::sync::Arc;
@@ -124,6 +124,7 @@ fn launch() -> StepLaunch {
         umask: 0o022,
         rlimits: Vec::new(),
         cpu_bind: CpuBind::Default,
+        within: Default::default(),
         gpu_bind: Default::default(),
         cpus_per_task: 1,
         total_tasks: 1,
@@ -507,6 +508,38 @@ fn steps_that_use_part_of_the_node_are_bound_to_it() {
     assert_eq!(bound(CpuBind::Cores, 1..3, 2), [vec![11], vec![12]]);
     assert_eq!(bound(CpuBind::None, 1..3, 1), [Vec::<u32>::new()]);
     assert_eq!(bound(CpuBind::Map(vec![7, 5]), 1..3, 2), [vec![7], vec![5]]);
+}
+
+/// Examples 10 to 13 of Slurm's page on CPU management, on CPUs 10 to 17 of a machine with two sockets of four cores.
+#[test]
+fn tasks_are_bound_to_cores_and_sockets_as_they_are_laid_on_them() {
+    let bound = |bind: CpuBind, over: Option<CpuOrder>, cpus: &str, (tasks, each): (u32, u32)| {
+        let mut rig = Rig::new();
+        rig.core.config.cpu_map = (10..18).collect();
+        rig.core.config.shape =
+            NodeShape { cpus: 8, sockets: 2, cores_per_socket: 4, threads_per_core: 1, ..NodeShape::default() };
+        let launched = rig.launch(
+            |l, s| {
+                (l.cpu_bind, l.cpus_per_task) = (bind, each);
+                l.within.sockets = over;
+                s.cpus = cpus.parse().unwrap();
+            },
+            tasks,
+        );
+        let spawned = spawns(&launched);
+        let of_tasks = spawned.iter().map(|s| s.affinity.iter().copied().collect::<CpuSet>().to_string());
+        of_tasks.collect::<Vec<String>>().join(" ")
+    };
+    let six = ("0-2,4-6", (6, 1));
+    assert_eq!(bound(CpuBind::Cores, None, six.0, six.1), "10 14 11 15 12 16");
+    assert_eq!(bound(CpuBind::Sockets, None, six.0, six.1), ["10-12", "14-16"].repeat(3).join(" "));
+    let two = ("0-5", (2, 3));
+    assert_eq!(bound(CpuBind::Sockets, Some(CpuOrder::Block), two.0, two.1), "10-13 10-15");
+    assert_eq!(bound(CpuBind::Threads, Some(CpuOrder::Block), two.0, two.1), "10-12 13-15");
+    // Who says how tasks go over sockets has them bound, if there is a CPU for each.
+    assert_eq!(bound(CpuBind::Default, Some(CpuOrder::Block), two.0, two.1), "10-12 13-15");
+    assert_eq!(bound(CpuBind::Default, Some(CpuOrder::Block), two.0, (1, 3)), "10-15");
+    assert_eq!(bound(CpuBind::None, Some(CpuOrder::Block), two.0, two.1), " ");
 }
 
 #[test]

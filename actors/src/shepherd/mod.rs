@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`messages`] | what a shepherd is told and what it wants done |
 //! | [`core`] with [`tasks`], [`ending`], [`adoption`] | decides |
+//! | [`binding`] | which CPUs a task is bound to |
 //! | [`gpus`] | what a task is told of its GPUs |
 //! | [`state`] | steps and tasks here |
 //! | [`stdio`] | where descriptors 0, 1, 2 of a task go |
@@ -12,6 +13,7 @@
 //! | [`shell`] | the actor, `/job/N/shepherd` |
 
 pub mod adoption;
+mod binding;
 pub mod core;
 pub mod ending;
 pub mod gpus;

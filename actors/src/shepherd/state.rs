@@ -53,6 +53,8 @@ pub struct StepHere {
     pub tasks_left: u32,
     /// It has one task here.
     pub alone: bool,
+    /// Its tasks here.
+    pub tasks_here: u32,
     /// Tasks to spawn once it is prepared.
     pub unspawned: Vec<TaskLaunch>,
     /// Path of its script.
@@ -83,6 +85,7 @@ impl StepHere {
             attempt: start.attempt,
             tasks_left: start.tasks.len() as u32,
             alone: start.tasks.len() == 1,
+            tasks_here: u32::try_from(start.tasks.len()).unwrap_or(u32::MAX),
             unspawned: start.tasks,
             launch,
             env: start.env,

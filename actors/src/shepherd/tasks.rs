@@ -1,6 +1,7 @@
 //! The shepherd's part about tasks: launching, failures to launch in Slurm's wording, ends.
 
 use crate::shepherd::{
+    binding,
     core::ShepherdCore,
     ending::kill_groups,
     messages::{PassedFd, ShepherdEffect, ShepherdTimer},
@@ -14,9 +15,7 @@ use garrick_model::{
         launcher::{SpawnTask, TaskLabel, TaskUsage, ToLauncher},
         shepherd::{LaunchRef, ShepherdToStepMgr, StepLaunch, StepStart, TaskEnd, TaskFound, TaskLaunch},
     },
-    resources::CpuSet,
     signal::SIGKILL,
-    spec::CpuBind,
     state::ExitStatus,
     time::Timestamp,
 };
@@ -142,8 +141,9 @@ impl ShepherdCore {
         let place = NodePlace { node: &self.config.node, several: self.config.job_nodes > 1 };
         let StdioPlan { sources, mut passed, pty, streams, input, pack, error_path } =
             stdio::plan(here, place, &task, token);
-        let affinity = affinity(&self.config.cpu_map, &self.config.job_cpus, here, &task);
-        let on = (task.local_id, &cpus_of(&self.config.cpu_map, here, &task));
+        let (map, shape) = (&self.config.cpu_map, &self.config.shape);
+        let affinity = binding::affinity(map, &self.config.job_cpus, shape, here, task.local_id);
+        let on = (task.local_id, &binding::cpus_of(map, shape, here, task.local_id));
         let gpus = self.config.gpus.of_task(&here.share.gres, &here.launch.gpu_bind, on, here.launch.batch);
         let TaskLaunch { rank, argv, extra_env: task_env, .. } = task;
         let argv = match &here.script {
@@ -403,43 +403,5 @@ impl ShepherdCore {
                 self.report_if_over(token, out);
             }
         }
-    }
-}
-
-/// CPUs of the machine to bind a task to; none where the job's own binding is what it gets.
-fn affinity(map: &[u32], job_cpus: &CpuSet, step: &StepHere, task: &TaskLaunch) -> Vec<u32> {
-    let real = |cpu: u32| map.get(cpu as usize).copied();
-    if map.is_empty() {
-        return Vec::new();
-    }
-    match &step.launch.cpu_bind {
-        CpuBind::None => Vec::new(),
-        CpuBind::Map(list) if list.is_empty() => Vec::new(),
-        CpuBind::Map(list) => vec![list[task.local_id as usize % list.len()]],
-        CpuBind::Cores => {
-            let per_task = step.launch.cpus_per_task.max(1) as usize;
-            let cpus: Vec<u32> = step.share.cpus.iter().filter_map(real).collect();
-            let first = task.local_id as usize * per_task;
-            cpus.get(first..(first + per_task).min(cpus.len())).filter(|c| !c.is_empty()).unwrap_or(&cpus).to_vec()
-        }
-        CpuBind::Default if step.share.cpus == *job_cpus => Vec::new(),
-        CpuBind::Default => step.share.cpus.iter().filter_map(real).collect(),
-    }
-}
-
-/// The node's CPUs that are meant for a task, also where it cannot be bound to them.
-fn cpus_of(map: &[u32], step: &StepHere, task: &TaskLaunch) -> CpuSet {
-    let cpus = &step.share.cpus;
-    match &step.launch.cpu_bind {
-        CpuBind::Cores => {
-            let per_task = step.launch.cpus_per_task.max(1) as usize;
-            let own: CpuSet = cpus.iter().skip(task.local_id as usize * per_task).take(per_task).collect();
-            if own.is_empty() { cpus.clone() } else { own }
-        }
-        CpuBind::Map(list) if !list.is_empty() && !map.is_empty() => {
-            let machine = list[task.local_id as usize % list.len()];
-            map.iter().zip(0..).filter(|(real, _)| **real == machine).map(|(_, cpu)| cpu).collect()
-        }
-        CpuBind::None | CpuBind::Map(_) | CpuBind::Default => cpus.clone(),
     }
 }

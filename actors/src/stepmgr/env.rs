@@ -15,7 +15,7 @@ use garrick_model::{
     ids::StepKey,
     messages::node::SwitchPath,
     resources::MemoryRequest,
-    spec::{ArraySpec, Distribution, EnvEntry, LayoutRequest, Sharing},
+    spec::{ArraySpec, Distribution, EnvEntry, LayoutRequest, Sharing, WithinNode},
 };
 use serde_bytes::ByteBuf;
 use std::{
@@ -270,10 +270,12 @@ fn layout_of_job(layout: &LayoutRequest, env: &mut Environment) {
         env.set("SLURM_OVERCOMMIT", 1);
     }
     if let Some(distribution) = layout.distribution {
-        env.set("SLURM_DISTRIBUTION", distribution_name(distribution));
+        env.set("SLURM_DISTRIBUTION", distribution_name(Some(distribution), layout.within));
         if let Distribution::Plane(size) = distribution {
             env.set("SLURM_DIST_PLANESIZE", size);
         }
+    } else if !layout.within.is_default() {
+        env.set("SLURM_DISTRIBUTION", distribution_name(None, layout.within));
     }
 }
 
@@ -316,6 +318,8 @@ pub struct StepFacts<'a> {
     pub ntasks_per_node: Option<u32>,
     /// Layout.
     pub distribution: Distribution,
+    /// `-m`, its other words.
+    pub within: WithinNode,
     /// Mask.
     pub umask: u32,
     /// Host and port of the step manager.
@@ -328,7 +332,7 @@ pub fn layout_variables(step: &StepFacts<'_>) -> Vec<EnvEntry> {
     let nodelist = hostlist::fold(&step.nodes);
     let per_node = counted(step.tasks_per_node.iter().copied());
     let mut env = vec![
-        entry("SLURM_DISTRIBUTION", distribution_name(step.distribution)),
+        entry("SLURM_DISTRIBUTION", distribution_name(Some(step.distribution), step.within)),
         entry("SLURM_NNODES", step.nodes.len()),
         entry("SLURM_NODELIST", &nodelist),
         entry("SLURM_NPROCS", tasks),
@@ -413,14 +417,17 @@ pub fn task_variables(rank: u32, local_id: u32) -> Vec<EnvEntry> {
     vec![entry("SLURM_LOCALID", local_id), entry("SLURM_PROCID", rank)]
 }
 
-const fn distribution_name(distribution: Distribution) -> &'static str {
-    match distribution {
-        Distribution::Block => "block",
-        Distribution::BlockNoPack => "block,nopack",
-        Distribution::Cyclic => "cyclic",
-        Distribution::Plane(_) => "plane",
-        Distribution::Arbitrary => "arbitrary",
-    }
+/// As `-m` reads it.
+fn distribution_name(distribution: Option<Distribution>, within: WithinNode) -> String {
+    let (over_nodes, packing) = match distribution {
+        None => ("*", ""),
+        Some(Distribution::Block) => ("block", ""),
+        Some(Distribution::BlockNoPack) => ("block", ",nopack"),
+        Some(Distribution::Cyclic) => ("cyclic", ""),
+        Some(Distribution::Plane(_)) => ("plane", ""),
+        Some(Distribution::Arbitrary) => ("arbitrary", ""),
+    };
+    format!("{over_nodes}{within}{packing}")
 }
 
 /// `4(x2),3`.

@@ -103,6 +103,7 @@ fn a_step_over_two_nodes_sees_its_own_layout() {
         cpus_per_task: Some(2),
         ntasks_per_node: None,
         distribution: Distribution::Cyclic,
+        within: Default::default(),
         umask: 0o077,
         manager: Some(("10.0.0.1", "6818")),
     };

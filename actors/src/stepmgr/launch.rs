@@ -70,6 +70,7 @@ impl Layout {
             cpus_per_task: spec.cpus_per_task,
             ntasks_per_node: spec.tasks_per_node,
             distribution: spec.distribution,
+            within: spec.within,
             umask: spec.umask.unwrap_or(facts.spec.umask),
             manager: facts.addresses.first().and_then(|a| a.rsplit_once(':')),
         });
@@ -266,6 +267,7 @@ fn launch(
         umask: spec.umask.unwrap_or(facts.spec.umask),
         rlimits: spec.rlimits.clone(),
         cpu_bind: spec.cpu_bind.clone(),
+        within: spec.within,
         gpu_bind: gpu_bind(spec, shape),
         cpus_per_task: shape.cpus_per_task,
         // A script runs once, whatever room it asks for: what it starts in there is its own affair, as a batch job's.
@@ -371,6 +373,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         umask: spec.umask,
         rlimits: spec.rlimits.clone(),
         cpu_bind: CpuBind::None,
+        within: Default::default(),
         gpu_bind: GpuBind::None,
         cpus_per_task: facts.cpus_per_task,
         total_tasks: 1,

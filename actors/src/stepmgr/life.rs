@@ -446,6 +446,7 @@ fn batch_step_spec() -> StepSpec {
         tasks: Some(1),
         sharing: StepSharing::Overlap,
         cpu_bind: CpuBind::None,
+        within: Default::default(),
         stdin: StreamTarget::Null,
         stderr: StreamTarget::SameAsStdout,
         ..StepSpec::default()

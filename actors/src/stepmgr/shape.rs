@@ -187,7 +187,7 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
         task_slots,
         gres: gres_of(spec, tasks, asker)?,
         own_cgroup: spec.step_cgroup == StepCgroup::Always
-            || matches!(spec.cpu_bind, CpuBind::Cores | CpuBind::Map(_))
+            || !matches!(spec.cpu_bind, CpuBind::Default | CpuBind::None)
             || matches!(memory, StepMemory::PerNode(_) | StepMemory::PerCpu(_)),
     })
 }

@@ -162,6 +162,7 @@ impl Run {
             config.cpu_map =
                 (0..settings.shape.cpus).filter_map(|n| self.place.cpus.machine_cpus([n]).iter().next()).collect();
         }
+        config.shape = settings.shape.clone();
         config.cgroups = self.place.cgroup.is_some();
         config.gpus =
             GpuSight::new(&self.share.gres, &settings.shape.gres, settings.gpu_variables, self.place.devices_limited);

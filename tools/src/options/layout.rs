@@ -156,6 +156,7 @@ pub fn of_job(typed: &Typed) -> Result<LayoutRequest, OptionError> {
         spread: asked.spread,
         fewest_nodes: asked.fewest_nodes,
         distribution: typed.distribution,
+        within: typed.within,
         left_to_system: left_to_system(asked)?,
     })
 }

@@ -134,11 +134,7 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     }),
     OptionDef::new("distribution", Some('m'), Required("type"), JOB, "distribution of tasks over nodes", |t, g| {
-        let (over_nodes, within) = values::distribution(g)?;
-        t.distribution = over_nodes;
-        if within {
-            t.notice("--distribution has no effect yet on how tasks go to the sockets and cores of a node");
-        }
+        (t.distribution, t.within) = values::distribution(g)?;
         Ok(())
     })
     .env(&["SBATCH_DISTRIBUTION", "SLURM_DISTRIBUTION"]),

@@ -87,6 +87,7 @@ pub fn build(
         exclude,
         relative: typed.relative,
         distribution: typed.distribution.unwrap_or_default(),
+        within: typed.within,
         overcommit: typed.layout.overcommit,
         task_nodes,
         sharing,

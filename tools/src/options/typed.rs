@@ -10,6 +10,7 @@ use garrick_model::{
     resources::{MemoryMib, MemoryRequest},
     spec::{
         ArraySpec, CpuBind, Dependencies, Distribution, NodeCount, OpenMode, Sharing, SignalWarning, TopologyRequest,
+        WithinNode,
     },
     time::{TimeLimit, Timestamp},
 };
@@ -312,6 +313,8 @@ pub struct Typed {
     pub layout: TypedLayout,
     /// `-m`
     pub distribution: Option<Distribution>,
+    /// The same within a node.
+    pub within: WithinNode,
     /// `--cpu-bind`
     pub cpu_bind: CpuBind,
     /// `-r`

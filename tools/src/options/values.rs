@@ -4,7 +4,7 @@ use super::typed::{Given, OptionError};
 use garrick_model::{
     date,
     resources::MemoryMib,
-    spec::{ArraySpec, CpuBind, Dependencies, Distribution, NodeCount, OpenMode, SignalWarning},
+    spec::{ArraySpec, CpuBind, CpuOrder, Dependencies, Distribution, NodeCount, OpenMode, SignalWarning, WithinNode},
     time::{TimeLimit, Timestamp},
 };
 use std::time::Duration;
@@ -95,9 +95,8 @@ pub fn open_mode(text: &str) -> Option<OpenMode> {
     }
 }
 
-/// `--distribution`: the first word lays tasks out over nodes; what follows `:` says how they go to sockets within a node,
-/// which the binding decides here.
-pub fn distribution(given: &Given<'_>) -> Result<(Option<Distribution>, bool), OptionError> {
+/// `--distribution`: over nodes, and over the sockets and cores of a node.
+pub fn distribution(given: &Given<'_>) -> Result<(Option<Distribution>, WithinNode), OptionError> {
     let text = given.text()?.to_ascii_lowercase();
     let (levels, packing) = text.split_once(',').map_or((text.as_str(), None), |(levels, pack)| (levels, Some(pack)));
     let mut levels = levels.split(':');
@@ -113,8 +112,21 @@ pub fn distribution(given: &Given<'_>) -> Result<(Option<Distribution>, bool), O
             Some(Distribution::Plane(given.checked(size)?))
         }
     };
-    let within: Vec<&str> = levels.collect();
-    if within.len() > 2 || !within.iter().all(|level| matches!(*level, "*" | "block" | "cyclic" | "fcyclic")) {
+    let order = |word: &str| {
+        Ok(Some(match word {
+            "*" => return Ok(None),
+            "block" => CpuOrder::Block,
+            "cyclic" => CpuOrder::Cyclic,
+            "fcyclic" => CpuOrder::Fcyclic,
+            _ => return Err(given.invalid()),
+        }))
+    };
+    let within = WithinNode {
+        sockets: levels.next().map(order).transpose()?.flatten(),
+        cores: levels.next().map(order).transpose()?.flatten(),
+    };
+    // Nothing is combined with a plane (srun(1)).
+    if levels.next().is_some() || (matches!(node, Some(Distribution::Plane(_))) && !within.is_default()) {
         return Err(given.invalid());
     }
     let node = match (packing, node) {
@@ -124,7 +136,7 @@ pub fn distribution(given: &Given<'_>) -> Result<(Option<Distribution>, bool), O
         (Some("nopack"), node) => node,
         (Some(_), _) => return Err(given.invalid()),
     };
-    Ok((node, within.iter().any(|level| *level != "*")))
+    Ok((node, within))
 }
 
 /// `--cpu-bind`: `[quiet|verbose,]type`.
@@ -136,8 +148,10 @@ pub fn cpu_bind(given: &Given<'_>) -> Result<CpuBind, OptionError> {
         bind = match word {
             "" | "q" | "quiet" | "v" | "verbose" => continue,
             "none" | "no" => CpuBind::None,
-            "cores" | "core" | "threads" | "thread" | "rank" | "y" | "yes" => CpuBind::Cores,
-            "sockets" | "socket" | "ldoms" | "ldom" | "boards" => return Err(given.not_supported()),
+            "cores" | "core" | "y" | "yes" => CpuBind::Cores,
+            "threads" | "thread" | "rank" => CpuBind::Threads,
+            "sockets" | "socket" => CpuBind::Sockets,
+            "ldoms" | "ldom" | "boards" => return Err(given.not_supported()),
             _ => match word.split_once(':') {
                 // The rest of the list belongs to it.
                 Some(("map_cpu", first)) => {
@@ -220,9 +234,15 @@ mod tests {
     #[test]
     fn distribution_is_over_nodes_within_them_and_packed_or_not() {
         let laid = |value| distribution(&given("distribution", value));
-        assert_eq!(laid("cyclic:block").unwrap(), (Some(Distribution::Cyclic), true));
-        assert_eq!(laid("block:*:*").unwrap(), (Some(Distribution::Block), false));
-        assert_eq!(laid("*").unwrap(), (None, false));
+        let within = |sockets, cores| WithinNode { sockets, cores };
+        let block = within(Some(CpuOrder::Block), None);
+        assert_eq!(laid("cyclic:block").unwrap(), (Some(Distribution::Cyclic), block));
+        assert_eq!(laid("block:*:*").unwrap(), (Some(Distribution::Block), within(None, None)));
+        let both = within(Some(CpuOrder::Cyclic), Some(CpuOrder::Fcyclic));
+        assert_eq!(laid("*:cyclic:fcyclic").unwrap(), (None, both));
+        assert!(laid("block:block:block:block").is_err());
+        assert!(laid("plane=2:block").is_err());
+        assert_eq!(laid("*").unwrap(), (None, within(None, None)));
         assert_eq!(laid("plane=4").unwrap().0, Some(Distribution::Plane(4)));
         assert_eq!(laid("block,Pack").unwrap().0, Some(Distribution::Block));
         assert_eq!(laid("*:*,NoPack").unwrap().0, Some(Distribution::BlockNoPack));

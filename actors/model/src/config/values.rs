@@ -249,6 +249,9 @@ pub struct SelectParameters {
     pub one_task_per_core: bool,
     /// `CR_LLN`
     pub least_loaded: bool,
+    /// `CR_CORE_DEFAULT_DIST_BLOCK`
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub block_cores: bool,
     /// `CR_PACK_NODES`
     pub pack_nodes: bool,
     /// `ENFORCE_BINDING_GRES`
@@ -279,6 +282,7 @@ impl Default for SelectParameters {
             memory: true,
             one_task_per_core: false,
             least_loaded: false,
+            block_cores: false,
             pack_nodes: false,
             enforce_binding: false,
             text: "CR_CORE_MEMORY".to_owned(),
@@ -328,6 +332,7 @@ impl SelectParameters {
                 "CR_Memory" => read.memory = true,
                 "CR_ONE_TASK_PER_CORE" => read.one_task_per_core = true,
                 "CR_LLN" => read.least_loaded = true,
+                "CR_CORE_DEFAULT_DIST_BLOCK" => read.block_cores = true,
                 "CR_Pack_Nodes" => read.pack_nodes = true,
                 "ENFORCE_BINDING_GRES" => read.enforce_binding = true,
                 _ => {}

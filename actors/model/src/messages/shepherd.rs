@@ -7,7 +7,7 @@ use crate::{
     ids::{Sluid, StepId},
     messages::{launcher::TaskUsage, node::SignedCredential},
     resources::CpuSet,
-    spec::{CpuBind, EnvEntry, OpenMode, ResourceLimit, StdinTo, StreamTarget},
+    spec::{CpuBind, EnvEntry, OpenMode, ResourceLimit, StdinTo, StreamTarget, WithinNode},
     state::ExitStatus,
 };
 use serde::{Deserialize, Serialize};
@@ -48,6 +48,9 @@ pub struct StepLaunch {
     pub rlimits: Vec<ResourceLimit>,
     /// Binding.
     pub cpu_bind: CpuBind,
+    /// How tasks are laid on the CPUs that they are bound to.
+    #[serde(default, skip_serializing_if = "WithinNode::is_default")]
+    pub within: WithinNode,
     /// How tasks are bound to the step's GPUs.
     #[serde(default)]
     pub gpu_bind: GpuBind,

@@ -88,6 +88,7 @@ fn spec() -> StepSpec {
         exclude: vec!["n9".into()],
         relative: Some(1),
         distribution: Distribution::Cyclic,
+        within: Default::default(),
         overcommit: false,
         task_nodes: Vec::new(),
         sharing: StepSharing::Exact,

@@ -1,0 +1,192 @@
+//! Which CPUs of its step a task is bound to: tasks are laid on sockets and cores one after the other, as the second and
+//! third words of `-m` say (srun(1)), and `--cpu-bind` says how much around its own CPUs a task may use.
+
+use super::state::StepHere;
+use garrick_model::{
+    resources::{CpuSet, NodeShape},
+    spec::{CpuBind, CpuOrder, WithinNode},
+};
+use std::collections::VecDeque;
+
+/// CPUs of the machine to bind a task to; none where the job's own binding is what it gets.
+pub(super) fn affinity(map: &[u32], job_cpus: &CpuSet, shape: &NodeShape, step: &StepHere, local_id: u32) -> Vec<u32> {
+    let real = |cpus: &CpuSet| cpus.iter().filter_map(|cpu| map.get(cpu as usize).copied()).collect();
+    let launch = &step.launch;
+    match &launch.cpu_bind {
+        _ if map.is_empty() => Vec::new(),
+        CpuBind::Map(list) if !list.is_empty() => vec![list[local_id as usize % list.len()]],
+        CpuBind::None | CpuBind::Map(_) => Vec::new(),
+        CpuBind::Default if step.share.cpus == *job_cpus && !is_automatic(step) => Vec::new(),
+        CpuBind::Default | CpuBind::Cores | CpuBind::Sockets | CpuBind::Threads => {
+            real(&cpus_of(map, shape, step, local_id))
+        }
+    }
+}
+
+/// The node's CPUs that are meant for a task, also where it cannot be bound to them.
+pub(super) fn cpus_of(map: &[u32], shape: &NodeShape, step: &StepHere, local_id: u32) -> CpuSet {
+    let (cpus, launch) = (&step.share.cpus, &step.launch);
+    let own = || own(shape, cpus, launch.within, launch.cpus_per_task, local_id);
+    let around = |part: &dyn Fn(u32) -> u32| {
+        let parts: Vec<u32> = own().iter().map(part).collect();
+        cpus.iter().filter(|cpu| parts.contains(&part(*cpu))).collect()
+    };
+    match &launch.cpu_bind {
+        CpuBind::Cores => around(&|cpu| shape.core_of_cpu(cpu)),
+        CpuBind::Sockets => around(&|cpu| shape.socket_of_cpu(cpu)),
+        CpuBind::Threads => own(),
+        CpuBind::Map(list) if !list.is_empty() && !map.is_empty() => {
+            let machine = list[local_id as usize % list.len()];
+            map.iter().zip(0..).filter(|(real, _)| **real == machine).map(|(_, cpu)| cpu).collect()
+        }
+        CpuBind::Default if is_automatic(step) => own(),
+        CpuBind::None | CpuBind::Map(_) | CpuBind::Default => cpus.clone(),
+    }
+}
+
+/// Who says how tasks go over sockets or cores has them bound there if there is a CPU for each.
+fn is_automatic(step: &StepHere) -> bool {
+    let launch = &step.launch;
+    let wanted = step.tasks_here.saturating_mul(launch.cpus_per_task.max(1));
+    !launch.within.is_default() && !launch.batch && wanted == step.share.cpus.len()
+}
+
+/// The CPUs that are this task's own; all, where those before it have left none.
+fn own(shape: &NodeShape, cpus: &CpuSet, within: WithinNode, per_task: u32, local_id: u32) -> CpuSet {
+    let mut board = Board::new(shape, cpus, within);
+    for _ in 0..local_id {
+        board.task(per_task);
+    }
+    let own = board.task(per_task);
+    if own.is_empty() { cpus.clone() } else { own }
+}
+
+/// A socket's cores with the CPUs that no task has yet, and the core of the last one that was taken.
+#[derive(Default)]
+struct Socket {
+    cores: Vec<VecDeque<u32>>,
+    last: Option<usize>,
+}
+
+impl Socket {
+    fn left(&self) -> usize {
+        self.cores.iter().map(VecDeque::len).sum()
+    }
+
+    fn take(&mut self, order: CpuOrder, first_of_task: bool) -> Option<u32> {
+        let from = match (order, self.last) {
+            (_, None) | (CpuOrder::Block, _) => 0,
+            (CpuOrder::Cyclic, Some(last)) if !first_of_task => last,
+            (CpuOrder::Cyclic | CpuOrder::Fcyclic, Some(last)) => last + 1,
+        };
+        let count = self.cores.len();
+        let core = (from..from + count).map(|at| at % count).find(|at| !self.cores[*at].is_empty())?;
+        self.last = Some(core);
+        self.cores[core].pop_front()
+    }
+}
+
+/// What is left of a step's CPUs while tasks are laid on them.
+struct Board {
+    sockets: Vec<Socket>,
+    next: usize,
+    over_sockets: CpuOrder,
+    over_cores: CpuOrder,
+}
+
+impl Board {
+    fn new(shape: &NodeShape, cpus: &CpuSet, within: WithinNode) -> Self {
+        let mut sockets: Vec<Socket> = Vec::new();
+        let mut last = None;
+        for cpu in cpus.iter() {
+            let (socket, core) = (shape.socket_of_cpu(cpu), shape.core_of_cpu(cpu));
+            if last.is_none_or(|(before, _)| before != socket) {
+                sockets.push(Socket::default());
+            }
+            let Some(here) = sockets.last_mut() else { continue };
+            match here.cores.last_mut() {
+                Some(cpus) if last == Some((socket, core)) => cpus.push_back(cpu),
+                _ => here.cores.push(VecDeque::from([cpu])),
+            }
+            last = Some((socket, core));
+        }
+        let over_sockets = within.sockets.unwrap_or(CpuOrder::Cyclic);
+        Self { sockets, next: 0, over_sockets, over_cores: within.cores.unwrap_or(over_sockets) }
+    }
+
+    /// The next task's CPUs, fewer where no more are left.
+    fn task(&mut self, per_task: u32) -> CpuSet {
+        let per_task = per_task.max(1);
+        let mut own = CpuSet::new();
+        // A task has all of its CPUs on one socket if that is possible.
+        let least = if self.over_sockets == CpuOrder::Cyclic { per_task as usize } else { 1 };
+        let mut at = self.socket_from(self.next, least).or_else(|| self.socket_from(self.next, 1));
+        let mut first = true;
+        while let Some(socket) = at {
+            let Some(cpu) = self.sockets[socket].take(self.over_cores, first) else { break };
+            own.insert(cpu);
+            (first, self.next) = (false, if self.over_sockets == CpuOrder::Block { socket } else { socket + 1 });
+            if own.len() >= per_task {
+                break;
+            }
+            at = match self.over_sockets {
+                CpuOrder::Fcyclic => self.socket_from(socket + 1, 1),
+                CpuOrder::Block | CpuOrder::Cyclic if self.sockets[socket].left() > 0 => Some(socket),
+                CpuOrder::Block | CpuOrder::Cyclic => self.socket_from(socket + 1, 1),
+            };
+        }
+        own
+    }
+
+    /// The first socket from that one on, going round, with so many left.
+    fn socket_from(&self, from: usize, least: usize) -> Option<usize> {
+        let count = self.sockets.len();
+        (from..from + count).map(|at| at % count).find(|at| self.sockets[*at].left() >= least)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use garrick_model::spec::CpuOrder::{Block, Cyclic, Fcyclic};
+
+    /// Two sockets, as many cores in each, so many threads in a core.
+    fn shape(cores: u32, threads: u32) -> NodeShape {
+        let cpus = 2 * cores * threads;
+        NodeShape { cpus, sockets: 2, cores_per_socket: cores, threads_per_core: threads, ..NodeShape::default() }
+    }
+
+    fn laid(shape: &NodeShape, cpus: &str, tasks: (u32, u32), sockets: CpuOrder, cores: Option<CpuOrder>) -> String {
+        let cpus: CpuSet = cpus.parse().unwrap_or_default();
+        let within = WithinNode { sockets: Some(sockets), cores };
+        let all = (0..tasks.0).map(|task| own(shape, &cpus, within, tasks.1, task).to_string());
+        all.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn tasks_go_over_sockets_as_in_slurms_examples() {
+        let node = shape(4, 1);
+        // Example 10 of cpu_management.html: six tasks on three cores of each socket.
+        assert_eq!(laid(&node, "0-2,4-6", (6, 1), Cyclic, None), "0 4 1 5 2 6");
+        assert_eq!(laid(&node, "0-2,4-6", (6, 1), Block, None), "0 1 2 4 5 6");
+        // Example 12: two tasks of three CPUs, four cores on one socket and two on the other.
+        assert_eq!(laid(&node, "0-5", (2, 3), Block, None), "0-2 3-5");
+        assert_eq!(laid(&node, "0-7", (2, 3), Cyclic, None), "0-2 4-6");
+        assert_eq!(laid(&node, "0-7", (2, 4), Fcyclic, None), "0-1,4-5 2-3,6-7");
+        // More tasks than CPUs: those behind may use all.
+        assert_eq!(laid(&node, "0-1", (3, 1), Cyclic, None), "0 1 0-1");
+    }
+
+    #[test]
+    fn tasks_go_over_cores_within_a_socket() {
+        let node = shape(2, 2);
+        let of_one = |cores| laid(&node, "0-7", (4, 1), Block, Some(cores));
+        assert_eq!(of_one(Block), "0 1 2 3");
+        assert_eq!(of_one(Cyclic), "0 2 1 3");
+        let of_two = |cores| laid(&node, "0-7", (4, 2), Cyclic, Some(cores));
+        assert_eq!(of_two(Block), "0-1 4-5 2-3 6-7");
+        assert_eq!(of_two(Cyclic), "0-1 4-5 2-3 6-7");
+        assert_eq!(of_two(Fcyclic), "0,2 4,6 1,3 5,7");
+        assert_eq!(laid(&node, "0-7", (4, 1), Cyclic, None), "0 4 2 6");
+    }
+}
