@@ -195,6 +195,9 @@ pub struct LayoutRequest {
     /// Its second and third words: which CPUs of a node the job gets, and how steps lay tasks on them.
     #[serde(skip_serializing_if = "WithinNode::is_default")]
     pub within: WithinNode,
+    /// With [`Distribution::Arbitrary`]: the node of each task, by rank.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub task_nodes: Vec<String>,
     /// `--core-spec`, `--thread-spec`: left to the system on each node.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub left_to_system: Option<SpecCores>,
@@ -438,7 +441,7 @@ pub enum StdinTo {
 /// How tasks are laid out over nodes, `-m`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Distribution {
-    /// Block (fill a node, then the next).
+    /// Consecutive ranks share a node; how many of them, the site says where there is room for more.
     #[default]
     Block,
     /// Round robin over nodes.
@@ -447,6 +450,8 @@ pub enum Distribution {
     Plane(u32),
     /// Ranks as with block, but as many tasks on each node as possible alike (`block,NoPack`).
     BlockNoPack,
+    /// As block, a node filled before the next (`block,Pack`).
+    BlockPack,
     /// As the node list says: one task for each time that a node is named in it.
     Arbitrary,
 }

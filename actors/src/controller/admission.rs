@@ -242,7 +242,7 @@ impl Rules<'_> {
     }
 
     fn check_nodes(&self, spec: &JobSpec) -> Result<(), Refusal> {
-        for name in spec.nodelist.iter().chain(&spec.exclude) {
+        for name in spec.nodelist.iter().chain(&spec.exclude).chain(&spec.layout.task_nodes) {
             if !self.feasibility.knows_node(name) {
                 return Err(Refusal::InvalidNode(name.clone()));
             }

@@ -12,7 +12,7 @@ use super::{
 };
 use garrick_model::{
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShare},
-    spec::{JobSpec, NodeCount, Sharing},
+    spec::{CpuOrder, JobSpec, NodeCount, Sharing},
     time::{TimeLimit, Timestamp},
     view::NodeView,
 };
@@ -39,6 +39,8 @@ fn shared_nodes(nodes: Vec<NodeView>, specs: Vec<JobSpec>, caps: CpuCaps) -> Clu
     let mut view = cluster(nodes, specs.into_iter().zip(1..).map(|(spec, id)| job(id, spec)).collect());
     view.partitions = vec![partition("cpu", 0..count), partition("gpu", 0..count)];
     view.partitions[0].caps = caps;
+    // CPUs in their order.
+    view.policy.over_sockets = CpuOrder::Block;
     view
 }
 

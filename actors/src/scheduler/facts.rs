@@ -67,6 +67,8 @@ pub struct Policy {
     pub one_task_per_core: bool,
     /// How jobs get CPUs of several sockets unless they say it; block with `CR_CORE_DEFAULT_DIST_BLOCK`.
     pub over_sockets: CpuOrder,
+    /// `CR_Pack_Nodes`: tasks fill a node before the next also where jobs have whole nodes.
+    pub pack_nodes: bool,
     /// `CR_LLN`: nodes with the most free CPUs first.
     pub least_loaded: bool,
     /// Who has room reserved, and whether jobs behind a blocked one may start.
@@ -115,6 +117,7 @@ impl Default for Policy {
             max_memory: None,
             one_task_per_core: false,
             over_sockets: CpuOrder::Cyclic,
+            pack_nodes: false,
             least_loaded: false,
             backfill: Backfill::Conservative,
             shortest_first: None,

@@ -9,8 +9,8 @@ use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, NodeShare},
     spec::{
-        ArraySpec, CpuOrder, Dependencies, Dependency, DependencyKind, EnvEntry, JobKind, JobSpec, NodeCount, OpenMode,
-        Sharing, TopologyRequest,
+        ArraySpec, Dependencies, Dependency, DependencyKind, EnvEntry, JobKind, JobSpec, NodeCount, OpenMode, Sharing,
+        TopologyRequest,
     },
     state::{ExitStatus, JobState, NodeBase, NodeFlags, Reason},
     time::{TimeLimit, Timestamp},
@@ -230,9 +230,7 @@ pub fn cluster(nodes: Vec<NodeView>, pending: Vec<JobView>) -> ClusterView {
     let count = nodes.len();
     let nodes: Vec<Arc<NodeView>> = nodes.into_iter().map(Arc::new).collect();
     let jobs: Vec<Arc<JobView>> = pending.into_iter().map(Arc::new).collect();
-    // Rules that are about other things name CPUs in their order.
-    let policy = Policy { over_sockets: CpuOrder::Block, ..Policy::default() };
-    ClusterView::new(policy, &jobs, &nodes, vec![partition("debug", 0..count)])
+    ClusterView::new(Policy::default(), &jobs, &nodes, vec![partition("debug", 0..count)])
 }
 
 /// `--array=first-last%limit`.

@@ -11,7 +11,7 @@ use garrick_model::{
     gres::{DevicePlace, GPU, GresAmounts, GresBinding, GresCount, GresEntry, GresPool, GresRequest, SHARD, list},
     ids::JobId,
     resources::MemoryMib,
-    spec::{JobSpec, NodeCount, Sharing},
+    spec::{CpuOrder, JobSpec, NodeCount, Sharing},
     state::Reason,
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeHold, NodeView},
@@ -178,7 +178,11 @@ fn wants(count: u64, cpus: u32, binding: Option<GresBinding>) -> JobSpec {
 
 #[test]
 fn gpus_go_with_cpus_near_to_them() {
-    let of = |specs: Vec<JobSpec>| shares(&plan(&cluster(vec![two_sockets(0)], jobs(specs)), NOW));
+    let of = |specs: Vec<JobSpec>| {
+        let mut view = cluster(vec![two_sockets(0)], jobs(specs));
+        view.policy.over_sockets = CpuOrder::Block;
+        shares(&plan(&view, NOW))
+    };
     let text = |id: u32, cpus: &str, gpus: &str| (id, cpus.to_owned(), gpus.to_owned());
     // The second job finds a socket with two GPUs, not the lowest CPUs and GPUs.
     let two = of(vec![wants(1, 1, None), wants(2, 2, None), wants(1, 3, None)]);

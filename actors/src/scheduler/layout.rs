@@ -4,9 +4,9 @@
 use super::{facts::ClusterView, request::Request};
 use garrick_model::{
     resources::{CpuSet, NodeShape},
-    spec::{CpuOrder, Distribution, LayoutRequest},
+    spec::{Distribution, LayoutRequest},
 };
-use std::{collections::VecDeque, ops::Range};
+use std::ops::Range;
 
 /// Most tasks on a node with `--overcommit`, as in Slurm (`MAX_TASKS_PER_NODE` in srun(1); its value is 512).
 const MOST_TASKS: u32 = 512;
@@ -186,41 +186,6 @@ impl Layout {
         }
         chosen
     }
-}
-
-/// So many of these CPUs, which are in whole units, for tasks of so many each: socket by socket, or going round the sockets.
-/// A task that no socket has room for gets its units from one after the other.
-pub fn over_sockets(
-    open: &CpuSet,
-    shape: &NodeShape,
-    order: CpuOrder,
-    (unit, each): (u32, u32),
-    wanted: u32,
-) -> CpuSet {
-    if order == CpuOrder::Block || shape.sockets <= 1 || wanted >= open.len() {
-        return open.take(wanted);
-    }
-    let free_of = |cpus: Range<u32>| cpus.filter(|cpu| open.contains(*cpu)).collect::<VecDeque<u32>>();
-    let mut sockets: Vec<VecDeque<u32>> = shape.sockets_cpus().map(free_of).collect();
-    let each = if order == CpuOrder::Fcyclic { unit } else { each.max(1).next_multiple_of(unit) };
-    let mut chosen = CpuSet::new();
-    let (mut next, mut torn) = (0, 0);
-    while chosen.len() < wanted {
-        let task = each.min(wanted - chosen.len());
-        let in_turn = |least: u32| {
-            (next..next + sockets.len()).map(|at| at % sockets.len()).find(|at| sockets[*at].len() >= least as usize)
-        };
-        let whole = if torn == 0 { in_turn(task) } else { None };
-        let Some(socket) = whole.or_else(|| in_turn(1)) else { break };
-        let size = if whole.is_some() { task } else { unit.min(task) };
-        if whole.is_none() {
-            torn = (if torn == 0 { task } else { torn }).saturating_sub(size);
-        }
-        let size = (size as usize).min(sockets[socket].len());
-        chosen.extend(sockets[socket].drain(..size));
-        next = socket + 1;
-    }
-    chosen
 }
 
 fn has(free: &CpuSet, cpus: Range<u32>) -> u32 {

@@ -9,7 +9,7 @@ use super::{
     probe::Feasibility,
 };
 use garrick_model::{
-    spec::{CpuOrder, Distribution, JobSpec, LayoutRequest, NodeCount, WithinNode},
+    spec::{CpuOrder, Distribution, JobSpec, LayoutRequest, NodeCount, Sharing, WithinNode},
     view::NodeView,
 };
 
@@ -36,9 +36,7 @@ fn placed(view: &ClusterView) -> Vec<(String, String, u32)> {
 }
 
 fn on(nodes: Vec<NodeView>, spec: JobSpec) -> Vec<(String, String, u32)> {
-    let mut view = cluster(nodes, vec![job(1, spec)]);
-    view.policy.over_sockets = CpuOrder::Cyclic;
-    placed(&view)
+    placed(&cluster(nodes, vec![job(1, spec)]))
 }
 
 fn one(cpus: &str, tasks: u32) -> Vec<(String, String, u32)> {
@@ -142,6 +140,27 @@ fn cyclic_tasks_go_over_the_nodes_in_turn() {
     assert_eq!(counts(four(Some(Distribution::Plane(2)))), [2, 2]);
 }
 
+// slurm.conf(5), CR_Pack_Nodes: ten tasks on two whole nodes of eight CPUs.
+#[test]
+fn tasks_of_whole_nodes_go_evenly_over_them_unless_they_are_packed() {
+    let counts = |distribution, tasks_, site| {
+        let spec = JobSpec {
+            nodes: Some(NodeCount { min: 2, max: None }),
+            sharing: Sharing::Exclusive,
+            ..tasks(tasks_, LayoutRequest { distribution, ..some() })
+        };
+        let mut view = cluster(vec![node(0, 2), node(1, 4)], vec![job(1, spec)]);
+        view.policy.pack_nodes = site;
+        placed(&view).iter().map(|n| n.2).collect::<Vec<_>>()
+    };
+    assert_eq!(counts(None, 7, false), [4, 3]);
+    assert_eq!(counts(Some(Distribution::Block), 7, false), [4, 3]);
+    assert_eq!(counts(None, 11, false), [4, 7], "as many as it has CPUs");
+    assert_eq!(counts(None, 5, true), [4, 1]);
+    assert_eq!(counts(Some(Distribution::BlockPack), 5, false), [4, 1]);
+    assert_eq!(counts(Some(Distribution::BlockNoPack), 5, true), [3, 2]);
+}
+
 #[test]
 fn cpus_and_memory_that_are_reserved_for_the_system_go_to_no_job() {
     let reserved = || {
@@ -152,7 +171,7 @@ fn cpus_and_memory_that_are_reserved_for_the_system_go_to_no_job() {
     };
     assert_eq!(on(vec![reserved()], tasks(6, some())), one("0-5", 6));
     assert_eq!(on(vec![reserved()], tasks(7, some())), []);
-    let whole = JobSpec { sharing: garrick_model::spec::Sharing::Exclusive, ..spec() };
+    let whole = JobSpec { sharing: Sharing::Exclusive, ..spec() };
     assert_eq!(on(vec![reserved()], whole)[0].1, "0-5");
     let mem = |mib| JobSpec {
         memory: garrick_model::resources::MemoryRequest::PerNode(garrick_model::resources::MemoryMib(mib)),
@@ -224,4 +243,42 @@ fn cores_are_not_torn_apart_going_round_the_sockets() {
     assert_eq!(cpus(6, some()), "0-5");
     let three = JobSpec { cpus_per_task: Some(3), ..tasks(2, some()) };
     assert_eq!(on(vec![two_sockets(0)], three)[0].1, "0-5");
+}
+
+fn arbitrary(list: &[&str]) -> JobSpec {
+    let list: Vec<String> = list.iter().map(|name| (*name).to_owned()).collect();
+    let mut nodelist = list.clone();
+    nodelist.sort_unstable();
+    nodelist.dedup();
+    let nodes = u32::try_from(nodelist.len()).unwrap();
+    let count = NodeCount { min: nodes, max: Some(nodes) };
+    let layout = LayoutRequest { distribution: Some(Distribution::Arbitrary), task_nodes: list.clone(), ..some() };
+    JobSpec { nodes: Some(count), nodelist, ..tasks(u32::try_from(list.len()).unwrap(), layout) }
+}
+
+#[test]
+fn a_list_says_how_many_tasks_each_node_has() {
+    let nodes = || vec![two_fours(0), two_fours(1), two_fours(2)];
+    let counts =
+        |spec: JobSpec| on(nodes(), spec).into_iter().map(|(node, _, tasks)| (node, tasks)).collect::<Vec<_>>();
+    let of = |list: &[(&str, u32)]| list.iter().map(|(name, tasks)| ((*name).to_owned(), *tasks)).collect::<Vec<_>>();
+    assert_eq!(counts(arbitrary(&["n2", "n0", "n2", "n2"])), of(&[("n0", 1), ("n2", 3)]));
+    assert_eq!(counts(arbitrary(&["n1", "n0", "n0"])), of(&[("n0", 2), ("n1", 1)]));
+    // More than a node has room for.
+    assert_eq!(counts(JobSpec { cpus_per_task: Some(4), ..arbitrary(&["n1", "n1", "n0", "n1"]) }), []);
+    assert_eq!(
+        counts(JobSpec { cpus_per_task: Some(4), ..arbitrary(&["n1", "n1", "n0"]) }),
+        of(&[("n0", 1), ("n1", 2)])
+    );
+    // A list that is not about those tasks says nothing.
+    assert_eq!(counts(JobSpec { tasks: Some(3), ..arbitrary(&["n0", "n2", "n2", "n2"]) }), of(&[("n0", 2), ("n2", 1)]));
+}
+
+#[test]
+fn an_arbitrary_job_waits_for_room_on_the_nodes_of_its_list() {
+    let mut busy = two_fours(1);
+    busy.holds.push(hold(9, 0..7, 1, None));
+    let nodes = vec![two_fours(0), busy];
+    assert_eq!(on(nodes.clone(), arbitrary(&["n1", "n0", "n1"])), []);
+    assert_eq!(on(nodes, arbitrary(&["n1", "n0", "n0"])).len(), 2);
 }

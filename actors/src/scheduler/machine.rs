@@ -7,15 +7,15 @@ use super::{
     facts::{ClusterView, cpus_per_unit, in_service},
     free::{Capacity, Door, Free, Part, cpus_of_part, cpus_of_task, greatest, memory_of, whole_units},
     horizon::{Horizon, NEVER, Step},
-    layout::over_sockets,
     request::{NodeUse, Request},
+    sockets,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     gres::{GPU, GresAmounts, GresEntry, GresPool, GresRequest, GresShare, Totals, devices_in, devices_used},
     ids::JobId,
     resources::{CpuSet, MemoryMib, NodeShape, NodeShare},
-    spec::{CpuOrder, Sharing},
+    spec::Sharing,
     time::Timestamp,
     view::{NodeHold, NodeView},
 };
@@ -625,24 +625,19 @@ impl<'a> Machine<'a> {
                 || cpus_of_task(shape, request),
                 |layout| layout.cpus_for(1, shape, request.cpus_per_task),
             );
-            over_sockets(open, shape, request.over_sockets, (room.unit, each), wanted)
+            sockets::choose(open, shape, request.over_sockets, (room.unit, each), wanted)
         };
         let cpus: CpuSet = match (request.usage, self.shares(node, request.usage)) {
             (NodeUse::Whole, _) => request.whole(shape).difference(&shape.cpus_of_gpus(|gpu| !gpus.contains(gpu))),
             (_, Some(most)) => room.least_shared(&self.shareable_to(node, request, most), wanted),
             _ => match &request.layout {
                 Some(layout) if layout.is_by_socket() => layout.choose(&open(), shape, request, part.tasks, wanted),
-                _ if self.closed.is_empty() && room.restricted.is_empty() && !limited => {
-                    if shape.sockets > 1 && request.over_sockets != CpuOrder::Block {
-                        of_sockets(&room.whole_units().collect(), wanted)
-                    } else {
-                        room.whole_units().take(wanted as usize).collect()
-                    }
-                }
+                _ if self.closed.is_empty() && room.restricted.is_empty() && !limited => of_sockets(&room.free, wanted),
                 _ => {
                     let (own, all) = (shape.cpus_of_gpus(|gpu| gpus.contains(gpu)), open());
                     let own = all.intersection(&own).take(wanted);
-                    of_sockets(&all.difference(&own), wanted - own.len()).union(&own)
+                    let whole = of_sockets(&all.difference(&own), wanted - own.len()).union(&own);
+                    all.difference(&whole).take(wanted.saturating_sub(whole.len())).union(&whole)
                 }
             },
         };

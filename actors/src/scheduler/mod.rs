@@ -9,6 +9,7 @@
 //! | `binding` | which CPUs of a node go with which GPUs |
 //! | [`caps`] | the most CPUs of a node that jobs of a partition have together |
 //! | [`layout`] | what is asked of sockets, cores and threads |
+//! | [`sockets`] | which CPUs of a node's sockets a job gets |
 //! | [`free`] | what is free on a node, in amounts, and what fits into it |
 //! | [`machine`] | free room now, to the single CPU |
 //! | [`horizon`] | free room from now on, in amounts |
@@ -61,6 +62,7 @@ pub mod reservations;
 pub mod resume;
 pub mod select;
 pub mod shell;
+pub mod sockets;
 pub mod topology;
 pub mod turns;
 

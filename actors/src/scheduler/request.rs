@@ -16,11 +16,11 @@ use garrick_model::{
     gres::{GPU, GresRequest, Totals},
     ids::NodeIndex,
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, SpecCores},
-    spec::{CpuOrder, Sharing},
+    spec::{CpuOrder, Distribution, JobSpec, Sharing},
     time::{TimeLimit, Timestamp},
     view::JobView,
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Owner of requests where that does not matter. No user has this id: `chown(2)` takes it for "leave it".
 pub const ANYBODY: u32 = u32::MAX;
@@ -130,6 +130,8 @@ pub struct Request {
     pub one_task_per_core: bool,
     /// How it gets CPUs of several sockets.
     pub over_sockets: CpuOrder,
+    /// Tasks fill a node before the next also where it has nodes to itself.
+    pub packs: bool,
     /// Nodes with the most free CPUs first.
     pub least_loaded: bool,
     /// Most CPUs that all jobs of the partition have of a node.
@@ -148,6 +150,8 @@ pub struct Request {
     pub gres: Option<Arc<GresRequest>>,
     /// `-w`, as indices, ascending; a name that no node has makes the job unplaceable and is in [`Self::unknown_nodes`].
     pub nodelist: Vec<NodeIndex>,
+    /// Tasks of the nodes that a list names for each (`-m arbitrary`); `None`: nothing says that.
+    pub listed: Option<Arc<[(NodeIndex, u32)]>>,
     /// `-x`, ascending.
     pub exclude: Vec<NodeIndex>,
     /// Some name of the node list belongs to no node.
@@ -158,6 +162,22 @@ pub struct Request {
     pub taken_secs: Option<u64>,
     /// What it asks of the partition's topology; `None`: it is not bound to one.
     pub near: Option<Near>,
+}
+
+/// How often a job's list of its tasks' nodes has each node. A list that is not about the tasks and nodes that are asked for
+/// (they were changed since) says nothing.
+fn listed(
+    spec: &JobSpec,
+    nodelist: &[NodeIndex],
+    names: &dyn Fn(&str) -> Option<NodeIndex>,
+) -> Option<Arc<[(NodeIndex, u32)]>> {
+    let list = &spec.layout.task_nodes;
+    if spec.layout.distribution != Some(Distribution::Arbitrary) || spec.tasks != u32::try_from(list.len()).ok() {
+        return None;
+    }
+    let mut counts: BTreeMap<NodeIndex, u32> = BTreeMap::new();
+    list.iter().filter_map(|name| names(name)).for_each(|node| *counts.entry(node).or_default() += 1);
+    counts.keys().eq(nodelist).then(|| counts.into_iter().collect())
 }
 
 /// What a request asks of a topology.
@@ -260,6 +280,11 @@ impl Request {
             layout: Layout::of(view, &spec.layout),
             one_task_per_core: view.policy.one_task_per_core,
             over_sockets: spec.layout.within.sockets.unwrap_or(view.policy.over_sockets),
+            packs: match spec.layout.distribution {
+                Some(Distribution::BlockPack) => true,
+                Some(Distribution::Block) | None => view.policy.pack_nodes,
+                Some(_) => false,
+            },
             least_loaded: view.policy.least_loaded || partition.least_loaded,
             caps: partition.caps,
             mix: spec.constraint.as_deref().and_then(mix_of),
@@ -268,6 +293,7 @@ impl Request {
             hres,
             reservation: None,
             gres,
+            listed: listed(spec, &nodelist, names),
             nodelist,
             exclude,
             unknown_nodes,
@@ -350,6 +376,11 @@ impl Request {
         let least = self.least_part();
         let tasks = self.total_tasks().div_ceil(nodes).max(least.tasks);
         Part { tasks, total: self.total_gres().part(nodes.into()).max(least.total) }
+    }
+
+    /// Tasks that a list has for that node.
+    pub fn tasks_listed_on(&self, node: usize) -> Option<u32> {
+        self.listed.as_ref()?.iter().find(|(index, _)| index.0 as usize == node).map(|(_, tasks)| *tasks)
     }
 
     /// Generic resources asked for on all nodes together.

@@ -154,7 +154,14 @@ fn choose(machine: &Machine<'_>, request: &Request, open: FixedBitSet, bound: Op
         if !search.open.contains(node) {
             return None;
         }
-        let capacity = search.capacity(node)?;
+        let mut capacity = search.capacity(node)?;
+        if request.listed.is_some() {
+            let tasks = request.tasks_listed_on(node)?;
+            if capacity.tasks < tasks {
+                return None;
+            }
+            capacity.tasks = tasks;
+        }
         search.add(node, capacity);
     }
     if request.contiguous {
@@ -363,11 +370,14 @@ fn lay_out(
     let all = request.total_gres();
     let fixed = each.times(nodes.into());
     let mut spare_total = if all.holds(&fixed) { all.less(fixed) } else { return None };
-    let mut in_turn = request.layout.filter(|layout| layout.even).map(|_| in_turn(picks, least, spare).into_iter());
+    // Whole nodes have room for more than the tasks: those go evenly over them.
+    let even = (request.usage == NodeUse::Whole && !request.packs) || request.layout.is_some_and(|layout| layout.even);
+    let mut in_turn = even.then(|| in_turn(picks, least, spare).into_iter());
     picks
         .iter()
         .map(|pick| {
             let more = match &mut in_turn {
+                _ if request.listed.is_some() => request.tasks_listed_on(pick.node)?.saturating_sub(least).min(spare),
                 Some(counts) => counts.next().unwrap_or(0),
                 None => spare.min(pick.capacity.saturating_sub(least)),
             };
@@ -389,16 +399,18 @@ fn lay_out(
 /// How many more than the least each node gets when they get tasks in turn.
 fn in_turn(picks: &[Pick], least: u32, mut spare: u32) -> Vec<u32> {
     let mut more = vec![0; picks.len()];
+    let room = |pick: &Pick, more: u32| pick.capacity.saturating_sub(least).saturating_sub(more);
     loop {
-        let before = spare;
-        for (more, pick) in more.iter_mut().zip(picks) {
-            if spare > 0 && least + *more < pick.capacity {
-                *more += 1;
-                spare -= 1;
-            }
-        }
-        if spare == before {
+        let with_room = more.iter().zip(picks).filter(|(more, pick)| room(pick, **more) > 0).count();
+        let Some(rounds) = spare.checked_div(u32::try_from(with_room).unwrap_or(u32::MAX)) else { return more };
+        if spare == 0 {
             return more;
+        }
+        // Several rounds at once while there is enough for all.
+        for (more, pick) in more.iter_mut().zip(picks) {
+            let next = rounds.max(1).min(room(pick, *more)).min(spare);
+            *more += next;
+            spare -= next;
         }
     }
 }

@@ -575,6 +575,7 @@ pub fn policy(config: &Config) -> Policy {
         max_memory: config.max_memory,
         one_task_per_core: config.select.one_task_per_core,
         over_sockets: if config.select.block_cores { CpuOrder::Block } else { CpuOrder::Cyclic },
+        pack_nodes: config.select.pack_nodes,
         least_loaded: config.select.least_loaded,
         backfill: match config.scheduler_parameters.value("bf_algorithm") {
             _ if !config.backfill() || backfill_off => Backfill::Off,

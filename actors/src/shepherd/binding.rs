@@ -16,7 +16,7 @@ pub(super) fn affinity(map: &[u32], job_cpus: &CpuSet, shape: &NodeShape, step: 
         _ if map.is_empty() => Vec::new(),
         CpuBind::Map(list) if !list.is_empty() => vec![list[local_id as usize % list.len()]],
         CpuBind::None | CpuBind::Map(_) => Vec::new(),
-        CpuBind::Default if step.share.cpus == *job_cpus && !is_automatic(step) => Vec::new(),
+        CpuBind::Default if step.share.cpus == *job_cpus && automatic(shape, step).is_none() => Vec::new(),
         CpuBind::Default | CpuBind::Cores | CpuBind::Sockets | CpuBind::Threads => {
             real(&cpus_of(map, shape, step, local_id))
         }
@@ -27,28 +27,41 @@ pub(super) fn affinity(map: &[u32], job_cpus: &CpuSet, shape: &NodeShape, step: 
 pub(super) fn cpus_of(map: &[u32], shape: &NodeShape, step: &StepHere, local_id: u32) -> CpuSet {
     let (cpus, launch) = (&step.share.cpus, &step.launch);
     let own = || own(shape, cpus, launch.within, launch.cpus_per_task, local_id);
-    let around = |part: &dyn Fn(u32) -> u32| {
-        let parts: Vec<u32> = own().iter().map(part).collect();
-        cpus.iter().filter(|cpu| parts.contains(&part(*cpu))).collect()
+    let around = |part: fn(&NodeShape, u32) -> u32| {
+        let parts: Vec<u32> = own().iter().map(|cpu| part(shape, cpu)).collect();
+        cpus.iter().filter(|cpu| parts.contains(&part(shape, *cpu))).collect()
     };
-    match &launch.cpu_bind {
-        CpuBind::Cores => around(&|cpu| shape.core_of_cpu(cpu)),
-        CpuBind::Sockets => around(&|cpu| shape.socket_of_cpu(cpu)),
+    match automatic(shape, step).as_ref().unwrap_or(&launch.cpu_bind) {
+        CpuBind::Cores => around(NodeShape::core_of_cpu),
+        CpuBind::Sockets => around(NodeShape::socket_of_cpu),
         CpuBind::Threads => own(),
         CpuBind::Map(list) if !list.is_empty() && !map.is_empty() => {
             let machine = list[local_id as usize % list.len()];
             map.iter().zip(0..).filter(|(real, _)| **real == machine).map(|(_, cpu)| cpu).collect()
         }
-        CpuBind::Default if is_automatic(step) => own(),
         CpuBind::None | CpuBind::Map(_) | CpuBind::Default => cpus.clone(),
     }
 }
 
-/// Who says how tasks go over sockets or cores has them bound there if there is a CPU for each.
-fn is_automatic(step: &StepHere) -> bool {
-    let launch = &step.launch;
-    let wanted = step.tasks_here.saturating_mul(launch.cpus_per_task.max(1));
-    !launch.within.is_default() && !launch.batch && wanted == step.share.cpus.len()
+/// Who says how tasks go over sockets or cores, and not what they are bound to, has them bound to threads, cores or sockets
+/// if the step has as many of those here as its tasks want CPUs (`Auto Binding` in srun(1)).
+fn automatic(shape: &NodeShape, step: &StepHere) -> Option<CpuBind> {
+    let (launch, cpus) = (&step.launch, &step.share.cpus);
+    if launch.cpu_bind != CpuBind::Default || launch.within.is_default() || launch.batch {
+        return None;
+    }
+    let wanted = step.tasks_here.saturating_mul(launch.cpus_per_task.max(1)) as usize;
+    let count = |part: fn(&NodeShape, u32) -> u32| {
+        let mut parts: Vec<u32> = cpus.iter().map(|cpu| part(shape, cpu)).collect();
+        parts.dedup();
+        parts.len()
+    };
+    match wanted {
+        n if n == cpus.len() as usize => Some(CpuBind::Threads),
+        n if n == count(NodeShape::core_of_cpu) => Some(CpuBind::Cores),
+        n if n == count(NodeShape::socket_of_cpu) => Some(CpuBind::Sockets),
+        _ => None,
+    }
 }
 
 /// The CPUs that are this task's own; all, where those before it have left none.
@@ -65,14 +78,11 @@ fn own(shape: &NodeShape, cpus: &CpuSet, within: WithinNode, per_task: u32, loca
 #[derive(Default)]
 struct Socket {
     cores: Vec<VecDeque<u32>>,
+    left: usize,
     last: Option<usize>,
 }
 
 impl Socket {
-    fn left(&self) -> usize {
-        self.cores.iter().map(VecDeque::len).sum()
-    }
-
     fn take(&mut self, order: CpuOrder, first_of_task: bool) -> Option<u32> {
         let from = match (order, self.last) {
             (_, None) | (CpuOrder::Block, _) => 0,
@@ -82,6 +92,7 @@ impl Socket {
         let count = self.cores.len();
         let core = (from..from + count).map(|at| at % count).find(|at| !self.cores[*at].is_empty())?;
         self.last = Some(core);
+        self.left -= 1;
         self.cores[core].pop_front()
     }
 }
@@ -104,6 +115,7 @@ impl Board {
                 sockets.push(Socket::default());
             }
             let Some(here) = sockets.last_mut() else { continue };
+            here.left += 1;
             match here.cores.last_mut() {
                 Some(cpus) if last == Some((socket, core)) => cpus.push_back(cpu),
                 _ => here.cores.push(VecDeque::from([cpu])),
@@ -131,7 +143,7 @@ impl Board {
             }
             at = match self.over_sockets {
                 CpuOrder::Fcyclic => self.socket_from(socket + 1, 1),
-                CpuOrder::Block | CpuOrder::Cyclic if self.sockets[socket].left() > 0 => Some(socket),
+                CpuOrder::Block | CpuOrder::Cyclic if self.sockets[socket].left > 0 => Some(socket),
                 CpuOrder::Block | CpuOrder::Cyclic => self.socket_from(socket + 1, 1),
             };
         }
@@ -141,7 +153,7 @@ impl Board {
     /// The first socket from that one on, going round, with so many left.
     fn socket_from(&self, from: usize, least: usize) -> Option<usize> {
         let count = self.sockets.len();
-        (from..from + count).map(|at| at % count).find(|at| self.sockets[*at].left() >= least)
+        (from..from + count).map(|at| at % count).find(|at| self.sockets[*at].left >= least)
     }
 }
 
@@ -149,6 +161,7 @@ impl Board {
 mod tests {
     use super::*;
     use garrick_model::spec::CpuOrder::{Block, Cyclic, Fcyclic};
+    use proptest::prelude::*;
 
     /// Two sockets, as many cores in each, so many threads in a core.
     fn shape(cores: u32, threads: u32) -> NodeShape {
@@ -188,5 +201,38 @@ mod tests {
         assert_eq!(of_two(Cyclic), "0-1 4-5 2-3 6-7");
         assert_eq!(of_two(Fcyclic), "0,2 4,6 1,3 5,7");
         assert_eq!(laid(&node, "0-7", (4, 1), Cyclic, None), "0 4 2 6");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn each_task_has_cpus_of_its_own(
+            (sockets, cores, threads) in (1u32..4, 1u32..5, 1u32..4),
+            without in prop::collection::vec(0u32..40, 0..12),
+            (tasks, per_task) in (1u32..12, 1u32..5),
+            over in prop::sample::select(vec![None, Some(Block), Some(Cyclic), Some(Fcyclic)]),
+            within in prop::sample::select(vec![None, Some(Block), Some(Cyclic), Some(Fcyclic)]),
+        ) {
+            let cpus = sockets * cores * threads;
+            let shape = NodeShape {
+                cpus, sockets, cores_per_socket: cores, threads_per_core: threads, ..NodeShape::default()
+            };
+            let mut cpus = shape.all_cpus();
+            without.iter().for_each(|cpu| _ = cpus.remove(*cpu));
+            let within = WithinNode { sockets: over, cores: within };
+            let fit = cpus.len() / per_task;
+            let mut taken = CpuSet::new();
+            for task in 0..tasks {
+                let own = own(&shape, &cpus, within, per_task, task);
+                prop_assert!(own.is_subset(&cpus));
+                if task < fit {
+                    prop_assert_eq!(own.len(), per_task);
+                    prop_assert!(own.is_disjoint(&taken), "{own} again, after {taken}");
+                }
+                prop_assert!(cpus.is_empty() || !own.is_empty());
+                taken.add(&own);
+            }
+        }
     }
 }

@@ -423,6 +423,7 @@ fn distribution_name(distribution: Option<Distribution>, within: WithinNode) -> 
         None => ("*", ""),
         Some(Distribution::Block) => ("block", ""),
         Some(Distribution::BlockNoPack) => ("block", ",nopack"),
+        Some(Distribution::BlockPack) => ("block", ",pack"),
         Some(Distribution::Cyclic) => ("cyclic", ""),
         Some(Distribution::Plane(_)) => ("plane", ""),
         Some(Distribution::Arbitrary) => ("arbitrary", ""),

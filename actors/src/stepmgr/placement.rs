@@ -361,8 +361,10 @@ fn counts(shape: &StepShape, picked: &[(u32, u32)], pool: &Pool) -> Vec<u32> {
     if shape.distribution == Distribution::Arbitrary && !shape.task_slots.is_empty() {
         return ranks_as_listed(shape, picked).iter().map(|ranks| limit_u32(ranks.len() as u64)).collect();
     }
-    // A step of all of the job's tasks on all of its nodes is laid out as the job was.
-    if picked.len() == pool.nodes().len()
+    // A step of all of the job's tasks on all of its nodes is laid out as the job was, unless it says something else.
+    let as_the_job = !matches!(shape.distribution, Distribution::BlockPack | Distribution::BlockNoPack);
+    if as_the_job
+        && picked.len() == pool.nodes().len()
         && picked.iter().all(|(slot, room)| (1..=*room).contains(&pool.node(*slot).tasks))
         && picked.iter().map(|(slot, _)| pool.node(*slot).tasks).sum::<u32>() == shape.tasks
     {
@@ -371,16 +373,20 @@ fn counts(shape: &StepShape, picked: &[(u32, u32)], pool: &Pool) -> Vec<u32> {
     let mut counts = vec![1; picked.len()];
     let mut left = shape.tasks - picked.len() as u32;
     match shape.distribution {
-        // Without a list it is as block (srun(1)).
-        Distribution::Block | Distribution::Arbitrary => {
+        Distribution::BlockPack => {
             for (count, (_, room)) in counts.iter_mut().zip(picked) {
                 let more = left.min(room - 1);
                 *count += more;
                 left -= more;
             }
         }
-        // A plane has as many tasks on each node as cyclic has (srun(1)).
-        Distribution::Cyclic | Distribution::Plane(_) | Distribution::BlockNoPack => {
+        // A plane has as many tasks on each node as cyclic has, and arbitrary without a list is as block (srun(1)), which is
+        // even unless it is packed (`CR_Pack_Nodes` in slurm.conf(5)).
+        Distribution::Block
+        | Distribution::Arbitrary
+        | Distribution::Cyclic
+        | Distribution::Plane(_)
+        | Distribution::BlockNoPack => {
             while left > 0 {
                 for (count, (_, room)) in counts.iter_mut().zip(picked) {
                     if left > 0 && *count < *room {
@@ -400,7 +406,7 @@ fn ranks(distribution: Distribution, counts: &[u32]) -> Vec<Vec<u32>> {
     let total: u32 = counts.iter().sum();
     let mut rank = 0;
     match distribution {
-        Distribution::Block | Distribution::BlockNoPack | Distribution::Arbitrary => {
+        Distribution::Block | Distribution::BlockNoPack | Distribution::BlockPack | Distribution::Arbitrary => {
             for (list, count) in ranks.iter_mut().zip(counts) {
                 list.extend(rank..rank + count);
                 rank += count;

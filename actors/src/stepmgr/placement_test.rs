@@ -11,6 +11,7 @@ use garrick_model::{
     resources::{MemoryMib, MemoryRequest},
     spec::{JobKind, NodeCount, StepSpec},
 };
+use std::sync::Arc;
 
 struct Job {
     shape: JobShape,
@@ -18,12 +19,17 @@ struct Job {
 }
 
 fn job(cpus: &[u32]) -> Job {
-    let facts = run(JobKind::Batch, cpus);
+    job_with(cpus, &[], false)
+}
+
+fn job_with(cpus: &[u32], task_nodes: &[&str], packs: bool) -> Job {
+    let mut facts = run(JobKind::Batch, cpus);
+    Arc::make_mut(&mut facts.spec).layout.task_nodes = task_nodes.iter().map(|name| (*name).to_owned()).collect();
     let mut pool = Pool::new(&facts.nodes);
     for slot in 0..cpus.len() as u32 {
         pool.set_usage(slot, NodeUse::Ready);
     }
-    Job { shape: JobShape::new(&facts), pool }
+    Job { shape: JobShape::new(&facts, packs), pool }
 }
 
 impl Job {
@@ -87,11 +93,42 @@ fn an_overlapping_step_needs_nothing_free_and_holds_nothing() {
 // distribute those tasks to the nodes with tasks one and two on the first node, task three on the second node, and task
 // four on the third node."
 #[test]
-fn block_fills_a_node_and_leaves_each_other_one_a_task() {
+fn consecutive_tasks_of_a_block_share_a_node() {
     let job = job(&[2, 2, 2]);
     let spec = StepSpec { nodes: nodes(3), tasks: Some(4), ..step("a") };
     let ranks: Vec<Vec<u32>> = job.place(&spec).unwrap().nodes.into_iter().map(|n| n.ranks).collect();
     assert_eq!(ranks, [vec![0, 1], vec![2], vec![3]]);
+}
+
+// slurm.conf(5), CR_Pack_Nodes: ten tasks on two nodes of eight CPUs.
+#[test]
+fn blocks_are_of_one_size_unless_they_are_packed() {
+    let laid = |job: &Job, distribution| {
+        let spec = StepSpec { nodes: nodes(2), tasks: Some(10), distribution, ..step("a") };
+        job.place(&spec).unwrap().nodes.iter().map(|n| n.ranks.len()).collect::<Vec<_>>()
+    };
+    let job = job(&[8, 8]);
+    assert_eq!(laid(&job, Distribution::Block), [5, 5]);
+    assert_eq!(laid(&job, Distribution::BlockPack), [8, 2]);
+    let job = job_with(&[8, 8], &[], true);
+    assert_eq!(laid(&job, Distribution::Block), [8, 2]);
+    assert_eq!(laid(&job, Distribution::BlockNoPack), [5, 5]);
+}
+
+// A job may name the nodes of its tasks; steps that name none of their own are on those.
+#[test]
+fn steps_of_an_arbitrary_job_are_on_the_nodes_of_its_list() {
+    let job = job_with(&[2, 2, 2], &["n3", "n1", "n3"], false);
+    let ranks = |spec: StepSpec| -> Vec<(u32, Vec<u32>)> {
+        let placed = job.place(&StepSpec { distribution: Distribution::Arbitrary, ..spec }).unwrap();
+        placed.nodes.into_iter().map(|n| (n.slot, n.ranks)).collect()
+    };
+    assert_eq!(ranks(step("a")), [(0, vec![1]), (2, vec![0, 2])]);
+    assert_eq!(ranks(StepSpec { tasks: Some(1), ..step("a") }), [(2, vec![0])]);
+    let more = StepSpec { tasks: Some(4), nodes: nodes(3), ..step("a") };
+    assert_eq!(ranks(more), [(0, vec![0, 1]), (1, vec![2]), (2, vec![3])], "as block");
+    let own = StepSpec { nodelist: vec!["n2".into()], tasks: Some(2), ..step("a") };
+    assert_eq!(ranks(own), [(1, vec![0, 1])]);
 }
 
 #[test]
@@ -206,7 +243,8 @@ fn a_step_of_all_tasks_is_laid_out_as_its_job_was() {
     let mut pool = Pool::new(&facts.nodes);
     pool.set_usage(0, NodeUse::Ready);
     pool.set_usage(1, NodeUse::Ready);
-    let shape = shape_of(&StepSpec { tasks: Some(4), ..step("a") }, &JobShape::new(&facts), Asker::Attended).unwrap();
+    let shape =
+        shape_of(&StepSpec { tasks: Some(4), ..step("a") }, &JobShape::new(&facts, false), Asker::Attended).unwrap();
     let placement = place(&shape, &pool, Against::Free { kept: &BTreeSet::new() }).unwrap();
     let ranks: Vec<Vec<u32>> = placement.nodes.into_iter().map(|n| n.ranks).collect();
     assert_eq!(ranks, [vec![0, 1], vec![2, 3]]);
@@ -250,7 +288,7 @@ fn gpu_job(cpus: &[u32], gpus: u32) -> Job {
     for slot in 0..cpus.len() as u32 {
         pool.set_usage(slot, NodeUse::Ready);
     }
-    Job { shape: JobShape::new(&facts), pool }
+    Job { shape: JobShape::new(&facts, false), pool }
 }
 
 fn gpus(count: u64) -> Vec<GresCount> {

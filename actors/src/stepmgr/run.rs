@@ -142,6 +142,8 @@ pub struct StepMgrConfig {
     pub restarted: bool,
     /// `JobFileAppend=1`: output files are appended to unless `--open-mode` says otherwise.
     pub append_files: bool,
+    /// `CR_Pack_Nodes`: a step fills a node before the next unless it says otherwise. Default no.
+    pub pack_nodes: bool,
     /// At the end of the run, how long to wait for other nodes to be clean before this one is reported clean alone.
     /// Default 60 s.
     pub others_wait: Duration,
@@ -165,6 +167,7 @@ impl Default for StepMgrConfig {
             report_delay: Duration::from_millis(500),
             restarted: false,
             append_files: false,
+            pack_nodes: false,
             others_wait: Duration::from_secs(60),
         }
     }

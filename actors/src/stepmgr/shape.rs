@@ -87,12 +87,22 @@ pub struct JobShape {
     nodes: u32,
     tasks: u32,
     slots: BTreeMap<String, u32>,
+    /// The node of each of its tasks, where a list says that.
+    task_nodes: Vec<String>,
+    /// Blocks are packed unless a step says otherwise.
+    packs: bool,
 }
 
 impl JobShape {
     /// Of a run.
-    pub fn new(facts: &RunFacts) -> Self {
-        Self { nodes: facts.nodes.len() as u32, tasks: facts.tasks, slots: facts.slots_by_name() }
+    pub fn new(facts: &RunFacts, packs: bool) -> Self {
+        Self {
+            nodes: facts.nodes.len() as u32,
+            tasks: facts.tasks,
+            slots: facts.slots_by_name(),
+            task_nodes: facts.spec.layout.task_nodes.clone(),
+            packs,
+        }
     }
 
     fn slots_of(&self, names: &[String]) -> Result<Vec<u32>, Refusal> {
@@ -183,7 +193,10 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
         required,
         excluded,
         first,
-        distribution: spec.distribution,
+        distribution: match spec.distribution {
+            Distribution::Block if job.packs => Distribution::BlockPack,
+            other => other,
+        },
         task_slots,
         gres: gres_of(spec, tasks, asker)?,
         own_cgroup: spec.step_cgroup == StepCgroup::Always
@@ -194,16 +207,24 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
 
 /// Nodes of the tasks by rank, where a list says that: as many as there are to be tasks.
 fn task_slots(spec: &StepSpec, job: &JobShape) -> Result<Vec<u32>, Refusal> {
-    if spec.distribution != Distribution::Arbitrary || spec.task_nodes.is_empty() {
+    if spec.distribution != Distribution::Arbitrary {
         return Ok(Vec::new());
     }
-    let named = u32::try_from(spec.task_nodes.len()).unwrap_or(u32::MAX);
+    // A step that names none, and asks for no more than what the job has, is on the job's.
+    let of_job = spec.task_nodes.is_empty()
+        && spec.nodelist.is_empty()
+        && spec.tasks.is_none_or(|tasks| tasks as usize <= job.task_nodes.len());
+    let listed = if of_job { &job.task_nodes } else { &spec.task_nodes };
+    if listed.is_empty() {
+        return Ok(Vec::new());
+    }
+    let named = u32::try_from(listed.len()).unwrap_or(u32::MAX);
     let tasks = spec.tasks.unwrap_or(named);
     if tasks > named {
         return Err(impossible(format!("{tasks} tasks of which a list of {named} nodes says the places")));
     }
     let slot = |name: &String| job.slots.get(name).copied().ok_or_else(|| Refusal::InvalidNode(name.clone()));
-    spec.task_nodes.iter().take(tasks as usize).map(slot).collect()
+    listed.iter().take(tasks as usize).map(slot).collect()
 }
 
 /// CPUs that each task brings with its GPUs: those of the step divided among its tasks, rounded up.

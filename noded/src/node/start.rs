@@ -195,6 +195,7 @@ pub async fn start(
         wait_secs: config.wait_time_secs,
         kill_on_bad_exit: config.kill_on_bad_exit,
         append_files: config.job_file_append,
+        pack_nodes: config.select.pack_nodes,
         conf: config.path.clone(),
         home: cluster.home.clone(),
         cluster_id: cluster.id.clone(),

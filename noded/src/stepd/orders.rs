@@ -21,6 +21,9 @@ pub struct StepdSettings {
     pub kill_on_bad_exit: bool,
     /// JobFileAppend.
     pub append_files: bool,
+    /// `CR_Pack_Nodes`: steps fill a node before the next.
+    #[serde(default)]
+    pub pack_nodes: bool,
     /// Path of `slurm.conf`, for `SLURM_CONF` of the tasks.
     pub conf: PathBuf,
     /// `GARRICK_HOME` of an embedded cluster, for the tasks.

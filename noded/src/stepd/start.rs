@@ -344,6 +344,7 @@ fn manager_config(orders: &StepdOrders, restarted: bool) -> StepMgrConfig {
         over_time_limit: settings.over_time_minutes.map(|m| Duration::from_secs(m * 60)),
         trusted_uids: vec![own],
         append_files: settings.append_files,
+        pack_nodes: settings.pack_nodes,
         restarted,
         ..StepMgrConfig::default()
     }

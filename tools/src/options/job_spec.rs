@@ -2,7 +2,7 @@
 
 use super::{
     gres, layout,
-    typed::{OptionError, Sourced, Typed},
+    typed::{OptionError, Source, Sourced, Typed},
 };
 use garrick_model::{
     hostlist,
@@ -75,7 +75,8 @@ fn all_licenses(typed: &Typed) -> Option<String> {
 /// Checks and converts.
 pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<JobSpec>, OptionError> {
     let mut warnings = Vec::new();
-    let nodes = fitting_nodes(typed, &mut warnings);
+    let task_nodes = task_nodes(typed)?;
+    let nodes = if task_nodes.is_empty() { fitting_nodes(typed, &mut warnings) } else { None };
     if typed.begin.zip(typed.deadline).is_some_and(|(begin, deadline)| deadline < begin) {
         let text = "Incompatible begin and deadline time specification";
         return Err(OptionError::Text(text.to_owned()));
@@ -91,9 +92,13 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         comment: typed.comment.clone(),
         wckey: typed.wckey.clone(),
         partitions: typed.partitions.clone(),
-        nodes,
-        tasks: typed.ntasks.map(|n| n.value).or(by_threads),
-        tasks_per_node: typed.ntasks_per_node.map(|n| n.value),
+        nodes: if task_nodes.is_empty() { nodes } else { Some(distinct(&task_nodes)) },
+        tasks: match u32::try_from(task_nodes.len()) {
+            Ok(0) => typed.ntasks.map(|n| n.value).or(by_threads),
+            listed => listed.ok(),
+        },
+        // A list says how many each node has.
+        tasks_per_node: typed.ntasks_per_node.filter(|_| task_nodes.is_empty()).map(|n| n.value),
         cpus_per_task: typed.cpus_per_task,
         min_cpus_per_node: typed.mincpus,
         memory: typed.memory.map(|m| m.value).unwrap_or_default(),
@@ -105,12 +110,12 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         gres: gres::of_job(typed)?,
         reservations: typed.reservations.clone(),
         licenses: all_licenses(typed),
-        nodelist: asked_nodes(typed)?,
+        nodelist: if task_nodes.is_empty() { asked_nodes(typed)? } else { each_once(task_nodes.clone()) },
         exclude: excluded_nodes(typed)?,
         sharing: typed.sharing,
         contiguous: typed.contiguous,
         topology: typed.topology.clone(),
-        layout: layout::of_job(typed)?,
+        layout: layout::of_job(typed, task_nodes)?,
         array: typed.array.clone(),
         dependencies: typed.dependencies.clone().unwrap_or_default(),
         begin: typed.begin,
@@ -172,14 +177,50 @@ pub fn fitting_nodes(typed: &Typed, warnings: &mut Vec<String>) -> Option<NodeCo
     Some(NodeCount { min: tasks, max: nodes.max.map(|max| max.min(tasks)) })
 }
 
-/// With `--distribution=arbitrary`: the node of each task, from SLURM_HOSTFILE or `--nodelist`, where one of them is there.
+/// With `--distribution=arbitrary`: the node of each task, from SLURM_HOSTFILE or `--nodelist`, where one of them is there:
+/// so many as there are to be tasks, or on so many nodes as are asked for.
 pub fn task_nodes(typed: &Typed) -> Result<Vec<String>, OptionError> {
-    match (&typed.hostfile, &typed.nodelist) {
-        _ if typed.distribution != Some(Distribution::Arbitrary) => Ok(Vec::new()),
-        (Some(file), _) => names_in_file("nodelist", file),
-        (None, Some(list)) => node_names("nodelist", list),
-        (None, None) => Ok(Vec::new()),
+    let mut names = match (&typed.hostfile, &typed.nodelist) {
+        _ if typed.distribution != Some(Distribution::Arbitrary) => return Ok(Vec::new()),
+        (Some(file), _) => names_in_file("nodelist", file)?,
+        (None, Some(list)) => node_names("nodelist", list)?,
+        (None, None) => return Ok(Vec::new()),
+    };
+    let asked = |count: Sourced<u32>| (count.source != Source::Environment).then_some(count.value as usize);
+    if let Some(tasks) = typed.ntasks.and_then(asked) {
+        if names.len() < tasks {
+            let text = format!("{tasks} tasks were asked for, and the list of nodes for them has {}", names.len());
+            return Err(OptionError::Text(text));
+        }
+        names.truncate(tasks);
+    } else if let Some(nodes) = typed.nodes.filter(|n| n.source != Source::Environment).map(|n| n.value) {
+        let found = distinct(&names).min;
+        if found < nodes.min {
+            let text = format!("{} nodes were asked for, and the list of nodes for tasks has {found}", nodes.min);
+            return Err(OptionError::Text(text));
+        }
+        let most = nodes.max.unwrap_or(nodes.min) as usize;
+        let mut seen = BTreeSet::new();
+        let within = names.iter().take_while(|name| {
+            seen.insert(name.as_str());
+            seen.len() <= most
+        });
+        let within = within.count();
+        names.truncate(within);
     }
+    Ok(names)
+}
+
+/// How many different nodes these are.
+fn distinct(names: &[String]) -> NodeCount {
+    let count = u32::try_from(names.iter().collect::<BTreeSet<_>>().len()).unwrap_or(u32::MAX);
+    NodeCount { min: count, max: Some(count) }
+}
+
+fn each_once(mut names: Vec<String>) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    names.retain(|name| seen.insert(name.clone()));
+    names
 }
 
 /// `--nodelist` and `--nodefile`, each name once, in the order given.
@@ -191,9 +232,7 @@ pub fn asked_nodes(typed: &Typed) -> Result<Vec<String>, OptionError> {
     if let Some(file) = &typed.nodefile {
         names.extend(names_in_file("nodefile", file)?);
     }
-    let mut seen = BTreeSet::new();
-    names.retain(|name| seen.insert(name.clone()));
-    Ok(names)
+    Ok(each_once(names))
 }
 
 /// `--exclude`.
@@ -295,6 +334,29 @@ mod tests {
             .and_then(|typed| build(&typed, Submitter::default(), work).map_err(|error| error.to_string()))
             .map(drop)
             .unwrap_err()
+    }
+
+    #[test]
+    fn a_list_says_the_node_of_each_task_of_an_arbitrary_job() {
+        let asked = |args: &str| {
+            let spec = built(args).spec;
+            (spec.tasks, spec.nodes.map(|n| (n.min, n.max)), spec.nodelist.join(","), spec.layout.task_nodes.join(","))
+        };
+        let all = (Some(4), Some((3, Some(3))), "n2,n1,n3".to_owned(), "n2,n1,n2,n3".to_owned());
+        assert_eq!(asked("-m arbitrary -w n2,n1,n2,n3"), all);
+        assert_eq!(asked("-m arbitrary -w n2,n1,n2,n3 --ntasks-per-node=2 -N3"), all);
+        let two = (Some(3), Some((2, Some(2))), "n2,n1".to_owned(), "n2,n1,n2".to_owned());
+        assert_eq!(asked("-m arbitrary -w n2,n1,n2,n3 -n3"), two);
+        assert_eq!(asked("-m arbitrary -w n2,n1,n2,n3 -N2"), two);
+        assert_eq!(asked("-m arbitrary -n3"), (Some(3), None, String::new(), String::new()), "as block");
+        assert_eq!(
+            refused("-m arbitrary -w n2,n1 -n3"),
+            "3 tasks were asked for, and the list of nodes for them has 2"
+        );
+        assert_eq!(
+            refused("-m arbitrary -w n2,n1 -N3"),
+            "3 nodes were asked for, and the list of nodes for tasks has 2"
+        );
     }
 
     #[test]

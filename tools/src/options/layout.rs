@@ -129,7 +129,7 @@ fn count_or_any(word: &str, given: &Given<'_>) -> Result<Option<u32>, OptionErro
 }
 
 /// What a job asks for.
-pub fn of_job(typed: &Typed) -> Result<LayoutRequest, OptionError> {
+pub fn of_job(typed: &Typed, task_nodes: Vec<String>) -> Result<LayoutRequest, OptionError> {
     let asked = &typed.layout;
     let counts = [asked.threads_per_core, asked.tasks_per_core, asked.sockets_per_node, asked.cores_per_socket];
     // What is said later goes over what a hint comes to, and the other way round; both at once contradict each other.
@@ -141,9 +141,6 @@ pub fn of_job(typed: &Typed) -> Result<LayoutRequest, OptionError> {
     }
     let threads = asked.threads_per_core.filter(|_| hint.is_none()).map(|threads| threads.value);
     let one_thread = hint.is_some_and(|hint| hint.value != Hint::Multithread).then_some(1);
-    if typed.distribution == Some(Distribution::Arbitrary) {
-        return Err(OptionError::NotSupported("--distribution=arbitrary of a job".to_owned()));
-    }
     let value = |count: Option<Sourced<u32>>| count.map(|count| count.value);
     Ok(LayoutRequest {
         sockets_per_node: value(asked.sockets_per_node),
@@ -157,6 +154,7 @@ pub fn of_job(typed: &Typed) -> Result<LayoutRequest, OptionError> {
         fewest_nodes: asked.fewest_nodes,
         distribution: typed.distribution,
         within: typed.within,
+        task_nodes,
         left_to_system: left_to_system(asked)?,
     })
 }
@@ -208,7 +206,8 @@ mod tests {
         let args: Vec<OsString> = args.split_whitespace().map(OsString::from).collect();
         let parsed = command_line(Command::Sbatch, &args).unwrap();
         let variable = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(*v));
-        of_job(&lay_over(Command::Sbatch, &[], &variable, &parsed.options, Timestamp::from_secs(0)).unwrap())
+        let typed = lay_over(Command::Sbatch, &[], &variable, &parsed.options, Timestamp::from_secs(0)).unwrap();
+        of_job(&typed, Vec::new())
     }
 
     #[test]
@@ -241,7 +240,10 @@ mod tests {
         let one = LayoutRequest { threads_per_core: Some(1), ..LayoutRequest::default() };
         assert_eq!(asked(&[], "--hint=nomultithread").unwrap(), one);
         assert_eq!(asked(&[], "--hint=compute_bound").unwrap(), one);
-        assert_eq!(asked(&[], "--hint=memory_bound").unwrap(), LayoutRequest { one_core_per_socket: true, ..one });
+        assert_eq!(
+            asked(&[], "--hint=memory_bound").unwrap(),
+            LayoutRequest { one_core_per_socket: true, ..one.clone() }
+        );
         assert_eq!(asked(&[], "--hint=multithread").unwrap(), LayoutRequest::default());
         assert_eq!(asked(&[("SBATCH_THREADS_PER_CORE", "2")], "--hint=nomultithread").unwrap(), one);
         let two = LayoutRequest { threads_per_core: Some(2), ..LayoutRequest::default() };

@@ -123,15 +123,16 @@ pub fn lay_over(
     Ok(typed)
 }
 
-/// What else says how tasks go over nodes: a file of hosts goes before all options, and the size of a plane may be in a
-/// variable (srun(1)).
+/// What else says how tasks go over nodes: of a step a file of hosts goes before all options, and the size of a plane may be
+/// in a variable (srun(1)). Jobs take the file where they are to be arbitrary: it may be there for steps in them.
 fn distribute(
     typed: &mut Typed,
     command: Command,
     variable: &dyn Fn(&str) -> Option<OsString>,
 ) -> Result<(), SourceError> {
     let text = |name: &str| variable(name).and_then(|value| value.into_string().ok()).filter(|value| !value.is_empty());
-    if command == Command::Srun
+    let is_arbitrary = typed.distribution == Some(Distribution::Arbitrary);
+    if (command == Command::Srun || is_arbitrary)
         && typed.nodelist.is_none()
         && let Some(file) = text(env_vars::SLURM_HOSTFILE)
     {
@@ -247,6 +248,7 @@ mod tests {
         let typed = typed_by(Command::Srun, "", &env, "-w n1").unwrap();
         assert_eq!((typed.hostfile, typed.distribution), (None, None));
         assert_eq!(typed_by(Command::Sbatch, "", &env, "").unwrap().distribution, None);
+        assert_eq!(typed_by(Command::Sbatch, "", &env, "-m arbitrary").unwrap().hostfile.as_deref(), Some("/hosts"));
     }
 
     #[test]

@@ -130,10 +130,11 @@ pub fn distribution(given: &Given<'_>) -> Result<(Option<Distribution>, WithinNo
         return Err(given.invalid());
     }
     let node = match (packing, node) {
-        (None | Some("pack"), node) => node,
+        (None, node) => node,
+        (Some("pack"), None | Some(Distribution::Block)) => Some(Distribution::BlockPack),
         (Some("nopack"), None | Some(Distribution::Block)) => Some(Distribution::BlockNoPack),
         // It only applies to blocks (srun(1)).
-        (Some("nopack"), node) => node,
+        (Some("pack" | "nopack"), node) => node,
         (Some(_), _) => return Err(given.invalid()),
     };
     Ok((node, within))
@@ -244,7 +245,7 @@ mod tests {
         assert!(laid("plane=2:block").is_err());
         assert_eq!(laid("*").unwrap(), (None, within(None, None)));
         assert_eq!(laid("plane=4").unwrap().0, Some(Distribution::Plane(4)));
-        assert_eq!(laid("block,Pack").unwrap().0, Some(Distribution::Block));
+        assert_eq!(laid("block,Pack").unwrap().0, Some(Distribution::BlockPack));
         assert_eq!(laid("*:*,NoPack").unwrap().0, Some(Distribution::BlockNoPack));
         for wrong in ["bogus", "plane=0", "plane=x", "block:arbitrary", "block:*:*:*", "block,tight"] {
             assert!(matches!(laid(wrong), Err(OptionError::Invalid { .. })), "{wrong}");
