@@ -8,25 +8,26 @@
 //!
 //! A repair gives room to the first who can use it, where a new plan would ask everybody again in order. So a new plan is
 //! due from time to time, and at once where what a plan stands on has changed: the policy, partitions, nodes in service,
-//! advance reservations. Where there is preemption, an expedited job or one that is for a reservation, plans are not repaired.
+//! advance reservations. Where an expedited job waits, or one that is heterogeneous or for a reservation, plans are not
+//! repaired; with preemption, only while nobody who waits may preempt anybody who runs.
 
 use super::{
     caps::CpuCaps,
     facts::{Backfill, ClusterView, in_service},
     free::Amount,
     horizon::{NEVER, Planned},
-    ledger::{Group, Ledger, Promise, Row},
+    ledger::{Group, Ledger, Promise},
     machine::Machine,
-    plan::{Entry, Future, Key, Pass, Plan, plan_noting},
+    plan::{Future, Key, Pass, Plan, plan_noting},
     request::Request,
     reservations::Closing,
 };
-use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::JobId,
+    spec::Sharing,
     state::{JobState, Reason},
     time::Timestamp,
-    view::{JobView, NodeHold, NodeView},
+    view::{JobView, NodeView},
 };
 use rustc_hash::FxHashMap;
 use std::{
@@ -50,18 +51,32 @@ pub struct Kept {
     ledger: Ledger,
     /// Nodes on which the last plan proposed starts: owners may have refused them.
     proposed: Vec<usize>,
+    /// Who was to be looked at, and was not.
+    left: BTreeSet<Key>,
     /// Something was left out that a new plan would look at.
     stale: bool,
+    /// When the first of those who have nodes is expected to end.
+    first_end: Timestamp,
+    /// Somebody who waits wants licenses.
+    licensed: bool,
 }
 
-/// A plan, kept. `None`: it stopped at its limit of starts, and the next one goes on.
+/// A plan, kept. `Err`: it stopped at its limit of starts, and the next one goes on, or it is such that it is not repaired.
 pub fn plan_to_keep(view: ClusterView, now: Timestamp) -> (Plan, Result<Kept, ClusterView>) {
-    let (plan, noted) = plan_noting(&view, now);
-    let proposed = proposed(&plan);
-    match noted {
-        Some((future, ledger)) => (plan, Ok(Kept { view, future, ledger, proposed, stale: false })),
-        None => (plan, Err(view)),
-    }
+    let (plan, noted) = plan_noting(&view, now, allows_repairs(&view) && view.pending.iter().all(|job| is_plain(job)));
+    let moot = |ledger: &Ledger| view.policy.preempt.is_moot(&view, ledger.first().map(|key| key.tier()));
+    let Some((future, ledger)) = noted.filter(|(_, ledger)| moot(ledger)) else { return (plan, Err(view)) };
+    let kept = Kept {
+        proposed: proposed(&plan),
+        left: BTreeSet::new(),
+        stale: false,
+        first_end: view.nodes.iter().map(|node| first_end(node)).min().unwrap_or(NEVER),
+        licensed: view.pending.iter().any(|job| job.spec.licenses.is_some()),
+        view,
+        future,
+        ledger,
+    };
+    (plan, Ok(kept))
 }
 
 fn proposed(plan: &Plan) -> Vec<usize> {
@@ -76,13 +91,13 @@ impl Kept {
 
     /// When the first of those that have room reserved is to start.
     pub fn next_start(&self) -> Option<Timestamp> {
-        self.ledger.rows().filter_map(|(_, row)| row.promise.as_ref().map(|promise| promise.from)).min()
+        self.ledger.begins().next().map(|(from, _)| from)
     }
 
     /// What is reserved, in the order decided.
     #[cfg(test)]
     pub(super) fn reservations(&self) -> Vec<super::plan::Reservation> {
-        let kept = |(key, row): (&Key, &Row)| {
+        let kept = |(key, row): (&Key, &super::ledger::Row)| {
             let promise = row.promise.clone()?;
             Some(super::plan::Reservation {
                 job: row.job.id,
@@ -115,19 +130,31 @@ impl Kept {
 
     /// Repairs the plan for what is now. `Err`: a new one has to be made from this picture.
     pub fn repair(self, view: ClusterView, now: Timestamp) -> Result<(Plan, Self), Box<ClusterView>> {
-        let Some(changed) = changed_nodes(&self.view, self.future.horizon.users_matter(), &view, now) else {
+        let Self { view: before, future, ledger, proposed: touched, left, stale, first_end, licensed } = self;
+        let Future { floor, mut horizon } = future;
+        let jobs = changed_jobs(&before.pending, &view.pending);
+        let licensed = licensed || jobs.iter().any(|(_, job)| job.is_some_and(|job| job.spec.licenses.is_some()));
+        let nodes = changed_nodes(&before, first_end, &view, now);
+        let stands = |nodes: &[usize]| {
+            let users_matter = do_users_matter(horizon.users_matter(), &view, &jobs, nodes);
+            users_matter == horizon.users_matter() && stands(&before, &view, &jobs, licensed, now)
+        };
+        let Some((changed, first_end)) = nodes.filter(|(nodes, _)| stands(nodes)) else {
             return Err(Box::new(view));
         };
-        let Self { view: before, future: Future { floor, mut horizon }, ledger, proposed: touched, stale } = self;
+        let preempt = view.policy.preempt.is_on();
         horizon.advance(now);
         let mut pass = Pass::on(&view, now, Machine::renewed(&view, floor, &changed), horizon);
-        let mut repair = Repair::new(&mut pass, ledger, stale);
+        if preempt {
+            pass.preempt_nobody();
+        }
+        let mut repair = Repair::new(&mut pass, ledger, left, stale);
         let changed: BTreeSet<usize> = changed.into_iter().chain(touched).collect();
-        if !repair.prepare(&before, changed) {
+        if !repair.prepare(&before, &jobs, changed) {
             return Err(Box::new(view));
         }
         repair.go();
-        let Repair { ledger, looked, stale, .. } = repair;
+        let Repair { ledger, looked, stale, due: left, .. } = repair;
         let (mut plan, future, _) = pass.finish();
         let wholly: BTreeSet<JobId> = plan.starts.iter().filter(|s| s.array_index.is_none()).map(|s| s.job).collect();
         plan.reasons.clear();
@@ -137,50 +164,109 @@ impl Kept {
             plan.reasons.extend(reason.map(|reason| (job, reason)));
             plan.expected.extend(expected.map(|at| (job, at)));
         }
-        let touched = proposed(&plan);
-        Ok((plan, Self { view, future, ledger, proposed: touched, stale }))
+        let proposed = proposed(&plan);
+        Ok((plan, Self { view, future, ledger, proposed, left, stale, first_end, licensed }))
     }
 }
 
-/// Nodes on which something is held that was not, or the other way round, or longer than was expected. `None`: more than
-/// that has changed.
-fn changed_nodes(before: &ClusterView, users_matter: bool, view: &ClusterView, now: Timestamp) -> Option<Vec<usize>> {
-    let no_frills = |view: &ClusterView| {
-        view.reservations.only_close_nodes()
-            && view.pending.iter().all(|job| job.spec.reservations.is_empty())
-            && !view.policy.preempt.is_on()
-            && view.policy.shortest_first.is_none()
-            && view.policy.topology_patience.is_none()
-            && view.partitions.iter().all(|partition| partition.caps == CpuCaps::NONE)
-            && view.policy.bounds.is_none()
-    };
+/// Does what a plan stands on still hold?
+fn stands(before: &ClusterView, view: &ClusterView, jobs: &[Changed<'_>], licensed: bool, now: Timestamp) -> bool {
     let licenses = before.licenses.totals == view.licenses.totals
         && before.licenses.hres == view.licenses.hres
-        && (before.licenses.held == view.licenses.held || view.pending.iter().all(|job| job.spec.licenses.is_none()));
-    let same = no_frills(before)
-        && no_frills(view)
+        && (!licensed || before.licenses.held == view.licenses.held);
+    allows_repairs(view)
         && licenses
-        && before.reservations.closings(None, now) == view.reservations.closings(None, now)
         && before.policy == view.policy
         && before.partitions == view.partitions
-        && before.nodes.len() == view.nodes.len()
-        && users_matter == view.users_matter()
-        && view
-            .pending
-            .iter()
-            .all(|job| job.state != JobState::Expediting && job.spec.het.is_none() && job.spec.time_min.is_none());
+        && before.reservations.closings(None, now) == view.reservations.closings(None, now)
+        && jobs.iter().filter_map(|(_, job)| *job).all(|job| is_plain(job))
+}
+
+/// [`ClusterView::users_matter`], from what it was before and what has changed.
+fn do_users_matter(before: bool, view: &ClusterView, jobs: &[Changed<'_>], nodes: &[usize]) -> bool {
+    let kept_to_one = |node: &usize| view.nodes[*node].holds.iter().any(|hold| hold.sharing == Sharing::User);
+    let wants_one = |(_, job): &Changed<'_>| job.is_some_and(|job| job.spec.sharing == Sharing::User);
+    if before { view.users_matter() } else { jobs.iter().any(wants_one) || nodes.iter().any(kept_to_one) }
+}
+
+/// Are plans for such a picture repaired, if all that wait are plain?
+fn allows_repairs(view: &ClusterView) -> bool {
+    view.reservations.only_close_nodes()
+        && !(view.policy.preempt.is_on() && view.has_parked)
+        && view.policy.shortest_first.is_none()
+        && view.policy.topology_patience.is_none()
+        && view.partitions.iter().all(|partition| partition.caps == CpuCaps::NONE)
+        && view.policy.bounds.is_none()
+}
+
+/// Does the job ask for what a repair can give it?
+fn is_plain(job: &JobView) -> bool {
+    job.state != JobState::Expediting && job.spec.reservations.is_empty() && job.spec.het.is_none()
+}
+
+/// A job as it was, and as it is.
+type Changed<'v> = (Option<&'v Arc<JobView>>, Option<&'v Arc<JobView>>);
+
+/// Jobs that are not the very same in both pictures. Both are in about the same order, and most jobs are not looked at.
+fn changed_jobs<'v>(before: &'v [Arc<JobView>], now: &'v [Arc<JobView>]) -> Vec<Changed<'v>> {
+    let mut changed: BTreeMap<JobId, Changed<'v>> = BTreeMap::new();
+    let (mut old, mut new) = (before.iter().peekable(), now.iter().peekable());
+    loop {
+        match (old.peek().copied(), new.peek().copied()) {
+            (Some(a), Some(b)) if Arc::ptr_eq(a, b) => {
+                old.next();
+                new.next();
+            }
+            (Some(a), b) if b.is_none_or(|b| a.id <= b.id) => {
+                changed.entry(a.id).or_default().0 = Some(a);
+                old.next();
+            }
+            (_, Some(b)) => {
+                changed.entry(b.id).or_default().1 = Some(b);
+                new.next();
+            }
+            (_, None) => break,
+        }
+    }
+    let same = |(a, b): &Changed<'_>| a.zip(*b).is_some_and(|(a, b)| Arc::ptr_eq(a, b));
+    changed.into_values().filter(|pair| !same(pair)).collect()
+}
+
+/// Nodes on which something is held that was not, or the other way round, or longer than was expected; and when the first
+/// hold is expected to end, which `first_end` was before. `None`: more than that has changed.
+fn changed_nodes(
+    before: &ClusterView,
+    first_end_before: Timestamp,
+    view: &ClusterView,
+    now: Timestamp,
+) -> Option<(Vec<usize>, Timestamp)> {
+    if before.nodes.len() != view.nodes.len() {
+        return None;
+    }
+    // Somebody may be there longer than was expected.
+    let all = first_end_before <= now;
+    let mut first = if all { NEVER } else { first_end_before };
     let mut changed = Vec::new();
-    for (place, (old, new)) in before.nodes.iter().zip(&view.nodes).enumerate().filter(|_| same) {
+    for (place, (old, new)) in before.nodes.iter().zip(&view.nodes).enumerate() {
         let same = Arc::ptr_eq(old, new);
+        if same && !all {
+            continue;
+        }
         if !same && (!same_kind(old, new) || new.holds.iter().any(|hold| hold.kept)) {
             return None;
         }
-        let overdue = |hold: &NodeHold| hold.expected_end.is_some_and(|end| end <= now);
-        if !same && old.holds != new.holds || new.holds.iter().any(overdue) {
+        let end = first_end(new);
+        first = first.min(end);
+        if !same && old.holds != new.holds || end <= now {
             changed.push(place);
         }
     }
-    same.then_some(changed)
+    Some((changed, first))
+}
+
+/// When the first of those who have something of the node is expected to end.
+fn first_end(node: &NodeView) -> Timestamp {
+    node.holds.iter().filter_map(|hold| hold.expected_end).min().unwrap_or(NEVER)
 }
 
 fn same_kind(a: &NodeView, b: &NodeView) -> bool {
@@ -212,18 +298,6 @@ fn is_awkward(request: &Request) -> bool {
     request.is_particular() || request.near.is_some()
 }
 
-/// What became of a job since the last plan.
-enum Fate {
-    /// It waits as before.
-    Same,
-    /// It waits no longer, or at another place of the queue.
-    Gone,
-    /// It asks for something else.
-    Other,
-    /// It has tasks that may start now.
-    Due,
-}
-
 /// What freed room is offered for.
 #[derive(Clone, Copy)]
 enum Offer {
@@ -237,10 +311,6 @@ struct Repair<'p, 'v> {
     ledger: Ledger,
     /// Nodes that are reserved for others.
     closings: Vec<Closing>,
-    /// The jobs of the picture.
-    entries: Vec<Entry>,
-    /// By key.
-    places: FxHashMap<Key, usize>,
     /// Who is to be looked at: those who must be, and those whom freed room may help.
     due: BTreeSet<Key>,
     now: BTreeSet<Key>,
@@ -256,17 +326,13 @@ struct Repair<'p, 'v> {
 }
 
 impl<'p, 'v> Repair<'p, 'v> {
-    fn new(pass: &'p mut Pass<'v>, ledger: Ledger, stale: bool) -> Self {
-        let entries: Vec<Entry> = pass.entries().collect();
-        let places = entries.iter().enumerate().map(|(place, entry)| (entry.key, place)).collect();
+    fn new(pass: &'p mut Pass<'v>, ledger: Ledger, left: BTreeSet<Key>, stale: bool) -> Self {
         let closings = pass.view.reservations.closings(None, pass.now);
         Self {
             pass,
             ledger,
             closings,
-            entries,
-            places,
-            due: BTreeSet::new(),
+            due: left,
             now: BTreeSet::new(),
             earlier: BTreeSet::new(),
             offered: (0, 0),
@@ -279,40 +345,28 @@ impl<'p, 'v> Repair<'p, 'v> {
     }
 
     /// Takes out who is gone, counts anew what changed, and lists whom that concerns. False: make a new plan.
-    fn prepare(&mut self, before: &ClusterView, changed: BTreeSet<usize>) -> bool {
+    fn prepare(&mut self, before: &ClusterView, jobs: &[Changed<'_>], changed: BTreeSet<usize>) -> bool {
         let mut freed: BTreeMap<usize, Vec<(Timestamp, Timestamp)>> = BTreeMap::new();
-        let mut known = FixedBitSet::with_capacity(self.entries.len());
-        let mut fates: Vec<(Key, Fate)> = Vec::new();
-        for (key, row) in self.ledger.rows() {
-            let place = self.places.get(key).copied();
-            let fate = self.fate(before, place, row);
-            known.extend(place.filter(|_| matches!(fate, Fate::Same | Fate::Due)));
-            if !matches!(fate, Fate::Same) {
-                fates.push((*key, fate));
-            }
-        }
-        for (key, fate) in fates {
-            if matches!(fate, Fate::Gone | Fate::Other) {
-                self.release(key, &mut freed);
-                self.ledger.drop_row(key);
-            }
-            if matches!(fate, Fate::Other | Fate::Due) {
-                self.due.insert(key);
-            }
-        }
+        let new = self.note_changes(jobs, &mut freed);
+        let ledger = &self.ledger;
+        self.due.retain(|key| ledger.row(*key).is_some());
+        self.due.extend(ledger.started());
+        let more = |key: &Key| ledger.row(*key).is_some_and(|row| self.has_other_tasks(before, &row.job));
+        self.due.extend(ledger.limited().filter(more).collect::<Vec<_>>());
         let last = self.ledger.last_looked();
-        let new: Vec<Key> = known.zeroes().map(|place| self.entries[place].key).collect();
-        for key in new {
-            if self.due.contains(&key) {
-                continue;
-            }
+        for (key, job) in new {
             if last.is_some_and(|last| key < last) {
                 if self.pass.view.policy.backfill != Backfill::Conservative {
                     return false;
                 }
                 self.stale = true;
             }
+            self.ledger.enter(key, job);
             self.due.insert(key);
+        }
+        let view = self.pass.view;
+        if !view.policy.preempt.is_moot(view, self.ledger.first().map(|key| key.tier())) {
+            return false;
         }
         self.hold_licenses();
         self.licenses_held = true;
@@ -345,23 +399,50 @@ impl<'p, 'v> Repair<'p, 'v> {
         self.due.len() <= MOST_DUE
     }
 
-    fn fate(&self, before: &ClusterView, place: Option<usize>, row: &Row) -> Fate {
-        let Some(place) = place else { return Fate::Gone };
-        let job = &self.pass.view.pending[self.entries[place].job];
-        if !asks_the_same(&row.job, job) {
-            return Fate::Other;
+    /// Takes out of the ledger what is gone, and puts in what jobs show now. Answers who comes to wait.
+    fn note_changes<'j>(
+        &mut self,
+        jobs: &[Changed<'j>],
+        freed: &mut BTreeMap<usize, Vec<(Timestamp, Timestamp)>>,
+    ) -> Vec<(Key, &'j Arc<JobView>)> {
+        let keys = self.pass.keys();
+        let mut new = Vec::new();
+        for (old, job) in jobs {
+            let known = old.map(|old| self.ledger.of_job(old.id).to_vec()).unwrap_or_default();
+            let wanted = job.map(|job| keys.of(job)).unwrap_or_default();
+            for key in &known {
+                let Some(job) = job.filter(|_| wanted.contains(key)) else {
+                    self.release(*key, freed);
+                    self.ledger.drop_row(*key);
+                    continue;
+                };
+                let Some(row) = self.ledger.row(*key) else { continue };
+                let (same, tasks) = (asks_the_same(&row.job, job), row.job.array_pending == job.array_pending);
+                if same {
+                    self.ledger.renew(*key, job);
+                } else {
+                    self.release(*key, freed);
+                    self.ledger.enter(*key, job);
+                }
+                if !same || !tasks {
+                    self.due.insert(*key);
+                }
+            }
+            let other = wanted.into_iter().filter(|key| !known.contains(key));
+            new.extend(job.iter().flat_map(|job| other.clone().map(move |key| (key, *job))));
         }
-        let array = row.job.array_task.map_or(job.id, |task| task.array_job);
-        let room = before.array_running.get(&array) != self.pass.view.array_running.get(&array);
-        let limited = row.reason == Some(Reason::JobArrayTaskLimit) && room;
-        if row.started || limited || row.job.array_pending != job.array_pending { Fate::Due } else { Fate::Same }
+        new
+    }
+
+    /// Do more or fewer tasks of its array run than before?
+    fn has_other_tasks(&self, before: &ClusterView, job: &JobView) -> bool {
+        let array = job.array_task.map_or(job.id, |task| task.array_job);
+        before.array_running.get(&array) != self.pass.view.array_running.get(&array)
     }
 
     fn hold_licenses(&mut self) {
-        for promise in self.ledger.rows().filter_map(|(_, row)| row.promise.as_ref()) {
-            if !promise.licenses.is_empty() {
-                self.pass.licenses.hold(&promise.licenses, promise.from.max(self.pass.now), promise.until);
-            }
+        for promise in self.ledger.licensed() {
+            self.pass.licenses.hold(&promise.licenses, promise.from.max(self.pass.now), promise.until);
         }
     }
 
@@ -402,8 +483,7 @@ impl<'p, 'v> Repair<'p, 'v> {
 
     fn whose_time_has_come(&mut self) {
         let soon = self.pass.horizon.round(self.pass.now);
-        let come = |row: &Row| row.promise.as_ref().is_some_and(|promise| promise.from <= soon);
-        self.due.extend(self.ledger.rows().filter(|(_, row)| come(row)).map(|(key, _)| *key));
+        self.due.extend(self.ledger.begins().take_while(|(from, _)| *from <= soon).map(|(_, key)| key));
     }
 
     /// Freed room may help the first of those who ask for the same.
@@ -416,30 +496,32 @@ impl<'p, 'v> Repair<'p, 'v> {
             let group = &self.ledger.groups()[number];
             let Some(first) = group.members.first().copied() else { continue };
             let Some(before) = self.better(first) else { continue };
-            let (request, length) = (group.request.clone(), group.length);
+            let (request, length, least) = (group.request.clone(), group.length, group.least);
             let candidates = self.pass.candidates(&request);
             let horizon = &self.pass.horizon;
-            if classes.iter().any(|class| horizon.opens_before(*class, &request, &candidates, before, length)) {
-                let at_once = Timestamp(horizon.round(self.pass.now).0 + 1);
-                let now = |class: &usize| horizon.opens_before(*class, &request, &candidates, at_once, length);
-                if is_awkward(&request) {
-                    self.stale = true;
-                } else if classes.iter().any(now) {
-                    self.now.insert(first);
-                } else {
-                    self.earlier.insert(first);
-                }
+            let soon = horizon.round(self.pass.now);
+            let opens = |length: Duration| horizon.opens(&classes, &request, &candidates, before, length);
+            match opens(least) {
+                Some(_) if is_awkward(&request) => self.stale = true,
+                Some(at) if at <= soon => _ = self.now.insert(first),
+                Some(_) if least == length || opens(length).is_some() => _ = self.earlier.insert(first),
+                _ => {}
             }
         }
     }
 
     /// Freed room may help those who wait for more of it on the same nodes.
     fn offer_to_neighbours(&mut self, gained: &BTreeSet<usize>) {
+        let mut known: BTreeSet<Key> = BTreeSet::new();
         for node in gained {
-            let helped = |key: &Key| self.has_room_before(*key, *node) && self.improvable(*key).is_some();
-            let helped: Vec<Key> = self.ledger.on_node(*node).filter(helped).collect();
-            self.earlier.extend(helped);
+            for key in self.ledger.on_node(*node) {
+                if !known.contains(&key) && !self.earlier.contains(&key) && self.has_room_before(key, *node) {
+                    known.insert(key);
+                }
+            }
         }
+        known.retain(|key| self.improvable(*key).is_some());
+        self.earlier.extend(known);
     }
 
     /// Before when it would have to start to be better off. `None`: it can be no better off.
@@ -521,6 +603,7 @@ impl<'p, 'v> Repair<'p, 'v> {
                 continue;
             }
             if self.pass.is_full() {
+                self.due.insert(key);
                 self.stale = true;
                 return;
             }
@@ -539,33 +622,33 @@ impl<'p, 'v> Repair<'p, 'v> {
         Some((key, if due { None } else { Some(if now { Offer::Now } else { Offer::Earlier }) }))
     }
 
-    fn asks(&self, key: Key) -> Option<(Request, Duration)> {
-        let group = self.ledger.row(key)?.group?;
-        let Group { request, length, .. } = &self.ledger.groups()[group];
-        Some((request.clone(), *length))
+    fn asks(&self, key: Key) -> Option<Group> {
+        let group = &self.ledger.groups()[self.ledger.row(key)?.group?];
+        Some(Group { request: group.request.clone(), members: BTreeSet::new(), ..*group })
     }
 
     fn could_start(&mut self, key: Key) -> bool {
+        let Some(Group { request, length, least, .. }) = self.asks(key) else { return false };
         if self.better(key).is_none() || self.own_room(key) > 0 {
-            return self.could_be_earlier(key);
+            // Before its time its own nodes may be free for less than it would have.
+            return least < length || self.could_be_earlier(key);
         }
-        let Some((request, length)) = self.asks(key) else { return false };
         let candidates = self.pass.candidates(&request);
-        self.pass.has_room_now(&request, &candidates, length)
+        self.pass.has_room_now(&request, &candidates, least)
     }
 
     fn could_be_earlier(&mut self, key: Key) -> bool {
-        let (Some(before), Some((request, length))) = (self.improvable(key), self.asks(key)) else { return false };
+        let (Some(before), Some(asks)) = (self.improvable(key), self.asks(key)) else { return false };
+        let Group { request, length, .. } = asks;
         let (own, candidates) = (self.own_room(key), self.pass.candidates(&request));
         self.pass.horizon.could_be_earlier(&request, &candidates, own, before, length)
     }
 
     /// Plans one anew.
     fn look(&mut self, key: Key) {
-        let Some(job) = self.places.get(&key).map(|place| self.entries[*place].job) else { return };
-        let before = self.ledger.row(key).and_then(|row| row.promise.clone());
-        let reason = self.ledger.row(key).and_then(|row| row.reason.clone());
-        let group = self.ledger.row(key).and_then(|row| row.group);
+        let Some(row) = self.ledger.row(key) else { return };
+        let (job, before) = (Arc::clone(&row.job), row.promise.clone());
+        let (reason, group) = (row.reason.clone(), row.group);
         let freed = self.vacate(key);
         let pass = &mut *self.pass;
         pass.failed.clear();
@@ -581,14 +664,14 @@ impl<'p, 'v> Repair<'p, 'v> {
             pass.reserved.insert(partition, self.ledger.promised(partition));
         }
         pass.ledger = Some(std::mem::take(&mut self.ledger));
-        pass.try_entry(Entry { key, job });
+        pass.try_job(key, &job);
         self.ledger = pass.ledger.take().unwrap_or_default();
         for hold in &pass.planned[self.noted..] {
             let what = Amount::of_share(&pass.view.nodes[hold.node].shape, &hold.share, hold.usage, hold.uid);
             self.begun.entry(hold.node).or_default().push(Planned { from: pass.now, until: hold.end, what });
         }
         self.noted = pass.planned.len();
-        self.looked.insert(self.pass.view.pending[job].id);
+        self.looked.insert(job.id);
         let (started, at) =
             self.ledger.row(key).map_or((false, None), |row| (row.started, row.promise.as_ref().map(|p| p.from)));
         if let Some(before) =

@@ -4,23 +4,25 @@
 
 use super::{
     facts::{Backfill, ClusterView},
-    fixtures::{cluster, job, node, spec},
+    fixtures::{cluster, job, node, partition, spec},
     free::Amount,
     horizon::{Horizon, NEVER},
     kept::{Kept, plan_to_keep},
     machine::Machine,
     plan::{Plan, Reservation, StartProposal},
     plan_test::{any_spec, overbooked, overbooked_later},
+    preempt::PreemptRules,
     request::ANYBODY,
     reservations::{Reservations, seen},
 };
 use garrick_model::{
+    config::{PreemptMode, PreemptType},
     ids::{JobId, Sluid},
     reservation,
     spec::{ArraySpec, JobSpec, NodeCount},
-    state::Reason,
+    state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, JobView, NodeHold},
+    view::{AllocatedNode, Allocation, JobView, NodeHold},
 };
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
@@ -78,6 +80,22 @@ impl World {
         Self { view, now: BEGIN, next, refuse: false }
     }
 
+    /// With a second partition `high` of a higher tier over the first half of its nodes.
+    fn with_high(mut self) -> Self {
+        let mut high = partition("high", 0..self.view.nodes.len().div_ceil(2));
+        high.tier = 2;
+        self.view.partitions.push(high);
+        self
+    }
+
+    /// The same, whose jobs preempt others.
+    fn with_preemption(mut self) -> Self {
+        self = self.with_high();
+        let (kind, mode) = (PreemptType::PartitionPrio, PreemptMode::Requeue);
+        self.view.policy.preempt = PreemptRules { kind, mode, ..PreemptRules::default() };
+        self
+    }
+
     fn running(&self) -> Vec<JobId> {
         let mut jobs: Vec<JobId> = self.view.nodes.iter().flat_map(|n| n.holds.iter().map(|h| h.job)).collect();
         jobs.sort_unstable();
@@ -91,6 +109,11 @@ impl World {
                 Arc::make_mut(node).holds.retain_mut(|hold| hold.job != job || change(hold));
             }
         }
+    }
+
+    fn ends(&mut self, job: JobId) {
+        self.each_hold(job, |_| false);
+        self.view.working.remove(&job);
     }
 
     /// True: somebody who has room reserved may lose it.
@@ -108,7 +131,7 @@ impl World {
             }
             Event::End(which) if !self.running().is_empty() => {
                 let running = self.running();
-                self.each_hold(running[which % running.len()], |_| false);
+                self.ends(running[which % running.len()]);
             }
             Event::Longer(which) if !self.running().is_empty() => {
                 let running = self.running();
@@ -141,6 +164,9 @@ impl World {
 
     /// Owners do what a plan proposes.
     fn obey(&mut self, plan: &Plan) {
+        for victim in &plan.preemptions {
+            self.ends(victim.job);
+        }
         for start in &plan.starts {
             if std::mem::take(&mut self.refuse) {
                 continue;
@@ -180,13 +206,17 @@ impl World {
                 uid: job.uid,
                 share: given.share.clone(),
                 sharing: start.usage.sharing(),
-                partition: None,
+                partition: Some(start.partition.clone()),
                 expected_end: start.time_limit.duration().map(|limit| self.now.plus(limit)),
                 completing: false,
                 kept: false,
                 parked: false,
             });
         }
+        let (nodes, partition) = (start.nodes.clone(), start.partition.clone());
+        let allocation = Some(Arc::new(Allocation { nodes, partition, ..Allocation::default() }));
+        let runs = JobView { id, state: JobState::Running, start_time: Some(self.now), allocation, ..job.clone() };
+        self.view.working.insert(id, Arc::new(runs));
         id
     }
 
@@ -228,9 +258,17 @@ fn times(reservations: &[Reservation]) -> BTreeMap<(JobId, usize), Timestamp> {
     reservations.iter().map(|r| ((r.job, r.partition), r.from)).collect()
 }
 
+/// With a limit that may be lowered, and of the partition `high`, here and there.
+fn any_wish() -> impl Strategy<Value = JobSpec> {
+    (any_spec(), prop::option::weighted(0.3, 1u64..60), prop::bool::weighted(0.2)).prop_map(|(spec, least, high)| {
+        let partitions = if high { vec!["high".to_owned()] } else { Vec::new() };
+        JobSpec { time_min: least.map(|minutes| TimeLimit::Secs(minutes * 60)), partitions, ..spec }
+    })
+}
+
 fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
-        4 => (any_spec(), prop_oneof![3 => Just(0u8), 1 => 0u8..9]).prop_map(|(spec, favour)| Event::Submit(Box::new(spec), favour)),
+        4 => (any_wish(), prop_oneof![3 => Just(0u8), 1 => 0u8..9]).prop_map(|(spec, favour)| Event::Submit(Box::new(spec), favour)),
         1 => any::<usize>().prop_map(Event::Cancel),
         4 => any::<usize>().prop_map(Event::End),
         1 => any::<usize>().prop_map(Event::Longer),
@@ -245,13 +283,15 @@ proptest! {
 
     #[test]
     fn a_repaired_plan_holds(
-        specs in prop::collection::vec(any_spec(), 1..20),
+        specs in prop::collection::vec(any_wish(), 1..20),
         nodes in 1u32..8,
+        preempts in prop::bool::weighted(0.3),
         backfill in prop_oneof![(1u32..3).prop_map(Backfill::First), Just(Backfill::Conservative)],
         events in prop::collection::vec(any_event(), 1..25),
         reservations in prop::collection::vec((0u32..8, 0u64..10_000, 1u64..5_000), 0..3),
     ) {
         let mut world = World::new(nodes, specs, backfill);
+        world = if preempts { world.with_preemption() } else { world.with_high() };
         world.view.reservations = reserved(&world.view, &reservations);
         let (mut plan, mut kept, _) = world.plan(None);
         world.obey(&plan);
@@ -260,6 +300,7 @@ proptest! {
             let may_lose = world.happens(&event) || before.values().any(|from| *from < world.now);
             let repaired;
             (plan, kept, repaired) = world.plan(kept);
+            prop_assert!(!repaired || super::plan::plan(&world.view, world.now).preemptions.is_empty());
             prop_assert_eq!(overbooked(&world.view, &plan), None);
             if let Some(kept) = &kept {
                 let reservations = kept.reservations();
@@ -381,4 +422,38 @@ fn who_loses_his_room_gives_up_its_licenses_too() {
     let after = times(&kept.unwrap().reservations());
     assert_eq!(after, times(&world.plan(None).1.unwrap().reservations()));
     assert_ne!(after, before);
+}
+
+#[test]
+fn with_preemption_plans_are_repaired_as_long_as_nobody_who_waits_may_preempt_anybody() {
+    let mut world =
+        World::new(2, vec![wide(1, 60), wide(1, 120), wide(2, 60)], Backfill::Conservative).with_preemption();
+    let (plan, kept, _) = world.plan(None);
+    world.obey(&plan);
+    world.happens(&Event::End(1));
+    let (plan, kept, repaired) = world.plan(kept);
+    assert!(repaired && plan.starts.is_empty());
+    // The only node of the other partition is taken by one that gives way.
+    let high = JobSpec { partitions: vec!["high".to_owned()], ..wide(1, 60) };
+    world.happens(&Event::Submit(Box::new(high), 0));
+    let (plan, kept, repaired) = world.plan(kept);
+    assert!(!repaired && kept.is_none());
+    assert_eq!(
+        plan.preemptions.iter().map(|victim| (victim.job, victim.by)).collect::<Vec<_>>(),
+        [(JobId(1), JobId(4))]
+    );
+}
+
+#[test]
+fn freed_room_is_offered_for_a_lower_limit_too() {
+    let brief = JobSpec { time_min: Some(TimeLimit::Secs(600)), ..wide(1, 120) };
+    // One node for half an hour and one for an hour, then both for an hour.
+    let mut world = World::new(2, vec![wide(1, 30), wide(1, 60), wide(2, 60), brief], Backfill::Conservative);
+    let (plan, kept, _) = world.plan(None);
+    world.obey(&plan);
+    world.happens(&Event::End(0));
+    let (plan, _, repaired) = world.plan(kept);
+    assert!(repaired);
+    let started: Vec<_> = plan.starts.iter().map(|start| (start.job.0, start.time_limit)).collect();
+    assert_eq!(started, [(4, TimeLimit::Secs(3600))]);
 }

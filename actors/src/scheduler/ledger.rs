@@ -66,6 +66,8 @@ pub(super) struct Group {
     pub request: Request,
     /// For how long.
     pub length: Duration,
+    /// For how long at least: it is less where a start may lower the limit.
+    pub least: Duration,
     /// Who.
     pub members: BTreeSet<Key>,
 }
@@ -77,13 +79,21 @@ pub(super) struct Ledger {
     of_job: FxHashMap<JobId, Vec<Key>>,
     on_node: Vec<Vec<Stay>>,
     groups: Vec<Group>,
-    by_request: FxHashMap<Request, usize>,
+    by_request: FxHashMap<(Request, Duration), usize>,
     /// Jobs for which there was no time.
     unlooked: BTreeSet<Key>,
     /// Those who wait for room, by partition.
     waiting: BTreeMap<usize, BTreeSet<Key>>,
     /// How many have room reserved, by partition.
     promised: BTreeMap<usize, u32>,
+    /// When those begin who have room reserved.
+    begins: BTreeSet<(Timestamp, Key)>,
+    /// Those of them who have licenses too.
+    licensed: BTreeSet<Key>,
+    /// Of whom a start was proposed.
+    started: BTreeSet<Key>,
+    /// Of whose arrays as many tasks run as may.
+    limited: BTreeSet<Key>,
     current: Option<Key>,
 }
 
@@ -110,6 +120,10 @@ impl Ledger {
             unlooked: BTreeSet::new(),
             waiting: BTreeMap::new(),
             promised: BTreeMap::new(),
+            begins: BTreeSet::new(),
+            licensed: BTreeSet::new(),
+            started: BTreeSet::new(),
+            limited: BTreeSet::new(),
             current: None,
         }
     }
@@ -117,6 +131,11 @@ impl Ledger {
     /// What follows is about this one.
     pub fn turn_to(&mut self, key: Key, job: &Arc<JobView>) {
         self.current = Some(key);
+        self.enter(key, job);
+    }
+
+    /// It waits, and was not looked at yet.
+    pub fn enter(&mut self, key: Key, job: &Arc<JobView>) {
         self.drop_row(key);
         self.of_job.entry(job.id).or_default().push(key);
         let row = Row { job: Arc::clone(job), reason: None, group: None, started: false, promise: None };
@@ -129,11 +148,11 @@ impl Ledger {
     }
 
     /// Room is looked for.
-    pub fn asks(&mut self, request: &Request, length: Duration) {
+    pub fn asks(&mut self, request: &Request, length: Duration, least: Duration) {
         let groups = self.groups.len();
-        let group = *self.by_request.entry(alike(request)).or_insert(groups);
+        let group = *self.by_request.entry((alike(request), least)).or_insert(groups);
         if group == groups {
-            self.groups.push(Group { request: alike(request), length, members: BTreeSet::new() });
+            self.groups.push(Group { request: alike(request), length, least, members: BTreeSet::new() });
         }
         if let Some((key, row)) = self.current() {
             row.group = Some(group);
@@ -141,10 +160,18 @@ impl Ledger {
         }
     }
 
+    /// The job shows something new, and asks for the same.
+    pub fn renew(&mut self, key: Key, job: &Arc<JobView>) {
+        if let Some(row) = self.rows.get_mut(&key) {
+            row.job = Arc::clone(job);
+        }
+    }
+
     /// A start is proposed.
     pub fn starts(&mut self) {
-        if let Some((_, row)) = self.current() {
+        if let Some((key, row)) = self.current() {
             row.started = true;
+            self.started.insert(key);
         }
     }
 
@@ -156,6 +183,10 @@ impl Ledger {
         let stay = Stay { key, from: promise.from, until: promise.until };
         for (node, _) in &promise.nodes {
             self.on_node[*node].push(stay);
+        }
+        self.begins.insert((promise.from, key));
+        if !promise.licenses.is_empty() {
+            self.licensed.insert(key);
         }
         if let Some(row) = self.rows.get_mut(&key) {
             row.promise = Some(promise);
@@ -172,6 +203,9 @@ impl Ledger {
         } else if !looked && *reason == Reason::Priority {
             self.unlooked.insert(key);
         }
+        if *reason == Reason::JobArrayTaskLimit {
+            self.limited.insert(key);
+        }
     }
 
     /// One of them.
@@ -179,9 +213,35 @@ impl Ledger {
         self.rows.get(&key)
     }
 
+    /// The first in order.
+    pub fn first(&self) -> Option<Key> {
+        self.rows.keys().next().copied()
+    }
+
     /// All, in order.
+    #[cfg(test)]
     pub fn rows(&self) -> impl Iterator<Item = (&Key, &Row)> {
         self.rows.iter()
+    }
+
+    /// Those who have room reserved, and from when on, the earliest first.
+    pub fn begins(&self) -> impl Iterator<Item = (Timestamp, Key)> + '_ {
+        self.begins.iter().copied()
+    }
+
+    /// What is reserved for those who have licenses with it.
+    pub fn licensed(&self) -> impl Iterator<Item = &Promise> {
+        self.licensed.iter().filter_map(|key| self.rows.get(key)?.promise.as_ref())
+    }
+
+    /// Of whom a start was proposed.
+    pub fn started(&self) -> impl Iterator<Item = Key> + '_ {
+        self.started.iter().copied()
+    }
+
+    /// Of whose arrays as many tasks run as may.
+    pub fn limited(&self) -> impl Iterator<Item = Key> + '_ {
+        self.limited.iter().copied()
     }
 
     /// A job in all of its partitions.
@@ -241,6 +301,8 @@ impl Ledger {
         for (node, _) in &promise.nodes {
             self.on_node[*node].retain(|stay| stay.key != key);
         }
+        self.begins.remove(&(promise.from, key));
+        self.licensed.remove(&key);
         if let Some(promised) = self.promised.get_mut(&key.partition) {
             *promised -= 1;
         }
@@ -254,6 +316,8 @@ impl Ledger {
             self.groups[group].members.remove(&key);
         }
         self.unlooked.remove(&key);
+        self.started.remove(&key);
+        self.limited.remove(&key);
         if let Some(waiting) = self.waiting.get_mut(&key.partition) {
             waiting.remove(&key);
         }

@@ -159,23 +159,17 @@ pub(super) fn plan_minding(view: &ClusterView, now: Timestamp, job: JobId) -> Pl
     pass.finish().0
 }
 
-/// Makes a plan, and what it takes to repair it. Nothing where the plan stopped at its limit.
-pub(super) fn plan_noting(view: &ClusterView, now: Timestamp) -> (Plan, Option<(Future, Ledger)>) {
-    if view.policy.topology_patience.is_some() {
-        // Such a plan is not repaired.
+/// Makes a plan, and what it takes to repair it, where that is wanted and the plan did not stop at its limit.
+pub(super) fn plan_noting(view: &ClusterView, now: Timestamp, notes: bool) -> (Plan, Option<(Future, Ledger)>) {
+    if !notes {
         return (plan(view, now), None);
     }
     let mut pass = Pass::new(view, now);
-    // Components of heterogeneous jobs are tried on copies, and jobs whose limit may be lowered with other lengths than
-    // are noted.
-    pass.ledger = view
-        .pending
-        .iter()
-        .all(|job| job.spec.het.is_none() && job.spec.time_min.is_none())
-        .then(|| Ledger::new(view.nodes.len()));
+    pass.ledger = Some(Ledger::new(view.nodes.len()));
     pass.run();
     let (plan, future, ledger) = pass.finish();
-    let whole = !plan.truncated;
+    // What is kept for those who have others go is not noted.
+    let whole = !plan.truncated && plan.kept_for_preempting.is_empty();
     (plan, ledger.filter(|_| whole).map(|ledger| (future, ledger)))
 }
 
@@ -203,11 +197,49 @@ pub(super) struct Key {
     pub partition: usize,
 }
 
+impl Key {
+    /// Tier of its partition.
+    pub const fn tier(&self) -> u32 {
+        self.tier.0
+    }
+}
+
 /// The same with the job's place in the picture.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Entry {
-    pub key: Key,
-    pub job: usize,
+struct Entry {
+    key: Key,
+    job: usize,
+}
+
+/// Makes keys of the jobs of a picture.
+pub(super) struct Keys<'a> {
+    view: &'a ClusterView,
+    partitions: HashMap<&'a str, usize>,
+    /// Tiers and priorities of heterogeneous jobs, by their leaders.
+    groups: FxHashMap<JobId, (u32, u32)>,
+}
+
+impl Keys<'_> {
+    /// Of one job: in each of its partitions, where it may start at all.
+    pub fn of(&self, job: &JobView) -> Vec<Key> {
+        if !job.eligible {
+            return Vec::new();
+        }
+        let group = job.spec.het.and_then(|(leader, _)| self.groups.get(&leader).copied());
+        let places = job.partitions.iter().map(|name| self.partitions.get(name.as_str()).copied());
+        let chosen = places.enumerate().filter_map(|(choice, place)| Some((choice, place?)));
+        let key = |(choice, partition): (usize, usize)| Key {
+            ordinary: job.state != JobState::Expediting,
+            patient: std::cmp::Reverse(waits_already(self.view, job)),
+            tier: std::cmp::Reverse(group.map_or(self.view.partitions[partition].tier, |(tier, _)| tier)),
+            priority: std::cmp::Reverse(group.map_or(job.priority, |(_, priority)| priority)),
+            submit: job.submit_time,
+            id: (job.array_task.map_or(job.id, |t| t.array_job), job.array_pending.is_some(), job.id),
+            choice,
+            partition,
+        };
+        chosen.map(key).collect()
+    }
 }
 
 pub(super) fn node_names(view: &ClusterView) -> HashMap<&str, NodeIndex> {
@@ -282,6 +314,7 @@ const MOST_GLANCES_AHEAD: usize = 2_000;
 
 /// How far ahead a plan looks for the job for whose sake it is made: past all that wait without a time limit.
 const AS_FAR_AS_CAN_BE: Duration = Duration::from_secs(100 * UNLIMITED_FOR_PLANNING.as_secs());
+const MINUTE: u64 = 60;
 
 /// The making of a plan.
 #[derive(Clone)]
@@ -400,36 +433,26 @@ impl<'a> Pass<'a> {
         self.horizon.room_now(request, candidates, length, &mut self.limits)
     }
 
+    /// Nobody is asked to give way.
+    pub fn preempt_nobody(&mut self) {
+        self.preemption = Preemption::spent();
+    }
+
     /// The jobs that are tried, each in its partitions, in no order.
-    pub fn entries(&self) -> impl Iterator<Item = Entry> + use<'a> {
+    fn entries(&self) -> impl Iterator<Item = Entry> + use<'a> {
+        let keys = self.keys();
+        let jobs = self.view.pending.iter().enumerate();
+        jobs.flat_map(move |(job, waiting)| keys.of(waiting).into_iter().map(move |key| Entry { key, job }))
+    }
+
+    /// By what jobs are ordered.
+    pub fn keys(&self) -> Keys<'a> {
         let view = self.view;
-        let places: HashMap<&str, usize> =
-            view.partitions.iter().enumerate().map(|(i, p)| (p.name.as_str(), i)).collect();
-        let jobs = view.pending.iter().enumerate().filter(|(_, j)| j.eligible);
-        let groups = view.policy.bounds.as_ref().map(|bounds| bounds.het_priorities(view)).unwrap_or_default();
-        jobs.flat_map(move |(job, waiting)| {
-            let group = waiting.spec.het.and_then(|(leader, _)| groups.get(&leader).copied());
-            let chosen: Vec<Option<usize>> =
-                waiting.partitions.iter().map(|name| places.get(name.as_str()).copied()).collect();
-            let keys = chosen.into_iter().enumerate().filter_map(|(choice, place)| Some((choice, place?)));
-            keys.map(move |(choice, partition)| {
-                let key = Key {
-                    ordinary: waiting.state != JobState::Expediting,
-                    patient: std::cmp::Reverse(waits_already(view, waiting)),
-                    tier: std::cmp::Reverse(group.map_or(view.partitions[partition].tier, |(tier, _)| tier)),
-                    priority: std::cmp::Reverse(group.map_or(waiting.priority, |(_, priority)| priority)),
-                    submit: waiting.submit_time,
-                    id: (
-                        waiting.array_task.map_or(waiting.id, |t| t.array_job),
-                        waiting.array_pending.is_some(),
-                        waiting.id,
-                    ),
-                    choice,
-                    partition,
-                };
-                Entry { key, job }
-            })
-        })
+        Keys {
+            view,
+            partitions: view.partitions.iter().enumerate().map(|(place, facts)| (facts.name.as_str(), place)).collect(),
+            groups: view.policy.bounds.as_ref().map(|bounds| bounds.het_priorities(view)).unwrap_or_default(),
+        }
     }
 
     fn run(&mut self) {
@@ -487,27 +510,32 @@ impl<'a> Pass<'a> {
         }
     }
 
-    pub fn try_entry(&mut self, entry: Entry) {
+    fn try_entry(&mut self, entry: Entry) {
         let job = Arc::clone(&self.view.pending[entry.job]);
+        self.try_job(entry.key, &job);
+    }
+
+    /// Tries one job in one of its partitions.
+    pub fn try_job(&mut self, key: Key, job: &Arc<JobView>) {
         if let Some(ledger) = &mut self.ledger {
-            ledger.turn_to(entry.key, &job);
+            ledger.turn_to(key, job);
         }
         if job.array_pending.is_none() && self.started.contains_key(&job.id) {
             return;
         }
         match job.spec.het {
             None => {}
-            Some((_, 0)) => return self.try_group(entry),
+            Some((_, 0)) => return self.try_group(key, job),
             // With its leader.
             Some(_) => return,
         }
-        let partition = &self.view.partitions[entry.key.partition].name;
-        let eyes = self.view.reservations.eyes(&job, partition, self.now);
+        let partition = &self.view.partitions[key.partition].name;
+        let eyes = self.view.reservations.eyes(job, partition, self.now);
         if eyes.is_empty() {
-            self.decline(job.id, self.view.reservations.refused(&job));
+            self.decline(job.id, self.view.reservations.refused(job));
         }
         for eyes in eyes {
-            match self.consider(&job, entry.key.partition, eyes) {
+            match self.consider(job, key.partition, eyes) {
                 Ok(()) => break,
                 Err(reason) => self.decline(job.id, reason),
             }
@@ -570,8 +598,9 @@ impl<'a> Pass<'a> {
         {
             return Err(reason.clone());
         }
+        let least = self.shortest(&asked).unwrap_or(length);
         if let Some(ledger) = &mut self.ledger {
-            ledger.asks(&request, length);
+            ledger.asks(&request, length, least);
         }
         if behind {
             self.tried_behind += 1;
@@ -684,16 +713,17 @@ impl<'a> Pass<'a> {
         self.promises.within(request.partition, candidates, window)
     }
 
-    /// With `--time-min`: nodes that the request gets now if its limit is lowered, and the longest such limit, in seconds.
-    fn place_shortened(&mut self, asked: &Asked<'_>) -> Option<(Vec<AllocatedNode>, Licenses, u64)> {
+    /// With `--time-min`: the shortest that its limit may be made for a start now. Limits have whole minutes.
+    fn shortest(&self, asked: &Asked<'_>) -> Option<Duration> {
         let least = asked.job.spec.time_min?.duration()?;
-        if least >= asked.length || self.view.policy.backfill == Backfill::Off || self.trial.is_some() {
-            return None;
-        }
-        // Limits have whole minutes.
-        const MINUTE: u64 = 60;
-        let (mut fits, mut too_long) =
-            (least.as_secs().div_ceil(MINUTE).max(1), asked.length.as_secs().div_ceil(MINUTE));
+        let may = least < asked.length && self.view.policy.backfill != Backfill::Off && self.trial.is_none();
+        may.then(|| Duration::from_secs(least.as_secs().div_ceil(MINUTE).max(1) * MINUTE))
+    }
+
+    /// Nodes that the request gets now if its limit is lowered, and the longest such limit, in seconds.
+    fn place_shortened(&mut self, asked: &Asked<'_>) -> Option<(Vec<AllocatedNode>, Licenses, u64)> {
+        let mut fits = self.shortest(asked)?.as_secs() / MINUTE;
+        let mut too_long = asked.length.as_secs().div_ceil(MINUTE);
         let mut best = self.place_for(asked, fits * MINUTE)?;
         while too_long - fits > 1 {
             let middle = fits + (too_long - fits) / 2;

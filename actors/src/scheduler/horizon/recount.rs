@@ -1,14 +1,10 @@
 //! Counting anew what is free on single nodes: for plans that are kept and repaired.
 
 use super::{Eyes, Horizon, Kind, NEVER, Sought, Step, index, less, levels};
-use crate::scheduler::{
-    free::{Amount, Part},
-    request::Request,
-    reservations::whole_node,
-};
+use crate::scheduler::{free::Amount, request::Request, reservations::whole_node};
 use fixedbitset::FixedBitSet;
 use garrick_model::{time::Timestamp, view::NodeView};
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 /// What is planned on a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,22 +84,32 @@ impl Horizon {
         steps[steps.partition_point(|s| s.from <= at).saturating_sub(1)].free.covers(what)
     }
 
-    /// From when on, before `before`, a node of that class has room for as much of the request as falls on one of the
-    /// fewest or of the most nodes.
-    pub fn opens_before(
+    /// From when on, before `before`, the first node of these classes has room for as much of the request as falls on one
+    /// of the most nodes.
+    pub fn opens(
         &self,
-        class: usize,
+        classes: &BTreeSet<usize>,
         request: &Request,
         candidates: &FixedBitSet,
         before: Timestamp,
         length: Duration,
-    ) -> bool {
+    ) -> Option<Timestamp> {
         let eyes = Eyes { request, candidates, length };
-        let class = &self.classes[class];
-        let kind = &self.kinds[class.kind as usize];
-        let times = (self.now, Timestamp(before.0 - 1));
-        let open = |level: Part| Sought::on(kind, &eyes, level).window(class, times).is_some();
-        Self::takes(kind, &eyes) && levels(request).last().is_some_and(|(level, _)| open(*level))
+        let (level, _) = levels(request).pop()?;
+        let mut first: Option<Timestamp> = None;
+        for class in classes.iter().map(|class| &self.classes[*class]) {
+            let kind = &self.kinds[class.kind as usize];
+            let latest = Timestamp(first.unwrap_or(before).0 - 1);
+            if latest < self.now {
+                break;
+            }
+            if Self::takes(kind, &eyes)
+                && let Some((at, _)) = Sought::on(kind, &eyes, level).window(class, (self.now, latest))
+            {
+                first = Some(at);
+            }
+        }
+        first
     }
 
     /// Could the request, with `own` nodes that are its own for the asking, start before `before`?

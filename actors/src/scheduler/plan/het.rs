@@ -5,7 +5,7 @@
 //! of the pass only when all of them found room. Others give way to a group where all of it has room then: what fits without them
 //! is kept for it too.
 
-use super::{Entry, Pass, Reservation};
+use super::{Key, Pass, Reservation};
 use crate::scheduler::{facts::Backfill, ledger::waits_for_room};
 use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
 use std::sync::Arc;
@@ -47,25 +47,24 @@ impl Trial {
 
 impl Pass<'_> {
     /// Tries all components of a heterogeneous job, in the turn of its leader.
-    pub(super) fn try_group(&mut self, entry: Entry) {
-        let leader = Arc::clone(&self.view.pending[entry.job]);
+    pub(super) fn try_group(&mut self, key: Key, leader: &Arc<JobView>) {
         // Its turn comes once for each of its partitions, of which all are tried at the first.
         if self.groups.contains(&leader.id) {
             return;
         }
         self.groups.insert(leader.id);
-        let members = self.members(&leader);
-        if let Some(reason) = not_ready(&leader, &members) {
+        let members = self.members(leader);
+        if let Some(reason) = not_ready(leader, &members) {
             for member in members.iter().filter(|member| member.eligible) {
                 self.decline(member.id, reason.clone());
             }
             return;
         }
-        if self.groups.len() > MOST_GROUPS && !self.minds(&leader) {
+        if self.groups.len() > MOST_GROUPS && !self.minds(leader) {
             members.iter().for_each(|member| self.decline(member.id, Reason::Priority));
             return;
         }
-        let spent = self.has_started_its_kind(self.is_behind(entry.key.partition));
+        let spent = self.has_started_its_kind(self.is_behind(key.partition));
         if !spent && self.starts_together(&members) {
             return;
         }
