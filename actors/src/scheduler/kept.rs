@@ -8,8 +8,9 @@
 //!
 //! A repair gives room to the first who can use it, where a new plan would ask everybody again in order. So a new plan is
 //! due from time to time, and at once where what a plan stands on has changed: the policy, partitions, nodes in service,
-//! advance reservations. Where an expedited job waits, or one that is heterogeneous or for a reservation, plans are not
-//! repaired; with preemption, only while nobody who waits may preempt anybody who runs.
+//! advance reservations. Where an expedited job waits, or one that is for a reservation, plans are not repaired; with
+//! preemption, only while nobody who waits may preempt anybody who runs. Heterogeneous jobs keep what they have reserved, and
+//! have a new plan made when it is their turn.
 
 use super::{
     caps::CpuCaps,
@@ -63,13 +64,15 @@ pub struct Kept {
 
 /// A plan, kept. `Err`: it stopped at its limit of starts, and the next one goes on, or it is such that it is not repaired.
 pub fn plan_to_keep(view: ClusterView, now: Timestamp) -> (Plan, Result<Kept, ClusterView>) {
-    let (plan, noted) = plan_noting(&view, now, allows_repairs(&view) && view.pending.iter().all(|job| is_plain(job)));
+    let fits = |job: &Arc<JobView>| is_plain(job) || is_component(&view, job);
+    let (plan, noted) = plan_noting(&view, now, allows_repairs(&view) && view.pending.iter().all(fits));
     let moot = |ledger: &Ledger| view.policy.preempt.is_moot(&view, ledger.first().map(|key| key.tier()));
     let Some((future, ledger)) = noted.filter(|(_, ledger)| moot(ledger)) else { return (plan, Err(view)) };
     let kept = Kept {
         proposed: proposed(&plan),
         left: BTreeSet::new(),
-        stale: false,
+        // Components that are refused are not looked at again by repairs.
+        stale: plan.starts.iter().any(|start| !start.others.is_empty()),
         first_end: view.nodes.iter().map(|node| first_end(node)).min().unwrap_or(NEVER),
         licensed: view.pending.iter().any(|job| job.spec.licenses.is_some()),
         view,
@@ -80,7 +83,8 @@ pub fn plan_to_keep(view: ClusterView, now: Timestamp) -> (Plan, Result<Kept, Cl
 }
 
 fn proposed(plan: &Plan) -> Vec<usize> {
-    plan.starts.iter().flat_map(|start| start.nodes.iter().map(|node| node.index.0 as usize)).collect()
+    let all = plan.starts.iter().flat_map(|start| std::iter::once(start).chain(&start.others));
+    all.flat_map(|start| start.nodes.iter().map(|node| node.index.0 as usize)).collect()
 }
 
 impl Kept {
@@ -179,7 +183,11 @@ fn stands(before: &ClusterView, view: &ClusterView, jobs: &[Changed<'_>], licens
         && before.policy == view.policy
         && before.partitions == view.partitions
         && before.reservations.closings(None, now) == view.reservations.closings(None, now)
-        && jobs.iter().filter_map(|(_, job)| *job).all(|job| is_plain(job))
+        && jobs.iter().all(|(old, job)| {
+            let as_before =
+                |job: &Arc<JobView>| old.is_some_and(|old| is_component(view, job) && waits_the_same(old, job));
+            job.is_none_or(|job| is_plain(job) || as_before(job))
+        })
 }
 
 /// [`ClusterView::users_matter`], from what it was before and what has changed.
@@ -202,6 +210,18 @@ fn allows_repairs(view: &ClusterView) -> bool {
 /// Does the job ask for what a repair can give it?
 fn is_plain(job: &JobView) -> bool {
     job.state != JobState::Expediting && job.spec.reservations.is_empty() && job.spec.het.is_none()
+}
+
+/// Is it a component of a heterogeneous job of which repairs take care in so far as they leave it its room?
+fn is_component(view: &ClusterView, job: &JobView) -> bool {
+    let plain = job.state != JobState::Expediting && job.spec.reservations.is_empty();
+    let leaves_room = view.policy.backfill == Backfill::Conservative && !view.policy.preempt.is_on();
+    plain && job.spec.het.is_some() && leaves_room
+}
+
+/// Does the job ask for the same as before, in the same place of the queue?
+fn waits_the_same(a: &Arc<JobView>, b: &Arc<JobView>) -> bool {
+    asks_the_same(a, b) && (a.priority, a.submit_time, a.eligible) == (b.priority, b.submit_time, b.eligible)
 }
 
 /// A job as it was, and as it is.
@@ -393,6 +413,11 @@ impl<'p, 'v> Repair<'p, 'v> {
             gained.insert(node);
         }
         self.whose_time_has_come();
+        if self.due.iter().any(|key| self.is_of_group(*key)) {
+            return false;
+        }
+        // Heterogeneous jobs are offered nothing.
+        self.stale |= !gained.is_empty() && self.ledger.components() > 0;
         self.offer_to_groups(&gained);
         self.offer_to_neighbours(&gained);
         self.next_in_line();
@@ -412,6 +437,8 @@ impl<'p, 'v> Repair<'p, 'v> {
             let wanted = job.map(|job| keys.of(job)).unwrap_or_default();
             for key in &known {
                 let Some(job) = job.filter(|_| wanted.contains(key)) else {
+                    // The others of its group have no more use for their room.
+                    self.stale |= self.is_of_group(*key);
                     self.release(*key, freed);
                     self.ledger.drop_row(*key);
                     continue;
@@ -432,6 +459,10 @@ impl<'p, 'v> Repair<'p, 'v> {
             new.extend(job.iter().flat_map(|job| other.clone().map(move |key| (key, *job))));
         }
         new
+    }
+
+    fn is_of_group(&self, key: Key) -> bool {
+        self.ledger.row(key).is_some_and(|row| row.job.spec.het.is_some())
     }
 
     /// Do more or fewer tasks of its array run than before?

@@ -84,6 +84,7 @@ impl World {
     fn with_high(mut self) -> Self {
         let mut high = partition("high", 0..self.view.nodes.len().div_ceil(2));
         high.tier = 2;
+        high.nodes.grow(self.view.nodes.len());
         self.view.partitions.push(high);
         self
     }
@@ -93,6 +94,20 @@ impl World {
         self = self.with_high();
         let (kind, mode) = (PreemptType::PartitionPrio, PreemptMode::Requeue);
         self.view.policy.preempt = PreemptRules { kind, mode, ..PreemptRules::default() };
+        self
+    }
+
+    /// Two jobs that follow each other are components of one.
+    fn with_group(mut self, which: usize) -> Self {
+        let pending = &mut self.view.pending;
+        if pending.len() > 1 {
+            let first = which % (pending.len() - 1);
+            let leader = pending[first].id;
+            for (offset, job) in (0..2).zip(&mut pending[first..]) {
+                let spec = JobSpec { het: Some((leader, offset)), het_size: 2, array: None, ..(*job.spec).clone() };
+                *job = Arc::new(JobView { array_pending: None, spec: Arc::new(spec), ..(**job).clone() });
+            }
+        }
         self
     }
 
@@ -167,8 +182,12 @@ impl World {
         for victim in &plan.preemptions {
             self.ends(victim.job);
         }
-        for start in &plan.starts {
+        let mut refused = None;
+        for (leader, start) in all_starts(plan) {
             if std::mem::take(&mut self.refuse) {
+                refused = Some(leader);
+            }
+            if refused == Some(leader) {
                 continue;
             }
             let place = self.view.pending.iter().position(|job| job.id == start.job).unwrap();
@@ -235,7 +254,7 @@ impl World {
     /// What is free from now on, counted from nothing.
     fn free(&self, plan: &Plan, reservations: &[Reservation]) -> Horizon {
         let mut horizon = seen(&self.view, None, self.now);
-        for start in &plan.starts {
+        for (_, start) in all_starts(plan) {
             let until = start.time_limit.duration().map_or(NEVER, |limit| self.now.plus(limit));
             let until = until.min(self.now.plus(super::facts::UNLIMITED_FOR_PLANNING));
             let uid = self.view.pending.iter().find(|job| job.id == start.job).unwrap().uid;
@@ -252,6 +271,11 @@ impl World {
         }
         horizon
     }
+}
+
+/// With those that start with others, each with whom.
+fn all_starts(plan: &Plan) -> impl Iterator<Item = (JobId, &StartProposal)> {
+    plan.starts.iter().flat_map(|start| std::iter::once(start).chain(&start.others).map(|one| (start.job, one)))
 }
 
 fn times(reservations: &[Reservation]) -> BTreeMap<(JobId, usize), Timestamp> {
@@ -286,12 +310,14 @@ proptest! {
         specs in prop::collection::vec(any_wish(), 1..20),
         nodes in 1u32..8,
         preempts in prop::bool::weighted(0.3),
+        group in prop::option::weighted(0.4, any::<usize>()),
         backfill in prop_oneof![(1u32..3).prop_map(Backfill::First), Just(Backfill::Conservative)],
         events in prop::collection::vec(any_event(), 1..25),
         reservations in prop::collection::vec((0u32..8, 0u64..10_000, 1u64..5_000), 0..3),
     ) {
         let mut world = World::new(nodes, specs, backfill);
         world = if preempts { world.with_preemption() } else { world.with_high() };
+        world = if let Some(which) = group { world.with_group(which) } else { world };
         world.view.reservations = reserved(&world.view, &reservations);
         let (mut plan, mut kept, _) = world.plan(None);
         world.obey(&plan);
@@ -314,12 +340,14 @@ proptest! {
                 let after = times(&reservations);
                 for (who, from) in before.iter().filter(|_| repaired && !may_lose) {
                     let waits = world.view.pending.iter().any(|job| job.id == who.0);
-                    let starts = plan.starts.iter().any(|start| start.job == who.0);
+                    let starts = all_starts(&plan).any(|(_, start)| start.job == who.0);
                     let place = after.get(who);
                     prop_assert!(!waits || starts || place.is_some_and(|at| at <= from), "{:?} had {:?}, now {:?}", who, from, place);
                 }
                 for job in &world.view.pending {
-                    let starts = plan.starts.iter().any(|start| start.job == job.id);
+                    let starts = all_starts(&plan).any(|(_, start)| start.job == job.id);
+                    // A component whose leader is gone is looked at by nobody.
+                    let starts = starts || job.spec.het.is_some();
                     prop_assert!(starts || kept.news(job.id).0.is_some(), "{:?}", job.id);
                 }
             }
@@ -456,4 +484,26 @@ fn freed_room_is_offered_for_a_lower_limit_too() {
     assert!(repaired);
     let started: Vec<_> = plan.starts.iter().map(|start| (start.job.0, start.time_limit)).collect();
     assert_eq!(started, [(4, TimeLimit::Secs(3600))]);
+}
+
+#[test]
+fn a_heterogeneous_job_keeps_its_room_and_takes_a_new_plan_when_its_time_comes() {
+    let specs = vec![wide(1, 60), wide(1, 120), wide(1, 30), wide(1, 30)];
+    let mut world = World::new(2, specs, Backfill::Conservative).with_group(2);
+    let (plan, kept, _) = world.plan(None);
+    world.obey(&plan);
+    let hour = |n: u64| BEGIN.plus(Duration::from_secs(3600 * n));
+    let reserved = |kept: &Option<Kept>| times(&kept.as_ref().unwrap().reservations());
+    assert_eq!(reserved(&kept).into_values().collect::<Vec<_>>(), [hour(2), hour(2)]);
+    world.happens(&Event::Submit(Box::new(wide(1, 60)), 0));
+    let (plan, kept, repaired) = world.plan(kept);
+    assert!(repaired && plan.starts.is_empty());
+    assert_eq!(reserved(&kept).into_values().collect::<Vec<_>>(), [hour(2), hour(2), hour(1)]);
+    world.happens(&Event::Wait(7200));
+    world.happens(&Event::End(0));
+    world.happens(&Event::End(0));
+    let (plan, _, repaired) = world.plan(kept);
+    assert!(!repaired);
+    let started: Vec<(u32, u32)> = all_starts(&plan).map(|(leader, start)| (leader.0, start.job.0)).collect();
+    assert_eq!(started, [(3, 3), (3, 4)]);
 }

@@ -94,6 +94,8 @@ pub(super) struct Ledger {
     started: BTreeSet<Key>,
     /// Of whose arrays as many tasks run as may.
     limited: BTreeSet<Key>,
+    /// How many are components of heterogeneous jobs.
+    components: usize,
     current: Option<Key>,
 }
 
@@ -124,6 +126,7 @@ impl Ledger {
             licensed: BTreeSet::new(),
             started: BTreeSet::new(),
             limited: BTreeSet::new(),
+            components: 0,
             current: None,
         }
     }
@@ -134,9 +137,15 @@ impl Ledger {
         self.enter(key, job);
     }
 
+    /// What follows is about nobody.
+    pub const fn turn_from(&mut self) {
+        self.current = None;
+    }
+
     /// It waits, and was not looked at yet.
     pub fn enter(&mut self, key: Key, job: &Arc<JobView>) {
         self.drop_row(key);
+        self.components += usize::from(job.spec.het.is_some());
         self.of_job.entry(job.id).or_default().push(key);
         let row = Row { job: Arc::clone(job), reason: None, group: None, started: false, promise: None };
         self.rows.insert(key, row);
@@ -197,7 +206,7 @@ impl Ledger {
     pub fn declines(&mut self, reason: &Reason) {
         let Some((key, row)) = self.current() else { return };
         row.reason = Some(reason.clone());
-        let looked = row.group.is_some();
+        let looked = row.group.is_some() || row.promise.is_some();
         if looked && waits_for_room(reason) {
             self.waiting.entry(key.partition).or_default().insert(key);
         } else if !looked && *reason == Reason::Priority {
@@ -232,6 +241,11 @@ impl Ledger {
     /// What is reserved for those who have licenses with it.
     pub fn licensed(&self) -> impl Iterator<Item = &Promise> {
         self.licensed.iter().filter_map(|key| self.rows.get(key)?.promise.as_ref())
+    }
+
+    /// How many are components of heterogeneous jobs, each in each of its partitions.
+    pub const fn components(&self) -> usize {
+        self.components
     }
 
     /// Of whom a start was proposed.
@@ -312,6 +326,7 @@ impl Ledger {
     /// One of them is gone; what was reserved for it has to be given up before.
     pub fn drop_row(&mut self, key: Key) {
         let Some(row) = self.rows.remove(&key) else { return };
+        self.components -= usize::from(row.job.spec.het.is_some());
         if let Some(group) = row.group {
             self.groups[group].members.remove(&key);
         }

@@ -372,6 +372,8 @@ pub(super) struct Pass<'a> {
     groups: BTreeSet<JobId>,
     /// A component of one of them is being looked at, on a copy.
     trial: Option<Trial>,
+    /// What was reserved for components, with their partitions.
+    of_groups: Vec<(JobId, usize, Promise)>,
     pub plan: Plan,
 }
 
@@ -419,6 +421,7 @@ impl<'a> Pass<'a> {
             ledger: None,
             groups: BTreeSet::new(),
             trial: None,
+            of_groups: Vec::new(),
             plan: Plan::default(),
         }
     }
@@ -517,7 +520,8 @@ impl<'a> Pass<'a> {
 
     /// Tries one job in one of its partitions.
     pub fn try_job(&mut self, key: Key, job: &Arc<JobView>) {
-        if let Some(ledger) = &mut self.ledger {
+        // Components are noted when all of them were looked at.
+        if let Some(ledger) = self.ledger.as_mut().filter(|_| job.spec.het.is_none()) {
             ledger.turn_to(key, job);
         }
         if job.array_pending.is_none() && self.started.contains_key(&job.id) {
@@ -1141,13 +1145,14 @@ impl<'a> Pass<'a> {
         self.plan.obstacles.extend(obstacle.map(|obstacle| (asked.job.id, obstacle)));
         self.ends.note(asked.job.id, nodes.iter().map(|(node, _)| *node), self.horizon.round(until));
         let closed = topology::rest_of_units(self.view, asked.request, nodes.iter().map(|(node, _)| *node));
-        if let Some(ledger) = &mut self.ledger {
-            ledger.promise(Promise {
-                from,
-                until,
-                nodes: nodes.iter().chain(&closed).cloned().collect(),
-                licenses: licenses.clone(),
-            });
+        let component = self.trial.is_some();
+        if self.ledger.is_some() || component {
+            let nodes = nodes.iter().chain(&closed).cloned().collect();
+            let promise = Promise { from, until, nodes, licenses: licenses.clone() };
+            match &mut self.ledger {
+                Some(ledger) if !component => ledger.promise(promise),
+                _ => self.of_groups.push((asked.job.id, asked.request.partition, promise)),
+            }
         }
         self.hold(closed, from, until);
         self.hold(nodes.clone(), from, until);

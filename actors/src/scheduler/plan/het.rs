@@ -54,31 +54,55 @@ impl Pass<'_> {
         }
         self.groups.insert(leader.id);
         let members = self.members(leader);
-        if let Some(reason) = not_ready(leader, &members) {
-            for member in members.iter().filter(|member| member.eligible) {
-                self.decline(member.id, reason.clone());
+        // Copies are made of the pass, and this would be the most of each.
+        let ledger = self.ledger.take();
+        let reasons = self.try_members(key, leader, &members);
+        self.ledger = ledger;
+        for (member, reason) in members.iter().zip(reasons) {
+            self.note_component(member, reason);
+        }
+    }
+
+    /// Writes down what came of one component.
+    fn note_component(&mut self, member: &Arc<JobView>, reason: Option<Reason>) {
+        if let Some(mut ledger) = self.ledger.take() {
+            for key in self.keys().of(member) {
+                ledger.turn_to(key, member);
+                let reserved =
+                    self.of_groups.iter().position(|(job, place, _)| (*job, *place) == (member.id, key.partition));
+                if let Some(place) = reserved {
+                    ledger.promise(self.of_groups.swap_remove(place).2);
+                }
+                reason.iter().for_each(|reason| ledger.declines(reason));
             }
-            return;
+            ledger.turn_from();
+            self.ledger = Some(ledger);
+        }
+        if let Some(reason) = reason {
+            self.decline(member.id, reason);
+        }
+    }
+
+    /// Starts all of them, or has room reserved for all. Answers why they wait, in their order.
+    fn try_members(&mut self, key: Key, leader: &Arc<JobView>, members: &[Arc<JobView>]) -> Vec<Option<Reason>> {
+        if let Some(reason) = not_ready(leader, members) {
+            return members.iter().map(|member| member.eligible.then(|| reason.clone())).collect();
         }
         if self.groups.len() > MOST_GROUPS && !self.minds(leader) {
-            members.iter().for_each(|member| self.decline(member.id, Reason::Priority));
-            return;
+            return vec![Some(Reason::Priority); members.len()];
         }
         let spent = self.has_started_its_kind(self.is_behind(key.partition));
-        if !spent && self.starts_together(&members) {
-            return;
+        if !spent && self.starts_together(members) {
+            return Vec::new();
         }
-        if !spent && self.has_others_go(&members) {
-            members.iter().for_each(|member| self.decline(member.id, Reason::Resources));
-        } else {
-            let reasons = self.wait_together(&members);
-            // Others are behind the leader only.
-            let first = reasons.first() == Some(&Reason::Resources);
-            for (member, reason) in members.iter().zip(reasons) {
-                let of_leader = first && reason == Reason::Priority;
-                self.decline(member.id, if of_leader { Reason::Resources } else { reason });
-            }
+        if !spent && self.has_others_go(members) {
+            return vec![Some(Reason::Resources); members.len()];
         }
+        let reasons = self.wait_together(members);
+        // Others are behind the leader only.
+        let first = reasons.first() == Some(&Reason::Resources);
+        let of_leader = |reason: Reason| if first && reason == Reason::Priority { Reason::Resources } else { reason };
+        reasons.into_iter().map(|reason| Some(of_leader(reason))).collect()
     }
 
     /// The plan is made for the sake of that job, or of all components of its leader's.
