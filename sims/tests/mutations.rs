@@ -56,11 +56,6 @@ fn a_task_that_a_torn_write_loses_is_noticed() {
 }
 
 #[test]
-fn a_shepherd_that_is_begun_anew_is_noticed() {
-    is_noticed(Mutation::ShepherdsAreBegunAgain);
-}
-
-#[test]
 fn a_hold_that_is_forgotten_is_noticed() {
     is_noticed(Mutation::HoldsAreForgotten);
 }

@@ -53,17 +53,17 @@ fn a_cpu_that_two_jobs_have_is_noticed() {
 /// Seeds in which something happens that broke rules once, small so that they are run each time: what has to have happened
 /// in it, and its story.
 const SCENARIOS: [(u64, &str, &str); 7] = [
-    (20, "run ended by a lease", "nodes that lost the controller end what may run elsewhere"),
-    (23, "run ended by a lease", "the same, and owners of jobs fail between"),
-    (16, "owner of a job failed", "what owners had in hand is asked for again"),
-    (17, "owner of a job failed", "the same, while many runs are ended by their time limits"),
+    (5, "run ended by a lease", "nodes that lost the controller end what may run elsewhere"),
+    (8, "run ended by a lease", "the same, and owners of jobs fail between"),
+    (6, "owner of a job failed", "what owners had in hand is asked for again"),
+    (12, "owner of a job failed", "the same, while many runs are ended by their time limits"),
     (
-        27,
+        9,
         "owner of a node failed",
         "owners of nodes fail, and what they were told and had to say is told and said again",
     ),
-    (25, "run ended by its time limit", "step managers die and are taken over, and keep the limits all the same"),
-    (7, "controller restart", "owners of jobs fail, and later the controller does"),
+    (2, "run ended by its time limit", "step managers die and are taken over, and keep the limits all the same"),
+    (11, "controller restart", "owners of jobs fail, and later the controller does"),
 ];
 
 #[test]

@@ -25,13 +25,11 @@ pub enum Mutation {
     TasksAreMarkedBeforeTheyExist,
     /// A node's owner now and then forgets what a job holds.
     HoldsAreForgotten,
-    /// A step manager that was started again does not say that the run had a shepherd on a node.
-    ShepherdsAreBegunAgain,
 }
 
 impl Mutation {
     /// Each of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 7] = [
         Self::MemoryIsNotCounted,
         Self::MissingRunsAreNotDeclaredLost,
         Self::SilentNodesAreNotDeclaredDown,
@@ -39,7 +37,6 @@ impl Mutation {
         Self::EffectsDoNotWaitForTheDisk,
         Self::TasksAreMarkedBeforeTheyExist,
         Self::HoldsAreForgotten,
-        Self::ShepherdsAreBegunAgain,
     ];
 }
 
