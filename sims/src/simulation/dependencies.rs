@@ -61,7 +61,8 @@ impl Ledger {
             let task = split.iter().find(|task| task.array_of == Some((on, index)));
             return task.copied().unwrap_or(target).outcomes.contains(&true);
         }
-        let all_there = split.len() + 1 >= target.indices.len();
+        // One that was cancelled while it waited ends with all tasks that were no jobs yet.
+        let all_there = split.len() + 1 >= target.indices.len() || !target.outcomes.is_empty();
         let units = || split.iter().copied().chain([target]);
         let all_over = all_there && units().all(|unit| !unit.outcomes.is_empty());
         match condition.kind {
