@@ -85,6 +85,17 @@ mod tests {
     }
 
     #[test]
+    fn groups_that_nobody_knows_are_warned_of() {
+        let text = "ClusterName=x\nSlurmctldHost=h\nNodeName=n1\nPartitionName=p Nodes=n1 AllowGroups=staff,nosuch\n";
+        let (config, mut report) = config::read_text(Path::new("/etc/slurm.conf"), text);
+        report.check_groups(|group| group == "staff");
+        assert!(config.is_some() && !report.has_errors());
+        let said: Vec<String> = report.warnings().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].starts_with("/etc/slurm.conf:4: warning: AllowGroups=nosuch: "), "{said:?}");
+    }
+
+    #[test]
     fn the_files_that_garrick_writes_have_no_problems() {
         let example = checked(include_str!("slurm.conf.example"));
         assert_eq!(example, "/etc/slurm.conf: no problems\n");
