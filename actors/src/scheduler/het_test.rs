@@ -2,16 +2,16 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    facts::{Backfill, ClusterView, UNLIMITED_FOR_PLANNING},
+    facts::{Backfill, ClusterView},
     fixtures::{cluster, hold, job, node, partition, spec},
     plan::{Plan, plan},
     plan_test::{NOW, any_node, any_spec, nodes_of_kind, overbooked, overbooked_later, wide},
-    probe::{declined, would_start, would_start_together},
+    probe::would_start_together,
 };
 use garrick_model::{
     ids::JobId,
     spec::{JobSpec, Sharing},
-    state::{NodeBase, Reason},
+    state::Reason,
     time::TimeLimit,
     view::JobView,
 };
@@ -74,33 +74,6 @@ fn would_start_asks_for_all_of_it_behind_the_queue() {
     assert_eq!(asked(&view), Some(vec![(4200, 1), (4200, 2)]));
     let too_much = would_start_together(&view, &group(20, vec![whole(1), whole(4)]), NOW);
     assert_eq!(too_much, None);
-}
-
-#[test]
-fn would_start_counts_runs_without_a_limit_as_a_years() {
-    let year = i64::try_from(UNLIMITED_FOR_PLANNING.as_secs()).unwrap();
-    let mut nodes = vec![node(0, 1), node(1, 1), node(2, 1)];
-    nodes[2].holds.push(hold(92, 0..2, 0, None));
-    let endless = |nodes| JobSpec { time_limit: Some(TimeLimit::Unlimited), ..whole(nodes) };
-    let view = cluster(nodes.clone(), vec![]);
-    let asked = |view: &ClusterView, specs| {
-        let starts = would_start_together(view, &group(20, specs), NOW)?;
-        Some(starts.iter().map(|start| (start.at.secs() - NOW.secs()) / year).collect::<Vec<_>>())
-    };
-    assert_eq!(asked(&view, vec![whole(1), whole(2)]), Some(vec![1, 1]));
-    assert_eq!(asked(&view, vec![endless(1), endless(2)]), Some(vec![1, 1]));
-    // Behind one that waits, too.
-    let view = cluster(nodes.clone(), vec![job(1, endless(3))]);
-    assert_eq!(asked(&view, vec![endless(1), endless(2)]), Some(vec![2, 2]));
-    assert_eq!(
-        would_start(&view, &job(9, endless(3)), NOW).map(|start| (start.at.secs() - NOW.secs()) / year),
-        Some(2)
-    );
-    nodes[1].base = NodeBase::Down;
-    let down = cluster(nodes, vec![]);
-    assert_eq!(asked(&down, vec![whole(1), whole(2)]), None);
-    assert!(declined(&down, &group(20, vec![whole(1), whole(2)]), NOW).is_unavailable_nodes());
-    assert_eq!(declined(&view, &group(20, vec![whole(1), whole(4)]), NOW), Reason::PartitionNodeLimit);
 }
 
 #[test]
