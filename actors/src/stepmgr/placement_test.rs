@@ -123,7 +123,7 @@ fn steps_of_an_arbitrary_job_are_on_the_nodes_of_its_list() {
         let placed = job.place(&StepSpec { distribution: Distribution::Arbitrary, ..spec }).unwrap();
         placed.nodes.into_iter().map(|n| (n.slot, n.ranks)).collect()
     };
-    assert_eq!(ranks(step("a")), [(0, vec![1]), (2, vec![0, 2])]);
+    assert_eq!(ranks(StepSpec { tasks: None, ..step("a") }), [(0, vec![1]), (2, vec![0, 2])]);
     assert_eq!(ranks(StepSpec { tasks: Some(1), ..step("a") }), [(2, vec![0])]);
     let more = StepSpec { tasks: Some(4), nodes: nodes(3), ..step("a") };
     assert_eq!(ranks(more), [(0, vec![0, 1]), (1, vec![2]), (2, vec![3])], "as block");

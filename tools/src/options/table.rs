@@ -6,6 +6,7 @@ use super::{
     typed::{Given, OptionError, Typed},
     unsupported, waiting,
 };
+use garrick_model::env_vars;
 
 /// A command whose options are in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +42,14 @@ impl Command {
     }
 
     /// True when an environment variable of this name is input for the command: `SBATCH_*` for `sbatch`, `SALLOC_*` for
-    /// `salloc`, `SLURM_*` and `SRUN_*` for `srun`.
+    /// `salloc`, `SLURM_*` and `SRUN_*` for `srun`; and what says more about `--distribution` for all of them.
     pub fn reads(self, variable: &str) -> bool {
         match self {
+            Self::Sbatch | Self::Salloc
+                if [env_vars::SLURM_HOSTFILE, env_vars::SLURM_DIST_PLANESIZE].contains(&variable) =>
+            {
+                true
+            }
             Self::Sbatch => variable.starts_with("SBATCH_"),
             Self::Salloc => variable.starts_with("SALLOC_"),
             Self::Srun => variable.starts_with("SLURM_") || variable.starts_with("SRUN_"),
