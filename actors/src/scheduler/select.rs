@@ -7,7 +7,8 @@
 //! 4. among those, configuration order.
 //!
 //! With `LLN` the node with the most free CPUs goes first in place of rule 3. When all that runs into the most nodes allowed, the widest nodes are tried regardless of weight before giving up. Tasks
-//! then fill the chosen nodes in configuration order, every node keeping at least one.
+//! then fill the chosen nodes in configuration order, every node keeping at least one; over whole nodes they go evenly unless
+//! they are packed, and with `-m arbitrary` as a list says.
 
 use super::{
     free::{Capacity, Part},

@@ -252,7 +252,7 @@ pub struct SelectParameters {
     /// `CR_CORE_DEFAULT_DIST_BLOCK`
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub block_cores: bool,
-    /// `CR_PACK_NODES`
+    /// `CR_Pack_Nodes`
     pub pack_nodes: bool,
     /// `ENFORCE_BINDING_GRES`
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
