@@ -31,6 +31,7 @@ pub mod gres;
 pub mod hostlist;
 pub mod ids;
 pub mod messages;
+pub mod node_sizes;
 pub mod outlook;
 pub mod packed_steps;
 pub mod patterns;

@@ -5,6 +5,7 @@ use crate::{
     batch::{RetryPolicy, StepCgroup, StepDependencies},
     gres::GresRequest,
     ids::{ArrayTask, JobId},
+    node_sizes::NodeSizes,
     resources::{MemoryRequest, SpecCores},
     time::{TimeLimit, Timestamp},
 };
@@ -235,6 +236,9 @@ pub struct JobSpec {
     /// `-N`.
     #[serde(default)]
     pub nodes: Option<NodeCount>,
+    /// `-N` with a list or a step: one of these numbers, whose least and most are [`Self::nodes`].
+    #[serde(default, skip_serializing_if = "NodeSizes::is_empty")]
+    pub node_sizes: NodeSizes,
     /// `-n`.
     #[serde(default)]
     pub tasks: Option<u32>,
@@ -265,6 +269,9 @@ pub struct JobSpec {
     /// `--prefer`, as written: goes before [`Self::constraint`] where it lets the job start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefer: Option<String>,
+    /// `--delay-boot`: seconds for which no node is restarted for the job's features.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delay_boot_secs: Option<u64>,
     /// `-L`, as written.
     #[serde(default)]
     pub licenses: Option<String>,

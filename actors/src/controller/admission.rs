@@ -23,6 +23,7 @@ use garrick_model::{
     gres::{GPU, GresBinding, GresCount, GresRequest, Totals, list},
     ids::{JobId, RequestId, Sluid},
     messages::command::Caller,
+    node_sizes::NodeSizes,
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
@@ -134,6 +135,7 @@ impl Rules<'_> {
             && tasks < nodes.min
         {
             *nodes = NodeCount { min: tasks, max: nodes.max.map(|max| max.min(tasks)) };
+            spec.node_sizes = NodeSizes::default();
         }
         // core_spec.html: the node is the job's either way, the count is forgotten where the site does not allow it.
         if spec.layout.left_to_system.is_some() {
@@ -587,6 +589,7 @@ fn cpus_asked(spec: &JobSpec, tasks: u32, cpus_per_task: u32, nodes: u32) -> u32
 
 fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {
     let nodes_wrong = spec.nodes.is_some_and(|n| n.min == 0 || n.max.is_some_and(|max| max < n.min));
+    let nodes_wrong = nodes_wrong || !spec.node_sizes.is_empty() && spec.node_sizes.bounds() != spec.nodes;
     let zero = spec.tasks == Some(0) || spec.tasks_per_node == Some(0) || spec.cpus_per_task == Some(0);
     if nodes_wrong || zero { Err(Refusal::BadNodeCount) } else { Ok(()) }
 }

@@ -150,12 +150,19 @@ impl JobCore {
             || change.switches.is_some()
             || change.segment.is_some()
             || change.reservations.is_some()
-            || change.time_min.is_some();
+            || change.time_min.is_some()
+            || !change.request.is_default();
         if of_waiting_jobs && !waiting {
             return Err(Refusal::JobNotPending);
         }
         if change.nodes.is_some_and(|n| n.min == 0 || n.max.is_some_and(|max| max < n.min)) || change.tasks == Some(0) {
             return Err(Refusal::BadNodeCount);
+        }
+        if change.request.has_zero() {
+            return Err(Refusal::BadNodeCount);
+        }
+        if change.request.deadline.is_some_and(|at| at <= turn.now) {
+            return Err(Refusal::InvalidTimeLimit);
         }
         if change.array_limit.is_some() && self.record.array.is_none() && self.record.array_task.is_none() {
             return Err(Refusal::InvalidArray);
@@ -166,6 +173,7 @@ impl JobCore {
                 || change.nice.is_some_and(|n| n < self.record.spec.nice)
                 || change.admin_comment.is_some()
                 || change.site_factor.is_some()
+                || change.request.is_privileged()
             {
                 return Err(Refusal::AccessDenied);
             }

@@ -19,10 +19,12 @@ use garrick_model::{
     messages::{
         command::{JobChange, JobMilestone},
         node::{AgentReport, ControllerToNode},
+        request_change::RequestChange,
     },
     packed_steps::StepTally,
     refusal::Refusal,
-    spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec},
+    resources::SpecCores,
+    spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec, Sharing},
     spec_text::licenses::Licenses,
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
@@ -393,6 +395,40 @@ fn preferred_features_are_changed_while_the_job_waits() {
     job.order(prefer("")).unwrap();
     assert_eq!(job.view().spec.prefer, None);
     assert_eq!(Bench::running(spec()).order(prefer("fast")), Err(Refusal::JobNotPending));
+}
+
+#[test]
+fn what_a_waiting_job_asks_for_is_changed() {
+    let change = |request| JobCommand::Update(Box::new(JobChange { request, ..JobChange::default() }));
+    let none = RequestChange::default;
+    let mut job = Bench::with(JobSpec { tasks: Some(2), nodes: None, ..spec() });
+    let own = RequestChange {
+        cpus_per_task: Some(3),
+        delay_boot_secs: Some(60),
+        stdout: Some("other.out".to_owned()),
+        work_dir: Some("/elsewhere".to_owned()),
+        ..none()
+    };
+    job.order(change(own)).unwrap();
+    let view = job.view();
+    assert_eq!((view.cpus_per_task, view.cpus), (3, 6));
+    assert_eq!((view.spec.stdout.as_deref(), view.spec.work_dir.as_str()), (Some("other.out"), "/elsewhere"));
+    assert_eq!(view.spec.delay_boot_secs, Some(60));
+    job.order(change(RequestChange { stdout: Some(String::new()), ..none() })).unwrap();
+    assert_eq!(job.view().spec.stdout, None);
+    let zero = RequestChange { cpus_per_task: Some(0), ..none() };
+    assert_eq!(job.order(change(zero)), Err(Refusal::BadNodeCount));
+    // How much the system keeps of a node is for administrators to say.
+    let kept = || RequestChange { left_to_system: Some(SpecCores::Cores(1)), ..none() };
+    assert_eq!(job.order(change(kept())), Err(Refusal::AccessDenied));
+    assert_eq!(job.command(ROOT, None, change(kept())).0, Ok(()));
+    assert_eq!(job.view().spec.layout.left_to_system, Some(SpecCores::Cores(1)));
+    assert_eq!(job.view().sharing, Sharing::Exclusive);
+    assert_eq!(job.replayed(), *job.core.record());
+    assert_eq!(
+        Bench::running(spec()).order(change(RequestChange { cpus_per_task: Some(1), ..none() })),
+        Err(Refusal::JobNotPending)
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use garrick_model::{
     ids::{ArrayTask, JobId, Sluid},
     messages::command::JobChange,
     packed_steps::StepTally,
-    spec::Dependencies,
+    spec::{Dependencies, Sharing},
     time::{TimeLimit, Timestamp},
 };
 use serde::{Deserialize, Serialize};
@@ -429,6 +429,7 @@ impl JobRecord {
         }
         if let Some(nodes) = change.nodes {
             spec.nodes = Some(nodes);
+            spec.node_sizes.clone_from(&change.node_sizes);
             self.resolved.min_nodes = nodes.min.max(1);
             self.resolved.max_nodes = nodes.max.unwrap_or(nodes.min).max(1);
         }
@@ -439,8 +440,19 @@ impl JobRecord {
                 self.resolved.max_nodes = tasks.max(self.resolved.min_nodes);
             }
         }
-        self.resolved.cpus =
-            self.resolved.tasks.max(self.resolved.min_nodes).saturating_mul(self.resolved.cpus_per_task);
+        change.request.apply(spec);
+        if let Some(cpus) = change.request.cpus_per_task {
+            self.resolved.cpus_per_task = cpus.max(1);
+        }
+        if let Some(each) = change.request.tasks_per_node.filter(|_| spec.tasks.is_none()) {
+            self.resolved.tasks = self.resolved.min_nodes.saturating_mul(each.max(1));
+        }
+        if change.request.left_to_system.is_some() {
+            self.resolved.sharing = Sharing::Exclusive;
+        }
+        let by_nodes = spec.min_cpus_per_node.unwrap_or(0).saturating_mul(self.resolved.min_nodes);
+        let by_tasks = self.resolved.tasks.max(self.resolved.min_nodes).saturating_mul(self.resolved.cpus_per_task);
+        self.resolved.cpus = by_tasks.max(by_nodes);
         if let Some(memory) = change.memory {
             spec.memory = memory;
             self.resolved.memory = memory;

@@ -29,6 +29,8 @@ pub fn spec() -> JobSpec {
         wckey: None,
         partitions: Vec::new(),
         nodes: None,
+        node_sizes: Default::default(),
+        delay_boot_secs: None,
         tasks: None,
         tasks_per_node: None,
         cpus_per_task: None,

@@ -279,14 +279,15 @@ impl Free {
             MemoryNeed::PerNode(mib) if mib > memory => return None,
             MemoryNeed::All if memory < request.most_memory(shape.job_memory()) => return None,
             MemoryNeed::PerNode(_) | MemoryNeed::All => {}
+            MemoryNeed::AllWithin(_) if memory >= shape.job_memory() => {}
             // All of its CPUs are given.
-            MemoryNeed::PerCpu(mib) if request.usage == NodeUse::Whole => {
+            MemoryNeed::PerCpu(mib) | MemoryNeed::AllWithin(mib) if request.usage == NodeUse::Whole => {
                 let all = usable_cpus(shape, request, request.whole(shape).len());
                 if mib.saturating_mul(u64::from(all)) > memory {
                     return None;
                 }
             }
-            MemoryNeed::PerCpu(mib) => {
+            MemoryNeed::PerCpu(mib) | MemoryNeed::AllWithin(mib) => {
                 let by_memory = memory.checked_div(mib).map_or(u32::MAX, |n| u32::try_from(n).unwrap_or(u32::MAX));
                 let by_memory = request.layout.as_ref().map_or(by_memory, |l| l.with_usable(by_memory, shape));
                 cpus = cpus.min(by_memory - by_memory % unit);
@@ -478,6 +479,9 @@ pub fn memory_of(shape: &NodeShape, request: &Request, cpus: u32, part: Part, fr
         MemoryNeed::All => Some(request.most_memory(shape.job_memory())),
         MemoryNeed::PerCpu(mib) => {
             Some(mib.saturating_mul(u64::from(usable_cpus(shape, request, cpus))).min(request.most_memory(free)))
+        }
+        MemoryNeed::AllWithin(mib) => {
+            Some(mib.saturating_mul(u64::from(usable_cpus(shape, request, cpus))).min(shape.job_memory()))
         }
         MemoryNeed::PerGpu(mib) => {
             let gpus = request.gres.as_ref().map_or(0, |gres| GresRequest::gpus(&gres.on_node(part.tasks, part.total)));

@@ -14,6 +14,7 @@ use super::{
     machine::Machine,
     request::Request,
     select::{self, Bound},
+    sizes,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -277,6 +278,16 @@ const MOST_FORCED: usize = 16;
 /// Nodes for the request out of `candidates` such that every layer of its resources has enough; as [`select::place_within`]
 /// where `room` is `None`.
 pub fn place(
+    machine: &Machine<'_>,
+    request: &Request,
+    candidates: &FixedBitSet,
+    bound: Option<Bound<'_>>,
+    room: Option<&Room<'_>>,
+) -> Option<Vec<AllocatedNode>> {
+    sizes::of_sizes(request, &|request| place_sized(machine, request, candidates, bound, room))
+}
+
+fn place_sized(
     machine: &Machine<'_>,
     request: &Request,
     candidates: &FixedBitSet,

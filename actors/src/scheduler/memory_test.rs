@@ -64,6 +64,22 @@ fn a_whole_node_must_have_the_memory_for_all_of_its_cpus() {
 }
 
 #[test]
+fn all_of_the_memory_is_what_the_given_cpus_may_have() {
+    let limited = |most, spec: JobSpec| {
+        let mut view = one_node(spec);
+        view.partitions[0].max_memory = Some(MemoryPer::Cpu(MemoryMib(most)));
+        (judged(&view), share(&view).unwrap())
+    };
+    let two = |memory| JobSpec { tasks: Some(2), ..with(memory) };
+    assert_eq!(limited(100, two(MemoryRequest::All)), (Ok(()), ("0-1".to_owned(), 200)));
+    assert_eq!(limited(100, two(MemoryRequest::Default)), (Ok(()), ("0-1".to_owned(), 200)));
+    assert_eq!(limited(600, two(MemoryRequest::All)), (Ok(()), ("0-1".to_owned(), 1000)));
+    let whole = JobSpec { sharing: Sharing::Exclusive, ..with(MemoryRequest::All) };
+    assert_eq!(limited(100, whole.clone()), (Ok(()), ("0-7".to_owned(), 800)));
+    assert_eq!(limited(500, whole), (Ok(()), ("0-7".to_owned(), 1000)));
+}
+
+#[test]
 fn no_more_memory_of_a_node_is_taken_than_its_partition_allows() {
     let limited = |spec: JobSpec| {
         let mut view = one_node(spec);

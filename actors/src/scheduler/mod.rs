@@ -5,6 +5,7 @@
 //! | [`facts`] | the picture a plan is made from |
 //! | [`request`] | what a job asks of a partition, in numbers |
 //! | [`constraint`] | `-C` and `--prefer` expressions |
+//! | `sizes` | one of several numbers of nodes |
 //! | `mixed` | nodes for an expression that is about nodes together |
 //! | `binding` | which CPUs of a node go with which GPUs |
 //! | [`caps`] | the most CPUs of a node that jobs of a partition have together |
@@ -62,6 +63,7 @@ pub mod reservations;
 pub mod resume;
 pub mod select;
 pub mod shell;
+mod sizes;
 pub mod sockets;
 pub mod topology;
 pub mod turns;
@@ -96,6 +98,8 @@ mod reservations_test;
 mod restricted_test;
 #[cfg(test)]
 mod resume_test;
+#[cfg(test)]
+mod sizes_test;
 #[cfg(test)]
 mod time_min_test;
 #[cfg(test)]

@@ -1354,7 +1354,9 @@ pub(super) fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result
         return Err(Reason::PartitionTimeLimit);
     }
     let most = partition.max_nodes.unwrap_or(u32::MAX);
-    if job.min_nodes > most || job.max_nodes < partition.min_nodes {
+    let sizes = &job.spec.node_sizes;
+    let none = !sizes.is_empty() && sizes.descending(partition.min_nodes.max(job.min_nodes), most).next().is_none();
+    if none || job.min_nodes > most || job.max_nodes < partition.min_nodes {
         return Err(Reason::PartitionNodeLimit);
     }
     Ok(())

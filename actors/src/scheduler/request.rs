@@ -15,6 +15,7 @@ use garrick_model::{
     config::MemoryPer,
     gres::{GPU, GresRequest, Totals},
     ids::NodeIndex,
+    node_sizes::NodeSizes,
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, SpecCores},
     spec::{CpuOrder, Distribution, JobSpec, Sharing},
     time::{TimeLimit, Timestamp},
@@ -86,6 +87,8 @@ pub enum MemoryNeed {
     PerGpu(u64),
     /// All that the node has.
     All,
+    /// All that the node has, but no more than this for each CPU that is given (`MaxMemPerCPU`).
+    AllWithin(u64),
 }
 
 /// One job in one partition. Equal requests are interchangeable to node selection, which is used to skip repeats.
@@ -112,6 +115,10 @@ pub struct Request {
     pub max_nodes: u32,
     /// Nodes to take when they are free: `-N 2-4` takes up to 4.
     pub want_nodes: u32,
+    /// Only these numbers of nodes, within [`Self::min_nodes`] and [`Self::max_nodes`]; empty: any.
+    pub node_sizes: NodeSizes,
+    /// As few nodes as do of several numbers.
+    pub fewest_nodes: bool,
     /// Memory.
     pub memory: MemoryNeed,
     /// Most memory taken of a node (`MaxMemPerNode`), MiB.
@@ -249,6 +256,7 @@ impl Request {
         let gres = gres_need(&spec.gres);
         let by_gres = gres.as_ref().map_or(0, |gres| gres.totals().most_nodes());
         let by_gres = if by_gres == 0 { u32::MAX } else { u32::try_from(by_gres).unwrap_or(u32::MAX) };
+        let most_memory = partition.max_memory.or(view.policy.max_memory);
         let wish = if spec.topology.exclusive { Sharing::Exclusive } else { spec.sharing };
         Self {
             partition: place,
@@ -264,11 +272,16 @@ impl Request {
                 false if ranged || spec.layout.spread => max_nodes.min(by_gres).max(min_nodes),
                 _ => min_nodes,
             },
+            node_sizes: spec.node_sizes.clone(),
+            fewest_nodes: spec.layout.fewest_nodes,
             memory: match (spec.gres.mem_per_gpu, memory_in(view, partition, job)) {
                 (Some(MemoryMib(mib)), MemoryRequest::Default) if view.policy.memory => MemoryNeed::PerGpu(mib),
-                (_, memory) => memory_need(view.policy.memory, memory),
+                (_, memory) => match (memory_need(view.policy.memory, memory), most_memory) {
+                    (MemoryNeed::All, Some(MemoryPer::Cpu(MemoryMib(most)))) if most > 0 => MemoryNeed::AllWithin(most),
+                    (need, _) => need,
+                },
             },
-            max_memory: match partition.max_memory.or(view.policy.max_memory) {
+            max_memory: match most_memory {
                 Some(MemoryPer::Node(MemoryMib(most))) if most > 0 => Some(most),
                 _ => None,
             },
@@ -319,7 +332,12 @@ impl Request {
 
     fn is_particular_but_for_caps(&self) -> bool {
         let bound = self.gres.as_ref().is_some_and(|gres| binding::is_strict(gres));
-        self.contiguous || !self.nodelist.is_empty() || self.mix.is_some() || self.hres.is_some() || bound
+        self.contiguous
+            || !self.nodelist.is_empty()
+            || self.mix.is_some()
+            || self.hres.is_some()
+            || !self.node_sizes.is_empty()
+            || bound
     }
 
     /// Is it the limits of its partition's CPUs alone that make it so?

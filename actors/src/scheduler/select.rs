@@ -16,7 +16,7 @@ use super::{
     machine::Machine,
     mixed,
     request::{NodeUse, Request},
-    topology,
+    sizes, topology,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -52,6 +52,15 @@ pub fn place(machine: &Machine<'_>, request: &Request, candidates: &FixedBitSet)
 
 /// The same, within what is planned.
 pub fn place_within(
+    machine: &Machine<'_>,
+    request: &Request,
+    candidates: &FixedBitSet,
+    bound: Option<Bound<'_>>,
+) -> Option<Vec<AllocatedNode>> {
+    sizes::of_sizes(request, &|request| place_sized(machine, request, candidates, bound))
+}
+
+fn place_sized(
     machine: &Machine<'_>,
     request: &Request,
     candidates: &FixedBitSet,

@@ -37,6 +37,8 @@ pub fn job_spec(kind: JobKind) -> JobSpec {
         wckey: None,
         partitions: Vec::new(),
         nodes: None,
+        node_sizes: Default::default(),
+        delay_boot_secs: None,
         tasks: None,
         tasks_per_node: None,
         cpus_per_task: None,

@@ -9,6 +9,7 @@ use super::{
     typed::Help,
     values,
 };
+use garrick_model::time::TimeLimit;
 
 /// The options.
 pub const OPTIONS: &[OptionDef] = &[
@@ -98,6 +99,14 @@ pub const OPTIONS: &[OptionDef] = &[
         Effect::Silent,
     )
     .env(&["SBATCH_WAIT_ALL_NODES", "SALLOC_WAIT_ALL_NODES"]),
+    OptionDef::new("delay-boot", None, Required("mins"), JOB, "delay boot for desired node features", |t, g| {
+        match g.checked(values::time_limit(g.text()?))? {
+            TimeLimit::Secs(secs) => t.delay_boot_secs = Some(secs),
+            TimeLimit::Unlimited => g.checked(None)?,
+        }
+        Ok(())
+    })
+    .env(&["SBATCH_DELAY_BOOT", "SALLOC_DELAY_BOOT", "SLURM_DELAY_BOOT"]),
     OptionDef::new("het-group", None, Required("component"), RUN, "run in this component of the job", |t, g| {
         t.het_group = Some(g.text()?.to_owned());
         Ok(())

@@ -6,6 +6,7 @@ use super::{
 };
 use garrick_model::{
     hostlist,
+    node_sizes::NodeSizes,
     spec::{Distribution, EnvEntry, JobKind, JobSpec, NodeCount, ResourceLimit},
 };
 use serde_bytes::ByteBuf;
@@ -92,6 +93,12 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         comment: typed.comment.clone(),
         wckey: typed.wckey.clone(),
         partitions: typed.partitions.clone(),
+        delay_boot_secs: typed.delay_boot_secs,
+        node_sizes: if task_nodes.is_empty() && nodes == typed.nodes.map(|n| n.value) {
+            typed.node_sizes.clone()
+        } else {
+            NodeSizes::default()
+        },
         nodes: if task_nodes.is_empty() { nodes } else { Some(distinct(&task_nodes)) },
         tasks: match u32::try_from(task_nodes.len()) {
             Ok(0) => typed.ntasks.map(|n| n.value).or(by_threads),

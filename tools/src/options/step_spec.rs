@@ -48,6 +48,9 @@ pub fn build(
     pty: Option<(u16, u16)>,
 ) -> Result<Checked<StepSpec>, OptionError> {
     let mut warnings = Vec::new();
+    if !typed.node_sizes.is_empty() {
+        return Err(OptionError::NotSupported(format!("--nodes={} for a step of a job", typed.node_sizes)));
+    }
     let task_nodes = task_nodes(typed)?;
     let nodelist = if task_nodes.is_empty() { asked_nodes(typed)? } else { Vec::new() };
     let exclude = excluded_nodes(typed)?;

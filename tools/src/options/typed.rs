@@ -6,6 +6,7 @@ use garrick_model::{
     batch::{RetryOn, StepCgroup},
     gres::{GpuBind, GresBinding, GresCount},
     ids::JobId,
+    node_sizes::NodeSizes,
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     spec::{
@@ -270,6 +271,8 @@ pub struct Typed {
 
     /// `-N`
     pub nodes: Option<Sourced<NodeCount>>,
+    /// `-N` with a list or a step
+    pub node_sizes: NodeSizes,
     /// `-n`
     pub ntasks: Option<Sourced<u32>>,
     /// `--ntasks-per-node`
@@ -287,6 +290,8 @@ pub struct Typed {
     pub constraint: Option<String>,
     /// `--prefer`
     pub prefer: Option<String>,
+    /// `--delay-boot`
+    pub delay_boot_secs: Option<u64>,
     /// `-L`
     pub licenses: Option<String>,
     /// `--resources`

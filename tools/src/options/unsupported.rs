@@ -43,11 +43,6 @@ pub const OPTIONS: &[OptionDef] = &[
         "SALLOC_CPU_FREQ_REQ",
         "SLURM_CPU_FREQ_REQ",
     ]),
-    unsupported("delay-boot", None, Required("mins"), JOB, "delay boot for desired node features").env(&[
-        "SBATCH_DELAY_BOOT",
-        "SALLOC_DELAY_BOOT",
-        "SLURM_DELAY_BOOT",
-    ]),
     unsupported("epilog", None, Required("program"), RUN, "program to run after the step").env(&["SLURM_EPILOG"]),
     unsupported("extra", None, Required("text"), JOB, "arbitrary text, for filters of nodes"),
     unsupported("gpu-freq", None, Required("spec"), JOB, "frequency of GPUs").env(&[

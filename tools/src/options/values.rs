@@ -3,15 +3,18 @@
 use super::typed::{Given, OptionError};
 use garrick_model::{
     date,
+    node_sizes::NodeSizes,
     resources::MemoryMib,
     spec::{ArraySpec, CpuBind, CpuOrder, Dependencies, Distribution, NodeCount, OpenMode, SignalWarning, WithinNode},
     time::{TimeLimit, Timestamp},
 };
 use std::time::Duration;
 
-/// `-N`: `4`, `2-4`, `2k`.
-pub fn node_count(text: &str) -> Option<NodeCount> {
-    text.parse().ok().filter(|count: &NodeCount| count.min > 0)
+/// `-N`: `4`, `2-4`, `2k`; with the numbers of `1,5,9` or `1-15:4` also these.
+pub fn node_count(text: &str) -> Option<(NodeCount, NodeSizes)> {
+    let sizes: NodeSizes = text.parse().ok()?;
+    let count = sizes.bounds().or_else(|| text.parse().ok())?;
+    (count.min > 0).then_some((count, sizes))
 }
 
 /// A time limit.
@@ -182,8 +185,11 @@ mod tests {
 
     #[test]
     fn node_counts_are_one_number_or_a_range() {
-        assert_eq!(node_count("4"), Some(NodeCount { min: 4, max: Some(4) }));
-        assert_eq!(node_count("1-4"), Some(NodeCount { min: 1, max: Some(4) }));
+        let plain = |min, max| Some((NodeCount { min, max: Some(max) }, NodeSizes::default()));
+        assert_eq!(node_count("4"), plain(4, 4));
+        assert_eq!(node_count("1-4"), plain(1, 4));
+        let (count, sizes) = node_count("1-15:4").unwrap();
+        assert_eq!((count, sizes.to_string().as_str()), (NodeCount { min: 1, max: Some(13) }, "1-15:4"));
         for wrong in ["", "0", "4-1", "x", "1-x"] {
             assert_eq!(node_count(wrong), None, "{wrong}");
         }

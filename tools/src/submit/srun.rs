@@ -35,6 +35,7 @@ use garrick_frame::DoorClient;
 use garrick_model::{
     config::PropagateLimits,
     ids::{ArrayTask, JobId},
+    node_sizes::NodeSizes,
     refusal::Refusal,
     spec::{JobKind, NodeCount, StepSpec},
     view::JobView,
@@ -273,6 +274,7 @@ pub(super) fn fitted(typed: &Typed, view: &JobView) -> Typed {
     let given = |value| Some(Sourced { value, source: Source::CommandLine });
     Typed {
         nodes: Some(Sourced { value: NodeCount { min: count, max: Some(count) }, source: Source::CommandLine }),
+        node_sizes: NodeSizes::default(),
         ntasks: typed.ntasks.or_else(|| given(view.tasks.max(count))),
         // Chosen for the allocation already; a name that was not chosen must not be asked for again.
         nodelist: None,

@@ -5,7 +5,10 @@
 
 use crate::{
     ids::{JobId, RequestId},
-    messages::priority::{JobPriority, PriorityWeights},
+    messages::{
+        priority::{JobPriority, PriorityWeights},
+        request_change::RequestChange,
+    },
     outlook::Outlook,
     refusal::Refusal,
     reservation::{Reservation, ReservationChange},
@@ -326,6 +329,9 @@ pub struct JobChange {
     pub admin_comment: Option<String>,
     /// NumNodes.
     pub nodes: Option<crate::spec::NodeCount>,
+    /// NumNodes with a list or a step, beside their least and most in [`Self::nodes`].
+    #[serde(skip_serializing_if = "crate::node_sizes::NodeSizes::is_empty")]
+    pub node_sizes: crate::node_sizes::NodeSizes,
     /// NumTasks.
     pub tasks: Option<u32>,
     /// MinMemoryNode / MinMemoryCPU.
@@ -360,6 +366,9 @@ pub struct JobChange {
     pub reservations: Option<Vec<String>>,
     /// TimeMin.
     pub time_min: Option<TimeLimit>,
+    /// Whatever else of the request changes.
+    #[serde(skip_serializing_if = "RequestChange::is_default")]
+    pub request: RequestChange,
 }
 
 /// `scontrol update NodeName=...`.

@@ -15,6 +15,7 @@ pub mod launch_failure;
 pub mod launcher;
 pub mod node;
 pub mod priority;
+pub mod request_change;
 pub mod shepherd;
 pub mod shepherd_link;
 pub mod step;

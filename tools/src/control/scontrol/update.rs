@@ -1,6 +1,8 @@
 //! `scontrol update`: `Key=Value` words read into a change of a job, of nodes or of a partition. A key that is not known is
 //! refused with the key that was probably meant; nothing is changed then.
 
+mod request;
+
 use super::{Session, full_word, jobs, reservations, too_few};
 use crate::{options::getopt, query::choices};
 use garrick_model::{
@@ -144,14 +146,22 @@ const JOB_KEYS: &[&str] = &[
     "admincomment",
     "arraytaskthrottle",
     "comment",
+    "consolidatesegments",
+    "contiguous",
+    "corespec",
+    "cpuspertask",
+    "deadline",
+    "delayboot",
     "dependency",
     "eligibletime",
     "excnodelist",
     "features",
     "jobname",
     "licenses",
+    "mincpusnode",
     "minmemorycpu",
     "minmemorynode",
+    "mintmpdisknode",
     "name",
     "nice",
     "numnodes",
@@ -159,16 +169,30 @@ const JOB_KEYS: &[&str] = &[
     "partition",
     "prefer",
     "priority",
+    "qos",
+    "reqcores",
     "reqnodelist",
     "reqnodes",
+    "reqprocs",
+    "reqsockets",
+    "reqthreads",
     "requeue",
     "reservationname",
     "segmentsize",
     "sitefactor",
+    "spreadsegments",
     "starttime",
+    "stderr",
+    "stdin",
+    "stdout",
     "switches",
+    "taskspernode",
+    "threadspec",
     "timelimit",
     "timemin",
+    "wait-for-switch",
+    "wckey",
+    "workdir",
 ];
 
 fn unknown(pair: &Pair, known: &[&'static str]) -> UpdateError {
@@ -223,8 +247,11 @@ fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobCha
             "nice" => {
                 change.nice = Some(if value.is_empty() { 100 } else { adjustment("Nice", value)? });
             }
-            "numnodes" | "reqnodes" => change.nodes = Some(node_count(value)?),
-            "numtasks" => change.tasks = Some(number("NumTasks", value)?),
+            "numnodes" | "reqnodes" => {
+                change.node_sizes = value.parse().map_err(|_| wrong("NumNodes", value, ""))?;
+                change.nodes = Some(change.node_sizes.bounds().map_or_else(|| node_count(value), Ok)?);
+            }
+            "numtasks" | "reqprocs" => change.tasks = Some(number("NumTasks", value)?),
             "partition" => change.partitions = Some(choices::words(value)),
             "timemin" => {
                 let least: TimeLimit = value.parse().map_err(|_| wrong("TimeMin", value, ""))?;
@@ -240,7 +267,8 @@ fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobCha
                 change.switches = Some((number("Switches", count)?, secs.flatten()));
             }
             "requeue" => change.requeue = Some(number::<u8>("Requeue", value)? != 0),
-            _ => time_limit(&mut change, pair)?,
+            "timelimit" => time_limit(&mut change, pair)?,
+            _ => request::read(&mut change.request, (key, value), now, zone)?,
         }
     }
     Ok(change)
@@ -405,7 +433,7 @@ fn partition_change(partition: &str, pairs: &[&Pair]) -> Result<Update, UpdateEr
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use garrick_model::ids::JobId;
+    use garrick_model::{ids::JobId, messages::request_change::RequestChange, resources::SpecCores};
 
     fn read_words(words: &[&str]) -> Result<Update, UpdateError> {
         let words: Vec<String> = words.iter().map(|w| (*w).to_owned()).collect();
@@ -424,6 +452,35 @@ mod tests {
         assert_eq!(change.nice, Some(-5));
         assert_eq!(change.partitions, Some(vec!["a".to_owned(), "b".to_owned()]));
         assert_eq!(change.memory, Some(MemoryRequest::PerNode(MemoryMib(2048))));
+    }
+
+    #[test]
+    fn the_request_of_a_job_is_read_word_by_word() {
+        let change = |words: &[&str]| match read_words(&[&["JobId=5"], words].concat()).unwrap() {
+            Update::Job(_, change) => *change,
+            other => panic!("{other:?}"),
+        };
+        let sizes = change(&["NumNodes=1-15:4"]);
+        assert_eq!((sizes.nodes, sizes.node_sizes.to_string()), (sizes.node_sizes.bounds(), "1-15:4".to_owned()));
+        assert!(change(&["NumNodes=2-4"]).node_sizes.is_empty());
+        let words =
+            ["CoreSpec=2", "CPUsPerTask=3", "Contiguous=yes", "DelayBoot=5", "MinCPUsNode=4", "StdErr=", "QOS=high"];
+        let expected = RequestChange {
+            left_to_system: Some(SpecCores::Cores(2)),
+            cpus_per_task: Some(3),
+            contiguous: Some(true),
+            delay_boot_secs: Some(300),
+            min_cpus_per_node: Some(4),
+            stderr: Some(String::new()),
+            qos: Some("high".to_owned()),
+            ..RequestChange::default()
+        };
+        assert_eq!(change(&words).request, expected);
+        assert_eq!(change(&["ThreadSpec=1"]).request.left_to_system, Some(SpecCores::Threads(1)));
+        assert_eq!(change(&["ReqProcs=6"]).tasks, Some(6));
+        for wrong in ["WorkDir=here", "Contiguous=perhaps", "CoreSpec=x", "DelayBoot=UNLIMITED", "NumNodes=1,"] {
+            assert!(matches!(read_words(&["JobId=5", wrong]), Err(UpdateError::Value { .. })), "{wrong}");
+        }
     }
 
     #[test]

@@ -89,6 +89,11 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     }
     j["job_state"] = states(view);
     j["last_sched_evaluation"] = time(view.last_sched_eval);
+    if let Some(secs) = spec.delay_boot_secs {
+        j["delay_boot"] = number(secs);
+    }
+    let sizes = spec.node_sizes.to_string();
+    j["job_size_str"] = json!(sizes.split(',').filter(|part| !part.is_empty()).collect::<Vec<_>>());
     j["max_nodes"] = optional(spec.nodes.and_then(|n| n.max).map(u64::from));
     match view.memory {
         MemoryRequest::PerCpu(m) => j["memory_per_cpu"] = number(m.0),

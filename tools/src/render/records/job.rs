@@ -152,6 +152,7 @@ fn times(r: &mut Record, job: &JobView, clock: &Clock) {
 fn resources(r: &mut Record, job: &JobView, detail: Detail) {
     let spec = &*job.spec;
     let nodes = match spec.nodes {
+        Some(_) if job.state.waits() && !spec.node_sizes.is_empty() => spec.node_sizes.to_string(),
         Some(count) if job.state.waits() => match count.max {
             Some(max) if max > count.min => format!("{}-{max}", count.min),
             _ => job.node_count().to_string(),
@@ -198,7 +199,8 @@ fn resources(r: &mut Record, job: &JobView, detail: Detail) {
         spec.tmp_disk_mib
     ));
     let prefer = spec.prefer.as_deref().map_or_else(String::new, |prefer| format!("Prefer={prefer} "));
-    r.line(format!("Features={} {prefer}DelayBoot=00:00:00", or_null(spec.constraint.as_deref())));
+    let delay = long_duration(spec.delay_boot_secs.unwrap_or(0));
+    r.line(format!("Features={} {prefer}DelayBoot={delay}", or_null(spec.constraint.as_deref())));
     r.line_if("Reservation", amounts::reservation(job).as_deref());
     let (shared, exclusive) = match job.sharing {
         Sharing::Default => ("NO", "NO"),
