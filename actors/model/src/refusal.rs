@@ -42,6 +42,9 @@ pub enum Refusal {
     /// `-C` names a feature that no node has, or is malformed.
     #[error("Invalid feature specification")]
     InvalidFeature(String),
+    /// The MCS label is none that the job may have, or it has to have one and there is none.
+    #[error("Invalid mcs_label specified")]
+    InvalidMcsLabel(Option<String>),
     /// `-L` names a license that is not there, or more than there are, or is malformed.
     #[error("Invalid license specification")]
     InvalidLicense(String),

@@ -32,6 +32,8 @@ pub enum Sharing {
     Exclusive,
     /// `--exclusive=user`: nodes shared with jobs of the same user only.
     User,
+    /// `--exclusive=mcs`: nodes shared with jobs of the same MCS label only.
+    Mcs,
     /// `--oversubscribe`.
     Oversubscribe,
 }
@@ -290,6 +292,9 @@ pub struct JobSpec {
     /// `--exclusive`, `--oversubscribe`.
     #[serde(default)]
     pub sharing: Sharing,
+    /// `--mcs-label`; of an accepted job, the label that it has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcs_label: Option<String>,
     /// `--contiguous`.
     #[serde(default)]
     pub contiguous: bool,

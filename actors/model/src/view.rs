@@ -219,8 +219,11 @@ pub struct NodeHold {
     pub uid: u32,
     /// Share.
     pub share: NodeShare,
-    /// Shares the node with nobody, or only with the same user.
+    /// Shares the node with nobody, or only with the same user or the same MCS label.
     pub sharing: Sharing,
+    /// MCS label of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mcs_label: Option<String>,
     /// Partition of the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partition: Option<String>,
@@ -273,6 +276,13 @@ pub struct NodeView {
     pub last_busy: Option<Timestamp>,
     /// `Comment=` by update.
     pub comment: Option<String>,
+}
+
+impl NodeView {
+    /// The MCS label that the node is kept to.
+    pub fn mcs_label(&self) -> Option<&str> {
+        self.holds.iter().find(|hold| hold.sharing == Sharing::Mcs).and_then(|hold| hold.mcs_label.as_deref())
+    }
 }
 
 /// Reason of a node's state, with who said it.

@@ -1,7 +1,7 @@
 //! What a submission must fulfil, and what it comes to with defaults filled in. Pure: the picture of the cluster, the
 //! configuration, and who the user is are arguments. Called by the front for `SubmitJob` and `TestJob`.
 
-use super::ports::User;
+use super::{labels, ports::User};
 use crate::{
     job::{
         core::JobCore,
@@ -142,6 +142,7 @@ impl Rules<'_> {
             spec.sharing = Sharing::Exclusive;
             spec.layout.left_to_system = spec.layout.left_to_system.filter(|_| self.config.allow_spec_resources);
         }
+        labels::give(self.config, by, &mut spec)?;
         let resolved = self.resolve(&mut spec, &partitions)?;
         if spec.time_min.is_some_and(|least| longer(least, resolved.time_limit)) {
             return Err(Refusal::InvalidTimeLimit);

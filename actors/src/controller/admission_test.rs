@@ -101,6 +101,27 @@ fn defaults_are_filled_in_from_the_partition() {
 }
 
 #[test]
+fn a_job_has_the_label_that_the_site_lets_it_have() {
+    let asks = |settings: &str, uid, label: Option<&str>, sharing| {
+        let spec = JobSpec { mcs_label: label.map(str::to_owned), sharing, ..spec() };
+        let admitted = submit(&format!("{settings}\n{SITE}"), uid, spec);
+        admitted.map(|admitted| (admitted.record.spec.mcs_label.clone(), admitted.record.resolved.sharing))
+    };
+    let label = |text: &str| Some(text.to_owned());
+    let groups = "MCSPlugin=mcs/group\nMCSParameters=ondemand,select:users|staff";
+    assert_eq!(asks(groups, 1001, Some("users"), Sharing::Default), Ok((label("users"), Sharing::Mcs)));
+    assert_eq!(asks(groups, 1001, None, Sharing::Default), Ok((None, Sharing::Default)));
+    let refused = Err(Refusal::InvalidMcsLabel(label("staff")));
+    assert_eq!(asks(groups, 1001, Some("staff"), Sharing::Default), refused, "not in that group");
+    let by_user = "MCSPlugin=mcs/user\nMCSParameters=enforced";
+    assert_eq!(asks(by_user, 1001, None, Sharing::Mcs), Ok((label("alice"), Sharing::Mcs)));
+    assert_eq!(asks(by_user, 1001, None, Sharing::Default), Ok((label("alice"), Sharing::Default)));
+    let by_account = "MCSPlugin=mcs/account\nMCSParameters=enforced";
+    assert_eq!(asks(by_account, 1001, None, Sharing::Default), Err(Refusal::InvalidMcsLabel(None)));
+    assert_eq!(asks("", 1001, Some("any"), Sharing::Mcs), Ok((None, Sharing::Default)), "there are no labels");
+}
+
+#[test]
 fn a_task_that_wants_more_memory_than_a_cpu_may_bring_gets_more_cpus() {
     let record = accepted(JobSpec { memory: MemoryRequest::PerCpu(MemoryMib(300)), ..on("whole") });
     assert_eq!((record.resolved.cpus_per_task, record.resolved.memory), (2, MemoryRequest::PerCpu(MemoryMib(150))));

@@ -215,13 +215,21 @@ impl ControllerActor {
             .check_change(&mut change)
             .and_then(|()| self.check_move(by, &jobs, &change))
             .and_then(|()| self.check_reservation_of(&jobs, &change))
-            .and_then(|()| self.check_circles(&jobs, &change));
-        if let Err(refusal) = checked {
-            replies.send(CommandReply::PerJob(jobs.into_iter().map(|job| (job, Err(refusal.clone()))).collect()));
-            return;
-        }
-        let command = JobCommand::Update(Box::new(change));
-        let asked = jobs.into_iter().map(|s| (s.clone(), self.send_to_selected(cx, &s, by, &command))).collect();
+            .and_then(|()| self.check_circles(&jobs, &change))
+            .and_then(|()| jobs.iter().map(|job| self.with_label(by, job, &change)).collect::<Result<Vec<_>, _>>());
+        let changes = match checked {
+            Ok(changes) => changes,
+            Err(refusal) => {
+                let refused = jobs.into_iter().map(|job| (job, Err(refusal.clone()))).collect();
+                replies.send(CommandReply::PerJob(refused));
+                return;
+            }
+        };
+        let send = |(selector, change): (JobSelector, JobChange)| {
+            let sent = self.send_to_selected(cx, &selector, by, &JobCommand::Update(Box::new(change)));
+            (selector, sent)
+        };
+        let asked = jobs.into_iter().zip(changes).map(send).collect();
         Self::answer_per_job(cx, asked, replies);
     }
 

@@ -772,6 +772,7 @@ fn kept(record: &JobRecord, node: &str) -> Vec<KeptHold> {
             uid: record.owner.uid,
             share: held.node.share.clone(),
             sharing: Default::default(),
+            mcs_label: None,
             partition: Some(held.partition.to_owned()),
             expected_end: held.expected_end,
             completing: false,

@@ -75,6 +75,7 @@ pub mod env;
 pub mod event;
 pub mod front;
 pub mod ids;
+mod labels;
 pub mod messages;
 mod moves;
 pub mod outbox;

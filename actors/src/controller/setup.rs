@@ -229,6 +229,7 @@ fn holds_by_node<'r>(config: &Config, records: impl Iterator<Item = &'r JobRecor
                     uid: record.owner.uid,
                     share: held.node.share.clone(),
                     sharing: usage.sharing(),
+                    mcs_label: record.spec.mcs_label.clone(),
                     partition: Some(held.partition.to_owned()),
                     expected_end: held.expected_end,
                     completing: held.completing,

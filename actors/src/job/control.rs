@@ -151,7 +151,8 @@ impl JobCore {
             || change.segment.is_some()
             || change.reservations.is_some()
             || change.time_min.is_some()
-            || !change.request.is_default();
+            || !change.request.is_default()
+            || change.mcs_label.is_some();
         if of_waiting_jobs && !waiting {
             return Err(Refusal::JobNotPending);
         }

@@ -80,6 +80,7 @@ impl JobCore {
                     sluid: self.record.sluid,
                     attempt: self.attempt,
                     uid: self.record.owner.uid,
+                    mcs_label: self.record.spec.mcs_label.clone(),
                     share: node.share.clone(),
                     usage: proposal.usage,
                     partition: proposal.partition.clone(),

@@ -508,6 +508,15 @@ impl JobRecord {
         if let Some(account) = &change.account {
             spec.account = Some(account.clone());
         }
+        if let Some(label) = &change.mcs_label {
+            spec.mcs_label = Some(label.clone()).filter(|label| !label.is_empty());
+        }
+        if let Some(sharing) = change.sharing {
+            if self.resolved.sharing == spec.sharing {
+                self.resolved.sharing = sharing;
+            }
+            spec.sharing = sharing;
+        }
     }
 }
 

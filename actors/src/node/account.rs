@@ -80,6 +80,7 @@ impl Account {
             uid: ask.uid,
             share: ask.share.clone(),
             sharing: ask.usage.sharing(),
+            mcs_label: ask.mcs_label.clone(),
             partition: Some(ask.partition.clone()),
             expected_end: ask.expected_end,
             completing: false,
@@ -139,7 +140,7 @@ impl Account {
         let mine = |e: &Entry| (e.hold.job, e.hold.sluid) == (job, sluid);
         let others = || self.all_entries().filter(|e| !mine(e) && !e.hold.parked);
         let alone = |e: &Entry| e.hold.sharing == Sharing::Exclusive;
-        let welcome = |e: &Entry| !alone(e) && (e.hold.sharing != Sharing::User || e.hold.uid == hold.uid);
+        let welcome = |e: &Entry| !alone(e) && lets_in(&e.hold, hold.uid, hold.mcs_label.as_deref());
         let may_come = match hold.sharing {
             Sharing::Exclusive => others().next().is_none(),
             _ => others().all(welcome),
@@ -181,14 +182,18 @@ impl Account {
 
     fn fits(&self, shape: &NodeShape, ask: &ReserveAsk) -> bool {
         let share = &ask.share;
-        let neighbours = self.entries.values().any(|e| !e.hold.parked || e.hold.sharing == Sharing::User);
-        let of_others = self.entries.values().any(|e| e.hold.uid != ask.uid);
+        let holds = || self.entries.values().map(|e| &e.hold);
+        let keeps = |hold: &NodeHold| matches!(hold.sharing, Sharing::User | Sharing::Mcs);
+        let neighbours = || holds().any(|hold| !hold.parked || keeps(hold));
         let alone = self.all_entries().any(|e| e.hold.sharing == Sharing::Exclusive && !e.hold.parked);
-        let for_other_user = self.all_entries().any(|e| e.hold.sharing == Sharing::User && e.hold.uid != ask.uid);
+        let for_others = self.all_entries().any(|e| !lets_in(&e.hold, ask.uid, ask.mcs_label.as_deref()));
         let may_come = match ask.usage {
-            NodeUse::Whole => !neighbours,
-            NodeUse::User => !of_others && !alone,
-            NodeUse::Cpus | NodeUse::Oversubscribe(_) => !alone && !for_other_user,
+            NodeUse::Whole => !neighbours(),
+            NodeUse::User => !alone && holds().all(|hold| hold.uid == ask.uid && hold.sharing != Sharing::Mcs),
+            NodeUse::Label => {
+                !alone && holds().all(|hold| hold.mcs_label == ask.mcs_label && hold.sharing != Sharing::User)
+            }
+            NodeUse::Cpus | NodeUse::Oversubscribe(_) => !alone && !for_others,
         };
         let memory = share.memory.unwrap_or(MemoryMib(0)).0;
         let gpus = devices_used(&share.gres, GPU);
@@ -347,15 +352,15 @@ impl Account {
         }
         let entries: Vec<&Entry> = self.entries.values().collect();
         for (i, a) in entries.iter().enumerate() {
-            let (alone, user) = (a.hold.sharing == Sharing::Exclusive, a.hold.sharing == Sharing::User);
+            let alone = a.hold.sharing == Sharing::Exclusive;
             let awake = entries.iter().filter(|b| !b.hold.parked).count();
             if alone && !a.hold.parked && awake > 1 {
                 return Err(format!("job {} has the node alone, and {} neighbours", a.hold.job.0, awake - 1));
             }
-            if user && entries.iter().any(|b| b.hold.uid != a.hold.uid) {
+            if let Some(b) = entries.iter().find(|b| !lets_in(&a.hold, b.hold.uid, b.hold.mcs_label.as_deref())) {
                 return Err(format!(
-                    "job {} keeps the node for user {}, and others are there",
-                    a.hold.job.0, a.hold.uid
+                    "job {} keeps the node from others, and job {} is there",
+                    a.hold.job.0, b.hold.job.0
                 ));
             }
             for b in &entries[i + 1..] {
@@ -411,4 +416,13 @@ fn beyond(shares: &[GresShare], others: &[GresShare]) -> Vec<GresShare> {
         (count > 0).then(|| GresShare { count, devices, ..share.clone() })
     });
     more.collect()
+}
+
+/// May somebody of that user and MCS label be on the node beside it? Not asked of holds of whole nodes.
+fn lets_in(hold: &NodeHold, uid: u32, mcs_label: Option<&str>) -> bool {
+    match hold.sharing {
+        Sharing::User => hold.uid == uid,
+        Sharing::Mcs => hold.mcs_label.as_deref() == mcs_label,
+        _ => true,
+    }
 }

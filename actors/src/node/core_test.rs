@@ -81,6 +81,7 @@ fn ask(job: u32, cpus: std::ops::Range<u32>, generation: u64) -> ReserveAsk {
         sluid: Sluid(u64::from(job)),
         attempt: 1,
         uid: 1001,
+        mcs_label: None,
         share: NodeShare { cpus: CpuSet::from(cpus), memory: Some(MemoryMib(400)), tasks: 1, gres: Vec::new() },
         usage: NodeUse::Cpus,
         partition: "debug".to_owned(),
@@ -573,7 +574,7 @@ fn an_epilog_failure_drains() {
 
 #[derive(Clone, Debug)]
 enum Step {
-    Reserve { job: u32, first: u32, count: u32, memory: u64, kind: u8, uid: u32 },
+    Reserve { job: u32, first: u32, count: u32, memory: u64, kind: u8, uid: u32, label: Option<bool> },
     Release { job: u32, attempt: Option<u64> },
     Completing { job: u32 },
     Park { job: u32 },
@@ -581,8 +582,9 @@ enum Step {
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
-    let reserve = (1u32..6, 0u32..8, 1u32..6, 0u64..600, 0u8..6, 1u32..3)
-        .prop_map(|(job, first, count, memory, kind, uid)| Step::Reserve { job, first, count, memory, kind, uid });
+    let reserve = (1u32..6, 0u32..8, 1u32..6, 0u64..600, 0u8..7, 1u32..3, any::<Option<bool>>()).prop_map(
+        |(job, first, count, memory, kind, uid, label)| Step::Reserve { job, first, count, memory, kind, uid, label },
+    );
     let release = (1u32..6, prop::option::of(0u64..3)).prop_map(|(job, attempt)| Step::Release { job, attempt });
     let completing = (1u32..6).prop_map(|job| Step::Completing { job });
     let park = (1u32..6).prop_map(|job| Step::Park { job });
@@ -598,12 +600,14 @@ proptest! {
         let mut core = up();
         for step in steps {
             let input = match step {
-                Step::Reserve { job, first, count, memory, kind, uid } => NodeInput::Reserve(Box::new(ReserveAsk {
+                Step::Reserve { job, first, count, memory, kind, uid, label } => NodeInput::Reserve(Box::new(ReserveAsk {
                     uid,
+                    mcs_label: label.map(|red| if red { "red" } else { "blue" }.to_owned()),
                     usage: match kind {
                         0 => NodeUse::Whole,
                         1 => NodeUse::User,
                         2 => NodeUse::Oversubscribe(2),
+                        3 => NodeUse::Label,
                         _ => NodeUse::Cpus,
                     },
                     share: NodeShare { cpus: CpuSet::from(first..first + count), memory: Some(MemoryMib(memory)), tasks: 1, gres: Vec::new() },

@@ -117,6 +117,8 @@ pub struct ReserveAsk {
     pub attempt: u64,
     /// Owner.
     pub uid: u32,
+    /// MCS label of the job.
+    pub mcs_label: Option<String>,
     /// Share.
     pub share: NodeShare,
     /// How the node is used.

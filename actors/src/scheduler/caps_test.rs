@@ -8,7 +8,7 @@ use super::{
     free::Amount,
     plan::{Plan, plan},
     probe::Feasibility,
-    request::NodeUse,
+    request::{NodeUse, Owner},
 };
 use garrick_model::{
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShare},
@@ -185,7 +185,7 @@ proptest! {
         let mut promises = Promises::of(&view);
         for (begin, secs, cpus) in &reserved {
             let share = NodeShare { cpus: CpuSet::from(0..*cpus), memory: None, tasks: 1, gres: Vec::new() };
-            let what = Amount::of_share(&machine(1).shape, &share, NodeUse::Cpus, 1001);
+            let what = Amount::of_share(&machine(1).shape, &share, NodeUse::Cpus, Owner::ANYBODY);
             promises.reserve(0, &[(1, what.clone())], (at(*begin), at(begin + secs)));
             promises.reserve(1, &[(1, what)], (at(*begin), at(begin + secs)));
         }

@@ -7,6 +7,7 @@ use super::{
     licenses::LicenseFacts,
     preempt::{PreemptRules, Yielding},
     qos::QosTable,
+    request::Matters,
     reservations::Reservations,
     topology::close_units,
 };
@@ -16,7 +17,7 @@ use garrick_model::{
     config::{MemoryPer, PartitionConfig},
     ids::{JobId, NodeIndex},
     resources::NodeShape,
-    spec::{CpuOrder, Sharing},
+    spec::CpuOrder,
     state::{JobState, NodeBase, NodeFlags},
     time::{TimeLimit, Timestamp},
     view::{AllocatedNode, JobView, NodeLoad, NodeView, PartitionState},
@@ -275,13 +276,13 @@ impl ClusterView {
         view
     }
 
-    /// Does it matter whose a job is to the nodes it may have? Where nobody keeps a node to a user, and nobody wants to, jobs of
-    /// all users that ask for the same are alike.
-    pub fn users_matter(&self) -> bool {
-        let kept_to_one = |node: &Arc<NodeView>| node.holds.iter().any(|hold| hold.sharing == Sharing::User);
-        self.partitions.iter().any(|partition| partition.exclusive_user)
-            || self.pending.iter().any(|job| job.spec.sharing == Sharing::User)
-            || self.nodes.iter().any(kept_to_one)
+    /// Does it matter whose a job is to the nodes it may have?
+    pub fn matters(&self) -> Matters {
+        let by_user = self.partitions.iter().any(|partition| partition.exclusive_user);
+        let wished = self.pending.iter().map(|job| job.spec.sharing);
+        let kept = self.nodes.iter().flat_map(|node| &node.holds).map(|hold| hold.sharing);
+        let matters = Matters::of(wished.chain(kept));
+        Matters { users: by_user || matters.users, ..matters }
     }
 
     /// The topology of a partition, by its place; `None`: all nodes are equally near.

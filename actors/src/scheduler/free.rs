@@ -1,7 +1,7 @@
 //! What is free on one node at one time, in amounts, and how many tasks of a request fit into that. One rule for what is
 //! free now and for what will be.
 
-use super::request::{ANYBODY, MemoryNeed, NodeUse, Request};
+use super::request::{ANYBODY, Label, MemoryNeed, NodeUse, Owner, Request};
 use garrick_model::{
     gres::{GPU, GresAmounts, GresRequest, GresTaken, Totals},
     resources::{CpuSet, NodeShape, NodeShare},
@@ -14,8 +14,33 @@ pub enum Door {
     Open,
     /// Jobs of this user.
     OnlyUser(u32),
+    /// Jobs of this MCS label.
+    OnlyLabel(Label),
     /// Nobody.
     Closed,
+}
+
+impl Door {
+    /// May somebody of that owner come?
+    pub fn lets_in(self, owner: Owner) -> bool {
+        match self {
+            Self::Open => true,
+            Self::OnlyUser(user) => user == owner.user,
+            Self::OnlyLabel(label) => label == owner.label,
+            Self::Closed => false,
+        }
+    }
+
+    /// Once somebody uses the node so.
+    #[must_use]
+    pub const fn behind(self, usage: NodeUse, owner: Owner) -> Self {
+        match (self, usage) {
+            (_, NodeUse::Whole) => Self::Closed,
+            (Self::Open, NodeUse::User) => Self::OnlyUser(owner.user),
+            (Self::Open, NodeUse::Label) => Self::OnlyLabel(owner.label),
+            (door, _) => door,
+        }
+    }
 }
 
 /// Free amounts of a node.
@@ -38,6 +63,8 @@ pub struct Free {
     pub idle: bool,
     /// The one user whose jobs are here; `None` when there are none or several.
     pub only_user: Option<u32>,
+    /// The one MCS label whose jobs are here; `None` when there are none or several.
+    pub only_label: Option<Label>,
     /// Which CPUs are free, in whole units: on nodes of which a part is reserved, where that matters. CPUs are not shared
     /// there.
     pub named: Option<CpuSet>,
@@ -77,14 +104,14 @@ pub struct Amount {
     /// How the node is used.
     pub usage: NodeUse,
     /// Owner.
-    pub uid: u32,
+    pub owner: Owner,
     /// Which CPUs, on nodes of which a part is reserved.
     pub named: Option<CpuSet>,
 }
 
 impl Amount {
     /// What a share of a node with these generic resources comes to.
-    pub fn of_share(shape: &NodeShape, share: &NodeShare, usage: NodeUse, uid: u32) -> Self {
+    pub fn of_share(shape: &NodeShape, share: &NodeShare, usage: NodeUse, owner: Owner) -> Self {
         let cpus = share.cpus.difference(&shape.restricted_cpus()).len();
         Self {
             cpus,
@@ -92,7 +119,7 @@ impl Amount {
             memory: share.memory.map_or(0, |m| m.0),
             gres: GresAmounts::held(&shape.gres, &share.gres),
             usage,
-            uid,
+            owner,
             named: None,
         }
     }
@@ -117,6 +144,7 @@ impl Free {
             door: Door::Open,
             idle: true,
             only_user: None,
+            only_label: None,
             named: None,
         }
     }
@@ -126,7 +154,8 @@ impl Free {
     #[must_use]
     pub fn without(&self, cpus: &CpuSet, unit: u32) -> Self {
         let named = self.named.clone().unwrap_or_default().difference(cpus);
-        Self { idle: false, only_user: None, ..self.clone() }.with_named(whole_units(&named, unit).collect())
+        Self { idle: false, only_user: None, only_label: None, ..self.clone() }
+            .with_named(whole_units(&named, unit).collect())
     }
 
     /// With these CPUs free and no others.
@@ -141,20 +170,19 @@ impl Free {
         let mut left = self.clone();
         left.gres = self.gres.less(&amount.gres);
         left.memory = self.memory.saturating_sub(amount.memory);
-        let only = amount.uid != ANYBODY && (self.idle || self.only_user == Some(amount.uid));
-        left.only_user = only.then_some(amount.uid);
+        let Owner { user, label } = amount.owner;
+        let only = user != ANYBODY && (self.idle || self.only_user == Some(user));
+        left.only_user = only.then_some(user);
+        let only = label != Label::ANY && (self.idle || self.only_label == Some(label));
+        left.only_label = only.then_some(label);
         left.idle = false;
+        left.door = self.door.behind(amount.usage, amount.owner);
         if let Some(named) = &self.named {
             let rest = match &amount.named {
                 _ if amount.usage == NodeUse::Whole => CpuSet::new(),
                 Some(own) => named.difference(own),
                 None => named.iter().skip(amount.cpus as usize).collect(),
             };
-            if amount.usage == NodeUse::Whole {
-                left.door = Door::Closed;
-            } else if amount.usage == NodeUse::User && self.door == Door::Open {
-                left.door = Door::OnlyUser(amount.uid);
-            }
             return left.with_named(rest);
         }
         match amount.usage {
@@ -162,13 +190,10 @@ impl Free {
                 left.sharers = self.sharers + amount.cpus;
                 left.cpus = self.cpus.min(self.shareable.saturating_sub(left.sharers));
             }
-            NodeUse::Whole => (left.cpus, left.shareable, left.door) = (0, 0, Door::Closed),
-            NodeUse::Cpus | NodeUse::User => {
+            NodeUse::Whole => (left.cpus, left.shareable) = (0, 0),
+            NodeUse::Cpus | NodeUse::User | NodeUse::Label => {
                 left.cpus = self.cpus.saturating_sub(amount.cpus);
                 left.shareable = self.shareable.saturating_sub(amount.cpus);
-                if amount.usage == NodeUse::User && self.door == Door::Open {
-                    left.door = Door::OnlyUser(amount.uid);
-                }
             }
         }
         left
@@ -176,19 +201,14 @@ impl Free {
 
     /// Could somebody take that?
     pub fn covers(&self, amount: &Amount) -> bool {
-        let welcome = match self.door {
-            Door::Open => true,
-            Door::OnlyUser(uid) => uid == amount.uid,
-            Door::Closed => false,
-        };
+        let welcome = self.welcomes(amount.usage, amount.owner);
         let cpus = match amount.usage {
-            NodeUse::Whole => self.idle,
+            NodeUse::Whole => true,
             NodeUse::Oversubscribe(_) if self.named.is_some() => amount.cpus <= self.cpus,
             NodeUse::Oversubscribe(most) => {
                 u64::from(amount.cpus) + u64::from(self.sharers) <= u64::from(self.shareable) * u64::from(most)
             }
-            NodeUse::User if !self.idle && self.only_user != Some(amount.uid) => false,
-            NodeUse::Cpus | NodeUse::User => amount.cpus <= self.cpus,
+            NodeUse::Cpus | NodeUse::User | NodeUse::Label => amount.cpus <= self.cpus,
         };
         let there = match (&self.named, &amount.named) {
             (Some(free), Some(own)) => own.is_subset(free),
@@ -202,13 +222,18 @@ impl Free {
     pub fn least(&self, other: &Self) -> Self {
         let door = match (self.door, other.door) {
             (Door::Open, door) | (door, Door::Open) => door,
-            (Door::OnlyUser(a), Door::OnlyUser(b)) if a == b => Door::OnlyUser(a),
+            (one, other) if one == other => one,
             _ => Door::Closed,
         };
         let only_user = match (self.idle, other.idle) {
             (true, _) => other.only_user,
             (_, true) => self.only_user,
             _ => self.only_user.filter(|_| self.only_user == other.only_user),
+        };
+        let only_label = match (self.idle, other.idle) {
+            (true, _) => other.only_label,
+            (_, true) => self.only_label,
+            _ => self.only_label.filter(|_| self.only_label == other.only_label),
         };
         let least = Self {
             cpus: self.cpus.min(other.cpus),
@@ -219,6 +244,7 @@ impl Free {
             door,
             idle: self.idle && other.idle,
             only_user,
+            only_label,
             named: None,
         };
         match (&self.named, &other.named) {
@@ -230,15 +256,19 @@ impl Free {
 
     /// May this request come here at all?
     pub fn admits(&self, request: &Request) -> bool {
-        let by_door = match self.door {
-            Door::Open => true,
-            Door::OnlyUser(uid) => uid == request.uid,
-            Door::Closed => false,
-        };
-        by_door
-            && match request.usage {
+        self.welcomes(request.usage, request.owner)
+    }
+
+    /// May somebody of that owner use it so, with those who are there?
+    fn welcomes(&self, usage: NodeUse, owner: Owner) -> bool {
+        let Owner { user, label } = owner;
+        self.door.lets_in(owner)
+            && match usage {
                 NodeUse::Whole => self.idle,
-                NodeUse::User => self.idle || self.only_user == Some(request.uid),
+                NodeUse::User => self.idle || self.only_user == Some(user) && !matches!(self.door, Door::OnlyLabel(_)),
+                NodeUse::Label => {
+                    self.idle || self.only_label == Some(label) && !matches!(self.door, Door::OnlyUser(_))
+                }
                 NodeUse::Cpus | NodeUse::Oversubscribe(_) => true,
             }
     }
@@ -463,7 +493,7 @@ pub fn amount(shape: &NodeShape, unit: u32, request: &Request, part: Part, free:
         _ => common_cpus_of_part(shape, (unit, shape.cpus_per_gpu()), request, part),
     };
     let with_gpus = cpus.saturating_sub(common);
-    Amount { cpus: common, with_gpus, memory, gres, usage: request.usage, uid: request.uid, named: None }
+    Amount { cpus: common, with_gpus, memory, gres, usage: request.usage, owner: request.owner, named: None }
 }
 
 /// How many of so many CPUs of such a node the request uses.

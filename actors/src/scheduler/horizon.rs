@@ -5,7 +5,7 @@ use super::{
     facts::{ClusterView, cpus_per_unit, in_service},
     free::{Amount, Capacity, Free, Part, amount},
     machine::futures,
-    request::{NodeUse, Request},
+    request::{Matters, NodeUse, Request},
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -120,8 +120,8 @@ pub struct Horizon {
     now: Timestamp,
     /// Milliseconds: times are rounded up to whole ones of these.
     resolution: i64,
-    /// Does it matter who has a node to himself?
-    users_matter: bool,
+    /// What of the owners of jobs matters to it.
+    matters: Matters,
     kinds: Vec<Kind>,
     classes: Vec<Class>,
     class_of: Vec<u32>,
@@ -139,7 +139,7 @@ impl Horizon {
             origin: now,
             now,
             resolution,
-            users_matter: view.users_matter(),
+            matters: view.matters(),
             kinds: Vec::new(),
             classes: Vec::new(),
             class_of: Vec::with_capacity(view.nodes.len()),
@@ -184,8 +184,12 @@ impl Horizon {
     fn futures(&self, node: &NodeView, parts: (u32, bool), steps: &mut Vec<Step>) {
         steps.clear();
         futures(node, parts, |end| self.round(end), self.origin, steps);
-        if !self.users_matter {
-            steps.iter_mut().for_each(|step| step.free.only_user = None);
+        let Matters { users, labels } = self.matters;
+        if !(users && labels) {
+            for step in steps.iter_mut() {
+                step.free.only_user = step.free.only_user.filter(|_| users);
+                step.free.only_label = step.free.only_label.filter(|_| labels);
+            }
             steps.dedup_by(|later, earlier| later.free == earlier.free);
         }
     }
@@ -199,9 +203,9 @@ impl Horizon {
         Timestamp(at.saturating_add(self.resolution - 1).div_euclid(self.resolution).saturating_mul(self.resolution))
     }
 
-    /// Does it matter to it who has a node to himself?
-    pub const fn users_matter(&self) -> bool {
-        self.users_matter
+    /// What of the owners of jobs matters to it.
+    pub const fn matters(&self) -> Matters {
+        self.matters
     }
 
     /// How many classes there are.

@@ -20,12 +20,11 @@ use super::{
     ledger::{Group, Ledger, Promise},
     machine::Machine,
     plan::{Future, Key, Pass, Plan, plan_noting},
-    request::Request,
+    request::{Matters, Request},
     reservations::Closing,
 };
 use garrick_model::{
     ids::JobId,
-    spec::Sharing,
     state::{JobState, Reason},
     time::Timestamp,
     view::{JobView, NodeView},
@@ -140,8 +139,8 @@ impl Kept {
         let licensed = licensed || jobs.iter().any(|(_, job)| job.is_some_and(|job| job.spec.licenses.is_some()));
         let nodes = changed_nodes(&before, first_end, &view, now);
         let stands = |nodes: &[usize]| {
-            let users_matter = do_users_matter(horizon.users_matter(), &view, &jobs, nodes);
-            users_matter == horizon.users_matter() && stands(&before, &view, &jobs, licensed, now)
+            matters(horizon.matters(), &view, &jobs, nodes) == horizon.matters()
+                && stands(&before, &view, &jobs, licensed, now)
         };
         let Some((changed, first_end)) = nodes.filter(|(nodes, _)| stands(nodes)) else {
             return Err(Box::new(view));
@@ -190,11 +189,14 @@ fn stands(before: &ClusterView, view: &ClusterView, jobs: &[Changed<'_>], licens
         })
 }
 
-/// [`ClusterView::users_matter`], from what it was before and what has changed.
-fn do_users_matter(before: bool, view: &ClusterView, jobs: &[Changed<'_>], nodes: &[usize]) -> bool {
-    let kept_to_one = |node: &usize| view.nodes[*node].holds.iter().any(|hold| hold.sharing == Sharing::User);
-    let wants_one = |(_, job): &Changed<'_>| job.is_some_and(|job| job.spec.sharing == Sharing::User);
-    if before { view.users_matter() } else { jobs.iter().any(wants_one) || nodes.iter().any(kept_to_one) }
+/// [`ClusterView::matters`], from what it was before and what has changed.
+fn matters(before: Matters, view: &ClusterView, jobs: &[Changed<'_>], nodes: &[usize]) -> Matters {
+    if before.users || before.labels {
+        return view.matters();
+    }
+    let wished = jobs.iter().filter_map(|(_, job)| job.map(|job| job.spec.sharing));
+    let kept = nodes.iter().flat_map(|node| &view.nodes[*node].holds).map(|hold| hold.sharing);
+    Matters::of(wished.chain(kept))
 }
 
 /// Are plans for such a picture repaired, if all that wait are plain?
@@ -698,7 +700,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         pass.try_job(key, &job);
         self.ledger = pass.ledger.take().unwrap_or_default();
         for hold in &pass.planned[self.noted..] {
-            let what = Amount::of_share(&pass.view.nodes[hold.node].shape, &hold.share, hold.usage, hold.uid);
+            let what = Amount::of_share(&pass.view.nodes[hold.node].shape, &hold.share, hold.usage, hold.owner);
             self.begun.entry(hold.node).or_default().push(Planned { from: pass.now, until: hold.end, what });
         }
         self.noted = pass.planned.len();

@@ -12,7 +12,7 @@ use super::{
     plan::{Plan, Reservation, StartProposal},
     plan_test::{any_spec, overbooked, overbooked_later},
     preempt::PreemptRules,
-    request::ANYBODY,
+    request::{Label, Owner},
     reservations::{Reservations, seen},
 };
 use garrick_model::{
@@ -225,6 +225,7 @@ impl World {
                 uid: job.uid,
                 share: given.share.clone(),
                 sharing: start.usage.sharing(),
+                mcs_label: job.spec.mcs_label.clone(),
                 partition: Some(start.partition.clone()),
                 expected_end: start.time_limit.duration().map(|limit| self.now.plus(limit)),
                 completing: false,
@@ -257,11 +258,12 @@ impl World {
         for (_, start) in all_starts(plan) {
             let until = start.time_limit.duration().map_or(NEVER, |limit| self.now.plus(limit));
             let until = until.min(self.now.plus(super::facts::UNLIMITED_FOR_PLANNING));
-            let uid = self.view.pending.iter().find(|job| job.id == start.job).unwrap().uid;
-            let uid = if self.view.users_matter() { uid } else { ANYBODY };
+            let job = self.view.pending.iter().find(|job| job.id == start.job).unwrap();
+            let label = Label::of(job.spec.mcs_label.as_deref());
+            let owner = Owner { user: job.uid, label }.where_matters(self.view.matters());
             let amount = |given: &AllocatedNode| {
                 let place = given.index.0 as usize;
-                (place, Amount::of_share(&self.view.nodes[place].shape, &given.share, start.usage, uid))
+                (place, Amount::of_share(&self.view.nodes[place].shape, &given.share, start.usage, owner))
             };
             let nodes: Vec<_> = start.nodes.iter().map(amount).collect();
             horizon.hold(&nodes, self.now, until);

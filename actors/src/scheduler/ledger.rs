@@ -5,7 +5,7 @@ use super::{
     free::Amount,
     horizon::Planned,
     plan::{Key, weight_of},
-    request::{NodeUse, Request},
+    request::{Matters, NodeUse, Request},
 };
 use garrick_model::{ids::JobId, spec_text::licenses::Licenses, state::Reason, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;
@@ -99,10 +99,11 @@ pub(super) struct Ledger {
     current: Option<Key>,
 }
 
-/// Who asks makes a difference only where nodes are kept to a user.
+/// Whose user asks makes a difference only where nodes are kept to one. Labels are few, and matter to all on nodes that are kept
+/// to them.
 fn alike(request: &Request) -> Request {
-    let uid = if request.usage == NodeUse::User { request.uid } else { 0 };
-    Request { uid, ..request.clone() }
+    let matters = Matters { users: request.usage == NodeUse::User, labels: true };
+    Request { owner: request.owner.where_matters(matters), ..request.clone() }
 }
 
 /// Waits for room, or for others to have theirs. What is out of service is no such room: nobody knows when it returns.

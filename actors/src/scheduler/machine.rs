@@ -7,7 +7,7 @@ use super::{
     facts::{ClusterView, cpus_per_unit, in_service},
     free::{Capacity, Door, Free, Part, cpus_of_part, cpus_of_task, greatest, memory_of, whole_units},
     horizon::{Horizon, NEVER, Step},
-    request::{NodeUse, Request},
+    request::{Label, NodeUse, Owner, Request},
     sockets,
 };
 use fixedbitset::FixedBitSet;
@@ -31,7 +31,7 @@ pub struct PlannedHold {
     /// How it is used.
     pub usage: NodeUse,
     /// Owner.
-    pub uid: u32,
+    pub owner: Owner,
     /// Place of the partition in the view.
     pub partition: usize,
     /// Expected end.
@@ -51,6 +51,8 @@ struct Room {
     door: Door,
     /// The one user whose jobs are here; `None` when there are none or several.
     only_user: Option<u32>,
+    /// The same of MCS labels.
+    only_label: Option<Label>,
     holders: u32,
     /// Holders of each CPU and the most that they allow, kept only where CPUs are shared.
     shared: BTreeMap<u32, (u32, u32)>,
@@ -203,9 +205,10 @@ impl<'a> Machine<'a> {
                 gres,
             };
             if !least.idle {
-                machine.take(node, &share, NodeUse::Cpus, least.only_user.unwrap_or(u32::MAX));
+                machine.take(node, &share, NodeUse::Cpus, Owner::ANYBODY);
                 machine.floor.rooms[node].door = least.door;
                 machine.floor.rooms[node].only_user = least.only_user;
+                machine.floor.rooms[node].only_label = least.only_label;
             }
         }
         let limited = Limited::of(view);
@@ -317,7 +320,7 @@ impl<'a> Machine<'a> {
 
     /// Takes what a planned start has.
     pub fn take_planned(&mut self, hold: &PlannedHold) {
-        self.take(hold.node, &hold.share, hold.usage, hold.uid);
+        self.take(hold.node, &hold.share, hold.usage, hold.owner);
         let limited = self.view.partitions[hold.partition].caps != CpuCaps::NONE;
         self.count(limited.then_some(hold.partition), hold.node, &hold.share);
     }
@@ -455,10 +458,10 @@ impl<'a> Machine<'a> {
     }
 
     /// Takes a share from a node.
-    pub fn take(&mut self, node: usize, share: &NodeShare, usage: NodeUse, uid: u32) {
+    pub fn take(&mut self, node: usize, share: &NodeShare, usage: NodeUse, owner: Owner) {
         self.leave(node);
         let gres = &self.view.nodes[node].shape.gres;
-        self.floor.rooms[node].add(gres, share, usage.sharing(), uid, usage.most_holders());
+        self.floor.rooms[node].add(gres, share, usage, owner);
         self.enter(node);
         self.floor.taken.push(node);
     }
@@ -517,7 +520,7 @@ impl<'a> Machine<'a> {
         let room = &self.floor.rooms[node];
         let shape = &self.view.nodes[node].shape;
         let closed = self.closed.get(&node).is_some_and(|closed| !closed.is_disjoint(&room.free));
-        if closed && matches!(request.usage, NodeUse::Whole | NodeUse::User) {
+        if closed && matches!(request.usage, NodeUse::Whole | NodeUse::User | NodeUse::Label) {
             return None;
         }
         let held = self.held_by_partition(node, request);
@@ -600,7 +603,9 @@ impl<'a> Machine<'a> {
         let wanted = cpus_of_part(shape, room.unit, request, part);
         let by_socket = request.layout.is_some_and(|layout| layout.is_by_socket());
         let together = match (&request.gres, request.usage) {
-            (Some(gres), NodeUse::Cpus | NodeUse::User) if binding::matters(shape, gres) && !by_socket => {
+            (Some(gres), NodeUse::Cpus | NodeUse::User | NodeUse::Label)
+                if binding::matters(shape, gres) && !by_socket =>
+            {
                 match self.bound(node, request, gres, part, most) {
                     None if binding::is_strict(gres) => return None,
                     together => together,
@@ -676,11 +681,22 @@ pub fn futures(
         if end < NEVER && steps.last().is_none_or(|later| later.from > end) {
             steps.push(Step { from: end, free });
         }
-        room.add(&node.shape.gres, &hold.share, hold.sharing, hold.uid, u32::MAX);
+        room.add(&node.shape.gres, &hold.share, used_as(hold.sharing), Owner::of(hold));
     }
     steps.push(Step { from: now, free: amounts(&room) });
     steps.reverse();
     steps.dedup_by(|later, earlier| later.free == earlier.free);
+}
+
+/// How somebody uses a node, of whom is not known how many others he allows on his CPUs.
+const fn used_as(sharing: Sharing) -> NodeUse {
+    match sharing {
+        Sharing::Default => NodeUse::Cpus,
+        Sharing::Exclusive => NodeUse::Whole,
+        Sharing::User => NodeUse::User,
+        Sharing::Mcs => NodeUse::Label,
+        Sharing::Oversubscribe => NodeUse::Oversubscribe(u32::MAX),
+    }
 }
 
 impl Room {
@@ -694,6 +710,7 @@ impl Room {
             gres: GresPool::all(&node.shape.gres),
             door: Door::Open,
             only_user: None,
+            only_label: None,
             holders: 0,
             shared: BTreeMap::new(),
             alone: CpuSet::new(),
@@ -706,7 +723,7 @@ impl Room {
         let mut room = Self::all(node, unit);
         for hold in &node.holds {
             match remains(hold) {
-                Remains::All => room.add(&node.shape.gres, &hold.share, hold.sharing, hold.uid, u32::MAX),
+                Remains::All => room.add(&node.shape.gres, &hold.share, used_as(hold.sharing), Owner::of(hold)),
                 Remains::ButCpus => room.add_but_cpus(&node.shape.gres, &hold.share),
                 Remains::Nothing => {}
             }
@@ -714,9 +731,9 @@ impl Room {
         room
     }
 
-    fn add(&mut self, entries: &[GresEntry], share: &NodeShare, sharing: Sharing, uid: u32, most_holders: u32) {
+    fn add(&mut self, entries: &[GresEntry], share: &NodeShare, usage: NodeUse, owner: Owner) {
         self.free.subtract(&share.cpus);
-        if sharing == Sharing::Oversubscribe {
+        if let NodeUse::Oversubscribe(most_holders) = usage {
             for cpu in share.cpus.iter() {
                 let (holders, most) = self.shared.entry(cpu).or_insert((0, u32::MAX));
                 *holders += 1;
@@ -729,13 +746,11 @@ impl Room {
         self.free_cpus = if plain { self.free.len() } else { u32::try_from(self.whole_units().count()).unwrap_or(0) };
         self.memory = self.memory.saturating_sub(share.memory.map_or(0, |m| m.0));
         self.gres.take(entries, &share.gres);
-        self.only_user = if self.holders == 0 || self.only_user == Some(uid) { Some(uid) } else { None };
+        let Owner { user, label } = owner;
+        self.only_user = Some(user).filter(|_| self.holders == 0 || self.only_user == Some(user));
+        self.only_label = Some(label).filter(|_| self.holders == 0 || self.only_label == Some(label));
         self.holders += 1;
-        match sharing {
-            Sharing::Exclusive => self.door = Door::Closed,
-            Sharing::User if self.door == Door::Open => self.door = Door::OnlyUser(uid),
-            _ => {}
-        }
+        self.door = self.door.behind(usage, owner);
     }
 
     fn add_but_cpus(&mut self, entries: &[GresEntry], share: &NodeShare) {
@@ -759,6 +774,7 @@ impl Room {
             door: self.door,
             idle: self.holders == 0,
             only_user: self.only_user,
+            only_label: self.only_label,
             named: None,
         }
     }

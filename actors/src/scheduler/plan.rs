@@ -34,7 +34,7 @@ use super::{
     machine::{Floor, Machine, PlannedHold},
     obstacle::{Ends, Obstacle},
     preempt::{Fees, PreemptProposal, Preemption},
-    request::{ANYBODY, NodeUse, Request, run_limit},
+    request::{Matters, NodeUse, Request, run_limit},
     reservations::{self, Eyes, Futures},
     resume::{self, ResumeProposal},
     select::{self, Bound},
@@ -321,7 +321,7 @@ const MINUTE: u64 = 60;
 pub(super) struct Pass<'a> {
     pub view: &'a ClusterView,
     pub now: Timestamp,
-    users_matter: bool,
+    matters: Matters,
     machine: Machine<'a>,
     pub horizon: Horizon,
     futures: Futures,
@@ -387,7 +387,7 @@ impl<'a> Pass<'a> {
         Self {
             view,
             now,
-            users_matter: horizon.users_matter(),
+            matters: horizon.matters(),
             machine,
             horizon,
             futures: Futures::default(),
@@ -559,9 +559,7 @@ impl<'a> Pass<'a> {
             Request::new(view, job, place, &|name| names.get_or_init(|| node_names(view)).get(name).copied())
                 .as_of(self.now);
         request.reservation = eyes;
-        if !self.users_matter {
-            request.uid = ANYBODY;
-        }
+        request.owner = request.owner.where_matters(self.matters);
         self.futures.look(&mut self.horizon, eyes, view, self.now);
         self.licenses.look(eyes);
         if !self.licenses.is_possible(request.licenses.as_deref()) {
@@ -845,7 +843,7 @@ impl<'a> Pass<'a> {
                 node: place,
                 share: node.share.clone(),
                 usage: request.usage,
-                uid: request.uid,
+                owner: request.owner,
                 partition: request.partition,
                 end,
             };
@@ -857,7 +855,7 @@ impl<'a> Pass<'a> {
         for (node, closing) in &closed {
             let (usage, partition) = (closing.usage, request.partition);
             let share = NodeShare::default();
-            let hold = PlannedHold { node: *node, share, usage, uid: request.uid, partition, end };
+            let hold = PlannedHold { node: *node, share, usage, owner: request.owner, partition, end };
             self.machine.take_planned(&hold);
             self.promises.take(&hold);
             self.planned.push(hold);
@@ -1292,7 +1290,7 @@ fn without_limit(request: &Request) -> Request {
 fn amounts(view: &ClusterView, nodes: &[AllocatedNode], request: &Request) -> Vec<(usize, Amount)> {
     let amount = |node: &AllocatedNode| {
         let place = node.index.0 as usize;
-        let of_share = Amount::of_share(&view.nodes[place].shape, &node.share, request.usage, request.uid);
+        let of_share = Amount::of_share(&view.nodes[place].shape, &node.share, request.usage, request.owner);
         let parted = view.reservations.is_parted(place) && request.usage != NodeUse::Whole;
         let own = || node.share.cpus.difference(&view.nodes[place].shape.restricted_cpus());
         (place, Amount { named: parted.then(own), ..of_share })

@@ -264,6 +264,52 @@ fn exclusive_takes_a_whole_idle_node_and_user_keeps_others_out() {
 }
 
 #[test]
+fn a_node_is_kept_to_the_label_of_a_job() {
+    let labelled = |label: Option<&str>, sharing| JobSpec { mcs_label: label.map(str::to_owned), sharing, ..spec() };
+    let kept = |label: &str| NodeHold {
+        sharing: Sharing::Mcs,
+        mcs_label: Some(label.to_owned()),
+        ..hold(90, 0..2, 0, Some(NOW.secs() + 60))
+    };
+    let mut nodes = vec![node(0, 4)];
+    nodes[0].holds.push(kept("red"));
+    let started = |nodes: &[NodeView], spec: JobSpec| {
+        let plan = plan(&cluster(nodes.to_vec(), vec![job(1, spec)]), NOW);
+        plan.starts.first().map(|start| start.usage)
+    };
+    for (label, sharing, comes) in [
+        (Some("red"), Sharing::Mcs, Some(NodeUse::Label)),
+        (Some("red"), Sharing::Default, Some(NodeUse::Cpus)),
+        (Some("blue"), Sharing::Mcs, None),
+        (Some("blue"), Sharing::Default, None),
+        (None, Sharing::Default, None),
+        (Some("red"), Sharing::Exclusive, None),
+    ] {
+        assert_eq!(started(&nodes, labelled(label, sharing)), comes, "{label:?} {sharing:?}");
+    }
+    // Who is there already keeps a job out that wants the node for its label.
+    nodes[0].holds[0].sharing = Sharing::Default;
+    assert_eq!(started(&nodes, labelled(Some("blue"), Sharing::Mcs)), None);
+    assert_eq!(started(&nodes, labelled(Some("blue"), Sharing::Default)), Some(NodeUse::Cpus));
+    assert_eq!(started(&nodes, labelled(Some("red"), Sharing::Mcs)), Some(NodeUse::Label));
+}
+
+#[test]
+fn labels_are_kept_apart_where_jobs_are_put_together_or_to_users() {
+    let mut view = cluster(vec![node(0, 4)], (1..=3).map(|id| job(id, spec())).collect());
+    let spec = |label: &str| JobSpec { mcs_label: Some(label.to_owned()), sharing: Sharing::Mcs, ..spec() };
+    view.pending = [(1, "red"), (2, "blue"), (3, "red")].map(|(id, label)| Arc::new(job(id, spec(label)))).into();
+    view.partitions[0].sharing = PartitionSharing::Force(4);
+    let usages = |view: &ClusterView| -> Vec<(u32, NodeUse)> {
+        plan(view, NOW).starts.iter().map(|start| (start.job.0, start.usage)).collect()
+    };
+    assert_eq!(usages(&view), [(1, NodeUse::Label), (3, NodeUse::Label)]);
+    view.partitions[0].sharing = PartitionSharing::No;
+    view.partitions[0].exclusive_user = true;
+    assert_eq!(usages(&view), [(1, NodeUse::Whole)]);
+}
+
+#[test]
 fn forced_oversubscription_stacks_jobs_up_to_the_limit() {
     let mut view = cluster(vec![node(0, 1)], (1..=4).map(|id| job(id, spec())).collect());
     view.partitions[0].sharing = PartitionSharing::Force(3);
@@ -387,11 +433,34 @@ pub(super) fn overbooked(view: &ClusterView, plan: &Plan) -> Option<String> {
             holders += 1;
             whole += u32::from(exclusive);
         }
+        if let Some(wrong) = intruder(view, plan, node) {
+            return Some(wrong);
+        }
         if !cpus.is_subset(&node.shape.all_cpus()) || memory > node.shape.memory.0 || (whole > 0 && holders > 1) {
             return Some(format!("{}: {cpus} {memory} MiB, {holders} holders, {whole} exclusive", node.name));
         }
     }
     None
+}
+
+/// Who comes, or is, to a node that somebody keeps to his user or his MCS label.
+fn intruder(view: &ClusterView, plan: &Plan, node: &NodeView) -> Option<String> {
+    let label = |label: &Option<String>| label.clone().unwrap_or_default();
+    let mut there: Vec<(Sharing, u32, String)> =
+        node.holds.iter().map(|hold| (hold.sharing, hold.uid, label(&hold.mcs_label))).collect();
+    for start in plan.starts.iter().flat_map(|start| std::iter::once(start).chain(&start.others)) {
+        if start.nodes.iter().any(|given| given.index == node.index) {
+            let job = view.pending.iter().find(|job| job.id == start.job).unwrap();
+            there.push((start.usage.sharing(), job.uid, label(&job.spec.mcs_label)));
+        }
+    }
+    let apart = |(sharing, uid, label): &(Sharing, u32, String)| match sharing {
+        Sharing::User => there.iter().any(|other| other.1 != *uid),
+        Sharing::Mcs => there.iter().any(|other| other.2 != *label),
+        _ => false,
+    };
+    let keeper = there.iter().find(|one| apart(one))?;
+    Some(format!("{}: {keeper:?} among {there:?}", node.name))
 }
 
 /// Recounts every node at every time at which something begins: what running jobs hold until their end, what starts now,
@@ -474,8 +543,10 @@ pub(super) fn any_spec() -> impl Strategy<Value = JobSpec> {
         sharing: match sharing {
             0 => Sharing::Exclusive,
             1 => Sharing::User,
+            2 => Sharing::Mcs,
             _ => Sharing::Default,
         },
+        mcs_label: ["red", "blue"].get(memory as usize % 3).map(|label| (*label).to_owned()),
         contiguous,
         array: (sharing == 7).then(|| array(1, 5, None)),
         ..spec()

@@ -31,6 +31,7 @@ use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, Sluid},
     resources::CpuSet,
+    spec::Sharing,
     time::Timestamp,
     view::{AllocatedNode, JobView},
 };
@@ -68,6 +69,8 @@ pub struct PreemptRules {
     pub reorders: u32,
     /// `strict_order`: in those orders whoever was found to be needed last comes first.
     pub strict_order: bool,
+    /// `MCSParameters=select`: jobs of different MCS labels leave each other alone, however they use their nodes.
+    pub by_label: bool,
     /// `SchedulerTimeSlice`, where jobs that share CPUs take turns (`GANG`).
     pub time_slice: Option<Duration>,
 }
@@ -140,6 +143,10 @@ impl PreemptRules {
     /// How a job that has nodes gives way to one that waits; `None`: it does not.
     pub fn way(&self, view: &ClusterView, claim: Claim<'_>, runs: &JobView) -> Option<Way> {
         let (_, runs_in) = view.partition(&runs.allocation.as_ref()?.partition)?;
+        let kept = |job: &JobView| job.spec.sharing == Sharing::Mcs || self.by_label && job.spec.mcs_label.is_some();
+        if (kept(claim.job) || kept(runs)) && claim.job.spec.mcs_label != runs.spec.mcs_label {
+            return None;
+        }
         let tier = view.partitions[claim.partition].tier;
         let (rank, yielding, exempt) = match self.kind {
             PreemptType::None => return None,

@@ -8,7 +8,7 @@ use super::{
     licenses::LicensePlan,
     machine::Machine,
     plan::{Features, Plan, Reservation, StartProposal, earliest, node_names, plan_minding, within_limits},
-    request::{ANYBODY, MemoryNeed, NodeUse, Request, run_limit},
+    request::{MemoryNeed, NodeUse, Owner, Request, run_limit},
     select,
 };
 use garrick_model::{
@@ -92,8 +92,8 @@ impl Feasibility {
             let Some((place, partition)) = self.view.partition(name) else { continue };
             let request = Request::new(&self.view, job, place, &|name| self.names.get(name).copied());
             let mut request = request.on_any_switches();
-            // Nobody is there who could keep a node to himself.
-            request.uid = ANYBODY;
+            // Nobody is there who could keep a node to himself or to a label.
+            request.owner = Owner::ANYBODY;
             let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);
             if request.min_nodes > members && members > 0 {
                 request.min_nodes = members;

@@ -19,12 +19,79 @@ use garrick_model::{
     resources::{CpuSet, MemoryMib, MemoryRequest, NodeShape, SpecCores},
     spec::{CpuOrder, Distribution, JobSpec, Sharing},
     time::{TimeLimit, Timestamp},
-    view::JobView,
+    view::{JobView, NodeHold},
 };
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// Owner of requests where that does not matter. No user has this id: `chown(2)` takes it for "leave it".
 pub const ANYBODY: u32 = u32::MAX;
+
+/// An MCS label in a plan: a number of its text, so that it can be copied and compared in no time. Two labels of one number
+/// would be proposed to one node; its own account compares the texts and refuses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Label(u64);
+
+impl Label {
+    /// Of jobs without a label.
+    pub const NONE: Self = Self(0);
+    /// Of requests where labels do not matter.
+    pub const ANY: Self = Self(u64::MAX);
+
+    /// FNV-1a, which is the same in every run.
+    pub fn of(text: Option<&str>) -> Self {
+        let Some(text) = text else { return Self::NONE };
+        let mixed = |sum: u64, byte: u8| (sum ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Self(text.bytes().fold(0xcbf2_9ce4_8422_2325, mixed).clamp(1, u64::MAX - 1))
+    }
+}
+
+/// Whose a job is, as far as it matters to the nodes that it may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Owner {
+    /// [`ANYBODY`] where no node is kept to a user.
+    pub user: u32,
+    /// [`Label::ANY`] where no node is kept to a label.
+    pub label: Label,
+}
+
+impl Owner {
+    /// Nobody in particular.
+    pub const ANYBODY: Self = Self { user: ANYBODY, label: Label::ANY };
+
+    /// The owner of a hold.
+    pub fn of(hold: &NodeHold) -> Self {
+        Self { user: hold.uid, label: Label::of(hold.mcs_label.as_deref()) }
+    }
+
+    /// As far as that matters.
+    #[must_use]
+    pub const fn where_matters(self, matters: Matters) -> Self {
+        Self {
+            user: if matters.users { self.user } else { ANYBODY },
+            label: if matters.labels { self.label } else { Label::ANY },
+        }
+    }
+}
+
+/// What of the owners of jobs matters to the nodes that they may have. Where nothing does, jobs of all owners that ask for the
+/// same are alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Matters {
+    /// Somebody keeps a node to a user, or wants to.
+    pub users: bool,
+    /// Somebody keeps a node to an MCS label, or wants to.
+    pub labels: bool,
+}
+
+impl Matters {
+    /// What matters where jobs want their nodes, or have them, in these ways.
+    pub fn of(sharing: impl Iterator<Item = Sharing>) -> Self {
+        sharing.fold(Self { users: false, labels: false }, |matters, sharing| Self {
+            users: matters.users || sharing == Sharing::User,
+            labels: matters.labels || sharing == Sharing::Mcs,
+        })
+    }
+}
 
 /// How a job uses the nodes that it gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,6 +102,8 @@ pub enum NodeUse {
     Oversubscribe(u32),
     /// CPUs of its own; the rest only for jobs of the same user.
     User,
+    /// CPUs of its own; the rest only for jobs of the same MCS label.
+    Label,
     /// The whole node.
     Whole,
 }
@@ -45,6 +114,10 @@ impl NodeUse {
         match (partition.sharing, wish) {
             _ if partition.exclusive_topo => Self::Whole,
             (PartitionSharing::Exclusive, _) => Self::Whole,
+            // A node is kept to a user or to a label: who is to have both has it whole.
+            (_, Sharing::Mcs) if unit == AllocationUnit::Node || partition.exclusive_user => Self::Whole,
+            // What keeps labels apart goes before what puts jobs together.
+            (_, Sharing::Mcs) => Self::Label,
             (PartitionSharing::Force(most), _) => Self::Oversubscribe(most.max(1)),
             (_, Sharing::Exclusive) => Self::Whole,
             (PartitionSharing::Yes(most), Sharing::Oversubscribe) => Self::Oversubscribe(most.max(1)),
@@ -61,6 +134,7 @@ impl NodeUse {
             Self::Cpus => Sharing::Default,
             Self::Oversubscribe(_) => Sharing::Oversubscribe,
             Self::User => Sharing::User,
+            Self::Label => Sharing::Mcs,
             Self::Whole => Sharing::Exclusive,
         }
     }
@@ -96,9 +170,8 @@ pub enum MemoryNeed {
 pub struct Request {
     /// Place of the partition in the view.
     pub partition: usize,
-    /// Owner: matters on nodes that a user keeps to themselves. [`ANYBODY`] where there can be none
-    /// ([`ClusterView::users_matter`]).
-    pub uid: u32,
+    /// Owner: matters on nodes that are kept to a user or a label ([`ClusterView::matters`]).
+    pub owner: Owner,
     /// Tasks in all; `None`: [`Self::tasks_each`] on every node.
     pub tasks: Option<u32>,
     /// Most tasks on a node (`--ntasks-per-node`); with `tasks` unset, exactly that many.
@@ -260,7 +333,7 @@ impl Request {
         let wish = if spec.topology.exclusive { Sharing::Exclusive } else { spec.sharing };
         Self {
             partition: place,
-            uid: job.uid,
+            owner: Owner { user: job.uid, label: Label::of(spec.mcs_label.as_deref()) },
             tasks: explicit_tasks.then_some(job.tasks.max(1)),
             tasks_each: spec.tasks_per_node,
             tasks_named: spec.tasks.is_some() || spec.tasks_per_node.is_some(),

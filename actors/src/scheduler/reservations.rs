@@ -10,7 +10,7 @@ use super::{
     free::Amount,
     horizon::{Horizon, NEVER},
     machine::Machine,
-    request::{NodeUse, Request},
+    request::{NodeUse, Owner, Request},
     select,
 };
 use fixedbitset::FixedBitSet;
@@ -378,7 +378,7 @@ impl Futures {
 /// What a reservation takes of a node that it has as a whole.
 pub fn whole_node() -> Amount {
     let (cpus, gres, usage) = (0, GresTaken::default(), NodeUse::Whole);
-    Amount { cpus, with_gpus: 0, memory: 0, gres, usage, uid: u32::MAX, named: None }
+    Amount { cpus, with_gpus: 0, memory: 0, gres, usage, owner: Owner::ANYBODY, named: None }
 }
 
 /// The future of the nodes for those who look with these eyes.

@@ -9,7 +9,7 @@ use super::{
     caps::CpuCaps,
     facts::{ClusterView, PartitionSharing},
     plan::Plan,
-    request::NodeUse,
+    request::{NodeUse, Owner},
 };
 use garrick_model::{
     ids::{JobId, Sluid},
@@ -36,7 +36,7 @@ struct Awake<'v> {
     cpus: &'v CpuSet,
     sharing: Sharing,
     /// Whose; `None`: not known here.
-    uid: Option<u32>,
+    owner: Option<Owner>,
     /// Most that share a CPU with him.
     most: u32,
     /// In which partition; `None`: not known here.
@@ -86,7 +86,7 @@ fn planned(plan: &Plan) -> BTreeMap<usize, Vec<Awake<'_>>> {
         given.chain(plan.kept_for_preempting.iter().map(|(node, usage)| (node, *usage, None)))
     {
         let most = if matches!(usage, NodeUse::Oversubscribe(_)) { usage.most_holders() } else { 1 };
-        let one = Awake { cpus: &node.share.cpus, sharing: usage.sharing(), uid: None, most, partition };
+        let one = Awake { cpus: &node.share.cpus, sharing: usage.sharing(), owner: None, most, partition };
         planned.entry(node.index.0 as usize).or_default().push(one);
     }
     planned
@@ -96,7 +96,7 @@ fn awake<'v>(view: &ClusterView, hold: &'v NodeHold) -> Awake<'v> {
     Awake {
         cpus: &hold.share.cpus,
         sharing: hold.sharing,
-        uid: Some(hold.uid),
+        owner: Some(Owner::of(hold)),
         most: most_holders(view, hold),
         partition: hold.partition.as_deref(),
     }
@@ -138,13 +138,21 @@ fn caps_allow(view: &ClusterView, place: usize, own: &NodeHold, others: &[&[Awak
 /// Do those leave it its CPUs? No more is granted than the node's own account grants.
 fn may_wake(own: &NodeHold, most: u32, others: &[&[Awake<'_>]]) -> bool {
     let others = || others.iter().copied().flatten();
-    let same_user = |other: &Awake<'_>| other.uid == Some(own.uid);
+    let owner = Owner::of(own);
+    let same_user = |other: &Awake<'_>| other.owner.is_some_and(|other| other.user == owner.user);
+    let same_label = |other: &Awake<'_>| other.owner.is_some_and(|other| other.label == owner.label);
     let welcome = match own.sharing {
         Sharing::Exclusive => others().next().is_none(),
-        Sharing::User => others().all(|other| other.sharing != Sharing::Exclusive && same_user(other)),
+        Sharing::User => {
+            others().all(|other| !matches!(other.sharing, Sharing::Exclusive | Sharing::Mcs) && same_user(other))
+        }
+        Sharing::Mcs => {
+            others().all(|other| !matches!(other.sharing, Sharing::Exclusive | Sharing::User) && same_label(other))
+        }
         _ => others().all(|other| match other.sharing {
             Sharing::Exclusive => false,
             Sharing::User => same_user(other),
+            Sharing::Mcs => same_label(other),
             _ => true,
         }),
     };

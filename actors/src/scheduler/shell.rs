@@ -22,7 +22,7 @@ use crate::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    config::{Config, OverSubscribe, PreemptWords, SelectUnit},
+    config::{Config, McsSelect, OverSubscribe, PreemptWords, SelectUnit},
     ids::JobId,
     messages::command::CommandReply,
     spec::CpuOrder,
@@ -608,6 +608,7 @@ pub fn policy(config: &Config) -> Policy {
             reclaim_licenses: config.preempt.reclaims_licenses(),
             reorders: config.preempt.reorders(),
             strict_order: config.preempt.is_strict_order(),
+            by_label: config.mcs.select == McsSelect::Always,
             time_slice: (config.preempt.is_gang())
                 .then(|| Duration::from_secs(u64::from(config.preempt.time_slice_secs()))),
         },

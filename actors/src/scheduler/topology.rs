@@ -368,7 +368,7 @@ pub(super) fn rest_of_units(
         memory: 0,
         gres: GresTaken::default(),
         usage: NodeUse::Whole,
-        uid: request.uid,
+        owner: request.owner,
         named: None,
     };
     rest.map(|node| (*node, nothing.clone())).collect()

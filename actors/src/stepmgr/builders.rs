@@ -55,6 +55,7 @@ pub fn job_spec(kind: JobKind) -> JobSpec {
         nodelist: Vec::new(),
         exclude: Vec::new(),
         sharing: Sharing::Default,
+        mcs_label: None,
         contiguous: false,
         topology: TopologyRequest::default(),
         layout: garrick_model::spec::LayoutRequest::default(),

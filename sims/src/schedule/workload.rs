@@ -78,6 +78,7 @@ pub fn cluster_with(nodes: u32, waiting: u32, mix: Mix, choice: Choice, running:
                 uid: 1,
                 share: NodeShare { cpus, memory: None, tasks: 1, gres: Vec::new() },
                 sharing: if mix == Mix::Nodes { Sharing::Exclusive } else { Sharing::Default },
+                mcs_label: None,
                 partition: None,
                 // All within the same time, whole minutes apart where they can be.
                 expected_end: Some(
@@ -131,6 +132,7 @@ pub fn begin(view: &mut ClusterView, start: &StartProposal) {
             uid,
             share: given.share.clone(),
             sharing: start.usage.sharing(),
+            mcs_label: None,
             partition: Some(start.partition.clone()),
             expected_end: start.time_limit.duration().map(|limit| NOW.plus(limit)),
             completing: false,

@@ -243,6 +243,7 @@ impl World {
                 uid: record.owner.uid,
                 share: held.node.share.clone(),
                 sharing: usage.sharing(),
+                mcs_label: record.spec.mcs_label.clone(),
                 partition: Some(held.partition.to_owned()),
                 expected_end: held.expected_end,
                 completing: held.completing,

@@ -238,6 +238,7 @@ impl Run {
                 uid: job.uid,
                 share: allocated.share.clone(),
                 sharing: start.usage.sharing(),
+                mcs_label: None,
                 partition: Some(start.partition.clone()),
                 expected_end: limit,
                 completing: false,

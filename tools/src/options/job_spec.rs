@@ -120,6 +120,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         nodelist: if task_nodes.is_empty() { asked_nodes(typed)? } else { each_once(task_nodes.clone()) },
         exclude: excluded_nodes(typed)?,
         sharing: typed.sharing,
+        mcs_label: typed.mcs_label.clone().filter(|label| !label.is_empty()),
         contiguous: typed.contiguous,
         topology: typed.topology.clone(),
         layout: layout::of_job(typed, task_nodes)?,

@@ -108,7 +108,7 @@ pub const OPTIONS: &[OptionDef] = &[
     OptionDef::new(
         "exclusive",
         None,
-        Optional("user|topo"),
+        Optional("user|mcs|topo"),
         JOB,
         "allocate nodes in exclusive mode; for a step: CPUs of its own",
         |t, g| {
@@ -116,7 +116,7 @@ pub const OPTIONS: &[OptionDef] = &[
             t.sharing = match text {
                 "" | "topo" => Sharing::Exclusive,
                 "user" => Sharing::User,
-                "mcs" => return Err(g.not_supported()),
+                "mcs" => Sharing::Mcs,
                 _ => return Err(g.invalid()),
             };
             t.topology.exclusive = text == "topo";
@@ -124,6 +124,10 @@ pub const OPTIONS: &[OptionDef] = &[
         },
     )
     .env(&["SBATCH_EXCLUSIVE", "SALLOC_EXCLUSIVE", "SLURM_EXCLUSIVE"]),
+    OptionDef::new("mcs-label", None, Required("mcs"), JOB, "multi-category security label", |t, g| {
+        t.mcs_label = g.string()?;
+        Ok(())
+    }),
     OptionDef::new("oversubscribe", Some('s'), Arg::None, JOB, "share nodes with other jobs", |t, g| {
         t.sharing = Sharing::Oversubscribe;
         t.topology.exclusive = false;

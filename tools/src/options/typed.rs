@@ -310,6 +310,8 @@ pub struct Typed {
     pub exclude: Option<String>,
     /// `--exclusive`, `--oversubscribe`
     pub sharing: Sharing,
+    /// `--mcs-label`
+    pub mcs_label: Option<String>,
     /// `--contiguous`
     pub contiguous: bool,
     /// `--switches`, `--segment` and its relatives, `--exclusive=topo`

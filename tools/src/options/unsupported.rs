@@ -51,7 +51,6 @@ pub const OPTIONS: &[OptionDef] = &[
         "SLURM_GPU_FREQ",
     ]),
     unsupported("interactive", None, Arg::None, RUN, "interactive step of salloc"),
-    unsupported("mcs-label", None, Required("mcs"), JOB, "multi-category security label"),
     unsupported("network", None, Required("type"), JOB, "information about the interconnect").env(&[
         "SBATCH_NETWORK",
         "SALLOC_NETWORK",

@@ -173,6 +173,7 @@ pub fn hold(cpus: std::ops::Range<u32>) -> NodeHold {
         uid: 1001,
         share: share(cpus),
         sharing: Sharing::Default,
+        mcs_label: None,
         partition: None,
         expected_end: None,
         completing: false,

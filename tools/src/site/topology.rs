@@ -127,6 +127,7 @@ fn job(config: &Config, text: &str) -> Result<JobSpec, SiteError> {
         nodelist,
         exclude: names(&typed.exclude)?,
         sharing: typed.sharing,
+        mcs_label: None,
         time_limit: typed.time_limit,
         topology: typed.topology.clone(),
         ..JobSpec::default()

@@ -98,7 +98,12 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "MaxNodeCount" => config.max_node_count = Some(values::number(value, 1, MOST_NODES)?),
         "MaxStepCount" => config.max_step_count = values::number(value, 1, u32::MAX)?,
         "MaxTasksPerNode" => config.max_tasks_per_node = values::number(value, 1, 65_533)?,
-        "MCSPlugin" => return Ok(only_known(value, "mcs/", &["none"], "nodes are shared whatever the labels of jobs")),
+        "MCSPlugin" => config.mcs.set_plugin(value)?,
+        "MCSParameters" => {
+            let without = config.mcs.set_parameters(value)?;
+            let instead = "users see jobs and nodes of all labels";
+            return Ok(without.and_then(|word| note(format!("{word} is not supported yet"), instead)));
+        }
         "MessageTimeout" => config.message_timeout_secs = values::number(value, 1, SECS_LIMIT)?,
         "MinJobAge" => config.min_job_age_secs = values::number(value, 0, u32::MAX)?,
         "MpiDefault" => config.mpi_default = text().unwrap_or_else(|| "none".to_owned()),

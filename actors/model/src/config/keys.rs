@@ -148,7 +148,7 @@ pub const GLOBAL: &[Key] = &[
     key(Honoured, "MaxNodeCount"),
     key(Honoured, "MaxStepCount"),
     key(Honoured, "MaxTasksPerNode"),
-    key(NotYet, "MCSParameters"),
+    key(Honoured, "MCSParameters"),
     key(Honoured, "MCSPlugin"),
     key(Dropped, "MemLimitEnforce"),
     key(Honoured, "MessageTimeout"),

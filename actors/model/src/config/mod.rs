@@ -32,6 +32,7 @@ mod hres;
 mod job_defaults;
 pub mod keys;
 pub mod locate;
+mod mcs;
 mod nearest;
 mod node;
 mod partition;
@@ -55,6 +56,7 @@ pub use dynamic::{DynamicNode, MOST_NODES, Unfit, Whereabouts, parameters, read_
 pub use gres::{GpuVariables, GresConfig, GresDevice, GresLine};
 pub use hres::{Hres, HresLayer, HresMode, HresResource};
 pub use job_defaults::JobDefaults;
+pub use mcs::{Labelled, Mcs, McsPlugin, McsSelect};
 pub use nearest::nearest;
 pub use node::{ConfiguredState, InitialState, NodeConfig, NodeSettings};
 pub use partition::{OverSubscribe, OverTime, PartitionConfig};

@@ -5,6 +5,7 @@ use super::{
     gres::GresConfig,
     hres::Hres,
     job_defaults::JobDefaults,
+    mcs::Mcs,
     node::NodeConfig,
     partition::{OverTime, PartitionConfig},
     preempt::PreemptSettings,
@@ -253,6 +254,8 @@ pub struct Config {
     pub scheduler_parameters: Parameters,
     /// `PriorityType`, as written.
     pub priority_type: String,
+    /// `MCSPlugin` and `MCSParameters`: labels of jobs.
+    pub mcs: Mcs,
     /// `PreemptType`, `PreemptMode` and what belongs to them.
     pub preempt: PreemptSettings,
     /// `PriorityWeight...` and what else `priority/multifactor` goes by.
@@ -361,6 +364,7 @@ impl Default for Config {
             scheduler_type: "sched/backfill".to_owned(),
             scheduler_parameters: Parameters::default(),
             priority_type: "priority/basic".to_owned(),
+            mcs: Mcs::default(),
             preempt: PreemptSettings::default(),
             priority: PrioritySettings::default(),
             dependency_parameters: Parameters::default(),

@@ -12,7 +12,7 @@ use crate::{
     outlook::Outlook,
     refusal::Refusal,
     reservation::{Reservation, ReservationChange},
-    spec::JobSpec,
+    spec::{JobSpec, Sharing},
     step_selector::StepsSelector,
     time::{TimeLimit, Timestamp},
     topology::NamedTopology,
@@ -369,6 +369,12 @@ pub struct JobChange {
     /// Whatever else of the request changes.
     #[serde(skip_serializing_if = "RequestChange::is_default")]
     pub request: RequestChange,
+    /// MCSLabel; empty for none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mcs_label: Option<String>,
+    /// How the job shares nodes with that label: the controller's to say, a command's word is passed over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
 }
 
 /// `scontrol update NodeName=...`.

@@ -44,7 +44,9 @@ impl Room {
             NodeUse::Whole => Some(Self::Idle),
             // The more GPUs, the more CPUs come with them.
             _ if counts_by_gpus(kind, request) => None,
-            NodeUse::Cpus | NodeUse::User => Some(Self::Cpus(cpus_of_part(&kind.shape, kind.unit, request, level))),
+            NodeUse::Cpus | NodeUse::User | NodeUse::Label => {
+                Some(Self::Cpus(cpus_of_part(&kind.shape, kind.unit, request, level)))
+            }
         }
     }
 
@@ -121,7 +123,7 @@ impl<'r> Sought<'r> {
 
 /// Does it depend on the GPUs of the request how many CPUs it finds on a node of that kind?
 pub(super) fn counts_by_gpus(kind: &Kind, request: &Request) -> bool {
-    let own = matches!(request.usage, NodeUse::Cpus | NodeUse::User);
+    let own = matches!(request.usage, NodeUse::Cpus | NodeUse::User | NodeUse::Label);
     own && request.gres.is_some() && !kind.shape.gpu_cpus.is_empty()
 }
 

@@ -6,7 +6,7 @@ use crate::scheduler::{
     hres,
     licenses::LicensePlan,
     machine::{Machine, PlannedHold, Remains},
-    request::{NodeUse, Request},
+    request::{NodeUse, Owner, Request},
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -213,14 +213,22 @@ impl<'s> Search<'s> {
         self.view.policy.preempt.way(self.view, self.claim, job)
     }
 
-    /// Who keeps a node for his user keeps it when he is suspended too.
+    /// Who keeps a node for his user or his label keeps it when he is suspended too.
     fn may_be_neighbours(&self, hold: &NodeHold) -> bool {
-        // The account puts nobody with a whole node beside one that is kept for a user.
-        if hold.sharing == Sharing::User && self.request.usage == NodeUse::Whole {
+        // The account puts nobody with a whole node beside one that is kept for somebody.
+        let kept = matches!(hold.sharing, Sharing::User | Sharing::Mcs);
+        if kept && self.request.usage == NodeUse::Whole {
             return false;
         }
+        let owner = Owner::of(hold);
         let for_user = hold.sharing == Sharing::User || self.request.usage == NodeUse::User;
-        !for_user || hold.uid == self.request.uid
+        let for_label = hold.sharing == Sharing::Mcs || self.request.usage == NodeUse::Label;
+        match (for_user, for_label) {
+            (true, true) => false,
+            (true, false) => owner.user == self.request.owner.user,
+            (false, true) => owner.label == self.request.owner.label,
+            (false, false) => true,
+        }
     }
 
     /// Where the request fits now, with those suspended that are.

@@ -139,6 +139,7 @@ pub fn job(row: &JobRow, field: Field, setting: &Setting<'_>) -> String {
         }
         Field::TasksPerSocket => spec.layout.tasks_per_socket.map_or_else(|| "N/A".to_owned(), |n| n.to_string()),
         Field::TasksPerCore => spec.layout.tasks_per_core.map_or_else(|| "N/A".to_owned(), |n| n.to_string()),
+        Field::McsLabel => spec.mcs_label.clone().unwrap_or_else(|| "N/A".to_owned()),
         Field::Prefer => or_null(spec.prefer.as_deref()),
         Field::SubmitLine => or_null(Some(&spec.submit_line)),
         Field::Constant(word) => word.to_owned(),
@@ -208,6 +209,7 @@ fn sharing(sharing: Sharing) -> &'static str {
         Sharing::Default => "OK",
         Sharing::Exclusive => "NO",
         Sharing::User => "USER",
+        Sharing::Mcs => "MCS",
         Sharing::Oversubscribe => "YES",
     }
 }

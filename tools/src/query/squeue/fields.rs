@@ -136,6 +136,8 @@ pub enum Field {
     Dependency,
     /// Features asked for.
     Features,
+    /// MCS label.
+    McsLabel,
     /// Features preferred.
     Prefer,
     /// Most tasks on a socket.
@@ -282,7 +284,7 @@ pub const JOB: &[Entry] = &[
     named(Field::LicensesAlloc, &["licensesalloc"], "LICENSES_ALLOC"),
     named(Field::MaxCpus, &["maxcpus"], "MAX_CPUS"),
     named(Field::MaxNodes, &["maxnodes"], "MAX_NODES"),
-    named(NA, &["mcslabel"], "MCSLABEL"),
+    named(Field::McsLabel, &["mcslabel"], "MCSLABEL"),
     named(Field::MemPerTres, &["mem-per-tres"], "MEM_PER_TRES"),
     named(Field::TimeMin, &["mintime"], "MIN_TIME"),
     named(NULL, &["network"], "NETWORK"),

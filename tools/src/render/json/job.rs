@@ -59,6 +59,7 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     j["excluded_nodes"] = json!(amounts::fold(&spec.exclude));
     j["exit_code"] = exit(view.exit);
     j["features"] = text(spec.constraint.as_deref());
+    j["mcs_label"] = text(spec.mcs_label.as_deref());
     j["prefer"] = text(spec.prefer.as_deref());
     j["sockets_per_node"] = optional(spec.layout.sockets_per_node.map(u64::from));
     j["cores_per_socket"] = optional(spec.layout.cores_per_socket.map(u64::from));
@@ -118,6 +119,7 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
         Sharing::Default => json!([]),
         Sharing::Exclusive => json!(["none"]),
         Sharing::User => json!(["user"]),
+        Sharing::Mcs => json!(["mcs"]),
         Sharing::Oversubscribe => json!(["oversubscribe"]),
     };
     j["start_time"] = time(view.start_time);

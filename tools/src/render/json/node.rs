@@ -37,6 +37,7 @@ fn node(view: &NodeView, partitions: &[String]) -> Value {
     n["gpu_spec"] = json!(cores.to_string());
     n["res_cores_per_gpu"] = json!(shape.cpus_per_gpu() / shape.cpus_per_core().max(1));
     n["specialized_memory"] = json!(shape.reserved_memory.0);
+    n["mcs_label"] = json!(view.mcs_label().unwrap_or_default());
     n["features"] = json!(view.features);
     n["active_features"] = json!(view.features);
     n["last_busy"] = time(view.last_busy);

@@ -34,7 +34,8 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
     if detail == Detail::Detailed {
         r.line(format!("SLUID={}", job.sluid));
     }
-    r.line(format!("UserId={}({}) GroupId={}({}) MCS_label=N/A", job.user, job.uid, job.group, job.gid));
+    let label = spec.mcs_label.as_deref().unwrap_or("N/A");
+    r.line(format!("UserId={}({}) GroupId={}({}) MCS_label={label}", job.user, job.uid, job.group, job.gid));
     r.line(format!(
         "Priority={} Nice={} Account={} QOS={}",
         job.priority,
@@ -208,6 +209,7 @@ fn resources(r: &mut Record, job: &JobView, detail: Detail) {
         Sharing::Exclusive if spec.topology.exclusive => ("NO", "TOPO"),
         Sharing::Exclusive => ("NO", "NODE"),
         Sharing::User => ("NO", "USER"),
+        Sharing::Mcs => ("NO", "MCS"),
     };
     r.line(format!(
         "OverSubscribe={shared} Exclusive={exclusive} Contiguous={} Licenses={} LicensesAlloc={} Network=(null)",

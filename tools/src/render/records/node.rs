@@ -59,12 +59,13 @@ pub fn record(node: &NodeView, partitions: &[String], clock: &Clock, detail: Det
         r.line(reserved.join(" "));
     }
     r.line(format!(
-        "State={} ThreadsPerCore={} TmpDisk={} Weight={} Owner={} MCS_label=N/A",
+        "State={} ThreadsPerCore={} TmpDisk={} Weight={} Owner={} MCS_label={}",
         node_state::record_words(node).join("+"),
         shape.threads_per_core,
         shape.tmp_disk_mib,
         node.weight,
-        owner(node)
+        owner(node),
+        node.mcs_label().unwrap_or("N/A")
     ));
     if !partitions.is_empty() {
         r.line(format!("Partitions={} ", partitions.join(",")));
