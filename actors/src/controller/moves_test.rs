@@ -7,7 +7,7 @@ use garrick_model::{
     ids::JobId,
     messages::command::{CommandReply, CommandRequest, JobChange, JobSelector},
     refusal::Refusal,
-    spec::NodeCount,
+    spec::{JobSpec, NodeCount, Sharing},
     time::TimeLimit,
 };
 use garrick_runtime::{System, SystemConfig};
@@ -74,5 +74,38 @@ fn limits_of_partitions_are_enforced_on_changes_where_they_are_on_submissions() 
         let job = rig.submitted(spec()).await;
         assert_eq!(update(&rig, 1001, job, longer()).await, Ok(()), "it waits with PartitionTimeLimit");
         assert_eq!(update(&rig, 1001, job, wider()).await, Ok(()));
+    });
+}
+
+#[test]
+fn a_label_is_changed_as_it_is_given_and_goes_with_the_account() {
+    let label = |text: &str| JobChange { mcs_label: Some(text.to_owned()), ..JobChange::default() };
+    let account = |text: &str| JobChange { account: Some(text.to_owned()), ..JobChange::default() };
+    let refused = |text: &str| Err(Refusal::InvalidMcsLabel(Some(text.to_owned())));
+    with_rig(&format!("MCSPlugin=mcs/user\nMCSParameters=ondemand,select\n{SITE}"), async |mut rig: Rig| {
+        let job = rig.submitted(spec()).await;
+        assert_eq!(update(&rig, 1001, job, label("bob")).await, refused("bob"));
+        assert_eq!(update(&rig, 0, job, label("bob")).await, refused("bob"), "it is not bob's, whoever says so");
+        assert_eq!(update(&rig, 1002, job, label("bob")).await, Err(Refusal::AccessDenied));
+        assert_eq!(update(&rig, 1001, job, label("alice")).await, Ok(()));
+        rig.until(job, |view| view.spec.mcs_label.as_deref() == Some("alice") && view.sharing == Sharing::Mcs).await;
+        let open = JobChange { sharing: Some(Sharing::Oversubscribe), name: Some("new".to_owned()), ..label("alice") };
+        assert_eq!(update(&rig, 1001, job, open).await, Ok(()));
+        rig.until(job, |view| view.spec.name == "new" && view.spec.sharing == Sharing::Mcs).await;
+        assert_eq!(update(&rig, 1001, job, label("")).await, Ok(()));
+        rig.until(job, |view| view.spec.mcs_label.is_none() && view.sharing == Sharing::Default).await;
+    });
+    with_rig(&format!("MCSPlugin=mcs/account\nMCSParameters=enforced\n{SITE}"), async |mut rig: Rig| {
+        let job = rig.submitted(JobSpec { account: Some("lab".to_owned()), ..spec() }).await;
+        rig.until(job, |view| view.spec.mcs_label.as_deref() == Some("lab")).await;
+        assert_eq!(update(&rig, 1001, job, account("field")).await, Ok(()));
+        rig.until(job, |view| view.spec.mcs_label.as_deref() == Some("field")).await;
+        assert_eq!(update(&rig, 1001, job, label("lab")).await, refused("lab"));
+    });
+    with_rig(SITE, async |mut rig: Rig| {
+        let job = rig.submitted(spec()).await;
+        let both = JobChange { comment: Some("seen".to_owned()), ..label("red") };
+        assert_eq!(update(&rig, 1001, job, both).await, Ok(()), "without MCSPlugin it has no effect");
+        rig.until(job, |view| view.spec.comment.is_some() && view.spec.mcs_label.is_none()).await;
     });
 }

@@ -7,7 +7,7 @@ use super::{
     obstacle::Obstacle,
     plan::{Plan, plan},
     probe::{Feasibility, Infeasible, would_start},
-    request::NodeUse,
+    request::{Label, NodeUse, Owner},
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -472,9 +472,11 @@ pub(super) fn overbooked_later(view: &ClusterView, plan: &Plan, now: Timestamp) 
         until: Timestamp,
         cpus: u32,
         memory: u64,
-        whole: bool,
+        usage: NodeUse,
+        owner: Owner,
     }
     let mut taken: Vec<Taken> = Vec::new();
+    let matters = view.matters();
     let never = Timestamp(i64::MAX);
     for (place, node) in view.nodes.iter().enumerate() {
         taken.extend(node.holds.iter().map(|h| Taken {
@@ -483,18 +485,27 @@ pub(super) fn overbooked_later(view: &ClusterView, plan: &Plan, now: Timestamp) 
             until: h.expected_end.unwrap_or(never),
             cpus: h.share.cpus.len(),
             memory: h.share.memory.map_or(0, |m| m.0),
-            whole: h.sharing == Sharing::Exclusive,
+            usage: match h.sharing {
+                Sharing::Exclusive => NodeUse::Whole,
+                Sharing::User => NodeUse::User,
+                Sharing::Mcs => NodeUse::Label,
+                Sharing::Default | Sharing::Oversubscribe => NodeUse::Cpus,
+            },
+            owner: Owner::of(h).where_matters(matters),
         }));
     }
     for start in plan.starts.iter().flat_map(|start| std::iter::once(start).chain(&start.others)) {
         let until = start.time_limit.duration().map_or(never, |d| now.plus(d));
+        let job = view.pending.iter().find(|job| job.id == start.job).unwrap();
+        let label = Label::of(job.spec.mcs_label.as_deref());
         taken.extend(start.nodes.iter().map(|n| Taken {
             node: n.index.0 as usize,
             from: now,
             until,
             cpus: n.share.cpus.len(),
             memory: n.share.memory.map_or(0, |m| m.0),
-            whole: start.usage == NodeUse::Whole,
+            usage: start.usage,
+            owner: Owner { user: job.uid, label }.where_matters(matters),
         }));
     }
     for reservation in &plan.reservations {
@@ -504,7 +515,8 @@ pub(super) fn overbooked_later(view: &ClusterView, plan: &Plan, now: Timestamp) 
             until: reservation.until,
             cpus: amount.cpus,
             memory: amount.memory,
-            whole: amount.usage == NodeUse::Whole,
+            usage: amount.usage,
+            owner: amount.owner,
         }));
     }
     for at in &taken {
@@ -513,10 +525,15 @@ pub(super) fn overbooked_later(view: &ClusterView, plan: &Plan, now: Timestamp) 
             taken.iter().filter(|t| t.node == at.node && t.from <= at.from && t.until > at.from).collect();
         let cpus: u32 = there.iter().map(|t| t.cpus).sum();
         let memory: u64 = there.iter().map(|t| t.memory).sum();
-        let whole = there.iter().any(|t| t.whole);
-        if cpus > shape.cpus || memory > shape.memory.0 || (whole && there.len() > 1) {
+        let apart = there.iter().any(|t| match t.usage {
+            NodeUse::Whole => there.len() > 1,
+            NodeUse::User => there.iter().any(|other| other.owner.user != t.owner.user),
+            NodeUse::Label => there.iter().any(|other| other.owner.label != t.owner.label),
+            NodeUse::Cpus | NodeUse::Oversubscribe(_) => false,
+        });
+        if cpus > shape.cpus || memory > shape.memory.0 || apart {
             return Some(format!(
-                "node {} at {:?}: {cpus} CPUs, {memory} MiB, {} holders",
+                "node {} at {:?}: {cpus} CPUs, {memory} MiB, {} holders, apart: {apart}",
                 at.node,
                 at.from,
                 there.len()
@@ -557,14 +574,20 @@ pub(super) fn any_node() -> impl Strategy<Value = (u32, u32, bool, bool)> {
     (1u32..6, 1u32..3, prop::bool::weighted(0.1), prop::bool::weighted(0.3))
 }
 
-/// Nodes with so many cores, of such a weight, drained or not, with another job there or not.
+/// Nodes with so many cores, of such a weight, drained or not, with another job there or not, which keeps some of them to its
+/// label.
 pub(super) fn nodes_of_kind(machines: &[(u32, u32, bool, bool)]) -> Vec<NodeView> {
     let of = |(&(cores, weight, drain, busy), index): (&(u32, u32, bool, bool), u32)| {
         let mut node = node(index, cores);
         node.weight = weight;
         node.flags.drain = drain;
         if busy {
-            node.holds.push(hold(9000 + index, 0..2, 300, Some(NOW.secs() + 500)));
+            let mut other = hold(9000 + index, 0..2, 300, Some(NOW.secs() + 500));
+            other.mcs_label = (index % 2 == 0).then(|| "red".to_owned());
+            if index % 4 == 0 {
+                other.sharing = Sharing::Mcs;
+            }
+            node.holds.push(other);
         }
         node
     };

@@ -13,7 +13,7 @@ use garrick_model::{
     config::{PreemptMode, PreemptType},
     ids::{JobId, NodeIndex, Sluid},
     resources::{CpuSet, MemoryMib, NodeShare},
-    spec::{JobSpec, NodeCount},
+    spec::{JobSpec, NodeCount, Sharing},
     spec_text::licenses::Licenses,
     state::{JobState, Reason},
     time::Timestamp,
@@ -121,6 +121,33 @@ fn equal_tiers_spared_partitions_and_runs_that_are_exempt_are_left_alone() {
     let mut off = site(1, &runs, waits("high"));
     off.policy.preempt.kind = PreemptType::None;
     assert!(plan(&off, NOW).preemptions.is_empty());
+}
+
+#[test]
+fn who_keeps_nodes_to_his_label_neither_has_others_go_nor_goes_for_them() {
+    let labelled = |mut job: JobView, label: Option<&str>, sharing| {
+        let of = job.spec.as_ref().clone();
+        job.spec = Arc::new(JobSpec { mcs_label: label.map(str::to_owned), sharing, ..of });
+        job
+    };
+    let gone = |runs: (Option<&str>, Sharing), waits: (Option<&str>, Sharing), by_label| {
+        let runs = [labelled(running(50, "low", 1000, &[(0, 0..8)]), runs.0, runs.1)];
+        let mut view = site(1, &runs, vec![labelled(asks(1, "high", 1, 8), waits.0, waits.1)]);
+        view.policy.preempt.by_label = by_label;
+        named(&plan(&view, NOW))
+    };
+    let (red, blue) = (Some("red"), Some("blue"));
+    assert_eq!(gone((red, Sharing::Mcs), (red, Sharing::Mcs), false), [50]);
+    assert!(gone((red, Sharing::Mcs), (blue, Sharing::Default), false).is_empty());
+    assert!(gone((red, Sharing::Mcs), (None, Sharing::Default), false).is_empty());
+    assert!(gone((None, Sharing::Default), (blue, Sharing::Mcs), false).is_empty());
+    assert_eq!(
+        gone((red, Sharing::Default), (blue, Sharing::Exclusive), false),
+        [50],
+        "they do not keep nodes to labels"
+    );
+    assert!(gone((red, Sharing::Exclusive), (blue, Sharing::Exclusive), true).is_empty(), "all of them do");
+    assert_eq!(gone((red, Sharing::Exclusive), (red, Sharing::Exclusive), true), [50]);
 }
 
 #[test]

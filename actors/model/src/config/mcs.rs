@@ -43,7 +43,7 @@ pub struct Mcs {
     pub enforced: bool,
     /// Whether nodes are kept to labels.
     pub select: McsSelect,
-    /// Groups that may be labels, in the order in which one is chosen; empty: all.
+    /// Groups that may be labels; empty: all.
     pub groups: Vec<String>,
 }
 
@@ -97,6 +97,25 @@ impl Mcs {
         }
         self.groups = groups.split('|').map(str::trim).filter(|group| !group.is_empty()).map(str::to_owned).collect();
         Ok(without_effect)
+    }
+
+    /// What may not be as it was meant, and in which of the two keys; `given`: there are parameters.
+    pub fn doubts(&self, given: bool) -> Vec<(&'static str, SettingError)> {
+        let mut doubts = Vec::new();
+        let mut doubt = |key, cause: &str, instead: &str| doubts.push((key, SettingError::new(cause).suggest(instead)));
+        match self.plugin {
+            McsPlugin::None if given => doubt("MCSParameters", "has no effect without MCSPlugin", "set MCSPlugin too"),
+            McsPlugin::Account => doubt(
+                "MCSPlugin",
+                "mcs/account takes the accounts that users name, and there is no accounting yet that says whose they are",
+                "AllowAccounts of partitions limits which can be named",
+            ),
+            McsPlugin::User | McsPlugin::Label if !self.groups.is_empty() => {
+                doubt("MCSParameters", "names groups, which only mcs/group takes", "leave out what is after the colon");
+            }
+            McsPlugin::None | McsPlugin::User | McsPlugin::Group | McsPlugin::Label => {}
+        }
+        doubts
     }
 
     /// The label of a job that asks for this one, or for none. `None`: it may not have that.
@@ -205,6 +224,13 @@ mod tests {
         assert!(mcs.set_parameters("enforce").is_err());
         assert!(mcs.set_plugin("mcs/colour").is_err());
         mcs.set_parameters("ondemand,noselect:a|b|c").unwrap();
+        let keys = |plugin: &str, given| {
+            let mcs = Mcs { plugin: PLUGINS.iter().find(|(name, _)| *name == plugin).unwrap().1, ..mcs.clone() };
+            mcs.doubts(given).into_iter().map(|(key, _)| key).collect::<Vec<_>>()
+        };
+        assert_eq!((keys("mcs/group", true), keys("mcs/none", false)), (vec![], vec![]));
+        assert_eq!((keys("mcs/none", true), keys("mcs/user", true)), (vec!["MCSParameters"], vec!["MCSParameters"]));
+        assert_eq!(keys("mcs/account", true), ["MCSPlugin"]);
         assert_eq!(mcs.groups, ["a", "b", "c"]);
     }
 }

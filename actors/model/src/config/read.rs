@@ -278,6 +278,10 @@ impl Reader {
         if let Some((key, wrong)) = self.config.preempt.conflict() {
             report.error(self.seen.get(key).unwrap_or(&whole), key, wrong);
         }
+        let given = self.seen.contains_key("MCSParameters");
+        for (key, doubt) in self.config.mcs.doubts(given) {
+            report.warning(self.seen.get(key).unwrap_or(&whole), key, doubt);
+        }
         self.finish_sets(report);
         let mut file = topologies.and_then(|read_file| topology::read(&self.config, read_file, report));
         if let Some(file) = &mut file {
