@@ -129,6 +129,8 @@ pub enum Reason {
     JobHeldUser,
     /// Held by an administrator.
     JobHeldAdmin,
+    /// Held by the site: it was requeued too often without anybody's asking.
+    JobHoldMaxRequeue,
     /// Array task limit `%N` reached.
     JobArrayTaskLimit,
     /// More nodes than the partition allows, or has.

@@ -101,7 +101,7 @@ impl JobCore {
     fn hold(&mut self, by: HeldBy, turn: &mut Turn<'_>) -> Result<(), Refusal> {
         self.must_wait()?;
         // A user's hold does not weaken an administrator's.
-        if self.record.hold == Some(by) || self.record.hold == Some(HeldBy::Admin) {
+        if self.record.hold == Some(by) || self.record.hold.is_some_and(HeldBy::binds_user) {
             return Ok(());
         }
         self.abandon_commit(turn);
@@ -114,7 +114,7 @@ impl JobCore {
         self.must_wait()?;
         match self.record.hold {
             None => Ok(()),
-            Some(HeldBy::Admin) if !by.admin => Err(Refusal::AccessDenied),
+            Some(held) if held.binds_user() && !by.admin => Err(Refusal::AccessDenied),
             Some(_) => {
                 self.save(JobEvent::Released { priority: self.record.priority.max(1) }, turn);
                 self.check_eligible(turn);
@@ -185,8 +185,11 @@ impl JobCore {
             change.time_limit = Some(TimeLimit::Secs(secs.saturating_add_signed(delta)));
         }
         let limit = change.time_limit.unwrap_or(self.shown_limit());
-        if change.time_min.is_some_and(|least| least != limit && least.min(limit) == limit) {
-            return Err(Refusal::InvalidTimeLimit);
+        if waiting && (change.time_min.is_some() || change.time_limit.is_some()) {
+            let least = change.time_min.or(self.record.spec.time_min);
+            if least.is_some_and(|least| least != limit && least.min(limit) == limit) {
+                return Err(Refusal::InvalidTimeLimit);
+            }
         }
         if waiting {
             self.abandon_commit(turn);

@@ -433,14 +433,28 @@ fn what_a_waiting_job_asks_for_is_changed() {
 
 #[test]
 fn the_least_limit_of_a_waiting_job_is_no_longer_than_its_limit() {
-    let change = |secs| {
-        JobCommand::Update(Box::new(JobChange { time_min: Some(TimeLimit::Secs(secs)), ..JobChange::default() }))
-    };
+    let of = |change| JobCommand::Update(Box::new(change));
+    let change = |secs| of(JobChange { time_min: Some(TimeLimit::Secs(secs)), ..JobChange::default() });
+    let limit = |secs| of(JobChange { time_limit: Some(TimeLimit::Secs(secs)), ..JobChange::default() });
+    let by = |delta| of(JobChange { time_limit_delta_secs: Some(delta), ..JobChange::default() });
     let mut job = Bench::with(JobSpec { time_limit: Some(TimeLimit::Secs(3600)), ..spec() });
     assert_eq!(job.order(change(3660)), Err(Refusal::InvalidTimeLimit));
     job.order(change(60)).unwrap();
     assert_eq!(job.view().spec.time_min, Some(TimeLimit::Secs(60)));
-    assert_eq!(Bench::running(spec()).order(change(60)), Err(Refusal::JobNotPending));
+    assert_eq!(job.order(limit(59)), Err(Refusal::InvalidTimeLimit));
+    assert_eq!(job.order(by(-3541)), Err(Refusal::InvalidTimeLimit));
+    let both = JobChange {
+        time_min: Some(TimeLimit::Secs(30)),
+        time_limit: Some(TimeLimit::Secs(59)),
+        ..JobChange::default()
+    };
+    job.order(of(both)).unwrap();
+    assert_eq!(job.view().time_limit, TimeLimit::Secs(59));
+    let least = JobSpec { time_min: Some(TimeLimit::Secs(60)), ..spec() };
+    let mut running = Bench::running(least);
+    assert_eq!(running.order(change(60)), Err(Refusal::JobNotPending));
+    running.order(limit(30)).unwrap();
+    assert_eq!(running.view().time_limit, TimeLimit::Secs(30));
 }
 
 /// Found by simulation: the clock was set back behind a begin time that had come. The job was shown as waiting for it again,

@@ -72,6 +72,9 @@ pub enum HeldBy {
     /// The site, for the exit code (`RequeueExitHold`), or an administrator with `State=SpecialExit`. Its user may
     /// release it.
     SpecialExit,
+    /// The site: it went back to the queue too often without anybody's asking (`MaxBatchRequeue`). As slurm.conf(5) has it,
+    /// that is an administrator's hold.
+    MaxRequeue,
 }
 
 impl HeldBy {
@@ -80,8 +83,14 @@ impl HeldBy {
         match self {
             Self::User | Self::SpecialExit => Reason::JobHeldUser,
             Self::Admin => Reason::JobHeldAdmin,
+            Self::MaxRequeue => Reason::JobHoldMaxRequeue,
             Self::LaunchFailure => Reason::Other("launch failed requeued held".to_owned()),
         }
+    }
+
+    /// Only an administrator lets the job go.
+    pub const fn binds_user(self) -> bool {
+        matches!(self, Self::Admin | Self::MaxRequeue)
     }
 }
 

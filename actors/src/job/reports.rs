@@ -115,7 +115,7 @@ impl JobCore {
     /// Back to the queue without anybody's asking: held once that was so too often (`MaxBatchRequeue`).
     fn requeue_unasked(&self) -> Afterwards {
         let often = self.record.requeues_unasked >= self.site.max_batch_requeue;
-        Afterwards::Requeue { hold: often.then_some(HeldBy::Admin), delay: true }
+        Afterwards::Requeue { hold: often.then_some(HeldBy::MaxRequeue), delay: true }
     }
 
     /// The work of the run is over: record it and see that every node is cleaned.

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    fixtures::{Bench, record},
+    fixtures::{Bench, ROOT, record},
     messages::{JobCommand, JobEffect, JobInput, JobSite, JobTimer},
     record::{Afterwards, EarlierHold, End, Ending},
     state::JobEvent,
@@ -12,6 +12,7 @@ use garrick_model::{
     config::Config,
     ids::Sluid,
     messages::node::{AgentReport, ControllerToNode},
+    refusal::Refusal,
     spec::{JobKind, JobSpec},
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
@@ -304,8 +305,14 @@ fn a_job_that_was_requeued_too_often_unasked_is_held() {
     job.send(JobInput::Timer(JobTimer::Eligible));
     job.allocate(&["n0", "n1"]);
     job.started();
-    assert_eq!(fails(&mut job), (JobState::Pending, Reason::JobHeldAdmin, 2));
+    assert_eq!(fails(&mut job), (JobState::Pending, Reason::JobHoldMaxRequeue, 2));
     assert_eq!(&job.replayed(), job.core.record());
+    // His own hold does not weaken it.
+    job.order(JobCommand::Hold { admin: false }).unwrap();
+    assert_eq!(job.order(JobCommand::Release), Err(Refusal::AccessDenied));
+    assert_eq!(job.view().reason, Reason::JobHoldMaxRequeue);
+    job.command(ROOT, None, JobCommand::Release).0.unwrap();
+    assert_eq!((job.core.record().hold, job.core.record().requeues_unasked), (None, 0));
 }
 
 #[test]

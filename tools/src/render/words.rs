@@ -92,6 +92,7 @@ pub fn reason(reason: &Reason) -> Cow<'_, str> {
         Reason::BeginTime => "BeginTime",
         Reason::JobHeldUser => "JobHeldUser",
         Reason::JobHeldAdmin => "JobHeldAdmin",
+        Reason::JobHoldMaxRequeue => "JobHoldMaxRequeue",
         Reason::JobArrayTaskLimit => "JobArrayTaskLimit",
         Reason::PartitionNodeLimit => "PartitionNodeLimit",
         Reason::PartitionTimeLimit => "PartitionTimeLimit",

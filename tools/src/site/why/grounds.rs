@@ -67,7 +67,7 @@ pub fn grounds(job: &JobView, around: &Around, zone: &TimeZone) -> String {
     let update = |what: &str| format!("\"scontrol update JobId={} {what}\"", job.id);
     match &job.reason {
         _ if job.priority == 0 => held(job),
-        Reason::JobHeldUser | Reason::JobHeldAdmin => held(job),
+        Reason::JobHeldUser | Reason::JobHeldAdmin | Reason::JobHoldMaxRequeue => held(job),
         Reason::Dependency => depends(job, around),
         Reason::DependencyNeverSatisfied => format!(
             "what it depends on can never be fulfilled any more: {}; {} lets it run all the same, \"scancel {}\" gives it up",
@@ -137,10 +137,12 @@ pub fn grounds(job: &JobView, around: &Around, zone: &TimeZone) -> String {
 fn held(job: &JobView) -> String {
     let who = match job.reason {
         Reason::JobHeldUser => "it is held by its user",
-        Reason::JobHeldAdmin => "it is held by an administrator, or since it went back to the queue too often",
+        Reason::JobHeldAdmin => "it is held by an administrator",
+        Reason::JobHoldMaxRequeue => "it is held, since it went back to the queue too often (MaxBatchRequeue)",
         _ => "it is held",
     };
-    format!("{who}; \"scontrol release {}\" lets it go", job.id)
+    let whose = if job.reason == Reason::JobHoldMaxRequeue { "an administrator's " } else { "" };
+    format!("{who}; {whose}\"scontrol release {}\" lets it go", job.id)
 }
 
 /// Conditions that are not fulfilled, and how it stands with the jobs that they are about.
