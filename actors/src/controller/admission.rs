@@ -191,7 +191,9 @@ impl Rules<'_> {
                 .and_then(|()| match self.config.enforce_part_limits {
                     // It waits until the partition takes it.
                     EnforcePartLimits::No => Ok(()),
-                    EnforcePartLimits::Any | EnforcePartLimits::All => takes(partition, by, spec),
+                    EnforcePartLimits::Any | EnforcePartLimits::All => {
+                        takes(partition, by, spec.account.as_deref(), spec.qos.as_deref())
+                    }
                 });
             match may {
                 Ok(()) => usable.push(Arc::clone(partition)),
@@ -326,11 +328,8 @@ impl Rules<'_> {
     }
 
     fn check_constraint(&self, spec: &JobSpec) -> Result<(), Refusal> {
-        let words = &self.config.scheduler_parameters;
-        let (any, any_preferred) = (words.has("ignore_constraint_validation"), words.has("ignore_prefer_validation"));
         let known = |feature: &str| self.feasibility.knows_feature(feature);
-        check_constraint(spec.constraint.as_deref(), &|feature| any || known(feature))?;
-        check_constraint(spec.prefer.as_deref(), &|feature| any_preferred || known(feature))
+        check_features(self.config, spec.constraint.as_deref(), spec.prefer.as_deref(), &known)
     }
 
     fn names_unknown_features(&self, spec: &JobSpec) -> bool {
@@ -566,13 +565,18 @@ pub fn may_use(config: &Config, partition: &PartitionView, by: &Submitter<'_>) -
 }
 
 /// Does this partition take jobs of that account, and with that QOS?
-fn takes(partition: &PartitionView, by: &Submitter<'_>, spec: &JobSpec) -> Result<(), Refusal> {
-    if !partition.config.allows_account(spec.account.as_deref()) {
-        return Err(Refusal::InvalidAccount(spec.account.clone()));
+pub(super) fn takes(
+    partition: &PartitionView,
+    by: &Submitter<'_>,
+    account: Option<&str>,
+    qos: Option<&str>,
+) -> Result<(), Refusal> {
+    if !partition.config.allows_account(account) {
+        return Err(Refusal::InvalidAccount(account.map(str::to_owned)));
     }
     // As in Slurm, root's jobs have any QOS.
-    if by.caller.uid != 0 && !partition.config.allows_qos(spec.qos.as_deref()) {
-        return Err(Refusal::InvalidQos(spec.qos.clone()));
+    if by.caller.uid != 0 && !partition.config.allows_qos(qos) {
+        return Err(Refusal::InvalidQos(qos.map(str::to_owned)));
     }
     Ok(())
 }
@@ -617,8 +621,21 @@ pub fn check_licenses(request: Option<String>, config: &Config) -> Result<Option
     if asked().all(known) && enough { Ok(Some(numbered)) } else { Err(refusal()) }
 }
 
+/// Features that are asked for and those that are preferred, where the site does not leave unknown ones to its users.
+pub fn check_features(
+    config: &Config,
+    constraint: Option<&str>,
+    prefer: Option<&str>,
+    known: &dyn Fn(&str) -> bool,
+) -> Result<(), Refusal> {
+    let words = &config.scheduler_parameters;
+    let (any, any_preferred) = (words.has("ignore_constraint_validation"), words.has("ignore_prefer_validation"));
+    check_constraint(constraint, &|feature| any || known(feature))?;
+    check_constraint(prefer, &|feature| any_preferred || known(feature))
+}
+
 /// A feature expression must be one, and every feature in it must be on some node.
-pub fn check_constraint(constraint: Option<&str>, known: &dyn Fn(&str) -> bool) -> Result<(), Refusal> {
+fn check_constraint(constraint: Option<&str>, known: &dyn Fn(&str) -> bool) -> Result<(), Refusal> {
     let Some(text) = constraint.filter(|text| !text.is_empty()) else { return Ok(()) };
     let refusal = || Refusal::InvalidFeature(text.to_owned());
     let wish = Wish::parse(text).map_err(|_| refusal())?;

@@ -1,7 +1,7 @@
 //! Commands that change something: found out whom they mean, sent to each owner, answered together.
 
 use super::{
-    admission::{check_constraint, check_licenses},
+    admission::{check_features, check_licenses},
     circles::Awaited,
     dynamic_nodes::RosterChange,
     env::deliver,
@@ -265,16 +265,14 @@ impl ControllerActor {
             }
         }
         let config = self.env.config();
-        let any = config.scheduler_parameters.has("ignore_constraint_validation");
         let feasibility = self.feasibility();
         for name in change.nodelist.iter().chain(&change.exclude).flatten() {
             if !feasibility.knows_node(name) {
                 return Err(Refusal::InvalidNode(name.clone()));
             }
         }
-        for wish in [&change.constraint, &change.prefer] {
-            check_constraint(wish.as_deref(), &|feature| any || feasibility.knows_feature(feature))?;
-        }
+        let known_feature = |feature: &str| feasibility.knows_feature(feature);
+        check_features(&config, change.constraint.as_deref(), change.prefer.as_deref(), &known_feature)?;
         change.licenses = check_licenses(change.licenses.take(), &config)?;
         if change.request.left_to_system.is_some() && !config.allow_spec_resources {
             return Err(Refusal::NotSupported("CoreSpec without AllowSpecResourcesUsage=YES".to_owned()));

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    fixtures::{Agents, Habit, MemoryJournal, Rig, config_of},
+    fixtures::{Agents, Habit, MemoryJournal, Rig, config_of, with_system},
     messages::ControllerMsg,
     roster::Roster,
 };
@@ -19,7 +19,6 @@ use garrick_model::{
     spec::{JobSpec, NodeCount},
     state::{JobState, NodeBase},
 };
-use garrick_runtime::{System, SystemConfig};
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 const SITE: &str = "ClusterName=c\nSlurmctldHost=head\nMaxNodeCount=4\nReturnToService=2\nNodeName=n0 CPUs=4 RealMemory=1000\n\
@@ -192,11 +191,6 @@ fn nodes_are_created_all_or_none() {
     let d2 = config.node("d2").unwrap();
     assert_eq!((d2.settings.shape.cpus, d2.target()), (4, "10.0.0.9:7000".to_owned()));
     assert!(joins(&mut roster, "n0", "").unwrap_err().contains("without -Z"));
-}
-
-fn with_system(body: impl AsyncFnOnce(System)) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(System::within(SystemConfig::default(), body));
 }
 
 /// Until a node's board entry is as wanted; `None`: it is not there.

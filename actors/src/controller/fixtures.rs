@@ -21,7 +21,7 @@ use garrick_model::{
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };
-use garrick_runtime::{Address, ReplyTo, System};
+use garrick_runtime::{Address, ReplyTo, System, SystemConfig};
 use std::{
     collections::BTreeMap,
     path::Path,
@@ -161,6 +161,18 @@ pub struct Rig {
     pub controller: Controller,
     pub journal: MemoryJournal,
     requests: u64,
+}
+
+/// Runs a test on an actor system of its own.
+pub fn with_system(body: impl AsyncFnOnce(System)) {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a test may have a runtime");
+    runtime.block_on(System::within(SystemConfig::default(), body));
+}
+
+/// Runs a test with a controller that has nothing in its journal.
+pub fn with_rig(conf: &str, body: impl AsyncFnOnce(Rig)) {
+    with_system(async |system| body(Rig::start(&system, conf, MemoryJournal::default())).await);
 }
 
 /// Any random number will do where one thread makes all runs.

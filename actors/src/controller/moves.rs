@@ -2,11 +2,12 @@
 //! submitted it. Called by the front for `UpdateJob`.
 
 use super::{
-    admission::{Extent, Submitter, may_use},
+    admission::{Extent, Submitter, may_use, takes},
     front::ControllerActor,
 };
 use crate::job::messages::Authority;
 use garrick_model::{
+    config::EnforcePartLimits,
     messages::command::{Caller, JobChange, JobSelector},
     refusal::Refusal,
     time::TimeLimit,
@@ -19,7 +20,8 @@ impl ControllerActor {
     /// Administrators may put a job where they like.
     pub(super) fn check_move(&self, by: Authority, jobs: &[JobSelector], change: &JobChange) -> Result<(), Refusal> {
         let limits = change.time_limit.is_some() || change.time_limit_delta_secs.is_some() || change.nodes.is_some();
-        if by.admin || !(limits || change.partitions.is_some()) {
+        let other_place = change.partitions.is_some() || change.account.is_some();
+        if by.admin || !(limits || other_place) {
             return Ok(());
         }
         let config = self.env.config();
@@ -29,13 +31,29 @@ impl ControllerActor {
         let own = |view: &Arc<JobView>| view.uid == by.uid && view.state.waits();
         for view in jobs.iter().flat_map(|selector| self.selected(selector)).filter(own) {
             let names = change.partitions.as_ref().unwrap_or(&view.partitions);
-            let partitions: Vec<Arc<PartitionView>> =
+            let mut partitions: Vec<Arc<PartitionView>> =
                 names.iter().filter_map(|name| known.iter().find(|p| p.config.name == *name)).cloned().collect();
+            let caller = Caller { uid: view.uid, gid: view.gid, pid: 0, host: view.spec.submit_host.clone() };
+            let user = self.env.ports.users.user(view.uid);
+            let owner = Submitter { caller: &caller, user, group: None, admin: false };
             if change.partitions.is_some() {
-                let caller = Caller { uid: view.uid, gid: view.gid, pid: 0, host: view.spec.submit_host.clone() };
-                let user = self.env.ports.users.user(view.uid);
-                let owner = Submitter { caller: &caller, user, group: None, admin: false };
                 partitions.iter().try_for_each(|partition| may_use(&config, partition, &owner))?;
+            }
+            if other_place && config.enforce_part_limits != EnforcePartLimits::No {
+                let account = change.account.as_deref().or(view.spec.account.as_deref());
+                let qos = view.spec.qos.as_deref();
+                let mut refused = None;
+                partitions.retain(|partition| match takes(partition, &owner, account, qos) {
+                    Ok(()) => true,
+                    Err(refusal) => {
+                        refused = Some(refusal);
+                        false
+                    }
+                });
+                let all = config.enforce_part_limits == EnforcePartLimits::All;
+                if let Some(refusal) = refused.filter(|_| all || partitions.is_empty()) {
+                    return Err(refusal);
+                }
             }
             extent(&view, change).enforce(config.enforce_part_limits, &partitions, nodes)?;
         }

@@ -1,7 +1,7 @@
 //! Changes of waiting jobs, judged as submissions are.
 #![allow(clippy::unwrap_used)]
 
-use super::fixtures::{MemoryJournal, Rig};
+use super::fixtures::{Rig, with_rig};
 use crate::scheduler::fixtures::spec;
 use garrick_model::{
     ids::JobId,
@@ -10,7 +10,6 @@ use garrick_model::{
     spec::{JobSpec, NodeCount, Sharing},
     time::TimeLimit,
 };
-use garrick_runtime::{System, SystemConfig};
 
 /// Nodes that never come, so that all jobs wait.
 const SITE: &str = "ClusterName=test\nSlurmctldHost=head\n\
@@ -20,13 +19,6 @@ const SITE: &str = "ClusterName=test\nSlurmctldHost=head\n\
     PartitionName=root Nodes=ALL RootOnly=YES\n\
     PartitionName=off Nodes=ALL State=DRAIN\n\
     PartitionName=alice Nodes=ALL AllowGroups=alice\n";
-
-fn with_rig(conf: &str, body: impl AsyncFnOnce(Rig)) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(System::within(SystemConfig::default(), async |system| {
-        body(Rig::start(&system, conf, MemoryJournal::default())).await;
-    }));
-}
 
 async fn update(rig: &Rig, uid: u32, job: JobId, change: JobChange) -> Result<(), Refusal> {
     let jobs = vec![JobSelector { job, tasks: None, het: None }];
@@ -108,4 +100,51 @@ fn a_label_is_changed_as_it_is_given_and_goes_with_the_account() {
         assert_eq!(update(&rig, 1001, job, both).await, Ok(()), "without MCSPlugin it has no effect");
         rig.until(job, |view| view.spec.comment.is_some() && view.spec.mcs_label.is_none()).await;
     });
+}
+
+#[test]
+fn partitions_that_do_not_take_an_account_are_no_place_to_move_to_where_limits_are_enforced() {
+    let site = format!(
+        "{SITE}PartitionName=physics Nodes=ALL AllowAccounts=physics\nPartitionName=slow Nodes=ALL DenyQos=fast\n"
+    );
+    let job = || JobSpec { account: Some("chemistry".to_owned()), qos: Some("fast".to_owned()), ..spec() };
+    let account = |name: &str| JobChange { account: Some(name.to_owned()), ..JobChange::default() };
+    let no_account = || Err(Refusal::InvalidAccount(Some("chemistry".to_owned())));
+    let no_qos = || Err(Refusal::InvalidQos(Some("fast".to_owned())));
+    with_rig(&format!("EnforcePartLimits=ALL\n{site}"), async |mut rig: Rig| {
+        let job = rig.submitted(job()).await;
+        let moved = async |change: JobChange| update(&rig, 1001, job, change).await;
+        assert_eq!(moved(to(&["physics"])).await, no_account());
+        assert_eq!(moved(to(&["debug", "slow"])).await, no_qos());
+        assert_eq!(moved(JobChange { account: Some("physics".to_owned()), ..to(&["physics"]) }).await, Ok(()));
+        assert_eq!(moved(account("chemistry")).await, no_account(), "its partition does not take that");
+        assert_eq!(update(&rig, 0, job, account("chemistry")).await, Ok(()), "an administrator may");
+    });
+    with_rig(&format!("EnforcePartLimits=ANY\n{site}"), async |mut rig: Rig| {
+        let job = rig.submitted(job()).await;
+        assert_eq!(update(&rig, 1001, job, to(&["physics", "slow"])).await, no_qos());
+        let long = JobChange { time_limit: Some(TimeLimit::Secs(61 * 60)), ..to(&["physics", "debug"]) };
+        assert_eq!(
+            update(&rig, 1001, job, long).await,
+            Err(Refusal::InvalidTimeLimit),
+            "where it may go it is too long"
+        );
+        assert_eq!(update(&rig, 1001, job, to(&["physics", "debug"])).await, Ok(()), "one takes it");
+    });
+    with_rig(&site, async |mut rig: Rig| {
+        let job = rig.submitted(job()).await;
+        assert_eq!(update(&rig, 1001, job, to(&["physics"])).await, Ok(()), "it waits there");
+    });
+}
+
+#[test]
+fn unknown_features_may_be_preferred_where_the_site_lets_them_come_later() {
+    let prefer = || JobChange { prefer: Some("later".to_owned()), ..JobChange::default() };
+    let unknown = || Err(Refusal::InvalidFeature("later".to_owned()));
+    for (words, answer) in [("ignore_constraint_validation", unknown()), ("ignore_prefer_validation", Ok(()))] {
+        with_rig(&format!("SchedulerParameters={words}\n{SITE}"), async |mut rig: Rig| {
+            let job = rig.submitted(spec()).await;
+            assert_eq!(update(&rig, 1001, job, prefer()).await, answer, "{words}");
+        });
+    }
 }

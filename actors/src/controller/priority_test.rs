@@ -1,7 +1,7 @@
 //! Priorities of several factors in a whole controller.
 #![allow(clippy::unwrap_used)]
 
-use super::fixtures::{MemoryJournal, Rig};
+use super::fixtures::{Rig, with_rig};
 use crate::scheduler::fixtures::spec;
 use garrick_model::{
     ids::JobId,
@@ -10,7 +10,6 @@ use garrick_model::{
     spec::{JobSpec, NodeCount},
     view::JobView,
 };
-use garrick_runtime::{System, SystemConfig};
 
 /// Nodes that never come, so that all jobs wait.
 const SITE: &str = "ClusterName=test\nSlurmctldHost=head\nPriorityType=priority/multifactor\n\
@@ -18,13 +17,6 @@ const SITE: &str = "ClusterName=test\nSlurmctldHost=head\nPriorityType=priority/
     NodeName=n[0-3] CPUs=4 RealMemory=1000\n\
     PartitionName=debug Nodes=ALL Default=YES PriorityJobFactor=1\n\
     PartitionName=fast Nodes=ALL PriorityJobFactor=10\n";
-
-fn with_rig(body: impl AsyncFnOnce(Rig)) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(System::within(SystemConfig::default(), async |system| {
-        body(Rig::start(&system, SITE, MemoryJournal::default())).await;
-    }));
-}
 
 fn wide(nodes: u32) -> JobSpec {
     JobSpec { nodes: Some(NodeCount { min: nodes, max: Some(nodes) }), tasks: Some(4 * nodes), ..spec() }
@@ -53,7 +45,7 @@ fn one(reply: CommandReply) -> Result<(), Refusal> {
 
 #[test]
 fn the_scheduler_calculates_and_the_owner_shows() {
-    with_rig(async |mut rig: Rig| {
+    with_rig(SITE, async |mut rig: Rig| {
         let small = rig.submitted(wide(1)).await;
         let large = rig.submitted(JobSpec { partitions: vec!["fast".to_owned()], ..wide(4) }).await;
         rig.until(small, |view| view.priority == 260).await;
@@ -80,7 +72,7 @@ fn the_scheduler_calculates_and_the_owner_shows() {
 
 #[test]
 fn what_was_fixed_stays_until_it_is_held_and_released() {
-    with_rig(async |mut rig: Rig| {
+    with_rig(SITE, async |mut rig: Rig| {
         let job = rig.submitted(wide(1)).await;
         rig.until(job, |view| view.priority == 260).await;
         let fix = |priority| JobChange { priority: Some(priority), ..JobChange::default() };
@@ -102,7 +94,7 @@ fn what_was_fixed_stays_until_it_is_held_and_released() {
 
 #[test]
 fn users_order_their_own_jobs() {
-    with_rig(async |mut rig: Rig| {
+    with_rig(SITE, async |mut rig: Rig| {
         let first = rig.submitted(wide(3)).await;
         let second = rig.submitted(wide(2)).await;
         let third = rig.submitted(wide(1)).await;
@@ -123,15 +115,13 @@ fn users_order_their_own_jobs() {
 
 #[test]
 fn in_order_of_submission_there_are_no_factors_to_show() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(System::within(SystemConfig::default(), async |system| {
-        let site = SITE.replace("PriorityType=priority/multifactor\n", "");
-        let mut rig = Rig::start(&system, &site, MemoryJournal::default());
+    let site = SITE.replace("PriorityType=priority/multifactor\n", "");
+    with_rig(&site, async |mut rig: Rig| {
         let job = rig.submitted(wide(1)).await;
         rig.until(job, |view| view.priority > 1_000_000).await;
         match rig.ask(1001, CommandRequest::ListPriorities).await {
             CommandReply::Priorities { kind, jobs, .. } => assert!(kind == "priority/basic" && jobs.is_empty()),
             other => panic!("{other:?}"),
         }
-    }));
+    });
 }

@@ -1,7 +1,7 @@
 //! Steps at the controller: reports, what they cost in messages, lists, and orders to step managers.
 #![allow(clippy::unwrap_used)]
 
-use super::fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES};
+use super::fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, with_system};
 use crate::scheduler::fixtures::spec;
 use garrick_model::{
     ids::{JobId, Sluid, StepId, StepKey},
@@ -18,13 +18,8 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::{StepCounts, StepOrigin, StepRow, StepRows, StepView},
 };
-use garrick_runtime::{System, SystemConfig};
+use garrick_runtime::System;
 use std::{collections::BTreeMap, ops::Range};
-
-fn with_system(body: impl AsyncFnOnce(System)) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(System::within(SystemConfig::default(), body));
-}
 
 /// A controller with two nodes, and a job of alice's that runs on both.
 async fn running(system: &System) -> (Rig, Agents, JobId, Sluid) {
