@@ -105,10 +105,15 @@ impl ControllerActor {
     /// What the owner cannot know: host list functions, features, users and groups.
     fn check_reservation(&mut self, change: &mut ReservationChange) -> Result<(), Refusal> {
         let users = &self.env.ports.users;
-        // Those who are to be taken off it may be gone.
         for list in [&mut change.users, &mut change.users_more].into_iter().flatten() {
             for name in &mut list.names {
                 *name = users.user_called(name).ok_or_else(|| Refusal::InvalidUser(name.clone()))?;
+            }
+        }
+        // Those who are to be taken off it may be gone.
+        for name in change.users_less.iter_mut().flat_map(|list| &mut list.names) {
+            if let Some(called) = users.user_called(name) {
+                *name = called;
             }
         }
         for name in change.groups.iter_mut().flatten() {
