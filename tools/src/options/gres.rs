@@ -11,6 +11,8 @@ use garrick_model::{
     spec_text::gres::{self as text, GresTextError},
 };
 
+const CPUS_PER_GPU: &str = "cpus-per-gpu";
+
 const fn option(
     long: &'static str,
     short: Option<char>,
@@ -78,7 +80,7 @@ pub const OPTIONS: &[OptionDef] = &[
         t.choose(CPUS_OF_TASK, g)
     })
     .env(&["SBATCH_TRES_PER_TASK", "SALLOC_TRES_PER_TASK", "SLURM_TRES_PER_TASK"]),
-    option("cpus-per-gpu", None, Required("n"), "CPUs per allocated GPU", |t, g| {
+    option(CPUS_PER_GPU, None, Required("n"), "CPUs per allocated GPU", |t, g| {
         t.gres.cpus_per_gpu = g.sourced(g.number(1)?);
         t.choose(CPUS_OF_TASK, g)
     })
@@ -152,6 +154,11 @@ pub fn of_job(typed: &Typed) -> Result<GresRequest, OptionError> {
     {
         return Err(OptionError::Text("--gres=gpu and --gpus-per-node are mutually exclusive.".to_owned()));
     }
+    if let Some(per_gpu) = &typed.gres.cpus_per_gpu
+        && typed.said_otherwise(CPUS_OF_TASK, CPUS_PER_GPU) > Some(per_gpu.source)
+    {
+        asked.cpus_per_gpu = None;
+    }
     if let (Some(memory), Some(per_gpu)) = (&typed.memory, &typed.gres.mem_per_gpu) {
         if memory.source == per_gpu.source {
             return Err(OptionError::Text(
@@ -163,6 +170,12 @@ pub fn of_job(typed: &Typed) -> Result<GresRequest, OptionError> {
         }
     }
     Ok(asked)
+}
+
+/// CPUs of a job's task, where no later place says how many a GPU has.
+pub fn cpus_of_task(typed: &Typed) -> Option<u32> {
+    let per_gpu = typed.gres.cpus_per_gpu.as_ref().map(|per_gpu| per_gpu.source);
+    typed.cpus_per_task.filter(|_| typed.said_otherwise(CPUS_OF_TASK, CPUS_PER_GPU) >= per_gpu)
 }
 
 /// Of a step, and what it takes over from its job where it names nothing: what the environment says of GPUs is about the
@@ -179,6 +192,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::options::{
+        script_lines::{Mark, ScriptLine},
         sources::{command_line, lay_over},
         table::Command,
     };
@@ -209,6 +223,28 @@ mod tests {
         assert!(of_job(&typed(Command::Sbatch, &[], "--gpus-per-socket=1").unwrap()).is_err());
         let both = typed(Command::Sbatch, &[], "--mem=1G --mem-per-gpu=1G").unwrap();
         assert!(of_job(&both).is_err());
+    }
+
+    /// They exclude each other: both sent, that of the script would go over that of the command line.
+    #[test]
+    fn of_cpus_of_a_task_and_of_a_gpu_the_later_place_counts() {
+        let env = [("SBATCH_CPUS_PER_GPU", "2")];
+        let counts = |script: &str, env: &[(&str, &str)], line: &str| {
+            let words = script.split_whitespace().map(OsString::from).collect();
+            let lines = [ScriptLine { number: 2, mark: Mark::Sbatch, words }];
+            let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            let parsed = command_line(Command::Sbatch, &args).unwrap();
+            let variable = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(*v));
+            let now = Timestamp::from_secs(0);
+            let typed = lay_over(Command::Sbatch, &lines, &variable, &parsed.options, now).unwrap();
+            (cpus_of_task(&typed), of_job(&typed).unwrap().cpus_per_gpu)
+        };
+        assert_eq!(counts("-c8", &[], "--cpus-per-gpu=1 --gres=gpu:4"), (None, Some(1)));
+        assert_eq!(counts("--tres-per-task=cpu=8", &[], "--cpus-per-gpu=1"), (None, Some(1)));
+        assert_eq!(counts("--cpus-per-gpu=1 --gres=gpu:4", &[], "-c8"), (Some(8), None));
+        assert_eq!(counts("-c8", &env, ""), (None, Some(2)));
+        assert_eq!(counts("-c8", &env, "-c3"), (Some(3), None));
+        assert_eq!(counts("-c8", &[], "-c3"), (Some(3), None));
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         },
         // A list says how many each node has.
         tasks_per_node: typed.ntasks_per_node.filter(|_| task_nodes.is_empty()).map(|n| n.value),
-        cpus_per_task: typed.cpus_per_task,
+        cpus_per_task: gres::cpus_of_task(typed),
         min_cpus_per_node: typed.mincpus,
         memory: typed.memory.map(|m| m.value).unwrap_or_default(),
         tmp_disk_mib: typed.tmp_disk_mib,

@@ -475,4 +475,10 @@ impl Typed {
         self.chosen.push((what, Sourced { value: given.name, source: given.source }));
         Ok(())
     }
+
+    /// The last place where another option than that one says it.
+    pub fn said_otherwise(&self, what: &'static str, than: &str) -> Option<Source> {
+        let others = self.chosen.iter().filter(|(known, by)| *known == what && by.value != than);
+        others.map(|(_, by)| by.source).max()
+    }
 }
