@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
-    fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, config_of},
+    fixtures::{Agents, Habit, MemoryJournal, Rig, TWO_NODES, config_of, with_system},
     messages::ControllerMsg,
     setup::Recover,
     turnstile::MOST_OF_USER,
@@ -27,13 +27,8 @@ use garrick_model::{
     state::{JobState, Reason},
     view::PartitionState,
 };
-use garrick_runtime::{System, SystemConfig};
+use garrick_runtime::System;
 use std::future::Future;
-
-fn with_system(body: impl AsyncFnOnce(System)) {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(System::within(SystemConfig::default(), body));
-}
 
 fn rig(system: &System) -> (Rig, Agents) {
     let rig = Rig::start(system, TWO_NODES, MemoryJournal::default());
@@ -491,7 +486,20 @@ fn users_and_groups_of_a_reservation_must_be_there() {
         assert_eq!(rig.ask(0, change("alice,carol", &[])).await, refused(Refusal::InvalidUser("carol".to_owned())));
         assert_eq!(rig.ask(0, change("", &["staff"])).await, refused(Refusal::InvalidGroup("staff".to_owned())));
         let CommandReply::ReservationCreated(name) = rig.ask(0, change("1001", &[])).await else { panic!() };
-        assert_eq!(rig.controller.env.boards.reservations.get(&name).unwrap().users.names, ["alice"]);
+        let users = |name: &String| rig.controller.env.boards.reservations.get(name).unwrap().users.names.clone();
+        assert_eq!(users(&name), ["alice"]);
+        let update = |more: &str, less: &str| {
+            CommandRequest::UpdateReservation(Box::new(ReservationChange {
+                name: Some(name.clone()),
+                users_more: AccessList::parse(more).filter(|users| !users.is_empty()),
+                users_less: AccessList::parse(less).filter(|users| !users.is_empty()),
+                ..ReservationChange::default()
+            }))
+        };
+        // By number as by name, in either direction.
+        assert_eq!(rig.ask(0, update("1002", "1001")).await, CommandReply::Done);
+        assert_eq!(users(&name), ["bob"]);
+        assert!(matches!(rig.ask(0, update("", "1999")).await, CommandReply::Refused(Refusal::InvalidUpdate(_))));
     });
 }
 
@@ -504,6 +512,23 @@ fn a_job_would_start_where_there_is_room() {
         let reply = rig.ask(1001, CommandRequest::TestJob { spec: Box::new(spec()) }).await;
         let CommandReply::WouldStart { job, nodes, partition, cpus, .. } = reply else { panic!("{reply:?}") };
         assert_eq!((job, nodes.as_str(), partition.as_str(), cpus), (JobId(1), "n0", "debug", 1));
+    });
+}
+
+#[test]
+fn a_job_that_would_be_held_does_not_start_at_any_time() {
+    with_system(async |system| {
+        let (rig, mut agents) = rig(&system);
+        agents.connect("n0", Habit::Finish);
+        rig.until_up("n0").await;
+        let held = || JobSpec { hold: true, ..spec() };
+        let refused = CommandReply::Refused(Refusal::JobHeld);
+        assert_eq!(rig.ask(1001, CommandRequest::TestJob { spec: Box::new(held()) }).await, refused);
+        let of = |specs| CommandRequest::TestHetJob { specs };
+        assert_eq!(rig.ask(1001, of(vec![held(), spec()])).await, refused);
+        assert_eq!(rig.ask(1001, of(vec![spec(), held()])).await, refused);
+        let reply = rig.ask(1001, of(vec![spec(), spec()])).await;
+        assert!(matches!(reply, CommandReply::WouldStart { .. }), "{reply:?}");
     });
 }
 

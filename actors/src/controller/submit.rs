@@ -188,15 +188,15 @@ impl ControllerActor {
                 return;
             }
         };
-        if admitted.record.hold.is_some() {
-            replies.send(CommandReply::Refused(Refusal::JobHeld));
-            return;
-        }
         self.say_when(vec![admitted.record], now, replies);
     }
 
     /// When all of these could start together, the leader first.
     pub(super) fn say_when(&self, records: Vec<JobRecord>, now: Timestamp, mut replies: Box<dyn ReplySink>) {
+        if records.iter().any(|record| record.hold.is_some()) {
+            replies.send(CommandReply::Refused(Refusal::JobHeld));
+            return;
+        }
         let Ok(turn) = Arc::clone(&self.questions).try_acquire_owned() else {
             replies.send(CommandReply::Refused(Refusal::RetryAfter { after: TOO_MANY_QUESTIONS }));
             return;
