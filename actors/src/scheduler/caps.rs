@@ -1,5 +1,5 @@
-//! The most CPUs that all jobs of a partition together have of a node (`MaxCPUsPerNode`, `MaxCPUsPerSocket`). Whoever has a
-//! node to himself has all of it.
+//! The most CPUs that all jobs of a partition together have of a node (`MaxCPUsPerNode`, `MaxCPUsPerSocket`). Nobody
+//! may ask for more than that on a node, not with the node to himself either; but then he is given all of it.
 
 use super::{facts::ClusterView, free::Amount, horizon::NEVER, machine::PlannedHold, request::NodeUse};
 use fixedbitset::FixedBitSet;

@@ -71,6 +71,19 @@ fn jobs_of_a_partition_share_its_part_of_a_node() {
     assert_eq!(last, [on_n0(1, "4-7"), on_n0(3, "8-9")]);
 }
 
+/// slurm.conf(5): no more than that is available to jobs of the partition.
+#[test]
+fn with_a_node_to_itself_a_job_asks_for_no_more_and_is_given_all_of_it() {
+    let alone = |tasks| JobSpec { sharing: Sharing::Exclusive, ..small(tasks, "cpu") };
+    for caps in [SIX, FOUR_A_SOCKET] {
+        let most = caps.most(&machine(0).shape);
+        let view = shared_nodes(vec![machine(0)], vec![alone(most)], caps);
+        assert_eq!(given(&view), [(1, "n0=0-15".to_owned())]);
+        let could = |tasks| Feasibility::new(view.clone()).check(&job(1, alone(tasks))).is_ok();
+        assert!(could(most) && !could(most + 1));
+    }
+}
+
 #[test]
 fn a_socket_gives_a_partition_so_many() {
     let on_n0 = |id: u32, cpus: &str| (id, format!("n0={cpus}"));

@@ -239,7 +239,9 @@ pub(super) fn mode(text: &str) -> Value<(PreemptWords, String)> {
     ];
     let named: Vec<PreemptMode> = ways.iter().filter(|(word, _)| has(word)).map(|(_, mode)| *mode).collect();
     if named.len() > 1 || (has("OFF") && words.len() > 1) {
-        return Err(SettingError::new(format!("\"{text}\" says several modes")).suggest("OFF, CANCEL or REQUEUE"));
+        return Err(
+            SettingError::new(format!("\"{text}\" says several modes")).suggest("OFF, CANCEL, REQUEUE or SUSPEND,GANG")
+        );
     }
     let read = PreemptWords {
         mode: named.first().copied().or(words.is_empty().then_some(PreemptMode::Off)),
