@@ -2,12 +2,14 @@
 //! with the signals of the process that waits.
 
 use super::{
-    allocation::{Allocation, Progress},
+    allocation::{Allocation, Progress, Speaker},
     patience,
     signals::Signals,
+    startup,
 };
 use crate::{
     cluster::{Cluster, ClusterError, Daemon},
+    options::typed::Typed,
     output::Console,
 };
 use garrick_model::{
@@ -183,6 +185,33 @@ pub fn wait(
         let wake =
             [(!said_slow).then_some(start + SAY_AFTER), give_up.filter(|_| !allocation.is_granted()), watch.look_at()];
         poll_for(signals, watch.fd(), wake.into_iter().flatten().min());
+    }
+}
+
+/// Waits for the allocation that `srun` asked for with these options. An error is the exit code; why has been said.
+pub fn allocated(
+    cluster: &Cluster,
+    console: &Console,
+    job: JobId,
+    typed: &Typed,
+    signals: &Signals,
+) -> Result<Arc<JobView>, i32> {
+    let mut allocation = Allocation::new(job, Speaker::Srun, typed.immediate_secs.is_some());
+    let mut watch = Watch::open(cluster, console, job);
+    let immediate = typed.immediate_secs.map(|secs| Duration::from_secs(u64::from(secs)));
+    match wait(&mut watch, &mut allocation, signals, immediate) {
+        Waited::Ready(view) => Ok(view),
+        Waited::Over => Err(startup::exit_code(1)),
+        Waited::Interrupted => {
+            let mut say = Vec::new();
+            allocation.over(false, &mut say);
+            say.iter().for_each(|line| console.info(line));
+            Err(startup::exit_code(1))
+        }
+        Waited::Busy => {
+            console.error(format_args!("Unable to allocate resources: {}", Refusal::Busy));
+            Err(startup::immediate_code())
+        }
     }
 }
 

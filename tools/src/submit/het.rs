@@ -119,7 +119,12 @@ pub fn component(offset: u32, variable: impl Fn(&str) -> Option<String>) -> Resu
     }
     variable(&format!("SLURM_JOB_ID_HET_GROUP_{offset}"))
         .and_then(|id| id.parse().ok())
-        .ok_or_else(|| format!("--het-group: there is no heterogeneous job with a component {offset} around"))
+        .ok_or_else(|| no_component(offset))
+}
+
+/// Why no such component can be meant.
+pub fn no_component(offset: u32) -> String {
+    format!("--het-group: there is no heterogeneous job with a component {offset} around")
 }
 
 /// Says that something cannot be done with a heterogeneous job; returns the exit code.

@@ -3,9 +3,7 @@
 //! first component.
 
 use super::{
-    allocation::{Allocation, Speaker},
-    allocation_wait::{self, Waited, Watch},
-    het,
+    allocation_wait, het,
     job_variables::{self, Surroundings},
     manager,
     parts::{Parts, common_number},
@@ -21,11 +19,10 @@ use crate::{
     cluster::{Answer, Cluster, ClusterError},
     options::{
         export::For,
-        job_spec::{self, Checked, Submitter, Work},
-        step_spec::{self, base_name},
+        job_spec::{self, Checked, Submitter},
+        step_spec,
         table::Command,
         typed::{OptionError, Typed},
-        values,
     },
     output::Console,
 };
@@ -35,11 +32,11 @@ use garrick_model::{
     ids::{JobId, StepId},
     messages::step::{CommandToStepMgr, StepMgrToCommand},
     refusal::Refusal,
-    spec::{JobKind, OpenMode, StepSpec},
+    spec::{OpenMode, StepSpec},
     view::JobView,
 };
 use serde_bytes::ByteBuf;
-use std::{env, ffi::OsString, path::Path, sync::Arc, time::Duration};
+use std::{env, ffi::OsString, path::Path, sync::Arc};
 
 /// How often a number is looked for that is free in all components, while other commands take numbers too.
 const NUMBER_ATTEMPTS: u32 = 100;
@@ -87,7 +84,12 @@ pub fn run(startup: &Startup, args: &[OsString]) -> Result<i32, i32> {
         console.fatal("No command given to execute.");
         return Err(startup::exit_code(1));
     }
-    let Some(around) = first.jobid.map(|job| job.value) else { return alone(startup, args, &first) };
+    let Some(around) = first.jobid.map(|job| job.value) else {
+        if startup.other_components() > 0 {
+            return alone(startup, args, &first);
+        }
+        return Err(failed(none_around(startup)));
+    };
     if env::var_os("SLURM_HET_SIZE").is_none() {
         let what = "A heterogeneous step (srun A : B) in a job that is not heterogeneous";
         return Err(het::not_yet(console, what));
@@ -101,6 +103,13 @@ pub fn run(startup: &Startup, args: &[OsString]) -> Result<i32, i32> {
     let signals = srun::block_signals(console)?;
     let reach = |job| manager::reach(first.conf.as_deref(), console, job);
     step(console, around, &first, components, &submitter, &reach, &signals)
+}
+
+/// Components of a job that is not there were named.
+fn none_around(startup: &Startup) -> String {
+    let text = startup.value_of(0, "het-group").and_then(|text| text.to_str()).unwrap_or_default();
+    het::groups(text)
+        .map_or_else(|wrong| wrong, |groups| het::no_component(groups.first().copied().unwrap_or_default()))
 }
 
 enum Wrong {
@@ -247,21 +256,8 @@ fn alone(startup: &Startup, args: &[OsString], first: &Typed) -> Result<i32, i32
     let submitter =
         submitter::look(Command::Srun, args, first, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
     let operands = startup.operands_of(0);
-    let work = Work {
-        kind: JobKind::Allocation,
-        default_name: env::var("SLURM_JOB_NAME")
-            .ok()
-            .filter(|n| !n.is_empty())
-            .unwrap_or_else(|| base_name(&operands[0])),
-        argv: operands.to_vec(),
-        script: None,
-        command: None,
-    };
-    let dependencies = first.dependency.as_ref().map(|text| values::dependencies(&text.value));
-    let dependencies =
-        dependencies.map(|d| d.ok_or(OptionError::Refused(Refusal::Dependency))).transpose().map_err(wrong)?;
-    // Files of the step are the step's affair.
-    let of_job = Typed { input: None, output: None, error: None, dependencies, ..first.clone() };
+    let work = srun::allocation_for(&operands[0], operands);
+    let of_job = srun::of_job(first).map_err(wrong)?;
     let Checked { spec, warnings } = job_spec::build(&of_job, submitter.clone(), work).map_err(wrong)?;
     warnings.iter().for_each(|line| console.warning(line));
     let specs = het::components(startup, &[], spec, &submitter)?;
@@ -272,24 +268,7 @@ fn alone(startup: &Startup, args: &[OsString], first: &Typed) -> Result<i32, i32
     let (job, said) =
         het::submit(&cluster, console, specs).map_err(|e| startup::tell_cluster(Command::Srun, console, &e))?;
     said.iter().for_each(|line| console.info(line));
-    let mut allocation = Allocation::new(job, Speaker::Srun, first.immediate_secs.is_some());
-    let mut watch = Watch::open(&cluster, console, job);
-    let immediate = first.immediate_secs.map(|secs| Duration::from_secs(u64::from(secs)));
-    match allocation_wait::wait(&mut watch, &mut allocation, &signals, immediate) {
-        Waited::Ready(_) => {}
-        Waited::Over => return Ok(startup::exit_code(1)),
-        Waited::Interrupted => {
-            let mut say = Vec::new();
-            allocation.over(false, &mut say);
-            say.iter().for_each(|line| console.info(line));
-            return Ok(startup::exit_code(1));
-        }
-        Waited::Busy => {
-            console.error(format_args!("Unable to allocate resources: {}", Refusal::Busy));
-            return Ok(startup::immediate_code());
-        }
-    }
-    drop(watch);
+    allocation_wait::allocated(&cluster, console, job, first, &signals)?;
     let code = in_own_job(startup, &cluster, first, job, submitter, &signals).unwrap_or_else(|code| code);
     allocation_wait::finish(&cluster, console, job, code);
     Ok(code)

@@ -1,8 +1,7 @@
 //! `srun`: runs a step in an allocation, or makes an allocation for one step.
 
 use super::{
-    allocation::{self, Allocation, Speaker},
-    allocation_wait::{self, Waited, Watch},
+    allocation, allocation_wait,
     batch_script::{self, BatchScript},
     conversation::Behaviour,
     het, het_step, launch, manager,
@@ -47,7 +46,6 @@ use std::{
     io,
     os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     path::Path,
-    time::Duration,
 };
 
 /// Runs `srun`; `args` are without the program's name. Returns the exit code.
@@ -206,6 +204,25 @@ fn inside(typed: &Typed, console: &Console, job: JobId, submitter: Submitter, wo
     Ok(converse(typed, console, job, door, spec, &plan, &signals))
 }
 
+/// What of a step's options is about the job that is made for it. Its files are its own affair.
+pub(super) fn of_job(typed: &Typed) -> Result<Typed, OptionError> {
+    let dependencies = typed.dependency.as_ref().map(|text| values::dependencies(&text.value));
+    let dependencies = dependencies.map(|d| d.ok_or(OptionError::Refused(Refusal::Dependency))).transpose()?;
+    Ok(Typed { input: None, output: None, error: None, dependencies, ..typed.clone() })
+}
+
+/// That job, for a step of that program.
+pub(super) fn allocation_for(program: &OsString, argv: &[OsString]) -> Work {
+    let named = env::var("SLURM_JOB_NAME").ok().filter(|name| !name.is_empty());
+    Work {
+        kind: JobKind::Allocation,
+        default_name: named.unwrap_or_else(|| base_name(program)),
+        argv: argv.to_vec(),
+        script: None,
+        command: None,
+    }
+}
+
 /// An allocation for one step.
 fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork) -> Result<i32, i32> {
     let wrong = |error: OptionError| startup::tell_option(Command::Srun, console, &error);
@@ -213,28 +230,8 @@ fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork
     let submitter =
         submitter::look(Command::Srun, args, typed, For::Job, &cluster.config().propagate_limits).map_err(wrong)?;
     resolve(&mut work, &submitter);
-    let job_work = Work {
-        kind: JobKind::Allocation,
-        default_name: env::var("SLURM_JOB_NAME")
-            .ok()
-            .filter(|n| !n.is_empty())
-            .unwrap_or_else(|| base_name(&work.program)),
-        argv: work.argv.clone(),
-        script: None,
-        command: None,
-    };
-    // Files of the step are the step's affair.
-    let dependencies = typed.dependency.as_ref().map(|text| values::dependencies(&text.value));
-    let of_job = Typed {
-        input: None,
-        output: None,
-        error: None,
-        dependencies: dependencies
-            .map(|d| d.ok_or(OptionError::Refused(Refusal::Dependency)))
-            .transpose()
-            .map_err(wrong)?,
-        ..typed.clone()
-    };
+    let job_work = allocation_for(&work.program, &work.argv);
+    let of_job = of_job(typed).map_err(wrong)?;
     let Checked { spec, warnings } = job_spec::build(&of_job, submitter.clone(), job_work).map_err(wrong)?;
     if typed.test_only {
         return Ok(sbatch::test_only(Command::Srun, &cluster, console, vec![spec]));
@@ -244,24 +241,7 @@ fn alone(typed: &Typed, console: &Console, args: &[OsString], mut work: StepWork
     let (job, said) =
         sbatch::submit(&cluster, console, spec).map_err(|e| startup::tell_cluster(Command::Srun, console, &e))?;
     said.iter().for_each(|line| console.info(line));
-    let mut allocation = Allocation::new(job, Speaker::Srun, typed.immediate_secs.is_some());
-    let mut watch = Watch::open(&cluster, console, job);
-    let immediate = typed.immediate_secs.map(|secs| Duration::from_secs(u64::from(secs)));
-    let view = match allocation_wait::wait(&mut watch, &mut allocation, &signals, immediate) {
-        Waited::Ready(view) => view,
-        Waited::Over => return Ok(startup::exit_code(1)),
-        Waited::Interrupted => {
-            let mut say = Vec::new();
-            allocation.over(false, &mut say);
-            say.iter().for_each(|line| console.info(line));
-            return Ok(startup::exit_code(1));
-        }
-        Waited::Busy => {
-            console.error(format_args!("Unable to allocate resources: {}", Refusal::Busy));
-            return Ok(startup::immediate_code());
-        }
-    };
-    drop(watch);
+    let view = allocation_wait::allocated(&cluster, console, job, typed, &signals)?;
     let code = in_own_allocation(&cluster, console, &fitted(typed, &view), &view, submitter, work, &signals)
         .unwrap_or_else(|code| code);
     allocation_wait::finish(&cluster, console, job, code);
