@@ -219,6 +219,9 @@ fn cores_and_memory_for_the_system_are_kept_from_jobs() {
     assert_eq!(read_shape("CoreSpecCount=3").reserved_cpus.to_string(), "2-7");
     assert_eq!(read_shape("CoreSpecCount=1").job_cpus().to_string(), "0-5");
     assert_eq!(read_shape("CoreSpecCount=1\nSchedulerParameters=spec_cores_first").job_cpus().to_string(), "2-7");
+    assert_eq!(read_shape("CoreSpecCount=1\nSchedulerParameters=SPEC_CORES_FIRST").job_cpus().to_string(), "2-7");
+    let replaced = "CoreSpecCount=1\nSchedulerParameters=spec_cores_first\nSchedulerParameters=defer";
+    assert_eq!(read_shape(replaced).job_cpus().to_string(), "0-5");
     assert_eq!(read_shape("CpuSpecList=1,6").reserved_cpus.to_string(), "0-1,6-7");
     let shape = read_shape("MemSpecLimit=200");
     assert_eq!((shape.memory.0, shape.job_memory(), shape.job_cpu_count()), (1000, 800, 8));

@@ -38,6 +38,9 @@ pub struct DynamicNode {
     /// Where its daemon is, once that came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub whereabouts: Option<Whereabouts>,
+    /// Of one that was created: `Topology=` as its daemon said last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub said: Option<String>,
     /// An administrator created it: what its daemon says of itself does not change it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub created: bool,
@@ -96,6 +99,14 @@ pub fn parameters(line: &str) -> Value<Vec<(String, String)>> {
     }
 }
 
+/// One of them, as it stands on such a line.
+pub fn written(key: &str, value: &str) -> Value<String> {
+    if value.contains('"') {
+        return Err(SettingError::new(format!("{key}={value}: quotes do not belong into a value")));
+    }
+    Ok(if value.contains(char::is_whitespace) { format!("{key}=\"{value}\"") } else { format!("{key}={value}") })
+}
+
 /// The same without the place, which is no file.
 fn told(problem: &Problem) -> SettingError {
     let wrong = SettingError::new(format!("{}: {}", problem.what, problem.cause));
@@ -115,6 +126,7 @@ pub fn read_line(base: &Config, names: &str, line: &str) -> Value<Config> {
     let written = format!("NodeName={names} {line}");
     let lines = text::lines(Path::new(LINE), &|_: &Path| Ok(written.clone()), &mut report);
     let mut reader = NodeReader::default();
+    reader.set_spec_cores_first(base.scheduler_parameters.has("spec_cores_first"));
     for pairs in &lines {
         reader.line(pairs, &mut report);
     }
@@ -204,7 +216,7 @@ impl Config {
         Ok(made)
     }
 
-    /// Puts a node into the units that a `Topology=` names, and into no others: all of it or nothing.
+    /// Puts a node into the units that a `Topology=` names, and into no others; on an error it is in none.
     pub fn put_into_topologies(&mut self, node: &str, text: &str) -> Value<()> {
         places::put(&mut self.topologies, node, text, false)
     }
@@ -285,6 +297,26 @@ mod tests {
         assert!(said[6].1.contains("no topology is called topo1"), "{said:?}");
         let names: Vec<&str> = config.nodes.iter().map(|node| node.name.as_str()).collect();
         assert_eq!(names, ["n1", "n2", "d6"]);
+    }
+
+    #[test]
+    fn cores_for_the_system_are_those_that_slurm_conf_says() {
+        let cores = |parameters: &str| {
+            let text = format!("{SLURM}SchedulerParameters={parameters}\n");
+            let base = read_files(Path::new("/x/slurm.conf"), &[("/x/slurm.conf", &text)]).0.unwrap();
+            let line = "Sockets=2 CoresPerSocket=2 CoreSpecCount=1";
+            base.dynamic_node(&node("d1", 0, line)).unwrap().settings.shape.job_cpus().to_string()
+        };
+        assert_eq!(cores("defer"), "0-2");
+        assert_eq!(cores("spec_cores_first"), "1-3");
+    }
+
+    #[test]
+    fn a_value_is_read_as_it_was_written() {
+        let line = [written("Reason", "not here yet").unwrap(), written("CPUs", "4").unwrap()].join(" ");
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        assert_eq!(parameters(&line).unwrap(), [pair("Reason", "not here yet"), pair("CPUs", "4")]);
+        assert!(written("Reason", "the \"new\" one").unwrap_err().to_string().contains("quotes"));
     }
 
     #[test]

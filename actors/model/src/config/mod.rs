@@ -52,7 +52,7 @@ mod yaml;
 
 pub use billing::{Billed, BillingWeights};
 pub use cluster::expand_path;
-pub use dynamic::{DynamicNode, MOST_NODES, Unfit, Whereabouts, parameters, read_line, said_place, state_of};
+pub use dynamic::{DynamicNode, MOST_NODES, Unfit, Whereabouts, parameters, read_line, said_place, state_of, written};
 pub use gres::{GpuVariables, GresConfig, GresDevice, GresLine};
 pub use hres::{Hres, HresLayer, HresMode, HresResource};
 pub use job_defaults::JobDefaults;

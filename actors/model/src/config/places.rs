@@ -17,15 +17,37 @@ pub struct Placing {
     pub kept: bool,
 }
 
-/// Puts a node into the units that a `Topology=` names, and into no others: all of it or nothing.
+/// Puts a node into the units that a `Topology=` names, and into no others; on an error it is in none.
 pub fn put(topologies: &mut Vec<NamedTopology>, node: &str, text: &str, kept: bool) -> Value<()> {
+    topologies.iter_mut().for_each(|topology| topology.layout.take_out(node));
+    put_new(topologies, node, text, kept)
+}
+
+/// Puts a node, which is in no unit, into a single one that is there, where that changes nothing for others whoever came
+/// first. False: the place is not of that kind, or it does not get it.
+pub fn join(topologies: &mut [NamedTopology], node: &str, text: &str) -> bool {
+    if text.contains(',') || topologies.iter().any(|topology| topology.layout.nodes_with(node).is_some()) {
+        return false;
+    }
+    let Some((name, unit)) = text.split_once(':') else { return false };
+    let Some(topology) = topologies.iter_mut().find(|topology| topology.name == name) else { return false };
+    let units: Vec<&str> = unit.split(':').collect();
+    let there = match &topology.layout {
+        Layout::Tree { switches } => units.iter().all(|unit| switches.iter().any(|switch| switch.name == *unit)),
+        Layout::Block { .. } | Layout::Torus3d { .. } => true,
+        // A place in a ring moves others.
+        Layout::Ring { .. } | Layout::Flat { .. } => false,
+    };
+    there && topology.layout.put_in(node, &units).is_ok()
+}
+
+/// Puts in a node that is in no unit.
+fn put_new(topologies: &mut Vec<NamedTopology>, node: &str, text: &str, kept: bool) -> Value<()> {
     // Only of several can the second fail when the first is done.
     if !text.contains(',') {
-        topologies.iter_mut().for_each(|topology| topology.layout.take_out(node));
         return put_words(topologies, node, text, kept);
     }
     let mut tried = topologies.clone();
-    tried.iter_mut().for_each(|topology| topology.layout.take_out(node));
     put_words(&mut tried, node, text, kept)?;
     *topologies = tried;
     Ok(())
@@ -74,7 +96,7 @@ pub fn put_all<'p>(
     loop {
         let mut wrong = Vec::new();
         let before = left.len();
-        left.retain(|(node, place)| match put(topologies, node, &place.text, kept && place.kept) {
+        left.retain(|(node, place)| match put_new(topologies, node, &place.text, kept && place.kept) {
             Ok(()) => false,
             Err(error) => {
                 wrong.push(((*node).to_owned(), error));
@@ -158,6 +180,31 @@ mod tests {
         let mut again = tree();
         assert!(all(&mut again, &[("d1", "t:root:s3", true)]).is_empty());
         assert_eq!(again[0].layout.nodes_of("root").unwrap().to_string(), "d1");
+    }
+
+    #[test]
+    fn what_is_there_is_joined_and_nothing_made() {
+        let mut made = tree();
+        for refused in ["t:s9", "t:root:s3", "t:root", "t:s1,t:s1", "t", "u:s1"] {
+            assert!(!join(&mut made, "d1", refused), "{refused}");
+            assert_eq!(made, tree(), "{refused}");
+        }
+        assert!(join(&mut made, "d1", "t:root:s1"));
+        assert!(join(&mut made, "d2", "t:s1"));
+        assert!(!join(&mut made, "d2", "t:s1"), "it is there already");
+        assert_eq!(made[0].layout.nodes_of("s1").unwrap().sorted().to_string(), "d[1-2]");
+        let mut ring = vec![named("r", Layout::Ring { rings: Vec::new() })];
+        assert!(!join(&mut ring, "d1", "r:x:0"));
+    }
+
+    #[test]
+    fn one_that_gets_no_place_has_none() {
+        let mut made = tree();
+        for wrong in ["t:s9", "t:s1,t:s9"] {
+            put(&mut made, "d1", "t:s1", false).unwrap();
+            assert!(put(&mut made, "d1", wrong, false).is_err());
+            assert_eq!(made, tree(), "{wrong}");
+        }
     }
 
     #[test]

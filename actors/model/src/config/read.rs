@@ -63,10 +63,9 @@ fn read_with(path: &Path, read_file: &ReadFile<'_>, topologies: Topologies) -> (
     let lines = text::lines(path, read_file, &mut report);
     let mut reader = Reader::new(path);
     // It may stand below the nodes that it is about.
-    let first = |pair: &Pair| {
-        pair.is("SchedulerParameters") && values::list(&pair.value).iter().any(|w| w == "spec_cores_first")
-    };
-    reader.nodes.set_spec_cores_first(lines.iter().flatten().any(first));
+    let parameters = lines.iter().flatten().rfind(|pair| pair.is("SchedulerParameters"));
+    let first = parameters.is_some_and(|pair| values::Parameters::parse(&pair.value).has("spec_cores_first"));
+    reader.nodes.set_spec_cores_first(first);
     for pairs in &lines {
         reader.line(pairs, &mut report);
     }

@@ -126,11 +126,9 @@ impl Torus {
         if cell.x >= dims.x || cell.y >= dims.y || cell.z >= dims.z {
             return Err(format!("torus {name} is {dims}: it has no cell {},{},{}", cell.x, cell.y, cell.z));
         }
-        let mut cells = self.regions.iter().flat_map(|region| region.cells().zip(region.nodes.iter()));
-        if let Some((_, other)) = cells.find(|(taken, _)| *taken == cell) {
+        if let Some(other) = self.regions.iter().find_map(|region| region.node_at(cell)) {
             return Err(format!("cell {},{},{} of torus {name} is that of node {other}", cell.x, cell.y, cell.z));
         }
-        drop(cells);
         self.regions.push(one_cell(cell, node));
         Ok(())
     }
@@ -141,6 +139,14 @@ fn one_cell(anchor: Xyz, node: &str) -> Region {
 }
 
 impl Region {
+    /// Whose cell it is, in a region that has it.
+    fn node_at(&self, cell: Xyz) -> Option<String> {
+        let (a, d) = (self.anchor, self.dims);
+        let along = |at: u32, from: u32, most: u32| at.checked_sub(from).filter(|place| *place < most);
+        let (x, y, z) = (along(cell.x, a.x, d.x)?, along(cell.y, a.y, d.y)?, along(cell.z, a.z, d.z)?);
+        self.nodes.iter().nth((x + d.x * (y + d.y * z)) as usize)
+    }
+
     /// Its cells, in the order of its nodes.
     fn cells(&self) -> impl Iterator<Item = Xyz> {
         let (a, d) = (self.anchor, self.dims);
