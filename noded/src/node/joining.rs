@@ -46,8 +46,7 @@ pub fn line(config: &Config, name: &str, written: &str, found: &NodeShape, gpus:
             _ => value,
         };
         has_gres |= is(&key, "Gres");
-        let blank = value.contains(char::is_whitespace);
-        words.push(if blank { format!("{key}=\"{value}\"") } else { format!("{key}={value}") });
+        words.push(config::written(&key, &value).map_err(|e| wrong(e.to_string()))?);
     }
     words.extend(detected.filter(|_| !has_gres).map(|gpus| format!("Gres={gpus}")));
     Ok(words.join(" "))

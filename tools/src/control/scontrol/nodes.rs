@@ -1,7 +1,7 @@
 //! `scontrol create NodeName=` and `scontrol delete NodeName=`: nodes that `slurm.conf` does not have.
 
 use super::{Session, full_word};
-use garrick_model::{hostlist, messages::command::CommandRequest};
+use garrick_model::{config, hostlist, messages::command::CommandRequest};
 
 const KEYS: &[&str] = &["nodename"];
 
@@ -26,7 +26,8 @@ fn split(words: &[String]) -> (&str, &[String]) {
 fn line(words: &[String]) -> Result<String, String> {
     let written = words.iter().map(|word| {
         let (key, value) = word.split_once('=').ok_or_else(|| format!("Invalid input: {word}\nRequest aborted"))?;
-        Ok(if value.contains(char::is_whitespace) { format!("{key}=\"{value}\"") } else { word.clone() })
+        let bare = value.strip_prefix('"').and_then(|value| value.strip_suffix('"')).unwrap_or(value);
+        config::written(key, bare).map_err(|wrong| format!("Invalid input: {wrong}\nRequest aborted"))
     });
     Ok(written.collect::<Result<Vec<_>, String>>()?.join(" "))
 }
@@ -90,6 +91,8 @@ mod tests {
     #[test]
     fn values_with_blanks_stay_whole() {
         assert_eq!(line(&words(&["CPUs=4", "Reason=not here yet"])).unwrap(), "CPUs=4 Reason=\"not here yet\"");
+        assert_eq!(line(&words(&["Reason=\"not here yet\""])).unwrap(), "Reason=\"not here yet\"");
+        assert!(line(&words(&["Reason=a \"b\" c"])).unwrap_err().contains("quotes"));
         assert!(line(&words(&["CPUs"])).unwrap_err().contains("Invalid input: CPUs"));
     }
 }
