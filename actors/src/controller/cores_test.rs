@@ -780,6 +780,7 @@ fn kept(record: &JobRecord, node: &str) -> Vec<KeptHold> {
             parked: held.parked,
         },
         most_holders: 1,
+        caps: crate::scheduler::caps::CpuCaps::NONE,
     })
     .collect()
 }

@@ -14,7 +14,7 @@ use crate::{
     job::messages::Authority,
     node::{
         core::NodeCore,
-        messages::{NodeInput, NodeMsg, NodeSettings, NodeSite},
+        messages::{NodeSettings, NodeSite},
         shell::{Connected, NodesMsg},
     },
     partition::shell::PartitionsMsg,
@@ -79,13 +79,21 @@ enum Done {
     Update { names: Vec<String>, by: Authority, then: Box<NodeChange>, replies: Box<dyn ReplySink> },
 }
 
+/// A lot that is being saved.
+struct Saving {
+    /// If anything is new.
+    roster: Option<Arc<Roster>>,
+    /// What comes then.
+    done: Vec<Done>,
+    deleted: Vec<String>,
+}
+
 /// The roster's changes, one lot at a time.
 #[derive(Default)]
 pub(super) struct RosterChanges {
     waiting: VecDeque<RosterChange>,
-    /// What is being saved, if anything is new, and what comes then.
-    saving: Option<(Option<Roster>, Vec<Done>)>,
-    /// How often nodes were deleted so far, and for each name at which time last.
+    saving: Option<Saving>,
+    /// How often it was told that nodes are gone, and for each name at which time last.
     deletions: u64,
     deleted: BTreeMap<String, u64>,
     /// Links of nodes that are being deleted. A daemon that comes by another one meanwhile is a new node's.
@@ -120,10 +128,14 @@ impl ControllerActor {
 
     /// Deletes nodes whose owners let them go.
     pub(super) fn delete_nodes(&mut self, cx: &mut Context<Self>, nodes: Vec<String>, mut replies: Box<dyn ReplySink>) {
-        let config = self.env.config();
+        let roster = self.env.roster();
+        let config = roster.config();
         let named = match &nodes[..] {
-            [all] if all.eq_ignore_ascii_case("all") => Ok(config.nodes.iter().map(|node| node.name.clone()).collect()),
-            _ => self.nodes_named(nodes).and_then(|names| without_sets(&config, names)),
+            [all] if all.eq_ignore_ascii_case("all") => {
+                let unfit = roster.nodes().keys().filter(|name| config.node(name).is_none()).cloned();
+                Ok(config.nodes.iter().map(|node| node.name.clone()).chain(unfit).collect())
+            }
+            _ => self.nodes_named(nodes).and_then(|names| without_sets(&config, &roster, names)),
         };
         let names: Vec<String> = match named {
             Ok(names) => names,
@@ -133,9 +145,8 @@ impl ControllerActor {
             }
         };
         let reserved = self.env.reservations();
-        let roster = self.env.roster();
         let mut stay = None;
-        let mut asked = Vec::new();
+        let (mut asked, mut gone) = (Vec::new(), Vec::new());
         for name in names {
             let reservation = reserved.iter().find(|(_, reservation)| reservation.nodes.contains(&name));
             let may = roster.may_go(&name).and_then(|()| match reservation {
@@ -145,18 +156,20 @@ impl ControllerActor {
                 }
                 None => Ok(()),
             });
-            match (may, self.env.node(&name)) {
-                (Ok(()), Some(owner)) => {
+            match may {
+                // One that does not fit into the configuration has no owner.
+                Ok(()) if config.node(&name).is_none() => gone.push(name),
+                Ok(()) => {
                     let (reply, answer) = ReplyTo::channel();
-                    deliver(cx, &owner, NodeMsg::Retire { reply });
+                    if let Some(supervisor) = self.nodes_supervisor() {
+                        deliver(cx, &supervisor, NodesMsg::Retire { name: name.clone(), reply });
+                    }
                     asked.push((name, answer));
                 }
-                (Ok(()), None) => stay = stay.or(Some(Refusal::Internal(format!("node {name} is being restarted")))),
-                (Err(refusal), _) => stay = stay.or(Some(refusal)),
+                Err(refusal) => stay = stay.or(Some(refusal)),
             }
         }
         let all = async move {
-            let mut gone = Vec::new();
             for (name, answer) in asked {
                 match answer.await {
                     Ok(Ok(())) => gone.push(name),
@@ -189,10 +202,11 @@ impl ControllerActor {
             return;
         }
         let before = self.env.roster();
-        let mut roster = before.clone();
+        let mut roster = Arc::clone(&before);
         let mut done = Vec::new();
         let spoken = OnceCell::new();
         let mut deleted = BTreeSet::new();
+        let mut gone = Vec::new();
         while let Some(change) = self.roster.waiting.pop_front() {
             // A node of that name is another one, with an owner of its own once the owner of this one has ended.
             if change.brings(&deleted) {
@@ -202,15 +216,18 @@ impl ControllerActor {
             if let RosterChange::Delete { names, .. } = &change {
                 deleted.extend(names.iter().cloned());
             }
-            done.extend(self.apply(cx, &mut roster, change, &spoken));
+            done.extend(self.apply(cx, &mut roster, change, &spoken, &mut gone));
         }
-        roster.settle();
-        let events = difference(&before, &roster);
+        let mut events = Vec::new();
+        if !Arc::ptr_eq(&before, &roster) {
+            Arc::make_mut(&mut roster).settle();
+            events = difference(&before, &roster);
+        }
         if events.is_empty() {
-            self.roster.saving = Some((None, done));
+            self.roster.saving = Some(Saving { roster: None, done, deleted: gone });
             return self.roster_saved(cx, Ok(()));
         }
-        self.roster.saving = Some((Some(roster), done));
+        self.roster.saving = Some(Saving { roster: Some(roster), done, deleted: gone });
         let saved = self.env.append(events);
         cx.pipe(saved, |answer| ControllerMsg::RosterSaved { result: journal_outcome(answer) });
     }
@@ -218,17 +235,19 @@ impl ControllerActor {
     fn apply(
         &mut self,
         cx: &mut Context<Self>,
-        roster: &mut Roster,
+        roster: &mut Arc<Roster>,
         change: RosterChange,
         known: &OnceCell<Spoken>,
+        gone: &mut Vec<String>,
     ) -> Option<Done> {
         let env = Arc::clone(&self.env);
         let spoken = || known.get_or_init(|| spoken_of(&env)).clone();
         Some(match change {
             RosterChange::Join { node, joining, address, agent } => {
                 let hostname = agent.0.facts.hostname.clone();
-                match roster.join(&node, &joining, &hostname, &address, &spoken) {
-                    Ok(_) => {
+                let news = roster.joined(&node, &joining, &hostname, &address, &spoken);
+                match news.and_then(|news| news.map_or(Ok(()), |node| Arc::make_mut(roster).put(vec![node]))) {
+                    Ok(()) => {
                         self.roster.declined.remove(&node);
                         Done::Joined { node, agent }
                     }
@@ -239,23 +258,28 @@ impl ControllerActor {
                 }
             }
             RosterChange::Create { names, line, replies } => Done::Answer {
-                result: roster.create(&names, &line, &spoken, &|name| env.ports.host.may_be_named(name)).map(drop),
+                result: Arc::make_mut(roster)
+                    .create(&names, &line, &spoken, &|name| env.ports.host.may_be_named(name))
+                    .map(drop),
                 replies,
             },
             RosterChange::Delete { mut names, mut links, asked, stay, replies } => {
                 // One that went meanwhile and came again was not asked.
                 names.retain(|name| self.roster.deleted.get(name).is_none_or(|last| *last <= asked));
-                self.roster.deletions += 1;
-                for name in roster.delete(&names) {
-                    self.roster.ending.extend(links.remove_entry(&name));
-                    self.roster.deleted.insert(name, self.roster.deletions);
+                if names.iter().any(|name| roster.get(name).is_some()) {
+                    for name in Arc::make_mut(roster).delete(&names) {
+                        self.roster.ending.extend(links.remove_entry(&name));
+                        gone.push(name);
+                    }
                 }
                 Done::Answer { result: stay.map_or(Ok(()), Err), replies }
             }
-            RosterChange::Place { names, place, by, then, replies } => match roster.place(&names, &place) {
-                Ok(()) if *then != NodeChange::default() => Done::Update { names, by, then, replies },
-                result => Done::Answer { result, replies },
-            },
+            RosterChange::Place { names, place, by, then, replies } => {
+                match Arc::make_mut(roster).place(&names, &place) {
+                    Ok(()) if *then != NodeChange::default() => Done::Update { names, by, then, replies },
+                    result => Done::Answer { result, replies },
+                }
+            }
         })
     }
 
@@ -276,7 +300,7 @@ impl ControllerActor {
     }
 
     pub(super) fn roster_saved(&mut self, cx: &mut Context<Self>, result: Result<(), String>) {
-        let Some((roster, done)) = self.roster.saving.take() else { return };
+        let Some(Saving { roster, done, deleted }) = self.roster.saving.take() else { return };
         let ending = std::mem::take(&mut self.roster.ending);
         if let Err(error) = result {
             tracing::error!(error, "node.roster_not_saved");
@@ -293,6 +317,9 @@ impl ControllerActor {
         if let Some(roster) = roster {
             self.publish(cx, roster, ending);
         }
+        // From here on another one of that name may be asked.
+        self.roster.deletions += 1;
+        self.roster.deleted.extend(deleted.into_iter().map(|name| (name, self.roster.deletions)));
         for done in done {
             match done {
                 Done::Joined { node, agent } => self.welcome(cx, &node, agent),
@@ -321,13 +348,17 @@ impl ControllerActor {
     }
 
     /// The roster is on disk: owners of nodes are started, told and stopped, and whoever goes by the nodes is told.
-    fn publish(&mut self, cx: &mut Context<Self>, roster: Roster, mut ending: BTreeMap<String, OpenLink>) {
+    fn publish(&mut self, cx: &mut Context<Self>, roster: Arc<Roster>, mut ending: BTreeMap<String, OpenLink>) {
         let before = self.env.config();
         let mut roster = roster;
         // The file may have been read again while it was being saved.
         let base = self.env.roster().base();
         if !Arc::ptr_eq(&base, &roster.base()) {
-            roster.read_again(base);
+            let of_file = Arc::make_mut(&mut roster).read_again(base);
+            if !of_file.is_empty() {
+                // A journal that fails ends the process by itself, and the next start finds the same.
+                drop(self.env.append(of_file.into_iter().map(ControllerEvent::node_of_file).collect()));
+            }
         }
         let config = roster.config();
         let known = self.env.roster();
@@ -363,13 +394,10 @@ impl ControllerActor {
 
     /// Tells a node's owner what the configuration says, or has it started.
     pub(super) fn configure_node(&self, cx: &mut Context<Self>, node: &NodeConfig, site: &Arc<NodeSite>) {
-        let neighbours = self.env.roster().neighbours(&node.name);
-        let settings = NodeSettings { neighbours, ..setup::node_settings(node) };
-        if let Some(address) = self.env.node(&node.name) {
-            let input = NodeInput::Configure { settings: Box::new(settings), site: Arc::clone(site) };
-            return deliver(cx, &address, NodeMsg::Input(input));
-        }
+        // The supervisor knows whether the owner of that name is one that is to end: that one would not read it.
         if let Some(supervisor) = self.nodes_supervisor() {
+            let neighbours = self.env.roster().neighbours(&node.name);
+            let settings = NodeSettings { neighbours, ..setup::node_settings(node) };
             let core = NodeCore::new(Timestamp::now(), settings, Arc::clone(site), None, []);
             deliver(cx, &supervisor, NodesMsg::Start { core: Box::new(core) });
         }
@@ -405,10 +433,10 @@ fn say_last(cx: &mut Context<ControllerActor>, link: Arc<dyn AgentLink>, frame: 
 }
 
 /// Names of nodes in place of names of node sets.
-fn without_sets(config: &Config, names: Vec<String>) -> Result<Vec<String>, Refusal> {
+fn without_sets(config: &Config, roster: &Roster, names: Vec<String>) -> Result<Vec<String>, Refusal> {
     let mut nodes = Vec::with_capacity(names.len());
     for name in names {
-        if config.node(&name).is_some() {
+        if config.node(&name).is_some() || roster.get(&name).is_some() {
             nodes.push(name);
             continue;
         }

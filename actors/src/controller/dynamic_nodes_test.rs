@@ -8,7 +8,7 @@ use super::{
 };
 use crate::scheduler::fixtures::spec;
 use garrick_model::{
-    config::{Config, read_files},
+    config::{Config, DynamicNode, read_files},
     ids::JobId,
     messages::{
         command::{CommandReply, CommandRequest, JobMilestone, NodeChange},
@@ -38,7 +38,9 @@ fn with_tree() -> String {
 
 fn joins(roster: &mut Roster, name: &str, line: &str) -> Result<u32, String> {
     let joining = Joining { line: line.to_owned(), port: 7000 };
-    roster.join(name, &joining, "host", "10.0.0.9", &|| [2].into()).map_err(|refusal| refusal.to_string())?;
+    let news = roster.joined(name, &joining, "host", "10.0.0.9", &|| [2].into());
+    let put = news.and_then(|news| news.map_or(Ok(()), |node| roster.put(vec![node])));
+    put.map_err(|refusal| refusal.to_string())?;
     roster.settle();
     Ok(roster.config().node(name).unwrap().index.0)
 }
@@ -96,7 +98,6 @@ fn unit(roster: &Roster, name: &str) -> String {
     roster.config().topologies[0].layout.nodes_of(name).unwrap_or_default().sorted().to_string()
 }
 
-/// d2 lost its cell to a node with a lower place in the order of nodes, and nobody said so.
 #[test]
 fn a_cell_that_is_taken_is_refused_whoever_came_first() {
     const TORUS: &str = "- topology: t\n  cluster_default: true\n  torus3d:\n    toruses:\n      - name: pod1\n        \
@@ -139,7 +140,7 @@ fn a_switch_lasts_as_long_as_a_node_is_in_it() {
     assert!(places(&mut roster, "d2", "default:s3").unwrap_err().contains("no switch is called s3"));
 }
 
-/// A kernel that is a little larger threw away where an administrator had put the node.
+/// Whatever else the daemon says of the node.
 #[test]
 fn a_place_stays_until_the_daemon_says_another() {
     let mut roster = Roster::new(config(&with_tree()), BTreeMap::new());
@@ -149,6 +150,46 @@ fn a_place_stays_until_the_daemon_says_another() {
     assert_eq!(unit(&roster, "s2"), "d1");
     joins(&mut roster, "d1", "CPUs=4 RealMemory=999 Topology=default:root:s4").unwrap();
     assert_eq!((unit(&roster, "s2"), unit(&roster, "s4")), (String::new(), "d1".to_owned()));
+}
+
+/// For one that was created, too.
+#[test]
+fn the_place_of_a_created_node_stays_until_the_daemon_says_another() {
+    let mut roster = Roster::new(config(&with_tree()), BTreeMap::new());
+    roster.create("d1", "CPUs=4 State=CLOUD", &Default::default, &|_| true).unwrap();
+    joins(&mut roster, "d1", "Topology=default:s1").unwrap();
+    assert_eq!(unit(&roster, "s1"), "d1,n0");
+    places(&mut roster, "d1", "default:s2").unwrap();
+    joins(&mut roster, "d1", "Topology=default:s1").unwrap();
+    assert_eq!(unit(&roster, "s2"), "d1");
+    joins(&mut roster, "d1", "Topology=default:root:s4").unwrap();
+    assert_eq!((unit(&roster, "s2"), unit(&roster, "s4")), (String::new(), "d1".to_owned()));
+    // One that says nothing of it any more stays where it is.
+    joins(&mut roster, "d1", "").unwrap();
+    assert_eq!(unit(&roster, "s4"), "d1");
+}
+
+#[test]
+fn what_does_not_change_is_no_news() {
+    let mut roster = Roster::new(config(&with_tree()), BTreeMap::new());
+    joins(&mut roster, "d1", "CPUs=4 Topology=default:s2").unwrap();
+    let again = |line: &str| {
+        let joining = Joining { line: line.to_owned(), port: 7000 };
+        roster.joined("d1", &joining, "host", "10.0.0.9", &|| [2].into()).unwrap()
+    };
+    assert_eq!(again("CPUs=4 Topology=default:s2"), None);
+    assert_eq!(again("CPUs=2 Topology=default:s2").unwrap().line, "CPUs=2 Topology=default:s2");
+}
+
+#[test]
+fn nodes_that_the_file_has_are_not_restored() {
+    let base = config(SITE);
+    let node = |name: &str, slot| DynamicNode { name: name.to_owned(), slot, ..DynamicNode::default() };
+    let saved = [("d1".to_owned(), node("d1", 1)), ("n0".to_owned(), node("n0", 0))].into();
+    let (roster, of_file) = Roster::restored(base, saved);
+    assert_eq!(of_file, ["n0"]);
+    assert_eq!(roster.nodes().keys().collect::<Vec<_>>(), ["d1"]);
+    assert_eq!(roster.config().nodes.len(), 2);
 }
 
 /// The topology's file has lost the switch: the daemon is a node without a place, not one that is declined for ever.
@@ -295,7 +336,6 @@ fn reserved_nodes_stay() {
     });
 }
 
-/// The file had got the node: what an administrator had said of it was gone after the next restart.
 #[test]
 fn a_node_that_the_file_has_now_keeps_what_was_said_of_it() {
     for by_restart in [false, true] {
@@ -324,7 +364,6 @@ fn a_node_that_the_file_has_now_keeps_what_was_said_of_it() {
     }
 }
 
-/// Deleted and made again at once: the owner that had let itself be deleted lived on and refused every job.
 #[test]
 fn a_node_that_comes_again_at_once_is_another_one() {
     with_system(async |system| {
@@ -395,7 +434,7 @@ fn nodes_are_told_of_those_that_join() {
     });
 }
 
-/// Somebody's daemon with the name of a node of the file: the node's own link was gone.
+/// Somebody's daemon with the name of a node of the file.
 #[test]
 fn one_that_cannot_be_the_node_leaves_the_link_alone() {
     with_system(async |system| {
@@ -408,5 +447,100 @@ fn one_that_cannot_be_the_node_leaves_the_link_alone() {
         // A command comes behind it.
         rig.ask(0, CommandRequest::ListNodes).await;
         assert_eq!(rig.controller.env.links.get("n0").map(|(conn, _)| conn), Some(before));
+    });
+}
+
+async fn create(rig: &Rig, names: &str, line: &str) -> CommandReply {
+    rig.ask(0, CommandRequest::CreateNodes { names: names.to_owned(), line: line.to_owned() }).await
+}
+
+/// The old owner has yet to end when the next node of that name is there.
+#[test]
+fn a_node_made_again_at_once_gets_an_owner() {
+    with_system(async |system| {
+        let rig = Rig::start(&system, SITE, MemoryJournal::default());
+        assert_eq!(create(&rig, "d1", "CPUs=4 RealMemory=1000 State=CLOUD").await, CommandReply::Done);
+        until(&rig, "d1", Some(NodeBase::Unknown)).await;
+        rig.journal.hold();
+        let ask = |request| rig.ask_stream(0, request);
+        let mut deleted = ask(CommandRequest::DeleteNodes { nodes: vec!["d1".to_owned()] });
+        rig.journal.held().await;
+        let line = "CPUs=2 RealMemory=1000 State=FUTURE".to_owned();
+        let mut made = ask(CommandRequest::CreateNodes { names: "d1".to_owned(), line });
+        // It waits its turn.
+        rig.ask(0, CommandRequest::ListNodes).await;
+        rig.journal.release();
+        assert_eq!(deleted.recv().await, Some(CommandReply::Done));
+        assert_eq!(made.recv().await, Some(CommandReply::Done));
+        until(&rig, "d1", Some(NodeBase::Future)).await;
+        assert_eq!(rig.controller.env.nodes.get("d1").unwrap().settings().shape.cpus, 2);
+        assert_eq!(delete(&rig, &["d1"]).await, CommandReply::Done);
+        until(&rig, "d1", None).await;
+    });
+}
+
+/// Its owner was never asked: another one was, of the node that had the name before.
+#[test]
+fn who_was_not_asked_is_not_deleted() {
+    with_system(async |system| {
+        let mut rig = Rig::start(&system, SITE, MemoryJournal::default());
+        let mut agents = Agents::new(&rig);
+        agents.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
+        until(&rig, "d1", Some(NodeBase::Up)).await;
+        rig.journal.hold();
+        let delete = || rig.ask_stream(0, CommandRequest::DeleteNodes { nodes: vec!["d1".to_owned()] });
+        let mut first = delete();
+        rig.journal.held().await;
+        // Asked while the first deletion is being saved; the next daemon comes before the answer.
+        let mut second = delete();
+        agents.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
+        rig.ask(0, CommandRequest::ListNodes).await;
+        rig.journal.release();
+        assert_eq!(first.recv().await, Some(CommandReply::Done));
+        assert_eq!(second.recv().await, Some(CommandReply::Done));
+        assert!(rig.journal.replayed().dynamic_nodes.contains_key("d1"));
+        let job = rig.submitted(on("d1")).await;
+        assert_eq!(rig.wait(job, JobMilestone::Ended).await, JobState::Completed);
+    });
+}
+
+/// Nodes that the configuration has no room for any more can go, and others of their names can come.
+#[test]
+fn a_node_that_is_left_out_can_be_deleted_and_made_again() {
+    with_system(async |system| {
+        let rig = Rig::start(&system, &format!("{SITE}GresTypes=gpu\n"), MemoryJournal::default());
+        let line = "CPUs=4 RealMemory=1000 Gres=gpu:2 State=CLOUD";
+        assert_eq!(create(&rig, "d[1-2]", line).await, CommandReply::Done);
+        rig.until_nodes(3).await;
+        rig.front().try_send(ControllerMsg::ConfigChanged(config_of(SITE))).unwrap();
+        rig.until_nodes(1).await;
+        let line = "CPUs=4 RealMemory=1000 State=CLOUD";
+        assert!(said(create(&rig, "d1", line).await).contains("Node d1 exists already"));
+        assert_eq!(delete(&rig, &["d1"]).await, CommandReply::Done);
+        assert_eq!(create(&rig, "d1", line).await, CommandReply::Done);
+        until(&rig, "d1", Some(NodeBase::Unknown)).await;
+        assert!(said(delete(&rig, &["ALL"]).await).contains("n0 is a node of slurm.conf"));
+        assert!(rig.controller.env.roster().nodes().is_empty());
+        assert!(rig.journal.replayed().dynamic_nodes.is_empty());
+    });
+}
+
+#[test]
+fn a_node_that_the_file_gets_while_it_joins_is_one_of_the_file() {
+    with_system(async |system| {
+        let rig = Rig::start(&system, SITE, MemoryJournal::default());
+        rig.journal.hold();
+        let mut agents = Agents::new(&rig);
+        agents.join("d1", Habit::Finish, "CPUs=4 RealMemory=1000");
+        rig.journal.held().await;
+        let more = SITE.replace("n0 CPUs", "n0,d1 CPUs");
+        rig.front().try_send(ControllerMsg::ConfigChanged(config_of(&more))).unwrap();
+        rig.ask(0, CommandRequest::ListNodes).await;
+        rig.journal.release();
+        // The lot behind it.
+        assert_eq!(create(&rig, "d2", "CPUs=4 State=CLOUD").await, CommandReply::Done);
+        let saved = rig.journal.replayed().dynamic_nodes;
+        assert_eq!(saved.keys().collect::<Vec<_>>(), ["d2"]);
+        assert!(!rig.controller.env.config().node("d1").unwrap().dynamic);
     });
 }

@@ -117,7 +117,7 @@ pub struct Env {
     /// Fresh ids.
     pub ids: IdSource,
     queries: AtomicU64,
-    roster: RwLock<Roster>,
+    roster: RwLock<Arc<Roster>>,
     site: RwLock<Arc<JobSite>>,
     priority: RwLock<Option<Arc<priority::Rules>>>,
     qos: RwLock<Arc<QosTable>>,
@@ -140,7 +140,7 @@ impl Env {
             licenses: LicenseOffice::default(),
             ids,
             queries: AtomicU64::new(0),
-            roster: RwLock::new(roster),
+            roster: RwLock::new(Arc::new(roster)),
             site: RwLock::new(Arc::new(JobSite::default())),
             priority: RwLock::new(None),
             qos: RwLock::default(),
@@ -154,8 +154,8 @@ impl Env {
     }
 
     /// Which nodes there are.
-    pub fn roster(&self) -> Roster {
-        self.roster.read().unwrap_or_else(PoisonError::into_inner).clone()
+    pub fn roster(&self) -> Arc<Roster> {
+        Arc::clone(&self.roster.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// May a node of this name join the cluster?
@@ -164,7 +164,7 @@ impl Env {
     }
 
     /// Changes that, and so the configuration. The front tells everyone.
-    pub fn set_roster(&self, roster: Roster) {
+    pub fn set_roster(&self, roster: Arc<Roster>) {
         *self.roster.write().unwrap_or_else(PoisonError::into_inner) = roster;
     }
 

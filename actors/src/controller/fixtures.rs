@@ -35,7 +35,20 @@ use tokio::sync::mpsc;
 
 /// A journal that keeps events in memory.
 #[derive(Clone, Default)]
-pub struct MemoryJournal(pub Arc<Mutex<Vec<ControllerEvent>>>, Arc<AtomicBool>);
+pub struct MemoryJournal(pub Arc<Mutex<Vec<ControllerEvent>>>, Arc<AtomicBool>, Arc<SlowDisk>);
+
+/// Whom to tell that it is saved, where that is put off.
+#[derive(Default)]
+struct SlowDisk {
+    waiting: Mutex<Option<Vec<ReplyTo<Result<(), JournalError>>>>>,
+    came: tokio::sync::Notify,
+}
+
+impl SlowDisk {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Vec<ReplyTo<Result<(), JournalError>>>>> {
+        self.waiting.lock().expect("no test panics while it holds the disk")
+    }
+}
 
 impl MemoryJournal {
     pub fn events(&self) -> Vec<ControllerEvent> {
@@ -44,6 +57,22 @@ impl MemoryJournal {
 
     pub fn set_waits_for_room(&self, waits: bool) {
         self.1.store(waits, Ordering::Relaxed);
+    }
+
+    /// From here on nobody hears that something is saved.
+    pub fn hold(&self) {
+        *self.2.waiting() = Some(Vec::new());
+    }
+
+    /// Until somebody waits for that.
+    pub async fn held(&self) {
+        self.2.came.notified().await;
+    }
+
+    /// All hear it.
+    pub fn release(&self) {
+        let waiting = self.2.waiting().take();
+        waiting.into_iter().flatten().for_each(|done| done.reply(Ok(())));
     }
 
     pub fn replayed(&self) -> Replayed {
@@ -58,7 +87,13 @@ impl MemoryJournal {
 impl JournalPort for MemoryJournal {
     fn append(&self, mut events: Vec<ControllerEvent>, done: ReplyTo<Result<(), JournalError>>) {
         self.0.lock().expect("no test panics while it holds the journal").append(&mut events);
-        done.reply(Ok(()));
+        match &mut *self.2.waiting() {
+            Some(waiting) => {
+                waiting.push(done);
+                self.2.came.notify_one();
+            }
+            None => done.reply(Ok(())),
+        }
     }
 
     fn waits_for_room(&self) -> bool {

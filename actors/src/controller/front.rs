@@ -365,7 +365,7 @@ impl ControllerActor {
     /// The configuration was read again: everyone who goes by it is told.
     fn reconfigured(&mut self, cx: &mut Context<Self>, file: Arc<Config>) {
         let mut roster = self.env.roster();
-        let of_file = roster.read_again(file);
+        let of_file = Arc::make_mut(&mut roster).read_again(file);
         if !of_file.is_empty() {
             // A journal that fails ends the process by itself, and the next start finds the same.
             drop(self.env.append(of_file.into_iter().map(ControllerEvent::node_of_file).collect()));

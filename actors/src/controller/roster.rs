@@ -41,13 +41,21 @@ const MOST_NEIGHBOURS: usize = 16;
 pub type Spoken = BTreeSet<u32>;
 
 impl Roster {
-    /// From a configuration and what the journal says. What does not fit into it is said in the trace.
-    pub fn new(base: Arc<Config>, nodes: BTreeMap<String, DynamicNode>) -> Self {
+    /// From a configuration and what the journal says. What does not fit into it is said in the trace. Answers the nodes that
+    /// the configuration has now itself, too.
+    pub fn restored(base: Arc<Config>, mut nodes: BTreeMap<String, DynamicNode>) -> (Self, Vec<String>) {
+        let taken = take_of_file(&base, &mut nodes);
         let (config, topologies) = (Arc::clone(&base), Vec::new());
         let (places, unplaced) = (BTreeMap::new(), BTreeSet::new());
         let mut roster = Self { base, nodes, config, stale: true, places, topologies, unplaced };
         roster.make();
-        roster
+        (roster, taken)
+    }
+
+    /// The same where nobody asks for those.
+    #[cfg(test)]
+    pub fn new(base: Arc<Config>, nodes: BTreeMap<String, DynamicNode>) -> Self {
+        Self::restored(base, nodes).0
     }
 
     /// All of it from what is known of each node.
@@ -113,8 +121,7 @@ impl Roster {
 
     /// The file was read again. Answers the nodes that it has now itself.
     pub fn read_again(&mut self, base: Arc<Config>) -> Vec<String> {
-        let taken: Vec<String> = self.nodes.keys().filter(|name| base.node(name).is_some()).cloned().collect();
-        taken.iter().for_each(|name| drop(self.nodes.remove(name)));
+        let taken = take_of_file(&base, &mut self.nodes);
         self.base = base;
         self.make();
         taken
@@ -167,7 +174,7 @@ impl Roster {
     }
 
     /// Puts nodes there, if they fit and no other node loses its place by it: all of them or none.
-    fn put(&mut self, mut nodes: Vec<DynamicNode>) -> Result<(), Refusal> {
+    pub fn put(&mut self, mut nodes: Vec<DynamicNode>) -> Result<(), Refusal> {
         let wrong = |name: &str, wrong: SettingError| Refusal::InvalidUpdate(format!("node {name}: {wrong}"));
         for node in &mut nodes {
             self.base.dynamic_node(node).map_err(|error| wrong(&node.name, error))?;
@@ -179,6 +186,15 @@ impl Roster {
         let movers: Vec<(String, Option<Placing>)> =
             nodes.iter().filter(moved).map(|node| (node.name.clone(), node.placing())).collect();
         if movers.is_empty() {
+            self.enter(nodes);
+            return Ok(());
+        }
+        // What most of many that come have, and nothing else moves for it.
+        if let [(name, Some(place))] = &movers[..]
+            && !self.places.contains_key(name)
+            && places::join(&mut self.topologies, name, &place.text)
+        {
+            self.places.insert(name.clone(), place.clone());
             self.enter(nodes);
             return Ok(());
         }
@@ -254,23 +270,26 @@ impl Roster {
         Ok((line, place))
     }
 
-    /// A daemon says that it is this node. True: something of it is new.
-    pub fn join(
-        &mut self,
+    /// A daemon says that it is this node. Answers the node as it is then, if something of it is new: to be [put](Self::put)
+    /// there.
+    pub fn joined(
+        &self,
         name: &str,
         joining: &Joining,
         hostname: &str,
         address: &str,
         spoken: &dyn Fn() -> Spoken,
-    ) -> Result<bool, Refusal> {
+    ) -> Result<Option<DynamicNode>, Refusal> {
         let (line, place) = self.may_join(name, joining)?;
         let hostname = if hostname.is_empty() { name } else { hostname };
         let whereabouts =
             Some(Whereabouts { hostname: hostname.to_owned(), address: address.to_owned(), port: joining.port });
         let node = match self.nodes.get(name) {
-            // What an administrator wrote stands; its place is the daemon's to say.
+            // What an administrator wrote stands; its place is the daemon's to say, until an administrator does.
             Some(known) if known.created => {
-                DynamicNode { whereabouts, topology: place.or_else(|| known.topology.clone()), ..known.clone() }
+                let said = place.clone().filter(|_| place != known.said);
+                let topology = said.or_else(|| known.topology.clone());
+                DynamicNode { whereabouts, topology, said: place, ..known.clone() }
             }
             Some(known) if known.line == line => DynamicNode { whereabouts, ..known.clone() },
             // What an administrator said of its place stands until the daemon says another one.
@@ -285,11 +304,7 @@ impl Roster {
                 DynamicNode { name: name.to_owned(), line, slot, whereabouts, ..DynamicNode::default() }
             }
         };
-        if self.nodes.get(name) == Some(&node) {
-            return Ok(false);
-        }
-        self.put(vec![node])?;
-        Ok(true)
+        Ok((self.nodes.get(name) != Some(&node)).then_some(node))
     }
 
     /// An administrator makes nodes: all of them or none. Answers their names.
@@ -371,6 +386,11 @@ impl Roster {
     }
 }
 
+/// Takes away those that the file has.
+fn take_of_file(base: &Config, nodes: &mut BTreeMap<String, DynamicNode>) -> Vec<String> {
+    nodes.extract_if(.., |name, _| base.node(name).is_some()).map(|(name, _)| name).collect()
+}
+
 fn unfit(names: &str, wrong: SettingError) -> Refusal {
     Refusal::InvalidUpdate(format!("NodeName={names}: {wrong}"))
 }
@@ -379,8 +399,6 @@ fn unfit(names: &str, wrong: SettingError) -> Refusal {
 fn without(names: &str, line: &str, keys: &[&str]) -> Result<String, Refusal> {
     let pairs = config::parameters(line).map_err(|wrong| unfit(names, wrong))?;
     let left = pairs.into_iter().filter(|(key, _)| !keys.iter().any(|one| key.eq_ignore_ascii_case(one)));
-    let word = |(key, value): (String, String)| {
-        if value.contains(char::is_whitespace) { format!("{key}=\"{value}\"") } else { format!("{key}={value}") }
-    };
-    Ok(left.map(word).collect::<Vec<_>>().join(" "))
+    let words = left.map(|(key, value)| config::written(&key, &value).map_err(|wrong| unfit(names, wrong)));
+    Ok(words.collect::<Result<Vec<_>, _>>()?.join(" "))
 }

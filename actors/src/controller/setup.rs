@@ -26,6 +26,7 @@ use crate::{
     partition::{core::PartitionCore, shell::PartitionsSupervisor},
     reservation::shell::ReservationsActor,
     scheduler::{
+        caps::CpuCaps,
         request::NodeUse,
         shell::{SchedulerActor, partition_facts, policy},
     },
@@ -97,9 +98,7 @@ pub fn start_replayed(
     let ids = IdSource::new(random, move |job| known.contains(job));
     ids.limit(config.first_job_id, config.max_job_id);
     ids.resume(replayed.last_job, replayed.last_sluid, replayed.submissions);
-    let known = replayed.dynamic_nodes.len();
-    let mut roster = Roster::new(Arc::clone(&config), replayed.dynamic_nodes);
-    let of_file = if known > 0 { roster.read_again(Arc::clone(&config)) } else { Vec::new() };
+    let (roster, of_file) = Roster::restored(Arc::clone(&config), replayed.dynamic_nodes);
     let config = roster.config();
     let site = Arc::new(node_site(&config, epoch, &ports));
     let env = Arc::new(Env::new(system.clone(), ports, jobs, ids, roster.clone()));
@@ -217,9 +216,9 @@ fn holds_by_node<'r>(config: &Config, records: impl Iterator<Item = &'r JobRecor
                 };
                 partition_facts(&view, 0)
             });
-            let usage = match view {
+            let usage = match &view {
                 _ if held.exclusive => NodeUse::Whole,
-                Some(facts) => NodeUse::of(record.spec.sharing, &facts, policy(config).unit),
+                Some(facts) => NodeUse::of(record.spec.sharing, facts, policy(config).unit),
                 None => NodeUse::Cpus,
             };
             holds.entry(held.node.name.clone()).or_default().push(KeptHold {
@@ -237,6 +236,7 @@ fn holds_by_node<'r>(config: &Config, records: impl Iterator<Item = &'r JobRecor
                     parked: held.parked,
                 },
                 most_holders: usage.most_holders(),
+                caps: view.map_or(CpuCaps::NONE, |facts| facts.caps.of(usage)),
             });
         }
     }

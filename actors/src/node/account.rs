@@ -88,15 +88,15 @@ impl Account {
             parked: false,
         };
         let instead_of = kept.map(Box::new);
-        let caps = if ask.caps.count(ask.usage) { ask.caps } else { CpuCaps::NONE };
+        let caps = ask.caps.of(ask.usage);
         self.insert(Entry { hold, attempt: ask.attempt, most_holders: ask.usage.most_holders(), caps, instead_of });
         Reserved::Taken
     }
 
     /// Puts back a hold that a job's record says exists. Not checked: the allocation was made and stands.
     pub fn restore(&mut self, kept: KeptHold) {
-        let (hold, most_holders) = (kept.hold, kept.most_holders);
-        self.insert(Entry { hold, attempt: 0, most_holders, caps: CpuCaps::NONE, instead_of: None });
+        let KeptHold { hold, most_holders, caps } = kept;
+        self.insert(Entry { hold, attempt: 0, most_holders, caps, instead_of: None });
     }
 
     fn insert(&mut self, entry: Entry) {
@@ -314,7 +314,7 @@ impl Account {
 
     /// Holds with what recovery would need to put them back.
     pub fn kept(&self) -> impl Iterator<Item = KeptHold> + '_ {
-        self.entries.values().map(|e| KeptHold { hold: e.hold.clone(), most_holders: e.most_holders })
+        self.entries.values().map(|e| KeptHold { hold: e.hold.clone(), most_holders: e.most_holders, caps: e.caps })
     }
 
     /// Nobody holds anything.

@@ -30,6 +30,8 @@ use std::{
 /// Slurm's words for a node that is DOWN because its daemon is silent.
 pub const NOT_RESPONDING: &str = "Not responding";
 
+const BEING_DELETED: &str = "being deleted";
+
 /// A link to the agent, as far as decisions go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Link {
@@ -77,14 +79,14 @@ pub struct NodeCore {
     pub(super) remains: BTreeSet<(JobId, Sluid)>,
     pub(super) pings: u64,
     pub(super) touched: bool,
-    /// It is being deleted.
-    pub(super) retired: bool,
+    /// It is being deleted, and is shown so.
+    pub(super) retired: Option<NodeReason>,
 }
 
 impl NodeCore {
     /// It is being deleted, and takes no work.
     pub const fn is_retired(&self) -> bool {
-        self.retired
+        self.retired.is_some()
     }
 
     /// A node with what was saved of it and what jobs hold of it.
@@ -118,7 +120,7 @@ impl NodeCore {
             remains: BTreeSet::new(),
             pings: 0,
             touched: true,
-            retired: false,
+            retired: None,
         }
     }
 
@@ -224,8 +226,11 @@ impl NodeCore {
             }
             NodeInput::Retire { request } => {
                 let jobs: BTreeSet<JobId> = self.account.holds().map(|hold| hold.job).collect();
-                self.retired = jobs.is_empty();
                 let result = if jobs.is_empty() { Ok(()) } else { Err(still_busy(&self.settings.name, &jobs)) };
+                if result.is_ok() && self.retired.is_none() {
+                    self.retired = Some(self.own_reason(now, BEING_DELETED));
+                    self.touched = true;
+                }
                 out.push(NodeEffect::Answer { request, result });
             }
             NodeInput::Configure { settings, site } => self.configure(now, *settings, site, out),
@@ -248,7 +253,10 @@ impl NodeCore {
             tracing::info!(node = self.settings.name, down = ?saved.down, drain = saved.drain, reason = saved.reason.as_ref().map(|r| r.text.as_str()), "node.move");
             self.saved = saved;
             self.touched = true;
-            out.push(NodeEffect::Record(self.saved.clone()));
+            // Behind the word that it is gone this would be about the next node of that name.
+            if !self.is_retired() {
+                out.push(NodeEffect::Record(self.saved.clone()));
+            }
         }
     }
 
@@ -267,7 +275,7 @@ impl NodeCore {
 
     pub(super) fn flags(&self) -> NodeFlags {
         NodeFlags {
-            drain: self.saved.drain,
+            drain: self.saved.drain || self.is_retired(),
             not_responding: self.link.is_none() && self.base() != NodeBase::Future,
             completing: !self.remains.is_empty() || self.account.holds().any(|h| h.completing),
             remains: !self.remains.is_empty(),
@@ -279,8 +287,8 @@ impl NodeCore {
     }
 
     fn out_of_service(&self) -> Option<&'static str> {
-        if self.retired {
-            return Some("being deleted");
+        if self.is_retired() {
+            return Some(BEING_DELETED);
         }
         let flags = self.flags();
         match self.base() {

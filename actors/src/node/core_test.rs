@@ -761,3 +761,53 @@ fn memoryless(job: u32, cpus: std::ops::Range<u32>) -> ReserveAsk {
     let ask = ask(job, cpus, 0);
     ReserveAsk { share: NodeShare { memory: None, ..ask.share.clone() }, ..ask }
 }
+
+/// A limit of the partition that a run was given its CPUs under holds for a controller that was started since.
+#[test]
+fn a_parked_run_that_was_restored_comes_back_within_the_limit() {
+    let caps = CpuCaps { per_node: Some(2), per_socket: None };
+    let limited = |job, cpus| ReserveAsk { caps, ..ask(job, cpus, 0) };
+    let mut before = up();
+    assert!(reserve(&mut before, limited(1, 0..2)).is_ok());
+    before.handle(NOW, NodeInput::Park { job: JobId(1), sluid: Sluid(1) }, &mut Vec::new());
+    let mut core = NodeCore::new(NOW, settings(0), Arc::default(), None, before.kept());
+    let held = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new() };
+    core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![held]))), &mut Vec::new());
+    assert_eq!(reserve(&mut core, limited(2, 2..4)), Ok("n0:6818".to_owned()));
+    assert!(!unpark(&mut core, 1));
+    let over = NodeInput::Release { job: JobId(2), sluid: Sluid(2), attempt: None, drain: None };
+    core.handle(NOW, over, &mut Vec::new());
+    assert!(unpark(&mut core, 1));
+}
+
+#[test]
+fn a_node_that_is_being_deleted_is_shown_so_and_records_nothing() {
+    let dynamic = NodeSettings { dynamic: true, ..settings(0) };
+    let mut core = NodeCore::new(NOW, dynamic, Arc::default(), None, []);
+    let mut handle = |input| {
+        let mut out = Vec::new();
+        core.handle(NOW, input, &mut out);
+        out
+    };
+    let shown = |out: &[NodeEffect]| {
+        out.iter().find_map(|effect| match effect {
+            NodeEffect::Publish(view) => {
+                Some((view.base, view.flags.drain, view.reason.as_ref().map(|reason| reason.text.clone())))
+            }
+            _ => None,
+        })
+    };
+    let recorded = |out: &[NodeEffect]| out.iter().any(|effect| matches!(effect, NodeEffect::Record(_)));
+    handle(NodeInput::Registered(Box::new(registration(1, vec![]))));
+    let out = handle(NodeInput::Retire { request: 1 });
+    assert!(out.contains(&NodeEffect::Answer { request: 1, result: Ok(()) }));
+    assert_eq!(shown(&out), Some((NodeBase::Up, true, Some("being deleted".to_owned()))));
+    let down = NodeChange { state: Some(NodeStateChange::Down), ..NodeChange::default() };
+    let out = handle(NodeInput::Update { request: 2, by: (0, "root".to_owned()), change: down });
+    assert_eq!(shown(&out), Some((NodeBase::Down, true, Some("being deleted".to_owned()))));
+    assert!(!recorded(&out));
+    // It is one of the file now, and what was said of it counts.
+    let out = handle(NodeInput::Configure { settings: Box::new(settings(0)), site: Arc::default() });
+    assert_eq!(shown(&out), Some((NodeBase::Down, false, None)));
+    assert!(recorded(&out));
+}

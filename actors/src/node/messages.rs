@@ -384,6 +384,8 @@ pub struct KeptHold {
     pub hold: NodeHold,
     /// Most holders of each CPU.
     pub most_holders: u32,
+    /// Most CPUs of its partition there, where others of it count.
+    pub caps: CpuCaps,
 }
 
 /// Messages of the node actor. All may be delivered twice.

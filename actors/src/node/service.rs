@@ -189,9 +189,12 @@ impl NodeCore {
         site: Arc<NodeSite>,
         out: &mut Vec<NodeEffect>,
     ) {
-        // A node of the file cannot be deleted any more.
-        self.retired &= settings.dynamic;
         self.touched |= self.settings != settings;
+        // A node of the file cannot be deleted any more.
+        if !settings.dynamic && self.retired.take().is_some() {
+            self.touched = true;
+            out.push(NodeEffect::Record(self.saved.clone()));
+        }
         let before = std::mem::replace(&mut self.settings, settings);
         self.site = site;
         if before.neighbours != self.settings.neighbours {

@@ -195,6 +195,13 @@ pub enum NodesMsg {
         /// Agent.
         agent: Connected,
     },
+    /// The node is to be deleted: its owner answers.
+    Retire {
+        /// Name.
+        name: String,
+        /// Asker.
+        reply: ReplyTo<Result<(), Refusal>>,
+    },
     /// The node is not configured any more.
     Stop {
         /// Name.
@@ -207,6 +214,7 @@ impl Message for NodesMsg {
         match self {
             Self::Start { .. } => "Start",
             Self::Connected { .. } => "Connected",
+            Self::Retire { .. } => "Retire",
             Self::Stop { .. } => "Stop",
         }
     }
@@ -218,7 +226,7 @@ pub type Connected = (Box<Registration>, Arc<dyn AgentLink>);
 /// The supervisor of nodes, at `/node`.
 pub struct NodesSupervisor {
     env: Arc<Env>,
-    /// Nodes whose actor has yet to end, and what is to be started in its place.
+    /// Nodes whose actor has yet to end, and what is for the one in its place: first that it starts.
     ending: BTreeMap<String, Vec<NodesMsg>>,
 }
 
@@ -283,7 +291,8 @@ impl Actor for NodesSupervisor {
             NodesMsg::Start { core } => {
                 let name = core.settings().name.clone();
                 if let Some(next) = self.ending.get_mut(&name) {
-                    *next = vec![NodesMsg::Start { core }];
+                    next.retain(|message| !matches!(message, NodesMsg::Start { .. }));
+                    next.insert(0, NodesMsg::Start { core });
                     return;
                 }
                 cx.clear_timer(format!("retry {name}"));
@@ -310,6 +319,16 @@ impl Actor for NodesSupervisor {
                 let open = self.env.links.get(&name).is_some_and(|(open, _)| open == registration.conn);
                 if let Some(owner) = self.env.node(&name).filter(|_| open) {
                     deliver(cx, &owner, NodeMsg::Connected { registration, link });
+                }
+            }
+            NodesMsg::Retire { name, reply } => {
+                if let Some(next) = self.ending.get_mut(&name) {
+                    next.push(NodesMsg::Retire { name, reply });
+                    return;
+                }
+                match self.env.node(&name) {
+                    Some(owner) => deliver(cx, &owner, NodeMsg::Retire { reply }),
+                    None => reply.reply(Err(Refusal::Internal(format!("node {name} is being restarted")))),
                 }
             }
             NodesMsg::Stop { name } => {

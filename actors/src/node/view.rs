@@ -12,7 +12,7 @@ pub(super) fn of(core: &NodeCore) -> NodeView {
         generation: core.generation,
         base: core.base(),
         flags: core.flags(),
-        reason: core.saved.reason.clone(),
+        reason: core.retired.clone().or_else(|| core.saved.reason.clone()),
         shape: settings.shape.clone(),
         holds: core.account.holds().cloned().collect(),
         features: core.saved.features.clone().unwrap_or_else(|| settings.features.clone()),

@@ -28,6 +28,11 @@ impl CpuCaps {
         self != Self::NONE && usage != NodeUse::Whole
     }
 
+    /// What of it holds for a request of this kind.
+    pub fn of(self, usage: NodeUse) -> Self {
+        if self.count(usage) { self } else { Self::NONE }
+    }
+
     /// The most on an idle node.
     pub fn most(self, shape: &NodeShape) -> u32 {
         let by_socket = self.per_socket.map_or(u32::MAX, |most| most.saturating_mul(shape.sockets.max(1)));

@@ -250,7 +250,7 @@ impl World {
                 kept: held.kept,
                 parked: held.parked,
             };
-            Some(KeptHold { hold, most_holders: usage.most_holders() })
+            Some(KeptHold { hold, most_holders: usage.most_holders(), caps: facts.caps.of(usage) })
         };
         here.filter_map(hold).collect()
     }
