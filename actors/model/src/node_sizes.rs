@@ -29,7 +29,9 @@ impl NodeSizes {
 
     /// Is it one of them?
     pub fn contains(&self, size: u32) -> bool {
-        self.0.iter().any(|&(first, last, step)| (first..=last).contains(&size) && (size - first) % step.max(1) == 0)
+        self.0
+            .iter()
+            .any(|&(first, last, step)| (first..=last).contains(&size) && (size - first).is_multiple_of(step.max(1)))
     }
 
     /// Those from `min` to `max`, the greatest first.
@@ -76,6 +78,7 @@ impl fmt::Display for NodeSizes {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
 

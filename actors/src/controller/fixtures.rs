@@ -37,15 +37,18 @@ use tokio::sync::mpsc;
 #[derive(Clone, Default)]
 pub struct MemoryJournal(pub Arc<Mutex<Vec<ControllerEvent>>>, Arc<AtomicBool>, Arc<SlowDisk>);
 
+/// Whom to tell that something is saved.
+type Written = ReplyTo<Result<(), JournalError>>;
+
 /// Whom to tell that it is saved, where that is put off.
 #[derive(Default)]
 struct SlowDisk {
-    waiting: Mutex<Option<Vec<ReplyTo<Result<(), JournalError>>>>>,
+    waiting: Mutex<Option<Vec<Written>>>,
     came: tokio::sync::Notify,
 }
 
 impl SlowDisk {
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Vec<ReplyTo<Result<(), JournalError>>>>> {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Vec<Written>>> {
         self.waiting.lock().expect("no test panics while it holds the disk")
     }
 }

@@ -24,7 +24,7 @@ const SLACK: Duration = Duration::from_secs(60);
 pub(super) fn some_reservations(begin: Timestamp, nodes: u32) -> Vec<Arc<Reservation>> {
     let one = |n: u32| {
         let start = begin.plus(EVERY * (n + 1));
-        let users = if n % 2 == 0 { "user1001" } else { "user1001,user1002,user1003,user1004" };
+        let users = if n.is_multiple_of(2) { "user1001" } else { "user1001,user1002,user1003,user1004" };
         Reservation {
             name: format!("r{n}"),
             start,
