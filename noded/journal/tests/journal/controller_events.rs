@@ -341,6 +341,8 @@ fn change() -> JobChange {
         reservations: None,
         prefer: None,
         time_min: None,
+        mcs_label: None,
+        sharing: None,
     }
 }
 
