@@ -4,6 +4,9 @@ use crate::spec::NodeCount;
 use serde::{Deserialize, Serialize};
 use std::{fmt, str::FromStr};
 
+/// Most ranges in one request.
+const MOST_RANGES: usize = 64;
+
 /// Inclusive ranges `(first, last, step)`, as written. Empty: whatever [`NodeCount`] says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct NodeSizes(Vec<(u32, u32, u32)>);
@@ -19,9 +22,10 @@ impl NodeSizes {
         self.0.is_empty()
     }
 
-    /// Least and most. What was read or decoded may come from anywhere: nothing useful, no bounds.
+    /// Least and most. What was read or decoded may come from anywhere: nothing useful or too many ranges, no bounds.
     pub fn bounds(&self) -> Option<NodeCount> {
         let sound = self.0.iter().all(|&(first, last, step)| first > 0 && first <= last && step > 0);
+        let sound = sound && self.0.len() <= MOST_RANGES;
         let min = self.0.iter().map(|(first, ..)| *first).min().filter(|_| sound)?;
         let max = self.0.iter().map(|&(first, last, step)| last - (last - first) % step).max();
         Some(NodeCount { min, max })
@@ -32,6 +36,18 @@ impl NodeSizes {
         self.0
             .iter()
             .any(|&(first, last, step)| (first..=last).contains(&size) && (size - first).is_multiple_of(step.max(1)))
+    }
+
+    /// Those from `min` to `max`, the least first.
+    pub fn ascending(&self, min: u32, max: u32) -> impl Iterator<Item = u32> {
+        let least = move |min: u32| {
+            let of_range = |&(first, last, step): &(u32, u32, u32)| {
+                let steps = min.saturating_sub(first).div_ceil(step.max(1));
+                first.checked_add(steps.checked_mul(step.max(1))?).filter(|size| *size <= last)
+            };
+            self.0.iter().filter_map(of_range).min().filter(|size| *size <= max)
+        };
+        std::iter::successors(least(min), move |size| size.checked_add(1).and_then(least))
     }
 
     /// Those from `min` to `max`, the greatest first.
@@ -93,6 +109,10 @@ mod tests {
         assert_eq!(all("1,5,9,13"), [13, 9, 5, 1]);
         assert_eq!(all("8,2-4,3-9:3"), [9, 8, 6, 4, 3, 2]);
         assert_eq!(all("1k,2"), [1024, 2]);
+        let up = |text, min, max| sizes(text).ascending(min, max).take(4).collect::<Vec<_>>();
+        assert_eq!(up("1-15:4", 0, u32::MAX), [1, 5, 9, 13]);
+        assert_eq!(up("8,2-4,3-9:3", 3, 8), [3, 4, 6, 8]);
+        assert_eq!(up("1-4294967295:2", 4_294_967_290, u32::MAX), [4_294_967_291, 4_294_967_293, 4_294_967_295]);
         assert_eq!(sizes("1-15:4").bounds(), Some(NodeCount { min: 1, max: Some(13) }));
         assert_eq!(sizes("1-15:4").descending(2, 12).collect::<Vec<_>>(), [9, 5]);
         assert!(sizes("1-15:4").contains(9) && !sizes("1-15:4").contains(14) && !sizes("4-8:2").contains(2));
@@ -104,6 +124,12 @@ mod tests {
         for wrong in ["1,", "0,2", "4-2,1", "1-4:0", "1-4:x", "1:2:3", ",", "a,b", "1-4:"] {
             assert!(wrong.parse::<NodeSizes>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn there_are_not_too_many_ranges() {
+        assert_eq!(sizes(&["7"; 64].join(",")).bounds(), Some(NodeCount { min: 7, max: Some(7) }));
+        assert!(["7"; 65].join(",").parse::<NodeSizes>().is_err());
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::{
         core::JobCore,
         messages::JobSite,
         record::{ArrayRecord, HeldBy, JobRecord, Owner, Phase, Resolved, indices_of},
+        state::cpus_asked,
     },
     scheduler::{
         constraint::Wish,
@@ -579,17 +580,6 @@ pub(super) fn takes(
         return Err(Refusal::InvalidQos(qos.map(str::to_owned)));
     }
     Ok(())
-}
-
-/// CPUs that a request comes to.
-fn cpus_asked(spec: &JobSpec, tasks: u32, cpus_per_task: u32, nodes: u32) -> u32 {
-    let gpus = GresRequest::gpus(&spec.gres.total)
-        .max(GresRequest::gpus(&spec.gres.on_node(0, Totals::NONE)) * u64::from(nodes));
-    let with_gpus = gpus.saturating_mul(u64::from(spec.gres.cpus_per_gpu.unwrap_or(0)));
-    // As for one task on each node.
-    let tasks = if spec.layout.overcommit { nodes } else { tasks };
-    let by_nodes = spec.min_cpus_per_node.unwrap_or(0).saturating_mul(nodes);
-    tasks.saturating_mul(cpus_per_task).max(by_nodes).max(u32::try_from(with_gpus).unwrap_or(u32::MAX))
 }
 
 fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {

@@ -9,7 +9,6 @@ use garrick_model::{
     spec::{JobSpec, Sharing},
     view::JobView,
 };
-use std::sync::Arc;
 
 /// The label of a submitted job, and how it shares its nodes with it.
 pub fn give(config: &Config, by: &Submitter<'_>, spec: &mut JobSpec) -> Result<(), Refusal> {
@@ -55,15 +54,22 @@ impl ControllerActor {
             return Ok(change);
         }
         // Tasks of one array are the same user's. Others' jobs are not his to change: their owners say so.
-        let own = |view: &Arc<JobView>| view.state.waits() && (by.admin || view.uid == by.uid);
-        let Some(view) = self.selected(selector).into_iter().find(own) else { return Ok(change) };
+        let mut own = self.selected(selector);
+        own.retain(|view| by.admin || view.uid == by.uid);
+        // One that does not wait yet may when its owner hears of it.
+        own.sort_by_key(|view| !view.state.waits());
+        let Some(view) = own.first().filter(|view| change.mcs_label.is_some() || view.state.waits()) else {
+            return Ok(change);
+        };
         let account = change.account.as_deref().or(view.spec.account.as_deref());
         let asked = match &change.mcs_label {
             Some(asked) => Some(asked.as_str()),
             // The label goes with the account.
             None => view.spec.mcs_label.as_ref().and(account),
         };
-        let (label, sharing) = self.judged_for_owner(&config, &view, (asked, account))?;
+        // What leaves cores to the system has its nodes to itself from then on.
+        let wish = if change.request.left_to_system.is_some() { Sharing::Exclusive } else { view.spec.sharing };
+        let (label, sharing) = self.judged_for_owner(&config, view, (asked, account), wish)?;
         (change.mcs_label, change.sharing) = (Some(label.unwrap_or_default()), Some(sharing));
         Ok(change)
     }
@@ -73,10 +79,11 @@ impl ControllerActor {
         config: &Config,
         view: &JobView,
         wanted: (Option<&str>, Option<&str>),
+        wish: Sharing,
     ) -> Result<(Option<String>, Sharing), Refusal> {
         let caller = Caller { uid: view.uid, gid: view.gid, pid: 0, host: view.spec.submit_host.clone() };
         let user = self.env.ports.users.user(view.uid);
         let owner = Submitter { caller: &caller, user, group: self.env.ports.users.group_name(view.gid), admin: false };
-        judged(config, &owner, wanted, view.spec.sharing)
+        judged(config, &owner, wanted, wish)
     }
 }

@@ -7,9 +7,10 @@ use super::{
 };
 use crate::job::messages::Authority;
 use garrick_model::{
-    config::EnforcePartLimits,
+    config::{EnforcePartLimits, MemoryPer},
     messages::command::{Caller, JobChange, JobSelector},
     refusal::Refusal,
+    resources::{MemoryMib, MemoryRequest},
     time::TimeLimit,
     view::{JobView, PartitionView},
 };
@@ -20,8 +21,10 @@ impl ControllerActor {
     /// Administrators may put a job where they like.
     pub(super) fn check_move(&self, by: Authority, jobs: &[JobSelector], change: &JobChange) -> Result<(), Refusal> {
         let limits = change.time_limit.is_some() || change.time_limit_delta_secs.is_some() || change.nodes.is_some();
-        let other_place = change.partitions.is_some() || change.account.is_some();
-        if by.admin || !(limits || other_place) {
+        let request = &change.request;
+        let other_place = change.partitions.is_some() || change.account.is_some() || request.qos.is_some();
+        let more = change.memory.is_some() || request.min_cpus_per_node.is_some() || request.cpus_per_task.is_some();
+        if by.admin || !(limits || other_place || more) {
             return Ok(());
         }
         let config = self.env.config();
@@ -41,7 +44,7 @@ impl ControllerActor {
             }
             if other_place && config.enforce_part_limits != EnforcePartLimits::No {
                 let account = change.account.as_deref().or(view.spec.account.as_deref());
-                let qos = view.spec.qos.as_deref();
+                let qos = change.qos_of(&view.spec);
                 let mut refused = None;
                 partitions.retain(|partition| match takes(partition, &owner, account, qos) {
                     Ok(()) => true,
@@ -55,10 +58,29 @@ impl ControllerActor {
                     return Err(refusal);
                 }
             }
+            if more {
+                let most = partitions.first().and_then(|partition| partition.config.max_memory).or(config.max_memory);
+                check_memory(&view, change, most)?;
+            }
             extent(&view, change).enforce(config.enforce_part_limits, &partitions, nodes)?;
         }
         Ok(())
     }
+}
+
+/// Its memory must be within what a node or its CPUs may bring. Only at submission do CPUs follow from memory.
+fn check_memory(view: &JobView, change: &JobChange, most: Option<MemoryPer>) -> Result<(), Refusal> {
+    let cpus_per_task = change.request.cpus_per_task.unwrap_or(view.cpus_per_task);
+    let on_node = change.request.min_cpus_per_node.or(view.spec.min_cpus_per_node).unwrap_or(0).max(cpus_per_task);
+    let fits = match (change.memory.unwrap_or(view.memory), most) {
+        (_, None | Some(MemoryPer::Node(MemoryMib(0)) | MemoryPer::Cpu(MemoryMib(0)))) => true,
+        (MemoryRequest::PerCpu(asked), Some(MemoryPer::Cpu(most))) => asked <= most,
+        (MemoryRequest::PerNode(asked), Some(MemoryPer::Cpu(most))) => asked.0.div_ceil(most.0) <= on_node.into(),
+        (MemoryRequest::PerNode(asked), Some(MemoryPer::Node(most))) => asked <= most,
+        _ => true,
+    };
+    let detail = Some("Memory specification can not be satisfied".to_owned());
+    if fits { Ok(()) } else { Err(Refusal::NodeConfigUnavailable { detail }) }
 }
 
 /// What the job will come to.

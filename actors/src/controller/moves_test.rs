@@ -5,8 +5,12 @@ use super::fixtures::{Rig, with_rig};
 use crate::scheduler::fixtures::spec;
 use garrick_model::{
     ids::JobId,
-    messages::command::{CommandReply, CommandRequest, JobChange, JobSelector},
+    messages::{
+        command::{CommandReply, CommandRequest, JobChange, JobSelector},
+        request_change::RequestChange,
+    },
     refusal::Refusal,
+    resources::{MemoryMib, MemoryRequest},
     spec::{JobSpec, NodeCount, Sharing},
     time::TimeLimit,
 };
@@ -47,6 +51,26 @@ fn nobody_moves_a_job_to_where_he_may_not_submit() {
         rig.until(job, |view| view.partitions == ["alice", "debug"]).await;
         assert_eq!(moved(0, &["staff"]).await, Ok(()), "an administrator may");
         rig.until(job, |view| view.partitions == ["staff"]).await;
+    });
+}
+
+#[test]
+fn nobody_has_more_memory_than_his_cpus_bring_by_a_change() {
+    with_rig(&format!("MaxMemPerCPU=100\n{SITE}"), async |mut rig: Rig| {
+        let memory = MemoryRequest::PerNode(MemoryMib(250));
+        let job = rig.submitted(JobSpec { memory, ..spec() }).await;
+        rig.until(job, |view| view.spec.min_cpus_per_node == Some(3)).await;
+        let change = |request| JobChange { request, ..JobChange::default() };
+        let cpus = |least| change(RequestChange { min_cpus_per_node: Some(least), ..RequestChange::default() });
+        let more = |mib| JobChange { memory: Some(MemoryRequest::PerNode(MemoryMib(mib))), ..JobChange::default() };
+        let refused = || {
+            let detail = Some("Memory specification can not be satisfied".to_owned());
+            Err(Refusal::NodeConfigUnavailable { detail })
+        };
+        assert_eq!(update(&rig, 1001, job, cpus(1)).await, refused());
+        assert_eq!(update(&rig, 1001, job, more(301)).await, refused());
+        assert_eq!(update(&rig, 1001, job, more(300)).await, Ok(()));
+        assert_eq!(update(&rig, 0, job, cpus(1)).await, Ok(()), "an administrator may");
     });
 }
 
@@ -116,6 +140,10 @@ fn partitions_that_do_not_take_an_account_are_no_place_to_move_to_where_limits_a
         let moved = async |change: JobChange| update(&rig, 1001, job, change).await;
         assert_eq!(moved(to(&["physics"])).await, no_account());
         assert_eq!(moved(to(&["debug", "slow"])).await, no_qos());
+        let qos = |qos: &str| RequestChange { qos: Some(qos.to_owned()), ..RequestChange::default() };
+        assert_eq!(moved(JobChange { request: qos("slower"), ..to(&["debug", "slow"]) }).await, Ok(()));
+        assert_eq!(moved(JobChange { request: qos("fast"), ..JobChange::default() }).await, no_qos());
+        assert_eq!(moved(JobChange { request: qos("fast"), ..to(&["debug"]) }).await, Ok(()));
         assert_eq!(moved(JobChange { account: Some("physics".to_owned()), ..to(&["physics"]) }).await, Ok(()));
         assert_eq!(moved(account("chemistry")).await, no_account(), "its partition does not take that");
         assert_eq!(update(&rig, 0, job, account("chemistry")).await, Ok(()), "an administrator may");

@@ -189,7 +189,7 @@ impl ControllerActor {
                 admin: administrators.contains(&view.uid),
                 user: &view.user,
                 account: change.account.as_deref().or(view.spec.account.as_deref()),
-                qos: view.spec.qos.as_deref(),
+                qos: change.qos_of(&view.spec),
                 partition: None,
                 groups: Some(&groups),
             };

@@ -136,6 +136,10 @@ impl JobCore {
         if self.record.phase.end().is_some() && !only_comments(&change) {
             return Err(Refusal::AlreadyDone);
         }
+        if !waiting && change.account.is_some() {
+            // The label went with the account for those that wait.
+            (change.mcs_label, change.sharing) = (None, None);
+        }
         let of_waiting_jobs = change.partitions.is_some()
             || change.nodes.is_some()
             || change.tasks.is_some()

@@ -24,7 +24,7 @@ use garrick_model::{
     packed_steps::StepTally,
     refusal::Refusal,
     resources::SpecCores,
-    spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec, Sharing},
+    spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec, LayoutRequest, Sharing},
     spec_text::licenses::Licenses,
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
@@ -418,10 +418,17 @@ fn what_a_waiting_job_asks_for_is_changed() {
     assert_eq!(job.view().spec.stdout, None);
     let zero = RequestChange { cpus_per_task: Some(0), ..none() };
     assert_eq!(job.order(change(zero)), Err(Refusal::BadNodeCount));
-    // How much the system keeps of a node is for administrators to say.
-    let kept = || RequestChange { left_to_system: Some(SpecCores::Cores(1)), ..none() };
-    assert_eq!(job.order(change(kept())), Err(Refusal::AccessDenied));
-    assert_eq!(job.command(ROOT, None, change(kept())).0, Ok(()));
+    let privileged = [
+        RequestChange { deadline: Some(Timestamp::from_secs(90_000)), ..none() },
+        RequestChange { tasks_per_node: Some(1), ..none() },
+        RequestChange { contiguous: Some(true), ..none() },
+        RequestChange { left_to_system: Some(SpecCores::Cores(1)), ..none() },
+    ];
+    for one in privileged {
+        assert_eq!(job.order(change(one.clone())), Err(Refusal::AccessDenied));
+        assert_eq!(job.command(ROOT, None, change(one)).0, Ok(()));
+    }
+    job.order(change(RequestChange { contiguous: Some(false), ..none() })).unwrap();
     assert_eq!(job.view().spec.layout.left_to_system, Some(SpecCores::Cores(1)));
     assert_eq!(job.view().sharing, Sharing::Exclusive);
     assert_eq!(job.replayed(), *job.core.record());
@@ -429,6 +436,31 @@ fn what_a_waiting_job_asks_for_is_changed() {
         Bench::running(spec()).order(change(RequestChange { cpus_per_task: Some(1), ..none() })),
         Err(Refusal::JobNotPending)
     );
+}
+
+#[test]
+fn a_change_leaves_what_it_is_not_about() {
+    let update = |change| JobCommand::Update(Box::new(change));
+    let comment = || update(JobChange { comment: Some("seen".to_owned()), ..JobChange::default() });
+    let mut job = Bench::with(JobSpec { tasks: Some(2), ..spec() });
+    job.core.record.resolved.cpus = 32;
+    job.order(comment()).unwrap();
+    assert_eq!(job.view().cpus, 32, "GPUs may bring more CPUs than tasks do");
+    let switches = JobChange {
+        switches: Some((2, None)),
+        request: RequestChange { switches_wait_secs: Some(60), ..RequestChange::default() },
+        ..JobChange::default()
+    };
+    job.order(update(switches)).unwrap();
+    let topology = &job.view().spec.topology;
+    assert_eq!((topology.switches, topology.switches_wait_secs), (Some(2), Some(60)));
+    let layout = LayoutRequest { task_nodes: vec!["n0".to_owned(), "n1".to_owned()], ..LayoutRequest::default() };
+    let mut listed = Bench::with(JobSpec { tasks: Some(2), layout, ..spec() });
+    listed.order(comment()).unwrap();
+    assert_eq!(listed.view().spec.layout.task_nodes.len(), 2);
+    listed.order(update(JobChange { tasks: Some(1), ..JobChange::default() })).unwrap();
+    assert!(listed.view().spec.layout.task_nodes.is_empty(), "it was about two tasks");
+    assert_eq!(listed.replayed().spec, listed.core.record().spec);
 }
 
 #[test]

@@ -2,14 +2,16 @@
 //! nowhere else.
 
 use super::record::{
-    Afterwards, EarlierHold, End, Ending, HeldBy, JobRecord, Phase, PreemptMark, Run, Suspended, TaskMark, TaskOutcome,
-    Yielded,
+    Afterwards, EarlierHold, End, Ending, HeldBy, JobRecord, Phase, PreemptMark, Resolved, Run, Suspended, TaskMark,
+    TaskOutcome, Yielded,
 };
 use garrick_model::{
+    gres::{GresRequest, Totals},
     ids::{ArrayTask, JobId, Sluid},
     messages::command::JobChange,
+    node_sizes::NodeSizes,
     packed_steps::StepTally,
-    spec::{Dependencies, Sharing},
+    spec::{Dependencies, JobSpec, Sharing},
     time::{TimeLimit, Timestamp},
 };
 use serde::{Deserialize, Serialize};
@@ -450,16 +452,36 @@ impl JobRecord {
         if change.request.left_to_system.is_some() {
             self.resolved.sharing = Sharing::Exclusive;
         }
-        let by_nodes = spec.min_cpus_per_node.unwrap_or(0).saturating_mul(self.resolved.min_nodes);
-        let by_tasks = self.resolved.tasks.max(self.resolved.min_nodes).saturating_mul(self.resolved.cpus_per_task);
-        self.resolved.cpus = by_tasks.max(by_nodes);
+        let counts = &change.request;
+        if change.nodes.is_some()
+            || change.tasks.is_some()
+            || counts.cpus_per_task.is_some()
+            || counts.tasks_per_node.is_some()
+            || counts.min_cpus_per_node.is_some()
+        {
+            let Resolved { tasks, cpus_per_task, min_nodes, .. } = self.resolved;
+            self.resolved.cpus = cpus_asked(spec, tasks.max(min_nodes), cpus_per_task, min_nodes);
+        }
+        // With fewer tasks than nodes there is nothing to choose.
+        if spec.nodes.zip(spec.tasks).is_some_and(|(nodes, tasks)| tasks < nodes.min) {
+            spec.node_sizes = NodeSizes::default();
+        }
+        // The list was about those tasks and nodes.
+        if change.nodes.is_some()
+            || change.tasks.is_some()
+            || change.nodelist.is_some()
+            || counts.tasks_per_node.is_some()
+        {
+            spec.layout.task_nodes.clear();
+        }
         if let Some(memory) = change.memory {
             spec.memory = memory;
             self.resolved.memory = memory;
         }
         if let Some((most, wait_secs)) = change.switches {
             spec.topology.switches = Some(most).filter(|most| *most > 0);
-            spec.topology.switches_wait_secs = wait_secs;
+            // `wait-for-switch` may say it too.
+            spec.topology.switches_wait_secs = wait_secs.or(change.request.switches_wait_secs);
         }
         if let Some(size) = change.segment {
             spec.topology.segment = Some(size).filter(|size| *size > 0);
@@ -518,6 +540,17 @@ impl JobRecord {
             spec.sharing = sharing;
         }
     }
+}
+
+/// CPUs that a request comes to.
+pub fn cpus_asked(spec: &JobSpec, tasks: u32, cpus_per_task: u32, nodes: u32) -> u32 {
+    let gpus = GresRequest::gpus(&spec.gres.total)
+        .max(GresRequest::gpus(&spec.gres.on_node(0, Totals::NONE)) * u64::from(nodes));
+    let with_gpus = gpus.saturating_mul(u64::from(spec.gres.cpus_per_gpu.unwrap_or(0)));
+    // As for one task on each node.
+    let tasks = if spec.layout.overcommit { nodes } else { tasks };
+    let by_nodes = spec.min_cpus_per_node.unwrap_or(0).saturating_mul(nodes);
+    tasks.saturating_mul(cpus_per_task).max(by_nodes).max(u32::try_from(with_gpus).unwrap_or(u32::MAX))
 }
 
 /// How long a run that stands still has done so in all, as of `now`, milliseconds.

@@ -195,7 +195,7 @@ impl ReservationsCore {
         if !ignores_jobs(new) {
             let start = new.start.max(site.now);
             for hold in node.holds.iter().filter(|hold| hold.expected_end.is_none_or(|end| end > start)) {
-                if matches!(hold.sharing, Sharing::Exclusive | Sharing::User) {
+                if matches!(hold.sharing, Sharing::Exclusive | Sharing::User | Sharing::Mcs) {
                     free = CpuSet::new();
                 }
                 free.subtract(&hold.share.cpus.iter().map(|cpu| node.shape.core_of_cpu(cpu)).collect());

@@ -210,7 +210,7 @@ impl Ledger {
         let looked = row.group.is_some() || row.promise.is_some();
         if looked && waits_for_room(reason) {
             self.waiting.entry(key.partition).or_default().insert(key);
-        } else if !looked && *reason == Reason::Priority {
+        } else if !looked && *reason == Reason::Priority && row.job.spec.het.is_none() {
             self.unlooked.insert(key);
         }
         if *reason == Reason::JobArrayTaskLimit {
@@ -307,7 +307,8 @@ impl Ledger {
 
     /// The last one who was looked at.
     pub fn last_looked(&self) -> Option<Key> {
-        self.groups.iter().filter_map(|group| group.members.last().copied()).max()
+        let promised = self.begins.iter().map(|(_, key)| *key);
+        self.groups.iter().filter_map(|group| group.members.last().copied()).chain(promised).max()
     }
 
     /// What is reserved for one of them is free again.

@@ -308,7 +308,7 @@ pub struct Reservation {
 /// is a look at every node.
 const MOST_LOOKS_AHEAD: usize = 200;
 /// The same for those of whom amounts say most: they have another way when it is spent.
-const MOST_LOOKS_FOR_CAPS: usize = 50;
+const MOST_LOOKS_BY_AMOUNTS: usize = 50;
 /// Times at which hierarchical resources alone say no, at most in a pass. Each is a look at every layer.
 const MOST_GLANCES_AHEAD: usize = 2_000;
 
@@ -341,8 +341,8 @@ pub(super) struct Pass<'a> {
     pub reserved: BTreeMap<usize, u32>,
     pub tried_behind: usize,
     looks_left: usize,
-    /// The same for those of whom only amounts and the limits of their partition's CPUs say whether they fit.
-    looks_left_for_caps: usize,
+    /// The same for those of whom amounts say when they fit at the earliest.
+    looks_left_by_amounts: usize,
     glances_ahead: usize,
     /// Requests that found no room now. Room only shrinks while a pass goes on.
     pub failed: FxHashSet<Request>,
@@ -403,7 +403,7 @@ impl<'a> Pass<'a> {
             reserved: BTreeMap::new(),
             tried_behind: 0,
             looks_left: MOST_LOOKS_AHEAD,
-            looks_left_for_caps: MOST_LOOKS_FOR_CAPS,
+            looks_left_by_amounts: MOST_LOOKS_BY_AMOUNTS,
             glances_ahead: 0,
             failed: FxHashSet::default(),
             not_before: FxHashMap::default(),
@@ -1057,8 +1057,8 @@ impl<'a> Pass<'a> {
         let Asked { request, length, .. } = *asked;
         // Nodes and licenses in turn, until both are free at one time.
         loop {
-            let found = if request.is_like_others_but_for_caps() {
-                self.within_caps(asked, (from, until))
+            let found = if request.fits_by_amounts_first() {
+                self.first_by_amounts(asked, (from, until))
             } else if request.is_particular() {
                 self.look_ahead(asked, (from, until)).map(|(at, nodes)| (at, amounts(self.view, &nodes, request)))
             } else {
@@ -1114,9 +1114,9 @@ impl<'a> Pass<'a> {
         Some((slot.at, self.horizon.amounts(request, &slot.nodes, slot.at, length)))
     }
 
-    /// The same within the limits of its partition's CPUs. Where too many times were tried in this pass, amounts have to do:
+    /// The same within the limits of its partition's CPUs, and of one of its numbers of nodes. Where too many times were tried in this pass, amounts have to do:
     /// owners see to the limits when it starts.
-    fn within_caps(
+    fn first_by_amounts(
         &mut self,
         asked: &Asked<'_>,
         (from, until): (Timestamp, Timestamp),
@@ -1124,7 +1124,7 @@ impl<'a> Pass<'a> {
         let (first, nodes) = self.earliest_by_amounts(asked, (from, until))?;
         match self.look_ahead(asked, (first, until)) {
             Some((at, nodes)) => Some((at, amounts(self.view, &nodes, asked.request))),
-            None if self.looks_left_for_caps == 0 => Some((first, nodes)),
+            None if self.looks_left_by_amounts == 0 => Some((first, nodes)),
             None => None,
         }
     }
@@ -1203,7 +1203,7 @@ impl<'a> Pass<'a> {
 
     /// How many more times are tried in this pass for such as it.
     fn looks_left(&mut self, request: &Request) -> &mut usize {
-        if request.is_like_others_but_for_caps() { &mut self.looks_left_for_caps } else { &mut self.looks_left }
+        if request.fits_by_amounts_first() { &mut self.looks_left_by_amounts } else { &mut self.looks_left }
     }
 
     /// The same for a job that has nodes kept for it: those are there for nobody else, and only running jobs stand in its
@@ -1353,7 +1353,10 @@ pub(super) fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result
     }
     let most = partition.max_nodes.unwrap_or(u32::MAX);
     let sizes = &job.spec.node_sizes;
-    let none = !sizes.is_empty() && sizes.descending(partition.min_nodes.max(job.min_nodes), most).next().is_none();
+    // None has no task.
+    let most_of_sizes = job.spec.tasks.map_or(most, |tasks| most.min(tasks));
+    let none =
+        !sizes.is_empty() && sizes.ascending(partition.min_nodes.max(job.min_nodes), most_of_sizes).next().is_none();
     if none || job.min_nodes > most || job.max_nodes < partition.min_nodes {
         return Err(Reason::PartitionNodeLimit);
     }

@@ -99,6 +99,7 @@ impl Feasibility {
                 request.min_nodes = members;
                 request.want_nodes = members;
                 request.tasks = request.tasks.map(|_| members);
+                request.node_sizes = Default::default();
                 request.near = None;
             }
             if self.known.len() >= MOST_KNOWN {

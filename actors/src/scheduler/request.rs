@@ -400,22 +400,22 @@ impl Request {
 
     /// Amounts alone do not say whether it fits: times are tried one by one.
     pub fn is_particular(&self) -> bool {
-        self.is_particular_but_for_caps() || self.caps.count(self.usage)
+        self.counts_cpus_or_nodes() || self.is_particular_otherwise()
     }
 
-    fn is_particular_but_for_caps(&self) -> bool {
+    fn counts_cpus_or_nodes(&self) -> bool {
+        self.caps.count(self.usage) || !self.node_sizes.is_empty()
+    }
+
+    fn is_particular_otherwise(&self) -> bool {
         let bound = self.gres.as_ref().is_some_and(|gres| binding::is_strict(gres));
-        self.contiguous
-            || !self.nodelist.is_empty()
-            || self.mix.is_some()
-            || self.hres.is_some()
-            || !self.node_sizes.is_empty()
-            || bound
+        self.contiguous || !self.nodelist.is_empty() || self.mix.is_some() || self.hres.is_some() || bound
     }
 
-    /// Is it the limits of its partition's CPUs alone that make it so?
-    pub fn is_like_others_but_for_caps(&self) -> bool {
-        self.caps.count(self.usage) && !self.is_particular_but_for_caps()
+    /// Is it the limits of its partition's CPUs alone that make it so, or the numbers of nodes that it may have? It never fits
+    /// before amounts say that it does.
+    pub fn fits_by_amounts_first(&self) -> bool {
+        self.counts_cpus_or_nodes() && !self.is_particular_otherwise()
     }
 
     /// The same once the wait for few switches is over.

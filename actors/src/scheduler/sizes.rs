@@ -22,12 +22,11 @@ pub(super) fn of_sizes(
         search(&exact)
     };
     let most = request.tasks.map_or(request.max_nodes, |tasks| tasks.min(request.max_nodes));
-    let least = sizes.descending(request.min_nodes, most).last()?;
+    let mut ascending = sizes.ascending(request.min_nodes, most);
     if request.fewest_nodes {
-        let mut all: Vec<u32> = sizes.descending(request.min_nodes, most).collect();
-        all.reverse();
-        return all.into_iter().take(MOST_SIZES).find_map(exactly);
+        return ascending.take(MOST_SIZES).find_map(exactly);
     }
+    let least = ascending.next()?;
     // Any number in between says how many there are at most.
     let any = search(&Request { node_sizes: Default::default(), max_nodes: most, ..request.clone() })?;
     let count = u32::try_from(any.len()).unwrap_or(u32::MAX);

@@ -6,6 +6,7 @@ use super::{
     fixtures::{cluster, hold, job, node, spec},
     plan::plan,
     plan_test::NOW,
+    probe::Feasibility,
 };
 use garrick_model::{
     ids::JobId,
@@ -53,6 +54,14 @@ fn tasks_and_the_wish_for_few_nodes_bound_it() {
 }
 
 #[test]
+fn however_many_numbers_there_are_few_are_looked_at() {
+    let all = || sizes("1-4294967295:2");
+    assert_eq!(started(&cluster(free(6), vec![job(1, all())])), Some(5));
+    let layout = LayoutRequest { fewest_nodes: true, ..LayoutRequest::default() };
+    assert_eq!(started(&cluster(free(6), vec![job(1, JobSpec { layout, ..all() })])), Some(1));
+}
+
+#[test]
 fn neighbours_and_features_hold_for_the_number() {
     let mut nodes = free(8);
     nodes[4].flags.drain = true;
@@ -77,11 +86,21 @@ fn one_that_waits_has_the_least_number_reserved() {
 }
 
 #[test]
+fn more_nodes_than_there_are_may_be_waited_for() {
+    let view = cluster(free(5), Vec::new());
+    assert_eq!(Feasibility::new(view.clone()).check(&job(1, sizes("10,20"))), Ok(()));
+    assert_eq!(Feasibility::new(view).check(&job(1, sizes("2,20"))), Ok(()));
+}
+
+#[test]
 fn a_partition_that_allows_none_of_the_numbers_makes_it_wait() {
     let mut view = cluster(free(8), vec![job(1, sizes("1,6"))]);
     (view.partitions[0].min_nodes, view.partitions[0].max_nodes) = (2, Some(5));
-    let plan = plan(&view, NOW);
-    assert_eq!(plan.reasons, [(JobId(1), Reason::PartitionNodeLimit)]);
+    assert_eq!(plan(&view, NOW).reasons, [(JobId(1), Reason::PartitionNodeLimit)]);
+    // None of four tasks is on a sixth node.
+    let mut few = cluster(free(8), vec![job(1, JobSpec { tasks: Some(4), ..sizes("1,6") })]);
+    few.partitions[0].min_nodes = 2;
+    assert_eq!(plan(&few, NOW).reasons, [(JobId(1), Reason::PartitionNodeLimit)]);
     (view.partitions[0].min_nodes, view.partitions[0].max_nodes) = (0, Some(5));
     assert_eq!(started(&view), Some(1));
 }

@@ -113,7 +113,7 @@ fn place_level(
         return found;
     }
     let largest = open.ones().map(|node| tasks[node]).max()?;
-    for (nodes, level) in counts(topology, request, near, largest) {
+    for (nodes, level) in counts(topology, request, near, largest, open) {
         let mut wide = open.clone();
         open.ones().filter(|node| tasks[*node] < level).for_each(|node| wide.set(node, false));
         let narrow = Request { min_nodes: nodes, max_nodes: nodes, want_nodes: nodes, ..request.clone() };
@@ -139,8 +139,14 @@ fn want(near: &Near, nodes: u32, tasks: u64) -> Want {
 }
 
 /// Counts of nodes to try, with the tasks that each of them must hold, where no node holds more than `largest`: as few as
-/// will do, or as many as are wanted.
-fn counts(topology: &dyn Topology, request: &Request, near: &Near, largest: u32) -> Vec<(u32, u32)> {
+/// will do, or as many as are wanted and `open`.
+fn counts(
+    topology: &dyn Topology,
+    request: &Request,
+    near: &Near,
+    largest: u32,
+    open: &FixedBitSet,
+) -> Vec<(u32, u32)> {
     let least = request.least_tasks();
     let total = request.total_tasks().max(1);
     let level = |nodes: u32| match request.tasks {
@@ -158,7 +164,8 @@ fn counts(topology: &dyn Topology, request: &Request, near: &Near, largest: u32)
         return known;
     }
     if ranged {
-        return (request.min_nodes..=request.want_nodes).rev().take(MOST_COUNTS).map(|n| (n, level(n))).collect();
+        let most = request.want_nodes.min(u32::try_from(open.count_ones(..)).unwrap_or(u32::MAX));
+        return (request.min_nodes..=most).rev().take(MOST_COUNTS).map(|n| (n, level(n))).collect();
     }
     let mut all = Vec::new();
     let mut each = level(request.min_nodes).min(largest.max(least));
@@ -212,7 +219,7 @@ fn earliest_as_is(
 ) -> Option<Slot> {
     let near = request.near.as_ref()?;
     let mut best: Option<Slot> = None;
-    for (nodes, level) in counts(topology.as_ref(), request, near, u32::MAX) {
+    for (nodes, level) in counts(topology.as_ref(), request, near, u32::MAX, open) {
         let until = best.as_ref().map_or(until, |slot| Timestamp(slot.at.0 - 1));
         let level = Part { tasks: level, total: request.total_gres().part(nodes.into()) };
         let asked = Asked { topology: topology.as_ref(), request, near, candidates, open, nodes, level, length };

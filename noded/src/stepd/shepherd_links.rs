@@ -121,6 +121,8 @@ impl ShepherdLinks {
             if self.is_here(node) {
                 return Ok(());
             }
+            // One that was here meanwhile is not begun anew.
+            let again = again || self.peers.borrow().contains_key(&node);
             match self.ask(node, again, START_LIMIT).await {
                 Err(Refusal::Unreachable(_, why)) if Instant::now() < until => {
                     tracing::info!(node = node.0, "asking its agent for a shepherd again: {why}");

@@ -64,9 +64,10 @@ pub fn build(
     });
     // Memory in the environment is the job's, not this step's: a step that took it would shut out all others.
     let memory = typed.memory.filter(|m| m.source != Source::Environment).map_or(MemoryRequest::Default, |m| m.value);
+    let cpus_per_task = gres::cpus_of_task(typed);
     let sharing = if typed.overlap {
         StepSharing::Overlap
-    } else if typed.exact || typed.sharing == Sharing::Exclusive || typed.cpus_per_task.is_some() {
+    } else if typed.exact || typed.sharing == Sharing::Exclusive || cpus_per_task.is_some() {
         // Slurm documents that `-c` implies `--exact`.
         StepSharing::Exact
     } else {
@@ -84,7 +85,7 @@ pub fn build(
         // A list says how many tasks there are, not the job's variables.
         tasks: typed.ntasks.filter(|n| task_nodes.is_empty() || n.source != Source::Environment).map(|n| n.value),
         tasks_per_node: tasks_per_node.map(|n| n.value),
-        cpus_per_task: typed.cpus_per_task,
+        cpus_per_task,
         memory,
         nodelist,
         exclude,

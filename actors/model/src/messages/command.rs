@@ -377,6 +377,13 @@ pub struct JobChange {
     pub sharing: Option<Sharing>,
 }
 
+impl JobChange {
+    /// The QOS of a job that asked for this, once it is changed.
+    pub fn qos_of<'s>(&'s self, spec: &'s JobSpec) -> Option<&'s str> {
+        self.request.qos.as_deref().map_or(spec.qos.as_deref(), |qos| Some(qos).filter(|qos| !qos.is_empty()))
+    }
+}
+
 /// `scontrol update NodeName=...`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]

@@ -62,7 +62,10 @@ impl RequestChange {
 
     /// Does it change what only administrators may (`scontrol(1)`)?
     pub fn is_privileged(&self) -> bool {
-        self.left_to_system.is_some() || self.contiguous == Some(true) || self.tasks_per_node.is_some()
+        self.left_to_system.is_some()
+            || self.contiguous == Some(true)
+            || self.tasks_per_node.is_some()
+            || self.deadline.is_some()
     }
 
     /// Is a count zero that cannot be?

@@ -105,7 +105,10 @@ pub fn grounds(job: &JobView, around: &Around, zone: &TimeZone) -> String {
         }
         Reason::QosNotAllowed => {
             let qos = job.spec.qos.as_deref().map_or_else(|| "no QOS".to_owned(), |qos| format!("QOS {qos}"));
-            format!("{own} takes no jobs with {qos}; \"scontrol show partition\" says which")
+            let other = update("QOS=");
+            format!(
+                "{own} takes no jobs with {qos}; \"scontrol show partition\" says which it takes, {other} gives it another"
+            )
         }
         Reason::BadConstraints => format!(
             "no nodes of {own} have what it asks for any more, however idle they are: nodes, features or limits changed since \
