@@ -275,7 +275,9 @@ impl ControllerActor {
         check_features(&config, change.constraint.as_deref(), change.prefer.as_deref(), &known_feature)?;
         change.licenses = check_licenses(change.licenses.take(), &config)?;
         if change.request.left_to_system.is_some() && !config.allow_spec_resources {
-            return Err(Refusal::NotSupported("CoreSpec without AllowSpecResourcesUsage=YES".to_owned()));
+            return Err(Refusal::NotSupported(
+                "CoreSpec and ThreadSpec without AllowSpecResourcesUsage=YES".to_owned(),
+            ));
         }
         for job in change.dependencies.iter().flat_map(|d| &d.list).filter_map(|d| d.job) {
             if !self.env.jobs.contains(job) {

@@ -61,7 +61,7 @@ impl ControllerActor {
         let Some(view) = own.first().filter(|view| change.mcs_label.is_some() || view.state.waits()) else {
             return Ok(change);
         };
-        let account = change.account.as_deref().or(view.spec.account.as_deref());
+        let account = change.account.as_deref().or(view.spec.account.as_deref()).filter(|name| !name.is_empty());
         let asked = match &change.mcs_label {
             Some(asked) => Some(asked.as_str()),
             // The label goes with the account.

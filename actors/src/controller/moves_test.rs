@@ -117,6 +117,7 @@ fn a_label_is_changed_as_it_is_given_and_goes_with_the_account() {
         assert_eq!(update(&rig, 1001, job, account("field")).await, Ok(()));
         rig.until(job, |view| view.spec.mcs_label.as_deref() == Some("field")).await;
         assert_eq!(update(&rig, 1001, job, label("lab")).await, refused("lab"));
+        assert_eq!(update(&rig, 0, job, account("")).await, Err(Refusal::InvalidMcsLabel(None)), "it must have one");
     });
     with_rig(SITE, async |mut rig: Rig| {
         let job = rig.submitted(spec()).await;

@@ -72,6 +72,13 @@ fn would_start_asks_for_all_of_it_behind_the_queue() {
     // However far a plan looks.
     view.policy.backfill_window = std::time::Duration::from_secs(1000);
     assert_eq!(asked(&view), Some(vec![(4200, 1), (4200, 2)]));
+    // Behind one without an end, which is taken to run for a year.
+    let mut endless = vec![node(0, 1), node(1, 1)];
+    endless.iter_mut().for_each(|node| node.holds.push(hold(90, 0..2, 0, None)));
+    let hour = || JobSpec { time_limit: Some(TimeLimit::Secs(3600)), ..whole(1) };
+    let found = would_start_together(&cluster(endless, vec![]), &group(20, vec![hour(), hour()]), NOW).unwrap();
+    let year = i64::try_from(super::facts::UNLIMITED_FOR_PLANNING.as_secs()).unwrap();
+    assert!(found.iter().all(|start| start.at.secs() - NOW.secs() == year), "{found:?}");
     let too_much = would_start_together(&view, &group(20, vec![whole(1), whole(4)]), NOW);
     assert_eq!(too_much, None);
 }

@@ -234,7 +234,8 @@ fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobCha
             "comment" => change.comment = Some(value.to_owned()),
             "dependency" => change.dependencies = Some(dependencies(value)?),
             "starttime" | "eligibletime" => {
-                let at = date::parse_date(value, now, zone).map_err(|e| wrong("StartTime", value, e))?;
+                let name = if key == "starttime" { "StartTime" } else { "EligibleTime" };
+                let at = date::parse_date(value, now, zone).map_err(|e| wrong(name, value, e))?;
                 change.begin = Some(at);
             }
             "excnodelist" => change.exclude = Some(names("ExcNodeList", value)?),

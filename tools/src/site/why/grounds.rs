@@ -111,8 +111,8 @@ pub fn grounds(job: &JobView, around: &Around, zone: &TimeZone) -> String {
             )
         }
         Reason::BadConstraints => format!(
-            "no nodes of {own} have what it asks for any more, however idle they are: nodes, features or limits changed since \
-             it was submitted; \"scontrol show job {}\" says what it asks for",
+            "no nodes of {own} have what it asks for any more, however idle they are: nodes, features, limits or the job's \
+             own request changed since it was submitted; \"scontrol show job {}\" says what it asks for",
             job.id
         ),
         Reason::Cleaning => {
