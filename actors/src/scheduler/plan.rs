@@ -14,41 +14,49 @@
 //! A job that does not start may have others make room for it ([`super::preempt`]); that room is nobody else's meanwhile.
 
 mod bounded;
+mod candidates;
+mod declined;
 mod het;
+mod made;
+mod order;
+mod place;
+mod reserve;
+mod tasks;
 mod whole;
 
 use self::{
+    declined::without_limit,
     het::Trial,
-    whole::{Patience, costs_others, waits_already},
+    order::Entry,
+    place::place_expedited,
+    tasks::{NextTask, PendingTasks},
+    whole::{Patience, costs_others},
 };
 use super::{
     bounds::Tally,
-    caps::{CpuCaps, Promises},
-    constraint::Wish,
+    caps::Promises,
     facts::{Backfill, ClusterView, PartitionFacts, UNLIMITED_FOR_PLANNING},
     free::Amount,
-    horizon::{Horizon, Limits, NEVER, is_kept_for},
-    hres::{self, Room},
+    horizon::{Horizon, Limits},
+    hres::{self},
     ledger::{Ledger, Promise},
     licenses::{self, LicensePlan},
     machine::{Floor, Machine, PlannedHold},
-    obstacle::{Ends, Obstacle},
-    preempt::{Fees, PreemptProposal, Preemption},
+    obstacle::Ends,
+    preempt::Preemption,
     request::{Matters, NodeUse, Request, run_limit},
     reservations::{self, Eyes, Futures},
-    resume::{self, ResumeProposal},
-    select::{self, Bound},
+    resume::{self},
     topology,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
     ids::{JobId, NodeIndex},
-    outlook::Blocker,
-    resources::{CpuSet, NodeShare},
+    resources::NodeShare,
     spec_text::licenses::Licenses,
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
-    view::{AllocatedNode, JobView, PartitionState},
+    view::{AllocatedNode, JobView},
 };
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::{
@@ -58,68 +66,16 @@ use std::{
     time::Duration,
 };
 
-/// One start, as proposed to the job's owner.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StartProposal {
-    /// Number of the pass, set when proposals are sent; answers name it.
-    pub pass: u64,
-    /// Job, or the record of an array.
-    pub job: JobId,
-    /// Which task of the array is to be split off and started.
-    pub array_index: Option<u32>,
-    /// Generation of the job's view.
-    pub job_generation: u64,
-    /// Partition.
-    pub partition: String,
-    /// Nodes in configuration order, the batch host first.
-    pub nodes: Vec<AllocatedNode>,
-    /// Generation of each node's view, in the same order.
-    pub generations: Vec<u64>,
-    /// How the nodes are used.
-    pub usage: NodeUse,
-    /// Most CPUs of each that its partition has.
-    pub caps: CpuCaps,
-    /// The run's limit in this partition.
-    pub time_limit: TimeLimit,
-    /// Licenses that go with the nodes.
-    pub licenses: Licenses,
-    /// Reservation that it starts in.
-    pub reservation: Option<String>,
-    /// Of the leader of a heterogeneous job: its other components, which start with it or not at all.
-    pub others: Vec<Self>,
-}
-
-/// What came of a pass.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Plan {
-    /// Starts, in the order decided.
-    pub starts: Vec<StartProposal>,
-    /// Runs that give way to jobs that do not start yet.
-    pub preemptions: Vec<PreemptProposal>,
-    /// What is kept for those jobs meanwhile.
-    pub kept_for_preempting: Vec<(AllocatedNode, NodeUse)>,
-    /// Runs that were suspended for others and go on.
-    pub resumptions: Vec<ResumeProposal>,
-    /// Why eligible jobs that were looked at do not start.
-    pub reasons: Vec<(JobId, Reason)>,
-    /// Expected starts of jobs that have nodes reserved.
-    pub expected: Vec<(JobId, Timestamp)>,
-    /// What is reserved, in the order decided.
-    pub reservations: Vec<Reservation>,
-    /// What stands in the way of those who have room reserved, where that is known.
-    pub obstacles: Vec<(JobId, Obstacle)>,
-    /// The pass stopped at its limit of starts: make another one soon.
-    pub truncated: bool,
-    /// How many starts are of jobs that are behind nobody.
-    pub in_order: u32,
-    /// How many are of those behind waiting ones.
-    pub backfilled: u32,
-    /// It stopped at its limit of time: so many jobs in their partitions were not looked at.
-    pub left_out: usize,
-    /// When the first of those is to start who could start now but wait for blocks that are broken already: make another
-    /// one then.
-    pub again: Option<Timestamp>,
-}
+pub(super) use self::{
+    candidates::{Features, node_names},
+    declined::{weight_of, within_limits},
+    order::{Key, Keys},
+    reserve::earliest,
+};
+pub use self::{
+    declined::longer,
+    made::{Plan, Reservation, StartProposal},
+};
 
 /// Makes a plan.
 pub fn plan(view: &ClusterView, now: Timestamp) -> Plan {
@@ -180,141 +136,11 @@ pub(super) struct Future {
     pub horizon: Horizon,
 }
 
-/// A job in one of its partitions, ordered as they are tried.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Key {
-    /// False sorts first.
-    ordinary: bool,
-    /// True sorts first: it waits for blocks that are broken already, and would be running if it did not.
-    patient: std::cmp::Reverse<bool>,
-    tier: std::cmp::Reverse<u32>,
-    priority: std::cmp::Reverse<u32>,
-    submit: Timestamp,
-    /// Tasks that were split off an array go before those that its record still stands for.
-    id: (JobId, bool, JobId),
-    /// Order of the partitions in the job's own list.
-    choice: usize,
-    pub partition: usize,
-}
-
-impl Key {
-    /// Tier of its partition.
-    pub const fn tier(&self) -> u32 {
-        self.tier.0
-    }
-}
-
-/// The same with the job's place in the picture.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Entry {
-    key: Key,
-    job: usize,
-}
-
-/// Makes keys of the jobs of a picture.
-pub(super) struct Keys<'a> {
-    view: &'a ClusterView,
-    partitions: HashMap<&'a str, usize>,
-    /// Tiers and priorities of heterogeneous jobs, by their leaders.
-    groups: FxHashMap<JobId, (u32, u32)>,
-}
-
-impl Keys<'_> {
-    /// Of one job: in each of its partitions, where it may start at all.
-    pub fn of(&self, job: &JobView) -> Vec<Key> {
-        if !job.eligible {
-            return Vec::new();
-        }
-        let group = job.spec.het.and_then(|(leader, _)| self.groups.get(&leader).copied());
-        let places = job.partitions.iter().map(|name| self.partitions.get(name.as_str()).copied());
-        let chosen = places.enumerate().filter_map(|(choice, place)| Some((choice, place?)));
-        let key = |(choice, partition): (usize, usize)| Key {
-            ordinary: job.state != JobState::Expediting,
-            patient: std::cmp::Reverse(waits_already(self.view, job)),
-            tier: std::cmp::Reverse(group.map_or(self.view.partitions[partition].tier, |(tier, _)| tier)),
-            priority: std::cmp::Reverse(group.map_or(job.priority, |(_, priority)| priority)),
-            submit: job.submit_time,
-            id: (job.array_task.map_or(job.id, |t| t.array_job), job.array_pending.is_some(), job.id),
-            choice,
-            partition,
-        };
-        chosen.map(key).collect()
-    }
-}
-
-pub(super) fn node_names(view: &ClusterView) -> HashMap<&str, NodeIndex> {
-    view.nodes.iter().map(|n| (n.name.as_str(), n.index)).collect()
-}
-
-/// Candidate nodes by constraint, computed once a pass.
-#[derive(Clone)]
-pub(super) struct Features<'a> {
-    by_feature: BTreeMap<String, FixedBitSet>,
-    known: HashMap<String, Option<FixedBitSet>>,
-    view: &'a ClusterView,
-}
-
-impl<'a> Features<'a> {
-    pub(super) fn new(view: &'a ClusterView) -> Self {
-        let mut by_feature: BTreeMap<String, FixedBitSet> = BTreeMap::new();
-        for (place, node) in view.nodes.iter().enumerate() {
-            for feature in &node.features {
-                match by_feature.get_mut(feature) {
-                    Some(set) => set.insert(place),
-                    None => {
-                        let mut set = FixedBitSet::with_capacity(view.nodes.len());
-                        set.insert(place);
-                        by_feature.insert(feature.clone(), set);
-                    }
-                }
-            }
-        }
-        Self { by_feature, known: HashMap::new(), view }
-    }
-
-    /// Nodes of the partition that the request could ever use. An expression that is not one has no nodes.
-    pub(super) fn candidates(&mut self, request: &Request) -> FixedBitSet {
-        let members = &self.view.partitions[request.partition].nodes;
-        let Some(text) = &request.constraint else { return request.candidates(members, None) };
-        if !self.known.contains_key(text) {
-            let nodes = Wish::parse(text).ok().map(|c| c.nodes(&self.by_feature, self.view.nodes.len()));
-            self.known.insert(text.clone(), nodes);
-        }
-        match self.known.get(text) {
-            Some(Some(nodes)) => request.candidates(members, Some(nodes)),
-            _ => FixedBitSet::with_capacity(members.len()),
-        }
-    }
-}
-
-/// Room reserved for a job that cannot start now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reservation {
-    /// Job, or the record of an array.
-    pub job: JobId,
-    /// Place of the partition.
-    pub partition: usize,
-    /// From when on.
-    pub from: Timestamp,
-    /// Until when.
-    pub until: Timestamp,
-    /// What of which nodes, by place.
-    pub nodes: Vec<(usize, Amount)>,
-    /// Licenses.
-    pub licenses: Licenses,
-}
-
 /// Times at which a request for named or neighbouring nodes, or for so many of each kind, is tried in a pass, at most. Each
 /// is a look at every node.
 const MOST_LOOKS_AHEAD: usize = 200;
 /// The same for those of whom amounts say most: they have another way when it is spent.
 const MOST_LOOKS_BY_AMOUNTS: usize = 50;
-/// Times at which hierarchical resources alone say no, at most in a pass. Each is a look at every layer.
-const MOST_GLANCES_AHEAD: usize = 2_000;
-
-/// How far ahead a plan looks for the job for whose sake it is made: past all that wait without a time limit.
-const AS_FAR_AS_CAN_BE: Duration = Duration::from_secs(100 * UNLIMITED_FOR_PLANNING.as_secs());
-const MINUTE: u64 = 60;
 
 /// The making of a plan.
 #[derive(Clone)]
@@ -671,127 +497,6 @@ impl<'a> Pass<'a> {
         }
     }
 
-    /// Nodes that the request gets now, such that nobody who has room reserved is delayed.
-    fn place_now(&mut self, asked: &Asked<'_>) -> Option<Vec<AllocatedNode>> {
-        let Asked { request, candidates, length, .. } = *asked;
-        let run = (self.now, self.now.plus(length));
-        if self.failed.contains(request) || self.machine.is_short_for(request) {
-            return None;
-        }
-        let soft = asked.longest > length;
-        let open = soft.then(|| self.open_to(asked, self.now.plus(asked.longest)));
-        let candidates = open.as_ref().unwrap_or(candidates);
-        let placed = if self.horizon.room_now(request, candidates, length, &mut self.limits) {
-            let mut taken = self.view.reservations.taken(&self.horizon, run.0, run.1);
-            if soft {
-                for (node, cpus) in self.closed_cpus(asked, self.now) {
-                    taken.entry(node).or_default().add(&cpus);
-                }
-            }
-            self.machine.close(taken);
-            self.machine.promise(self.promised(request, candidates, run));
-            let bound = Bound { horizon: &self.horizon, limits: &self.limits, run };
-            let room = self.room(request, self.now, length);
-            hres::place(&self.machine, request, candidates, Some(bound), room.as_ref())
-        } else {
-            None
-        };
-        if placed.is_none() {
-            self.failed.insert(request.clone());
-        }
-        placed
-    }
-
-    /// What is reserved meanwhile for others of a partition with limits of CPUs.
-    fn promised(
-        &self,
-        request: &Request,
-        candidates: &FixedBitSet,
-        window: (Timestamp, Timestamp),
-    ) -> BTreeMap<usize, u32> {
-        if !request.caps.count(request.usage) {
-            return BTreeMap::new();
-        }
-        self.promises.within(request.partition, candidates, window)
-    }
-
-    /// With `--time-min`: the shortest that its limit may be made for a start now. Limits have whole minutes.
-    fn shortest(&self, asked: &Asked<'_>) -> Option<Duration> {
-        let least = asked.job.spec.time_min?.duration()?;
-        let may = least < asked.length && self.view.policy.backfill != Backfill::Off && self.trial.is_none();
-        may.then(|| Duration::from_secs(least.as_secs().div_ceil(MINUTE).max(1) * MINUTE))
-    }
-
-    /// Nodes that the request gets now if its limit is lowered, and the longest such limit, in seconds.
-    fn place_shortened(&mut self, asked: &Asked<'_>) -> Option<(Vec<AllocatedNode>, Licenses, u64)> {
-        let mut fits = self.shortest(asked)?.as_secs() / MINUTE;
-        let mut too_long = asked.length.as_secs().div_ceil(MINUTE);
-        let mut best = self.place_for(asked, fits * MINUTE)?;
-        while too_long - fits > 1 {
-            let middle = fits + (too_long - fits) / 2;
-            match self.place_for(asked, middle * MINUTE) {
-                Some(placed) => (fits, best) = (middle, placed),
-                None => too_long = middle,
-            }
-        }
-        Some((best.0, best.1, fits * MINUTE))
-    }
-
-    /// Nodes and licenses that the request gets now for so long.
-    fn place_for(&mut self, asked: &Asked<'_>, secs: u64) -> Option<(Vec<AllocatedNode>, Licenses)> {
-        let length = Duration::from_secs(secs);
-        let request = Request { limit_secs: Some(secs), taken_secs: None, ..asked.request.clone() };
-        let licenses = self.licenses.at(request.licenses.as_deref(), self.now, length)?;
-        let nodes = self.place_now(&Asked { request: &request, length, longest: length, ..*asked })?;
-        let licenses = self.with_layers(licenses, &request, &hres::places(&nodes), self.now, length)?;
-        Some((nodes, licenses))
-    }
-
-    /// Nodes that the request gets now from runs that are suspended for such as it.
-    fn place_over_suspended(&mut self, asked: &Asked<'_>) -> Option<Vec<AllocatedNode>> {
-        let Asked { job, request, length, longest, .. } = *asked;
-        if !self.view.has_parked || Trial::is_later(self.trial) {
-            return None;
-        }
-        let open = self.open_to(asked, self.now.plus(longest));
-        let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
-        let fees = Fees { licenses: &self.licenses, length };
-        self.preemption.room_over_suspended(self.view, self.now, (job, request, &open), taken, fees)
-    }
-
-    /// Candidates that are not others' by reservation until `end`.
-    fn open_to(&self, asked: &Asked<'_>, end: Timestamp) -> FixedBitSet {
-        let mut open = asked.candidates.clone();
-        open.difference_with(&self.view.reservations.closed(asked.request.reservation, self.now, self.now, end));
-        open
-    }
-
-    /// CPUs that are others' by reservation at some time while it runs from `from` on.
-    fn closed_cpus(&self, asked: &Asked<'_>, from: Timestamp) -> BTreeMap<usize, CpuSet> {
-        let until = from.plus(asked.longest);
-        self.view.reservations.closed_cpus(asked.request.reservation, self.now, from, until)
-    }
-
-    /// What is free of hierarchical resources that the request names, from then on for so long.
-    fn room(&self, request: &Request, from: Timestamp, length: Duration) -> Option<Room<'a>> {
-        Room::within(&self.view.licenses.hres, &self.licenses, request, from, length)
-    }
-
-    /// Licenses, and what goes with these nodes of hierarchical resources. `None`: too little of it is free.
-    fn with_layers(
-        &self,
-        mut licenses: Licenses,
-        request: &Request,
-        nodes: &[usize],
-        from: Timestamp,
-        length: Duration,
-    ) -> Option<Licenses> {
-        if let Some(room) = self.room(request, from, length) {
-            licenses.0.extend(room.share(nodes)?.0);
-        }
-        Some(licenses)
-    }
-
     fn start(
         &mut self,
         asked: &Asked<'_>,
@@ -865,384 +570,6 @@ impl<'a> Pass<'a> {
         self.hold(amounts(self.view, nodes, request), self.now, end);
     }
 
-    /// What becomes of a job that does not start now, and of the tasks behind it: others make room for them, or they wait.
-    fn waits(&mut self, asked: &Asked<'_>, tasks: &mut PendingTasks) -> Reason {
-        if self.trial == Some(Trial::Now) {
-            return Reason::Resources;
-        }
-        let spent = self.has_started_its_kind(asked.behind);
-        let barred = Trial::is_later(self.trial) || self.is_frozen(asked.request.partition) || spent;
-        if barred || !self.preempt(asked) {
-            if self.trial == Some(Trial::Giving) {
-                // What is done for one component is done only if it is for all.
-                return Reason::Resources;
-            }
-            let before = self.plan.reservations.len();
-            // Who only has to wait for the next plan leaves those after him in order.
-            let blocked = spent.then(|| self.blocked.clone());
-            let reason = self.did_not_fit(asked);
-            self.blocked = blocked.unwrap_or_else(|| std::mem::take(&mut self.blocked));
-            if self.plan.reservations.len() > before {
-                self.reserve_for_tasks(asked, tasks);
-            }
-            return reason;
-        }
-        while matches!(tasks.next(), NextTask::Index(_)) && self.preempt(asked) {}
-        if asked.behind {
-            Reason::Priority
-        } else {
-            self.blocked.union_with(&self.view.partitions[asked.request.partition].nodes);
-            Reason::Resources
-        }
-    }
-
-    /// Has others make room, and keeps it. False: nobody does.
-    fn preempt(&mut self, asked: &Asked<'_>) -> bool {
-        let Asked { job, request, length, .. } = *asked;
-        if !self.view.policy.preempt.is_on() || job.state == JobState::Expediting {
-            return false;
-        }
-        // Nobody gives way for room that others have reserved.
-        let closed = |until| self.view.reservations.closed(request.reservation, self.now, self.now, until);
-        let open = self.open_to(asked, self.now.plus(asked.longest));
-        let wish = (job, request, &open);
-        let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
-        let fees = Fees { licenses: &self.licenses, length };
-        let Some(mut room) = self.preemption.room(self.view, self.now, wish, taken, fees) else { return false };
-        let end = room.from.plus(length);
-        let at_last = room.from.plus(asked.longest);
-        let closed = closed(at_last);
-        let closed_cpus = self.view.reservations.closed_cpus(request.reservation, self.now, self.now, at_last);
-        let is_closed = |node: &AllocatedNode| {
-            let place = node.index.0 as usize;
-            closed.contains(place) || closed_cpus.get(&place).is_some_and(|cpus| !cpus.is_disjoint(&node.share.cpus))
-        };
-        if room.nodes.iter().any(is_closed) {
-            return false;
-        }
-        // CPUs that others have until they go cannot be shared meanwhile.
-        let usage = if matches!(request.usage, NodeUse::Oversubscribe(_)) { NodeUse::Cpus } else { request.usage };
-        let alone = Request { usage, ..request.clone() };
-        self.occupy(&Asked { request: &alone, ..*asked }, &room.nodes, end);
-        self.licenses.hold(&room.licenses, self.now, end);
-        if self.plan.expected.last().is_none_or(|(last, _)| *last != job.id) {
-            self.plan.expected.push((job.id, self.horizon.round(room.from)));
-        }
-        room.victims.iter_mut().for_each(|victim| victim.until = Some(end));
-        self.plan.kept_for_preempting.extend(room.nodes.into_iter().map(|node| (node, request.usage)));
-        self.plan.preemptions.extend(room.victims);
-        true
-    }
-
-    /// Why the job does not start now. Where it is for room, that is reserved if the policy gives it any.
-    fn did_not_fit(&mut self, asked: &Asked<'_>) -> Reason {
-        if asked.drawn {
-            if self.reserves_where_drawn() && self.reserves(asked.request.partition) {
-                self.reserve(asked);
-            }
-            return Reason::Resources;
-        }
-        let expedited = asked.job.state == JobState::Expediting;
-        let short = self.licenses.at(asked.request.licenses.as_deref(), self.now, asked.length).is_none()
-            || self.is_short_of_layers(asked);
-        let modest = self.is_modest(asked.job);
-        let reserves = !modest && !self.is_task_too_many(asked.job) && self.reserves(asked.request.partition);
-        let reserved = reserves && if expedited { self.reserve_expedited(asked) } else { self.reserve(asked) };
-        if !reserved {
-            let key = without_limit(asked.request);
-            let known = self.possible.get(&key).filter(|_| !expedited).cloned();
-            let could = known.unwrap_or_else(|| self.could_start(asked));
-            if !expedited {
-                self.possible.insert(key, could.clone());
-            }
-            if let Err(reason) = could {
-                return reason;
-            }
-        }
-        // Nobody who wants other things waits for it either.
-        let reserved = reservations::reason(&mut self.machine, asked.request, asked.candidates, self.now, asked.length);
-        if let Some(reason) = reserved.filter(|_| !short && !expedited) {
-            return reason;
-        }
-        // It holds back nobody who wants other things, but where nobody may go ahead of anybody.
-        if short && self.view.policy.backfill != Backfill::Off {
-            licenses::reason()
-        } else if asked.behind {
-            Reason::Priority
-        } else {
-            if !modest {
-                self.blocked.union_with(&self.view.partitions[asked.request.partition].nodes);
-            }
-            if short { licenses::reason() } else { Reason::Resources }
-        }
-    }
-
-    /// Do layers of hierarchical resources have too little now, on whatever nodes, or would it start if they had no end?
-    fn is_short_of_layers(&mut self, asked: &Asked<'_>) -> bool {
-        let Some(room) = self.room(asked.request, self.now, asked.length) else { return false };
-        if !room.bears(asked.request, asked.candidates) {
-            return true;
-        }
-        let without = Request { hres: None, ..asked.request.clone() };
-        self.place_now(&Asked { request: &without, ..*asked }).is_some()
-    }
-
-    /// Would it start if nobody else were there?
-    fn could_start(&mut self, asked: &Asked<'_>) -> Result<(), Reason> {
-        let view = self.view;
-        let Asked { request, candidates, .. } = *asked;
-        let request = &request.clone().on_any_switches();
-        let anywhere = !request.is_particular() && request.near.is_none() && !request.unknown_nodes;
-        if anywhere && self.horizon.suffices_finally(request, candidates) {
-            return Ok(());
-        }
-        let closed = view.reservations.never_open(request.reservation);
-        let idle = self.idle.get_or_insert_with(|| Machine::idle(view));
-        idle.close(closed.clone());
-        let room = Room::whole(&view.licenses.hres, request);
-        if hres::place(idle, request, candidates, None, room.as_ref()).is_some() {
-            return Ok(());
-        }
-        if room.is_some() && select::place(idle, request, candidates).is_some() {
-            return Err(licenses::reason());
-        }
-        if request.min_nodes as usize > view.partitions[request.partition].nodes.count_ones(..) {
-            return Err(Reason::PartitionNodeLimit);
-        }
-        let named_out = request.nodelist.iter().map(|n| n.0 as usize).filter(|n| !idle.is_usable(*n));
-        let named_out: Vec<&str> = named_out.map(|n| view.nodes[n].name.as_str()).collect();
-        let ideal = self.ideal.get_or_insert_with(|| Machine::ideal(view));
-        ideal.close(closed);
-        Err(match select::place(ideal, request, candidates) {
-            Some(_) if !named_out.is_empty() => Reason::unavailable_nodes(named_out),
-            Some(_) => Reason::NodesUnavailable,
-            None => Reason::BadConstraints,
-        })
-    }
-
-    /// Keeps room for a job from the earliest time at which it would fit.
-    fn reserve(&mut self, asked: &Asked<'_>) -> bool {
-        let request = asked.request;
-        if request.unknown_nodes {
-            return false;
-        }
-        let from = self.horizon.round(Trial::from(self.trial, self.now));
-        let mut from = self.not_before.get(request).map_or(from, |known| from.max(*known));
-        let minded = self.minds(asked.job);
-        let window = if minded { AS_FAR_AS_CAN_BE } else { self.view.policy.backfill_window };
-        let until = self.now.plus(window);
-        if minded {
-            // Others looked less far.
-            from = self.horizon.round(Trial::from(self.trial, self.now));
-        }
-        if from > until {
-            return false;
-        }
-        let found = self.first_room(asked, (from, until));
-        // Reservations count as long as it may run.
-        let closed = found.as_ref().is_some_and(|(at, nodes, _)| self.closes_later(asked, *at, nodes));
-        let asked = &if closed { Asked { length: asked.longest, ..*asked } } else { *asked };
-        let found = if closed { self.first_room(asked, (from, until)) } else { found };
-        let Some((at, nodes, licenses)) = found else {
-            self.not_before.insert(request.clone(), NEVER);
-            return false;
-        };
-        self.not_before.insert(request.clone(), at);
-        self.keep(asked, at, nodes, licenses);
-        true
-    }
-
-    /// When and where it has room for its length, and licenses.
-    fn first_room(&mut self, asked: &Asked<'_>, (mut from, until): (Timestamp, Timestamp)) -> Option<Found> {
-        let Asked { request, length, .. } = *asked;
-        // Nodes and licenses in turn, until both are free at one time.
-        loop {
-            let found = if request.fits_by_amounts_first() {
-                self.first_by_amounts(asked, (from, until))
-            } else if request.is_particular() {
-                self.look_ahead(asked, (from, until)).map(|(at, nodes)| (at, amounts(self.view, &nodes, request)))
-            } else {
-                self.earliest_by_amounts(asked, (from, until))
-            };
-            let Some((at, nodes)) = found else { break None };
-            match self.licenses.earliest(request.licenses.as_deref(), at, length) {
-                Some((first, licenses)) if first <= at => {
-                    let places: Vec<usize> = nodes.iter().map(|(node, _)| *node).collect();
-                    let all = self.with_layers(licenses, request, &places, at, length);
-                    break all.map(|licenses| (at, nodes, licenses));
-                }
-                Some((first, _)) => from = self.horizon.round(first),
-                None => break None,
-            }
-            if from > until {
-                break None;
-            }
-        }
-    }
-
-    /// Would one that is taken to run for less time than it may still be there when a reservation closes those nodes?
-    fn closes_later(&self, asked: &Asked<'_>, at: Timestamp, nodes: &[(usize, Amount)]) -> bool {
-        if asked.longest <= asked.length {
-            return false;
-        }
-        let eyes = asked.request.reservation;
-        let closed = self.view.reservations.closed(eyes, self.now, at, at.plus(asked.longest));
-        let parts = self.closed_cpus(asked, at);
-        let ends = |(node, what): &(usize, Amount)| {
-            let part = parts.get(node).filter(|_| !closed.contains(*node));
-            let kept = |cpus: &CpuSet| what.named.as_ref().is_none_or(|named| !named.is_disjoint(cpus));
-            closed.contains(*node) || part.is_some_and(kept)
-        };
-        nodes.iter().any(ends)
-    }
-
-    /// The earliest time at which amounts say that it fits, and what of which nodes.
-    fn earliest_by_amounts(
-        &mut self,
-        asked: &Asked<'_>,
-        window: (Timestamp, Timestamp),
-    ) -> Option<(Timestamp, Vec<(usize, Amount)>)> {
-        let Asked { request, candidates, length, .. } = *asked;
-        let topology = self.view.topology(request.partition).filter(|_| request.near.is_some());
-        let slot = match topology {
-            Some(topology) => {
-                let horizon = &mut self.horizon;
-                topology::earliest(horizon, topology, request, (candidates, candidates), window, length)
-            }
-            None => self.horizon.earliest(request, candidates, window, length),
-        }?;
-        Some((slot.at, self.horizon.amounts(request, &slot.nodes, slot.at, length)))
-    }
-
-    /// The same within the limits of its partition's CPUs, and of one of its numbers of nodes. Where too many times were tried in this pass, amounts have to do:
-    /// owners see to the limits when it starts.
-    fn first_by_amounts(
-        &mut self,
-        asked: &Asked<'_>,
-        (from, until): (Timestamp, Timestamp),
-    ) -> Option<(Timestamp, Vec<(usize, Amount)>)> {
-        let (first, nodes) = self.earliest_by_amounts(asked, (from, until))?;
-        match self.look_ahead(asked, (first, until)) {
-            Some((at, nodes)) => Some((at, amounts(self.view, &nodes, asked.request))),
-            None if self.looks_left_by_amounts == 0 => Some((first, nodes)),
-            None => None,
-        }
-    }
-
-    fn keep(&mut self, asked: &Asked<'_>, from: Timestamp, nodes: Vec<(usize, Amount)>, licenses: Licenses) {
-        let until = from.plus(asked.length);
-        let obstacle = self.ends.obstacle(self.view, &self.horizon, &nodes, from).or_else(|| {
-            // With all nodes free before, it is for their neighbourhood that it waits.
-            let wish = asked.request.near.as_ref().and_then(|near| near.switches);
-            if let Some((most, until)) = wish.filter(|(_, until)| *until <= from) {
-                return Some(Obstacle { by: Blocker::Switches(most), node: None, until });
-            }
-            let (by, node) = (Blocker::Licenses(asked.job.spec.licenses.clone()?), None);
-            Some(Obstacle { by, node, until: from })
-        });
-        self.plan.obstacles.extend(obstacle.map(|obstacle| (asked.job.id, obstacle)));
-        self.ends.note(asked.job.id, nodes.iter().map(|(node, _)| *node), self.horizon.round(until));
-        let closed = topology::rest_of_units(self.view, asked.request, nodes.iter().map(|(node, _)| *node));
-        let component = self.trial.is_some();
-        if self.ledger.is_some() || component {
-            let nodes = nodes.iter().chain(&closed).cloned().collect();
-            let promise = Promise { from, until, nodes, licenses: licenses.clone() };
-            match &mut self.ledger {
-                Some(ledger) if !component => ledger.promise(promise),
-                _ => self.of_groups.push((asked.job.id, asked.request.partition, promise)),
-            }
-        }
-        self.hold(closed, from, until);
-        self.hold(nodes.clone(), from, until);
-        self.licenses.hold(&licenses, from, until);
-        let job = asked.job.id;
-        if self.plan.expected.last().is_none_or(|(last, _)| *last != job) {
-            self.plan.expected.push((job, from));
-        }
-        if self.view.policy.bounds.is_some() {
-            self.tally.booked.insert(job);
-        }
-        let partition = asked.request.partition;
-        *self.reserved.entry(partition).or_insert(0) += 1;
-        self.promises.reserve(partition, &nodes, (from, until));
-        self.plan.reservations.push(Reservation { job, partition, from, until, nodes, licenses });
-    }
-
-    /// Tries times one by one: for named nodes, neighbours and nodes chosen by what they are together.
-    fn look_ahead(
-        &mut self,
-        asked: &Asked<'_>,
-        (from, until): (Timestamp, Timestamp),
-    ) -> Option<(Timestamp, Vec<AllocatedNode>)> {
-        let wait = (from > self.horizon.round(self.now)).then_some(from);
-        let after = wait.unwrap_or(self.now);
-        let mut changes = self.horizon.changes(asked.request, asked.candidates, after);
-        if let Some(room) = self.room(asked.request, self.now, asked.length) {
-            changes.extend(room.changes(&self.licenses, after).into_iter().map(|at| self.horizon.round(at)));
-            changes.sort_unstable();
-            changes.dedup();
-        }
-        for at in wait.into_iter().chain(changes) {
-            if at > until || *self.looks_left(asked.request) == 0 || self.glances_ahead >= MOST_GLANCES_AHEAD {
-                return None;
-            }
-            let room = self.room(asked.request, at, asked.length);
-            if room.as_ref().is_some_and(|room| !room.bears(asked.request, asked.candidates)) {
-                self.glances_ahead += 1;
-                continue;
-            }
-            *self.looks_left(asked.request) -= 1;
-            let mut machine = Machine::ahead(self.view, &self.horizon, (at, at.plus(asked.length)), &self.planned);
-            machine.promise(self.promised(asked.request, asked.candidates, (at, at.plus(asked.length))));
-            if let Some(nodes) = hres::place(&machine, asked.request, asked.candidates, None, room.as_ref()) {
-                return Some((at, nodes));
-            }
-        }
-        None
-    }
-
-    /// How many more times are tried in this pass for such as it.
-    fn looks_left(&mut self, request: &Request) -> &mut usize {
-        if request.fits_by_amounts_first() { &mut self.looks_left_by_amounts } else { &mut self.looks_left }
-    }
-
-    /// The same for a job that has nodes kept for it: those are there for nobody else, and only running jobs stand in its
-    /// way.
-    fn reserve_expedited(&mut self, asked: &Asked<'_>) -> bool {
-        let Asked { job, request, candidates, .. } = *asked;
-        let mut open = candidates.clone();
-        open.difference_with(&self.view.reservations.closed(request.reservation, self.now, self.now, NEVER));
-        let Some((at, nodes)) = earliest(self.view, self.now, job.id, request, &open, &self.planned) else {
-            return false;
-        };
-        let Some((at, licenses)) = self.licenses.earliest(request.licenses.as_deref(), at, asked.length) else {
-            return false;
-        };
-        let room = Room::whole(&self.view.licenses.hres, request);
-        let Some((at, licenses)) =
-            self.licenses.with_layers_of(room.as_ref(), &hres::places(&nodes), licenses, at, asked.length)
-        else {
-            return false;
-        };
-        let kept = |node: usize| is_kept_for(self.view, node, job.id);
-        let nodes = amounts(self.view, &nodes, request).into_iter().filter(|(node, _)| !kept(*node)).collect();
-        self.keep(asked, at, nodes, licenses);
-        true
-    }
-
-    /// Keeps the reason that says most of the partitions that declined a job.
-    fn decline(&mut self, job: JobId, reason: Reason) {
-        if let Some(ledger) = &mut self.ledger {
-            ledger.declines(&reason);
-        }
-        match self.reasons.get(&job) {
-            Some(known) if weight_of(known) >= weight_of(&reason) => {}
-            _ => {
-                self.reasons.insert(job, reason);
-            }
-        }
-    }
-
     pub fn finish(mut self) -> (Plan, Future, Option<Ledger>) {
         self.plan.again = self.patience.next;
         (self.plan.in_order, self.plan.backfilled) = self.tally.started();
@@ -1266,9 +593,6 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// When room was found, what of which nodes, and licenses.
-type Found = (Timestamp, Vec<(usize, Amount)>, Licenses);
-
 /// A job in one of its partitions, as it is looked at.
 #[derive(Clone, Copy)]
 struct Asked<'j> {
@@ -1283,10 +607,6 @@ struct Asked<'j> {
     drawn: bool,
 }
 
-fn without_limit(request: &Request) -> Request {
-    Request { limit_secs: None, taken_secs: None, ..request.clone() }.on_any_switches()
-}
-
 fn amounts(view: &ClusterView, nodes: &[AllocatedNode], request: &Request) -> Vec<(usize, Amount)> {
     let amount = |node: &AllocatedNode| {
         let place = node.index.0 as usize;
@@ -1296,171 +616,4 @@ fn amounts(view: &ClusterView, nodes: &[AllocatedNode], request: &Request) -> Ve
         (place, Amount { named: parted.then(own), ..of_share })
     };
     nodes.iter().map(amount).collect()
-}
-
-/// A job that could start soon says so rather than naming a partition that will never take it.
-pub(super) fn weight_of(reason: &Reason) -> u8 {
-    match reason {
-        reason if reason.is_unavailable_nodes() => 3,
-        Reason::JobArrayTaskLimit => 6,
-        Reason::Resources | Reason::Fragmentation | Reason::Other(_) => 5,
-        Reason::Priority => 4,
-        Reason::PartitionDown | Reason::PartitionInactive => 2,
-        Reason::PartitionTimeLimit | Reason::PartitionNodeLimit | Reason::AccountNotAllowed | Reason::QosNotAllowed => {
-            1
-        }
-        _ => 0,
-    }
-}
-
-/// Rather on the nodes that are kept for the job than on others.
-fn place_expedited(
-    machine: &Machine<'_>,
-    job: &JobView,
-    request: &Request,
-    open: &FixedBitSet,
-    layers: Option<&Room<'_>>,
-) -> Option<Vec<AllocatedNode>> {
-    let is_kept = |place: &usize| machine.view().nodes[*place].holds.iter().any(|h| h.kept && h.job == job.id);
-    let kept: Vec<NodeIndex> =
-        open.ones().filter(is_kept).filter(|n| machine.is_usable(*n)).map(|n| machine.view().nodes[n].index).collect();
-    let mut on_kept = request.clone();
-    on_kept.nodelist.extend(kept);
-    on_kept.nodelist.sort_unstable();
-    on_kept.nodelist.dedup();
-    let room = on_kept.nodelist.len() <= request.max_nodes as usize;
-    let place = |request: &Request| hres::place(machine, request, open, None, layers);
-    room.then(|| place(&on_kept)).flatten().or_else(|| place(request))
-}
-
-pub(super) fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
-    match partition.state {
-        PartitionState::Up | PartitionState::Drain => {}
-        PartitionState::Down => return Err(Reason::PartitionDown),
-        PartitionState::Inactive => return Err(Reason::PartitionInactive),
-    }
-    if let Some(config) = &partition.takes {
-        if !config.allows_account(job.spec.account.as_deref()) {
-            return Err(Reason::AccountNotAllowed);
-        }
-        // As in Slurm, root's jobs have any QOS.
-        if job.uid != 0 && !config.allows_qos(job.spec.qos.as_deref()) {
-            return Err(Reason::QosNotAllowed);
-        }
-    }
-    if longer(run_limit(job, partition), partition.max_time) {
-        return Err(Reason::PartitionTimeLimit);
-    }
-    let most = partition.max_nodes.unwrap_or(u32::MAX);
-    let sizes = &job.spec.node_sizes;
-    // None has no task.
-    let most_of_sizes = job.spec.tasks.map_or(most, |tasks| most.min(tasks));
-    let none =
-        !sizes.is_empty() && sizes.ascending(partition.min_nodes.max(job.min_nodes), most_of_sizes).next().is_none();
-    if none || job.min_nodes > most || job.max_nodes < partition.min_nodes {
-        return Err(Reason::PartitionNodeLimit);
-    }
-    Ok(())
-}
-
-/// Is limit `a` longer than `b`?
-pub fn longer(a: TimeLimit, b: TimeLimit) -> bool {
-    a != b && a.min(b) == b
-}
-
-enum NextTask {
-    Whole,
-    Index(u32),
-    LimitReached,
-    Exhausted,
-}
-
-/// The tasks of a job that may still start in this pass: itself, or indices of an array under its limit.
-struct PendingTasks {
-    indices: Option<std::vec::IntoIter<u32>>,
-    room: Option<u32>,
-}
-
-impl PendingTasks {
-    fn new(
-        view: &ClusterView,
-        job: &JobView,
-        started: Option<&BTreeSet<u32>>,
-        array_started: &BTreeMap<JobId, u32>,
-    ) -> Self {
-        let array = job.array_pending.as_ref().map(|a| (a, job.id)).or_else(|| {
-            // A task that was split off earlier and waits again is still bound by its array's limit.
-            job.array_task.and_then(|t| job.spec.array.as_ref().map(|a| (a, t.array_job)))
-        });
-        let room = array.and_then(|(spec, id)| {
-            let running = view.array_running.get(&id).copied().unwrap_or(0);
-            let planned = array_started.get(&id).copied().unwrap_or(0);
-            spec.limit.map(|limit| limit.saturating_sub(running).saturating_sub(planned))
-        });
-        let indices = job.array_pending.as_ref().map(|spec| {
-            let most = view.policy.max_starts;
-            let all = spec.ranges.iter().flat_map(|&(first, last, step)| (first..=last).step_by(step.max(1) as usize));
-            let left: Vec<u32> = all.filter(|i| started.is_none_or(|s| !s.contains(i))).take(most).collect();
-            left.into_iter()
-        });
-        Self { indices, room }
-    }
-
-    fn next(&mut self) -> NextTask {
-        let next = match &mut self.indices {
-            None => NextTask::Whole,
-            Some(indices) => match indices.next() {
-                None => return NextTask::Exhausted,
-                Some(index) => NextTask::Index(index),
-            },
-        };
-        match &mut self.room {
-            Some(0) => NextTask::LimitReached,
-            Some(room) => {
-                *room -= 1;
-                next
-            }
-            None => next,
-        }
-    }
-}
-
-/// The earliest time at which the request fits when running jobs end as expected, and where.
-pub(super) fn earliest(
-    view: &ClusterView,
-    now: Timestamp,
-    job: JobId,
-    request: &Request,
-    candidates: &FixedBitSet,
-    planned: &[PlannedHold],
-) -> Option<(Timestamp, Vec<AllocatedNode>)> {
-    let far = now.plus(UNLIMITED_FOR_PLANNING);
-    let mut ends: Vec<Timestamp> = candidates
-        .ones()
-        .filter_map(|place| view.nodes.get(place))
-        .flat_map(|node| node.holds.iter().map(move |h| h.expected_end.unwrap_or(far).max(now)))
-        .chain(planned.iter().map(|p| p.end))
-        .chain([now])
-        .collect();
-    ends.sort_unstable();
-    ends.dedup();
-    let closed = view.reservations.closed_cpus(request.reservation, now, now, NEVER);
-    // Room only grows with time here, so the first time that fits can be searched for by halves.
-    let fits = |at: Timestamp| {
-        let machine = if at >= far { Machine::idle(view) } else { Machine::at(view, at, planned, job) };
-        select::place(&machine.without_cpus(closed.clone()), request, candidates)
-    };
-    let (mut low, mut high) = (0, ends.len());
-    let mut best = None;
-    while low < high {
-        let middle = low + (high - low) / 2;
-        match fits(ends[middle]) {
-            Some(nodes) => {
-                best = Some((ends[middle], nodes));
-                high = middle;
-            }
-            None => low = middle + 1,
-        }
-    }
-    best
 }

@@ -1,0 +1,246 @@
+//! A job that does not start now: who gives way for it, what is reserved for it, and why it waits.
+
+use super::{
+    Asked, Pass,
+    het::Trial,
+    tasks::{NextTask, PendingTasks},
+};
+use crate::scheduler::{
+    facts::{Backfill, PartitionFacts},
+    hres::{self, Room},
+    licenses,
+    machine::Machine,
+    preempt::Fees,
+    request::{NodeUse, Request, run_limit},
+    reservations, select,
+};
+use garrick_model::{
+    ids::JobId,
+    state::{JobState, Reason},
+    time::TimeLimit,
+    view::{AllocatedNode, JobView, PartitionState},
+};
+
+impl<'a> Pass<'a> {
+    /// What becomes of a job that does not start now, and of the tasks behind it: others make room for them, or they wait.
+    pub(super) fn waits(&mut self, asked: &Asked<'_>, tasks: &mut PendingTasks) -> Reason {
+        if self.trial == Some(Trial::Now) {
+            return Reason::Resources;
+        }
+        let spent = self.has_started_its_kind(asked.behind);
+        let barred = Trial::is_later(self.trial) || self.is_frozen(asked.request.partition) || spent;
+        if barred || !self.preempt(asked) {
+            if self.trial == Some(Trial::Giving) {
+                // What is done for one component is done only if it is for all.
+                return Reason::Resources;
+            }
+            let before = self.plan.reservations.len();
+            // Who only has to wait for the next plan leaves those after him in order.
+            let blocked = spent.then(|| self.blocked.clone());
+            let reason = self.did_not_fit(asked);
+            self.blocked = blocked.unwrap_or_else(|| std::mem::take(&mut self.blocked));
+            if self.plan.reservations.len() > before {
+                self.reserve_for_tasks(asked, tasks);
+            }
+            return reason;
+        }
+        while matches!(tasks.next(), NextTask::Index(_)) && self.preempt(asked) {}
+        if asked.behind {
+            Reason::Priority
+        } else {
+            self.blocked.union_with(&self.view.partitions[asked.request.partition].nodes);
+            Reason::Resources
+        }
+    }
+
+    /// Has others make room, and keeps it. False: nobody does.
+    pub(super) fn preempt(&mut self, asked: &Asked<'_>) -> bool {
+        let Asked { job, request, length, .. } = *asked;
+        if !self.view.policy.preempt.is_on() || job.state == JobState::Expediting {
+            return false;
+        }
+        // Nobody gives way for room that others have reserved.
+        let closed = |until| self.view.reservations.closed(request.reservation, self.now, self.now, until);
+        let open = self.open_to(asked, self.now.plus(asked.longest));
+        let wish = (job, request, &open);
+        let taken = (self.planned.as_slice(), self.plan.reservations.as_slice());
+        let fees = Fees { licenses: &self.licenses, length };
+        let Some(mut room) = self.preemption.room(self.view, self.now, wish, taken, fees) else { return false };
+        let end = room.from.plus(length);
+        let at_last = room.from.plus(asked.longest);
+        let closed = closed(at_last);
+        let closed_cpus = self.view.reservations.closed_cpus(request.reservation, self.now, self.now, at_last);
+        let is_closed = |node: &AllocatedNode| {
+            let place = node.index.0 as usize;
+            closed.contains(place) || closed_cpus.get(&place).is_some_and(|cpus| !cpus.is_disjoint(&node.share.cpus))
+        };
+        if room.nodes.iter().any(is_closed) {
+            return false;
+        }
+        // CPUs that others have until they go cannot be shared meanwhile.
+        let usage = if matches!(request.usage, NodeUse::Oversubscribe(_)) { NodeUse::Cpus } else { request.usage };
+        let alone = Request { usage, ..request.clone() };
+        self.occupy(&Asked { request: &alone, ..*asked }, &room.nodes, end);
+        self.licenses.hold(&room.licenses, self.now, end);
+        if self.plan.expected.last().is_none_or(|(last, _)| *last != job.id) {
+            self.plan.expected.push((job.id, self.horizon.round(room.from)));
+        }
+        room.victims.iter_mut().for_each(|victim| victim.until = Some(end));
+        self.plan.kept_for_preempting.extend(room.nodes.into_iter().map(|node| (node, request.usage)));
+        self.plan.preemptions.extend(room.victims);
+        true
+    }
+
+    /// Why the job does not start now. Where it is for room, that is reserved if the policy gives it any.
+    pub(super) fn did_not_fit(&mut self, asked: &Asked<'_>) -> Reason {
+        if asked.drawn {
+            if self.reserves_where_drawn() && self.reserves(asked.request.partition) {
+                self.reserve(asked);
+            }
+            return Reason::Resources;
+        }
+        let expedited = asked.job.state == JobState::Expediting;
+        let short = self.licenses.at(asked.request.licenses.as_deref(), self.now, asked.length).is_none()
+            || self.is_short_of_layers(asked);
+        let modest = self.is_modest(asked.job);
+        let reserves = !modest && !self.is_task_too_many(asked.job) && self.reserves(asked.request.partition);
+        let reserved = reserves && if expedited { self.reserve_expedited(asked) } else { self.reserve(asked) };
+        if !reserved {
+            let key = without_limit(asked.request);
+            let known = self.possible.get(&key).filter(|_| !expedited).cloned();
+            let could = known.unwrap_or_else(|| self.could_start(asked));
+            if !expedited {
+                self.possible.insert(key, could.clone());
+            }
+            if let Err(reason) = could {
+                return reason;
+            }
+        }
+        // Nobody who wants other things waits for it either.
+        let reserved = reservations::reason(&mut self.machine, asked.request, asked.candidates, self.now, asked.length);
+        if let Some(reason) = reserved.filter(|_| !short && !expedited) {
+            return reason;
+        }
+        // It holds back nobody who wants other things, but where nobody may go ahead of anybody.
+        if short && self.view.policy.backfill != Backfill::Off {
+            licenses::reason()
+        } else if asked.behind {
+            Reason::Priority
+        } else {
+            if !modest {
+                self.blocked.union_with(&self.view.partitions[asked.request.partition].nodes);
+            }
+            if short { licenses::reason() } else { Reason::Resources }
+        }
+    }
+
+    /// Do layers of hierarchical resources have too little now, on whatever nodes, or would it start if they had no end?
+    pub(super) fn is_short_of_layers(&mut self, asked: &Asked<'_>) -> bool {
+        let Some(room) = self.room(asked.request, self.now, asked.length) else { return false };
+        if !room.bears(asked.request, asked.candidates) {
+            return true;
+        }
+        let without = Request { hres: None, ..asked.request.clone() };
+        self.place_now(&Asked { request: &without, ..*asked }).is_some()
+    }
+
+    /// Would it start if nobody else were there?
+    pub(super) fn could_start(&mut self, asked: &Asked<'_>) -> Result<(), Reason> {
+        let view = self.view;
+        let Asked { request, candidates, .. } = *asked;
+        let request = &request.clone().on_any_switches();
+        let anywhere = !request.is_particular() && request.near.is_none() && !request.unknown_nodes;
+        if anywhere && self.horizon.suffices_finally(request, candidates) {
+            return Ok(());
+        }
+        let closed = view.reservations.never_open(request.reservation);
+        let idle = self.idle.get_or_insert_with(|| Machine::idle(view));
+        idle.close(closed.clone());
+        let room = Room::whole(&view.licenses.hres, request);
+        if hres::place(idle, request, candidates, None, room.as_ref()).is_some() {
+            return Ok(());
+        }
+        if room.is_some() && select::place(idle, request, candidates).is_some() {
+            return Err(licenses::reason());
+        }
+        if request.min_nodes as usize > view.partitions[request.partition].nodes.count_ones(..) {
+            return Err(Reason::PartitionNodeLimit);
+        }
+        let named_out = request.nodelist.iter().map(|n| n.0 as usize).filter(|n| !idle.is_usable(*n));
+        let named_out: Vec<&str> = named_out.map(|n| view.nodes[n].name.as_str()).collect();
+        let ideal = self.ideal.get_or_insert_with(|| Machine::ideal(view));
+        ideal.close(closed);
+        Err(match select::place(ideal, request, candidates) {
+            Some(_) if !named_out.is_empty() => Reason::unavailable_nodes(named_out),
+            Some(_) => Reason::NodesUnavailable,
+            None => Reason::BadConstraints,
+        })
+    }
+
+    /// Keeps the reason that says most of the partitions that declined a job.
+    pub(super) fn decline(&mut self, job: JobId, reason: Reason) {
+        if let Some(ledger) = &mut self.ledger {
+            ledger.declines(&reason);
+        }
+        match self.reasons.get(&job) {
+            Some(known) if weight_of(known) >= weight_of(&reason) => {}
+            _ => {
+                self.reasons.insert(job, reason);
+            }
+        }
+    }
+}
+
+pub(super) fn without_limit(request: &Request) -> Request {
+    Request { limit_secs: None, taken_secs: None, ..request.clone() }.on_any_switches()
+}
+
+/// A job that could start soon says so rather than naming a partition that will never take it.
+pub(in crate::scheduler) fn weight_of(reason: &Reason) -> u8 {
+    match reason {
+        reason if reason.is_unavailable_nodes() => 3,
+        Reason::JobArrayTaskLimit => 6,
+        Reason::Resources | Reason::Fragmentation | Reason::Other(_) => 5,
+        Reason::Priority => 4,
+        Reason::PartitionDown | Reason::PartitionInactive => 2,
+        Reason::PartitionTimeLimit | Reason::PartitionNodeLimit | Reason::AccountNotAllowed | Reason::QosNotAllowed => {
+            1
+        }
+        _ => 0,
+    }
+}
+
+pub(in crate::scheduler) fn within_limits(job: &JobView, partition: &PartitionFacts) -> Result<(), Reason> {
+    match partition.state {
+        PartitionState::Up | PartitionState::Drain => {}
+        PartitionState::Down => return Err(Reason::PartitionDown),
+        PartitionState::Inactive => return Err(Reason::PartitionInactive),
+    }
+    if let Some(config) = &partition.takes {
+        if !config.allows_account(job.spec.account.as_deref()) {
+            return Err(Reason::AccountNotAllowed);
+        }
+        // As in Slurm, root's jobs have any QOS.
+        if job.uid != 0 && !config.allows_qos(job.spec.qos.as_deref()) {
+            return Err(Reason::QosNotAllowed);
+        }
+    }
+    if longer(run_limit(job, partition), partition.max_time) {
+        return Err(Reason::PartitionTimeLimit);
+    }
+    let most = partition.max_nodes.unwrap_or(u32::MAX);
+    let sizes = &job.spec.node_sizes;
+    // None has no task.
+    let most_of_sizes = job.spec.tasks.map_or(most, |tasks| most.min(tasks));
+    let none =
+        !sizes.is_empty() && sizes.ascending(partition.min_nodes.max(job.min_nodes), most_of_sizes).next().is_none();
+    if none || job.min_nodes > most || job.max_nodes < partition.min_nodes {
+        return Err(Reason::PartitionNodeLimit);
+    }
+    Ok(())
+}
+
+/// Is limit `a` longer than `b`?
+pub fn longer(a: TimeLimit, b: TimeLimit) -> bool {
+    a != b && a.min(b) == b
+}
