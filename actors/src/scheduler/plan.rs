@@ -43,7 +43,7 @@ use super::{
     licenses::{self, LicensePlan},
     machine::{Floor, Machine, PlannedHold},
     obstacle::Ends,
-    preempt::Preemption,
+    preempt::{Claim, Preemption},
     request::{Matters, NodeUse, Request, run_limit},
     reservations::{self, Eyes, Futures},
     resume::{self},
@@ -190,6 +190,8 @@ pub(super) struct Pass<'a> {
     frozen: FxHashMap<usize, Option<Timestamp>>,
     /// Says when there is no more time.
     late: Option<&'a dyn Fn() -> bool>,
+    /// Whom it did not come to.
+    unlooked: Vec<Entry>,
     /// Who waits for blocks that are broken already.
     patience: Patience,
     /// Where it is noted what was done for whom, if the plan is to be kept.
@@ -243,6 +245,7 @@ impl<'a> Pass<'a> {
             tally: Tally::default(),
             frozen: FxHashMap::default(),
             late: None,
+            unlooked: Vec::new(),
             patience: Patience::default(),
             ledger: None,
             groups: BTreeSet::new(),
@@ -288,9 +291,10 @@ impl<'a> Pass<'a> {
         let mut behind = Vec::new();
         let mut entries: Vec<Entry> = self.entries().collect();
         entries.sort_unstable();
-        let count = entries.len();
-        for (done, entry) in entries.into_iter().enumerate() {
-            if self.is_full() || self.is_late(count - done + behind.len()) {
+        for (done, entry) in entries.iter().copied().enumerate() {
+            if self.is_full() || self.is_late(entries.len() - done + behind.len()) {
+                self.leave_out(&entries, done);
+                self.unlooked.append(&mut behind);
                 return;
             }
             if self.view.policy.shortest_first.is_some()
@@ -309,9 +313,9 @@ impl<'a> Pass<'a> {
             let length = limit.duration().unwrap_or(UNLIMITED_FOR_PLANNING);
             (patient.then_some(length), *entry)
         });
-        let count = behind.len();
-        for (done, entry) in behind.into_iter().enumerate() {
-            if self.is_full() || self.is_late(count - done) {
+        for (done, entry) in behind.iter().copied().enumerate() {
+            if self.is_full() || self.is_late(behind.len() - done) {
+                self.leave_out(&behind, done);
                 return;
             }
             self.try_entry(entry);
@@ -586,9 +590,8 @@ impl<'a> Pass<'a> {
             .filter(|(job, reason)| started.get(job).is_none_or(|tasks| !tasks.is_empty() && array_rest(reason)))
             .collect();
         // Who was not looked at yet may want the CPUs.
-        if !self.plan.truncated && self.plan.left_out == 0 {
-            self.plan.resumptions = resume::resumptions(self.view, &self.plan);
-        }
+        let claim = |entry: &Entry| Claim { job: &self.view.pending[entry.job], partition: entry.key.partition };
+        self.plan.resumptions = resume::resumptions(self.view, self.now, &self.plan, self.unlooked.iter().map(claim));
         (self.plan, Future { floor: self.machine.into_floor(), horizon: self.horizon }, self.ledger)
     }
 }

@@ -4,11 +4,15 @@
 //! One goes on when nobody else has its CPUs, or gets them or has them kept in the plan. Those of higher tiers go first, then
 //! those that started first. Who waits in the queue without being allowed to preempt it comes after it: to him the CPUs of
 //! suspended runs are taken.
+//!
+//! A plan that stopped before it had looked at everybody leaves a run's CPUs to those who were not looked at and may preempt it
+//! on its nodes, for [`LEFT_TO_OTHERS`]. Where every plan stops so it would else never go on.
 
 use super::{
     caps::CpuCaps,
     facts::{ClusterView, PartitionSharing},
     plan::Plan,
+    preempt::Claim,
     request::{NodeUse, Owner},
 };
 use garrick_model::{
@@ -16,9 +20,18 @@ use garrick_model::{
     resources::CpuSet,
     spec::Sharing,
     state::JobState,
+    time::Timestamp,
     view::{JobView, NodeHold},
 };
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, btree_map},
+    time::Duration,
+};
+
+/// So long after a run was suspended its CPUs are left to those who may have them and were not looked at. It goes on then; whoever
+/// it is may preempt it again when he is looked at.
+pub(super) const LEFT_TO_OTHERS: Duration = Duration::from_secs(300);
 
 /// A run that may go on, as proposed to the job's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,8 +56,13 @@ struct Awake<'v> {
     partition: Option<&'v str>,
 }
 
-/// Runs that go on besides what is planned.
-pub(super) fn resumptions(view: &ClusterView, plan: &Plan) -> Vec<ResumeProposal> {
+/// Runs that go on besides what is planned; `unlooked`: those that the plan did not come to.
+pub(super) fn resumptions<'v>(
+    view: &'v ClusterView,
+    now: Timestamp,
+    plan: &Plan,
+    unlooked: impl Iterator<Item = Claim<'v>>,
+) -> Vec<ResumeProposal> {
     let waits = |job: &&JobView| {
         let for_another = job.suspended.is_some_and(|times| times.yielded.is_some() && !times.by_admin);
         job.state == JobState::Suspended && for_another
@@ -54,11 +72,23 @@ pub(super) fn resumptions(view: &ClusterView, plan: &Plan) -> Vec<ResumeProposal
         let partition = view.partition(&job.allocation.as_ref()?.partition)?;
         Some(partition.1.tier)
     };
+    if waiting.is_empty() {
+        return Vec::new();
+    }
     waiting.sort_by_key(|job| (Reverse(tier(job)), job.start_time, job.id));
+    let unlooked = strongest(view, unlooked);
     let mut planned = planned(plan);
     let mut proposals = Vec::new();
     for job in waiting {
         let own: Vec<(usize, &NodeHold)> = holds_of(view, job).collect();
+        let is_wanted = |claim: &Claim<'_>| {
+            own.iter().any(|(place, _)| view.partitions[claim.partition].nodes.contains(*place))
+                && view.policy.preempt.way(view, *claim, job).is_some()
+        };
+        let is_fresh = job.suspended.is_some_and(|times| now.since(times.at) < LEFT_TO_OTHERS);
+        if is_fresh && unlooked.iter().any(is_wanted) {
+            continue;
+        }
         let free = own.iter().all(|(place, own)| {
             let others = view.nodes[*place].holds.iter().filter(|hold| hold.sluid != own.sluid && !hold.parked);
             let others: Vec<Awake<'_>> = others.map(|hold| awake(view, hold)).collect();
@@ -74,6 +104,23 @@ pub(super) fn resumptions(view: &ClusterView, plan: &Plan) -> Vec<ResumeProposal
         }
     }
     proposals
+}
+
+/// Of those that may preempt the same the one of the highest priority.
+fn strongest<'v>(view: &'v ClusterView, claims: impl Iterator<Item = Claim<'v>>) -> Vec<Claim<'v>> {
+    let mut strongest: BTreeMap<_, Claim<'v>> = BTreeMap::new();
+    for claim in claims {
+        let spec = &claim.job.spec;
+        let qos = view.qos.of(claim.job).map(|(name, _)| name);
+        match strongest.entry((claim.partition, qos, spec.mcs_label.as_deref(), spec.sharing == Sharing::Mcs)) {
+            btree_map::Entry::Vacant(place) => _ = place.insert(claim),
+            btree_map::Entry::Occupied(mut known) if known.get().job.priority < claim.job.priority => {
+                known.insert(claim);
+            }
+            btree_map::Entry::Occupied(_) => {}
+        }
+    }
+    strongest.into_values().collect()
 }
 
 /// What the plan gives or keeps, by node.

@@ -7,6 +7,7 @@ use super::{
     fixtures::{cluster, hold, job, node, partition, spec},
     plan::{Plan, plan, plan_until},
     preempt::PreemptRules,
+    resume::LEFT_TO_OTHERS,
 };
 use garrick_model::{
     config::{PreemptMode, PreemptType},
@@ -18,7 +19,7 @@ use garrick_model::{
     view::{AllocatedNode, Allocation, JobView, NodeHold, NodeView, PreemptTimes, SuspendTimes},
 };
 use proptest::prelude::*;
-use std::{collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
+use std::{cell::Cell, collections::BTreeMap, ops::Range, sync::Arc, time::Duration};
 
 const NOW: Timestamp = Timestamp::from_secs(100_000);
 const GRACE: Duration = Duration::from_secs(2);
@@ -214,12 +215,50 @@ fn a_run_goes_on_within_the_limit_of_its_partition() {
 }
 
 #[test]
-fn nobody_goes_on_where_others_were_not_looked_at() {
-    let view = site(1, &[runs(1, "low", 0..8, 100).suspended(NOW)], vec![asks(2, "low", 1, 10)]);
-    let cut = plan_until(&view, NOW, Some(&|| true));
-    assert_eq!((cut.left_out, resumed(&cut)), (1, vec![]));
-    let idle = site(1, &[runs(1, "low", 0..8, 100).suspended(NOW)], Vec::new());
-    assert_eq!(resumed(&plan_until(&idle, NOW, Some(&|| true))), [1]);
+fn nobody_goes_on_where_others_who_may_preempt_it_were_not_looked_at() {
+    let parked = runs(1, "low", 0..8, 100).suspended(NOW);
+    let cut = |view: &ClusterView, now| {
+        let cut = plan_until(view, now, Some(&|| true));
+        assert!(started(&cut).is_empty() && cut.left_out == view.pending.len());
+        resumed(&cut)
+    };
+    let beside = |others: &[&str]| {
+        let waiting = (2..).zip(others).map(|(id, partition)| asks(id, partition, 1, 10)).collect();
+        site(1, std::slice::from_ref(&parked), waiting)
+    };
+    assert_eq!(cut(&beside(&[]), NOW), [1]);
+    assert_eq!(cut(&beside(&["low", "low"]), NOW), [1]);
+    assert!(cut(&beside(&["low", "mid"]), NOW).is_empty());
+    // Not for ever.
+    let later = NOW.plus(LEFT_TO_OTHERS);
+    assert!(cut(&beside(&["high"]), Timestamp(later.0 - 1)).is_empty());
+    assert_eq!(cut(&beside(&["high"]), later), [1]);
+    // Its nodes are none of theirs.
+    let mut apart = site(2, std::slice::from_ref(&parked), vec![asks(2, "high", 1, 10)]);
+    assert!(cut(&apart, NOW).is_empty());
+    apart.partitions[2].nodes.set(0, false);
+    assert_eq!(cut(&apart, NOW), [1]);
+    // Only jobs of a higher priority preempt it.
+    let mut by_priority = beside(&["high", "high"]);
+    by_priority.policy.preempt.by_priority = true;
+    assert_eq!(cut(&by_priority, NOW), [1]);
+    Arc::make_mut(&mut by_priority.pending[1]).priority = parked.view.priority + 1;
+    assert!(cut(&by_priority, NOW).is_empty());
+}
+
+#[test]
+fn a_plan_that_stops_at_its_limit_of_starts_leaves_cpus_to_those_who_may_preempt() {
+    let with = |partition: &str| {
+        let running = [runs(1, "low", 0..8, 100).suspended(NOW)];
+        let first = JobView { priority: u32::MAX, ..asks(2, "high", 8, 10) };
+        let mut view = site(2, &running, vec![first, asks(3, partition, 1, 10)]);
+        view.policy.max_starts = 1;
+        let made = plan(&view, NOW);
+        assert_eq!((started(&made), made.truncated), (vec![2], true));
+        resumed(&made)
+    };
+    assert_eq!(with("low"), [1]);
+    assert!(with("mid").is_empty());
 }
 
 #[test]
@@ -239,16 +278,22 @@ struct Play {
     nodes: u32,
     running: BTreeMap<u32, Runs>,
     waiting: Vec<JobView>,
+    now: Timestamp,
+    /// So many are looked at in a plan.
+    looks: usize,
 }
 
 impl Play {
     fn pass(&mut self) -> Plan {
         let running: Vec<Runs> = self.running.values().cloned().collect();
-        let made = plan(&site(self.nodes, &running, self.waiting.clone()), NOW);
+        let looked = Cell::new(0);
+        let late = || looked.replace(looked.get() + 1) >= self.looks;
+        let made = plan_until(&site(self.nodes, &running, self.waiting.clone()), self.now, Some(&late));
         for one in &made.preemptions {
             let run = self.running.get_mut(&one.job.0).unwrap();
             assert_eq!((run.view.state, one.sluid), (JobState::Running, Sluid(u64::from(one.job.0))));
             *run = run.clone().suspended(NOW);
+            run.view.suspended.as_mut().unwrap().at = self.now;
         }
         for start in &made.starts {
             self.waiting.retain(|job| job.id != start.job);
@@ -286,9 +331,10 @@ proptest! {
     #[test]
     fn nothing_is_given_twice_and_all_that_stand_still_go_on(
         nodes in 1u32..3,
+        looks in prop_oneof![Just(usize::MAX), 1usize..5],
         steps in prop::collection::vec((0usize..3, 1u32..9, 0u64..5, any::<u8>()), 1..25),
     ) {
-        let mut play = Play { nodes, running: BTreeMap::new(), waiting: Vec::new() };
+        let mut play = Play { nodes, running: BTreeMap::new(), waiting: Vec::new(), now: NOW, looks };
         for (id, (tier, tasks, memory, ends)) in (1..).zip(steps) {
             let waits = asks(id, ["low", "mid", "high"][tier], tasks, 50 + 100 * memory);
             play.waiting.push(JobView { time_limit: TimeLimit::Secs(3600), ..waits });
@@ -304,7 +350,10 @@ proptest! {
             }
         }
         // Whoever is awake ends; nobody else does, and nobody is left.
-        for _ in 0..200 {
+        for pass in 0..200 {
+            if looks < usize::MAX && pass % 10 == 0 {
+                play.now = play.now.plus(LEFT_TO_OTHERS);
+            }
             play.pass();
             play.nothing_is_given_twice();
             let awake = play.running.iter().find(|(_, run)| !run.parked).map(|(id, _)| *id);

@@ -286,7 +286,7 @@ impl SchedulerActor {
         if view.pending.iter().all(|job| !job.eligible) {
             self.kept = None;
             self.waits.clear();
-            let resumptions = resume::resumptions(&view, &Plan::default());
+            let resumptions = resume::resumptions(&view, now, &Plan::default(), std::iter::empty());
             return Plan { resumptions, ..Plan::default() };
         }
         let names = (view.nodes.clone(), view.partitions.iter().map(|p| p.name.clone()).collect());

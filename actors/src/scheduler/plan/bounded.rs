@@ -1,6 +1,6 @@
 //! What further bounds change in a plan ([`super::super::bounds`]). Without them each of these is one look at an `Option`.
 
-use super::{Asked, NextTask, Pass, PendingTasks};
+use super::{Asked, NextTask, Pass, PendingTasks, order::Entry};
 use crate::scheduler::bounds::Bounds;
 use garrick_model::{state::JobState, time::TimeLimit, time::Timestamp, view::JobView};
 use std::time::Duration;
@@ -17,6 +17,14 @@ impl<'a> Pass<'a> {
             self.plan.left_out = left;
         }
         late
+    }
+
+    /// The plan ends before it has looked at all of them.
+    pub(super) fn leave_out(&mut self, entries: &[Entry], done: usize) {
+        // At the limit of starts some tasks of the last one may be left.
+        let of_array = |entry: &&Entry| self.view.pending[entry.job].array_pending.is_some();
+        let last = done.checked_sub(1).map(|last| &entries[last]).filter(|_| self.plan.truncated).filter(of_array);
+        self.unlooked.extend(last.into_iter().chain(&entries[done..]));
     }
 
     /// Did as many start as may in one plan?
