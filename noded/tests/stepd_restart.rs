@@ -208,7 +208,7 @@ fn orders_that_come_while_a_stepd_is_away_are_carried_out_by_the_next() {
 }
 
 #[test]
-fn an_srun_whose_step_manager_dies_says_so() {
+fn an_srun_whose_step_is_lost_with_its_step_manager_says_so() {
     let c = Cluster::up("srun", ONE);
     let (up, said) = (c.fifo("up"), c.fifo("said"));
     c.script(
@@ -224,7 +224,57 @@ fn an_srun_whose_step_manager_dies_says_so() {
     c.await_state(&id, "COMPLETED");
     let (out, err) = (c.read("job.out"), c.read("srun.err"));
     assert!(!out.contains("srun ended with 0") && out.contains("the next one ran"), "{out}");
-    assert!(err.contains("error"), "{err}");
+    assert!(out.contains("srun ended with 137\n"), "{out}");
+    assert!(err.contains("srun: error: ") && err.contains(": Job step aborted: "), "{err}");
+}
+
+#[test]
+fn an_srun_that_waits_for_its_step_goes_on_waiting_and_runs_once() {
+    let c = Cluster::up("waiting", ONE);
+    let (up, go) = (c.fifo("up"), c.fifo("go"));
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -n1 -o job.out\n\
+         srun --async -n1 --exact -o /dev/null sh -c 'echo up > up; read word < go'\n\
+         srun -n1 --exact sh -c 'echo ran >> ran; exit 3' 2> srun.err\necho srun ended with $?\n",
+    );
+    let id = c.sh("sbatch job.sh").ok().job();
+    assert_eq!(std::fs::read_to_string(up).unwrap(), "up\n");
+    let said = |words: &str| std::fs::read_to_string(c.work.join("srun.err")).is_ok_and(|text| text.contains(words));
+    c.await_that("the srun waits", || said("step creation temporarily disabled"));
+    kill_and_await_next(&c, &id, "n1");
+    c.await_that("the srun has noticed", || said("Lost contact"));
+    std::fs::write(&go, "word\n").unwrap();
+    c.await_state(&id, "COMPLETED");
+    assert_eq!(c.read("job.out"), "srun ended with 3\n", "{}", c.read("srun.err"));
+    assert_eq!(lines(&c, "ran"), ["ran"]);
+}
+
+#[test]
+fn an_srun_whose_step_ended_while_its_step_manager_was_away_is_told_how() {
+    let c = Cluster::up("outcome", ONE);
+    let (up, go) = (c.fifo("up"), c.fifo("go"));
+    c.script(
+        "job.sh",
+        "#!/bin/bash\n#SBATCH -n2 -o job.out\n\
+         srun -n1 --exact sh -c 'echo up > up; read word < go; echo got $word; exit 7' 2> srun.err\n\
+         echo srun ended with $?\n",
+    );
+    let id = c.sh("sbatch job.sh").ok().job();
+    assert_eq!(std::fs::read_to_string(up).unwrap(), "up\n");
+    let stepd = c.stepd_of(&id, "n1").unwrap();
+    signal(stepd, Signal::SIGSTOP);
+    std::fs::write(&go, "word\n").unwrap();
+    // The task's last words: what follows is its exit, which nobody waits for but its launcher.
+    c.await_that("the task is over", || lines(&c, "job.out") == ["got word"]);
+    c.await_that("its launcher reaped it", || {
+        let launcher = children_of(stepd);
+        launcher.len() == 1 && children_of(launcher[0]).len() == 1
+    });
+    signal(stepd, Signal::SIGKILL);
+    c.await_state(&id, "COMPLETED");
+    assert_eq!(c.read("job.out"), "got word\nsrun ended with 7\n", "{}", c.read("srun.err"));
+    assert!(c.read("srun.err").contains("asking how the step ended"), "{}", c.read("srun.err"));
 }
 
 /// The answer of `squeue` for the job's steps, for messages of failed tests.

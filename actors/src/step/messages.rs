@@ -208,6 +208,7 @@ pub const fn client_message_name(message: &CommandToStepMgr) -> &'static str {
     match message {
         CommandToStepMgr::OnBehalfOf(_) => "OnBehalfOf",
         CommandToStepMgr::Launch { .. } => "LaunchStep",
+        CommandToStepMgr::Rejoin { .. } => "RejoinStep",
         CommandToStepMgr::Enqueue { .. } => "EnqueueSteps",
         CommandToStepMgr::Wait { .. } => "WaitSteps",
         CommandToStepMgr::List => "ListSteps",

@@ -16,7 +16,7 @@ use crate::{
     },
 };
 use garrick_model::{
-    ids::{StepId, StepKey},
+    ids::{RequestId, StepId, StepKey},
     messages::{
         command::Caller,
         step::{CommandToStepMgr, STDIN_WINDOW, StepMgrToCommand, WholeStep},
@@ -69,8 +69,14 @@ impl StepMgrCore {
             return self.refuse(client, Refusal::AccessDenied, out);
         }
         match (conversation.about, message) {
-            (About::Nothing, CommandToStepMgr::Launch { spec, descriptors, .. }) => {
-                self.launch(now, client, *spec, descriptors, out);
+            (About::Nothing, CommandToStepMgr::Launch { request, spec, descriptors }) => {
+                match self.launched(&request) {
+                    Some(step) => self.rejoin(client, step, out),
+                    None => self.launch(now, client, request, *spec, descriptors, out),
+                }
+            }
+            (About::Nothing, CommandToStepMgr::Rejoin { step, sluid }) => {
+                self.rejoin_of_run(client, step, sluid, out);
             }
             (About::Nothing, CommandToStepMgr::ReserveStep { at_least }) => self.reserve(client, at_least, out),
             (About::Nothing, CommandToStepMgr::Enqueue { request, batch }) => {
@@ -220,6 +226,7 @@ impl StepMgrCore {
         &mut self,
         now: Timestamp,
         client: ClientId,
+        request: RequestId,
         spec: StepSpec,
         descriptors: [bool; 3],
         out: &mut Vec<StepMgrEffect>,
@@ -270,6 +277,7 @@ impl StepMgrCore {
             row: None,
             attempt: 0,
             client: Some(client),
+            request: Some(request),
             handed: descriptors,
             early_input: Vec::new(),
             watchers: Vec::new(),
@@ -279,6 +287,7 @@ impl StepMgrCore {
         self.steps.insert(key, record);
         self.queue.insert(place, crate::stepmgr::queue::Waiting::Attended(step));
         self.attended_waiting += 1;
+        self.asked_for.insert(request, step);
         match placement {
             Some(placement) => {
                 self.passed_by(place, &shape);

@@ -87,6 +87,8 @@ pub struct StepMgrCore {
     pub(super) attended_waiting: u64,
     /// Attended steps that wait and were not told so.
     pub(super) untold: Vec<u32>,
+    /// Their requests.
+    pub(super) asked_for: BTreeMap<RequestId, u32>,
     pub(super) next_step: u32,
     /// How many numbers below that are no steps'.
     pub(super) unused_numbers: u32,
@@ -131,6 +133,7 @@ impl StepMgrCore {
             phase: RunPhase::Starting,
             time_limit: ledger.time_limit.unwrap_or(facts.time_limit),
             steps: BTreeMap::new(),
+            asked_for: BTreeMap::new(),
             rows: Rows::default(),
             holds: Holds::default(),
             queue: StepQueue::default(),

@@ -171,8 +171,10 @@ impl StepMgrCore {
         let step = StepKey::number(step);
         let Some(record) = self.steps.get(&step) else { return };
         let RecordState::Queued { key, .. } = record.state else { return };
+        let request = record.request;
         self.queue.remove(key);
         self.attended_waiting -= 1;
+        request.and_then(|request| self.asked_for.remove(&request));
         self.unblock(key);
         let state = cause.state().unwrap_or(StepState::Cancelled);
         let result = StepResult {

@@ -6,6 +6,7 @@ use crate::{
     stepmgr::{
         batch::StoredBatch,
         ends::{EndedStep, Ends},
+        recent::Recent,
         state::Motion,
     },
 };
@@ -58,6 +59,9 @@ pub enum StepEvent {
         /// It is lined up behind this step, whose places it gets.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<StepKey>,
+        /// Identity of the request of the command that stays with it: a repeat of it starts nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        request: Option<RequestId>,
     },
     /// A step that ran will be tried again: it waits as before, from `after` on.
     Retried {
@@ -213,9 +217,6 @@ pub struct Answer {
     pub array: bool,
 }
 
-/// Answers that are kept for repeats of a request. Older ones are forgotten; a repeat comes within seconds.
-const ANSWERS_KEPT: usize = 10_000;
-
 /// Ends kept for an agent that does not take them, some 200 bytes each. Beyond it further ones are counted only.
 pub const OUTBOX_KEPT: usize = 1_000_000;
 
@@ -256,8 +257,9 @@ pub struct Ledger {
     pub dropped: u64,
     /// The step behind each that has one.
     lines: BTreeMap<StepKey, StepKey>,
-    answers: BTreeMap<RequestId, Answer>,
-    answer_order: VecDeque<RequestId>,
+    answers: Recent<Answer>,
+    /// Steps that were started for commands that stay with them, by their requests.
+    pub launches: Recent<StepKey>,
 }
 
 impl Ledger {
@@ -274,7 +276,10 @@ impl Ledger {
     pub fn apply(&mut self, event: &StepEvent) {
         match event {
             StepEvent::Accepted { request, first, batch, at } => self.accepted(*request, *first, batch, *at),
-            StepEvent::Started { step, attempt, at, places, origin, after } => {
+            StepEvent::Started { step, attempt, at, places, origin, after, request } => {
+                if let Some(request) = request {
+                    self.launches.note(*request, *step);
+                }
                 let (places, origin) = (places.clone(), origin.clone());
                 let after = after.filter(|after| self.running.contains_key(after));
                 self.started(*step, RunningStep { attempt: *attempt, since: *at, places, origin, after });
@@ -314,13 +319,7 @@ impl Ledger {
         self.next = self.next.max(first + batch.numbers());
         self.batches.insert(first, open);
         self.counts.queued += u64::from(count);
-        self.answers.insert(request, Answer { first, count, array });
-        self.answer_order.push_back(request);
-        if self.answer_order.len() > ANSWERS_KEPT
-            && let Some(oldest) = self.answer_order.pop_front()
-        {
-            self.answers.remove(&oldest);
-        }
+        self.answers.note(request, Answer { first, count, array });
     }
 
     /// The batch that a step belongs to, by its first number, and which of its members it is.
@@ -481,7 +480,7 @@ impl Ledger {
 
     /// What a request was answered before.
     pub fn answer(&self, request: &RequestId) -> Option<Answer> {
-        self.answers.get(request).copied()
+        self.answers.of(request)
     }
 
     /// How a numbered step ended, if it did.
@@ -521,7 +520,8 @@ mod tests {
     }
 
     fn started(key: StepKey) -> StepEvent {
-        StepEvent::Started { step: key, attempt: 0, at: Timestamp(1), places: Vec::new(), origin: None, after: None }
+        let (at, places) = (Timestamp(1), Vec::new());
+        StepEvent::Started { step: key, attempt: 0, at, places, origin: None, after: None, request: None }
     }
 
     fn accepted(first: u32, batch: StepBatch) -> StepEvent {

@@ -80,6 +80,7 @@ impl StepMgrCore {
             row: None,
             attempt: 0,
             client: None,
+            request: None,
             handed: [false; 3],
             early_input: Vec::new(),
             watchers: Vec::new(),
@@ -107,8 +108,8 @@ impl StepMgrCore {
             let record = self.batch_record(RecordState::Running { placement, since: now });
             let origin = Some(record.origin.clone());
             self.steps.insert(StepKey::BATCH, record);
-            let (step, after) = (StepKey::BATCH, None);
-            self.record(StepEvent::Started { step, attempt: 0, at: now, places, origin, after }, out);
+            let (step, after, request) = (StepKey::BATCH, None, None);
+            self.record(StepEvent::Started { step, attempt: 0, at: now, places, origin, after, request }, out);
             out.push(StepMgrEffect::StartStep { plan: Box::new(plan) });
             if self.stands_still() {
                 self.tell_motion(StepKey::BATCH, out);

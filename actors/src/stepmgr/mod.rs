@@ -37,6 +37,8 @@ pub mod naming;
 pub mod placement;
 pub mod pool;
 pub mod queue;
+mod recent;
+mod rejoin;
 pub mod reports;
 pub mod rows;
 pub mod run;
@@ -58,6 +60,9 @@ pub(crate) mod company;
 mod parts_test;
 #[cfg(test)]
 mod property_test;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod rejoin_test;
 
 pub use self::core::StepMgrCore;
 pub use journal::{Ledger, StepEvent};

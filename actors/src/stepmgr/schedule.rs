@@ -169,6 +169,9 @@ impl StepMgrCore {
             self.queue.remove(key);
             self.attended_waiting -= 1;
         }
+        if let Some(request) = record.request {
+            self.asked_for.remove(&request);
+        }
         let early = std::mem::take(&mut record.early_input);
         let placement = launch::behind_others(placement, record);
         let plan = launch::attended_plan(&self.facts, &self.pool, step, record, &placement);
@@ -209,6 +212,7 @@ impl StepMgrCore {
             row: Some((id, member)),
             attempt,
             client: None,
+            request: None,
             handed: [false; 3],
             early_input: Vec::new(),
             watchers: Vec::new(),
@@ -241,8 +245,9 @@ impl StepMgrCore {
         self.pool.take(&placement.claims);
         let places = places(placement);
         let record = self.steps.get(&key);
-        let origin = record.filter(|r| r.row.is_none()).map(|r| r.origin.clone());
-        self.record(StepEvent::Started { step: key, attempt, at: now, places, origin, after }, out);
+        let attended = record.filter(|r| r.row.is_none());
+        let (origin, request) = (attended.map(|r| r.origin.clone()), attended.and_then(|r| r.request));
+        self.record(StepEvent::Started { step: key, attempt, at: now, places, origin, after, request }, out);
         out.push(StepMgrEffect::StartStep { plan: Box::new(plan) });
         if after.is_none() {
             let first = self.reports.step_started(key);

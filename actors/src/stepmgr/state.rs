@@ -5,7 +5,7 @@ use crate::{
     stepmgr::{messages::ClientId, placement::Placement, queue::QueueKey, rows::RowId, shape::StepShape},
 };
 use garrick_model::{
-    ids::StepKey,
+    ids::{RequestId, StepKey},
     messages::shepherd::TaskFound,
     signal::{SIGCONT, SIGSTOP},
     spec::{EnvEntry, StepSpec},
@@ -80,6 +80,8 @@ pub struct StepRecord {
     pub attempt: u32,
     /// The command that stays with it.
     pub client: Option<ClientId>,
+    /// And its request.
+    pub request: Option<RequestId>,
     /// Descriptors that its command handed over.
     pub handed: [bool; 3],
     /// Input that its command sent before it ran, within the window that it may send unasked.

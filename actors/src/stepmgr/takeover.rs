@@ -7,7 +7,7 @@
 //! | no node has it, and all know what they started | never launched: it waits again |
 //! | its only node came back, has it not, and knows all that it started | never launched: it waits again |
 //! | no node has it, and one does not know | ended, exit unknown: tried again only where `--retries` says so |
-//! | an `srun` was with it | ended and killed: its output had nowhere to go |
+//! | an `srun` was with it | ended as it did, or killed: its output had nowhere to go. The `srun` comes back and is told |
 
 use crate::{
     step::{NodeSlot, StepEnd, StepInput, StepResult},
@@ -97,7 +97,8 @@ impl StepMgrCore {
             return;
         }
         let Some((id, member)) = self.rows.find(key) else {
-            return self.record_end(now, self.unheld(key), out);
+            let state = unsure(placement, running.since, awaited);
+            return self.look_for_attended(now, key, running, state, out);
         };
         self.pool.take(&placement.claims);
         self.insert_unsure(id, member, running.attempt, unsure(placement, running.since, awaited));
@@ -117,6 +118,7 @@ impl StepMgrCore {
             row: Some((id, member)),
             attempt,
             client: None,
+            request: None,
             handed: [false; 3],
             early_input: Vec::new(),
             watchers: Vec::new(),
@@ -219,7 +221,15 @@ impl StepMgrCore {
                         self.steps.insert(key, record);
                         let (step, attempt, places) = (key, 0, Vec::new());
                         self.record(
-                            StepEvent::Started { step, attempt, at: now, places, origin: None, after: None },
+                            StepEvent::Started {
+                                step,
+                                attempt,
+                                at: now,
+                                places,
+                                origin: None,
+                                after: None,
+                                request: None,
+                            },
                             out,
                         );
                         self.phase = RunPhase::Running;
@@ -268,7 +278,7 @@ impl StepMgrCore {
         };
         let placement = Placement { nodes: vec![placed], claims: Vec::new() };
         let (step, places) = (key, places(&placement));
-        let event = StepEvent::Started { step, attempt, at: now, places, origin: None, after: None };
+        let event = StepEvent::Started { step, attempt, at: now, places, origin: None, after: None, request: None };
         self.record(event, out);
         self.insert_unsure(id, member, attempt, unsure(placement, now, BTreeSet::from([node.0])));
         self.rows.settle(id, &mut self.queue);
@@ -332,6 +342,9 @@ impl StepMgrCore {
         let RecordState::Unsure { placement, since, found, incomplete, .. } = &mut record.state else { return };
         let (placement, since, incomplete) = (placement.clone(), *since, *incomplete);
         let found = std::mem::take(found);
+        if record.row.is_none() && key != StepKey::BATCH {
+            return self.settle_attended(now, key, &placement, &found, out);
+        }
         if found.is_empty() && incomplete {
             let result = StepResult { ended: Some(StepEnd::ExitUnknown), ..self.unheld(key) };
             return self.step_over(now, result, out);

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::cluster::refusal_details;
 use garrick_model::{
-    ids::{JobId, StepId},
+    ids::{JobId, Sluid, StepId},
     messages::{
         shepherd::Stream,
         step::{CommandToStepMgr, STDIN_WINDOW, StepMgrToCommand},
@@ -101,6 +101,12 @@ pub struct Conversation {
     aborted: bool,
     /// Bytes of input under way.
     input_under_way: u64,
+    /// The run, as its step manager names it.
+    sluid: Option<Sluid>,
+    /// Output of the tasks passes through here.
+    relays_output: bool,
+    /// The connection broke while the step ran.
+    parted: bool,
 }
 
 impl Conversation {
@@ -119,6 +125,9 @@ impl Conversation {
             last_interrupt: None,
             aborted: false,
             input_under_way: 0,
+            sluid: None,
+            relays_output: true,
+            parted: false,
         }
     }
 
@@ -161,9 +170,12 @@ impl Conversation {
             return;
         }
         match message {
-            StepMgrToCommand::Accepted { step, warnings, .. } => {
-                self.step = Some(step);
-                out.push(Effect::Numbered(step));
+            StepMgrToCommand::Accepted { step, sluid, warnings } => {
+                self.sluid = Some(sluid);
+                // Said again after the connection broke.
+                if self.step.replace(step) != Some(step) {
+                    out.push(Effect::Numbered(step));
+                }
                 out.extend(warnings.into_iter().map(Effect::Warning));
             }
             StepMgrToCommand::Queued { reason } => {
@@ -184,6 +196,8 @@ impl Conversation {
                 self.phase = Phase::Running;
                 // The tasks read for themselves. Handed output needs nothing: none comes.
                 self.behaviour.relays_input &= !layout.handed[0];
+                let handed = [(1, &self.behaviour.output), (2, &self.behaviour.error)];
+                self.relays_output = handed.iter().any(|(fd, to)| !layout.handed[*fd] && **to != Sink::None);
                 self.report.set_layout(layout);
                 if let Some(labels) = &mut self.labels {
                     labels.set_tasks(self.report.tasks());
@@ -263,6 +277,26 @@ impl Conversation {
         out.push(Effect::Error(format!("Lost contact with the step manager of {}: {cause}", self.step_text())));
         let code = self.report.exit_code().unwrap_or(0).max(1);
         self.end(code, out);
+    }
+
+    /// The connection is gone, and there is a way back. What to ask there about a step that began; `None`: the request itself
+    /// once more.
+    pub fn parted(&mut self, cause: &str, out: &mut Vec<Effect>) -> Option<CommandToStepMgr> {
+        let step = self.step.zip(self.sluid).filter(|_| matches!(self.phase, Phase::Running | Phase::Ending));
+        self.parted |= step.is_some();
+        self.input_under_way = 0;
+        let todo = if step.is_some() { "asking how the step ended" } else { "retrying" };
+        let text = format!("Lost contact with the step manager of {} ({cause}); {todo}", self.step_text());
+        out.push(Effect::Info(text));
+        step.map(|(step, sluid)| CommandToStepMgr::Rejoin { step, sluid })
+    }
+
+    /// A signal came while nobody was there to hear of it.
+    pub fn given_up(&mut self, signal: i32, out: &mut Vec<Effect>) {
+        match self.phase {
+            Phase::Asked | Phase::Queued => self.signal(Duration::ZERO, signal, out),
+            _ => self.lost(&format!("ended by signal {signal}"), out),
+        }
     }
 
     fn interrupt(&mut self, now: Duration, out: &mut Vec<Effect>) {
@@ -347,6 +381,7 @@ impl Conversation {
             0 => 1,
             code => code,
         };
+        let code = self.after_parting(code, exit, out);
         match state {
             StepState::NodeFail => {
                 out.push(Effect::Error(format!("{}: a node of the step failed", self.step_text())));
@@ -357,6 +392,23 @@ impl Conversation {
             _ => {}
         }
         self.end(code, out);
+    }
+
+    /// Of a step whose command lost it nobody saw all.
+    fn after_parting(&self, code: i32, exit: ExitStatus, out: &mut Vec<Effect>) -> i32 {
+        if !self.parted {
+            return code;
+        }
+        if exit.signal.is_some() {
+            let text = format!("{}: Job step aborted: it was lost with its step manager", self.step_text());
+            out.push(Effect::Error(text));
+        }
+        if self.relays_output {
+            let text = format!("{}: output of the step may be missing: its step manager was lost", self.step_text());
+            out.push(Effect::Error(text));
+            return code.max(1);
+        }
+        code
     }
 
     fn flush_labels(&mut self, out: &mut Vec<Effect>) {

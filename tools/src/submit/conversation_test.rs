@@ -313,6 +313,57 @@ fn a_lost_connection_is_an_error_even_if_no_task_failed() {
 }
 
 #[test]
+fn a_command_that_waits_for_its_step_asks_again_and_one_with_a_step_asks_how_it_ended() {
+    let parted = |talk: &mut Talk| {
+        let mut out = Vec::new();
+        let question = talk.conversation.parted("closed", &mut out);
+        (question, out)
+    };
+    let mut talk = Talk::new(behaviour());
+    let info = |text: &str| Effect::Info(text.to_owned());
+    let said = info("Lost contact with the step manager of JobId=512 (closed); retrying");
+    assert_eq!(parted(&mut talk), (None, vec![said]));
+    let mut talk = Talk::running(behaviour());
+    let (question, said) = parted(&mut talk);
+    assert_eq!(question, Some(CommandToStepMgr::Rejoin { step: STEP, sluid: Sluid(1) }));
+    let text = "Lost contact with the step manager of StepId=512.0 (closed); asking how the step ended";
+    assert_eq!(said, [info(text)]);
+    // Files that are written are not opened anew.
+    assert!(talk.says(StepMgrToCommand::Accepted { step: STEP, sluid: Sluid(1), warnings: vec![] }).is_empty());
+    let missing = error("StepId=512.0: output of the step may be missing: its step manager was lost");
+    assert_eq!(talk.says(finished(0, None, StepState::Completed)), [missing, Effect::End(1)]);
+}
+
+#[test]
+fn a_step_whose_tasks_had_their_commands_files_ends_as_it_did() {
+    let ended = |exit| {
+        let mut talk = Talk::new(behaviour());
+        talk.says(StepMgrToCommand::Accepted { step: STEP, sluid: Sluid(1), warnings: vec![] });
+        let layout = StepLayout { nodes: vec!["n1".to_owned()], ranks: vec![vec![0]], handed: [true; 3] };
+        talk.says(StepMgrToCommand::Started(layout));
+        talk.conversation.parted("closed", &mut Vec::new());
+        talk.says(exit)
+    };
+    assert_eq!(ended(finished(0, None, StepState::Completed)), [Effect::End(0)]);
+    assert_eq!(ended(finished(3, None, StepState::Failed)), [Effect::End(3)]);
+    let aborted = error("StepId=512.0: Job step aborted: it was lost with its step manager");
+    let said = ended(finished(0, Some(9), StepState::Failed));
+    assert_eq!((said.first(), said.last()), (Some(&aborted), Some(&Effect::End(137))));
+}
+
+#[test]
+fn a_signal_ends_the_way_back() {
+    let mut talk = Talk::running(behaviour());
+    let mut out = Vec::new();
+    talk.conversation.given_up(libc::SIGTERM, &mut out);
+    assert_eq!(out.last(), Some(&Effect::End(1)));
+    let mut talk = Talk::new(behaviour());
+    out.clear();
+    talk.conversation.given_up(libc::SIGINT, &mut out);
+    assert_eq!(out, [Effect::Info("Cancelled pending job step with signal 2".to_owned()), Effect::End(1)]);
+}
+
+#[test]
 fn input_is_taken_only_while_tasks_run() {
     let mut talk = Talk::new(behaviour());
     assert!(!talk.conversation.takes_input());

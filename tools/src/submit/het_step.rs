@@ -201,7 +201,7 @@ fn step(
     let name = specs.first().map(|(_, spec)| spec.name.clone()).unwrap_or_default();
     let behaviour = srun::behaviour(&whole, jobs.first().copied().unwrap_or(leader), &plan);
     let names = srun::pattern_names(&plan, &name);
-    let managers = Managers { doors, parts: Some(Parts::new(leader, specs)) };
+    let managers = Managers { doors, parts: Some(Parts::new(leader, specs)), way_back: None };
     Ok(StepLoop::new(managers, behaviour, &plan, whole.open_mode, &names, signals, console).run())
 }
 

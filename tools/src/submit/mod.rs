@@ -17,6 +17,7 @@
 //! | [`minibatch`] | steps that `srun` hands over: one, an array, a list |
 //! | [`multi_prog`] | `--multi-prog` files |
 //! | [`launch`], [`conversation`], [`step_loop`] | `srun` and its step: the request; decisions; the poll loop around them |
+//! | [`way_back`] | back to a step manager that was lost |
 //! | [`task_report`] | what became of a step's tasks, in words |
 //! | [`wait_bar`] | how far a wait is, on a terminal |
 //! | [`signals`], [`terminal`] | signals as input; terminal modes |
@@ -52,3 +53,4 @@ pub mod terminal;
 #[cfg(test)]
 pub mod test_views;
 pub mod wait_bar;
+pub mod way_back;

@@ -4,7 +4,9 @@ use super::{
     allocation, allocation_wait,
     batch_script::{self, BatchScript},
     conversation::Behaviour,
-    het, het_step, launch, manager,
+    het, het_step,
+    launch::Launch,
+    manager,
     minibatch::{
         combinations,
         list::{self, ListRequest},
@@ -16,9 +18,10 @@ use super::{
     step_loop::{Managers, PatternNames, StepLoop},
     stream_plan::{self, Input, StreamPlan},
     submitter, terminal,
+    way_back::{self, WayBack},
 };
 use crate::{
-    cluster::{Cluster, ClusterError, refusal_details},
+    cluster::{Answer, Cluster, ClusterError, refusal_details},
     options::{
         export::For,
         job_spec::{self, Checked, Submitter, Work},
@@ -200,8 +203,8 @@ fn is_executable(file: &Path) -> bool {
 fn inside(typed: &Typed, console: &Console, job: JobId, submitter: Submitter, work: StepWork) -> Result<i32, i32> {
     let signals = block_signals(console)?;
     let (spec, plan) = attended_spec(typed, console, submitter, work)?;
-    let door = reach(typed, console, job)?;
-    Ok(converse(typed, console, job, door, spec, &plan, &signals))
+    let reach = || manager::reach(typed.conf.as_deref(), console, job);
+    converse(typed, console, job, &reach, spec, &plan, &signals)
 }
 
 /// What of a step's options is about the job that is made for it. Its files are its own affair.
@@ -277,12 +280,11 @@ fn in_own_allocation(
 ) -> Result<i32, i32> {
     let job = view.id;
     let (spec, plan) = attended_spec(typed, console, submitter, work)?;
-    let place = manager::locate(cluster, console, job);
-    let door = place.and_then(|place| manager::reach_at(cluster, console, &place)).map_err(|error| {
-        manager::tell(console, job, &error);
-        startup::exit_code(1)
-    })?;
-    Ok(converse(typed, console, job, door, spec, &plan, signals))
+    let reach = || {
+        let place = manager::locate(cluster, console, job)?;
+        manager::reach_at(cluster, console, &place)
+    };
+    converse(typed, console, job, &reach, spec, &plan, signals)
 }
 
 pub(super) fn block_signals(console: &Console) -> Result<Signals, i32> {
@@ -322,33 +324,36 @@ fn built(
     Ok(spec)
 }
 
-fn reach(typed: &Typed, console: &Console, job: JobId) -> Result<DoorClient, i32> {
-    manager::reach(typed.conf.as_deref(), console, job).map_err(|error| {
-        manager::tell(console, job, &error);
-        startup::exit_code(1)
-    })
-}
-
 /// Launches and stays to the end. Returns the exit code.
 fn converse(
     typed: &Typed,
     console: &Console,
     job: JobId,
-    mut door: DoorClient,
+    reach: &dyn Fn() -> Answer<DoorClient>,
     spec: StepSpec,
     plan: &StreamPlan,
     signals: &Signals,
-) -> i32 {
+) -> Result<i32, i32> {
+    let mut door = reach().map_err(|error| {
+        manager::tell(console, job, &error);
+        startup::exit_code(1)
+    })?;
     let names = pattern_names(plan, &spec.name);
-    let descriptors = stream_plan::handed(typed, plan, terminal::is_terminal);
-    if let Err(error) = launch::send(&mut door, spec, descriptors) {
-        let error = ClusterError::Door(error);
-        error.details().iter().for_each(|line| console.error(line));
-        console.error(format_args!("Unable to create step for job {job}: {error}"));
-        return startup::exit_code(1);
+    let launch = Launch::new(spec, stream_plan::handed(typed, plan, terminal::is_terminal));
+    match launch.send(&mut door) {
+        Ok(()) => {}
+        // The loop meets that connection's end, and goes back.
+        Err(error) if way_back::is_worth_trying(&error) => {}
+        Err(error) => {
+            let error = ClusterError::Door(error);
+            error.details().iter().for_each(|line| console.error(line));
+            console.error(format_args!("Unable to create step for job {job}: {error}"));
+            return Err(startup::exit_code(1));
+        }
     }
     let behaviour = behaviour(typed, job, plan);
-    StepLoop::new(Managers::one(door), behaviour, plan, typed.open_mode, &names, signals, console).run()
+    let managers = Managers { way_back: Some(WayBack::new(reach, launch)), ..Managers::one(door) };
+    Ok(StepLoop::new(managers, behaviour, plan, typed.open_mode, &names, signals, console).run())
 }
 
 /// What patterns of `srun`'s own files may name.

@@ -8,6 +8,7 @@ use super::{
     step_files::{Got, INPUT_CHUNK, InputFile, OutputFile, Wrote},
     stream_plan::{Input, Sink, StreamPlan},
     terminal::{self, RawMode},
+    way_back::{self, NoWay, WayBack},
 };
 use crate::output::{self, Console};
 use garrick_frame::{DoorClient, DoorError, FrameError};
@@ -48,6 +49,8 @@ pub struct StepLoop<'a> {
     links: Vec<Link>,
     /// With several links.
     parts: Option<Parts>,
+    /// With one.
+    way_back: Option<WayBack<'a>>,
     conversation: Conversation,
     plan: &'a StreamPlan,
     mode: OpenMode,
@@ -75,24 +78,26 @@ struct Link {
 /// The step managers of a step: one, at whose door `Launch` was sent, or one for each of its parts, at whose doors the step's
 /// number was reserved.
 #[derive(Debug)]
-pub struct Managers {
+pub struct Managers<'a> {
     /// Their doors.
     pub doors: Vec<DoorClient>,
     /// The parts.
     pub parts: Option<Parts>,
+    /// Back to the one, should it be lost.
+    pub way_back: Option<WayBack<'a>>,
 }
 
-impl Managers {
+impl Managers<'_> {
     /// One.
     pub fn one(door: DoorClient) -> Self {
-        Self { doors: vec![door], parts: None }
+        Self { doors: vec![door], parts: None, way_back: None }
     }
 }
 
 impl<'a> StepLoop<'a> {
     /// To be run.
     pub fn new(
-        managers: Managers,
+        managers: Managers<'a>,
         behaviour: Behaviour,
         plan: &'a StreamPlan,
         mode: OpenMode,
@@ -105,6 +110,7 @@ impl<'a> StepLoop<'a> {
             conversation: Conversation::new(behaviour),
             links: managers.doors.into_iter().map(|door| Link { door, unconsumed: 0 }).collect(),
             parts: managers.parts,
+            way_back: managers.way_back,
             plan,
             mode,
             names,
@@ -178,7 +184,7 @@ impl<'a> StepLoop<'a> {
             if door.wants_write()
                 && let Err(error) = door.try_flush()
             {
-                self.conversation.lost(&error.to_string(), effects);
+                self.lost(&error, effects);
             }
         }
     }
@@ -207,7 +213,26 @@ impl<'a> StepLoop<'a> {
     fn send(&mut self, link: usize, message: &CommandToStepMgr, effects: &mut Vec<Effect>) {
         let door = &mut self.links[link].door;
         if let Err(error) = door.enqueue(message).and_then(|()| door.try_flush()) {
-            self.conversation.lost(&error.to_string(), effects);
+            self.lost(&error, effects);
+        }
+    }
+
+    /// A connection broke. Where there is a way back, it is taken at once: nothing is to be done meanwhile but to wait.
+    fn lost(&mut self, error: &DoorError, effects: &mut Vec<Effect>) {
+        let way = self.way_back.take_if(|_| way_back::is_worth_trying(error) && self.ended.is_none());
+        let Some(mut way) = way else { return self.conversation.lost(&error.to_string(), effects) };
+        let mut said = Vec::new();
+        let question = self.conversation.parted(&error.to_string(), &mut said);
+        self.carry_out(&mut said);
+        match way.go(question.as_ref(), self.signals) {
+            Ok(door) => {
+                self.links[0] = Link { door, unconsumed: 0 };
+                self.way_back = Some(way);
+            }
+            Err(NoWay::Gone(why)) => {
+                self.conversation.lost(&why.map_or_else(|| error.to_string(), |e| e.to_string()), effects)
+            }
+            Err(NoWay::Interrupted(signal)) => self.conversation.given_up(signal, effects),
         }
     }
 
@@ -280,6 +305,9 @@ impl<'a> StepLoop<'a> {
         loop {
             match self.links[link].door.try_next::<StepMgrToCommand>() {
                 Ok(Some(message)) => {
+                    if let Some(way) = &mut self.way_back {
+                        way.heard();
+                    }
                     if let StepMgrToCommand::Output { data, .. } = &message {
                         self.links[link].unconsumed += data.len() as u64;
                     }
@@ -300,10 +328,7 @@ impl<'a> StepLoop<'a> {
                 Err(DoorError::Frame { source: source @ FrameError::Malformed { .. }, .. }) => {
                     effects.push(Effect::Verbose(format!("message not understood: {source}")));
                 }
-                Err(error) => {
-                    self.conversation.lost(&error.to_string(), effects);
-                    return;
-                }
+                Err(error) => return self.lost(&error, effects),
             }
         }
     }

@@ -19,7 +19,8 @@ use serde_bytes::ByteBuf;
 pub enum CommandToStepMgr {
     /// Only from a daemon (root or the cluster's user) that relays for a command elsewhere: who it is. First of all.
     OnBehalfOf(Caller),
-    /// Run a step and stay with it. Withdrawn when the connection closes before it started; killed when it closes after.
+    /// Run a step and stay with it. Withdrawn when the connection closes before it started; killed when it closes after. A
+    /// repeat with the same id, on another connection, starts nothing anew: see `Rejoin`.
     Launch {
         /// Identity of this request.
         request: RequestId,
@@ -28,6 +29,14 @@ pub enum CommandToStepMgr {
         /// Which of descriptors 0, 1 and 2 are passed beside this message, for tasks on this very host.
         #[serde(default)]
         descriptors: [bool; 3],
+    },
+    /// The command of a started step is back after its connection broke. `Accepted`, and how the step ended, once it has:
+    /// what it wrote meanwhile had nowhere to go, so it is ended if it runs still.
+    Rejoin {
+        /// Which.
+        step: StepId,
+        /// Of which run of the job.
+        sluid: Sluid,
     },
     /// Queue steps and go. A repeat with the same id gets the first answer. Several may follow each other on one
     /// connection, each after the answer to the one before; `Refused(RetryAfter)` leaves the connection open.

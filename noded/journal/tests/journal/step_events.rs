@@ -159,7 +159,7 @@ fn started(step: StepKey, attempt: u32) -> StepEvent {
         held,
     };
     let places = vec![place(0, true), place(1, false)];
-    StepEvent::Started { step, attempt, at: at(10), places, origin: None, after: None }
+    StepEvent::Started { step, attempt, at: at(10), places, origin: None, after: None, request: None }
 }
 
 fn ended(key: StepKey, state: StepState, exit: ExitStatus, ended: Option<StepEnd>) -> StepEvent {

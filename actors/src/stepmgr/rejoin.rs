@@ -1,0 +1,119 @@
+//! Commands that come back to their step: the step manager died, or the way to it broke. A step that never began waits as
+//! before; of one that began they are told how it ended.
+
+use crate::{
+    step::{
+        NodeSlot, StepInput, StepResult,
+        state::{state_of_exit, worse},
+    },
+    stepmgr::{
+        core::StepMgrCore,
+        journal::RunningStep,
+        messages::{ClientId, StepMgrEffect},
+        placement::Placement,
+        state::{About, RecordState, StepRecord},
+    },
+};
+use garrick_model::{
+    ids::{RequestId, Sluid, StepId, StepKey},
+    messages::{
+        launcher::TaskUsage,
+        shepherd::{StepMgrToShepherd, TaskFound},
+        step::StepMgrToCommand,
+    },
+    refusal::Refusal,
+    state::{ExitStatus, Reason},
+    time::Timestamp,
+};
+
+impl StepMgrCore {
+    /// The step that a request has led to.
+    pub(super) fn launched(&self, request: &RequestId) -> Option<StepKey> {
+        let waiting = self.asked_for.get(request).map(|step| StepKey::number(*step));
+        waiting.or_else(|| self.ledger.launches.of(request))
+    }
+
+    pub(super) fn rejoin_of_run(&mut self, client: ClientId, step: StepId, sluid: Sluid, out: &mut Vec<StepMgrEffect>) {
+        if step.job != self.facts.job || sluid != self.facts.sluid {
+            return self.refuse(client, Refusal::AlreadyDone, out);
+        }
+        self.rejoin(client, step.key(), out);
+    }
+
+    pub(super) fn rejoin(&mut self, client: ClientId, key: StepKey, out: &mut Vec<StepMgrEffect>) {
+        let step = StepId::of(self.facts.job, key);
+        let attended = self.steps.get_mut(&key).filter(|record| record.row.is_none());
+        let ended = self.ledger.end_of(key);
+        let (Some(number), true) = (key.step.number(), ended.is_some() || attended.is_some()) else {
+            return self.refuse(client, Refusal::InvalidStep(step.to_string()), out);
+        };
+        let queued = attended.map(|record| {
+            let before = record.client.replace(client);
+            (before, matches!(record.state, RecordState::Queued { .. }))
+        });
+        let accepted = StepMgrToCommand::Accepted { step, sluid: self.facts.sluid, warnings: Vec::new() };
+        Self::tell(client, accepted, out);
+        if let Some(end) = ended {
+            Self::tell(client, StepMgrToCommand::Finished { exit: end.exit, state: end.state }, out);
+            return self.conversation_over(client, out);
+        }
+        if let Some(conversation) = self.clients.get_mut(&client) {
+            conversation.about = About::Step(number);
+        }
+        let Some((before, queued)) = queued else { return };
+        // Its former connection is as good as closed.
+        if let Some(conversation) = before.and_then(|before| self.clients.get_mut(&before)) {
+            conversation.about = About::Done;
+        }
+        if queued {
+            Self::tell(client, StepMgrToCommand::Queued { reason: Reason::Resources }, out);
+        } else {
+            // What was said to the former connection and did not arrive is lost.
+            out.push(StepMgrEffect::ToStep { step: key, input: StepInput::ClientGone });
+        }
+    }
+
+    /// A command was with the step. It cannot go on, but may have ended meanwhile.
+    pub(super) fn look_for_attended(
+        &mut self,
+        now: Timestamp,
+        key: StepKey,
+        running: &RunningStep,
+        state: RecordState,
+        out: &mut Vec<StepMgrEffect>,
+    ) {
+        let Some(origin) = running.origin.clone() else { return self.record_end(now, self.unheld(key), out) };
+        if let Some(placement) = state.placement() {
+            self.pool.take(&placement.claims);
+        }
+        let record = StepRecord { origin, ordered: Some(0), ..self.batch_record(state) };
+        self.steps.insert(key, record);
+    }
+
+    /// All its nodes have said what they know of it.
+    pub(super) fn settle_attended(
+        &mut self,
+        now: Timestamp,
+        key: StepKey,
+        placement: &Placement,
+        found: &[(NodeSlot, TaskFound)],
+        out: &mut Vec<StepMgrEffect>,
+    ) {
+        let step = StepId::of(self.facts.job, key);
+        let tasks = placement.nodes.iter().flat_map(|n| n.ranks.iter().map(|rank| (NodeSlot(n.slot), *rank)));
+        let ends: Option<Vec<_>> =
+            tasks.map(|(node, rank)| found.iter().find(|(n, task)| *n == node && task.rank == rank)?.1.end).collect();
+        let Some(ends) = ends.filter(|ends| !ends.is_empty()) else {
+            for node in &placement.nodes {
+                let message = StepMgrToShepherd::Kill { step };
+                out.push(StepMgrEffect::ToShepherd { node: NodeSlot(node.slot), message });
+            }
+            return self.step_lost_hold(now, key, out);
+        };
+        let exit = ends.iter().fold(ExitStatus::SUCCESS, |so_far, end| worse(so_far, end.status));
+        let state = state_of_exit(exit, ends.iter().any(|end| end.oom));
+        let mut usage = TaskUsage::default();
+        ends.iter().for_each(|end| usage.add(end.usage));
+        self.step_over(now, StepResult { step, state, exit, ended: None, usage }, out);
+    }
+}

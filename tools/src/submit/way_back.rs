@@ -1,0 +1,97 @@
+//! The way back to a step manager that was lost: one that was killed is there again within moments and knows its steps.
+
+use super::{launch::Launch, patience, signals::Signals};
+use crate::cluster::{Answer, ClusterError};
+use garrick_frame::{DoorClient, DoorError};
+use garrick_model::messages::step::CommandToStepMgr;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::{
+    fmt,
+    os::fd::AsFd as _,
+    time::{Duration, Instant},
+};
+
+/// How to get there, and what was asked for.
+pub struct WayBack<'a> {
+    /// Connects.
+    reach: &'a dyn Fn() -> Answer<DoorClient>,
+    /// The request, for a step that did not begin.
+    launch: Launch,
+    /// Connections lost since something was heard.
+    lost: u32,
+}
+
+impl fmt::Debug for WayBack<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WayBack").field("launch", &self.launch).finish_non_exhaustive()
+    }
+}
+
+/// Why there is none.
+#[derive(Debug)]
+pub enum NoWay {
+    /// It is not there any more, or does not want to.
+    Gone(Option<ClusterError>),
+    /// This signal came.
+    Interrupted(i32),
+}
+
+/// Would another connection do better?
+pub const fn is_worth_trying(error: &DoorError) -> bool {
+    !matches!(error, DoorError::Frame { .. } | DoorError::Refused { .. } | DoorError::PathTooLong { .. })
+}
+
+impl<'a> WayBack<'a> {
+    /// For a request that is under way.
+    pub const fn new(reach: &'a dyn Fn() -> Answer<DoorClient>, launch: Launch) -> Self {
+        Self { reach, launch, lost: 0 }
+    }
+
+    /// Connects again, and asks what became of a step that began, or for one that did not once more.
+    pub fn go(&mut self, began: Option<&CommandToStepMgr>, signals: &Signals) -> Result<DoorClient, NoWay> {
+        let mut last = None;
+        loop {
+            self.lost += 1;
+            let Some(pause) = patience::when_lost(self.lost, patience::random()) else { return Err(NoWay::Gone(last)) };
+            self::pause(pause, signals).map_err(NoWay::Interrupted)?;
+            match self.attempt(began) {
+                Ok(door) => return Ok(door),
+                Err(error) if error.is_passing() => last = Some(error),
+                Err(error) => return Err(NoWay::Gone(Some(error))),
+            }
+        }
+    }
+
+    /// The step manager says something.
+    pub const fn heard(&mut self) {
+        self.lost = 0;
+    }
+
+    fn attempt(&self, began: Option<&CommandToStepMgr>) -> Answer<DoorClient> {
+        let mut door = (self.reach)()?;
+        match began {
+            Some(question) => door.send(question)?,
+            None => self.launch.send(&mut door)?,
+        }
+        Ok(door)
+    }
+}
+
+/// Waits, but not longer than until a signal that ends commands.
+fn pause(pause: Duration, signals: &Signals) -> Result<(), i32> {
+    let end = Instant::now() + pause;
+    loop {
+        while let Some(signal) = signals.next() {
+            if matches!(signal, libc::SIGINT | libc::SIGTERM | libc::SIGHUP | libc::SIGQUIT) {
+                return Err(signal);
+            }
+        }
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        let timeout = PollTimeout::try_from(left.max(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX);
+        // Whatever woke it, everything is looked at.
+        let _ = poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], timeout);
+    }
+}
