@@ -139,6 +139,7 @@ impl ControllerActor {
                 .collect();
             let mut view = ClusterView::new(policy(&config), &[], &nodes, partitions);
             view.licenses.hres = Arc::clone(&config.hres);
+            view.licenses.totals.clone_from(env.licenses.lock().totals());
             Feasibility::new(view)
         })
     }

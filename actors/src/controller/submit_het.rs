@@ -8,13 +8,14 @@ use super::{
     messages::ControllerMsg,
     ports::ReplySink,
 };
-use crate::job::{messages::Authority, record::JobRecord, shell::JobsMsg, state::JobEvent};
+use crate::job::{core::JobCore, messages::Authority, record::JobRecord, shell::JobsMsg, state::JobEvent};
 use garrick_model::{
     ids::{JobId, RequestId, Sluid},
     messages::command::{Caller, CommandReply},
     refusal::Refusal,
     spec::{JobKind, JobSpec},
     time::Timestamp,
+    view::JobView,
 };
 use garrick_runtime::Context;
 use std::sync::Arc;
@@ -150,6 +151,18 @@ impl ControllerActor {
             let admitted = self.admit(caller, by, spec, identity, now)?;
             records.push(admitted.record);
             warnings.extend(admitted.warnings);
+        }
+        let leader = self.env.ids.peek();
+        let mut together = records.clone();
+        let size = u32::try_from(count).unwrap_or(u32::MAX);
+        (0..size).zip(&mut together).for_each(|(offset, record)| join(record, leader, offset, size));
+        let views: Vec<JobView> =
+            together.into_iter().map(|record| JobCore::new(record, Arc::default()).view(now)).collect();
+        // Licenses may come with the next configuration.
+        if !self.env.config().scheduler_parameters.has("allow_zero_lic") {
+            self.feasibility()
+                .check_together(&views)
+                .map_err(|what| Refusal::NodeConfigUnavailable { detail: what.detail().map(str::to_owned) })?;
         }
         Ok((records, warnings))
     }

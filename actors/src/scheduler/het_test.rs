@@ -6,7 +6,7 @@ use super::{
     fixtures::{cluster, hold, job, node, partition, spec},
     plan::{Plan, plan},
     plan_test::{NOW, any_node, any_spec, nodes_of_kind, overbooked, overbooked_later, wide},
-    probe::would_start_together,
+    probe::{Feasibility, would_start_together},
 };
 use garrick_model::{
     ids::JobId,
@@ -232,4 +232,35 @@ proptest! {
         prop_assert_eq!(&plan_of, &plan(&view, NOW));
         check(&view, &plan_of, &jobs)?;
     }
+}
+
+#[test]
+fn one_that_could_go_anywhere_leaves_the_node_that_another_names() {
+    let on_first = JobSpec { nodelist: vec!["n0".to_owned()], ..whole(1) };
+    let plan_of = plan(&cluster(vec![node(0, 2), node(1, 2)], group(1, vec![spec(), on_first.clone()])), NOW);
+    let start = &plan_of.starts[0];
+    assert_eq!((start.nodes[0].name.as_str(), start.others[0].nodes[0].name.as_str()), ("n1", "n0"));
+    // Later too.
+    let mut nodes = vec![node(0, 2), node(1, 2)];
+    nodes.iter_mut().for_each(|node| busy(node, 600));
+    let plan_of = plan(&cluster(nodes, group(1, vec![spec(), on_first])), NOW);
+    assert_eq!((reserved(&plan_of, 1), reserved(&plan_of, 2)), (Some(600), Some(600)));
+}
+
+#[test]
+fn components_that_never_fit_together_are_known() {
+    let view = |licenses: u32| {
+        let mut view = cluster(vec![node(0, 2), node(1, 2)], Vec::new());
+        view.licenses.totals = [("a".to_owned(), licenses)].into();
+        view.nodes.iter_mut().for_each(|node| std::sync::Arc::make_mut(node).flags.not_responding = true);
+        Feasibility::new(view)
+    };
+    let of = |count: u32| JobSpec { licenses: Some(format!("a:{count}")), ..spec() };
+    let on_first = || JobSpec { nodelist: vec!["n0".to_owned()], ..whole(1) };
+    assert!(view(2).check_together(&group(1, vec![of(2), of(1)])).is_err());
+    assert!(view(3).check_together(&group(1, vec![of(2), of(1)])).is_ok());
+    assert!(view(0).check_together(&group(1, vec![whole(2), spec()])).is_err());
+    assert!(view(0).check_together(&group(1, vec![whole(1), spec()])).is_ok());
+    assert!(view(0).check_together(&group(1, vec![on_first(), on_first()])).is_err());
+    assert!(view(0).check_together(&group(1, vec![spec(), on_first()])).is_ok());
 }

@@ -16,7 +16,7 @@ use garrick_model::{
     hostlist::HostList,
     ids::NodeIndex,
     resources::{CpuSet, NodeShare},
-    state::Reason,
+    state::{NodeBase, NodeFlags, Reason},
     time::Timestamp,
     view::{AllocatedNode, JobView, NodeHold, NodeView},
 };
@@ -113,6 +113,31 @@ impl Feasibility {
             }
         }
         Err(worst)
+    }
+
+    /// Could all components of a heterogeneous job, each of which could run alone, run at one time if every node were idle
+    /// and every license free? Where a partition takes one of them at other times only, that is not asked.
+    pub fn check_together(&self, members: &[JobView]) -> Result<(), Infeasible> {
+        let Some(leader) = members.first().map(|job| job.id) else { return Ok(()) };
+        if members.iter().any(|job| barred(&self.view, job).is_some()) {
+            return Ok(());
+        }
+        let mut ideal = self.view.clone();
+        for node in &mut ideal.nodes {
+            let node = Arc::make_mut(node);
+            (node.base, node.flags) = (NodeBase::Up, NodeFlags::default());
+            node.holds.clear();
+        }
+        let alone = |job: &JobView| {
+            let mut job = JobView { eligible: true, ..job.clone() };
+            Arc::make_mut(&mut job.spec).reservations.clear();
+            Arc::new(job)
+        };
+        ideal.pending = members.iter().map(alone).collect();
+        ideal.policy.bounds = None;
+        ideal.policy.preempt.kind = PreemptType::None;
+        let Plan { starts, .. } = plan_minding(&ideal, Timestamp::default(), leader);
+        if starts.is_empty() { Err(Infeasible::Nodes) } else { Ok(()) }
     }
 }
 

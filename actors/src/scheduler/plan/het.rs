@@ -5,9 +5,9 @@
 //! of the pass only when all of them found room. Others give way to a group where all of it has room then: what fits without them
 //! is kept for it too.
 
-use super::{Key, Pass, Reservation};
+use super::{Key, Pass, Reservation, StartProposal};
 use crate::scheduler::{facts::Backfill, ledger::waits_for_room};
-use garrick_model::{ids::JobId, state::Reason, time::Timestamp, view::JobView};
+use garrick_model::{ids::JobId, spec::Sharing, state::Reason, time::Timestamp, view::JobView};
 use std::sync::Arc;
 
 /// Most groups that are looked at in a pass: each look copies the picture.
@@ -124,18 +124,27 @@ impl Pass<'_> {
     }
 
     fn starts_together(&mut self, members: &[Arc<JobView>]) -> bool {
-        let mut trial = self.clone();
-        trial.trial = Some(Trial::Now);
-        if !members.iter().all(|member| trial.try_member(member).is_ok()) {
-            return false;
-        }
-        let others = trial.plan.starts.split_off(self.plan.starts.len() + 1);
-        if let Some(leader) = trial.plan.starts.last_mut() {
-            leader.others = others;
-        }
+        let particular = most_particular_first(members);
+        let found = self.all_now(members.iter()).or_else(|| {
+            // One that could go anywhere may have taken what another named.
+            let other_order = !particular.iter().copied().eq(0..members.len());
+            other_order.then(|| self.all_now(particular.iter().map(|place| &members[*place]))).flatten()
+        });
+        let Some(mut trial) = found else { return false };
+        let mut starts = trial.plan.starts.split_off(self.plan.starts.len());
+        starts.sort_by_key(|start| start.job);
+        let others = starts.split_off(1);
+        trial.plan.starts.extend(starts.into_iter().map(|leader| StartProposal { others: others.clone(), ..leader }));
         trial.trial = None;
         *self = trial;
         true
+    }
+
+    /// The pass in which all of them start, tried in that order.
+    fn all_now<'j>(&self, mut members: impl Iterator<Item = &'j Arc<JobView>>) -> Option<Self> {
+        let mut trial = self.clone();
+        trial.trial = Some(Trial::Now);
+        members.all(|member| trial.try_member(member).is_ok()).then_some(trial)
     }
 
     /// Has others make room for those that have none, and keeps it for all. False: that is not enough.
@@ -172,14 +181,18 @@ impl Pass<'_> {
         for _ in 0..MOST_TIMES {
             let mut trial = self.clone();
             trial.trial = Some(Trial::Later { from, reserves });
-            let why = |job| {
+            let mut why = |job| {
                 // They are not behind one another.
                 let blocked = std::mem::replace(&mut trial.blocked, self.blocked.clone());
                 let reason = trial.try_member(job).err().unwrap_or(Reason::Resources);
                 trial.blocked.union_with(&blocked);
                 reason
             };
-            reasons = members.iter().map(why).collect();
+            let order = most_particular_first(members);
+            let mut found: Vec<(usize, Reason)> =
+                order.iter().copied().zip(order.iter().map(|place| why(&members[*place]))).collect();
+            found.sort_unstable_by_key(|(place, _)| *place);
+            reasons = found.into_iter().map(|(_, reason)| reason).collect();
             trial.trial = None;
             // What could never be had keeps all of them, and they hold nobody back.
             if let Some(reason) = reasons.iter().find(|reason| !waits_for_room(reason)) {
@@ -229,6 +242,16 @@ impl Pass<'_> {
         }
         Err(why.unwrap_or(Reason::Resources))
     }
+}
+
+/// The places of those that name nodes first, then of those that want nodes for themselves, then of those that want many.
+fn most_particular_first(members: &[Arc<JobView>]) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..members.len()).collect();
+    order.sort_by_key(|place| {
+        let job = &members[*place];
+        (job.spec.nodelist.is_empty(), job.spec.sharing != Sharing::Exclusive, std::cmp::Reverse(job.min_nodes))
+    });
+    order
 }
 
 /// Why a group cannot be looked at: a component is held, waits for something, or is not back in the queue yet.
