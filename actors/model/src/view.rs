@@ -53,6 +53,9 @@ pub struct LicenseView {
     pub total: u32,
     /// How many jobs have; more than there are after the configuration took some away. Of a layer also what is always in use.
     pub used: u32,
+    /// How many are for the jobs of advance reservations now.
+    #[serde(default)]
+    pub reserved: u32,
     /// Of a hierarchical resource: which layer; `name` is the resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub layer: Option<LayerView>,

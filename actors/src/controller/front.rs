@@ -276,8 +276,15 @@ impl ControllerActor {
                 replies.send(CommandReply::Partitions { partitions, nodes, at: Timestamp::now(), hidden });
             }
             CommandRequest::ListLicenses => {
-                let licenses = self.env.licenses.lock().view();
-                replies.send(CommandReply::Licenses { licenses, at: Timestamp::now() });
+                let at = Timestamp::now();
+                let mut licenses = self.env.licenses.lock().view();
+                let reservations = self.env.boards.reservations.list();
+                for one in licenses.iter_mut().filter(|one| one.layer.is_none()) {
+                    let active = reservations.iter().filter(|reservation| reservation.is_active(at));
+                    one.reserved =
+                        active.fold(0, |sum, reservation| sum.saturating_add(reservation.licenses.count(&one.name)));
+                }
+                replies.send(CommandReply::Licenses { licenses, at });
             }
             CommandRequest::NameNodes(names) => {
                 let named = self.nodes_named(names).map_or_else(CommandReply::Refused, CommandReply::NodesNamed);

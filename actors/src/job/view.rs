@@ -79,6 +79,8 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         eligible_time: record.eligible_time.or(record.begin),
         start_time: match run {
             Some(run) if !matches!(record.phase, Phase::Pending) => Some(run.start),
+            // As in Slurm, one that ended before it ran started when it ended.
+            _ if end.is_some() => end.map(|e| e.at),
             // Not before it may; nobody knows of one that is held.
             _ => core.expected.or(record.begin.filter(|begin| *begin > now && !held)),
         },

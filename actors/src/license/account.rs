@@ -90,19 +90,22 @@ impl LicenseAccount {
         self.hres.layers().any(|(_, layer)| layer.count.is_none() && layer.name == name)
     }
 
-    /// All licenses, in name order, and after them the layers of hierarchical resources in that of the configuration.
+    /// All licenses, in name order, and after them the layers of hierarchical resources in that of the configuration. What is
+    /// reserved others know.
     pub fn view(&self) -> Vec<LicenseView> {
         let is_layer = |name: &str| self.hres.layers().any(|(_, layer)| layer.name == name);
         let licenses = self.totals.iter().filter(|(name, _)| !is_layer(name)).map(|(name, total)| LicenseView {
             name: name.clone(),
             total: *total,
             used: self.used(name),
+            reserved: 0,
             layer: None,
         });
         let layers = self.hres.layers().map(|(resource, layer)| LicenseView {
             name: resource.name.clone(),
             total: layer.count.unwrap_or(0),
             used: self.used(&layer.name).saturating_add(layer.base),
+            reserved: 0,
             layer: Some(LayerView { nodes: layer.nodes.to_string(), endless: layer.count.is_none() }),
         });
         licenses.chain(layers).collect()

@@ -20,7 +20,7 @@ fn license(license: &LicenseView) -> Value {
         "Used": license.used,
         "Free": count(license.total.saturating_sub(license.used)),
         "Remote": false,
-        "Reserved": 0,
+        "Reserved": license.reserved,
         "LastConsumed": 0,
         "LastDeficit": 0,
         "LastUpdate": 0,
