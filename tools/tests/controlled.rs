@@ -377,6 +377,32 @@ fn moves_jobs(request: CommandRequest) -> Vec<CommandReply> {
     vec![CommandReply::PerJob(jobs.into_iter().map(|job| (job, result.clone())).collect())]
 }
 
+/// Of array 23, tasks 1 and 2 are over and 3 runs.
+fn refuses_some_tasks(request: CommandRequest) -> Vec<CommandReply> {
+    let (CommandRequest::ControlJob { jobs, .. } | CommandRequest::UpdateJob { jobs, .. }) = request else {
+        return knows_nothing(request);
+    };
+    let named = |ranges: &[(u32, u32, u32)]| JobSelector { job: JobId(23), tasks: Some(ranges.to_vec()), het: None };
+    let some = jobs[0].tasks.is_some();
+    let whole = vec![
+        (named(&[(1, 2, 1)]), Err(Refusal::AlreadyDone)),
+        (named(&[(3, 3, 1)]), Err(Refusal::JobNotPending)),
+        (named(&[(4, 5, 1), (9, 9, 1)]), Ok(())),
+    ];
+    vec![CommandReply::PerJob(if some { vec![(jobs[0].clone(), Err(Refusal::JobNotPending))] } else { whole })]
+}
+
+#[test]
+fn tasks_of_an_array_that_refuse_are_told_one_by_one() {
+    let place = Place::answering(refuses_some_tasks);
+    let all = "23_1-2: Job/step already completing or completed\n23_3: Job is no longer pending execution\n\
+        23_4-5,9: No error\n";
+    assert_eq!(place.run(&["scontrol", "update", "jobid=23", "name=x"]), said("", all, 1));
+    assert_eq!(place.run(&["scontrol", "hold", "23"]), said("", all, 1));
+    let one = "23_3: Job is no longer pending execution\n";
+    assert_eq!(place.run(&["scontrol", "hold", "23_3"]), said("", one, 1));
+}
+
 #[test]
 fn jobs_are_moved_by_hand() {
     let place = Place::answering(moves_jobs);

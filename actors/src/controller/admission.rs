@@ -14,7 +14,7 @@ use crate::{
         facts::PartitionFacts,
         plan::longer,
         priority,
-        probe::Feasibility,
+        probe::{Feasibility, Infeasible},
         request::{NodeUse, default_memory},
         shell::partition_facts,
     },
@@ -30,7 +30,7 @@ use garrick_model::{
     spec::{DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
     spec_text::licenses::{LicenseCount, LicenseRequest, with_numbers},
     time::{TimeLimit, Timestamp},
-    view::{PartitionState, PartitionView, PriorityTerms},
+    view::{JobView, PartitionState, PartitionView, PriorityTerms},
 };
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -160,12 +160,7 @@ impl Rules<'_> {
             record.priority = rules.priority(&view, rules.standing(&view));
         }
         self.enforce_limits(&record, &partitions)?;
-        // What it names may come yet.
-        if !self.names_unknown_features(&view.spec) {
-            self.feasibility
-                .check(&view)
-                .map_err(|what| Refusal::NodeConfigUnavailable { detail: what.detail().map(str::to_owned) })?;
-        }
+        could_ever_run(self.feasibility, &view)?;
         Ok(Admitted { record, warnings: Vec::new() })
     }
 
@@ -331,11 +326,6 @@ impl Rules<'_> {
     fn check_constraint(&self, spec: &JobSpec) -> Result<(), Refusal> {
         let known = |feature: &str| self.feasibility.knows_feature(feature);
         check_features(self.config, spec.constraint.as_deref(), spec.prefer.as_deref(), &known)
-    }
-
-    fn names_unknown_features(&self, spec: &JobSpec) -> bool {
-        let known = |feature: &str| self.feasibility.knows_feature(feature);
-        check_constraint(spec.constraint.as_deref(), &known).is_err()
     }
 
     fn check_dependencies(&self, spec: &JobSpec) -> Result<(), Refusal> {
@@ -587,6 +577,17 @@ fn check_counts(spec: &JobSpec) -> Result<(), Refusal> {
     let nodes_wrong = nodes_wrong || !spec.node_sizes.is_empty() && spec.node_sizes.bounds() != spec.nodes;
     let zero = spec.tasks == Some(0) || spec.tasks_per_node == Some(0) || spec.cpus_per_task == Some(0);
     if nodes_wrong || zero { Err(Refusal::BadNodeCount) } else { Ok(()) }
+}
+
+/// Could the job run in one of its partitions, whatever is free and whichever nodes are up?
+pub fn could_ever_run(feasibility: &mut Feasibility, job: &JobView) -> Result<(), Refusal> {
+    let known = |feature: &str| feasibility.knows_feature(feature);
+    if check_constraint(job.spec.constraint.as_deref(), &known).is_err() {
+        // What it names may come yet.
+        return Ok(());
+    }
+    let refusal = |what: Infeasible| Refusal::NodeConfigUnavailable { detail: what.detail().map(str::to_owned) };
+    feasibility.check(job).map_err(refusal)
 }
 
 /// Each license and each hierarchical resource that is named must be there, and enough of them for one of the choices.

@@ -7,6 +7,7 @@ use super::{
     env::deliver,
     front::ControllerActor,
     messages::ControllerMsg,
+    per_task::Asked,
     ports::ReplySink,
 };
 use crate::{
@@ -34,8 +35,11 @@ use garrick_model::{
 use garrick_runtime::{ActorPath, Context, PendingReply, ReplyTo};
 use std::sync::Arc;
 
+/// What a job will answer.
+pub(super) type Answer = PendingReply<Result<(), Refusal>>;
+
 /// Answers of the jobs that one selector meant.
-pub(super) type Pending = Vec<PendingReply<Result<(), Refusal>>>;
+pub(super) type Pending = Vec<Answer>;
 
 impl ControllerActor {
     pub(super) fn send_command(
@@ -57,21 +61,42 @@ impl ControllerActor {
         selector: &JobSelector,
         by: Authority,
         command: &JobCommand,
-    ) -> Pending {
-        let mut pending = Vec::new();
+    ) -> Vec<Asked> {
+        let mut asked = Vec::new();
         // The leader of a heterogeneous job sees to its other components.
         let by_leader =
             matches!(command, JobCommand::Cancel | JobCommand::Requeue { .. } | JobCommand::RequeueSpecialExit)
                 && selector.het.is_none();
-        for view in self.selected(selector) {
+        let mut meant = self.selected(selector);
+        // Of a whole array, tasks that run are not what is held or released.
+        let waits = |view: &Arc<JobView>| {
+            !matches!(view.state, JobState::Configuring | JobState::Running | JobState::Suspended)
+        };
+        let of_waiting = matches!(command, JobCommand::Hold { .. } | JobCommand::Release) && selector.tasks.is_none();
+        if of_waiting && meant.iter().any(waits) {
+            meant.retain(waits);
+        }
+        for view in meant {
             if by_leader && view.id != selector.job && view.spec.het_leader_of_component() == Some(selector.job) {
                 continue;
             }
-            // The record of an array chooses among its waiting tasks; all others are meant as a whole.
-            let tasks = if view.array_pending.is_some() { selector.tasks.clone() } else { None };
-            pending.extend(self.send_command(cx, view.id, by, tasks, command.clone()));
+            asked.extend(self.send_to_one(cx, &view, selector, by, command.clone()));
         }
-        pending
+        asked
+    }
+
+    fn send_to_one(
+        &self,
+        cx: &mut Context<Self>,
+        view: &JobView,
+        selector: &JobSelector,
+        by: Authority,
+        command: JobCommand,
+    ) -> Option<Asked> {
+        // The record of an array chooses among its waiting tasks; all others are meant as a whole.
+        let tasks = if view.array_pending.is_some() { selector.tasks.clone() } else { None };
+        let answer = self.send_command(cx, view.id, by, tasks, command)?;
+        Some(Asked::new(view, selector, answer))
     }
 
     pub(super) fn answer_per_job(
@@ -115,7 +140,7 @@ impl ControllerActor {
             let views = self.selected(&selector);
             // Filters given beside job ids bound them, as in Slurm.
             let pending = if views.iter().any(|view| matches_filter(&cancel.filter, view)) || views.is_empty() {
-                self.send_to_selected(cx, &selector, by, &command)
+                self.send_to_selected(cx, &selector, by, &command).into_iter().map(Asked::answer).collect()
             } else {
                 Vec::new()
             };
@@ -200,7 +225,7 @@ impl ControllerActor {
             JobAction::Top => return self.top(cx, by, jobs, replies),
         };
         let asked = jobs.into_iter().map(|s| (s.clone(), self.send_to_selected(cx, &s, by, &command))).collect();
-        Self::answer_per_job(cx, asked, replies);
+        Self::answer_per_task(cx, asked, replies);
     }
 
     pub(super) fn update_job(
@@ -225,12 +250,25 @@ impl ControllerActor {
                 return;
             }
         };
-        let send = |(selector, change): (JobSelector, JobChange)| {
-            let sent = self.send_to_selected(cx, &selector, by, &JobCommand::Update(Box::new(change)));
-            (selector, sent)
-        };
-        let asked = jobs.into_iter().zip(changes).map(send).collect();
-        Self::answer_per_job(cx, asked, replies);
+        let mut asked = Vec::with_capacity(jobs.len());
+        for (selector, change) in jobs.into_iter().zip(changes) {
+            let mut sent = Vec::new();
+            for view in self.selected(&selector) {
+                match self.check_possible(by, &view, &change) {
+                    Ok(()) => {
+                        let command = JobCommand::Update(Box::new(change.clone()));
+                        sent.extend(self.send_to_one(cx, &view, &selector, by, command));
+                    }
+                    Err(refusal) => {
+                        let (reply, answer) = ReplyTo::channel();
+                        reply.reply(Err(refusal));
+                        sent.push(Asked::new(&view, &selector, answer));
+                    }
+                }
+            }
+            asked.push((selector, sent));
+        }
+        Self::answer_per_task(cx, asked, replies);
     }
 
     /// No job may wait for itself.
@@ -400,7 +438,7 @@ impl ControllerActor {
 
 /// One answer for all: good when one was good and nobody had anything to say but "already over"; nobody asked means that
 /// there is no such job.
-async fn together(pending: Pending) -> Result<(), Refusal> {
+pub(super) async fn together(pending: Pending) -> Result<(), Refusal> {
     let mut some_good = false;
     let mut over = false;
     let mut worst = None;

@@ -59,6 +59,7 @@
 //! | [`admission`] | submission rules, pure |
 //! | `circles` | would a job wait for itself |
 //! | `moves` | may a job be changed to that |
+//! | `per_task` | answers about jobs, by task where those of an array differ |
 //! | `submit`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
 //! | [`roster`], `dynamic_nodes` | nodes that come and go: the rules, and the front's part |
 //! | [`steps`], [`ended_steps`] | the actor at `/steps` |
@@ -79,6 +80,7 @@ mod labels;
 pub mod messages;
 mod moves;
 pub mod outbox;
+mod per_task;
 pub mod ports;
 mod priorities;
 pub mod queries;

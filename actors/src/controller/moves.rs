@@ -2,16 +2,16 @@
 //! submitted it. Called by the front for `UpdateJob`.
 
 use super::{
-    admission::{Extent, Submitter, may_use, takes},
+    admission::{Extent, Submitter, could_ever_run, may_use, takes},
     front::ControllerActor,
 };
-use crate::job::messages::Authority;
+use crate::job::{core::JobCore, messages::Authority, state::JobEvent};
 use garrick_model::{
     config::{EnforcePartLimits, MemoryPer},
     messages::command::{Caller, JobChange, JobSelector},
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
-    time::TimeLimit,
+    time::{TimeLimit, Timestamp},
     view::{JobView, PartitionView},
 };
 use std::sync::Arc;
@@ -65,6 +65,26 @@ impl ControllerActor {
             extent(&view, change).enforce(config.enforce_part_limits, &partitions, nodes)?;
         }
         Ok(())
+    }
+
+    /// A job that waits must not come to ask for what no nodes could ever give, who may change it or not: its owner says that.
+    pub(super) fn check_possible(&mut self, by: Authority, view: &JobView, change: &JobChange) -> Result<(), Refusal> {
+        let env = Arc::clone(&self.env);
+        let Some(kept) = env.jobs.get(view.id).filter(|kept| kept.record.may_act(by.uid, by.admin)) else {
+            return Ok(());
+        };
+        if !view.state.waits() {
+            return Ok(());
+        }
+        let mut changed = kept.record.clone();
+        if changed.apply(&JobEvent::Updated(Box::new(change.clone()))).is_err() {
+            return Ok(());
+        }
+        let now = Timestamp::now();
+        let seen = |record| JobCore::new(record, env.job_site()).view(now);
+        let (before, after) = (seen(kept.record), seen(changed));
+        let feasibility = self.feasibility();
+        if feasibility.ask_alike(&before, &after) { Ok(()) } else { could_ever_run(feasibility, &after) }
     }
 }
 

@@ -6,12 +6,12 @@ use crate::scheduler::fixtures::spec;
 use garrick_model::{
     ids::JobId,
     messages::{
-        command::{CommandReply, CommandRequest, JobChange, JobSelector},
+        command::{CancelRequest, CommandReply, CommandRequest, JobChange, JobSelector},
         request_change::RequestChange,
     },
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
-    spec::{JobSpec, NodeCount, Sharing},
+    spec::{ArraySpec, JobKind, JobSpec, NodeCount, Sharing},
     time::TimeLimit,
 };
 
@@ -176,4 +176,80 @@ fn unknown_features_may_be_preferred_where_the_site_lets_them_come_later() {
             assert_eq!(update(&rig, 1001, job, prefer()).await, answer, "{words}");
         });
     }
+}
+
+/// Two small nodes and a larger one that is drained.
+const SIZES: &str = "ClusterName=test\nSlurmctldHost=head\n\
+    NodeName=n[0-1] CPUs=4 RealMemory=1000 Features=small\n\
+    NodeName=n2 CPUs=16 RealMemory=4000 Features=large State=DRAIN\n\
+    PartitionName=debug Nodes=n[0-1] Default=YES\n\
+    PartitionName=all Nodes=ALL\n";
+
+fn request(request: RequestChange) -> JobChange {
+    JobChange { request, ..JobChange::default() }
+}
+
+#[test]
+fn nothing_comes_to_ask_for_what_no_node_could_ever_give() {
+    let refused = |detail: Option<&str>| Err(Refusal::NodeConfigUnavailable { detail: detail.map(str::to_owned) });
+    let cpus = |each| request(RequestChange { cpus_per_task: Some(each), ..RequestChange::default() });
+    let memory = |mib| JobChange { memory: Some(MemoryRequest::PerNode(MemoryMib(mib))), ..JobChange::default() };
+    let feature = |name: &str| JobChange { constraint: Some(name.to_owned()), ..JobChange::default() };
+    with_rig(SIZES, async |mut rig: Rig| {
+        let job = rig.submitted(spec()).await;
+        let by_root = async |change| update(&rig, 0, job, change).await;
+        let no_memory = || refused(Some("Memory specification can not be satisfied"));
+        assert_eq!(by_root(cpus(5)).await, refused(Some("CPU count per node can not be satisfied")));
+        assert_eq!(by_root(memory(1001)).await, no_memory());
+        assert_eq!(by_root(feature("large")).await, refused(None));
+        assert_eq!(by_root(feature("none")).await, Err(Refusal::InvalidFeature("none".to_owned())));
+        let seen = rig.controller.env.boards.jobs.get(&job).unwrap();
+        assert_eq!((seen.cpus_per_task, seen.spec.constraint.as_deref()), (1, None), "it is as it was");
+        // A drained node may come back.
+        assert_eq!(by_root(JobChange { partitions: to(&["all"]).partitions, ..feature("large") }).await, Ok(()));
+        assert_eq!(by_root(cpus(16)).await, Ok(()));
+        assert_eq!(by_root(memory(4001)).await, no_memory());
+        assert_eq!(by_root(to(&["debug"])).await, refused(None), "the large node is not there");
+    });
+}
+
+#[test]
+fn an_impossible_job_may_be_changed_in_other_ways() {
+    with_rig(&SIZES.replace("n2 CPUs=16", "n2 CPUs=4"), async |mut rig: Rig| {
+        let array = Some(ArraySpec { ranges: vec![(1, 4, 1)], limit: None });
+        let job = rig.submitted(JobSpec { array, kind: JobKind::Batch, ..spec() }).await;
+        let comment = |text: &str| JobChange { comment: Some(text.to_owned()), ..JobChange::default() };
+        let cpus = request(RequestChange { cpus_per_task: Some(5), ..RequestChange::default() });
+        let jobs = vec![JobSelector { job, tasks: Some(vec![(2, 3, 1)]), het: None }];
+        let change = |change| CommandRequest::UpdateJob { jobs: jobs.clone(), change: Box::new(change) };
+        let CommandReply::PerJob(answers) = rig.ask(1001, change(cpus)).await else { panic!() };
+        assert!(matches!(&answers[..], [(named, Err(Refusal::NodeConfigUnavailable { .. }))] if *named == jobs[0]));
+        assert_eq!(rig.controller.env.boards.jobs.list().len(), 1, "no task was split off for that");
+        assert_eq!(rig.ask(1001, change(comment("x"))).await, CommandReply::PerJob(vec![(jobs[0].clone(), Ok(()))]));
+    });
+}
+
+#[test]
+fn tasks_of_an_array_that_refuse_are_named() {
+    with_rig(SIZES, async |mut rig: Rig| {
+        let array = Some(ArraySpec { ranges: vec![(1, 6, 1)], limit: None });
+        let job = rig.submitted(JobSpec { array, kind: JobKind::Batch, ..spec() }).await;
+        let tasks = |ranges: &[(u32, u32, u32)]| JobSelector { job, tasks: Some(ranges.to_vec()), het: None };
+        let cancel = CancelRequest { jobs: vec![tasks(&[(2, 3, 1)])], ..CancelRequest::default() };
+        assert_eq!(
+            rig.ask(1001, CommandRequest::Cancel(cancel)).await,
+            CommandReply::PerJob(vec![(tasks(&[(2, 3, 1)]), Ok(()))])
+        );
+        let name = JobChange { name: Some("new".to_owned()), ..JobChange::default() };
+        let all = JobSelector { job, tasks: None, het: None };
+        let update = |uid: u32| {
+            let request = CommandRequest::UpdateJob { jobs: vec![all.clone()], change: Box::new(name.clone()) };
+            rig.ask(uid, request)
+        };
+        let over = (tasks(&[(2, 3, 1)]), Err(Refusal::AlreadyDone));
+        let waiting = tasks(&[(1, 1, 1), (4, 6, 1)]);
+        assert_eq!(update(1001).await, CommandReply::PerJob(vec![(waiting, Ok(())), over]));
+        let all_denied = (tasks(&[(1, 6, 1)]), Err(Refusal::AccessDenied));
+        assert_eq!(update(1002).await, CommandReply::PerJob(vec![all_denied]));
+    });
 }

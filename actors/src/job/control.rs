@@ -13,7 +13,7 @@ use garrick_model::{
     },
     refusal::Refusal,
     state::JobState,
-    time::TimeLimit,
+    time::{TimeLimit, Timestamp},
 };
 
 impl JobCore {
@@ -54,7 +54,8 @@ impl JobCore {
                     Ok(())
                 }
                 JobCommand::Hold { .. } | JobCommand::Release | JobCommand::Update(_) => {
-                    // Nobody waits for the tasks' own answers: request 0.
+                    self.would_refuse(by, &command, turn.now)?;
+                    // Their answers are known, so nobody waits for them: request 0.
                     let first = JobInput::Command { request: 0, by, tasks: None, command };
                     self.split_for(&some, &first, turn);
                     Ok(())
@@ -114,12 +115,21 @@ impl JobCore {
         self.must_wait()?;
         match self.record.hold {
             None => Ok(()),
-            Some(held) if held.binds_user() && !by.admin => Err(Refusal::AccessDenied),
-            Some(_) => {
+            Some(held) => {
+                may_release(held, by)?;
                 self.save(JobEvent::Released { priority: self.record.priority.max(1) }, turn);
                 self.check_eligible(turn);
                 Ok(())
             }
+        }
+    }
+
+    /// What tasks that wait here would say to this, since they would ask for and be what this record is.
+    fn would_refuse(&self, by: Authority, command: &JobCommand, now: Timestamp) -> Result<(), Refusal> {
+        match (command, self.record.hold) {
+            (JobCommand::Release, Some(held)) => may_release(held, by),
+            (JobCommand::Update(change), _) => self.permits(by, change, now),
+            _ => Ok(()),
         }
     }
 
@@ -133,12 +143,37 @@ impl JobCore {
 
     fn update(&mut self, by: Authority, mut change: JobChange, turn: &mut Turn<'_>) -> Result<(), Refusal> {
         let waiting = matches!(self.record.phase, Phase::Pending);
-        if self.record.phase.end().is_some() && !only_comments(&change) {
-            return Err(Refusal::AlreadyDone);
-        }
         if !waiting && change.account.is_some() {
             // The label went with the account for those that wait.
             (change.mcs_label, change.sharing) = (None, None);
+        }
+        self.permits(by, &change, turn.now)?;
+        let limit = self.limit_after(&change);
+        if change.time_limit_delta_secs.take().is_some() && matches!(limit, TimeLimit::Secs(_)) {
+            change.time_limit = Some(limit);
+        }
+        if waiting {
+            self.abandon_commit(turn);
+            self.update_waiting(by, change, turn)
+        } else {
+            self.update_running(by, change, turn)
+        }
+    }
+
+    /// The limit with that change.
+    fn limit_after(&self, change: &JobChange) -> TimeLimit {
+        let named = change.time_limit.unwrap_or(self.shown_limit());
+        match (named, change.time_limit_delta_secs) {
+            (TimeLimit::Secs(secs), Some(delta)) => TimeLimit::Secs(secs.saturating_add_signed(delta)),
+            (named, _) => named,
+        }
+    }
+
+    /// May the job be changed so by that user, in the state that it is in?
+    fn permits(&self, by: Authority, change: &JobChange, now: Timestamp) -> Result<(), Refusal> {
+        let waiting = matches!(self.record.phase, Phase::Pending);
+        if self.record.phase.end().is_some() && !only_comments(change) {
+            return Err(Refusal::AlreadyDone);
         }
         let of_waiting_jobs = change.partitions.is_some()
             || change.nodes.is_some()
@@ -166,14 +201,15 @@ impl JobCore {
         if change.request.has_zero() {
             return Err(Refusal::BadNodeCount);
         }
-        if change.request.deadline.is_some_and(|at| at <= turn.now) {
+        if change.request.deadline.is_some_and(|at| at <= now) {
             return Err(Refusal::InvalidTimeLimit);
         }
         if change.array_limit.is_some() && self.record.array.is_none() && self.record.array_task.is_none() {
             return Err(Refusal::InvalidArray);
         }
         if !by.admin {
-            let raises_priority = change.priority.is_some_and(|p| p > self.priority());
+            let shown = if self.record.hold.is_some() { 0 } else { self.priority() };
+            let raises_priority = change.priority.is_some_and(|p| p > shown);
             if raises_priority
                 || change.nice.is_some_and(|n| n < self.record.spec.nice)
                 || change.admin_comment.is_some()
@@ -183,24 +219,16 @@ impl JobCore {
                 return Err(Refusal::AccessDenied);
             }
         }
-        if let Some(delta) = change.time_limit_delta_secs.take()
-            && let TimeLimit::Secs(secs) = change.time_limit.unwrap_or(self.shown_limit())
+        let limit = self.limit_after(change);
+        if waiting
+            && (change.time_min.is_some() || change.time_limit.is_some() || change.time_limit_delta_secs.is_some())
         {
-            change.time_limit = Some(TimeLimit::Secs(secs.saturating_add_signed(delta)));
-        }
-        let limit = change.time_limit.unwrap_or(self.shown_limit());
-        if waiting && (change.time_min.is_some() || change.time_limit.is_some()) {
             let least = change.time_min.or(self.record.spec.time_min);
             if least.is_some_and(|least| least != limit && least.min(limit) == limit) {
                 return Err(Refusal::InvalidTimeLimit);
             }
         }
-        if waiting {
-            self.abandon_commit(turn);
-            self.update_waiting(by, change, turn)
-        } else {
-            self.update_running(by, change, turn)
-        }
+        Ok(())
     }
 
     fn update_waiting(&mut self, by: Authority, mut change: JobChange, turn: &mut Turn<'_>) -> Result<(), Refusal> {
@@ -208,6 +236,10 @@ impl JobCore {
         if change.priority == Some(0) {
             change.priority = None;
             self.hold(if by.admin { HeldBy::Admin } else { HeldBy::User }, turn)?;
+        }
+        // Any other permits a held job to run (scontrol(1)).
+        if let Some(priority) = change.priority.filter(|_| self.record.hold.is_some()) {
+            self.save(JobEvent::Released { priority }, turn);
         }
         let asks_anew = change.dependencies.is_some();
         if let (Some(nice), Some(calculated)) = (change.nice, &mut self.calculated) {
@@ -251,6 +283,11 @@ impl JobCore {
             turn.out.push(JobEffect::MoveEnd { node: node.to_owned(), sluid, expected_end });
         }
     }
+}
+
+/// An administrator's hold is not a user's to take away.
+fn may_release(held: HeldBy, by: Authority) -> Result<(), Refusal> {
+    if held.binds_user() && !by.admin { Err(Refusal::AccessDenied) } else { Ok(()) }
 }
 
 fn only_comments(change: &JobChange) -> bool {

@@ -722,6 +722,19 @@ fn only_an_array_has_a_limit_of_tasks() {
 }
 
 #[test]
+fn tasks_that_would_refuse_are_not_split_off_to_say_so() {
+    let some = || Some(vec![(2, 3, 1)]);
+    let mut array_job = Bench::with(JobSpec { array: Some(array(1, 9, None)), ..spec() });
+    let raise = JobChange { nice: Some(-5), ..JobChange::default() };
+    let (answer, out) = array_job.command(ALICE, some(), JobCommand::Update(Box::new(raise)));
+    assert_eq!((answer, out.len()), (Err(Refusal::AccessDenied), 1), "nothing but the answer: {out:?}");
+    array_job.command(ROOT, None, JobCommand::Hold { admin: true }).0.unwrap();
+    let (answer, out) = array_job.command(ALICE, some(), JobCommand::Release);
+    assert_eq!((answer, out.len()), (Err(Refusal::AccessDenied), 1), "{out:?}");
+    assert_eq!(array_job.view().array_pending.unwrap().ranges, [(1, 9, 1)]);
+}
+
+#[test]
 fn whole_arrays_are_depended_on_through_their_record() {
     let mut array_job = Bench::with(JobSpec { array: Some(array(1, 3, None)), ..spec() });
     array_job.send(JobInput::Subscribe { by: JobId(20) });
@@ -1075,6 +1088,26 @@ fn calculated_priorities_are_shown_and_not_saved() {
     job.send(JobInput::Priority(81));
     assert_eq!(job.view().priority, 81);
     assert_eq!(job.replayed(), *job.core.record());
+}
+
+#[test]
+fn a_priority_permits_a_held_job_to_run() {
+    let priority = |priority| {
+        JobCommand::Update(Box::new(JobChange { priority: Some(priority), ..JobChange::default() }))
+    };
+    for admin in [false, true] {
+        let mut job = Bench::with(spec());
+        job.command(ROOT, None, JobCommand::Hold { admin }).0.unwrap();
+        assert_eq!(job.order(priority(1)), Err(Refusal::AccessDenied), "only administrators raise it from 0");
+        assert_eq!((job.view().priority, job.view().eligible), (0, false));
+        job.command(ROOT, None, priority(70)).0.unwrap();
+        let view = job.view();
+        assert_eq!((view.priority, view.eligible, view.reason), (70, true, Reason::None));
+        job.send(JobInput::Site(Arc::new(JobSite { multifactor: true, ..JobSite::default() })));
+        job.send(JobInput::Priority(81));
+        assert_eq!(job.view().priority, 70, "it stays as it was set");
+        assert_eq!(job.replayed(), *job.core.record());
+    }
 }
 
 /// A job that asks for licenses, and a proposal with them.

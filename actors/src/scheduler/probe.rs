@@ -88,8 +88,29 @@ impl Feasibility {
     /// here: such a job may wait with `PartitionNodeLimit`.
     pub fn check(&mut self, job: &JobView) -> Result<(), Infeasible> {
         let mut worst = Infeasible::Nodes;
-        for name in &job.partitions {
-            let Some((place, partition)) = self.view.partition(name) else { continue };
+        for request in self.requests(job) {
+            if self.known.len() >= MOST_KNOWN {
+                self.known.clear();
+            }
+            let view = &self.view;
+            let answer = *self.known.entry(request).or_insert_with_key(|request| could_run(view, request));
+            match answer {
+                Ok(()) => return Ok(()),
+                Err(why) => worst = why,
+            }
+        }
+        Err(worst)
+    }
+
+    /// Is the answer for both the same, whatever it is, since they ask for the same in the same partitions?
+    pub fn ask_alike(&self, one: &JobView, other: &JobView) -> bool {
+        self.requests(one) == self.requests(other)
+    }
+
+    /// What the job asks for, in each of its partitions.
+    fn requests(&self, job: &JobView) -> Vec<Request> {
+        let in_partition = |name: &String| {
+            let (place, partition) = self.view.partition(name)?;
             let request = Request::new(&self.view, job, place, &|name| self.names.get(name).copied());
             let mut request = request.on_any_switches();
             // Nobody is there who could keep a node to himself or to a label.
@@ -102,17 +123,9 @@ impl Feasibility {
                 request.node_sizes = Default::default();
                 request.near = None;
             }
-            if self.known.len() >= MOST_KNOWN {
-                self.known.clear();
-            }
-            let view = &self.view;
-            let answer = *self.known.entry(request).or_insert_with_key(|request| could_run(view, request));
-            match answer {
-                Ok(()) => return Ok(()),
-                Err(why) => worst = why,
-            }
-        }
-        Err(worst)
+            Some(request)
+        };
+        job.partitions.iter().filter_map(in_partition).collect()
     }
 
     /// Could all components of a heterogeneous job, each of which could run alone, run at one time if every node were idle

@@ -4,7 +4,7 @@ use super::{Session, full_word, too_few, too_many};
 use crate::query::{asking::AskError, choices};
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest, JobAction, JobSelector},
-    refusal::Refusal,
+    spec::ArraySpec,
 };
 use std::{fs, io::Write as _, os::unix::fs::OpenOptionsExt as _};
 
@@ -81,33 +81,47 @@ pub fn top(session: &mut Session, words: &[String]) -> i32 {
     tell(session, answer, &jobs, None)
 }
 
-/// Tells what came of a request about jobs: a line for each that failed, and with `call` a last one naming the call.
+/// Tells what came of a request about jobs: a line for each that failed, and with `call` a last one naming the call. Tasks of
+/// an array are told in lines of their own form, and those of them that had no error too where others had one.
 pub fn tell(
     session: &Session,
     answer: Result<CommandReply, AskError>,
     jobs: &[JobSelector],
     call: Option<&str>,
 ) -> i32 {
-    let failures: Vec<(String, Refusal)> = match answer {
-        Ok(CommandReply::PerJob(results)) => results
-            .into_iter()
-            .filter_map(|(job, result)| result.err().map(|refusal| (job.to_string(), refusal)))
-            .collect(),
+    let results = match answer {
+        Ok(CommandReply::PerJob(results)) => results,
         Ok(_) => Vec::new(),
-        Err(AskError::Refused(refusal)) => {
-            let names: Vec<String> = jobs.iter().map(ToString::to_string).collect();
-            vec![(names.join(","), refusal)]
-        }
+        Err(AskError::Refused(refusal)) => jobs.iter().map(|job| (job.clone(), Err(refusal.clone()))).collect(),
         Err(error) => return session.failed("slurm_update", &error),
     };
-    for (job, refusal) in &failures {
-        session.plain_error(format_args!("{refusal} for job {job}"));
+    let mut last = None;
+    for (job, result) in &results {
+        match (result, &job.tasks) {
+            (Err(refusal), Some(tasks)) => {
+                session.plain_error(format_args!("{}: {refusal}", tasks_text(job, tasks)));
+            }
+            (Err(refusal), None) => {
+                session.plain_error(format_args!("{refusal} for job {job}"));
+            }
+            // Named since others of its array refuse.
+            (Ok(()), Some(tasks)) if !jobs.contains(job) => {
+                session.plain_error(format_args!("{}: No error", tasks_text(job, tasks)));
+            }
+            (Ok(()), _) => {}
+        }
+        last = result.as_ref().err().map(|refusal| (refusal, job.tasks.is_some())).or(last);
     }
-    match (failures.last(), call) {
+    match (last, call) {
         (None, _) => 0,
-        (Some((_, refusal)), Some(call)) => session.plain_error(format_args!("{call}{refusal}")),
-        (Some(_), None) => 1,
+        (Some((refusal, false)), Some(call)) => session.plain_error(format_args!("{call}{refusal}")),
+        (Some(_), _) => 1,
     }
+}
+
+/// `12_1-3,5`
+fn tasks_text(job: &JobSelector, tasks: &[(u32, u32, u32)]) -> String {
+    format!("{}_{}", job.job, ArraySpec { ranges: tasks.to_vec(), limit: None }.indices_text())
 }
 
 /// `write batch_script JOB [FILE|-]`

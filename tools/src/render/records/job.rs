@@ -37,11 +37,12 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
     let label = spec.mcs_label.as_deref().unwrap_or("N/A");
     r.line(format!("UserId={}({}) GroupId={}({}) MCS_label={label}", job.user, job.uid, job.group, job.gid));
     r.line(format!(
-        "Priority={} Nice={} Account={} QOS={}",
+        "Priority={} Nice={} Account={} QOS={}{}",
         job.priority,
         spec.nice,
         or_null(spec.account.as_deref()),
-        or_null(spec.qos.as_deref())
+        or_null(spec.qos.as_deref()),
+        spec.wckey.as_ref().map(|key| format!(" WCKey={key}")).unwrap_or_default()
     ));
     r.line(format!(
         "JobState={} Reason={} Dependency={}",
