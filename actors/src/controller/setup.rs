@@ -284,6 +284,7 @@ pub fn node_site(config: &Config, epoch: u64, ports: &Ports) -> NodeSite {
         slurm_user: (by_name.map_or(0, |u| u.uid), config.slurm_user.clone()),
         credential_key,
         key_id,
+        config_overrides: config.config_overrides(),
     }
 }
 

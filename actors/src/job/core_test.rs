@@ -1092,9 +1092,8 @@ fn calculated_priorities_are_shown_and_not_saved() {
 
 #[test]
 fn a_priority_permits_a_held_job_to_run() {
-    let priority = |priority| {
-        JobCommand::Update(Box::new(JobChange { priority: Some(priority), ..JobChange::default() }))
-    };
+    let priority =
+        |priority| JobCommand::Update(Box::new(JobChange { priority: Some(priority), ..JobChange::default() }));
     for admin in [false, true] {
         let mut job = Bench::with(spec());
         job.command(ROOT, None, JobCommand::Hold { admin }).0.unwrap();

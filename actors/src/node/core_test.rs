@@ -17,7 +17,7 @@ use garrick_model::{
         command::{NodeChange, NodeStateChange},
         node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
     },
-    resources::{CpuSet, MemoryMib, NodeShare, SpecCores},
+    resources::{CpuSet, MemoryMib, NodeShape, NodeShare, SpecCores},
     state::NodeBase,
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
@@ -296,6 +296,27 @@ fn less_memory_than_configured_is_invalid_until_it_registers_right() {
     assert_eq!(reserve(&mut core, ask(1, 0..2, 0)), Err(ReserveRefusal::OutOfService("invalid")));
     core.handle(NOW, NodeInput::Registered(Box::new(registration(2, vec![]))), &mut Vec::new());
     assert!(!core.view().flags.invalid && core.view().reason.is_none());
+}
+
+#[test]
+fn where_the_configuration_overrides_a_node_counts_as_what_it_says() {
+    for config_overrides in [false, true] {
+        let mut core = core_with(NodeSite { config_overrides, ..NodeSite::default() });
+        let mut poor = registration(1, vec![]);
+        poor.facts.shape = NodeShape { cpus: 1, cores_per_socket: 1, memory: MemoryMib(500), ..poor.facts.shape };
+        let mut out = Vec::new();
+        core.handle(NOW, NodeInput::Registered(Box::new(poor)), &mut out);
+        assert_eq!(core.view().flags.invalid, !config_overrides);
+        let told = out.iter().find_map(|effect| match effect {
+            NodeEffect::ToAgent { frame, .. } => match &**frame {
+                ControllerToNode::Welcome { shape, .. } => Some(shape.clone()),
+                _ => None,
+            },
+            _ => None,
+        });
+        let shape = core.view().shape.clone();
+        assert_eq!(told, Some(config_overrides.then(|| Box::new(shape))), "its runs are told the same");
+    }
 }
 
 fn gpus(count: u64) -> GresEntry {

@@ -91,6 +91,8 @@ pub struct NodeSite {
     pub credential_key: Vec<u8>,
     /// Its id.
     pub key_id: String,
+    /// What is configured of a node counts, whatever its machine has.
+    pub config_overrides: bool,
 }
 
 impl Default for NodeSite {
@@ -102,6 +104,7 @@ impl Default for NodeSite {
             slurm_user: (0, "root".to_owned()),
             credential_key: Vec::new(),
             key_id: String::new(),
+            config_overrides: false,
         }
     }
 }

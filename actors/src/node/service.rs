@@ -52,6 +52,7 @@ impl NodeCore {
             key_id: self.site.key_id.clone(),
             runs: self.account.holds().filter(|h| !h.kept).map(|h| (h.job, h.sluid)).collect(),
             neighbours: self.settings.neighbours.clone(),
+            shape: self.site.config_overrides.then(|| Box::new(self.settings.shape.clone())),
         };
         self.to_agent(first, out);
         self.check_shape(now, out);
@@ -108,7 +109,10 @@ impl NodeCore {
         let cores = |s: &garrick_model::resources::NodeShape| {
             u64::from(s.sockets) * u64::from(s.cores_per_socket) * u64::from(s.threads_per_core)
         };
-        let problem = if cores(found) < cores(wanted) {
+        let problem = if self.site.config_overrides {
+            // A device that is not there cannot be given.
+            low_gres(&found.gres, &wanted.gres)
+        } else if cores(found) < cores(wanted) {
             Some("Low socket*core*thread count".to_owned())
         } else if found.cpus < wanted.cpus {
             Some("Low CPUs".to_owned())

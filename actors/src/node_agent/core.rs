@@ -202,8 +202,9 @@ impl NodeAgentCore {
 
     fn controller(&mut self, message: ControllerToNode, out: &mut Vec<AgentEffect>) {
         match message {
-            ControllerToNode::Welcome { credential_key, key_id, runs, neighbours, .. } => {
+            ControllerToNode::Welcome { credential_key, key_id, runs, neighbours, shape, .. } => {
                 out.push(AgentEffect::Neighbours(neighbours));
+                out.extend(shape.map(AgentEffect::CountAs));
                 self.welcome = true;
                 self.renew_lease(out);
                 out.push(AgentEffect::TrustKey { key: credential_key.into_vec(), id: key_id });

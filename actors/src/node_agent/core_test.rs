@@ -139,6 +139,7 @@ impl Bench {
             key_id: "k".into(),
             runs: runs.to_vec(),
             neighbours: Vec::new(),
+            shape: None,
         })));
         all
     }

@@ -8,6 +8,7 @@ use garrick_model::{
         node::{AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, Neighbour, NodeToController},
         stepd::{NodeToStepd, StepdToNode},
     },
+    resources::NodeShape,
     view::{NodeFacts, NodeLoad},
 };
 use garrick_runtime::Message;
@@ -356,6 +357,8 @@ pub enum AgentEffect {
     AskPeers,
     /// Nodes that came at run time and may be asked, too.
     Neighbours(Vec<Neighbour>),
+    /// Runs that start from now on are told that the node has this, but for GRES.
+    CountAs(Box<NodeShape>),
     /// Read the configuration again.
     Reconfigure,
     /// End this daemon.

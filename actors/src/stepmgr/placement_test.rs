@@ -127,6 +127,8 @@ fn steps_of_an_arbitrary_job_are_on_the_nodes_of_its_list() {
     assert_eq!(ranks(StepSpec { tasks: Some(1), ..step("a") }), [(2, vec![0])]);
     let more = StepSpec { tasks: Some(4), nodes: nodes(3), ..step("a") };
     assert_eq!(ranks(more), [(0, vec![0, 1]), (1, vec![2]), (2, vec![3])], "as block");
+    assert_eq!(ranks(StepSpec { tasks: None, nodes: nodes(1), ..step("a") }), [(2, vec![0])], "the list's first node");
+    assert_eq!(ranks(StepSpec { tasks: None, nodes: nodes(2), ..step("a") }), [(0, vec![1]), (2, vec![0, 2])]);
     let own = StepSpec { nodelist: vec!["n2".into()], tasks: Some(2), ..step("a") };
     assert_eq!(ranks(own), [(1, vec![0, 1])]);
 }

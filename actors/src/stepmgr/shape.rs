@@ -9,7 +9,7 @@ use garrick_model::{
     resources::MemoryRequest,
     spec::{CpuBind, Distribution, StepSharing, StepSpec},
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Memory a step needs on each of its nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -214,7 +214,7 @@ fn task_slots(spec: &StepSpec, job: &JobShape) -> Result<Vec<u32>, Refusal> {
     let of_job = spec.task_nodes.is_empty()
         && spec.nodelist.is_empty()
         && spec.tasks.is_none_or(|tasks| tasks as usize <= job.task_nodes.len());
-    let listed = if of_job { &job.task_nodes } else { &spec.task_nodes };
+    let listed = if of_job { first_nodes(&job.task_nodes, spec) } else { &spec.task_nodes[..] };
     if listed.is_empty() {
         return Ok(Vec::new());
     }
@@ -225,6 +225,17 @@ fn task_slots(spec: &StepSpec, job: &JobShape) -> Result<Vec<u32>, Refusal> {
     }
     let slot = |name: &String| job.slots.get(name).copied().ok_or_else(|| Refusal::InvalidNode(name.clone()));
     listed.iter().take(tasks as usize).map(slot).collect()
+}
+
+/// The job's list as far as it names no more nodes than the step may have.
+fn first_nodes<'j>(listed: &'j [String], spec: &StepSpec) -> &'j [String] {
+    let Some(most) = spec.nodes.map(|nodes| nodes.max.unwrap_or(nodes.min) as usize) else { return listed };
+    let mut seen = BTreeSet::new();
+    let within = listed.iter().take_while(|name| {
+        seen.insert(name.as_str());
+        seen.len() <= most
+    });
+    &listed[..within.count()]
 }
 
 /// CPUs that each task brings with its GPUs: those of the step divided among its tasks, rounded up.

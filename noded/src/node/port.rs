@@ -196,6 +196,7 @@ impl AgentPort for NodePort {
                 self.later(async move { AgentInput::PeersSaid(neighbours.ask().await) });
             }
             AgentEffect::Neighbours(joined) => self.neighbours.told(joined),
+            AgentEffect::CountAs(shape) => *self.world.counts_as() = Some(*shape),
             AgentEffect::Reconfigure => (self.reconfigure)(),
             AgentEffect::Exit => {
                 let _ = self.exit.send(true);

@@ -15,7 +15,10 @@ use crate::{
     stepd::orders::{StepdOrders, StepdSettings},
 };
 use garrick_actors::node_agent::{PrepareFailure, RunKey};
-use garrick_model::messages::node::{JobCredential, JobLaunch};
+use garrick_model::{
+    messages::node::{JobCredential, JobLaunch},
+    resources::NodeShape,
+};
 use std::{
     borrow::Cow,
     collections::BTreeMap,
@@ -26,7 +29,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        Arc,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -61,6 +64,8 @@ pub struct RunWorld {
     pub sweep_limit: Duration,
     /// The daemon ends and takes its runs with it: none is started again.
     pub closing: Arc<AtomicBool>,
+    /// What the controller says that this node counts as.
+    pub counts_as: Arc<Mutex<Option<NodeShape>>>,
 }
 
 /// The variables of prolog and epilog (slurm.conf(5), prolog_epilog).
@@ -95,6 +100,11 @@ impl RunWorld {
         self.settings.doors.join(format!("j{}-{}-{tail}.sock", run.job.0, self.node))
     }
 
+    /// What the controller says that this node counts as.
+    pub fn counts_as(&self) -> MutexGuard<'_, Option<NodeShape>> {
+        self.counts_as.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Folder, prolog, cgroup, process.
     pub async fn prepare(
         &self,
@@ -107,6 +117,10 @@ impl RunWorld {
         let mut settings = self.settings.clone();
         if let Some(minutes) = self.over_time.get(&credential.partition) {
             settings.over_time_minutes = *minutes;
+        }
+        if let Some(shape) = self.counts_as().clone() {
+            let gres = std::mem::take(&mut settings.shape.gres);
+            settings.shape = NodeShape { gres, ..shape };
         }
         let orders = StepdOrders {
             launch,

@@ -226,6 +226,7 @@ pub async fn start(
         log: cluster.log_file(Some(&node.name)),
         sweep_limit: Duration::from_secs(config.unkillable_step_timeout_secs.max(1).into()),
         closing: Arc::default(),
+        counts_as: Arc::default(),
     });
     world.spool.remove_unfinished()?;
     if options.clean {

@@ -305,6 +305,7 @@ impl World {
             AgentEffect::Watch { .. }
             | AgentEffect::NoteManager { .. }
             | AgentEffect::Neighbours(_)
+            | AgentEffect::CountAs(_)
             | AgentEffect::TrustKey { .. }
             | AgentEffect::AnswerCommand { .. }
             | AgentEffect::OwnTrace { .. }

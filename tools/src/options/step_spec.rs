@@ -8,7 +8,7 @@ use super::{
 };
 use garrick_model::{
     resources::MemoryRequest,
-    spec::{HetPart, MultiProg, Sharing, StdinTo, StepSharing, StepSpec, StreamTarget},
+    spec::{Distribution, HetPart, MultiProg, Sharing, StdinTo, StepSharing, StepSpec, StreamTarget},
 };
 use serde_bytes::ByteBuf;
 use std::{ffi::OsString, path::Path};
@@ -62,6 +62,10 @@ pub fn build(
     let tasks_per_node = typed.ntasks_per_node.filter(|per_node| {
         per_node.source != Source::Environment || typed.ntasks.is_none_or(|n| n.source == Source::Environment)
     });
+    // A list says how many tasks there are, not the job's variables: the step's own, or as much of the job's as is on so many
+    // nodes.
+    let some_of_jobs = typed.distribution == Some(Distribution::Arbitrary) && nodes.is_some() && !inherited;
+    let listed = !task_nodes.is_empty() || some_of_jobs;
     // Memory in the environment is the job's, not this step's: a step that took it would shut out all others.
     let memory = typed.memory.filter(|m| m.source != Source::Environment).map_or(MemoryRequest::Default, |m| m.value);
     let cpus_per_task = gres::cpus_of_task(typed);
@@ -82,8 +86,7 @@ pub fn build(
         inherited_gres,
         name: typed.job_name.clone().filter(|n| !n.is_empty()).unwrap_or_else(|| base_name(&work.program)),
         nodes,
-        // A list says how many tasks there are, not the job's variables.
-        tasks: typed.ntasks.filter(|n| task_nodes.is_empty() || n.source != Source::Environment).map(|n| n.value),
+        tasks: typed.ntasks.filter(|n| !listed || n.source != Source::Environment).map(|n| n.value),
         tasks_per_node: tasks_per_node.map(|n| n.value),
         cpus_per_task,
         memory,
@@ -151,6 +154,14 @@ mod tests {
 
     const JOB: &[(&str, &str)] =
         &[("SLURM_NNODES", "2"), ("SLURM_NTASKS", "8"), ("SLURM_NTASKS_PER_NODE", "4"), ("SLURM_MEM_PER_NODE", "500")];
+
+    #[test]
+    fn a_step_on_some_nodes_of_an_arbitrary_jobs_list_has_the_tasks_that_are_there() {
+        let job: Vec<(&str, &str)> = [JOB, &[("SLURM_DISTRIBUTION", "arbitrary")]].concat();
+        let tasks = |args: &str| built(&job, args).spec.tasks;
+        assert_eq!((tasks("-N1"), tasks(""), tasks("-N1 -n3")), (None, Some(8), Some(3)));
+        assert_eq!(built(JOB, "-N1").spec.tasks, Some(8));
+    }
 
     #[test]
     fn a_step_without_options_takes_its_jobs_layout() {

@@ -7,6 +7,7 @@ use crate::{
     messages::command::{Caller, CommandReply, CommandRequest, TraceLine},
     packed_steps::PackedSteps,
     refusal::Refusal,
+    resources::NodeShape,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
     step_selector::WhichSteps,
@@ -142,6 +143,9 @@ pub enum ControllerToNode {
         /// Nodes that came at run time, to be asked whether they have the controller.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         neighbours: Vec<Neighbour>,
+        /// What the node counts as, whatever its machine has (`config_overrides`), but for GRES.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shape: Option<Box<NodeShape>>,
     },
     /// Registration declined; the agent logs it and tries again later.
     Declined(Refusal),
