@@ -586,6 +586,9 @@ pub struct StepSpec {
     /// `--cpu-bind`.
     #[serde(default)]
     pub cpu_bind: CpuBind,
+    /// `--cpu-bind=verbose`.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub says_cpu_bind: bool,
     /// `-t`.
     #[serde(default)]
     pub time_limit: Option<TimeLimit>,

@@ -128,6 +128,7 @@ pub fn unknown_launch() -> StepLaunch {
         umask: 0o022,
         rlimits: Vec::new(),
         cpu_bind: CpuBind::None,
+        says_cpu_bind: false,
         within: Default::default(),
         gpu_bind: GpuBind::None,
         cpus_per_task: 1,

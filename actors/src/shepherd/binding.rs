@@ -3,9 +3,11 @@
 
 use super::state::StepHere;
 use garrick_model::{
+    env_vars::{SLURM_CPU_BIND, SLURM_CPU_BIND_LIST, SLURM_CPU_BIND_TYPE, SLURM_CPU_BIND_VERBOSE},
     resources::{CpuSet, NodeShape},
-    spec::{CpuBind, CpuOrder, WithinNode},
+    spec::{CpuBind, CpuOrder, EnvEntry, WithinNode},
 };
+use serde_bytes::ByteBuf;
 use std::collections::VecDeque;
 
 /// CPUs of the machine to bind a task to; none where the job's own binding is what it gets.
@@ -41,6 +43,78 @@ pub(super) fn cpus_of(map: &[u32], shape: &NodeShape, step: &StepHere, local_id:
         }
         CpuBind::None | CpuBind::Map(_) | CpuBind::Default => cpus.clone(),
     }
+}
+
+/// What users are told of the binding of a step's tasks here.
+pub(super) struct Bound<'a> {
+    map: &'a [u32],
+    job_cpus: &'a CpuSet,
+    shape: &'a NodeShape,
+    step: &'a StepHere,
+}
+
+impl<'a> Bound<'a> {
+    pub(super) const fn new(map: &'a [u32], job_cpus: &'a CpuSet, shape: &'a NodeShape, step: &'a StepHere) -> Self {
+        Self { map, job_cpus, shape, step }
+    }
+
+    /// CPUs of the machine as a mask.
+    fn mask(&self, local_id: u32) -> String {
+        let own = affinity(self.map, self.job_cpus, self.shape, self.step, local_id);
+        if !own.is_empty() {
+            return mask_text(own);
+        }
+        mask_text(self.step.share.cpus.iter().filter_map(|cpu| self.map.get(cpu as usize).copied()))
+    }
+
+    /// The variables of srun(1), where CPUs are known and somebody could bind to them.
+    pub(super) fn variables(&self) -> Vec<EnvEntry> {
+        let launch = &self.step.launch;
+        if self.map.is_empty() || launch.batch {
+            return Vec::new();
+        }
+        let (kind, list) = match &launch.cpu_bind {
+            CpuBind::None => ("none", Vec::new()),
+            CpuBind::Map(list) => ("map_cpu:", list.iter().map(ToString::to_string).collect()),
+            _ => ("mask_cpu:", (0..self.step.tasks_here).map(|task| self.mask(task)).collect()),
+        };
+        let (list, verbosity) = (list.join(","), if launch.says_cpu_bind { "verbose" } else { "quiet" });
+        let variables = [
+            format!("{SLURM_CPU_BIND}={verbosity},{kind}{list}"),
+            format!("{SLURM_CPU_BIND_LIST}={list}"),
+            format!("{SLURM_CPU_BIND_TYPE}={kind}"),
+            format!("{SLURM_CPU_BIND_VERBOSE}={verbosity}"),
+        ];
+        variables.into_iter().map(|text| EnvEntry::from(text.into_bytes())).collect()
+    }
+
+    /// The line of `--cpu-bind=verbose`, before and behind the task's process id (as seen with Slurm).
+    pub(super) fn says(&self, node: &str, rank: u32, local_id: u32) -> Option<[ByteBuf; 2]> {
+        let launch = &self.step.launch;
+        if !launch.says_cpu_bind || self.map.is_empty() || launch.batch {
+            return None;
+        }
+        let (kind, mask) = match &launch.cpu_bind {
+            CpuBind::None => ("NONE", "0x0".to_owned()),
+            CpuBind::Map(_) => ("MAP ", format!("{} set", self.mask(local_id))),
+            _ => ("MASK", format!("{} set", self.mask(local_id))),
+        };
+        let before = format!("cpu-bind={kind} - {node}, task {rank:>2} {local_id:>2} [");
+        Some([ByteBuf::from(before.into_bytes()), ByteBuf::from(format!("]: mask {mask}\n").into_bytes())])
+    }
+}
+
+/// `0x3` for CPUs 0 and 1.
+fn mask_text(cpus: impl IntoIterator<Item = u32>) -> String {
+    let mut digits: Vec<u32> = Vec::new();
+    for cpu in cpus {
+        let place = cpu as usize / 4;
+        digits.resize(digits.len().max(place + 1), 0);
+        digits[place] |= 1 << (cpu % 4);
+    }
+    let digits = digits.iter().rev().filter_map(|digit| char::from_digit(*digit, 16));
+    let text: String = digits.collect();
+    format!("0x{}", if text.is_empty() { "0" } else { &text })
 }
 
 /// Who says how tasks go over sockets or cores, and not what they are bound to, has them bound to threads, cores or sockets
@@ -174,6 +248,12 @@ mod tests {
         let within = WithinNode { sockets: Some(sockets), cores };
         let all = (0..tasks.0).map(|task| own(shape, &cpus, within, tasks.1, task).to_string());
         all.collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn masks_are_hexadecimal_however_many_cpus_there_are() {
+        let masks = [vec![], vec![0], vec![1, 0], vec![4], vec![0, 130]].map(mask_text);
+        assert_eq!(masks, ["0x0", "0x1", "0x3", "0x10", "0x400000000000000000000000000000001"]);
     }
 
     #[test]

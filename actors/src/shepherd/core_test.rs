@@ -16,6 +16,7 @@ use garrick_model::{
     spec::{CpuBind, CpuOrder, OpenMode, StdinTo, StreamTarget},
     state::ExitStatus,
 };
+use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 const NOW: Timestamp = Timestamp::from_secs(1_795_255_260);
@@ -124,6 +125,7 @@ fn launch() -> StepLaunch {
         umask: 0o022,
         rlimits: Vec::new(),
         cpu_bind: CpuBind::Default,
+        says_cpu_bind: false,
         within: Default::default(),
         gpu_bind: Default::default(),
         cpus_per_task: 1,
@@ -194,6 +196,8 @@ fn environment(id: u32, over: Option<u32>, entry: &str) -> ShepherdEffect {
 #[test]
 fn a_task_is_spawned_with_what_it_shares_sent_once() {
     let mut rig = Rig::new();
+    // Nobody knows which CPUs its own are.
+    rig.core.config.cpu_map.clear();
     let first = rig.launch(|_, _| {}, 1);
     let setting = TaskSetting { environment: 4, work_dir: "/home/alice".into(), umask: 0o022, rlimits: Vec::new() };
     let spawn = ToLauncher::Spawn(Box::new(SpawnTask {
@@ -206,6 +210,7 @@ fn a_task_is_spawned_with_what_it_shares_sent_once() {
         pack: None,
         pty: false,
         affinity: Vec::new(),
+        says: None,
         cgroups: None,
         quiet: false,
         after: None,
@@ -508,6 +513,46 @@ fn steps_that_use_part_of_the_node_are_bound_to_it() {
     assert_eq!(bound(CpuBind::Cores, 1..3, 2), [vec![11], vec![12]]);
     assert_eq!(bound(CpuBind::None, 1..3, 1), [Vec::<u32>::new()]);
     assert_eq!(bound(CpuBind::Map(vec![7, 5]), 1..3, 2), [vec![7], vec![5]]);
+}
+
+#[test]
+fn tasks_and_users_are_told_what_they_are_bound_to() {
+    let told = |bind: CpuBind, verbose: bool, cpus: std::ops::Range<u32>| {
+        let mut rig = Rig::new();
+        let change = |l: &mut StepLaunch, s: &mut StepNodeShare| {
+            (l.cpu_bind, l.says_cpu_bind) = (bind, verbose);
+            s.cpus = CpuSet::from(cpus);
+        };
+        let launched = rig.launch(change, 2);
+        let spawned = spawns(&launched);
+        let text = |bytes: &ByteBuf| String::from_utf8(bytes.to_vec()).unwrap();
+        let of_binding = |task: &SpawnTask| {
+            let all = task.extra_env.iter().map(text).filter(|entry| entry.starts_with("SLURM_CPU_BIND"));
+            all.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(of_binding(spawned[0]), of_binding(spawned[1]), "all tasks of a node are told the same");
+        let says = |task: &SpawnTask| task.says.as_ref().map(|says| says.each_ref().map(text).join("7"));
+        let says: Vec<String> = spawned.iter().filter_map(|task| says(task)).collect();
+        (of_binding(spawned[0]), says.join(""))
+    };
+    let variables = |verbosity: &str, kind: &str, list: &str| {
+        format!(
+            "SLURM_CPU_BIND={verbosity},{kind}{list} SLURM_CPU_BIND_LIST={list} SLURM_CPU_BIND_TYPE={kind} \
+             SLURM_CPU_BIND_VERBOSE={verbosity}"
+        )
+    };
+    let line = |kind: &str, task: u32, mask: &str| {
+        format!("cpu-bind={kind} - n1, task {task:>2} {task:>2} [7]: mask {mask}\n")
+    };
+    let both = |kind: &str, first: &str, second: &str| line(kind, 0, first) + &line(kind, 1, second);
+    let cores = told(CpuBind::Cores, true, 1..3);
+    assert_eq!(cores, (variables("verbose", "mask_cpu:", "0x800,0x1000"), both("MASK", "0x800 set", "0x1000 set")));
+    let whole = told(CpuBind::Default, false, 0..4);
+    assert_eq!(whole, (variables("quiet", "mask_cpu:", "0x3c00,0x3c00"), String::new()), "the job's CPUs");
+    let none = told(CpuBind::None, true, 0..4);
+    assert_eq!(none, (variables("verbose", "none", ""), both("NONE", "0x0", "0x0")));
+    let map = told(CpuBind::Map(vec![1, 0]), true, 0..4);
+    assert_eq!(map, (variables("verbose", "map_cpu:", "1,0"), both("MAP ", "0x2 set", "0x1 set")));
 }
 
 /// Examples 10 to 13 of Slurm's page on CPU management, on CPUs 10 to 17 of a machine with two sockets of four cores.

@@ -1,7 +1,7 @@
 //! The shepherd's part about tasks: launching, failures to launch in Slurm's wording, ends.
 
 use crate::shepherd::{
-    binding,
+    binding::{self, Bound},
     core::ShepherdCore,
     ending::kill_groups,
     messages::{PassedFd, ShepherdEffect, ShepherdTimer},
@@ -121,6 +121,8 @@ impl ShepherdCore {
 
     fn spawn_all(&mut self, step: StepId, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get_mut(&step) else { return };
+        let bound = Bound::new(&self.config.cpu_map, &self.config.job_cpus, &self.config.shape, here).variables();
+        here.own_env.extend(bound);
         let mut tasks = std::mem::take(&mut here.unspawned).into_iter();
         while let Some(task) = tasks.next() {
             self.spawn(step, task, tasks.len() == 0, out);
@@ -143,6 +145,8 @@ impl ShepherdCore {
             stdio::plan(here, place, &task, token);
         let (map, shape) = (&self.config.cpu_map, &self.config.shape);
         let affinity = binding::affinity(map, &self.config.job_cpus, shape, here, task.local_id);
+        let says =
+            Bound::new(map, &self.config.job_cpus, shape, here).says(&self.config.node, task.rank, task.local_id);
         let on = (task.local_id, &binding::cpus_of(map, shape, here, task.local_id));
         let gpus = self.config.gpus.of_task(&here.share.gres, &here.launch.gpu_bind, on, here.launch.batch);
         let TaskLaunch { rank, argv, extra_env: task_env, .. } = task;
@@ -182,6 +186,7 @@ impl ShepherdCore {
             pack,
             pty,
             affinity,
+            says,
             cgroups,
             quiet,
             after,

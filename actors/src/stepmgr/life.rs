@@ -447,6 +447,7 @@ fn batch_step_spec() -> StepSpec {
         tasks: Some(1),
         sharing: StepSharing::Overlap,
         cpu_bind: CpuBind::None,
+        says_cpu_bind: false,
         within: Default::default(),
         stdin: StreamTarget::Null,
         stderr: StreamTarget::SameAsStdout,

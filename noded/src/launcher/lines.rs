@@ -148,6 +148,7 @@ mod tests {
             pack: None,
             pty: false,
             affinity: Vec::new(),
+            says: None,
             cgroups: None,
             quiet: true,
             after: None,

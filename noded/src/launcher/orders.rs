@@ -150,6 +150,7 @@ impl Maker {
             session: if task.pty { Session::OwnTerminal } else { Session::OwnGroup },
             rlimits,
             affinity: task.affinity.clone(),
+            says: task.says.as_ref().map(|says| says.each_ref().map(|part| Cow::Borrowed(part.as_slice()))),
             cgroup_procs,
             ..SpawnSpec::default()
         };

@@ -124,6 +124,7 @@ fn task(token: u64, script: &str) -> SpawnTask {
         pack: None,
         pty: false,
         affinity: Vec::new(),
+        says: None,
         cgroups: None,
         quiet: false,
         after: None,

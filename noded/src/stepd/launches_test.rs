@@ -24,6 +24,7 @@ fn description(name: &str) -> Arc<StepLaunch> {
         umask: 0,
         rlimits: Vec::new(),
         cpu_bind: CpuBind::None,
+        says_cpu_bind: false,
         within: Default::default(),
         gpu_bind: Default::default(),
         cpus_per_task: 1,

@@ -56,6 +56,7 @@ const OF_THE_SURROUNDING_JOB: &[&str] = &[
 /// Beginnings of such names.
 const OF_THE_SURROUNDING_JOB_FROM: &[&str] = &[
     "SLURM_ARRAY_",
+    "SLURM_CPU_BIND_",
     "SLURM_JOB_",
     "SLURM_MEM_PER_",
     "SLURM_PTY_",
@@ -69,6 +70,11 @@ const LOGIN: &[&str] = &["HOME", "LOGNAME", "SHELL", "USER"];
 /// `PATH` of such a login (what Debian and Red Hat give to users).
 const LOGIN_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
+/// What tasks of the surrounding job are bound to, which users cannot ask for.
+fn binds_tasks(name: &[u8], value: &[u8]) -> bool {
+    name == env_vars::SLURM_CPU_BIND.as_bytes() && value.windows(9).any(|part| part == b"mask_cpu:")
+}
+
 /// The variables that travel, as `NAME=value`.
 pub fn environment(
     export: Option<&str>,
@@ -77,7 +83,7 @@ pub fn environment(
 ) -> Result<Vec<EnvEntry>, OptionError> {
     let all: BTreeMap<Vec<u8>, Vec<u8>> = variables
         .map(|(name, value)| (name.into_vec(), value.into_vec()))
-        .filter(|(name, _)| whose == For::Step || !of_the_surrounding_job(name))
+        .filter(|(name, value)| whose == For::Step || !(of_the_surrounding_job(name) || binds_tasks(name, value)))
         .collect();
     // What most steps send, with nothing copied.
     let Some(export) = export.filter(|export| !export.eq_ignore_ascii_case("ALL")) else { return Ok(entries(all)) };
@@ -217,6 +223,14 @@ mod tests {
         ];
         assert_eq!(made(None, For::Job), expected);
         assert_eq!(made(Some("ALL"), For::Job), expected);
+    }
+
+    #[test]
+    fn a_new_job_is_not_bound_as_the_task_that_submits_it() {
+        let bound = [("SLURM_CPU_BIND", "quiet,mask_cpu:0x1"), ("SLURM_CPU_BIND_LIST", "0x1"), ("A", "b")];
+        let variables = || bound.iter().map(|(n, v)| (OsString::from(n), OsString::from(v)));
+        assert_eq!(environment(None, variables(), For::Job).unwrap(), [EnvEntry::from(b"A=b".to_vec())]);
+        assert_eq!(environment(None, variables(), For::Step).unwrap().len(), bound.len());
     }
 
     #[test]

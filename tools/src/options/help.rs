@@ -33,9 +33,11 @@ pub const CPU_BINDINGS: &str = "CPU bind options:
         q[uiet]         say nothing about it
         v[erbose]       say what is bound to what
         no[ne]          don't bind tasks to CPUs
-        cores, threads, rank
-                        bind each task to CPUs of its own
+        rank            bind by task rank
         map_cpu:<list>  bind by giving a CPU for each task, as <cpu0>,<cpu1>,...
+        sockets         bind each task to the sockets of its CPUs
+        cores           bind each task to the cores of its CPUs
+        threads         bind each task to CPUs of its own
         help            show this help message
 ";
 

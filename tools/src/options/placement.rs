@@ -146,7 +146,7 @@ pub const OPTIONS: &[OptionDef] = &[
         if g.text()? == "help" {
             t.help = Some(Help::CpuBind);
         } else {
-            t.cpu_bind = values::cpu_bind(g)?;
+            (t.cpu_bind, t.says_cpu_bind) = values::cpu_bind(g)?;
         }
         Ok(())
     })

@@ -164,13 +164,26 @@ fn apply_variables(
     for def in options {
         for name in def.variables(command).filter(|name| which(name)) {
             // An empty variable is taken for one that is not set.
-            if let Some(value) = variable(name).filter(|v| !v.is_empty()) {
+            if let Some(mut value) = variable(name).filter(|v| !v.is_empty()) {
+                if name == env_vars::SLURM_CPU_BIND {
+                    value = wished_binding(value, variable(env_vars::SLURM_CPU_BIND_LIST));
+                }
                 apply(typed, def, Some(&value), Source::Environment, now)
                     .map_err(|error| SourceError::Option { error, place: Some(Place::Variable(name)) })?;
             }
         }
     }
     Ok(())
+}
+
+/// A task finds the masks that it and those beside it are bound to: of what it starts in its turn these are no wish, only
+/// how much is said of it is.
+fn wished_binding(value: OsString, list: Option<OsString>) -> OsString {
+    let own = |text: &str| {
+        let (verbosity, masks) = text.split_once(",mask_cpu:")?;
+        list.filter(|list| list == masks).map(|_| OsString::from(verbosity))
+    };
+    value.to_str().and_then(own).unwrap_or(value)
 }
 
 fn apply_all(
@@ -345,6 +358,17 @@ mod tests {
     fn an_unknown_option_in_a_script_names_its_line() {
         let error = typed_by(Command::Sbatch, "#!/bin/sh\n#SBATCH --nosuch\n", &[], "").unwrap_err();
         assert!(matches!(error, SourceError::Getopt { line: Some(2), .. }), "{error:?}");
+    }
+
+    #[test]
+    fn what_a_task_is_bound_to_is_no_wish_for_the_steps_it_starts() {
+        let wished = |value: &str, list: Option<&str>| {
+            wished_binding(value.into(), list.map(OsString::from)).into_string().unwrap()
+        };
+        assert_eq!(wished("verbose,mask_cpu:0x1,0x2", Some("0x1,0x2")), "verbose");
+        assert_eq!(wished("quiet,mask_cpu:0x1", Some("0x2")), "quiet,mask_cpu:0x1", "somebody wrote it");
+        assert_eq!(wished("verbose,none", Some("")), "verbose,none");
+        assert_eq!(wished("cores", None), "cores");
     }
 
     #[test]

@@ -99,6 +99,7 @@ pub fn build(
         task_nodes,
         sharing,
         cpu_bind: typed.cpu_bind.clone(),
+        says_cpu_bind: typed.says_cpu_bind,
         time_limit: typed.time_limit,
         immediate: typed.immediate_secs.is_some(),
         argv: byte_words(work.argv),

@@ -324,6 +324,8 @@ pub struct Typed {
     pub within: WithinNode,
     /// `--cpu-bind`
     pub cpu_bind: CpuBind,
+    /// `--cpu-bind=verbose`
+    pub says_cpu_bind: bool,
     /// `-r`
     pub relative: Option<u32>,
     /// `--exact`

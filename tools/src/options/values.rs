@@ -143,14 +143,18 @@ pub fn distribution(given: &Given<'_>) -> Result<(Option<Distribution>, WithinNo
     Ok((node, within))
 }
 
-/// `--cpu-bind`: `[quiet|verbose,]type`.
-pub fn cpu_bind(given: &Given<'_>) -> Result<CpuBind, OptionError> {
+/// `--cpu-bind`: `[quiet|verbose,]type`, and whether it is verbose.
+pub fn cpu_bind(given: &Given<'_>) -> Result<(CpuBind, bool), OptionError> {
     let text = given.text()?.to_ascii_lowercase();
-    let mut bind = CpuBind::Default;
+    let (mut bind, mut verbose) = (CpuBind::Default, false);
     let mut words = text.split(',');
     while let Some(word) = words.next() {
         bind = match word {
-            "" | "q" | "quiet" | "v" | "verbose" => continue,
+            "" => continue,
+            "q" | "quiet" | "v" | "verbose" => {
+                verbose = word.starts_with('v');
+                continue;
+            }
             "none" | "no" => CpuBind::None,
             "cores" | "core" | "y" | "yes" => CpuBind::Cores,
             "threads" | "thread" | "rank" => CpuBind::Threads,
@@ -169,7 +173,7 @@ pub fn cpu_bind(given: &Given<'_>) -> Result<CpuBind, OptionError> {
             },
         };
     }
-    Ok(bind)
+    Ok((bind, verbose))
 }
 
 #[cfg(test)]
@@ -229,10 +233,10 @@ mod tests {
     #[test]
     fn cpu_bind_takes_its_forms() {
         let bind = |value| cpu_bind(&given("cpu-bind", value));
-        assert_eq!(bind("none").unwrap(), CpuBind::None);
-        assert_eq!(bind("verbose,cores").unwrap(), CpuBind::Cores);
-        assert_eq!(bind("map_cpu:0,3,1").unwrap(), CpuBind::Map(vec![0, 3, 1]));
-        assert_eq!(bind("q").unwrap(), CpuBind::Default);
+        assert_eq!(bind("none").unwrap(), (CpuBind::None, false));
+        assert_eq!(bind("verbose,cores").unwrap(), (CpuBind::Cores, true));
+        assert_eq!(bind("v,map_cpu:0,3,1").unwrap(), (CpuBind::Map(vec![0, 3, 1]), true));
+        assert_eq!(bind("q").unwrap(), (CpuBind::Default, false));
         assert!(matches!(bind("mask_cpu:0x3"), Err(OptionError::NotSupported(_))));
         assert!(matches!(bind("bogus"), Err(OptionError::Invalid { .. })));
         assert!(matches!(bind("map_cpu:a"), Err(OptionError::Invalid { .. })));

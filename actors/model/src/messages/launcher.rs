@@ -92,6 +92,9 @@ pub struct SpawnTask {
     /// CPU numbers of the machine to bind to; empty: as the launcher.
     #[serde(default)]
     pub affinity: Vec<u32>,
+    /// Written to its standard error before it runs, with its process id between the two.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub says: Option<[ByteBuf; 2]>,
     /// Descriptors passed beside this message, from this index on, are open `cgroup.procs` files to enter.
     #[serde(default)]
     pub cgroups: Option<u8>,

@@ -48,6 +48,9 @@ pub struct StepLaunch {
     pub rlimits: Vec<ResourceLimit>,
     /// Binding.
     pub cpu_bind: CpuBind,
+    /// Each task's binding is written to its standard error.
+    #[serde(default)]
+    pub says_cpu_bind: bool,
     /// How tasks are laid on the CPUs that they are bound to.
     #[serde(default, skip_serializing_if = "WithinNode::is_default")]
     pub within: WithinNode,
