@@ -4,81 +4,116 @@
 use super::state::StepHere;
 use garrick_model::{
     env_vars::{SLURM_CPU_BIND, SLURM_CPU_BIND_LIST, SLURM_CPU_BIND_TYPE, SLURM_CPU_BIND_VERBOSE},
+    messages::shepherd::StepLaunch,
     resources::{CpuSet, NodeShape},
     spec::{CpuBind, CpuOrder, EnvEntry, WithinNode},
 };
 use serde_bytes::ByteBuf;
-use std::collections::VecDeque;
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+};
 
-/// CPUs of the machine to bind a task to; none where the job's own binding is what it gets.
-pub(super) fn affinity(map: &[u32], job_cpus: &CpuSet, shape: &NodeShape, step: &StepHere, local_id: u32) -> Vec<u32> {
-    let real = |cpus: &CpuSet| cpus.iter().filter_map(|cpu| map.get(cpu as usize).copied()).collect();
-    let launch = &step.launch;
-    match &launch.cpu_bind {
-        _ if map.is_empty() => Vec::new(),
-        CpuBind::Map(list) if !list.is_empty() => vec![list[local_id as usize % list.len()]],
-        CpuBind::None | CpuBind::Map(_) => Vec::new(),
-        CpuBind::Default if step.share.cpus == *job_cpus && automatic(shape, step).is_none() => Vec::new(),
-        CpuBind::Default | CpuBind::Cores | CpuBind::Sockets | CpuBind::Threads => {
-            real(&cpus_of(map, shape, step, local_id))
+/// How the tasks of a step are bound on this node. They are laid on its CPUs once for all of them.
+pub(super) struct Bindings {
+    launch: Arc<StepLaunch>,
+    /// What the step has here.
+    cpus: CpuSet,
+    /// What it comes to.
+    bind: CpuBind,
+    /// The job's own binding is what all tasks get.
+    as_the_job: bool,
+    /// By local id, of those for whom there were CPUs.
+    laid: Vec<CpuSet>,
+}
+
+impl Bindings {
+    /// For the tasks of the step with local ids below `tasks`.
+    pub(super) fn new(job_cpus: &CpuSet, shape: &NodeShape, step: &StepHere, tasks: u32) -> Self {
+        let (launch, cpus) = (Arc::clone(&step.launch), step.share.cpus.clone());
+        let automatic = automatic(shape, step);
+        let as_the_job = launch.cpu_bind == CpuBind::Default && automatic.is_none() && cpus == *job_cpus;
+        let bind = automatic.unwrap_or_else(|| launch.cpu_bind.clone());
+        let own = || laid(shape, &cpus, launch.within, launch.cpus_per_task, tasks);
+        let around = |part: fn(&NodeShape, u32) -> u32| {
+            let whole = |own: CpuSet| {
+                let parts: BTreeSet<u32> = own.iter().map(|cpu| part(shape, cpu)).collect();
+                cpus.iter().filter(|cpu| parts.contains(&part(shape, *cpu))).collect()
+            };
+            own().into_iter().map(whole).collect()
+        };
+        let laid = match bind {
+            CpuBind::Cores => around(NodeShape::core_of_cpu),
+            CpuBind::Sockets => around(NodeShape::socket_of_cpu),
+            CpuBind::Threads => own(),
+            CpuBind::None | CpuBind::Map(_) | CpuBind::Default => Vec::new(),
+        };
+        Self { launch, cpus, bind, as_the_job, laid }
+    }
+
+    /// CPUs of the machine to bind a task to; none where the job's own binding is what it gets.
+    pub(super) fn affinity(&self, map: &[u32], local_id: u32) -> Vec<u32> {
+        match &self.launch.cpu_bind {
+            _ if map.is_empty() => Vec::new(),
+            CpuBind::Map(list) if !list.is_empty() => vec![list[local_id as usize % list.len()]],
+            CpuBind::None | CpuBind::Map(_) => Vec::new(),
+            CpuBind::Default if self.as_the_job => Vec::new(),
+            CpuBind::Default | CpuBind::Cores | CpuBind::Sockets | CpuBind::Threads => {
+                self.cpus_of(map, local_id).iter().filter_map(|cpu| map.get(cpu as usize).copied()).collect()
+            }
+        }
+    }
+
+    /// The node's CPUs that are meant for a task, also where it cannot be bound to them: all of the step's, where those before
+    /// it have left none.
+    pub(super) fn cpus_of(&self, map: &[u32], local_id: u32) -> Cow<'_, CpuSet> {
+        match &self.bind {
+            CpuBind::Map(list) if !list.is_empty() && !map.is_empty() => {
+                let machine = list[local_id as usize % list.len()];
+                Cow::Owned(map.iter().zip(0..).filter(|(real, _)| **real == machine).map(|(_, cpu)| cpu).collect())
+            }
+            _ => Cow::Borrowed(self.laid.get(local_id as usize).unwrap_or(&self.cpus)),
         }
     }
 }
 
-/// The node's CPUs that are meant for a task, also where it cannot be bound to them.
-pub(super) fn cpus_of(map: &[u32], shape: &NodeShape, step: &StepHere, local_id: u32) -> CpuSet {
-    let (cpus, launch) = (&step.share.cpus, &step.launch);
-    let own = || own(shape, cpus, launch.within, launch.cpus_per_task, local_id);
-    let around = |part: fn(&NodeShape, u32) -> u32| {
-        let parts: Vec<u32> = own().iter().map(|cpu| part(shape, cpu)).collect();
-        cpus.iter().filter(|cpu| parts.contains(&part(shape, *cpu))).collect()
-    };
-    match automatic(shape, step).as_ref().unwrap_or(&launch.cpu_bind) {
-        CpuBind::Cores => around(NodeShape::core_of_cpu),
-        CpuBind::Sockets => around(NodeShape::socket_of_cpu),
-        CpuBind::Threads => own(),
-        CpuBind::Map(list) if !list.is_empty() && !map.is_empty() => {
-            let machine = list[local_id as usize % list.len()];
-            map.iter().zip(0..).filter(|(real, _)| **real == machine).map(|(_, cpu)| cpu).collect()
-        }
-        CpuBind::None | CpuBind::Map(_) | CpuBind::Default => cpus.clone(),
-    }
-}
+/// A variable of this many bytes is left out: a program's environment has a limit.
+const LONGEST_LIST: usize = 64 * 1024;
 
 /// What users are told of the binding of a step's tasks here.
-pub(super) struct Bound<'a> {
-    map: &'a [u32],
-    job_cpus: &'a CpuSet,
-    shape: &'a NodeShape,
-    step: &'a StepHere,
-}
-
-impl<'a> Bound<'a> {
-    pub(super) const fn new(map: &'a [u32], job_cpus: &'a CpuSet, shape: &'a NodeShape, step: &'a StepHere) -> Self {
-        Self { map, job_cpus, shape, step }
-    }
-
+impl Bindings {
     /// CPUs of the machine as a mask.
-    fn mask(&self, local_id: u32) -> String {
-        let own = affinity(self.map, self.job_cpus, self.shape, self.step, local_id);
+    fn mask(&self, map: &[u32], local_id: u32) -> String {
+        let own = self.affinity(map, local_id);
         if !own.is_empty() {
             return mask_text(own);
         }
-        mask_text(self.step.share.cpus.iter().filter_map(|cpu| self.map.get(cpu as usize).copied()))
+        mask_text(self.cpus.iter().filter_map(|cpu| map.get(cpu as usize).copied()))
     }
 
-    /// The variables of srun(1), where CPUs are known and somebody could bind to them.
-    pub(super) fn variables(&self) -> Vec<EnvEntry> {
-        let launch = &self.step.launch;
-        if self.map.is_empty() || launch.batch {
+    /// The variables of srun(1) for so many tasks, where CPUs are known and somebody could bind to them.
+    pub(super) fn variables(&self, map: &[u32], tasks: u32) -> Vec<EnvEntry> {
+        if map.is_empty() || self.launch.batch {
             return Vec::new();
         }
-        let (kind, list) = match &launch.cpu_bind {
+        let (kind, list) = match &self.launch.cpu_bind {
             CpuBind::None => ("none", Vec::new()),
             CpuBind::Map(list) => ("map_cpu:", list.iter().map(ToString::to_string).collect()),
-            _ => ("mask_cpu:", (0..self.step.tasks_here).map(|task| self.mask(task)).collect()),
+            _ => {
+                let mut left = LONGEST_LIST;
+                let masks = (0..tasks).map_while(|task| {
+                    let mask = self.mask(map, task);
+                    left = left.checked_sub(mask.len() + 1)?;
+                    Some(mask)
+                });
+                ("mask_cpu:", masks.collect())
+            }
         };
-        let (list, verbosity) = (list.join(","), if launch.says_cpu_bind { "verbose" } else { "quiet" });
+        if kind == "mask_cpu:" && list.len() < tasks as usize {
+            return Vec::new();
+        }
+        let (list, verbosity) = (list.join(","), if self.launch.says_cpu_bind { "verbose" } else { "quiet" });
         let variables = [
             format!("{SLURM_CPU_BIND}={verbosity},{kind}{list}"),
             format!("{SLURM_CPU_BIND_LIST}={list}"),
@@ -89,15 +124,14 @@ impl<'a> Bound<'a> {
     }
 
     /// The line of `--cpu-bind=verbose`, before and behind the task's process id (as seen with Slurm).
-    pub(super) fn says(&self, node: &str, rank: u32, local_id: u32) -> Option<[ByteBuf; 2]> {
-        let launch = &self.step.launch;
-        if !launch.says_cpu_bind || self.map.is_empty() || launch.batch {
+    pub(super) fn says(&self, map: &[u32], node: &str, rank: u32, local_id: u32) -> Option<[ByteBuf; 2]> {
+        if !self.launch.says_cpu_bind || map.is_empty() || self.launch.batch {
             return None;
         }
-        let (kind, mask) = match &launch.cpu_bind {
+        let (kind, mask) = match &self.launch.cpu_bind {
             CpuBind::None => ("NONE", "0x0".to_owned()),
-            CpuBind::Map(_) => ("MAP ", format!("{} set", self.mask(local_id))),
-            _ => ("MASK", format!("{} set", self.mask(local_id))),
+            CpuBind::Map(_) => ("MAP ", format!("{} set", self.mask(map, local_id))),
+            _ => ("MASK", format!("{} set", self.mask(map, local_id))),
         };
         let before = format!("cpu-bind={kind} - {node}, task {rank:>2} {local_id:>2} [");
         Some([ByteBuf::from(before.into_bytes()), ByteBuf::from(format!("]: mask {mask}\n").into_bytes())])
@@ -138,14 +172,10 @@ fn automatic(shape: &NodeShape, step: &StepHere) -> Option<CpuBind> {
     }
 }
 
-/// The CPUs that are this task's own; all, where those before it have left none.
-fn own(shape: &NodeShape, cpus: &CpuSet, within: WithinNode, per_task: u32, local_id: u32) -> CpuSet {
+/// The CPUs that are the first tasks' own, as far as there are any for them.
+fn laid(shape: &NodeShape, cpus: &CpuSet, within: WithinNode, per_task: u32, tasks: u32) -> Vec<CpuSet> {
     let mut board = Board::new(shape, cpus, within);
-    for _ in 0..local_id {
-        board.task(per_task);
-    }
-    let own = board.task(per_task);
-    if own.is_empty() { cpus.clone() } else { own }
+    (0..tasks).map(|_| board.task(per_task)).take_while(|own| !own.is_empty()).collect()
 }
 
 /// A socket's cores with the CPUs that no task has yet, and the core of the last one that was taken.
@@ -243,10 +273,21 @@ mod tests {
         NodeShape { cpus, sockets: 2, cores_per_socket: cores, threads_per_core: threads, ..NodeShape::default() }
     }
 
+    /// The CPUs that are this task's own, with those before it laid first; all, where those have left none.
+    fn own(shape: &NodeShape, cpus: &CpuSet, within: WithinNode, per_task: u32, local_id: u32) -> CpuSet {
+        let mut board = Board::new(shape, cpus, within);
+        for _ in 0..local_id {
+            board.task(per_task);
+        }
+        let own = board.task(per_task);
+        if own.is_empty() { cpus.clone() } else { own }
+    }
+
     fn laid(shape: &NodeShape, cpus: &str, tasks: (u32, u32), sockets: CpuOrder, cores: Option<CpuOrder>) -> String {
         let cpus: CpuSet = cpus.parse().unwrap_or_default();
         let within = WithinNode { sockets: Some(sockets), cores };
-        let all = (0..tasks.0).map(|task| own(shape, &cpus, within, tasks.1, task).to_string());
+        let laid = super::laid(shape, &cpus, within, tasks.1, tasks.0);
+        let all = (0..tasks.0 as usize).map(|task| laid.get(task).unwrap_or(&cpus).to_string());
         all.collect::<Vec<_>>().join(" ")
     }
 
@@ -302,9 +343,11 @@ mod tests {
             without.iter().for_each(|cpu| _ = cpus.remove(*cpu));
             let within = WithinNode { sockets: over, cores: within };
             let fit = cpus.len() / per_task;
+            let laid = super::laid(&shape, &cpus, within, per_task, tasks);
             let mut taken = CpuSet::new();
             for task in 0..tasks {
                 let own = own(&shape, &cpus, within, per_task, task);
+                prop_assert_eq!(laid.get(task as usize).unwrap_or(&cpus), &own);
                 prop_assert!(own.is_subset(&cpus));
                 if task < fit {
                     prop_assert_eq!(own.len(), per_task);

@@ -17,7 +17,7 @@ use garrick_model::{
     state::ExitStatus,
 };
 use serde_bytes::ByteBuf;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 const NOW: Timestamp = Timestamp::from_secs(1_795_255_260);
 
@@ -553,6 +553,33 @@ fn tasks_and_users_are_told_what_they_are_bound_to() {
     assert_eq!(none, (variables("verbose", "none", ""), both("NONE", "0x0", "0x0")));
     let map = told(CpuBind::Map(vec![1, 0]), true, 0..4);
     assert_eq!(map, (variables("verbose", "map_cpu:", "1,0"), both("MAP ", "0x2 set", "0x1 set")));
+}
+
+#[test]
+fn ten_thousand_tasks_are_laid_on_a_node_of_many_cpus() {
+    const CPUS: u32 = 512;
+    for order in [CpuOrder::Block, CpuOrder::Cyclic, CpuOrder::Fcyclic] {
+        let mut rig = Rig::new();
+        rig.core.config.cpu_map = (0..CPUS).collect();
+        let shape = &mut rig.core.config.shape;
+        (shape.cpus, shape.sockets, shape.cores_per_socket, shape.threads_per_core) = (CPUS, 2, 128, 2);
+        let launched = rig.launch(
+            |l, s| {
+                l.cpu_bind = CpuBind::Threads;
+                l.within.sockets = Some(order);
+                s.cpus = CpuSet::from(0..CPUS);
+            },
+            10_000,
+        );
+        let bound: Vec<Vec<u32>> = spawns(&launched).iter().map(|spawn| spawn.affinity.clone()).collect();
+        assert_eq!(bound.len(), 10_000);
+        let (own, others) = bound.split_at(CPUS as usize);
+        let (second, last) = if order == CpuOrder::Block { (1, 511) } else { (256, 511) };
+        assert_eq!([&own[0], &own[1], &own[511]], [&vec![0], &vec![second], &vec![last]], "{order:?}");
+        let each: BTreeSet<u32> = own.iter().flatten().copied().collect();
+        assert_eq!(each.len(), own.len(), "{order:?}");
+        assert!(others.iter().all(|all| all.len() == CPUS as usize), "{order:?}");
+    }
 }
 
 /// Examples 10 to 13 of Slurm's page on CPU management, on CPUs 10 to 17 of a machine with two sockets of four cores.

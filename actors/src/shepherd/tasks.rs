@@ -1,7 +1,7 @@
 //! The shepherd's part about tasks: launching, failures to launch in Slurm's wording, ends.
 
 use crate::shepherd::{
-    binding::{self, Bound},
+    binding::Bindings,
     core::ShepherdCore,
     ending::kill_groups,
     messages::{PassedFd, ShepherdEffect, ShepherdTimer},
@@ -121,16 +121,18 @@ impl ShepherdCore {
 
     fn spawn_all(&mut self, step: StepId, out: &mut Vec<ShepherdEffect>) {
         let Some(here) = self.steps.get_mut(&step) else { return };
-        let bound = Bound::new(&self.config.cpu_map, &self.config.job_cpus, &self.config.shape, here).variables();
-        here.own_env.extend(bound);
-        let mut tasks = std::mem::take(&mut here.unspawned).into_iter();
+        let tasks = std::mem::take(&mut here.unspawned);
+        let ids = tasks.iter().map(|task| task.local_id + 1).max().unwrap_or(0);
+        let bindings = Bindings::new(&self.config.job_cpus, &self.config.shape, here, ids);
+        here.own_env.extend(bindings.variables(&self.config.cpu_map, here.tasks_here));
+        let mut tasks = tasks.into_iter();
         while let Some(task) = tasks.next() {
-            self.spawn(step, task, tasks.len() == 0, out);
+            self.spawn(step, task, &bindings, tasks.len() == 0, out);
         }
     }
 
     /// Hands a task to the launcher. `last`: no task of the step will be spawned after it.
-    fn spawn(&mut self, id: StepId, task: TaskLaunch, last: bool, out: &mut Vec<ShepherdEffect>) {
+    fn spawn(&mut self, id: StepId, task: TaskLaunch, bindings: &Bindings, last: bool, out: &mut Vec<ShepherdEffect>) {
         let token = self.next_token;
         self.next_token += 1;
         // Of one that is over here, or not with the launcher yet, there is nothing to wait for.
@@ -143,11 +145,10 @@ impl ShepherdCore {
         let place = NodePlace { node: &self.config.node, several: self.config.job_nodes > 1 };
         let StdioPlan { sources, mut passed, pty, streams, input, pack, error_path } =
             stdio::plan(here, place, &task, token);
-        let (map, shape) = (&self.config.cpu_map, &self.config.shape);
-        let affinity = binding::affinity(map, &self.config.job_cpus, shape, here, task.local_id);
-        let says =
-            Bound::new(map, &self.config.job_cpus, shape, here).says(&self.config.node, task.rank, task.local_id);
-        let on = (task.local_id, &binding::cpus_of(map, shape, here, task.local_id));
+        let map = &self.config.cpu_map;
+        let affinity = bindings.affinity(map, task.local_id);
+        let on = (task.local_id, &*bindings.cpus_of(map, task.local_id));
+        let says = bindings.says(map, &self.config.node, task.rank, task.local_id);
         let gpus = self.config.gpus.of_task(&here.share.gres, &here.launch.gpu_bind, on, here.launch.batch);
         let TaskLaunch { rank, argv, extra_env: task_env, .. } = task;
         let argv = match &here.script {

@@ -48,7 +48,8 @@ mod tests {
         let layer = |endless| Some(LayerView { nodes: "n[1-2]".to_owned(), endless });
         let text = |endless| {
             let mut out = Vec::new();
-            let license = LicenseView { name: "power".to_owned(), total: 100, used: 2, reserved: 0, layer: layer(endless) };
+            let license =
+                LicenseView { name: "power".to_owned(), total: 100, used: 2, reserved: 0, layer: layer(endless) };
             write(&license, Lines::One, &mut out).unwrap();
             String::from_utf8(out).unwrap()
         };
