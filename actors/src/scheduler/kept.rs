@@ -8,9 +8,9 @@
 //!
 //! A repair gives room to the first who can use it, where a new plan would ask everybody again in order. So a new plan is
 //! due from time to time, and at once where what a plan stands on has changed: the policy, partitions, nodes in service,
-//! advance reservations. Where an expedited job waits, or one that is for a reservation, plans are not repaired; with
-//! preemption, only while nobody who waits may preempt anybody who runs. Heterogeneous jobs keep what they have reserved, and
-//! have a new plan made when it is their turn.
+//! advance reservations. Where an expedited job waits plans are not repaired; with preemption, only while nobody who waits
+//! may preempt anybody who runs. Heterogeneous jobs and those for advance reservations keep what they have reserved, and have
+//! a new plan made when it is their turn.
 
 use super::{
     facts::ClusterView,
@@ -18,7 +18,7 @@ use super::{
     ledger::Ledger,
     machine::Machine,
     plan::{Future, Key, Pass, Plan, plan_noting},
-    reservations::Closing,
+    reservations::{Closing, Eyes},
 };
 use garrick_model::{ids::JobId, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;
@@ -28,7 +28,7 @@ mod changes;
 mod offers;
 mod repair;
 
-use changes::{allows_repairs, changed_jobs, changed_nodes, first_end, is_component, is_plain, matters, stands};
+use changes::{Minds, allows_repairs, changed_jobs, changed_nodes, first_end, is_plain, matters, only_keeps, stands};
 
 /// Jobs to which a repair offers freed room, at most: to start now, and to start earlier than was planned. A new plan asks
 /// all of them.
@@ -51,13 +51,12 @@ pub struct Kept {
     stale: bool,
     /// When the first of those who have nodes is expected to end.
     first_end: Timestamp,
-    /// Somebody who waits wants licenses.
-    licensed: bool,
+    minds: Minds,
 }
 
 /// A plan, kept. `Err`: it stopped at its limit of starts, and the next one goes on, or it is such that it is not repaired.
 pub fn plan_to_keep(view: ClusterView, now: Timestamp) -> (Plan, Result<Kept, ClusterView>) {
-    let fits = |job: &Arc<JobView>| is_plain(job) || is_component(&view, job);
+    let fits = |job: &Arc<JobView>| is_plain(job) || only_keeps(&view, job);
     let (plan, noted) = plan_noting(&view, now, allows_repairs(&view) && view.pending.iter().all(fits));
     let moot = |ledger: &Ledger| view.policy.preempt.is_moot(&view, ledger.first().map(|key| key.tier()));
     let Some((future, ledger)) = noted.filter(|(_, ledger)| moot(ledger)) else { return (plan, Err(view)) };
@@ -67,7 +66,7 @@ pub fn plan_to_keep(view: ClusterView, now: Timestamp) -> (Plan, Result<Kept, Cl
         // Components that are refused are not looked at again by repairs.
         stale: plan.starts.iter().any(|start| !start.others.is_empty()),
         first_end: view.nodes.iter().map(|node| first_end(node)).min().unwrap_or(NEVER),
-        licensed: view.pending.iter().any(|job| job.spec.licenses.is_some()),
+        minds: Minds::of(view.pending.iter()),
         view,
         future,
         ledger,
@@ -127,14 +126,14 @@ impl Kept {
 
     /// Repairs the plan for what is now. `Err`: a new one has to be made from this picture.
     pub fn repair(self, view: ClusterView, now: Timestamp) -> Result<(Plan, Self), Box<ClusterView>> {
-        let Self { view: before, future, ledger, proposed: touched, left, stale, first_end, licensed } = self;
+        let Self { view: before, future, ledger, proposed: touched, left, stale, first_end, minds } = self;
         let Future { floor, mut horizon } = future;
         let jobs = changed_jobs(&before.pending, &view.pending);
-        let licensed = licensed || jobs.iter().any(|(_, job)| job.is_some_and(|job| job.spec.licenses.is_some()));
+        let minds = minds.or(Minds::of(jobs.iter().filter_map(|(_, job)| *job)));
         let nodes = changed_nodes(&before, first_end, &view, now);
         let stands = |nodes: &[usize]| {
             matters(horizon.matters(), &view, &jobs, nodes) == horizon.matters()
-                && stands(&before, &view, &jobs, licensed, now)
+                && stands(&before, &view, &jobs, minds, now)
         };
         let Some((changed, first_end)) = nodes.filter(|(nodes, _)| stands(nodes)) else {
             return Err(Box::new(view));
@@ -162,7 +161,7 @@ impl Kept {
             plan.expected.extend(expected.map(|at| (job, at)));
         }
         let proposed = proposed(&plan);
-        Ok((plan, Self { view, future, ledger, proposed, left, stale, first_end, licensed }))
+        Ok((plan, Self { view, future, ledger, proposed, left, stale, first_end, minds }))
     }
 }
 
@@ -177,8 +176,8 @@ enum Offer {
 struct Repair<'p, 'v> {
     pass: &'p mut Pass<'v>,
     ledger: Ledger,
-    /// Nodes that are reserved for others.
-    closings: Vec<Closing>,
+    /// Nodes that are reserved for others, as those see it who look with these eyes: first of all with those of no reservation.
+    closings: Vec<(Eyes, Vec<Closing>)>,
     /// Who is to be looked at: those who must be, and those whom freed room may help.
     due: BTreeSet<Key>,
     now: BTreeSet<Key>,

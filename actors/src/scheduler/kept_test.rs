@@ -45,16 +45,19 @@ enum Event {
     Drain(usize),
 }
 
-/// Nodes that are reserved for others: first of how many, from when on, and for how long.
-fn reserved(view: &ClusterView, list: &[(u32, u64, u64)]) -> Reservations {
-    let shown = list.iter().enumerate().map(|(number, (first, from, secs))| {
+/// Nodes that are reserved for those who ask for `r0` and so on: from which on, from when on, for how long, and whether their
+/// jobs may have others too.
+fn reserved(view: &ClusterView, list: &[(u32, u64, u64, bool)]) -> Reservations {
+    let shown = list.iter().enumerate().map(|(number, (first, from, secs, flex))| {
+        let flex = flex.then_some(reservation::ReservationFlag::Flex);
         let start = BEGIN.plus(Duration::from_secs(*from));
         Arc::new(reservation::Reservation {
             name: format!("r{number}"),
             start,
             end: start.plus(Duration::from_secs(*secs)),
             nodes: (*first..view.nodes.len() as u32).map(|n| format!("n{n}")).collect(),
-            flags: [reservation::ReservationFlag::Overlap].into_iter().collect(),
+            users: reservation::AccessList::parse("alice").unwrap(),
+            flags: [reservation::ReservationFlag::Overlap].into_iter().chain(flex).collect(),
             ..reservation::Reservation::default()
         })
     });
@@ -252,6 +255,14 @@ impl World {
         }
     }
 
+    /// Are nodes that it has reserved for others then?
+    fn is_closed_to(&self, one: &Reservation) -> bool {
+        let job = self.view.pending.iter().find(|job| job.id == one.job).unwrap();
+        let eyes = job.spec.reservations.first().and_then(|name| self.view.reservations.eyes_of(name));
+        let closed = self.view.reservations.closed(eyes, self.now, one.from, one.until);
+        one.nodes.iter().any(|(node, _)| closed.contains(*node))
+    }
+
     /// What is free from now on, counted from nothing.
     fn free(&self, plan: &Plan, reservations: &[Reservation]) -> Horizon {
         let mut horizon = seen(&self.view, None, self.now);
@@ -284,12 +295,16 @@ fn times(reservations: &[Reservation]) -> BTreeMap<(JobId, usize), Timestamp> {
     reservations.iter().map(|r| ((r.job, r.partition), r.from)).collect()
 }
 
-/// With a limit that may be lowered, and of the partition `high`, here and there.
+/// With a limit that may be lowered, of the partition `high`, and for a reservation, here and there.
 fn any_wish() -> impl Strategy<Value = JobSpec> {
-    (any_spec(), prop::option::weighted(0.3, 1u64..60), prop::bool::weighted(0.2)).prop_map(|(spec, least, high)| {
-        let partitions = if high { vec!["high".to_owned()] } else { Vec::new() };
-        JobSpec { time_min: least.map(|minutes| TimeLimit::Secs(minutes * 60)), partitions, ..spec }
-    })
+    let guest = prop::option::weighted(0.15, 0usize..3);
+    (any_spec(), prop::option::weighted(0.3, 1u64..60), prop::bool::weighted(0.2), guest).prop_map(
+        |(spec, least, high, guest)| {
+            let partitions = if high { vec!["high".to_owned()] } else { Vec::new() };
+            let reservations = guest.iter().map(|number| format!("r{number}")).collect();
+            JobSpec { time_min: least.map(|minutes| TimeLimit::Secs(minutes * 60)), partitions, reservations, ..spec }
+        },
+    )
 }
 
 fn any_event() -> impl Strategy<Value = Event> {
@@ -315,7 +330,7 @@ proptest! {
         group in prop::option::weighted(0.4, any::<usize>()),
         backfill in prop_oneof![(1u32..3).prop_map(Backfill::First), Just(Backfill::Conservative)],
         events in prop::collection::vec(any_event(), 1..25),
-        reservations in prop::collection::vec((0u32..8, 0u64..10_000, 1u64..5_000), 0..3),
+        reservations in prop::collection::vec((0u32..8, 0u64..10_000, 1u64..5_000, any::<bool>()), 0..3),
     ) {
         let mut world = World::new(nodes, specs, backfill);
         world = if preempts { world.with_preemption() } else { world.with_high() };
@@ -335,6 +350,9 @@ proptest! {
                 let whole = Plan { reservations: reservations.clone(), ..plan.clone() };
                 prop_assert_eq!(overbooked_later(&world.view, &whole, world.now), None);
                 prop_assert_eq!(kept.floor(), Machine::now(&world.view).into_floor());
+                for one in &reservations {
+                    prop_assert!(!world.is_closed_to(one), "{:?}", one);
+                }
                 let counted = world.free(&plan, &reservations);
                 for node in 0..world.view.nodes.len() {
                     prop_assert_eq!(kept.horizon().steps_from(node, world.now), counted.steps_from(node, world.now), "{}", node);
@@ -417,7 +435,7 @@ fn a_node_that_leaves_takes_a_new_plan() {
 fn a_reservation_closes_its_nodes_to_repairs_too() {
     let mut world = World::new(2, vec![wide(2, 60), wide(1, 60), wide(2, 60)], Backfill::Conservative);
     // From an hour and a half on, the second node for an hour.
-    world.view.reservations = reserved(&world.view, &[(1, 5400, 3600)]);
+    world.view.reservations = reserved(&world.view, &[(1, 5400, 3600, false)]);
     let (plan, kept, _) = world.plan(None);
     world.obey(&plan);
     world.now = world.now.plus(Duration::from_secs(600));
@@ -436,6 +454,69 @@ fn a_reservation_closes_its_nodes_to_repairs_too() {
     assert!(!repaired);
     let end = world.now.plus(Duration::from_secs(3600));
     assert_eq!(times(&kept.unwrap().reservations()).into_values().collect::<Vec<_>>(), [end]);
+}
+
+#[test]
+fn who_waits_for_a_reservation_keeps_his_room_and_takes_a_new_plan_when_it_begins() {
+    let guest = || JobSpec { reservations: vec!["r0".to_owned()], ..wide(1, 60) };
+    let specs = vec![wide(2, 60), wide(1, 60), wide(2, 90), wide(2, 60), guest()];
+    let mut world = World::new(3, specs, Backfill::Conservative);
+    // From an hour and a half on, the third node.
+    world.view.reservations = reserved(&world.view, &[(2, 5400, 7200, false)]);
+    let (plan, kept, _) = world.plan(None);
+    world.obey(&plan);
+    let begin = BEGIN.plus(Duration::from_secs(5400));
+    let mine = |kept: &Option<Kept>| times(&kept.as_ref().unwrap().reservations()).get(&(JobId(5), 0)).copied();
+    assert_eq!(mine(&kept), Some(begin));
+    // Others end and come beside it.
+    world.now = world.now.plus(Duration::from_secs(600));
+    world.happens(&Event::End(0));
+    let (plan, kept, repaired) = world.plan(kept);
+    assert!(repaired && !kept.as_ref().unwrap().is_stale());
+    assert_eq!(plan.starts.iter().map(|start| start.job.0).collect::<Vec<_>>(), [3]);
+    assert_eq!(mine(&kept), Some(begin));
+    world.obey(&plan);
+    world.happens(&Event::Submit(Box::new(wide(1, 20)), 0));
+    let (plan, kept, repaired) = world.plan(kept);
+    assert!(repaired && plan.starts.is_empty());
+    assert_eq!(mine(&kept), Some(begin));
+    // What is freed on its own node may help it.
+    world.happens(&Event::End(0));
+    let (plan, kept, repaired) = world.plan(kept);
+    assert!(repaired && kept.as_ref().unwrap().is_stale(), "{:?}", plan.starts);
+    world.obey(&plan);
+    for job in world.running() {
+        world.ends(job);
+    }
+    world.now = begin;
+    let (plan, _, repaired) = world.plan(kept);
+    assert!(!repaired);
+    let starts = plan.starts.iter().filter(|start| start.reservation.is_some());
+    assert_eq!(starts.map(|start| (start.job.0, start.nodes[0].name.as_str())).collect::<Vec<_>>(), [(5, "n2")]);
+}
+
+#[test]
+fn who_submits_for_a_reservation_takes_a_new_plan() {
+    let guest = JobSpec { reservations: vec!["r0".to_owned()], ..wide(1, 60) };
+    let mut world = World::new(2, vec![wide(2, 60), wide(2, 60), guest.clone()], Backfill::Conservative);
+    world.view.reservations = reserved(&world.view, &[(1, 9000, 7200, false)]);
+    let (plan, kept, _) = world.plan(None);
+    world.obey(&plan);
+    let (_, kept, repaired) = world.plan(kept);
+    assert!(repaired);
+    // Another may use it: those who wait may be others.
+    let mut shown = (*world.view.reservations.list[0].reservation).clone();
+    shown.accounts = reservation::AccessList::parse("physics").unwrap();
+    let before = std::mem::take(&mut world.view.reservations);
+    world.view.reservations =
+        Reservations::new(&[Arc::new(shown)], &world.view.nodes, Vec::new(), BEGIN, &TimeZone::UTC);
+    let (_, kept, repaired) = world.plan(kept);
+    assert!(!repaired && kept.unwrap().news(JobId(3)).1.is_none());
+    world.view.reservations = before;
+    let kept = world.plan(None).1;
+    world.happens(&Event::Submit(Box::new(guest), 0));
+    let (_, kept, repaired) = world.plan(kept);
+    assert!(!repaired && kept.is_some());
 }
 
 #[test]

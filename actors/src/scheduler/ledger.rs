@@ -210,7 +210,11 @@ impl Ledger {
         let looked = row.group.is_some() || row.promise.is_some();
         if looked && waits_for_room(reason) {
             self.waiting.entry(key.partition).or_default().insert(key);
-        } else if !looked && *reason == Reason::Priority && row.job.spec.het.is_none() {
+        } else if !looked
+            && *reason == Reason::Priority
+            && row.job.spec.het.is_none()
+            && row.job.spec.reservations.is_empty()
+        {
             self.unlooked.insert(key);
         }
         if *reason == Reason::JobArrayTaskLimit {
@@ -283,6 +287,11 @@ impl Ledger {
     /// Those who ask for the same.
     pub fn groups(&self) -> &[Group] {
         &self.groups
+    }
+
+    /// Those who ask for room in advance reservations.
+    pub fn guests(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter().filter(|group| group.request.reservation.is_some() && !group.members.is_empty())
     }
 
     /// How many of a partition have room reserved.

@@ -575,6 +575,10 @@ impl<'a> Pass<'a> {
     }
 
     pub fn finish(mut self) -> (Plan, Future, Option<Ledger>) {
+        // What is kept is what those see who are for no reservation.
+        if self.ledger.is_some() {
+            self.futures.look(&mut self.horizon, None, self.view, self.now);
+        }
         self.plan.again = self.patience.next;
         (self.plan.in_order, self.plan.backfilled) = self.tally.started();
         let started = self.started;

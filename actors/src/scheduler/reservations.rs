@@ -191,6 +191,17 @@ impl Reservations {
         self.parted.is_clear() && self.list.iter().all(plain)
     }
 
+    /// Do the same jobs have the same use of them?
+    pub fn are_the_same(&self, other: &Self) -> bool {
+        let each = |facts: &ReservationFacts, other: &ReservationFacts| {
+            Arc::ptr_eq(&facts.reservation, &other.reservation) || facts.reservation == other.reservation
+        };
+        self.list.len() == other.list.len()
+            && self.list.iter().zip(&other.list).all(|(one, other)| each(one, other))
+            && self.administrators == other.administrators
+            && self.groups == other.groups
+    }
+
     /// What is closed from when until when.
     pub fn closings(&self, eyes: Eyes, now: Timestamp) -> Vec<Closing> {
         let own = eyes.and_then(|place| self.list.get(place));

@@ -30,36 +30,44 @@ impl Horizon {
         self.now = self.now.max(now);
     }
 
-    /// Counts anew what is free on a node between two times: what the node shows, less the times at which it is `closed` to
-    /// all, less what is planned there, in this order. All that is planned between these times is to be named. Answers what of
-    /// it finds no room any more, by its place in `planned`; that is left out.
+    /// Counts anew what is free on a node between two times: what the node shows, less the times at which it is `closed`, less
+    /// what is planned there, in this order. All that is planned between these times is to be named, each with the place in
+    /// `closed` of the times that are closed to it; the first are those of this future. Answers what finds no room any more,
+    /// by its place in `planned`; that is left out.
     pub fn recount(
         &mut self,
         node: &NodeView,
         (from, until): (Timestamp, Timestamp),
-        closed: impl Iterator<Item = (Timestamp, Timestamp)>,
-        planned: &[&Planned],
+        closed: &[Vec<(Timestamp, Timestamp)>],
+        planned: &[(&Planned, usize)],
     ) -> Vec<usize> {
         let place = node.index.0 as usize;
         let old = self.class_of[place];
         let kind = self.classes[old as usize].kind;
-        let (mut steps, mut scratch, mut misfits) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut shown, mut scratch, mut misfits) = (Vec::new(), Vec::new(), Vec::new());
         let Kind { unit, parted, .. } = self.kinds[kind as usize];
-        self.futures(node, (unit, parted), &mut steps);
+        self.futures(node, (unit, parted), &mut shown);
         let whole = whole_node();
-        for (begin, end) in closed {
-            less(&steps, begin.max(self.now), self.round(end), &mut scratch, |free| free.less(&whole));
-            std::mem::swap(&mut steps, &mut scratch);
-        }
-        for (number, one) in planned.iter().enumerate() {
-            if one.fits(&steps) {
-                less(&steps, one.from, self.round(one.until), &mut scratch, |free| free.less(&one.what));
-                std::mem::swap(&mut steps, &mut scratch);
-            } else {
-                misfits.push(number);
+        // As each sees it.
+        let mut futures: Vec<Vec<Step>> = vec![shown; closed.len()];
+        for (steps, closed) in futures.iter_mut().zip(closed) {
+            for (begin, end) in closed {
+                less(steps, (*begin).max(self.now), self.round(*end), &mut scratch, |free| free.less(&whole));
+                std::mem::swap(steps, &mut scratch);
             }
         }
-        splice(&self.classes[old as usize].steps, (from, until), &steps, &mut scratch);
+        for (number, (one, sees)) in planned.iter().enumerate() {
+            if !futures.get(*sees).is_some_and(|steps| one.fits(steps)) {
+                misfits.push(number);
+                continue;
+            }
+            for steps in &mut futures {
+                less(steps, one.from, self.round(one.until), &mut scratch, |free| free.less(&one.what));
+                std::mem::swap(steps, &mut scratch);
+            }
+        }
+        let steps = futures.first().map_or(&[][..], Vec::as_slice);
+        splice(&self.classes[old as usize].steps, (from, until), steps, &mut scratch);
         let new = self.class(kind, &scratch);
         if new != old {
             self.class_of[place] = new;

@@ -14,25 +14,49 @@ use garrick_model::{
 };
 use std::{collections::BTreeMap, sync::Arc};
 
+/// What those who wait mind besides nodes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Minds {
+    /// Somebody wants licenses.
+    pub licenses: bool,
+    /// Somebody is for an advance reservation.
+    pub reservations: bool,
+}
+
+impl Minds {
+    pub(super) fn of<'j>(jobs: impl Iterator<Item = &'j Arc<JobView>>) -> Self {
+        let none = Self { licenses: false, reservations: false };
+        jobs.fold(none, |minds, job| Self {
+            licenses: minds.licenses || job.spec.licenses.is_some(),
+            reservations: minds.reservations || !job.spec.reservations.is_empty(),
+        })
+    }
+
+    pub(super) const fn or(self, other: Self) -> Self {
+        Self { licenses: self.licenses || other.licenses, reservations: self.reservations || other.reservations }
+    }
+}
+
 /// Does what a plan stands on still hold?
 pub(super) fn stands(
     before: &ClusterView,
     view: &ClusterView,
     jobs: &[Changed<'_>],
-    licensed: bool,
+    minds: Minds,
     now: Timestamp,
 ) -> bool {
     let licenses = before.licenses.totals == view.licenses.totals
         && before.licenses.hres == view.licenses.hres
-        && (!licensed || before.licenses.held == view.licenses.held);
+        && (!minds.licenses || before.licenses.held == view.licenses.held);
     allows_repairs(view)
         && licenses
         && before.policy == view.policy
         && before.partitions == view.partitions
         && before.reservations.closings(None, now) == view.reservations.closings(None, now)
+        && (!minds.reservations || before.reservations.are_the_same(&view.reservations))
         && jobs.iter().all(|(old, job)| {
             let as_before =
-                |job: &Arc<JobView>| old.is_some_and(|old| is_component(view, job) && waits_the_same(old, job));
+                |job: &Arc<JobView>| old.is_some_and(|old| only_keeps(view, job) && waits_the_same(old, job));
             job.is_none_or(|job| is_plain(job) || as_before(job))
         })
 }
@@ -62,11 +86,12 @@ pub(super) fn is_plain(job: &JobView) -> bool {
     job.state != JobState::Expediting && job.spec.reservations.is_empty() && job.spec.het.is_none()
 }
 
-/// Is it a component of a heterogeneous job of which repairs take care in so far as they leave it its room?
-pub(super) fn is_component(view: &ClusterView, job: &JobView) -> bool {
-    let plain = job.state != JobState::Expediting && job.spec.reservations.is_empty();
+/// Is it a component of a heterogeneous job, or one for an advance reservation, of which repairs take care in so far as they
+/// leave it its room?
+pub(super) fn only_keeps(view: &ClusterView, job: &JobView) -> bool {
+    let one_of_these = usize::from(job.spec.het.is_some()) + job.spec.reservations.len() == 1;
     let leaves_room = view.policy.backfill == Backfill::Conservative && !view.policy.preempt.is_on();
-    plain && job.spec.het.is_some() && leaves_room
+    job.state != JobState::Expediting && one_of_these && leaves_room
 }
 
 /// Does the job ask for the same as before, in the same place of the queue?

@@ -1,7 +1,12 @@
 //! Whom freed room may help.
 
 use super::Repair;
-use crate::scheduler::{facts::Backfill, ledger::Group, plan::Key, request::Request};
+use crate::scheduler::{
+    facts::Backfill,
+    ledger::{Group, Row},
+    plan::Key,
+    request::Request,
+};
 use garrick_model::time::Timestamp;
 use std::{collections::BTreeSet, time::Duration};
 
@@ -51,7 +56,8 @@ impl Repair<'_, '_> {
 
     /// Before when it would have to start to be better off. `None`: it can be no better off.
     fn better(&self, key: Key) -> Option<Timestamp> {
-        let row = self.ledger.row(key).filter(|row| row.group.is_some() && !row.started)?;
+        let offers = |row: &&Row| row.group.is_some() && !row.started && row.job.spec.reservations.is_empty();
+        let row = self.ledger.row(key).filter(offers)?;
         let soon = self.pass.horizon.round(self.pass.now);
         let before = match &row.promise {
             Some(promise) => promise.from,

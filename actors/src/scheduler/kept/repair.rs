@@ -10,6 +10,8 @@ use crate::scheduler::{
     horizon::{NEVER, Planned},
     ledger::{Ledger, Promise},
     plan::{Key, Pass},
+    request::Request,
+    reservations::Eyes,
 };
 use garrick_model::{state::Reason, time::Timestamp, view::JobView};
 use rustc_hash::FxHashMap;
@@ -20,7 +22,9 @@ use std::{
 
 impl<'p, 'v> Repair<'p, 'v> {
     pub(super) fn new(pass: &'p mut Pass<'v>, ledger: Ledger, left: BTreeSet<Key>, stale: bool) -> Self {
-        let closings = pass.view.reservations.closings(None, pass.now);
+        let guests = ledger.guests().map(|group| group.request.reservation);
+        let eyes: BTreeSet<Eyes> = std::iter::once(None).chain(guests).collect();
+        let closings = eyes.into_iter().map(|eyes| (eyes, pass.view.reservations.closings(eyes, pass.now))).collect();
         Self {
             pass,
             ledger,
@@ -86,11 +90,12 @@ impl<'p, 'v> Repair<'p, 'v> {
             gained.insert(node);
         }
         self.whose_time_has_come();
-        if self.due.iter().any(|key| self.is_of_group(*key)) {
+        if self.due.iter().any(|key| self.only_keeps(*key)) {
             return false;
         }
         // Heterogeneous jobs are offered nothing.
         self.stale |= !gained.is_empty() && self.ledger.components() > 0;
+        self.stale |= self.may_help_guests(&gained);
         self.offer_to_groups(&gained);
         self.offer_to_neighbours(&gained);
         self.next_in_line();
@@ -138,6 +143,21 @@ impl<'p, 'v> Repair<'p, 'v> {
         self.ledger.row(key).is_some_and(|row| row.job.spec.het.is_some())
     }
 
+    /// Does it keep what it has, and is looked at by new plans only?
+    fn only_keeps(&self, key: Key) -> bool {
+        self.is_of_group(key) || self.ledger.row(key).is_some_and(|row| !row.job.spec.reservations.is_empty())
+    }
+
+    /// Is room that was freed for those who wait for reservations? They are offered nothing.
+    fn may_help_guests(&mut self, gained: &BTreeSet<usize>) -> bool {
+        let requests: Vec<Request> = self.ledger.guests().map(|group| group.request.clone()).collect();
+        requests.iter().any(|request| {
+            let mut candidates = self.pass.candidates(request);
+            self.pass.view.reservations.restrict(request.reservation, &mut candidates);
+            gained.iter().any(|node| candidates.contains(*node))
+        })
+    }
+
     /// Do more or fewer tasks of its array run than before?
     fn has_other_tasks(&self, before: &ClusterView, job: &JobView) -> bool {
         let array = job.array_task.map_or(job.id, |task| task.array_job);
@@ -179,9 +199,18 @@ impl<'p, 'v> Repair<'p, 'v> {
         let round = |at: Timestamp| self.pass.horizon.round(at);
         let planned = self.ledger.planned(node, |begin, end| begin < until && round(end) > from);
         let begun = self.begun.get(&node).map_or(&[][..], Vec::as_slice);
-        let of_node: Vec<&Planned> = begun.iter().chain(planned.iter().map(|(_, one)| one)).collect();
-        let closed = self.closings.iter().filter_map(|closing| closing.of_node(node));
-        let misfits = self.pass.horizon.recount(&self.pass.view.nodes[node], (from, until), closed, &of_node);
+        let sees = |key: Key| {
+            let group = self.ledger.row(key).and_then(|row| row.group);
+            let eyes = group.and_then(|group| self.ledger.groups()[group].request.reservation);
+            self.closings.iter().position(|(known, _)| *known == eyes).unwrap_or(0)
+        };
+        let reserved = planned.iter().map(|(key, one)| (one, sees(*key)));
+        let of_node: Vec<(&Planned, usize)> = begun.iter().map(|one| (one, 0)).chain(reserved).collect();
+        let seen = of_node.iter().map(|(_, sees)| sees + 1).max().unwrap_or(1);
+        let closed = self.closings[..seen].iter();
+        let closed: Vec<Vec<(Timestamp, Timestamp)>> =
+            closed.map(|(_, list)| list.iter().filter_map(|closing| closing.of_node(node)).collect()).collect();
+        let misfits = self.pass.horizon.recount(&self.pass.view.nodes[node], (from, until), &closed, &of_node);
         misfits.into_iter().filter_map(|number| Some(planned.get(number.checked_sub(begun.len())?)?.0)).collect()
     }
 
