@@ -103,7 +103,6 @@ pub struct StepMgrCore {
     pub(super) reports: Reports,
     /// By node: clean, lost, or never started.
     pub(super) clean: Vec<bool>,
-    pub(super) launch_failure: Option<String>,
     /// A step manager of this run died before: nodes are asked what they have before anything is started on them.
     pub(super) taken_over: bool,
     /// Questions so far what a node has.
@@ -153,7 +152,6 @@ impl StepMgrCore {
             next_record: 1,
             reports: Reports::new(ledger.restarts),
             clean: vec![false; facts.nodes.len()],
-            launch_failure: None,
             taken_over: false,
             asked: 0,
             asked_at: BTreeMap::new(),
@@ -342,7 +340,8 @@ impl StepMgrCore {
             && self.phase.takes_steps()
         {
             // No word about the script is true but that it did not run: the job goes back to the queue, held.
-            self.launch_failure = Some(without_time(message).to_owned());
+            let detail = without_time(message).to_owned();
+            self.record(StepEvent::LaunchFailed { detail }, out);
         }
         if let ShepherdToStepMgr::TaskFailed { message, rank, .. } = &message
             && self.steps.get(&step.key()).is_some_and(|r| r.row.is_some())

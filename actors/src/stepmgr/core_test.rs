@@ -989,6 +989,25 @@ fn a_script_that_could_not_be_written_is_a_launch_failure() {
     assert!(detail.contains("No space left on device"), "{detail}");
 }
 
+/// The node's daemon and the step manager were killed before anybody had the report: the next one said that the script had
+/// exited with 1, and the job ended as failed.
+#[test]
+fn a_launch_failure_whose_report_was_lost_is_one_for_the_next_step_manager_too() {
+    let mut company = Company::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
+    company.disk_full = true;
+    company.shepherd_up(0);
+    company.settle();
+    let said = |company: &Company| {
+        let reports = company.job_reports();
+        let failures = reports.iter().filter(|r| matches!(r, StepdReport::LaunchFailed { .. })).count();
+        (failures, reports.iter().any(|r| matches!(r, StepdReport::Ended { .. })))
+    };
+    assert_eq!(said(&company), (1, false));
+    company.restart_manager();
+    company.settle();
+    assert_eq!(said(&company), (2, false));
+}
+
 /// The controller had acknowledged all ends of steps, and was killed before the job ended: it counted none.
 #[test]
 fn the_numbers_of_steps_are_said_once_more_behind_the_end_of_the_job() {

@@ -110,6 +110,11 @@ pub enum StepEvent {
         /// How many.
         ends: u64,
     },
+    /// The batch host could not even try to run the script: this is to be reported, whatever its step says of its end.
+    LaunchFailed {
+        /// Why.
+        detail: String,
+    },
     /// A step manager took the run over from one that died.
     Restarted,
     /// A node was lost for this run: the next step manager does not ask it again, whoever has it by then.
@@ -241,6 +246,8 @@ pub struct Ledger {
     pub batch: Option<StepResult>,
     /// Set once the job is being ended.
     pub ending: Option<(JobState, Reason, ExitStatus)>,
+    /// Why the batch script could not even be tried, if so.
+    pub launch_failure: Option<String>,
     /// Restarts so far.
     pub restarts: u64,
     /// Nodes of the job that were lost.
@@ -298,6 +305,9 @@ impl Ledger {
                 for _ in 0..*ends {
                     self.outbox.pop_front();
                 }
+            }
+            StepEvent::LaunchFailed { detail } => {
+                self.launch_failure.get_or_insert_with(|| detail.clone());
             }
             StepEvent::Restarted => self.restarts += 1,
             StepEvent::NodeLost { slot } => {

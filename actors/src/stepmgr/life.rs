@@ -354,7 +354,7 @@ impl StepMgrCore {
 
     fn batch_host_lost(&mut self, now: Timestamp, detail: &str, out: &mut Vec<StepMgrEffect>) {
         if self.phase == RunPhase::Starting {
-            self.launch_failure = Some(detail.to_owned());
+            self.record(StepEvent::LaunchFailed { detail: detail.to_owned() }, out);
         }
         let cause = StepEnd::Job(JobState::Failed);
         self.end_job(now, JobState::Failed, Reason::JobLaunchFailure, ExitStatus { code: 1, signal: None }, cause, out);
@@ -389,7 +389,7 @@ impl StepMgrCore {
         self.phase = RunPhase::Ended;
         self.finish_waits(out);
         self.flush_reports(out);
-        let report = match self.launch_failure.take() {
+        let report = match self.ledger.launch_failure.clone() {
             Some(detail) => StepdReport::LaunchFailed { reason: Reason::JobLaunchFailure, detail },
             None => {
                 let (state, reason, exit) =

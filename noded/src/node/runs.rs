@@ -141,11 +141,15 @@ impl RunWorld {
     }
 
     fn start(&self, run: RunKey) -> Result<(u32, OwnedFd), String> {
-        StepdOrders::confirm(&self.spool.run(run)).map_err(|e| e.to_string())?;
-        match self.spool.take_life(run).map_err(|e| e.to_string())? {
-            Some(life) => self.start_stepd(run, &life),
-            None => Err("a stepd of this run lives already".into()),
-        }
+        let folder = self.spool.run(run);
+        StepdOrders::confirm(&folder).map_err(|e| e.to_string())?;
+        let life = self.spool.take_life(run).map_err(|e| e.to_string())?;
+        let life = life.ok_or("a stepd of this run lives already")?;
+        // A run that is reported as not started is not to be taken up by the next agent, should this one die now.
+        self.start_stepd(run, &life).map_err(|why| match StepdOrders::withdraw(&folder) {
+            Ok(()) => why,
+            Err(e) => format!("{why}; {e}"),
+        })
     }
 
     /// The `stepd` of a run that had one before. One that lives after all (its start was broken off by the end of an agent)

@@ -174,3 +174,29 @@ impl Spool {
         Ok((found, unreadable))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use garrick_model::ids::{JobId, Sluid};
+
+    /// The start of a `stepd` failed and was reported; the next agent must not start it after all.
+    #[test]
+    fn a_run_whose_start_failed_is_not_taken_up_by_the_next_agent() {
+        let root = std::env::temp_dir().join(format!("garrick-spool-{}", std::process::id()));
+        let spool = Spool::open(&root).unwrap();
+        let folder = spool.run(RunKey { job: JobId(7), sluid: Sluid(1) });
+        files::create_folder(&folder, 0o711).unwrap();
+        std::fs::write(folder.join("orders.draft"), b"orders").unwrap();
+        StepdOrders::confirm(&folder).unwrap();
+        spool.remove_unfinished().unwrap();
+        assert!(folder.join(StepdOrders::FILE).exists(), "what was confirmed stays");
+        StepdOrders::withdraw(&folder).unwrap();
+        assert_eq!(std::fs::read(folder.join("orders.draft")).unwrap(), b"orders", "the epilog reads it");
+        assert!(spool.runs().unwrap().0.is_empty());
+        spool.remove_unfinished().unwrap();
+        assert!(!folder.exists());
+        std::fs::remove_dir_all(&root).unwrap();
+    }
+}

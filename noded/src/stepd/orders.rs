@@ -124,6 +124,17 @@ impl StepdOrders {
         Ok(crate::kernel::files::sync_folder(folder)?)
     }
 
+    /// It is not: nothing was started from them, and nothing will be, whoever looks here next.
+    pub fn withdraw(folder: &Path) -> Result<(), OrdersError> {
+        let path = folder.join(Self::DRAFT);
+        std::fs::rename(folder.join(Self::FILE), &path).map_err(|cause| crate::kernel::files::FileError {
+            operation: "rename the orders to",
+            path,
+            cause,
+        })?;
+        Ok(crate::kernel::files::sync_folder(folder)?)
+    }
+
     fn write(&self, path: PathBuf) -> Result<(), OrdersError> {
         let bytes = rmp_serde::to_vec_named(self)
             .map_err(|e| OrdersError::Form { path: path.clone(), cause: e.to_string() })?;

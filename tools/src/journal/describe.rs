@@ -216,6 +216,7 @@ fn of_steps(event: &StepEvent) -> Described {
         StepEvent::Moved(motion) => ("job".to_owned(), "Moved", format!("motion={motion:?}")),
         StepEvent::TimeLimit(limit) => ("job".to_owned(), "TimeLimit", format!("limit={}", limit.squeue_text())),
         StepEvent::Reported { ends } => ("manager".to_owned(), "Reported", format!("ends={ends}")),
+        StepEvent::LaunchFailed { detail } => ("job".to_owned(), "LaunchFailed", format!("detail={detail:?}")),
         StepEvent::Restarted => ("manager".to_owned(), "Restarted", String::new()),
         StepEvent::ShepherdUp { slot } => ("manager".to_owned(), "ShepherdUp", format!("slot={slot}")),
         StepEvent::NodeLost { slot } => ("manager".to_owned(), "NodeLost", format!("slot={slot}")),

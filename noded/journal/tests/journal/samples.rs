@@ -6,6 +6,7 @@ use garrick_actors::{
     stepmgr::{Ledger, StepEvent, state::Motion},
 };
 use garrick_journal::{Reader, replace};
+use garrick_model::ids::{RequestId, StepKey};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
 
@@ -120,6 +121,15 @@ fn shepherds_that_were_there_in_a_step_journal_of_version_1_read_back() {
 }
 
 #[test]
+fn launches_in_a_step_journal_of_version_1_read_back() {
+    let read: Vec<StepEvent> = all(&sample("version-1-steps-launches.journal"));
+    assert_same(&read, &step_events::launches());
+    let ledger = Ledger::replay(read);
+    assert_eq!(ledger.launches.of(&RequestId(7, 9)), Some(StepKey::number(3)));
+    assert_eq!(ledger.launch_failure.as_deref(), Some("No space left on device"));
+}
+
+#[test]
 fn the_samples_fit_together_and_have_every_event() {
     let mut replayed = Replayed::default();
     let events = controller_events::version_1();
@@ -140,7 +150,7 @@ fn the_samples_fit_together_and_have_every_event() {
         assert!(found.contains(&name), "{name} is missing");
     }
     let events = step_events::version_1();
-    let later = [step_events::moved(), step_events::lost(), step_events::shepherds()].concat();
+    let later = [step_events::moved(), step_events::lost(), step_events::shepherds(), step_events::launches()].concat();
     let found: Vec<&str> = events.iter().chain(&later).map(step_events::name).collect();
     for name in step_events::NAMES {
         assert!(found.contains(&name), "{name} is missing");
@@ -197,6 +207,12 @@ fn make_the_sample_of_lost_nodes() {
 #[ignore = "makes tests/data/version-1-steps-shepherds.journal, by hand"]
 fn make_the_sample_of_shepherds_that_were_there() {
     replace(&sample("version-1-steps-shepherds.journal"), step_events::shepherds()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-steps-launches.journal, by hand"]
+fn make_the_sample_of_launches() {
+    replace(&sample("version-1-steps-launches.journal"), step_events::launches()).unwrap();
 }
 
 /// Makes the samples of the version that is written now. Samples of versions that have been in use are not made again.

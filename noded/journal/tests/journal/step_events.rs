@@ -27,7 +27,7 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 12] = [
+pub const NAMES: [&str; 13] = [
     "Accepted",
     "Started",
     "Retried",
@@ -40,6 +40,7 @@ pub const NAMES: [&str; 12] = [
     "Restarted",
     "NodeLost",
     "ShepherdUp",
+    "LaunchFailed",
 ];
 
 pub fn name(event: &StepEvent) -> &'static str {
@@ -56,6 +57,7 @@ pub fn name(event: &StepEvent) -> &'static str {
         StepEvent::Restarted => "Restarted",
         StepEvent::NodeLost { .. } => "NodeLost",
         StepEvent::ShepherdUp { .. } => "ShepherdUp",
+        StepEvent::LaunchFailed { .. } => "LaunchFailed",
     }
 }
 
@@ -258,4 +260,13 @@ pub fn lost() -> Vec<StepEvent> {
 /// And one whose shepherds came.
 pub fn shepherds() -> Vec<StepEvent> {
     [1, 2].map(|slot| StepEvent::ShepherdUp { slot }).to_vec()
+}
+
+/// And one whose command's request is known, and whose script could not be tried.
+pub fn launches() -> Vec<StepEvent> {
+    let mut attended = started(StepKey::number(3), 0);
+    if let StepEvent::Started { request, .. } = &mut attended {
+        *request = Some(RequestId(7, 9));
+    }
+    vec![attended, StepEvent::LaunchFailed { detail: "No space left on device".into() }]
 }
