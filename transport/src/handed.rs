@@ -54,8 +54,16 @@ impl AsFd for HandedFd {
 impl Drop for HandedFd {
     fn drop(&mut self) {
         if let Some(fd) = self.fd.take() {
-            self.held.close(fd);
+            self.held.close(vec![fd]);
         }
+    }
+}
+
+/// Drops them together, which wakes the other thread once and not for each.
+pub fn close_together(mut fds: Vec<HandedFd>) {
+    while let Some(held) = fds.last().map(|fd| Arc::clone(&fd.held)) {
+        let of_one_door = fds.extract_if(.., |fd| Arc::ptr_eq(&fd.held, &held));
+        held.close(of_one_door.filter_map(|mut fd| fd.fd.take()).collect());
     }
 }
 
@@ -64,7 +72,7 @@ impl Drop for HandedFd {
 pub(crate) struct Held {
     count: Arc<AtomicUsize>,
     most: usize,
-    closer: OnceLock<Option<mpsc::Sender<OwnedFd>>>,
+    closer: OnceLock<Option<mpsc::Sender<Vec<OwnedFd>>>>,
 }
 
 impl Held {
@@ -90,28 +98,27 @@ impl Held {
     }
 
     /// Counted as held until it is closed, so that a close that hangs makes the door take fewer, not the process grow.
-    fn close(&self, fd: OwnedFd) {
+    fn close(&self, fds: Vec<OwnedFd>) {
         let closer = self.closer.get_or_init(|| start_closer(Arc::clone(&self.count)));
         let left = match closer {
-            Some(closer) => closer.send(fd).err().map(|unsent| unsent.0),
-            None => Some(fd),
+            Some(closer) => closer.send(fds).err().map(|unsent| unsent.0),
+            None => Some(fds),
         };
-        if left.is_some() {
-            drop(left);
-            self.count.fetch_sub(1, Ordering::Relaxed);
-        }
+        left.into_iter().for_each(|fds| close_all(fds, &self.count));
+    }
+}
+
+fn close_all(fds: Vec<OwnedFd>, count: &AtomicUsize) {
+    for fd in fds {
+        drop(fd);
+        count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// `None`: there is no thread to be had, and whoever drops a descriptor closes it.
-fn start_closer(count: Arc<AtomicUsize>) -> Option<mpsc::Sender<OwnedFd>> {
-    let (sender, fds) = mpsc::channel::<OwnedFd>();
-    let close = move || {
-        for fd in fds {
-            drop(fd);
-            count.fetch_sub(1, Ordering::Relaxed);
-        }
-    };
+fn start_closer(count: Arc<AtomicUsize>) -> Option<mpsc::Sender<Vec<OwnedFd>>> {
+    let (sender, batches) = mpsc::channel();
+    let close = move || batches.into_iter().for_each(|fds| close_all(fds, &count));
     let started = std::thread::Builder::new().name("closer".to_owned()).stack_size(64 << 10).spawn(close);
     started
         .inspect_err(|error| tracing::warn!(%error, "starting the thread that closes commands' descriptors"))

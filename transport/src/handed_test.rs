@@ -306,3 +306,20 @@ async fn plain_messages_are_the_same_with_and_without() {
     let got = receiver.recv().await.unwrap().unwrap();
     assert_eq!((got.trace, got.cause, got.msg.as_str()), (3, 4, "old"));
 }
+
+#[test]
+fn descriptors_that_are_closed_together_end_their_pipes_and_make_room() {
+    let (one, other) = (Held::with_limit(10), Held::with_limit(10));
+    let (readers, fds): (Vec<_>, Vec<_>) = (0..4)
+        .map(|n| {
+            let (reader, writer) = pipe().unwrap();
+            (reader, if n % 2 == 0 { one.hold(writer) } else { other.hold(writer) })
+        })
+        .unzip();
+    close_together(fds);
+    readers.into_iter().for_each(ends);
+    close_together(Vec::new());
+    while one.count.load(Ordering::Relaxed) + other.count.load(Ordering::Relaxed) > 0 {
+        std::thread::yield_now();
+    }
+}

@@ -32,7 +32,7 @@ pub use error::{LinkError, Whose};
 pub use garrick_frame::{
     Decoder, FrameError, Hello, HelloReply, LinkKind, PROTOCOL, PeerCred, Traced, TunnelTo, VersionRange, encode,
 };
-pub use handed::HandedFd;
+pub use handed::{HandedFd, close_together};
 pub use identity::{
     CertAuthority, ExpectPeer, IdentityError, IdentityStore, PeerIdentity, Role, SigningKey, VerifyKey,
     store::install_crypto_provider,

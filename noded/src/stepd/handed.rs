@@ -10,7 +10,7 @@
 
 use garrick_actors::stepmgr::ClientId;
 use garrick_model::{ids::StepId, messages::step::StepMgrToCommand};
-use garrick_transport::HandedFd;
+use garrick_transport::{HandedFd, close_together};
 use std::{
     cell::RefCell,
     collections::HashMap,
@@ -35,6 +35,15 @@ impl AsFd for TaskFd {
             Self::Handed(fd) => fd.as_fd(),
         }
     }
+}
+
+/// Closes descriptors that went to the launcher: one wake-up for all of a task, and of tasks that start together.
+pub fn close(fds: Vec<TaskFd>) {
+    let handed = fds.into_iter().filter_map(|fd| match fd {
+        TaskFd::Handed(fd) => Rc::into_inner(fd),
+        TaskFd::Own(_) => None,
+    });
+    close_together(handed.collect());
 }
 
 /// What is held for the conversations of this `stepd`. Lives on its thread.

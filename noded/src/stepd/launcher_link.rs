@@ -3,7 +3,7 @@
 //! carries descriptors needs one of its own). What bounds the number kept is the number of tasks that the job's CPUs allow
 //! at a time.
 
-use crate::stepd::handed::TaskFd;
+use crate::stepd::handed::{self, TaskFd};
 use garrick_frame::{FdChannel, FdError};
 use garrick_model::messages::{
     launch_failure::LaunchFailure,
@@ -102,6 +102,7 @@ impl Shared {
     fn write(&self) -> bool {
         let mut channel = self.channel.borrow_mut();
         let mut kept = self.kept.borrow_mut();
+        let mut passed = Vec::new();
         let sent = loop {
             let Some((message, fds)) = kept.front() else { break channel.flush() };
             let sent = if fds.is_empty() {
@@ -116,8 +117,9 @@ impl Shared {
                 Err(e) => break Err(e),
                 Ok(()) => {}
             }
-            kept.pop_front();
+            passed.extend(kept.pop_front().into_iter().flat_map(|(_, fds)| fds));
         };
+        handed::close(passed);
         sent.unwrap_or_else(|e| {
             // The reader reports the socket's end, which is expected when the job is being swept.
             tracing::debug!(error = %e, "messages to the launcher were not sent");
