@@ -6,23 +6,6 @@ mod support;
 use std::path::Path;
 use support::{Cluster, answer, is_root};
 
-/// With something more on the line of the nodes, and more lines.
-fn cluster(name: &str, args: &[&str], node: &str, lines: &str) -> Cluster {
-    let c = Cluster::up(name, args);
-    c.sh("garrick down").ok();
-    let conf = c.home.join("etc/slurm.conf");
-    let text = std::fs::read_to_string(&conf).unwrap();
-    // Without its first line the file is the test's own.
-    let own = text
-        .lines()
-        .skip(1)
-        .map(|line| if line.starts_with("NodeName=") { format!("{line} {node}") } else { line.to_owned() });
-    std::fs::write(&conf, format!("{}\n{lines}\n", own.collect::<Vec<_>>().join("\n"))).unwrap();
-    c.run("garrick", &["check".as_ref(), conf.as_os_str()]).ok();
-    c.sh("garrick up").ok();
-    c
-}
-
 /// CPUs that the kernel lets a job's processes use.
 fn cpus_of_job(c: &Cluster, options: &str) -> Vec<u32> {
     let a = c.sh(&format!("srun -n1 {options} grep Cpus_allowed_list: /proc/self/status")).ok();
@@ -41,8 +24,10 @@ fn a_jobs_cpuset_has_no_core_that_is_left_to_the_system() {
         eprintln!("skipped: needs root, the cpuset controller and two CPUs");
         return;
     }
-    let args = ["--nodes", "1", "--cpus", "2", "--memory", "1000"];
-    let c = cluster("corespec", &args, "CoreSpecCount=1", "AllowSpecResourcesUsage=YES");
+    let c = Cluster::up_changed("corespec", &["--nodes", "1", "--cpus", "2", "--memory", "1000"], |_, text| {
+        let text = text.replace(" RealMemory=", " CoreSpecCount=1 RealMemory=");
+        format!("{text}\nAllowSpecResourcesUsage=YES\n")
+    });
     let usual = cpus_of_job(&c, "");
     assert_eq!(usual.len(), 1, "{usual:?}");
     assert_eq!(cpus_of_job(&c, "--exclusive"), usual);
@@ -66,21 +51,28 @@ fn a_jobs_cpuset_has_no_core_that_is_left_to_the_system() {
 
 #[test]
 fn jobs_of_a_partition_leave_the_rest_of_a_node_to_others() {
-    let lines = "PartitionName=small Nodes=ALL MaxCPUsPerNode=1";
-    let c = cluster("caps", &["--nodes", "1", "--cpus", "4", "--memory", "1000"], "", lines);
-    c.script("wait.sh", "#!/bin/sh\nwhile [ ! -e go ]; do sleep 0.1; done\n");
-    let submit = |options: &str| c.sh(&format!("sbatch -n1 --mem=10 -t 10 -o /dev/null {options} wait.sh")).ok().job();
-    let (first, second) = (submit("-p small"), submit("-p small"));
-    let others: Vec<String> = (0..3).map(|_| submit("")).collect();
-    let state = |id: &str| c.job_field(id, "JobState");
-    c.await_that("the others run", || others.iter().all(|id| state(id).as_deref() == Some("RUNNING")));
-    c.await_that("the first runs", || state(&first).as_deref() == Some("RUNNING"));
-    assert_eq!(state(&second).as_deref(), Some("PENDING"));
-    c.sh(&format!("scancel {}", others[0])).ok();
-    c.await_that("one is gone", || state(&others[0]).as_deref() == Some("CANCELLED"));
-    let next = submit("");
-    c.await_that("a later one of the other partition goes before it", || state(&next).as_deref() == Some("RUNNING"));
-    assert_eq!(state(&second).as_deref(), Some("PENDING"));
-    std::fs::write(c.work.join("go"), "").unwrap();
-    c.await_that("the second ends too", || state(&second).as_deref() == Some("COMPLETED"));
+    let c = Cluster::up_with("caps", &["--nodes", "1", "--cpus", "4", "--memory", "1000"], |_| {
+        "PartitionName=small Nodes=ALL MaxCPUsPerNode=1".to_owned()
+    });
+    // Each ends when its pipe is written to.
+    let submit = |pipe: &str, options: &str| {
+        c.fifo(pipe);
+        c.shell(&format!("sbatch -n1 --mem=10 -o /dev/null {options} --wrap 'read line <{pipe}'")).ok().job()
+    };
+    let end = |pipe: &str| std::fs::write(c.work.join(pipe), "\n").unwrap();
+    let (first, second) = (submit("first", "-p small"), submit("second", "-p small"));
+    let others = ["other0", "other1", "other2"].map(|pipe| submit(pipe, ""));
+    others.iter().for_each(|job| c.await_state(job, "RUNNING"));
+    c.await_state(&first, "RUNNING");
+    assert_eq!(c.job_field(&second, "JobState").as_deref(), Some("PENDING"));
+    end("other0");
+    c.await_state(&others[0], "COMPLETED");
+    // One of the other partition goes before it, though it came later.
+    let next = submit("next", "");
+    c.await_state(&next, "RUNNING");
+    assert_eq!(c.job_field(&second, "JobState").as_deref(), Some("PENDING"));
+    end("first");
+    c.await_state(&second, "RUNNING");
+    ["second", "next", "other1", "other2"].map(end);
+    c.await_state(&second, "COMPLETED");
 }

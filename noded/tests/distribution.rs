@@ -7,20 +7,12 @@ use support::Cluster;
 
 /// Nodes with more about their hardware, and with other `SelectTypeParameters`.
 fn cluster(name: &str, args: &[&str], hardware: &str, select: &str) -> Cluster {
-    let c = Cluster::up(name, args);
-    c.sh("garrick down").ok();
-    let conf = c.home.join("etc/slurm.conf");
-    let text = std::fs::read_to_string(&conf).unwrap();
-    let select_now = "SelectTypeParameters=CR_Core_Memory";
-    assert!(text.contains(select_now), "{text}");
-    let text = text
-        .replace(select_now, &format!("{select_now}{select}"))
-        .replace(" RealMemory=", &format!(" {hardware} RealMemory="));
-    // Without its first line the file is the test's own.
-    std::fs::write(&conf, text.split_once('\n').unwrap().1).unwrap();
-    c.run("garrick", &["check".as_ref(), conf.as_os_str()]).ok();
-    c.sh("garrick up").ok();
-    c
+    Cluster::up_changed(name, args, |_, text| {
+        let select_now = "SelectTypeParameters=CR_Core_Memory";
+        assert!(text.contains(select_now), "{text}");
+        text.replace(select_now, &format!("{select_now}{select}"))
+            .replace(" RealMemory=", &format!(" {hardware} RealMemory="))
+    })
 }
 
 /// A node of so many sockets, cores of each, and threads of each core.

@@ -16,7 +16,11 @@ use garrick_model::{
     view::NodeView,
 };
 use rustc_hash::FxHashMap;
-use std::{collections::BTreeSet, rc::Rc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    time::Duration,
+};
 
 mod alter;
 mod openings;
@@ -79,7 +83,8 @@ struct Class {
 struct Index {
     room: Room,
     length: Duration,
-    slots: Vec<Vec<u32>>,
+    /// Few of all that there may be: pictures are copied, and so are these.
+    slots: BTreeMap<u16, Vec<u32>>,
 }
 
 /// Length of a slot, milliseconds, and how many there are: four weeks, and all that is later.
@@ -241,7 +246,7 @@ impl Horizon {
             }
         };
         for (index, slot) in self.kinds[kind as usize].indexes.iter_mut().zip(slots) {
-            index.slots[usize::from(slot)].push(place);
+            index.slots.entry(slot).or_default().push(place);
         }
         self.known.insert((kind, steps), place);
         place

@@ -282,3 +282,21 @@ fn an_arbitrary_job_waits_for_room_on_the_nodes_of_its_list() {
     assert_eq!(on(nodes.clone(), arbitrary(&["n1", "n0", "n1"])), []);
     assert_eq!(on(nodes, arbitrary(&["n1", "n0", "n0"])).len(), 2);
 }
+
+#[test]
+fn the_site_may_give_each_task_cores_of_its_own() {
+    let mut view = cluster(vec![node(0, 4)], vec![job(1, tasks(2, some()))]);
+    assert_eq!(placed(&view), one("0-1", 2), "a task for each thread");
+    view.policy.one_task_per_core = true;
+    assert_eq!(placed(&view), one("0-3", 2));
+}
+
+#[test]
+fn the_site_may_have_jobs_go_to_the_nodes_with_the_most_free() {
+    let mut busy = node(0, 4);
+    busy.holds.push(hold(9, 0..4, 1, None));
+    let mut view = cluster(vec![busy, node(1, 4)], vec![job(1, tasks(1, some()))]);
+    assert_eq!(placed(&view)[0].0, "n0", "as tight as possible");
+    view.policy.least_loaded = true;
+    assert_eq!(placed(&view)[0].0, "n1");
+}

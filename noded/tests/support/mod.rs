@@ -96,15 +96,19 @@ impl Cluster {
 
     /// As `up`, with more lines in `slurm.conf`.
     pub fn up_with(name: &str, args: &[&str], lines: impl FnOnce(&Self) -> String) -> Self {
+        Self::up_changed(name, args, |cluster, own| format!("{own}\n{}\n", lines(cluster)))
+    }
+
+    /// As `up`, with `slurm.conf` as it comes back.
+    pub fn up_changed(name: &str, args: &[&str], change: impl FnOnce(&Self, &str) -> String) -> Self {
         let cluster = Self::up(name, args);
         cluster.sh("garrick down").ok();
         let path = cluster.home.join("slurm.conf");
         let path = if path.exists() { path } else { cluster.home.join("etc/slurm.conf") };
         let text = std::fs::read_to_string(&path).unwrap();
-        let lines = lines(&cluster);
         // Without its first line the file is the test's own.
         let own = text.split_once('\n').unwrap().1;
-        std::fs::write(&path, format!("{own}\n{lines}\n")).unwrap();
+        std::fs::write(&path, change(&cluster, own)).unwrap();
         cluster.sh("garrick up").ok();
         cluster
     }

@@ -140,7 +140,8 @@ fn show(out: &mut impl Write, setup: &Setup, outcome: &Outcome, secs: f64) -> Re
     writeln!(
         out,
         "    {} allocations, {} ends, {} requeues, {} nodes kept; {} links broken, {} agent restarts, {} reboots, {} stepds killed and {} started again, \
-         {} launches failed, {} drains, {} downs, {} commands, {} controller restarts, {} owners of jobs and {} of nodes failed, {} runs ended by leases and {} by time limits, {} messages twice",
+         {} launches failed, {} drains, {} downs, {} commands, {} controller restarts, {} owners of jobs and {} of nodes failed, {} runs ended by leases and {} by time limits, {} messages twice; \
+         {} heterogeneous jobs, {} starts and {} requeues of them",
         n("Allocated"),
         n("Ended"),
         n("Requeued"),
@@ -159,7 +160,10 @@ fn show(out: &mut impl Write, setup: &Setup, outcome: &Outcome, secs: f64) -> Re
         n("owner of a node failed"),
         n("run ended by a lease"),
         n("run ended by its time limit"),
-        n("message delivered twice")
+        n("message delivered twice"),
+        n("heterogeneous job"),
+        n("heterogeneous job started"),
+        n("heterogeneous job queued again")
     )?;
     Ok(())
 }

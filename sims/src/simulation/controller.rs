@@ -135,6 +135,7 @@ impl World {
             self.disk.replace(&replayed.clone().into_events());
         }
         self.replayed = replayed.clone();
+        self.note_leaders_again();
         self.start_controller(replayed);
         self.submit_lost_again();
         self.touched.all = true;
@@ -194,7 +195,11 @@ impl World {
                 Owner::Start => {}
                 Owner::Front(job) => {
                     self.unanswered.remove(&job);
-                    self.promises.job(job);
+                    for event in &append.events {
+                        if let ControllerEvent::Job { job, .. } = event {
+                            self.promises.job(*job);
+                        }
+                    }
                 }
                 owner => self.send(Place::Disk, Happening::Saved(owner, append.batch)),
             }
@@ -255,8 +260,8 @@ impl World {
         here.filter_map(hold).collect()
     }
 
-    /// Submits through the same rules as the controller's front.
-    pub(super) fn submit(&mut self, uid: u32, spec: JobSpec) -> Result<JobId, Refusal> {
+    /// Judged by the same rules as the controller's front, without ids.
+    pub(super) fn admitted(&mut self, uid: u32, spec: JobSpec) -> Result<JobRecord, Refusal> {
         let name = format!("user{uid}");
         let user = User { uid, name: name.clone(), gid: uid, groups: vec![(uid, name.clone())] };
         let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
@@ -274,13 +279,31 @@ impl World {
         };
         let submissions = u64::from(self.submitted);
         let identity = Identity { job: self.ids.peek(), sluid: Sluid(0), request: None, submissions };
-        let mut record = rules.admit(&submitter, spec, identity)?.record;
+        Ok(rules.admit(&submitter, spec, identity)?.record)
+    }
+
+    /// Submits as the controller's front.
+    pub(super) fn submit(&mut self, uid: u32, spec: JobSpec) -> Result<JobId, Refusal> {
+        let mut record = self.admitted(uid, spec)?;
         (record.id, record.sluid) = (self.ids.job(), self.ids.sluid(self.clock()));
         let job = record.id;
-        self.unanswered.insert(job);
-        self.append(Owner::Front(job), 0, vec![submitted(&record)]);
-        self.start_job(record);
+        self.accept(vec![record]);
         Ok(job)
+    }
+
+    /// Saves a job, or all components of one; the first is the one that is answered.
+    pub(super) fn accept(&mut self, records: Vec<JobRecord>) {
+        if let Some(first) = records.first() {
+            self.unanswered.insert(first.id);
+            let events: Vec<ControllerEvent> = records.iter().map(submitted).collect();
+            let one_by_one = self.has(Mutation::ComponentsAreAcceptedOneByOne);
+            for write in events.chunks(if one_by_one { 1 } else { events.len() }) {
+                self.append(Owner::Front(first.id), 0, write.to_vec());
+            }
+        }
+        for record in records {
+            self.start_job(record);
+        }
     }
 
     fn start_job(&mut self, record: JobRecord) {
@@ -323,9 +346,11 @@ impl World {
     /// A job's owner panics over what it is told, and another is built as its supervisor does it. What it had to do and was
     /// not saved yet, or not done yet, is lost.
     fn owner_fails(&mut self, job: JobId) {
-        let Some((record, leftover)) = self.jobs.get(&job).map(|core| (core.record().clone(), core.leftover())) else {
+        let Some((known, leftover)) = self.jobs.get(&job).map(|core| (core.record().clone(), core.leftover())) else {
             return;
         };
+        // With what the leader of a heterogeneous job has recorded for it and it has not heard.
+        let record = self.replayed.jobs.get(&job).cloned().unwrap_or(known);
         self.ledger.counts.add("owner of a job failed");
         if leftover.forgotten {
             self.ledger.counts.add("owner of a forgotten job failed");
@@ -394,7 +419,7 @@ impl World {
 
     /// As the job's shell: events are appended, and the rest waits behind them.
     fn job_effects(&mut self, job: JobId, out: Vec<JobEffect>) {
-        let (mut events, mut rest) = (Vec::new(), Vec::new());
+        let (mut events, mut rest, mut apart) = (Vec::new(), Vec::new(), Vec::new());
         for effect in out {
             match effect {
                 JobEffect::Record(event) => events.push(ControllerEvent::Job { job, event: Box::new(event) }),
@@ -410,11 +435,19 @@ impl World {
                 }
                 JobEffect::Grant { job, attempt, run } => {
                     let event = Box::new(JobEvent::Allocated(run.clone()));
-                    events.push(ControllerEvent::Job { job, event });
+                    let event = ControllerEvent::Job { job, event };
+                    if self.has(Mutation::ComponentsAreSavedApart) {
+                        apart.push(event);
+                    } else {
+                        events.push(event);
+                    }
                     rest.push(JobEffect::Grant { job, attempt, run });
                 }
                 other => rest.push(other),
             }
+        }
+        if !apart.is_empty() {
+            self.append(Owner::Front(job), 0, apart);
         }
         let outbox = self.outboxes.jobs.entry(job).or_default();
         if events.is_empty() {
@@ -497,6 +530,7 @@ impl World {
                 }
                 JobEffect::Launch(order) => {
                     self.promises.run(order.credential.sluid);
+                    self.against_early_leaders(job);
                     let launch = JobLaunch {
                         credential: signed(&order.credential),
                         spec: order.spec,

@@ -36,7 +36,9 @@ pub(super) struct Append {
 pub(super) struct Disk {
     /// What a crash leaves for certain.
     image: Vec<u8>,
-    records: usize,
+    events: usize,
+    /// What is appended together is several records: a bug.
+    apart: bool,
     writing: Vec<Append>,
     waiting: Vec<Append>,
 }
@@ -53,13 +55,13 @@ pub(super) struct Left {
 const PATH: &str = "simulated journal";
 
 impl Disk {
-    pub(super) fn new() -> Self {
-        Self { image: header().to_vec(), records: 0, writing: Vec::new(), waiting: Vec::new() }
+    pub(super) fn new(apart: bool) -> Self {
+        Self { image: header().to_vec(), events: 0, apart, writing: Vec::new(), waiting: Vec::new() }
     }
 
-    /// Queues events to be written together.
+    /// Queues events to be written together: one record, as the controller's journal port has it.
     pub(super) fn append(&mut self, owner: Owner, batch: u64, events: Vec<ControllerEvent>) {
-        let bytes = framed(&events);
+        let bytes = if self.apart { framed(&events) } else { framed(&[ControllerEvent::from(events.clone())]) };
         self.waiting.push(Append { owner, batch, events, bytes });
     }
 
@@ -77,7 +79,7 @@ impl Disk {
         let done = std::mem::take(&mut self.writing);
         for append in &done {
             self.image.extend_from_slice(&append.bytes);
-            self.records += append.events.len();
+            self.events += append.events.len();
         }
         done
     }
@@ -111,11 +113,14 @@ impl Disk {
         let mut reader = Reader::new(&self.image[..], Path::new(PATH), self.image.len() as u64)?;
         let mut events = Vec::new();
         while let Some(record) = reader.next_record()? {
-            events.push(record.decode()?);
+            match record.decode()? {
+                ControllerEvent::Together(several) => events.extend(several),
+                one => events.push(one),
+            }
         }
         let (end, torn_bytes) = (reader.position(), reader.torn_bytes());
         self.image.truncate(usize::try_from(end).unwrap_or(usize::MAX));
-        let certain = std::mem::replace(&mut self.records, events.len());
+        let certain = std::mem::replace(&mut self.events, events.len());
         Ok(Left { events, certain, torn_bytes })
     }
 
@@ -123,7 +128,7 @@ impl Disk {
     pub(super) fn replace(&mut self, events: &[ControllerEvent]) {
         self.image = header().to_vec();
         self.image.extend(framed(events));
-        self.records = events.len();
+        self.events = events.len();
     }
 }
 

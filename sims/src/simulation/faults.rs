@@ -33,9 +33,15 @@ impl World {
             self.submitting = false;
             return;
         }
-        let spec = self.some_spec();
         let uid = self.random.between(1001, 1004);
-        match self.submit(uid, spec) {
+        let answer = if self.random.one_in_thousand(60) {
+            let components = self.some_components();
+            self.submit_components(uid, components)
+        } else {
+            let spec = self.some_spec();
+            self.submit(uid, spec)
+        };
+        match answer {
             Ok(_) => self.submitted += 1,
             Err(refusal) => self.tell(&format!("  refused: {refusal:?}")),
         }
@@ -131,7 +137,7 @@ impl World {
         spec.dependencies.list = job.map(condition).into_iter().collect();
     }
 
-    fn some_dependency(&mut self) -> Dependencies {
+    pub(super) fn some_dependency(&mut self) -> Dependencies {
         let kinds = [
             DependencyKind::AfterAny,
             DependencyKind::AfterOk,
@@ -388,6 +394,7 @@ impl World {
         let decided: Vec<(JobId, JobCommand)> =
             self.jobs.iter().filter_map(|(id, core)| Some((*id, judge(core)?))).collect();
         for (job, command) in decided {
+            let job = if command == JobCommand::Cancel { self.whole_for(job) } else { job };
             self.command(job, None, command);
         }
     }

@@ -56,6 +56,8 @@ pub struct JobNote {
     pub dependencies: Dependencies,
     /// It is a task with this index of this array.
     pub array_of: Option<(JobId, u32)>,
+    /// It is a component of the heterogeneous job with this leader and so many components.
+    pub het: Option<(JobId, u32)>,
     /// It was given nodes once.
     pub began: bool,
     /// Of each end after which nothing was to follow: whether it was a good one.
@@ -73,6 +75,8 @@ pub struct Ledger {
     pub runs: BTreeMap<Sluid, RunNote>,
     /// Runs that were given nodes.
     pub started: BTreeSet<Sluid>,
+    /// Runs of components that their leaders have recorded with their own.
+    pub granted: BTreeSet<Sluid>,
     /// Runs that were replaced before their end was recorded.
     pub replaced_alive: Vec<(JobId, Sluid)>,
     /// Runs that give way, with what is to follow.
@@ -144,6 +148,7 @@ impl Ledger {
                 note.run = Some(record.sluid);
                 (note.owner, note.name) = (record.owner.uid, record.spec.name.clone());
                 note.dependencies = record.spec.dependencies.clone();
+                note.het = record.spec.het.map(|(leader, _)| (leader, record.spec.het_size));
                 note.array_of = record.array_task.map(|task| (task.array_job, task.index));
                 if let Phase::Over(..) = record.phase {
                     note.outcomes.push(false);
@@ -196,8 +201,9 @@ impl Ledger {
                     run.ends += 1;
                 }
             }
-            JobEvent::Allocated(_) => {
+            JobEvent::Allocated(run) => {
                 note.began = true;
+                self.granted.extend(run.parts.iter().map(|part| part.sluid));
                 self.started.extend(note.run);
             }
             JobEvent::Purged => note.purged = true,

@@ -6,6 +6,7 @@
 //! | [`world`] | the clock, the queue of what happens, and who is there |
 //! | `controller` | carries out what job and node cores want; submission, scheduling, restart from the journal |
 //! | `dependencies` | whether a job that starts was allowed to |
+//! | `heterogeneous` | jobs of several components, and whether these stay together |
 //! | `reservations` | reservations that begin and end, and whether they are kept |
 //! | `disk` | the controller's journal: written in groups, torn by crashes |
 //! | `crew` | what runs inside a run: its step manager, steps, shepherds, users |
@@ -25,7 +26,8 @@
 //! patience, alone or cut off together with others, ask each other for the controller and end what may run elsewhere; they
 //! restart, lose their `stepd`s, reboot; prologs and epilogs fail. Some runs take longer than their time limit. Nodes are drained, set down and resumed; jobs are
 //! cancelled, requeued, held and released. Jobs of one partition preempt those of others, which are requeued after a grace,
-//! cancelled or suspended; licenses and generic resources are scarce; nodes are reserved for some, and jobs wait for others.
+//! cancelled or suspended; licenses and generic resources are scarce; nodes are reserved for some, jobs wait for
+//! others, and some have several components.
 //! The controller dies and restarts with what its disk has: all that was under way
 //! in it is lost, and of the journal's last write any part, down to a part of a record. Owners of jobs fail over what they
 //! are told, and others are built: what they had in hand, and what waited for the disk, is lost.
@@ -42,6 +44,7 @@ mod crew;
 mod dependencies;
 mod disk;
 mod faults;
+mod heterogeneous;
 pub mod ledger;
 mod machine;
 pub mod mutation;

@@ -3,7 +3,10 @@
 
 use super::world::World;
 use garrick_actors::{
-    job::messages::{JobInput, JobTimer},
+    job::{
+        het::HetMessage,
+        messages::{JobInput, JobTimer},
+    },
     node::messages::{NodeInput, NodeSettings, NodeTimer},
 };
 use garrick_model::resources::MemoryMib;
@@ -21,15 +24,24 @@ pub enum Mutation {
     RunsAreToldToEndOnce,
     /// What follows from an event leaves before the event is on disk.
     EffectsDoNotWaitForTheDisk,
-    /// An array's mark is written before the record of the task that was split off.
+    /// What is saved in one go is several records, and an array's mark is written before the record of the task that was
+    /// split off.
     TasksAreMarkedBeforeTheyExist,
     /// A node's owner now and then forgets what a job holds.
     HoldsAreForgotten,
+    /// Components of a heterogeneous job are saved one by one.
+    ComponentsAreAcceptedOneByOne,
+    /// Allocations of a heterogeneous job's components are saved before their leader's.
+    ComponentsAreSavedApart,
+    /// A component that runs does not hear what becomes of its leader.
+    LeadersEndAlone,
+    /// A step manager that looks for a shepherd does not say that its run had one on that node.
+    ShepherdsAreBegunAgain,
 }
 
 impl Mutation {
     /// Each of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 11] = [
         Self::MemoryIsNotCounted,
         Self::MissingRunsAreNotDeclaredLost,
         Self::SilentNodesAreNotDeclaredDown,
@@ -37,6 +49,10 @@ impl Mutation {
         Self::EffectsDoNotWaitForTheDisk,
         Self::TasksAreMarkedBeforeTheyExist,
         Self::HoldsAreForgotten,
+        Self::ComponentsAreAcceptedOneByOne,
+        Self::ComponentsAreSavedApart,
+        Self::LeadersEndAlone,
+        Self::ShepherdsAreBegunAgain,
     ];
 }
 
@@ -50,6 +66,11 @@ impl World {
         match (self.mutation?, input) {
             (Mutation::MissingRunsAreNotDeclaredLost, JobInput::Timer(JobTimer::Missing))
             | (Mutation::RunsAreToldToEndOnce, JobInput::Timer(JobTimer::CleanUp) | JobInput::RunHeld { .. }) => None,
+            (Mutation::LeadersEndAlone, JobInput::Het { message, .. })
+                if matches!(*message, HetMessage::End { .. }) =>
+            {
+                None
+            }
             (_, other) => Some(other),
         }
     }

@@ -1,7 +1,7 @@
 //! What must hold after every event: one function a rule, named after it. Each looks at what the event touched; a sweep
 //! over everything is made now and then, and when faults stop and at the end.
 
-use super::{ledger::Promise, world::World};
+use super::{heterogeneous, ledger::Promise, world::World};
 use garrick_actors::job::core::JobCore;
 use garrick_model::{
     gres::GresShare,
@@ -57,6 +57,9 @@ pub const RULES: &[(&str, Rule)] = &[
     ("replay_comes_to_what_is_live", replay_comes_to_what_is_live),
     ("what_was_promised_is_on_disk", what_was_promised_is_on_disk),
     ("a_preempted_run_ends_or_its_job_is_queued_again", a_preempted_run_ends_or_its_job_is_queued_again),
+    ("a_heterogeneous_job_is_accepted_whole_or_not_at_all", a_heterogeneous_job_is_accepted_whole_or_not_at_all),
+    ("components_of_a_heterogeneous_job_start_together", components_of_a_heterogeneous_job_start_together),
+    ("components_end_and_are_queued_again_with_their_leader", components_end_and_are_queued_again_with_their_leader),
     ("no_run_goes_on_where_its_node_was_given_up", no_run_goes_on_where_its_node_was_given_up),
 ];
 
@@ -260,6 +263,11 @@ pub fn replay_comes_to_what_is_live(world: &World, scope: &Scope) -> Result<(), 
         if replayed.is_none() && world.waits_for_disk(*job) {
             continue;
         }
+        if let (Some(live), Some(replayed)) = (live, replayed)
+            && world.waits_for_its_leaders_word(live, replayed)
+        {
+            continue;
+        }
         ensure(live == replayed, || format!("job {}: {live:?} lives, {replayed:?} is in the journal", job.0))?;
     }
     Ok(())
@@ -299,6 +307,21 @@ pub fn a_preempted_run_ends_or_its_job_is_queued_again(world: &World, scope: &Sc
         ensure(late <= GRACE_SLACK, || format!("job {} was to give way {late:?} ago and was not told to end", job.0))?;
     }
     Ok(())
+}
+
+/// By what was recorded; also after every crash.
+pub fn a_heterogeneous_job_is_accepted_whole_or_not_at_all(world: &World, scope: &Scope) -> Result<(), String> {
+    scope.jobs.iter().try_for_each(|job| heterogeneous::is_whole(world, *job))
+}
+
+/// Their allocations are recorded together, and their leader is launched when all others serve; also after every crash.
+pub fn components_of_a_heterogeneous_job_start_together(world: &World, scope: &Scope) -> Result<(), String> {
+    touched(world, scope).try_for_each(|(_, core)| heterogeneous::has_no_run_alone(world, core.record()))
+}
+
+/// As soon as they have had time to hear of it.
+pub fn components_end_and_are_queued_again_with_their_leader(world: &World, scope: &Scope) -> Result<(), String> {
+    touched(world, scope).try_for_each(|(_, core)| heterogeneous::follows_its_leader(world, core.record()))
 }
 
 /// From the moment when a job's next run is launched: a node that has lost the controller ends by itself what may be

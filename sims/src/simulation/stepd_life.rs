@@ -2,6 +2,7 @@
 
 use super::{
     crew::{Crew, FIRST_TURN},
+    mutation::Mutation,
     stepds::{Folder, Launch, Stepd, ToStepd, others},
     world::{Happening, Place, World},
 };
@@ -114,6 +115,7 @@ impl World {
         let query = self.connections;
         self.machines[other].askers.insert(query, (node, run));
         let order = StartOrder { launch: launch.order.clone(), credential: Ok(launch.credential.clone()) };
+        let again = again && !self.has(Mutation::ShepherdsAreBegunAgain);
         let input = AgentInput::StartShepherd { query, order, manager: self.machines[node].name.clone(), again };
         let life = self.machines[other].life;
         self.send(Place::Stepd(node, run), Happening::Agent(other, life, input));

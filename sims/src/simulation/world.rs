@@ -198,6 +198,8 @@ pub struct World {
     pub(super) lives: BTreeMap<JobId, u64>,
     /// The same of nodes.
     pub(super) node_lives: Vec<u64>,
+    /// When leaders of heterogeneous jobs that have no run, or none that goes on, came to that.
+    pub(super) leaders_moved: BTreeMap<JobId, Timestamp>,
     /// Nodes that may not have heard what a job's failed owner had to say; it follows when they register again.
     pub(super) unheard: BTreeSet<(JobId, usize)>,
     /// What the journal comes to so far, with what is not on disk.
@@ -274,11 +276,12 @@ impl World {
             timed_out: BTreeSet::new(),
             ids: IdSource::new(|| 7, |_| false),
             epoch: 0,
-            disk: Disk::new(),
+            disk: Disk::new(mutation == Some(Mutation::TasksAreMarkedBeforeTheyExist)),
             slow_until: BEGIN,
             outboxes: Outboxes::default(),
             lives: BTreeMap::new(),
             node_lives: Vec::new(),
+            leaders_moved: BTreeMap::new(),
             unheard: BTreeSet::new(),
             replayed: Replayed::default(),
             ledger: Ledger::default(),
@@ -546,6 +549,7 @@ impl World {
                 self.against_dependencies(*job);
                 self.against_reservations(*job, run);
             }
+            self.note_leader(*job, event);
             self.touched.jobs.insert(*job);
             let more = match &**event {
                 JobEvent::Allocated(run) => run.allocation.nodes.iter().map(|n| format!(" {}", n.name)).collect(),

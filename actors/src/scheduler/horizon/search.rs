@@ -40,11 +40,11 @@ impl Horizon {
         if known.is_some() {
             return known;
         }
-        let mut new = Index { room, length, slots: vec![Vec::new(); SLOTS] };
+        let mut new = Index { room, length, slots: BTreeMap::new() };
         let place = self.kinds[kind].indexes.len();
         for (number, class) in self.classes.iter_mut().enumerate().filter(|(_, c)| c.kind as usize == kind) {
             let slot = new.slot(&class.brief, self.origin);
-            new.slots[usize::from(slot)].push(index(number));
+            new.slots.entry(slot).or_default().push(index(number));
             class.slots.push(slot);
         }
         self.kinds[kind].indexes.push(new);
@@ -71,15 +71,19 @@ impl Horizon {
                 continue;
             };
             let mut bound = NEVER;
-            for slot in 0..SLOTS {
-                if self.origin.0 + slot as i64 * SLOT > bound.0 {
+            let mut from = 0;
+            loop {
+                let slots = &mut self.kinds[kind].indexes[place].slots;
+                let Some((&slot, entries)) = slots.range_mut(from..).next() else { break };
+                if self.origin.0 + i64::from(slot) * SLOT > bound.0 {
                     break;
                 }
-                let mut entries = std::mem::take(&mut self.kinds[kind].indexes[place].slots[slot]);
+                from = slot + 1;
+                let mut entries = std::mem::take(entries);
                 entries.retain(|number| {
                     let class = &mut self.classes[*number as usize];
                     let here = class.kind as usize == kind
-                        && class.slots.get(place).is_some_and(|at| usize::from(*at) == slot)
+                        && class.slots.get(place) == Some(&slot)
                         && class.visited != self.search
                         && !class.members.is_empty();
                     class.visited = if here { self.search } else { class.visited };
@@ -89,7 +93,12 @@ impl Horizon {
                 for number in &entries {
                     bound = bound.min(look(&self.classes[*number as usize], &sought, *number));
                 }
-                self.kinds[kind].indexes[place].slots[slot] = entries;
+                let slots = &mut self.kinds[kind].indexes[place].slots;
+                if entries.is_empty() {
+                    slots.remove(&slot);
+                } else {
+                    slots.insert(slot, entries);
+                }
             }
         }
     }
