@@ -115,6 +115,28 @@ fn jobs_move_into_a_reservation_have_its_licenses_and_lose_it_when_it_ends() {
 }
 
 #[test]
+fn jobs_that_run_when_their_reservation_ends_are_ended_unless_they_may_stay() {
+    let c = Cluster::up("resvover", &["--nodes", "2", "--cpus", "2", "--memory", "2000"]);
+    let create = "scontrol create reservation StartTime=now Duration=60 Users=nobody NodeCnt=1 ReservationName=";
+    let begun = |name: &str| {
+        let job = c.shell(&format!("sbatch -n1 -t 30 --reservation={name} --wrap 'sleep 600'")).ok().job();
+        c.await_state(&job, "RUNNING");
+        job
+    };
+    let end = |name: &str| c.sh(&format!("scontrol update ReservationName={name} EndTime=now+1second")).ok();
+    let is_over = || c.sh("scontrol show reservation").ok().out == "No reservations in the system\n";
+    c.sh(&format!("{create}a")).ok();
+    c.sh(&format!("{create}flex Flags=FLEX")).ok();
+    let (job, stays) = (begun("a"), begun("flex"));
+    end("a");
+    end("flex");
+    c.await_state(&job, "TIMEOUT");
+    assert_eq!(c.job_field(&job, "Reason").as_deref(), Some("TimeLimit"));
+    c.await_that("the reservations are forgotten", is_over);
+    assert_eq!(c.job_field(&stays, "JobState").as_deref(), Some("RUNNING"));
+}
+
+#[test]
 fn reserved_cores_are_for_its_jobs_and_the_others_of_the_node_for_all() {
     let c = Cluster::up("resvcore", &["--nodes", "1", "--cpus", "4", "--memory", "2000"]);
     let create = "scontrol create reservation StartTime=now Duration=2:00:00 Users=nobody ReservationName=";

@@ -177,6 +177,9 @@ pub struct JobView {
     /// The current or last run is suspended, or was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended: Option<SuspendTimes>,
+    /// The time of the reservation that the current or last run is in is over: when the run ends at the latest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leave_by: Option<Timestamp>,
     /// What it is billed by its partition's `TRESBillingWeights`; `None`: its CPUs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub billing: Option<u64>,

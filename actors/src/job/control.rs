@@ -77,6 +77,8 @@ impl JobCore {
             // Those of an administrator were dealt with, but for tasks of an array, which do not run.
             JobCommand::Suspend | JobCommand::Resume => Err(Refusal::AccessDenied),
             JobCommand::Update(change) => self.update(by, *change, turn),
+            JobCommand::LeaveBy(at) if by.admin => self.leave_by(at, turn),
+            JobCommand::LeaveBy(_) => Err(Refusal::AccessDenied),
             JobCommand::FinishAllocation { exit } => self.finish_allocation(exit, by.uid, turn),
         }
     }

@@ -210,6 +210,7 @@ impl JobCore {
             turn.out.push(JobEffect::ReleaseLicenses { attempt: None });
         }
         self.await_deadline(&mut turn);
+        self.leave(&mut turn);
         match &self.record.phase {
             Phase::Pending => {
                 if let Some(secs) = self.record.spec.immediate_secs {
@@ -379,6 +380,7 @@ impl JobCore {
                 self.check_eligible(turn);
             }
             JobTimer::Deadline => self.deadline(turn),
+            JobTimer::Leave => self.leave(turn),
             JobTimer::Immediate => self.gave_up_waiting(turn),
             JobTimer::Commit => {
                 self.give_up_resuming(false, turn);

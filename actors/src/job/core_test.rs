@@ -1041,6 +1041,35 @@ fn a_job_that_runs_has_until_its_deadline() {
 }
 
 #[test]
+fn a_job_leaves_its_reservation_in_the_time_that_it_is_given() {
+    let mut job = Bench::running(spec());
+    let at = Timestamp::from_secs(1600);
+    let refused = job.command(ALICE, None, JobCommand::LeaveBy(at)).0;
+    assert_eq!(refused, Err(Refusal::AccessDenied));
+    let (answer, out) = job.command(ROOT, None, JobCommand::LeaveBy(at));
+    answer.unwrap();
+    assert!(out.contains(&JobEffect::SetTimer { timer: JobTimer::Leave, at }), "{out:?}");
+    assert_eq!((job.view().end_time, job.view().leave_by, ends_sent(&out).len()), (Some(at), Some(at), 0));
+    // The first word counts.
+    job.command(ROOT, None, JobCommand::LeaveBy(Timestamp::from_secs(1200))).0.unwrap();
+    assert_eq!(job.view().leave_by, Some(at));
+    job.now = at;
+    let out = job.send(JobInput::Timer(JobTimer::Leave));
+    assert_eq!((ends_sent(&out), job.view().ending), (vec!["n0"], Some(JobState::Timeout)));
+    assert_eq!(&job.replayed(), job.core.record());
+}
+
+#[test]
+fn a_job_without_time_after_its_reservation_ends_at_once() {
+    let mut job = Bench::running(spec());
+    let (answer, out) = job.command(ROOT, None, JobCommand::LeaveBy(job.now));
+    answer.unwrap();
+    assert_eq!((ends_sent(&out).len(), job.view().ending), (1, Some(JobState::Timeout)));
+    let mut waiting = Bench::with(spec());
+    assert_eq!(waiting.command(ROOT, None, JobCommand::LeaveBy(waiting.now)).0, Err(Refusal::AlreadyDone));
+}
+
+#[test]
 fn a_shorter_limit_leaves_more_time_before_the_deadline() {
     let mut job = Bench::with(with_deadline(2000, 10));
     let change = JobChange { time_limit: Some(TimeLimit::Secs(60)), ..JobChange::default() };

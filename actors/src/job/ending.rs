@@ -49,8 +49,9 @@ pub fn end_lost(job: JobId, node: String, sluid: Sluid) -> JobEffect {
 
 impl JobCore {
     pub(super) fn cancel(&mut self, state: JobState, by: Option<u32>, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        let reason = if state == JobState::Timeout { Reason::TimeLimit } else { Reason::None };
         let ending =
-            Ending { state, reason: Reason::None, then: Afterwards::Over, by, at: Some(turn.now), unasked: false };
+            Ending { state, reason, then: Afterwards::Over, by, at: Some(turn.now), unasked: false };
         match &self.record.phase {
             Phase::Pending => {
                 self.abandon_commit(turn);
@@ -365,6 +366,27 @@ impl JobCore {
             Phase::Pending => latest_start.map(|latest| latest.min(deadline)).or(Some(deadline)),
             _ => Some(deadline),
         }
+    }
+
+    /// The time of its reservation is over, and it may go on until then. Only the first word counts.
+    pub(super) fn leave_by(&mut self, at: Timestamp, turn: &mut Turn<'_>) -> Result<(), Refusal> {
+        let Some(run) = self.record.phase.working() else { return Err(Refusal::AlreadyDone) };
+        if run.leave_by.is_none() {
+            self.save(JobEvent::LeaveBy(at), turn);
+            self.move_end(turn);
+            self.leave(turn);
+        }
+        Ok(())
+    }
+
+    /// Ends a run that may be in its reservation no longer.
+    pub(super) fn leave(&mut self, turn: &mut Turn<'_>) {
+        let run = self.record.phase.working().filter(|run| run.ending.is_none());
+        let Some(at) = run.and_then(|run| run.leave_by) else { return };
+        if at > turn.now {
+            return turn.out.push(JobEffect::SetTimer { timer: JobTimer::Leave, at });
+        }
+        let _ = self.cancel(JobState::Timeout, None, turn);
     }
 
     /// `--immediate`: still waiting after the time it was given.

@@ -131,6 +131,8 @@ pub enum JobCommand {
     Suspend,
     /// Continue them.
     Resume,
+    /// The time of the reservation that it runs in is over: it ends then at the latest. Said by the owner of reservations.
+    LeaveBy(Timestamp),
     /// Change fields.
     Update(Box<JobChange>),
     /// The allocation's owner is done.
@@ -164,6 +166,8 @@ pub enum JobTimer {
     Eligible,
     /// `--deadline`.
     Deadline,
+    /// The time of its reservation is over.
+    Leave,
     /// `--immediate`.
     Immediate,
     /// A node has not answered a reservation.
@@ -186,6 +190,7 @@ impl JobTimer {
         match self {
             Self::Eligible => "eligible",
             Self::Deadline => "deadline",
+            Self::Leave => "leave",
             Self::Immediate => "immediate",
             Self::Commit => "commit",
             Self::Launch => "launch",

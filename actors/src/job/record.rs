@@ -212,6 +212,9 @@ pub struct Run {
     /// It was told to give way to another job.
     #[serde(default)]
     pub preempted: Option<PreemptMark>,
+    /// The time of its reservation is over: when it ends at the latest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub leave_by: Option<Timestamp>,
     /// It stands still, or did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suspended: Option<Suspended>,
@@ -297,7 +300,8 @@ impl Run {
         // It goes on when the other has ended.
         let late = self.yielded().zip(self.suspended.as_ref()).map(|(other, own)| other.until.since(own.at));
         let limit = limit.map(|end| end.plus(late.unwrap_or_default()));
-        self.preempted.as_ref().map(|mark| mark.times.ends).into_iter().chain(limit).min()
+        let preempted = self.preempted.as_ref().map(|mark| mark.times.ends);
+        preempted.into_iter().chain(self.leave_by).chain(limit).min()
     }
 }
 

@@ -209,6 +209,7 @@ impl JobCore {
             after_failure: self.record.expediting,
             continued: false,
             preempted: None,
+            leave_by: None,
             suspended: None,
             parts: self.het_parts(),
         }

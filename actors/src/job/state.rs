@@ -128,6 +128,8 @@ pub enum JobEvent {
     Purged,
     /// The run gives way to another job.
     Preempted(PreemptMark),
+    /// The time of its reservation is over: the run ends then at the latest.
+    LeaveBy(Timestamp),
     /// The run stands still, or it is another's business now that it does.
     Stopped {
         /// When.
@@ -176,6 +178,7 @@ impl JobEvent {
             Self::Requeued { .. } => "Requeued",
             Self::Purged => "Purged",
             Self::Preempted(_) => "Preempted",
+            Self::LeaveBy(_) => "LeaveBy",
             Self::Stopped { .. } => "Stopped",
             Self::Continued { .. } => "Continued",
         }
@@ -362,6 +365,7 @@ impl JobRecord {
                 _ => return Err(illegal),
             },
             JobEvent::Preempted(mark) => self.working_run().ok_or(illegal)?.preempted = Some(mark.clone()),
+            JobEvent::LeaveBy(at) => self.working_run().ok_or(illegal)?.leave_by = Some(*at),
             JobEvent::Purged => match self.phase {
                 Phase::Over(..) => {}
                 _ => return Err(illegal),

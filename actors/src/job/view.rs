@@ -113,6 +113,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
         steps: core.tally,
         terms: record.terms,
         preempted: run.and_then(|run| run.preempted.as_ref()).map(|mark| mark.times),
+        leave_by: run.and_then(|run| run.leave_by),
         suspended: run.and_then(|run| run.suspended.as_ref()).map(|suspended| SuspendTimes {
             at: suspended.at,
             stood_ms: suspended.stood_ms,

@@ -32,6 +32,10 @@ pub struct Site<'a> {
     pub in_use: &'a BTreeSet<String>,
     /// Names of reservations that waiting jobs ask for.
     pub awaited: &'a BTreeSet<String>,
+    /// Names of reservations with jobs that have not heard that their time is over.
+    pub unaware: &'a BTreeSet<String>,
+    /// `ResvOverRun`; `None`: jobs stay as long as they like.
+    pub over_run: Option<Duration>,
     /// Zone in which days begin.
     pub zone: &'a TimeZone,
     /// Time.
@@ -132,7 +136,7 @@ impl ReservationsCore {
         for name in self.idle_too_long(site) {
             changed.push(self.move_on(name, |r| r.next(site.zone)));
         }
-        let waits = |r: &Reservation| self.releases(r, site);
+        let waits = |r: &Reservation| self.releases(r, site) || dismisses(r, site);
         let over = self.known.values().filter(|r| r.is_over(site.now) && !waits(r));
         for name in over.map(|r| r.name.clone()).collect::<Vec<_>>() {
             changed.push(self.move_on(name, |r| r.as_of(site.now, site.zone)));
@@ -159,6 +163,12 @@ impl ReservationsCore {
     /// Reservations that jobs are to wait for no longer.
     pub fn released(&self, site: &Site<'_>) -> BTreeSet<String> {
         self.known.values().filter(|r| self.releases(r, site)).map(|r| r.name.clone()).collect()
+    }
+
+    /// Reservations whose time is over, and when the jobs that are in them end at the latest.
+    pub fn dismissed(&self, site: &Site<'_>) -> BTreeMap<String, Timestamp> {
+        let over = self.known.values().filter(|r| dismisses(r, site));
+        over.filter_map(|r| Some((r.name.clone(), r.end.plus(site.over_run?)))).collect()
     }
 
     /// When something begins or ends next.
@@ -396,6 +406,14 @@ impl ReservationsCore {
         let own = new.times(site.now, TIMES_COMPARED, site.zone);
         !in_the_way.any(|other| meet(&own, &other.times(site.now, TIMES_COMPARED, site.zone)))
     }
+}
+
+/// Is it over but for jobs in it that are yet to hear of that? It stays until they have.
+fn dismisses(reservation: &Reservation, site: &Site<'_>) -> bool {
+    reservation.is_over(site.now)
+        && site.over_run.is_some()
+        && !reservation.has(ReservationFlag::Flex)
+        && site.unaware.contains(&reservation.name)
 }
 
 /// May it have what others have?

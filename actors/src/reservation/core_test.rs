@@ -30,7 +30,8 @@ fn seen<R>(
     let licenses = BTreeMap::from([("abc".to_owned(), 10)]);
     let (in_use, awaited) = (&names(in_use), &names(awaited));
     let zone = &TimeZone::UTC;
-    act(&Site { nodes, partitions: &[], licenses: &licenses, in_use, awaited, zone, now })
+    let (unaware, over_run) = (in_use, Some(Duration::from_secs(600)));
+    act(&Site { nodes, partitions: &[], licenses: &licenses, in_use, awaited, unaware, over_run, zone, now })
 }
 
 fn tick(core: &mut ReservationsCore, at: Timestamp) -> Vec<Changed> {
@@ -248,6 +249,30 @@ fn who_waits_for_one_that_ends_may_be_released() {
     assert_eq!(awaited(&mut core, at(99)), (vec![], BTreeSet::new()));
     assert_eq!(awaited(&mut core, at(100)), (vec![], ["a".to_owned()].into()));
     assert_eq!(tick(&mut core, at(101)), [Changed { name: "a".into(), saved: None }]);
+}
+
+#[test]
+fn one_that_is_over_stays_until_jobs_in_it_know_by_when_they_leave() {
+    let mut core = ReservationsCore::default();
+    create(&mut core, &wish("a", &["n0"], 0, 100)).unwrap();
+    create(&mut core, &flagged(wish("b", &["n1"], 0, 100), ReservationFlag::Flex)).unwrap();
+    let jobs: &[&str] = &["a", "b"];
+    let mut look = |jobs, at| seen(&nodes(3), [jobs, &[]], at, |site| (core.tick(site).len(), core.dismissed(site)));
+    assert_eq!(look(jobs, at(99)), (0, BTreeMap::new()));
+    // Jobs of one with FLEX may end after it.
+    assert_eq!(look(jobs, at(100)), (1, BTreeMap::from([("a".to_owned(), at(700))])));
+    assert_eq!(look(&[], at(101)), (1, BTreeMap::new()));
+}
+
+#[test]
+fn where_jobs_may_stay_for_ever_they_are_told_nothing() {
+    let mut core = ReservationsCore::default();
+    create(&mut core, &wish("a", &["n0"], 0, 100)).unwrap();
+    let look = |site: &Site<'_>| {
+        let site = Site { over_run: None, ..*site };
+        (core.dismissed(&site), core.tick(&site).len())
+    };
+    assert_eq!(seen(&nodes(3), [&["a"], &[]], at(100), look), (BTreeMap::new(), 1));
 }
 
 #[test]

@@ -16,7 +16,7 @@ use garrick_model::{
     reservation::Reservation,
     state::JobState,
     time::Timestamp,
-    view::{NodeView, PartitionView},
+    view::{JobView, NodeView, PartitionView},
 };
 use garrick_runtime::{Actor, Context, ReplyTo};
 use jiff::tz::TimeZone;
@@ -32,7 +32,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(60);
 /// Nodes and jobs of reservations that go by them are looked at again after this.
 const WATCHED: Duration = Duration::from_secs(10);
 
-/// Jobs that are to wait for a reservation no longer are looked at again after this.
+/// Jobs that are to wait for a reservation no longer, or to leave one, are looked at again after this.
 const RELEASED: Duration = Duration::from_secs(1);
 
 enum Effect {
@@ -101,6 +101,8 @@ impl ReservationsActor {
         let changes = self.core.tick(&picture.site());
         let released = self.core.released(&picture.site());
         self.release(cx, &released);
+        let dismissed = self.core.dismissed(&picture.site());
+        self.dismiss(cx, &dismissed);
         if !changes.is_empty() {
             self.save(cx, changes, Vec::new());
         }
@@ -109,7 +111,7 @@ impl ReservationsActor {
         let begun: Vec<Effect> = begun.map(|r| Effect::Again(Arc::new(r.clone()))).collect();
         self.outbox.push(begun);
         self.looked = now;
-        let longest = match (released.is_empty(), watches) {
+        let longest = match (released.is_empty() && dismissed.is_empty(), watches) {
             (false, _) => RELEASED,
             (true, true) => WATCHED,
             (true, false) => LONGEST_WAIT,
@@ -133,6 +135,23 @@ impl ReservationsActor {
                 let (reply, _) = ReplyTo::channel();
                 let by = Authority { uid: 0, admin: true };
                 let command = JobCommand::Update(change);
+                self.env.ask_job(cx, job.id, JobMsg::Command { by, tasks: None, command, reply });
+            }
+        }
+    }
+
+    /// Tells jobs by when they leave these reservations. One that has not noted it is told again.
+    fn dismiss(&self, cx: &mut Context<Self>, ended: &BTreeMap<String, Timestamp>) {
+        if ended.is_empty() {
+            return;
+        }
+        for job in self.env.boards.jobs.list().iter().filter(|job| is_unaware(job)) {
+            let inside = job.allocation.as_ref().and_then(|a| a.reservation.as_ref());
+            if let Some(at) = inside.and_then(|name| ended.get(name)) {
+                tracing::info!(job_id = %job.id, "reservation.job_dismissed");
+                let (reply, _) = ReplyTo::channel();
+                let by = Authority { uid: 0, admin: true };
+                let command = JobCommand::LeaveBy(*at);
                 self.env.ask_job(cx, job.id, JobMsg::Command { by, tasks: None, command, reply });
             }
         }
@@ -171,6 +190,8 @@ struct Picture {
     licenses: BTreeMap<String, u32>,
     in_use: BTreeSet<String>,
     awaited: BTreeSet<String>,
+    unaware: BTreeSet<String>,
+    over_run: Option<Duration>,
     zone: TimeZone,
     now: Timestamp,
 }
@@ -183,6 +204,8 @@ impl Picture {
             licenses: env.licenses.lock().totals().clone(),
             in_use: BTreeSet::new(),
             awaited: BTreeSet::new(),
+            unaware: BTreeSet::new(),
+            over_run: env.config().resv_over_run.minutes().map(|minutes| Duration::from_secs(minutes * 60)),
             zone: TimeZone::system(),
             now,
         }
@@ -190,6 +213,9 @@ impl Picture {
 
     fn with_jobs(mut self, env: &Env) -> Self {
         for job in env.boards.jobs.list() {
+            if is_unaware(&job) {
+                self.unaware.extend(job.allocation.as_ref().and_then(|a| a.reservation.clone()));
+            }
             if job.state.waits() {
                 self.awaited.extend(job.spec.reservations.iter().cloned());
             } else if matches!(
@@ -203,9 +229,16 @@ impl Picture {
     }
 
     const fn site(&self) -> Site<'_> {
-        let Self { nodes, partitions, licenses, in_use, awaited, zone, now } = self;
-        Site { nodes: nodes.as_slice(), partitions: partitions.as_slice(), licenses, in_use, awaited, zone, now: *now }
+        let Self { nodes, partitions, licenses, in_use, awaited, unaware, over_run, zone, now } = self;
+        let (nodes, partitions) = (nodes.as_slice(), partitions.as_slice());
+        Site { nodes, partitions, licenses, in_use, awaited, unaware, over_run: *over_run, zone, now: *now }
     }
+}
+
+/// Does it run, and has not heard that the time of its reservation is over?
+fn is_unaware(job: &JobView) -> bool {
+    let runs = matches!(job.state, JobState::Configuring | JobState::Running | JobState::Suspended);
+    runs && job.leave_by.is_none() && job.ending.is_none()
 }
 
 impl Actor for ReservationsActor {

@@ -145,6 +145,7 @@ pub fn job(id: u32, spec: JobSpec) -> JobView {
         steps: garrick_model::packed_steps::StepTally::default(),
         terms: garrick_model::view::PriorityTerms::default(),
         preempted: None,
+        leave_by: None,
         suspended: None,
         billing: None,
         spec: Arc::new(spec),

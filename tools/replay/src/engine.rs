@@ -320,6 +320,7 @@ pub fn job_view(view: &ClusterView, job: &TraceJob, estimates: Estimates) -> Job
         priority: 1,
         terms: Default::default(),
         preempted: None,
+        leave_by: None,
         suspended: None,
         billing: None,
         dependencies: Dependencies::default(),

@@ -90,6 +90,7 @@ fn of_job(event: &JobEvent) -> String {
         JobEvent::Allocated(run) => of_run(run),
         JobEvent::Started { door, .. } => format!("door={door:?}"),
         JobEvent::LimitChanged(limit) => format!("limit={}", limit.squeue_text()),
+        JobEvent::LeaveBy(at) => format!("at={}", at.secs()),
         JobEvent::Ending(ending) => {
             let by = ending.by.map(|uid| format!(" by={uid}")).unwrap_or_default();
             let (state, reason) = (words::job_state(ending.state), words::reason(&ending.reason));

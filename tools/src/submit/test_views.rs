@@ -87,6 +87,7 @@ pub fn job_view(id: u32, state: JobState) -> JobView {
         admin_comment: None,
         terms: garrick_model::view::PriorityTerms::default(),
         preempted: None,
+        leave_by: None,
         suspended: None,
         billing: None,
         steps: garrick_model::packed_steps::StepTally::default(),

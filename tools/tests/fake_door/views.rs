@@ -62,6 +62,7 @@ pub fn job_view(id: JobId, spec: JobSpec, state: JobState) -> JobView {
         admin_comment: None,
         terms: garrick_model::view::PriorityTerms::default(),
         preempted: None,
+        leave_by: None,
         suspended: None,
         billing: None,
         steps: garrick_model::packed_steps::StepTally::default(),

@@ -108,6 +108,7 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "MinJobAge" => config.min_job_age_secs = values::number(value, 0, u32::MAX)?,
         "MpiDefault" => config.mpi_default = text().unwrap_or_else(|| "none".to_owned()),
         "OverTimeLimit" => config.over_time_limit = OverTime::parse(value)?,
+        "ResvOverRun" => config.resv_over_run = OverTime::parse(value)?,
         "PriorityType" => {
             config.priority_type = format!("priority/{}", plugin(value, "priority/", &["basic", "multifactor"])?);
         }

@@ -206,7 +206,7 @@ pub const GLOBAL: &[Key] = &[
     key(NotYet, "ResumeRate"),
     key(NotYet, "ResumeTimeout"),
     key(NotYet, "ResvEpilog"),
-    key(NotYet, "ResvOverRun"),
+    key(Honoured, "ResvOverRun"),
     key(NotYet, "ResvProlog"),
     key(Honoured, "ReturnToService"),
     key(Dropped, "RoutePlugin"),

@@ -187,6 +187,8 @@ pub struct Config {
     pub kill_wait_secs: u32,
     /// `OverTimeLimit`, minutes; default 0.
     pub over_time_limit: OverTime,
+    /// `ResvOverRun`: how long jobs may outlive their reservation, minutes; default 0.
+    pub resv_over_run: OverTime,
     /// `InactiveLimit`, seconds until an allocation without a living owner is ended; default 0: never.
     pub inactive_limit_secs: u32,
     /// `WaitTime`, seconds until a step is ended after its first task; default 0: never.
@@ -332,6 +334,7 @@ impl Default for Config {
             complete_wait_secs: 0,
             kill_wait_secs: 30,
             over_time_limit: OverTime::Minutes(0),
+            resv_over_run: OverTime::Minutes(0),
             inactive_limit_secs: 0,
             wait_time_secs: 0,
             kill_on_bad_exit: false,

@@ -175,7 +175,7 @@ const ROWS: &[(&str, &str)] = &[
     ("ResumeRate", "300 nodes/min"),
     ("ResumeTimeout", "60 sec"),
     ("ResvEpilog", NULL),
-    ("ResvOverRun", "0 min"),
+    ("ResvOverRun", ""),
     ("ResvProlog", NULL),
     ("ReturnToService", ""),
     ("SchedulerParameters", ""),
@@ -322,6 +322,13 @@ fn memory(what: &str, amount: Option<MemoryPer>) -> (String, String) {
     }
 }
 
+fn over_time(limit: OverTime) -> String {
+    match limit {
+        OverTime::Minutes(n) => format!("{n} min"),
+        OverTime::Unlimited => "UNLIMITED".to_owned(),
+    }
+}
+
 fn secs(n: u32) -> String {
     format!("{n} sec")
 }
@@ -413,10 +420,8 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         "MaxBatchRequeue" => c.max_batch_requeue.to_string(),
         "MinJobAge" => secs(c.min_job_age_secs),
         "MpiDefault" => c.mpi_default.clone(),
-        "OverTimeLimit" => match c.over_time_limit {
-            OverTime::Minutes(n) => format!("{n} min"),
-            OverTime::Unlimited => "UNLIMITED".to_owned(),
-        },
+        "OverTimeLimit" => over_time(c.over_time_limit),
+        "ResvOverRun" => over_time(c.resv_over_run),
         "PriorityType" => c.priority_type.clone(),
         "PrologFlags" => words(&c.prolog_flags),
         "PropagatePrioProcess" => c.propagate_prio_process.to_string(),

@@ -298,6 +298,7 @@ fn run(nodes: &[&str]) -> Run {
         after_failure: None,
         continued: false,
         preempted: None,
+        leave_by: None,
         suspended: None,
         parts: Vec::new(),
     }
@@ -574,6 +575,7 @@ pub fn preempted() -> Vec<ControllerEvent> {
         event(JobEvent::Submitted(Box::new(record(41, plain_spec())))),
         event(JobEvent::Allocated(Box::new(run(&["n1"])))),
         event(JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
+        event(JobEvent::LeaveBy(Timestamp::from_secs(1_795_000_000))),
         event(JobEvent::Preempted(PreemptMark { times, then, by: JobId(42) })),
     ]
 }
