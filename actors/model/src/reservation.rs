@@ -232,6 +232,9 @@ pub struct Reservation {
     pub licenses: Licenses,
     /// Of one with `PURGE_COMP`: for so many seconds it may be idle.
     pub purge_secs: Option<u64>,
+    /// `MaxStartDelay`, seconds: for so long jobs that ask to be warned as early may be in the way of its jobs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_start_delay_secs: Option<u64>,
     /// Of one with `TIME_FLOAT`: how it goes with the time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub floating: Option<Floating>,
@@ -443,6 +446,8 @@ pub struct ReservationChange {
     pub licenses: Option<Licenses>,
     /// Time of `PURGE_COMP`, seconds.
     pub purge_secs: Option<u64>,
+    /// `MaxStartDelay`, seconds; 0: none.
+    pub max_start_delay_secs: Option<u64>,
     /// Flags that are set.
     pub set: BTreeSet<ReservationFlag>,
     /// Flags that are cleared.

@@ -50,7 +50,7 @@ pub enum OpenMode {
     Truncate,
 }
 
-/// `--signal=[R|B:]sig[@secs]`.
+/// `--signal=[R|B][:]sig[@secs]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalWarning {
     /// Signal number.
@@ -59,6 +59,9 @@ pub struct SignalWarning {
     pub before_secs: u32,
     /// `B:`: the batch shell only, else all steps but the batch shell.
     pub batch_only: bool,
+    /// `R:`: the job may overlap reservations with `MaxStartDelay`, and gives way to their jobs.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub overlaps: bool,
 }
 
 /// `--array`: indices as inclusive ranges with steps, and `%limit`.

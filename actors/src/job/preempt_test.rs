@@ -166,7 +166,7 @@ fn a_run_that_was_cancelled_within_its_grace_is_cancelled() {
 
 #[test]
 fn the_signal_that_its_user_asked_for_is_sent_where_the_site_has_it_so() {
-    let signal = |batch_only| Some(SignalWarning { signal: 10, before_secs: 60, batch_only });
+    let signal = |batch_only| Some(SignalWarning { signal: 10, before_secs: 60, batch_only, overlaps: false });
     let told = |send_user_signal, warning, grace, after: u64| {
         let mut job = Bench::running(JobSpec { signal: warning, time_limit: Some(TimeLimit::Secs(3600)), ..spec() });
         job.send(JobInput::Site(Arc::new(JobSite { send_user_signal, ..JobSite::default() })));

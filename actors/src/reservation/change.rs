@@ -122,6 +122,9 @@ pub(super) fn special(new: &mut Reservation, wishes_nodes: bool, change: &Reserv
     if let Some(licenses) = &change.licenses {
         new.licenses = licenses.clone();
     }
+    if let Some(secs) = change.max_start_delay_secs {
+        new.max_start_delay_secs = Some(secs).filter(|secs| *secs > 0);
+    }
     let wrong = |said: &str| Err(Refusal::InvalidUpdate(said.to_owned()));
     let ways = [ReservationFlag::Replace, ReservationFlag::ReplaceDown, ReservationFlag::Static];
     if ways.iter().filter(|flag| new.has(**flag)).count() > 1 {

@@ -422,7 +422,7 @@ impl<'a> Pass<'a> {
         let frozen = self.is_frozen(place) || Trial::is_later(self.trial);
         let expedited = job.state == JobState::Expediting;
         // It did not ask for a reservation that draws it: if it does not start there now, it waits elsewhere.
-        let drawn = eyes.is_some() && job.spec.reservations.is_empty();
+        let drawn = view.reservations.name(eyes).is_some() && job.spec.reservations.is_empty();
         let asked = Asked { job, request: &request, candidates: &candidates, length, longest, behind, drawn };
         if !expedited
             && preferred.is_none()

@@ -1,6 +1,6 @@
 //! Which running jobs give way to one that waits. Pure: reads the picture of a plan and names runs; their owners dispose.
 //!
-//! Who may preempt whom is [`PreemptRules::way`]'s to say. Of those that may be, as few as possible are named:
+//! Who may preempt whom is [`PreemptRules::way`]'s to say; whoever asked to overlap reservations gives way to their jobs. Of those that may be, as few as possible are named:
 //!
 //! 1. what ends anyhow (runs that are being cleaned up or were told to go) counts as gone, and where that is enough nobody
 //!    is named;
@@ -25,6 +25,7 @@ use super::{
     machine::PlannedHold,
     plan::Reservation,
     request::Request,
+    reservations::Eyes,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
@@ -129,6 +130,8 @@ pub struct Claim<'c> {
     pub job: &'c JobView,
     /// Place of the partition.
     pub partition: usize,
+    /// With whose eyes it looks at nodes.
+    pub eyes: Eyes,
 }
 
 /// What makes two claims the same besides what they ask for.
@@ -146,6 +149,9 @@ impl PreemptRules {
         let kept = |job: &JobView| job.spec.sharing == Sharing::Mcs || self.by_label && job.spec.mcs_label.is_some();
         if (kept(claim.job) || kept(runs)) && claim.job.spec.mcs_label != runs.spec.mcs_label {
             return None;
+        }
+        if let Some(grace) = view.reservations.grace_of_guest(claim.eyes, runs).filter(|_| self.is_on()) {
+            return Some(Way { rank: 0, mode: PreemptMode::Requeue, grace, exempt: Duration::ZERO });
         }
         let tier = view.partitions[claim.partition].tier;
         let (rank, yielding, exempt) = match self.kind {
@@ -179,7 +185,7 @@ impl PreemptRules {
     /// who wait. True is certain, false is not.
     pub fn is_moot(&self, view: &ClusterView, highest: Option<u32>) -> bool {
         // How those go who stand aside already is not asked here.
-        if !self.is_on() || view.has_parked {
+        if !self.is_on() || view.has_parked || view.reservations.may_have_guests() {
             return !self.is_on();
         }
         let mode = |yielding: &Yielding| yielding.mode.unwrap_or(self.mode);
@@ -211,6 +217,9 @@ impl PreemptRules {
 
     /// Might anybody give way to it at all?
     fn may_preempt(&self, view: &ClusterView, claim: Claim<'_>) -> bool {
+        if self.is_on() && view.reservations.may_have_guests() && claim.eyes.is_some() {
+            return true;
+        }
         match self.kind {
             PreemptType::None => false,
             PreemptType::PartitionPrio => {
@@ -265,7 +274,7 @@ impl Preemption {
         fees: Fees<'_>,
     ) -> Option<Room> {
         let rules = &view.policy.preempt;
-        let claim = Claim { job, partition: request.partition };
+        let claim = Claim { job, partition: request.partition, eyes: request.reservation };
         if !rules.may_preempt(view, claim) || self.tried >= MOST_TRIED {
             return None;
         }
@@ -300,7 +309,7 @@ impl Preemption {
         if !rules.is_on() || self.tried_over_suspended >= MOST_TRIED {
             return None;
         }
-        let claim = Claim { job, partition: request.partition };
+        let claim = Claim { job, partition: request.partition, eyes: request.reservation };
         let key = (request.clone(), rules.rank(view, claim));
         if self.failed_over_suspended.contains(&key) {
             return None;

@@ -25,7 +25,7 @@ use garrick_model::{
 };
 use jiff::tz::TimeZone;
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
     time::Duration,
 };
@@ -59,6 +59,10 @@ pub struct Reservations {
     /// Groups of users, by uid, where reservations are for groups. Of a user who is not there they were looked at when
     /// the job asked.
     pub groups: BTreeMap<u32, Vec<String>>,
+    /// Jobs with `--signal=R:` may be in the way of others', since they can be preempted.
+    pub guests: bool,
+    /// Each `MaxStartDelay` that one of them has, seconds, in order.
+    delays: Vec<u64>,
     /// Nodes of which a part is reserved at some time: plans say there which CPUs they mean.
     parted: FixedBitSet,
 }
@@ -72,7 +76,8 @@ pub struct Closing {
     until: Timestamp,
 }
 
-/// With whose eyes a job looks at nodes: those of a reservation, by its place in [`Reservations::list`], or of none.
+/// With whose eyes a job looks at nodes: those of a reservation, by its place in [`Reservations::list`], or of none. Places
+/// beyond the list are those of guests: jobs that may overlap all reservations with as long a `MaxStartDelay`.
 pub type Eyes = Option<usize>;
 
 impl Closing {
@@ -117,7 +122,9 @@ impl Reservations {
         let list: Vec<ReservationFacts> = list.collect();
         let mut parted = FixedBitSet::with_capacity(nodes.len());
         parted.extend(list.iter().flat_map(|r| r.parts.keys().copied()));
-        Self { list, administrators, groups: BTreeMap::new(), parted }
+        let delays: BTreeSet<u64> = list.iter().filter_map(|r| r.reservation.max_start_delay_secs).collect();
+        let delays = delays.into_iter().collect();
+        Self { list, administrators, groups: BTreeMap::new(), guests: false, delays, parted }
     }
 
     /// With whose eyes a job may look, in the order in which they are tried. None: what it asked for is not there, or is
@@ -148,7 +155,28 @@ impl Reservations {
             let who = Applicant { groups: Some(groups.unwrap_or_default()), ..who(false) };
             open && !floats && r.has(ReservationFlag::Magnetic) && r.reservation.admits(who)
         };
-        places.filter(|(_, r)| draws(r)).map(|(place, _)| Some(place)).chain([None]).collect()
+        places.filter(|(_, r)| draws(r)).map(|(place, _)| Some(place)).chain([self.guest(job)]).collect()
+    }
+
+    /// The eyes of a job that asked for no reservation, and may overlap some if it asked for that.
+    fn guest(&self, job: &JobView) -> Eyes {
+        let warned = job.spec.signal.filter(|warning| warning.overlaps && self.guests)?;
+        let class = self.delays.iter().position(|delay| *delay >= u64::from(warned.before_secs))?;
+        Some(self.list.len() + class)
+    }
+
+    /// The longest time that those of a reservation whose eyes are these wait for their nodes, where such a guest is there.
+    pub fn grace_of_guest(&self, eyes: Eyes, runs: &JobView) -> Option<Duration> {
+        let own = self.list.get(eyes?)?;
+        let warned = runs.spec.signal.filter(|warning| warning.overlaps && self.guests)?;
+        let inside = runs.allocation.as_ref().and_then(|a| a.reservation.as_ref()) == Some(&own.reservation.name);
+        let secs = Some(u64::from(warned.before_secs)).filter(|secs| !inside && own.stands_guests(*secs))?;
+        Some(Duration::from_secs(secs))
+    }
+
+    /// Might anybody of a reservation have guests leave?
+    pub fn may_have_guests(&self) -> bool {
+        self.guests && !self.delays.is_empty()
     }
 
     /// Does it matter in which groups the user of that job is?
@@ -188,7 +216,7 @@ impl Reservations {
     /// Do they no more than to close whole nodes, as long as nobody asks for them by name?
     pub fn only_close_nodes(&self) -> bool {
         let plain = |r: &ReservationFacts| !r.has(ReservationFlag::Magnetic) && r.reservation.licenses.is_empty();
-        self.parted.is_clear() && self.list.iter().all(plain)
+        !self.may_have_guests() && self.parted.is_clear() && self.list.iter().all(plain)
     }
 
     /// Do the same jobs have the same use of them?
@@ -205,10 +233,14 @@ impl Reservations {
     /// What is closed from when until when.
     pub fn closings(&self, eyes: Eyes, now: Timestamp) -> Vec<Closing> {
         let own = eyes.and_then(|place| self.list.get(place));
+        let guest_secs = eyes.and_then(|place| self.delays.get(place.checked_sub(self.list.len())?)).copied();
         let mut closings = Vec::new();
         for (place, other) in self.list.iter().enumerate() {
             if eyes == Some(place) {
                 closings.extend(self.outside(other, now));
+                continue;
+            }
+            if guest_secs.is_some_and(|secs| other.stands_guests(secs)) {
                 continue;
             }
             let (mut nodes, mut parts) = (other.nodes.clone(), other.parts.clone());
@@ -323,6 +355,11 @@ impl Reservations {
 impl ReservationFacts {
     fn has(&self, flag: ReservationFlag) -> bool {
         self.reservation.has(flag)
+    }
+
+    /// May others be in the way that leave within so many seconds? Not of maintenance.
+    fn stands_guests(&self, secs: u64) -> bool {
+        self.reservation.max_start_delay_secs.is_some_and(|delay| secs <= delay) && !self.has(ReservationFlag::Maint)
     }
 
     /// When it holds for others: from the last time on that is looked at for good.

@@ -6,17 +6,20 @@ use super::{
     facts::{Backfill, ClusterView},
     fixtures::{cluster, hold, job, node, spec},
     plan::{Plan, plan},
+    preempt::PreemptRules,
     probe::would_start,
     reservations::Reservations,
 };
 use garrick_model::{
-    ids::JobId,
+    config::{PreemptMode, PreemptType},
+    ids::{JobId, NodeIndex},
     reservation::{AccessList, Floating, Reservation, ReservationFlag},
-    spec::{JobSpec, NodeCount, Sharing},
+    resources::{CpuSet, NodeShare},
+    spec::{JobSpec, NodeCount, Sharing, SignalWarning},
     spec_text::licenses::Licenses,
     state::{JobState, Reason},
     time::{TimeLimit, Timestamp},
-    view::JobView,
+    view::{AllocatedNode, Allocation, JobView},
 };
 use jiff::tz::TimeZone;
 use proptest::prelude::*;
@@ -124,6 +127,60 @@ fn a_job_that_would_run_into_a_reservation_does_not_start_there() {
     assert_eq!(expected, [(1, at(4000)), (3, at(1000))]);
     let asked = would_start(&view, &of(9, "alice", asking(&[], 1, 2000)), NOW).unwrap();
     assert!(asked.at >= at(4000));
+}
+
+fn warned(id: u32, user: &str, secs: u64, before_secs: u32) -> JobView {
+    let signal = Some(SignalWarning { signal: 10, before_secs, batch_only: false, overlaps: true });
+    of(id, user, JobSpec { signal, ..asking(&[], 1, secs) })
+}
+
+fn delayed(secs: u64, flags: &[ReservationFlag]) -> Reservation {
+    let max_start_delay_secs = Some(secs);
+    Reservation { max_start_delay_secs, ..reserved("class", "bob", &[0], (1000, 4000), flags) }
+}
+
+#[test]
+fn jobs_that_leave_soon_enough_when_told_may_be_in_the_way_of_a_reservation() {
+    let starts = |reservation: Reservation, guests: bool| {
+        let jobs = vec![of(1, "alice", asking(&[], 1, 2000)), warned(2, "alice", 2000, 61), warned(3, "alice", 2000, 60)];
+        let mut view = picture(1, jobs, vec![reservation]);
+        view.reservations.guests = guests;
+        started(&plan(&view, NOW)).into_iter().map(|(job, ..)| job).collect::<Vec<_>>()
+    };
+    assert_eq!(starts(delayed(60, &[]), true), [3]);
+    assert_eq!(starts(delayed(120, &[]), true), [2]);
+    // Where nobody is preempted nobody would leave, and maintenance waits for nobody.
+    assert_eq!(starts(delayed(60, &[]), false), [] as [u32; 0]);
+    assert_eq!(starts(delayed(60, &[ReservationFlag::Maint]), true), [] as [u32; 0]);
+}
+
+#[test]
+fn jobs_of_a_reservation_have_guests_leave_and_nobody_else() {
+    let named = |guest: bool, asks: &[&str], now: Timestamp| {
+        let mut runs = warned(50, "alice", 9000, 60);
+        let signal = runs.spec.signal.map(|signal| SignalWarning { overlaps: guest, ..signal });
+        runs.spec = Arc::new(JobSpec { signal, ..(*runs.spec).clone() });
+        let share = NodeShare { cpus: CpuSet::from(0..8), ..NodeShare::default() };
+        let nodes = vec![AllocatedNode { name: "n0".into(), index: NodeIndex(0), share: share.clone() }];
+        let allocation = Some(Arc::new(Allocation { nodes, partition: "debug".into(), ..Allocation::default() }));
+        let runs = JobView { state: JobState::Running, eligible: false, allocation, start_time: Some(NOW), ..runs };
+        let mut there = node(0, 4);
+        there.holds.push(hold(50, 0..8, 0, Some(at(9000).secs())));
+        let jobs = vec![Arc::new(runs), Arc::new(of(1, "bob", asking(asks, 1, 600)))];
+        let made = cluster(vec![there], Vec::new());
+        let mut policy = made.policy;
+        policy.preempt = PreemptRules { kind: PreemptType::PartitionPrio, ..PreemptRules::default() };
+        let mut view = ClusterView::new(policy, &jobs, &made.nodes, made.partitions);
+        reserve(&mut view, vec![delayed(60, &[])]);
+        view.reservations.guests = true;
+        let made = plan(&view, now);
+        made.preemptions.iter().map(|one| (one.job.0, one.mode, one.grace.as_secs())).collect::<Vec<_>>()
+    };
+    let begun = at(1000);
+    assert_eq!(named(true, &["class"], begun), [(50, PreemptMode::Requeue, 60)]);
+    assert_eq!(named(true, &["class"], NOW), [], "it has not begun");
+    assert_eq!(named(false, &["class"], begun), []);
+    assert_eq!(named(true, &[], begun), []);
 }
 
 #[test]

@@ -495,6 +495,7 @@ pub fn cluster_view(policy: Policy, env: &Env) -> ClusterView {
         let groups = |uid| env.ports.users.user(uid).map(|user| user.groups).unwrap_or_default();
         let names = |uid| groups(uid).into_iter().map(|(_, name)| name).collect();
         reservations.groups = users.into_iter().map(|uid| (uid, names(uid))).collect();
+        reservations.guests = view.policy.preempt.is_on();
         view.reservations = reservations;
     }
     view

@@ -361,7 +361,7 @@ fn the_time_limit_warns_then_ends_then_kills() {
     let mut facts = run(JobKind::Batch, &[1]);
     facts.time_limit = TimeLimit::Secs(600);
     let mut spec = job_spec(JobKind::Batch);
-    spec.signal = Some(SignalWarning { signal: 10, before_secs: 60, batch_only: true });
+    spec.signal = Some(SignalWarning { signal: 10, before_secs: 60, batch_only: true, overlaps: false });
     facts.spec = Arc::new(spec);
     let mut company = Company::ready(facts, StepMgrConfig::default());
     company.stubborn = true;
@@ -731,7 +731,7 @@ fn the_warning_is_given_once_however_often_the_limit_moves_with_the_time() {
     let mut facts = run(JobKind::Batch, &[1]);
     facts.time_limit = TimeLimit::Secs(600);
     let mut spec = job_spec(JobKind::Batch);
-    spec.signal = Some(SignalWarning { signal: 10, before_secs: 60, batch_only: true });
+    spec.signal = Some(SignalWarning { signal: 10, before_secs: 60, batch_only: true, overlaps: false });
     facts.spec = Arc::new(spec);
     let mut company = Company::ready(facts, StepMgrConfig::default());
     let limit = |company: &mut Company, limit| {

@@ -89,22 +89,20 @@ pub enum SignalWarningError {
     /// Not a time.
     #[error("\"{0}\" is not a number of seconds from 0 to {MAX_WARNING_SECS}")]
     Seconds(String),
-    /// Something other than `B` before the colon.
-    #[error("\"{0}\" is not a known option of --signal: expected B")]
+    /// Something other than `B` and `R` before the colon.
+    #[error("\"{0}\" is not a known option of --signal: expected B or R")]
     Option(String),
-    /// `R:`
-    #[error("--signal=R (signals for reservations) is not supported yet")]
-    Reservation,
 }
 
 impl FromStr for SignalWarning {
     type Err = SignalWarningError;
     fn from_str(text: &str) -> Result<Self, SignalWarningError> {
         let (options, rest) = text.split_once(':').map_or((None, text), |(options, rest)| (Some(options), rest));
-        let batch_only = match options.map(str::to_ascii_uppercase).as_deref() {
-            None => false,
-            Some("B") => true,
-            Some("R" | "RB" | "BR") => return Err(SignalWarningError::Reservation),
+        let (batch_only, overlaps) = match options.map(str::to_ascii_uppercase).as_deref() {
+            None => (false, false),
+            Some("B") => (true, false),
+            Some("R") => (false, true),
+            Some("RB" | "BR") => (true, true),
             Some(_) => return Err(SignalWarningError::Option(options.unwrap_or_default().to_owned())),
         };
         let (signal, secs) = rest.split_once('@').map_or((rest, None), |(signal, secs)| (signal, Some(secs)));
@@ -118,13 +116,18 @@ impl FromStr for SignalWarning {
                 .filter(|&n| n <= MAX_WARNING_SECS && secs.bytes().all(|b| b.is_ascii_digit()))
                 .ok_or_else(|| SignalWarningError::Seconds(secs.to_owned()))?,
         };
-        Ok(Self { signal, before_secs, batch_only })
+        Ok(Self { signal, before_secs, batch_only, overlaps })
     }
 }
 
 impl fmt::Display for SignalWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let target = if self.batch_only { "B:" } else { "" };
+        let target = match (self.overlaps, self.batch_only) {
+            (true, true) => "RB:",
+            (true, false) => "R:",
+            (false, true) => "B:",
+            (false, false) => "",
+        };
         f.pad(&format!("{target}{}@{}", signal_text(self.signal), self.before_secs))
     }
 }
@@ -174,7 +177,7 @@ mod tests {
         assert_eq!(read("10@60"), Ok("USR1@60".to_owned()));
         assert_eq!(read("b:rtmin@65535"), Ok("B:34@65535".to_owned()));
         assert_eq!(read("USR1@"), Ok("USR1@0".to_owned()));
-        assert_eq!(read("R:USR1"), Err(SignalWarningError::Reservation));
+        assert_eq!((read("R:USR1"), read("br:USR1@9")), (Ok("R:USR1@60".to_owned()), Ok("RB:USR1@9".to_owned())));
         for text in ["", "0", "foo", "@10", "USR1@x", "USR1@65536", "X:USR1", ":USR1", "USR1@-1", "99"] {
             assert!(read(text).is_err(), "{text}");
         }

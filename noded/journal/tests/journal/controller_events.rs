@@ -148,7 +148,7 @@ fn spec() -> JobSpec {
         argv: vec![bytes("one"), bytes("two words")],
         umask: 0o022,
         rlimits: vec![ResourceLimit { resource: 7, soft: Some(1024) }, ResourceLimit { resource: 3, soft: None }],
-        signal: Some(SignalWarning { signal: 10, before_secs: 60, batch_only: true }),
+        signal: Some(SignalWarning { signal: 10, before_secs: 60, batch_only: true, overlaps: false }),
         submit_host: "login1".into(),
         alloc_sid: 4711,
         submit_line: "sbatch job.sh one 'two words'".into(),

@@ -41,6 +41,7 @@ const KEYS: &[&str] = &[
     "flags",
     "groups",
     "licenses",
+    "maxstartdelay",
     "nodecnt",
     "nodes",
     "partitionname",
@@ -53,7 +54,7 @@ const KEYS: &[&str] = &[
 ];
 
 /// Keys that Slurm has and Garrick has not yet.
-const NOT_YET: &[&str] = &["burstbuffer", "maxstartdelay", "trespernode", "watts"];
+const NOT_YET: &[&str] = &["burstbuffer", "trespernode", "watts"];
 
 /// Runs `create`: reservations only.
 pub fn create(session: &mut Session, words: &[String]) -> i32 {
@@ -227,6 +228,11 @@ fn set(
             let secs = parse_duration_secs(value).map_err(|e| wrong(e.to_string()))?;
             change.duration_secs = Some(secs.unwrap_or(365 * 86_400));
         }
+        "maxstartdelay" => {
+            let secs = parse_duration_secs(value).map_err(|e| wrong(e.to_string()))?;
+            let secs = secs.ok_or_else(|| wrong("a length; 0 for none".to_owned()))?;
+            change.max_start_delay_secs = Some(secs.div_ceil(60) * 60);
+        }
         "nodes" if value.eq_ignore_ascii_case("all") => change.nodes = Some(NodesWanted::All),
         "nodes" => {
             change.nodes = Some(match sign {
@@ -364,6 +370,13 @@ mod tests {
     }
 
     #[test]
+    fn delays_are_whole_minutes() {
+        let delay = |line: &str| read_line(line).unwrap().max_start_delay_secs;
+        assert_eq!((delay("MaxStartDelay=5"), delay("MaxStartDelay=1:01")), (Some(300), Some(120)));
+        assert_eq!((delay("MaxStartDelay=0"), delay("Comment=x")), (Some(0), None));
+    }
+
+    #[test]
     fn cores_are_read() {
         let cores = |line: &str| read_line(line).unwrap().cores;
         assert_eq!(cores("Nodes=n[1-2] CoreCnt=2,4"), Some(CoresWanted::Cores(vec![2, 4])));
@@ -378,7 +391,8 @@ mod tests {
             ("CoreCnt=0", "Invalid corecnt value: 0"),
             ("CoreCnt=4,x", "Invalid corecnt value: 4,x"),
             ("Flags=GRES_PER_NODE", "Flags=GRES_PER_NODE is not supported yet"),
-            ("MaxStartDelay=10", "MaxStartDelay= of a reservation is not supported yet"),
+            ("MaxStartDelay=long", "Invalid maxstartdelay value: long"),
+            ("MaxStartDelay=UNLIMITED", "Invalid maxstartdelay value: UNLIMITED"),
             ("TRES=bb/cray=4", "TRES=bb/cray= of a reservation is not supported yet"),
             ("TRES=cpu=many", "Invalid tres value: cpu=many"),
             ("TRES=gres/gpu=4", "Invalid tres value: gres/gpu=4"),

@@ -40,7 +40,8 @@ pub fn record(reservation: &Reservation, at: Timestamp, clock: &Clock) -> Record
         or_null(Some(&accounts.to_string())),
         or_null(Some(&licenses.to_string()))
     ));
-    r.line("MaxStartDelay=(null)");
+    let delay = reservation.max_start_delay_secs.map(long_duration);
+    r.line(format!("MaxStartDelay={}", or_null(delay.as_deref())));
     let further: Vec<String> = [("AllowedPartitions", partitions), ("QOS", qos)]
         .into_iter()
         .filter(|(_, list)| !list.is_empty())
@@ -127,6 +128,7 @@ mod tests {
             licenses: "abc:2,xyz:1".parse().unwrap(),
             partitions: AccessList::parse("debug").unwrap(),
             purge_secs: Some(60),
+            max_start_delay_secs: Some(90_060),
             flags: [ReservationFlag::AnyNodes, ReservationFlag::PurgeComp].into(),
             ..Reservation::default()
         };
@@ -137,7 +139,7 @@ mod tests {
             Nodes=(null) NodeCnt=0 CoreCnt=0 Features=(null) PartitionName=(null) Flags=ANY_NODES,PURGE_COMP=00:01:00 \
             TRES=license/abc=2,license/xyz=1 \
             Users=(null) Groups=staff Accounts=(null) Licenses=abc:2,xyz:1 State=INACTIVE BurstBuffer=(null) \
-            MaxStartDelay=(null) AllowedPartitions=debug\n";
+            MaxStartDelay=1-01:01:00 AllowedPartitions=debug\n";
         assert_eq!(String::from_utf8(out).unwrap(), want);
     }
 }
