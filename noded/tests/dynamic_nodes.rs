@@ -114,3 +114,15 @@ fn a_created_node_has_the_gres_that_gres_conf_says() {
     let given = c.sh("srun -w d1 --gres=gpu:2 printenv CUDA_VISIBLE_DEVICES").ok();
     assert_eq!(given.out.trim(), "0,1");
 }
+
+#[test]
+fn a_cluster_starts_again_without_a_node_that_joined_it() {
+    let c = cluster("without");
+    let daemon = Killed(slurmd(&c, "d1", "CPUs=4 RealMemory=5000"));
+    c.await_that("d1 is there", || state(&c, "d1").as_deref() == Some("IDLE+DYNAMIC_NORM"));
+    c.sh("garrick down").ok();
+    drop(daemon);
+    c.sh("garrick up").ok();
+    assert_eq!(c.sh("srun -w n1 printenv SLURMD_NODENAME").ok().out, "n1\n");
+    assert!(state(&c, "d1").is_some(), "it is remembered");
+}

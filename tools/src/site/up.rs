@@ -21,6 +21,7 @@ use garrick_model::{
     state::NodeBase,
 };
 use std::{
+    collections::HashSet,
     env,
     ffi::OsString,
     fs::{self, File},
@@ -146,7 +147,7 @@ fn start_missing(home: &Home, wanted: &Shape) -> Result<Up, SiteError> {
     }
     let list = serving_processes(home, &cluster, shape.as_ref(), &nodes)?;
     processes::save(home, &list)?;
-    wait_for_nodes(home, &cluster, nodes.len())?;
+    wait_for_nodes(home, &cluster, &nodes)?;
     Ok(Up { started, nodes, messages })
 }
 
@@ -358,17 +359,22 @@ fn address(conf: &str, role: &str, name: &str) -> String {
     found.unwrap_or_default()
 }
 
-/// Waits until every node has registered.
-fn wait_for_nodes(home: &Home, cluster: &Cluster, count: usize) -> Result<(), SiteError> {
+/// Waits until each of these nodes has registered. The controller may remember others that come on their own
+/// (`slurmd -Z`).
+fn wait_for_nodes(home: &Home, cluster: &Cluster, wanted: &[String]) -> Result<(), SiteError> {
     let deadline = Instant::now() + REGISTER_LIMIT;
     let mut daemon = cluster.connect("garrick")?;
     loop {
         let CommandReply::Nodes { nodes, .. } = daemon.ask(&CommandRequest::ListNodes)? else {
             return Err(SiteError::Cluster("the controller does not list its nodes".to_owned()));
         };
-        let ready = |n: &garrick_model::view::NodeView| n.base != NodeBase::Unknown && n.registration.is_some();
-        let waiting: Vec<&str> = nodes.iter().filter(|n| !ready(n)).map(|n| n.name.as_str()).collect();
-        if waiting.is_empty() && nodes.len() >= count {
+        let ready: HashSet<&str> = nodes
+            .iter()
+            .filter(|n| n.base != NodeBase::Unknown && n.registration.is_some())
+            .map(|n| n.name.as_str())
+            .collect();
+        let waiting: Vec<&str> = wanted.iter().map(String::as_str).filter(|name| !ready.contains(name)).collect();
+        if waiting.is_empty() {
             return Ok(());
         }
         if Instant::now() > deadline {
