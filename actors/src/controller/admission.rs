@@ -394,7 +394,10 @@ impl Rules<'_> {
         // `a*2&b*4` comes to six nodes, where it is not said how many.
         let counted = spec.constraint.as_deref().filter(|text| spec.nodes.is_none() && Wish::is_together(text));
         let counted = counted.and_then(|text| Wish::parse(text).ok()).map_or(1, |wish| wish.least_nodes());
-        let min_nodes = min_nodes.max(named).max(counted);
+        // Who says nothing of numbers is given as many as a partition wants.
+        let unsaid = spec.nodes.is_none() && spec.tasks.is_none();
+        let of_partition = partitions.iter().filter(|_| unsaid).map(|partition| partition.config.min_nodes).min();
+        let min_nodes = min_nodes.max(named).max(counted).max(of_partition.unwrap_or(1));
         let tasks = spec.tasks.unwrap_or_else(|| min_nodes.saturating_mul(per_node.unwrap_or(1)));
         let max_nodes = match (spec.nodes, spec.tasks) {
             (Some(nodes), _) => nodes.max.unwrap_or(nodes.min),
@@ -472,8 +475,8 @@ impl Rules<'_> {
 
     /// `EnforcePartLimits`: a job beyond its partitions' limits is refused rather than left to wait.
     fn enforce_limits(&self, record: &JobRecord, partitions: &[Arc<PartitionView>]) -> Result<(), Refusal> {
-        let Resolved { time_limit, min_nodes, max_nodes, .. } = record.resolved;
-        let extent = Extent { time_limit, min_nodes, max_nodes };
+        let Resolved { min_nodes, max_nodes, .. } = record.resolved;
+        let extent = Extent { time_limit: record.spec.time_limit, min_nodes, max_nodes };
         extent.enforce(self.config.enforce_part_limits, partitions, self.feasibility.view().nodes.len())
     }
 }
@@ -481,8 +484,8 @@ impl Rules<'_> {
 /// What of a job partitions limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Limit.
-    pub time_limit: TimeLimit,
+    /// Limit; `None`: each partition's own.
+    pub time_limit: Option<TimeLimit>,
     /// Fewest nodes.
     pub min_nodes: u32,
     /// Most nodes.
@@ -515,7 +518,8 @@ impl Extent {
     }
 
     fn within(self, partition: &PartitionFacts) -> Result<(), Refusal> {
-        if longer(self.time_limit, partition.max_time) {
+        let own = partition.default_time.unwrap_or(partition.max_time);
+        if longer(self.time_limit.unwrap_or(own), partition.max_time) {
             return Err(Refusal::InvalidTimeLimit);
         }
         let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);

@@ -50,8 +50,7 @@ pub fn end_lost(job: JobId, node: String, sluid: Sluid) -> JobEffect {
 impl JobCore {
     pub(super) fn cancel(&mut self, state: JobState, by: Option<u32>, turn: &mut Turn<'_>) -> Result<(), Refusal> {
         let reason = if state == JobState::Timeout { Reason::TimeLimit } else { Reason::None };
-        let ending =
-            Ending { state, reason, then: Afterwards::Over, by, at: Some(turn.now), unasked: false };
+        let ending = Ending { state, reason, then: Afterwards::Over, by, at: Some(turn.now), unasked: false };
         match &self.record.phase {
             Phase::Pending => {
                 self.abandon_commit(turn);

@@ -594,7 +594,8 @@ impl<'a> Pass<'a> {
             .filter(|(job, reason)| started.get(job).is_none_or(|tasks| !tasks.is_empty() && array_rest(reason)))
             .collect();
         // Who was not looked at yet may want the CPUs.
-        let claim = |entry: &Entry| Claim { job: &self.view.pending[entry.job], partition: entry.key.partition };
+        let pending = &self.view.pending;
+        let claim = |entry: &Entry| Claim { job: &pending[entry.job], partition: entry.key.partition, eyes: None };
         self.plan.resumptions = resume::resumptions(self.view, self.now, &self.plan, self.unlooked.iter().map(claim));
         (self.plan, Future { floor: self.machine.into_floor(), horizon: self.horizon }, self.ledger)
     }

@@ -142,7 +142,8 @@ fn delayed(secs: u64, flags: &[ReservationFlag]) -> Reservation {
 #[test]
 fn jobs_that_leave_soon_enough_when_told_may_be_in_the_way_of_a_reservation() {
     let starts = |reservation: Reservation, guests: bool| {
-        let jobs = vec![of(1, "alice", asking(&[], 1, 2000)), warned(2, "alice", 2000, 61), warned(3, "alice", 2000, 60)];
+        let jobs =
+            vec![of(1, "alice", asking(&[], 1, 2000)), warned(2, "alice", 2000, 61), warned(3, "alice", 2000, 60)];
         let mut view = picture(1, jobs, vec![reservation]);
         view.reservations.guests = guests;
         started(&plan(&view, NOW)).into_iter().map(|(job, ..)| job).collect::<Vec<_>>()

@@ -1,7 +1,7 @@
 //! The earliest time at which nodes together have room for a request.
 
 use super::{
-    Class, Eyes, Found, Horizon, Index, Kind, LENGTHS, NEVER, SLOT, SLOTS, Slot, index,
+    Class, Eyes, Found, Horizon, Index, Kind, LENGTHS, NEVER, SLOT, Slot, index,
     window::{Room, Sought, common_cpus, counts_by_gpus},
 };
 use crate::scheduler::{
@@ -10,7 +10,10 @@ use crate::scheduler::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{gres::Totals, time::Timestamp};
-use std::{collections::BinaryHeap, time::Duration};
+use std::{
+    collections::{BTreeMap, BinaryHeap},
+    time::Duration,
+};
 
 impl Horizon {
     /// Nodes of a class that the request may use.
