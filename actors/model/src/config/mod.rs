@@ -26,6 +26,7 @@
 mod apply;
 mod billing;
 mod cluster;
+mod doubts;
 mod dynamic;
 mod gres;
 mod hres;

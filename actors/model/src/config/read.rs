@@ -391,6 +391,9 @@ impl Reader {
             if let Err(wrong) = self.config.check_alternate(partition) {
                 report.error(place, format!("PartitionName={}", partition.name), wrong);
             }
+            for doubt in self.config.doubts_about(partition) {
+                report.warning(place, format!("PartitionName={}", partition.name), doubt);
+            }
         }
     }
 }
