@@ -109,7 +109,10 @@ impl ShepherdLinks {
     pub fn start(self: &Rc<Self>, node: NodeSlot, again: bool, manager: &Address<StepMgrMsg>) {
         let (links, manager) = (Rc::clone(self), manager.clone());
         actix_rt::spawn(async move {
-            let result = links.start_or_find(node, again).await;
+            let result = match links.start_or_find(node, again).await {
+                Ok(()) => links.await_coming(node).await,
+                refused => refused,
+            };
             tell_manager(&manager, TraceContext::root(), StepMgrInput::ShepherdStart { node, result });
         });
     }
@@ -129,6 +132,24 @@ impl ShepherdLinks {
                     sleep(RETURN_PAUSE).await;
                 }
                 answer => return answer,
+            }
+        }
+    }
+
+    /// One that its agent has is on its way here, and may end before it comes: when the job is ended just as its step manager
+    /// is replaced, the agents tell the shepherds, and none of them says so here.
+    async fn await_coming(&self, node: NodeSlot) -> Result<(), Refusal> {
+        let (mut heard, mut pause) = (Instant::now(), RETURN_PAUSE);
+        loop {
+            sleep(pause).await;
+            pause = ASK_AGAIN;
+            if self.peers.borrow().contains_key(&node) {
+                return Ok(());
+            }
+            match self.ask(node, true, START_LIMIT).await {
+                Ok(()) => heard = Instant::now(),
+                Err(Refusal::Unreachable(..)) if heard.elapsed() < RETURN_LIMIT => {}
+                Err(refusal) => return Err(refusal),
             }
         }
     }
