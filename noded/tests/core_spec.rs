@@ -73,6 +73,6 @@ fn jobs_of_a_partition_leave_the_rest_of_a_node_to_others() {
     assert_eq!(c.job_field(&second, "JobState").as_deref(), Some("PENDING"));
     end("first");
     c.await_state(&second, "RUNNING");
-    ["second", "next", "other1", "other2"].map(end);
+    ["second", "next", "other1", "other2"].iter().for_each(|pipe| end(pipe));
     c.await_state(&second, "COMPLETED");
 }

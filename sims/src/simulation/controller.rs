@@ -419,7 +419,7 @@ impl World {
 
     /// As the job's shell: events are appended, and the rest waits behind them.
     fn job_effects(&mut self, job: JobId, out: Vec<JobEffect>) {
-        let (mut events, mut rest, mut apart) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut events, mut rest) = (Vec::new(), Vec::new());
         for effect in out {
             match effect {
                 JobEffect::Record(event) => events.push(ControllerEvent::Job { job, event: Box::new(event) }),
@@ -435,19 +435,13 @@ impl World {
                 }
                 JobEffect::Grant { job, attempt, run } => {
                     let event = Box::new(JobEvent::Allocated(run.clone()));
-                    let event = ControllerEvent::Job { job, event };
-                    if self.has(Mutation::ComponentsAreSavedApart) {
-                        apart.push(event);
-                    } else {
-                        events.push(event);
+                    if !self.has(Mutation::LeadersAreAllocatedAlone) {
+                        events.push(ControllerEvent::Job { job, event });
                     }
                     rest.push(JobEffect::Grant { job, attempt, run });
                 }
                 other => rest.push(other),
             }
-        }
-        if !apart.is_empty() {
-            self.append(Owner::Front(job), 0, apart);
         }
         let outbox = self.outboxes.jobs.entry(job).or_default();
         if events.is_empty() {

@@ -78,8 +78,8 @@ impl World {
 
     /// The controller dies while this is on its way to the disk, or soon after.
     fn may_crash_soon(&mut self) {
-        if !self.is_calm() && self.random.one_in_thousand(50) {
-            let pause = self.random.between(0, 10);
+        if !self.is_calm() && self.random.one_in_thousand(100) {
+            let pause = self.random.between(0, 5);
             self.after(u64::from(pause), Happening::Crash);
         }
     }

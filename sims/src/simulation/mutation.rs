@@ -31,8 +31,8 @@ pub enum Mutation {
     HoldsAreForgotten,
     /// Components of a heterogeneous job are saved one by one.
     ComponentsAreAcceptedOneByOne,
-    /// Allocations of a heterogeneous job's components are saved before their leader's.
-    ComponentsAreSavedApart,
+    /// Of a heterogeneous job only the leader's allocation is saved.
+    LeadersAreAllocatedAlone,
     /// A component that runs does not hear what becomes of its leader.
     LeadersEndAlone,
     /// A step manager that looks for a shepherd does not say that its run had one on that node.
@@ -50,7 +50,7 @@ impl Mutation {
         Self::TasksAreMarkedBeforeTheyExist,
         Self::HoldsAreForgotten,
         Self::ComponentsAreAcceptedOneByOne,
-        Self::ComponentsAreSavedApart,
+        Self::LeadersAreAllocatedAlone,
         Self::LeadersEndAlone,
         Self::ShepherdsAreBegunAgain,
     ];
