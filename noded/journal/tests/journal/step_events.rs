@@ -95,6 +95,7 @@ fn spec() -> StepSpec {
         task_nodes: Vec::new(),
         sharing: StepSharing::Exact,
         cpu_bind: CpuBind::Map(vec![0, 2]),
+        says_cpu_bind: false,
         time_limit: Some(TimeLimit::Secs(60)),
         immediate: true,
         argv: vec![bytes("./map"), ByteBuf::from(b"\xff".to_vec())],

@@ -113,12 +113,12 @@ fn affinity_is_set() {
 fn what_is_said_comes_before_the_program_with_its_process_id() {
     for method in METHODS {
         let mut spec = shell("echo $$");
-        let (stderr, into) = std::io::pipe().unwrap();
+        let (stderr, into) = io::pipe().unwrap();
         spec.says = Some([Cow::Borrowed(b"task [".as_slice()), Cow::Borrowed(b"]: set\n".as_slice())]);
         spec.stdio[2] = Some(into.as_fd());
         let (pid, _) = output(method, spec);
         drop(into);
-        assert_eq!(std::io::read_to_string(stderr).unwrap(), format!("task [{}]: set\n", pid.trim()));
+        assert_eq!(io::read_to_string(stderr).unwrap(), format!("task [{}]: set\n", pid.trim()));
     }
 }
 
