@@ -137,6 +137,27 @@ fn jobs_that_run_when_their_reservation_ends_are_ended_unless_they_may_stay() {
 }
 
 #[test]
+fn a_job_that_names_no_partition_goes_to_that_of_its_reservation() {
+    let c = Cluster::up_with("resvpart", &["--nodes", "1", "--cpus", "4", "--memory", "2000"], |_| {
+        "PartitionName=second Nodes=n1\n".to_owned()
+    });
+    let create = "scontrol create reservation StartTime=now Duration=60 Users=nobody ReservationName=";
+    c.sh(&format!("{create}a PartitionName=second")).ok();
+    let partition = |options: &str| {
+        let job = c.sh(&format!("sbatch -n1 -t 1 {options} --wrap true")).ok().job();
+        c.await_state(&job, "COMPLETED");
+        c.job_field(&job, "Partition")
+    };
+    assert_eq!(partition("--reservation=a").as_deref(), Some("second"));
+    let default = c.sh("scontrol -o show partition").ok().out;
+    let default = default.lines().find(|line| line.contains(" Default=YES ")).map(str::to_owned).unwrap();
+    assert_eq!(
+        partition(&format!("--reservation=a -p {}", field_of(&default, "PartitionName").unwrap())),
+        field_of(&default, "PartitionName")
+    );
+}
+
+#[test]
 fn reserved_cores_are_for_its_jobs_and_the_others_of_the_node_for_all() {
     let c = Cluster::up("resvcore", &["--nodes", "1", "--cpus", "4", "--memory", "2000"]);
     let create = "scontrol create reservation StartTime=now Duration=2:00:00 Users=nobody ReservationName=";

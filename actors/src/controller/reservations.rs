@@ -139,6 +139,14 @@ impl ControllerActor {
         }
     }
 
+    /// A job that names no partition goes to that of its reservation, the first of those that have one.
+    pub(super) fn follow_reservation(&self, spec: &mut JobSpec) {
+        if spec.partitions.is_empty() {
+            let known = spec.reservations.iter().filter_map(|name| self.env.boards.reservations.get(name));
+            spec.partitions.extend(known.filter_map(|r| r.partition.clone()).next());
+        }
+    }
+
     /// May the job ask for the reservations that it names?
     pub(super) fn check_reservations(&self, by: &Submitter<'_>, spec: &JobSpec) -> Result<(), Refusal> {
         let user = by.user.as_ref().map_or_else(|| by.caller.uid.to_string(), |user| user.name.clone());

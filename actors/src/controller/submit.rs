@@ -144,7 +144,7 @@ impl ControllerActor {
         &mut self,
         caller: &Caller,
         by: Authority,
-        spec: JobSpec,
+        mut spec: JobSpec,
         identity: Identity,
         now: Timestamp,
     ) -> Result<super::admission::Admitted, Refusal> {
@@ -155,6 +155,7 @@ impl ControllerActor {
             group: env.ports.users.group_name(caller.gid),
             admin: by.admin,
         };
+        self.follow_reservation(&mut spec);
         self.check_reservations(&submitter, &spec)?;
         let known_job = |job: JobId| {
             env.jobs.get(job).map(|kept| match &kept.record.spec.array {
