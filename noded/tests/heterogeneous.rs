@@ -276,3 +276,29 @@ fn test_only_says_when_all_of_it_could_start() {
     assert!(never.code != 0, "{never:?}");
     c.sh(&format!("scancel {filler}")).ok();
 }
+
+#[test]
+fn where_the_site_has_it_so_a_component_stands_for_the_whole_job() {
+    let c = Cluster::up_with("het-whole", &["--nodes", "2", "--cpus", "4", "--memory", "4000"], |_| {
+        "SchedulerParameters=whole_hetjob\n".to_owned()
+    });
+    let line = "sbatch -H -N1 -o /dev/null : -H -N1";
+    c.script("wait.sh", "#!/bin/bash\nexec sleep 100000\n");
+    let (leader, other) = components(&c.sh(&format!("{line} wait.sh")).ok().job());
+    let held = |job: &str| c.job_field(job, "Reason").is_some_and(|reason| reason.starts_with("JobHeld"));
+    c.sh(&format!("scontrol release {leader}+1")).ok();
+    c.await_state(&leader, "RUNNING");
+    c.sh(&format!("scancel {other}")).ok();
+    c.await_state(&leader, "CANCELLED");
+    c.await_state(&other, "CANCELLED");
+
+    let (leader, other) = components(&c.sh(&format!("{line} --begin=now+1hour wait.sh")).ok().job());
+    c.sh(&format!("scontrol release {leader}")).ok();
+    c.sh(&format!("scontrol hold {leader}+1")).ok();
+    for job in [&leader, &other] {
+        c.await_that("it is held", || held(job));
+    }
+    c.sh(&format!("scancel {leader}+1")).ok();
+    c.await_state(&leader, "CANCELLED");
+    c.await_state(&other, "CANCELLED");
+}

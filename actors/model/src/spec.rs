@@ -232,6 +232,9 @@ pub struct JobSpec {
     /// `--comment`.
     #[serde(default)]
     pub comment: Option<String>,
+    /// `--extra`, as written: where the site filters nodes by it, a request of each of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<String>,
     /// `--wckey`.
     #[serde(default)]
     pub wckey: Option<String>,

@@ -282,6 +282,9 @@ pub struct NodeView {
     pub last_busy: Option<Timestamp>,
     /// `Comment=` by update.
     pub comment: Option<String>,
+    /// `Extra=` by update.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<String>,
 }
 
 impl NodeView {

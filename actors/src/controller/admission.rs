@@ -11,6 +11,7 @@ use crate::{
     },
     scheduler::{
         constraint::Wish,
+        extra::Extra,
         facts::PartitionFacts,
         plan::longer,
         priority,
@@ -324,6 +325,7 @@ impl Rules<'_> {
     }
 
     fn check_constraint(&self, spec: &JobSpec) -> Result<(), Refusal> {
+        check_extra(self.config, spec.extra.as_deref())?;
         let known = |feature: &str| self.feasibility.knows_feature(feature);
         check_features(self.config, spec.constraint.as_deref(), spec.prefer.as_deref(), &known)
     }
@@ -627,6 +629,15 @@ pub fn check_features(
     let (any, any_preferred) = (words.has("ignore_constraint_validation"), words.has("ignore_prefer_validation"));
     check_constraint(constraint, &|feature| any || known(feature))?;
     check_constraint(prefer, &|feature| any_preferred || known(feature))
+}
+
+/// Where nodes are filtered by `--extra`, that must be a request.
+pub fn check_extra(config: &Config, extra: Option<&str>) -> Result<(), Refusal> {
+    let applies = config.scheduler_parameters.has("extra_constraints");
+    match extra.filter(|text| applies && !text.is_empty()).map(|text| (text, Extra::parse(text))) {
+        Some((text, Err(error))) => Err(Refusal::InvalidUpdate(format!("Invalid extra constraint {text:?}: {error}"))),
+        _ => Ok(()),
+    }
 }
 
 /// A feature expression must be one, and every feature in it must be on some node.

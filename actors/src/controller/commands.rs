@@ -1,7 +1,7 @@
 //! Commands that change something: found out whom they mean, sent to each owner, answered together.
 
 use super::{
-    admission::{check_features, check_licenses},
+    admission::{check_extra, check_features, check_licenses},
     circles::Awaited,
     dynamic_nodes::RosterChange,
     env::deliver,
@@ -33,7 +33,7 @@ use garrick_model::{
     view::JobView,
 };
 use garrick_runtime::{ActorPath, Context, PendingReply, ReplyTo};
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 /// What a job will answer.
 pub(super) type Answer = PendingReply<Result<(), Refusal>>;
@@ -54,6 +54,17 @@ impl ControllerActor {
         self.env.ask_job(cx, job, JobMsg::Command { by, tasks, command, reply }).then_some(answer)
     }
 
+    /// Whom a selector means: where the site has it so, the whole of a heterogeneous job in place of a component.
+    fn meant<'s>(&self, selector: &'s JobSelector, command: &JobCommand) -> Cow<'s, JobSelector> {
+        let words = &self.env.config().scheduler_parameters;
+        let applies = matches!(command, JobCommand::Cancel | JobCommand::Hold { .. } | JobCommand::Release);
+        if !applies || !(words.has("whole_hetjob") || words.has("whole_pack")) {
+            return Cow::Borrowed(selector);
+        }
+        let leader = self.selected(selector).first().and_then(|view| view.spec.het_leader_of_component());
+        leader.map_or(Cow::Borrowed(selector), |job| Cow::Owned(JobSelector { job, tasks: None, het: None }))
+    }
+
     /// Sends a command to everyone that a selector means.
     fn send_to_selected(
         &self,
@@ -63,6 +74,7 @@ impl ControllerActor {
         command: &JobCommand,
     ) -> Vec<Asked> {
         let mut asked = Vec::new();
+        let selector = &*self.meant(selector, command);
         // The leader of a heterogeneous job sees to its other components.
         let by_leader =
             matches!(command, JobCommand::Cancel | JobCommand::Requeue { .. } | JobCommand::RequeueSpecialExit)
@@ -132,8 +144,15 @@ impl ControllerActor {
                 if view.state.waits() && view.spec.het_leader_of_component().is_some() {
                     continue;
                 }
-                let pending = self.send_command(cx, view.id, by, None, command.clone());
-                asked.push((JobSelector { job: view.id, tasks: None, het: None }, pending.into_iter().collect()));
+                let selector = JobSelector { job: view.id, tasks: None, het: None };
+                let pending = match self.meant(&selector, &command) {
+                    Cow::Owned(whole) => {
+                        self.send_to_selected(cx, &whole, by, &command).into_iter().map(Asked::answer).collect()
+                    }
+                    // Others of a heterogeneous job are meant by themselves.
+                    Cow::Borrowed(_) => self.send_command(cx, view.id, by, None, command.clone()).into_iter().collect(),
+                };
+                asked.push((selector, pending));
             }
         }
         for selector in cancel.jobs {
@@ -310,6 +329,7 @@ impl ControllerActor {
             }
         }
         let known_feature = |feature: &str| feasibility.knows_feature(feature);
+        check_extra(&config, change.extra.as_deref())?;
         check_features(&config, change.constraint.as_deref(), change.prefer.as_deref(), &known_feature)?;
         change.licenses = check_licenses(change.licenses.take(), &config)?;
         if change.request.left_to_system.is_some() && !config.allow_spec_resources {

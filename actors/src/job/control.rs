@@ -182,6 +182,7 @@ impl JobCore {
             || change.tasks.is_some()
             || change.memory.is_some()
             || change.constraint.is_some()
+            || change.extra.is_some()
             || change.prefer.is_some()
             || change.licenses.is_some()
             || change.begin.is_some()

@@ -430,6 +430,9 @@ impl JobRecord {
         if let Some(comment) = &change.comment {
             spec.comment = Some(comment.clone());
         }
+        if let Some(extra) = &change.extra {
+            spec.extra = Some(extra.clone()).filter(|extra| !extra.is_empty());
+        }
         if let Some(comment) = &change.admin_comment {
             self.admin_comment = Some(comment.clone());
         }

@@ -36,6 +36,9 @@ pub struct SavedNode {
     /// Comment.
     #[serde(default)]
     pub comment: Option<String>,
+    /// What it says of itself to jobs with `--extra`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<String>,
     /// The boot of the machine at its last registration.
     #[serde(default)]
     pub boot_id: Option<String>,

@@ -241,6 +241,7 @@ impl NodeCore {
         saved.weight = change.weight.or(saved.weight);
         saved.features = change.features.or(saved.features);
         saved.comment = change.comment.or(saved.comment);
+        saved.extra = change.extra.or(saved.extra).filter(|extra| !extra.is_empty());
         let goes_down = saved.down.is_some() && self.saved.down.is_none();
         self.save(saved, out);
         if goes_down {

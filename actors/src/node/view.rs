@@ -24,5 +24,6 @@ pub(super) fn of(core: &NodeCore) -> NodeView {
         load: core.load,
         last_busy: core.last_busy,
         comment: core.saved.comment.clone(),
+        extra: core.saved.extra.clone(),
     }
 }

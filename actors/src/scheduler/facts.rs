@@ -96,6 +96,8 @@ pub struct Policy {
     pub preempt: PreemptRules,
     /// Jobs of one CPU go to the last node that has room (`pack_serial_at_end`).
     pub serial_at_end: bool,
+    /// Nodes are filtered by `--extra` (`extra_constraints`).
+    pub extra_constraints: bool,
     /// Further bounds; `None`: there are none.
     pub bounds: Option<Arc<Bounds>>,
     /// A plan is made this often even when nothing changed (`bf_interval`); `None`: only when something did.
@@ -131,6 +133,7 @@ impl Default for Policy {
             topology_patience: None,
             preempt: PreemptRules::default(),
             serial_at_end: false,
+            extra_constraints: false,
             bounds: None,
             interval: Some(BF_INTERVAL),
             least_pause: SHORTEST_PAUSE,
@@ -338,6 +341,7 @@ fn nobody(index: NodeIndex) -> NodeView {
         load: NodeLoad::default(),
         last_busy: None,
         comment: None,
+        extra: None,
     }
 }
 

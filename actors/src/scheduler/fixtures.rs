@@ -26,6 +26,7 @@ pub fn spec() -> JobSpec {
         account: None,
         qos: None,
         comment: None,
+        extra: None,
         wckey: None,
         partitions: Vec::new(),
         nodes: None,
@@ -184,6 +185,7 @@ pub fn node(index: u32, cores: u32) -> NodeView {
         load: NodeLoad::default(),
         last_busy: None,
         comment: None,
+        extra: None,
     }
 }
 

@@ -168,8 +168,9 @@ impl Horizon {
             let usable = in_service(node);
             let unit = cpus_per_unit(node, view.policy.unit);
             let parted = view.reservations.is_parted(place);
+            let extra = node.extra.as_ref().filter(|_| view.policy.extra_constraints);
             let kind = *kinds
-                .entry((size, &s.gres, node.weight, (usable, parted), &node.features, member))
+                .entry((size, &s.gres, node.weight, (usable, parted), (&node.features, extra), member))
                 .or_insert_with(|| {
                     let (shape, weight) = (s.clone(), node.weight);
                     let sharded = s.gres.iter().any(|entry| !entry.shards.is_empty());

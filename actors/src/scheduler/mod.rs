@@ -5,6 +5,7 @@
 //! | [`facts`] | the picture a plan is made from |
 //! | [`request`] | what a job asks of a partition, in numbers |
 //! | [`constraint`] | `-C` and `--prefer` expressions |
+//! | [`extra`] | `--extra` requests |
 //! | `sizes` | one of several numbers of nodes |
 //! | `mixed` | nodes for an expression that is about nodes together |
 //! | `binding` | which CPUs of a node go with which GPUs |
@@ -42,6 +43,7 @@ pub mod constraint;
 mod core_reservations_test;
 #[cfg(test)]
 mod core_spec_test;
+pub mod extra;
 pub mod facts;
 pub mod free;
 pub mod horizon;

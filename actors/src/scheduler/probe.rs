@@ -115,6 +115,8 @@ impl Feasibility {
             let mut request = request.on_any_switches();
             // Nobody is there who could keep a node to himself or to a label.
             request.owner = Owner::ANYBODY;
+            // What nodes say of themselves changes.
+            request.extra = None;
             let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);
             if request.min_nodes > members && members > 0 {
                 request.min_nodes = members;

@@ -218,6 +218,8 @@ pub struct Request {
     pub caps: CpuCaps,
     /// `-C`.
     pub constraint: Option<String>,
+    /// `--extra`, where nodes are filtered by it.
+    pub extra: Option<String>,
     /// What [`Self::constraint`] says of the nodes together; `None`: nothing.
     pub mix: Option<Arc<Mix>>,
     /// `-L`, without hierarchical resources.
@@ -375,6 +377,7 @@ impl Request {
             caps: partition.caps,
             mix: spec.constraint.as_deref().and_then(mix_of),
             constraint: spec.constraint.clone().filter(|c| !c.is_empty()),
+            extra: spec.extra.clone().filter(|_| view.policy.extra_constraints),
             licenses,
             hres,
             reservation: None,

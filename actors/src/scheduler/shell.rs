@@ -614,6 +614,7 @@ pub fn policy(config: &Config) -> Policy {
                 .then(|| Duration::from_secs(u64::from(config.preempt.time_slice_secs()))),
         },
         serial_at_end: config.scheduler_parameters.has("pack_serial_at_end"),
+        extra_constraints: config.scheduler_parameters.has("extra_constraints"),
         bounds: Bounds::of(config),
         interval: if config.backfill() && !backfill_off {
             interval("bf_interval", default.interval.unwrap_or(SCHED_INTERVAL))

@@ -34,6 +34,7 @@ pub fn job_spec(kind: JobKind) -> JobSpec {
         account: None,
         qos: None,
         comment: None,
+        extra: None,
         wckey: None,
         partitions: Vec::new(),
         nodes: None,

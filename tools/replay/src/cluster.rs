@@ -170,6 +170,7 @@ fn node(index: u32, name: String, shape: NodeShape, features: Vec<String>, weigh
         load: NodeLoad::default(),
         last_busy: None,
         comment: None,
+        extra: None,
         name,
     }
 }

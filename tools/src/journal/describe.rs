@@ -174,6 +174,7 @@ fn of_node(saved: &SavedNode) -> String {
     said.extend(saved.reason.as_ref().map(|reason| format!("reason={:?} by={}", reason.text, reason.user)));
     said.extend(saved.weight.map(|weight| format!("weight={weight}")));
     said.extend(saved.features.as_ref().map(|features| format!("features={}", features.join(","))));
+    said.extend(saved.extra.as_ref().map(|extra| format!("extra={extra:?}")));
     said.extend(saved.comment.as_ref().map(|comment| format!("comment={comment:?}")));
     said.join(" ")
 }

@@ -32,6 +32,10 @@ pub const OPTIONS: &[OptionDef] = &[
         t.comment = g.string()?;
         Ok(())
     }),
+    OptionDef::new("extra", None, Required("text"), JOB, "arbitrary text, by which nodes may be filtered", |t, g| {
+        t.extra = g.string()?;
+        Ok(())
+    }),
     OptionDef::new("job-name", Some('J'), Required("jobname"), JOB, "name of job", |t, g| {
         t.job_name = g.string()?;
         Ok(())

@@ -298,6 +298,8 @@ pub struct Typed {
     pub resources: Option<String>,
     /// `--reservation`
     pub reservations: Vec<String>,
+    /// `--extra`
+    pub extra: Option<String>,
     /// `--gres`, `--gpus` and their relatives
     pub gres: TypedGres,
     /// `-w`, as typed

@@ -44,7 +44,6 @@ pub const OPTIONS: &[OptionDef] = &[
         "SLURM_CPU_FREQ_REQ",
     ]),
     unsupported("epilog", None, Required("program"), RUN, "program to run after the step").env(&["SLURM_EPILOG"]),
-    unsupported("extra", None, Required("text"), JOB, "arbitrary text, for filters of nodes"),
     unsupported("gpu-freq", None, Required("spec"), JOB, "frequency of GPUs").env(&[
         "SBATCH_GPU_FREQ",
         "SALLOC_GPU_FREQ",

@@ -100,6 +100,7 @@ pub fn job_503() -> JobView {
         kind: JobKind::Batch,
         name: "demo".to_owned(),
         comment: Some("a comment".to_owned()),
+        extra: None,
         work_dir: "/home/alice/demo".to_owned(),
         submit_host: "localhost".to_owned(),
         alloc_sid: 1398,
@@ -162,6 +163,7 @@ pub fn node(index: u32) -> NodeView {
         load: NodeLoad { load_hundredths: 271, free_memory: Some(MemoryMib(21974)) },
         last_busy: Some(at(-44)),
         comment: None,
+        extra: None,
     }
 }
 

@@ -327,6 +327,9 @@ pub struct JobChange {
     pub comment: Option<String>,
     /// AdminComment.
     pub admin_comment: Option<String>,
+    /// Extra; empty: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<String>,
     /// NumNodes.
     pub nodes: Option<crate::spec::NodeCount>,
     /// NumNodes with a list or a step, beside their least and most in [`Self::nodes`].
@@ -398,6 +401,9 @@ pub struct NodeChange {
     pub features: Option<Vec<String>>,
     /// Comment.
     pub comment: Option<String>,
+    /// Extra; empty: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extra: Option<String>,
     /// Topology, of nodes that came at run time: empty takes them out of all.
     #[serde(default)]
     pub topology: Option<String>,

@@ -169,6 +169,7 @@ fn same_kind(a: &NodeView, b: &NodeView) -> bool {
         && a.shape == b.shape
         && a.weight == b.weight
         && a.features == b.features
+        && a.extra == b.extra
         && in_service(a) == in_service(b)
 }
 

@@ -1,8 +1,8 @@
 //! Which nodes a request could ever use.
 
-use crate::scheduler::{constraint::Wish, facts::ClusterView, request::Request};
+use crate::scheduler::{constraint::Wish, extra::Extra, facts::ClusterView, request::Request};
 use fixedbitset::FixedBitSet;
-use garrick_model::ids::NodeIndex;
+use garrick_model::{ids::NodeIndex, view::NodeView};
 use std::collections::{BTreeMap, HashMap};
 
 pub(in crate::scheduler) fn node_names(view: &ClusterView) -> HashMap<&str, NodeIndex> {
@@ -14,6 +14,7 @@ pub(in crate::scheduler) fn node_names(view: &ClusterView) -> HashMap<&str, Node
 pub(in crate::scheduler) struct Features<'a> {
     by_feature: BTreeMap<String, FixedBitSet>,
     known: HashMap<String, Option<FixedBitSet>>,
+    by_extra: HashMap<String, FixedBitSet>,
     view: &'a ClusterView,
 }
 
@@ -32,11 +33,33 @@ impl<'a> Features<'a> {
                 }
             }
         }
-        Self { by_feature, known: HashMap::new(), view }
+        Self { by_feature, known: HashMap::new(), by_extra: HashMap::new(), view }
     }
 
     /// Nodes of the partition that the request could ever use. An expression that is not one has no nodes.
     pub fn candidates(&mut self, request: &Request) -> FixedBitSet {
+        let mut nodes = self.with_features(request);
+        if let Some(text) = &request.extra {
+            if !self.by_extra.contains_key(text) {
+                let fitting = self.with_extra(text);
+                self.by_extra.insert(text.clone(), fitting);
+            }
+            self.by_extra.get(text).into_iter().for_each(|fitting| nodes.intersect_with(fitting));
+        }
+        nodes
+    }
+
+    fn with_extra(&self, text: &str) -> FixedBitSet {
+        let mut fitting = FixedBitSet::with_capacity(self.view.nodes.len());
+        if let Ok(extra) = Extra::parse(text) {
+            let says = |node: &NodeView| serde_json::from_str(node.extra.as_deref()?).ok();
+            let fits = |node: &NodeView| says(node).is_some_and(|said| extra.fits(&said));
+            fitting.extend(self.view.nodes.iter().enumerate().filter(|(_, node)| fits(node)).map(|(place, _)| place));
+        }
+        fitting
+    }
+
+    fn with_features(&mut self, request: &Request) -> FixedBitSet {
         let members = &self.view.partitions[request.partition].nodes;
         let Some(text) = &request.constraint else { return request.candidates(members, None) };
         if !self.known.contains_key(text) {

@@ -101,6 +101,7 @@ fn spec() -> JobSpec {
         account: Some("physics".into()),
         qos: Some("normal".into()),
         comment: Some("first try".into()),
+        extra: None,
         wckey: Some("key".into()),
         partitions: vec!["debug".into(), "long".into()],
         nodes: Some(NodeCount { min: 2, max: Some(4) }),
@@ -180,6 +181,7 @@ fn plain_spec() -> JobSpec {
         account: None,
         qos: None,
         comment: None,
+        extra: None,
         wckey: None,
         partitions: Vec::new(),
         nodes: None,
@@ -321,6 +323,7 @@ fn change() -> JobChange {
         nice: Some(3),
         name: Some("renamed".into()),
         comment: Some("second try".into()),
+        extra: None,
         admin_comment: Some("noted".into()),
         nodes: Some(NodeCount { min: 2, max: None }),
         node_sizes: Default::default(),
@@ -467,6 +470,7 @@ pub fn version_1() -> Vec<ControllerEvent> {
         weight: Some(10),
         features: Some(vec!["gpu".into(), "fast".into()]),
         comment: Some("in repair".into()),
+        extra: None,
         boot_id: None,
         invalid: None,
     };
@@ -545,6 +549,7 @@ pub fn reservations() -> Vec<ControllerEvent> {
         cores: 8,
         cpus: 16,
         comment: Some("new fans".into()),
+        extra: None,
         ..Reservation::default()
     };
     let saved = |reservation: &Reservation| ControllerEvent::Reservation {

@@ -155,6 +155,7 @@ const JOB_KEYS: &[&str] = &[
     "dependency",
     "eligibletime",
     "excnodelist",
+    "extra",
     "features",
     "jobname",
     "licenses",
@@ -232,6 +233,7 @@ fn job_change(pairs: &[&Pair], now: Timestamp, zone: &TimeZone) -> Result<JobCha
             "admincomment" => change.admin_comment = Some(value.to_owned()),
             "arraytaskthrottle" => change.array_limit = Some(number("ArrayTaskThrottle", value)?),
             "comment" => change.comment = Some(value.to_owned()),
+            "extra" => change.extra = Some(value.to_owned()),
             "dependency" => change.dependencies = Some(dependencies(value)?),
             "starttime" | "eligibletime" => {
                 let name = if key == "starttime" { "StartTime" } else { "EligibleTime" };
@@ -328,7 +330,7 @@ fn node_count(value: &str) -> Result<NodeCount, UpdateError> {
 }
 
 const NODE_KEYS: &[&str] =
-    &["activefeatures", "availablefeatures", "comment", "features", "reason", "state", "topology", "weight"];
+    &["activefeatures", "availablefeatures", "comment", "extra", "features", "reason", "state", "topology", "weight"];
 const NODE_STATES: &[&str] = &["drain", "undrain", "down", "resume", "idle", "fail"];
 
 fn node_change(pairs: &[&Pair]) -> Result<NodeChange, UpdateError> {
@@ -344,6 +346,7 @@ fn node_change(pairs: &[&Pair]) -> Result<NodeChange, UpdateError> {
             Some("weight") => change.weight = Some(number("Weight", value)?),
             Some("topology") => change.topology = Some(value.to_owned()),
             Some("comment") => change.comment = Some(value.to_owned()),
+            Some("extra") => change.extra = Some(value.to_owned()),
             Some(_) => change.features = Some(choices::words(value)),
             None => return Err(unknown(pair, NODE_KEYS)),
         }

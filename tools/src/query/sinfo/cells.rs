@@ -84,6 +84,7 @@ pub fn cell(group: &Group<'_>, field: Field, clock: &Clock) -> String {
         Field::Version => {
             of_first(&|n| n.registration.as_ref().map_or_else(|| "N/A".to_owned(), |f| f.version.clone()), "N/A")
         }
+        Field::Extra => of_first(&|n| n.extra.clone().unwrap_or_else(|| "(null)".to_owned()), ""),
         Field::Comment => of_first(&|n| n.comment.clone().unwrap_or_else(|| "(null)".to_owned()), ""),
         Field::Constant(word) => word.to_owned(),
     }

@@ -94,6 +94,8 @@ pub enum Field {
     Version,
     /// Comment.
     Comment,
+    /// Extra.
+    Extra,
     /// What nothing here has: always this word.
     Constant(&'static str),
 }
@@ -157,7 +159,8 @@ impl Field {
             | Self::ReasonUserLong
             | Self::ReasonTime
             | Self::Version
-            | Self::Comment => Grouping::Same,
+            | Self::Comment
+            | Self::Extra => Grouping::Same,
         }
     }
 }
@@ -230,7 +233,7 @@ pub const TABLE: &[Entry] = &[
     entry(Field::Threads, 'Z', &["threads"], "THREADS"),
     named(Field::AllocMemory, &["allocmem"], "ALLOCMEM"),
     named(Field::Comment, &["comment"], "COMMENT"),
-    named(Field::Constant("(null)"), &["extra"], "EXTRA"),
+    named(Field::Extra, &["extra"], "EXTRA"),
     named(Field::GresUsed, &["gresused"], "GRES_USED"),
     named(Field::Port, &["port"], "PORT"),
     named(Field::StateComplete, &["statecomplete"], "STATECOMPLETE"),

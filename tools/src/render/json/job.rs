@@ -58,6 +58,7 @@ fn job(row: &JobRow, meta: &Meta) -> Value {
     j["end_time"] = time(view.end_time);
     j["excluded_nodes"] = json!(amounts::fold(&spec.exclude));
     j["exit_code"] = exit(view.exit);
+    j["extra"] = text(spec.extra.as_deref());
     j["features"] = text(spec.constraint.as_deref());
     j["mcs_label"] = text(spec.mcs_label.as_deref());
     j["prefer"] = text(spec.prefer.as_deref());

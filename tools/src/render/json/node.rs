@@ -49,6 +49,7 @@ fn node(view: &NodeView, partitions: &[String]) -> Value {
     n["port"] = json!(view.port);
     n["real_memory"] = json!(shape.memory.0);
     n["comment"] = json!(view.comment.as_deref().unwrap_or(""));
+    n["extra"] = json!(view.extra.as_deref().unwrap_or(""));
     n["reason_changed_at"] = time(None);
     if let Some(reason) = &view.reason {
         n["reason"] = json!(reason.text);

@@ -78,7 +78,7 @@ fn object(group: &Group<'_>, nodes: &[Arc<NodeView>], meta: &Meta) -> Value {
         },
         "cluster": meta.cluster,
         "comment": first.and_then(|n| n.comment.as_deref()).unwrap_or(""),
-        "extra": "",
+        "extra": first.and_then(|n| n.extra.as_deref()).unwrap_or(""),
         "reservation": "",
         "partition": partition(view, nodes, meta),
     })

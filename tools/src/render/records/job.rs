@@ -93,6 +93,7 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
     r.line(format!("WorkDir={}", spec.work_dir));
     r.line_if("AdminComment", job.admin_comment.as_deref());
     r.line_if("Comment", spec.comment.as_deref());
+    r.line_if("Extra", spec.extra.as_deref());
     if spec.kind == JobKind::Batch {
         r.line(format!("StdErr={}", job.stderr_path.as_deref().unwrap_or("")));
         r.line(format!("StdIn={}", job.stdin_path.as_deref().unwrap_or("/dev/null")));

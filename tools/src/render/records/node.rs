@@ -86,5 +86,6 @@ pub fn record(node: &NodeView, partitions: &[String], clock: &Clock, detail: Det
         r.line(format!("Reason={} [{}@{}]", reason.text, reason.user, clock.at(reason.at)));
     }
     r.line_if("Comment", node.comment.as_deref());
+    r.line_if("Extra", node.extra.as_deref());
     r
 }
