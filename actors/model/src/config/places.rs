@@ -55,6 +55,7 @@ fn put_new(topologies: &mut Vec<NamedTopology>, node: &str, text: &str, kept: bo
 
 fn put_words(topologies: &mut [NamedTopology], node: &str, text: &str, kept: bool) -> Value<()> {
     let known: HostList = topologies.iter().map(|topology| topology.name.as_str()).collect();
+    let mut placed: Vec<(&str, &str)> = Vec::new();
     for word in text.split(',').filter(|word| !word.is_empty()) {
         let (name, unit) = word.split_once(':').unwrap_or((word, ""));
         let Some(topology) = topologies.iter_mut().find(|topology| topology.name == name) else {
@@ -70,6 +71,11 @@ fn put_words(topologies: &mut [NamedTopology], node: &str, text: &str, kept: boo
             let cause = format!("no {word} of topology {name} is named");
             return Err(in_topology(cause).suggest(format!("{name}:{}", word.to_uppercase())));
         }
+        if let Some((_, other)) = placed.iter().find(|(known, _)| *known == name) {
+            let one = format!("a node is in one {} of a topology", topology.layout.unit_word());
+            return Err(in_topology(format!("{node} is already in {other} of topology {name}")).suggest(one));
+        }
+        placed.push((name, unit));
         let mut units: Vec<&str> = unit.split(':').collect();
         if let (Layout::Ring { rings }, [ring, position], true) = (&topology.layout, &mut units[..], kept)
             && rings.iter().all(|known| known.name != *ring)
@@ -143,7 +149,7 @@ pub fn way(base: &[NamedTopology], now: &[NamedTopology], node: &str, text: &str
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::topology::Switch;
+    use crate::topology::{Switch, Unit};
     use std::collections::BTreeMap;
 
     fn named(name: &str, layout: Layout) -> NamedTopology {
@@ -205,6 +211,21 @@ mod tests {
             assert!(put(&mut made, "d1", wrong, false).is_err());
             assert_eq!(made, tree(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_node_is_in_one_unit_of_a_topology() {
+        let block = |name: &str| Unit { name: name.to_owned(), ..Unit::default() };
+        let blocks = Layout::Block { sizes: vec![1], blocks: vec![block("b1"), block("b2")] };
+        let mut made = [tree(), vec![named("tb", blocks)]].concat();
+        put(&mut made, "d1", "t:s1,tb:b1", false).unwrap();
+        let wrong = put(&mut made, "d2", "t:s1,tb:b1,tb:b2", false).unwrap_err();
+        assert_eq!(
+            wrong.to_string(),
+            "Topology=tb:b2: d2 is already in b1 of topology tb (a node is in one block of a topology)"
+        );
+        assert!(made.iter().all(|topology| topology.layout.nodes_with("d2").is_none()), "{made:?}");
+        assert!(put(&mut made, "d2", "t:s1,t:root:s1", false).is_err());
     }
 
     #[test]
