@@ -143,9 +143,15 @@ fn run(arguments: &Arguments) -> Result<String, String> {
     let mut clusters = Vec::new();
     for policy in &policies {
         if confs.is_empty() {
-            let nodes = number("nodes")?
-                .or(trace.max_procs)
-                .ok_or("the workload names no MaxProcs: say --nodes N or --conf FILE")?;
+            let nodes = match (number("nodes")?, trace.max_procs) {
+                (Some(nodes), _) | (None, Some(nodes @ 1..=1_000_000)) => nodes,
+                (None, Some(wrong)) => {
+                    return Err(format!(
+                        "MaxProcs: {wrong} of the trace is not a number from 1 to 1000000: say --nodes N or --conf FILE"
+                    ));
+                }
+                (None, None) => return Err("the workload names no MaxProcs: say --nodes N or --conf FILE".to_owned()),
+            };
             clusters.push((policy.to_string(), cluster::places(nodes, number("cpus")?.unwrap_or(1), *policy)));
         }
         for (path, read) in confs.iter().zip(&configs) {
@@ -168,19 +174,20 @@ fn run(arguments: &Arguments) -> Result<String, String> {
         std::fs::write(&path, drawn).map_err(|e| format!("cannot write {path}: {e}"))?;
     }
     if arguments.has("json") {
-        return json(&told, trace.left_out);
+        return json(&told, &trace);
     }
-    Ok(table(&told, trace.left_out, by.as_deref()) + "\n" + &picture::lines(&named))
+    Ok(table(&told, &trace, by.as_deref()) + "\n" + &picture::lines(&named))
 }
 
-fn json(told: &[Told], left_out: usize) -> Result<String, String> {
+fn json(told: &[Told], trace: &swf::Trace) -> Result<String, String> {
     let objects: Vec<serde_json::Value> = told
         .iter()
         .map(|t| {
             let mut object = serde_json::to_value(&t.summary)?;
             object["policy"] = t.name.clone().into();
             object["simulation_s"] = t.seconds.into();
-            object["left_out"] = left_out.into();
+            object["left_out"] = trace.left_out().into();
+            object["numbered_anew"] = (!trace.misnumbered.is_empty()).into();
             Ok(object)
         })
         .collect::<Result<_, serde_json::Error>>()
@@ -226,7 +233,7 @@ const BLOCK_ROWS: [BlockRow; 8] = [
     ("for, s (mean, longest)", |b| format!("{:.0}, {:.0}", b.patient_mean_s, b.patient_max_s)),
 ];
 
-fn table(told: &[Told], left_out: usize, by: Option<&str>) -> String {
+fn table(told: &[Told], trace: &swf::Trace, by: Option<&str>) -> String {
     let widths: Vec<usize> = told.iter().map(|t| t.name.len().max(12)).collect();
     let mut text = format!("{:<30}", "");
     for (t, width) in told.iter().zip(&widths) {
@@ -249,8 +256,11 @@ fn table(told: &[Told], left_out: usize, by: Option<&str>) -> String {
             text.push('\n');
         }
     }
-    if left_out > 0 {
-        let _ = writeln!(text, "{left_out} jobs of the trace have no size or no run time and were left out");
+    for (cause, jobs) in &trace.left_out {
+        let _ = writeln!(text, "{jobs} jobs of the workload {cause} and were left out");
+    }
+    for (cause, jobs) in &trace.misnumbered {
+        let _ = writeln!(text, "{jobs} jobs of the workload {cause}: all were numbered anew");
     }
     for t in told.iter().filter(|_| by.is_some()) {
         let groups: Vec<(String, &Figures)> = match by {
@@ -296,5 +306,22 @@ mod tests {
         assert_eq!(told["left_out"], 1, "{told}");
         let said = "--picture: no png is drawn, only SVG: name a file that ends in .svg";
         assert_eq!(refused, Err(said.to_owned()));
+    }
+
+    #[test]
+    fn two_traces_in_one_file_are_replayed_and_a_cluster_of_nothing_is_not() {
+        let file = std::env::temp_dir().join(format!("garrick-sim-twice-{}.swf", std::process::id()));
+        let job = |number: u32| format!("{number} 0 -1 60 1 -1 -1 1 60\n");
+        std::fs::write(&file, [job(1), job(2), job(1), job(2), job(3)].concat()).unwrap();
+        let words = ["--trace", file.to_str().unwrap(), "--nodes", "1"];
+        let text = sim(&words);
+        std::fs::write(&file, "; MaxProcs: 0\n".to_owned() + &job(1)).unwrap();
+        let nothing = sim(&words[..2]);
+        std::fs::remove_file(&file).unwrap();
+        let text = text.unwrap();
+        let row = |name: &str| text.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+        assert_eq!((row("jobs  "), row("jobs that no plan started")), (Some("5"), Some("0")), "{text}");
+        assert!(text.contains("\n2 jobs of the workload have the number of an earlier one: all were numbered anew\n"));
+        assert!(nothing.unwrap_err().starts_with("MaxProcs: 0 of the trace is not a number"));
     }
 }

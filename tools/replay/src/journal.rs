@@ -1,10 +1,7 @@
 //! The journal of a controller as a workload: the jobs that it still has, with what they were given and how long they ran.
 //! Jobs that a snapshot has forgotten (`MinJobAge`) are not in it; of one that was requeued the last run counts.
 
-use crate::{
-    TraceJob,
-    swf::{Trace, TraceError},
-};
+use crate::{TraceJob, swf::Trace};
 use garrick_actors::{
     controller::event::ControllerEvent,
     job::{
@@ -31,37 +28,68 @@ pub enum JournalTraceError {
         #[source]
         source: std::io::Error,
     },
-    /// A file is no journal of a controller, or is damaged.
+    /// A folder without one.
+    #[error("{}: no journal of a controller is in this folder; name its StateSaveLocation", path.display())]
+    NoJournal {
+        /// Folder.
+        path: PathBuf,
+    },
+    /// A file is no journal.
+    #[error("{}: {what}; name the journal of a controller, or its StateSaveLocation", path.display())]
+    Foreign {
+        /// File.
+        path: PathBuf,
+        /// What was found.
+        what: String,
+    },
+    /// A file cannot be read, or is damaged.
     #[error(transparent)]
-    Journal(#[from] JournalError),
+    Journal(JournalError),
     /// Nothing to replay.
-    #[error(transparent)]
-    Empty(#[from] TraceError),
+    #[error("{}: no job in it has run to its end", path.display())]
+    Empty {
+        /// File or folder.
+        path: PathBuf,
+    },
+}
+
+impl From<JournalError> for JournalTraceError {
+    fn from(error: JournalError) -> Self {
+        match error {
+            // Nothing starts here that could start empty.
+            JournalError::Foreign { path, what } => Self::Foreign { path, what },
+            other => Self::Journal(other),
+        }
+    }
 }
 
 /// Reads one file, or all that a controller's `StateSaveLocation` has. `partitions`: their names, in the order of the
 /// configuration that the workload is for; jobs of others go to its default partition.
 pub fn read(path: &Path, partitions: &[String]) -> Result<Trace, JournalTraceError> {
     let mut found = BTreeMap::new();
-    for file in files(path)? {
+    let files = files(path)?;
+    if files.is_empty() {
+        return Err(JournalTraceError::NoJournal { path: path.to_owned() });
+    }
+    for file in files {
         let mut reader = Reader::open(&file)?;
         while let Some(record) = reader.next_record()? {
             note(&mut found, record.decode()?);
         }
     }
     let first = found.values().map(|job| job.submit).min().unwrap_or_default();
-    let (mut jobs, mut left_out) = (Vec::new(), 0);
+    let (mut jobs, mut left_out) = (Vec::new(), BTreeMap::new());
     for (id, job) in found {
         match job.replayable(id, first, partitions) {
             Some(job) => jobs.push(job),
-            None => left_out += 1,
+            None => *left_out.entry("have not run to their end").or_default() += 1,
         }
     }
     if jobs.is_empty() {
-        return Err(TraceError::Empty { path: path.to_owned() }.into());
+        return Err(JournalTraceError::Empty { path: path.to_owned() });
     }
     jobs.sort_by_key(|job| (job.submit, job.id));
-    Ok(Trace { jobs, left_out, max_procs: None })
+    Ok(Trace { jobs, left_out, ..Trace::default() })
 }
 
 /// Oldest first: snapshots, closed files, the open one. A job that is in several is the same in all.
@@ -154,5 +182,28 @@ fn note(found: &mut BTreeMap<JobId, Noted>, event: ControllerEvent) {
             _ => {}
         },
         _ => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn what_is_no_journal_is_called_that() {
+        let folder = std::env::temp_dir().join(format!("garrick-no-journal-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("passwd");
+        std::fs::write(&file, "root:x:0:0:root:/root:/bin/bash\n").unwrap();
+        let said = |path: &Path| read(path, &[]).unwrap_err().to_string();
+        let (of_folder, of_file) = (said(&folder), said(&file));
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert!(
+            of_folder.ends_with("no journal of a controller is in this folder; name its StateSaveLocation"),
+            "{of_folder}"
+        );
+        assert!(of_file.ends_with("; name the journal of a controller, or its StateSaveLocation"), "{of_file}");
+        assert!(of_file.contains("passwd: ") && !of_file.contains("start empty"), "{of_file}");
     }
 }
