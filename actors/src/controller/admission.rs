@@ -1,7 +1,7 @@
 //! What a submission must fulfil, and what it comes to with defaults filled in. Pure: the picture of the cluster, the
 //! configuration, and who the user is are arguments. Called by the front for `SubmitJob` and `TestJob`.
 
-use super::{labels, ports::User};
+use super::{gpu_counts, labels, ports::User};
 use crate::{
     job::{
         core::JobCore,
@@ -296,6 +296,8 @@ impl Rules<'_> {
             }
             spec.tasks = Some(tasks);
         }
+        gpu_counts::agree(spec, each, on_node, total)?;
+        let gres = &spec.gres;
         if let Some(per_gpu) = gres.tasks_per_gpu {
             match (spec.tasks, total, on_node) {
                 (None, 0, 0) => return Err(Refusal::InvalidGres("--ntasks-per-gpu".to_owned())),
@@ -370,6 +372,8 @@ impl Rules<'_> {
                 cpus_per_task = cpus_per_task.saturating_mul(u32::try_from(times).unwrap_or(u32::MAX));
                 spec.cpus_per_task = Some(cpus_per_task);
                 memory = MemoryRequest::PerCpu(MemoryMib(asked.div_ceil(times)));
+                // Steps are told of it, and multiply it with those CPUs.
+                spec.memory = memory;
             }
             // And so does a node.
             (MemoryRequest::PerNode(MemoryMib(asked)), Some(MemoryPer::Cpu(MemoryMib(most)))) if most > 0 => {

@@ -8,6 +8,7 @@ use super::{
     setup,
 };
 use crate::{
+    job::record::Resolved,
     node::core::NodeCore,
     partition::core::PartitionCore,
     scheduler::{
@@ -392,6 +393,68 @@ fn memory_for_each_gpu_says_nothing_without_gpus() {
     assert_eq!((none.resolved.memory, none.spec.gres.mem_per_gpu), (MemoryRequest::PerCpu(MemoryMib(100)), None));
     let one = with(1);
     assert_eq!((one.resolved.memory, one.spec.gres.mem_per_gpu), (MemoryRequest::Default, Some(MemoryMib(300))));
+}
+
+/// `--gpus` is the total, and says with the number for each node how many nodes there are.
+#[test]
+fn gpus_asked_for_in_several_ways_must_agree() {
+    let site = "GresTypes=gpu\nNodeName=n[0-3] CPUs=8 RealMemory=1000 Gres=gpu:4\n\
+        PartitionName=debug Nodes=ALL Default=YES\n";
+    let gpus = |count: u64| match count {
+        0 => Vec::new(),
+        count => vec![GresCount { name: "gpu".into(), kind: None, count }],
+    };
+    let fixed = |n: u32| Some(NodeCount { min: n, max: Some(n) });
+    let asked = |total, on_node, of_task| GresRequest {
+        total: gpus(total),
+        gpus_per_node: gpus(on_node),
+        per_task: gpus(of_task),
+        ..GresRequest::default()
+    };
+    let job = |gres, nodes, tasks, tasks_per_node| JobSpec { gres, nodes, tasks, tasks_per_node, ..spec() };
+    let of_sockets = GresRequest { sockets: Some(2), per_socket: gpus(2), ..asked(2, 0, 0) };
+    let of_gres = GresRequest { per_node: gpus(2), ..asked(1, 0, 0) };
+    for contradiction in [
+        job(asked(5, 2, 0), None, None, None),
+        job(asked(3, 2, 0), fixed(2), None, None),
+        job(asked(2, 4, 0), None, None, None),
+        job(asked(4, 2, 0), fixed(1), None, None),
+        job(asked(4, 2, 0), None, Some(1), None),
+        job(of_gres, None, None, None),
+        job(of_sockets, None, None, None),
+        job(asked(0, 1, 1), fixed(2), None, Some(3)),
+        job(asked(0, 1, 1), fixed(2), Some(3), None),
+        job(asked(0, 1, 2), None, Some(1), None),
+        job(asked(0, 0, 1), None, None, None),
+        job(asked(0, 0, 1), Some(NodeCount { min: 1, max: Some(2) }), None, None),
+    ] {
+        let refused = submit(site, 1001, contradiction.clone()).unwrap_err();
+        assert!(matches!(refused, Refusal::InvalidGres(_)), "{refused:?} for {contradiction:?}");
+    }
+    let shape = |spec: JobSpec| {
+        let record = submit(site, 1001, spec).unwrap().record;
+        let Resolved { min_nodes, max_nodes, tasks, .. } = record.resolved;
+        (min_nodes, max_nodes, tasks)
+    };
+    assert_eq!(shape(job(asked(4, 2, 0), None, None, None)), (2, 2, 2));
+    assert_eq!(shape(job(asked(4, 2, 0), Some(NodeCount { min: 1, max: Some(4) }), Some(4), None)), (2, 2, 4));
+    assert_eq!(shape(job(asked(4, 2, 1), None, None, None)), (2, 2, 4));
+    assert_eq!(shape(job(asked(0, 2, 1), fixed(2), None, None)), (2, 2, 4));
+    assert_eq!(shape(job(asked(0, 2, 1), None, Some(3), None)), (2, 3, 3));
+    assert_eq!(shape(job(asked(0, 0, 1), None, Some(3), None)).2, 3);
+    assert_eq!(shape(job(asked(0, 0, 1), fixed(2), None, None)), (2, 2, 2));
+}
+
+/// Steps multiply it with the CPUs of a task.
+#[test]
+fn memory_per_cpu_beyond_the_limit_is_less_for_more_cpus_in_what_steps_are_told_too() {
+    let memory = MemoryRequest::PerCpu(MemoryMib(350));
+    let record = accepted(JobSpec { memory, tasks: Some(1), ..on("whole") });
+    assert_eq!((record.spec.cpus_per_task, record.resolved.cpus_per_task), (Some(2), 2));
+    assert_eq!(
+        (record.spec.memory, record.resolved.memory),
+        (MemoryRequest::PerCpu(MemoryMib(175)), record.spec.memory)
+    );
 }
 
 #[test]

@@ -57,6 +57,7 @@
 //! | [`messages`] | what the wiring sends |
 //! | [`front`] | the actor |
 //! | [`admission`] | submission rules, pure |
+//! | `gpu_counts` | of those, that numbers of GPUs agree |
 //! | `circles` | would a job wait for itself |
 //! | `moves` | may a job be changed to that |
 //! | `per_task` | answers about jobs, by task where those of an array differ |
@@ -75,6 +76,7 @@ pub mod ended_steps;
 pub mod env;
 pub mod event;
 pub mod front;
+mod gpu_counts;
 pub mod ids;
 mod labels;
 pub mod messages;
