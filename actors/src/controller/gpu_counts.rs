@@ -14,7 +14,7 @@ pub(super) fn agree(spec: &mut JobSpec, each: u32, on_node: u32, total: u32) -> 
     if total > 0 && on_node > 0 {
         let nodes = total / on_node;
         let fits = |asked: NodeCount| (asked.min..=asked.max.unwrap_or(asked.min)).contains(&nodes);
-        if total % on_node > 0
+        if !total.is_multiple_of(on_node)
             || spec.nodes.is_some_and(|asked| !fits(asked))
             || spec.tasks.is_some_and(|tasks| tasks < nodes)
         {

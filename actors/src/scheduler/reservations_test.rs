@@ -162,7 +162,7 @@ fn jobs_of_a_reservation_have_guests_leave_and_nobody_else() {
         let signal = runs.spec.signal.map(|signal| SignalWarning { overlaps: guest, ..signal });
         runs.spec = Arc::new(JobSpec { signal, ..(*runs.spec).clone() });
         let share = NodeShare { cpus: CpuSet::from(0..8), ..NodeShare::default() };
-        let nodes = vec![AllocatedNode { name: "n0".into(), index: NodeIndex(0), share: share.clone() }];
+        let nodes = vec![AllocatedNode { name: "n0".into(), index: NodeIndex(0), share }];
         let allocation = Some(Arc::new(Allocation { nodes, partition: "debug".into(), ..Allocation::default() }));
         let runs = JobView { state: JobState::Running, eligible: false, allocation, start_time: Some(NOW), ..runs };
         let mut there = node(0, 4);

@@ -13,16 +13,6 @@ impl Config {
                 format!("MinNodes={} is more than the partition's {nodes}: no job runs there", partition.min_nodes);
             doubt(cause, "lower MinNodes");
         }
-        for (key, most) in
-            [("MaxCPUsPerNode", partition.max_cpus_per_node), ("MaxCPUsPerSocket", partition.max_cpus_per_socket)]
-        {
-            if most == Some(0) {
-                doubt(
-                    format!("{key}=0: no job runs there"),
-                    "leave it out, or write UNLIMITED, where there is no limit",
-                );
-            }
-        }
         let (default, most) = (partition.def_memory.or(self.def_memory), partition.max_memory.or(self.max_memory));
         match (default, most) {
             (Some(MemoryPer::Node(default)), Some(MemoryPer::Node(most))) if most.0 > 0 && default > most => {

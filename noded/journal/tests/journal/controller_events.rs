@@ -549,7 +549,6 @@ pub fn reservations() -> Vec<ControllerEvent> {
         cores: 8,
         cpus: 16,
         comment: Some("new fans".into()),
-        extra: None,
         ..Reservation::default()
     };
     let saved = |reservation: &Reservation| ControllerEvent::Reservation {
