@@ -148,13 +148,7 @@ impl ControllerActor {
     fn configure_licenses(&self, config: &Config) {
         let mut account = self.env.licenses.lock();
         account.configure(&config.licenses, &config.hres);
-        account.recount(|job, held| {
-            let view = self.env.boards.jobs.get(&job)?;
-            let allocation = view.allocation.as_ref().filter(|_| !view.state.waits())?;
-            let place = |name: &str| config.node(name).map(|node| node.index.0 as usize);
-            let nodes: Vec<usize> = allocation.nodes.iter().filter_map(|node| place(&node.name)).collect();
-            Some(config.hres.recount(view.spec.licenses.as_deref(), &nodes, held))
-        });
+        account.recount(|job| setup::counted_now(config, &self.env.jobs.get(job)?.record));
     }
 
     /// Shapes, features or partitions may have changed.

@@ -105,6 +105,8 @@ mod dynamic_nodes_test;
 #[cfg(test)]
 pub(crate) mod fixtures;
 #[cfg(test)]
+mod hres_test;
+#[cfg(test)]
 mod moves_test;
 #[cfg(test)]
 mod priority_test;

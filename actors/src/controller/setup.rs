@@ -138,8 +138,8 @@ pub fn start_replayed(
     }
     env.licenses.lock().configure(&config.licenses, &config.hres);
     for record in replayed.jobs.into_values() {
-        if let Some(licenses) = record.licenses() {
-            env.licenses.lock().restore(record.id, counted_now(&config, &record, licenses));
+        if let Some(licenses) = counted_now(&config, &record) {
+            env.licenses.lock().restore(record.id, licenses);
         }
         env.enter_job(record, now);
     }
@@ -195,11 +195,13 @@ pub fn start_replayed(
     Controller { front, env, epoch }
 }
 
-/// What a job that has licenses counts for: layers of hierarchical resources may be others than when it was given them.
-fn counted_now(config: &Config, record: &JobRecord, licenses: &Licenses) -> Licenses {
+/// What a job that was given licenses counts for: layers of hierarchical resources may be others than they were then, or
+/// none for a while. `None`: its record says of none.
+pub(super) fn counted_now(config: &Config, record: &JobRecord) -> Option<Licenses> {
+    let given = record.licenses()?;
     let allocated = record.phase.working().into_iter().flat_map(|run| &run.allocation.nodes);
     let nodes: Vec<usize> = allocated.filter_map(|n| Some(config.node(&n.name)?.index.0 as usize)).collect();
-    config.hres.recount(record.spec.licenses.as_deref(), &nodes, licenses)
+    Some(config.hres.recount(record.spec.licenses.as_deref(), &nodes, given))
 }
 
 /// What jobs' records say of each node.

@@ -42,10 +42,11 @@ impl LicenseAccount {
         self.hres = Arc::clone(hres);
     }
 
-    /// What jobs have of layers that may have changed: `told` says what a job counts for now.
-    pub fn recount(&mut self, told: impl Fn(JobId, &Licenses) -> Option<Licenses>) {
+    /// What jobs have of layers that may have changed: `told` says what a job counts for now, of what it was given once. What
+    /// is held here does not tell that any more when a resource was gone in between.
+    pub fn recount(&mut self, told: impl Fn(JobId) -> Option<Licenses>) {
         for (job, hold) in &mut self.holds {
-            if let Some(licenses) = told(*job, &hold.licenses) {
+            if let Some(licenses) = told(*job) {
                 hold.licenses = licenses;
             }
         }

@@ -132,7 +132,7 @@ impl Hres {
     }
 
     /// What a job that has these nodes, by place, counts for in the layers as they are now: it asked for `asked`, and was
-    /// given `held` when the layers may have been others. What it has of other things stays.
+    /// given `held` at its start, when the layers may have been others. What it has of other things stays.
     pub fn recount(&self, asked: Option<&str>, nodes: &[usize], held: &Licenses) -> Licenses {
         // Layers are called by nodes in brackets, which licenses never are.
         let layered = |license: &LicenseCount| license.name.ends_with(')');
