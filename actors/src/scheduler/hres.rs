@@ -13,12 +13,12 @@ use super::{
     licenses::LicensePlan,
     machine::Machine,
     request::Request,
-    select::{self, Bound},
+    select::{self, Besides, Bound},
     sizes,
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{
-    config::{Hres, HresMode, HresResource},
+    config::{Hres, HresLayer, HresMode, HresResource},
     ids::NodeIndex,
     spec_text::licenses::{LicenseCount, Licenses},
     time::Timestamp,
@@ -180,6 +180,25 @@ impl<'h> Room<'h> {
         }
     }
 
+    /// Those of the nodes that could have what is asked for if nobody else had any.
+    fn ever(&self, candidates: &FixedBitSet) -> FixedBitSet {
+        let mut ever = candidates.clone();
+        for Wanted { resource, count, .. } in &self.wanted {
+            ever.intersect_with(&resource.members());
+            let too_small = |layer: &&HresLayer| layer.available().is_some_and(|most| most < *count);
+            for layer in resource.layers.iter().filter(|_| resource.mode != HresMode::One).filter(too_small) {
+                ever.difference_with(&layer.members);
+            }
+        }
+        ever
+    }
+
+    /// Does the search find nodes for it whenever some would do?
+    pub fn is_sought_everywhere(&self, request: &Request) -> bool {
+        let plain = !request.contiguous && request.near.is_none() && request.mix.is_none();
+        plain && matches!(self.wanted.as_slice(), [one] if one.resource.mode != HresMode::One)
+    }
+
     /// Leaves the nodes that are in a layer which has enough by itself, of each resource of mode 1.
     fn restrict_to_rich(&self, open: &mut FixedBitSet) {
         for wanted in self.wanted.iter().filter(|wanted| wanted.resource.mode == HresMode::One) {
@@ -298,13 +317,16 @@ fn place_sized(
     let mut wide = candidates.clone();
     room.restrict(&mut wide);
     let fits = |nodes: &Vec<AllocatedNode>| room.share(&places(nodes)).is_some();
-    let among = |open: &FixedBitSet| select::place_within(machine, request, open, bound).filter(fits);
+    let ever = room.ever(candidates);
+    let thin = |open: &FixedBitSet| room.thin(open, machine, request, bound);
+    let besides = Besides { fits: &fits, thin: &thin };
+    let among = |open: &FixedBitSet| select::place_some(machine, request, (&ever, open), bound, besides);
     let mut rich = wide.clone();
     room.restrict_to_rich(&mut rich);
     if let Some(nodes) = among(&rich) {
         return Some(nodes);
     }
-    let thinned = |open: &FixedBitSet| among(&room.thin(open, machine, request, bound));
+    let thinned = |open: &FixedBitSet| among(&thin(open));
     if room.of_nodes().next().is_some()
         && let Some(nodes) = thinned(&rich).or_else(|| neighbours(request, room, &rich, &among, &thinned))
     {
@@ -323,11 +345,10 @@ fn place_sized(
             return None;
         }
         let forced = Request { nodelist, ..request.clone() };
-        let found = select::place_within(machine, &forced, &wide, bound).filter(fits);
-        found.or_else(|| {
-            let open = room.thin(&wide, machine, &forced, bound);
-            select::place_within(machine, &forced, &open, bound).filter(fits)
-        })
+        let thin = |open: &FixedBitSet| room.thin(open, machine, &forced, bound);
+        let besides = Besides { thin: &thin, ..besides };
+        let among = |open: &FixedBitSet| select::place_some(machine, &forced, (&ever, open), bound, besides);
+        among(&wide).or_else(|| among(&thin(&wide)))
     })
 }
 

@@ -9,15 +9,17 @@ use super::{
     licenses::{self, LicenseFacts},
     plan::{Plan, plan},
     probe::{Feasibility, Infeasible, would_start},
+    topology_test,
 };
 use crate::license::account::LicenseAccount;
 use garrick_model::{
     config::{Hres, HresMode},
     ids::JobId,
-    spec::{JobSpec, NodeCount},
+    spec::{JobSpec, NodeCount, TopologyRequest},
     spec_text::licenses::{LicenseCount, Licenses},
     state::Reason,
     time::{TimeLimit, Timestamp},
+    topology::Layout,
 };
 use proptest::prelude::*;
 use std::{sync::Arc, time::Duration};
@@ -175,6 +177,58 @@ fn of_two_resources_each_layer_is_minded() {
     let (_, nodes, takes) = &started(&made)[0];
     assert_eq!(nodes, &[0, 2], "{takes}");
     assert_eq!(reasons(&made), [(2, licenses::reason())]);
+}
+
+/// The same with nodes of that topology, busy ones among them, and one layer for all and more of four nodes each.
+fn near(layout: Layout, layers: Layers, jobs: Vec<JobSpec>) -> ClusterView {
+    let jobs = jobs.into_iter().zip(1..).map(|(spec, id)| job(id, spec)).collect();
+    let mut view = topology_test::with(layout, &[], 8, jobs);
+    view.licenses = LicenseFacts { hres: hres(8, &[("r", "MODE_3", layers)]), ..LicenseFacts::default() };
+    view
+}
+
+fn in_segments(size: u32, job: JobSpec) -> JobSpec {
+    JobSpec { topology: TopologyRequest { segment: Some(size), ..TopologyRequest::default() }, ..job }
+}
+
+#[test]
+fn a_segment_stays_in_its_block_whatever_layers_bear() {
+    let blocks = || topology_test::blocks(2, 4, vec![2, 4]);
+    // The first block bears one node: what can be found first are nodes of two aggregated blocks.
+    let layers: Layers = &[(0..8, 4000, 0), (0..2, 1000, 0), (2..4, 2000, 0), (4..6, 2000, 0), (6..8, 2000, 0)];
+    for size in [4, 2] {
+        let view = near(blocks(), layers, vec![in_segments(size, on(4, "r:1000"))]);
+        assert_eq!(started(&plan(&view, NOW))[0].1, [4, 5, 6, 7], "{size}");
+    }
+    // No aggregated block bears four: it may not have nodes of several, and small ones are no segments.
+    let layers: Layers = &[(0..8, 4000, 0), (0..4, 2000, 0), (4..8, 2000, 0)];
+    let view = near(blocks(), layers, vec![in_segments(4, on(4, "r:1000"))]);
+    assert_eq!(reasons(&plan(&view, NOW)), [(1, licenses::reason())]);
+    // Nodes without the resource are no part of a block to it.
+    let layers: Layers = &[(1..8, 7000, 0)];
+    let view = near(topology_test::blocks(4, 2, vec![4]), layers, vec![on(4, "r:1000")]);
+    assert_eq!(started(&plan(&view, NOW))[0].1, [4, 5, 6, 7]);
+}
+
+#[test]
+fn every_arc_of_a_ring_is_tried() {
+    let ring = || Layout::Ring { rings: vec![topology_test::unit("r0", 0..8)] };
+    let layers: Layers = &[(0..8, 4000, 0), (0..4, 2000, 0), (4..8, 2000, 0)];
+    let apart = JobSpec { exclude: vec!["n7".to_owned()], ..on(4, "r:1000") };
+    let view = near(ring(), layers, vec![apart.clone()]);
+    assert_eq!(Feasibility::new(view.clone()).check(&job(1, apart)), Ok(()));
+    assert_eq!(started(&plan(&view, NOW))[0].1, [2, 3, 4, 5]);
+}
+
+#[test]
+fn what_only_was_not_found_is_not_refused() {
+    // Two whole blocks would do, but the nodes that are looked at first are of three.
+    let layers: Layers = &[(0..8, 4000, 0), (0..2, 1000, 0), (2..4, 2000, 0), (4..6, 2000, 0), (6..8, 2000, 0)];
+    let asked = in_segments(2, on(4, "r:1000"));
+    let view = near(topology_test::blocks(2, 4, vec![2]), layers, Vec::new());
+    let mut feasibility = Feasibility::new(view);
+    assert_eq!(feasibility.check(&job(1, asked)), Ok(()));
+    assert_eq!(feasibility.check(&job(1, in_segments(2, on(6, "r:1000")))), Err(Infeasible::Nodes));
 }
 
 /// What is held of each layer is at no time more than there is for jobs.

@@ -27,7 +27,7 @@ pub(super) fn place(
             others.into_iter().for_each(|node| open.set(node, false));
         }
         if choice.counts.is_empty() {
-            return select::place_open(machine, request, (members, open), bound);
+            return select::place_open(machine, request, (members, open), bound, None);
         }
         let search = Search::new(machine, request, choice, bound, &open)?;
         if request.contiguous {
@@ -104,7 +104,7 @@ impl<'s, 'a> Search<'s, 'a> {
             return None;
         }
         let request = Request { nodelist, ..self.request.clone() };
-        select::place_open(self.machine, &request, (members, open.clone()), self.bound)
+        select::place_open(self.machine, &request, (members, open.clone()), self.bound, None)
     }
 
     /// Neighbours: tried from each node on.

@@ -163,8 +163,12 @@ fn could_run(view: &ClusterView, request: &Request) -> Result<(), Infeasible> {
     if hres::place(&machine, request, &candidates, None, room.as_ref()).is_some() {
         return Ok(());
     }
-    if room.is_some() && select::place(&machine, request, &candidates).is_some() {
-        return Err(Infeasible::Nodes);
+    if let Some(room) = &room
+        && select::place(&machine, request, &candidates).is_some()
+    {
+        // Where not every choice of nodes is tried, what was not found may be there.
+        let might = !room.is_sought_everywhere(request) && room.bears(request, &candidates);
+        return if might { Ok(()) } else { Err(Infeasible::Nodes) };
     }
     let without_memory = Request { memory: MemoryNeed::None, ..request.clone() };
     if select::place(&machine, &without_memory, &candidates).is_some() {

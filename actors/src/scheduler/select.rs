@@ -72,7 +72,7 @@ fn place_sized(
     let open = open(machine, request, candidates, bound);
     match &request.mix {
         Some(mix) => mixed::place(machine, request, mix, (candidates, &open), bound),
-        None => place_open(machine, request, (candidates, open), bound),
+        None => place_open(machine, request, (candidates, open), bound, None),
     }
 }
 
@@ -85,7 +85,35 @@ pub(super) fn place_apart(
 ) -> Option<Vec<AllocatedNode>> {
     let mut open = open(machine, request, candidates, Some(bound));
     open.difference_with(without);
-    place_open(machine, request, (candidates, open), Some(bound))
+    place_open(machine, request, (candidates, open), Some(bound), None)
+}
+
+/// What has to be true of nodes besides, where a topology offers several choices of them.
+#[derive(Clone, Copy)]
+pub(super) struct Besides<'b> {
+    /// Will these do?
+    pub fits: &'b dyn Fn(&Vec<AllocatedNode>) -> bool,
+    /// Leaves fewer nodes, of which more will do.
+    pub thin: &'b dyn Fn(&FixedBitSet) -> FixedBitSet,
+}
+
+/// The same out of `some` of the nodes that it could ever use, all of which count where it matters how large a block is.
+pub(super) fn place_some(
+    machine: &Machine<'_>,
+    request: &Request,
+    (members, some): (&FixedBitSet, &FixedBitSet),
+    bound: Option<Bound<'_>>,
+    besides: Besides<'_>,
+) -> Option<Vec<AllocatedNode>> {
+    if request.unknown_nodes {
+        return None;
+    }
+    let open = open(machine, request, some, bound);
+    let nodes = match &request.mix {
+        Some(mix) => mixed::place(machine, request, mix, (members, &open), bound),
+        None => place_open(machine, request, (members, open), bound, Some(besides)),
+    };
+    nodes.filter(besides.fits)
 }
 
 /// Nodes out of those that are `open`, whatever their features.
@@ -94,10 +122,11 @@ pub(super) fn place_open(
     request: &Request,
     (members, open): (&FixedBitSet, FixedBitSet),
     bound: Option<Bound<'_>>,
+    besides: Option<Besides<'_>>,
 ) -> Option<Vec<AllocatedNode>> {
     match machine.view().topology(request.partition) {
         Some(topology) if request.near.is_some() => {
-            topology::place(topology.as_ref(), machine, request, (members, open), bound)
+            topology::place(topology.as_ref(), machine, request, (members, open), bound, besides)
         }
         _ => place_among(machine, request, open, bound),
     }

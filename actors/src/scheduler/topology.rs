@@ -7,7 +7,7 @@ use super::{
     horizon::{Horizon, NEVER, Opening, Slot},
     machine::Machine,
     request::{Near, NodeUse, Request},
-    select::{self, Bound},
+    select::{self, Besides, Bound},
 };
 use crate::topology::{Offer, Room, Topology, Want};
 use fixedbitset::FixedBitSet;
@@ -29,6 +29,8 @@ use std::{
 
 /// Counts of nodes that a request with a range of them is tried with, at most.
 const MOST_COUNTS: usize = 64;
+/// Offers that are looked at where more has to be true of nodes than the topology knows of.
+const MOST_OFFERS: usize = 256;
 /// Times that a search for the earliest one looks at, at most.
 const MOST_TIMES: usize = 200;
 
@@ -39,6 +41,7 @@ pub(super) fn place(
     request: &Request,
     (members, mut open): (&FixedBitSet, FixedBitSet),
     bound: Option<Bound<'_>>,
+    besides: Option<Besides<'_>>,
 ) -> Option<Vec<AllocatedNode>> {
     let near = request.near.as_ref()?;
     if near.exclusive {
@@ -66,7 +69,7 @@ pub(super) fn place(
                 .filter(|node| machine.class_of(*node) > weights[most] && !required.contains(node))
                 .for_each(|node| light.set(node, false));
         }
-        place_level(topology, machine, (request, near), (members, &light, &tasks), &required, bound)
+        place_level(topology, machine, (request, near), (members, &light, &tasks), &required, (bound, besides))
     };
     if weights.len() <= 1 {
         return within(0);
@@ -89,9 +92,10 @@ fn place_level(
     (request, near): (&Request, &Near),
     (members, open, tasks): (&FixedBitSet, &FixedBitSet, &[u32]),
     required: &[usize],
-    bound: Option<Bound<'_>>,
+    (bound, besides): (Option<Bound<'_>>, Option<Besides<'_>>),
 ) -> Option<Vec<AllocatedNode>> {
     let mut found = None;
+    let mut left = MOST_OFFERS;
     let mut take = |request: &Request, offer: Offer| {
         let (request, set) = match offer {
             Offer::Among(set) => (request.clone(), set),
@@ -103,12 +107,21 @@ fn place_level(
                 (Request { nodelist, ..request.clone() }, set)
             }
         };
-        found = select::place_among(machine, &request, set, bound);
-        found.is_some()
+        let Some(besides) = besides else {
+            found = select::place_among(machine, &request, set, bound);
+            return found.is_some();
+        };
+        found = select::place_among(machine, &request, set.clone(), bound).filter(besides.fits).or_else(|| {
+            let fewer = (besides.thin)(&set);
+            (fewer != set).then(|| select::place_among(machine, &request, fewer, bound)).flatten().filter(besides.fits)
+        });
+        left -= 1;
+        found.is_some() || left == 0
     };
+    let all_offers = besides.is_some();
     if topology.mixes() {
         let need = u64::from(request.total_tasks());
-        let want = Want { required: required.to_vec(), ..want(near, request.min_nodes, need) };
+        let want = Want { required: required.to_vec(), all_offers, ..want(near, request.min_nodes, need) };
         topology.offer(&want, Room { members, open, tasks }, &mut |offer| take(request, offer));
         return found;
     }
@@ -117,7 +130,7 @@ fn place_level(
         let mut wide = open.clone();
         open.ones().filter(|node| tasks[*node] < level).for_each(|node| wide.set(node, false));
         let narrow = Request { min_nodes: nodes, max_nodes: nodes, want_nodes: nodes, ..request.clone() };
-        let want = Want { required: required.to_vec(), ..want(near, nodes, 0) };
+        let want = Want { required: required.to_vec(), all_offers, ..want(near, nodes, 0) };
         let room = Room { members, open: &wide, tasks };
         if topology.offer(&want, room, &mut |offer| take(&narrow, offer)) {
             break;
@@ -135,6 +148,7 @@ fn want(near: &Near, nodes: u32, tasks: u64) -> Want {
         consolidate: near.consolidate,
         switches: near.switches.map(|(most, _)| most),
         required: Vec::new(),
+        all_offers: false,
     }
 }
 

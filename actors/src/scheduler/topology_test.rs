@@ -38,7 +38,7 @@ pub(super) fn with(layout: Layout, busy: &[(u32, i64)], nodes: u32, jobs: Vec<Jo
     view
 }
 
-fn unit(name: impl Into<String>, nodes: std::ops::Range<u32>) -> Unit {
+pub(super) fn unit(name: impl Into<String>, nodes: std::ops::Range<u32>) -> Unit {
     let nodes = nodes.map(|n| format!("n{n}")).collect::<Vec<_>>().iter().map(String::as_str).collect();
     Unit { name: name.into(), nodes, line: 0 }
 }

@@ -46,6 +46,8 @@ pub struct Want {
     pub switches: Option<u32>,
     /// Nodes that have to be among them.
     pub required: Vec<usize>,
+    /// Offers may be turned down for other reasons than that too little fits: none is to be left out.
+    pub all_offers: bool,
 }
 
 impl Want {

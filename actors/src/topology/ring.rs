@@ -85,7 +85,7 @@ impl Topology for Rings {
                 if take(Offer::These(nodes)) {
                     return true;
                 }
-                if want.required.is_empty() && from >= 1 {
+                if want.required.is_empty() && from >= 1 && !want.all_offers {
                     break;
                 }
             }
