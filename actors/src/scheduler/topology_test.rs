@@ -6,7 +6,7 @@ use super::{
     fixtures::{cluster, hold, job, node, spec},
     plan::{Plan, plan},
     plan_test::{NOW, overbooked, overbooked_later},
-    probe::Feasibility,
+    probe::{Feasibility, would_start},
 };
 use crate::topology::{Topologies, Topology};
 use garrick_model::{
@@ -134,6 +134,21 @@ fn a_job_waits_for_few_switches_but_not_for_ever() {
     let mut view = with(tree(4, 3), &busy, 12, vec![waiting(1000, 11)]);
     view.policy.switch_wait = Duration::from_secs(10);
     assert_eq!(places(&plan(&view, NOW), 1).unwrap().0, NOW);
+}
+
+#[test]
+fn named_nodes_wait_for_few_switches_no_longer_than_is_asked_for() {
+    let ask = TopologyRequest { switches: Some(1), switches_wait_secs: Some(40), ..any_switches() };
+    let mut named = job(1, JobSpec { nodelist: vec!["n0".to_owned(), "n4".to_owned()], ..wide(2, ask) });
+    named.submit_time = NOW;
+    let over = NOW.plus(Duration::from_secs(40));
+    let mut view = with(tree(4, 2), &[], 8, Vec::new());
+    assert_eq!(would_start(&view, &named, NOW).map(|start| start.at), Some(over));
+    // A later job does not get them meanwhile, unless it is over before.
+    view.pending = vec![Arc::new(named), Arc::new(job(2, wide(8, any_switches())))];
+    let made = plan(&view, NOW);
+    assert_eq!(places(&made, 1), Some((over, BTreeSet::from([0, 4]))));
+    assert!(made.starts.is_empty());
 }
 
 #[test]

@@ -191,6 +191,13 @@ impl<'a> Pass<'a> {
             changes.sort_unstable();
             changes.dedup();
         }
+        // On any switches once its patience ends, whatever else changes then.
+        let over = asked.request.near.as_ref().and_then(|near| near.switches).map(|(_, over)| self.horizon.round(over));
+        if let Some(over) = over.filter(|over| *over > after) {
+            changes.push(over);
+            changes.sort_unstable();
+            changes.dedup();
+        }
         for at in wait.into_iter().chain(changes) {
             if at > until || *self.looks_left(asked.request) == 0 || self.glances_ahead >= MOST_GLANCES_AHEAD {
                 return None;
@@ -203,7 +210,9 @@ impl<'a> Pass<'a> {
             *self.looks_left(asked.request) -= 1;
             let mut machine = Machine::ahead(self.view, &self.horizon, (at, at.plus(asked.length)), &self.planned);
             machine.promise(self.promised(asked.request, asked.candidates, (at, at.plus(asked.length))));
-            if let Some(nodes) = hres::place(&machine, asked.request, asked.candidates, None, room.as_ref()) {
+            let relaxed = over.map(|_| asked.request.clone().as_of(at));
+            let request = relaxed.as_ref().unwrap_or(asked.request);
+            if let Some(nodes) = hres::place(&machine, request, asked.candidates, None, room.as_ref()) {
                 return Some((at, nodes));
             }
         }
