@@ -1,5 +1,6 @@
 //! Why a request was declined, as data. One table in `tools/` turns these into Slurm's wording and exit codes.
 
+use crate::ids::JobId;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -158,4 +159,10 @@ pub enum Refusal {
     /// A job that would wait for itself, by way of others or not.
     #[error("Circular job dependency")]
     CircularDependency,
+    /// `--test-only` of a job whose dependencies are fulfilled at a time that nobody knows.
+    #[error("Job dependency problem: it waits for job {0}, and when that is over is not known")]
+    DependencyOpen(JobId),
+    /// The same, of its own name (`--dependency=singleton`).
+    #[error("Job dependency problem: it waits for jobs of its name, and when they are over is not known")]
+    SingletonOpen,
 }

@@ -516,6 +516,36 @@ fn a_job_would_start_where_there_is_room() {
 }
 
 #[test]
+fn a_job_would_start_after_what_it_depends_on() {
+    with_system(async |system| {
+        let (mut rig, mut agents) = rig(&system);
+        agents.connect("n0", Habit::Stay);
+        agents.connect("n1", Habit::Stay);
+        let runs = rig.submitted(spec()).await;
+        rig.wait(runs, JobMilestone::Started).await;
+        let held = rig.submitted(JobSpec { hold: true, ..spec() }).await;
+        let after = |any: bool, on: &[JobId]| {
+            let one = |job: &JobId| Dependency {
+                kind: DependencyKind::AfterAny,
+                job: Some(*job),
+                array_index: None,
+                failed: false,
+            };
+            let dependencies = Dependencies { any, list: on.iter().map(one).collect() };
+            CommandRequest::TestJob { spec: Box::new(JobSpec { dependencies, ..spec() }) }
+        };
+        let end = rig.controller.env.boards.jobs.get(&runs).unwrap().end_time.unwrap();
+        for (any, on) in [(false, vec![runs]), (true, vec![held, runs])] {
+            let reply = rig.ask(1001, after(any, &on)).await;
+            let CommandReply::WouldStart { at, .. } = reply else { panic!("{reply:?}") };
+            assert_eq!(at, end);
+        }
+        let refused = CommandReply::Refused(Refusal::DependencyOpen(held));
+        assert_eq!(rig.ask(1001, after(false, &[runs, held])).await, refused);
+    });
+}
+
+#[test]
 fn a_job_that_would_be_held_does_not_start_at_any_time() {
     with_system(async |system| {
         let (rig, mut agents) = rig(&system);

@@ -26,7 +26,7 @@ use garrick_model::{
     ids::{JobId, RequestId, Sluid},
     messages::command::{Caller, CommandReply},
     refusal::Refusal,
-    spec::JobSpec,
+    spec::{Dependency, DependencyKind, JobSpec},
     state::Reason,
     time::Timestamp,
     view::JobView,
@@ -202,7 +202,16 @@ impl ControllerActor {
             replies.send(CommandReply::Refused(Refusal::RetryAfter { after: TOO_MANY_QUESTIONS }));
             return;
         };
-        let at = records.iter().filter_map(|record| record.begin).fold(now, Timestamp::max);
+        let mut at = records.iter().filter_map(|record| record.begin).fold(now, Timestamp::max);
+        for record in &records {
+            match self.fulfilled_at(record, now) {
+                Ok(fulfilled) => at = at.max(fulfilled),
+                Err(refusal) => {
+                    replies.send(CommandReply::Refused(refusal));
+                    return;
+                }
+            }
+        }
         let view = |record| {
             let mut view = JobCore::new(record, self.env.job_site()).view(now);
             // One task of an array stands for all.
@@ -231,6 +240,49 @@ impl ControllerActor {
             drop(turn);
         });
     }
+}
+
+impl ControllerActor {
+    /// When what a job depends on is over, by the time limits of those that run.
+    fn fulfilled_at(&self, record: &JobRecord, now: Timestamp) -> Result<Timestamp, Refusal> {
+        let all = &record.dependencies;
+        let mut times = all.list.iter().map(|one| match one.job {
+            // Whoever is depended on was there when the job was admitted.
+            Some(on) => self.fulfilled_by(on, one, now).ok_or(Refusal::DependencyOpen(on)),
+            None => {
+                let siblings = self.env.jobs.siblings(&record.spec.name, record.owner.uid, record.id);
+                let ends = siblings.iter().map(|on| self.env.boards.jobs.get(on).and_then(|job| ends(&job)));
+                let last = ends.collect::<Option<Vec<Timestamp>>>().ok_or(Refusal::SingletonOpen)?;
+                Ok(last.into_iter().fold(now, Timestamp::max))
+            }
+        });
+        if all.any && !all.list.is_empty() {
+            let times: Vec<Result<Timestamp, Refusal>> = times.collect();
+            let first = times.iter().filter_map(|time| time.as_ref().ok()).min().copied();
+            return first.map_or_else(|| times.into_iter().next().unwrap_or(Ok(now)), Ok);
+        }
+        times.try_fold(now, |latest, time| time.map(|time| latest.max(time)))
+    }
+
+    fn fulfilled_by(&self, on: JobId, one: &Dependency, now: Timestamp) -> Option<Timestamp> {
+        let job = self.env.boards.jobs.get(&on)?;
+        let of_array = job.array_pending.is_some() || job.array_task.is_some() || one.array_index.is_some();
+        if one.failed || of_array {
+            return None;
+        }
+        match one.kind {
+            DependencyKind::After { minutes } => {
+                let began = job.start_time.filter(|_| !job.state.waits())?;
+                Some(began.plus(Duration::from_secs(60 * u64::from(minutes))).max(now))
+            }
+            _ => Some(ends(&job)?.max(now)),
+        }
+    }
+}
+
+/// When a job that runs is over at the latest.
+fn ends(job: &JobView) -> Option<Timestamp> {
+    job.end_time.filter(|_| !job.state.waits())
 }
 
 fn told_when(job: JobId, starts: &[WouldStart]) -> CommandReply {

@@ -107,10 +107,12 @@ pub fn plan_until(view: &ClusterView, now: Timestamp, late: Option<&dyn Fn() -> 
     made
 }
 
-/// Makes a plan in which that job is looked at in any case, and has room reserved however far ahead it is.
+/// Makes a plan in which that job is looked at in any case, and has room reserved however far ahead it is. Where nobody may go
+/// ahead of anybody ([`Backfill::Off`]), all have room reserved, none before those before it.
 pub(super) fn plan_minding(view: &ClusterView, now: Timestamp, job: JobId) -> Plan {
     let mut pass = Pass::new(view, now);
     pass.minded = Some(job);
+    pass.in_order = view.policy.backfill == Backfill::Off;
     pass.run();
     pass.finish().0
 }
@@ -186,6 +188,10 @@ pub(super) struct Pass<'a> {
     pub ends: Ends,
     /// A job that is looked at whatever the policy's bounds say.
     minded: Option<JobId>,
+    /// Nobody goes ahead of anybody, and all have room reserved.
+    in_order: bool,
+    /// What was reserved that way: in which partition, from when on.
+    turns: Vec<(usize, Timestamp)>,
     /// What was done so far, as far as [`Policy::bounds`](super::facts::Policy::bounds) are about it.
     tally: Tally,
     /// Until when nothing starts in partitions that were asked about.
@@ -245,6 +251,8 @@ impl<'a> Pass<'a> {
             preemption: Preemption::default(),
             ends: Ends::default(),
             minded: None,
+            in_order: false,
+            turns: Vec::new(),
             tally: Tally::default(),
             frozen: FxHashMap::default(),
             late: None,
@@ -340,7 +348,7 @@ impl<'a> Pass<'a> {
             return reserves;
         }
         match self.view.policy.backfill {
-            Backfill::Off => false,
+            Backfill::Off => self.in_order,
             Backfill::First(most) => self.reserved.get(&partition).copied().unwrap_or(0) < most,
             Backfill::Conservative => true,
         }
@@ -415,14 +423,15 @@ impl<'a> Pass<'a> {
         let minded = self.minds(job);
         let deep =
             !minded && (self.tried_behind >= view.policy.backfill_depth || self.has_seen_enough_like(job, place));
-        if behind && (view.policy.backfill == Backfill::Off || deep) {
+        let passes_by = behind && view.policy.backfill == Backfill::Off;
+        if (passes_by && !self.in_order) || (behind && deep) {
             return Err(Reason::Priority);
         }
         let limit = run_limit(job, partition);
         let most = |limit: Option<Duration>| limit.unwrap_or(UNLIMITED_FOR_PLANNING).min(UNLIMITED_FOR_PLANNING);
         let (length, longest) = (most(self.length(job, limit)), most(limit.duration()));
         request.taken_secs = (length < longest).then_some(length.as_secs());
-        let frozen = self.is_frozen(place) || Trial::is_later(self.trial);
+        let frozen = self.is_frozen(place) || Trial::is_later(self.trial) || passes_by;
         let expedited = job.state == JobState::Expediting;
         // It did not ask for a reservation that draws it: if it does not start there now, it waits elsewhere.
         let drawn = view.reservations.name(eyes).is_some() && job.spec.reservations.is_empty();

@@ -406,10 +406,24 @@ fn would_start_stands_in_the_queue() {
         view.policy.backfill = backfill;
         assert_eq!(asked(&view), Some(ahead(4)));
     }
+    // Who is beyond the window goes before it all the same.
     view.policy.backfill_window = std::time::Duration::from_secs(4000);
-    assert_eq!(asked(&view), Some(ahead(1)));
+    assert_eq!(asked(&view), Some(ahead(4)));
     let answer = would_start(&view, &job(5, wide(2)), NOW).unwrap();
     assert_eq!(answer.nodes.iter().map(|n| n.share.cpus.len()).collect::<Vec<_>>(), [2, 2]);
+}
+
+#[test]
+fn would_start_promises_no_place_ahead_of_others_where_nobody_gets_one() {
+    let mut nodes = vec![node(0, 1), node(1, 1)];
+    nodes[0].holds.push(hold(90, 0..2, 0, Some(NOW.secs() + 600)));
+    let mut view = cluster(nodes, vec![job(1, wide(2))]);
+    // It would be over before the first has both nodes.
+    let brief = job(5, JobSpec { time_limit: Some(TimeLimit::Secs(60)), ..wide(1) });
+    let asked = |view: &ClusterView| would_start(view, &brief, NOW).map(|answer| answer.at.secs() - NOW.secs());
+    assert_eq!(asked(&view), Some(0));
+    view.policy.backfill = Backfill::Off;
+    assert_eq!(asked(&view), Some(600 + 3600));
 }
 
 /// Recounts every node from scratch: what it held before and what the plan gives away.

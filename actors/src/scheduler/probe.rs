@@ -294,7 +294,9 @@ fn in_the_queue(
     let first = members.first()?.id;
     waiting.extend(members.iter().cloned().map(Arc::new));
     let mut with = ClusterView { pending: waiting, ..view.clone() };
-    with.policy.backfill = Backfill::Conservative;
+    if with.policy.backfill != Backfill::Off {
+        with.policy.backfill = Backfill::Conservative;
+    }
     with.policy.shortest_first = None;
     with.policy.bounds = with.policy.bounds.map(|bounds| Arc::new(bounds.looking_at_all()));
     let Plan { starts, reservations, .. } = plan_minding(&with, now, first);

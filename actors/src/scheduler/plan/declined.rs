@@ -28,7 +28,8 @@ impl<'a> Pass<'a> {
             return Reason::Resources;
         }
         let spent = self.has_started_its_kind(asked.behind);
-        let barred = Trial::is_later(self.trial) || self.is_frozen(asked.request.partition) || spent;
+        let passes_by = self.in_order && asked.behind;
+        let barred = Trial::is_later(self.trial) || self.is_frozen(asked.request.partition) || spent || passes_by;
         if barred || !self.preempt(asked) {
             if self.trial == Some(Trial::Giving) {
                 // What is done for one component is done only if it is for all.

@@ -38,12 +38,16 @@ impl<'a> Pass<'a> {
         let from = self.horizon.round(Trial::from(self.trial, self.now));
         let mut from = self.not_before.get(request).map_or(from, |known| from.max(*known));
         let minded = self.minds(asked.job);
-        let window = if minded { AS_FAR_AS_CAN_BE } else { self.view.policy.backfill_window };
+        // Those that it goes behind may be beyond the window, too.
+        let window = if self.minded.is_some() { AS_FAR_AS_CAN_BE } else { self.view.policy.backfill_window };
         let until = self.now.plus(window);
         if minded {
             // Others looked less far.
             from = self.horizon.round(Trial::from(self.trial, self.now));
         }
+        // No sooner than those before it.
+        let shares = |place: usize| !self.view.partitions[place].nodes.is_disjoint(asked.candidates);
+        from = self.turns.iter().filter(|(place, _)| shares(*place)).fold(from, |from, (_, at)| from.max(*at));
         if from > until {
             return false;
         }
@@ -172,6 +176,9 @@ impl<'a> Pass<'a> {
             self.tally.booked.insert(job);
         }
         let partition = asked.request.partition;
+        if self.in_order {
+            self.turns.push((partition, from));
+        }
         *self.reserved.entry(partition).or_insert(0) += 1;
         self.promises.reserve(partition, &nodes, (from, until));
         self.plan.reservations.push(Reservation { job, partition, from, until, nodes, licenses });
