@@ -295,6 +295,8 @@ impl Reader {
         self.finish_partitions(report);
         if let Some(file) = &file {
             topology::check(&self.config, file, &self.partitions, report);
+        } else if topologies.is_some() && !report.has_errors() {
+            topology::check_without(&self.config, &self.partitions, report);
         }
         if let Some(read_file) = topologies {
             self.config.hres = hres::read(&self.config, read_file, report);

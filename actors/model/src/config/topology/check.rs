@@ -11,9 +11,9 @@ use super::{
 };
 use crate::{
     hostlist::HostList,
-    topology::{Layout, NamedTopology, Switch, Torus, Xyz},
+    topology::{CONF_NAME, Layout, NamedTopology, Switch, Torus, Xyz},
 };
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// Most nodes of a ring (`topology.conf(5)`).
 const RING_LIMIT: u64 = 16;
@@ -57,6 +57,7 @@ pub fn check(config: &Config, file: &TopologyFile, partitions: &[(Place, Place)]
             let wrong = SettingError::new(format!("no topology is called {name}"));
             let wrong = match nearest(name, &known) {
                 Some(meant) => wrong.suggest(format!("did you mean {meant}?")),
+                None if known.is_empty() => wrong.suggest("topology.yaml describes none"),
                 None => wrong.suggest(format!("there are {}", known.join(", "))),
             };
             report.error(place, format!("PartitionName={} Topology={name}", partition.name), wrong);
@@ -77,6 +78,16 @@ pub fn check(config: &Config, file: &TopologyFile, partitions: &[(Place, Place)]
             let wrong = SettingError::new(cause).suggest("add it, or give the partition another Topology=");
             report.error(&at(&file.place, topology.line), format!("PartitionName={}", partition.name), wrong);
         }
+    }
+}
+
+/// The same of a configuration without topologies: the one that all nodes are in has the name that it has in `topology.conf`.
+pub fn check_without(config: &Config, partitions: &[(Place, Place)], report: &mut ConfigReport) {
+    for (partition, (place, _)) in config.partitions.iter().zip(partitions) {
+        let Some(name) = partition.topology.as_deref().filter(|name| *name != CONF_NAME) else { continue };
+        let wrong = SettingError::new(format!("no topology is called {name}"));
+        let wrong = wrong.suggest("topology.yaml, beside slurm.conf, describes topologies by name");
+        report.error(place, format!("PartitionName={} Topology={name}", partition.name), wrong);
     }
 }
 
@@ -109,7 +120,8 @@ impl Checker<'_> {
                         .map(|b| b.name.as_str())
                         .collect();
                     if !small.is_empty() {
-                        let names: HostList = small.iter().copied().collect();
+                        // One that is there twice is told of by its name, below.
+                        let names: HostList = small.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
                         let wrong = SettingError::new(format!("{names}: fewer nodes than BlockSizes={base} says"));
                         self.report.warning(&at(self.file, topology.line), topology.name.clone(), wrong);
                     }
@@ -172,7 +184,22 @@ impl Checker<'_> {
 
     fn tree(&mut self, switches: &[Switch]) {
         let places: HashMap<&str, usize> = switches.iter().enumerate().map(|(i, s)| (s.name.as_str(), i)).collect();
+        let mut parents: HashMap<String, &Switch> = HashMap::new();
         for switch in switches {
+            for child in switch.children.iter() {
+                if let Some(other) = parents.get(&child).filter(|other| other.line != switch.line) {
+                    let cause = format!("switch {child} is below switch {} on line {} already", other.name, other.line);
+                    let wrong = SettingError::new(cause).suggest("a switch of a tree has one above it");
+                    self.report.warning(&at(self.file, switch.line), switch.name.as_str(), wrong);
+                }
+                parents.entry(child).or_insert(switch);
+            }
+            // Those that come at run time may be the first of their switch.
+            if switch.nodes.is_empty() && switch.children.is_empty() && self.config.max_node_count.is_none() {
+                let wrong =
+                    SettingError::new("has neither nodes nor switches").suggest("write its Nodes= or Switches=");
+                self.report.warning(&at(self.file, switch.line), switch.name.as_str(), wrong);
+            }
             if switch.name.len() > SWITCH_NAME_LIMIT {
                 let wrong = SettingError::new(format!("the name is longer than {SWITCH_NAME_LIMIT} characters"));
                 self.error(switch.line, switch.name.as_str(), wrong);

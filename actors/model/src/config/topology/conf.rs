@@ -38,31 +38,66 @@ struct File<'p> {
     switches: Vec<Switch>,
     units: Vec<Unit>,
     sizes: Vec<u32>,
+    /// Where they are.
+    sizes_line: Option<u32>,
 }
 
 impl File<'_> {
-    fn line(&mut self, pairs: &[Pair], report: &mut ConfigReport) {
-        let Some((head, rest)) = pairs.split_first() else { return };
-        let own = match self.plugin {
+    /// What its lines begin with.
+    fn own(&self) -> &'static str {
+        match self.plugin {
             "tree" => "SwitchName",
             "block" => "BlockName",
             _ => "RingName",
+        }
+    }
+
+    /// A key that means nothing where it is.
+    fn unknown(&self, pair: &Pair, report: &mut ConfigReport) {
+        let own = self.own();
+        let wrong = if pair.is(own) || (pair.is("BlockSizes") && self.plugin == "block") {
+            SettingError::new(format!("{} begins a line", pair.key)).suggest("put it first on a line of its own")
+        } else if pair.is("Nodes")
+            || (["Switches", "LinkSpeed"].iter().any(|key| pair.is(key)) && self.plugin == "tree")
+        {
+            SettingError::new(format!("{} comes after {own} on its line", pair.key))
+                .suggest(format!("for example {own}=NAME {}={}", pair.key, pair.value))
+        } else if KEYS.iter().any(|key| pair.is(key)) {
+            SettingError::new(format!("does not belong to topology/{}", self.plugin))
+                .suggest("TopologyPlugin says which kind it is")
+        } else {
+            let wrong = SettingError::new("unknown key in topology.conf");
+            match nearest(&pair.key, KEYS) {
+                Some(name) => wrong.suggest(format!("did you mean {name}?")),
+                None => wrong,
+            }
         };
+        report.error(&pair.place, pair.what(), wrong);
+    }
+
+    fn line(&mut self, pairs: &[Pair], report: &mut ConfigReport) {
+        let Some((head, rest)) = pairs.split_first() else { return };
+        let own = self.own();
         if head.is("BlockSizes") && self.plugin == "block" {
+            if let Some(line) = self.sizes_line.replace(head.place.line) {
+                let wrong = SettingError::new(format!("BlockSizes is on line {line} already"));
+                report.error(&head.place, head.what(), wrong.suggest("keep one of them"));
+            }
             match sizes(&head.value) {
                 Ok(sizes) => self.sizes = sizes,
                 Err(wrong) => report.error(&head.place, head.what(), wrong),
             }
-            rest.iter().for_each(|pair| unknown(pair, report));
+            rest.iter().for_each(|pair| self.unknown(pair, report));
             return;
         }
         if !head.is(own) {
-            if ["SwitchName", "BlockName", "RingName", "BlockSizes"].iter().any(|key| head.is(key)) {
-                let wrong = SettingError::new(format!("does not belong to topology/{}", self.plugin));
-                return report.error(&head.place, head.what(), wrong.suggest("TopologyPlugin says which kind it is"));
-            }
-            return unknown(head, report);
+            return self.unknown(head, report);
         }
+        if head.value.contains('[') {
+            let wrong = SettingError::new("is the name of a single unit, brackets and all");
+            report.warning(&head.place, head.what(), wrong.suggest(format!("write a line with {own} for each")));
+        }
+        repeated(rest, report);
         let mut switch = Switch { name: head.value.clone(), line: head.place.line, ..Switch::default() };
         for pair in rest {
             if pair.is("Nodes") {
@@ -70,7 +105,7 @@ impl File<'_> {
             } else if pair.is("Switches") && self.plugin == "tree" {
                 list(pair, &mut switch.children, report);
             } else if !(pair.is("LinkSpeed") && self.plugin == "tree") {
-                unknown(pair, report);
+                self.unknown(pair, report);
             }
         }
         if self.plugin == "tree" {
@@ -81,13 +116,14 @@ impl File<'_> {
     }
 }
 
-fn unknown(pair: &Pair, report: &mut ConfigReport) {
-    let wrong = SettingError::new("unknown key in topology.conf");
-    let wrong = match nearest(&pair.key, KEYS) {
-        Some(name) => wrong.suggest(format!("did you mean {name}?")),
-        None => wrong,
-    };
-    report.error(&pair.place, pair.what(), wrong);
+/// A key that a line has twice.
+fn repeated(pairs: &[Pair], report: &mut ConfigReport) {
+    for (at, pair) in pairs.iter().enumerate() {
+        if pairs[..at].iter().any(|other| other.is(&pair.key)) {
+            let wrong = SettingError::new(format!("this line has {} already", pair.key));
+            report.error(&pair.place, pair.what(), wrong.suggest("write one list, with commas"));
+        }
+    }
 }
 
 fn list(pair: &Pair, into: &mut HostList, report: &mut ConfigReport) {

@@ -31,7 +31,17 @@ pub(super) fn read(config: &Config, read_file: &ReadFile<'_>, report: &mut Confi
         Ok(text) => {
             report.files.push(yaml.clone());
             let place = Place { file: Arc::from(yaml), line: 0 };
+            let before = report.errors().count();
             let topologies = yaml::read(&text, &place, report);
+            if topologies.is_empty() && report.errors().count() == before {
+                let instead = match config.topology_plugin() {
+                    "flat" => "",
+                    _ => ", and topology.conf is not read",
+                };
+                let wrong =
+                    SettingError::new(format!("describes no topology: all nodes count as equally near{instead}"));
+                report.warning(&place, "topology.yaml", wrong.suggest("remove it, or describe topologies there"));
+            }
             return Some(TopologyFile { place, topologies });
         }
         Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -60,7 +70,7 @@ pub(super) fn read(config: &Config, read_file: &ReadFile<'_>, report: &mut Confi
 
 pub use functions::function;
 
-pub(super) use check::check;
+pub(super) use check::{check, check_without};
 
 impl Config {
     /// `TopologyPlugin` without `topology/`; `flat` for its other names.

@@ -40,6 +40,39 @@ fn trees_are_read_with_dotted_names_and_link_speeds() {
 }
 
 #[test]
+fn a_partition_names_a_topology_that_is_there() {
+    let nosuch = SLURM.replace("Default=YES", "Default=YES Topology=nosuch");
+    let (config, problems) = with("nosuch", &nosuch, &[]);
+    assert!(config.is_none());
+    assert_eq!(
+        problems,
+        ["slurm.conf:4: error: PartitionName=p Topology=nosuch: no topology is called nosuch \
+          (topology.yaml, beside slurm.conf, describes topologies by name)"]
+    );
+    let (_, problems) = with("nosuch-empty", &nosuch, &[("topology.yaml", "[]\n")]);
+    assert_eq!(problems.len(), 2, "{problems:?}");
+    assert!(problems.iter().any(|p| p.contains("Topology=nosuch") && p.ends_with("(topology.yaml describes none)")));
+    let (config, problems) = with("named-default", &nosuch.replace("nosuch", "default"), &[]);
+    assert!(config.is_some() && problems.is_empty(), "{problems:?}");
+}
+
+#[test]
+fn an_empty_file_that_hides_another_is_warned_of() {
+    for (name, text) in [("nothing", ""), ("empty-list", "[]\n")] {
+        let files = [("topology.yaml", text), ("topology.conf", "SwitchName=s Nodes=n[1-32]\n")];
+        let (config, problems) = with(name, &slurm("TopologyPlugin=topology/tree\n"), &files);
+        assert!(config.is_some());
+        assert_eq!(
+            problems,
+            [
+                "topology.yaml: warning: topology.yaml: describes no topology: all nodes count as equally near, and topology.conf \
+              is not read (remove it, or describe topologies there)"
+            ]
+        );
+    }
+}
+
+#[test]
 fn blocks_may_be_places_without_nodes() {
     let text = "# block001=B1\nBlockName=block001 Nodes=n[1-16]\nBlockName=block002\n\
                 BlockName=block003 Nodes=n[17-32]\nBlockName=block004 Nodes=\nBlockSizes=16,32,64\n";
@@ -143,6 +176,7 @@ fn what_is_wrong_is_named_with_its_line() {
         "topology.conf:6: error: Color=red: unknown key in topology.conf",
         "topology.conf:7: error: BlockName=f: does not belong to topology/tree (TopologyPlugin says which kind it is)",
         "topology.conf:1: error: a: no switch is called q (every switch needs a line of its own)",
+        "topology.conf:3: warning: c: switch b is below switch a on line 1 already (a switch of a tree has one above it)",
         "topology.conf:2: error: b: the switch is below itself: b, c, b",
         "topology.conf:4: error: d: no node is called x (every node needs a NodeName line in slurm.conf)",
         "topology.conf:5: error: d: this name is already used on line 4",
@@ -197,6 +231,67 @@ fn sizes_rings_and_tori_are_checked() {
         let (_, problems) = with(name, PARTITIONS, &[("topology.yaml", &text)]);
         assert!(problems.iter().any(|p| p.starts_with(want)), "{name}: {problems:#?}");
     }
+}
+
+/// What is said of a `topology.conf`, less the file's name.
+fn said_of(name: &str, plugin: &str, text: &str) -> Vec<String> {
+    let (_, problems) = with(name, &slurm(&format!("TopologyPlugin=topology/{plugin}\n")), &[("topology.conf", text)]);
+    problems.iter().map(|problem| problem.trim_start_matches("topology.conf:").to_owned()).collect()
+}
+
+#[test]
+fn what_is_written_twice_is_told() {
+    assert_eq!(
+        said_of("sizes-twice", "block", "BlockName=b Nodes=n[1-32]\nBlockSizes=32\nBlockSizes=16\n"),
+        ["3: error: BlockSizes=16: BlockSizes is on line 2 already (keep one of them)"]
+    );
+    let leaves = "SwitchName=s1 Nodes=n[1-16]\nSwitchName=s2 Nodes=n[17-32]\n";
+    assert_eq!(
+        said_of("key-twice", "tree", &format!("{leaves}SwitchName=r Switches=s1 Switches=s2\n")),
+        ["3: error: Switches=s2: this line has Switches already (write one list, with commas)"]
+    );
+    assert_eq!(
+        said_of("parents", "tree", &format!("{leaves}SwitchName=r Switches=s[1-2]\nSwitchName=q Switches=s2,r\n")),
+        ["4: warning: q: switch s2 is below switch r on line 3 already (a switch of a tree has one above it)"]
+    );
+    let twice = said_of("block-twice", "block", "BlockName=b Nodes=n1\nBlockName=b Nodes=n[2-32]\nBlockSizes=32\n");
+    assert_eq!(twice[0], " warning: default: b: fewer nodes than BlockSizes=32 says");
+}
+
+#[test]
+fn switches_without_anything_and_names_for_several_are_warned_of() {
+    let text = "SwitchName=s1 Nodes=n[1-32]\nSwitchName=s2\n";
+    assert_eq!(
+        said_of("bare", "tree", text),
+        ["2: warning: s2: has neither nodes nor switches (write its Nodes= or Switches=)"]
+    );
+    let (_, problems) =
+        with("bare-dynamic", &slurm("TopologyPlugin=topology/tree\nMaxNodeCount=40\n"), &[("topology.conf", text)]);
+    assert_eq!(problems, Vec::<String>::new());
+    assert_eq!(
+        said_of("brackets", "tree", "SwitchName=s[1-2] Nodes=n[1-32]\n"),
+        [
+            "1: warning: SwitchName=s[1-2]: is the name of a single unit, brackets and all (write a line with SwitchName for each)"
+        ]
+    );
+}
+
+#[test]
+fn a_key_in_the_wrong_place_is_told_where_it_belongs() {
+    let said =
+        said_of("places", "tree", "Nodes=n[1-32] SwitchName=s\nSwitchName=s Nodes=n[1-32] SwitchName=t BlockName=b\n");
+    assert_eq!(
+        said,
+        [
+            "1: error: Nodes=n[1-32]: Nodes comes after SwitchName on its line (for example SwitchName=NAME Nodes=n[1-32])",
+            "2: error: SwitchName=t: SwitchName begins a line (put it first on a line of its own)",
+            "2: error: BlockName=b: does not belong to topology/tree (TopologyPlugin says which kind it is)",
+        ]
+    );
+    let said = said_of("places-block", "block", "BlockName=b Nodes=n[1-32] BlockSizes=32\n");
+    assert_eq!(said[0], "1: error: BlockSizes=32: BlockSizes begins a line (put it first on a line of its own)");
+    let said = said_of("unknown", "tree", "SwitchName=s Node=n[1-32]\n");
+    assert_eq!(said[0], "1: error: Node=n[1-32]: unknown key in topology.conf (did you mean Nodes?)");
 }
 
 #[test]
