@@ -77,7 +77,7 @@ const TABLE: &[(&str, Form, Effect)] = &[
     ("bf_one_resv_per_job", Flag, Acts),
     ("bf_order", Choice(&["priority", "shortest"]), Acts),
     ("bf_patience", Number(0, ANY), Acts),
-    ("bf_reservations", Number(0, JOBS), Acts),
+    ("bf_reservations", Number(1, JOBS), Acts),
     ("bf_resolution", Number(1, 3600), Acts),
     ("bf_running_job_reserve", Flag, Always("what running jobs hold counts until their limits")),
     ("bf_topopt_enable", Flag, Nothing("topology_patience is what has jobs wait for a better place")),
@@ -146,6 +146,10 @@ const TABLE: &[(&str, Form, Effect)] = &[
     ("preempt_youngest_first", Flag, Moved("PreemptParameters=youngest_first")),
 ];
 
+/// What counts only with another word.
+const NEEDS: &[(&str, &str, &str)] =
+    &[("bf_patience", "bf_order", "shortest"), ("bf_reservations", "bf_algorithm", "easy")];
+
 /// Reads the words; with them what is to be said about those that have no effect.
 pub(super) fn parameters(text: &str) -> Value<(Parameters, Option<SettingError>)> {
     let parameters = Parameters::parse(text);
@@ -153,8 +157,27 @@ pub(super) fn parameters(text: &str) -> Value<(Parameters, Option<SettingError>)
     for word in &parameters.0 {
         notes.extend(check(word)?);
     }
+    notes.extend(repeated(&parameters.0));
+    for (name, other, value) in NEEDS {
+        if parameters.value(name).is_some() && parameters.value(other) != Some(value) {
+            notes.push(format!("{name} has no effect: it counts with {other}={value}"));
+        }
+    }
     let note = (!notes.is_empty()).then(|| SettingError::new(notes.join("; ")));
     Ok((parameters, note))
+}
+
+/// Words that come with another value before.
+fn repeated(words: &[String]) -> Vec<String> {
+    let parts: Vec<(&str, &str)> = words.iter().filter_map(|word| word.split_once('=')).collect();
+    let mut notes = Vec::new();
+    for (at, (name, value)) in parts.iter().enumerate() {
+        let first = parts[..at].iter().find(|(other, _)| other.eq_ignore_ascii_case(name));
+        if let Some((_, counts)) = first.filter(|(_, counts)| counts != value) {
+            notes.push(format!("{name}={value} has no effect: {name}={counts} is before it"));
+        }
+    }
+    notes
 }
 
 fn check(word: &str) -> Value<Option<String>> {
@@ -222,14 +245,16 @@ mod tests {
                 Number(least, _) | NumberOrOff(least, _) => format!("{name}={least}"),
                 Choice(words) => format!("{name}={}", words[0]),
             };
-            let (read, note) = parameters(&word).unwrap();
-            assert_eq!((read.0.as_slice(), note.is_none()), (&[word.clone()][..], *effect == Acts), "{word}");
+            let needed = NEEDS.iter().find(|(needs, ..)| needs == name);
+            let text = needed.map_or_else(|| word.clone(), |(_, other, value)| format!("{word},{other}={value}"));
+            let (read, note) = parameters(&text).unwrap();
+            assert_eq!((read.0.first(), note.is_none()), (Some(&word), *effect == Acts), "{text}");
         }
     }
 
     #[test]
     fn what_is_acted_on_is_silent_and_the_rest_says_why() {
-        assert_eq!(says("bf_interval=60,bf_max_job_user=10,BF_WINDOW=2880,bf_interval=-1,sched_interval=-1"), "");
+        assert_eq!(says("bf_interval=60,bf_max_job_user=10,BF_WINDOW=2880,sched_interval=-1"), "");
         assert_eq!(
             says("bf_continue,bf_window=10,bf_licenses"),
             "bf_continue has no effect: no query and no submission waits for a plan, so that it need not pause; \
@@ -242,6 +267,18 @@ mod tests {
             "kill_invalid_depend is not read here any more: write DependencyParameters=kill_invalid_depend"
         );
         assert_eq!(says("(null)"), "");
+    }
+
+    #[test]
+    fn words_that_another_one_makes_idle_are_told() {
+        assert_eq!(says("bf_window=10,bf_window=10,bf_algorithm=easy,bf_reservations=2"), "");
+        assert_eq!(says("bf_window=10,BF_window=20"), "BF_window=20 has no effect: BF_window=10 is before it");
+        assert_eq!(says("bf_reservations=2"), "bf_reservations has no effect: it counts with bf_algorithm=easy");
+        assert_eq!(
+            says("bf_patience=5,bf_order=priority"),
+            "bf_patience has no effect: it counts with bf_order=shortest"
+        );
+        assert!(says("bf_algorithm=easy,bf_reservations=0").starts_with("error: bf_reservations=0 (write"));
     }
 
     #[test]
