@@ -13,7 +13,12 @@ use garrick_replay::{
     figures::{Blocks, Figures, Summary},
     journal, picture, swf,
 };
-use std::{ffi::OsString, fmt::Write as _, path::PathBuf, time::Instant};
+use std::{
+    ffi::OsString,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 static TABLE: Table = Table {
     program: "garrick sim",
@@ -93,10 +98,7 @@ fn run(arguments: &Arguments) -> Result<String, String> {
         return Err(format!("--by: \"{by}\" is neither user nor partition"));
     }
     let drawn = arguments.value("picture").map(PathBuf::from);
-    let form = drawn.as_deref().and_then(std::path::Path::extension).and_then(std::ffi::OsStr::to_str);
-    if let Some(other) = form.filter(|form| ["png", "jpg", "jpeg", "gif", "pdf", "ps", "eps"].contains(form)) {
-        return Err(format!("--picture: no {other} is drawn, only SVG: name a file that ends in .svg"));
-    }
+    drawn.as_deref().map_or(Ok(()), only_svg)?;
     let estimates = match arguments.value("estimates").as_deref() {
         None | Some("requested") => Estimates::Requested,
         Some("exact") => Estimates::Exact,
@@ -177,6 +179,15 @@ fn run(arguments: &Arguments) -> Result<String, String> {
         return json(&told, &trace);
     }
     Ok(table(&told, &trace, by.as_deref()) + "\n" + &picture::lines(&named))
+}
+
+/// Refuses a name that says another kind of picture than is drawn.
+pub fn only_svg(file: &Path) -> Result<(), String> {
+    let form = file.extension().and_then(std::ffi::OsStr::to_str).map(str::to_ascii_lowercase);
+    match form.filter(|form| ["png", "jpg", "jpeg", "gif", "pdf", "ps", "eps"].contains(&form.as_str())) {
+        Some(other) => Err(format!("--picture: no {other} is drawn, only SVG: name a file that ends in .svg")),
+        None => Ok(()),
+    }
 }
 
 fn json(told: &[Told], trace: &swf::Trace) -> Result<String, String> {

@@ -10,8 +10,9 @@ use crate::{
         typed::Typed,
     },
     output::{self, Console},
-    query::arguments::{self, Outcome, Table, option},
+    query::arguments::{self, Arguments, Outcome, Table, option},
     render::words,
+    sim,
 };
 use garrick_model::{
     config::{self, Config},
@@ -20,12 +21,16 @@ use garrick_model::{
     time::Timestamp,
 };
 use garrick_replay::map;
-use std::{ffi::OsString, fmt::Write as _, path::PathBuf};
+use std::{
+    ffi::OsString,
+    fmt::Write as _,
+    path::{Path, PathBuf},
+};
 
 static TABLE: Table = Table {
     program: "garrick topology",
     purpose: "Where would these jobs go on the empty cluster of a slurm.conf, in its topology? They take whole nodes,\n\
-              in the order given.",
+              in the order given. Exit code 1 when one of them does not start.",
     operands: "[FILE]",
     options: &[
         option(
@@ -46,11 +51,19 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return Ok(code),
     };
+    let (text, code) = answer(&arguments)?;
+    Ok(output::finish(console, output::stdout(|out| out.write_all(text.as_bytes())), code))
+}
+
+/// What it prints, and its exit code.
+fn answer(arguments: &Arguments) -> Result<(String, i32), SiteError> {
     let path = match arguments.operands.as_slice() {
         [] => Cluster::find(None)?.conf().to_owned(),
         [file] => PathBuf::from(file),
         _ => return Err(SiteError::Usage("topology takes one file".to_owned())),
     };
+    let picture = arguments.value("picture");
+    picture.as_deref().map_or(Ok(()), |file| sim::only_svg(Path::new(file))).map_err(SiteError::Usage)?;
     let (config, report) = config::read_reporting(&path);
     let config = config.ok_or_else(|| SiteError::Other(report.to_string()))?;
     let named = arguments.value("topology");
@@ -74,10 +87,14 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
     let placed = map::place(&config, specs);
     let mut text = String::new();
     let mut shown = Vec::new();
+    let mut code = 0;
     for ((number, asked), placed) in asked.iter().enumerate().zip(placed) {
         let number = number + 1;
         let where_to = match placed.after_secs {
-            None => format!("does not start: {}", words::reason(&placed.reason)),
+            None => {
+                code = 1;
+                format!("does not start: {}", words::reason(&placed.reason))
+            }
             Some(secs) => {
                 let nodes = hostlist::fold(&placed.nodes);
                 let units = map::units_of(topology, &placed.nodes);
@@ -89,12 +106,12 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
         let now = if placed.after_secs == Some(0) { placed.nodes } else { Vec::new() };
         shown.push((format!("job {number}: {asked}"), now));
     }
-    if let Some(file) = arguments.value("picture") {
+    if let Some(file) = picture {
         let picture = map::svg(topology, &shown).map_err(|e| SiteError::Other(e.to_string()))?;
         std::fs::write(&file, picture).map_err(|e| SiteError::Other(format!("cannot write {file}: {e}")))?;
         let _ = writeln!(text, "picture: {file}");
     }
-    Ok(output::finish(console, output::stdout(|out| out.write_all(text.as_bytes())), 0))
+    Ok((text, code))
 }
 
 /// The job that `sbatch` with these options would ask for, as far as it is about nodes.
@@ -139,5 +156,30 @@ fn told(error: &SourceError) -> String {
         SourceError::Getopt { error, .. } => error.to_string(),
         SourceError::Stray { word, .. } => format!("\"{word}\" is no option"),
         SourceError::Option { error, .. } => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn asked(words: &[&str]) -> Result<(String, i32), SiteError> {
+        let conf = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/topology/torus/slurm.conf");
+        let args: Vec<OsString> = [conf].iter().chain(words).map(OsString::from).collect();
+        answer(&arguments::parse(&TABLE, &args).unwrap())
+    }
+
+    #[test]
+    fn a_job_that_never_starts_is_a_failure() {
+        assert_eq!(asked(&["--job", "-N8"]).unwrap().1, 0);
+        let (text, code) = asked(&["--job", "-N8", "--job", "-N7"]).unwrap();
+        assert_eq!((text.lines().last(), code), (Some("job 2: -N7: does not start: BadConstraints"), 1));
+    }
+
+    #[test]
+    fn only_svg_is_drawn() {
+        let wrong = asked(&["--job", "-N8", "--picture", "/nowhere/x.PNG"]).unwrap_err().to_string();
+        assert_eq!(wrong, "--picture: no png is drawn, only SVG: name a file that ends in .svg");
     }
 }
