@@ -1,5 +1,6 @@
 //! What a job waits for that has no room reserved: what its reason means as the cluster is, what would move it, and when.
 
+use super::reserving::Reserving;
 use crate::{
     query::asking::{Asked, Contact, reservations},
     render::{node_state, words},
@@ -30,6 +31,8 @@ pub struct Around {
     pub partitions: Vec<Arc<PartitionView>>,
     /// Reservations.
     pub reservations: Vec<Arc<Reservation>>,
+    /// For whom plans reserve room.
+    pub reserving: Reserving,
     /// When it was so.
     pub at: Timestamp,
 }
@@ -46,7 +49,11 @@ impl Around {
             other => return Err(cluster.unexpected(&other)),
         };
         let (reservations, at) = reservations(cluster)?;
-        Ok(Self { jobs, nodes, partitions, reservations, at })
+        let reserving = match cluster.ask(&CommandRequest::ShowConfig)? {
+            CommandReply::Config { pairs, .. } => Reserving::of(&pairs),
+            other => return Err(cluster.unexpected(&other)),
+        };
+        Ok(Self { jobs, nodes, partitions, reservations, reserving, at })
     }
 
     /// Partitions of the job.
@@ -285,11 +292,16 @@ fn crowded(job: &JobView, around: &Around) -> String {
         let first = (other.priority, std::cmp::Reverse(other.id)) > (job.priority, std::cmp::Reverse(job.id));
         other.id != job.id && other.state.waits() && other.eligible && other.priority > 0 && shares(other) && first
     });
-    let before = match before.count() {
+    let count = before.count();
+    let before = match count {
         0 => String::new(),
         1 => "; one other job goes before it".to_owned(),
         n => format!("; {n} other jobs go before it"),
     };
+    // Of the first one the jobs without an end say more.
+    if let Some(why) = around.reserving.why_not(count).filter(|_| count > 0 || endless.is_empty()) {
+        return why + &before;
+    }
     let far = "no room is reserved for it";
     if endless.is_empty() {
         return match &before[..] {

@@ -47,6 +47,27 @@ fn who_runs_without_an_end_is_named() {
 }
 
 #[test]
+fn where_room_is_not_reserved_for_everybody_that_is_said() {
+    let mut around = around(PartitionConfig::default());
+    let mine = of(waiting(7, Reason::Priority));
+    around.reserving = Reserving::Nobody("SchedulerType=sched/builtin");
+    let said = told(&mine, &around);
+    assert!(said.contains("(SchedulerType=sched/builtin): it is the first, and starts as soon as"), "{said}");
+    let ahead = JobView { priority: 200, eligible: true, ..of(waiting(6, Reason::Resources)) };
+    around.jobs = vec![Arc::new(ahead)];
+    let said = told(&mine, &around);
+    assert!(said.ends_with("it is not its turn yet; one other job goes before it"), "{said}");
+    around.reserving = Reserving::First(1, "bf_algorithm=easy");
+    let said = told(&mine, &around);
+    assert!(
+        said.contains("only the first job of a partition that cannot start has that (bf_algorithm=easy)"),
+        "{said}"
+    );
+    around.reserving = Reserving::First(2, "bf_algorithm=easy");
+    assert!(told(&mine, &around).contains("bf_max_job_test"), "it is one of them");
+}
+
+#[test]
 fn limits_are_told_with_what_they_are() {
     let small = around(PartitionConfig { max_time: TimeLimit::Secs(3600), ..PartitionConfig::default() });
     let long = JobView { time_limit: TimeLimit::Secs(7200), ..of(waiting(7, Reason::PartitionTimeLimit)) };

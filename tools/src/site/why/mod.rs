@@ -1,6 +1,7 @@
 //! `garrick why`: what keeps jobs waiting: what stands first in their way, what would move that, and when.
 
 mod grounds;
+mod reserving;
 
 use self::grounds::{Around, grounds};
 use super::SiteError;
