@@ -2,6 +2,7 @@
 //! (`SBATCH_PARTITION`, `SQUEUE_FORMAT`) are in [`inputs`].
 
 pub mod inputs;
+pub mod outputs;
 
 /// Path of `slurm.conf`.
 pub const SLURM_CONF: &str = "SLURM_CONF";

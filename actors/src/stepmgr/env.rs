@@ -10,12 +10,15 @@
 
 use crate::stepmgr::{het_env::het_variables, pool::PoolNode, run::RunFacts};
 use garrick_model::{
-    env_vars::GARRICK_STEPD_JOB,
+    env_vars::{
+        GARRICK_STEPD_JOB,
+        outputs::{self, OfJob},
+    },
     hostlist,
     ids::StepKey,
     messages::node::SwitchPath,
-    resources::MemoryRequest,
-    spec::{ArraySpec, Distribution, EnvEntry, LayoutRequest, Sharing, WithinNode},
+    spec::{ArraySpec, Distribution, EnvEntry, WithinNode},
+    spec_text::counts_per_node,
 };
 use serde_bytes::ByteBuf;
 use std::{
@@ -39,7 +42,7 @@ const STALE_PREFIXES: [&str; 13] = [
     "SLURM_TOPOLOGY_",
     "PMI_",
 ];
-const STALE_NAMES: [&str; 14] = [
+const STALE_NAMES: [&str; 15] = [
     "SLURM_PROCID",
     "SLURM_LOCALID",
     "SLURM_NODEID",
@@ -50,6 +53,7 @@ const STALE_NAMES: [&str; 14] = [
     "SLURM_RESTART_COUNT",
     "SLURM_DISTRIBUTION",
     "SLURM_DIST_PLANESIZE",
+    "SLURM_TRES_PER_TASK",
     "SLURM_UMASK",
     "SLURMD_NODENAME",
     "GARRICK_STEPD_DOOR",
@@ -169,68 +173,28 @@ pub fn batch_environment(facts: &RunFacts) -> Vec<EnvEntry> {
 /// Variables that describe the job.
 pub(super) fn job_variables(facts: &RunFacts, env: &mut Environment) {
     let spec = &facts.spec;
-    let nodelist = hostlist::fold(facts.nodes.iter().map(|n| &n.name));
-    let job = facts.job;
-    env.set("SLURM_CLUSTER_NAME", &facts.cluster);
+    let of = OfJob {
+        cluster: &facts.cluster,
+        job: facts.job,
+        sluid: facts.sluid,
+        uid: facts.uid,
+        gid: facts.gid,
+        user: &facts.user,
+        spec,
+        nodes: &facts.nodes,
+        partition: &facts.partition,
+        start_time: Some(facts.start_time),
+        end_time: facts.time_limit.duration().map(|limit| facts.start_time.plus(limit)),
+        sharing: spec.sharing,
+        tasks: facts.tasks,
+        cpus_per_task: facts.cpus_per_task,
+    };
+    for (name, value) in outputs::of_job(&of) {
+        env.set(name, value);
+    }
     if let Some(conf) = &facts.conf_path {
         env.set("SLURM_CONF", conf);
     }
-    env.set("SLURM_JOBID", job);
-    env.set("SLURM_JOB_ID", job);
-    env.set("SLURM_JOB_NAME", &spec.name);
-    env.set("SLURM_JOB_NODELIST", &nodelist);
-    env.set("SLURM_JOB_NUM_NODES", facts.nodes.len());
-    env.set("SLURM_JOB_CPUS_PER_NODE", counted(facts.nodes.iter().map(|n| n.share.cpus.len())));
-    env.set("SLURM_JOB_PARTITION", &facts.partition);
-    env.set("SLURM_JOB_UID", facts.uid);
-    env.set("SLURM_JOB_GID", facts.gid);
-    env.set("SLURM_JOB_USER", &facts.user);
-    env.set("SLURM_JOB_SLUID", facts.sluid);
-    env.set("SLURM_JOB_START_TIME", facts.start_time.secs());
-    if let Some(limit) = facts.time_limit.duration() {
-        env.set("SLURM_JOB_END_TIME", facts.start_time.plus(limit).secs());
-    }
-    env.set("SLURM_JOB_EXCLUSIVE", if spec.sharing == Sharing::Exclusive { "YES" } else { "NO" });
-    env.set("SLURM_JOB_OVERSUBSCRIBE", if spec.sharing == Sharing::Oversubscribe { "YES" } else { "NO" });
-    if let Some(account) = &spec.account {
-        env.set("SLURM_JOB_ACCOUNT", account);
-    }
-    if let Some(qos) = &spec.qos {
-        env.set("SLURM_JOB_QOS", qos);
-    }
-    if let Some(licenses) = &spec.licenses {
-        env.set("SLURM_JOB_LICENSES", licenses);
-    }
-    if let Some(reservation) = spec.reservations.first() {
-        env.set("SLURM_JOB_RESERVATION", reservation);
-    }
-    for (name, value) in spec.gres.variables() {
-        env.set(name, value);
-    }
-    match spec.memory {
-        MemoryRequest::PerNode(m) => env.set("SLURM_MEM_PER_NODE", m.0),
-        MemoryRequest::PerCpu(m) => env.set("SLURM_MEM_PER_CPU", m.0),
-        MemoryRequest::All => {
-            if let Some(memory) = facts.nodes.first().and_then(|n| n.share.memory) {
-                env.set("SLURM_MEM_PER_NODE", memory.0);
-            }
-        }
-        MemoryRequest::Default => {}
-    }
-    env.set("SLURM_NNODES", facts.nodes.len());
-    env.set("SLURM_NODELIST", &nodelist);
-    if spec.tasks.is_some() || spec.tasks_per_node.is_some() {
-        env.set("SLURM_NTASKS", facts.tasks);
-        env.set("SLURM_NPROCS", facts.tasks);
-    }
-    if let Some(per_node) = spec.tasks_per_node {
-        env.set("SLURM_NTASKS_PER_NODE", per_node);
-    }
-    if let Some(cpus) = spec.cpus_per_task {
-        env.set("SLURM_CPUS_PER_TASK", cpus);
-    }
-    layout_of_job(&spec.layout, env);
-    env.set("SLURM_TASKS_PER_NODE", counted(tasks_of_job(facts).into_iter()));
     env.set("SLURM_OOM_KILL_STEP", 0);
     env.set("SLURM_PRIO_PROCESS", 0);
     if facts.restarts > 0 {
@@ -240,9 +204,6 @@ pub(super) fn job_variables(facts: &RunFacts, env: &mut Environment) {
         env.set("SLURM_STEPMGR", &first.name);
     }
     env.set("SLURM_TOPOLOGY_ADDR_PATTERN", facts.switches.first().map_or("node", |path| &path.pattern));
-    if let Some(size) = spec.topology.segment {
-        env.set("SLURM_JOB_SEGMENT_SIZE", size);
-    }
     if let (Some(task), Some(array)) = (spec.array_task, facts.array) {
         env.set("SLURM_ARRAY_JOB_ID", task.array_job);
         env.set("SLURM_ARRAY_TASK_ID", task.index);
@@ -252,31 +213,6 @@ pub(super) fn job_variables(facts: &RunFacts, env: &mut Environment) {
         env.set("SLURM_ARRAY_TASK_STEP", array.step);
     }
     het_variables(facts, env);
-}
-
-/// What was asked of sockets, cores and threads, for the steps.
-fn layout_of_job(layout: &LayoutRequest, env: &mut Environment) {
-    let counts = [
-        ("SLURM_NTASKS_PER_CORE", layout.tasks_per_core),
-        ("SLURM_NTASKS_PER_SOCKET", layout.tasks_per_socket),
-        ("SLURM_THREADS_PER_CORE", layout.threads_per_core),
-    ];
-    for (name, count) in counts {
-        if let Some(count) = count {
-            env.set(name, count);
-        }
-    }
-    if layout.overcommit {
-        env.set("SLURM_OVERCOMMIT", 1);
-    }
-    if let Some(distribution) = layout.distribution {
-        env.set("SLURM_DISTRIBUTION", distribution_name(Some(distribution), layout.within));
-        if let Distribution::Plane(size) = distribution {
-            env.set("SLURM_DIST_PLANESIZE", size);
-        }
-    } else if !layout.within.is_default() {
-        env.set("SLURM_DISTRIBUTION", distribution_name(None, layout.within));
-    }
 }
 
 /// What a login would have set, where the user passed nothing on.
@@ -292,17 +228,6 @@ fn user_variables(facts: &RunFacts, env: &mut Environment) {
     if !env.has("PATH") {
         env.set("PATH", DEFAULT_PATH);
     }
-}
-
-/// Tasks on each node as the job was laid out; where it named no tasks, as many as CPUs per task allow.
-fn tasks_of_job(facts: &RunFacts) -> Vec<u32> {
-    let laid_out: u32 = facts.nodes.iter().map(|n| n.share.tasks).sum();
-    let per_task = facts.cpus_per_task.max(1);
-    facts
-        .nodes
-        .iter()
-        .map(|n| if laid_out > 0 { n.share.tasks } else { (n.share.cpus.len() / per_task).max(1) })
-        .collect()
 }
 
 /// What [`layout_variables`] needs to know.
@@ -330,9 +255,9 @@ pub struct StepFacts<'a> {
 pub fn layout_variables(step: &StepFacts<'_>) -> Vec<EnvEntry> {
     let tasks: u32 = step.tasks_per_node.iter().sum();
     let nodelist = hostlist::fold(&step.nodes);
-    let per_node = counted(step.tasks_per_node.iter().copied());
+    let per_node = counts_per_node(step.tasks_per_node.iter().copied());
     let mut env = vec![
-        entry("SLURM_DISTRIBUTION", distribution_name(Some(step.distribution), step.within)),
+        entry("SLURM_DISTRIBUTION", outputs::distribution_name(Some(step.distribution), step.within)),
         entry("SLURM_NNODES", step.nodes.len()),
         entry("SLURM_NODELIST", &nodelist),
         entry("SLURM_NPROCS", tasks),
@@ -415,37 +340,6 @@ pub fn node_variables(
 /// Layer 4.
 pub fn task_variables(rank: u32, local_id: u32) -> Vec<EnvEntry> {
     vec![entry("SLURM_LOCALID", local_id), entry("SLURM_PROCID", rank)]
-}
-
-/// As `-m` reads it.
-fn distribution_name(distribution: Option<Distribution>, within: WithinNode) -> String {
-    let (over_nodes, packing) = match distribution {
-        None => ("*", ""),
-        Some(Distribution::Block) => ("block", ""),
-        Some(Distribution::BlockNoPack) => ("block", ",nopack"),
-        Some(Distribution::BlockPack) => ("block", ",pack"),
-        Some(Distribution::Cyclic) => ("cyclic", ""),
-        Some(Distribution::Plane(_)) => ("plane", ""),
-        Some(Distribution::Arbitrary) => ("arbitrary", ""),
-    };
-    format!("{over_nodes}{within}{packing}")
-}
-
-/// `4(x2),3`.
-pub fn counted(counts: impl Iterator<Item = u32>) -> String {
-    let mut text = String::new();
-    let mut counts = counts.peekable();
-    while let Some(count) = counts.next() {
-        let mut times = 1;
-        while counts.next_if_eq(&count).is_some() {
-            times += 1;
-        }
-        if !text.is_empty() {
-            text.push(',');
-        }
-        let _ = if times > 1 { write!(text, "{count}(x{times})") } else { write!(text, "{count}") };
-    }
-    text
 }
 
 #[cfg(test)]

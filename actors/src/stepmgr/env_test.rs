@@ -6,7 +6,7 @@ use crate::stepmgr::{builders, pool::Pool};
 use garrick_model::{
     ids::{ArrayTask, JobId},
     messages::node::{ArrayFacts, SwitchPath},
-    resources::MemoryMib,
+    resources::{MemoryMib, MemoryRequest},
     spec::{JobKind, JobSpec},
     time::TimeLimit,
 };
@@ -186,11 +186,4 @@ fn steps_keep_what_their_srun_passed_on_under_the_jobs_variables() {
     let env = lines(&job_environment(&facts, &[builders::bytes("X=1"), builders::bytes("SLURM_JOB_ID=9")]));
     assert!(env.contains(&"X=1".to_owned()) && env.contains(&"SLURM_JOB_ID=502".to_owned()));
     assert!(!env.iter().any(|l| l.starts_with("ENVIRONMENT=")));
-}
-
-#[test]
-fn counts_fold_like_slurms() {
-    assert_eq!(counted([4, 4, 3].into_iter()), "4(x2),3");
-    assert_eq!(counted([1].into_iter()), "1");
-    assert_eq!(counted([1, 2, 1].into_iter()), "1,2,1");
 }

@@ -1,11 +1,15 @@
 //! `SLURM_*` variables that the command of `salloc` gets about its allocation (salloc(1), "output environment
 //! variables"), and the ones by which `srun` finds the step manager without asking the controller.
 
-use super::allocation::nodes;
 use crate::options::export;
 use garrick_model::{
-    env_vars, hostlist, messages::command::StepManagerPlace, resources::MemoryRequest, spec::Sharing,
-    spec_text::counts_per_node, view::JobView,
+    env_vars::{
+        self,
+        outputs::{self, OfJob},
+    },
+    gres,
+    messages::command::StepManagerPlace,
+    view::JobView,
 };
 use std::{borrow::Cow, ffi::OsString, os::unix::ffi::OsStrExt as _, path::Path, sync::Arc};
 
@@ -28,57 +32,34 @@ pub struct Surroundings<'a> {
 
 /// The variables, in alphabetical order.
 pub fn variables(view: &JobView, around: &Surroundings<'_>) -> Vec<(&'static str, String)> {
-    let spec = &view.spec;
-    let allocated: Vec<_> = view.allocation.iter().flat_map(|a| &a.nodes).collect();
-    let node_list = hostlist::fold(nodes(view));
-    let count = allocated.len().to_string();
-    let partition = view.allocation.as_ref().map_or_else(
-        || view.partitions.first().cloned().unwrap_or_default(),
-        |allocation| allocation.partition.clone(),
-    );
-    let id = view.id.to_string();
-    let mut set = vec![
-        ("SLURM_CLUSTER_NAME", around.cluster.to_owned()),
-        ("SLURM_CONF", around.conf.display().to_string()),
-        ("SLURM_JOBID", id.clone()),
-        ("SLURM_JOB_CPUS_PER_NODE", counts_per_node(allocated.iter().map(|n| n.share.cpus.len()))),
-        ("SLURM_JOB_EXCLUSIVE", if view.sharing == Sharing::Exclusive { "YES" } else { "NO" }.to_owned()),
-        ("SLURM_JOB_GID", view.gid.to_string()),
-        ("SLURM_JOB_ID", id),
-        ("SLURM_JOB_NAME", spec.name.clone()),
-        ("SLURM_JOB_NODELIST", node_list.clone()),
-        ("SLURM_JOB_NUM_NODES", count.clone()),
-        ("SLURM_JOB_OVERSUBSCRIBE", if view.sharing == Sharing::Oversubscribe { "YES" } else { "NO" }.to_owned()),
-        ("SLURM_JOB_PARTITION", partition),
-        ("SLURM_JOB_SLUID", view.sluid.to_string()),
-        ("SLURM_JOB_UID", view.uid.to_string()),
-        ("SLURM_JOB_USER", view.user.clone()),
-        ("SLURM_NNODES", count),
-        ("SLURM_NODELIST", node_list),
-        ("SLURM_SUBMIT_DIR", around.work_dir.display().to_string()),
-        ("SLURM_SUBMIT_HOST", around.host.to_owned()),
-        ("SLURM_TASKS_PER_NODE", counts_per_node(allocated.iter().map(|n| n.share.tasks.max(1)))),
-    ];
+    let nodes = view.allocation.as_ref().map_or(&[][..], |allocation| &allocation.nodes);
+    let partition = view.allocation.as_ref().map(|allocation| &allocation.partition);
+    let mut set = outputs::of_job(&OfJob {
+        cluster: around.cluster,
+        job: view.id,
+        sluid: view.sluid,
+        uid: view.uid,
+        gid: view.gid,
+        user: &view.user,
+        spec: &view.spec,
+        nodes,
+        partition: partition.or(view.partitions.first()).map_or("", String::as_str),
+        start_time: view.start_time,
+        end_time: view.end_time,
+        sharing: view.sharing,
+        tasks: view.tasks,
+        cpus_per_task: view.cpus_per_task,
+    });
+    set.push((env_vars::SLURM_CONF, around.conf.display().to_string()));
+    set.push((env_vars::SLURM_SUBMIT_DIR, around.work_dir.display().to_string()));
+    set.push((env_vars::SLURM_SUBMIT_HOST, around.host.to_owned()));
     let mut also = |name: &'static str, value: Option<String>| set.extend(value.map(|value| (name, value)));
-    also("SLURM_JOB_START_TIME", view.start_time.map(|t| t.secs().to_string()));
-    also("SLURM_JOB_END_TIME", view.end_time.map(|t| t.secs().to_string()));
-    also("SLURM_JOB_ACCOUNT", spec.account.clone());
-    also("SLURM_JOB_QOS", spec.qos.clone());
-    also("SLURM_NTASKS", spec.tasks.map(|n| n.to_string()));
-    also("SLURM_NPROCS", spec.tasks.map(|n| n.to_string()));
-    also("SLURM_NTASKS_PER_NODE", spec.tasks_per_node.map(|n| n.to_string()));
-    also("SLURM_CPUS_PER_TASK", spec.cpus_per_task.map(|n| n.to_string()));
-    for (name, value) in spec.gres.variables() {
-        also(name, Some(value));
-    }
-    let (per_node, per_cpu) = match spec.memory {
-        MemoryRequest::PerNode(mib) => (Some(mib.0.to_string()), None),
-        MemoryRequest::PerCpu(mib) => (None, Some(mib.0.to_string())),
-        MemoryRequest::All => (Some("0".to_owned()), None),
-        MemoryRequest::Default => (None, None),
-    };
-    also("SLURM_MEM_PER_NODE", per_node);
-    also("SLURM_MEM_PER_CPU", per_cpu);
+    // Of the first node, where a batch script would run.
+    let first = nodes.first().map_or(&[][..], |node| &node.share.gres);
+    let gpus: Vec<String> = gres::devices_used(first, gres::GPU).iter().map(|gpu| gpu.to_string()).collect();
+    let shards: u64 = first.iter().filter(|share| share.name == gres::SHARD).map(|share| share.count).sum();
+    also("SLURM_JOB_GPUS", (!gpus.is_empty()).then(|| gpus.join(",")));
+    also("SLURM_SHARDS_ON_NODE", (shards > 0).then(|| shards.to_string()));
     if let Some(place) = around.manager {
         also(env_vars::SLURM_STEPMGR, Some(place.node.clone()));
         also(env_vars::GARRICK_STEPMGR_ADDRESS, Some(place.address.clone()));
@@ -107,11 +88,159 @@ pub fn to_remove() -> Vec<OsString> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::submit::test_views::job_view;
-    use garrick_model::{ids::JobId, state::JobState};
+    use crate::{
+        options::{
+            job_spec::{self, Submitter, Work},
+            sources::{command_line, lay_over},
+            table::Command,
+        },
+        submit::test_views::job_view,
+    };
+    use garrick_actors::stepmgr::{RunFacts, env::batch_environment};
+    use garrick_model::{
+        ids::JobId,
+        spec::{JobKind, JobSpec},
+        state::JobState,
+        time::Timestamp,
+    };
 
     fn value(set: &[(&'static str, String)], name: &str) -> Option<String> {
         set.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone())
+    }
+
+    /// What a batch script is told that the command of `salloc` is not, and the other way round.
+    const ONLY_HERE: [&str; 3] = ["GARRICK_STEPD_DOOR", "GARRICK_STEPMGR_ADDRESS", "SLURM_SHARDS_ON_NODE"];
+    const ONLY_THERE: [&str; 10] = [
+        "ENVIRONMENT",
+        "HOME",
+        "LOGNAME",
+        "PATH",
+        "SHELL",
+        "SLURM_OOM_KILL_STEP",
+        "SLURM_PRIO_PROCESS",
+        "SLURM_TOPOLOGY_ADDR_PATTERN",
+        "USER",
+        "SLURM_STEPMGR",
+    ];
+
+    /// Whatever is asked for, a batch script is told the same of it.
+    #[test]
+    fn a_batch_script_is_told_the_same() {
+        let requests = [
+            "",
+            "-n4 -m cyclic",
+            "-n4 -m plane=1",
+            "-n4 -m *:fcyclic",
+            "-n8 -O -N1",
+            "--ntasks-per-node=2",
+            "--ntasks-per-node=2 -N1-2",
+            "-n2 -c2 --mem-per-cpu=10",
+            "--mem=0",
+            "-n2 --ntasks-per-core=1 --ntasks-per-socket=2 --threads-per-core=1",
+            "-n2 --gpus=2 --gpu-bind=single:1",
+            "-n4 --ntasks-per-gpu=2",
+            "-n2 --gpus-per-task=a100:1 --tres-per-task=cpu=2,gres/nic=1",
+            "-L matlab:2 --reservation=class -A physics -q high -d afterok:7:8",
+            "--exclusive",
+            "--segment=2",
+        ];
+        for request in requests {
+            let mut view = job_view(531, JobState::Running);
+            view.spec = Arc::new(asked(request));
+            view.sharing = view.spec.sharing;
+            let place = Surroundings {
+                cluster: "peer",
+                conf: Path::new("/etc/slurm.conf"),
+                work_dir: Path::new("/home/alice"),
+                host: "login",
+                manager: None,
+                manager_is_here: false,
+            };
+            let here: Vec<String> = variables(&view, &place)
+                .into_iter()
+                .filter(|(name, _)| !ONLY_HERE.contains(name))
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect();
+            let there: Vec<String> = batch_environment(&run_of(&view))
+                .into_iter()
+                .map(|entry| String::from_utf8(entry.into_vec()).unwrap())
+                .filter(|line| {
+                    line.split_once('=')
+                        .is_some_and(|(name, _)| name.starts_with("SLURM_") && !ONLY_THERE.contains(&name))
+                })
+                .collect();
+            assert_eq!(here, there, "{request}");
+        }
+    }
+
+    fn asked(line: &str) -> JobSpec {
+        let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let parsed = command_line(Command::Salloc, &args).unwrap();
+        let typed = lay_over(Command::Salloc, &[], &|_| None, &parsed.options, Timestamp::from_secs(0)).unwrap();
+        let submitter = Submitter { work_dir: "/home/alice".into(), ..Submitter::default() };
+        let work = Work {
+            kind: JobKind::Allocation,
+            default_name: "demo".to_owned(),
+            argv: Vec::new(),
+            script: None,
+            command: None,
+        };
+        JobSpec { submit_host: "login".to_owned(), ..job_spec::build(&typed, submitter, work).unwrap().spec }
+    }
+
+    fn run_of(view: &JobView) -> RunFacts {
+        let start = view.start_time.unwrap();
+        RunFacts {
+            cluster: "peer".to_owned(),
+            job: view.id,
+            sluid: view.sluid,
+            uid: view.uid,
+            gid: view.gid,
+            user: view.user.clone(),
+            home: None,
+            shell: None,
+            spec: view.spec.clone(),
+            nodes: view.allocation.as_ref().unwrap().nodes.clone(),
+            addresses: Vec::new(),
+            partition: "debug".to_owned(),
+            time_limit: view.time_limit,
+            start_time: start,
+            restarts: 0,
+            tasks: view.tasks,
+            cpus_per_task: view.cpus_per_task,
+            array: None,
+            switches: Vec::new(),
+            het: Vec::new(),
+            conf_path: Some("/etc/slurm.conf".to_owned()),
+            zone: jiff::tz::TimeZone::UTC,
+        }
+    }
+
+    #[test]
+    fn what_steps_go_by_is_told() {
+        let mut view = job_view(531, JobState::Running);
+        view.spec =
+            Arc::new(asked("-m plane=1 -O --ntasks-per-node=2 --gpus=2 --gpu-bind=map_gpu:1,0 -c2 -d afterok:7"));
+        let around = Surroundings {
+            cluster: "peer",
+            conf: Path::new("/etc/slurm.conf"),
+            work_dir: Path::new("/home/alice"),
+            host: "login",
+            manager: None,
+            manager_is_here: false,
+        };
+        let set = variables(&view, &around);
+        for (name, want) in [
+            ("SLURM_DISTRIBUTION", "plane"),
+            ("SLURM_DIST_PLANESIZE", "1"),
+            ("SLURM_OVERCOMMIT", "1"),
+            ("SLURM_NTASKS", "3"),
+            ("SLURM_GPU_BIND", "map_gpu:1,0"),
+            ("SLURM_TRES_PER_TASK", "cpu=2"),
+            ("SLURM_JOB_DEPENDENCY", "afterok:7"),
+        ] {
+            assert_eq!(value(&set, name).as_deref(), Some(want), "{name}");
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{GPU, GresCount, MOST_TYPES, Totals};
 use crate::{refusal::Refusal, resources::MemoryMib};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// How tasks are bound to the GPUs of their step, `--gpu-bind`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -20,6 +21,21 @@ pub enum GpuBind {
     Mask(Vec<u64>),
     /// Those near to the CPUs of the task.
     Closest,
+}
+
+impl fmt::Display for GpuBind {
+    /// As `--gpu-bind` reads it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |of: Vec<String>| of.join(",");
+        match self {
+            Self::None => f.write_str("none"),
+            Self::PerTask(each) => write!(f, "per_task:{each}"),
+            Self::Single(tasks) => write!(f, "single:{tasks}"),
+            Self::Map(map) => write!(f, "map_gpu:{}", list(map.iter().map(u32::to_string).collect())),
+            Self::Mask(masks) => write!(f, "mask_gpu:{}", list(masks.iter().map(|m| format!("{m:#x}")).collect())),
+            Self::Closest => f.write_str("closest"),
+        }
+    }
 }
 
 /// `--gres-flags` about CPUs and devices.
@@ -132,6 +148,7 @@ impl GresRequest {
         };
         let number = |n: Option<u32>| n.map(|n| n.to_string());
         let all = [
+            ("SLURM_GPU_BIND", self.bind.as_ref().map(GpuBind::to_string)),
             ("SLURM_GPUS", gpus(&self.total)),
             ("SLURM_GPUS_PER_NODE", gpus(&self.gpus_per_node)),
             ("SLURM_GPUS_PER_SOCKET", gpus(&self.per_socket)),

@@ -240,6 +240,9 @@ mod tests {
         assert_eq!(gpu_bind("map_gpu:0*2,1"), Ok(GpuBind::Map(vec![0, 0, 1])));
         assert_eq!(gpu_bind("mask_gpu:0x3,4"), Ok(GpuBind::Mask(vec![3, 4])));
         assert_eq!(gpu_bind("closest").unwrap(), GpuBind::Closest);
+        for text in ["none", "per_task:2", "single:3", "map_gpu:0,0,1", "mask_gpu:0x3,0x4", "closest"] {
+            assert_eq!(gpu_bind(text).unwrap().to_string(), text);
+        }
         for wrong in ["", "per_task", "single:0", "map_gpu:", "map_gpu:a", "near"] {
             assert!(matches!(gpu_bind(wrong), Err(GresTextError::Malformed(_))), "{wrong}");
         }
