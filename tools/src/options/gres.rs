@@ -5,7 +5,8 @@ use super::{
     typed::{CPUS_OF_TASK, Given, Help, OptionError, Source, Sourced, Typed},
 };
 use garrick_model::{
-    gres::{GPU, GresBinding, GresCount, GresRequest},
+    env_vars,
+    gres::{GPU, GpuBind, GresBinding, GresCount, GresRequest},
     refusal::Refusal,
     resources::MemoryMib,
     spec_text::gres::{self as text, GresTextError},
@@ -73,7 +74,8 @@ pub const OPTIONS: &[OptionDef] = &[
     option("tres-per-task", None, Required("list"), "resources required per task, gres/name[:type]:n", |t, g| {
         let (gres, cpus) = read(g.text()?, text::tres_per_task)?;
         t.gres.tres_per_task = g.sourced(gres);
-        if cpus.is_none() {
+        // What it says in a job of the CPUs of its tasks is no wish for a step, as with SLURM_CPUS_PER_TASK.
+        if cpus.is_none() || g.variable == Some(env_vars::SLURM_TRES_PER_TASK) {
             return Ok(());
         }
         t.cpus_per_task = cpus;
@@ -122,7 +124,9 @@ fn request(typed: &Typed, counts: impl Fn(Source) -> bool) -> GresRequest {
     let list = |of: &Option<Sourced<Vec<GresCount>>>| value(of, &counts).unwrap_or_default();
     let per_node = value(&gres.per_node, |_| true);
     let mut per_task = list(&gres.gpus_per_task);
-    per_task.extend(list(&gres.tres_per_task));
+    // A job says both of the GPUs of its tasks.
+    let more = list(&gres.tres_per_task);
+    per_task.extend(more.into_iter().filter(|one| gres.gpus_per_task.is_none() || one.name != GPU));
     let per_socket = list(&gres.gpus_per_socket);
     GresRequest {
         sockets: typed.layout.sockets_per_node.map(|sockets| sockets.value).filter(|_| !per_socket.is_empty()),
@@ -179,11 +183,15 @@ pub fn cpus_of_task(typed: &Typed) -> Option<u32> {
 }
 
 /// Of a step, and what it takes over from its job where it names nothing: what the environment says of GPUs is about the
-/// job. All tasks of a step may have what each task of the job has.
+/// job. All tasks of a step may have what each task of the job has, and are bound to GPUs as those.
 pub fn of_step(typed: &Typed) -> (GresRequest, GresRequest) {
     let of_environment = |source| source == Source::Environment;
-    let asked = request(typed, |source| !of_environment(source));
-    let GresRequest { per_task, .. } = request(typed, of_environment);
+    let mut asked = request(typed, |source| !of_environment(source));
+    let GresRequest { per_task, tasks_per_gpu, .. } = request(typed, of_environment);
+    // `--ntasks-per-gpu` of a job implies a binding for its steps (sbatch(1)), where nothing nearer says otherwise.
+    if asked.tasks_per_gpu.is_none() && asked.per_task.is_empty() && per_task.is_empty() {
+        asked.bind = asked.bind.or(tasks_per_gpu.map(GpuBind::Single));
+    }
     (asked, GresRequest { per_task, ..GresRequest::default() })
 }
 
@@ -257,6 +265,26 @@ mod tests {
         assert_eq!(list(&asked.total), "gpu:1");
         let (asked, _) = of_step(&typed(Command::Srun, &env, "--gres=none").unwrap());
         assert!(asked.none);
+    }
+
+    #[test]
+    fn a_step_binds_its_tasks_to_gpus_as_its_job_says() {
+        let bind = |env: &[(&str, &str)], args| of_step(&typed(Command::Srun, env, args).unwrap()).0.bind;
+        let bound = [("SLURM_GPUS", "2"), ("SLURM_GPU_BIND", "map_gpu:1,0")];
+        assert_eq!(bind(&bound, ""), Some(GpuBind::Map(vec![1, 0])));
+        assert_eq!(bind(&bound, "--gpu-bind=none"), Some(GpuBind::None));
+        let shared = [("SLURM_NTASKS_PER_GPU", "2")];
+        assert_eq!(bind(&shared, ""), Some(GpuBind::Single(2)));
+        assert_eq!(bind(&shared, "--gpu-bind=closest"), Some(GpuBind::Closest));
+        assert_eq!(bind(&shared, "--gpus-per-task=1"), None);
+    }
+
+    /// It tells of the same in two ways.
+    #[test]
+    fn what_a_job_says_of_its_tasks_counts_once_and_says_nothing_of_a_steps_cpus() {
+        let env = [("SLURM_GPUS_PER_TASK", "1"), ("SLURM_TRES_PER_TASK", "cpu=2,gres/gpu=1,gres/nic=1")];
+        let typed = typed(Command::Srun, &env, "").unwrap();
+        assert_eq!((list(&of_step(&typed).1.per_task), cpus_of_task(&typed)), ("gpu:1,nic:1".into(), None));
     }
 
     #[test]

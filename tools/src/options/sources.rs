@@ -9,10 +9,7 @@ use super::{
     typed::{Given, OptionError, Source, Typed},
 };
 use garrick_model::{env_vars, spec::Distribution, time::Timestamp};
-use std::{
-    ffi::{OsStr, OsString},
-    fmt,
-};
+use std::{ffi::OsString, fmt};
 
 /// Variables that a job sets for its tasks and that `srun` reads: the job's layout, limits and binding.
 pub const OF_THE_JOB: &[&str] = &[
@@ -20,6 +17,7 @@ pub const OF_THE_JOB: &[&str] = &[
     env_vars::SLURM_DISTRIBUTION,
     env_vars::SLURM_EXPORT_ENV,
     "SLURM_CPUS_PER_GPU",
+    "SLURM_GPU_BIND",
     "SLURM_GPUS",
     "SLURM_GPUS_PER_NODE",
     "SLURM_GPUS_PER_TASK",
@@ -36,6 +34,7 @@ pub const OF_THE_JOB: &[&str] = &[
     env_vars::SLURM_NTASKS_PER_SOCKET,
     env_vars::SLURM_OVERCOMMIT,
     env_vars::SLURM_THREADS_PER_CORE,
+    env_vars::SLURM_TRES_PER_TASK,
     "SRUN_CPUS_PER_TASK",
 ];
 
@@ -150,7 +149,7 @@ fn distribute(
 
 /// Lays options over what was typed, as more of the command line.
 pub fn lay_on(typed: &mut Typed, options: &[Occurrence], now: Timestamp) -> Result<(), OptionError> {
-    options.iter().try_for_each(|o| apply(typed, o.def, o.value.as_deref(), Source::CommandLine, now))
+    options.iter().try_for_each(|o| apply(typed, o.def, &given(o, Source::CommandLine, now)))
 }
 
 fn apply_variables(
@@ -168,7 +167,9 @@ fn apply_variables(
                 if name == env_vars::SLURM_CPU_BIND {
                     value = wished_binding(value, variable(env_vars::SLURM_CPU_BIND_LIST));
                 }
-                apply(typed, def, Some(&value), Source::Environment, now)
+                let source = Source::Environment;
+                let given = Given { name: def.long, value: Some(&value), source, variable: Some(name), now };
+                apply(typed, def, &given)
                     .map_err(|error| SourceError::Option { error, place: Some(Place::Variable(name)) })?;
             }
         }
@@ -194,20 +195,18 @@ fn apply_all(
     now: Timestamp,
 ) -> Result<(), SourceError> {
     options.iter().try_for_each(|o| {
-        apply(typed, o.def, o.value.as_deref(), source, now)
+        apply(typed, o.def, &given(o, source, now))
             .map_err(|error| SourceError::Option { error, place: place.cloned() })
     })
 }
 
-fn apply(
-    typed: &mut Typed,
-    def: &'static OptionDef,
-    value: Option<&OsStr>,
-    source: Source,
-    now: Timestamp,
-) -> Result<(), OptionError> {
+fn given(o: &Occurrence, source: Source, now: Timestamp) -> Given<'_> {
+    Given { name: o.def.long, value: o.value.as_deref(), source, variable: None, now }
+}
+
+fn apply(typed: &mut Typed, def: &'static OptionDef, given: &Given<'_>) -> Result<(), OptionError> {
     match def.effect {
-        Effect::Set(set) => set(typed, &Given { name: def.long, value, source, now }),
+        Effect::Set(set) => set(typed, given),
         Effect::NotSupported => Err(OptionError::NotSupported(format!("--{}", def.long))),
         Effect::Ignored(notice) => {
             typed.notice(notice);

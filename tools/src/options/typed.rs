@@ -50,6 +50,8 @@ pub struct Given<'a> {
     pub value: Option<&'a OsStr>,
     /// From where.
     pub source: Source,
+    /// The environment variable that it stands in.
+    pub variable: Option<&'static str>,
     /// The time from which `now+1hour` counts.
     pub now: Timestamp,
 }

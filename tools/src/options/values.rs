@@ -184,7 +184,8 @@ mod tests {
     use std::ffi::OsStr;
 
     fn given(name: &'static str, value: &'static str) -> Given<'static> {
-        Given { name, value: Some(OsStr::new(value)), source: Source::CommandLine, now: Timestamp::from_secs(0) }
+        let now = Timestamp::from_secs(0);
+        Given { name, value: Some(OsStr::new(value)), source: Source::CommandLine, variable: None, now }
     }
 
     #[test]
