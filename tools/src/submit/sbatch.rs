@@ -40,6 +40,10 @@ pub fn main(args: Vec<OsString>) -> i32 {
 
 fn run(args: &[OsString]) -> Result<i32, i32> {
     let mut startup = Startup::begin(Command::Sbatch, args)?;
+    // Lists of what there is need no script.
+    if ["gres", "hint"].iter().any(|option| startup.value(option).is_some_and(|value| value == "help")) {
+        startup.typed(&[])?;
+    }
     let script = script(&startup)?;
     let head = script_lines::read(&script.text, script_lines::OF_SBATCH).map_err(|error| {
         startup.console.error(&error);
