@@ -123,6 +123,10 @@ pub fn requested_tres(job: &JobView) -> String {
             each.saturating_mul(requested_gres(job).count(GPU))
         }
         MemoryRequest::PerNode(m) => m.0.saturating_mul(u64::from(job.min_nodes)),
+        // It counts by the threads that are used, and the CPUs that a job has are all of its cores.
+        MemoryRequest::PerCpu(_) if job.spec.layout.threads_per_core.is_some() && held(job).is_some() => {
+            memory_held(job)
+        }
         MemoryRequest::PerCpu(m) => m.0.saturating_mul(u64::from(job.cpus)),
     };
     let billing = job.billing.unwrap_or(job.cpus.into());
@@ -137,10 +141,15 @@ pub fn or_any(count: Option<u32>) -> String {
 /// TRES that the job has or had; empty for none.
 pub fn allocated_tres(job: &JobView) -> String {
     let Some(nodes) = held(job) else { return String::new() };
-    let memory = nodes.iter().filter_map(|n| n.share.memory).map(|m| m.0).sum();
+    let memory = memory_held(job);
     let gres = GresTotals::of_shares(nodes.iter().flat_map(|n| &n.share.gres));
     let billing = job.billing.unwrap_or(job.cpu_count().into());
     billed_tres(job.cpu_count(), MemoryMib(memory), Some(job.node_count()), &gres, billing)
+}
+
+/// Memory that the job has or had on its nodes, MiB.
+fn memory_held(job: &JobView) -> u64 {
+    held(job).into_iter().flatten().filter_map(|n| n.share.memory).map(|m| m.0).sum()
 }
 
 /// What the job has, else what it asks for.
@@ -382,4 +391,29 @@ pub fn gres_by_node(job: &JobView) -> Vec<String> {
 pub fn het_ids(job: &JobView) -> Option<String> {
     let (leader, _) = job.spec.het.filter(|_| job.spec.het_size > 1)?;
     Some(format!("{leader}-{}", leader.0.saturating_add(job.spec.het_size - 1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::submit::test_views::{job_spec, job_view};
+    use garrick_model::{
+        spec::{JobSpec, LayoutRequest},
+        state::JobState,
+    };
+    use std::sync::Arc;
+
+    /// Memory by CPUs counts the threads that are used, in what was asked for as in what was given.
+    #[test]
+    fn with_one_thread_of_a_core_the_memory_asked_for_is_what_was_given() {
+        let mut view = job_view(7, JobState::Running);
+        view.cpus = 6;
+        view.memory = MemoryRequest::PerCpu(MemoryMib(100));
+        assert!(requested_tres(&view).contains("mem=600M"), "{}", requested_tres(&view));
+        let layout = LayoutRequest { threads_per_core: Some(1), ..LayoutRequest::default() };
+        view.spec = Arc::new(JobSpec { layout, ..job_spec() });
+        for tres in [requested_tres(&view), allocated_tres(&view)] {
+            assert!(tres.contains("mem=200M"), "{tres}");
+        }
+    }
 }
