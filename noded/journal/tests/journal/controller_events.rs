@@ -579,8 +579,18 @@ pub fn preempted() -> Vec<ControllerEvent> {
         event(JobEvent::Submitted(Box::new(record(41, plain_spec())))),
         event(JobEvent::Allocated(Box::new(run(&["n1"])))),
         event(JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
-        event(JobEvent::LeaveBy(Timestamp::from_secs(1_795_000_000))),
         event(JobEvent::Preempted(PreemptMark { times, then, by: JobId(42) })),
+    ]
+}
+
+/// What came to version 1 later: runs that leave when their reservation is over.
+pub fn leaving() -> Vec<ControllerEvent> {
+    let event = |event| ControllerEvent::Job { job: JobId(41), event: Box::new(event) };
+    vec![
+        event(JobEvent::Submitted(Box::new(record(41, plain_spec())))),
+        event(JobEvent::Allocated(Box::new(run(&["n1"])))),
+        event(JobEvent::Started { at: at(6), door: "/run/garrick/n1".into() }),
+        event(JobEvent::LeaveBy(at(500))),
     ]
 }
 

@@ -71,6 +71,16 @@ fn what_came_to_a_controllers_journal_of_version_1_after_that_reads_back() {
 }
 
 #[test]
+fn runs_that_leave_with_their_reservation_in_a_controllers_journal_of_version_1_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-1-leaving.journal"));
+    assert_same(&read, &controller_events::leaving());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let run = replayed.jobs[&garrick_model::ids::JobId(41)].phase.run().unwrap();
+    assert!(run.leave_by.is_some());
+}
+
+#[test]
 fn runs_that_stand_still_in_a_controllers_journal_of_version_1_read_back() {
     let read: Vec<ControllerEvent> = all(&sample("version-1-suspended.journal"));
     assert_same(&read, &controller_events::suspended());
@@ -177,6 +187,12 @@ fn make_the_sample_with_reservations() {
 #[ignore = "makes tests/data/version-1-preempted.journal, by hand"]
 fn make_the_sample_of_preemption() {
     replace(&sample("version-1-preempted.journal"), controller_events::preempted()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-leaving.journal, by hand"]
+fn make_the_sample_of_leaving() {
+    replace(&sample("version-1-leaving.journal"), controller_events::leaving()).unwrap();
 }
 
 #[test]
