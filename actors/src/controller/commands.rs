@@ -33,7 +33,7 @@ use garrick_model::{
     view::JobView,
 };
 use garrick_runtime::{ActorPath, Context, PendingReply, ReplyTo};
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 /// What a job will answer.
 pub(super) type Answer = PendingReply<Result<(), Refusal>>;
@@ -61,7 +61,9 @@ impl ControllerActor {
         if !applies || !(words.has("whole_hetjob") || words.has("whole_pack")) {
             return Cow::Borrowed(selector);
         }
-        let leader = self.selected(selector).first().and_then(|view| view.spec.het_leader_of_component());
+        let one = if selector.het.is_none() { self.env.boards.jobs.get(&selector.job) } else { None };
+        let leader = one.or_else(|| self.selected(selector).into_iter().next());
+        let leader = leader.and_then(|view| view.spec.het_leader_of_component());
         leader.map_or(Cow::Borrowed(selector), |job| Cow::Owned(JobSelector { job, tasks: None, het: None }))
     }
 
@@ -140,12 +142,17 @@ impl ControllerActor {
         };
         let mut asked = Vec::new();
         if cancel.jobs.is_empty() && cancel.steps.is_empty() {
+            let mut told = BTreeSet::new();
             for view in self.matching(&cancel.filter, by) {
-                if view.state.waits() && view.spec.het_leader_of_component().is_some() {
+                let selector = JobSelector { job: view.id, tasks: None, het: None };
+                let meant = self.meant(&selector, &command);
+                let alone = matches!(meant, Cow::Borrowed(_));
+                if alone && view.state.waits() && view.spec.het_leader_of_component().is_some()
+                    || !told.insert(meant.job)
+                {
                     continue;
                 }
-                let selector = JobSelector { job: view.id, tasks: None, het: None };
-                let pending = match self.meant(&selector, &command) {
+                let pending = match meant {
                     Cow::Owned(whole) => {
                         self.send_to_selected(cx, &whole, by, &command).into_iter().map(Asked::answer).collect()
                     }

@@ -264,3 +264,24 @@ fn components_that_never_fit_together_are_known() {
     assert!(view(0).check_together(&group(1, vec![on_first(), on_first()])).is_err());
     assert!(view(0).check_together(&group(1, vec![spec(), on_first()])).is_ok());
 }
+
+#[test]
+fn one_that_wants_what_few_nodes_have_goes_first() {
+    let mut nodes = vec![node(0, 2), node(1, 2)];
+    nodes[0].features = vec!["gpu".to_owned()];
+    let on_gpu = JobSpec { constraint: Some("gpu".to_owned()), ..whole(1) };
+    let members = group(1, vec![whole(1), on_gpu]);
+    assert!(Feasibility::new(cluster(nodes.clone(), Vec::new())).check_together(&members).is_ok());
+    let plan_of = plan(&cluster(nodes, members), NOW);
+    let start = &plan_of.starts[0];
+    assert_eq!((start.nodes[0].name.as_str(), start.others[0].nodes[0].name.as_str()), ("n1", "n0"));
+}
+
+#[test]
+fn what_may_come_yet_is_not_refused() {
+    let feasibility = Feasibility::new(cluster(vec![node(0, 2), node(1, 2)], Vec::new()));
+    let more = group(1, vec![whole(3), spec()]);
+    assert!(feasibility.check_together(&more).is_ok(), "it waits as it would alone");
+    let unknown = JobSpec { constraint: Some("gpu".to_owned()), ..whole(1) };
+    assert!(feasibility.check_together(&group(1, vec![whole(2), unknown])).is_ok());
+}

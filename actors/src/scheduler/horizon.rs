@@ -16,11 +16,7 @@ use garrick_model::{
     view::NodeView,
 };
 use rustc_hash::FxHashMap;
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    rc::Rc,
-    time::Duration,
-};
+use std::{collections::BTreeSet, rc::Rc, time::Duration};
 
 mod alter;
 mod openings;
@@ -83,8 +79,8 @@ struct Class {
 struct Index {
     room: Room,
     length: Duration,
-    /// Few of all that there may be: pictures are copied, and so are these.
-    slots: BTreeMap<u16, Vec<u32>>,
+    /// In order, and few of all that there may be: pictures are copied, and so are these.
+    slots: Vec<(u16, Vec<u32>)>,
 }
 
 /// Length of a slot, milliseconds, and how many there are: four weeks, and all that is later.
@@ -247,7 +243,7 @@ impl Horizon {
             }
         };
         for (index, slot) in self.kinds[kind as usize].indexes.iter_mut().zip(slots) {
-            index.slots.entry(slot).or_default().push(place);
+            index.put(slot, place);
         }
         self.known.insert((kind, steps), place);
         place
@@ -364,6 +360,13 @@ impl Together {
 }
 
 impl Index {
+    fn put(&mut self, slot: u16, class: u32) {
+        match self.slots.binary_search_by_key(&slot, |(known, _)| *known) {
+            Ok(at) => self.slots[at].1.push(class),
+            Err(at) => self.slots.insert(at, (slot, vec![class])),
+        }
+    }
+
     /// Where a class with these steps belongs.
     fn slot(&self, brief: &[Brief], origin: Timestamp) -> u16 {
         let first = first_window(brief, |place| self.room.is_in(&brief[place]), (origin, NEVER), self.length);

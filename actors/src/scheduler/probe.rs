@@ -11,16 +11,21 @@ use super::{
     request::{MemoryNeed, NodeUse, Owner, Request, run_limit},
     select,
 };
+use fixedbitset::FixedBitSet;
 use garrick_model::{
     config::PreemptType,
     hostlist::HostList,
     ids::NodeIndex,
     resources::{CpuSet, NodeShare},
-    state::{NodeBase, NodeFlags, Reason},
+    spec_text::licenses::LicenseRequest,
+    state::Reason,
     time::Timestamp,
     view::{AllocatedNode, JobView, NodeHold, NodeView},
 };
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
 
 /// What of a request no configured nodes could give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,8 +120,8 @@ impl Feasibility {
             let mut request = request.on_any_switches();
             // Nobody is there who could keep a node to himself or to a label.
             request.owner = Owner::ANYBODY;
-            // What nodes say of themselves changes.
-            request.extra = None;
+            // What nodes say of themselves changes, and neither licenses nor times are about nodes.
+            (request.extra, request.limit_secs, request.taken_secs, request.licenses) = (None, None, None, None);
             let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);
             if request.min_nodes > members && members > 0 {
                 request.min_nodes = members;
@@ -131,28 +136,53 @@ impl Feasibility {
     }
 
     /// Could all components of a heterogeneous job, each of which could run alone, run at one time if every node were idle
-    /// and every license free? Where a partition takes one of them at other times only, that is not asked.
+    /// and every license free? Only what is certain counts: more licenses than there are, more nodes of their own than all
+    /// of them may use, a named node that one wants whole and another wants too.
     pub fn check_together(&self, members: &[JobView]) -> Result<(), Infeasible> {
-        let Some(leader) = members.first().map(|job| job.id) else { return Ok(()) };
-        if members.iter().any(|job| barred(&self.view, job).is_some()) {
-            return Ok(());
+        if self.licenses_exceed(members) {
+            return Err(Infeasible::Nodes);
         }
-        let mut ideal = self.view.clone();
-        for node in &mut ideal.nodes {
-            let node = Arc::make_mut(node);
-            (node.base, node.flags) = (NodeBase::Up, NodeFlags::default());
-            node.holds.clear();
+        let mut features = Features::new(&self.view);
+        let mut all = FixedBitSet::with_capacity(self.view.nodes.len());
+        let (mut least, mut shares) = (0, false);
+        let mut named: HashMap<NodeIndex, bool> = HashMap::new();
+        for job in members {
+            let requests = self.requests(job);
+            let mut own = FixedBitSet::with_capacity(self.view.nodes.len());
+            for request in &requests {
+                own.union_with(&features.candidates(request));
+            }
+            // Where it does not fit alone, it waits for what may come.
+            if own.count_ones(..) < job.min_nodes as usize {
+                return Ok(());
+            }
+            let whole = requests.iter().all(|request| request.usage == NodeUse::Whole);
+            if whole {
+                least += job.min_nodes as usize;
+            }
+            shares |= !whole;
+            all.union_with(&own);
+            for node in requests.first().map(|request| request.nodelist.as_slice()).unwrap_or_default() {
+                if named.insert(*node, whole).is_some_and(|other| whole || other) {
+                    return Err(Infeasible::Nodes);
+                }
+            }
         }
-        let alone = |job: &JobView| {
-            let mut job = JobView { eligible: true, ..job.clone() };
-            Arc::make_mut(&mut job.spec).reservations.clear();
-            Arc::new(job)
-        };
-        ideal.pending = members.iter().map(alone).collect();
-        ideal.policy.bounds = None;
-        ideal.policy.preempt.kind = PreemptType::None;
-        let Plan { starts, .. } = plan_minding(&ideal, Timestamp::default(), leader);
-        if starts.is_empty() { Err(Infeasible::Nodes) } else { Ok(()) }
+        let needed = least + usize::from(shares);
+        if needed > all.count_ones(..) { Err(Infeasible::Nodes) } else { Ok(()) }
+    }
+
+    fn licenses_exceed(&self, members: &[JobView]) -> bool {
+        let mut asked: BTreeMap<String, u64> = BTreeMap::new();
+        for job in members {
+            let Some(Ok(request)) = job.spec.licenses.as_deref().map(str::parse::<LicenseRequest>) else { continue };
+            let [one] = request.alternatives.as_slice() else { continue };
+            for license in &one.0 {
+                *asked.entry(license.name.clone()).or_default() += u64::from(license.count);
+            }
+        }
+        let total = |name: &str| self.view.licenses.totals.get(name);
+        asked.iter().any(|(name, count)| total(name).is_some_and(|total| u64::from(*total) < *count))
     }
 }
 

@@ -171,6 +171,9 @@ impl Reservations {
         let warned = runs.spec.signal.filter(|warning| warning.overlaps && self.guests)?;
         let inside = runs.allocation.as_ref().and_then(|a| a.reservation.as_ref()) == Some(&own.reservation.name);
         let secs = Some(u64::from(warned.before_secs)).filter(|secs| !inside && own.stands_guests(*secs))?;
+        // Elsewhere it is in nobody's way.
+        let places = runs.allocation.iter().flat_map(|a| &a.nodes).map(|node| node.index.0 as usize);
+        places.into_iter().find(|place| own.nodes.contains(*place))?;
         Some(Duration::from_secs(secs))
     }
 

@@ -10,10 +10,7 @@ use crate::scheduler::{
 };
 use fixedbitset::FixedBitSet;
 use garrick_model::{gres::Totals, time::Timestamp};
-use std::{
-    collections::{BTreeMap, BinaryHeap},
-    time::Duration,
-};
+use std::{collections::BinaryHeap, time::Duration};
 
 impl Horizon {
     /// Nodes of a class that the request may use.
@@ -43,11 +40,11 @@ impl Horizon {
         if known.is_some() {
             return known;
         }
-        let mut new = Index { room, length, slots: BTreeMap::new() };
+        let mut new = Index { room, length, slots: Vec::new() };
         let place = self.kinds[kind].indexes.len();
         for (number, class) in self.classes.iter_mut().enumerate().filter(|(_, c)| c.kind as usize == kind) {
             let slot = new.slot(&class.brief, self.origin);
-            new.slots.entry(slot).or_default().push(index(number));
+            new.put(slot, index(number));
             class.slots.push(slot);
         }
         self.kinds[kind].indexes.push(new);
@@ -74,14 +71,12 @@ impl Horizon {
                 continue;
             };
             let mut bound = NEVER;
-            let mut from = 0;
-            loop {
-                let slots = &mut self.kinds[kind].indexes[place].slots;
-                let Some((&slot, entries)) = slots.range_mut(from..).next() else { break };
+            for nth in 0..self.kinds[kind].indexes[place].slots.len() {
+                let (slot, entries) = &mut self.kinds[kind].indexes[place].slots[nth];
+                let slot = *slot;
                 if self.origin.0 + i64::from(slot) * SLOT > bound.0 {
                     break;
                 }
-                from = slot + 1;
                 let mut entries = std::mem::take(entries);
                 entries.retain(|number| {
                     let class = &mut self.classes[*number as usize];
@@ -96,12 +91,7 @@ impl Horizon {
                 for number in &entries {
                     bound = bound.min(look(&self.classes[*number as usize], &sought, *number));
                 }
-                let slots = &mut self.kinds[kind].indexes[place].slots;
-                if entries.is_empty() {
-                    slots.remove(&slot);
-                } else {
-                    slots.insert(slot, entries);
-                }
+                self.kinds[kind].indexes[place].slots[nth].1 = entries;
             }
         }
     }

@@ -153,7 +153,7 @@ pub(super) fn changed_nodes(
         if same && !all {
             continue;
         }
-        if !same && (!same_kind(old, new) || new.holds.iter().any(|hold| hold.kept)) {
+        if !same && (!same_kind(old, new, view.policy.extra_constraints) || new.holds.iter().any(|hold| hold.kept)) {
             return None;
         }
         let end = first_end(new);
@@ -170,12 +170,12 @@ pub(super) fn first_end(node: &NodeView) -> Timestamp {
     node.holds.iter().filter_map(|hold| hold.expected_end).min().unwrap_or(NEVER)
 }
 
-fn same_kind(a: &NodeView, b: &NodeView) -> bool {
+fn same_kind(a: &NodeView, b: &NodeView, by_extra: bool) -> bool {
     a.name == b.name
         && a.shape == b.shape
         && a.weight == b.weight
         && a.features == b.features
-        && a.extra == b.extra
+        && (!by_extra || a.extra == b.extra)
         && in_service(a) == in_service(b)
 }
 

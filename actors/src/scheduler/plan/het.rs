@@ -5,10 +5,10 @@
 //! of the pass only when all of them found room. Others give way to a group where all of it has room then: what fits without them
 //! is kept for it too.
 
-use super::{Key, Pass, Reservation, StartProposal};
-use crate::scheduler::{facts::Backfill, ledger::waits_for_room};
+use super::{Key, Pass, Reservation, StartProposal, candidates::node_names};
+use crate::scheduler::{facts::Backfill, ledger::waits_for_room, request::Request};
 use garrick_model::{ids::JobId, spec::Sharing, state::Reason, time::Timestamp, view::JobView};
-use std::sync::Arc;
+use std::{cmp::Reverse, sync::Arc};
 
 /// Most groups that are looked at in a pass: each look copies the picture.
 const MOST_GROUPS: usize = 64;
@@ -124,7 +124,7 @@ impl Pass<'_> {
     }
 
     fn starts_together(&mut self, members: &[Arc<JobView>]) -> bool {
-        let particular = most_particular_first(members);
+        let particular = self.most_particular_first(members);
         let found = self.all_now(members.iter()).or_else(|| {
             // One that could go anywhere may have taken what another named.
             let other_order = !particular.iter().copied().eq(0..members.len());
@@ -138,6 +138,26 @@ impl Pass<'_> {
         trial.trial = None;
         *self = trial;
         true
+    }
+
+    /// The places of those that name nodes first, then of those for whom fewest nodes would do, that want generic resources,
+    /// that want nodes for themselves, that want many.
+    fn most_particular_first(&mut self, members: &[Arc<JobView>]) -> Vec<usize> {
+        let view = self.view;
+        let names = self.names.get_or_init(|| node_names(view));
+        let mut open = Vec::with_capacity(members.len());
+        for job in members {
+            let places = job.partitions.iter().filter_map(|name| view.partition(name));
+            let requests = places.map(|(place, _)| Request::new(view, job, place, &|name| names.get(name).copied()));
+            open.push(requests.map(|request| self.features.candidates(&request).count_ones(..)).max());
+        }
+        let mut order: Vec<usize> = (0..members.len()).collect();
+        order.sort_by_key(|place| {
+            let (job, spec) = (&members[*place], &members[*place].spec);
+            let whole = spec.sharing == Sharing::Exclusive;
+            (spec.nodelist.is_empty(), open[*place], spec.gres.is_empty(), !whole, Reverse(job.min_nodes))
+        });
+        order
     }
 
     /// The pass in which all of them start, tried in that order.
@@ -178,6 +198,7 @@ impl Pass<'_> {
         let reserves = members.iter().filter_map(|job| partition(job)).all(|place| self.reserves(place));
         let mut from = self.now;
         let mut reasons = Vec::new();
+        let order = self.most_particular_first(members);
         for _ in 0..MOST_TIMES {
             let mut trial = self.clone();
             trial.trial = Some(Trial::Later { from, reserves });
@@ -188,7 +209,6 @@ impl Pass<'_> {
                 trial.blocked.union_with(&blocked);
                 reason
             };
-            let order = most_particular_first(members);
             let mut found: Vec<(usize, Reason)> =
                 order.iter().copied().zip(order.iter().map(|place| why(&members[*place]))).collect();
             found.sort_unstable_by_key(|(place, _)| *place);
@@ -242,16 +262,6 @@ impl Pass<'_> {
         }
         Err(why.unwrap_or(Reason::Resources))
     }
-}
-
-/// The places of those that name nodes first, then of those that want nodes for themselves, then of those that want many.
-fn most_particular_first(members: &[Arc<JobView>]) -> Vec<usize> {
-    let mut order: Vec<usize> = (0..members.len()).collect();
-    order.sort_by_key(|place| {
-        let job = &members[*place];
-        (job.spec.nodelist.is_empty(), job.spec.sharing != Sharing::Exclusive, std::cmp::Reverse(job.min_nodes))
-    });
-    order
 }
 
 /// Why a group cannot be looked at: a component is held, waits for something, or is not back in the queue yet.
