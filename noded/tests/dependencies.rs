@@ -18,7 +18,10 @@ fn tasks_wait_for_their_counterparts_and_no_job_for_itself() {
     c.sh(&format!("scontrol release {first}_1")).ok();
     c.await_state(&format!("{second}_1"), "COMPLETED");
     assert_eq!(c.job_field(&format!("{first}_2"), "JobState").as_deref(), Some("PENDING"));
-    c.sh(&format!("scontrol release {first}")).ok();
+    // The task that is over is named, as Slurm does.
+    let a = c.sh(&format!("scontrol release {first}"));
+    let over = format!("{first}_1: Job/step already completing or completed\n{first}_2-3: No error\n");
+    assert_eq!((a.code, a.err), (1, over));
     c.await_state(&format!("{second}_3"), "COMPLETED");
     c.await_that("the task after the one that failed never starts", || {
         c.job_field(&format!("{second}_2"), "Reason").as_deref() == Some("DependencyNeverSatisfied")

@@ -80,8 +80,8 @@ impl File<'_> {
         let own = self.own();
         if head.is("BlockSizes") && self.plugin == "block" {
             if let Some(line) = self.sizes_line.replace(head.place.line) {
-                let wrong = SettingError::new(format!("BlockSizes is on line {line} already"));
-                report.error(&head.place, head.what(), wrong.suggest("keep one of them"));
+                let wrong = SettingError::new(format!("BlockSizes is on line {line} already; this one counts"));
+                report.warning(&head.place, head.what(), wrong.suggest("keep one of them"));
             }
             match sizes(&head.value) {
                 Ok(sizes) => self.sizes = sizes,
@@ -116,12 +116,12 @@ impl File<'_> {
     }
 }
 
-/// A key that a line has twice.
+/// A key that a line has twice: as in Slurm, the last counts.
 fn repeated(pairs: &[Pair], report: &mut ConfigReport) {
     for (at, pair) in pairs.iter().enumerate() {
         if pairs[..at].iter().any(|other| other.is(&pair.key)) {
-            let wrong = SettingError::new(format!("this line has {} already", pair.key));
-            report.error(&pair.place, pair.what(), wrong.suggest("write one list, with commas"));
+            let wrong = SettingError::new(format!("this line has {} already; the last counts", pair.key));
+            report.warning(&pair.place, pair.what(), wrong.suggest("write one list, with commas"));
         }
     }
 }

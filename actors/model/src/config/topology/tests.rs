@@ -243,12 +243,12 @@ fn said_of(name: &str, plugin: &str, text: &str) -> Vec<String> {
 fn what_is_written_twice_is_told() {
     assert_eq!(
         said_of("sizes-twice", "block", "BlockName=b Nodes=n[1-32]\nBlockSizes=32\nBlockSizes=16\n"),
-        ["3: error: BlockSizes=16: BlockSizes is on line 2 already (keep one of them)"]
+        ["3: warning: BlockSizes=16: BlockSizes is on line 2 already; this one counts (keep one of them)"]
     );
     let leaves = "SwitchName=s1 Nodes=n[1-16]\nSwitchName=s2 Nodes=n[17-32]\n";
     assert_eq!(
         said_of("key-twice", "tree", &format!("{leaves}SwitchName=r Switches=s1 Switches=s2\n")),
-        ["3: error: Switches=s2: this line has Switches already (write one list, with commas)"]
+        ["3: warning: Switches=s2: this line has Switches already; the last counts (write one list, with commas)"]
     );
     assert_eq!(
         said_of("parents", "tree", &format!("{leaves}SwitchName=r Switches=s[1-2]\nSwitchName=q Switches=s2,r\n")),
