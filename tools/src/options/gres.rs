@@ -123,10 +123,18 @@ fn request(typed: &Typed, counts: impl Fn(Source) -> bool) -> GresRequest {
     let gres = &typed.gres;
     let list = |of: &Option<Sourced<Vec<GresCount>>>| value(of, &counts).unwrap_or_default();
     let per_node = value(&gres.per_node, |_| true);
+    // Both tell of the GPUs of a task, a job's variables of the same: the later place counts.
+    let source = |of: &Option<Sourced<Vec<GresCount>>>| of.as_ref().map(|given| given.source).filter(|of| counts(*of));
+    let is_gpu = |one: &GresCount| one.name == GPU;
+    let mut more = list(&gres.tres_per_task);
     let mut per_task = list(&gres.gpus_per_task);
-    // A job says both of the GPUs of its tasks.
-    let more = list(&gres.tres_per_task);
-    per_task.extend(more.into_iter().filter(|one| gres.gpus_per_task.is_none() || one.name != GPU));
+    if more.iter().any(is_gpu) && source(&gres.tres_per_task) > source(&gres.gpus_per_task) {
+        per_task.clear();
+    }
+    if !per_task.is_empty() {
+        more.retain(|one| !is_gpu(one));
+    }
+    per_task.extend(more);
     let per_socket = list(&gres.gpus_per_socket);
     GresRequest {
         sockets: typed.layout.sockets_per_node.map(|sockets| sockets.value).filter(|_| !per_socket.is_empty()),
@@ -265,6 +273,20 @@ mod tests {
         assert_eq!(list(&asked.total), "gpu:1");
         let (asked, _) = of_step(&typed(Command::Srun, &env, "--gres=none").unwrap());
         assert!(asked.none);
+    }
+
+    #[test]
+    fn of_the_gpus_of_a_task_the_later_place_counts() {
+        let job = [("SLURM_GPUS_PER_TASK", "1"), ("SLURM_TRES_PER_TASK", "gres/gpu=1")];
+        let step = |args| list(&of_step(&typed(Command::Srun, &job, args).unwrap()).0.per_task);
+        assert_eq!(step("--tres-per-task=gres/gpu:2"), "gpu:2");
+        assert_eq!(step("--gpus-per-task=3"), "gpu:3");
+        assert_eq!(step("--tres-per-task=gres/nic:1"), "nic:1");
+        let of_job = |env, args| list(&of_job(&typed(Command::Sbatch, env, args).unwrap()).unwrap().per_task);
+        assert_eq!(of_job(&[("SBATCH_GPUS_PER_TASK", "1")], "--tres-per-task=gres/gpu:2"), "gpu:2");
+        assert_eq!(of_job(&[("SBATCH_GPUS_PER_TASK", "1")], "--tres-per-task=gres/nic:2"), "gpu:1,nic:2");
+        let tasks = [("SBATCH_TRES_PER_TASK", "gres/gpu=1,gres/nic=1")];
+        assert_eq!(of_job(&tasks, "--gpus-per-task=2"), "gpu:2,nic:1");
     }
 
     #[test]
