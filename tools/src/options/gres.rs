@@ -195,7 +195,11 @@ pub fn cpus_of_task(typed: &Typed) -> Option<u32> {
 pub fn of_step(typed: &Typed) -> (GresRequest, GresRequest) {
     let of_environment = |source| source == Source::Environment;
     let mut asked = request(typed, |source| !of_environment(source));
-    let GresRequest { per_task, tasks_per_gpu, .. } = request(typed, of_environment);
+    let GresRequest { mut per_task, tasks_per_gpu, .. } = request(typed, of_environment);
+    // A step that asked for nothing but the other GRES of its tasks would go without the GPUs that its job has in all.
+    if per_task.iter().all(|one| one.name != GPU) {
+        per_task.clear();
+    }
     // `--ntasks-per-gpu` of a job implies a binding for its steps (sbatch(1)), where nothing nearer says otherwise.
     if asked.tasks_per_gpu.is_none() && asked.per_task.is_empty() && per_task.is_empty() {
         asked.bind = asked.bind.or(tasks_per_gpu.map(GpuBind::Single));
@@ -299,6 +303,16 @@ mod tests {
         assert_eq!(bind(&shared, ""), Some(GpuBind::Single(2)));
         assert_eq!(bind(&shared, "--gpu-bind=closest"), Some(GpuBind::Closest));
         assert_eq!(bind(&shared, "--gpus-per-task=1"), None);
+    }
+
+    #[test]
+    fn a_plain_step_has_the_gpus_of_its_job_whatever_else_its_tasks_have() {
+        let step = |env: &[(&str, &str)]| of_step(&typed(Command::Srun, env, "").unwrap());
+        let job = [("SLURM_GPUS", "2"), ("SLURM_TRES_PER_TASK", "cpu=1,gres/nic=1")];
+        assert_eq!(step(&job), (GresRequest::default(), GresRequest::default()), "all that the job has");
+        assert_eq!(list(&step(&[("SLURM_TRES_PER_TASK", "gres/gpu=1,gres/nic=1")]).1.per_task), "gpu:1,nic:1");
+        let shared = [("SLURM_NTASKS_PER_GPU", "2"), ("SLURM_TRES_PER_TASK", "gres/nic=1")];
+        assert_eq!(step(&shared).0.bind, Some(GpuBind::Single(2)));
     }
 
     /// It tells of the same in two ways.
