@@ -30,6 +30,7 @@ pub const PER_HET_GROUP: &[&str] = &[
     "SLURM_GPUS",
     "SLURM_GPUS_PER_NODE",
     "SLURM_GPUS_PER_TASK",
+    SLURM_GPU_BIND,
     "SLURM_JOBID",
     "SLURM_JOB_ACCOUNT",
     "SLURM_JOB_CPUS_PER_NODE",
@@ -51,6 +52,7 @@ pub const PER_HET_GROUP: &[&str] = &[
     "SLURM_NTASKS_PER_GPU",
     "SLURM_NTASKS_PER_NODE",
     "SLURM_TASKS_PER_NODE",
+    SLURM_TRES_PER_TASK,
 ];
 
 // Variables that every command reads.
@@ -184,6 +186,8 @@ pub const SLURM_NTASKS_PER_SOCKET: &str = "SLURM_NTASKS_PER_SOCKET";
 pub const SLURM_CPUS_PER_TASK: &str = "SLURM_CPUS_PER_TASK";
 /// `--tres-per-task`; `cpu=N` when `--cpus-per-task` was given.
 pub const SLURM_TRES_PER_TASK: &str = "SLURM_TRES_PER_TASK";
+/// `--gpu-bind`, when given; also an input of `srun`.
+pub const SLURM_GPU_BIND: &str = "SLURM_GPU_BIND";
 /// `--threads-per-core`, when given.
 pub const SLURM_THREADS_PER_CORE: &str = "SLURM_THREADS_PER_CORE";
 /// `--mem` in MiB, when given or by default.

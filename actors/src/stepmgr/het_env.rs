@@ -61,6 +61,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use crate::stepmgr::{builders, env::batch_environment, run::RunFacts};
     use garrick_model::{
+        gres::{GpuBind, GresRequest},
         ids::{JobId, Sluid},
         messages::node::HetComponent,
         spec::{JobKind, JobSpec},
@@ -76,7 +77,8 @@ mod tests {
     #[test]
     fn the_leaders_script_is_told_of_every_component() {
         let mut facts = builders::run(JobKind::Batch, &[4, 2]);
-        let spec = JobSpec { tasks: Some(3), ..(*facts.spec).clone() };
+        let gres = GresRequest { bind: Some(GpuBind::Closest), ..GresRequest::default() };
+        let spec = JobSpec { tasks: Some(3), gres, ..(*facts.spec).clone() };
         facts.het = vec![HetComponent {
             job: JobId(facts.job.0 + 1),
             sluid: Sluid(99),
@@ -95,6 +97,8 @@ mod tests {
         assert_eq!(value(&facts, "SLURM_JOB_NODELIST_HET_GROUP_1"), Some(facts.nodes[1].name.clone()));
         assert_eq!(value(&facts, "SLURM_JOB_PARTITION_HET_GROUP_1").as_deref(), Some("gpu"));
         assert_eq!(value(&facts, "SLURM_NTASKS_HET_GROUP_1").as_deref(), Some("3"));
+        assert_eq!(value(&facts, "SLURM_GPU_BIND_HET_GROUP_0"), None);
+        assert_eq!(value(&facts, "SLURM_GPU_BIND_HET_GROUP_1").as_deref(), Some("closest"));
         facts.het.clear();
         assert_eq!(value(&facts, "SLURM_HET_SIZE"), None);
         assert_eq!(value(&facts, "SLURM_JOB_ID_HET_GROUP_0"), None);

@@ -13,7 +13,7 @@ use crate::{
     },
     output::{self, Console, Verbosity},
 };
-use garrick_model::{config, time::Timestamp};
+use garrick_model::{config, env_vars, time::Timestamp};
 use std::{
     collections::BTreeMap,
     env,
@@ -97,7 +97,7 @@ impl Startup {
     pub fn typed_in(&self, component: usize, group: u32) -> Result<Typed, i32> {
         let all = std::iter::once(&self.parsed).chain(&self.others);
         let options = all.skip(component).map(|parsed| parsed.options.as_slice()).next().unwrap_or_default();
-        let variable = |name: &str| of_group(&group.to_string(), name);
+        let variable = |name: &str| of_group(&group.to_string(), name, &|name| env::var_os(name));
         sources::lay_over(self.command, &[], &variable, options, Timestamp::now())
             .map_err(|error| tell_source(self.command, &self.console, &error))
     }
@@ -124,7 +124,7 @@ impl Startup {
         // A step of another component goes by how that one describes itself.
         let group = self.value("het-group").and_then(|group| group.to_str());
         let variable = |name: &str| match group {
-            Some(group) if sources::OF_THE_JOB.contains(&name) => of_group(group, name),
+            Some(group) if sources::OF_THE_JOB.contains(&name) => of_group(group, name, &|name| env::var_os(name)),
             _ => environment.get(OsStr::new(name)).cloned(),
         };
         let typed = sources::lay_over(self.command, script, &variable, &self.parsed.options, Timestamp::now())
@@ -168,12 +168,18 @@ impl Startup {
 
 /// A variable as a step in that component sees it: what is about the component has the component's name, but for the
 /// leader's own steps.
-fn of_group(group: &str, name: &str) -> Option<OsString> {
+fn of_group(group: &str, name: &str, variable: &dyn Fn(&str) -> Option<OsString>) -> Option<OsString> {
+    let plain = variable(name);
     if !sources::OF_THE_JOB.contains(&name) {
-        return env::var_os(name);
+        return plain;
     }
-    let own = env::var_os(format!("{name}_HET_GROUP_{group}"));
-    if group == "0" { own.or_else(|| env::var_os(name)) } else { own }
+    let of = |group: &str| variable(&format!("{name}_HET_GROUP_{group}"));
+    // Unlike how a component is laid out, this may be the wish of whoever wrote the script: where it is not the leader's.
+    if name == env_vars::SLURM_GPU_BIND && plain.is_some() && plain != of("0") {
+        return plain;
+    }
+    let own = of(group);
+    if group == "0" { own.or(plain) } else { own }
 }
 
 /// Where a component's words end and another's begin. A step's components each have a program of their own; a job's only
@@ -255,4 +261,28 @@ pub fn immediate_code() -> i32 {
 
 fn variable_code(name: &str) -> Option<i32> {
     env::var(name).ok()?.trim().parse().ok().filter(|code| (0..=255).contains(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_of_a_component_binds_to_gpus_as_that_says_or_as_the_user_does() {
+        let of = |group: &str, name: &str, set: &[(&str, &str)]| {
+            let variable = |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, v)| OsString::from(v));
+            of_group(group, name, &variable).and_then(|value| value.into_string().ok())
+        };
+        let bind = |group: &str, set: &[(&str, &str)]| of(group, "SLURM_GPU_BIND", set);
+        let jobs = ("SLURM_GPU_BIND_HET_GROUP_0", "closest");
+        let leaders = [("SLURM_GPU_BIND", "closest"), jobs];
+        assert_eq!((bind("0", &leaders).as_deref(), bind("1", &leaders)), (Some("closest"), None));
+        let both = [("SLURM_GPU_BIND", "closest"), jobs, ("SLURM_GPU_BIND_HET_GROUP_1", "single:2")];
+        assert_eq!(bind("1", &both).as_deref(), Some("single:2"));
+        let users = [("SLURM_GPU_BIND", "none"), jobs, ("SLURM_GPU_BIND_HET_GROUP_1", "single:2")];
+        assert_eq!((bind("0", &users).as_deref(), bind("1", &users).as_deref()), (Some("none"), Some("none")));
+        assert_eq!(bind("1", &users[..1]).as_deref(), Some("none"));
+        // How the leader is laid out says nothing of another.
+        assert_eq!(of("1", "SLURM_NTASKS", &[("SLURM_NTASKS", "4")]), None);
+    }
 }
