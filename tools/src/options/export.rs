@@ -84,7 +84,7 @@ pub fn environment(
 ) -> Result<Vec<EnvEntry>, OptionError> {
     let all: BTreeMap<Vec<u8>, Vec<u8>> = variables
         .map(|(name, value)| (name.into_vec(), value.into_vec()))
-        .filter(|(name, value)| whose == For::Step || !(of_the_surrounding_job(name) || binds_tasks(name, value)))
+        .filter(|(name, value)| whose == For::Step || !of_the_surrounding_job(name, value))
         .collect();
     // What most steps send, with nothing copied.
     let Some(export) = export.filter(|export| !export.eq_ignore_ascii_case("ALL")) else { return Ok(entries(all)) };
@@ -144,8 +144,9 @@ fn entries(variables: BTreeMap<Vec<u8>, Vec<u8>>) -> Vec<EnvEntry> {
 }
 
 /// True for variables that describe an allocation, a step or a task: whoever makes a new allocation takes them away.
-pub fn of_the_surrounding_job(name: &[u8]) -> bool {
-    OF_THE_SURROUNDING_JOB.iter().any(|known| known.as_bytes() == name)
+pub fn of_the_surrounding_job(name: &[u8], value: &[u8]) -> bool {
+    binds_tasks(name, value)
+        || OF_THE_SURROUNDING_JOB.iter().any(|known| known.as_bytes() == name)
         || OF_THE_SURROUNDING_JOB_FROM.iter().any(|beginning| name.starts_with(beginning.as_bytes()))
 }
 

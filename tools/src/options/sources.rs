@@ -17,7 +17,7 @@ pub const OF_THE_JOB: &[&str] = &[
     env_vars::SLURM_DISTRIBUTION,
     env_vars::SLURM_EXPORT_ENV,
     "SLURM_CPUS_PER_GPU",
-    "SLURM_GPU_BIND",
+    env_vars::SLURM_GPU_BIND,
     "SLURM_GPUS",
     "SLURM_GPUS_PER_NODE",
     "SLURM_GPUS_PER_TASK",
@@ -178,11 +178,11 @@ fn apply_variables(
 }
 
 /// A task finds the masks that it and those beside it are bound to: of what it starts in its turn these are no wish, only
-/// how much is said of it is.
+/// how much is said of it is. Where something took the list away, these masks are a task's too.
 fn wished_binding(value: OsString, list: Option<OsString>) -> OsString {
     let own = |text: &str| {
         let (verbosity, masks) = text.split_once(",mask_cpu:")?;
-        list.filter(|list| list == masks).map(|_| OsString::from(verbosity))
+        list.is_none_or(|list| list == masks).then(|| OsString::from(verbosity))
     };
     value.to_str().and_then(own).unwrap_or(value)
 }
@@ -366,6 +366,7 @@ mod tests {
         };
         assert_eq!(wished("verbose,mask_cpu:0x1,0x2", Some("0x1,0x2")), "verbose");
         assert_eq!(wished("quiet,mask_cpu:0x1", Some("0x2")), "quiet,mask_cpu:0x1", "somebody wrote it");
+        assert_eq!(wished("quiet,mask_cpu:0x1", None), "quiet");
         assert_eq!(wished("verbose,none", Some("")), "verbose,none");
         assert_eq!(wished("cores", None), "cores");
     }

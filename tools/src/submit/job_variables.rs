@@ -81,7 +81,14 @@ pub fn of_components(components: &[Arc<JobView>], around: &Surroundings<'_>) -> 
 
 /// Names in this process's environment that belong to a surrounding job, which the command must not inherit.
 pub fn to_remove() -> Vec<OsString> {
-    std::env::vars_os().map(|(name, _)| name).filter(|name| export::of_the_surrounding_job(name.as_bytes())).collect()
+    of_surroundings(std::env::vars_os())
+}
+
+fn of_surroundings(variables: impl Iterator<Item = (OsString, OsString)>) -> Vec<OsString> {
+    variables
+        .filter(|(name, value)| export::of_the_surrounding_job(name.as_bytes(), value.as_bytes()))
+        .map(|(name, _)| name)
+        .collect()
 }
 
 #[cfg(test)]
@@ -214,6 +221,14 @@ mod tests {
             conf_path: Some("/etc/slurm.conf".to_owned()),
             zone: jiff::tz::TimeZone::UTC,
         }
+    }
+
+    #[test]
+    fn the_command_is_not_bound_as_the_task_that_asks_for_its_job() {
+        let removed = |set: &[(&str, &str)]| of_surroundings(set.iter().map(|(n, v)| (n.into(), v.into())));
+        let task = [("A", "b"), ("SLURM_CPU_BIND", "quiet,mask_cpu:0x1"), ("SLURM_CPU_BIND_LIST", "0x1")];
+        assert_eq!(removed(&task), ["SLURM_CPU_BIND", "SLURM_CPU_BIND_LIST"]);
+        assert!(removed(&[("SLURM_CPU_BIND", "verbose,cores")]).is_empty(), "a wish of the user");
     }
 
     #[test]
