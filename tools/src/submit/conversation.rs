@@ -105,7 +105,7 @@ pub struct Conversation {
     sluid: Option<Sluid>,
     /// Output of the tasks passes through here.
     relays_output: bool,
-    /// The connection broke while the step ran.
+    /// The connection broke, and the step was not heard to start since.
     parted: bool,
 }
 
@@ -194,6 +194,8 @@ impl Conversation {
                     out.push(Effect::Info(format!("Step created for {}", self.step_text())));
                 }
                 self.phase = Phase::Running;
+                // All that it says is heard.
+                self.parted = false;
                 // The tasks read for themselves. Handed output needs nothing: none comes.
                 self.behaviour.relays_input &= !layout.handed[0];
                 let handed = [(1, &self.behaviour.output), (2, &self.behaviour.error)];
@@ -283,7 +285,8 @@ impl Conversation {
     /// once more.
     pub fn parted(&mut self, cause: &str, out: &mut Vec<Effect>) -> Option<CommandToStepMgr> {
         let step = self.step.zip(self.sluid).filter(|_| matches!(self.phase, Phase::Running | Phase::Ending));
-        self.parted |= step.is_some();
+        // A step that was not heard to start may have begun, and its output be lost on the way.
+        self.parted = true;
         self.input_under_way = 0;
         let todo = if step.is_some() { "asking how the step ended" } else { "retrying" };
         let text = format!("Lost contact with the step manager of {} ({cause}); {todo}", self.step_text());

@@ -334,6 +334,28 @@ fn a_command_that_waits_for_its_step_asks_again_and_one_with_a_step_asks_how_it_
     assert_eq!(talk.says(finished(0, None, StepState::Completed)), [missing, Effect::End(1)]);
 }
 
+/// What its step manager said of it was under way when the connection broke.
+#[test]
+fn a_step_that_began_and_ended_unheard_is_not_one_without_output() {
+    let accepted = || StepMgrToCommand::Accepted { step: STEP, sluid: Sluid(1), warnings: vec![] };
+    for queued in [false, true] {
+        let mut talk = Talk::new(behaviour());
+        if queued {
+            talk.says(StepMgrToCommand::Queued { reason: Reason::Resources });
+        }
+        assert_eq!(talk.conversation.parted("closed", &mut Vec::new()), None);
+        talk.says(accepted());
+        let missing = error("StepId=512.0: output of the step may be missing: its step manager was lost");
+        assert_eq!(talk.says(finished(0, None, StepState::Completed)), [missing, Effect::End(1)]);
+    }
+    let mut talk = Talk::new(behaviour());
+    talk.conversation.parted("closed", &mut Vec::new());
+    talk.says(accepted());
+    let layout = StepLayout { nodes: vec!["n1".to_owned()], ranks: vec![vec![0]], handed: [false; 3] };
+    talk.says(StepMgrToCommand::Started(layout));
+    assert_eq!(talk.says(finished(0, None, StepState::Completed)), [Effect::End(0)], "it began after that");
+}
+
 #[test]
 fn a_step_whose_tasks_had_their_commands_files_ends_as_it_did() {
     let ended = |exit| {
