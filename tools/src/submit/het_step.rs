@@ -5,7 +5,7 @@
 use super::{
     allocation_wait, het,
     job_variables::{self, Surroundings},
-    manager,
+    manager::{self, Look},
     parts::{Parts, common_number},
     sbatch,
     signals::Signals,
@@ -292,10 +292,7 @@ fn in_own_job(
         let operands = startup.operands_of(at).to_vec();
         components.push(Component { job: view.id, typed: srun::fitted(&typed, view), operands });
     }
-    let reach = |job| {
-        let place = manager::locate(cluster, console, job)?;
-        manager::reach_at(cluster, console, &place)
-    };
+    let reach = |job| manager::find(cluster, console, job, Look::Patient);
     let first = views.first().map_or_else(|| first.clone(), |view| srun::fitted(first, view));
     step(console, leader, &first, components, &submitter, &reach, signals)
 }

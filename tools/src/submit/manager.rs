@@ -80,11 +80,31 @@ impl Around {
     }
 }
 
+/// How long a step manager is looked for that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look {
+    /// For as long as one that was killed needs to be back.
+    Patient,
+    /// Once: whoever asks does so again.
+    Once,
+}
+
 /// Reaches the step manager of `job`. `conf` is the `--conf` option.
 pub fn reach(conf: Option<&Path>, console: &Console, job: JobId) -> Answer<DoorClient> {
+    look_for(conf, console, job, Look::Patient)
+}
+
+/// As [`reach`].
+pub fn look_for(conf: Option<&Path>, console: &Console, job: JobId, look: Look) -> Answer<DoorClient> {
     let named = Named::read(job, |name| env::var(name).ok());
     if let Some(door) = &named.door {
-        match own_door(door, console) {
+        let reached = match look {
+            Look::Patient => own_door(door, console),
+            Look::Once => connect(door, console, &[]),
+        };
+        match reached {
+            // It may be on its way back. A newer one does not know what is asked.
+            Err(ClusterError::Door(error)) if look == Look::Once && error.is_deserted() => return Err(error.into()),
             // The manager named by the environment is gone; there may be a newer one.
             Err(ClusterError::Door(error)) if error.is_absent() => {}
             result => return result,
@@ -94,8 +114,16 @@ pub fn reach(conf: Option<&Path>, console: &Console, job: JobId) -> Answer<DoorC
     if let Some((node, address)) = named.elsewhere {
         return cluster.connect_through(console.program(), TunnelTo { address, node, job: job.0 });
     }
-    let place = locate(&cluster, console, job)?;
-    reach_at(&cluster, console, &place)
+    find(&cluster, console, job, look)
+}
+
+/// Asks the controller for a job's step manager and reaches it.
+pub fn find(cluster: &Cluster, console: &Console, job: JobId, look: Look) -> Answer<DoorClient> {
+    let place = match look {
+        Look::Patient => locate(cluster, console, job)?,
+        Look::Once => place(cluster.ask(console.program(), &CommandRequest::LocateStepManager { job })?)?,
+    };
+    reach_at(cluster, console, &place)
 }
 
 /// Reaches the step manager of the job around this process, if that is `job`, at the door that its environment names, and
@@ -128,7 +156,11 @@ fn own_door(door: &Path, console: &Console) -> Answer<DoorClient> {
 
 /// Asks the controller where a job's step manager is.
 pub fn locate(cluster: &Cluster, console: &Console, job: JobId) -> Answer<StepManagerPlace> {
-    match patience::ask(cluster, console, &CommandRequest::LocateStepManager { job })? {
+    place(patience::ask(cluster, console, &CommandRequest::LocateStepManager { job })?)
+}
+
+fn place(reply: CommandReply) -> Answer<StepManagerPlace> {
+    match reply {
         CommandReply::StepManager(place) => Ok(place),
         _ => Err(ClusterError::Unexpected("asked for a step manager's place")),
     }

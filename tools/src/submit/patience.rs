@@ -11,7 +11,7 @@ use garrick_model::{
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
 };
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// First pause where the daemon names none.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
@@ -25,6 +25,28 @@ const ATTEMPTS_WHEN_LOST: u32 = 2;
 
 /// Tries to reach a step manager again that was there before.
 const TRIES_WHEN_LOST: u32 = 6;
+/// The last of them begins within this time, however long the others took.
+const LOOKED_FOR_WHEN_LOST: Duration = Duration::from_secs(20);
+
+/// Contact with a step manager that was lost, until something is heard of it again.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Lost {
+    times: u32,
+    since: Option<Instant>,
+}
+
+impl Lost {
+    /// Once more: the pause before the next look.
+    pub fn again(&mut self) -> Option<Duration> {
+        self.times += 1;
+        when_lost(self.times, self.since.get_or_insert_with(Instant::now).elapsed(), random())
+    }
+
+    /// It is lost.
+    pub const fn is_so(&self) -> bool {
+        self.times > 0
+    }
+}
 
 /// What to do after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +72,11 @@ pub fn after(error: &ClusterError, attempt: u32, random: u64) -> Next {
     Next::Pause(jittered(pause.saturating_mul(1 << (attempt - 1).min(6)).min(LONGEST_PAUSE), random))
 }
 
-/// Pause before a step manager that was lost is looked for, the `lost`-th time in a row; `None`: it is not coming back. Some
-/// fifteen seconds in all, in which one that was killed is there again.
-pub fn when_lost(lost: u32, random: u64) -> Option<Duration> {
-    (lost <= TRIES_WHEN_LOST).then(|| jittered(FIRST_PAUSE.saturating_mul(1 << lost.saturating_sub(1)), random))
+/// Pause before a step manager that was lost `looked` ago is looked for, the `lost`-th time in a row; `None`: it is not coming
+/// back. Some fifteen seconds in all, in which one that was killed is there again.
+fn when_lost(lost: u32, looked: Duration, random: u64) -> Option<Duration> {
+    (lost <= TRIES_WHEN_LOST && looked < LOOKED_FOR_WHEN_LOST)
+        .then(|| jittered(FIRST_PAUSE.saturating_mul(1 << lost.saturating_sub(1)), random))
 }
 
 /// Between one and one and a half times `pause`.
@@ -128,10 +151,16 @@ mod tests {
 
     #[test]
     fn a_lost_step_manager_has_some_seconds_to_come_back() {
-        let pauses: Vec<Duration> = (1..).map_while(|lost| when_lost(lost, 0)).collect();
+        let pauses: Vec<Duration> = (1..).map_while(|lost| when_lost(lost, Duration::ZERO, 0)).collect();
         assert_eq!((pauses.len(), pauses[0]), (6, FIRST_PAUSE));
         let all: Duration = pauses.iter().sum();
         assert!(all > Duration::from_secs(10) && all < Duration::from_secs(20), "{all:?}");
+    }
+
+    #[test]
+    fn looks_that_take_long_do_not_make_it_more_time() {
+        assert_eq!(when_lost(2, Duration::from_secs(20), 0), None);
+        assert!(when_lost(2, Duration::from_secs(19), 0).is_some());
     }
 
     #[test]

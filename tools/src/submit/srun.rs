@@ -6,7 +6,7 @@ use super::{
     conversation::Behaviour,
     het, het_step,
     launch::Launch,
-    manager,
+    manager::{self, Look},
     minibatch::{
         combinations,
         list::{self, ListRequest},
@@ -92,7 +92,14 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
             let submitter = submitter::look(Command::Srun, args, &typed, For::Step, site).map_err(wrong)?;
             resolve(&mut work, &submitter);
             if typed.asynchronous || typed.batch {
-                one::run(&typed, job, submitter, work, &|| manager::reach(typed.conf.as_deref(), console, job), console)
+                one::run(
+                    &typed,
+                    job,
+                    submitter,
+                    work,
+                    &|look| manager::look_for(typed.conf.as_deref(), console, job, look),
+                    console,
+                )
             } else {
                 inside(&typed, console, job, submitter, work)
             }
@@ -130,7 +137,7 @@ fn from_file(typed: &Typed, console: &Console, args: &[OsString]) -> Result<i32,
     let Some(Sourced { value: job, .. }) = typed.jobid else { return Err(no_job(console)) };
     let submitter = submitter::look(Command::Srun, args, typed, For::Step, &PropagateLimits::All)
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
-    let reach = || manager::reach(typed.conf.as_deref(), console, job);
+    let reach = |look| manager::look_for(typed.conf.as_deref(), console, job, look);
     list::run(ListRequest { typed, job, submitter, reach: &reach, console })
 }
 
@@ -203,7 +210,7 @@ fn is_executable(file: &Path) -> bool {
 fn inside(typed: &Typed, console: &Console, job: JobId, submitter: Submitter, work: StepWork) -> Result<i32, i32> {
     let signals = block_signals(console)?;
     let (spec, plan) = attended_spec(typed, console, submitter, work)?;
-    let reach = || manager::reach(typed.conf.as_deref(), console, job);
+    let reach = |look| manager::look_for(typed.conf.as_deref(), console, job, look);
     converse(typed, console, job, &reach, spec, &plan, &signals)
 }
 
@@ -280,10 +287,7 @@ fn in_own_allocation(
 ) -> Result<i32, i32> {
     let job = view.id;
     let (spec, plan) = attended_spec(typed, console, submitter, work)?;
-    let reach = || {
-        let place = manager::locate(cluster, console, job)?;
-        manager::reach_at(cluster, console, &place)
-    };
+    let reach = |look| manager::find(cluster, console, job, look);
     converse(typed, console, job, &reach, spec, &plan, signals)
 }
 
@@ -329,12 +333,12 @@ fn converse(
     typed: &Typed,
     console: &Console,
     job: JobId,
-    reach: &dyn Fn() -> Answer<DoorClient>,
+    reach: &dyn Fn(Look) -> Answer<DoorClient>,
     spec: StepSpec,
     plan: &StreamPlan,
     signals: &Signals,
 ) -> Result<i32, i32> {
-    let mut door = reach().map_err(|error| {
+    let mut door = reach(Look::Patient).map_err(|error| {
         manager::tell(console, job, &error);
         startup::exit_code(1)
     })?;

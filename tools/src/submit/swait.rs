@@ -2,8 +2,8 @@
 //! told so, and asks once.
 
 use super::{
-    manager::{self, Around},
-    patience,
+    manager::{self, Around, Look},
+    patience::Lost,
     signals::Signals,
     srun,
     startup::{self, Startup},
@@ -67,28 +67,28 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let wanted = wanted(startup.operands(), typed.steps.as_deref(), |name| env::var(name).ok())
         .map_err(|error| startup::tell_option(Command::Swait, console, &error))?;
     let mut wait = Wait::new(&typed, console);
-    let mut lost = 0;
+    let mut lost = Lost::default();
     loop {
-        let error = match manager::reach(typed.conf.as_deref(), console, wanted.job) {
+        let look = if lost.is_so() { Look::Once } else { Look::Patient };
+        let error = match manager::look_for(typed.conf.as_deref(), console, wanted.job, look) {
             Ok(door) => match wait.at(door, &wanted.steps) {
                 Waited::Over(code) => return Ok(code),
                 Waited::Lost { error, answered } => {
-                    lost = if answered { 0 } else { lost };
+                    lost = if answered { Lost::default() } else { lost };
                     ClusterError::Door(error)
                 }
             },
             Err(error) if matches!(error.refusal(), Some(Refusal::AlreadyDone)) => {
                 return already_over(&typed, console, &wanted);
             }
-            Err(error) if lost == 0 => {
+            Err(error) if !lost.is_so() => {
                 manager::tell(console, wanted.job, &error);
                 return Err(startup::exit_code(1));
             }
             Err(error) => error,
         };
         // One that was killed comes back, with its queue.
-        lost += 1;
-        let Some(pause) = patience::when_lost(lost, patience::random()).filter(|_| error.is_passing()) else {
+        let Some(pause) = lost.again().filter(|_| error.is_passing()) else {
             wait.bar = None;
             error.details().iter().for_each(|line| console.error(line));
             console.error(format_args!("Lost contact with the step manager of job {}: {error}", wanted.job));

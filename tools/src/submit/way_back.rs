@@ -1,6 +1,6 @@
 //! The way back to a step manager that was lost: one that was killed is there again within moments and knows its steps.
 
-use super::{launch::Launch, patience, signals::Signals};
+use super::{launch::Launch, manager::Look, patience::Lost, signals::Signals};
 use crate::cluster::{Answer, ClusterError};
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::messages::step::CommandToStepMgr;
@@ -14,11 +14,11 @@ use std::{
 /// How to get there, and what was asked for.
 pub struct WayBack<'a> {
     /// Connects.
-    reach: &'a dyn Fn() -> Answer<DoorClient>,
+    reach: &'a dyn Fn(Look) -> Answer<DoorClient>,
     /// The request, for a step that did not begin.
     launch: Launch,
-    /// Connections lost since something was heard.
-    lost: u32,
+    /// Since something was heard.
+    lost: Lost,
 }
 
 impl fmt::Debug for WayBack<'_> {
@@ -43,19 +43,20 @@ pub const fn is_worth_trying(error: &DoorError) -> bool {
 
 impl<'a> WayBack<'a> {
     /// For a request that is under way.
-    pub const fn new(reach: &'a dyn Fn() -> Answer<DoorClient>, launch: Launch) -> Self {
-        Self { reach, launch, lost: 0 }
+    pub fn new(reach: &'a dyn Fn(Look) -> Answer<DoorClient>, launch: Launch) -> Self {
+        Self { reach, launch, lost: Lost::default() }
     }
 
     /// Connects again, and asks what became of a step that began, or for one that did not once more.
     pub fn go(&mut self, began: Option<&CommandToStepMgr>, signals: &Signals) -> Result<DoorClient, NoWay> {
         let mut last = None;
         loop {
-            self.lost += 1;
-            let Some(pause) = patience::when_lost(self.lost, patience::random()) else { return Err(NoWay::Gone(last)) };
+            let Some(pause) = self.lost.again() else { return Err(NoWay::Gone(last)) };
             self::pause(pause, signals).map_err(NoWay::Interrupted)?;
             match self.attempt(began) {
                 Ok(door) => return Ok(door),
+                // One that does not answer in time is not waited for as long again.
+                Err(error @ ClusterError::Door(DoorError::Timeout { .. })) => return Err(NoWay::Gone(Some(error))),
                 Err(error) if error.is_passing() => last = Some(error),
                 Err(error) => return Err(NoWay::Gone(Some(error))),
             }
@@ -63,12 +64,12 @@ impl<'a> WayBack<'a> {
     }
 
     /// The step manager says something.
-    pub const fn heard(&mut self) {
-        self.lost = 0;
+    pub fn heard(&mut self) {
+        self.lost = Lost::default();
     }
 
     fn attempt(&self, began: Option<&CommandToStepMgr>) -> Answer<DoorClient> {
-        let mut door = (self.reach)()?;
+        let mut door = (self.reach)(Look::Once)?;
         match began {
             Some(question) => door.send(question)?,
             None => self.launch.send(&mut door)?,

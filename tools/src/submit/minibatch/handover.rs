@@ -4,7 +4,11 @@
 use crate::{
     cluster::{Answer, ClusterError},
     output::Console,
-    submit::{patience, signals::Signals},
+    submit::{
+        manager::Look,
+        patience::{self, Lost},
+        signals::Signals,
+    },
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{
@@ -49,7 +53,7 @@ pub enum Handed {
 }
 
 /// How to get to the step manager.
-pub type Reach<'a> = &'a dyn Fn() -> Answer<DoorClient>;
+pub type Reach<'a> = &'a dyn Fn(Look) -> Answer<DoorClient>;
 
 /// A conversation that outlives its connection.
 pub struct Handover<'a> {
@@ -81,14 +85,14 @@ enum Got {
 impl<'a> Handover<'a> {
     /// Connects. `signals`: those that end it, if they are not left to the kernel.
     pub fn begin(reach: Reach<'a>, console: &'a Console, signals: Option<&'a Signals>) -> Answer<Self> {
-        let door = Some(reach()?);
+        let door = Some(reach(Look::Patient)?);
         Ok(Self { reach, console, signals, door, said: false, warned: Vec::new(), interrupted: None })
     }
 
     /// Hands a batch over and waits for the answer.
     pub fn hand_over(&mut self, batch: StepBatch) -> Handed {
         let request = CommandToStepMgr::Enqueue { request: RequestId::random(), batch: Box::new(batch) };
-        let (mut busy, mut lost) = (0, 0);
+        let (mut busy, mut lost) = (0, Lost::default());
         // Once it was sent on a connection that broke, it may have been accepted.
         let mut sent = false;
         loop {
@@ -101,7 +105,7 @@ impl<'a> Handover<'a> {
                     return Handed::Answered { given, declined };
                 }
                 Ok(Got::Message(StepMgrToCommand::Refused(Refusal::RetryAfter { after }))) => {
-                    (sent, lost) = (false, 0);
+                    (sent, lost) = (false, Lost::default());
                     busy += 1;
                     self.say(Refusal::RetryAfter { after });
                     let grown = after.saturating_mul(1 << (busy / 4u32).min(6));
@@ -123,8 +127,7 @@ impl<'a> Handover<'a> {
                 }
                 Err(error) => error,
             };
-            lost += 1;
-            match patience::when_lost(lost, patience::random()).filter(|_| error.is_passing()) {
+            match lost.again().filter(|_| error.is_passing()) {
                 Some(pause) => {
                     self.say(format_args!("Lost contact with the step manager ({})", cause(&error)));
                     self.pause(pause);
@@ -154,7 +157,7 @@ impl<'a> Handover<'a> {
 
     fn attempt(&mut self, request: &CommandToStepMgr) -> Answer<Got> {
         if self.door.is_none() {
-            self.door = Some((self.reach)()?);
+            self.door = Some((self.reach)(Look::Once)?);
         }
         let Some(door) = &mut self.door else { return Err(ClusterError::Unexpected("asked to queue steps")) };
         if let Err(error) = door.enqueue(request) {
