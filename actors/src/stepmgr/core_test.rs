@@ -1008,6 +1008,23 @@ fn a_launch_failure_whose_report_was_lost_is_one_for_the_next_step_manager_too()
     assert_eq!(said(&company), (2, false));
 }
 
+/// It was killed just after it had noted why the script could not be tried: the next one had the script run after all.
+#[test]
+fn a_launch_failure_on_record_keeps_the_next_step_manager_from_running_the_script() {
+    let mut company = Company::new(run(JobKind::Batch, &[1]), StepMgrConfig::default());
+    company.shepherd_up(0);
+    let noted = StepEvent::LaunchFailed { detail: "write /spool: No space left on device".to_owned() };
+    company.journal.push(noted);
+    company.restart_manager();
+    company.settle();
+    assert_eq!(company.spawned.get(&(StepKey::BATCH, 0)), None);
+    let reports = company.job_reports();
+    let [.., StepdReport::LaunchFailed { reason, detail }, StepdReport::Gone] = &reports[..] else {
+        panic!("{reports:?}");
+    };
+    assert_eq!((reason, detail.as_str()), (&Reason::JobLaunchFailure, "write /spool: No space left on device"));
+}
+
 /// The controller had acknowledged all ends of steps, and was killed before the job ended: it counted none.
 #[test]
 fn the_numbers_of_steps_are_said_once_more_behind_the_end_of_the_job() {

@@ -69,11 +69,20 @@ impl StepMgrCore {
             self.end_job(now, state, reason, exit, StepEnd::Job(state), out);
         } else if let Some(batch) = self.ledger.batch.clone() {
             self.batch_over(now, &batch, out);
+        } else if self.ledger.launch_failure.is_some() {
+            self.end_unlaunched(now, out);
         }
         for slot in self.ledger.lost.clone() {
             self.unsure_on(now, NodeSlot(slot), out);
         }
         self.end_for_lost_nodes(now, out);
+    }
+
+    /// That the script could not be tried is on record, and a crash kept the job's end from being.
+    fn end_unlaunched(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
+        self.phase = RunPhase::Running;
+        let (state, exit) = (JobState::Failed, ExitStatus { code: 1, signal: None });
+        self.end_job(now, state, Reason::JobLaunchFailure, exit, StepEnd::Job(state), out);
     }
 
     /// The loss of a node is on record, and a crash kept the job's end from being: it ends now.
@@ -349,7 +358,8 @@ impl StepMgrCore {
             let result = StepResult { ended: Some(StepEnd::ExitUnknown), ..self.unheld(key) };
             return self.step_over(now, result, out);
         }
-        if found.is_empty() && key != StepKey::BATCH {
+        // The script of a job that is ending is not begun any more.
+        if found.is_empty() && (key != StepKey::BATCH || !self.phase.takes_steps()) {
             return self.not_started(now, key, out);
         }
         let (row, attempt) = (record.row, record.attempt);
