@@ -242,7 +242,7 @@ impl Plan {
         Err(Failure { stage: Stage::Exec, index: 0, errno })
     }
 
-    /// Whether anybody reads it is not this task's concern.
+    /// Whether anybody reads it is not this task's concern: it is left unsaid where it would have to wait.
     fn say(&self) {
         let Some([before, behind]) = &self.says else { return };
         let mut left = call(libc::SYS_getpid, [0; 4]).unwrap_or_default();
@@ -255,6 +255,9 @@ impl Plan {
         }
         let part = |bytes: &[u8]| libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
         let parts = [part(before), part(&digits[at..]), part(behind)];
+        if !takes_a_line() {
+            return;
+        }
         let _ = call(libc::SYS_writev, [2, parts.as_ptr() as usize, parts.len(), 0]);
     }
 
@@ -266,6 +269,17 @@ impl Plan {
             }
         }
     }
+}
+
+/// A line can be written to descriptor 2 without waiting: the parent, which starts all tasks of the job here, waits with this
+/// child. Nor is anything written that nobody will read: the signal of it would end the task.
+fn takes_a_line() -> bool {
+    let mut asked = libc::pollfd { fd: 2, events: libc::POLLOUT, revents: 0 };
+    let (asked, at_once) = (&raw mut asked, libc::timespec { tv_sec: 0, tv_nsec: 0 });
+    // Not every architecture has `poll`.
+    let args = [asked as usize, 1, &raw const at_once as usize, 0];
+    // SAFETY: it is this function's own.
+    call(libc::SYS_ppoll, args).is_ok() && unsafe { asked.read_volatile() }.revents == libc::POLLOUT
 }
 
 /// These signals back to their default, then all let through: programs expect both. A handler, and so a signal that was let

@@ -9,7 +9,7 @@ use std::{
     borrow::Cow,
     ffi::{CStr, CString},
     fs::File,
-    io::Read,
+    io::{Read, Write},
     os::{fd::AsFd, unix::fs::PermissionsExt},
 };
 
@@ -119,6 +119,32 @@ fn what_is_said_comes_before_the_program_with_its_process_id() {
         let (pid, _) = output(method, spec);
         drop(into);
         assert_eq!(io::read_to_string(stderr).unwrap(), format!("task [{}]: set\n", pid.trim()));
+    }
+}
+
+/// Whoever starts the tasks of a job waits with each of them.
+#[test]
+fn what_finds_no_room_or_no_reader_is_left_unsaid() {
+    let says = || Some([Cow::Borrowed(b"task [".as_slice()), Cow::Borrowed(b"]: set\n".as_slice())]);
+    for method in METHODS {
+        let (mut stderr, mut into) = io::pipe().unwrap();
+        let size = nix::fcntl::fcntl(&into, nix::fcntl::FcntlArg::F_GETPIPE_SZ).unwrap();
+        into.write_all(&vec![b'x'; usize::try_from(size).unwrap()]).unwrap();
+        let mut spec = shell("echo runs");
+        spec.says = says();
+        spec.stdio[2] = Some(into.as_fd());
+        assert_eq!(output(method, spec).0, "runs\n", "{method:?}");
+        drop(into);
+        let mut text = String::new();
+        stderr.read_to_string(&mut text).unwrap();
+        assert!(!text.contains("task"));
+
+        let (stderr, into) = io::pipe().unwrap();
+        drop(stderr);
+        let mut spec = shell("echo runs");
+        spec.says = says();
+        spec.stdio[2] = Some(into.as_fd());
+        assert_eq!(output(method, spec).0, "runs\n", "{method:?}");
     }
 }
 
