@@ -143,10 +143,14 @@ impl RunWorld {
     fn start(&self, run: RunKey) -> Result<(u32, OwnedFd), String> {
         let folder = self.spool.run(run);
         StepdOrders::confirm(&folder).map_err(|e| e.to_string())?;
-        let life = self.spool.take_life(run).map_err(|e| e.to_string())?;
-        let life = life.ok_or("a stepd of this run lives already")?;
+        let started = match self.spool.take_life(run) {
+            Ok(Some(life)) => self.start_stepd(run, &life),
+            // Its orders are that one's.
+            Ok(None) => return Err("a stepd of this run lives already".into()),
+            Err(e) => Err(e.to_string()),
+        };
         // A run that is reported as not started is not to be taken up by the next agent, should this one die now.
-        self.start_stepd(run, &life).map_err(|why| match StepdOrders::withdraw(&folder) {
+        started.map_err(|why| match StepdOrders::withdraw(&folder) {
             Ok(()) => why,
             Err(e) => format!("{why}; {e}"),
         })
