@@ -79,13 +79,15 @@ struct Class {
 struct Index {
     room: Room,
     length: Duration,
-    /// In order, and few of all that there may be: pictures are copied, and so are these.
-    slots: Vec<(u16, Vec<u32>)>,
+    /// In parts, of which copies of the picture copy what they change.
+    slots: Vec<Rc<Vec<Vec<u32>>>>,
 }
 
 /// Length of a slot, milliseconds, and how many there are: four weeks, and all that is later.
 const SLOT: i64 = 600_000;
-const SLOTS: usize = 4_032;
+const SLOTS: usize = PARTS * PART;
+const PARTS: usize = 63;
+const PART: usize = 64;
 /// Lengths that have an index, minutes: each search uses the longest that is not longer than its own.
 const LENGTHS: [u64; 12] = [0, 10, 30, 60, 120, 240, 480, 960, 1440, 2880, 5760, 11_520];
 
@@ -243,7 +245,7 @@ impl Horizon {
             }
         };
         for (index, slot) in self.kinds[kind as usize].indexes.iter_mut().zip(slots) {
-            index.put(slot, place);
+            index.at(slot).push(place);
         }
         self.known.insert((kind, steps), place);
         place
@@ -360,11 +362,17 @@ impl Together {
 }
 
 impl Index {
-    fn put(&mut self, slot: u16, class: u32) {
-        match self.slots.binary_search_by_key(&slot, |(known, _)| *known) {
-            Ok(at) => self.slots[at].1.push(class),
-            Err(at) => self.slots.insert(at, (slot, vec![class])),
-        }
+    fn new(room: Room, length: Duration) -> Self {
+        let none = Rc::new(vec![Vec::new(); PART]);
+        Self { room, length, slots: std::iter::repeat_n(none, PARTS).collect() }
+    }
+
+    fn is_empty(&self, slot: u16) -> bool {
+        self.slots[usize::from(slot) / PART][usize::from(slot) % PART].is_empty()
+    }
+
+    fn at(&mut self, slot: u16) -> &mut Vec<u32> {
+        &mut Rc::make_mut(&mut self.slots[usize::from(slot) / PART])[usize::from(slot) % PART]
     }
 
     /// Where a class with these steps belongs.

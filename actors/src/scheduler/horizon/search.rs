@@ -1,7 +1,7 @@
 //! The earliest time at which nodes together have room for a request.
 
 use super::{
-    Class, Eyes, Found, Horizon, Index, Kind, LENGTHS, NEVER, SLOT, Slot, index,
+    Class, Eyes, Found, Horizon, Index, Kind, LENGTHS, NEVER, SLOT, SLOTS, Slot, index,
     window::{Room, Sought, common_cpus, counts_by_gpus},
 };
 use crate::scheduler::{
@@ -40,11 +40,11 @@ impl Horizon {
         if known.is_some() {
             return known;
         }
-        let mut new = Index { room, length, slots: Vec::new() };
+        let mut new = Index::new(room, length);
         let place = self.kinds[kind].indexes.len();
         for (number, class) in self.classes.iter_mut().enumerate().filter(|(_, c)| c.kind as usize == kind) {
             let slot = new.slot(&class.brief, self.origin);
-            new.put(slot, index(number));
+            new.at(slot).push(index(number));
             class.slots.push(slot);
         }
         self.kinds[kind].indexes.push(new);
@@ -71,13 +71,15 @@ impl Horizon {
                 continue;
             };
             let mut bound = NEVER;
-            for nth in 0..self.kinds[kind].indexes[place].slots.len() {
-                let (slot, entries) = &mut self.kinds[kind].indexes[place].slots[nth];
-                let slot = *slot;
+            for slot in (0..).take(SLOTS) {
                 if self.origin.0 + i64::from(slot) * SLOT > bound.0 {
                     break;
                 }
-                let mut entries = std::mem::take(entries);
+                let slots = &mut self.kinds[kind].indexes[place];
+                if slots.is_empty(slot) {
+                    continue;
+                }
+                let mut entries = std::mem::take(slots.at(slot));
                 entries.retain(|number| {
                     let class = &mut self.classes[*number as usize];
                     let here = class.kind as usize == kind
@@ -91,7 +93,7 @@ impl Horizon {
                 for number in &entries {
                     bound = bound.min(look(&self.classes[*number as usize], &sought, *number));
                 }
-                self.kinds[kind].indexes[place].slots[nth].1 = entries;
+                *self.kinds[kind].indexes[place].at(slot) = entries;
             }
         }
     }
