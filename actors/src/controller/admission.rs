@@ -524,8 +524,7 @@ impl Extent {
     }
 
     fn within(self, partition: &PartitionFacts) -> Result<(), Refusal> {
-        let own = partition.default_time.unwrap_or(partition.max_time);
-        if longer(self.time_limit.unwrap_or(own), partition.max_time) {
+        if longer(self.time_limit.unwrap_or(partition.limit_unsaid()), partition.max_time) {
             return Err(Refusal::InvalidTimeLimit);
         }
         let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);

@@ -105,10 +105,9 @@ fn check_memory(view: &JobView, change: &JobChange, most: Option<MemoryPer>) -> 
 
 /// What the job will come to.
 fn extent(view: &JobView, change: &JobChange) -> Extent {
-    let time_limit = match (change.time_limit.unwrap_or(view.time_limit), change.time_limit_delta_secs) {
-        (TimeLimit::Secs(secs), Some(delta)) => Some(TimeLimit::Secs(secs.saturating_add_signed(delta))),
-        _ => change.time_limit.or(view.spec.time_limit),
-    };
+    let moved = change.time_limit_delta_secs.is_some() && matches!(view.time_limit, TimeLimit::Secs(_));
+    let named = change.time_limit.is_some() || moved;
+    let time_limit = if named { Some(change.limit_after(view.time_limit)) } else { view.spec.time_limit };
     let (min_nodes, max_nodes) =
         change.nodes.map_or((view.min_nodes, view.max_nodes), |nodes| (nodes.min, nodes.max.unwrap_or(nodes.min)));
     Extent { time_limit, min_nodes, max_nodes }

@@ -150,7 +150,7 @@ impl JobCore {
             (change.mcs_label, change.sharing) = (None, None);
         }
         self.permits(by, &change, turn.now)?;
-        let limit = self.limit_after(&change);
+        let limit = change.limit_after(self.shown_limit());
         if change.time_limit_delta_secs.take().is_some() && matches!(limit, TimeLimit::Secs(_)) {
             change.time_limit = Some(limit);
         }
@@ -159,15 +159,6 @@ impl JobCore {
             self.update_waiting(by, change, turn)
         } else {
             self.update_running(by, change, turn)
-        }
-    }
-
-    /// The limit with that change.
-    fn limit_after(&self, change: &JobChange) -> TimeLimit {
-        let named = change.time_limit.unwrap_or(self.shown_limit());
-        match (named, change.time_limit_delta_secs) {
-            (TimeLimit::Secs(secs), Some(delta)) => TimeLimit::Secs(secs.saturating_add_signed(delta)),
-            (named, _) => named,
         }
     }
 
@@ -222,7 +213,7 @@ impl JobCore {
                 return Err(Refusal::AccessDenied);
             }
         }
-        let limit = self.limit_after(change);
+        let limit = change.limit_after(self.shown_limit());
         if waiting
             && (change.time_min.is_some() || change.time_limit.is_some() || change.time_limit_delta_secs.is_some())
         {

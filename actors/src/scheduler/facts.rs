@@ -195,6 +195,13 @@ pub struct PartitionFacts {
     pub takes: Option<Arc<PartitionConfig>>,
 }
 
+impl PartitionFacts {
+    /// The limit of jobs that name none.
+    pub fn limit_unsaid(&self) -> TimeLimit {
+        self.default_time.unwrap_or(self.max_time)
+    }
+}
+
 /// The picture that [`super::plan::plan`] works on.
 #[derive(Clone, Debug, Default)]
 pub struct ClusterView {

@@ -25,7 +25,6 @@ mod tasks;
 mod whole;
 
 use self::{
-    declined::without_limit,
     het::Trial,
     order::Entry,
     place::place_expedited,
@@ -68,7 +67,7 @@ use std::{
 
 pub(super) use self::{
     candidates::{Features, node_names},
-    declined::{weight_of, within_limits},
+    declined::{weight_of, within_limits, without_limit},
     order::{Key, Keys},
     reserve::earliest,
 };

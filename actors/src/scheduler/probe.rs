@@ -7,7 +7,9 @@ use super::{
     hres::{self, Room},
     licenses::LicensePlan,
     machine::Machine,
-    plan::{Features, Plan, Reservation, StartProposal, earliest, node_names, plan_minding, within_limits},
+    plan::{
+        Features, Plan, Reservation, StartProposal, earliest, node_names, plan_minding, within_limits, without_limit,
+    },
     request::{MemoryNeed, NodeUse, Owner, Request, run_limit},
     select,
 };
@@ -117,11 +119,11 @@ impl Feasibility {
         let in_partition = |name: &String| {
             let (place, partition) = self.view.partition(name)?;
             let request = Request::new(&self.view, job, place, &|name| self.names.get(name).copied());
-            let mut request = request.on_any_switches();
+            let mut request = without_limit(&request);
             // Nobody is there who could keep a node to himself or to a label.
             request.owner = Owner::ANYBODY;
-            // What nodes say of themselves changes, and neither licenses nor times are about nodes.
-            (request.extra, request.limit_secs, request.taken_secs, request.licenses) = (None, None, None, None);
+            // What nodes say of themselves changes, and licenses are not about nodes.
+            (request.extra, request.licenses) = (None, None);
             let members = u32::try_from(partition.nodes.count_ones(..)).unwrap_or(u32::MAX);
             if request.min_nodes > members && members > 0 {
                 request.min_nodes = members;

@@ -557,6 +557,6 @@ fn memory_need(accounted: bool, request: MemoryRequest) -> MemoryNeed {
 pub fn run_limit(job: &JobView, partition: &PartitionFacts) -> TimeLimit {
     match job.spec.time_limit {
         Some(_) => job.time_limit,
-        None => partition.default_time.unwrap_or(partition.max_time),
+        None => partition.limit_unsaid(),
     }
 }

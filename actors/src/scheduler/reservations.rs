@@ -170,11 +170,11 @@ impl Reservations {
         let own = self.list.get(eyes?)?;
         let warned = runs.spec.signal.filter(|warning| warning.overlaps && self.guests)?;
         let inside = runs.allocation.as_ref().and_then(|a| a.reservation.as_ref()) == Some(&own.reservation.name);
-        let secs = Some(u64::from(warned.before_secs)).filter(|secs| !inside && own.stands_guests(*secs))?;
         // Elsewhere it is in nobody's way.
-        let places = runs.allocation.iter().flat_map(|a| &a.nodes).map(|node| node.index.0 as usize);
-        places.into_iter().find(|place| own.nodes.contains(*place))?;
-        Some(Duration::from_secs(secs))
+        let mut places = runs.allocation.iter().flat_map(|a| &a.nodes).map(|node| node.index.0 as usize);
+        let there = places.any(|place| own.nodes.contains(place));
+        let secs = u64::from(warned.before_secs);
+        (there && !inside && own.stands_guests(secs)).then(|| Duration::from_secs(secs))
     }
 
     /// Might anybody of a reservation have guests leave?

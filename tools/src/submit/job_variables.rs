@@ -115,6 +115,17 @@ mod tests {
         set.iter().find(|(n, _)| *n == name).map(|(_, v)| v.clone())
     }
 
+    fn around(manager: Option<&StepManagerPlace>) -> Surroundings<'_> {
+        Surroundings {
+            cluster: "peer",
+            conf: Path::new("/etc/slurm.conf"),
+            work_dir: Path::new("/home/alice"),
+            host: "login",
+            manager,
+            manager_is_here: false,
+        }
+    }
+
     /// What a batch script is told that the command of `salloc` is not, and the other way round.
     const ONLY_HERE: [&str; 3] = ["GARRICK_STEPD_DOOR", "GARRICK_STEPMGR_ADDRESS", "SLURM_SHARDS_ON_NODE"];
     const ONLY_THERE: [&str; 10] = [
@@ -155,15 +166,7 @@ mod tests {
             let mut view = job_view(531, JobState::Running);
             view.spec = Arc::new(asked(request));
             view.sharing = view.spec.sharing;
-            let place = Surroundings {
-                cluster: "peer",
-                conf: Path::new("/etc/slurm.conf"),
-                work_dir: Path::new("/home/alice"),
-                host: "login",
-                manager: None,
-                manager_is_here: false,
-            };
-            let here: Vec<String> = variables(&view, &place)
+            let here: Vec<String> = variables(&view, &around(None))
                 .into_iter()
                 .filter(|(name, _)| !ONLY_HERE.contains(name))
                 .map(|(name, value)| format!("{name}={value}"))
@@ -236,15 +239,7 @@ mod tests {
         let mut view = job_view(531, JobState::Running);
         view.spec =
             Arc::new(asked("-m plane=1 -O --ntasks-per-node=2 --gpus=2 --gpu-bind=map_gpu:1,0 -c2 -d afterok:7"));
-        let around = Surroundings {
-            cluster: "peer",
-            conf: Path::new("/etc/slurm.conf"),
-            work_dir: Path::new("/home/alice"),
-            host: "login",
-            manager: None,
-            manager_is_here: false,
-        };
-        let set = variables(&view, &around);
+        let set = variables(&view, &around(None));
         for (name, want) in [
             ("SLURM_DISTRIBUTION", "plane"),
             ("SLURM_DIST_PLANESIZE", "1"),
@@ -268,14 +263,7 @@ mod tests {
             address: "n1:6818".to_owned(),
             nodes: Vec::new(),
         };
-        let around = Surroundings {
-            cluster: "peer",
-            conf: Path::new("/etc/slurm.conf"),
-            work_dir: Path::new("/home/alice"),
-            host: "login",
-            manager: Some(&place),
-            manager_is_here: false,
-        };
+        let around = around(Some(&place));
         let set = variables(&view, &around);
         for (name, want) in [
             ("SLURM_JOB_ID", "531"),

@@ -3,6 +3,7 @@
 
 use nix::{
     errno::Errno,
+    poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::{
         signal::{SigSet, Signal},
         signalfd::{SfdFlags, SignalFd},
@@ -11,6 +12,7 @@ use nix::{
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
+    time::Duration,
 };
 
 /// Signals that end or steer a command; `srun` passes them on.
@@ -48,6 +50,12 @@ impl Signals {
         mask.thread_block()?;
         let fd = SignalFd::with_flags(&mask, SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC)?;
         Ok(Self { fd })
+    }
+
+    /// Waits until one comes, or something else wakes us, but not longer than that.
+    pub fn wait(&self, most: Duration) {
+        let timeout = PollTimeout::try_from(most.max(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX);
+        let _ = poll(&mut [PollFd::new(self.as_fd(), PollFlags::POLLIN)], timeout);
     }
 
     /// The next signal that came, if one did.

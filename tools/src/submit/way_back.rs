@@ -4,10 +4,8 @@ use super::{launch::Launch, manager::Look, patience::Lost, signals::Signals};
 use crate::cluster::{Answer, ClusterError};
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::messages::step::CommandToStepMgr;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::{
     fmt,
-    os::fd::AsFd as _,
     time::{Duration, Instant},
 };
 
@@ -91,8 +89,7 @@ fn pause(pause: Duration, signals: &Signals) -> Result<(), i32> {
         if left.is_zero() {
             return Ok(());
         }
-        let timeout = PollTimeout::try_from(left.max(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX);
         // Whatever woke it, everything is looked at.
-        let _ = poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], timeout);
+        signals.wait(left);
     }
 }

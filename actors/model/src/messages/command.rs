@@ -385,6 +385,14 @@ impl JobChange {
     pub fn qos_of<'s>(&'s self, spec: &'s JobSpec) -> Option<&'s str> {
         self.request.qos.as_deref().map_or(spec.qos.as_deref(), |qos| Some(qos).filter(|qos| !qos.is_empty()))
     }
+
+    /// The limit of a job that had this one, once it is changed.
+    pub fn limit_after(&self, before: TimeLimit) -> TimeLimit {
+        match (self.time_limit.unwrap_or(before), self.time_limit_delta_secs) {
+            (TimeLimit::Secs(secs), Some(delta)) => TimeLimit::Secs(secs.saturating_add_signed(delta)),
+            (named, _) => named,
+        }
+    }
 }
 
 /// `scontrol update NodeName=...`.

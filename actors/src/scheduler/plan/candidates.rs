@@ -3,7 +3,13 @@
 use crate::scheduler::{constraint::Wish, extra::Extra, facts::ClusterView, request::Request};
 use fixedbitset::FixedBitSet;
 use garrick_model::{ids::NodeIndex, view::NodeView};
-use std::collections::{BTreeMap, HashMap};
+use serde_json::Value;
+use std::{
+    cell::OnceCell,
+    collections::{BTreeMap, HashMap},
+    rc::Rc,
+    sync::Arc,
+};
 
 pub(in crate::scheduler) fn node_names(view: &ClusterView) -> HashMap<&str, NodeIndex> {
     view.nodes.iter().map(|n| (n.name.as_str(), n.index)).collect()
@@ -15,6 +21,8 @@ pub(in crate::scheduler) struct Features<'a> {
     by_feature: BTreeMap<String, FixedBitSet>,
     known: HashMap<String, Option<FixedBitSet>>,
     by_extra: HashMap<String, FixedBitSet>,
+    /// What each node says of itself, read when somebody first asks.
+    said: OnceCell<Rc<Vec<Option<Value>>>>,
     view: &'a ClusterView,
 }
 
@@ -33,7 +41,7 @@ impl<'a> Features<'a> {
                 }
             }
         }
-        Self { by_feature, known: HashMap::new(), by_extra: HashMap::new(), view }
+        Self { by_feature, known: HashMap::new(), by_extra: HashMap::new(), said: OnceCell::new(), view }
     }
 
     /// Nodes of the partition that the request could ever use. An expression that is not one has no nodes.
@@ -52,9 +60,10 @@ impl<'a> Features<'a> {
     fn with_extra(&self, text: &str) -> FixedBitSet {
         let mut fitting = FixedBitSet::with_capacity(self.view.nodes.len());
         if let Ok(extra) = Extra::parse(text) {
-            let says = |node: &NodeView| serde_json::from_str(node.extra.as_deref()?).ok();
-            let fits = |node: &NodeView| says(node).is_some_and(|said| extra.fits(&said));
-            fitting.extend(self.view.nodes.iter().enumerate().filter(|(_, node)| fits(node)).map(|(place, _)| place));
+            let says = |node: &Arc<NodeView>| serde_json::from_str(node.extra.as_deref()?).ok();
+            let said = self.said.get_or_init(|| Rc::new(self.view.nodes.iter().map(says).collect()));
+            let fits = |said: &Option<Value>| said.as_ref().is_some_and(|said| extra.fits(said));
+            fitting.extend(said.iter().enumerate().filter(|(_, said)| fits(said)).map(|(place, _)| place));
         }
         fitting
     }

@@ -192,7 +192,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-pub(super) fn without_limit(request: &Request) -> Request {
+pub(in crate::scheduler) fn without_limit(request: &Request) -> Request {
     Request { limit_secs: None, taken_secs: None, ..request.clone() }.on_any_switches()
 }
 

@@ -124,11 +124,11 @@ impl Pass<'_> {
     }
 
     fn starts_together(&mut self, members: &[Arc<JobView>]) -> bool {
-        let particular = self.most_particular_first(members);
         let found = self.all_now(members.iter()).or_else(|| {
             // One that could go anywhere may have taken what another named.
-            let other_order = !particular.iter().copied().eq(0..members.len());
-            other_order.then(|| self.all_now(particular.iter().map(|place| &members[*place]))).flatten()
+            let order = self.most_particular_first(members);
+            let is_another = !order.iter().copied().eq(0..members.len());
+            is_another.then(|| self.all_now(order.iter().map(|place| &members[*place]))).flatten()
         });
         let Some(mut trial) = found else { return false };
         let mut starts = trial.plan.starts.split_off(self.plan.starts.len());
@@ -209,10 +209,8 @@ impl Pass<'_> {
                 trial.blocked.union_with(&blocked);
                 reason
             };
-            let mut found: Vec<(usize, Reason)> =
-                order.iter().copied().zip(order.iter().map(|place| why(&members[*place]))).collect();
-            found.sort_unstable_by_key(|(place, _)| *place);
-            reasons = found.into_iter().map(|(_, reason)| reason).collect();
+            reasons = vec![Reason::Resources; members.len()];
+            order.iter().for_each(|place| reasons[*place] = why(&members[*place]));
             trial.trial = None;
             // What could never be had keeps all of them, and they hold nobody back.
             if let Some(reason) = reasons.iter().find(|reason| !waits_for_room(reason)) {

@@ -209,8 +209,7 @@ impl<'a> Handover<'a> {
             if left.is_zero() || self.is_interrupted() {
                 return;
             }
-            let timeout = PollTimeout::try_from(left.max(Duration::from_millis(1))).unwrap_or(PollTimeout::MAX);
-            let _ = poll(&mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)], timeout);
+            signals.wait(left);
         }
     }
 
