@@ -45,8 +45,6 @@ pub(super) struct Row {
     pub reason: Option<Reason>,
     /// Those that ask for the same; `None`: room for it was not looked for.
     pub group: Option<usize>,
-    /// It was behind others when room for it was looked for.
-    pub behind: bool,
     /// A start was proposed, of all of it or of some of its tasks.
     pub started: bool,
     /// What it has reserved.
@@ -150,7 +148,7 @@ impl Ledger {
         self.drop_row(key);
         self.components += usize::from(job.spec.het.is_some());
         self.of_job.entry(job.id).or_default().push(key);
-        let row = Row { job: Arc::clone(job), reason: None, group: None, behind: false, started: false, promise: None };
+        let row = Row { job: Arc::clone(job), reason: None, group: None, started: false, promise: None };
         self.rows.insert(key, row);
     }
 
@@ -160,14 +158,14 @@ impl Ledger {
     }
 
     /// Room is looked for.
-    pub fn asks(&mut self, request: &Request, length: Duration, least: Duration, behind: bool) {
+    pub fn asks(&mut self, request: &Request, length: Duration, least: Duration) {
         let groups = self.groups.len();
         let group = *self.by_request.entry((alike(request), least)).or_insert(groups);
         if group == groups {
             self.groups.push(Group { request: alike(request), length, least, members: BTreeSet::new() });
         }
         if let Some((key, row)) = self.current() {
-            (row.group, row.behind) = (Some(group), behind);
+            row.group = Some(group);
             self.groups[group].members.insert(key);
         }
     }
@@ -306,15 +304,9 @@ impl Ledger {
         self.waiting.iter().map(|(partition, keys)| (*partition, keys))
     }
 
-    /// Those for whom there was no time, in order.
-    pub fn unlooked(&self) -> impl Iterator<Item = Key> + '_ {
-        self.unlooked.iter().copied()
-    }
-
-    /// Those who were looked at, behind others, in no order.
-    pub fn behind(&self) -> impl Iterator<Item = (Key, &Row)> {
-        let members = self.groups.iter().flat_map(|group| &group.members);
-        members.filter_map(|key| Some((*key, self.rows.get(key).filter(|row| row.behind)?)))
+    /// The first for whom there was no time.
+    pub fn first_unlooked(&self) -> Option<Key> {
+        self.unlooked.first().copied()
     }
 
     /// How many were looked at.

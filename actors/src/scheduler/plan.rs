@@ -167,8 +167,6 @@ pub(super) struct Pass<'a> {
     /// How many jobs of each partition have room reserved.
     pub reserved: BTreeMap<usize, u32>,
     pub tried_behind: usize,
-    /// Who is looked at was before: it is counted already.
-    pub looks_again: bool,
     looks_left: usize,
     /// The same for those of whom amounts say when they fit at the earliest.
     looks_left_by_amounts: usize,
@@ -237,7 +235,6 @@ impl<'a> Pass<'a> {
             blocked: FixedBitSet::with_capacity(view.nodes.len()),
             reserved: BTreeMap::new(),
             tried_behind: 0,
-            looks_again: false,
             looks_left: MOST_LOOKS_AHEAD,
             looks_left_by_amounts: MOST_LOOKS_BY_AMOUNTS,
             glances_ahead: 0,
@@ -443,7 +440,7 @@ impl<'a> Pass<'a> {
         }
         let least = self.shortest(&asked).unwrap_or(length);
         if let Some(ledger) = &mut self.ledger {
-            ledger.asks(&request, length, least, behind);
+            ledger.asks(&request, length, least);
         }
         if behind {
             self.tried_behind += 1;

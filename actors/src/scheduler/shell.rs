@@ -291,7 +291,6 @@ impl SchedulerActor {
         }
         let names = (view.nodes.clone(), view.partitions.iter().map(|p| p.name.clone()).collect());
         let kept = self.kept.take().filter(|kept| !self.wait_anew(kept).is_zero());
-        let view = self.within_quota(view, now);
         let view = match kept {
             Some(kept) => match kept.repair(view, now) {
                 Ok((mut made, kept)) => {
@@ -304,11 +303,12 @@ impl SchedulerActor {
             },
             None => view,
         };
+        let view = self.within_quota(view, now);
         self.waits.clear();
         let began = Instant::now();
         let long = self.anew.is_some_and(|(_, took)| took >= REPAIR_FROM);
         let mut made = match &view.policy.bounds {
-            Some(bounds) if !long || !bounds.allow_repairs() => {
+            Some(bounds) => {
                 let most = bounds.plan_time;
                 let late = || most.is_some_and(|most| began.elapsed() >= most);
                 let made = plan_until(&view, now, Some(&late));
@@ -317,12 +317,12 @@ impl SchedulerActor {
                 }
                 made
             }
-            _ if long => {
+            None if long => {
                 let (made, kept) = plan_to_keep(view, now);
                 self.kept = kept.ok();
                 made
             }
-            _ => plan(&view, now),
+            None => plan(&view, now),
         };
         self.note_waits(names, &mut made, now);
         self.anew = Some((began, began.elapsed()));

@@ -2,7 +2,7 @@
 
 use crate::scheduler::{
     caps::CpuCaps,
-    facts::{Backfill, ClusterView, Policy, in_service},
+    facts::{Backfill, ClusterView, in_service},
     horizon::NEVER,
     request::Matters,
 };
@@ -50,7 +50,7 @@ pub(super) fn stands(
         && (!minds.licenses || before.licenses.held == view.licenses.held);
     allows_repairs(view)
         && licenses
-        && is_same_policy(&before.policy, &view.policy)
+        && before.policy == view.policy
         && before.partitions == view.partitions
         && before.reservations.closings(None, now) == view.reservations.closings(None, now)
         && (!minds.reservations || before.reservations.are_the_same(&view.reservations))
@@ -59,12 +59,6 @@ pub(super) fn stands(
                 |job: &Arc<JobView>| old.is_some_and(|old| only_keeps(view, job) && waits_the_same(old, job));
             job.is_none_or(|job| is_plain(job) || as_before(job))
         })
-}
-
-fn is_same_policy(before: &Policy, policy: &Policy) -> bool {
-    before == policy
-        || before.bounds.as_ref().zip(policy.bounds.as_ref()).is_some_and(|(a, b)| a.are_as(b))
-            && Policy { bounds: None, ..before.clone() } == Policy { bounds: None, ..policy.clone() }
 }
 
 /// [`ClusterView::matters`], from what it was before and what has changed.
@@ -84,7 +78,7 @@ pub(super) fn allows_repairs(view: &ClusterView) -> bool {
         && view.policy.shortest_first.is_none()
         && view.policy.topology_patience.is_none()
         && view.partitions.iter().all(|partition| partition.caps == CpuCaps::NONE)
-        && view.policy.bounds.as_ref().is_none_or(|bounds| bounds.allow_repairs())
+        && view.policy.bounds.is_none()
 }
 
 /// Does the job ask for what a repair can give it?

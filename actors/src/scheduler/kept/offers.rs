@@ -1,6 +1,6 @@
 //! Whom freed room may help.
 
-use super::{MOST_BEHIND_FULL, Repair};
+use super::Repair;
 use crate::scheduler::{
     facts::Backfill,
     ledger::{Group, Row},
@@ -104,13 +104,7 @@ impl Repair<'_, '_> {
                 self.due.extend(next);
             }
         }
-        self.pass.looks_again = false;
-        let is_open = |key: &Key| {
-            let row = self.ledger.row(*key);
-            row.is_some_and(|row| !self.pass.has_seen_enough_like(&row.job, key.partition))
-        };
-        let most = if self.pass.view.policy.bounds.is_some() { MOST_BEHIND_FULL } else { 1 };
-        if let Some(next) = self.ledger.unlooked().take(most).find(is_open)
+        if let Some(next) = self.ledger.first_unlooked()
             && self.ledger.looked() < self.pass.view.policy.backfill_depth
             && !self.looked_at(next)
         {

@@ -67,11 +67,6 @@ impl<'p, 'v> Repair<'p, 'v> {
         }
         self.hold_licenses();
         self.licenses_held = true;
-        if view.policy.bounds.is_some() {
-            for (key, row) in self.ledger.behind() {
-                self.pass.count_behind(&row.job, key.partition);
-            }
-        }
         let classes: BTreeMap<usize, usize> =
             changed.iter().map(|node| (*node, self.pass.horizon.class_of(*node))).collect();
         for node in &changed {
@@ -271,8 +266,7 @@ impl<'p, 'v> Repair<'p, 'v> {
         pass.failed.clear();
         pass.not_before.clear();
         // Who has been looked at may be again.
-        pass.looks_again = group.is_some();
-        pass.tried_behind = if pass.looks_again { 0 } else { self.ledger.looked() };
+        pass.tried_behind = if group.is_some() { 0 } else { self.ledger.looked() };
         pass.blocked.clear();
         pass.reserved.clear();
         for (partition, waiting) in self.ledger.partitions() {

@@ -43,12 +43,12 @@ impl<'a> Pass<'a> {
     }
 
     /// Were as many such jobs looked at, behind others, as may be?
-    pub(in crate::scheduler) fn has_seen_enough_like(&self, job: &JobView, partition: usize) -> bool {
-        !self.looks_again && self.bounds().is_some_and(|bounds| self.tally.is_full(bounds, job, partition))
+    pub(super) fn has_seen_enough_like(&self, job: &JobView, partition: usize) -> bool {
+        self.bounds().is_some_and(|bounds| self.tally.is_full(bounds, job, partition))
     }
 
-    pub(in crate::scheduler) fn count_behind(&mut self, job: &JobView, partition: usize) {
-        if let Some(bounds) = self.bounds().filter(|_| !self.looks_again) {
+    pub(super) fn count_behind(&mut self, job: &JobView, partition: usize) {
+        if let Some(bounds) = self.bounds() {
             self.tally.look(bounds, job, partition);
         }
     }
