@@ -1,7 +1,7 @@
 //! The harness is tested by putting bugs in: each is noticed within a few seeds.
 #![allow(clippy::unwrap_used)]
 
-use garrick_sims::simulation::{Setup, mutation::Mutation, run_with};
+use garrick_simulator::{Setup, mutation::Mutation, run_with};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Seeds that a bug may take to show.

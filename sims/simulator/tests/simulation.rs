@@ -6,7 +6,7 @@ use garrick_actors::node::{
     messages::{KeptHold, NodeSite},
 };
 use garrick_model::time::Timestamp;
-use garrick_sims::simulation::{Setup, run, world::World};
+use garrick_simulator::{Setup, run, world::World};
 use std::sync::Arc;
 
 const SMALL: Setup = Setup { seed: 11, jobs: 40, nodes: 8, events: 2_000 };

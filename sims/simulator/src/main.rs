@@ -6,7 +6,7 @@
 //!     garrick-sim --seeds FROM TO                                    these
 //!     garrick-sim --seed N [--jobs J] [--nodes N] [--events E]       one, as a violation tells it
 
-use garrick_sims::simulation::{Outcome, Setup, rules::Violation, run};
+use garrick_simulator::{Outcome, Setup, rules::Violation, run};
 use std::{
     collections::BTreeMap,
     error::Error,

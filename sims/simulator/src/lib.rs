@@ -56,6 +56,8 @@ mod stepd_life;
 mod stepds;
 pub mod world;
 
+// The people and processes of a run are the same in the tests of its step manager, whose names these are.
+use garrick_actors::{shepherd, step, stepmgr};
 use mutation::Mutation;
 use rules::Violation;
 use world::World;
@@ -82,7 +84,7 @@ impl Setup {
     /// The command that repeats it.
     pub fn command(&self) -> String {
         format!(
-            "cargo run -p garrick-sims --bin garrick-sim -- --seed {} --jobs {} --nodes {} --events {}",
+            "cargo run -p garrick-simulator -- --seed {} --jobs {} --nodes {} --events {}",
             self.seed, self.jobs, self.nodes, self.events
         )
     }
