@@ -1,7 +1,8 @@
 //! A daemon under supervision: what ends is started again after a while, as systemd would.
 
 use super::site::{Host, append};
-use crate::{minibatch::cluster::ClusterError, simulation::random::Random};
+use crate::minibatch::cluster::ClusterError;
+use garrick_simulator::random::Random;
 use std::{
     path::PathBuf,
     process::{Child, Stdio},

@@ -5,7 +5,8 @@ use super::{
     population::{self, Role},
     site::Site,
 };
-use crate::{minibatch::cluster::ClusterError, simulation::random::Random};
+use crate::minibatch::cluster::ClusterError;
+use garrick_simulator::random::Random;
 use nix::sys::signal::Signal;
 use std::{
     collections::BTreeMap,

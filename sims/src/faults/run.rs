@@ -11,10 +11,8 @@ use super::{
     witness::Witness,
     work::{JobPlan, Works},
 };
-use crate::{
-    minibatch::cluster::{fresh_home, run as run_command},
-    simulation::random::Random,
-};
+use crate::minibatch::cluster::{fresh_home, run as run_command};
+use garrick_simulator::random::Random;
 use std::{
     collections::BTreeMap,
     fs,

@@ -4,7 +4,8 @@
 //! the witness (see [`super::witness`]) when they begin and when they end.
 
 use super::site::{Site, write_program};
-use crate::{minibatch::cluster::ClusterError, simulation::random::Random};
+use crate::minibatch::cluster::ClusterError;
+use garrick_simulator::random::Random;
 use std::{
     fmt::Write as _,
     path::{Path, PathBuf},
