@@ -34,6 +34,7 @@ use garrick_actors::{
         plan::plan,
         request::NodeUse,
         shell::{partition_facts, policy},
+        turns::turns,
     },
 };
 use garrick_model::{
@@ -120,7 +121,7 @@ impl World {
 
     /// The controller dies and starts again from what the disk has, which is compacted now and then.
     pub(super) fn restart_controller(&mut self) {
-        self.ledger.counts.add("controller restart");
+        self.meets_all("controller restart");
         self.lose_controller_messages();
         for node in 0..self.machines.len() {
             self.break_link(node);
@@ -181,7 +182,8 @@ impl World {
 
     fn write(&mut self) {
         if self.disk.begin_write() {
-            let slow = !self.is_calm() && (self.slow_until > self.now || self.random.one_in_thousand(15));
+            let slow =
+                !self.is_calm() && (self.slow_until > self.now || self.random.one_in_thousand(self.mix.slow_writes));
             let took = self.random.between(1, if slow { 5_000 } else { 8 });
             self.after(u64::from(took), Happening::Written);
         }
@@ -328,7 +330,7 @@ impl World {
         let mutated = if self.mutation.is_some() { self.as_job_hears(input) } else { Some(input) };
         let Some(input) = mutated else { return };
         let clock = self.clock();
-        if !self.is_calm() && self.jobs.contains_key(&job) && self.random.one_in_thousand(1) {
+        if !self.is_calm() && self.jobs.contains_key(&job) && self.random.one_in_thousand(self.mix.owners_fail) {
             return self.owner_fails(job);
         }
         let Some(core) = self.jobs.get_mut(&job) else {
@@ -351,7 +353,7 @@ impl World {
         };
         // With what the leader of a heterogeneous job has recorded for it and it has not heard.
         let record = self.replayed.jobs.get(&job).cloned().unwrap_or(known);
-        self.ledger.counts.add("owner of a job failed");
+        self.meets_job("owner of a job failed", job);
         if leftover.forgotten {
             self.ledger.counts.add("owner of a forgotten job failed");
         }
@@ -575,7 +577,7 @@ impl World {
         let before = self.holds_of(node);
         let mutated = if self.mutation.is_some() { self.as_node_hears(node, input) } else { Some(input) };
         let Some(input) = mutated else { return };
-        if !self.is_calm() && self.random.one_in_thousand(1) {
+        if !self.is_calm() && self.random.one_in_thousand(self.mix.owners_fail) {
             return self.node_owner_fails(node);
         }
         let (mut out, clock, was_down) = (Vec::new(), self.clock(), self.nodes[node].saved().down.is_some());
@@ -602,7 +604,7 @@ impl World {
 
     /// A node's owner panics over what it is told, as [`Self::owner_fails`] for a job.
     fn node_owner_fails(&mut self, node: usize) {
-        self.ledger.counts.add("owner of a node failed");
+        self.meets_node("owner of a node failed", node);
         self.node_lives[node] += 1;
         let mut outbox = Outbox::default();
         // Behind all that the failed one recorded.
@@ -707,7 +709,7 @@ impl World {
 
     /// A pass when something changed and the last one's proposals are answered, or not for too long.
     pub(super) fn pass(&mut self) {
-        self.after(1_000, Happening::Pass);
+        self.after(self.mix.pass_ms, Happening::Pass);
         let since = self.now.since(self.scheduler.last);
         let waits = self.scheduler.outstanding > 0 && since < Duration::from_secs(5);
         if waits || !(self.scheduler.changed || since >= Duration::from_secs(30)) {
@@ -721,10 +723,16 @@ impl World {
         let mut view = ClusterView::new(policy(&self.config), &jobs, nodes, facts);
         view.licenses = self.license_facts();
         view.reservations = self.reservations_over(nodes);
+        let turns = turns(&view, self.clock());
         let made = plan(&view, self.clock());
         let number = self.scheduler.number + 1;
-        let outstanding = made.starts.len() + made.preemptions.len() + made.resumptions.len();
+        let outstanding = made.starts.len() + made.preemptions.len() + made.resumptions.len() + turns.proposals.len();
         self.scheduler = Passes { number, outstanding, last: self.now, changed: false };
+        for mut one in turns.proposals {
+            one.pass = number;
+            self.ledger.counts.add("turn");
+            self.send(Place::Scheduler, Happening::Job(one.job, JobInput::Turn(one)));
+        }
         for mut one in made.resumptions {
             one.pass = number;
             self.send(Place::Scheduler, Happening::Job(one.job, JobInput::GoOn(Box::new(one))));

@@ -2,6 +2,7 @@
 
 use super::{
     machine::Machine,
+    mix::{Fault, Shape},
     world::{Happening, Place, World},
 };
 use garrick_actors::{
@@ -12,17 +13,22 @@ use garrick_actors::{
     },
     node::messages::NodeInput,
     node_agent::RunKey,
+    scheduler::{
+        facts::ClusterView,
+        probe::Feasibility,
+        shell::{partition_facts, policy},
+    },
 };
 use garrick_model::{
     gres::GresCount,
     ids::JobId,
     messages::command::{NodeChange, NodeStateChange},
-    resources::{MemoryMib, MemoryRequest, NodeShape},
+    resources::{MemoryMib, MemoryRequest},
     spec::{ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
     state::ExitStatus,
     time::TimeLimit,
 };
-use std::time::Duration;
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 const ROOT: Authority = Authority { uid: 0, admin: true };
 
@@ -34,7 +40,7 @@ impl World {
             return;
         }
         let uid = self.random.between(1001, 1004);
-        let answer = if self.random.one_in_thousand(60) {
+        let answer = if self.random.one_in_thousand(self.mix.heterogeneous) {
             let components = self.some_components();
             self.submit_components(uid, components)
         } else {
@@ -45,7 +51,7 @@ impl World {
             Ok(_) => self.submitted += 1,
             Err(refusal) => self.tell(&format!("  refused: {refusal:?}")),
         }
-        let pause = self.random.between(100, 6_000);
+        let pause = self.random.between(100, self.mix.submit_ms);
         self.after(u64::from(pause), Happening::Submit);
     }
 
@@ -63,43 +69,51 @@ impl World {
         // Runs take up to five minutes.
         let minutes = if self.random.one_in_thousand(150) { (1, 3) } else { (5, 120) };
         spec.time_limit = Some(TimeLimit::Secs(u64::from(self.random.between(minutes.0, minutes.1)) * 60));
-        match self.random.between(0, 21) {
-            0..=2 => spec.tasks = Some(self.random.between(4, 24)),
-            3..=5 => {
+        match self.mix.shapes.pick(&mut self.random).unwrap_or(Shape::Plain) {
+            Shape::Plain => {}
+            Shape::Tasks => spec.tasks = Some(self.random.between(4, 24)),
+            Shape::Nodes => {
                 let min = self.random.between(2, most.min(6));
                 (spec.nodes, spec.tasks) = (Some(NodeCount { min, max: None }), None);
             }
-            6 => (spec.sharing, spec.tasks) = (Sharing::Exclusive, Some(1)),
-            7 => {
-                spec.partitions = vec!["whole".to_owned()];
-                spec.nodes = Some(NodeCount { min: 1, max: Some(2) });
-            }
-            8 => spec.sharing = Sharing::User,
-            9 | 10 => {
-                let (last, limit) = (self.random.between(1, 12), self.random.between(0, 4));
-                spec.array = Some(ArraySpec { ranges: vec![(0, last, 1)], limit: (limit > 0).then_some(limit) });
-            }
-            11 | 12 => spec.dependencies = self.some_dependency(),
-            19 => self.depend_on_tasks(&mut spec),
-            13 => spec.cpus_per_task = Some(self.random.between(2, 4)),
-            14 => spec.constraint = Some("big".to_owned()),
-            15 => spec.begin = Some(self.now().plus(Duration::from_secs(u64::from(self.random.between(1, 300))))),
-            16 => (spec.kind, spec.script) = (JobKind::Allocation, None),
-            17 => spec.requeue = Some(false),
-            18 => spec.nodelist = vec![format!("n{}", self.random.between(0, self.setup().nodes.max(2) - 1))],
-            20 => {
-                spec.dependencies.list =
-                    vec![Dependency { kind: DependencyKind::Singleton, job: None, array_index: None, failed: false }]
-            }
-            _ => {
+            Shape::NoKill => {
                 spec.no_kill = true;
                 (spec.nodes, spec.tasks) = (Some(NodeCount { min: 2, max: Some(most) }), None);
             }
+            Shape::Exclusive => (spec.sharing, spec.tasks) = (Sharing::Exclusive, Some(1)),
+            Shape::Whole => {
+                spec.partitions = vec!["whole".to_owned()];
+                spec.nodes = Some(NodeCount { min: 1, max: Some(2) });
+            }
+            Shape::User => spec.sharing = Sharing::User,
+            Shape::Gang => spec.partitions = vec!["turns".to_owned()],
+            Shape::Array => {
+                let (last, limit) = (self.random.between(1, 12), self.random.between(0, 4));
+                spec.array = Some(ArraySpec { ranges: vec![(0, last, 1)], limit: (limit > 0).then_some(limit) });
+            }
+            Shape::Dependent => spec.dependencies = self.some_dependency(),
+            Shape::TaskByTask => self.depend_on_tasks(&mut spec),
+            Shape::Singleton => {
+                spec.dependencies.list =
+                    vec![Dependency { kind: DependencyKind::Singleton, job: None, array_index: None, failed: false }]
+            }
+            Shape::Threads => spec.cpus_per_task = Some(self.random.between(2, 4)),
+            Shape::Feature => spec.constraint = Some("big".to_owned()),
+            Shape::Later => {
+                spec.begin = Some(self.clock().plus(Duration::from_secs(u64::from(self.random.between(1, 300)))));
+            }
+            Shape::Allocation => (spec.kind, spec.script) = (JobKind::Allocation, None),
+            Shape::NoRequeue => spec.requeue = Some(false),
+            Shape::Named => spec.nodelist = vec![format!("n{}", self.random.between(0, self.setup().nodes.max(2) - 1))],
+        }
+        if self.random.one_in_thousand(self.mix.no_requeue) {
+            spec.requeue = Some(false);
         }
         if spec.partitions.is_empty() {
-            let other = match self.random.between(0, 99) {
-                0..=6 => Some("urgent"),
-                7..=21 => Some("still"),
+            let (urgent, still) = (self.mix.urgent, self.mix.still);
+            let other = match self.random.between(0, 999) {
+                n if n < urgent => Some("urgent"),
+                n if n < urgent + still => Some("still"),
                 _ => None,
             };
             spec.partitions.extend(other.map(str::to_owned));
@@ -158,7 +172,7 @@ impl World {
         if self.is_calm() {
             return;
         }
-        let pause = self.random.between(100, 3_000);
+        let pause = self.random.between(100, self.mix.pause_ms);
         self.after(u64::from(pause), Happening::Fault);
         let last = u32::try_from(self.machines.len() - 1).unwrap_or(0);
         let mut node = self.random.between(0, last) as usize;
@@ -167,90 +181,82 @@ impl World {
             let asked = self.asked_nodes();
             node = self.random.pick(&asked).copied().unwrap_or(node);
         }
-        match self.random.between(0, 40) {
-            0..=4 => {
-                self.ledger.counts.add("link broken");
+        if let Some(fault) = self.mix.faults.pick(&mut self.random) {
+            self.inflict(fault, node);
+        }
+    }
+
+    /// On that node, where it is one that nodes have.
+    fn inflict(&mut self, fault: Fault, node: usize) {
+        match fault {
+            Fault::Link => {
+                self.meets_node("link broken", node);
                 self.break_link(node);
             }
-            5 | 6 => self.restart_agent(node),
-            7 => {
-                self.ledger.counts.add("machine reboot");
+            Fault::Agent => self.restart_agent(node),
+            Fault::Reboot => {
+                self.meets_node("machine reboot", node);
                 self.reboot(node);
                 self.after(30_000, Happening::Connect(node));
             }
-            8..=10 => {
+            Fault::Stepd => {
                 if let Some((node, run)) = self.some_stepd() {
-                    self.ledger.counts.add("stepd killed");
+                    self.meets_job("stepd killed", run.job);
                     self.kill_stepd(node, run);
                 }
             }
-            11 | 12 => self.set_node(node, NodeStateChange::Drain),
-            13 => self.set_node(node, NodeStateChange::Down),
-            14 => {
-                if self.random.one_in_thousand(250) {
+            Fault::StepMgrAmidLoss => self.take_over_amid_loss(),
+            Fault::Drain => self.set_node(node, NodeStateChange::Drain),
+            Fault::Down => self.set_node(node, NodeStateChange::Down),
+            Fault::Controller => {
+                if self.random.one_in_thousand(500) {
                     self.restart_controller();
                 }
             }
-            36 => {
-                self.ledger.counts.add("partition");
+            Fault::Cut => {
                 // No more than half of them: where most are together they cannot know that the controller is elsewhere.
                 let most = self.setup().nodes.clamp(2, 16) / 2;
                 let (count, secs) = (self.random.between(1, most), self.random.between(5, 600));
                 let cut: Vec<usize> = (node..self.machines.len()).take(count as usize).collect();
+                cut.iter().for_each(|node| self.meets_node("network cut", *node));
                 self.cut(&cut, secs);
             }
-            37 => {
-                self.ledger.counts.add("clock step");
+            Fault::Clock => {
+                self.meets_all("clock step");
                 self.clock_ahead_ms = self.some_step_of_clock();
                 self.clock_stepped = self.now;
             }
-            38 => {
-                self.ledger.counts.add("clock step");
+            Fault::NodeClock => {
+                self.meets_node("clock step of a node", node);
                 self.machines[node].clock_ahead_ms = self.some_step_of_clock();
             }
-            35 => {
+            Fault::Hang => {
                 if let Some((node, run)) = self.some_stepd() {
-                    self.ledger.counts.add("stepd hangs");
+                    self.meets_job("stepd hangs", run.job);
                     self.hang_stepd(node, run);
                 }
             }
-            34 => {
-                self.ledger.counts.add("slow disk");
-                let ms = u64::from(self.random.between(2_000, 30_000));
-                self.slow_until = self.now.plus(Duration::from_millis(ms));
-                if self.random.one_in_thousand(500) {
-                    // What is to be said to its agent waits behind the drain.
-                    self.set_node(node, NodeStateChange::Drain);
-                    let pause = self.random.between(0, 2_000);
-                    self.after(u64::from(pause), Happening::AgentDies(node));
-                }
-                if self.random.one_in_thousand(400) {
-                    let into = self.random.between(0, 100);
-                    self.after(ms * u64::from(into) / 100, Happening::Crash);
-                }
-            }
-            15..=19 => self.command_some(JobCommand::Cancel),
-            20..=23 => {
+            Fault::Disk => self.slow_down_disk(node),
+            Fault::Cancel => self.command_some("cancel", JobCommand::Cancel),
+            Fault::CancelTasks => self.cancel_some_tasks(),
+            Fault::Requeue => {
                 let hold = self.random.one_in_thousand(250);
-                self.command_some(JobCommand::Requeue { hold });
+                self.command_some("requeue", JobCommand::Requeue { hold });
             }
-            24 | 25 => self.command_some(JobCommand::Hold { admin: true }),
-            26 | 27 => self.command_some(JobCommand::Release),
-            28 => self.command_some(JobCommand::Suspend),
-            29 => self.command_some(JobCommand::Resume),
-            30 | 31 => self.cancel_some_tasks(),
-            32 => {
-                self.busy(node);
-            }
-            33 => {
-                self.ledger.counts.add("machine set up anew");
+            Fault::Hold => self.command_some("hold", JobCommand::Hold { admin: true }),
+            Fault::Release => self.command_some("release", JobCommand::Release),
+            Fault::Suspend => self.command_some("suspend", JobCommand::Suspend),
+            Fault::Resume => self.command_some("resume", JobCommand::Resume),
+            Fault::Busy => self.busy(node),
+            Fault::Wipe => {
+                self.meets_node("machine set up anew", node);
                 self.wipe(node);
                 self.after(60_000, Happening::Connect(node));
             }
-            _ => {
+            Fault::Gone => {
                 let dead = self.machines.iter().filter(|machine| machine.dead).count();
                 if dead < self.machines.len().div_ceil(8) && !self.machines[node].dead {
-                    self.ledger.counts.add("machine gone for good");
+                    self.meets_node("machine gone for good", node);
                     for peer in self.peers_of(node) {
                         if self.random.one_in_thousand(700) {
                             self.busy(peer);
@@ -262,6 +268,61 @@ impl World {
         }
     }
 
+    /// Seconds of writes that take long, and what is worst in the middle of them.
+    fn slow_down_disk(&mut self, node: usize) {
+        self.meets_all("slow disk");
+        let ms = u64::from(self.random.between(2_000, 30_000));
+        self.slow_until = self.now.plus(Duration::from_millis(ms));
+        if self.random.one_in_thousand(500) {
+            // What is to be said to its agent waits behind the drain.
+            self.set_node(node, NodeStateChange::Drain);
+            let pause = self.random.between(0, 2_000);
+            self.after(u64::from(pause), Happening::AgentDies(node));
+        }
+        if self.random.one_in_thousand(400) {
+            let into = self.random.between(0, 100);
+            self.after(ms * u64::from(into) / 100, Happening::Crash);
+        }
+    }
+
+    /// A step manager dies, one of its other nodes is lost or hangs while the next one asks around, and that dies as well.
+    fn take_over_amid_loss(&mut self) {
+        let wide = self.crews.iter().filter(|(_, crew)| crew.nodes.len() > 1 && !crew.dead);
+        let wide: Vec<(RunKey, Vec<usize>)> = wide.map(|(run, crew)| (*run, crew.nodes.clone())).collect();
+        let Some((run, nodes)) = self.random.pick(&wide).cloned() else { return };
+        self.meets_job("step manager killed amid a loss", run.job);
+        let other = self.random.pick(&nodes[1..]).copied().unwrap_or(nodes[0]);
+        match self.random.between(0, 4) {
+            0 => self.reboot_later(other),
+            1 => {
+                self.hang_stepd(other, run);
+            }
+            2 => {
+                self.kill_stepd(other, run);
+            }
+            3 => {
+                let secs = self.random.between(5, 200);
+                self.cut(&[other], secs);
+            }
+            _ => {}
+        }
+        self.kill_stepd(nodes[0], run);
+        for _ in 0..self.random.between(0, 2) {
+            let pause = self.random.between(500, 40_000);
+            self.after(u64::from(pause), Happening::StepdDies(nodes[0], run));
+        }
+    }
+
+    fn reboot_later(&mut self, node: usize) {
+        let pause = self.random.between(0, 8_000);
+        self.after(u64::from(pause), Happening::Reboots(node));
+    }
+
+    pub(super) fn reboots(&mut self, node: usize) {
+        self.reboot(node);
+        self.after(30_000, Happening::Connect(node));
+    }
+
     /// Seconds to an hour ahead or behind, in milliseconds.
     fn some_step_of_clock(&mut self) -> i64 {
         let secs = [5, 60, 600, 3_600];
@@ -271,14 +332,14 @@ impl World {
     }
 
     pub(super) fn restart_agent(&mut self, node: usize) {
-        self.ledger.counts.add("agent restart");
+        self.meets_node("agent restart", node);
         self.begin_agent(node);
         self.after(2_000, Happening::Connect(node));
     }
 
     /// The controller's link to a node takes nothing for seconds or minutes.
     fn busy(&mut self, node: usize) {
-        self.ledger.counts.add("link busy");
+        self.meets_node("link busy", node);
         let secs = u64::from(self.random.between(1, 400));
         self.machines[node].busy_until = self.now.plus(Duration::from_secs(secs));
     }
@@ -293,7 +354,7 @@ impl World {
 
     /// Drained or set down, and resumed some minutes later.
     fn set_node(&mut self, node: usize, state: NodeStateChange) {
-        self.ledger.counts.add(if state == NodeStateChange::Down { "node set down" } else { "node drained" });
+        self.meets_node(if state == NodeStateChange::Down { "node set down" } else { "node drained" }, node);
         if state == NodeStateChange::Down {
             self.machines[node].set_down = Some(self.now);
         }
@@ -322,12 +383,13 @@ impl World {
         self.send(Place::Front, Happening::Job(job, input));
     }
 
-    fn command_some(&mut self, command: JobCommand) {
+    fn command_some(&mut self, name: &'static str, command: JobCommand) {
         let over = self.random.one_in_thousand(100);
         let jobs: Vec<JobId> =
             self.jobs.iter().filter(|(_, core)| over || !core.is_over()).map(|(id, _)| *id).collect();
         if let Some(&job) = self.random.pick(&jobs) {
             self.ledger.counts.add("command");
+            self.meets_job(name, job);
             self.command(job, None, command);
         }
     }
@@ -350,16 +412,21 @@ impl World {
         self.config.node(batch_host).is_some_and(|node| self.hangs(node.index.0 as usize, run))
     }
 
-    /// It asks for generic resources on more nodes than have them and are not gone for good.
-    fn too_few_are_left_for(&self, spec: &JobSpec) -> bool {
-        let asked = &spec.gres.per_node;
-        let has = |shape: &NodeShape, one: &GresCount| {
-            let of = shape.gres.iter().filter(|e| e.name == one.name && (one.kind.is_none() || e.kind == one.kind));
-            of.map(|entry| entry.count).sum::<u64>() >= one.count
-        };
-        let left = self.machines.iter().filter(|machine| !machine.dead);
-        let fit = left.filter(|machine| asked.iter().all(|one| has(&machine.facts.shape, one))).count();
-        !asked.is_empty() && fit < spec.nodes.as_ref().map_or(1, |nodes| nodes.min as usize)
+    /// The jobs that wait for more than all machines could give that are not gone for good, as admission judges it.
+    fn never_fit(&mut self) -> BTreeSet<JobId> {
+        let mut feasible = self.feasible_now.take().unwrap_or_else(|| self.feasible_with_what_is_left());
+        let waiting = self.jobs.values().filter(|core| matches!(core.record().phase, Phase::Pending));
+        let never = waiting.filter(|core| feasible.check(&core.view(self.clock())).is_err());
+        let never = never.map(|core| core.record().id).collect();
+        self.feasible_now = Some(feasible);
+        never
+    }
+
+    fn feasible_with_what_is_left(&self) -> Feasibility {
+        let left = self.shown_nodes.iter().zip(&self.machines).filter(|(_, machine)| !machine.dead);
+        let left: Vec<_> = left.map(|(view, _)| Arc::clone(view)).collect();
+        let facts = self.partitions.iter().map(|p| partition_facts(p, self.shown_nodes.len())).collect();
+        Feasibility::new(ClusterView::new(policy(&self.config), &[], &left, facts))
     }
 
     /// After the faults: resumes nodes, releases jobs, continues stopped ones, and gives up on what can never start.
@@ -371,12 +438,13 @@ impl World {
                 self.resume_node(node);
             }
         }
+        let never = self.never_fit();
         let gone = |name: &String| self.config.node(name).is_some_and(|n| self.machines[n.index.0 as usize].dead);
         let asks_for = |core: &JobCore| core.record().spec.reservations.clone();
         let judge = |core: &JobCore| match &core.record().phase {
             Phase::Pending if core.record().spec.nodelist.iter().any(gone) => Some(JobCommand::Cancel),
             Phase::Pending if core.record().dependency_failed => Some(JobCommand::Cancel),
-            Phase::Pending if self.too_few_are_left_for(&core.record().spec) => Some(JobCommand::Cancel),
+            Phase::Pending if never.contains(&core.record().id) => Some(JobCommand::Cancel),
             Phase::Pending if !asks_for(core).is_empty() && !self.may_be_waited_for(&asks_for(core)) => {
                 Some(JobCommand::Cancel)
             }

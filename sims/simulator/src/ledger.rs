@@ -17,16 +17,35 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// How often each thing happened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts(pub BTreeMap<&'static str, u64>);
+pub struct Counts {
+    all: BTreeMap<&'static str, u64>,
+    /// How often a fault met a job of a kind, as [`meetings`](super::meetings) names both.
+    pub met: BTreeMap<(&'static str, &'static str), u64>,
+}
 
 impl Counts {
     pub(super) fn add(&mut self, what: &'static str) {
-        *self.0.entry(what).or_insert(0) += 1;
+        *self.all.entry(what).or_insert(0) += 1;
     }
 
     /// How often this happened.
     pub fn of(&self, what: &str) -> u64 {
-        self.0.get(what).copied().unwrap_or(0)
+        self.all.get(what).copied().unwrap_or(0)
+    }
+
+    pub(super) fn meet(&mut self, fault: &'static str, kind: &'static str) {
+        *self.met.entry((fault, kind)).or_insert(0) += 1;
+    }
+
+    /// All of it, by name.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.all.iter().map(|(what, count)| (*what, *count))
+    }
+
+    /// Adds what another world held.
+    pub fn merge(&mut self, other: &Self) {
+        other.all.iter().for_each(|(what, count)| *self.all.entry(what).or_insert(0) += count);
+        other.met.iter().for_each(|(what, count)| *self.met.entry(*what).or_insert(0) += count);
     }
 }
 

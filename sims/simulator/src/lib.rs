@@ -14,6 +14,9 @@
 //! | `stepds`, `stepd_life` | `stepd`s that start, work, report, die |
 //! | `network` | links that break, machines that are cut off |
 //! | `faults` | what users, administrators and misfortune do |
+//! | `mix` | which jobs and faults are frequent in a world |
+//! | `meetings` | which kinds of jobs each fault met |
+//! | [`story`] | what is told of a world, or of some jobs and nodes in it |
 //! | [`ledger`] | what was promised, noted from the journal, apart from the cores' own state |
 //! | [`rules`] | what must hold after every event |
 //! | [`mutation`] | bugs put in on purpose, to see them caught |
@@ -27,14 +30,14 @@
 //! restart, lose their `stepd`s, reboot; prologs and epilogs fail. Some runs take longer than their time limit. Nodes are drained, set down and resumed; jobs are
 //! cancelled, requeued, held and released. Jobs of one partition preempt those of others, which are requeued after a grace,
 //! cancelled or suspended; licenses and generic resources are scarce; nodes are reserved for some, jobs wait for
-//! others, and some have several components.
+//! others, some share CPUs and take turns, and some have several components.
 //! The controller dies and restarts with what its disk has: all that was under way
 //! in it is lost, and of the journal's last write any part, down to a part of a record. Owners of jobs fail over what they
 //! are told, and others are built: what they had in hand, and what waited for the disk, is lost.
 //!
 //! # What is not simulated
 //!
-//! The accounting service, several controllers, changes of reservations, jobs that share CPUs and take turns.
+//! The accounting service, several controllers, changes of reservations.
 
 #[path = "../../../actors/src/stepmgr/company.rs"]
 #[allow(dead_code, missing_docs, clippy::unwrap_used)]
@@ -47,6 +50,8 @@ mod faults;
 mod heterogeneous;
 pub mod ledger;
 mod machine;
+pub mod meetings;
+mod mix;
 pub mod mutation;
 mod network;
 pub mod random;
@@ -54,12 +59,16 @@ mod reservations;
 pub mod rules;
 mod stepd_life;
 mod stepds;
+pub mod story;
 pub mod world;
 
 // The people and processes of a run are the same in the tests of its step manager, whose names these are.
 use garrick_actors::{shepherd, step, stepmgr};
 use mutation::Mutation;
+use random::Random;
 use rules::Violation;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use story::Subjects;
 use world::World;
 
 /// One simulation.
@@ -81,10 +90,22 @@ impl Setup {
         Self { seed, jobs: 250, nodes: 24, events: 12_000 }
     }
 
+    /// With sizes from the seed too: 4 to 200 nodes and 20 to 1,000 jobs, small ones more often.
+    pub fn fresh(seed: u64) -> Self {
+        // Apart from what the world draws.
+        let mut random = Random::new(seed.rotate_left(32) ^ 0x5eed);
+        let mut sized = |least: u32, doublings: u32| {
+            let doubled = least << random.between(0, doublings - 1);
+            random.between(doubled, 2 * doubled)
+        };
+        let (nodes, jobs) = (sized(4, 6).min(200), sized(20, 6).min(1_000));
+        Self { seed, jobs, nodes, events: u64::from(jobs) * 48 }
+    }
+
     /// The command that repeats it.
     pub fn command(&self) -> String {
         format!(
-            "cargo run -p garrick-simulator -- --seed {} --jobs {} --nodes {} --events {}",
+            "cargo run --release -p garrick-simulator -- --seed {} --jobs {} --nodes {} --events {}",
             self.seed, self.jobs, self.nodes, self.events
         )
     }
@@ -103,17 +124,46 @@ pub struct Outcome {
     pub simulated_secs: u64,
 }
 
+/// What came of a world: how far it went, and whether its rules held.
+#[derive(Clone, Debug)]
+pub struct Trial {
+    /// Which.
+    pub setup: Setup,
+    /// Events, also of one that broke a rule.
+    pub events: u64,
+    /// What it held, also of one that broke a rule.
+    pub counts: ledger::Counts,
+    /// The first rule that did not hold.
+    pub result: Result<Outcome, Box<Violation>>,
+    /// What was told about those whom somebody asked about.
+    pub story: String,
+}
+
+/// Name of the rule that an assertion of a core breaks.
+pub const PANICS: &str = "no_core_panics";
+
 /// Faults and work first, then work alone until nothing is left to do. The first rule that does not hold ends it.
 pub fn run(setup: Setup) -> Result<Outcome, Box<Violation>> {
-    run_world(World::new(setup))
+    drive(&mut World::new(setup))
 }
 
 /// The same with a bug put in.
 pub fn run_with(setup: Setup, mutation: Mutation) -> Result<Outcome, Box<Violation>> {
-    run_world(World::with(setup, Some(mutation)))
+    drive(&mut World::with(setup, Some(mutation), None))
 }
 
-fn run_world(mut world: World) -> Result<Outcome, Box<Violation>> {
+/// The same, with what there is to say of it in any case. An assertion of a core is a broken rule too.
+pub fn attempt(setup: Setup, mutation: Option<Mutation>, about: Option<Subjects>) -> Trial {
+    let mut world = World::with(setup, mutation, about);
+    let driven = catch_unwind(AssertUnwindSafe(|| drive(&mut world)));
+    let result = driven.unwrap_or_else(|panic| {
+        let said = panic.downcast_ref::<String>().map(String::as_str).or(panic.downcast_ref::<&str>().copied());
+        Err(world.violation(PANICS, said.unwrap_or("it does not say why").to_owned()))
+    });
+    Trial { setup, events: world.events(), counts: world.counts().clone(), result, story: world.story() }
+}
+
+fn drive(world: &mut World) -> Result<Outcome, Box<Violation>> {
     while !world.may_calm_down() {
         world.step()?;
     }
@@ -121,7 +171,7 @@ fn run_world(mut world: World) -> Result<Outcome, Box<Violation>> {
     world.check_all()?;
     while !world.is_drained() {
         world.step()?;
-        rules::after_faults_stop_the_queue_drains(&world).map_err(|what| world.violation(rules::DRAINS, what))?;
+        rules::after_faults_stop_the_queue_drains(world).map_err(|what| world.violation(rules::DRAINS, what))?;
     }
     world.check_all()?;
     Ok(world.outcome())

@@ -7,6 +7,7 @@ use garrick_model::{
     gres::GresShare,
     ids::{JobId, Sluid},
     resources::{CpuSet, NodeShape, NodeShare},
+    spec::Sharing,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -66,24 +67,34 @@ pub const RULES: &[(&str, Rule)] = &[
 /// Name of [`after_faults_stop_the_queue_drains`].
 pub const DRAINS: &str = "after_faults_stop_the_queue_drains";
 
-/// Events late by their messages, and clocks that are stepped by an hour.
-const GRACE_SLACK: Duration = Duration::from_secs(3_700);
+/// Partition whose jobs share CPUs and take turns.
+const TURNS: &str = "turns";
+/// So many of them may share a CPU.
+const SHARERS: usize = 2;
+
+/// Messages that are late and saves that are slow.
+const GRACE_SLACK: Duration = Duration::from_secs(120);
+/// A controller that starts again counts by its clock, which may have been stepped from an hour ahead to an hour behind.
+const STEPPED_SLACK: Duration = Duration::from_secs(2 * 3_600);
 
 /// Most simulated time that the queue may take to drain.
 const DRAIN_SECS: u64 = 3 * 24 * 3600;
 /// And most events for each submitted job.
 const DRAIN_EVENTS_A_JOB: u64 = 1000;
+/// And for each node in a minute: it is pinged, and says how it is.
+const DRAIN_EVENTS_A_NODE: u64 = 10;
 
 /// By what nodes say of themselves, and (in a sweep) by what jobs' records say that they have.
 pub fn no_cpu_or_memory_of_a_node_is_given_twice(world: &World, scope: &Scope) -> Result<(), String> {
     for &index in &scope.nodes {
         let view = world.nodes[index].view();
         let shape = &world.shape(index);
-        fits(&view.name, shape, view.holds.iter().map(|h| (h.job, &h.share, h.parked)))?;
+        let turns = |sharing| sharing == Sharing::Oversubscribe;
+        fits(&view.name, shape, view.holds.iter().map(|h| Taken::new(h.job, &h.share, h.parked, turns(h.sharing))))?;
         if scope.all {
             let shares = world.jobs.values().flat_map(|core| {
                 let holds = core.record().holds().into_iter().filter(|held| held.node.name == view.name);
-                holds.map(|held| (core.record().id, &held.node.share, held.parked))
+                holds.map(|held| Taken::new(core.record().id, &held.node.share, held.parked, held.partition == TURNS))
             });
             fits(&view.name, shape, shares)?;
         }
@@ -91,24 +102,46 @@ pub fn no_cpu_or_memory_of_a_node_is_given_twice(world: &World, scope: &Scope) -
     Ok(())
 }
 
-/// CPUs of those that are suspended for others may be given to others.
-fn fits<'s>(
-    node: &str,
-    shape: &NodeShape,
-    shares: impl Iterator<Item = (JobId, &'s NodeShare, bool)>,
-) -> Result<(), String> {
-    let (mut cpus, mut memory, mut taken) = (CpuSet::new(), 0u64, Vec::new());
-    for (job, share, parked) in shares {
-        if !parked {
-            ensure(share.cpus.is_disjoint(&cpus), || {
-                format!("{node}: CPUs {} of job {} have a holder", share.cpus, job.0)
-            })?;
-            cpus.add(&share.cpus);
+/// What a job has of a node.
+struct Taken<'s> {
+    job: JobId,
+    share: &'s NodeShare,
+    /// Its CPUs may be given to others: it is suspended for them.
+    parked: bool,
+    /// Its CPUs are shared with others of its partition, and they take turns.
+    takes_turns: bool,
+}
+
+impl<'s> Taken<'s> {
+    const fn new(job: JobId, share: &'s NodeShare, parked: bool, takes_turns: bool) -> Self {
+        Self { job, share, parked, takes_turns }
+    }
+}
+
+fn fits<'s>(node: &str, shape: &NodeShape, taken: impl Iterator<Item = Taken<'s>>) -> Result<(), String> {
+    let (mut cpus, mut shared, mut memory, mut gres) = (CpuSet::new(), Vec::new(), 0u64, Vec::new());
+    for Taken { job, share, parked, takes_turns } in taken {
+        match (parked, takes_turns) {
+            (true, _) => {}
+            (false, true) => shared.push((job, &share.cpus)),
+            (false, false) => {
+                ensure(share.cpus.is_disjoint(&cpus), || {
+                    format!("{node}: CPUs {} of job {} have a holder", share.cpus, job.0)
+                })?;
+                cpus.add(&share.cpus);
+            }
         }
         memory += share.memory.map_or(0, |m| m.0);
-        taken.extend(share.gres.iter().map(|gres| (job, gres)));
+        gres.extend(share.gres.iter().map(|gres| (job, gres)));
     }
-    fits_gres(node, shape, &taken)?;
+    for (job, own) in &shared {
+        ensure(own.is_disjoint(&cpus), || format!("{node}: CPUs {own} of job {} have a holder of their own", job.0))?;
+        let holders = |cpu| shared.iter().filter(|(_, other)| other.contains(cpu)).count();
+        let most = own.iter().map(holders).max().unwrap_or(0);
+        ensure(most <= SHARERS, || format!("{node}: {most} jobs share a CPU of job {}, {SHARERS} may", job.0))?;
+    }
+    shared.iter().for_each(|(_, own)| cpus.add(own));
+    fits_gres(node, shape, &gres)?;
     ensure(cpus.is_subset(&shape.all_cpus()), || format!("{node}: CPUs {cpus} given, it has {}", shape.cpus))?;
     ensure(memory <= shape.memory.0, || format!("{node}: {memory} MiB given of {}", shape.memory.0))
 }
@@ -302,9 +335,12 @@ pub fn a_preempted_run_ends_or_its_job_is_queued_again(world: &World, scope: &Sc
     }
     for (job, core) in touched(world, scope) {
         let Some(run) = core.record().phase.working() else { continue };
-        let Some(mark) = run.preempted.as_ref().filter(|_| run.ending.is_none()) else { continue };
-        let late = world.clock().since(mark.times.ends);
-        ensure(late <= GRACE_SLACK, || format!("job {} was to give way {late:?} ago and was not told to end", job.0))?;
+        if run.preempted.is_none() || run.ending.is_some() {
+            continue;
+        }
+        let Some((late, slack)) = world.gives_way_late(core.record().sluid) else { continue };
+        let most = GRACE_SLACK + if slack { STEPPED_SLACK } else { Duration::ZERO };
+        ensure(late <= most, || format!("job {} was to give way {late:?} ago and was not told to end", job.0))?;
     }
     Ok(())
 }
@@ -341,7 +377,9 @@ pub fn no_run_goes_on_where_its_node_was_given_up(world: &World, scope: &Scope) 
 /// Checked from the moment when faults stop.
 pub fn after_faults_stop_the_queue_drains(world: &World) -> Result<(), String> {
     let (secs, events) = world.since_calm();
-    let late = secs > DRAIN_SECS || events > DRAIN_EVENTS_A_JOB * u64::from(world.setup().jobs.max(50));
+    let most = DRAIN_EVENTS_A_JOB * u64::from(world.setup().jobs.max(50))
+        + DRAIN_EVENTS_A_NODE * u64::from(world.setup().nodes) * (1 + secs / 60);
+    let late = secs > DRAIN_SECS || events > most;
     if !late {
         return Ok(());
     }

@@ -81,7 +81,7 @@ impl World {
             });
             return;
         }
-        if self.random.one_in_thousand(350) {
+        if self.random.one_in_thousand(self.mix.with_steps) {
             self.ledger.counts.add("run with steps");
             self.crews.insert(run, Crew::new(self.now, &launch));
             let first = u64::try_from(FIRST_TURN.as_millis()).unwrap_or(100);

@@ -6,13 +6,15 @@ use super::{
     controller::Outboxes,
     crew::Crew,
     disk::{Disk, Owner},
-    ledger::{Ledger, Promises},
+    ledger::{Counts, Ledger, Promises},
     machine::Machine,
+    mix::Mix,
     mutation::Mutation,
     random::Random,
     reservations::some_reservations,
     rules::{RULES, Scope, Violation},
     stepds::{Launch, ToStepd},
+    story::{Story, Subjects},
 };
 use garrick_actors::{
     controller::{
@@ -45,7 +47,7 @@ use garrick_model::{
     view::{JobView, NodeView, PartitionView, StepCounts},
 };
 use std::{
-    collections::{BTreeMap, BTreeSet, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     path::Path,
     sync::Arc,
     time::Duration,
@@ -57,8 +59,6 @@ const BEGIN: Timestamp = Timestamp::from_secs(1_800_000_000);
 pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 /// Everything is checked, not only what was touched, once in this many events.
 const SWEEP: u64 = 1_000;
-/// Lines kept for a violation's story.
-const STORY: usize = 40;
 
 /// One end of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -106,6 +106,8 @@ pub(super) enum Happening {
     AgentDies(usize),
     /// The controller dies.
     Crash,
+    StepdDies(usize, RunKey),
+    Reboots(usize),
     Resume(usize),
     Operator,
 }
@@ -121,10 +123,14 @@ impl Happening {
             Self::Saved(Owner::Node(node), _) => (Place::Node(*node), true),
             Self::Written | Self::Saved(..) => (Place::Disk, true),
             Self::Frame(node, ..) | Self::Agent(node, ..) | Self::AgentTimer(node, ..) => (Place::Agent(*node), false),
-            Self::Prepared(node, ..) | Self::Connect(node) | Self::AgentDies(node) | Self::Resume(node) => {
-                (Place::Machine(*node), false)
+            Self::Prepared(node, ..)
+            | Self::Connect(node)
+            | Self::AgentDies(node)
+            | Self::Reboots(node)
+            | Self::Resume(node) => (Place::Machine(*node), false),
+            Self::StepdConnects(node, run) | Self::Stepd(node, run, _) | Self::StepdDies(node, run) => {
+                (Place::Stepd(*node, *run), false)
             }
-            Self::StepdConnects(node, run) | Self::Stepd(node, run, _) => (Place::Stepd(*node, *run), false),
             Self::Crew(_) | Self::Submit | Self::Fault | Self::Crash | Self::Operator => (Place::Front, false),
         }
     }
@@ -153,6 +159,7 @@ struct Entry {
 /// The simulated cluster. What rules read is public, and may be corrupted by tests of rules.
 pub struct World {
     setup: Setup,
+    pub(super) mix: Mix,
     pub(super) mutation: Option<Mutation>,
     pub(super) now: Timestamp,
     /// Between the controller's clock and the time that has passed.
@@ -168,6 +175,8 @@ pub struct World {
     pub(super) config: Config,
     pub(super) partitions: Vec<Arc<PartitionView>>,
     pub(super) feasibility: Feasibility,
+    /// The same with those machines alone that are not gone for good, once no more go.
+    pub(super) feasible_now: Option<Feasibility>,
     /// Reservations, those that are over too.
     pub(super) reservations: Vec<Arc<Reservation>>,
     /// Who has how many licenses.
@@ -184,6 +193,8 @@ pub struct World {
     pub(super) machines: Vec<Machine>,
     /// What runs inside runs that have steps.
     pub(super) crews: BTreeMap<RunKey, Crew>,
+    /// By when a run that gives way is to be told to end, in time that passes, and when that was recorded.
+    giving_way: BTreeMap<Sluid, (Timestamp, Timestamp)>,
     /// Steps of such runs that are over, as their step managers counted them.
     pub(super) tallies: BTreeMap<Sluid, StepCounts>,
     /// Runs whose step managers have said that their time was over.
@@ -227,18 +238,18 @@ pub struct World {
     events: u64,
     next_sweep: u64,
     digest: u64,
-    story: VecDeque<String>,
+    story: Story,
     calm: Option<(Timestamp, u64)>,
 }
 
 impl World {
     /// All agents about to connect, nothing submitted.
     pub fn new(setup: Setup) -> Self {
-        Self::with(setup, None)
+        Self::with(setup, None, None)
     }
 
-    /// The same with a bug put in.
-    pub fn with(setup: Setup, mutation: Option<Mutation>) -> Self {
+    /// The same with a bug put in, and a story about somebody.
+    pub fn with(setup: Setup, mutation: Option<Mutation>, about: Option<Subjects>) -> Self {
         let config = site(setup.nodes.max(2));
         let first = |node| Arc::new(NodeCore::new(BEGIN, setup::node_settings(node), Arc::default(), None, []).view());
         let shown_nodes: Vec<Arc<NodeView>> = config.nodes.iter().map(first).collect();
@@ -249,6 +260,7 @@ impl World {
         let count = config.nodes.len();
         let mut world = Self {
             setup,
+            mix: Mix::of_seed(setup.seed),
             mutation,
             now: BEGIN,
             clock_ahead_ms: 0,
@@ -263,6 +275,7 @@ impl World {
             config,
             partitions,
             feasibility,
+            feasible_now: None,
             reservations: some_reservations(BEGIN, setup.nodes.max(2)),
             licenses: LicenseAccount::default(),
             jobs: BTreeMap::new(),
@@ -272,6 +285,7 @@ impl World {
             shown_nodes,
             scheduler: Default::default(),
             crews: BTreeMap::new(),
+            giving_way: BTreeMap::new(),
             tallies: BTreeMap::new(),
             timed_out: BTreeSet::new(),
             ids: IdSource::new(|| 7, |_| false),
@@ -299,7 +313,7 @@ impl World {
             events: 0,
             next_sweep: SWEEP,
             digest: 0xcbf2_9ce4_8422_2325,
-            story: VecDeque::new(),
+            story: Story::new(about),
             calm: None,
         };
         world.start_controller(Replayed::default());
@@ -379,7 +393,8 @@ impl World {
         }
         self.events += 1;
         let line = entry.happening.line();
-        self.tell(&line);
+        let whole = self.story.wants_all().then(|| format!("{:?}", entry.happening));
+        self.tell_whole(&line, whole.as_deref());
         self.happen(entry.happening);
         let mut scope = std::mem::take(&mut self.touched);
         scope.promises = std::mem::take(&mut self.promises.news);
@@ -416,6 +431,10 @@ impl World {
             Happening::Connect(node) => self.connect(node),
             Happening::AgentDies(node) => self.restart_agent(node),
             Happening::Crash => self.restart_controller(),
+            Happening::StepdDies(node, run) => {
+                self.kill_stepd(node, run);
+            }
+            Happening::Reboots(node) => self.reboots(node),
             Happening::Resume(node) => self.resume_node(node),
             Happening::Operator => self.operate(),
         }
@@ -474,7 +493,7 @@ impl World {
         let (usual, late, times) = if on_link { (200, 8_000, 30) } else { (20, 9_000, 50) };
         let repeatable = matches!(happening, Happening::Frame(..) | Happening::Job(..) | Happening::Node(..))
             && !matches!(from, Place::Front);
-        let copies = if !self.is_calm() && repeatable && self.random.one_in_thousand(30) { 2 } else { 1 };
+        let copies = if !self.is_calm() && repeatable && self.random.one_in_thousand(self.mix.twice) { 2 } else { 1 };
         let from = match &happening {
             // Orders that must get through have a stream of their own: they overtake the others.
             Happening::Frame(node, _, frame) if is_control(frame) => Place::Control(*node),
@@ -550,6 +569,12 @@ impl World {
                 self.against_reservations(*job, run);
             }
             self.note_leader(*job, event);
+            if let (JobEvent::Preempted(mark), Some(note)) = (&**event, self.ledger.jobs.get(job))
+                && let Some(run) = note.run
+            {
+                let by = self.now.plus(mark.times.ends.since(self.clock()));
+                self.giving_way.insert(run, (by, self.now));
+            }
             self.touched.jobs.insert(*job);
             let more = match &**event {
                 JobEvent::Allocated(run) => run.allocation.nodes.iter().map(|n| format!(" {}", n.name)).collect(),
@@ -598,6 +623,12 @@ impl World {
         }
     }
 
+    /// For how long a run should have been told to end, since it gives way; and was the controller's clock stepped meanwhile?
+    pub fn gives_way_late(&self, run: Sluid) -> Option<(Duration, bool)> {
+        let (by, noted) = self.giving_way.get(&run)?;
+        Some((self.now.since(*by), self.clock_stepped >= *noted))
+    }
+
     fn against_cancellations(&mut self, job: JobId, event: &JobEvent) {
         let run = self.ledger.jobs.get(&job).and_then(|note| note.run);
         if let (JobEvent::Allocated(_), Some(run)) = (event, run)
@@ -610,14 +641,30 @@ impl World {
 
     /// Adds a line to the digest and to the story.
     pub(super) fn tell(&mut self, line: &str) {
+        self.tell_whole(line, None);
+    }
+
+    fn tell_whole(&mut self, line: &str, whole: Option<&str>) {
         let line = format!("{:>12} {line}", self.now.0 - BEGIN.0);
         for byte in line.bytes() {
             self.digest = (self.digest ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        self.story.push_back(line);
-        if self.story.len() > STORY {
-            self.story.pop_front();
-        }
+        self.story.tell(line, whole);
+    }
+
+    /// What was told so far.
+    pub fn story(&self) -> String {
+        self.story.text()
+    }
+
+    /// Events so far.
+    pub const fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// How often each thing happened so far.
+    pub const fn counts(&self) -> &Counts {
+        &self.ledger.counts
     }
 
     fn check(&self, scope: &Scope) -> Result<(), Box<Violation>> {
@@ -640,8 +687,7 @@ impl World {
     /// A violation, now.
     pub fn violation(&self, rule: &'static str, what: String) -> Box<Violation> {
         let at_secs = self.now.since(BEGIN).as_secs();
-        let story: Vec<&str> = self.story.iter().map(String::as_str).collect();
-        Box::new(Violation { rule, what, event: self.events, at_secs, story: story.join("\n") })
+        Box::new(Violation { rule, what, event: self.events, at_secs, story: self.story.text() })
     }
 
     /// All is submitted and enough went wrong.
@@ -706,6 +752,7 @@ fn site(nodes: u32) -> Config {
          PartitionName=batch Nodes=ALL Default=YES PreemptMode=REQUEUE GraceTime=20 MaxTime=120 DefaultTime=20\n\
          PartitionName=whole Nodes=n[0-{half}] OverSubscribe=EXCLUSIVE PreemptMode=CANCEL MaxTime=120 DefaultTime=20\n\
          PartitionName=still Nodes=ALL PreemptMode=SUSPEND MaxTime=120 DefaultTime=20\n\
+         PartitionName=turns Nodes=n[0-{half}] OverSubscribe=FORCE:2 PreemptMode=SUSPEND,GANG MaxTime=120 DefaultTime=20\n\
          PartitionName=urgent Nodes=ALL PriorityTier=10 PreemptMode=OFF MaxTime=120 DefaultTime=20\n",
         PATIENCE.as_secs(),
         half + 1
