@@ -143,6 +143,9 @@ impl World {
     }
 
     fn read_disk(&mut self) -> Result<Replayed, String> {
+        if self.has(Mutation::JournalsAreDamaged) {
+            self.disk.damage(&mut self.random);
+        }
         let left = self.disk.crash(&mut self.random).map_err(|error| error.to_string())?;
         if left.torn_bytes > 0 {
             self.ledger.counts.add("torn write");
@@ -327,7 +330,7 @@ impl World {
 
     pub(super) fn tell_job(&mut self, job: JobId, input: JobInput) {
         self.touched.jobs.insert(job);
-        let mutated = if self.mutation.is_some() { self.as_job_hears(input) } else { Some(input) };
+        let mutated = if self.mutation.is_some() { self.as_job_hears(job, input) } else { Some(input) };
         let Some(input) = mutated else { return };
         let clock = self.clock();
         if !self.is_calm() && self.jobs.contains_key(&job) && self.random.one_in_thousand(self.mix.owners_fail) {
@@ -424,7 +427,17 @@ impl World {
         let (mut events, mut rest) = (Vec::new(), Vec::new());
         for effect in out {
             match effect {
-                JobEffect::Record(event) => events.push(ControllerEvent::Job { job, event: Box::new(event) }),
+                JobEffect::Record(event) => {
+                    let ends = matches!(event, JobEvent::Ended(_));
+                    let event = ControllerEvent::Job { job, event: Box::new(event) };
+                    if self.has(Mutation::EventsAreForgotten) && self.random.one_in_thousand(5) {
+                        continue;
+                    }
+                    if self.has(Mutation::EndsAreRecordedTwice) && ends {
+                        events.push(event.clone());
+                    }
+                    events.push(event);
+                }
                 JobEffect::Split { record, then } => {
                     events.push(submitted(&record));
                     if self.has(Mutation::TasksAreMarkedBeforeTheyExist)
@@ -500,6 +513,10 @@ impl World {
                 }
                 JobEffect::Reserve { node, ask } => self.to_node(job, &node, NodeInput::Reserve(ask)),
                 JobEffect::ReserveLicenses { attempt, licenses } => {
+                    let holder = self.licenses.holds().map(|(holder, _)| holder).find(|holder| *holder != job);
+                    if let Some(holder) = holder.filter(|_| self.has(Mutation::LicensesAreTaken)) {
+                        self.licenses.release(holder, None);
+                    }
                     let granted = self.licenses.reserve(job, attempt, &licenses);
                     self.send(from, Happening::Job(job, JobInput::LicensesReserved { attempt, granted }));
                 }
@@ -591,6 +608,7 @@ impl World {
             NodeInput::OwnerIsNew { job } if was_down => HearsAgain::Of(*job),
             _ => HearsAgain::Nothing,
         };
+        self.takes_work_though_drained(node, &input, &mut out);
         self.nodes[node].handle(clock, input, &mut out);
         let is_down = self.nodes[node].saved().down.is_some();
         self.unheard.retain(|(job, of)| *of != node || !(hears_again.is_about(*job) || (is_down && !was_down)));
@@ -722,7 +740,9 @@ impl World {
         let nodes = if stale { &self.earlier_nodes } else { &self.shown_nodes };
         let mut view = ClusterView::new(policy(&self.config), &jobs, nodes, facts);
         view.licenses = self.license_facts();
-        view.reservations = self.reservations_over(nodes);
+        if !self.has(Mutation::ReservationsAreForgotten) {
+            view.reservations = self.reservations_over(nodes);
+        }
         let turns = turns(&view, self.clock());
         let made = plan(&view, self.clock());
         let number = self.scheduler.number + 1;

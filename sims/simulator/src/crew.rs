@@ -4,6 +4,7 @@
 
 use super::{
     company::Company,
+    mutation::Mutation,
     random::Random,
     stepds::Launch,
     world::{Happening, World},
@@ -22,7 +23,7 @@ use garrick_model::{
     spec::{ArraySpec, StepSharing, StepSpec},
     state::{ExitStatus, JobState},
     step_selector::WhichSteps,
-    time::Timestamp,
+    time::{TimeLimit, Timestamp},
     view::StepCounts,
 };
 use serde_bytes::ByteBuf;
@@ -54,11 +55,15 @@ pub(super) struct Crew {
 }
 
 impl Crew {
-    pub(super) fn new(now: Timestamp, launch: &Launch) -> Self {
+    /// `knows_limit`: of its run's time; it may not, to see that noticed.
+    pub(super) fn new(now: Timestamp, launch: &Launch, knows_limit: bool) -> Self {
         let mut facts = RunFacts::new(launch.order(), launch.credential());
         facts.start_time = now;
         let nodes = facts.nodes.iter().map(|n| n.index.0 as usize).collect();
         let limit = facts.time_limit.duration().map(|limit| now.plus(limit));
+        if !knows_limit {
+            facts.time_limit = TimeLimit::Unlimited;
+        }
         let mut company = Company::new(facts, StepMgrConfig::default());
         company.acknowledges = false;
         company.shepherd_up(0);
@@ -320,6 +325,13 @@ impl World {
         let Some(crew) = self.crews.get_mut(&run) else { return };
         let events = crew.turn(self.now, &mut self.random, calm);
         self.count_events(events);
+        if self.has(Mutation::StepsEndTwice)
+            && let Some(crew) = self.crews.get_mut(&run)
+            && let Some(end) = crew.company.journal.iter().rev().find(|event| matches!(event, StepEvent::Ended { .. }))
+        {
+            let again = end.clone();
+            crew.company.journal.push(again);
+        }
         let checked = crew_check(&self.crews, run);
         self.note_broken(checked);
         let limited = self.crews.get(&run).map_or(Ok(()), |crew| crew.check_limit(self.now));

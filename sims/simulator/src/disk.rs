@@ -93,6 +93,14 @@ impl Disk {
         done
     }
 
+    /// A byte of what is there changes.
+    pub(super) fn damage(&mut self, random: &mut Random) {
+        let last = u32::try_from(self.image.len().saturating_sub(1)).unwrap_or(u32::MAX);
+        if let Some(byte) = self.image.get_mut(random.between(0, last) as usize) {
+            *byte ^= 0x10;
+        }
+    }
+
     /// The process dies, or its machine.
     pub(super) fn crash(&mut self, random: &mut Random) -> Result<Left, JournalError> {
         self.waiting.clear();

@@ -1,6 +1,7 @@
 //! A node's machine around the core of its agent: what the agent wants of it, and its spool folder.
 
 use super::{
+    mutation::Mutation,
     stepds::{Folder, Launch, ToStepd, others},
     world::{Happening, PATIENCE, Place, World},
 };
@@ -72,7 +73,7 @@ impl Machine {
             tracking: "made up".to_owned(),
             boot_id: None,
         };
-        let (name, agent) = (node.name.clone(), agent(&node.name, 0));
+        let (name, agent) = (node.name.clone(), agent(&node.name, 0, lease_of(Some(PATIENCE))));
         Self {
             name,
             facts,
@@ -106,7 +107,7 @@ impl Machine {
     }
 }
 
-fn agent(name: &str, life: u64) -> NodeAgentCore {
+fn agent(name: &str, life: u64, lease: Option<Duration>) -> NodeAgentCore {
     NodeAgentCore::new(AgentConfig {
         node: name.to_owned(),
         incarnation: life,
@@ -114,7 +115,7 @@ fn agent(name: &str, life: u64) -> NodeAgentCore {
         start_limit: Duration::from_secs(30),
         end_limit: Duration::from_secs(90),
         query_limit: Duration::from_secs(10),
-        lease: lease_of(Some(PATIENCE)),
+        lease,
         requeue: true,
         joining: None,
     })
@@ -124,9 +125,11 @@ impl World {
     /// The agent starts (again), with what the spool says.
     pub(super) fn begin_agent(&mut self, node: usize) {
         self.break_link(node);
+        let early = self.has(Mutation::LeasesEndEarly);
         let machine = &mut self.machines[node];
         machine.life += 1;
-        machine.agent = agent(&machine.name, machine.life);
+        let lease = lease_of(Some(if early { PATIENCE / 4 } else { PATIENCE }));
+        machine.agent = agent(&machine.name, machine.life, lease);
         machine.askers.clear();
         machine.agent_start = self.now;
         let mut found = Vec::new();
@@ -294,6 +297,7 @@ impl World {
                     self.send(Place::Agent(node), Happening::Stepd(batch_host, run, ToStepd::PeerLost(node)));
                 }
             }
+            AgentEffect::AskPeers if self.has(Mutation::LeasesAreForgotten) => {}
             AgentEffect::AskPeers => self.ask_peers(node, life),
             AgentEffect::SetTimer { timer, after } => {
                 if let AgentTimer::End(run) = timer {

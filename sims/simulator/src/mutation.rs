@@ -1,15 +1,25 @@
 //! Bugs put in on purpose, around the cores and not in them: what a core is told or says is changed on its way, as if the
 //! core had the bug. Each has to be noticed by a rule; that is how the rules and the faults themselves are tested.
 
-use super::world::World;
+use super::{PANICS, rules::DRAINS, world::World};
 use garrick_actors::{
     job::{
         het::HetMessage,
-        messages::{JobInput, JobTimer},
+        messages::{JobCommand, JobFact, JobInput, JobTimer},
+        record::TaskOutcome,
     },
-    node::messages::{NodeInput, NodeSettings, NodeTimer},
+    node::messages::{NodeEffect, NodeInput, NodeSettings, NodeTimer},
 };
-use garrick_model::resources::MemoryMib;
+use garrick_model::{
+    ids::JobId,
+    messages::{
+        command::{NodeChange, NodeStateChange},
+        node::AgentReport,
+    },
+    packed_steps::StepTally,
+    resources::MemoryMib,
+};
+use std::sync::Arc;
 
 /// A bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,22 +47,70 @@ pub enum Mutation {
     LeadersEndAlone,
     /// A step manager that looks for a shepherd does not say that its run had one on that node.
     ShepherdsAreBegunAgain,
+    /// Whoever asks for licenses now and then gets those of another.
+    LicensesAreTaken,
+    /// A run's end is recorded twice.
+    EndsAreRecordedTwice,
+    /// A job's owner disappears with all that it knew.
+    JobsAreForgotten,
+    /// An event of a job now and then does not get into the journal.
+    EventsAreForgotten,
+    /// A node's owner takes work while the node is drained.
+    DrainsAreForgotten,
+    /// A run that gives way is not told when its grace is over.
+    GraceIsForgotten,
+    /// A node that has lost the controller does not ask others for it.
+    LeasesAreForgotten,
+    /// A node gives the controller up in a quarter of the time.
+    LeasesEndEarly,
+    /// What a step manager counted does not get to the job's owner.
+    TalliesAreForgotten,
+    /// A step manager does not know its run's time limit.
+    LimitsAreForgotten,
+    /// A cancellation is answered and nothing else.
+    CancellationsAreForgotten,
+    /// A step's end now and then is recorded twice.
+    StepsEndTwice,
+    /// A job that others wait for says that it is over and well while it runs.
+    ConditionsAreMetEarly,
+    /// The scheduler does not look at reservations.
+    ReservationsAreForgotten,
+    /// A crash damages what was on disk before.
+    JournalsAreDamaged,
+    /// An assertion of a job's owner fails now and then.
+    AssertionsFail,
 }
 
 impl Mutation {
-    /// Each of them.
-    pub const ALL: [Self; 11] = [
-        Self::MemoryIsNotCounted,
-        Self::MissingRunsAreNotDeclaredLost,
-        Self::SilentNodesAreNotDeclaredDown,
-        Self::RunsAreToldToEndOnce,
-        Self::EffectsDoNotWaitForTheDisk,
-        Self::TasksAreMarkedBeforeTheyExist,
-        Self::HoldsAreForgotten,
-        Self::ComponentsAreAcceptedOneByOne,
-        Self::LeadersAreAllocatedAlone,
-        Self::LeadersEndAlone,
-        Self::ShepherdsAreBegunAgain,
+    /// Each of them, with the rule that is about it.
+    pub const ALL: &[(Self, &str)] = &[
+        (Self::MemoryIsNotCounted, "no_cpu_or_memory_of_a_node_is_given_twice"),
+        (Self::MissingRunsAreNotDeclaredLost, DRAINS),
+        (Self::SilentNodesAreNotDeclaredDown, DRAINS),
+        (Self::RunsAreToldToEndOnce, DRAINS),
+        (Self::EffectsDoNotWaitForTheDisk, "what_was_promised_is_on_disk"),
+        (Self::TasksAreMarkedBeforeTheyExist, "an_accepted_job_is_never_lost"),
+        (Self::HoldsAreForgotten, "a_node_counts_as_used_what_its_jobs_hold"),
+        (Self::ComponentsAreAcceptedOneByOne, "a_heterogeneous_job_is_accepted_whole_or_not_at_all"),
+        (Self::LeadersAreAllocatedAlone, "components_of_a_heterogeneous_job_start_together"),
+        (Self::LeadersEndAlone, "components_end_and_are_queued_again_with_their_leader"),
+        (Self::ShepherdsAreBegunAgain, "a_shepherd_is_begun_once"),
+        (Self::LicensesAreTaken, "no_license_is_given_twice"),
+        (Self::EndsAreRecordedTwice, "each_run_ends_exactly_once"),
+        (Self::JobsAreForgotten, "an_accepted_job_is_never_lost"),
+        (Self::EventsAreForgotten, "replay_comes_to_what_is_live"),
+        (Self::DrainsAreForgotten, "a_drained_node_gets_nothing_new"),
+        (Self::GraceIsForgotten, "a_preempted_run_ends_or_its_job_is_queued_again"),
+        (Self::LeasesAreForgotten, "no_run_goes_on_where_its_node_was_given_up"),
+        (Self::LeasesEndEarly, "a_lease_ends_no_earlier_than_it_may"),
+        (Self::TalliesAreForgotten, "the_controller_counts_the_steps_that_were"),
+        (Self::LimitsAreForgotten, "a_run_ends_when_its_time_is_over"),
+        (Self::CancellationsAreForgotten, "what_was_cancelled_does_not_start"),
+        (Self::StepsEndTwice, "an_accepted_step_ends_once_and_runs_once"),
+        (Self::ConditionsAreMetEarly, "a_dependent_job_does_not_start_before_its_condition_holds"),
+        (Self::ReservationsAreForgotten, "a_reservation_is_kept_for_its_jobs"),
+        (Self::JournalsAreDamaged, "the_journal_can_be_read_after_every_crash"),
+        (Self::AssertionsFail, PANICS),
     ];
 }
 
@@ -62,8 +120,39 @@ impl World {
     }
 
     /// What the job's owner hears; `None`: nothing.
-    pub(super) fn as_job_hears(&self, input: JobInput) -> Option<JobInput> {
+    pub(super) fn as_job_hears(&mut self, job: JobId, input: JobInput) -> Option<JobInput> {
         match (self.mutation?, input) {
+            (Mutation::GraceIsForgotten, JobInput::Timer(JobTimer::Preempt)) => None,
+            (
+                Mutation::CancellationsAreForgotten,
+                JobInput::Command { request, tasks: None, command: JobCommand::Cancel, .. },
+            ) => {
+                let run = self.cancels.remove(&request);
+                run.into_iter().for_each(|run| {
+                    self.promises.cancelled.insert(run);
+                });
+                None
+            }
+            (Mutation::TalliesAreForgotten, JobInput::Report { node, seq, mut report }) => {
+                if let AgentReport::Steps { steps, .. } = &mut *report {
+                    steps.tally = StepTally::default();
+                }
+                Some(JobInput::Report { node, seq, report })
+            }
+            (Mutation::ConditionsAreMetEarly, JobInput::Fact { job, fact: Some(fact) }) if fact.tasks.is_empty() => {
+                let over = Some(TaskOutcome::Ok);
+                Some(JobInput::Fact { job, fact: Some(Arc::new(JobFact { over, ..(*fact).clone() })) })
+            }
+            (Mutation::JobsAreForgotten, input) => {
+                if self.random.one_in_thousand(1) {
+                    self.jobs.remove(&job);
+                }
+                Some(input)
+            }
+            (Mutation::AssertionsFail, input) => {
+                assert!(!self.random.one_in_thousand(1), "made to fail");
+                Some(input)
+            }
             (Mutation::MissingRunsAreNotDeclaredLost, JobInput::Timer(JobTimer::Missing))
             | (Mutation::RunsAreToldToEndOnce, JobInput::Timer(JobTimer::CleanUp) | JobInput::RunHeld { .. }) => None,
             (Mutation::LeadersEndAlone, JobInput::Het { message, .. })
@@ -93,6 +182,22 @@ impl World {
                 }))
             }
             (_, other) => Some(other),
+        }
+    }
+
+    /// A drained node's owner takes work as if it were not.
+    pub(super) fn takes_work_though_drained(&mut self, node: usize, input: &NodeInput, out: &mut Vec<NodeEffect>) {
+        let drained = self.nodes[node].saved().drain;
+        if self.has(Mutation::DrainsAreForgotten) && drained && matches!(input, NodeInput::Reserve(_)) {
+            let change =
+                |state| NodeChange { state: Some(state), reason: Some("made up".to_owned()), ..NodeChange::default() };
+            let by = || (0, "root".to_owned());
+            let clock = self.clock();
+            for (state, then) in [(NodeStateChange::Resume, Some(input.clone())), (NodeStateChange::Drain, None)] {
+                let update = NodeInput::Update { request: 0, by: by(), change: change(state) };
+                self.nodes[node].handle(clock, update, out);
+                then.into_iter().for_each(|then| self.nodes[node].handle(clock, then, out));
+            }
         }
     }
 

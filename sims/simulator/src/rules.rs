@@ -1,7 +1,7 @@
 //! What must hold after every event: one function a rule, named after it. Each looks at what the event touched; a sweep
 //! over everything is made now and then, and when faults stop and at the end.
 
-use super::{heterogeneous, ledger::Promise, world::World};
+use super::{PANICS, heterogeneous, ledger::Promise, world::World};
 use garrick_actors::job::core::JobCore;
 use garrick_model::{
     gres::GresShare,
@@ -63,6 +63,26 @@ pub const RULES: &[(&str, Rule)] = &[
     ("components_end_and_are_queued_again_with_their_leader", components_end_and_are_queued_again_with_their_leader),
     ("no_run_goes_on_where_its_node_was_given_up", no_run_goes_on_where_its_node_was_given_up),
 ];
+
+/// Rules that are checked where something happens, and not by looking at what is there.
+const ON_THE_WAY: &[&str] = &[
+    "a_dependent_job_does_not_start_before_its_condition_holds",
+    "a_lease_ends_no_earlier_than_it_may",
+    "a_reservation_is_kept_for_its_jobs",
+    "a_run_ends_when_its_time_is_over",
+    "a_shepherd_is_begun_once",
+    "an_accepted_step_ends_once_and_runs_once",
+    "the_controller_counts_the_steps_that_were",
+    "the_journal_can_be_read_after_every_crash",
+    "what_was_cancelled_does_not_start",
+    DRAINS,
+    PANICS,
+];
+
+/// All rules.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|(name, _)| *name).chain(ON_THE_WAY.iter().copied())
+}
 
 /// Name of [`after_faults_stop_the_queue_drains`].
 pub const DRAINS: &str = "after_faults_stop_the_queue_drains";

@@ -83,7 +83,8 @@ impl World {
         }
         if self.random.one_in_thousand(self.mix.with_steps) {
             self.ledger.counts.add("run with steps");
-            self.crews.insert(run, Crew::new(self.now, &launch));
+            let knows_limit = !self.has(Mutation::LimitsAreForgotten);
+            self.crews.insert(run, Crew::new(self.now, &launch, knows_limit));
             let first = u64::try_from(FIRST_TURN.as_millis()).unwrap_or(100);
             self.after(first, Happening::Crew(run));
             self.after_crew(run);

@@ -142,7 +142,7 @@ mod tests {
         let text = "run s0123456789ABC of job 7 is launched, and leader 9 on n3, after 12s, has JobId(11) of Sluid(5)";
         let subjects = Subjects::named_in(text);
         assert_eq!(subjects.jobs, BTreeSet::from([JobId(7), JobId(9), JobId(11)]));
-        assert_eq!(subjects.runs, BTreeSet::from(["s0123456789ABC".parse().unwrap_or_default(), Sluid(5)]));
+        assert_eq!(subjects.runs, "s0123456789ABC".parse().into_iter().chain([Sluid(5)]).collect());
         assert_eq!(subjects.nodes, BTreeSet::from([3]));
     }
 
