@@ -15,6 +15,10 @@ pub struct StepTally {
     pub unreported: u64,
     /// Ends of this run whose rows were given up for lack of room. They are in the run's counts and in its journal.
     pub dropped: u64,
+    /// Of two tallies of a run, the one with the greater number is the newer, whoever of its step managers made it. 0: one of
+    /// an earlier version, which did not number them.
+    #[serde(skip_serializing_if = "is_unnumbered")]
+    pub number: u64,
 }
 
 /// A batch of steps in a report.
@@ -28,6 +32,11 @@ pub struct PackedSteps {
     packed: Bytes,
 }
 
+#[allow(clippy::trivially_copy_pass_by_ref)]
+const fn is_unnumbered(number: &u64) -> bool {
+    *number == 0
+}
+
 /// What is inside is not a list of steps.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes said to be {rows} steps: {cause}")]
@@ -38,11 +47,11 @@ pub struct UnpackError {
 }
 
 impl PackedSteps {
-    /// Encodes rows, once for the whole way.
+    /// Encodes rows, once for the whole way. Their tally is numbered by who sends them.
     pub fn pack(steps: &StepRows) -> Self {
         let packed = rmp_serde::to_vec_named(steps).expect("rows hold nothing that cannot be encoded");
         Self {
-            tally: StepTally { counts: steps.counts, unreported: steps.unreported, dropped: steps.dropped },
+            tally: StepTally { counts: steps.counts, unreported: steps.unreported, dropped: steps.dropped, number: 0 },
             rows: u32::try_from(steps.rows.len()).unwrap_or(u32::MAX),
             packed: packed.into(),
         }
@@ -55,7 +64,7 @@ impl PackedSteps {
     pub fn unpack(&self) -> Result<StepRows, UnpackError> {
         let broken = |cause: String| UnpackError { bytes: self.packed.len(), rows: self.rows, cause };
         let steps: StepRows = rmp_serde::from_slice(&self.packed).map_err(|e| broken(e.to_string()))?;
-        let StepTally { counts, unreported, dropped } = self.tally;
+        let StepTally { counts, unreported, dropped, .. } = self.tally;
         Ok(StepRows { counts, unreported, dropped, ..steps })
     }
 

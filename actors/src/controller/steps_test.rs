@@ -134,7 +134,7 @@ fn reported_steps_cost_messages_per_batch_and_none_per_step() {
         assert_eq!(rig.controller.env.boards.jobs.generation(), shown, "nobody who waits for changes of jobs wakes");
         assert_eq!(rig.journal.events().len(), saved, "a report of steps is not saved while the job runs");
         let counts = StepCounts { queued: 4000, running: 0, done: 6000, failed: 0 };
-        assert_eq!(tally(&rig, job).await, StepTally { counts, unreported: 12, dropped: 0 });
+        assert_eq!(tally(&rig, job).await, StepTally { counts, unreported: 12, ..StepTally::default() });
     });
 }
 

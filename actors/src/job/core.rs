@@ -80,7 +80,7 @@ pub struct JobCore {
     pub(super) siblings: Option<BTreeSet<JobId>>,
     /// What the step manager counted, as of its latest report.
     pub(super) tally: StepTally,
-    /// Number of that report: an older one that comes again is no news.
+    /// Number of that report: an older one that comes again is no news, where the tally itself has no number.
     pub(super) tally_seq: u64,
     /// The spec without script and environment, as shown.
     pub(super) shown_spec: Arc<JobSpec>,

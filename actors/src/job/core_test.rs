@@ -21,7 +21,7 @@ use garrick_model::{
         node::{AgentReport, ControllerToNode},
         request_change::RequestChange,
     },
-    packed_steps::StepTally,
+    packed_steps::{PackedSteps, StepTally},
     refusal::Refusal,
     resources::SpecCores,
     spec::{Dependencies, Dependency, DependencyKind, JobKind, JobSpec, LayoutRequest, Sharing},
@@ -947,14 +947,15 @@ fn a_release_by_the_batch_host_without_an_end_is_the_end() {
 }
 
 fn counted(done: u64, unreported: u64) -> StepTally {
-    StepTally { counts: StepCounts { done, ..StepCounts::default() }, unreported, dropped: 0 }
+    StepTally { counts: StepCounts { done, ..StepCounts::default() }, unreported, ..StepTally::default() }
 }
 
 fn steps_reported(job: &mut Bench, tally: StepTally) -> Vec<JobEffect> {
     let (id, sluid) = (job.core.record().id, job.core.record().sluid);
-    let StepTally { counts, unreported, dropped } = tally;
-    let rows = StepRows { counts, unreported, dropped, ..StepRows::default() };
-    job.report("n0", AgentReport::Steps { job: id, sluid, steps: rows.into() })
+    let StepTally { counts, unreported, dropped, number } = tally;
+    let mut steps = PackedSteps::from(StepRows { counts, unreported, dropped, ..StepRows::default() });
+    steps.tally.number = number;
+    job.report("n0", AgentReport::Steps { job: id, sluid, steps })
 }
 
 #[test]
@@ -980,6 +981,45 @@ fn numbers_that_come_again_late_do_not_replace_newer_ones() {
         job.view().steps.counts.done
     };
     assert_eq!([tell(10, 24), tell(11, 25), tell(10, 24), tell(11, 25), tell(12, 26)], [24, 25, 25, 25, 26]);
+}
+
+/// Found by simulation: the controller was started again, and the job's owner failed over one of the last reports. The newest
+/// had the numbers that were saved already, so it changed nothing, was safe, and did not come again; an older one did.
+#[test]
+fn an_old_report_does_not_replace_the_final_numbers_over_restarts() {
+    let numbered = |done, number| StepTally { number, ..counted(done, 0) };
+    let mut job = Bench::running(spec());
+    steps_reported(&mut job, numbered(4, 6));
+    job.ended(JobState::Completed, 0);
+    steps_reported(&mut job, numbered(5, 7));
+    for _owner in ["of the next controller", "after that"] {
+        let record = job.replayed();
+        job = Bench::new(record).0;
+        assert_eq!(steps_reported(&mut job, numbered(5, 7)).len(), 1, "acknowledged, and no news");
+        steps_reported(&mut job, numbered(4, 6));
+        assert_eq!((job.view().steps, job.core.record().steps), (numbered(5, 7), numbered(5, 7)));
+    }
+    // A step manager that took over begins far behind.
+    steps_reported(&mut job, numbered(6, (1 << 32) + 1));
+    steps_reported(&mut job, numbered(5, 7));
+    assert_eq!(
+        (job.core.record().steps, job.replayed().steps),
+        (numbered(6, (1 << 32) + 1), numbered(6, (1 << 32) + 1))
+    );
+}
+
+/// Step managers of earlier versions do not number what they counted.
+#[test]
+fn numbers_that_come_again_unchanged_are_the_newest_ones_known() {
+    let mut job = Bench::running(spec());
+    let (id, sluid) = (job.core.record().id, job.core.record().sluid);
+    let mut tell = |seq, done| {
+        let counts = StepCounts { done, ..StepCounts::default() };
+        let report = AgentReport::Steps { job: id, sluid, steps: StepRows { counts, ..StepRows::default() }.into() };
+        job.send(JobInput::Report { node: "n0".to_owned(), seq, report: Box::new(report) });
+        job.view().steps.counts.done
+    };
+    assert_eq!([tell(10, 25), tell(12, 25), tell(11, 24)], [25, 25, 25]);
 }
 
 #[test]

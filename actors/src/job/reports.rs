@@ -192,12 +192,18 @@ impl JobCore {
 
     /// The rows are not the job's business. Its numbers are shown beside its view, so that nobody who waits for changes of
     /// jobs wakes for them; they are saved with the run's end, and with what comes later still.
-    /// A new connection of the agent repeats what was not safe when it began, behind what came over the old one.
+    /// A new connection of the agent repeats what was not safe when it began, behind what came over the old one; what became
+    /// safe is not repeated. So a repeat may be all that a later owner of the job hears, and the number that is saved with the
+    /// tally says that it is older. Step managers of earlier versions give none: theirs go by the number of the report.
     fn steps(&mut self, seq: u64, tally: StepTally, turn: &mut Turn<'_>) {
-        if tally == self.tally || seq < self.tally_seq {
+        let older = if tally.number == 0 { seq < self.tally_seq } else { tally.number < self.tally.number };
+        if older {
             return;
         }
         self.tally_seq = seq;
+        if tally == self.tally {
+            return;
+        }
         self.tally = tally;
         match self.record.phase {
             Phase::Pending => {}

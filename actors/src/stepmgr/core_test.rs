@@ -1086,3 +1086,29 @@ fn numbers_of_steps_are_said_once_more_after_the_end() {
     });
     assert_eq!(after_end.last(), Some(1));
 }
+
+/// What a step manager counts is newer than all that those before it counted, however its reports are passed on.
+#[test]
+fn tallies_are_numbered_over_all_step_managers_of_a_run() {
+    let mut company = batch(&[2]);
+    for _life in 0..2 {
+        company.srun(step("x"));
+        company.settle();
+        let token = company.running().last().map(|running| running.1).unwrap();
+        company.end_process(0, token, OK);
+        company.advance(Duration::from_secs(5));
+        company.restart_manager();
+        company.settle();
+    }
+    let numbers: Vec<(u64, u64)> = company
+        .agent
+        .iter()
+        .filter_map(|message| match message {
+            StepdToNode::Report { seq, report: StepdReport::Steps(steps) } => Some((*seq, steps.tally.number)),
+            _ => None,
+        })
+        .collect();
+    assert!(numbers.is_sorted_by(|a, b| a.1 < b.1), "{numbers:?}");
+    assert!(numbers.iter().all(|(seq, number)| seq == number), "{numbers:?}");
+    assert!(numbers.last().is_some_and(|last| last.1 > 1 << 32), "{numbers:?}");
+}

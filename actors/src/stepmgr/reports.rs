@@ -63,9 +63,13 @@ impl Reports {
         self.send(report, 0)
     }
 
-    fn send(&mut self, report: StepdReport, ends: u64) -> StepdToNode {
+    fn send(&mut self, mut report: StepdReport, ends: u64) -> StepdToNode {
         let seq = self.next;
         self.next += 1;
+        // Agents number what they pass on anew at each of their starts; this number stays with it.
+        if let StepdReport::Steps(steps) = &mut report {
+            steps.tally.number = seq;
+        }
         self.unacknowledged.push_back(Sent { seq, report: report.clone(), ends });
         StepdToNode::Report { seq, report }
     }

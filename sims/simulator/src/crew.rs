@@ -105,6 +105,8 @@ impl Crew {
     /// Another `stepd` takes over.
     pub(super) fn take_over(&mut self, now: Timestamp) {
         (self.dead, self.there_since) = (false, now);
+        // It says again under a number of its own what was not safe; that of the one before means nothing among its own.
+        self.end_report = None;
         self.clients.clear();
         // An `srun` that waits with its step loses it with its conversation: only what is in the journal lives on.
         self.company.heard.clear();

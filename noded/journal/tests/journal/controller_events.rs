@@ -311,8 +311,12 @@ fn end(state: JobState, reason: Reason, code: u8, then: Afterwards) -> End {
     End { state, reason, exit, derived: ExitStatus { code: 0, signal: Some(9) }, at: at(50), then }
 }
 
-const TALLY: StepTally =
-    StepTally { counts: StepCounts { queued: 1, running: 2, done: 300, failed: 4 }, unreported: 5, dropped: 6 };
+const TALLY: StepTally = StepTally {
+    counts: StepCounts { queued: 1, running: 2, done: 300, failed: 4 },
+    unreported: 5,
+    dropped: 6,
+    number: 0,
+};
 
 fn change() -> JobChange {
     JobChange {
