@@ -15,7 +15,7 @@ use garrick_actors::{
     node_agent::RunKey,
     scheduler::{
         facts::ClusterView,
-        probe::Feasibility,
+        plan::plan,
         shell::{partition_facts, policy},
     },
 };
@@ -25,10 +25,15 @@ use garrick_model::{
     messages::command::{NodeChange, NodeStateChange},
     resources::{MemoryMib, MemoryRequest},
     spec::{ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
-    state::ExitStatus,
+    state::{ExitStatus, NodeBase, NodeFlags},
     time::TimeLimit,
+    view::{JobView, NodeView},
 };
-use std::{collections::BTreeSet, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 const ROOT: Authority = Authority { uid: 0, admin: true };
 
@@ -412,21 +417,38 @@ impl World {
         self.config.node(batch_host).is_some_and(|node| self.hangs(node.index.0 as usize, run))
     }
 
-    /// The jobs that wait for more than all machines could give that are not gone for good, as admission judges it.
-    fn never_fit(&mut self) -> BTreeSet<JobId> {
-        let mut feasible = self.feasible_now.take().unwrap_or_else(|| self.feasible_with_what_is_left());
+    /// The jobs that wait for more than all machines could give that are not gone for good, if nobody else had anything of
+    /// them: as the scheduler judges it.
+    fn never_fit(&self) -> BTreeSet<JobId> {
         let waiting = self.jobs.values().filter(|core| matches!(core.record().phase, Phase::Pending));
-        let never = waiting.filter(|core| feasible.check(&core.view(self.clock())).is_err());
-        let never = never.map(|core| core.record().id).collect();
-        self.feasible_now = Some(feasible);
-        never
+        let views = waiting.map(|core| Arc::new(core.view(self.clock())));
+        let mut together: BTreeMap<JobId, Vec<Arc<JobView>>> = BTreeMap::new();
+        for view in views.filter(|view| view.eligible) {
+            let leader = view.spec.het.map_or(view.id, |(leader, _)| leader);
+            together.entry(leader).or_default().push(view);
+        }
+        let idle = self.idle_machines_that_are_left();
+        let never = together.into_values().filter(|jobs| {
+            let whole = jobs.len() as u32 >= jobs[0].spec.het_size;
+            whole && !self.would_start(jobs, &idle)
+        });
+        never.flatten().map(|view| view.id).collect()
     }
 
-    fn feasible_with_what_is_left(&self) -> Feasibility {
-        let left = self.shown_nodes.iter().zip(&self.machines).filter(|(_, machine)| !machine.dead);
-        let left: Vec<_> = left.map(|(view, _)| Arc::clone(view)).collect();
+    /// All nodes, idle; those that are gone for good are DOWN.
+    fn idle_machines_that_are_left(&self) -> Vec<Arc<NodeView>> {
+        let idle = |(view, machine): (&Arc<NodeView>, &Machine)| {
+            let base = if machine.dead { NodeBase::Down } else { NodeBase::Up };
+            Arc::new(NodeView { base, flags: NodeFlags::default(), holds: Vec::new(), ..(**view).clone() })
+        };
+        self.shown_nodes.iter().zip(&self.machines).map(idle).collect()
+    }
+
+    fn would_start(&self, jobs: &[Arc<JobView>], nodes: &[Arc<NodeView>]) -> bool {
         let facts = self.partitions.iter().map(|p| partition_facts(p, self.shown_nodes.len())).collect();
-        Feasibility::new(ClusterView::new(policy(&self.config), &[], &left, facts))
+        let mut view = ClusterView::new(policy(&self.config), jobs, nodes, facts);
+        view.licenses.totals.clone_from(self.licenses.totals());
+        !plan(&view, self.clock()).starts.is_empty()
     }
 
     /// After the faults: resumes nodes, releases jobs, continues stopped ones, and gives up on what can never start.

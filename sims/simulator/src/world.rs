@@ -175,8 +175,6 @@ pub struct World {
     pub(super) config: Config,
     pub(super) partitions: Vec<Arc<PartitionView>>,
     pub(super) feasibility: Feasibility,
-    /// The same with those machines alone that are not gone for good, once no more go.
-    pub(super) feasible_now: Option<Feasibility>,
     /// Reservations, those that are over too.
     pub(super) reservations: Vec<Arc<Reservation>>,
     /// Who has how many licenses.
@@ -275,7 +273,6 @@ impl World {
             config,
             partitions,
             feasibility,
-            feasible_now: None,
             reservations: some_reservations(BEGIN, setup.nodes.max(2)),
             licenses: LicenseAccount::default(),
             jobs: BTreeMap::new(),
