@@ -263,10 +263,10 @@ impl World {
                 | JobEffect::Outcome { .. }
                 | JobEffect::Answer { .. }
                 | JobEffect::Reached { .. } => {}
-                JobEffect::Grant { job: to, attempt, run } => {
+                JobEffect::Grant { job: to, sluid, run } => {
                     let event = Box::new(JobEvent::Allocated(run.clone()));
                     self.journal.push(ControllerEvent::Job { job: to, event });
-                    let message = Box::new(HetMessage::Granted { attempt, run });
+                    let message = Box::new(HetMessage::Granted { sluid, run });
                     self.post(&from, Letter::Job(to, JobInput::Het { from: job, message }));
                 }
                 JobEffect::TellHet { to, message } => {

@@ -3,7 +3,7 @@
 //! events only; the rest (a commit under way, who waits) is rebuilt or asked for again after a restart.
 
 use super::{
-    het::HetState,
+    het::{Granted, HetState},
     messages::{FreshIds, JobEffect, JobInput, JobSite, JobTimer},
     record::{JobRecord, Phase},
     reports::EarlierNews,
@@ -102,6 +102,8 @@ pub struct Leftover {
     pub generation: u64,
     /// Its last event was recorded: it is to be forgotten.
     pub forgotten: bool,
+    /// What the leader of a heterogeneous job recorded for its others.
+    pub granted: Arc<Granted>,
 }
 
 impl Leftover {
@@ -156,7 +158,8 @@ impl JobCore {
             Some(commit) => commit.nodes().cloned().collect(),
             None => self.het_undecided_nodes(),
         };
-        Leftover { attempt: self.attempt, nodes, generation: self.generation, forgotten: self.forgotten }
+        let (attempt, generation, granted) = (self.attempt, self.generation, Arc::clone(&self.het.granted));
+        Leftover { attempt, nodes, generation, forgotten: self.forgotten, granted }
     }
 
     /// Where the step manager is, once it serves.
@@ -191,6 +194,7 @@ impl JobCore {
         let mut turn = Turn { now, ids, out };
         self.attempt = left.attempt;
         self.generation = left.generation;
+        self.het.granted = Arc::clone(&left.granted);
         if left.forgotten {
             self.forgotten = true;
             return turn.out.push(JobEffect::Purge);
@@ -198,7 +202,7 @@ impl JobCore {
         let again = left.is_of_earlier_life();
         let mut nodes = left.nodes;
         if self.record.spec.het.is_some() {
-            self.het_resume(left.attempt, &mut nodes, again, &mut turn);
+            self.het_resume(left.attempt, &mut nodes, &mut turn);
         }
         for node in nodes {
             let (sluid, attempt) = (self.record.sluid, Some(left.attempt));

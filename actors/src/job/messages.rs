@@ -368,8 +368,8 @@ pub enum JobEffect {
     Grant {
         /// Component.
         job: JobId,
-        /// The leader's attempt.
-        attempt: u64,
+        /// Its run's identity.
+        sluid: Sluid,
         /// Its run.
         run: Box<Run>,
     },

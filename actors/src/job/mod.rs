@@ -39,6 +39,8 @@ mod core_test;
 #[cfg(test)]
 pub(crate) mod fixtures;
 #[cfg(test)]
+mod het_test;
+#[cfg(test)]
 mod preempt_test;
 #[cfg(test)]
 mod requeue_test;

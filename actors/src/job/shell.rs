@@ -113,11 +113,11 @@ impl JobActor {
                     });
                     rest.push(JobEffect::Split { record, then });
                 }
-                JobEffect::Grant { job, attempt, run } => {
+                JobEffect::Grant { job, sluid, run } => {
                     let event = JobEvent::Allocated(run.clone());
                     self.env.jobs.grant(job, &event);
                     events.push(ControllerEvent::Job { job, event: Box::new(event) });
-                    rest.push(JobEffect::Grant { job, attempt, run });
+                    rest.push(JobEffect::Grant { job, sluid, run });
                 }
                 other => rest.push(other),
             }
@@ -152,8 +152,8 @@ impl JobActor {
                     deliver(cx, &supervisor, JobsMsg::Start { job: record.id, first: then });
                 }
             }
-            JobEffect::Grant { job: to, attempt, run } => {
-                let message = Box::new(HetMessage::Granted { attempt, run });
+            JobEffect::Grant { job: to, sluid, run } => {
+                let message = Box::new(HetMessage::Granted { sluid, run });
                 env.tell_job(cx, to, JobInput::Het { from: job, message });
             }
             JobEffect::TellHet { to, message } => env.tell_job(cx, to, JobInput::Het { from: job, message }),
