@@ -111,6 +111,55 @@ fn end(state: JobState, then: Afterwards) -> HetMessage {
     HetMessage::End { state, then, by: None }
 }
 
+#[test]
+fn one_that_is_to_be_queued_again_is_not_cancelled_alone() {
+    let refused = Err(Refusal::NotWholeHetJob);
+    let mut other = other_running();
+    hears(&mut other, end(JobState::Cancelled, AGAIN));
+    assert_eq!((other.order(JobCommand::Cancel), other.view().ending), (refused.clone(), Some(JobState::Cancelled)));
+    other.ended(JobState::Cancelled, 0);
+    assert_eq!((other.order(JobCommand::Cancel), other.state()), (refused.clone(), JobState::Completing));
+    other.released("n1");
+    assert_eq!((other.order(JobCommand::Cancel), other.state()), (refused, JobState::Pending));
+    assert_eq!(other.core.record().restarts, 1);
+}
+
+#[test]
+fn the_whole_is_cancelled_while_it_is_queued_again() {
+    // However far the other has come by then.
+    for steps in 0..4 {
+        let mut other = other_running();
+        hears(&mut other, end(JobState::Cancelled, AGAIN));
+        if steps > 0 {
+            other.ended(JobState::Cancelled, 0);
+        }
+        if steps > 1 {
+            other.released("n1");
+        }
+        if steps > 2 {
+            built_anew(&mut other);
+        }
+        hears(&mut other, HetMessage::End { state: JobState::Cancelled, then: Afterwards::Over, by: Some(1001) });
+        if steps == 0 {
+            other.ended(JobState::Cancelled, 0);
+        }
+        other.released("n1");
+        assert_eq!(other.state(), JobState::Cancelled, "{steps}");
+        assert!(other.core.is_over());
+    }
+}
+
+#[test]
+fn one_that_was_cancelled_alone_comes_back_with_the_others() {
+    let mut other = other_running();
+    assert_eq!(other.order(JobCommand::Cancel), Ok(()));
+    hears(&mut other, end(JobState::Cancelled, AGAIN));
+    assert_eq!(other.order(JobCommand::Cancel), Err(Refusal::NotWholeHetJob));
+    other.ended(JobState::Cancelled, 0);
+    other.released("n1");
+    assert_eq!(other.state(), JobState::Pending);
+}
+
 /// Found by simulation: the leader's owner failed over its grant, and the next one granted the other its own start.
 #[test]
 fn what_was_prepared_is_granted_as_it_was_recorded() {

@@ -199,7 +199,7 @@ impl JobCore {
     /// What only the whole job can be told.
     pub(super) fn het_refuses(&self, command: &JobCommand) -> Result<(), Refusal> {
         let whole = match command {
-            JobCommand::Cancel => matches!(self.record.phase, Phase::Pending),
+            JobCommand::Cancel => matches!(self.record.phase, Phase::Pending) || self.is_queued_again(),
             JobCommand::Requeue { .. } | JobCommand::RequeueSpecialExit | JobCommand::FinishAllocation { .. } => true,
             _ => false,
         };
