@@ -33,11 +33,14 @@ impl JobCore {
         self.split_off(index, record, None, turn);
     }
 
-    /// Gives waiting tasks records of their own and has the same said to each first.
+    /// Gives waiting tasks records of their own and has the same said to each. What comes of that is in its record, so that
+    /// it is on disk when it is answered for.
     pub(super) fn split_for(&mut self, indices: &BTreeSet<u32>, first: &JobInput, turn: &mut Turn<'_>) {
         for &index in indices {
-            let record = self.task_record(index, turn);
-            self.split_off(index, record, Some(first.clone()), turn);
+            let mut task = Self::new(self.task_record(index, turn), Arc::clone(&self.site));
+            // Its owner does what else follows, in its first turn.
+            task.handle(turn.now, turn.ids, first.clone(), &mut Vec::new());
+            self.split_off(index, task.record, None, turn);
         }
     }
 

@@ -4,7 +4,7 @@
 use super::{
     fixtures::{ALICE, Bench, ROOT, proposal, record},
     messages::{Authority, JobCommand, JobEffect, JobFact, JobInput, JobSite, JobTimer},
-    record::{JobRecord, Phase, TaskOutcome},
+    record::{HeldBy, JobRecord, Phase, TaskOutcome},
     state::JobEvent,
 };
 use crate::{
@@ -881,10 +881,15 @@ fn cancelling_some_tasks_leaves_the_others() {
 #[test]
 fn holding_some_tasks_splits_them_off_held() {
     let mut job = Bench::with(JobSpec { array: Some(array(1, 5, None)), ..spec() });
-    let (_, out) = job.command(ALICE, Some(vec![(2, 2, 1)]), JobCommand::Hold { admin: false });
-    let then = out.iter().find_map(|e| if let JobEffect::Split { then, .. } = e { then.as_deref() } else { None });
-    assert!(matches!(then, Some(JobInput::Command { command: JobCommand::Hold { .. }, .. })));
+    let (answer, out) = job.command(ALICE, Some(vec![(2, 2, 1)]), JobCommand::Hold { admin: false });
+    // Answered when the record is on disk, so the record says it.
+    let (index, record) = went(out).remove(0);
+    assert_eq!((answer, index, record.hold), (Ok(()), 2, Some(HeldBy::User)));
     assert!(job.view().eligible);
+    let change = JobChange { nice: Some(3), ..JobChange::default() };
+    let (_, out) = job.command(ALICE, Some(vec![(4, 4, 1)]), JobCommand::Update(Box::new(change)));
+    let (other, changed) = went(out).remove(0);
+    assert_eq!((other, changed.spec.nice, job.view().spec.nice), (4, 3, 0));
 }
 
 #[test]
