@@ -605,6 +605,29 @@ fn a_panic_of_a_jobs_owner_loses_nothing() {
     });
 }
 
+/// Who waits for it had asked an owner that is no more.
+#[test]
+fn an_owner_that_is_started_again_after_a_pause_knows_who_waits_for_it() {
+    with_system(async |system| {
+        let (mut rig, _agents) = rig(&system);
+        let job = rig.submitted(JobSpec { hold: true, ..spec() }).await;
+        let after = Dependency { kind: DependencyKind::AfterAny, job: Some(job), array_index: None, failed: false };
+        let dependencies = Dependencies { any: false, list: vec![after] };
+        let waits = rig.submitted(JobSpec { dependencies, ..spec() }).await;
+        let env = &rig.controller.env;
+        while let Some(owner) = env.job(job) {
+            let (reply, fails) = garrick_runtime::ReplyTo::channel();
+            let _ = owner.try_send(crate::job::messages::JobMsg::PanicForTests(reply));
+            assert!(fails.await.is_err());
+        }
+        let supervisor = env.jobs_supervisor().unwrap();
+        supervisor.try_send(crate::job::shell::JobsMsg::StartAgain { job }).unwrap();
+        let cancel = CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() };
+        rig.ask(1001, CommandRequest::Cancel(cancel)).await;
+        rig.until(waits, |view| view.eligible).await;
+    });
+}
+
 /// Two nodes of the site that allows it.
 fn hurried() -> String {
     format!("{TWO_NODES}\nSlurmctldParameters=enable_expedited_requeue\n")

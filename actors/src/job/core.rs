@@ -86,6 +86,8 @@ pub struct JobCore {
     pub(super) shown_spec: Arc<JobSpec>,
     /// What there is between the components of a heterogeneous job.
     pub(super) het: HetState,
+    /// The timer that asks for news of other jobs again is set.
+    pub(super) awaits_news: bool,
     pub(super) touched: bool,
     /// Its last event is recorded; the actor ends when that is on disk.
     pub(super) forgotten: bool,
@@ -142,6 +144,7 @@ impl JobCore {
             waits: Vec::new(),
             siblings: None,
             het: HetState::default(),
+            awaits_news: false,
             touched: true,
             forgotten: false,
         }
@@ -314,6 +317,7 @@ impl JobCore {
                 turn.out.push(JobEffect::SetTimer { timer: JobTimer::Eligible, at });
             }
         }
+        self.await_news(turn);
         let (started, over) = (self.record.phase.run().is_some_and(|r| r.started.is_some()), self.is_over());
         let mut left = Vec::new();
         for (request, until) in self.waits.drain(..) {
@@ -396,6 +400,7 @@ impl JobCore {
             JobTimer::Missing => self.declare_lost(turn),
             JobTimer::CleanUp => self.clean_up(None, turn),
             JobTimer::Purge => self.purge(turn),
+            JobTimer::News => self.exchange_news(turn),
             JobTimer::Preempt => {
                 self.end_preempted(turn);
                 self.give_cpus(turn);

@@ -893,6 +893,39 @@ fn holding_some_tasks_splits_them_off_held() {
 }
 
 #[test]
+fn news_of_other_jobs_are_asked_for_again_while_they_are_needed() {
+    let again = |job: &mut Bench| {
+        let out = job.send(JobInput::Timer(JobTimer::News));
+        let asked = |e: &JobEffect| if let JobEffect::SubscribeTo { job } = e { Some(job.0) } else { None };
+        let set = out.iter().any(|e| matches!(e, JobEffect::SetTimer { timer: JobTimer::News, .. }));
+        (out.iter().filter_map(asked).collect::<Vec<_>>(), set)
+    };
+    let mut waits = Bench::with(depends(DependencyKind::AfterAny, 3));
+    assert_eq!(again(&mut waits), (vec![3], true));
+    waits.send(fact(3, true, Some(TaskOutcome::Ok)));
+    assert_eq!(again(&mut waits), (vec![], false));
+
+    let mut single = Bench::with(JobSpec {
+        dependencies: Dependencies {
+            any: false,
+            list: vec![Dependency { kind: DependencyKind::Singleton, job: None, array_index: None, failed: false }],
+        },
+        ..spec()
+    });
+    single.send(JobInput::Siblings { jobs: vec![JobId(4), JobId(5)] });
+    single.send(fact(4, true, Some(TaskOutcome::Ok)));
+    assert_eq!(again(&mut single), (vec![5], true));
+
+    let mut many = Bench::with(JobSpec { array: Some(array(1, 3, None)), ..spec() });
+    assert_eq!(again(&mut many), (vec![], false));
+    let out = many.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
+    assert!(out.iter().any(|e| matches!(e, JobEffect::SetTimer { timer: JobTimer::News, .. })), "{out:?}");
+    assert_eq!(again(&mut many), (vec![5001], true));
+    many.send(fact(5001, true, Some(TaskOutcome::Ok)));
+    assert_eq!(again(&mut many), (vec![], false));
+}
+
+#[test]
 fn waits_are_answered_when_reached_or_over() {
     let mut job = Bench::with(spec());
     let none = |out: &[JobEffect]| !out.iter().any(|e| matches!(e, JobEffect::Reached { .. }));

@@ -233,3 +233,75 @@ fn what_is_prepared_is_given_back_when_the_leader_is_not_known_any_more() {
     }
 }
 
+/// Found by simulation: the owner of a component failed over the word that all ends, and the next one was told nothing.
+#[test]
+fn a_component_that_asks_hears_what_has_come_of_its_leader() {
+    let asked = |leader: &mut Bench| told(&leader.send(JobInput::Subscribe { by: OTHER }));
+    let mut leader = Bench::new(part(0)).0;
+    assert_eq!(asked(&mut leader), [], "it waits, as it did from the beginning");
+    let (mut leader, _) = leader_starting();
+    assert_eq!(asked(&mut leader), [HetMessage::Ask]);
+    leader.started();
+    let at = Timestamp::from_secs(2000);
+    let times = PreemptTimes { eligible: at, at, ends: at };
+    let mark = PreemptMark { times, then: AGAIN, by: JobId(3) };
+    let mut preempted = leader.core.record().clone();
+    preempted.apply(&super::state::JobEvent::Preempted(mark.clone())).unwrap();
+    let mut gives_way = Bench::new(preempted).0;
+    assert_eq!(asked(&mut gives_way), [HetMessage::GiveWay { mark: Box::new(mark) }, HetMessage::Ask]);
+
+    leader.order(JobCommand::Requeue { hold: false }).unwrap();
+    let by = Some(ALICE.uid);
+    let ends = HetMessage::End { state: JobState::Cancelled, then: AGAIN, by };
+    assert_eq!(asked(&mut leader), [ends]);
+    leader.ended(JobState::Cancelled, 0);
+    assert_eq!(asked(&mut leader), [end(JobState::Cancelled, AGAIN)]);
+    leader.released("n0");
+    assert_eq!(asked(&mut leader), [HetMessage::Back]);
+    leader.order(JobCommand::Cancel).unwrap();
+    assert_eq!(asked(&mut leader), [end(JobState::Cancelled, Afterwards::Over)]);
+    // Who is none of its components hears how far it is, and no more.
+    assert_eq!(told(&leader.send(JobInput::Subscribe { by: JobId(30) })), []);
+}
+
+#[test]
+fn one_that_missed_that_all_is_queued_again_comes_back_too() {
+    let mut other = other_running();
+    let out = built_anew(&mut other);
+    assert!(asks(&out, LEADER) && names(&out) == ["HetStarted"], "{out:?}");
+    hears(&mut other, HetMessage::Back);
+    assert_eq!(other.view().ending, Some(JobState::Cancelled));
+    other.ended(JobState::Cancelled, 0);
+    other.released("n1");
+    assert_eq!((other.state(), other.core.record().restarts), (JobState::Pending, 1));
+    // Said again, it changes nothing: nor what is prepared for the next run.
+    let proposal = Box::new(proposal(OTHER.0, None, &["n1"]));
+    hears(&mut other, HetMessage::Prepare { attempt: 2, proposal });
+    let attempt = other.core.leftover().attempt;
+    other.send(JobInput::Reserved { attempt, node: "n1".to_owned(), result: Ok("n1:6818".to_owned()) });
+    assert_eq!(hears(&mut other, HetMessage::Back), []);
+    // Over by itself before: back as well.
+    let mut other = other_running();
+    other.order(JobCommand::Cancel).unwrap();
+    other.ended(JobState::Cancelled, 0);
+    other.released("n1");
+    hears(&mut other, HetMessage::Back);
+    assert_eq!(other.state(), JobState::Pending);
+}
+
+#[test]
+fn what_may_have_been_lost_is_said_and_asked_for_again_after_a_while() {
+    let timer = |out: &[JobEffect]| out.iter().any(|e| matches!(e, JobEffect::SetTimer { timer: JobTimer::News, .. }));
+    let news = || JobInput::Timer(JobTimer::News);
+    let mut other = other_running();
+    let out = other.send(news());
+    assert!(asks(&out, LEADER) && names(&out) == ["HetStarted"] && timer(&out), "{out:?}");
+    let (mut leader, _) = leader_starting();
+    let out = leader.send(news());
+    assert!(told(&out) == [HetMessage::Ask] && timer(&out), "{out:?}");
+    leader.order(JobCommand::Cancel).unwrap();
+    assert_eq!(names(&leader.send(news())), ["HetEnd"]);
+    leader.ended(JobState::Cancelled, 0);
+    leader.released("n0");
+    assert!(!timer(&leader.send(news())), "then the others ask");
+}

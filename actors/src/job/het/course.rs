@@ -54,6 +54,13 @@ impl JobCore {
         }
     }
 
+    /// Another job asks how far this one is. To one of the others of a leader that means more than how far it is.
+    pub(in crate::job) fn het_asked(&self, by: JobId, turn: &mut Turn<'_>) {
+        if self.others().any(|other| other == by) {
+            self.say_words_to(by, turn);
+        }
+    }
+
     /// Its run ends, or has ended, and it is to wait with the others again.
     pub(super) fn is_queued_again(&self) -> bool {
         let phase = &self.record.phase;

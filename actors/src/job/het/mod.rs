@@ -7,7 +7,7 @@
 //! do so is put off until then. What the leader answers is what it recorded, whoever asks and however late.
 //!
 //! The leader is launched last, when the step managers of all others serve, since only it runs a script. When it ends, all
-//! end; what follows its end follows theirs.
+//! end; what follows its end follows theirs. What a lost word would be asked for again by is in [`super::news`].
 //!
 //! | file | what of it |
 //! |---|---|
