@@ -94,6 +94,10 @@ impl ControllerActor {
             if by_leader && view.id != selector.job && view.spec.het_leader_of_component() == Some(selector.job) {
                 continue;
             }
+            if matches!(command, JobCommand::Suspend | JobCommand::Resume) && is_one_component(&view, selector) {
+                asked.push(Asked::refused(&view, selector, Refusal::NotWholeHetJob));
+                continue;
+            }
             asked.extend(self.send_to_one(cx, &view, selector, by, command.clone()));
         }
         asked
@@ -285,11 +289,7 @@ impl ControllerActor {
                         let command = JobCommand::Update(Box::new(change.clone()));
                         sent.extend(self.send_to_one(cx, &view, &selector, by, command));
                     }
-                    Err(refusal) => {
-                        let (reply, answer) = ReplyTo::channel();
-                        reply.reply(Err(refusal));
-                        sent.push(Asked::new(&view, &selector, answer));
-                    }
+                    Err(refusal) => sent.push(Asked::refused(&view, &selector, refusal)),
                 }
             }
             asked.push((selector, sent));
@@ -484,6 +484,12 @@ pub(super) async fn together(pending: Pending) -> Result<(), Refusal> {
         _ if over => Err(Refusal::AlreadyDone),
         _ => Err(Refusal::InvalidJobId),
     }
+}
+
+/// Is one component of a heterogeneous job meant, and not all of it?
+fn is_one_component(view: &JobView, selector: &JobSelector) -> bool {
+    let by_own_id = view.spec.het_leader_of_component().is_some_and(|leader| leader != selector.job);
+    view.spec.het.is_some() && (selector.het.is_some() || by_own_id)
 }
 
 fn matches_filter(filter: &JobFilter, view: &JobView) -> bool {

@@ -82,6 +82,17 @@ struct World {
     /// The next epilog fails.
     bad_epilog: bool,
     licenses: LicenseAccount,
+    /// After so many letters between jobs one is lost.
+    loses: Option<(usize, Loss)>,
+}
+
+/// How a letter is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Loss {
+    /// The owner that was to have it fails over it, and is built anew.
+    WithOwner,
+    /// Nobody notices.
+    Alone,
 }
 
 impl World {
@@ -101,6 +112,7 @@ impl World {
             conns: 0,
             bad_epilog: false,
             licenses: site_licenses(),
+            loses: None,
         };
         for index in 0..NODES {
             world.agents.insert(format!("n{index}"), Agent { incarnation: 1, ..Agent::default() });
@@ -140,6 +152,17 @@ impl World {
             .collect();
         let Some(key) = full.get(pick % full.len().max(1)) else { return false };
         let letter = self.mail.get_mut(key).unwrap().pop_front().unwrap();
+        if let (Letter::Job(job, _), true) = (&letter, key.0.starts_with("job ") && key.0 != key.1)
+            && let Some((left, loss)) = self.loses.take()
+        {
+            if left == 0 {
+                if loss == Loss::WithOwner && self.jobs.contains_key(job) {
+                    self.build_owner(*job);
+                }
+                return true;
+            }
+            self.loses = Some((left - 1, loss));
+        }
         match letter {
             Letter::Job(job, input) => self.tell_job(job, input),
             Letter::Node(node, input) => self.tell_node(&node, input),
@@ -263,10 +286,10 @@ impl World {
                 | JobEffect::Outcome { .. }
                 | JobEffect::Answer { .. }
                 | JobEffect::Reached { .. } => {}
-                JobEffect::Grant { job: to, attempt, run } => {
+                JobEffect::Grant { job: to, sluid, run } => {
                     let event = Box::new(JobEvent::Allocated(run.clone()));
                     self.journal.push(ControllerEvent::Job { job: to, event });
-                    let message = Box::new(HetMessage::Granted { attempt, run });
+                    let message = Box::new(HetMessage::Granted { sluid, run });
                     self.post(&from, Letter::Job(to, JobInput::Het { from: job, message }));
                 }
                 JobEffect::TellHet { to, message } => {
@@ -568,7 +591,12 @@ impl World {
     fn rebuild_owner(&mut self, pick: usize) {
         let fails = |record: &&JobRecord| record.spec.het.is_some() || matches!(record.phase, Phase::Suspended(_));
         let jobs: Vec<JobId> = self.jobs.values().map(JobCore::record).filter(fails).map(|r| r.id).collect();
-        let Some(job) = jobs.get(pick % jobs.len().max(1)).copied() else { return };
+        if let Some(job) = jobs.get(pick % jobs.len().max(1)) {
+            self.build_owner(*job);
+        }
+    }
+
+    fn build_owner(&mut self, job: JobId) {
         let left = self.jobs[&job].leftover();
         let record = self.replayed().jobs[&job].clone();
         self.timers.retain(|(id, _), _| *id != job);
@@ -663,23 +691,28 @@ impl World {
         }
     }
 
+    /// All nodes are connected and in service.
+    fn mend_nodes(&mut self) {
+        for index in 0..NODES {
+            let name = format!("n{index}");
+            if self.agents[&name].conn.is_none() {
+                self.connect(&name);
+            }
+            let view = self.nodes[&name].view();
+            if view.base == NodeBase::Down || view.flags.drain {
+                let change = garrick_model::messages::command::NodeChange {
+                    state: Some(garrick_model::messages::command::NodeStateChange::Resume),
+                    ..Default::default()
+                };
+                self.tell_node(&name, NodeInput::Update { request: 0, by: (0, "root".to_owned()), change });
+            }
+        }
+    }
+
     /// No more faults: everyone is there, everything arrives, work gets done.
     fn drain(&mut self) {
         for _ in 0..60 {
-            for index in 0..NODES {
-                let name = format!("n{index}");
-                if self.agents[&name].conn.is_none() {
-                    self.connect(&name);
-                }
-                let view = self.nodes[&name].view();
-                if view.base == NodeBase::Down || view.flags.drain {
-                    let change = garrick_model::messages::command::NodeChange {
-                        state: Some(garrick_model::messages::command::NodeStateChange::Resume),
-                        ..Default::default()
-                    };
-                    self.tell_node(&name, NodeInput::Update { request: 0, by: (0, "root".to_owned()), change });
-                }
-            }
+            self.mend_nodes();
             for pick in 0..self.jobs.len() {
                 self.command(pick, JobCommand::Release);
                 self.command(pick, JobCommand::Resume);
@@ -1152,6 +1185,49 @@ fn an_owner_that_fails_in_the_middle_leaves_all_of_it_or_none() {
             );
             world.drain();
             world.all_is_over();
+        }
+    }
+}
+
+/// Loses each letter between the components in turn, from their start over being queued again to their end.
+#[test]
+fn no_single_letter_between_components_matters() {
+    let wait = |world: &mut World| {
+        world.settle();
+        // What was lost is asked for again in this time.
+        for _ in 0..50 {
+            // A new owner has its nodes connect again.
+            world.mend_nodes();
+            world.settle();
+            world.node_timers.clear();
+            world.advance(Duration::from_secs(10));
+            world.settle();
+            world.schedule();
+            world.settle();
+        }
+        world.check();
+    };
+    for loss in [Loss::WithOwner, Loss::Alone] {
+        for lost in 0.. {
+            let mut world = connected();
+            world.submit_het(2);
+            world.loses = Some((lost, loss));
+            wait(&mut world);
+            assert_eq!(phases(&world), ["running"; 3], "{loss:?} of {lost}: {:?}", world.story());
+            let command = JobCommand::Requeue { hold: false };
+            world.tell_job(JobId(1), JobInput::Command { request: 0, by: ROOT, tasks: None, command });
+            wait(&mut world);
+            assert_eq!(phases(&world), ["running"; 3], "{loss:?} of {lost}: {:?}", world.story());
+            assert!(world.jobs.values().all(|core| core.record().restarts == 1), "{:?}", world.story());
+            let leader = world.jobs[&JobId(1)].record();
+            let (node, key) = (leader.phase.run().unwrap().batch_host().to_owned(), (leader.id, leader.sluid));
+            world.finish(&node, key, JobState::Completed);
+            wait(&mut world);
+            world.all_is_over();
+            if world.loses.is_some() {
+                assert!(lost > 20, "there are more letters than {lost}");
+                break;
+            }
         }
     }
 }

@@ -11,7 +11,7 @@ use garrick_model::{
     refusal::Refusal,
     view::JobView,
 };
-use garrick_runtime::Context;
+use garrick_runtime::{Context, ReplyTo};
 use std::collections::BTreeSet;
 
 /// One of those that a selector means.
@@ -30,6 +30,13 @@ impl Asked {
             _ => None,
         };
         Self { tasks, answer }
+    }
+
+    /// One that is not asked at all.
+    pub(super) fn refused(view: &JobView, selector: &JobSelector, refusal: Refusal) -> Self {
+        let (reply, answer) = ReplyTo::channel();
+        reply.reply(Err(refusal));
+        Self::new(view, selector, answer)
     }
 
     pub(super) fn answer(self) -> Answer {

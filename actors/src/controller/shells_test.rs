@@ -605,6 +605,59 @@ fn a_panic_of_a_jobs_owner_loses_nothing() {
     });
 }
 
+#[test]
+fn a_heterogeneous_job_is_suspended_and_resumed_as_a_whole() {
+    with_system(async |system| {
+        let (rig, mut agents) = rig(&system);
+        for node in ["n0", "n1"] {
+            agents.connect(node, Habit::Stay);
+            rig.until_up(node).await;
+        }
+        let specs = vec![spec(), spec()];
+        let request = RequestId(7, 7);
+        let reply = rig.ask(1001, CommandRequest::SubmitHetJob { request, specs }).await;
+        let CommandReply::Submitted { job: leader, .. } = reply else { panic!("{reply:?}") };
+        let other = JobId(leader.0 + 1);
+        rig.wait(leader, JobMilestone::Started).await;
+        let one = |offset| JobSelector { het: Some(offset), ..selector(leader) };
+        for (action, state) in [(JobAction::Suspend, JobState::Suspended), (JobAction::Resume, JobState::Running)] {
+            for component in [one(0), one(1), selector(other)] {
+                let control = CommandRequest::ControlJob { jobs: vec![component.clone()], action };
+                let refused = CommandReply::PerJob(vec![(component, Err(Refusal::NotWholeHetJob))]);
+                assert_eq!(rig.ask(0, control).await, refused);
+            }
+            let control = CommandRequest::ControlJob { jobs: vec![selector(leader)], action };
+            assert_eq!(rig.ask(0, control).await, CommandReply::PerJob(vec![(selector(leader), Ok(()))]));
+            for job in [leader, other] {
+                rig.until(job, |view| view.state == state).await;
+            }
+        }
+    });
+}
+
+/// Who waits for it had asked an owner that is no more.
+#[test]
+fn an_owner_that_is_started_again_after_a_pause_knows_who_waits_for_it() {
+    with_system(async |system| {
+        let (mut rig, _agents) = rig(&system);
+        let job = rig.submitted(JobSpec { hold: true, ..spec() }).await;
+        let after = Dependency { kind: DependencyKind::AfterAny, job: Some(job), array_index: None, failed: false };
+        let dependencies = Dependencies { any: false, list: vec![after] };
+        let waits = rig.submitted(JobSpec { dependencies, ..spec() }).await;
+        let env = &rig.controller.env;
+        while let Some(owner) = env.job(job) {
+            let (reply, fails) = garrick_runtime::ReplyTo::channel();
+            let _ = owner.try_send(crate::job::messages::JobMsg::PanicForTests(reply));
+            assert!(fails.await.is_err());
+        }
+        let supervisor = env.jobs_supervisor().unwrap();
+        supervisor.try_send(crate::job::shell::JobsMsg::StartAgain { job }).unwrap();
+        let cancel = CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() };
+        rig.ask(1001, CommandRequest::Cancel(cancel)).await;
+        rig.until(waits, |view| view.eligible).await;
+    });
+}
+
 /// Two nodes of the site that allows it.
 fn hurried() -> String {
     format!("{TWO_NODES}\nSlurmctldParameters=enable_expedited_requeue\n")

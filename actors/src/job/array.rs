@@ -33,11 +33,14 @@ impl JobCore {
         self.split_off(index, record, None, turn);
     }
 
-    /// Gives waiting tasks records of their own and has the same said to each first.
+    /// Gives waiting tasks records of their own and has the same said to each. What comes of that is in its record, so that
+    /// it is on disk when it is answered for.
     pub(super) fn split_for(&mut self, indices: &BTreeSet<u32>, first: &JobInput, turn: &mut Turn<'_>) {
         for &index in indices {
-            let record = self.task_record(index, turn);
-            self.split_off(index, record, Some(first.clone()), turn);
+            let mut task = Self::new(self.task_record(index, turn), Arc::clone(&self.site));
+            // Its owner does what else follows, in its first turn.
+            task.handle(turn.now, turn.ids, first.clone(), &mut Vec::new());
+            self.split_off(index, task.record, None, turn);
         }
     }
 
@@ -123,9 +126,12 @@ impl JobCore {
 
     /// Asks all tasks that have a record of their own, and are not over as far as is known, how far they are.
     pub(super) fn ask_tasks(&self, turn: &mut Turn<'_>) {
-        let Some(array) = &self.record.array else { return };
-        let others = array.tasks.values().filter(|mark| mark.over.is_none() && mark.job != self.record.id);
-        turn.out.extend(others.map(|mark| JobEffect::SubscribeTo { job: mark.job }));
+        turn.out.extend(self.live_tasks().map(|job| JobEffect::SubscribeTo { job }));
+    }
+
+    pub(super) fn live_tasks(&self) -> impl Iterator<Item = JobId> {
+        let tasks = self.record.array.iter().flat_map(|array| array.tasks.values());
+        tasks.filter(|mark| mark.over.is_none() && mark.job != self.record.id).map(|mark| mark.job)
     }
 
     /// Another job asks how far this one is. A task whose end is noted waits for nothing but that answer.
@@ -135,10 +141,14 @@ impl JobCore {
             let (job, tasks) = (self.record.id, std::collections::BTreeMap::new());
             JobFact { job, started: None, over: None, some_failed: false, tasks, noted: true }
         } else {
-            self.watchers.insert(by);
+            // Its array hears of every change anyhow.
+            if self.array_to_tell() != Some(by) {
+                self.watchers.insert(by);
+            }
             self.fact()
         };
         turn.out.push(JobEffect::Tell { to: by, fact: Arc::new(fact) });
+        self.het_asked(by, turn);
     }
 
     pub(super) fn tell_watchers(&self, turn: &mut Turn<'_>) {

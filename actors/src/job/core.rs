@@ -3,7 +3,7 @@
 //! events only; the rest (a commit under way, who waits) is rebuilt or asked for again after a restart.
 
 use super::{
-    het::HetState,
+    het::{Granted, HetState},
     messages::{FreshIds, JobEffect, JobInput, JobSite, JobTimer},
     record::{JobRecord, Phase},
     reports::EarlierNews,
@@ -86,6 +86,8 @@ pub struct JobCore {
     pub(super) shown_spec: Arc<JobSpec>,
     /// What there is between the components of a heterogeneous job.
     pub(super) het: HetState,
+    /// The timer that asks for news of other jobs again is set.
+    pub(super) awaits_news: bool,
     pub(super) touched: bool,
     /// Its last event is recorded; the actor ends when that is on disk.
     pub(super) forgotten: bool,
@@ -102,6 +104,8 @@ pub struct Leftover {
     pub generation: u64,
     /// Its last event was recorded: it is to be forgotten.
     pub forgotten: bool,
+    /// What the leader of a heterogeneous job recorded for its others.
+    pub granted: Arc<Granted>,
 }
 
 impl Leftover {
@@ -140,6 +144,7 @@ impl JobCore {
             waits: Vec::new(),
             siblings: None,
             het: HetState::default(),
+            awaits_news: false,
             touched: true,
             forgotten: false,
         }
@@ -156,7 +161,8 @@ impl JobCore {
             Some(commit) => commit.nodes().cloned().collect(),
             None => self.het_undecided_nodes(),
         };
-        Leftover { attempt: self.attempt, nodes, generation: self.generation, forgotten: self.forgotten }
+        let (attempt, generation, granted) = (self.attempt, self.generation, Arc::clone(&self.het.granted));
+        Leftover { attempt, nodes, generation, forgotten: self.forgotten, granted }
     }
 
     /// Where the step manager is, once it serves.
@@ -191,6 +197,7 @@ impl JobCore {
         let mut turn = Turn { now, ids, out };
         self.attempt = left.attempt;
         self.generation = left.generation;
+        self.het.granted = Arc::clone(&left.granted);
         if left.forgotten {
             self.forgotten = true;
             return turn.out.push(JobEffect::Purge);
@@ -198,7 +205,7 @@ impl JobCore {
         let again = left.is_of_earlier_life();
         let mut nodes = left.nodes;
         if self.record.spec.het.is_some() {
-            self.het_resume(left.attempt, &mut nodes, again, &mut turn);
+            self.het_resume(left.attempt, &mut nodes, &mut turn);
         }
         for node in nodes {
             let (sluid, attempt) = (self.record.sluid, Some(left.attempt));
@@ -310,6 +317,7 @@ impl JobCore {
                 turn.out.push(JobEffect::SetTimer { timer: JobTimer::Eligible, at });
             }
         }
+        self.await_news(turn);
         let (started, over) = (self.record.phase.run().is_some_and(|r| r.started.is_some()), self.is_over());
         let mut left = Vec::new();
         for (request, until) in self.waits.drain(..) {
@@ -392,6 +400,7 @@ impl JobCore {
             JobTimer::Missing => self.declare_lost(turn),
             JobTimer::CleanUp => self.clean_up(None, turn),
             JobTimer::Purge => self.purge(turn),
+            JobTimer::News => self.exchange_news(turn),
             JobTimer::Preempt => {
                 self.end_preempted(turn);
                 self.give_cpus(turn);

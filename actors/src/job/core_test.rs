@@ -4,7 +4,7 @@
 use super::{
     fixtures::{ALICE, Bench, ROOT, proposal, record},
     messages::{Authority, JobCommand, JobEffect, JobFact, JobInput, JobSite, JobTimer},
-    record::{JobRecord, Phase, TaskOutcome},
+    record::{HeldBy, JobRecord, Phase, TaskOutcome},
     state::JobEvent,
 };
 use crate::{
@@ -881,10 +881,48 @@ fn cancelling_some_tasks_leaves_the_others() {
 #[test]
 fn holding_some_tasks_splits_them_off_held() {
     let mut job = Bench::with(JobSpec { array: Some(array(1, 5, None)), ..spec() });
-    let (_, out) = job.command(ALICE, Some(vec![(2, 2, 1)]), JobCommand::Hold { admin: false });
-    let then = out.iter().find_map(|e| if let JobEffect::Split { then, .. } = e { then.as_deref() } else { None });
-    assert!(matches!(then, Some(JobInput::Command { command: JobCommand::Hold { .. }, .. })));
+    let (answer, out) = job.command(ALICE, Some(vec![(2, 2, 1)]), JobCommand::Hold { admin: false });
+    // Answered when the record is on disk, so the record says it.
+    let (index, record) = went(out).remove(0);
+    assert_eq!((answer, index, record.hold), (Ok(()), 2, Some(HeldBy::User)));
     assert!(job.view().eligible);
+    let change = JobChange { nice: Some(3), ..JobChange::default() };
+    let (_, out) = job.command(ALICE, Some(vec![(4, 4, 1)]), JobCommand::Update(Box::new(change)));
+    let (other, changed) = went(out).remove(0);
+    assert_eq!((other, changed.spec.nice, job.view().spec.nice), (4, 3, 0));
+}
+
+#[test]
+fn news_of_other_jobs_are_asked_for_again_while_they_are_needed() {
+    let again = |job: &mut Bench| {
+        let out = job.send(JobInput::Timer(JobTimer::News));
+        let asked = |e: &JobEffect| if let JobEffect::SubscribeTo { job } = e { Some(job.0) } else { None };
+        let set = out.iter().any(|e| matches!(e, JobEffect::SetTimer { timer: JobTimer::News, .. }));
+        (out.iter().filter_map(asked).collect::<Vec<_>>(), set)
+    };
+    let mut waits = Bench::with(depends(DependencyKind::AfterAny, 3));
+    assert_eq!(again(&mut waits), (vec![3], true));
+    waits.send(fact(3, true, Some(TaskOutcome::Ok)));
+    assert_eq!(again(&mut waits), (vec![], false));
+
+    let mut single = Bench::with(JobSpec {
+        dependencies: Dependencies {
+            any: false,
+            list: vec![Dependency { kind: DependencyKind::Singleton, job: None, array_index: None, failed: false }],
+        },
+        ..spec()
+    });
+    single.send(JobInput::Siblings { jobs: vec![JobId(4), JobId(5)] });
+    single.send(fact(4, true, Some(TaskOutcome::Ok)));
+    assert_eq!(again(&mut single), (vec![5], true));
+
+    let mut many = Bench::with(JobSpec { array: Some(array(1, 3, None)), ..spec() });
+    assert_eq!(again(&mut many), (vec![], false));
+    let out = many.send(JobInput::Start(Box::new(proposal(7, Some(1), &["n0"]))));
+    assert!(out.iter().any(|e| matches!(e, JobEffect::SetTimer { timer: JobTimer::News, .. })), "{out:?}");
+    assert_eq!(again(&mut many), (vec![5001], true));
+    many.send(fact(5001, true, Some(TaskOutcome::Ok)));
+    assert_eq!(again(&mut many), (vec![], false));
 }
 
 #[test]

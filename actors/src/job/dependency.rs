@@ -56,6 +56,7 @@ impl JobCore {
         }
         if fact.is_none() && self.het_leader() == Some(job) {
             // It ended, and was forgotten before word of that came here.
+            self.het_gives_all_back(turn);
             self.end_with_leader(JobState::Cancelled, Afterwards::Over, None, turn);
         }
         let noted = fact.is_none_or(|f| f.noted);

@@ -182,6 +182,8 @@ pub enum JobTimer {
     Purge,
     /// The grace of a preempted run is over: it ends, or stands still from now on.
     Preempt,
+    /// What it needs to know of other jobs is asked for again.
+    News,
 }
 
 impl JobTimer {
@@ -198,6 +200,7 @@ impl JobTimer {
             Self::CleanUp => "clean-up",
             Self::Purge => "purge",
             Self::Preempt => "preempt",
+            Self::News => "news",
         }
     }
 }
@@ -368,8 +371,8 @@ pub enum JobEffect {
     Grant {
         /// Component.
         job: JobId,
-        /// The leader's attempt.
-        attempt: u64,
+        /// Its run's identity.
+        sluid: Sluid,
         /// Its run.
         run: Box<Run>,
     },

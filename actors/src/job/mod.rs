@@ -15,6 +15,7 @@
 //! | [`het`] | components of a heterogeneous job |
 //! | `dependency` | conditions on other jobs |
 //! | [`shell`] | the actor, and the supervisor of all jobs |
+//! | [`news`] | what jobs need to know of each other, and how a word that was lost is asked for again |
 //! | [`messages`] | what it accepts and causes |
 //! | [`view`] | what others see |
 
@@ -25,6 +26,7 @@ pub mod dependency;
 pub mod ending;
 pub mod het;
 pub mod messages;
+pub mod news;
 mod preempt;
 pub mod record;
 mod reports;
@@ -38,6 +40,8 @@ pub mod view;
 mod core_test;
 #[cfg(test)]
 pub(crate) mod fixtures;
+#[cfg(test)]
+mod het_test;
 #[cfg(test)]
 mod preempt_test;
 #[cfg(test)]

@@ -113,11 +113,11 @@ impl JobActor {
                     });
                     rest.push(JobEffect::Split { record, then });
                 }
-                JobEffect::Grant { job, attempt, run } => {
+                JobEffect::Grant { job, sluid, run } => {
                     let event = JobEvent::Allocated(run.clone());
                     self.env.jobs.grant(job, &event);
                     events.push(ControllerEvent::Job { job, event: Box::new(event) });
-                    rest.push(JobEffect::Grant { job, attempt, run });
+                    rest.push(JobEffect::Grant { job, sluid, run });
                 }
                 other => rest.push(other),
             }
@@ -152,8 +152,8 @@ impl JobActor {
                     deliver(cx, &supervisor, JobsMsg::Start { job: record.id, first: then });
                 }
             }
-            JobEffect::Grant { job: to, attempt, run } => {
-                let message = Box::new(HetMessage::Granted { attempt, run });
+            JobEffect::Grant { job: to, sluid, run } => {
+                let message = Box::new(HetMessage::Granted { sluid, run });
                 env.tell_job(cx, to, JobInput::Het { from: job, message });
             }
             JobEffect::TellHet { to, message } => env.tell_job(cx, to, JobInput::Het { from: job, message }),
@@ -366,6 +366,11 @@ pub enum JobsMsg {
         /// What it is told first.
         first: Option<Box<JobInput>>,
     },
+    /// Start the actor of a job that failed too often, after a pause.
+    StartAgain {
+        /// Job.
+        job: JobId,
+    },
     /// For a job whose actor was not found.
     Deliver {
         /// Job.
@@ -388,6 +393,7 @@ impl Message for JobsMsg {
     fn name(&self) -> &'static str {
         match self {
             Self::Start { .. } => "Start",
+            Self::StartAgain { .. } => "StartAgain",
             Self::Deliver { .. } => "Deliver",
             Self::Ask { .. } => "Ask",
             Self::SiteChanged => "SiteChanged",
@@ -501,6 +507,10 @@ impl Actor for JobsSupervisor {
     fn handle(&mut self, cx: &mut Context<Self>, message: JobsMsg) {
         match message {
             JobsMsg::Start { job, first } => self.start(cx, job, first),
+            JobsMsg::StartAgain { job } => {
+                self.start(cx, job, None);
+                self.tell_of_new_owner(cx, job);
+            }
             JobsMsg::Deliver { job, input } => match self.env.job(job) {
                 Some(address) => deliver(cx, &address, JobMsg::Input(*input)),
                 None if self.env.jobs.contains(job) => {
@@ -538,7 +548,7 @@ impl Actor for JobsSupervisor {
                 tracing::error!(%path, reason, "job.actor_gave_up");
                 if let Some(job) = job_at(&path) {
                     let key = ("retry", u64::from(job.0));
-                    cx.set_timer(key, RETRY_AFTER, JobsMsg::Start { job, first: None });
+                    cx.set_timer(key, RETRY_AFTER, JobsMsg::StartAgain { job });
                 }
             }
         }

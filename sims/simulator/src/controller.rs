@@ -448,12 +448,12 @@ impl World {
                     }
                     rest.push(JobEffect::Split { record, then });
                 }
-                JobEffect::Grant { job, attempt, run } => {
+                JobEffect::Grant { job, sluid, run } => {
                     let event = Box::new(JobEvent::Allocated(run.clone()));
                     if !self.has(Mutation::LeadersAreAllocatedAlone) {
                         events.push(ControllerEvent::Job { job, event });
                     }
-                    rest.push(JobEffect::Grant { job, attempt, run });
+                    rest.push(JobEffect::Grant { job, sluid, run });
                 }
                 other => rest.push(other),
             }
@@ -500,8 +500,8 @@ impl World {
                         self.send(from, Happening::Job(task, *then));
                     }
                 }
-                JobEffect::Grant { job: to, attempt, run } => {
-                    let message = Box::new(HetMessage::Granted { attempt, run });
+                JobEffect::Grant { job: to, sluid, run } => {
+                    let message = Box::new(HetMessage::Granted { sluid, run });
                     self.send(from, Happening::Job(to, JobInput::Het { from: job, message }));
                 }
                 JobEffect::TellHet { to, message } => {

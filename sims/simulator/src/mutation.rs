@@ -156,7 +156,7 @@ impl World {
             (Mutation::MissingRunsAreNotDeclaredLost, JobInput::Timer(JobTimer::Missing))
             | (Mutation::RunsAreToldToEndOnce, JobInput::Timer(JobTimer::CleanUp) | JobInput::RunHeld { .. }) => None,
             (Mutation::LeadersEndAlone, JobInput::Het { message, .. })
-                if matches!(*message, HetMessage::End { .. }) =>
+                if matches!(*message, HetMessage::End { .. } | HetMessage::Back) =>
             {
                 None
             }

@@ -1,10 +1,9 @@
 //! How all components of a heterogeneous job get their allocations at one time: prepared by each, recorded by the leader.
 
-use super::HetMessage;
+use super::{Granted, HetMessage, HetState};
 use crate::{
     job::{
         core::{Commit, JobCore, Turn},
-        het::HetState,
         messages::{JobEffect, JobInput, JobTimer},
         record::{Phase, Run},
         start::COMMIT_LIMIT,
@@ -12,23 +11,33 @@ use crate::{
     },
     scheduler::plan::StartProposal,
 };
-use garrick_model::{ids::JobId, messages::node::HetComponent};
+use garrick_model::{
+    ids::{JobId, Sluid},
+    messages::node::HetComponent,
+};
+use std::sync::Arc;
 
 impl JobCore {
-    /// While the leader's word is awaited, nothing may be recorded or given back. `None`: it was put off.
+    /// While the leader's word is awaited, nothing may be recorded or given back. `None`: it was put off. So is that the
+    /// leader's run ends: it may be the one whose grant has not come.
     pub(in crate::job) fn het_puts_off(&mut self, input: JobInput) -> Option<JobInput> {
         let waits = self.het_puts_off_anything();
-        let matters = matches!(
-            input,
+        let matters = match &input {
+            // Nobody is left to give any word.
+            JobInput::Fact { job, fact: None } => self.het_leader() != Some(*job),
+            JobInput::Het { message, .. } => matches!(**message, HetMessage::End { .. } | HetMessage::GiveWay { .. }),
             JobInput::Command { .. }
-                | JobInput::NodeLost { .. }
-                | JobInput::Fact { .. }
-                | JobInput::Siblings { .. }
-                | JobInput::Site(_)
-                | JobInput::Timer(JobTimer::Eligible | JobTimer::Deadline | JobTimer::Immediate)
-        );
+            | JobInput::NodeLost { .. }
+            | JobInput::Fact { .. }
+            | JobInput::Siblings { .. }
+            | JobInput::Site(_)
+            | JobInput::Timer(JobTimer::Eligible | JobTimer::Deadline | JobTimer::Immediate) => true,
+            _ => false,
+        };
         if waits && matters {
-            self.het.put_off.push(input);
+            if !self.het.put_off.contains(&input) {
+                self.het.put_off.push(input);
+            }
             return None;
         }
         Some(input)
@@ -99,14 +108,23 @@ impl JobCore {
 
     /// Has the allocations of the others recorded with the leader's own.
     pub(in crate::job) fn het_grant(&mut self, turn: &mut Turn<'_>) {
-        let attempt = self.attempt;
         self.het.serving.clear();
-        self.het.granted.clear();
-        for (job, (mut run, _)) in std::mem::take(&mut self.het.prepared) {
+        let mut granted = Granted::new();
+        for (job, (mut run, component)) in std::mem::take(&mut self.het.prepared) {
+            let sluid = component.sluid;
             run.start = turn.now;
-            self.het.granted.insert(job, run.clone());
-            turn.out.push(JobEffect::Grant { job, attempt, run });
+            granted.insert(job, (sluid, run.clone()));
+            turn.out.push(JobEffect::Grant { job, sluid, run });
         }
+        self.het.granted = Arc::new(granted);
+    }
+
+    /// What was recorded for a component's run. Its owner is told of it, and of what has come of it since.
+    fn grant_again(&self, other: JobId, sluid: Sluid, turn: &mut Turn<'_>) -> bool {
+        let Some((_, run)) = self.het.granted.get(&other).filter(|(of, _)| *of == sluid) else { return false };
+        self.tell(other, HetMessage::Granted { sluid, run: run.clone() }, turn);
+        self.say_words_to(other, turn);
+        true
     }
 
     /// An attempt is given up: the leader tells the others, they tell the leader. True: the scheduler is to be told.
@@ -127,13 +145,17 @@ impl JobCore {
     pub(in crate::job) fn het_still_waits(&self, turn: &mut Turn<'_>) -> bool {
         match self.het_leader() {
             Some(_) if self.het.ready.is_some() => self.say_prepared(turn),
-            Some(leader) if self.het.limbo.is_some() => {
-                self.tell(leader, HetMessage::Lost, turn);
-                turn.out.push(JobEffect::SetTimer { timer: JobTimer::Commit, at: turn.now.plus(COMMIT_LIMIT) });
-            }
+            Some(_) if self.het.limbo.is_some() => self.say_lost(turn),
             _ => return false,
         }
         true
+    }
+
+    pub(super) fn say_lost(&self, turn: &mut Turn<'_>) {
+        if let Some(leader) = self.het_leader() {
+            self.tell(leader, HetMessage::Lost { sluid: self.record.sluid }, turn);
+            turn.out.push(JobEffect::SetTimer { timer: JobTimer::Commit, at: turn.now.plus(COMMIT_LIMIT) });
+        }
     }
 
     pub(super) fn prepare(&mut self, attempt: u64, proposal: StartProposal, turn: &mut Turn<'_>) {
@@ -155,16 +177,6 @@ impl JobCore {
     }
 
     pub(super) fn give_back(&mut self, attempt: u64, turn: &mut Turn<'_>) {
-        if let Some((attempt, nodes)) = self.het.limbo.take() {
-            let sluid = self.record.sluid;
-            for node in nodes {
-                turn.out.push(JobEffect::Release { node, sluid, attempt: Some(attempt), drain: None });
-            }
-            if self.record.spec.licenses.is_some() {
-                turn.out.push(JobEffect::ReleaseLicenses { attempt: Some(attempt) });
-            }
-            turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
-        }
         if self.het.of_attempt == Some(attempt) {
             // The leader knows.
             self.het.of_attempt = None;
@@ -172,9 +184,29 @@ impl JobCore {
         }
     }
 
-    pub(super) fn take_granted(&mut self, attempt: u64, run: Run, turn: &mut Turn<'_>) {
-        let expected = self.het.of_attempt == Some(attempt) && self.het.ready.is_some();
-        if !matches!(self.record.phase, Phase::Pending) || !(expected || self.het.limbo.is_some()) {
+    /// Nothing was recorded of what an earlier life prepared, nor will it be.
+    pub(super) fn leave_limbo(&mut self, turn: &mut Turn<'_>) {
+        let Some((attempt, nodes)) = self.het.limbo.take() else { return };
+        let sluid = self.record.sluid;
+        for node in nodes {
+            turn.out.push(JobEffect::Release { node, sluid, attempt: Some(attempt), drain: None });
+        }
+        if self.record.spec.licenses.is_some() {
+            turn.out.push(JobEffect::ReleaseLicenses { attempt: Some(attempt) });
+        }
+        turn.out.push(JobEffect::ClearTimer(JobTimer::Commit));
+    }
+
+    /// The leader is not known any more: what is prepared, or was, is nobody's.
+    pub(in crate::job) fn het_gives_all_back(&mut self, turn: &mut Turn<'_>) {
+        self.leave_limbo(turn);
+        self.het.of_attempt = None;
+        self.abandon_commit(turn);
+    }
+
+    pub(super) fn take_granted(&mut self, sluid: Sluid, run: Run, turn: &mut Turn<'_>) {
+        let expected = sluid == self.record.sluid && self.het_puts_off_anything();
+        if !matches!(self.record.phase, Phase::Pending) || !expected {
             return;
         }
         self.het = HetState { put_off: std::mem::take(&mut self.het.put_off), ..HetState::default() };
@@ -196,14 +228,10 @@ impl JobCore {
         let under_way = self.commit.is_some() && attempt == self.attempt;
         if !under_way {
             // Said again, since the answer has not come.
-            let recorded = attempt == self.attempt
-                && self.record.phase.run().is_some_and(|own| {
-                    own.parts.iter().any(|part| {
-                        part.job == from && part.sluid == component.sluid && part.nodes == run.allocation.nodes
-                    })
-                });
-            let message = if recorded { HetMessage::Granted { attempt, run } } else { HetMessage::Abandon { attempt } };
-            return self.tell(from, message, turn);
+            if !self.grant_again(from, component.sluid, turn) {
+                self.tell(from, HetMessage::Abandon { attempt }, turn);
+            }
+            return;
         }
         self.het.prepared.insert(from, (run, component));
         if self.commit.as_ref().is_some_and(Commit::has_all) {
@@ -211,15 +239,11 @@ impl JobCore {
         }
     }
 
-    pub(super) fn other_lost(&mut self, from: JobId, turn: &mut Turn<'_>) {
-        let attempt = self.attempt;
-        let recorded = self.record.phase.run().and(self.het.granted.get(&from)).cloned();
-        match recorded {
-            Some(run) => self.tell(from, HetMessage::Granted { attempt, run }, turn),
-            None => {
-                self.abandon_commit(turn);
-                self.tell(from, HetMessage::Abandon { attempt }, turn);
-            }
+    pub(super) fn other_lost(&mut self, from: JobId, sluid: Sluid, turn: &mut Turn<'_>) {
+        if !self.grant_again(from, sluid, turn) {
+            // What it prepared may belong to the attempt under way.
+            self.abandon_commit(turn);
+            self.tell(from, HetMessage::NotGranted { sluid }, turn);
         }
     }
 }

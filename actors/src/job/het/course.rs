@@ -4,6 +4,7 @@
 use super::HetMessage;
 use crate::job::{
     core::{JobCore, Turn},
+    messages::JobEffect,
     record::{Afterwards, End, Ending, HeldBy, Phase, PreemptMark},
     state::JobEvent,
 };
@@ -14,6 +15,68 @@ use garrick_model::{
 };
 
 impl JobCore {
+    /// What the others have to know of their leader, as its record has it. In the middle of an attempt there is nothing to
+    /// say: who has not heard that it waits cannot prepare, and that ends the attempt.
+    fn het_words(&self) -> Vec<HetMessage> {
+        match &self.record.phase {
+            Phase::Pending if self.record.restarts == 0 || self.commit.is_some() => Vec::new(),
+            Phase::Pending => vec![HetMessage::Back],
+            Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => match run.ending.clone() {
+                Some(Ending { state, then, by, .. }) => vec![HetMessage::End { state, then, by }],
+                None => {
+                    let give_way = run.preempted.clone().map(|mark| HetMessage::GiveWay { mark: Box::new(mark) });
+                    give_way.into_iter().chain([HetMessage::Ask]).collect()
+                }
+            },
+            Phase::Completing(_, end) | Phase::Over(_, end) => {
+                vec![HetMessage::End { state: end.state, then: end.then, by: None }]
+            }
+        }
+    }
+
+    /// To one of the others, which may have missed it.
+    pub(in crate::job) fn say_words_to(&self, other: JobId, turn: &mut Turn<'_>) {
+        for word in self.het_words() {
+            self.tell(other, word, turn);
+        }
+    }
+
+    /// What the components may have missed of each other: said again, and asked for.
+    pub(in crate::job) fn het_exchange(&self, turn: &mut Turn<'_>) {
+        if let Some(leader) = self.het_leader() {
+            if !self.is_over() {
+                turn.out.push(JobEffect::SubscribeTo { job: leader });
+            }
+            return self.tell_leader(leader, turn);
+        }
+        for other in self.others() {
+            self.say_words_to(other, turn);
+        }
+    }
+
+    /// Another job asks how far this one is. To one of the others of a leader that means more than how far it is.
+    pub(in crate::job) fn het_asked(&self, by: JobId, turn: &mut Turn<'_>) {
+        if self.others().any(|other| other == by) {
+            self.say_words_to(by, turn);
+        }
+    }
+
+    /// Its run ends, or has ended, and it is to wait with the others again.
+    pub(super) fn is_queued_again(&self) -> bool {
+        let phase = &self.record.phase;
+        let ending = phase.working().and_then(|run| run.ending.as_ref()).map(|ending| ending.then);
+        let then = ending.or(phase.end().map(|end| end.then));
+        matches!(then, Some(Afterwards::Requeue { .. }))
+    }
+
+    /// The leader waits again. It alone is held, or has a time before which none starts.
+    pub(super) fn wait_with_leader(&mut self, turn: &mut Turn<'_>) {
+        if !self.is_queued_again() {
+            let then = Afterwards::Requeue { hold: None, delay: false };
+            self.end_with_leader(JobState::Cancelled, then, None, turn);
+        }
+    }
+
     /// Tells the leader how far the run is.
     pub(super) fn tell_leader(&self, leader: JobId, turn: &mut Turn<'_>) {
         let sluid = self.record.sluid;
@@ -117,11 +180,6 @@ impl JobCore {
         by: Option<u32>,
         turn: &mut Turn<'_>,
     ) {
-        if self.het.ready.is_some() || self.het.limbo.is_some() || self.commit.is_some() {
-            // It ended before it recorded anything of this attempt.
-            let attempt = self.het.of_attempt.unwrap_or(0);
-            self.give_back(attempt, turn);
-        }
         let over = then == Afterwards::Over;
         match &self.record.phase {
             Phase::Pending if over => {

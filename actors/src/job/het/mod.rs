@@ -4,10 +4,10 @@
 //! prepare its part ([`HetMessage::Prepare`]): reserve its nodes and licenses, and keep them. When all have done so, the
 //! leader records every component's allocation in one write, so that a crash leaves all of them or none. Between
 //! [`HetMessage::Prepared`] and the leader's answer a component records nothing and gives nothing back; what would make it
-//! do so is put off until then.
+//! do so is put off until then. What the leader answers is what it recorded, whoever asks and however late.
 //!
 //! The leader is launched last, when the step managers of all others serve, since only it runs a script. When it ends, all
-//! end; what follows its end follows theirs.
+//! end; what follows its end follows theirs. What a lost word would be asked for again by is in [`super::news`].
 //!
 //! | file | what of it |
 //! |---|---|
@@ -20,9 +20,8 @@ mod course;
 
 use super::{
     core::{JobCore, Turn},
-    messages::{JobCommand, JobEffect, JobInput, JobTimer},
-    record::{Afterwards, Ending, Phase, PreemptMark, Run},
-    start::COMMIT_LIMIT,
+    messages::{JobCommand, JobEffect, JobInput},
+    record::{Afterwards, Phase, PreemptMark, Run},
 };
 use crate::scheduler::plan::StartProposal;
 use garrick_model::{
@@ -31,7 +30,10 @@ use garrick_model::{
     refusal::Refusal,
     state::{JobState, Reason},
 };
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// What the leader of a heterogeneous job and the owners of its other components say to each other. All may come twice.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,13 +66,21 @@ pub enum HetMessage {
     },
     /// From the leader: the allocation is recorded.
     Granted {
-        /// The leader's attempt.
-        attempt: u64,
+        /// Whose it is: the component's run.
+        sluid: Sluid,
         /// As recorded.
         run: Box<Run>,
     },
     /// To the leader: its owner was built anew, and does not know what became of what it had prepared.
-    Lost,
+    Lost {
+        /// For this run.
+        sluid: Sluid,
+    },
+    /// From the leader, to that: nothing is recorded.
+    NotGranted {
+        /// For this run.
+        sluid: Sluid,
+    },
     /// From the leader: how far is it?
     Ask,
     /// To the leader: its step manager serves.
@@ -101,6 +111,8 @@ pub enum HetMessage {
         /// Who asked.
         by: Option<u32>,
     },
+    /// From the leader: it waits again, and so should all.
+    Back,
 }
 
 impl HetMessage {
@@ -112,23 +124,28 @@ impl HetMessage {
             Self::Declined { .. } => "HetDeclined",
             Self::Abandon { .. } => "HetAbandon",
             Self::Granted { .. } => "HetGranted",
-            Self::Lost => "HetLost",
+            Self::Lost { .. } => "HetLost",
+            Self::NotGranted { .. } => "HetNotGranted",
             Self::Ask => "HetAsk",
             Self::Started { .. } => "HetStarted",
             Self::Ended { .. } => "HetEnded",
             Self::GiveWay { .. } => "HetGiveWay",
             Self::End { .. } => "HetEnd",
+            Self::Back => "HetBack",
         }
     }
 }
+
+/// What a leader has recorded for the other components: of each the run, as it is on disk.
+pub type Granted = BTreeMap<JobId, (Sluid, Box<Run>)>;
 
 /// What a component of a heterogeneous job remembers, and need not after a restart of the controller.
 #[derive(Clone, Debug, Default)]
 pub(super) struct HetState {
     /// Leader: what others have prepared in the attempt under way.
     prepared: BTreeMap<JobId, (Box<Run>, Box<HetComponent>)>,
-    /// Leader: what was recorded for others, for those who lost it.
-    granted: BTreeMap<JobId, Box<Run>>,
+    /// Leader: what was recorded for others, for those who have not heard of it. Outlives its owner.
+    pub(super) granted: Arc<Granted>,
     /// Leader: components of this run whose step managers serve, or did.
     serving: BTreeSet<JobId>,
     /// Other components: the leader's attempt that the commit under way belongs to.
@@ -151,10 +168,6 @@ impl JobCore {
         self.record.spec.het_leader_of_component()
     }
 
-    fn is_leader(&self) -> bool {
-        self.others().next().is_some()
-    }
-
     fn tell(&self, to: JobId, message: HetMessage, turn: &mut Turn<'_>) {
         turn.out.push(JobEffect::TellHet { to, message: Box::new(message) });
     }
@@ -171,52 +184,22 @@ impl JobCore {
     }
 
     /// First turn of a life of the actor. Takes what an earlier one may have prepared: that is the leader's to decide.
-    pub(super) fn het_resume(&mut self, attempt: u64, nodes: &mut Vec<String>, again: bool, turn: &mut Turn<'_>) {
+    pub(super) fn het_resume(&mut self, attempt: u64, nodes: &mut Vec<String>, turn: &mut Turn<'_>) {
         // Recorded by the leader while this owner was built anew.
         if let Some(run) = self.record.phase.run() {
             nodes.retain(|node| !run.has_node(node));
         }
-        if let Some(leader) = self.het_leader() {
-            if matches!(self.record.phase, Phase::Pending) && !nodes.is_empty() {
-                self.het.limbo = Some((attempt, std::mem::take(nodes)));
-                self.tell(leader, HetMessage::Lost, turn);
-                let at = turn.now.plus(COMMIT_LIMIT);
-                turn.out.push(JobEffect::SetTimer { timer: JobTimer::Commit, at });
-            }
-            if !self.is_over() {
-                turn.out.push(JobEffect::SubscribeTo { job: leader });
-            }
-            return self.tell_leader(leader, turn);
+        if self.het_leader().is_some() && matches!(self.record.phase, Phase::Pending) && !nodes.is_empty() {
+            self.het.limbo = Some((attempt, std::mem::take(nodes)));
+            self.say_lost(turn);
         }
-        match &self.record.phase {
-            _ if !self.is_leader() => {}
-            Phase::Pending => {
-                if again {
-                    self.tell_others(&HetMessage::Abandon { attempt }, turn);
-                }
-                if self.record.restarts > 0 {
-                    // They may not have heard that it is back.
-                    let then = Afterwards::Requeue { hold: self.record.hold, delay: false };
-                    self.het_end_others(JobState::Cancelled, then, None, turn);
-                }
-            }
-            Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) => match run.ending.clone() {
-                Some(Ending { state, then, by, .. }) => {
-                    self.tell_others(&HetMessage::End { state, then, by }, turn);
-                }
-                None => self.tell_others(&HetMessage::Ask, turn),
-            },
-            Phase::Completing(_, end) | Phase::Over(_, end) => {
-                let message = HetMessage::End { state: end.state, then: end.then, by: None };
-                self.tell_others(&message, turn);
-            }
-        }
+        self.het_exchange(turn);
     }
 
     /// What only the whole job can be told.
     pub(super) fn het_refuses(&self, command: &JobCommand) -> Result<(), Refusal> {
         let whole = match command {
-            JobCommand::Cancel => matches!(self.record.phase, Phase::Pending),
+            JobCommand::Cancel => matches!(self.record.phase, Phase::Pending) || self.is_queued_again(),
             JobCommand::Requeue { .. } | JobCommand::RequeueSpecialExit | JobCommand::FinishAllocation { .. } => true,
             _ => false,
         };
@@ -230,9 +213,11 @@ impl JobCore {
         match message {
             HetMessage::Prepare { attempt, proposal } if from_leader => self.prepare(attempt, *proposal, turn),
             HetMessage::Abandon { attempt } if from_leader => self.give_back(attempt, turn),
-            HetMessage::Granted { attempt, run } if from_leader => self.take_granted(attempt, *run, turn),
+            HetMessage::Granted { sluid, run } if from_leader => self.take_granted(sluid, *run, turn),
+            HetMessage::NotGranted { sluid } if from_leader && sluid == self.record.sluid => self.leave_limbo(turn),
             HetMessage::Ask if from_leader => self.tell_leader(from, turn),
             HetMessage::End { state, then, by } if from_leader => self.end_with_leader(state, then, by, turn),
+            HetMessage::Back if from_leader => self.wait_with_leader(turn),
             HetMessage::GiveWay { mark } if from_leader => {
                 let run = self.record.phase.working();
                 if run.is_some_and(|run| run.ending.is_none() && run.preempted.is_none()) {
@@ -247,7 +232,7 @@ impl JobCore {
                     self.abandon_commit(turn);
                 }
             }
-            HetMessage::Lost if from_other => self.other_lost(from, turn),
+            HetMessage::Lost { sluid } if from_other => self.other_lost(from, sluid, turn),
             HetMessage::Started { sluid } if from_other => self.other_serves(from, sluid, turn),
             HetMessage::Ended { sluid, state, reason } if from_other => {
                 self.other_ended(from, sluid, state, reason, turn);
