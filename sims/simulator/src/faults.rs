@@ -16,7 +16,7 @@ use garrick_actors::{
 use garrick_model::{
     gres::GresCount,
     ids::JobId,
-    messages::command::{NodeChange, NodeStateChange},
+    messages::command::{JobChange, NodeChange, NodeStateChange},
     resources::{MemoryMib, MemoryRequest, NodeShape},
     spec::{ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
     state::ExitStatus,
@@ -167,7 +167,7 @@ impl World {
             let asked = self.asked_nodes();
             node = self.random.pick(&asked).copied().unwrap_or(node);
         }
-        match self.random.between(0, 40) {
+        match self.random.between(0, 42) {
             0..=4 => {
                 self.ledger.counts.add("link broken");
                 self.break_link(node);
@@ -233,6 +233,10 @@ impl World {
             20..=23 => {
                 let hold = self.random.one_in_thousand(250);
                 self.command_some(JobCommand::Requeue { hold });
+            }
+            41 | 42 => {
+                let requeue = Some(self.random.one_in_thousand(700));
+                self.command_some(JobCommand::Update(Box::new(JobChange { requeue, ..JobChange::default() })));
             }
             24 | 25 => self.command_some(JobCommand::Hold { admin: true }),
             26 | 27 => self.command_some(JobCommand::Release),
@@ -376,6 +380,8 @@ impl World {
         let judge = |core: &JobCore| match &core.record().phase {
             Phase::Pending if core.record().spec.nodelist.iter().any(gone) => Some(JobCommand::Cancel),
             Phase::Pending if core.record().dependency_failed => Some(JobCommand::Cancel),
+            // What runs there for all that is known will never be said to have ended.
+            Phase::Pending if core.record().unfenced.iter().any(|left| gone(&left.node)) => Some(JobCommand::Cancel),
             Phase::Pending if self.too_few_are_left_for(&core.record().spec) => Some(JobCommand::Cancel),
             Phase::Pending if !asks_for(core).is_empty() && !self.may_be_waited_for(&asks_for(core)) => {
                 Some(JobCommand::Cancel)

@@ -40,6 +40,8 @@ pub enum HetMessage {
     Prepare {
         /// The leader's attempt.
         attempt: u64,
+        /// Should the job be lost with a node, it goes back to the queue as a whole.
+        requeue: bool,
         /// Part of the scheduler's proposal.
         proposal: Box<StartProposal>,
     },
@@ -92,6 +94,11 @@ pub enum HetMessage {
         /// The leader's run was told so.
         mark: Box<PreemptMark>,
     },
+    /// From the leader: whether the job goes back to the queue should it be lost with a node.
+    SetRequeue {
+        /// It does.
+        allowed: bool,
+    },
     /// From the leader: the whole job ends.
     End {
         /// State to record.
@@ -117,6 +124,7 @@ impl HetMessage {
             Self::Started { .. } => "HetStarted",
             Self::Ended { .. } => "HetEnded",
             Self::GiveWay { .. } => "HetGiveWay",
+            Self::SetRequeue { .. } => "HetSetRequeue",
             Self::End { .. } => "HetEnd",
         }
     }
@@ -133,6 +141,8 @@ pub(super) struct HetState {
     serving: BTreeSet<JobId>,
     /// Other components: the leader's attempt that the commit under way belongs to.
     of_attempt: Option<u64>,
+    /// Other components: the leader may be requeued, as it said with that attempt.
+    requeue: bool,
     /// Other components: prepared, and waiting for the leader's word.
     ready: Option<Box<Run>>,
     /// What came meanwhile.
@@ -204,7 +214,10 @@ impl JobCore {
                 Some(Ending { state, then, by, .. }) => {
                     self.tell_others(&HetMessage::End { state, then, by }, turn);
                 }
-                None => self.tell_others(&HetMessage::Ask, turn),
+                None => {
+                    self.tell_others(&HetMessage::Ask, turn);
+                    self.het_set_requeue(turn);
+                }
             },
             Phase::Completing(_, end) | Phase::Over(_, end) => {
                 let message = HetMessage::End { state: end.state, then: end.then, by: None };
@@ -228,7 +241,10 @@ impl JobCore {
         let from_leader = self.het_leader() == Some(from);
         let from_other = self.others().any(|other| other == from);
         match message {
-            HetMessage::Prepare { attempt, proposal } if from_leader => self.prepare(attempt, *proposal, turn),
+            HetMessage::Prepare { attempt, requeue, proposal } if from_leader => {
+                self.prepare(attempt, requeue, *proposal, turn);
+            }
+            HetMessage::SetRequeue { allowed } if from_leader => self.set_requeue(allowed, turn),
             HetMessage::Abandon { attempt } if from_leader => self.give_back(attempt, turn),
             HetMessage::Granted { attempt, run } if from_leader => self.take_granted(attempt, *run, turn),
             HetMessage::Ask if from_leader => self.tell_leader(from, turn),
