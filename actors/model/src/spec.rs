@@ -419,10 +419,12 @@ impl JobSpec {
         (1..size).map(move |offset| JobId(leader.saturating_add(offset)))
     }
 
-    /// Whether another run may follow one that was lost with its node: a batch job that does not forbid it. `default` is
+    /// Whether another run may follow one that was lost with its node, as far as that can be told from the request: a batch job,
+    /// or another component of a heterogeneous one (its leader may be such a job), that does not forbid it. `default` is
     /// `JobRequeue`.
-    pub fn may_run_again(&self, default: bool) -> bool {
-        self.kind == JobKind::Batch && self.requeue.unwrap_or(default)
+    pub fn may_be_requeued(&self, default: bool) -> bool {
+        let can_be = self.kind == JobKind::Batch || self.het_leader_of_component().is_some();
+        can_be && self.requeue.unwrap_or(default)
     }
 }
 

@@ -473,6 +473,7 @@ impl Rules<'_> {
             admin_comment: None,
             steps: garrick_model::packed_steps::StepTally::default(),
             earlier: Vec::new(),
+            unfenced: Vec::new(),
             expediting: None,
             phase: Phase::Pending,
             spec: Arc::new(spec),

@@ -179,7 +179,7 @@ impl World {
                 JobInput::Report { node, seq, .. } => {
                     self.post(&from, Letter::Node(node, NodeInput::ReportSafe { seq }))
                 }
-                JobInput::RunHeld { node, sluid }
+                JobInput::RunHeld { node, sluid, .. }
                 | JobInput::RunMissing { node, sluid }
                 | JobInput::NodeLost { node, sluid } => {
                     let release = NodeInput::Release { job, sluid, attempt: None, drain: None };
@@ -317,7 +317,7 @@ impl World {
                     let input = match notice {
                         NodeNotice::Reserved { attempt, result } => JobInput::Reserved { attempt, node, result },
                         NodeNotice::Unparked { attempt, granted } => JobInput::Unparked { attempt, node, granted },
-                        NodeNotice::RunHeld { sluid } => JobInput::RunHeld { node, sluid },
+                        NodeNotice::RunHeld { sluid, requeue } => JobInput::RunHeld { node, sluid, requeue },
                         NodeNotice::RunMissing { sluid } => JobInput::RunMissing { node, sluid },
                         NodeNotice::NodeLost { sluid } => JobInput::NodeLost { node, sluid },
                         NodeNotice::Report { seq, report } => JobInput::Report { node, seq, report },
@@ -442,7 +442,7 @@ impl World {
         let runs = agent
             .runs
             .iter()
-            .map(|(&(job, sluid), &batch_host)| HeldRun { job, sluid, batch_host, door: String::new() })
+            .map(|(&(job, sluid), &batch_host)| HeldRun { job, sluid, batch_host, door: String::new(), requeue: None })
             .collect();
         let mut registration = registration(conn, runs);
         registration.incarnation = agent.incarnation;

@@ -123,7 +123,7 @@ fn a_restarted_controller_takes_running_jobs_back() {
         let mut agents = Agents::new(&rig);
         let sluid = rig.controller.env.jobs.get(job).unwrap().record.sluid;
         agents.runs.lock().unwrap().insert((job, sluid), "n0".to_owned());
-        let held = HeldRun { job, sluid, batch_host: true, door: "/run/door".to_owned() };
+        let held = HeldRun { job, sluid, batch_host: true, door: "/run/door".to_owned(), requeue: None };
         agents.connect_holding("n0", Habit::Stay, vec![held]);
         agents.connect("n1", Habit::Stay);
         let cancel = CancelRequest { jobs: vec![selector(job), selector(lost)], ..CancelRequest::default() };
@@ -592,7 +592,7 @@ fn a_panic_of_a_jobs_owner_loses_nothing() {
             // Its nodes are asked to say again what they have.
             rig.nodes(|nodes| nodes.iter().any(|n| n.name == "n0" && n.flags.not_responding)).await;
             let (&(job, sluid), _) = agents.runs.lock().unwrap().first_key_value().unwrap();
-            let held = HeldRun { job, sluid, batch_host: true, door: "/run/door".to_owned() };
+            let held = HeldRun { job, sluid, batch_host: true, door: "/run/door".to_owned(), requeue: None };
             agents.connect_holding("n0", Habit::Stay, vec![held]);
             rig.until_up("n0").await;
             let cancel = CancelRequest { jobs: vec![selector(job)], ..CancelRequest::default() };

@@ -264,7 +264,11 @@ impl JobCore {
             self.move_end(turn);
         }
         if change != JobChange::default() {
+            let requeue = change.requeue.filter(|_| self.het_leader().is_none());
             self.save(JobEvent::Updated(Box::new(change)), turn);
+            if requeue.is_some() {
+                self.set_requeue(self.may_be_requeued(), turn);
+            }
         }
         Ok(())
     }

@@ -82,6 +82,8 @@ pub struct JobCore {
     pub(super) tally: StepTally,
     /// Number of that report: an older one that comes again is no news, where the tally itself has no number.
     pub(super) tally_seq: u64,
+    /// Nodes that are known to go by the latest word of whether another run may follow this one.
+    pub(super) policy_known: BTreeSet<String>,
     /// The spec without script and environment, as shown.
     pub(super) shown_spec: Arc<JobSpec>,
     /// What there is between the components of a heterogeneous job.
@@ -143,6 +145,7 @@ impl JobCore {
             watchers: BTreeSet::new(),
             waits: Vec::new(),
             siblings: None,
+            policy_known: BTreeSet::new(),
             het: HetState::default(),
             awaits_news: false,
             touched: true,
@@ -274,12 +277,15 @@ impl JobCore {
                 self.report(&node, seq, *report, &mut turn);
                 turn.out.push(JobEffect::AckReport { node, seq });
             }
-            JobInput::RunHeld { node, sluid } if sluid == self.record.sluid => self.run_held(&node, &mut turn),
+            JobInput::RunHeld { node, sluid, requeue } if sluid == self.record.sluid => {
+                self.requeue_held(&node, requeue, &mut turn);
+                self.run_held(&node, &mut turn);
+            }
             JobInput::RunMissing { node, sluid } if sluid == self.record.sluid => self.run_missing(&node, &mut turn),
             JobInput::NodeLost { node, sluid } if sluid == self.record.sluid => self.node_lost(&node, &mut turn),
             JobInput::RunMissing { node, sluid } => self.earlier_news(node, sluid, EarlierNews::Missing, &mut turn),
             JobInput::NodeLost { node, sluid } => self.earlier_news(node, sluid, EarlierNews::Lost, &mut turn),
-            JobInput::RunHeld { node, sluid } => self.earlier_news(node, sluid, EarlierNews::Held, &mut turn),
+            JobInput::RunHeld { node, sluid, .. } => self.earlier_news(node, sluid, EarlierNews::Held, &mut turn),
             JobInput::Command { request, by, tasks, command } => {
                 self.command(request, by, tasks, command, &mut turn);
             }
@@ -441,6 +447,8 @@ impl JobCore {
             Reason::Dependency
         } else if record.begin.is_some_and(|at| at > now) {
             Reason::BeginTime
+        } else if !record.unfenced.is_empty() {
+            Reason::Cleaning
         } else {
             self.reason.clone()
         }
@@ -455,6 +463,7 @@ impl JobCore {
             && !record.dependency_failed
             && record.dependencies.list.is_empty()
             && record.begin.is_none_or(|at| at <= now)
+            && record.unfenced.is_empty()
     }
 
     /// Notes the moment at which it became eligible; sets the timer for a begin time.

@@ -511,7 +511,7 @@ fn recovered_run_waits_for_its_agent_and_goes_on() {
     let job = Bench::running(spec());
     let (mut again, out) = Bench::new(job.core.record().clone());
     assert!(ends_sent(&out).is_empty());
-    let held = JobInput::RunHeld { node: "n0".to_owned(), sluid: Sluid(7) };
+    let held = JobInput::RunHeld { node: "n0".to_owned(), sluid: Sluid(7), requeue: None };
     assert!(!again.send(held).iter().any(|e| matches!(e, JobEffect::Record(_))));
     assert_eq!(again.state(), JobState::Running);
 }
@@ -520,7 +520,7 @@ fn recovered_run_waits_for_its_agent_and_goes_on() {
 /// the run by then, so the agent went on with it, beside the next run of the job.
 #[test]
 fn a_run_that_comes_back_after_its_node_was_lost_is_told_to_end() {
-    let held = |node: &str| JobInput::RunHeld { node: node.to_owned(), sluid: Sluid(7) };
+    let held = |node: &str| JobInput::RunHeld { node: node.to_owned(), sluid: Sluid(7), requeue: None };
     let mut again = Bench::running(spec());
     again.send(JobInput::NodeLost { node: "n0".to_owned(), sluid: Sluid(7) });
     again.released("n1");
@@ -584,7 +584,7 @@ fn a_batch_host_that_comes_back_is_told_again_to_stop_or_continue() {
         out.iter().filter_map(signal).collect()
     };
     let mut job = Bench::running(spec());
-    let held = JobInput::RunHeld { node: "n0".to_owned(), sluid: job.core.record().sluid };
+    let held = JobInput::RunHeld { node: "n0".to_owned(), sluid: job.core.record().sluid, requeue: None };
     assert_eq!(signals(&job.send(held.clone())), [0; 0], "what it stopped itself stays so");
     job.command(ROOT, None, JobCommand::Suspend).0.unwrap();
     assert_eq!(signals(&job.send(held.clone())), [19]);

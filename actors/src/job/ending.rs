@@ -15,7 +15,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
 };
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc, time::Duration};
 
 /// Nodes that do not say that a run is gone are told again to end it.
 const CLEAN_UP_INTERVAL: Duration = Duration::from_secs(60);
@@ -144,11 +144,12 @@ impl JobCore {
 
     /// Tells every node that still holds something of the ended run to end it. Agents that know nothing of it answer
     /// that it is gone, so that a node which the launch never reached is released too. `but` cleans up unasked. The same for
-    /// what earlier runs left on nodes that nobody waits for, whatever the job does meanwhile.
+    /// what earlier runs left on nodes that were given up, whatever the job does meanwhile.
     pub(super) fn clean_up(&self, but: Option<&str>, turn: &mut Turn<'_>) {
-        let remains: Vec<_> = self.record.earlier.iter().filter(|hold| !hold.kept).collect();
-        for hold in &remains {
-            turn.out.push(end_lost(self.record.id, hold.node.name.clone(), hold.sluid));
+        let given_up = self.record.earlier.iter().filter(|hold| !hold.kept).map(|hold| (hold.sluid, &hold.node.name));
+        let remains: BTreeSet<_> = given_up.chain(self.unfenced_earlier()).collect();
+        for (sluid, node) in &remains {
+            turn.out.push(end_lost(self.record.id, (*node).clone(), *sluid));
         }
         match &self.record.phase {
             Phase::Completing(run, _) => {
@@ -242,7 +243,13 @@ impl JobCore {
         if !expedited {
             self.het_end_others(JobState::Cancelled, Afterwards::Requeue { hold, delay: begin.is_some() }, None, turn);
         }
+        let left: Vec<String> =
+            self.record.phase.run().into_iter().flat_map(|run| run.unclean()).map(str::to_owned).collect();
+        for node in left {
+            self.leave_unfenced(&node, turn);
+        }
         self.save(JobEvent::Requeued { sluid, hold, begin, expedited }, turn);
+        self.policy_known.clear();
         (self.tally, self.tally_seq) = (StepTally::default(), 0);
         turn.out.push(JobEffect::ShowSteps(self.tally));
         self.reason = Reason::None;
@@ -317,7 +324,7 @@ impl JobCore {
                 }
                 JobEffect::AckReport { node, seq }
             }
-            JobInput::RunHeld { node, sluid } => {
+            JobInput::RunHeld { node, sluid, .. } => {
                 turn.out.push(release(node.clone(), sluid));
                 end_lost(self.record.id, node, sluid)
             }

@@ -76,6 +76,7 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
         admin_comment: None,
         steps: garrick_model::packed_steps::StepTally::default(),
         earlier: Vec::new(),
+        unfenced: Vec::new(),
         expediting: None,
         phase: Phase::Pending,
         spec: Arc::new(spec),

@@ -15,7 +15,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
         command::{JobChange, JobMilestone, StepManagerPlace},
-        node::{AgentReport, ArrayFacts, ControllerToNode, HetComponent, JobCredential, SignalScope},
+        node::{AgentReport, ArrayFacts, ControllerToNode, HetComponent, JobCredential, RequeuePolicy, SignalScope},
     },
     packed_steps::StepTally,
     refusal::Refusal,
@@ -265,6 +265,8 @@ pub enum JobInput {
         node: String,
         /// Run.
         sluid: Sluid,
+        /// What it goes by when it is cut off; `None`: it is of an earlier version.
+        requeue: Option<RequeuePolicy>,
     },
     /// An agent registered and does not know the run.
     RunMissing {
@@ -352,6 +354,8 @@ pub struct LaunchOrder {
     pub array: Option<ArrayFacts>,
     /// The other components of a heterogeneous job.
     pub het: Vec<HetComponent>,
+    /// May another run follow?
+    pub requeue: RequeuePolicy,
 }
 
 /// What a job causes. Effects after a [`JobEffect::Record`] happen when that event is on disk.

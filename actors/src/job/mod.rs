@@ -8,6 +8,7 @@
 //! | `start` | proposal, commit with the nodes, launch |
 //! | `reports` | what agents say about a run |
 //! | [`ending`] | ends, requeue, being forgotten |
+//! | `fencing` | runs that may go on where nobody hears of them |
 //! | `control` | commands |
 //! | `preempt` | giving way to another job |
 //! | `suspend` | standing still, and going on |
@@ -24,6 +25,7 @@ mod control;
 pub mod core;
 pub mod dependency;
 pub mod ending;
+mod fencing;
 pub mod het;
 pub mod messages;
 pub mod news;
@@ -38,6 +40,8 @@ pub mod view;
 
 #[cfg(test)]
 mod core_test;
+#[cfg(test)]
+mod fencing_test;
 #[cfg(test)]
 pub(crate) mod fixtures;
 #[cfg(test)]

@@ -4,7 +4,7 @@
 use super::state::requeues;
 use garrick_model::{
     ids::{ArrayTask, JobId, RequestId, Sluid},
-    messages::node::HetComponent,
+    messages::node::{HetComponent, RequeuePolicy},
     packed_steps::StepTally,
     resources::MemoryRequest,
     spec::{ArraySpec, Dependencies, JobSpec, Sharing},
@@ -221,6 +221,9 @@ pub struct Run {
     /// The other components of a heterogeneous job, in the leader's run: recorded with it, for its launch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<HetComponent>,
+    /// What its nodes are told of whether another run may follow. `None`: an earlier version launched it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeue: Option<RequeuePolicy>,
 }
 
 /// A run gives way to another job.
@@ -346,6 +349,15 @@ pub struct EarlierHold {
     /// It was suspended for another job, which may have the CPUs.
     #[serde(default)]
     pub parked: bool,
+}
+
+/// A run may go on on a node that was given up: that did not know that it has to end it when it is cut off.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unfenced {
+    /// Which run.
+    pub sluid: Sluid,
+    /// Where.
+    pub node: String,
 }
 
 /// An end that was asked for and is under way.
@@ -499,6 +511,9 @@ pub struct JobRecord {
     /// What earlier runs still have on nodes.
     #[serde(default)]
     pub earlier: Vec<EarlierHold>,
+    /// Where runs of it may go on without anybody's knowing: until those nodes have said that they do not, no other is started.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfenced: Vec<Unfenced>,
     /// While it waits ahead of all others: since when, which is when its last run's failure was noticed.
     #[serde(default)]
     pub expediting: Option<Timestamp>,

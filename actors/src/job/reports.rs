@@ -32,7 +32,9 @@ impl JobCore {
                 self.launch_failed(node, reason, &detail, drain_node, turn);
             }
             AgentReport::Steps { sluid, steps, .. } if sluid == current => self.steps(seq, steps.tally, turn),
+            AgentReport::RequeueSet { sluid, policy, .. } if sluid == current => self.requeue_heard(node, policy),
             AgentReport::NodeReleased { sluid, epilog_failed, .. } => {
+                self.fenced(node, sluid, turn);
                 if sluid == current {
                     self.node_released(node, epilog_failed, turn);
                 } else {
@@ -42,7 +44,8 @@ impl JobCore {
             AgentReport::JobStarted { .. }
             | AgentReport::JobEnded { .. }
             | AgentReport::JobLaunchFailed { .. }
-            | AgentReport::Steps { .. } => {}
+            | AgentReport::Steps { .. }
+            | AgentReport::RequeueSet { .. } => {}
         }
     }
 
@@ -51,6 +54,8 @@ impl JobCore {
             turn.out.push(JobEffect::ClearTimer(JobTimer::Launch));
             self.save(JobEvent::Started { at: turn.now, door }, turn);
             self.het_started(turn);
+            // What changed while the launch was under way may have passed some of its nodes.
+            self.tell_requeue(turn);
             if let Some(failure) = self.record.phase.run().and_then(|run| run.after_failure) {
                 let millis = u64::try_from(turn.now.since(failure).as_millis()).unwrap_or(u64::MAX);
                 tracing::info!(job_id = self.record.id.0, millis, "job.expedited_restart");
@@ -274,15 +279,18 @@ impl JobCore {
             (EarlierNews::Held, Some(true)) => {}
             // Its node may not have been told that it is kept.
             (EarlierNews::Missing, Some(true)) => turn.out.push(JobEffect::Keep { node, sluid }),
-            (EarlierNews::Missing, _) | (EarlierNews::Lost, Some(false) | None) => {
+            (EarlierNews::Missing, _) => {
+                self.fenced(&node, sluid, turn);
                 self.earlier_released(&node, sluid, None, turn);
             }
+            (EarlierNews::Lost, Some(false) | None) => self.earlier_released(&node, sluid, None, turn),
             (EarlierNews::Lost, Some(true)) => self.release_earlier(|hold| this(&hold), turn),
         }
     }
 
     /// Nothing of the run is left on that node, or the node is gone.
     pub(super) fn forget_node(&mut self, node: &str, epilog_failed: bool, turn: &mut Turn<'_>) {
+        self.policy_known.remove(node);
         let open = match &self.record.phase {
             Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) | Phase::Completing(run, _) => {
                 run.has_node(node) && !run.released.contains(node)
@@ -317,6 +325,7 @@ impl JobCore {
     }
 
     pub(super) fn run_missing(&mut self, node: &str, turn: &mut Turn<'_>) {
+        self.fenced(node, self.record.sluid, turn);
         let Some(run) = self.record.phase.run() else {
             let sluid = self.record.sluid;
             // Of an attempt that was given up. One under way is answered by its reservation.
@@ -370,6 +379,7 @@ impl JobCore {
 
     pub(super) fn node_lost(&mut self, node: &str, turn: &mut Turn<'_>) {
         self.release_earlier(|hold| hold.kept && hold.node.name == node, turn);
+        self.leave_unfenced(node, turn);
         self.release_node(node, turn);
         // Its step manager, where it lives on, is told with the order to end.
         if self.record.phase.working().is_some_and(|run| run.has_node(node) && !run.lost.contains(node)) {

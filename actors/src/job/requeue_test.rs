@@ -145,7 +145,7 @@ fn a_node_that_only_the_step_manager_gave_up_is_not_waited_for() {
         job.core.record().earlier.iter().map(|h: &EarlierHold| (h.node.name.clone(), h.kept)).collect();
     assert_eq!(holds, [("n0".to_owned(), true), ("n1".to_owned(), false)]);
     // Its agent comes back with the run: it is to end it, and gives the node back when that is done.
-    let out = job.send(JobInput::RunHeld { node: "n1".to_owned(), sluid: Sluid(7) });
+    let out = job.send(JobInput::RunHeld { node: "n1".to_owned(), sluid: Sluid(7), requeue: None });
     assert!(matches!(&out[..], [JobEffect::ToAgent { node, .. }] if node == "n1"));
     let report = AgentReport::NodeReleased { job: id, sluid: Sluid(7), epilog_failed: None };
     assert_eq!(released(&job.report("n1", report)), [("n1", 7)]);

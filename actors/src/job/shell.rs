@@ -277,6 +277,7 @@ impl JobActor {
             array: order.array,
             switches,
             het: order.het,
+            requeue: Some(order.requeue),
         };
         let frame = Box::new(ControllerToNode::StartJob(Box::new(launch)));
         self.env.tell_node(cx, &order.node, NodeInput::Send(frame));
@@ -470,7 +471,7 @@ impl JobsSupervisor {
                 }
                 self.env.tell_node(cx, &node, NodeInput::ReportSafe { seq });
             }
-            JobInput::RunHeld { node, sluid } => {
+            JobInput::RunHeld { node, sluid, .. } => {
                 // Welcome named it if the node still held it by then.
                 if let JobEffect::ToAgent { node, frame } = end_lost(job, node.clone(), sluid) {
                     self.env.tell_node(cx, &node, NodeInput::Send(frame));

@@ -12,7 +12,7 @@ use crate::{
     scheduler::{plan::StartProposal, request::NodeUse},
 };
 use garrick_model::{
-    messages::node::{ArrayFacts, JobCredential},
+    messages::node::{ArrayFacts, JobCredential, RequeuePolicy},
     spec::{ArraySpec, JobSpec},
     time::{TimeLimit, Timestamp},
     view::Allocation,
@@ -212,6 +212,7 @@ impl JobCore {
             leave_by: None,
             suspended: None,
             parts: self.het_parts(),
+            requeue: Some(RequeuePolicy { allowed: self.another_may_follow(), revision: 0 }),
         }
     }
 
@@ -270,6 +271,7 @@ impl JobCore {
             cpus_per_task: record.resolved.cpus_per_task,
             array: record.spec.array.as_ref().filter(|_| record.array_task.is_some()).map(array_facts),
             het: run.parts.clone(),
+            requeue: self.requeue_policy(run),
         })));
     }
 

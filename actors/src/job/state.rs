@@ -3,12 +3,12 @@
 
 use super::record::{
     Afterwards, EarlierHold, End, Ending, HeldBy, JobRecord, Phase, PreemptMark, Resolved, Run, Suspended, TaskMark,
-    TaskOutcome, Yielded,
+    TaskOutcome, Unfenced, Yielded,
 };
 use garrick_model::{
     gres::{GresRequest, Totals},
     ids::{ArrayTask, JobId, Sluid},
-    messages::command::JobChange,
+    messages::{command::JobChange, node::RequeuePolicy},
     node_sizes::NodeSizes,
     packed_steps::StepTally,
     spec::{Dependencies, JobSpec, Sharing},
@@ -147,6 +147,20 @@ pub enum JobEvent {
         /// When.
         at: Timestamp,
     },
+    /// Whether another run may follow this one is something else now; its nodes are told.
+    RequeueSet(RequeuePolicy),
+    /// That node is given up, and its present run may go on there.
+    Unfenced {
+        /// Node.
+        node: String,
+    },
+    /// Nothing of that run is left on that node, which was given up.
+    Fenced {
+        /// Run.
+        sluid: Sluid,
+        /// Node.
+        node: String,
+    },
 }
 
 impl JobEvent {
@@ -181,6 +195,9 @@ impl JobEvent {
             Self::LeaveBy(_) => "LeaveBy",
             Self::Stopped { .. } => "Stopped",
             Self::Continued { .. } => "Continued",
+            Self::RequeueSet(_) => "RequeueSet",
+            Self::Unfenced { .. } => "Unfenced",
+            Self::Fenced { .. } => "Fenced",
         }
     }
 }
@@ -364,6 +381,14 @@ impl JobRecord {
                 }
                 _ => return Err(illegal),
             },
+            JobEvent::RequeueSet(policy) => self.working_run().ok_or(illegal)?.requeue = Some(*policy),
+            JobEvent::Unfenced { node } => {
+                self.phase.run().ok_or(illegal)?;
+                self.unfenced.push(Unfenced { sluid: self.sluid, node: node.clone() });
+            }
+            JobEvent::Fenced { sluid, node } => {
+                self.unfenced.retain(|left| left.sluid != *sluid || left.node != *node);
+            }
             JobEvent::Preempted(mark) => self.working_run().ok_or(illegal)?.preempted = Some(mark.clone()),
             JobEvent::LeaveBy(at) => self.working_run().ok_or(illegal)?.leave_by = Some(*at),
             JobEvent::Purged => match self.phase {

@@ -214,7 +214,7 @@ fn after_a_restart_it_still_stands_still_for_the_other() {
         job.core.resume(job.now, &mut job.ids, Leftover::default(), &mut out);
         assert_eq!(parked(&out).is_empty(), grace > 0, "{out:?}");
         let sluid = Sluid(job.core.record().sluid.0);
-        let out = job.send(JobInput::RunHeld { node: "n0".to_owned(), sluid });
+        let out = job.send(JobInput::RunHeld { node: "n0".to_owned(), sluid, requeue: None });
         let stopped = if grace > 0 { vec![] } else { vec![SIGSTOP] };
         assert_eq!((signals(&out), limits(&out)), (stopped, vec![TimeLimit::Unlimited]));
         let asked = go_on(&mut job);
@@ -269,7 +269,7 @@ fn one_whose_end_is_ordered_is_not_stopped_again() {
     told(&mut job, 0, 100);
     job.command(ALICE, None, JobCommand::Cancel).0.unwrap();
     let sluid = job.core.record().sluid;
-    let out = job.send(JobInput::RunHeld { node: "n0".to_owned(), sluid });
+    let out = job.send(JobInput::RunHeld { node: "n0".to_owned(), sluid, requeue: None });
     assert_eq!((signals(&out), parked(&out)), (vec![], vec![]));
 }
 
@@ -295,7 +295,7 @@ fn one_that_waits_for_its_turn_keeps_its_cpus_and_its_time_does_not_count() {
     let mut out = Vec::new();
     job.core.resume(job.now, &mut job.ids, Leftover::default(), &mut out);
     let sluid = Sluid(job.core.record().sluid.0);
-    let out = job.send(JobInput::RunHeld { node: "n0".to_owned(), sluid });
+    let out = job.send(JobInput::RunHeld { node: "n0".to_owned(), sluid, requeue: None });
     assert_eq!((signals(&out), parked(&out)), (vec![SIGSTOP], vec![]));
 
     job.now = job.now.plus(secs(30));

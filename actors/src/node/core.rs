@@ -443,7 +443,8 @@ const fn job_of(report: &AgentReport) -> JobId {
         | AgentReport::JobEnded { job, .. }
         | AgentReport::NodeReleased { job, .. }
         | AgentReport::JobLaunchFailed { job, .. }
-        | AgentReport::Steps { job, .. } => *job,
+        | AgentReport::Steps { job, .. }
+        | AgentReport::RequeueSet { job, .. } => *job,
     }
 }
 

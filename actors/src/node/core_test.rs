@@ -445,19 +445,22 @@ fn registration_is_compared_with_what_jobs_hold() {
     let mut core = up();
     reserve(&mut core, ask(1, 0..2, 0)).unwrap();
     reserve(&mut core, ask(2, 2..4, 0)).unwrap();
-    let held = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new() };
+    let held = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new(), requeue: None };
     let mut out = Vec::new();
     core.handle(NOW, NodeInput::Registered(Box::new(registration(2, vec![held]))), &mut out);
     let NodeEffect::ToAgent { conn: 2, frame: welcome } = &out[0] else { panic!("Welcome comes first: {out:?}") };
     assert!(matches!(&**welcome, ControllerToNode::Welcome { runs, .. } if runs.len() == 2));
-    assert!(out.contains(&NodeEffect::ToJob { job: JobId(1), notice: NodeNotice::RunHeld { sluid: Sluid(1) } }));
+    assert!(out.contains(&NodeEffect::ToJob {
+        job: JobId(1),
+        notice: NodeNotice::RunHeld { sluid: Sluid(1), requeue: None }
+    }));
     assert!(out.contains(&NodeEffect::ToJob { job: JobId(2), notice: NodeNotice::RunMissing { sluid: Sluid(2) } }));
 }
 
 #[test]
 fn a_node_gets_nothing_new_while_a_run_that_was_given_up_is_ended_there() {
     let mut core = up();
-    let given_up = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new() };
+    let given_up = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new(), requeue: None };
     core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![given_up]))), &mut Vec::new());
     let flags = core.view().flags;
     assert!(flags.completing && !scheduler::facts::in_service(&core.view()));
@@ -792,7 +795,7 @@ fn a_parked_run_that_was_restored_comes_back_within_the_limit() {
     assert!(reserve(&mut before, limited(1, 0..2)).is_ok());
     before.handle(NOW, NodeInput::Park { job: JobId(1), sluid: Sluid(1) }, &mut Vec::new());
     let mut core = NodeCore::new(NOW, settings(0), Arc::default(), None, before.kept());
-    let held = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new() };
+    let held = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new(), requeue: None };
     core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![held]))), &mut Vec::new());
     assert_eq!(reserve(&mut core, limited(2, 2..4)), Ok("n0:6818".to_owned()));
     assert!(!unpark(&mut core, 1));

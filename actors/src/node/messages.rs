@@ -9,7 +9,7 @@ use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
         command::NodeChange,
-        node::{AgentReport, ControllerToNode, HeldRun, Neighbour, NodeToController},
+        node::{AgentReport, ControllerToNode, HeldRun, Neighbour, NodeToController, RequeuePolicy},
     },
     refusal::Refusal,
     resources::{NodeShape, NodeShare, SpecCores},
@@ -178,6 +178,8 @@ pub enum NodeNotice {
     RunHeld {
         /// Run.
         sluid: Sluid,
+        /// What it goes by when it is cut off; `None`: it is of an earlier version.
+        requeue: Option<RequeuePolicy>,
     },
     /// The agent registered without the run.
     RunMissing {

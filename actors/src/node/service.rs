@@ -15,7 +15,10 @@ use garrick_model::{
     time::Timestamp,
     view::NodeReason,
 };
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// Slurm's words for a node that was started anew unasked.
 const REBOOTED: &str = "Node unexpectedly rebooted";
@@ -70,16 +73,15 @@ impl NodeCore {
             self.save(SavedNode { down: None, reason, ..self.saved.clone() }, out);
         }
         self.note_boot(now, was_down, out);
-        let held: BTreeSet<_> = runs.iter().map(|r| (r.job, r.sluid)).collect();
+        let held: BTreeMap<_, _> = runs.iter().map(|r| ((r.job, r.sluid), r.requeue)).collect();
         let known: BTreeSet<_> = self.account.holds().map(|h| (h.job, h.sluid)).collect();
-        self.remains = held.difference(&known).copied().collect();
+        self.remains = held.keys().filter(|run| !known.contains(*run)).copied().collect();
         // Of a kept share there is no run that the agent could have.
         for hold in self.account.holds().filter(|h| !h.kept) {
             let sluid = hold.sluid;
-            let notice = if held.contains(&(hold.job, sluid)) {
-                NodeNotice::RunHeld { sluid }
-            } else {
-                NodeNotice::RunMissing { sluid }
+            let notice = match held.get(&(hold.job, sluid)) {
+                Some(&requeue) => NodeNotice::RunHeld { sluid, requeue },
+                None => NodeNotice::RunMissing { sluid },
             };
             out.push(NodeEffect::ToJob { job: hold.job, notice });
         }

@@ -88,7 +88,7 @@ impl NodeActor {
                 let input = match notice {
                     NodeNotice::Reserved { attempt, result } => JobInput::Reserved { attempt, node, result },
                     NodeNotice::Unparked { attempt, granted } => JobInput::Unparked { attempt, node, granted },
-                    NodeNotice::RunHeld { sluid } => JobInput::RunHeld { node, sluid },
+                    NodeNotice::RunHeld { sluid, requeue } => JobInput::RunHeld { node, sluid, requeue },
                     NodeNotice::RunMissing { sluid } => JobInput::RunMissing { node, sluid },
                     NodeNotice::NodeLost { sluid } => JobInput::NodeLost { node, sluid },
                     NodeNotice::Report { seq, report } => JobInput::Report { node, seq, report },

@@ -41,7 +41,7 @@ pub struct AgentConfig {
     /// How long this node works on without a word from the controller before it asks others, see
     /// [`lease_of`](super::lease_of); `None`: for ever.
     pub lease: Option<Duration>,
-    /// `JobRequeue`: jobs that do not say may be started elsewhere when this node is lost.
+    /// `JobRequeue`, for runs that a controller of an earlier version launches: it does not say which of them it may start again.
     pub requeue: bool,
     /// What it says of itself, where `slurm.conf` need not have it.
     pub joining: Option<Box<Joining>>,
@@ -93,6 +93,7 @@ impl NodeAgentCore {
                 sluid: key.sluid,
                 batch_host: run.batch_host,
                 door: run.door.clone(),
+                requeue: Some(run.requeue),
             })
             .collect()
     }
@@ -120,6 +121,7 @@ impl NodeAgentCore {
                 self.start_shepherd(query, order, manager, again, out);
             }
             AgentInput::Prepared { run, result } => self.prepared(run, result, out),
+            AgentInput::RequeueNoted { run, policy } => self.requeue_noted(run, policy, out),
             AgentInput::Restarted { run, result } => self.restarted(run, result, out),
             AgentInput::StepdUp { run, conn, pid, door, batch_host } => {
                 self.stepd_up(run, StepdConn { conn, pid, door, batch_host }, out);
@@ -230,6 +232,7 @@ impl NodeAgentCore {
             ControllerToNode::FinishAllocation { job, sluid, exit } => {
                 self.order(RunKey { job, sluid }, NodeToStepd::FinishAllocation(exit), out);
             }
+            ControllerToNode::SetRequeue { job, sluid, policy } => self.set_requeue(RunKey { job, sluid }, policy, out),
             ControllerToNode::Ping { n, neighbours } => {
                 out.extend(neighbours.map(AgentEffect::Neighbours));
                 self.tell(NodeToController::Heartbeat { n, load: self.load }, out);

@@ -9,13 +9,14 @@ use garrick_model::{
     messages::{
         node::{
             AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, Joining, Neighbour,
-            NodeToController, SignalScope, SignedCredential,
+            NodeToController, RequeuePolicy, SignalScope, SignedCredential,
         },
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
     packed_steps::PackedSteps,
     resources::{MemoryMib, NodeShape, NodeShare},
     signal::{SIGCONT, SIGSTOP, SIGTSTP},
+    spec::JobKind,
     state::{ExitStatus, JobState, Reason},
     step_selector::WhichSteps,
     time::{TimeLimit, Timestamp},
@@ -25,6 +26,7 @@ use serde_bytes::ByteBuf;
 use std::{sync::Arc, time::Duration};
 
 const RUN: RunKey = RunKey { job: JobId(7), sluid: Sluid(70) };
+const MAY_FOLLOW: RequeuePolicy = RequeuePolicy { allowed: true, revision: 0 };
 
 fn facts() -> Box<NodeFacts> {
     Box::new(NodeFacts {
@@ -88,6 +90,7 @@ fn order(nodes: &[&str]) -> StartOrder {
         array: None,
         switches: Vec::new(),
         het: Vec::new(),
+        requeue: None,
     };
     StartOrder { launch: Box::new(launch), credential: Ok(Box::new(credential)) }
 }
@@ -474,8 +477,7 @@ fn a_stepd_that_hangs_after_its_last_word_is_killed() {
 
 #[test]
 fn runs_found_at_the_start_are_adopted_by_what_is_left_of_them() {
-    let found =
-        |stepd| FoundRun { run: RUN, batch_host: true, uid: 1, stepd, door: "/d".into(), may_be_elsewhere: true };
+    let found = |stepd| FoundRun { run: RUN, batch_host: true, uid: 1, stepd, door: "/d".into(), requeue: MAY_FOLLOW };
     let start_timer = AgentEffect::SetTimer { timer: AgentTimer::Start(RUN), after: Duration::from_secs(10) };
     let up = AgentInput::StepdUp { run: RUN, conn: 1, pid: 3, door: "/d".into(), batch_host: true };
     let (mut b, e) = Bench::new(vec![found(StepdState::Alive { pid: Some(3), clean: false })]);
@@ -777,6 +779,94 @@ fn a_job_that_is_not_requeued_works_on_at_a_node_that_is_cut_off() {
     b.tell(AgentInput::ControllerGone);
     let then = b.tell(AgentInput::Timer { timer: AgentTimer::Lease, load: NodeLoad::default() });
     assert_eq!(then, [AgentEffect::SetTimer { timer: AgentTimer::Lease, after: Duration::from_secs(100) / 3 }]);
+}
+
+/// Does a node that is cut off end the run that this order started?
+fn ends_when_cut_off(b: &mut Bench) -> bool {
+    b.core.config.lease = Some(Duration::from_secs(100));
+    b.tell(AgentInput::ControllerGone);
+    b.tell(AgentInput::Timer { timer: AgentTimer::Lease, load: NodeLoad::default() }).contains(&AgentEffect::AskPeers)
+}
+
+fn launched(launch: impl FnOnce(&mut JobLaunch)) -> Bench {
+    let (mut b, _) = Bench::new(vec![]);
+    b.welcome(&[]);
+    let mut start = order(&["n1"]);
+    launch(&mut start.launch);
+    b.tell(AgentInput::StartJob(start));
+    b.tell(AgentInput::Prepared { run: RUN, result: Ok(42) });
+    b
+}
+
+/// Found by simulation: a component of a heterogeneous job is an allocation, and was started elsewhere while it went on here.
+#[test]
+fn a_node_goes_by_what_the_launch_says_of_another_run() {
+    let says = |allowed| Some(RequeuePolicy { allowed, revision: 0 });
+    let component = |launch: &mut JobLaunch| {
+        let spec = Arc::make_mut(&mut launch.spec);
+        (spec.kind, spec.het, spec.het_size) = (JobKind::Allocation, Some((JobId(6), 1)), 2);
+    };
+    let by_controller = |requeue| {
+        ends_when_cut_off(&mut launched(|launch| {
+            component(launch);
+            launch.requeue = requeue;
+        }))
+    };
+    assert_eq!([says(true), says(false), None].map(by_controller), [true, false, true]);
+    assert!(!ends_when_cut_off(&mut launched(|launch| launch.requeue = says(false))), "whatever the request says");
+    let salloc = |launch: &mut JobLaunch| Arc::make_mut(&mut launch.spec).kind = JobKind::Allocation;
+    assert!(!ends_when_cut_off(&mut launched(salloc)));
+}
+
+#[test]
+fn a_change_of_it_is_answered_when_it_is_on_the_disk_and_older_words_do_not_undo_it() {
+    let mut b = launched(|launch| launch.requeue = Some(RequeuePolicy { allowed: false, revision: 0 }));
+    let policy = RequeuePolicy { allowed: true, revision: 2 };
+    let set = |policy| AgentInput::Controller(ControllerToNode::SetRequeue { job: RUN.job, sluid: RUN.sluid, policy });
+    let note = [AgentEffect::NoteRequeue { run: RUN, policy }];
+    assert_eq!(b.tell(set(policy)), note);
+    assert_eq!(b.tell(set(RequeuePolicy { allowed: false, revision: 1 })), []);
+    assert_eq!(b.tell(set(policy)), note, "a repeat is answered again");
+    let said = b.tell(AgentInput::RequeueNoted { run: RUN, policy });
+    assert!(matches!(reports(&said)[..], [(_, AgentReport::RequeueSet { policy: p, .. })] if *p == policy), "{said:?}");
+    let older = RequeuePolicy { revision: 1, ..policy };
+    assert_eq!(b.tell(AgentInput::RequeueNoted { run: RUN, policy: older }), []);
+    assert_eq!(b.core.held()[0].requeue, Some(policy));
+    assert!(ends_when_cut_off(&mut b));
+    // Of a run that is not here nothing is said.
+    let other = ControllerToNode::SetRequeue { job: RUN.job, sluid: Sluid(71), policy };
+    assert_eq!(b.tell(AgentInput::Controller(other)), []);
+}
+
+#[test]
+fn a_change_during_the_prolog_is_noted_after_it() {
+    let (mut b, _) = Bench::new(vec![]);
+    b.welcome(&[]);
+    b.tell(AgentInput::StartJob(order(&["n1"])));
+    let policy = RequeuePolicy { allowed: false, revision: 1 };
+    let set = ControllerToNode::SetRequeue { job: RUN.job, sluid: RUN.sluid, policy };
+    assert_eq!(b.tell(AgentInput::Controller(set)), [], "there is no folder yet");
+    let out = b.tell(AgentInput::Prepared { run: RUN, result: Ok(42) });
+    assert!(out.contains(&AgentEffect::NoteRequeue { run: RUN, policy }), "{out:?}");
+    assert!(!ends_when_cut_off(&mut b));
+}
+
+/// The next agent of the node reads it from the run's folder.
+#[test]
+fn a_run_that_is_found_goes_by_what_was_noted() {
+    let found = |allowed| FoundRun {
+        run: RUN,
+        batch_host: true,
+        uid: 1,
+        stepd: StepdState::Alive { pid: Some(1), clean: false },
+        door: "/d".into(),
+        requeue: RequeuePolicy { allowed, revision: 3 },
+    };
+    for allowed in [true, false] {
+        let (mut b, _) = Bench::new(vec![found(allowed)]);
+        assert_eq!(b.core.held()[0].requeue, Some(RequeuePolicy { allowed, revision: 3 }));
+        assert_eq!(ends_when_cut_off(&mut b), allowed);
+    }
 }
 
 #[test]

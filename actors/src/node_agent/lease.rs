@@ -49,7 +49,7 @@ impl NodeAgentCore {
     }
 
     fn at_stake(&self) -> Vec<RunKey> {
-        let at_stake = self.runs.iter().filter(|(_, run)| run.may_be_elsewhere && run.phase.works());
+        let at_stake = self.runs.iter().filter(|(_, run)| run.requeue.allowed && run.phase.works());
         at_stake.map(|(key, _)| *key).collect()
     }
 

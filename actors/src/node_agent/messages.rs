@@ -5,7 +5,9 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
         command::{Caller, CommandReply, CommandRequest, TraceLine},
-        node::{AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, Neighbour, NodeToController},
+        node::{
+            AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, Neighbour, NodeToController, RequeuePolicy,
+        },
         stepd::{NodeToStepd, StepdToNode},
     },
     resources::NodeShape,
@@ -63,8 +65,8 @@ pub struct FoundRun {
     pub stepd: StepdState,
     /// Door of its `stepd`.
     pub door: String,
-    /// Its job is one that the controller starts again elsewhere when it gives this node up.
-    pub may_be_elsewhere: bool,
+    /// May the controller start its job again elsewhere when it gives this node up? As it said last.
+    pub requeue: RequeuePolicy,
 }
 
 /// Timers of the agent.
@@ -132,6 +134,13 @@ pub enum AgentInput {
         run: RunKey,
         /// Process, or why not.
         result: Result<u32, PrepareFailure>,
+    },
+    /// What `NoteRequeue` asked for is on the disk.
+    RequeueNoted {
+        /// Run.
+        run: RunKey,
+        /// What was noted.
+        policy: RequeuePolicy,
     },
     /// The `stepd` of a run was started again, or could not be.
     Restarted {
@@ -289,6 +298,14 @@ pub enum AgentEffect {
         /// Address of the step manager's `stepd`.
         manager: String,
     },
+    /// Note in the run's folder what was said last of starting it again elsewhere. Answered by `RequeueNoted` once it is on the
+    /// disk, and not where it cannot be noted.
+    NoteRequeue {
+        /// Run.
+        run: RunKey,
+        /// What was said.
+        policy: RequeuePolicy,
+    },
     /// Kill everything of the run and remove its cgroups; answered by `Swept`.
     Sweep {
         /// Run.
@@ -379,6 +396,7 @@ impl Message for AgentMsg {
             AgentInput::StartJob(_) => "StartJob",
             AgentInput::StartShepherd { .. } => "StartShepherd",
             AgentInput::Prepared { .. } => "Prepared",
+            AgentInput::RequeueNoted { .. } => "RequeueNoted",
             AgentInput::Restarted { .. } => "Restarted",
             AgentInput::StepdUp { .. } => "StepdUp",
             AgentInput::Stepd { message, .. } => stepd_message_name(message),
@@ -405,6 +423,7 @@ pub const fn controller_message_name(message: &ControllerToNode) -> &'static str
         ControllerToNode::SignalJob { .. } => "SignalJob",
         ControllerToNode::SetTimeLimit { .. } => "SetTimeLimit",
         ControllerToNode::FinishAllocation { .. } => "FinishAllocation",
+        ControllerToNode::SetRequeue { .. } => "SetRequeue",
         ControllerToNode::Ping { .. } => "Ping",
         ControllerToNode::AckReports { .. } => "AckReports",
         ControllerToNode::ListSteps { .. } => "ListSteps",

@@ -7,7 +7,7 @@ use crate::node_agent::{
 };
 use garrick_model::{
     messages::{
-        node::{AgentReport, AgentToStepMgr, JobCredential, JobLaunch},
+        node::{AgentReport, AgentToStepMgr, JobCredential, JobLaunch, RequeuePolicy},
         stepd::NodeToStepd,
     },
     refusal::Refusal,
@@ -32,8 +32,8 @@ impl NodeAgentCore {
     }
 
     fn new_run(&mut self, key: RunKey, batch_host: bool, asked_by: Option<u64>, launch: &JobLaunch) {
-        let may_be_elsewhere = launch.spec.may_run_again(self.config.requeue);
-        let run = Run { asked_by, may_be_elsewhere, ..Run::new(RunPhase::Preparing, batch_host) };
+        let requeue = launch.requeue_policy(self.config.requeue);
+        let run = Run { asked_by, requeue, ..Run::new(RunPhase::Preparing, batch_host) };
         self.runs.insert(key, run);
     }
 
@@ -138,6 +138,11 @@ impl NodeAgentCore {
             Ok(pid) => {
                 run.phase = RunPhase::Awaited;
                 run.pid = Some(pid);
+                // What was said while it was being prepared is not on the disk.
+                let requeue = run.requeue;
+                if requeue.revision > 0 {
+                    out.push(AgentEffect::NoteRequeue { run: key, policy: requeue });
+                }
                 self.await_stepd(key, out);
                 self.answer_asker(key, AgentToStepMgr::Started, out);
             }
@@ -216,6 +221,24 @@ impl NodeAgentCore {
         match run.phase {
             RunPhase::Held { conn: Some(_) } => out.push(AgentEffect::ToStepd { run: key, message }),
             _ => run.keep(message),
+        }
+    }
+
+    /// It may be started again elsewhere, or not any more. What was said later is not undone.
+    pub(super) fn set_requeue(&mut self, key: RunKey, policy: RequeuePolicy, out: &mut Vec<AgentEffect>) {
+        let works = |run: &&mut Run| run.phase.works() && run.requeue.revision <= policy.revision;
+        let Some(run) = self.runs.get_mut(&key).filter(works) else { return };
+        run.requeue = policy;
+        if run.phase != RunPhase::Preparing {
+            out.push(AgentEffect::NoteRequeue { run: key, policy });
+        }
+    }
+
+    /// That is on the disk: from now on the controller may count on it.
+    pub(super) fn requeue_noted(&mut self, key: RunKey, policy: RequeuePolicy, out: &mut Vec<AgentEffect>) {
+        if self.runs.get(&key).is_some_and(|run| run.requeue == policy) {
+            let RunKey { job, sluid } = key;
+            self.report(AgentReport::RequeueSet { job, sluid, policy }, None, None, out);
         }
     }
 

@@ -1,7 +1,10 @@
 //! What the agent remembers of each run.
 
 use garrick_model::{
-    messages::{node::SignalScope, stepd::NodeToStepd},
+    messages::{
+        node::{RequeuePolicy, SignalScope},
+        stepd::NodeToStepd,
+    },
     signal::{SIGCONT, SIGSTOP},
     time::{TimeLimit, Timestamp},
 };
@@ -86,8 +89,8 @@ pub(super) struct Run {
     pub passed: u64,
     /// The conversation that asked for a shepherd.
     pub asked_by: Option<u64>,
-    /// The controller starts its job again elsewhere when it gives this node up.
-    pub may_be_elsewhere: bool,
+    /// May the controller start its job again elsewhere when it gives this node up? As it said last.
+    pub requeue: RequeuePolicy,
 }
 
 impl Run {
@@ -109,7 +112,7 @@ impl Run {
             end_reported: false,
             passed: 0,
             asked_by: None,
-            may_be_elsewhere: false,
+            requeue: RequeuePolicy { allowed: false, revision: 0 },
         }
     }
 

@@ -153,6 +153,11 @@ impl AgentPort for NodePort {
             AgentEffect::NoteManager { run, manager } => {
                 Self::saved("noting where a step manager is", run, self.world.note_manager(run, manager));
             }
+            AgentEffect::NoteRequeue { run, policy } => match self.world.spool.note_requeue(run, policy) {
+                Ok(()) => tell_agent(&self.agent, TraceContext::current(), AgentInput::RequeueNoted { run, policy }),
+                // It is asked for again when the controller hears from this node next.
+                Err(e) => tracing::error!(job_id = run.job.0, error = %e, "noting whether a run may be requeued"),
+            },
             AgentEffect::ToStepd { run, message } => self.conversations.tell_stepd(run, message),
             AgentEffect::KillStepd { run, pid } => self.kill_stepd(run, pid),
             AgentEffect::Sweep { run } => {

@@ -26,6 +26,7 @@ use crate::{
     },
 };
 use garrick_actors::node_agent::{FoundRun, RunKey, StepdState};
+use garrick_model::messages::node::RequeuePolicy;
 use std::path::{Path, PathBuf};
 
 /// The spool folder of a node.
@@ -34,7 +35,7 @@ pub struct Spool {
     root: PathBuf,
     /// This boot of the machine; `None`: the system does not say.
     pub boot: Option<String>,
-    /// `JobRequeue`.
+    /// `JobRequeue`, for runs of which the controller did not say whether they may be started again.
     pub requeue: bool,
 }
 
@@ -139,6 +140,15 @@ impl Spool {
         Ok(files::write_atomically(&self.run(run).join("clean"), b"", 0o644)?)
     }
 
+    /// Notes what the controller said last of starting the run again elsewhere: for the next agent, and for shepherds that are
+    /// started later.
+    pub fn note_requeue(&self, run: RunKey, policy: RequeuePolicy) -> Result<(), SpoolError> {
+        let folder = self.run(run);
+        let mut orders = StepdOrders::load(&folder)?;
+        orders.launch.requeue = Some(policy);
+        Ok(orders.save(&folder)?)
+    }
+
     /// Removes a run's folder.
     pub fn remove_run(&self, run: RunKey) -> Result<(), SpoolError> {
         Ok(files::remove_folder(&self.run(run))?)
@@ -162,7 +172,7 @@ impl Spool {
                             uid: orders.credential.uid,
                             stepd,
                             door: orders.door.to_string_lossy().into_owned(),
-                            may_be_elsewhere: orders.launch.spec.may_run_again(self.requeue),
+                            requeue: orders.launch.requeue_policy(self.requeue),
                         },
                         orders,
                     ));
@@ -180,6 +190,52 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use garrick_model::ids::{JobId, Sluid};
+
+    fn orders(root: &Path) -> StepdOrders {
+        let form = serde_json::json!({
+            "launch": {
+                "credential": {"payload": [], "signature": [], "key_id": ""},
+                "spec": {"kind": "Batch", "name": "j", "work_dir": "/"},
+                "time_limit": "Unlimited", "start_time": 0, "restarts": 0, "tasks": 1, "cpus_per_task": 1
+            },
+            "credential": {
+                "cluster": "c", "job": 7, "sluid": 1, "uid": 1, "gid": 1, "groups": [], "user": "u", "nodes": [],
+                "addresses": [], "partition": "p", "epoch": 1, "expires": 0
+            },
+            "node": "n1", "manager": null, "agent_door": root, "door": root, "identity": root,
+            "settings": {
+                "kill_wait_secs": 30, "over_time_minutes": null, "wait_secs": 0, "kill_on_bad_exit": false,
+                "append_files": false, "conf": root, "cluster_id": "c", "first_cpu": 0, "doors": root, "verbosity": 0,
+                "shape": {
+                    "cpus": 1, "boards": 1, "sockets": 1, "cores_per_socket": 1, "threads_per_core": 1, "memory": 1,
+                    "tmp_disk_mib": 0
+                }
+            }
+        });
+        serde_json::from_value(form).unwrap()
+    }
+
+    /// Orders of a controller of an earlier version, which said nothing; then what a later one says.
+    #[test]
+    fn the_next_agent_knows_what_was_said_last_of_another_run() {
+        let root = std::env::temp_dir().join(format!("garrick-spool-requeue-{}", std::process::id()));
+        let mut spool = Spool::open(&root).unwrap();
+        let run = RunKey { job: JobId(7), sluid: Sluid(1) };
+        let folder = spool.create_run(run, &orders(&root)).unwrap();
+        let policy = RequeuePolicy { allowed: false, revision: 2 };
+        assert!(spool.note_requeue(run, policy).is_err(), "its prolog runs: there are no orders yet");
+        StepdOrders::confirm(&folder).unwrap();
+        let known = |spool: &Spool| spool.runs().unwrap().0[0].0.requeue;
+        for requeue in [true, false] {
+            spool.requeue = requeue;
+            assert_eq!(known(&spool), RequeuePolicy { allowed: requeue, revision: 0 }, "by JobRequeue");
+        }
+        spool.note_requeue(run, policy).unwrap();
+        spool.requeue = true;
+        assert_eq!(known(&spool), policy);
+        assert_eq!(StepdOrders::load(&folder).unwrap().launch.requeue, Some(policy), "also for those that it starts");
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 
     /// The start of a `stepd` failed and was reported; the next agent must not start it after all.
     #[test]

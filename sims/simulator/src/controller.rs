@@ -395,7 +395,7 @@ impl World {
                 }
                 self.to_node(job, &node, NodeInput::ReportSafe { seq });
             }
-            JobInput::RunHeld { node, sluid } => {
+            JobInput::RunHeld { node, sluid, .. } => {
                 if let JobEffect::ToAgent { node, frame } = end_lost(job, node.clone(), sluid) {
                     self.to_node(job, &node, NodeInput::Send(frame));
                 }
@@ -555,6 +555,7 @@ impl World {
                         array: order.array,
                         switches: Vec::new(),
                         het: order.het,
+                        requeue: Some(order.requeue),
                     };
                     let frame = ControllerToNode::StartJob(Box::new(launch));
                     self.to_node(job, &order.node, NodeInput::Send(Box::new(frame)));
@@ -689,7 +690,7 @@ impl World {
                         NodeNotice::Unparked { attempt, granted } => {
                             JobInput::Unparked { attempt, node: node_name, granted }
                         }
-                        NodeNotice::RunHeld { sluid } => JobInput::RunHeld { node: node_name, sluid },
+                        NodeNotice::RunHeld { sluid, requeue } => JobInput::RunHeld { node: node_name, sluid, requeue },
                         NodeNotice::RunMissing { sluid } => JobInput::RunMissing { node: node_name, sluid },
                         NodeNotice::NodeLost { sluid } => JobInput::NodeLost { node: node_name, sluid },
                         NodeNotice::Report { seq, report } => JobInput::Report { node: node_name, seq, report },

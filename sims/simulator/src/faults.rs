@@ -22,7 +22,7 @@ use garrick_actors::{
 use garrick_model::{
     gres::GresCount,
     ids::JobId,
-    messages::command::{NodeChange, NodeStateChange},
+    messages::command::{JobChange, NodeChange, NodeStateChange},
     resources::{MemoryMib, MemoryRequest},
     spec::{ArraySpec, Dependencies, Dependency, DependencyKind, JobKind, JobSpec, NodeCount, Sharing},
     state::{ExitStatus, NodeBase, NodeFlags},
@@ -248,6 +248,11 @@ impl World {
                 let hold = self.random.one_in_thousand(250);
                 self.command_some("requeue", JobCommand::Requeue { hold });
             }
+            Fault::Update => {
+                let requeue = Some(self.random.one_in_thousand(700));
+                let change = Box::new(JobChange { requeue, ..JobChange::default() });
+                self.command_some("update requeue", JobCommand::Update(change));
+            }
             Fault::Hold => self.command_some("hold", JobCommand::Hold { admin: true }),
             Fault::Release => self.command_some("release", JobCommand::Release),
             Fault::Suspend => self.command_some("suspend", JobCommand::Suspend),
@@ -466,6 +471,8 @@ impl World {
         let judge = |core: &JobCore| match &core.record().phase {
             Phase::Pending if core.record().spec.nodelist.iter().any(gone) => Some(JobCommand::Cancel),
             Phase::Pending if core.record().dependency_failed => Some(JobCommand::Cancel),
+            // What runs there for all that is known will never be said to have ended.
+            Phase::Pending if core.record().unfenced.iter().any(|left| gone(&left.node)) => Some(JobCommand::Cancel),
             Phase::Pending if never.contains(&core.record().id) => Some(JobCommand::Cancel),
             Phase::Pending if !asks_for(core).is_empty() && !self.may_be_waited_for(&asks_for(core)) => {
                 Some(JobCommand::Cancel)

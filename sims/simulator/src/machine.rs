@@ -149,7 +149,7 @@ impl World {
                 uid: 0,
                 stepd,
                 door: String::new(),
-                may_be_elsewhere: folder.may_be_elsewhere,
+                requeue: folder.requeue,
             });
         }
         let facts = Box::new(machine.facts.clone());
@@ -280,6 +280,12 @@ impl World {
             AgentEffect::MarkClean { run } => {
                 if let Some(folder) = self.machines[node].spool.get_mut(&run) {
                     folder.clean = true;
+                }
+            }
+            AgentEffect::NoteRequeue { run, policy } => {
+                if let Some(folder) = self.machines[node].spool.get_mut(&run) {
+                    folder.requeue = policy;
+                    self.later(node, life, 5, AgentInput::RequeueNoted { run, policy });
                 }
             }
             AgentEffect::RunEpilog { run } => {

@@ -48,6 +48,7 @@ pub const FAULTS: &[&str] = &[
     "node set down",
     "cancel",
     "requeue",
+    "update requeue",
     "hold",
     "release",
     "suspend",

@@ -61,6 +61,8 @@ pub(super) enum Fault {
     Cancel,
     CancelTasks,
     Requeue,
+    /// `scontrol update requeue=`.
+    Update,
     Hold,
     Release,
     Suspend,
@@ -134,6 +136,7 @@ const FAULTS: &[(Fault, u32)] = &[
     (Fault::Cancel, 10),
     (Fault::CancelTasks, 4),
     (Fault::Requeue, 8),
+    (Fault::Update, 4),
     (Fault::Hold, 4),
     (Fault::Release, 4),
     (Fault::Suspend, 2),

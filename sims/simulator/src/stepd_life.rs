@@ -28,7 +28,7 @@ impl World {
                 format!("job {}: another shepherd is begun on n{node}, which had lost the one before", run.job.0);
             self.broken = Some(("a_shepherd_is_begun_once", what));
         }
-        let (batch_host, may_be_elsewhere) = (launch.manager.is_none(), launch.order.spec.may_run_again(true));
+        let (batch_host, requeue) = (launch.manager.is_none(), launch.order.requeue_policy(true));
         let (conn, unacknowledged) = (None, Vec::new());
         let stepd = Stepd {
             launch,
@@ -44,7 +44,7 @@ impl World {
             stopped: false,
         };
         let boot = self.machines[node].boot;
-        let folder = Folder { batch_host, may_be_elsewhere, clean: false, boot, stepd: Some(stepd), journal: None };
+        let folder = Folder { batch_host, requeue, clean: false, boot, stepd: Some(stepd), journal: None };
         self.machines[node].spool.insert(run, folder);
         self.agent(node, AgentInput::Prepared { run, result: Ok(1) });
         self.send(Place::Machine(node), Happening::StepdConnects(node, run));

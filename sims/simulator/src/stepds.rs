@@ -7,7 +7,7 @@ use super::{
 use garrick_actors::node_agent::{AgentInput, RunKey};
 use garrick_model::{
     messages::{
-        node::{JobCredential, JobLaunch, SignalScope},
+        node::{JobCredential, JobLaunch, RequeuePolicy, SignalScope},
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
     signal::{SIGCONT, SIGSTOP},
@@ -92,8 +92,8 @@ impl Stepd {
 #[derive(Clone, Debug)]
 pub(super) struct Folder {
     pub(super) batch_host: bool,
-    /// Its job is started again elsewhere when this node is given up.
-    pub(super) may_be_elsewhere: bool,
+    /// Whether its job may be started again elsewhere when this node is given up.
+    pub(super) requeue: RequeuePolicy,
     pub(super) clean: bool,
     /// Boot of the machine in which it was made.
     pub(super) boot: u64,

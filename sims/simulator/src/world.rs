@@ -561,6 +561,9 @@ impl World {
             self.against_cancellations(*job, event);
             self.against_tallies(*job, event);
             self.against_limits(*job, event);
+            if let JobEvent::Unfenced { .. } = &**event {
+                self.ledger.counts.add("run given up that does not know");
+            }
             if let JobEvent::Allocated(run) = &**event {
                 self.against_dependencies(*job);
                 self.against_reservations(*job, run);

@@ -122,6 +122,9 @@ fn of_job(event: &JobEvent) -> String {
             admin.into_iter().chain(other).chain(turn).collect::<Vec<_>>().join(" ")
         }
         JobEvent::Continued { .. } => String::new(),
+        JobEvent::RequeueSet(policy) => format!("requeue={} revision={}", u8::from(policy.allowed), policy.revision),
+        JobEvent::Unfenced { node } => format!("node={node}"),
+        JobEvent::Fenced { sluid, node } => format!("node={node} sluid={sluid}"),
         JobEvent::Preempted(mark) => format!("by={} then={:?}", mark.by, mark.then),
     }
 }

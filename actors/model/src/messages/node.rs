@@ -58,6 +58,17 @@ pub struct SignedCredential {
     pub key_id: String,
 }
 
+/// Whether another run of the job may follow one that was lost with its node, on its own account or with the leader of its
+/// heterogeneous job. The controller decides, and nodes go by what it said: an agent that is cut off ends what may be started
+/// elsewhere, and nothing else.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RequeuePolicy {
+    /// It may.
+    pub allowed: bool,
+    /// How often that was changed since the run was launched: what is said with a lower number is older.
+    pub revision: u32,
+}
+
 /// Everything a batch host needs to run a job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobLaunch {
@@ -84,6 +95,17 @@ pub struct JobLaunch {
     /// The other components of a heterogeneous job, for the one that runs its script.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub het: Vec<HetComponent>,
+    /// May the run be started again elsewhere? `None`: a controller of an earlier version, which did not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeue: Option<RequeuePolicy>,
+}
+
+impl JobLaunch {
+    /// May the run be started again elsewhere? Where its controller did not say, what it may do at most: a run that goes on
+    /// beside another is worse than one that ended when its node was cut off. `default` is `JobRequeue`.
+    pub fn requeue_policy(&self, default: bool) -> RequeuePolicy {
+        self.requeue.unwrap_or_else(|| RequeuePolicy { allowed: self.spec.may_be_requeued(default), revision: 0 })
+    }
 }
 
 /// What the leader of a heterogeneous job learns of another component.
@@ -193,6 +215,16 @@ pub enum ControllerToNode {
         sluid: Sluid,
         /// Exit status to record.
         exit: ExitStatus,
+    },
+    /// It changed whether the run may be started again elsewhere. Sent to all nodes of the run; answered by
+    /// [`AgentReport::RequeueSet`] once it is on the node's disk. Repeatable.
+    SetRequeue {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// From now on.
+        policy: RequeuePolicy,
     },
     /// Answered by `Heartbeat` at once.
     Ping {
@@ -338,6 +370,15 @@ pub enum AgentReport {
         /// Changes, newest state of each step.
         steps: PackedSteps,
     },
+    /// The node goes by that from now on, also after a restart of its daemon.
+    RequeueSet {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
+        /// What it was told.
+        policy: RequeuePolicy,
+    },
 }
 
 /// A run that an agent holds.
@@ -351,6 +392,9 @@ pub struct HeldRun {
     pub batch_host: bool,
     /// Step manager's or shepherd's door.
     pub door: String,
+    /// What the agent goes by when it is cut off. `None`: an agent of an earlier version, which cannot be told of changes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeue: Option<RequeuePolicy>,
 }
 
 /// What a node says of itself that comes at run time.

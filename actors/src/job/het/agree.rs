@@ -64,10 +64,10 @@ impl JobCore {
     /// Has the others prepare their parts of the attempt under way.
     pub(in crate::job) fn het_prepare(&mut self, others: Vec<StartProposal>, turn: &mut Turn<'_>) {
         self.het.prepared.clear();
-        let attempt = self.attempt;
+        let (attempt, requeue) = (self.attempt, self.may_be_requeued());
         for proposal in others {
             let to = proposal.job;
-            self.tell(to, HetMessage::Prepare { attempt, proposal: Box::new(proposal) }, turn);
+            self.tell(to, HetMessage::Prepare { attempt, requeue, proposal: Box::new(proposal) }, turn);
         }
     }
 
@@ -158,7 +158,7 @@ impl JobCore {
         }
     }
 
-    pub(super) fn prepare(&mut self, attempt: u64, proposal: StartProposal, turn: &mut Turn<'_>) {
+    pub(super) fn prepare(&mut self, attempt: u64, requeue: bool, proposal: StartProposal, turn: &mut Turn<'_>) {
         if self.het.of_attempt == Some(attempt) && self.commit.is_some() {
             return self.say_prepared(turn);
         }
@@ -170,7 +170,7 @@ impl JobCore {
         match self.het_leader() {
             Some(leader) if !wanted => self.tell(leader, HetMessage::Declined { attempt }, turn),
             _ => {
-                self.het.of_attempt = Some(attempt);
+                (self.het.of_attempt, self.het.requeue) = (Some(attempt), requeue);
                 self.commit(proposal, turn);
             }
         }

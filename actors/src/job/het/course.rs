@@ -25,7 +25,7 @@ impl JobCore {
                 Some(Ending { state, then, by, .. }) => vec![HetMessage::End { state, then, by }],
                 None => {
                     let give_way = run.preempted.clone().map(|mark| HetMessage::GiveWay { mark: Box::new(mark) });
-                    give_way.into_iter().chain([HetMessage::Ask]).collect()
+                    give_way.into_iter().chain([HetMessage::Ask]).chain(self.changed_requeue()).collect()
                 }
             },
             Phase::Completing(_, end) | Phase::Over(_, end) => {
@@ -127,13 +127,38 @@ impl JobCore {
         self.tell_others(&HetMessage::GiveWay { mark: Box::new(mark.clone()) }, turn);
     }
 
+    /// As the leader said when this component's part was prepared.
+    pub(in crate::job) const fn het_leader_may_be_requeued(&self) -> bool {
+        self.het.requeue
+    }
+
+    /// Whether the job goes back to the queue is the same for all of it. Components know it from the start; they are told where
+    /// it changed.
+    pub(in crate::job) fn het_set_requeue(&self, turn: &mut Turn<'_>) {
+        if let Some(message) = self.changed_requeue() {
+            self.tell_others(&message, turn);
+        }
+    }
+
+    fn changed_requeue(&self) -> Option<HetMessage> {
+        let policy = self.requeue_policy(self.record.phase.working()?);
+        (policy.revision > 0).then_some(HetMessage::SetRequeue { allowed: policy.allowed })
+    }
+
     fn is_of_this_run(&self, other: JobId, sluid: Sluid) -> bool {
         let run = self.record.phase.working();
         run.is_some_and(|run| run.parts.iter().any(|part| part.job == other && part.sluid == sluid))
     }
 
     pub(super) fn other_serves(&mut self, other: JobId, sluid: Sluid, turn: &mut Turn<'_>) {
-        if !self.is_of_this_run(other, sluid) || !self.het.serving.insert(other) {
+        if !self.is_of_this_run(other, sluid) {
+            return;
+        }
+        // Its owner may be another than the one that was told.
+        if let Some(message) = self.changed_requeue() {
+            self.tell(other, message, turn);
+        }
+        if !self.het.serving.insert(other) {
             return;
         }
         let wanted = self.record.phase.working().is_some_and(|run| run.ending.is_none());

@@ -42,6 +42,8 @@ pub enum HetMessage {
     Prepare {
         /// The leader's attempt.
         attempt: u64,
+        /// Should the job be lost with a node, it goes back to the queue as a whole.
+        requeue: bool,
         /// Part of the scheduler's proposal.
         proposal: Box<StartProposal>,
     },
@@ -102,6 +104,11 @@ pub enum HetMessage {
         /// The leader's run was told so.
         mark: Box<PreemptMark>,
     },
+    /// From the leader: whether the job goes back to the queue should it be lost with a node.
+    SetRequeue {
+        /// It does.
+        allowed: bool,
+    },
     /// From the leader: the whole job ends.
     End {
         /// State to record.
@@ -130,6 +137,7 @@ impl HetMessage {
             Self::Started { .. } => "HetStarted",
             Self::Ended { .. } => "HetEnded",
             Self::GiveWay { .. } => "HetGiveWay",
+            Self::SetRequeue { .. } => "HetSetRequeue",
             Self::End { .. } => "HetEnd",
             Self::Back => "HetBack",
         }
@@ -150,6 +158,8 @@ pub(super) struct HetState {
     serving: BTreeSet<JobId>,
     /// Other components: the leader's attempt that the commit under way belongs to.
     of_attempt: Option<u64>,
+    /// Other components: the leader may be requeued, as it said with that attempt.
+    requeue: bool,
     /// Other components: prepared, and waiting for the leader's word.
     ready: Option<Box<Run>>,
     /// What came meanwhile.
@@ -211,7 +221,10 @@ impl JobCore {
         let from_leader = self.het_leader() == Some(from);
         let from_other = self.others().any(|other| other == from);
         match message {
-            HetMessage::Prepare { attempt, proposal } if from_leader => self.prepare(attempt, *proposal, turn),
+            HetMessage::Prepare { attempt, requeue, proposal } if from_leader => {
+                self.prepare(attempt, requeue, *proposal, turn);
+            }
+            HetMessage::SetRequeue { allowed } if from_leader => self.set_requeue(allowed, turn),
             HetMessage::Abandon { attempt } if from_leader => self.give_back(attempt, turn),
             HetMessage::Granted { sluid, run } if from_leader => self.take_granted(sluid, *run, turn),
             HetMessage::NotGranted { sluid } if from_leader && sluid == self.record.sluid => self.leave_limbo(turn),

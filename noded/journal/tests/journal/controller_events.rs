@@ -5,7 +5,7 @@ use garrick_actors::{
     job::{
         record::{
             Afterwards, ArrayRecord, EarlierHold, End, Ending, HeldBy, JobRecord, Owner, Phase, PreemptMark, Resolved,
-            Run, TaskMark, TaskOutcome, Yielded,
+            Run, TaskMark, TaskOutcome, Unfenced, Yielded,
         },
         state::JobEvent,
     },
@@ -15,7 +15,7 @@ use garrick_actors::{
 use garrick_model::{
     config::{DynamicNode, Whereabouts},
     ids::{ArrayTask, JobId, NodeIndex, RequestId, Sluid},
-    messages::command::JobChange,
+    messages::{command::JobChange, node::RequeuePolicy},
     packed_steps::StepTally,
     reservation::{AccessList, Reservation, ReservationFlag},
     resources::{MemoryMib, MemoryRequest, NodeShare},
@@ -31,7 +31,7 @@ use serde_bytes::ByteBuf;
 use std::sync::Arc;
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 34] = [
+pub const NAMES: [&str; 37] = [
     "Submitted",
     "Held",
     "Released",
@@ -59,6 +59,9 @@ pub const NAMES: [&str; 34] = [
     "Preempted",
     "Stopped",
     "Continued",
+    "RequeueSet",
+    "Unfenced",
+    "Fenced",
     "a node",
     "a partition",
     "a controller",
@@ -267,6 +270,7 @@ fn record(id: u32, spec: JobSpec) -> JobRecord {
         admin_comment: None,
         steps: StepTally::default(),
         earlier: Vec::new(),
+        unfenced: Vec::new(),
         expediting: None,
         phase: Phase::Pending,
     }
@@ -303,6 +307,7 @@ fn run(nodes: &[&str]) -> Run {
         leave_by: None,
         suspended: None,
         parts: Vec::new(),
+        requeue: None,
     }
 }
 
@@ -612,6 +617,37 @@ pub fn suspended() -> Vec<ControllerEvent> {
         event(JobEvent::Continued { at: at(90) }),
         stopped(at(95), true, None),
         stopped(at(99), true, yielded),
+    ]
+}
+
+/// What came to version 1 after that: a run of which its nodes are told later that another may follow, two that were given up and
+/// had not heard, and numbered tallies; and such a job as a compacted journal has it.
+pub fn fencing() -> Vec<ControllerEvent> {
+    let event = |job, event| ControllerEvent::Job { job: JobId(job), event: Box::new(event) };
+    let launched = Run { requeue: Some(RequeuePolicy { allowed: false, revision: 0 }), ..run(&["n1", "n2", "n3"]) };
+    let then = Afterwards::Requeue { hold: None, delay: true };
+    let gone = |node: &str| event(51, JobEvent::NodeReleased { node: node.into(), epilog_failed: false });
+    let unfenced = |node: &str| event(51, JobEvent::Unfenced { node: node.into() });
+    let tally = StepTally { number: (1 << 32) + 7, ..TALLY };
+    let waits = JobRecord {
+        unfenced: vec![Unfenced { sluid: sluid(50), node: "n2".into() }],
+        steps: tally,
+        ..record(52, plain_spec())
+    };
+    vec![
+        event(51, JobEvent::Submitted(Box::new(record(51, plain_spec())))),
+        event(51, JobEvent::Allocated(Box::new(launched))),
+        event(51, JobEvent::RequeueSet(RequeuePolicy { allowed: true, revision: 1 })),
+        unfenced("n2"),
+        gone("n2"),
+        event(51, JobEvent::Ended(end(JobState::NodeFail, Reason::NodeDown, 0, then))),
+        event(51, JobEvent::StepsCounted(tally)),
+        unfenced("n3"),
+        gone("n3"),
+        gone("n1"),
+        event(51, JobEvent::Requeued { sluid: sluid(53), hold: None, begin: None, expedited: false }),
+        event(51, JobEvent::Fenced { sluid: record(51, plain_spec()).sluid, node: "n2".into() }),
+        event(52, JobEvent::Submitted(Box::new(waits))),
     ]
 }
 

@@ -91,6 +91,19 @@ fn runs_that_stand_still_in_a_controllers_journal_of_version_1_read_back() {
 }
 
 #[test]
+fn runs_that_were_given_up_unfenced_in_a_controllers_journal_of_version_1_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-1-fencing.journal"));
+    assert_same(&read, &controller_events::fencing());
+    let mut replayed = Replayed::default();
+    read.iter().for_each(|event| replayed.apply(event).unwrap());
+    let left = |job: u32| {
+        let unfenced = &replayed.jobs[&garrick_model::ids::JobId(job)].unfenced;
+        unfenced.iter().map(|left| left.node.as_str()).collect::<Vec<_>>()
+    };
+    assert_eq!((left(51), left(52)), (vec!["n3"], vec!["n2"]));
+}
+
+#[test]
 fn nodes_of_no_file_in_a_controllers_journal_of_version_1_read_back() {
     let read: Vec<ControllerEvent> = all(&sample("version-1-dynamic-nodes.journal"));
     assert_same(&read, &controller_events::dynamic_nodes());
@@ -152,6 +165,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::preempted,
         controller_events::suspended,
         controller_events::dynamic_nodes,
+        controller_events::fencing,
     ]
     .map(|make| make())
     .concat();
@@ -205,6 +219,12 @@ fn make_the_sample_of_suspension() {
 #[ignore = "makes tests/data/version-1-dynamic-nodes.journal, by hand"]
 fn make_the_sample_of_nodes_of_no_file() {
     replace(&sample("version-1-dynamic-nodes.journal"), controller_events::dynamic_nodes()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-fencing.journal, by hand"]
+fn make_the_sample_of_fencing() {
+    replace(&sample("version-1-fencing.journal"), controller_events::fencing()).unwrap();
 }
 
 #[test]

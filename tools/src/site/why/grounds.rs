@@ -123,7 +123,9 @@ pub fn grounds(job: &JobView, around: &Around, zone: &TimeZone) -> String {
             job.id
         ),
         Reason::Cleaning => {
-            "it was requeued, and its nodes are still being cleaned; then it is looked at again".to_owned()
+            "it was requeued, and its earlier run may not be over everywhere: a node that was given up has not said so; then it is \
+             looked at again"
+                .to_owned()
         }
         Reason::None => "no plan has looked at it yet; the next one does".to_owned(),
         Reason::Priority | Reason::Resources | Reason::Fragmentation => crowded(job, around),
