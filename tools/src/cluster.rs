@@ -43,6 +43,14 @@ pub enum ClusterError {
     /// Declined.
     #[error(transparent)]
     Refused(Refusal),
+    /// Whoever serves a step manager's door is none that is believed.
+    #[error("Unable to contact the step manager: its door {} belongs to uid {uid}, which is not trusted", door.display())]
+    Untrusted {
+        /// The door.
+        door: PathBuf,
+        /// Who serves it.
+        uid: u32,
+    },
     /// An answer that does not belong to the question.
     #[error("Unexpected message received: {0}")]
     Unexpected(&'static str),
@@ -67,15 +75,17 @@ impl ClusterError {
     }
 
     /// Asking again may help: nobody answered, the answer got lost, or the daemon is busy or has lost its controller.
-    pub const fn is_passing(&self) -> bool {
+    pub fn is_passing(&self) -> bool {
         match self {
             Self::NoDaemon { .. } => true,
-            Self::Door(error) => !matches!(error, DoorError::Refused { .. } | DoorError::PathTooLong { .. }),
+            Self::Door(DoorError::PathTooLong { .. }) => false,
+            Self::Door(error @ DoorError::Refused { .. }) => error.is_turned_away(),
+            Self::Door(_) => true,
             Self::Refused(refusal) => matches!(
                 refusal,
                 Refusal::RetryAfter { .. } | Refusal::ControllerUnreachable | Refusal::Unreachable(..)
             ),
-            Self::Unknown(_) | Self::Unexpected(_) => false,
+            Self::Unknown(_) | Self::Untrusted { .. } | Self::Unexpected(_) => false,
         }
     }
 
@@ -88,7 +98,7 @@ impl ClusterError {
             Self::NoDaemon { tried, .. } => tried.clone(),
             Self::Door(error) => vec![error.to_string()],
             Self::Refused(refusal) => refusal_details(refusal),
-            Self::Unknown(_) | Self::Unexpected(_) => Vec::new(),
+            Self::Unknown(_) | Self::Untrusted { .. } | Self::Unexpected(_) => Vec::new(),
         }
     }
 }
@@ -109,6 +119,7 @@ pub fn refusal_details(refusal: &Refusal) -> Vec<String> {
 fn door_sentence(error: &DoorError) -> &'static str {
     match error {
         DoorError::Timeout { .. } => "Socket timed out on send/recv operation",
+        error if error.is_turned_away() => "Unable to contact slurm controller (connect failure)",
         DoorError::Refused { .. } => "Incompatible versions of client and server code",
         DoorError::Frame { .. } => "Unspecified error",
         _ => "Unable to contact slurm controller (connect failure)",

@@ -65,7 +65,8 @@ mod tests {
             let stepd = of_stepd(folder, JobId(7), node, sluid);
             assert_eq!(of_agent_beside(&stepd), Some(of_agent(folder, node)), "{}", stepd.display());
         }
-        for other in ["/run/garrick/n1.sock", "/run/garrick/ctl.sock", "/run/garrick/j7-x.sock", "/run/garrick/j7-n1-x"] {
+        for other in ["/run/garrick/n1.sock", "/run/garrick/ctl.sock", "/run/garrick/j7-x.sock", "/run/garrick/j7-n1-x"]
+        {
             assert_eq!(of_agent_beside(Path::new(other)), None, "{other}");
         }
     }

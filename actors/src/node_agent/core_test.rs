@@ -830,7 +830,8 @@ fn a_run_is_its_owners_to_ask_for_and_roots() {
 
 #[test]
 fn a_run_that_is_found_or_over_is_told_as_that() {
-    let found = |stepd| FoundRun { run: RUN, batch_host: true, uid: 1, stepd, door: "/d".into(), may_be_elsewhere: true };
+    let found =
+        |stepd| FoundRun { run: RUN, batch_host: true, uid: 1, stepd, door: "/d".into(), may_be_elsewhere: true };
     for (stepd, standing) in [
         (StepdState::Alive { pid: Some(42), clean: false }, RunStanding::Here),
         (StepdState::Dead, RunStanding::StartsAgain),

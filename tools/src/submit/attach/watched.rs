@@ -8,10 +8,11 @@ use garrick_model::{
     ids::StepId,
     messages::{
         shepherd::Stream,
-        step::{AttachedFile, StepLayout, StepMgrToCommand},
+        step::{AttachedFile, CommandToStepMgr, StepLayout, StepMgrToCommand},
     },
     refusal::Refusal,
     state::{ExitStatus, StepState},
+    step_selector::WhichSteps,
 };
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -38,7 +39,7 @@ impl Filters {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Write.
     Write(Stream, Vec<u8>),
@@ -52,6 +53,8 @@ pub enum Effect {
     Error(String),
     /// The step is over; this is the exit code.
     Ended(i32),
+    /// Ask this, on a connection of its own.
+    Ask(CommandToStepMgr),
     /// There is nothing to watch.
     GiveUp,
 }
@@ -75,6 +78,8 @@ impl Watched {
     /// The step manager says something.
     pub fn message(&mut self, message: StepMgrToCommand, out: &mut Vec<Effect>) {
         match message {
+            // After the connection broke: what is followed goes on.
+            StepMgrToCommand::Attached { .. } if self.attached => {}
             StepMgrToCommand::Attached { layout, files } => self.attached(&layout, files, out),
             StepMgrToCommand::Output { rank, stream, data } => self.output(rank, stream, &data, out),
             StepMgrToCommand::TaskFailed { rank, message, .. } => {
@@ -84,6 +89,12 @@ impl Watched {
             StepMgrToCommand::Finished { exit, state } => {
                 let code = i32::from(state != StepState::Completed || exit != ExitStatus::SUCCESS);
                 out.push(Effect::Ended(code));
+            }
+            StepMgrToCommand::Drained { worst, .. } => out.push(Effect::Ended(i32::from(worst != ExitStatus::SUCCESS))),
+            // It ended while nobody was there to say so: how, is told to those who wait for it.
+            StepMgrToCommand::Refused(Refusal::AlreadyDone) if self.attached => {
+                let steps = vec![WhichSteps::one(self.step.key())];
+                out.push(Effect::Ask(CommandToStepMgr::Wait { steps, any: false, progress_ms: 0 }));
             }
             StepMgrToCommand::Refused(refusal) => {
                 let why = match refusal {
