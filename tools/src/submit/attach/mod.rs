@@ -249,6 +249,7 @@ impl Watching<'_> {
     /// Finds the step manager again and asks once more.
     fn find_again(&mut self, error: DoorError) -> Result<(), NoWay> {
         self.door = self.search.again(error.into(), Until::default())?;
+        self.watched.parted();
         // As at first.
         let _ = self.door.send(&self.question);
         Ok(())
