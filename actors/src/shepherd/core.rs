@@ -154,10 +154,7 @@ impl ShepherdCore {
     /// One input, its effects appended.
     pub fn handle(&mut self, now: Timestamp, input: ShepherdInput, out: &mut Vec<ShepherdEffect>) {
         if self.phase == ShepherdPhase::Gone {
-            if matches!(input, ShepherdInput::Manager(StepMgrToShepherd::EndJob)) {
-                self.say(ShepherdToStepMgr::Gone, out);
-            }
-            return;
+            return self.on_manager_when_gone(&input, out);
         }
         match input {
             ShepherdInput::LauncherUp { first } => {
@@ -183,6 +180,20 @@ impl ShepherdCore {
             ShepherdInput::Timer(ShepherdTimer::LastEnds) => self.give_up_ends(out),
             ShepherdInput::Timer(ShepherdTimer::Leave) if self.phase == ShepherdPhase::Leaving => self.gone(out),
             ShepherdInput::Timer(ShepherdTimer::Leave) => {}
+        }
+    }
+
+    /// Another step manager than the one that was told may not know how its steps here ended, and that nothing is left.
+    fn on_manager_when_gone(&mut self, input: &ShepherdInput, out: &mut Vec<ShepherdEffect>) {
+        match input {
+            ShepherdInput::Manager(StepMgrToShepherd::EndJob) => self.say(ShepherdToStepMgr::Gone, out),
+            ShepherdInput::Manager(StepMgrToShepherd::ListTasks) => {
+                // It may have been ended before its launcher was found.
+                self.complete &= std::mem::replace(&mut self.launcher_known, true);
+                self.list_tasks(out);
+                self.say(ShepherdToStepMgr::Gone, out);
+            }
+            _ => {}
         }
     }
 

@@ -229,9 +229,8 @@ impl StepCore {
             }
         }
         for (runs, rank) in running.into_iter().zip(self.plan.first_rank..) {
-            if runs && let Some(own) = self.index(rank) {
-                self.tasks[own] = TaskState::Running;
-            } else {
+            // Whether those that are there have begun is not known: they may be behind others.
+            if !runs {
                 self.unknown = true;
                 self.count_out(rank, UNKNOWN_EXIT);
             }

@@ -14,8 +14,8 @@ use garrick_model::{
     messages::{
         command::Caller,
         launch_failure::LaunchFailure,
-        launcher::{FromLauncher, SpawnTask, TaskUsage, ToLauncher},
-        shepherd::{ShepherdToStepMgr, Stream},
+        launcher::{FromLauncher, SpawnTask, TaskHeld, TaskOver, TaskUsage, ToLauncher},
+        shepherd::{ShepherdToStepMgr, StepMgrToShepherd, Stream},
         step::{CommandToStepMgr, StepMgrToCommand},
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
@@ -74,6 +74,10 @@ pub struct FakeNode {
     pub up: bool,
     kept: Vec<ShepherdToStepMgr>,
     next_pid: u32,
+    /// What its launcher remembers for a shepherd that takes it over.
+    over: Vec<TaskOver>,
+    /// It is the run's first launcher there.
+    first: bool,
 }
 
 /// The run.
@@ -100,6 +104,7 @@ pub struct Company {
     pub acknowledges: bool,
     /// How often a process was started for each task of each step.
     pub spawned: BTreeMap<(StepKey, u32), u32>,
+    config: StepMgrConfig,
     channels: BTreeMap<Channel, VecDeque<Delivery>>,
     manager_timers: BTreeMap<StepMgrTimer, Timestamp>,
     step_timers: BTreeMap<(StepKey, StepTimer), Timestamp>,
@@ -126,12 +131,15 @@ impl Company {
                 up: false,
                 kept: Vec::new(),
                 next_pid: 1000,
+                over: Vec::new(),
+                first: true,
             })
             .collect();
         let now = facts.start_time;
         let mut company = Self {
             now,
-            core: StepMgrCore::new(Arc::new(facts), config, Ledger::default()),
+            core: StepMgrCore::new(Arc::new(facts), config.clone(), Ledger::default()),
+            config,
             steps: BTreeMap::new(),
             nodes,
             journal: Vec::new(),
@@ -308,7 +316,9 @@ impl Company {
         if std::mem::replace(&mut process.ended, true) {
             return;
         }
-        let message = FromLauncher::Exited { token, pid: 1, status, usage: TaskUsage::default(), survivors: false };
+        let (label, usage) = (process.spawn.label, TaskUsage::default());
+        self.nodes[node].over.push(TaskOver { token, label, status, usage });
+        let message = FromLauncher::Exited { token, pid: 1, status, usage, survivors: false };
         self.on_launcher(node, message);
         self.serve_reads(node, token);
         self.go_on_after(node, token);
@@ -370,7 +380,10 @@ impl Company {
 
     /// Delivers the first message of the n-th channel that has one; false when none has.
     pub fn deliver(&mut self, n: usize) -> bool {
-        let busy: Vec<Channel> = self.channels.iter().filter(|(_, q)| !q.is_empty()).map(|(c, _)| *c).collect();
+        // Over a broken link nothing goes either way.
+        let broken = |c: &Channel| matches!(c, Channel::ToShepherd(node) if self.nodes[*node].away);
+        let ready = self.channels.iter().filter(|(c, q)| !q.is_empty() && !broken(c));
+        let busy: Vec<Channel> = ready.map(|(c, _)| *c).collect();
         if busy.is_empty() {
             return false;
         }
@@ -432,8 +445,14 @@ impl Company {
 
     /// The manager's actor restarts: steps' actors are gone, the ledger is read again.
     pub fn restart_manager(&mut self) {
-        let (facts, config) = (Arc::new(self.core.facts().clone()), StepMgrConfig::default());
-        self.core = StepMgrCore::new(facts, config, Ledger::replay(self.journal.iter().cloned()));
+        let facts = Arc::new(self.core.facts().clone());
+        self.core = StepMgrCore::new(facts, self.config.clone(), Ledger::replay(self.journal.iter().cloned()));
+        // What was said over a broken link was said to the manager before, or by it.
+        for node in 0..self.nodes.len() {
+            if self.nodes[node].away {
+                self.forget_words(node);
+            }
+        }
         self.steps.clear();
         self.manager_timers.clear();
         self.step_timers.clear();
@@ -464,27 +483,81 @@ impl Company {
         }
     }
 
+    /// Another process takes over on the batch host: its own shepherd is new too, and finds its launcher there. Of what was
+    /// on its way to the other nodes only so many words arrive.
+    pub fn restart_process(&mut self, words: usize) {
+        for node in 1..self.nodes.len() {
+            if let Some(waiting) = self.channels.get_mut(&Channel::ToShepherd(node)) {
+                waiting.truncate(words);
+            }
+        }
+        self.adopt(0);
+        self.restart_manager();
+    }
+
+    /// A node's shepherd died, and the next one takes its launcher over. What was on its way to or from the first is lost.
+    pub fn adopt(&mut self, node: usize) {
+        let FakeNode { processes, over, first, .. } = &self.nodes[node];
+        let held = processes.iter().filter(|(_, p)| !p.ended).map(|(token, p)| TaskHeld {
+            token: *token,
+            pid: 1,
+            label: p.spawn.label,
+            error_path: None,
+        });
+        let input = ShepherdInput::Adopted { tasks: held.collect(), ended: over.clone(), complete: *first };
+        // Those that were to start after others are not its any more.
+        self.nodes[node].lines.clear();
+        self.new_shepherd(node, input);
+    }
+
     /// A node's shepherd and launcher both died and were started anew: nothing is known of what ran.
     pub fn forget_node(&mut self, node: usize) {
-        self.new_shepherd(node, false);
+        self.clear_launcher(node);
+        self.nodes[node].first = false;
+        self.new_shepherd(node, ShepherdInput::LauncherUp { first: false });
     }
 
     /// A node's shepherd died before it handed its orders on, and the next one has its launcher, which had none of them.
     pub fn lose_orders(&mut self, node: usize) {
-        self.new_shepherd(node, true);
+        self.clear_launcher(node);
+        let first = self.nodes[node].first;
+        self.new_shepherd(node, ShepherdInput::LauncherUp { first });
     }
 
-    fn new_shepherd(&mut self, node: usize, first: bool) {
+    /// A node's launcher dies, and what it had running with it. Its shepherd starts another.
+    pub fn lose_launcher(&mut self, node: usize) {
+        self.clear_launcher(node);
+        self.nodes[node].first = false;
+        let down = ShepherdInput::LauncherDown { detail: "killed".into() };
+        self.channels.entry(Channel::Launcher(node)).or_default().push_back(Delivery::Shepherd(node, down));
+    }
+
+    fn clear_launcher(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        node.processes.clear();
+        node.lines.clear();
+        node.over.clear();
+    }
+
+    fn new_shepherd(&mut self, node: usize, first_words: ShepherdInput) {
         let facts = self.core.facts().clone();
         let share = &facts.nodes[node];
         let config = ShepherdConfig {
             cpu_map: (0..64).collect(),
             ..ShepherdConfig::new(facts.job, &share.name, "/run/door", share.share.cpus.clone())
         };
+        self.forget_words(node);
+        self.channels.retain(|c, _| *c != Channel::Launcher(node) && *c != Channel::Descriptors(node));
+        self.shepherd_timers.retain(|(of, _), _| *of != node);
+        self.nodes[node].processes.values_mut().for_each(|p| p.reads.clear());
         self.nodes[node].shepherd = ShepherdCore::new(config);
-        self.nodes[node].processes.clear();
-        self.nodes[node].lines.clear();
-        self.nodes[node].shepherd.handle(self.now, ShepherdInput::LauncherUp { first }, &mut Vec::new());
+        self.shepherd(node, first_words);
+    }
+
+    /// One side of a link is another than before: what was kept for the other is for nobody.
+    fn forget_words(&mut self, node: usize) {
+        self.nodes[node].kept.clear();
+        self.channels.remove(&Channel::ToShepherd(node));
     }
 
     /// Anything else.
@@ -507,6 +580,18 @@ impl Company {
         for message in std::mem::take(&mut self.nodes[node].kept) {
             self.shepherd_effect(node, ShepherdEffect::ToManager(message));
         }
+    }
+
+    /// A node's agent ends the run there: the controller said so, to all agents that it reaches.
+    pub fn end_by_agent(&mut self, node: usize) {
+        self.shepherd(node, ShepherdInput::Manager(StepMgrToShepherd::EndJob));
+    }
+
+    /// One that is away is not waited for any longer. It goes on all the same, and may come back.
+    pub fn give_up(&mut self, node: usize) {
+        self.forget_words(node);
+        let lost = StepMgrInput::ShepherdLost { node: NodeSlot(node as u32), detail: "it was away for 30 s".into() };
+        self.channels.entry(Channel::FromShepherd(node)).or_default().push_back(Delivery::Manager(lost));
     }
 
     fn manager(&mut self, input: StepMgrInput) {
@@ -565,7 +650,7 @@ impl Company {
         self.channels.entry(Channel::ToStep(step)).or_default().push_back(Delivery::Step(step, input));
     }
 
-    fn tell_shepherd(&mut self, node: NodeSlot, message: garrick_model::messages::shepherd::StepMgrToShepherd) {
+    fn tell_shepherd(&mut self, node: NodeSlot, message: StepMgrToShepherd) {
         let node = node.0 as usize;
         let input = ShepherdInput::Manager(message);
         self.channels.entry(Channel::ToShepherd(node)).or_default().push_back(Delivery::Shepherd(node, input));
@@ -664,8 +749,11 @@ impl Company {
                 self.shepherd_timers.insert((n, timer), self.now.plus(after));
             }
             ShepherdEffect::SignalRun { signal } => self.run_signals.push((n, signal)),
-            ShepherdEffect::StartLauncher
-            | ShepherdEffect::Resize { .. }
+            ShepherdEffect::StartLauncher => {
+                let up = ShepherdInput::LauncherUp { first: false };
+                self.channels.entry(Channel::Launcher(n)).or_default().push_back(Delivery::Shepherd(n, up));
+            }
+            ShepherdEffect::Resize { .. }
             | ShepherdEffect::KillGroups { .. }
             | ShepherdEffect::Log { .. }
             | ShepherdEffect::Finished => {}
@@ -677,6 +765,8 @@ impl Company {
         if spawn.argv[0].starts_with(b"/nosuch") {
             let subject = String::from_utf8_lossy(&spawn.argv[0]).into_owned();
             let failure = LaunchFailure::new("execve", subject, 2);
+            let (label, status, usage) = (spawn.label, failure.status(), TaskUsage::default());
+            self.nodes[n].over.push(TaskOver { token, label, status, usage });
             self.on_launcher(n, FromLauncher::SpawnFailed { token, failure });
             return self.go_on_after(n, token);
         }

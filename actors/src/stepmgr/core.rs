@@ -350,10 +350,22 @@ impl StepMgrCore {
             let text = format!("step {step}, task {rank}: {}", without_time(message));
             self.note_line(text, out);
         }
-        if step.job == self.facts.job
-            && self.steps.get(&step.key()).is_some_and(|r| matches!(r.state, RecordState::Running { .. }))
-        {
-            out.push(StepMgrEffect::ToStep { step: step.key(), input: StepInput::Shepherd { node, message } });
+        match self.steps.get_mut(&step.key()).filter(|_| step.job == self.facts.job).map(|r| &mut r.state) {
+            Some(RecordState::Running { .. }) => {
+                out.push(StepMgrEffect::ToStep { step: step.key(), input: StepInput::Shepherd { node, message } });
+            }
+            // It is not known yet where it is: this is part of the answer.
+            Some(RecordState::Unsure { findings, .. }) => findings.heard(node.0, &message),
+            Some(RecordState::Queued { .. }) | None => {}
+        }
+    }
+
+    /// An order for a step that does not wait: now, or once it is known where it is.
+    pub(super) fn order_step(&mut self, step: StepKey, order: StepInput, out: &mut Vec<StepMgrEffect>) {
+        match self.steps.get_mut(&step).map(|r| &mut r.state) {
+            Some(RecordState::Unsure { findings, .. }) => findings.keep(order),
+            Some(RecordState::Running { .. }) => out.push(StepMgrEffect::ToStep { step, input: order }),
+            Some(RecordState::Queued { .. }) | None => {}
         }
     }
 
@@ -407,7 +419,7 @@ impl StepMgrCore {
             StepMgrTimer::KillWait => self.sweep(now, out),
             StepMgrTimer::Report => self.flush_reports(out),
             StepMgrTimer::Retry => self.delays_over(now, out),
-            StepMgrTimer::Others => self.all_clean(out),
+            StepMgrTimer::Others => self.others_late(now, out),
             StepMgrTimer::Progress(client) => self.tell_progress(now, client, true, out),
             // The shell's.
             StepMgrTimer::Backlog | StepMgrTimer::Step(..) => {}

@@ -90,7 +90,7 @@ impl StepMgrCore {
         }
         let record = self.steps.get(&key)?;
         let policy = record.spec.retry.as_ref().filter(|_| record.row.is_some())?;
-        if record.attempt >= policy.count {
+        if record.attempt >= policy.count || self.is_too_large(&record.shape) {
             return None;
         }
         let lost = matches!(result.ended, Some(StepEnd::NodeLost { .. } | StepEnd::ExitUnknown))

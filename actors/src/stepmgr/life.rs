@@ -158,17 +158,12 @@ impl StepMgrCore {
         }
     }
 
-    pub(super) fn signal_steps(&self, signal: i32, to: SignalScope, out: &mut Vec<StepMgrEffect>) {
-        for (step, record) in &self.steps {
-            if !matches!(record.state, RecordState::Running { .. }) {
-                continue;
+    pub(super) fn signal_steps(&mut self, signal: i32, to: SignalScope, out: &mut Vec<StepMgrEffect>) {
+        let steps: Vec<StepKey> = self.steps.keys().copied().collect();
+        for step in steps {
+            if let Some(reach) = reach_of(to, step) {
+                self.order_step(step, StepInput::Signal { signal, reach }, out);
             }
-            let reach = match (to, *step == StepKey::BATCH) {
-                (SignalScope::Steps, true) | (SignalScope::BatchShell, false) => continue,
-                (SignalScope::BatchShell, true) => SignalReach::Leaders,
-                (SignalScope::Steps | SignalScope::Full, _) => SignalReach::Groups,
-            };
-            out.push(StepMgrEffect::ToStep { step: *step, input: StepInput::Signal { signal, reach } });
         }
     }
 
@@ -288,6 +283,7 @@ impl StepMgrCore {
             return self.node_lost(now, node, "its shepherd ended", out);
         }
         self.lose_steps_on(node, out);
+        self.unsure_on(now, node, out);
         self.look_for_end(now, out);
     }
 
@@ -412,12 +408,38 @@ impl StepMgrCore {
         out.push(StepMgrEffect::SetTimer { timer: StepMgrTimer::Others, after: self.config.others_wait });
     }
 
-    pub(super) fn all_clean(&mut self, out: &mut Vec<StepMgrEffect>) {
+    /// Other nodes did not say in time that nothing is left there. They are not waited for any longer, and steps that are
+    /// not over because of them end here: whatever becomes of their tasks is not heard any more.
+    pub(super) fn others_late(&mut self, now: Timestamp, out: &mut Vec<StepMgrEffect>) {
+        if self.phase != RunPhase::Ended {
+            return;
+        }
+        let left: Vec<StepKey> = self.steps.keys().copied().collect();
+        for key in left {
+            let cause = self.end_of_job();
+            let state = cause.state().unwrap_or(StepState::Cancelled);
+            let result = StepResult { state, ended: Some(cause), ..self.unheld(key) };
+            self.step_over(now, result, out);
+        }
+        self.all_clean(out);
+    }
+
+    /// Why steps end with their job.
+    pub(super) fn end_of_job(&self) -> StepEnd {
+        match (&self.ledger.ending, &self.ledger.batch) {
+            (Some((JobState::Completed | JobState::Failed, ..)), Some(_)) | (None, _) => StepEnd::BatchOver,
+            (Some((state, ..)), _) => StepEnd::Job(*state),
+        }
+    }
+
+    fn all_clean(&mut self, out: &mut Vec<StepMgrEffect>) {
         if self.phase != RunPhase::Ended {
             return;
         }
         self.phase = RunPhase::Gone;
         out.push(StepMgrEffect::ClearTimer(StepMgrTimer::Others));
+        // Steps that ended behind the run's end.
+        self.flush_reports(out);
         self.report(StepdReport::Gone, out);
     }
 
@@ -427,6 +449,15 @@ impl StepMgrCore {
         let reason = Reason::Other(format!("step journal: {detail}"));
         let exit = ExitStatus { code: 1, signal: None };
         self.end_job(now, JobState::Failed, reason, exit, StepEnd::Job(JobState::Failed), out);
+    }
+}
+
+/// Whom in a step a signal reaches that is meant for so much of the run.
+fn reach_of(to: SignalScope, step: StepKey) -> Option<SignalReach> {
+    match (to, step == StepKey::BATCH) {
+        (SignalScope::Steps, true) | (SignalScope::BatchShell, false) => None,
+        (SignalScope::BatchShell, true) => Some(SignalReach::Leaders),
+        (SignalScope::Steps | SignalScope::Full, _) => Some(SignalReach::Groups),
     }
 }
 

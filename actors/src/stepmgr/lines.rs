@@ -248,13 +248,17 @@ impl StepMgrCore {
         row.pace.ahead().min(self.config.line_length).min(share)
     }
 
-    /// A step that was ordered, or lined up, did not start: it waits again, unless its job ends.
+    /// A step that was ordered, or lined up, did not start: it waits again, unless its job ends or it never can start any more.
     pub(super) fn not_started(&mut self, now: Timestamp, step: StepKey, out: &mut Vec<StepMgrEffect>) {
         let Some(record) = self.steps.get(&step) else { return };
         let (row, tries) = (record.row, record.attempt);
         if !self.phase.takes_steps() {
             let (state, exit) = (StepState::Cancelled, ExitStatus::SUCCESS);
             let result = StepResult { state, exit, ended: Some(StepEnd::Cancelled), ..self.unheld(step) };
+            return self.step_over(now, result, out);
+        }
+        if self.is_too_large(&record.shape) {
+            let result = StepResult { state: StepState::NodeFail, exit: ExitStatus::SUCCESS, ..self.unheld(step) };
             return self.step_over(now, result, out);
         }
         self.leave_place(now, step, out);

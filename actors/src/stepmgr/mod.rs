@@ -9,6 +9,7 @@
 //! | [`shape`] | what a step needs |
 //! | [`pool`], [`placement`] | what there is, and where a step goes |
 //! | [`batch`], [`rows`], [`queue`] | waiting steps, and their order |
+//! | [`findings`] | what is known of a step after a takeover |
 //! | [`ends`], [`watch`] | how steps ended, and who looks out for it |
 //! | [`launch`], [`env`] | from a placed step to what its nodes are told |
 //! | [`interning`] | equal environments and shapes held once |
@@ -24,6 +25,7 @@ pub mod endings;
 pub mod ends;
 pub mod enqueue;
 pub mod env;
+pub mod findings;
 mod het_env;
 pub mod holds;
 pub mod interning;
@@ -63,6 +65,9 @@ mod property_test;
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod rejoin_test;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod takeover_test;
 
 pub use self::core::StepMgrCore;
 pub use journal::{Ledger, StepEvent};

@@ -40,7 +40,8 @@ impl StepMgrCore {
         };
         let was = self.ledger.motion;
         self.set_motion(motion, out);
-        self.signal_steps(signal, to, out);
+        let steps: Vec<StepKey> = self.steps.keys().copied().collect();
+        steps.into_iter().for_each(|step| self.tell_motion(step, out));
         self.tell_nodes(out);
         if was == Motion::Still && motion != was {
             self.settled = false;

@@ -182,12 +182,9 @@ impl StepMgrCore {
                     continue;
                 }
                 (false, ..) if pending_only => continue,
-                (false, None, _) => {
-                    out.push(StepMgrEffect::ToStep { step: key, input: StepInput::End(StepEnd::Cancelled) });
-                }
+                (false, None, _) => self.order_step(key, StepInput::End(StepEnd::Cancelled), out),
                 (false, Some(signal), _) => {
-                    let input = StepInput::Signal { signal, reach: SignalReach::Groups };
-                    out.push(StepMgrEffect::ToStep { step: key, input });
+                    self.order_step(key, StepInput::Signal { signal, reach: SignalReach::Groups }, out);
                 }
             }
             reached += 1;

@@ -8,6 +8,7 @@ use crate::{
     },
     stepmgr::{
         core::StepMgrCore,
+        findings::Findings,
         journal::RunningStep,
         messages::{ClientId, StepMgrEffect},
         placement::Placement,
@@ -18,7 +19,7 @@ use garrick_model::{
     ids::{RequestId, Sluid, StepId, StepKey},
     messages::{
         launcher::TaskUsage,
-        shepherd::{StepMgrToShepherd, TaskFound},
+        shepherd::{StepMgrToShepherd, TaskEnd},
         step::StepMgrToCommand,
     },
     refusal::Refusal,
@@ -96,13 +97,12 @@ impl StepMgrCore {
         now: Timestamp,
         key: StepKey,
         placement: &Placement,
-        found: &[(NodeSlot, TaskFound)],
+        findings: &Findings,
         out: &mut Vec<StepMgrEffect>,
     ) {
         let step = StepId::of(self.facts.job, key);
-        let tasks = placement.nodes.iter().flat_map(|n| n.ranks.iter().map(|rank| (NodeSlot(n.slot), *rank)));
-        let ends: Option<Vec<_>> =
-            tasks.map(|(node, rank)| found.iter().find(|(n, task)| *n == node && task.rank == rank)?.1.end).collect();
+        let tasks = placement.nodes.iter().flat_map(|n| n.ranks.iter().map(|rank| (n.slot, *rank)));
+        let ends: Option<Vec<TaskEnd>> = tasks.map(|task| *findings.tasks().get(&task)?).collect();
         let Some(ends) = ends.filter(|ends| !ends.is_empty()) else {
             for node in &placement.nodes {
                 let message = StepMgrToShepherd::Kill { step };

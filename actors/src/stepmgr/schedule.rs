@@ -304,6 +304,11 @@ impl StepMgrCore {
         self.schedule(now, out);
     }
 
+    /// A node was lost, and what is left of the job is too small for a step that had found room.
+    pub(super) fn is_too_large(&self, shape: &StepShape) -> bool {
+        self.pool.nodes().iter().any(|n| n.usage == NodeUse::Lost) && feasible(shape, &self.pool).is_err()
+    }
+
     /// Why a row or a command's step does not start, for who asks.
     pub(super) fn reason_of(&self, what: Waiting) -> Reason {
         if let Waiting::Row(id) = what

@@ -1,12 +1,10 @@
 //! States of the run and of its steps as the step manager sees them.
 
-use crate::{
-    step::NodeSlot,
-    stepmgr::{messages::ClientId, placement::Placement, queue::QueueKey, rows::RowId, shape::StepShape},
+use crate::stepmgr::{
+    findings::Findings, messages::ClientId, placement::Placement, queue::QueueKey, rows::RowId, shape::StepShape,
 };
 use garrick_model::{
     ids::{RequestId, StepKey},
-    messages::shepherd::TaskFound,
     signal::{SIGCONT, SIGSTOP},
     spec::{EnvEntry, StepSpec},
     time::Timestamp,
@@ -118,12 +116,8 @@ pub enum RecordState {
         placement: Placement,
         /// Since.
         since: Timestamp,
-        /// Nodes that have not answered.
-        awaited: BTreeSet<u32>,
-        /// Tasks that its nodes know of.
-        found: Vec<(NodeSlot, TaskFound)>,
-        /// A node does not know everything that it started.
-        incomplete: bool,
+        /// What they have said.
+        findings: Findings,
     },
 }
 

@@ -7,12 +7,17 @@
 //! | no node has it, and all know what they started | never launched: it waits again |
 //! | its only node came back, has it not, and knows all that it started | never launched: it waits again |
 //! | no node has it, and one does not know | ended, exit unknown: tried again only where `--retries` says so |
+//! | one of its nodes is lost, before its answer or behind it | ended for that, as a step that runs is |
 //! | an `srun` was with it | ended as it did, or killed: its output had nowhere to go. The `srun` comes back and is told |
+//!
+//! A step of several nodes is taken up when the last of them has answered. What the others say behind their answers
+//! is kept until then ([`Findings`]), and so is what the step is to be told.
 
 use crate::{
-    step::{NodeSlot, StepEnd, StepInput, StepResult},
+    step::{NodeSlot, StepEnd, StepInput, StepPlan, StepResult},
     stepmgr::{
         core::StepMgrCore,
+        findings::Findings,
         journal::{OpenBatch, Place, RunningStep, StepEvent},
         launch,
         messages::StepMgrEffect,
@@ -28,7 +33,7 @@ use garrick_model::{
     ids::{StepId, StepKey},
     messages::{
         launcher::TaskUsage,
-        shepherd::{ShepherdToStepMgr, StepMgrToShepherd, TaskFound},
+        shepherd::{ShepherdToStepMgr, StepMgrToShepherd, TaskEnd, TaskFound},
         stepd::StepdReport,
     },
     state::{ExitStatus, JobState, Reason, StepState},
@@ -185,10 +190,8 @@ impl StepMgrCore {
             if self.steps.get(&key).filter(running).is_some_and(|r| r.ordered.is_none_or(|at| at >= asked_at)) {
                 continue;
             }
-            // Ends of earlier tries say nothing of this one.
-            let attempt = self.steps.get(&key).map(|r| r.attempt);
-            let known = by_step.get(&key).is_some_and(|found| found.iter().any(|t| Some(t.attempt) == attempt));
-            self.node_answered(now, node, key, known, complete, out);
+            let found = by_step.get(&key).map_or(&[][..], Vec::as_slice);
+            self.node_answered(now, node, key, found, complete, out);
         }
         let usage = self.pool.nodes().get(node.0 as usize).map(|n| n.usage);
         if matches!(usage, Some(NodeUse::Awaited | NodeUse::Away)) {
@@ -211,14 +214,10 @@ impl StepMgrCore {
         let step = StepId::of(self.facts.job, key);
         let live = found.iter().any(|t| t.end.is_none());
         match self.steps.get_mut(&key).map(|r| (r.attempt, &mut r.state)) {
-            Some((attempt, RecordState::Unsure { found: all, .. })) => {
-                all.extend(found.iter().filter(|t| t.attempt == attempt).map(|t| (node, t.clone())));
-            }
+            Some((_, RecordState::Unsure { .. })) => {}
             Some((attempt, RecordState::Running { .. })) => {
-                let ended: Vec<&TaskFound> = found.iter().filter(|t| t.attempt == attempt && t.end.is_some()).collect();
-                for task in ended {
-                    self.feed_end(node, task, !live, out);
-                }
+                let ends = found.iter().filter(|t| t.attempt == attempt).filter_map(|t| Some((t.rank, t.end?)));
+                feed_ends(step, node, ends, !live, out);
             }
             Some((_, RecordState::Queued { .. })) | None => {
                 let waits = self.ledger.end_of(key).is_none() && key != StepKey::BATCH;
@@ -294,24 +293,25 @@ impl StepMgrCore {
         self.step_found(now, node, key, found, out);
     }
 
-    /// A node has said all that it knows; `known`: something of this step was among it.
+    /// A node has said all that it knows; `found` of this step.
     fn node_answered(
         &mut self,
         now: Timestamp,
         node: NodeSlot,
         key: StepKey,
-        known: bool,
+        found: &[TaskFound],
         complete: bool,
         out: &mut Vec<StepMgrEffect>,
     ) {
         let Some(record) = self.steps.get_mut(&key) else { return };
+        // Ends of earlier tries say nothing of this one.
+        let attempt = record.attempt;
+        let mut found = found.iter().filter(|task| task.attempt == attempt).peekable();
+        let known = found.peek().is_some();
         match &mut record.state {
-            RecordState::Unsure { awaited, incomplete, .. } => {
-                awaited.remove(&node.0);
-                *incomplete |= !complete;
-                if awaited.is_empty() {
-                    self.settle_unsure(now, key, out);
-                }
+            RecordState::Unsure { findings, .. } => {
+                findings.answered(node.0, found, complete);
+                self.settle_if_sure(now, key, out);
             }
             // Its shepherd died with the order, and its launcher, which has been there all the time, never had it.
             RecordState::Running { placement, .. }
@@ -345,75 +345,129 @@ impl StepMgrCore {
         }
     }
 
-    /// All nodes of a step have answered.
-    fn settle_unsure(&mut self, now: Timestamp, key: StepKey, out: &mut Vec<StepMgrEffect>) {
+    /// Once no answer is awaited any more: the step is taken up, ended, or waits again.
+    fn settle_if_sure(&mut self, now: Timestamp, key: StepKey, out: &mut Vec<StepMgrEffect>) {
         let Some(record) = self.steps.get_mut(&key) else { return };
-        let RecordState::Unsure { placement, since, found, incomplete, .. } = &mut record.state else { return };
-        let (placement, since, incomplete) = (placement.clone(), *since, *incomplete);
-        let found = std::mem::take(found);
-        if record.row.is_none() && key != StepKey::BATCH {
-            return self.settle_attended(now, key, &placement, &found, out);
+        let RecordState::Unsure { placement, since, findings } = &mut record.state else { return };
+        if !findings.are_all() {
+            return;
         }
-        if found.is_empty() && incomplete {
+        let (placement, since, findings) = (placement.clone(), *since, std::mem::take(findings));
+        if record.row.is_none() && key != StepKey::BATCH {
+            return self.settle_attended(now, key, &placement, &findings, out);
+        }
+        if findings.are_none() && findings.are_incomplete() {
             let result = StepResult { ended: Some(StepEnd::ExitUnknown), ..self.unheld(key) };
             return self.step_over(now, result, out);
         }
         // The script of a job that is ending is not begun any more.
-        if found.is_empty() && (key != StepKey::BATCH || !self.phase.takes_steps()) {
-            return self.not_started(now, key, out);
+        if findings.are_none() && (key != StepKey::BATCH || !self.phase.takes_steps()) {
+            return self.never_begun(now, key, &findings, out);
         }
-        let (row, attempt) = (record.row, record.attempt);
-        record.ordered = Some(0);
-        record.state = RecordState::Running { placement: placement.clone(), since };
-        let plan = match row.and_then(|(id, member)| Some((self.rows.get_mut(id)?, member))) {
+        self.take_up(now, key, placement, since, &findings, out);
+    }
+
+    /// It waits again, unless it was to be ended meanwhile.
+    fn never_begun(&mut self, now: Timestamp, key: StepKey, findings: &Findings, out: &mut Vec<StepMgrEffect>) {
+        let cause = findings.orders().iter().find_map(|order| match order {
+            StepInput::End(cause) => Some(cause.clone()),
+            _ => None,
+        });
+        let Some(cause) = cause else { return self.not_started(now, key, out) };
+        let (state, exit) = (cause.state().unwrap_or(StepState::Cancelled), ExitStatus::SUCCESS);
+        let result = StepResult { state, exit, ended: Some(cause), ..self.unheld(key) };
+        self.step_over(now, result, out);
+    }
+
+    /// A step goes on as it was found, and hears what has happened since.
+    fn take_up(
+        &mut self,
+        now: Timestamp,
+        key: StepKey,
+        placement: Placement,
+        since: Timestamp,
+        findings: &Findings,
+        out: &mut Vec<StepMgrEffect>,
+    ) {
+        let Some((row, attempt)) = self.steps.get(&key).map(|record| (record.row, record.attempt)) else { return };
+        let mut plan = match row.and_then(|(id, member)| Some((self.rows.get_mut(id)?, member))) {
             Some((row, member)) => launch::member_plan(&self.facts, &self.pool, row, member, attempt, &placement),
             None => self.plan_of_batch(),
         };
-        let plan = Box::new(plan);
-        if found.is_empty() {
-            out.push(StepMgrEffect::StartStep { plan });
-        } else {
-            let live = found.iter().map(|(_, task)| task.rank).collect();
-            out.push(StepMgrEffect::ResumeStep { plan, live });
+        if let Some(record) = self.steps.get_mut(&key) {
+            record.ordered = Some(0);
+            record.state = RecordState::Running { placement, since };
         }
-        for (node, task) in &found {
-            let more = found.iter().any(|(n, t)| n == node && t.end.is_none());
-            self.feed_end(*node, task, !more, out);
+        // Its time goes on, whoever manages it.
+        plan.time_limit = plan.time_limit.map(|limit| limit.saturating_sub(now.since(since)));
+        let (id, live) = (plan.id, live(&plan, findings));
+        let nodes: Vec<NodeSlot> = plan.nodes.iter().map(|node| node.slot).collect();
+        let plan = Box::new(plan);
+        out.push(if findings.are_none() {
+            StepMgrEffect::StartStep { plan }
+        } else {
+            StepMgrEffect::ResumeStep { plan, live }
+        });
+        for node in nodes {
+            let ends = findings.on(node.0).filter_map(|(rank, end)| Some((rank, end?)));
+            feed_ends(id, node, ends, findings.is_over_on(node.0), out);
+        }
+        for input in findings.orders().iter().cloned() {
+            out.push(StepMgrEffect::ToStep { step: key, input });
         }
         self.tell_motion(key, out);
         if !self.phase.takes_steps() {
-            let cause = self.ledger.ending.as_ref().map_or(StepEnd::BatchOver, |(state, ..)| StepEnd::Job(*state));
-            out.push(StepMgrEffect::ToStep { step: key, input: StepInput::End(cause) });
+            out.push(StepMgrEffect::ToStep { step: key, input: StepInput::End(self.end_of_job()) });
+        }
+        for node in findings.lost().iter().copied().map(NodeSlot) {
+            out.push(StepMgrEffect::ToStep { step: key, input: StepInput::NodeLost { node } });
         }
     }
 
-    fn feed_end(&self, node: NodeSlot, task: &TaskFound, last: bool, out: &mut Vec<StepMgrEffect>) {
-        let Some(end) = task.end else { return };
-        let (step, rank) = (task.step, task.rank);
-        let message = ShepherdToStepMgr::TaskExited { step, rank, end, gone: false };
-        out.push(StepMgrEffect::ToStep { step: step.key(), input: StepInput::Shepherd { node, message } });
-        if last {
-            let message = ShepherdToStepMgr::StepGone { step };
-            out.push(StepMgrEffect::ToStep { step: step.key(), input: StepInput::Shepherd { node, message } });
-        }
-    }
-
-    /// A node will not answer any more.
+    /// A node will say no more.
     pub(super) fn unsure_on(&mut self, now: Timestamp, node: NodeSlot, out: &mut Vec<StepMgrEffect>) {
-        let unsure: Vec<StepKey> = self
-            .steps
-            .iter()
-            .filter(|(_, r)| matches!(&r.state, RecordState::Unsure { awaited, .. } if awaited.contains(&node.0)))
-            .map(|(key, _)| *key)
-            .collect();
-        for key in unsure {
-            self.node_answered(now, node, key, false, false, out);
+        let mut concerned = Vec::new();
+        for (key, record) in &mut self.steps {
+            if let RecordState::Unsure { placement, findings, .. } = &mut record.state
+                && (placement.nodes.iter().any(|n| n.slot == node.0) || (*key == StepKey::BATCH && node.0 == 0))
+            {
+                findings.lose(node.0);
+                concerned.push(*key);
+            }
+        }
+        for key in concerned {
+            self.settle_if_sure(now, key, out);
         }
     }
 }
 
-const fn unsure(placement: Placement, since: Timestamp, awaited: BTreeSet<u32>) -> RecordState {
-    RecordState::Unsure { placement, since, awaited, found: Vec::new(), incomplete: false }
+/// Ranks that a step is taken up with. Of a lost node all: those whose ends it did not say end with its loss.
+fn live(plan: &StepPlan, findings: &Findings) -> Vec<u32> {
+    let on_lost = plan.nodes.iter().filter(|node| findings.lost().contains(&node.slot.0));
+    let on_lost = on_lost.flat_map(|node| node.tasks.iter().map(|task| task.rank));
+    let found = findings.tasks().keys().map(|(_, rank)| *rank);
+    found.chain(on_lost).collect::<BTreeSet<u32>>().into_iter().collect()
+}
+
+/// Ends of tasks that a node has said; `over`: no process of the step is left there.
+fn feed_ends(
+    step: StepId,
+    node: NodeSlot,
+    ends: impl Iterator<Item = (u32, TaskEnd)>,
+    over: bool,
+    out: &mut Vec<StepMgrEffect>,
+) {
+    let exited = ends.map(|(rank, end)| ShepherdToStepMgr::TaskExited { step, rank, end, gone: false });
+    let mut said: Vec<ShepherdToStepMgr> = exited.collect();
+    if over && !said.is_empty() {
+        said.push(ShepherdToStepMgr::StepGone { step });
+    }
+    let to_step = |message| StepMgrEffect::ToStep { step: step.key(), input: StepInput::Shepherd { node, message } };
+    out.extend(said.into_iter().map(to_step));
+}
+
+fn unsure(placement: Placement, since: Timestamp, awaited: BTreeSet<u32>) -> RecordState {
+    RecordState::Unsure { placement, since, findings: Findings::new(awaited) }
 }
 
 fn placement(written: &[Place]) -> Placement {
