@@ -48,7 +48,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A minute or less.
+    /// A minute or so.
     pub const SHORT: Self =
         Self { seed: 1, kills: 20, compounds: 3, late: false, jobs: 30, steps_per_job: 12, nodes: 4 };
 
