@@ -6,7 +6,7 @@ use crate::accounts::User;
 use garrick_frame::{DoorClient, DoorError, LinkKind, TunnelTo};
 use garrick_model::{
     config::{self, Config, locate},
-    env_vars,
+    doors, env_vars,
     messages::command::{CommandReply, CommandRequest, JobSelector},
     refusal::Refusal,
 };
@@ -21,8 +21,6 @@ use std::{
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Jobs asked for at a time: some MiB.
 const JOBS_A_PAGE: u32 = 4_000;
-/// The controller's door in a run folder.
-const CONTROLLER_DOOR: &str = "ctl.sock";
 
 /// A request that got no answer, or a refusal for an answer. Its text is Slurm's sentence; [`ClusterError::details`] has
 /// what a user can act on.
@@ -45,6 +43,14 @@ pub enum ClusterError {
     /// Declined.
     #[error(transparent)]
     Refused(Refusal),
+    /// Whoever serves a step manager's door is none that is believed.
+    #[error("Unable to contact the step manager: its door {} belongs to uid {uid}, which is not trusted", door.display())]
+    Untrusted {
+        /// The door.
+        door: PathBuf,
+        /// Who serves it.
+        uid: u32,
+    },
     /// An answer that does not belong to the question.
     #[error("Unexpected message received: {0}")]
     Unexpected(&'static str),
@@ -69,15 +75,17 @@ impl ClusterError {
     }
 
     /// Asking again may help: nobody answered, the answer got lost, or the daemon is busy or has lost its controller.
-    pub const fn is_passing(&self) -> bool {
+    pub fn is_passing(&self) -> bool {
         match self {
             Self::NoDaemon { .. } => true,
-            Self::Door(error) => !matches!(error, DoorError::Refused { .. } | DoorError::PathTooLong { .. }),
+            Self::Door(DoorError::PathTooLong { .. }) => false,
+            Self::Door(error @ DoorError::Refused { .. }) => error.is_turned_away(),
+            Self::Door(_) => true,
             Self::Refused(refusal) => matches!(
                 refusal,
                 Refusal::RetryAfter { .. } | Refusal::ControllerUnreachable | Refusal::Unreachable(..)
             ),
-            Self::Unknown(_) | Self::Unexpected(_) => false,
+            Self::Unknown(_) | Self::Untrusted { .. } | Self::Unexpected(_) => false,
         }
     }
 
@@ -90,7 +98,7 @@ impl ClusterError {
             Self::NoDaemon { tried, .. } => tried.clone(),
             Self::Door(error) => vec![error.to_string()],
             Self::Refused(refusal) => refusal_details(refusal),
-            Self::Unknown(_) | Self::Unexpected(_) => Vec::new(),
+            Self::Unknown(_) | Self::Untrusted { .. } | Self::Unexpected(_) => Vec::new(),
         }
     }
 }
@@ -111,6 +119,7 @@ pub fn refusal_details(refusal: &Refusal) -> Vec<String> {
 fn door_sentence(error: &DoorError) -> &'static str {
     match error {
         DoorError::Timeout { .. } => "Socket timed out on send/recv operation",
+        error if error.is_turned_away() => "Unable to contact slurm controller (connect failure)",
         DoorError::Refused { .. } => "Incompatible versions of client and server code",
         DoorError::Frame { .. } => "Unspecified error",
         _ => "Unable to contact slurm controller (connect failure)",
@@ -186,7 +195,7 @@ impl Cluster {
                     let absent = error.is_absent();
                     tried.push(error.to_string());
                     // This is the controller's host and it is down: the node daemons here could only wait for it too.
-                    if absent && door.file_name().is_some_and(|n| n == CONTROLLER_DOOR) {
+                    if absent && door.file_name().is_some_and(|n| n == doors::CONTROLLER) {
                         break;
                     }
                 }
@@ -224,9 +233,9 @@ impl Cluster {
             let mut names: Vec<String> = entries
                 .flatten()
                 .filter_map(|e| e.file_name().into_string().ok())
-                .filter(|n| is_daemon_door(n))
+                .filter(|n| doors::is_of_daemon(n))
                 .collect();
-            names.sort_by_key(|name| (name != CONTROLLER_DOOR, name.clone()));
+            names.sort_by_key(|name| (name != doors::CONTROLLER, name.clone()));
             doors.extend(names.into_iter().map(|name| folder.join(name)));
         }
         doors
@@ -308,17 +317,6 @@ pub fn greeting(program: &str) -> String {
     format!("{program} {}", env!("CARGO_PKG_VERSION"))
 }
 
-/// True for the controller's door and for node agents' doors; a `stepd`'s door (`j5609-n1-...sock`) takes no requests of
-/// this kind.
-fn is_daemon_door(name: &str) -> bool {
-    let Some(stem) = name.strip_suffix(".sock") else { return false };
-    let of_stepd = stem
-        .strip_prefix('j')
-        .and_then(|rest| rest.split_once('-'))
-        .is_some_and(|(job, rest)| !job.is_empty() && job.bytes().all(|b| b.is_ascii_digit()) && rest.contains('-'));
-    !of_stepd
-}
-
 /// Folders that may be the home of the cluster: the one that is named, and `X` where the configuration is
 /// `X/etc/slurm.conf`, since `SLURM_CONF` alone may name a cluster that lives in a home.
 fn homes(conf: &Path, named: Option<PathBuf>) -> Vec<PathBuf> {
@@ -354,16 +352,6 @@ pub fn is_here(door: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn doors_of_stepds_are_told_from_those_of_daemons() {
-        for name in ["ctl.sock", "n1.sock", "j1.sock", "jay-7.sock", "j7-x.sock"] {
-            assert!(is_daemon_door(name), "{name}");
-        }
-        for name in ["j5609-n1-4f2a.sock", "j1-a-b-c.sock", "n1.pid", "ctl"] {
-            assert!(!is_daemon_door(name), "{name}");
-        }
-    }
 
     #[test]
     fn a_configuration_in_a_home_names_that_home() {

@@ -412,7 +412,7 @@ fn swait_names_a_step_that_there_is_not() {
     let unknown = || StepMgrToCommand::Refused(Refusal::InvalidStep("5609.99".to_owned()));
     let (cluster, _heard) = waiting(move |door| door.say(unknown()));
     let err = "swait: error: Job step 5609.99 not found\n";
-    assert_eq!(run(&cluster, &["swait", "--step=99"]), shown("", err, 1));
+    assert_eq!(run(&cluster, &["swait", "--step=99"]), shown("", err, 2));
 }
 
 #[test]

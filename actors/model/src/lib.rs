@@ -26,6 +26,7 @@
 pub mod batch;
 pub mod config;
 pub mod date;
+pub mod doors;
 pub mod env_vars;
 pub mod gres;
 pub mod hostlist;

@@ -13,7 +13,7 @@ use garrick_model::{
     gres::GpuBind,
     ids::StepNum,
     messages::{
-        command::{CommandReply, CommandRequest, JobAction, JobMilestone, NodeStateChange},
+        command::{CommandReply, CommandRequest, JobAction, JobMilestone, NodeStateChange, RunStanding},
         launcher::{FdSource, FromLauncher, ToLauncher},
         node::{
             AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, NodeToController, SignalScope, StepMgrToAgent,
@@ -98,6 +98,7 @@ fn traced<'de, T: Deserialize<'de>>(samples: &'de Samples) -> Registry {
         Reason,
         Refusal,
         RetryOn,
+        RunStanding,
         SelectUnit,
         Sharing,
         SignalReach,

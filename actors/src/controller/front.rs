@@ -315,6 +315,11 @@ impl ControllerActor {
             }
             CommandRequest::ShowScript { job } => self.script(cx, by, job, replies),
             CommandRequest::LocateStepManager { job } => self.locate(cx, by, job, replies),
+            // An agent answers that for itself: it is about what is on its node.
+            CommandRequest::AskRun { .. } => {
+                let what = "asking the controller for a run on a node".to_owned();
+                replies.send(CommandReply::Refused(Refusal::NotSupported(what)));
+            }
             CommandRequest::Cancel(cancel) => self.cancel(cx, by, cancel, replies),
             CommandRequest::ControlJob { jobs, action } => self.control(cx, by, jobs, action, replies),
             CommandRequest::UpdateJob { jobs, change } => self.update_job(cx, by, jobs, *change, replies),

@@ -148,6 +148,7 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::ShowConfig => "ShowConfig",
         CommandRequest::ShowScript { .. } => "ShowScript",
         CommandRequest::LocateStepManager { .. } => "LocateStepManager",
+        CommandRequest::AskRun { .. } => "AskRun",
         CommandRequest::Cancel(_) => "Cancel",
         CommandRequest::ControlJob { .. } => "ControlJob",
         CommandRequest::UpdateJob { .. } => "UpdateJob",

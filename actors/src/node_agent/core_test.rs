@@ -7,6 +7,7 @@ use crate::node_agent::{
 use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
+        command::{Caller, CommandReply, CommandRequest, RunStanding},
         node::{
             AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, Joining, Neighbour,
             NodeToController, RequeuePolicy, SignalScope, SignedCredential,
@@ -14,6 +15,7 @@ use garrick_model::{
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
     packed_steps::PackedSteps,
+    refusal::Refusal,
     resources::{MemoryMib, NodeShape, NodeShare},
     signal::{SIGCONT, SIGSTOP, SIGTSTP},
     spec::JobKind,
@@ -874,4 +876,59 @@ fn a_lease_ends_before_the_controllers_patience() {
     let secs = |n| Some(Duration::from_secs(n));
     assert_eq!([300, 40, 10].map(|n| lease_of(secs(n))), [secs(285), secs(25), secs(12)]);
     assert_eq!(lease_of(None), None);
+}
+
+fn asked(b: &mut Bench, uid: u32, run: RunKey) -> CommandReply {
+    let request = Box::new(CommandRequest::AskRun { job: run.job, sluid: run.sluid });
+    let caller = Caller { uid, gid: uid, pid: 1, host: "n1".into() };
+    let effects = b.tell(AgentInput::Command { query: 5, caller, request });
+    let [AgentEffect::AnswerCommand { query: 5, reply }] = effects.as_slice() else { panic!("{effects:?}") };
+    (**reply).clone()
+}
+
+fn died(b: &mut Bench, pid: u32) -> Vec<AgentEffect> {
+    b.tell(AgentInput::StepdExited { run: RUN, pid: Some(pid), how: "killed".into() })
+}
+
+#[test]
+fn a_command_is_told_whether_its_run_goes_on_with_the_controller_or_without() {
+    let mut b = Bench::holding(&["n1"]);
+    b.tell(AgentInput::ControllerGone);
+    let here = |b: &mut Bench| asked(b, 1, RUN);
+    assert_eq!(here(&mut b), CommandReply::Run(RunStanding::Here));
+    // Each time it dies it is started again, until that was too often.
+    for pid in 42..45 {
+        died(&mut b, pid);
+        assert_eq!(here(&mut b), CommandReply::Run(RunStanding::StartsAgain));
+        b.tell(AgentInput::Timer { timer: AgentTimer::Restart(RUN), load: NodeLoad::default() });
+        assert_eq!(here(&mut b), CommandReply::Run(RunStanding::StartsAgain));
+        b.tell(AgentInput::Restarted { run: RUN, result: Ok(pid + 1) });
+        assert_eq!(here(&mut b), CommandReply::Run(RunStanding::Here));
+    }
+    died(&mut b, 45);
+    assert_eq!(here(&mut b), CommandReply::Run(RunStanding::GivenUp));
+    let newer = RunKey { sluid: Sluid(71), ..RUN };
+    assert_eq!(asked(&mut b, 1, newer), CommandReply::Run(RunStanding::Over));
+}
+
+#[test]
+fn a_run_is_its_owners_to_ask_for_and_roots() {
+    let mut b = Bench::holding(&["n1"]);
+    assert_eq!(asked(&mut b, 0, RUN), CommandReply::Run(RunStanding::Here));
+    assert_eq!(asked(&mut b, 2, RUN), CommandReply::Refused(Refusal::AccessDenied));
+}
+
+#[test]
+fn a_run_that_is_found_or_over_is_told_as_that() {
+    let found =
+        |stepd| FoundRun { run: RUN, batch_host: true, uid: 1, stepd, door: "/d".into(), may_be_elsewhere: true };
+    for (stepd, standing) in [
+        (StepdState::Alive { pid: Some(42), clean: false }, RunStanding::Here),
+        (StepdState::Dead, RunStanding::StartsAgain),
+        (StepdState::Rebooted, RunStanding::Over),
+        (StepdState::Clean, RunStanding::Over),
+    ] {
+        let (mut b, _) = Bench::new(vec![found(stepd)]);
+        assert_eq!(asked(&mut b, 1, RUN), CommandReply::Run(standing), "{stepd:?}");
+    }
 }

@@ -8,7 +8,7 @@ use crate::node_agent::{
 use garrick_model::{
     ids::JobId,
     messages::{
-        command::{Caller, CommandReply, CommandRequest, TraceLine},
+        command::{Caller, CommandReply, CommandRequest, RunStanding, TraceLine},
         node::NodeToController,
         stepd::NodeToStepd,
     },
@@ -153,12 +153,24 @@ impl NodeAgentCore {
         request: Box<CommandRequest>,
         out: &mut Vec<AgentEffect>,
     ) {
-        if self.connected {
+        if let CommandRequest::AskRun { job, sluid } = *request {
+            let reply = Box::new(self.standing_of(RunKey { job, sluid }, &caller));
+            out.push(AgentEffect::AnswerCommand { query, reply });
+        } else if self.connected {
             self.queries.commands.insert(query);
             self.tell(NodeToController::Command { query, caller, request }, out);
         } else {
             let reply = Box::new(CommandReply::Refused(Refusal::ControllerUnreachable));
             out.push(AgentEffect::AnswerCommand { query, reply });
+        }
+    }
+
+    /// What is here of a run nobody knows better than this agent: the controller need not be there.
+    fn standing_of(&self, key: RunKey, caller: &Caller) -> CommandReply {
+        match self.runs.get(&key) {
+            Some(run) if caller.uid != run.uid && caller.uid != 0 => CommandReply::Refused(Refusal::AccessDenied),
+            Some(run) => CommandReply::Run(run.standing()),
+            None => CommandReply::Run(RunStanding::Over),
         }
     }
 

@@ -31,7 +31,7 @@ impl NodeAgentCore {
             StepdState::Rebooted | StepdState::Clean => RunPhase::Sweeping,
         };
         let key = found.run;
-        let mut run = Run::new(phase, found.batch_host);
+        let mut run = Run::new(phase, found.batch_host, found.uid);
         run.door = found.door;
         run.requeue = found.requeue;
         run.clean = matches!(found.stepd, StepdState::Clean | StepdState::Alive { clean: true, .. });
@@ -138,7 +138,7 @@ impl NodeAgentCore {
     /// No `stepd` will look after the run any more: what is left of it is killed.
     pub(super) fn give_up(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key) else { return };
-        run.phase = RunPhase::Sweeping;
+        (run.phase, run.given_up) = (RunPhase::Sweeping, true);
         let (state, reason) = match &run.standing.end {
             Some(NodeToStepd::EndJob { state, reason, .. }) => (*state, reason.clone()),
             _ => (JobState::Failed, Reason::StepManagerDied),

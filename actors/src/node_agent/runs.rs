@@ -31,9 +31,9 @@ impl NodeAgentCore {
         out.push(AgentEffect::SetTimer { timer: AgentTimer::Start(key), after: self.config.start_limit });
     }
 
-    fn new_run(&mut self, key: RunKey, batch_host: bool, asked_by: Option<u64>, launch: &JobLaunch) {
+    fn new_run(&mut self, key: RunKey, batch_host: bool, uid: u32, asked_by: Option<u64>, launch: &JobLaunch) {
         let requeue = launch.requeue_policy(self.config.requeue);
-        let run = Run { asked_by, requeue, ..Run::new(RunPhase::Preparing, batch_host) };
+        let run = Run { asked_by, requeue, ..Run::new(RunPhase::Preparing, batch_host, uid) };
         self.runs.insert(key, run);
     }
 
@@ -72,7 +72,7 @@ impl NodeAgentCore {
         if let Err(detail) = self.check_place(&credential, true) {
             return self.launch_failed(key, Reason::JobLaunchFailure, detail, false, out);
         }
-        self.new_run(key, true, None, &order.launch);
+        self.new_run(key, true, credential.uid, None, &order.launch);
         out.push(AgentEffect::Prepare { run: key, launch: order.launch, credential, manager: None });
     }
 
@@ -107,7 +107,7 @@ impl NodeAgentCore {
                 out.push(AgentEffect::AnswerShepherd { query, answer });
             }
             None => {
-                self.new_run(key, false, Some(query), &order.launch);
+                self.new_run(key, false, credential.uid, Some(query), &order.launch);
                 out.push(AgentEffect::Prepare { run: key, launch: order.launch, credential, manager: Some(manager) });
             }
             Some(run) => match run.phase {

@@ -2,6 +2,7 @@
 
 use garrick_model::{
     messages::{
+        command::RunStanding,
         node::{RequeuePolicy, SignalScope},
         stepd::NodeToStepd,
     },
@@ -64,6 +65,8 @@ const MOST_ORDERS: usize = 1000;
 pub(super) struct Run {
     pub phase: RunPhase,
     pub batch_host: bool,
+    /// Owner.
+    pub uid: u32,
     pub door: String,
     /// Its `stepd`, where it is known.
     pub pid: Option<u32>,
@@ -79,6 +82,8 @@ pub(super) struct Run {
     pub gone: bool,
     /// Ends of steps that its `stepd` has still to report, as it said last.
     pub unreported: u64,
+    /// No `stepd` looks after it any more: what is left is killed.
+    pub given_up: bool,
     /// Its processes are gone, and the controller has all that the `stepd` had to report: when that ends, it is in order.
     pub clean: bool,
     /// The timer for its end runs.
@@ -95,16 +100,18 @@ pub(super) struct Run {
 
 impl Run {
     /// A run in `phase`, of which nothing was told or reported.
-    pub const fn new(phase: RunPhase, batch_host: bool) -> Self {
+    pub const fn new(phase: RunPhase, batch_host: bool, uid: u32) -> Self {
         Self {
             phase,
             batch_host,
+            uid,
             door: String::new(),
             pid: None,
             orders: VecDeque::new(),
             standing: Standing { limit: None, motion: None, end: None },
             restarts: Vec::new(),
             condemned: false,
+            given_up: false,
             gone: false,
             unreported: 0,
             clean: false,
@@ -126,6 +133,16 @@ impl Run {
             }
             _ if self.standing.end.is_none() => self.standing.motion = motion(order).or(self.standing.motion),
             _ => {}
+        }
+    }
+
+    /// What commands are told of it.
+    pub const fn standing(&self) -> RunStanding {
+        match self.phase {
+            RunPhase::Restarting { .. } => RunStanding::StartsAgain,
+            RunPhase::Preparing | RunPhase::Awaited | RunPhase::Held { .. } => RunStanding::Here,
+            _ if self.given_up => RunStanding::GivenUp,
+            RunPhase::Leaving | RunPhase::Sweeping | RunPhase::Epilog | RunPhase::Released => RunStanding::Over,
         }
     }
 

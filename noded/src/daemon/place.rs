@@ -1,7 +1,10 @@
 //! Which cluster this daemon belongs to and where its parts are: configuration, run folder, doors, addresses, logs.
 
 use crate::kernel::{inventory, users};
-use garrick_model::config::{Config, NodeConfig};
+use garrick_model::{
+    config::{Config, NodeConfig},
+    doors,
+};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -36,7 +39,7 @@ impl Cluster {
 
     /// The controller's door, on its host.
     pub fn controller_door(&self) -> PathBuf {
-        self.doors.join("ctl.sock")
+        self.doors.join(doors::CONTROLLER)
     }
 
     /// This is a host that a `SlurmctldHost` names.
@@ -50,7 +53,7 @@ impl Cluster {
 
     /// A node agent's door, on its host.
     pub fn node_door(&self, node: &str) -> PathBuf {
-        self.doors.join(format!("{node}.sock"))
+        doors::of_agent(&self.doors, node)
     }
 
     /// `host:port` of the controller.

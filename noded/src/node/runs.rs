@@ -16,6 +16,7 @@ use crate::{
 };
 use garrick_actors::node_agent::{PrepareFailure, RunKey};
 use garrick_model::{
+    doors,
     messages::node::{JobCredential, JobLaunch},
     resources::NodeShape,
 };
@@ -95,9 +96,7 @@ impl RunWorld {
 
     /// Path of the door of a run's `stepd`.
     pub fn door(&self, run: RunKey) -> PathBuf {
-        let sluid = run.sluid.to_string();
-        let tail = &sluid[sluid.len() - 6..];
-        self.settings.doors.join(format!("j{}-{}-{tail}.sock", run.job.0, self.node))
+        doors::of_stepd(&self.settings.doors, run.job, &self.node, run.sluid)
     }
 
     /// What the controller says that this node counts as.

@@ -2,7 +2,7 @@
 //! nothing is left over. Needs root.
 //!
 //!     garrick-faults --short                                                            a minute or less
-//!     garrick-faults [--seed S] [--kills N] [--jobs N] [--steps-per-job N] [--nodes N]
+//!     garrick-faults [--seed S] [--kills N] [--compounds N] [--jobs N] [--steps-per-job N] [--nodes N]
 //!     garrick-faults controller-pause [--steps N] [--seconds N] [--nodes N]             the controller is stopped for a minute
 //!
 //! The exit code is 0 when nothing was lost, duplicated, untrue or left over, 1 when something was (the logs are kept), and 2
@@ -11,7 +11,7 @@
 use garrick_sims::faults::{Setup, pause, report::Report, run};
 use std::{error::Error, io::stdout, process::ExitCode, time::Duration};
 
-const USAGE: &str = "usage: garrick-faults --short | [--seed S] [--kills N] [--jobs N] [--steps-per-job N] [--nodes N]\n       \
+const USAGE: &str = "usage: garrick-faults --short | [--seed S] [--kills N] [--compounds N] [--jobs N] [--steps-per-job N] [--nodes N]\n       \
                      garrick-faults controller-pause [--steps N] [--seconds N] [--nodes N]";
 
 fn main() -> ExitCode {
@@ -33,7 +33,8 @@ fn act(args: &[String]) -> Result<Report, Box<dyn Error>> {
 }
 
 fn hurt(args: &[String]) -> Result<Report, Box<dyn Error>> {
-    let mut setup = Setup { seed: 1, kills: 1_000, jobs: 2_000, steps_per_job: 26, nodes: 6 };
+    let mut setup =
+        Setup { seed: 1, kills: 1_000, compounds: 100, late: true, jobs: 2_000, steps_per_job: 26, nodes: 6 };
     let mut args = args.iter();
     while let Some(name) = args.next() {
         if name == "--short" {
@@ -44,6 +45,7 @@ fn hurt(args: &[String]) -> Result<Report, Box<dyn Error>> {
         match name.as_str() {
             "--seed" => setup.seed = value.parse()?,
             "--kills" => setup.kills = value.parse()?,
+            "--compounds" => setup.compounds = value.parse()?,
             "--jobs" => setup.jobs = value.parse()?,
             "--steps-per-job" => setup.steps_per_job = value.parse()?,
             "--nodes" => setup.nodes = value.parse()?,

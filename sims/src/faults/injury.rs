@@ -2,7 +2,7 @@
 //! excused by what.
 
 use super::{
-    population::{self, Role},
+    population::{self, Member, Role},
     site::Site,
 };
 use crate::minibatch::cluster::ClusterError;
@@ -40,6 +40,37 @@ pub enum Fault {
     FillDisk,
 }
 
+/// Several faults that are aimed together at one run with steps over several nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Compound {
+    /// One of its step daemons is stopped, and another killed meanwhile.
+    StoppedAndKilled,
+    /// One is killed, and the next one in its place some seconds later.
+    KilledAgain,
+    /// The same half a minute later, when a third death would still count.
+    KilledAgainLate,
+    /// One is away, killed or stopped, and a daemon is killed: that of its node, of another one, or the controller.
+    DaemonWhileAway,
+}
+
+/// How often each, in a thousand. Where nothing lasts half a minute, the late one is one of some seconds.
+const COMPOUND_WEIGHTS: [(Compound, u32); 4] = [
+    (Compound::StoppedAndKilled, 350),
+    (Compound::KilledAgain, 200),
+    (Compound::KilledAgainLate, 150),
+    (Compound::DaemonWhileAway, 300),
+];
+/// So many of a thousand faults are compound ones.
+const COMPOUND: u32 = 180;
+/// A step daemon is stopped for so long while something else happens, milliseconds.
+const STOP_MEANWHILE_MS: (u32, u32) = (2_000, 9_000);
+/// What happens while one is stopped, so much later.
+const MEANWHILE_MS: (u32, u32) = (50, 1_800);
+/// The second kill of the same one.
+const AGAIN_MS: (u32, u32) = (1_000, 8_000);
+/// And where it comes late.
+const AGAIN_LATE_MS: (u32, u32) = (25_000, 32_000);
+
 /// How often each, in a thousand.
 const WEIGHTS: [(Fault, u32); 9] = [
     (Fault::KillController, 80),
@@ -65,15 +96,31 @@ impl Fault {
     }
 
     fn draw(random: &mut Random) -> Self {
-        let total: u32 = WEIGHTS.iter().map(|(_, w)| w).sum();
-        let mut at = random.between(0, total - 1);
-        for (fault, weight) in WEIGHTS {
-            if at < weight {
-                return fault;
-            }
-            at -= weight;
+        drawn(&WEIGHTS, random).unwrap_or(Self::KillStepd)
+    }
+}
+
+/// One of these, as often as its weight says.
+fn drawn<T: Copy>(weights: &[(T, u32)], random: &mut Random) -> Option<T> {
+    let total: u32 = weights.iter().map(|(_, w)| w).sum();
+    let mut at = random.between(0, total.saturating_sub(1));
+    for (what, weight) in weights {
+        if at < *weight {
+            return Some(*what);
         }
-        Self::KillStepd
+        at -= weight;
+    }
+    None
+}
+
+impl fmt::Display for Compound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::StoppedAndKilled => "one stepd stopped, another killed",
+            Self::KilledAgain => "stepd killed again after seconds",
+            Self::KilledAgainLate => "stepd killed again after half a minute",
+            Self::DaemonWhileAway => "daemon killed while a stepd was away",
+        })
     }
 }
 
@@ -109,6 +156,8 @@ pub struct RunFaults {
 pub struct Book {
     /// By kind.
     pub done: BTreeMap<Fault, u32>,
+    /// Compound ones that were carried through; their parts are in `done` too.
+    pub compound: BTreeMap<Compound, u32>,
     /// By the last digits of the run's identity.
     pub runs: BTreeMap<String, RunFaults>,
 }
@@ -117,6 +166,11 @@ impl Book {
     /// Kills.
     pub fn kills(&self) -> u32 {
         self.done.iter().filter(|(f, _)| f.is_kill()).map(|(_, n)| n).sum()
+    }
+
+    /// Compound faults.
+    pub fn compounds(&self) -> u32 {
+        self.compound.values().sum()
     }
 
     /// Times that one was done.
@@ -137,22 +191,35 @@ enum Undo {
     Empty(PathBuf),
 }
 
+/// The second part of a compound fault.
+#[derive(Clone, Debug)]
+enum Second {
+    /// Kill the step daemon of a run on a node.
+    Stepd { run: String, node: String },
+    /// Kill the daemon on a host.
+    Daemon(usize),
+}
+
 /// The one who does it.
 #[derive(Debug)]
 pub struct Injurer {
     /// The book.
     pub book: Book,
     key: String,
+    /// The program of every step.
+    step: PathBuf,
     undo: Vec<(Instant, Undo)>,
+    seconds: Vec<(Instant, Compound, Second)>,
     log: File,
     began: Instant,
 }
 
 impl Injurer {
     /// Keeps a log of what it does.
-    pub fn new(site: &Site, key: String) -> Result<Self, ClusterError> {
+    pub fn new(site: &Site, key: String, step: PathBuf) -> Result<Self, ClusterError> {
         let log = super::site::append(&site.home.join("faults.log"))?;
-        Ok(Self { book: Book::default(), key, undo: Vec::new(), log, began: Instant::now() })
+        let (undo, seconds) = (Vec::new(), Vec::new());
+        Ok(Self { book: Book::default(), key, step, undo, seconds, log, began: Instant::now() })
     }
 
     fn note(&mut self, fault: Fault, what: &str) {
@@ -161,9 +228,103 @@ impl Injurer {
         let _ = writeln!(self.log, "{:9.3} {fault}: {what}", self.began.elapsed().as_secs_f64());
     }
 
+    /// One fault, or a compound one. `late`: there are jobs that last half a minute.
+    pub fn strike(
+        &mut self,
+        site: &mut Site,
+        submissions: &[u32],
+        late: bool,
+        random: &mut Random,
+    ) -> Result<Option<u32>, ClusterError> {
+        if !random.one_in_thousand(COMPOUND) {
+            return self.strike_once(site, submissions, random);
+        }
+        match drawn(&COMPOUND_WEIGHTS, random) {
+            Some(Compound::KilledAgainLate) if !late => self.strike_at_run(Compound::KilledAgain, site, random),
+            Some(compound) => self.strike_at_run(compound, site, random),
+            None => {}
+        }
+        Ok(None)
+    }
+
+    /// The first part of a compound fault; the second follows in its time.
+    fn strike_at_run(&mut self, compound: Compound, site: &mut Site, random: &mut Random) {
+        let mut runs = population::over_several_nodes(&site.home, &self.key);
+        if compound == Compound::KilledAgainLate {
+            let lasting = population::with_lasting_steps(&self.step);
+            runs.retain(|members| members[0].run.as_ref().is_some_and(|run| lasting.contains(run)));
+        }
+        let Some(members) = random.pick(&runs) else { return };
+        let Some(first) = random.pick(members) else { return };
+        let now = Instant::now();
+        let (Some(run), Some(node)) = (first.run.clone(), first.node.clone()) else { return };
+        let others: Vec<&Member> = members.iter().filter(|m| m.node != first.node).collect();
+        let Some(other) = random.pick(&others).and_then(|m| m.node.clone()) else { return };
+        let (at, second) = match compound {
+            Compound::StoppedAndKilled => {
+                if !self.stop(first.pid, STOP_MEANWHILE_MS, random) {
+                    return;
+                }
+                (now + millis(MEANWHILE_MS, random), Second::Stepd { run, node: other })
+            }
+            Compound::KilledAgain | Compound::KilledAgainLate => {
+                if !self.kill_one(first) {
+                    return;
+                }
+                let late = compound == Compound::KilledAgainLate;
+                let after = millis(if late { AGAIN_LATE_MS } else { AGAIN_MS }, random);
+                (now + after, Second::Stepd { run, node })
+            }
+            Compound::DaemonWhileAway => {
+                let name = match random.between(0, 3) {
+                    0 | 1 => node,
+                    2 => other,
+                    _ => site.hosts[0].name.clone(),
+                };
+                let Some(host) = site.hosts.iter().position(|host| host.name == name) else { return };
+                // One that was killed is there again within moments.
+                let stopped = random.one_in_thousand(500);
+                let away = if stopped { self.stop(first.pid, STOP_MEANWHILE_MS, random) } else { self.kill_one(first) };
+                if !away {
+                    return;
+                }
+                let after = if stopped { millis(MEANWHILE_MS, random) } else { Duration::ZERO };
+                (now + after, Second::Daemon(host))
+            }
+        };
+        self.seconds.push((at, compound, second));
+    }
+
+    /// The second parts that are due. One whose victim is gone makes no compound fault.
+    pub fn go_on(&mut self, site: &mut Site, now: Instant) {
+        let (due, later) = std::mem::take(&mut self.seconds).into_iter().partition(|(at, ..)| *at <= now);
+        self.seconds = later;
+        let due: Vec<(Instant, Compound, Second)> = due;
+        for (_, compound, second) in due {
+            let done = match second {
+                Second::Stepd { run, node } => {
+                    let is_meant = |m: &Member| {
+                        m.role == Role::Stepd && m.run.as_ref() == Some(&run) && m.node.as_ref() == Some(&node)
+                    };
+                    let all = population::of_runs(&site.home, &self.key);
+                    all.iter().find(|m| is_meant(m)).is_some_and(|m| self.kill_one(m))
+                }
+                Second::Daemon(host) => {
+                    let fault = if host == 0 { Fault::KillController } else { Fault::KillNoded };
+                    self.kill_daemon(fault, host, site)
+                }
+            };
+            if done {
+                *self.book.compound.entry(compound).or_default() += 1;
+                // For people only.
+                let _ = writeln!(self.log, "{:9.3} that was: {compound}", self.began.elapsed().as_secs_f64());
+            }
+        }
+    }
+
     /// One fault. `submissions` are the processes of `sbatch` under way; the one that is hit is given back. Nothing happens
     /// where there is no victim of the kind that was drawn.
-    pub fn strike(
+    fn strike_once(
         &mut self,
         site: &mut Site,
         submissions: &[u32],
@@ -172,14 +333,16 @@ impl Injurer {
         let fault = Fault::draw(random);
         let now = Instant::now();
         match fault {
-            Fault::KillController => self.kill_daemon(fault, 0, site),
+            Fault::KillController => {
+                self.kill_daemon(fault, 0, site);
+            }
             Fault::KillNoded => {
                 let last = u32::try_from(site.daemons.len()).unwrap_or(1) - 1;
                 self.kill_daemon(fault, random.between(1, last) as usize, site);
             }
-            Fault::KillStepd => self.kill_member(fault, Role::Stepd, site, random),
-            Fault::KillLauncher => self.kill_member(fault, Role::Launcher, site, random),
-            Fault::KillCommand => self.kill_member(fault, Role::Command, site, random),
+            Fault::KillStepd => self.kill_member(Role::Stepd, site, random),
+            Fault::KillLauncher => self.kill_member(Role::Launcher, site, random),
+            Fault::KillCommand => self.kill_member(Role::Command, site, random),
             Fault::KillSubmission => {
                 let Some(pid) = random.pick(submissions).copied() else { return Ok(None) };
                 population::signal(pid, Signal::SIGKILL);
@@ -191,12 +354,7 @@ impl Injurer {
                 let stepds = population::of_runs(&site.home, &self.key);
                 victims.extend(stepds.iter().filter(|m| m.role == Role::Stepd).map(|m| m.pid));
                 let Some(pid) = random.pick(&victims).copied() else { return Ok(None) };
-                let called = population::called(pid);
-                if population::signal(pid, Signal::SIGSTOP) {
-                    let until = now + millis(STOP_MS, random);
-                    self.undo.push((until, Undo::Resume(pid)));
-                    self.note(fault, &format!("{:?} {called}", until - now));
-                }
+                self.stop(pid, STOP_MS, random);
             }
             Fault::Cut => {
                 let host = random.between(0, u32::try_from(site.hosts.len()).unwrap_or(1) - 1) as usize;
@@ -222,29 +380,56 @@ impl Injurer {
         Ok(None)
     }
 
-    fn kill_daemon(&mut self, fault: Fault, at: usize, site: &mut Site) {
-        let Some(daemon) = site.daemons.get_mut(at) else { return };
-        if let Some(pid) = daemon.pid() {
-            daemon.kill();
-            self.note(fault, &format!("{} {pid}", site.hosts[at].name));
+    /// Stops a process for a while.
+    fn stop(&mut self, pid: u32, length: (u32, u32), random: &mut Random) -> bool {
+        let called = population::called(pid);
+        let stopped = population::signal(pid, Signal::SIGSTOP);
+        if stopped {
+            let length = millis(length, random);
+            self.undo.push((Instant::now() + length, Undo::Resume(pid)));
+            self.note(Fault::Stop, &format!("{length:?} {called}"));
+        }
+        stopped
+    }
+
+    fn kill_daemon(&mut self, fault: Fault, at: usize, site: &mut Site) -> bool {
+        let Some(daemon) = site.daemons.get_mut(at) else { return false };
+        let Some(pid) = daemon.pid() else { return false };
+        daemon.kill();
+        self.note(fault, &format!("{} {pid}", site.hosts[at].name));
+        true
+    }
+
+    fn kill_member(&mut self, role: Role, site: &Site, random: &mut Random) {
+        let all = population::of_runs(&site.home, &self.key);
+        let victims: Vec<_> = all.into_iter().filter(|m| m.role == role && m.run.is_some()).collect();
+        if let Some(victim) = random.pick(&victims) {
+            self.kill_one(victim);
         }
     }
 
-    fn kill_member(&mut self, fault: Fault, role: Role, site: &Site, random: &mut Random) {
-        let all = population::of_runs(&site.home, &self.key);
-        let victims: Vec<_> = all.into_iter().filter(|m| m.role == role && m.run.is_some()).collect();
-        let Some(victim) = random.pick(&victims) else { return };
+    fn kill_one(&mut self, victim: &Member) -> bool {
         let called = population::called(victim.pid);
         if !population::signal(victim.pid, Signal::SIGKILL) {
-            return;
+            return false;
         }
         let run = self.book.runs.entry(victim.run.clone().unwrap_or_default()).or_default();
-        match role {
-            Role::Stepd => run.stepds += 1,
-            Role::Launcher => run.launchers += 1,
-            _ => run.commands += 1,
-        }
+        let fault = match victim.role {
+            Role::Stepd => {
+                run.stepds += 1;
+                Fault::KillStepd
+            }
+            Role::Launcher => {
+                run.launchers += 1;
+                Fault::KillLauncher
+            }
+            _ => {
+                run.commands += 1;
+                Fault::KillCommand
+            }
+        };
         self.note(fault, &format!("{} {called}", victim.pid));
+        true
     }
 
     /// Undoes what is due.
@@ -255,8 +440,9 @@ impl Injurer {
         due.into_iter().try_for_each(|(_, undo)| undone(undo, site))
     }
 
-    /// Undoes everything.
+    /// Undoes everything, and begins nothing more.
     pub fn undo_all(&mut self, site: &Site) -> Result<(), ClusterError> {
+        self.seconds.clear();
         std::mem::take(&mut self.undo).into_iter().try_for_each(|(_, undo)| undone(undo, site))
     }
 }

@@ -35,6 +35,10 @@ pub struct Setup {
     pub seed: u64,
     /// Kills, at least.
     pub kills: u32,
+    /// Of these and of stops, compound ones, at least.
+    pub compounds: u32,
+    /// Some jobs last longer than half a minute, and so do some compound faults.
+    pub late: bool,
     /// Acknowledged jobs, at least.
     pub jobs: u32,
     /// Steps of each.
@@ -44,14 +48,17 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A minute or less.
-    pub const SHORT: Self = Self { seed: 1, kills: 20, jobs: 30, steps_per_job: 12, nodes: 4 };
+    /// A minute or so.
+    pub const SHORT: Self =
+        Self { seed: 1, kills: 20, compounds: 3, late: false, jobs: 30, steps_per_job: 12, nodes: 4 };
 
     /// The command that repeats it.
     pub fn command(&self) -> String {
-        let Self { seed, kills, jobs, steps_per_job, nodes } = self;
+        let Self { seed, kills, compounds, late, jobs, steps_per_job, nodes } = self;
+        let short = if *late { "" } else { " --short" };
         format!(
-            "garrick-faults --seed {seed} --kills {kills} --jobs {jobs} --steps-per-job {steps_per_job} --nodes {nodes}"
+            "garrick-faults{short} --seed {seed} --kills {kills} --compounds {compounds} --jobs {jobs} \
+             --steps-per-job {steps_per_job} --nodes {nodes}"
         )
     }
 }

@@ -48,7 +48,17 @@ fn act(stage: &mut Stage, pause: Pause) -> Result<Meanwhile, FaultsError> {
     for serial in 1..=pause.nodes {
         let (list, blocking) = (each / 2, 4);
         let array = each - list - blocking;
-        stage.submit(JobPlan { serial, nodes: 1, blocking, list, array, requeue: false, cancel: false })?;
+        stage.submit(JobPlan {
+            serial,
+            nodes: 1,
+            blocking,
+            list,
+            array,
+            wide: 0,
+            lasts: false,
+            requeue: false,
+            cancel: false,
+        })?;
     }
     wait(stage, "the jobs are accepted", |stage| Ok(stage.clients.acknowledged.len() == pause.nodes as usize))?;
     wait(stage, "a tenth of the steps is over", |stage| Ok(over(stage)? > pause.steps as usize / 10))?;

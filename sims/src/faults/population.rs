@@ -1,11 +1,16 @@
 //! The cluster's processes, as `/proc` has them: victims to be, and what is left over.
 
+use super::work::LASTING;
 use crate::minibatch::processes;
 use nix::{
     sys::signal::{Signal, kill},
     unistd::Pid,
 };
-use std::{fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
 
 /// What a process is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -31,6 +36,8 @@ pub struct Member {
     pub role: Role,
     /// Last six digits of its run's identity, for those that belong to one.
     pub run: Option<String>,
+    /// Its node, of a step manager or shepherd.
+    pub node: Option<String>,
 }
 
 /// The digits by which a run is told in names of doors.
@@ -55,23 +62,46 @@ pub fn of_runs(home: &Path, key: &str) -> Vec<Member> {
                 let run = argument(2).rsplit('/').next().map(tail);
                 // A child of one is a launcher between fork and exec.
                 let role = if stepds.contains(&process.parent) { Role::Launcher } else { Role::Stepd };
-                Member { pid: process.pid, role, run }
+                // `.../spool-n1/runs/SLUID`
+                let spool = argument(2).rsplit('/').nth(2).and_then(|folder| folder.strip_prefix("spool-"));
+                Member { pid: process.pid, role, run, node: spool.map(ToOwned::to_owned) }
             }
             // A child of a launcher is a task between fork and exec.
             ("stepd", "launcher") if !launchers.contains(&process.parent) => {
                 let Some(door) = process.args.iter().find(|a| a.starts_with(&doors)) else { continue };
                 let run = door.strip_suffix(".sock.launcher").and_then(|d| d.rsplit('-').next()).map(ToOwned::to_owned);
-                Member { pid: process.pid, role: Role::Launcher, run }
+                Member { pid: process.pid, role: Role::Launcher, run, node: None }
             }
             ("srun" | "swait", _) if argument(0).starts_with(&*home) => {
                 let run = variable(process.pid, "SLURM_JOB_SLUID=").map(|s| tail(&s));
-                Member { pid: process.pid, role: Role::Command, run }
+                Member { pid: process.pid, role: Role::Command, run, node: None }
             }
             _ => continue,
         };
         found.push(member);
     }
     found
+}
+
+/// Runs that have steps over several nodes: their step managers and shepherds, by run.
+pub fn over_several_nodes(home: &Path, key: &str) -> Vec<Vec<Member>> {
+    let mut runs: BTreeMap<String, Vec<Member>> = BTreeMap::new();
+    for member in of_runs(home, key).into_iter().filter(|m| m.role == Role::Stepd && m.node.is_some()) {
+        if let Some(run) = &member.run {
+            runs.entry(run.clone()).or_default().push(member);
+        }
+    }
+    let several = |members: &Vec<Member>| members.iter().any(|m| m.node != members[0].node);
+    runs.into_values().filter(several).collect()
+}
+
+/// Runs with a step at work that lasts.
+pub fn with_lasting_steps(step: &Path) -> BTreeSet<String> {
+    let step = step.to_string_lossy();
+    let lasting =
+        |p: &processes::Running| p.args.iter().any(|arg| *arg == step) && p.args.len() == 5 && p.args[4] == LASTING;
+    let pids = processes::running().into_iter().filter(lasting).map(|p| p.pid);
+    pids.filter_map(|pid| variable(pid, "SLURM_JOB_SLUID=")).map(|sluid| tail(&sluid)).collect()
 }
 
 fn variable(pid: u32, name: &str) -> Option<String> {

@@ -48,6 +48,10 @@ impl Report {
         for (fault, times) in &self.book.done {
             writeln!(out, "    {times:6} {fault}")?;
         }
+        writeln!(out, "{} compound faults, aimed at steps over several nodes:", self.book.compounds())?;
+        for (compound, times) in &self.book.compound {
+            writeln!(out, "    {times:6} {compound}")?;
+        }
         writeln!(
             out,
             "{} step managers and shepherds took over; {} jobs cancelled; {} put back after a failed launch; \

@@ -74,14 +74,15 @@ impl Stage {
 
     fn up(seed: u64, nodes: u32) -> Result<Self, FaultsError> {
         let site = Site::up(fresh_home("faults")?, nodes)?;
+        let works = Works::prepare(&site)?;
         let jobs = site.home.join("jobs");
         fs::create_dir(&jobs).map_err(|e| FaultsError::Other(format!("create {}: {e}", jobs.display())))?;
         let key = site.key().ok_or_else(|| FaultsError::Other("the controller has no door".to_owned()))?;
         Ok(Self {
             random: Random::new(seed),
-            works: Works::prepare(&site)?,
+            injurer: Injurer::new(&site, key.clone(), works.step.clone())?,
+            works,
             clients: Clients::default(),
-            injurer: Injurer::new(&site, key.clone())?,
             plans: BTreeMap::new(),
             complaints: Vec::new(),
             mounts: site.hosts.iter().map(super::site::Host::mounts).collect(),
@@ -100,26 +101,28 @@ impl Stage {
         let (mut next_fault, mut progress) = (Instant::now(), Instant::now());
         loop {
             let now = Instant::now();
-            let (kills, jobs) = (self.injurer.book.kills(), self.clients.acknowledged.len() as u32);
-            if kills >= setup.kills && jobs >= setup.jobs {
+            let (kills, compounds) = (self.injurer.book.kills(), self.injurer.book.compounds());
+            let jobs = self.clients.acknowledged.len() as u32;
+            if kills >= setup.kills && compounds >= setup.compounds && jobs >= setup.jobs {
                 return Ok(());
             }
-            let share = |done: u32, of: u32| u64::from(done) * 100 / u64::from(of.max(1));
-            let (killed, submitted) = (share(kills, setup.kills), share(jobs, setup.jobs));
+            let share = |done: u32, of: u32| (u64::from(done) * 100).checked_div(of.into()).unwrap_or(100);
+            let killed = share(kills, setup.kills).min(share(compounds, setup.compounds));
+            let submitted = share(jobs, setup.jobs);
             if now >= next_fault && killed <= submitted + LEAD {
                 let under_way = self.clients.under_way();
-                self.injurer.strike(&mut self.site, &under_way, &mut self.random)?;
+                self.injurer.strike(&mut self.site, &under_way, setup.late, &mut self.random)?;
                 next_fault = now + millis(BETWEEN_MS, &mut self.random);
             }
             let room = self.clients.live + self.clients.under_way().len() < LIVE_PER_NODE * setup.nodes as usize;
             if room && self.clients.under_way().len() < SUBMITTERS && submitted <= killed + LEAD {
-                self.submit_one(setup.steps_per_job)?;
+                self.submit_one(setup)?;
             }
             self.tick(now)?;
             if now - progress > PROGRESS_EVERY {
                 progress = now;
                 eprintln!(
-                    "{:5.0} s: {jobs} jobs, {kills} kills, {} live",
+                    "{:5.0} s: {jobs} jobs, {kills} kills, {compounds} compound faults, {} live",
                     self.began.elapsed().as_secs_f64(),
                     self.clients.live
                 );
@@ -127,9 +130,9 @@ impl Stage {
         }
     }
 
-    fn submit_one(&mut self, steps: u32) -> Result<(), FaultsError> {
+    fn submit_one(&mut self, setup: Setup) -> Result<(), FaultsError> {
         let serial = self.plans.len() as u32 + 1;
-        let plan = JobPlan::draw(serial, steps, &mut self.random);
+        let plan = JobPlan::draw(serial, setup.steps_per_job, setup.late, &mut self.random);
         self.submit(plan)
     }
 
@@ -144,6 +147,7 @@ impl Stage {
     /// What goes on all the time.
     pub(super) fn tick(&mut self, now: Instant) -> Result<(), FaultsError> {
         self.injurer.undo_due(&self.site, now)?;
+        self.injurer.go_on(&mut self.site, now);
         let Site { daemons, hosts, .. } = &mut self.site;
         for (daemon, host) in daemons.iter_mut().zip(hosts.iter()) {
             daemon.supervise(host, &mut self.random, now)?;

@@ -11,6 +11,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Seconds that a lasting step takes, as its program is told.
+pub const LASTING: &str = "12";
+/// So many of them a job has that lasts: it has two CPUs on each node.
+const LASTING_STEPS: u32 = 6;
+
 /// One job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPlan {
@@ -24,6 +29,10 @@ pub struct JobPlan {
     pub list: u32,
     /// Steps of an array.
     pub array: u32,
+    /// Steps of an array that are over all nodes of the job.
+    pub wide: u32,
+    /// These take [`LASTING`] each, so that the job lasts longer than half a minute.
+    pub lasts: bool,
     /// May run again where it was lost.
     pub requeue: bool,
     /// Is cancelled while it runs.
@@ -31,11 +40,23 @@ pub struct JobPlan {
 }
 
 impl JobPlan {
-    /// Draws one.
-    pub fn draw(serial: u32, steps: u32, random: &mut Random) -> Self {
+    /// Draws one. `may_last`: it may be one that lasts.
+    pub fn draw(serial: u32, steps: u32, may_last: bool, random: &mut Random) -> Self {
         let steps = steps.max(4);
         let blocking = random.between(1, 4.min(steps / 2));
-        let rest = steps - blocking;
+        let lasts = may_last && steps >= 2 * LASTING_STEPS && random.one_in_thousand(60);
+        let nodes = match random.between(0, 9) {
+            0 => 3,
+            1..=3 => 2,
+            _ if lasts => 2,
+            _ => 1,
+        };
+        let wide = match nodes {
+            1 => 0,
+            _ if lasts => LASTING_STEPS,
+            _ => random.between(1, (steps - blocking) / 2),
+        };
+        let rest = steps - blocking - wide;
         let list = match random.between(0, 3) {
             0 => 0,
             1 => rest,
@@ -43,10 +64,12 @@ impl JobPlan {
         };
         Self {
             serial,
-            nodes: if random.one_in_thousand(250) { 2 } else { 1 },
+            nodes,
             blocking,
             list,
             array: rest - list,
+            wide,
+            lasts,
             requeue: random.one_in_thousand(100),
             cancel: random.one_in_thousand(40),
         }
@@ -54,12 +77,18 @@ impl JobPlan {
 
     /// All its steps.
     pub const fn steps(&self) -> u32 {
-        self.blocking + self.list + self.array
+        self.blocking + self.list + self.array + self.wide
     }
 
     /// Tasks of a step.
     pub const fn tasks_of(&self, index: u32) -> u32 {
-        if self.nodes == 2 && index < self.blocking && index.is_multiple_of(2) { 2 } else { 1 }
+        if index >= self.blocking + self.list + self.array {
+            self.nodes
+        } else if self.nodes > 1 && index < self.blocking && index.is_multiple_of(2) {
+            2
+        } else {
+            1
+        }
     }
 
     /// Job name.
@@ -105,6 +134,7 @@ impl JobPlan {
             }
         };
         let (list, array) = (self.blocking, self.blocking + self.list);
+        let (wide, nodes) = (array + self.array, self.nodes);
         let each = format!("--mem=20 -o {}/out/{}.steps --open-mode=append", works.home().display(), self.name());
         hand_over(
             &mut s,
@@ -122,6 +152,16 @@ impl JobPlan {
             format!(
                 "{bin}/srun --async --parsable {each} --array={array}-{} {step} {serial}",
                 (array + self.array).saturating_sub(1)
+            ),
+        );
+        let lasting = if self.lasts { LASTING } else { "" };
+        hand_over(
+            &mut s,
+            wide,
+            self.wide,
+            format!(
+                "{bin}/srun --async --parsable {each} -N{nodes} -n{nodes} --ntasks-per-node=1 --array={wide}-{} {step} {serial} '' {lasting}",
+                (wide + self.wide).saturating_sub(1)
             ),
         );
         for index in 0..self.blocking {
@@ -168,6 +208,7 @@ impl Works {
              w=\"$1 $SLURM_JOB_SLUID $i $SLURM_STEP_ID ${{SLURM_STEP_ARRAY_TASK_ID:--}} $SLURM_PROCID ${{GARRICK_STEP_RETRY:-0}} $$\"\n\
              echo \"S $w\" >> {witness}\n\
              x=$(( (i * 31 + $1 * 17) % 23 ))\nc=0\n[ $x -lt 3 ] && c=$((x + 1))\n\
+             [ -n \"$3\" ] && sleep $3\n\
              case $(( (i * 7 + $1) % 40 )) in 1) sleep 2;; 2|3) sleep 0.5;; 4|5|6|7) sleep 0.1;; esac\n\
              echo \"E $w $c\" >> {witness}\nexit $c\n",
             witness = works.witness.display()
@@ -188,10 +229,17 @@ mod tests {
     #[test]
     fn a_job_has_the_steps_that_were_asked_for() {
         let mut random = Random::new(1);
+        let (mut wide, mut lasting) = (0, 0);
         for serial in 0..200 {
-            let plan = JobPlan::draw(serial, 25, &mut random);
+            let plan = JobPlan::draw(serial, 25, true, &mut random);
             assert_eq!(plan.steps(), 25);
             assert!(plan.blocking > 0, "{plan:?}");
+            assert_eq!(plan.wide > 0, plan.nodes > 1, "{plan:?}");
+            assert_eq!(plan.tasks_of(24), plan.nodes, "{plan:?}");
+            wide += u32::from(plan.wide > 0);
+            lasting += u32::from(plan.lasts);
+            assert!(!JobPlan::draw(serial, 25, false, &mut random).lasts);
         }
+        assert!(wide > 50 && lasting > 3, "{wide} {lasting}");
     }
 }

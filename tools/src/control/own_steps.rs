@@ -1,12 +1,14 @@
 //! Steps of the job around a command, signalled by its own step manager: no controller is needed for that.
 
 use crate::{
-    cluster::{Answer, ClusterError},
+    cluster::ClusterError,
     output::Console,
     query::asking::Tell as _,
-    submit::manager::{self, Around},
+    submit::{
+        manager::{Around, Way},
+        search::Search,
+    },
 };
-use garrick_frame::DoorClient;
 use garrick_model::{
     messages::step::{CommandToStepMgr, StepMgrToCommand},
     refusal::Refusal,
@@ -26,27 +28,24 @@ pub fn signal(steps: &mut Vec<StepsSelector>, pending_only: bool, signal: Option
         pending_only,
         signal: signal.filter(|s| *s != libc::SIGKILL),
     };
-    let ask = |mut door: DoorClient| -> Answer<Vec<Result<u32, Refusal>>> {
-        door.send(&message)?;
-        match door.recv()? {
-            StepMgrToCommand::PerStep(results) => Ok(results),
-            StepMgrToCommand::Refused(refusal) => Err(refusal.into()),
-            _ => Err(ClusterError::Unexpected("signalled steps")),
+    // Nobody is named who could be asked.
+    let Some(way) = Way::of_own_job(console, own.job) else { return 0 };
+    let results = match Search::new(way, console).ask(&message) {
+        Ok(StepMgrToCommand::PerStep(results)) => results,
+        Ok(StepMgrToCommand::Refused(refusal)) => {
+            *steps = others;
+            return ClusterError::from(refusal).tell_as(console);
         }
-    };
-    match manager::own(console, own.job).map(|door| door.and_then(ask)) {
+        Ok(_) => {
+            *steps = others;
+            return ClusterError::Unexpected("signalled steps").tell_as(console);
+        }
         // Nobody is there any more: the controller may know why.
-        None => 0,
-        Some(Ok(results)) => {
-            *steps = others;
-            mine.iter().for_each(|step| say(signal, step, console));
-            mine.iter().zip(&results).map(|(step, result)| tell(step, result, console)).max().unwrap_or(0)
-        }
-        Some(Err(error)) => {
-            *steps = others;
-            error.tell_as(console)
-        }
-    }
+        Err(_) => return 0,
+    };
+    *steps = others;
+    mine.iter().for_each(|step| say(signal, step, console));
+    mine.iter().zip(&results).map(|(step, result)| tell(step, result, console)).max().unwrap_or(0)
 }
 
 /// Tells what came of a step's name. What is over already is no error: it does not run.

@@ -5,7 +5,10 @@
 use crate::{
     cluster::{Answer, ClusterError},
     output::Console,
-    submit::manager::{self, Around},
+    submit::{
+        manager::{Around, Way},
+        search::Search,
+    },
 };
 use garrick_model::{
     ids::{JobId, StepId, StepKey},
@@ -161,15 +164,13 @@ pub fn of_own_job(console: &Console, error: &ClusterError, asked: &[StepsSelecto
 }
 
 fn list(console: &Console, job: JobId) -> Option<Answer<Vec<StepView>>> {
-    let ask = |mut door: garrick_frame::DoorClient| -> Answer<Vec<StepView>> {
-        door.send(&CommandToStepMgr::List)?;
-        match door.recv()? {
-            StepMgrToCommand::Steps(steps) => Ok(steps),
-            StepMgrToCommand::Refused(refusal) => Err(refusal.into()),
-            _ => Err(ClusterError::Unexpected("asked for steps")),
-        }
-    };
-    Some(manager::own(console, job)?.and_then(ask))
+    let mut search = Search::new(Way::of_own_job(console, job)?, console);
+    Some(match search.ask(&CommandToStepMgr::List) {
+        Ok(StepMgrToCommand::Steps(steps)) => Ok(steps),
+        Ok(StepMgrToCommand::Refused(refusal)) => Err(refusal.into()),
+        Ok(_) => Err(ClusterError::Unexpected("asked for steps")),
+        Err(no_way) => Err(no_way.into_error()),
+    })
 }
 
 #[cfg(test)]

@@ -50,6 +50,8 @@ pub struct Behaviour {
     pub quit_on_interrupt: bool,
     /// `-K`
     pub kill_on_bad_exit: bool,
+    /// `--immediate`: the step manager is to have said by then whether there is room.
+    pub immediate: Option<Duration>,
 }
 
 /// What is to be done.
@@ -107,6 +109,8 @@ pub struct Conversation {
     relays_output: bool,
     /// The connection broke, and the step was not heard to start since.
     parted: bool,
+    /// That it broke was said, and nothing was heard since.
+    said_parted: bool,
 }
 
 impl Conversation {
@@ -128,6 +132,7 @@ impl Conversation {
             sluid: None,
             relays_output: true,
             parted: false,
+            said_parted: false,
         }
     }
 
@@ -154,13 +159,25 @@ impl Conversation {
 
     /// When [`Conversation::tick`] is to be called.
     pub fn deadline(&self) -> Option<Duration> {
-        self.news_at
+        self.news_at.into_iter().chain(self.give_up_at()).min()
+    }
+
+    /// When a step that nobody has heard of is not wanted any more.
+    pub fn give_up_at(&self) -> Option<Duration> {
+        self.behaviour.immediate.filter(|_| self.phase == Phase::Asked && self.step.is_none())
     }
 
     /// The time has come.
     pub fn tick(&mut self, now: Duration, out: &mut Vec<Effect>) {
         if self.news_at.is_some_and(|at| now >= at) {
             self.tell_news(out);
+        }
+        if self.give_up_at().is_some_and(|at| now >= at) {
+            let job = self.behaviour.job;
+            let text =
+                format!("Unable to create step for job {job}: its step manager did not answer in time (--immediate)");
+            out.push(Effect::Error(text));
+            self.end(1, out);
         }
     }
 
@@ -169,6 +186,7 @@ impl Conversation {
         if self.phase == Phase::Over {
             return;
         }
+        self.said_parted = false;
         match message {
             StepMgrToCommand::Accepted { step, sluid, warnings } => {
                 self.sluid = Some(sluid);
@@ -288,6 +306,9 @@ impl Conversation {
         // A step that was not heard to start may have begun, and its output be lost on the way.
         self.parted = true;
         self.input_under_way = 0;
+        if mem::replace(&mut self.said_parted, true) {
+            return step.map(|(step, sluid)| CommandToStepMgr::Rejoin { step, sluid });
+        }
         let todo = if step.is_some() { "asking how the step ended" } else { "retrying" };
         let text = format!("Lost contact with the step manager of {} ({cause}); {todo}", self.step_text());
         out.push(Effect::Info(text));

@@ -21,6 +21,7 @@ fn behaviour() -> Behaviour {
         disable_status: false,
         quit_on_interrupt: false,
         kill_on_bad_exit: false,
+        immediate: None,
     }
 }
 
@@ -310,6 +311,32 @@ fn a_lost_connection_is_an_error_even_if_no_task_failed() {
     let mut out = Vec::new();
     talk.conversation.lost("closed", &mut out);
     assert_eq!(out, [error("Lost contact with the step manager of StepId=512.0: closed"), Effect::End(1)]);
+}
+
+#[test]
+fn a_step_that_was_to_start_at_once_is_not_waited_for_while_nobody_knows_of_it() {
+    let immediate = || Behaviour { immediate: Some(Duration::from_secs(1)), ..behaviour() };
+    let late = "Unable to create step for job 512: its step manager did not answer in time (--immediate)";
+    let mut talk = Talk::new(immediate());
+    assert_eq!(talk.conversation.deadline(), Some(Duration::from_secs(1)));
+    assert!(talk.after(Duration::from_millis(999)).is_empty());
+    assert_eq!(talk.after(Duration::from_millis(1)), [error(late), Effect::End(1)]);
+    // One that was accepted runs.
+    let mut talk = Talk::running(immediate());
+    assert!(talk.after(Duration::from_secs(9)).is_empty());
+}
+
+#[test]
+fn that_a_connection_broke_is_said_once_until_something_is_heard() {
+    let mut talk = Talk::new(behaviour());
+    let parted = |talk: &mut Talk| {
+        let mut out = Vec::new();
+        talk.conversation.parted("closed", &mut out);
+        out.len()
+    };
+    assert_eq!((parted(&mut talk), parted(&mut talk)), (1, 0));
+    talk.says(StepMgrToCommand::Queued { reason: Reason::Resources });
+    assert_eq!(parted(&mut talk), 1);
 }
 
 #[test]

@@ -5,9 +5,10 @@
 use super::{
     allocation_wait, het,
     job_variables::{self, Surroundings},
-    manager::{self, Look},
+    manager::Way,
     parts::{Parts, common_number},
     sbatch,
+    search::{Search, Until},
     signals::Signals,
     srun,
     startup::{self, Startup},
@@ -101,8 +102,8 @@ pub fn run(startup: &Startup, args: &[OsString]) -> Result<i32, i32> {
     let submitter = submitter::look(Command::Srun, args, &first, For::Step, &PropagateLimits::All)
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
     let signals = srun::block_signals(console)?;
-    let reach = |job| manager::reach(first.conf.as_deref(), console, job);
-    step(console, around, &first, components, &submitter, &reach, &signals)
+    let way_to = |job| Way::new(first.conf.as_deref(), console, job);
+    step(console, around, &first, components, &submitter, &way_to, &signals)
 }
 
 /// Components of a job that is not there were named.
@@ -175,7 +176,7 @@ fn step(
     first: &Typed,
     components: Vec<Component>,
     submitter: &Submitter,
-    reach: &dyn Fn(JobId) -> Answer<DoorClient>,
+    way_to: &dyn Fn(JobId) -> Way,
     signals: &Signals,
 ) -> Result<i32, i32> {
     let whole = of_whole_step(first.clone(), first);
@@ -188,10 +189,8 @@ fn step(
     let jobs: Vec<JobId> = specs.iter().map(|(job, _)| *job).collect();
     let mut doors = Vec::new();
     for job in &jobs {
-        doors.push(reach(*job).map_err(|error| {
-            manager::tell(console, *job, &error);
-            startup::exit_code(1)
-        })?);
+        let found = Search::new(way_to(*job), console).begin(Until { signals: Some(signals), deadline: None });
+        doors.push(found.map_err(|no_way| srun::no_step(console, *job, no_way))?);
     }
     agree_on_number(&mut doors, &jobs).map_err(|(job, error)| {
         error.details().iter().for_each(|line| console.error(line));
@@ -292,9 +291,9 @@ fn in_own_job(
         let operands = startup.operands_of(at).to_vec();
         components.push(Component { job: view.id, typed: srun::fitted(&typed, view), operands });
     }
-    let reach = |job| manager::find(cluster, console, job, Look::Patient);
+    let way_to = |job| Way::in_cluster(cluster, console, job);
     let first = views.first().map_or_else(|| first.clone(), |view| srun::fitted(first, view));
-    step(console, leader, &first, components, &submitter, &reach, signals)
+    step(console, leader, &first, components, &submitter, &way_to, signals)
 }
 
 /// Variables about the components, for the tasks of all.

@@ -5,25 +5,24 @@
 use crate::{
     cluster::{ANSWER_TIMEOUT, Answer, Cluster, ClusterError, greeting, is_here},
     output::Console,
-    submit::patience,
+    submit::patience::{self, Word},
 };
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
 use garrick_model::{
-    env_vars,
-    ids::{ArrayTask, JobId},
-    messages::command::{CommandReply, CommandRequest, StepManagerPlace},
+    doors, env_vars,
+    ids::{ArrayTask, JobId, Sluid},
+    messages::command::{CommandReply, CommandRequest, RunStanding, StepManagerPlace},
     refusal::Refusal,
     step_selector::StepsSelector,
 };
 use std::{
-    env,
+    env, fmt,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
-/// For a killed step manager to be back, and between two looks for it.
-const RESTART_TIME: Duration = Duration::from_secs(10);
-const RESTART_PAUSE: Duration = Duration::from_millis(100);
+/// For an agent's answer, which it has at hand. One that takes longer is asked again before it matters.
+const AGENT_ANSWER: Duration = Duration::from_secs(3);
 
 /// What the environment says about the step manager of the job around this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,77 +79,178 @@ impl Around {
     }
 }
 
-/// How long a step manager is looked for that is not there.
+/// The way to a job's step manager. One that was taken says nothing of the next time: the step manager may be away, and the
+/// job's run over. [`Search`](super::search::Search) takes it again and again.
+#[derive(Clone, Debug)]
+pub struct Way {
+    job: JobId,
+    program: String,
+    cluster: Whose,
+    named: Named,
+    /// The run around this process.
+    run: Option<Sluid>,
+    /// As the controller said.
+    place: Option<StepManagerPlace>,
+}
+
+/// The cluster that may be asked.
+#[derive(Clone, Debug)]
+enum Whose {
+    /// The one that is meant; it is looked up when it is needed.
+    Meant {
+        conf: Option<PathBuf>,
+    },
+    Known(Box<Cluster>),
+    /// None: only who is named by the environment.
+    Nobodys,
+}
+
+/// What others say of a run whose step manager does not answer.
+#[derive(Debug)]
+pub enum Told {
+    /// Looking again may help.
+    Word(Word),
+    /// Its agent says that it ended, or that it is given up.
+    Over(RunEnd),
+    /// The controller's words, or what keeps us from asking it: looking again does not help.
+    No(ClusterError),
+}
+
+/// How a run ended under a command that waited for its step manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look {
-    /// For as long as one that was killed needs to be back.
-    Patient,
-    /// Once: whoever asks does so again.
-    Once,
+pub enum RunEnd {
+    /// It is over, or the job runs once more, which is another run.
+    Over,
+    /// Its step manager died too often: it is not started again.
+    GivenUp,
 }
 
-/// Reaches the step manager of `job`. `conf` is the `--conf` option.
-pub fn reach(conf: Option<&Path>, console: &Console, job: JobId) -> Answer<DoorClient> {
-    look_for(conf, console, job, Look::Patient)
+impl fmt::Display for RunEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Over => "the run is over",
+            Self::GivenUp => "the run was given up: its step manager is not started again",
+        })
+    }
 }
 
-/// As [`reach`].
-pub fn look_for(conf: Option<&Path>, console: &Console, job: JobId, look: Look) -> Answer<DoorClient> {
-    let named = Named::read(job, |name| env::var(name).ok());
-    if let Some(door) = &named.door {
-        let reached = match look {
-            Look::Patient => own_door(door, console),
-            Look::Once => connect(door, console, &[]),
+impl Way {
+    /// As the environment names it, where that is about the job, else by the controller. `conf` is the `--conf` option.
+    pub fn new(conf: Option<&Path>, console: &Console, job: JobId) -> Self {
+        let variable = |name: &str| env::var(name).ok();
+        Self {
+            job,
+            program: console.program().to_owned(),
+            cluster: Whose::Meant { conf: conf.map(Path::to_owned) },
+            named: Named::read(job, variable),
+            run: variable(env_vars::SLURM_JOB_SLUID).and_then(|text| text.parse().ok()),
+            place: None,
+        }
+    }
+
+    /// By the controller alone.
+    pub fn in_cluster(cluster: &Cluster, console: &Console, job: JobId) -> Self {
+        let cluster = Whose::Known(Box::new(cluster.clone()));
+        Self { cluster, named: Named::default(), run: None, ..Self::new(None, console, job) }
+    }
+
+    /// To the door that the environment names, if it names one for that job: nobody else is asked.
+    pub fn of_own_job(console: &Console, job: JobId) -> Option<Self> {
+        let way = Self::new(None, console, job);
+        way.named.door.is_some().then_some(Self { cluster: Whose::Nobodys, ..way })
+    }
+
+    /// Its job.
+    pub const fn job(&self) -> JobId {
+        self.job
+    }
+
+    /// A door on this host, which is reached at once or not at all.
+    pub fn is_short(&self) -> bool {
+        self.named.door.is_some()
+    }
+
+    /// Takes it once. Each step on it may take `limit`.
+    pub fn take(&mut self, limit: Duration) -> Answer<DoorClient> {
+        if let Some(place) = &self.place {
+            return reach_at(&self.cluster()?, &self.program, place);
+        }
+        if let Some(door) = &self.named.door {
+            return connect(door, LinkKind::CommandToStepMgr, &self.program, &[], limit);
+        }
+        let cluster = self.cluster()?;
+        if let Some((node, address)) = self.named.elsewhere.clone() {
+            return cluster.connect_through(&self.program, TunnelTo { address, node, job: self.job.0 });
+        }
+        let place = self.locate(&cluster)?;
+        reach_at(&cluster, &self.program, self.place.insert(place))
+    }
+
+    /// It led nowhere: is there still a run at its end? `met`: its step manager was spoken to.
+    pub fn ask_around(&mut self, met: bool) -> Told {
+        let agents = match self.ask_agent() {
+            Some(RunStanding::Here) => return Told::Word(Word::GoesOn),
+            Some(RunStanding::StartsAgain) => return Told::Word(Word::StartsAgain),
+            Some(RunStanding::GivenUp) => return Told::Over(RunEnd::GivenUp),
+            Some(RunStanding::Over) if met => return Told::Over(RunEnd::Over),
+            other => other,
         };
-        match reached {
-            // It may be on its way back. A newer one does not know what is asked.
-            Err(ClusterError::Door(error)) if look == Look::Once && error.is_deserted() => return Err(error.into()),
-            // The manager named by the environment is gone; there may be a newer one.
-            Err(ClusterError::Door(error)) if error.is_absent() => {}
-            result => return result,
+        if matches!(self.cluster, Whose::Nobodys) {
+            return agents.map_or(Told::Word(Word::Silence), |_| Told::Over(RunEnd::Over));
         }
-    }
-    let cluster = Cluster::find(conf)?;
-    if let Some((node, address)) = named.elsewhere {
-        return cluster.connect_through(console.program(), TunnelTo { address, node, job: job.0 });
-    }
-    find(&cluster, console, job, look)
-}
-
-/// Asks the controller for a job's step manager and reaches it.
-pub fn find(cluster: &Cluster, console: &Console, job: JobId, look: Look) -> Answer<DoorClient> {
-    let place = match look {
-        Look::Patient => locate(cluster, console, job)?,
-        Look::Once => place(cluster.ask(console.program(), &CommandRequest::LocateStepManager { job })?)?,
-    };
-    reach_at(cluster, console, &place)
-}
-
-/// Reaches the step manager of the job around this process, if that is `job`, at the door that its environment names, and
-/// asks nobody else. `None`: no door is named, or nobody is behind it any more.
-pub fn own(console: &Console, job: JobId) -> Option<Answer<DoorClient>> {
-    let door = Named::read(job, |name| env::var(name).ok()).door?;
-    match own_door(&door, console) {
-        Err(ClusterError::Door(error)) if error.is_absent() => None,
-        result => Some(result),
-    }
-}
-
-/// Connects to the door that the environment names. A step manager that was killed is started again by its node within
-/// moments: a socket that nobody serves is tried again for a while.
-fn own_door(door: &Path, console: &Console) -> Answer<DoorClient> {
-    let since = Instant::now();
-    let mut deserted = false;
-    loop {
-        match connect(door, console, &[]) {
-            Err(ClusterError::Door(error))
-                if (error.is_deserted() || (deserted && error.is_absent())) && since.elapsed() < RESTART_TIME =>
-            {
-                deserted = true;
-                std::thread::sleep(RESTART_PAUSE);
+        match self.cluster().and_then(|cluster| self.locate(&cluster)) {
+            Ok(place) => self.located(place, met, agents.is_some()),
+            // Without `slurm.conf` there is nobody to be asked but those here.
+            Err(error) if error.is_passing() || self.is_short() && matches!(error, ClusterError::Unknown(_)) => {
+                Told::Word(Word::Silence)
             }
-            result => return result,
+            // It waits to run once more.
+            Err(error) if met && matches!(error.refusal(), Some(Refusal::JobPending)) => Told::Over(RunEnd::Over),
+            Err(error) => Told::No(error),
         }
+    }
+
+    /// The controller says where it is. `gone`: it is not where the environment says.
+    fn located(&mut self, place: StepManagerPlace, met: bool, gone: bool) -> Told {
+        let before = self.place.as_ref().map(|place| Path::new(&place.door)).or(self.named.door.as_deref());
+        let same = before.is_none_or(|door| door == Path::new(&place.door));
+        // On another node of the job the environment names a door of that node.
+        let elsewhere = !same && (gone || self.place.is_some());
+        if elsewhere && met {
+            return Told::Over(RunEnd::Over);
+        }
+        if elsewhere || self.place.is_some() {
+            (self.named, self.place) = (Named::default(), Some(place));
+        }
+        Told::Word(Word::GoesOn)
+    }
+
+    /// Asks the agent of this host that looks after the run around this process.
+    fn ask_agent(&self) -> Option<RunStanding> {
+        let agent = doors::of_agent_beside(self.named.door.as_ref()?)?;
+        let request = CommandRequest::AskRun { job: self.job, sluid: self.run? };
+        let ask = || -> Answer<CommandReply> {
+            let mut door = connect(&agent, LinkKind::CommandToDaemon, &self.program, &[], AGENT_ANSWER)?;
+            door.send(&request)?;
+            Ok(door.recv()?)
+        };
+        match ask() {
+            Ok(CommandReply::Run(standing)) => Some(standing),
+            // One that does not know the question, or does not answer it, says nothing.
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    fn cluster(&self) -> Answer<Cluster> {
+        match &self.cluster {
+            Whose::Meant { conf } => Cluster::find(conf.as_deref()),
+            Whose::Known(cluster) => Ok(Cluster::clone(cluster)),
+            Whose::Nobodys => Err(ClusterError::Unknown("no cluster is asked".to_owned())),
+        }
+    }
+
+    fn locate(&self, cluster: &Cluster) -> Answer<StepManagerPlace> {
+        place(cluster.ask(&self.program, &CommandRequest::LocateStepManager { job: self.job })?)
     }
 }
 
@@ -167,26 +267,26 @@ fn place(reply: CommandReply) -> Answer<StepManagerPlace> {
 }
 
 /// Reaches a step manager at a place that is known.
-pub fn reach_at(cluster: &Cluster, console: &Console, place: &StepManagerPlace) -> Answer<DoorClient> {
+fn reach_at(cluster: &Cluster, program: &str, place: &StepManagerPlace) -> Answer<DoorClient> {
     let door = Path::new(&place.door);
     if is_here(door).unwrap_or(false) {
-        return connect(door, console, cluster.trusted());
+        return connect(door, LinkKind::CommandToStepMgr, program, cluster.trusted(), ANSWER_TIMEOUT);
     }
     let to = TunnelTo { address: place.address.clone(), node: place.node.clone(), job: place.job.0 };
-    cluster.connect_through(console.program(), to)
+    cluster.connect_through(program, to)
 }
 
-/// Connects to a `stepd`'s door, when it belongs to root, to the caller, or to one of `trusted`.
-fn connect(door: &Path, console: &Console, trusted: &[u32]) -> Answer<DoorClient> {
-    let program = greeting(console.program());
-    let client = DoorClient::connect(door, LinkKind::CommandToStepMgr, &program, Some(ANSWER_TIMEOUT))?;
+/// Connects to a daemon's door, when it belongs to root, to the caller, or to one of `trusted`.
+fn connect(door: &Path, link: LinkKind, program: &str, trusted: &[u32], limit: Duration) -> Answer<DoorClient> {
+    let mut client = DoorClient::connect(door, link, &greeting(program), Some(limit))?;
     let peer = client.peer().uid;
-    if peer == 0 || peer == nix::unistd::geteuid().as_raw() || trusted.contains(&peer) {
-        Ok(client)
-    } else {
-        let problem = format!("its door {} belongs to uid {peer}, which is not trusted", door.display());
-        Err(Refusal::Unreachable("the step manager".to_owned(), problem).into())
+    if peer != 0 && peer != nix::unistd::geteuid().as_raw() && !trusted.contains(&peer) {
+        return Err(ClusterError::Untrusted { door: door.to_owned(), uid: peer });
     }
+    if limit < ANSWER_TIMEOUT && link == LinkKind::CommandToStepMgr {
+        client.set_timeout(Some(ANSWER_TIMEOUT))?;
+    }
+    Ok(client)
 }
 
 /// Says that there is no way to the step manager of a job.

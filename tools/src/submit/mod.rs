@@ -12,7 +12,7 @@
 //! | [`allocation`], [`allocation_wait`] | an allocation while it is waited for: what it means; watching it |
 //! | [`job_variables`] | `SLURM_JOB_*` for the command of `salloc` |
 //! | [`command_process`] | the command of `salloc` |
-//! | [`manager`] | finding and reaching a job's step manager |
+//! | [`manager`], [`search`] | the way to a job's step manager; looking for one that does not answer |
 //! | [`stream_plan`], [`step_files`], [`labels`] | a step's streams: where they go, the files, `-l` |
 //! | [`minibatch`] | steps that `srun` hands over: one, an array, a list |
 //! | [`multi_prog`] | `--multi-prog` files |
@@ -40,6 +40,7 @@ pub mod parts;
 pub mod patience;
 pub mod salloc;
 pub mod sbatch;
+pub mod search;
 pub mod signals;
 pub mod srun;
 pub mod startup;

@@ -23,28 +23,47 @@ const ATTEMPTS: u32 = 15;
 /// seconds.
 const ATTEMPTS_WHEN_LOST: u32 = 2;
 
-/// Tries to reach a step manager again that was there before.
-const TRIES_WHEN_LOST: u32 = 6;
-/// The last of them begins within this time, however long the others took.
-const LOOKED_FOR_WHEN_LOST: Duration = Duration::from_secs(20);
+/// Longest pause between two looks for a step manager that is away: whoever waits for it is on its host, or asks it through one
+/// daemon, and wants to be there soon after it.
+const LONGEST_LOOK: Duration = Duration::from_secs(2);
+/// How long nobody at all may answer, neither step manager nor agent nor controller, before that is taken for the end: what a
+/// controller waits for a silent node (SlurmdTimeout's default) until it gives the runs there up.
+pub const SILENCE: Duration = Duration::from_secs(300);
 
-/// Contact with a step manager that was lost, until something is heard of it again.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Lost {
-    times: u32,
-    since: Option<Instant>,
+/// What others say of a run whose step manager does not answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// It goes on.
+    GoesOn,
+    /// It goes on, and its step manager is started again.
+    StartsAgain,
+    /// Nobody says anything.
+    Silence,
 }
 
-impl Lost {
-    /// Once more: the pause before the next look.
-    pub fn again(&mut self) -> Option<Duration> {
-        self.times += 1;
-        when_lost(self.times, self.since.get_or_insert_with(Instant::now).elapsed(), random())
+/// A step manager that is away, until something is heard of it again. As long as its run lives there is no end to that; only
+/// where nobody answers there is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Absence {
+    looks: u32,
+    silent_since: Option<Instant>,
+}
+
+impl Absence {
+    /// It was looked for in vain, and others said that. The pause before the next look; `None`: it is not coming back.
+    pub fn again(&mut self, word: Word, now: Instant, random: u64) -> Option<Duration> {
+        self.looks = self.looks.saturating_add(1);
+        self.silent_since = (word == Word::Silence).then(|| self.silent_since.unwrap_or(now));
+        if self.silent_since.is_some_and(|since| now.saturating_duration_since(since) >= SILENCE) {
+            return None;
+        }
+        let pause = FIRST_PAUSE.saturating_mul(1 << (self.looks - 1).min(6)).min(LONGEST_LOOK);
+        Some(jittered(pause, random))
     }
 
-    /// It is lost.
-    pub const fn is_so(&self) -> bool {
-        self.times > 0
+    /// Looks in vain, in a row.
+    pub const fn looks(&self) -> u32 {
+        self.looks
     }
 }
 
@@ -70,13 +89,6 @@ pub fn after(error: &ClusterError, attempt: u32, random: u64) -> Next {
         return Next::GiveUp;
     }
     Next::Pause(jittered(pause.saturating_mul(1 << (attempt - 1).min(6)).min(LONGEST_PAUSE), random))
-}
-
-/// Pause before a step manager that was lost `looked` ago is looked for, the `lost`-th time in a row; `None`: it is not coming
-/// back. Some fifteen seconds in all, in which one that was killed is there again.
-fn when_lost(lost: u32, looked: Duration, random: u64) -> Option<Duration> {
-    (lost <= TRIES_WHEN_LOST && looked < LOOKED_FOR_WHEN_LOST)
-        .then(|| jittered(FIRST_PAUSE.saturating_mul(1 << lost.saturating_sub(1)), random))
 }
 
 /// Between one and one and a half times `pause`.
@@ -113,6 +125,7 @@ pub fn ask(cluster: &Cluster, console: &Console, request: &CommandRequest) -> An
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
     use super::*;
 
     fn busy(millis: u64) -> ClusterError {
@@ -150,17 +163,27 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_step_manager_has_some_seconds_to_come_back() {
-        let pauses: Vec<Duration> = (1..).map_while(|lost| when_lost(lost, Duration::ZERO, 0)).collect();
-        assert_eq!((pauses.len(), pauses[0]), (6, FIRST_PAUSE));
-        let all: Duration = pauses.iter().sum();
-        assert!(all > Duration::from_secs(10) && all < Duration::from_secs(20), "{all:?}");
+    fn a_step_manager_is_waited_for_as_long_as_its_run_lives() {
+        let (mut away, begin) = (Absence::default(), Instant::now());
+        let mut pauses = Vec::new();
+        for look in 0..10_000_u32 {
+            let word = if look % 2 == 0 { Word::GoesOn } else { Word::StartsAgain };
+            pauses.push(away.again(word, begin + Duration::from_secs(60) * look, 0).unwrap());
+        }
+        assert_eq!(pauses[..4], [250, 500, 1000, 2000].map(Duration::from_millis));
+        assert!(pauses[4..].iter().all(|pause| *pause == LONGEST_LOOK));
     }
 
     #[test]
-    fn looks_that_take_long_do_not_make_it_more_time() {
-        assert_eq!(when_lost(2, Duration::from_secs(20), 0), None);
-        assert!(when_lost(2, Duration::from_secs(19), 0).is_some());
+    fn where_nobody_answers_patience_has_an_end_that_every_word_puts_off() {
+        let (mut away, begin) = (Absence::default(), Instant::now());
+        assert!(away.again(Word::Silence, begin, 0).is_some());
+        assert!(away.again(Word::Silence, begin + SILENCE - Duration::from_secs(1), 0).is_some());
+        assert!(away.again(Word::GoesOn, begin + SILENCE, 0).is_some());
+        let silent = begin + SILENCE * 2;
+        assert!(away.again(Word::Silence, silent, 0).is_some());
+        assert!(away.again(Word::Silence, silent + SILENCE - Duration::from_secs(1), 0).is_some());
+        assert_eq!(away.again(Word::Silence, silent + SILENCE, 0), None);
     }
 
     #[test]

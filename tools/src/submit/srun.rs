@@ -6,13 +6,14 @@ use super::{
     conversation::Behaviour,
     het, het_step,
     launch::Launch,
-    manager::{self, Look},
+    manager::{self, Way},
     minibatch::{
         combinations,
         list::{self, ListRequest},
         one,
     },
     multi_prog, sbatch,
+    search::{NoWay, Search, Until},
     signals::{STEERING, Signals},
     startup::{self, Startup},
     step_loop::{Managers, PatternNames, StepLoop},
@@ -21,7 +22,7 @@ use super::{
     way_back::{self, WayBack},
 };
 use crate::{
-    cluster::{Answer, Cluster, ClusterError, refusal_details},
+    cluster::{Cluster, ClusterError, refusal_details},
     options::{
         export::For,
         job_spec::{self, Checked, Submitter, Work},
@@ -33,7 +34,6 @@ use crate::{
     },
     output::Console,
 };
-use garrick_frame::DoorClient;
 use garrick_model::{
     config::PropagateLimits,
     ids::{ArrayTask, JobId},
@@ -49,6 +49,7 @@ use std::{
     io,
     os::unix::{ffi::OsStrExt as _, fs::PermissionsExt as _},
     path::Path,
+    time::{Duration, Instant},
 };
 
 /// Runs `srun`; `args` are without the program's name. Returns the exit code.
@@ -92,14 +93,7 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
             let submitter = submitter::look(Command::Srun, args, &typed, For::Step, site).map_err(wrong)?;
             resolve(&mut work, &submitter);
             if typed.asynchronous || typed.batch {
-                one::run(
-                    &typed,
-                    job,
-                    submitter,
-                    work,
-                    &|look| manager::look_for(typed.conf.as_deref(), console, job, look),
-                    console,
-                )
+                one::run(&typed, submitter, work, Way::new(typed.conf.as_deref(), console, job), console)
             } else {
                 inside(&typed, console, job, submitter, work)
             }
@@ -137,8 +131,8 @@ fn from_file(typed: &Typed, console: &Console, args: &[OsString]) -> Result<i32,
     let Some(Sourced { value: job, .. }) = typed.jobid else { return Err(no_job(console)) };
     let submitter = submitter::look(Command::Srun, args, typed, For::Step, &PropagateLimits::All)
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
-    let reach = |look| manager::look_for(typed.conf.as_deref(), console, job, look);
-    list::run(ListRequest { typed, job, submitter, reach: &reach, console })
+    let way = Way::new(typed.conf.as_deref(), console, job);
+    list::run(ListRequest { typed, submitter, way, console })
 }
 
 /// What is to run.
@@ -210,8 +204,7 @@ fn is_executable(file: &Path) -> bool {
 fn inside(typed: &Typed, console: &Console, job: JobId, submitter: Submitter, work: StepWork) -> Result<i32, i32> {
     let signals = block_signals(console)?;
     let (spec, plan) = attended_spec(typed, console, submitter, work)?;
-    let reach = |look| manager::look_for(typed.conf.as_deref(), console, job, look);
-    converse(typed, console, job, &reach, spec, &plan, &signals)
+    converse(typed, console, Way::new(typed.conf.as_deref(), console, job), spec, &plan, &signals)
 }
 
 /// What of a step's options is about the job that is made for it. Its files are its own affair.
@@ -285,10 +278,8 @@ fn in_own_allocation(
     work: StepWork,
     signals: &Signals,
 ) -> Result<i32, i32> {
-    let job = view.id;
     let (spec, plan) = attended_spec(typed, console, submitter, work)?;
-    let reach = |look| manager::find(cluster, console, job, look);
-    converse(typed, console, job, &reach, spec, &plan, signals)
+    converse(typed, console, Way::in_cluster(cluster, console, view.id), spec, &plan, signals)
 }
 
 pub(super) fn block_signals(console: &Console) -> Result<Signals, i32> {
@@ -332,16 +323,16 @@ fn built(
 fn converse(
     typed: &Typed,
     console: &Console,
-    job: JobId,
-    reach: &dyn Fn(Look) -> Answer<DoorClient>,
+    way: Way,
     spec: StepSpec,
     plan: &StreamPlan,
     signals: &Signals,
 ) -> Result<i32, i32> {
-    let mut door = reach(Look::Patient).map_err(|error| {
-        manager::tell(console, job, &error);
-        startup::exit_code(1)
-    })?;
+    let job = way.job();
+    let deadline = typed.immediate_secs.map(|secs| Instant::now() + Duration::from_secs(u64::from(secs)));
+    let mut search = Search::new(way, console);
+    let mut door =
+        search.begin(Until { signals: Some(signals), deadline }).map_err(|no_way| no_step(console, job, no_way))?;
     let names = pattern_names(plan, &spec.name);
     let launch = Launch::new(spec, stream_plan::handed(typed, plan, terminal::is_terminal));
     match launch.send(&mut door) {
@@ -355,9 +346,26 @@ fn converse(
             return Err(startup::exit_code(1));
         }
     }
-    let behaviour = behaviour(typed, job, plan);
-    let managers = Managers { way_back: Some(WayBack::new(reach, launch)), ..Managers::one(door) };
+    let immediate = deadline.map(|at| at.saturating_duration_since(Instant::now()));
+    let behaviour = Behaviour { immediate, ..behaviour(typed, job, plan) };
+    let managers = Managers { way_back: Some(WayBack::new(search, launch)), ..Managers::one(door) };
     Ok(StepLoop::new(managers, behaviour, plan, typed.open_mode, &names, signals, console).run())
+}
+
+/// Says that a step's manager was not reached. Returns the exit code.
+pub(super) fn no_step(console: &Console, job: JobId, no_way: NoWay) -> i32 {
+    match no_way {
+        NoWay::Interrupted(signal) => {
+            console.info(format_args!("Cancelled pending job step with signal {signal}"));
+        }
+        NoWay::TimeUp => {
+            let why = "its step manager did not answer in time (--immediate)";
+            console.error(format_args!("Unable to create step for job {job}: {why}"));
+        }
+        NoWay::Over(end) => console.error(format_args!("Unable to create step for job {job}: {end}")),
+        NoWay::Failed(error) => manager::tell(console, job, &error),
+    }
+    startup::exit_code(1)
 }
 
 /// What patterns of `srun`'s own files may name.
@@ -384,6 +392,7 @@ pub(super) fn behaviour(typed: &Typed, job: JobId, plan: &StreamPlan) -> Behavio
         disable_status: typed.disable_status,
         quit_on_interrupt: typed.quit_on_interrupt,
         kill_on_bad_exit: typed.kill_on_bad_exit.unwrap_or(false),
+        immediate: None,
     }
 }
 

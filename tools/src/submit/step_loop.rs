@@ -4,11 +4,12 @@
 use super::{
     conversation::{Behaviour, Conversation, Effect},
     parts::{Heard, Parts},
+    search::{NoWay, Until},
     signals::Signals,
     step_files::{Got, INPUT_CHUNK, InputFile, OutputFile, Wrote},
     stream_plan::{Input, Sink, StreamPlan},
     terminal::{self, RawMode},
-    way_back::{self, NoWay, WayBack},
+    way_back::{self, WayBack},
 };
 use crate::output::{self, Console};
 use garrick_frame::{DoorClient, DoorError, FrameError};
@@ -184,7 +185,7 @@ impl<'a> StepLoop<'a> {
             if door.wants_write()
                 && let Err(error) = door.try_flush()
             {
-                self.lost(&error, effects);
+                self.lost(error, effects);
             }
         }
     }
@@ -213,26 +214,29 @@ impl<'a> StepLoop<'a> {
     fn send(&mut self, link: usize, message: &CommandToStepMgr, effects: &mut Vec<Effect>) {
         let door = &mut self.links[link].door;
         if let Err(error) = door.enqueue(message).and_then(|()| door.try_flush()) {
-            self.lost(&error, effects);
+            self.lost(error, effects);
         }
     }
 
     /// A connection broke. Where there is a way back, it is taken at once: nothing is to be done meanwhile but to wait.
-    fn lost(&mut self, error: &DoorError, effects: &mut Vec<Effect>) {
-        let way = self.way_back.take_if(|_| way_back::is_worth_trying(error) && self.ended.is_none());
+    fn lost(&mut self, error: DoorError, effects: &mut Vec<Effect>) {
+        let way = self.way_back.take_if(|_| way_back::is_worth_trying(&error) && self.ended.is_none());
         let Some(mut way) = way else { return self.conversation.lost(&error.to_string(), effects) };
         let mut said = Vec::new();
         let question = self.conversation.parted(&error.to_string(), &mut said);
         self.carry_out(&mut said);
-        match way.go(question.as_ref(), self.signals) {
+        // Keys that nobody takes are signals again.
+        self.raw = None;
+        let deadline = self.conversation.give_up_at().map(|at| self.start + at);
+        match way.go(error, question.as_ref(), Until { signals: Some(self.signals), deadline }) {
             Ok(door) => {
                 self.links[0] = Link { door, unconsumed: 0 };
                 self.way_back = Some(way);
             }
-            Err(NoWay::Gone(why)) => {
-                self.conversation.lost(&why.map_or_else(|| error.to_string(), |e| e.to_string()), effects)
-            }
+            Err(NoWay::Failed(why)) => self.conversation.lost(&why.to_string(), effects),
+            Err(NoWay::Over(end)) => self.conversation.lost(&end.to_string(), effects),
             Err(NoWay::Interrupted(signal)) => self.conversation.given_up(signal, effects),
+            Err(NoWay::TimeUp) => self.conversation.tick(self.start.elapsed(), effects),
         }
     }
 
@@ -328,7 +332,7 @@ impl<'a> StepLoop<'a> {
                 Err(DoorError::Frame { source: source @ FrameError::Malformed { .. }, .. }) => {
                     effects.push(Effect::Verbose(format!("message not understood: {source}")));
                 }
-                Err(error) => return self.lost(&error, effects),
+                Err(error) => return self.lost(error, effects),
             }
         }
     }

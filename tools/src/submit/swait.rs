@@ -2,8 +2,8 @@
 //! told so, and asks once.
 
 use super::{
-    manager::{self, Around, Look},
-    patience::Lost,
+    manager::{self, Around, Way},
+    search::{NoWay, Search, Until},
     signals::Signals,
     srun,
     startup::{self, Startup},
@@ -35,13 +35,7 @@ use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::signal::Signal,
 };
-use std::{
-    env,
-    ffi::OsString,
-    io,
-    os::fd::AsFd as _,
-    time::{Duration, Instant},
-};
+use std::{env, ffi::OsString, io, os::fd::AsFd as _, time::Instant};
 
 /// Least time between two messages about how far it is, in milliseconds: as often as a person reads.
 const PROGRESS_MS: u32 = 200;
@@ -54,8 +48,12 @@ struct Wanted {
     steps: Vec<WhichSteps>,
 }
 
-/// Runs `swait`; `args` are without the program's name. Returns the exit code: 0 when nothing is left, 1 when the time is up
-/// or the step manager cannot be asked; with `--exit-status` that of the worst step.
+/// The exit code where nobody can say that nothing is left: the run ended or was given up before its step manager said so, the job or
+/// step is not there, or nobody answers. Not 1, which says that the time is up.
+const NOT_KNOWN: i32 = 2;
+
+/// Runs `swait`; `args` are without the program's name. Returns the exit code: 0 when nothing is left, 1 when the time is up,
+/// [`NOT_KNOWN`]; with `--exit-status` that of the worst step.
 pub fn main(args: Vec<OsString>) -> i32 {
     run(&args).unwrap_or_else(|code| code)
 }
@@ -67,36 +65,18 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let wanted = wanted(startup.operands(), typed.steps.as_deref(), |name| env::var(name).ok())
         .map_err(|error| startup::tell_option(Command::Swait, console, &error))?;
     let mut wait = Wait::new(&typed, console);
-    let mut lost = Lost::default();
+    let mut search = Search::new(Way::new(typed.conf.as_deref(), console, wanted.job), console);
+    let mut found = search.begin(wait.until());
     loop {
-        let look = if lost.is_so() { Look::Once } else { Look::Patient };
-        let error = match manager::look_for(typed.conf.as_deref(), console, wanted.job, look) {
-            Ok(door) => match wait.at(door, &wanted.steps) {
+        let error = match found {
+            Ok(door) => match wait.at(door, &wanted.steps, &mut search) {
                 Waited::Over(code) => return Ok(code),
-                Waited::Lost { error, answered } => {
-                    lost = if answered { Lost::default() } else { lost };
-                    ClusterError::Door(error)
-                }
+                Waited::Lost(error) => ClusterError::Door(error),
             },
-            Err(error) if matches!(error.refusal(), Some(Refusal::AlreadyDone)) => {
-                return already_over(&typed, console, &wanted);
-            }
-            Err(error) if !lost.is_so() => {
-                manager::tell(console, wanted.job, &error);
-                return Err(startup::exit_code(1));
-            }
-            Err(error) => error,
+            Err(no_way) => return wait.ended(no_way, &wanted),
         };
         // One that was killed comes back, with its queue.
-        let Some(pause) = lost.again().filter(|_| error.is_passing()) else {
-            wait.bar = None;
-            error.details().iter().for_each(|line| console.error(line));
-            console.error(format_args!("Lost contact with the step manager of job {}: {error}", wanted.job));
-            return Err(startup::exit_code(1));
-        };
-        if let Some(code) = wait.pause(pause) {
-            return Ok(code);
-        }
+        found = search.again(error, wait.until());
     }
 }
 
@@ -158,7 +138,7 @@ fn already_over(typed: &Typed, console: &Console, wanted: &Wanted) -> Result<i32
     }
     let failed = |error| {
         manager::tell(console, wanted.job, &error);
-        startup::exit_code(1)
+        startup::exit_code(NOT_KNOWN)
     };
     let cluster = Cluster::find(typed.conf.as_deref()).map_err(failed)?;
     let request = CommandRequest::ListSteps { job: Some(wanted.job), ended: true };
@@ -168,7 +148,7 @@ fn already_over(typed: &Typed, console: &Console, wanted: &Wanted) -> Result<i32
     };
     let worst = worst_of(&steps, wanted).map_err(|unknown| {
         console.error(unknown);
-        startup::exit_code(1)
+        startup::exit_code(NOT_KNOWN)
     })?;
     Ok(if typed.exit_status { worst.shell_code() } else { 0 })
 }
@@ -197,8 +177,8 @@ fn worst_of(steps: &[StepView], wanted: &Wanted) -> Result<ExitStatus, Refusal> 
 enum Waited {
     /// Over, with this exit code.
     Over(i32),
-    /// The connection broke. `answered`: after something was heard.
-    Lost { error: DoorError, answered: bool },
+    /// The connection broke.
+    Lost(DoorError),
 }
 
 /// A wait, which may outlive a connection.
@@ -223,30 +203,57 @@ impl<'a> Wait<'a> {
         }
     }
 
-    fn at(&mut self, mut door: DoorClient, steps: &[WhichSteps]) -> Waited {
-        let mut answered = false;
+    /// What ends it besides the step manager.
+    fn until(&self) -> Until<'_> {
+        Until { signals: self.signals.as_ref(), deadline: self.deadline }
+    }
+
+    fn at(&mut self, mut door: DoorClient, steps: &[WhichSteps], search: &mut Search<'_>) -> Waited {
         let progress_ms = if self.bar.is_some() { PROGRESS_MS } else { 0 };
         let request = CommandToStepMgr::Wait { steps: steps.to_vec(), any: self.typed.any, progress_ms };
         if let Err(error) = door.send(&request) {
-            return Waited::Lost { error, answered };
+            return Waited::Lost(error);
         }
         loop {
             match door.try_next::<StepMgrToCommand>() {
                 Ok(Some(message)) => {
-                    answered = true;
+                    search.heard();
                     if let Some(code) = self.take(message) {
                         return Waited::Over(code);
                     }
                     continue;
                 }
                 Ok(None) => {}
-                Err(error) => return Waited::Lost { error, answered },
+                Err(error) => return Waited::Lost(error),
             }
             let fd = PollFd::new(door.as_fd(), PollFlags::POLLIN);
-            if let Some(code) = self.poll(Some(fd), None) {
+            if let Some(code) = self.poll(fd) {
                 return Waited::Over(code);
             }
         }
+    }
+
+    /// There is no way to the step manager any more.
+    fn ended(mut self, no_way: NoWay, wanted: &Wanted) -> Result<i32, i32> {
+        self.bar = None;
+        let console = self.console;
+        match no_way {
+            NoWay::Failed(error) if matches!(error.refusal(), Some(Refusal::AlreadyDone)) => {
+                return already_over(self.typed, console, wanted);
+            }
+            NoWay::Failed(error) => manager::tell(console, wanted.job, &error),
+            NoWay::Over(end) => console.error(format_args!("job {}: {end}", wanted.job)),
+            NoWay::Interrupted(signal) => return Ok(128 + signal),
+            NoWay::TimeUp => return Ok(self.late()),
+        }
+        Err(startup::exit_code(NOT_KNOWN))
+    }
+
+    fn late(&mut self) -> i32 {
+        self.bar = None;
+        let secs = self.typed.timeout.unwrap_or_default().as_secs_f64();
+        self.console.error(format_args!("steps are left after {secs} seconds"));
+        1
     }
 
     /// A message of the step manager; the exit code when it was the last.
@@ -264,46 +271,30 @@ impl<'a> Wait<'a> {
             StepMgrToCommand::Refused(refusal) => {
                 self.bar = None;
                 srun::tell_refusal(self.console, &refusal);
-                Some(startup::exit_code(1))
+                Some(startup::exit_code(NOT_KNOWN))
             }
             _ => None,
         }
     }
 
-    /// Waits until the door has something, or so long; the exit code when a signal or the time ends it all.
-    fn poll(&mut self, door: Option<PollFd<'_>>, at_most: Option<Duration>) -> Option<i32> {
+    /// Waits until the door has something; the exit code when a signal or the time ends it all.
+    fn poll(&mut self, door: PollFd<'_>) -> Option<i32> {
         if let Some(signal) = self.signals.as_ref().and_then(Signals::next) {
             return Some(128 + signal);
         }
         let left = self.deadline.map(|at| at.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
-            self.bar = None;
-            let secs = self.typed.timeout.unwrap_or_default().as_secs_f64();
-            self.console.error(format_args!("steps are left after {secs} seconds"));
-            return Some(1);
+            return Some(self.late());
         }
-        let timeout = match left.into_iter().chain(at_most).min() {
+        let timeout = match left {
             None => PollTimeout::NONE,
             Some(left) => PollTimeout::try_from(left.as_micros().div_ceil(1000)).unwrap_or(PollTimeout::MAX),
         };
-        let mut fds: Vec<PollFd<'_>> = door.into_iter().collect();
+        let mut fds = vec![door];
         fds.extend(self.signals.as_ref().map(|s| PollFd::new(s.as_fd(), PollFlags::POLLIN)));
         // Whatever woke it, the door and the time are looked at.
         let _ = poll(&mut fds, timeout);
         None
-    }
-
-    fn pause(&mut self, pause: Duration) -> Option<i32> {
-        let end = Instant::now() + pause;
-        loop {
-            let left = end.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return None;
-            }
-            if let Some(code) = self.poll(None, Some(left)) {
-                return Some(code);
-            }
-        }
     }
 }
 

@@ -95,18 +95,7 @@ impl FakeCluster {
     /// Serves a socket at a path in the folder.
     pub fn serve(&self, path: &str, answer: impl Fn(Conversation) + Send + Sync + 'static) -> PathBuf {
         let path = self.home.join(path);
-        let listener = UnixListener::bind(&path).expect("a socket can be made in a temporary folder");
-        let answer = Arc::new(answer);
-        thread::spawn(move || {
-            for socket in listener.incoming().flatten() {
-                let answer = Arc::clone(&answer);
-                thread::spawn(move || {
-                    if let Some(conversation) = Conversation::accept(socket) {
-                        answer(conversation);
-                    }
-                });
-            }
-        });
+        serve(&path, answer);
         path
     }
 
@@ -135,6 +124,38 @@ impl FakeCluster {
         fs::write(&path, text).expect("a temporary file can be written");
         path
     }
+}
+
+/// Serves a socket, each conversation on a thread of its own.
+pub fn serve(path: &Path, answer: impl Fn(Conversation) + Send + Sync + 'static) {
+    listen(path, move |socket| {
+        if let Some(conversation) = Conversation::accept(socket) {
+            answer(conversation);
+        }
+    });
+}
+
+/// Serves a socket where everybody is turned away in good order, as a relay does that cannot reach its other end.
+pub fn turn_away(path: &Path, reason: &'static str, tell: impl Fn() + Send + Sync + 'static) {
+    listen(path, move |socket| {
+        let hello = Hello::new(garrick_frame::LinkKind::CommandToDaemon, "nobody");
+        let mut conversation = Conversation { socket, decoder: Decoder::new(limits::DOOR), hello };
+        if conversation.frame::<Hello>().is_some() {
+            tell();
+            conversation.write(&HelloReply::Refused { reason: reason.to_owned(), versions: PROTOCOL });
+        }
+    });
+}
+
+fn listen(path: &Path, take: impl Fn(UnixStream) + Send + Sync + 'static) {
+    let listener = UnixListener::bind(path).expect("a socket can be made in a temporary folder");
+    let take = Arc::new(take);
+    thread::spawn(move || {
+        for socket in listener.incoming().flatten() {
+            let take = Arc::clone(&take);
+            thread::spawn(move || take(socket));
+        }
+    });
 }
 
 impl Drop for FakeCluster {

@@ -12,7 +12,7 @@
 
 use crate::{
     codec::{Decoder, FrameError, encode_into},
-    hello::{AccompaniedRef, Hello, HelloReply, LinkKind, Traced, TracedRef, TunnelTo, VersionRange},
+    hello::{AccompaniedRef, Hello, HelloReply, LinkKind, PROTOCOL, Traced, TracedRef, TunnelTo, VersionRange},
     limits,
     rights::send_beside,
 };
@@ -148,6 +148,11 @@ impl DoorError {
     /// Nobody serves at that path: another candidate may be tried.
     pub const fn is_absent(&self) -> bool {
         matches!(self, Self::Absent { .. })
+    }
+
+    /// The daemon would understand us and does not want to: it relays to another one that cannot be reached now.
+    pub fn is_turned_away(&self) -> bool {
+        matches!(self, Self::Refused { versions, .. } if versions.common(PROTOCOL).is_some())
     }
 
     /// A socket is there and nobody serves it: the daemon was killed, and may be on its way back.

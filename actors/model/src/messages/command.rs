@@ -4,7 +4,7 @@
 //! `follow`, which are answered by a stream of replies ended by [`CommandReply::End`].
 
 use crate::{
-    ids::{JobId, RequestId},
+    ids::{JobId, RequestId, Sluid},
     messages::{
         priority::{JobPriority, PriorityWeights},
         request_change::RequestChange,
@@ -125,6 +125,14 @@ pub enum CommandRequest {
     LocateStepManager {
         /// Job.
         job: JobId,
+    },
+    /// To a node's agent, at its own door: does that run go on here? A command whose step manager is away asks that, and waits as
+    /// long as it does. Repeatable, needs no controller. Answer: `Run`.
+    AskRun {
+        /// Job.
+        job: JobId,
+        /// Run.
+        sluid: Sluid,
     },
     /// Cancel or signal. Repeatable. Answer: `PerJob`.
     Cancel(CancelRequest),
@@ -602,6 +610,21 @@ pub enum CommandReply {
     NodesNamed(Vec<String>),
     /// To `Explain`; `None`: the last plan reserved no room for it.
     Outlook(Option<Box<Outlook>>),
+    /// To `AskRun`.
+    Run(RunStanding),
+}
+
+/// What a node's agent knows of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RunStanding {
+    /// It goes on: its `stepd` is there, or begins.
+    Here,
+    /// Its `stepd` died and is started again.
+    StartsAgain,
+    /// Its `stepd` died too often, or did not end the run in time: what is left is killed.
+    GivenUp,
+    /// It ended, or never was here.
+    Over,
 }
 
 /// Where to reach a job's step manager.

@@ -10,7 +10,8 @@ pub mod follow;
 pub mod watched;
 
 use super::{
-    manager::{self, Around},
+    manager::{Around, Way},
+    search::{NoWay, Search, Until},
     startup,
 };
 use crate::{
@@ -91,9 +92,15 @@ pub fn main(args: Vec<OsString>) -> i32 {
             return startup::exit_code(1);
         }
     };
-    match reach(&request.step, &console) {
-        Ok((step, door)) => watch(&request, step, door, &console),
-        Err(error) => {
+    let found = step(&request.step, &console).map_err(NoWay::Failed).and_then(|step| {
+        let mut search = Search::new(Way::new(None, &console, step.job), &console);
+        let door = search.begin(Until::default())?;
+        Ok((step, search, door))
+    });
+    match found {
+        Ok((step, search, door)) => watch(&request, step, search, door, &console),
+        Err(no_way) => {
+            let error = no_way.into_error();
             error.details().iter().for_each(|line| console.error(line));
             console.error(format_args!("Unable to attach to step {}: {error}", request.step));
             startup::exit_code(1)
@@ -127,8 +134,8 @@ fn read(arguments: &Arguments) -> Result<Request, String> {
     })
 }
 
-/// Reaches the step manager of the step's job, whose id may have to be asked for.
-fn reach(named: &StepSelector, console: &Console) -> Answer<(StepId, DoorClient)> {
+/// The step that is named: its job's id may have to be asked for.
+fn step(named: &StepSelector, console: &Console) -> Answer<StepId> {
     let around = Around::read(|name| env::var(name).ok());
     let as_steps = StepsSelector { job: named.job, task: named.task, het: named.het, which: WhichSteps::All };
     let job = match (named.array_task(), around) {
@@ -156,8 +163,7 @@ fn reach(named: &StepSelector, console: &Console) -> Answer<(StepId, DoorClient)
         }
     };
     // A component's step is one of its own job.
-    let step = StepId { het: None, ..named.of_job(job) };
-    Ok((step, manager::reach(None, console, job)?))
+    Ok(StepId { het: None, ..named.of_job(job) })
 }
 
 /// What a turn of the loop brought.
@@ -168,20 +174,22 @@ enum Turn {
 
 struct Watching<'a> {
     console: &'a Console,
+    search: Search<'a>,
     door: DoorClient,
+    /// What was asked at the door.
+    question: CommandToStepMgr,
     watched: Watched,
     followed: Option<Followed>,
     /// The step is over, with this exit code; files may still have to be read to their ends, until then.
     ended: Option<(i32, Instant)>,
 }
 
-fn watch(request: &Request, step: StepId, mut door: DoorClient, console: &Console) -> i32 {
-    if let Err(error) = door.send(&CommandToStepMgr::Attach { step }) {
-        console.error(error);
-        return startup::exit_code(1);
-    }
+fn watch(request: &Request, step: StepId, search: Search<'_>, mut door: DoorClient, console: &Console) -> i32 {
+    let question = CommandToStepMgr::Attach { step };
+    // One that broke is noticed as soon as it is read from.
+    let _ = door.send(&question);
     let watched = Watched::new(step, request.filters, request.label, request.layout);
-    let mut watching = Watching { console, door, watched, followed: None, ended: None };
+    let mut watching = Watching { console, search, door, question, watched, followed: None, ended: None };
     loop {
         match watching.turn() {
             Ok(Turn::On) => watching.wait(),
@@ -201,10 +209,17 @@ impl Watching<'_> {
         while self.ended.is_none() {
             let mut effects = Vec::new();
             match self.door.try_next::<StepMgrToCommand>() {
-                Ok(Some(message)) => self.watched.message(message, &mut effects),
+                Ok(Some(message)) => {
+                    self.search.heard();
+                    self.watched.message(message, &mut effects);
+                }
                 Ok(None) => break,
                 Err(DoorError::Frame { source: FrameError::Malformed { .. }, .. }) => continue,
-                Err(error) => self.watched.lost(&error.to_string(), &mut effects),
+                Err(error) => {
+                    if let Err(no_way) = self.find_again(error) {
+                        self.watched.lost(&no_way.to_string(), &mut effects);
+                    }
+                }
             }
             if let Some(code) = self.carry_out(effects)? {
                 return Ok(Turn::Over(code));
@@ -231,6 +246,23 @@ impl Watching<'_> {
         Ok(Turn::Over(code))
     }
 
+    /// Finds the step manager again and asks once more.
+    fn find_again(&mut self, error: DoorError) -> Result<(), NoWay> {
+        self.door = self.search.again(error.into(), Until::default())?;
+        self.watched.parted();
+        // As at first.
+        let _ = self.door.send(&self.question);
+        Ok(())
+    }
+
+    /// Asks something else.
+    fn ask(&mut self, question: CommandToStepMgr) -> Result<(), NoWay> {
+        self.question = question;
+        self.door = self.search.begin(Until::default())?;
+        let _ = self.door.send(&self.question);
+        Ok(())
+    }
+
     fn carry_out(&mut self, effects: Vec<Effect>) -> io::Result<Option<i32>> {
         for effect in effects {
             match effect {
@@ -250,6 +282,13 @@ impl Watching<'_> {
                 }
                 Effect::Info(text) => self.console.info(text),
                 Effect::Error(text) => self.console.error(text),
+                Effect::Ask(question) => {
+                    if let Err(no_way) = self.ask(question) {
+                        let mut effects = Vec::new();
+                        self.watched.lost(&no_way.to_string(), &mut effects);
+                        return self.carry_out(effects);
+                    }
+                }
                 Effect::Ended(code) => self.ended = Some((code, Instant::now() + follow::LAST_RECORDS)),
                 Effect::GiveUp => return Ok(Some(startup::exit_code(1))),
             }

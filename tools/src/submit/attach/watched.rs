@@ -8,10 +8,11 @@ use garrick_model::{
     ids::StepId,
     messages::{
         shepherd::Stream,
-        step::{AttachedFile, StepLayout, StepMgrToCommand},
+        step::{AttachedFile, CommandToStepMgr, StepLayout, StepMgrToCommand},
     },
     refusal::Refusal,
     state::{ExitStatus, StepState},
+    step_selector::WhichSteps,
 };
 use std::{fmt::Write as _, path::PathBuf};
 
@@ -38,7 +39,7 @@ impl Filters {
 }
 
 /// What is to be done.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Write.
     Write(Stream, Vec<u8>),
@@ -52,6 +53,8 @@ pub enum Effect {
     Error(String),
     /// The step is over; this is the exit code.
     Ended(i32),
+    /// Ask this, on a connection of its own.
+    Ask(CommandToStepMgr),
     /// There is nothing to watch.
     GiveUp,
 }
@@ -64,17 +67,21 @@ pub struct Watched {
     labels: Option<Labels>,
     layout_only: bool,
     attached: bool,
+    /// The connection broke after that.
+    parted: bool,
 }
 
 impl Watched {
     /// Before anything was heard.
     pub fn new(step: StepId, filters: Filters, label: bool, layout_only: bool) -> Self {
-        Self { step, filters, labels: label.then(|| Labels::new(1, true)), layout_only, attached: false }
+        Self { step, filters, labels: label.then(|| Labels::new(1, true)), layout_only, attached: false, parted: false }
     }
 
     /// The step manager says something.
     pub fn message(&mut self, message: StepMgrToCommand, out: &mut Vec<Effect>) {
         match message {
+            // After the connection broke: what is followed goes on.
+            StepMgrToCommand::Attached { .. } if self.parted => {}
             StepMgrToCommand::Attached { layout, files } => self.attached(&layout, files, out),
             StepMgrToCommand::Output { rank, stream, data } => self.output(rank, stream, &data, out),
             StepMgrToCommand::TaskFailed { rank, message, .. } => {
@@ -84,6 +91,12 @@ impl Watched {
             StepMgrToCommand::Finished { exit, state } => {
                 let code = i32::from(state != StepState::Completed || exit != ExitStatus::SUCCESS);
                 out.push(Effect::Ended(code));
+            }
+            StepMgrToCommand::Drained { worst, .. } => out.push(Effect::Ended(i32::from(worst != ExitStatus::SUCCESS))),
+            // It ended while nobody was there to say so: how, is told to those who wait for it.
+            StepMgrToCommand::Refused(Refusal::AlreadyDone) if self.parted => {
+                let steps = vec![WhichSteps::one(self.step.key())];
+                out.push(Effect::Ask(CommandToStepMgr::Wait { steps, any: false, progress_ms: 0 }));
             }
             StepMgrToCommand::Refused(refusal) => {
                 let why = match refusal {
@@ -95,6 +108,11 @@ impl Watched {
             }
             _ => {}
         }
+    }
+
+    /// The connection broke, and there is another.
+    pub const fn parted(&mut self) {
+        self.parted = self.attached;
     }
 
     /// The connection is gone before the step was over.
@@ -145,7 +163,6 @@ impl Watched {
             out.push(Effect::Layout(layout_text(layout)));
             return;
         }
-        self.attached = true;
         if let Some(labels) = &mut self.labels {
             labels.set_tasks(layout.ranks.iter().map(Vec::len).sum());
         }
@@ -159,6 +176,7 @@ impl Watched {
             out.push(Effect::GiveUp);
             return;
         }
+        self.attached = true;
         let wanted = self.wanted(files);
         if self.labels.is_some() && wanted.iter().any(|w| !w.pack && w.rank.is_none()) {
             out.push(Effect::Info("tasks share a file: its lines have no labels".to_owned()));

@@ -2,12 +2,14 @@
 //! the first try, so that what was accepted is not accepted twice.
 
 use crate::{
-    cluster::{Answer, ClusterError},
+    cluster::ClusterError,
     output::Console,
     submit::{
-        manager::Look,
-        patience::{self, Lost},
+        manager::Way,
+        patience,
+        search::{NoWay, Search, Until},
         signals::Signals,
+        way_back,
     },
 };
 use garrick_frame::{DoorClient, DoorError};
@@ -52,27 +54,18 @@ pub enum Handed {
     },
 }
 
-/// How to get to the step manager.
-pub type Reach<'a> = &'a dyn Fn(Look) -> Answer<DoorClient>;
-
 /// A conversation that outlives its connection.
 pub struct Handover<'a> {
-    reach: Reach<'a>,
+    search: Search<'a>,
     console: &'a Console,
     signals: Option<&'a Signals>,
-    door: Option<DoorClient>,
+    door: DoorClient,
+    /// The request is under way on this connection.
+    asked: bool,
     said: bool,
     warned: Vec<String>,
     /// The signal that ended it.
     pub interrupted: Option<i32>,
-}
-
-/// What is behind a sentence that is about controllers.
-fn cause(error: &ClusterError) -> String {
-    match error {
-        ClusterError::Door(error) => error.to_string(),
-        other => other.to_string(),
-    }
 }
 
 /// What waiting brought.
@@ -84,15 +77,18 @@ enum Got {
 
 impl<'a> Handover<'a> {
     /// Connects. `signals`: those that end it, if they are not left to the kernel.
-    pub fn begin(reach: Reach<'a>, console: &'a Console, signals: Option<&'a Signals>) -> Answer<Self> {
-        let door = Some(reach(Look::Patient)?);
-        Ok(Self { reach, console, signals, door, said: false, warned: Vec::new(), interrupted: None })
+    pub fn begin(way: Way, console: &'a Console, signals: Option<&'a Signals>) -> Result<Self, NoWay> {
+        let mut search = Search::new(way, console);
+        let door = search.begin(Until { signals, deadline: None })?;
+        let search = search.silent();
+        Ok(Self { search, console, signals, door, asked: false, said: false, warned: Vec::new(), interrupted: None })
     }
 
     /// Hands a batch over and waits for the answer.
     pub fn hand_over(&mut self, batch: StepBatch) -> Handed {
         let request = CommandToStepMgr::Enqueue { request: RequestId::random(), batch: Box::new(batch) };
-        let (mut busy, mut lost) = (0, Lost::default());
+        let until = Until { signals: self.signals, deadline: None };
+        let mut busy = 0;
         // Once it was sent on a connection that broke, it may have been accepted.
         let mut sent = false;
         loop {
@@ -100,41 +96,45 @@ impl<'a> Handover<'a> {
                 return Handed::Interrupted { under_way: sent };
             }
             let error = match self.attempt(&request) {
-                Ok(Got::Message(StepMgrToCommand::Enqueued { given, declined, warnings })) => {
+                Got::Message(StepMgrToCommand::Enqueued { given, declined, warnings }) => {
                     self.warn(warnings);
                     return Handed::Answered { given, declined };
                 }
-                Ok(Got::Message(StepMgrToCommand::Refused(Refusal::RetryAfter { after }))) => {
-                    (sent, lost) = (false, Lost::default());
+                Got::Message(StepMgrToCommand::Refused(Refusal::RetryAfter { after })) => {
+                    sent = false;
                     busy += 1;
                     self.say(Refusal::RetryAfter { after });
                     let grown = after.saturating_mul(1 << (busy / 4u32).min(6));
                     self.pause(patience::jittered(grown.min(LONGEST_PAUSE.max(after)), patience::random()));
                     continue;
                 }
-                Ok(Got::Message(StepMgrToCommand::Refused(refusal))) => return Handed::Refused(refusal.into()),
-                Ok(Got::Message(_)) => return Handed::Lost(ClusterError::Unexpected("asked to queue steps")),
-                Ok(Got::Interrupted) => return Handed::Interrupted { under_way: true },
-                Ok(Got::Failed(error)) => {
-                    // Too large, or not understood: the next try would fare no better.
-                    if matches!(error, DoorError::Frame { .. } | DoorError::Refused { .. } | DoorError::Timeout { .. })
-                    {
-                        return Handed::Lost(error.into());
-                    }
-                    sent = true;
-                    self.door = None;
-                    error.into()
-                }
-                Err(error) => error,
+                Got::Message(StepMgrToCommand::Refused(refusal)) => return Handed::Refused(refusal.into()),
+                Got::Message(_) => return Handed::Lost(ClusterError::Unexpected("asked to queue steps")),
+                Got::Interrupted => return Handed::Interrupted { under_way: true },
+                Got::Failed(error) => error,
             };
-            match lost.again().filter(|_| error.is_passing()) {
-                Some(pause) => {
-                    self.say(format_args!("Lost contact with the step manager ({})", cause(&error)));
-                    self.pause(pause);
-                }
-                None if sent => return Handed::Lost(error),
-                None => return Handed::Refused(error),
+            // Too large, or not understood: the next try would fare no better.
+            if !way_back::is_worth_trying(&error) {
+                return Handed::Lost(error.into());
             }
+            self.say(format_args!("Lost contact with the step manager ({error})"));
+            let found = match &error {
+                DoorError::Timeout { .. } => match self.search.may_come(until) {
+                    Ok(true) => continue,
+                    Ok(false) => self.search.again(error.into(), until),
+                    Err(no_way) => Err(no_way),
+                },
+                _ => self.search.again(error.into(), until),
+            };
+            (sent, self.asked) = (true, false);
+            self.door = match found {
+                Ok(door) => door,
+                Err(NoWay::Interrupted(signal)) => {
+                    self.interrupted = Some(signal);
+                    return Handed::Interrupted { under_way: true };
+                }
+                Err(no_way) => return Handed::Lost(no_way.into_error()),
+            };
         }
     }
 
@@ -155,19 +155,23 @@ impl<'a> Handover<'a> {
         }
     }
 
-    fn attempt(&mut self, request: &CommandToStepMgr) -> Answer<Got> {
-        if self.door.is_none() {
-            self.door = Some((self.reach)(Look::Once)?);
+    /// Asks, unless that was done on this connection, and waits for the answer.
+    fn attempt(&mut self, request: &CommandToStepMgr) -> Got {
+        if !std::mem::replace(&mut self.asked, true)
+            && let Err(error) = self.door.enqueue(request)
+        {
+            return Got::Failed(error);
         }
-        let Some(door) = &mut self.door else { return Err(ClusterError::Unexpected("asked to queue steps")) };
-        if let Err(error) = door.enqueue(request) {
-            return Ok(Got::Failed(error));
+        let got = self.answer();
+        if matches!(got, Got::Message(_)) {
+            self.asked = false;
+            self.search.heard();
         }
-        Ok(self.answer())
+        got
     }
 
     fn answer(&mut self) -> Got {
-        let Some(door) = &mut self.door else { return Got::Interrupted };
+        let door = &mut self.door;
         let mut deadline = Instant::now() + ANSWER;
         loop {
             let unsent = if door.wants_write() { door.try_flush().err() } else { None };

@@ -5,7 +5,7 @@ use super::{
     asked,
     chunk::Chunk,
     given::Given,
-    handover::{Handed, Handover, Reach},
+    handover::{Handed, Handover},
     lines::{Line, Lines},
     list_line::{self, LineError, ListLine},
 };
@@ -19,7 +19,7 @@ use crate::{
         typed::{OptionError, Typed},
     },
     output::{self, Console},
-    submit::{manager, signals::Signals, startup},
+    submit::{manager::Way, search::NoWay, signals::Signals, srun, startup},
 };
 use garrick_model::{
     ids::JobId,
@@ -48,12 +48,10 @@ const ENDING: &[Signal] = &[Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Sig
 pub struct ListRequest<'a> {
     /// Options for every line.
     pub typed: &'a Typed,
-    /// The job.
-    pub job: JobId,
     /// What travels.
     pub submitter: Submitter,
-    /// The way to the step manager.
-    pub reach: Reach<'a>,
+    /// The way to the job's step manager.
+    pub way: Way,
     /// Messages.
     pub console: &'a Console,
 }
@@ -89,16 +87,17 @@ enum Stop {
 
 /// Reads and hands over. Returns the exit code: 0 when every line was accepted.
 pub fn run(request: ListRequest<'_>) -> Result<i32, i32> {
-    let ListRequest { typed, job, submitter, reach, console } = request;
+    let ListRequest { typed, submitter, way, console } = request;
+    let job = way.job();
     let name = typed.from_file.clone().unwrap_or_default();
     let file = if name == "-" { "stdin".to_owned() } else { name.to_string_lossy().into_owned() };
     let signals =
         Signals::block(ENDING).map_err(|error| failed(console, format_args!("Unable to take signals: {error}")))?;
     let mut lines = Lines::open(Path::new(&name))
         .map_err(|error| failed(console, format_args!("Unable to open {}: {error}", file)))?;
-    let mut handover = Handover::begin(reach, console, Some(&signals)).map_err(|error| {
-        manager::tell(console, job, &error);
-        startup::exit_code(1)
+    let mut handover = Handover::begin(way, console, Some(&signals)).map_err(|no_way| match no_way {
+        NoWay::Interrupted(signal) => 128 + signal,
+        no_way => srun::no_step(console, job, no_way),
     })?;
     let mut typed = typed.clone();
     asked::without_layout_of_the_job(&mut typed);

@@ -3,7 +3,7 @@
 use super::{
     asked,
     given::Given,
-    handover::{Handed, Handover, Reach},
+    handover::{Handed, Handover},
 };
 use crate::{
     cluster::ClusterError,
@@ -14,22 +14,13 @@ use crate::{
         typed::Typed,
     },
     output::{self, Console},
-    submit::{manager, startup},
+    submit::{manager::Way, srun, startup},
 };
-use garrick_model::{
-    batch::{BatchMembers, StepBatch},
-    ids::JobId,
-};
+use garrick_model::batch::{BatchMembers, StepBatch};
 
 /// Hands it over. Returns the exit code.
-pub fn run(
-    typed: &Typed,
-    job: JobId,
-    submitter: Submitter,
-    work: StepWork,
-    reach: Reach<'_>,
-    console: &Console,
-) -> Result<i32, i32> {
+pub fn run(typed: &Typed, submitter: Submitter, work: StepWork, way: Way, console: &Console) -> Result<i32, i32> {
+    let job = way.job();
     let mut typed = typed.clone();
     if typed.array.is_some() || typed.batch {
         asked::without_layout_of_the_job(&mut typed);
@@ -40,10 +31,7 @@ pub fn run(
         .map_err(|error| startup::tell_option(Command::Srun, console, &error))?;
     warnings.iter().for_each(|line| console.warning(line));
     let members = typed.array.clone().map_or(BatchMembers::Each, BatchMembers::Array);
-    let mut handover = Handover::begin(reach, console, None).map_err(|error| {
-        manager::tell(console, job, &error);
-        startup::exit_code(1)
-    })?;
+    let mut handover = Handover::begin(way, console, None).map_err(|no_way| srun::no_step(console, job, no_way))?;
     let error = match handover.hand_over(StepBatch { specs: vec![spec], members }) {
         Handed::Answered { given, declined } => match declined.into_iter().next() {
             Some((_, refusal)) => ClusterError::Refused(refusal),
