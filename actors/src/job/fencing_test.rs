@@ -265,7 +265,7 @@ fn component_running(requeue: bool) -> (Bench, Vec<JobEffect>) {
     });
     let run = run.unwrap();
     job.saved.push(super::state::JobEvent::Allocated(run.clone()));
-    let granted = HetMessage::Granted { attempt: 3, run };
+    let granted = HetMessage::Granted { sluid: job.core.record().sluid, run };
     let out = job.send(JobInput::Het { from: JobId(7), message: Box::new(granted) });
     job.started();
     (job, out)

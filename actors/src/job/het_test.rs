@@ -69,7 +69,7 @@ fn yes(node: &str) -> JobInput {
 fn prepared() -> (Bench, HetMessage) {
     let mut other = Bench::new(part(1)).0;
     let proposal = Box::new(proposal(OTHER.0, None, &["n1"]));
-    hears(&mut other, HetMessage::Prepare { attempt: 1, proposal });
+    hears(&mut other, HetMessage::Prepare { attempt: 1, requeue: true, proposal });
     let said = told(&other.send(yes("n1")));
     let [word @ HetMessage::Prepared { .. }] = said.as_slice() else { panic!("{said:?}") };
     (other, word.clone())
@@ -276,7 +276,7 @@ fn one_that_missed_that_all_is_queued_again_comes_back_too() {
     assert_eq!((other.state(), other.core.record().restarts), (JobState::Pending, 1));
     // Said again, it changes nothing: nor what is prepared for the next run.
     let proposal = Box::new(proposal(OTHER.0, None, &["n1"]));
-    hears(&mut other, HetMessage::Prepare { attempt: 2, proposal });
+    hears(&mut other, HetMessage::Prepare { attempt: 2, requeue: true, proposal });
     let attempt = other.core.leftover().attempt;
     other.send(JobInput::Reserved { attempt, node: "n1".to_owned(), result: Ok("n1:6818".to_owned()) });
     assert_eq!(hears(&mut other, HetMessage::Back), []);

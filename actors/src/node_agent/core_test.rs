@@ -588,7 +588,7 @@ fn a_shepherd_of_a_run_that_is_over_is_not_started() {
         manager: "a:1".into(),
         again: false,
     });
-    let answer = AgentToStepMgr::Failed(garrick_model::refusal::Refusal::AlreadyDone);
+    let answer = AgentToStepMgr::Failed(Refusal::AlreadyDone);
     assert_eq!(e, [AgentEffect::AnswerShepherd { query: 4, answer }]);
 }
 
@@ -601,7 +601,7 @@ fn a_shepherd_that_this_node_does_not_know_of_is_not_begun_in_its_place() {
     let ask =
         |query, again| AgentInput::StartShepherd { query, order: order(&["n0", "n1"]), manager: "a:1".into(), again };
     let e = b.tell(ask(4, true));
-    let answer = AgentToStepMgr::Failed(garrick_model::refusal::Refusal::AlreadyDone);
+    let answer = AgentToStepMgr::Failed(Refusal::AlreadyDone);
     let answers = |effect: &&AgentEffect| !matches!(effect, AgentEffect::Log { .. });
     assert_eq!(e.iter().filter(answers).collect::<Vec<_>>(), [&AgentEffect::AnswerShepherd { query: 4, answer }]);
     let e = b.tell(ask(5, false));
@@ -920,8 +920,7 @@ fn a_run_is_its_owners_to_ask_for_and_roots() {
 
 #[test]
 fn a_run_that_is_found_or_over_is_told_as_that() {
-    let found =
-        |stepd| FoundRun { run: RUN, batch_host: true, uid: 1, stepd, door: "/d".into(), may_be_elsewhere: true };
+    let found = |stepd| FoundRun { run: RUN, batch_host: true, uid: 1, stepd, door: "/d".into(), requeue: MAY_FOLLOW };
     for (stepd, standing) in [
         (StepdState::Alive { pid: Some(42), clean: false }, RunStanding::Here),
         (StepdState::Dead, RunStanding::StartsAgain),

@@ -191,7 +191,10 @@ impl World {
         self.reboot(node);
         let life = self.machines[node].life + 1;
         self.machines[node].life = life;
-        self.machines[node].spool.clear();
+        for run in std::mem::take(&mut self.machines[node].spool).into_keys() {
+            // That its time was over is not known any more: an order that nobody is known to have followed is given again.
+            self.timed_out.remove(&run.sluid);
+        }
         self.begin_agent(node);
     }
 
