@@ -93,7 +93,7 @@ impl NodeAgentCore {
                 sluid: key.sluid,
                 batch_host: run.batch_host,
                 door: run.door.clone(),
-                requeue: Some(run.requeue),
+                requeue: Some(run.noted),
             })
             .collect()
     }

@@ -829,6 +829,7 @@ fn a_change_of_it_is_answered_when_it_is_on_the_disk_and_older_words_do_not_undo
     assert_eq!(b.tell(set(policy)), note);
     assert_eq!(b.tell(set(RequeuePolicy { allowed: false, revision: 1 })), []);
     assert_eq!(b.tell(set(policy)), note, "a repeat is answered again");
+    assert_eq!(b.core.held()[0].requeue.unwrap().revision, 0, "the next agent would not know");
     let said = b.tell(AgentInput::RequeueNoted { run: RUN, policy });
     assert!(matches!(reports(&said)[..], [(_, AgentReport::RequeueSet { policy: p, .. })] if *p == policy), "{said:?}");
     let older = RequeuePolicy { revision: 1, ..policy };

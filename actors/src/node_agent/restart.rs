@@ -33,7 +33,7 @@ impl NodeAgentCore {
         let key = found.run;
         let mut run = Run::new(phase, found.batch_host, found.uid);
         run.door = found.door;
-        run.requeue = found.requeue;
+        (run.requeue, run.noted) = (found.requeue, found.requeue);
         run.clean = matches!(found.stepd, StepdState::Clean | StepdState::Alive { clean: true, .. });
         run.end_reported = run.clean;
         if let StepdState::Alive { pid, .. } = found.stepd {

@@ -33,7 +33,7 @@ impl NodeAgentCore {
 
     fn new_run(&mut self, key: RunKey, batch_host: bool, uid: u32, asked_by: Option<u64>, launch: &JobLaunch) {
         let requeue = launch.requeue_policy(self.config.requeue);
-        let run = Run { asked_by, requeue, ..Run::new(RunPhase::Preparing, batch_host, uid) };
+        let run = Run { asked_by, requeue, noted: requeue, ..Run::new(RunPhase::Preparing, batch_host, uid) };
         self.runs.insert(key, run);
     }
 
@@ -236,7 +236,8 @@ impl NodeAgentCore {
 
     /// That is on the disk: from now on the controller may count on it.
     pub(super) fn requeue_noted(&mut self, key: RunKey, policy: RequeuePolicy, out: &mut Vec<AgentEffect>) {
-        if self.runs.get(&key).is_some_and(|run| run.requeue == policy) {
+        if let Some(run) = self.runs.get_mut(&key).filter(|run| run.requeue == policy) {
+            run.noted = policy;
             let RunKey { job, sluid } = key;
             self.report(AgentReport::RequeueSet { job, sluid, policy }, None, None, out);
         }

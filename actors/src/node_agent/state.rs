@@ -96,6 +96,8 @@ pub(super) struct Run {
     pub asked_by: Option<u64>,
     /// May the controller start its job again elsewhere when it gives this node up? As it said last.
     pub requeue: RequeuePolicy,
+    /// What the next agent will find of that: it is on the disk.
+    pub noted: RequeuePolicy,
 }
 
 impl Run {
@@ -120,6 +122,7 @@ impl Run {
             passed: 0,
             asked_by: None,
             requeue: RequeuePolicy { allowed: false, revision: 0 },
+            noted: RequeuePolicy { allowed: false, revision: 0 },
         }
     }
 

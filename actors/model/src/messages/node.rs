@@ -392,7 +392,8 @@ pub struct HeldRun {
     pub batch_host: bool,
     /// Step manager's or shepherd's door.
     pub door: String,
-    /// What the agent goes by when it is cut off. `None`: an agent of an earlier version, which cannot be told of changes.
+    /// What the agent goes by when it is cut off, and the next one of the node. `None`: an agent of an earlier version, which
+    /// cannot be told of changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requeue: Option<RequeuePolicy>,
 }
