@@ -681,6 +681,31 @@ fn tasks_of_an_array_share_their_script() {
     assert!(matches!(&another[..], [ShepherdEffect::Prepare { script: Some(_), .. }]));
 }
 
+/// It had said that it is done to a step manager that died just then, and waits for its agent to let it go.
+#[test]
+fn a_shepherd_that_is_done_says_so_to_the_next_step_manager_with_all_that_it_knows() {
+    let done = |rig: &mut Rig| rig.manager(StepMgrToShepherd::ListTasks);
+    let listed = |tasks: Vec<TaskFound>, complete: bool| {
+        [ShepherdToStepMgr::Tasks { tasks, complete }, ShepherdToStepMgr::Gone].map(ShepherdEffect::ToManager)
+    };
+    let mut rig = Rig::new();
+    rig.launch(|_, _| {}, 1);
+    rig.spawned(1);
+    rig.exited(1, 3);
+    rig.manager(StepMgrToShepherd::EndJob);
+    rig.tell(ShepherdInput::JobSwept);
+    rig.tell(ShepherdInput::LauncherDown { detail: "exit code 0".into() });
+    assert_eq!(rig.core.phase(), ShepherdPhase::Gone);
+    let ended = found(0, Some(ExitStatus { code: 3, signal: None }));
+    assert_eq!(done(&mut rig), listed(vec![ended], true));
+    // It was ended before it had found its launcher, and knows nothing.
+    let mut rig = restarted();
+    rig.manager(StepMgrToShepherd::EndJob);
+    rig.tell(ShepherdInput::JobSwept);
+    assert_eq!(rig.core.phase(), ShepherdPhase::Gone);
+    assert_eq!(done(&mut rig), listed(Vec::new(), false));
+}
+
 fn held(token: u64, rank: u32, own_cgroup: bool) -> TaskHeld {
     let label = TaskLabel { own_cgroup, ..label(rank) };
     TaskHeld { token, pid: 100 + token as u32, label, error_path: Some("/home/alice/err".into()) }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::stepmgr::{
-    Ledger, StepEvent, StepMgrConfig,
+    Ledger, RunFacts, StepEvent, StepMgrConfig,
     builders::{run, step},
     company::Company,
     messages::ClientId,
@@ -39,11 +39,30 @@ enum Op {
     CancelStep(u8),
     /// A launcher gives back what is lined up.
     GiveBack(u8),
-    Lose,
+    /// A node and all on it is lost.
+    Lose(u8),
     /// A node's link breaks, or is made again.
     Link(u8),
+    /// A node that is out of reach is not waited for any longer.
+    GiveUp(u8),
+    /// Something of a node dies, or is ended there.
+    Fault(u8, Fault),
+    /// The step manager's process dies, and the next one takes over. So many words to each node still arrive.
+    TakeOver(u8),
     Advance(u16),
     Deliver(u8, u8),
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// Its shepherd, and the next one has its launcher.
+    Shepherd,
+    /// Its launcher with all tasks.
+    Launcher,
+    /// Both.
+    Both,
+    /// Its agent ends the run there.
+    Agent,
 }
 
 #[derive(Clone, Debug)]
@@ -141,11 +160,53 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<u8>().prop_map(Op::Cancel),
         1 => any::<u8>().prop_map(Op::CancelStep),
         1 => any::<u8>().prop_map(Op::GiveBack),
-        1 => Just(Op::Lose),
+        1 => any::<u8>().prop_map(Op::Lose),
         1 => any::<u8>().prop_map(Op::Link),
         3 => (0u16..200).prop_map(Op::Advance),
         30 => (any::<u8>(), 1u8..20).prop_map(|(n, times)| Op::Deliver(n, times)),
     ]
+}
+
+/// Takeovers, and what happens to other nodes meanwhile.
+fn trouble() -> impl Strategy<Value = Op> {
+    let fault = prop_oneof![
+        4 => Just(Fault::Shepherd),
+        2 => Just(Fault::Launcher),
+        1 => Just(Fault::Both),
+        1 => Just(Fault::Agent),
+    ];
+    prop_oneof![
+        5 => any::<u8>().prop_map(Op::TakeOver),
+        9 => any::<u8>().prop_map(Op::Link),
+        1 => any::<u8>().prop_map(Op::Lose),
+        1 => any::<u8>().prop_map(Op::GiveUp),
+        2 => (any::<u8>(), fault).prop_map(|(n, fault)| Op::Fault(n, fault)),
+        6 => (any::<u8>(), 0u8..3).prop_map(|(n, code)| Op::Exit(n, code)),
+        20 => (any::<u8>(), 1u8..20).prop_map(|(n, times)| Op::Deliver(n, times)),
+    ]
+}
+
+/// One of the nodes besides the batch host.
+fn other(company: &Company, n: u8) -> Option<usize> {
+    let others = company.nodes.len() - 1;
+    (others > 0).then(|| 1 + usize::from(n) % others).filter(|node| !company.nodes[*node].lost)
+}
+
+fn fault(company: &mut Company, node: usize, fault: Fault) {
+    // Whatever dies with the shepherd, its link breaks first, and is made again if it was there.
+    let linked = !company.nodes[node].away;
+    if linked && matches!(fault, Fault::Shepherd | Fault::Both) {
+        company.away(node);
+    }
+    match fault {
+        Fault::Shepherd => company.adopt(node),
+        Fault::Both => company.forget_node(node),
+        Fault::Launcher => company.lose_launcher(node),
+        Fault::Agent => company.end_by_agent(node),
+    }
+    if linked && company.nodes[node].away {
+        company.back(node);
+    }
 }
 
 fn apply(company: &mut Company, clients: &mut Vec<ClientId>, op: &Op) {
@@ -184,19 +245,31 @@ fn apply(company: &mut Company, clients: &mut Vec<ClientId>, op: &Op) {
             let node = usize::from(*n) % company.nodes.len();
             company.give_back(node);
         }
-        Op::Lose => {
-            let last = company.nodes.len() - 1;
-            if last > 0 && !company.nodes[last].lost {
-                company.lose(last);
+        Op::Lose(n) => {
+            if let Some(node) = other(company, *n) {
+                company.lose(node);
             }
         }
-        Op::Link(n) => {
-            let node = usize::from(*n) % company.nodes.len();
-            match (company.nodes[node].lost, company.nodes[node].away) {
-                (true, _) => {}
-                (false, true) => company.back(node),
-                (false, false) => company.away(node),
+        Op::Link(n) => match other(company, *n) {
+            Some(node) if company.nodes[node].away => company.back(node),
+            Some(node) => company.away(node),
+            None => {}
+        },
+        Op::GiveUp(n) => {
+            if let Some(node) = other(company, *n).filter(|node| company.nodes[*node].away) {
+                company.give_up(node);
             }
+        }
+        Op::Fault(n, what) => {
+            if let Some(node) = other(company, *n) {
+                fault(company, node, *what);
+            }
+        }
+        Op::TakeOver(words) => {
+            // Conversations are gone, and with them steps that waited with their commands.
+            clients.clear();
+            company.heard.clear();
+            company.restart_process(usize::from(*words));
         }
         Op::Advance(secs) => company.advance(Duration::from_secs(u64::from(*secs))),
         Op::Deliver(n, times) => {
@@ -238,6 +311,71 @@ fn accepted(journal: &[StepEvent]) -> Vec<StepKey> {
     journal.iter().flat_map(of).collect()
 }
 
+/// No task has more processes than its step may have tries.
+fn check_tries(company: &Company) -> Result<(), String> {
+    let mut tries = BTreeMap::new();
+    for event in &company.journal {
+        let StepEvent::Accepted { first, batch, .. } = event else { continue };
+        for member in batch.all() {
+            let retries = batch.spec_of(member).and_then(|spec| spec.retry.as_ref()).map_or(0, |retry| retry.count);
+            tries.insert(batch.key(*first, member), 1 + retries);
+        }
+    }
+    for ((key, rank), n) in &company.spawned {
+        let most = tries.get(key).copied().unwrap_or(1);
+        if *n > most {
+            return Err(format!("task {rank} of step {key} was started {n} times, {most} allowed"));
+        }
+    }
+    Ok(())
+}
+
+fn with_gpus(kind: JobKind, cpus: &[u32], no_kill: bool) -> RunFacts {
+    let mut facts = run(kind, cpus);
+    for node in &mut facts.nodes {
+        let devices = node.share.cpus.take(2);
+        node.share.gres = vec![GresShare { name: GPU.into(), kind: None, count: devices.len().into(), devices }];
+    }
+    let mut spec = facts.spec.as_ref().clone();
+    spec.no_kill = no_kill;
+    facts.spec = std::sync::Arc::new(spec);
+    facts
+}
+
+/// The run is over, and so is everything of it.
+fn check_over(company: &Company, clients: &[ClientId]) -> Result<(), TestCaseError> {
+    prop_assert_eq!(company.core.phase(), RunPhase::Gone);
+    prop_assert!(company.exited);
+    // Whatever was accepted has ended, and whoever stayed with a step knows.
+    let counts = company.core.counts();
+    prop_assert_eq!((counts.queued, counts.running), (0, 0));
+    prop_assert_eq!(&Ledger::replay(company.journal.iter().cloned()), company.core.ledger());
+    let ends = ends(&company.journal);
+    prop_assert!(ends.values().all(|n| *n == 1), "a step ended twice");
+    prop_assert!(accepted(&company.journal).iter().all(|key| ends.contains_key(key)));
+    for (client, heard) in &company.heard {
+        for message in heard {
+            if let StepMgrToCommand::Accepted { step, .. } = message {
+                prop_assert!(ends.contains_key(&step.key()));
+                let finals = heard.iter().filter(|m| matches!(m, StepMgrToCommand::Finished { .. })).count();
+                prop_assert!(finals == 1 || (finals == 0 && !clients.contains(client)), "{:?}", heard);
+            }
+        }
+    }
+    // One that is out of reach for all that time ends its own by itself.
+    for node in company.nodes.iter().filter(|node| !node.away) {
+        prop_assert!(node.processes.values().all(|p| p.ended), "a process outlived its job");
+    }
+    Ok(())
+}
+
+fn end_run(company: &mut Company) {
+    links_back(company);
+    company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
+    company.settle();
+    company.advance(Duration::from_secs(300));
+}
+
 fn links_back(company: &mut Company) {
     for node in 0..company.nodes.len() {
         if company.nodes[node].away {
@@ -262,14 +400,7 @@ proptest! {
         lines in any::<bool>(),
         ops in prop::collection::vec(op(), 1..120),
     ) {
-        let mut facts = run(JobKind::Batch, &cpus);
-        for node in &mut facts.nodes {
-            let devices = node.share.cpus.take(2);
-            node.share.gres = vec![GresShare { name: GPU.into(), kind: None, count: devices.len().into(), devices }];
-        }
-        let mut spec = facts.spec.as_ref().clone();
-        spec.no_kill = no_kill;
-        facts.spec = std::sync::Arc::new(spec);
+        let facts = with_gpus(JobKind::Batch, &cpus, no_kill);
         let config = StepMgrConfig { max_bypass: 4, bypass_per_cpu: 1, lookahead: 5, ..config(lines) };
         let mut company = Company::new(facts, config);
         for node in 0..cpus.len() {
@@ -280,32 +411,10 @@ proptest! {
             apply(&mut company, &mut clients, op);
             prop_assert!(ends(&company.journal).values().all(|n| *n == 1), "a step ended twice");
         }
-        links_back(&mut company);
-        company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() });
-        company.settle();
-        company.advance(Duration::from_secs(300));
-        prop_assert_eq!(company.core.phase(), RunPhase::Gone);
-        prop_assert!(company.exited);
+        end_run(&mut company);
         let ended = company.job_reports().iter().filter(|r| matches!(r, StepdReport::Ended { .. })).count();
         prop_assert_eq!(ended, 1);
-        // Whatever was accepted has ended, and whoever stayed with a step knows.
-        let counts = company.core.counts();
-        prop_assert_eq!((counts.queued, counts.running), (0, 0));
-        prop_assert_eq!(&Ledger::replay(company.journal.iter().cloned()), company.core.ledger());
-        let ends = ends(&company.journal);
-        prop_assert!(accepted(&company.journal).iter().all(|key| ends.contains_key(key)));
-        for (client, heard) in &company.heard {
-            for message in heard {
-                if let StepMgrToCommand::Accepted { step, .. } = message {
-                    prop_assert!(ends.contains_key(&step.key()));
-                    let finals = heard.iter().filter(|m| matches!(m, StepMgrToCommand::Finished { .. })).count();
-                    prop_assert!(finals == 1 || (finals == 0 && !clients.contains(client)), "{:?}", heard);
-                }
-            }
-        }
-        for node in &company.nodes {
-            prop_assert!(node.processes.values().all(|p| p.ended), "a process outlived its job");
-        }
+        check_over(&company, &clients)?;
     }
 
     #[test]
@@ -341,23 +450,26 @@ proptest! {
 
     #[test]
     fn a_manager_restarted_at_any_time_keeps_what_was_promised(
-        ops in prop::collection::vec(op(), 1..60),
+        cpus in prop::collection::vec(1u32..4, 1..4),
+        lines in any::<bool>(),
+        ops in prop::collection::vec(prop_oneof![3 => op(), 2 => trouble()], 1..100),
     ) {
-        let mut company = Company::ready(run(JobKind::Batch, &[2, 2]), config(true));
+        let mut company = Company::ready(with_gpus(JobKind::Batch, &cpus, true), config(lines));
         let mut clients = Vec::new();
-        for op in ops.iter().filter(|o| !matches!(o, Op::Lose | Op::Advance(_))) {
+        for op in &ops {
             apply(&mut company, &mut clients, op);
         }
         links_back(&mut company);
         company.settle();
         let promised = accepted(&company.journal);
-        company.restart_manager();
+        company.restart_process(usize::MAX);
         company.settle();
         for _ in 0..2000 {
             let running = company.running();
+            let counts = company.core.counts();
             match running.iter().find(|r| r.2 != StepKey::BATCH) {
                 Some((node, token, ..)) => company.end_process(*node, *token, ExitStatus::SUCCESS),
-                None if company.core.counts().queued > 0 => company.advance(Duration::from_secs(2)),
+                None if counts.queued + counts.running > 0 => company.advance(Duration::from_secs(2)),
                 None => break,
             }
             company.settle();
@@ -365,5 +477,32 @@ proptest! {
         let ends = ends(&company.journal);
         prop_assert!(promised.iter().all(|s| ends.get(s) == Some(&1)), "{:?}", ends);
         prop_assert_eq!(&Ledger::replay(company.journal.iter().cloned()), company.core.ledger());
+        prop_assert_eq!(check_tries(&company), Ok(()));
+        prop_assert_eq!(company.core.phase(), RunPhase::Running);
+    }
+
+    #[test]
+    fn a_run_that_is_taken_over_and_ended_amid_trouble_ends_with_all_its_steps(
+        cpus in prop::collection::vec(1u32..4, 1..4),
+        no_kill in any::<bool>(),
+        lines in any::<bool>(),
+        ops in prop::collection::vec(prop_oneof![2 => op(), 2 => trouble()], 1..80),
+        more in prop::collection::vec(trouble(), 0..60),
+    ) {
+        let mut company = Company::ready(with_gpus(JobKind::Batch, &cpus, no_kill), config(lines));
+        let mut clients = Vec::new();
+        for op in ops.iter().map(Some).chain([None]).chain(more.iter().map(Some)) {
+            match op {
+                _ if company.exited => break,
+                Some(op) => apply(&mut company, &mut clients, op),
+                None => company.tell(NodeToStepd::EndJob { state: JobState::Cancelled, reason: Reason::None, lost: Vec::new() }),
+            }
+        }
+        if !company.exited {
+            end_run(&mut company);
+        }
+        company.settle();
+        check_over(&company, &clients)?;
+        prop_assert_eq!(check_tries(&company), Ok(()));
     }
 }
