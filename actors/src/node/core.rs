@@ -218,7 +218,7 @@ impl NodeCore {
                 }
             }
             NodeInput::ReportSafe { seq } => self.report_safe(seq, out),
-            NodeInput::OwnerIsNew { job } => self.owner_is_new(job, out),
+            NodeInput::OwnerIsNew { job } => self.owner_is_new(now, job, out),
             NodeInput::Send(frame) => self.to_agent(*frame, out),
             NodeInput::Update { request, by, change } => {
                 let result = self.update(now, by, change, out);
@@ -378,7 +378,7 @@ impl NodeCore {
 
     /// What the job's earlier owner had not dealt with yet (reports, news of its runs) or not said yet (orders, releases)
     /// all follows from a registration: the agent is made to register again. Of what is kept its agent knows nothing.
-    fn owner_is_new(&mut self, job: JobId, out: &mut Vec<NodeEffect>) {
+    fn owner_is_new(&mut self, now: Timestamp, job: JobId, out: &mut Vec<NodeEffect>) {
         let holds = || self.account.holds().filter(|hold| hold.job == job);
         if self.saved.down.is_some() {
             for hold in holds() {
@@ -391,6 +391,8 @@ impl NodeCore {
         if (holds().next().is_some() || self.reports.waiting.values().any(|of| *of == job))
             && let Some(Link { conn, .. }) = self.link.take()
         {
+            // The agent's lease begins no earlier than it is closed.
+            self.heard(now);
             self.touched = true;
             out.push(NodeEffect::CloseLink { conn });
         }

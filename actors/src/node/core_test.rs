@@ -237,6 +237,24 @@ fn patience_begins_when_the_link_is_gone() {
     assert_eq!(core.view().base, NodeBase::Down);
 }
 
+/// Found by simulation: the node's owner closed the link itself, to have all said again to a job's new owner.
+#[test]
+fn patience_begins_when_the_owner_closes_the_link() {
+    let mut core = up();
+    reserve(&mut core, ask(1, 0..2, 0)).unwrap();
+    let (mut out, closed) = (Vec::new(), NOW.plus(Duration::from_secs(100)));
+    core.handle(closed, NodeInput::OwnerIsNew { job: JobId(1) }, &mut out);
+    assert!(out.contains(&NodeEffect::CloseLink { conn: 1 }), "{out:?}");
+    core.handle(closed, NodeInput::LinkGone { conn: 1 }, &mut out);
+    for secs in [150, 250, 350] {
+        core.handle(NOW.plus(Duration::from_secs(secs)), NodeInput::Timer(NodeTimer::Ping), &mut out);
+    }
+    core.handle(closed.plus(Duration::from_secs(299)), NodeInput::Timer(NodeTimer::Silence), &mut out);
+    assert_eq!(core.view().base, NodeBase::Up);
+    core.handle(closed.plus(Duration::from_secs(300)), NodeInput::Timer(NodeTimer::Silence), &mut out);
+    assert_eq!(core.view().base, NodeBase::Down);
+}
+
 /// `ReturnToService` 0 and 1 leave a machine DOWN that was started anew unasked; 2 does not; one that was DOWN for silence
 /// meanwhile is what the rule for those says.
 #[test]

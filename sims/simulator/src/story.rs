@@ -89,13 +89,23 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 #[derive(Clone, Debug)]
 pub(super) enum Story {
     Last(VecDeque<String>),
-    About { subjects: Subjects, lines: Vec<String> },
+    /// `repeats`: how often the last line came again, with another time.
+    About {
+        subjects: Subjects,
+        lines: Vec<String>,
+        repeats: u32,
+    },
+}
+
+/// A line without its time.
+fn untimed(line: &str) -> &str {
+    line.trim_start().trim_start_matches(|c: char| c.is_ascii_digit())
 }
 
 impl Story {
     pub(super) fn new(about: Option<Subjects>) -> Self {
         match about {
-            Some(subjects) => Self::About { subjects, lines: Vec::new() },
+            Some(subjects) => Self::About { subjects, lines: Vec::new(), repeats: 0 },
             None => Self::Last(VecDeque::new()),
         }
     }
@@ -114,13 +124,24 @@ impl Story {
                     lines.pop_front();
                 }
             }
-            Self::About { subjects, lines } => {
+            Self::About { subjects, lines, repeats } => {
                 let whole = whole.unwrap_or_default();
-                if subjects.meets(&Subjects::named_in(&line)) || subjects.meets(&Subjects::named_in(whole)) {
-                    let text = if whole.is_empty() { line } else { format!("{line}: {whole}") };
-                    let shown: String = text.chars().take(LONGEST).collect();
-                    lines.push(if shown.len() < text.len() { format!("{shown}...") } else { shown });
+                if !(subjects.meets(&Subjects::named_in(&line)) || subjects.meets(&Subjects::named_in(whole))) {
+                    return;
                 }
+                // Short ones say it all twice.
+                let text = if whole.is_empty() || line.ends_with(whole) { line } else { format!("{line}: {whole}") };
+                let shown: String = text.chars().take(LONGEST).collect();
+                let shown = if shown.len() < text.len() { format!("{shown}...") } else { shown };
+                if lines.last().is_some_and(|last| untimed(last) == untimed(&shown)) {
+                    *repeats += 1;
+                    return;
+                }
+                if *repeats > 0 {
+                    lines.push(format!("{:>12} ... {repeats} times again", ""));
+                    *repeats = 0;
+                }
+                lines.push(shown);
             }
         }
     }
@@ -155,6 +176,12 @@ mod tests {
         story.tell("node n4 Reserve".to_owned(), Some("Reserve(Reservation { job: JobId(7) })"));
         let text = story.text();
         assert_eq!(text.lines().count(), 3, "{text}");
+        for time in 5..8 {
+            story.tell(format!("{time} crew of job 7"), None);
+        }
+        story.tell("9 job 7 Ended".to_owned(), None);
+        let last: Vec<String> = story.text().lines().skip(3).map(|line| line.trim().to_owned()).collect();
+        assert_eq!(last, ["5 crew of job 7", "... 2 times again", "9 job 7 Ended"]);
         assert!(!text.contains("job 8"), "{text}");
     }
 
