@@ -40,17 +40,20 @@ fn launched(out: &[JobEffect]) -> Option<RequeuePolicy> {
     out.iter().find_map(|effect| if let JobEffect::Launch(order) = effect { Some(order.requeue) } else { None })
 }
 
+fn to_agents(out: &[JobEffect]) -> impl Iterator<Item = (&str, &ControllerToNode)> {
+    out.iter().filter_map(|effect| match effect {
+        JobEffect::ToAgent { node, frame } => Some((node.as_str(), &**frame)),
+        _ => None,
+    })
+}
+
 /// Which nodes are told of a change.
 fn told(out: &[JobEffect]) -> Vec<(&str, RequeuePolicy)> {
-    let to = |effect: &'_ JobEffect| match effect {
-        JobEffect::ToAgent { frame, .. } => match **frame {
-            ControllerToNode::SetRequeue { policy, .. } => Some(policy),
-            _ => None,
-        },
+    let set = |(node, frame)| match frame {
+        &ControllerToNode::SetRequeue { policy, .. } => Some((node, policy)),
         _ => None,
     };
-    let node = |effect| if let &JobEffect::ToAgent { ref node, .. } = effect { node.as_str() } else { "" };
-    out.iter().filter_map(|effect| Some((node(effect), to(effect)?))).collect()
+    to_agents(out).filter_map(set).collect()
 }
 
 fn answers(job: &mut Bench, node: &str, policy: RequeuePolicy) {
@@ -65,14 +68,11 @@ fn lost(job: &mut Bench, node: &str) -> Vec<JobEffect> {
 
 /// Sent to end: which run, where.
 fn ends(out: &[JobEffect]) -> Vec<(&str, Sluid)> {
-    let end = |effect| match effect {
-        &JobEffect::ToAgent { ref node, ref frame } => match **frame {
-            ControllerToNode::EndJob { sluid, .. } => Some((node.as_str(), sluid)),
-            _ => None,
-        },
+    let end = |(node, frame)| match frame {
+        &ControllerToNode::EndJob { sluid, .. } => Some((node, sluid)),
         _ => None,
     };
-    out.iter().filter_map(end).collect()
+    to_agents(out).filter_map(end).collect()
 }
 
 /// The delay after a requeue is over. What it waits for now, and whether a proposal finds it ready.
