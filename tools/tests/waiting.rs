@@ -427,3 +427,13 @@ fn outside_its_job_swait_goes_by_what_the_controller_says() {
     assert_eq!(told.code, Some(2), "{}", told.err);
     assert!(told.err.ends_with("swait: error: job 5609: the run is over\n"), "{}", told.err);
 }
+
+#[test]
+fn where_nobody_knows_of_a_run_a_dead_controller_is_said_at_once() {
+    let cluster = FakeCluster::dead();
+    for (args, code) in [(["swait", "5609"], 2), (["sattach", "5609.3"], 1)] {
+        let told = cluster.run(&args);
+        assert!(told.err.contains("Unable to contact slurm controller (connect failure)"), "{}", told.err);
+        assert_eq!(told.code, Some(code), "{}", told.err);
+    }
+}

@@ -170,6 +170,11 @@ impl Way {
         self.named.door.is_some()
     }
 
+    /// Somebody said that there is a run at its end: the environment, or the controller that gave the job its nodes.
+    pub fn is_promised(&self) -> bool {
+        self.is_short() || self.named.elsewhere.is_some() || matches!(self.cluster, Whose::Known(_))
+    }
+
     /// Takes it once. Each step on it may take `limit`.
     pub fn take(&mut self, limit: Duration) -> Answer<DoorClient> {
         if let Some(place) = &self.place {
@@ -200,6 +205,8 @@ impl Way {
         }
         match self.cluster().and_then(|cluster| self.locate(&cluster)) {
             Ok(place) => self.located(place, met, agents.is_some()),
+            // Busy, and there.
+            Err(error) if matches!(error.refusal(), Some(Refusal::RetryAfter { .. })) => Told::Word(Word::GoesOn),
             // Without `slurm.conf` there is nobody to be asked but those here.
             Err(error) if error.is_passing() || self.is_short() && matches!(error, ClusterError::Unknown(_)) => {
                 Told::Word(Word::Silence)

@@ -120,6 +120,10 @@ impl<'a> Search<'a> {
                 Told::Over(end) => return Err(NoWay::Over(end)),
                 Told::No(error) => return Err(NoWay::Failed(error)),
             };
+            // Nobody knows of a run at all.
+            if word == Word::Silence && !met && !self.way.is_promised() {
+                return Err(NoWay::Failed(error));
+            }
             let Some(pause) = self.away.again(word, Instant::now(), random()) else {
                 return Err(NoWay::Failed(error));
             };
