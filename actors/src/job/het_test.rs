@@ -180,7 +180,7 @@ fn what_was_prepared_is_granted_as_it_was_recorded() {
     leader.ended(JobState::Cancelled, 0);
     leader.released("n0");
     assert_eq!(leader.state(), JobState::Pending);
-    for word in [said_again.clone(), lost] {
+    for word in [said_again, lost] {
         built_anew(&mut leader);
         assert_eq!(told(&hears(&mut leader, word)), [granted.clone(), HetMessage::Back]);
     }

@@ -134,10 +134,10 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert_eq!(parse("--seed x").unwrap_err(), "--seed: \"x\" is not a number");
-        assert_eq!(parse("--seeds 3").unwrap_err(), "--seeds needs a value");
-        assert_eq!(parse("--seeds 3 1").unwrap_err(), "no seeds from 3 to 1");
-        assert_eq!(parse("--fresh 3").unwrap_err(), "--fresh needs --from SEED");
+        assert_eq!(parse("--seed x"), Err("--seed: \"x\" is not a number".to_owned()));
+        assert_eq!(parse("--seeds 3"), Err("--seeds needs a value".to_owned()));
+        assert_eq!(parse("--seeds 3 1"), Err("no seeds from 3 to 1".to_owned()));
+        assert_eq!(parse("--fresh 3"), Err("--fresh needs --from SEED".to_owned()));
         assert!(parse("--from 3").is_err() && parse("--long --hunt 3").is_err() && parse("--nonsense").is_err());
     }
 }
