@@ -50,34 +50,40 @@ fn a_cpu_that_two_jobs_have_is_noticed() {
     assert!(violation.what.contains("have a holder"), "{violation}");
 }
 
-/// Seeds in which something happens that broke rules once, small so that they are run each time: what has to have happened
-/// in it, and its story.
-const SCENARIOS: [(u64, &[&str], &str); 5] = [
+/// What has to happen in one world, since it broke rules once, and its story.
+const SCENARIOS: [(&[&str], &str); 6] = [
     (
-        3,
         &["run ended by a lease", "heterogeneous job queued again"],
         "nodes that lost the controller end what may run elsewhere, and heterogeneous jobs go back to the queue",
     ),
-    (5, &["run ended by a lease", "owner of a node failed"], "the same, and owners of nodes fail between"),
+    (&["run ended by a lease", "owner of a node failed"], "the same, and owners of nodes fail between"),
     (
-        6,
         &["owner of a job failed", "owner of a node failed", "heterogeneous job queued again"],
         "what owners had in hand is asked for again, what they were told and had to say is told and said again",
     ),
     (
-        2,
         &["run ended by its time limit", "step manager taken over", "heterogeneous job ended"],
         "step managers die and are taken over, and keep the limits all the same",
     ),
-    (1, &["controller restart", "heterogeneous job started"], "the controller dies, also while components are saved"),
+    (&["controller restart", "heterogeneous job started"], "the controller dies, also while components are saved"),
+    (
+        &["step manager killed amid a loss", "step manager taken over"],
+        "nodes are lost while a step manager asks around",
+    ),
 ];
 
+/// Worlds in which all of them are to have happened.
+const WORLDS: u64 = 40;
+
 #[test]
-fn scenarios_keep_their_stories_and_all_rules() {
-    for (seed, happens, story) in SCENARIOS {
+fn each_scenario_happens_and_all_rules_hold() {
+    let mut missing = SCENARIOS.to_vec();
+    for seed in 1..=WORLDS {
         let outcome = run(Setup { seed, jobs: 60, nodes: 8, events: 4_000 }).unwrap();
-        for what in happens {
-            assert!(outcome.counts.of(what) > 0, "seed {seed} is not about {what:?} any more: {story}");
+        missing.retain(|(happens, _)| !happens.iter().all(|what| outcome.counts.of(what) > 0));
+        if missing.is_empty() {
+            return;
         }
     }
+    panic!("not in {WORLDS} worlds: {missing:?}");
 }
