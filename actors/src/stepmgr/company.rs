@@ -447,10 +447,17 @@ impl Company {
     pub fn restart_manager(&mut self) {
         let facts = Arc::new(self.core.facts().clone());
         self.core = StepMgrCore::new(facts, self.config.clone(), Ledger::replay(self.journal.iter().cloned()));
-        // What was said over a broken link was said to the manager before, or by it.
+        // What was said over a broken link was said to the manager before, or by it. What it has said over the others arrives
+        // before the next one says anything, and is answered to nobody.
         for node in 0..self.nodes.len() {
             if self.nodes[node].away {
                 self.forget_words(node);
+            } else if node > 0 {
+                for word in self.channels.remove(&Channel::ToShepherd(node)).into_iter().flatten() {
+                    if let Delivery::Shepherd(node, input) = word {
+                        self.shepherd(node, input);
+                    }
+                }
             }
         }
         self.steps.clear();
