@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[allow(dead_code, reason = "shared with other tests")]
 mod fake_door;
 
 use fake_door::{Conversation, FakeCluster, Shown, views::job_view};
