@@ -107,9 +107,10 @@ impl Stage {
                 return Ok(());
             }
             let share = |done: u32, of: u32| (u64::from(done) * 100).checked_div(of.into()).unwrap_or(100);
-            let killed = share(kills, setup.kills).min(share(compounds, setup.compounds));
+            let (killed, compounded) = (share(kills, setup.kills), share(compounds, setup.compounds));
             let submitted = share(jobs, setup.jobs);
-            if now >= next_fault && killed <= submitted + LEAD {
+            // Compound faults need jobs, and these come as kills do: lacking ones hold neither up.
+            if now >= next_fault && killed.min(compounded) <= submitted + LEAD {
                 let under_way = self.clients.under_way();
                 self.injurer.strike(&mut self.site, &under_way, setup.late, &mut self.random)?;
                 next_fault = now + millis(BETWEEN_MS, &mut self.random);
