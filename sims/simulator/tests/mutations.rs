@@ -25,7 +25,7 @@ const fn first(mutation: Mutation) -> u64 {
         Mutation::ComponentsAreAcceptedOneByOne => 14,
         Mutation::DrainsAreForgotten => 10,
         Mutation::GraceIsForgotten => 11,
-        Mutation::LeasesAreForgotten => 5,
+        Mutation::LeasesAreForgotten => 18,
         Mutation::MemoryIsNotCounted => 42,
         Mutation::RunsAreToldToEndOnce => 4,
         Mutation::ShepherdsAreBegunAgain => 8,
