@@ -5,10 +5,6 @@
 
 mod support;
 
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use std::collections::BTreeMap;
 use support::{Cluster, field_of};
 
@@ -101,7 +97,7 @@ fn steps_that_end_while_the_controller_is_dead_are_all_reported_to_the_next_one(
     );
     let id = c.sh("sbatch job.sh").ok().job();
     assert_eq!(std::fs::read_to_string(&said).unwrap(), "queued\n");
-    kill(Pid::from_raw(c.pid_of("controller", None)), Signal::SIGKILL).unwrap();
+    c.kill(c.pid_of("controller", None));
     c.await_that("the job's steps ended", || c.read("job.out").contains("drained"));
     c.run("garrick", &[&["up"], UP].concat()).ok();
     c.await_state(&id, "COMPLETED");

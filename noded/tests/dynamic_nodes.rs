@@ -3,10 +3,6 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod support;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use std::{
     os::unix::fs::symlink,
     process::{Child, Stdio},
@@ -71,7 +67,7 @@ fn a_node_joins_works_outlives_the_controller_and_is_deleted() {
     c.script("job.sh", "#!/bin/bash\n#SBATCH -p fast -o job.out\necho up > said\nread x < go\necho $SLURMD_NODENAME\n");
     let job = c.sh("sbatch job.sh").ok().job();
     assert_eq!(std::fs::read_to_string(&said).unwrap(), "up\n");
-    kill(Pid::from_raw(c.pid_of("controller", None)), Signal::SIGKILL).unwrap();
+    c.kill(c.pid_of("controller", None));
     c.sh("garrick up").ok();
     c.await_that("d1 is back", || state(&c, "d1").as_deref() == Some("MIXED+DYNAMIC_NORM"));
     refused(&c.sh("scontrol delete nodename=d1"), &format!("Requested nodes are busy: d1 has jobs {job}"));

@@ -94,7 +94,7 @@ fn jobs_get_gpus_of_their_own_and_keep_them_over_a_restart_of_the_controller() {
     assert!(c.job_field(&ids[0], "AllocTRES").unwrap().ends_with(",gres/gpu=1"));
 
     let controller = c.pid_of("controller", None);
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(controller), nix::sys::signal::Signal::SIGKILL).unwrap();
+    c.kill(controller);
     let command_line = format!("/proc/{controller}/cmdline");
     c.await_that("the controller is gone", || std::fs::read(&command_line).map_or(true, |line| line.is_empty()));
     c.sh("garrick up").ok();
@@ -146,7 +146,7 @@ fn jobs_share_a_gpu_by_its_shards_also_over_a_restart_of_the_controller() {
     c.await_that("it waits", || c.job_field(&many, "Reason").as_deref() == Some("Resources"));
 
     let controller = c.pid_of("controller", None);
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(controller), nix::sys::signal::Signal::SIGKILL).unwrap();
+    c.kill(controller);
     let command_line = format!("/proc/{controller}/cmdline");
     c.await_that("the controller is gone", || std::fs::read(&command_line).map_or(true, |line| line.is_empty()));
     c.sh("garrick up").ok();

@@ -78,7 +78,7 @@ fn no_layer_gives_more_than_it_has_also_after_the_controller_was_killed() {
 
     let before = used(&c);
     let controller = c.pid_of("controller", None);
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(controller), nix::sys::signal::Signal::SIGKILL).unwrap();
+    c.kill(controller);
     let command_line = format!("/proc/{controller}/cmdline");
     c.await_that("the controller is gone", || std::fs::read(&command_line).map_or(true, |line| line.is_empty()));
     c.sh("garrick up").ok();

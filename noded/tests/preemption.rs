@@ -4,10 +4,6 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod support;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use support::{Cluster, children_of, field_of};
 
 const RULES: &str = "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n\
@@ -165,7 +161,7 @@ fn a_job_of_a_lower_tier_stands_still_for_one_of_a_higher_and_goes_on_after_it()
     assert_eq!((refused.code, refused.err.contains("Requested nodes are busy")), (1, true), "{refused:?}");
 
     // A controller that is restarted goes on with that.
-    kill(Pid::from_raw(c.pid_of("controller", None)), Signal::SIGKILL).unwrap();
+    c.kill(c.pid_of("controller", None));
     c.sh("garrick up").ok();
     c.await_state(&first, "RUNNING");
     assert_eq!(c.job_field(&low, "JobState").as_deref(), Some("SUSPENDED"));
@@ -244,7 +240,7 @@ fn two_jobs_on_the_same_cpus_take_turns() {
     has_turn(&c, &second, &first);
 
     // A controller that is restarted goes on with that.
-    kill(Pid::from_raw(c.pid_of("controller", None)), Signal::SIGKILL).unwrap();
+    c.kill(c.pid_of("controller", None));
     c.sh("garrick up").ok();
     has_turn(&c, &first, &second);
     has_turn(&c, &second, &first);

@@ -50,7 +50,7 @@ fn a_reservation_keeps_others_off_lets_its_own_in_and_outlasts_the_controller() 
     assert_eq!(c.job_field(&long, "Reservation").as_deref(), Some("class"));
 
     let controller = c.pid_of("controller", None);
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(controller), nix::sys::signal::Signal::SIGKILL).unwrap();
+    c.kill(controller);
     let command_line = format!("/proc/{controller}/cmdline");
     c.await_that("the controller is gone", || std::fs::read(&command_line).map_or(true, |line| line.is_empty()));
     c.sh("garrick up").ok();
@@ -195,7 +195,7 @@ fn reserved_cores_are_for_its_jobs_and_the_others_of_the_node_for_all() {
     assert!(c.sh("scontrol -o show reservation more").ok().out.contains(" NodeName=n1 CoreIDs=2 TRES=cpu=1 "));
 
     let controller = c.pid_of("controller", None);
-    nix::sys::signal::kill(nix::unistd::Pid::from_raw(controller), nix::sys::signal::Signal::SIGKILL).unwrap();
+    c.kill(controller);
     let command_line = format!("/proc/{controller}/cmdline");
     c.await_that("the controller is gone", || std::fs::read(&command_line).map_or(true, |line| line.is_empty()));
     c.sh("garrick up").ok();

@@ -81,7 +81,7 @@ fn a_restarted_controller_knows_its_jobs_and_takes_back_their_step_managers() {
     let waiting = c.run("sbatch", &["--hold", "-n1", "-o", "held.out", "--wrap", "echo held"]).ok().job();
     assert_eq!(std::fs::read_to_string(&said).unwrap(), "up\n");
     c.await_state(&id, "RUNNING");
-    kill(Pid::from_raw(c.pid_of("controller", None)), Signal::SIGKILL).unwrap();
+    c.kill(c.pid_of("controller", None));
     // The job ends while nobody listens.
     std::fs::write(&go, "x\n").unwrap();
     c.await_that("the job's output is complete", || c.read("job.out").contains("fine"));

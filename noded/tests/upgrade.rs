@@ -4,10 +4,6 @@
 #![allow(clippy::unwrap_used, missing_docs)]
 
 mod support;
-use nix::{
-    sys::signal::{Signal, kill},
-    unistd::Pid,
-};
 use std::{
     fs,
     os::unix::fs::MetadataExt,
@@ -38,7 +34,7 @@ fn file(path: PathBuf) -> u64 {
 
 /// Kills a daemon and starts what is missing, from the files that are there now.
 fn restart(c: &Cluster, role: &str, name: Option<&str>) -> i32 {
-    kill(Pid::from_raw(c.pid_of(role, name)), Signal::SIGKILL).unwrap();
+    c.kill(c.pid_of(role, name));
     c.run("garrick", &[&["up"], UP].concat()).ok();
     c.pid_of(role, name)
 }

@@ -113,6 +113,17 @@ impl Cluster {
         cluster
     }
 
+    /// Kills a process, and waits until it holds nothing any more: who takes its place finds its locks free.
+    #[track_caller]
+    pub fn kill(&self, pid: i32) {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
+        self.await_that("it is dead", || {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            // Behind the name, which may have anything in it.
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+        });
+    }
+
     /// Kills a node's daemon and all that runs there of a job, at once: to the others that is a machine that died.
     pub fn kill_node(&self, node: &str, job: &str) {
         let mut doomed = vec![self.pid_of("node", Some(node))];
