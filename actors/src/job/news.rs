@@ -11,7 +11,7 @@
 //! | `Fact` | who depends on the job, or is a singleton behind it | [`JobInput::Subscribe`]: by who waits, and for it by the supervisor of jobs when the other's owner is new |
 //! | `Fact` | the array, of a task with a record of its own | `Subscribe`: by the array; a task that is over says it again until that is noted, and is kept so long |
 //! | `Fact` that the end is noted, or that the other is not known | a task or a component that would be forgotten | `Subscribe`, each minute |
-//! | `End`, `Back`, `GiveWay` | a component, by its leader | `Subscribe`: by a component that is not over; and the leader says what holds as long as it is not over |
+//! | `End`, `Back`, `GiveWay`, `SetRequeue` | a component, by its leader | `Subscribe`: by a component that is not over; and the leader says what holds as long as it is not over |
 //! | `Started`, `Ended` | the leader, by a component | `Ask`: by a leader whose run goes on |
 //! | `Prepare` | a component, by its leader | nobody: the leader gives the attempt up, and the scheduler proposes the next |
 //! | `Declined` | the leader, by a component | the same |
