@@ -60,8 +60,9 @@ const COMPOUND_WEIGHTS: [(Compound, u32); 4] = [
     (Compound::KilledAgainLate, 150),
     (Compound::DaemonWhileAway, 300),
 ];
-/// So many of a thousand faults are compound ones.
+/// So many of a thousand faults are compound ones, and where these lag behind: often there is no run that they could be aimed at.
 const COMPOUND: u32 = 180;
+const COMPOUND_LAGGING: u32 = 600;
 /// A step daemon is stopped for so long while something else happens, milliseconds.
 const STOP_MEANWHILE_MS: (u32, u32) = (2_000, 9_000);
 /// What happens while one is stopped, so much later.
@@ -191,6 +192,15 @@ enum Undo {
     Empty(PathBuf),
 }
 
+/// What there is of compound faults.
+#[derive(Clone, Copy, Debug)]
+pub struct CompoundState {
+    /// They lag behind kills.
+    pub lag: bool,
+    /// There are jobs that last half a minute.
+    pub late: bool,
+}
+
 /// The second part of a compound fault.
 #[derive(Clone, Debug)]
 enum Second {
@@ -228,15 +238,15 @@ impl Injurer {
         let _ = writeln!(self.log, "{:9.3} {fault}: {what}", self.began.elapsed().as_secs_f64());
     }
 
-    /// One fault, or a compound one. `late`: there are jobs that last half a minute.
+    /// One fault, or a compound one, which is more likely where they lag.
     pub fn strike(
         &mut self,
         site: &mut Site,
         submissions: &[u32],
-        late: bool,
+        CompoundState { lag, late }: CompoundState,
         random: &mut Random,
     ) -> Result<Option<u32>, ClusterError> {
-        if !random.one_in_thousand(COMPOUND) {
+        if !random.one_in_thousand(if lag { COMPOUND_LAGGING } else { COMPOUND }) {
             return self.strike_once(site, submissions, random);
         }
         match drawn(&COMPOUND_WEIGHTS, random) {

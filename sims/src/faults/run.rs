@@ -3,7 +3,7 @@
 use super::{
     FaultsError, Setup,
     clients::Clients,
-    injury::Injurer,
+    injury::{CompoundState, Injurer},
     leftovers, records,
     report::Report,
     site::Site,
@@ -112,7 +112,8 @@ impl Stage {
             // Compound faults need jobs, and these come as kills do: lacking ones hold neither up.
             if now >= next_fault && killed.min(compounded) <= submitted + LEAD {
                 let under_way = self.clients.under_way();
-                self.injurer.strike(&mut self.site, &under_way, setup.late, &mut self.random)?;
+                let compound = CompoundState { lag: compounded < killed, late: setup.late };
+                self.injurer.strike(&mut self.site, &under_way, compound, &mut self.random)?;
                 next_fault = now + millis(BETWEEN_MS, &mut self.random);
             }
             let room = self.clients.live + self.clients.under_way().len() < LIVE_PER_NODE * setup.nodes as usize;
