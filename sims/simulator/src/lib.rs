@@ -92,13 +92,23 @@ impl Setup {
 
     /// With sizes from the seed too: 4 to 200 nodes and 20 to 1,000 jobs, small ones more often.
     pub fn fresh(seed: u64) -> Self {
+        Self::sized(seed, (6, 200), (6, 1_000))
+    }
+
+    /// The same with at most 32 nodes and 160 jobs: a world takes seconds also where nothing is optimised.
+    pub fn fresh_and_quick(seed: u64) -> Self {
+        Self::sized(seed, (3, 32), (3, 160))
+    }
+
+    /// Nodes from 4 and jobs from 20 on, doubled up to so many times, and at most so many.
+    fn sized(seed: u64, nodes: (u32, u32), jobs: (u32, u32)) -> Self {
         // Apart from what the world draws.
         let mut random = Random::new(seed.rotate_left(32) ^ 0x5eed);
-        let mut sized = |least: u32, doublings: u32| {
+        let mut size = |least: u32, (doublings, most): (u32, u32)| {
             let doubled = least << random.between(0, doublings - 1);
-            random.between(doubled, 2 * doubled)
+            random.between(doubled, 2 * doubled).min(most)
         };
-        let (nodes, jobs) = (sized(4, 6).min(200), sized(20, 6).min(1_000));
+        let (nodes, jobs) = (size(4, nodes), size(20, jobs));
         Self { seed, jobs, nodes, events: u64::from(jobs) * 48 }
     }
 

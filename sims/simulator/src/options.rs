@@ -80,7 +80,7 @@ impl Said {
             (Some((from, to)), None, None) => Err(format!("no seeds from {from} to {to}").into()),
             (None, Some(count), None) => {
                 let from = self.from.ok_or("--fresh needs --from SEED")?;
-                Ok(What::These((0..count).map(|n| sized(Setup::fresh(from.wrapping_add(n)))).collect()))
+                Ok(What::These((0..count).map(|n| sized(Setup::fresh_and_quick(from.wrapping_add(n)))).collect()))
             }
             (None, None, Some(secs)) => Ok(What::Hunt { secs, from: self.from.unwrap_or_else(now) }),
             _ => Err("one of --short, --long, --seeds, --seed, --fresh and --hunt is needed".into()),
@@ -129,7 +129,7 @@ mod tests {
     fn a_commit_names_fresh_worlds() {
         let asked = parse("--fresh 2 --from 5747f7c6f21a9d6cbff7476f1d5a249ebf2fe224");
         let first = 0x5747_f7c6_f21a;
-        assert_eq!(asked, Ok(What::These(vec![Setup::fresh(first), Setup::fresh(first + 1)])));
+        assert_eq!(asked, Ok(What::These(vec![Setup::fresh_and_quick(first), Setup::fresh_and_quick(first + 1)])));
     }
 
     #[test]
