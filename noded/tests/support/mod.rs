@@ -118,7 +118,7 @@ impl Cluster {
     pub fn kill(&self, pid: i32) {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
         self.await_that("it is dead", || {
-            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
             // Behind the name, which may have anything in it.
             stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
         });
