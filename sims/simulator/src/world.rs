@@ -614,8 +614,9 @@ impl World {
         };
         let run = self.ledger.jobs.get(&job).and_then(|note| note.run).filter(|run| self.timed_out.contains(run));
         // What somebody had asked for before is recorded, where its step manager's word does not arrive any more.
-        let asked =
-            self.jobs.get(&job).and_then(|core| core.record().phase.run()).is_some_and(|run| run.ending.is_some());
+        // The job's owner may be further already: it is queued again in the same turn.
+        let before = self.replayed.jobs.get(&job).and_then(|record| record.phase.run());
+        let asked = before.is_some_and(|run| run.ending.is_some());
         if let Some(run) = run.filter(|_| by_itself && !asked) {
             let what =
                 format!("run {run} of job {} was ended by its time limit and is recorded as {:?}", job.0, end.state);
