@@ -321,7 +321,8 @@ fn step_has_one_true_end(case: &Case<'_>, step: &StepRef, record: &StepRecord, c
             let serial = case.witness.runs.get(&step.sluid).map(|r| r.serial);
             // An order that died with a shepherd: nobody but its `srun` could give it again.
             let order_lost = *cause == StepEnd::ExitUnknown && faults.stepds > 0 && !record.accepted;
-            if excused(case, cause, serial, faults) || order_lost {
+            let half_begun = *cause == StepEnd::ExitUnknown && faults.stepds > 0 && began_on_some_nodes(case, seen);
+            if excused(case, cause, serial, faults) || order_lost || half_begun {
                 *verdict.other_ends.entry(format!("{:?}: {cause:?}", end.state)).or_default() += 1;
             } else {
                 verdict
@@ -329,6 +330,15 @@ fn step_has_one_true_end(case: &Case<'_>, step: &StepRef, record: &StepRecord, c
             }
         }
     }
+}
+
+/// Some of its tasks began and some did not: the order to one of its nodes died with the shepherd there, and what ran may not run
+/// again.
+fn began_on_some_nodes(case: &Case<'_>, seen: Option<&StepSeen>) -> bool {
+    seen.is_some_and(|seen| {
+        let plan = case.plans.get(&seen.serial);
+        plan.is_some_and(|plan| seen.tasks.len() < plan.tasks_of(seen.index) as usize)
+    })
 }
 
 fn state_of(exit: ExitStatus) -> StepState {
