@@ -423,21 +423,22 @@ impl World {
     }
 
     /// The jobs that wait for more than all machines could give that are not gone for good, if nobody else had anything of
-    /// them: as the scheduler judges it.
-    fn never_fit(&self) -> BTreeSet<JobId> {
+    /// them: as the scheduler judges it. No machine goes any more when this is asked: one that fits will.
+    fn never_fit(&mut self) -> BTreeSet<JobId> {
         let waiting = self.jobs.values().filter(|core| matches!(core.record().phase, Phase::Pending));
         let views = waiting.map(|core| Arc::new(core.view(self.clock())));
         let mut together: BTreeMap<JobId, Vec<Arc<JobView>>> = BTreeMap::new();
         for view in views.filter(|view| view.eligible) {
             let leader = view.spec.het.map_or(view.id, |(leader, _)| leader);
-            together.entry(leader).or_default().push(view);
+            if !self.fit.contains(&leader) {
+                together.entry(leader).or_default().push(view);
+            }
         }
+        together.retain(|_, jobs| jobs.len() as u32 >= jobs[0].spec.het_size);
         let idle = self.idle_machines_that_are_left();
-        let never = together.into_values().filter(|jobs| {
-            let whole = jobs.len() as u32 >= jobs[0].spec.het_size;
-            whole && !self.would_start(jobs, &idle)
-        });
-        never.flatten().map(|view| view.id).collect()
+        let (fit, never): (Vec<_>, Vec<_>) = together.into_iter().partition(|(_, jobs)| self.would_start(jobs, &idle));
+        self.fit.extend(fit.into_iter().map(|(leader, _)| leader));
+        never.into_iter().flat_map(|(_, jobs)| jobs).map(|view| view.id).collect()
     }
 
     /// All nodes, idle; those that are gone for good are DOWN.

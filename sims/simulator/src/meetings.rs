@@ -55,10 +55,10 @@ pub const FAULTS: &[&str] = &[
     "resume",
 ];
 
-/// Cells of the table that can have nothing in them: what a step manager is killed amid has steps over several nodes.
+/// May that cell of the table be filled? A step manager is killed amid a loss where its run has several nodes, and jobs that share
+/// CPUs ask for one.
 pub fn can_meet(fault: &str, kind: &str) -> bool {
-    // Of runs over several nodes with steps alone, and not of those that share CPUs, which ask for one.
-    !(fault == "step manager killed amid a loss" && matches!(kind, "gang"))
+    !(fault == "step manager killed amid a loss" && kind == "gang")
 }
 
 impl World {

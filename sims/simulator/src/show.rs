@@ -14,8 +14,9 @@ const LEAST_MET: u64 = 20;
 /// Lines of a long story that are printed, from its beginning and from its end.
 const FIRST_LINES: usize = 120;
 const LAST_LINES: usize = 280;
-/// A violation that names more jobs or nodes than that is about nobody in particular.
-const MOST_NAMED: usize = 6;
+/// A violation that names more nodes than that is about none in particular; where it names jobs too, they are what it is about.
+const MOST_NODES: usize = 6;
+const MOST_NODES_BESIDE_JOBS: usize = 2;
 
 type Done = Result<(), Box<dyn Error>>;
 
@@ -90,7 +91,8 @@ pub fn story(out: &mut impl Write, setup: Setup, about: &Subjects) -> Result<u32
 /// A broken rule with all that touched those it names, from their beginning.
 pub fn whole_story(out: &mut impl Write, setup: Setup, violation: &Violation) -> Done {
     let mut about = Subjects::named_in(&violation.what);
-    if about.nodes.len() > MOST_NAMED || (!about.jobs.is_empty() && about.nodes.len() > 2) {
+    let most = if about.jobs.is_empty() { MOST_NODES } else { MOST_NODES_BESIDE_JOBS };
+    if about.nodes.len() > most {
         about.nodes.clear();
     }
     writeln!(out, "rule {}: {}", violation.rule, violation.what)?;

@@ -175,6 +175,8 @@ pub struct World {
     pub(super) config: Config,
     pub(super) partitions: Vec<Arc<PartitionView>>,
     pub(super) feasibility: Feasibility,
+    /// Jobs, or leaders of their components, of which it is known that what is left of the machines could hold them.
+    pub(super) fit: BTreeSet<JobId>,
     /// Reservations, those that are over too.
     pub(super) reservations: Vec<Arc<Reservation>>,
     /// Who has how many licenses.
@@ -273,6 +275,7 @@ impl World {
             config,
             partitions,
             feasibility,
+            fit: BTreeSet::new(),
             reservations: some_reservations(BEGIN, setup.nodes.max(2)),
             licenses: LicenseAccount::default(),
             jobs: BTreeMap::new(),
