@@ -204,8 +204,11 @@ pub(super) fn counted_now(config: &Config, record: &JobRecord) -> Option<License
     Some(config.hres.recount(record.spec.licenses.as_deref(), &nodes, given))
 }
 
-/// What jobs' records say of each node.
-fn holds_by_node<'r>(config: &Config, records: impl Iterator<Item = &'r JobRecord>) -> BTreeMap<String, Vec<KeptHold>> {
+/// What jobs' records say of each node, by its name: owners of nodes begin with that.
+pub fn holds_by_node<'r>(
+    config: &Config,
+    records: impl Iterator<Item = &'r JobRecord>,
+) -> BTreeMap<String, Vec<KeptHold>> {
     let mut holds: BTreeMap<String, Vec<KeptHold>> = BTreeMap::new();
     for record in records {
         for held in record.holds() {

@@ -20,19 +20,18 @@ use garrick_actors::{
         ending::end_lost,
         het::HetMessage,
         messages::{JobEffect, JobInput},
-        record::{JobRecord, RecordHold},
+        record::JobRecord,
         state::JobEvent,
     },
     license::account::LicenseAccount,
     node::{
         core::NodeCore,
-        messages::{KeptHold, NodeEffect, NodeInput, NodeNotice, NodeSite, ReturnToService},
+        messages::{NodeEffect, NodeInput, NodeNotice, NodeSite, ReturnToService},
     },
     scheduler::{
         facts::ClusterView,
         licenses::LicenseFacts,
         plan::plan,
-        request::NodeUse,
         shell::{partition_facts, policy},
         turns::turns,
     },
@@ -46,7 +45,6 @@ use garrick_model::{
     refusal::Refusal,
     spec::JobSpec,
     time::Timestamp,
-    view::NodeHold,
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -95,9 +93,10 @@ impl World {
             epoch: self.epoch,
             ..NodeSite::default()
         });
+        let mut holds = setup::holds_by_node(&self.config, replayed.jobs.values());
         for node in 0..self.config.nodes.len() {
             let settings = self.as_owner_has(setup::node_settings(&self.config.nodes[node]));
-            let holds: Vec<KeptHold> = replayed.jobs.values().flat_map(|r| self.kept(r, &settings.name)).collect();
+            let holds = holds.remove(&settings.name).unwrap_or_default();
             let saved = replayed.nodes.get(&settings.name).cloned();
             self.nodes.push(NodeCore::new(self.clock(), settings, Arc::clone(&site), saved, holds));
             self.held_at_drain[node] = self.nodes[node].saved().drain.then(|| self.holds_of(node));
@@ -236,35 +235,6 @@ impl World {
         }
     }
 
-    fn kept(&self, record: &JobRecord, node: &str) -> Vec<KeptHold> {
-        let holds = record.holds();
-        let here = holds.iter().filter(|held| held.node.name == node);
-        let hold = |held: &RecordHold<'_>| {
-            let partition = self.partitions.iter().find(|p| p.config.name == held.partition)?;
-            let facts = partition_facts(partition, self.config.nodes.len());
-            let usage = if held.exclusive {
-                NodeUse::Whole
-            } else {
-                NodeUse::of(record.spec.sharing, &facts, policy(&self.config).unit)
-            };
-            let hold = NodeHold {
-                job: record.id,
-                sluid: held.sluid,
-                uid: record.owner.uid,
-                share: held.node.share.clone(),
-                sharing: usage.sharing(),
-                mcs_label: record.spec.mcs_label.clone(),
-                partition: Some(held.partition.to_owned()),
-                expected_end: held.expected_end,
-                completing: held.completing,
-                kept: held.kept,
-                parked: held.parked,
-            };
-            Some(KeptHold { hold, most_holders: usage.most_holders(), caps: facts.caps.of(usage) })
-        };
-        here.filter_map(hold).collect()
-    }
-
     /// Judged by the same rules as the controller's front, without ids.
     pub(super) fn admitted(&mut self, uid: u32, spec: JobSpec) -> Result<JobRecord, Refusal> {
         let name = format!("user{uid}");
@@ -273,7 +243,7 @@ impl World {
         let submitter = Submitter { caller: &caller, user: Some(user), group: Some(name), admin: false };
         let jobs = &self.jobs;
         let known_job = |job: JobId| jobs.contains_key(&job).then(Vec::new);
-        let clock = Timestamp(self.now.0 + self.clock_ahead_ms);
+        let clock = self.clock();
         let mut rules = Rules {
             config: &self.config,
             partitions: &self.partitions,
