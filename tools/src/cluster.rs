@@ -111,6 +111,7 @@ pub fn refusal_details(refusal: &Refusal) -> Vec<String> {
         Refusal::NodeConfigUnavailable { detail: Some(detail) } | Refusal::StepImpossible { detail } => {
             vec![detail.clone()]
         }
+        Refusal::InvalidUser(what) if what.contains(' ') => vec![what.clone()],
         Refusal::InvalidFeature(name) => vec![format!("invalid feature specified: {name}")],
         _ => Vec::new(),
     }
@@ -148,16 +149,17 @@ impl Cluster {
             ClusterError::Unknown(first.unwrap_or_else(|| format!("{} cannot be used", chosen.path.display())))
         })?;
         let uid = nix::unistd::geteuid().as_raw();
+        let slurm_uid = user_id(&config.slurm_user);
         let mut run_folders = Vec::new();
         for home in homes(&chosen.path, env::var_os(env_vars::GARRICK_HOME).map(PathBuf::from)) {
-            for folder in config.run_dirs(uid, Some(&home)) {
+            for folder in config.run_dirs(uid, slurm_uid, Some(&home)) {
                 if !run_folders.contains(&folder) {
                     run_folders.push(folder);
                 }
             }
         }
         let mut trusted = vec![0, uid];
-        trusted.extend(user_id(&config.slurm_user));
+        trusted.extend(slurm_uid);
         Ok(Self { config, run_folders, trusted })
     }
 
@@ -181,10 +183,21 @@ impl Cluster {
         &self.trusted
     }
 
+    /// Where doors of this cluster can be, were it the embedded one of that home.
+    pub fn run_dirs(&self, home: &Path) -> Vec<PathBuf> {
+        let uid = nix::unistd::geteuid().as_raw();
+        self.config.run_dirs(uid, user_id(&self.config.slurm_user), Some(home))
+    }
+
     /// Connects to the first door that a daemon of this cluster serves. `program` is the command's name.
     pub fn connect(&self, program: &str) -> Answer<Daemon> {
-        let mut tried = Vec::new();
+        let (mut tried, mut down) = (Vec::new(), false);
         for door in self.doors() {
+            let of_controller = door.file_name().is_some_and(|name| name == doors::CONTROLLER);
+            // This is the controller's host and it is down: the node daemons here could only wait for it too.
+            if down && !of_controller {
+                break;
+            }
             let link = LinkKind::CommandToDaemon;
             match DoorClient::connect(&door, link, &greeting(program), Some(ANSWER_TIMEOUT)) {
                 Ok(client) if self.trusted.contains(&client.peer().uid) => return Ok(Daemon { client }),
@@ -192,16 +205,18 @@ impl Cluster {
                     tried.push(format!("{} belongs to uid {}, not trusted", door.display(), client.peer().uid))
                 }
                 Err(error) => {
-                    let absent = error.is_absent();
+                    down |= of_controller && error.is_absent() && self.is_left_by_trusted(&door);
                     tried.push(error.to_string());
-                    // This is the controller's host and it is down: the node daemons here could only wait for it too.
-                    if absent && door.file_name().is_some_and(|n| n == doors::CONTROLLER) {
-                        break;
-                    }
                 }
             }
         }
         Err(ClusterError::NoDaemon { conf: self.conf().to_owned(), tried })
+    }
+
+    /// The socket of a door is of somebody who is believed: others may make what looks like a controller that is down.
+    fn is_left_by_trusted(&self, door: &Path) -> bool {
+        use std::os::unix::fs::MetadataExt as _;
+        fs::symlink_metadata(door).is_ok_and(|found| self.trusted.contains(&found.uid()))
     }
 
     /// Asks once, on a connection of its own. A refusal is an error.
@@ -225,9 +240,9 @@ impl Cluster {
         Err(ClusterError::NoDaemon { conf: self.conf().to_owned(), tried })
     }
 
-    /// The doors on this host, in the order in which they are tried.
+    /// The doors on this host, in the order in which they are tried: a controller's before those that pass requests on.
     pub fn doors(&self) -> Vec<PathBuf> {
-        let mut doors = Vec::new();
+        let mut doors: Vec<PathBuf> = Vec::new();
         for folder in &self.run_folders {
             let Ok(entries) = fs::read_dir(folder) else { continue };
             let mut names: Vec<String> = entries
@@ -235,9 +250,10 @@ impl Cluster {
                 .filter_map(|e| e.file_name().into_string().ok())
                 .filter(|n| doors::is_of_daemon(n))
                 .collect();
-            names.sort_by_key(|name| (name != doors::CONTROLLER, name.clone()));
+            names.sort();
             doors.extend(names.into_iter().map(|name| folder.join(name)));
         }
+        doors.sort_by_key(|door| door.file_name().is_none_or(|name| name != doors::CONTROLLER));
         doors
     }
 }

@@ -106,6 +106,12 @@ impl Rules<'_> {
             let what = format!("it has {size} bytes, and this cluster takes {most} (max_script_size)");
             return Err(Refusal::InvalidScript(what));
         }
+        if !self.config.runs_jobs_of(by.caller.uid, by.user.as_ref().map(|user| user.name.as_str())) {
+            let user = by.user.as_ref().map_or_else(|| by.caller.uid.to_string(), |user| user.name.clone());
+            let what =
+                format!("this cluster runs jobs of {} only, not of {user} (SlurmdUser)", self.config.slurmd_user);
+            return Err(Refusal::InvalidUser(what));
+        }
         if spec.expedite && !self.config.expedited_requeue() {
             return Err(Refusal::ExpediteDisabled);
         }

@@ -43,6 +43,8 @@ pub struct AgentConfig {
     pub lease: Option<Duration>,
     /// `JobRequeue`, for runs that a controller of an earlier version launches: it does not say which of them it may start again.
     pub requeue: bool,
+    /// The one user whose jobs this daemon can run; `None`: it is root's and can become anybody.
+    pub only_uid: Option<u32>,
     /// What it says of itself, where `slurm.conf` need not have it.
     pub joining: Option<Box<Joining>>,
 }

@@ -104,6 +104,10 @@ struct Bench {
 
 impl Bench {
     fn new(found: Vec<FoundRun>) -> (Self, Vec<AgentEffect>) {
+        Self::with_user(found, None)
+    }
+
+    fn with_user(found: Vec<FoundRun>, only_uid: Option<u32>) -> (Self, Vec<AgentEffect>) {
         let config = AgentConfig {
             node: "n1".into(),
             incarnation: 9,
@@ -113,6 +117,7 @@ impl Bench {
             query_limit: Duration::from_secs(5),
             lease: None,
             requeue: true,
+            only_uid,
             joining: None,
         };
         let mut b = Self { core: NodeAgentCore::new(config), now: Timestamp(5) };
@@ -239,6 +244,24 @@ fn an_order_with_a_bad_credential_or_for_another_node_starts_nothing() {
     assert!(matches!(e[..], [AgentEffect::Log { warning: true, .. }]));
     let e = b.tell(AgentInput::StartJob(order(&["n2", "n1"])));
     assert!(matches!(reports(&e)[..], [(1, AgentReport::JobLaunchFailed { drain_node: false, .. })]));
+}
+
+#[test]
+fn a_daemon_of_an_ordinary_user_starts_jobs_of_that_user_alone() {
+    let uid = order(&["n1"]).credential.unwrap().uid;
+    let begun = |own: u32| {
+        let (mut b, _) = Bench::with_user(vec![], Some(own));
+        b.welcome(&[]);
+        b.tell(AgentInput::StartJob(order(&["n1"])))
+    };
+    assert!(matches!(begun(uid)[..], [AgentEffect::Prepare { .. }]));
+    let e = begun(uid + 1);
+    match &reports(&e)[..] {
+        [(1, AgentReport::JobLaunchFailed { drain_node: false, detail, .. })] => {
+            assert!(detail.contains("cannot start a job of"), "{detail}");
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[test]

@@ -37,7 +37,14 @@ impl NodeAgentCore {
         self.runs.insert(key, run);
     }
 
+    /// May a run of that job begin here? Its user has to be one that this daemon can become.
     fn check_place(&self, credential: &JobCredential, batch_host: bool) -> Result<(), String> {
+        if let Some(own) = self.config.only_uid.filter(|own| *own != credential.uid) {
+            return Err(format!(
+                "node {} runs as uid {own} and cannot start a job of {} (uid {})",
+                self.config.node, credential.user, credential.uid
+            ));
+        }
         let place = credential.nodes.iter().position(|n| n.name == self.config.node);
         match place {
             None => Err(format!("the credential of job {} does not name node {}", credential.job, self.config.node)),

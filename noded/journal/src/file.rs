@@ -8,6 +8,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use std::{
     fs::{File, OpenOptions},
     io::{BufReader, Write},
+    os::unix::fs::OpenOptionsExt as _,
     path::Path,
 };
 
@@ -43,6 +44,7 @@ pub fn open_each<T: DeserializeOwned, E: From<JournalError>>(
         .append(true)
         .create(true)
         .truncate(false)
+        .mode(0o600)
         .open(path)
         .map_err(|e| JournalError::io("open", path, &e))?;
     let length = file.metadata().map_err(|e| JournalError::io("read", path, &e))?.len();
@@ -85,7 +87,8 @@ fn write_fresh<T: Serialize>(
     fresh: &Path,
     records: impl IntoIterator<Item = T>,
 ) -> Result<u64, JournalError> {
-    let mut file = File::create(fresh).map_err(|e| JournalError::io("create", fresh, &e))?;
+    let created = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(fresh);
+    let mut file = created.map_err(|e| JournalError::io("create", fresh, &e))?;
     let mut bytes = form::header().to_vec();
     let mut length = 0;
     for record in records {

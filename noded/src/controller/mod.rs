@@ -11,3 +11,4 @@ pub mod host;
 pub mod links;
 pub mod ports;
 pub mod start;
+pub mod tenure;

@@ -6,10 +6,14 @@ use crate::{
         host::ThisProcess,
         links,
         ports::{JournalFile, Signer, Users},
+        tenure::{Fence, Tenure, TenureError},
     },
     daemon::{guests::Guests, options::Options, place::Cluster, reset_key},
     journal::{self, Fold, JournalError, JournalWriter, Shortener, series},
-    kernel::inventory,
+    kernel::{
+        files::{self, FileError},
+        inventory,
+    },
 };
 use garrick_actors::controller::{
     env::Env,
@@ -27,6 +31,7 @@ use garrick_transport::{
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 use tokio::sync::watch;
 
@@ -41,6 +46,9 @@ pub enum ControllerStartError {
         /// Why not.
         cause: std::io::Error,
     },
+    /// A file or folder.
+    #[error(transparent)]
+    File(#[from] FileError),
     /// CA, certificates, keys.
     #[error("the cluster's identity: {0}")]
     Identity(#[from] IdentityError),
@@ -55,6 +63,9 @@ pub enum ControllerStartError {
         /// What.
         cause: ReplayError,
     },
+    /// Another controller has its state.
+    #[error("{0}")]
+    Tenure(#[from] TenureError),
     /// Its thread.
     #[error("the journal's thread: {0}")]
     Thread(std::io::Error),
@@ -69,6 +80,7 @@ pub enum ControllerStartError {
 /// A controller at work.
 pub struct RunningController {
     process: Arc<ThisProcess>,
+    _tenure: Tenure,
     /// Its front.
     pub front: Address<ControllerMsg>,
 }
@@ -89,8 +101,21 @@ struct Keys {
 
 fn state_folder(cluster: &Cluster) -> Result<PathBuf, ControllerStartError> {
     let state = cluster.config.state_save_location.clone();
-    std::fs::create_dir_all(&state).map_err(|cause| ControllerStartError::Folder { path: state.clone(), cause })?;
+    // Not a folder that others use too: slurm.conf's default is /var/spool.
+    let corrected = if state.exists() && !series::path(&state).exists() { false } else { own_state(&state)? };
+    if corrected {
+        tracing::warn!(state = %state.display(), "others could read the controller's state: closed");
+    }
     Ok(state)
+}
+
+/// The folder is this process's alone, with what an older version left in it.
+fn own_state(state: &Path) -> Result<bool, ControllerStartError> {
+    let mut corrected = if state == Path::new("/var/spool") { false } else { files::keep_folder(state, 0o700)? };
+    for file in series::files(state)? {
+        corrected |= files::keep_private(&file)?;
+    }
+    Ok(corrected)
 }
 
 fn host_name() -> String {
@@ -177,6 +202,7 @@ const SNAPSHOT_FLOOR: u64 = 32 << 20;
 fn open_journal(
     cluster: &Cluster,
     options: &Options,
+    tenure: &Tenure,
 ) -> Result<(JournalWriter<ControllerEvent>, Replayed), ControllerStartError> {
     let folder = state_folder(cluster)?;
     let path = series::path(&folder);
@@ -187,6 +213,11 @@ fn open_journal(
         && let Some(kept) = put_aside("journal.discarded")?
     {
         tracing::warn!(kept = %kept.display(), "started with -c: saved jobs and node states were put aside");
+    }
+    if tenure.after_another_host
+        && let Err(why) = series::leave_behind::<Replayed>(&folder)
+    {
+        tracing::warn!(why, "another host's controller was here last, and could still append to the journal");
     }
     let mut replayed = Replayed::default();
     let opened = if options.ignore_errors {
@@ -218,9 +249,22 @@ fn open_journal(
         tracing::warn!(bytes = opened.torn_bytes, file = %path.display(), "a torn last record was cut off the journal");
     }
     let shortener = Shortener::new::<Replayed>(&folder, SNAPSHOT_FLOOR, &opened);
+    let fence = tenure.fence();
     let (writer, _thread) =
-        JournalWriter::start(&path, opened.file, Some(shortener)).map_err(ControllerStartError::Thread)?;
+        JournalWriter::start_fenced(&path, opened.file, Some(shortener), Box::new(move || end_if_fenced(&fence)))
+            .map_err(ControllerStartError::Thread)?;
     Ok((writer, replayed))
+}
+
+/// How often a controller that has nothing to write looks whether its folder is still its own.
+const FENCE_PAUSE: Duration = Duration::from_secs(1);
+
+/// Ends this process where another one has its state: nothing that it would say from now on holds.
+fn end_if_fenced(fence: &Fence) -> Result<(), String> {
+    fence.passed().inspect_err(|why| {
+        tracing::error!("{why}: ending");
+        std::process::exit(1);
+    })
 }
 
 fn unread(cause: Unread, path: &Path) -> ControllerStartError {
@@ -237,8 +281,15 @@ pub async fn start(
     system: &System,
     exit: watch::Sender<bool>,
 ) -> Result<RunningController, ControllerStartError> {
+    let tenure = Tenure::take(&state_folder(cluster)?, &host_name())?;
     let keys = keys(cluster)?;
-    let (writer, replayed) = open_journal(cluster, options)?;
+    let (writer, replayed) = open_journal(cluster, options, &tenure)?;
+    let fence = tenure.fence();
+    actix_rt::spawn(async move {
+        while end_if_fenced(&fence).is_ok() {
+            tokio::time::sleep(FENCE_PAUSE).await;
+        }
+    });
     let actors: Arc<OnceLock<Arc<Env>>> = Arc::default();
     let known = Arc::clone(&actors);
     let mut join = JoinServer::new(Arc::clone(&keys.authority))?.with_names(move |name| match known.get() {
@@ -296,5 +347,5 @@ pub async fn start(
         door = %door_path.display(),
         "the controller serves"
     );
-    Ok(RunningController { process, front })
+    Ok(RunningController { process, _tenure: tenure, front })
 }

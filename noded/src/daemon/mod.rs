@@ -7,3 +7,4 @@ pub mod place;
 pub mod programs;
 pub mod reset_key;
 pub mod serve;
+pub mod slurm_user;

@@ -19,6 +19,8 @@ pub struct Cluster {
     pub id: String,
     /// Folder of the doors.
     pub doors: PathBuf,
+    /// `SlurmUser`; `None`: there is no such user here.
+    pub slurm_uid: Option<u32>,
     /// Set for an embedded cluster.
     pub home: Option<PathBuf>,
     /// `-v`, counted.
@@ -33,13 +35,32 @@ impl Cluster {
     /// From a configuration that was read.
     pub fn new(config: Config, home: Option<PathBuf>, verbosity: u8, log: Option<PathBuf>, foreground: bool) -> Self {
         let id = config.cluster_id();
-        let doors = config.run_dir(users::effective_uid(), home.as_deref());
-        Self { config: Arc::new(config), id, doors, home, verbosity, log, foreground }
+        let slurm_uid = users::by_name_or_uid(&config.slurm_user).ok().map(|account| account.uid);
+        let doors = run_folder(&config, slurm_uid, home.as_deref());
+        Self { config: Arc::new(config), id, doors, slurm_uid, home, verbosity, log, foreground }
     }
 
-    /// The controller's door, on its host.
+    /// Where this process serves the controller's door.
     pub fn controller_door(&self) -> PathBuf {
         self.doors.join(doors::CONTROLLER)
+    }
+
+    /// Where the controller's door can be on this host, whoever serves it.
+    pub fn controller_doors(&self) -> Vec<PathBuf> {
+        let mut folders = vec![self.doors.clone()];
+        folders.extend(self.config.run_dirs(users::effective_uid(), self.slurm_uid, self.home.as_deref()));
+        let mut doors: Vec<PathBuf> = Vec::new();
+        for door in folders.into_iter().map(|folder| folder.join(doors::CONTROLLER)) {
+            if !doors.contains(&door) {
+                doors.push(door);
+            }
+        }
+        doors
+    }
+
+    /// Whose doors are believed: those of root, of this process's user, of `SlurmUser`.
+    pub fn believed(&self) -> Vec<u32> {
+        [Some(0), Some(users::effective_uid()), self.slurm_uid].into_iter().flatten().collect()
     }
 
     /// This is a host that a `SlurmctldHost` names.
@@ -99,5 +120,15 @@ impl Cluster {
             Some(node) => self.node_path(&self.config.slurmd_pid_file, &node.name),
             None => PathBuf::from(&self.config.slurmctld_pid_file),
         }
+    }
+}
+
+/// The folder in which this process's doors are. SlurmUser's is the one in `/run` where somebody made it.
+fn run_folder(config: &Config, slurm_uid: Option<u32>, home: Option<&Path>) -> PathBuf {
+    let own = users::effective_uid();
+    let made = config.slurm_user_run().filter(|_| own != 0 && Some(own) == slurm_uid && home.is_none());
+    match made.filter(|folder| nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK).is_ok()) {
+        Some(folder) => folder.join(config.cluster_id()),
+        None => config.run_dir(own, home),
     }
 }

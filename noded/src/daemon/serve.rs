@@ -6,6 +6,7 @@ use crate::{
         logging,
         options::{Action, Options, Roles},
         place::Cluster,
+        slurm_user,
     },
     kernel::{
         daemonise::{self, PidFile, Readiness, Side},
@@ -78,6 +79,10 @@ pub fn main(program: &str, mut options: Options) -> ExitCode {
         }
     };
     let home = options.home.clone().or_else(|| embedded_home(&config));
+    if let Err(why) = slurm_user::become_it(&config, &options, home.as_deref()) {
+        complain(program, &why);
+        return ExitCode::FAILURE;
+    }
     let cluster = Cluster::new(config, home, options.verbose, options.log_file.clone(), options.foreground);
     if options.action == Action::ShowGres {
         return show_gres(program, &cluster, &options);

@@ -134,14 +134,32 @@ fn read_closed<F: Fold>(path: &Path, state: &mut F) -> Result<u64, F::Error> {
     Ok(reader.length())
 }
 
+/// Begins `journal` anew behind whoever may still have the old one open and append to it: all that can be read now goes into a
+/// snapshot, and what comes into the old file after that is read by nobody. To be called before [`open`].
+pub fn leave_behind<F: Fold>(folder: &Path) -> Result<(), String> {
+    let path = path(folder);
+    if !path.exists() {
+        return Ok(());
+    }
+    // A torn end is cut off first: closed files are whole.
+    open_each(&path, |_: F::Record| Ok::<_, JournalError>(())).map_err(|e| e.to_string())?;
+    let number = Files::find(folder).map_err(|e| e.to_string())?.last() + 1;
+    let closed = folder.join(format!("journal.{number}"));
+    fs::rename(&path, &closed).map_err(|e| JournalError::io("close", &path, &e).to_string())?;
+    sync_parent(&path).map_err(|e| e.to_string())?;
+    make_snapshot::<F>(folder, number).map(drop)
+}
+
+/// The files of a series that are there.
+pub fn files(folder: &Path) -> Result<Vec<PathBuf>, JournalError> {
+    let found = Files::find(folder)?;
+    let all = found.snapshots.into_values().chain(found.closed.into_values()).chain(Some(path(folder)));
+    Ok(all.filter(|path| path.exists()).collect())
+}
+
 /// Puts all files of a series into a new folder beside them. Returns it, or `None` where there was nothing.
 pub fn put_aside(folder: &Path, why: &str) -> std::io::Result<Option<PathBuf>> {
-    let mut found: Vec<PathBuf> = Vec::new();
-    if folder.is_dir() {
-        let files = Files::find(folder).map_err(std::io::Error::other)?;
-        found.extend(files.snapshots.into_values().chain(files.closed.into_values()));
-    }
-    found.extend(Some(path(folder)).filter(|path| path.exists()));
+    let found = if folder.is_dir() { files(folder).map_err(std::io::Error::other)? } else { Vec::new() };
     if found.is_empty() {
         return Ok(None);
     }
@@ -269,6 +287,26 @@ mod tests {
         fn shortest(self) -> impl Iterator<Item = Self::Record> {
             self.0.into_iter()
         }
+    }
+
+    #[test]
+    fn what_a_writer_that_was_left_behind_appends_is_read_by_nobody() {
+        let dir = Scratch::new("left-behind");
+        append(dir.path(), u64::MAX, 10);
+        let mut sums = Sums::default();
+        let stale = open(dir.path(), &mut sums).unwrap();
+        leave_behind::<Sums>(dir.path()).unwrap();
+        assert_eq!(read(dir.path()), sums);
+        let (writer, thread) = JournalWriter::start(&path(dir.path()), stale.file, None).unwrap();
+        let (tell, told) = channel();
+        writer.append(&[(9, 9)], Box::new(move |outcome| tell.send(outcome).unwrap()));
+        told.recv().unwrap().unwrap();
+        drop(writer);
+        thread.join().unwrap();
+        assert_eq!(read(dir.path()), sums);
+        append(dir.path(), u64::MAX, 1);
+        leave_behind::<Sums>(dir.path()).unwrap();
+        assert_eq!(read(dir.path()), sums);
     }
 
     fn read(folder: &Path) -> Sums {

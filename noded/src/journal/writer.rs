@@ -20,6 +20,9 @@ use std::{
 /// Called by the writer thread once the records are on disk, or have been refused.
 pub type Done = Box<dyn FnOnce(Result<(), JournalError>) + Send>;
 
+/// Asked before anything is written and before it is called written; an error: somebody else writes now.
+pub type Fence = Box<dyn Fn() -> Result<(), String> + Send>;
+
 /// Appends waiting at a time before senders are refused. One entry is a batch from one caller.
 const QUEUE_ENTRIES: usize = 65_536;
 /// Bytes written before a sync is forced, so that one sync never covers unbounded data.
@@ -54,11 +57,21 @@ impl<T: Serialize> JournalWriter<T> {
     /// Starts the writer on a file that [`super::open`] or [`super::series::open`] returned; with a `shortener`, the file is
     /// closed and begun anew from time to time. The handle ends when every clone is gone and all is written.
     pub fn start(path: &Path, file: File, shortener: Option<Shortener>) -> std::io::Result<(Self, JoinHandle<()>)> {
+        Self::start_fenced(path, file, shortener, Box::new(|| Ok(())))
+    }
+
+    /// The same for a file that others may come to write. Once fenced, nothing more is written or acknowledged.
+    pub fn start_fenced(
+        path: &Path,
+        file: File,
+        shortener: Option<Shortener>,
+        fence: Fence,
+    ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (queue, appends) = sync_channel(QUEUE_ENTRIES);
         let waits_for_room = Arc::new(AtomicBool::new(false));
         let end = file.metadata()?.len();
         let writing =
-            Writing { path: path.to_owned(), file, end, shortener, waits_for_room: Arc::clone(&waits_for_room) };
+            Writing { path: path.to_owned(), file, end, shortener, waits_for_room: Arc::clone(&waits_for_room), fence };
         let thread = std::thread::Builder::new().name("journal".into()).spawn(move || writing.run(&appends))?;
         Ok((Self { path: path.to_owned(), queue, waits_for_room, records: PhantomData }, thread))
     }
@@ -107,6 +120,7 @@ struct Writing {
     end: u64,
     shortener: Option<Shortener>,
     waits_for_room: Arc<AtomicBool>,
+    fence: Fence,
 }
 
 impl Writing {
@@ -126,7 +140,8 @@ impl Writing {
                 }
             }
             if failed.is_none() {
-                failed = self.put(&bytes, lazy).err();
+                let written = self.pass().and_then(|()| self.put(&bytes, lazy)).and_then(|()| self.pass());
+                failed = written.err();
                 if let Some(e) = &failed {
                     tracing::error!(error = %e, "journal write failed; nothing more will be accepted");
                     for done in group {
@@ -145,6 +160,10 @@ impl Writing {
                 self.shorten(bytes.len() as u64);
             }
         }
+    }
+
+    fn pass(&self) -> Result<(), JournalError> {
+        (self.fence)().map_err(|cause| JournalError::Closed { path: self.path.clone(), cause })
     }
 
     /// Writes and syncs, however long it takes until there is room.

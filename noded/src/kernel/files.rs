@@ -5,7 +5,7 @@ use std::{
     ffi::OsString,
     fs::{self, DirBuilder, File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::{DirBuilderExt, OpenOptionsExt, chown},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown, fchown},
     path::{Path, PathBuf},
 };
 
@@ -97,6 +97,54 @@ pub fn give_to(path: &Path, uid: u32, gid: u32) -> Result<(), FileError> {
     chown(path, Some(uid), Some(gid)).map_err(failed("chown", path))
 }
 
+/// Makes a file that is not there, empty and of that user, with the folders above it; one that is there is given to the user
+/// if it is root's. No link is followed.
+pub fn make_for(path: &Path, mode: u32, uid: u32, gid: u32) -> Result<(), FileError> {
+    create_folder(folder_of(path), 0o755)?;
+    let mut options = OpenOptions::new();
+    options.append(true).create(true).mode(mode).custom_flags(libc::O_NOCTTY | libc::O_NOFOLLOW | libc::O_NONBLOCK);
+    let file = options.open(path).map_err(failed("create", path))?;
+    let found = file.metadata().map_err(failed("examine", path))?;
+    if found.is_file() && found.uid() == 0 {
+        fchown(&file, Some(uid), Some(gid)).map_err(failed("chown", path))?;
+    }
+    Ok(())
+}
+
+/// Makes a folder with this mode, or sets that mode on one of this user's that lets others do more. True: an existing one was
+/// corrected. The parents that are missing get mode 0755.
+pub fn keep_folder(path: &Path, mode: u32) -> Result<bool, FileError> {
+    let set = || fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(failed("chmod", path));
+    match fs::metadata(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => {
+            create_folder(folder_of(path), 0o755)?;
+            create_folder(path, mode)?;
+            // Whatever the mask says.
+            set()?;
+            Ok(false)
+        }
+        Err(e) => Err(failed("examine", path)(e)),
+        Ok(found) => {
+            let wrong = found.mode() & 0o7777 & !mode != 0 && found.uid() == nix::unistd::geteuid().as_raw();
+            if wrong {
+                set()?;
+            }
+            Ok(wrong)
+        }
+    }
+}
+
+/// Takes everything from group and others on a file or folder of this user; no link is followed. True: there was something.
+pub fn keep_private(path: &Path) -> Result<bool, FileError> {
+    let found = fs::symlink_metadata(path).map_err(failed("examine", path))?;
+    let own = found.uid() == nix::unistd::geteuid().as_raw() && !found.file_type().is_symlink();
+    if !own || found.mode() & 0o077 == 0 {
+        return Ok(false);
+    }
+    fs::set_permissions(path, fs::Permissions::from_mode(found.mode() & 0o7700)).map_err(failed("chmod", path))?;
+    Ok(true)
+}
+
 /// Removes a folder with all that is in it; one that is not there is no error.
 pub fn remove_folder(path: &Path) -> Result<(), FileError> {
     match fs::remove_dir_all(path) {
@@ -157,7 +205,6 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::kernel::scratch::Scratch;
-    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn replaced_files_leave_no_temporary_behind() {

@@ -64,10 +64,17 @@ pub enum SpoolError {
 impl Spool {
     /// Makes the folders that are missing.
     pub fn open(root: &Path) -> Result<Self, SpoolError> {
-        std::fs::create_dir_all(root).map_err(|cause| SpoolError::List { path: root.to_owned(), cause })?;
+        if !root.is_dir() {
+            files::keep_folder(root, 0o755)?;
+        }
         let runs = root.join("runs");
-        if !runs.is_dir() {
-            files::create_folder(&runs, 0o755)?;
+        // Jobs' users pass, on the way to their scripts, and list nothing.
+        let mut corrected = u32::from(files::keep_folder(&runs, 0o711)?);
+        for run in std::fs::read_dir(&runs).into_iter().flatten().flatten() {
+            corrected += close_run(&run.path())?;
+        }
+        if corrected > 0 {
+            tracing::warn!(spool = %root.display(), corrected, "others could read what jobs have in the spool: closed");
         }
         Ok(Self { root: root.to_owned(), boot: inventory::boot_id(Path::new("/")).ok(), requeue: true })
     }
@@ -90,9 +97,7 @@ impl Spool {
     /// Makes a run's folder with a draft of its orders.
     pub fn create_run(&self, run: RunKey, orders: &StepdOrders) -> Result<PathBuf, SpoolError> {
         let folder = self.run(run);
-        if !folder.is_dir() {
-            files::create_folder(&folder, 0o711)?;
-        }
+        files::keep_folder(&folder, 0o711)?;
         orders.draft(&folder)?;
         Ok(folder)
     }
@@ -137,7 +142,7 @@ impl Spool {
 
     /// Notes that no process of a run is left.
     pub fn mark_clean(&self, run: RunKey) -> Result<(), SpoolError> {
-        Ok(files::write_atomically(&self.run(run).join("clean"), b"", 0o644)?)
+        Ok(files::write_atomically(&self.run(run).join("clean"), b"", 0o600)?)
     }
 
     /// Notes what the controller said last of starting the run again elsewhere: for the next agent, and for shepherds that are
@@ -183,6 +188,17 @@ impl Spool {
         found.sort_by_key(|(run, _)| run.run);
         Ok((found, unreadable))
     }
+}
+
+/// Closes the files of a run's folder, as an older version left them. The folder of scripts is the job's user's.
+fn close_run(folder: &Path) -> Result<u32, FileError> {
+    let mut corrected = u32::from(files::keep_folder(folder, 0o711)?);
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_file()) {
+            corrected += u32::from(files::keep_private(&entry.path())?);
+        }
+    }
+    Ok(corrected)
 }
 
 #[cfg(test)]

@@ -257,6 +257,7 @@ pub async fn start(
         query_limit: Duration::from_secs(config.message_timeout_secs.max(2).into()) / 2,
         lease: lease_of(limit(Some(config.slurmd_timeout_secs).filter(|secs| *secs > 0))),
         requeue: config.job_requeue,
+        only_uid: Some(users::effective_uid()).filter(|own| *own != 0),
         joining: options.parameters.clone().filter(|_| options.dynamic).map(|line| {
             let port = endpoint.local_addr().port();
             Box::new(Joining { line, port })
@@ -400,20 +401,31 @@ async fn identity(
     let key = cluster.shared_key();
     let mut said = String::new();
     let give_up = tokio::time::Instant::now() + JOIN_LIMIT;
+    let (doors, believed) = (cluster.controller_doors(), cluster.believed());
     // Daemons of one site start in any order: the controller may be a moment behind.
     loop {
-        let door = cluster.controller_door();
-        let attempt = if door.exists() {
-            join_through_door(&door, &node.name, &folder).await
+        let mut through_door = None;
+        for door in doors.iter().filter(|door| door.exists()) {
+            let joined = join_through_door(door, &believed, &node.name, &folder).await;
+            // What somebody else put where a door can be keeps nobody from the right one.
+            let passed_over = matches!(&joined, Err(JoinError::UntrustedDoor { .. } | JoinError::Link(_)));
+            through_door = Some(joined);
+            if !passed_over {
+                break;
+            }
+        }
+        let attempt = if let Some(joined) = through_door {
+            joined
         } else if let Some(key) = &key {
             join_with_shared_key(&address, key, &node.name, &folder).await
         } else if cluster.is_controller_host() && tokio::time::Instant::now() < give_up {
             tokio::time::sleep(JOIN_PAUSE).await;
             continue;
         } else {
+            let looked: Vec<String> = doors.iter().map(|door| door.display().to_string()).collect();
             return Err(NodeStartError::Join(format!(
-                "this host has no controller's door at {}, there is no key file {}, and no --token was given",
-                door.display(),
+                "this host has no controller's door ({}), there is no key file {}, and no --token was given",
+                looked.join(", "),
                 cluster.shared_key_path().display()
             )));
         };

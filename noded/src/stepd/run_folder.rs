@@ -44,13 +44,13 @@ pub fn noted(folder: &Path) -> Option<Noted> {
 pub fn enter(folder: &Path) -> Result<bool, FileError> {
     let pid = std::process::id();
     let start = Process::read(Path::new(PROC), pid).map_or(0, |p| p.start_time);
-    files::replace(&folder.join(NOTE), format!("{pid} {start}\n").as_bytes(), 0o644)?;
+    files::replace(&folder.join(NOTE), format!("{pid} {start}\n").as_bytes(), 0o600)?;
     let begun = folder.join(BEGUN);
     if begun.exists() {
         return Ok(true);
     }
     // Before anything is started that the next one would have to take over.
-    files::replace(&begun, b"", 0o644)?;
+    files::replace(&begun, b"", 0o600)?;
     Ok(false)
 }
 

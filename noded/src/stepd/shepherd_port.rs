@@ -174,11 +174,9 @@ impl ShepherdWorld {
         }
         let Some(text) = script else { return Ok(None) };
         let folder = self.place.folder.join("scripts");
-        std::fs::create_dir_all(&folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-        std::fs::set_permissions(&folder, std::os::unix::fs::PermissionsExt::from_mode(0o711))
-            .map_err(|e| format!("{}: {e}", folder.display()))?;
+        files::keep_folder(&folder, 0o711).map_err(|e| e.to_string())?;
         let own = folder.join(step_name(step));
-        std::fs::create_dir_all(&own).map_err(|e| format!("{}: {e}", own.display()))?;
+        files::keep_folder(&own, 0o711).map_err(|e| e.to_string())?;
         let path = own.join("slurm_script");
         // Written anew should the machine crash: nothing runs then.
         files::replace(&path, &text, 0o500).map_err(|e| e.to_string())?;

@@ -87,6 +87,10 @@ struct Run {
 
 async fn serve(orders: StepdOrders, folder: PathBuf, takes_over: bool, system: &System) -> Result<(), String> {
     let credential = &orders.credential;
+    let own = users::effective_uid();
+    if !users::can_run_as(own, credential.uid) {
+        return Err(format!("this stepd runs as uid {own} and cannot run a job of uid {}", credential.uid));
+    }
     let slot =
         credential.nodes.iter().position(|n| n.name == orders.node).ok_or("this node is not in the credential")?;
     let share = credential.nodes[slot].share.clone();

@@ -117,6 +117,7 @@ fn agent(name: &str, life: u64, lease: Option<Duration>) -> NodeAgentCore {
         query_limit: Duration::from_secs(10),
         lease,
         requeue: true,
+        only_uid: None,
         joining: None,
     })
 }

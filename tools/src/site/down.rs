@@ -111,7 +111,7 @@ pub fn known(home: &Home) -> Result<Vec<Process>, SiteError> {
 
 /// Where this cluster's doors can be; all of these folders are its own.
 fn run_folders(cluster: &Cluster, home: &Home) -> Vec<PathBuf> {
-    cluster.config().run_dirs(nix::unistd::geteuid().as_raw(), Some(home.root()))
+    cluster.run_dirs(home.root())
 }
 
 /// Cancels what runs, then asks the controller to end itself and every node daemon.

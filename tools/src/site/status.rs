@@ -79,7 +79,7 @@ fn running(home: &Home) -> Result<Vec<DaemonInfo>, SiteError> {
 
 /// Doors of step daemons, `j5609-n1-4f2a.sock`, in the cluster's run folders.
 fn stepd_doors(cluster: &Cluster, home: &Home) -> Vec<PathBuf> {
-    let folders = cluster.config().run_dirs(nix::unistd::geteuid().as_raw(), Some(home.root()));
+    let folders = cluster.run_dirs(home.root());
     let entries = folders.iter().filter_map(|f| std::fs::read_dir(f).ok()).flatten().flatten();
     entries.map(|e| e.path()).filter(|p| p.extension().is_some_and(|e| e == "sock")).collect()
 }

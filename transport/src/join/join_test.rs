@@ -191,7 +191,8 @@ async fn through_door(site: &Site, folder: &Path, name: &str) -> Result<Arc<Iden
         let _ = server.serve_door(conn).await;
     };
     let home = folder.join(name);
-    tokio::join!(join_through_door(&path, name, &home), serving).0
+    let believed = [0, nix::unistd::geteuid().as_raw()];
+    tokio::join!(join_through_door(&path, &believed, name, &home), serving).0
 }
 
 #[tokio::test]

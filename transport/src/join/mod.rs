@@ -49,7 +49,7 @@ pub enum JoinError {
         peer: String,
     },
     /// The door's process is not one that may make identities.
-    #[error("the door {peer} is served by uid {uid}, which is neither root nor this user")]
+    #[error("the door {peer} is served by uid {uid}, which is neither root, SlurmUser nor this user")]
     UntrustedDoor {
         /// Path.
         peer: String,

@@ -41,14 +41,37 @@ impl Config {
         below_home.filter(|run| self.fits(run)).unwrap_or_else(|| Path::new(&format!("/tmp/garrick-{euid}")).join(id))
     }
 
-    /// Where a command of this user looks for doors, in order: root's folder, then that of daemons of the same user.
-    /// A door counts only if its peer is root, SlurmUser or the caller.
-    pub fn run_dirs(&self, euid: u32, garrick_home: Option<&Path>) -> Vec<PathBuf> {
+    /// `/run/garrick-USER`: the folder in which a controller that runs as a SlurmUser other than root has its run folder.
+    /// SlurmUser cannot make it; root's start of the controller does, or the system at boot (`RuntimeDirectory=garrick-USER`
+    /// of a unit, or a line in `tmpfiles.d`). `None` where SlurmUser is root.
+    pub fn slurm_user_run(&self) -> Option<PathBuf> {
+        let user = self.slurm_user.as_str();
+        let other = !matches!(user, "" | "root" | "0") && !user.contains('/');
+        other.then(|| Path::new(&format!("/run/garrick-{user}")).to_owned())
+    }
+
+    /// The run folder below [`Self::slurm_user_run`].
+    pub fn slurm_user_dir(&self) -> Option<PathBuf> {
+        Some(self.slurm_user_run()?.join(self.cluster_id()))
+    }
+
+    /// Where a process of this user looks for doors, in order: root's folder, below the cluster's home, SlurmUser's two (in
+    /// `/run`, and the one that it can make without help), and that of daemons of the same user. `slurm_uid`: SlurmUser, where
+    /// there is such a user. A door counts only if its peer is root, SlurmUser or the caller, wherever it is.
+    pub fn run_dirs(&self, euid: u32, slurm_uid: Option<u32>, garrick_home: Option<&Path>) -> Vec<PathBuf> {
         let mut folders = vec![self.run_dir(0, None)];
         let below_home = garrick_home.filter(|home| home.is_absolute()).map(|home| home.join("run"));
         folders.extend(below_home.filter(|run| self.fits(run)));
+        folders.extend(self.slurm_user_dir());
+        folders.extend(slurm_uid.filter(|uid| *uid != 0 && *uid != euid).map(|uid| self.run_dir(uid, None)));
         folders.push(Path::new(&format!("/tmp/garrick-{euid}")).join(self.cluster_id()));
         folders
+    }
+
+    /// Are jobs of this user possible? Node daemons that root runs start anybody's; with another `SlurmdUser` theirs alone.
+    pub fn runs_jobs_of(&self, uid: u32, name: Option<&str>) -> bool {
+        let user = self.slurmd_user.as_str();
+        matches!(user, "root" | "0") || Some(user) == name || user.parse() == Ok(uid)
     }
 }
 
@@ -99,9 +122,36 @@ mod tests {
         let long = format!("/home/{}", "x".repeat(90));
         let tmp = Path::new("/tmp/garrick-1001").join(&id);
         assert_eq!(c.run_dir(1001, Some(Path::new(&long))), tmp);
-        let candidates = c.run_dirs(1001, Some(Path::new("/home/a")));
+        let candidates = c.run_dirs(1001, Some(0), Some(Path::new("/home/a")));
         assert_eq!(candidates, [Path::new("/run/garrick").join(&id), "/home/a/run".into(), tmp]);
-        assert_eq!(c.run_dirs(1001, Some(Path::new(&long))).len(), 2);
+        assert_eq!(c.run_dirs(1001, None, Some(Path::new(&long))).len(), 2);
+    }
+
+    #[test]
+    fn doors_of_a_slurm_user_are_where_everybody_looks() {
+        let text = "ClusterName=a\nSlurmctldHost=a\nSlurmUser=slurm\nNodeName=n1\nPartitionName=p Nodes=ALL";
+        let c = read_text(Path::new("/x/slurm.conf"), text).0.unwrap();
+        let id = c.cluster_id();
+        let at = |folder: &str| Path::new(folder).join(&id);
+        let (root, run, tmp) = (at("/run/garrick"), at("/run/garrick-slurm"), at("/tmp/garrick-64030"));
+        assert_eq!(c.slurm_user_dir(), Some(run.clone()));
+        let of_root = c.run_dirs(0, Some(64030), None);
+        assert_eq!(of_root, [root.clone(), run.clone(), tmp.clone(), at("/tmp/garrick-0")]);
+        let of_user = c.run_dirs(1001, Some(64030), None);
+        assert_eq!(of_user, [root.clone(), run.clone(), tmp.clone(), at("/tmp/garrick-1001")]);
+        assert_eq!(c.run_dirs(64030, Some(64030), None), [root, run, tmp]);
+        assert_eq!(config("a").slurm_user_dir(), None, "it is root");
+    }
+
+    #[test]
+    fn node_daemons_of_an_ordinary_user_run_jobs_of_that_user_alone() {
+        let mut c = config("a");
+        assert!(c.runs_jobs_of(0, Some("root")) && c.runs_jobs_of(1001, None), "SlurmdUser is root");
+        c.slurmd_user = "alice".to_owned();
+        assert!(c.runs_jobs_of(1001, Some("alice")));
+        assert!(!c.runs_jobs_of(1002, Some("bob")) && !c.runs_jobs_of(0, Some("root")) && !c.runs_jobs_of(1001, None));
+        c.slurmd_user = "1001".to_owned();
+        assert!(c.runs_jobs_of(1001, Some("alice")) && !c.runs_jobs_of(1002, Some("bob")));
     }
 
     #[test]

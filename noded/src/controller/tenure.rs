@@ -1,0 +1,155 @@
+//! One controller writes a state folder at a time. Whoever comes takes the lock of `lock`, which the kernel gives back when the
+//! process ends, and writes its name into `writer`. Where a lock does not reach (a folder that two hosts mount without locks),
+//! the name decides: a controller that finds another's there ends before it answers anybody.
+
+use crate::kernel::{
+    files::{self, FileError},
+    lock::LifeLock,
+};
+use garrick_model::{ids::RequestId, time::Timestamp};
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+const LOCK: &str = "lock";
+const WRITER: &str = "writer";
+
+/// Who writes a state folder.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Writer {
+    /// Its host.
+    pub host: String,
+    /// Its process there.
+    pub pid: u32,
+    /// Since when.
+    pub since: Timestamp,
+    /// Of this start alone.
+    pub token: String,
+}
+
+impl std::fmt::Display for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "the controller on host {} (pid {}), since {}",
+            self.host,
+            self.pid,
+            self.since.text(&TimeZone::system())
+        )
+    }
+}
+
+/// The folder is not this process's to write.
+#[derive(Debug, thiserror::Error)]
+pub enum TenureError {
+    /// A file.
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Another controller has it.
+    #[error(
+        "StateSaveLocation={} is written by {}: end that one first, or give this one a StateSaveLocation of its own",
+        state.display(),
+        by.as_ref().map_or_else(|| "another controller".to_owned(), ToString::to_string)
+    )]
+    Taken {
+        /// The folder.
+        state: PathBuf,
+        /// Who, where that is known.
+        by: Option<Writer>,
+    },
+}
+
+/// The right to write a state folder, for as long as this lives.
+#[derive(Debug)]
+pub struct Tenure {
+    own: Writer,
+    path: PathBuf,
+    /// Another host's controller may have been here and not know that it is over.
+    pub after_another_host: bool,
+    _lock: LifeLock,
+}
+
+/// What a writer asks before it writes, and before it says that it has.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    own: Writer,
+    path: PathBuf,
+}
+
+impl Tenure {
+    /// Takes a folder for this process.
+    pub fn take(state: &Path, host: &str) -> Result<Self, TenureError> {
+        let path = state.join(WRITER);
+        let Some(lock) = LifeLock::take(&state.join(LOCK))? else {
+            return Err(TenureError::Taken { state: state.to_owned(), by: last(&path)? });
+        };
+        let after_another_host = last(&path)?.is_some_and(|before| before.host != host);
+        let own = Writer {
+            host: host.to_owned(),
+            pid: std::process::id(),
+            since: Timestamp::now(),
+            token: format!("{:x}", RequestId::random().0),
+        };
+        let text = serde_json::to_vec(&own).expect("names and numbers");
+        files::write_atomically(&path, &text, 0o600)?;
+        Ok(Self { own, path, after_another_host, _lock: lock })
+    }
+
+    /// For the writer.
+    pub fn fence(&self) -> Fence {
+        Fence { own: self.own.clone(), path: self.path.clone() }
+    }
+}
+
+/// Who took the folder last. A file that says nothing is as good as none.
+fn last(path: &Path) -> Result<Option<Writer>, FileError> {
+    Ok(files::read_if_there(path)?.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+}
+
+impl Fence {
+    /// Is the folder still this process's? A file that cannot be read now says nothing against it.
+    pub fn passed(&self) -> Result<(), String> {
+        match last(&self.path) {
+            Ok(Some(now)) if now.token != self.own.token => {
+                Err(format!("the state folder of {} was taken by {now}", self.own))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::kernel::scratch::Scratch;
+
+    #[test]
+    fn the_second_is_told_who_the_first_is() {
+        let dir = Scratch::new("tenure");
+        let first = Tenure::take(dir.path(), "host1").unwrap();
+        match Tenure::take(dir.path(), "host2") {
+            Err(e @ TenureError::Taken { .. }) => {
+                let text = e.to_string();
+                assert!(text.contains("host host1") && text.contains(&std::process::id().to_string()), "{text}");
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(first.fence().passed(), Ok(()));
+        drop(first);
+        let next = Tenure::take(dir.path(), "host1").unwrap();
+        assert!(!next.after_another_host, "the kernel says that the one before is dead");
+        drop(next);
+        assert!(Tenure::take(dir.path(), "host2").unwrap().after_another_host);
+    }
+
+    #[test]
+    fn whoever_finds_another_name_is_fenced() {
+        let dir = Scratch::new("tenure");
+        let fence = Tenure::take(dir.path(), "host1").unwrap().fence();
+        let _second = Tenure::take(dir.path(), "host2").unwrap();
+        assert!(fence.passed().unwrap_err().contains("was taken by the controller on host host2"));
+        dir.put(WRITER, "{");
+        assert_eq!(fence.passed(), Ok(()));
+    }
+}
