@@ -113,7 +113,7 @@ struct Site {
 impl Site {
     /// `None`, with a message, where that cannot be.
     fn start(name: &str) -> Option<Self> {
-        Self::start_with(name, "")
+        Self::start_with(name, "SlurmctldParameters=admin_hosts=ALL\n")
     }
 
     /// With more lines of configuration.

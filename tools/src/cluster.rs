@@ -111,6 +111,10 @@ pub fn refusal_details(refusal: &Refusal) -> Vec<String> {
         Refusal::NodeConfigUnavailable { detail: Some(detail) } | Refusal::StepImpossible { detail } => {
             vec![detail.clone()]
         }
+        Refusal::HostNotTrusted { host } => {
+            let way = "do it on the controller's host, or add it to SlurmctldParameters=admin_hosts=";
+            vec![format!("host {host} may not speak for root and SlurmUser: {way}{host}")]
+        }
         Refusal::InvalidUser(what) if what.contains(' ') => vec![what.clone()],
         Refusal::InvalidFeature(name) => vec![format!("invalid feature specified: {name}")],
         _ => Vec::new(),

@@ -13,6 +13,12 @@ pub enum Refusal {
     /// The caller may not do that.
     #[error("Access/permission denied")]
     AccessDenied,
+    /// A daemon on a host that is not trusted spoke for root or SlurmUser.
+    #[error("Access/permission denied")]
+    HostNotTrusted {
+        /// The host.
+        host: String,
+    },
     /// No such partition.
     #[error("Invalid partition name specified")]
     InvalidPartition(String),

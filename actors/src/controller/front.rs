@@ -46,6 +46,8 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
+/// Whom an administrator is taken for who asks over a host that may not speak for administrators (Linux: `nobody`).
+const NOBODY: u32 = 65534;
 /// Submissions whose first answer is remembered, and for how long: a retry comes within seconds, a command that was
 /// stopped and continued within hours.
 const ANSWERS: usize = 100_000;
@@ -183,7 +185,15 @@ impl ControllerActor {
             NodeToController::Command { query, mut caller, request } => {
                 // The agent vouches for the user, not for where it is.
                 caller.host.clone_from(&node);
-                let sink = self.replies.sink(&node, query, link);
+                let mut sink = self.replies.sink(&node, query, link);
+                if self.authority(&caller).admin && !self.env.config().admin_host(&node) {
+                    if !request.only_asks() {
+                        tracing::warn!(node, uid = caller.uid, "command.host_not_trusted");
+                        sink.send(CommandReply::Refused(Refusal::HostNotTrusted { host: node }));
+                        return;
+                    }
+                    (caller.uid, caller.gid) = (NOBODY, NOBODY);
+                }
                 self.arrived(cx, caller, request, sink);
             }
             NodeToController::CommandGone { query } => self.replies.gone(&node, query),
@@ -197,7 +207,11 @@ impl ControllerActor {
             frame @ (NodeToController::Heartbeat { .. } | NodeToController::Report { .. }) => {
                 if let NodeToController::Report { report: AgentReport::Steps { job, sluid, steps }, .. } = &frame {
                     let (job, sluid) = (*job, *sluid);
-                    self.tell_steps(cx, StepsMsg::Reported { job, sluid, steps: steps.clone() });
+                    if self.env.jobs.get(job).is_some_and(|kept| kept.record.steps_run_from(&node, sluid)) {
+                        self.tell_steps(cx, StepsMsg::Reported { job, sluid, steps: steps.clone() });
+                    } else {
+                        tracing::warn!(node, job_id = job.0, "report.not_its_job");
+                    }
                 }
                 self.env.tell_node(cx, &node, NodeInput::Frame { conn, frame: Box::new(frame) });
             }

@@ -114,3 +114,5 @@ mod priority_test;
 mod shells_test;
 #[cfg(test)]
 mod steps_test;
+#[cfg(test)]
+mod trust_test;

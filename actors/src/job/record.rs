@@ -591,6 +591,13 @@ impl JobRecord {
         self.array_task.is_none() && self.array.is_some()
     }
 
+    /// Is the step manager of that run on this node?
+    pub fn steps_run_from(&self, node: &str, sluid: Sluid) -> bool {
+        let current = self.sluid == sluid && self.phase.run().is_some_and(|run| run.batch_host() == node);
+        let earlier = self.earlier.iter().any(|hold| hold.sluid == sluid && hold.node.name == node);
+        current || earlier || self.unfenced.iter().any(|left| left.sluid == sluid && left.node == node)
+    }
+
     /// May the user or an administrator act on it? `admin` is root or SlurmUser.
     pub fn may_act(&self, uid: u32, admin: bool) -> bool {
         admin || uid == self.owner.uid

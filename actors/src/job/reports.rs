@@ -22,6 +22,10 @@ const MISSING_GRACE: Duration = Duration::from_secs(15);
 impl JobCore {
     pub(super) fn report(&mut self, node: &str, seq: u64, report: AgentReport, turn: &mut Turn<'_>) {
         let current = self.record.sluid;
+        if !self.may_report(node, &report) {
+            tracing::warn!(job_id = self.record.id.0, node, "report.not_its_job");
+            return;
+        }
         match report {
             AgentReport::JobStarted { sluid, door, .. } if sluid == current => self.started(door, turn),
             AgentReport::JobEnded { sluid, state, reason, exit, derived, at, lost, .. } if sluid == current => {
@@ -46,6 +50,22 @@ impl JobCore {
             | AgentReport::JobLaunchFailed { .. }
             | AgentReport::Steps { .. }
             | AgentReport::RequeueSet { .. } => {}
+        }
+    }
+
+    /// A node tells of runs in which it takes part: of their work only the batch host, of their start any of their nodes.
+    fn may_report(&self, node: &str, report: &AgentReport) -> bool {
+        let run = self.record.phase.run();
+        match report {
+            AgentReport::JobStarted { .. } | AgentReport::JobEnded { .. } => {
+                run.is_none_or(|run| run.batch_host() == node)
+            }
+            AgentReport::Steps { sluid, .. } => self.record.steps_run_from(node, *sluid),
+            AgentReport::JobLaunchFailed { .. } | AgentReport::RequeueSet { .. } => {
+                run.is_none_or(|run| run.has_node(node))
+            }
+            // It lets go of what is its own.
+            AgentReport::NodeReleased { .. } => true,
         }
     }
 

@@ -12,13 +12,17 @@ use crate::{
 use garrick_actors::node_agent::{AgentInput, AgentMsg, RunKey, StartOrder};
 use garrick_frame::LinkKind;
 use garrick_model::{
-    messages::node::{AgentToStepMgr, JobCredential, SignedCredential, StepMgrToAgent},
+    config::Config,
+    messages::{
+        command::Caller,
+        node::{AgentToStepMgr, JobCredential, SignedCredential, StepMgrToAgent},
+    },
     time::Timestamp,
 };
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{
     Connection, Endpoint,
-    identity::{Role, VerifyKey},
+    identity::{PeerIdentity, Role, VerifyKey},
 };
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -33,9 +37,14 @@ pub struct PeerWorld {
     pub world: Arc<RunWorld>,
     /// The key that credentials are checked with.
     pub trust: Arc<Mutex<Option<VerifyKey>>>,
-    /// The cluster's name.
-    pub cluster: String,
+    /// The cluster's configuration.
+    pub config: Arc<Config>,
+    /// `SlurmUser`; `None`: there is no such user here.
+    pub slurm_uid: Option<u32>,
 }
+
+/// For whom a relay speaks in another's place: one whom every step manager refuses (Linux: `nobody`).
+const NOBODY: u32 = 65534;
 
 impl PeerWorld {
     /// A credential's content, if it is to be believed: signed by this cluster's controller, for this cluster, not expired.
@@ -52,13 +61,26 @@ impl PeerWorld {
             ));
         }
         let credential: JobCredential = rmp_serde::from_slice(&signed.payload).map_err(|e| e.to_string())?;
-        if credential.cluster != self.cluster {
-            return Err(format!("it is for cluster {}, this is {}", credential.cluster, self.cluster));
+        let own = &self.config.cluster_name;
+        if credential.cluster != *own {
+            return Err(format!("it is for cluster {}, this is {own}", credential.cluster));
         }
         if credential.expires < Timestamp::now() {
             return Err(format!("it expired (job {})", credential.job));
         }
         Ok(Box::new(credential))
+    }
+
+    /// Who is believed to ask: a node speaks for root and SlurmUser only where the site says so, or about their own job in which
+    /// it takes part.
+    fn believed(&self, peer: &PeerIdentity, caller: Caller, of: &JobCredential) -> Caller {
+        let administrator = caller.uid == 0 || Some(caller.uid) == self.slurm_uid;
+        let own_job = of.uid == caller.uid && of.nodes.iter().any(|node| node.name == peer.name);
+        if !administrator || own_job || peer.role != Role::Node || self.config.admin_host(&peer.name) {
+            return Caller { host: peer.name.clone(), ..caller };
+        }
+        tracing::warn!(%peer, uid = caller.uid, job_id = of.job.0, "a node spoke for somebody for whom it may not");
+        Caller { uid: NOBODY, gid: NOBODY, host: peer.name.clone(), ..caller }
     }
 
     /// The same for a run that is here already, which was believed when it came: the proof is the same, and that it would not
@@ -128,12 +150,13 @@ async fn step_manager(mut connection: Connection, world: PeerWorld) {
 }
 
 async fn relays(connection: Connection, world: PeerWorld) {
-    while let Ok(Some((header, bulk))) = connection.accept_bulk::<RelayHeader>().await {
+    while let Ok(Some((mut header, bulk))) = connection.accept_bulk::<RelayHeader>().await {
         let found = world.world.spool.runs().map(|(runs, _)| runs).unwrap_or_default();
-        let Some((run, _)) = found.into_iter().find(|(run, _)| run.run.job == header.job && run.batch_host) else {
+        let Some((run, orders)) = found.into_iter().find(|(run, _)| run.run.job == header.job && run.batch_host) else {
             tracing::warn!(job_id = header.job.0, "a relay for a job whose step manager is not here");
             continue;
         };
+        header.caller = world.believed(&connection.peer, header.caller, &orders.credential);
         actix_rt::spawn(async move {
             let door = std::path::PathBuf::from(run.door);
             if let Err(e) = relay::inward(bulk, header, &door).await {

@@ -202,6 +202,7 @@ pub async fn start(
         first_cpu: cpus.first,
         shape: shape.clone(),
         doors: cluster.doors.clone(),
+        slurm_uid: cluster.slurm_uid,
         devices: config.gres.devices(node, &detected),
         gpu_variables: config.gres.variables(&node.name),
         constrain_devices: config.gres.constrain_devices,
@@ -287,7 +288,8 @@ pub async fn start(
         conversations: Arc::clone(&conversations),
         world,
         trust,
-        cluster: config.cluster_name.clone(),
+        config: Arc::clone(config),
+        slurm_uid: cluster.slurm_uid,
     };
     actix_rt::spawn(peers::serve(Arc::clone(&endpoint), peers.clone()));
     actix_rt::spawn(uplink::serve(Arc::clone(&endpoint), cluster.controller_address(), peers));

@@ -37,6 +37,9 @@ pub struct StepdSettings {
     pub first_cpu: u32,
     /// The run folder of doors.
     pub doors: PathBuf,
+    /// `SlurmUser`, who may act on every job.
+    #[serde(default)]
+    pub slurm_uid: Option<u32>,
     /// Devices of this node that jobs are given one by one.
     #[serde(default)]
     pub devices: Vec<GresDevice>,

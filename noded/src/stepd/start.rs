@@ -346,7 +346,7 @@ fn manager_config(orders: &StepdOrders, restarted: bool) -> StepMgrConfig {
     StepMgrConfig {
         kill_wait: Duration::from_secs(settings.kill_wait_secs),
         over_time_limit: settings.over_time_minutes.map(|m| Duration::from_secs(m * 60)),
-        trusted_uids: vec![own],
+        trusted_uids: [Some(own), settings.slurm_uid].into_iter().flatten().collect(),
         append_files: settings.append_files,
         pack_nodes: settings.pack_nodes,
         restarted,

@@ -112,7 +112,7 @@ impl Hosts {
         let hostname = run(&mut Command::new("hostname"))?;
         let (hostname, home) = (hostname.trim(), self.home.display());
         let mut conf = format!(
-            "ClusterName=apart\nSlurmctldHost={hostname}({})\nSlurmUser=root\nAuthType=auth/munge\n\
+            "ClusterName=apart\nSlurmctldHost={hostname}({})\nSlurmUser=root\nSlurmctldParameters=admin_hosts=ALL\nAuthType=auth/munge\n\
              SelectType=select/cons_tres\nStateSaveLocation={home}/state\nSlurmdSpoolDir={home}/spool-%n\n\
              SlurmctldPidFile={home}/ctld.pid\nSlurmdPidFile={home}/slurmd-%n.pid\nSlurmdParameters=config_overrides\n",
             Self::address(0)

@@ -432,6 +432,15 @@ impl Config {
     pub fn expedited_requeue(&self) -> bool {
         self.slurmctld_parameters.has("enable_expedited_requeue")
     }
+    /// May a daemon on that host speak for root and SlurmUser? `SlurmctldParameters=admin_hosts=login1;adm[1-2]` names the hosts
+    /// (`ALL`: each of them). Others speak for ordinary users only; the controller's own host needs no naming.
+    pub fn admin_host(&self, host: &str) -> bool {
+        let named = self.slurmctld_parameters.value("admin_hosts").unwrap_or_default();
+        named.split(';').any(|some| {
+            let expanded = crate::hostlist::expand(some).unwrap_or_default();
+            some.eq_ignore_ascii_case("all") || expanded.iter().any(|name| name == host)
+        })
+    }
     /// Priorities are computed from several factors (`PriorityType=priority/multifactor`).
     pub fn multifactor(&self) -> bool {
         self.priority_type.strip_prefix("priority/").unwrap_or(&self.priority_type) == "multifactor"

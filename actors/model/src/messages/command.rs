@@ -230,6 +230,50 @@ impl CommandRequest {
     pub const fn list_jobs(jobs: Vec<JobSelector>) -> Self {
         Self::ListJobs { jobs, after: None, most: None, hide: false }
     }
+
+    /// It changes nothing, and tells whoever asks what everybody may know.
+    pub const fn only_asks(&self) -> bool {
+        match self {
+            Self::Ping
+            | Self::TestJob { .. }
+            | Self::TestHetJob { .. }
+            | Self::WaitJob { .. }
+            | Self::Watch { .. }
+            | Self::ListJobs { .. }
+            | Self::ListNodes
+            | Self::ListPartitions
+            | Self::ListLicenses
+            | Self::ListTopologies
+            | Self::ListSteps { .. }
+            | Self::CountMessages { .. }
+            | Self::ListPriorities
+            | Self::ShowConfig
+            | Self::ShowScript { .. }
+            | Self::LocateStepManager { .. }
+            | Self::AskRun { .. }
+            | Self::Trace { .. }
+            | Self::ListDaemons
+            | Self::ListReservations
+            | Self::NameNodes(_)
+            | Self::Explain { .. } => true,
+            Self::SubmitJob { .. }
+            | Self::SubmitHetJob { .. }
+            | Self::Cancel(_)
+            | Self::ControlJob { .. }
+            | Self::UpdateJob { .. }
+            | Self::UpdateNode { .. }
+            | Self::UpdatePartition { .. }
+            | Self::CreateNodes { .. }
+            | Self::DeleteNodes { .. }
+            | Self::Reconfigure
+            | Self::Shutdown { .. }
+            | Self::CreateJoinToken { .. }
+            | Self::FinishAllocation { .. }
+            | Self::CreateReservation(_)
+            | Self::UpdateReservation(_)
+            | Self::DeleteReservation { .. } => false,
+        }
+    }
 }
 
 /// How far a job is to come.
