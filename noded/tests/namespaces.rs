@@ -267,7 +267,11 @@ fn a_step_outlives_a_link_that_is_lost_and_comes_back() {
 /// The controller gives the node up and starts the job anew; the node cannot know, and must not let it run twice.
 #[test]
 fn a_node_that_is_cut_off_ends_its_job_before_it_can_run_elsewhere() {
-    let Some(site) = Site::start_with("cut", "SlurmdTimeout=20\nReturnToService=1\n") else { return };
+    let Some(site) =
+        Site::start_with("cut", "SlurmctldParameters=admin_hosts=ALL\nSlurmdTimeout=20\nReturnToService=1\n")
+    else {
+        return;
+    };
     let w = site.work.display();
     let job = site.work.join("job.sh");
     let text = format!(

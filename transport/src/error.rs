@@ -35,6 +35,14 @@ pub enum LinkError {
         /// Whose.
         whose: Whose,
     },
+    /// A certificate that the cluster's authority has taken back.
+    #[error("{peer}: {} was revoked (a node joins again with a new token: garrick token; remove its old identity folder first)", whose.of())]
+    RevokedCertificate {
+        /// Peer.
+        peer: String,
+        /// Whose.
+        whose: Whose,
+    },
     /// A certificate past its time.
     #[error("{peer}: {} has expired (issue a new one or join again; if it should be good, compare the clocks): {cause}", whose.of())]
     ExpiredCertificate {
@@ -296,9 +304,10 @@ fn tls_fault(code: u64, reason: String, whose: Whose, peer: &str) -> Result<Link
         // rustls says "not valid yet" with the alert for expired, as RFC 8446 tells it to.
         Some(EXPIRED) if cause.contains("not valid yet") => Ok(LinkError::NotYetValid { peer, whose, cause }),
         Some(EXPIRED) => Ok(LinkError::ExpiredCertificate { peer, whose, cause }),
+        Some(REVOKED) => Ok(LinkError::RevokedCertificate { peer, whose }),
         Some(CERTIFICATE_REQUIRED) => Ok(LinkError::NoCertificate { peer }),
         Some(NO_APPLICATION_PROTOCOL) => Ok(LinkError::NotGarrick { peer }),
-        Some(BAD_CERTIFICATE | UNSUPPORTED | REVOKED | CERTIFICATE_UNKNOWN | ACCESS_DENIED | DECRYPT_ERROR) => {
+        Some(BAD_CERTIFICATE | UNSUPPORTED | CERTIFICATE_UNKNOWN | ACCESS_DENIED | DECRYPT_ERROR) => {
             Ok(LinkError::BadCertificate { peer, whose, cause })
         }
         Some(_) if code < CRYPTO_ERROR + 0x100 => Err(format!("TLS: {cause}")),

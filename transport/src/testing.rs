@@ -57,7 +57,7 @@ impl Cluster {
         let request = request_for(&key).unwrap();
         let certificate = self.authority.issue_for(role, name, &request, now, lifetime).unwrap();
         let authorities = vec![self.authority.certificate_pem().to_owned()];
-        IdentityParts { key: key.serialize_pem(), certificate, authorities }
+        IdentityParts { key: key.serialize_pem(), certificate, authorities, revoked: None }
     }
 
     pub fn good(&self, role: Role, name: &str) -> IdentityParts {

@@ -16,6 +16,7 @@ use garrick_model::{
         command::{Caller, CommandReply, CommandRequest, DaemonInfo},
         node::{AgentReport, ControllerToNode, HeldRun, JobCredential, Joining, NodeToController, SignedCredential},
     },
+    refusal::Refusal,
     spec::JobSpec,
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
@@ -154,6 +155,15 @@ impl Host for PlainHost {
     }
     fn join_token(&self, _: Duration, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Token("token".to_owned()));
+    }
+    fn certs(&self, mut replies: Box<dyn ReplySink>) {
+        replies.send(CommandReply::Certs { certs: Vec::new(), authority: Timestamp(0) });
+    }
+    fn revoke_certs(&self, nodes: &[String]) -> Result<usize, Refusal> {
+        Ok(nodes.len())
+    }
+    fn renew_certs(&self, _: &[String]) -> Result<(), Refusal> {
+        Ok(())
     }
     fn daemons(&self) -> Vec<DaemonInfo> {
         Vec::new()

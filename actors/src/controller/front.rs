@@ -30,7 +30,7 @@ use garrick_model::{
     config::Config,
     ids::{JobId, RequestId},
     messages::{
-        command::{Caller, CommandReply, CommandRequest},
+        command::{Caller, CommandReply, CommandRequest, NodeChange, NodeStateChange},
         node::{AgentReport, ControllerToNode, NodeToController},
     },
     refusal::Refusal,
@@ -204,6 +204,8 @@ impl ControllerActor {
             NodeToController::Register { .. } => {
                 tracing::warn!(node, "node.registered_twice");
             }
+            // Answered where the link ends, by whoever has the authority.
+            NodeToController::Renew { .. } => {}
             frame @ (NodeToController::Heartbeat { .. } | NodeToController::Report { .. }) => {
                 if let NodeToController::Report { report: AgentReport::Steps { job, sluid, steps }, .. } = &frame {
                     let (job, sluid) = (*job, *sluid);
@@ -351,6 +353,9 @@ impl ControllerActor {
             | CommandRequest::Reconfigure
             | CommandRequest::Shutdown { .. }
             | CommandRequest::CreateJoinToken { .. }
+            | CommandRequest::ListCerts
+            | CommandRequest::RevokeCerts { .. }
+            | CommandRequest::RenewCerts { .. }
                 if !by.admin =>
             {
                 replies.send(CommandReply::Refused(Refusal::AccessDenied));
@@ -377,9 +382,39 @@ impl ControllerActor {
                 }
                 host.shutdown(replies);
             }
+            CommandRequest::ListCerts => host.certs(replies),
+            CommandRequest::RevokeCerts { nodes } => self.revoke_certs(cx, by, nodes, replies),
+            CommandRequest::RenewCerts { nodes } => {
+                let nodes = if nodes.is_empty() { Ok(nodes) } else { self.nodes_named(nodes) };
+                let done = nodes.and_then(|nodes| host.renew_certs(&nodes));
+                replies.send(done.map_or_else(CommandReply::Refused, |()| CommandReply::Done));
+            }
             CommandRequest::CreateJoinToken { lifetime_secs } => {
                 host.join_token(Duration::from_secs(lifetime_secs), replies);
             }
+        }
+    }
+
+    /// The nodes are cut off, and DOWN: what runs there is not theirs to tell of any more.
+    fn revoke_certs(
+        &mut self,
+        cx: &mut Context<Self>,
+        by: Authority,
+        nodes: Vec<String>,
+        mut replies: Box<dyn ReplySink>,
+    ) {
+        let revoked = self.nodes_named(nodes).and_then(|nodes| {
+            let count = self.env.ports.host.revoke_certs(&nodes)?;
+            tracing::warn!(nodes = nodes.join(","), count, uid = by.uid, "certs.revoked");
+            Ok(nodes)
+        });
+        match revoked {
+            Ok(nodes) => {
+                let reason = Some("its certificate was revoked".to_owned());
+                let change = NodeChange { state: Some(NodeStateChange::Down), reason, ..NodeChange::default() };
+                self.update_nodes(cx, by, nodes, change, replies);
+            }
+            Err(refusal) => drop(replies.send(CommandReply::Refused(refusal))),
         }
     }
 

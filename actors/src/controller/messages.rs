@@ -127,6 +127,7 @@ pub const fn agent_message_name(message: &NodeToController) -> &'static str {
         NodeToController::Trace { .. } => "Trace",
         NodeToController::Command { request, .. } => request_name(request),
         NodeToController::CommandGone { .. } => "CommandGone",
+        NodeToController::Renew { .. } => "Renew",
     }
 }
 
@@ -159,6 +160,9 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::Reconfigure => "Reconfigure",
         CommandRequest::Shutdown { .. } => "Shutdown",
         CommandRequest::CreateJoinToken { .. } => "CreateJoinToken",
+        CommandRequest::ListCerts => "ListCerts",
+        CommandRequest::RevokeCerts { .. } => "RevokeCerts",
+        CommandRequest::RenewCerts { .. } => "RenewCerts",
         CommandRequest::Trace { .. } => "Trace",
         CommandRequest::FinishAllocation { .. } => "FinishAllocation",
         CommandRequest::ListDaemons => "ListDaemons",

@@ -8,6 +8,7 @@ use garrick_model::{
         command::CommandReply,
         node::{ControllerToNode, JobCredential, SignedCredential},
     },
+    refusal::Refusal,
 };
 use garrick_runtime::ReplyTo;
 use std::{sync::Arc, time::Duration};
@@ -94,6 +95,12 @@ pub trait Host: Send + Sync + 'static {
     fn shutdown(&self, replies: Box<dyn ReplySink>);
     /// Makes a join token.
     fn join_token(&self, lifetime: Duration, replies: Box<dyn ReplySink>);
+    /// What the cluster's authority issued: answers `Certs`.
+    fn certs(&self, replies: Box<dyn ReplySink>);
+    /// Revokes the certificates of these nodes, and has everyone go by that. Returns how many there were.
+    fn revoke_certs(&self, nodes: &[String]) -> Result<usize, Refusal>;
+    /// Has nodes (none: all of them, and this process) ask for new certificates.
+    fn renew_certs(&self, nodes: &[String]) -> Result<(), Refusal>;
     /// Processes that this one knows of, beside the agents.
     fn daemons(&self) -> Vec<garrick_model::messages::command::DaemonInfo>;
     /// The configuration as `scontrol show config` lists it.

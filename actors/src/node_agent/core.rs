@@ -251,6 +251,10 @@ impl NodeAgentCore {
             ControllerToNode::Trace { query, prefixes, follow } => self.trace(query, prefixes, follow, out),
             ControllerToNode::StopTrace { query } => self.stop_trace(query, out),
             ControllerToNode::CommandReply { query, reply } => self.command_reply(query, reply, out),
+            // The shell's: it has the keys.
+            ControllerToNode::Revoked { .. }
+            | ControllerToNode::RenewCertificate
+            | ControllerToNode::Certificate { .. } => {}
             ControllerToNode::Reconfigure => out.push(AgentEffect::Reconfigure),
             ControllerToNode::Shutdown => out.push(AgentEffect::Exit),
         }

@@ -431,6 +431,9 @@ pub const fn controller_message_name(message: &ControllerToNode) -> &'static str
         ControllerToNode::Trace { .. } => "Trace",
         ControllerToNode::StopTrace { .. } => "StopTrace",
         ControllerToNode::CommandReply { .. } => "CommandReply",
+        ControllerToNode::Revoked { .. } => "Revoked",
+        ControllerToNode::RenewCertificate => "RenewCertificate",
+        ControllerToNode::Certificate { .. } => "Certificate",
         ControllerToNode::Reconfigure => "Reconfigure",
         ControllerToNode::Shutdown => "Shutdown",
     }

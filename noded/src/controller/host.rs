@@ -1,6 +1,10 @@
 //! What of a command concerns this process: reading the configuration again, ending, join tokens.
 
-use crate::{controller::links::try_tell, daemon::place::Cluster, kernel::users};
+use crate::{
+    controller::{links::try_tell, trust::Trust},
+    daemon::place::Cluster,
+    kernel::users,
+};
 use garrick_actors::controller::{
     front::CROWDED,
     messages::ControllerMsg,
@@ -30,6 +34,8 @@ pub struct ThisProcess {
     pub front: Arc<OnceLock<Address<ControllerMsg>>>,
     /// Makes tokens.
     pub join: Arc<JoinServer>,
+    /// Certificates.
+    pub trust: Arc<Trust>,
     /// Ends the process.
     pub exit: watch::Sender<bool>,
     /// When it started.
@@ -96,6 +102,18 @@ impl Host for ThisProcess {
             Ok(token) => CommandReply::Token(token),
             Err(e) => CommandReply::Refused(Refusal::Internal(e.to_string())),
         });
+    }
+
+    fn certs(&self, mut replies: Box<dyn ReplySink>) {
+        replies.send(self.trust.certs());
+    }
+
+    fn revoke_certs(&self, nodes: &[String]) -> Result<usize, Refusal> {
+        self.trust.revoke(nodes)
+    }
+
+    fn renew_certs(&self, nodes: &[String]) -> Result<(), Refusal> {
+        self.trust.renew_all(nodes)
     }
 
     fn daemons(&self) -> Vec<DaemonInfo> {

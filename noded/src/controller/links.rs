@@ -20,7 +20,11 @@ use std::{
     time::Duration,
 };
 
-use crate::node::conversations::traced;
+use crate::{
+    controller::trust::{Trust, TrustOrder},
+    node::conversations::traced,
+};
+use tokio::sync::broadcast::error::RecvError;
 
 /// The sending side of a link to an agent.
 struct Link {
@@ -54,13 +58,14 @@ impl AgentLink for Link {
 }
 
 /// Serves until the endpoint is closed.
-pub async fn serve(endpoint: Arc<Endpoint>, front: Address<ControllerMsg>) {
+pub async fn serve(endpoint: Arc<Endpoint>, front: Address<ControllerMsg>, trust: Arc<Trust>) {
     let numbers = Arc::new(AtomicU64::new(1));
     while let Some(arrived) = endpoint.accept().await {
         match arrived {
             Ok(connection) => {
                 let (front, number) = (front.clone(), numbers.fetch_add(1, Ordering::Relaxed));
-                actix_rt::spawn(async move { converse(connection, number, front).await });
+                let trust = Arc::clone(&trust);
+                actix_rt::spawn(async move { converse(connection, number, front, &trust).await });
             }
             Err(e) => tracing::warn!(error = %e, "a peer was turned away"),
         }
@@ -91,7 +96,26 @@ pub async fn tell(front: &Address<ControllerMsg>, cx: TraceContext, mut message:
     }
 }
 
-async fn converse(mut connection: Connection, number: u64, front: Address<ControllerMsg>) {
+/// Tells a node of certificates what concerns it. An error: its link is to be closed.
+fn carry_out(
+    order: Result<TrustOrder, RecvError>,
+    node: &str,
+    link: &Sender<ControllerToNode>,
+    trust: &Trust,
+) -> Result<(), &'static str> {
+    let frame = match order {
+        _ if trust.is_barred(node) => return Err("its certificate was revoked"),
+        Ok(TrustOrder::Revoked(list)) => ControllerToNode::Revoked { list },
+        Ok(TrustOrder::Renew(nodes)) if nodes.is_empty() || nodes.iter().any(|one| one == node) => {
+            ControllerToNode::RenewCertificate
+        }
+        Ok(TrustOrder::Renew(_)) => return Ok(()),
+        Err(_) => return Err("it missed what it was to be told of certificates"),
+    };
+    link.try_send(&traced(frame)).map_err(|_| "it does not take what it is sent")
+}
+
+async fn converse(mut connection: Connection, number: u64, front: Address<ControllerMsg>, trust: &Trust) {
     if connection.link != LinkKind::ControllerNode || connection.peer.role != Role::Node {
         tracing::warn!(peer = %connection.peer, link = ?connection.link, "a peer wanted what it may not have here");
         return connection.close("the controller serves node agents on this port");
@@ -115,6 +139,12 @@ async fn converse(mut connection: Connection, number: u64, front: Address<Contro
         tracing::warn!(node, said, "an agent registered under a name that its certificate does not have");
         return handle.close("the name does not match the certificate");
     }
+    let mut orders = trust.orders();
+    let own = sender.clone();
+    if let Some(revoked) = trust.revoked() {
+        // A link that has gone is noticed by whoever reads next.
+        let _ = own.try_send(&traced(revoked));
+    }
     let link: Arc<dyn AgentLink> = Arc::new(Link { sender, handle: handle.clone() });
     let cx = TraceContext { trace: first.trace, cause: first.cause };
     let registration = Box::new(Registration { conn: number, facts: *facts, runs, incarnation, load });
@@ -122,7 +152,25 @@ async fn converse(mut connection: Connection, number: u64, front: Address<Contro
     let connected = ControllerMsg::AgentConnected { node: node.clone(), registration, link, joining };
     tell(&front, if cx.trace == 0 { TraceContext::root() } else { cx }, connected).await;
     loop {
-        match frames.recv().await {
+        let arrived = tokio::select! {
+            arrived = frames.recv() => arrived,
+            order = orders.recv() => match carry_out(order, &node, &own, trust) {
+                Ok(()) => continue,
+                Err(why) => {
+                    tracing::warn!(node, why, "a node is cut off");
+                    handle.close(why);
+                    break;
+                }
+            },
+        };
+        match arrived {
+            Ok(Some(frame)) if matches!(frame.msg, NodeToController::Renew { .. }) => {
+                let NodeToController::Renew { request } = frame.msg else { continue };
+                match trust.renew(&node, &request) {
+                    Ok(answer) => drop(own.try_send(&traced(answer))),
+                    Err(e) => tracing::warn!(node, error = %e, "a node asked for a certificate"),
+                }
+            }
             Ok(Some(frame)) => {
                 let cx = TraceContext { trace: frame.trace, cause: frame.cause };
                 let message = Box::new(frame.msg);

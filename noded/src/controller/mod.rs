@@ -12,3 +12,4 @@ pub mod links;
 pub mod ports;
 pub mod start;
 pub mod tenure;
+pub mod trust;

@@ -7,6 +7,7 @@ use crate::{
         links,
         ports::{JournalFile, Signer, Users},
         tenure::{Fence, Tenure, TenureError},
+        trust::{self, Trust},
     },
     daemon::{guests::Guests, options::Options, place::Cluster, reset_key},
     journal::{self, Fold, JournalError, JournalWriter, Shortener, series},
@@ -26,7 +27,7 @@ use garrick_model::time::Timestamp;
 use garrick_runtime::{Address, System};
 use garrick_transport::{
     CertAuthority, DoorListener, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, SigningKey,
-    any_address, identity::Role,
+    any_address,
 };
 use std::{
     path::{Path, PathBuf},
@@ -126,10 +127,8 @@ fn keys(cluster: &Cluster) -> Result<Keys, ControllerStartError> {
     let state = state_folder(cluster)?;
     let authority = Arc::new(CertAuthority::open_or_create(&state.join("ca"), &cluster.config.cluster_name)?);
     let folder = state.join("identity");
-    let identity = match IdentityStore::load(&folder) {
-        Ok(store) => store,
-        Err(_) => authority.enrol(Role::Controller, &host_name(), &folder)?,
-    };
+    let identity = trust::own_identity(cluster, &authority, &folder)?;
+    identity.set_revoked(&folder, authority.revocation_list()?.as_deref())?;
     let signing = SigningKey::open_or_create(&state.join("credential.key"))?;
     Ok(Keys { authority, identity, signing })
 }
@@ -303,6 +302,9 @@ pub async fn start(
     let bind = any_address(cluster.config.slurmctld_port.first);
     let reset_key = reset_key::kept(&state_folder(cluster)?);
     let endpoint = EndpointOptions { join: Some(Arc::clone(&join)), reset_key, ..EndpointOptions::default() };
+    let folder = state_folder(cluster)?.join("identity");
+    let trust = Arc::new(Trust::new(Arc::clone(&keys.authority), Arc::clone(&keys.identity), folder));
+    actix_rt::spawn(trust::keep_valid(Arc::clone(&trust)));
     let endpoint = Arc::new(Endpoint::bind_with(bind, keys.identity, endpoint)?);
     let door_path = cluster.controller_door();
     let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
@@ -311,6 +313,7 @@ pub async fn start(
         cluster: cluster.clone(),
         front: Arc::new(OnceLock::new()),
         join: Arc::clone(&join),
+        trust: Arc::clone(&trust),
         exit,
         started: Timestamp::now(),
         host: host_name(),
@@ -329,7 +332,7 @@ pub async fn start(
     let nodes = env.config().nodes.len();
     let _ = actors.set(env);
     let _ = process.front.set(front.clone());
-    actix_rt::spawn(links::serve(Arc::clone(&endpoint), front.clone()));
+    actix_rt::spawn(links::serve(Arc::clone(&endpoint), front.clone(), trust));
     let world = DoorWorld {
         front: front.clone(),
         endpoint: Arc::clone(&endpoint),

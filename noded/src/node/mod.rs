@@ -10,6 +10,7 @@
 pub mod conversations;
 pub mod door;
 pub mod joining;
+pub mod membership;
 pub mod neighbours;
 pub mod peers;
 pub mod port;

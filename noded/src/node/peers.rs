@@ -4,6 +4,7 @@
 use crate::{
     node::{
         conversations::{Conversations, tell_agent, traced},
+        membership::Membership,
         relay::{self, RelayHeader},
         runs::RunWorld,
     },
@@ -37,6 +38,8 @@ pub struct PeerWorld {
     pub world: Arc<RunWorld>,
     /// The key that credentials are checked with.
     pub trust: Arc<Mutex<Option<VerifyKey>>>,
+    /// This node's certificate.
+    pub membership: Membership,
     /// The cluster's configuration.
     pub config: Arc<Config>,
     /// `SlurmUser`; `None`: there is no such user here.

@@ -10,6 +10,7 @@ use crate::{
     node::{
         conversations::Conversations,
         door::{self, DoorWorld},
+        membership::Membership,
         neighbours::Neighbours,
         peers::{self, PeerWorld},
         port::NodePort,
@@ -34,7 +35,7 @@ use std::{
     net::SocketAddr,
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 use tokio::sync::watch;
 
@@ -288,6 +289,7 @@ pub async fn start(
         conversations: Arc::clone(&conversations),
         world,
         trust,
+        membership: Membership::new(identity, spool.identity()),
         config: Arc::clone(config),
         slurm_uid: cluster.slurm_uid,
     };
@@ -382,7 +384,10 @@ async fn identity(
             Ok(store)
                 if store.identity().cluster == cluster.config.cluster_name && store.identity().name == node.name =>
             {
-                return Ok(store);
+                if store.expiry() > SystemTime::now() {
+                    return Ok(store);
+                }
+                tracing::warn!("this node's certificate has ended: joining anew");
             }
             Ok(store) => {
                 return Err(NodeStartError::Join(format!(

@@ -9,7 +9,10 @@ use garrick_transport::{
     Connection, Endpoint, Reconnect, ReconnectEvent,
     identity::{ExpectPeer, Role},
 };
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
+
+/// How often a node looks whether its certificate is to be renewed.
+const LOOK: Duration = Duration::from_secs(600);
 
 /// Serves for the life of the process.
 pub async fn serve(endpoint: Arc<Endpoint>, address: String, world: PeerWorld) {
@@ -42,11 +45,30 @@ async fn converse(mut connection: Connection, world: &PeerWorld) {
     let number = world.conversations.number();
     world.conversations.controller_up(number, sender);
     tell_agent(&world.agent, TraceContext::root(), AgentInput::ControllerUp);
+    let mut looks = tokio::time::interval(LOOK);
     loop {
-        match frames.recv().await {
+        let arrived = tokio::select! {
+            arrived = frames.recv() => arrived,
+            _ = looks.tick() => {
+                if world.membership.is_due() && let Some(asked) = world.membership.ask() {
+                    world.conversations.tell_controller(asked);
+                }
+                continue;
+            }
+        };
+        match arrived {
             Ok(Some(frame)) => {
                 let cx = TraceContext { trace: frame.trace, cause: frame.cause };
-                let input = match frame.msg {
+                let message = match world.membership.told(frame.msg) {
+                    Err(message) => message,
+                    Ok(answer) => {
+                        if let Some(answer) = answer {
+                            world.conversations.tell_controller(answer);
+                        }
+                        continue;
+                    }
+                };
+                let input = match message {
                     ControllerToNode::StartJob(launch) => {
                         let credential = world.check(&launch.credential);
                         AgentInput::StartJob(StartOrder { launch, credential })

@@ -72,6 +72,7 @@ impl Contact {
             CommandReply::PerJob(_) => "PerJob",
             CommandReply::Done => "Done",
             CommandReply::Token(_) => "Token",
+            CommandReply::Certs { .. } => "certificates",
             CommandReply::TraceRecords(_) => "TraceRecords",
             CommandReply::MessageCounts(_) => "MessageCounts",
             CommandReply::Daemons(_) => "Daemons",

@@ -16,7 +16,8 @@
 //! | [`token`] | how a node joins |
 //! | [`why`] | what keeps jobs waiting |
 
-pub mod check;
+pub mod certs;
+mod check;
 pub mod conf;
 pub mod doors;
 pub mod down;
@@ -66,6 +67,7 @@ A site:
   check FILE                               every problem of a slurm.conf, with line, cause and suggestion
   install --prefix DIR                     lay out bin/ and sbin/ with every name
   token [--lifetime MINUTES]               a one-time token for a node to join with (slurmd --token TOKEN)
+  certs list|revoke NODES|renew [NODES]    who has a certificate of the cluster, and until when; cut nodes off
   journal show|verify|export FILE          read the journal of a controller or of a job's step manager
   sim --trace FILE [--conf FILE] [--policy LIST]
                                            replay a workload: what would the scheduler have done with it?
@@ -75,8 +77,10 @@ A site:
 Any other command by its name: sbatch srun salloc sattach squeue sinfo scancel scontrol stail swait
 ";
 
-const COMMANDS: [&str; 13] =
-    ["up", "down", "status", "run", "cat", "init", "check", "install", "token", "journal", "sim", "topology", "why"];
+const COMMANDS: [&str; 14] = [
+    "up", "down", "status", "run", "cat", "init", "check", "install", "token", "certs", "journal", "sim", "topology",
+    "why",
+];
 
 /// Runs `garrick`. Returns its exit code.
 pub fn main(args: Vec<OsString>) -> i32 {
@@ -98,6 +102,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Some("sim") => return sim::main(&rest, &Console::new("garrick sim")),
         Some("check") => check::main(&rest, &console),
         Some("install") => install::main(&rest, &console),
+        Some("certs") => certs::main(&rest, &console),
         Some("token") => token::main(&rest, &console),
         Some("topology") => topology::main(&rest, &console),
         Some("why") => why::main(&rest, &console),

@@ -6,11 +6,14 @@
 use super::{
     IdentityError, files, invalid,
     peer::{PeerIdentity, Role, check_name},
+    register::{Issued, Register, seconds},
+    signing::random,
     store::{IdentityParts, IdentityStore},
 };
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PublicKeyData as _, SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertificateSigningRequestParams,
+    DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    PublicKeyData as _, RevocationReason, RevokedCertParams, SanType, SerialNumber,
 };
 use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer, pem::PemObject as _};
 use sha2::{Digest as _, Sha256};
@@ -44,6 +47,7 @@ pub struct CertAuthority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
     certificate_pem: String,
+    register: Register,
 }
 
 impl std::fmt::Debug for CertAuthority {
@@ -100,7 +104,8 @@ impl CertAuthority {
             .to_owned();
         let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|e| bad(e.to_string()))?;
         let certificate_pem = certificate_pem.to_owned();
-        Ok(Self { cluster, folder: folder.to_owned(), issuer, certificate, certificate_pem })
+        let register = Register::open(folder)?;
+        Ok(Self { cluster, folder: folder.to_owned(), issuer, certificate, certificate_pem, register })
     }
 
     /// Opens it, or makes it where there is none (a controller started for the first time).
@@ -158,6 +163,10 @@ impl CertAuthority {
         let bad_name = |e: rcgen::Error| invalid(format!("name {name}"), e);
         let mut params = CertificateParams::default();
         set_validity(&mut params, now, lifetime);
+        // RFC 5280, 4.1.2.2: positive, at most 20 bytes.
+        let mut serial = random::<16>()?;
+        serial[0] = serial[0] & 0x7f | 0x40;
+        params.serial_number = Some(SerialNumber::from_slice(&serial));
         params.is_ca = IsCa::ExplicitNoCa;
         params.use_authority_key_identifier_extension = true;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -172,15 +181,74 @@ impl CertAuthority {
             SanType::URI(identity.uri().try_into().map_err(bad_name)?),
         ];
         let signed = params.signed_by(&asked.public_key, &self.issuer);
-        Ok(signed.map_err(|e| invalid(format!("certificate of {role} {name}"), e))?.pem())
+        let pem = signed.map_err(|e| invalid(format!("certificate of {role} {name}"), e))?.pem();
+        // Known before it is handed out: what is not known cannot be revoked.
+        let entry = Issued {
+            serial: hex(&serial),
+            role: role.to_string(),
+            name: name.to_owned(),
+            issued: seconds(now),
+            expires: seconds(now + lifetime),
+            revoked: None,
+        };
+        self.register.add(entry, now)?;
+        Ok(pem)
+    }
+
+    /// What was issued, by role and name, the oldest first.
+    pub fn issued(&self) -> Vec<Issued> {
+        self.register.all()
+    }
+
+    /// Revokes the valid certificates of a process. Returns how many there were.
+    pub fn revoke(&self, role: Role, name: &str) -> Result<usize, IdentityError> {
+        self.register.revoke(&role.to_string(), name, SystemTime::now())
+    }
+
+    /// Everything that this process ever had is revoked: it gets a new one only where somebody vouches for it anew.
+    pub fn is_barred(&self, role: Role, name: &str) -> bool {
+        self.register.is_barred(&role.to_string(), name)
+    }
+
+    /// The list of revoked certificates, signed (PEM). `None`: none is revoked.
+    pub fn revocation_list(&self) -> Result<Option<String>, IdentityError> {
+        let now = SystemTime::now();
+        let epoch = rcgen::date_time_ymd(1970, 1, 1);
+        let today = epoch + Duration::from_secs(seconds(now));
+        let revoked: Vec<RevokedCertParams> = self
+            .register
+            .all()
+            .into_iter()
+            .filter_map(|one| {
+                Some(RevokedCertParams {
+                    serial_number: SerialNumber::from_slice(&unhex(&one.serial)?),
+                    revocation_time: epoch + Duration::from_secs(one.revoked?),
+                    reason_code: Some(RevocationReason::Unspecified),
+                    invalidity_date: None,
+                })
+            })
+            .collect();
+        if revoked.is_empty() {
+            return Ok(None);
+        }
+        let list = CertificateRevocationListParams {
+            this_update: today - CLOCK_SLACK,
+            next_update: today + CA_LIFETIME,
+            crl_number: SerialNumber::from(seconds(now)),
+            issuing_distribution_point: None,
+            revoked_certs: revoked,
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let signed = list.signed_by(&self.issuer).map_err(|e| invalid("revocation list", e))?;
+        Ok(Some(signed.pem().map_err(|e| invalid("revocation list", e))?))
     }
 
     /// Makes a key and a certificate for a process on this host and puts them into `folder`.
     pub fn enrol(&self, role: Role, name: &str, folder: &Path) -> Result<Arc<IdentityStore>, IdentityError> {
         let key = KeyPair::generate().map_err(|e| invalid("new key", e))?;
         let certificate = self.issue(role, name, &request_for(&key)?)?;
-        let parts =
-            IdentityParts { key: key.serialize_pem(), certificate, authorities: vec![self.certificate_pem.clone()] };
+        let (authorities, revoked) = (vec![self.certificate_pem.clone()], self.revocation_list()?);
+        let parts = IdentityParts { key: key.serialize_pem(), certificate, authorities, revoked };
         parts.save(folder)?;
         IdentityStore::from_parts(&parts)
     }
@@ -208,6 +276,13 @@ pub(crate) fn expiry_of(certificate: &[u8]) -> Result<SystemTime, IdentityError>
     let (_, parsed) = X509Certificate::from_der(certificate).map_err(|e| invalid("certificate", e))?;
     let seconds = u64::try_from(parsed.validity().not_after.timestamp()).unwrap_or(0);
     Ok(UNIX_EPOCH + Duration::from_secs(seconds))
+}
+
+/// When it was made: it is valid since a day earlier, for clocks that differ.
+pub(crate) fn issued_of(certificate: &[u8]) -> Result<SystemTime, IdentityError> {
+    let (_, parsed) = X509Certificate::from_der(certificate).map_err(|e| invalid("certificate", e))?;
+    let seconds = u64::try_from(parsed.validity().not_before.timestamp()).unwrap_or(0);
+    Ok(UNIX_EPOCH + Duration::from_secs(seconds) + CLOCK_SLACK)
 }
 
 pub(crate) fn hex(bytes: &[u8]) -> String {

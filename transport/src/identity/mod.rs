@@ -5,6 +5,7 @@
 //! |---|---|
 //! | [`peer`] | role and name, as the certificate's URI says them |
 //! | [`authority`] | [`CertAuthority`]: makes the cluster's CA and issues certificates |
+//! | `register` | what an authority issued, and what of it is revoked |
 //! | [`store`] | [`IdentityStore`]: this process's certificate and key and the CAs it trusts; rotates while links are up |
 //! | [`signing`] | [`SigningKey`], [`VerifyKey`]: ed25519 for job credentials |
 //! | [`files`] | writing and reading secret files |
@@ -12,11 +13,13 @@
 pub mod authority;
 pub mod files;
 pub mod peer;
+mod register;
 pub mod signing;
 pub mod store;
 
-pub use authority::{CertAuthority, fingerprint};
+pub use authority::{CertAuthority, fingerprint, request_for};
 pub use peer::{ExpectPeer, PeerIdentity, Role, is_name};
+pub use register::Issued;
 pub use signing::{SigningKey, VerifyKey};
 pub use store::{IdentityParts, IdentityStore};
 

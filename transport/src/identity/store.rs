@@ -3,7 +3,7 @@
 
 use super::{
     IdentityError,
-    authority::expiry_of,
+    authority::{expiry_of, issued_of},
     files, invalid,
     peer::{PeerIdentity, Role},
 };
@@ -12,7 +12,7 @@ use rustls::{
     RootCertStore,
     client::{WebPkiServerVerifier, danger::ServerCertVerifier},
     crypto::{CryptoProvider, ring},
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject as _},
+    pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, pem::PemObject as _},
     server::{WebPkiClientVerifier, danger::ClientCertVerifier},
     sign::CertifiedKey,
 };
@@ -24,6 +24,9 @@ use std::{
 
 /// The file with key, certificate and trusted authorities. One file, so that they change together.
 const IDENTITY_FILE: &str = "identity.pem";
+
+/// Largest identity file: a list of revoked certificates has some 40 bytes for each.
+const MOST_BYTES: usize = 16 << 20;
 
 static PROVIDER: LazyLock<Arc<CryptoProvider>> = LazyLock::new(|| Arc::new(ring::default_provider()));
 
@@ -47,6 +50,8 @@ pub struct IdentityParts {
     pub certificate: String,
     /// Authorities to trust, the cluster's newest first. Several while one replaces another.
     pub authorities: Vec<String>,
+    /// The authority's list of revoked certificates.
+    pub revoked: Option<String>,
 }
 
 impl IdentityParts {
@@ -54,7 +59,7 @@ impl IdentityParts {
     pub fn save(&self, folder: &Path) -> Result<(), IdentityError> {
         files::create_folder(folder)?;
         let mut text = String::new();
-        for part in [&self.key, &self.certificate].into_iter().chain(&self.authorities) {
+        for part in [&self.key, &self.certificate].into_iter().chain(&self.authorities).chain(&self.revoked) {
             text.push_str(part.trim_end());
             text.push('\n');
         }
@@ -67,6 +72,7 @@ impl IdentityParts {
 pub(crate) struct Identity {
     pub me: PeerIdentity,
     pub expiry: SystemTime,
+    pub issued: SystemTime,
     /// Leaf and authority: a server shows both, so that a joining node can compare the authority with its token.
     pub as_server: Arc<CertifiedKey>,
     /// Leaf alone.
@@ -126,6 +132,50 @@ impl IdentityStore {
         self.current.load().expiry
     }
 
+    /// When two thirds of its certificate's life are over: it is to be renewed.
+    pub fn renew_at(&self) -> SystemTime {
+        let now = self.current.load();
+        now.issued + now.expiry.duration_since(now.issued).unwrap_or_default() * 2 / 3
+    }
+
+    /// Goes by another list of revoked certificates (PEM; `None`: an empty one), also after restarts.
+    pub fn set_revoked(&self, folder: &Path, list: Option<&str>) -> Result<(), IdentityError> {
+        let path = folder.join(IDENTITY_FILE);
+        let text = String::from_utf8(files::read_secret(&path, MOST_BYTES)?)
+            .map_err(|e| invalid(path.display().to_string(), e))?;
+        let kept = text.split("-----BEGIN X509 CRL").next().unwrap_or_default();
+        let new = format!("{kept}{}", list.unwrap_or_default());
+        let identity = parse(new.as_bytes(), "identity")?;
+        files::write_whole(&path, new.as_bytes(), files::PRIVATE)?;
+        self.change(identity)
+    }
+
+    /// Goes by a certificate that the authority made for `key` (PEM), also after restarts. The list of what is revoked stays.
+    pub fn renew(
+        &self,
+        folder: &Path,
+        key: &str,
+        certificate: &str,
+        authorities: &[String],
+    ) -> Result<(), IdentityError> {
+        let path = folder.join(IDENTITY_FILE);
+        let text = String::from_utf8(files::read_secret(&path, MOST_BYTES)?)
+            .map_err(|e| invalid(path.display().to_string(), e))?;
+        let revoked = text.find("-----BEGIN X509 CRL").map(|at| text[at..].to_owned());
+        let parts = IdentityParts {
+            key: key.to_owned(),
+            certificate: certificate.to_owned(),
+            authorities: authorities.to_vec(),
+            revoked,
+        };
+        let identity = parse_parts(&parts)?;
+        if identity.me != self.identity() {
+            return Err(invalid("new certificate", format!("it is of {}", identity.me)));
+        }
+        parts.save(folder)?;
+        self.change(identity)
+    }
+
     pub(crate) fn current(&self) -> Arc<Identity> {
         self.current.load_full()
     }
@@ -133,16 +183,17 @@ impl IdentityStore {
 
 fn read(folder: &Path) -> Result<Identity, IdentityError> {
     let path = folder.join(IDENTITY_FILE);
-    let bytes = files::read_secret(&path, 256 << 10)?;
+    let bytes = files::read_secret(&path, MOST_BYTES)?;
     parse(&bytes, &path.display().to_string())
 }
 
 fn parse_parts(parts: &IdentityParts) -> Result<Identity, IdentityError> {
-    let text = format!("{}\n{}\n{}", parts.key, parts.certificate, parts.authorities.join("\n"));
+    let revoked = parts.revoked.as_deref().unwrap_or_default();
+    let text = format!("{}\n{}\n{}\n{revoked}", parts.key, parts.certificate, parts.authorities.join("\n"));
     parse(text.as_bytes(), "identity")
 }
 
-/// Key, certificate, authorities, in that order.
+/// Key, certificate, authorities, in that order, and lists of what is revoked.
 fn parse(pem: &[u8], subject: &str) -> Result<Identity, IdentityError> {
     let bad = |cause: &dyn ToString| invalid(subject, cause.to_string());
     let key = PrivateKeyDer::from_pem_slice(pem).map_err(|e| bad(&format!("private key: {e}")))?;
@@ -161,6 +212,10 @@ fn parse(pem: &[u8], subject: &str) -> Result<Identity, IdentityError> {
         roots.add(authority.clone()).map_err(|e| bad(&format!("authority: {e}")))?;
     }
     let roots = Arc::new(roots);
+    let mut revoked = Vec::new();
+    for list in CertificateRevocationListDer::pem_slice_iter(pem) {
+        revoked.push(list.map_err(|e| bad(&format!("list of revoked certificates: {e}")))?);
+    }
     let provider = crypto_provider();
     let signer = provider.key_provider.load_private_key(key).map_err(|e| bad(&format!("private key: {e}")))?;
     let mut chain = vec![leaf.clone()];
@@ -172,10 +227,20 @@ fn parse(pem: &[u8], subject: &str) -> Result<Identity, IdentityError> {
         expiry: expiry_of(&leaf)?,
         as_server: Arc::new(CertifiedKey::new(chain, signer)),
         as_client: Arc::new(as_client),
+        issued: issued_of(&leaf)?,
+        // A list is of one authority; of another one's certificates it says nothing.
         verify_server: WebPkiServerVerifier::builder_with_provider(Arc::clone(&roots), Arc::clone(&provider))
+            .with_crls(revoked.iter().cloned())
+            .only_check_end_entity_revocation()
+            .allow_unknown_revocation_status()
             .build()
             .map_err(|e| bad(&e))?,
-        verify_client: WebPkiClientVerifier::builder_with_provider(roots, provider).build().map_err(|e| bad(&e))?,
+        verify_client: WebPkiClientVerifier::builder_with_provider(roots, provider)
+            .with_crls(revoked)
+            .only_check_end_entity_revocation()
+            .allow_unknown_revocation_status()
+            .build()
+            .map_err(|e| bad(&e))?,
     })
 }
 
@@ -214,6 +279,7 @@ mod tests {
             key: one.serialize_pem(),
             certificate,
             authorities: vec![authority.certificate_pem().to_owned()],
+            revoked: None,
         };
         let wrong_key = IdentityParts { key: two.serialize_pem(), ..good.clone() };
         let no_ca = IdentityParts { authorities: Vec::new(), ..good.clone() };

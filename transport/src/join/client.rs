@@ -219,8 +219,12 @@ fn keep(
             return Err(invalid("issued identity", "its authority is not the one that the token names").into());
         }
     }
-    let parts =
-        IdentityParts { key: key.serialize_pem(), certificate: issued.certificate, authorities: issued.authorities };
+    let parts = IdentityParts {
+        key: key.serialize_pem(),
+        certificate: issued.certificate,
+        authorities: issued.authorities,
+        revoked: None,
+    };
     let store = IdentityStore::from_parts(&parts)?;
     let expected = PeerIdentity { cluster: issued.cluster, role: Role::Node, name: name.to_owned() };
     let found = store.identity();

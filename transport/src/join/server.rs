@@ -185,6 +185,12 @@ impl Registrar for Desk<'_> {
             return Err(format!("only nodes join; a {role} gets its identity on the controller's host"));
         }
         (self.server.names)(name)?;
+        let vouched = matches!(way, JoinWay::Token { .. });
+        if !vouched && self.server.authority.is_barred(role, name) {
+            return Err(format!(
+                "the certificate of {name} was revoked: it joins again with a token only (garrick token)"
+            ));
+        }
         match (way, self.door_uid) {
             (JoinWay::Door, Some(uid)) if uid == 0 || uid == self.server.cluster_uid => Ok(None),
             (JoinWay::Door, Some(uid)) => {

@@ -8,7 +8,7 @@ use super::{
 use crate::{
     LinkError, Whose,
     identity::{ExpectPeer, IdentityParts, IdentityStore, Role},
-    testing::Cluster,
+    testing::{Cluster, Folder},
 };
 use garrick_frame::LinkKind;
 use std::{
@@ -234,4 +234,62 @@ async fn a_rotated_identity_serves_the_next_connection_and_keeps_this_one() {
     assert_eq!(receiver.recv().await.unwrap().unwrap().msg, "still here");
     let other = new.good(Role::Node, "n2");
     assert!(node_id.rotate(&other).is_err());
+}
+
+#[tokio::test]
+async fn a_revoked_certificate_is_refused_on_both_sides_and_another_of_the_same_name_is_not() {
+    let cluster = Cluster::new("c1");
+    let (home, own) = (Folder::new(), Folder::new());
+    let kept = cluster.authority.enrol(Role::Node, "n2", home.path()).unwrap();
+    let stolen = cluster.node("n1");
+    let node = ExpectPeer { role: Role::Node, name: Some("n1".into()) };
+    assert!(!cluster.authority.is_barred(Role::Node, "n1"));
+    let (client, _) = attempt(&endpoint(Arc::clone(&kept)), &endpoint(Arc::clone(&stolen)), &node).await;
+    client.unwrap();
+    assert_eq!(cluster.authority.revoke(Role::Node, "n1").unwrap(), 1);
+    assert!(cluster.authority.is_barred(Role::Node, "n1"));
+    // A controller that starts now finds it in its folder, a node is told.
+    let again = crate::identity::CertAuthority::open(cluster.authority.folder()).unwrap();
+    assert!(again.is_barred(Role::Node, "n1") && !again.is_barred(Role::Node, "n2"));
+    kept.set_revoked(home.path(), again.revocation_list().unwrap().as_deref()).unwrap();
+    for kept in [kept, IdentityStore::load(home.path()).unwrap()] {
+        let (client, server) = attempt(&endpoint(Arc::clone(&kept)), &endpoint(Arc::clone(&stolen)), &node).await;
+        let error = client.unwrap_err();
+        assert!(matches!(error, LinkError::RevokedCertificate { whose: Whose::Peers, .. }), "{error}");
+        assert!(matches!(server.unwrap_err(), LinkError::RevokedCertificate { whose: Whose::Ours, .. }));
+        let n2 = ExpectPeer { role: Role::Node, name: Some("n2".into()) };
+        let (client, server) = attempt(&endpoint(Arc::clone(&stolen)), &endpoint(kept), &n2).await;
+        assert!(matches!(client.unwrap_err(), LinkError::RevokedCertificate { whose: Whose::Ours, .. }));
+        assert!(matches!(server.unwrap_err(), LinkError::RevokedCertificate { whose: Whose::Peers, .. }));
+    }
+    let anew = again.enrol(Role::Node, "n1", own.path()).unwrap();
+    assert!(!again.is_barred(Role::Node, "n1"));
+    let kept = IdentityStore::load(home.path()).unwrap();
+    let (client, _) = attempt(&endpoint(kept), &endpoint(anew), &node).await;
+    client.unwrap();
+}
+
+#[tokio::test]
+async fn a_certificate_is_renewed_in_its_last_third_and_keeps_what_is_revoked() {
+    let (cluster, home) = (Cluster::new("c1"), Folder::new());
+    let now = SystemTime::now();
+    let parts = cluster.parts(Role::Node, "n1", now - 7 * DAY, 10 * DAY);
+    parts.save(home.path()).unwrap();
+    let own = IdentityStore::load(home.path()).unwrap();
+    assert!(own.renew_at() <= now, "seven days of ten are over");
+    cluster.good(Role::Node, "n2");
+    cluster.authority.revoke(Role::Node, "n2").unwrap();
+    let list = cluster.authority.revocation_list().unwrap();
+    own.set_revoked(home.path(), list.as_deref()).unwrap();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let request = crate::identity::request_for(&key).unwrap();
+    let certificate = cluster.authority.issue(Role::Node, "n1", &request).unwrap();
+    let authorities = [cluster.authority.certificate_pem().to_owned()];
+    let other = cluster.authority.issue(Role::Node, "n3", &request).unwrap();
+    assert!(own.renew(home.path(), &key.serialize_pem(), &other, &authorities).is_err(), "another's");
+    own.renew(home.path(), &key.serialize_pem(), &certificate, &authorities).unwrap();
+    assert!(own.renew_at() > now);
+    let text = std::fs::read_to_string(home.path().join("identity.pem")).unwrap();
+    assert!(text.contains("X509 CRL"));
+    assert!(IdentityStore::load(home.path()).unwrap().expiry() > now + 700 * DAY);
 }

@@ -183,6 +183,18 @@ pub enum CommandRequest {
         /// The controller only (`scontrol shutdown slurmctld` ... see the command).
         controller_only: bool,
     },
+    /// The certificates that the cluster's authority issued. For administrators. Repeatable. Answer: `Certs`.
+    ListCerts,
+    /// Revoke the certificates of nodes, and take the nodes down. For administrators. Answer: `Done`.
+    RevokeCerts {
+        /// Nodes.
+        nodes: Vec<String>,
+    },
+    /// Have connected nodes ask for new certificates. For administrators. Answer: `Done` once they are told.
+    RenewCerts {
+        /// Nodes; none: all of them, and the controller.
+        nodes: Vec<String>,
+    },
     /// Make a one-time token for a node to join with. Answer: `Token`.
     CreateJoinToken {
         /// Seconds until it expires.
@@ -256,6 +268,7 @@ impl CommandRequest {
             | Self::ListReservations
             | Self::NameNodes(_)
             | Self::Explain { .. } => true,
+            Self::ListCerts | Self::RevokeCerts { .. } | Self::RenewCerts { .. } => false,
             Self::SubmitJob { .. }
             | Self::SubmitHetJob { .. }
             | Self::Cancel(_)
@@ -631,6 +644,13 @@ pub enum CommandReply {
     Done,
     /// To `CreateJoinToken`.
     Token(String),
+    /// To `ListCerts`.
+    Certs {
+        /// By role and name, the oldest first.
+        certs: Vec<CertView>,
+        /// When the authority's own certificate ends.
+        authority: Timestamp,
+    },
     /// Items of `Trace`.
     TraceRecords(Vec<TraceLine>),
     /// To `CountMessages`, sorted by actor and message.
@@ -656,6 +676,23 @@ pub enum CommandReply {
     Outlook(Option<Box<Outlook>>),
     /// To `AskRun`.
     Run(RunStanding),
+}
+
+/// A certificate of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CertView {
+    /// `controller`, `node`, `client`.
+    pub role: String,
+    /// Whose.
+    pub name: String,
+    /// Serial number, hexadecimal.
+    pub serial: String,
+    /// When it was made.
+    pub issued: Timestamp,
+    /// When it ends.
+    pub expires: Timestamp,
+    /// When it was revoked.
+    pub revoked: Option<Timestamp>,
 }
 
 /// What a node's agent knows of a run.

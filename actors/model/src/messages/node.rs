@@ -281,6 +281,20 @@ pub enum ControllerToNode {
         /// Answer.
         reply: CommandReply,
     },
+    /// Certificates that no one may show any more: a signed list (PEM) in place of the last; `None`: no one is revoked.
+    Revoked {
+        /// The list.
+        list: Option<String>,
+    },
+    /// Ask for a new certificate. Answered by `Renew`.
+    RenewCertificate,
+    /// Answer to `Renew`.
+    Certificate {
+        /// Certificate, PEM.
+        certificate: String,
+        /// Authorities to trust, PEM.
+        authorities: Vec<String>,
+    },
     /// `slurm.conf` changed: read it again.
     Reconfigure,
     /// End this daemon. Jobs go on unless it says so.
@@ -469,6 +483,11 @@ pub enum NodeToController {
         caller: Caller,
         /// What.
         request: Box<CommandRequest>,
+    },
+    /// A certificate for this node's new key, please: a request (PKCS #10, DER) signed with that key.
+    Renew {
+        /// The request.
+        request: ByteBuf,
     },
     /// The command went away; no more replies are wanted.
     CommandGone {

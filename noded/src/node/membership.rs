@@ -1,0 +1,69 @@
+//! This node's certificate: renewed over the link that it has, well before it ends, and whose certificates it accepts.
+
+use garrick_model::messages::node::{ControllerToNode, NodeToController};
+use garrick_transport::{IdentityStore, identity::request_for};
+use rcgen::KeyPair;
+use serde_bytes::ByteBuf;
+use std::{
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::SystemTime,
+};
+
+/// See the module. Shared by the tasks of a node.
+#[derive(Clone)]
+pub struct Membership {
+    identity: Arc<IdentityStore>,
+    folder: PathBuf,
+    /// Key (PEM) for which a certificate was asked.
+    asked: Arc<Mutex<Option<String>>>,
+}
+
+impl Membership {
+    /// Of the identity in that folder.
+    pub fn new(identity: Arc<IdentityStore>, folder: PathBuf) -> Self {
+        Self { identity, folder, asked: Arc::default() }
+    }
+
+    /// It is time to ask for a new certificate.
+    pub fn is_due(&self) -> bool {
+        self.identity.renew_at() <= SystemTime::now()
+    }
+
+    /// A request for a certificate, for a key that is made for it.
+    pub fn ask(&self) -> Option<NodeToController> {
+        let made = KeyPair::generate().map_err(|e| e.to_string()).and_then(|key| {
+            let request = request_for(&key).map_err(|e| e.to_string())?;
+            Ok((key.serialize_pem(), request))
+        });
+        match made {
+            Ok((key, request)) => {
+                *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = Some(key);
+                Some(NodeToController::Renew { request: ByteBuf::from(request) })
+            }
+            Err(e) => {
+                tracing::error!(error = e, "no request for a new certificate was made");
+                None
+            }
+        }
+    }
+
+    /// What the controller says of certificates; given back when it says something else. What is to be answered.
+    pub fn told(&self, frame: ControllerToNode) -> Result<Option<NodeToController>, ControllerToNode> {
+        let outcome = match frame {
+            ControllerToNode::RenewCertificate => return Ok(self.ask()),
+            ControllerToNode::Revoked { list } => self.identity.set_revoked(&self.folder, list.as_deref()),
+            ControllerToNode::Certificate { certificate, authorities } => {
+                let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let Some(key) = asked else { return Ok(None) };
+                let renewed = self.identity.renew(&self.folder, &key, &certificate, &authorities);
+                renewed.inspect(|()| tracing::info!("this node's certificate was renewed"))
+            }
+            other => return Err(other),
+        };
+        if let Err(e) = outcome {
+            tracing::error!(error = %e, "what the controller says of certificates");
+        }
+        Ok(None)
+    }
+}

@@ -1,0 +1,81 @@
+//! Certificates of a real cluster: listed, made anew while jobs run, and taken back from a node.
+#![allow(clippy::unwrap_used, missing_docs)]
+
+mod support;
+
+use std::process::Command;
+use support::{Cluster, answer, is_root};
+
+/// Serial numbers of a node's certificates, the oldest first, each with its state.
+fn certificates(cluster: &Cluster, name: &str) -> Vec<(String, String)> {
+    let list = cluster.sh("garrick certs list").ok().out;
+    let of_name = list.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let of_name = of_name.filter(|words| words.get(1) == Some(&name) && words.len() >= 6);
+    of_name.map(|words| (words[2].to_owned(), words[5].to_owned())).collect()
+}
+
+#[test]
+fn certificates_are_renewed_under_running_jobs() {
+    let cluster = Cluster::up("renew", &["--nodes", "2", "--cpus", "2", "--memory", "500"]);
+    let gate = cluster.fifo("gate");
+    let wrap = format!("read -r < {}; srun -N2 hostname > /dev/null && exit 5", gate.display());
+    let job = cluster.run("sbatch", &["-N2", "-o", "/dev/null", "--wrap", &wrap]).ok().job();
+    cluster.await_state(&job, "RUNNING");
+    let before = certificates(&cluster, "n1");
+    assert_eq!(before.len(), 1, "{before:?}");
+    cluster.sh("garrick certs renew n1").ok();
+    cluster.await_that("n1 has another certificate", || certificates(&cluster, "n1").len() == 2);
+    assert_eq!(certificates(&cluster, "n2").len(), 1, "it was not asked");
+    cluster.sh("garrick certs renew").ok();
+    cluster.await_that("both have another", || {
+        certificates(&cluster, "n1").len() == 3 && certificates(&cluster, "n2").len() == 2
+    });
+    let kept = |node: &str| std::fs::read_to_string(cluster.home.join(format!("spool/{node}/identity/identity.pem")));
+    let first = kept("n1").unwrap();
+    cluster.sh("garrick certs renew n1").ok();
+    cluster.await_that("it is kept for the next start", || kept("n1").is_ok_and(|now| now != first));
+    // Step managers and shepherds find each other with the new ones.
+    std::fs::write(&gate, "go\n").unwrap();
+    cluster.await_state(&job, "FAILED");
+    assert_eq!(cluster.job_field(&job, "ExitCode").as_deref(), Some("5:0"));
+}
+
+#[test]
+fn a_node_whose_certificate_is_revoked_stays_out_until_somebody_vouches_for_it() {
+    let cluster = Cluster::up("revoke", &["--nodes", "2", "--cpus", "2", "--memory", "500"]);
+    let state = |node: &str| cluster.run("sinfo", &["-h", "-N", "-n", node, "-o", "%T"]).out.trim().to_owned();
+    assert_eq!(state("n2"), "idle");
+    let pid = cluster.pid_of("node", Some("n2"));
+    cluster.sh("garrick certs revoke n2").ok();
+    assert!(certificates(&cluster, "n2").iter().all(|(_, state)| state == "revoked"));
+    cluster.await_that("n2 is down", || state("n2").starts_with("down"));
+    let log = || std::fs::read_to_string(cluster.home.join("log/slurmd-n2.log")).unwrap_or_default();
+    cluster.await_that("it is told why", || log().contains("was revoked"));
+    // Not by starting again, and not by joining on this host as it did first.
+    cluster.kill(pid);
+    let conf = cluster.home.join("etc/slurm.conf");
+    let slurmd = |token: Option<&str>| {
+        let mut command = Command::new(support::built().join("noded"));
+        command.args(["--role", "node", "-N", "n2", "-f", conf.to_str().unwrap(), "--home"]).arg(&cluster.home);
+        command.args(token.map(|token| ["--token", token]).into_iter().flatten());
+        command.env("GARRICK_HOME", &cluster.home);
+        answer(&mut command)
+    };
+    let identity = cluster.home.join("spool/n2/identity");
+    std::fs::remove_dir_all(&identity).unwrap();
+    let refused = slurmd(None);
+    assert!(refused.code != 0 && refused.err.contains("was revoked"), "{refused:?}");
+    // The others go on.
+    cluster.run("srun", &["-w", "n1", "true"]).ok();
+    let token = cluster.sh("garrick token").ok().out.trim().to_owned();
+    slurmd(Some(&token)).ok();
+    cluster.sh("scontrol update nodename=n2 state=resume").ok();
+    cluster.await_that("n2 is back", || state("n2") == "idle");
+    cluster.run("srun", &["-w", "n2", "true"]).ok();
+    if is_root() {
+        let refused = answer(
+            std::os::unix::process::CommandExt::uid(&mut cluster.command("garrick"), 65534).args(["certs", "list"]),
+        );
+        assert!(refused.code != 0 && refused.out.is_empty(), "{refused:?}");
+    }
+}

@@ -1,0 +1,116 @@
+//! What an authority has issued and what of it is revoked: a file of one JSON object a line beside the authority's key, and
+//! the revocation list (RFC 5280) that is made from it.
+
+use super::{IdentityError, files, invalid};
+use serde::{Deserialize, Serialize};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+const FILE: &str = "issued";
+/// Certificates that ended so long ago are forgotten.
+const KEPT: Duration = Duration::from_secs(90 * 24 * 3600);
+/// Largest file that is read: some hundred thousand certificates.
+const MOST_BYTES: usize = 64 << 20;
+
+/// A certificate that was issued. Times are seconds since 1970.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Issued {
+    /// Serial number, hexadecimal.
+    pub serial: String,
+    /// `controller`, `node`, `client`.
+    pub role: String,
+    /// Whose.
+    pub name: String,
+    /// When it was made.
+    pub issued: u64,
+    /// When it ends.
+    pub expires: u64,
+    /// When it was revoked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub revoked: Option<u64>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Register {
+    path: PathBuf,
+    entries: Mutex<BTreeMap<String, Issued>>,
+}
+
+/// Seconds since 1970.
+pub(super) fn seconds(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+impl Register {
+    /// Reads the one in the authority's folder; an authority of an earlier version has none.
+    pub fn open(folder: &Path) -> Result<Self, IdentityError> {
+        let path = folder.join(FILE);
+        let mut entries = BTreeMap::new();
+        match files::read_secret(&path, MOST_BYTES) {
+            Ok(bytes) => {
+                for line in bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+                    let entry: Issued =
+                        serde_json::from_slice(line).map_err(|e| invalid(path.display().to_string(), e))?;
+                    entries.insert(entry.serial.clone(), entry);
+                }
+            }
+            Err(IdentityError::Absent { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        Ok(Self { path, entries: Mutex::new(entries) })
+    }
+
+    fn entries(&self) -> MutexGuard<'_, BTreeMap<String, Issued>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes it on disk, then here.
+    fn change<T>(&self, change: impl FnOnce(&mut BTreeMap<String, Issued>) -> T) -> Result<T, IdentityError> {
+        let mut entries = self.entries();
+        let mut changed = entries.clone();
+        let result = change(&mut changed);
+        let mut text = Vec::new();
+        for entry in changed.values() {
+            serde_json::to_writer(&mut text, entry).map_err(|e| invalid("register of certificates", e))?;
+            text.push(b'\n');
+        }
+        files::write_whole(&self.path, &text, files::PRIVATE)?;
+        *entries = changed;
+        Ok(result)
+    }
+
+    pub fn add(&self, entry: Issued, now: SystemTime) -> Result<(), IdentityError> {
+        let oldest = seconds(now).saturating_sub(KEPT.as_secs());
+        self.change(|entries| {
+            entries.retain(|_, one| one.expires >= oldest);
+            entries.insert(entry.serial.clone(), entry);
+        })
+    }
+
+    pub fn all(&self) -> Vec<Issued> {
+        let mut all: Vec<Issued> = self.entries().values().cloned().collect();
+        all.sort_by(|a, b| (&a.role, &a.name, a.issued, &a.serial).cmp(&(&b.role, &b.name, b.issued, &b.serial)));
+        all
+    }
+
+    /// Revokes all of a name that are valid. Returns how many.
+    pub fn revoke(&self, role: &str, name: &str, now: SystemTime) -> Result<usize, IdentityError> {
+        let now = seconds(now);
+        self.change(|entries| {
+            let valid = entries.values_mut().filter(|one| one.role == role && one.name == name);
+            valid.filter(|one| one.revoked.is_none() && one.expires > now).map(|one| one.revoked = Some(now)).count()
+        })
+    }
+
+    /// All that this name ever had and that is known is revoked.
+    pub fn is_barred(&self, role: &str, name: &str) -> bool {
+        let entries = self.entries();
+        let mut own = entries.values().filter(|one| one.role == role && one.name == name).peekable();
+        own.peek().is_some() && own.all(|one| one.revoked.is_some())
+    }
+}
