@@ -18,7 +18,7 @@ fn certificates(cluster: &Cluster, name: &str) -> Vec<(String, String)> {
 fn certificates_are_renewed_under_running_jobs() {
     let cluster = Cluster::up("renew", &["--nodes", "2", "--cpus", "2", "--memory", "500"]);
     let gate = cluster.fifo("gate");
-    let wrap = format!("read -r < {}; srun -N2 hostname > /dev/null && exit 5", gate.display());
+    let wrap = format!("read -r line < {}; srun -N2 hostname > /dev/null && exit 5", gate.display());
     let job = cluster.run("sbatch", &["-N2", "-o", "/dev/null", "--wrap", &wrap]).ok().job();
     cluster.await_state(&job, "RUNNING");
     let before = certificates(&cluster, "n1");

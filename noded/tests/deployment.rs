@@ -172,6 +172,15 @@ impl Site {
         assert_eq!(state().trim(), "RUNNING");
         self.as_user(self.slurm, "scancel", &[&job]).ok();
         self.await_that("SlurmUser ended it", || !state().contains("RUNNING") && !state().contains("COMPLETING"));
+        let kept = || std::fs::read_to_string(self.work.join("state/audit.log")).unwrap();
+        let has = |uid: u32, outcome: &str| {
+            let whole = |line: &str| serde_json::from_str::<serde_json::Value>(line).unwrap();
+            let of_cancel = |line: &serde_json::Value| line["what"] == "Cancel" && line["uid"] == uid;
+            kept().lines().map(whole).any(|line| of_cancel(&line) && line["outcome"] == outcome)
+        };
+        self.await_that("what was refused and done is kept", || {
+            has(BOB.1, "Access/permission denied") && has(self.slurm.1, "done")
+        });
     }
 }
 
@@ -327,7 +336,7 @@ fn a_state_folder_has_one_controller() {
     site.start_nodes();
     let job = site.as_user(ALICE, "sbatch", &["-o", "/dev/null", "--hold", "--wrap", "true"]).ok().job();
     // As a controller on another host would, that mounts the folder where locks do not reach.
-    let taken = r#"{"host":"elsewhere","pid":7,"since":1790000000,"token":"another"}"#;
+    let taken = r#"{"host":"elsewhere","pid":7,"since":1790000000000,"token":"another"}"#;
     std::fs::write(site.work.join("state/writer.new"), taken).unwrap();
     std::fs::rename(site.work.join("state/writer.new"), site.work.join("state/writer")).unwrap();
     let late = site.as_user(ALICE, "sbatch", &["-o", "/dev/null", "--wrap", "true"]);
@@ -365,6 +374,10 @@ fn a_cluster_of_one_user_runs_nobody_elses_jobs() {
         command.args(args).env_clear().env("PATH", "/usr/bin:/bin").env("GARRICK_HOME", &home);
         answer(command.uid(uid).gid(uid).current_dir(&work).stdin(Stdio::null()))
     };
+    std::fs::create_dir(&home).unwrap();
+    std::os::unix::fs::chown(&home, Some(ALICE.1), Some(ALICE.1)).unwrap();
+    let refused = run(ROOT, "garrick", &["up"]);
+    assert!(refused.code != 0 && refused.err.contains("belongs to uid 5"), "root takes over nothing: {refused:?}");
     run(ALICE, "garrick", &["up"]).ok();
     let ran = run(ALICE, "srun", &["id", "-u"]);
     assert_eq!((ran.code, ran.out.trim()), (0, "5"), "{}", ran.err);

@@ -1,10 +1,12 @@
 //! A controller in one process for tests: journal in memory, users made up, agents that do what real ones promise.
 
 use super::{
+    audit::AuditRecord,
     event::{ControllerEvent, Replayed},
     messages::ControllerMsg,
     ports::{
-        AgentLink, CredentialSigner, Host, JournalError, JournalPort, LinkClosed, Ports, ReplySink, User, UserDirectory,
+        AgentLink, AuditPort, CredentialSigner, Host, JournalError, JournalPort, LinkClosed, Ports, ReplySink, User,
+        UserDirectory,
     },
     setup::{Controller, Recover, start},
 };
@@ -204,10 +206,29 @@ NodeName=n[0-1] CPUs=4 RealMemory=1000
 PartitionName=debug Nodes=ALL Default=YES MaxTime=60
 ";
 
+/// What the audit log would have.
+#[derive(Default)]
+pub struct KeptRecords(Mutex<Vec<AuditRecord>>);
+
+impl AuditPort for KeptRecords {
+    fn keep(&self, record: AuditRecord) {
+        self.0.lock().expect("no test panics here").push(record);
+    }
+}
+
+impl KeptRecords {
+    /// User, request, outcome of each.
+    pub fn lines(&self) -> Vec<String> {
+        let records = self.0.lock().expect("no test panics here");
+        records.iter().map(|r| format!("{} {} {}: {}", r.host, r.uid, r.what, r.outcome)).collect()
+    }
+}
+
 /// A controller with its journal.
 pub struct Rig {
     pub controller: Controller,
     pub journal: MemoryJournal,
+    pub audit: Arc<KeptRecords>,
     requests: u64,
 }
 
@@ -236,18 +257,20 @@ impl Rig {
 
     /// Starts from that much of what the journal holds.
     pub fn recover(system: &System, conf: &str, journal: MemoryJournal, recover: Recover) -> Self {
+        let audit = Arc::new(KeptRecords::default());
         let ports = Ports {
             journal: Arc::new(journal.clone()),
             signer: Arc::new(PlainSigner),
             users: Arc::new(MadeUpUsers),
             host: Arc::new(PlainHost),
+            audit: Arc::clone(&audit) as _,
         };
         let events = journal.events();
         // Those of an earlier one are not asked again.
         let requests = journal.replayed().epoch << 32;
         let controller = start(system, config_of(conf), ports, events, recover, no_random)
             .expect("a live controller's events replay");
-        Self { controller, journal, requests }
+        Self { controller, journal, requests, audit }
     }
 
     pub fn front(&self) -> &Address<ControllerMsg> {

@@ -3,10 +3,11 @@
 
 use super::{
     agents::AgentReplies,
+    audit::Audited,
     dynamic_nodes::{RosterChange, RosterChanges},
     env::{Env, deliver},
     event::ControllerEvent,
-    messages::ControllerMsg,
+    messages::{ControllerMsg, request_name},
     ports::{AgentLink, ReplySink},
     queries::AgentQueries,
     setup,
@@ -185,10 +186,12 @@ impl ControllerActor {
             NodeToController::Command { query, mut caller, request } => {
                 // The agent vouches for the user, not for where it is.
                 caller.host.clone_from(&node);
-                let mut sink = self.replies.sink(&node, query, link);
+                let sink = self.replies.sink(&node, query, link);
                 if self.authority(&caller).admin && !self.env.config().admin_host(&node) {
                     if !request.only_asks() {
                         tracing::warn!(node, uid = caller.uid, "command.host_not_trusted");
+                        let audit = Arc::clone(&self.env.ports.audit);
+                        let mut sink = Audited::new(sink, audit, &caller, request_name(&request), &request);
                         sink.send(CommandReply::Refused(Refusal::HostNotTrusted { host: node }));
                         return;
                     }
@@ -260,6 +263,8 @@ impl ControllerActor {
     ) {
         let by = self.authority(caller);
         let host = Arc::clone(&self.env.ports.host);
+        let audit = Arc::clone(&self.env.ports.audit);
+        replies = Box::new(Audited::new(replies, audit, caller, request_name(&request), &request));
         match request {
             CommandRequest::Ping => {
                 let (host, version) = host.identity();

@@ -69,6 +69,7 @@
 
 pub mod admission;
 pub mod agents;
+pub mod audit;
 mod circles;
 mod commands;
 mod dynamic_nodes;

@@ -1,5 +1,6 @@
 //! What the controller needs of the process that it lives in, as traits: implemented by the daemon's wiring and by tests.
 
+use super::audit::AuditRecord;
 use super::event::ControllerEvent;
 use garrick_model::{
     config::Config,
@@ -113,6 +114,12 @@ pub trait Host: Send + Sync + 'static {
     fn identity(&self) -> (String, String);
 }
 
+/// Keeps what was asked for and what came of it.
+pub trait AuditPort: Send + Sync + 'static {
+    /// Keeps a record. Must not block.
+    fn keep(&self, record: AuditRecord);
+}
+
 /// All of them, as the front hands them on.
 #[derive(Clone)]
 pub struct Ports {
@@ -124,4 +131,6 @@ pub struct Ports {
     pub users: Arc<dyn UserDirectory>,
     /// Process.
     pub host: Arc<dyn Host>,
+    /// Audit log.
+    pub audit: Arc<dyn AuditPort>,
 }

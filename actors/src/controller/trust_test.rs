@@ -54,6 +54,18 @@ fn a_node_speaks_for_users_and_not_for_root() {
         assert!(matches!(answer(&agents, 21).await, CommandReply::Submitted { .. }));
         // At the controller's own door it is root.
         assert_eq!(rig.ask(0, CommandRequest::Reconfigure).await, CommandReply::Done);
+        assert_eq!(rig.ask(1002, CommandRequest::ListCerts).await, CommandReply::Refused(Refusal::AccessDenied));
+        let kept = [
+            "login 1001 SubmitJob: job 1",
+            "n1 0 SubmitJob: Access/permission denied",
+            "n1 0 Cancel: Access/permission denied",
+            "n1 0 Reconfigure: Access/permission denied",
+            "n1 0 Shutdown: Access/permission denied",
+            "n1 1001 SubmitJob: job 2",
+            "login 0 Reconfigure: done",
+            "login 1002 ListCerts: Access/permission denied",
+        ];
+        assert_eq!(rig.audit.lines(), kept, "and nothing of what was only asked");
     });
 }
 

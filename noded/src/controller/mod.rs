@@ -6,6 +6,7 @@
 //! | peers | QUIC connections of node agents | messages to the front |
 //! | journal | events in groups | answers once they are on disk |
 
+pub mod audit;
 pub mod door;
 pub mod host;
 pub mod links;

@@ -2,6 +2,7 @@
 
 use crate::{
     controller::{
+        audit::AuditLog,
         door::{self, DoorWorld},
         host::ThisProcess,
         links,
@@ -281,6 +282,9 @@ pub async fn start(
     exit: watch::Sender<bool>,
 ) -> Result<RunningController, ControllerStartError> {
     let tenure = Tenure::take(&state_folder(cluster)?, &host_name())?;
+    let audit_path = cluster.config.audit_log();
+    let audit = AuditLog::start(audit_path.as_deref())
+        .map_err(|cause| ControllerStartError::Folder { path: audit_path.clone().unwrap_or_default(), cause })?;
     let keys = keys(cluster)?;
     let (writer, replayed) = open_journal(cluster, options, &tenure)?;
     let fence = tenure.fence();
@@ -324,6 +328,7 @@ pub async fn start(
         signer: Arc::new(Signer::new(keys.signing)),
         users: Arc::new(Users::default()),
         host: Arc::clone(&process) as _,
+        audit: Arc::new(audit),
     };
     let jobs = replayed.jobs.len();
     let random = || u32::try_from(garrick_model::ids::RequestId::random().0 >> 32).unwrap_or(0);

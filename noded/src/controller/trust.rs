@@ -51,7 +51,7 @@ fn internal(error: &IdentityError) -> Refusal {
 }
 
 fn timestamp(seconds: u64) -> Timestamp {
-    Timestamp(i64::try_from(seconds).unwrap_or(i64::MAX))
+    Timestamp::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
 fn day(at: SystemTime) -> String {

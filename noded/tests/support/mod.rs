@@ -119,8 +119,12 @@ impl Cluster {
         nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL).unwrap();
         self.await_that("it is dead", || {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // Behind the name, which may have anything in it.
-            stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+            // Behind the name, which may have anything in it. The first thread may be dead while others, which die with it, still
+            // have the files: their number is the 18th there (proc_pid_stat(5)).
+            stat.rsplit_once(") ").is_none_or(|(_, rest)| {
+                let threads = rest.split(' ').nth(17).and_then(|count| count.parse::<u32>().ok()).unwrap_or(0);
+                rest.starts_with(['Z', 'X']) && threads <= 1
+            })
         });
     }
 

@@ -3,6 +3,7 @@
 use super::SiteError;
 use std::{
     env, fs,
+    os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
 };
 
@@ -65,9 +66,31 @@ impl Home {
 
     /// Makes every folder.
     pub fn create(&self) -> Result<(), SiteError> {
-        for folder in [self.root.join("etc"), self.logs(), self.state(), self.spool(), self.run()] {
+        self.check()?;
+        // The state is the controller's alone: it is made by that.
+        for folder in [self.root.join("etc"), self.logs(), self.spool(), self.run()] {
             fs::create_dir_all(&folder).map_err(SiteError::file("cannot create", &folder))?;
         }
         Ok(())
+    }
+
+    /// What somebody else prepared, a configuration with programs to be run for instance, is not taken over.
+    pub fn check(&self) -> Result<(), SiteError> {
+        let kept = [self.root.clone(), self.root.join("etc"), self.conf(), self.state(), self.spool()];
+        kept.iter().try_for_each(|path| Self::check_owner(path))
+    }
+
+    fn check_owner(path: &Path) -> Result<(), SiteError> {
+        let own = nix::unistd::geteuid().as_raw();
+        match fs::symlink_metadata(path) {
+            Ok(found) if found.uid() != own => Err(SiteError::Other(format!(
+                "{} belongs to uid {}, not to uid {own}: a cluster is started by whoever its folder belongs to \
+                 (set GARRICK_HOME to a folder of your own)",
+                path.display(),
+                found.uid()
+            ))),
+            // One that is not there is made; what cannot be looked at fails when it is used.
+            _ => Ok(()),
+        }
     }
 }

@@ -10,8 +10,9 @@ use nix::{
 use serde::{Deserialize, Serialize};
 use std::{
     collections::BTreeMap,
-    fs, io,
-    os::unix::ffi::OsStrExt as _,
+    fs,
+    io::{self, Write as _},
+    os::unix::{ffi::OsStrExt as _, fs::OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -93,7 +94,10 @@ pub fn save(home: &Home, processes: &[Process]) -> Result<(), SiteError> {
     let path = home.process_list();
     let new = path.with_extension("json.new");
     let bytes = serde_json::to_vec_pretty(processes).expect("a list of strings and numbers is valid JSON");
-    fs::write(&new, bytes).and_then(|()| fs::rename(&new, &path)).map_err(SiteError::file("cannot write", &path))
+    let mut options = fs::OpenOptions::new();
+    let opened = options.write(true).create(true).truncate(true).mode(0o600).open(&new);
+    let written = opened.and_then(|mut file| file.write_all(&bytes)).and_then(|()| fs::rename(&new, &path));
+    written.map_err(SiteError::file("cannot write", &path))
 }
 
 /// Removes the list.

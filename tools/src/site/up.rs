@@ -106,6 +106,7 @@ struct Daemon {
 
 /// Starts what does not run, and returns once everything serves. A start of everything that fails leaves nothing running.
 pub fn ensure(home: &Home, wanted: &Shape) -> Result<Up, SiteError> {
+    home.check()?;
     let ran = !down::known(home)?.is_empty();
     start_missing(home, wanted).inspect_err(|_| {
         if !ran {

@@ -441,6 +441,15 @@ impl Config {
             some.eq_ignore_ascii_case("all") || expanded.iter().any(|name| name == host)
         })
     }
+    /// Where changes and refusals are kept (`SlurmctldParameters=audit_log=PATH`; `none`: nowhere). Default: `audit.log` in
+    /// StateSaveLocation.
+    pub fn audit_log(&self) -> Option<PathBuf> {
+        match self.slurmctld_parameters.value("audit_log") {
+            Some(word) if word.eq_ignore_ascii_case("none") => None,
+            Some(path) => Some(PathBuf::from(path)),
+            None => Some(self.state_save_location.join("audit.log")),
+        }
+    }
     /// Priorities are computed from several factors (`PriorityType=priority/multifactor`).
     pub fn multifactor(&self) -> bool {
         self.priority_type.strip_prefix("priority/").unwrap_or(&self.priority_type) == "multifactor"
