@@ -165,4 +165,7 @@ pub enum Refusal {
     /// The same, of its own name (`--dependency=singleton`).
     #[error("Job dependency problem: it waits for jobs of its name, and when they are over is not known")]
     SingletonOpen,
+    /// A request or a text in it is larger than the cluster takes: what, how large, and how large it may be.
+    #[error("{0}")]
+    TooLarge(String),
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// Minimum and maximum node count, `-N min[-max]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -360,12 +360,12 @@ pub struct JobSpec {
     /// `--open-mode`.
     #[serde(default)]
     pub open_mode: OpenMode,
-    /// The job's environment, after `--export`.
+    /// The job's environment, after `--export`. All tasks of an array share one.
     #[serde(default)]
-    pub environment: Vec<EnvEntry>,
-    /// The batch script's text.
+    pub environment: Arc<Vec<EnvEntry>>,
+    /// The batch script's text. All tasks of an array share one.
     #[serde(default)]
-    pub script: Option<ByteBuf>,
+    pub script: Option<Arc<ByteBuf>>,
     /// The script's arguments (batch) or the command (allocation).
     #[serde(default)]
     pub argv: Vec<ByteBuf>,

@@ -64,6 +64,11 @@ impl JobShelf {
         self.lock().get(&job).cloned()
     }
 
+    /// What is to be known of a job, without a copy of it. `None`: it is not there.
+    pub fn look<T>(&self, job: JobId, at: impl FnOnce(&KeptJob) -> T) -> Option<T> {
+        self.lock().get(&job).map(at)
+    }
+
     /// All ids.
     pub fn ids(&self) -> Vec<JobId> {
         self.lock().keys().copied().collect()

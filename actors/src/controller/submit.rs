@@ -9,13 +9,7 @@ use super::{
     ports::ReplySink,
 };
 use crate::{
-    job::{
-        core::JobCore,
-        messages::Authority,
-        record::{JobRecord, indices_of},
-        shell::JobsMsg,
-        state::JobEvent,
-    },
+    job::{core::JobCore, messages::Authority, record::JobRecord, shell::JobsMsg, state::JobEvent},
     scheduler::{
         probe::{WouldStart, declined, would_start, would_start_together},
         shell::{cluster_view, policy},
@@ -157,11 +151,11 @@ impl ControllerActor {
         };
         self.follow_reservation(&mut spec);
         self.check_reservations(&submitter, &spec)?;
-        let known_job = |job: JobId| {
-            env.jobs.get(job).map(|kept| match &kept.record.spec.array {
-                Some(array) if kept.record.array.is_some() => indices_of(&array.ranges).into_iter().collect(),
-                _ => Vec::new(),
-            })
+        let known_job = |job: JobId, task: Option<u32>| {
+            let has_task = |record: &JobRecord, index| {
+                record.array.is_some() && record.spec.array.as_ref().is_some_and(|array| array.contains(index))
+            };
+            env.jobs.look(job, |kept| task.is_none_or(|index| has_task(&kept.record, index))).unwrap_or(false)
         };
         let config = env.config();
         let partitions = env.boards.partitions.list();

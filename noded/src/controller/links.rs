@@ -2,6 +2,7 @@
 
 use garrick_actors::{
     controller::{
+        env::Env,
         messages::ControllerMsg,
         ports::{AgentLink, LinkClosed},
     },
@@ -54,13 +55,14 @@ impl AgentLink for Link {
 }
 
 /// Serves until the endpoint is closed.
-pub async fn serve(endpoint: Arc<Endpoint>, front: Address<ControllerMsg>) {
+pub async fn serve(endpoint: Arc<Endpoint>, front: Address<ControllerMsg>, env: Arc<Env>) {
     let numbers = Arc::new(AtomicU64::new(1));
     while let Some(arrived) = endpoint.accept().await {
         match arrived {
             Ok(connection) => {
-                let (front, number) = (front.clone(), numbers.fetch_add(1, Ordering::Relaxed));
-                actix_rt::spawn(async move { converse(connection, number, front).await });
+                let (front, env) = (front.clone(), Arc::clone(&env));
+                let number = numbers.fetch_add(1, Ordering::Relaxed);
+                actix_rt::spawn(async move { converse(connection, number, front, env).await });
             }
             Err(e) => tracing::warn!(error = %e, "a peer was turned away"),
         }
@@ -91,7 +93,7 @@ pub async fn tell(front: &Address<ControllerMsg>, cx: TraceContext, mut message:
     }
 }
 
-async fn converse(mut connection: Connection, number: u64, front: Address<ControllerMsg>) {
+async fn converse(mut connection: Connection, number: u64, front: Address<ControllerMsg>, env: Arc<Env>) {
     if connection.link != LinkKind::ControllerNode || connection.peer.role != Role::Node {
         tracing::warn!(peer = %connection.peer, link = ?connection.link, "a peer wanted what it may not have here");
         return connection.close("the controller serves node agents on this port");
@@ -126,6 +128,10 @@ async fn converse(mut connection: Connection, number: u64, front: Address<Contro
             Ok(Some(frame)) => {
                 let cx = TraceContext { trace: frame.trace, cause: frame.cause };
                 let message = Box::new(frame.msg);
+                if matches!(*message, NodeToController::Heartbeat { .. }) {
+                    env.heartbeat(cx, &node, number, message);
+                    continue;
+                }
                 tell(&front, cx, ControllerMsg::AgentMessage { node: node.clone(), conn: number, message }).await;
             }
             Ok(None) => break,

@@ -14,9 +14,34 @@ use garrick_transport::SigningKey;
 use serde_bytes::ByteBuf;
 use std::{
     collections::HashMap,
+    io::{self, Write},
     sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+/// Bytes of events in one record, so that what a record adds to them stays far below what it may have.
+const MOST_OF_RECORD: usize = 8 << 20;
+
+/// Counts what is written to it.
+struct Count(usize);
+
+impl Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn encoded_bytes(event: &ControllerEvent) -> usize {
+    let mut count = Count(0);
+    // What cannot be encoded is found out when it is.
+    let _ = rmp_serde::encode::write_named(&mut count, event);
+    count.0
+}
 
 /// The controller's journal file.
 pub struct JournalFile {
@@ -33,10 +58,11 @@ impl JournalFile {
 impl JournalPort for JournalFile {
     fn append(&self, events: Vec<ControllerEvent>, done: ReplyTo<Result<(), JournalError>>) {
         self.writer.append(
-            &[ControllerEvent::from(events)],
+            &ControllerEvent::records(events, MOST_OF_RECORD, encoded_bytes),
             Box::new(move |outcome: Result<(), FileError>| {
-                if let Err(e @ (FileError::Io { .. } | FileError::Closed { .. })) = &outcome {
-                    // Nobody can tell what is on disk now: only a restart, which reads it back, can go on.
+                if let Err(e) = &outcome {
+                    // Nobody can tell what is on disk now, and owners went on as if it were: only a restart, which reads it
+                    // back, can go on.
                     tracing::error!(error = %e, "the journal cannot be written: the controller ends");
                     std::process::exit(1);
                 }

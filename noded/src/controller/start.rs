@@ -276,9 +276,9 @@ pub async fn start(
     let setup::Controller { front, epoch, env } =
         setup::start_replayed(system, Arc::clone(&cluster.config), ports, replayed, options.recover, random);
     let nodes = env.config().nodes.len();
-    let _ = actors.set(env);
+    let _ = actors.set(Arc::clone(&env));
     let _ = process.front.set(front.clone());
-    actix_rt::spawn(links::serve(Arc::clone(&endpoint), front.clone()));
+    actix_rt::spawn(links::serve(Arc::clone(&endpoint), front.clone(), env));
     let world = DoorWorld {
         front: front.clone(),
         endpoint: Arc::clone(&endpoint),
