@@ -120,6 +120,14 @@ pub enum Refusal {
         /// When to try again.
         after: Duration,
     },
+    /// A limit that is named is reached: try again when there is less.
+    #[error("Resource temporarily unavailable: {limit}")]
+    Full {
+        /// Which limit, and how much there is.
+        limit: String,
+        /// When to try again.
+        after: Duration,
+    },
     /// The controller cannot be reached from the daemon that was asked.
     #[error("Unable to contact slurm controller (connect failure)")]
     ControllerUnreachable,

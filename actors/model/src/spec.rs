@@ -407,6 +407,13 @@ const fn is_zero(number: &u32) -> bool {
 }
 
 impl JobSpec {
+    /// Bytes of its script, environment and arguments: nearly all that a job takes in memory.
+    pub fn work_bytes(&self) -> u64 {
+        let of_all = |list: &[ByteBuf]| list.iter().map(|one| one.len()).sum::<usize>();
+        let script = self.script.as_ref().map_or(0, |script| script.len());
+        u64::try_from(script + of_all(&self.environment) + of_all(&self.argv)).unwrap_or(u64::MAX)
+    }
+
     /// The leader of the heterogeneous job that it is another component of.
     pub fn het_leader_of_component(&self) -> Option<JobId> {
         self.het.filter(|(_, offset)| *offset > 0).map(|(leader, _)| leader)

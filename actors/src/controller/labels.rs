@@ -82,7 +82,7 @@ impl ControllerActor {
         wish: Sharing,
     ) -> Result<(Option<String>, Sharing), Refusal> {
         let caller = Caller { uid: view.uid, gid: view.gid, pid: 0, host: view.spec.submit_host.clone() };
-        let user = self.env.ports.users.user(view.uid);
+        let user = self.user_now(view.uid)?;
         let owner = Submitter { caller: &caller, user, group: self.env.ports.users.group_name(view.gid), admin: false };
         judged(config, &owner, wanted, wish)
     }

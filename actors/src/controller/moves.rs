@@ -38,7 +38,7 @@ impl ControllerActor {
             let mut partitions: Vec<Arc<PartitionView>> =
                 names.iter().filter_map(|name| known.iter().find(|p| p.config.name == *name)).cloned().collect();
             let caller = Caller { uid: view.uid, gid: view.gid, pid: 0, host: view.spec.submit_host.clone() };
-            let user = self.env.ports.users.user(view.uid);
+            let user = self.user_now(view.uid)?;
             let owner = Submitter { caller: &caller, user, group: None, admin: false };
             if change.partitions.is_some() {
                 partitions.iter().try_for_each(|partition| may_use(&config, partition, &owner))?;

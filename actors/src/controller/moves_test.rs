@@ -311,3 +311,46 @@ fn a_heartbeat_goes_to_its_node_and_not_through_the_front() {
         assert!(heard.clone().count() > 0 && heard.clone().all(|count| count.actor != "/controller"));
     });
 }
+
+#[test]
+fn who_is_not_known_yet_is_told_to_come_back_and_full_limits_are_named() {
+    with_rig(&format!("MaxJobCount=2\n{SITE}"), async |mut rig: Rig| {
+        let submit = |uid: u32, n: u64| {
+            let request = garrick_model::ids::RequestId(88, n);
+            rig.ask(uid, CommandRequest::SubmitJob { request, spec: Box::new(spec()) })
+        };
+        let full = |reply: CommandReply| match reply {
+            CommandReply::Refused(Refusal::Full { limit, .. }) => limit,
+            other => panic!("{other:?}"),
+        };
+        let unknown = full(submit(super::fixtures::NOT_YET_KNOWN, 1).await);
+        assert!(unknown.contains("uid 1999"), "{unknown}");
+        rig.submitted(spec()).await;
+        rig.submitted(spec()).await;
+        let said = full(rig.submit(spec()).await);
+        assert_eq!(said, "the controller knows 2 jobs, and MaxJobCount of slurm.conf is 2");
+    });
+}
+
+#[test]
+fn one_user_has_a_share_of_the_memory_for_scripts_and_environments() {
+    with_rig(SITE, async |mut rig: Rig| {
+        let environment: std::sync::Arc<Vec<_>> = vec![vec![b'x'; 20 << 20].into()].into();
+        for id in 5000..5051 {
+            let large = JobSpec { environment: environment.clone(), script: None, ..spec() };
+            let mut record = crate::job::fixtures::record(id, large);
+            record.owner.uid = 1001;
+            rig.controller.env.jobs.put(record);
+        }
+        let more = || JobSpec { environment: vec![vec![b'x'; 5 << 20].into()].into(), ..spec() };
+        let refused = rig.submit(more()).await;
+        let CommandReply::Refused(Refusal::Full { limit, .. }) = refused else { panic!("{refused:?}") };
+        assert!(limit.contains("1020 MiB") && limit.contains("5 MiB more") && limit.contains("1024 MiB"), "{limit}");
+        rig.submitted(spec()).await;
+        let request = garrick_model::ids::RequestId(88, 1);
+        let by_root = rig.ask(0, CommandRequest::SubmitJob { request, spec: Box::new(more()) }).await;
+        assert!(matches!(by_root, CommandReply::Submitted { .. }), "administrators have no such limit: {by_root:?}");
+        rig.controller.env.jobs.remove(JobId(5000));
+        rig.submitted(more()).await;
+    });
+}

@@ -192,7 +192,7 @@ impl ControllerActor {
             if reservations.is_empty() && partitions.iter().any(bound) {
                 return Err(Refusal::AccessDenied);
             }
-            let user = self.env.ports.users.user(view.uid);
+            let user = self.user_now(view.uid)?;
             let groups = group_names(user.as_ref());
             let who = Applicant {
                 admin: administrators.contains(&view.uid),

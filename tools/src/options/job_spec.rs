@@ -15,6 +15,7 @@ use std::{
     ffi::OsString,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The process that asks, as far as it travels with a job or step.
