@@ -257,11 +257,13 @@ impl ControllerActor {
                 reason if reason.is_unavailable_nodes() => Refusal::NodesUnavailable,
                 _ => Refusal::NodeConfigUnavailable { detail: None },
             };
-            replies.send(match (starts, views.first()) {
+            let answer = match (starts, views.first()) {
                 (Some(starts), Some(first)) => told_when(first.id, &starts),
                 _ => CommandReply::Refused(refusal()),
-            });
+            };
+            // Whoever has the answer may ask the next.
             drop(turn);
+            replies.send(answer);
         });
     }
 }
