@@ -83,7 +83,10 @@ impl ClusterError {
             Self::Door(_) => true,
             Self::Refused(refusal) => matches!(
                 refusal,
-                Refusal::RetryAfter { .. } | Refusal::ControllerUnreachable | Refusal::Unreachable(..)
+                Refusal::RetryAfter { .. }
+                    | Refusal::Full { .. }
+                    | Refusal::ControllerUnreachable
+                    | Refusal::Unreachable(..)
             ),
             Self::Unknown(_) | Self::Untrusted { .. } | Self::Unexpected(_) => false,
         }

@@ -11,6 +11,7 @@
 //! | [`identity`] | cluster CA, certificates, credential signing |
 //! | [`join`] | how a node without an identity gets one |
 //! | [`reconnect`] | [`Reconnect`]: keeps a connection to one address |
+//! | [`sparing`] | [`Sparing`]: log lines that strangers can cause, a few of many |
 //! | [`error`] | [`LinkError`]: what can go wrong with a link, in words that name cause and cure |
 
 pub mod class;
@@ -23,6 +24,7 @@ pub mod link;
 mod outbox;
 pub mod quic;
 pub mod reconnect;
+pub mod sparing;
 #[cfg(test)]
 mod testing;
 
@@ -41,3 +43,4 @@ pub use join::{JoinError, JoinServer, join_through_door, join_with_shared_key, j
 pub use link::{Receiver, Sender};
 pub use quic::{BulkStream, Connection, Endpoint, EndpointOptions, LinkHandle, ResetKey, any_address, splice};
 pub use reconnect::{Backoff, Reconnect, ReconnectEvent};
+pub use sparing::Sparing;

@@ -126,6 +126,14 @@ pub enum Refusal {
         /// When to try again.
         after: Duration,
     },
+    /// A limit that is named is reached: try again when there is less.
+    #[error("Resource temporarily unavailable: {limit}")]
+    Full {
+        /// Which limit, and how much there is.
+        limit: String,
+        /// When to try again.
+        after: Duration,
+    },
     /// The controller cannot be reached from the daemon that was asked.
     #[error("Unable to contact slurm controller (connect failure)")]
     ControllerUnreachable,
@@ -171,4 +179,7 @@ pub enum Refusal {
     /// The same, of its own name (`--dependency=singleton`).
     #[error("Job dependency problem: it waits for jobs of its name, and when they are over is not known")]
     SingletonOpen,
+    /// A request or a text in it is larger than the cluster takes: what, how large, and how large it may be.
+    #[error("{0}")]
+    TooLarge(String),
 }

@@ -4,6 +4,7 @@ use crate::{
     ids::{IdError, JobId, job_number, number},
     messages::command::JobSelector,
     spec::ArraySpec,
+    spec_text::array::{are_sorted, contains_index},
 };
 use std::{fmt, str::FromStr};
 
@@ -17,13 +18,14 @@ impl From<JobId> for JobSelector {
 }
 
 impl JobSelector {
-    /// Is the task with this index meant?
+    /// Is the task with this index meant? The ranges are sorted: see [`Self::is_sound`].
     pub fn has_task(&self, index: u32) -> bool {
-        self.tasks.as_ref().is_none_or(|ranges| {
-            ranges.iter().any(|&(first, last, step)| {
-                (first..=last).contains(&index) && (index - first).is_multiple_of(step.max(1))
-            })
-        })
+        self.tasks.as_ref().is_none_or(|ranges| contains_index(ranges, index))
+    }
+
+    /// For what came from elsewhere: are the ranges of tasks sorted and apart? The other methods take that for granted.
+    pub fn is_sound(&self) -> bool {
+        self.tasks.as_deref().is_none_or(are_sorted)
     }
 }
 

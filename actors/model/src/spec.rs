@@ -11,7 +11,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 /// Minimum and maximum node count, `-N min[-max]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -360,12 +360,12 @@ pub struct JobSpec {
     /// `--open-mode`.
     #[serde(default)]
     pub open_mode: OpenMode,
-    /// The job's environment, after `--export`.
+    /// The job's environment, after `--export`. All tasks of an array share one.
     #[serde(default)]
-    pub environment: Vec<EnvEntry>,
-    /// The batch script's text.
+    pub environment: Arc<Vec<EnvEntry>>,
+    /// The batch script's text. All tasks of an array share one.
     #[serde(default)]
-    pub script: Option<ByteBuf>,
+    pub script: Option<Arc<ByteBuf>>,
     /// The script's arguments (batch) or the command (allocation).
     #[serde(default)]
     pub argv: Vec<ByteBuf>,
@@ -407,6 +407,13 @@ const fn is_zero(number: &u32) -> bool {
 }
 
 impl JobSpec {
+    /// Bytes of its script, environment and arguments: nearly all that a job takes in memory.
+    pub fn work_bytes(&self) -> u64 {
+        let of_all = |list: &[ByteBuf]| list.iter().map(|one| one.len()).sum::<usize>();
+        let script = self.script.as_ref().map_or(0, |script| script.len());
+        u64::try_from(script + of_all(&self.environment) + of_all(&self.argv)).unwrap_or(u64::MAX)
+    }
+
     /// The leader of the heterogeneous job that it is another component of.
     pub fn het_leader_of_component(&self) -> Option<JobId> {
         self.het.filter(|(_, offset)| *offset > 0).map(|(leader, _)| leader)

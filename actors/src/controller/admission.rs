@@ -1,7 +1,7 @@
 //! What a submission must fulfil, and what it comes to with defaults filled in. Pure: the picture of the cluster, the
 //! configuration, and who the user is are arguments. Called by the front for `SubmitJob` and `TestJob`.
 
-use super::{gpu_counts, labels, ports::User};
+use super::{gpu_counts, labels, ports::User, texts};
 use crate::{
     job::{
         core::JobCore,
@@ -40,6 +40,16 @@ const MOST_INDICES: u64 = 4_000_000;
 /// Largest priority that submissions get under `priority/basic`; each one gets one less, as in Slurm.
 const HIGHEST_PRIORITY: u32 = 4_294_901_759;
 
+/// Bytes of a batch script, where the site does not say otherwise: 4 megabytes, as slurm.conf(5) has it.
+const MOST_OF_SCRIPT: usize = 4 * 1024 * 1024;
+
+/// `max_script_size`, which sites have among either kind of parameters.
+fn most_of_script(config: &Config) -> usize {
+    let named = [&config.slurmctld_parameters, &config.scheduler_parameters];
+    let said = named.into_iter().filter_map(|words| words.value("max_script_size")?.parse().ok()).next();
+    said.unwrap_or(MOST_OF_SCRIPT)
+}
+
 /// What submissions are judged by.
 pub struct Rules<'a> {
     /// Configuration.
@@ -48,8 +58,8 @@ pub struct Rules<'a> {
     pub partitions: &'a [Arc<PartitionView>],
     /// What could ever run.
     pub feasibility: &'a mut Feasibility,
-    /// Jobs that are known, for dependencies: `Some` with its array's indices (empty for plain jobs).
-    pub known_job: &'a dyn Fn(JobId) -> Option<Vec<u32>>,
+    /// Is there such a job, or such a task of an array, for dependencies?
+    pub known_job: &'a dyn Fn(JobId, Option<u32>) -> bool,
     /// How priorities are calculated; `None`: not known yet, or they are not.
     pub priority: Option<&'a priority::Rules>,
     /// Time.
@@ -96,13 +106,13 @@ impl Rules<'_> {
         if spec.het.is_some() {
             return Err(Refusal::NotSupported("a heterogeneous job".to_owned()));
         }
+        texts::check_spec(&spec)?;
         if spec.kind == JobKind::Batch && spec.script.as_ref().is_none_or(|s| s.is_empty()) {
             return Err(Refusal::InvalidScript("it is empty".to_owned()));
         }
-        let most =
-            self.config.scheduler_parameters.value("max_script_size").and_then(|text| text.parse::<usize>().ok());
+        let most = most_of_script(self.config);
         let size = spec.script.as_ref().map_or(0, |script| script.len());
-        if let Some(most) = most.filter(|most| size > *most) {
+        if size > most {
             let what = format!("it has {size} bytes, and this cluster takes {most} (max_script_size)");
             return Err(Refusal::InvalidScript(what));
         }
@@ -233,8 +243,7 @@ impl Rules<'_> {
         let most = self.config.max_array_size;
         let tasks = self.config.scheduler_parameters.value("max_array_tasks").and_then(|text| text.parse::<u64>().ok());
         let too_many = count > MOST_INDICES || tasks.is_some_and(|most| count > most);
-        let sound = array.ranges.iter().all(|&(first, last, step)| first <= last && step > 0 && last < most);
-        if spec.kind != JobKind::Batch || !sound || count == 0 || too_many || array.limit == Some(0) {
+        if spec.kind != JobKind::Batch || !array.is_sound(most) || count == 0 || too_many || array.limit == Some(0) {
             return Err(Refusal::InvalidArray);
         }
         Ok(Some(ArrayRecord { pending: indices_of(&array.ranges), limit: array.limit, tasks: BTreeMap::new() }))
@@ -344,8 +353,7 @@ impl Rules<'_> {
                 (DependencyKind::Singleton, _) => {}
                 (_, None) => return Err(Refusal::Dependency),
                 (_, Some(job)) => {
-                    let indices = (self.known_job)(job).ok_or(Refusal::Dependency)?;
-                    if dependency.array_index.is_some_and(|index| !indices.contains(&index)) {
+                    if !(self.known_job)(job, dependency.array_index) {
                         return Err(Refusal::Dependency);
                     }
                 }

@@ -1,14 +1,11 @@
 //! Would a change of a job's dependencies make it wait for itself? Asked where commands come in, since no job's owner knows
 //! what others wait for.
 
-use garrick_model::{ids::JobId, spec::Dependencies, view::JobView};
+use garrick_model::{ids::JobId, messages::command::JobSelector, spec::Dependencies, view::JobView};
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
 };
-
-/// A job, or tasks of an array: `None` for all of them.
-type Which = (JobId, Option<BTreeSet<u32>>);
 
 /// What would be waited for with these dependencies, in the end, by what jobs wait for now.
 pub struct Awaited(BTreeSet<Target>);
@@ -48,9 +45,9 @@ impl Awaited {
     }
 
     /// Is that job, or one of its tasks named, among them?
-    pub fn has(&self, (job, tasks): &Which) -> bool {
-        let mut of_job = self.0.range((*job, None)..=(*job, Some(u32::MAX))).map(|(_, index)| *index);
-        of_job.any(|index| index.is_none_or(|index| tasks.as_ref().is_none_or(|tasks| tasks.contains(&index))))
+    pub fn has(&self, named: &JobSelector) -> bool {
+        let mut of_job = self.0.range((named.job, None)..=(named.job, Some(u32::MAX))).map(|(_, index)| *index);
+        of_job.any(|index| index.is_none_or(|index| named.has_task(index)))
     }
 }
 
@@ -72,12 +69,12 @@ mod tests {
         Arc::new(JobView { dependencies, ..job(id, spec()) })
     }
 
-    fn leads_back(jobs: &[Arc<JobView>], job: &Which, dependencies: &Dependencies) -> bool {
+    fn leads_back(jobs: &[Arc<JobView>], job: &JobSelector, dependencies: &Dependencies) -> bool {
         Awaited::with(jobs, dependencies).has(job)
     }
 
-    fn plain(id: u32) -> Which {
-        (JobId(id), None)
+    fn plain(id: u32) -> JobSelector {
+        JobId(id).into()
     }
 
     #[test]
@@ -98,7 +95,7 @@ mod tests {
             let array_task = Some(ArrayTask { array_job: JobId(10), index });
             Arc::new(JobView { array_task, dependencies, ..job(id, spec()) })
         };
-        let third = (JobId(10), Some([3].into()));
+        let third = JobSelector { job: JobId(10), tasks: Some(vec![(3, 3, 1)]), het: None };
         assert!(!leads_back(&[], &third, &after(10, Some(2))));
         assert!(leads_back(&[], &third, &after(10, Some(3))));
         assert!(leads_back(&[], &third, &after(10, None)));

@@ -9,12 +9,11 @@ use super::{
     messages::ControllerMsg,
     per_task::Asked,
     ports::ReplySink,
+    selection::{Named, Selection, may_act},
+    texts,
 };
 use crate::{
-    job::{
-        messages::{Authority, JobCommand, JobMsg, TaskChoice},
-        record::indices_of,
-    },
+    job::messages::{Authority, JobCommand, JobMsg, TaskChoice},
     node::messages::{NodeInput, NodeMsg},
     partition::messages::PartitionMsg,
 };
@@ -30,10 +29,14 @@ use garrick_model::{
     refusal::Refusal,
     state::{ExitStatus, JobState},
     step_selector::StepsSelector,
-    view::JobView,
+    view::{Allocation, JobView},
 };
 use garrick_runtime::{ActorPath, Context, PendingReply, ReplyTo};
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeSet, HashSet},
+    sync::Arc,
+};
 
 /// What a job will answer.
 pub(super) type Answer = PendingReply<Result<(), Refusal>>;
@@ -55,33 +58,42 @@ impl ControllerActor {
     }
 
     /// Whom a selector means: where the site has it so, the whole of a heterogeneous job in place of a component.
-    fn meant<'s>(&self, selector: &'s JobSelector, command: &JobCommand) -> Cow<'s, JobSelector> {
+    fn meant<'s>(
+        &self,
+        selection: &mut Selection,
+        selector: &'s JobSelector,
+        command: &JobCommand,
+    ) -> Result<Cow<'s, JobSelector>, Refusal> {
         let words = &self.env.config().scheduler_parameters;
         let applies = matches!(command, JobCommand::Cancel | JobCommand::Hold { .. } | JobCommand::Release);
         if !applies || !(words.has("whole_hetjob") || words.has("whole_pack")) {
-            return Cow::Borrowed(selector);
+            return Ok(Cow::Borrowed(selector));
         }
         let one = if selector.het.is_none() { self.env.boards.jobs.get(&selector.job) } else { None };
-        let leader = one.or_else(|| self.selected(selector).into_iter().next());
+        let leader = match one {
+            Some(view) => Some(view),
+            None => selection.find(selector)?.into_iter().next(),
+        };
         let leader = leader.and_then(|view| view.spec.het_leader_of_component());
-        leader.map_or(Cow::Borrowed(selector), |job| Cow::Owned(JobSelector { job, tasks: None, het: None }))
+        Ok(leader.map_or(Cow::Borrowed(selector), |job| Cow::Owned(JobSelector { job, tasks: None, het: None })))
     }
 
     /// Sends a command to everyone that a selector means.
     fn send_to_selected(
         &self,
         cx: &mut Context<Self>,
+        selection: &mut Selection,
         selector: &JobSelector,
         by: Authority,
         command: &JobCommand,
-    ) -> Vec<Asked> {
+    ) -> Result<Vec<Asked>, Refusal> {
         let mut asked = Vec::new();
-        let selector = &*self.meant(selector, command);
+        let selector = &*self.meant(selection, selector, command)?;
         // The leader of a heterogeneous job sees to its other components.
         let by_leader =
             matches!(command, JobCommand::Cancel | JobCommand::Requeue { .. } | JobCommand::RequeueSpecialExit)
                 && selector.het.is_none();
-        let mut meant = self.selected(selector);
+        let mut meant = selection.find(selector)?;
         // Of a whole array, tasks that run are not what is held or released.
         let waits = |view: &Arc<JobView>| {
             !matches!(view.state, JobState::Configuring | JobState::Running | JobState::Suspended)
@@ -100,7 +112,7 @@ impl ControllerActor {
             }
             asked.extend(self.send_to_one(cx, &view, selector, by, command.clone()));
         }
-        asked
+        Ok(asked)
     }
 
     fn send_to_one(
@@ -111,6 +123,9 @@ impl ControllerActor {
         by: Authority,
         command: JobCommand,
     ) -> Option<Asked> {
+        if !may_act(by, view) {
+            return Some(Asked::refused(view, selector, Refusal::AccessDenied));
+        }
         // The record of an array chooses among its waiting tasks; all others are meant as a whole.
         let tasks = if view.array_pending.is_some() { selector.tasks.clone() } else { None };
         let answer = self.send_command(cx, view.id, by, tasks, command)?;
@@ -136,8 +151,22 @@ impl ControllerActor {
         cx: &mut Context<Self>,
         by: Authority,
         cancel: CancelRequest,
-        replies: Box<dyn ReplySink>,
+        mut replies: Box<dyn ReplySink>,
     ) {
+        match self.send_cancel(cx, by, cancel) {
+            Ok(asked) => Self::answer_per_job(cx, asked, replies),
+            Err(refusal) => drop(replies.send(CommandReply::Refused(refusal))),
+        }
+    }
+
+    /// An error is about the request as a whole. What was sent by then is done all the same, and is done when the request
+    /// is repeated with fewer names.
+    fn send_cancel(
+        &self,
+        cx: &mut Context<Self>,
+        by: Authority,
+        cancel: CancelRequest,
+    ) -> Result<Vec<(JobSelector, Pending)>, Refusal> {
         let command = match (cancel.signal, cancel.batch, cancel.full) {
             (None, _, _) => JobCommand::Cancel,
             (Some(signal), true, _) => JobCommand::Signal { signal, to: SignalScope::BatchShell },
@@ -145,11 +174,13 @@ impl ControllerActor {
             (Some(signal), false, false) => JobCommand::Signal { signal, to: SignalScope::Steps },
         };
         let mut asked = Vec::new();
+        let mut selection = self.selection();
+        let filter = Filter::new(&cancel.filter);
         if cancel.jobs.is_empty() && cancel.steps.is_empty() {
             let mut told = BTreeSet::new();
-            for view in self.matching(&cancel.filter, by) {
+            for view in self.matching(&filter, by) {
                 let selector = JobSelector { job: view.id, tasks: None, het: None };
-                let meant = self.meant(&selector, &command);
+                let meant = self.meant(&mut selection, &selector, &command)?;
                 let alone = matches!(meant, Cow::Borrowed(_));
                 if alone && view.state.waits() && view.spec.het_leader_of_component().is_some()
                     || !told.insert(meant.job)
@@ -158,7 +189,8 @@ impl ControllerActor {
                 }
                 let pending = match meant {
                     Cow::Owned(whole) => {
-                        self.send_to_selected(cx, &whole, by, &command).into_iter().map(Asked::answer).collect()
+                        let sent = self.send_to_selected(cx, &mut selection, &whole, by, &command)?;
+                        sent.into_iter().map(Asked::answer).collect()
                     }
                     // Others of a heterogeneous job are meant by themselves.
                     Cow::Borrowed(_) => self.send_command(cx, view.id, by, None, command.clone()).into_iter().collect(),
@@ -167,10 +199,11 @@ impl ControllerActor {
             }
         }
         for selector in cancel.jobs {
-            let views = self.selected(&selector);
+            let views = selection.find(&selector)?;
             // Filters given beside job ids bound them, as in Slurm.
-            let pending = if views.iter().any(|view| matches_filter(&cancel.filter, view)) || views.is_empty() {
-                self.send_to_selected(cx, &selector, by, &command).into_iter().map(Asked::answer).collect()
+            let pending = if views.iter().any(|view| filter.takes(view)) || views.is_empty() {
+                let sent = self.send_to_selected(cx, &mut selection, &selector, by, &command)?;
+                sent.into_iter().map(Asked::answer).collect()
             } else {
                 Vec::new()
             };
@@ -178,39 +211,39 @@ impl ControllerActor {
         }
         for step in cancel.steps {
             let job = step.job;
-            let result = self.signal_steps(cx, by, step, cancel.pending_steps_only, cancel.signal);
+            selection.spend(1)?;
+            let result = self.signal_steps(cx, &mut selection, by, step, cancel.pending_steps_only, cancel.signal);
             let (reply, answer) = ReplyTo::channel();
             reply.reply(result);
             asked.push((JobSelector { job, tasks: None, het: None }, vec![answer]));
         }
-        Self::answer_per_job(cx, asked, replies);
+        Ok(asked)
     }
 
     /// Jobs that are not over and match. Users who name nobody mean themselves.
-    fn matching(&self, filter: &JobFilter, by: Authority) -> Vec<Arc<JobView>> {
-        let mut filter = filter.clone();
-        if filter.uid.is_none() && !by.admin {
-            filter.uid = Some(by.uid);
-        }
+    fn matching(&self, filter: &Filter<'_>, by: Authority) -> Vec<Arc<JobView>> {
+        let uid = if by.admin { None } else { filter.given.uid.or(Some(by.uid)) };
         let ended = |view: &JobView| {
             !view.state.waits()
                 && !matches!(view.state, JobState::Configuring | JobState::Running | JobState::Suspended)
         };
         let jobs = self.env.boards.jobs.list();
-        jobs.into_iter().filter(|view| !ended(view) && matches_filter(&filter, view)).collect()
+        let meant = |view: &JobView| uid.is_none_or(|uid| uid == view.uid) && filter.takes(view);
+        jobs.into_iter().filter(|view| !ended(view) && meant(view)).collect()
     }
 
     fn signal_steps(
         &self,
         cx: &mut Context<Self>,
+        selection: &mut Selection,
         by: Authority,
         steps: StepsSelector,
         pending_only: bool,
         signal: Option<i32>,
     ) -> Result<(), Refusal> {
         let view = match steps.array_task() {
-            None if steps.het.is_some() => self.component(steps.job, steps.het.unwrap_or(0)),
-            Some(task) => self.env.boards.jobs.list().into_iter().find(|view| view.array_task == Some(task)),
+            None if steps.het.is_some() => selection.component(steps.job, steps.het.unwrap_or(0)),
+            Some(task) => selection.task(task),
             None => self.env.boards.jobs.get(&steps.job),
         };
         let view = view.ok_or(Refusal::InvalidJobId)?;
@@ -241,7 +274,7 @@ impl ControllerActor {
         by: Authority,
         jobs: Vec<JobSelector>,
         action: JobAction,
-        replies: Box<dyn ReplySink>,
+        mut replies: Box<dyn ReplySink>,
     ) {
         let command = match action {
             JobAction::Hold => JobCommand::Hold { admin: by.admin },
@@ -254,8 +287,14 @@ impl ControllerActor {
             JobAction::Resume => JobCommand::Resume,
             JobAction::Top => return self.top(cx, by, jobs, replies),
         };
-        let asked = jobs.into_iter().map(|s| (s.clone(), self.send_to_selected(cx, &s, by, &command))).collect();
-        Self::answer_per_task(cx, asked, replies);
+        let mut selection = self.selection();
+        let mut send = |selector: JobSelector| {
+            self.send_to_selected(cx, &mut selection, &selector, by, &command).map(|asked| (selector, asked))
+        };
+        match jobs.into_iter().map(&mut send).collect() {
+            Ok(asked) => Self::answer_per_task(cx, asked, replies),
+            Err(refusal) => drop(replies.send(CommandReply::Refused(refusal))),
+        }
     }
 
     pub(super) fn update_job(
@@ -266,24 +305,34 @@ impl ControllerActor {
         mut change: JobChange,
         mut replies: Box<dyn ReplySink>,
     ) {
-        let checked = self
-            .check_change(&mut change)
-            .and_then(|()| self.check_move(by, &jobs, &change))
-            .and_then(|()| self.check_reservation_of(&jobs, &change))
-            .and_then(|()| self.check_circles(&jobs, &change))
-            .and_then(|()| jobs.iter().map(|job| self.with_label(by, job, &change)).collect::<Result<Vec<_>, _>>());
-        let changes = match checked {
-            Ok(changes) => changes,
+        let jobs = match self.named(jobs) {
+            Ok(jobs) => jobs,
             Err(refusal) => {
-                let refused = jobs.into_iter().map(|job| (job, Err(refusal.clone()))).collect();
-                replies.send(CommandReply::PerJob(refused));
+                replies.send(CommandReply::Refused(refusal));
                 return;
             }
         };
-        let mut asked = Vec::with_capacity(jobs.len());
-        for (selector, change) in jobs.into_iter().zip(changes) {
+        // Others' jobs are not his to ask about: nothing is looked up for them.
+        let is_own = |(_, views): &Named| views.iter().any(|view| may_act(by, view));
+        let (own, others): (Vec<Named>, Vec<Named>) = jobs.into_iter().partition(is_own);
+        let mut asked = Vec::with_capacity(own.len() + others.len());
+        for (selector, views) in others {
+            let refused = views.iter().map(|view| Asked::refused(view, &selector, Refusal::AccessDenied)).collect();
+            asked.push((selector, refused));
+        }
+        let checked = if own.is_empty() { Ok(Vec::new()) } else { self.changes_for(by, &own, &mut change) };
+        let changes = match checked {
+            Ok(changes) => changes,
+            Err(refusal) => {
+                let own = own.into_iter().map(|(job, _)| job);
+                let refused = own.chain(asked.into_iter().map(|(job, _)| job)).map(|job| (job, Err(refusal.clone())));
+                replies.send(CommandReply::PerJob(refused.collect()));
+                return;
+            }
+        };
+        for ((selector, views), change) in own.into_iter().zip(changes) {
             let mut sent = Vec::new();
-            for view in self.selected(&selector) {
+            for view in views {
                 match self.check_possible(by, &view, &change) {
                     Ok(()) => {
                         let command = JobCommand::Update(Box::new(change.clone()));
@@ -297,22 +346,31 @@ impl ControllerActor {
         Self::answer_per_task(cx, asked, replies);
     }
 
+    /// What the change comes to for each of them, where it may be made.
+    fn changes_for(&mut self, by: Authority, own: &[Named], change: &mut JobChange) -> Result<Vec<JobChange>, Refusal> {
+        texts::check_change(change)?;
+        self.check_change(change)?;
+        self.check_move(by, own, change)?;
+        self.check_reservation_of(own, change)?;
+        self.check_circles(own, change)?;
+        own.iter().map(|(_, views)| self.with_label(by, views, change)).collect()
+    }
+
     /// No job may wait for itself.
-    fn check_circles(&self, jobs: &[JobSelector], change: &JobChange) -> Result<(), Refusal> {
+    fn check_circles(&self, jobs: &[Named], change: &JobChange) -> Result<(), Refusal> {
         let Some(dependencies) = change.dependencies.as_ref().filter(|d| d.list.iter().any(|d| d.job.is_some())) else {
             return Ok(());
         };
         let awaited = Awaited::with(&self.env.boards.jobs.list(), dependencies);
-        let circular = jobs.iter().any(|selector| {
-            let tasks = selector.tasks.as_ref().map(|ranges| indices_of(ranges).into_iter().collect());
-            let which = match self.env.boards.jobs.get(&selector.job).and_then(|view| view.array_task) {
+        let circular = jobs.iter().any(|(selector, _)| {
+            match self.env.boards.jobs.get(&selector.job).and_then(|view| view.array_task) {
                 // A task by the id of its own record.
-                Some(task) if tasks.is_none() && task.array_job != selector.job => {
-                    (task.array_job, Some([task.index].into()))
+                Some(task) if selector.tasks.is_none() && task.array_job != selector.job => {
+                    let tasks = Some(vec![(task.index, task.index, 1)]);
+                    awaited.has(&JobSelector { job: task.array_job, tasks, het: None })
                 }
-                _ => (selector.job, tasks),
-            };
-            awaited.has(&which)
+                _ => awaited.has(selector),
+            }
         });
         if circular { Err(Refusal::CircularDependency) } else { Ok(()) }
     }
@@ -492,14 +550,26 @@ fn is_one_component(view: &JobView, selector: &JobSelector) -> bool {
     view.spec.het.is_some() && (selector.het.is_some() || by_own_id)
 }
 
-fn matches_filter(filter: &JobFilter, view: &JobView) -> bool {
-    let on_node =
-        |allocation: &garrick_model::view::Allocation| allocation.nodes.iter().any(|n| filter.nodes.contains(&n.name));
-    filter.uid.is_none_or(|uid| uid == view.uid)
+/// A filter whose nodes are quick to look up.
+struct Filter<'f> {
+    given: &'f JobFilter,
+    nodes: HashSet<&'f str>,
+}
+
+impl<'f> Filter<'f> {
+    fn new(given: &'f JobFilter) -> Self {
+        Self { given, nodes: given.nodes.iter().map(String::as_str).collect() }
+    }
+
+    fn takes(&self, view: &JobView) -> bool {
+        let filter = self.given;
+        let on_node = |allocation: &Allocation| allocation.nodes.iter().any(|n| self.nodes.contains(n.name.as_str()));
+        filter.uid.is_none_or(|uid| uid == view.uid)
         && filter.name.as_ref().is_none_or(|name| *name == view.spec.name)
         && filter.partition.as_ref().is_none_or(|name| view.partitions.contains(name))
         && filter.account.as_ref().is_none_or(|account| view.spec.account.as_ref() == Some(account))
         // SPECIAL_EXIT and EXPEDITING are ways of being pending.
         && filter.state.is_none_or(|state| state == view.state || (state == JobState::Pending && view.state.waits()))
-        && (filter.nodes.is_empty() || view.allocation.as_ref().is_some_and(|a| on_node(a)))
+        && (self.nodes.is_empty() || view.allocation.as_ref().is_some_and(|a| on_node(a)))
+    }
 }

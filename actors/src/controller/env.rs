@@ -24,14 +24,14 @@ use crate::{
 use garrick_model::{
     config::Config,
     ids::{JobId, NodeIndex},
-    messages::node::{JobCredential, SwitchPath},
+    messages::node::{JobCredential, NodeToController, SwitchPath},
     packed_steps::StepTally,
     reservation::Reservation,
     time::Timestamp,
     view::{JobView, NodeView, PartitionView},
 };
 use garrick_runtime::{
-    Actor, ActorPath, Address, BoardMap, Context, Message, PendingReply, ReplyTo, SendError, System,
+    Actor, ActorPath, Address, BoardMap, Context, Lane, Message, PendingReply, ReplyTo, SendError, System, TraceContext,
 };
 use std::{
     collections::BTreeMap,
@@ -318,6 +318,16 @@ impl Env {
                 true
             }
             None => false,
+        }
+    }
+
+    /// An agent's word that its node is there and how busy, straight to the node's owner: whatever users ask of the front,
+    /// nodes are not taken for silent. A connection that the owner does not know, or knows no more, says nothing to it.
+    pub fn heartbeat(&self, cx: TraceContext, node: &str, conn: u64, frame: Box<NodeToController>) {
+        let Some(owner) = self.node(node) else { return };
+        // One that is lost among so many that wait is followed by the next.
+        if let Err(error) = owner.deliver(cx, Lane::Normal, NodeMsg::Input(NodeInput::Frame { conn, frame })) {
+            tracing::debug!(node, %error, "node.heartbeat_lost");
         }
     }
 

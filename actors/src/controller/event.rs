@@ -53,6 +53,16 @@ pub enum ControllerEvent {
     },
     /// Saved in one go: one record of the file, so that a crash leaves all of them or none.
     Together(Vec<ControllerEvent>),
+    /// A piece of what was saved in one go and is too long for one record. They count once the last one is there: of what a
+    /// crash cut short there is nothing.
+    Part {
+        /// The first.
+        first: bool,
+        /// The last.
+        last: bool,
+        /// What is in it.
+        events: Vec<ControllerEvent>,
+    },
     /// About a reservation; the last one counts.
     Reservation {
         /// Which.
@@ -78,6 +88,30 @@ impl ControllerEvent {
     /// A node that came at run time is one of `slurm.conf` now.
     pub const fn node_of_file(node: String) -> Self {
         Self::DynamicNode { node, saved: None, of_file: true }
+    }
+
+    /// The records that save these events together or not at all. One holds `most` bytes, or one event however long;
+    /// `size` says how many an event takes.
+    pub fn records(events: Vec<Self>, most: usize, size: impl Fn(&Self) -> usize) -> Vec<Self> {
+        let sizes: Vec<usize> = if events.len() > 1 { events.iter().map(size).collect() } else { Vec::new() };
+        if sizes.iter().fold(0, |sum: usize, size| sum.saturating_add(*size)) <= most {
+            return vec![events.into()];
+        }
+        let mut parts: Vec<Vec<Self>> = Vec::new();
+        let mut room = 0;
+        for (event, size) in events.into_iter().zip(sizes) {
+            match parts.last_mut().filter(|_| size <= room) {
+                Some(part) => part.push(event),
+                None => {
+                    parts.push(vec![event]);
+                    room = most;
+                }
+            }
+            room = room.saturating_sub(size);
+        }
+        let count = parts.len();
+        let part = |(n, events)| Self::Part { first: n == 0, last: n + 1 == count, events };
+        parts.into_iter().enumerate().map(part).collect()
     }
 }
 
@@ -125,11 +159,23 @@ pub struct Replayed {
     pub last_sluid: Option<Sluid>,
     /// Submissions so far.
     pub submissions: u64,
+    /// Parts whose last one is still to come.
+    parts: Vec<ControllerEvent>,
 }
 
 impl Replayed {
     /// Applies one event, with the same function that live actors use.
     pub fn apply(&mut self, event: &ControllerEvent) -> Result<(), ReplayError> {
+        if let ControllerEvent::Part { first, last, events } = event {
+            if *first {
+                self.parts.clear();
+            }
+            self.parts.extend_from_slice(events);
+            let whole = if *last { std::mem::take(&mut self.parts) } else { Vec::new() };
+            return whole.iter().try_for_each(|event| self.apply(event));
+        }
+        // Those of a write that was cut short: this was written after the restart.
+        self.parts.clear();
         match event {
             ControllerEvent::Job { job, event } => return self.apply_job(*job, event),
             ControllerEvent::Node { node, saved } => {
@@ -154,6 +200,8 @@ impl Replayed {
                     self.nodes.remove(node);
                 }
             }
+            // Dealt with above.
+            ControllerEvent::Part { .. } => {}
             ControllerEvent::Together(events) => return events.iter().try_for_each(|event| self.apply(event)),
             ControllerEvent::Started { epoch } => self.epoch = self.epoch.max(*epoch),
             ControllerEvent::Used { job, sluid, submissions } => {
@@ -168,11 +216,19 @@ impl Replayed {
     fn apply_job(&mut self, job: JobId, event: &JobEvent) -> Result<(), ReplayError> {
         match event {
             JobEvent::Submitted(record) => {
-                self.last_job = self.last_job.max(job.0);
-                self.saw(record.sluid);
-                self.submissions += u64::from(!self.jobs.contains_key(&job));
-                self.jobs.insert(job, (**record).clone());
-                return self.mark_split(job, record);
+                let mut record = (**record).clone();
+                // Earlier versions saved them with each task.
+                let array = record.array_task.and_then(|task| self.jobs.get(&task.array_job));
+                if let Some(array) = array.filter(|array| record.has_work_of(array)) {
+                    record.take_work_of(array);
+                }
+                return self.submitted(job, record);
+            }
+            JobEvent::SubmittedLike { record, like } => {
+                let like = self.jobs.get(like).ok_or(ReplayError::UnknownJob(event.name(), like.0))?;
+                let mut record = (**record).clone();
+                record.take_work_of(like);
+                return self.submitted(job, record);
             }
             JobEvent::TaskSplit { index, job: task } if self.marks(job, *index, *task) => return Ok(()),
             JobEvent::Requeued { sluid, .. } => self.saw(*sluid),
@@ -183,6 +239,15 @@ impl Replayed {
         if matches!(event, JobEvent::Purged) {
             self.jobs.remove(&job);
         }
+        Ok(())
+    }
+
+    fn submitted(&mut self, job: JobId, record: JobRecord) -> Result<(), ReplayError> {
+        self.last_job = self.last_job.max(job.0);
+        self.saw(record.sluid);
+        self.submissions += u64::from(!self.jobs.contains_key(&job));
+        self.mark_split(job, &record)?;
+        self.jobs.insert(job, record);
         Ok(())
     }
 
@@ -210,8 +275,20 @@ impl Replayed {
         let mut events = Vec::with_capacity(self.jobs.len() + self.nodes.len() + self.partitions.len() + 2);
         events.push(ControllerEvent::Started { epoch: self.epoch });
         let jobs = u64::try_from(self.jobs.len()).unwrap_or(u64::MAX);
+        // What does the work of an array's tasks stands with the first of them, or with the array.
+        let mut work_of: BTreeMap<JobId, JobRecord> = BTreeMap::new();
         for (job, record) in self.jobs {
-            events.push(ControllerEvent::Job { job, event: Box::new(JobEvent::Submitted(Box::new(record))) });
+            let array = record.array_task.map(|task| task.array_job).or(record.array.is_some().then_some(job));
+            let first = array.and_then(|array| work_of.get(&array)).filter(|first| record.has_work_of(first));
+            let event = match (first, array) {
+                (Some(first), _) => JobEvent::task_submitted(&record, first.id),
+                (None, Some(array)) => {
+                    work_of.entry(array).or_insert_with(|| record.clone());
+                    JobEvent::Submitted(Box::new(record))
+                }
+                (None, None) => JobEvent::Submitted(Box::new(record)),
+            };
+            events.push(ControllerEvent::Job { job, event: Box::new(event) });
         }
         for (node, saved) in self.dynamic_nodes {
             events.push(ControllerEvent::DynamicNode { node, saved: Some(Box::new(saved)), of_file: false });
@@ -242,14 +319,71 @@ mod tests {
     use crate::{
         job::{
             fixtures::{Bench, proposal, record},
-            messages::{JobEffect, JobInput},
+            messages::{Authority, JobCommand, JobEffect, JobInput},
         },
         scheduler::fixtures::{array, spec},
     };
     use garrick_model::spec::JobSpec;
+    use serde_bytes::ByteBuf;
+    use std::sync::Arc;
 
     fn about(job: u32, event: JobEvent) -> ControllerEvent {
         ControllerEvent::Job { job: JobId(job), event: Box::new(event) }
+    }
+
+    /// A thousand tasks of an array were a thousand times its script and environment in one record, which was too long to be
+    /// written: their end was told to nobody, and after a restart they were back.
+    #[test]
+    fn tasks_have_their_arrays_script_and_any_number_of_them_is_saved() {
+        let work = || Arc::new(vec![ByteBuf::from(vec![b'x'; 34_000])]);
+        let array_spec = JobSpec { array: Some(array(0, 1999, None)), environment: work(), ..spec() };
+        let head = about(7, JobEvent::Submitted(Box::new(record(7, array_spec.clone()))));
+        let mut job = Bench::with(array_spec);
+        let by = Authority { uid: 1001, admin: false };
+        let (answer, out) = job.command(by, Some(vec![(0, 999, 1)]), JobCommand::Cancel);
+        answer.unwrap();
+        let mut events: Vec<ControllerEvent> = Vec::new();
+        for effect in out {
+            match effect {
+                JobEffect::Record(event) => events.push(about(7, event)),
+                JobEffect::Split { record, .. } => {
+                    events.push(about(record.id.0, JobEvent::task_submitted(&record, JobId(7))));
+                }
+                _ => {}
+            }
+        }
+        assert_eq!(events.len(), 2000);
+        let bytes = |event: &ControllerEvent| format!("{event:?}").len();
+        assert!(events.iter().all(|event| bytes(event) < 20_000), "none has the environment");
+        let most = 100_000;
+        let parts = ControllerEvent::records(events.clone(), most, bytes);
+        assert!(parts.len() > 10 && parts.len() < 1000, "{}", parts.len());
+        let size_of = |part: &ControllerEvent| match part {
+            ControllerEvent::Part { events, .. } => events.iter().map(bytes).sum::<usize>(),
+            other => panic!("{other:?}"),
+        };
+        assert!(parts.iter().all(|part| size_of(part) <= most));
+        // However far the write came, all of it counts or nothing does, also when the next start writes behind it.
+        for came in [0, 1, parts.len() - 1, parts.len()] {
+            let mut replayed = Replayed::default();
+            replayed.apply(&head).unwrap();
+            parts[..came].iter().for_each(|part| replayed.apply(part).unwrap());
+            replayed.apply(&ControllerEvent::Started { epoch: 2 }).unwrap();
+            let tasks = if came == parts.len() { 1000 } else { 0 };
+            assert_eq!(replayed.jobs.len(), 1 + tasks, "{came} parts");
+            assert_eq!(replayed.jobs[&JobId(7)].array.as_ref().unwrap().tasks.len(), tasks);
+            let shared = &replayed.jobs[&JobId(7)].spec.environment;
+            assert!(replayed.jobs.values().all(|job| Arc::ptr_eq(&job.spec.environment, shared)));
+            // Nor does the shortest form hold it more than once.
+            let before = replayed.jobs.clone();
+            let shortest = replayed.into_events();
+            assert_eq!(shortest.iter().filter(|event| bytes(event) >= 34_000).count(), 1);
+            let mut again = Replayed::default();
+            shortest.iter().for_each(|event| again.apply(event).unwrap());
+            assert_eq!(again.jobs, before);
+        }
+        let one = vec![head.clone()];
+        assert_eq!(ControllerEvent::records(one, 10, bytes), [head], "one event is one record");
     }
 
     /// Found by simulation with torn writes: the array's mark was on disk, the task's own record was not, and after the

@@ -119,6 +119,9 @@ impl CredentialSigner for PlainSigner {
     }
 }
 
+/// Of this user the name service has not said yet who it is.
+pub const NOT_YET_KNOWN: u32 = 1999;
+
 struct MadeUpUsers;
 
 impl UserDirectory for MadeUpUsers {
@@ -130,6 +133,9 @@ impl UserDirectory for MadeUpUsers {
             _ => return None,
         };
         Some(User { uid, name: name.to_owned(), gid: uid, groups: vec![(uid, name.to_owned())] })
+    }
+    fn is_known(&self, uid: u32) -> bool {
+        uid != NOT_YET_KNOWN
     }
     fn group_name(&self, gid: u32) -> Option<String> {
         self.user(gid).map(|u| u.name)

@@ -8,7 +8,7 @@ use super::{
     env::{Env, deliver},
     event::ControllerEvent,
     messages::{ControllerMsg, request_name},
-    ports::{AgentLink, ReplySink},
+    ports::{AgentLink, ReplySink, User},
     queries::AgentQueries,
     setup,
     steps::StepsMsg,
@@ -32,6 +32,7 @@ use garrick_model::{
     ids::{JobId, RequestId},
     messages::{
         command::{Caller, CommandReply, CommandRequest, NodeChange, NodeStateChange},
+        encoded_bytes,
         node::{AgentReport, ControllerToNode, NodeToController},
     },
     refusal::Refusal,
@@ -112,6 +113,16 @@ impl ControllerActor {
 
     pub(super) fn authority(&self, caller: &Caller) -> Authority {
         Authority { uid: caller.uid, admin: self.env.ports.host.administrators().contains(&caller.uid) }
+    }
+
+    /// A user, where it matters whether there is one: a name service that has not answered yet makes nobody a stranger.
+    pub(super) fn user_now(&self, uid: u32) -> Result<Option<User>, Refusal> {
+        let users = &self.env.ports.users;
+        if users.is_known(uid) {
+            return Ok(users.user(uid));
+        }
+        let limit = format!("the name service of the controller's host has not said yet who uid {uid} is");
+        Err(Refusal::Full { limit, after: CROWDED })
     }
 
     pub(super) fn user_name(&self, uid: u32) -> String {
@@ -232,8 +243,9 @@ impl ControllerActor {
         replies: Box<dyn ReplySink>,
     ) {
         let ahead = turnstile::goes_ahead(&request);
+        let bytes = encoded_bytes(&*request);
         let waiting = Waiting { caller, request, replies, cx: TraceContext::current_or_root() };
-        match self.turnstile.put(waiting.caller.uid, ahead, waiting) {
+        match self.turnstile.put(waiting.caller.uid, ahead, bytes, waiting) {
             Ok(()) => cx.pipe(std::future::ready(()), |()| ControllerMsg::Serve),
             Err(mut turned_away) => {
                 tracing::debug!(uid = turned_away.caller.uid, "command.turned_away");

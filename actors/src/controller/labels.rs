@@ -1,14 +1,15 @@
 //! MCS labels of jobs: which one a job has is decided when it is submitted, and again when its label or its account is changed.
 
-use super::{admission::Submitter, front::ControllerActor};
+use super::{admission::Submitter, front::ControllerActor, selection::may_act};
 use crate::job::messages::Authority;
 use garrick_model::{
     config::{Config, Labelled, McsPlugin},
-    messages::command::{Caller, JobChange, JobSelector},
+    messages::command::{Caller, JobChange},
     refusal::Refusal,
     spec::{JobSpec, Sharing},
     view::JobView,
 };
+use std::sync::Arc;
 
 /// The label of a submitted job, and how it shares its nodes with it.
 pub fn give(config: &Config, by: &Submitter<'_>, spec: &mut JobSpec) -> Result<(), Refusal> {
@@ -40,7 +41,7 @@ impl ControllerActor {
     pub(super) fn with_label(
         &self,
         by: Authority,
-        selector: &JobSelector,
+        views: &[Arc<JobView>],
         change: &JobChange,
     ) -> Result<JobChange, Refusal> {
         // Only the controller says how nodes are shared.
@@ -54,8 +55,7 @@ impl ControllerActor {
             return Ok(change);
         }
         // Tasks of one array are the same user's. Others' jobs are not his to change: their owners say so.
-        let mut own = self.selected(selector);
-        own.retain(|view| by.admin || view.uid == by.uid);
+        let mut own: Vec<&Arc<JobView>> = views.iter().filter(|view| may_act(by, view)).collect();
         // One that does not wait yet may when its owner hears of it.
         own.sort_by_key(|view| !view.state.waits());
         let Some(view) = own.first().filter(|view| change.mcs_label.is_some() || view.state.waits()) else {
@@ -82,7 +82,7 @@ impl ControllerActor {
         wish: Sharing,
     ) -> Result<(Option<String>, Sharing), Refusal> {
         let caller = Caller { uid: view.uid, gid: view.gid, pid: 0, host: view.spec.submit_host.clone() };
-        let user = self.env.ports.users.user(view.uid);
+        let user = self.user_now(view.uid)?;
         let owner = Submitter { caller: &caller, user, group: self.env.ports.users.group_name(view.gid), admin: false };
         judged(config, &owner, wanted, wish)
     }

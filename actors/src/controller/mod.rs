@@ -89,11 +89,13 @@ mod priorities;
 pub mod queries;
 mod reservations;
 pub mod roster;
+mod selection;
 pub mod setup;
 pub mod shelf;
 pub mod steps;
 mod submit;
 mod submit_het;
+mod texts;
 mod top;
 pub mod turnstile;
 

@@ -4,11 +4,12 @@
 use super::{
     admission::{Extent, Submitter, could_ever_run, may_use, takes},
     front::ControllerActor,
+    selection::{Named, may_act},
 };
 use crate::job::{core::JobCore, messages::Authority, state::JobEvent};
 use garrick_model::{
     config::{EnforcePartLimits, MemoryPer},
-    messages::command::{Caller, JobChange, JobSelector},
+    messages::command::{Caller, JobChange},
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
     time::{TimeLimit, Timestamp},
@@ -19,7 +20,7 @@ use std::sync::Arc;
 impl ControllerActor {
     /// May the owner's jobs go into those partitions, and with `EnforcePartLimits`, are they within their limits then?
     /// Administrators may put a job where they like.
-    pub(super) fn check_move(&self, by: Authority, jobs: &[JobSelector], change: &JobChange) -> Result<(), Refusal> {
+    pub(super) fn check_move(&self, by: Authority, jobs: &[Named], change: &JobChange) -> Result<(), Refusal> {
         let limits = change.time_limit.is_some() || change.time_limit_delta_secs.is_some() || change.nodes.is_some();
         let request = &change.request;
         let other_place = change.partitions.is_some() || change.account.is_some() || request.qos.is_some();
@@ -31,13 +32,13 @@ impl ControllerActor {
         let known = self.env.boards.partitions.list();
         let nodes = self.env.boards.nodes.len();
         // Others' jobs are not his to change: their owners say so.
-        let own = |view: &Arc<JobView>| view.uid == by.uid && view.state.waits();
-        for view in jobs.iter().flat_map(|selector| self.selected(selector)).filter(own) {
+        let own = |view: &&Arc<JobView>| view.uid == by.uid && view.state.waits();
+        for view in jobs.iter().flat_map(|(_, views)| views).filter(own) {
             let names = change.partitions.as_ref().unwrap_or(&view.partitions);
             let mut partitions: Vec<Arc<PartitionView>> =
                 names.iter().filter_map(|name| known.iter().find(|p| p.config.name == *name)).cloned().collect();
             let caller = Caller { uid: view.uid, gid: view.gid, pid: 0, host: view.spec.submit_host.clone() };
-            let user = self.env.ports.users.user(view.uid);
+            let user = self.user_now(view.uid)?;
             let owner = Submitter { caller: &caller, user, group: None, admin: false };
             if change.partitions.is_some() {
                 partitions.iter().try_for_each(|partition| may_use(&config, partition, &owner))?;
@@ -60,9 +61,9 @@ impl ControllerActor {
             }
             if more {
                 let most = partitions.first().and_then(|partition| partition.config.max_memory).or(config.max_memory);
-                check_memory(&view, change, most)?;
+                check_memory(view, change, most)?;
             }
-            extent(&view, change).enforce(config.enforce_part_limits, &partitions, nodes)?;
+            extent(view, change).enforce(config.enforce_part_limits, &partitions, nodes)?;
         }
         Ok(())
     }
@@ -70,12 +71,12 @@ impl ControllerActor {
     /// A job that waits must not come to ask for what no nodes could ever give, who may change it or not: its owner says that.
     pub(super) fn check_possible(&mut self, by: Authority, view: &JobView, change: &JobChange) -> Result<(), Refusal> {
         let env = Arc::clone(&self.env);
+        if !view.state.waits() || !may_act(by, view) {
+            return Ok(());
+        }
         let Some(kept) = env.jobs.get(view.id).filter(|kept| kept.record.may_act(by.uid, by.admin)) else {
             return Ok(());
         };
-        if !view.state.waits() {
-            return Ok(());
-        }
         let mut changed = kept.record.clone();
         if changed.apply(&JobEvent::Updated(Box::new(change.clone()))).is_err() {
             return Ok(());

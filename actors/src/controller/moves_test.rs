@@ -253,3 +253,104 @@ fn tasks_of_an_array_that_refuse_are_named() {
         assert_eq!(update(1002).await, CommandReply::PerJob(vec![all_denied]));
     });
 }
+
+/// Ranges that a request names were gone through one by one before anybody asked whose job it is: four thousand million
+/// numbers in a set.
+#[test]
+fn the_widest_range_of_tasks_is_no_work_and_a_strangers_job_is_not_looked_at() {
+    with_rig(SITE, async |mut rig: Rig| {
+        let array = Some(ArraySpec { ranges: vec![(1, 6, 1)], limit: None });
+        let job = rig.submitted(JobSpec { array, kind: JobKind::Batch, ..spec() }).await;
+        let after = "afterany:99".parse::<garrick_model::spec::Dependencies>().unwrap();
+        let change = JobChange { dependencies: Some(after), ..JobChange::default() };
+        let all = JobSelector { job, tasks: Some(vec![(0, u32::MAX, 1)]), het: None };
+        let update = |uid: u32, change: &JobChange| {
+            let request = CommandRequest::UpdateJob { jobs: vec![all.clone()], change: Box::new(change.clone()) };
+            rig.ask(uid, request)
+        };
+        let CommandReply::PerJob(answers) = update(1002, &change).await else { panic!() };
+        assert!(matches!(&answers[..], [(_, Err(Refusal::AccessDenied))]), "not what is wrong with it: {answers:?}");
+        assert_eq!(update(1001, &change).await, CommandReply::PerJob(vec![(all.clone(), Err(Refusal::Dependency))]));
+        let after_itself = format!("afterany:{job}").parse::<garrick_model::spec::Dependencies>().unwrap();
+        let circle = JobChange { dependencies: Some(after_itself), ..JobChange::default() };
+        let answer = update(1001, &circle).await;
+        assert_eq!(answer, CommandReply::PerJob(vec![(all.clone(), Err(Refusal::CircularDependency))]));
+        let name = JobChange { name: Some("new".to_owned()), ..JobChange::default() };
+        assert_eq!(update(1001, &name).await, CommandReply::PerJob(vec![(all.clone(), Ok(()))]));
+        rig.until(job, |view| view.spec.name == "new").await;
+        assert_eq!(rig.controller.env.boards.jobs.list().len(), 1, "it was all of the array");
+        let backwards = JobSelector { tasks: Some(vec![(4, 5, 1), (1, 2, 1)]), ..all.clone() };
+        let request = CommandRequest::list_jobs(vec![backwards]);
+        assert_eq!(rig.ask(1002, request).await, CommandReply::Refused(Refusal::InvalidArray));
+        let unknown = vec![JobId(9999).into(); 50_000];
+        let cancel = CancelRequest { jobs: unknown, ..CancelRequest::default() };
+        let answer = rig.ask(1002, CommandRequest::Cancel(cancel)).await;
+        assert!(matches!(answer, CommandReply::Refused(Refusal::TooLarge(_))), "{answer:?}");
+    });
+}
+
+#[test]
+fn a_heartbeat_goes_to_its_node_and_not_through_the_front() {
+    with_rig(super::fixtures::TWO_NODES, async |rig: Rig| {
+        let mut agents = super::fixtures::Agents::new(&rig);
+        agents.connect("n0", super::fixtures::Habit::Stay);
+        rig.until_up("n0").await;
+        let env = &rig.controller.env;
+        let (conn, _) = env.links.get("n0").unwrap();
+        let beat = |load_hundredths| {
+            let load = garrick_model::view::NodeLoad { load_hundredths, ..Default::default() };
+            Box::new(garrick_model::messages::node::NodeToController::Heartbeat { n: 0, load })
+        };
+        let cx = garrick_runtime::TraceContext::root;
+        env.heartbeat(cx(), "n0", conn + 1, beat(999));
+        env.heartbeat(cx(), "nowhere", conn, beat(999));
+        env.heartbeat(cx(), "n0", conn, beat(123));
+        rig.nodes(|nodes| nodes.iter().any(|node| node.load.load_hundredths == 123)).await;
+        let counts = env.system.traces().counts(&[]);
+        let heard = counts.iter().filter(|count| count.message == "Heartbeat");
+        assert!(heard.clone().count() > 0 && heard.clone().all(|count| count.actor != "/controller"));
+    });
+}
+
+#[test]
+fn who_is_not_known_yet_is_told_to_come_back_and_full_limits_are_named() {
+    with_rig(&format!("MaxJobCount=2\n{SITE}"), async |mut rig: Rig| {
+        let submit = |uid: u32, n: u64| {
+            let request = garrick_model::ids::RequestId(88, n);
+            rig.ask(uid, CommandRequest::SubmitJob { request, spec: Box::new(spec()) })
+        };
+        let full = |reply: CommandReply| match reply {
+            CommandReply::Refused(Refusal::Full { limit, .. }) => limit,
+            other => panic!("{other:?}"),
+        };
+        let unknown = full(submit(super::fixtures::NOT_YET_KNOWN, 1).await);
+        assert!(unknown.contains("uid 1999"), "{unknown}");
+        rig.submitted(spec()).await;
+        rig.submitted(spec()).await;
+        let said = full(rig.submit(spec()).await);
+        assert_eq!(said, "the controller knows 2 jobs, and MaxJobCount of slurm.conf is 2");
+    });
+}
+
+#[test]
+fn one_user_has_a_share_of_the_memory_for_scripts_and_environments() {
+    with_rig(SITE, async |mut rig: Rig| {
+        let environment: std::sync::Arc<Vec<_>> = vec![vec![b'x'; 20 << 20].into()].into();
+        for id in 5000..5051 {
+            let large = JobSpec { environment: environment.clone(), script: None, ..spec() };
+            let mut record = crate::job::fixtures::record(id, large);
+            record.owner.uid = 1001;
+            rig.controller.env.jobs.put(record);
+        }
+        let more = || JobSpec { environment: vec![vec![b'x'; 5 << 20].into()].into(), ..spec() };
+        let refused = rig.submit(more()).await;
+        let CommandReply::Refused(Refusal::Full { limit, .. }) = refused else { panic!("{refused:?}") };
+        assert!(limit.contains("1020 MiB") && limit.contains("5 MiB more") && limit.contains("1024 MiB"), "{limit}");
+        rig.submitted(spec()).await;
+        let request = garrick_model::ids::RequestId(88, 1);
+        let by_root = rig.ask(0, CommandRequest::SubmitJob { request, spec: Box::new(more()) }).await;
+        assert!(matches!(by_root, CommandReply::Submitted { .. }), "administrators have no such limit: {by_root:?}");
+        rig.controller.env.jobs.remove(JobId(5000));
+        rig.submitted(more()).await;
+    });
+}

@@ -5,7 +5,7 @@ use super::{
     front::ControllerActor,
     ports::ReplySink,
 };
-use crate::job::record::{indices_of, ranges_of};
+use crate::job::record::ranges_of;
 use garrick_model::{
     messages::command::{CommandReply, JobSelector},
     refusal::Refusal,
@@ -26,7 +26,7 @@ impl Asked {
         let meant = |index: &u32| selector.has_task(*index);
         let tasks = match (view.array_task, &view.array_pending) {
             (Some(task), _) if task.array_job == selector.job => Some(BTreeSet::from([task.index])),
-            (None, Some(pending)) => Some(indices_of(&pending.ranges).into_iter().filter(meant).collect()),
+            (None, Some(pending)) => Some(pending.indices().filter(meant).collect()),
             _ => None,
         };
         Self { tasks, answer }

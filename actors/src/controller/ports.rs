@@ -65,10 +65,14 @@ pub struct User {
     pub groups: Vec<(u32, String)>,
 }
 
-/// Looks users up. Must not block for long: implementations cache.
+/// Looks users up. Must not block: implementations answer with what they know, and ask elsewhere what they do not.
 pub trait UserDirectory: Send + Sync + 'static {
-    /// By id.
+    /// By id. `None`: there is none, or it is not known yet.
     fn user(&self, uid: u32) -> Option<User>;
+    /// Is it known whether there is such a user, and who that is?
+    fn is_known(&self, _uid: u32) -> bool {
+        true
+    }
     /// A group's name.
     fn group_name(&self, gid: u32) -> Option<String>;
     /// The name of a user who is told by name, or by id in digits. `None`: there is none. Where that cannot be found out

@@ -11,7 +11,6 @@ use crate::trace_line::trace_line;
 use crate::{
     job::{
         messages::{Authority, JobMsg},
-        record::indices_of,
         shell::is_over,
     },
     node::messages::NodeInput,
@@ -116,52 +115,7 @@ fn is_hidden(view: &JobView, hidden: &BTreeSet<&str>) -> bool {
     }
 }
 
-fn selects(selector: &JobSelector, view: &JobView) -> bool {
-    let of_array = view.array_task.is_some_and(|t| t.array_job == selector.job);
-    if view.id != selector.job && !of_array {
-        return false;
-    }
-    let Some(ranges) = &selector.tasks else { return true };
-    let within = |index: u32| {
-        ranges
-            .iter()
-            .any(|&(first, last, step)| (first..=last).contains(&index) && (index - first).is_multiple_of(step.max(1)))
-    };
-    match (view.array_task, &view.array_pending) {
-        (Some(task), _) => within(task.index),
-        (None, Some(pending)) => indices_of(&pending.ranges).into_iter().any(within),
-        (None, None) => false,
-    }
-}
-
 impl ControllerActor {
-    /// Views that a selector means: the job, an array's record and its tasks, or all components of a heterogeneous job.
-    pub(super) fn selected(&self, selector: &JobSelector) -> Vec<Arc<JobView>> {
-        let own = self.env.boards.jobs.get(&selector.job);
-        if let Some(offset) = selector.het {
-            return self.component(selector.job, offset).into_iter().collect();
-        }
-        if let Some(view) = own.as_ref().filter(|view| view.spec.het_size > 0 && selector.tasks.is_none()) {
-            let others = view.spec.het_others().filter_map(|job| self.env.boards.jobs.get(&job));
-            return own
-                .iter()
-                .cloned()
-                .chain(others.filter(|other| other.spec.het_leader_of_component().is_some()))
-                .collect();
-        }
-        let plain = own.as_ref().is_some_and(|v| v.spec.array.is_none());
-        if plain {
-            return own.into_iter().filter(|v| selects(selector, v)).collect();
-        }
-        self.env.boards.jobs.list().into_iter().filter(|v| selects(selector, v)).collect()
-    }
-
-    /// A component of a heterogeneous job, by its leader's id and its offset.
-    pub(super) fn component(&self, leader: JobId, offset: u32) -> Option<Arc<JobView>> {
-        let view = self.env.boards.jobs.get(&JobId(leader.0.checked_add(offset)?))?;
-        (view.spec.het == Some((leader, offset))).then_some(view)
-    }
-
     /// Names of partitions that are not shown to somebody who does not ask for all.
     pub(super) fn hidden_from(&self, by: Authority, partitions: &[Arc<PartitionView>]) -> Vec<String> {
         let restricted = partitions.iter().any(|p| p.config.allow_groups.is_some());
@@ -186,8 +140,14 @@ impl ControllerActor {
         let mut jobs: Vec<Arc<JobView>> = if selectors.is_empty() {
             self.env.boards.jobs.list()
         } else {
-            let selected = selectors.iter().flat_map(|s| self.selected(s));
-            let found: BTreeMap<JobId, Arc<JobView>> = selected.map(|view| (view.id, view)).collect();
+            let mut selection = self.selection();
+            let mut found: BTreeMap<JobId, Arc<JobView>> = BTreeMap::new();
+            for selector in selectors {
+                match selection.find(selector) {
+                    Ok(views) => found.extend(views.into_iter().map(|view| (view.id, view))),
+                    Err(refusal) => return CommandReply::Refused(refusal),
+                }
+            }
             if found.is_empty() {
                 return CommandReply::Refused(Refusal::InvalidJobId);
             }
@@ -336,7 +296,13 @@ impl ControllerActor {
     ) {
         let views = match job {
             None => self.env.boards.jobs.list(),
-            Some(job) => self.selected(&JobSelector { job, tasks: None, het: None }),
+            Some(job) => match self.selection().find(&job.into()) {
+                Ok(views) => views,
+                Err(refusal) => {
+                    replies.send(CommandReply::Refused(refusal));
+                    return;
+                }
+            },
         };
         if job.is_some() && views.is_empty() {
             replies.send(CommandReply::Refused(Refusal::InvalidJobId));

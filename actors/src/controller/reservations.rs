@@ -5,11 +5,12 @@ use super::{
     env::deliver,
     front::ControllerActor,
     ports::{ReplySink, User},
+    selection::Named,
 };
 use crate::{job::messages::Authority, reservation::messages::ReservationMsg, scheduler::facts::AllocationUnit};
 use garrick_model::{
     config::function,
-    messages::command::{CommandReply, JobChange, JobSelector},
+    messages::command::{CommandReply, JobChange},
     refusal::Refusal,
     reservation::{Applicant, NodesWanted, Reservation, ReservationChange, ReservationFlag},
     spec::JobSpec,
@@ -178,20 +179,20 @@ impl ControllerActor {
     }
 
     /// The same for jobs whose reservations or partitions change, and whether their partitions need a reservation.
-    pub(super) fn check_reservation_of(&self, jobs: &[JobSelector], change: &JobChange) -> Result<(), Refusal> {
+    pub(super) fn check_reservation_of(&self, jobs: &[Named], change: &JobChange) -> Result<(), Refusal> {
         if change.reservations.is_none() && change.partitions.is_none() {
             return Ok(());
         }
         let administrators = self.env.ports.host.administrators();
         let partitions = self.env.boards.partitions.list();
-        for view in jobs.iter().flat_map(|selector| self.selected(selector)) {
+        for view in jobs.iter().flat_map(|(_, views)| views) {
             let reservations = change.reservations.as_ref().unwrap_or(&view.spec.reservations);
             let chosen = change.partitions.as_ref().unwrap_or(&view.partitions);
             let bound = |p: &Arc<PartitionView>| p.config.require_reservation && chosen.contains(&p.config.name);
             if reservations.is_empty() && partitions.iter().any(bound) {
                 return Err(Refusal::AccessDenied);
             }
-            let user = self.env.ports.users.user(view.uid);
+            let user = self.user_now(view.uid)?;
             let groups = group_names(user.as_ref());
             let who = Applicant {
                 admin: administrators.contains(&view.uid),

@@ -24,17 +24,53 @@ pub struct KeptJob {
 
 /// All jobs. Clones are the same shelf.
 #[derive(Clone, Debug, Default)]
-pub struct JobShelf(Arc<Mutex<BTreeMap<JobId, KeptJob>>>);
+pub struct JobShelf {
+    jobs: Arc<Mutex<BTreeMap<JobId, KeptJob>>>,
+    /// Bytes of scripts, environments and arguments by user; changed while `jobs` is held.
+    bytes: Arc<Mutex<BTreeMap<u32, u64>>>,
+}
+
+/// What a record takes beside others: a task of an array shares what the array has.
+fn own_bytes(record: &JobRecord) -> u64 {
+    let shares = record.array_task.is_some_and(|task| task.array_job != record.id);
+    if shares { 0 } else { record.spec.work_bytes() }
+}
 
 impl JobShelf {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<JobId, KeptJob>> {
         // Every change is one insertion, removal or applied event: nothing is half done after a panic elsewhere.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock_bytes(&self) -> MutexGuard<'_, BTreeMap<u32, u64>> {
+        self.bytes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_off(&self, record: &JobRecord) {
+        let mut bytes = self.lock_bytes();
+        if let Some(of_user) = bytes.get_mut(&record.owner.uid) {
+            *of_user = of_user.saturating_sub(own_bytes(record));
+            if *of_user == 0 {
+                bytes.remove(&record.owner.uid);
+            }
+        }
     }
 
     /// A new job.
     pub fn put(&self, record: JobRecord) {
-        self.lock().insert(record.id, KeptJob { record, leftover: Leftover::default() });
+        let mut jobs = self.lock();
+        let (uid, more) = (record.owner.uid, own_bytes(&record));
+        if let Some(before) = jobs.insert(record.id, KeptJob { record, leftover: Leftover::default() }) {
+            self.take_off(&before.record);
+        }
+        if more > 0 {
+            *self.lock_bytes().entry(uid).or_default() += more;
+        }
+    }
+
+    /// Bytes of the scripts, environments and arguments of a user's jobs.
+    pub fn bytes_of(&self, uid: u32) -> u64 {
+        self.lock_bytes().get(&uid).copied().unwrap_or(0)
     }
 
     /// The job's owner recorded events.
@@ -64,6 +100,11 @@ impl JobShelf {
         self.lock().get(&job).cloned()
     }
 
+    /// What is to be known of a job, without a copy of it. `None`: it is not there.
+    pub fn look<T>(&self, job: JobId, at: impl FnOnce(&KeptJob) -> T) -> Option<T> {
+        self.lock().get(&job).map(at)
+    }
+
     /// All ids.
     pub fn ids(&self) -> Vec<JobId> {
         self.lock().keys().copied().collect()
@@ -76,7 +117,10 @@ impl JobShelf {
 
     /// Forgets a job.
     pub fn remove(&self, job: JobId) {
-        self.lock().remove(&job);
+        let mut jobs = self.lock();
+        if let Some(gone) = jobs.remove(&job) {
+            self.take_off(&gone.record);
+        }
     }
 
     /// Jobs of that name and user before `before` that are not over.
@@ -155,5 +199,30 @@ impl PartitionShelf {
     /// A partition's updates; none when nothing was ever saved.
     pub fn get(&self, name: &str) -> SavedPartition {
         self.lock().get(name).cloned().unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{job::fixtures::record, scheduler::fixtures::spec};
+    use garrick_model::{ids::ArrayTask, spec::JobSpec};
+
+    #[test]
+    fn what_a_users_jobs_have_is_counted_once_for_an_array_and_forgotten_with_them() {
+        let shelf = JobShelf::default();
+        let environment = || Arc::new(vec![vec![b'x'; 1000].into()]);
+        let one = record(7, JobSpec { environment: environment(), script: None, argv: Vec::new(), ..spec() });
+        let (uid, mut task) = (one.owner.uid, one.clone());
+        task.id = JobId(8);
+        task.array_task = Some(ArrayTask { array_job: JobId(7), index: 1 });
+        shelf.put(one.clone());
+        shelf.put(one);
+        shelf.put(task);
+        assert_eq!((shelf.bytes_of(uid), shelf.bytes_of(uid + 1)), (1000, 0));
+        shelf.remove(JobId(8));
+        assert_eq!(shelf.bytes_of(uid), 1000);
+        shelf.remove(JobId(7));
+        assert_eq!(shelf.bytes_of(uid), 0);
     }
 }

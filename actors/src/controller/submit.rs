@@ -9,13 +9,7 @@ use super::{
     ports::ReplySink,
 };
 use crate::{
-    job::{
-        core::JobCore,
-        messages::Authority,
-        record::{JobRecord, indices_of},
-        shell::JobsMsg,
-        state::JobEvent,
-    },
+    job::{core::JobCore, messages::Authority, record::JobRecord, shell::JobsMsg, state::JobEvent},
     scheduler::{
         probe::{WouldStart, declined, would_start, would_start_together},
         shell::{cluster_view, policy},
@@ -40,6 +34,10 @@ use std::{
 /// When the queue is full (MaxJobCount), try again after this.
 const QUEUE_FULL: Duration = Duration::from_secs(5);
 
+/// Bytes of scripts, environments and arguments of one user's jobs that the controller knows. With those of an ordinary login
+/// (a few KB each) the default MaxJobCount is reached long before; administrators have no such limit.
+const SHARE_OF_USER: u64 = 1 << 30;
+
 /// How soon to ask again when others ask what would be.
 const TOO_MANY_QUESTIONS: Duration = Duration::from_millis(500);
 
@@ -63,6 +61,10 @@ impl ControllerActor {
                 return;
             }
         };
+        if let Err(refusal) = self.check_share(by, caller.uid, [&admitted.record]) {
+            replies.send(CommandReply::Refused(refusal));
+            return;
+        }
         // Only what is accepted uses up ids.
         let job = self.env.ids.job();
         admitted.record.id = job;
@@ -101,11 +103,33 @@ impl ControllerActor {
             waiting.push(replies);
             return None;
         }
-        if self.env.boards.jobs.len() + jobs > self.env.config().max_job_count as usize {
-            replies.send(CommandReply::Refused(Refusal::RetryAfter { after: QUEUE_FULL }));
+        let (known, most) = (self.env.boards.jobs.len(), self.env.config().max_job_count);
+        if known + jobs > most as usize {
+            let limit = format!("the controller knows {known} jobs, and MaxJobCount of slurm.conf is {most}");
+            replies.send(CommandReply::Refused(Refusal::Full { limit, after: QUEUE_FULL }));
             return None;
         }
         Some(replies)
+    }
+
+    /// One user's scripts, environments and arguments must not take the memory of all: what his jobs that are known have
+    /// of them, and these would have, is within his share.
+    pub(super) fn check_share<'r>(
+        &self,
+        by: Authority,
+        uid: u32,
+        records: impl IntoIterator<Item = &'r JobRecord>,
+    ) -> Result<(), Refusal> {
+        let more: u64 = records.into_iter().map(|record| record.spec.work_bytes()).sum();
+        let known = self.env.jobs.bytes_of(uid);
+        if by.admin || known.saturating_add(more) <= SHARE_OF_USER {
+            return Ok(());
+        }
+        let [known, more, most] = [known, more, SHARE_OF_USER].map(|bytes| bytes >> 20);
+        let limit = format!(
+            "scripts and environments of your jobs take {known} MiB, these {more} MiB more, and one user may have {most} MiB"
+        );
+        Err(Refusal::Full { limit, after: QUEUE_FULL })
     }
 
     /// Where priorities are not calculated, each submission gets one less than the one before.
@@ -151,17 +175,17 @@ impl ControllerActor {
         let env = Arc::clone(&self.env);
         let submitter = Submitter {
             caller,
-            user: env.ports.users.user(caller.uid),
+            user: self.user_now(caller.uid)?,
             group: env.ports.users.group_name(caller.gid),
             admin: by.admin,
         };
         self.follow_reservation(&mut spec);
         self.check_reservations(&submitter, &spec)?;
-        let known_job = |job: JobId| {
-            env.jobs.get(job).map(|kept| match &kept.record.spec.array {
-                Some(array) if kept.record.array.is_some() => indices_of(&array.ranges).into_iter().collect(),
-                _ => Vec::new(),
-            })
+        let known_job = |job: JobId, task: Option<u32>| {
+            let has_task = |record: &JobRecord, index| {
+                record.array.is_some() && record.spec.array.as_ref().is_some_and(|array| array.contains(index))
+            };
+            env.jobs.look(job, |kept| task.is_none_or(|index| has_task(&kept.record, index))).unwrap_or(false)
         };
         let config = env.config();
         let partitions = env.boards.partitions.list();
@@ -233,11 +257,13 @@ impl ControllerActor {
                 reason if reason.is_unavailable_nodes() => Refusal::NodesUnavailable,
                 _ => Refusal::NodeConfigUnavailable { detail: None },
             };
-            replies.send(match (starts, views.first()) {
+            let answer = match (starts, views.first()) {
                 (Some(starts), Some(first)) => told_when(first.id, &starts),
                 _ => CommandReply::Refused(refusal()),
-            });
+            };
+            // Whoever has the answer may ask the next.
             drop(turn);
+            replies.send(answer);
         });
     }
 }

@@ -42,6 +42,10 @@ impl ControllerActor {
                 return;
             }
         };
+        if let Err(refusal) = self.check_share(by, caller.uid, &records) {
+            replies.send(CommandReply::Refused(refusal));
+            return;
+        }
         let leader = records[0].id;
         let components = records.len();
         tracing::info!(job_id = leader.0, components, uid = caller.uid, request_id = %request, "job.submitted");

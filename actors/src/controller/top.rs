@@ -5,7 +5,7 @@ use super::{commands::Pending, front::ControllerActor, ports::ReplySink};
 use crate::job::messages::{Authority, JobCommand};
 use garrick_model::{
     ids::JobId,
-    messages::command::{JobChange, JobSelector},
+    messages::command::{CommandReply, JobChange, JobSelector},
     refusal::Refusal,
     time::Timestamp,
     view::JobView,
@@ -61,14 +61,21 @@ impl ControllerActor {
         cx: &mut Context<Self>,
         by: Authority,
         jobs: Vec<JobSelector>,
-        replies: Box<dyn ReplySink>,
+        mut replies: Box<dyn ReplySink>,
     ) {
         let allowed = by.admin || self.env.config().scheduler_parameters.has("enable_user_top");
         let mut listed: Vec<Arc<JobView>> = Vec::new();
         let mut asked: Vec<(JobSelector, Pending)> = Vec::with_capacity(jobs.len());
         let mut refused = false;
-        for selector in jobs {
-            let found = self.listed(&selector, by, allowed);
+        let named = match self.named(jobs) {
+            Ok(named) => named,
+            Err(refusal) => {
+                replies.send(CommandReply::Refused(refusal));
+                return;
+            }
+        };
+        for (selector, views) in named {
+            let found = movable(views, by, allowed);
             let (reply, answer) = ReplyTo::channel();
             refused |= found.is_err();
             reply.reply(found.map(|views| listed.extend(views)));
@@ -105,25 +112,24 @@ impl ControllerActor {
         }
         Self::answer_per_job(cx, asked, replies);
     }
+}
 
-    /// The waiting jobs that a selector means, if the caller may move them.
-    fn listed(&self, selector: &JobSelector, by: Authority, allowed: bool) -> Result<Vec<Arc<JobView>>, Refusal> {
-        let views = self.selected(selector);
-        if views.is_empty() {
-            return Err(Refusal::InvalidJobId);
-        }
-        if views.iter().any(|view| !by.admin && (!allowed || view.uid != by.uid)) {
-            return Err(Refusal::AccessDenied);
-        }
-        let waiting: Vec<_> = views.into_iter().filter(|view| view.state.waits()).collect();
-        if waiting.is_empty() {
-            return Err(Refusal::JobNotPending);
-        }
-        if waiting.iter().any(|view| view.priority == 0) {
-            return Err(Refusal::JobHeld);
-        }
-        Ok(waiting)
+/// The waiting jobs among those that a selector means, if the caller may move them.
+fn movable(views: Vec<Arc<JobView>>, by: Authority, allowed: bool) -> Result<Vec<Arc<JobView>>, Refusal> {
+    if views.is_empty() {
+        return Err(Refusal::InvalidJobId);
     }
+    if views.iter().any(|view| !by.admin && (!allowed || view.uid != by.uid)) {
+        return Err(Refusal::AccessDenied);
+    }
+    let waiting: Vec<_> = views.into_iter().filter(|view| view.state.waits()).collect();
+    if waiting.is_empty() {
+        return Err(Refusal::JobNotPending);
+    }
+    if waiting.iter().any(|view| view.priority == 0) {
+        return Err(Refusal::JobHeld);
+    }
+    Ok(waiting)
 }
 
 #[cfg(test)]

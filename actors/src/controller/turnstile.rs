@@ -10,30 +10,46 @@ use std::collections::{BTreeMap, VecDeque};
 pub const MOST_OF_USER: usize = 1000;
 /// Requests that wait in all, for each of both classes.
 pub const MOST: usize = 20_000;
+/// Bytes of the requests of one user that wait, for each of both classes: four of the largest that a door takes.
+pub const MOST_BYTES_OF_USER: usize = 64 << 20;
+/// Bytes of all requests that wait, for each of both classes.
+pub const MOST_BYTES: usize = 512 << 20;
 
 /// Users that wait in a class, in turn.
 #[derive(Debug)]
 struct Class<T> {
-    queues: BTreeMap<u32, VecDeque<T>>,
+    queues: BTreeMap<u32, Queue<T>>,
     /// Each user with a queue once, whose turn is next first.
     turns: VecDeque<u32>,
     waiting: usize,
+    bytes: usize,
+}
+
+/// Requests of one user, with their bytes.
+#[derive(Debug)]
+struct Queue<T> {
+    requests: VecDeque<(usize, T)>,
+    bytes: usize,
 }
 
 impl<T> Class<T> {
     const fn new() -> Self {
-        Self { queues: BTreeMap::new(), turns: VecDeque::new(), waiting: 0 }
+        Self { queues: BTreeMap::new(), turns: VecDeque::new(), waiting: 0, bytes: 0 }
     }
 
-    fn put(&mut self, uid: u32, request: T) -> Result<(), T> {
-        let queue = self.queues.entry(uid).or_default();
-        if queue.len() >= MOST_OF_USER || self.waiting >= MOST {
+    fn put(&mut self, uid: u32, bytes: usize, request: T) -> Result<(), T> {
+        let (count, of_user) = self.queues.get(&uid).map_or((0, 0), |queue| (queue.requests.len(), queue.bytes));
+        let full = count >= MOST_OF_USER || of_user.saturating_add(bytes) > MOST_BYTES_OF_USER;
+        if full || self.waiting >= MOST || self.bytes.saturating_add(bytes) > MOST_BYTES {
             return Err(request);
         }
-        if queue.is_empty() {
+        if count == 0 {
             self.turns.push_back(uid);
         }
-        queue.push_back(request);
+        let queue = self.queues.entry(uid).or_insert_with(|| Queue { requests: VecDeque::new(), bytes: 0 });
+        queue.requests.push_back((bytes, request));
+        queue.bytes += bytes;
+        self.bytes += bytes;
         self.waiting += 1;
         Ok(())
     }
@@ -41,14 +57,16 @@ impl<T> Class<T> {
     fn take(&mut self) -> Option<T> {
         let uid = self.turns.pop_front()?;
         let queue = self.queues.get_mut(&uid)?;
-        let request = queue.pop_front();
-        if queue.is_empty() {
+        let (bytes, request) = queue.requests.pop_front()?;
+        queue.bytes -= bytes;
+        if queue.requests.is_empty() {
             self.queues.remove(&uid);
         } else {
             self.turns.push_back(uid);
         }
-        self.waiting -= usize::from(request.is_some());
-        request
+        self.bytes -= bytes;
+        self.waiting -= 1;
+        Some(request)
     }
 }
 
@@ -65,9 +83,9 @@ impl<T> Turnstile<T> {
         Self { ahead: Class::new(), ordinary: Class::new() }
     }
 
-    /// A request of a user. Given back when too many wait.
-    pub fn put(&mut self, uid: u32, ahead: bool, request: T) -> Result<(), T> {
-        if ahead { self.ahead.put(uid, request) } else { self.ordinary.put(uid, request) }
+    /// A request of a user, so many bytes long. Given back when too many wait, or too much.
+    pub fn put(&mut self, uid: u32, ahead: bool, bytes: usize, request: T) -> Result<(), T> {
+        if ahead { self.ahead.put(uid, bytes, request) } else { self.ordinary.put(uid, bytes, request) }
     }
 
     /// Whose turn it is.
@@ -125,17 +143,31 @@ mod tests {
     fn a_user_with_one_request_waits_for_one_of_each_other_user() {
         let mut turnstile = Turnstile::new();
         for n in 0..MOST_OF_USER {
-            assert_eq!(turnstile.put(1, false, (1, n)), Ok(()));
+            assert_eq!(turnstile.put(1, false, 10, (1, n)), Ok(()));
         }
-        assert_eq!(turnstile.put(1, false, (1, 9999)), Err((1, 9999)));
-        assert_eq!(turnstile.put(2, false, (2, 0)), Ok(()));
-        assert_eq!(turnstile.put(3, true, (3, 0)), Ok(()));
+        assert_eq!(turnstile.put(1, false, 10, (1, 9999)), Err((1, 9999)));
+        assert_eq!(turnstile.put(2, false, 10, (2, 0)), Ok(()));
+        assert_eq!(turnstile.put(3, true, 10, (3, 0)), Ok(()));
         let order: Vec<_> = std::iter::from_fn(|| turnstile.take()).collect();
         assert_eq!(order[..4], [(3, 0), (1, 0), (2, 0), (1, 1)]);
         assert_eq!(order.len(), MOST_OF_USER + 2);
         assert!(order.iter().filter(|(uid, _)| *uid == 1).map(|(_, n)| *n).is_sorted());
         assert!(turnstile.is_empty());
-        assert_eq!(turnstile.put(1, false, (1, 0)), Ok(()));
+        assert_eq!(turnstile.put(1, false, 10, (1, 0)), Ok(()));
+    }
+
+    #[test]
+    fn bytes_bound_what_waits_as_numbers_do() {
+        let mut turnstile = Turnstile::new();
+        let large = 16 << 20;
+        let taken = (0..10).filter(|n| turnstile.put(1, false, large, *n).is_ok()).count();
+        assert_eq!(taken, 4, "64 MiB of one user");
+        assert!(turnstile.put(1, false, 1, 99).is_err() && turnstile.put(1, true, large, 99).is_ok());
+        let taken = (2..100).filter(|uid| (0..4).all(|n| turnstile.put(*uid, false, large, n).is_ok())).count();
+        assert_eq!(taken, 7, "512 MiB of all");
+        while turnstile.take().is_some() {}
+        assert!(turnstile.is_empty() && turnstile.ordinary.bytes == 0 && turnstile.ordinary.queues.is_empty());
+        assert!(turnstile.put(1, false, large, 1).is_ok());
     }
 
     #[test]
@@ -143,8 +175,8 @@ mod tests {
         let mut turnstile = Turnstile::new();
         let taken = (0..30)
             .flat_map(|uid| (0..MOST_OF_USER).map(move |_| uid))
-            .filter(|uid| turnstile.put(*uid, false, ()).is_ok());
+            .filter(|uid| turnstile.put(*uid, false, 10, ()).is_ok());
         assert_eq!(taken.count(), MOST);
-        assert!(turnstile.put(99, true, ()).is_ok());
+        assert!(turnstile.put(99, true, 10, ()).is_ok());
     }
 }

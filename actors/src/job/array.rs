@@ -4,7 +4,7 @@
 use super::{
     core::{JobCore, Turn},
     messages::{JobEffect, JobFact, JobInput, TaskChoice},
-    record::{Afterwards, End, JobRecord, Phase, TaskOutcome, indices_of},
+    record::{Afterwards, End, JobRecord, Phase, TaskOutcome},
     state::JobEvent,
 };
 use crate::scheduler::plan::StartProposal;
@@ -12,6 +12,7 @@ use garrick_model::{
     ids::{ArrayTask, JobId},
     refusal::Refusal,
     spec::Dependency,
+    spec_text::array::contains_index,
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
 };
@@ -51,14 +52,16 @@ impl JobCore {
         self.save(JobEvent::TaskSplit { index, job }, turn);
     }
 
-    fn task_record(&self, index: u32, turn: &mut Turn<'_>) -> JobRecord {
+    fn task_record(&mut self, index: u32, turn: &mut Turn<'_>) -> JobRecord {
         let task = ArrayTask { array_job: self.record.id, index };
+        // What the array knows of its tasks is none of this one's, and long.
+        let array = self.record.array.take();
         let mut record = self.record.clone();
+        self.record.array = array;
         record.id = turn.ids.job();
         record.sluid = turn.ids.sluid(turn.now);
         record.request = None;
         record.priority = self.priority();
-        record.array = None;
         record.array_task = Some(task);
         Arc::make_mut(&mut record.spec).array_task = Some(task);
         record
@@ -67,12 +70,13 @@ impl JobCore {
     /// The tasks that a command names: `Ok(None)` when it is about this record as a whole.
     pub(super) fn chosen_tasks(&self, tasks: &TaskChoice) -> Result<Option<BTreeSet<u32>>, Refusal> {
         let Some(ranges) = tasks else { return Ok(None) };
-        let chosen = indices_of(ranges);
+        // Whoever asks said whatever he liked: only what there is is gone through.
         if let Some(task) = self.record.array_task {
-            return if chosen.contains(&task.index) { Ok(None) } else { Err(Refusal::InvalidJobId) };
+            return if contains_index(ranges, task.index) { Ok(None) } else { Err(Refusal::InvalidJobId) };
         }
         let Some(array) = &self.record.array else { return Err(Refusal::InvalidJobId) };
-        let waiting: BTreeSet<u32> = array.pending.intersection(&chosen).copied().collect();
+        let waiting: BTreeSet<u32> =
+            array.pending.iter().copied().filter(|index| contains_index(ranges, *index)).collect();
         if waiting.is_empty() {
             Err(Refusal::InvalidJobId)
         } else if waiting.len() == array.pending.len() {

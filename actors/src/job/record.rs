@@ -598,6 +598,27 @@ impl JobRecord {
         current || earlier || self.unfenced.iter().any(|left| left.sluid == sluid && left.node == node)
     }
 
+    /// Without its script, arguments and environment: for a journal that has them with another job.
+    pub fn without_work(&self) -> Self {
+        let mut record = self.clone();
+        let spec = Arc::make_mut(&mut record.spec);
+        (spec.script, spec.argv, spec.environment) = (None, Vec::new(), Arc::default());
+        record
+    }
+
+    /// Has it the script, arguments and environment of the other?
+    pub fn has_work_of(&self, other: &Self) -> bool {
+        let (own, other) = (&self.spec, &other.spec);
+        own.script == other.script && own.environment == other.environment && own.argv == other.argv
+    }
+
+    /// Shares the script, arguments and environment of the other.
+    pub fn take_work_of(&mut self, other: &Self) {
+        let (own, other) = (Arc::make_mut(&mut self.spec), &other.spec);
+        (own.script, own.argv) = (other.script.clone(), other.argv.clone());
+        own.environment = Arc::clone(&other.environment);
+    }
+
     /// May the user or an administrator act on it? `admin` is root or SlurmUser.
     pub fn may_act(&self, uid: u32, admin: bool) -> bool {
         admin || uid == self.owner.uid

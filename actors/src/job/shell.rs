@@ -107,10 +107,8 @@ impl JobActor {
                 }
                 JobEffect::Split { record, then } => {
                     self.env.jobs.put((*record).clone());
-                    events.push(ControllerEvent::Job {
-                        job: record.id,
-                        event: Box::new(JobEvent::Submitted(record.clone())),
-                    });
+                    let event = Box::new(JobEvent::task_submitted(&record, job));
+                    events.push(ControllerEvent::Job { job: record.id, event });
                     rest.push(JobEffect::Split { record, then });
                 }
                 JobEffect::Grant { job, sluid, run } => {
@@ -331,7 +329,7 @@ impl Actor for JobActor {
                     self.watchers.push(watcher);
                 }
             }
-            JobMsg::Script { reply } => reply.reply(self.core.record().spec.script.clone()),
+            JobMsg::Script { reply } => reply.reply(self.core.record().spec.script.as_deref().cloned()),
             JobMsg::Locate { reply } if self.core.is_starting() => {
                 self.locating.retain(|reply| !reply.is_abandoned());
                 self.locating.push(reply);

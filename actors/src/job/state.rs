@@ -22,6 +22,14 @@ use std::sync::Arc;
 pub enum JobEvent {
     /// First event of a job. Also a summary of all events before it, when the journal is compacted.
     Submitted(Box<JobRecord>),
+    /// The same of a job whose script, arguments and environment are those of another one, and left out here: a task of an
+    /// array.
+    SubmittedLike {
+        /// Its record, without them.
+        record: Box<JobRecord>,
+        /// The job that has them.
+        like: JobId,
+    },
     /// Held.
     Held(HeldBy),
     /// Released, with the priority that it gets.
@@ -164,10 +172,16 @@ pub enum JobEvent {
 }
 
 impl JobEvent {
+    /// A task of an array became a job of its own: what does its work is with the array.
+    pub fn task_submitted(record: &JobRecord, array: JobId) -> Self {
+        Self::SubmittedLike { record: Box::new(record.without_work()), like: array }
+    }
+
     /// Name for logs.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Submitted(_) => "Submitted",
+            Self::SubmittedLike { .. } => "SubmittedLike",
             Self::Held(_) => "Held",
             Self::Released { .. } => "Released",
             Self::Updated(_) => "Updated",
@@ -220,6 +234,11 @@ impl JobRecord {
         let illegal = IllegalMove { job: self.id.0, event: event.name(), phase: self.phase.name() };
         match event {
             JobEvent::Submitted(record) => *self = (**record).clone(),
+            JobEvent::SubmittedLike { record, .. } => {
+                let mut record = (**record).clone();
+                record.take_work_of(self);
+                *self = record;
+            }
             JobEvent::Held(by) => self.hold = Some(*by),
             JobEvent::Released { priority } => {
                 self.hold = None;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 /// The spec without what is large or private: script and environment.
 pub(super) fn shown_spec(spec: &JobSpec) -> Arc<JobSpec> {
-    Arc::new(JobSpec { script: None, environment: Vec::new(), ..spec.clone() })
+    Arc::new(JobSpec { script: None, environment: Arc::default(), ..spec.clone() })
 }
 
 /// The view of a job as of `now`.

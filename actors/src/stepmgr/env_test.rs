@@ -27,13 +27,13 @@ fn a_batch_script_sees_slurms_list() {
     facts.spec = Arc::new(JobSpec {
         tasks: Some(16),
         name: "a.sh".into(),
-        environment: vec![
+        environment: Arc::new(vec![
             builders::bytes("HOME=/home/alice"),
             builders::bytes("PATH=/usr/bin"),
             builders::bytes("SLURM_JOB_ID=1"),
             builders::bytes("SLURM_STEP_NODELIST=old"),
             builders::bytes("SLURM_EXPORT_ENV=ALL"),
-        ],
+        ]),
         ..builders::job_spec(JobKind::Batch)
     });
     assert_eq!(
@@ -157,7 +157,7 @@ fn array_tasks_memory_and_restarts_are_told() {
         memory: MemoryRequest::PerNode(MemoryMib(100)),
         tasks_per_node: Some(2),
         cpus_per_task: Some(2),
-        environment: Vec::new(),
+        environment: Arc::default(),
         ..builders::job_spec(JobKind::Batch)
     });
     let env = lines(&batch_environment(&facts));

@@ -379,7 +379,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         gpu_bind: GpuBind::None,
         cpus_per_task: facts.cpus_per_task,
         total_tasks: 1,
-        script: spec.script.clone(),
+        script: spec.script.as_deref().cloned(),
         batch: true,
         output_pack: None,
         unattended: true,

@@ -1,21 +1,28 @@
 //! The controller's door: commands of users on this host, nodes of this host that join, and relays to step managers.
 
 use crate::{
-    controller::links::tell,
+    controller::{
+        links::tell,
+        names::{Names, questions_of},
+    },
     daemon::guests::{self, Guests},
     node::{conversations::traced, relay},
 };
-use garrick_actors::controller::{messages::ControllerMsg, ports::ReplySink};
+use garrick_actors::controller::{env::Env, messages::ControllerMsg, ports::ReplySink};
 use garrick_frame::{FrameError, LinkKind};
 use garrick_model::{
+    config::NodeConfig,
     messages::command::{CommandReply, CommandRequest},
     refusal::Refusal,
 };
 use garrick_runtime::{Address, TraceContext};
-use garrick_transport::{DoorConn, DoorListener, Endpoint, JoinServer, LinkError, Sender};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use garrick_transport::{DoorConn, DoorListener, Endpoint, JoinServer, LinkError, Sender, Sparing};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
 };
 
 /// What the door's tasks share.
@@ -25,6 +32,10 @@ pub struct DoorWorld {
     pub front: Address<ControllerMsg>,
     /// For relays.
     pub endpoint: Arc<Endpoint>,
+    /// Where nodes are.
+    pub env: Arc<Env>,
+    /// Who is who.
+    pub names: Names,
     /// For nodes that join.
     pub join: Arc<JoinServer>,
     /// This host's name.
@@ -99,7 +110,9 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
             }
         }
         LinkKind::CommandToStepMgr if relay::wants_relay(&conn.hello) => {
-            relay::outward(&world.endpoint, conn, &world.host).await;
+            let at = |node: &NodeConfig| format!("{}:{}", node.address, node.port);
+            let known = |name: &str, _: &str| world.env.config().node(name).map(at);
+            relay::outward(&world.endpoint, &world.guests, conn, &world.host, known).await;
         }
         other => conn.refuse(&format!("the controller's door does not serve {other:?}")),
     }
@@ -115,6 +128,7 @@ async fn command(conn: DoorConn, world: DoorWorld) {
             Ok(Some(request)) => {
                 let cx = TraceContext { trace: request.trace, cause: request.cause };
                 let cx = if cx.trace == 0 { TraceContext::root() } else { cx };
+                world.names.prepare(&questions_of(&caller, &request.msg)).await;
                 let replies =
                     Box::new(DoorReplies { sender: sender.clone(), gone: Arc::clone(&gone), answered: false });
                 tell(
@@ -126,7 +140,11 @@ async fn command(conn: DoorConn, world: DoorWorld) {
             }
             Ok(None) => break,
             Err(e) => {
-                tracing::warn!(uid = caller.uid, pid = caller.pid, error = %e, "a command's request was not understood");
+                static NOT_UNDERSTOOD: Sparing = Sparing::new();
+                let (uid, pid) = (caller.uid, caller.pid);
+                if let Some(left_out) = NOT_UNDERSTOOD.due(Instant::now()) {
+                    tracing::warn!(uid, pid, error = %e, left_out, "a command's request was not understood");
+                }
                 break;
             }
         }

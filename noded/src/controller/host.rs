@@ -1,7 +1,7 @@
 //! What of a command concerns this process: reading the configuration again, ending, join tokens.
 
 use crate::{
-    controller::{links::try_tell, trust::Trust},
+    controller::{links::try_tell, names::Names, trust::Trust},
     daemon::place::Cluster,
     kernel::users,
 };
@@ -21,6 +21,7 @@ use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{JoinServer, identity};
 use jiff::tz::TimeZone;
 use std::{
+    path::Path,
     sync::{Arc, OnceLock},
     time::Duration,
 };
@@ -32,6 +33,8 @@ pub struct ThisProcess {
     pub cluster: Cluster,
     /// The front, once it runs.
     pub front: Arc<OnceLock<Address<ControllerMsg>>>,
+    /// Who is who.
+    pub names: Names,
     /// Makes tokens.
     pub join: Arc<JoinServer>,
     /// Certificates.
@@ -47,9 +50,13 @@ pub struct ThisProcess {
 }
 
 impl ThisProcess {
-    /// Reads the configuration again and hands it to the front; an unusable one changes nothing.
+    /// Reads the configuration again and hands it to the front; an unusable one changes nothing. Waits for files and the name
+    /// service.
     pub fn read_again(&self) -> Result<(), Refusal> {
-        let path = &self.cluster.config.path;
+        Self::read(&self.cluster.config.path, &self.front)
+    }
+
+    fn read(path: &Path, front: &OnceLock<Address<ControllerMsg>>) -> Result<(), Refusal> {
         let (config, mut report) = config::read_reporting(path);
         report.check_groups(users::knows_group);
         for warning in report.warnings() {
@@ -58,7 +65,7 @@ impl ThisProcess {
         match config {
             Some(config) if !report.has_errors() => {
                 let changed = ControllerMsg::ConfigChanged(Arc::new(config));
-                if let Some(front) = self.front.get()
+                if let Some(front) = front.get()
                     && try_tell(front, TraceContext::root(), changed).is_some()
                 {
                     return Err(Refusal::RetryAfter { after: CROWDED });
@@ -81,9 +88,13 @@ impl Host for ThisProcess {
     }
 
     fn reconfigure(&self, mut replies: Box<dyn ReplySink>) {
-        replies.send(match self.read_again() {
-            Ok(()) => CommandReply::Done,
-            Err(refusal) => CommandReply::Refused(refusal),
+        let (path, front) = (self.cluster.config.path.clone(), Arc::clone(&self.front));
+        // Not on the thread of the front, which serves everybody.
+        tokio::task::spawn_blocking(move || {
+            replies.send(match Self::read(&path, &front) {
+                Ok(()) => CommandReply::Done,
+                Err(refusal) => CommandReply::Refused(refusal),
+            });
         });
     }
 
@@ -126,7 +137,7 @@ impl Host for ThisProcess {
     }
 
     fn show_config(&self, config: &Config, next_job: JobId) -> Vec<(String, String)> {
-        let uid = |name: &str| users::by_name_or_uid(name).ok().map(|a| a.uid);
+        let uid = |name: &str| self.names.uid_called(name);
         let facts = ShowFacts {
             boot_time: self.started,
             next_job_id: next_job.0,
@@ -140,7 +151,7 @@ impl Host for ThisProcess {
 
     fn administrators(&self) -> Vec<u32> {
         let mut uids = vec![0, users::effective_uid()];
-        uids.extend(users::by_name_or_uid(&self.cluster.config.slurm_user).ok().map(|a| a.uid));
+        uids.extend(self.names.uid_called(&self.cluster.config.slurm_user));
         uids.sort_unstable();
         uids.dedup();
         uids

@@ -2,6 +2,7 @@
 
 use garrick_actors::{
     controller::{
+        env::Env,
         messages::ControllerMsg,
         ports::{AgentLink, LinkClosed},
     },
@@ -10,21 +11,24 @@ use garrick_actors::{
 use garrick_frame::LinkKind;
 use garrick_model::messages::node::{ControllerToNode, NodeToController};
 use garrick_runtime::{Address, Lane, SendError, TraceContext};
-use garrick_transport::{Class, Connection, Endpoint, LinkError, LinkHandle, Sender, identity::Role};
+use garrick_transport::{Class, Connection, Endpoint, LinkError, LinkHandle, Sender, Sparing, identity::Role};
 use std::{
     net::IpAddr,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use crate::{
-    controller::trust::{Trust, TrustOrder},
+    controller::{
+        names::{Names, questions_of},
+        trust::{Trust, TrustOrder},
+    },
     node::conversations::traced,
 };
-use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{Semaphore, broadcast::error::RecvError};
 
 /// The sending side of a link to an agent.
 struct Link {
@@ -58,16 +62,27 @@ impl AgentLink for Link {
 }
 
 /// Serves until the endpoint is closed.
-pub async fn serve(endpoint: Arc<Endpoint>, front: Address<ControllerMsg>, trust: Arc<Trust>) {
+pub async fn serve(
+    endpoint: Arc<Endpoint>,
+    front: Address<ControllerMsg>,
+    env: Arc<Env>,
+    names: Names,
+    trust: Arc<Trust>,
+) {
     let numbers = Arc::new(AtomicU64::new(1));
     while let Some(arrived) = endpoint.accept().await {
         match arrived {
             Ok(connection) => {
-                let (front, number) = (front.clone(), numbers.fetch_add(1, Ordering::Relaxed));
-                let trust = Arc::clone(&trust);
-                actix_rt::spawn(async move { converse(connection, number, front, &trust).await });
+                let world = (front.clone(), Arc::clone(&env), names.clone());
+                let (number, trust) = (numbers.fetch_add(1, Ordering::Relaxed), Arc::clone(&trust));
+                actix_rt::spawn(async move { converse(connection, number, world, &trust).await });
             }
-            Err(e) => tracing::warn!(error = %e, "a peer was turned away"),
+            Err(e) => {
+                static TURNED_AWAY: Sparing = Sparing::new();
+                if let Some(left_out) = TURNED_AWAY.due(Instant::now()) {
+                    tracing::warn!(error = %e, left_out, "a peer was turned away");
+                }
+            }
         }
     }
 }
@@ -115,7 +130,40 @@ fn carry_out(
     link.try_send(&traced(frame)).map_err(|_| "it does not take what it is sent")
 }
 
-async fn converse(mut connection: Connection, number: u64, front: Address<ControllerMsg>, trust: &Trust) {
+/// Commands whose user is asked for at a time; where there are more, they are handed over as they are, and told to come back
+/// if that matters.
+const MOST_ASKED_FOR: usize = 256;
+
+/// Hands a command over once the name service said what it will need, or had its time. What else the agent says goes on.
+fn tell_prepared(
+    front: &Address<ControllerMsg>,
+    names: &Names,
+    cx: TraceContext,
+    message: ControllerMsg,
+) -> Option<ControllerMsg> {
+    static TURNS: Semaphore = Semaphore::const_new(MOST_ASKED_FOR);
+    let ControllerMsg::AgentMessage { message: command, .. } = &message else { return Some(message) };
+    let NodeToController::Command { caller, request, .. } = &**command else { return Some(message) };
+    let questions = questions_of(caller, request);
+    if names.are_fresh(&questions) {
+        return Some(message);
+    }
+    let Ok(turn) = TURNS.try_acquire() else { return Some(message) };
+    let (front, names) = (front.clone(), names.clone());
+    actix_rt::spawn(async move {
+        names.prepare(&questions).await;
+        drop(turn);
+        tell(&front, cx, message).await;
+    });
+    None
+}
+
+async fn converse(
+    mut connection: Connection,
+    number: u64,
+    (front, env, names): (Address<ControllerMsg>, Arc<Env>, Names),
+    trust: &Trust,
+) {
     if connection.link != LinkKind::ControllerNode || connection.peer.role != Role::Node {
         tracing::warn!(peer = %connection.peer, link = ?connection.link, "a peer wanted what it may not have here");
         return connection.close("the controller serves node agents on this port");
@@ -174,7 +222,14 @@ async fn converse(mut connection: Connection, number: u64, front: Address<Contro
             Ok(Some(frame)) => {
                 let cx = TraceContext { trace: frame.trace, cause: frame.cause };
                 let message = Box::new(frame.msg);
-                tell(&front, cx, ControllerMsg::AgentMessage { node: node.clone(), conn: number, message }).await;
+                if matches!(*message, NodeToController::Heartbeat { .. }) {
+                    env.heartbeat(cx, &node, number, message);
+                    continue;
+                }
+                let message = ControllerMsg::AgentMessage { node: node.clone(), conn: number, message };
+                if let Some(message) = tell_prepared(&front, &names, cx, message) {
+                    tell(&front, cx, message).await;
+                }
             }
             Ok(None) => break,
             Err(e) => {

@@ -4,12 +4,14 @@
 //! |---|---|---|
 //! | door | commands on this host, nodes of this host that join | messages to the front |
 //! | peers | QUIC connections of node agents | messages to the front |
+//! | names | questions to the name service | answers that are kept |
 //! | journal | events in groups | answers once they are on disk |
 
 pub mod audit;
 pub mod door;
 pub mod host;
 pub mod links;
+pub mod names;
 pub mod ports;
 pub mod start;
 pub mod tenure;

@@ -6,7 +6,8 @@ use crate::{
         door::{self, DoorWorld},
         host::ThisProcess,
         links,
-        ports::{JournalFile, Signer, Users},
+        names::{Names, Question},
+        ports::{JournalFile, Signer},
         tenure::{Fence, Tenure, TenureError},
         trust::{self, Trust},
     },
@@ -14,7 +15,7 @@ use crate::{
     journal::{self, Fold, JournalError, JournalWriter, Shortener, series},
     kernel::{
         files::{self, FileError},
-        inventory,
+        inventory, users,
     },
 };
 use garrick_actors::controller::{
@@ -24,13 +25,14 @@ use garrick_actors::controller::{
     ports::Ports,
     setup,
 };
-use garrick_model::time::Timestamp;
+use garrick_model::{config::Config, time::Timestamp};
 use garrick_runtime::{Address, System};
 use garrick_transport::{
     CertAuthority, DoorListener, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, SigningKey,
     any_address,
 };
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
     sync::{Arc, OnceLock},
     time::Duration,
@@ -68,8 +70,8 @@ pub enum ControllerStartError {
     /// Another controller has its state.
     #[error("{0}")]
     Tenure(#[from] TenureError),
-    /// Its thread.
-    #[error("the journal's thread: {0}")]
+    /// A thread: the journal's, or one that asks the name service.
+    #[error("starting a thread: {0}")]
     Thread(std::io::Error),
     /// The UDP port.
     #[error("{0}")]
@@ -274,6 +276,21 @@ fn unread(cause: Unread, path: &Path) -> ControllerStartError {
     }
 }
 
+/// Who administrates must be known before anybody is served; who owns the jobs that are there is asked meanwhile.
+async fn first_names(names: &Names, config: &Config, replayed: &Replayed) {
+    let by_name = [&config.slurm_user, &config.slurmd_user].map(|name| Question::UserCalled(name.clone()));
+    names.prepare(&by_name).await;
+    let slurm_user = names.uid_called(&config.slurm_user);
+    if slurm_user.is_none() {
+        tracing::warn!(user = config.slurm_user, "SlurmUser is not known (yet): it administrates once it is");
+    }
+    let administrators = [Some(0), Some(users::effective_uid()), slurm_user];
+    let questions: Vec<Question> = administrators.into_iter().flatten().map(Question::User).collect();
+    names.prepare(&questions).await;
+    let owners: BTreeSet<u32> = replayed.jobs.values().map(|record| record.owner.uid).collect();
+    names.ask(owners.into_iter().map(Question::User));
+}
+
 /// Starts the role. `exit` is set when a command orders the end.
 pub async fn start(
     cluster: &Cluster,
@@ -313,7 +330,10 @@ pub async fn start(
     let door_path = cluster.controller_door();
     let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
 
+    let names = Names::of_this_host().map_err(ControllerStartError::Thread)?;
+    first_names(&names, &cluster.config, &replayed).await;
     let process = Arc::new(ThisProcess {
+        names: names.clone(),
         cluster: cluster.clone(),
         front: Arc::new(OnceLock::new()),
         join: Arc::clone(&join),
@@ -326,7 +346,7 @@ pub async fn start(
     let ports = Ports {
         journal: Arc::new(JournalFile::new(writer)),
         signer: Arc::new(Signer::new(keys.signing)),
-        users: Arc::new(Users::default()),
+        users: Arc::new(names.clone()),
         host: Arc::clone(&process) as _,
         audit: Arc::new(audit),
     };
@@ -335,12 +355,14 @@ pub async fn start(
     let setup::Controller { front, epoch, env } =
         setup::start_replayed(system, Arc::clone(&cluster.config), ports, replayed, options.recover, random);
     let nodes = env.config().nodes.len();
-    let _ = actors.set(env);
+    let _ = actors.set(Arc::clone(&env));
     let _ = process.front.set(front.clone());
-    actix_rt::spawn(links::serve(Arc::clone(&endpoint), front.clone(), trust));
+    actix_rt::spawn(links::serve(Arc::clone(&endpoint), front.clone(), Arc::clone(&env), names.clone(), trust));
     let world = DoorWorld {
         front: front.clone(),
         endpoint: Arc::clone(&endpoint),
+        env,
+        names,
         join,
         host: process.host.clone(),
         guests: Guests::of_this_process(),

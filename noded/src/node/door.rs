@@ -5,6 +5,7 @@ use crate::{
     kernel::users,
     node::{
         conversations::{Conversations, tell_agent},
+        neighbours::Neighbours,
         relay,
     },
 };
@@ -15,8 +16,8 @@ use garrick_model::messages::{
     stepd::{NodeToStepd, StepdToNode},
 };
 use garrick_runtime::{Address, TraceContext};
-use garrick_transport::{DoorConn, DoorListener, Endpoint};
-use std::sync::Arc;
+use garrick_transport::{DoorConn, DoorListener, Endpoint, Sparing};
+use std::{sync::Arc, time::Instant};
 
 /// What the door's tasks share.
 #[derive(Clone)]
@@ -27,6 +28,8 @@ pub struct DoorWorld {
     pub conversations: Arc<Conversations>,
     /// For relays.
     pub endpoint: Arc<Endpoint>,
+    /// Where other nodes are.
+    pub neighbours: Neighbours,
     /// This node's name.
     pub node: String,
     /// Commands that are connected.
@@ -54,7 +57,8 @@ async fn converse(conn: DoorConn, world: DoorWorld) {
         LinkKind::CommandToDaemon => command(conn, world).await,
         LinkKind::NodeStepd => stepd(conn, world).await,
         LinkKind::CommandToStepMgr if relay::wants_relay(&conn.hello) => {
-            relay::outward(&world.endpoint, conn, &world.node).await;
+            let known = |name: &str, said: &str| world.neighbours.address(name, said);
+            relay::outward(&world.endpoint, &world.guests, conn, &world.node, known).await;
         }
         other => conn.refuse(&format!("a node agent's door does not serve {other:?}")),
     }
@@ -78,7 +82,11 @@ async fn command(conn: DoorConn, world: DoorWorld) {
             }
             Ok(None) => break,
             Err(e) => {
-                tracing::warn!(uid = caller.uid, pid = caller.pid, error = %e, "a command's request was not understood");
+                static NOT_UNDERSTOOD: Sparing = Sparing::new();
+                let (uid, pid) = (caller.uid, caller.pid);
+                if let Some(left_out) = NOT_UNDERSTOOD.due(Instant::now()) {
+                    tracing::warn!(uid, pid, error = %e, left_out, "a command's request was not understood");
+                }
                 break;
             }
         }

@@ -14,6 +14,7 @@ use garrick_transport::{
     identity::{ExpectPeer, Role},
 };
 use std::{
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -53,6 +54,19 @@ impl Neighbours {
             chosen.push(others.swap_remove(at));
         }
         chosen
+    }
+
+    /// Where a node's daemon is, for a relay of a command that says that it is at `said`. Of nodes that came at run time, a
+    /// daemon hears of a few only: where the site takes such, a command is believed about the others if it names a number and
+    /// no name that would have to be looked up.
+    pub fn address(&self, name: &str, said: &str) -> Option<String> {
+        if let Some(node) = self.config.node(name) {
+            return Some(format!("{}:{}", node.address, node.port));
+        }
+        let joined = self.joined.lock().unwrap_or_else(PoisonError::into_inner);
+        let heard = joined.iter().find(|node| node.name == name).map(|node| node.address.clone());
+        let believed = || said.parse::<SocketAddr>().ok().filter(|_| self.config.max_node_count.is_some());
+        heard.or_else(|| believed().map(|address| address.to_string()))
     }
 
     /// The controller said which came at run time.

@@ -22,10 +22,13 @@ use garrick_model::{
 };
 use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{
-    Connection, Endpoint,
+    Connection, Endpoint, Sparing,
     identity::{PeerIdentity, Role, VerifyKey},
 };
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Instant,
+};
 
 /// What the tasks share.
 #[derive(Clone)]
@@ -104,7 +107,12 @@ pub async fn serve(endpoint: Arc<Endpoint>, world: PeerWorld) {
                 let world = world.clone();
                 actix_rt::spawn(async move { converse(connection, world).await });
             }
-            Err(e) => tracing::warn!(error = %e, "a peer was turned away"),
+            Err(e) => {
+                static TURNED_AWAY: Sparing = Sparing::new();
+                if let Some(left_out) = TURNED_AWAY.due(Instant::now()) {
+                    tracing::warn!(error = %e, left_out, "a peer was turned away");
+                }
+            }
         }
     }
 }

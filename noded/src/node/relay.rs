@@ -1,6 +1,7 @@
 //! Relaying a command's conversation to a step manager on another host: the command's local daemon opens a bulk stream to
 //! the daemon of the batch host, says on whose behalf, and copies bytes both ways.
 
+use crate::daemon::guests::Guests;
 use garrick_frame::{Hello, LinkKind, TracedRef, encode, limits};
 use garrick_model::{
     ids::JobId,
@@ -35,14 +36,27 @@ pub fn caller_of(conn: &DoorConn, host: &str) -> Caller {
     }
 }
 
-/// From the command's side: `door` asked for a tunnel.
-pub async fn outward(endpoint: &Endpoint, door: DoorConn, host: &str) {
+/// From the command's side: `door` asked for a tunnel. Only nodes of the cluster are dialled, and where `known` says that they
+/// are: a daemon knocks nowhere for a user who names an address. Each relay counts among its user's connections.
+pub async fn outward(
+    endpoint: &Endpoint,
+    guests: &Guests,
+    door: DoorConn,
+    host: &str,
+    known: impl Fn(&str, &str) -> Option<String>,
+) {
     let Some(tunnel) = door.hello.tunnel.clone() else { return door.refuse("no tunnel was asked for") };
+    let Some(_guest) = guests.enter(door.peer.uid) else {
+        return door.refuse("busy: too many connections of this user are open, try again");
+    };
+    let Some(address) = known(&tunnel.node, &tunnel.address) else {
+        return door.refuse(&format!("node {} cannot be reached: no node of that name is known here", tunnel.node));
+    };
     let caller = caller_of(&door, host);
     let header = RelayHeader { job: JobId(tunnel.job), caller };
     let expect = ExpectPeer { role: Role::Node, name: Some(tunnel.node.clone()) };
     let program = concat!("garrick ", env!("CARGO_PKG_VERSION"));
-    let connection = match endpoint.connect(&tunnel.address, LinkKind::CommandToStepMgr, program, &expect).await {
+    let connection = match endpoint.connect(&address, LinkKind::CommandToStepMgr, program, &expect).await {
         Ok(c) => c,
         Err(e) => return door.refuse(&format!("node {} cannot be reached: {e}", tunnel.node)),
     };

@@ -133,9 +133,13 @@ impl RunWorld {
             boot: self.spool.boot.clone(),
         };
         self.spool.create_run(run, &orders).map_err(|e| PrepareFailure::Start(e.to_string()))?;
-        scripts::run(Moment::Prolog, &self.prolog, &environment, self.script_limit)
-            .await
-            .map_err(|e| PrepareFailure::Prolog(e.to_string()))?;
+        scripts::run(Moment::Prolog, &self.prolog, &environment, self.script_limit).await.map_err(|e| {
+            match e.is_of_input() {
+                // The job's fault: the node stays in service for others.
+                true => PrepareFailure::Start(e.to_string()),
+                false => PrepareFailure::Prolog(e.to_string()),
+            }
+        })?;
         self.start(run).map_err(PrepareFailure::Start)
     }
 
@@ -290,7 +294,8 @@ impl RunWorld {
             return Ok(());
         }
         let Some(orders) = StepdOrders::begun(&self.spool.run(run)).map_err(|e| e.to_string())? else { return Ok(()) };
-        let environment = script_environment(&self.node, &orders.credential, &orders.launch.spec.name);
+        let name = scripts::for_environment(&orders.launch.spec.name);
+        let environment = script_environment(&self.node, &orders.credential, name);
         scripts::run(Moment::Epilog, &self.epilog, &environment, self.script_limit).await.map_err(|e| e.to_string())
     }
 }

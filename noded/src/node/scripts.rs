@@ -60,6 +60,17 @@ pub enum ScriptFailure {
     },
 }
 
+impl ScriptFailure {
+    /// It could not be started because of what it was to be given: a variable of its environment is too long or has a zero
+    /// byte. Nothing is wrong with the program or the node.
+    pub fn is_of_input(&self) -> bool {
+        let Self::Start { cause, .. } = self else { return false };
+        cause.raw_os_error() == Some(libc::E2BIG)
+            // What the standard library says of a zero byte; the kernel's EINVAL has a number.
+            || cause.kind() == std::io::ErrorKind::InvalidInput && cause.raw_os_error().is_none()
+    }
+}
+
 /// A `Prolog` or `Epilog` setting that names no program.
 #[derive(Debug, thiserror::Error)]
 #[error("{pattern}: {what}; a Prolog or Epilog must be an absolute path or a pattern in an absolute folder")]
@@ -89,6 +100,16 @@ pub fn resolve(settings: &[String]) -> Result<Vec<PathBuf>, ScriptPatternError> 
         programs.extend(found);
     }
     Ok(programs)
+}
+
+/// Bytes of a text in a program's environment; a variable holds 128 KiB (`MAX_ARG_STRLEN`, execve(2)), all of them together
+/// a quarter of the stack.
+const MOST_OF_TEXT: usize = 4096;
+
+/// As much of a text as a program can be given: for the Epilog, which has to run whatever the job is called.
+pub fn for_environment(text: &str) -> &str {
+    let text = text.split('\0').next().unwrap_or_default();
+    &text[..text.floor_char_boundary(MOST_OF_TEXT)]
 }
 
 /// Runs `programs` in order; the first failure ends the row.
@@ -179,6 +200,21 @@ mod tests {
         let bad = script("bad", "#!/bin/sh\necho no scratch disk >&2\nexit 3\n");
         let e = run(Moment::Epilog, &[bad], &[], None).await.unwrap_err().to_string();
         assert!(e.contains("bad failed with exit code 3") && e.contains("no scratch disk"), "{e}");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_given_to_a_program_is_not_the_programs_failure() {
+        let ok = script("given", "#!/bin/sh\nexit 0\n");
+        for text in ["x".repeat(200_000), "a\0b".to_owned()] {
+            let environment = [("SLURM_JOB_NAME".to_owned(), text.clone())];
+            let e = run(Moment::Prolog, std::slice::from_ref(&ok), &environment, None).await.unwrap_err();
+            assert!(e.is_of_input(), "{e}");
+            let passed = [("SLURM_JOB_NAME".to_owned(), for_environment(&text).to_owned())];
+            run(Moment::Epilog, std::slice::from_ref(&ok), &passed, None).await.unwrap();
+        }
+        let missing = run(Moment::Prolog, &[PathBuf::from("/no/such/program")], &[], None).await.unwrap_err();
+        assert!(!missing.is_of_input(), "{missing}");
+        assert_eq!(for_environment("job of alice"), "job of alice");
     }
 
     #[tokio::test]

@@ -271,6 +271,7 @@ pub async fn start(
         own: node.name.clone(),
         joined: Arc::default(),
     };
+    let others = neighbours.clone();
     let agent = start_agent(
         system,
         agent_config,
@@ -300,6 +301,7 @@ pub async fn start(
         agent: agent.clone(),
         conversations,
         endpoint,
+        neighbours: others,
         node: node.name.clone(),
         guests: Guests::of_this_process(),
     };

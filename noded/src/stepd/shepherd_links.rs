@@ -92,7 +92,7 @@ impl ShepherdLinks {
         let mut launch = launch.clone();
         let mut spec = (*launch.spec).clone();
         spec.script = None;
-        spec.environment = Vec::new();
+        spec.environment = Arc::default();
         launch.spec = Arc::new(spec);
         Self { endpoint, launch, credential: credential.clone(), own_address, peers: RefCell::default() }
     }

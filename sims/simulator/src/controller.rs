@@ -242,7 +242,7 @@ impl World {
         let caller = Caller { uid, gid: uid, pid: 1, host: "login".to_owned() };
         let submitter = Submitter { caller: &caller, user: Some(user), group: Some(name), admin: false };
         let jobs = &self.jobs;
-        let known_job = |job: JobId| jobs.contains_key(&job).then(Vec::new);
+        let known_job = |job: JobId, task: Option<u32>| jobs.contains_key(&job) && task.is_none();
         let clock = self.clock();
         let mut rules = Rules {
             config: &self.config,

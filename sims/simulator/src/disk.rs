@@ -122,7 +122,9 @@ impl Disk {
         let mut events = Vec::new();
         while let Some(record) = reader.next_record()? {
             match record.decode()? {
-                ControllerEvent::Together(several) => events.extend(several),
+                ControllerEvent::Together(several) | ControllerEvent::Part { events: several, .. } => {
+                    events.extend(several);
+                }
                 one => events.push(one),
             }
         }

@@ -163,7 +163,7 @@ impl Ledger {
         self.counts.add(event.name());
         let note = self.jobs.entry(*job).or_default();
         match &**event {
-            JobEvent::Submitted(record) => {
+            JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => {
                 note.run = Some(record.sluid);
                 (note.owner, note.name) = (record.owner.uid, record.spec.name.clone());
                 note.dependencies = record.spec.dependencies.clone();

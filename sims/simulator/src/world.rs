@@ -583,7 +583,7 @@ impl World {
                 JobEvent::Allocated(run) => run.allocation.nodes.iter().map(|n| format!(" {}", n.name)).collect(),
                 JobEvent::Ended(end) => format!(" {:?} {:?}", end.state, end.reason),
                 JobEvent::NodeReleased { node, .. } | JobEvent::NodeKept { node } => format!(" {node}"),
-                JobEvent::Submitted(record) => format!(" {}", record.sluid),
+                JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => format!(" {}", record.sluid),
                 _ => String::new(),
             };
             let line = format!("  journal: job {} {}{more}", job.0, event.name());

@@ -80,7 +80,7 @@ fn first_spec(door: &Path) -> Fallible<JobSpec> {
     match client.recv()? {
         CommandReply::Jobs { jobs, .. } => {
             let view = jobs.into_iter().next().ok_or("the first job is not there")?;
-            let script = Some(b"#!/bin/sh\ntrue\n".to_vec().into());
+            let script = Some(std::sync::Arc::new(b"#!/bin/sh\ntrue\n".to_vec().into()));
             Ok(JobSpec { script, ..(*view.spec).clone() })
         }
         other => Err(format!("asked for a job: {other:?}").into()),

@@ -155,9 +155,11 @@ impl Noted {
 
 fn note(found: &mut BTreeMap<JobId, Noted>, event: ControllerEvent) {
     match event {
-        ControllerEvent::Together(events) => events.into_iter().for_each(|event| note(found, event)),
+        ControllerEvent::Together(events) | ControllerEvent::Part { events, .. } => {
+            events.into_iter().for_each(|event| note(found, event))
+        }
         ControllerEvent::Job { job, event } => match *event {
-            JobEvent::Submitted(record) => {
+            JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => {
                 let new = Noted::of(&record);
                 let known = found.entry(job).or_insert(new);
                 if let (None, Some(_)) = (known.end, record.phase.end()) {

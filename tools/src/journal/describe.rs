@@ -63,6 +63,7 @@ fn of_controller(event: &ControllerEvent) -> Described {
             (format!("node {node}"), "DynamicNode", about)
         }
         ControllerEvent::Together(events) => ("controller".to_owned(), "Together", format!("events={}", events.len())),
+        ControllerEvent::Part { events, .. } => ("controller".to_owned(), "Part", format!("events={}", events.len())),
         ControllerEvent::Started { epoch } => ("controller".to_owned(), "Started", format!("epoch={epoch}")),
         ControllerEvent::Used { job, sluid, submissions } => {
             ("controller".to_owned(), "Used", format!("job={job} sluid={sluid} submissions={submissions}"))
@@ -73,7 +74,7 @@ fn of_controller(event: &ControllerEvent) -> Described {
 
 fn of_job(event: &JobEvent) -> String {
     match event {
-        JobEvent::Submitted(record) => of_record(record),
+        JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => of_record(record),
         JobEvent::Held(by) => format!("by={by:?}"),
         JobEvent::Released { priority } => format!("priority={priority}"),
         JobEvent::Updated(change) => what_is_set(change),

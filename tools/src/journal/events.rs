@@ -67,7 +67,7 @@ impl Event {
     pub fn time(&self) -> Option<Timestamp> {
         match self {
             Self::Controller(ControllerEvent::Job { event, .. }) => match &**event {
-                JobEvent::Submitted(record) => Some(record.submit_time),
+                JobEvent::Submitted(record) | JobEvent::SubmittedLike { record, .. } => Some(record.submit_time),
                 JobEvent::Eligible { at } | JobEvent::Started { at, .. } => Some(*at),
                 JobEvent::Allocated(run) => Some(run.start),
                 JobEvent::Ended(end) => Some(end.at),
@@ -123,7 +123,7 @@ impl Events {
         self.kind = Some(event.kind());
         let offset = record.offset;
         match event {
-            Event::Controller(ControllerEvent::Together(events)) => {
+            Event::Controller(ControllerEvent::Together(events) | ControllerEvent::Part { events, .. }) => {
                 self.together = (offset, events.into());
                 self.next_event()
             }

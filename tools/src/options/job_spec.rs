@@ -15,6 +15,7 @@ use std::{
     ffi::OsString,
     os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 /// The process that asks, as far as it travels with a job or step.
@@ -142,8 +143,8 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         stdout: typed.output.clone(),
         stderr: typed.error.clone(),
         open_mode: typed.open_mode,
-        environment: submitter.environment,
-        script: work.script.map(ByteBuf::from),
+        environment: Arc::new(submitter.environment),
+        script: work.script.map(|text| Arc::new(ByteBuf::from(text))),
         argv: byte_words(work.argv),
         umask: submitter.umask,
         rlimits: submitter.rlimits,

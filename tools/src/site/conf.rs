@@ -95,6 +95,7 @@ TaskPlugin=task/affinity,task/cgroup
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 ReturnToService=2
+MaxJobCount=1000000
 ",
         host = machine.host,
         user = machine.user,

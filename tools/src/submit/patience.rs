@@ -79,7 +79,9 @@ pub enum Next {
 /// Decides about attempt number `attempt` (from 1), which failed so. `random` decides the jitter.
 pub fn after(error: &ClusterError, attempt: u32, random: u64) -> Next {
     let (pause, attempts) = match error {
-        ClusterError::Refused(Refusal::RetryAfter { after }) => ((*after).max(FIRST_PAUSE), ATTEMPTS),
+        ClusterError::Refused(Refusal::RetryAfter { after } | Refusal::Full { after, .. }) => {
+            ((*after).max(FIRST_PAUSE), ATTEMPTS)
+        }
         // One that does not answer in time is not asked for as long again.
         ClusterError::Door(DoorError::Timeout { .. }) => return Next::GiveUp,
         ClusterError::Door(_) if error.is_passing() => (FIRST_PAUSE, ATTEMPTS_WHEN_LOST),
@@ -138,6 +140,8 @@ mod tests {
         assert_eq!(after(&busy(400), 2, 0), Next::Pause(Duration::from_millis(800)));
         assert_eq!(after(&busy(400), 14, 0), Next::Pause(LONGEST_PAUSE));
         assert_eq!(after(&busy(400), 15, 0), Next::GiveUp);
+        let full = Refusal::Full { limit: "MaxJobCount is 10".into(), after: Duration::from_millis(400) }.into();
+        assert_eq!(after(&full, 1, 0), Next::Pause(Duration::from_millis(400)));
         assert_eq!(after(&busy(0), 1, 0), Next::Pause(FIRST_PAUSE));
     }
 

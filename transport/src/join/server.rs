@@ -16,12 +16,13 @@ use crate::{
     identity::{CertAuthority, IdentityError, Role, authority::key_of_request, files, invalid, signing::random},
     link::{Receiver, Sender, over_classes},
     quic::greeting::Greeted,
+    sparing::Sparing,
 };
 use garrick_frame::Traced;
 use std::{
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 use tokio::time::timeout;
 
@@ -159,7 +160,10 @@ impl JoinServer {
                 }
                 sender.send_on(Class::Request, Traced::untraced(reply)).await?;
                 if let Some(reason) = refused {
-                    tracing::warn!(%peer, %reason, "node.join refused");
+                    static REFUSED: Sparing = Sparing::new();
+                    if let Some(left_out) = REFUSED.due(Instant::now()) {
+                        tracing::warn!(%peer, %reason, left_out, "node.join refused");
+                    }
                     return Err(JoinError::Refused { peer: peer.clone(), reason });
                 }
             }

@@ -20,3 +20,28 @@ pub mod shepherd;
 pub mod shepherd_link;
 pub mod step;
 pub mod stepd;
+
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// Counts what is written to it.
+struct Count(usize);
+
+impl Write for Count {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Bytes that a message takes where it is sent or saved. Of one that cannot be encoded, those before what is wrong with it.
+pub fn encoded_bytes<T: Serialize + ?Sized>(message: &T) -> usize {
+    let mut count = Count(0);
+    // What cannot be encoded is found out where it is.
+    let _ = rmp_serde::encode::write_named(&mut count, message);
+    count.0
+}

@@ -7,6 +7,20 @@ use std::{fmt, str::FromStr};
 /// Greatest index: Slurm allows MaxArraySize up to 4000001 (`slurm.conf(5)`).
 pub const MAX_INDEX: u32 = 4_000_000;
 
+/// Is each range behind the one before it? Those of texts that were parsed are.
+pub fn are_sorted(ranges: &[(u32, u32, u32)]) -> bool {
+    ranges.windows(2).all(|pair| pair[0].1 < pair[1].0)
+}
+
+/// Is this index in one of the sorted ranges?
+pub fn contains_index(ranges: &[(u32, u32, u32)], index: u32) -> bool {
+    let behind = ranges.partition_point(|range| range.0 <= index);
+    behind
+        .checked_sub(1)
+        .and_then(|at| ranges.get(at))
+        .is_some_and(|&(first, last, step)| index <= last && (index - first).is_multiple_of(step.max(1)))
+}
+
 /// Text that is no array specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayTextError {
@@ -59,9 +73,8 @@ impl ArraySpec {
     /// For what came from elsewhere: are the ranges sorted, disjoint and below `MaxArraySize`, with at least one index?
     /// The other methods take that for granted.
     pub fn is_sound(&self, max_array_size: u32) -> bool {
-        let ordered = self.ranges.windows(2).all(|pair| pair[0].1 < pair[1].0);
         let fits = |&(first, last, step): &(u32, u32, u32)| step > 0 && first <= last && last < max_array_size;
-        ordered && !self.ranges.is_empty() && self.ranges.iter().all(fits)
+        are_sorted(&self.ranges) && !self.ranges.is_empty() && self.ranges.iter().all(fits)
     }
     /// How many tasks.
     pub fn count(&self) -> u32 {
@@ -74,11 +87,7 @@ impl ArraySpec {
     }
     /// Is this one of the tasks?
     pub fn contains(&self, index: u32) -> bool {
-        let behind = self.ranges.partition_point(|range| range.0 <= index);
-        behind
-            .checked_sub(1)
-            .and_then(|at| self.ranges.get(at))
-            .is_some_and(|&(first, last, step)| index <= last && (index - first).is_multiple_of(step.max(1)))
+        contains_index(&self.ranges, index)
     }
     /// Smallest index.
     pub fn min(&self) -> Option<u32> {

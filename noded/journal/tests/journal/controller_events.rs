@@ -28,10 +28,10 @@ use garrick_model::{
     view::{AllocatedNode, Allocation, NodeReason, PreemptTimes, StepCounts},
 };
 use serde_bytes::ByteBuf;
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// Every event. A new one goes here, into [`name`], and into the sample of the version that it comes with.
-pub const NAMES: [&str; 37] = [
+pub const NAMES: [&str; 39] = [
     "Submitted",
     "Held",
     "Released",
@@ -69,6 +69,8 @@ pub const NAMES: [&str; 37] = [
     "several in one",
     "a reservation",
     "a node of no file",
+    "SubmittedLike",
+    "a part",
 ];
 
 pub fn name(event: &ControllerEvent) -> &'static str {
@@ -81,6 +83,7 @@ pub fn name(event: &ControllerEvent) -> &'static str {
         ControllerEvent::Together(_) => "several in one",
         ControllerEvent::Reservation { .. } => "a reservation",
         ControllerEvent::DynamicNode { .. } => "a node of no file",
+        ControllerEvent::Part { .. } => "a part",
     }
 }
 
@@ -147,8 +150,8 @@ fn spec() -> JobSpec {
         stdout: Some("out-%j".into()),
         stderr: Some("err-%j".into()),
         open_mode: OpenMode::Append,
-        environment: vec![bytes("A=1"), ByteBuf::from(b"B=\xff\x00".to_vec())],
-        script: Some(bytes("#!/bin/sh\nsrun hostname\n")),
+        environment: Arc::new(vec![bytes("A=1"), ByteBuf::from(b"B=\xff\x00".to_vec())]),
+        script: Some(Arc::new(bytes("#!/bin/sh\nsrun hostname\n"))),
         argv: vec![bytes("one"), bytes("two words")],
         umask: 0o022,
         rlimits: vec![ResourceLimit { resource: 7, soft: Some(1024) }, ResourceLimit { resource: 3, soft: None }],
@@ -219,7 +222,7 @@ fn plain_spec() -> JobSpec {
         stdout: None,
         stderr: None,
         open_mode: OpenMode::Default,
-        environment: Vec::new(),
+        environment: Arc::default(),
         script: None,
         argv: Vec::new(),
         umask: 0,
@@ -648,6 +651,37 @@ pub fn fencing() -> Vec<ControllerEvent> {
         event(51, JobEvent::Requeued { sluid: sluid(53), hold: None, begin: None, expedited: false }),
         event(51, JobEvent::Fenced { sluid: record(51, plain_spec()).sluid, node: "n2".into() }),
         event(52, JobEvent::Submitted(Box::new(waits))),
+    ]
+}
+
+/// What came to version 1 after that: tasks that have what does their work with their array, and parts of what is too long for
+/// one record, of which the first time the last is missing.
+pub fn tasks() -> Vec<ControllerEvent> {
+    let event = |job, event| ControllerEvent::Job { job: JobId(job), event: Box::new(event) };
+    let array = ArraySpec { ranges: vec![(1, 4, 1)], limit: None };
+    let work = JobSpec { environment: Arc::new(vec![bytes("A=1")]), argv: vec![bytes("one")], ..plain_spec() };
+    let spec = JobSpec { array: Some(array), script: Some(Arc::new(bytes("#!/bin/sh\n"))), ..work };
+    let tasks = ArrayRecord { pending: [1, 2, 3, 4].into(), limit: None, tasks: BTreeMap::new() };
+    let head = JobRecord { array: Some(tasks), ..record(61, spec.clone()) };
+    let split = |index: u32| {
+        let task = ArrayTask { array_job: JobId(61), index };
+        let spec = JobSpec { array_task: Some(task), ..spec.clone() };
+        let own = JobRecord { array_task: Some(task), ..record(61 + index, spec) };
+        let mark = JobEvent::TaskSplit { index, job: own.id };
+        (event(own.id.0, JobEvent::task_submitted(&own, JobId(61))), event(61, mark))
+    };
+    let part = |first, last, events| ControllerEvent::Part { first, last, events };
+    let (one, one_mark) = split(1);
+    let (two, two_mark) = split(2);
+    let (three, three_mark) = split(3);
+    vec![
+        event(61, JobEvent::Submitted(Box::new(head))),
+        part(true, false, vec![two.clone()]),
+        ControllerEvent::Started { epoch: 2 },
+        part(true, false, vec![one, one_mark]),
+        part(false, true, vec![two, two_mark]),
+        three,
+        three_mark,
     ]
 }
 

@@ -117,6 +117,29 @@ fn nodes_of_no_file_in_a_controllers_journal_of_version_1_read_back() {
 }
 
 #[test]
+fn tasks_without_work_of_their_own_in_a_controllers_journal_of_version_1_read_back() {
+    let read: Vec<ControllerEvent> = all(&sample("version-1-tasks.journal"));
+    assert_same(&read, &controller_events::tasks());
+    let job = garrick_model::ids::JobId;
+    for came in 1..=read.len() {
+        let mut replayed = Replayed::default();
+        read[..came].iter().for_each(|event| replayed.apply(event).unwrap());
+        let array = &replayed.jobs[&job(61)];
+        let split = match came {
+            1..=4 => 0,
+            5 => 2,
+            _ => 3,
+        };
+        assert_eq!(array.array.as_ref().unwrap().pending, (split + 1..=4).collect());
+        assert_eq!(replayed.jobs.len(), 1 + split as usize);
+        assert!(replayed.jobs.values().all(|task| task.has_work_of(array) && task.spec.work_bytes() == 16));
+        let mut again = Replayed::default();
+        replayed.clone().into_events().iter().for_each(|event| again.apply(event).unwrap());
+        assert_eq!(again.jobs, replayed.jobs);
+    }
+}
+
+#[test]
 fn a_step_journal_of_version_1_reads_back() {
     let read: Vec<StepEvent> = all(&sample("version-1-steps.journal"));
     assert_same(&read, &step_events::version_1());
@@ -166,6 +189,7 @@ fn the_samples_fit_together_and_have_every_event() {
         controller_events::suspended,
         controller_events::dynamic_nodes,
         controller_events::fencing,
+        controller_events::tasks,
     ]
     .map(|make| make())
     .concat();
@@ -219,6 +243,12 @@ fn make_the_sample_of_suspension() {
 #[ignore = "makes tests/data/version-1-dynamic-nodes.journal, by hand"]
 fn make_the_sample_of_nodes_of_no_file() {
     replace(&sample("version-1-dynamic-nodes.journal"), controller_events::dynamic_nodes()).unwrap();
+}
+
+#[test]
+#[ignore = "makes tests/data/version-1-tasks.journal, by hand"]
+fn make_the_sample_of_tasks() {
+    replace(&sample("version-1-tasks.journal"), controller_events::tasks()).unwrap();
 }
 
 #[test]
