@@ -42,7 +42,6 @@ fn a_site_configuration_is_read_whole() {
     assert_eq!((c.slurm_user.as_str(), c.slurmd_user.as_str()), ("slurm", "root"));
     assert_eq!(c.return_to_service, ReturnToService::Always);
     assert_eq!(c.epilog.len(), 2);
-    assert!(c.prolog_flags.has("alloc") && c.prolog_flags.has("Contain"));
     assert_eq!(c.propagate_limits, PropagateLimits::Except(vec!["MEMLOCK".into(), "NOFILE".into()]));
     assert!(c.propagate_limits.includes("stack") && !c.propagate_limits.includes("nofile"));
     assert_eq!(c.scheduler_parameters.value("bf_interval"), Some("60"));

@@ -1,13 +1,17 @@
 //! What of a command concerns this process: reading the configuration again, ending, join tokens.
 
-use crate::{controller::links::try_tell, daemon::place::Cluster, kernel::users};
+use crate::{
+    controller::links::try_tell,
+    daemon::{logging, place::Cluster},
+    kernel::users,
+};
 use garrick_actors::controller::{
     front::CROWDED,
     messages::ControllerMsg,
     ports::{Host, ReplySink},
 };
 use garrick_model::{
-    config::{self, Config, ShowFacts},
+    config::{self, Config, ConfigReport, LogLevel, ShowFacts},
     ids::JobId,
     messages::command::{CommandReply, DaemonInfo},
     refusal::Refusal,
@@ -17,7 +21,8 @@ use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{JoinServer, identity};
 use jiff::tz::TimeZone;
 use std::{
-    sync::{Arc, OnceLock},
+    collections::BTreeSet,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 use tokio::sync::watch;
@@ -38,19 +43,31 @@ pub struct ThisProcess {
     pub host: String,
     /// Address the controller listens on.
     pub address: String,
+    /// Warnings of the configuration that were said: each is said once a start.
+    pub warned: Mutex<BTreeSet<String>>,
 }
 
 impl ThisProcess {
+    /// Says what was not said before.
+    fn warn_of(&self, report: &ConfigReport) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        for warning in report.warnings().map(ToString::to_string) {
+            if !warned.contains(&warning) {
+                tracing::warn!("{warning}");
+                warned.insert(warning);
+            }
+        }
+    }
+
     /// Reads the configuration again and hands it to the front; an unusable one changes nothing.
     pub fn read_again(&self) -> Result<(), Refusal> {
         let path = &self.cluster.config.path;
         let (config, mut report) = config::read_reporting(path);
         report.check_groups(users::knows_group);
-        for warning in report.warnings() {
-            tracing::warn!("{warning}");
-        }
+        self.warn_of(&report);
         match config {
             Some(config) if !report.has_errors() => {
+                logging::set_levels(&self.cluster.log_levels_of(&config, None));
                 let changed = ControllerMsg::ConfigChanged(Arc::new(config));
                 if let Some(front) = self.front.get()
                     && try_tell(front, TraceContext::root(), changed).is_some()
@@ -79,6 +96,11 @@ impl Host for ThisProcess {
             Ok(()) => CommandReply::Done,
             Err(refusal) => CommandReply::Refused(refusal),
         });
+    }
+
+    fn set_log_level(&self, level: LogLevel) {
+        logging::set_level(level);
+        tracing::info!(level = level.name(), "log level set");
     }
 
     fn shutdown(&self, mut replies: Box<dyn ReplySink>) {

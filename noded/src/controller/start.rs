@@ -9,7 +9,7 @@ use crate::{
     },
     daemon::{guests::Guests, options::Options, place::Cluster, reset_key},
     journal::{self, Fold, JournalError, JournalWriter, Shortener, series},
-    kernel::inventory,
+    kernel::{inventory, users},
 };
 use garrick_actors::controller::{
     env::Env,
@@ -18,15 +18,16 @@ use garrick_actors::controller::{
     ports::Ports,
     setup,
 };
-use garrick_model::time::Timestamp;
+use garrick_model::{config, time::Timestamp};
 use garrick_runtime::{Address, System};
 use garrick_transport::{
     CertAuthority, DoorListener, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, SigningKey,
     any_address, identity::Role,
 };
 use std::{
+    collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
 };
 use tokio::sync::watch;
 
@@ -230,6 +231,12 @@ fn unread(cause: Unread, path: &Path) -> ControllerStartError {
     }
 }
 
+fn warnings(cluster: &Cluster) -> BTreeSet<String> {
+    let (_, mut report) = config::read_reporting(&cluster.config.path);
+    report.check_groups(users::knows_group);
+    report.warnings().map(ToString::to_string).collect()
+}
+
 /// Starts the role. `exit` is set when a command orders the end.
 pub async fn start(
     cluster: &Cluster,
@@ -264,6 +271,8 @@ pub async fn start(
         started: Timestamp::now(),
         host: host_name(),
         address: endpoint.local_addr().to_string(),
+        // Said when the file was read for this start.
+        warned: Mutex::new(warnings(cluster)),
     });
     let ports = Ports {
         journal: Arc::new(JournalFile::new(writer)),

@@ -7,3 +7,5 @@ pub mod place;
 pub mod programs;
 pub mod reset_key;
 pub mod serve;
+pub mod signals;
+pub mod syslog;

@@ -1,8 +1,9 @@
 //! Which cluster this daemon belongs to and where its parts are: configuration, run folder, doors, addresses, logs.
 
+use super::logging::LogLevels;
 use crate::kernel::{inventory, users};
 use garrick_model::{
-    config::{Config, NodeConfig},
+    config::{Config, LogLevel, NodeConfig},
     doors,
 };
 use std::{
@@ -77,6 +78,19 @@ impl Cluster {
     /// That key file, if there is one.
     pub fn shared_key(&self) -> Option<PathBuf> {
         Some(self.shared_key_path()).filter(|p| p.is_file())
+    }
+
+    /// How much a daemon logs where, as a configuration of this cluster has it. `node`: that node's daemon, else the
+    /// controller's.
+    pub fn log_levels_of(&self, config: &Config, node: Option<&str>) -> LogLevels {
+        let (level, syslog) = match node {
+            Some(_) => (config.slurmd_debug, config.slurmd_syslog_debug),
+            None => (config.slurmctld_debug, config.slurmctld_syslog_debug),
+        };
+        let level = level.louder(self.verbosity);
+        // slurm.conf(5): what has no other log goes to the system's.
+        let alone = !self.foreground && self.log_file(node).is_none();
+        LogLevels { level, syslog: syslog.unwrap_or(if alone { level } else { LogLevel::QUIET }) }
     }
 
     /// This daemon's log file; `None`: standard error. `node`: the log of that node's daemon, else the controller's.
