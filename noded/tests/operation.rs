@@ -156,3 +156,45 @@ fn warnings_of_the_configuration_come_once_a_start() {
         assert_eq!(all.lines().filter(|line| line.contains(key)).count(), times, "{key} in {all}");
     }
 }
+
+#[test]
+fn a_node_with_another_configuration_and_one_that_is_removed_under_its_job_are_in_the_log() {
+    let c = Cluster::up("conf", &["--nodes", "2", "--cpus", "2"]);
+    let path = c.home.join("slurm.conf");
+    let path = if path.exists() { path } else { c.home.join("etc/slurm.conf") };
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(!logged(&c, "slurmctld").contains("node.conf_differs"));
+    let job = c.run("sbatch", &["-w", "n2", "-o", "/dev/null", "--wrap", "sleep 100000"]).ok().job();
+    c.await_state(&job, "RUNNING");
+    // The first node alone stays, whatever lines there are of the others.
+    let one = text.replace("n[1-2]", "n1");
+    let one: Vec<&str> = one.lines().filter(|line| !line.starts_with("NodeName=n2")).collect();
+    std::fs::write(&path, one.join("\n") + "\nKillWait=31\n").unwrap();
+    c.sh("scontrol reconfigure").ok();
+    c.await_that("the removal is told", || {
+        let log = logged(&c, "slurmctld");
+        let line = log.lines().find(|line| line.contains("node.removed_under_job")).unwrap_or_default().to_owned();
+        line.contains("node=\"n2\"") && line.contains(&format!("job_id={job}"))
+    });
+    c.await_that("so is where the job went", || {
+        logged(&c, "slurmctld").contains(&format!("job.requeued job_id={job}"))
+    });
+    c.sh(&format!("scancel {job}")).ok();
+    // The node that is left read the file before it was changed, and says so when it comes again.
+    c.kill(c.pid_of("controller", None));
+    c.sh("garrick up").ok();
+    c.await_that("the difference is told", || {
+        let log = logged(&c, "slurmctld");
+        let line = log.lines().find(|line| line.contains("node.conf_differs")).unwrap_or_default().to_owned();
+        line.contains("node=\"n1\"") && line.contains("node_has=") && line.contains("controller_has=")
+    });
+}
+
+#[test]
+fn who_changes_a_partition_is_told_how_long_that_lasts() {
+    let c = one_node("partition");
+    let told = c.sh("scontrol update PartitionName=main MaxTime=60").ok();
+    assert!(told.err.contains("partition main stays so until slurmctld is started again"), "{told:?}");
+    assert!(logged(&c, "slurmctld").contains("partition.update: in force until"), "{}", logged(&c, "slurmctld"));
+    assert_eq!(c.sh("scontrol -Q update PartitionName=main MaxTime=61").ok().err, "");
+}

@@ -420,6 +420,7 @@ impl Agents {
             agent_start: Timestamp(0),
             tracking: "process groups".to_owned(),
             boot_id: None,
+            conf_hash: None,
         };
         let load = NodeLoad::default();
         let registration = Registration { conn, facts, runs: held, incarnation: conn, load };

@@ -115,3 +115,31 @@ impl Cluster {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use garrick_model::config;
+
+    fn levels(lines: &str, foreground: bool, node: Option<&str>) -> (&'static str, &'static str) {
+        let text = format!("ClusterName=c\nSlurmctldHost=h\nNodeName=n1\nPartitionName=p Nodes=n1\n{lines}\n");
+        let config = config::read_text(Path::new("/etc/slurm.conf"), &text).0.unwrap();
+        let cluster = Cluster::new(config, None, 0, None, foreground);
+        let levels = cluster.log_levels_of(&cluster.config, node);
+        (levels.level.name(), levels.syslog.name())
+    }
+
+    #[test]
+    fn what_has_no_other_log_goes_to_the_systems() {
+        for (daemon, node) in [("Slurmctld", None), ("Slurmd", Some("n1"))] {
+            let of = |lines: &str, foreground| levels(&lines.replace('@', daemon), foreground, node);
+            assert_eq!(of("", false), ("info", "info"));
+            assert_eq!(of("@Debug=debug", false), ("debug", "debug"));
+            assert_eq!(of("@Debug=debug", true), ("debug", "quiet"));
+            assert_eq!(of("@LogFile=/var/log/x", false), ("info", "quiet"));
+            assert_eq!(of("@LogFile=/var/log/x\n@SyslogDebug=error", false), ("info", "error"));
+            assert_eq!(of("@SyslogDebug=quiet", false), ("info", "quiet"));
+        }
+    }
+}

@@ -250,6 +250,7 @@ pub async fn start(
         boot_time: if options.rebooted { Timestamp::now() } else { inventory::boot_time(Path::new("/"))? },
         agent_start: Timestamp::now(),
         tracking: tracking.name().into(),
+        conf_hash: Some(config.hash),
         boot_id: if options.rebooted { Some(made_up_boot()) } else { world.spool.boot.clone() },
     };
     let conversations = Arc::new(Conversations::default());

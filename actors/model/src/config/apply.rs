@@ -290,12 +290,6 @@ fn return_to_service(text: &str) -> Value<ReturnToService> {
     })
 }
 
-fn words(text: &str, known: &[&'static str]) -> Value<Parameters> {
-    let words =
-        values::list(text).iter().map(|w| values::choice(w, known).map(str::to_owned)).collect::<Value<Vec<_>>>()?;
-    Ok(Parameters(words.into_iter().filter(|w| w != "None").collect()))
-}
-
 fn limits(text: &str, except: bool) -> Value<PropagateLimits> {
     let names: Vec<String> = values::list(text)
         .iter()

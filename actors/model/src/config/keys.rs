@@ -378,6 +378,10 @@ pub fn meant(table: &'static [Key], name: &str) -> Option<&'static str> {
 }
 
 #[cfg(test)]
+#[path = "keys_test.rs"]
+mod effects;
+
+#[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::BTreeSet;

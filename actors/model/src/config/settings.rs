@@ -263,6 +263,9 @@ pub struct Config {
     pub node_sets: Vec<NodeSet>,
     /// Partitions in configuration order.
     pub partitions: Vec<PartitionConfig>,
+    /// Of what is written in `slurm.conf` and what it includes, whatever its comments and blanks: two daemons with the same
+    /// have read the same.
+    pub hash: u32,
     /// All other keys that were written, in their usual spelling.
     pub other: BTreeMap<&'static str, String>,
     pub(super) by_name: HashMap<String, NodeIndex>,
@@ -348,6 +351,7 @@ impl Default for Config {
             nodes: Vec::new(),
             node_sets: Vec::new(),
             partitions: Vec::new(),
+            hash: 0,
             other: BTreeMap::new(),
             by_name: HashMap::new(),
         }
