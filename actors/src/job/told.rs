@@ -33,7 +33,8 @@ pub fn tell(record: &JobRecord, event: &JobEvent) {
     let run = run_of(record);
     let nodes = run.map(nodes_of).unwrap_or_default();
     match event {
-        JobEvent::Started { .. } => {
+        // Not `Started`: a short job may be over before its step manager says that it serves.
+        JobEvent::Allocated(_) => {
             let user = record.owner.user.as_str();
             let partition = run.map(|run| run.allocation.partition.as_str());
             tracing::info!(job_id, user, partition, nodes, restarts = record.restarts, "job.started");
