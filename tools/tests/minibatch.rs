@@ -342,6 +342,11 @@ fn who_interrupts_is_told_what_was_accepted() {
 }
 
 #[test]
+fn interrupts_reach_commands_wherever_the_tests_were_started() {
+    fake_door::passes_in_the_background("who_interrupts_is_told_what_was_accepted");
+}
+
+#[test]
 fn a_job_that_ends_in_the_middle_ends_the_list() {
     let cluster = FakeCluster::dead();
     cluster.serve(DOOR, |mut door| {

@@ -117,6 +117,9 @@ pub enum Refusal {
         /// What is too much.
         detail: String,
     },
+    /// The job had as many steps as it may have (`MaxStepCount`).
+    #[error("Step limit reached for this job")]
+    StepLimit,
     /// `--immediate` and no room.
     #[error("Requested nodes are busy")]
     Busy,

@@ -329,6 +329,9 @@ pub struct NodeFacts {
     /// Another one after each boot (`/proc/sys/kernel/random/boot_id`); `None`: the system does not say.
     #[serde(default)]
     pub boot_id: Option<String>,
+    /// Of the `slurm.conf` that its daemon read ([`crate::config::Config::hash`]); of an earlier version nothing.
+    #[serde(default)]
+    pub conf_hash: Option<u32>,
 }
 
 /// Load of a node.

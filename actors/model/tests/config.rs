@@ -42,7 +42,6 @@ fn a_site_configuration_is_read_whole() {
     assert_eq!((c.slurm_user.as_str(), c.slurmd_user.as_str()), ("slurm", "root"));
     assert_eq!(c.return_to_service, ReturnToService::Always);
     assert_eq!(c.epilog.len(), 2);
-    assert!(c.prolog_flags.has("alloc") && c.prolog_flags.has("Contain"));
     assert_eq!(c.propagate_limits, PropagateLimits::Except(vec!["MEMLOCK".into(), "NOFILE".into()]));
     assert!(c.propagate_limits.includes("stack") && !c.propagate_limits.includes("nofile"));
     assert_eq!(c.scheduler_parameters.value("bf_interval"), Some("60"));
@@ -90,6 +89,11 @@ fn a_site_configuration_is_warned_of_only_where_it_is_not_honoured() {
     assert!(!report.has_errors());
     let said: Vec<String> = report.warnings().map(|w| format!("{}: {}", w.place.line, w.what)).collect();
     let want = [
+        "6: SlurmctldHost=ctl2(10.1.0.2)",
+        "24: PrologFlags=Alloc,Contain",
+        "25: TaskProlog=/etc/slurm/task_prolog",
+        "27: LaunchParameters=enable_nss_slurm,use_interactive_step",
+        "30: SlurmctldTimeout=300",
         "41: SchedulerParameters=bf_interval=60,bf_continue,default_queue_depth=500",
         "47: PriorityWeightFairshare=10000",
         "59: AccountingStorageType=accounting_storage/slurmdbd",
@@ -159,7 +163,7 @@ PartitionName=long Nodes=dev[9-17] MaxTime=120 AllowGroups=admin
 ";
     let (c, report) = read(text);
     let c = c.unwrap();
-    assert_eq!(report.problems.len(), 2, "{report}");
+    assert_eq!(report.problems.len(), 4, "{report}");
     assert_eq!(c.node("dev20").unwrap().initial.reason.as_deref(), Some("power,ETA=Dec25"));
     assert_eq!(c.node("dev3").unwrap().address, "edev3");
     assert_eq!(c.partition("debug").unwrap().nodes.len(), 17);

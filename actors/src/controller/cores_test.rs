@@ -333,7 +333,7 @@ impl World {
                 NodeEffect::SetTimer { timer, at } => {
                     self.node_timers.insert((node.to_owned(), timer), at);
                 }
-                NodeEffect::Publish(_) | NodeEffect::Answer { .. } => {}
+                NodeEffect::Publish(_) | NodeEffect::Answer { .. } | NodeEffect::ConfDiffers { .. } => {}
             }
         }
     }

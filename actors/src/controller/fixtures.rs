@@ -158,6 +158,7 @@ impl Host for PlainHost {
     fn reconfigure(&self, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Done);
     }
+    fn set_log_level(&self, _: config::LogLevel) {}
     fn shutdown(&self, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Done);
     }
@@ -458,6 +459,7 @@ impl Agents {
             agent_start: Timestamp(0),
             tracking: "process groups".to_owned(),
             boot_id: None,
+            conf_hash: None,
         };
         let load = NodeLoad::default();
         let registration = Registration { conn, facts, runs: held, incarnation: conn, load };

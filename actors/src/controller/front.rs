@@ -368,6 +368,7 @@ impl ControllerActor {
             | CommandRequest::CreateReservation(_)
             | CommandRequest::UpdateReservation(_)
             | CommandRequest::Reconfigure
+            | CommandRequest::SetLogLevel(_)
             | CommandRequest::Shutdown { .. }
             | CommandRequest::CreateJoinToken { .. }
             | CommandRequest::ListCerts
@@ -389,6 +390,10 @@ impl ControllerActor {
             CommandRequest::UpdateReservation(change) => self.update_reservation(cx, change, replies),
             CommandRequest::DeleteReservation { name } => self.delete_reservation(cx, by, name, replies),
             CommandRequest::Reconfigure => host.reconfigure(replies),
+            CommandRequest::SetLogLevel(level) => {
+                host.set_log_level(level);
+                replies.send(CommandReply::Done);
+            }
             CommandRequest::Shutdown { controller_only } => {
                 if !controller_only {
                     for (node, link) in self.env.links.list() {

@@ -158,6 +158,7 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::DeleteNodes { .. } => "DeleteNodes",
         CommandRequest::UpdatePartition { .. } => "UpdatePartition",
         CommandRequest::Reconfigure => "Reconfigure",
+        CommandRequest::SetLogLevel(_) => "SetLogLevel",
         CommandRequest::Shutdown { .. } => "Shutdown",
         CommandRequest::CreateJoinToken { .. } => "CreateJoinToken",
         CommandRequest::ListCerts => "ListCerts",

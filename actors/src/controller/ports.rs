@@ -3,7 +3,7 @@
 use super::audit::AuditRecord;
 use super::event::ControllerEvent;
 use garrick_model::{
-    config::Config,
+    config::{Config, LogLevel},
     ids::JobId,
     messages::{
         command::CommandReply,
@@ -96,6 +96,8 @@ pub trait Host: Send + Sync + 'static {
     /// Reads the configuration again, sends it to the front as [`super::messages::ControllerMsg::ConfigChanged`], and
     /// answers `Done` or a refusal.
     fn reconfigure(&self, replies: Box<dyn ReplySink>);
+    /// Logs so much from now on, until the configuration is read again.
+    fn set_log_level(&self, level: LogLevel);
     /// Ends the process after answering `Done`. Agents have been told already.
     fn shutdown(&self, replies: Box<dyn ReplySink>);
     /// Makes a join token.

@@ -290,6 +290,7 @@ pub fn node_site(config: &Config, epoch: u64, ports: &Ports) -> NodeSite {
         credential_key,
         key_id,
         config_overrides: config.config_overrides(),
+        conf_hash: Some(config.hash),
     }
 }
 

@@ -5,6 +5,7 @@ use super::{
     messages::{Authority, JobCommand, JobEffect, JobInput, TaskChoice},
     record::{HeldBy, Phase},
     state::JobEvent,
+    told,
 };
 use garrick_model::{
     messages::{
@@ -25,12 +26,16 @@ impl JobCore {
         command: JobCommand,
         turn: &mut Turn<'_>,
     ) {
+        let asked = told::name_of(&command);
         let result = match command {
             JobCommand::Resume if by.admin && matches!(self.chosen_tasks(&tasks), Ok(None)) => {
                 self.resume_by_admin(request, turn)
             }
             command => Some(self.obey(by, tasks, command, turn)),
         };
+        if let Some(what) = asked.filter(|_| !matches!(result, Some(Err(_)))) {
+            told::tell_of_command(&self.record, by, what);
+        }
         if let Some(result) = result {
             turn.out.push(JobEffect::Answer { request, result });
         }

@@ -9,7 +9,7 @@ use super::{
     reports::EarlierNews,
     state::JobEvent,
     suspend::Resuming,
-    view,
+    told, view,
 };
 use crate::scheduler::plan::StartProposal;
 use garrick_model::{
@@ -355,6 +355,7 @@ impl JobCore {
             cause = event.name(),
             "job.move"
         );
+        told::tell(&self.record, &event);
         self.touched = true;
         turn.out.push(JobEffect::Record(event));
     }

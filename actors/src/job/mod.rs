@@ -36,6 +36,7 @@ pub mod shell;
 mod start;
 pub mod state;
 mod suspend;
+mod told;
 pub mod view;
 
 #[cfg(test)]

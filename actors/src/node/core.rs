@@ -69,6 +69,8 @@ pub struct NodeCore {
     pub(super) registered: bool,
     pub(super) invalid: Option<String>,
     pub(super) facts: Option<Arc<NodeFacts>>,
+    /// Hashes of the node's and the controller's `slurm.conf` that differ, which was said.
+    pub(super) conf_differs: Option<(u32, u32)>,
     pub(super) load: NodeLoad,
     pub(super) last_heard: Timestamp,
     /// Ticks of the ping timer since then: they go on evenly when the clock is stepped.
@@ -112,6 +114,7 @@ impl NodeCore {
             registered: false,
             invalid: None,
             facts: None,
+            conf_differs: None,
             load: NodeLoad::default(),
             last_heard: now,
             quiet: 0,

@@ -58,6 +58,7 @@ pub(crate) fn registration(conn: u64, runs: Vec<HeldRun>) -> Registration {
             agent_start: NOW,
             tracking: "process groups".to_owned(),
             boot_id: None,
+            conf_hash: None,
         },
         runs,
         incarnation: 1,
@@ -852,4 +853,29 @@ fn a_node_that_is_being_deleted_is_shown_so_and_records_nothing() {
     let out = handle(NodeInput::Configure { settings: Box::new(settings(0)), site: Arc::default() });
     assert_eq!(shown(&out), Some((NodeBase::Down, false, None)));
     assert!(recorded(&out));
+}
+
+// Nobody noticed a node that had been started with another file.
+#[test]
+fn a_node_with_another_slurm_conf_is_told_of_once() {
+    let with = |conf_hash| NodeSite { conf_hash, ..NodeSite::default() };
+    let register = |core: &mut NodeCore, conn, conf_hash| {
+        let mut registration = registration(conn, vec![]);
+        registration.facts.conf_hash = conf_hash;
+        let mut out = Vec::new();
+        core.handle(NOW, NodeInput::Registered(Box::new(registration)), &mut out);
+        let differs = |effect: &NodeEffect| match effect {
+            NodeEffect::ConfDiffers { theirs, ours } => Some((*theirs, *ours)),
+            _ => None,
+        };
+        out.iter().filter_map(differs).collect::<Vec<_>>()
+    };
+    let mut core = core_with(with(Some(7)));
+    assert_eq!(register(&mut core, 1, Some(7)), []);
+    assert_eq!(register(&mut core, 2, Some(8)), [(8, 7)]);
+    assert_eq!(register(&mut core, 3, Some(8)), [], "known");
+    assert_eq!(register(&mut core, 4, Some(9)), [(9, 7)]);
+    // One of an earlier version does not say.
+    assert_eq!(register(&mut core, 5, None), []);
+    assert_eq!(register(&mut core_with(with(None)), 1, Some(8)), []);
 }

@@ -93,6 +93,8 @@ pub struct NodeSite {
     pub key_id: String,
     /// What is configured of a node counts, whatever its machine has.
     pub config_overrides: bool,
+    /// Of the `slurm.conf` that the controller read.
+    pub conf_hash: Option<u32>,
 }
 
 impl Default for NodeSite {
@@ -105,6 +107,7 @@ impl Default for NodeSite {
             credential_key: Vec::new(),
             key_id: String::new(),
             config_overrides: false,
+            conf_hash: None,
         }
     }
 }
@@ -379,6 +382,13 @@ pub enum NodeEffect {
         request: u64,
         /// Answer.
         result: Result<(), Refusal>,
+    },
+    /// Tell operators that the node goes by another `slurm.conf` than the controller.
+    ConfDiffers {
+        /// Hash of the node's.
+        theirs: u32,
+        /// Hash of the controller's.
+        ours: u32,
     },
 }
 

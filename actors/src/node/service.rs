@@ -59,6 +59,7 @@ impl NodeCore {
         };
         self.to_agent(first, out);
         self.check_shape(now, out);
+        self.check_conf(out);
         let back = match (self.saved.down, self.site.return_to_service) {
             (None, _)
             | (_, ReturnToService::Never)
@@ -102,6 +103,16 @@ impl NodeCore {
             saved.reason = saved.reason.filter(|_| saved.drain).or_else(|| Some(self.own_reason(now, REBOOTED)));
         }
         self.save(saved, out);
+    }
+
+    /// A node that goes by another `slurm.conf` does other things than the controller says. Said once for each pair.
+    fn check_conf(&mut self, out: &mut Vec<NodeEffect>) {
+        let theirs = self.facts.as_ref().and_then(|facts| facts.conf_hash);
+        let differs = theirs.zip(self.site.conf_hash).filter(|(theirs, ours)| theirs != ours);
+        if let Some((theirs, ours)) = differs.filter(|pair| self.conf_differs != Some(*pair)) {
+            out.push(NodeEffect::ConfDiffers { theirs, ours });
+        }
+        self.conf_differs = differs;
     }
 
     /// A machine with less than the configuration promises is not used, with Slurm's words for why.

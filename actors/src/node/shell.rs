@@ -113,6 +113,13 @@ impl NodeActor {
                 let after = at.since(Timestamp::now());
                 cx.set_timer(timer.key(), after, NodeMsg::Input(NodeInput::Timer(timer)));
             }
+            NodeEffect::ConfDiffers { theirs, ours } => tracing::warn!(
+                node = self.name,
+                node_has = format_args!("{theirs:08x}"),
+                controller_has = format_args!("{ours:08x}"),
+                "node.conf_differs: this node was started with another slurm.conf than the controller goes by; make \
+                 the files the same and start its daemon again"
+            ),
             NodeEffect::Answer { request, result } => {
                 if let Some(reply) = self.answers.remove(&request) {
                     reply.reply(result);
@@ -338,6 +345,12 @@ impl Actor for NodesSupervisor {
                 }
                 let holds = self.env.nodes.get(&name).map(|core| core.view().holds).unwrap_or_default();
                 for hold in holds {
+                    tracing::warn!(
+                        node = name,
+                        job_id = hold.job.0,
+                        "node.removed_under_job: the configuration does not have this node any more, and its job counts \
+                         as lost there"
+                    );
                     let lost = JobInput::NodeLost { node: name.clone(), sluid: hold.sluid };
                     self.env.tell_job(cx, hold.job, lost);
                 }

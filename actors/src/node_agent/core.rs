@@ -108,6 +108,7 @@ impl NodeAgentCore {
             AgentInput::ControllerUp => {
                 (self.connected, self.welcome) = (true, false);
                 self.register(out);
+                self.pass_held_commands(out);
             }
             AgentInput::ControllerGone => {
                 if std::mem::take(&mut self.welcome) {
@@ -349,6 +350,7 @@ impl NodeAgentCore {
             AgentTimer::Start(key) => self.start_timed_out(key, out),
             AgentTimer::End(key) => self.end_timed_out(key, out),
             AgentTimer::Restart(key) => self.restart_now(key, out),
+            AgentTimer::Command(query) => self.command_timed_out(query, out),
             AgentTimer::Query(query) => self.query_timed_out(query, out),
             AgentTimer::Lease => self.lease_ended(out),
         }

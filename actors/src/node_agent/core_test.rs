@@ -53,6 +53,7 @@ fn facts() -> Box<NodeFacts> {
         agent_start: Timestamp(0),
         tracking: "cgroup/v2".into(),
         boot_id: None,
+        conf_hash: None,
     })
 }
 
@@ -933,6 +934,46 @@ fn a_command_is_told_whether_its_run_goes_on_with_the_controller_or_without() {
     assert_eq!(here(&mut b), CommandReply::Run(RunStanding::GivenUp));
     let newer = RunKey { sluid: Sluid(71), ..RUN };
     assert_eq!(asked(&mut b, 1, newer), CommandReply::Run(RunStanding::Over));
+}
+
+// After a restart of the controller commands failed until its nodes had found it again.
+#[test]
+fn commands_wait_for_the_controller_as_long_as_messages_may_take() {
+    let mut b = Bench::holding(&["n1"]);
+    b.tell(AgentInput::ControllerGone);
+    let ask = |b: &mut Bench, query| {
+        let caller = Caller { uid: 1, gid: 1, pid: 1, host: "n1".into() };
+        b.tell(AgentInput::Command { query, caller, request: Box::new(CommandRequest::Ping) })
+    };
+    for query in 1..4 {
+        let [AgentEffect::SetTimer { timer, .. }] = ask(&mut b, query)[..] else { panic!() };
+        assert_eq!(timer, AgentTimer::Command(query));
+    }
+    let refused = |effects: &[AgentEffect], n| {
+        let away = CommandReply::Refused(Refusal::ControllerUnreachable);
+        matches!(effects, [AgentEffect::AnswerCommand { query, reply }] if *query == n && **reply == away)
+    };
+    let late = b.tell(AgentInput::Timer { timer: AgentTimer::Command(1), load: NodeLoad::default() });
+    assert!(refused(&late, 1), "{late:?}");
+    assert_eq!(b.tell(AgentInput::CommandGone { query: 2 }), [AgentEffect::ClearTimer(AgentTimer::Command(2))]);
+    let sent = |effects: &[AgentEffect]| {
+        let of_command = |effect: &AgentEffect| match effect {
+            AgentEffect::ToController(message) => match **message {
+                NodeToController::Command { query, .. } => Some(query),
+                _ => None,
+            },
+            _ => None,
+        };
+        effects.iter().filter_map(of_command).collect::<Vec<_>>()
+    };
+    assert_eq!(sent(&b.tell(AgentInput::ControllerUp)), [3]);
+    b.tell(AgentInput::ControllerGone);
+    // Not without bounds.
+    for query in 10..10 + 1024 {
+        assert!(!refused(&ask(&mut b, query), query));
+    }
+    let one_more = ask(&mut b, 5000);
+    assert!(refused(&one_more, 5000), "{one_more:?}");
 }
 
 #[test]

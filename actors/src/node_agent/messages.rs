@@ -82,6 +82,8 @@ pub enum AgentTimer {
     Restart(RunKey),
     /// The `stepd`s should have answered a listing or trace query.
     Query(u64),
+    /// A command has waited for the controller as long as it may.
+    Command(u64),
     /// The controller was not heard for nearly as long as it waits for this node.
     Lease,
 }

@@ -24,7 +24,15 @@ pub(super) struct Queries {
     steps: BTreeMap<u64, StepsQuery>,
     traces: BTreeMap<u64, TraceQuery>,
     commands: BTreeSet<u64>,
+    /// Those that came while there was no connection to the controller.
+    held: BTreeMap<u64, (Caller, Box<CommandRequest>)>,
 }
+
+/// A command waits for the controller as long as MessageTimeout, of which a listing has half.
+const COMMAND_LIMITS: u32 = 2;
+
+/// So many commands wait for the controller to come back; more are told at once that it is not there.
+const HELD: usize = 1024;
 
 #[derive(Debug)]
 struct StepsQuery {
@@ -159,9 +167,33 @@ impl NodeAgentCore {
         } else if self.connected {
             self.queries.commands.insert(query);
             self.tell(NodeToController::Command { query, caller, request }, out);
+        } else if self.queries.held.len() < HELD {
+            self.queries.held.insert(query, (caller, request));
+            let after = self.config.query_limit * COMMAND_LIMITS;
+            out.push(AgentEffect::SetTimer { timer: AgentTimer::Command(query), after });
         } else {
-            let reply = Box::new(CommandReply::Refused(Refusal::ControllerUnreachable));
-            out.push(AgentEffect::AnswerCommand { query, reply });
+            Self::controller_is_away(query, out);
+        }
+    }
+
+    fn controller_is_away(query: u64, out: &mut Vec<AgentEffect>) {
+        let reply = Box::new(CommandReply::Refused(Refusal::ControllerUnreachable));
+        out.push(AgentEffect::AnswerCommand { query, reply });
+    }
+
+    /// The controller is there: commands that waited for it go to it.
+    pub(super) fn pass_held_commands(&mut self, out: &mut Vec<AgentEffect>) {
+        for (query, (caller, request)) in std::mem::take(&mut self.queries.held) {
+            out.push(AgentEffect::ClearTimer(AgentTimer::Command(query)));
+            self.queries.commands.insert(query);
+            self.tell(NodeToController::Command { query, caller, request }, out);
+        }
+    }
+
+    /// The controller did not come for as long as a command waits.
+    pub(super) fn command_timed_out(&mut self, query: u64, out: &mut Vec<AgentEffect>) {
+        if self.queries.held.remove(&query).is_some() {
+            Self::controller_is_away(query, out);
         }
     }
 
@@ -175,6 +207,9 @@ impl NodeAgentCore {
     }
 
     pub(super) fn command_gone(&mut self, query: u64, out: &mut Vec<AgentEffect>) {
+        if self.queries.held.remove(&query).is_some() {
+            out.push(AgentEffect::ClearTimer(AgentTimer::Command(query)));
+        }
         if self.queries.commands.remove(&query) {
             self.tell(NodeToController::CommandGone { query }, out);
         }
@@ -190,8 +225,7 @@ impl NodeAgentCore {
     /// The controller is gone: what was asked of it is answered so. A command asks again if it wants.
     pub(super) fn fail_commands(&mut self, out: &mut Vec<AgentEffect>) {
         for query in std::mem::take(&mut self.queries.commands) {
-            let reply = Box::new(CommandReply::Refused(Refusal::ControllerUnreachable));
-            out.push(AgentEffect::AnswerCommand { query, reply });
+            Self::controller_is_away(query, out);
         }
         // The questions died with the connection; the next controller asks anew.
         self.queries.steps.clear();

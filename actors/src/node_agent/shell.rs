@@ -39,6 +39,7 @@ fn timer_key(timer: AgentTimer) -> String {
         AgentTimer::Start(run) => format!("start {}", run.sluid),
         AgentTimer::End(run) => format!("end {}", run.sluid),
         AgentTimer::Restart(run) => format!("restart {}", run.sluid),
+        AgentTimer::Command(query) => format!("command {query}"),
         AgentTimer::Query(query) => format!("query {query}"),
         AgentTimer::Lease => "lease".into(),
     }

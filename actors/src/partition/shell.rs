@@ -66,7 +66,12 @@ impl Actor for PartitionActor {
         match message {
             PartitionMsg::Update { fields, reply } => match self.core.update(&self.env.config(), &fields) {
                 Ok(saved) => {
-                    tracing::info!(partition = self.name, ?fields, "partition.update");
+                    tracing::info!(
+                        partition = self.name,
+                        ?fields,
+                        "partition.update: in force until the controller is started again (kept with -R); what is to stay \
+                         belongs into slurm.conf"
+                    );
                     let view = Arc::new(self.core.view());
                     self.save(cx, saved, vec![Effect::Publish(view), Effect::Answer(reply, Ok(()))]);
                 }

@@ -68,7 +68,18 @@ impl Rig {
     }
 
     fn exited(&mut self, token: u64, code: u8) -> Vec<ShepherdEffect> {
-        self.tell(ended(token, ExitStatus { code, signal: None }, false))
+        self.ends(token, ended(token, ExitStatus { code, signal: None }, false))
+    }
+
+    /// A task's end, where the kernel killed nothing for memory.
+    fn ends(&mut self, token: u64, end: ShepherdInput) -> Vec<ShepherdEffect> {
+        let mut effects = self.tell(end);
+        let before = effects.len();
+        effects.retain(|effect| !matches!(effect, ShepherdEffect::AskOom { .. }));
+        if effects.len() < before {
+            effects.extend(self.tell(ShepherdInput::Oom { token, killed: false }));
+        }
+        effects
     }
 }
 
@@ -254,7 +265,7 @@ fn what_the_launcher_could_not_kill_of_a_group_is_killed_at_the_end_of_the_step(
     rig.spawned(1);
     rig.spawned(2);
     let status = ExitStatus { code: 0, signal: None };
-    assert_eq!(rig.tell(ended(1, status, true)), [exit(0, 0)]);
+    assert_eq!(rig.ends(1, ended(1, status, true)), [exit(0, 0)]);
     assert_eq!(rig.exited(2, 0), [ShepherdEffect::KillGroups { pids: vec![101] }, last_exit(1, 0)]);
 }
 
@@ -639,6 +650,28 @@ fn a_step_with_limits_of_its_own_gets_a_cgroup_first_and_is_swept_at_its_end() {
         [ShepherdEffect::ToManager(exited), ShepherdEffect::Sweep { step: step() }]
     );
     assert_eq!(rig.tell(ShepherdInput::Swept { step: step() }), [gone()]);
+}
+
+// The shell that the task is may end as it likes after the kernel killed what it had started.
+#[test]
+fn whatever_a_task_ends_with_something_of_it_may_have_been_killed_for_memory() {
+    for (code, launch) in [(137, 0), (1, 0), (0, 0), (0, 1)] {
+        let mut rig = Rig::new();
+        // The batch script has nobody who attends to it.
+        rig.launch(|l, _| (l.batch, l.unattended) = (launch == 1, launch == 1), 1);
+        rig.spawned(1);
+        let status = ExitStatus { code, signal: None };
+        assert_eq!(rig.tell(ended(1, status, false)), [ShepherdEffect::AskOom { token: 1, step: None }]);
+        let end = TaskEnd { status, usage: TaskUsage::default(), oom: true };
+        let exited = ShepherdToStepMgr::TaskExited { step: step(), rank: 0, end, gone: true };
+        let told = rig.tell(ShepherdInput::Oom { token: 1, killed: true });
+        assert_eq!(told, [ShepherdEffect::ToManager(exited)]);
+    }
+    // Of the many that are not waited for, it is not asked.
+    let mut rig = Rig::new();
+    rig.launch(|l, _| l.unattended = true, 1);
+    let effects = rig.tell(ended(1, ExitStatus { code: 0, signal: None }, false));
+    assert_eq!(effects, [last_exit(0, 0)]);
 }
 
 #[test]

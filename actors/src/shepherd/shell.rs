@@ -52,7 +52,7 @@ impl<P: ShepherdPort> Actor for Shepherd<P> {
         self.core.handle(self.port.now(), input, &mut self.effects);
         let after = self.core.phase();
         if before != after {
-            tracing::info!(actor = %cx.path(), from = ?before, to = ?after, "shepherd.move");
+            tracing::debug!(actor = %cx.path(), from = ?before, to = ?after, "shepherd.move");
         }
         for effect in self.effects.drain(..) {
             match effect {

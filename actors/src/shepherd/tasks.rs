@@ -295,8 +295,11 @@ impl ShepherdCore {
         }
         let id = task.step;
         let Some(here) = self.steps.get_mut(&id) else { return };
-        // Only SIGKILL that was not ours may be the kernel's for lack of memory.
-        let ask = exit.status.signal == Some(SIGKILL as u8) && self.phase == ShepherdPhase::Serving && !here.ending;
+        // What the kernel killed for lack of memory may have been a child of the task, which ends as it likes. Of the many
+        // that end well with nobody waiting it is not asked: such a kill is known at the end of the batch script.
+        let killed_by_us = here.ending && exit.status.signal == Some(SIGKILL as u8);
+        let told_well = exit.status.success() && here.launch.unattended && !here.launch.batch;
+        let ask = self.config.cgroups && self.phase == ShepherdPhase::Serving && !killed_by_us && !told_well;
         task.phase = TaskPhase::Ended { exit, oom: (!ask).then_some(false) };
         if ask {
             out.push(ShepherdEffect::AskOom { token, step: here.share.own_cgroup.then_some(id) });

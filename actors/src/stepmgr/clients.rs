@@ -204,6 +204,11 @@ impl StepMgrCore {
         }
     }
 
+    /// Would so many steps more be more than the job may have?
+    pub(super) fn has_too_many(&self, more: u32) -> bool {
+        self.config.max_step_count.is_some_and(|most| self.next_step.saturating_add(more) > most)
+    }
+
     /// What a step needs, if its job can ever give it.
     pub(super) fn admit(
         &mut self,
@@ -246,6 +251,9 @@ impl StepMgrCore {
             Ok(shape) => shape,
             Err(refusal) => return self.refuse(client, refusal, out),
         };
+        if self.has_too_many(1) {
+            return self.refuse(client, Refusal::StepLimit, out);
+        }
         let environment = self.environment_for(&spec, None);
         let immediate = spec.immediate;
         let reserved = self.clients.get_mut(&client).and_then(|conversation| conversation.reserved.take());

@@ -127,7 +127,7 @@ impl StepMgrCore {
     /// A step manager for a run. `ledger` is empty for a new run, else what its journal replays to.
     pub fn new(facts: Arc<RunFacts>, config: StepMgrConfig, ledger: Ledger) -> Self {
         Self {
-            job_shape: JobShape::new(&facts, config.pack_nodes),
+            job_shape: JobShape::new(&facts, config.pack_nodes, config.max_tasks_per_node),
             pool: Pool::new(&facts.nodes),
             phase: RunPhase::Starting,
             time_limit: ledger.time_limit.unwrap_or(facts.time_limit),

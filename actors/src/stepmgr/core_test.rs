@@ -166,6 +166,41 @@ fn what_can_never_run_is_refused_at_once() {
 }
 
 #[test]
+fn a_step_has_no_more_tasks_on_a_node_than_the_site_allows() {
+    let config = StepMgrConfig { max_tasks_per_node: 3, ..StepMgrConfig::default() };
+    let mut company = Company::ready(run(JobKind::Batch, &[8, 8]), config);
+    let tasks = |tasks, nodes| StepSpec { tasks: Some(tasks), nodes: Some(nodes), ..step("a") };
+    let wide = company.srun(tasks(7, NodeCount { min: 1, max: Some(2) }));
+    let narrow = company.srun(tasks(4, NodeCount { min: 1, max: Some(1) }));
+    company.settle();
+    for (client, on_a_node) in [(wide, 4), (narrow, 4)] {
+        let Some(StepMgrToCommand::Refused(Refusal::StepImpossible { detail })) = company.last(client) else {
+            panic!("not refused: {:?}", company.last(client));
+        };
+        assert_eq!(*detail, format!("{on_a_node} tasks on a node, where a step may have 3 (MaxTasksPerNode)"));
+    }
+    company.srun(tasks(6, NodeCount { min: 2, max: Some(2) }));
+    company.settle();
+    assert_eq!(company.running_steps(), [0]);
+}
+
+#[test]
+fn a_job_has_no_more_steps_than_the_site_allows() {
+    let config = StepMgrConfig { max_step_count: Some(3), ..StepMgrConfig::default() };
+    let mut company = Company::ready(run(JobKind::Batch, &[2]), config);
+    company.srun(exact("a", 1));
+    company.settle();
+    let too_many = company.enqueue(vec![step("b"), step("c"), step("d")]);
+    company.settle();
+    assert!(matches!(company.last(too_many), Some(StepMgrToCommand::Refused(Refusal::StepLimit))));
+    company.enqueue(vec![step("b"), step("c")]);
+    company.settle();
+    let one_more = company.srun(exact("e", 1));
+    company.settle();
+    assert!(matches!(company.last(one_more), Some(StepMgrToCommand::Refused(Refusal::StepLimit))));
+}
+
+#[test]
 fn other_users_are_refused_and_root_may_speak_for_the_owner_only_if_trusted() {
     let mut company = batch(&[2]);
     let stranger = company.connect_as(2000);

@@ -63,6 +63,9 @@ impl StepMgrCore {
             return Self::tell(client, answer, out);
         };
         let batch: Arc<StoredBatch> = Arc::new(batch.into());
+        if self.has_too_many(batch.numbers()) {
+            return self.refuse(client, Refusal::StepLimit, out);
+        }
         let first = self.next_step;
         self.next_step += batch.numbers();
         let record = self.next_record;

@@ -29,7 +29,7 @@ fn job_with(cpus: &[u32], task_nodes: &[&str], packs: bool) -> Job {
     for slot in 0..cpus.len() as u32 {
         pool.set_usage(slot, NodeUse::Ready);
     }
-    Job { shape: JobShape::new(&facts, packs), pool }
+    Job { shape: JobShape::new(&facts, packs, 512), pool }
 }
 
 impl Job {
@@ -246,7 +246,8 @@ fn a_step_of_all_tasks_is_laid_out_as_its_job_was() {
     pool.set_usage(0, NodeUse::Ready);
     pool.set_usage(1, NodeUse::Ready);
     let shape =
-        shape_of(&StepSpec { tasks: Some(4), ..step("a") }, &JobShape::new(&facts, false), Asker::Attended).unwrap();
+        shape_of(&StepSpec { tasks: Some(4), ..step("a") }, &JobShape::new(&facts, false, 512), Asker::Attended)
+            .unwrap();
     let placement = place(&shape, &pool, Against::Free { kept: &BTreeSet::new() }).unwrap();
     let ranks: Vec<Vec<u32>> = placement.nodes.into_iter().map(|n| n.ranks).collect();
     assert_eq!(ranks, [vec![0, 1], vec![2, 3]]);
@@ -290,7 +291,7 @@ fn gpu_job(cpus: &[u32], gpus: u32) -> Job {
     for slot in 0..cpus.len() as u32 {
         pool.set_usage(slot, NodeUse::Ready);
     }
-    Job { shape: JobShape::new(&facts, false), pool }
+    Job { shape: JobShape::new(&facts, false, 512), pool }
 }
 
 fn gpus(count: u64) -> Vec<GresCount> {

@@ -142,6 +142,10 @@ pub struct StepMgrConfig {
     pub restarted: bool,
     /// `JobFileAppend=1`: output files are appended to unless `--open-mode` says otherwise.
     pub append_files: bool,
+    /// `MaxTasksPerNode`: most tasks of a step on a node. Default 512.
+    pub max_tasks_per_node: u32,
+    /// `MaxStepCount`: so many steps the job may have in all, a step array counted once. Default no limit.
+    pub max_step_count: Option<u32>,
     /// `CR_Pack_Nodes`: a step fills a node before the next unless it says otherwise. Default no.
     pub pack_nodes: bool,
     /// At the end of the run, how long to wait for other nodes to be clean before this one is reported clean alone.
@@ -167,6 +171,8 @@ impl Default for StepMgrConfig {
             report_delay: Duration::from_millis(500),
             restarted: false,
             append_files: false,
+            max_tasks_per_node: 512,
+            max_step_count: None,
             pack_nodes: false,
             others_wait: Duration::from_secs(60),
         }

@@ -91,17 +91,20 @@ pub struct JobShape {
     task_nodes: Vec<String>,
     /// Blocks are packed unless a step says otherwise.
     packs: bool,
+    /// `MaxTasksPerNode`: most tasks of a step on a node.
+    most_tasks: u32,
 }
 
 impl JobShape {
     /// Of a run.
-    pub fn new(facts: &RunFacts, packs: bool) -> Self {
+    pub fn new(facts: &RunFacts, packs: bool, most_tasks: u32) -> Self {
         Self {
             nodes: facts.nodes.len() as u32,
             tasks: facts.tasks,
             slots: facts.slots_by_name(),
             task_nodes: facts.spec.layout.task_nodes.clone(),
             packs,
+            most_tasks,
         }
     }
 
@@ -168,6 +171,13 @@ pub fn shape_of(spec: &StepSpec, job: &JobShape, asker: Asker) -> Result<StepSha
     let min_nodes = min_nodes.min(tasks).max(required.len().min(tasks as usize) as u32);
     if required.len() as u32 > max_nodes || required.len() as u32 > tasks {
         return Err(impossible("more nodes are named than the step may use".into()));
+    }
+    let on_a_node = spec.tasks_per_node.unwrap_or(0).min(tasks).max(tasks.div_ceil(max_nodes.min(left).max(1)));
+    if on_a_node > job.most_tasks {
+        return Err(impossible(format!(
+            "{on_a_node} tasks on a node, where a step may have {} (MaxTasksPerNode)",
+            job.most_tasks
+        )));
     }
     let memory = match spec.memory {
         MemoryRequest::Default => memory_with_gpus(spec, max_nodes, exact)?,

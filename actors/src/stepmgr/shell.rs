@@ -81,7 +81,7 @@ impl<P: StepMgrPort> StepMgr<P> {
         self.core.handle(self.port.now(), input, &mut self.effects);
         let after = self.core.phase();
         if before != after {
-            tracing::info!(job_id = self.core.facts().job.0, from = ?before, to = ?after, "run.move");
+            tracing::debug!(job_id = self.core.facts().job.0, from = ?before, to = ?after, "run.move");
         }
         let mut effects = std::mem::take(&mut self.effects);
         for effect in effects.drain(..) {

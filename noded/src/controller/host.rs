@@ -2,7 +2,7 @@
 
 use crate::{
     controller::{links::try_tell, names::Names, trust::Trust},
-    daemon::place::Cluster,
+    daemon::{logging, place::Cluster},
     kernel::users,
 };
 use garrick_actors::controller::{
@@ -11,7 +11,7 @@ use garrick_actors::controller::{
     ports::{Host, ReplySink},
 };
 use garrick_model::{
-    config::{self, Config, ShowFacts},
+    config::{self, Config, ConfigReport, LogLevel, ShowFacts},
     ids::JobId,
     messages::command::{CommandReply, DaemonInfo},
     refusal::Refusal,
@@ -21,8 +21,8 @@ use garrick_runtime::{Address, TraceContext};
 use garrick_transport::{JoinServer, identity};
 use jiff::tz::TimeZone;
 use std::{
-    path::Path,
-    sync::{Arc, OnceLock},
+    collections::BTreeSet,
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     time::Duration,
 };
 use tokio::sync::watch;
@@ -47,25 +47,52 @@ pub struct ThisProcess {
     pub host: String,
     /// Address the controller listens on.
     pub address: String,
+    /// Warnings of the configuration that were said: each is said once a start.
+    pub warned: Arc<Mutex<BTreeSet<String>>>,
 }
 
 impl ThisProcess {
     /// Reads the configuration again and hands it to the front; an unusable one changes nothing. Waits for files and the name
     /// service.
     pub fn read_again(&self) -> Result<(), Refusal> {
-        Self::read(&self.cluster.config.path, &self.front)
+        self.reader().read()
     }
 
-    fn read(path: &Path, front: &OnceLock<Address<ControllerMsg>>) -> Result<(), Refusal> {
+    fn reader(&self) -> Reader {
+        let (cluster, front, warned) = (self.cluster.clone(), Arc::clone(&self.front), Arc::clone(&self.warned));
+        Reader { cluster, front, warned }
+    }
+}
+
+/// Reads the configuration, on whatever thread.
+struct Reader {
+    cluster: Cluster,
+    front: Arc<OnceLock<Address<ControllerMsg>>>,
+    warned: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl Reader {
+    /// Says what was not said before.
+    fn warn_of(&self, report: &ConfigReport) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        for warning in report.warnings().map(ToString::to_string) {
+            if !warned.contains(&warning) {
+                tracing::warn!("{warning}");
+                warned.insert(warning);
+            }
+        }
+    }
+
+    fn read(&self) -> Result<(), Refusal> {
+        let path = &self.cluster.config.path;
         let (config, mut report) = config::read_reporting(path);
         report.check_groups(users::knows_group);
-        for warning in report.warnings() {
-            tracing::warn!("{warning}");
-        }
+        self.warn_of(&report);
         match config {
             Some(config) if !report.has_errors() => {
+                logging::set_levels(&self.cluster.log_levels_of(&config, None));
                 let changed = ControllerMsg::ConfigChanged(Arc::new(config));
-                if let Some(front) = front.get()
+                if let Some(front) = self.front.get()
                     && try_tell(front, TraceContext::root(), changed).is_some()
                 {
                     return Err(Refusal::RetryAfter { after: CROWDED });
@@ -88,14 +115,19 @@ impl Host for ThisProcess {
     }
 
     fn reconfigure(&self, mut replies: Box<dyn ReplySink>) {
-        let (path, front) = (self.cluster.config.path.clone(), Arc::clone(&self.front));
+        let reader = self.reader();
         // Not on the thread of the front, which serves everybody.
         tokio::task::spawn_blocking(move || {
-            replies.send(match Self::read(&path, &front) {
+            replies.send(match reader.read() {
                 Ok(()) => CommandReply::Done,
                 Err(refusal) => CommandReply::Refused(refusal),
             });
         });
+    }
+
+    fn set_log_level(&self, level: LogLevel) {
+        logging::set_level(level);
+        tracing::info!(level = level.name(), "log level set");
     }
 
     fn shutdown(&self, mut replies: Box<dyn ReplySink>) {

@@ -25,7 +25,10 @@ use garrick_actors::controller::{
     ports::Ports,
     setup,
 };
-use garrick_model::{config::Config, time::Timestamp};
+use garrick_model::{
+    config::{self, Config},
+    time::Timestamp,
+};
 use garrick_runtime::{Address, System};
 use garrick_transport::{
     CertAuthority, DoorListener, Endpoint, EndpointOptions, IdentityError, IdentityStore, JoinServer, SigningKey,
@@ -34,7 +37,7 @@ use garrick_transport::{
 use std::{
     collections::BTreeSet,
     path::{Path, PathBuf},
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock},
     time::Duration,
 };
 use tokio::sync::watch;
@@ -291,6 +294,12 @@ async fn first_names(names: &Names, config: &Config, replayed: &Replayed) {
     names.ask(owners.into_iter().map(Question::User));
 }
 
+fn warnings(cluster: &Cluster) -> BTreeSet<String> {
+    let (_, mut report) = config::read_reporting(&cluster.config.path);
+    report.check_groups(users::knows_group);
+    report.warnings().map(ToString::to_string).collect()
+}
+
 /// Starts the role. `exit` is set when a command orders the end.
 pub async fn start(
     cluster: &Cluster,
@@ -342,6 +351,8 @@ pub async fn start(
         started: Timestamp::now(),
         host: host_name(),
         address: endpoint.local_addr().to_string(),
+        // Said when the file was read for this start.
+        warned: Arc::new(Mutex::new(warnings(cluster))),
     });
     let ports = Ports {
         journal: Arc::new(JournalFile::new(writer)),

@@ -7,4 +7,6 @@ pub mod place;
 pub mod programs;
 pub mod reset_key;
 pub mod serve;
+pub mod signals;
 pub mod slurm_user;
+pub mod syslog;

@@ -1,8 +1,9 @@
 //! Which cluster this daemon belongs to and where its parts are: configuration, run folder, doors, addresses, logs.
 
+use super::logging::LogLevels;
 use crate::kernel::{inventory, users};
 use garrick_model::{
-    config::{Config, NodeConfig},
+    config::{Config, LogLevel, NodeConfig},
     doors,
 };
 use std::{
@@ -100,6 +101,19 @@ impl Cluster {
         Some(self.shared_key_path()).filter(|p| p.is_file())
     }
 
+    /// How much a daemon logs where, as a configuration of this cluster has it. `node`: that node's daemon, else the
+    /// controller's.
+    pub fn log_levels_of(&self, config: &Config, node: Option<&str>) -> LogLevels {
+        let (level, syslog) = match node {
+            Some(_) => (config.slurmd_debug, config.slurmd_syslog_debug),
+            None => (config.slurmctld_debug, config.slurmctld_syslog_debug),
+        };
+        let level = level.louder(self.verbosity);
+        // slurm.conf(5): what has no other log goes to the system's.
+        let alone = !self.foreground && self.log_file(node).is_none();
+        LogLevels { level, syslog: syslog.unwrap_or(if alone { level } else { LogLevel::QUIET }) }
+    }
+
     /// This daemon's log file; `None`: standard error. `node`: the log of that node's daemon, else the controller's.
     pub fn log_file(&self, node: Option<&str>) -> Option<PathBuf> {
         if self.log.is_some() {
@@ -130,5 +144,33 @@ fn run_folder(config: &Config, slurm_uid: Option<u32>, home: Option<&Path>) -> P
     match made.filter(|folder| nix::unistd::access(folder, nix::unistd::AccessFlags::W_OK).is_ok()) {
         Some(folder) => folder.join(config.cluster_id()),
         None => config.run_dir(own, home),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use garrick_model::config;
+
+    fn levels(lines: &str, foreground: bool, node: Option<&str>) -> (&'static str, &'static str) {
+        let text = format!("ClusterName=c\nSlurmctldHost=h\nNodeName=n1\nPartitionName=p Nodes=n1\n{lines}\n");
+        let config = config::read_text(Path::new("/etc/slurm.conf"), &text).0.unwrap();
+        let cluster = Cluster::new(config, None, 0, None, foreground);
+        let levels = cluster.log_levels_of(&cluster.config, node);
+        (levels.level.name(), levels.syslog.name())
+    }
+
+    #[test]
+    fn what_has_no_other_log_goes_to_the_systems() {
+        for (daemon, node) in [("Slurmctld", None), ("Slurmd", Some("n1"))] {
+            let of = |lines: &str, foreground| levels(&lines.replace('@', daemon), foreground, node);
+            assert_eq!(of("", false), ("info", "info"));
+            assert_eq!(of("@Debug=debug", false), ("debug", "debug"));
+            assert_eq!(of("@Debug=debug", true), ("debug", "quiet"));
+            assert_eq!(of("@LogFile=/var/log/x", false), ("info", "quiet"));
+            assert_eq!(of("@LogFile=/var/log/x\n@SyslogDebug=error", false), ("info", "error"));
+            assert_eq!(of("@SyslogDebug=quiet", false), ("info", "quiet"));
+        }
     }
 }

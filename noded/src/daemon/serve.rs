@@ -6,6 +6,7 @@ use crate::{
         logging,
         options::{Action, Options, Roles},
         place::Cluster,
+        signals::{Meaning, Signals},
         slurm_user,
     },
     kernel::{
@@ -28,10 +29,7 @@ use std::{
     sync::Arc,
     time::Duration,
 };
-use tokio::{
-    signal::unix::{SignalKind, signal},
-    sync::watch,
-};
+use tokio::sync::watch;
 
 /// The version of Slurm that Garrick answers to: client programs parse it.
 pub const COMPATIBILITY: &str = "26.05.3";
@@ -272,8 +270,14 @@ fn run(cluster: &Cluster, options: &Options, readiness: Option<Readiness>) -> Re
         },
     };
     let log = cluster.log_file(if node_only { node.as_ref().map(|n| n.name.as_str()) } else { None });
-    let verbosity = options.verbose;
-    if let Err(e) = logging::start(log.as_deref(), verbosity) {
+    let daemon = if node_only { node.as_ref().map(|n| n.name.as_str()) } else { None };
+    let settings = logging::Settings {
+        file: log.clone(),
+        follows_file: false,
+        levels: cluster.log_levels_of(&cluster.config, daemon),
+        name: if node_only { "slurmd" } else { "slurmctld" }.to_owned(),
+    };
+    if let Err(e) = logging::start(&settings) {
         return Err(give_up(readiness, &e.to_string()));
     }
     match rlimits::raise_open_files() {
@@ -311,8 +315,15 @@ async fn serve(
     readiness: Option<Readiness>,
     log: Option<&Path>,
 ) -> Result<(), String> {
+    let mut signals = match Signals::catch() {
+        Ok(signals) => signals,
+        Err(e) => return Err(give_up(readiness, &e.to_string())),
+    };
     let (exit, mut exits) = watch::channel(false);
-    let started = start_roles(cluster, options, system, &exit).await;
+    let started = tokio::select! {
+        started = start_roles(cluster, options, system, &exit) => started,
+        () = until_end(&mut signals) => Err("it was told to end before it served".to_owned()),
+    };
     let (controller, node) = match started {
         Ok(roles) => roles,
         Err(why) => return Err(give_up(readiness, &why)),
@@ -320,16 +331,21 @@ async fn serve(
     if let Some(readiness) = readiness {
         readiness.ready(log).map_err(|e| e.to_string())?;
     }
-    let hook = |kind| signal(kind).map_err(|e| format!("signals: {e}"));
-    let (mut term, mut int, mut hup) =
-        (hook(SignalKind::terminate())?, hook(SignalKind::interrupt())?, hook(SignalKind::hangup())?);
+    let node_name = node.as_ref().filter(|_| controller.is_none()).map(|node| node.name.as_str());
     loop {
         tokio::select! {
-            _ = term.recv() => break,
-            _ = int.recv() => break,
-            _ = hup.recv() => match &controller {
-                Some(c) => c.reconfigure(),
-                None => tracing::info!("SIGHUP: the configuration is read again when the controller says so"),
+            meaning = signals.next() => match (meaning, &controller) {
+                (Meaning::End, _) => break,
+                (Meaning::Reconfigure, Some(c)) => {
+                    logging::reopen();
+                    c.reconfigure();
+                }
+                (Meaning::Reconfigure, None) => {
+                    renew_log(cluster, node_name);
+                    tracing::info!("SIGHUP: this node's own settings apply from its next start, but for those of its log");
+                }
+                (Meaning::ReopenLog, _) => renew_log(cluster, node_name),
+                (Meaning::Nothing | Meaning::Kernel, _) => {}
             },
             changed = exits.changed() => if changed.is_err() || *exits.borrow() { break },
         }
@@ -339,6 +355,32 @@ async fn serve(
         node.end_embedded(cluster).await;
     }
     Ok(())
+}
+
+/// Until a signal asks for the end.
+async fn until_end(signals: &mut Signals) {
+    loop {
+        match signals.next().await {
+            Meaning::End => return,
+            Meaning::Reconfigure | Meaning::ReopenLog => logging::reopen(),
+            Meaning::Nothing | Meaning::Kernel => {}
+        }
+    }
+}
+
+/// Opens the log anew, and reads again how much goes there. `node`: of that node's daemon, else of the controller.
+fn renew_log(cluster: &Cluster, node: Option<&str>) {
+    logging::reopen();
+    match config::read_reporting(&cluster.config.path) {
+        (Some(config), report) if !report.has_errors() => {
+            logging::set_levels(&cluster.log_levels_of(&config, node));
+            tracing::info!("the log was opened anew");
+        }
+        _ => tracing::error!(
+            "{} cannot be used: the log was opened anew, at the level that it had",
+            cluster.config.path.display()
+        ),
+    }
 }
 
 type Started = (Option<controller::start::RunningController>, Option<node::start::RunningNode>);
@@ -358,7 +400,12 @@ async fn start_roles(
     if options.roles == Roles::Controller {
         return Ok((controller, None));
     }
-    let reconfigure = Arc::new(|| {
+    let (of_node, name) = (cluster.clone(), options.roles == Roles::Node);
+    let own = own_node(cluster, options.node_name.as_deref()).map(|node| node.name.clone()).ok().filter(|_| name);
+    let reconfigure = Arc::new(move || {
+        if let Some(node) = &own {
+            renew_log(&of_node, Some(node));
+        }
         tracing::info!("the controller changed its configuration; this node's own settings apply from its next start")
     });
     // In one process both flags of -c mean the same: begin anew.

@@ -20,7 +20,7 @@ use crate::{
         spool::{Spool, SpoolError},
         uplink,
     },
-    stepd::orders::StepdSettings,
+    stepd::orders::{StepdLog, StepdSettings},
 };
 use garrick_actors::node_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
 use garrick_model::{
@@ -84,6 +84,8 @@ pub struct RunningNode {
     pub door: PathBuf,
     /// Its address.
     pub address: SocketAddr,
+    /// Its node.
+    pub name: String,
     world: Arc<RunWorld>,
     _cpus: OwnCpus,
 }
@@ -197,6 +199,8 @@ pub async fn start(
         kill_on_bad_exit: config.kill_on_bad_exit,
         append_files: config.job_file_append,
         pack_nodes: config.select.pack_nodes,
+        max_tasks_per_node: Some(config.max_tasks_per_node),
+        max_step_count: config.max_step_count,
         conf: config.path.clone(),
         home: cluster.home.clone(),
         cluster_id: cluster.id.clone(),
@@ -208,6 +212,10 @@ pub async fn start(
         gpu_variables: config.gres.variables(&node.name),
         constrain_devices: config.gres.constrain_devices,
         verbosity: cluster.verbosity,
+        log: StepdLog {
+            file: cluster.log_file(Some(&node.name)),
+            level: Some(config.slurmd_debug.louder(cluster.verbosity)),
+        },
     };
     let limit = |secs: Option<u32>| secs.map(|s| Duration::from_secs(s.into()));
     let world = Arc::new(RunWorld {
@@ -244,6 +252,7 @@ pub async fn start(
         boot_time: if options.rebooted { Timestamp::now() } else { inventory::boot_time(Path::new("/"))? },
         agent_start: Timestamp::now(),
         tracking: tracking.name().into(),
+        conf_hash: Some(config.hash),
         boot_id: if options.rebooted { Some(made_up_boot()) } else { world.spool.boot.clone() },
     };
     let conversations = Arc::new(Conversations::default());
@@ -307,7 +316,8 @@ pub async fn start(
     };
     actix_rt::spawn(door::serve(listener, door_world));
     tracing::info!(node = node.name, %address, door = %door_path.display(), tracking = tracking.name(), "the node agent serves");
-    Ok(RunningNode { agent, door: door_path, address, world: run_world, _cpus: cpus })
+    let name = node.name.clone();
+    Ok(RunningNode { agent, door: door_path, address, name, world: run_world, _cpus: cpus })
 }
 
 #[allow(clippy::too_many_arguments)]

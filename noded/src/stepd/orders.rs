@@ -2,7 +2,7 @@
 //! configuration nor the controller, and can be started again from it.
 
 use garrick_model::{
-    config::{GpuVariables, GresDevice},
+    config::{GpuVariables, GresDevice, LogLevel},
     messages::node::{JobCredential, JobLaunch},
 };
 use serde::{Deserialize, Serialize};
@@ -24,6 +24,12 @@ pub struct StepdSettings {
     /// `CR_Pack_Nodes`: steps fill a node before the next.
     #[serde(default)]
     pub pack_nodes: bool,
+    /// MaxTasksPerNode; of an earlier version nothing.
+    #[serde(default)]
+    pub max_tasks_per_node: Option<u32>,
+    /// MaxStepCount; `None`: no limit.
+    #[serde(default)]
+    pub max_step_count: Option<u32>,
     /// Path of `slurm.conf`, for `SLURM_CONF` of the tasks.
     pub conf: PathBuf,
     /// `GARRICK_HOME` of an embedded cluster, for the tasks.
@@ -49,8 +55,20 @@ pub struct StepdSettings {
     /// ConstrainDevices: a job can open the devices that it was given and no others.
     #[serde(default)]
     pub constrain_devices: bool,
-    /// Verbosity of the log.
+    /// Verbosity of the log, for what [`Self::log`] does not say.
     pub verbosity: u8,
+    /// Its log.
+    #[serde(default)]
+    pub log: StepdLog,
+}
+
+/// The log of a `stepd`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StepdLog {
+    /// The file, looked for at each line since it may be moved away; `None`: standard error.
+    pub file: Option<PathBuf>,
+    /// How much.
+    pub level: Option<LogLevel>,
 }
 
 /// The file.

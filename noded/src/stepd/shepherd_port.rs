@@ -194,16 +194,19 @@ impl ShepherdWorld {
         self.steps.get(&step).cloned().or_else(made_before)
     }
 
-    /// True when the cgroup counted more kills than when it was last asked.
+    /// True when the cgroup counted more kills than when it was last asked. Steps without a cgroup share the job's, where
+    /// a kill is that of the one which ends next.
     fn oom(&mut self, step: Option<StepId>) -> bool {
-        let group = match step.and_then(|s| self.step_group(s)) {
-            Some(group) => group,
-            None => match &self.place.cgroup {
-                Some(job) => job.tasks(),
-                None => return false,
-            },
+        let count = match (step.and_then(|s| self.step_group(s)), &self.place.cgroup) {
+            (Some(group), _) => group.oom_kills(),
+            (None, Some(job)) => job.main().own_oom_kills(),
+            (None, None) => return false,
         };
-        let count = group.oom_kills().ok().flatten().unwrap_or(0);
+        let count = count.unwrap_or_else(|e| {
+            tracing::warn!(error = %e, "kills for memory cannot be counted");
+            None
+        });
+        let Some(count) = count else { return false };
         count > self.ooms_seen.insert(step, count).unwrap_or(0)
     }
 

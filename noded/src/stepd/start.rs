@@ -1,7 +1,10 @@
 //! Starting a `stepd` from the orders in its run's folder.
 
 use crate::{
-    daemon::logging,
+    daemon::{
+        logging::{self, LogLevels},
+        signals,
+    },
     journal::{self, Log},
     kernel::{
         cgroup::{Cgroups, Constraints, MemoryLimit, Swap, Tracking},
@@ -30,6 +33,7 @@ use garrick_actors::{
     stepmgr::{Ledger, RunFacts, StepEvent, StepMgrConfig, StepMgrInput, StepMgrMsg, shell::StepMgr},
 };
 use garrick_model::{
+    config::LogLevel,
     gres::devices_used,
     messages::{
         shepherd::ShepherdToStepMgr,
@@ -52,7 +56,15 @@ use tokio::sync::Notify;
 /// Runs a `stepd` to its end.
 pub fn main(folder: &Path) -> Result<(), String> {
     let orders = StepdOrders::load(folder).map_err(|e| e.to_string())?;
-    logging::start(None, orders.settings.verbosity).map_err(|e| e.to_string())?;
+    let settings = &orders.settings;
+    let level = settings.log.level.unwrap_or_else(|| LogLevel::INFO.louder(settings.verbosity));
+    let log = logging::Settings {
+        file: settings.log.file.clone(),
+        follows_file: true,
+        levels: LogLevels { level, syslog: LogLevel::QUIET },
+        name: "stepd".to_owned(),
+    };
+    logging::start(&log).map_err(|e| e.to_string())?;
     garrick_transport::install_crypto_provider();
     reap::become_subreaper().map_err(|e| format!("PR_SET_CHILD_SUBREAPER: {e}"))?;
     // Nothing of this process may be read by others: it holds the node's key.
@@ -86,6 +98,7 @@ struct Run {
 }
 
 async fn serve(orders: StepdOrders, folder: PathBuf, takes_over: bool, system: &System) -> Result<(), String> {
+    signals::catch_for_stepd().map_err(|e| e.to_string())?;
     let credential = &orders.credential;
     let own = users::effective_uid();
     if !users::can_run_as(own, credential.uid) {
@@ -349,6 +362,8 @@ fn manager_config(orders: &StepdOrders, restarted: bool) -> StepMgrConfig {
         trusted_uids: [Some(own), settings.slurm_uid].into_iter().flatten().collect(),
         append_files: settings.append_files,
         pack_nodes: settings.pack_nodes,
+        max_tasks_per_node: settings.max_tasks_per_node.unwrap_or(512),
+        max_step_count: settings.max_step_count,
         restarted,
         ..StepMgrConfig::default()
     }

@@ -678,7 +678,7 @@ impl World {
                     }
                 }
                 NodeEffect::SetTimer { timer, at } => self.set_clock_timer(at, Happening::NodeTimer(node, timer)),
-                NodeEffect::Answer { .. } => {}
+                NodeEffect::Answer { .. } | NodeEffect::ConfDiffers { .. } => {}
             }
         }
     }

@@ -72,6 +72,7 @@ impl Machine {
             agent_start: Default::default(),
             tracking: "made up".to_owned(),
             boot_id: None,
+            conf_hash: None,
         };
         let (name, agent) = (node.name.clone(), agent(&node.name, 0, lease_of(Some(PATIENCE))));
         Self {

@@ -159,6 +159,7 @@ pub fn node(index: u32) -> NodeView {
             agent_start: at(-5786),
             tracking: "cgroup/v2".to_owned(),
             boot_id: None,
+            conf_hash: None,
         })),
         load: NodeLoad { load_hundredths: 271, free_memory: Some(MemoryMib(21974)) },
         last_busy: Some(at(-44)),

@@ -110,6 +110,7 @@ impl FakeCluster {
             .env("TZ", "UTC")
             .current_dir(&self.home)
             .stdin(Stdio::null());
+        interruptible(&mut command);
         command
     }
 
@@ -124,6 +125,32 @@ impl FakeCluster {
         fs::write(&path, text).expect("a temporary file can be written");
         path
     }
+}
+
+/// Interrupts reach what is started here. Where the tests run in the background of a shell without job control (`nohup`, many
+/// CI systems) they are started with SIGINT and SIGQUIT ignored, and so would be all that they start.
+pub fn interruptible(command: &mut Command) {
+    use std::os::unix::process::CommandExt as _;
+    // SAFETY: signal(2) may be called between fork and exec, and nothing else is.
+    unsafe {
+        command.pre_exec(|| {
+            for number in [libc::SIGINT, libc::SIGQUIT] {
+                if libc::signal(number, libc::SIG_DFL) == libc::SIG_ERR {
+                    return Err(std::io::Error::last_os_error());
+                }
+            }
+            Ok(())
+        });
+    }
+}
+
+/// Runs a test of this program again, as a shell starts what it puts in the background.
+pub fn passes_in_the_background(test: &str) {
+    let ignoring = "trap '' INT QUIT; exec timeout -k 5 300 \"$0\" --exact \"$1\"";
+    let exe = std::env::current_exe().expect("a test runs from a file");
+    let run = Command::new("sh").args(["-c", ignoring]).arg(exe).arg(test).output().expect("sh can be started");
+    let out = String::from_utf8_lossy(&run.stdout);
+    assert!(run.status.success() && out.contains("1 passed"), "{out}\n{}", String::from_utf8_lossy(&run.stderr));
 }
 
 /// Serves a socket, each conversation on a thread of its own.

@@ -62,6 +62,7 @@ fn read_with(path: &Path, read_file: &ReadFile<'_>, topologies: Topologies) -> (
     let mut report = ConfigReport::default();
     let lines = text::lines(path, read_file, &mut report);
     let mut reader = Reader::new(path);
+    reader.config.hash = hash_of(&lines);
     // It may stand below the nodes that it is about.
     let parameters = lines.iter().flatten().rfind(|pair| pair.is("SchedulerParameters"));
     let first = parameters.is_some_and(|pair| values::Parameters::parse(&pair.value).has("spec_cores_first"));
@@ -78,6 +79,16 @@ fn read_with(path: &Path, read_file: &ReadFile<'_>, topologies: Topologies) -> (
     // Findings about the whole come after those about lines, except that files keep together.
     let usable = !report.has_errors();
     (usable.then_some(config), report)
+}
+
+fn hash_of(lines: &[Vec<Pair>]) -> u32 {
+    lines.iter().fold(0, |hash, pairs| {
+        let hash = pairs.iter().fold(hash, |hash, pair| {
+            let hash = crc32c::crc32c_append(hash, pair.key.to_ascii_lowercase().as_bytes());
+            crc32c::crc32c_append(crc32c::crc32c_append(hash, b"="), format!("{}\0", pair.value).as_bytes())
+        });
+        crc32c::crc32c_append(hash, b"\n")
+    })
 }
 
 struct Reader {

@@ -135,6 +135,10 @@ pub struct Config {
     pub slurmctld_debug: LogLevel,
     /// `SlurmdDebug`, default info.
     pub slurmd_debug: LogLevel,
+    /// `SlurmctldSyslogDebug`; `None`: what `SlurmctldDebug` says where there is no other log, else nothing.
+    pub slurmctld_syslog_debug: Option<LogLevel>,
+    /// `SlurmdSyslogDebug`; `None`: as for the controller.
+    pub slurmd_syslog_debug: Option<LogLevel>,
     /// `SlurmctldParameters`.
     pub slurmctld_parameters: Parameters,
     /// `SlurmdParameters`.
@@ -150,8 +154,8 @@ pub struct Config {
     pub max_job_count: u32,
     /// `MaxArraySize`, default 1001: one above the greatest index.
     pub max_array_size: u32,
-    /// `MaxStepCount`, default 40000: steps of a job.
-    pub max_step_count: u32,
+    /// `MaxStepCount`: steps of a job. Slurm has 40,000 where nothing is said; here such a job may have any number.
+    pub max_step_count: Option<u32>,
     /// `MaxTasksPerNode`, default 512.
     pub max_tasks_per_node: u32,
     /// `MaxBatchRequeue`, default 5: how often a batch job is requeued without anybody's asking before it is held.
@@ -189,8 +193,6 @@ pub struct Config {
     pub over_time_limit: OverTime,
     /// `ResvOverRun`: how long jobs may outlive their reservation, minutes; default 0.
     pub resv_over_run: OverTime,
-    /// `InactiveLimit`, seconds until an allocation without a living owner is ended; default 0: never.
-    pub inactive_limit_secs: u32,
     /// `WaitTime`, seconds until a step is ended after its first task; default 0: never.
     pub wait_time_secs: u32,
     /// `KillOnBadExit`, default no.
@@ -199,14 +201,10 @@ pub struct Config {
     pub batch_start_timeout_secs: u32,
     /// `MessageTimeout`, seconds; default 10.
     pub message_timeout_secs: u32,
-    /// `SlurmctldTimeout`, seconds until a backup takes over; default 120.
-    pub slurmctld_timeout_secs: u32,
     /// `SlurmdTimeout`, seconds of silence until a node is DOWN; default 300; 0: never.
     pub slurmd_timeout_secs: u32,
     /// `UnkillableStepTimeout`, seconds; default 60.
     pub unkillable_step_timeout_secs: u32,
-    /// `UnkillableStepProgram`.
-    pub unkillable_step_program: Option<String>,
     /// `ReturnToService`, default 0.
     pub return_to_service: ReturnToService,
 
@@ -218,20 +216,8 @@ pub struct Config {
     pub prolog_timeout_secs: Option<u32>,
     /// `EpilogTimeout` (or `PrologEpilogTimeout`), seconds; `None`: no limit.
     pub epilog_timeout_secs: Option<u32>,
-    /// `PrologFlags`: Alloc, Contain, NoHold, Serial, ...
-    pub prolog_flags: Parameters,
-    /// `TaskProlog`.
-    pub task_prolog: Option<String>,
-    /// `TaskEpilog`.
-    pub task_epilog: Option<String>,
-    /// `SrunProlog`.
-    pub srun_prolog: Option<String>,
-    /// `SrunEpilog`.
-    pub srun_epilog: Option<String>,
     /// `PropagateResourceLimits`, default ALL.
     pub propagate_limits: PropagateLimits,
-    /// `PropagatePrioProcess`, 0 to 2; default 0.
-    pub propagate_prio_process: u8,
 
     /// `SelectType`, default `select/cons_tres`.
     pub select_type: String,
@@ -264,20 +250,12 @@ pub struct Config {
     pub priority: PrioritySettings,
     /// `DependencyParameters`.
     pub dependency_parameters: Parameters,
-    /// `LaunchParameters`.
-    pub launch_parameters: Parameters,
     /// `MpiDefault`, default none.
     pub mpi_default: String,
     /// `InteractiveStepOptions`.
     pub interactive_step_options: String,
     /// `ReconfigFlags`.
     pub reconfig_flags: Parameters,
-    /// `HealthCheckProgram`.
-    pub health_check_program: Option<String>,
-    /// `HealthCheckInterval`, seconds; default 0: never.
-    pub health_check_interval_secs: u32,
-    /// `HealthCheckNodeState`, default ANY.
-    pub health_check_node_state: Parameters,
 
     /// Nodes in configuration order; [`NodeIndex`] counts here.
     pub nodes: Vec<NodeConfig>,
@@ -285,6 +263,9 @@ pub struct Config {
     pub node_sets: Vec<NodeSet>,
     /// Partitions in configuration order.
     pub partitions: Vec<PartitionConfig>,
+    /// Of what is written in `slurm.conf` and what it includes, whatever its comments and blanks: two daemons with the same
+    /// have read the same.
+    pub hash: u32,
     /// All other keys that were written, in their usual spelling.
     pub other: BTreeMap<&'static str, String>,
     pub(super) by_name: HashMap<String, NodeIndex>,
@@ -309,6 +290,8 @@ impl Default for Config {
             slurmd_log_file: None,
             slurmctld_debug: LogLevel::INFO,
             slurmd_debug: LogLevel::INFO,
+            slurmctld_syslog_debug: None,
+            slurmd_syslog_debug: None,
             slurmctld_parameters: Parameters::default(),
             slurmd_parameters: Parameters::default(),
             tmp_fs: "/tmp".to_owned(),
@@ -316,7 +299,7 @@ impl Default for Config {
             max_job_id: 67_043_328,
             max_job_count: 10_000,
             max_array_size: 1001,
-            max_step_count: 40_000,
+            max_step_count: None,
             max_tasks_per_node: 512,
             max_batch_requeue: 5,
             min_job_age_secs: 300,
@@ -335,27 +318,18 @@ impl Default for Config {
             kill_wait_secs: 30,
             over_time_limit: OverTime::Minutes(0),
             resv_over_run: OverTime::Minutes(0),
-            inactive_limit_secs: 0,
             wait_time_secs: 0,
             kill_on_bad_exit: false,
             batch_start_timeout_secs: 10,
             message_timeout_secs: 10,
-            slurmctld_timeout_secs: 120,
             slurmd_timeout_secs: 300,
             unkillable_step_timeout_secs: 60,
-            unkillable_step_program: None,
             return_to_service: ReturnToService::Never,
             prolog: Vec::new(),
             epilog: Vec::new(),
             prolog_timeout_secs: None,
             epilog_timeout_secs: None,
-            prolog_flags: Parameters::default(),
-            task_prolog: None,
-            task_epilog: None,
-            srun_prolog: None,
-            srun_epilog: None,
             propagate_limits: PropagateLimits::All,
-            propagate_prio_process: 0,
             select_type: "select/cons_tres".to_owned(),
             select: SelectParameters::default(),
             def_memory: None,
@@ -371,16 +345,13 @@ impl Default for Config {
             preempt: PreemptSettings::default(),
             priority: PrioritySettings::default(),
             dependency_parameters: Parameters::default(),
-            launch_parameters: Parameters::default(),
             mpi_default: "none".to_owned(),
             interactive_step_options: "--interactive --preserve-env --pty $SHELL".to_owned(),
             reconfig_flags: Parameters::default(),
-            health_check_program: None,
-            health_check_interval_secs: 0,
-            health_check_node_state: Parameters(vec!["ANY".to_owned()]),
             nodes: Vec::new(),
             node_sets: Vec::new(),
             partitions: Vec::new(),
+            hash: 0,
             other: BTreeMap::new(),
             by_name: HashMap::new(),
         }

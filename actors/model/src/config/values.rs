@@ -188,7 +188,7 @@ impl Display for ExitCodes {
 }
 
 /// How much is logged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct LogLevel(u8);
 
 const LEVELS: &[&str] =
@@ -197,6 +197,14 @@ const LEVELS: &[&str] =
 impl LogLevel {
     /// `info`
     pub const INFO: Self = Self(3);
+
+    /// `quiet`: nothing.
+    pub const QUIET: Self = Self(0);
+
+    /// The level of that word (`info`, `debug2`) or number (0 to 9).
+    pub fn of(text: &str) -> Result<Self, String> {
+        Self::parse(text).map_err(|e| e.to_string())
+    }
 
     pub(super) fn parse(text: &str) -> Value<Self> {
         let at = match text.parse::<u8>() {
@@ -222,8 +230,8 @@ impl LogLevel {
         match self.0 {
             0 => "off",
             1 | 2 => "error",
-            3 | 4 => "info",
-            5 => "debug",
+            3 => "info",
+            4 | 5 => "debug",
             _ => "trace",
         }
     }

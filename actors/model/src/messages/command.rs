@@ -4,6 +4,7 @@
 //! `follow`, which are answered by a stream of replies ended by [`CommandReply::End`].
 
 use crate::{
+    config::LogLevel,
     ids::{JobId, RequestId, Sluid},
     messages::{
         priority::{JobPriority, PriorityWeights},
@@ -178,6 +179,8 @@ pub enum CommandRequest {
     },
     /// Read `slurm.conf` again. Repeatable. Answer: `Done`.
     Reconfigure,
+    /// How much the controller logs, until it reads `slurm.conf` again. Repeatable. Answer: `Done`.
+    SetLogLevel(LogLevel),
     /// End the controller, and the node daemons too unless told otherwise. Answer: `Done` before it ends.
     Shutdown {
         /// The controller only (`scontrol shutdown slurmctld` ... see the command).
@@ -268,7 +271,7 @@ impl CommandRequest {
             | Self::ListReservations
             | Self::NameNodes(_)
             | Self::Explain { .. } => true,
-            Self::ListCerts | Self::RevokeCerts { .. } | Self::RenewCerts { .. } => false,
+            Self::SetLogLevel(_) | Self::ListCerts | Self::RevokeCerts { .. } | Self::RenewCerts { .. } => false,
             Self::SubmitJob { .. }
             | Self::SubmitHetJob { .. }
             | Self::Cancel(_)

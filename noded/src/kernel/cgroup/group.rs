@@ -24,7 +24,6 @@ const KILL: &str = "cgroup.kill";
 const EVENTS: &str = "cgroup.events";
 const CPU_STAT: &str = "cpu.stat";
 const DEVICES_DENY: &str = "devices.deny";
-const MEMORY_OOM_GROUP: &str = "memory.oom.group";
 
 /// Swap beside a memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,11 +217,6 @@ impl Group {
             if limit.swap == Swap::Within && swap.exists() {
                 write(&swap, "0")?;
             }
-            let oom_group = memory.path().join(MEMORY_OOM_GROUP);
-            if oom_group.exists() {
-                // A job that has lost one process to the OOM killer is not worth continuing (since Linux 4.19).
-                write(&oom_group, "1")?;
-            }
             return Ok(());
         }
         // Memory must never be above memory and swap together, so the order depends on the direction.
@@ -410,6 +404,15 @@ impl Group {
             }
         }
         Ok(Some(sum))
+    }
+
+    /// The same of its own processes only: those of groups below it count there. On version 2 that is for groups with none
+    /// below them.
+    pub fn own_oom_kills(&self) -> Result<Option<u64>, CgroupError> {
+        let Some(memory) = &self.memory else { return Ok(None) };
+        let file = if self.v2() { "memory.events" } else { "memory.oom_control" };
+        let text = read_if_there(&memory.join(file))?;
+        Ok(text.and_then(|text| keyed(&text, "oom_kill")))
     }
 
     /// What it uses.

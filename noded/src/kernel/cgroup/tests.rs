@@ -73,13 +73,17 @@ fn version_2_writes_what_the_kernel_expects_where_it_expects_it() {
     assert_eq!(read("mgr/cgroup.subtree_control"), "", "processes live there");
     job.limit(Some(&"1,3".parse().unwrap()), Some(MemoryLimit { bytes: 1 << 20, swap: Swap::Within })).unwrap();
     assert_eq!((read("tasks/cpuset.cpus"), read("tasks/memory.max")), ("1,3".into(), "1048576".into()));
-    assert_eq!((read("tasks/memory.swap.max"), read("tasks/memory.oom.group")), ("0".into(), "1".into()));
+    assert_eq!(read("tasks/memory.swap.max"), "0");
+    // The launcher lives below and has to tell how the others ended.
+    assert_eq!(read("tasks/memory.oom.group"), "0\n");
     assert_eq!(read("mgr/memory.max"), "max\n");
     let step = job.create_step("0").unwrap();
     step.set_cpus(&"1".parse().unwrap()).unwrap();
     assert_eq!(read("tasks/step_0/cpuset.cpus"), "1");
     let tasks = job.tasks();
     assert_eq!(tasks.oom_kills().unwrap(), Some(3));
+    fs::write(dir.join(&format!("{JOB}/tasks/main/memory.events")), "max 9\noom 2\noom_kill 1\n").unwrap();
+    assert_eq!(job.main().own_oom_kills().unwrap(), Some(1), "those of steps with a group of their own count there");
     let usage = job.usage().unwrap();
     assert_eq!((usage.cpu_us, usage.memory_bytes, usage.memory_peak_bytes), (Some(77), Some(4096), Some(8192)));
     tasks.kill().unwrap();
@@ -331,6 +335,7 @@ fn too_much_memory_is_killed_and_counted() {
     let child = shell("exec tail /dev/zero 2>/dev/null", &step, &write.into());
     assert_eq!(reap(child.pidfd.as_fd()).unwrap().status.signal, Some(9));
     assert_eq!((step.oom_kills().unwrap(), job.tasks().oom_kills().unwrap()), (Some(1), Some(2)));
+    assert_eq!(job.main().own_oom_kills().unwrap(), Some(1));
 }
 
 #[test]

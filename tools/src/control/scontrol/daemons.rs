@@ -5,7 +5,10 @@ use crate::{
     cluster::{Cluster, ClusterError},
     query::asking::Tell as _,
 };
-use garrick_model::messages::command::{CommandReply, CommandRequest};
+use garrick_model::{
+    config::LogLevel,
+    messages::command::{CommandReply, CommandRequest},
+};
 
 /// Is the controller there?
 pub fn ping(session: &mut Session) -> i32 {
@@ -30,6 +33,32 @@ pub fn reconfigure(session: &mut Session) -> i32 {
     match session.cluster().and_then(|c| c.ask(&CommandRequest::Reconfigure)) {
         Ok(_) => 0,
         Err(error) => session.failed("slurm_reconfigure", &error),
+    }
+}
+
+/// How much the controller logs, until it reads `slurm.conf` again.
+pub fn set_debug(session: &mut Session, words: &[String]) -> i32 {
+    let level = match words {
+        [] => {
+            return session.plain_error(format_args!(
+                "setdebug: a level is missing (quiet, fatal, error, info, verbose, debug to debug5, or 0 to 9)"
+            ));
+        }
+        [level] => level,
+        [_, what] if what.to_ascii_lowercase().starts_with("nodes=") => {
+            return session.plain_error(format_args!(
+                "setdebug: {what} is not supported yet: a node's level is SlurmdDebug, read again at SIGUSR2"
+            ));
+        }
+        _ => return too_many(session, "setdebug"),
+    };
+    let level = match LogLevel::of(level) {
+        Ok(level) => level,
+        Err(e) => return session.plain_error(format_args!("invalid debug level {level}: {e}")),
+    };
+    match session.cluster().and_then(|c| c.ask(&CommandRequest::SetLogLevel(level))) {
+        Ok(_) => 0,
+        Err(error) => session.failed("slurm_set_debug_level", &error),
     }
 }
 

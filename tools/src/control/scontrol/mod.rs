@@ -37,7 +37,7 @@ static TABLE: Table = Table {
     program: "scontrol",
     purpose: "Show and change jobs, nodes and partitions. Without a command, commands are read from a prompt.\n\
               Commands: show, update, create, delete, hold, uhold, release, requeue, requeuehold, suspend, resume, top, write,\n\
-              ping, reconfigure, shutdown, version, help, quit.",
+              ping, reconfigure, setdebug, shutdown, version, help, quit.",
     operands: "[command [arguments]]",
     options: &[
         option("all", Some('a'), Arg::None, "also hidden partitions"),
@@ -71,6 +71,7 @@ const COMMANDS: &[&str] = &[
     "write",
     "ping",
     "reconfigure",
+    "setdebug",
     "shutdown",
     "version",
     "help",
@@ -103,7 +104,6 @@ const NOT_YET: &[&str] = &[
     "reboot",
     "reboot_nodes",
     "schedloglevel",
-    "setdebug",
     "setdebugflags",
     "takeover",
     "token",
@@ -286,6 +286,7 @@ fn run(session: &mut Session, words: &[String]) -> Next {
         "write" => jobs::write(session, rest),
         "ping" => daemons::ping(session),
         "reconfigure" => daemons::reconfigure(session),
+        "setdebug" => daemons::set_debug(session, rest),
         "shutdown" => daemons::shutdown(session, rest),
         "version" => session.print(|out| writeln!(out, "{SLURM_VERSION}")),
         "help" => match arguments::read(&TABLE, &["--help".into()], &session.console) {

@@ -108,6 +108,14 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         Update::Partition(partition, fields) => (CommandRequest::UpdatePartition { partition, fields }, None),
     };
     let answer = session.cluster().and_then(|c| c.ask(&request));
+    if let (CommandRequest::UpdatePartition { partition, .. }, Ok(_)) = (&request, &answer)
+        && !session.manner.quiet
+    {
+        session.console.line(format_args!(
+            "partition {partition} stays so until slurmctld is started again (longer with slurmctld -R): what is to last \
+             belongs into slurm.conf"
+        ));
+    }
     match (named, answer) {
         (Some(jobs), answer) => jobs::tell(session, answer, &jobs, None),
         (None, Ok(_)) => 0,

@@ -1,0 +1,238 @@
+//! Every honoured key beside the test that shows its effect. A key that does nothing misleads whoever sets it.
+#![allow(clippy::unwrap_used)]
+
+use super::{Class, GLOBAL, NODE, PARTITION};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::Path,
+};
+
+/// Key and test.
+const GLOBAL_EFFECTS: &[(&str, &str)] = &[
+    (
+        "AllowSpecResourcesUsage",
+        "cores_left_to_the_system_make_the_node_the_jobs_own_and_count_where_the_site_allows_it",
+    ),
+    ("CompleteWait", "nothing_starts_while_nodes_of_a_job_that_just_ended_are_cleaned"),
+    ("DefCpuPerGPU", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),
+    ("DefMemPerCPU", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),
+    ("DefMemPerGPU", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),
+    ("EnforcePartLimits", "what_could_never_run_is_refused_with_its_reason"),
+    ("GresTypes", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),
+    ("JobDefaults", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),
+    ("JobRequeue", "the_next_agent_knows_what_was_said_last_of_another_run"),
+    ("KillOnBadExit", "kill_on_bad_exit_ends_the_other_tasks_and_keeps_the_worst_exit"),
+    ("KillWait", "terminating_a_step_is_sigterm_and_after_kill_wait_sigkill"),
+    ("Licenses", "licenses_must_be_there"),
+    ("MaxBatchRequeue", "a_job_that_was_requeued_too_often_unasked_is_held"),
+    ("MaxMemPerCPU", "a_node_that_is_to_give_more_memory_than_its_cpus_may_bring_gives_more_cpus"),
+    ("MaxMemPerNode", "a_node_that_is_to_give_more_memory_than_its_cpus_may_bring_gives_more_cpus"),
+    ("MaxNodeCount", "nodes_are_created_all_or_none"),
+    ("MaxStepCount", "a_job_has_no_more_steps_than_the_site_allows"),
+    ("MaxTasksPerNode", "a_step_has_no_more_tasks_on_a_node_than_the_site_allows"),
+    ("MCSPlugin", "jobs_of_different_labels_have_nodes_of_their_own"),
+    ("OverTimeLimit", "over_time_limit_is_a_grace_period_and_may_be_unlimited"),
+    ("PreemptMode", "a_job_of_a_lower_tier_is_requeued_for_one_of_a_higher"),
+    ("PreemptParameters", "a_job_of_a_lower_tier_stands_still_for_one_of_a_higher_and_goes_on_after_it"),
+    ("PreemptType", "a_job_of_a_lower_tier_is_requeued_for_one_of_a_higher"),
+    ("PriorityType", "in_order_of_submission_there_are_no_factors_to_show"),
+    ("PriorityWeightJobSize", "the_scheduler_calculates_and_the_owner_shows"),
+    ("RequeueExit", "exit_codes_requeue_as_the_site_says"),
+    ("RequeueExitHold", "exit_codes_requeue_and_hold_as_the_site_says"),
+    ("ReturnToService", "silence_takes_a_node_down_and_tells_its_jobs"),
+    ("SchedulerParameters", "a_failed_prolog_holds_nobody_where_the_site_says_so"),
+    ("SchedulerType", "where_room_is_not_reserved_for_everybody_that_is_said"),
+    ("SelectTypeParameters", "the_site_may_have_jobs_fill_sockets"),
+    ("SlurmctldDebug", "log_levels_are_those_of_the_configuration_until_they_are_set"),
+    ("SlurmctldLogFile", "signals_that_do_not_ask_for_the_end_do_not_bring_it"),
+    ("SlurmctldParameters", "a_lost_node_sends_an_expedited_job_ahead_at_once_with_its_healthy_node_kept"),
+    ("SlurmctldSyslogDebug", "what_has_no_other_log_goes_to_the_systems"),
+    ("SlurmdDebug", "log_levels_are_those_of_the_configuration_until_they_are_set"),
+    ("SlurmdLogFile", "signals_that_do_not_ask_for_the_end_do_not_bring_it"),
+    ("SlurmdSyslogDebug", "what_has_no_other_log_goes_to_the_systems"),
+    ("SlurmdTimeout", "a_node_that_is_cut_off_ends_its_job_before_it_can_run_elsewhere"),
+    ("TopologyPlugin", "places_in_topologies_are_checked"),
+    ("WaitTime", "wait_gives_the_other_tasks_some_seconds_after_the_first_end"),
+];
+
+/// Keys whose effect no test shows yet. Nothing may be added here: what is new comes with its test.
+const GLOBAL_UNPROVEN: &[&str] = &[
+    "AccountingStorageType",
+    "BatchStartTimeout",
+    "ClusterName",
+    "ControlAddr",
+    "ControlMachine",
+    "DefMemPerNode",
+    "DependencyParameters",
+    "DisableRootJobs",
+    "Epilog",
+    "EpilogTimeout",
+    "FirstJobId",
+    "InteractiveStepOptions",
+    "JobCompType",
+    "JobFileAppend",
+    "MaxArraySize",
+    "MaxJobCount",
+    "MaxJobId",
+    "MCSParameters",
+    "MessageTimeout",
+    "MinJobAge",
+    "MpiDefault",
+    "PreemptExemptTime",
+    "PriorityCalcPeriod",
+    "PriorityFavorSmall",
+    "PriorityFlags",
+    "PriorityMaxAge",
+    "PriorityWeightAge",
+    "PriorityWeightAssoc",
+    "PriorityWeightFairshare",
+    "PriorityWeightPartition",
+    "PriorityWeightQOS",
+    "PriorityWeightTRES",
+    "Prolog",
+    "PrologEpilogTimeout",
+    "PrologTimeout",
+    "PropagateResourceLimits",
+    "PropagateResourceLimitsExcept",
+    "ReconfigFlags",
+    "ResvOverRun",
+    "SchedulerTimeSlice",
+    "SelectType",
+    "SlurmctldAddr",
+    "SlurmctldHost",
+    "SlurmctldPidFile",
+    "SlurmctldPort",
+    "SlurmdParameters",
+    "SlurmdPidFile",
+    "SlurmdPort",
+    "SlurmdSpoolDir",
+    "SlurmdUser",
+    "SlurmUser",
+    "StateSaveLocation",
+    "TmpFS",
+    "TopologyParam",
+    "UnkillableStepTimeout",
+];
+
+/// Key and test.
+const NODE_EFFECTS: &[(&str, &str)] = &[
+    ("NodeName", "partitions_decide_who_may_come"),
+    ("CoreSpecCount", "a_jobs_cpuset_has_no_core_that_is_left_to_the_system"),
+    ("CPUs", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),
+    ("Feature", "a_node_joins_runs_jobs_outlives_a_restart_and_is_deleted"),
+    ("Features", "features_and_nodes_must_exist"),
+    ("Gres", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),
+    ("RealMemory", "a_node_that_is_to_give_more_memory_than_its_cpus_may_bring_gives_more_cpus"),
+    ("RestrictedCoresPerGPU", "cores_of_a_gpu_are_left_to_jobs_that_have_it"),
+    ("Sockets", "jobs_get_cores_of_the_sockets_in_turn"),
+    ("Topology", "places_in_topologies_are_checked"),
+    ("Weight", "lower_weight_goes_first_then_the_tightest_node"),
+];
+
+/// Keys whose effect no test shows yet. Nothing may be added here: what is new comes with its test.
+const NODE_UNPROVEN: &[&str] = &[
+    "Boards",
+    "CoresPerSocket",
+    "CpuSpecList",
+    "MemSpecLimit",
+    "NodeAddr",
+    "NodeHostname",
+    "Port",
+    "Procs",
+    "Reason",
+    "SocketsPerBoard",
+    "State",
+    "ThreadsPerCore",
+    "TmpDisk",
+];
+
+/// Key and test.
+const PARTITION_EFFECTS: &[(&str, &str)] = &[
+    ("PartitionName", "partitions_decide_who_may_come"),
+    ("AllowAccounts", "accounts_and_qos_count_at_submission_where_limits_are_enforced"),
+    ("AllowGroups", "partitions_decide_who_may_come"),
+    ("Alternate", "jobs_for_a_closed_partition_go_to_its_alternate"),
+    ("Default", "defaults_are_filled_in_from_the_partition"),
+    ("DefaultTime", "defaults_are_filled_in_from_the_partition"),
+    ("DefCpuPerGPU", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),
+    ("DefMemPerCPU", "defaults_are_filled_in_from_the_partition"),
+    ("DefMemPerGPU", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),
+    ("DenyQos", "accounts_and_qos_count_at_submission_where_limits_are_enforced"),
+    ("GraceTime", "a_job_with_grace_is_told_and_may_end_by_itself"),
+    ("Hidden", "jobs_of_hidden_partitions_are_left_out_where_that_is_asked"),
+    ("JobDefaults", "jobs_with_gpus_get_cpus_and_memory_for_each_where_they_do_not_say"),
+    ("MaxCPUsPerNode", "jobs_of_a_partition_leave_the_rest_of_a_node_to_others"),
+    ("MaxMemPerCPU", "a_task_that_wants_more_memory_than_a_cpu_may_bring_gets_more_cpus"),
+    ("MaxMemPerNode", "a_node_that_is_to_give_more_memory_than_its_cpus_may_bring_gives_more_cpus"),
+    ("MaxTime", "what_could_never_run_is_refused_with_its_reason"),
+    ("Nodes", "partitions_decide_who_may_come"),
+    ("OverSubscribe", "two_jobs_on_the_same_cpus_take_turns"),
+    ("OverTimeLimit", "over_time_limit_is_a_grace_period_and_may_be_unlimited"),
+    ("PreemptMode", "without_requeue_it_ends_as_preempted_and_spared_partitions_stay"),
+    ("PriorityJobFactor", "the_scheduler_calculates_and_the_owner_shows"),
+    ("PriorityTier", "a_job_of_a_lower_tier_is_requeued_for_one_of_a_higher"),
+    ("ReqResv", "some_partitions_are_for_jobs_in_reservations"),
+    ("RootOnly", "partitions_decide_who_may_come"),
+    ("State", "jobs_for_a_closed_partition_go_to_its_alternate"),
+    ("TRESBillingWeights", "a_partitions_weights_say_what_a_job_is_billed"),
+];
+
+/// Keys whose effect no test shows yet. Nothing may be added here: what is new comes with its test.
+const PARTITION_UNPROVEN: &[&str] = &[
+    "AllocNodes",
+    "AllowQos",
+    "DefMemPerNode",
+    "DenyAccounts",
+    "DisableRootJobs",
+    "ExclusiveTopo",
+    "ExclusiveUser",
+    "LLN",
+    "MaxCPUsPerSocket",
+    "MaxNodes",
+    "MinNodes",
+    "SelectTypeParameters",
+    "Shared",
+    "Topology",
+];
+
+/// Names of all tests below a folder.
+fn tests_below(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+        let path = entry.path();
+        let name = entry.file_name();
+        if path.is_dir() {
+            if name != "target" && !name.to_string_lossy().starts_with('.') {
+                tests_below(&path, found);
+            }
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            let text = fs::read_to_string(&path).unwrap();
+            for after in text.split("#[test]").skip(1) {
+                let name = after.split_once("fn ").and_then(|(_, rest)| rest.split_once('('));
+                found.extend(name.map(|(name, _)| name.to_owned()));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_honoured_key_has_a_test_of_its_effect() {
+    let mut tests = BTreeSet::new();
+    tests_below(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), &mut tests);
+    for (table, effects, unproven) in [
+        (GLOBAL, GLOBAL_EFFECTS, GLOBAL_UNPROVEN),
+        (NODE, NODE_EFFECTS, NODE_UNPROVEN),
+        (PARTITION, PARTITION_EFFECTS, PARTITION_UNPROVEN),
+    ] {
+        let honoured: BTreeSet<&str> =
+            table.iter().filter(|key| key.class == Class::Honoured).map(|key| key.name).collect();
+        let mut listed = BTreeMap::new();
+        for (key, test) in effects.iter().copied().chain(unproven.iter().map(|key| (*key, ""))) {
+            assert_eq!(listed.insert(key, test), None, "{key} is listed twice");
+            assert!(honoured.contains(key), "{key} is not honoured");
+            assert!(test.is_empty() || tests.contains(test), "{key}: there is no test {test}");
+        }
+        let missing: Vec<&&str> = honoured.iter().filter(|key| !listed.contains_key(*key)).collect();
+        assert!(missing.is_empty(), "honoured, and no test is named that shows it: {missing:?}");
+    }
+}

@@ -1,0 +1,73 @@
+//! What an operator's log says of a job: one line for each step of its life, and for each that somebody asked for.
+
+use super::{
+    messages::{Authority, JobCommand},
+    record::{JobRecord, Phase, Run},
+    state::JobEvent,
+};
+use garrick_model::{hostlist, state::ExitStatus};
+
+fn run_of(record: &JobRecord) -> Option<&Run> {
+    match &record.phase {
+        Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) | Phase::Completing(run, _) => Some(run),
+        Phase::Over(run, _) => run.as_ref(),
+        Phase::Pending => None,
+    }
+}
+
+fn nodes_of(run: &Run) -> String {
+    hostlist::fold(run.allocation.nodes.iter().map(|node| node.name.as_str()))
+}
+
+/// `1:0`: exit code and signal, as Slurm shows them.
+fn exit_text(exit: ExitStatus) -> String {
+    format!("{}:{}", exit.code, exit.signal.unwrap_or(0))
+}
+
+/// Says what just became of a job; `record` is as the event made it.
+pub fn tell(record: &JobRecord, event: &JobEvent) {
+    if !tracing::enabled!(tracing::Level::INFO) {
+        return;
+    }
+    let job_id = record.id.0;
+    let run = run_of(record);
+    let nodes = run.map(nodes_of).unwrap_or_default();
+    match event {
+        // Not `Started`: a short job may be over before its step manager says that it serves.
+        JobEvent::Allocated(_) => {
+            let user = record.owner.user.as_str();
+            let partition = run.map(|run| run.allocation.partition.as_str());
+            tracing::info!(job_id, user, partition, nodes, restarts = record.restarts, "job.started");
+        }
+        JobEvent::Ended(end) => {
+            let by = run.and_then(|run| run.ending.as_ref()?.by);
+            let (exit, state, reason) = (exit_text(end.exit), end.state, &end.reason);
+            tracing::info!(job_id, ?state, ?reason, exit, nodes, by, "job.ended");
+        }
+        JobEvent::Requeued { hold, .. } => {
+            tracing::info!(job_id, restarts = record.restarts, ?hold, "job.requeued");
+        }
+        _ => {}
+    }
+}
+
+/// What a log calls a command that it tells of.
+pub const fn name_of(command: &JobCommand) -> Option<&'static str> {
+    match command {
+        JobCommand::Cancel => Some("job.cancel_asked"),
+        JobCommand::Requeue { .. } | JobCommand::RequeueSpecialExit => Some("job.requeue_asked"),
+        JobCommand::Suspend => Some("job.suspend_asked"),
+        JobCommand::Resume => Some("job.resume_asked"),
+        JobCommand::Hold { .. } => Some("job.hold_asked"),
+        JobCommand::Release => Some("job.release_asked"),
+        JobCommand::Signal { .. }
+        | JobCommand::LeaveBy(_)
+        | JobCommand::Update(_)
+        | JobCommand::FinishAllocation { .. } => None,
+    }
+}
+
+/// Says what somebody asked of a job, and got.
+pub fn tell_of_command(record: &JobRecord, by: Authority, what: &str) {
+    tracing::info!(job_id = record.id.0, by = by.uid, "{what}");
+}
