@@ -397,6 +397,7 @@ fn a_cluster_of_one_user_runs_nobody_elses_jobs() {
     assert!(attached.code != 0 && attached.out.is_empty(), "{attached:?}");
     run(ALICE, "garrick", &["down"]).ok();
     let needle = work.to_string_lossy().into_owned();
-    assert_eq!(support::command_lines().iter().filter(|line| line.contains(&needle)).count(), 0);
+    let left: Vec<String> = support::command_lines().into_iter().filter(|line| line.contains(&needle)).collect();
+    assert_eq!(left, Vec::<String>::new());
     let _ = std::fs::remove_dir_all(&work);
 }

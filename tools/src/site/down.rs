@@ -87,6 +87,14 @@ pub fn end(home: &Home) -> Result<usize, SiteError> {
     );
     tasks.extend(processes::of_jobs(&daemons, &folders));
     by_signal(&daemons, &tasks)?;
+    // One that was only just started when its parent died shows itself later.
+    loop {
+        let late = processes::find(home);
+        if late.is_empty() {
+            break;
+        }
+        by_signal(&late, &processes::of_jobs(&late, &folders))?;
+    }
     for folder in folders {
         remove_doors(&folder);
         // The cluster's folder among others of its kind; one that holds something else stays.
