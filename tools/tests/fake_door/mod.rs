@@ -146,9 +146,12 @@ pub fn interruptible(command: &mut Command) {
 
 /// Runs a test of this program again, as a shell starts what it puts in the background.
 pub fn passes_in_the_background(test: &str) {
-    let ignoring = "trap '' INT QUIT; exec timeout -k 5 300 \"$0\" --exact \"$1\"";
+    // `timeout` lets go what it was started to ignore, so it comes first.
+    let ignoring = "trap '' INT QUIT; exec \"$0\" --exact \"$1\"";
     let exe = std::env::current_exe().expect("a test runs from a file");
-    let run = Command::new("sh").args(["-c", ignoring]).arg(exe).arg(test).output().expect("sh can be started");
+    let mut run = Command::new("timeout");
+    run.args(["-k", "5", "300", "sh", "-c", ignoring]).arg(exe).arg(test);
+    let run = run.output().expect("timeout and sh can be started");
     let out = String::from_utf8_lossy(&run.stdout);
     assert!(run.status.success() && out.contains("1 passed"), "{out}\n{}", String::from_utf8_lossy(&run.stderr));
 }
