@@ -95,6 +95,12 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Is one of them still to be answered?
+    fn are_open(&self, questions: &[Question]) -> bool {
+        let state = self.lock();
+        questions.iter().any(|question| state.open.contains(question))
+    }
+
     fn work(&self) {
         let mut state = self.lock();
         loop {
@@ -197,10 +203,7 @@ impl Names {
                 let mut next = pin!(shared.answered.notified());
                 // Before the look, so that no answer falls between the two.
                 next.as_mut().enable();
-                let state = shared.lock();
-                let open = questions.iter().any(|question| state.open.contains(question));
-                drop(state);
-                if !open {
+                if !shared.are_open(questions) {
                     return;
                 }
                 next.await;
