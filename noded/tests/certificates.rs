@@ -57,7 +57,13 @@ fn a_node_whose_certificate_is_revoked_stays_out_until_somebody_vouches_for_it()
     let slurmd = |token: Option<&str>| {
         let mut command = Command::new(support::built().join("noded"));
         command.args(["--role", "node", "-N", "n2", "-f", conf.to_str().unwrap(), "--home"]).arg(&cluster.home);
-        command.args(token.map(|token| ["--token", token]).into_iter().flatten());
+        if let Some(token) = token {
+            let path = cluster.work.join("token");
+            let mut file = std::fs::OpenOptions::new();
+            let file = std::os::unix::fs::OpenOptionsExt::mode(file.write(true).create(true), 0o600).open(&path);
+            std::io::Write::write_all(&mut file.unwrap(), token.as_bytes()).unwrap();
+            command.arg("--token-file").arg(path);
+        }
         command.env("GARRICK_HOME", &cluster.home);
         answer(&mut command)
     };
@@ -67,7 +73,10 @@ fn a_node_whose_certificate_is_revoked_stays_out_until_somebody_vouches_for_it()
     assert!(refused.code != 0 && refused.err.contains("was revoked"), "{refused:?}");
     // The others go on.
     cluster.run("srun", &["-w", "n1", "true"]).ok();
-    let token = cluster.sh("garrick token").ok().out.trim().to_owned();
+    let of_n1 = cluster.sh("garrick token --node n1").ok().out;
+    let refused = slurmd(Some(&of_n1));
+    assert!(refused.code != 0 && refused.err.contains("this token is for node n1"), "{refused:?}");
+    let token = cluster.sh("garrick token --node n2").ok().out;
     slurmd(Some(&token)).ok();
     cluster.sh("scontrol update nodename=n2 state=resume").ok();
     cluster.await_that("n2 is back", || state("n2") == "idle");

@@ -162,7 +162,7 @@ impl Host for PlainHost {
     fn shutdown(&self, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Done);
     }
-    fn join_token(&self, _: Duration, mut replies: Box<dyn ReplySink>) {
+    fn join_token(&self, _: Duration, _: Option<String>, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Token("token".to_owned()));
     }
     fn certs(&self, mut replies: Box<dyn ReplySink>) {

@@ -411,8 +411,8 @@ impl ControllerActor {
                 let done = nodes.and_then(|nodes| host.renew_certs(&nodes));
                 replies.send(done.map_or_else(CommandReply::Refused, |()| CommandReply::Done));
             }
-            CommandRequest::CreateJoinToken { lifetime_secs } => {
-                host.join_token(Duration::from_secs(lifetime_secs), replies);
+            CommandRequest::CreateJoinToken { lifetime_secs, node } => {
+                host.join_token(Duration::from_secs(lifetime_secs), node, replies);
             }
         }
     }

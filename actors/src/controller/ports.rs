@@ -100,8 +100,8 @@ pub trait Host: Send + Sync + 'static {
     fn set_log_level(&self, level: LogLevel);
     /// Ends the process after answering `Done`. Agents have been told already.
     fn shutdown(&self, replies: Box<dyn ReplySink>);
-    /// Makes a join token.
-    fn join_token(&self, lifetime: Duration, replies: Box<dyn ReplySink>);
+    /// Makes a join token, for one node where that is said.
+    fn join_token(&self, lifetime: Duration, node: Option<String>, replies: Box<dyn ReplySink>);
     /// What the cluster's authority issued: answers `Certs`.
     fn certs(&self, replies: Box<dyn ReplySink>);
     /// Revokes the certificates of these nodes, and has everyone go by that. Returns how many there were.

@@ -140,8 +140,8 @@ impl Host for ThisProcess {
         });
     }
 
-    fn join_token(&self, lifetime: Duration, mut replies: Box<dyn ReplySink>) {
-        replies.send(match self.join.create_token(lifetime) {
+    fn join_token(&self, lifetime: Duration, node: Option<String>, mut replies: Box<dyn ReplySink>) {
+        replies.send(match self.join.create_token(lifetime, node.as_deref()) {
             Ok(token) => CommandReply::Token(token),
             Err(e) => CommandReply::Refused(Refusal::Internal(e.to_string())),
         });

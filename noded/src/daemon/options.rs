@@ -58,6 +58,8 @@ pub struct Options {
     pub home: Option<PathBuf>,
     /// `--conf-server`-like settings are not here: every node reads its own file.
     pub token: Option<String>,
+    /// `--token-file`: a file with the token, which process lists do not show.
+    pub token_file: Option<PathBuf>,
     /// `-Z`: a node that `slurm.conf` does not have.
     pub dynamic: bool,
     /// `--conf` of `slurmd`: node parameters.
@@ -115,7 +117,8 @@ pub fn help(program: &str) -> String {
            --conf PARAMETERS  with -Z: what it is (\"CPUs=4 Feature=f1 Topology=topo1:s1\"), where not what is found\n  \
            -b                 node: say that the machine was started anew\n  \
            -G                 print the node's generic resources and their device files\n  \
-           --token TOKEN      join the cluster with a one-time token\n  \
+           --token-file FILE  join the cluster with the one-time token in that file (garrick token)\n  \
+           --token TOKEN      the same on the command line, where process lists show it\n  \
            --home DIR         folder of an embedded cluster\n  \
            -V, -h             print versions, this help\n"
     )
@@ -141,6 +144,7 @@ pub fn parse(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
         log_file: None,
         home: None,
         token: None,
+        token_file: None,
         dynamic: false,
         parameters: None,
         rebooted: false,
@@ -165,6 +169,7 @@ pub fn parse(program: &str, args: impl IntoIterator<Item = OsString>) -> Result<
                 "conf" => long_conf = Some(need("conf")?),
                 "home" => o.home = Some(need("home")?.into()),
                 "token" => o.token = Some(need("token")?),
+                "token-file" => o.token_file = Some(PathBuf::from(need("token-file")?)),
                 "help" => o.action = Action::ShowHelp,
                 "version" => o.action = Action::ShowVersion,
                 _ => return Err(OptionError::Unknown(word)),

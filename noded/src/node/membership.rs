@@ -48,22 +48,27 @@ impl Membership {
         }
     }
 
-    /// What the controller says of certificates; given back when it says something else. What is to be answered.
-    pub fn told(&self, frame: ControllerToNode) -> Result<Option<NodeToController>, ControllerToNode> {
+    /// Does it concern certificates?
+    pub const fn concerns(frame: &ControllerToNode) -> bool {
+        use ControllerToNode::{Certificate, RenewCertificate, Revoked};
+        matches!(frame, RenewCertificate | Revoked { .. } | Certificate { .. })
+    }
+
+    /// What the controller says of certificates. What is to be answered.
+    pub fn told(&self, frame: ControllerToNode) -> Option<NodeToController> {
         let outcome = match frame {
-            ControllerToNode::RenewCertificate => return Ok(self.ask()),
+            ControllerToNode::RenewCertificate => return self.ask(),
             ControllerToNode::Revoked { list } => self.identity.set_revoked(&self.folder, list.as_deref()),
             ControllerToNode::Certificate { certificate, authorities } => {
                 let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let Some(key) = asked else { return Ok(None) };
-                let renewed = self.identity.renew(&self.folder, &key, &certificate, &authorities);
+                let renewed = self.identity.renew(&self.folder, &asked?, &certificate, &authorities);
                 renewed.inspect(|()| tracing::info!("this node's certificate was renewed"))
             }
-            other => return Err(other),
+            _ => Ok(()),
         };
         if let Err(e) = outcome {
             tracing::error!(error = %e, "what the controller says of certificates");
         }
-        Ok(None)
+        None
     }
 }

@@ -28,7 +28,8 @@ use garrick_model::{
 };
 use garrick_runtime::{Address, ChildSpec, System};
 use garrick_transport::{
-    DoorListener, Endpoint, EndpointOptions, IdentityStore, JoinError, any_address, identity::VerifyKey,
+    DoorListener, Endpoint, EndpointOptions, IdentityStore, JoinError, any_address,
+    identity::{VerifyKey, files::read_secret},
     join_through_door, join_with_shared_key, join_with_token,
 };
 use std::{
@@ -166,7 +167,8 @@ pub async fn start(
     let shape = effective_shape(&node.settings.shape, &found, overrides);
     let mut spool = Spool::open(&cluster.node_path(&config.slurmd_spool_dir, &node.name))?;
     spool.requeue = config.job_requeue;
-    let identity = identity(cluster, node, options.token.as_deref(), &spool).await?;
+    let token = token(options)?;
+    let identity = identity(cluster, node, token.as_deref(), &spool).await?;
     let tracking = Tracking::detect(
         &cluster.id,
         &node.name,
@@ -381,6 +383,13 @@ fn clean_up(world: &RunWorld) {
             tracing::warn!(job_id = found.run.job.0, error = %e, "removing an earlier run's folder");
         }
     }
+}
+
+/// The token that was given, of a file that nobody else may read.
+fn token(options: &Options) -> Result<Option<String>, NodeStartError> {
+    let Some(path) = &options.token_file else { return Ok(options.token.clone()) };
+    let bytes = read_secret(path, 4096).map_err(|e| NodeStartError::Join(e.to_string()))?;
+    String::from_utf8(bytes).map(Some).map_err(|_| NodeStartError::Join(format!("{}: not text", path.display())))
 }
 
 /// This node's identity: the one it has, else by token, by the controller's door on this host, or by the site's key.

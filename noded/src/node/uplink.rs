@@ -1,6 +1,6 @@
 //! The link to the controller: kept up with backoff, its frames handed to the agent.
 
-use crate::node::{conversations::tell_agent, peers::PeerWorld};
+use crate::node::{conversations::tell_agent, membership::Membership, peers::PeerWorld};
 use garrick_actors::node_agent::{AgentInput, StartOrder};
 use garrick_frame::LinkKind;
 use garrick_model::messages::node::{ControllerToNode, NodeToController};
@@ -59,16 +59,13 @@ async fn converse(mut connection: Connection, world: &PeerWorld) {
         match arrived {
             Ok(Some(frame)) => {
                 let cx = TraceContext { trace: frame.trace, cause: frame.cause };
-                let message = match world.membership.told(frame.msg) {
-                    Err(message) => message,
-                    Ok(answer) => {
-                        if let Some(answer) = answer {
-                            world.conversations.tell_controller(answer);
-                        }
-                        continue;
+                if Membership::concerns(&frame.msg) {
+                    if let Some(answer) = world.membership.told(frame.msg) {
+                        world.conversations.tell_controller(answer);
                     }
-                };
-                let input = match message {
+                    continue;
+                }
+                let input = match frame.msg {
                     ControllerToNode::StartJob(launch) => {
                         let credential = world.check(&launch.credential);
                         AgentInput::StartJob(StartOrder { launch, credential })

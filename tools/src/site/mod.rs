@@ -66,7 +66,7 @@ A site:
   init [DIR|--home]                        write a configuration and make the cluster's keys
   check FILE                               every problem of a slurm.conf, with line, cause and suggestion
   install --prefix DIR                     lay out bin/ and sbin/ with every name
-  token [--lifetime MINUTES]               a one-time token for a node to join with (slurmd --token TOKEN)
+  token [--lifetime MINUTES] [--node NAME] a one-time token for a node to join with (slurmd --token-file FILE)
   certs list|revoke NODES|renew [NODES]    who has a certificate of the cluster, and until when; cut nodes off
   journal show|verify|export FILE          read the journal of a controller or of a job's step manager
   sim --trace FILE [--conf FILE] [--policy LIST]

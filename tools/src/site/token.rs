@@ -12,9 +12,12 @@ use std::ffi::OsString;
 
 static TABLE: Table = Table {
     program: "garrick token",
-    purpose: "Print a one-time token for a node to join with: slurmd --token TOKEN -N NAME.",
+    purpose: "Print a one-time token for a node to join with: slurmd --token-file FILE -N NAME.",
     operands: "",
-    options: &[option("lifetime", None, Arg::Required("MINUTES"), "valid for so long (default 60)")],
+    options: &[
+        option("lifetime", None, Arg::Required("MINUTES"), "valid for so long (default 60)"),
+        option("node", None, Arg::Required("NAME"), "the only node that may use it (default any)"),
+    ],
     misuse: 1,
 };
 
@@ -35,7 +38,7 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
             .filter(|m| (1..=525_600).contains(m))
             .ok_or_else(|| SiteError::Usage(format!("--lifetime takes minutes from 1 to 525600, not '{text}'")))?,
     };
-    let request = CommandRequest::CreateJoinToken { lifetime_secs: minutes * 60 };
+    let request = CommandRequest::CreateJoinToken { lifetime_secs: minutes * 60, node: arguments.value("node") };
     match Cluster::find(None)?.ask("garrick", &request)? {
         CommandReply::Token(token) => Ok(output::finish(console, output::print_line(token), 0)),
         other => Err(SiteError::Cluster(format!("unexpected answer: {other:?}"))),

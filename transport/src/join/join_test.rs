@@ -50,7 +50,7 @@ async fn is_member(site: &Site, identity: Arc<IdentityStore>, name: &str) {
 #[tokio::test]
 async fn a_token_lets_one_node_in_once() {
     let (site, folder) = (site(), Folder::new());
-    let token = site.server.create_token(HOUR).unwrap();
+    let token = site.server.create_token(HOUR, None).unwrap();
     let (one, two) = (folder.path().join("n1"), folder.path().join("n2"));
     let identity = join_with_token(&site.address, &token, "n1", &one).await.unwrap();
     is_member(&site, identity, "n1").await;
@@ -64,7 +64,7 @@ async fn a_token_lets_one_node_in_once() {
 #[tokio::test]
 async fn a_node_whose_answer_was_lost_may_ask_again() {
     let (site, folder) = (site(), Folder::new());
-    let token = site.server.create_token(HOUR).unwrap();
+    let token = site.server.create_token(HOUR, None).unwrap();
     join_with_token(&site.address, &token, "n1", folder.path()).await.unwrap();
     // As if the answer had not come: the key of the attempt is there, the identity is not.
     let identity = std::fs::read_to_string(folder.path().join("identity.pem")).unwrap();
@@ -79,7 +79,7 @@ async fn a_node_whose_answer_was_lost_may_ask_again() {
 #[tokio::test]
 async fn tokens_survive_a_restart_and_wrong_ones_are_refused() {
     let (site, folder) = (site(), Folder::new());
-    let token = site.server.create_token(HOUR).unwrap();
+    let token = site.server.create_token(HOUR, None).unwrap();
     let reopened = JoinServer::new(Arc::clone(&site.cluster.authority)).unwrap();
     let options = EndpointOptions { join: Some(Arc::new(reopened)), ..EndpointOptions::default() };
     let restarted = Endpoint::bind_with(([127, 0, 0, 1], 0).into(), site.cluster.controller(), options).unwrap();
@@ -91,7 +91,7 @@ async fn tokens_survive_a_restart_and_wrong_ones_are_refused() {
     let unknown = [parts[0], &"00".repeat(8), parts[2], parts[3]].join(".");
     let error = join_with_token(&address, &unknown, "n1", folder.path()).await.unwrap_err();
     assert!(error.to_string().contains("not known"), "{error}");
-    let expired = site.server.create_token(Duration::ZERO).unwrap();
+    let expired = site.server.create_token(Duration::ZERO, None).unwrap();
     let error = join_with_token(&site.address, &expired, "n1", folder.path()).await.unwrap_err();
     assert!(error.to_string().contains("expired"), "{error}");
     join_with_token(&address, &token, "n1", folder.path()).await.unwrap();
@@ -100,7 +100,7 @@ async fn tokens_survive_a_restart_and_wrong_ones_are_refused() {
 #[tokio::test]
 async fn a_token_is_not_shown_to_another_authority() {
     let (ours, theirs, folder) = (site(), site(), Folder::new());
-    let token = ours.server.create_token(HOUR).unwrap();
+    let token = ours.server.create_token(HOUR, None).unwrap();
     let error = join_with_token(&theirs.address, &token, "n1", folder.path()).await.unwrap_err();
     assert!(matches!(&error, JoinError::Link(LinkError::ForeignCertificate { .. })), "{error}");
 }
@@ -108,7 +108,7 @@ async fn a_token_is_not_shown_to_another_authority() {
 #[tokio::test]
 async fn names_and_token_texts_are_checked() {
     let (site, folder) = (site(), Folder::new());
-    let token = site.server.create_token(HOUR).unwrap();
+    let token = site.server.create_token(HOUR, None).unwrap();
     let error = join_with_token(&site.address, &token, "stranger", folder.path()).await.unwrap_err();
     assert!(error.to_string().contains("stranger is not a node of this cluster"), "{error}");
     let error = join_with_token(&site.address, &token[..30], "n1", folder.path()).await.unwrap_err();

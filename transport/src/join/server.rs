@@ -91,10 +91,10 @@ impl JoinServer {
         self
     }
 
-    /// Makes a one-time token: the text to carry to the node. Kept on disk before it is returned.
-    pub fn create_token(&self, lifetime: Duration) -> Result<String, IdentityError> {
+    /// Makes a one-time token, for one node where that is said: the text to carry to it. Kept on disk before it is returned.
+    pub fn create_token(&self, lifetime: Duration, only: Option<&str>) -> Result<String, IdentityError> {
         let token = Token::new(random()?, random()?, self.authority.fingerprint());
-        self.change_tokens(|book| book.add(&token, lifetime, SystemTime::now()))?
+        self.change_tokens(|book| book.add(&token, only, lifetime, SystemTime::now()))?
             .map_err(|e| invalid("join token", e))?;
         Ok(token.text())
     }

@@ -68,6 +68,9 @@ struct Kept {
     /// Seconds since 1970.
     expires_secs: u64,
     failures: u32,
+    /// The only node that may use it; `None`: any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    only: Option<String>,
     /// Who used it, and for which key: the same may ask again, for its first answer may have been lost.
     used_by: Option<Use>,
 }
@@ -87,13 +90,20 @@ pub struct TokenBook {
 
 impl TokenBook {
     /// Writes a new token in. Tokens past their time are forgotten on this occasion.
-    pub fn add(&mut self, token: &Token, lifetime: Duration, now: SystemTime) -> Result<(), String> {
+    pub fn add(
+        &mut self,
+        token: &Token,
+        only: Option<&str>,
+        lifetime: Duration,
+        now: SystemTime,
+    ) -> Result<(), String> {
         self.tokens.retain(|_, kept| kept.expires_secs > secs(now));
         if self.tokens.len() >= MOST_TOKENS {
             return Err(format!("{MOST_TOKENS} tokens are open already"));
         }
         let expires_secs = secs(now).saturating_add(lifetime.as_secs());
-        let kept = Kept { secret: token.secret.to_vec(), expires_secs, failures: 0, used_by: None };
+        let only = only.map(ToOwned::to_owned);
+        let kept = Kept { secret: token.secret.to_vec(), expires_secs, failures: 0, only, used_by: None };
         self.tokens.insert(token.id.clone(), kept);
         Ok(())
     }
@@ -121,6 +131,9 @@ impl TokenBook {
     /// Uses a token up, for one name and key; the same again is no second use.
     pub fn spend(&mut self, id: &str, name: &str, key: &[u8]) -> Result<(), String> {
         let kept = self.tokens.get_mut(id).ok_or("this token is not known here")?;
+        if let Some(only) = kept.only.as_ref().filter(|only| *only != name) {
+            return Err(format!("this token is for node {only}, not for {name}"));
+        }
         let asked = Use { name: name.to_owned(), key: key.to_vec() };
         match &kept.used_by {
             None => kept.used_by = Some(asked),
@@ -161,7 +174,7 @@ mod tests {
     #[test]
     fn a_token_ends_with_its_lifetime() {
         let mut book = TokenBook::default();
-        book.add(&token(), Duration::from_secs(60), at(1000)).unwrap();
+        book.add(&token(), None, Duration::from_secs(60), at(1000)).unwrap();
         assert_eq!(book.secret(&token().id, at(1059)).unwrap(), [2; 32]);
         assert!(book.secret(&token().id, at(1060)).unwrap_err().contains("expired"));
         assert!(book.secret("0000", at(1000)).is_err());
@@ -170,7 +183,7 @@ mod tests {
     #[test]
     fn a_token_serves_once_and_repeats_its_answer_to_the_same_key_only() {
         let mut book = TokenBook::default();
-        book.add(&token(), Duration::from_secs(60), at(0)).unwrap();
+        book.add(&token(), None, Duration::from_secs(60), at(0)).unwrap();
         book.spend(&token().id, "n1", b"key").unwrap();
         book.spend(&token().id, "n1", b"key").unwrap();
         assert!(book.spend(&token().id, "n1", b"another").unwrap_err().contains("used already, by n1"));
@@ -181,7 +194,7 @@ mod tests {
     fn a_saved_book_of_version_one_still_reads() {
         use crate::identity::authority::{hex, unhex};
         let mut book = TokenBook::default();
-        book.add(&token(), Duration::from_secs(60), at(1000)).unwrap();
+        book.add(&token(), None, Duration::from_secs(60), at(1000)).unwrap();
         book.spend(&token().id, "n1", b"key").unwrap();
         let saved = include_str!("../../samples/v1/tokens.hex").trim();
         assert_eq!(hex(&rmp_serde::to_vec_named(&book).unwrap()), saved);
@@ -193,7 +206,7 @@ mod tests {
     #[test]
     fn wrong_attempts_kill_a_token() {
         let mut book = TokenBook::default();
-        book.add(&token(), Duration::from_secs(60), at(0)).unwrap();
+        book.add(&token(), None, Duration::from_secs(60), at(0)).unwrap();
         for _ in 0..MOST_FAILURES {
             book.secret(&token().id, at(1)).unwrap();
             book.failed(&token().id);

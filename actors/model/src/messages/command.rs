@@ -202,6 +202,9 @@ pub enum CommandRequest {
     CreateJoinToken {
         /// Seconds until it expires.
         lifetime_secs: u64,
+        /// The only node that may use it; `None`: any.
+        #[serde(default)]
+        node: Option<String>,
     },
     /// Trace records of some actors from every process they live in. Answer: a stream of `TraceRecords`, then `End`.
     Trace {

@@ -200,11 +200,15 @@ impl Plan {
                 .map_err(fail(Stage::Affinity, 0))?;
         }
         if let Some(user) = &self.user {
+            be_killed_like_others();
             let (uid, gid) = (user.uid as usize, user.gid as usize);
             call(libc::SYS_setgroups, [user.groups.len(), user.groups.as_ptr() as usize, 0, 0])
                 .map_err(fail(Stage::SetGroups, 0))?;
             call(libc::SYS_setresgid, [gid, gid, gid, 0]).map_err(fail(Stage::SetResGid, 0))?;
             call(libc::SYS_setresuid, [uid, uid, uid, 0]).map_err(fail(Stage::SetResUid, 0))?;
+            // A new session keyring, empty and the user's (keyctl(2): KEYCTL_JOIN_SESSION_KEYRING is 1): what the daemon has in
+            // its own is not for tasks. Kernels without keys have none to keep.
+            let _ = call(libc::SYS_keyctl, [1, 0, 0, 0]);
         }
         if let Some(umask) = self.umask {
             // Cannot fail.
@@ -268,6 +272,18 @@ impl Plan {
                 let _ = call(libc::SYS_fcntl, [fd as usize, libc::F_SETFD as usize, libc::FD_CLOEXEC as usize, 0]);
             }
         }
+    }
+}
+
+/// Whatever keeps the daemon from being killed where memory is short (`OOMScoreAdjust=` of its unit) is not for tasks. Where it
+/// cannot be set there is no such file.
+fn be_killed_like_others() {
+    let here = libc::AT_FDCWD as usize;
+    let path = c"/proc/self/oom_score_adj".as_ptr() as usize;
+    let flags = (libc::O_WRONLY | libc::O_CLOEXEC) as usize;
+    if let Ok(fd) = call(libc::SYS_openat, [here, path, flags, 0]) {
+        let _ = call(libc::SYS_write, [fd, b"0".as_ptr() as usize, 1, 0]);
+        let _ = call(libc::SYS_close, [fd, 0, 0, 0]);
     }
 }
 

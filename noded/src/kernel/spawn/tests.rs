@@ -342,6 +342,30 @@ fn root_takes_on_another_users_ids() {
 }
 
 #[test]
+fn a_user_gets_neither_the_daemons_keys_nor_its_protection_from_kills_for_memory() {
+    if !root_or_skip("a user switch") {
+        return;
+    }
+    std::fs::write("/proc/self/oom_score_adj", "7").unwrap();
+    // add_key(2), into this thread's session keyring (-3).
+    let (kind, name) = (c"user".as_ptr(), c"garrick-test-of-daemon".as_ptr());
+    // SAFETY: two strings, and one byte of a payload.
+    let key = unsafe { libc::syscall(libc::SYS_add_key, kind, name, c"x".as_ptr(), 1_usize, -3) };
+    for method in METHODS {
+        let mut spec = shell("cat /proc/self/oom_score_adj; grep -c garrick-test-of-daemon /proc/keys");
+        spec.user = Some(Identity { uid: 65534, gid: 65534, groups: vec![] });
+        let (text, _) = output(method, spec);
+        assert!(text.starts_with("0\n"), "{method:?}: {text}");
+        if key < 0 {
+            eprintln!("keys were not tried: this kernel gives none");
+        } else {
+            assert_eq!(text, "0\n0\n", "{method:?}");
+        }
+    }
+    std::fs::write("/proc/self/oom_score_adj", "0").unwrap();
+}
+
+#[test]
 fn folders_are_entered_with_the_users_rights() {
     if !root_or_skip("a user switch") {
         return;
