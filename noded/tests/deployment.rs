@@ -198,6 +198,12 @@ impl Drop for Site {
     }
 }
 
+/// Of a process that may be gone, or not dumpable.
+fn uid_of_status(pid: u32) -> Option<u32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("Uid:")?.split_whitespace().next()?.parse().ok())
+}
+
 fn uid_of(pid: u32) -> u32 {
     std::fs::metadata(format!("/proc/{pid}")).unwrap().uid()
 }
@@ -227,6 +233,14 @@ fn a_controller_that_root_starts_runs_as_slurm_user_and_serves_everybody() {
     assert_eq!(line("CapEff:").split_whitespace().nth(1).unwrap().trim_start_matches('0'), "");
     site.start_nodes();
     site.serves_everybody();
+    // An edited port does not hide the daemons that it is about.
+    let text = std::fs::read_to_string(&site.conf).unwrap();
+    let port = text.lines().find(|line| line.starts_with("SlurmctldPort=")).unwrap();
+    std::fs::write(&site.conf, text.replace(port, "SlurmctldPort=1")).unwrap();
+    site.as_user(ROOT, "scontrol", &["reconfigure"]).ok();
+    site.await_that("it says so", || site.logs().contains("keeps its port until it is started again"));
+    site.as_user(ALICE, "srun", &["true"]).ok();
+    std::fs::write(&site.conf, &text).unwrap();
     // Its folder in /run is made by root alone, and goes with the machine's next boot.
     site.end();
 }
@@ -291,6 +305,17 @@ fn nobody_reads_what_is_not_theirs_in_any_file_of_the_daemons() {
     site.await_that("it runs", || {
         site.as_user(ALICE, "squeue", &["-h", "-o", "%T", "-j", &job]).out.trim() == "RUNNING"
     });
+    // The launcher, which has sockets of root's making, was never one that its user could trace: the file that it executes
+    // cannot be read.
+    let launcher = support::pids().into_iter().find(|pid| {
+        let words = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let words = String::from_utf8_lossy(&words).replace('\0', " ");
+        words.starts_with("stepd launcher ") && uid_of_status(*pid) == Some(ALICE.1)
+    });
+    let launcher = launcher.expect("a job runs");
+    let program = std::fs::read_link(format!("/proc/{launcher}/exe")).unwrap();
+    assert!(program.starts_with(site.work.join("spool-n1")), "{}", program.display());
+    assert_eq!(std::fs::metadata(&program).unwrap().mode() & 0o7777, 0o711);
     let folders = ["state", "spool-n1"].map(|name| site.work.join(name));
     let has = |text: &str| {
         let found = folders.iter().flat_map(|folder| files_below(folder));
@@ -303,7 +328,8 @@ fn nobody_reads_what_is_not_theirs_in_any_file_of_the_daemons() {
     assert_eq!(found.out, "", "{}", found.err);
     // The authority's certificate is for everybody.
     let public = |file: &PathBuf| file.ends_with("ca/ca.crt");
-    for file in folders.iter().flat_map(|folder| files_below(folder)).filter(|file| !public(file)) {
+    let copy = |file: &PathBuf| *file == program;
+    for file in folders.iter().flat_map(|folder| files_below(folder)).filter(|file| !public(file) && !copy(file)) {
         let mode = std::fs::symlink_metadata(&file).unwrap().mode();
         assert_eq!(mode & 0o077, 0, "{} has mode {:o}", file.display(), mode & 0o7777);
     }

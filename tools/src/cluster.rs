@@ -249,8 +249,30 @@ impl Cluster {
 
     /// The doors on this host, in the order in which they are tried: a controller's before those that pass requests on.
     pub fn doors(&self) -> Vec<PathBuf> {
+        let doors = self.doors_in(&self.run_folders);
+        // None where the configuration says: its port or host may have been edited under daemons that run.
+        if doors.is_empty() { self.doors_in(&self.noted_folders()) } else { doors }
+    }
+
+    /// Other folders of doors in which this configuration is noted.
+    fn noted_folders(&self) -> Vec<PathBuf> {
+        let own = std::path::absolute(self.conf()).unwrap_or_else(|_| self.conf().to_owned());
+        let around = self.run_folders.iter().filter_map(|folder| folder.parent());
+        let mut noted: Vec<PathBuf> = Vec::new();
+        for entry in around.filter_map(|parent| fs::read_dir(parent).ok()).flatten().flatten() {
+            let (folder, note) = (entry.path(), entry.path().join(doors::CONF));
+            let ours = self.is_left_by_trusted(&note)
+                && fs::read(&note).is_ok_and(|text| text == own.as_os_str().as_encoded_bytes());
+            if ours && !noted.contains(&folder) {
+                noted.push(folder);
+            }
+        }
+        noted
+    }
+
+    fn doors_in(&self, folders: &[PathBuf]) -> Vec<PathBuf> {
         let mut doors: Vec<PathBuf> = Vec::new();
-        for folder in &self.run_folders {
+        for folder in folders {
             let Ok(entries) = fs::read_dir(folder) else { continue };
             let mut names: Vec<String> = entries
                 .flatten()

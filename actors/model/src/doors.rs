@@ -9,6 +9,9 @@
 use crate::ids::{JobId, Sluid};
 use std::path::{Path, PathBuf};
 
+/// File beside the doors with the path of the cluster's configuration: the folder's name depends on settings that may be edited
+/// under running daemons.
+pub const CONF: &str = "conf";
 /// The controller's.
 pub const CONTROLLER: &str = "ctl.sock";
 /// Characters of the SLUID in a name: a path has 107 bytes at most, and a job's runs follow each other.

@@ -90,6 +90,14 @@ impl Reader {
         self.warn_of(&report);
         match config {
             Some(config) if !report.has_errors() => {
+                let (now, then) = (self.cluster.config.slurmctld_port.first, config.slurmctld_port.first);
+                if now != then {
+                    tracing::warn!(
+                        now,
+                        then,
+                        "SlurmctldPort is another: this controller keeps its port until it is started again"
+                    );
+                }
                 logging::set_levels(&self.cluster.log_levels_of(&config, None));
                 let changed = ControllerMsg::ConfigChanged(Arc::new(config));
                 if let Some(front) = self.front.get()

@@ -219,10 +219,19 @@ fn open_journal(
     {
         tracing::warn!(kept = %kept.display(), "started with -c: saved jobs and node states were put aside");
     }
-    if tenure.after_another_host
+    let mark = journal::failure_mark(&path);
+    if (tenure.after_another_host || mark.exists())
         && let Err(why) = series::leave_behind::<Replayed>(&folder)
     {
-        tracing::warn!(why, "another host's controller was here last, and could still append to the journal");
+        tracing::warn!(
+            why,
+            "another host's controller was here last, or the journal failed: it is gone on with as it is"
+        );
+    } else if mark.exists() {
+        tracing::warn!(file = %path.display(), "the journal failed before: what could be read of it was written anew");
+        if let Err(e) = std::fs::remove_file(&mark) {
+            tracing::warn!(file = %mark.display(), error = %e, "removing the mark of that");
+        }
     }
     let mut replayed = Replayed::default();
     let opened = if options.ignore_errors {
@@ -338,6 +347,7 @@ pub async fn start(
     let endpoint = Arc::new(Endpoint::bind_with(bind, keys.identity, endpoint)?);
     let door_path = cluster.controller_door();
     let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
+    cluster.note_conf();
 
     let names = Names::of_this_host().map_err(ControllerStartError::Thread)?;
     first_names(&names, &cluster.config, &replayed).await;

@@ -1,7 +1,7 @@
 //! Which cluster this daemon belongs to and where its parts are: configuration, run folder, doors, addresses, logs.
 
 use super::logging::LogLevels;
-use crate::kernel::{inventory, users};
+use crate::kernel::{files, inventory, users};
 use garrick_model::{
     config::{Config, LogLevel, NodeConfig},
     doors,
@@ -39,6 +39,14 @@ impl Cluster {
         let slurm_uid = users::by_name_or_uid(&config.slurm_user).ok().map(|account| account.uid);
         let doors = run_folder(&config, slurm_uid, home.as_deref());
         Self { config: Arc::new(config), id, doors, slurm_uid, home, verbosity, log, foreground }
+    }
+
+    /// Notes beside the doors which configuration they are of, for commands that would look elsewhere by now.
+    pub fn note_conf(&self) {
+        let text = self.config.path.as_os_str().as_encoded_bytes();
+        if let Err(e) = files::replace(&self.doors.join(doors::CONF), text, 0o644) {
+            tracing::warn!(error = %e, "commands do not find this daemon when the configuration's port or host is edited");
+        }
     }
 
     /// Where this process serves the controller's door.

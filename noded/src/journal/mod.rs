@@ -13,4 +13,4 @@ mod writer;
 pub use garrick_journal::{JournalError, Opened, VERSION, open, replace};
 pub use log::{Log, Synced, Written};
 pub use series::{Fold, Series, Shortener};
-pub use writer::{Done, JournalWriter};
+pub use writer::{Done, JournalWriter, mark as failure_mark};

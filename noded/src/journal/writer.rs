@@ -1,7 +1,7 @@
 //! The writer thread: many appends, one `fdatasync`.
 
 use crate::journal::Shortener;
-use garrick_journal::{JournalError, frame};
+use garrick_journal::{JournalError, frame, sync_parent};
 use serde::Serialize;
 use std::{
     fs::File,
@@ -143,6 +143,7 @@ impl Writing {
                 let written = self.pass().and_then(|()| self.put(&bytes, lazy)).and_then(|()| self.pass());
                 failed = written.err();
                 if let Some(e) = &failed {
+                    leave_mark(&self.path);
                     tracing::error!(error = %e, "journal write failed; nothing more will be accepted");
                     for done in group {
                         done(Err(e.clone()));
@@ -200,6 +201,19 @@ impl Writing {
             }
             Err(e) => tracing::error!(error = %e, "the journal was not shortened; it goes on growing"),
         }
+    }
+}
+
+/// Beside a journal of which a write or sync failed. What can be read of it is not therefore on disk: after a failed `fsync` the
+/// kernel may hold pages that it never wrote and will not write (fsync(2), errors).
+pub fn mark(journal: &Path) -> PathBuf {
+    journal.with_added_extension("failed")
+}
+
+fn leave_mark(journal: &Path) {
+    let marked = File::create(mark(journal)).and_then(|file| file.sync_all());
+    if let Err(e) = marked.and_then(|()| sync_parent(journal).map_err(std::io::Error::other)) {
+        tracing::error!(error = %e, "no mark was left that the journal failed");
     }
 }
 
@@ -265,5 +279,23 @@ mod tests {
         assert_eq!(open::<String>(&path).unwrap().records, [long]);
         drop(writer);
         thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_journal_that_could_not_be_synced_is_marked_for_the_next_start() {
+        let dir = std::env::temp_dir().join(format!("garrick-writer-mark-{}", std::process::id()));
+        std::fs::create_dir_all(&dir).unwrap();
+        let path = dir.join("journal");
+        // Pipes take bytes and cannot be synced.
+        let (_read, write) = std::io::pipe().unwrap();
+        let file = File::from(std::os::fd::OwnedFd::from(write));
+        let (writer, thread) = JournalWriter::<u32>::start(&path, file, None).unwrap();
+        let (tell, told) = sync_channel(1);
+        writer.append(&[1], Box::new(move |outcome| tell.send(outcome).unwrap()));
+        assert!(told.recv().unwrap().is_err());
+        drop(writer);
+        thread.join().unwrap();
+        assert!(mark(&path).exists());
+        std::fs::remove_dir_all(&dir).unwrap();
     }
 }

@@ -32,8 +32,11 @@ pub struct LauncherSpec<'a> {
     pub successor: bool,
     /// Where its complaints go; `None`: nowhere.
     pub log: Option<BorrowedFd<'a>>,
-    /// The program: this one, whatever its file is called by now, and whether the user may reach the file or not.
-    pub program: PathBuf,
+    /// The program: the first of these that the user can execute. This one, whatever its file is called by now, and whether the
+    /// user may reach the file or not, behind a copy of it that the user cannot read: the kernel makes a process that executes
+    /// such a file not dumpable from the beginning (`execve(2)`, `PR_SET_DUMPABLE(2const)`), so that nobody of the same user can
+    /// trace it and take its sockets before it has said so itself.
+    pub programs: Vec<PathBuf>,
     /// Its environment: nothing. Tasks get theirs by message.
     pub env: Vec<CString>,
 }
@@ -48,7 +51,7 @@ impl LauncherSpec<'_> {
             listen_at: None,
             successor: false,
             log: None,
-            program: PathBuf::from("/proc/self/exe"),
+            programs: vec![PathBuf::from("/proc/self/exe")],
             env: Vec::new(),
         }
     }
@@ -124,7 +127,7 @@ pub fn start(spec: LauncherSpec<'_>) -> Result<LauncherHandle, LauncherError> {
         argv.push(Cow::Borrowed(c"--successor"));
     }
     let spawned = spawn::spawn(&SpawnSpec {
-        programs: vec![text(spec.program.as_os_str())?],
+        programs: spec.programs.iter().map(|program| text(program.as_os_str())).collect::<Result<_, _>>()?,
         argv,
         env: spec.env.iter().map(|e| Cow::Borrowed(e.as_c_str())).collect(),
         work_dir: Some(c"/".to_owned()),

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! SlurmdSpoolDir/identity/         this node's certificate and key
+//!               /launcher-*     copy of stepd that users cannot read
 //!               /credential.key    key that credentials are checked with
 //!               /runs/SLUID/orders what its stepd was told
 //!                          /life   locked for as long as a stepd of it lives
@@ -27,7 +28,10 @@ use crate::{
 };
 use garrick_actors::node_agent::{FoundRun, RunKey, StepdState};
 use garrick_model::messages::node::RequeuePolicy;
-use std::path::{Path, PathBuf};
+use std::{
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+};
 
 /// The spool folder of a node.
 #[derive(Clone, Debug)]
@@ -87,6 +91,35 @@ impl Spool {
     /// File of the key that credentials are checked with.
     pub fn credential_key(&self) -> PathBuf {
         self.root.join("credential.key")
+    }
+
+    /// A copy of a program that others can execute and not read (mode 0711), made where there is none of this version of it.
+    /// Copies of other versions are removed.
+    pub fn launcher_program(&self, program: &Path) -> Result<PathBuf, FileError> {
+        let failed = |operation: &'static str, path: &Path| {
+            let path = path.to_owned();
+            move |cause| FileError { operation, path, cause }
+        };
+        let found = std::fs::metadata(program).map_err(failed("examine", program))?;
+        let name = format!("launcher-{}-{}-{}", found.ino(), found.mtime(), found.len());
+        let path = self.root.join(&name);
+        let usable = |path: &Path| {
+            std::fs::symlink_metadata(path).is_ok_and(|copy| copy.len() == found.len() && copy.mode() & 0o7777 == 0o711)
+        };
+        if usable(&path) {
+            return Ok(path);
+        }
+        for entry in std::fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            if entry.file_name().to_str().is_some_and(|name| name.starts_with("launcher-")) {
+                // Launchers that run from it have it open.
+                let _ = std::fs::remove_file(entry.path());
+            }
+        }
+        let bytes = std::fs::read(program).map_err(failed("read", program))?;
+        files::replace(&path, &bytes, 0o700)?;
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+        std::fs::set_permissions(&path, mode).map_err(failed("chmod", &path))?;
+        Ok(path)
     }
 
     /// Folder of a run.

@@ -111,6 +111,9 @@ fn start(place: &ShepherdPlace, first: bool, shepherd: &Address<ShepherdMsg>) ->
     }
     spec.listen_at = Some(&place.launcher_socket);
     spec.successor = !first;
+    if let Some(unreadable) = place.launcher.clone() {
+        spec.programs.insert(0, unreadable);
+    }
     let handle = launcher::start(spec).map_err(|e| e.to_string())?;
     let (told, pid) = (shepherd.clone(), handle.pid);
     let deliver = move |message| tell(&told, TraceContext::root(), ShepherdInput::Launcher(message));

@@ -43,6 +43,9 @@ pub struct StepdSettings {
     pub first_cpu: u32,
     /// The run folder of doors.
     pub doors: PathBuf,
+    /// A copy of `stepd` that no user can read, for launchers.
+    #[serde(default)]
+    pub launcher: Option<PathBuf>,
     /// `SlurmUser`, who may act on every job.
     #[serde(default)]
     pub slurm_uid: Option<u32>,

@@ -46,6 +46,8 @@ pub struct ShepherdPlace {
     pub marks: [String; 2],
     /// Where the run's launcher is found again.
     pub launcher_socket: PathBuf,
+    /// A copy of this program that its user cannot read.
+    pub launcher: Option<PathBuf>,
     /// A `stepd` served this run here before: its launcher may live, its steps' cgroups may be there.
     pub restarted: bool,
 }

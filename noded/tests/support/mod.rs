@@ -336,6 +336,12 @@ pub fn children_of(pid: i32) -> Vec<i32> {
     found
 }
 
+/// All processes.
+pub fn pids() -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    entries.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok()).collect()
+}
+
 /// Command lines of all processes but this one.
 pub fn command_lines() -> Vec<String> {
     let mut lines = Vec::new();

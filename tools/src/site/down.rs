@@ -173,7 +173,8 @@ fn remove_doors(folder: &std::path::Path) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {
         let path = entry.path();
-        if path.extension().is_some_and(|e| e == "sock" || e == "pid") {
+        let note = path.file_name().is_some_and(|name| name == garrick_model::doors::CONF);
+        if note || path.extension().is_some_and(|e| e == "sock" || e == "pid") {
             drop(fs::remove_file(path));
         }
     }

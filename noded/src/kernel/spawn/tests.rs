@@ -366,6 +366,36 @@ fn a_user_gets_neither_the_daemons_keys_nor_its_protection_from_kills_for_memory
 }
 
 #[test]
+fn who_executes_what_the_user_cannot_read_is_not_dumpable_from_the_beginning() {
+    if !root_or_skip("a user switch") {
+        return;
+    }
+    let dir = Scratch::new("unreadable");
+    std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    for (mode, owner) in [(0o755, 65534), (0o711, 0)] {
+        let program = dir.join(&format!("sleep-{mode:o}"));
+        std::fs::copy("/bin/sleep", &program).unwrap();
+        std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).unwrap();
+        let mut spec = shell("");
+        spec.programs = vec![CString::new(program.to_str().unwrap()).unwrap()];
+        spec.argv = [c"sleep", c"1000"].map(Cow::Borrowed).to_vec();
+        spec.user = Some(Identity { uid: 65534, gid: 65534, groups: vec![] });
+        let child = KillOnDrop::new(start(Method::Clone3, &spec).unwrap());
+        let pid = child.child().unwrap().pid;
+        while std::fs::read_link(format!("/proc/{pid}/exe")).unwrap() != program {
+            std::thread::yield_now();
+        }
+        // proc_pid(5): what is not dumpable is root's. The other one becomes its user's within its first moments.
+        let owner_is_right = || {
+            let found = std::fs::metadata(format!("/proc/{pid}/environ")).unwrap();
+            std::os::unix::fs::MetadataExt::uid(&found) == owner
+        };
+        let tries = if owner == 0 { 1 } else { 1_000_000 };
+        assert!((0..tries).any(|_| owner_is_right()), "mode {mode:o}");
+    }
+}
+
+#[test]
 fn folders_are_entered_with_the_users_rights() {
     if !root_or_skip("a user switch") {
         return;
