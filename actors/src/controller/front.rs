@@ -48,6 +48,14 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
+/// Does a node ask to be given no more work, as health checks do?
+fn takes_itself_out(request: &CommandRequest, node: &str) -> bool {
+    use NodeStateChange::{Down, Drain, Fail};
+    let CommandRequest::UpdateNode { nodes, change } = request else { return false };
+    let only = NodeChange { state: change.state, reason: change.reason.clone(), ..NodeChange::default() };
+    matches!(change.state, Some(Down | Drain | Fail)) && *change == only && matches!(&nodes[..], [one] if one == node)
+}
+
 /// Whom an administrator is taken for who asks over a host that may not speak for administrators (Linux: `nobody`).
 const NOBODY: u32 = 65534;
 /// Submissions whose first answer is remembered, and for how long: a retry comes within seconds, a command that was
@@ -198,7 +206,8 @@ impl ControllerActor {
                 // The agent vouches for the user, not for where it is.
                 caller.host.clone_from(&node);
                 let sink = self.replies.sink(&node, query, link);
-                if self.authority(&caller).admin && !self.env.config().admin_host(&node) {
+                let administrator = self.authority(&caller).admin;
+                if administrator && !takes_itself_out(&request, &node) && !self.env.config().admin_host(&node) {
                     if !request.only_asks() {
                         tracing::warn!(node, uid = caller.uid, "command.host_not_trusted");
                         let audit = Arc::clone(&self.env.ports.audit);

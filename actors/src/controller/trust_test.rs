@@ -6,7 +6,9 @@ use crate::scheduler::fixtures::spec;
 use garrick_model::{
     ids::RequestId,
     messages::{
-        command::{Caller, CancelRequest, CommandReply, CommandRequest, JobMilestone, JobSelector},
+        command::{
+            Caller, CancelRequest, CommandReply, CommandRequest, JobMilestone, JobSelector, NodeChange, NodeStateChange,
+        },
         node::{AgentReport, ControllerToNode, NodeToController},
     },
     refusal::Refusal,
@@ -48,6 +50,19 @@ fn a_node_speaks_for_users_and_not_for_root() {
             agents.say("n1", from_node(query, 0, request));
             assert_eq!(answer(&agents, query).await, refused);
         }
+        // It may take itself out of service, as health checks do, and no other node; nor may it bring itself back.
+        let update = |node: &str, state| {
+            let change = NodeChange { state: Some(state), reason: Some("sick".to_owned()), ..NodeChange::default() };
+            CommandRequest::UpdateNode { nodes: vec![node.to_owned()], change }
+        };
+        agents.say("n1", from_node(10, 0, update("n0", NodeStateChange::Drain)));
+        assert_eq!(answer(&agents, 10).await, refused);
+        agents.say("n1", from_node(11, 1001, update("n1", NodeStateChange::Drain)));
+        assert_eq!(answer(&agents, 11).await, CommandReply::Refused(Refusal::AccessDenied));
+        agents.say("n1", from_node(12, 0, update("n1", NodeStateChange::Drain)));
+        assert_eq!(answer(&agents, 12).await, CommandReply::Done);
+        agents.say("n1", from_node(13, 0, update("n1", NodeStateChange::Resume)));
+        assert_eq!(answer(&agents, 13).await, refused);
         agents.say("n1", from_node(20, 0, CommandRequest::list_jobs(Vec::new())));
         assert!(matches!(answer(&agents, 20).await, CommandReply::Jobs { jobs, .. } if jobs.len() == 1));
         agents.say("n1", from_node(21, 1001, submit(2)));
@@ -61,6 +76,10 @@ fn a_node_speaks_for_users_and_not_for_root() {
             "n1 0 Cancel: Access/permission denied",
             "n1 0 Reconfigure: Access/permission denied",
             "n1 0 Shutdown: Access/permission denied",
+            "n1 0 UpdateNode: Access/permission denied",
+            "n1 1001 UpdateNode: Access/permission denied",
+            "n1 0 UpdateNode: done",
+            "n1 0 UpdateNode: Access/permission denied",
             "n1 1001 SubmitJob: job 2",
             "login 0 Reconfigure: done",
             "login 1002 ListCerts: Access/permission denied",
