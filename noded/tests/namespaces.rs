@@ -61,7 +61,10 @@ impl Network {
         Killed(
             Command::new("ip")
                 .args(["netns", "exec", &self.name(host), "sh", "-c"])
-                .arg("mkdir -p /run/garrick && mount -t tmpfs none /run/garrick && exec \"$0\" \"$@\"")
+                .arg(
+                    "for d in garrick garrick-daemon; do mkdir -p /run/$d && mount -t tmpfs none /run/$d || exit 1; done; \
+                     exec \"$0\" \"$@\"",
+                )
                 .arg(program)
                 .args(args)
                 .stdin(Stdio::null())
@@ -81,11 +84,17 @@ impl Drop for Network {
     }
 }
 
-/// A command on the host where a daemon runs.
+/// A command on the host where a daemon runs, as root.
 fn on_host(daemon: &Killed, conf: &Path, program: &Path, args: &[&str]) -> Answer {
+    on_host_as(0, daemon, conf, program, args)
+}
+
+/// As a user.
+fn on_host_as(uid: u32, daemon: &Killed, conf: &Path, program: &Path, args: &[&str]) -> Answer {
     answer(
         Command::new("nsenter")
             .args(["-t", &daemon.0.id().to_string(), "-m", "-n", "--"])
+            .args(["setpriv", &format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups"])
             .arg("env")
             .arg(format!("SLURM_CONF={}", conf.display()))
             .arg(program)
@@ -125,8 +134,10 @@ impl Site {
         let work = scratch(name);
         let (bin, network) = (built(), Network::make());
         let hostname = nix::unistd::gethostname().unwrap().into_string().unwrap();
+        // A copy: the folder in which it was built may be closed to other users.
+        std::fs::copy(bin.join("garrick"), work.join("garrick")).unwrap();
         for name in ["srun", "sbatch", "sinfo", "scontrol", "scancel"] {
-            std::os::unix::fs::symlink(bin.join("garrick"), work.join(name)).unwrap();
+            std::os::unix::fs::symlink("garrick", work.join(name)).unwrap();
         }
         for (name, program) in [("slurmctld", "noded"), ("slurmd", "noded"), ("stepd", "stepd")] {
             std::fs::hard_link(bin.join(program), work.join(name))
@@ -134,10 +145,11 @@ impl Site {
                 .unwrap();
         }
         let conf = work.join("slurm.conf");
+        let slurm_user = if settings.contains("SlurmUser=") { "" } else { "SlurmUser=root\n" };
         std::fs::write(
             &conf,
             format!(
-                "ClusterName=apart\nSlurmctldHost={hostname}(10.77.0.1)\nSlurmUser=root\nAuthType=auth/munge\nSelectType=select/cons_tres\n\
+                "ClusterName=apart\nSlurmctldHost={hostname}(10.77.0.1)\n{slurm_user}AuthType=auth/munge\nSelectType=select/cons_tres\n\
                  StateSaveLocation={w}/state\nSlurmdSpoolDir={w}/spool-%n\nSlurmctldPidFile={w}/ctld.pid\nSlurmdPidFile={w}/slurmd-%n.pid\n\
                  SlurmdParameters=config_overrides\n{settings}\
                  NodeName=a NodeAddr=10.77.0.2 NodeHostname={hostname} CPUs=2 RealMemory=1000\n\
@@ -150,6 +162,10 @@ impl Site {
         // The key that the site distributes: nodes prove themselves with it and get an identity.
         std::fs::write(work.join("slurm.key"), "0123456789abcdef0123456789abcdef").unwrap();
         std::fs::set_permissions(work.join("slurm.key"), std::os::unix::fs::PermissionsExt::from_mode(0o600)).unwrap();
+        if slurm_user.is_empty() {
+            // Its controller reads it, and root's daemons do.
+            std::os::unix::fs::chown(work.join("slurm.key"), Some(SLURM), Some(SLURM)).unwrap();
+        }
         let c = conf.to_string_lossy().into_owned();
         let logs: Vec<PathBuf> = HOSTS.iter().map(|h| work.join(format!("{h}.log"))).collect();
         let controller = network.daemon("ctl", &work.join("slurmctld"), &["-D", "-f", &c], &logs[0]);
@@ -225,6 +241,56 @@ fn a_controller_and_two_nodes_on_separate_hosts_form_a_cluster() {
             tail(&site.logs)
         );
     }
+    site.end();
+}
+
+/// Accounts that Debian's base system has: SlurmUser, a user, another user.
+const SLURM: u32 = 1;
+const ALICE: u32 = 5;
+const BOB: u32 = 65534;
+
+#[test]
+fn everybody_works_from_every_host_and_root_only_where_it_is_trusted() {
+    let Some(site) = Site::start_with("everybody", "SlurmUser=daemon\n") else { return };
+    let as_user = |uid: u32, place: &Killed, program: &str, args: &[&str]| {
+        on_host_as(uid, place, &site.conf, &site.work.join(program), args)
+    };
+    let hosts = [("ctl", &site.controller), ("a", &site.a), ("b", &site.b)];
+    let uids = |uid: u32| format!("{uid}\n{uid}\n");
+    for (host, place) in hosts {
+        for uid in [ALICE, BOB] {
+            let r = as_user(uid, place, "srun", &["-N2", "-n2", "id", "-u"]);
+            assert_eq!((r.code, r.out), (0, uids(uid)), "uid {uid} on {host}: {}\n{}", r.err, tail(&site.logs));
+        }
+        for uid in [0, SLURM] {
+            let r = as_user(uid, place, "srun", &["-N2", "-n2", "id", "-u"]);
+            if host == "ctl" {
+                assert_eq!((r.code, r.out), (0, uids(uid)), "uid {uid} on {host}: {}", r.err);
+            } else {
+                assert!(r.code != 0 && r.out.is_empty() && r.err.contains("may not speak for root"), "{host}: {r:?}");
+            }
+            let listed = as_user(uid, place, "sinfo", &["-h", "-o", "%D"]);
+            assert_eq!((listed.code, listed.out.trim()), (0, "2"), "{host}: {}", listed.err);
+        }
+    }
+    // Hers, from one host; his attempts and the administrators' from others.
+    let submit = ["-w", "a", "-o", "/dev/null", "--wrap", "sleep 600"];
+    let job = as_user(ALICE, &site.b, "sbatch", &submit).ok().job();
+    let state = || as_user(ALICE, &site.controller, "scontrol", &["-o", "show", "job", &job]).out;
+    site.await_that("her job runs", || state().contains("JobState=RUNNING"));
+    for (_, place) in hosts {
+        let r = as_user(BOB, place, "scancel", &[&job]);
+        assert!(r.code != 0 && r.err.contains("Access/permission denied"), "{r:?}");
+        let r = as_user(BOB, place, "srun", &["--jobid", &job, "--overlap", "id"]);
+        assert!(r.code != 0 && r.out.is_empty(), "{r:?}");
+        let r = as_user(ALICE, place, "srun", &["--jobid", &job, "--overlap", "id", "-u"]);
+        assert_eq!((r.code, r.out), (0, format!("{ALICE}\n")), "{}", r.err);
+    }
+    let r = as_user(0, &site.b, "srun", &["--jobid", &job, "--overlap", "id"]);
+    assert!(r.code != 0 && r.out.is_empty(), "root of another node is nobody to her step manager: {r:?}");
+    assert!(state().contains("JobState=RUNNING"));
+    as_user(SLURM, &site.controller, "scancel", &[&job]).ok();
+    site.await_that("it is over", || state().contains("JobState=CANCELLED"));
     site.end();
 }
 
