@@ -82,9 +82,13 @@ fn a_node_whose_certificate_is_revoked_stays_out_until_somebody_vouches_for_it()
     cluster.await_that("n2 is back", || state("n2") == "idle");
     cluster.run("srun", &["-w", "n2", "true"]).ok();
     if is_root() {
-        let refused = answer(
-            std::os::unix::process::CommandExt::uid(&mut cluster.command("garrick"), 65534).args(["certs", "list"]),
-        );
+        // A copy: the folder in which it was built may be closed to other users.
+        let own = cluster.work.join("of-a-user");
+        std::fs::copy(support::built().join("garrick"), &own).unwrap();
+        let mut command = Command::new(own);
+        command.args(["certs", "list"]).env("GARRICK_HOME", &cluster.home).current_dir("/");
+        let refused = answer(std::os::unix::process::CommandExt::uid(&mut command, 65534));
         assert!(refused.code != 0 && refused.out.is_empty(), "{refused:?}");
+        assert!(refused.err.contains("Access/permission denied"), "{refused:?}");
     }
 }

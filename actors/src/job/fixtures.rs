@@ -3,7 +3,7 @@
 use super::{
     core::{JobCore, Leftover},
     messages::{Authority, FreshIds, JobCommand, JobEffect, JobInput, JobSite, TaskChoice},
-    record::{ArrayRecord, JobRecord, Owner, Phase, Resolved, indices_of},
+    record::{ArrayRecord, JobRecord, Owner, Phase, Resolved, Run, indices_of},
     state::JobEvent,
 };
 use crate::scheduler::{caps::CpuCaps, fixtures, plan::StartProposal, request::NodeUse};
@@ -199,16 +199,20 @@ impl Bench {
         self.send(JobInput::Report { node: node.to_owned(), seq: 1, report: Box::new(report) })
     }
 
+    fn batch_host(&self) -> String {
+        self.core.record().phase.run().map_or("n0", Run::batch_host).to_owned()
+    }
+
     pub fn started(&mut self) {
         let (job, sluid) = (self.core.record().id, self.core.record().sluid);
-        self.report("n0", AgentReport::JobStarted { job, sluid, door: "/run/door".to_owned() });
+        self.report(&self.batch_host(), AgentReport::JobStarted { job, sluid, door: "/run/door".to_owned() });
     }
 
     pub fn ended(&mut self, state: JobState, code: u8) -> Vec<JobEffect> {
         let (job, sluid) = (self.core.record().id, self.core.record().sluid);
         let exit = ExitStatus { code, signal: None };
         self.report(
-            "n0",
+            &self.batch_host(),
             AgentReport::JobEnded {
                 job,
                 sluid,
