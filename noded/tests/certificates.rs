@@ -86,6 +86,7 @@ fn a_node_whose_certificate_is_revoked_stays_out_until_somebody_vouches_for_it()
         let own = cluster.work.join("of-a-user");
         std::fs::copy(support::built().join("garrick"), &own).unwrap();
         let mut command = Command::new(own);
+        std::os::unix::process::CommandExt::arg0(&mut command, "garrick");
         command.args(["certs", "list"]).env("GARRICK_HOME", &cluster.home).current_dir("/");
         let refused = answer(std::os::unix::process::CommandExt::uid(&mut command, 65534));
         assert!(refused.code != 0 && refused.out.is_empty(), "{refused:?}");
