@@ -203,3 +203,28 @@ fn who_changes_a_partition_is_told_how_long_that_lasts() {
     assert!(logged(&c, "slurmctld").contains("partition.update: in force until"), "{}", logged(&c, "slurmctld"));
     assert_eq!(c.sh("scontrol -Q update PartitionName=main MaxTime=61").ok().err, "");
 }
+
+#[test]
+fn a_node_that_is_not_well_takes_itself_out_of_service() {
+    let c = Cluster::up_with("health", &["--nodes", "2", "--cpus", "2"], |c| {
+        let (w, home) = (c.work.display(), c.home.display());
+        let program = c.script(
+            "check",
+            &format!(
+                "#!/bin/bash\necho $SLURM_SCRIPT_CONTEXT >> {w}/checked-$SLURMD_NODENAME\n[ -e {w}/sick-$SLURMD_NODENAME ] || exit 0\n\
+                 GARRICK_HOME={home} {w}/bin/scontrol update nodename=$SLURMD_NODENAME state=drain reason=feverish\n"
+            ),
+        );
+        format!("HealthCheckProgram={}\nHealthCheckInterval=1", program.display())
+    });
+    // Before it registers, and again.
+    let checks = |node: &str| c.read(&format!("checked-{node}")).lines().count();
+    assert!(checks("n1") >= 1 && checks("n2") >= 1);
+    c.await_that("it is checked again", || checks("n1") >= 3);
+    assert!(c.read("checked-n1").lines().all(|line| line == "health_check_slurmd"));
+    let state = |node: &str| c.run("sinfo", &["-h", "-N", "-n", node, "-o", "%T %E"]).out.trim().to_owned();
+    assert_eq!(state("n1"), "idle none");
+    std::fs::write(c.work.join("sick-n1"), "").unwrap();
+    c.await_that("it is out of service", || state("n1") == "drained feverish");
+    assert_eq!(state("n2"), "idle none");
+}

@@ -9,6 +9,7 @@
 
 pub mod conversations;
 pub mod door;
+pub mod health;
 pub mod joining;
 pub mod membership;
 pub mod neighbours;

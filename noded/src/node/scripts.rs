@@ -11,14 +11,17 @@ pub enum Moment {
     Prolog,
     /// After its last.
     Epilog,
+    /// From time to time.
+    HealthCheck,
 }
 
 impl Moment {
-    /// `prolog_slurmd` / `epilog_slurmd`, the value of `SLURM_SCRIPT_CONTEXT`.
+    /// `prolog_slurmd`, `epilog_slurmd` and so on: the value of `SLURM_SCRIPT_CONTEXT`.
     pub const fn context(self) -> &'static str {
         match self {
             Self::Prolog => "prolog_slurmd",
             Self::Epilog => "epilog_slurmd",
+            Self::HealthCheck => "health_check_slurmd",
         }
     }
 }

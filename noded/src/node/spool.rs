@@ -187,6 +187,11 @@ impl Spool {
         Ok(orders.save(&folder)?)
     }
 
+    /// Is there any run here?
+    pub fn has_runs(&self) -> bool {
+        std::fs::read_dir(self.root.join("runs")).is_ok_and(|mut entries| entries.next().is_some())
+    }
+
     /// Removes a run's folder.
     pub fn remove_run(&self, run: RunKey) -> Result<(), SpoolError> {
         Ok(files::remove_folder(&self.run(run))?)

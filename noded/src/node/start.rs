@@ -10,6 +10,7 @@ use crate::{
     node::{
         conversations::Conversations,
         door::{self, DoorWorld},
+        health,
         membership::Membership,
         neighbours::Neighbours,
         peers::{self, PeerWorld},
@@ -246,6 +247,10 @@ pub async fn start(
     world.spool.remove_unfinished()?;
     if options.clean {
         clean_up(&world);
+    }
+    if let Some(program) = &config.health.program {
+        health::check(program, &world).await;
+        actix_rt::spawn(health::serve(config.health.clone(), Arc::clone(&world)));
     }
     let facts = NodeFacts {
         hostname: machine.hostname.clone(),

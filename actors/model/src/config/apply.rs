@@ -2,6 +2,7 @@
 
 use super::{
     dynamic::MOST_NODES,
+    health::HealthStates,
     job_defaults::JobDefaults,
     partition::OverTime,
     report::SettingError,
@@ -104,6 +105,9 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
         "PriorityType" => {
             config.priority_type = format!("priority/{}", plugin(value, "priority/", &["basic", "multifactor"])?);
         }
+        "HealthCheckInterval" => config.health.interval_secs = values::number(value, 0, SECS_LIMIT)?,
+        "HealthCheckNodeState" => config.health.states = HealthStates::parse(value)?,
+        "HealthCheckProgram" => config.health.program = text().map(PathBuf::from),
         "Prolog" => config.prolog.extend(text()),
         "PrologEpilogTimeout" => {
             let limit = values::number_or_unlimited(value, 0, 65_534)?.filter(|&n| n <= SECS_LIMIT);

@@ -3,6 +3,7 @@
 
 use super::{
     gres::GresConfig,
+    health::HealthCheck,
     hres::Hres,
     job_defaults::JobDefaults,
     mcs::Mcs,
@@ -216,6 +217,8 @@ pub struct Config {
     pub prolog_timeout_secs: Option<u32>,
     /// `EpilogTimeout` (or `PrologEpilogTimeout`), seconds; `None`: no limit.
     pub epilog_timeout_secs: Option<u32>,
+    /// `HealthCheckProgram` and its relatives.
+    pub health: HealthCheck,
     /// `PropagateResourceLimits`, default ALL.
     pub propagate_limits: PropagateLimits,
 
@@ -329,6 +332,7 @@ impl Default for Config {
             epilog: Vec::new(),
             prolog_timeout_secs: None,
             epilog_timeout_secs: None,
+            health: HealthCheck::default(),
             propagate_limits: PropagateLimits::All,
             select_type: "select/cons_tres".to_owned(),
             select: SelectParameters::default(),

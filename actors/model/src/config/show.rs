@@ -387,6 +387,9 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         }
         .to_owned(),
         "Prolog" | "Epilog" => NULL.to_owned(),
+        "HealthCheckInterval" => format!("{} sec", c.health.interval_secs),
+        "HealthCheckNodeState" => c.health.states.to_string(),
+        "HealthCheckProgram" => c.health.program.as_ref().map_or(NULL.to_owned(), |path| path.display().to_string()),
         "EpilogTimeout" => timeout(c.epilog_timeout_secs),
         "PrologTimeout" => timeout(c.prolog_timeout_secs),
         "FirstJobId" => c.first_job_id.to_string(),

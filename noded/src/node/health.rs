@@ -1,0 +1,41 @@
+//! The site's program that looks whether this node is well: before the node registers, and then at the moments at which all
+//! nodes do. What follows from what it finds is its own to do (`scontrol update nodename=... state=drain`).
+
+use crate::node::{
+    runs::RunWorld,
+    scripts::{self, Moment},
+};
+use garrick_model::config::HealthCheck;
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// It is killed after so long (slurm.conf(5), HealthCheckProgram).
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Runs it once. A failure is said in the log, and changes nothing by itself.
+pub async fn check(program: &PathBuf, world: &RunWorld) {
+    let environment = [
+        ("SLURMD_NODENAME".to_owned(), world.node.clone()),
+        ("SLURM_CONF".to_owned(), world.settings.conf.to_string_lossy().into_owned()),
+    ];
+    match scripts::run(Moment::HealthCheck, std::slice::from_ref(program), &environment, Some(LIMIT)).await {
+        Ok(()) => tracing::debug!(program = %program.display(), "the health check found nothing"),
+        Err(e) => tracing::warn!(error = %e, "the health check failed"),
+    }
+}
+
+/// Runs it at its times, for the life of the process.
+pub async fn serve(health: HealthCheck, world: Arc<RunWorld>) {
+    let Some(program) = health.program.clone() else { return };
+    loop {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let Some(pause) = health.next(now) else { return };
+        tokio::time::sleep(pause).await;
+        if health.concerns(world.spool.has_runs()) {
+            check(&program, &world).await;
+        }
+    }
+}
