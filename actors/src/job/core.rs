@@ -71,6 +71,8 @@ pub struct JobCore {
     pub(super) last_eval: Option<Timestamp>,
     pub(super) commit: Option<Commit>,
     pub(super) attempt: u64,
+    /// See [`Leftover::earlier`].
+    pub(super) left: BTreeMap<String, u64>,
     /// A run that stood still for another asks for its CPUs.
     pub(super) resuming: Option<Resuming>,
     pub(super) resume_attempt: u64,
@@ -102,6 +104,9 @@ pub struct Leftover {
     pub attempt: u64,
     /// Nodes asked in an attempt that was neither recorded nor given up.
     pub nodes: Vec<String>,
+    /// Nodes that earlier lives of the owner had asked, each with its last attempt there. That these were told to let go is known
+    /// when the run is recorded at the earliest: a life that ends before its effects are let through takes them along.
+    pub earlier: BTreeMap<String, u64>,
     /// Generation of the last view.
     pub generation: u64,
     /// Its last event was recorded: it is to be forgotten.
@@ -114,6 +119,11 @@ impl Leftover {
     /// An owner lived before, and what it recorded may not be on disk yet.
     pub const fn is_of_earlier_life(&self) -> bool {
         self.generation > 0
+    }
+
+    /// May the node hold what an attempt of this run asked for?
+    pub fn may_be_at(&self, node: &str) -> bool {
+        self.earlier.contains_key(node) || self.nodes.iter().any(|asked| asked == node)
     }
 }
 
@@ -140,6 +150,7 @@ impl JobCore {
             last_eval: None,
             commit: None,
             attempt: 0,
+            left: BTreeMap::new(),
             resuming: None,
             resume_attempt: 0,
             watchers: BTreeSet::new(),
@@ -165,7 +176,7 @@ impl JobCore {
             None => self.het_undecided_nodes(),
         };
         let (attempt, generation, granted) = (self.attempt, self.generation, Arc::clone(&self.het.granted));
-        Leftover { attempt, nodes, generation, forgotten: self.forgotten, granted }
+        Leftover { attempt, nodes, earlier: self.left.clone(), generation, forgotten: self.forgotten, granted }
     }
 
     /// Where the step manager is, once it serves.
@@ -210,8 +221,12 @@ impl JobCore {
         if self.record.spec.het.is_some() {
             self.het_resume(left.attempt, &mut nodes, &mut turn);
         }
-        for node in nodes {
-            let (sluid, attempt) = (self.record.sluid, Some(left.attempt));
+        self.left = left.earlier;
+        self.left.extend(nodes.into_iter().map(|node| (node, left.attempt)));
+        let run = self.record.phase.run();
+        self.left.retain(|node, _| !run.is_some_and(|run| run.has_node(node)));
+        for (node, attempt) in &self.left {
+            let (node, sluid, attempt) = (node.clone(), self.record.sluid, Some(*attempt));
             turn.out.push(JobEffect::Release { node, sluid, attempt, drain: None });
         }
         // Of a commit of an earlier life, or of a run that ended with it.

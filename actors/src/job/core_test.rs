@@ -166,6 +166,21 @@ fn a_restart_during_a_commit_gives_back_what_was_asked_for() {
     core.resume(job.now, &mut job.ids, left, &mut out);
     assert_eq!(releases(&out), ["n0", "n1"]);
     assert!(core.view(job.now).generation > job.view().generation);
+    // That life ends before the disk lets its effects through, and they end with it.
+    let left = core.leftover();
+    let mut job = Bench { core: super::core::JobCore::new(job.core.record().clone(), Default::default()), ..job };
+    let mut out = Vec::new();
+    job.core.resume(job.now, &mut job.ids, left, &mut out);
+    assert_eq!(releases(&out), ["n0", "n1"]);
+    assert!(job.core.leftover().may_be_at("n1"));
+    // Nodes of the run keep what they hold for it, whatever is said again.
+    job.allocate(&["n0"]);
+    let left = job.core.leftover();
+    assert!(!left.may_be_at("n0") && left.may_be_at("n1"));
+    let mut core = super::core::JobCore::new(job.core.record().clone(), Default::default());
+    let mut out = Vec::new();
+    core.resume(job.now, &mut job.ids, left, &mut out);
+    assert_eq!(releases(&out), ["n1"]);
 }
 
 /// Jobs that wait for this one had asked an owner that failed; its tasks had told that one how far they were.

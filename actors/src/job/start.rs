@@ -227,6 +227,8 @@ impl JobCore {
             let (node, sluid) = (hold.node.name.clone(), hold.sluid);
             turn.out.push(JobEffect::Release { node, sluid, attempt: None, drain: None });
         }
+        // Of these one attempt was the last.
+        self.left.retain(|node, _| !run.has_node(node));
         self.save(JobEvent::Allocated(Box::new(run)), turn);
         self.het_grant(turn);
         self.launch(turn);

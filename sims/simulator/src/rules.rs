@@ -215,7 +215,7 @@ pub fn a_node_counts_as_used_what_its_jobs_hold(world: &World, scope: &Scope) ->
             let job = world.jobs.get(&hold.job);
             let known = job.is_some_and(|job| {
                 let has = job.record().holds().iter().any(|h| h.sluid == hold.sluid && h.node.name == *name);
-                has || (job.record().sluid == hold.sluid && job.leftover().nodes.contains(name))
+                has || (job.record().sluid == hold.sluid && job.leftover().may_be_at(name))
             });
             ensure(known, || {
                 format!("{name} holds {} for run {} of job {}, which does not", hold.share.cpus, hold.sluid, hold.job.0)
@@ -227,7 +227,9 @@ pub fn a_node_counts_as_used_what_its_jobs_hold(world: &World, scope: &Scope) ->
             let node = held.node;
             // What is kept makes room for the job's next run while that asks for nodes.
             if held.kept
-                && (core.leftover().nodes.contains(&node.name) || world.is_under_way(job, node.index.0 as usize))
+                && (core.leftover().may_be_at(&node.name)
+                    || world.is_under_way(job, node.index.0 as usize)
+                    || world.may_have_missed(job, node.index.0 as usize))
             {
                 continue;
             }
