@@ -138,7 +138,10 @@ fn what_an_attempt_before_left_at_a_node_is_given_back() {
     let lost = |node: &str, sluid| JobInput::NodeLost { node: node.to_owned(), sluid };
     let sluid = job.core.record().sluid;
     job.send(JobInput::Start(Box::new(proposal(7, None, &["n0"]))));
-    assert_eq!(releases(&job.send(missing("n2", sluid))), ["n2"]);
+    let out = job.send(missing("n2", sluid));
+    assert_eq!(releases(&out), ["n2"]);
+    let given_up = JobEffect::Release { node: "n2".to_owned(), sluid, attempt: Some(1), drain: None };
+    assert!(out.contains(&given_up), "of an attempt: what is kept there for the job stays: {out:?}");
     assert_eq!(releases(&job.send(missing("n0", sluid))), [""; 0], "asked for just now");
     job.send(JobInput::Timer(JobTimer::Commit));
     let mut job = Bench::running(spec());

@@ -351,7 +351,9 @@ impl JobCore {
             // Of an attempt that was given up. One under way is answered by its reservation.
             let undecided = self.het_undecided_nodes().iter().any(|known| known == node);
             if !undecided && self.commit.as_ref().is_none_or(|commit| !commit.has_node(node)) {
-                turn.out.push(JobEffect::Release { node: node.to_owned(), sluid, attempt: None, drain: None });
+                // What was kept there for the job comes back with it.
+                let (node, attempt) = (node.to_owned(), Some(self.attempt));
+                turn.out.push(JobEffect::Release { node, sluid, attempt, drain: None });
             }
             return;
         };

@@ -258,9 +258,10 @@ impl Account {
         })
     }
 
-    /// Gives a share back. With `attempt`, only what that attempt reserved. True when something was held.
+    /// Gives a share back. With `attempt`, only what that attempt or one before it reserved: a run asks in one attempt after
+    /// the other. True when something was held.
     pub fn release(&mut self, job: JobId, sluid: Sluid, attempt: Option<u64>) -> bool {
-        let held = self.entries.get(&(job, sluid)).is_some_and(|e| attempt.is_none_or(|a| a == e.attempt));
+        let held = self.entries.get(&(job, sluid)).is_some_and(|e| attempt.is_none_or(|a| e.attempt <= a));
         if held {
             let entry = self.entries.remove(&(job, sluid));
             self.recount();

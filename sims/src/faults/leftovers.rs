@@ -21,7 +21,10 @@ pub fn find(site: &Site, key: &str, mounts_before: &[Vec<String>]) -> Vec<String
         let new = host.mounts().into_iter().filter(|m| !before.contains(m));
         left.extend(new.map(|m| format!("mount on {}: {m}", host.name)));
         let doors = host.sees(Path::new("/run/garrick")).join(key);
-        left.extend(entries(&doors).iter().map(|path| format!("door {}", path.display())));
+        // Which configuration they are of stays noted there.
+        let note = |path: &PathBuf| path.file_name().is_some_and(|name| name == garrick_model::doors::CONF);
+        let doors = entries(&doors).into_iter().filter(|path| !note(path));
+        left.extend(doors.map(|path| format!("door {}", path.display())));
         let runs = host.sees(&site.home.join(format!("spool-{}", host.name)).join("runs"));
         left.extend(entries(&runs).iter().map(|path| format!("spool folder {}", path.display())));
     }
