@@ -552,6 +552,69 @@ fn an_acknowledgement_for_an_agent_that_is_gone_is_not_given_to_the_next() {
     }
 }
 
+/// A node that was set DOWN while it was cut off, as the next controller has it: the last one failed before the jobs heard.
+fn down_when_the_controller_failed() -> NodeCore {
+    let mut core = up();
+    reserve(&mut core, ask(1, 0..2, 0)).unwrap();
+    reserve(&mut core, ask(2, 2..4, 0)).unwrap();
+    core.handle(NOW, NodeInput::LinkGone { conn: 1 }, &mut Vec::new());
+    let change = NodeChange { state: Some(NodeStateChange::Down), reason: Some("x".into()), ..NodeChange::default() };
+    core.handle(NOW, NodeInput::Update { request: 1, by: (0, "root".to_owned()), change }, &mut Vec::new());
+    let mut next = NodeCore::new(NOW, settings(0), core.site(), Some(core.saved().clone()), core.kept());
+    next.resume(NOW, &mut Vec::new());
+    next
+}
+
+fn lost_jobs(out: &[NodeEffect]) -> Vec<u32> {
+    let lost = |e: &NodeEffect| match e {
+        NodeEffect::ToJob { job, notice: NodeNotice::NodeLost { .. } } => Some(job.0),
+        _ => None,
+    };
+    out.iter().filter_map(lost).collect()
+}
+
+/// Found by simulation: a node was set DOWN while it was cut off, and the controller failed before the jobs there heard of it.
+/// The node came back to the next controller and its runs went on as if nothing had been said. Minutes later the node's owner
+/// failed and was built anew: it told the jobs, they were started elsewhere, and no agent had been told to end anything.
+#[test]
+fn what_runs_on_a_node_that_is_down_ends_when_it_registers() {
+    let mut core = down_when_the_controller_failed();
+    let held = HeldRun { job: JobId(1), sluid: Sluid(1), batch_host: true, door: String::new(), requeue: None };
+    let mut out = Vec::new();
+    core.handle(NOW, NodeInput::Registered(Box::new(registration(1, vec![held]))), &mut out);
+    assert_eq!(lost_jobs(&out), [1, 2], "{out:?}");
+    let goes_on = |e: &NodeEffect| matches!(e, NodeEffect::ToJob { notice: NodeNotice::RunHeld { .. }, .. });
+    assert!(!out.iter().any(goes_on), "{out:?}");
+    let NodeEffect::ToAgent { conn: 1, frame: welcome } = &out[0] else { panic!("Welcome comes first: {out:?}") };
+    assert!(matches!(&**welcome, ControllerToNode::Welcome { runs, .. } if runs.is_empty()), "{welcome:?}");
+    for job in [1, 2] {
+        let release = NodeInput::Release { job: JobId(job), sluid: Sluid(u64::from(job)), attempt: None, drain: None };
+        core.handle(NOW, release, &mut Vec::new());
+    }
+    let resume = NodeChange { state: Some(NodeStateChange::Resume), ..NodeChange::default() };
+    core.handle(NOW, NodeInput::Update { request: 2, by: (0, "root".to_owned()), change: resume }, &mut Vec::new());
+    let refused = reserve(&mut core, ask(3, 0..2, 0));
+    assert_eq!(refused, Err(ReserveRefusal::OutOfService("ending runs that were given up")));
+    report(&mut core, 1);
+    reserve(&mut core, ask(3, 0..2, 0)).unwrap();
+}
+
+/// The same, and the machine never comes back: its jobs were shown as running for good.
+#[test]
+fn jobs_on_a_node_that_is_down_and_stays_silent_are_told_again() {
+    let mut core = down_when_the_controller_failed();
+    let (mut out, late) = (Vec::new(), NOW.plus(Duration::from_secs(300)));
+    for _ in 0..3 {
+        core.handle(NOW.plus(Duration::from_secs(299)), NodeInput::Timer(NodeTimer::Ping), &mut out);
+    }
+    core.handle(NOW.plus(Duration::from_secs(299)), NodeInput::Timer(NodeTimer::Silence), &mut out);
+    assert_eq!(lost_jobs(&out), [0; 0], "an agent that is alive may still connect");
+    let before = core.saved().clone();
+    core.handle(late, NodeInput::Timer(NodeTimer::Silence), &mut out);
+    assert_eq!(lost_jobs(&out), [1, 2], "{out:?}");
+    assert_eq!(core.saved(), &before, "why it is down is what it was");
+}
+
 /// A report in the hands of a job's owner that failed was not sent again for as long as the link stayed up.
 #[test]
 fn a_new_owner_of_a_job_is_told_by_a_registration() {

@@ -49,17 +49,7 @@ impl NodeCore {
         self.heard(now);
         self.registered = true;
         self.touched = true;
-        let first = ControllerToNode::Welcome {
-            epoch: self.site.epoch,
-            credential_key: self.site.credential_key.clone().into(),
-            key_id: self.site.key_id.clone(),
-            runs: self.account.holds().filter(|h| !h.kept).map(|h| (h.job, h.sluid)).collect(),
-            neighbours: self.settings.neighbours.clone(),
-            shape: self.site.config_overrides.then(|| Box::new(self.settings.shape.clone())),
-        };
-        self.to_agent(first, out);
         self.check_shape(now, out);
-        self.check_conf(out);
         let back = match (self.saved.down, self.site.return_to_service) {
             (None, _)
             | (_, ReturnToService::Never)
@@ -73,8 +63,26 @@ impl NodeCore {
             let reason = self.saved.reason.clone().filter(|_| self.saved.drain);
             self.save(SavedNode { down: None, reason, ..self.saved.clone() }, out);
         }
+        let given_up = !back && matches!(self.saved.down, Some(DownCause::Admin | DownCause::Silence));
+        let own =
+            self.account.holds().filter(|hold| !hold.kept && !given_up).map(|hold| (hold.job, hold.sluid)).collect();
+        let first = ControllerToNode::Welcome {
+            epoch: self.site.epoch,
+            credential_key: self.site.credential_key.clone().into(),
+            key_id: self.site.key_id.clone(),
+            runs: own,
+            neighbours: self.settings.neighbours.clone(),
+            shape: self.site.config_overrides.then(|| Box::new(self.settings.shape.clone())),
+        };
+        self.to_agent(first, out);
+        self.check_conf(out);
         self.note_boot(now, was_down, out);
         let held: BTreeMap<_, _> = runs.iter().map(|r| ((r.job, r.sluid), r.requeue)).collect();
+        if given_up {
+            // Who held something was told when it went down, and may have failed, with the whole controller, before hearing it.
+            self.remains = held.into_keys().collect();
+            return self.lose_jobs(out);
+        }
         let known: BTreeSet<_> = self.account.holds().map(|h| (h.job, h.sluid)).collect();
         self.remains = held.keys().filter(|run| !known.contains(*run)).copied().collect();
         // Of a kept share there is no run that the agent could have.
@@ -163,20 +171,23 @@ impl NodeCore {
             return;
         }
         out.push(NodeEffect::SetTimer { timer: NodeTimer::Silence, at: now.plus(silence) });
-        if self.saved.down.is_some() || self.base() == garrick_model::state::NodeBase::Future {
+        if self.base() == garrick_model::state::NodeBase::Future {
             return;
         }
         if let Some(Link { conn, .. }) = self.link.take() {
+            self.touched = true;
             out.push(NodeEffect::CloseLink { conn });
         }
-        let reason = self
-            .saved
-            .reason
-            .clone()
-            .filter(|_| self.saved.drain)
-            .or_else(|| Some(self.own_reason(now, NOT_RESPONDING)));
-        self.touched = true;
-        self.save(SavedNode { down: Some(DownCause::Silence), reason, ..self.saved.clone() }, out);
+        // One that is down already is silent too: who still holds something there may have failed before hearing that.
+        if self.saved.down.is_none() {
+            let reason = self
+                .saved
+                .reason
+                .clone()
+                .filter(|_| self.saved.drain)
+                .or_else(|| Some(self.own_reason(now, NOT_RESPONDING)));
+            self.save(SavedNode { down: Some(DownCause::Silence), reason, ..self.saved.clone() }, out);
+        }
         self.lose_jobs(out);
     }
 
