@@ -90,6 +90,8 @@ pub struct Company {
     pub journal: Vec<StepEvent>,
     pub heard: BTreeMap<ClientId, Vec<StepMgrToCommand>>,
     pub agent: Vec<StepdToNode>,
+    /// How much of that had been said when the newest connection to an agent was opened; none of that goes over it.
+    pub agent_opened: Option<usize>,
     pub files: Vec<(String, String)>,
     pub exited: bool,
     /// No script can be written.
@@ -145,6 +147,7 @@ impl Company {
             journal: Vec::new(),
             heard: BTreeMap::new(),
             agent: Vec::new(),
+            agent_opened: None,
             files: Vec::new(),
             exited: false,
             disk_full: false,
@@ -635,6 +638,7 @@ impl Company {
             StepMgrEffect::ToStep { step, input } => self.tell_step(step, input),
             StepMgrEffect::ToClient { client, message } => self.heard.entry(client).or_default().push(message),
             StepMgrEffect::CloseClient { client } => self.hang_up(client),
+            StepMgrEffect::OpenAgent => self.agent_opened = Some(self.agent.len()),
             StepMgrEffect::ToAgent(message) => {
                 if let StepdToNode::Report { seq, .. } = &message
                     && self.acknowledges

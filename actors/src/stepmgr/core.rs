@@ -200,6 +200,7 @@ impl StepMgrCore {
             StepMgrInput::StepCrashed { step } => self.step_crashed(now, step, out),
             StepMgrInput::Agent(message) => self.on_agent(now, message, out),
             StepMgrInput::AgentUp => {
+                out.push(StepMgrEffect::OpenAgent);
                 out.extend(self.reports.again().into_iter().map(StepMgrEffect::ToAgent));
                 self.flush_reports(out);
             }

@@ -938,11 +938,43 @@ fn reports_are_repeated_to_a_new_agent_until_acknowledged() {
     assert!(out.contains(&started));
     out.clear();
     core.handle(now, StepMgrInput::AgentUp, &mut out);
-    assert_eq!(out[0], started);
+    assert_eq!(out[..2], [StepMgrEffect::OpenAgent, started.clone()]);
     out.clear();
     core.handle(now, StepMgrInput::Agent(NodeToStepd::Ack { upto: 1 }), &mut out);
     core.handle(now, StepMgrInput::AgentUp, &mut out);
     assert!(!out.contains(&started));
+}
+
+/// A run ended while its node's agent was being started anew. Its manager was connected to the new agent, and said its last
+/// numbers before that had welcomed it: the agent took those, and dropped the end, which was repeated behind them under its
+/// lower number, as something that it had. The controller never heard of that end.
+#[test]
+fn what_is_said_before_an_agent_welcomes_does_not_overtake_what_it_has_to_be_told_again() {
+    let mut company = batch(&[2]);
+    company.acknowledges = false;
+    company.enqueue(vec![exact("a", 1)]);
+    company.settle();
+    company.advance(Duration::from_secs(60));
+    let report = |message: &StepdToNode| match message {
+        StepdToNode::Report { seq, report } => Some((*seq, report.clone())),
+        _ => None,
+    };
+    let (lost, _) = company.agent.iter().filter_map(report).last().expect("the step that runs is reported");
+    // The agent is another one now, and connected.
+    let connected = company.agent.len();
+    company.agent_opened = None;
+    company.exit(StepKey::BATCH, OK);
+    company.settle();
+    company.advance(Duration::from_secs(120));
+    assert!(company.agent.len() > connected, "the end is said before the welcome");
+    assert_eq!(company.agent_opened, None, "and that does not go over the new connection");
+    company.tell_manager(StepMgrInput::AgentUp);
+    let opened = company.agent_opened.expect("the new connection is open");
+    assert!(opened >= connected);
+    let heard: Vec<_> = company.agent[opened..].iter().filter_map(report).collect();
+    assert!(heard.iter().any(|(seq, _)| *seq == lost));
+    assert!(heard.is_sorted_by_key(|(seq, _)| *seq), "an agent takes growing numbers only");
+    assert!(heard.iter().any(|(_, report)| matches!(report, StepdReport::Ended { .. })));
 }
 
 #[test]

@@ -206,7 +206,11 @@ pub enum StepMgrEffect {
         /// Which.
         client: ClientId,
     },
-    /// To the node's agent; dropped while it is away (reports are repeated on `AgentUp`).
+    /// From now on messages go to the node's agent over its newest connection. Comes ahead of all that this agent has to be
+    /// told again: it takes reports by growing numbers, and would drop those behind a newer one as repeats.
+    OpenAgent,
+    /// To the node's agent; dropped while it is away, and on a new connection until [`StepMgrEffect::OpenAgent`] (reports are
+    /// repeated on `AgentUp`).
     ToAgent(StepdToNode),
     /// Set a timer, replacing one of the same name.
     SetTimer {

@@ -7,28 +7,41 @@ use garrick_runtime::TraceContext;
 use garrick_transport::{Backoff, DoorConn, Sender};
 use std::{
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-/// The sending side. Clones share it; while the agent is away, messages are dropped (reports are repeated by their owner).
+/// The sending side. Clones share it; while the agent is away, and on a new connection until it is opened, messages are
+/// dropped (reports are repeated by their owner).
 #[derive(Clone, Default)]
-pub struct AgentLink(Arc<Mutex<Option<Sender<StepdToNode>>>>);
+pub struct AgentLink(Arc<Mutex<Option<Connection>>>);
+
+struct Connection {
+    sender: Sender<StepdToNode>,
+    open: bool,
+}
 
 impl AgentLink {
-    fn set(&self, sender: Option<Sender<StepdToNode>>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = sender;
+    fn connection(&self) -> MutexGuard<'_, Option<Connection>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The agent is there.
     pub fn is_up(&self) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+        self.connection().is_some()
+    }
+
+    /// From now on messages go over the newest connection: what its agent has to be told again comes next.
+    pub fn open(&self) {
+        if let Some(connection) = self.connection().as_mut() {
+            connection.open = true;
+        }
     }
 
     /// Sends if the agent is there.
     pub fn send(&self, message: StepdToNode) {
-        if let Some(sender) = self.0.lock().unwrap_or_else(PoisonError::into_inner).as_ref()
-            && let Err(e) = sender.try_send(&traced(message))
+        if let Some(connection) = self.connection().as_ref().filter(|connection| connection.open)
+            && let Err(e) = connection.sender.try_send(&traced(message))
         {
             tracing::debug!(error = %e, "a message to the agent was not sent");
         }
@@ -43,12 +56,12 @@ impl AgentLink {
                     backoff.reset();
                     let (sender, mut orders) = conn.split::<StepdToNode, NodeToStepd>();
                     if sender.try_send(&traced(hello.clone())).is_ok() {
-                        self.set(Some(sender));
+                        *self.connection() = Some(Connection { sender, open: false });
                         while let Ok(Some(order)) = orders.recv().await {
                             deliver(TraceContext { trace: order.trace, cause: order.cause }, order.msg);
                         }
                     }
-                    self.set(None);
+                    *self.connection() = None;
                     tracing::info!("the node's agent is gone; going on without it");
                 }
                 Err(e) => tracing::debug!(error = %e, "the node's agent does not answer"),

@@ -195,6 +195,7 @@ impl StepMgrPort for ManagerWorld {
             StepMgrEffect::ToShepherd { node, message } => self.to_shepherd(node, message),
             StepMgrEffect::ToClient { client, message } => self.clients.send(client, message),
             StepMgrEffect::CloseClient { client } => self.clients.forget(client),
+            StepMgrEffect::OpenAgent => self.agent.open(),
             StepMgrEffect::ToAgent(message) => self.agent.send(message),
             StepMgrEffect::Exit => (self.exit)(),
             // The shell keeps steps, timers and the log.

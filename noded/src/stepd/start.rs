@@ -402,8 +402,11 @@ fn serve_shepherd(run: Run) -> Result<(), String> {
         (run.agent.clone(), Rc::clone(&run.over), run.system.clone(), run.process.clone());
     let mut follows = std::collections::HashMap::new();
     let deliver = move |cx, order: NodeToStepd| match order {
-        NodeToStepd::Welcome if gone.get() => {
-            agent.send(StepdToNode::Report { seq: 1, report: StepdReport::Gone });
+        NodeToStepd::Welcome => {
+            agent.open();
+            if gone.get() {
+                agent.send(StepdToNode::Report { seq: 1, report: StepdReport::Gone });
+            }
         }
         NodeToStepd::EndJob { .. } => {
             tell_shepherd(

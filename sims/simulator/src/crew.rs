@@ -113,10 +113,15 @@ impl Crew {
         self.company.restart_manager();
     }
 
-    /// Reports that were not passed on.
-    pub(super) fn news(&mut self) -> Vec<(u64, StepdReport)> {
-        let mut news = Vec::new();
-        for message in &self.company.agent[self.passed..] {
+    /// Reports that were not passed on, and how many of them were made before the newest connection to an agent was opened,
+    /// where that is news.
+    pub(super) fn news(&mut self) -> (Vec<(u64, StepdReport)>, Option<usize>) {
+        let (mut news, mut opened) = (Vec::new(), None);
+        let from = self.company.agent_opened.take();
+        for (at, message) in self.company.agent.iter().enumerate().skip(self.passed) {
+            if from == Some(at) {
+                opened = Some(news.len());
+            }
             if let StepdToNode::Report { seq, report } = message {
                 if matches!(report, StepdReport::Ended { .. } | StepdReport::LaunchFailed { .. }) {
                     self.end_report = Some(*seq);
@@ -125,7 +130,8 @@ impl Crew {
             }
         }
         self.passed = self.company.agent.len();
-        news
+        let opened = opened.or(from.map(|_| news.len()));
+        (news, opened)
     }
 
     /// Some messages arrive, something happens, time passes. How many events that were.
@@ -348,8 +354,12 @@ impl World {
     /// Passes on what the step manager said.
     pub(super) fn after_crew(&mut self, run: RunKey) {
         let Some(crew) = self.crews.get_mut(&run).filter(|crew| !crew.dead) else { return };
-        let (batch_host, news, exited) = (crew.nodes[0], crew.news(), crew.company.exited);
-        for (seq, report) in news {
+        let (batch_host, (news, opened), exited) = (crew.nodes[0], crew.news(), crew.company.exited);
+        let all = news.len();
+        for (at, (seq, report)) in news.into_iter().enumerate() {
+            if opened == Some(at) {
+                self.open_agent(batch_host, run);
+            }
             if matches!(report, StepdReport::Ended { .. } | StepdReport::LaunchFailed { .. }) {
                 self.tell_shepherds_of_end(batch_host, run);
             }
@@ -360,6 +370,9 @@ impl World {
             }
             self.stepd_says(batch_host, run, seq, report);
         }
+        if opened == Some(all) {
+            self.open_agent(batch_host, run);
+        }
         if exited {
             let over = self.crews.remove(&run);
             let checked = over.as_ref().map_or(Ok(()), |crew| crew.check(true));
@@ -369,6 +382,13 @@ impl World {
                 self.tallies.insert(run.sluid, crew.counts());
             }
             self.kill_stepd(batch_host, run);
+        }
+    }
+
+    /// The run's step manager tells the agent that it is connected to.
+    fn open_agent(&mut self, node: usize, run: RunKey) {
+        if let Some(stepd) = self.stepd(node, run) {
+            stepd.open = true;
         }
     }
 

@@ -33,6 +33,7 @@ impl World {
         let stepd = Stepd {
             launch,
             conn,
+            open: false,
             seq: 0,
             unacknowledged,
             started: false,
@@ -58,7 +59,7 @@ impl World {
         self.connections += 1;
         let conn = self.connections;
         let Some(stepd) = self.stepd(node, run) else { return };
-        stepd.conn = Some(conn);
+        (stepd.conn, stepd.open) = (Some(conn), false);
         let batch_host = stepd.launch.manager.is_none();
         self.agent(node, AgentInput::StepdUp { run, conn, pid: 1, door: format!("n{node}.sock"), batch_host });
     }

@@ -56,6 +56,8 @@ impl Launch {
 pub(super) struct Stepd {
     pub(super) launch: Launch,
     pub(super) conn: Option<u64>,
+    /// That connection's agent is told what was not safe, and from then on everything.
+    pub(super) open: bool,
     pub(super) seq: u64,
     pub(super) unacknowledged: Vec<(u64, StepdReport)>,
     pub(super) started: bool,
@@ -121,7 +123,7 @@ impl World {
         match what {
             ToStepd::Agent(NodeToStepd::Welcome) => {
                 let (first, again) = (!stepd.started, stepd.unacknowledged.clone());
-                stepd.started = true;
+                (stepd.started, stepd.open) = (true, true);
                 for (seq, report) in again {
                     self.stepd_says(node, run, seq, report);
                 }
@@ -229,7 +231,7 @@ impl World {
 
     pub(super) fn stepd_says(&mut self, node: usize, run: RunKey, seq: u64, report: StepdReport) {
         let life = self.machines[node].life;
-        if let Some(conn) = self.stepd(node, run).and_then(|stepd| stepd.conn) {
+        if let Some(conn) = self.stepd(node, run).filter(|stepd| stepd.open).and_then(|stepd| stepd.conn) {
             let input = AgentInput::Stepd { run, conn, message: StepdToNode::Report { seq, report } };
             self.send(Place::Stepd(node, run), Happening::Agent(node, life, input));
         }
