@@ -60,9 +60,13 @@ impl Membership {
             ControllerToNode::RenewCertificate => return self.ask(),
             ControllerToNode::Revoked { list } => self.identity.set_revoked(&self.folder, list.as_deref()),
             ControllerToNode::Certificate { certificate, authorities } => {
-                let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).take();
-                let renewed = self.identity.renew(&self.folder, &asked?, &certificate, &authorities);
-                renewed.inspect(|()| tracing::info!("this node's certificate was renewed"))
+                // Kept until it is answered: an answer to an earlier request is of another key, and an error.
+                let asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner).clone()?;
+                let renewed = self.identity.renew(&self.folder, &asked, &certificate, &authorities);
+                renewed.inspect(|()| {
+                    *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
+                    tracing::info!("this node's certificate was renewed");
+                })
             }
             _ => Ok(()),
         };
