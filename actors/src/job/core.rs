@@ -107,6 +107,8 @@ pub struct Leftover {
     /// Nodes that earlier lives of the owner had asked, each with its last attempt there. That these were told to let go is known
     /// when the run is recorded at the earliest: a life that ends before its effects are let through takes them along.
     pub earlier: BTreeMap<String, u64>,
+    /// Newest numbers of the run's steps, and of the report that they came with: its node counts that as safe.
+    pub tally: (StepTally, u64),
     /// Generation of the last view.
     pub generation: u64,
     /// Its last event was recorded: it is to be forgotten.
@@ -176,7 +178,8 @@ impl JobCore {
             None => self.het_undecided_nodes(),
         };
         let (attempt, generation, granted) = (self.attempt, self.generation, Arc::clone(&self.het.granted));
-        Leftover { attempt, nodes, earlier: self.left.clone(), generation, forgotten: self.forgotten, granted }
+        let (earlier, tally) = (self.left.clone(), (self.tally, self.tally_seq));
+        Leftover { attempt, nodes, earlier, tally, generation, forgotten: self.forgotten, granted }
     }
 
     /// Where the step manager is, once it serves.
@@ -217,6 +220,9 @@ impl JobCore {
             return turn.out.push(JobEffect::Purge);
         }
         let again = left.is_of_earlier_life();
+        if again {
+            (self.tally, self.tally_seq) = left.tally;
+        }
         let mut nodes = left.nodes;
         if self.record.spec.het.is_some() {
             self.het_resume(left.attempt, &mut nodes, &mut turn);

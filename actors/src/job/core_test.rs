@@ -1039,6 +1039,20 @@ fn numbers_that_come_again_late_do_not_replace_newer_ones() {
     assert_eq!([tell(10, 24), tell(11, 25), tell(10, 24), tell(11, 25), tell(12, 26)], [24, 25, 25, 25, 26]);
 }
 
+/// Found by simulation: the report of the end was lost with an owner that failed over it, the last numbers came ahead of it and
+/// were safe, that owner failed too, and the end was saved without any.
+#[test]
+fn numbers_that_are_safe_outlive_the_owner_that_had_them() {
+    let mut job = Bench::running(spec());
+    steps_reported(&mut job, StepTally { number: 18, ..counted(9, 0) });
+    let left = job.core.leftover();
+    let mut job = Bench { core: super::core::JobCore::new(job.core.record().clone(), Default::default()), ..job };
+    job.core.resume(job.now, &mut job.ids, left, &mut Vec::new());
+    job.ended(JobState::Completed, 0);
+    assert_eq!(job.core.record().steps, StepTally { number: 18, ..counted(9, 0) });
+    assert_eq!(job.replayed().steps, job.core.record().steps);
+}
+
 /// Found by simulation: the controller was started again, and the job's owner failed over one of the last reports. The newest
 /// had the numbers that were saved already, so it changed nothing, was safe, and did not come again; an older one did.
 #[test]

@@ -190,7 +190,9 @@ impl World {
         };
         self.ledger.counts.add("stepd restarted");
         let batch_host = stepd.launch.manager.is_none();
-        let working = batch_host && stepd.started && !stepd.ended;
+        // One that was never welcomed has asked nobody for a part, and begins when it is.
+        let begun = batch_host && stepd.started;
+        let working = begun && !stepd.ended;
         // A shepherd looks for its step manager anew; a step manager goes on where it was.
         stepd.started &= batch_host;
         if batch_host {
@@ -205,7 +207,7 @@ impl World {
         }
         self.later(node, life, 500, AgentInput::Restarted { run, result: Ok(1) });
         self.send(Place::Machine(node), Happening::StepdConnects(node, run));
-        if batch_host {
+        if begun {
             // What happened while it was away it finds out now.
             self.look_later(node, run);
         }
