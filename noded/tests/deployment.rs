@@ -21,8 +21,17 @@ const ALICE: (&str, u32) = ("games", 5);
 const BOB: (&str, u32) = ("nobody", 65534);
 const ROOT: (&str, u32) = ("root", 0);
 
-const COMMANDS: [&str; 9] =
-    ["garrick", "srun", "sbatch", "salloc", "sinfo", "squeue", "scontrol", "scancel", "sattach"];
+const COMMANDS: [&str; 8] = ["srun", "sbatch", "salloc", "sinfo", "squeue", "scontrol", "scancel", "sattach"];
+
+/// The programs under their names. Copies: the folder in which they were built may be closed to other users.
+fn copy_programs(built: &Path, to: &Path) {
+    for program in ["garrick", "noded", "stepd"] {
+        std::fs::copy(built.join(program), to.join(program)).unwrap();
+    }
+    for command in COMMANDS {
+        std::os::unix::fs::symlink("garrick", to.join(command)).unwrap();
+    }
+}
 
 struct Site {
     slurm: (&'static str, u32),
@@ -43,20 +52,9 @@ impl Site {
             return None;
         }
         let (work, bin) = (scratch(name), built());
-        for command in COMMANDS {
-            // Copies: the folder in which they were built may be closed to other users.
-            if command == "garrick" {
-                std::fs::copy(bin.join("garrick"), work.join("garrick")).unwrap();
-            } else {
-                std::os::unix::fs::symlink("garrick", work.join(command)).unwrap();
-            }
-        }
-        std::fs::copy(bin.join("noded"), work.join("slurmctld")).unwrap();
-        std::fs::hard_link(work.join("slurmctld"), work.join("slurmd")).unwrap();
-        for program in ["stepd", "launcher"] {
-            if bin.join(program).exists() {
-                std::fs::copy(bin.join(program), work.join(program)).unwrap();
-            }
+        copy_programs(&bin, &work);
+        for daemon in ["slurmctld", "slurmd"] {
+            std::fs::hard_link(work.join("noded"), work.join(daemon)).unwrap();
         }
         let hostname = nix::unistd::gethostname().unwrap().into_string().unwrap();
         // Held together, so that they differ.
@@ -385,14 +383,7 @@ fn a_cluster_of_one_user_runs_nobody_elses_jobs() {
     }
     let (work, bin) = (scratch("own"), built());
     open_to_all(&work);
-    for program in ["garrick", "noded", "stepd", "launcher"] {
-        if bin.join(program).exists() {
-            std::fs::copy(bin.join(program), work.join(program)).unwrap();
-        }
-    }
-    for command in ["srun", "sbatch", "salloc", "squeue"] {
-        std::os::unix::fs::symlink("garrick", work.join(command)).unwrap();
-    }
+    copy_programs(&bin, &work);
     let home = work.join("home");
     let run = |(_, uid): (&str, u32), program: &str, args: &[&str]| {
         let mut command = Command::new(work.join(program));

@@ -343,7 +343,7 @@ fn who_interrupts_is_told_what_was_accepted() {
 
 #[test]
 fn interrupts_reach_commands_wherever_the_tests_were_started() {
-    fake_door::passes_in_the_background("who_interrupts_is_told_what_was_accepted");
+    fake_door::interrupts::passes_in_the_background("who_interrupts_is_told_what_was_accepted");
 }
 
 #[test]

@@ -205,6 +205,13 @@ pub struct ExitStatus {
     pub signal: Option<u8>,
 }
 
+/// `1:0`: exit code and signal, as Slurm shows them.
+impl std::fmt::Display for ExitStatus {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.code, self.signal.unwrap_or(0))
+    }
+}
+
 impl ExitStatus {
     /// Exit 0.
     pub const SUCCESS: Self = Self { code: 0, signal: None };

@@ -56,8 +56,6 @@ fn takes_itself_out(request: &CommandRequest, node: &str) -> bool {
     matches!(change.state, Some(Down | Drain | Fail)) && *change == only && matches!(&nodes[..], [one] if one == node)
 }
 
-/// Whom an administrator is taken for who asks over a host that may not speak for administrators (Linux: `nobody`).
-const NOBODY: u32 = 65534;
 /// Submissions whose first answer is remembered, and for how long: a retry comes within seconds, a command that was
 /// stopped and continued within hours.
 const ANSWERS: usize = 100_000;
@@ -215,7 +213,8 @@ impl ControllerActor {
                         sink.send(CommandReply::Refused(Refusal::HostNotTrusted { host: node }));
                         return;
                     }
-                    (caller.uid, caller.gid) = (NOBODY, NOBODY);
+                    // It is told what everybody may know.
+                    caller = caller.as_nobody();
                 }
                 self.arrived(cx, caller, request, sink);
             }
@@ -232,7 +231,8 @@ impl ControllerActor {
             frame @ (NodeToController::Heartbeat { .. } | NodeToController::Report { .. }) => {
                 if let NodeToController::Report { report: AgentReport::Steps { job, sluid, steps }, .. } = &frame {
                     let (job, sluid) = (*job, *sluid);
-                    if self.env.jobs.get(job).is_some_and(|kept| kept.record.steps_run_from(&node, sluid)) {
+                    let runs_here = self.env.jobs.look(job, |kept| kept.record.steps_run_from(&node, sluid));
+                    if runs_here == Some(true) {
                         self.tell_steps(cx, StepsMsg::Reported { job, sluid, steps: steps.clone() });
                     } else {
                         tracing::warn!(node, job_id = job.0, "report.not_its_job");

@@ -4,7 +4,8 @@
 
 use garrick_model::{messages::command::JobChange, refusal::Refusal, spec::JobSpec};
 
-/// Bytes of a name, a word or a line, without the last zero: Slurm's limit for these.
+/// Bytes of a name, a word or a line, without the last zero: far above what anybody types, and far below what an environment
+/// takes. A choice of this project.
 const MOST_OF_WORD: usize = 1024;
 /// Bytes of a path (`PATH_MAX`).
 const MOST_OF_PATH: usize = 4096;

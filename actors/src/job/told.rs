@@ -2,26 +2,13 @@
 
 use super::{
     messages::{Authority, JobCommand},
-    record::{JobRecord, Phase, Run},
+    record::{JobRecord, Run},
     state::JobEvent,
 };
-use garrick_model::{hostlist, state::ExitStatus};
+use garrick_model::hostlist;
 
-fn run_of(record: &JobRecord) -> Option<&Run> {
-    match &record.phase {
-        Phase::Starting(run) | Phase::Running(run) | Phase::Suspended(run) | Phase::Completing(run, _) => Some(run),
-        Phase::Over(run, _) => run.as_ref(),
-        Phase::Pending => None,
-    }
-}
-
-fn nodes_of(run: &Run) -> String {
-    hostlist::fold(run.allocation.nodes.iter().map(|node| node.name.as_str()))
-}
-
-/// `1:0`: exit code and signal, as Slurm shows them.
-fn exit_text(exit: ExitStatus) -> String {
-    format!("{}:{}", exit.code, exit.signal.unwrap_or(0))
+fn nodes_of(run: Option<&Run>) -> String {
+    hostlist::fold(run.iter().flat_map(|run| &run.allocation.nodes).map(|node| node.name.as_str()))
 }
 
 /// Says what just became of a job; `record` is as the event made it.
@@ -30,19 +17,18 @@ pub fn tell(record: &JobRecord, event: &JobEvent) {
         return;
     }
     let job_id = record.id.0;
-    let run = run_of(record);
-    let nodes = run.map(nodes_of).unwrap_or_default();
+    let run = record.phase.run();
     match event {
         // Not `Started`: a short job may be over before its step manager says that it serves.
         JobEvent::Allocated(_) => {
             let user = record.owner.user.as_str();
             let partition = run.map(|run| run.allocation.partition.as_str());
-            tracing::info!(job_id, user, partition, nodes, restarts = record.restarts, "job.started");
+            tracing::info!(job_id, user, partition, nodes = nodes_of(run), restarts = record.restarts, "job.started");
         }
         JobEvent::Ended(end) => {
             let by = run.and_then(|run| run.ending.as_ref()?.by);
-            let (exit, state, reason) = (exit_text(end.exit), end.state, &end.reason);
-            tracing::info!(job_id, ?state, ?reason, exit, nodes, by, "job.ended");
+            let (exit, state, reason) = (end.exit.to_string(), end.state, &end.reason);
+            tracing::info!(job_id, ?state, ?reason, exit, nodes = nodes_of(run), by, "job.ended");
         }
         JobEvent::Requeued { hold, .. } => {
             tracing::info!(job_id, restarts = record.restarts, ?hold, "job.requeued");

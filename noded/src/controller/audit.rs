@@ -3,7 +3,6 @@
 
 use file_rotate::{ContentLimit, FileRotate, compression::Compression, suffix::AppendCount};
 use garrick_actors::controller::{audit::AuditRecord, ports::AuditPort};
-use serde::Serialize;
 use std::{
     fs::OpenOptions,
     io::Write,
@@ -28,19 +27,6 @@ const MOST_LINE: usize = 16 << 10;
 pub struct AuditLog {
     queue: Option<SyncSender<AuditRecord>>,
     lost: AtomicU64,
-}
-
-/// In place of a record that is too long.
-#[derive(Serialize)]
-struct Long<'a> {
-    time: i64,
-    uid: u32,
-    pid: u32,
-    host: &'a str,
-    what: &'a str,
-    bytes: usize,
-    outcome: &'a str,
-    refused: bool,
 }
 
 impl AuditLog {
@@ -79,9 +65,12 @@ impl AuditPort for AuditLog {
 fn line(record: &AuditRecord) -> serde_json::Result<Vec<u8>> {
     let mut line = serde_json::to_vec(record)?;
     if line.len() > MOST_LINE {
-        let AuditRecord { uid, pid, what, refused, .. } = *record;
-        let (bytes, host, outcome) = (line.len(), record.host.as_str(), record.outcome.as_str());
-        line = serde_json::to_vec(&Long { time: record.time.0, uid, pid, host, what, bytes, outcome, refused })?;
+        let mut short = serde_json::to_value(record)?;
+        if let Some(fields) = short.as_object_mut() {
+            fields.remove("request");
+            fields.insert("bytes".to_owned(), line.len().into());
+        }
+        line = serde_json::to_vec(&short)?;
     }
     line.push(b'\n');
     Ok(line)

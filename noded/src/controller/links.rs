@@ -8,7 +8,7 @@ use garrick_actors::{
     },
     node::messages::Registration,
 };
-use garrick_frame::LinkKind;
+use garrick_frame::{LinkKind, Traced};
 use garrick_model::messages::node::{ControllerToNode, NodeToController};
 use garrick_runtime::{Address, Lane, SendError, TraceContext};
 use garrick_transport::{Class, Connection, Endpoint, LinkError, LinkHandle, Sender, Sparing, identity::Role};
@@ -212,13 +212,10 @@ async fn converse(
             },
         };
         match arrived {
-            Ok(Some(frame)) if matches!(frame.msg, NodeToController::Renew { .. }) => {
-                let NodeToController::Renew { request } = frame.msg else { continue };
-                match trust.renew(&node, &request) {
-                    Ok(answer) => drop(own.try_send(&traced(answer))),
-                    Err(e) => tracing::warn!(node, error = %e, "a node asked for a certificate"),
-                }
-            }
+            Ok(Some(Traced { msg: NodeToController::Renew { request }, .. })) => match trust.renew(&node, &request) {
+                Ok(answer) => drop(own.try_send(&traced(answer))),
+                Err(e) => tracing::warn!(node, error = %e, "a node asked for a certificate"),
+            },
             Ok(Some(frame)) => {
                 let cx = TraceContext { trace: frame.trace, cause: frame.cause };
                 let message = Box::new(frame.msg);

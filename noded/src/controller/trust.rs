@@ -13,6 +13,7 @@ use garrick_transport::{
     CertAuthority, IdentityError, IdentityStore,
     identity::{Issued, Role},
 };
+use jiff::tz::TimeZone;
 use std::{
     path::PathBuf,
     sync::Arc,
@@ -54,9 +55,12 @@ fn timestamp(seconds: u64) -> Timestamp {
     Timestamp::from_secs(i64::try_from(seconds).unwrap_or(i64::MAX))
 }
 
-fn day(at: SystemTime) -> String {
-    let seconds = at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    timestamp(seconds).text(&jiff::tz::TimeZone::system())
+fn seconds(at: SystemTime) -> u64 {
+    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+fn day(seconds: u64) -> String {
+    timestamp(seconds).text(&TimeZone::system())
 }
 
 impl Trust {
@@ -108,10 +112,7 @@ impl Trust {
         };
         let certs = self.authority.issued().into_iter().map(view).collect();
         match self.authority.expiry() {
-            Ok(ends) => {
-                let authority = timestamp(ends.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs());
-                CommandReply::Certs { certs, authority }
-            }
+            Ok(ends) => CommandReply::Certs { certs, authority: timestamp(seconds(ends)) },
             Err(e) => CommandReply::Refused(internal(&e)),
         }
     }
@@ -142,7 +143,7 @@ impl Trust {
         let name = self.identity.identity().name;
         self.authority.enrol(Role::Controller, &name, &self.folder)?;
         self.identity.reload(&self.folder)?;
-        tracing::info!(until = day(self.identity.expiry()), "the controller's certificate was renewed");
+        tracing::info!(until = day(seconds(self.identity.expiry())), "the controller's certificate was renewed");
         Ok(())
     }
 
@@ -150,11 +151,11 @@ impl Trust {
         if self.identity.renew_at() <= now
             && let Err(e) = self.renew_own()
         {
-            tracing::error!(error = %e, until = day(self.identity.expiry()), "the controller's certificate is not renewed");
+            tracing::error!(error = %e, until = day(seconds(self.identity.expiry())), "the controller's certificate is not renewed");
         }
         match self.authority.expiry() {
             Ok(ends) if ends <= now + WARN_AUTHORITY => tracing::warn!(
-                until = day(ends),
+                until = day(seconds(ends)),
                 "the cluster's authority ends: make a new one (docs/security.md) before that day"
             ),
             Ok(_) => {}
@@ -167,15 +168,11 @@ impl Trust {
                 other.name == one.name && other.role == one.role && other.revoked.is_none() && other.issued > one.issued
             });
             if !newer {
-                let until = timestamp(one.expires).text(&jiff::tz::TimeZone::system());
+                let until = day(one.expires);
                 tracing::warn!(role = one.role, name = one.name, until, "a certificate ends soon and was not renewed");
             }
         }
     }
-}
-
-fn seconds(at: SystemTime) -> u64 {
-    at.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// Renews this process's certificate in time, and says what ends soon. For the life of the process.
@@ -196,7 +193,7 @@ pub fn own_identity(
         Ok(store) if store.expiry() > SystemTime::now() => Ok(store),
         outcome => {
             if let Ok(store) = outcome {
-                let ended = day(store.expiry());
+                let ended = day(seconds(store.expiry()));
                 tracing::warn!(cluster = cluster.config.cluster_name, ended, "the controller's certificate had ended");
             }
             let host = inventory::hostname().unwrap_or_else(|_| "localhost".into());

@@ -49,9 +49,6 @@ pub struct PeerWorld {
     pub slurm_uid: Option<u32>,
 }
 
-/// For whom a relay speaks in another's place: one whom every step manager refuses (Linux: `nobody`).
-const NOBODY: u32 = 65534;
-
 impl PeerWorld {
     /// A credential's content, if it is to be believed: signed by this cluster's controller, for this cluster, not expired.
     pub fn check(&self, signed: &SignedCredential) -> Result<Box<JobCredential>, String> {
@@ -82,11 +79,13 @@ impl PeerWorld {
     fn believed(&self, peer: &PeerIdentity, caller: Caller, of: &JobCredential) -> Caller {
         let administrator = caller.uid == 0 || Some(caller.uid) == self.slurm_uid;
         let own_job = of.uid == caller.uid && of.nodes.iter().any(|node| node.name == peer.name);
+        let caller = Caller { host: peer.name.clone(), ..caller };
         if !administrator || own_job || peer.role != Role::Node || self.config.admin_host(&peer.name) {
-            return Caller { host: peer.name.clone(), ..caller };
+            return caller;
         }
         tracing::warn!(%peer, uid = caller.uid, job_id = of.job.0, "a node spoke for somebody for whom it may not");
-        Caller { uid: NOBODY, gid: NOBODY, host: peer.name.clone(), ..caller }
+        // Whom every step manager refuses.
+        caller.as_nobody()
     }
 
     /// The same for a run that is here already, which was believed when it came: the proof is the same, and that it would not

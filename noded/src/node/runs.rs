@@ -7,6 +7,7 @@ use crate::{
         proc_tree::{self, ProcessTable},
         reap,
         spawn::{self, Session, SpawnSpec, Spawned, cstring},
+        users,
     },
     node::{
         scripts::{self, Moment},
@@ -30,7 +31,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -47,6 +48,8 @@ pub struct RunWorld {
     pub tracking: Tracking,
     /// The program.
     pub stepd: PathBuf,
+    /// The copy of it that users cannot read, for launchers: made for the first run. `None` inside: there is none.
+    pub launcher: Arc<OnceLock<Option<PathBuf>>>,
     /// Its settings.
     pub settings: StepdSettings,
     /// OverTimeLimit in each partition, minutes; `None`: unlimited.
@@ -104,6 +107,15 @@ impl RunWorld {
         self.counts_as.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// `None`, and said in the log, where it cannot be made: launchers then are out of their user's reach a moment later.
+    fn unreadable_copy(&self) -> Option<PathBuf> {
+        if users::effective_uid() != 0 {
+            return None;
+        }
+        let made = self.spool.launcher_program(&self.stepd);
+        made.inspect_err(|e| tracing::warn!(error = %e, "no copy of stepd that users cannot read")).ok()
+    }
+
     /// Folder, prolog, cgroup, process.
     pub async fn prepare(
         &self,
@@ -121,6 +133,7 @@ impl RunWorld {
             let gres = std::mem::take(&mut settings.shape.gres);
             settings.shape = NodeShape { gres, ..shape };
         }
+        settings.launcher = self.launcher.get_or_init(|| self.unreadable_copy()).clone();
         let orders = StepdOrders {
             launch,
             credential,

@@ -115,10 +115,11 @@ impl Spool {
                 let _ = std::fs::remove_file(entry.path());
             }
         }
-        let bytes = std::fs::read(program).map_err(failed("read", program))?;
-        files::replace(&path, &bytes, 0o700)?;
+        let draft = self.root.join(format!("launcher-{}.new", std::process::id()));
+        std::fs::copy(program, &draft).map_err(failed("copy to", &draft))?;
         let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
-        std::fs::set_permissions(&path, mode).map_err(failed("chmod", &path))?;
+        std::fs::set_permissions(&draft, mode).map_err(failed("chmod", &draft))?;
+        std::fs::rename(&draft, &path).map_err(failed("rename to", &path))?;
         Ok(path)
     }
 

@@ -195,7 +195,6 @@ pub async fn start(
     let listener = DoorListener::bind(&door_path, concat!("garrick ", env!("CARGO_PKG_VERSION")))?;
     cluster.note_conf();
 
-    let stepd = programs::beside("stepd")?;
     let cpus = shared_cpus::own(cluster, node, &machine.hostname, machine.shape.cpus);
     let settings = StepdSettings {
         kill_wait_secs: config.kill_wait_secs.into(),
@@ -213,7 +212,7 @@ pub async fn start(
         shape: shape.clone(),
         doors: cluster.doors.clone(),
         slurm_uid: cluster.slurm_uid,
-        launcher: unreadable_copy(&spool, &stepd),
+        launcher: None,
         devices: config.gres.devices(node, &detected),
         gpu_variables: config.gres.variables(&node.name),
         constrain_devices: config.gres.constrain_devices,
@@ -228,7 +227,8 @@ pub async fn start(
         node: node.name.clone(),
         spool: spool.clone(),
         tracking: tracking.clone(),
-        stepd,
+        stepd: programs::beside("stepd")?,
+        launcher: Arc::default(),
         settings,
         over_time: config
             .partitions
@@ -391,15 +391,6 @@ fn clean_up(world: &RunWorld) {
             tracing::warn!(job_id = found.run.job.0, error = %e, "removing an earlier run's folder");
         }
     }
-}
-
-/// The copy of `stepd` for launchers. `None`, and said in the log, where it cannot be made: they then are theirs a moment later.
-fn unreadable_copy(spool: &Spool, stepd: &Path) -> Option<PathBuf> {
-    if users::effective_uid() != 0 {
-        return None;
-    }
-    let made = spool.launcher_program(stepd);
-    made.inspect_err(|e| tracing::warn!(error = %e, "no copy of stepd that users cannot read")).ok()
 }
 
 /// The token that was given, of a file that nobody else may read.

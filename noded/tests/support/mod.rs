@@ -3,6 +3,8 @@
 
 #![allow(dead_code, clippy::unwrap_used, missing_docs)]
 
+pub mod interrupts;
+
 use std::{
     ffi::OsStr,
     os::unix::fs::symlink,
@@ -156,7 +158,7 @@ impl Cluster {
             .env("TZ", "UTC")
             .current_dir(&self.work)
             .stdin(Stdio::null());
-        interruptible(&mut c);
+        interrupts::interruptible(&mut c);
         c
     }
 
@@ -182,7 +184,7 @@ impl Cluster {
                 None => c.env_remove(k),
             };
         }
-        interruptible(&mut c);
+        interrupts::interruptible(&mut c);
         answer(c.arg("-c").arg(line).current_dir(&self.work).stdin(Stdio::null()))
     }
 
@@ -366,35 +368,6 @@ pub fn answer(c: &mut Command) -> Answer {
         out: String::from_utf8_lossy(&o.stdout).into_owned(),
         err: String::from_utf8_lossy(&o.stderr).into_owned(),
     }
-}
-
-/// Interrupts reach what is started here. Where the tests run in the background of a shell without job control (`nohup`, many
-/// CI systems) they are started with SIGINT and SIGQUIT ignored, and so would be all that they start.
-pub fn interruptible(command: &mut Command) {
-    use std::os::unix::process::CommandExt as _;
-    // SAFETY: signal(2) may be called between fork and exec, and nothing else is.
-    unsafe {
-        command.pre_exec(|| {
-            for number in [libc::SIGINT, libc::SIGQUIT] {
-                if libc::signal(number, libc::SIG_DFL) == libc::SIG_ERR {
-                    return Err(std::io::Error::last_os_error());
-                }
-            }
-            Ok(())
-        });
-    }
-}
-
-/// Runs a test of this program again, as a shell starts what it puts in the background.
-pub fn passes_in_the_background(test: &str) {
-    // `timeout` lets go what it was started to ignore, so it comes first.
-    let ignoring = "trap '' INT QUIT; exec \"$0\" --exact \"$1\"";
-    let exe = std::env::current_exe().expect("a test runs from a file");
-    let mut run = Command::new("timeout");
-    run.args(["-k", "5", "300", "sh", "-c", ignoring]).arg(exe).arg(test);
-    let run = run.output().expect("timeout and sh can be started");
-    let out = String::from_utf8_lossy(&run.stdout);
-    assert!(run.status.success() && out.contains("1 passed"), "{out}\n{}", String::from_utf8_lossy(&run.stderr));
 }
 
 /// A child that is killed when the test ends early.

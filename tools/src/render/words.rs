@@ -123,7 +123,7 @@ pub fn reason(reason: &Reason) -> Cow<'_, str> {
 
 /// `0:15`.
 pub fn exit(status: ExitStatus) -> String {
-    format!("{}:{}", status.code, status.signal.unwrap_or(0))
+    status.to_string()
 }
 
 /// `NODELIST(REASON)`: why a job waits or failed, in parentheses; the nodes of any other job.

@@ -35,6 +35,15 @@ pub struct Caller {
     pub host: String,
 }
 
+impl Caller {
+    /// In place of one who is not believed: a user who owns nothing (Linux: `nobody`).
+    #[must_use]
+    pub fn as_nobody(self) -> Self {
+        const NOBODY: u32 = 65534;
+        Self { uid: NOBODY, gid: NOBODY, ..self }
+    }
+}
+
 /// What a command asks. "Repeatable" means: safe to send again after a lost reply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum CommandRequest {

@@ -70,7 +70,7 @@ fn cells(task: &TaskRun, tally: &Tally) -> [String; COLUMNS] {
         task.step.to_string(),
         task.rank.to_string(),
         task.attempt.to_string(),
-        of_end(|end| format!("{}:{}", end.status.code, end.status.signal.unwrap_or(0))),
+        of_end(|end| end.status.to_string()),
         of_end(|end| {
             let elapsed = end.ended.since(end.started);
             format!("{}.{:03}", short_duration(elapsed.as_secs()), elapsed.subsec_millis())
