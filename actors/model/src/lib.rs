@@ -49,3 +49,4 @@ pub mod step_selector;
 pub mod time;
 pub mod topology;
 pub mod view;
+pub mod visible;

@@ -4,7 +4,7 @@
 //! How much goes where can be changed while the daemon runs, and its file can be opened anew after it was moved away.
 
 use super::syslog::{self, Syslog};
-use garrick_model::config::LogLevel;
+use garrick_model::{config::LogLevel, visible::Visible};
 use std::{
     fmt::Write as _,
     fs::{File, OpenOptions},
@@ -203,13 +203,15 @@ pub(super) struct Fields<'a>(pub(super) &'a mut String);
 impl Visit for Fields<'_> {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
         let _ = match field.name() {
-            "message" => write!(self.0, " {value:?}"),
-            name => write!(self.0, " {name}={value:?}"),
+            // Its text is shown as it is written, and may have other users' names in it.
+            "message" => write!(self.0, " {}", Visible(format_args!("{value:?}"))),
+            // So may what is logged with `%`.
+            name => write!(self.0, " {name}={}", Visible(format_args!("{value:?}"))),
         };
     }
     fn record_str(&mut self, field: &tracing::field::Field, value: &str) {
         let _ = match field.name() {
-            "message" => write!(self.0, " {value}"),
+            "message" => write!(self.0, " {}", Visible(value)),
             name => write!(self.0, " {name}={value:?}"),
         };
     }
@@ -267,6 +269,23 @@ mod tests {
             let read = |path| std::fs::read_to_string(path).unwrap();
             assert_eq!((read(&old).lines().count(), &*read(&path)), (if follows { 1 } else { 2 }, "three\n"));
         }
+    }
+
+    #[test]
+    fn what_others_named_begins_no_line_and_moves_no_cursor() {
+        struct Collect(Arc<Mutex<String>>);
+        impl<S: Subscriber> tracing_subscriber::Layer<S> for Collect {
+            fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+                event.record(&mut Fields(&mut self.0.lock().unwrap()));
+            }
+        }
+        let text = Arc::new(Mutex::new(String::new()));
+        let name = "a\nerror: b\u{1b}[2J";
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(Collect(Arc::clone(&text))), || {
+            tracing::info!(plain = %name, quoted = name, "job {name}");
+        });
+        let escaped = "a\\nerror: b\\u{1b}[2J";
+        assert_eq!(*text.lock().unwrap(), format!(" job {escaped} plain={escaped} quoted=\"{escaped}\""));
     }
 
     #[test]

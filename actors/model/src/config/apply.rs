@@ -59,6 +59,13 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
             primary.address = text();
             return Ok(note("ControlAddr is an older name".to_owned(), "write SlurmctldHost=NAME(ADDRESS)"));
         }
+        "DebugFlags" => {
+            let (flags, not_yet) = DebugFlags::parse(value)?;
+            config.debug_flags = flags;
+            if !not_yet.is_empty() {
+                return Ok(note(format!("{} is not supported yet", not_yet.join(", ")), "the rest counts"));
+            }
+        }
         "DefCpuPerGPU" | "DefMemPerGPU" => config.job_defaults.set(key, value)?,
         "DefMemPerCPU" => config.def_memory = values::memory_limit(value)?.map(MemoryPer::Cpu),
         "DefMemPerNode" => config.def_memory = values::memory_limit(value)?.map(MemoryPer::Node),

@@ -79,7 +79,7 @@ pub const GLOBAL: &[Key] = &[
     key(OwnWay, "CredType"),
     key(Dropped, "CryptoType"),
     key(OwnWay, "DataParserParameters"),
-    key(OwnWay, "DebugFlags"),
+    key(Honoured, "DebugFlags"),
     key(Honoured, "DefCpuPerGPU"),
     key(Honoured, "DefMemPerCPU"),
     key(Honoured, "DefMemPerGPU"),
