@@ -158,7 +158,7 @@ impl Host for PlainHost {
     fn reconfigure(&self, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Done);
     }
-    fn set_log_level(&self, _: config::LogLevel) {}
+    fn change_log(&self, _: &config::LogChange) {}
     fn shutdown(&self, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Done);
     }

@@ -28,7 +28,8 @@ use crate::{
     },
 };
 use garrick_model::{
-    config::Config,
+    config::{AUDIT_RPCS, Config, LogChange},
+    hostlist::fold,
     ids::{JobId, RequestId},
     messages::{
         command::{Caller, CommandReply, CommandRequest, NodeChange, NodeStateChange},
@@ -286,6 +287,14 @@ impl ControllerActor {
         let host = Arc::clone(&self.env.ports.host);
         let audit = Arc::clone(&self.env.ports.audit);
         replies = Box::new(Audited::new(replies, audit, caller, request_name(&request), &request));
+        tracing::debug!(
+            target: AUDIT_RPCS,
+            request = request_name(&request),
+            uid = caller.uid,
+            pid = caller.pid,
+            host = caller.host,
+            "command.asked"
+        );
         match request {
             CommandRequest::Ping => {
                 let (host, version) = host.identity();
@@ -378,6 +387,7 @@ impl ControllerActor {
             | CommandRequest::UpdateReservation(_)
             | CommandRequest::Reconfigure
             | CommandRequest::SetLogLevel(_)
+            | CommandRequest::ChangeLog { .. }
             | CommandRequest::Shutdown { .. }
             | CommandRequest::CreateJoinToken { .. }
             | CommandRequest::ListCerts
@@ -400,8 +410,12 @@ impl ControllerActor {
             CommandRequest::DeleteReservation { name } => self.delete_reservation(cx, by, name, replies),
             CommandRequest::Reconfigure => host.reconfigure(replies),
             CommandRequest::SetLogLevel(level) => {
-                host.set_log_level(level);
+                host.change_log(&LogChange::Level(level));
                 replies.send(CommandReply::Done);
+            }
+            CommandRequest::ChangeLog { change, nodes } => {
+                replies
+                    .send(self.change_log(change, nodes).map_or_else(CommandReply::Refused, |()| CommandReply::Done));
             }
             CommandRequest::Shutdown { controller_only } => {
                 if !controller_only {
@@ -423,6 +437,27 @@ impl ControllerActor {
             CommandRequest::CreateJoinToken { lifetime_secs, node } => {
                 host.join_token(Duration::from_secs(lifetime_secs), node, replies);
             }
+        }
+    }
+
+    /// Of this process, or of nodes' daemons.
+    fn change_log(&mut self, change: LogChange, nodes: Vec<String>) -> Result<(), Refusal> {
+        if nodes.is_empty() {
+            self.env.ports.host.change_log(&change);
+            return Ok(());
+        }
+        let nodes = self.nodes_named(nodes)?;
+        if let Some(unknown) = nodes.iter().find(|node| !self.feasibility().knows_node(node)) {
+            return Err(Refusal::InvalidNode(unknown.clone()));
+        }
+        let told = |node: &String| {
+            let link = self.env.links.get(node);
+            link.is_some_and(|(_, link)| link.send(ControllerToNode::ChangeLog(change.clone())).is_ok())
+        };
+        let (_, missed): (Vec<String>, Vec<String>) = nodes.into_iter().partition(told);
+        match missed.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::Unreachable(fold(&missed), "there is no link; the others were told".to_owned())),
         }
     }
 

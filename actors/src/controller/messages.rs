@@ -159,6 +159,7 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::UpdatePartition { .. } => "UpdatePartition",
         CommandRequest::Reconfigure => "Reconfigure",
         CommandRequest::SetLogLevel(_) => "SetLogLevel",
+        CommandRequest::ChangeLog { .. } => "ChangeLog",
         CommandRequest::Shutdown { .. } => "Shutdown",
         CommandRequest::CreateJoinToken { .. } => "CreateJoinToken",
         CommandRequest::ListCerts => "ListCerts",

@@ -256,6 +256,7 @@ impl NodeAgentCore {
             ControllerToNode::Revoked { .. }
             | ControllerToNode::RenewCertificate
             | ControllerToNode::Certificate { .. } => {}
+            ControllerToNode::ChangeLog(change) => out.push(AgentEffect::ChangeLog(change)),
             ControllerToNode::Reconfigure => out.push(AgentEffect::Reconfigure),
             ControllerToNode::Shutdown => out.push(AgentEffect::Exit),
         }

@@ -2,6 +2,7 @@
 //! run names the run ([`RunKey`]); repeats and late arrivals change nothing.
 
 use garrick_model::{
+    config::LogChange,
     ids::{JobId, Sluid},
     messages::{
         command::{Caller, CommandReply, CommandRequest, TraceLine},
@@ -378,6 +379,8 @@ pub enum AgentEffect {
     Neighbours(Vec<Neighbour>),
     /// Runs that start from now on are told that the node has this, but for GRES.
     CountAs(Box<NodeShape>),
+    /// Change this daemon's log.
+    ChangeLog(LogChange),
     /// Read the configuration again.
     Reconfigure,
     /// End this daemon.
@@ -434,6 +437,7 @@ pub const fn controller_message_name(message: &ControllerToNode) -> &'static str
         ControllerToNode::StopTrace { .. } => "StopTrace",
         ControllerToNode::CommandReply { .. } => "CommandReply",
         ControllerToNode::Revoked { .. } => "Revoked",
+        ControllerToNode::ChangeLog(_) => "ChangeLog",
         ControllerToNode::RenewCertificate => "RenewCertificate",
         ControllerToNode::Certificate { .. } => "Certificate",
         ControllerToNode::Reconfigure => "Reconfigure",

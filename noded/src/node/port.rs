@@ -1,6 +1,7 @@
 //! What the agent wants done, done.
 
 use crate::{
+    daemon::logging,
     kernel::{inventory, proc_tree},
     node::{
         conversations::{Conversations, tell_agent},
@@ -203,6 +204,7 @@ impl AgentPort for NodePort {
             AgentEffect::Neighbours(joined) => self.neighbours.told(joined),
             AgentEffect::CountAs(shape) => *self.world.counts_as() = Some(*shape),
             AgentEffect::Reconfigure => (self.reconfigure)(),
+            AgentEffect::ChangeLog(change) => logging::change(&change),
             AgentEffect::Exit => {
                 let _ = self.exit.send(true);
             }

@@ -61,7 +61,7 @@ pub fn main(folder: &Path) -> Result<(), String> {
     let log = logging::Settings {
         file: settings.log.file.clone(),
         follows_file: true,
-        levels: LogLevels { level, syslog: LogLevel::QUIET },
+        levels: LogLevels { level, syslog: LogLevel::QUIET, flags: settings.log.flags.clone() },
         name: "stepd".to_owned(),
     };
     logging::start(&log).map_err(|e| e.to_string())?;
@@ -185,6 +185,7 @@ impl Run {
         config.gpus =
             GpuSight::new(&self.share.gres, &settings.shape.gres, settings.gpu_variables, self.place.devices_limited);
         config.job_nodes = orders.credential.nodes.len();
+        config.priority = settings.priority;
         config.kill_wait = Duration::from_secs(settings.kill_wait_secs);
         config.zone = TimeZone::system();
         config

@@ -327,6 +327,7 @@ impl World {
             | AgentEffect::StopOwnTrace { .. }
             | AgentEffect::Log { .. }
             | AgentEffect::Reconfigure
+            | AgentEffect::ChangeLog(_)
             | AgentEffect::Exit => {}
         }
     }

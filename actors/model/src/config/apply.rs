@@ -1,13 +1,14 @@
 //! Values of the keys that stand alone, read into [`Config`].
 
 use super::{
+    debug_flags::DebugFlags,
     dynamic::MOST_NODES,
     health::HealthStates,
     job_defaults::JobDefaults,
     partition::OverTime,
     report::SettingError,
     scheduling,
-    settings::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, ReturnToService},
+    settings::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, PropagatePriority, ReturnToService},
     values::{self, ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
 };
 use crate::spec_text::licenses::{Licenses, LicensesError};
@@ -121,6 +122,13 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
             (config.prolog_timeout_secs, config.epilog_timeout_secs) = (limit, limit);
         }
         "PrologTimeout" => config.prolog_timeout_secs = values::number_or_unlimited(value, 0, SECS_LIMIT)?,
+        "PropagatePrioProcess" => {
+            config.propagate_priority = match values::number(value, 0, 2)? {
+                0_u8 => PropagatePriority::No,
+                1 => PropagatePriority::AsAsked,
+                _ => PropagatePriority::BelowDaemon,
+            };
+        }
         "PropagateResourceLimits" => config.propagate_limits = limits(value, false)?,
         "PropagateResourceLimitsExcept" => config.propagate_limits = limits(value, true)?,
         "ReconfigFlags" => config.reconfig_flags = Parameters::parse(value),

@@ -1,6 +1,6 @@
 //! DebugFlags: topics of which the daemons log more than their level asks for.
 
-use super::values::{self, Value};
+use super::values::{self, LogLevel, Value};
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
 
@@ -27,13 +27,26 @@ pub enum DebugFlag {
 
 /// The flags, their names in `slurm.conf(5)`, and the modules whose events they show.
 const FLAGS: &[(DebugFlag, &str, &[&str])] = &[
-    (DebugFlag::Agent, "Agent", &["garrick_actors::node", "garrick_actors::node_agent", "garrick_noded::node", "garrick_noded::controller::links"]),
+    (
+        DebugFlag::Agent,
+        "Agent",
+        &[
+            "garrick_actors::node",
+            "garrick_actors::node_agent",
+            "garrick_noded::node",
+            "garrick_noded::controller::links",
+        ],
+    ),
     (DebugFlag::AuditRpcs, "AuditRPCs", &[AUDIT_RPCS]),
     (DebugFlag::Backfill, "Backfill", &["garrick_actors::scheduler"]),
     (DebugFlag::Network, "Network", &["garrick_transport"]),
     (DebugFlag::NoConfHash, "NO_CONF_HASH", &[]),
     (DebugFlag::SelectType, "SelectType", &["garrick_actors::scheduler"]),
-    (DebugFlag::Steps, "Steps", &["garrick_actors::stepmgr", "garrick_actors::step", "garrick_actors::shepherd", "garrick_noded::stepd"]),
+    (
+        DebugFlag::Steps,
+        "Steps",
+        &["garrick_actors::stepmgr", "garrick_actors::step", "garrick_actors::shepherd", "garrick_noded::stepd"],
+    ),
     (DebugFlag::TraceJobs, "TraceJobs", &["garrick_actors::job"]),
 ];
 
@@ -42,10 +55,42 @@ pub const AUDIT_RPCS: &str = "garrick::requests";
 
 /// Those that `slurm.conf(5)` of 26.05 has besides.
 const NOT_YET: &[&str] = &[
-    "Accrue", "AuditTLS", "BackfillMap", "BurstBuffer", "Cgroup", "ConMgr", "CPU_Bind", "CpuFrequency", "Data", "DBD_Agent",
-    "Dependency", "Elasticsearch", "Energy", "Federation", "Gang", "GLOB_SILENCE", "Gres", "Hetjob", "JobAccountGather", "JobComp", "License",
-    "Metrics", "Namespace", "NetworkRaw", "NodeFeatures", "Power", "Priority", "Profile", "Protocol", "Reservation", "Route",
-    "Script", "Switch", "thread", "TLS", "Triggers",
+    "Accrue",
+    "AuditTLS",
+    "BackfillMap",
+    "BurstBuffer",
+    "Cgroup",
+    "ConMgr",
+    "CPU_Bind",
+    "CpuFrequency",
+    "Data",
+    "DBD_Agent",
+    "Dependency",
+    "Elasticsearch",
+    "Energy",
+    "Federation",
+    "Gang",
+    "GLOB_SILENCE",
+    "Gres",
+    "Hetjob",
+    "JobAccountGather",
+    "JobComp",
+    "License",
+    "Metrics",
+    "Namespace",
+    "NetworkRaw",
+    "NodeFeatures",
+    "Power",
+    "Priority",
+    "Profile",
+    "Protocol",
+    "Reservation",
+    "Route",
+    "Script",
+    "Switch",
+    "thread",
+    "TLS",
+    "Triggers",
 ];
 
 /// A set of topics.
@@ -82,5 +127,48 @@ impl fmt::Display for DebugFlags {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names = FLAGS.iter().filter(|(flag, _, _)| self.0.contains(flag)).map(|(_, name, _)| *name);
         f.pad(&names.collect::<Vec<_>>().join(","))
+    }
+}
+
+/// How a daemon's log changes while it runs, until it reads `slurm.conf` again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum LogChange {
+    /// So much from now on.
+    Level(LogLevel),
+    /// These topics no more, and those too.
+    Flags {
+        /// No more.
+        without: DebugFlags,
+        /// Too.
+        with: DebugFlags,
+    },
+}
+
+impl fmt::Display for LogChange {
+    /// `info`, `-Agent+Steps,Backfill`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Level(level) => f.write_str(level.name()),
+            Self::Flags { without, with } => {
+                let sign = |sign, flags: &DebugFlags| {
+                    if flags.0.is_empty() { String::new() } else { format!("{sign}{flags}") }
+                };
+                write!(f, "{}{}", sign('-', without), sign('+', with))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn flags_are_read_in_any_case_and_those_that_do_nothing_yet_are_told_apart() {
+        let (flags, not_yet) = DebugFlags::of("steps,tracejobs,STEPS,Gang").unwrap();
+        assert_eq!((flags.to_string().as_str(), not_yet), ("Steps,TraceJobs", vec!["Gang"]));
+        assert!(flags.targets().any(|target| target == "garrick_actors::job"));
+        assert!(DebugFlags::of("loud").unwrap_err().contains("loud"));
     }
 }

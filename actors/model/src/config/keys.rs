@@ -194,7 +194,7 @@ pub const GLOBAL: &[Key] = &[
     key(NotYet, "PrologFlags"),
     key(NotYet, "PrologSlurmctld"),
     key(Honoured, "PrologTimeout"),
-    key(NotYet, "PropagatePrioProcess"),
+    key(Honoured, "PropagatePrioProcess"),
     key(Honoured, "PropagateResourceLimits"),
     key(Honoured, "PropagateResourceLimitsExcept"),
     key(NotYet, "RebootProgram"),

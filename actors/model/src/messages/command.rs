@@ -4,7 +4,7 @@
 //! `follow`, which are answered by a stream of replies ended by [`CommandReply::End`].
 
 use crate::{
-    config::LogLevel,
+    config::{LogChange, LogLevel},
     ids::{JobId, RequestId, Sluid},
     messages::{
         priority::{JobPriority, PriorityWeights},
@@ -190,6 +190,14 @@ pub enum CommandRequest {
     Reconfigure,
     /// How much the controller logs, until it reads `slurm.conf` again. Repeatable. Answer: `Done`.
     SetLogLevel(LogLevel),
+    /// Change how the controller's log, or those of these nodes' daemons, are kept, until they read `slurm.conf` again. For
+    /// administrators. Repeatable. Answer: `Done` once the nodes that have a link are told; a refusal names those that have none.
+    ChangeLog {
+        /// How.
+        change: LogChange,
+        /// Node names, expanded; none: the controller.
+        nodes: Vec<String>,
+    },
     /// End the controller, and the node daemons too unless told otherwise. Answer: `Done` before it ends.
     Shutdown {
         /// The controller only (`scontrol shutdown slurmctld` ... see the command).
@@ -283,7 +291,11 @@ impl CommandRequest {
             | Self::ListReservations
             | Self::NameNodes(_)
             | Self::Explain { .. } => true,
-            Self::SetLogLevel(_) | Self::ListCerts | Self::RevokeCerts { .. } | Self::RenewCerts { .. } => false,
+            Self::SetLogLevel(_)
+            | Self::ChangeLog { .. }
+            | Self::ListCerts
+            | Self::RevokeCerts { .. }
+            | Self::RenewCerts { .. } => false,
             Self::SubmitJob { .. }
             | Self::SubmitHetJob { .. }
             | Self::Cancel(_)

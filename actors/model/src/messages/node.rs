@@ -3,6 +3,7 @@
 //! late report cannot touch a newer run.
 
 use crate::{
+    config::LogChange,
     ids::{JobId, Sluid},
     messages::command::{Caller, CommandReply, CommandRequest, TraceLine},
     packed_steps::PackedSteps,
@@ -297,6 +298,8 @@ pub enum ControllerToNode {
     },
     /// `slurm.conf` changed: read it again.
     Reconfigure,
+    /// Keep the log so, until `slurm.conf` is read again. Repeatable.
+    ChangeLog(LogChange),
     /// End this daemon. Jobs go on unless it says so.
     Shutdown,
 }
