@@ -228,7 +228,7 @@ impl ControllerActor {
                 tracing::warn!(node, "node.registered_twice");
             }
             // Answered where the link ends, by whoever has the authority.
-            NodeToController::Renew { .. } => {}
+            NodeToController::Renew { .. } | NodeToController::Holds { .. } => {}
             frame @ (NodeToController::Heartbeat { .. } | NodeToController::Report { .. }) => {
                 if let NodeToController::Report { report: AgentReport::Steps { job, sluid, steps }, .. } = &frame {
                     let (job, sluid) = (*job, *sluid);
@@ -393,6 +393,7 @@ impl ControllerActor {
             | CommandRequest::ListCerts
             | CommandRequest::RevokeCerts { .. }
             | CommandRequest::RenewCerts { .. }
+            | CommandRequest::RotateAuthority { .. }
                 if !by.admin =>
             {
                 replies.send(CommandReply::Refused(Refusal::AccessDenied));
@@ -432,6 +433,11 @@ impl ControllerActor {
             CommandRequest::RenewCerts { nodes } => {
                 let nodes = if nodes.is_empty() { Ok(nodes) } else { self.nodes_named(nodes) };
                 let done = nodes.and_then(|nodes| host.renew_certs(&nodes));
+                replies.send(done.map_or_else(CommandReply::Refused, |()| CommandReply::Done));
+            }
+            CommandRequest::RotateAuthority { leave_behind } => {
+                tracing::warn!(leave_behind, uid = by.uid, "certs.rotate");
+                let done = host.rotate_authority(leave_behind);
                 replies.send(done.map_or_else(CommandReply::Refused, |()| CommandReply::Done));
             }
             CommandRequest::CreateJoinToken { lifetime_secs, node } => {

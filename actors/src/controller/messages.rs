@@ -128,6 +128,7 @@ pub const fn agent_message_name(message: &NodeToController) -> &'static str {
         NodeToController::Command { request, .. } => request_name(request),
         NodeToController::CommandGone { .. } => "CommandGone",
         NodeToController::Renew { .. } => "Renew",
+        NodeToController::Holds { .. } => "Holds",
     }
 }
 
@@ -165,6 +166,7 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::ListCerts => "ListCerts",
         CommandRequest::RevokeCerts { .. } => "RevokeCerts",
         CommandRequest::RenewCerts { .. } => "RenewCerts",
+        CommandRequest::RotateAuthority { .. } => "RotateAuthority",
         CommandRequest::Trace { .. } => "Trace",
         CommandRequest::FinishAllocation { .. } => "FinishAllocation",
         CommandRequest::ListDaemons => "ListDaemons",

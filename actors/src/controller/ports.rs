@@ -106,6 +106,8 @@ pub trait Host: Send + Sync + 'static {
     fn certs(&self, replies: Box<dyn ReplySink>);
     /// Revokes the certificates of these nodes, and has everyone go by that. Returns how many there were.
     fn revoke_certs(&self, nodes: &[String]) -> Result<usize, Refusal>;
+    /// Begins to replace the cluster's authority, or takes the next step of that where it can be taken (or has to be).
+    fn rotate_authority(&self, leave_behind: bool) -> Result<(), Refusal>;
     /// Has nodes (none: all of them, and this process) ask for new certificates.
     fn renew_certs(&self, nodes: &[String]) -> Result<(), Refusal>;
     /// Processes that this one knows of, beside the agents.

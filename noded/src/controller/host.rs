@@ -162,6 +162,10 @@ impl Host for ThisProcess {
         self.trust.revoke(nodes)
     }
 
+    fn rotate_authority(&self, leave_behind: bool) -> Result<(), Refusal> {
+        self.trust.rotate(leave_behind)
+    }
+
     fn renew_certs(&self, nodes: &[String]) -> Result<(), Refusal> {
         self.trust.renew_all(nodes)
     }

@@ -231,14 +231,14 @@ impl Run {
     }
 
     fn endpoint(&self) -> Result<Arc<Endpoint>, String> {
-        let identity = IdentityStore::load(&self.orders.identity).map_err(|e| e.to_string())?;
+        let identity = IdentityStore::follow(&self.orders.identity).map_err(|e| e.to_string())?;
         Endpoint::bind(any_address(0), identity).map(Arc::new).map_err(|e| e.to_string())
     }
 
     /// The step manager's endpoint: on the port that the one before had, which the shepherds of other nodes know. When somebody
     /// else has that by now, on another; their agents tell them, since a step manager that takes over asks all of them anew.
     fn manager_endpoint(&self) -> Result<Arc<Endpoint>, String> {
-        let identity = IdentityStore::load(&self.orders.identity).map_err(|e| e.to_string())?;
+        let identity = IdentityStore::follow(&self.orders.identity).map_err(|e| e.to_string())?;
         let bind = |port, key: &ResetKey| {
             let options = EndpointOptions { reset_key: Some(key.clone()), ..EndpointOptions::default() };
             Endpoint::bind_with(any_address(port), Arc::clone(&identity), options).map(Arc::new)

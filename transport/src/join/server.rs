@@ -240,7 +240,7 @@ impl Registrar for Desk<'_> {
         Ok(IssuedIdentity {
             cluster: authority.cluster().to_owned(),
             certificate,
-            authorities: vec![authority.certificate_pem().to_owned()],
+            authorities: authority.trusted_pem(),
         })
     }
 }

@@ -215,6 +215,12 @@ pub enum CommandRequest {
         /// Nodes; none: all of them, and the controller.
         nodes: Vec<String>,
     },
+    /// Replace the cluster's authority by a new one: begin, or look again whether the next step can be taken. For administrators.
+    /// Answer: `Done`; `Certs` tells how far it is.
+    RotateAuthority {
+        /// Take the next step now: nodes that are behind are left behind, and have to join again.
+        leave_behind: bool,
+    },
     /// Make a one-time token for a node to join with. Answer: `Token`.
     CreateJoinToken {
         /// Seconds until it expires.
@@ -295,7 +301,8 @@ impl CommandRequest {
             | Self::ChangeLog { .. }
             | Self::ListCerts
             | Self::RevokeCerts { .. }
-            | Self::RenewCerts { .. } => false,
+            | Self::RenewCerts { .. }
+            | Self::RotateAuthority { .. } => false,
             Self::SubmitJob { .. }
             | Self::SubmitHetJob { .. }
             | Self::Cancel(_)
@@ -677,6 +684,9 @@ pub enum CommandReply {
         certs: Vec<CertView>,
         /// When the authority's own certificate ends.
         authority: Timestamp,
+        /// It is being replaced.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rotation: Option<RotationView>,
     },
     /// Items of `Trace`.
     TraceRecords(Vec<TraceLine>),
@@ -720,6 +730,15 @@ pub struct CertView {
     pub expires: Timestamp,
     /// When it was revoked.
     pub revoked: Option<Timestamp>,
+}
+
+/// How far the replacement of the cluster's authority is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RotationView {
+    /// The new one issues certificates, and the old one is still trusted; else it is only made known.
+    pub issuing: bool,
+    /// Nodes that the next step waits for.
+    pub missing: Vec<String>,
 }
 
 /// What a node's agent knows of a run.

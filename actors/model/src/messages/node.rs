@@ -492,6 +492,14 @@ pub enum NodeToController {
         /// The request.
         request: ByteBuf,
     },
+    /// What this node's identity is: said at the begin of each connection, and after each change. Fingerprints of authorities'
+    /// certificates (SHA-256, hexadecimal).
+    Holds {
+        /// The authority that made its certificate.
+        issuer: Option<String>,
+        /// Those that it trusts.
+        trusted: Vec<String>,
+    },
     /// The command went away; no more replies are wanted.
     CommandGone {
         /// Correlation.
