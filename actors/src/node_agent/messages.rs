@@ -12,6 +12,7 @@ use garrick_model::{
         stepd::{NodeToStepd, StepdToNode},
     },
     resources::NodeShape,
+    time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };
 use garrick_runtime::Message;
@@ -107,6 +108,8 @@ pub enum AgentInput {
     Begin {
         /// Runs in the spool.
         found: Vec<FoundRun>,
+        /// Runs that are over here, and until when a credential of each may be shown.
+        over: Vec<(RunKey, Timestamp)>,
         /// What the machine has.
         facts: Box<NodeFacts>,
         /// Load.
@@ -323,6 +326,13 @@ pub enum AgentEffect {
     RunEpilog {
         /// Run.
         run: RunKey,
+    },
+    /// Remember, also for the next agent, that the run is over here.
+    NoteOver {
+        /// Run.
+        run: RunKey,
+        /// Until then its credential may be shown.
+        until: Timestamp,
     },
     /// Remove the run's folder.
     RemoveSpool {

@@ -4,6 +4,7 @@
 //! SlurmdSpoolDir/identity/         this node's certificate and key
 //!               /launcher-*     copy of stepd that users cannot read
 //!               /credential.key    key that credentials are checked with
+//!               /over              runs that are over here, and until when their credentials are good
 //!               /runs/SLUID/orders what its stepd was told
 //!                          /life   locked for as long as a stepd of it lives
 //!                          /stepd  process id and start time of its stepd, written by that itself
@@ -27,9 +28,11 @@ use crate::{
     },
 };
 use garrick_actors::node_agent::{FoundRun, RunKey, StepdState};
-use garrick_model::messages::node::RequeuePolicy;
+use garrick_model::{ids::JobId, messages::node::RequeuePolicy, time::Timestamp};
 use std::{
-    os::unix::fs::MetadataExt as _,
+    fs::OpenOptions,
+    io::Write as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -41,6 +44,13 @@ pub struct Spool {
     pub boot: Option<String>,
     /// `JobRequeue`, for runs of which the controller did not say whether they may be started again.
     pub requeue: bool,
+}
+
+/// Runs that are over: job, SLUID, and milliseconds since 1970, a line each.
+const OVER: &str = "over";
+
+fn over_line(run: RunKey, until: Timestamp) -> String {
+    format!("{} {} {}\n", run.job, run.sluid, until.0)
 }
 
 /// Runs with their orders, and why others cannot be read.
@@ -198,6 +208,33 @@ impl Spool {
         Ok(files::remove_folder(&self.run(run))?)
     }
 
+    /// Remembers that a run is over here. A crash of the machine may forget the last ones.
+    pub fn note_over(&self, run: RunKey, until: Timestamp) -> Result<(), FileError> {
+        let path = self.root.join(OVER);
+        let write = || {
+            let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
+            file.write_all(over_line(run, until).as_bytes())
+        };
+        write().map_err(|cause| FileError { operation: "append to", path: path.clone(), cause })
+    }
+
+    /// The runs that are over, and until when that matters. What does not matter `now` is forgotten.
+    pub fn over(&self, now: Timestamp) -> Result<Vec<(RunKey, Timestamp)>, FileError> {
+        let path = self.root.join(OVER);
+        let Some(bytes) = files::read_if_there(&path)? else { return Ok(Vec::new()) };
+        let parsed = |line: &str| {
+            let mut words = line.split(' ');
+            let run = RunKey { job: JobId(words.next()?.parse().ok()?), sluid: words.next()?.parse().ok()? };
+            Some((run, Timestamp(words.next()?.parse().ok()?)))
+        };
+        // A line that was cut off in a crash is none.
+        let mut over: Vec<(RunKey, Timestamp)> = String::from_utf8_lossy(&bytes).lines().filter_map(parsed).collect();
+        over.retain(|(_, until)| *until > now);
+        let text: String = over.iter().map(|(run, until)| over_line(*run, *until)).collect();
+        files::replace(&path, text.as_bytes(), 0o600)?;
+        Ok(over)
+    }
+
     /// The runs that are recorded, and what cannot be read (which is left where it is).
     pub fn runs(&self) -> Result<RecordedRuns, SpoolError> {
         let path = self.root.join("runs");
@@ -268,6 +305,23 @@ mod tests {
             }
         });
         serde_json::from_value(form).unwrap()
+    }
+
+    #[test]
+    fn runs_that_are_over_are_remembered_as_long_as_it_matters() {
+        let scratch = crate::kernel::scratch::Scratch::new("spool-over");
+        let spool = Spool::open(scratch.path()).unwrap();
+        let run = |job: u32| RunKey { job: JobId(job), sluid: Sluid(u64::from(job) << 20) };
+        assert_eq!(spool.over(Timestamp(0)).unwrap(), []);
+        for (job, until) in [(7, 100), (8, 200)] {
+            spool.note_over(run(job), Timestamp(until)).unwrap();
+        }
+        assert_eq!(spool.over(Timestamp(50)).unwrap(), [(run(7), Timestamp(100)), (run(8), Timestamp(200))]);
+        assert_eq!(spool.over(Timestamp(100)).unwrap(), [(run(8), Timestamp(200))]);
+        spool.note_over(run(9), Timestamp(300)).unwrap();
+        let path = scratch.join("over");
+        std::fs::write(&path, [std::fs::read(&path).unwrap(), b"10 cut".to_vec()].concat()).unwrap();
+        assert_eq!(spool.over(Timestamp(100)).unwrap(), [(run(8), Timestamp(200)), (run(9), Timestamp(300))]);
     }
 
     /// Orders of a controller of an earlier version, which said nothing; then what a later one says.

@@ -17,7 +17,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// What the controller signs for a run of a job. Checked by every agent and `stepd`, whoever hands it over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +46,11 @@ pub struct JobCredential {
     pub epoch: u64,
     /// Not valid for a new start after this.
     pub expires: Timestamp,
+}
+
+impl JobCredential {
+    /// So long after it was made a credential starts nothing any more.
+    pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 }
 
 /// A credential in the exact bytes that were signed (ed25519).
