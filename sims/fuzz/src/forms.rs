@@ -4,11 +4,11 @@
 use garrick_model::{
     batch::{BatchMembers, RetryOn, StepCgroup, StepDependencyKind},
     config::{LogLevel, MemoryPer, OverSubscribe, OverTime, SelectUnit},
-    gres::GpuBind,
+    gres::{GpuBind, GresBinding},
     ids::StepNum,
     messages::{
         command::{CommandReply, CommandRequest, JobAction, JobMilestone, NodeStateChange, RunStanding},
-        launcher::{FdSource, FromLauncher, ToLauncher},
+        launcher::{FdSource, FileMode, FromLauncher, ToLauncher},
         node::{
             AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, NodeToController, SignalScope, StepMgrToAgent,
         },
@@ -16,12 +16,17 @@ use garrick_model::{
         step::{CommandToStepMgr, StepMgrToCommand},
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
+    outlook::Blocker,
     refusal::Refusal,
-    resources::MemoryRequest,
-    spec::{CpuBind, DependencyKind, Distribution, JobKind, OpenMode, Sharing, StdinTo, StepSharing, StreamTarget},
+    reservation::{CoresWanted, NodesWanted, ReservationFlag},
+    resources::{MemoryRequest, SpecCores},
+    spec::{
+        CpuBind, CpuOrder, DependencyKind, Distribution, JobKind, OpenMode, Sharing, StdinTo, StepSharing, StreamTarget,
+    },
     state::{JobState, NodeBase, Reason, StepState},
     step_selector::WhichSteps,
     time::TimeLimit,
+    topology::Layout,
     view::PartitionState,
 };
 use garrick_transport::{
@@ -92,12 +97,13 @@ pub fn all() -> Vec<Rc<Forms>> {
 }
 
 fn traced<'de, T: Deserialize<'de>>(name: &'static str, samples: &'de Samples) -> Forms {
-    let incomplete = tracer::<T>(samples).registry().err().map(|error| format!("{error}: {}", error.explanation()));
-    Forms { name, registry: tracer::<T>(samples).registry_unchecked(), incomplete }
+    let incomplete =
+        tracer::<T>(name, samples).registry().err().map(|error| format!("{error}: {}", error.explanation()));
+    Forms { name, registry: tracer::<T>(name, samples).registry_unchecked(), incomplete }
 }
 
 /// Knows the forms of a message's types. Enums inside are named: what a message holds shows only one variant of each.
-fn tracer<'de, T: Deserialize<'de>>(samples: &'de Samples) -> Tracer {
+fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer {
     let mut tracer = Tracer::new(TracerConfig::default().is_human_readable(false));
     macro_rules! trace {
         ($($type:ty),* $(,)?) => {
@@ -108,28 +114,36 @@ fn tracer<'de, T: Deserialize<'de>>(samples: &'de Samples) -> Tracer {
     trace!(
         AgentReport,
         BatchMembers,
+        Blocker,
+        CoresWanted,
         CpuBind,
+        CpuOrder,
         DependencyKind,
         Distribution,
         FdSource,
+        FileMode,
         GpuBind,
+        GresBinding,
         JobAction,
         JobKind,
         JobMilestone,
         JobState,
         JoinWay,
         LaunchRef,
+        Layout,
         LogLevel,
         MemoryPer,
         MemoryRequest,
         NodeBase,
         NodeStateChange,
+        NodesWanted,
         OpenMode,
         OverSubscribe,
         OverTime,
         PartitionState,
         Reason,
         Refusal,
+        ReservationFlag,
         RetryOn,
         Role,
         RunStanding,
@@ -137,6 +151,7 @@ fn tracer<'de, T: Deserialize<'de>>(samples: &'de Samples) -> Tracer {
         Sharing,
         SignalReach,
         SignalScope,
+        SpecCores,
         StdinTo,
         StepCgroup,
         StepDependencyKind,
@@ -149,6 +164,20 @@ fn tracer<'de, T: Deserialize<'de>>(samples: &'de Samples) -> Tracer {
         TimeLimit,
         WhichSteps,
     );
+    if name == "NodeToController" {
+        trace!(CommandRequest);
+    }
+    // One name for several types: each message has one of them.
+    match name {
+        "CommandReply" | "ControllerToNode" => {
+            trace!(CommandReply);
+            trace!(Result<(), Refusal>);
+        }
+        "StepMgrToCommand" => {
+            trace!(Result<u32, Refusal>);
+        }
+        _ => {}
+    }
     tracer
 }
 

@@ -7,7 +7,7 @@ use proptest::{
     collection::vec,
     prelude::*,
     sample::Index,
-    test_runner::{Config, RngAlgorithm, TestCaseError, TestRng, TestRunner},
+    test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner},
 };
 
 /// Changed inputs for each target.
@@ -137,7 +137,10 @@ fn tried(target: &'static Target) -> Option<String> {
         std::panic::catch_unwind(|| target.run(&input))
             .map_err(|panic| TestCaseError::fail(format!("\"{}\": {}", input.escape_ascii(), words(panic.as_ref()))))
     });
-    outcome.err().map(|error| format!("{}: {error}", target.name))
+    outcome.err().map(|error| match error {
+        TestError::Fail(reason, _) => format!("{}: {reason}", target.name),
+        abort @ TestError::Abort(_) => format!("{}: {abort}", target.name),
+    })
 }
 
 fn words(panic: &(dyn std::any::Any + Send)) -> String {
