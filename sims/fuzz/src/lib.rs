@@ -6,10 +6,12 @@
 //! |---|---|
 //! | [`targets`] | the targets |
 //! | [`corpus`] | inputs that are kept, a file of lines for each target |
+//! | [`requests`] | such requests, sent to a real daemon |
 //! | [`forms`] | valid messages with hostile values, made from the forms of the message types |
 
 pub mod corpus;
 pub mod forms;
+pub mod requests;
 pub mod targets;
 
 use nix::time::{ClockId, clock_gettime};

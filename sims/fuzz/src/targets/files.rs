@@ -32,7 +32,7 @@ pub(super) const JOURNALS: Target = Target {
         assert!(reader.position() <= reader.length(), "behind the end");
     },
     bytes_per_byte: 400,
-    base_bytes: 256 << 10,
+    base_bytes: 8 << 20,
     seeds: || {
         let mut seeds = vec![vec![0], vec![1, 1, 0xc0]];
         let saved = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../noded/journal/tests/data");

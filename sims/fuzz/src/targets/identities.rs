@@ -121,9 +121,9 @@ pub(super) const TOKENS: Target = Target {
         {
             assert_eq!(Token::parse(&token.text()).ok(), Some(token), "a token changes when it is written");
         }
-        let _ = rmp_serde::from_slice::<TokenBook>(input);
+        let _ = garrick_frame::decode_body::<TokenBook>(input);
     },
     bytes_per_byte: 200,
-    base_bytes: 64 << 10,
+    base_bytes: 8 << 20,
     seeds: || plain(&[&Token::new([1; 8], [2; 32], [3; 32]).text(), "garrick-join-1.", "garrick-join-1.00.00.00"]),
 };

@@ -47,6 +47,9 @@ macro_rules! for_every_message {
     };
 }
 
+/// What a list may claim before its items come: serde believes it up to 1 MiB, at each depth.
+const CLAIMED: usize = 8 << 20;
+
 /// Decodes a body as a link does. What came out must travel again, and be the same at the other end. True: it is a message.
 fn decode<T: Serialize + DeserializeOwned>(body: &[u8]) -> bool {
     let Ok(message) = decode_body::<Traced<T>>(body) else { return false };
@@ -67,6 +70,10 @@ macro_rules! decoders {
 }
 for_every_message!(decoders);
 
+/// Bytes that a message may take decoded, encoded and decoded again for each byte on its way: an empty text is one byte
+/// there and 24 here.
+const MOST_GROWTH: usize = 200;
+
 /// Bodies of frames of every link, as they come.
 pub(super) const LINKS: Target = Target {
     name: "links",
@@ -74,8 +81,8 @@ pub(super) const LINKS: Target = Target {
         let (link, body) = choice(input);
         DECODERS[link % DECODERS.len()].1(body);
     },
-    bytes_per_byte: 200,
-    base_bytes: 64 << 10,
+    bytes_per_byte: MOST_GROWTH,
+    base_bytes: CLAIMED,
     seeds: || {
         let of_link = |(number, (name, _)): (usize, &(&str, fn(&[u8]) -> bool))| {
             let forms = forms::of(name)?;
@@ -104,12 +111,17 @@ pub(super) const MADE: Target = Target {
         let (link, choices) = choice(input);
         let (name, decode) = DECODERS[link % DECODERS.len()];
         if let Some(forms) = forms::of(name) {
-            decode(&traced(&forms.make(choices)));
+            let body = traced(&forms.make(choices));
+            let used = allocation_counter::measure(|| {
+                decode(&body);
+            });
+            let most = (CLAIMED + MOST_GROWTH * body.len()) as u64;
+            assert!(used.bytes_max <= most, "{} bytes were held for {name} of {}", used.bytes_max, body.len());
         }
     },
     // What is made is larger than what chooses it.
-    bytes_per_byte: 64 << 10,
-    base_bytes: 16 << 20,
+    bytes_per_byte: 0,
+    base_bytes: 1 << 30,
     seeds: || (0..=255).map(|n| vec![n, n, 0, 1, 2, 3, n, 5]).collect(),
 };
 
@@ -133,8 +145,8 @@ pub(super) const FRAMES: Target = Target {
         let _ = decode_body::<Hello>(bytes);
         let _ = decode_body::<HelloReply>(bytes);
     },
-    bytes_per_byte: 200,
-    base_bytes: 64 << 10,
+    bytes_per_byte: MOST_GROWTH,
+    base_bytes: CLAIMED,
     seeds: || {
         let mut two = vec![3];
         for hello in ["srun 0.1.0", ""] {
@@ -170,8 +182,8 @@ pub(super) const DESCRIPTORS: Target = Target {
             }
         }
     },
-    bytes_per_byte: 200,
-    base_bytes: 512 << 10,
+    bytes_per_byte: MOST_GROWTH,
+    base_bytes: CLAIMED,
     seeds: || vec![vec![0, 0, 0, 0, 1, 0, 0xc0], vec![2, 0, 0, 0, 1, 2, 0xc0], vec![33, 0, 0, 0, 1, 33, 0xc0]],
 };
 
@@ -189,13 +201,13 @@ pub(super) const STEPS: Target = Target {
         if let Ok(packed) = rmp_serde::from_slice::<PackedSteps>(&packed) {
             let _ = packed.unpack();
         }
-        if let Ok(rows) = rmp_serde::from_slice::<StepRows>(input) {
+        if let Ok(rows) = decode_body::<StepRows>(input) {
             let again = PackedSteps::pack(&rows).unpack().unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(encoded(&rows), encoded(&again), "rows change on their way");
         }
     },
-    bytes_per_byte: 400,
-    base_bytes: 64 << 10,
+    bytes_per_byte: MOST_GROWTH,
+    base_bytes: CLAIMED,
     seeds: || vec![encoded(&StepRows::default())],
 };
 
@@ -204,16 +216,16 @@ pub(super) const STEPS: Target = Target {
 pub(super) const CREDENTIALS: Target = Target {
     name: "credentials",
     read: |input| {
-        if let Ok(credential) = rmp_serde::from_slice::<JobCredential>(input) {
+        if let Ok(credential) = decode_body::<JobCredential>(input) {
             let once = encoded(&credential);
             let again: JobCredential = rmp_serde::from_slice(&once).unwrap_or_else(|e| panic!("{e}"));
             assert_eq!(once, encoded(&again), "a credential changes on its way");
         }
-        let _ = rmp_serde::from_slice::<StepdOrders>(input);
+        let _ = decode_body::<StepdOrders>(input);
         let _ = serde_json::from_slice::<JobCredential>(input);
     },
-    bytes_per_byte: 200,
-    base_bytes: 64 << 10,
+    bytes_per_byte: MOST_GROWTH,
+    base_bytes: CLAIMED,
     seeds: || {
         let made = |n: u8| {
             let mut body = Vec::new();

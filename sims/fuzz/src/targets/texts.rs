@@ -70,8 +70,9 @@ pub(super) const IDS: Target = Target {
             input,
         );
     },
+    // Ranges of four million are written out to be sorted.
     bytes_per_byte: 200,
-    base_bytes: 64 << 10,
+    base_bytes: 64 << 20,
     seeds: || {
         chosen(&[
             (0, "5609"),
@@ -195,9 +196,11 @@ pub(super) const AMOUNTS: Target = Target {
                 |text| {
                     if let Ok(sizes) = text.parse::<NodeSizes>() {
                         assert!(sizes.ascending(1, 4096).count() <= 4096 && sizes.descending(1, 4096).count() <= 4096);
-                        if !sizes.is_empty() {
-                            round::<NodeSizes>(text);
-                        }
+                        let written = sizes.to_string();
+                        let again: NodeSizes = written.parse().unwrap_or_else(|e| panic!("{text:?}: {e}"));
+                        // What comes to a plain range is written, and read, as one.
+                        let same = again.is_empty() || again.ascending(1, 4096).eq(sizes.ascending(1, 4096));
+                        assert!(same, "{text:?} is written as {written:?}");
                     }
                 },
                 round::<NodeCount>,
@@ -296,8 +299,9 @@ pub(super) const REQUESTS: Target = Target {
             input,
         );
     },
+    // Four million indices are a bit each, and then a number each.
     bytes_per_byte: 1000,
-    base_bytes: 64 << 10,
+    base_bytes: 64 << 20,
     seeds: || {
         chosen(&[
             (0, "0-15:4%2"),
