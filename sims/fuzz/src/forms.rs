@@ -40,6 +40,8 @@ use std::{collections::BTreeMap, rc::Rc, sync::LazyLock};
 
 /// Most values in a message, so that making one takes no longer than reading it.
 const MOST_VALUES: usize = 100_000;
+/// Long texts count as several.
+const BYTES_OF_A_VALUE: usize = 100;
 /// Choices from here on are hostile values.
 pub const HOSTILE: u8 = 192;
 
@@ -279,6 +281,8 @@ impl<'a> Maker<'a> {
             Format::U64 => match hostile {
                 Some(which) if which % 8 == 0 => Value::from(u64::MAX),
                 Some(which) if which % 8 == 1 => Value::from(u64::MAX - 1),
+                // No node has a disk for jobs: what asks for one is refused before anything else is looked at.
+                None if field == "tmp_disk_mib" => Value::from(0),
                 _ => Value::from(integer(hostile, 0, i64::MAX, choice)),
             },
             Format::F32 | Format::F64 => {
@@ -287,16 +291,21 @@ impl<'a> Maker<'a> {
                 Value::F64(hostile.map_or(1.5, |which| FLOATS[which % FLOATS.len()]))
             }
             Format::Char => Value::from(if hostile.is_some() { "\0" } else { "x" }),
-            Format::Str => Value::from(match hostile {
-                Some(which) => TEXTS[which % TEXTS.len()].clone(),
-                None => plain_text(field, choice).to_owned(),
-            }),
-            Format::Bytes => Value::Binary(match hostile {
-                Some(which) => TEXTS[which % TEXTS.len()].clone().into_bytes(),
-                None if field == "script" => b"#!/bin/sh\ntrue\n".to_vec(),
-                None if field == "environment" => b"HOME=/tmp".to_vec(),
-                None => b"true".to_vec(),
-            }),
+            Format::Str => {
+                let text = hostile.map_or(plain_text(field, choice), |which| &TEXTS[which % TEXTS.len()]);
+                self.values += text.len() / BYTES_OF_A_VALUE;
+                Value::from(text)
+            }
+            Format::Bytes => {
+                let bytes = match hostile {
+                    Some(which) => TEXTS[which % TEXTS.len()].as_bytes(),
+                    None if field == "script" => b"#!/bin/sh\ntrue\n",
+                    None if field == "environment" => b"HOME=/tmp",
+                    None => b"true",
+                };
+                self.values += bytes.len() / BYTES_OF_A_VALUE;
+                Value::from(bytes)
+            }
             // A job without a script is refused before anything else is looked at.
             Format::Option(inner) if choice % 4 != 0 || field == "script" => self.value(inner, field, depth),
             Format::Seq(inner) => self.list(choice, |maker| maker.value(inner, field, depth)).into(),
@@ -354,13 +363,13 @@ fn integer(hostile: Option<usize>, least: i64, most: i64, choice: u8) -> i64 {
 /// A text that is likely to be taken in that field.
 fn plain_text(field: &str, choice: u8) -> &'static str {
     let of_field = match field {
-        "partition" | "partitions" => "debug",
+        "partition" | "partitions" => "main",
         "node" | "nodes" | "names" | "nodelist" | "host" | "exclude" => "n1",
         "work_dir" | "stdout" | "stderr" => "/tmp",
         "features" | "constraint" => "a",
         _ => "1",
     };
-    [of_field, of_field, of_field, "1", "a", "n1", "debug", "/tmp/x"][usize::from(choice) % 8]
+    [of_field, of_field, of_field, "1", "a", "n1", "main", "/tmp/x"][usize::from(choice) % 8]
 }
 
 static TEXTS: LazyLock<Vec<String>> = LazyLock::new(|| {

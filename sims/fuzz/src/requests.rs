@@ -2,7 +2,7 @@
 //! door. `garrick-fuzz send DOOR` does both for lines that it is given, as whoever runs it.
 
 use crate::forms;
-use garrick_frame::{DoorClient, DoorError, LinkKind, decode_body};
+use garrick_frame::{DoorClient, DoorError, LinkKind, decode_body, limits};
 use garrick_model::{
     ids::RequestId,
     messages::command::{CommandReply, CommandRequest},
@@ -12,11 +12,14 @@ use std::{path::Path, time::Duration};
 /// Longest that an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A request as bytes choose it, the variant first; `None` when a text in it is not what its field takes, or when it would
-/// end the daemon or change what its log says.
+/// A request as bytes choose it, the variant first; `None` when a text in it is not what its field takes, when it is longer
+/// than a frame, or when it would end the daemon or change what its log says.
 pub fn make(choices: &[u8]) -> Option<CommandRequest> {
     let mut body = Vec::new();
     rmpv::encode::write_value(&mut body, &forms::of("CommandRequest")?.make(choices)).ok()?;
+    if body.len() >= limits::DOOR {
+        return None;
+    }
     let mut request: CommandRequest = decode_body(&body).ok()?;
     match &mut request {
         CommandRequest::Shutdown { .. } | CommandRequest::SetLogLevel(_) => return None,
