@@ -37,6 +37,9 @@ const fn is_unnumbered(number: &u64) -> bool {
     *number == 0
 }
 
+/// Deepest nesting, as in frames.
+const MAX_DEPTH: usize = 64;
+
 /// What is inside is not a list of steps.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes said to be {rows} steps: {cause}")]
@@ -63,7 +66,10 @@ impl PackedSteps {
     /// When the bytes are not what [`Self::pack`] made.
     pub fn unpack(&self) -> Result<StepRows, UnpackError> {
         let broken = |cause: String| UnpackError { bytes: self.packed.len(), rows: self.rows, cause };
-        let steps: StepRows = rmp_serde::from_slice(&self.packed).map_err(|e| broken(e.to_string()))?;
+        let mut reader = rmp_serde::Deserializer::from_read_ref(&*self.packed);
+        // Some host's step manager made them: what is nested deeper than a frame may be would take this thread's stack.
+        reader.set_max_depth(MAX_DEPTH);
+        let steps = StepRows::deserialize(&mut reader).map_err(|e| broken(e.to_string()))?;
         let StepTally { counts, unreported, dropped, .. } = self.tally;
         Ok(StepRows { counts, unreported, dropped, ..steps })
     }
@@ -142,6 +148,16 @@ mod tests {
         let frame = rmp_serde::to_vec_named(&packed).unwrap();
         // Numbers and names around the bytes; a list of small integers would be larger than the bytes themselves.
         assert!(frame.len() < packed.bytes() + 200, "{} around {}", frame.len(), packed.bytes());
+    }
+
+    /// It took a thread's stack, and the process with it.
+    #[test]
+    fn bytes_that_are_nested_deeply_are_an_error() {
+        // One key that nobody knows, and lists in lists behind it.
+        let nested = [b"\x81\xa1x".to_vec(), vec![0x91; 1000], vec![0xc0]].concat();
+        let broken = PackedSteps { packed: nested.into(), ..PackedSteps::default() };
+        let said = broken.unpack().unwrap_err().to_string();
+        assert!(said.contains("depth limit exceeded"), "{said}");
     }
 
     #[test]

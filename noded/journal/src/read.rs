@@ -11,6 +11,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// Deepest nesting of what a record holds. What a daemon writes came in frames, which are no deeper.
+const MAX_DEPTH: usize = 80;
+
 /// Reads the records of one journal in order and changes nothing. Holds one record at a time.
 ///
 /// The end is where it was when reading began: what a daemon appends meanwhile is not looked at, and a record that it is
@@ -53,7 +56,9 @@ impl Record<'_> {
 
     /// What was written. Bytes that are no `T` are damage: nothing else is written to a journal of such.
     pub fn decode<T: DeserializeOwned>(&self) -> Result<T, JournalError> {
-        rmp_serde::from_slice(self.payload).map_err(|e| self.damaged(e.to_string()))
+        let mut reader = rmp_serde::Deserializer::from_read_ref(self.payload);
+        reader.set_max_depth(MAX_DEPTH);
+        T::deserialize(&mut reader).map_err(|e| self.damaged(e.to_string()))
     }
 
     /// This record is not what it should be.

@@ -40,7 +40,8 @@ impl Process {
         matches!(self.state, 'Z' | 'X')
     }
 
-    fn parse(text: &str) -> Option<Self> {
+    /// Reads the text of `/proc/PID/stat`.
+    pub fn parse(text: &str) -> Option<Self> {
         // The name, in parentheses, may hold anything, closing parentheses included.
         let (pid, rest) = text.split_once(" (")?;
         let (_, rest) = rest.rsplit_once(") ")?;

@@ -11,7 +11,7 @@ use crate::{
     stepd::orders::StepdOrders,
 };
 use garrick_actors::node_agent::{AgentInput, AgentMsg, RunKey, StartOrder};
-use garrick_frame::LinkKind;
+use garrick_frame::{LinkKind, decode_body};
 use garrick_model::{
     config::Config,
     messages::{
@@ -63,7 +63,7 @@ impl PeerWorld {
                 key.id()
             ));
         }
-        let credential: JobCredential = rmp_serde::from_slice(&signed.payload).map_err(|e| e.to_string())?;
+        let credential: JobCredential = decode_body(&signed.payload).map_err(|e| e.to_string())?;
         let own = &self.config.cluster_name;
         if credential.cluster != *own {
             return Err(format!("it is for cluster {}, this is {own}", credential.cluster));
@@ -91,7 +91,7 @@ impl PeerWorld {
     /// The same for a run that is here already, which was believed when it came: the proof is the same, and that it would not
     /// be good for a new start any more does not matter.
     fn check_again(&self, signed: &SignedCredential) -> Option<Box<JobCredential>> {
-        let credential: JobCredential = rmp_serde::from_slice(&signed.payload).ok()?;
+        let credential: JobCredential = decode_body(&signed.payload).ok()?;
         let run = RunKey { job: credential.job, sluid: credential.sluid };
         let orders = StepdOrders::load(&self.world.spool.run(run)).ok()?;
         (orders.launch.credential.payload == signed.payload).then(|| Box::new(credential))

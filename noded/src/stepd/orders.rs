@@ -191,6 +191,6 @@ impl StepdOrders {
     fn read(path: PathBuf) -> Result<Self, OrdersError> {
         let bytes =
             crate::kernel::files::read_if_there(&path)?.ok_or_else(|| OrdersError::Missing { path: path.clone() })?;
-        rmp_serde::from_slice(&bytes).map_err(|e| OrdersError::Form { path, cause: e.to_string() })
+        garrick_frame::decode_body(&bytes).map_err(|e| OrdersError::Form { path, cause: e.to_string() })
     }
 }

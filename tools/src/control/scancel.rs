@@ -21,7 +21,7 @@ use garrick_model::{
 };
 use std::{ffi::OsString, io::BufRead, sync::Arc};
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "scancel",
     purpose: "Signal or cancel jobs, job arrays or job steps.",
     operands: "[job_id[_array_id][.step_id[_array_id]]...]",
@@ -55,7 +55,7 @@ static TABLE: Table = Table {
 
 /// What is to be done.
 #[derive(Debug, Default)]
-struct Request {
+pub(crate) struct Request {
     jobs: Vec<JobSelector>,
     steps: Vec<StepsSelector>,
     filter: Filter,
@@ -126,7 +126,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
     }
 }
 
-fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, String> {
+pub(crate) fn read(arguments: &Arguments, env: impl Fn(&str) -> Option<String>) -> Result<Request, String> {
     let value = |long: &str, variable: &str| arguments.value(long).or_else(|| env(variable)).filter(|v| !v.is_empty());
     let said = |e: choices::ChoiceError| e.to_string();
     let mut request = Request {

@@ -7,6 +7,9 @@ use std::{fmt, str::FromStr};
 /// Greatest index: Slurm allows MaxArraySize up to 4000001 (`slurm.conf(5)`).
 pub const MAX_INDEX: u32 = 4_000_000;
 
+/// Most indices that a text may name, those counted that are named again: each costs a little.
+const MOST_NAMED: usize = 4 * MAX_INDEX as usize;
+
 /// Is each range behind the one before it? Those of texts that were parsed are.
 pub fn are_sorted(ranges: &[(u32, u32, u32)]) -> bool {
     ranges.windows(2).all(|pair| pair[0].1 < pair[1].0)
@@ -51,6 +54,9 @@ pub enum ArrayTextError {
         /// The index.
         part: String,
     },
+    /// The same indices again and again.
+    #[error("array \"{0}...\" names more than {MOST_NAMED} indices, repeated ones counted")]
+    TooMany(String),
     /// `%x`
     #[error("array \"{text}\": \"{part}\" is not a number of tasks")]
     Limit {
@@ -173,6 +179,7 @@ impl FromStr for ArraySpec {
             return Err(ArrayTextError::Empty);
         }
         let mut set = FixedBitSet::new();
+        let mut named = 0;
         for part in list.split(',') {
             let wrong = || ArrayTextError::Part { text: text.to_owned(), part: part.to_owned() };
             let index = |figures: &str| match digits(figures) {
@@ -194,6 +201,10 @@ impl FromStr for ArraySpec {
             }
             if last < first {
                 return Err(ArrayTextError::Backwards { text: text.to_owned(), part: part.to_owned() });
+            }
+            named += (last - first) as usize / step as usize + 1;
+            if named > MOST_NAMED {
+                return Err(ArrayTextError::TooMany(text[..text.floor_char_boundary(64)].to_owned()));
             }
             set.grow(last as usize + 1);
             for i in (first..=last).step_by(step as usize) {
@@ -335,6 +346,14 @@ mod tests {
         assert!(!of(&[(5, 1, 1)]).is_sound(31) && !of(&[(0, 4, 0)]).is_sound(31));
         assert!(!of(&[(0, 8, 2), (1, 9, 2)]).is_sound(31));
         assert_eq!(of(&[(0, u32::MAX, 1), (0, u32::MAX, 1)]).count(), u32::MAX);
+    }
+
+    /// A line of a hundred thousand bytes took minutes.
+    #[test]
+    fn the_same_indices_can_be_named_a_few_times_only() {
+        assert_eq!(vec!["0-4000000:2"; 8].join(",").parse::<ArraySpec>().unwrap().count(), 2_000_001);
+        let said = vec!["0-4000000:2"; 9].join(",").parse::<ArraySpec>().unwrap_err().to_string();
+        assert!(said.contains("names more than 16000000 indices"), "{said}");
     }
 
     #[test]

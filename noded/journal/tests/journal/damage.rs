@@ -2,6 +2,7 @@
 
 use crate::samples::sample;
 use garrick_journal::{JournalError, Reader};
+use serde::{Serialize, Serializer, de::IgnoredAny};
 use std::path::Path;
 
 /// Reads bytes as a journal: whole records, bytes of a torn end.
@@ -90,4 +91,24 @@ fn what_is_appended_while_reading_is_not_looked_at_and_what_is_cut_is_no_error()
     assert_eq!(then(offsets[3], &bytes), (3, 0, offsets[3] as u64));
     assert_eq!(then(bytes.len(), &bytes[..offsets[3] + 20]), (3, 20, offsets[3] as u64 + 20));
     assert_eq!(then(bytes.len(), &bytes[..offsets[3] + 2]), (3, 2, offsets[3] as u64 + 2));
+}
+
+/// It took the thread's stack, and the process with it.
+#[test]
+fn a_record_that_is_nested_deeply_is_an_error() {
+    let nested = (0..1000).fold(Nested(None), |inner, _| Nested(Some(Box::new(inner))));
+    let mut bytes = garrick_journal::header().to_vec();
+    garrick_journal::frame(Path::new("journal"), &nested, &mut bytes).unwrap();
+    let mut reader = Reader::new(bytes.as_slice(), Path::new("journal"), bytes.len() as u64).unwrap();
+    let said = reader.next_record().unwrap().unwrap().decode::<IgnoredAny>().unwrap_err().to_string();
+    assert!(said.contains("depth limit exceeded"), "{said}");
+}
+
+/// A list in a list in a list.
+struct Nested(Option<Box<Self>>);
+
+impl Serialize for Nested {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(&self.0)
+    }
 }

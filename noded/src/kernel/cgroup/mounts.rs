@@ -32,7 +32,8 @@ pub struct Mounts {
 impl Mounts {
     /// Mounts of this process.
     pub fn of_this_process() -> std::io::Result<Self> {
-        Ok(Self::parse(&std::fs::read_to_string("/proc/self/mountinfo")?))
+        // Users mount file systems at paths of their choice, which need not be UTF-8.
+        Ok(Self::parse(&String::from_utf8_lossy(&std::fs::read("/proc/self/mountinfo")?)))
     }
 
     /// Reads the text of `/proc/PID/mountinfo`.

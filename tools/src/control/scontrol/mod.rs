@@ -13,7 +13,7 @@ pub mod daemons;
 pub mod jobs;
 mod licenses;
 mod nodes;
-mod reservations;
+pub(crate) mod reservations;
 pub mod show;
 mod topology;
 pub mod update;
@@ -33,7 +33,7 @@ use std::{
     io::{self, BufRead, IsTerminal as _, Write},
 };
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "scontrol",
     purpose: "Show and change jobs, nodes and partitions. Without a command, commands are read from a prompt.\n\
               Commands: show, update, create, delete, hold, uhold, release, requeue, requeuehold, suspend, resume, top, write,\n\
@@ -232,7 +232,7 @@ fn prompt(session: &mut Session) -> i32 {
 }
 
 /// Words of a line, with quotes as in a shell.
-fn split_words(line: &str) -> Vec<String> {
+pub(crate) fn split_words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
     let mut quote = None;

@@ -17,7 +17,7 @@ use jiff::tz::TimeZone;
 
 /// A word that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum WordError {
+pub(crate) enum WordError {
     #[error("Unknown parameter {word}{hint}")]
     Unknown { word: String, hint: String },
     #[error("Invalid {key} value: {value} ({why})")]
@@ -148,7 +148,7 @@ fn failed(session: &Session, doing: &str, error: &asking::AskError) -> i32 {
     session.plain_error(format_args!("Error {doing} the reservation: {error}"))
 }
 
-fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<ReservationChange, WordError> {
+pub(crate) fn read(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<ReservationChange, WordError> {
     let mut change = ReservationChange::default();
     for word in words {
         let unknown = |key: &str| WordError::Unknown {

@@ -32,7 +32,7 @@ struct Pair {
 
 /// What is changed.
 #[derive(Debug, PartialEq)]
-enum Update {
+pub(crate) enum Update {
     Job(Vec<JobSelector>, Box<JobChange>),
     Node(Vec<String>, NodeChange),
     Partition(String, Vec<(String, String)>),
@@ -40,7 +40,7 @@ enum Update {
 
 /// A word that cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-enum UpdateError {
+pub(crate) enum UpdateError {
     #[error("Invalid input: {0}\nRequest aborted")]
     NoPair(String),
     #[error("Update of this parameter is not supported: {word}{hint}\nRequest aborted")]
@@ -98,7 +98,7 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
     if words.iter().any(of_reservation) && !words.iter().any(of_job) {
         return reservations::update(session, words);
     }
-    let update = match pairs(words).and_then(|p| read(&p, Timestamp::now(), &TimeZone::system())) {
+    let update = match parse(words, Timestamp::now(), &TimeZone::system()) {
         Ok(update) => update,
         Err(error) => return session.plain_error(error),
     };
@@ -121,6 +121,11 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         (None, Ok(_)) => 0,
         (None, Err(error)) => session.failed("slurm_update", &error),
     }
+}
+
+/// What `KEY=VALUE` words ask for.
+pub(crate) fn parse(words: &[String], now: Timestamp, zone: &TimeZone) -> Result<Update, UpdateError> {
+    read(&pairs(words)?, now, zone)
 }
 
 fn read(pairs: &[Pair], now: Timestamp, zone: &TimeZone) -> Result<Update, UpdateError> {

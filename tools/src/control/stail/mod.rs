@@ -105,7 +105,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
 }
 
 /// The actor path that a word means.
-fn prefix(word: &str) -> Option<String> {
+pub(crate) fn prefix(word: &str) -> Option<String> {
     let named = |kind: &str| word.strip_prefix(kind).filter(|name| !name.is_empty() && !name.starts_with('/'));
     if word.len() > 1 && word.starts_with('/') {
         return Some(word.trim_end_matches('/').to_owned());

@@ -27,7 +27,7 @@ use std::{
     path::PathBuf,
 };
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "garrick cat",
     purpose: "Print what steps wrote to an output pack (srun --output-pack=FILE), in the order in which it was written.\n\
               Where there is no FILE, but one for each node, FILE.NODE, those are read.",
@@ -50,7 +50,7 @@ static TABLE: Table = Table {
 
 /// Which streams are wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
+pub(crate) enum Wanted {
     Stdout,
     Stderr,
     Both,
@@ -69,7 +69,7 @@ impl Wanted {
 
 /// What was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Request {
+pub(crate) struct Request {
     files: Vec<PathBuf>,
     /// Steps; `None` for all.
     selection: Option<Selection>,
@@ -79,7 +79,7 @@ struct Request {
     follow: bool,
 }
 
-fn request(arguments: &Arguments) -> Result<Request, String> {
+pub(crate) fn request(arguments: &Arguments) -> Result<Request, String> {
     let selection = arguments
         .options
         .iter()

@@ -98,7 +98,7 @@ fn known_nodes(names: &mut Vec<String>, console: &Console) -> Asked<Option<Strin
 }
 
 /// `-j 5` and `-s 5.0`. There are no operands, so that any word behind them is meant for them.
-fn attach_ids(args: Vec<OsString>) -> Vec<OsString> {
+pub(crate) fn attach_ids(args: Vec<OsString>) -> Vec<OsString> {
     let is_id = |word: &str| !word.starts_with('-');
     let args = arguments::attach_ids(args, &["--jobs", "--job"], 'j', "arhlPv", is_id);
     arguments::attach_ids(args, &["--steps", "--step"], 's', "arhlPv", is_id)

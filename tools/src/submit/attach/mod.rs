@@ -42,7 +42,7 @@ use std::{
 };
 use watched::{Effect, Filters, Watched};
 
-static TABLE: Table = Table {
+pub(crate) static TABLE: Table = Table {
     program: "sattach",
     purpose: "Watch the output of a running job step: what srun relays, and the files or output packs it goes to.",
     operands: "JOB.STEP",
@@ -66,7 +66,7 @@ const LOOK_AFTER: Duration = Duration::from_secs(1);
 
 /// What is asked for.
 #[derive(Debug, PartialEq, Eq)]
-struct Request {
+pub(crate) struct Request {
     step: StepSelector,
     filters: Filters,
     label: bool,
@@ -108,7 +108,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
     }
 }
 
-fn read(arguments: &Arguments) -> Result<Request, String> {
+pub(crate) fn read(arguments: &Arguments) -> Result<Request, String> {
     for option in ["pty", "input-filter"] {
         if arguments.has(option) {
             return Err(format!("--{option} is not supported yet"));

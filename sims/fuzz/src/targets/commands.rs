@@ -1,0 +1,89 @@
+//! What users write for commands.
+
+use super::{choice, plain};
+use crate::Target;
+use garrick_tools::grammar;
+use std::{ffi::OsString, os::unix::ffi::OsStringExt};
+
+/// Command lines: words with newlines between them.
+pub(super) const WORDS: Target = Target {
+    name: "command_lines",
+    read: |input| {
+        let (command, rest) = choice(input);
+        let command = grammar::COMMANDS[command % grammar::COMMANDS.len()];
+        let words = rest.split(|byte| *byte == b'\n').filter(|word| !word.contains(&0));
+        let words: Vec<OsString> = words.map(|word| OsString::from_vec(word.to_vec())).collect();
+        grammar::read_words(command, &words);
+    },
+    // Lists of nodes and tasks are written out.
+    bytes_per_byte: 1000,
+    base_bytes: 16 << 20,
+    seeds: || {
+        let lines: [(&str, &[&str]); 14] = [
+            ("sbatch", &["-N2-4", "--mem=4G", "--array=0-9%2", "--dependency=afterok:1", "-w", "n[1-4]", "job.sh"]),
+            (
+                "sbatch",
+                &["--gres=gpu:2", "--constraint=a&b", "--time=1-0", "--begin=now+1hour", "--signal=B:USR1@60", "-Jx"],
+            ),
+            ("salloc", &["-n4", "--mem-per-cpu=100M", "--gpus-per-task=1", "-Lmatlab:2", "bash"]),
+            ("srun", &["-n8", "--async", "--array=0-9", "--retries=2", "--retry-on=1-3", "-m", "cyclic:block", "true"]),
+            ("srun", &["--cpu-bind=map_cpu:0,1", "--overlap", "-o", "out.%t", "-l", "--multi-prog", "conf"]),
+            ("swait", &["--timeout=60", "5609.7", "7_[1-4]"]),
+            ("squeue", &["-o", "%.18i %.9P %j", "-S", "-p,i", "-t", "PD,R", "-j5", "-O", "JobID:10,Name"]),
+            ("sinfo", &["-N", "-o", "%N %T", "-t", "idle,drain", "-S", "+N"]),
+            ("sprio", &["-o", "%i %Y", "-w"]),
+            ("scancel", &["12_[1-4]", "-s", "USR1", "-t", "PD", "5609.7"]),
+            ("sattach", &["5609.7", "--output-filter=3"]),
+            ("update", &["JobId=12", "TimeLimit+=10", "Nice=5", "NumNodes=1-3", "Features=a&b"]),
+            ("reservation", &["StartTime=now", "Duration=60", "Users=alice", "Nodes=n[1-2]", "Flags=MAINT,DAILY"]),
+            ("cat", &["--step=7_[1-10],batch", "file"]),
+        ];
+        let input = |(command, words): &(&str, &[&str])| {
+            let number = grammar::COMMANDS.iter().position(|known| known == command).unwrap_or(0);
+            [vec![u8::try_from(number).unwrap_or(0)], words.join("\n").into_bytes()].concat()
+        };
+        lines.iter().map(input).collect()
+    },
+};
+
+/// Batch scripts, with `#SBATCH` and `#SRUN` lines, and the lines of other files that commands read.
+pub(super) const SCRIPTS: Target = Target {
+    name: "scripts",
+    read: |input| {
+        grammar::read_script(input, false);
+        grammar::read_script(input, true);
+        if let Ok(text) = std::str::from_utf8(input) {
+            grammar::read_multi_prog(text);
+            let _ = grammar::read_prompt(text);
+        }
+    },
+    bytes_per_byte: 1000,
+    base_bytes: 16 << 20,
+    seeds: || {
+        plain(&[
+            "#!/bin/bash\n#SBATCH -N2 --time=10\n#SBATCH -J 'a b' # c\ntrue\n#SBATCH -n5\n",
+            "#!/bin/sh\n#SBATCH -n1\n#SBATCH hetjob\n#SRUN -n2\ntrue\n",
+            "#!/bin/sh\r\n#SBATCH\t-n1\r\n",
+            "0-3 echo %t\n4 ./prog \"a b\" %o\n* true\n",
+            "show job 1\n",
+        ])
+    },
+};
+
+/// Lists of `srun --from-file`.
+pub(super) const STEP_LISTS: Target = Target {
+    name: "step_lists",
+    read: |input| {
+        let lines = input.split(|byte| *byte == b'\n').count();
+        assert!(grammar::read_step_list(input) <= lines);
+    },
+    bytes_per_byte: 2000,
+    base_bytes: 1 << 20,
+    seeds: || {
+        plain(&[
+            "true\n-n2 --mem=100 prog 'a b' \"c $d\"\n# comment\necho $((1 + 2)) | cat\n",
+            "--array=0-9 true\n-d afterok:1 x\\ y\n",
+            "'unclosed\n-n 'x\n\\\n",
+        ])
+    },
+};

@@ -1,0 +1,160 @@
+//! What users write for commands, taken apart as the commands do and not carried out: nothing is read from files, no
+//! environment is looked at, no daemon is asked. Fuzzing calls it.
+
+use crate::{
+    control::{scancel, scontrol, stail},
+    options::{
+        getopt::Parsed,
+        job_spec::{self, Submitter, Work},
+        script_lines::{self, ScriptLine},
+        sources,
+        step_spec::StepWork,
+        table::{Command, options_of},
+        typed::Typed,
+    },
+    query::{arguments, cat, sinfo, sprio, squeue},
+    submit::{
+        attach,
+        minibatch::{asked, list_line},
+        multi_prog,
+    },
+};
+use garrick_model::{
+    ids::JobId,
+    spec::{JobKind, JobSpec, StepSpec},
+    time::Timestamp,
+};
+use jiff::tz::TimeZone;
+use std::{ffi::OsString, os::unix::ffi::OsStrExt};
+
+/// The commands that [`read_words`] knows.
+pub const COMMANDS: [&str; 13] = [
+    "sbatch",
+    "salloc",
+    "srun",
+    "swait",
+    "squeue",
+    "sinfo",
+    "sprio",
+    "scancel",
+    "sattach",
+    "scontrol",
+    "update",
+    "reservation",
+    "cat",
+];
+
+/// When dates without a year are read.
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
+
+/// A file that a list names would be read: such words are left alone.
+fn names_a_file(words: &[OsString]) -> bool {
+    words.iter().any(|word| word.as_bytes().contains(&b'/'))
+}
+
+fn submitter() -> Submitter {
+    Submitter { work_dir: "/work".into(), host: "n1".into(), ..Submitter::default() }
+}
+
+/// The job that `sbatch` or `salloc` would submit.
+fn job_of(typed: &Typed, script: Option<Vec<u8>>) -> Option<JobSpec> {
+    let (kind, command) = (JobKind::Batch, Some("/work/job.sh".to_owned()));
+    let work = Work { kind, default_name: "job.sh".into(), argv: Vec::new(), script, command };
+    job_spec::build(typed, submitter(), work).ok().map(|checked| checked.spec)
+}
+
+/// The step that `srun --async` would hand over.
+fn step_of(typed: &Typed, argv: Vec<OsString>) -> Option<StepSpec> {
+    let work = StepWork { argv, program: "true".into(), ..StepWork::default() };
+    asked::spec(typed, JobId(1), submitter(), work).ok().map(|checked| checked.spec)
+}
+
+fn typed_of(command: Command, script: &[ScriptLine], line: &Parsed) -> Option<Typed> {
+    sources::lay_over(command, script, &|_| None, &line.options, NOW).ok()
+}
+
+/// Takes the arguments of a command apart, as far as that goes without asking anybody. True: they can be used.
+pub fn read_words(command: &str, words: &[OsString]) -> bool {
+    let texts = || words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>();
+    let no_variable = |_: &str| None;
+    match command {
+        "sbatch" | "salloc" | "srun" | "swait" => {
+            let command = match command {
+                "sbatch" => Command::Sbatch,
+                "salloc" => Command::Salloc,
+                "srun" => Command::Srun,
+                _ => Command::Swait,
+            };
+            let Ok(line) = sources::command_line(command, words) else { return false };
+            let Some(typed) = typed_of(command, &[], &line) else { return false };
+            if names_a_file(words) {
+                return true;
+            }
+            match command {
+                Command::Sbatch | Command::Salloc => job_of(&typed, None).is_some(),
+                Command::Srun => job_of(&typed, None).is_some() && step_of(&typed, line.rest).is_some(),
+                Command::Swait => true,
+            }
+        }
+        "squeue" => arguments::parse(&squeue::options::TABLE, &squeue::attach_ids(words.to_vec()))
+            .is_ok_and(|arguments| squeue::options::read(&arguments, no_variable).is_ok()),
+        "sinfo" => arguments::parse(&sinfo::options::TABLE, words)
+            .is_ok_and(|arguments| sinfo::options::read(&arguments, no_variable).is_ok()),
+        "sprio" => arguments::parse(&sprio::options::TABLE, words)
+            .is_ok_and(|arguments| sprio::options::read(&arguments, no_variable).is_ok()),
+        "scancel" => arguments::parse(&scancel::TABLE, words)
+            .is_ok_and(|arguments| scancel::read(&arguments, no_variable).is_ok()),
+        "sattach" => arguments::parse(&attach::TABLE, words).is_ok_and(|arguments| attach::read(&arguments).is_ok()),
+        "cat" => arguments::parse(&cat::TABLE, words).is_ok_and(|arguments| cat::request(&arguments).is_ok()),
+        "scontrol" => arguments::parse(&scontrol::TABLE, words)
+            .is_ok_and(|arguments| arguments.words().iter().all(|word| stail::prefix(word).is_some())),
+        "update" => scontrol::update::parse(&texts(), NOW, &TimeZone::UTC).is_ok(),
+        "reservation" => scontrol::reservations::read(&texts(), NOW, &TimeZone::UTC).is_ok(),
+        _ => false,
+    }
+}
+
+/// Reads the option lines of a script as `sbatch` (or `srun`) does. True: a job would come of it.
+pub fn read_script(text: &[u8], of_srun: bool) -> bool {
+    let (command, marks) =
+        if of_srun { (Command::Srun, script_lines::OF_SRUN) } else { (Command::Sbatch, script_lines::OF_SBATCH) };
+    let Ok(head) = script_lines::read(text, marks) else { return false };
+    let empty = Parsed { options: Vec::new(), rest: Vec::new() };
+    let components = std::iter::once(&head.lines).chain(&head.others);
+    components.into_iter().all(|lines| {
+        let typed = typed_of(command, lines, &empty);
+        typed.is_some_and(|typed| {
+            lines.iter().any(|line| names_a_file(&line.words)) || job_of(&typed, Some(text.to_vec())).is_some()
+        })
+    })
+}
+
+/// Reads a list of commands as `srun --from-file` does, line by line. Returns how many steps it would give.
+pub fn read_step_list(text: &[u8]) -> usize {
+    let options = options_of(Command::Srun);
+    let lines = text.split(|byte| *byte == b'\n');
+    lines
+        .filter(|line| {
+            let Ok(Some(line)) = list_line::read(line, &options) else { return false };
+            let mut typed = Typed::default();
+            if sources::lay_on(&mut typed, &line.options, NOW).is_err() || line.options_text.contains(&b'/') {
+                return false;
+            }
+            let argv = line.argv.iter().map(|word| std::ffi::OsStr::from_bytes(word).to_owned()).collect();
+            step_of(&typed, argv).is_some()
+        })
+        .count()
+}
+
+/// Reads a file of `srun --multi-prog`. True: it can be used.
+pub fn read_multi_prog(text: &str) -> bool {
+    multi_prog::parse(text).is_ok_and(|programs| {
+        let tasks = multi_prog::task_count(&programs).unwrap_or(1);
+        multi_prog::check(&programs, tasks).is_ok()
+    })
+}
+
+/// Takes a line that was typed at `scontrol`'s prompt apart.
+pub fn read_prompt(line: &str) -> Vec<String> {
+    scontrol::split_words(line)
+}

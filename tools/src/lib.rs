@@ -1,0 +1,80 @@
+//! The command family: one program under many names. It is the command that it is called by (`squeue`), or the one that its
+//! first argument names (`garrick squeue`).
+//!
+//! | module | what it is |
+//! |---|---|
+//! | [`options`], [`submit`] | `sbatch`, `salloc`, `srun`, `swait`, `sattach` |
+//! | [`query`] | `squeue`, `sinfo`, `sprio` |
+//! | [`control`] | `scancel`, `scontrol`, `stail` |
+//! | [`site`] | `garrick` |
+//! | [`journal`] | `garrick journal` |
+//! | [`sim`] | `garrick sim` |
+//! | [`render`] | views as columns, records and JSON |
+//! | [`accounts`] | users and groups |
+//! | [`cluster`] | finding a cluster and talking to its doors |
+//! | [`grammar`] | what users write, taken apart and not carried out |
+//! | [`output`] | the one way out |
+
+mod accounts;
+mod cluster;
+mod control;
+pub mod grammar;
+mod journal;
+mod options;
+mod output;
+mod query;
+mod render;
+mod sim;
+mod site;
+mod submit;
+
+use std::{
+    ffi::{OsStr, OsString},
+    path::Path,
+};
+
+type Command = fn(Vec<OsString>) -> i32;
+
+/// Every command.
+const COMMANDS: [(&str, Command); 12] = [
+    ("sbatch", submit::sbatch::main),
+    ("srun", submit::srun::main),
+    ("sattach", submit::attach::main),
+    ("salloc", submit::salloc::main),
+    ("squeue", query::squeue::main),
+    ("sinfo", query::sinfo::main),
+    ("sprio", query::sprio::main),
+    ("scancel", control::scancel::main),
+    ("scontrol", control::scontrol::main),
+    ("stail", control::stail::main),
+    ("swait", submit::swait::main),
+    ("garrick", site::main),
+];
+
+fn named(name: &OsStr) -> Option<Command> {
+    COMMANDS.iter().find(|(known, _)| name == *known).map(|(_, command)| *command)
+}
+
+/// Runs the command that the arguments name, the program's own name first. Returns its exit code.
+pub fn run(args: Vec<OsString>) -> i32 {
+    let mut args = args.into_iter();
+    let called = args.next().unwrap_or_default();
+    let name = Path::new(&called).file_name().unwrap_or_default();
+    let rest: Vec<OsString> = args.collect();
+    // `garrick squeue -l` is `squeue -l`.
+    let by_argument =
+        rest.first().and_then(|first| named(first)).filter(|_| name == "garrick" || named(name).is_none());
+    match (by_argument, named(name)) {
+        (Some(command), _) => command(rest.into_iter().skip(1).collect()),
+        (None, Some(command)) => command(rest),
+        (None, None) => {
+            let names: Vec<&str> = COMMANDS.iter().map(|(name, _)| *name).collect();
+            let name = name.to_string_lossy();
+            output::stderr(
+                format!("{name}: not a command of Garrick; call this program as one of: {}\n", names.join(" "))
+                    .as_bytes(),
+            );
+            1
+        }
+    }
+}
