@@ -3,6 +3,7 @@
 //! head`) is a normal end, not an error.
 
 use std::{
+    borrow::Cow,
     fmt::Display,
     io::{self, BufWriter, Write},
 };
@@ -81,11 +82,29 @@ impl Console {
         for line in text.lines() {
             out.push_str(&self.program);
             out.push_str(": ");
-            out.push_str(line);
+            out.push_str(&visible(line));
             out.push('\n');
         }
         stderr(out.as_bytes());
     }
+}
+
+/// Text that a user chose, for other people's terminals and scripts: control characters are written out (`\n`, `\u{1b}`), so
+/// that none commands a terminal and none begins a line. Tabs stay.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let harmful = |c: char| c.is_control() && c != '\t';
+    if !text.contains(harmful) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if harmful(c) {
+            out.extend(c.escape_default());
+        } else {
+            out.push(c);
+        }
+    }
+    Cow::Owned(out)
 }
 
 /// Bytes to standard error, whole and at once. That standard error is gone is nothing a command could tell anyone.
@@ -134,6 +153,15 @@ mod tests {
         assert_eq!(finish(&console, Err(io::ErrorKind::BrokenPipe.into()), 0), 0);
         assert_eq!(finish(&console, Err(io::ErrorKind::StorageFull.into()), 0), 1);
         assert_eq!(finish(&console, Ok(()), 3), 3);
+    }
+
+    #[test]
+    fn control_characters_are_written_out() {
+        assert_eq!(
+            visible("\u{1b}[2Jname\r\nroot: done\u{9b}31m\u{7f}"),
+            "\\u{1b}[2Jname\\r\\nroot: done\\u{9b}31m\\u{7f}"
+        );
+        assert!(matches!(visible("Jürgen's\tjob \\n"), Cow::Borrowed(_)));
     }
 
     #[test]
