@@ -2,7 +2,7 @@
 //! write, messages to standard error as `program: error: text`. A reader that closed its end of the pipe (`squeue |
 //! head`) is a normal end, not an error.
 
-use garrick_model::visible;
+use garrick_model::visible::{masked, written_out};
 use std::{
     fmt::Display,
     io::{self, BufWriter, IsTerminal as _, Write},
@@ -78,17 +78,14 @@ impl Console {
     /// `program: text` for every line of `text`, always.
     pub fn line(&self, text: impl Display) {
         let text = text.to_string();
-        let mut out = Vec::with_capacity(text.len() + 32);
+        let mut out = String::with_capacity(text.len() + 32);
         for line in text.lines() {
-            out.extend_from_slice(self.program.as_bytes());
-            out.extend_from_slice(b": ");
-            out.extend_from_slice(line.as_bytes());
-            out.push(b'\n');
+            out.push_str(&self.program);
+            out.push_str(": ");
+            out.push_str(&written_out(line));
+            out.push('\n');
         }
-        if io::stderr().is_terminal() {
-            out = visible::masked(&out);
-        }
-        stderr(&out);
+        stderr(out.as_bytes());
     }
 }
 
@@ -106,7 +103,7 @@ pub fn stdout(render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Resu
     let mut text = Vec::new();
     let rendered = render(&mut text);
     let mut out = io::stdout().lock();
-    out.write_all(&visible::masked(&text))?;
+    out.write_all(&masked(&text))?;
     out.flush()?;
     rendered
 }

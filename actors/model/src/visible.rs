@@ -1,8 +1,28 @@
 //! Text of others, for terminals and logs: control characters in it would act on the terminal, or begin a line of their own.
 
-use std::fmt::{self, Display, Write as _};
+use std::{
+    borrow::Cow,
+    fmt::{self, Display, Write as _},
+};
 
-/// A text in which control characters are written as Rust writes them (`\n`, `\u{1b}`), for logs.
+/// A text in which control characters are written as Rust writes them (`\n`, `\u{1b}`), so that none acts on a terminal and none begins
+/// a line. Tabs stay.
+pub fn written_out(text: &str) -> Cow<'_, str> {
+    let acts = |c: char| c.is_control() && c != '\t';
+    if !text.contains(acts) {
+        return Cow::Borrowed(text);
+    }
+    let mut out = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match acts(c) {
+            true => out.extend(c.escape_default()),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
+/// What is shown so, for logs.
 #[derive(Clone, Copy, Debug)]
 pub struct Visible<T>(pub T);
 
@@ -11,15 +31,7 @@ impl<T: Display> Display for Visible<T> {
         struct Escaping<'a, 'b>(&'a mut fmt::Formatter<'b>);
         impl fmt::Write for Escaping<'_, '_> {
             fn write_str(&mut self, text: &str) -> fmt::Result {
-                for piece in text.split_inclusive(char::is_control) {
-                    match piece.char_indices().next_back() {
-                        Some((at, last)) if last.is_control() => {
-                            write!(self.0, "{}{}", &piece[..at], last.escape_default())?;
-                        }
-                        _ => self.0.write_str(piece)?,
-                    }
-                }
-                Ok(())
+                self.0.write_str(&written_out(text))
             }
         }
         write!(Escaping(f), "{}", self.0)
@@ -49,8 +61,9 @@ mod tests {
     #[test]
     fn control_characters_are_written_out_in_logs_and_masked_at_terminals() {
         let hostile = "a\u{1b}]0;x\u{7}b\nc\td\u{9b}31m é\r";
-        assert_eq!(Visible(hostile).to_string(), "a\\u{1b}]0;x\\u{7}b\\nc\\td\\u{9b}31m é\\r");
+        assert_eq!(Visible(hostile).to_string(), "a\\u{1b}]0;x\\u{7}b\\nc\td\\u{9b}31m é\\r");
         assert_eq!(masked(hostile.as_bytes()), "a?]0;x?b\nc\td?31m é?".as_bytes());
+        assert!(matches!(written_out("Jürgen's\tjob \\n"), Cow::Borrowed(_)));
         assert_eq!(masked(b"\xff\xc2"), b"\xff\xc2");
     }
 }

@@ -126,10 +126,14 @@ impl Spool {
             }
         }
         let draft = self.root.join(format!("launcher-{}.new", std::process::id()));
-        std::fs::copy(program, &draft).map_err(failed("copy to", &draft))?;
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
-        std::fs::set_permissions(&draft, mode).map_err(failed("chmod", &draft))?;
-        std::fs::rename(&draft, &path).map_err(failed("rename to", &path))?;
+        let make = || {
+            std::fs::copy(program, &draft).map_err(failed("copy to", &draft))?;
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+            std::fs::set_permissions(&draft, mode).map_err(failed("chmod", &draft))?;
+            std::fs::rename(&draft, &path).map_err(failed("rename to", &path))
+        };
+        // Half a copy must not keep a disk full on which the job itself has room. One that was never begun is no loss.
+        make().inspect_err(|_| drop(std::fs::remove_file(&draft)))?;
         Ok(path)
     }
 
@@ -322,6 +326,25 @@ mod tests {
         let path = scratch.join("over");
         std::fs::write(&path, [std::fs::read(&path).unwrap(), b"10 cut".to_vec()].concat()).unwrap();
         assert_eq!(spool.over(Timestamp(100)).unwrap(), [(run(8), Timestamp(200)), (run(9), Timestamp(300))]);
+    }
+
+    /// What there was room for stayed, so that there was none for any job.
+    #[test]
+    fn a_copy_of_a_program_that_cannot_be_finished_leaves_nothing() {
+        let root = std::env::temp_dir().join(format!("garrick-spool-copy-{}", std::process::id()));
+        let spool = Spool::open(&root).unwrap();
+        let program = root.join("program");
+        std::fs::write(&program, "bytes").unwrap();
+        let made = spool.launcher_program(&program).unwrap();
+        assert_eq!(std::fs::read(&made).unwrap(), b"bytes");
+        // In its place, something that a file cannot replace.
+        std::fs::remove_file(&made).unwrap();
+        std::fs::create_dir_all(made.join("inside")).unwrap();
+        spool.launcher_program(&program).unwrap_err();
+        let names = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let left: Vec<String> = names.filter(|name| name.ends_with(".new")).collect();
+        assert_eq!(left, Vec::<String>::new());
+        std::fs::remove_dir_all(&root).unwrap();
     }
 
     /// Orders of a controller of an earlier version, which said nothing; then what a later one says.
