@@ -119,15 +119,16 @@ pub(super) const HOSTLISTS: Target = Target {
             input,
         );
     },
-    // Names are made of ranges: up to the limit of names in one list.
+    // Names are made of ranges: up to the limit of names in one list, some hundred bytes each in a few lists at a time.
     bytes_per_byte: 1000,
-    base_bytes: 4 << 20,
+    base_bytes: 32 << 20,
     seeds: || {
         chosen(&[
             (0, "lx[0003-8000]"),
             (0, "a[1-3]b[2-4],c"),
             (1, "n[1-3],n5,n[09-11]"),
             (0, "n[1-99999999999]"),
+            (0, "x[1-65536]c[2]0x"),
             (1, "rack[0-1]-n[0-3]"),
         ])
     },
