@@ -128,7 +128,7 @@ pub(super) const HOSTLISTS: Target = Target {
             (0, "a[1-3]b[2-4],c"),
             (1, "n[1-3],n5,n[09-11]"),
             (0, "n[1-99999999999]"),
-            (0, "x[1-65536]c[2]0x"),
+            (0, "x[1-4096]c[2]0x"),
             (1, "rack[0-1]-n[0-3]"),
         ])
     },
@@ -174,6 +174,7 @@ pub(super) const TIMES: Target = Target {
             (0, "2026-11-24T10:00:00"),
             (0, "now+3days"),
             (0, "uts1800000000"),
+            (0, "uts18188000000000000"),
             (0, "teatime tomorrow"),
             (0, "02/29/28-10:00am"),
             (1, "1-00:00:00"),
@@ -192,7 +193,10 @@ pub(super) const AMOUNTS: Target = Target {
     read: |input| {
         run(
             &[
-                round::<MemoryMib>,
+                |text| {
+                    // It is written for people, rounded.
+                    let _ = text.parse::<MemoryMib>().map(|memory| memory.to_string());
+                },
                 round::<CpuSet>,
                 |text| {
                     if let Ok(sizes) = text.parse::<NodeSizes>() {
@@ -237,6 +241,7 @@ pub(super) const AMOUNTS: Target = Target {
     seeds: || {
         chosen(&[
             (0, "16G"),
+            (0, "8704"),
             (1, "0-3,7"),
             (1, "0-65535"),
             (2, "1-15:4"),
