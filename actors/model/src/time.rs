@@ -11,9 +11,9 @@ use std::{fmt::Write, str::FromStr, time::Duration};
 pub struct Timestamp(pub i64);
 
 impl Timestamp {
-    /// From whole seconds since the Unix epoch.
+    /// From whole seconds since the Unix epoch; from what is beyond it, the greatest or least there is.
     pub const fn from_secs(secs: i64) -> Self {
-        Self(secs * 1000)
+        Self(secs.saturating_mul(1000))
     }
     /// Whole seconds since the Unix epoch, rounded down.
     pub const fn secs(self) -> i64 {

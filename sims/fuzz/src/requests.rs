@@ -6,6 +6,7 @@ use garrick_frame::{DoorClient, DoorError, LinkKind, decode_body, limits};
 use garrick_model::{
     ids::RequestId,
     messages::command::{CommandReply, CommandRequest},
+    refusal::Refusal,
 };
 use std::{path::Path, time::Duration};
 
@@ -51,7 +52,11 @@ pub fn answer(door: &Path, request: &CommandRequest) -> Result<(String, usize), 
             Ok(("-".to_owned(), bytes))
         }
         _ => {
-            let reply = format!("{:?}", client.recv::<CommandReply>()?);
+            let reply = client.recv::<CommandReply>()?;
+            if let CommandReply::Refused(Refusal::Internal(said)) = &reply {
+                return Ok((format!("Internal {said:.200}").replace('\n', " "), bytes));
+            }
+            let reply = format!("{reply:?}");
             let kind = reply.split([' ', '(', '{']).next().unwrap_or_default().to_owned();
             let refusal = reply.strip_prefix("Refused(").map(|rest| rest.split([' ', '(', '{', ')']).next());
             Ok((refusal.flatten().map_or(kind, ToOwned::to_owned), bytes))

@@ -175,6 +175,10 @@ fn wrong(answer: &str, cpu: Duration, grown: u64, bytes: u64) -> Option<String> 
     if answer.is_empty() || answer.starts_with("ERROR") {
         return Some(format!("no answer: {answer}"));
     }
+    // What the door says when an actor panicked.
+    if answer.contains("the controller failed") {
+        return Some(answer.to_owned());
+    }
     if cpu > MOST_CPU {
         return Some(format!("{cpu:?} of CPU time ({answer})"));
     }

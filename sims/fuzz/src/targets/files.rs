@@ -20,14 +20,9 @@ pub(super) const JOURNALS: Target = Target {
         let (kind, bytes) = choice(input);
         let file = if kind % 2 == 0 { bytes.to_vec() } else { with_checksums(bytes) };
         let Ok(mut reader) = Reader::new(file.as_slice(), Path::new("journal"), file.len() as u64) else { return };
-        loop {
-            match reader.next_record() {
-                Ok(Some(record)) => {
-                    let _ = record.decode::<ControllerEvent>();
-                    let _ = record.decode::<StepEvent>();
-                }
-                Ok(None) | Err(_) => break,
-            }
+        while let Ok(Some(record)) = reader.next_record() {
+            let _ = record.decode::<ControllerEvent>();
+            let _ = record.decode::<StepEvent>();
         }
         assert!(reader.position() <= reader.length(), "behind the end");
     },

@@ -84,7 +84,7 @@ pub(super) const LINKS: Target = Target {
     bytes_per_byte: MOST_GROWTH,
     base_bytes: CLAIMED,
     seeds: || {
-        let of_link = |(number, (name, _)): (usize, &(&str, fn(&[u8]) -> bool))| {
+        let of_link = |(number, name): (usize, &str)| {
             let forms = forms::of(name)?;
             let bodies = (0..u8::try_from(forms.variants()).unwrap_or(u8::MAX)).map(move |variant| {
                 let msg = forms.make(&[variant, 0, 0, 0]);
@@ -92,7 +92,7 @@ pub(super) const LINKS: Target = Target {
             });
             Some(bodies.collect::<Vec<_>>())
         };
-        DECODERS.iter().enumerate().filter_map(of_link).flatten().collect()
+        DECODERS.iter().map(|(name, _)| *name).enumerate().filter_map(of_link).flatten().collect()
     },
 };
 

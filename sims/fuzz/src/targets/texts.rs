@@ -119,15 +119,16 @@ pub(super) const HOSTLISTS: Target = Target {
             input,
         );
     },
-    // Names are made of ranges: up to the limit of names in one list.
+    // Names are made of ranges: up to the limit of names in one list, some hundred bytes each in a few lists at a time.
     bytes_per_byte: 1000,
-    base_bytes: 4 << 20,
+    base_bytes: 32 << 20,
     seeds: || {
         chosen(&[
             (0, "lx[0003-8000]"),
             (0, "a[1-3]b[2-4],c"),
             (1, "n[1-3],n5,n[09-11]"),
             (0, "n[1-99999999999]"),
+            (0, "x[1-4096]c[2]0x"),
             (1, "rack[0-1]-n[0-3]"),
         ])
     },
@@ -173,6 +174,7 @@ pub(super) const TIMES: Target = Target {
             (0, "2026-11-24T10:00:00"),
             (0, "now+3days"),
             (0, "uts1800000000"),
+            (0, "uts18188000000000000"),
             (0, "teatime tomorrow"),
             (0, "02/29/28-10:00am"),
             (1, "1-00:00:00"),
@@ -191,7 +193,10 @@ pub(super) const AMOUNTS: Target = Target {
     read: |input| {
         run(
             &[
-                round::<MemoryMib>,
+                |text| {
+                    // It is written for people, rounded.
+                    let _ = text.parse::<MemoryMib>().map(|memory| memory.to_string());
+                },
                 round::<CpuSet>,
                 |text| {
                     if let Ok(sizes) = text.parse::<NodeSizes>() {
@@ -236,6 +241,7 @@ pub(super) const AMOUNTS: Target = Target {
     seeds: || {
         chosen(&[
             (0, "16G"),
+            (0, "8704"),
             (1, "0-3,7"),
             (1, "0-65535"),
             (2, "1-15:4"),
