@@ -13,6 +13,7 @@ use super::{
     setup,
     steps::StepsMsg,
     turnstile::{self, Turnstile},
+    vouching::vouched,
 };
 use crate::{
     job::{messages::Authority, shell::JobsMsg},
@@ -48,14 +49,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::Semaphore;
-
-/// Does a node ask to be given no more work, as health checks do?
-fn takes_itself_out(request: &CommandRequest, node: &str) -> bool {
-    use NodeStateChange::{Down, Drain, Fail};
-    let CommandRequest::UpdateNode { nodes, change } = request else { return false };
-    let only = NodeChange { state: change.state, reason: change.reason.clone(), ..NodeChange::default() };
-    matches!(change.state, Some(Down | Drain | Fail)) && *change == only && matches!(&nodes[..], [one] if one == node)
-}
 
 /// Submissions whose first answer is remembered, and for how long: a retry comes within seconds, a command that was
 /// stopped and continued within hours.
@@ -201,23 +194,18 @@ impl ControllerActor {
         let current = self.env.links.get(&node).filter(|(open, _)| *open == conn).map(|(_, link)| link);
         let Some(link) = current else { return };
         match message {
-            NodeToController::Command { query, mut caller, request } => {
-                // The agent vouches for the user, not for where it is.
-                caller.host.clone_from(&node);
+            NodeToController::Command { query, caller, request } => {
                 let sink = self.replies.sink(&node, query, link);
                 let administrator = self.authority(&caller).admin;
-                if administrator && !takes_itself_out(&request, &node) && !self.env.config().admin_host(&node) {
-                    if !request.only_asks() {
+                match vouched(&self.env.config(), &node, caller, administrator, &request) {
+                    Ok(caller) => self.arrived(cx, caller, request, sink),
+                    Err(caller) => {
                         tracing::warn!(node, uid = caller.uid, "command.host_not_trusted");
                         let audit = Arc::clone(&self.env.ports.audit);
                         let mut sink = Audited::new(sink, audit, &caller, request_name(&request), &request);
                         sink.send(CommandReply::Refused(Refusal::HostNotTrusted { host: node }));
-                        return;
                     }
-                    // It is told what everybody may know.
-                    caller = caller.as_nobody();
                 }
-                self.arrived(cx, caller, request, sink);
             }
             NodeToController::CommandGone { query } => self.replies.gone(&node, query),
             NodeToController::Steps { query, steps, missing, left_out } => {

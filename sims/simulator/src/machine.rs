@@ -219,6 +219,7 @@ impl World {
                 if matches!(other, ControllerToNode::Welcome { .. }) {
                     (self.machines[node].without_since, self.machines[node].welcomed) = (None, self.now);
                 }
+                self.overhear_controller(node, &other);
                 self.agent(node, AgentInput::Controller(other));
             }
         }
@@ -255,9 +256,12 @@ impl World {
         match effect {
             AgentEffect::ToController(frame) => {
                 let Some(conn) = self.machines[node].link else { return };
+                self.overhear(node, &frame);
                 let input = match *frame {
                     NodeToController::Register { facts, runs, incarnation, load, .. } => {
-                        NodeInput::Registered(Box::new(Registration { conn, facts: *facts, runs, incarnation, load }))
+                        let mut registration = Registration { conn, facts: *facts, runs, incarnation, load };
+                        self.forge_registration(node, &mut registration);
+                        NodeInput::Registered(Box::new(registration))
                     }
                     other => NodeInput::Frame { conn, frame: Box::new(other) },
                 };
