@@ -347,7 +347,7 @@ impl World {
         if self.has(Mutation::CredentialsAreNotLookedAt) {
             believed = Ok(credential);
         }
-        let order = StartOrder { launch: launch.order.clone(), credential: believed };
+        let order = StartOrder { launch: launch.order, credential: believed };
         self.connections += 1;
         let input = AgentInput::StartShepherd { query: self.connections, order, manager: name.clone(), again: false };
         let mut out = Vec::new();
