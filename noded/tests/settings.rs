@@ -22,28 +22,30 @@ fn await_reason(c: &Cluster, job: &str, reason: &str) {
 #[test]
 fn numbers_and_defaults_of_jobs_are_those_of_the_site() {
     let c = Cluster::up_with("site-jobs", &ONE, |_| {
-        "FirstJobId=1000\nMaxJobId=1003\nMinJobAge=2\nMaxArraySize=5\nDefMemPerNode=300\nJobFileAppend=1\n\
+        "FirstJobId=1000\nMaxJobId=1003\nMinJobAge=8\nMaxArraySize=5\nDefMemPerNode=300\nJobFileAppend=1\n\
          DependencyParameters=kill_invalid_depend"
             .to_owned()
     });
-    let first = c.shell("sbatch -o out --wrap 'echo $SLURM_CLUSTER_NAME'").ok().job();
+    let first = c.shell("sbatch --hold -o out --wrap 'echo $SLURM_CLUSTER_NAME'").ok().job();
     assert_eq!(first, "1000");
     assert_eq!(c.job_field(&first, "MinMemoryNode").as_deref(), Some("300M"));
+    let never = job(&c, "--dependency=afternotok:1000 --wrap true");
+    c.sh("scontrol release 1000").ok();
     c.await_state(&first, "COMPLETED");
+    c.await_state(&never, "CANCELLED");
     let second = c.shell("sbatch -o out --wrap 'echo again; exit 1'").ok().job();
     c.await_state(&second, "FAILED");
     assert_eq!(c.read("out"), "garrick\nagain\n", "the file is appended to");
     let refused = c.shell("sbatch --array=0-5 --wrap true");
     assert!(refused.code == 1 && refused.err.contains("Invalid job array specification"), "{refused:?}");
-    let after = job(&c, "--hold --wrap true");
-    let failed = job(&c, "--dependency=afternotok:1000 --wrap true");
-    assert_eq!((after.as_str(), failed.as_str()), ("1002", "1003"));
-    c.await_state(&failed, "CANCELLED");
+    let last = job(&c, "--hold --wrap true");
+    assert_eq!([never.as_str(), &second, &last], ["1001", "1002", "1003"]);
     // Numbers begin anew, and those that somebody has are left out.
-    c.await_that("the first is forgotten", || c.sh("scontrol show job 1000").code != 0);
-    c.await_that("so is the second", || c.sh("scontrol show job 1001").code != 0);
-    assert_eq!([job(&c, "--hold --wrap true"), job(&c, "--hold --wrap true")], ["1000", "1001"]);
-    assert_eq!(c.job_field(&after, "JobState").as_deref(), Some("PENDING"));
+    for over in ["1000", "1001", "1002"] {
+        c.await_that("it is forgotten", || c.sh(&format!("scontrol show job {over}")).code != 0);
+    }
+    assert_eq!([0; 3].map(|_| job(&c, "--hold --wrap true")), ["1000", "1001", "1002"]);
+    assert_eq!(c.job_field(&last, "JobState").as_deref(), Some("PENDING"));
 }
 
 #[test]

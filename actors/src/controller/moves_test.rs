@@ -332,6 +332,21 @@ fn who_is_not_known_yet_is_told_to_come_back_and_full_limits_are_named() {
     });
 }
 
+/// The next job got the id of one that was there, in whose place it came.
+#[test]
+fn where_every_id_is_somebodys_nobody_gets_one() {
+    with_rig(&format!("FirstJobId=7\nMaxJobId=8\n{SITE}"), async |mut rig: Rig| {
+        rig.submitted(spec()).await;
+        rig.submitted(spec()).await;
+        match rig.submit(spec()).await {
+            CommandReply::Refused(Refusal::Full { limit, .. }) => {
+                assert_eq!(limit, "the controller knows 2 jobs, and their ids are 7 to 8 (MaxJobId)");
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
 #[test]
 fn one_user_has_a_share_of_the_memory_for_scripts_and_environments() {
     with_rig(SITE, async |mut rig: Rig| {

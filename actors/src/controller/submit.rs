@@ -109,6 +109,12 @@ impl ControllerActor {
             replies.send(CommandReply::Refused(Refusal::Full { limit, after: QUEUE_FULL }));
             return None;
         }
+        let (first, last) = (self.env.config().first_job_id, self.env.config().max_job_id);
+        if known + jobs > (last.saturating_sub(first) as usize).saturating_add(1) {
+            let limit = format!("the controller knows {known} jobs, and their ids are {first} to {last} (MaxJobId)");
+            replies.send(CommandReply::Refused(Refusal::Full { limit, after: QUEUE_FULL }));
+            return None;
+        }
         Some(replies)
     }
 
