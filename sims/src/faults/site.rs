@@ -364,6 +364,13 @@ impl Drop for Site {
         for pid in super::population::with_text(&self.home.to_string_lossy()) {
             super::population::signal(pid, nix::sys::signal::Signal::SIGKILL);
         }
+        // Launchers, whose words do not name the folder, wait for a step daemon for minutes.
+        for host in &self.hosts {
+            let there = run(Command::new("ip").args(["netns", "pids", &host.namespace])).unwrap_or_default();
+            for pid in there.split_whitespace().filter_map(|pid| pid.parse().ok()) {
+                super::population::signal(pid, nix::sys::signal::Signal::SIGKILL);
+            }
+        }
         for host in &mut self.hosts {
             // Gone already is as good.
             let _ = host.holder.kill();
