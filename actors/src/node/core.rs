@@ -356,7 +356,7 @@ impl NodeCore {
         if let AgentReport::NodeReleased { job, sluid, .. } = &report {
             self.touched |= self.remains.remove(&(*job, *sluid));
         }
-        let job = job_of(&report);
+        let job = report.job();
         self.reports.waiting.insert(seq, job);
         let seq = seq | self.reports.earlier << SEQ_BITS;
         out.push(NodeEffect::ToJob { job, notice: NodeNotice::Report { seq, report: Box::new(report) } });
@@ -439,17 +439,6 @@ fn first_state(now: Timestamp, settings: &NodeSettings, site: &NodeSite) -> Save
         InitialState::Unknown | InitialState::Future => SavedNode::default(),
         InitialState::Down => SavedNode { down: Some(DownCause::Admin), reason, ..SavedNode::default() },
         InitialState::Drain => SavedNode { drain: true, reason, ..SavedNode::default() },
-    }
-}
-
-const fn job_of(report: &AgentReport) -> JobId {
-    match report {
-        AgentReport::JobStarted { job, .. }
-        | AgentReport::JobEnded { job, .. }
-        | AgentReport::NodeReleased { job, .. }
-        | AgentReport::JobLaunchFailed { job, .. }
-        | AgentReport::Steps { job, .. }
-        | AgentReport::RequeueSet { job, .. } => *job,
     }
 }
 

@@ -52,6 +52,18 @@ pub struct Trust {
     steps: Mutex<()>,
 }
 
+/// Whose word may be the reason for the next step.
+#[derive(Clone, Copy)]
+enum Rotated {
+    /// A node's: it has what it was waited for with.
+    ByNodes,
+    /// An administrator's, who begins, or goes on without those that are missing.
+    ByAdministrator {
+        /// Without them.
+        leave_behind: bool,
+    },
+}
+
 /// Fingerprints of authorities.
 struct Held {
     issuer: Option<String>,
@@ -138,7 +150,8 @@ impl Trust {
         let behind = trusted.iter().collect::<BTreeSet<_>>() != wanted.iter().collect()
             || (self.authority.rotation() != Some(Rotation::Introduced) && issuer.as_ref() != wanted.first());
         self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), Held { issuer, trusted });
-        if let Err(e) = self.advance(false) {
+        // While it is behind, so is the replacement.
+        if !behind && let Err(e) = self.advance(Rotated::ByNodes) {
             tracing::error!(error = %e, "the cluster's authority is not replaced");
         }
         behind
@@ -147,10 +160,10 @@ impl Trust {
     /// Nodes with a certificate that holds, for which the next step of a replacement waits.
     fn missing(&self) -> Vec<String> {
         let now = seconds(SystemTime::now());
-        let trusted = self.authority.trusted();
+        let (trusted, rotation) = (self.authority.trusted(), self.authority.rotation());
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let is_there = |node: &str| {
-            held.get(node).is_some_and(|held| match self.authority.rotation() {
+            held.get(node).is_some_and(|held| match rotation {
                 Some(Rotation::Issuing) => held.issuer.as_ref() == trusted.first(),
                 _ => trusted.iter().all(|authority| held.trusted.contains(authority)),
             })
@@ -167,19 +180,18 @@ impl Trust {
 
     /// Begins to replace the authority, or takes the next step: where all nodes are ready, or are to be left behind.
     pub fn rotate(&self, leave_behind: bool) -> Result<(), Refusal> {
-        let done = match self.authority.rotation() {
-            // Twice at once is two steps, of which the second waits for the nodes as any other.
-            None => self.step().and_then(|()| self.advance(false)),
-            Some(_) => self.advance(leave_behind),
-        };
-        done.map_err(|e| internal(&e))
+        self.advance(Rotated::ByAdministrator { leave_behind }).map_err(|e| internal(&e))
     }
 
-    /// All steps that can be taken now; the first one also where it cannot.
-    fn advance(&self, mut leave_behind: bool) -> Result<(), IdentityError> {
+    /// All steps for which no node is missing. An administrator begins without that, and may leave those behind that are missing.
+    fn advance(&self, by: Rotated) -> Result<(), IdentityError> {
         let _one_at_a_time = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
-        while self.authority.rotation().is_some() && (leave_behind || self.missing().is_empty()) {
-            leave_behind = false;
+        let mut at_once = match by {
+            Rotated::ByNodes => false,
+            Rotated::ByAdministrator { leave_behind } => leave_behind || self.authority.rotation().is_none(),
+        };
+        while at_once || (self.authority.rotation().is_some() && self.missing().is_empty()) {
+            at_once = false;
             self.step()?;
         }
         Ok(())

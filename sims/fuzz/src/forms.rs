@@ -62,25 +62,8 @@ fn traced_all() -> BTreeMap<&'static str, Rc<Forms>> {
             $(all.insert(stringify!($type), Rc::new(traced::<$type>(stringify!($type), &samples)));)*
         };
     }
-    add!(
-        CommandRequest,
-        CommandReply,
-        CommandToStepMgr,
-        StepMgrToCommand,
-        ControllerToNode,
-        NodeToController,
-        NodeToStepd,
-        StepdToNode,
-        StepMgrToAgent,
-        AgentToStepMgr,
-        StepMgrToShepherd,
-        ShepherdToStepMgr,
-        ToLauncher,
-        FromLauncher,
-        JobCredential,
-        JoinRequest,
-        JoinReply,
-    );
+    for_every_message!(add);
+    add!(JobCredential);
     all
 }
 

@@ -9,6 +9,30 @@
 //! | [`requests`] | such requests, sent to a real daemon |
 //! | [`forms`] | valid messages with hostile values, made from the forms of the message types |
 
+/// Every enum that travels, as `$act!(Type, ...)`.
+macro_rules! for_every_message {
+    ($act:ident) => {
+        $act!(
+            CommandRequest,
+            CommandReply,
+            CommandToStepMgr,
+            StepMgrToCommand,
+            ControllerToNode,
+            NodeToController,
+            NodeToStepd,
+            StepdToNode,
+            StepMgrToAgent,
+            AgentToStepMgr,
+            StepMgrToShepherd,
+            ShepherdToStepMgr,
+            ToLauncher,
+            FromLauncher,
+            JoinRequest,
+            JoinReply
+        );
+    };
+}
+
 pub mod corpus;
 pub mod forms;
 pub mod requests;

@@ -184,7 +184,7 @@ impl World {
         let Some(recording) = self.forgers.recordings.get(&node) else { return };
         let safe: Vec<AgentReport> = recording.safe.iter().map(|(_, report)| report.clone()).collect();
         let Some(report) = self.forgers.random.pick(&safe).cloned() else { return };
-        self.meets_job("report replayed", job_of(&report));
+        self.meets_job("report replayed", report.job());
         self.say_report(node, REPLAYED, report);
     }
 
@@ -195,7 +195,7 @@ impl World {
         // A number of an earlier life would be taken for one that the agent has yet to use.
         let said: Vec<_> = recording.said.iter().cloned().collect();
         let Some((seq, report)) = self.forgers.random.pick(&said).cloned() else { return };
-        self.meets_job("report said again", job_of(&report));
+        self.meets_job("report said again", report.job());
         let frame = Box::new(NodeToController::Report { seq, report });
         self.send(Place::Agent(node), Happening::Node(node, NodeInput::Frame { conn, frame }));
     }
@@ -461,16 +461,5 @@ fn is_about(effect: &JobEffect, forger: &str) -> bool {
         // The same as before: its record is looked at.
         JobEffect::Publish(_) => true,
         _ => false,
-    }
-}
-
-const fn job_of(report: &AgentReport) -> JobId {
-    match report {
-        AgentReport::JobStarted { job, .. }
-        | AgentReport::JobEnded { job, .. }
-        | AgentReport::NodeReleased { job, .. }
-        | AgentReport::JobLaunchFailed { job, .. }
-        | AgentReport::Steps { job, .. }
-        | AgentReport::RequeueSet { job, .. } => *job,
     }
 }

@@ -403,6 +403,20 @@ pub enum AgentReport {
     },
 }
 
+impl AgentReport {
+    /// The job that it is about.
+    pub const fn job(&self) -> JobId {
+        match self {
+            Self::JobStarted { job, .. }
+            | Self::JobEnded { job, .. }
+            | Self::NodeReleased { job, .. }
+            | Self::JobLaunchFailed { job, .. }
+            | Self::Steps { job, .. }
+            | Self::RequeueSet { job, .. } => *job,
+        }
+    }
+}
+
 /// A run that an agent holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldRun {

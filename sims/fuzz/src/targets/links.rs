@@ -23,30 +23,6 @@ use nix::sys::socket::MsgFlags;
 use serde::{Serialize, de::DeserializeOwned};
 use std::os::fd::{AsFd, OwnedFd};
 
-/// Every enum that travels, as `$act!(Type, ...)`.
-macro_rules! for_every_message {
-    ($act:ident) => {
-        $act!(
-            CommandRequest,
-            CommandReply,
-            CommandToStepMgr,
-            StepMgrToCommand,
-            ControllerToNode,
-            NodeToController,
-            NodeToStepd,
-            StepdToNode,
-            StepMgrToAgent,
-            AgentToStepMgr,
-            StepMgrToShepherd,
-            ShepherdToStepMgr,
-            ToLauncher,
-            FromLauncher,
-            JoinRequest,
-            JoinReply
-        );
-    };
-}
-
 /// What a list may claim before its items come: serde believes it up to 1 MiB, at each depth.
 const CLAIMED: usize = 8 << 20;
 
