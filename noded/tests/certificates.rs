@@ -84,7 +84,7 @@ fn a_node_whose_certificate_is_revoked_stays_out_until_somebody_vouches_for_it()
     if is_root() {
         // A copy: the folder in which it was built may be closed to other users.
         let own = cluster.work.join("of-a-user");
-        std::fs::copy(support::built().join("garrick"), &own).unwrap();
+        support::copy_program(&support::built().join("garrick"), &own);
         let mut command = Command::new(own);
         std::os::unix::process::CommandExt::arg0(&mut command, "garrick");
         command.args(["certs", "list"]).env("GARRICK_HOME", &cluster.home).current_dir("/");

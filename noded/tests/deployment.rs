@@ -26,7 +26,7 @@ const COMMANDS: [&str; 8] = ["srun", "sbatch", "salloc", "sinfo", "squeue", "sco
 /// The programs under their names. Copies: the folder in which they were built may be closed to other users.
 fn copy_programs(built: &Path, to: &Path) {
     for program in ["garrick", "noded", "stepd"] {
-        std::fs::copy(built.join(program), to.join(program)).unwrap();
+        support::copy_program(&built.join(program), &to.join(program));
     }
     for command in COMMANDS {
         std::os::unix::fs::symlink("garrick", to.join(command)).unwrap();

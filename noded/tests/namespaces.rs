@@ -135,14 +135,15 @@ impl Site {
         let (bin, network) = (built(), Network::make());
         let hostname = nix::unistd::gethostname().unwrap().into_string().unwrap();
         // A copy: the folder in which it was built may be closed to other users.
-        std::fs::copy(bin.join("garrick"), work.join("garrick")).unwrap();
+        support::copy_program(&bin.join("garrick"), &work.join("garrick"));
         for name in ["srun", "sbatch", "sinfo", "scontrol", "scancel"] {
             std::os::unix::fs::symlink("garrick", work.join(name)).unwrap();
         }
         for (name, program) in [("slurmctld", "noded"), ("slurmd", "noded"), ("stepd", "stepd")] {
-            std::fs::hard_link(bin.join(program), work.join(name))
-                .or_else(|_| std::fs::copy(bin.join(program), work.join(name)).map(|_| ()))
-                .unwrap();
+            let (from, to) = (bin.join(program), work.join(name));
+            if std::fs::hard_link(&from, &to).is_err() {
+                support::copy_program(&from, &to);
+            }
         }
         let conf = work.join("slurm.conf");
         let slurm_user = if settings.contains("SlurmUser=") { "" } else { "SlurmUser=root\n" };

@@ -76,7 +76,7 @@ fn a_partition_says_who_may_come_and_where_its_jobs_go() {
     if is_root() {
         // Another user's own copy: the folder in which it was built may be closed to others.
         let sbatch = c.work.join("sbatch");
-        std::fs::copy(support::built().join("garrick"), &sbatch).unwrap();
+        support::copy_program(&support::built().join("garrick"), &sbatch);
         let mine = job(&c, "-p own -w n1 -n1 --mem 100 --wrap 'sleep 100000'");
         c.await_state(&mine, "RUNNING");
         let mut theirs = Command::new(&sbatch);

@@ -9,7 +9,7 @@ use std::{
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
-use support::{Cluster, built, scratch};
+use support::{Cluster, built, copy_program, scratch};
 
 const UP: &[&str] = &["--nodes", "2", "--cpus", "4", "--memory", "5000"];
 const PROGRAMS: [&str; 3] = ["garrick", "noded", "stepd"];
@@ -18,7 +18,7 @@ const PROGRAMS: [&str; 3] = ["garrick", "noded", "stepd"];
 fn replace(programs: &Path) {
     for name in PROGRAMS {
         let fresh = programs.join(format!("{name}.new"));
-        fs::copy(built().join(name), &fresh).unwrap();
+        copy_program(&built().join(name), &fresh);
         fs::rename(fresh, programs.join(name)).unwrap();
     }
 }

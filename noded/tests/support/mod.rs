@@ -49,6 +49,14 @@ pub fn built() -> PathBuf {
     dir
 }
 
+/// A copy of a program, as to be where others may execute it. Another process writes it: what this one has open for writing, the
+/// command that another test starts in that moment has too, until it executes, and the copy is "busy".
+#[track_caller]
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("cp").arg("--preserve=mode").args([from, to]).status().unwrap();
+    assert!(copied.success(), "cp {} {}", from.display(), to.display());
+}
+
 pub fn is_root() -> bool {
     nix::unistd::geteuid().is_root()
 }
