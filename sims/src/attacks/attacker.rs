@@ -200,9 +200,34 @@ fn launchers() -> Vec<i32> {
     };
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_string_lossy().parse().ok());
-    pids.filter(|pid| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.starts_with(b"stepd\0")))
-        .filter(mine)
-        .collect()
+    pids.filter(|pid| is_launcher(*pid)).filter(mine).collect()
+}
+
+/// Whether a process still is a launcher, or what becomes a task and is none yet.
+fn is_launcher(pid: i32) -> bool {
+    fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|words| words.starts_with(b"stepd\0"))
+}
+
+/// Tries to list a launcher's descriptors, to open its memory and to trace it. What worked while it still was one: the task
+/// that it may have become is the attacker's own.
+fn open_up(pid: i32) -> Vec<String> {
+    let ways: [(&str, fn(i32) -> bool); 3] = [
+        ("its descriptors were listed", |pid| fs::read_dir(format!("/proc/{pid}/fd")).is_ok()),
+        ("its memory was opened", |pid| {
+            fs::File::open(format!("/proc/{pid}/mem")).is_ok_and(
+                |mut memory| !matches!(memory.read(&mut [0; 8]), Err(e) if e.kind() == ErrorKind::PermissionDenied),
+            )
+        }),
+        ("it was traced", |pid| ptrace::seize(Pid::from_raw(pid), ptrace::Options::empty()).is_ok()),
+    ];
+    // What is traced is let go when the thread that traces it ends. A parent does not hear of a traced child's end before.
+    let tried = std::thread::spawn(move || {
+        ways.into_iter()
+            .filter(|(_, way)| way(pid) && is_launcher(pid))
+            .map(|(what, _)| format!("launcher {pid}: {what}"))
+            .collect()
+    });
+    tried.join().unwrap_or_else(|_| vec!["the thread that traces panicked".to_owned()])
 }
 
 fn trace() -> Fallible<()> {
@@ -220,17 +245,8 @@ fn trace() -> Fallible<()> {
         for pid in launchers() {
             seen.insert(pid);
             found.attempts += 1;
-            if fs::read_dir(format!("/proc/{pid}/fd")).is_ok() {
-                worked.insert(format!("/proc/{pid}/fd was listed"));
-            }
-            let memory = fs::File::open(format!("/proc/{pid}/mem"));
-            if memory.is_ok_and(
-                |mut memory| !matches!(memory.read(&mut [0; 8]), Err(e) if e.kind() == ErrorKind::PermissionDenied),
-            ) {
-                worked.insert(format!("/proc/{pid}/mem was opened"));
-            }
-            if ptrace::seize(Pid::from_raw(pid), ptrace::Options::empty()).is_ok() {
-                worked.insert(format!("process {pid} was traced"));
+            for what in open_up(pid) {
+                worked.insert(what);
             }
         }
     }

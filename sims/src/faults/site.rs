@@ -14,6 +14,8 @@ use std::{
 
 /// Longest for the nodes to come up. Machines may be busy.
 const PATIENCE: Duration = Duration::from_secs(90);
+/// Longest for a user's command, in seconds: what waits for one says which never ended.
+const LONGEST_COMMAND: &str = "300";
 /// Size of a small disk beside the copy of `stepd` that a spool has: enough for what runs at a time, so that only the filler
 /// fills it.
 const DISK_MIB: u64 = 64;
@@ -298,10 +300,11 @@ impl Site {
         }
     }
 
-    /// A program of the site as a user on that host.
+    /// A program of the site as a user on that host. It is ended after [`LONGEST_COMMAND`], with exit code 124.
     pub fn command_of(&self, uid: u32, host: usize, name: &str) -> Command {
         let mut c = self.hosts[host].command(Path::new("setpriv"));
         c.args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups", "--"])
+            .args(["timeout", "--kill-after=10", LONGEST_COMMAND])
             .arg(self.bin().join(name));
         c.env_clear().env("SLURM_CONF", self.conf()).env("HOME", "/").env("PATH", "/usr/bin:/bin").current_dir("/tmp");
         c

@@ -2,6 +2,7 @@
 
 use garrick_sims::faults::site::Site;
 use std::{
+    io::{BufRead as _, BufReader, Write as _, stderr},
     path::Path,
     process::{Command, Stdio},
 };
@@ -19,8 +20,16 @@ pub fn short_form(runner: &str) -> Option<String> {
             return None;
         }
     }
-    let ran = Command::new(runner).arg("--short").stdin(Stdio::null()).output().expect("it was built with this test");
-    let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
-    assert!(ran.status.success(), "{}\n{out}\n{err}", ran.status);
-    Some(out.into_owned())
+    let started = Command::new(runner).arg("--short").stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+    let mut ran = started.expect("it was built with this test");
+    let (mut out, said) = (String::new(), ran.stdout.take().expect("it is piped"));
+    // Shown at once, past what the test harness keeps back: of a runner that never ends, this is all that is known.
+    for line in BufReader::new(said).lines().map_while(Result::ok) {
+        let _ = writeln!(stderr(), "{line}");
+        out.push_str(&line);
+        out.push('\n');
+    }
+    let status = ran.wait().expect("it is this process's child");
+    assert!(status.success(), "{status}\n{out}");
+    Some(out)
 }
