@@ -220,6 +220,26 @@ fn an_end_waits_for_the_grant_that_has_not_come() {
     }
 }
 
+/// Found by simulation: a repeated yes came to the next owner before the leader's word, which gave back what the leader had granted.
+#[test]
+fn a_repeated_yes_gives_nothing_back_while_the_leader_decides() {
+    let (mut other, word) = prepared();
+    let (run, component) = run_in(&word);
+    built_anew(&mut other);
+    let licensed = JobInput::LicensesReserved { attempt: 1, granted: true };
+    for repeated in [yes("n1"), licensed] {
+        assert_eq!(other.send(repeated.clone()), [], "{repeated:?}");
+    }
+    let missing = JobInput::RunMissing { node: "n1".to_owned(), sluid: component.sluid };
+    assert_eq!(other.send(missing), []);
+    // One of an attempt that nobody decides about goes back.
+    let earlier = JobInput::Reserved { attempt: 0, node: "n1".to_owned(), result: Ok("n1:6818".to_owned()) };
+    let out = other.send(earlier);
+    assert!(matches!(&out[..], [JobEffect::Release { attempt: Some(0), .. }]), "{out:?}");
+    hears(&mut other, HetMessage::Granted { sluid: component.sluid, run });
+    assert_eq!(other.send(yes("n1")), [], "its run has the node");
+}
+
 #[test]
 fn what_is_prepared_is_given_back_when_the_leader_is_not_known_any_more() {
     for lives in 1..3 {

@@ -112,12 +112,13 @@ impl JobCore {
         turn: &mut Turn<'_>,
     ) {
         let Some(commit) = self.commit.as_mut().filter(|c| c.attempt == attempt && c.waiting.contains(&node)) else {
-            // An attempt that was given up since. What it got goes back; a repeated yes of this attempt is left alone.
+            // An attempt that was given up since. What it got goes back; a repeated yes of this attempt is left alone, and one of an
+            // attempt that the leader decides about.
             let repeated = self.commit.as_ref().is_some_and(|c| c.attempt == attempt && c.granted.contains_key(&node));
             // The run holds its nodes until they are clean, not only while it works.
             let holds = self.record.phase.run().is_some_and(|run| run.unreleased().any(|held| held == node));
             let allocated = attempt == self.attempt && holds;
-            if result.is_ok() && !repeated && !allocated {
+            if result.is_ok() && !repeated && !allocated && !self.het_is_undecided(attempt) {
                 let sluid = self.record.sluid;
                 turn.out.push(JobEffect::Release { node, sluid, attempt: Some(attempt), drain: None });
             }
@@ -142,7 +143,8 @@ impl JobCore {
     pub(super) fn licenses_reserved(&mut self, attempt: u64, granted: bool, turn: &mut Turn<'_>) {
         let Some(commit) = self.commit.as_mut().filter(|c| c.attempt == attempt) else {
             // An attempt that was given up since.
-            if granted && (attempt != self.attempt || self.record.licenses().is_none()) {
+            let kept = attempt == self.attempt && self.record.licenses().is_some();
+            if granted && !kept && !self.het_is_undecided(attempt) {
                 turn.out.push(JobEffect::ReleaseLicenses { attempt: Some(attempt) });
             }
             return;

@@ -53,6 +53,11 @@ impl JobCore {
         self.het.limbo.as_ref().map_or_else(Vec::new, |(_, nodes)| nodes.clone())
     }
 
+    /// An earlier life had nodes and licenses asked in that attempt, and the leader has not decided about it.
+    pub(in crate::job) fn het_is_undecided(&self, attempt: u64) -> bool {
+        self.het.limbo.as_ref().is_some_and(|(of, _)| *of == attempt)
+    }
+
     /// What was put off, once there is word.
     pub(in crate::job) fn het_take_put_off(&mut self) -> Vec<JobInput> {
         if self.het_puts_off_anything() {
