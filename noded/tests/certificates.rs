@@ -93,3 +93,54 @@ fn a_node_whose_certificate_is_revoked_stays_out_until_somebody_vouches_for_it()
         assert!(refused.err.contains("Access/permission denied"), "{refused:?}");
     }
 }
+
+#[test]
+fn the_authority_is_replaced_under_a_running_job_and_waits_for_a_node_that_is_away() {
+    let cluster = Cluster::up("rotate", &["--nodes", "2", "--cpus", "2", "--memory", "500"]);
+    let public = || std::fs::read_to_string(cluster.home.join("state/ca/ca.crt")).unwrap_or_default();
+    let first = public();
+    assert!(first.contains("BEGIN CERTIFICATE"));
+    let gate = cluster.fifo("gate");
+    let step = "srun -N2 hostname > /dev/null";
+    let wrap = format!("{step} && read -r line < {} && {step} && exit 5", gate.display());
+    let job = cluster.run("sbatch", &["-N2", "-o", "/dev/null", "--wrap", &wrap]).ok().job();
+    cluster.await_state(&job, "RUNNING");
+    cluster.kill(cluster.pid_of("node", Some("n2")));
+    cluster.sh("garrick certs rotate").ok();
+    let list = || cluster.sh("garrick certs list").ok().out;
+    let made_known = "it is made known; 1 nodes are missing: n2\n";
+    cluster.await_that("n1 trusts the new one", || list().ends_with(made_known));
+    assert_eq!(public(), first, "the old one issues");
+    // It goes on where it was after a restart of the controller.
+    cluster.kill(cluster.pid_of("controller", None));
+    let conf = cluster.home.join("etc/slurm.conf");
+    let mut controller = Command::new(support::built().join("noded"));
+    controller.args(["--role", "controller", "-f", conf.to_str().unwrap(), "--home"]).arg(&cluster.home);
+    answer(controller.env("GARRICK_HOME", &cluster.home)).ok();
+    cluster.await_that("n1 said so again", || list().ends_with(made_known));
+    cluster.sh("garrick up").ok();
+    cluster.await_that("it is done", || !list().contains("A new authority"));
+    assert_ne!(public(), first);
+    let kept = |path: &str| std::fs::read_to_string(cluster.home.join(path)).unwrap();
+    for own in ["state/identity/identity.pem", "spool/n1/identity/identity.pem", "spool/n2/identity/identity.pem"] {
+        let body = |text: &str| text.lines().skip(1).take(4).collect::<Vec<_>>().join("\n");
+        cluster.await_that("the old one is not trusted any more", || {
+            kept(own).contains(&body(&public())) && !kept(own).contains(&body(&first))
+        });
+    }
+    // Step managers and shepherds were there before all that.
+    std::fs::write(&gate, "go\n").unwrap();
+    cluster.await_state(&job, "FAILED");
+    assert_eq!(cluster.job_field(&job, "ExitCode").as_deref(), Some("5:0"));
+    // Once more, and without waiting for who does not come.
+    cluster.kill(cluster.pid_of("node", Some("n2")));
+    let second = public();
+    cluster.sh("garrick certs rotate").ok();
+    cluster.await_that("n1 trusts the new one", || list().ends_with(made_known));
+    cluster.sh("garrick certs rotate --leave-behind").ok();
+    cluster.await_that("n1 has its certificate", || list().ends_with("still trusted; 1 nodes are missing: n2\n"));
+    cluster.sh("garrick certs rotate --leave-behind").ok();
+    cluster.await_that("it is done", || !list().contains("A new authority"));
+    assert_ne!(public(), second);
+    cluster.run("srun", &["-w", "n1", "true"]).ok();
+}

@@ -101,7 +101,13 @@ fn log_levels_are_those_of_the_configuration_until_they_are_set() {
     c.sh("scontrol setdebug 5").ok();
     quick();
     assert!(since().contains(" debug: "), "{}", since());
-    for (wrong, why) in [("loud", "loud"), ("10", "10"), ("", "missing"), ("info nodes=n1", "not supported yet")] {
+    for (wrong, why) in [
+        ("loud", "loud"),
+        ("10", "10"),
+        ("", "missing"),
+        ("info nodes=n[", "n["),
+        ("info nodes=n7", "Invalid node name"),
+    ] {
         let answer = c.sh(&format!("scontrol setdebug {wrong}"));
         assert!(answer.code != 0 && answer.err.contains(why), "{answer:?}");
     }
@@ -110,6 +116,71 @@ fn log_levels_are_those_of_the_configuration_until_they_are_set() {
     let then = since().len();
     quick();
     assert_eq!(&since()[then..], "");
+}
+
+#[test]
+fn topics_are_logged_as_the_site_says_and_as_administrators_ask_for_a_while() {
+    let c = Cluster::up_with("topics", &["--nodes", "2", "--cpus", "2"], |_| "DebugFlags=TraceJobs".to_owned());
+    let since = |log: &str, began: usize| logged(&c, log).split_off(began);
+    let job = || {
+        let job = c.run("sbatch", &["-w", "n1", "-o", "/dev/null", "--wrap", "true"]).ok().job();
+        c.await_state(&job, "COMPLETED");
+        job
+    };
+    let asked = |log: &str| log.lines().any(|line| line.contains(" debug: command.asked request="));
+    let changed = |log: &str, job: &str| log.contains(&format!(" debug: job.move job_id={job} "));
+    let first = job();
+    let began = logged(&c, "slurmctld").len();
+    assert!(changed(&logged(&c, "slurmctld"), &first) && !asked(&logged(&c, "slurmctld")));
+    c.sh("scontrol setdebugflags -tracejobs +AuditRPCs").ok();
+    let second = job();
+    let log = since("slurmctld", began);
+    assert!(
+        asked(&log) && log.contains(&format!(" uid={} ", nix::unistd::geteuid())) && !changed(&log, &second),
+        "{log}"
+    );
+    // A node's daemon has a log of its own.
+    let of_node = ["n1", "n2"].map(|node| logged(&c, &format!("slurmd-{node}")).len());
+    c.sh("scontrol setdebugflags +agent nodes=n1").ok();
+    c.sh("scontrol setdebug error nodes=n2").ok();
+    job();
+    assert!(since("slurmd-n1", of_node[0]).contains(" debug: agent.heard "));
+    assert_eq!(since("slurmd-n2", of_node[1]), "");
+    for (wrong, why) in [
+        ("tracejobs", "+tracejobs"),
+        ("+loud", "loud"),
+        ("-gang", "not supported yet"),
+        ("", "missing"),
+        ("+steps nodes=n[1,9]", "Invalid node name"),
+    ] {
+        let answer = c.sh(&format!("scontrol setdebugflags {wrong}"));
+        assert!(answer.code != 0 && answer.err.contains(why), "{answer:?}");
+    }
+    // It is for the time being.
+    c.sh("scontrol reconfigure").ok();
+    let began = logged(&c, "slurmctld").len();
+    let third = job();
+    let log = since("slurmctld", began);
+    assert!(changed(&log, &third) && !asked(&log), "{log}");
+}
+
+#[test]
+fn tasks_are_as_nice_as_who_asks_for_them_where_the_site_says_so() {
+    for (mode, asked) in [(0, 7), (1, 7), (2, 7), (2, 0)] {
+        let c = Cluster::up_with("nice", &["--nodes", "1", "--cpus", "2"], |_| format!("PropagatePrioProcess={mode}"));
+        // This test may be nice itself, and its cluster as much.
+        let own: i32 = c.shell("nice").ok().out.trim().parse().unwrap();
+        let script = "nice; echo $SLURM_PRIO_PROCESS; srun sh -c 'nice; echo $SLURM_PRIO_PROCESS'";
+        let job =
+            c.shell(&format!("nice -n {asked} sbatch -o out --wrap \"{}\"", script.replace('$', "\\$"))).ok().job();
+        c.await_state(&job, "COMPLETED");
+        let then = match mode {
+            0 => own,
+            1 => own + asked,
+            _ => own + asked.max(1),
+        };
+        assert_eq!(c.read("out"), format!("{then}\n{}\n{then}\n{then}\n", own + asked), "{mode} {asked}");
+    }
 }
 
 #[test]

@@ -114,10 +114,11 @@ fn a_script_and_an_epilog_that_fail_together_are_expedited_and_the_node_is_drain
         let epilog = c.script("epilog.sh", &text);
         format!("SlurmctldParameters=enable_expedited_requeue\nEpilog={}", epilog.display())
     });
+    // The step sees to it that both nodes have the run: one that the launch has not reached when the run ends has no epilog.
     c.script(
         "job.sh",
         "#!/bin/bash\n#SBATCH -N2 -n2 --exclusive -o job.out\necho \"${SLURM_RESTART_COUNT-unset} $SLURM_JOB_NODELIST x\" >> told\n\
-         [ -n \"$SLURM_RESTART_COUNT\" ] || exit 3\nsrun -n2 sh -c 'echo $SLURM_RESTART_COUNT' && echo through\n",
+         [ -n \"$SLURM_RESTART_COUNT\" ] || { srun -n2 true; exit 3; }\nsrun -n2 sh -c 'echo $SLURM_RESTART_COUNT' && echo through\n",
     );
     let id = c.sh("sbatch --requeue=expedite job.sh").ok().job();
     c.await_state(&id, "COMPLETED");

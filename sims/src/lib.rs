@@ -6,9 +6,11 @@
 //! | minibatch on real clusters: rates, memory, packing, costs | [`minibatch`] | `garrick-minibatch all` |
 //! | what durability costs: submissions, restart with a long queue | [`records`] | `garrick-records rates` |
 //! | the same against real processes: kills, stops, cut links, full disks | [`faults`] | `garrick-faults --short` |
+//! | attacks on a real cluster, by users, from the network and with a node's identity | [`attacks`] | `garrick-attacks` |
 //! | a node that dies under an expedited job: detection, restart, what happened | [`requeue`] | `garrick-requeue` |
 //! | how fast this machine can start processes at all | [`spawn_floor`] | by each scenario of the minibatch row |
 
+pub mod attacks;
 pub mod faults;
 pub mod minibatch;
 pub mod records;

@@ -2,9 +2,10 @@
 //! write, messages to standard error as `program: error: text`. A reader that closed its end of the pipe (`squeue |
 //! head`) is a normal end, not an error.
 
+use garrick_model::visible::{masked, written_out};
 use std::{
     fmt::Display,
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter, IsTerminal as _, Write},
 };
 
 /// Version that client programs parse: the level of Slurm that the commands are compatible with.
@@ -81,7 +82,7 @@ impl Console {
         for line in text.lines() {
             out.push_str(&self.program);
             out.push_str(": ");
-            out.push_str(line);
+            out.push_str(&written_out(line));
             out.push('\n');
         }
         stderr(out.as_bytes());
@@ -93,8 +94,22 @@ pub fn stderr(bytes: &[u8]) {
     let _ = io::stderr().lock().write_all(bytes);
 }
 
-/// Runs a rendering into a buffered standard output and flushes it.
+/// Runs a rendering into a buffered standard output and flushes it. At a terminal, control characters in it are shown as `?`: names
+/// and comments are other users' texts. Elsewhere the bytes are those that were rendered.
 pub fn stdout(render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    if !io::stdout().is_terminal() {
+        return stdout_as_is(render);
+    }
+    let mut text = Vec::new();
+    let rendered = render(&mut text);
+    let mut out = io::stdout().lock();
+    out.write_all(&masked(&text))?;
+    out.flush()?;
+    rendered
+}
+
+/// As [`stdout`], with every byte as it is: what jobs and steps print belongs to whoever asks for it.
+pub fn stdout_as_is(render: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     let mut out = BufWriter::with_capacity(64 << 10, io::stdout().lock());
     render(&mut out)?;
     out.flush()

@@ -16,6 +16,7 @@ use garrick_model::{
     refusal::Refusal,
     spec::JobSpec,
     state::{ExitStatus, JobState, StepState},
+    time::Timestamp,
     view::StepCounts,
 };
 use nix::{
@@ -190,4 +191,21 @@ fn a_wait_shows_how_far_it_is_and_leaves_nothing_behind() {
     let _ = master.read_to_end(&mut rest);
     let rest = String::from_utf8_lossy(&rest);
     assert!(rest.ends_with("\x1b[2K") && !rest.contains('\n'), "{rest:?}");
+}
+
+#[test]
+fn the_name_of_anothers_job_does_nothing_to_the_terminal() {
+    let spec = JobSpec { name: "a\u{1b}[2Jb".to_owned(), ..JobSpec::default() };
+    let cluster = FakeCluster::with_controller(move |mut door| {
+        while let Some(CommandRequest::ListJobs { .. }) = door.hear() {
+            let job = Arc::new(job_view(JobId(7), spec.clone(), JobState::Running));
+            door.say(CommandReply::Jobs { jobs: vec![job], at: Timestamp(0), more: false });
+        }
+    });
+    let OpenptyResult { master, slave } = terminal();
+    let mut child = start_at(cluster.command(&["squeue", "-h", "-o", "%j"]), &slave);
+    assert_eq!(read_until(&mut File::from(master), "\n"), "a\\u{1b}[2Jb\r\n");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    let output = cluster.command(&["squeue", "-h", "-o", "%j"]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "a\\u{1b}[2Jb\n");
 }

@@ -70,6 +70,17 @@ pub enum DoorBindError {
         /// What it is.
         what: &'static str,
     },
+    /// Others could put another socket in its place.
+    #[error("{} belongs to user {uid} and has mode {mode:04o}: a door's folder has to be this user's or root's, and nobody else's to \
+             write (remove it, or give it to user {own})", path.display(), own = nix::unistd::geteuid())]
+    Open {
+        /// The folder.
+        path: PathBuf,
+        /// Its owner.
+        uid: u32,
+        /// Its mode.
+        mode: u32,
+    },
     /// A system call failed.
     #[error("{doing} {}: {source}", path.display())]
     Io {
@@ -99,7 +110,7 @@ pub struct DoorListener {
 }
 
 impl DoorListener {
-    /// Opens the door at `path`: makes the folder (mode 0755) if it is not there, replaces a socket that a dead process of
+    /// Opens the door at `path`: makes the folder (mode 0755) if it is not there, refuses somebody else's, replaces a socket that a dead process of
     /// ours left behind, refuses a live one. `program` (name and version) is told to clients. Needs a runtime.
     pub fn bind(path: &Path, program: &str) -> Result<Self, DoorBindError> {
         let bytes = path.as_os_str().as_bytes().len();
@@ -112,6 +123,7 @@ impl DoorListener {
         };
         let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         fs::DirBuilder::new().recursive(true).mode(0o755).create(folder).map_err(failed("creating", folder))?;
+        check_folder(folder)?;
         // Two daemons that start together must not both find the old socket dead and remove each other's new one.
         let lock = lock_folder(folder);
         clear_stale(path)?;
@@ -450,6 +462,23 @@ impl Greeting {
                 Err(LinkError::Refused { peer: self.name.to_string(), reason: format!("{reply:?}") })
             }
         }
+    }
+}
+
+/// A folder that somebody else owns or may write to is no place for a door, but one where each may remove only what is theirs (as
+/// `/tmp`). One of this user's own is closed to the others.
+fn check_folder(folder: &Path) -> Result<(), DoorBindError> {
+    let failed = |doing| move |source: io::Error| DoorBindError::Io { doing, path: folder.to_owned(), source };
+    let about = fs::metadata(folder).map_err(failed("examining"))?;
+    let (uid, mode) = (about.uid(), about.mode() & 0o7777);
+    let own = nix::unistd::geteuid().as_raw();
+    match mode & 0o022 == 0 || mode & 0o1000 != 0 {
+        true if uid == own || uid == 0 => Ok(()),
+        false if uid == own => {
+            tracing::warn!(folder = %folder.display(), "others could write to the folder of a door: it is closed to them");
+            fs::set_permissions(folder, fs::Permissions::from_mode(mode & !0o022)).map_err(failed("closing"))
+        }
+        _ => Err(DoorBindError::Open { path: folder.to_owned(), uid, mode }),
     }
 }
 

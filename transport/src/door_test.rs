@@ -275,3 +275,21 @@ async fn only_dead_sockets_are_replaced() {
     let long = folder.path().join("x".repeat(120));
     assert!(matches!(DoorListener::bind(&long, "t"), Err(DoorBindError::PathTooLong { .. })));
 }
+
+#[tokio::test]
+async fn a_folder_that_others_may_write_is_no_place_for_a_door() {
+    let folder = Folder::new();
+    let (_listener, path) = door(&folder);
+    let run = path.parent().unwrap();
+    let other = run.join("other.sock");
+    for (mode, then) in [(0o775, 0o755), (0o777, 0o755), (0o1777, 0o1777), (0o700, 0o700)] {
+        fs::set_permissions(run, fs::Permissions::from_mode(mode)).unwrap();
+        drop(DoorListener::bind(&other, "slurmctld 0.1").unwrap());
+        assert_eq!(fs::metadata(run).unwrap().mode() & 0o7777, then);
+    }
+    if nix::unistd::geteuid().is_root() {
+        std::os::unix::fs::chown(run, Some(65534), None).unwrap();
+        let refused = DoorListener::bind(&other, "slurmctld 0.1").unwrap_err().to_string();
+        assert!(refused.contains("belongs to user 65534 and has mode 0700"), "{refused}");
+    }
+}

@@ -56,7 +56,7 @@ impl Cluster {
         let key = rcgen::KeyPair::generate().unwrap();
         let request = request_for(&key).unwrap();
         let certificate = self.authority.issue_for(role, name, &request, now, lifetime).unwrap();
-        let authorities = vec![self.authority.certificate_pem().to_owned()];
+        let authorities = self.authority.trusted_pem();
         IdentityParts { key: key.serialize_pem(), certificate, authorities, revoked: None }
     }
 

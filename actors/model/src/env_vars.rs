@@ -68,7 +68,7 @@ pub const SLURM_EXIT_ERROR: &str = "SLURM_EXIT_ERROR";
 pub const SLURM_EXIT_IMMEDIATE: &str = "SLURM_EXIT_IMMEDIATE";
 /// Mask for files that a job makes; output too: the mask at submission.
 pub const SLURM_UMASK: &str = "SLURM_UMASK";
-/// Debug flags of commands; read and ignored.
+/// `DebugFlags` of a daemon, in place of those in `slurm.conf`; commands ignore it.
 pub const SLURM_DEBUG_FLAGS: &str = "SLURM_DEBUG_FLAGS";
 /// Name of the user.
 pub const USER: &str = "USER";

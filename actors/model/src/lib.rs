@@ -50,3 +50,4 @@ pub mod step_selector;
 pub mod time;
 pub mod topology;
 pub mod view;
+pub mod visible;

@@ -126,6 +126,26 @@ pub struct ResourceLimit {
     pub soft: Option<u64>,
 }
 
+/// The nice value of tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct TaskNice {
+    /// That of the command that asked for them.
+    pub value: i32,
+    /// They are to be nicer than the daemon that starts them, whoever they are.
+    pub below_daemon: bool,
+}
+
+impl TaskNice {
+    /// What it comes to where the daemon has `daemon`: none but root's tasks go before the daemon.
+    pub fn beside(self, daemon: i32, is_root: bool) -> i32 {
+        match (self.below_daemon, is_root) {
+            (true, _) => self.value.max(daemon + 1),
+            (false, true) => self.value,
+            (false, false) => self.value.max(daemon),
+        }
+    }
+}
+
 /// What starts when the allocation is there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum JobKind {
@@ -372,6 +392,9 @@ pub struct JobSpec {
     /// File mode creation mask.
     #[serde(default)]
     pub umask: u32,
+    /// Nice value of the command that asks for it (`SLURM_PRIO_PROCESS`, `PropagatePrioProcess`).
+    #[serde(default)]
+    pub process_nice: i32,
     /// Soft limits to set (`PropagateResourceLimits`).
     #[serde(default)]
     pub rlimits: Vec<ResourceLimit>,
@@ -652,6 +675,9 @@ pub struct StepSpec {
     /// File mode creation mask; `None`: the job's.
     #[serde(default)]
     pub umask: Option<u32>,
+    /// Nice value of the command that asks for it (`SLURM_PRIO_PROCESS`, `PropagatePrioProcess`).
+    #[serde(default)]
+    pub process_nice: i32,
     /// Soft limits to set in the step's tasks.
     #[serde(default)]
     pub rlimits: Vec<ResourceLimit>,

@@ -158,7 +158,7 @@ impl Host for PlainHost {
     fn reconfigure(&self, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Done);
     }
-    fn set_log_level(&self, _: config::LogLevel) {}
+    fn change_log(&self, _: &config::LogChange) {}
     fn shutdown(&self, mut replies: Box<dyn ReplySink>) {
         replies.send(CommandReply::Done);
     }
@@ -166,11 +166,15 @@ impl Host for PlainHost {
         replies.send(CommandReply::Token("token".to_owned()));
     }
     fn certs(&self, mut replies: Box<dyn ReplySink>) {
-        replies.send(CommandReply::Certs { certs: Vec::new(), authority: Timestamp(0) });
+        replies.send(CommandReply::Certs { certs: Vec::new(), authority: Timestamp(0), rotation: None });
     }
     fn revoke_certs(&self, nodes: &[String]) -> Result<usize, Refusal> {
         Ok(nodes.len())
     }
+    fn rotate_authority(&self, _: bool) -> Result<(), Refusal> {
+        Ok(())
+    }
+
     fn renew_certs(&self, _: &[String]) -> Result<(), Refusal> {
         Ok(())
     }

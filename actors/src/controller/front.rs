@@ -13,6 +13,7 @@ use super::{
     setup,
     steps::StepsMsg,
     turnstile::{self, Turnstile},
+    vouching::vouched,
 };
 use crate::{
     job::{messages::Authority, shell::JobsMsg},
@@ -28,7 +29,8 @@ use crate::{
     },
 };
 use garrick_model::{
-    config::Config,
+    config::{AUDIT_RPCS, Config, LogChange},
+    hostlist::fold,
     ids::{JobId, RequestId},
     messages::{
         command::{Caller, CommandReply, CommandRequest, NodeChange, NodeStateChange},
@@ -47,14 +49,6 @@ use std::{
     time::{Duration, Instant},
 };
 use tokio::sync::Semaphore;
-
-/// Does a node ask to be given no more work, as health checks do?
-fn takes_itself_out(request: &CommandRequest, node: &str) -> bool {
-    use NodeStateChange::{Down, Drain, Fail};
-    let CommandRequest::UpdateNode { nodes, change } = request else { return false };
-    let only = NodeChange { state: change.state, reason: change.reason.clone(), ..NodeChange::default() };
-    matches!(change.state, Some(Down | Drain | Fail)) && *change == only && matches!(&nodes[..], [one] if one == node)
-}
 
 /// Submissions whose first answer is remembered, and for how long: a retry comes within seconds, a command that was
 /// stopped and continued within hours.
@@ -200,23 +194,18 @@ impl ControllerActor {
         let current = self.env.links.get(&node).filter(|(open, _)| *open == conn).map(|(_, link)| link);
         let Some(link) = current else { return };
         match message {
-            NodeToController::Command { query, mut caller, request } => {
-                // The agent vouches for the user, not for where it is.
-                caller.host.clone_from(&node);
+            NodeToController::Command { query, caller, request } => {
                 let sink = self.replies.sink(&node, query, link);
                 let administrator = self.authority(&caller).admin;
-                if administrator && !takes_itself_out(&request, &node) && !self.env.config().admin_host(&node) {
-                    if !request.only_asks() {
+                match vouched(&self.env.config(), &node, caller, administrator, &request) {
+                    Ok(caller) => self.arrived(cx, caller, request, sink),
+                    Err(caller) => {
                         tracing::warn!(node, uid = caller.uid, "command.host_not_trusted");
                         let audit = Arc::clone(&self.env.ports.audit);
                         let mut sink = Audited::new(sink, audit, &caller, request_name(&request), &request);
                         sink.send(CommandReply::Refused(Refusal::HostNotTrusted { host: node }));
-                        return;
                     }
-                    // It is told what everybody may know.
-                    caller = caller.as_nobody();
                 }
-                self.arrived(cx, caller, request, sink);
             }
             NodeToController::CommandGone { query } => self.replies.gone(&node, query),
             NodeToController::Steps { query, steps, missing, left_out } => {
@@ -227,7 +216,7 @@ impl ControllerActor {
                 tracing::warn!(node, "node.registered_twice");
             }
             // Answered where the link ends, by whoever has the authority.
-            NodeToController::Renew { .. } => {}
+            NodeToController::Renew { .. } | NodeToController::Holds { .. } => {}
             frame @ (NodeToController::Heartbeat { .. } | NodeToController::Report { .. }) => {
                 if let NodeToController::Report { report: AgentReport::Steps { job, sluid, steps }, .. } = &frame {
                     let (job, sluid) = (*job, *sluid);
@@ -286,6 +275,14 @@ impl ControllerActor {
         let host = Arc::clone(&self.env.ports.host);
         let audit = Arc::clone(&self.env.ports.audit);
         replies = Box::new(Audited::new(replies, audit, caller, request_name(&request), &request));
+        tracing::debug!(
+            target: AUDIT_RPCS,
+            request = request_name(&request),
+            uid = caller.uid,
+            pid = caller.pid,
+            host = caller.host,
+            "command.asked"
+        );
         match request {
             CommandRequest::Ping => {
                 let (host, version) = host.identity();
@@ -378,11 +375,13 @@ impl ControllerActor {
             | CommandRequest::UpdateReservation(_)
             | CommandRequest::Reconfigure
             | CommandRequest::SetLogLevel(_)
+            | CommandRequest::ChangeLog { .. }
             | CommandRequest::Shutdown { .. }
             | CommandRequest::CreateJoinToken { .. }
             | CommandRequest::ListCerts
             | CommandRequest::RevokeCerts { .. }
             | CommandRequest::RenewCerts { .. }
+            | CommandRequest::RotateAuthority { .. }
                 if !by.admin =>
             {
                 replies.send(CommandReply::Refused(Refusal::AccessDenied));
@@ -400,8 +399,12 @@ impl ControllerActor {
             CommandRequest::DeleteReservation { name } => self.delete_reservation(cx, by, name, replies),
             CommandRequest::Reconfigure => host.reconfigure(replies),
             CommandRequest::SetLogLevel(level) => {
-                host.set_log_level(level);
+                host.change_log(&LogChange::Level(level));
                 replies.send(CommandReply::Done);
+            }
+            CommandRequest::ChangeLog { change, nodes } => {
+                replies
+                    .send(self.change_log(change, nodes).map_or_else(CommandReply::Refused, |()| CommandReply::Done));
             }
             CommandRequest::Shutdown { controller_only } => {
                 if !controller_only {
@@ -420,9 +423,35 @@ impl ControllerActor {
                 let done = nodes.and_then(|nodes| host.renew_certs(&nodes));
                 replies.send(done.map_or_else(CommandReply::Refused, |()| CommandReply::Done));
             }
+            CommandRequest::RotateAuthority { leave_behind } => {
+                tracing::warn!(leave_behind, uid = by.uid, "certs.rotate");
+                let done = host.rotate_authority(leave_behind);
+                replies.send(done.map_or_else(CommandReply::Refused, |()| CommandReply::Done));
+            }
             CommandRequest::CreateJoinToken { lifetime_secs, node } => {
                 host.join_token(Duration::from_secs(lifetime_secs), node, replies);
             }
+        }
+    }
+
+    /// Of this process, or of nodes' daemons.
+    fn change_log(&mut self, change: LogChange, nodes: Vec<String>) -> Result<(), Refusal> {
+        if nodes.is_empty() {
+            self.env.ports.host.change_log(&change);
+            return Ok(());
+        }
+        let nodes = self.nodes_named(nodes)?;
+        if let Some(unknown) = nodes.iter().find(|node| !self.feasibility().knows_node(node)) {
+            return Err(Refusal::InvalidNode(unknown.clone()));
+        }
+        let told = |node: &String| {
+            let link = self.env.links.get(node);
+            link.is_some_and(|(_, link)| link.send(ControllerToNode::ChangeLog(change.clone())).is_ok())
+        };
+        let (_, missed): (Vec<String>, Vec<String>) = nodes.into_iter().partition(told);
+        match missed.is_empty() {
+            true => Ok(()),
+            false => Err(Refusal::Unreachable(fold(&missed), "there is no link; the others were told".to_owned())),
         }
     }
 

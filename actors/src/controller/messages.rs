@@ -128,6 +128,7 @@ pub const fn agent_message_name(message: &NodeToController) -> &'static str {
         NodeToController::Command { request, .. } => request_name(request),
         NodeToController::CommandGone { .. } => "CommandGone",
         NodeToController::Renew { .. } => "Renew",
+        NodeToController::Holds { .. } => "Holds",
     }
 }
 
@@ -159,11 +160,13 @@ pub const fn request_name(request: &CommandRequest) -> &'static str {
         CommandRequest::UpdatePartition { .. } => "UpdatePartition",
         CommandRequest::Reconfigure => "Reconfigure",
         CommandRequest::SetLogLevel(_) => "SetLogLevel",
+        CommandRequest::ChangeLog { .. } => "ChangeLog",
         CommandRequest::Shutdown { .. } => "Shutdown",
         CommandRequest::CreateJoinToken { .. } => "CreateJoinToken",
         CommandRequest::ListCerts => "ListCerts",
         CommandRequest::RevokeCerts { .. } => "RevokeCerts",
         CommandRequest::RenewCerts { .. } => "RenewCerts",
+        CommandRequest::RotateAuthority { .. } => "RotateAuthority",
         CommandRequest::Trace { .. } => "Trace",
         CommandRequest::FinishAllocation { .. } => "FinishAllocation",
         CommandRequest::ListDaemons => "ListDaemons",

@@ -59,6 +59,7 @@
 //! | [`admission`] | submission rules, pure |
 //! | `gpu_counts` | of those, that numbers of GPUs agree |
 //! | `circles` | would a job wait for itself |
+//! | [`vouching`] | in whose name a node may speak, pure |
 //! | `moves` | may a job be changed to that |
 //! | `per_task` | answers about jobs, by task where those of an array differ |
 //! | `submit`, `commands`, `queries`, `reservations`, `top`, `priorities`, `agents` | the front's parts |
@@ -98,6 +99,7 @@ mod submit_het;
 mod texts;
 mod top;
 pub mod turnstile;
+pub mod vouching;
 
 #[cfg(test)]
 mod admission_test;

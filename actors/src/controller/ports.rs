@@ -3,7 +3,7 @@
 use super::audit::AuditRecord;
 use super::event::ControllerEvent;
 use garrick_model::{
-    config::{Config, LogLevel},
+    config::{Config, LogChange},
     ids::JobId,
     messages::{
         command::CommandReply,
@@ -96,8 +96,8 @@ pub trait Host: Send + Sync + 'static {
     /// Reads the configuration again, sends it to the front as [`super::messages::ControllerMsg::ConfigChanged`], and
     /// answers `Done` or a refusal.
     fn reconfigure(&self, replies: Box<dyn ReplySink>);
-    /// Logs so much from now on, until the configuration is read again.
-    fn set_log_level(&self, level: LogLevel);
+    /// Changes this process's log, until the configuration is read again.
+    fn change_log(&self, change: &LogChange);
     /// Ends the process after answering `Done`. Agents have been told already.
     fn shutdown(&self, replies: Box<dyn ReplySink>);
     /// Makes a join token, for one node where that is said.
@@ -106,6 +106,8 @@ pub trait Host: Send + Sync + 'static {
     fn certs(&self, replies: Box<dyn ReplySink>);
     /// Revokes the certificates of these nodes, and has everyone go by that. Returns how many there were.
     fn revoke_certs(&self, nodes: &[String]) -> Result<usize, Refusal>;
+    /// Begins to replace the cluster's authority, or takes the next step of that where it can be taken (or has to be).
+    fn rotate_authority(&self, leave_behind: bool) -> Result<(), Refusal>;
     /// Has nodes (none: all of them, and this process) ask for new certificates.
     fn renew_certs(&self, nodes: &[String]) -> Result<(), Refusal>;
     /// Processes that this one knows of, beside the agents.

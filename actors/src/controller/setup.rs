@@ -290,7 +290,7 @@ pub fn node_site(config: &Config, epoch: u64, ports: &Ports) -> NodeSite {
         credential_key,
         key_id,
         config_overrides: config.config_overrides(),
-        conf_hash: Some(config.hash),
+        conf_hash: (!config.debug_flags.0.contains(&config::DebugFlag::NoConfHash)).then_some(config.hash),
     }
 }
 

@@ -84,7 +84,7 @@ impl Default for JobSite {
             launch_limit: Duration::from_secs(600),
             billing: BTreeMap::new(),
             bill_greatest: false,
-            credential_lifetime: Duration::from_secs(24 * 3600),
+            credential_lifetime: JobCredential::LIFETIME,
         }
     }
 }

@@ -65,6 +65,8 @@ pub struct NodeAgentCore {
     pub(super) asks_peers: bool,
     /// Runs that were told to end on this link and are not here: the order to start them may come yet.
     pub(super) not_to_start: BTreeSet<RunKey>,
+    /// Runs that are over here, and until when somebody may show a credential of theirs.
+    pub(super) over: BTreeMap<RunKey, Timestamp>,
 }
 
 impl NodeAgentCore {
@@ -82,6 +84,7 @@ impl NodeAgentCore {
             queries: Queries::default(),
             asks_peers: false,
             not_to_start: BTreeSet::new(),
+            over: BTreeMap::new(),
         }
     }
 
@@ -104,7 +107,10 @@ impl NodeAgentCore {
     pub fn handle(&mut self, now: Timestamp, input: AgentInput, out: &mut Vec<AgentEffect>) {
         self.now = now;
         match input {
-            AgentInput::Begin { found, facts, load } => self.begin(found, facts, load, out),
+            AgentInput::Begin { found, over, facts, load } => {
+                self.over = over.into_iter().filter(|(_, until)| *until > now).collect();
+                self.begin(found, facts, load, out);
+            }
             AgentInput::ControllerUp => {
                 (self.connected, self.welcome) = (true, false);
                 self.register(out);
@@ -256,6 +262,7 @@ impl NodeAgentCore {
             ControllerToNode::Revoked { .. }
             | ControllerToNode::RenewCertificate
             | ControllerToNode::Certificate { .. } => {}
+            ControllerToNode::ChangeLog(change) => out.push(AgentEffect::ChangeLog(change)),
             ControllerToNode::Reconfigure => out.push(AgentEffect::Reconfigure),
             ControllerToNode::Shutdown => out.push(AgentEffect::Exit),
         }
@@ -267,7 +274,9 @@ impl NodeAgentCore {
                 self.safe(run, seq, out);
             }
             if let Some(run) = p.last_of {
-                self.runs.remove(&run);
+                if self.runs.remove(&run).is_some_and(|run| !run.batch_host) {
+                    self.note_over(run, out);
+                }
                 out.push(AgentEffect::RemoveSpool { run });
             }
         }

@@ -122,7 +122,7 @@ impl Bench {
             joining: None,
         };
         let mut b = Self { core: NodeAgentCore::new(config), now: Timestamp(5) };
-        let effects = b.tell(AgentInput::Begin { found, facts: facts(), load: NodeLoad::default() });
+        let effects = b.tell(AgentInput::Begin { found, over: Vec::new(), facts: facts(), load: NodeLoad::default() });
         (b, effects)
     }
 
@@ -614,6 +614,47 @@ fn a_shepherd_of_a_run_that_is_over_is_not_started() {
     });
     let answer = AgentToStepMgr::Failed(Refusal::AlreadyDone);
     assert_eq!(e, [AgentEffect::AnswerShepherd { query: 4, answer }]);
+}
+
+/// Whoever has a copy of its credential, as the host of its step manager has, must not start it once more.
+#[test]
+fn a_run_that_ended_here_is_not_started_once_more_also_by_another_agent() {
+    let (mut b, _) = Bench::new(vec![]);
+    b.welcome(&[]);
+    let ask =
+        |query| AgentInput::StartShepherd { query, order: order(&["n0", "n1"]), manager: "a:1".into(), again: false };
+    b.tell(ask(1));
+    b.tell(AgentInput::Prepared { run: RUN, result: Ok(8) });
+    b.tell(AgentInput::StepdExited { run: RUN, pid: Some(8), how: "killed".into() });
+    b.tell(AgentInput::Controller(ControllerToNode::EndJob {
+        job: RUN.job,
+        sluid: RUN.sluid,
+        state: JobState::Completed,
+        reason: Reason::None,
+        lost: Vec::new(),
+    }));
+    b.now = b.now.plus(Duration::from_secs(3600));
+    for input in [
+        AgentInput::Timer { timer: AgentTimer::End(RUN), load: NodeLoad::default() },
+        AgentInput::Swept { run: RUN, stubborn: vec![] },
+        AgentInput::EpilogDone { run: RUN, failed: None },
+    ] {
+        b.tell(input);
+    }
+    let until = b.now.plus(Duration::from_secs(24 * 3600));
+    let e = b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 1 }));
+    assert_eq!(e, [AgentEffect::NoteOver { run: RUN, until }, AgentEffect::RemoveSpool { run: RUN }]);
+    let refused = |query| [AgentEffect::AnswerShepherd { query, answer: AgentToStepMgr::Failed(Refusal::AlreadyDone) }];
+    b.tell(AgentInput::ControllerGone);
+    assert_eq!(b.tell(ask(2)), refused(2));
+    let mut next = Bench::new(vec![]).0;
+    next.now = b.now;
+    let over = vec![(RUN, until)];
+    next.tell(AgentInput::Begin { found: vec![], over, facts: facts(), load: NodeLoad::default() });
+    assert_eq!(next.tell(ask(3)), refused(3));
+    // No credential of it is good any more.
+    next.now = until;
+    assert!(matches!(&next.tell(ask(4))[..], [AgentEffect::Prepare { .. }]));
 }
 
 /// The machine was set up anew, or its agent was away while the run was ended and cleaned up: a step manager that was started

@@ -2,6 +2,7 @@
 //! run names the run ([`RunKey`]); repeats and late arrivals change nothing.
 
 use garrick_model::{
+    config::LogChange,
     ids::{JobId, Sluid},
     messages::{
         command::{Caller, CommandReply, CommandRequest, TraceLine},
@@ -11,6 +12,7 @@ use garrick_model::{
         stepd::{NodeToStepd, StepdToNode},
     },
     resources::NodeShape,
+    time::Timestamp,
     view::{NodeFacts, NodeLoad},
 };
 use garrick_runtime::Message;
@@ -106,6 +108,8 @@ pub enum AgentInput {
     Begin {
         /// Runs in the spool.
         found: Vec<FoundRun>,
+        /// Runs that are over here, and until when a credential of each may be shown.
+        over: Vec<(RunKey, Timestamp)>,
         /// What the machine has.
         facts: Box<NodeFacts>,
         /// Load.
@@ -323,6 +327,13 @@ pub enum AgentEffect {
         /// Run.
         run: RunKey,
     },
+    /// Remember, also for the next agent, that the run is over here.
+    NoteOver {
+        /// Run.
+        run: RunKey,
+        /// Until then its credential may be shown.
+        until: Timestamp,
+    },
     /// Remove the run's folder.
     RemoveSpool {
         /// Run.
@@ -378,6 +389,8 @@ pub enum AgentEffect {
     Neighbours(Vec<Neighbour>),
     /// Runs that start from now on are told that the node has this, but for GRES.
     CountAs(Box<NodeShape>),
+    /// Change this daemon's log.
+    ChangeLog(LogChange),
     /// Read the configuration again.
     Reconfigure,
     /// End this daemon.
@@ -434,6 +447,7 @@ pub const fn controller_message_name(message: &ControllerToNode) -> &'static str
         ControllerToNode::StopTrace { .. } => "StopTrace",
         ControllerToNode::CommandReply { .. } => "CommandReply",
         ControllerToNode::Revoked { .. } => "Revoked",
+        ControllerToNode::ChangeLog(_) => "ChangeLog",
         ControllerToNode::RenewCertificate => "RenewCertificate",
         ControllerToNode::Certificate { .. } => "Certificate",
         ControllerToNode::Reconfigure => "Reconfigure",

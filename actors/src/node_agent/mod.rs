@@ -11,6 +11,7 @@
 //! repeats it. A `stepd` that dies it starts again from the run's folder ([`RESTARTS`] times in [`RESTART_WINDOW`]), and
 //! tells it what was ordered meanwhile.
 
+pub mod belief;
 mod core;
 mod lease;
 mod messages;

@@ -25,6 +25,8 @@ pub(super) struct StepdConn {
 
 /// Runs that are remembered as not to be started; an order to start is late by moments.
 const MOST_NOT_TO_START: usize = 4_096;
+/// Runs that are remembered as over: more than a node has in a day, 48 bytes each.
+const MOST_OVER: usize = 200_000;
 
 impl NodeAgentCore {
     pub(super) fn await_stepd(&self, key: RunKey, out: &mut Vec<AgentEffect>) {
@@ -101,9 +103,10 @@ impl NodeAgentCore {
             }
         };
         let key = RunKey { job: credential.job, sluid: credential.sluid };
+        let over = self.not_to_start.contains(&key) || self.is_over(key);
         match self.runs.get_mut(&key) {
             // The controller has let go of this node, and may have given it to others.
-            None if self.not_to_start.contains(&key) => {
+            None if over => {
                 let answer = AgentToStepMgr::Failed(Refusal::AlreadyDone);
                 out.push(AgentEffect::AnswerShepherd { query, answer });
             }
@@ -259,6 +262,27 @@ impl NodeAgentCore {
         self.not_to_start.insert(key);
     }
 
+    /// Its credential is good for a while still: whoever has it must not start it once more.
+    pub(super) fn note_over(&mut self, key: RunKey, out: &mut Vec<AgentEffect>) {
+        let until = self.now.plus(JobCredential::LIFETIME);
+        if self.over.insert(key, until).is_some() {
+            return;
+        }
+        if self.over.len() > MOST_OVER {
+            let now = self.now;
+            self.over.retain(|_, until| *until > now);
+        }
+        while self.over.len() > MOST_OVER {
+            // That of the oldest job ended first, mostly.
+            self.over.pop_first();
+        }
+        out.push(AgentEffect::NoteOver { run: key, until });
+    }
+
+    fn is_over(&self, key: RunKey) -> bool {
+        self.over.get(&key).is_some_and(|until| *until > self.now)
+    }
+
     /// An order to end: also answered for a run that is not here (any more), so that the controller can let go of it.
     pub(super) fn order_end(&mut self, key: RunKey, message: NodeToStepd, out: &mut Vec<AgentEffect>) {
         if let Some(run) = self.runs.get_mut(&key) {
@@ -269,6 +293,7 @@ impl NodeAgentCore {
             self.order(key, message, out);
         } else {
             self.not_to_start(key);
+            self.note_over(key, out);
             let RunKey { job, sluid } = key;
             self.report(AgentReport::NodeReleased { job, sluid, epilog_failed: None }, None, None, out);
         }

@@ -3,7 +3,7 @@
 
 use crate::node_agent::{
     core::{AgentConfig, NodeAgentCore},
-    messages::{AgentEffect, AgentInput, AgentMsg, AgentTimer},
+    messages::{AgentEffect, AgentInput, AgentMsg, AgentTimer, controller_message_name},
 };
 use garrick_model::{time::Timestamp, view::NodeLoad};
 use garrick_runtime::{Actor, Context};
@@ -67,6 +67,13 @@ impl<P: AgentPort> Actor for NodeAgent<P> {
 
 impl<P: AgentPort> NodeAgent<P> {
     fn step(&mut self, cx: &mut Context<Self>, input: AgentInput) {
+        match &input {
+            AgentInput::Controller(message) => {
+                tracing::debug!(message_name = controller_message_name(message), "agent.heard");
+            }
+            AgentInput::StartJob(_) => tracing::debug!(message_name = "StartJob", "agent.heard"),
+            _ => {}
+        }
         self.core.handle(Timestamp::now(), input, &mut self.effects);
         for effect in self.effects.drain(..) {
             match effect {

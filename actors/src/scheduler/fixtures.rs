@@ -73,6 +73,7 @@ pub fn spec() -> JobSpec {
         script: Some(Arc::new(serde_bytes_buf(b"#!/bin/sh\n"))),
         argv: Vec::new(),
         umask: 0o022,
+        process_nice: 0,
         rlimits: Vec::new(),
         signal: None,
         submit_host: "login".to_owned(),

@@ -126,6 +126,7 @@ pub fn unknown_launch() -> StepLaunch {
         open_mode: OpenMode::Append,
         pty: None,
         umask: 0o022,
+        process_nice: 0,
         rlimits: Vec::new(),
         cpu_bind: CpuBind::None,
         says_cpu_bind: false,

@@ -13,6 +13,7 @@ use crate::shepherd::{
     state::{Exit, NextInput, ShepherdPhase, StepHere, TaskHere, stream_index},
 };
 use garrick_model::{
+    config::PropagatePriority,
     ids::{JobId, StepId},
     messages::{
         launcher::{FromLauncher, ToLauncher},
@@ -52,6 +53,8 @@ pub struct ShepherdConfig {
     pub gpus: GpuSight,
     /// Steps can have cgroups of their own here.
     pub cgroups: bool,
+    /// `PropagatePrioProcess`. Default: tasks have the nice value of the daemon.
+    pub priority: PropagatePriority,
     /// `KillWait`. Default 30 s.
     pub kill_wait: Duration,
     /// How long the streams of an ended task may stay open. Default 2 s: long enough for what is still in a pipe, short
@@ -74,6 +77,7 @@ impl ShepherdConfig {
             shape: NodeShape::default(),
             gpus: GpuSight::default(),
             cgroups: false,
+            priority: PropagatePriority::No,
             kill_wait: Duration::from_secs(30),
             linger: Duration::from_secs(2),
             zone: TimeZone::UTC,
@@ -123,7 +127,7 @@ impl ShepherdCore {
     /// A shepherd whose launcher is being started.
     pub fn new(config: ShepherdConfig) -> Self {
         Self {
-            settings: LauncherSettings::new(&config.door),
+            settings: LauncherSettings::new(&config.door, config.priority),
             config,
             phase: ShepherdPhase::Serving,
             steps: BTreeMap::new(),

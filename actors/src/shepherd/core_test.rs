@@ -134,6 +134,7 @@ fn launch() -> StepLaunch {
         open_mode: OpenMode::Truncate,
         pty: None,
         umask: 0o022,
+        process_nice: 0,
         rlimits: Vec::new(),
         cpu_bind: CpuBind::Default,
         says_cpu_bind: false,
@@ -210,7 +211,8 @@ fn a_task_is_spawned_with_what_it_shares_sent_once() {
     // Nobody knows which CPUs its own are.
     rig.core.config.cpu_map.clear();
     let first = rig.launch(|_, _| {}, 1);
-    let setting = TaskSetting { environment: 4, work_dir: "/home/alice".into(), umask: 0o022, rlimits: Vec::new() };
+    let setting =
+        TaskSetting { environment: 4, work_dir: "/home/alice".into(), umask: 0o022, nice: None, rlimits: Vec::new() };
     let spawn = ToLauncher::Spawn(Box::new(SpawnTask {
         token: 1,
         label: label(0),

@@ -3,6 +3,7 @@
 //! sent is known by its content, so that steps that were made apart from each other share it too.
 
 use garrick_model::{
+    config::PropagatePriority,
     messages::{
         launcher::{TaskSetting, ToLauncher},
         shepherd::StepLaunch,
@@ -75,6 +76,8 @@ struct Recent {
 pub struct LauncherSettings {
     /// Second layer of all: where this process is found.
     door: Arc<Vec<EnvEntry>>,
+    /// What is made of the nice value of who asked.
+    priority: PropagatePriority,
     environments: Kept<(Option<u32>, Arc<Vec<EnvEntry>>)>,
     settings: Kept<TaskSetting>,
     /// The latest, each in front of what it was used after.
@@ -83,10 +86,11 @@ pub struct LauncherSettings {
 
 impl LauncherSettings {
     /// For tasks that find this process at `door`.
-    pub fn new(door: &str) -> Self {
+    pub fn new(door: &str, priority: PropagatePriority) -> Self {
         let door = ByteBuf::from(format!("GARRICK_STEPD_DOOR={door}").into_bytes());
         Self {
             door: Arc::new(vec![door]),
+            priority,
             environments: Kept::default(),
             settings: Kept::default(),
             recent: Vec::new(),
@@ -127,6 +131,7 @@ impl LauncherSettings {
             environment: environment.unwrap_or_default(),
             work_dir: launch.work_dir.clone(),
             umask: launch.umask,
+            nice: self.priority.of(launch.process_nice),
             rlimits: launch.rlimits.iter().map(|l| (l.resource, l.soft)).collect(),
         };
         let lookup = self.settings.get(&setting);
@@ -146,7 +151,13 @@ impl LauncherSettings {
     /// A new launcher, or a new connection to one, knows none.
     pub fn forget(&mut self) {
         let door = Arc::clone(&self.door);
-        *self = Self { door, environments: Kept::default(), settings: Kept::default(), recent: Vec::new() };
+        *self = Self {
+            door,
+            priority: self.priority,
+            environments: Kept::default(),
+            settings: Kept::default(),
+            recent: Vec::new(),
+        };
     }
 }
 
@@ -181,7 +192,7 @@ mod tests {
 
     #[test]
     fn equal_layers_are_sent_once() {
-        let mut settings = LauncherSettings::new("/run/door");
+        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No);
         let (first, told) = get(&mut settings, &launch(&["A=1"], "/home"), &layer(&["B=1"]));
         let sent =
             ["environment 1 over None", "environment 2 over Some(1)", "environment 3 over Some(2)", "setting 1 with 3"];
@@ -196,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_same_start_is_known_again_without_a_look() {
-        let mut settings = LauncherSettings::new("/run/door");
+        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No);
         let (one, two, env) = (launch(&["A=1"], "/a"), launch(&["A=1"], "/b"), layer(&[]));
         let ids = [&one, &two, &one, &two].map(|l| get(&mut settings, l, &env).0);
         assert_eq!(ids, [1, 2, 1, 2]);
@@ -207,7 +218,7 @@ mod tests {
 
     #[test]
     fn what_was_not_used_for_longest_is_dropped() {
-        let mut settings = LauncherSettings::new("/run/door");
+        let mut settings = LauncherSettings::new("/run/door", PropagatePriority::No);
         let env = layer(&[]);
         for n in 0..KEPT {
             let (_, told) = get(&mut settings, &launch(&["A=1"], &format!("/{n}")), &env);

@@ -81,6 +81,7 @@ pub fn job_spec(kind: JobKind) -> JobSpec {
         script: Some(Arc::new(bytes("#!/bin/sh\ntrue\n"))),
         argv: Vec::new(),
         umask: 0o022,
+        process_nice: 0,
         rlimits: Vec::new(),
         signal: None,
         submit_host: "host1".into(),

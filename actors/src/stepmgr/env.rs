@@ -196,7 +196,7 @@ pub(super) fn job_variables(facts: &RunFacts, env: &mut Environment) {
         env.set("SLURM_CONF", conf);
     }
     env.set("SLURM_OOM_KILL_STEP", 0);
-    env.set("SLURM_PRIO_PROCESS", 0);
+    env.set("SLURM_PRIO_PROCESS", spec.process_nice);
     if facts.restarts > 0 {
         env.set("SLURM_RESTART_COUNT", facts.restarts);
     }
@@ -245,6 +245,8 @@ pub struct StepFacts<'a> {
     pub distribution: Distribution,
     /// `-m`, its other words.
     pub within: WithinNode,
+    /// Nice value of the command that asked for it.
+    pub process_nice: i32,
     /// Mask.
     pub umask: u32,
     /// Host and port of the step manager.
@@ -262,6 +264,7 @@ pub fn layout_variables(step: &StepFacts<'_>) -> Vec<EnvEntry> {
         entry("SLURM_NODELIST", &nodelist),
         entry("SLURM_NPROCS", tasks),
         entry("SLURM_NTASKS", tasks),
+        entry("SLURM_PRIO_PROCESS", step.process_nice),
         entry("SLURM_STEP_NODELIST", &nodelist),
         entry("SLURM_STEP_NUM_NODES", step.nodes.len()),
         entry("SLURM_STEP_NUM_TASKS", tasks),

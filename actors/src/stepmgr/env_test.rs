@@ -104,6 +104,7 @@ fn a_step_over_two_nodes_sees_its_own_layout() {
         ntasks_per_node: None,
         distribution: Distribution::Cyclic,
         within: Default::default(),
+        process_nice: 0,
         umask: 0o077,
         manager: Some(("10.0.0.1", "6818")),
     };

@@ -71,6 +71,7 @@ impl Layout {
             ntasks_per_node: spec.tasks_per_node,
             distribution: spec.distribution,
             within: spec.within,
+            process_nice: spec.process_nice,
             umask: spec.umask.unwrap_or(facts.spec.umask),
             manager: facts.addresses.first().and_then(|a| a.rsplit_once(':')),
         });
@@ -265,6 +266,7 @@ fn launch(
         },
         pty: spec.pty.filter(|_| !unattended),
         umask: spec.umask.unwrap_or(facts.spec.umask),
+        process_nice: spec.process_nice,
         rlimits: spec.rlimits.clone(),
         cpu_bind: spec.cpu_bind.clone(),
         says_cpu_bind: spec.says_cpu_bind,
@@ -372,6 +374,7 @@ pub fn batch_plan(facts: &RunFacts, pool: &Pool, config: &StepMgrConfig, environ
         },
         pty: None,
         umask: spec.umask,
+        process_nice: spec.process_nice,
         rlimits: spec.rlimits.clone(),
         cpu_bind: CpuBind::None,
         says_cpu_bind: false,

@@ -11,7 +11,7 @@ use garrick_actors::controller::{
     ports::{Host, ReplySink},
 };
 use garrick_model::{
-    config::{self, Config, ConfigReport, LogLevel, ShowFacts},
+    config::{self, Config, ConfigReport, LogChange, ShowFacts},
     ids::JobId,
     messages::command::{CommandReply, DaemonInfo},
     refusal::Refusal,
@@ -133,9 +133,8 @@ impl Host for ThisProcess {
         });
     }
 
-    fn set_log_level(&self, level: LogLevel) {
-        logging::set_level(level);
-        tracing::info!(level = level.name(), "log level set");
+    fn change_log(&self, change: &LogChange) {
+        logging::change(change);
     }
 
     fn shutdown(&self, mut replies: Box<dyn ReplySink>) {
@@ -161,6 +160,10 @@ impl Host for ThisProcess {
 
     fn revoke_certs(&self, nodes: &[String]) -> Result<usize, Refusal> {
         self.trust.revoke(nodes)
+    }
+
+    fn rotate_authority(&self, leave_behind: bool) -> Result<(), Refusal> {
+        self.trust.rotate(leave_behind)
     }
 
     fn renew_certs(&self, nodes: &[String]) -> Result<(), Refusal> {

@@ -216,6 +216,11 @@ async fn converse(
                 Ok(answer) => drop(own.try_send(&traced(answer))),
                 Err(e) => tracing::warn!(node, error = %e, "a node asked for a certificate"),
             },
+            Ok(Some(Traced { msg: NodeToController::Holds { issuer, trusted }, .. })) => {
+                if trust.hear(&node, issuer, trusted) {
+                    drop(own.try_send(&traced(ControllerToNode::RenewCertificate)));
+                }
+            }
             Ok(Some(frame)) => {
                 let cx = TraceContext { trace: frame.trace, cause: frame.cause };
                 let message = Box::new(frame.msg);

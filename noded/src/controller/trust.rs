@@ -3,7 +3,7 @@
 use crate::{daemon::place::Cluster, kernel::inventory};
 use garrick_model::{
     messages::{
-        command::{CertView, CommandReply},
+        command::{CertView, CommandReply, RotationView},
         node::ControllerToNode,
     },
     refusal::Refusal,
@@ -11,12 +11,13 @@ use garrick_model::{
 };
 use garrick_transport::{
     CertAuthority, IdentityError, IdentityStore,
-    identity::{Issued, Role},
+    identity::{Issued, Role, Rotation},
 };
 use jiff::tz::TimeZone;
 use std::{
+    collections::{BTreeMap, BTreeSet},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use tokio::sync::broadcast;
@@ -45,6 +46,16 @@ pub struct Trust {
     /// Folder of this process's own identity.
     folder: PathBuf,
     orders: broadcast::Sender<TrustOrder>,
+    /// What each node said last that it has.
+    held: Mutex<BTreeMap<String, Held>>,
+    /// One step at a time.
+    steps: Mutex<()>,
+}
+
+/// Fingerprints of authorities.
+struct Held {
+    issuer: Option<String>,
+    trusted: Vec<String>,
 }
 
 fn internal(error: &IdentityError) -> Refusal {
@@ -66,7 +77,14 @@ fn day(seconds: u64) -> String {
 impl Trust {
     /// For this process's identity, which is in that folder.
     pub fn new(authority: Arc<CertAuthority>, identity: Arc<IdentityStore>, folder: PathBuf) -> Self {
-        Self { authority, identity, folder, orders: broadcast::channel(ORDERS).0 }
+        Self {
+            authority,
+            identity,
+            folder,
+            orders: broadcast::channel(ORDERS).0,
+            held: Mutex::default(),
+            steps: Mutex::default(),
+        }
     }
 
     /// What links are told from now on.
@@ -94,10 +112,7 @@ impl Trust {
     pub fn renew(&self, node: &str, request: &[u8]) -> Result<ControllerToNode, IdentityError> {
         let certificate = self.authority.issue(Role::Node, node, request)?;
         tracing::info!(node, "node.certificate_renewed");
-        Ok(ControllerToNode::Certificate {
-            certificate,
-            authorities: vec![self.authority.certificate_pem().to_owned()],
-        })
+        Ok(ControllerToNode::Certificate { certificate, authorities: self.authority.trusted_pem() })
     }
 
     /// For administrators.
@@ -112,9 +127,79 @@ impl Trust {
         };
         let certs = self.authority.issued().into_iter().map(view).collect();
         match self.authority.expiry() {
-            Ok(ends) => CommandReply::Certs { certs, authority: timestamp(seconds(ends)) },
+            Ok(ends) => CommandReply::Certs { certs, authority: timestamp(seconds(ends)), rotation: self.rotation() },
             Err(e) => CommandReply::Refused(internal(&e)),
         }
+    }
+
+    /// A node says what it has. True: it is to ask for a certificate, since it goes by authorities of before.
+    pub fn hear(&self, node: &str, issuer: Option<String>, trusted: Vec<String>) -> bool {
+        let wanted = self.authority.trusted();
+        let behind = trusted.iter().collect::<BTreeSet<_>>() != wanted.iter().collect()
+            || (self.authority.rotation() != Some(Rotation::Introduced) && issuer.as_ref() != wanted.first());
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).insert(node.to_owned(), Held { issuer, trusted });
+        if let Err(e) = self.advance(false) {
+            tracing::error!(error = %e, "the cluster's authority is not replaced");
+        }
+        behind
+    }
+
+    /// Nodes with a certificate that holds, for which the next step of a replacement waits.
+    fn missing(&self) -> Vec<String> {
+        let now = seconds(SystemTime::now());
+        let trusted = self.authority.trusted();
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_there = |node: &str| {
+            held.get(node).is_some_and(|held| match self.authority.rotation() {
+                Some(Rotation::Issuing) => held.issuer.as_ref() == trusted.first(),
+                _ => trusted.iter().all(|authority| held.trusted.contains(authority)),
+            })
+        };
+        let valid = |one: &Issued| one.role == Role::Node.to_string() && one.revoked.is_none() && one.expires > now;
+        let nodes: BTreeSet<String> = self.authority.issued().into_iter().filter(valid).map(|one| one.name).collect();
+        nodes.into_iter().filter(|node| !is_there(node)).collect()
+    }
+
+    fn rotation(&self) -> Option<RotationView> {
+        let issuing = self.authority.rotation()? == Rotation::Issuing;
+        Some(RotationView { issuing, missing: self.missing() })
+    }
+
+    /// Begins to replace the authority, or takes the next step: where all nodes are ready, or are to be left behind.
+    pub fn rotate(&self, leave_behind: bool) -> Result<(), Refusal> {
+        let done = match self.authority.rotation() {
+            // Twice at once is two steps, of which the second waits for the nodes as any other.
+            None => self.step().and_then(|()| self.advance(false)),
+            Some(_) => self.advance(leave_behind),
+        };
+        done.map_err(|e| internal(&e))
+    }
+
+    /// All steps that can be taken now; the first one also where it cannot.
+    fn advance(&self, mut leave_behind: bool) -> Result<(), IdentityError> {
+        let _one_at_a_time = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
+        while self.authority.rotation().is_some() && (leave_behind || self.missing().is_empty()) {
+            leave_behind = false;
+            self.step()?;
+        }
+        Ok(())
+    }
+
+    fn step(&self) -> Result<(), IdentityError> {
+        let rotation = self.authority.rotate()?;
+        tracing::warn!(
+            "{}",
+            match rotation {
+                Some(Rotation::Introduced) =>
+                    "a new authority was made: all nodes are to trust it beside the one that issues",
+                Some(Rotation::Issuing) => "the new authority issues: all nodes are to get their certificates from it",
+                None => "the authority was replaced: the old one is not trusted any more",
+            }
+        );
+        self.renew_own()?;
+        let _ = self.orders.send(TrustOrder::Revoked(self.authority.revocation_list()?));
+        let _ = self.orders.send(TrustOrder::Renew(Vec::new()));
+        Ok(())
     }
 
     /// Revokes what nodes have, here and then wherever there is a link.
@@ -156,7 +241,7 @@ impl Trust {
         match self.authority.expiry() {
             Ok(ends) if ends <= now + WARN_AUTHORITY => tracing::warn!(
                 until = day(seconds(ends)),
-                "the cluster's authority ends: make a new one (docs/security.md) before that day"
+                "the cluster's authority ends: replace it before that day (garrick certs rotate)"
             ),
             Ok(_) => {}
             Err(e) => tracing::error!(error = %e, "the authority's certificate"),
@@ -183,6 +268,12 @@ pub async fn keep_valid(trust: Arc<Trust>) {
     }
 }
 
+/// Does the identity have the certificate, and trust the authorities, that it would get now?
+fn goes_by(identity: &IdentityStore, authority: &CertAuthority) -> bool {
+    let trusted = authority.trusted();
+    identity.trusted() == trusted && identity.issuer().as_ref() == trusted.first()
+}
+
 /// This process's identity, made where there is none. One whose certificate ended is made anew: the authority is here.
 pub fn own_identity(
     cluster: &Cluster,
@@ -190,9 +281,11 @@ pub fn own_identity(
     folder: &std::path::Path,
 ) -> Result<Arc<IdentityStore>, IdentityError> {
     match IdentityStore::load(folder) {
-        Ok(store) if store.expiry() > SystemTime::now() => Ok(store),
+        Ok(store) if store.expiry() > SystemTime::now() && goes_by(&store, authority) => Ok(store),
         outcome => {
-            if let Ok(store) = outcome {
+            if let Ok(store) = outcome
+                && store.expiry() <= SystemTime::now()
+            {
                 let ended = day(seconds(store.expiry()));
                 tracing::warn!(cluster = cluster.config.cluster_name, ended, "the controller's certificate had ended");
             }

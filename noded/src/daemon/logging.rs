@@ -4,7 +4,10 @@
 //! How much goes where can be changed while the daemon runs, and its file can be opened anew after it was moved away.
 
 use super::syslog::{self, Syslog};
-use garrick_model::config::LogLevel;
+use garrick_model::{
+    config::{DebugFlags, LogChange, LogLevel},
+    visible::Visible,
+};
 use std::{
     fmt::Write as _,
     fs::{File, OpenOptions},
@@ -35,12 +38,14 @@ pub struct LogError {
 }
 
 /// How much is logged where.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLevels {
     /// To the file or standard error.
     pub level: LogLevel,
     /// To the system's log.
     pub syslog: LogLevel,
+    /// Topics of which more is logged than the level asks for.
+    pub flags: DebugFlags,
 }
 
 /// What is logged where.
@@ -59,6 +64,7 @@ pub struct Settings {
 /// The log of this process.
 struct Log {
     sink: Arc<Sink>,
+    levels: Mutex<LogLevels>,
     level: reload::Handle<EnvFilter, Registry>,
     syslog: reload::Handle<LevelFilter, Registry>,
 }
@@ -66,13 +72,16 @@ struct Log {
 static LOG: OnceLock<Log> = OnceLock::new();
 
 /// What is shown at a level. `GARRICK_LOG` (a filter as `info,quinn=debug`) overrides it.
-fn filter(level: LogLevel) -> EnvFilter {
-    let level = level.tracing_name();
+fn filter(levels: &LogLevels) -> EnvFilter {
+    let level = levels.level.tracing_name();
     EnvFilter::try_from_env("GARRICK_LOG").unwrap_or_else(|_| {
         // Libraries speak up where something is wrong only.
         let library = if matches!(level, "off" | "error") { level } else { "warn" };
         let libraries = ["quinn", "quinn_proto", "rustls", "actix", "tokio", "mio"];
-        let directives: Vec<String> = libraries.iter().map(|name| format!("{name}={library}")).collect();
+        let mut directives: Vec<String> = libraries.iter().map(|name| format!("{name}={library}")).collect();
+        if !matches!(level, "debug" | "trace") {
+            directives.extend(levels.flags.targets().map(|target| format!("{target}=debug")));
+        }
         EnvFilter::new(format!("{level},{}", directives.join(",")))
     })
 }
@@ -84,7 +93,7 @@ fn syslog_filter(level: LogLevel) -> LevelFilter {
 /// Starts logging. Call once, first.
 pub fn start(settings: &Settings) -> Result<(), LogError> {
     let sink = Arc::new(Sink::open(settings.file.clone(), settings.follows_file)?);
-    let (level, level_handle) = reload::Layer::new(filter(settings.levels.level));
+    let (level, level_handle) = reload::Layer::new(filter(&settings.levels));
     let (syslog_level, syslog_handle) = reload::Layer::new(syslog_filter(settings.levels.syslog));
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
@@ -96,26 +105,46 @@ pub fn start(settings: &Settings) -> Result<(), LogError> {
         vec![Box::new(lines), Box::new(system)];
     // A second start (in tests) keeps the first log.
     if tracing_subscriber::registry().with(layers).try_init().is_ok() {
-        let _ = LOG.set(Log { sink, level: level_handle, syslog: syslog_handle });
+        let _ = LOG.set(Log {
+            sink,
+            levels: Mutex::new(settings.levels.clone()),
+            level: level_handle,
+            syslog: syslog_handle,
+        });
     }
     std::panic::set_hook(Box::new(|info| tracing::error!("panic: {info}")));
     Ok(())
 }
 
-/// From now on so much is logged to the file or standard error.
-pub fn set_level(level: LogLevel) {
+/// From now on so much is logged.
+pub fn set_levels(levels: &LogLevels) {
     if let Some(log) = LOG.get() {
+        *log.levels.lock().unwrap_or_else(PoisonError::into_inner) = levels.clone();
         // It fails when the log is gone, and then nothing is logged.
-        let _ = log.level.reload(filter(level));
+        let _ = log.level.reload(filter(levels));
+        let _ = log.syslog.reload(syslog_filter(levels.syslog));
     }
 }
 
-/// The same of every place.
-pub fn set_levels(levels: &LogLevels) {
-    set_level(levels.level);
-    if let Some(log) = LOG.get() {
-        let _ = log.syslog.reload(syslog_filter(levels.syslog));
+/// What an administrator asks for, until the configuration is read again. A level is that of each place that is not quiet
+/// (`scontrol(1)`).
+pub fn change(change: &LogChange) {
+    let Some(log) = LOG.get() else { return };
+    let mut levels = log.levels.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match change {
+        LogChange::Level(level) => {
+            levels.level = *level;
+            if levels.syslog != LogLevel::QUIET {
+                levels.syslog = *level;
+            }
+        }
+        LogChange::Flags { without, with } => {
+            levels.flags.0.retain(|flag| !without.0.contains(flag));
+            levels.flags.0.extend(&with.0);
+        }
     }
+    set_levels(&levels);
+    tracing::info!(%change, "the log was changed");
 }
 
 /// Opens the log file anew: it may have been moved away. Where that fails the old one is kept.
@@ -203,13 +232,15 @@ pub(super) struct Fields<'a>(pub(super) &'a mut String);
 impl Visit for Fields<'_> {
     fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
         let _ = match field.name() {
-            "message" => write!(self.0, " {value:?}"),
-            name => write!(self.0, " {name}={value:?}"),
+            // Its text is shown as it is written, and may have other users' names in it.
+            "message" => write!(self.0, " {}", Visible(format_args!("{value:?}"))),
+            // So may what is logged with `%`.
+            name => write!(self.0, " {name}={}", Visible(format_args!("{value:?}"))),
         };
     }
     fn record_str(&mut self, field: &tracing::field::Field, value: &str) {
         let _ = match field.name() {
-            "message" => write!(self.0, " {value}"),
+            "message" => write!(self.0, " {}", Visible(value)),
             name => write!(self.0, " {name}={value:?}"),
         };
     }
@@ -270,8 +301,27 @@ mod tests {
     }
 
     #[test]
+    fn what_others_named_begins_no_line_and_moves_no_cursor() {
+        struct Collect(Arc<Mutex<String>>);
+        impl<S: Subscriber> tracing_subscriber::Layer<S> for Collect {
+            fn on_event(&self, event: &tracing::Event<'_>, _: tracing_subscriber::layer::Context<'_, S>) {
+                event.record(&mut Fields(&mut self.0.lock().unwrap()));
+            }
+        }
+        let text = Arc::new(Mutex::new(String::new()));
+        let name = "a\nerror: b\u{1b}[2J";
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(Collect(Arc::clone(&text))), || {
+            tracing::info!(plain = %name, quoted = name, "job {name}");
+        });
+        let escaped = "a\\nerror: b\\u{1b}[2J";
+        assert_eq!(*text.lock().unwrap(), format!(" job {escaped} plain={escaped} quoted=\"{escaped}\""));
+    }
+
+    #[test]
     fn libraries_say_no_more_than_the_daemon() {
-        assert!(filter(LogLevel::QUIET).to_string().contains("quinn=off"));
-        assert!(filter(LogLevel::INFO.louder(3)).to_string().contains("quinn=warn"));
+        let at = |level| LogLevels { level, syslog: LogLevel::QUIET, flags: DebugFlags::of("steps").unwrap().0 };
+        assert!(filter(&at(LogLevel::QUIET)).to_string().contains("quinn=off"));
+        assert!(filter(&at(LogLevel::INFO)).to_string().contains("garrick_noded::stepd=debug"));
+        assert!(filter(&at(LogLevel::INFO.louder(3))).to_string().contains("quinn=warn"));
     }
 }

@@ -3,10 +3,11 @@
 use super::logging::LogLevels;
 use crate::kernel::{files, inventory, users};
 use garrick_model::{
-    config::{Config, LogLevel, NodeConfig},
-    doors,
+    config::{Config, DebugFlags, LogLevel, NodeConfig},
+    doors, env_vars,
 };
 use std::{
+    env,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -110,7 +111,7 @@ impl Cluster {
     }
 
     /// How much a daemon logs where, as a configuration of this cluster has it. `node`: that node's daemon, else the
-    /// controller's.
+    /// controller's. `SLURM_DEBUG_FLAGS` goes before the configuration's flags (`slurm.conf(5)`).
     pub fn log_levels_of(&self, config: &Config, node: Option<&str>) -> LogLevels {
         let (level, syslog) = match node {
             Some(_) => (config.slurmd_debug, config.slurmd_syslog_debug),
@@ -119,7 +120,9 @@ impl Cluster {
         let level = level.louder(self.verbosity);
         // slurm.conf(5): what has no other log goes to the system's.
         let alone = !self.foreground && self.log_file(node).is_none();
-        LogLevels { level, syslog: syslog.unwrap_or(if alone { level } else { LogLevel::QUIET }) }
+        let flags = env::var(env_vars::SLURM_DEBUG_FLAGS).ok().and_then(|text| DebugFlags::of(&text).ok());
+        let flags = flags.map_or_else(|| config.debug_flags.clone(), |(flags, _)| flags);
+        LogLevels { level, syslog: syslog.unwrap_or(if alone { level } else { LogLevel::QUIET }), flags }
     }
 
     /// This daemon's log file; `None`: standard error. `node`: the log of that node's daemon, else the controller's.

@@ -1,4 +1,4 @@
-//! Resource limits by the names that `PropagateResourceLimits` uses, and this process's own.
+//! Resource limits by the names that `PropagateResourceLimits` uses, and this process's own; its nice value.
 
 use std::io;
 
@@ -45,6 +45,11 @@ pub fn get(resource: u32) -> io::Result<(Option<u64>, Option<u64>)> {
     }
     let finite = |v: u64| (v != libc::RLIM64_INFINITY).then_some(v);
     Ok((finite(value.rlim_cur), finite(value.rlim_max)))
+}
+
+/// The nice value of this process.
+pub fn own_nice() -> i32 {
+    rustix::process::getpriority_process(None).unwrap_or_default()
 }
 
 /// Raises the soft limit of open files to the hard one: a daemon holds several descriptors for each task.

@@ -148,6 +148,7 @@ impl Maker {
             work_dir: Some(setting.work_dir.clone()),
             stdio,
             session: if task.pty { Session::OwnTerminal } else { Session::OwnGroup },
+            nice: setting.nice,
             rlimits,
             affinity: task.affinity.clone(),
             says: task.says.as_ref().map(|says| says.each_ref().map(|part| Cow::Borrowed(part.as_slice()))),

@@ -1,7 +1,7 @@
 //! Environments and settings as `stepd` numbered them, for as long as the connection to it holds.
 
 use super::environment::Environment;
-use crate::kernel::spawn::cstring;
+use crate::kernel::{rlimits::own_nice, spawn::cstring, users};
 use garrick_model::{
     messages::{launch_failure::LaunchFailure, launcher::TaskSetting},
     spec::EnvEntry,
@@ -16,6 +16,7 @@ pub(super) struct Setting {
     /// The same, for messages.
     pub(super) folder: String,
     pub(super) umask: u32,
+    pub(super) nice: Option<i32>,
     pub(super) rlimits: Vec<(u32, Option<u64>)>,
 }
 
@@ -52,10 +53,11 @@ impl Settings {
     }
 
     pub(super) fn set(&mut self, id: u32, setting: TaskSetting) {
-        let TaskSetting { environment, work_dir: folder, umask, rlimits } = setting;
+        let TaskSetting { environment, work_dir: folder, umask, nice, rlimits } = setting;
+        let nice = nice.map(|nice| nice.beside(own_nice(), users::effective_uid() == 0));
         let made = found(&self.environments, "environment", environment).and_then(|environment| {
             let work_dir = cstring(&folder).map_err(|_| LaunchFailure::new("chdir", folder.clone(), libc::EINVAL))?;
-            Ok(Rc::new(Setting { environment, work_dir, folder, umask, rlimits }))
+            Ok(Rc::new(Setting { environment, work_dir, folder, umask, nice, rlimits }))
         });
         self.settings.insert(id, made);
     }

@@ -105,7 +105,7 @@ impl Rig {
 }
 
 fn setting(environment: u32) -> TaskSetting {
-    TaskSetting { environment, work_dir: "/tmp".to_owned(), umask: 0o022, rlimits: Vec::new() }
+    TaskSetting { environment, work_dir: "/tmp".to_owned(), umask: 0o022, nice: None, rlimits: Vec::new() }
 }
 
 fn label(token: u64) -> TaskLabel {

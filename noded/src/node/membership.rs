@@ -25,6 +25,11 @@ impl Membership {
         Self { identity, folder, asked: Arc::default() }
     }
 
+    /// What this node has, for the controller.
+    pub fn holds(&self) -> NodeToController {
+        NodeToController::Holds { issuer: self.identity.issuer(), trusted: self.identity.trusted() }
+    }
+
     /// It is time to ask for a new certificate.
     pub fn is_due(&self) -> bool {
         self.identity.renew_at() <= SystemTime::now()
@@ -56,6 +61,7 @@ impl Membership {
 
     /// What the controller says of certificates. What is to be answered.
     pub fn told(&self, frame: ControllerToNode) -> Option<NodeToController> {
+        let renewed = matches!(frame, ControllerToNode::Certificate { .. });
         let outcome = match frame {
             ControllerToNode::RenewCertificate => return self.ask(),
             ControllerToNode::Revoked { list } => self.identity.set_revoked(&self.folder, list.as_deref()),
@@ -72,7 +78,8 @@ impl Membership {
         };
         if let Err(e) = outcome {
             tracing::error!(error = %e, "what the controller says of certificates");
+            return None;
         }
-        None
+        renewed.then(|| self.holds())
     }
 }

@@ -10,7 +10,10 @@ use crate::{
     },
     stepd::orders::StepdOrders,
 };
-use garrick_actors::node_agent::{AgentInput, AgentMsg, RunKey, StartOrder};
+use garrick_actors::node_agent::{
+    AgentInput, AgentMsg, RunKey, StartOrder,
+    belief::{is_from_batch_host, is_valid},
+};
 use garrick_frame::{LinkKind, decode_body};
 use garrick_model::{
     config::Config,
@@ -64,13 +67,7 @@ impl PeerWorld {
             ));
         }
         let credential: JobCredential = decode_body(&signed.payload).map_err(|e| e.to_string())?;
-        let own = &self.config.cluster_name;
-        if credential.cluster != *own {
-            return Err(format!("it is for cluster {}, this is {own}", credential.cluster));
-        }
-        if credential.expires < Timestamp::now() {
-            return Err(format!("it expired (job {})", credential.job));
-        }
+        is_valid(&credential, &self.config.cluster_name, Timestamp::now())?;
         Ok(Box::new(credential))
     }
 
@@ -143,15 +140,11 @@ async fn step_manager(mut connection: Connection, world: PeerWorld) {
         };
         let query = world.conversations.number();
         world.conversations.asker_up(query, answers.clone());
-        // The manager may only ask for runs whose batch host is the node that it proved to be.
         let believed = match world.check_again(&launch.credential) {
             Some(credential) => Ok(credential),
             None => world.check(&launch.credential),
         };
-        let credential = believed.and_then(|c| match c.nodes.first() {
-            Some(first) if first.name == connection.peer.name => Ok(c),
-            _ => Err(format!("{} is not the batch host of job {}", connection.peer, c.job)),
-        });
+        let credential = believed.and_then(|c| is_from_batch_host(&c, &connection.peer.name).map(|()| c));
         let cx = TraceContext { trace: request.trace, cause: request.cause };
         let order = StartOrder { launch, credential };
         tell_agent(&world.agent, cx, AgentInput::StartShepherd { query, order, manager, again });

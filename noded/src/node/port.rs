@@ -1,6 +1,7 @@
 //! What the agent wants done, done.
 
 use crate::{
+    daemon::logging,
     kernel::{inventory, proc_tree},
     node::{
         conversations::{Conversations, tell_agent},
@@ -10,7 +11,10 @@ use crate::{
     },
 };
 use garrick_actors::node_agent::{AgentEffect, AgentInput, AgentMsg, AgentPort, FoundRun, RunKey, StepdState};
-use garrick_model::view::{NodeFacts, NodeLoad};
+use garrick_model::{
+    time::Timestamp,
+    view::{NodeFacts, NodeLoad},
+};
 use garrick_runtime::{Address, System, TraceContext};
 use garrick_transport::identity::VerifyKey;
 use std::{
@@ -174,6 +178,9 @@ impl AgentPort for NodePort {
                 let world = Arc::clone(&self.world);
                 self.later(async move { AgentInput::EpilogDone { run, failed: world.epilog(run).await.err() } });
             }
+            AgentEffect::NoteOver { run, until } => {
+                Self::saved("remembering that a run is over", run, self.world.spool.note_over(run, until));
+            }
             AgentEffect::RemoveSpool { run } => {
                 Self::saved("removing a run's folder", run, self.world.spool.remove_run(run))
             }
@@ -203,6 +210,7 @@ impl AgentPort for NodePort {
             AgentEffect::Neighbours(joined) => self.neighbours.told(joined),
             AgentEffect::CountAs(shape) => *self.world.counts_as() = Some(*shape),
             AgentEffect::Reconfigure => (self.reconfigure)(),
+            AgentEffect::ChangeLog(change) => logging::change(&change),
             AgentEffect::Exit => {
                 let _ = self.exit.send(true);
             }
@@ -226,7 +234,11 @@ impl AgentPort for NodePort {
                 self.watch_other(run.run, pid);
             }
         }
-        AgentInput::Begin { found, facts: Box::new(self.facts.clone()), load: self.load() }
+        let over = self.world.spool.over(Timestamp::now()).unwrap_or_else(|e| {
+            tracing::error!(error = %e, "which runs are over here cannot be read");
+            Vec::new()
+        });
+        AgentInput::Begin { found, over, facts: Box::new(self.facts.clone()), load: self.load() }
     }
 
     fn load(&mut self) -> NodeLoad {

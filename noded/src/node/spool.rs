@@ -4,6 +4,7 @@
 //! SlurmdSpoolDir/identity/         this node's certificate and key
 //!               /launcher-*     copy of stepd that users cannot read
 //!               /credential.key    key that credentials are checked with
+//!               /over              runs that are over here, and until when their credentials are good
 //!               /runs/SLUID/orders what its stepd was told
 //!                          /life   locked for as long as a stepd of it lives
 //!                          /stepd  process id and start time of its stepd, written by that itself
@@ -27,9 +28,11 @@ use crate::{
     },
 };
 use garrick_actors::node_agent::{FoundRun, RunKey, StepdState};
-use garrick_model::messages::node::RequeuePolicy;
+use garrick_model::{ids::JobId, messages::node::RequeuePolicy, time::Timestamp};
 use std::{
-    os::unix::fs::MetadataExt as _,
+    fs::OpenOptions,
+    io::Write as _,
+    os::unix::fs::{MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
 };
 
@@ -41,6 +44,13 @@ pub struct Spool {
     pub boot: Option<String>,
     /// `JobRequeue`, for runs of which the controller did not say whether they may be started again.
     pub requeue: bool,
+}
+
+/// Runs that are over: job, SLUID, and milliseconds since 1970, a line each.
+const OVER: &str = "over";
+
+fn over_line(run: RunKey, until: Timestamp) -> String {
+    format!("{} {} {}\n", run.job, run.sluid, until.0)
 }
 
 /// Runs with their orders, and why others cannot be read.
@@ -116,10 +126,14 @@ impl Spool {
             }
         }
         let draft = self.root.join(format!("launcher-{}.new", std::process::id()));
-        std::fs::copy(program, &draft).map_err(failed("copy to", &draft))?;
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
-        std::fs::set_permissions(&draft, mode).map_err(failed("chmod", &draft))?;
-        std::fs::rename(&draft, &path).map_err(failed("rename to", &path))?;
+        let make = || {
+            std::fs::copy(program, &draft).map_err(failed("copy to", &draft))?;
+            let mode = std::os::unix::fs::PermissionsExt::from_mode(0o711);
+            std::fs::set_permissions(&draft, mode).map_err(failed("chmod", &draft))?;
+            std::fs::rename(&draft, &path).map_err(failed("rename to", &path))
+        };
+        // Half a copy must not keep a disk full on which the job itself has room. One that was never begun is no loss.
+        make().inspect_err(|_| drop(std::fs::remove_file(&draft)))?;
         Ok(path)
     }
 
@@ -198,6 +212,33 @@ impl Spool {
         Ok(files::remove_folder(&self.run(run))?)
     }
 
+    /// Remembers that a run is over here. A crash of the machine may forget the last ones.
+    pub fn note_over(&self, run: RunKey, until: Timestamp) -> Result<(), FileError> {
+        let path = self.root.join(OVER);
+        let write = || {
+            let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&path)?;
+            file.write_all(over_line(run, until).as_bytes())
+        };
+        write().map_err(|cause| FileError { operation: "append to", path: path.clone(), cause })
+    }
+
+    /// The runs that are over, and until when that matters. What does not matter `now` is forgotten.
+    pub fn over(&self, now: Timestamp) -> Result<Vec<(RunKey, Timestamp)>, FileError> {
+        let path = self.root.join(OVER);
+        let Some(bytes) = files::read_if_there(&path)? else { return Ok(Vec::new()) };
+        let parsed = |line: &str| {
+            let mut words = line.split(' ');
+            let run = RunKey { job: JobId(words.next()?.parse().ok()?), sluid: words.next()?.parse().ok()? };
+            Some((run, Timestamp(words.next()?.parse().ok()?)))
+        };
+        // A line that was cut off in a crash is none.
+        let mut over: Vec<(RunKey, Timestamp)> = String::from_utf8_lossy(&bytes).lines().filter_map(parsed).collect();
+        over.retain(|(_, until)| *until > now);
+        let text: String = over.iter().map(|(run, until)| over_line(*run, *until)).collect();
+        files::replace(&path, text.as_bytes(), 0o600)?;
+        Ok(over)
+    }
+
     /// The runs that are recorded, and what cannot be read (which is left where it is).
     pub fn runs(&self) -> Result<RecordedRuns, SpoolError> {
         let path = self.root.join("runs");
@@ -268,6 +309,42 @@ mod tests {
             }
         });
         serde_json::from_value(form).unwrap()
+    }
+
+    #[test]
+    fn runs_that_are_over_are_remembered_as_long_as_it_matters() {
+        let scratch = crate::kernel::scratch::Scratch::new("spool-over");
+        let spool = Spool::open(scratch.path()).unwrap();
+        let run = |job: u32| RunKey { job: JobId(job), sluid: Sluid(u64::from(job) << 20) };
+        assert_eq!(spool.over(Timestamp(0)).unwrap(), []);
+        for (job, until) in [(7, 100), (8, 200)] {
+            spool.note_over(run(job), Timestamp(until)).unwrap();
+        }
+        assert_eq!(spool.over(Timestamp(50)).unwrap(), [(run(7), Timestamp(100)), (run(8), Timestamp(200))]);
+        assert_eq!(spool.over(Timestamp(100)).unwrap(), [(run(8), Timestamp(200))]);
+        spool.note_over(run(9), Timestamp(300)).unwrap();
+        let path = scratch.join("over");
+        std::fs::write(&path, [std::fs::read(&path).unwrap(), b"10 cut".to_vec()].concat()).unwrap();
+        assert_eq!(spool.over(Timestamp(100)).unwrap(), [(run(8), Timestamp(200)), (run(9), Timestamp(300))]);
+    }
+
+    /// What there was room for stayed, so that there was none for any job.
+    #[test]
+    fn a_copy_of_a_program_that_cannot_be_finished_leaves_nothing() {
+        let root = std::env::temp_dir().join(format!("garrick-spool-copy-{}", std::process::id()));
+        let spool = Spool::open(&root).unwrap();
+        let program = root.join("program");
+        std::fs::write(&program, "bytes").unwrap();
+        let made = spool.launcher_program(&program).unwrap();
+        assert_eq!(std::fs::read(&made).unwrap(), b"bytes");
+        // In its place, something that a file cannot replace.
+        std::fs::remove_file(&made).unwrap();
+        std::fs::create_dir_all(made.join("inside")).unwrap();
+        spool.launcher_program(&program).unwrap_err();
+        let names = std::fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let left: Vec<String> = names.filter(|name| name.ends_with(".new")).collect();
+        assert_eq!(left, Vec::<String>::new());
+        std::fs::remove_dir_all(&root).unwrap();
     }
 
     /// Orders of a controller of an earlier version, which said nothing; then what a later one says.

@@ -201,6 +201,7 @@ pub async fn start(
         over_time_minutes: config.over_time_limit.minutes(),
         wait_secs: config.wait_time_secs,
         kill_on_bad_exit: config.kill_on_bad_exit,
+        priority: config.propagate_priority,
         append_files: config.job_file_append,
         pack_nodes: config.select.pack_nodes,
         max_tasks_per_node: Some(config.max_tasks_per_node),
@@ -220,6 +221,7 @@ pub async fn start(
         log: StepdLog {
             file: cluster.log_file(Some(&node.name)),
             level: Some(config.slurmd_debug.louder(cluster.verbosity)),
+            flags: config.debug_flags.clone(),
         },
     };
     let limit = |secs: Option<u32>| secs.map(|s| Duration::from_secs(s.into()));

@@ -65,6 +65,9 @@ async fn converse(mut connection: Connection, world: &PeerWorld) {
                     }
                     continue;
                 }
+                if matches!(frame.msg, ControllerToNode::Welcome { .. }) {
+                    world.conversations.tell_controller(world.membership.holds());
+                }
                 let input = match frame.msg {
                     ControllerToNode::StartJob(launch) => {
                         let credential = world.check(&launch.credential);

@@ -10,11 +10,16 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+use tokio::sync::Notify;
 
 /// The sending side. Clones share it; while the agent is away, and on a new connection until it is opened, messages are
 /// dropped (reports are repeated by their owner).
 #[derive(Clone, Default)]
-pub struct AgentLink(Arc<Mutex<Option<Connection>>>);
+pub struct AgentLink {
+    connection: Arc<Mutex<Option<Connection>>>,
+    /// The agent did not take a message: it is told again over another connection.
+    missed: Arc<Notify>,
+}
 
 struct Connection {
     sender: Sender<StepdToNode>,
@@ -23,7 +28,7 @@ struct Connection {
 
 impl AgentLink {
     fn connection(&self) -> MutexGuard<'_, Option<Connection>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The agent is there.
@@ -43,7 +48,8 @@ impl AgentLink {
         if let Some(connection) = self.connection().as_ref().filter(|connection| connection.open)
             && let Err(e) = connection.sender.try_send(&traced(message))
         {
-            tracing::debug!(error = %e, "a message to the agent was not sent");
+            tracing::warn!(error = %e, "the agent does not take what it is told: another connection is made");
+            self.missed.notify_one();
         }
     }
 
@@ -57,8 +63,16 @@ impl AgentLink {
                     let (sender, mut orders) = conn.split::<StepdToNode, NodeToStepd>();
                     if sender.try_send(&traced(hello.clone())).is_ok() {
                         *self.connection() = Some(Connection { sender, open: false });
-                        while let Ok(Some(order)) = orders.recv().await {
-                            deliver(TraceContext { trace: order.trace, cause: order.cause }, order.msg);
+                        loop {
+                            tokio::select! {
+                                order = orders.recv() => match order {
+                                    Ok(Some(order)) => {
+                                        deliver(TraceContext { trace: order.trace, cause: order.cause }, order.msg);
+                                    }
+                                    _ => break,
+                                },
+                                () = self.missed.notified() => break,
+                            }
                         }
                     }
                     *self.connection() = None;
@@ -69,5 +83,49 @@ impl AgentLink {
             let random = u32::try_from(garrick_model::ids::RequestId::random().0 & 0xffff_ffff).unwrap_or(0);
             tokio::time::sleep(backoff.next(random)).await;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::kernel::scratch::Scratch;
+    use garrick_frame::Traced;
+    use garrick_model::ids::{JobId, Sluid};
+    use garrick_transport::DoorListener;
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn an_agent_that_takes_nothing_is_told_again_over_another_connection() {
+        tokio::task::LocalSet::new()
+            .run_until(async {
+                let dir = Scratch::new("agent-link");
+                let door = dir.join("n1.sock");
+                let mut listener = DoorListener::bind(&door, "test").unwrap();
+                let link = AgentLink::default();
+                let hello = StepdToNode::Trace { query: 0, records: Vec::new() };
+                tokio::task::spawn_local(link.clone().keep(door, hello.clone(), |_, _| {}));
+                for _ in 0..2 {
+                    let (_sender, mut said) = listener.accept().await.unwrap().split::<NodeToStepd, StepdToNode>();
+                    let first: Traced<StepdToNode> = said.recv().await.unwrap().unwrap();
+                    assert_eq!(first.msg, hello);
+                    while !link.is_up() {
+                        tokio::task::yield_now().await;
+                    }
+                    link.open();
+                    // It says more and more, and this side reads nothing of it.
+                    while link.is_up() {
+                        link.send(StepdToNode::Hello {
+                            job: JobId(1),
+                            sluid: Sluid(1),
+                            pid: 1,
+                            door: "x".repeat(64 << 10),
+                            batch_host: true,
+                        });
+                        tokio::task::yield_now().await;
+                    }
+                }
+            })
+            .await;
     }
 }

@@ -22,6 +22,7 @@ fn description(name: &str) -> Arc<StepLaunch> {
         open_mode: OpenMode::Default,
         pty: None,
         umask: 0,
+        process_nice: 0,
         rlimits: Vec::new(),
         cpu_bind: CpuBind::None,
         says_cpu_bind: false,

@@ -2,7 +2,7 @@
 //! configuration nor the controller, and can be started again from it.
 
 use garrick_model::{
-    config::{GpuVariables, GresDevice, LogLevel},
+    config::{DebugFlags, GpuVariables, GresDevice, LogLevel, PropagatePriority},
     messages::node::{JobCredential, JobLaunch},
 };
 use serde::{Deserialize, Serialize};
@@ -19,6 +19,9 @@ pub struct StepdSettings {
     pub wait_secs: u32,
     /// KillOnBadExit.
     pub kill_on_bad_exit: bool,
+    /// PropagatePrioProcess.
+    #[serde(default)]
+    pub priority: PropagatePriority,
     /// JobFileAppend.
     pub append_files: bool,
     /// `CR_Pack_Nodes`: steps fill a node before the next.
@@ -72,6 +75,9 @@ pub struct StepdLog {
     pub file: Option<PathBuf>,
     /// How much.
     pub level: Option<LogLevel>,
+    /// Topics of which it logs more.
+    #[serde(default)]
+    pub flags: DebugFlags,
 }
 
 /// The file.

@@ -61,7 +61,7 @@ pub fn main(folder: &Path) -> Result<(), String> {
     let log = logging::Settings {
         file: settings.log.file.clone(),
         follows_file: true,
-        levels: LogLevels { level, syslog: LogLevel::QUIET },
+        levels: LogLevels { level, syslog: LogLevel::QUIET, flags: settings.log.flags.clone() },
         name: "stepd".to_owned(),
     };
     logging::start(&log).map_err(|e| e.to_string())?;
@@ -185,6 +185,7 @@ impl Run {
         config.gpus =
             GpuSight::new(&self.share.gres, &settings.shape.gres, settings.gpu_variables, self.place.devices_limited);
         config.job_nodes = orders.credential.nodes.len();
+        config.priority = settings.priority;
         config.kill_wait = Duration::from_secs(settings.kill_wait_secs);
         config.zone = TimeZone::system();
         config
@@ -230,14 +231,14 @@ impl Run {
     }
 
     fn endpoint(&self) -> Result<Arc<Endpoint>, String> {
-        let identity = IdentityStore::load(&self.orders.identity).map_err(|e| e.to_string())?;
+        let identity = IdentityStore::follow(&self.orders.identity).map_err(|e| e.to_string())?;
         Endpoint::bind(any_address(0), identity).map(Arc::new).map_err(|e| e.to_string())
     }
 
     /// The step manager's endpoint: on the port that the one before had, which the shepherds of other nodes know. When somebody
     /// else has that by now, on another; their agents tell them, since a step manager that takes over asks all of them anew.
     fn manager_endpoint(&self) -> Result<Arc<Endpoint>, String> {
-        let identity = IdentityStore::load(&self.orders.identity).map_err(|e| e.to_string())?;
+        let identity = IdentityStore::follow(&self.orders.identity).map_err(|e| e.to_string())?;
         let bind = |port, key: &ResetKey| {
             let options = EndpointOptions { reset_key: Some(key.clone()), ..EndpointOptions::default() };
             Endpoint::bind_with(any_address(port), Arc::clone(&identity), options).map(Arc::new)

@@ -23,7 +23,9 @@ pub fn make(choices: &[u8]) -> Option<CommandRequest> {
     }
     let mut request: CommandRequest = decode_body(&body).ok()?;
     match &mut request {
-        CommandRequest::Shutdown { .. } | CommandRequest::SetLogLevel(_) => return None,
+        CommandRequest::Shutdown { .. } | CommandRequest::SetLogLevel(_) | CommandRequest::ChangeLog { .. } => {
+            return None;
+        }
         // A repeated one would be answered with the first answer.
         CommandRequest::SubmitJob { request, .. } | CommandRequest::SubmitHetJob { request, .. } => {
             *request = RequestId::random();

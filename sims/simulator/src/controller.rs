@@ -300,6 +300,10 @@ impl World {
 
     pub(super) fn tell_job(&mut self, job: JobId, input: JobInput) {
         self.touched.jobs.insert(job);
+        if let Some((node, seq)) = self.is_its_own_to_tell(job, &input) {
+            return self.to_node(job, &node, NodeInput::ReportSafe { seq });
+        }
+        let judged = self.judge(job, &input);
         let mutated = if self.mutation.is_some() { self.as_job_hears(job, input) } else { Some(input) };
         let Some(input) = mutated else { return };
         let clock = self.clock();
@@ -315,6 +319,10 @@ impl World {
         };
         let mut out = Vec::new();
         core.handle(clock, &mut self.ids, input, &mut out);
+        self.refuses_and_does(&mut out);
+        if let Some(judged) = judged {
+            self.against_forgers(job, judged, &out);
+        }
         self.job_effects(job, out);
     }
 

@@ -384,12 +384,22 @@ impl World {
     }
 
     fn command(&mut self, job: JobId, tasks: Option<Vec<(u32, u32, u32)>>, command: JobCommand) {
+        self.command_as(ROOT, job, tasks, command);
+    }
+
+    pub(super) fn command_as(
+        &mut self,
+        by: Authority,
+        job: JobId,
+        tasks: Option<Vec<(u32, u32, u32)>>,
+        command: JobCommand,
+    ) {
         self.requests += 1;
         let request = self.requests;
         if let (None, JobCommand::Cancel, Some(core)) = (&tasks, &command, self.jobs.get(&job)) {
             self.cancels.insert(request, core.record().sluid);
         }
-        let input = JobInput::Command { request, by: ROOT, tasks, command };
+        let input = JobInput::Command { request, by, tasks, command };
         self.send(Place::Front, Happening::Job(job, input));
     }
 

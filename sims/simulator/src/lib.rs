@@ -14,6 +14,7 @@
 //! | `stepds`, `stepd_life` | `stepd`s that start, work, report, die |
 //! | `network` | links that break, machines that are cut off |
 //! | `faults` | what users, administrators and misfortune do |
+//! | `forgers` | nodes and users who say what is not theirs to say |
 //! | `mix` | which jobs and faults are frequent in a world |
 //! | `meetings` | which kinds of jobs each fault met |
 //! | [`story`] | what is told of a world, or of some jobs and nodes in it |
@@ -47,6 +48,7 @@ mod crew;
 mod dependencies;
 mod disk;
 mod faults;
+mod forgers;
 mod heterogeneous;
 pub mod ledger;
 mod machine;

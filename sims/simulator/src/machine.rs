@@ -56,6 +56,8 @@ pub(super) struct Machine {
     /// It is gone for good.
     pub(super) dead: bool,
     pub(super) spool: BTreeMap<RunKey, Folder>,
+    /// Runs that are over, as the spool remembers them.
+    pub(super) over: BTreeMap<RunKey, Timestamp>,
     /// Who waits for an answer to `StartShepherd`.
     pub(super) askers: BTreeMap<u64, (usize, RunKey)>,
 }
@@ -93,6 +95,7 @@ impl Machine {
             ending: BTreeSet::new(),
             dead: false,
             spool: BTreeMap::new(),
+            over: BTreeMap::new(),
             askers: BTreeMap::new(),
         }
     }
@@ -155,10 +158,11 @@ impl World {
             });
         }
         let facts = Box::new(machine.facts.clone());
+        let over = machine.over.iter().map(|(run, until)| (*run, *until)).collect();
         for run in machine.living() {
             self.send(Place::Machine(node), Happening::StepdConnects(node, run));
         }
-        self.agent(node, AgentInput::Begin { found, facts, load: Default::default() });
+        self.agent(node, AgentInput::Begin { found, over, facts, load: Default::default() });
     }
 
     /// Nodes that work together with this one on a run whose step manager is here.
@@ -193,6 +197,7 @@ impl World {
         self.reboot(node);
         let life = self.machines[node].life + 1;
         self.machines[node].life = life;
+        self.machines[node].over.clear();
         for run in std::mem::take(&mut self.machines[node].spool).into_keys() {
             // That its time was over is not known any more: an order that nobody is known to have followed is given again.
             self.timed_out.remove(&run.sluid);
@@ -214,6 +219,7 @@ impl World {
                 if matches!(other, ControllerToNode::Welcome { .. }) {
                     (self.machines[node].without_since, self.machines[node].welcomed) = (None, self.now);
                 }
+                self.overhear_controller(node, &other);
                 self.agent(node, AgentInput::Controller(other));
             }
         }
@@ -250,9 +256,12 @@ impl World {
         match effect {
             AgentEffect::ToController(frame) => {
                 let Some(conn) = self.machines[node].link else { return };
+                self.overhear(node, &frame);
                 let input = match *frame {
                     NodeToController::Register { facts, runs, incarnation, load, .. } => {
-                        NodeInput::Registered(Box::new(Registration { conn, facts: *facts, runs, incarnation, load }))
+                        let mut registration = Registration { conn, facts: *facts, runs, incarnation, load };
+                        self.forge_registration(node, &mut registration);
+                        NodeInput::Registered(Box::new(registration))
                     }
                     other => NodeInput::Frame { conn, frame: Box::new(other) },
                 };
@@ -298,6 +307,7 @@ impl World {
                 let failed = fails.then(|| "made to fail".to_owned());
                 self.later(node, life, 1_500, AgentInput::EpilogDone { run, failed });
             }
+            AgentEffect::NoteOver { run, until } => drop(self.machines[node].over.insert(run, until)),
             AgentEffect::RemoveSpool { run } => {
                 self.machines[node].spool.remove(&run);
                 self.machines[node].ending.remove(&run);
@@ -327,6 +337,7 @@ impl World {
             | AgentEffect::StopOwnTrace { .. }
             | AgentEffect::Log { .. }
             | AgentEffect::Reconfigure
+            | AgentEffect::ChangeLog(_)
             | AgentEffect::Exit => {}
         }
     }

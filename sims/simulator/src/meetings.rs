@@ -53,6 +53,13 @@ pub const FAULTS: &[&str] = &[
     "release",
     "suspend",
     "resume",
+    "forged report",
+    "report replayed",
+    "report said again",
+    "run of others registered",
+    "root's name used by a node",
+    "request of some user",
+    "forged order to a shepherd",
 ];
 
 /// May that cell of the table be filled? A step manager is killed amid a loss where its run has several nodes, and jobs that share

@@ -173,6 +173,8 @@ pub(super) struct Mix {
     pub(super) slow_writes: u32,
     /// Between two looks of the scheduler, milliseconds.
     pub(super) pass_ms: u64,
+    /// Nodes that forge.
+    pub(super) forgers: u32,
 }
 
 impl Mix {
@@ -194,6 +196,7 @@ impl Mix {
             pass_ms: u64::from(one_of(&[1_000, 2_000, 3_000, 10_000])),
             shapes: Weights::varied(SHAPES, &mut random),
             faults: Weights::varied(FAULTS, &mut random),
+            forgers: random.pick(&[0, 0, 1, 2]).copied().unwrap_or(0),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Bugs put in on purpose, around the cores and not in them: what a core is told or says is changed on its way, as if the
 //! core had the bug. Each has to be noticed by a rule; that is how the rules and the faults themselves are tested.
 
-use super::{PANICS, rules::DRAINS, world::World};
+use super::{PANICS, forgers::is_replayed, rules::DRAINS, world::World};
 use garrick_actors::{
     job::{
         het::HetMessage,
-        messages::{JobCommand, JobFact, JobInput, JobTimer},
+        messages::{Authority, JobCommand, JobEffect, JobFact, JobInput, JobTimer},
         record::TaskOutcome,
     },
     node::messages::{NodeEffect, NodeInput, NodeSettings, NodeTimer},
@@ -17,7 +17,9 @@ use garrick_model::{
         node::AgentReport,
     },
     packed_steps::StepTally,
+    refusal::Refusal,
     resources::MemoryMib,
+    state::{ExitStatus, JobState, Reason},
 };
 use std::sync::Arc;
 
@@ -77,6 +79,18 @@ pub enum Mutation {
     ReservationsAreForgotten,
     /// A crash damages what was on disk before.
     JournalsAreDamaged,
+    /// A job's owner takes what any node says for its batch host's word.
+    AnyNodeIsBelieved,
+    /// A job's owner takes it for the end of a run when its start is reported again.
+    RepeatsAreNews,
+    /// A job's owner does what it says it refuses.
+    RefusedRequestsAreDone,
+    /// A job's owner does what any user asks.
+    OwnersAreNotLookedAt,
+    /// The front takes a node's word for root's.
+    NodesSpeakForRoot,
+    /// A node begins a shepherd for whoever asks.
+    CredentialsAreNotLookedAt,
     /// An assertion of a job's owner fails now and then.
     AssertionsFail,
 }
@@ -110,6 +124,12 @@ impl Mutation {
         (Self::ConditionsAreMetEarly, "a_dependent_job_does_not_start_before_its_condition_holds"),
         (Self::ReservationsAreForgotten, "a_reservation_is_kept_for_its_jobs"),
         (Self::JournalsAreDamaged, "the_journal_can_be_read_after_every_crash"),
+        (Self::AnyNodeIsBelieved, "a_forger_changes_nobody_elses_job"),
+        (Self::RepeatsAreNews, "a_repeated_report_changes_nothing"),
+        (Self::RefusedRequestsAreDone, "a_refused_request_changes_nothing"),
+        (Self::OwnersAreNotLookedAt, "a_user_commands_only_own_jobs"),
+        (Self::NodesSpeakForRoot, "a_node_speaks_for_no_administrator"),
+        (Self::CredentialsAreNotLookedAt, "no_shepherd_is_begun_for_a_forger"),
         (Self::AssertionsFail, PANICS),
     ];
 }
@@ -132,6 +152,26 @@ impl World {
                     self.promises.cancelled.insert(run);
                 });
                 None
+            }
+            (Mutation::AnyNodeIsBelieved, JobInput::Report { node, seq, report }) => {
+                let run = self.jobs.get(&job).and_then(|core| core.record().phase.run());
+                let node = run.map_or(node, |run| run.batch_host().to_owned());
+                Some(JobInput::Report { node, seq, report })
+            }
+            (Mutation::RepeatsAreNews, JobInput::Report { node, seq, mut report }) => {
+                if let (true, AgentReport::JobStarted { job, sluid, .. }) = (is_replayed(seq), &*report) {
+                    let (job, sluid, exit) = (*job, *sluid, ExitStatus::SUCCESS);
+                    let (state, reason, at, lost) = (JobState::Completed, Reason::None, self.clock(), Vec::new());
+                    *report = AgentReport::JobEnded { job, sluid, state, reason, exit, derived: exit, at, lost };
+                }
+                Some(JobInput::Report { node, seq, report })
+            }
+            (
+                Mutation::OwnersAreNotLookedAt | Mutation::RefusedRequestsAreDone,
+                JobInput::Command { request, by, tasks, command },
+            ) => {
+                let by = Authority { admin: true, ..by };
+                Some(JobInput::Command { request, by, tasks, command })
             }
             (Mutation::TalliesAreForgotten, JobInput::Report { node, seq, mut report }) => {
                 if let AgentReport::Steps { steps, .. } = &mut *report {
@@ -161,6 +201,17 @@ impl World {
                 None
             }
             (_, other) => Some(other),
+        }
+    }
+
+    /// The job's owner says that it refuses what it has done.
+    pub(super) fn refuses_and_does(&self, out: &mut [JobEffect]) {
+        if self.has(Mutation::RefusedRequestsAreDone) {
+            for effect in out {
+                if let JobEffect::Answer { result, .. } = effect {
+                    *result = Err(Refusal::AccessDenied);
+                }
+            }
         }
     }
 

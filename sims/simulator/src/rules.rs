@@ -67,11 +67,17 @@ pub const RULES: &[(&str, Rule)] = &[
 /// Rules that are checked where something happens, and not by looking at what is there.
 const ON_THE_WAY: &[&str] = &[
     "a_dependent_job_does_not_start_before_its_condition_holds",
+    "a_forger_changes_nobody_elses_job",
     "a_lease_ends_no_earlier_than_it_may",
+    "a_node_speaks_for_no_administrator",
+    "a_refused_request_changes_nothing",
+    "a_repeated_report_changes_nothing",
     "a_reservation_is_kept_for_its_jobs",
     "a_run_ends_when_its_time_is_over",
     "a_shepherd_is_begun_once",
+    "a_user_commands_only_own_jobs",
     "an_accepted_step_ends_once_and_runs_once",
+    "no_shepherd_is_begun_for_a_forger",
     "the_controller_counts_the_steps_that_were",
     "the_journal_can_be_read_after_every_crash",
     "what_was_cancelled_does_not_start",

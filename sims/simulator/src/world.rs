@@ -6,6 +6,7 @@ use super::{
     controller::Outboxes,
     crew::Crew,
     disk::{Disk, Owner},
+    forgers::Forgers,
     ledger::{Counts, Ledger, Promises},
     machine::Machine,
     mix::Mix,
@@ -101,6 +102,7 @@ pub(super) enum Happening {
     Stepd(usize, RunKey, ToStepd),
     Submit,
     Fault,
+    Forge,
     Connect(usize),
     /// The agent dies, and another is started.
     AgentDies(usize),
@@ -131,7 +133,9 @@ impl Happening {
             Self::StepdConnects(node, run) | Self::Stepd(node, run, _) | Self::StepdDies(node, run) => {
                 (Place::Stepd(*node, *run), false)
             }
-            Self::Crew(_) | Self::Submit | Self::Fault | Self::Crash | Self::Operator => (Place::Front, false),
+            Self::Crew(_) | Self::Submit | Self::Fault | Self::Forge | Self::Crash | Self::Operator => {
+                (Place::Front, false)
+            }
         }
     }
 
@@ -160,6 +164,7 @@ struct Entry {
 pub struct World {
     setup: Setup,
     pub(super) mix: Mix,
+    pub(super) forgers: Forgers,
     pub(super) mutation: Option<Mutation>,
     pub(super) now: Timestamp,
     /// Between the controller's clock and the time that has passed.
@@ -257,10 +262,11 @@ impl World {
         let partitions: Vec<Arc<PartitionView>> = cores.map(|core| Arc::new(core.view())).collect();
         let facts = partitions.iter().map(|p| shell::partition_facts(p, shown_nodes.len())).collect();
         let feasibility = Feasibility::new(ClusterView::new(shell::policy(&config), &[], &shown_nodes, facts));
-        let count = config.nodes.len();
+        let (mix, count) = (Mix::of_seed(setup.seed), config.nodes.len());
         let mut world = Self {
             setup,
-            mix: Mix::of_seed(setup.seed),
+            forgers: Forgers::of_seed(setup.seed, mix.forgers, count),
+            mix,
             mutation,
             now: BEGIN,
             clock_ahead_ms: 0,
@@ -323,6 +329,9 @@ impl World {
         }
         for (ms, first) in [(500, Happening::Submit), (1_000, Happening::Pass), (20_000, Happening::Fault)] {
             world.after(ms, first);
+        }
+        if world.forgers.are_there() {
+            world.after(10_000, Happening::Forge);
         }
         world
     }
@@ -428,6 +437,7 @@ impl World {
             Happening::Crew(run) => self.crew_turn(run),
             Happening::Submit => self.submit_some(),
             Happening::Fault => self.fault(),
+            Happening::Forge => self.forge(),
             Happening::Connect(node) => self.connect(node),
             Happening::AgentDies(node) => self.restart_agent(node),
             Happening::Crash => self.restart_controller(),
@@ -703,6 +713,7 @@ impl World {
     pub fn calm_down(&mut self) {
         self.calm = Some((self.now, self.events));
         self.after(0, Happening::Operator);
+        self.end_forging();
     }
 
     /// Simulated seconds and events since then.

@@ -6,7 +6,7 @@ use super::daemon::Daemon;
 use crate::minibatch::cluster::{ClusterError, beside, remove, run, without_cluster};
 use std::{
     fs::{self, File},
-    os::unix::fs::{PermissionsExt, symlink},
+    os::unix::fs::{PermissionsExt, chown, symlink},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
     time::{Duration, Instant},
@@ -14,11 +14,33 @@ use std::{
 
 /// Longest for the nodes to come up. Machines may be busy.
 const PATIENCE: Duration = Duration::from_secs(90);
-/// Size of a small disk: enough for what runs at a time, so that only the filler fills it.
-const DISK_MIB: u32 = 64;
+/// Size of a small disk beside the copy of `stepd` that a spool has: enough for what runs at a time, so that only the filler
+/// fills it.
+const DISK_MIB: u64 = 64;
 /// CPUs that each node claims.
 pub const CPUS: u32 = 8;
-const COMMANDS: [&str; 7] = ["srun", "sbatch", "sinfo", "scontrol", "swait", "scancel", "squeue"];
+const COMMANDS: [&str; 9] = ["srun", "sbatch", "sinfo", "scontrol", "swait", "scancel", "squeue", "salloc", "sattach"];
+
+/// What a site is made of.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Nodes.
+    pub nodes: u32,
+    /// Hosts on the same network without a daemon.
+    pub strangers: u32,
+    /// Who runs the controller: a user's name and number.
+    pub slurm_user: (&'static str, u32),
+    /// More lines of `slurm.conf`.
+    pub settings: String,
+}
+
+impl Plan {
+    /// The controller runs as root, and every host is trusted.
+    pub fn of_root(nodes: u32) -> Self {
+        let settings = "SlurmctldParameters=admin_hosts=ALL\nMinJobAge=0\n".to_owned();
+        Self { nodes, strangers: 0, slurm_user: ("root", 0), settings }
+    }
+}
 
 /// A machine of the cluster.
 #[derive(Debug)]
@@ -62,8 +84,9 @@ pub struct Site {
     pub home: PathBuf,
     /// The controller's host, then the nodes'.
     pub hosts: Vec<Host>,
-    /// One on each host, in the same order.
+    /// One on each host but strangers', in the same order.
     pub daemons: Vec<Daemon>,
+    plan: Plan,
     prefix: String,
     keep: bool,
 }
@@ -85,14 +108,19 @@ impl Site {
 
     /// Starts it and waits until every node is in service.
     pub fn up(home: PathBuf, nodes: u32) -> Result<Self, ClusterError> {
+        Self::up_with(home, Plan::of_root(nodes))
+    }
+
+    /// The same of another kind.
+    pub fn up_with(home: PathBuf, plan: Plan) -> Result<Self, ClusterError> {
         if !Self::possible() {
             return Err(ClusterError::Unable("network namespaces need root".to_owned()));
         }
         let prefix = format!("gf{}", std::process::id() % 1_000_000);
-        let mut site = Self { home, hosts: Vec::new(), daemons: Vec::new(), prefix, keep: false };
-        site.make_network(nodes)?;
+        let mut site = Self { home, hosts: Vec::new(), daemons: Vec::new(), plan, prefix, keep: false };
+        site.make_network()?;
         site.write_files()?;
-        for at in 0..site.hosts.len() {
+        for at in 0..=site.plan.nodes as usize {
             let daemon = site.daemon(at)?;
             site.daemons.push(daemon);
         }
@@ -100,13 +128,18 @@ impl Site {
         Ok(site)
     }
 
-    fn make_network(&mut self, nodes: u32) -> Result<(), ClusterError> {
+    fn make_network(&mut self) -> Result<(), ClusterError> {
+        let nodes = self.plan.nodes;
         let switch = format!("{}-switch", self.prefix);
         ip(&format!("netns add {switch}"))?;
         ip(&format!("-n {switch} link add br0 type bridge"))?;
         ip(&format!("-n {switch} link set br0 up"))?;
-        for at in 0..=nodes {
-            let name = if at == 0 { "ctl".to_owned() } else { format!("n{at}") };
+        for at in 0..=nodes + self.plan.strangers {
+            let name = match at {
+                0 => "ctl".to_owned(),
+                at if at <= nodes => format!("n{at}"),
+                at => format!("stranger{}", at - nodes),
+            };
             let ns = format!("{}-{name}", self.prefix);
             ip(&format!("netns add {ns}"))?;
             ip(&format!("-n {ns} link set lo up"))?;
@@ -128,9 +161,15 @@ impl Site {
 
     fn host(&self, name: String, namespace: String, disk: Option<PathBuf>) -> Result<Host, ClusterError> {
         let mut script = "mkdir -p /run/garrick && mount -t tmpfs none /run/garrick".to_owned();
+        if self.plan.slurm_user.1 != 0 {
+            let folder = format!("/run/garrick-{}", self.plan.slurm_user.0);
+            script += &format!(" && mkdir -p {folder} && mount -t tmpfs none {folder}");
+        }
         if let Some(disk) = &disk {
             fs::create_dir_all(disk).map_err(failed("create", disk))?;
-            script += &format!(" && mount -t tmpfs -o size={DISK_MIB}m none '{}'", disk.display());
+            let stepd = beside("stepd")?;
+            let copy = fs::metadata(&stepd).map_err(failed("examine", &stepd))?.len().div_ceil(1 << 20);
+            script += &format!(" && mount -t tmpfs -o size={}m none '{}'", DISK_MIB + copy, disk.display());
         }
         script += " && echo there && exec sleep infinity";
         // Not `ip netns exec`: that mounts a new /sys, without the cgroups.
@@ -151,8 +190,14 @@ impl Site {
         Ok(Host { name, namespace, holder, disk })
     }
 
-    fn address(at: usize) -> String {
+    /// Of the host with that number.
+    pub fn address(at: usize) -> String {
         format!("10.80.0.{}", at + 1)
+    }
+
+    /// The network namespace of a host.
+    pub fn network(&self, host: usize) -> PathBuf {
+        Path::new("/run/netns").join(&self.hosts[host].namespace)
     }
 
     /// The folder with the commands.
@@ -175,11 +220,17 @@ impl Site {
         for folder in [&bin, &self.kept(), &self.home.join("out")] {
             fs::create_dir_all(folder).map_err(failed("create", folder))?;
         }
-        let garrick = beside("garrick")?;
         for name in COMMANDS {
-            symlink(&garrick, bin.join(name)).map_err(failed("link", &bin.join(name)))?;
+            symlink("garrick", bin.join(name)).map_err(failed("link", &bin.join(name)))?;
         }
-        for (name, program) in [("slurmctld", "noded"), ("slurmd", "noded"), ("stepd", "stepd")] {
+        // Not links to where they were built: that folder may be closed to other users.
+        for (name, program) in [
+            ("garrick", "garrick"),
+            ("slurmctld", "noded"),
+            ("slurmd", "noded"),
+            ("noded", "noded"),
+            ("stepd", "stepd"),
+        ] {
             let (from, to) = (beside(program)?, bin.join(name));
             fs::hard_link(&from, &to).or_else(|_| fs::copy(&from, &to).map(|_| ())).map_err(failed("link", &to))?;
         }
@@ -194,15 +245,17 @@ impl Site {
         let hostname = run(&mut Command::new("hostname"))?;
         let (hostname, home) = (hostname.trim(), self.home.display());
         let mut conf = format!(
-            "ClusterName={}\nSlurmctldHost={hostname}({})\nSlurmUser=root\nSlurmctldParameters=admin_hosts=ALL\nAuthType=auth/munge\n\
+            "ClusterName={}\nSlurmctldHost={hostname}({})\nSlurmUser={}\nAuthType=auth/munge\n\
              SelectType=select/cons_tres\nStateSaveLocation={home}/state\nSlurmdSpoolDir={home}/spool-%n\n\
              SlurmctldPidFile={home}/ctld.pid\nSlurmdPidFile={home}/slurmd-%n.pid\nSlurmdParameters=config_overrides\n\
-             MinJobAge=0\nReturnToService=2\nEpilog={}\n",
+             ReturnToService=2\nEpilog={}\n{}",
             self.prefix,
             Self::address(0),
+            self.plan.slurm_user.0,
             epilog.display(),
+            self.plan.settings,
         );
-        for (at, host) in self.hosts.iter().enumerate().skip(1) {
+        for (at, host) in self.hosts.iter().enumerate().skip(1).take(self.plan.nodes as usize) {
             let (node, address) = (&host.name, Self::address(at));
             conf +=
                 &format!("NodeName={node} NodeAddr={address} NodeHostname={hostname} CPUs={CPUS} RealMemory=100000\n");
@@ -212,7 +265,10 @@ impl Site {
         fs::write(&path, conf).map_err(failed("write", &path))?;
         // The key that a site distributes, with which nodes prove themselves.
         fs::write(&key, "0123456789abcdef0123456789abcdef").map_err(failed("write", &key))?;
-        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).map_err(failed("protect", &key))
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).map_err(failed("protect", &key))?;
+        // The controller reads it too.
+        let owner = Some(self.plan.slurm_user.1);
+        chown(&key, owner, owner).map_err(failed("give", &key))
     }
 
     fn daemon(&self, at: usize) -> Result<Daemon, ClusterError> {
@@ -242,7 +298,16 @@ impl Site {
         }
     }
 
-    /// A command of a user on that host.
+    /// A program of the site as a user on that host.
+    pub fn command_of(&self, uid: u32, host: usize, name: &str) -> Command {
+        let mut c = self.hosts[host].command(Path::new("setpriv"));
+        c.args([&format!("--reuid={uid}"), &format!("--regid={uid}"), "--clear-groups", "--"])
+            .arg(self.bin().join(name));
+        c.env_clear().env("SLURM_CONF", self.conf()).env("HOME", "/").env("PATH", "/usr/bin:/bin").current_dir("/tmp");
+        c
+    }
+
+    /// A command of root on that host.
     pub fn command(&self, host: usize, name: &str) -> Command {
         let mut c = self.hosts[host].command(&self.bin().join(name));
         c.env_clear().env("SLURM_CONF", self.conf()).env("HOME", "/root").env("PATH", "/usr/bin:/bin");

@@ -178,6 +178,9 @@ fn job_is_over_and_ended_truly(case: &Case<'_>, record: &JobRecord, verdict: &mu
         Some("never began: its step manager could not start on a full disk")
     } else if faults.stepds > RESTARTS && end.reason == Reason::StepManagerDied {
         Some("its step managers were killed too often")
+    } else if faults.stepds > RESTARTS && (end.state, &end.reason) == (JobState::NodeFail, &Reason::NodeDown) {
+        // A node on which the run was given up is lost to it.
+        Some("its shepherds on a node were killed too often")
     } else {
         None
     };

@@ -31,6 +31,8 @@ pub struct Submitter {
     pub session: u32,
     /// File mode creation mask.
     pub umask: u32,
+    /// Nice value.
+    pub nice: i32,
     /// Soft limits that travel.
     pub rlimits: Vec<ResourceLimit>,
     /// Variables that travel.
@@ -147,6 +149,7 @@ pub fn build(typed: &Typed, submitter: Submitter, work: Work) -> Result<Checked<
         script: work.script.map(|text| Arc::new(ByteBuf::from(text))),
         argv: byte_words(work.argv),
         umask: submitter.umask,
+        process_nice: submitter.nice,
         rlimits: submitter.rlimits,
         signal: typed.signal,
         submit_host: submitter.host,

@@ -116,6 +116,7 @@ pub fn build(
         kill_on_bad_exit: typed.kill_on_bad_exit.unwrap_or(false),
         wait_secs: typed.wait_secs.filter(|secs| *secs > 0),
         umask: Some(submitter.umask),
+        process_nice: submitter.nice,
         rlimits: submitter.rlimits,
         srun: Some((submitter.host, submitter.pid)),
         submit_line: submitter.submit_line,

@@ -2,6 +2,7 @@
 //! (`%.18i %9P|`) and the long form of `-O` (`JobID:.10,State|`). What a field means is the caller's table; here are
 //! only widths, alignment, literal text and truncation. Called by `squeue` and `sinfo`.
 
+use garrick_model::visible::written_out;
 use std::io::{self, Write};
 
 /// Which side of its column a value keeps to.
@@ -147,7 +148,9 @@ impl<F> Layout<F> {
         title: impl Fn(&F) -> String,
         cell: impl Fn(&R, &F) -> String,
     ) -> io::Result<()> {
-        let cells = |row: &R| -> Vec<String> { self.columns.iter().map(|c| cell(row, &c.field)).collect() };
+        let cells = |row: &R| -> Vec<String> {
+            self.columns.iter().map(|c| written_out(&cell(row, &c.field)).into_owned()).collect()
+        };
         // Only columns as wide as their longest value need every value before the first line.
         let measured: Vec<Vec<String>> = match self.columns.iter().any(|c| c.width == Width::Auto) {
             true => rows.iter().map(cells).collect(),
@@ -228,6 +231,12 @@ mod tests {
         let layout = Layout::short("%-5a|%#b|", "job", letter).unwrap();
         assert_eq!(show(&layout, &["a-very-long-one"]), "A    |B               |\na-ver|a-very-long-oneb|\n");
         assert_eq!(show(&layout, &["s"]), "A    |B        |\nsa   |sb       |\n");
+    }
+
+    #[test]
+    fn a_value_stays_in_its_line() {
+        let layout = Layout::short("%a|", "job", letter).unwrap();
+        assert_eq!(show(&layout, &["x\nroot\u{1b}[2J"]), "A|\nx\\nroot\\u{1b}[2Ja|\n");
     }
 
     #[test]

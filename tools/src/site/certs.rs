@@ -3,13 +3,14 @@
 use super::SiteError;
 use crate::{
     cluster::Cluster,
+    options::table::Arg,
     output::{self, Console},
-    query::arguments::{self, Outcome, Table},
+    query::arguments::{self, Outcome, Table, option},
     render::columns::Layout,
 };
 use garrick_model::{
     hostlist,
-    messages::command::{CertView, CommandReply, CommandRequest},
+    messages::command::{CertView, CommandReply, CommandRequest, RotationView},
     time::Timestamp,
 };
 use jiff::tz::TimeZone;
@@ -17,9 +18,15 @@ use std::{ffi::OsString, io::Write};
 
 static TABLE: Table = Table {
     program: "garrick certs",
-    purpose: "list: who has a certificate and until when. revoke NODES: cut nodes off. renew [NODES]: make new ones now.",
-    operands: "list | revoke NODES | renew [NODES]",
-    options: &[],
+    purpose: "list: who has a certificate and until when. revoke NODES: cut nodes off. renew [NODES]: make new ones now.\n\
+              rotate: replace the authority itself, step by step; list tells how far that is.",
+    operands: "list | revoke NODES | renew [NODES] | rotate",
+    options: &[option(
+        "leave-behind",
+        None,
+        Arg::None,
+        "rotate: take the next step although nodes are missing; they have to join again",
+    )],
     misuse: 1,
 };
 
@@ -36,19 +43,25 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
         ["revoke", nodes] => CommandRequest::RevokeCerts { nodes: names(nodes)? },
         ["renew"] => CommandRequest::RenewCerts { nodes: Vec::new() },
         ["renew", nodes] => CommandRequest::RenewCerts { nodes: names(nodes)? },
+        ["rotate"] => CommandRequest::RotateAuthority { leave_behind: arguments.has("leave-behind") },
         ["revoke"] => return Err(SiteError::Usage("certs revoke needs the nodes: certs revoke n[1-2]".to_owned())),
         _ => return Err(SiteError::Usage(format!("certs takes {}", TABLE.operands))),
     };
     match Cluster::find(None)?.ask("garrick", &request)? {
-        CommandReply::Certs { certs, authority } => {
-            Ok(output::finish(console, output::stdout(|out| render(&certs, authority, out)), 0))
+        CommandReply::Certs { certs, authority, rotation } => {
+            Ok(output::finish(console, output::stdout(|out| render(&certs, authority, rotation.as_ref(), out)), 0))
         }
         CommandReply::Done => Ok(0),
         other => Err(SiteError::Cluster(format!("unexpected answer: {other:?}"))),
     }
 }
 
-fn render(certs: &[CertView], authority: Timestamp, out: &mut dyn Write) -> std::io::Result<()> {
+fn render(
+    certs: &[CertView],
+    authority: Timestamp,
+    rotation: Option<&RotationView>,
+    out: &mut dyn Write,
+) -> std::io::Result<()> {
     let zone = TimeZone::system();
     let layout = Layout::short("%10r %#n %32s %19i %19e %a", "certificate", Some).expect("every letter is a field");
     let head = |field: &char| match field {
@@ -72,5 +85,13 @@ fn render(certs: &[CertView], authority: Timestamp, out: &mut dyn Write) -> std:
             None => "valid".to_owned(),
         },
     })?;
-    writeln!(out, "The authority's own certificate ends {}", authority.text(&zone))
+    writeln!(out, "The authority's own certificate ends {}", authority.text(&zone))?;
+    let Some(RotationView { issuing, missing }) = rotation else { return Ok(()) };
+    let step = if *issuing { "it issues, and the old one is still trusted" } else { "it is made known" };
+    writeln!(
+        out,
+        "A new authority takes its place: {step}; {} nodes are missing: {}",
+        missing.len(),
+        hostlist::fold(missing)
+    )
 }

@@ -302,7 +302,7 @@ impl<'a> Stay<'a> {
             output::stderr(self.ticker.clear().as_bytes());
             match target {
                 Target::Stderr => output::stderr(&new),
-                Target::Stdout => match output::stdout(|out| out.write_all(&new)) {
+                Target::Stdout => match output::stdout_as_is(|out| out.write_all(&new)) {
                     Ok(()) => {}
                     // A reader that went away takes no more; the job's end still matters.
                     Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}

@@ -360,7 +360,7 @@ fn address(conf: &str, role: &str, name: &str) -> String {
     found.unwrap_or_default()
 }
 
-/// Waits until each of these nodes has registered. The controller may remember others that come on their own
+/// Waits until each of these nodes has registered and, unless it is out of service, has its link. The controller may remember others that come on their own
 /// (`slurmd -Z`).
 fn wait_for_nodes(home: &Home, cluster: &Cluster, wanted: &[String]) -> Result<(), SiteError> {
     let deadline = Instant::now() + REGISTER_LIMIT;
@@ -372,6 +372,8 @@ fn wait_for_nodes(home: &Home, cluster: &Cluster, wanted: &[String]) -> Result<(
         let ready: HashSet<&str> = nodes
             .iter()
             .filter(|n| n.base != NodeBase::Unknown && n.registration.is_some())
+            // A controller that starts again remembers that one registered; jobs go to those that it hears.
+            .filter(|n| n.base != NodeBase::Up || !n.flags.not_responding)
             .map(|n| n.name.as_str())
             .collect();
         let waiting: Vec<&str> = wanted.iter().map(String::as_str).filter(|name| !ready.contains(name)).collect();

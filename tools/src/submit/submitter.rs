@@ -34,6 +34,7 @@ pub fn look(
         pid: std::process::id(),
         session: nix::unistd::getsid(None).ok().and_then(|sid| u32::try_from(sid.as_raw()).ok()).unwrap_or(0),
         umask: umask(),
+        nice: rustix::process::getpriority_process(None).unwrap_or_default(),
         rlimits: limits::soft_limits(travel.as_ref().unwrap_or(site)),
         environment,
         submit_line: submit_line(command, args),

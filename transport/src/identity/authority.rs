@@ -1,6 +1,9 @@
 //! The cluster's certificate authority: one self-signed P-256 certificate. The controller keeps its key in a file of its
 //! own folder (`ca.pem`, mode 0600); the certificate alone lies beside it in `ca.crt` for handing out.
 //!
+//! While one replaces another both are trusted: the next one (`next.pem`) is introduced to everybody before it issues anything, and
+//! the previous one (`previous.pem`) is trusted until nobody has a certificate of it any more ([`Rotation`]).
+//!
 //! A certificate says what the authority decides, never what the request asks for: only the public key is taken from it.
 
 use super::{
@@ -19,13 +22,17 @@ use rustls::pki_types::{CertificateDer, CertificateSigningRequestDer, pem::PemOb
 use sha2::{Digest as _, Sha256};
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, SystemTime, UNIX_EPOCH},
 };
 use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// Key and certificate of the authority.
 const CA_FILE: &str = "ca.pem";
+/// The one that is to come.
+const NEXT_FILE: &str = "next.pem";
+/// The one that was.
+const PREVIOUS_FILE: &str = "previous.pem";
 /// The certificate alone.
 const CA_PUBLIC_FILE: &str = "ca.crt";
 /// The name that every certificate carries besides its own, and that TLS is asked for. Who exactly answers is checked by
@@ -33,20 +40,44 @@ const CA_PUBLIC_FILE: &str = "ca.crt";
 pub const COMMON_DNS_NAME: &str = "peer.garrick";
 
 const DAY: Duration = Duration::from_secs(24 * 3600);
-/// How long an authority is valid. Long, since it cannot be replaced without touching every node.
+/// Largest file of an authority.
+const MOST_BYTES: usize = 64 << 10;
+/// How long an authority is valid. Long, since replacing it takes all nodes.
 pub const CA_LIFETIME: Duration = DAY.saturating_mul(3653);
 /// How long a process's certificate is valid.
 pub const LEAF_LIFETIME: Duration = DAY.saturating_mul(731);
 /// Certificates begin to be valid this long before they are made: clocks of a cluster differ.
 const CLOCK_SLACK: Duration = DAY;
 
+/// How far the replacement of an authority has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rotation {
+    /// The next one is to be trusted, and issues nothing yet.
+    Introduced,
+    /// It issues, and the previous one is still trusted.
+    Issuing,
+}
+
+/// An authority's key and certificate.
+struct Signer {
+    issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+    certificate_pem: String,
+}
+
+/// Those that are trusted.
+#[derive(Clone)]
+struct Signers {
+    issuing: Arc<Signer>,
+    /// Beside it, while one replaces another.
+    other: Option<(Rotation, Arc<Signer>)>,
+}
+
 /// The cluster's certificate authority, with its key.
 pub struct CertAuthority {
     cluster: String,
     folder: PathBuf,
-    issuer: Issuer<'static, KeyPair>,
-    certificate: CertificateDer<'static>,
-    certificate_pem: String,
+    signers: Mutex<Signers>,
     register: Register,
 }
 
@@ -65,47 +96,64 @@ impl CertAuthority {
         if path.exists() {
             return Err(IdentityError::Exists { path });
         }
-        let key = KeyPair::generate().map_err(|e| invalid("new CA key", e))?;
-        let mut params = CertificateParams::default();
-        set_validity(&mut params, SystemTime::now(), CA_LIFETIME);
-        params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        // The key's own mark in the name: two clusters of one name must not look like one authority with a bad signature.
-        let mark = hex(&Sha256::digest(key.public_key_raw())[..8]);
-        params.distinguished_name = DistinguishedName::new();
-        params.distinguished_name.push(DnType::OrganizationName, cluster);
-        params.distinguished_name.push(DnType::CommonName, format!("Garrick cluster CA {mark}"));
-        let certificate = params.self_signed(&key).map_err(|e| invalid("new CA certificate", e))?;
-        let pem = certificate.pem();
-        files::write_whole(&folder.join(CA_PUBLIC_FILE), pem.as_bytes(), files::PUBLIC)?;
-        files::write_whole(&path, format!("{}{pem}", key.serialize_pem()).as_bytes(), files::PRIVATE)?;
+        let (private, public) = new_signer(cluster)?;
+        files::write_whole(&folder.join(CA_PUBLIC_FILE), public.as_bytes(), files::PUBLIC)?;
+        files::write_whole(&path, private.as_bytes(), files::PRIVATE)?;
         Self::open(folder)
     }
 
     /// Opens the authority in `folder`; [`IdentityError::Absent`] when there is none.
     pub fn open(folder: &Path) -> Result<Self, IdentityError> {
-        let path = folder.join(CA_FILE);
-        let text = String::from_utf8(files::read_secret(&path, 64 << 10)?)
-            .map_err(|e| invalid(path.display().to_string(), e))?;
-        let bad = |cause: String| invalid(path.display().to_string(), cause);
-        let (key_pem, certificate_pem) = text
-            .find("-----BEGIN CERTIFICATE")
-            .map(|at| text.split_at(at))
-            .ok_or_else(|| bad("no certificate".into()))?;
-        let key = KeyPair::from_pem(key_pem).map_err(|e| bad(e.to_string()))?;
-        let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(|e| bad(e.to_string()))?;
-        let (_, parsed) = X509Certificate::from_der(&certificate).map_err(|e| bad(e.to_string()))?;
-        let cluster = parsed
-            .subject()
-            .iter_organization()
-            .next()
-            .and_then(|name| name.as_str().ok())
-            .ok_or_else(|| bad("the certificate names no cluster".into()))?
-            .to_owned();
-        let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|e| bad(e.to_string()))?;
-        let certificate_pem = certificate_pem.to_owned();
-        let register = Register::open(folder)?;
-        Ok(Self { cluster, folder: folder.to_owned(), issuer, certificate, certificate_pem, register })
+        let (issuing, cluster) = Signer::read(&folder.join(CA_FILE))?;
+        let beside = |file: &str| match Signer::read(&folder.join(file)) {
+            Ok((signer, _)) => Ok(Some(Arc::new(signer))),
+            Err(IdentityError::Absent { .. }) => Ok(None),
+            Err(error) => Err(error),
+        };
+        // A crash amid the change of one for the other leaves both: then nothing was issued by the next one yet.
+        let other = match beside(NEXT_FILE)? {
+            Some(next) => Some((Rotation::Introduced, next)),
+            None => beside(PREVIOUS_FILE)?.map(|previous| (Rotation::Issuing, previous)),
+        };
+        let signers = Mutex::new(Signers { issuing: Arc::new(issuing), other });
+        Ok(Self { cluster, folder: folder.to_owned(), signers, register: Register::open(folder)? })
+    }
+
+    fn signers(&self) -> Signers {
+        self.signers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How far a replacement is; `None`: there is none under way.
+    pub fn rotation(&self) -> Option<Rotation> {
+        self.signers().other.map(|(rotation, _)| rotation)
+    }
+
+    /// The next step of a replacement: a new authority is made and trusted; it issues; the previous one is forgotten. Saved before it
+    /// counts.
+    pub fn rotate(&self) -> Result<Option<Rotation>, IdentityError> {
+        let mut signers = self.signers.lock().unwrap_or_else(PoisonError::into_inner);
+        let [current, next, previous] = [CA_FILE, NEXT_FILE, PREVIOUS_FILE].map(|file| self.folder.join(file));
+        *signers = match &signers.other {
+            None => {
+                let (private, _) = new_signer(&self.cluster)?;
+                files::write_whole(&next, private.as_bytes(), files::PRIVATE)?;
+                let made = Arc::new(Signer::read(&next)?.0);
+                Signers { issuing: Arc::clone(&signers.issuing), other: Some((Rotation::Introduced, made)) }
+            }
+            Some((Rotation::Introduced, made)) => {
+                files::write_whole(&previous, &files::read_secret(&current, MOST_BYTES)?, files::PRIVATE)?;
+                let public = self.folder.join(CA_PUBLIC_FILE);
+                files::write_whole(&public, made.certificate_pem.as_bytes(), files::PUBLIC)?;
+                files::rename(&next, &current)?;
+                let issuing = Arc::clone(made);
+                Signers { issuing, other: Some((Rotation::Issuing, Arc::clone(&signers.issuing))) }
+            }
+            Some((Rotation::Issuing, _)) => {
+                files::remove(&previous)?;
+                Signers { issuing: Arc::clone(&signers.issuing), other: None }
+            }
+        };
+        Ok(signers.other.as_ref().map(|(rotation, _)| *rotation))
     }
 
     /// Opens it, or makes it where there is none (a controller started for the first time).
@@ -126,19 +174,24 @@ impl CertAuthority {
         &self.folder
     }
 
-    /// The authority's certificate in PEM, for handing out.
-    pub fn certificate_pem(&self) -> &str {
-        &self.certificate_pem
+    /// The certificates of the authorities that are trusted, in PEM, for handing out: that which issues first.
+    pub fn trusted_pem(&self) -> Vec<String> {
+        self.signers().all().map(|signer| signer.certificate_pem.clone()).collect()
     }
 
-    /// SHA-256 of the authority's certificate.
+    /// Their fingerprints, hexadecimal.
+    pub fn trusted(&self) -> Vec<String> {
+        self.signers().all().map(|signer| hex(&fingerprint(&signer.certificate))).collect()
+    }
+
+    /// SHA-256 of the certificate of the authority that issues.
     pub fn fingerprint(&self) -> [u8; 32] {
-        fingerprint(&self.certificate)
+        fingerprint(&self.signers().issuing.certificate)
     }
 
-    /// When the authority's certificate ends.
+    /// When the certificate of the authority that issues ends.
     pub fn expiry(&self) -> Result<SystemTime, IdentityError> {
-        expiry_of(&self.certificate)
+        expiry_of(&self.signers().issuing.certificate)
     }
 
     /// Issues a certificate (PEM) for the public key of a request (PKCS #10, DER). The request must be signed with that
@@ -180,7 +233,7 @@ impl CertAuthority {
             SanType::DnsName(name.try_into().map_err(bad_name)?),
             SanType::URI(identity.uri().try_into().map_err(bad_name)?),
         ];
-        let signed = params.signed_by(&asked.public_key, &self.issuer);
+        let signed = params.signed_by(&asked.public_key, &self.signers().issuing.issuer);
         let pem = signed.map_err(|e| invalid(format!("certificate of {role} {name}"), e))?.pem();
         // Known before it is handed out: what is not known cannot be revoked.
         let entry = Issued {
@@ -210,7 +263,7 @@ impl CertAuthority {
         self.register.is_barred(&role.to_string(), name)
     }
 
-    /// The list of revoked certificates, signed (PEM). `None`: none is revoked.
+    /// The list of revoked certificates, signed by each authority that is trusted (PEM). `None`: none is revoked.
     pub fn revocation_list(&self) -> Result<Option<String>, IdentityError> {
         let now = SystemTime::now();
         let epoch = rcgen::date_time_ymd(1970, 1, 1);
@@ -239,19 +292,69 @@ impl CertAuthority {
             revoked_certs: revoked,
             key_identifier_method: KeyIdMethod::Sha256,
         };
-        let signed = list.signed_by(&self.issuer).map_err(|e| invalid("revocation list", e))?;
-        Ok(Some(signed.pem().map_err(|e| invalid("revocation list", e))?))
+        // A list says nothing of another authority's certificates; whose each one is does not matter in it.
+        let signed = |signer: &Arc<Signer>| list.signed_by(&signer.issuer)?.pem();
+        let lists: Result<String, rcgen::Error> = self.signers().all().map(signed).collect();
+        lists.map(Some).map_err(|e| invalid("revocation list", e))
     }
 
     /// Makes a key and a certificate for a process on this host and puts them into `folder`.
     pub fn enrol(&self, role: Role, name: &str, folder: &Path) -> Result<Arc<IdentityStore>, IdentityError> {
         let key = KeyPair::generate().map_err(|e| invalid("new key", e))?;
         let certificate = self.issue(role, name, &request_for(&key)?)?;
-        let (authorities, revoked) = (vec![self.certificate_pem.clone()], self.revocation_list()?);
+        let (authorities, revoked) = (self.trusted_pem(), self.revocation_list()?);
         let parts = IdentityParts { key: key.serialize_pem(), certificate, authorities, revoked };
         parts.save(folder)?;
         IdentityStore::from_parts(&parts)
     }
+}
+
+impl Signers {
+    fn all(&self) -> impl Iterator<Item = &Arc<Signer>> {
+        std::iter::once(&self.issuing).chain(self.other.as_ref().map(|(_, signer)| signer))
+    }
+}
+
+impl Signer {
+    /// With the name of its cluster.
+    fn read(path: &Path) -> Result<(Self, String), IdentityError> {
+        let text = String::from_utf8(files::read_secret(path, MOST_BYTES)?)
+            .map_err(|e| invalid(path.display().to_string(), e))?;
+        let bad = |cause: String| invalid(path.display().to_string(), cause);
+        let (key_pem, certificate_pem) = text
+            .find("-----BEGIN CERTIFICATE")
+            .map(|at| text.split_at(at))
+            .ok_or_else(|| bad("no certificate".into()))?;
+        let key = KeyPair::from_pem(key_pem).map_err(|e| bad(e.to_string()))?;
+        let certificate = CertificateDer::from_pem_slice(certificate_pem.as_bytes()).map_err(|e| bad(e.to_string()))?;
+        let (_, parsed) = X509Certificate::from_der(&certificate).map_err(|e| bad(e.to_string()))?;
+        let cluster = parsed
+            .subject()
+            .iter_organization()
+            .next()
+            .and_then(|name| name.as_str().ok())
+            .ok_or_else(|| bad("the certificate names no cluster".into()))?
+            .to_owned();
+        let issuer = Issuer::from_ca_cert_der(&certificate, key).map_err(|e| bad(e.to_string()))?;
+        Ok((Self { issuer, certificate, certificate_pem: certificate_pem.to_owned() }, cluster))
+    }
+}
+
+/// A new authority: key and certificate, and the certificate alone.
+fn new_signer(cluster: &str) -> Result<(String, String), IdentityError> {
+    let key = KeyPair::generate().map_err(|e| invalid("new CA key", e))?;
+    let mut params = CertificateParams::default();
+    set_validity(&mut params, SystemTime::now(), CA_LIFETIME);
+    params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
+    params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    // The key's own mark in the name: two clusters of one name, or two authorities of one cluster, must not look like one with a bad
+    // signature.
+    let mark = hex(&Sha256::digest(key.public_key_raw())[..8]);
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::OrganizationName, cluster);
+    params.distinguished_name.push(DnType::CommonName, format!("Garrick cluster CA {mark}"));
+    let pem = params.self_signed(&key).map_err(|e| invalid("new CA certificate", e))?.pem();
+    Ok((format!("{}{pem}", key.serialize_pem()), pem))
 }
 
 /// A certificate request (PKCS #10, DER) for a key; it proves possession of the key and asks for nothing.
@@ -270,6 +373,12 @@ pub(crate) fn key_of_request(request: &[u8]) -> Result<[u8; 32], IdentityError> 
 /// SHA-256 of a certificate in DER.
 pub fn fingerprint(certificate: &[u8]) -> [u8; 32] {
     Sha256::digest(certificate).into()
+}
+
+/// Did that authority make this certificate? By its name, which has its key's mark; the signature is checked at each handshake.
+pub(crate) fn is_issuer(authority: &[u8], certificate: &[u8]) -> bool {
+    let parsed = (X509Certificate::from_der(authority), X509Certificate::from_der(certificate));
+    matches!(parsed, (Ok((_, authority)), Ok((_, leaf))) if authority.subject() == leaf.issuer())
 }
 
 pub(crate) fn expiry_of(certificate: &[u8]) -> Result<SystemTime, IdentityError> {
@@ -323,6 +432,37 @@ mod tests {
         assert!(opened.expiry().unwrap() > SystemTime::now() + Duration::from_secs(9 * 365 * 24 * 3600));
         let again = CertAuthority::open_or_create(folder.path(), "other").unwrap();
         assert_eq!(again.cluster(), "c1", "what is there is kept");
+    }
+
+    #[test]
+    fn one_authority_replaces_another_step_by_step_also_over_restarts() {
+        let folder = Folder::new();
+        let (ca, node) = (folder.path().join("ca"), folder.path().join("node"));
+        let first = CertAuthority::create(&ca, "c1").unwrap();
+        let old = first.trusted();
+        let held = |authority: &CertAuthority| {
+            let store = authority.enrol(Role::Node, "n1", &node).unwrap();
+            (store.issuer().unwrap(), store.trusted())
+        };
+        assert_eq!((first.rotation(), held(&first)), (None, (old[0].clone(), old.clone())));
+        assert_eq!(first.rotate().unwrap(), Some(Rotation::Introduced));
+        let open = || CertAuthority::open(&ca).unwrap();
+        let both = open().trusted();
+        assert_eq!((both.len(), &both[0]), (2, &old[0]));
+        assert_eq!(held(&open()), (old[0].clone(), both.clone()));
+        open().revoke(Role::Node, "n1").unwrap();
+        assert_eq!(open().revocation_list().unwrap().unwrap().matches("BEGIN X509 CRL").count(), 2);
+        // As a crash amid the change leaves it.
+        std::fs::copy(ca.join(CA_FILE), ca.join(PREVIOUS_FILE)).unwrap();
+        assert_eq!((open().rotation(), open().trusted()), (Some(Rotation::Introduced), both.clone()));
+        assert_eq!(open().rotate().unwrap(), Some(Rotation::Issuing));
+        let now = open();
+        assert_eq!((now.rotation(), now.trusted()), (Some(Rotation::Issuing), vec![both[1].clone(), both[0].clone()]));
+        assert_eq!((held(&now).0, hex(&now.fingerprint())), (both[1].clone(), both[1].clone()));
+        assert_eq!(std::fs::read_to_string(ca.join(CA_PUBLIC_FILE)).unwrap(), now.trusted_pem()[0]);
+        assert_eq!(now.rotate().unwrap(), None);
+        assert_eq!((open().rotation(), open().trusted()), (None, vec![both[1].clone()]));
+        assert_eq!(held(&open()), (both[1].clone(), vec![both[1].clone()]));
     }
 
     #[test]

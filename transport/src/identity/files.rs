@@ -24,7 +24,7 @@ pub fn create_folder(path: &Path) -> Result<(), IdentityError> {
 
 /// Writes a file whole: temporary file beside it, fsync, rename, fsync of the folder.
 pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), IdentityError> {
-    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = folder_of(path);
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.tmp", std::process::id()));
     let temporary = folder.join(name);
@@ -41,6 +41,20 @@ pub fn write_whole(path: &Path, bytes: &[u8], mode: u32) -> Result<(), IdentityE
         let _ = fs::remove_file(&temporary);
     }
     written.map_err(failed("writing", path))
+}
+
+fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Puts a file in the place of another, for good.
+pub fn rename(from: &Path, to: &Path) -> Result<(), IdentityError> {
+    fs::rename(from, to).and_then(|()| File::open(folder_of(to))?.sync_all()).map_err(failed("replacing", to))
+}
+
+/// Removes a file, for good.
+pub fn remove(path: &Path) -> Result<(), IdentityError> {
+    fs::remove_file(path).and_then(|()| File::open(folder_of(path))?.sync_all()).map_err(failed("removing", path))
 }
 
 /// Reads a secret of at most `limit` bytes; refuses one that others than its owner and group can read.

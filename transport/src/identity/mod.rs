@@ -17,7 +17,7 @@ mod register;
 pub mod signing;
 pub mod store;
 
-pub use authority::{CertAuthority, fingerprint, request_for};
+pub use authority::{CertAuthority, Rotation, fingerprint, request_for};
 pub use peer::{ExpectPeer, PeerIdentity, Role, is_name};
 pub use register::Issued;
 pub use signing::{SigningKey, VerifyKey};

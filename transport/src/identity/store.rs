@@ -3,7 +3,7 @@
 
 use super::{
     IdentityError,
-    authority::{expiry_of, issued_of},
+    authority::{expiry_of, fingerprint, hex, is_issuer, issued_of},
     files, invalid,
     peer::{PeerIdentity, Role},
 };
@@ -17,8 +17,9 @@ use rustls::{
     sign::CertifiedKey,
 };
 use std::{
-    path::Path,
-    sync::{Arc, LazyLock},
+    os::unix::fs::MetadataExt as _,
+    path::{Path, PathBuf},
+    sync::{Arc, LazyLock, Mutex, PoisonError},
     time::SystemTime,
 };
 
@@ -73,6 +74,10 @@ pub(crate) struct Identity {
     pub me: PeerIdentity,
     pub expiry: SystemTime,
     pub issued: SystemTime,
+    /// Fingerprints of the authorities that it trusts, hexadecimal.
+    pub trusted: Vec<String>,
+    /// Which of them made its certificate.
+    pub issuer: Option<String>,
     /// Leaf and authority: a server shows both, so that a joining node can compare the authority with its token.
     pub as_server: Arc<CertifiedKey>,
     /// Leaf alone.
@@ -85,17 +90,35 @@ pub(crate) struct Identity {
 #[derive(Debug)]
 pub struct IdentityStore {
     current: ArcSwap<Identity>,
+    /// The file that another process keeps, and what it was when it was read.
+    followed: Option<(PathBuf, Mutex<Version>)>,
+}
+
+/// Device, inode, seconds and nanoseconds of the last change: a file is replaced whole.
+type Version = Option<(u64, u64, i64, i64)>;
+
+fn version(path: &Path) -> Version {
+    let about = std::fs::metadata(path).ok()?;
+    Some((about.dev(), about.ino(), about.mtime(), about.mtime_nsec()))
 }
 
 impl IdentityStore {
     /// Reads the identity in `folder`; [`IdentityError::Absent`] when the process has to get one first.
     pub fn load(folder: &Path) -> Result<Arc<Self>, IdentityError> {
-        Ok(Arc::new(Self { current: ArcSwap::from_pointee(read(folder)?) }))
+        Ok(Arc::new(Self { current: ArcSwap::from_pointee(read(folder)?), followed: None }))
+    }
+
+    /// As [`Self::load`], for a process beside the one that keeps the folder: what that one changes counts from the next handshake
+    /// on.
+    pub fn follow(folder: &Path) -> Result<Arc<Self>, IdentityError> {
+        let path = folder.join(IDENTITY_FILE);
+        let seen = version(&path);
+        Ok(Arc::new(Self { current: ArcSwap::from_pointee(read(folder)?), followed: Some((path, Mutex::new(seen))) }))
     }
 
     /// From parts that are not (yet) in a file.
     pub fn from_parts(parts: &IdentityParts) -> Result<Arc<Self>, IdentityError> {
-        Ok(Arc::new(Self { current: ArcSwap::from_pointee(parse_parts(parts)?) }))
+        Ok(Arc::new(Self { current: ArcSwap::from_pointee(parse_parts(parts)?), followed: None }))
     }
 
     /// Changes to new parts. They must be of the same process: a role or name never changes while links are up.
@@ -125,6 +148,16 @@ impl IdentityStore {
     /// Its role.
     pub fn role(&self) -> Role {
         self.current.load().me.role
+    }
+
+    /// Fingerprints of the authorities that it trusts, hexadecimal.
+    pub fn trusted(&self) -> Vec<String> {
+        self.current.load().trusted.clone()
+    }
+
+    /// Fingerprint of the authority that made its certificate; `None`: not one that it trusts.
+    pub fn issuer(&self) -> Option<String> {
+        self.current.load().issuer.clone()
     }
 
     /// When its certificate ends.
@@ -176,7 +209,19 @@ impl IdentityStore {
         self.change(identity)
     }
 
+    /// For a handshake.
     pub(crate) fn current(&self) -> Arc<Identity> {
+        if let Some((path, seen)) = &self.followed {
+            let now = version(path);
+            let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+            if now.is_some() && *seen != now {
+                *seen = now;
+                let read = path.parent().map(read).unwrap_or_else(|| read(Path::new(".")));
+                if let Err(error) = read.and_then(|new| self.change(new)) {
+                    tracing::error!(%error, "the identity that was changed is not read");
+                }
+            }
+        }
         self.current.load_full()
     }
 }
@@ -222,7 +267,11 @@ fn parse(pem: &[u8], subject: &str) -> Result<Identity, IdentityError> {
     chain.extend(authorities.iter().cloned());
     let as_client = CertifiedKey::new(vec![leaf.clone()], Arc::clone(&signer));
     as_client.keys_match().map_err(|_| bad(&"the key does not belong to the certificate"))?;
+    let issued_by = |authority: &&CertificateDer<'static>| is_issuer(authority, &leaf);
+    let issuer = authorities.iter().find(issued_by).map(|issuer| hex(&fingerprint(issuer)));
     Ok(Identity {
+        trusted: authorities.iter().map(|authority| hex(&fingerprint(authority))).collect(),
+        issuer,
         me: PeerIdentity::of_certificate(&leaf)?,
         expiry: expiry_of(&leaf)?,
         as_server: Arc::new(CertifiedKey::new(chain, signer)),
@@ -268,6 +317,26 @@ mod tests {
     }
 
     #[test]
+    fn an_identity_that_another_process_keeps_is_read_again_when_it_changed() {
+        let folder = Folder::new();
+        let authority = CertAuthority::create(&folder.path().join("ca"), "c1").unwrap();
+        let own = folder.path().join("node");
+        authority.enrol(Role::Node, "n1", &own).unwrap();
+        let (store, beside) = (IdentityStore::load(&own).unwrap(), IdentityStore::follow(&own).unwrap());
+        let revoked = "revoked";
+        authority.enrol(Role::Node, revoked, &folder.path().join("other")).unwrap();
+        authority.revoke(Role::Node, revoked).unwrap();
+        authority.rotate().unwrap();
+        store.set_revoked(&own, authority.revocation_list().unwrap().as_deref()).unwrap();
+        assert_eq!(beside.current().trusted, authority.trusted()[..1]);
+        authority.enrol(Role::Node, "n1", &own).unwrap();
+        assert_eq!(beside.current().trusted, authority.trusted());
+        // What cannot be read changes nothing.
+        std::fs::write(own.join(IDENTITY_FILE), "damaged").unwrap();
+        assert_eq!(beside.current().trusted, authority.trusted());
+    }
+
+    #[test]
     fn damaged_identities_say_what_is_wrong() {
         let folder = Folder::new();
         let authority = CertAuthority::create(&folder.path().join("ca"), "c1").unwrap();
@@ -278,7 +347,7 @@ mod tests {
         let good = IdentityParts {
             key: one.serialize_pem(),
             certificate,
-            authorities: vec![authority.certificate_pem().to_owned()],
+            authorities: authority.trusted_pem(),
             revoked: None,
         };
         let wrong_key = IdentityParts { key: two.serialize_pem(), ..good.clone() };

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{
     DoorListener, Endpoint, EndpointOptions, ExpectPeer, IdentityStore, LinkKind,
-    identity::files,
+    identity::{Role, files},
     testing::{Cluster, Folder},
 };
 use std::{
@@ -74,6 +74,32 @@ async fn a_node_whose_answer_was_lost_may_ask_again() {
     // ECDSA requests differ in their signature, so the repeat is known by the key alone.
     let again = join_with_token(&site.address, &token, "n1", folder.path()).await.unwrap();
     is_member(&site, again, "n1").await;
+}
+
+/// A revoked node with its old token, or with another's, was on record with a certificate that holds: the site's key let it in.
+#[tokio::test]
+async fn a_token_that_is_refused_issues_nothing_and_a_revoked_node_stays_out() {
+    let (site, folder) = (site(), Folder::new());
+    let authority = &site.cluster.authority;
+    let token = site.server.create_token(HOUR, Some("n1")).unwrap();
+    let of_other = site.server.create_token(HOUR, Some("n2")).unwrap();
+    let (own, new) = (folder.path().join("own"), folder.path().join("new"));
+    join_with_token(&site.address, &token, "n1", &own).await.unwrap();
+    assert_eq!(authority.revoke(Role::Node, "n1").unwrap(), 1);
+    let issued = authority.issued().len();
+    // The same key again: as if the first answer had not come.
+    let identity = std::fs::read_to_string(own.join("identity.pem")).unwrap();
+    let key = &identity[..identity.find("-----BEGIN CERTIFICATE").unwrap()];
+    std::fs::remove_file(own.join("identity.pem")).unwrap();
+    files::write_whole(&own.join("joining.pem"), key.as_bytes(), files::PRIVATE).unwrap();
+    for (token, folder) in [(&token, &own), (&token, &new), (&of_other, &new)] {
+        join_with_token(&site.address, token, "n1", folder).await.unwrap_err();
+    }
+    assert_eq!(authority.issued().len(), issued);
+    assert!(authority.is_barred(Role::Node, "n1"));
+    let fresh = site.server.create_token(HOUR, Some("n1")).unwrap();
+    join_with_token(&site.address, &fresh, "n1", &new).await.unwrap();
+    assert!(!authority.is_barred(Role::Node, "n1"));
 }
 
 #[tokio::test]

@@ -230,17 +230,22 @@ impl Registrar for Desk<'_> {
             format!("the certificate could not be issued: {error}")
         };
         let authority = &self.server.authority;
-        // First the certificate: a request that cannot be answered must not use up the token.
+        // The key, not the request: a signature of one request made twice differs.
+        let key = key_of_request(csr).map_err(failed)?;
+        if let JoinWay::Token { id } = way {
+            // Before anything is issued: a certificate on record counts as one that holds, also where nobody got it.
+            let book = self.server.tokens.lock().unwrap_or_else(PoisonError::into_inner);
+            book.admits(id, name, &key, authority.is_barred(role, name))?;
+        }
+        // The certificate before the token is used up: a request that cannot be answered must not do that.
         let certificate = authority.issue(role, name, csr).map_err(failed)?;
         if let JoinWay::Token { id } = way {
-            // The key, not the request: a signature of one request made twice differs.
-            let key = key_of_request(csr).map_err(failed)?;
             self.server.change_tokens(|book| book.spend(id, name, &key)).map_err(failed)??;
         }
         Ok(IssuedIdentity {
             cluster: authority.cluster().to_owned(),
             certificate,
-            authorities: vec![authority.certificate_pem().to_owned()],
+            authorities: authority.trusted_pem(),
         })
     }
 }

@@ -128,17 +128,25 @@ impl TokenBook {
         }
     }
 
-    /// Uses a token up, for one name and key; the same again is no second use.
-    pub fn spend(&mut self, id: &str, name: &str, key: &[u8]) -> Result<(), String> {
-        let kept = self.tokens.get_mut(id).ok_or("this token is not known here")?;
+    /// May it be used for that name and key? The same again is no second use, unless what the name got was `revoked` since.
+    pub fn admits(&self, id: &str, name: &str, key: &[u8], revoked: bool) -> Result<(), String> {
+        let kept = self.tokens.get(id).ok_or("this token is not known here")?;
         if let Some(only) = kept.only.as_ref().filter(|only| *only != name) {
             return Err(format!("this token is for node {only}, not for {name}"));
         }
-        let asked = Use { name: name.to_owned(), key: key.to_vec() };
         match &kept.used_by {
-            None => kept.used_by = Some(asked),
-            Some(first) if *first == asked => {}
-            Some(first) => return Err(format!("this token was used already, by {}", first.name)),
+            Some(first) if revoked || first.name != name || first.key != key => {
+                Err(format!("this token was used already, by {}", first.name))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Uses a token up, for one name and key.
+    pub fn spend(&mut self, id: &str, name: &str, key: &[u8]) -> Result<(), String> {
+        self.admits(id, name, key, false)?;
+        if let Some(kept) = self.tokens.get_mut(id) {
+            kept.used_by = Some(Use { name: name.to_owned(), key: key.to_vec() });
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ async fn foreign_authorities_are_named_on_both_sides() {
     assert!(matches!(error, LinkError::ForeignCertificate { whose: Whose::Ours, .. }), "{error}");
     // The node trusts the right CA but shows a certificate of another: the controller refuses it.
     let mut parts = theirs.good(Role::Node, "n1");
-    parts.authorities = vec![ours.authority.certificate_pem().to_owned()];
+    parts.authorities = ours.authority.trusted_pem();
     let (client, server) = attempt(&endpoint(store(&parts)), &controller, &ExpectPeer::controller()).await;
     let error = client.unwrap_err();
     assert!(matches!(error, LinkError::ForeignCertificate { whose: Whose::Ours, .. }), "{error}");
@@ -213,7 +213,7 @@ async fn silence_strange_protocols_and_stray_packets() {
 #[tokio::test]
 async fn a_rotated_identity_serves_the_next_connection_and_keeps_this_one() {
     let (old, new) = (Cluster::new("c1"), Cluster::new("c1"));
-    let both = vec![new.authority.certificate_pem().to_owned(), old.authority.certificate_pem().to_owned()];
+    let both = [new.authority.trusted_pem(), old.authority.trusted_pem()].concat();
     let (controller_id, node_id) = (old.controller(), old.node("n1"));
     let (controller, node) = (endpoint(Arc::clone(&controller_id)), endpoint(Arc::clone(&node_id)));
     let (client, server) = attempt(&node, &controller, &ExpectPeer::controller()).await;
@@ -284,7 +284,7 @@ async fn a_certificate_is_renewed_in_its_last_third_and_keeps_what_is_revoked() 
     let key = rcgen::KeyPair::generate().unwrap();
     let request = crate::identity::request_for(&key).unwrap();
     let certificate = cluster.authority.issue(Role::Node, "n1", &request).unwrap();
-    let authorities = [cluster.authority.certificate_pem().to_owned()];
+    let authorities = cluster.authority.trusted_pem();
     let other = cluster.authority.issue(Role::Node, "n3", &request).unwrap();
     assert!(own.renew(home.path(), &key.serialize_pem(), &other, &authorities).is_err(), "another's");
     own.renew(home.path(), &key.serialize_pem(), &certificate, &authorities).unwrap();

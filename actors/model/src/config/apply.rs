@@ -1,13 +1,14 @@
 //! Values of the keys that stand alone, read into [`Config`].
 
 use super::{
+    debug_flags::DebugFlags,
     dynamic::MOST_NODES,
     health::HealthStates,
     job_defaults::JobDefaults,
     partition::OverTime,
     report::SettingError,
     scheduling,
-    settings::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, ReturnToService},
+    settings::{Config, ControllerHost, EnforcePartLimits, PropagateLimits, PropagatePriority, ReturnToService},
     values::{self, ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit, Value},
 };
 use crate::spec_text::licenses::{Licenses, LicensesError};
@@ -58,6 +59,13 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
             let primary = primary.ok_or_else(|| SettingError::new("there is no ControlMachine above it"))?;
             primary.address = text();
             return Ok(note("ControlAddr is an older name".to_owned(), "write SlurmctldHost=NAME(ADDRESS)"));
+        }
+        "DebugFlags" => {
+            let (flags, not_yet) = DebugFlags::parse(value)?;
+            config.debug_flags = flags;
+            if !not_yet.is_empty() {
+                return Ok(note(format!("{} is not supported yet", not_yet.join(", ")), "the rest counts"));
+            }
         }
         "DefCpuPerGPU" | "DefMemPerGPU" => config.job_defaults.set(key, value)?,
         "DefMemPerCPU" => config.def_memory = values::memory_limit(value)?.map(MemoryPer::Cpu),
@@ -114,6 +122,13 @@ fn try_set(config: &mut Config, key: &str, value: &str) -> Value<Option<Effect>>
             (config.prolog_timeout_secs, config.epilog_timeout_secs) = (limit, limit);
         }
         "PrologTimeout" => config.prolog_timeout_secs = values::number_or_unlimited(value, 0, SECS_LIMIT)?,
+        "PropagatePrioProcess" => {
+            config.propagate_priority = match values::number(value, 0, 2)? {
+                0_u8 => PropagatePriority::No,
+                1 => PropagatePriority::AsAsked,
+                _ => PropagatePriority::BelowDaemon,
+            };
+        }
         "PropagateResourceLimits" => config.propagate_limits = limits(value, false)?,
         "PropagateResourceLimitsExcept" => config.propagate_limits = limits(value, true)?,
         "ReconfigFlags" => config.reconfig_flags = Parameters::parse(value),

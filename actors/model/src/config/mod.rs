@@ -26,6 +26,7 @@
 mod apply;
 mod billing;
 mod cluster;
+mod debug_flags;
 mod doubts;
 mod dynamic;
 mod gres;
@@ -54,6 +55,7 @@ mod yaml;
 
 pub use billing::{Billed, BillingWeights};
 pub use cluster::expand_path;
+pub use debug_flags::{AUDIT_RPCS, DebugFlag, DebugFlags, LogChange};
 pub use dynamic::{DynamicNode, MOST_NODES, Unfit, Whereabouts, parameters, read_line, said_place, state_of, written};
 pub use gres::{GpuVariables, GresConfig, GresDevice, GresLine};
 pub use health::{HealthCheck, HealthStates};
@@ -67,7 +69,9 @@ pub use preempt::{PreemptMode, PreemptSettings, PreemptType, PreemptWords};
 pub use priority::{PriorityFlags, PrioritySettings, WeighedTres, amount};
 pub use read::{check, read, read_files, read_reporting, read_text};
 pub use report::{ConfigReport, Place, Problem, SettingError, Severity};
-pub use settings::{Config, ControllerHost, EnforcePartLimits, NodeSet, PropagateLimits, ReturnToService};
+pub use settings::{
+    Config, ControllerHost, EnforcePartLimits, NodeSet, PropagateLimits, PropagatePriority, ReturnToService,
+};
 pub use show::{ShowFacts, show_config};
 pub use topology::function;
 pub use values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters, SelectUnit};

@@ -2,6 +2,7 @@
 //! honoured yet stay as text, for `scontrol show config`.
 
 use super::{
+    debug_flags::DebugFlags,
     gres::GresConfig,
     health::HealthCheck,
     hres::Hres,
@@ -14,7 +15,10 @@ use super::{
     report::{Place, SettingError},
     values::{ExitCodes, LogLevel, MemoryPer, Parameters, PortRange, SelectParameters},
 };
-use crate::{hostlist::HostList, ids::NodeIndex, spec_text::licenses::Licenses, topology::NamedTopology};
+use crate::{
+    hostlist::HostList, ids::NodeIndex, spec::TaskNice, spec_text::licenses::Licenses, topology::NamedTopology,
+};
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{BTreeMap, HashMap},
     path::PathBuf,
@@ -75,6 +79,25 @@ pub enum PropagateLimits {
     Except(Vec<String>),
 }
 
+/// `PropagatePrioProcess`: the nice value of tasks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PropagatePriority {
+    /// The daemon's (0, default).
+    #[default]
+    No,
+    /// That of the command that asks for them, and none before the daemon's but root's (1).
+    AsAsked,
+    /// The same, and nicer than the daemon's (2).
+    BelowDaemon,
+}
+
+impl PropagatePriority {
+    /// For tasks that were asked for by a command with that nice value.
+    pub fn of(self, value: i32) -> Option<TaskNice> {
+        (self != Self::No).then_some(TaskNice { value, below_daemon: self == Self::BelowDaemon })
+    }
+}
+
 impl PropagateLimits {
     /// Does the limit with this name (without `RLIMIT_`) travel?
     pub fn includes(&self, name: &str) -> bool {
@@ -132,6 +155,8 @@ pub struct Config {
     pub slurmctld_log_file: Option<String>,
     /// `SlurmdLogFile` with `%n` and `%h`; `None`: the system's log.
     pub slurmd_log_file: Option<String>,
+    /// `DebugFlags` of all daemons.
+    pub debug_flags: DebugFlags,
     /// `SlurmctldDebug`, default info.
     pub slurmctld_debug: LogLevel,
     /// `SlurmdDebug`, default info.
@@ -219,6 +244,8 @@ pub struct Config {
     pub epilog_timeout_secs: Option<u32>,
     /// `HealthCheckProgram` and its relatives.
     pub health: HealthCheck,
+    /// `PropagatePrioProcess`.
+    pub propagate_priority: PropagatePriority,
     /// `PropagateResourceLimits`, default ALL.
     pub propagate_limits: PropagateLimits,
 
@@ -291,6 +318,7 @@ impl Default for Config {
             slurmd_pid_file: "/var/run/slurmd.pid".to_owned(),
             slurmctld_log_file: None,
             slurmd_log_file: None,
+            debug_flags: DebugFlags::default(),
             slurmctld_debug: LogLevel::INFO,
             slurmd_debug: LogLevel::INFO,
             slurmctld_syslog_debug: None,
@@ -333,6 +361,7 @@ impl Default for Config {
             prolog_timeout_secs: None,
             epilog_timeout_secs: None,
             health: HealthCheck::default(),
+            propagate_priority: PropagatePriority::No,
             propagate_limits: PropagateLimits::All,
             select_type: "select/cons_tres".to_owned(),
             select: SelectParameters::default(),

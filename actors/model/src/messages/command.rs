@@ -5,7 +5,7 @@
 
 use crate::{
     bounded,
-    config::LogLevel,
+    config::{LogChange, LogLevel},
     ids::{JobId, RequestId, Sluid},
     messages::{
         priority::{JobPriority, PriorityWeights},
@@ -196,6 +196,14 @@ pub enum CommandRequest {
     Reconfigure,
     /// How much the controller logs, until it reads `slurm.conf` again. Repeatable. Answer: `Done`.
     SetLogLevel(LogLevel),
+    /// Change how the controller's log, or those of these nodes' daemons, are kept, until they read `slurm.conf` again. For
+    /// administrators. Repeatable. Answer: `Done` once the nodes that have a link are told; a refusal names those that have none.
+    ChangeLog {
+        /// How.
+        change: LogChange,
+        /// Node names, expanded; none: the controller.
+        nodes: Vec<String>,
+    },
     /// End the controller, and the node daemons too unless told otherwise. Answer: `Done` before it ends.
     Shutdown {
         /// The controller only (`scontrol shutdown slurmctld` ... see the command).
@@ -212,6 +220,12 @@ pub enum CommandRequest {
     RenewCerts {
         /// Nodes; none: all of them, and the controller.
         nodes: Vec<String>,
+    },
+    /// Replace the cluster's authority by a new one: begin, or look again whether the next step can be taken. For administrators.
+    /// Answer: `Done`; `Certs` tells how far it is.
+    RotateAuthority {
+        /// Take the next step now: nodes that are behind are left behind, and have to join again.
+        leave_behind: bool,
     },
     /// Make a one-time token for a node to join with. Answer: `Token`.
     CreateJoinToken {
@@ -289,7 +303,12 @@ impl CommandRequest {
             | Self::ListReservations
             | Self::NameNodes(_)
             | Self::Explain { .. } => true,
-            Self::SetLogLevel(_) | Self::ListCerts | Self::RevokeCerts { .. } | Self::RenewCerts { .. } => false,
+            Self::SetLogLevel(_)
+            | Self::ChangeLog { .. }
+            | Self::ListCerts
+            | Self::RevokeCerts { .. }
+            | Self::RenewCerts { .. }
+            | Self::RotateAuthority { .. } => false,
             Self::SubmitJob { .. }
             | Self::SubmitHetJob { .. }
             | Self::Cancel(_)
@@ -671,6 +690,9 @@ pub enum CommandReply {
         certs: Vec<CertView>,
         /// When the authority's own certificate ends.
         authority: Timestamp,
+        /// It is being replaced.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rotation: Option<RotationView>,
     },
     /// Items of `Trace`.
     TraceRecords(Vec<TraceLine>),
@@ -714,6 +736,15 @@ pub struct CertView {
     pub expires: Timestamp,
     /// When it was revoked.
     pub revoked: Option<Timestamp>,
+}
+
+/// How far the replacement of the cluster's authority is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RotationView {
+    /// The new one issues certificates, and the old one is still trusted; else it is only made known.
+    pub issuing: bool,
+    /// Nodes that the next step waits for.
+    pub missing: Vec<String>,
 }
 
 /// What a node's agent knows of a run.

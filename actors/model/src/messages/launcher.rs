@@ -4,7 +4,12 @@
 //! A launcher outlives its `stepd`: it goes on reaping, and another `stepd` of the same run connects to it, asks with
 //! [`ToLauncher::Adopt`] what it has, and goes on with it. Numbers of environments and settings hold for one connection.
 
-use crate::{ids::StepId, messages::launch_failure::LaunchFailure, spec::EnvEntry, state::ExitStatus};
+use crate::{
+    ids::StepId,
+    messages::launch_failure::LaunchFailure,
+    spec::{EnvEntry, TaskNice},
+    state::ExitStatus,
+};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 use std::sync::Arc;
@@ -64,6 +69,9 @@ pub struct TaskSetting {
     pub work_dir: String,
     /// File mode creation mask.
     pub umask: u32,
+    /// Nice value; `None`: the launcher's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nice: Option<TaskNice>,
     /// Soft limits `(resource, soft)`; `None` for infinity.
     pub rlimits: Vec<(u32, Option<u64>)>,
 }

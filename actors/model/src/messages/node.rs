@@ -3,6 +3,7 @@
 //! late report cannot touch a newer run.
 
 use crate::{
+    config::LogChange,
     ids::{JobId, Sluid},
     messages::command::{Caller, CommandReply, CommandRequest, TraceLine},
     packed_steps::PackedSteps,
@@ -16,7 +17,7 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 /// What the controller signs for a run of a job. Checked by every agent and `stepd`, whoever hands it over.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -45,6 +46,11 @@ pub struct JobCredential {
     pub epoch: u64,
     /// Not valid for a new start after this.
     pub expires: Timestamp,
+}
+
+impl JobCredential {
+    /// So long after it was made a credential starts nothing any more.
+    pub const LIFETIME: Duration = Duration::from_secs(24 * 3600);
 }
 
 /// A credential in the exact bytes that were signed (ed25519).
@@ -297,6 +303,8 @@ pub enum ControllerToNode {
     },
     /// `slurm.conf` changed: read it again.
     Reconfigure,
+    /// Keep the log so, until `slurm.conf` is read again. Repeatable.
+    ChangeLog(LogChange),
     /// End this daemon. Jobs go on unless it says so.
     Shutdown,
 }
@@ -488,6 +496,14 @@ pub enum NodeToController {
     Renew {
         /// The request.
         request: ByteBuf,
+    },
+    /// What this node's identity is: said at the begin of each connection, and after each change. Fingerprints of authorities'
+    /// certificates (SHA-256, hexadecimal).
+    Holds {
+        /// The authority that made its certificate.
+        issuer: Option<String>,
+        /// Those that it trusts.
+        trusted: Vec<String>,
     },
     /// The command went away; no more replies are wanted.
     CommandGone {

@@ -44,6 +44,9 @@ pub struct StepLaunch {
     pub pty: Option<(u16, u16)>,
     /// Mask.
     pub umask: u32,
+    /// Nice value of the command that asked for them.
+    #[serde(default)]
+    pub process_nice: i32,
     /// Limits.
     pub rlimits: Vec<ResourceLimit>,
     /// Binding.

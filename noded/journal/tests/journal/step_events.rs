@@ -112,6 +112,7 @@ fn spec() -> StepSpec {
         kill_on_bad_exit: true,
         wait_secs: Some(10),
         umask: Some(0o077),
+        process_nice: 0,
         rlimits: vec![ResourceLimit { resource: 7, soft: None }],
         srun: Some(("login1".into(), 4711)),
         submit_line: "srun --async ./map".into(),

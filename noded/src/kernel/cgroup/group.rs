@@ -2,6 +2,7 @@
 
 use super::{
     CgroupError, Kind,
+    device_filter::{self, Device, DeviceKind},
     files::{PROCS, check_enabled, enable, gone, keyed, read, read_if_there, subtree, write},
 };
 use crate::kernel::{
@@ -63,7 +64,7 @@ pub struct Group {
     core: PathBuf,
     cpuset: Option<PathBuf>,
     memory: Option<PathBuf>,
-    /// Version 1 only.
+    /// In version 2 that of `core`.
     devices: Option<PathBuf>,
 }
 
@@ -237,12 +238,18 @@ impl Group {
     /// not there, cannot be kept from anybody here, and is answered.
     pub fn deny_devices<'f>(&self, files: impl IntoIterator<Item = &'f Path>) -> Result<Vec<PathBuf>, CgroupError> {
         let Some(devices) = &self.devices else { return Ok(Vec::new()) };
-        let mut left = Vec::new();
+        let (mut denied, mut left) = (Vec::new(), Vec::new());
         for file in files {
-            match device_rule(file) {
-                Some(rule) => write(&devices.join(DEVICES_DENY), &rule)?,
+            match device_at(file) {
+                Some(device) => denied.push(device),
                 None => left.push(file.to_owned()),
             }
+        }
+        if self.kind == Kind::V2 && !denied.is_empty() {
+            let folder = File::open(devices).map_err(CgroupError::file("open", devices))?;
+            device_filter::deny(folder.as_fd(), &denied).map_err(CgroupError::file("bpf", devices))?;
+        } else {
+            denied.iter().try_for_each(|device| write(&devices.join(DEVICES_DENY), &rule(*device)))?;
         }
         Ok(left)
     }
@@ -463,19 +470,29 @@ impl Group {
     }
 }
 
-/// `c 195:0 rwm`; `None`: no device file is there.
-fn device_rule(file: &Path) -> Option<String> {
+/// `None`: no device file is there.
+fn device_at(file: &Path) -> Option<Device> {
     use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
     let about = fs::metadata(file).ok()?;
     let kind = if about.file_type().is_char_device() {
-        'c'
+        DeviceKind::Character
     } else if about.file_type().is_block_device() {
-        'b'
+        DeviceKind::Block
     } else {
         return None;
     };
     let number = about.rdev();
-    Some(format!("{kind} {}:{} rwm", nix::sys::stat::major(number), nix::sys::stat::minor(number)))
+    let part = |number| u32::try_from(number).ok();
+    Some(Device { kind, major: part(nix::sys::stat::major(number))?, minor: part(nix::sys::stat::minor(number))? })
+}
+
+/// `c 195:0 rwm`
+fn rule(device: Device) -> String {
+    let kind = match device.kind {
+        DeviceKind::Block => 'b',
+        DeviceKind::Character => 'c',
+    };
+    format!("{kind} {}:{} rwm", device.major, device.minor)
 }
 
 /// Waits for a change of `cgroup.events`, or for a while where there is none.

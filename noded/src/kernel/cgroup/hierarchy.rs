@@ -1,7 +1,7 @@
 //! The hierarchies in use on this node, and the node's own folder in each.
 
 use super::{
-    CgroupError, JobCgroup,
+    CgroupError, JobCgroup, device_filter,
     files::{PROCS, check_enabled, enable, list_folders},
     group::Group,
     mounts::{Mount, Mounts, own_unified},
@@ -148,11 +148,15 @@ impl Cgroups {
         };
         let cpuset = limit(constraints.cores, "cpuset");
         let memory = limit(constraints.memory, "memory");
-        if constraints.devices {
-            // It takes a program in the kernel for each group.
-            missing.push("devices (ConstrainDevices is not supported yet with cgroup version 2)".to_owned());
-        }
-        Ok(Self { kind: Kind::V2, core, cpuset, memory, devices: None, missing })
+        let devices = match constraints.devices.then(device_filter::check) {
+            None => None,
+            Some(Ok(())) => Some(core.clone()),
+            Some(Err(e)) => {
+                missing.push(format!("devices (bpf: {e})"));
+                None
+            }
+        };
+        Ok(Self { kind: Kind::V2, core, cpuset, memory, devices, missing })
     }
 
     /// Versions in use.

@@ -19,6 +19,7 @@
 //!
 //! Called by the agent (creation, clean-up, stale runs), `stepd` (limits, steps, kill, freeze) and its shepherd (OOM counts).
 
+mod device_filter;
 mod files;
 mod group;
 mod hierarchy;

@@ -387,3 +387,38 @@ fn children_can_be_born_in_a_version_2_group() {
         assert!(reap(child.pidfd.as_fd()).unwrap().status.success());
     }
 }
+
+#[test]
+fn a_group_of_version_2_is_kept_from_the_devices_that_it_is_not_given() {
+    let mounts = Mounts::of_this_process().unwrap();
+    let alone = Mounts { unified: mounts.unified, ..Mounts::default() };
+    let cluster = format!("test-{}-devices", std::process::id());
+    let constraints = Constraints { cores: false, memory: false, devices: true };
+    let cgroups = match Cgroups::open(&alone, "", &cluster, "n1", constraints) {
+        Ok(cgroups) if cgroups.missing().is_empty() => Cleaned(cgroups),
+        other => {
+            #[allow(clippy::print_stderr)]
+            {
+                eprintln!("skipped: no programs for cgroups of version 2: {other:?}");
+            }
+            return;
+        }
+    };
+    assert!(cgroups.0.limits_devices());
+    let job = cgroups.0.create_job(1, "s1").unwrap();
+    // The second time is that of a process that takes over from another.
+    for _ in 0..2 {
+        let left = job.tasks().deny_devices([Path::new("/dev/full"), Path::new("/etc/hostname")]).unwrap();
+        assert_eq!(left, [Path::new("/etc/hostname")]);
+    }
+    let step = job.create_step("0").unwrap();
+    for (group, full) in [(job.mgr(), "open"), (job.main(), "closed"), (step, "closed")] {
+        let (mut read, write) = io::pipe().unwrap();
+        let script = "(: </dev/full) 2>/dev/null && echo open || echo closed; : </dev/zero && echo others";
+        let child = shell(script, &group, &write.into());
+        let mut said = String::new();
+        read.read_to_string(&mut said).unwrap();
+        assert_eq!(said, format!("{full}\nothers\n"));
+        reap(child.pidfd.as_fd()).unwrap();
+    }
+}

@@ -73,6 +73,7 @@ pub(super) struct Plan {
     session: Session,
     user: Option<Identity>,
     umask: Option<u32>,
+    nice: Option<i32>,
     affinity: Vec<u64>,
     /// Goes before and behind the process id.
     says: Option<[Vec<u8>; 2]>,
@@ -143,6 +144,7 @@ impl Plan {
         self.session = spec.session;
         self.user.clone_from(&spec.user);
         self.umask = spec.umask;
+        self.nice = spec.nice;
         self.affinity = mask(&spec.affinity);
         self.says = spec.says.as_ref().map(|says| says.each_ref().map(|part| part.to_vec()));
         (self.floor, self.ceiling) = (floor, descriptor_ceiling());
@@ -198,6 +200,10 @@ impl Plan {
             let bytes = self.affinity.len() * 8;
             call(libc::SYS_sched_setaffinity, [0, bytes, self.affinity.as_ptr() as usize, 0])
                 .map_err(fail(Stage::Affinity, 0))?;
+        }
+        if let Some(nice) = self.nice {
+            // PRIO_PROCESS is 0.
+            call(libc::SYS_setpriority, [0, 0, nice as usize, 0]).map_err(fail(Stage::Nice, 0))?;
         }
         if let Some(user) = &self.user {
             be_killed_like_others();

@@ -57,6 +57,8 @@ pub enum Stage {
     Terminal,
     /// `chdir`.
     Chdir,
+    /// `setpriority`.
+    Nice,
     /// `setrlimit`.
     Rlimit,
     /// `execve`.
@@ -64,7 +66,7 @@ pub enum Stage {
 }
 
 impl Stage {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 15] = [
         Self::Prepare,
         Self::Clone,
         Self::Cgroup,
@@ -77,6 +79,7 @@ impl Stage {
         Self::Descriptors,
         Self::Terminal,
         Self::Chdir,
+        Self::Nice,
         Self::Rlimit,
         Self::Exec,
     ];
@@ -100,6 +103,7 @@ impl Stage {
             Self::Descriptors => "dup",
             Self::Terminal => "controlling terminal",
             Self::Chdir => "chdir",
+            Self::Nice => "setpriority",
             Self::Rlimit => "setrlimit",
             Self::Exec => "execve",
         }

@@ -55,6 +55,8 @@ pub struct SpawnSpec<'a> {
     pub user: Option<Identity>,
     /// File mode creation mask; `None`: the parent's.
     pub umask: Option<u32>,
+    /// Nice value; `None`: the parent's.
+    pub nice: Option<i32>,
     /// Soft limits by `RLIMIT_*` number, `None` for infinity. Cut to the parent's hard limits.
     pub rlimits: Vec<(u32, Option<u64>)>,
     /// CPU numbers of the machine; empty: as the parent.
@@ -97,6 +99,7 @@ impl SpawnSpec<'_> {
             },
             Stage::Terminal => "stdin".to_owned(),
             Stage::Chdir => self.work_dir.as_ref().map(|d| d.to_string_lossy().into_owned()).unwrap_or_default(),
+            Stage::Nice => self.nice.unwrap_or_default().to_string(),
             Stage::Rlimit => {
                 let resource = self.rlimits.get(index).map_or(u32::MAX, |(r, _)| *r);
                 crate::kernel::rlimits::name(resource).map_or_else(|| resource.to_string(), str::to_owned)

@@ -6,7 +6,8 @@ use crate::{
     query::asking::Tell as _,
 };
 use garrick_model::{
-    config::LogLevel,
+    config::{DebugFlags, LogChange, LogLevel},
+    hostlist,
     messages::command::{CommandReply, CommandRequest},
 };
 
@@ -36,29 +37,70 @@ pub fn reconfigure(session: &mut Session) -> i32 {
     }
 }
 
-/// How much the controller logs, until it reads `slurm.conf` again.
+/// How much the controller, or the daemons of nodes, log until they read `slurm.conf` again.
 pub fn set_debug(session: &mut Session, words: &[String]) -> i32 {
-    let level = match words {
+    let (words, nodes) = match with_nodes(words) {
+        Ok(found) => found,
+        Err(e) => return session.plain_error(e),
+    };
+    let level = match &words[..] {
         [] => {
             return session.plain_error(format_args!(
                 "setdebug: a level is missing (quiet, fatal, error, info, verbose, debug to debug5, or 0 to 9)"
             ));
         }
         [level] => level,
-        [_, what] if what.to_ascii_lowercase().starts_with("nodes=") => {
-            return session.plain_error(format_args!(
-                "setdebug: {what} is not supported yet: a node's level is SlurmdDebug, read again at SIGUSR2"
-            ));
-        }
         _ => return too_many(session, "setdebug"),
     };
-    let level = match LogLevel::of(level) {
-        Ok(level) => level,
-        Err(e) => return session.plain_error(format_args!("invalid debug level {level}: {e}")),
+    match LogLevel::of(level) {
+        Ok(level) => change_log(session, LogChange::Level(level), nodes, "slurm_set_debug_level"),
+        Err(e) => session.plain_error(format_args!("invalid debug level {level}: {e}")),
+    }
+}
+
+/// Topics of which the controller, or the daemons of nodes, log more until they read `slurm.conf` again.
+pub fn set_debug_flags(session: &mut Session, words: &[String]) -> i32 {
+    let (words, nodes) = match with_nodes(words) {
+        Ok(found) => found,
+        Err(e) => return session.plain_error(e),
     };
-    match session.cluster().and_then(|c| c.ask(&CommandRequest::SetLogLevel(level))) {
+    let (mut without, mut with) = (DebugFlags::default(), DebugFlags::default());
+    for word in &words {
+        let (flags, name) = match word.split_at_checked(1) {
+            Some(("+", name)) => (&mut with, name),
+            Some(("-", name)) => (&mut without, name),
+            _ => return session.plain_error(format_args!("setdebugflags: {word}: write +{word} or -{word}")),
+        };
+        match DebugFlags::of(name) {
+            Ok((found, not_yet)) if not_yet.is_empty() => flags.0.extend(found.0),
+            Ok((_, not_yet)) => {
+                return session.plain_error(format_args!("debug flag {} is not supported yet", not_yet.join(",")));
+            }
+            Err(e) => return session.plain_error(format_args!("invalid debug flag: {e}")),
+        }
+    }
+    if words.is_empty() {
+        return session.plain_error(format_args!("setdebugflags: a flag is missing (+FLAG or -FLAG)"));
+    }
+    change_log(session, LogChange::Flags { without, with }, nodes, "slurm_set_debugflags")
+}
+
+/// `nodes=LIST` among the words, expanded, and the others.
+fn with_nodes(words: &[String]) -> Result<(Vec<&String>, Vec<String>), String> {
+    let (mut rest, mut nodes) = (Vec::new(), Vec::new());
+    for word in words {
+        match word.split_once('=').filter(|(key, _)| key.eq_ignore_ascii_case("nodes")) {
+            Some((_, list)) => nodes = hostlist::expand(list).map_err(|e| format!("nodes={list}: {e}"))?,
+            None => rest.push(word),
+        }
+    }
+    Ok((rest, nodes))
+}
+
+fn change_log(session: &mut Session, change: LogChange, nodes: Vec<String>, call: &str) -> i32 {
+    match session.cluster().and_then(|c| c.ask(&CommandRequest::ChangeLog { change, nodes })) {
         Ok(_) => 0,
-        Err(error) => session.failed("slurm_set_debug_level", &error),
+        Err(error) => session.failed(call, &error),
     }
 }
 

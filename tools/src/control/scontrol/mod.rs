@@ -37,7 +37,7 @@ pub(crate) static TABLE: Table = Table {
     program: "scontrol",
     purpose: "Show and change jobs, nodes and partitions. Without a command, commands are read from a prompt.\n\
               Commands: show, update, create, delete, hold, uhold, release, requeue, requeuehold, suspend, resume, top, write,\n\
-              ping, reconfigure, setdebug, shutdown, version, help, quit.",
+              ping, reconfigure, setdebug, setdebugflags, shutdown, version, help, quit.",
     operands: "[command [arguments]]",
     options: &[
         option("all", Some('a'), Arg::None, "also hidden partitions"),
@@ -72,6 +72,7 @@ const COMMANDS: &[&str] = &[
     "ping",
     "reconfigure",
     "setdebug",
+    "setdebugflags",
     "shutdown",
     "version",
     "help",
@@ -104,7 +105,6 @@ const NOT_YET: &[&str] = &[
     "reboot",
     "reboot_nodes",
     "schedloglevel",
-    "setdebugflags",
     "takeover",
     "token",
     "wait_job",
@@ -167,7 +167,11 @@ impl Session {
 }
 
 /// Runs `scontrol`. Returns its exit code.
-pub fn main(args: Vec<OsString>) -> i32 {
+pub fn main(mut args: Vec<OsString>) -> i32 {
+    // Its words begin with signs.
+    if let Some(at) = args.iter().position(|word| word.eq_ignore_ascii_case("setdebugflags")) {
+        args.insert(at, "--".into());
+    }
     let console = Console::new("scontrol");
     let arguments = match arguments::read(&TABLE, &args, &console) {
         Outcome::Go(arguments) => arguments,
@@ -287,6 +291,7 @@ fn run(session: &mut Session, words: &[String]) -> Next {
         "ping" => daemons::ping(session),
         "reconfigure" => daemons::reconfigure(session),
         "setdebug" => daemons::set_debug(session, rest),
+        "setdebugflags" => daemons::set_debug_flags(session, rest),
         "shutdown" => daemons::shutdown(session, rest),
         "version" => session.print(|out| writeln!(out, "{SLURM_VERSION}")),
         "help" => match arguments::read(&TABLE, &["--help".into()], &session.console) {

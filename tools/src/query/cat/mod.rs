@@ -127,7 +127,7 @@ pub fn main(args: &[OsString], console: &Console) -> i32 {
         console.error(text);
         code = 1;
     };
-    let written = output::stdout(|out| {
+    let written = output::stdout_as_is(|out| {
         let mut sink = Terminal { out };
         match (request.follow, request.list) {
             (true, _) => follow::run(&request, &mut sink, console, &mut report),

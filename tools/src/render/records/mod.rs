@@ -1,6 +1,10 @@
 //! Records of `scontrol show`: Slurm's keys in Slurm's order, one record over several lines or (`-o`) on one.
 
-use std::io::{self, Write};
+use garrick_model::visible::written_out;
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+};
 
 pub mod job;
 pub mod license;
@@ -45,9 +49,13 @@ impl Record {
     /// Writes it.
     pub fn write(&self, out: &mut dyn Write, lines: Lines) -> io::Result<()> {
         match lines {
-            Lines::Many => writeln!(out, "{}\n", self.lines.join("\n   ")),
+            Lines::Many => {
+                let shown: Vec<Cow<'_, str>> = self.lines.iter().map(|line| written_out(line)).collect();
+                writeln!(out, "{}\n", shown.join("\n   "))
+            }
             Lines::One => {
-                let flat: Vec<&str> = self.lines.iter().map(|l| l.strip_prefix("  ").unwrap_or(l)).collect();
+                let flat: Vec<Cow<'_, str>> =
+                    self.lines.iter().map(|line| written_out(line.strip_prefix("  ").unwrap_or(line))).collect();
                 writeln!(out, "{}", flat.join(" "))
             }
         }

@@ -1,0 +1,23 @@
+//! Whether a credential with a good signature is believed: for this cluster, in time, and from whom. The shells ask before
+//! they hand an order to the core.
+
+use garrick_model::{messages::node::JobCredential, time::Timestamp};
+
+/// Is it good for a start in this cluster, now?
+pub fn is_valid(credential: &JobCredential, cluster: &str, now: Timestamp) -> Result<(), String> {
+    if credential.cluster != cluster {
+        Err(format!("it is for cluster {}, this is {cluster}", credential.cluster))
+    } else if credential.expires < now {
+        Err(format!("it expired (job {})", credential.job))
+    } else {
+        Ok(())
+    }
+}
+
+/// A step manager may only ask for runs whose batch host is the node that it proved to be.
+pub fn is_from_batch_host(credential: &JobCredential, node: &str) -> Result<(), String> {
+    match credential.nodes.first() {
+        Some(first) if first.name == node => Ok(()),
+        _ => Err(format!("node {node} is not the batch host of job {}", credential.job)),
+    }
+}

@@ -1,0 +1,56 @@
+//! Attacks on a real cluster, one after the other, as `docs/attacks.md` lists them. Needs root and network namespaces.
+//!
+//!     garrick-attacks              all of them, a line each
+//!     garrick-attacks 3 7          those with these numbers
+//!     garrick-attacks --short      all but those that need a flood or a cable
+//!     garrick-attacks --list       what they are
+//!
+//! The exit code is 0 when all were held, 1 when one was broken, and 2 when one could not be carried out, so that nothing is known.
+
+use garrick_sims::attacks::{self, Tally, attacker, scene::Scene};
+use std::{error::Error, io::stdout, process::ExitCode};
+
+const USAGE: &str = "usage: garrick-attacks [NUMBER...] | --short | --list";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match act(&words) {
+        Ok(Tally { broken: 0, unclear: 0, .. }) => ExitCode::SUCCESS,
+        Ok(Tally { broken: 0, .. }) => ExitCode::from(2),
+        Ok(_) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("garrick-attacks: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn act(words: &[&str]) -> Result<Tally, Box<dyn Error>> {
+    match words {
+        [word, rest @ ..] if *word == attacker::WORD => {
+            attacker::act(rest)?;
+            return Ok(Tally::default());
+        }
+        ["--list"] => {
+            for (number, attack) in (1..).zip(attacks::all()) {
+                println!("{number:>2} {:?}: {}", attack.who, attack.tries);
+            }
+            return Ok(Tally::default());
+        }
+        _ => {}
+    }
+    let numbers = match words {
+        ["--short"] => attacks::short(),
+        words => words.iter().map(|word| word.parse()).collect::<Result<_, _>>().map_err(|_| USAGE)?,
+    };
+    let mut scene = Scene::up()?;
+    let tally = attacks::run(&mut scene, &numbers, &mut stdout().lock())?;
+    let Tally { held, broken, unclear } = tally;
+    println!("{held} held, {broken} broken, {unclear} unclear");
+    if broken + unclear > 0 {
+        scene.site.keep();
+        println!("logs are kept in {}", scene.site.home.display());
+    }
+    Ok(tally)
+}
