@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::{
+    ending::end_lost,
     fixtures::{ALICE, Bench, ROOT, proposal, record},
     messages::{Authority, JobCommand, JobEffect, JobFact, JobInput, JobSite, JobTimer},
     record::{HeldBy, JobRecord, Phase, TaskOutcome},
@@ -228,6 +229,33 @@ fn reports_of_an_older_run_change_nothing() {
     let out = job.report("n0", AgentReport::NodeReleased { job: JobId(7), sluid: old, epilog_failed: None });
     assert_eq!(out[0], JobEffect::Release { node: "n0".to_owned(), sluid: old, attempt: None, drain: None });
     assert_eq!(job.core.record(), &before);
+}
+
+/// The node was set DOWN while an order to start was on its way there: it was obeyed after the job had given the node up.
+#[test]
+fn a_run_that_starts_on_a_node_that_was_given_up_is_told_to_end() {
+    let mut job = Bench::with(spec());
+    job.allocate(&["n0"]);
+    let first = job.core.record().sluid;
+    job.send(JobInput::NodeLost { node: "n0".to_owned(), sluid: first });
+    assert_eq!(job.core.record().phase.name(), "pending", "it waits to run again");
+    let before = job.core.record().clone();
+    let started = AgentReport::JobStarted { job: JobId(7), sluid: first, door: "/run/a".to_owned() };
+    let out = job.report("n0", started);
+    assert!(out.contains(&end_lost(JobId(7), "n0".to_owned(), first)), "{out:?}");
+    assert_eq!(job.core.record(), &before);
+}
+
+/// The machine was set up anew: it came back without the run, and a late order to start began it once more.
+#[test]
+fn a_batch_host_that_has_nothing_to_say_of_a_run_is_told_to_end_it_before_it_is_given_up() {
+    let mut job = Bench::running(spec());
+    let sluid = job.core.record().sluid;
+    job.send(JobInput::RunMissing { node: "n0".to_owned(), sluid });
+    let out = job.send(JobInput::Timer(JobTimer::Missing));
+    let end = out.iter().position(|effect| *effect == end_lost(JobId(7), "n0".to_owned(), sluid));
+    let given_up = out.iter().position(|effect| matches!(effect, JobEffect::Release { node, .. } if node == "n0"));
+    assert!(end.is_some() && end < given_up, "{out:?}");
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! What agents report about a run, and what their registration says about it. Reports about older runs change nothing.
+//! What agents report about a run, and what their registration says about it. Reports about older runs change nothing; those that
+//! say that one goes on are answered with its end.
 
 use super::{
     core::{JobCore, Turn},
@@ -22,12 +23,18 @@ const MISSING_GRACE: Duration = Duration::from_secs(15);
 impl JobCore {
     pub(super) fn report(&mut self, node: &str, seq: u64, report: AgentReport, turn: &mut Turn<'_>) {
         let current = self.record.sluid;
+        if let AgentReport::JobStarted { sluid, .. } | AgentReport::Steps { sluid, .. } = &report
+            && *sluid != current
+        {
+            // An order to start it was late, and it goes on there although that node was given up before it began.
+            turn.out.push(end_lost(self.record.id, node.to_owned(), *sluid));
+        }
         if !self.may_report(node, &report) {
             tracing::warn!(job_id = self.record.id.0, node, "report.not_its_job");
             return;
         }
         match report {
-            AgentReport::JobStarted { sluid, door, .. } if sluid == current => self.started(door, turn),
+            AgentReport::JobStarted { sluid, door, .. } if sluid == current => self.started(node, door, turn),
             AgentReport::JobEnded { sluid, state, reason, exit, derived, at, lost, .. } if sluid == current => {
                 let then = self.after_run(state, &reason, exit);
                 self.ended(End { state, reason, exit, derived, at, then }, lost, turn);
@@ -69,7 +76,10 @@ impl JobCore {
         }
     }
 
-    fn started(&mut self, door: String, turn: &mut Turn<'_>) {
+    fn started(&mut self, node: &str, door: String, turn: &mut Turn<'_>) {
+        if matches!(self.record.phase, Phase::Pending | Phase::Over(..)) {
+            turn.out.push(end_lost(self.record.id, node.to_owned(), self.record.sluid));
+        }
         if matches!(self.record.phase, Phase::Starting(_)) {
             turn.out.push(JobEffect::ClearTimer(JobTimer::Launch));
             self.save(JobEvent::Started { at: turn.now, door }, turn);
@@ -381,6 +391,8 @@ impl JobCore {
     pub(super) fn declare_lost(&mut self, turn: &mut Turn<'_>) {
         let Some(run) = self.record.phase.working() else { return };
         let batch_host = run.batch_host().to_owned();
+        // An order to start it may be under way still, and begin it on a machine that was set up anew.
+        turn.out.push(end_lost(self.record.id, batch_host.clone(), self.record.sluid));
         self.release_node(&batch_host, turn);
         self.end_without_word(turn);
     }

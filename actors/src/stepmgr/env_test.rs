@@ -116,6 +116,7 @@ fn a_step_over_two_nodes_sees_its_own_layout() {
             "SLURM_NODELIST=n[1-2]",
             "SLURM_NPROCS=4",
             "SLURM_NTASKS=4",
+            "SLURM_PRIO_PROCESS=0",
             "SLURM_STEP_NODELIST=n[1-2]",
             "SLURM_STEP_NUM_NODES=2",
             "SLURM_STEP_NUM_TASKS=4",

@@ -3,7 +3,7 @@
 
 use garrick_model::{
     batch::{BatchMembers, RetryOn, StepCgroup, StepDependencyKind},
-    config::{LogLevel, MemoryPer, OverSubscribe, OverTime, SelectUnit},
+    config::{DebugFlag, LogChange, LogLevel, MemoryPer, OverSubscribe, OverTime, SelectUnit},
     gres::{GpuBind, GresBinding},
     ids::StepNum,
     messages::{
@@ -133,6 +133,8 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         JoinWay,
         LaunchRef,
         Layout,
+        DebugFlag,
+        LogChange,
         LogLevel,
         MemoryPer,
         MemoryRequest,

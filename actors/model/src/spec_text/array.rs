@@ -351,8 +351,8 @@ mod tests {
     /// A line of a hundred thousand bytes took minutes.
     #[test]
     fn the_same_indices_can_be_named_a_few_times_only() {
-        assert_eq!(["0-4000000:2"; 8].join(",").parse::<ArraySpec>().unwrap().count(), 2_000_001);
-        let said = ["0-4000000:2"; 9].join(",").parse::<ArraySpec>().unwrap_err().to_string();
+        assert_eq!(["0-4000000:2"; 7].join(",").parse::<ArraySpec>().unwrap().count(), 2_000_001);
+        let said = ["0-4000000:2"; 8].join(",").parse::<ArraySpec>().unwrap_err().to_string();
         assert!(said.contains("names more than 16000000 indices"), "{said}");
     }
 
