@@ -135,6 +135,7 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         Layout,
         DebugFlag,
         LogChange,
+        LogChange,
         LogLevel,
         MemoryPer,
         MemoryRequest,
