@@ -135,7 +135,6 @@ fn tracer<'de, T: Deserialize<'de>>(name: &str, samples: &'de Samples) -> Tracer
         Layout,
         DebugFlag,
         LogChange,
-        LogChange,
         LogLevel,
         MemoryPer,
         MemoryRequest,
