@@ -6,7 +6,8 @@
 mod support;
 
 use garrick_frame::{DoorClient, LinkKind, TunnelTo};
-use garrick_model::messages::step::StepMgrToCommand;
+use garrick_model::messages::{command::CommandReply, step::StepMgrToCommand};
+use serde::{Serialize, Serializer};
 use std::{collections::BTreeSet, fs, net::UdpSocket, path::PathBuf, time::Duration};
 use support::Cluster;
 
@@ -93,4 +94,70 @@ fn a_name_that_no_prolog_could_be_given_is_refused() {
     assert!(a.code != 0 && a.err.contains("Name has 100000 bytes"), "{} {}", a.out, a.err);
     c.run("scontrol", &["update", &format!("JobId={id}"), "Name=short"]).ok();
     c.run("scancel", &[&id]).ok();
+}
+
+/// Requests that are dense: so many of the smallest items that there are.
+#[derive(Clone, Copy, Serialize)]
+enum Dense {
+    NameNodes(Empty),
+    TestHetJob { specs: Plain },
+}
+
+#[derive(Clone, Copy)]
+struct Empty(usize);
+
+impl Serialize for Empty {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(std::iter::repeat_n("", self.0))
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Plain(usize);
+
+impl Serialize for Plain {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        /// What a specification of a job cannot do without.
+        #[derive(Clone, Serialize)]
+        struct Spec {
+            kind: &'static str,
+            name: &'static str,
+            work_dir: &'static str,
+        }
+        serializer.collect_seq(std::iter::repeat_n(Spec { kind: "Batch", name: "", work_dir: "" }, self.0))
+    }
+}
+
+/// One frame of 16 MiB took 700 MiB of the controller, whoever sent it.
+#[test]
+fn a_frame_takes_little_more_memory_than_it_has_bytes() {
+    const MOST_KIB: u64 = 64 << 10;
+    let c = Cluster::up("bounds-dense", &["--nodes", "1"]);
+    let controller = c.pid_of("controller", None);
+    let kib = |what: &str| {
+        let status = fs::read_to_string(format!("/proc/{controller}/status")).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(what)).unwrap();
+        line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap()
+    };
+    let door = doors(&c).into_iter().find(|door| door.ends_with("ctl.sock")).unwrap();
+    let ask = |request: &Dense| {
+        let limit = Some(Duration::from_secs(90));
+        let mut client = DoorClient::connect(&door, LinkKind::CommandToDaemon, "test", limit).unwrap();
+        client.send(request).and_then(|()| client.recv::<CommandReply>()).map(|reply| format!("{reply:?}"))
+    };
+    for (request, frame_kib, answer) in [
+        (Dense::NameNodes(Empty(16_000_000)), 15_625, "closed the connection"),
+        (Dense::TestHetJob { specs: Plain(500_000) }, 13_672, "closed the connection"),
+        (Dense::NameNodes(Empty(500_000)), 488, "NodesNamed"),
+    ] {
+        // The peak is counted anew from here (`clear_refs` in proc_pid(5)).
+        fs::write(format!("/proc/{controller}/clear_refs"), "5").unwrap();
+        let before = kib("VmRSS:");
+        let said = ask(&request).unwrap_or_else(|e| e.to_string());
+        assert!(said.contains(answer), "{said:.200}");
+        let grown = kib("VmHWM:").saturating_sub(before);
+        assert!(grown < frame_kib + MOST_KIB, "{grown} KiB for a frame of {frame_kib} KiB");
+    }
+    let said = ask(&Dense::TestHetJob { specs: Plain(200) }).unwrap();
+    assert!(said.contains("a heterogeneous job of 200 components"), "{said}");
 }

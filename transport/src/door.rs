@@ -454,6 +454,7 @@ impl Greeting {
                 let welcome = encode(&reply, limits::HELLO).map_err(|e| bad(&self.name, e))?;
                 let Self { name, stream, peer, mut decoder, arrivals, .. } = self;
                 decoder.set_limit(DOOR_LIMIT);
+                decoder.distrust();
                 Ok(DoorConn { peer, hello, version, name, stream, decoder, arrivals, welcome })
             }
             (_, reply) => {

@@ -276,7 +276,10 @@ pub(crate) fn over_bulk<Out, In>(
 ) -> (Sender<Out>, Receiver<In>) {
     let outbox = Arc::new(Outbox::new(&[Class::Request]));
     tokio::spawn(write_stream(Arc::clone(&outbox), sending, connection, Arc::clone(&peer)));
-    let lanes = vec![Lane::new(None, receiving, Decoder::new(limit))];
+    let mut decoder = Decoder::new(limit);
+    // A command's words, relayed as they came.
+    decoder.distrust();
+    let lanes = vec![Lane::new(None, receiving, decoder)];
     let core = Arc::new(SenderCore { peer: Arc::clone(&peer), way: Way::Single(outbox, limit) });
     let source = Source::Streams { lanes, connection: None, lost: None };
     (Sender { core, out: PhantomData }, Receiver { peer, source, of: PhantomData })

@@ -2,6 +2,7 @@
 //! ranges and lists are one block of text, so that a queued step costs a few bytes until it starts.
 
 use crate::{
+    bounded,
     ids::StepKey,
     spec::{ArraySpec, StepSpec},
     step_selector::WhichSteps,
@@ -9,10 +10,14 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
+/// Most specifications in a batch. Lists are handed over in parts of at most half as many lines.
+const MOST_SPECS: usize = 20_000;
+
 /// Steps handed over together, in the order in which they get their numbers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepBatch {
     /// What is asked for. At least one.
+    #[serde(deserialize_with = "bounded::list::<_, _, MOST_SPECS>")]
     pub specs: Vec<StepSpec>,
     /// Which steps are made of them.
     pub members: BatchMembers,

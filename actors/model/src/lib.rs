@@ -24,6 +24,7 @@
 //! | [`messages`] | one enum per direction of each link |
 
 pub mod batch;
+mod bounded;
 pub mod config;
 pub mod date;
 pub mod doors;

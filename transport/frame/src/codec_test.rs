@@ -139,6 +139,44 @@ fn deep_nesting_is_refused_not_followed() {
     assert!(matches!(decode_body::<IgnoredAny>(&body), Err(FrameError::Malformed { .. })));
 }
 
+/// One frame of 16 MiB took 700 MiB of the controller, whoever sent it.
+#[test]
+fn a_stranger_may_send_so_many_values_and_no_more() {
+    let names = |count: usize| encode(&vec![""; count], 16 << 20).unwrap();
+    let mut decoder = Decoder::new(16 << 20);
+    decoder.feed(&names(MOST_VALUES));
+    assert_eq!(decoder.next::<Vec<String>>().unwrap().unwrap().len(), MOST_VALUES, "who is trusted may send more");
+    decoder.distrust();
+    // The list is a value too.
+    decoder.feed(&names(MOST_VALUES - 1));
+    assert_eq!(decoder.next::<Vec<String>>().unwrap().unwrap().len(), MOST_VALUES - 1);
+    decoder.feed(&names(MOST_VALUES));
+    let said = decoder.next::<Vec<String>>().unwrap_err().to_string();
+    assert!(said.ends_with("it has more than 524288 values"), "{said}");
+    decoder.feed(&names(3));
+    assert_eq!(decoder.next::<Vec<String>>().unwrap().unwrap().len(), 3, "and the link goes on");
+}
+
+proptest! {
+    #[test]
+    fn values_are_counted_whatever_their_form(
+        numbers in proptest::collection::vec(any::<i64>(), 0..40),
+        texts in proptest::collection::vec("\\PC{0,70}", 0..40),
+        long in 0..100_000usize,
+        float in any::<f64>(),
+    ) {
+        // Three lists and what is in them, a text and a list of two.
+        let count = 5 + numbers.len() + texts.len() + 2;
+        let body = rmp_serde::to_vec(&(numbers, texts, "x".repeat(long), (float, None::<u8>))).unwrap();
+        prop_assert!(!has_more_values_than(count, &body) && has_more_values_than(count - 1, &body));
+    }
+
+    #[test]
+    fn counting_stands_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        prop_assert!(!has_more_values_than(bytes.len(), &bytes));
+    }
+}
+
 #[test]
 fn memory_of_a_huge_frame_is_given_back() {
     let mut decoder = Decoder::new(8 << 20);

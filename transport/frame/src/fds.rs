@@ -9,7 +9,7 @@
 //! come end the channel, and every received descriptor is close-on-exec and closed when not handed out.
 
 use crate::{
-    codec::{FrameError, decode_body, encode_into},
+    codec::{FrameError, decode_untrusted, encode_into},
     rights::{KERNEL_MAX_FDS, Received, recv_beside, send_beside},
 };
 use nix::{
@@ -197,7 +197,7 @@ impl FdChannel {
     pub fn try_recv<T: DeserializeOwned>(&mut self) -> Result<Option<(T, Vec<OwnedFd>)>, FdError> {
         loop {
             if let Some((body, fds)) = self.take_frame()? {
-                return Ok(Some((decode_body(&self.incoming[body])?, fds)));
+                return Ok(Some((decode_untrusted(&self.incoming[body])?, fds)));
             }
             self.make_room();
             let read = recv_part(self.socket.as_fd(), &mut self.incoming[self.filled..], &mut self.arrived)?;
@@ -339,7 +339,7 @@ pub fn recv_with_fds<T: DeserializeOwned>(socket: BorrowedFd<'_>, limit: usize) 
     if arrived.len() != count {
         return Err(FdError::FdMismatch { announced: count, arrived: arrived.len() });
     }
-    Ok((decode_body(&body)?, arrived.into()))
+    Ok((decode_untrusted(&body)?, arrived.into()))
 }
 
 fn read_exactly(

@@ -17,7 +17,7 @@ pub mod hello;
 pub mod limits;
 pub mod rights;
 
-pub use codec::{Decoder, FrameError, decode_body, encode};
+pub use codec::{Decoder, FrameError, decode_body, decode_untrusted, encode};
 pub use door::{DoorClient, DoorError, DoorReader, DoorWriter, PeerCred};
 pub use fds::{FdChannel, FdError, recv_with_fds, send_with_fds};
 pub use hello::{Accompanied, Hello, HelloReply, LinkKind, PROTOCOL, Traced, TracedRef, TunnelTo, VersionRange};

@@ -4,6 +4,7 @@
 //! `follow`, which are answered by a stream of replies ended by [`CommandReply::End`].
 
 use crate::{
+    bounded,
     config::{LogChange, LogLevel},
     ids::{JobId, RequestId, Sluid},
     messages::{
@@ -21,6 +22,9 @@ use crate::{
 };
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
+
+/// Most components that are read of a heterogeneous job: more than any may have, which is told in words.
+const MOST_SPECS: usize = 1024;
 
 /// Who asks, from the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,6 +66,7 @@ pub enum CommandRequest {
         /// Identity of this submission.
         request: RequestId,
         /// Its components, the leader first.
+        #[serde(deserialize_with = "bounded::list::<_, _, MOST_SPECS>")]
         specs: Vec<JobSpec>,
     },
     /// Would it start, when, where? Answer: `WouldStart`.
@@ -73,6 +78,7 @@ pub enum CommandRequest {
     /// and partitions of all components.
     TestHetJob {
         /// Its components, the leader first.
+        #[serde(deserialize_with = "bounded::list::<_, _, MOST_SPECS>")]
         specs: Vec<JobSpec>,
     },
     /// Answer once the job has come that far (or is over): `Job`. Repeatable.
