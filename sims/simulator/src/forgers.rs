@@ -31,7 +31,7 @@ use garrick_model::{
     state::{ExitStatus, JobState, Reason},
     time::Timestamp,
 };
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Forged reports have numbers from here on: an agent makes fewer.
 const FORGED: u64 = 1 << 40;
@@ -57,6 +57,9 @@ pub(super) struct Forgers {
     /// Forged reports so far.
     reports: u64,
     recordings: BTreeMap<usize, Recording>,
+    /// Runs that had not begun when a node said something of them. It may be told to end them, and then its own agent says that
+    /// they are over: a node does that to itself.
+    lied_of: BTreeSet<(usize, JobId, Sluid)>,
 }
 
 /// What a forging node has heard its own agent say.
@@ -94,7 +97,7 @@ impl Forgers {
         let mut random = Random::new(seed.rotate_left(17) ^ 0xf0_49e4);
         let last = u32::try_from(nodes - 1).unwrap_or(0);
         let nodes = (0..count).map(|_| random.between(0, last) as usize).collect();
-        Self { nodes, random, reports: 0, recordings: BTreeMap::new() }
+        Self { nodes, random, reports: 0, recordings: BTreeMap::new(), lied_of: BTreeSet::new() }
     }
 
     pub(super) fn are_there(&self) -> bool {
@@ -151,6 +154,9 @@ impl World {
         let earlier = record.earlier.first().map(|hold| hold.sluid);
         let lost = record.phase.run().iter().flat_map(|run| &run.allocation.nodes).map(|n| n.name.clone()).collect();
         let current = record.sluid;
+        if record.phase.run().is_none() {
+            self.forgers.lied_of.insert((node, job, current));
+        }
         let random = &mut self.forgers.random;
         let sluid = if random.one_in_thousand(200) { earlier.unwrap_or(Sluid(current.0 + 1)) } else { current };
         let (exit, detail) = (ExitStatus { code: 1, signal: None }, "forged".to_owned());
@@ -207,6 +213,8 @@ impl World {
         }
         let link = self.machines[node].link;
         match frame {
+            NodeToController::Report { report: AgentReport::NodeReleased { job, sluid, .. }, .. }
+                if self.forgers.lied_of.contains(&(node, *job, *sluid)) => {}
             NodeToController::Report { seq, report } => {
                 let recording = self.forgers.recordings.entry(node).or_default();
                 recording.conn = link;

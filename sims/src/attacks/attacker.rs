@@ -1,6 +1,6 @@
 //! This program as a process of an ordinary user: what no command does, at doors and to other processes.
 
-use super::Fallible;
+use super::{Fallible, siege};
 use garrick_frame::{DoorClient, Hello, LinkKind, TunnelTo, encode, limits};
 use garrick_model::messages::{
     command::{CommandReply, CommandRequest},
@@ -18,7 +18,7 @@ use std::{
     io::{ErrorKind, Read, Write, stdin, stdout},
     os::unix::net::{UnixListener, UnixStream},
     path::Path,
-    process::{Command, Stdio},
+    process::{Child, Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -44,6 +44,13 @@ pub const SQUAT: &str = "squat";
 pub const TUNNEL: &str = "tunnel";
 /// Launchers of the same user, traced and opened as soon as they are seen.
 pub const TRACE: &str = "trace";
+
+/// A client at full speed: of which kind, and at which door.
+pub const BESIEGE: &str = "besiege";
+/// A process that burns CPU time.
+pub const BURN: &str = "burn";
+/// Commands of the victim, timed.
+pub const WORK: &str = "work";
 
 /// No answer takes longer.
 const PATIENCE: Option<Duration> = Some(Duration::from_secs(30));
@@ -86,6 +93,9 @@ pub fn act(words: &[&str]) -> Fallible<()> {
             say(&tunnel(Path::new(door), to))
         }
         [TRACE] => trace(),
+        [BESIEGE, kind, door] => say(&siege::besiege(kind, door, &told_to_end())?),
+        [BURN] => say(&siege::burn(&told_to_end())?),
+        [WORK, bin, job] => say(&siege::work(bin, job)?),
         _ => Err(format!("unknown attack: {words:?}").into()),
     }
 }
@@ -142,7 +152,7 @@ fn crowd(door: &Path, count: usize) -> Fallible<()> {
 /// Most of it that is sent.
 const HUGE: usize = 64 << 20;
 
-fn huge_frame(door: &Path) -> Fallible<usize> {
+pub(super) fn huge_frame(door: &Path) -> Fallible<usize> {
     let mut socket = UnixStream::connect(door)?;
     socket.set_write_timeout(PATIENCE)?;
     socket.write_all(&encode(&Hello::new(LinkKind::CommandToDaemon, "attacker"), limits::HELLO)?)?;
@@ -211,7 +221,8 @@ fn is_launcher(pid: i32) -> bool {
 /// Tries to list a launcher's descriptors, to open its memory and to trace it. What worked while it still was one: the task
 /// that it may have become is the attacker's own.
 fn open_up(pid: i32) -> Vec<String> {
-    let ways: [(&str, fn(i32) -> bool); 3] = [
+    type Way = fn(i32) -> bool;
+    let ways: [(&str, Way); 3] = [
         ("its descriptors were listed", |pid| fs::read_dir(format!("/proc/{pid}/fd")).is_ok()),
         ("its memory was opened", |pid| {
             fs::File::open(format!("/proc/{pid}/mem")).is_ok_and(
@@ -230,7 +241,8 @@ fn open_up(pid: i32) -> Vec<String> {
     tried.join().unwrap_or_else(|_| vec!["the thread that traces panicked".to_owned()])
 }
 
-fn trace() -> Fallible<()> {
+/// Becomes true when nobody wants more.
+fn told_to_end() -> Arc<AtomicBool> {
     let ended = Arc::new(AtomicBool::new(false));
     let told = Arc::clone(&ended);
     std::thread::spawn(move || {
@@ -238,6 +250,11 @@ fn trace() -> Fallible<()> {
         let _ = wait_for_end();
         told.store(true, Ordering::SeqCst);
     });
+    ended
+}
+
+fn trace() -> Fallible<()> {
+    let ended = told_to_end();
     let mut found = Traced { own_child: trace_own_child()?, ..Traced::default() };
     let (mut seen, mut worked) = (BTreeSet::new(), BTreeSet::new());
     println!("ready");
@@ -263,4 +280,28 @@ fn trace_own_child() -> Fallible<bool> {
     child.kill()?;
     child.wait()?;
     Ok(listed && traced)
+}
+
+/// Reads the line that an attacker's process says first.
+pub(super) fn first_line(child: &mut Child) -> Fallible<String> {
+    let out = child.stdout.as_mut().ok_or("no standard output")?;
+    let mut line = Vec::new();
+    loop {
+        let mut byte = [0];
+        if out.read(&mut byte)? == 0 || byte[0] == b'\n' {
+            break;
+        }
+        line.push(byte[0]);
+    }
+    Ok(String::from_utf8_lossy(&line).trim().to_owned())
+}
+
+/// Ends an attacker's process and reads the rest of what it says.
+pub(super) fn rest(mut child: Child) -> Fallible<String> {
+    drop(child.stdin.take());
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
 }

@@ -8,6 +8,7 @@
 //! | [`attacker`] | this program as an ordinary user's process: requests, sockets and tracing that no command makes |
 //! | [`user`] | what an ordinary user tries on a node, on the controller's host, and in folders that all can write |
 //! | [`network`] | what somebody on the network tries without any key |
+//! | [`siege`] | one user's clients at full speed, while another user works |
 //! | [`puppet`], [`stolen`] | what somebody tries with the identity of one node |
 //!
 //! `docs/attacks.md` lists them with the tests that guard each.
@@ -16,6 +17,7 @@ pub mod attacker;
 pub mod network;
 pub mod puppet;
 pub mod scene;
+pub mod siege;
 pub mod stolen;
 pub mod user;
 

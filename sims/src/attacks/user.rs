@@ -2,7 +2,9 @@
 
 use super::{
     Attack, Fallible, Seen, Who,
-    attacker::{ASK_STEP_MANAGER, CROWD, Caught, HUGE_FRAME, POSE_AS_STEPD, SQUAT, TRACE, TUNNEL, Traced},
+    attacker::{
+        ASK_STEP_MANAGER, CROWD, Caught, HUGE_FRAME, POSE_AS_STEPD, SQUAT, TRACE, TUNNEL, Traced, first_line, rest,
+    },
     scene::{ALICE, BOB, CTL, N1, ROOT, SECRETS, STRANGER, Scene, said},
 };
 use crate::{faults::site::Site, minibatch::processes};
@@ -25,10 +27,9 @@ use garrick_model::{
 use serde_bytes::ByteBuf;
 use std::{
     fs,
-    io::{BufRead as _, BufReader, Read as _},
+    io::{BufRead as _, BufReader},
     os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, symlink},
     path::{Path, PathBuf},
-    process::Child,
     sync::Arc,
 };
 
@@ -446,30 +447,6 @@ fn oversize(scene: &mut Scene) -> Fallible<Seen> {
     Ok(Seen::of(&broken, format!("refused; {} KiB of the frame were taken, and no memory", sent >> 10)))
 }
 
-/// Reads the number that the attacker's process says first.
-fn first_number(child: &mut Child) -> Fallible<u64> {
-    let out = child.stdout.as_mut().ok_or("no standard output")?;
-    let mut line = Vec::new();
-    loop {
-        let mut byte = [0];
-        if out.read(&mut byte)? == 0 || byte[0] == b'\n' {
-            break;
-        }
-        line.push(byte[0]);
-    }
-    Ok(String::from_utf8_lossy(&line).trim().parse()?)
-}
-
-/// Ends an attacker's process and reads the rest of what it says.
-fn rest(mut child: Child) -> Fallible<String> {
-    drop(child.stdin.take());
-    let output = child.wait_with_output()?;
-    if output.status.success() {
-        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
-    }
-    Err(String::from_utf8_lossy(&output.stderr).into_owned().into())
-}
-
 fn half_greetings(scene: &mut Scene) -> Fallible<Seen> {
     let door = |host: usize| -> Fallible<String> { Ok(scene.door(host)?.to_string_lossy().into_owned()) };
     let mut crowds = Vec::new();
@@ -478,7 +455,7 @@ fn half_greetings(scene: &mut Scene) -> Fallible<Seen> {
     }
     let mut held = Vec::new();
     for crowd in &mut crowds {
-        held.push(first_number(crowd)?);
+        held.push(first_line(crowd)?.parse::<u64>()?);
     }
     let mut broken = Vec::new();
     for host in [CTL, N1] {
@@ -507,7 +484,7 @@ fn squat(scene: &mut Scene) -> Fallible<Seen> {
     let words: Vec<&str> = std::iter::once(SQUAT).chain(places.iter().map(String::as_str)).collect();
     let caught = |asks: &[u32]| -> Fallible<(u64, Caught)> {
         let mut squatter = scene.start_attacker(BOB, STRANGER, &words)?;
-        let planted = first_number(&mut squatter)?;
+        let planted: u64 = first_line(&mut squatter)?.parse()?;
         for uid in asks {
             scene.run(*uid, STRANGER, "sbatch", &["--export=ALL,TOLD=secret", "--wrap", "true"])?;
         }

@@ -4,13 +4,14 @@
 //!     garrick-attacks 3 7          those with these numbers
 //!     garrick-attacks --short      all but those that need a flood or a cable
 //!     garrick-attacks --list       what they are
+//!     garrick-attacks --siege      64 clients of one user at full speed: what another user's commands take, against the quiet cluster
 //!
 //! The exit code is 0 when all were held, 1 when one was broken, and 2 when one could not be carried out, so that nothing is known.
 
-use garrick_sims::attacks::{self, Tally, attacker, scene::Scene};
+use garrick_sims::attacks::{self, Tally, attacker, scene::Scene, siege};
 use std::{error::Error, io::stdout, process::ExitCode};
 
-const USAGE: &str = "usage: garrick-attacks [NUMBER...] | --short | --list";
+const USAGE: &str = "usage: garrick-attacks [NUMBER...] | --short | --list | --siege";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -37,6 +38,15 @@ fn act(words: &[&str]) -> Result<Tally, Box<dyn Error>> {
                 println!("{number:>2} {:?}: {}", attack.who, attack.tries);
             }
             return Ok(Tally::default());
+        }
+        ["--siege"] => {
+            let mut scene = Scene::up()?;
+            let held = siege::run(&scene, &mut stdout().lock())?;
+            if !held {
+                scene.site.keep();
+                println!("logs are kept in {}", scene.site.home.display());
+            }
+            return Ok(Tally { held: u32::from(held), broken: u32::from(!held), unclear: 0 });
         }
         _ => {}
     }
