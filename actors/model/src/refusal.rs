@@ -92,7 +92,10 @@ pub enum Refusal {
     #[error("Requested operation is presently disabled")]
     Disabled,
     /// `--requeue=expedite` where the site did not enable it.
-    #[error("Expedited requeue is not enabled on this cluster (SlurmctldParameters=enable_expedited_requeue)")]
+    #[error(
+        "Requested operation not supported on this system: expedited requeue is not enabled \
+         (SlurmctldParameters=enable_expedited_requeue)"
+    )]
     ExpediteDisabled,
     /// `--nice` below 0 by somebody who is no administrator.
     #[error("Invalid --nice value")]

@@ -37,12 +37,14 @@ pub enum JobState {
     SpecialExit,
     /// Waiting ahead of all others, with its healthy nodes kept for it (`--requeue=expedite`).
     Expediting,
+    /// Waiting, held by the system: its script failed while every Epilog succeeded (`--requeue=expedite`).
+    RequeueHold,
 }
 
 impl JobState {
     /// True while the job is in the queue.
     pub const fn waits(self) -> bool {
-        matches!(self, Self::Pending | Self::SpecialExit | Self::Expediting)
+        matches!(self, Self::Pending | Self::SpecialExit | Self::Expediting | Self::RequeueHold)
     }
 }
 

@@ -489,6 +489,7 @@ impl Rules<'_> {
             earlier: Vec::new(),
             unfenced: Vec::new(),
             expediting: None,
+            last_exit: None,
             phase: Phase::Pending,
             spec: Arc::new(spec),
         }

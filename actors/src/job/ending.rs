@@ -94,7 +94,11 @@ impl JobCore {
         if self.record.spec.kind != JobKind::Batch || !self.record.resolved.requeue {
             return Err(Refusal::Disabled);
         }
-        let then = Afterwards::Requeue { hold, delay: true };
+        let then = match hold {
+            // It does not wait, whoever asks.
+            None if self.is_expedited() => Afterwards::Expedite,
+            _ => Afterwards::Requeue { hold, delay: true },
+        };
         match &self.record.phase {
             Phase::Pending => Err(Refusal::JobPending),
             Phase::Over(..) => {
@@ -182,17 +186,22 @@ impl JobCore {
         turn.out.push(JobEffect::ClearTimer(JobTimer::CleanUp));
         self.clean_up(None, turn);
         let Phase::Over(run, end) = &self.record.phase else { return };
-        if requeues(run.as_ref(), end) {
-            let back = match end.then {
-                Afterwards::Requeue { hold, delay } => BackAs::Ordinary { hold, delay },
-                _ => BackAs::Expedited,
-            };
-            return self.back_to_queue(back, turn);
+        let back = requeues(run.as_ref(), end).then(|| match end.then {
+            Afterwards::Requeue { hold, delay } => BackAs::Ordinary { hold, delay },
+            Afterwards::ExpediteOrHold if run.as_ref().is_none_or(|run| !run.epilog_failed) => {
+                BackAs::Ordinary { hold: Some(HeldBy::ScriptFailure), delay: false }
+            }
+            _ => BackAs::Expedited,
+        });
+        if !matches!(back, Some(BackAs::Expedited)) {
+            // They were kept for a next run that does not come, or not soon.
+            for node in run.iter().flat_map(|run| &run.kept) {
+                let (node, sluid) = (node.clone(), self.record.sluid);
+                turn.out.push(JobEffect::Release { node, sluid, attempt: None, drain: None });
+            }
         }
-        // They were kept for a next run that does not come.
-        for node in run.iter().flat_map(|run| &run.kept) {
-            let (node, sluid) = (node.clone(), self.record.sluid);
-            turn.out.push(JobEffect::Release { node, sluid, attempt: None, drain: None });
+        if let Some(back) = back {
+            return self.back_to_queue(back, turn);
         }
         if let Some(age) = self.site.min_job_age {
             turn.out.push(JobEffect::SetTimer { timer: JobTimer::Purge, at: end.at.plus(age).max(turn.now) });

@@ -78,6 +78,7 @@ pub fn record(id: u32, spec: JobSpec) -> JobRecord {
         earlier: Vec::new(),
         unfenced: Vec::new(),
         expediting: None,
+        last_exit: None,
         phase: Phase::Pending,
         spec: Arc::new(spec),
     }

@@ -75,6 +75,8 @@ pub enum HeldBy {
     /// The site: it went back to the queue too often without anybody's asking (`MaxBatchRequeue`). As slurm.conf(5) has it,
     /// that is an administrator's hold.
     MaxRequeue,
+    /// The system: the script of an expedited job failed while every Epilog succeeded. Its user may release it.
+    ScriptFailure,
 }
 
 impl HeldBy {
@@ -85,6 +87,7 @@ impl HeldBy {
             Self::Admin => Reason::JobHeldAdmin,
             Self::MaxRequeue => Reason::JobHoldMaxRequeue,
             Self::LaunchFailure => Reason::Other("launch failed requeued held".to_owned()),
+            Self::ScriptFailure => Reason::Other("job requeued in held state".to_owned()),
         }
     }
 
@@ -324,12 +327,14 @@ pub enum Afterwards {
     Expedite,
     /// That if the epilog fails on some node, over otherwise. Nodes are kept until all epilogs are through.
     ExpediteIfEpilogFails,
+    /// That if the epilog fails on some node, back to the queue and held otherwise. Nodes are kept as above.
+    ExpediteOrHold,
 }
 
 impl Afterwards {
     /// Clean nodes stay with the job.
     pub const fn keeps_nodes(self) -> bool {
-        matches!(self, Self::Expedite | Self::ExpediteIfEpilogFails)
+        matches!(self, Self::Expedite | Self::ExpediteIfEpilogFails | Self::ExpediteOrHold)
     }
 }
 
@@ -517,6 +522,9 @@ pub struct JobRecord {
     /// While it waits ahead of all others: since when, which is when its last run's failure was noticed.
     #[serde(default)]
     pub expediting: Option<Timestamp>,
+    /// How the run before ended, while the job waits for the next: what its exit code is shown as until then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_exit: Option<ExitStatus>,
     /// Where it is.
     pub phase: Phase,
 }

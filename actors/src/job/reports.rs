@@ -116,6 +116,9 @@ impl JobCore {
             && matches!(reason, Reason::None | Reason::NonZeroExitCode);
         if state == JobState::NodeFail {
             self.after_node_failure()
+        } else if by_script && !exit.success() && self.is_expedited() {
+            // As a live 26.05.3 has it, ahead of RequeueExit.
+            Afterwards::ExpediteOrHold
         } else if by_script && self.may_be_requeued() && self.site.requeue_exit_hold.contains(exit.code) {
             Afterwards::Requeue { hold: Some(HeldBy::SpecialExit), delay: true }
         } else if by_script && self.may_be_requeued() && self.site.requeue_exit.contains(exit.code) {
@@ -131,7 +134,7 @@ impl JobCore {
         self.record.resolved.requeue && self.record.spec.kind == JobKind::Batch
     }
 
-    fn is_expedited(&self) -> bool {
+    pub(super) fn is_expedited(&self) -> bool {
         self.may_be_requeued() && self.record.spec.expedite && self.site.expedite
     }
 

@@ -173,7 +173,7 @@ fn a_failed_script_is_expedited_only_if_an_epilog_fails_too() {
     fine.ended(JobState::Failed, 3);
     fine.released("n0");
     let out = fine.released("n1");
-    assert_eq!((fine.state(), released(&out)), (JobState::Failed, vec![("n0", 7), ("n1", 7)]));
+    assert_eq!((fine.state(), released(&out)), (JobState::RequeueHold, vec![("n0", 7), ("n1", 7)]));
     assert_eq!(fine.core.record().holds(), []);
 
     let mut good = hurried();
@@ -181,6 +181,64 @@ fn a_failed_script_is_expedited_only_if_an_epilog_fails_too() {
     good.released("n0");
     epilog_failed(&mut good, "n1");
     assert_eq!(good.state(), JobState::Completed);
+}
+
+/// As a live 26.05.3 has it, for a code of `RequeueExit` too.
+#[test]
+fn a_failed_script_with_good_epilogs_goes_back_and_is_held() {
+    for lines in [ENABLED, "SchedulerParameters=enable_expedited_requeue\nRequeueExit=5\nRequeueExitHold=6"] {
+        for code in [1, 5, 6] {
+            let mut job = running(expedited(), lines);
+            job.ended(JobState::Failed, code);
+            job.released("n0");
+            job.released("n1");
+            let view = job.view();
+            assert_eq!((view.state, view.priority, view.restarts), (JobState::RequeueHold, 0, 1));
+            assert_eq!(view.reason, Reason::Other("job requeued in held state".to_owned()));
+            assert_eq!((view.exit.code, view.start_time), (code, None));
+            assert_eq!(&job.replayed(), job.core.record());
+            job.order(JobCommand::Release).unwrap();
+            assert_eq!((job.state(), job.view().eligible), (JobState::Pending, true));
+        }
+    }
+}
+
+#[test]
+fn a_script_that_a_signal_killed_or_that_succeeded_is_over_with_good_epilogs() {
+    let mut job = hurried();
+    let (id, sluid, at) = (job.core.record().id, job.core.record().sluid, job.now);
+    let (state, reason) = (JobState::Failed, Reason::RaisedSignal(9));
+    let exit = ExitStatus { code: 0, signal: Some(9) };
+    job.report("n0", AgentReport::JobEnded { job: id, sluid, state, reason, exit, derived: exit, at, lost: vec![] });
+    job.released("n0");
+    job.released("n1");
+    assert_eq!((job.state(), job.core.record().holds()), (JobState::Failed, vec![]));
+    let mut job = hurried();
+    job.ended(JobState::Completed, 0);
+    job.released("n0");
+    job.released("n1");
+    assert_eq!(job.state(), JobState::Completed);
+}
+
+/// The node's own word may come before that of the batch host.
+#[test]
+fn an_epilog_that_failed_before_the_end_was_told_counts() {
+    let mut job = hurried();
+    epilog_failed(&mut job, "n1");
+    job.ended(JobState::Failed, 3);
+    job.released("n0");
+    assert_eq!(job.state(), JobState::Expediting);
+}
+
+#[test]
+fn an_expedited_job_that_is_requeued_by_hand_does_not_wait() {
+    let mut job = hurried();
+    job.command(ROOT, None, JobCommand::Requeue { hold: false }).0.unwrap();
+    job.ended(JobState::Cancelled, 0);
+    job.released("n0");
+    job.released("n1");
+    assert_eq!((job.state(), job.view().eligible, job.view().restarts), (JobState::Expediting, true, 1));
+    assert_eq!(&job.replayed(), job.core.record());
 }
 
 #[test]

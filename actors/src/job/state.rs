@@ -387,6 +387,7 @@ impl JobRecord {
                 Phase::Over(run, end) => {
                     let left = run.as_ref().map(|run| left_behind(run, self.sluid)).unwrap_or_default();
                     self.expediting = expedited.then_some(end.at);
+                    self.last_exit = Some(end.exit);
                     if *expedited {
                         self.earlier.extend(left);
                     }
@@ -628,7 +629,7 @@ fn left_behind(run: &Run, sluid: Sluid) -> Vec<EarlierHold> {
 /// True when an end leads back to the queue.
 pub fn requeues(run: Option<&Run>, end: &End) -> bool {
     match end.then {
-        Afterwards::Requeue { .. } | Afterwards::Expedite => true,
+        Afterwards::Requeue { .. } | Afterwards::Expedite | Afterwards::ExpediteOrHold => true,
         Afterwards::ExpediteIfEpilogFails => run.is_some_and(|run| run.epilog_failed),
         Afterwards::Over => false,
     }

@@ -29,6 +29,7 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
     let state = match &record.phase {
         Phase::Pending if record.expediting.is_some() => JobState::Expediting,
         Phase::Pending if record.hold == Some(HeldBy::SpecialExit) => JobState::SpecialExit,
+        Phase::Pending if record.hold == Some(HeldBy::ScriptFailure) => JobState::RequeueHold,
         Phase::Pending => JobState::Pending,
         Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) if work_over => JobState::Completing,
         Phase::Starting(_) => JobState::Configuring,
@@ -95,7 +96,11 @@ pub(super) fn of(core: &JobCore, now: Timestamp) -> JobView {
             Some(run) if cleaning => run.unclean().map(str::to_owned).collect(),
             _ => Vec::new(),
         },
-        exit: end.map_or(ExitStatus::SUCCESS, |e| e.exit),
+        exit: match (end, &record.phase) {
+            (Some(end), _) => end.exit,
+            (None, Phase::Pending) => record.last_exit.unwrap_or(ExitStatus::SUCCESS),
+            (None, _) => ExitStatus::SUCCESS,
+        },
         derived_exit: end.map_or(ExitStatus::SUCCESS, |e| e.derived),
         restarts: record.restarts,
         requeue: resolved.requeue,

@@ -207,7 +207,9 @@ impl Ledger {
                 let good = end.state == JobState::Completed;
                 match end.then {
                     Afterwards::Over | Afterwards::ExpediteIfEpilogFails => note.outcomes.push(good),
-                    Afterwards::Requeue { .. } | Afterwards::Expedite => note.to_follow = Some(good),
+                    Afterwards::Requeue { .. } | Afterwards::Expedite | Afterwards::ExpediteOrHold => {
+                        note.to_follow = Some(good);
+                    }
                 }
                 if let Some(run) = note.run
                     && let Some(Afterwards::Requeue { .. }) = self.preempted.remove(&run)

@@ -8,7 +8,7 @@ use garrick_model::{
 use std::borrow::Cow;
 
 /// Every job state: itself, long word, compact word.
-const JOB_STATES: [(JobState, &str, &str); 16] = [
+const JOB_STATES: [(JobState, &str, &str); 17] = [
     (JobState::Pending, "PENDING", "PD"),
     (JobState::Configuring, "CONFIGURING", "CF"),
     (JobState::Running, "RUNNING", "R"),
@@ -26,6 +26,7 @@ const JOB_STATES: [(JobState, &str, &str); 16] = [
     (JobState::SpecialExit, "SPECIAL_EXIT", "SE"),
     // The long word is Slurm's; the documentation at hand names no compact one.
     (JobState::Expediting, "EXPEDITING", "EX"),
+    (JobState::RequeueHold, "REQUEUE_HOLD", "RH"),
 ];
 
 /// `RUNNING`.
@@ -132,6 +133,7 @@ pub fn nodes_or_reason(job: &JobView, nodes: String) -> String {
         JobState::Pending
         | JobState::SpecialExit
         | JobState::Expediting
+        | JobState::RequeueHold
         | JobState::Failed
         | JobState::Timeout
         | JobState::NodeFail
@@ -156,7 +158,9 @@ mod tests {
         assert_eq!(parse_job_state("nosuch"), None);
         assert_eq!(parse_job_state("se"), Some(JobState::SpecialExit));
         assert_eq!(parse_job_state("expediting"), Some(JobState::Expediting));
-        assert!(is_live(JobState::SpecialExit) && is_live(JobState::Expediting));
+        assert_eq!(parse_job_state("rh"), Some(JobState::RequeueHold));
+        assert_eq!(parse_job_state("requeue_hold"), Some(JobState::RequeueHold));
+        assert!(is_live(JobState::SpecialExit) && is_live(JobState::Expediting) && is_live(JobState::RequeueHold));
     }
 
     #[test]

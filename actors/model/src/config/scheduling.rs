@@ -100,6 +100,7 @@ const TABLE: &[(&str, Form, Effect)] = &[
     ("delay_boot", Number(0, ANY), Nothing("no node is booted for the features of a job")),
     ("disable_hetjob_steps", Flag, NotYet),
     ("disable_job_shrink", Flag, Nothing("running jobs do not shrink")),
+    ("enable_expedited_requeue", Flag, Acts),
     ("enable_hetjob_steps", Flag, Always("steps span components")),
     ("enable_user_top", Flag, Acts),
     ("extra_constraints", Flag, Acts),

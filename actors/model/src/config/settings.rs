@@ -432,9 +432,10 @@ impl Config {
             None => self.controllers.iter().map(|c| host_and_port(c.target(), port)).collect(),
         }
     }
-    /// `--requeue=expedite` is allowed (`SlurmctldParameters=enable_expedited_requeue`).
+    /// `--requeue=expedite` is allowed: `SlurmctldParameters=enable_expedited_requeue`, or the same word in `SchedulerParameters`.
     pub fn expedited_requeue(&self) -> bool {
-        self.slurmctld_parameters.has("enable_expedited_requeue")
+        const WORD: &str = "enable_expedited_requeue";
+        self.slurmctld_parameters.has(WORD) || self.scheduler_parameters.has(WORD)
     }
     /// May a daemon on that host speak for root and SlurmUser? `SlurmctldParameters=admin_hosts=login1;adm[1-2]` names the hosts
     /// (`ALL`: each of them). Others speak for ordinary users only; the controller's own host needs no naming.

@@ -277,6 +277,7 @@ fn record(id: u32, spec: JobSpec) -> JobRecord {
         earlier: Vec::new(),
         unfenced: Vec::new(),
         expediting: None,
+        last_exit: None,
         phase: Phase::Pending,
     }
 }

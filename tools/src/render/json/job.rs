@@ -178,8 +178,10 @@ fn states(view: &JobView) -> Value {
             Some(ending) => json!([words::job_state(ending), "COMPLETING"]),
             None => json!(["COMPLETING"]),
         },
-        // Both are flags of a job that waits.
-        JobState::SpecialExit | JobState::Expediting => json!(["PENDING", words::job_state(view.state)]),
+        // These are flags of a job that waits.
+        JobState::SpecialExit | JobState::Expediting | JobState::RequeueHold => {
+            json!(["PENDING", words::job_state(view.state)])
+        }
         JobState::Configuring => json!(["RUNNING", "CONFIGURING"]),
         state => json!([words::job_state(state)]),
     }

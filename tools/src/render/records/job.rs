@@ -73,6 +73,9 @@ pub fn record(job: &JobView, clock: &Clock, detail: Detail) -> Record {
         r.line_if("BatchHost", amounts::batch_host(job));
     }
     r.line("StepMgrEnabled=Yes");
+    if spec.expedite {
+        r.line("ExpeditedRequeue=Yes");
+    }
     if detail == Detail::Detailed {
         let tally = job.steps;
         r.line(format!(
