@@ -127,12 +127,16 @@ fn a_script_and_an_epilog_that_fail_together_are_expedited_and_the_node_is_drain
     assert_eq!(c.read("job.out"), "1\n1\nthrough\n");
     assert_eq!(node_state(&c, "n2"), "drain");
     assert!(c.sh("sinfo -h -R -o %E").ok().out.contains("Epilog error"));
-    // With epilogs that are fine, the same failure is the end.
+    // With epilogs that are fine, the same failure is looked at first.
     c.script("fine", "");
     c.run("scontrol", &["update", "nodename=n2", "state=resume"]).ok();
     let id = c.sh("sbatch --requeue=expedite job.sh").ok().job();
-    c.await_state(&id, "FAILED");
+    c.await_state(&id, "REQUEUE_HOLD");
     assert_eq!(c.job_field(&id, "ExitCode").as_deref(), Some("3:0"));
+    assert_eq!(c.job_field(&id, "Reason").as_deref(), Some("job_requeued_in_held_state"));
+    assert_eq!(c.job_field(&id, "ExpeditedRequeue").as_deref(), Some("Yes"));
+    c.sh(&format!("scontrol release {id}")).ok();
+    c.await_state(&id, "COMPLETED");
 }
 
 #[test]
@@ -140,7 +144,7 @@ fn a_site_that_does_not_allow_it_says_so() {
     let c = Cluster::up("expedite-no", &shape("1"));
     let a = c.run("sbatch", &["--requeue=expedite", "--wrap", "true"]);
     assert_eq!(a.code, 1, "{a:?}");
-    assert!(a.err.contains("Expedited requeue is not enabled on this cluster"), "{a:?}");
+    assert!(a.err.contains("Requested operation not supported on this system"), "{a:?}");
 }
 
 #[test]
@@ -166,4 +170,92 @@ fn exit_codes_requeue_and_hold_as_the_site_says() {
     c.await_state(&by_hand, "COMPLETED");
     c.sh(&format!("scontrol requeuehold State=SpecialExit {by_hand}")).ok();
     c.await_state(&by_hand, "SPECIAL_EXIT");
+}
+
+/// `squeue -j`, `scancel`, `scontrol`, `sattach`, `srun --jobid`, `swait` and `garrick why` take a run's SLUID for its job.
+#[test]
+fn a_run_names_its_job_until_the_job_is_requeued() {
+    let c = Cluster::up("sluid", &shape("1"));
+    let script = "srun -n1 --mem=50 sleep 100000; exec sleep 100000";
+    let id = c.run("sbatch", &["-n1", "--mem=100", "-o", "%j.out", "--wrap", script]).ok().job();
+    let step = format!("{id}.0");
+    c.await_that("its step runs", || c.run("scontrol", &["show", "step", &step]).out.contains("State=RUNNING"));
+    let run = c.job_field(&id, "SLUID").unwrap();
+    assert_eq!(c.run("squeue", &["-h", "-j", &run, "-o", "%i %s"]).ok().out.trim(), format!("{id} {run}"));
+    assert_eq!(c.sh(&format!("squeue -h -j {} -O jobid,sluid", run.to_lowercase())).ok().out.matches(&run).count(), 1);
+    assert_eq!(c.sh(&format!("squeue -h -s {run}.0 -o %i")).ok().out.trim(), step);
+    assert!(c.sh(&format!("squeue -h -s -j {run} -o %i")).ok().out.contains(&step));
+    assert!(c.sh(&format!("scontrol show job {run}")).ok().out.starts_with(&format!("JobId={id} ")));
+    assert!(c.sh(&format!("scontrol show step {run}.0")).ok().out.starts_with(&format!("StepId={step} ")));
+    c.sh(&format!("scontrol update JobId={run} comment=mine")).ok();
+    assert_eq!(c.job_field(&id, "Comment").as_deref(), Some("mine"));
+    assert_eq!(c.sh(&format!("srun --jobid={run} --overlap -n1 echo in")).ok().out, "in\n");
+    c.sh(&format!("garrick sattach --layout {run}.0")).ok();
+    assert!(c.sh(&format!("garrick why {run}")).ok().out.contains("does not wait"));
+    assert_eq!(c.sh(&format!("swait --timeout=0.1 {run}")).code, 1);
+    c.sh(&format!("scancel {run}.0")).ok();
+    c.sh(&format!("swait {run}")).ok();
+    // In a run of the job nobody has to be asked about that run.
+    let inside = format!("srun --jobid={id} --overlap -n1 sh -c 'squeue -h -j $SLURM_JOB_SLUID -o %i'");
+    assert_eq!(c.shell(&inside).ok().out.trim(), id);
+
+    c.sh(&format!("scontrol requeue {run}")).ok();
+    c.await_that("it is a new run", || c.job_field(&id, "Restarts").as_deref() == Some("1"));
+    let next = c.job_field(&id, "SLUID").unwrap();
+    assert_ne!(next, run);
+    for (line, code) in [
+        (format!("squeue -j {run}"), 1),
+        (format!("scontrol show job {run}"), 1),
+        (format!("scontrol show step {run}.0"), 1),
+        (format!("scontrol hold {run}"), 1),
+        (format!("scontrol update JobId={run} comment=x"), 1),
+        (format!("scancel {run}"), 1),
+        (format!("scancel {run}.0"), 1),
+        (format!("garrick sattach {run}.0"), 1),
+        (format!("srun --jobid={run} true"), 1),
+        (format!("garrick why {run}"), 1),
+        (format!("swait {run}"), 2),
+        ("scancel sAAAAAAAAAAAAA".to_owned(), 1),
+    ] {
+        let a = c.sh(&line);
+        assert_eq!(a.code, code, "{line}: {a:?}");
+        assert!(a.err.contains("Invalid job id specified"), "{line}: {a:?}");
+    }
+    assert_eq!(c.job_field(&id, "JobState").as_deref(), Some("PENDING"));
+    let a = c.sh(&format!("swait {id}"));
+    let said = format!("swait: error: JobId={id} is still pending; swait does not wait for jobs to start\n");
+    assert_eq!((a.code, a.err), (2, said));
+    c.sh(&format!("scontrol hold {next}")).ok();
+    c.sh(&format!("scontrol release {next}")).ok();
+    c.sh(&format!("scancel {next}")).ok();
+    c.await_state(&id, "CANCELLED");
+}
+
+#[test]
+fn swait_takes_tasks_of_arrays_and_several_jobs_and_counts_a_cancelled_step_as_1() {
+    let c = Cluster::up("swait-jobs", &shape("1"));
+    let script = "srun --async -n1 --mem=50 sleep 100000; scancel $SLURM_JOB_ID.0; swait --exit-status; echo code $?; \
+                  exec sleep 100000";
+    let id = c.run("sbatch", &["-n1", "--mem=100", "--array=0-1", "-o", "%a.out", "--wrap", script]).ok().job();
+    for task in ["0", "1"] {
+        c.await_that("its step is over", || {
+            std::fs::read_to_string(c.work.join(format!("{task}.out"))).is_ok_and(|text| text.contains("code 1"))
+        });
+    }
+    c.sh(&format!("swait {id}_0")).ok();
+    assert_eq!(c.sh(&format!("swait --exit-status {id}_0 {id}_1")).code, 1);
+    c.sh(&format!("swait {id}_0,{id}_1")).ok();
+    let plain = c.run("sbatch", &["-H", "-n1", "--mem=100", "--wrap", "true"]).ok().job();
+    for (line, said) in [
+        (format!("swait {id}_9"), format!("array task {id}_9: not found")),
+        (format!("swait {id}_[0-1]"), format!("{id}_[0-1]: array-task ranges are not supported, pass one task offset")),
+        (format!("swait {plain}_0"), format!("JobId={plain}: not an array job")),
+        ("swait 999999".to_owned(), "cannot load JobId=999999: Invalid job id specified".to_owned()),
+        ("swait sAAAAAAAAAAAAA".to_owned(), "cannot load SLUID=sAAAAAAAAAAAAA: Invalid job id specified".to_owned()),
+    ] {
+        let a = c.sh(&line);
+        assert_eq!((a.code, a.err), (2, format!("swait: error: {said}\n")), "{line}");
+    }
+    assert_eq!(c.sh(&format!("swait {id}_0 --step=99")).code, 2);
+    c.sh(&format!("scancel {id} {plain}")).ok();
 }

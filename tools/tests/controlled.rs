@@ -383,7 +383,8 @@ fn refuses_some_tasks(request: CommandRequest) -> Vec<CommandReply> {
     let (CommandRequest::ControlJob { jobs, .. } | CommandRequest::UpdateJob { jobs, .. }) = request else {
         return knows_nothing(request);
     };
-    let named = |ranges: &[(u32, u32, u32)]| JobSelector { job: JobId(23), tasks: Some(ranges.to_vec()), het: None };
+    let named =
+        |ranges: &[(u32, u32, u32)]| JobSelector { job: JobId(23), tasks: Some(ranges.to_vec()), het: None, run: None };
     let some = jobs[0].tasks.is_some();
     let whole = vec![
         (named(&[(1, 2, 1)]), Err(Refusal::AlreadyDone)),

@@ -424,11 +424,35 @@ fn swait_names_a_step_that_there_is_not() {
 fn swait_takes_fractions_of_seconds() {
     // It hears nothing until it goes away.
     let (cluster, _heard) = waiting(|door| assert!(door.hear::<CommandToStepMgr>().is_none()));
-    let late = |secs: &str| shown("", &format!("swait: error: steps are left after {secs} seconds\n"), 1);
+    let late = |secs: &str| shown("", &format!("swait: error: timed out after {secs} seconds\n"), 1);
     assert_eq!(run(&cluster, &["swait", "--timeout=0.05"]), late("0.05"));
     assert_eq!(run(&cluster, &["swait", "--timeout=0:0.1"]), late("0.1"));
-    assert_eq!(run(&cluster, &["swait", "--timeout=0"]), late("0"));
-    assert_eq!(run(&cluster, &["swait", "--timeout=1.x"]).code, Some(255));
+    assert_eq!(run(&cluster, &["swait", "--timeout=1.x"]).code, Some(2));
+}
+
+#[test]
+fn no_time_at_all_is_no_limit() {
+    let (cluster, heard) = waiting(|door| door.say(drained(0)));
+    assert_eq!(run(&cluster, &["swait", "--timeout=0"]), shown("", "", 0));
+    assert_eq!(heard.try_iter().count(), 1);
+}
+
+/// 1 is for the time that is up.
+#[test]
+fn wrong_use_of_swait_ends_with_2() {
+    let cluster = FakeCluster::dead();
+    let hint = "swait: Try \"swait --help\" for more information\n";
+    for (args, said) in [
+        (vec!["--bogus"], format!("swait: unrecognized option '--bogus'\n{hint}")),
+        (vec!["-x"], format!("swait: invalid option -- 'x'\n{hint}")),
+        (vec!["--timeout"], format!("swait: option '--timeout' requires an argument\n{hint}")),
+        (vec!["-Q", "-v"], "swait: error: --verbose (-v) and --quiet (-Q) are mutually exclusive\n".to_owned()),
+        (vec!["794.0"], "swait: error: 794.0: swait operates on a job, not a step\n".to_owned()),
+        (vec!["abc"], "swait: error: abc: cannot parse job id\n".to_owned()),
+    ] {
+        let args: Vec<&str> = std::iter::once("swait").chain(args).collect();
+        assert_eq!(run(&cluster, &args), shown("", &said, 2), "{args:?}");
+    }
 }
 
 #[test]

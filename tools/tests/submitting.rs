@@ -539,5 +539,5 @@ fn swait_ends_when_nothing_is_left_or_the_time_is_up() {
         door.hear::<CommandToStepMgr>();
     });
     let run = in_job(&cluster, &["swait", "--timeout", "1"]).output().unwrap();
-    assert_eq!(Shown::of(run), shown("", "swait: error: steps are left after 1 seconds\n", 1));
+    assert_eq!(Shown::of(run), shown("", "swait: error: timed out after 1 seconds\n", 1));
 }

@@ -6,7 +6,7 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod fake_door;
 
-use fake_door::{Conversation, FakeCluster, Shown, serve, turn_away};
+use fake_door::{Conversation, FakeCluster, Shown, serve, turn_away, views::job_view};
 use garrick_model::{
     batch::GivenNumbers,
     ids::{JobId, Sluid, StepId, StepKey},
@@ -16,7 +16,9 @@ use garrick_model::{
         step::{CommandToStepMgr, StepLayout, StepMgrToCommand},
     },
     refusal::Refusal,
-    state::{ExitStatus, StepState},
+    spec::JobSpec,
+    state::{ExitStatus, JobState, StepState},
+    time::Timestamp,
     view::StepCounts,
 };
 use serde_bytes::ByteBuf;
@@ -205,7 +207,7 @@ fn swait_whose_time_is_up_ends_though_its_step_manager_is_away() {
     // An agent that does not answer either.
     agent(&cluster, |_| None);
     let told = run(&cluster, &["swait", "--timeout=0.3"]);
-    assert_eq!(told, shown("", "swait: error: steps are left after 0.3 seconds\n", 1));
+    assert_eq!(told, shown("", "swait: error: timed out after 0.3 seconds\n", 1));
 }
 
 #[test]
@@ -396,7 +398,14 @@ fn asked_outside(then: impl Fn() -> CommandReply + Send + Sync + 'static, comes_
         }),
     );
     cluster.serve(CONTROLLER, move |mut conversation| {
-        while let Some(CommandRequest::LocateStepManager { job: JOB }) = conversation.hear() {
+        while let Some(request) = conversation.hear() {
+            // Does it run at all?
+            if let CommandRequest::ListJobs { .. } = request {
+                let jobs = vec![Arc::new(job_view(JOB, JobSpec::default(), JobState::Running))];
+                conversation.say(CommandReply::Jobs { jobs, at: Timestamp::from_secs(1), more: false });
+                continue;
+            }
+            assert_eq!(request, CommandRequest::LocateStepManager { job: JOB });
             let asked = asked.fetch_add(1, Ordering::Relaxed);
             if asked == STARTS && comes_back {
                 live(&door, 2, Arc::new(waited_for));

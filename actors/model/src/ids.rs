@@ -11,6 +11,16 @@ use std::{fmt, str::FromStr};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct JobId(pub u32);
 
+impl JobId {
+    /// In place of a job that is named by one of its runs, until it was looked up. No job has it.
+    pub const OF_A_RUN: Self = Self(0);
+}
+
+/// The run that an id names, as far as its `.`: `sFSNM7YRTC8Q00`.
+pub(crate) fn run_named(text: &str) -> Option<Sluid> {
+    text.starts_with('s').then(|| text.parse().ok()).flatten()
+}
+
 /// Which step of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum StepNum {

@@ -1,7 +1,7 @@
-//! Jobs as users name them: `12`, `12_3`, `12_[1-4,7%2]`, `12+1`, for `scancel`, `squeue -j` and `scontrol`.
+//! Jobs as users name them: `12`, `12_3`, `12_[1-4,7%2]`, `12+1`, or by a run, `sFSNM7YRTC8Q00`, for `scancel`, `squeue -j` and `scontrol`.
 
 use crate::{
-    ids::{IdError, JobId, job_number, number},
+    ids::{IdError, JobId, Sluid, job_number, number, run_named},
     messages::command::JobSelector,
     spec::ArraySpec,
     spec_text::array::{are_sorted, contains_index},
@@ -13,7 +13,13 @@ const FORMS: &str = "JOB, JOB_TASK, JOB_[TASKS] or JOB+OFFSET";
 
 impl From<JobId> for JobSelector {
     fn from(job: JobId) -> Self {
-        Self { job, tasks: None, het: None }
+        Self { job, tasks: None, het: None, run: None }
+    }
+}
+
+impl From<Sluid> for JobSelector {
+    fn from(run: Sluid) -> Self {
+        Self { run: Some(run), ..JobId::OF_A_RUN.into() }
     }
 }
 
@@ -37,9 +43,12 @@ impl FromStr for JobSelector {
         if text.is_empty() {
             return Err(IdError::Empty { what: WHAT });
         }
+        if let Some(run) = run_named(text) {
+            return Ok(run.into());
+        }
         if let Some((job, offset)) = text.split_once('+') {
             let (job, het) = (job_number(WHAT, text, job)?, Some(number(WHAT, text, offset)?));
-            return Ok(Self { job, tasks: None, het });
+            return Ok(Self { het, ..job.into() });
         }
         let Some((job, tasks)) = text.split_once('_') else {
             return Ok(job_number(WHAT, text, text)?.into());
@@ -56,12 +65,15 @@ impl FromStr for JobSelector {
                 Some(inside.parse::<ArraySpec>().map_err(|_| form())?.ranges)
             }
         };
-        Ok(Self { job, tasks, het: None })
+        Ok(Self { tasks, ..job.into() })
     }
 }
 
 impl fmt::Display for JobSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(run) = self.run {
+            return run.fmt(f);
+        }
         let text = match self.tasks.as_deref() {
             None if self.het.is_some() => format!("{}+{}", self.job, self.het.unwrap_or(0)),
             None => self.job.to_string(),
@@ -80,7 +92,7 @@ mod tests {
 
     #[test]
     fn jobs_are_named_in_every_form() {
-        for text in ["12", "12_3", "12_[1-4,7]", "12_[0,2,4]", "12+0", "12+3"] {
+        for text in ["12", "12_3", "12_[1-4,7]", "12_[0,2,4]", "12+0", "12+3", "sFSNM7YRTC8Q00"] {
             assert_eq!(text.parse::<JobSelector>().unwrap().to_string(), text);
         }
         let some: JobSelector = "12_[1-4,7%2]".parse().unwrap();

@@ -2,7 +2,7 @@
 //! `squeue -s`, `swait --step` and `--dependency`.
 
 use crate::{
-    ids::{ArrayTask, IdError, JobId, StepKey, StepNum, job_number, number},
+    ids::{ArrayTask, IdError, JobId, Sluid, StepKey, StepNum, job_number, number, run_named},
     spec::ArraySpec,
 };
 use serde::{Deserialize, Serialize};
@@ -40,6 +40,9 @@ pub struct StepsSelector {
     /// Offset of the heterogeneous component.
     #[serde(default)]
     pub het: Option<u32>,
+    /// Only of this run of the job: see [`JobSelector::run`](crate::messages::command::JobSelector::run).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Sluid>,
     /// Which of its steps.
     pub which: WhichSteps,
 }
@@ -186,6 +189,9 @@ impl FromStr for StepsSelector {
         }
         let form = || IdError::Form { what: WHAT, text: text.to_owned(), expected: FORMS };
         let (left, right) = text.split_once('.').ok_or_else(form)?;
+        if let Some(run) = run_named(left) {
+            return Ok(Self { job: JobId::OF_A_RUN, task: None, het: None, run: Some(run), which: right.parse()? });
+        }
         let (job, task, het) = if let Some((job, task)) = left.split_once('_') {
             (job, Some(number(WHAT, text, task)?), None)
         } else if let Some((job, het)) = left.split_once('+') {
@@ -193,12 +199,15 @@ impl FromStr for StepsSelector {
         } else {
             (left, None, None)
         };
-        Ok(Self { job: job_number(WHAT, text, job)?, task, het, which: right.parse()? })
+        Ok(Self { job: job_number(WHAT, text, job)?, task, het, run: None, which: right.parse()? })
     }
 }
 
 impl fmt::Display for StepsSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(run) = self.run {
+            return f.pad(&format!("{run}.{}", self.which));
+        }
         let mut text = self.job.to_string();
         for (mark, part) in [('_', self.task), ('+', self.het)] {
             if let Some(n) = part {
@@ -218,7 +227,9 @@ mod tests {
 
     #[test]
     fn steps_are_named_in_every_form() {
-        for text in ["5609.7", "5609.7_3", "5609.7_[10-20]", "5609_4.[3-9,12]", "5609+1.*", "5609.batch"] {
+        for text in
+            ["5609.7", "5609.7_3", "5609.7_[10-20]", "5609_4.[3-9,12]", "5609+1.*", "5609.batch", "sFSNM7YRTC8Q00.7_3"]
+        {
             assert_eq!(text.parse::<StepsSelector>().unwrap().to_string(), text);
         }
         assert_eq!("7_*".parse::<WhichSteps>().unwrap().to_string(), "7");

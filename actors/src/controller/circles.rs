@@ -95,7 +95,7 @@ mod tests {
             let array_task = Some(ArrayTask { array_job: JobId(10), index });
             Arc::new(JobView { array_task, dependencies, ..job(id, spec()) })
         };
-        let third = JobSelector { job: JobId(10), tasks: Some(vec![(3, 3, 1)]), het: None };
+        let third = JobSelector { job: JobId(10), tasks: Some(vec![(3, 3, 1)]), het: None, run: None };
         assert!(!leads_back(&[], &third, &after(10, Some(2))));
         assert!(leads_back(&[], &third, &after(10, Some(3))));
         assert!(leads_back(&[], &third, &after(10, None)));

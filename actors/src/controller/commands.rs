@@ -75,7 +75,8 @@ impl ControllerActor {
             None => selection.find(selector)?.into_iter().next(),
         };
         let leader = leader.and_then(|view| view.spec.het_leader_of_component());
-        Ok(leader.map_or(Cow::Borrowed(selector), |job| Cow::Owned(JobSelector { job, tasks: None, het: None })))
+        Ok(leader
+            .map_or(Cow::Borrowed(selector), |job| Cow::Owned(JobSelector { job, tasks: None, het: None, run: None })))
     }
 
     /// Sends a command to everyone that a selector means.
@@ -179,7 +180,7 @@ impl ControllerActor {
         if cancel.jobs.is_empty() && cancel.steps.is_empty() {
             let mut told = BTreeSet::new();
             for view in self.matching(&filter, by) {
-                let selector = JobSelector { job: view.id, tasks: None, het: None };
+                let selector = JobSelector { job: view.id, tasks: None, het: None, run: None };
                 let meant = self.meant(&mut selection, &selector, &command)?;
                 let alone = matches!(meant, Cow::Borrowed(_));
                 if alone && view.state.waits() && view.spec.het_leader_of_component().is_some()
@@ -215,7 +216,7 @@ impl ControllerActor {
             let result = self.signal_steps(cx, &mut selection, by, step, cancel.pending_steps_only, cancel.signal);
             let (reply, answer) = ReplyTo::channel();
             reply.reply(result);
-            asked.push((JobSelector { job, tasks: None, het: None }, vec![answer]));
+            asked.push((JobSelector { job, tasks: None, het: None, run: None }, vec![answer]));
         }
         Ok(asked)
     }
@@ -246,7 +247,8 @@ impl ControllerActor {
             Some(task) => selection.task(task),
             None => self.env.boards.jobs.get(&steps.job),
         };
-        let view = view.ok_or(Refusal::InvalidJobId)?;
+        let this_run = |view: &Arc<JobView>| steps.run.is_none_or(|run| run == view.sluid);
+        let view = view.filter(this_run).ok_or(Refusal::InvalidJobId)?;
         if !by.admin && by.uid != view.uid {
             return Err(Refusal::AccessDenied);
         }
@@ -367,7 +369,7 @@ impl ControllerActor {
                 // A task by the id of its own record.
                 Some(task) if selector.tasks.is_none() && task.array_job != selector.job => {
                     let tasks = Some(vec![(task.index, task.index, 1)]);
-                    awaited.has(&JobSelector { job: task.array_job, tasks, het: None })
+                    awaited.has(&JobSelector { job: task.array_job, tasks, het: None, run: None })
                 }
                 _ => awaited.has(selector),
             }

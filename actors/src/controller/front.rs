@@ -268,10 +268,11 @@ impl ControllerActor {
         &mut self,
         cx: &mut Context<Self>,
         caller: &Caller,
-        request: CommandRequest,
+        mut request: CommandRequest,
         mut replies: Box<dyn ReplySink>,
     ) {
         let by = self.authority(caller);
+        self.selection().look_up(request.runs_named());
         let host = Arc::clone(&self.env.ports.host);
         let audit = Arc::clone(&self.env.ports.audit);
         replies = Box::new(Audited::new(replies, audit, caller, request_name(&request), &request));

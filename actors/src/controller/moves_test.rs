@@ -25,7 +25,7 @@ const SITE: &str = "ClusterName=test\nSlurmctldHost=head\n\
     PartitionName=alice Nodes=ALL AllowGroups=alice\n";
 
 async fn update(rig: &Rig, uid: u32, job: JobId, change: JobChange) -> Result<(), Refusal> {
-    let jobs = vec![JobSelector { job, tasks: None, het: None }];
+    let jobs = vec![JobSelector { job, tasks: None, het: None, run: None }];
     match rig.ask(uid, CommandRequest::UpdateJob { jobs, change: Box::new(change) }).await {
         CommandReply::PerJob(answers) => answers.into_iter().try_for_each(|(_, answer)| answer),
         other => panic!("{other:?}"),
@@ -220,7 +220,7 @@ fn an_impossible_job_may_be_changed_in_other_ways() {
         let job = rig.submitted(JobSpec { array, kind: JobKind::Batch, ..spec() }).await;
         let comment = |text: &str| JobChange { comment: Some(text.to_owned()), ..JobChange::default() };
         let cpus = request(RequestChange { cpus_per_task: Some(5), ..RequestChange::default() });
-        let jobs = vec![JobSelector { job, tasks: Some(vec![(2, 3, 1)]), het: None }];
+        let jobs = vec![JobSelector { job, tasks: Some(vec![(2, 3, 1)]), het: None, run: None }];
         let change = |change| CommandRequest::UpdateJob { jobs: jobs.clone(), change: Box::new(change) };
         let CommandReply::PerJob(answers) = rig.ask(1001, change(cpus)).await else { panic!() };
         assert!(matches!(&answers[..], [(named, Err(Refusal::NodeConfigUnavailable { .. }))] if *named == jobs[0]));
@@ -234,14 +234,15 @@ fn tasks_of_an_array_that_refuse_are_named() {
     with_rig(SIZES, async |mut rig: Rig| {
         let array = Some(ArraySpec { ranges: vec![(1, 6, 1)], limit: None });
         let job = rig.submitted(JobSpec { array, kind: JobKind::Batch, ..spec() }).await;
-        let tasks = |ranges: &[(u32, u32, u32)]| JobSelector { job, tasks: Some(ranges.to_vec()), het: None };
+        let tasks =
+            |ranges: &[(u32, u32, u32)]| JobSelector { job, tasks: Some(ranges.to_vec()), het: None, run: None };
         let cancel = CancelRequest { jobs: vec![tasks(&[(2, 3, 1)])], ..CancelRequest::default() };
         assert_eq!(
             rig.ask(1001, CommandRequest::Cancel(cancel)).await,
             CommandReply::PerJob(vec![(tasks(&[(2, 3, 1)]), Ok(()))])
         );
         let name = JobChange { name: Some("new".to_owned()), ..JobChange::default() };
-        let all = JobSelector { job, tasks: None, het: None };
+        let all = JobSelector { job, tasks: None, het: None, run: None };
         let update = |uid: u32| {
             let request = CommandRequest::UpdateJob { jobs: vec![all.clone()], change: Box::new(name.clone()) };
             rig.ask(uid, request)
@@ -263,7 +264,7 @@ fn the_widest_range_of_tasks_is_no_work_and_a_strangers_job_is_not_looked_at() {
         let job = rig.submitted(JobSpec { array, kind: JobKind::Batch, ..spec() }).await;
         let after = "afterany:99".parse::<garrick_model::spec::Dependencies>().unwrap();
         let change = JobChange { dependencies: Some(after), ..JobChange::default() };
-        let all = JobSelector { job, tasks: Some(vec![(0, u32::MAX, 1)]), het: None };
+        let all = JobSelector { job, tasks: Some(vec![(0, u32::MAX, 1)]), het: None, run: None };
         let update = |uid: u32, change: &JobChange| {
             let request = CommandRequest::UpdateJob { jobs: vec![all.clone()], change: Box::new(change.clone()) };
             rig.ask(uid, request)

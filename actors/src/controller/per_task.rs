@@ -91,7 +91,7 @@ fn grouped(
         }
     }
     groups.sort_by_key(|(tasks, _)| tasks.first().copied());
-    let named = |tasks| JobSelector { job: selector.job, tasks: Some(ranges_of(&tasks)), het: None };
+    let named = |tasks| JobSelector { job: selector.job, tasks: Some(ranges_of(&tasks)), het: None, run: None };
     groups.into_iter().map(|(tasks, result)| (named(tasks), result)).collect()
 }
 

@@ -27,12 +27,12 @@ fn shown(rig: &Rig, job: JobId) -> std::sync::Arc<JobView> {
 }
 
 async fn update(rig: &Rig, uid: u32, job: JobId, change: JobChange) -> Result<(), Refusal> {
-    let jobs = vec![JobSelector { job, tasks: None, het: None }];
+    let jobs = vec![JobSelector { job, tasks: None, het: None, run: None }];
     one(rig.ask(uid, CommandRequest::UpdateJob { jobs, change: Box::new(change) }).await)
 }
 
 async fn control(rig: &Rig, uid: u32, jobs: &[JobId], action: JobAction) -> Result<(), Refusal> {
-    let jobs = jobs.iter().map(|job| JobSelector { job: *job, tasks: None, het: None }).collect();
+    let jobs = jobs.iter().map(|job| JobSelector { job: *job, tasks: None, het: None, run: None }).collect();
     one(rig.ask(uid, CommandRequest::ControlJob { jobs, action }).await)
 }
 

@@ -4,7 +4,7 @@
 use super::front::ControllerActor;
 use crate::job::messages::Authority;
 use garrick_model::{
-    ids::{ArrayTask, JobId},
+    ids::{ArrayTask, JobId, Sluid},
     messages::command::JobSelector,
     refusal::Refusal,
     view::JobView,
@@ -72,6 +72,18 @@ impl Selection {
         self.tasks_of(task.array_job)?.get(&task.index).cloned()
     }
 
+    /// Puts the ids of the jobs whose newest runs these are where they go. One that nobody has stays without: no job has it.
+    /// Runs before are not there any more: whoever names one does not mean the next.
+    pub(super) fn look_up(&mut self, runs: Vec<(Sluid, &mut JobId)>) {
+        if runs.is_empty() {
+            return;
+        }
+        let jobs: HashMap<Sluid, JobId> = self.jobs.list().into_iter().map(|view| (view.sluid, view.id)).collect();
+        for (run, job) in runs {
+            *job = jobs.get(&run).copied().unwrap_or(JobId::OF_A_RUN);
+        }
+    }
+
     /// A component of a heterogeneous job, by its leader's id and its offset.
     pub(super) fn component(&self, leader: JobId, offset: u32) -> Option<Arc<JobView>> {
         let view = self.jobs.get(&JobId(leader.0.checked_add(offset)?))?;
@@ -86,6 +98,10 @@ impl Selection {
             return Err(Refusal::InvalidArray);
         }
         let mut found = self.meant(selector)?;
+        if let Some(run) = selector.run {
+            // It may have been requeued since it was looked up.
+            found.retain(|view| view.sluid == run);
+        }
         self.spend(found.len())?;
         found.sort_unstable_by_key(|view| view.id);
         found.dedup_by_key(|view| view.id);
@@ -203,9 +219,27 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_its_job_as_long_as_it_is_the_newest() {
+        let board = board();
+        let selection = &mut Selection::new(&board);
+        let run = board.get(&JobId(12)).unwrap().sluid;
+        let mut named: JobSelector = run.into();
+        selection.look_up(vec![(run, &mut named.job)]);
+        assert_eq!(named.job, JobId(12));
+        assert_eq!(selection.find(&named).unwrap().len(), 1);
+        // Requeued between the look and the deed.
+        let next = JobView { sluid: Sluid(99_999), ..JobView::clone(&board.get(&JobId(12)).unwrap()) };
+        board.publish(JobId(12), Arc::new(next));
+        assert_eq!(selection.find(&named).unwrap(), []);
+        selection.look_up(vec![(run, &mut named.job)]);
+        assert_eq!(named.job, JobId::OF_A_RUN);
+        assert_eq!(selection.find(&named).unwrap(), []);
+    }
+
+    #[test]
     fn the_widest_range_is_no_more_work_than_what_is_in_it() {
         let selection = &mut Selection::new(&board());
-        let all = JobSelector { job: JobId(2), tasks: Some(vec![(0, u32::MAX, 1)]), het: None };
+        let all = JobSelector { job: JobId(2), tasks: Some(vec![(0, u32::MAX, 1)]), het: None, run: None };
         let views = selection.find(&all).unwrap();
         assert_eq!(views.iter().map(|view| view.id.0).collect::<Vec<_>>(), [2, 10, 11, 12, 13, 14]);
         assert_eq!(selection.spent, 2 + 6);

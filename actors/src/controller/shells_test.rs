@@ -47,7 +47,7 @@ fn replay_equals_live(rig: &Rig) {
 }
 
 fn selector(job: JobId) -> JobSelector {
-    JobSelector { job, tasks: None, het: None }
+    JobSelector { job, tasks: None, het: None, run: None }
 }
 
 async fn idle(rig: &Rig) {

@@ -82,7 +82,7 @@ async fn counts(rig: &Rig) -> BTreeMap<(String, String), u64> {
 }
 
 async fn tally(rig: &Rig, job: JobId) -> StepTally {
-    match rig.ask(1001, CommandRequest::list_jobs(vec![JobSelector { job, tasks: None, het: None }])).await {
+    match rig.ask(1001, CommandRequest::list_jobs(vec![JobSelector { job, tasks: None, het: None, run: None }])).await {
         CommandReply::Jobs { jobs, .. } => jobs[0].steps,
         other => panic!("{other:?}"),
     }
@@ -146,8 +146,10 @@ fn a_repeated_report_is_counted_once_and_the_last_numbers_stay_with_the_job() {
         let seq = agents.report("n0", report.clone());
         agents.acknowledged("n0", seq).await;
         agents.say("n0", NodeToController::Report { seq, report });
-        let cancel =
-            CancelRequest { jobs: vec![JobSelector { job, tasks: None, het: None }], ..CancelRequest::default() };
+        let cancel = CancelRequest {
+            jobs: vec![JobSelector { job, tasks: None, het: None, run: None }],
+            ..CancelRequest::default()
+        };
         rig.ask(1001, CommandRequest::Cancel(cancel)).await;
         rig.until(job, |view| view.state == JobState::Cancelled).await;
         let late = rows(0..100, 100, 0);

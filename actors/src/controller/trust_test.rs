@@ -43,7 +43,7 @@ fn a_node_speaks_for_users_and_not_for_root() {
         agents.connect("n1", Habit::Stay);
         let job = rig.submitted(spec()).await;
         let refused = CommandReply::Refused(Refusal::HostNotTrusted { host: "n1".to_owned() });
-        let selector = JobSelector { job, tasks: None, het: None };
+        let selector = JobSelector { job, tasks: None, het: None, run: None };
         let cancel = CommandRequest::Cancel(CancelRequest { jobs: vec![selector], ..CancelRequest::default() });
         let acts = [submit(1), cancel, CommandRequest::Reconfigure, CommandRequest::Shutdown { controller_only: true }];
         for (query, request) in (1..).zip(acts) {

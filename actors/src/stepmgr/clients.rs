@@ -321,8 +321,7 @@ impl StepMgrCore {
         if let Some(conversation) = self.clients.get_mut(&client) {
             conversation.about = About::Wait;
         }
-        let counts = self.counts();
-        let drained = counts.queued + counts.running == 0 && self.accepting.is_empty();
+        let drained = self.is_drained() && self.accepting.is_empty();
         if steps.is_empty() && !any {
             self.waiters.wait_for_all(client, progress_ms);
             if drained {

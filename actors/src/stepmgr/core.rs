@@ -229,6 +229,12 @@ impl StepMgrCore {
         StepCounts { queued, running: counts.running - behind, ..counts }
     }
 
+    /// Nothing runs, and nothing waits that was handed over: a command that waits with its step holds up nobody.
+    pub fn is_drained(&self) -> bool {
+        let counts = self.counts();
+        counts.queued - self.attended_waiting + counts.running == 0
+    }
+
     /// Recounts the invariants: every CPU and megabyte held at most once; queue, rows, records and ledger agree.
     pub fn check(&self) -> Result<(), String> {
         self.pool.check(self.steps.values().filter_map(|r| r.state.placement()).flat_map(|p| &p.claims))?;

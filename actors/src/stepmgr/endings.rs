@@ -291,8 +291,7 @@ impl StepMgrCore {
     }
 
     fn tell_waiters(&mut self, key: StepKey, end: EndedStep, out: &mut Vec<StepMgrEffect>) {
-        let counts = self.counts();
-        let drained = counts.queued + counts.running == 0;
+        let drained = self.is_drained();
         for (client, worst) in self.waiters.step_over(key, end.verdict(), end.minibatch, drained) {
             self.tell_drained(client, worst, out);
         }

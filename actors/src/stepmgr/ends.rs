@@ -22,10 +22,11 @@ pub struct EndedStep {
 impl EndedStep {
     const WELL: Self = Self { state: StepState::Completed, exit: ExitStatus::SUCCESS, minibatch: true };
 
-    /// What it counts as for who asks for the worst exit: a step that failed or was cancelled without an exit status of its
-    /// own did not end well either.
+    /// What it counts as for who asks for the worst exit: a step that was cancelled counts as 1, whatever signal ended its tasks,
+    /// and so does one that failed without an exit status of its own.
     pub fn verdict(self) -> ExitStatus {
-        if self.ok() || !self.exit.success() { self.exit } else { ExitStatus { code: 1, signal: None } }
+        let own = self.ok() || (self.state != StepState::Cancelled && !self.exit.success());
+        if own { self.exit } else { ExitStatus { code: 1, signal: None } }
     }
 
     /// With 0, as `afterok` means it.
@@ -96,6 +97,19 @@ impl Ends {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cancelled_step_counts_as_1_whatever_ended_its_tasks() {
+        let ended = |state, code, signal| {
+            let exit = ExitStatus { code, signal };
+            EndedStep { state, exit, minibatch: true }.verdict().shell_code()
+        };
+        assert_eq!(ended(StepState::Cancelled, 0, Some(15)), 1);
+        assert_eq!(ended(StepState::Cancelled, 0, None), 1);
+        assert_eq!(ended(StepState::Failed, 0, Some(9)), 137);
+        assert_eq!(ended(StepState::Failed, 3, None), 3);
+        assert_eq!(ended(StepState::Completed, 0, None), 0);
+    }
 
     #[test]
     fn the_first_end_of_a_step_counts() {

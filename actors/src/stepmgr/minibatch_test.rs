@@ -314,6 +314,28 @@ fn waiting_for_an_array_ends_with_its_last_task_and_for_any_with_its_first() {
     assert!(matches!(company.last(all), Some(StepMgrToCommand::Drained { worst, .. }) if *worst == code(5)));
 }
 
+/// As a live 26.05.3 has it: what runs holds `swait` up, and what was handed over.
+#[test]
+fn a_blocking_step_that_waits_does_not_hold_up_who_waits_for_the_queue() {
+    let mut company = batch(&[1]);
+    company.enqueue(vec![exact("a", 1)]);
+    company.settle();
+    company.srun(exact("b", 1));
+    company.settle();
+    let all = company.wait(&[], 0);
+    company.settle();
+    assert_eq!(company.last(all), None);
+    company.exit(task("0"), code(5));
+    assert!(matches!(company.last(all), Some(StepMgrToCommand::Drained { worst, .. }) if *worst == code(5)));
+    assert_eq!(company.running_steps(), [1]);
+    // One that runs does.
+    let all = company.wait(&[], 0);
+    company.settle();
+    assert_eq!(company.last(all), None);
+    company.exit(task("1"), OK);
+    assert!(matches!(company.last(all), Some(StepMgrToCommand::Drained { .. })));
+}
+
 #[test]
 fn large_steps_that_wait_behind_one_another_share_one_emptying_of_their_node() {
     let config = StepMgrConfig { max_bypass: 2, bypass_per_cpu: 1, ..StepMgrConfig::default() };

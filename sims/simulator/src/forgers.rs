@@ -284,7 +284,7 @@ impl World {
         let other = random.between(0, last) as usize;
         let request = match random.between(0, 4) {
             0 | 1 => {
-                let jobs = vec![JobSelector { job, tasks: None, het: None }];
+                let jobs = vec![JobSelector { job, tasks: None, het: None, run: None }];
                 CommandRequest::Cancel(CancelRequest { jobs, ..CancelRequest::default() })
             }
             2 => {

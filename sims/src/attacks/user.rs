@@ -75,7 +75,7 @@ pub(super) fn id(job: &str) -> Fallible<JobId> {
 }
 
 pub(super) fn selector(job: &str) -> Fallible<JobSelector> {
-    Ok(JobSelector { job: id(job)?, tasks: None, het: None })
+    Ok(JobSelector { job: id(job)?, tasks: None, het: None, run: None })
 }
 
 /// A batch job as a command would ask for it.

@@ -76,7 +76,7 @@ pub fn planning(jobs: usize) -> Fallible<Findings> {
 /// What a job submitted with `sbatch` asked for, with a script of its own.
 fn first_spec(door: &Path) -> Fallible<JobSpec> {
     let mut client = client(door)?;
-    client.send(&CommandRequest::list_jobs(vec![JobSelector { job: JobId(1), tasks: None, het: None }]))?;
+    client.send(&CommandRequest::list_jobs(vec![JobSelector { job: JobId(1), tasks: None, het: None, run: None }]))?;
     match client.recv()? {
         CommandReply::Jobs { jobs, .. } => {
             let view = jobs.into_iter().next().ok_or("the first job is not there")?;
@@ -120,7 +120,7 @@ impl Latencies {
             let limit = Some(TimeLimit::Secs(3_000_000 + 60 * number as u64));
             let requests = [
                 submission_of(JobSpec { time_limit: limit, ..like.clone() }),
-                CommandRequest::list_jobs(vec![JobSelector { job: JobId(1), tasks: None, het: None }]),
+                CommandRequest::list_jobs(vec![JobSelector { job: JobId(1), tasks: None, het: None, run: None }]),
                 CommandRequest::ListNodes,
             ];
             for ((_, times), request) in kinds.iter_mut().zip(requests) {

@@ -6,8 +6,9 @@ use crate::{
     output::{Console, Verbosity},
     query::{
         arguments::{self, Arguments, Outcome, Table, option},
-        asking::{AskError, Asked, Contact, Tell as _, named_nodes},
+        asking::{AskError, Asked, Contact, Tell as _, hints, named_nodes},
         choices,
+        runs::{self, NoRun},
     },
     render::words,
 };
@@ -113,13 +114,19 @@ pub fn main(args: Vec<OsString>) -> i32 {
     } else if let Ok(n @ 1..) = u8::try_from(arguments.count("verbose")) {
         console.set_verbosity(Verbosity::Verbose(n));
     }
-    let request = match read(&arguments, |name| std::env::var(name).ok()) {
+    let mut request = match read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
         Err(error) => {
             console.error(error);
             return 1;
         }
     };
+    if let Err(NoRun { name, error }) = runs::find(&console, &mut request.jobs, &mut request.steps) {
+        let what = if name.contains('.') { "step id" } else { "id" };
+        hints(&error, &console);
+        console.error(format_args!("Kill job error on job {what} {name}: {error}"));
+        return 1;
+    }
     match run(request, &console) {
         Ok(code) => code,
         Err(error) => error.tell_as(&console),
@@ -245,6 +252,9 @@ fn choose(request: &Request, jobs: &[Arc<JobView>]) -> Vec<(JobSelector, Arc<Job
     let named = |job: &JobView| {
         request.jobs.is_empty() && request.steps.is_empty()
             || request.jobs.iter().any(|s| {
+                if s.run.is_some() {
+                    return s.run == Some(job.sluid);
+                }
                 if let (Some(offset), het) = (s.het, job.spec.het) {
                     return het == Some((s.job, offset));
                 }
@@ -265,7 +275,7 @@ fn choose(request: &Request, jobs: &[Arc<JobView>]) -> Vec<(JobSelector, Arc<Job
         .map(|j| {
             let tasks =
                 request.jobs.iter().find(|s| s.job == j.id && j.array_pending.is_some()).and_then(|s| s.tasks.clone());
-            (JobSelector { job: j.id, tasks, het: None }, j.clone())
+            (JobSelector { job: j.id, tasks, het: None, run: None }, j.clone())
         })
         .collect()
 }

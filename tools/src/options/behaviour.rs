@@ -112,7 +112,11 @@ pub const OPTIONS: &[OptionDef] = &[
         Ok(())
     }),
     OptionDef::new("jobid", None, Required("id"), RUN, "run under an already allocated job", |t, g| {
-        t.jobid = g.sourced(g.checked(g.text()?.trim().parse().ok())?);
+        let text = g.text()?.trim();
+        match text.parse() {
+            Ok(run) => (t.jobid, t.job_run) = (None, g.sourced(run)),
+            Err(_) => (t.jobid, t.job_run) = (g.sourced(g.checked(text.parse().ok())?), None),
+        }
         Ok(())
     })
     .env(&["SLURM_JOBID", "SLURM_JOB_ID"]),

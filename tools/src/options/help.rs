@@ -14,7 +14,7 @@ const fn operands(command: Command) -> &'static str {
         Command::Sbatch => "script [args...]",
         Command::Salloc => "[command [args...]]",
         Command::Srun => "executable [args...]",
-        Command::Swait => "[jobid]",
+        Command::Swait => "[jobid...]",
     }
 }
 

@@ -5,7 +5,7 @@
 use garrick_model::{
     batch::{RetryOn, StepCgroup},
     gres::{GpuBind, GresBinding, GresCount},
-    ids::JobId,
+    ids::{JobId, Sluid},
     node_sizes::NodeSizes,
     refusal::Refusal,
     resources::{MemoryMib, MemoryRequest},
@@ -414,6 +414,8 @@ pub struct Typed {
     pub het_group: Option<String>,
     /// Leader of the heterogeneous job of whose components one was named.
     pub het_leader: Option<JobId>,
+    /// `--jobid`, where it names a run.
+    pub job_run: Option<Sourced<Sluid>>,
     /// `--jobid`
     pub jobid: Option<Sourced<JobId>>,
     /// `srun --async`

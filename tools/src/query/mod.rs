@@ -4,6 +4,7 @@ pub mod arguments;
 pub mod asking;
 pub mod cat;
 pub mod choices;
+pub mod runs;
 pub mod sinfo;
 pub mod sprio;
 pub mod squeue;

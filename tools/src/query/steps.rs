@@ -115,6 +115,9 @@ impl<'a> StepLine<'a> {
 /// leader's id means all?
 pub fn is_of_job(step: &StepView, job: Option<&JobView>, wanted: &JobSelector) -> bool {
     let het = job.and_then(|job| job.spec.het);
+    if wanted.run.is_some() {
+        return wanted.job == step.id.job;
+    }
     match wanted.het {
         Some(offset) => het == Some((wanted.job, offset)),
         None if wanted.tasks.is_none() && het.is_some_and(|(leader, _)| leader == wanted.job) => true,
@@ -140,7 +143,7 @@ pub fn cut(list: &ArraySpec, limit: Option<usize>) -> String {
 
 /// All steps of these jobs.
 pub fn all_of(job: &JobSelector) -> Vec<StepsSelector> {
-    let of = |task| StepsSelector { job: job.job, task, het: job.het, which: WhichSteps::All };
+    let of = |task| StepsSelector { job: job.job, task, het: job.het, run: job.run, which: WhichSteps::All };
     match &job.tasks {
         None => vec![of(None)],
         Some(ranges) => ranges
@@ -242,7 +245,7 @@ mod tests {
         assert_eq!(shown("502+1.0"), ["503.0"]);
         assert_eq!(shown("503.0"), ["503.0"]);
         assert!(shown("502+0.0").is_empty() && shown("502.0").is_empty());
-        let wanted = |job: u32, het| JobSelector { job: JobId(job), tasks: None, het };
+        let wanted = |job: u32, het| JobSelector { job: JobId(job), tasks: None, het, run: None };
         for (selector, meant) in [
             (wanted(502, None), true),
             (wanted(502, Some(1)), true),

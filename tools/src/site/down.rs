@@ -129,7 +129,7 @@ fn ask(cluster: &Cluster) -> Result<(), ClusterError> {
         let running: Vec<JobSelector> = jobs
             .iter()
             .filter(|j| j.allocation.is_some() && crate::render::words::is_live(j.state))
-            .map(|j| JobSelector { job: j.id, tasks: None, het: None })
+            .map(|j| JobSelector { job: j.id, tasks: None, het: None, run: None })
             .collect();
         if !running.is_empty() {
             daemon.ask(&CommandRequest::Cancel(CancelRequest { jobs: running, ..CancelRequest::default() }))?;

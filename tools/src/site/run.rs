@@ -316,7 +316,7 @@ impl<'a> Stay<'a> {
     /// Ctrl-C: the first cancels the job, a later one kills it.
     fn interrupt(&mut self, signal: i32) -> Result<(), SiteError> {
         self.interrupted += 1;
-        let job = JobSelector { job: self.id, tasks: None, het: None };
+        let job = JobSelector { job: self.id, tasks: None, het: None, run: None };
         let again = self.interrupted > 1;
         let cancel = CancelRequest {
             jobs: vec![job],

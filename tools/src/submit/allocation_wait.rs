@@ -232,7 +232,10 @@ pub fn poll_for(signals: &Signals, fd: Option<BorrowedFd<'_>>, until: Option<Ins
 
 /// Cancels a job that is not wanted any more.
 pub fn cancel(cluster: &Cluster, console: &Console, job: JobId) {
-    let request = CancelRequest { jobs: vec![JobSelector { job, tasks: None, het: None }], ..CancelRequest::default() };
+    let request = CancelRequest {
+        jobs: vec![JobSelector { job, tasks: None, het: None, run: None }],
+        ..CancelRequest::default()
+    };
     if let Err(error) = patience::ask(cluster, console, &CommandRequest::Cancel(request)) {
         console.error(format_args!("Job {job} could not be cancelled: {error}"));
     }

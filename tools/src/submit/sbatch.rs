@@ -173,7 +173,7 @@ fn wait(cluster: &Cluster, console: &Console, job: JobId) -> i32 {
                 return startup::exit_code(1);
             }
         }
-        let all = CommandRequest::list_jobs(vec![JobSelector { job, tasks: None, het: None }]);
+        let all = CommandRequest::list_jobs(vec![JobSelector { job, tasks: None, het: None, run: None }]);
         let tasks = match patience::ask(cluster, console, &all) {
             Ok(CommandReply::Jobs { jobs, .. }) => jobs,
             _ => return worst,

@@ -33,6 +33,7 @@ use crate::{
         values,
     },
     output::Console,
+    query::runs,
 };
 use garrick_model::{
     config::PropagateLimits,
@@ -66,6 +67,14 @@ fn run(args: &[OsString]) -> Result<i32, i32> {
     let mut typed = startup.typed(script.as_ref().map_or(&[], |(_, lines)| lines))?;
     let console = &startup.console;
     let wrong = |error: OptionError| startup::tell_option(Command::Srun, console, &error);
+    if let Some(Sourced { value: run, source }) = typed.job_run.take() {
+        let job = runs::job_of(typed.conf.as_deref(), console, run).map_err(|error| {
+            error.details().iter().for_each(|line| console.error(line));
+            console.error(format_args!("Unable to confirm allocation for job {run}: {error}"));
+            startup::exit_code(1)
+        })?;
+        typed.jobid = Some(Sourced { value: job, source });
+    }
     if let Some(group) = &typed.het_group {
         let job = het_step::single(group).map_err(|error| {
             console.error(error);

@@ -204,8 +204,13 @@ fn tell_source(command: Command, console: &Console, error: &SourceError) -> i32 
             if let Some(suggestion) = error.suggestion() {
                 console.line(suggestion);
             }
-            output::stderr(format!("Try \"{} --help\" for more information\n", command.name()).as_bytes());
-            exit_code(255)
+            let name = command.name();
+            let hint = format!("Try \"{name} --help\" for more information");
+            match command {
+                Command::Swait => console.line(hint),
+                _ => output::stderr(format!("{hint}\n").as_bytes()),
+            }
+            misuse(command, 255)
         }
         SourceError::Stray { word, line } => {
             console.error(format_args!("Invalid argument in line {line} of the script: {word}"));
@@ -229,7 +234,12 @@ pub fn tell_option(command: Command, console: &Console, error: &OptionError) -> 
         }
         error => console.error(error),
     }
-    exit_code(error.exit_code())
+    misuse(command, error.exit_code())
+}
+
+/// The exit code for wrong use: `swait` has one of its own, since 1 is for the time that is up.
+fn misuse(command: Command, code: i32) -> i32 {
+    exit_code(if command == Command::Swait { 2 } else { code })
 }
 
 /// Says why the cluster did not do what was asked; returns the exit code.

@@ -3,6 +3,7 @@
 
 use super::{
     manager::{self, Around, Way},
+    patience,
     search::{NoWay, Search, Until},
     signals::Signals,
     srun,
@@ -11,45 +12,58 @@ use super::{
 };
 use crate::{
     cluster::{Cluster, ClusterError},
-    options::{
-        table::Command,
-        typed::{OptionError, Typed},
-    },
+    options::{table::Command, typed::Typed},
     output::Console,
     query::choices,
 };
 use garrick_frame::{DoorClient, DoorError};
 use garrick_model::{
     env_vars,
-    ids::JobId,
+    ids::{ArrayTask, JobId, Sluid},
     messages::{
-        command::{CommandReply, CommandRequest},
+        command::{CommandReply, CommandRequest, JobSelector},
         step::{CommandToStepMgr, StepMgrToCommand},
     },
     refusal::Refusal,
     state::{ExitStatus, StepState},
-    step_selector::{StepsSelector, WhichSteps},
-    view::StepView,
+    step_selector::WhichSteps,
+    view::{JobView, StepView},
 };
 use nix::{
     poll::{PollFd, PollFlags, PollTimeout, poll},
     sys::signal::Signal,
 };
-use std::{env, ffi::OsString, io, os::fd::AsFd as _, time::Instant};
+use std::{env, ffi::OsString, io, os::fd::AsFd as _, sync::Arc, time::Instant};
 
 /// Least time between two messages about how far it is, in milliseconds: as often as a person reads.
 const PROGRESS_MS: u32 = 200;
 
-/// What is waited for.
+/// A job as it was named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Named {
+    Job(JobId),
+    Task(ArrayTask),
+    Run(Sluid),
+}
+
+/// What is waited for, as it was named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Wanted {
-    job: JobId,
-    /// Only these steps; empty: all.
+    /// One or more.
+    jobs: Vec<Named>,
+    /// Only these steps, of the one job; empty: all.
     steps: Vec<WhichSteps>,
 }
 
-/// The exit code where nobody can say that nothing is left: the run ended or was given up before its step manager said so, the job or
-/// step is not there, or nobody answers. Not 1, which says that the time is up.
+/// Steps of a job that is there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Target {
+    job: JobId,
+    steps: Vec<WhichSteps>,
+}
+
+/// The exit code of wrong use, and where nobody can say that nothing is left: the run ended or was given up before its step manager
+/// said so, the job does not run yet, the job or step is not there, or nobody answers. Not 1, which says that the time is up.
 const NOT_KNOWN: i32 = 2;
 
 /// Runs `swait`; `args` are without the program's name. Returns the exit code: 0 when nothing is left, 1 when the time is up,
@@ -60,79 +74,175 @@ pub fn main(args: Vec<OsString>) -> i32 {
 
 fn run(args: &[OsString]) -> Result<i32, i32> {
     let mut startup = Startup::begin(Command::Swait, args)?;
-    let typed = startup.typed(&[])?;
+    let mut typed = startup.typed(&[])?;
     let console = &startup.console;
-    let wanted = wanted(startup.operands(), typed.steps.as_deref(), |name| env::var(name).ok())
-        .map_err(|error| startup::tell_option(Command::Swait, console, &error))?;
-    let mut wait = Wait::new(&typed, console);
-    let mut search = Search::new(Way::new(typed.conf.as_deref(), console, wanted.job), console);
+    let said = |text: String| {
+        console.error(text);
+        startup::exit_code(NOT_KNOWN)
+    };
+    if typed.quiet && typed.verbose > 0 {
+        return Err(said("--verbose (-v) and --quiet (-Q) are mutually exclusive".to_owned()));
+    }
+    // As in Slurm, no time at all is no limit.
+    typed.timeout = typed.timeout.filter(|timeout| !timeout.is_zero());
+    let wanted = wanted(startup.operands(), typed.steps.as_deref(), |name| env::var(name).ok()).map_err(said)?;
+    if typed.any && wanted.jobs.len() > 1 {
+        return Err(said("--any: name one job".to_owned()));
+    }
+    // Before any of them is waited for: what is wrong is said at once.
+    let jobs: Vec<JobId> =
+        wanted.jobs.iter().map(|named| there(*named, &typed, console).map_err(said)).collect::<Result<_, i32>>()?;
+    let deadline = typed.timeout.map(|timeout| Instant::now() + timeout);
+    let mut worst = 0;
+    for job in jobs {
+        let code = wait_for(&Target { job, steps: wanted.steps.clone() }, &typed, console, deadline)?;
+        if code != 0 && !typed.exit_status {
+            return Ok(code);
+        }
+        worst = worst.max(code);
+        if deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            return Ok(worst.max(code));
+        }
+    }
+    Ok(worst)
+}
+
+fn wait_for(target: &Target, typed: &Typed, console: &Console, deadline: Option<Instant>) -> Result<i32, i32> {
+    let mut wait = Wait::new(typed, console, deadline);
+    let mut search = Search::new(Way::new(typed.conf.as_deref(), console, target.job), console);
     let mut found = search.begin(wait.until());
     loop {
         let error = match found {
-            Ok(door) => match wait.at(door, &wanted.steps, &mut search) {
+            Ok(door) => match wait.at(door, &target.steps, &mut search) {
                 Waited::Over(code) => return Ok(code),
                 Waited::Lost(error) => ClusterError::Door(error),
             },
-            Err(no_way) => return wait.ended(no_way, &wanted),
+            Err(no_way) => return wait.ended(no_way, target),
         };
         // One that was killed comes back, with its queue.
         found = search.again(error, wait.until());
     }
 }
 
-/// The job that is named, or whose steps are, or the one around; all of them the same.
+/// The jobs that are named, or the one whose steps are, or the one around.
 fn wanted(
     operands: &[OsString],
     steps: Option<&str>,
     variable: impl Fn(&str) -> Option<String>,
-) -> Result<Wanted, OptionError> {
-    let wrong = |text: String| Err(OptionError::Text(text));
-    let named: Option<JobId> = match operands {
-        [] => None,
-        [id] => {
-            let text = id.to_string_lossy();
-            Some(text.parse().map_err(|_| OptionError::Text(format!("Invalid job id {text}")))?)
+) -> Result<Wanted, String> {
+    let mut jobs: Vec<Named> = Vec::new();
+    for operand in operands {
+        for word in choices::outside_brackets(&operand.to_string_lossy()) {
+            let job = named(word)?;
+            if !jobs.contains(&job) {
+                jobs.push(job);
+            }
         }
-        [_, extra, ..] => return wrong(format!("Invalid argument: {}", extra.to_string_lossy())),
-    };
-    let around = variable(env_vars::SLURM_JOB_ID).filter(|id| !id.is_empty());
-    let own_job = Around::read(&variable);
-    let mut job = named;
+    }
     let mut which = Vec::new();
     for word in choices::outside_brackets(steps.unwrap_or_default()) {
-        let invalid = || OptionError::Text(format!("Invalid job step id: {word}"));
-        if !word.contains('.') {
+        let invalid = || format!("Invalid job step id: {word}");
+        let Some((job, step)) = word.split_once('.') else {
             which.push(word.parse().map_err(|_| invalid())?);
             continue;
-        }
-        let steps: StepsSelector = word.parse().map_err(|_| invalid())?;
-        let of = match (steps.task, own_job) {
-            (None, _) => steps.job,
-            (Some(_), Some(own)) if own.has(&steps) => own.job,
-            (Some(_), _) => return wrong(format!("{word}: name a task of a job array by its own job id")),
         };
-        if job.is_some_and(|job| job != of) {
-            return wrong(format!("{word} is a step of another job: steps of one job can be waited for together"));
+        let of = named(job).map_err(|_| invalid())?;
+        which.push(step.parse().map_err(|_| invalid())?);
+        match jobs.as_slice() {
+            [] => jobs.push(own_as(of, &variable)),
+            [job] if *job == of || *job == own_as(of, &variable) => {}
+            _ => return Err(format!("{word} is a step of another job: steps of one job can be waited for together")),
         }
-        job = Some(of);
-        which.push(steps.which);
     }
-    let job = match job {
-        Some(job) => job,
-        None => own(around.as_deref())?,
-    };
-    Ok(Wanted { job, steps: which })
+    if jobs.len() > 1 && !which.is_empty() {
+        return Err("--step: name one job".to_owned());
+    }
+    if jobs.is_empty() {
+        jobs.push(around(&variable)?);
+    }
+    Ok(Wanted { jobs, steps: which })
 }
 
-fn own(around: Option<&str>) -> Result<JobId, OptionError> {
-    match around {
-        Some(id) => id.parse().map_err(|_| OptionError::Text(format!("Invalid SLURM_JOB_ID: {id}"))),
-        None => Err(OptionError::Text("no job: name one, or run inside one".to_owned())),
+/// A word that is to name one job.
+fn named(word: &str) -> Result<Named, String> {
+    if word.contains('.') {
+        return Err(format!("{word}: swait operates on a job, not a step"));
+    }
+    if word.contains('+') {
+        return Err(format!("{word}: het-job offsets are not supported"));
+    }
+    if word.contains('_') && word.contains(['[', '*', '-']) {
+        return Err(format!("{word}: array-task ranges are not supported, pass one task offset"));
+    }
+    let job = word.parse().map(Named::Job).or_else(|_| word.parse().map(Named::Task));
+    job.or_else(|_| word.parse().map(Named::Run)).map_err(|_| format!("{word}: cannot parse job id"))
+}
+
+/// A task of a job array by its own id, where it is the one around: nobody has to be asked for that.
+fn own_as(named: Named, variable: impl Fn(&str) -> Option<String>) -> Named {
+    match (named, Around::read(variable)) {
+        (Named::Task(task), Some(own)) if own.task == Some(task) => Named::Job(own.job),
+        _ => named,
+    }
+}
+
+/// The job around: by its run, as in Slurm, unless its step manager is named too and nobody has to be asked.
+fn around(variable: &impl Fn(&str) -> Option<String>) -> Result<Named, String> {
+    let set = |name: &str| variable(name).filter(|value| !value.is_empty());
+    let job = set(env_vars::SLURM_JOB_ID);
+    let run = set(env_vars::SLURM_JOB_SLUID);
+    let inside = set(env_vars::GARRICK_STEPD_DOOR).is_some() && job.is_some();
+    let text = if inside { job } else { run.or(job) };
+    named(&text.ok_or("no job id given and SLURM_JOB_SLUID/SLURM_JOB_ID are not set")?)
+}
+
+/// The job that is meant, where it runs or did. The one around has its step manager named: nobody is asked about it.
+fn there(named: Named, typed: &Typed, console: &Console) -> Result<JobId, String> {
+    let (name, selector) = match named {
+        Named::Job(job) if Way::new(typed.conf.as_deref(), console, job).is_promised() => return Ok(job),
+        Named::Job(job) => (format!("JobId={job}"), JobSelector::from(job)),
+        Named::Task(task) => {
+            let tasks = Some(vec![(task.index, task.index, 1)]);
+            (format!("JobId={task}"), JobSelector { tasks, ..task.array_job.into() })
+        }
+        Named::Run(run) => (format!("SLUID={run}"), JobSelector::from(run)),
+    };
+    let ask = |selector: &JobSelector| {
+        let request = CommandRequest::list_jobs(vec![selector.clone()]);
+        match patience::ask(&Cluster::find(typed.conf.as_deref())?, console, &request)? {
+            CommandReply::Jobs { jobs, .. } => Ok(jobs),
+            _ => Err(ClusterError::Unexpected("asked for a job")),
+        }
+    };
+    let unknown = |error: &ClusterError| matches!(error.refusal(), Some(Refusal::InvalidJobId));
+    let jobs = match (ask(&selector), named) {
+        (Ok(jobs), _) => jobs,
+        (Err(error), Named::Task(task)) if unknown(&error) => {
+            return Err(match ask(&task.array_job.into()) {
+                Ok(jobs) if jobs.iter().all(|job| job.spec.array.is_none()) => {
+                    format!("JobId={}: not an array job", task.array_job)
+                }
+                _ => format!("array task {task}: not found"),
+            });
+        }
+        (Err(error), _) => return Err(format!("cannot load {name}: {error}")),
+    };
+    let meant = |job: &&Arc<JobView>| match named {
+        Named::Job(id) => job.id == id,
+        Named::Task(task) => job.array_task == Some(task) || job.array_pending.is_some(),
+        Named::Run(run) => job.sluid == run,
+    };
+    match jobs.iter().find(meant) {
+        Some(job) if job.state.waits() => {
+            Err(format!("{name} is still pending; swait does not wait for jobs to start"))
+        }
+        Some(job) => Ok(job.id),
+        None => Err(format!("cannot load {name}: {}", Refusal::InvalidJobId)),
     }
 }
 
 /// A job that is over has nothing left. How its steps ended, the controller knows.
-fn already_over(typed: &Typed, console: &Console, wanted: &Wanted) -> Result<i32, i32> {
+fn already_over(typed: &Typed, console: &Console, wanted: &Target) -> Result<i32, i32> {
     if wanted.steps.is_empty() && !typed.exit_status {
         return Ok(0);
     }
@@ -154,7 +264,7 @@ fn already_over(typed: &Typed, console: &Console, wanted: &Wanted) -> Result<i32
 }
 
 /// The worst exit of the steps that are wanted; the error names one that there was not.
-fn worst_of(steps: &[StepView], wanted: &Wanted) -> Result<ExitStatus, Refusal> {
+fn worst_of(steps: &[StepView], wanted: &Target) -> Result<ExitStatus, Refusal> {
     let numbered = |s: &&StepView| s.id.step.number().is_some();
     let of = |step: &StepView| step.waiting.clone().unwrap_or_else(|| WhichSteps::one(step.id.key()));
     for which in &wanted.steps {
@@ -166,6 +276,8 @@ fn worst_of(steps: &[StepView], wanted: &Wanted) -> Result<ExitStatus, Refusal> 
         |s: &&StepView| wanted.steps.is_empty() && numbered(s) || wanted.steps.iter().any(|w| of(s).and(w).is_some());
     let exit = |s: &StepView| match s.state {
         StepState::Completed => ExitStatus::SUCCESS,
+        // As its step manager counts: whatever signal ended its tasks.
+        StepState::Cancelled => ExitStatus { code: 1, signal: None },
         // What never ran has no exit status of its own.
         _ if s.exit == ExitStatus::SUCCESS => ExitStatus { code: 1, signal: None },
         _ => s.exit,
@@ -191,7 +303,7 @@ struct Wait<'a> {
 }
 
 impl<'a> Wait<'a> {
-    fn new(typed: &'a Typed, console: &'a Console) -> Self {
+    fn new(typed: &'a Typed, console: &'a Console, deadline: Option<Instant>) -> Self {
         let shows_progress = !typed.quiet && nix::unistd::isatty(io::stderr()).unwrap_or(false);
         Self {
             typed,
@@ -199,7 +311,7 @@ impl<'a> Wait<'a> {
             bar: shows_progress.then(WaitBar::new),
             // A bar is to be gone before the prompt comes back.
             signals: if shows_progress { Signals::block(&[Signal::SIGINT, Signal::SIGTERM]).ok() } else { None },
-            deadline: typed.timeout.map(|timeout| Instant::now() + timeout),
+            deadline,
         }
     }
 
@@ -234,7 +346,7 @@ impl<'a> Wait<'a> {
     }
 
     /// There is no way to the step manager any more.
-    fn ended(mut self, no_way: NoWay, wanted: &Wanted) -> Result<i32, i32> {
+    fn ended(mut self, no_way: NoWay, wanted: &Target) -> Result<i32, i32> {
         self.bar = None;
         let console = self.console;
         match no_way {
@@ -252,7 +364,7 @@ impl<'a> Wait<'a> {
     fn late(&mut self) -> i32 {
         self.bar = None;
         let secs = self.typed.timeout.unwrap_or_default().as_secs_f64();
-        self.console.error(format_args!("steps are left after {secs} seconds"));
+        self.console.error(format_args!("timed out after {secs} seconds"));
         1
     }
 
@@ -308,20 +420,50 @@ mod tests {
     fn asked(operands: &[&str], steps: Option<&str>, env: &[(&str, &str)]) -> Result<String, String> {
         let operands: Vec<OsString> = operands.iter().map(OsString::from).collect();
         let variable = |name: &str| env.iter().find(|(n, _)| *n == name).map(|(_, v)| (*v).to_owned());
-        let wanted = wanted(&operands, steps, variable).map_err(|e| e.to_string())?;
+        let wanted = wanted(&operands, steps, variable)?;
+        let jobs: Vec<String> = wanted
+            .jobs
+            .iter()
+            .map(|named| match named {
+                Named::Job(job) => job.to_string(),
+                Named::Task(task) => task.to_string(),
+                Named::Run(run) => run.to_string(),
+            })
+            .collect();
         let steps: Vec<String> = wanted.steps.iter().map(ToString::to_string).collect();
-        Ok(format!("{}: {}", wanted.job, steps.join(" ")))
+        Ok(format!("{}: {}", jobs.join(" "), steps.join(" ")))
     }
 
     #[test]
-    fn the_job_is_named_or_around_or_that_of_the_steps() {
+    fn the_jobs_are_named_or_around_or_that_of_the_steps() {
         let inside = [("SLURM_JOB_ID", "5")];
         assert_eq!(asked(&["7"], None, &inside).unwrap(), "7: ");
         assert_eq!(asked(&[], None, &inside).unwrap(), "5: ");
         assert_eq!(asked(&[], Some("7.3"), &inside).unwrap(), "7: 3");
-        assert_eq!(asked(&[], None, &[]).unwrap_err(), "no job: name one, or run inside one");
-        assert_eq!(asked(&["x"], None, &[]).unwrap_err(), "Invalid job id x");
-        assert_eq!(asked(&["7", "8"], None, &[]).unwrap_err(), "Invalid argument: 8");
+        assert_eq!(asked(&["7", "9_0,8", "sbtsm83td4k700"], None, &[]).unwrap(), "7 9_0 8 sBTSM83TD4K700: ");
+        let run = ("SLURM_JOB_SLUID", "sBTSM83TD4K700");
+        assert_eq!(asked(&[], None, &[run, inside[0]]).unwrap(), "sBTSM83TD4K700: ");
+        assert_eq!(asked(&[], None, &[run, inside[0], ("GARRICK_STEPD_DOOR", "/x.sock")]).unwrap(), "5: ");
+    }
+
+    #[test]
+    fn what_names_no_job_is_refused_in_slurms_words() {
+        for (word, said) in [
+            ("abc", "abc: cannot parse job id"),
+            ("0", "0: cannot parse job id"),
+            ("s123", "s123: cannot parse job id"),
+            ("794.0", "794.0: swait operates on a job, not a step"),
+            ("796_[1-2]", "796_[1-2]: array-task ranges are not supported, pass one task offset"),
+            ("797+1", "797+1: het-job offsets are not supported"),
+        ] {
+            assert_eq!(asked(&[word], None, &[]).unwrap_err(), said);
+        }
+        let none = "no job id given and SLURM_JOB_SLUID/SLURM_JOB_ID are not set";
+        assert_eq!(asked(&[], None, &[]).unwrap_err(), none);
+        for name in ["SLURM_JOB_ID", "SLURM_JOB_SLUID"] {
+            assert_eq!(asked(&[], None, &[(name, "xyz")]).unwrap_err(), "xyz: cannot parse job id");
+        }
+        assert_eq!(asked(&["7", "8"], Some("3"), &[]).unwrap_err(), "--step: name one job");
     }
 
     #[test]
@@ -329,10 +471,7 @@ mod tests {
         let inside = [("SLURM_JOB_ID", "5"), ("SLURM_ARRAY_JOB_ID", "4"), ("SLURM_ARRAY_TASK_ID", "1")];
         assert_eq!(asked(&[], Some("3,5.7_[1-4],9-12,7_*"), &inside).unwrap(), "5: 3 7_[1-4] [9-12] 7");
         assert_eq!(asked(&[], Some("4_1.3"), &inside).unwrap(), "5: 3");
-        assert_eq!(
-            asked(&[], Some("4_2.3"), &inside).unwrap_err(),
-            "4_2.3: name a task of a job array by its own job id"
-        );
+        assert_eq!(asked(&[], Some("4_2.3"), &inside).unwrap(), "4_2: 3");
         assert_eq!(
             asked(&["5"], Some("6.1"), &[]).unwrap_err(),
             "6.1 is a step of another job: steps of one job can be waited for together"
@@ -352,10 +491,13 @@ mod tests {
             over(StepKey::BATCH, StepState::Failed, 9),
             over(StepKey::number(0), StepState::Completed, 0),
             over(StepKey::number(1), StepState::Failed, 3),
-            over(StepKey::task(2, 5), StepState::Cancelled, 0),
+            StepView {
+                exit: ExitStatus { code: 0, signal: Some(15) },
+                ..over(StepKey::task(2, 5), StepState::Cancelled, 0)
+            },
         ];
         let worst = |steps_wanted: &[&str]| {
-            let wanted = Wanted { job: JobId(503), steps: steps_wanted.iter().map(|s| s.parse().unwrap()).collect() };
+            let wanted = Target { job: JobId(503), steps: steps_wanted.iter().map(|s| s.parse().unwrap()).collect() };
             worst_of(&steps, &wanted).map(ExitStatus::shell_code).map_err(|e| e.to_string())
         };
         assert_eq!((worst(&[]), worst(&["0"]), worst(&["2_5"]), worst(&["batch"])), (Ok(3), Ok(0), Ok(1), Ok(9)));

@@ -278,6 +278,19 @@ impl CommandRequest {
         Self::ListJobs { jobs, after: None, most: None, hide: false }
     }
 
+    /// What in it names jobs by their runs: each run, and where its job's id goes.
+    pub fn runs_named(&mut self) -> Vec<(Sluid, &mut JobId)> {
+        let (jobs, steps): (&mut [JobSelector], &mut [StepsSelector]) = match self {
+            Self::ListJobs { jobs, .. } | Self::ControlJob { jobs, .. } | Self::UpdateJob { jobs, .. } => {
+                (jobs, &mut [])
+            }
+            Self::Cancel(cancel) => (&mut cancel.jobs, &mut cancel.steps),
+            _ => return Vec::new(),
+        };
+        let jobs = jobs.iter_mut().filter_map(|named| Some((named.run?, &mut named.job)));
+        jobs.chain(steps.iter_mut().filter_map(|named| Some((named.run?, &mut named.job)))).collect()
+    }
+
     /// It changes nothing, and tells whoever asks what everybody may know.
     pub const fn only_asks(&self) -> bool {
         match self {
@@ -349,6 +362,9 @@ pub struct JobSelector {
     /// Only the component with this offset, where it is the leader of a heterogeneous job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub het: Option<u32>,
+    /// Only this run of it. Where it is all that names the job, that is [`JobId::OF_A_RUN`] until the controller has looked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Sluid>,
 }
 
 /// `scancel`.

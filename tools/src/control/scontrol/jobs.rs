@@ -1,7 +1,7 @@
 //! `scontrol hold`, `uhold`, `release`, `requeue`, `requeuehold`, `suspend`, `resume`, `top` and `write batch_script`.
 
 use super::{Session, full_word, too_few, too_many};
-use crate::query::{asking::AskError, choices};
+use crate::query::{asking::AskError, choices, runs};
 use garrick_model::{
     messages::command::{CommandReply, CommandRequest, JobAction, JobSelector},
     spec::ArraySpec,
@@ -20,7 +20,7 @@ fn named(session: &mut Session, words: &[String]) -> Result<Vec<JobSelector>, i3
                 });
                 let found = found.map_err(|e| session.failed("slurm_load_jobs", &e))?;
                 let live = found.iter().filter(|j| j.spec.name == name && crate::render::words::is_live(j.state));
-                jobs.extend(live.map(|j| JobSelector { job: j.id, tasks: None, het: None }));
+                jobs.extend(live.map(|j| JobSelector { job: j.id, tasks: None, het: None, run: None }));
                 if jobs.is_empty() {
                     return Err(session.plain_error(format_args!("Job name {name} not found")));
                 }
@@ -31,7 +31,14 @@ fn named(session: &mut Session, words: &[String]) -> Result<Vec<JobSelector>, i3
             _ => jobs.extend(choices::jobs(word).map_err(|_| invalid(session, word))?),
         }
     }
+    known(session, &mut jobs)?;
     Ok(jobs)
+}
+
+/// Finds those that are named by a run.
+pub(super) fn known(session: &Session, jobs: &mut [JobSelector]) -> Result<(), i32> {
+    runs::find(&session.console, jobs, &mut [])
+        .map_err(|unknown| session.plain_error(format_args!("{} for job {}", unknown.error, unknown.name)))
 }
 
 fn invalid(session: &Session, text: &str) -> i32 {
@@ -75,7 +82,10 @@ pub fn top(session: &mut Session, words: &[String]) -> i32 {
         [list] => list,
         _ => return too_many(session, "top"),
     };
-    let Ok(jobs) = choices::jobs(list) else { return invalid(session, list) };
+    let Ok(mut jobs) = choices::jobs(list) else { return invalid(session, list) };
+    if let Err(code) = known(session, &mut jobs) {
+        return code;
+    }
     let action = JobAction::Top;
     let answer = session.cluster().and_then(|c| c.ask(&CommandRequest::ControlJob { jobs: jobs.clone(), action }));
     tell(session, answer, &jobs, None)
@@ -138,7 +148,10 @@ pub fn write(session: &mut Session, words: &[String]) -> i32 {
         [id, file] => (id, Some(file.as_str())),
         _ => return too_many(session, "write"),
     };
-    let Ok(selector) = choices::job(id) else { return invalid(session, id) };
+    let Ok(mut selector) = choices::job(id) else { return invalid(session, id) };
+    if let Err(unknown) = runs::find(&session.console, std::slice::from_mut(&mut selector), &mut []) {
+        return session.plain_error(format_args!("job script retrieval failed: {}", unknown.error));
+    }
     let answer = session.cluster().and_then(|c| match c.ask(&CommandRequest::ShowScript { job: selector.job })? {
         CommandReply::Script(script) => Ok(script),
         other => Err(c.unexpected(&other)),

@@ -5,7 +5,7 @@ use crate::{
     cluster::Cluster,
     query::{
         asking::{self, Asked},
-        choices, sinfo,
+        choices, runs, sinfo,
         squeue::{
             rows::{Arrays, Choice, JobRow, States},
             task_list_limit,
@@ -172,10 +172,13 @@ fn load_jobs(session: &mut Session) -> Asked<Vec<Arc<JobView>>> {
 }
 
 fn jobs(session: &mut Session, ids: Option<&str>) -> i32 {
-    let named = match ids.map(choices::jobs).transpose() {
+    let mut named = match ids.map(choices::jobs).transpose() {
         Ok(named) => named.unwrap_or_default(),
         Err(error) => return session.plain_error(error),
     };
+    if let Err(unknown) = runs::find(&session.console, &mut named, &mut []) {
+        return session.failed("slurm_load_jobs", &unknown.error);
+    }
     let all = match load_jobs(session) {
         Ok(all) => all,
         Err(error) => return session.failed("slurm_load_jobs", &error),
@@ -284,7 +287,7 @@ fn partitions(session: &mut Session, name: Option<&str>) -> i32 {
 
 fn steps(session: &mut Session, text: Option<&str>) -> i32 {
     // `503.0`, or every step of `503`.
-    let (step, job) = match text {
+    let (mut step, mut job) = match text {
         None => (None, None),
         Some(text) if text.contains('.') => match choices::steps(text).map(|s| s.first().cloned()) {
             Ok(step) => (step, None),
@@ -295,6 +298,9 @@ fn steps(session: &mut Session, text: Option<&str>) -> i32 {
             Err(error) => return session.plain_error(error),
         },
     };
+    if let Err(unknown) = runs::find(&session.console, job.as_mut_slice(), step.as_mut_slice()) {
+        return session.failed("slurm_get_job_steps", &unknown.error);
+    }
     let loaded = match load_steps(session, step.as_ref(), job.as_ref()) {
         Ok(loaded) => Ok(loaded),
         Err(error) => {

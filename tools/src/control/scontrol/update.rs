@@ -103,7 +103,12 @@ pub fn run(session: &mut Session, words: &[String]) -> i32 {
         Err(error) => return session.plain_error(error),
     };
     let (request, named) = match update {
-        Update::Job(jobs, change) => (CommandRequest::UpdateJob { jobs: jobs.clone(), change }, Some(jobs)),
+        Update::Job(mut jobs, change) => {
+            if let Err(code) = jobs::known(session, &mut jobs) {
+                return code;
+            }
+            (CommandRequest::UpdateJob { jobs: jobs.clone(), change }, Some(jobs))
+        }
         Update::Node(nodes, change) => (CommandRequest::UpdateNode { nodes, change }, None),
         Update::Partition(partition, fields) => (CommandRequest::UpdatePartition { partition, fields }, None),
     };

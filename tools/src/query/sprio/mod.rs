@@ -11,6 +11,7 @@ pub mod options;
 use super::{
     arguments::{self, Outcome},
     asking::{Asked, Contact, hints},
+    runs,
 };
 use crate::{
     output::{self, Console},
@@ -45,13 +46,18 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Outcome::Go(arguments) => arguments,
         Outcome::Done(code) => return code,
     };
-    let request = match options::read(&arguments, |name| std::env::var(name).ok()) {
+    let mut request = match options::read(&arguments, |name| std::env::var(name).ok()) {
         Ok(request) => request,
         Err(error) => {
             console.error(error);
             return 1;
         }
     };
+    if let Err(unknown) = runs::find(&console, &mut request.jobs, &mut []) {
+        hints(&unknown.error, &console);
+        output::stderr(format!("Unable to find jobs matching {}: {}\n", unknown.name, unknown.error).as_bytes());
+        return 1;
+    }
     let found = match Contact::open(&console).and_then(|mut cluster| load(&mut cluster)) {
         Ok(found) => found,
         Err(error) => {

@@ -17,7 +17,7 @@ mod transcript_test;
 use super::{
     arguments::{self, Outcome},
     asking::{Asked, Contact, Tell as _, resolve_nodes},
-    choices,
+    choices, runs,
     steps::{Alike, StepLine, all_of, of_own_job},
 };
 use crate::{
@@ -66,6 +66,13 @@ pub fn main(args: Vec<OsString>) -> i32 {
             return 1;
         }
     };
+    let steps: &mut [StepsSelector] = match &mut request.subject {
+        Subject::Steps(named) => named,
+        Subject::Jobs => &mut [],
+    };
+    if let Err(unknown) = runs::find(&console, &mut request.choice.jobs, steps) {
+        return unknown.error.tell("slurm_load_jobs", &console);
+    }
     if !request.choice.nodes.is_empty() {
         match known_nodes(&mut request.choice.nodes, &console) {
             Ok(None) => {}

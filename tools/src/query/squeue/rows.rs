@@ -225,6 +225,7 @@ impl Choice {
     fn named(&self, row: &JobRow) -> bool {
         self.jobs.is_empty()
             || self.jobs.iter().any(|wanted| match &wanted.tasks {
+                None if wanted.run.is_some() => wanted.run == Some(row.job.sluid),
                 None if wanted.het.is_some() => row.job.spec.het == wanted.het.map(|offset| (wanted.job, offset)),
                 None if row.job.spec.het.is_some_and(|(leader, _)| leader == wanted.job) => true,
                 None => wanted.job == row.job.id || wanted.job == row.array_job(),

@@ -50,7 +50,7 @@ pub fn main(args: &[OsString], console: &Console) -> Result<i32, SiteError> {
     let mut cluster = Contact::open(console)?;
     let mut jobs = Vec::new();
     for selector in asked {
-        let text = selector.job;
+        let text = selector.to_string();
         match cluster.ask(&CommandRequest::list_jobs(vec![selector]))? {
             CommandReply::Jobs { jobs: found, .. } if found.is_empty() => {
                 return Err(SiteError::Cluster(format!("Invalid job id specified: {text}")));

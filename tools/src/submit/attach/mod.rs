@@ -18,12 +18,15 @@ use crate::{
     cluster::{Answer, Cluster, ClusterError},
     options::table::Arg,
     output::{self, Console, Verbosity},
-    query::arguments::{self, Arguments, Outcome, Table, option},
+    query::{
+        arguments::{self, Arguments, Outcome, Table, option},
+        runs,
+    },
 };
 use follow::Followed;
 use garrick_frame::{DoorClient, DoorError, FrameError};
 use garrick_model::{
-    ids::{StepId, StepSelector},
+    ids::{JobId, Sluid, StepId, StepSelector},
     messages::{
         command::{CommandReply, CommandRequest, JobSelector},
         shepherd::Stream,
@@ -68,6 +71,10 @@ const LOOK_AFTER: Duration = Duration::from_secs(1);
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Request {
     step: StepSelector,
+    /// The run that names the job.
+    run: Option<Sluid>,
+    /// The step as typed.
+    name: String,
     filters: Filters,
     label: bool,
     layout: bool,
@@ -92,7 +99,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
             return startup::exit_code(1);
         }
     };
-    let found = step(&request.step, &console).map_err(NoWay::Failed).and_then(|step| {
+    let found = step(&request, &console).map_err(NoWay::Failed).and_then(|step| {
         let mut search = Search::new(Way::new(None, &console, step.job), &console);
         let door = search.begin(Until::default())?;
         Ok((step, search, door))
@@ -102,7 +109,7 @@ pub fn main(args: Vec<OsString>) -> i32 {
         Err(no_way) => {
             let error = no_way.into_error();
             error.details().iter().for_each(|line| console.error(line));
-            console.error(format_args!("Unable to attach to step {}: {error}", request.step));
+            console.error(format_args!("Unable to attach to step {}: {error}", request.name));
             startup::exit_code(1)
         }
     }
@@ -122,12 +129,24 @@ pub(crate) fn read(arguments: &Arguments) -> Result<Request, String> {
     let [word] = words.as_slice() else {
         return Err("No job step given, or more than one: sattach JOB.STEP".to_owned());
     };
-    let step = word.parse().map_err(|_| match word.parse::<StepsSelector>() {
-        Ok(_) => format!("{word} means several steps: name one, JOB.STEP or JOB.STEP_TASK"),
-        Err(_) => format!("Invalid job step id: {word}"),
-    })?;
+    let steps = word.parse::<StepsSelector>();
+    let of_run = steps.as_ref().ok().filter(|steps| steps.run.is_some());
+    let (step, run) = match of_run.and_then(|steps| Some((steps.which.single()?, steps.run))) {
+        Some((key, run)) => {
+            (StepSelector { job: JobId::OF_A_RUN, task: None, het: None, step: key.step, array: key.array }, run)
+        }
+        None => {
+            let step = word.parse().map_err(|_| match steps {
+                Ok(_) => format!("{word} means several steps: name one, JOB.STEP or JOB.STEP_TASK"),
+                Err(_) => format!("Invalid job step id: {word}"),
+            });
+            (step?, None)
+        }
+    };
     Ok(Request {
         step,
+        run,
+        name: word.to_owned(),
         filters: Filters { output: filter("output-filter")?, error: filter("error-filter")? },
         label: arguments.has("label"),
         layout: arguments.has("layout"),
@@ -135,12 +154,17 @@ pub(crate) fn read(arguments: &Arguments) -> Result<Request, String> {
 }
 
 /// The step that is named: its job's id may have to be asked for.
-fn step(named: &StepSelector, console: &Console) -> Answer<StepId> {
+fn step(request: &Request, console: &Console) -> Answer<StepId> {
+    let named = &request.step;
+    if let Some(run) = request.run {
+        return Ok(named.of_job(runs::job_of(None, console, run)?));
+    }
     let around = Around::read(|name| env::var(name).ok());
-    let as_steps = StepsSelector { job: named.job, task: named.task, het: named.het, which: WhichSteps::All };
+    let as_steps =
+        StepsSelector { job: named.job, task: named.task, het: named.het, run: None, which: WhichSteps::All };
     let job = match (named.array_task(), around) {
         (None, _) if named.het.is_some() => {
-            let jobs = vec![JobSelector { job: named.job, tasks: None, het: named.het }];
+            let jobs = vec![JobSelector { job: named.job, tasks: None, het: named.het, run: None }];
             match Cluster::find(None)?.ask(console.program(), &CommandRequest::list_jobs(jobs))? {
                 CommandReply::Jobs { jobs, .. } => {
                     jobs.first().map(|j| j.id).ok_or(ClusterError::Refused(Refusal::InvalidJobId))?
@@ -151,8 +175,12 @@ fn step(named: &StepSelector, console: &Console) -> Answer<StepId> {
         (None, _) => named.job,
         (Some(_), Some(around)) if around.has(&as_steps) => around.job,
         (Some(task), _) => {
-            let jobs =
-                vec![JobSelector { job: task.array_job, tasks: Some(vec![(task.index, task.index, 1)]), het: None }];
+            let jobs = vec![JobSelector {
+                job: task.array_job,
+                tasks: Some(vec![(task.index, task.index, 1)]),
+                het: None,
+                run: None,
+            }];
             match Cluster::find(None)?.ask(console.program(), &CommandRequest::list_jobs(jobs))? {
                 CommandReply::Jobs { jobs, .. } => {
                     let found = jobs.iter().find(|j| j.array_task == Some(task)).map(|j| j.id);

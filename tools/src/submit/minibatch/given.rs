@@ -37,7 +37,7 @@ impl Given {
             return None;
         }
         let which = WhichSteps::Numbers(ArraySpec { ranges: self.ranges.clone(), limit: None });
-        Some(StepsSelector { job, task: None, het: None, which }.to_string())
+        Some(StepsSelector { job, task: None, het: None, run: None, which }.to_string())
     }
 }
 
