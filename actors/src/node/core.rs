@@ -349,13 +349,12 @@ impl NodeCore {
             let (incarnation, earlier) = (link.incarnation, self.reports.earlier + 1);
             self.reports = Reports { incarnation, earlier, upto: seq.saturating_sub(1), ..Reports::default() };
         }
-        if let AgentReport::NodeReleased { job, sluid, .. } = &report {
-            // One whose acknowledgement was lost with its link, too: its agent registers with the run until it has that.
-            self.touched |= self.remains.remove(&(*job, *sluid));
-        }
         if seq <= self.reports.upto || self.reports.beyond.contains(&seq) {
             self.to_agent(ControllerToNode::AckReports { upto: self.reports.upto }, out);
             return;
+        }
+        if let AgentReport::NodeReleased { job, sluid, .. } = &report {
+            self.touched |= self.remains.remove(&(*job, *sluid));
         }
         let job = report.job();
         self.reports.waiting.insert(seq, job);

@@ -88,12 +88,11 @@ impl NodeAgentCore {
         }
     }
 
-    /// Runs that this node holds, for registrations. One that is released counts until the controller is known to have heard so:
-    /// a registration comes ahead of what has to be repeated behind it, and a run that is missing there passes for one whose
-    /// epilog was fine.
+    /// Runs that this node holds, for status listings.
     pub fn held(&self) -> Vec<HeldRun> {
         self.runs
             .iter()
+            .filter(|(_, run)| !matches!(run.phase, RunPhase::Released))
             .map(|(key, run)| HeldRun {
                 job: key.job,
                 sluid: key.sluid,

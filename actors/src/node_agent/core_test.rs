@@ -210,44 +210,6 @@ fn a_run_goes_from_order_to_release_and_every_report_is_acknowledged_in_turn() {
     assert_eq!(e, [AgentEffect::RemoveSpool { run: RUN }]);
 }
 
-/// A link that broke between an epilog's failure and the word of it: the node registered without the run, which passed for
-/// released in good order, and an expedited job whose script had failed too was not expedited.
-#[test]
-fn a_released_run_is_registered_until_its_release_is_acknowledged() {
-    let mut b = Bench::holding(&["n1"]);
-    b.from_stepd(1, ended());
-    b.from_stepd(2, StepdReport::Gone);
-    b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 1 }));
-    b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "exit code 0".into() });
-    b.tell(AgentInput::Swept { run: RUN, stubborn: vec![] });
-    b.tell(AgentInput::ControllerGone);
-    b.tell(AgentInput::EpilogDone { run: RUN, failed: Some("exit 1".into()) });
-    let registered = b.tell(AgentInput::ControllerUp);
-    let runs = registered.iter().find_map(|effect| match effect {
-        AgentEffect::ToController(message) => match message.as_ref() {
-            NodeToController::Register { runs, .. } => Some(runs.iter().map(|run| (run.job, run.sluid)).collect()),
-            _ => None,
-        },
-        _ => None,
-    });
-    assert_eq!(runs, Some(vec![(RUN.job, RUN.sluid)]));
-    let e = b.welcome(&[(RUN.job, RUN.sluid)]);
-    assert!(reports(&e).iter().any(|(seq, report)| {
-        *seq == 2 && matches!(report, AgentReport::NodeReleased { epilog_failed: Some(_), .. })
-    }));
-    // An order to end it changes nothing.
-    let end = ControllerToNode::EndJob {
-        job: RUN.job,
-        sluid: RUN.sluid,
-        state: JobState::Failed,
-        reason: Reason::NonZeroExitCode,
-        lost: Vec::new(),
-    };
-    assert_eq!(b.tell(AgentInput::Controller(end)), []);
-    b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 2 }));
-    assert_eq!(b.core.held().len(), 0);
-}
-
 #[test]
 fn an_order_is_carried_out_once_however_often_it_comes() {
     let mut b = Bench::holding(&["n1"]);
