@@ -155,14 +155,16 @@ fn a_list_has_a_line_for_each_task() {
     job(&folder.file("out.pack"));
     let expected = "\
 STEP      RANK ATTEMPT EXIT        ELAPSED MAXRSS STDOUT STDERR
-5609.1       0       0  0:0       0:00.012  3800K     23      0
-5609.2       0       0  0:0       0:00.250  3800K      7      0
+5609.1       0       0  0:0   00:00:00.012  3800K     23      0
+5609.2       0       0  0:0   00:00:00.250  3800K      7      0
 5609.2       1       0    -              -      -      7      0
 5609.7_3     0       0  1:0 1-01:01:01.007  3800K      0      8
-5609.7_3     0       1  0:0       0:00.000  3800K      6      7
-5609.7_12    0       0  0:9       0:01.000  3800K     22      0
+5609.7_3     0       1  0:0   00:00:00.000  3800K      6      7
+5609.7_12    0       0  0:9   00:00:01.000  3800K     22      0
 ";
     assert_eq!(folder.cat("out.pack --list"), ok(expected));
+    // Elapsed times of less than a minute began with ` 0:0` once, so that every task was found.
+    assert_eq!(expected.lines().filter(|line| line.contains(" 0:0")).count(), 3);
     let (out, _, code) = folder.cat("out.pack --list --step=7_12");
     assert_eq!((out.lines().count(), code), (2, 0));
 }

@@ -17,16 +17,21 @@ pub struct LaunchFailure {
 /// Exit status of a task that could not be started for the system's reasons.
 pub const NOT_STARTED: ExitStatus = ExitStatus { code: 1, signal: None };
 
+/// Exit status of a task whose output cannot be opened: `0:53`, as a live Slurm 26.05.3 records it.
+pub const NO_OUTPUT: ExitStatus = ExitStatus { code: 0, signal: Some(53) };
+
 impl LaunchFailure {
     /// With an error number.
     pub fn new(stage: impl Into<String>, subject: impl Into<String>, errno: i32) -> Self {
         Self { stage: stage.into(), subject: subject.into(), errno }
     }
 
-    /// Exit status to record: the errno where the program could not be executed, as Slurm has it.
+    /// Exit status to record, as Slurm has it: the errno where the program could not be executed, `0:53` where its output
+    /// could not be opened.
     pub fn status(&self) -> ExitStatus {
-        match u8::try_from(self.errno) {
-            Ok(code) if code != 0 && self.stage == "execve" => ExitStatus { code, signal: None },
+        match (self.stage.as_str(), u8::try_from(self.errno)) {
+            ("execve", Ok(code)) if code != 0 => ExitStatus { code, signal: None },
+            ("open stdout" | "open stderr", _) => NO_OUTPUT,
             _ => NOT_STARTED,
         }
     }
@@ -66,8 +71,15 @@ mod tests {
 
     #[test]
     fn programs_that_cannot_be_executed_end_with_the_errno_and_all_else_with_one() {
-        let status = |stage: &str, errno| LaunchFailure::new(stage, "x", errno).status().code;
-        assert_eq!((status("execve", 13), status("open stdout", 13), status("execve", 0)), (13, 1, 1));
+        let status = |stage: &str, errno| LaunchFailure::new(stage, "x", errno).status().to_string();
+        assert_eq!([status("execve", 13), status("execve", 0), status("clone", 11)], ["13:0", "1:0", "1:0"]);
+    }
+
+    /// `sbatch -o /nosuch/x.out` ended as `1:0`, as if the script had run and failed.
+    #[test]
+    fn outputs_that_cannot_be_opened_end_as_slurm_has_it() {
+        let status = |stage: &str| LaunchFailure::new(stage, "/nosuch/x.out", 2).status().to_string();
+        assert_eq!([status("open stdout"), status("open stderr"), status("open stdin")], ["0:53", "0:53", "1:0"]);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! `--list`: a line for each task of each step, by their ids.
 
 use super::{Request, lines::Sink, read_all};
-use garrick_model::time::short_duration;
+use garrick_model::time::long_duration;
 use garrick_pack::{Content, EndRecord, Record, Stream, TaskRun};
 use std::{collections::BTreeMap, io};
 
@@ -73,7 +73,8 @@ fn cells(task: &TaskRun, tally: &Tally) -> [String; COLUMNS] {
         of_end(|end| end.status.to_string()),
         of_end(|end| {
             let elapsed = end.ended.since(end.started);
-            format!("{}.{:03}", short_duration(elapsed.as_secs()), elapsed.subsec_millis())
+            // Two digits to each part, so that ` 0:0` is found in the exit column alone.
+            format!("{}.{:03}", long_duration(elapsed.as_secs()), elapsed.subsec_millis())
         }),
         of_end(|end| format!("{}K", end.usage.max_rss_kib)),
         tally.stdout_bytes.to_string(),
