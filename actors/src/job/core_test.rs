@@ -89,6 +89,25 @@ fn a_job_runs_from_the_queue_to_its_end() {
     assert_eq!(&job.replayed(), job.core.record());
 }
 
+/// Found by simulation: a forging node let go of what it had just been asked for, and a job had a node that did not know of it.
+#[test]
+fn a_node_that_is_being_asked_has_nothing_to_let_go_of() {
+    let mut job = Bench::with(spec());
+    job.send(JobInput::Start(Box::new(proposal(7, None, &["n0", "n1"]))));
+    for _ in 0..2 {
+        let out = job.released("n0");
+        assert!(matches!(&out[..], [JobEffect::AckReport { .. }]), "it keeps its share: {out:?}");
+        job.send(JobInput::Reserved { attempt: 1, node: "n0".to_owned(), result: Ok("n0:6818".to_owned()) });
+    }
+    let out = job.send(JobInput::Reserved { attempt: 1, node: "n1".to_owned(), result: Ok("n1:6818".to_owned()) });
+    assert!(!out.is_empty() && job.state() != JobState::Pending, "{out:?}");
+    let out = job.released("n0");
+    assert!(
+        out.iter().any(|effect| matches!(effect, JobEffect::Release { .. })),
+        "what it was given it may let go of: {out:?}"
+    );
+}
+
 #[test]
 fn one_refusal_gives_everything_back() {
     let mut job = Bench::with(spec());

@@ -241,6 +241,19 @@ fn a_repeated_yes_gives_nothing_back_while_the_leader_decides() {
 }
 
 #[test]
+fn a_prepared_component_keeps_its_nodes_whatever_they_say_of_having_let_go() {
+    let (mut other, word) = prepared();
+    let (run, component) = run_in(&word);
+    for _ in 0..2 {
+        let out = other.released("n1");
+        assert!(matches!(&out[..], [JobEffect::AckReport { .. }]), "{out:?}");
+        built_anew(&mut other);
+    }
+    hears(&mut other, HetMessage::Granted { sluid: component.sluid, run });
+    assert_eq!(other.state(), JobState::Configuring);
+}
+
+#[test]
 fn what_is_prepared_is_given_back_when_the_leader_is_not_known_any_more() {
     for lives in 1..3 {
         let (mut other, _) = prepared();

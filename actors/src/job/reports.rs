@@ -71,9 +71,14 @@ impl JobCore {
             AgentReport::JobLaunchFailed { .. } | AgentReport::RequeueSet { .. } => {
                 run.is_none_or(|run| run.has_node(node))
             }
-            // It lets go of what is its own.
-            AgentReport::NodeReleased { .. } => true,
+            // It lets go of what is its own. A run for which nodes are being asked was started nowhere: no node has let go of it.
+            AgentReport::NodeReleased { sluid, .. } => *sluid != self.record.sluid || !self.asks_for_nodes(),
         }
+    }
+
+    /// Nodes have this run's share, or are about to, and nothing of it is recorded.
+    fn asks_for_nodes(&self) -> bool {
+        matches!(self.record.phase, Phase::Pending) && (self.commit.is_some() || self.het_puts_off_anything())
     }
 
     fn started(&mut self, node: &str, door: String, turn: &mut Turn<'_>) {

@@ -40,7 +40,7 @@ use garrick_model::{
     ids::{JobId, Sluid},
     messages::{
         command::Caller,
-        node::{AgentReport, ControllerToNode, JobCredential, JobLaunch, NodeToController, SignedCredential},
+        node::{AgentReport, ControllerToNode, JobCredential, JobLaunch, SignedCredential},
     },
     refusal::Refusal,
     spec::JobSpec,
@@ -580,17 +580,16 @@ impl World {
         let hears_again = match &input {
             // What the agent still has is released when it says that it has not.
             NodeInput::Registered(news) => HearsAgain::AllBut(news.runs.iter().map(|run| run.job).collect()),
-            NodeInput::Frame { frame, .. } => match **frame {
-                NodeToController::Report { report: AgentReport::NodeReleased { job, .. }, .. } => HearsAgain::Of(job),
-                _ => HearsAgain::Nothing,
-            },
             NodeInput::OwnerIsNew { job } if was_down => HearsAgain::Of(*job),
             _ => HearsAgain::Nothing,
         };
         self.takes_work_though_drained(node, &input, &mut out);
         self.nodes[node].handle(clock, input, &mut out);
         let is_down = self.nodes[node].saved().down.is_some();
-        self.unheard.retain(|(job, of)| *of != node || !(hears_again.is_about(*job) || (is_down && !was_down)));
+        // A report of a run that the node let go of is answered by a release, where it is passed on: a repeated one is not.
+        let releases: Vec<JobId> = out.iter().filter_map(released_job).collect();
+        let hears = |job| hears_again.is_about(job) || releases.contains(&job) || (is_down && !was_down);
+        self.unheard.retain(|(job, of)| *of != node || !hears(*job));
         self.held_at_drain[node] = match (self.nodes[node].saved().drain, self.held_at_drain[node].take()) {
             (false, _) => None,
             (true, Some(held)) => Some(held),
@@ -760,6 +759,16 @@ fn submitted(record: &JobRecord) -> ControllerEvent {
 fn signed(credential: &JobCredential) -> SignedCredential {
     let payload = serde_json::to_vec(credential).expect("a credential has only string keys and plain numbers");
     SignedCredential { payload: payload.into(), signature: Vec::new().into(), key_id: String::new() }
+}
+
+/// Of which job a node passes on that it let go of a run: that is answered by a release.
+fn released_job(effect: &NodeEffect) -> Option<JobId> {
+    match effect {
+        NodeEffect::ToJob { job, notice: NodeNotice::Report { report, .. } } => {
+            matches!(**report, AgentReport::NodeReleased { .. }).then_some(*job)
+        }
+        _ => None,
+    }
 }
 
 /// Of which jobs a node is told all that it may have missed.
