@@ -466,7 +466,7 @@ impl Agents {
             conf_hash: None,
         };
         let load = NodeLoad::default();
-        let registration = Registration { conn, facts, runs: held, incarnation: conn, load };
+        let registration = Registration { conn, facts, runs: held, released: Vec::new(), incarnation: conn, load };
         let message = ControllerMsg::AgentConnected {
             node: node.to_owned(),
             registration: Box::new(registration),

@@ -349,7 +349,7 @@ impl NodeCore {
             let (incarnation, earlier) = (link.incarnation, self.reports.earlier + 1);
             self.reports = Reports { incarnation, earlier, upto: seq.saturating_sub(1), ..Reports::default() };
         }
-        if seq <= self.reports.upto || self.reports.beyond.contains(&seq) {
+        if self.is_safe(seq) {
             self.to_agent(ControllerToNode::AckReports { upto: self.reports.upto }, out);
             return;
         }
@@ -360,6 +360,12 @@ impl NodeCore {
         self.reports.waiting.insert(seq, job);
         let seq = seq | self.reports.earlier << SEQ_BITS;
         out.push(NodeEffect::ToJob { job, notice: NodeNotice::Report { seq, report: Box::new(report) } });
+    }
+
+    /// That report of the agent on the link was dealt with.
+    pub(super) fn is_safe(&self, seq: u64) -> bool {
+        let of_link = self.link.as_ref().is_some_and(|link| link.incarnation == self.reports.incarnation);
+        of_link && (seq <= self.reports.upto || self.reports.beyond.contains(&seq))
     }
 
     fn report_safe(&mut self, seq: u64, out: &mut Vec<NodeEffect>) {

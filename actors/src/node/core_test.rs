@@ -15,7 +15,7 @@ use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
         command::{NodeChange, NodeStateChange},
-        node::{AgentReport, ControllerToNode, HeldRun, NodeToController},
+        node::{AgentReport, ControllerToNode, HeldRun, NodeToController, ReleasedRun},
     },
     resources::{CpuSet, MemoryMib, NodeShape, NodeShare, SpecCores},
     state::NodeBase,
@@ -61,6 +61,7 @@ pub(crate) fn registration(conn: u64, runs: Vec<HeldRun>) -> Registration {
             conf_hash: None,
         },
         runs,
+        released: vec![],
         incarnation: 1,
         load: NodeLoad::default(),
     }
@@ -643,6 +644,40 @@ fn a_new_owner_of_a_job_is_told_by_a_registration() {
     core.handle(NOW, NodeInput::Keep { job: JobId(2), sluid: Sluid(2) }, &mut Vec::new());
     let missing = NodeNotice::RunMissing { sluid: Sluid(2) };
     assert_eq!(tell(&mut core, 2), [NodeEffect::ToJob { job: JobId(2), notice: missing }]);
+}
+
+fn notices_of(out: &[NodeEffect]) -> Vec<NodeNotice> {
+    let of = |effect: &NodeEffect| match effect {
+        NodeEffect::ToJob { notice, .. } => Some(notice.clone()),
+        _ => None,
+    };
+    out.iter().filter_map(of).collect()
+}
+
+/// A link that broke between an epilog's failure and the word of it: the run passed for released in good order, and an expedited
+/// job whose script had failed too was not expedited.
+#[test]
+fn a_run_whose_release_follows_is_not_missing() {
+    let mut core = up();
+    reserve(&mut core, ask(1, 0..2, 0)).unwrap();
+    let registers = |core: &mut NodeCore| {
+        let released = vec![ReleasedRun { job: JobId(1), sluid: Sluid(1), seq: 1 }];
+        let mut out = Vec::new();
+        let next = Registration { released, ..registration(2, vec![]) };
+        core.handle(NOW, NodeInput::Registered(Box::new(next)), &mut out);
+        notices_of(&out)
+    };
+    assert_eq!(registers(&mut core), []);
+    let says = AgentReport::NodeReleased { job: JobId(1), sluid: Sluid(1), epilog_failed: Some("exit 1".to_owned()) };
+    let frame = NodeToController::Report { seq: 1, report: says.clone() };
+    let mut out = Vec::new();
+    core.handle(NOW, NodeInput::Frame { conn: 2, frame: Box::new(frame) }, &mut out);
+    let [NodeNotice::Report { seq, report }] = &notices_of(&out)[..] else { panic!("{out:?}") };
+    assert_eq!(**report, says);
+    assert_eq!(registers(&mut core), [], "its owner has not dealt with it yet");
+    // It was dealt with, and what followed from it was lost: the report comes to nobody any more.
+    core.handle(NOW, NodeInput::ReportSafe { seq: *seq }, &mut Vec::new());
+    assert_eq!(registers(&mut core), [NodeNotice::RunMissing { sluid: Sluid(1) }]);
 }
 
 /// Found by simulation with a slow disk: an acknowledgement waited behind a drain that was being saved. Meanwhile the agent

@@ -9,7 +9,7 @@ use garrick_model::{
     ids::{JobId, NodeIndex, Sluid},
     messages::{
         command::NodeChange,
-        node::{AgentReport, ControllerToNode, HeldRun, Neighbour, NodeToController, RequeuePolicy},
+        node::{AgentReport, ControllerToNode, HeldRun, Neighbour, NodeToController, ReleasedRun, RequeuePolicy},
     },
     refusal::Refusal,
     resources::{NodeShape, NodeShare, SpecCores},
@@ -231,6 +231,8 @@ pub struct Registration {
     pub facts: NodeFacts,
     /// Runs it holds.
     pub runs: Vec<HeldRun>,
+    /// Runs that it let go of, as reports say that follow.
+    pub released: Vec<ReleasedRun>,
     /// New for each start of the agent.
     pub incarnation: u64,
     /// Load.

@@ -9,11 +9,11 @@ use garrick_model::{
     gres::GresEntry,
     messages::{
         command::{NodeChange, NodeStateChange},
-        node::{ControllerToNode, Neighbour},
+        node::{ControllerToNode, Neighbour, ReleasedRun},
     },
     refusal::Refusal,
     time::Timestamp,
-    view::NodeReason,
+    view::{NodeHold, NodeReason},
 };
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -42,7 +42,7 @@ fn low_gres(found: &[GresEntry], wanted: &[GresEntry]) -> Option<String> {
 
 impl NodeCore {
     pub(super) fn registered(&mut self, now: Timestamp, registration: Registration, out: &mut Vec<NodeEffect>) {
-        let Registration { conn, facts, runs, incarnation, load } = registration;
+        let Registration { conn, facts, runs, released, incarnation, load } = registration;
         self.link = Some(Link { conn, incarnation });
         self.facts = Some(Arc::new(facts));
         self.load = load;
@@ -85,11 +85,17 @@ impl NodeCore {
         }
         let known: BTreeSet<_> = self.account.holds().map(|h| (h.job, h.sluid)).collect();
         self.remains = held.keys().filter(|run| !known.contains(*run)).copied().collect();
+        // How the epilog went is in the report that follows, where that is not one of those that were dealt with.
+        let follows = |hold: &NodeHold| {
+            let says = |run: &ReleasedRun| (run.job, run.sluid) == (hold.job, hold.sluid) && !self.is_safe(run.seq);
+            released.iter().any(says)
+        };
         // Of a kept share there is no run that the agent could have.
         for hold in self.account.holds().filter(|h| !h.kept) {
             let sluid = hold.sluid;
             let notice = match held.get(&(hold.job, sluid)) {
                 Some(&requeue) => NodeNotice::RunHeld { sluid, requeue },
+                None if follows(hold) => continue,
                 None => NodeNotice::RunMissing { sluid },
             };
             out.push(NodeEffect::ToJob { job: hold.job, notice });

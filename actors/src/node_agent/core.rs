@@ -176,6 +176,7 @@ impl NodeAgentCore {
                 node: self.config.node.clone(),
                 facts: facts.clone(),
                 runs: self.held(),
+                released: self.outbox.released().collect(),
                 incarnation: self.config.incarnation,
                 load: self.load,
                 joining: self.config.joining.clone(),

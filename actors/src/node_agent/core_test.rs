@@ -10,7 +10,7 @@ use garrick_model::{
         command::{Caller, CommandReply, CommandRequest, RunStanding},
         node::{
             AgentReport, AgentToStepMgr, ControllerToNode, JobCredential, JobLaunch, Joining, Neighbour,
-            NodeToController, RequeuePolicy, SignalScope, SignedCredential,
+            NodeToController, ReleasedRun, RequeuePolicy, SignalScope, SignedCredential,
         },
         stepd::{NodeToStepd, StepdReport, StepdToNode},
     },
@@ -208,6 +208,32 @@ fn a_run_goes_from_order_to_release_and_every_report_is_acknowledged_in_turn() {
     assert!(matches!(reports(&e)[..], [(3, AgentReport::NodeReleased { epilog_failed: None, .. })]));
     let e = b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 3 }));
     assert_eq!(e, [AgentEffect::RemoveSpool { run: RUN }]);
+}
+
+/// A link that broke between an epilog's failure and the word of it.
+#[test]
+fn a_registration_names_the_runs_whose_release_follows() {
+    let mut b = Bench::holding(&["n1"]);
+    b.from_stepd(1, ended());
+    b.from_stepd(2, StepdReport::Gone);
+    b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 1 }));
+    b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "exit code 0".into() });
+    b.tell(AgentInput::Swept { run: RUN, stubborn: vec![] });
+    b.tell(AgentInput::ControllerGone);
+    b.tell(AgentInput::EpilogDone { run: RUN, failed: Some("exit 1".into()) });
+    let registered = b.tell(AgentInput::ControllerUp);
+    let says = registered.iter().find_map(|effect| match effect {
+        AgentEffect::ToController(message) => match message.as_ref() {
+            NodeToController::Register { runs, released, .. } => Some((runs.len(), released.clone())),
+            _ => None,
+        },
+        _ => None,
+    });
+    assert_eq!(says, Some((0, vec![ReleasedRun { job: RUN.job, sluid: RUN.sluid, seq: 2 }])));
+    let e = b.welcome(&[(RUN.job, RUN.sluid)]);
+    assert!(reports(&e).iter().any(|(seq, report)| {
+        *seq == 2 && matches!(report, AgentReport::NodeReleased { epilog_failed: Some(_), .. })
+    }));
 }
 
 #[test]

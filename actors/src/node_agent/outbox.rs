@@ -2,7 +2,7 @@
 //! way than the link's queue holds, so that none is refused there; the next ones go when earlier ones are acknowledged.
 
 use crate::node_agent::messages::RunKey;
-use garrick_model::messages::node::AgentReport;
+use garrick_model::messages::node::{AgentReport, ReleasedRun};
 use std::collections::VecDeque;
 
 /// Bytes of reports under way at most, beside the last one. The queue of the link is 16 MiB and has other users.
@@ -50,6 +50,14 @@ impl Outbox {
     /// The connection is a new one: everything goes again.
     pub const fn begin(&mut self) {
         (self.sent, self.under_way) = (0, 0);
+    }
+
+    /// Runs that waiting reports let go of.
+    pub fn released(&self) -> impl Iterator<Item = ReleasedRun> {
+        self.waiting.iter().filter_map(|pending| match pending.report {
+            AgentReport::NodeReleased { job, sluid, .. } => Some(ReleasedRun { job, sluid, seq: pending.seq }),
+            _ => None,
+        })
     }
 
     /// The next report to send, if there is one and room for it.

@@ -180,7 +180,7 @@ async fn converse(
         Ok(None) => return,
         Err(e) => return tracing::warn!(node, error = %e, "an agent's first message"),
     };
-    let NodeToController::Register { node: said, facts, runs, incarnation, load, joining } = first.msg else {
+    let NodeToController::Register { node: said, facts, runs, released, incarnation, load, joining } = first.msg else {
         return handle.close("the first message must be a registration");
     };
     if said != node {
@@ -195,7 +195,7 @@ async fn converse(
     }
     let link: Arc<dyn AgentLink> = Arc::new(Link { sender, handle: handle.clone() });
     let cx = TraceContext { trace: first.trace, cause: first.cause };
-    let registration = Box::new(Registration { conn: number, facts: *facts, runs, incarnation, load });
+    let registration = Box::new(Registration { conn: number, facts: *facts, runs, released, incarnation, load });
     let joining = joining.map(|joining| (joining, address));
     let connected = ControllerMsg::AgentConnected { node: node.clone(), registration, link, joining };
     tell(&front, if cx.trace == 0 { TraceContext::root() } else { cx }, connected).await;

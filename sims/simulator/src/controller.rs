@@ -579,7 +579,10 @@ impl World {
         let (mut out, clock, was_down) = (Vec::new(), self.clock(), self.nodes[node].saved().down.is_some());
         let hears_again = match &input {
             // What the agent still has is released when it says that it has not.
-            NodeInput::Registered(news) => HearsAgain::AllBut(news.runs.iter().map(|run| run.job).collect()),
+            NodeInput::Registered(news) => {
+                let released = news.released.iter().map(|run| run.job);
+                HearsAgain::AllBut(news.runs.iter().map(|run| run.job).chain(released).collect())
+            }
             NodeInput::OwnerIsNew { job } if was_down => HearsAgain::Of(*job),
             _ => HearsAgain::Nothing,
         };

@@ -258,8 +258,8 @@ impl World {
                 let Some(conn) = self.machines[node].link else { return };
                 self.overhear(node, &frame);
                 let input = match *frame {
-                    NodeToController::Register { facts, runs, incarnation, load, .. } => {
-                        let mut registration = Registration { conn, facts: *facts, runs, incarnation, load };
+                    NodeToController::Register { facts, runs, released, incarnation, load, .. } => {
+                        let mut registration = Registration { conn, facts: *facts, runs, released, incarnation, load };
                         self.forge_registration(node, &mut registration);
                         NodeInput::Registered(Box::new(registration))
                     }

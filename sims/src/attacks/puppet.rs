@@ -245,6 +245,7 @@ pub fn registration(node: &str) -> NodeToController {
         node: node.to_owned(),
         facts: Box::new(facts),
         runs: Vec::new(),
+        released: Vec::new(),
         // Reports are numbered anew with each.
         incarnation: RequestId::random().0,
         load: NodeLoad::default(),

@@ -434,6 +434,17 @@ pub struct HeldRun {
     pub requeue: Option<RequeuePolicy>,
 }
 
+/// A run that an agent let go of, which the controller may not have heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReleasedRun {
+    /// Job.
+    pub job: JobId,
+    /// Run.
+    pub sluid: Sluid,
+    /// Number of the report that says so, and how the epilog went. It follows the registration.
+    pub seq: u64,
+}
+
 /// What a node says of itself that comes at run time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Joining {
@@ -454,6 +465,9 @@ pub enum NodeToController {
         facts: Box<NodeFacts>,
         /// Runs it holds.
         runs: Vec<HeldRun>,
+        /// Runs that it let go of, as a report says that is not acknowledged.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        released: Vec<ReleasedRun>,
         /// Random, new for each start of the agent.
         incarnation: u64,
         /// Load.
