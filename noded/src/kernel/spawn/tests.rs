@@ -374,7 +374,9 @@ fn who_executes_what_the_user_cannot_read_is_not_dumpable_from_the_beginning() {
     std::fs::set_permissions(dir.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
     for (mode, owner) in [(0o755, 65534), (0o711, 0)] {
         let program = dir.join(&format!("sleep-{mode:o}"));
-        std::fs::copy("/bin/sleep", &program).unwrap();
+        // By another process: what this one has open for writing, the child of another test has too until it executes.
+        let copied = std::process::Command::new("cp").arg("/bin/sleep").arg(&program).status().unwrap();
+        assert!(copied.success());
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(mode)).unwrap();
         let mut spec = shell("");
         spec.programs = vec![CString::new(program.to_str().unwrap()).unwrap()];
