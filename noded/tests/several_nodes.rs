@@ -44,6 +44,34 @@ fn four_nodes_of_two_tasks_from_sbatch_salloc_and_srun() {
     }
 }
 
+/// Of 36 such files 9 held one node's lines only.
+#[test]
+fn a_file_that_tasks_on_several_nodes_write_has_every_line_once() {
+    let c = Cluster::up("shared-files", &["--nodes", "2", "--cpus", "4", "--memory", "1000"]);
+    let tasks = "bash -c 'echo line $SLURM_PROCID try ${GARRICK_STEP_RETRY-0}; [ -z \"$FAILS\" -o -n \"$GARRICK_STEP_RETRY\" ]'";
+    c.script(
+        "job.sh",
+        &format!(
+            "#!/bin/bash\n#SBATCH -N2 -n8 --exclusive -o job.out\n\
+             for n in {{1..24}}; do echo old > f.$n; echo old > a.$n; done\n\
+             for n in {{1..24}}; do srun --async -N2 -n4 --mem=10 -o f.$n {tasks}; done\n\
+             for n in {{1..8}}; do srun --async -N2 -n4 --mem=10 --open-mode=append -o a.$n {tasks}; done\n\
+             for n in {{1..8}}; do FAILS=1 srun --async -N2 -n4 --mem=10 --retries=1 -o r.$n {tasks}; done\n\
+             swait; echo waited $?\n"
+        ),
+    );
+    c.sh("sbatch --wait job.sh").ok();
+    assert!(c.read("job.out").ends_with("waited 0\n"), "{}", c.read("job.out"));
+    let lines = |tries: u32| -> Vec<String> { (0..4).map(|task| format!("line {task} try {tries}")).collect() };
+    for n in 1..=24 {
+        assert_eq!(sorted(&c.read(&format!("f.{n}"))), lines(0), "f.{n}");
+    }
+    for n in 1..=8 {
+        assert_eq!(sorted(&c.read(&format!("a.{n}"))), [lines(0), vec!["old".to_owned()]].concat(), "a.{n}");
+        assert_eq!(sorted(&c.read(&format!("r.{n}"))), lines(1), "r.{n}");
+    }
+}
+
 #[test]
 fn steps_go_on_without_the_controller_and_it_shows_them_when_it_returns() {
     let c = Cluster::up("away", UP);

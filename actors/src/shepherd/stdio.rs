@@ -8,7 +8,7 @@ use crate::shepherd::{
 use garrick_model::{
     messages::{
         launcher::{FdSource, FileMode},
-        shepherd::{Stream, TaskLaunch},
+        shepherd::{StepLaunch, Stream, TaskLaunch},
     },
     patterns::{PatternFacts, fill},
     spec::{OpenMode, StdinTo, StreamTarget},
@@ -164,6 +164,12 @@ fn pack_path(step: &StepHere, place: NodePlace<'_>) -> Option<String> {
         return Some(format!("{path}.{short}"));
     }
     Some(path)
+}
+
+/// Whether tasks on different nodes write to one file, which the step's first task truncates.
+pub fn one_file_for_all(launch: &StepLaunch) -> bool {
+    let shared = |target: &StreamTarget| matches!(target, StreamTarget::File(pattern) if pattern != "/dev/null" && !tells_nodes_apart(pattern));
+    launch.open_mode != OpenMode::Append && (shared(&launch.stdout) || shared(&launch.stderr))
 }
 
 fn tells_nodes_apart(pattern: &str) -> bool {

@@ -2,11 +2,14 @@
 //! step's own limit, ends it when told to, and passes output and input on within their grants. It does not decide where
 //! the step runs, when, or what becomes of its resources: the step manager does, and calls this through the step's actor.
 
-use crate::step::{
-    messages::{NodeSlot, StepEffect, StepInput, StepPlan, StepTimer},
-    notice,
-    relay::{Frame, InputRelay, OutputRelay},
-    state::{StepEnd, StepResult, TaskState, state_of_exit, worse},
+use crate::{
+    shepherd::stdio::one_file_for_all,
+    step::{
+        messages::{NodeSlot, StepEffect, StepInput, StepPlan, StepTimer},
+        notice,
+        relay::{Frame, InputRelay, OutputRelay},
+        state::{StepEnd, StepResult, TaskState, state_of_exit, worse},
+    },
 };
 use garrick_model::{
     messages::{
@@ -67,6 +70,16 @@ pub struct StepCore {
     output: OutputRelay,
     input: InputRelay,
     attended: bool,
+    held: Option<Held>,
+}
+
+/// What nodes are told once the step's first task has opened its files: one that several nodes write is truncated before any
+/// other task opens it.
+#[derive(Debug)]
+struct Held {
+    first: NodeSlot,
+    rank: u32,
+    waiting: Vec<StepEffect>,
 }
 
 impl StepCore {
@@ -104,6 +117,7 @@ impl StepCore {
             usage: TaskUsage::default(),
             signalled: None,
             attended: plan.attended,
+            held: None,
             node_of,
             nodes,
             slots,
@@ -146,6 +160,10 @@ impl StepCore {
             StepInput::Timer(StepTimer::Limit) => self.end(now, StepEnd::TimeLimit, false, out),
             StepInput::Timer(StepTimer::Wait) => self.end(now, StepEnd::WaitOver, false, out),
             StepInput::Timer(StepTimer::Backlog) => {}
+        }
+        let opened = |held: &Held| self.index(held.rank).is_none_or(|own| self.tasks[own] != TaskState::Launching);
+        if self.held.as_ref().is_some_and(opened) {
+            self.let_others_begin(out);
         }
         if self.phase != Phase::Over && self.nodes.iter().all(|n| n.gone) {
             self.over(out);
@@ -190,20 +208,29 @@ impl StepCore {
             return;
         }
         self.phase = Phase::Running;
-        for node in &mut self.plan.nodes {
-            out.push(StepEffect::ToShepherd {
-                node: node.slot,
-                message: StepMgrToShepherd::Launch(Box::new(StepStart {
-                    step: self.plan.id,
-                    attempt: self.plan.attempt,
-                    launch: LaunchRef::Whole(self.plan.launch.clone()),
-                    env: self.plan.env.clone(),
-                    own_env: self.plan.own_env.clone(),
-                    share: node.share.clone(),
-                    tasks: node.tasks.clone(),
-                    after: self.plan.after,
-                })),
-            });
+        // Of a launch whose starts are not told nobody would say that its files are open.
+        let launch = &self.plan.launch;
+        if let [first, _, ..] = &self.plan.nodes[..]
+            && let Some(task) = first.tasks.first()
+            && first.share.node_id == 0
+            && !launch.unattended
+            && one_file_for_all(launch)
+        {
+            self.held = Some(Held { first: first.slot, rank: task.rank, waiting: Vec::new() });
+        }
+        for at in 0..self.plan.nodes.len() {
+            let node = &self.plan.nodes[at];
+            let start = StepStart {
+                step: self.plan.id,
+                attempt: self.plan.attempt,
+                launch: LaunchRef::Whole(self.plan.launch.clone()),
+                env: self.plan.env.clone(),
+                own_env: self.plan.own_env.clone(),
+                share: node.share.clone(),
+                tasks: node.tasks.clone(),
+                after: self.plan.after,
+            };
+            self.to_shepherd(node.slot, StepMgrToShepherd::Launch(Box::new(start)), out);
         }
         if self.attended {
             out.push(StepEffect::ToClient(StepMgrToCommand::Started(self.layout())));
@@ -212,6 +239,37 @@ impl StepCore {
         }
         if let Some(after) = self.plan.time_limit {
             out.push(StepEffect::SetTimer { timer: StepTimer::Limit, after });
+        }
+    }
+
+    /// In order, and not before its node may begin.
+    fn to_shepherd(&mut self, node: NodeSlot, message: StepMgrToShepherd, out: &mut Vec<StepEffect>) {
+        let effect = StepEffect::ToShepherd { node, message };
+        match &mut self.held {
+            Some(held) if held.first != node => held.waiting.push(effect),
+            _ => out.push(effect),
+        }
+    }
+
+    /// The first task's files are open, or never will be. Where the step is to end by now, the other tasks end as if that had
+    /// found them running.
+    fn let_others_begin(&mut self, out: &mut Vec<StepEffect>) {
+        let Some(Held { first, waiting, .. }) = self.held.take() else { return };
+        let killed = match &self.phase {
+            Phase::Ending { killed: true, .. } => Some(SIGKILL as u8),
+            Phase::Ending { .. } => Some(SIGTERM as u8),
+            _ => self.signalled,
+        };
+        let Some(signal) = killed else {
+            out.extend(waiting);
+            return;
+        };
+        let others = self.plan.nodes.iter().filter(|node| node.slot != first);
+        let ranks: Vec<(NodeSlot, u32)> =
+            others.flat_map(|node| node.tasks.iter().map(|task| (node.slot, task.rank))).collect();
+        for (slot, rank) in ranks {
+            self.count_out(rank, ExitStatus { code: 0, signal: Some(signal) });
+            self.node_gone(slot);
         }
     }
 
@@ -312,8 +370,11 @@ impl StepCore {
             CommandToStepMgr::Stdin(data) => match self.input.push(data.len()) {
                 Ok(nodes) => {
                     for node in nodes {
-                        let message = StepMgrToShepherd::Stdin { step: self.plan.id, data: data.clone() };
-                        out.push(StepEffect::ToShepherd { node, message });
+                        self.to_shepherd(
+                            node,
+                            StepMgrToShepherd::Stdin { step: self.plan.id, data: data.clone() },
+                            out,
+                        );
                     }
                     self.grant_input(out);
                 }
@@ -378,9 +439,12 @@ impl StepCore {
             }
             self.to_client(StepMgrToCommand::Terminating { message: text }, out);
         }
-        for node in self.nodes.iter().filter(|n| !n.gone) {
+        for at in 0..self.nodes.len() {
+            if self.nodes[at].gone {
+                continue;
+            }
             let message = if kill { StepMgrToShepherd::Kill { step } } else { StepMgrToShepherd::Terminate { step } };
-            out.push(StepEffect::ToShepherd { node: node.slot, message });
+            self.to_shepherd(self.nodes[at].slot, message, out);
         }
     }
 
@@ -388,9 +452,12 @@ impl StepCore {
         if matches!(signal, SIGTERM | SIGKILL) {
             self.signalled.get_or_insert(signal as u8);
         }
-        for node in self.nodes.iter().filter(|n| n.tasks_left > 0) {
+        for at in 0..self.nodes.len() {
+            if self.nodes[at].tasks_left == 0 {
+                continue;
+            }
             let message = StepMgrToShepherd::Signal { step: self.plan.id, signal, reach, whole_run: false };
-            out.push(StepEffect::ToShepherd { node: node.slot, message });
+            self.to_shepherd(self.nodes[at].slot, message, out);
         }
     }
 

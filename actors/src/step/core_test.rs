@@ -13,7 +13,7 @@ use crate::{
 use garrick_model::{
     ids::{StepId, StepKey, StepNum},
     messages::{launcher::TaskUsage, shepherd::Stream},
-    spec::JobKind,
+    spec::{JobKind, OpenMode},
 };
 use serde_bytes::ByteBuf;
 
@@ -51,6 +51,87 @@ fn exited(node: u32, rank: u32, code: u8) -> StepInput {
 
 fn to_all(message: StepMgrToShepherd) -> Vec<StepEffect> {
     [0, 1].map(|n| StepEffect::ToShepherd { node: NodeSlot(n), message: message.clone() }).to_vec()
+}
+
+/// The plan of a step whose tasks write to a file.
+fn plan_to_file(pattern: &str, open_mode: OpenMode) -> StepPlan {
+    let mut plan = plan();
+    let launch = std::sync::Arc::make_mut(&mut plan.launch);
+    (launch.stdout, launch.stderr) = (StreamTarget::File(pattern.to_owned()), StreamTarget::SameAsStdout);
+    (launch.open_mode, launch.unattended) = (open_mode, false);
+    plan
+}
+
+fn started(node: u32, rank: u32) -> StepInput {
+    from(node, ShepherdToStepMgr::TaskStarted { step: step(), rank, pid: 7 })
+}
+
+/// Nodes that are told to launch, and to what else.
+fn launches(out: &[StepEffect]) -> Vec<u32> {
+    let of = |effect: &StepEffect| match effect {
+        StepEffect::ToShepherd { node, message: StepMgrToShepherd::Launch(_) } => Some(node.0),
+        _ => None,
+    };
+    out.iter().filter_map(of).collect()
+}
+
+/// Nine of 36 such files held one node's lines only: the first node truncated what another had written.
+#[test]
+fn a_file_that_several_nodes_write_is_opened_on_the_first_before_others_begin() {
+    let mut core = StepCore::new(plan_to_file("f.out", OpenMode::Truncate));
+    assert_eq!(launches(&tell(&mut core, StepInput::Begin)), [0]);
+    assert_eq!(launches(&tell(&mut core, started(0, 1))), [0u32; 0], "it opens the file after the first one");
+    // What is said to all meanwhile comes behind the launch.
+    let signal = StepInput::Signal { signal: 10, reach: SignalReach::Groups };
+    assert!(matches!(tell(&mut core, signal)[..], [StepEffect::ToShepherd { node: NodeSlot(0), .. }]));
+    let out = tell(&mut core, started(0, 0));
+    assert_eq!(launches(&out), [1]);
+    let Some(StepEffect::ToShepherd { node: NodeSlot(1), message: StepMgrToShepherd::Signal { signal: 10, .. } }) =
+        out.last()
+    else {
+        panic!("{out:?}")
+    };
+    for (pattern, mode) in [
+        ("f.%t", OpenMode::Truncate),
+        ("f.%N", OpenMode::Truncate),
+        ("f", OpenMode::Append),
+        ("/dev/null", OpenMode::Truncate),
+    ] {
+        let mut core = StepCore::new(plan_to_file(pattern, mode));
+        assert_eq!(launches(&tell(&mut core, StepInput::Begin)), [0, 1], "{pattern} {mode:?}");
+    }
+}
+
+#[test]
+fn others_begin_also_where_the_first_task_could_not_be_started_and_not_where_the_step_ends() {
+    let failed = ShepherdToStepMgr::TaskFailed {
+        step: step(),
+        rank: 0,
+        untried: false,
+        message: "cannot open f.out".to_owned(),
+        status: ExitStatus { code: 1, signal: None },
+        unknown: false,
+    };
+    let mut core = StepCore::new(plan_to_file("f.out", OpenMode::Truncate));
+    tell(&mut core, StepInput::Begin);
+    assert_eq!(launches(&tell(&mut core, from(0, failed))), [1]);
+
+    let mut core = StepCore::new(plan_to_file("f.out", OpenMode::Truncate));
+    tell(&mut core, StepInput::Begin);
+    let out = tell(&mut core, StepInput::End(StepEnd::Cancelled));
+    assert!(out.iter().all(|e| !matches!(e, StepEffect::ToShepherd { node: NodeSlot(1), .. })), "{out:?}");
+    assert_eq!(launches(&tell(&mut core, exited(0, 0, 0))), [0u32; 0]);
+    tell(&mut core, exited(0, 1, 0));
+    let out = tell(&mut core, from(0, ShepherdToStepMgr::StepGone { step: step() }));
+    let Some(StepEffect::Over(result)) = out.last() else { panic!("{out:?}") };
+    assert_eq!((result.state, result.exit), (StepState::Cancelled, ExitStatus { code: 0, signal: Some(15) }));
+
+    // The first node is lost before it said anything.
+    let mut core = StepCore::new(plan_to_file("f.out", OpenMode::Truncate));
+    tell(&mut core, StepInput::Begin);
+    let out = tell(&mut core, StepInput::NodeLost { node: NodeSlot(0) });
+    assert_eq!(launches(&out), [0u32; 0]);
+    assert!(core.is_over(), "{out:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! From a placed step to what its nodes are told: environment layers, tasks with their arguments, standard files.
 
 use crate::{
+    shepherd::stdio::one_file_for_all,
     step::{NodeSlot, PlannedNode, StepPlan},
     stepmgr::{
         batch::StoredMembers,
@@ -249,7 +250,7 @@ fn launch(
     // With a pack each stream is kept by itself; in a file they share it, as a batch job's do.
     let beside = if pack { StreamTarget::Pack } else { StreamTarget::SameAsStdout };
     let unattended = matches!(attendance, Attendance::None);
-    StepLaunch {
+    let launch = StepLaunch {
         name: spec.name.clone(),
         job_name: facts.spec.name.clone(),
         user: facts.user.clone(),
@@ -279,7 +280,10 @@ fn launch(
         batch: false,
         output_pack: spec.output_pack.clone(),
         unattended: unattended || !spec.tell_starts,
-    }
+    };
+    // Before tasks on other nodes begin, the first one has to say that it opened the file that they share.
+    let tells = shape.max_nodes > 1 && launch.total_tasks > 1 && one_file_for_all(&launch);
+    StepLaunch { unattended: launch.unattended && !tells, ..launch }
 }
 
 /// What a plan is of.
