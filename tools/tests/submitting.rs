@@ -527,7 +527,7 @@ fn swait_ends_when_nothing_is_left_or_the_time_is_up() {
     let cluster = FakeCluster::dead();
     cluster.serve("run/j503-n1-x.sock", |mut door| {
         if let Some(CommandToStepMgr::Wait { .. }) = door.hear() {
-            let counts = StepCounts { queued: 0, running: 0, done: 3, failed: 0 };
+            let counts = StepCounts { queued: 0, running: 0, done: 3, failed: 0, cancelled: 0 };
             door.say(StepMgrToCommand::Drained { job: JOB, counts, worst: ExitStatus::SUCCESS });
         }
     });

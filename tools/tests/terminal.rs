@@ -166,7 +166,7 @@ fn a_wait_shows_how_far_it_is_and_leaves_nothing_behind() {
     let door = cluster.serve("run/j7-n1-x.sock", move |mut door| {
         let Some(CommandToStepMgr::Wait { progress_ms, .. }) = door.hear() else { return };
         assert!(progress_ms > 0);
-        let counts = StepCounts { queued: 30, running: 4, done: 60, failed: 6 };
+        let counts = StepCounts { queued: 30, running: 4, done: 60, failed: 6, cancelled: 0 };
         door.say(StepMgrToCommand::Progress(counts));
         // Not before the bar was seen.
         wait.lock().unwrap().recv().unwrap();

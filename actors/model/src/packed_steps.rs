@@ -126,7 +126,7 @@ mod tests {
         StepRows {
             origins: vec![origin],
             rows: (0..count).map(row).collect(),
-            counts: StepCounts { queued: 3, running: 2, done: 10, failed: 1 },
+            counts: StepCounts { queued: 3, running: 2, done: 10, failed: 1, cancelled: 0 },
             unreported: 5,
             dropped: 1,
         }

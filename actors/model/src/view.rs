@@ -542,4 +542,7 @@ pub struct StepCounts {
     pub done: u64,
     /// Ended otherwise.
     pub failed: u64,
+    /// Of those: cancelled, begun or not.
+    #[serde(default)]
+    pub cancelled: u64,
 }

@@ -62,7 +62,7 @@ fn rows(numbers: Range<u32>, total: u64, unreported: u64) -> StepRows {
         all_of: None,
     };
     let done = u64::from(numbers.end);
-    let counts = StepCounts { queued: total - done, running: 0, done, failed: 0 };
+    let counts = StepCounts { queued: total - done, running: 0, done, failed: 0, cancelled: 0 };
     StepRows { origins: vec![origin], rows: numbers.map(row).collect(), counts, unreported, dropped: 0 }
 }
 
@@ -133,7 +133,7 @@ fn reported_steps_cost_messages_per_batch_and_none_per_step() {
         assert_eq!(grown, expected);
         assert_eq!(rig.controller.env.boards.jobs.generation(), shown, "nobody who waits for changes of jobs wakes");
         assert_eq!(rig.journal.events().len(), saved, "a report of steps is not saved while the job runs");
-        let counts = StepCounts { queued: 4000, running: 0, done: 6000, failed: 0 };
+        let counts = StepCounts { queued: 4000, running: 0, done: 6000, failed: 0, cancelled: 0 };
         assert_eq!(tally(&rig, job).await, StepTally { counts, unreported: 12, ..StepTally::default() });
     });
 }

@@ -147,7 +147,7 @@ fn an_srun_that_goes_away_while_waiting_is_withdrawn_and_killed_when_it_ran() {
     company.settle();
     company.hang_up(waiting);
     company.settle();
-    assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 1, done: 0, failed: 1 });
+    assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 1, done: 0, failed: 1, cancelled: 1 });
     company.hang_up(running);
     company.settle();
     assert_eq!(company.running_steps(), Vec::<u32>::new());
@@ -247,7 +247,7 @@ fn steps_sent_together_are_acknowledged_when_durable_and_run_as_there_is_room() 
     for n in 0..5 {
         company.exit_code(n, n as u8);
     }
-    let counts = StepCounts { queued: 0, running: 0, done: 1, failed: 4 };
+    let counts = StepCounts { queued: 0, running: 0, done: 1, failed: 4, cancelled: 0 };
     let drained = StepMgrToCommand::Drained { job: company.core.facts().job, counts, worst: code(4) };
     assert_eq!(company.last(wait), Some(&drained));
 }
@@ -369,7 +369,7 @@ fn when_the_script_ends_its_steps_are_cancelled_and_its_user_is_told_of_swait() 
              AND 2 QUEUED STEPS, WHICH ARE CANCELLED (\"swait\" at the end of a script waits for them) ***"
         )
     );
-    assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 0, done: 0, failed: 3 });
+    assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 0, done: 0, failed: 3, cancelled: 3 });
 }
 
 #[test]
@@ -807,7 +807,7 @@ fn steps_are_cancelled_or_signalled_by_number() {
     let steps = vec![named("[0-1]")];
     company.say(client, CommandToStepMgr::SignalSteps { steps, pending_only: false, signal: None });
     company.settle();
-    assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 0, done: 0, failed: 2 });
+    assert_eq!(company.core.counts(), StepCounts { queued: 0, running: 0, done: 0, failed: 2, cancelled: 2 });
 }
 
 #[test]
@@ -1023,7 +1023,7 @@ fn progress_is_told_no_more_often_than_asked_for() {
     let told = |company: &Company| company.heard.get(&wait).map_or(0, Vec::len);
     assert_eq!(told(&company), 1);
     company.advance(Duration::from_secs(1));
-    let counts = StepCounts { queued: 0, running: 1, done: 3, failed: 0 };
+    let counts = StepCounts { queued: 0, running: 1, done: 3, failed: 0, cancelled: 0 };
     assert_eq!(company.last(wait), Some(&StepMgrToCommand::Progress(counts)));
     assert_eq!(told(&company), 2);
 }

@@ -419,6 +419,7 @@ impl Ledger {
                     self.counts.done += 1;
                 } else {
                     self.counts.failed += 1;
+                    self.counts.cancelled += u64::from(result.state == StepState::Cancelled);
                 }
                 self.derived = worse(self.derived, result.exit);
                 self.ends.note(step, EndedStep { state: result.state, exit: result.exit, minibatch });
@@ -477,6 +478,7 @@ impl Ledger {
                 open.open -= 1;
                 self.counts.queued -= 1;
                 self.counts.failed += 1;
+                self.counts.cancelled += u64::from(state == StepState::Cancelled);
                 self.ends.note(open.batch.key(first, member), end);
             }
         }
@@ -555,7 +557,7 @@ mod tests {
             ended(key(2), StepState::Completed, 0),
             ended(key(1), StepState::Cancelled, 0),
         ]);
-        assert_eq!(ledger.counts, StepCounts { queued: 0, running: 0, done: 1, failed: 2 });
+        assert_eq!(ledger.counts, StepCounts { queued: 0, running: 0, done: 1, failed: 2, cancelled: 1 });
         assert_eq!(ledger.derived.code, 3);
         assert!(ledger.end_of(key(0)).is_some_and(|e| e.minibatch));
         assert!(ledger.end_of(key(2)).is_some_and(|e| !e.minibatch));
@@ -571,10 +573,10 @@ mod tests {
         let mut ledger = Ledger::replay([accepted(4, array), started(key)]);
         ledger.apply(&StepEvent::Retried { step: key, attempt: 1, after: Timestamp(9) });
         assert_eq!(ledger.batches[&4].tried[&7], (1, Timestamp(9)));
-        assert_eq!(ledger.counts, StepCounts { queued: 10, running: 0, done: 0, failed: 0 });
+        assert_eq!(ledger.counts, StepCounts { queued: 10, running: 0, done: 0, failed: 0, cancelled: 0 });
         ledger.apply(&started(key));
         ledger.apply(&ended(key, StepState::Completed, 0));
-        assert_eq!(ledger.counts, StepCounts { queued: 9, running: 0, done: 1, failed: 0 });
+        assert_eq!(ledger.counts, StepCounts { queued: 9, running: 0, done: 1, failed: 0, cancelled: 0 });
         let withdrawn = StepEvent::Withdrawn {
             first: 4,
             members: vec![(0, 9)],
@@ -583,7 +585,7 @@ mod tests {
             at: Timestamp(9),
         };
         ledger.apply(&withdrawn);
-        assert_eq!(ledger.counts, StepCounts { queued: 0, running: 0, done: 1, failed: 9 });
+        assert_eq!(ledger.counts, StepCounts { queued: 0, running: 0, done: 1, failed: 9, cancelled: 9 });
         assert!(ledger.batches.is_empty() && ledger.arrays.contains_key(&4));
         assert_eq!(ledger.next, 5);
     }

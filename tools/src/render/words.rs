@@ -3,7 +3,7 @@
 use garrick_model::{
     signal::signal_description,
     state::{ExitStatus, JobState, Reason, StepState},
-    view::JobView,
+    view::{JobView, StepCounts},
 };
 use std::borrow::Cow;
 
@@ -144,9 +144,27 @@ pub fn nodes_or_reason(job: &JobView, nodes: String) -> String {
     }
 }
 
+/// `3 queued, 2 running, 10 done, 1 failed`, and `, 2 cancelled` where there are any: those did not fail.
+pub fn step_counts(counts: &StepCounts) -> String {
+    let StepCounts { queued, running, done, failed, cancelled } = *counts;
+    let mut text =
+        format!("{queued} queued, {running} running, {done} done, {} failed", failed.saturating_sub(cancelled));
+    if cancelled > 0 {
+        text.push_str(&format!(", {cancelled} cancelled"));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn cancelled_steps_did_not_fail() {
+        let counts = StepCounts { done: 8, failed: 52, cancelled: 50, ..StepCounts::default() };
+        assert_eq!(step_counts(&counts), "0 queued, 0 running, 8 done, 2 failed, 50 cancelled");
+        assert_eq!(step_counts(&StepCounts::default()), "0 queued, 0 running, 0 done, 0 failed");
+    }
 
     #[test]
     fn states_are_read_in_any_case_and_abbreviated() {

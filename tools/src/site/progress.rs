@@ -100,10 +100,7 @@ pub fn line(job: &JobView, counts: StepCounts, now: Timestamp) -> String {
     let until = if words::is_live(job.state) { now } else { job.end_time.unwrap_or(now) };
     text.push_str(&format!(" {}", short_duration(until.since(since).as_secs())));
     if counts != StepCounts::default() {
-        text.push_str(&format!(
-            "  steps: {} queued, {} running, {} done, {} failed",
-            counts.queued, counts.running, counts.done, counts.failed
-        ));
+        text.push_str(&format!("  steps: {}", words::step_counts(&counts)));
     }
     text
 }

@@ -1,6 +1,7 @@
 //! What `swait` shows on a terminal: how many steps wait, run and are over, how fast, and how long it will take at that
 //! rate; and a bar as long as there is room. Drawn on standard error and gone at the end.
 
+use crate::render::words::step_counts;
 use garrick_model::{time::short_duration, view::StepCounts};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use std::{
@@ -47,12 +48,9 @@ impl Pace {
         Some((last.1.saturating_sub(first.1)).saturating_mul(1_000_000) / millis)
     }
 
-    /// `3 queued, 2 running, 10 done, 1 failed, 5.0/s, 0:01 left`
+    /// `3 queued, 2 running, 10 done, 1 failed, 5.0/s, 0:01 left`; with `2 cancelled` behind those that failed if there are any.
     pub fn line(&self, counts: &StepCounts) -> String {
-        let mut text = format!(
-            "{} queued, {} running, {} done, {} failed",
-            counts.queued, counts.running, counts.done, counts.failed
-        );
+        let mut text = step_counts(counts);
         if let Some(rate) = self.milli_rate() {
             text.push_str(&format!(", {}.{}/s", rate / 1000, rate % 1000 / 100));
             let left = counts.queued + counts.running;
@@ -113,7 +111,7 @@ mod tests {
     use super::*;
 
     const fn counts(queued: u64, running: u64, done: u64, failed: u64) -> StepCounts {
-        StepCounts { queued, running, done, failed }
+        StepCounts { queued, running, done, failed, cancelled: 0 }
     }
 
     const fn at(millis: u64) -> Duration {

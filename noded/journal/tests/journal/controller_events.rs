@@ -323,7 +323,7 @@ fn end(state: JobState, reason: Reason, code: u8, then: Afterwards) -> End {
 }
 
 const TALLY: StepTally = StepTally {
-    counts: StepCounts { queued: 1, running: 2, done: 300, failed: 4 },
+    counts: StepCounts { queued: 1, running: 2, done: 300, failed: 4, cancelled: 0 },
     unreported: 5,
     dropped: 6,
     number: 0,

@@ -39,7 +39,7 @@ fn job_is_shown_as_slurm_shows_it() {
 fn details_of_a_job_add_run_and_shares() {
     let mut view = views::job_503();
     view.sluid = "sFSNM7YRTC8Q00".parse().unwrap();
-    let counts = StepCounts { queued: 90_000, running: 2, done: 9_990, failed: 8 };
+    let counts = StepCounts { queued: 90_000, running: 2, done: 9_990, failed: 8, cancelled: 0 };
     view.steps = StepTally { counts, unreported: 25, ..StepTally::default() };
     let record = job::record(&view, &views::clock(7), Detail::Detailed);
     assert_eq!(text(&record, Lines::Many), expected(include_str!("../expected/show_job_d.txt")));
