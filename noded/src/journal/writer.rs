@@ -436,6 +436,7 @@ mod tests {
             Form::Epoch(2).frame(&path, &saved, &mut bytes).unwrap();
             newer.file.write_all(&bytes).unwrap();
             let_go.send(Ok(())).unwrap();
+            drop(knocks);
             let said = rx.recv().unwrap().unwrap_err().to_string();
             assert!(said.contains(expected), "{said}");
             assert_eq!(read::<String>(&path), [saved]);
