@@ -4,7 +4,10 @@
 
 mod support;
 
+use garrick_actors::controller::event::ControllerEvent;
+use garrick_noded::journal::Form;
 use std::{
+    io::Write as _,
     net::UdpSocket,
     os::unix::{
         fs::{MetadataExt as _, PermissionsExt as _},
@@ -370,6 +373,21 @@ fn a_state_folder_has_one_controller() {
     site.daemon(ROOT, "slurmctld", &[]);
     let jobs = site.as_user(ROOT, "squeue", &["-h", "-o", "%i"]).out;
     assert_eq!(jobs.trim(), job, "{}", site.logs());
+    // Nor does one answer that cannot see the other's name, but finds what that one has written.
+    let pid = site.pid_of_controller();
+    let journal = site.work.join("state/journal");
+    let mut begun = Vec::new();
+    Form::Epoch(100).frame(&journal, &ControllerEvent::Started { epoch: 100 }, &mut begun).unwrap();
+    std::fs::OpenOptions::new().append(true).open(&journal).unwrap().write_all(&begun).unwrap();
+    let late = site.as_user(ALICE, "sbatch", &["-o", "/dev/null", "--wrap", "true"]);
+    assert_ne!(late.code, 0, "what it says now does not hold: {late:?}");
+    site.await_that("it has ended", || !Path::new(&format!("/proc/{pid}")).exists());
+    assert!(site.logs().contains("a writer of epoch 100 is at it"), "{}", site.logs());
+    site.daemon(ROOT, "slurmctld", &[]);
+    let jobs = site.as_user(ROOT, "squeue", &["-h", "-o", "%i"]).out;
+    assert_eq!(jobs.trim(), job, "{}", site.logs());
+    let writer = std::fs::read_to_string(site.work.join("state/writer")).unwrap();
+    assert!(writer.contains(r#""epoch":101"#), "{writer}");
     let ran = site.as_user(ALICE, "srun", &["id", "-u"]);
     assert_eq!((ran.code, ran.out.trim()), (0, "5"), "{}\n{}", ran.err, site.logs());
     site.end();

@@ -52,12 +52,12 @@ pub enum JournalError {
         /// The next one.
         next: PathBuf,
     },
-    /// An earlier write failed; nothing is accepted any more.
-    #[error("journal {path} is closed after an earlier failure: {cause}")]
+    /// An earlier write failed, or somebody else writes there; nothing is accepted any more.
+    #[error("journal {path} takes nothing more: {cause}")]
     Closed {
         /// The file.
         path: PathBuf,
-        /// The earlier failure.
+        /// Why.
         cause: String,
     },
     /// A record could not be encoded or is too large.

@@ -1,8 +1,8 @@
 //! A journal as the daemons open it: read back, a torn end cut off, or replaced whole.
 
 use crate::{
-    JournalError, Reader,
-    form::{self, frame},
+    Form, JournalError, Late, Reader,
+    form::{HEADER_BYTES, READ_BYTES},
 };
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -23,23 +23,50 @@ pub struct Opened<T> {
     pub file: File,
 }
 
-/// Opens or creates a journal and reads it back. A torn end is cut off on disk before this returns.
+/// Opens or creates a journal of version 1 and reads it back. A torn end is cut off on disk before this returns.
 pub fn open<T: DeserializeOwned>(path: &Path) -> Result<Opened<T>, JournalError> {
     let mut records = Vec::new();
-    let (torn_bytes, file) = open_each(path, |record| {
+    let journal = open_as(path, Form::Plain, 0, |record| {
         records.push(record);
         Ok::<_, JournalError>(())
     })?;
-    Ok(Opened { records, torn_bytes, file })
+    Ok(Opened { records, torn_bytes: journal.torn_bytes, file: journal.file })
 }
 
-/// As [`open`], handing over one record after the other instead of holding all. Returns the bytes of a torn last record
-/// that were cut off, and the file, opened for appending.
-pub fn open_each<T: DeserializeOwned, E: From<JournalError>>(
+/// A journal whose records follow those of others, read back.
+#[derive(Debug)]
+pub struct Journal {
+    /// The file, opened for appending.
+    pub file: File,
+    /// Its version; only records of that one may be appended.
+    pub version: u8,
+    /// Bytes of a torn last record that were cut off.
+    pub torn_bytes: u64,
+    /// Bytes of it that were read and are kept.
+    pub end: u64,
+    /// Highest epoch so far.
+    pub epoch: u64,
+    /// Records of fenced writers, which were passed over.
+    pub late: Late,
+}
+
+/// As [`open`] for a journal that follows others, in which `epoch` was the highest, handing over one record after the other
+/// instead of holding all. Where there is none, one is begun whose records have epochs.
+pub fn open_after<T: DeserializeOwned, E: From<JournalError>>(
     path: &Path,
+    epoch: u64,
+    each: impl FnMut(T) -> Result<(), E>,
+) -> Result<Journal, E> {
+    open_as(path, Form::Epoch(epoch), epoch, each)
+}
+
+fn open_as<T: DeserializeOwned, E: From<JournalError>>(
+    path: &Path,
+    form: Form,
+    epoch: u64,
     mut each: impl FnMut(T) -> Result<(), E>,
-) -> Result<(u64, File), E> {
-    let mut file = OpenOptions::new()
+) -> Result<Journal, E> {
+    let file = OpenOptions::new()
         .read(true)
         .append(true)
         .create(true)
@@ -48,30 +75,54 @@ pub fn open_each<T: DeserializeOwned, E: From<JournalError>>(
         .open(path)
         .map_err(|e| JournalError::io("open", path, &e))?;
     let length = file.metadata().map_err(|e| JournalError::io("read", path, &e))?.len();
-    let mut reader = Reader::new(BufReader::with_capacity(form::READ_BYTES, &file), path, length)?;
+    let input = BufReader::with_capacity(READ_BYTES, &file);
+    let mut reader = Reader::new(input, path, length)?.after_epoch(epoch);
+    if reader.has_header() && form == Form::Plain && reader.version() != form.version() {
+        // What is appended would be no records in it.
+        let what = format!("its version is {}, and its records have epochs", reader.version());
+        return Err(JournalError::Foreign { path: path.to_owned(), what }.into());
+    }
     while let Some(record) = reader.next_record()? {
         each(record.decode()?)?;
     }
-    if !reader.has_header() {
+    let has_header = reader.has_header();
+    let mut journal = Journal {
+        version: reader.version(),
+        torn_bytes: reader.torn_bytes(),
+        end: reader.position(),
+        epoch: reader.epoch(),
+        late: reader.late().clone(),
+        file,
+    };
+    if !has_header {
+        let file = &mut journal.file;
         file.set_len(0).map_err(|e| JournalError::io("truncate", path, &e))?;
-        file.write_all(&form::header()).map_err(|e| JournalError::io("write", path, &e))?;
+        file.write_all(&form.header()).map_err(|e| JournalError::io("write", path, &e))?;
         file.sync_all().map_err(|e| JournalError::io("sync", path, &e))?;
         sync_parent(path)?;
-        return Ok((0, file));
+        return Ok(Journal { version: form.version(), torn_bytes: 0, end: HEADER_BYTES as u64, ..journal });
     }
-    let torn_bytes = reader.torn_bytes();
-    if torn_bytes > 0 {
-        file.set_len(reader.position()).map_err(|e| JournalError::io("truncate", path, &e))?;
-        file.sync_all().map_err(|e| JournalError::io("sync", path, &e))?;
+    if journal.torn_bytes > 0 {
+        journal.file.set_len(journal.end).map_err(|e| JournalError::io("truncate", path, &e))?;
+        journal.file.sync_all().map_err(|e| JournalError::io("sync", path, &e))?;
     }
-    Ok((torn_bytes, file))
+    Ok(journal)
 }
 
 /// Puts `records` in the journal's place in one step: temporary file, sync, rename, sync of the folder. Returns the length
 /// of the file.
 pub fn replace<T: Serialize>(path: &Path, records: impl IntoIterator<Item = T>) -> Result<u64, JournalError> {
+    replace_as(path, Form::Plain, records)
+}
+
+/// The same with records of that form.
+pub fn replace_as<T: Serialize>(
+    path: &Path,
+    form: Form,
+    records: impl IntoIterator<Item = T>,
+) -> Result<u64, JournalError> {
     let fresh = path.with_added_extension("new");
-    let written = write_fresh(path, &fresh, records);
+    let written = write_fresh(path, &fresh, form, records);
     if written.is_err() {
         // Of a disk that is full, perhaps; what is left of it would only take more room.
         let _ = std::fs::remove_file(&fresh);
@@ -85,15 +136,16 @@ pub fn replace<T: Serialize>(path: &Path, records: impl IntoIterator<Item = T>) 
 fn write_fresh<T: Serialize>(
     path: &Path,
     fresh: &Path,
+    form: Form,
     records: impl IntoIterator<Item = T>,
 ) -> Result<u64, JournalError> {
     let created = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(fresh);
     let mut file = created.map_err(|e| JournalError::io("create", fresh, &e))?;
-    let mut bytes = form::header().to_vec();
+    let mut bytes = form.header().to_vec();
     let mut length = 0;
     for record in records {
-        frame(path, &record, &mut bytes)?;
-        if bytes.len() >= form::READ_BYTES {
+        form.frame(path, &record, &mut bytes)?;
+        if bytes.len() >= READ_BYTES {
             file.write_all(&bytes).map_err(|e| JournalError::io("write", fresh, &e))?;
             length += bytes.len() as u64;
             bytes.clear();
@@ -114,7 +166,7 @@ pub fn sync_parent(path: &Path) -> Result<(), JournalError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use crate::form::HEADER_BYTES;
+    use crate::form::{self, frame};
     use std::path::PathBuf;
 
     fn temp(name: &str) -> PathBuf {
@@ -234,5 +286,71 @@ mod tests {
         let sample: &[u8] = b"GARRICKJ\x01\0\0\0\0\0\0\0\0\0\0\x04\xe5\x30\x0e\xd9\xa3one";
         std::fs::write(&p, sample).unwrap();
         assert_eq!(open::<String>(&p).unwrap().records, ["one"]);
+    }
+
+    fn append(path: &Path, epoch: u64, record: &str) {
+        let mut bytes = Vec::new();
+        Form::Epoch(epoch).frame(path, &record, &mut bytes).unwrap();
+        OpenOptions::new().append(true).open(path).unwrap().write_all(&bytes).unwrap();
+    }
+
+    fn after(path: &Path, epoch: u64) -> (Vec<String>, Journal) {
+        let mut records = Vec::new();
+        let journal = open_after(path, epoch, |record: String| {
+            records.push(record);
+            Ok::<_, JournalError>(())
+        });
+        (records, journal.unwrap())
+    }
+
+    #[test]
+    fn what_a_fenced_writer_appends_late_is_passed_over_and_named() {
+        let p = temp("fenced");
+        assert_eq!(after(&p, 0).1.version, 2);
+        for (epoch, record) in [(5, "a"), (6, "b"), (5, "late"), (6, "c"), (3, "later")] {
+            append(&p, epoch, record);
+        }
+        let (records, journal) = after(&p, 0);
+        assert_eq!((records, journal.epoch, journal.late.records), (["a", "b", "c"].map(str::to_owned).to_vec(), 6, 2));
+        let first = journal.late.first.unwrap();
+        assert_eq!((first.epoch, first.highest), (5, 6));
+        assert_eq!(after(&p, 7).0, Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_file_of_version_1_counts_behind_others_of_version_2() {
+        let p = temp("restored");
+        replace(&p, ["a"]).unwrap();
+        let (records, journal) = after(&p, 5);
+        assert_eq!((records, journal.version, journal.epoch, journal.late.records), (vec!["a".to_owned()], 1, 5, 0));
+    }
+
+    #[test]
+    fn records_without_epochs_are_not_appended_to_a_file_of_records_that_have_them() {
+        let p = temp("mixed");
+        after(&p, 0);
+        append(&p, 5, "a");
+        let bytes = std::fs::read(&p).unwrap();
+        // Nor is a torn end cut off for that.
+        let torn = [&bytes[..], b"torn"].concat();
+        std::fs::write(&p, &torn).unwrap();
+        let e = open::<String>(&p).unwrap_err();
+        assert!(e.to_string().contains("its version is 2, and its records have epochs"), "{e}");
+        assert_eq!(std::fs::read(&p).unwrap(), torn);
+        std::fs::write(&p, &bytes[..HEADER_BYTES]).unwrap();
+        assert!(matches!(open::<String>(&p).unwrap_err(), JournalError::Foreign { .. }));
+    }
+
+    #[test]
+    fn the_epoch_is_covered_by_the_checksum() {
+        let p = temp("epoch");
+        after(&p, 0);
+        append(&p, 5, "a");
+        append(&p, 5, "b");
+        let mut bytes = std::fs::read(&p).unwrap();
+        bytes[HEADER_BYTES + 15] ^= 1;
+        std::fs::write(&p, &bytes).unwrap();
+        let e = open_after(&p, 0, |_: String| Ok::<_, JournalError>(())).unwrap_err();
+        assert!(matches!(e, JournalError::Damaged { offset: 16, record: 0, .. }), "{e}");
     }
 }

@@ -1,8 +1,9 @@
 //! The append-only file behind every promise: the controller's events and a step manager's accepted steps. This crate knows
 //! the file; what writes to it with which syncs is the daemons' (`noded/src/journal`), what the records mean is the actors'.
 //!
-//! A file is a header (`GARRICKJ`, a version byte, seven zero bytes) and records: length (4 bytes, big-endian), CRC-32C of the payload
-//! (4 bytes, big-endian), payload (MessagePack with named fields).
+//! A file is a header (`GARRICKJ`, a version byte, seven zero bytes) and records: length of the payload (4 bytes, big-endian), CRC-32C
+//! (4 bytes, big-endian), in version 2 the epoch of the writer (8 bytes, big-endian), payload (MessagePack with named fields). The
+//! checksum covers the epoch and the payload. A record with a lower epoch than one before it does not count ([`Fenced`]).
 //!
 //! On opening, a last record that is cut short or whose checksum fails *at the very end of the file* is cut off and reported
 //! ([`Opened::torn_bytes`]); damage before the end stops the start. [`Reader`] finds the same and cuts nothing.
@@ -22,6 +23,6 @@ mod form;
 mod read;
 
 pub use error::JournalError;
-pub use file::{Opened, open, open_each, replace, sync_parent};
-pub use form::{VERSION, frame, header};
-pub use read::{Reader, Record};
+pub use file::{Journal, Opened, open, open_after, replace, replace_as, sync_parent};
+pub use form::{Form, VERSION, frame, header};
+pub use read::{Fenced, Late, Reader, Record, Rest};

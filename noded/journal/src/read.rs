@@ -2,12 +2,13 @@
 
 use crate::{
     JournalError,
-    form::{HEAD_BYTES, HEADER_BYTES, MAGIC, MAX_RECORD_BYTES, READ_BYTES, VERSION, find_records, header},
+    form::{HEADER_BYTES, Head, MAGIC, MAX_RECORD_BYTES, READ_BYTES, VERSION, find_records, head_bytes, header_of},
 };
 use serde::de::DeserializeOwned;
 use std::{
     fs::File,
     io::{self, BufReader, Read},
+    os::unix::fs::FileExt as _,
     path::{Path, PathBuf},
 };
 
@@ -30,9 +31,65 @@ pub struct Reader<R> {
     number: u64,
     payload: Vec<u8>,
     version: u8,
+    /// Highest epoch so far.
+    epoch: u64,
+    late: Late,
     has_header: bool,
     /// Nothing more is read: the end, or an error.
     over: bool,
+}
+
+/// Records of fenced writers, which do not count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Late {
+    /// How many.
+    pub records: u64,
+    /// The first of them.
+    pub first: Option<Fenced>,
+}
+
+impl Late {
+    /// Adds those of what was read after it.
+    pub fn add(&mut self, later: &Self) {
+        self.records += later.records;
+        self.first = self.first.take().or_else(|| later.first.clone());
+    }
+}
+
+/// A record of a writer that had been fenced: one with a higher epoch had written before. It was never acknowledged, and it
+/// is not believed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fenced {
+    /// The file.
+    pub path: PathBuf,
+    /// Where it begins.
+    pub offset: u64,
+    /// Of its writer.
+    pub epoch: u64,
+    /// The highest before it.
+    pub highest: u64,
+}
+
+impl std::fmt::Display for Fenced {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { path, offset, epoch, highest } = self;
+        write!(
+            f,
+            "the record at byte {offset} of {} is of epoch {epoch}, and {highest} had begun: its writer was fenced, and it does \
+             not count",
+            path.display()
+        )
+    }
+}
+
+/// Where a record stands whose payload is at hand.
+#[derive(Clone, Copy)]
+struct Place {
+    offset: u64,
+    number: u64,
+    epoch: u64,
+    highest: u64,
+    after: u64,
 }
 
 /// A record whose checksum is right.
@@ -44,6 +101,11 @@ pub struct Record<'a> {
     pub number: u64,
     /// What was written, encoded.
     pub payload: &'a [u8],
+    /// Of its writer; in a file of version 1, which has none, the highest so far or 0.
+    pub epoch: u64,
+    /// The highest epoch of the records before it.
+    pub highest: u64,
+    head_bytes: usize,
     after: u64,
     path: &'a Path,
 }
@@ -51,7 +113,12 @@ pub struct Record<'a> {
 impl Record<'_> {
     /// Bytes that it takes in the file.
     pub const fn bytes(&self) -> u64 {
-        (HEAD_BYTES + self.payload.len()) as u64
+        (self.head_bytes + self.payload.len()) as u64
+    }
+
+    /// Its writer had been fenced, and it does not count.
+    pub const fn is_fenced(&self) -> bool {
+        self.epoch < self.highest
     }
 
     /// What was written. Bytes that are no `T` are damage: nothing else is written to a journal of such.
@@ -88,6 +155,30 @@ impl Reader<BufReader<File>> {
     }
 }
 
+/// A file that is open, from one of its bytes on.
+#[derive(Debug)]
+pub struct Rest<'a> {
+    file: &'a File,
+    at: u64,
+}
+
+impl Read for Rest<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let bytes = self.file.read_at(into, self.at)?;
+        self.at += bytes as u64;
+        Ok(bytes)
+    }
+}
+
+impl<'a> Reader<BufReader<Rest<'a>>> {
+    /// Reads what stands in a journal of the newest version that is open, behind its first `at` bytes. Another file may have its
+    /// name by now; `path` is for errors.
+    pub fn behind(file: &'a File, path: &Path, at: u64) -> Result<Self, JournalError> {
+        let length = file.metadata().map_err(|e| JournalError::io("read", path, &e))?.len();
+        Ok(Self::from(BufReader::new(Rest { file, at }), path, VERSION, at, length))
+    }
+}
+
 impl<R: Read> Reader<R> {
     /// Reads the header of a journal of that length. `path` is for errors.
     pub fn new(mut input: R, path: &Path, length: u64) -> Result<Self, JournalError> {
@@ -96,28 +187,51 @@ impl<R: Read> Reader<R> {
         let foreign = |what: String| JournalError::Foreign { path: path.to_owned(), what };
         // A crash while creating the file leaves a prefix of the header and nothing that was promised.
         let has_header = head.len() == HEADER_BYTES;
-        if !has_header && !header().starts_with(&head) {
+        if !has_header && !(1..=VERSION).any(|version| header_of(version).starts_with(&head)) {
             return Err(foreign(format!("it has no header, but {} bytes: \"{}\"", head.len(), head.escape_ascii())));
         }
         if has_header && &head[..8] != MAGIC {
             return Err(foreign(format!("it begins with \"{}\"", head[..8].escape_ascii())));
         }
-        if has_header && head[8] != VERSION {
-            return Err(foreign(format!("its version is {}, this program's is {VERSION}", head[8])));
+        let version = if has_header { head[8] } else { VERSION };
+        if !(1..=VERSION).contains(&version) {
+            return Err(foreign(format!("its version is {version}, this program's is {VERSION}")));
         }
         let at = head.len() as u64;
-        let (path, end) = (path.to_owned(), length.max(at));
-        Ok(Self {
+        Ok(Self { has_header, over: !has_header, ..Self::from(input, path, version, at, length) })
+    }
+
+    fn from(input: R, path: &Path, version: u8, at: u64, length: u64) -> Self {
+        Self {
             input,
-            path,
-            end,
+            path: path.to_owned(),
+            end: length.max(at),
             at,
             number: 0,
             payload: Vec::new(),
-            version: VERSION,
-            has_header,
-            over: !has_header,
-        })
+            version,
+            epoch: 0,
+            late: Late::default(),
+            has_header: true,
+            over: false,
+        }
+    }
+
+    /// Reads as one that follows others, in which this was the highest epoch.
+    #[must_use]
+    pub const fn after_epoch(mut self, epoch: u64) -> Self {
+        self.epoch = epoch;
+        self
+    }
+
+    /// Highest epoch so far; 0: none.
+    pub const fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Those so far that do not count.
+    pub const fn late(&self) -> &Late {
+        &self.late
     }
 
     /// False for a file whose creation was cut short by a crash: it is empty or holds a part of the header.
@@ -150,20 +264,44 @@ impl<R: Read> Reader<R> {
         self.end - self.at
     }
 
-    /// The next record; `None` after the last whole one. Nothing comes after an error.
+    /// The next record that counts; `None` after the last whole one. Nothing comes after an error. What a writer appended that
+    /// had been fenced is passed over.
     pub fn next_record(&mut self) -> Result<Option<Record<'_>>, JournalError> {
+        loop {
+            match self.advance()? {
+                None => return Ok(None),
+                Some(place) if place.epoch < place.highest => {}
+                Some(place) => return Ok(Some(self.record(place))),
+            }
+        }
+    }
+
+    /// The same with what does not count ([`Record::is_fenced`]).
+    pub fn next_written(&mut self) -> Result<Option<Record<'_>>, JournalError> {
+        let place = self.advance()?;
+        Ok(place.map(|place| self.record(place)))
+    }
+
+    fn record(&self, place: Place) -> Record<'_> {
+        let Place { offset, number, epoch, highest, after } = place;
+        let head_bytes = head_bytes(self.version);
+        Record { offset, number, payload: &self.payload, epoch, highest, head_bytes, after, path: &self.path }
+    }
+
+    fn advance(&mut self) -> Result<Option<Place>, JournalError> {
         if self.over {
             return Ok(None);
         }
         // Until it is known that there is another one.
         self.over = true;
+        let before = head_bytes(self.version);
         let left = self.end - self.at;
-        if left < HEAD_BYTES as u64 || !self.fill(0, HEAD_BYTES)? {
+        if left < before as u64 || !self.fill(0, before)? {
             return Ok(None);
         }
-        let word = |at: usize| u32::from_be_bytes([0, 1, 2, 3].map(|n| self.payload[at + n]));
-        let (length, checksum) = (word(0), word(4));
-        let left = left - HEAD_BYTES as u64;
+        let head = Head::read(self.version, &self.payload);
+        let length = head.length;
+        let left = left - before as u64;
         if length as usize > MAX_RECORD_BYTES {
             // The length itself is not to be believed, so neither is where the next record would begin.
             return self.bad(format!("a length of {length} bytes"), left);
@@ -174,27 +312,36 @@ impl<R: Read> Reader<R> {
         if left < u64::from(length) {
             return self.too_long(length, left);
         }
-        if !self.fill(HEAD_BYTES, length as usize)? {
+        if !self.fill(before, length as usize)? {
             return Ok(None);
         }
         let after = left - u64::from(length);
-        if crc32c::crc32c(&self.payload) != checksum {
+        if !head.fits(&self.payload) {
             return self.bad("its checksum does not match".into(), after);
         }
         let (offset, number) = (self.at, self.number);
+        let highest = self.epoch;
+        // Those of version 1 say nothing against themselves, wherever they stand.
+        let epoch = head.epoch.unwrap_or(highest);
         self.over = false;
-        self.at += HEAD_BYTES as u64 + u64::from(length);
+        self.at += before as u64 + u64::from(length);
         self.number += 1;
-        Ok(Some(Record { offset, number, payload: &self.payload, after, path: &self.path }))
+        self.epoch = highest.max(epoch);
+        if epoch < highest {
+            self.late.records += 1;
+            let path = &self.path;
+            self.late.first.get_or_insert_with(|| Fenced { path: path.clone(), offset, epoch, highest });
+        }
+        Ok(Some(Place { offset, number, epoch, highest, after }))
     }
 
     /// No record is empty. Zeros up to the end are what a file system may leave of an append that a crash cut short.
-    fn nothing(&mut self, left: u64) -> Result<Option<Record<'_>>, JournalError> {
+    fn nothing(&mut self, left: u64) -> Result<Option<Place>, JournalError> {
         let mut zeros = self.payload.iter().all(|byte| *byte == 0);
         let mut unread = left;
         while zeros && unread > 0 {
             let part = unread.min(READ_BYTES as u64);
-            if !self.fill(HEAD_BYTES + (left - unread) as usize, part as usize)? {
+            if !self.fill(head_bytes(self.version) + (left - unread) as usize, part as usize)? {
                 return Ok(None);
             }
             zeros = self.payload.iter().all(|byte| *byte == 0);
@@ -204,14 +351,14 @@ impl<R: Read> Reader<R> {
     }
 
     /// A record that says that it is longer than the file: the torn end, unless its length is what is wrong.
-    fn too_long(&mut self, length: u32, left: u64) -> Result<Option<Record<'_>>, JournalError> {
-        if !self.fill(HEAD_BYTES, left as usize)? {
+    fn too_long(&mut self, length: u32, left: u64) -> Result<Option<Place>, JournalError> {
+        if !self.fill(head_bytes(self.version), left as usize)? {
             return Ok(None);
         }
-        match find_records(&self.payload) {
+        match find_records(self.version, &self.payload) {
             None => Ok(None),
             Some(at) => {
-                let at = self.at + (HEAD_BYTES + at) as u64;
+                let at = self.at + (head_bytes(self.version) + at) as u64;
                 let what =
                     format!("a length of {length} bytes, more than there are, and whole records follow at byte {at}");
                 self.bad(what, left)
@@ -220,7 +367,7 @@ impl<R: Read> Reader<R> {
     }
 
     /// A record that is wrong: the torn end if nothing follows, else damage.
-    fn bad(&self, what: String, after: u64) -> Result<Option<Record<'_>>, JournalError> {
+    fn bad(&self, what: String, after: u64) -> Result<Option<Place>, JournalError> {
         if after == 0 {
             return Ok(None);
         }

@@ -12,7 +12,7 @@ use crate::{
         trust::{self, Trust},
     },
     daemon::{guests::Guests, options::Options, place::Cluster, reset_key},
-    journal::{self, Fold, JournalError, JournalWriter, Shortener, series},
+    journal::{self, Fold, Form, JournalError, JournalWriter, Shortener, series},
     kernel::{
         files::{self, FileError},
         inventory, users,
@@ -160,6 +160,10 @@ impl Fold for Replayed {
         Ok(self.apply(&event)?)
     }
 
+    fn began(epoch: u64) -> ControllerEvent {
+        ControllerEvent::Started { epoch }
+    }
+
     fn shortest(self) -> impl Iterator<Item = ControllerEvent> {
         self.into_events().into_iter()
     }
@@ -195,6 +199,10 @@ impl Fold for Forgiving {
         Ok(())
     }
 
+    fn began(epoch: u64) -> ControllerEvent {
+        Replayed::began(epoch)
+    }
+
     fn shortest(self) -> impl Iterator<Item = ControllerEvent> {
         self.replayed.shortest()
     }
@@ -207,7 +215,7 @@ const SNAPSHOT_FLOOR: u64 = 32 << 20;
 fn open_journal(
     cluster: &Cluster,
     options: &Options,
-    tenure: &Tenure,
+    tenure: &mut Tenure,
 ) -> Result<(JournalWriter<ControllerEvent>, Replayed), ControllerStartError> {
     let folder = state_folder(cluster)?;
     let path = series::path(&folder);
@@ -219,22 +227,8 @@ fn open_journal(
     {
         tracing::warn!(kept = %kept.display(), "started with -c: saved jobs and node states were put aside");
     }
-    let mark = journal::failure_mark(&path);
-    if (tenure.after_another_host || mark.exists())
-        && let Err(why) = series::leave_behind::<Replayed>(&folder)
-    {
-        tracing::warn!(
-            why,
-            "another host's controller was here last, or the journal failed: it is gone on with as it is"
-        );
-    } else if mark.exists() {
-        tracing::warn!(file = %path.display(), "the journal failed before: what could be read of it was written anew");
-        if let Err(e) = std::fs::remove_file(&mark) {
-            tracing::warn!(file = %mark.display(), error = %e, "removing the mark of that");
-        }
-    }
     let mut replayed = Replayed::default();
-    let opened = if options.ignore_errors {
+    let mut opened = if options.ignore_errors {
         let mut forgiving = Forgiving::default();
         match series::open(&folder, &mut forgiving) {
             Ok(opened) if forgiving.left_out == 0 => {
@@ -252,7 +246,8 @@ fn open_journal(
                         forgiving = Forgiving::default();
                     }
                 }
-                journal::replace(&path, forgiving.replayed.shortest())?;
+                let form = Form::Epoch(forgiving.replayed.epoch);
+                journal::replace_as(&path, form, forgiving.replayed.shortest())?;
                 series::open(&folder, &mut replayed).map_err(|cause| unread(cause, &path))?
             }
         }
@@ -262,10 +257,32 @@ fn open_journal(
     if opened.torn_bytes > 0 {
         tracing::warn!(bytes = opened.torn_bytes, file = %path.display(), "a torn last record was cut off the journal");
     }
+    let least = tenure.epoch().max(replayed.epoch + 1);
+    let epoch = opened.begin(&folder, &mut replayed, least).map_err(|cause| unread(cause, &path))?;
+    if let Some(late) = &opened.late.first {
+        tracing::warn!(records = opened.late.records, "{late}");
+    }
+    tenure.hold(epoch)?;
+    // The controller's own count goes on from the one before.
+    replayed.epoch = epoch - 1;
+    let mark = journal::failure_mark(&path);
+    if (tenure.after_another_host || mark.exists())
+        && let Err(why) = opened.leave_behind::<Replayed>(&folder)
+    {
+        tracing::warn!(
+            why,
+            "another host's controller was here last, or the journal failed: it is gone on with as it is"
+        );
+    } else if mark.exists() {
+        tracing::warn!(file = %path.display(), "the journal failed before: what could be read of it was written anew");
+        if let Err(e) = std::fs::remove_file(&mark) {
+            tracing::warn!(file = %mark.display(), error = %e, "removing the mark of that");
+        }
+    }
     let shortener = Shortener::new::<Replayed>(&folder, SNAPSHOT_FLOOR, &opened);
     let fence = tenure.fence();
     let (writer, _thread) =
-        JournalWriter::start_fenced(&path, opened.file, Some(shortener), Box::new(move || end_if_fenced(&fence)))
+        JournalWriter::start(&path, opened.into(), Some(shortener), Box::new(move || end_if_fenced(&fence)))
             .map_err(ControllerStartError::Thread)?;
     Ok((writer, replayed))
 }
@@ -316,12 +333,12 @@ pub async fn start(
     system: &System,
     exit: watch::Sender<bool>,
 ) -> Result<RunningController, ControllerStartError> {
-    let tenure = Tenure::take(&state_folder(cluster)?, &host_name())?;
+    let mut tenure = Tenure::take(&state_folder(cluster)?, &host_name())?;
     let audit_path = cluster.config.audit_log();
     let audit = AuditLog::start(audit_path.as_deref())
         .map_err(|cause| ControllerStartError::Folder { path: audit_path.clone().unwrap_or_default(), cause })?;
     let keys = keys(cluster)?;
-    let (writer, replayed) = open_journal(cluster, options, &tenure)?;
+    let (writer, replayed) = open_journal(cluster, options, &mut tenure)?;
     let fence = tenure.fence();
     actix_rt::spawn(async move {
         while end_if_fenced(&fence).is_ok() {

@@ -25,6 +25,16 @@ pub struct Writer {
     pub since: Timestamp,
     /// Of this start alone.
     pub token: String,
+    /// What its records bear; 0: of a version whose records bear none.
+    #[serde(default)]
+    pub epoch: u64,
+}
+
+impl Writer {
+    fn write(&self, path: &Path) -> Result<(), FileError> {
+        let text = serde_json::to_vec(self).expect("names and numbers");
+        files::write_atomically(path, &text, 0o600)
+    }
 }
 
 impl std::fmt::Display for Writer {
@@ -83,16 +93,34 @@ impl Tenure {
         let Some(lock) = LifeLock::take(&state.join(LOCK))? else {
             return Err(TenureError::Taken { state: state.to_owned(), by: last(&path)? });
         };
-        let after_another_host = last(&path)?.is_some_and(|before| before.host != host);
+        let before = last(&path)?;
+        let after_another_host = before.as_ref().is_some_and(|before| before.host != host);
         let own = Writer {
             host: host.to_owned(),
             pid: std::process::id(),
             since: Timestamp::now(),
             token: format!("{:x}", RequestId::random().0),
+            epoch: before.map_or(0, |before| before.epoch) + 1,
         };
-        let text = serde_json::to_vec(&own).expect("names and numbers");
-        files::write_atomically(&path, &text, 0o600)?;
+        own.write(&path)?;
         Ok(Self { own, path, after_another_host, _lock: lock })
+    }
+
+    /// What the folder's next records bear at least.
+    pub const fn epoch(&self) -> u64 {
+        self.own.epoch
+    }
+
+    /// This tenure's epoch is that one, after what the journal says. A folder that was taken meanwhile is left alone.
+    pub fn hold(&mut self, epoch: u64) -> Result<(), TenureError> {
+        if self.fence().passed().is_err() {
+            return Err(TenureError::Taken { state: self.path.with_file_name(""), by: last(&self.path)? });
+        }
+        if epoch != self.own.epoch {
+            self.own.epoch = epoch;
+            self.own.write(&self.path)?;
+        }
+        Ok(())
     }
 
     /// For the writer.
@@ -141,6 +169,19 @@ mod tests {
         assert!(!next.after_another_host, "the kernel says that the one before is dead");
         drop(next);
         assert!(Tenure::take(dir.path(), "host2").unwrap().after_another_host);
+    }
+
+    #[test]
+    fn epochs_rise_from_tenure_to_tenure() {
+        let dir = Scratch::new("tenure-epoch");
+        let mut first = Tenure::take(dir.path(), "host1").unwrap();
+        assert_eq!(first.epoch(), 1);
+        first.hold(7).unwrap();
+        drop(first);
+        let mut second = Tenure::take(dir.path(), "host1").unwrap();
+        assert_eq!(second.epoch(), 8);
+        dir.put(WRITER, r#"{"host":"host2","pid":7,"since":1790000000000,"token":"another"}"#);
+        assert!(matches!(second.hold(9), Err(TenureError::Taken { .. })));
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod log;
 pub mod series;
 mod writer;
 
-pub use garrick_journal::{JournalError, Opened, VERSION, open, replace};
+pub use garrick_journal::{Form, JournalError, Opened, VERSION, open, replace, replace_as};
 pub use log::{Log, Synced, Written};
 pub use series::{Fold, Series, Shortener};
-pub use writer::{Done, JournalWriter, mark as failure_mark};
+pub use writer::{Begun, Done, JournalWriter, mark as failure_mark};

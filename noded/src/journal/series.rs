@@ -10,11 +10,13 @@
 //! limit its writer closes it and begins a new one, and a thread beside it makes the next snapshot out of the files alone:
 //! nothing waits for it. The snapshot before and its files stay until the one after next is made, as a way back.
 
-use garrick_journal::{JournalError, open_each, replace, sync_parent};
+use crate::journal::Begun;
+use garrick_journal::{Form, Journal, JournalError, Late, Reader, VERSION, open_after, replace_as, sync_parent};
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
+    io::Write as _,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -31,6 +33,8 @@ pub trait Fold: Default {
     type Error: From<JournalError> + std::fmt::Display;
     /// Takes one more record in.
     fn fold(&mut self, record: Self::Record) -> Result<(), Self::Error>;
+    /// What a writer of that epoch writes first.
+    fn began(epoch: u64) -> Self::Record;
     /// The shortest sequence.
     fn shortest(self) -> impl Iterator<Item = Self::Record>;
 }
@@ -93,6 +97,78 @@ pub struct Series {
     pub unfolded: u64,
     /// Bytes of the snapshot.
     pub snapshot: u64,
+    /// Highest epoch of its records.
+    pub epoch: u64,
+    /// What writers appended that had been fenced.
+    pub late: Late,
+    version: u8,
+    /// Bytes of `journal` that were read.
+    end: u64,
+}
+
+impl From<Series> for Begun {
+    fn from(series: Series) -> Self {
+        Self { file: series.file, end: series.end, epoch: series.epoch }
+    }
+}
+
+/// What closed files said besides.
+#[derive(Debug, Default)]
+struct Closed {
+    epoch: u64,
+    late: Late,
+}
+
+impl Series {
+    /// Takes an epoch, `least` or one above all that were read, and writes that down before anything else. What an earlier
+    /// writer appended between the reading and that counts and is folded in; what it appends from then on does not, to whichever
+    /// file. Returns the epoch.
+    ///
+    /// # Errors
+    /// Also when another writer took that epoch or a higher one meanwhile: then this one must not answer anybody.
+    pub fn begin<F: Fold>(&mut self, folder: &Path, state: &mut F, least: u64) -> Result<u64, F::Error> {
+        // A file has records of one version.
+        if self.version != VERSION
+            && let Err(why) = self.leave_behind::<F>(folder)
+        {
+            if self.version != VERSION {
+                return Err(JournalError::Closed { path: path(folder), cause: why }.into());
+            }
+            tracing::error!(why, "no snapshot of the journal was made; its files stay");
+        }
+        let path = path(folder);
+        let epoch = least.max(self.epoch + 1);
+        let mut seal = Vec::new();
+        Form::Epoch(epoch).frame(&path, &F::began(epoch), &mut seal)?;
+        self.file.write_all(&seal).map_err(|e| JournalError::io("write", &path, &e))?;
+        self.file.sync_data().map_err(|e| JournalError::io("sync", &path, &e))?;
+        let mut reader = Reader::behind(&self.file, &path, self.end)?.after_epoch(self.epoch);
+        let mut begun = 0;
+        while let Some(record) = reader.next_record()? {
+            if record.epoch < epoch {
+                state.fold(record.decode()?)?;
+            } else {
+                begun += 1;
+            }
+        }
+        // One is its own.
+        if begun != 1 || reader.epoch() != epoch || reader.torn_bytes() > 0 {
+            let cause = format!("another writer began epoch {} while this one began {epoch}", reader.epoch());
+            return Err(JournalError::Closed { path, cause }.into());
+        }
+        self.late.add(reader.late());
+        (self.epoch, self.end) = (epoch, reader.position());
+        Ok(epoch)
+    }
+
+    /// Goes on in a new `journal` behind whoever may still have this one open and append to it, and puts all that the closed files
+    /// say into a snapshot. On an error they stay as they are.
+    pub fn leave_behind<F: Fold>(&mut self, folder: &Path) -> Result<(), String> {
+        let (number, journal) = close(folder).map_err(|e| e.to_string())?;
+        (self.file, self.version, self.end) = (journal.file, journal.version, journal.end);
+        (self.snapshot, self.unfolded) = (make_snapshot::<F>(folder, number)?, 0);
+        Ok(())
+    }
 }
 
 /// `StateSaveLocation/journal`, and its relatives.
@@ -104,19 +180,23 @@ pub fn path(folder: &Path) -> PathBuf {
 pub fn open<F: Fold>(folder: &Path, state: &mut F) -> Result<Series, F::Error> {
     let files = Files::find(folder)?;
     let (mut unfolded, mut snapshot) = (0, 0);
+    let mut closed = Closed::default();
     for path in files.to_read(folder)? {
-        let length = read_closed(path, state)?;
+        let length = read_closed(path, state, &mut closed)?;
         if files.snapshots.values().any(|s| s == path) { snapshot = length } else { unfolded += length }
     }
     let path = path(folder);
-    let (torn_bytes, file) = open_each(&path, |record| state.fold(record))?;
-    unfolded += file.metadata().map_err(|e| JournalError::io("read", &path, &e))?.len();
-    Ok(Series { file, torn_bytes, unfolded, snapshot })
+    let journal = open_after(&path, closed.epoch, |record| state.fold(record))?;
+    let Journal { file, version, torn_bytes, end, epoch, late: last } = journal;
+    unfolded += end;
+    let mut late = closed.late;
+    late.add(&last);
+    Ok(Series { file, torn_bytes, unfolded, snapshot, epoch, late, version, end })
 }
 
 /// Reads a file that nobody appends to any more. Returns its length.
-fn read_closed<F: Fold>(path: &Path, state: &mut F) -> Result<u64, F::Error> {
-    let mut reader = garrick_journal::Reader::open(path)?;
+fn read_closed<F: Fold>(path: &Path, state: &mut F, closed: &mut Closed) -> Result<u64, F::Error> {
+    let mut reader = Reader::open(path)?.after_epoch(closed.epoch);
     while let Some(record) = reader.next_record()? {
         let record = record.decode()?;
         state.fold(record)?;
@@ -131,23 +211,27 @@ fn read_closed<F: Fold>(path: &Path, state: &mut F) -> Result<u64, F::Error> {
         };
         return Err(damaged.into());
     }
+    closed.epoch = reader.epoch();
+    closed.late.add(reader.late());
     Ok(reader.length())
 }
 
-/// Begins `journal` anew behind whoever may still have the old one open and append to it: all that can be read now goes into a
-/// snapshot, and what comes into the old file after that is read by nobody. To be called before [`open`].
-pub fn leave_behind<F: Fold>(folder: &Path) -> Result<(), String> {
-    let path = path(folder);
-    if !path.exists() {
-        return Ok(());
-    }
-    // A torn end is cut off first: closed files are whole.
-    open_each(&path, |_: F::Record| Ok::<_, JournalError>(())).map_err(|e| e.to_string())?;
-    let number = Files::find(folder).map_err(|e| e.to_string())?.last() + 1;
+/// Closes `journal`, which is on disk as a whole, and begins a new one. Returns the number of the closed one. On an error the
+/// journal goes on as it is.
+fn close(folder: &Path) -> Result<(u64, Journal), JournalError> {
+    let (path, next) = (path(folder), folder.join("journal.next"));
+    let number = Files::find(folder)?.last() + 1;
+    let _ = fs::remove_file(&next);
+    let journal = open_after(&next, 0, |()| Ok::<_, JournalError>(()))?;
     let closed = folder.join(format!("journal.{number}"));
-    fs::rename(&path, &closed).map_err(|e| JournalError::io("close", &path, &e).to_string())?;
-    sync_parent(&path).map_err(|e| e.to_string())?;
-    make_snapshot::<F>(folder, number).map(drop)
+    fs::rename(&path, &closed).map_err(|e| JournalError::io("close", &path, &e))?;
+    if let Err(e) = fs::rename(&next, &path) {
+        // Back to how it was: what is appended must be where it is looked for.
+        fs::rename(&closed, &path).map_err(|e| JournalError::io("reopen", &closed, &e))?;
+        return Err(JournalError::io("begin", &path, &e));
+    }
+    sync_parent(&path)?;
+    Ok((number, journal))
 }
 
 /// The files of a series that are there.
@@ -214,18 +298,7 @@ impl Shortener {
     /// journal goes on as it is, and this is tried again after as many bytes more.
     pub fn close(&mut self) -> Result<File, JournalError> {
         self.unfolded = 0;
-        let (path, next) = (path(&self.folder), self.folder.join("journal.next"));
-        let number = Files::find(&self.folder)?.last() + 1;
-        let _ = fs::remove_file(&next);
-        let file = garrick_journal::open::<()>(&next)?.file;
-        let closed = self.folder.join(format!("journal.{number}"));
-        fs::rename(&path, &closed).map_err(|e| JournalError::io("close", &path, &e))?;
-        if let Err(e) = fs::rename(&next, &path) {
-            // Back to how it was: what is appended must be where it is looked for.
-            fs::rename(&closed, &path).map_err(|e| JournalError::io("reopen", &closed, &e))?;
-            return Err(JournalError::io("begin", &path, &e));
-        }
-        sync_parent(&path)?;
+        let (number, journal) = close(&self.folder)?;
         let (folder, make, snapshot) = (self.folder.clone(), self.make, Arc::clone(&self.snapshot));
         let work = move || match make(&folder, number) {
             Ok(bytes) => snapshot.store(bytes, Ordering::Relaxed),
@@ -235,7 +308,7 @@ impl Shortener {
             Ok(work) => self.work = Some(work),
             Err(e) => tracing::error!(error = %e, "no snapshot of the journal was made; its files stay"),
         }
-        Ok(file)
+        Ok(journal.file)
     }
 }
 
@@ -249,12 +322,13 @@ impl Drop for Shortener {
 /// Makes `snapshot.N` and removes what it and the one before it make superfluous. Returns its length in bytes.
 fn make_snapshot<F: Fold>(folder: &Path, number: u64) -> Result<u64, String> {
     let files = Files::find(folder).map_err(|e| e.to_string())?;
-    let mut state = F::default();
+    let (mut state, mut closed) = (F::default(), Closed::default());
     for path in files.to_read(folder).map_err(|e| e.to_string())? {
-        read_closed(path, &mut state).map_err(|e| e.to_string())?;
+        read_closed(path, &mut state, &mut closed).map_err(|e| e.to_string())?;
     }
     let path = folder.join(format!("snapshot.{number}"));
-    let bytes = replace(&path, state.shortest()).map_err(|e| e.to_string())?;
+    // With the epoch that they came to: a start from this file alone knows it.
+    let bytes = replace_as(&path, Form::Epoch(closed.epoch), state.shortest()).map_err(|e| e.to_string())?;
     let before = files.snapshots.last_key_value().map_or(0, |(number, _)| *number);
     let old = files.snapshots.range(..before).chain(files.closed.range(..=before));
     for (_, path) in old {
@@ -269,6 +343,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use crate::{journal::JournalWriter, kernel::scratch::Scratch};
+    use garrick_journal::replace;
     use std::sync::mpsc::channel;
 
     /// Sums by key: the shortest form has one record for each.
@@ -284,29 +359,163 @@ mod tests {
             Ok(())
         }
 
+        fn began(_: u64) -> Self::Record {
+            (0, 0)
+        }
+
         fn shortest(self) -> impl Iterator<Item = Self::Record> {
             self.0.into_iter()
         }
     }
 
-    #[test]
-    fn what_a_writer_that_was_left_behind_appends_is_read_by_nobody() {
-        let dir = Scratch::new("left-behind");
-        append(dir.path(), u64::MAX, 10);
+    fn start(
+        folder: &Path,
+        series: Series,
+        shortener: Option<Shortener>,
+    ) -> (JournalWriter<(u8, u64)>, JoinHandle<()>) {
+        JournalWriter::start(&path(folder), series.into(), shortener, Box::new(|| Ok(()))).unwrap()
+    }
+
+    /// Read back and begun.
+    fn begin(folder: &Path) -> (Series, Sums) {
         let mut sums = Sums::default();
-        let stale = open(dir.path(), &mut sums).unwrap();
-        leave_behind::<Sums>(dir.path()).unwrap();
-        assert_eq!(read(dir.path()), sums);
-        let (writer, thread) = JournalWriter::start(&path(dir.path()), stale.file, None).unwrap();
+        let mut series = open(folder, &mut sums).unwrap();
+        series.begin(folder, &mut sums, 0).unwrap();
+        (series, sums)
+    }
+
+    fn put_late(file: &mut File, epoch: u64, record: (u8, u64)) {
+        let mut bytes = Vec::new();
+        Form::Epoch(epoch).frame(Path::new("late"), &record, &mut bytes).unwrap();
+        file.write_all(&bytes).unwrap();
+    }
+
+    /// What its writer answers.
+    fn answer(writer: &JournalWriter<(u8, u64)>, record: (u8, u64)) -> Result<(), String> {
         let (tell, told) = channel();
-        writer.append(&[(9, 9)], Box::new(move |outcome| tell.send(outcome).unwrap()));
-        told.recv().unwrap().unwrap();
+        writer.append(&[record], Box::new(move |outcome| tell.send(outcome).unwrap()));
+        told.recv().unwrap().map_err(|e| e.to_string())
+    }
+
+    /// Without locks, as on a folder that two hosts mount: the newer one goes on in the same file.
+    #[test]
+    fn what_a_fenced_writer_appends_to_the_live_file_is_read_by_nobody_and_it_acknowledges_nothing() {
+        let dir = Scratch::new("fenced-live");
+        let (older, _) = begin(dir.path());
+        let (mut late, epoch) = (older.file.try_clone().unwrap(), older.epoch);
+        let (writer, thread) = start(dir.path(), older, None);
+        answer(&writer, (1, 1)).unwrap();
+        let mut sums = Sums::default();
+        let mut newer = open(dir.path(), &mut sums).unwrap();
+        // After the newer one has read and before it began: it was acknowledged, and counts.
+        answer(&writer, (1, 10)).unwrap();
+        assert_eq!(newer.begin(dir.path(), &mut sums, 0).unwrap(), epoch + 1);
+        assert_eq!(sums.0[&1], 11);
+        let said = answer(&writer, (1, 100)).unwrap_err();
+        assert!(said.contains(&format!("a writer of epoch {} is at it", epoch + 1)), "{said}");
+        assert!(!crate::journal::failure_mark(&path(dir.path())).exists(), "the folder is the newer one's");
         drop(writer);
         thread.join().unwrap();
-        assert_eq!(read(dir.path()), sums);
-        append(dir.path(), u64::MAX, 1);
-        leave_behind::<Sums>(dir.path()).unwrap();
-        assert_eq!(read(dir.path()), sums);
+        // As one that had looked just before the newer one began.
+        put_late(&mut late, epoch, (1, 1000));
+        let (writer, thread) = start(dir.path(), newer, None);
+        answer(&writer, (1, 10_000)).unwrap();
+        put_late(&mut late, epoch, (1, 100_000));
+        answer(&writer, (2, 2)).unwrap();
+        drop(writer);
+        thread.join().unwrap();
+        let mut again = Sums::default();
+        let opened = open(dir.path(), &mut again).unwrap();
+        assert_eq!((again.0[&1], again.0[&2], opened.epoch, opened.late.records), (10_011, 2, epoch + 1, 2));
+        let first = opened.late.first.unwrap();
+        assert_eq!((first.epoch, first.highest), (epoch, epoch + 1));
+    }
+
+    /// Also where the snapshot that was made of it is given up.
+    #[test]
+    fn what_a_fenced_writer_appends_to_a_closed_file_is_read_by_nobody_and_it_acknowledges_nothing() {
+        let dir = Scratch::new("fenced-closed");
+        let (older, _) = begin(dir.path());
+        let (mut late, epoch) = (older.file.try_clone().unwrap(), older.epoch);
+        let (writer, thread) = start(dir.path(), older, None);
+        answer(&writer, (1, 1)).unwrap();
+        let (mut newer, _) = begin(dir.path());
+        newer.leave_behind::<Sums>(dir.path()).unwrap();
+        assert_eq!(names(dir.path()), ["journal", "journal.1", "snapshot.1"]);
+        let said = answer(&writer, (1, 10)).unwrap_err();
+        assert!(said.contains("it is no longer the file of that name"), "{said}");
+        drop(writer);
+        thread.join().unwrap();
+        put_late(&mut late, epoch, (1, 100));
+        let whole = read(dir.path());
+        assert_eq!(whole.0[&1], 1);
+        fs::remove_file(dir.path().join("snapshot.1")).unwrap();
+        assert_eq!(read(dir.path()), whole);
+        let mut again = Sums::default();
+        assert_eq!(open(dir.path(), &mut again).unwrap().late.records, 1);
+    }
+
+    #[test]
+    fn whoever_begins_while_another_one_does_stops() {
+        let dir = Scratch::new("begun-twice");
+        let mut sums = Sums::default();
+        let mut one = open(dir.path(), &mut sums).unwrap();
+        let mut two = open(dir.path(), &mut sums).unwrap();
+        assert_eq!(one.begin(dir.path(), &mut sums, 0).unwrap(), 1);
+        for least in [0, 1] {
+            let said = two.begin(dir.path(), &mut sums, least).unwrap_err().to_string();
+            assert!(said.contains("another writer began epoch 1 while this one began 1"), "{said}");
+        }
+        // The first finds that, too: nobody knows which of them a client spoke to.
+        let (writer, thread) = start(dir.path(), one, None);
+        put_late(&mut two.file, 1, (1, 1));
+        answer(&writer, (1, 1)).unwrap_err();
+        drop(writer);
+        thread.join().unwrap();
+    }
+
+    #[test]
+    fn a_writer_whose_file_somebody_cut_or_left_torn_stops() {
+        let dir = Scratch::new("cut-by-another");
+        for (change, expected) in [("cut", "it was cut"), ("torn", "a record of another writer in it is not whole")] {
+            let (series, _) = begin(dir.path());
+            let mut other = series.file.try_clone().unwrap();
+            let (writer, thread) = start(dir.path(), series, None);
+            answer(&writer, (1, 1)).unwrap();
+            match change {
+                "cut" => other.set_len(other.metadata().unwrap().len() - 1).unwrap(),
+                _ => other.write_all(b"torn").unwrap(),
+            }
+            let said = answer(&writer, (1, 1)).unwrap_err();
+            assert!(said.contains(expected), "{said}");
+            drop(writer);
+            thread.join().unwrap();
+        }
+    }
+
+    #[test]
+    fn a_file_of_version_1_is_closed_and_gone_on_from_in_another() {
+        let dir = Scratch::new("version-1");
+        replace(&path(dir.path()), [(1_u8, 1_u64)]).unwrap();
+        let before = fs::read(path(dir.path())).unwrap();
+        let mut sums = Sums::default();
+        let mut opened = open(dir.path(), &mut sums).unwrap();
+        assert_eq!(opened.begin(dir.path(), &mut sums, 7).unwrap(), 7);
+        assert_eq!(fs::read(dir.path().join("journal.1")).unwrap(), before);
+        assert_eq!(Reader::open(&path(dir.path())).unwrap().version(), VERSION);
+        put_late(&mut opened.file, 7, (1, 2));
+        assert_eq!(read(dir.path()).0[&1], 3);
+    }
+
+    #[test]
+    fn a_start_from_the_snapshot_alone_knows_the_epoch() {
+        let dir = Scratch::new("snapshot-epoch");
+        let mut sums = Sums::default();
+        let mut opened = open(dir.path(), &mut sums).unwrap();
+        opened.begin(dir.path(), &mut sums, 42).unwrap();
+        opened.leave_behind::<Sums>(dir.path()).unwrap();
+        fs::remove_file(dir.path().join("journal.1")).unwrap();
+        assert_eq!(open(dir.path(), &mut Sums::default()).unwrap().epoch, 42);
     }
 
     fn read(folder: &Path) -> Sums {
@@ -324,10 +533,9 @@ mod tests {
 
     /// Appends `records` of (number mod 4, number), with a snapshot every `floor` bytes at the soonest.
     fn append(folder: &Path, floor: u64, records: u64) {
-        let mut sums = Sums::default();
-        let opened = open(folder, &mut sums).unwrap();
+        let (opened, _) = begin(folder);
         let shortener = Shortener::new::<Sums>(folder, floor, &opened);
-        let (writer, thread) = JournalWriter::start(&path(folder), opened.file, Some(shortener)).unwrap();
+        let (writer, thread) = start(folder, opened, Some(shortener));
         let (tell, told) = channel();
         for number in 0..records {
             let tell = tell.clone();

@@ -88,14 +88,15 @@ impl Controller {
         let mut command = Command::new(sbatch);
         without_cluster(&mut command).arg(&script).env("SLURM_CONF", self.home.join("slurm.conf"));
         run(&mut command)?;
-        let events = garrick_noded::journal::open::<ControllerEvent>(&self.state.join("journal"))?.records;
-        self.spec = events.into_iter().find_map(|event| match event {
-            ControllerEvent::Job { event, .. } => match *event {
-                JobEvent::Submitted(record) => Some((*record.spec).clone()),
-                _ => None,
-            },
-            _ => None,
-        });
+        let mut reader = garrick_journal::Reader::open(&self.state.join("journal"))?;
+        while let Some(record) = reader.next_record()? {
+            if let ControllerEvent::Job { event, .. } = record.decode()?
+                && let JobEvent::Submitted(record) = *event
+            {
+                self.spec = Some((*record.spec).clone());
+                break;
+            }
+        }
         if self.spec.is_some() { Ok(()) } else { Err("the journal does not have the first job".into()) }
     }
 

@@ -25,6 +25,11 @@ struct Exported<'a> {
     bytes: u64,
     /// `controller`, `steps`, or null when the first record is of neither.
     journal: Option<&'a str>,
+    /// Of its writer; 0 in a file of version 1.
+    epoch: u64,
+    /// Its writer had been fenced: it does not count.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    fenced: bool,
     event: &'a Value,
 }
 
@@ -52,7 +57,7 @@ pub fn run(path: &Path, console: &Console) -> i32 {
 fn print(reader: &mut Reader<BufReader<File>>, out: &mut dyn Write) -> io::Result<Result<(), JournalError>> {
     let mut kind: Option<Kind> = None;
     loop {
-        let record = match reader.next_record() {
+        let record = match reader.next_written() {
             Ok(Some(record)) => record,
             Ok(None) => return Ok(Ok(())),
             Err(error) => return Ok(Err(error)),
@@ -70,6 +75,8 @@ fn print(reader: &mut Reader<BufReader<File>>, out: &mut dyn Write) -> io::Resul
             offset: record.offset,
             bytes: record.bytes(),
             journal: journal.as_deref(),
+            epoch: record.epoch,
+            fenced: record.is_fenced(),
             event: &event,
         };
         serde_json::to_writer(&mut *out, &exported)?;

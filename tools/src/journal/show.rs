@@ -10,7 +10,7 @@ use crate::{
     output::{self, Console},
     render::clock::Clock,
 };
-use garrick_journal::JournalError;
+use garrick_journal::{JournalError, Late};
 use garrick_model::ids::JobId;
 use std::{
     collections::VecDeque,
@@ -39,6 +39,11 @@ pub fn run(path: &Path, job: Option<JobId>, lines: Option<usize>, console: &Cons
         Err(error) => failed(&error, console),
     };
     let reader = events.reader();
+    if written.is_ok()
+        && let Late { records, first: Some(first) } = reader.late()
+    {
+        console.line(format_args!("{records} left out: {first}"));
+    }
     if written.is_ok() && code == 0 && reader.torn_bytes() > 0 {
         say_torn(reader.position(), reader.torn_bytes(), console);
     }

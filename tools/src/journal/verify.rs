@@ -5,7 +5,7 @@ use crate::{
     output::{self, Console},
     render::clock::Clock,
 };
-use garrick_journal::JournalError;
+use garrick_journal::{JournalError, Late};
 use garrick_model::time::Timestamp;
 use std::{
     io::{self, Write},
@@ -62,6 +62,12 @@ fn render(found: &Found, path: &Path, clock: &Clock, out: &mut dyn Write) -> io:
     if let Some((first, last)) = found.times {
         writeln!(out, "first: {}", clock.at(first))?;
         writeln!(out, "last: {}", clock.at(last))?;
+    }
+    if reader.epoch() > 0 {
+        writeln!(out, "epoch: {}", reader.epoch())?;
+    }
+    if let Late { records, first: Some(first) } = reader.late() {
+        writeln!(out, "fenced: {records}: {first}")?;
     }
     let (at, torn) = (reader.position(), reader.torn_bytes());
     match &found.outcome {

@@ -113,6 +113,42 @@ fn verify_says_what_it_is_and_that_it_is_whole() {
     assert!(out.contains("records: 0\nbytes: 0\ntorn: its creation was cut short"), "{out}");
 }
 
+/// What its earlier writer appended late: `show` leaves it out, `export` marks it.
+#[test]
+fn a_record_of_a_fenced_writer_is_told_by_all() {
+    let folder = Folder::new();
+    let sample = "../noded/journal/tests/data/version-2-controller.journal";
+    fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(sample), folder.file("epochs")).unwrap();
+    let mut reader = Reader::open(&folder.file("epochs")).unwrap();
+    while reader.next_record().unwrap().is_some() {}
+    let late = reader.late().first.clone().unwrap();
+    let said = format!(
+        "the record at byte {} of epochs is of epoch 3, and 4 had begun: its writer was fenced, and it does not count",
+        late.offset
+    );
+    let (out, err, code) = folder.journal("verify epochs");
+    assert_eq!((err.as_str(), code), ("", 0));
+    assert!(out.contains("version: 2\nrecords: 41\n"), "{out}");
+    assert!(out.ends_with(&format!("\nepoch: 4\nfenced: 1: {said}\nok\n")), "{out}");
+    let (out, err, code) = folder.journal("show epochs");
+    assert_eq!((err, code), (format!("garrick journal: 1 left out: {said}\n"), 0));
+    let essentials = |line: &str| line[12..].to_owned();
+    let before: Vec<String> = include_str!("controller.show").lines().map(essentials).collect();
+    let shown: Vec<String> = out.lines().map(essentials).collect();
+    assert_eq!(shown[..before.len()], before[..]);
+    assert_eq!(shown.len(), before.len() + 2, "{out}");
+    assert!(!out.contains(&format!("{:>10}  ", late.offset)), "{out}");
+    let (out, err, code) = folder.journal("export epochs");
+    assert_eq!((err.as_str(), code, out.lines().count()), ("", 0, 41));
+    for line in out.lines() {
+        let exported: Value = serde_json::from_str(line).unwrap();
+        let number = exported["record"].as_u64().unwrap();
+        assert_eq!(exported["epoch"], Value::from(if number == 38 || number == 40 { 4 } else { 3 }));
+        assert_eq!(exported.get("fenced"), (number == 39).then_some(&Value::Bool(true)));
+        assert_eq!(exported["offset"] == late.offset, number == 39);
+    }
+}
+
 #[test]
 fn a_torn_end_is_told_by_all_and_left_as_it_is() {
     let folder = Folder::new();
@@ -174,11 +210,11 @@ fn a_wrong_length_with_records_behind_it_is_not_taken_for_a_torn_end() {
 #[test]
 fn other_files_newer_ones_and_wrong_arguments_are_refused() {
     let folder = Folder::new();
-    folder.changed("steps", |bytes| bytes[8] = 2);
+    folder.changed("steps", |bytes| bytes[8] = 3);
     for (words, said) in [
-        ("verify changed", "its version is 2, this program's is 1"),
-        ("show changed", "its version is 2"),
-        ("export changed", "its version is 2"),
+        ("verify changed", "its version is 3, this program's is 2"),
+        ("show changed", "its version is 3"),
+        ("export changed", "its version is 3"),
         ("verify .", "it is a folder"),
         ("verify gone", "cannot open journal gone"),
         ("repair steps", "none of show, verify, export"),

@@ -506,6 +506,17 @@ pub fn version_1() -> Vec<ControllerEvent> {
     events
 }
 
+/// Those of version 1 as the controller of epoch 3 appended them, then what that of epoch 4 began with, what the former
+/// appended late, and one more of the latter; with their writers' epochs.
+pub fn version_2() -> Vec<(u64, ControllerEvent)> {
+    let events = version_1();
+    let late = events[1].clone();
+    let begun = ControllerEvent::Started { epoch: 4 };
+    let mut written: Vec<_> = events.into_iter().map(|event| (3, event)).collect();
+    written.extend([(4, begun.clone()), (3, late), (4, begun)]);
+    written
+}
+
 /// What came to version 1 later: a run that fails with one node given up and another kept for the next run, and a job as
 /// a compacted journal has it while it waits ahead of all others.
 pub fn expedited() -> Vec<ControllerEvent> {

@@ -16,14 +16,14 @@ fn read(bytes: &[u8]) -> Result<(u64, u64), JournalError> {
 fn offsets(bytes: &[u8]) -> Vec<usize> {
     let mut reader = Reader::new(bytes, Path::new("journal"), bytes.len() as u64).unwrap();
     let mut offsets = Vec::new();
-    while let Some(record) = reader.next_record().unwrap() {
+    while let Some(record) = reader.next_written().unwrap() {
         offsets.push(record.offset as usize);
     }
     offsets.push(bytes.len());
     offsets
 }
 
-const SAMPLES: [&str; 2] = ["version-1-controller.journal", "version-1-steps.journal"];
+const SAMPLES: [&str; 3] = ["version-1-controller.journal", "version-1-steps.journal", "version-2-controller.journal"];
 
 #[test]
 fn wherever_the_end_is_torn_the_records_before_it_are_read() {

@@ -5,7 +5,7 @@ use garrick_actors::{
     controller::event::{ControllerEvent, Replayed},
     stepmgr::{Ledger, StepEvent, state::Motion},
 };
-use garrick_journal::{Reader, replace};
+use garrick_journal::{Form, Reader, replace};
 use garrick_model::ids::{RequestId, StepKey};
 use serde::de::DeserializeOwned;
 use std::path::{Path, PathBuf};
@@ -36,6 +36,31 @@ fn assert_same<T: PartialEq + std::fmt::Debug>(read: &[T], made: &[T]) {
 fn a_controllers_journal_of_version_1_reads_back() {
     let read: Vec<ControllerEvent> = all(&sample("version-1-controller.journal"));
     assert_same(&read, &controller_events::version_1());
+}
+
+#[test]
+fn a_controllers_journal_of_version_2_reads_back_without_what_a_fenced_writer_appended() {
+    let path = sample("version-2-controller.journal");
+    let written = controller_events::version_2();
+    let mut reader = Reader::open(&path).unwrap();
+    let mut read = Vec::new();
+    while let Some(record) = reader.next_written().unwrap() {
+        read.push((record.epoch, record.decode::<ControllerEvent>().unwrap()));
+    }
+    assert_same(&read, &written);
+    let late = written.iter().position(|(epoch, _)| *epoch == 4).unwrap() + 1;
+    assert_eq!(written[late].0, 3);
+    let counts: Vec<ControllerEvent> =
+        written.into_iter().enumerate().filter(|(place, _)| *place != late).map(|(_, (_, event))| event).collect();
+    let mut reader = Reader::open(&path).unwrap();
+    let mut read = Vec::new();
+    while let Some(record) = reader.next_record().unwrap() {
+        read.push(record.decode::<ControllerEvent>().unwrap());
+    }
+    assert_same(&read, &counts);
+    let first = reader.late().first.as_ref().unwrap();
+    assert_eq!((reader.late().records, first.epoch, first.highest), (1, 3, 4));
+    assert_eq!((reader.version(), reader.epoch(), reader.torn_bytes()), (2, 4, 0));
 }
 
 #[test]
@@ -281,11 +306,15 @@ fn make_the_sample_of_launches() {
     replace(&sample("version-1-steps-launches.journal"), step_events::launches()).unwrap();
 }
 
-/// Makes the samples of the version that is written now. Samples of versions that have been in use are not made again.
+/// Makes the samples of the versions that are written now. Samples of versions that have been in use are not made again.
 #[test]
-#[ignore = "makes tests/data/version-N-*.journal, by hand when the version changes"]
+#[ignore = "makes tests/data/version-2-controller.journal and version-1-steps.journal, by hand when a version changes"]
 fn make_samples() {
-    let path = |kind: &str| sample(&format!("version-{}-{kind}.journal", garrick_journal::VERSION));
-    replace(&path("controller"), controller_events::version_1()).unwrap();
-    replace(&path("steps"), step_events::version_1()).unwrap();
+    let path = sample("version-2-controller.journal");
+    let mut bytes = Form::Epoch(0).header().to_vec();
+    for (epoch, event) in controller_events::version_2() {
+        Form::Epoch(epoch).frame(&path, &event, &mut bytes).unwrap();
+    }
+    std::fs::write(&path, bytes).unwrap();
+    replace(&sample("version-1-steps.journal"), step_events::version_1()).unwrap();
 }

@@ -3,7 +3,7 @@
 use super::choice;
 use crate::Target;
 use garrick_actors::{controller::event::ControllerEvent, stepmgr::journal::StepEvent};
-use garrick_journal::Reader;
+use garrick_journal::{Form, Reader};
 use garrick_model::ids::{JobId, StepId, StepNum};
 use garrick_pack::{PackReader, PackWriter, Selection, Stream, TaskRun};
 use std::{
@@ -13,23 +13,31 @@ use std::{
     time::Instant,
 };
 
-/// A journal, its bytes as they are or put into records with the right checksums.
+/// A journal, its bytes as they are or put into records of either version with the right checksums.
 pub(super) const JOURNALS: Target = Target {
     name: "journals",
     read: |input| {
         let (kind, bytes) = choice(input);
-        let file = if kind % 2 == 0 { bytes.to_vec() } else { with_checksums(bytes) };
+        let file = match kind % 4 {
+            1 => with_checksums(bytes, 1),
+            3 => with_checksums(bytes, 2),
+            _ => bytes.to_vec(),
+        };
         let Ok(mut reader) = Reader::new(file.as_slice(), Path::new("journal"), file.len() as u64) else { return };
+        let (mut highest, mut counted) = (0, 0);
         while let Ok(Some(record)) = reader.next_record() {
+            assert!(record.epoch >= highest, "of a fenced writer");
+            (highest, counted) = (record.epoch, counted + 1);
             let _ = record.decode::<ControllerEvent>();
             let _ = record.decode::<StepEvent>();
         }
+        assert_eq!(counted + reader.late().records, reader.records());
         assert!(reader.position() <= reader.length(), "behind the end");
     },
     bytes_per_byte: 400,
     base_bytes: 8 << 20,
     seeds: || {
-        let mut seeds = vec![vec![0], vec![1, 1, 0xc0]];
+        let mut seeds = vec![vec![0], vec![1, 1, 0xc0], vec![3, 5, 1, 0xc0, 4, 1, 0xc0, 5, 1, 0xc0]];
         let saved = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../noded/journal/tests/data");
         for entry in fs::read_dir(saved).into_iter().flatten().flatten() {
             if let Ok(bytes) = fs::read(entry.path()) {
@@ -40,14 +48,22 @@ pub(super) const JOURNALS: Target = Target {
     },
 };
 
-/// Each record's length in a byte before it.
-fn with_checksums(mut bytes: &[u8]) -> Vec<u8> {
-    let mut file = garrick_journal::header().to_vec();
-    while let Some((length, rest)) = bytes.split_first() {
+/// Each record's length in a byte before it; in version 2 its epoch in one before that.
+fn with_checksums(mut bytes: &[u8], version: u8) -> Vec<u8> {
+    let mut file = if version == 1 { Form::Plain } else { Form::Epoch(0) }.header().to_vec();
+    loop {
+        let mut checked = Vec::new();
+        if version > 1 {
+            let Some((epoch, rest)) = bytes.split_first() else { break };
+            checked.extend(u64::from(*epoch).to_be_bytes());
+            bytes = rest;
+        }
+        let Some((length, rest)) = bytes.split_first() else { break };
         let (payload, after) = rest.split_at(rest.len().min(usize::from(*length).max(1)));
+        checked.extend(payload);
         file.extend(u32::try_from(payload.len()).unwrap_or(0).to_be_bytes());
-        file.extend(crc32c::crc32c(payload).to_be_bytes());
-        file.extend(payload);
+        file.extend(crc32c::crc32c(&checked).to_be_bytes());
+        file.extend(checked);
         bytes = after;
     }
     file
