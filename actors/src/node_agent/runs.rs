@@ -363,8 +363,8 @@ impl NodeAgentCore {
         }
     }
 
-    /// The epilog follows also where something is left: the controller drains the node when it is released, and whoever waits
-    /// for the job waits no longer than for UnkillableStepTimeout.
+    /// The epilog follows also where something is left: the controller drains the node when it is released, and nobody waits
+    /// for the job for ever.
     pub(super) fn swept(&mut self, key: RunKey, left: Option<&Leftover>, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key).filter(|r| r.phase == RunPhase::Sweeping) else { return };
         run.phase = RunPhase::Epilog;
