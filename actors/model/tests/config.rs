@@ -90,6 +90,7 @@ fn a_site_configuration_is_warned_of_only_where_it_is_not_honoured() {
     let said: Vec<String> = report.warnings().map(|w| format!("{}: {}", w.place.line, w.what)).collect();
     let want = [
         "6: SlurmctldHost=ctl2(10.1.0.2)",
+        "15: MpiDefault=pmix",
         "24: PrologFlags=Alloc,Contain",
         "25: TaskProlog=/etc/slurm/task_prolog",
         "27: LaunchParameters=enable_nss_slurm,use_interactive_step",
@@ -123,7 +124,7 @@ fn what_a_partition_cannot_mean_is_said() {
         "PartitionName=b: DefMemPerNode=9000 is more than any of its nodes has (3000)",
         "PartitionName=c: Alternate=d: it comes back",
         "PartitionName=d: Alternate=c: it comes back",
-        "PartitionName=e: SelectTypeParameters=CR_SOCKET of a partition has no effect yet",
+        "PartitionName=e: SelectTypeParameters=CR_SOCKET of a partition is not supported yet",
     ];
     assert_eq!(said.len(), want.len(), "{said:#?}");
     for (said, want) in said.iter().zip(want) {

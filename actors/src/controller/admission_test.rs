@@ -161,6 +161,21 @@ fn partitions_decide_who_may_come() {
 }
 
 #[test]
+fn root_submits_nothing_where_the_site_says_so() {
+    for (key, own, root_may) in [
+        ("", "", true),
+        ("DisableRootJobs=YES\n", "", false),
+        ("DisableRootJobs=YES\n", "DisableRootJobs=NO", true),
+        ("", "DisableRootJobs=YES", false),
+    ] {
+        let site = format!("{key}NodeName=n0 CPUs=4 RealMemory=1000\nPartitionName=debug Nodes=n0 Default=YES {own}\n");
+        let root = submit(&site, 0, spec()).map(|_| ());
+        assert_eq!(root, if root_may { Ok(()) } else { Err(Refusal::AccessDenied) }, "{key}{own}");
+        assert!(submit(&site, 1001, spec()).is_ok(), "{key}{own}");
+    }
+}
+
+#[test]
 fn what_could_never_run_is_refused_with_its_reason() {
     let detail = |text: &str| Refusal::NodeConfigUnavailable { detail: Some(text.to_owned()) };
     let memory = JobSpec { memory: MemoryRequest::PerNode(MemoryMib(5000)), ..spec() };

@@ -392,7 +392,7 @@ impl World {
                 if self.agents[node].runs.contains_key(&(job, sluid)) {
                     self.finish(node, (job, sluid), state);
                 } else {
-                    self.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None });
+                    self.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None, unkillable: None });
                 }
             }
             ControllerToNode::AckReports { upto } => {
@@ -429,7 +429,7 @@ impl World {
             }
         }
         let epilog_failed = std::mem::take(&mut self.bad_epilog).then(|| "exit 1".to_owned());
-        self.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed });
+        self.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed, unkillable: None });
     }
 
     fn connect(&mut self, node: &str) {

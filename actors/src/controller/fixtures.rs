@@ -509,7 +509,10 @@ impl Agents {
                         if runs.lock().expect("no test panics here").get(&(job, sluid)).is_some_and(|n| *n == node) {
                             end(&report, &runs, &node, (job, sluid), state);
                         } else {
-                            report(&node, AgentReport::NodeReleased { job, sluid, epilog_failed: None });
+                            report(
+                                &node,
+                                AgentReport::NodeReleased { job, sluid, epilog_failed: None, unkillable: None },
+                            );
                         }
                     }
                     other => heard.send_modify(|frames| frames.push((node.clone(), other))),
@@ -595,5 +598,5 @@ fn end(
         node,
         AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at, lost: vec![] },
     );
-    report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None });
+    report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None, unkillable: None });
 }

@@ -136,7 +136,7 @@ fn a_node_tells_nothing_of_runs_in_which_it_takes_no_part() {
                 detail: "so I say".to_owned(),
                 drain_node: true,
             },
-            AgentReport::NodeReleased { job, sluid, epilog_failed: None },
+            AgentReport::NodeReleased { job, sluid, epilog_failed: None, unkillable: None },
         ];
         let before = record();
         for lie in lies {

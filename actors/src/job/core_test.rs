@@ -245,7 +245,8 @@ fn reports_of_an_older_run_change_nothing() {
     );
     assert_eq!(out, [JobEffect::AckReport { node: "n0".to_owned(), seq: 1 }]);
     // A node that lets go of an old run gets that share back, no other.
-    let out = job.report("n0", AgentReport::NodeReleased { job: JobId(7), sluid: old, epilog_failed: None });
+    let out = job
+        .report("n0", AgentReport::NodeReleased { job: JobId(7), sluid: old, epilog_failed: None, unkillable: None });
     assert_eq!(out[0], JobEffect::Release { node: "n0".to_owned(), sluid: old, attempt: None, drain: None });
     assert_eq!(job.core.record(), &before);
 }
@@ -897,7 +898,7 @@ fn after_its_last_event_a_job_changes_nothing_any_more() {
     assert!(job.send(JobInput::Timer(JobTimer::Purge)).is_empty());
     let (answer, out) = job.command(ALICE, None, JobCommand::Requeue { hold: false });
     assert_eq!((answer, out.len()), (Err(Refusal::InvalidJobId), 1));
-    let report = AgentReport::NodeReleased { job: JobId(7), sluid: Sluid(7), epilog_failed: None };
+    let report = AgentReport::NodeReleased { job: JobId(7), sluid: Sluid(7), epilog_failed: None, unkillable: None };
     let out = job.send(JobInput::Report { node: "n0".to_owned(), seq: 4, report: Box::new(report) });
     assert_eq!(releases(&out), ["n0"]);
     assert_eq!(out.last(), Some(&JobEffect::AckReport { node: "n0".to_owned(), seq: 4 }));

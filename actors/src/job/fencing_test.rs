@@ -120,7 +120,7 @@ fn a_run_whose_nodes_have_not_heard_that_another_may_follow_is_waited_for() {
     let out = job.send(JobInput::Timer(JobTimer::CleanUp));
     assert_eq!(ends(&out), [("n1", first)]);
     assert_eq!(&job.replayed(), job.core.record());
-    job.report("n1", AgentReport::NodeReleased { job: JobId(7), sluid: first, epilog_failed: None });
+    job.report("n1", AgentReport::NodeReleased { job: JobId(7), sluid: first, epilog_failed: None, unkillable: None });
     assert_eq!(waits_for(&mut job), READY);
     assert!(starts(&mut job));
     assert_eq!(&job.replayed(), job.core.record());

@@ -229,7 +229,7 @@ impl Bench {
 
     pub fn released(&mut self, node: &str) -> Vec<JobEffect> {
         let (job, sluid) = (self.core.record().id, self.core.record().sluid);
-        self.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None })
+        self.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed: None, unkillable: None })
     }
 
     /// A job that runs on n0 and n1.

@@ -9,7 +9,7 @@ use super::{
     state::JobEvent,
 };
 use garrick_model::{
-    ids::Sluid,
+    ids::{JobId, Sluid},
     messages::node::AgentReport,
     packed_steps::StepTally,
     spec::JobKind,
@@ -44,12 +44,14 @@ impl JobCore {
             }
             AgentReport::Steps { sluid, steps, .. } if sluid == current => self.steps(seq, steps.tally, turn),
             AgentReport::RequeueSet { sluid, policy, .. } if sluid == current => self.requeue_heard(node, policy),
-            AgentReport::NodeReleased { sluid, epilog_failed, .. } => {
+            AgentReport::NodeReleased { sluid, epilog_failed, unkillable, .. } => {
                 self.fenced(node, sluid, turn);
+                let trouble = Trouble { epilog_failed, unkillable };
+                trouble.log(self.record.id, node);
                 if sluid == current {
-                    self.node_released(node, epilog_failed, turn);
+                    self.node_released(node, &trouble, turn);
                 } else {
-                    self.earlier_released(node, sluid, epilog_failed, turn);
+                    self.earlier_released(node, sluid, &trouble, turn);
                 }
             }
             AgentReport::JobStarted { .. }
@@ -263,16 +265,13 @@ impl JobCore {
         }
     }
 
-    fn node_released(&mut self, node: &str, epilog_failed: Option<String>, turn: &mut Turn<'_>) {
-        if let Some(why) = &epilog_failed {
-            tracing::warn!(job_id = self.record.id.0, node, why, "job.epilog_failed");
-        } else if self.keep_node(node, turn) {
+    fn node_released(&mut self, node: &str, trouble: &Trouble, turn: &mut Turn<'_>) {
+        let drain = trouble.reason();
+        if drain.is_none() && self.keep_node(node, turn) {
             return;
         }
-        let failed = epilog_failed.is_some();
-        let drain = epilog_failed.map(|_| EPILOG_ERROR.to_owned());
         turn.out.push(JobEffect::Release { node: node.to_owned(), sluid: self.record.sluid, attempt: None, drain });
-        self.forget_node(node, failed, turn);
+        self.forget_node(node, trouble.epilog_failed.is_some(), turn);
         // An agent reports in order: when the batch host has let go of the run, no end of it will come any more.
         self.end_without_word(turn);
     }
@@ -297,14 +296,14 @@ impl JobCore {
     }
 
     /// Nothing of an earlier run is left on that node. One that is kept for the next run was told of before.
-    fn earlier_released(&mut self, node: &str, sluid: Sluid, epilog_failed: Option<String>, turn: &mut Turn<'_>) {
+    fn earlier_released(&mut self, node: &str, sluid: Sluid, trouble: &Trouble, turn: &mut Turn<'_>) {
+        let drain = trouble.reason();
         let this = |hold: &&EarlierHold| hold.sluid == sluid && hold.node.name == node;
         match self.record.earlier.iter().find(this) {
-            Some(hold) if hold.kept && epilog_failed.is_none() => return,
+            Some(hold) if hold.kept && drain.is_none() => return,
             Some(_) => self.save(JobEvent::EarlierReleased { sluid, node: node.to_owned() }, turn),
             None => {}
         }
-        let drain = epilog_failed.map(|_| EPILOG_ERROR.to_owned());
         turn.out.push(JobEffect::Release { node: node.to_owned(), sluid, attempt: None, drain });
     }
 
@@ -319,9 +318,9 @@ impl JobCore {
             (EarlierNews::Missing, Some(true)) => turn.out.push(JobEffect::Keep { node, sluid }),
             (EarlierNews::Missing, _) => {
                 self.fenced(&node, sluid, turn);
-                self.earlier_released(&node, sluid, None, turn);
+                self.earlier_released(&node, sluid, &Trouble::default(), turn);
             }
-            (EarlierNews::Lost, Some(false) | None) => self.earlier_released(&node, sluid, None, turn),
+            (EarlierNews::Lost, Some(false) | None) => self.earlier_released(&node, sluid, &Trouble::default(), turn),
             (EarlierNews::Lost, Some(true)) => self.release_earlier(|hold| this(&hold), turn),
         }
     }
@@ -390,7 +389,7 @@ impl JobCore {
             }
             // Other nodes of a working run: the step manager notices, and it knows more.
             Phase::Starting(_) | Phase::Running(_) | Phase::Suspended(_) => {}
-            Phase::Completing(..) | Phase::Over(..) => self.node_released(node, None, turn),
+            Phase::Completing(..) | Phase::Over(..) => self.node_released(node, &Trouble::default(), turn),
             Phase::Pending => {}
         }
     }
@@ -468,3 +467,33 @@ pub(super) enum EarlierNews {
 
 /// What Slurm writes as the reason of a node that an epilog's failure drained.
 const EPILOG_ERROR: &str = "Epilog error";
+/// Reason of a drain for processes that outlive their job, as in Slurm.
+const KILL_TASK_FAILED: &str = "Kill task failed";
+
+/// What went wrong when a node let go of a run.
+#[derive(Default)]
+pub(super) struct Trouble {
+    pub epilog_failed: Option<String>,
+    pub unkillable: Option<String>,
+}
+
+impl Trouble {
+    /// Why the node is to be drained; what is left of the job before what its epilog said, which may follow from it.
+    pub fn reason(&self) -> Option<String> {
+        let reason = match self {
+            Self { unkillable: Some(_), .. } => KILL_TASK_FAILED,
+            Self { epilog_failed: Some(_), .. } => EPILOG_ERROR,
+            _ => return None,
+        };
+        Some(reason.to_owned())
+    }
+
+    pub fn log(&self, job: JobId, node: &str) {
+        if let Some(why) = &self.unkillable {
+            tracing::warn!(job_id = job.0, node, why, "job.unkillable");
+        }
+        if let Some(why) = &self.epilog_failed {
+            tracing::warn!(job_id = job.0, node, why, "job.epilog_failed");
+        }
+    }
+}

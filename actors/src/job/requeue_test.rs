@@ -70,7 +70,7 @@ fn lost(bench: &mut Bench, node: &str) -> Vec<JobEffect> {
 fn epilog_failed(bench: &mut Bench, node: &str) -> Vec<JobEffect> {
     let (job, sluid) = (bench.core.record().id, bench.core.record().sluid);
     let epilog_failed = Some("exit 1".to_owned());
-    bench.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed })
+    bench.report(node, AgentReport::NodeReleased { job, sluid, epilog_failed, unkillable: None })
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_node_that_only_the_step_manager_gave_up_is_not_waited_for() {
     // Its agent comes back with the run: it is to end it, and gives the node back when that is done.
     let out = job.send(JobInput::RunHeld { node: "n1".to_owned(), sluid: Sluid(7), requeue: None });
     assert!(matches!(&out[..], [JobEffect::ToAgent { node, .. }] if node == "n1"));
-    let report = AgentReport::NodeReleased { job: id, sluid: Sluid(7), epilog_failed: None };
+    let report = AgentReport::NodeReleased { job: id, sluid: Sluid(7), epilog_failed: None, unkillable: None };
     assert_eq!(released(&job.report("n1", report)), [("n1", 7)]);
     assert_eq!(job.core.record().earlier.len(), 1);
     assert_eq!(&job.replayed(), job.core.record());
@@ -181,6 +181,38 @@ fn a_failed_script_is_expedited_only_if_an_epilog_fails_too() {
     good.released("n0");
     epilog_failed(&mut good, "n1");
     assert_eq!(good.state(), JobState::Completed);
+}
+
+fn drained(out: &[JobEffect]) -> Vec<(&str, Option<&str>)> {
+    out.iter()
+        .filter_map(|e| match e {
+            JobEffect::Release { node, drain, .. } => Some((node.as_str(), drain.as_deref())),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Also where the node would be kept for the next run, where its epilog failed too, and for a run that is not the newest.
+#[test]
+fn a_node_on_which_processes_of_a_job_are_left_is_drained() {
+    let mut job = hurried();
+    let (id, sluid) = (job.core.record().id, job.core.record().sluid);
+    let left = |epilog_failed| AgentReport::NodeReleased {
+        job: id,
+        sluid,
+        epilog_failed,
+        unkillable: Some("processes that cannot be killed: [51]".to_owned()),
+    };
+    lost(&mut job, "n1");
+    let out = job.report("n0", left(Some("exit 1".to_owned())));
+    assert_eq!((drained(&out), kept(&out)), (vec![("n0", Some("Kill task failed"))], vec![]));
+    assert_eq!(&job.replayed(), job.core.record());
+
+    let mut earlier = hurried();
+    lost(&mut earlier, "n1");
+    earlier.allocate(&["n1", "n2"]);
+    let out = earlier.report("n0", left(None));
+    assert_eq!(drained(&out), [("n0", Some("Kill task failed"))]);
 }
 
 /// As a live 26.05.3 has it, for a code of `RequeueExit` too.
@@ -288,7 +320,7 @@ fn a_repeated_report_does_not_give_a_kept_node_back() {
     lost(&mut job, "n1");
     job.released("n0");
     let (job_id, sluid) = (job.core.record().id, Sluid(7));
-    let again = AgentReport::NodeReleased { job: job_id, sluid, epilog_failed: None };
+    let again = AgentReport::NodeReleased { job: job_id, sluid, epilog_failed: None, unkillable: None };
     assert_eq!(released(&job.report("n0", again)), []);
     assert_eq!(released(&job.send(JobInput::RunMissing { node: "n0".to_owned(), sluid })), []);
 }

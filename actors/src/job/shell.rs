@@ -7,6 +7,7 @@ use super::{
     het::HetMessage,
     messages::{JobEffect, JobInput, JobMsg, LaunchOrder},
     record::JobRecord,
+    reports::Trouble,
     state::JobEvent,
 };
 use crate::{
@@ -464,8 +465,11 @@ impl JobsSupervisor {
     fn bounce(&self, cx: &mut Context<Self>, job: JobId, input: JobInput) {
         match input {
             JobInput::Report { node, seq, report } => {
-                if let AgentReport::NodeReleased { sluid, .. } = *report {
-                    self.env.tell_node(cx, &node, NodeInput::Release { job, sluid, attempt: None, drain: None });
+                if let AgentReport::NodeReleased { sluid, epilog_failed, unkillable, .. } = *report {
+                    let trouble = Trouble { epilog_failed, unkillable };
+                    trouble.log(job, &node);
+                    let drain = trouble.reason();
+                    self.env.tell_node(cx, &node, NodeInput::Release { job, sluid, attempt: None, drain });
                 }
                 self.env.tell_node(cx, &node, NodeInput::ReportSafe { seq });
             }

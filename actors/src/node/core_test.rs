@@ -9,7 +9,10 @@ use super::{
     },
     record::{DownCause, SavedNode},
 };
-use crate::scheduler::{self, caps::CpuCaps, fixtures, request::NodeUse};
+use crate::{
+    controller::fixtures::config_of,
+    scheduler::{self, caps::CpuCaps, fixtures, request::NodeUse},
+};
 use garrick_model::{
     gres::{GresEntry, GresShare},
     ids::{JobId, NodeIndex, Sluid},
@@ -320,13 +323,15 @@ fn less_memory_than_configured_is_invalid_until_it_registers_right() {
 
 #[test]
 fn where_the_configuration_overrides_a_node_counts_as_what_it_says() {
-    for config_overrides in [false, true] {
+    for line in ["", "SlurmdParameters=config_overrides\n"] {
+        let text = format!("{line}ClusterName=c\nSlurmctldHost=h\nNodeName=n0\nPartitionName=p Nodes=n0\n");
+        let config_overrides = config_of(&text).config_overrides();
         let mut core = core_with(NodeSite { config_overrides, ..NodeSite::default() });
         let mut poor = registration(1, vec![]);
         poor.facts.shape = NodeShape { cpus: 1, cores_per_socket: 1, memory: MemoryMib(500), ..poor.facts.shape };
         let mut out = Vec::new();
         core.handle(NOW, NodeInput::Registered(Box::new(poor)), &mut out);
-        assert_eq!(core.view().flags.invalid, !config_overrides);
+        assert_eq!(core.view().flags.invalid, line.is_empty());
         let told = out.iter().find_map(|effect| match effect {
             NodeEffect::ToAgent { frame, .. } => match &**frame {
                 ControllerToNode::Welcome { shape, .. } => Some(shape.clone()),
@@ -335,7 +340,7 @@ fn where_the_configuration_overrides_a_node_counts_as_what_it_says() {
             _ => None,
         });
         let shape = core.view().shape.clone();
-        assert_eq!(told, Some(config_overrides.then(|| Box::new(shape))), "its runs are told the same");
+        assert_eq!(told, Some((!line.is_empty()).then(|| Box::new(shape))), "its runs are told the same");
     }
 }
 
@@ -492,7 +497,7 @@ fn a_node_gets_nothing_new_while_a_run_that_was_given_up_is_ended_there() {
 }
 
 fn report(core: &mut NodeCore, seq: u64) -> Vec<NodeEffect> {
-    let report = AgentReport::NodeReleased { job: JobId(1), sluid: Sluid(1), epilog_failed: None };
+    let report = AgentReport::NodeReleased { job: JobId(1), sluid: Sluid(1), epilog_failed: None, unkillable: None };
     let mut out = Vec::new();
     core.handle(NOW, NodeInput::Frame { conn: 1, frame: Box::new(NodeToController::Report { seq, report }) }, &mut out);
     out
@@ -668,7 +673,12 @@ fn a_run_whose_release_follows_is_not_missing() {
         notices_of(&out)
     };
     assert_eq!(registers(&mut core), []);
-    let says = AgentReport::NodeReleased { job: JobId(1), sluid: Sluid(1), epilog_failed: Some("exit 1".to_owned()) };
+    let says = AgentReport::NodeReleased {
+        job: JobId(1),
+        sluid: Sluid(1),
+        epilog_failed: Some("exit 1".to_owned()),
+        unkillable: None,
+    };
     let frame = NodeToController::Report { seq: 1, report: says.clone() };
     let mut out = Vec::new();
     core.handle(NOW, NodeInput::Frame { conn: 2, frame: Box::new(frame) }, &mut out);

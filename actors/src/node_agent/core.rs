@@ -138,7 +138,7 @@ impl NodeAgentCore {
             AgentInput::Stepd { run, conn, message } => self.stepd(run, conn, message, out),
             AgentInput::StepdGone { run, conn } => self.stepd_gone(run, conn, out),
             AgentInput::StepdExited { run, pid, how } => self.stepd_exited(run, pid, &how, out),
-            AgentInput::Swept { run, stubborn } => self.swept(run, &stubborn, out),
+            AgentInput::Swept { run, left } => self.swept(run, left.as_ref(), out),
             AgentInput::EpilogDone { run, failed } => self.epilog_done(run, failed, out),
             AgentInput::Command { query, caller, request } => self.command(query, caller, request, out),
             AgentInput::CommandGone { query } => self.command_gone(query, out),

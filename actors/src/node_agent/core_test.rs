@@ -1,7 +1,7 @@
 #![allow(clippy::unwrap_used)]
 
 use crate::node_agent::{
-    AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, PeersSaid, PrepareFailure,
+    AgentConfig, AgentEffect, AgentInput, AgentTimer, FoundRun, Leftover, NodeAgentCore, PeersSaid, PrepareFailure,
     RESTART_PAUSES, RESTART_WINDOW, RESTARTS, RunKey, StartOrder, StepdState, lease_of,
 };
 use garrick_model::{
@@ -203,11 +203,56 @@ fn a_run_goes_from_order_to_release_and_every_report_is_acknowledged_in_turn() {
     );
     let e = b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "exit code 0".into() });
     assert_eq!(e, [AgentEffect::ClearTimer(AgentTimer::End(RUN)), AgentEffect::Sweep { run: RUN }]);
-    b.tell(AgentInput::Swept { run: RUN, stubborn: vec![] });
+    b.tell(AgentInput::Swept { run: RUN, left: None });
     let e = b.tell(AgentInput::EpilogDone { run: RUN, failed: None });
     assert!(matches!(reports(&e)[..], [(3, AgentReport::NodeReleased { epilog_failed: None, .. })]));
     let e = b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 3 }));
     assert_eq!(e, [AgentEffect::RemoveSpool { run: RUN }]);
+}
+
+/// Such a node passed for clean, and the next job came to it.
+#[test]
+fn what_cannot_be_killed_runs_the_sites_program_and_is_told_with_the_release() {
+    let unknown = || Leftover::Unknown("no permission".into());
+    for (left, said) in [
+        (Leftover::Processes(vec![51, 52]), "processes that cannot be killed: [51, 52]"),
+        (unknown(), "whether processes are left is not known: no permission"),
+    ] {
+        let mut b = Bench::holding(&["n1"]);
+        b.from_stepd(1, ended());
+        b.from_stepd(2, StepdReport::Gone);
+        b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 1 }));
+        b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "exit code 0".into() });
+        let e = b.tell(AgentInput::Swept { run: RUN, left: Some(left) });
+        let want = [
+            AgentEffect::Log { warning: true, text: format!("job 7: {said}") },
+            AgentEffect::RunUnkillable { run: RUN },
+            AgentEffect::MarkClean { run: RUN },
+            AgentEffect::RunEpilog { run: RUN },
+        ];
+        assert_eq!(e, want);
+        let e = b.tell(AgentInput::EpilogDone { run: RUN, failed: None });
+        let report = AgentReport::NodeReleased {
+            job: RUN.job,
+            sluid: RUN.sluid,
+            epilog_failed: None,
+            unkillable: Some(said.into()),
+        };
+        assert_eq!(reports(&e), [(2, &report)]);
+    }
+    // An agent that finds the run after that looks anew: what it did not tell is there still, or gone.
+    let found = FoundRun {
+        run: RUN,
+        batch_host: true,
+        uid: 1,
+        stepd: StepdState::Clean,
+        door: "/d".into(),
+        requeue: MAY_FOLLOW,
+    };
+    let (mut next, e) = Bench::new(vec![found]);
+    assert!(e.contains(&AgentEffect::Sweep { run: RUN }), "{e:?}");
+    let e = next.tell(AgentInput::Swept { run: RUN, left: Some(unknown()) });
+    assert!(e.contains(&AgentEffect::RunUnkillable { run: RUN }), "{e:?}");
 }
 
 /// A link that broke between an epilog's failure and the word of it.
@@ -218,7 +263,7 @@ fn a_registration_names_the_runs_whose_release_follows() {
     b.from_stepd(2, StepdReport::Gone);
     b.tell(AgentInput::Controller(ControllerToNode::AckReports { upto: 1 }));
     b.tell(AgentInput::StepdExited { run: RUN, pid: Some(42), how: "exit code 0".into() });
-    b.tell(AgentInput::Swept { run: RUN, stubborn: vec![] });
+    b.tell(AgentInput::Swept { run: RUN, left: None });
     b.tell(AgentInput::ControllerGone);
     b.tell(AgentInput::EpilogDone { run: RUN, failed: Some("exit 1".into()) });
     let registered = b.tell(AgentInput::ControllerUp);
@@ -662,7 +707,7 @@ fn a_run_that_ended_here_is_not_started_once_more_also_by_another_agent() {
     b.now = b.now.plus(Duration::from_secs(3600));
     for input in [
         AgentInput::Timer { timer: AgentTimer::End(RUN), load: NodeLoad::default() },
-        AgentInput::Swept { run: RUN, stubborn: vec![] },
+        AgentInput::Swept { run: RUN, left: None },
         AgentInput::EpilogDone { run: RUN, failed: None },
     ] {
         b.tell(input);

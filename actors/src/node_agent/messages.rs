@@ -16,7 +16,7 @@ use garrick_model::{
     view::{NodeFacts, NodeLoad},
 };
 use garrick_runtime::Message;
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 /// One run of a job on this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -193,12 +193,12 @@ pub enum AgentInput {
         /// How, for the log.
         how: String,
     },
-    /// No process of the run is left, its cgroups are removed.
+    /// No process of the run is left, its cgroups are removed; or that could not be brought about.
     Swept {
         /// Run.
         run: RunKey,
-        /// Processes that could not be ended.
-        stubborn: Vec<u32>,
+        /// What is left.
+        left: Option<Leftover>,
     },
     /// The epilog ended.
     EpilogDone {
@@ -246,6 +246,24 @@ pub enum PrepareFailure {
     Prolog(String),
     /// Anything else.
     Start(String),
+}
+
+/// What a sweep could not bring to an end within UnkillableStepTimeout.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leftover {
+    /// Processes that do not end, although they were killed.
+    Processes(Vec<u32>),
+    /// Whether any are left could not be found out, and why.
+    Unknown(String),
+}
+
+impl fmt::Display for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Processes(pids) => write!(f, "processes that cannot be killed: {pids:?}"),
+            Self::Unknown(why) => write!(f, "whether processes are left is not known: {why}"),
+        }
+    }
 }
 
 /// What the agent wants done.
@@ -317,7 +335,13 @@ pub enum AgentEffect {
         /// Run.
         run: RunKey,
     },
-    /// Note in the run's folder that its processes are gone and the controller knows how it ended.
+    /// Run the site's UnkillableStepProgram, if there is one. Nothing waits for it.
+    RunUnkillable {
+        /// Run.
+        run: RunKey,
+    },
+    /// Note in the run's folder that the controller knows how it ended and no `stepd` is to look after it any more. The next
+    /// agent sweeps what is left of it.
     MarkClean {
         /// Run.
         run: RunKey,

@@ -29,8 +29,8 @@ pub use self::{
     core::{AgentConfig, NodeAgentCore},
     lease::lease_of,
     messages::{
-        AgentEffect, AgentInput, AgentMsg, AgentTimer, FoundRun, PeersSaid, PrepareFailure, RunKey, StartOrder,
-        StepdState,
+        AgentEffect, AgentInput, AgentMsg, AgentTimer, FoundRun, Leftover, PeersSaid, PrepareFailure, RunKey,
+        StartOrder, StepdState,
     },
     restart::{RESTART_PAUSES, RESTART_WINDOW, RESTARTS},
     shell::{AgentPort, NodeAgent},

@@ -104,7 +104,7 @@ mod tests {
     }
 
     fn released() -> AgentReport {
-        AgentReport::NodeReleased { job: JobId(7), sluid: Sluid(1), epilog_failed: None }
+        AgentReport::NodeReleased { job: JobId(7), sluid: Sluid(1), epilog_failed: None, unkillable: None }
     }
 
     fn sent(outbox: &mut Outbox) -> Vec<u64> {

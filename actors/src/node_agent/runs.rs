@@ -2,7 +2,7 @@
 
 use crate::node_agent::{
     core::{NodeAgentCore, log_info, log_warning},
-    messages::{AgentEffect, AgentTimer, PrepareFailure, RunKey, StartOrder},
+    messages::{AgentEffect, AgentTimer, Leftover, PrepareFailure, RunKey, StartOrder},
     state::{Run, RunPhase},
 };
 use garrick_model::{
@@ -295,7 +295,8 @@ impl NodeAgentCore {
             self.not_to_start(key);
             self.note_over(key, out);
             let RunKey { job, sluid } = key;
-            self.report(AgentReport::NodeReleased { job, sluid, epilog_failed: None }, None, None, out);
+            let report = AgentReport::NodeReleased { job, sluid, epilog_failed: None, unkillable: None };
+            self.report(report, None, None, out);
         }
     }
 
@@ -362,11 +363,15 @@ impl NodeAgentCore {
         }
     }
 
-    pub(super) fn swept(&mut self, key: RunKey, stubborn: &[u32], out: &mut Vec<AgentEffect>) {
+    /// The epilog follows also where something is left: the controller drains the node when it is released, and nobody waits
+    /// for the job for ever.
+    pub(super) fn swept(&mut self, key: RunKey, left: Option<&Leftover>, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key).filter(|r| r.phase == RunPhase::Sweeping) else { return };
         run.phase = RunPhase::Epilog;
-        if !stubborn.is_empty() {
-            out.push(log_warning(format!("processes of job {} cannot be killed: {stubborn:?}", key.job)));
+        run.unkillable = left.map(ToString::to_string);
+        if let Some(left) = left {
+            out.push(log_warning(format!("job {}: {left}", key.job)));
+            out.push(AgentEffect::RunUnkillable { run: key });
         }
         out.push(AgentEffect::MarkClean { run: key });
         out.push(AgentEffect::RunEpilog { run: key });
@@ -375,11 +380,13 @@ impl NodeAgentCore {
     pub(super) fn epilog_done(&mut self, key: RunKey, failed: Option<String>, out: &mut Vec<AgentEffect>) {
         let Some(run) = self.runs.get_mut(&key).filter(|r| r.phase == RunPhase::Epilog) else { return };
         run.phase = RunPhase::Released;
+        let unkillable = run.unkillable.take();
         let RunKey { job, sluid } = key;
         match &failed {
             Some(why) => out.push(log_warning(format!("epilog of job {job}: {why}"))),
+            None if unkillable.is_some() => {}
             None => out.push(log_info(format!("job {job} is gone from this node"))),
         }
-        self.report(AgentReport::NodeReleased { job, sluid, epilog_failed: failed }, None, Some(key), out);
+        self.report(AgentReport::NodeReleased { job, sluid, epilog_failed: failed, unkillable }, None, Some(key), out);
     }
 }

@@ -86,6 +86,8 @@ pub(super) struct Run {
     pub given_up: bool,
     /// Its processes are gone, and the controller has all that the `stepd` had to report: when that ends, it is in order.
     pub clean: bool,
+    /// What of it may be left after all, once it was swept.
+    pub unkillable: Option<String>,
     /// The timer for its end runs.
     pub end_awaited: bool,
     /// It was reported as ended or as not started, so its death is no news.
@@ -117,6 +119,7 @@ impl Run {
             gone: false,
             unreported: 0,
             clean: false,
+            unkillable: None,
             end_awaited: false,
             end_reported: false,
             passed: 0,

@@ -8,6 +8,8 @@
 //! | [`shell`] | the actor, and the supervisor of all partitions |
 
 pub mod core;
+#[cfg(test)]
+mod core_test;
 pub mod messages;
 pub mod record;
 pub mod shell;

@@ -1,6 +1,10 @@
 #![allow(clippy::unwrap_used)]
 use super::*;
-use crate::scheduler::fixtures::{hold, node};
+use crate::{
+    controller::fixtures::config_of,
+    reservation::shell::over_run,
+    scheduler::fixtures::{hold, node},
+};
 use garrick_model::{
     config::PartitionConfig, ids::NodeIndex, reservation::CoresWanted, state::NodeBase, view::PartitionState,
 };
@@ -262,6 +266,19 @@ fn one_that_is_over_stays_until_jobs_in_it_know_by_when_they_leave() {
     // Jobs of one with FLEX may end after it.
     assert_eq!(look(jobs, at(100)), (1, BTreeMap::from([("a".to_owned(), at(700))])));
     assert_eq!(look(&[], at(101)), (1, BTreeMap::new()));
+}
+
+#[test]
+fn jobs_leave_a_reservation_that_is_over_when_the_site_says() {
+    for (line, by) in [("", Some(100)), ("ResvOverRun=5\n", Some(400)), ("ResvOverRun=UNLIMITED\n", None)] {
+        let text = format!("{line}ClusterName=c\nSlurmctldHost=h\nNodeName=n0\nPartitionName=p Nodes=n0\n");
+        let over_run = over_run(&config_of(&text));
+        let mut core = ReservationsCore::default();
+        create(&mut core, &wish("a", &["n0"], 0, 100)).unwrap();
+        let dismissed = |site: &Site<'_>| core.dismissed(&Site { over_run, ..*site });
+        let told = seen(&nodes(3), [&["a"], &[]], at(100), dismissed);
+        assert_eq!(told.get("a").copied(), by.map(at), "{line}");
+    }
 }
 
 #[test]

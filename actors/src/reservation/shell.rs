@@ -11,6 +11,7 @@ use crate::controller::{
 };
 use crate::job::messages::{Authority, JobCommand, JobMsg};
 use garrick_model::{
+    config::Config,
     messages::command::JobChange,
     refusal::Refusal,
     reservation::Reservation,
@@ -196,6 +197,11 @@ struct Picture {
     now: Timestamp,
 }
 
+/// `ResvOverRun`: how long jobs may stay in a reservation that is over; `None`: for ever.
+pub(super) fn over_run(config: &Config) -> Option<Duration> {
+    config.resv_over_run.minutes().map(|minutes| Duration::from_secs(minutes * 60))
+}
+
 impl Picture {
     fn of(env: &Env, now: Timestamp) -> Self {
         Self {
@@ -205,7 +211,7 @@ impl Picture {
             in_use: BTreeSet::new(),
             awaited: BTreeSet::new(),
             unaware: BTreeSet::new(),
-            over_run: env.config().resv_over_run.minutes().map(|minutes| Duration::from_secs(minutes * 60)),
+            over_run: over_run(&env.config()),
             zone: TimeZone::system(),
             now,
         }

@@ -101,6 +101,8 @@ mod restricted_test;
 #[cfg(test)]
 mod resume_test;
 #[cfg(test)]
+mod site_test;
+#[cfg(test)]
 mod sizes_test;
 #[cfg(test)]
 mod time_min_test;

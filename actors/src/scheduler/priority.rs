@@ -14,7 +14,7 @@ use garrick_model::{
     time::{TimeLimit, Timestamp},
     view::{JobView, NodeView, PartitionView},
 };
-use std::{collections::BTreeMap, sync::Arc};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// What is known of a partition.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -138,6 +138,12 @@ fn billing_weights(text: &str) -> Vec<(WeighedTres, f64)> {
 }
 
 impl Rules {
+    /// Is it time for another calculation (`PriorityCalcPeriod`)? A clock that was set back is a reason too.
+    pub fn is_due(&self, now: Timestamp) -> bool {
+        let period = Duration::from_secs(self.settings.calc_period_secs);
+        self.as_of > now || now.since(self.as_of) >= period
+    }
+
     /// From boards and configuration. Nodes are in the order of their indices.
     pub fn new(
         settings: &PrioritySettings,

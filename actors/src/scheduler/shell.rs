@@ -246,11 +246,8 @@ impl SchedulerActor {
             }
             return Vec::new();
         }
-        let period = Duration::from_secs(config.priority.calc_period_secs);
         let fresh = self.ranking.as_ref().is_some_and(|known| {
-            // A clock that was set back is a reason too.
-            known.rules.as_of <= now
-                && now.since(known.rules.as_of) < period
+            !known.rules.is_due(now)
                 && Arc::ptr_eq(&known.config, &config)
                 && Arc::ptr_eq(&known.rules.qos, &view.qos)
                 && known.partitions == self.seen.2

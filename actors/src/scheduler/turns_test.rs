@@ -5,10 +5,11 @@ use super::{
     facts::{ClusterView, PartitionSharing},
     fixtures::{cluster, hold, job, node, partition, spec},
     preempt::PreemptRules,
+    shell::policy,
     turns::{Turns, turns},
 };
 use garrick_model::{
-    config::{PreemptMode, PreemptType},
+    config::{self, PreemptMode, PreemptType},
     ids::{JobId, NodeIndex},
     resources::{CpuSet, NodeShare},
     spec::{JobSpec, Sharing},
@@ -20,6 +21,7 @@ use proptest::prelude::*;
 use std::{
     collections::{BTreeMap, BTreeSet},
     ops::Range,
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -111,6 +113,20 @@ fn a_newcomer_waits_for_the_next_slice_and_then_they_change_places() {
     // Whoever is left goes on at once, and nobody waits for a slice.
     let left = turns(&site(&[waiting(first(), 30)]), at(31));
     assert_eq!((named(&left, true), left.again), (vec![1], None));
+}
+
+#[test]
+fn a_slice_is_as_long_as_the_site_says() {
+    let first = || runs(1, "low", -50, &[(0, 0..8)]);
+    let mut view = site(&[first(), waiting(runs(2, "low", 4, &[(0, 4..8)]), 5)]);
+    for (line, secs) in [("", 30), ("SchedulerTimeSlice=60\n", 60), ("SchedulerTimeSlice=10\n", 10)] {
+        let text = format!(
+            "ClusterName=c\nSlurmctldHost=a\nPreemptMode=GANG\n{line}NodeName=n0\nPartitionName=low Nodes=ALL\n"
+        );
+        let (config, report) = config::read_text(Path::new("/e/slurm.conf"), &text);
+        view.policy = policy(&config.unwrap_or_else(|| panic!("{report}")));
+        assert_eq!(turns(&view, at(6)), Turns { proposals: vec![], again: Some(at(secs)) }, "{line}");
+    }
 }
 
 #[test]

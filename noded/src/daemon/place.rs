@@ -173,6 +173,23 @@ mod tests {
     }
 
     #[test]
+    fn the_controller_is_looked_for_where_the_site_says() {
+        for (lines, at) in [
+            ("SlurmctldHost=h", "h:6817"),
+            ("SlurmctldHost=h(10.0.0.1)", "10.0.0.1:6817"),
+            ("SlurmctldHost=h(10.0.0.1)\nSlurmctldAddr=vip", "vip:6817"),
+        ] {
+            let text = format!("ClusterName=c\n{lines}\nNodeName=n1\nPartitionName=p Nodes=n1\n");
+            let config = config::read_text(Path::new("/etc/slurm.conf"), &text).0.unwrap();
+            let cluster = Cluster::new(config, None, 0, None, false);
+            assert_eq!(
+                (cluster.controller_address(), cluster.config.controller_targets()),
+                (at.into(), vec![at.into()])
+            );
+        }
+    }
+
+    #[test]
     fn what_has_no_other_log_goes_to_the_systems() {
         for (daemon, node) in [("Slurmctld", None), ("Slurmd", Some("n1"))] {
             let of = |lines: &str, foreground| levels(&lines.replace('@', daemon), foreground, node);

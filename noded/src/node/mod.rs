@@ -22,4 +22,5 @@ pub mod shared_cpus;
 pub mod spool;
 pub mod start;
 pub mod traces;
+pub mod unkillable;
 pub mod uplink;

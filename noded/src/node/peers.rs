@@ -59,16 +59,7 @@ impl PeerWorld {
         let key = trust
             .as_ref()
             .ok_or("no credential key is known yet: the controller was not reached since this node joined")?;
-        if !key.verify_strict(&signed.payload, &signed.signature) {
-            return Err(format!(
-                "its signature does not match (signed with key {}, known is {})",
-                signed.key_id,
-                key.id()
-            ));
-        }
-        let credential: JobCredential = decode_body(&signed.payload).map_err(|e| e.to_string())?;
-        is_valid(&credential, &self.config.cluster_name, Timestamp::now())?;
-        Ok(Box::new(credential))
+        content(signed, key, &self.config.cluster_name, Timestamp::now())
     }
 
     /// Who is believed to ask: a node speaks for root and SlurmUser only where the site says so, or about their own job in which
@@ -93,6 +84,20 @@ impl PeerWorld {
         let orders = StepdOrders::load(&self.world.spool.run(run)).ok()?;
         (orders.launch.credential.payload == signed.payload).then(|| Box::new(credential))
     }
+}
+
+fn content(
+    signed: &SignedCredential,
+    key: &VerifyKey,
+    cluster: &str,
+    now: Timestamp,
+) -> Result<Box<JobCredential>, String> {
+    if !key.verify_strict(&signed.payload, &signed.signature) {
+        return Err(format!("its signature does not match (signed with key {}, known is {})", signed.key_id, key.id()));
+    }
+    let credential: JobCredential = decode_body(&signed.payload).map_err(|e| e.to_string())?;
+    is_valid(&credential, cluster, now)?;
+    Ok(Box::new(credential))
 }
 
 /// Serves until the endpoint is closed.
@@ -166,5 +171,47 @@ async fn relays(connection: Connection, world: PeerWorld) {
                 tracing::debug!(error = %e, "a relayed conversation broke off");
             }
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use crate::controller::ports::Signer;
+    use garrick_actors::controller::ports::CredentialSigner;
+    use garrick_model::ids::{JobId, Sluid};
+    use garrick_transport::identity::SigningKey;
+
+    #[test]
+    fn a_credential_starts_nothing_after_its_time_nor_with_another_time_written_in() {
+        let folder = std::env::temp_dir().join(format!("garrick-credential-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let key = SigningKey::open_or_create(&folder.join("key")).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let (known, signer) = (key.verify_key(), Signer::new(key));
+        let credential = JobCredential {
+            cluster: "c".into(),
+            job: JobId(7),
+            sluid: Sluid(70),
+            uid: 1001,
+            gid: 1001,
+            groups: Vec::new(),
+            user: "alice".into(),
+            nodes: Vec::new(),
+            addresses: Vec::new(),
+            partition: "p".into(),
+            epoch: 1,
+            expires: Timestamp(5000),
+        };
+        let signed = signer.sign(&credential);
+        let at = |signed: &SignedCredential, now| content(signed, &known, "c", Timestamp(now));
+        assert_eq!(at(&signed, 5000).as_deref(), Ok(&credential));
+        assert_eq!(at(&signed, 5001), Err("it expired (job 7)".to_owned()));
+        // Its holder gives it more time.
+        let later = signer.sign(&JobCredential { expires: Timestamp(9000), ..credential });
+        let forged = SignedCredential { signature: signed.signature.clone(), ..later };
+        assert!(at(&forged, 5001).unwrap_err().contains("its signature does not match"));
+        assert!(content(&signed, &known, "other", Timestamp(5000)).unwrap_err().contains("it is for cluster c"));
     }
 }

@@ -10,7 +10,9 @@ use crate::{
         traces,
     },
 };
-use garrick_actors::node_agent::{AgentEffect, AgentInput, AgentMsg, AgentPort, FoundRun, RunKey, StepdState};
+use garrick_actors::node_agent::{
+    AgentEffect, AgentInput, AgentMsg, AgentPort, FoundRun, Leftover, RunKey, StepdState,
+};
 use garrick_model::{
     time::Timestamp,
     view::{NodeFacts, NodeLoad},
@@ -168,8 +170,13 @@ impl AgentPort for NodePort {
                 let world = Arc::clone(&self.world);
                 self.later(async move {
                     let swept = tokio::task::spawn_blocking(move || world.sweep(run)).await;
-                    AgentInput::Swept { run, stubborn: swept.unwrap_or_default() }
+                    let broken = |e| Some(Leftover::Unknown(format!("the sweep broke off: {e}")));
+                    AgentInput::Swept { run, left: swept.unwrap_or_else(broken) }
                 });
+            }
+            AgentEffect::RunUnkillable { run } => {
+                let world = Arc::clone(&self.world);
+                actix_rt::spawn(async move { world.run_unkillable(run).await });
             }
             AgentEffect::MarkClean { run } => {
                 Self::saved("noting that a run is clean", run, self.world.spool.mark_clean(run))

@@ -12,10 +12,11 @@ use crate::{
     node::{
         scripts::{self, Moment},
         spool::Spool,
+        unkillable,
     },
     stepd::orders::{StepdOrders, StepdSettings},
 };
-use garrick_actors::node_agent::{PrepareFailure, RunKey};
+use garrick_actors::node_agent::{Leftover, PrepareFailure, RunKey};
 use garrick_model::{
     doors,
     messages::node::{JobCredential, JobLaunch},
@@ -66,6 +67,8 @@ pub struct RunWorld {
     pub log: Option<PathBuf>,
     /// UnkillableStepTimeout: how long a sweep goes on.
     pub sweep_limit: Duration,
+    /// UnkillableStepProgram.
+    pub unkillable: Option<PathBuf>,
     /// The daemon ends and takes its runs with it: none is started again.
     pub closing: Arc<AtomicBool>,
     /// What the controller says that this node counts as.
@@ -239,8 +242,8 @@ impl RunWorld {
         .map_err(|e| std::io::Error::other(e.to_string()))
     }
 
-    /// Kills everything of a run and removes its cgroups; gives back who is left. Blocks.
-    pub fn sweep(&self, run: RunKey) -> Vec<u32> {
+    /// Kills everything of a run and removes its cgroups; gives back what is left. Blocks.
+    pub fn sweep(&self, run: RunKey) -> Option<Leftover> {
         let left = self.kill_everything(run);
         // Nobody is to find its launcher any more; one that is left without a `stepd` sees by it that the run is over. A `stepd`
         // that was killed could not remove its own door.
@@ -255,27 +258,26 @@ impl RunWorld {
         left
     }
 
-    fn kill_everything(&self, run: RunKey) -> Vec<u32> {
+    fn kill_everything(&self, run: RunKey) -> Option<Leftover> {
         match self.cgroup(run) {
-            Some(Ok(cgroup)) => match cgroup.clean_up(self.sweep_limit) {
-                Ok(()) => Vec::new(),
-                Err(CgroupError::Busy { pids, .. }) => pids,
-                Err(e) => {
-                    tracing::error!(job_id = run.job.0, error = %e, "cleaning up after a job");
-                    Vec::new()
-                }
-            },
-            Some(Err(e)) => {
-                tracing::error!(job_id = run.job.0, error = %e, "cleaning up after a job");
-                Vec::new()
-            }
+            Some(Ok(cgroup)) => unkillable::left_in(run, cgroup.clean_up(self.sweep_limit), || cgroup.all().pids()),
+            Some(Err(e)) => Some(Leftover::Unknown(e.to_string())),
             None => self.sweep_marked(run),
+        }
+    }
+
+    /// Runs the site's program for what a sweep left. Its failure is said in the log, and changes nothing.
+    pub async fn run_unkillable(&self, run: RunKey) {
+        let Some(program) = &self.unkillable else { return };
+        match unkillable::run(program, run, &self.node, &self.settings.conf).await {
+            Ok(()) => tracing::info!(job_id = run.job.0, program = %program.display(), "UnkillableStepProgram ran"),
+            Err(e) => tracing::warn!(job_id = run.job.0, error = %e, "UnkillableStepProgram failed"),
         }
     }
 
     /// Without cgroups: whatever carries the run's mark in its environment, its `stepd` and its launcher, which are known by
     /// their arguments, and all that is below these.
-    fn sweep_marked(&self, run: RunKey) -> Vec<u32> {
+    fn sweep_marked(&self, run: RunKey) -> Option<Leftover> {
         let marks = [format!("SLURM_JOB_ID={}", run.job.0), format!("SLURM_JOB_SLUID={}", run.sluid)];
         let marks: Vec<&[u8]> = marks.iter().map(|m| m.as_bytes()).collect();
         let names = [self.spool.run(run).into_os_string(), launcher_socket(&self.door(run)).into_os_string()];
@@ -293,11 +295,9 @@ impl RunWorld {
             Ok(found)
         };
         match proc_tree::kill_until_gone(find, self.sweep_limit) {
-            Ok(left) => left.iter().map(|p| p.pid).collect(),
-            Err(e) => {
-                tracing::error!(job_id = run.job.0, error = %e, "looking for processes of a job");
-                Vec::new()
-            }
+            Ok(left) if left.is_empty() => None,
+            Ok(left) => Some(Leftover::Processes(left.iter().map(|p| p.pid).collect())),
+            Err(e) => Some(Leftover::Unknown(format!("looking for them: {e}"))),
         }
     }
 

@@ -13,6 +13,8 @@ pub enum Moment {
     Epilog,
     /// From time to time.
     HealthCheck,
+    /// When processes of a job cannot be killed.
+    UnkillableStep,
 }
 
 impl Moment {
@@ -22,6 +24,7 @@ impl Moment {
             Self::Prolog => "prolog_slurmd",
             Self::Epilog => "epilog_slurmd",
             Self::HealthCheck => "health_check_slurmd",
+            Self::UnkillableStep => "unkillable_step_slurmd",
         }
     }
 }
@@ -51,7 +54,7 @@ pub enum ScriptFailure {
         /// End of what it printed.
         output: String,
     },
-    /// It took longer than PrologEpilogTimeout.
+    /// It took longer than PrologEpilogTimeout, or than what holds for its moment.
     #[error("{moment:?} {path} did not end within {} s and was killed", limit.as_secs())]
     TimedOut {
         /// When.

@@ -25,7 +25,11 @@ use crate::{
 };
 use garrick_actors::node_agent::{AgentConfig, AgentMsg, NodeAgent, lease_of};
 use garrick_model::{
-    config::NodeConfig, messages::node::Joining, resources::NodeShape, time::Timestamp, view::NodeFacts,
+    config::{Config, NodeConfig},
+    messages::node::Joining,
+    resources::NodeShape,
+    time::Timestamp,
+    view::NodeFacts,
 };
 use garrick_runtime::{Address, ChildSpec, System};
 use garrick_transport::{
@@ -102,9 +106,8 @@ impl RunningNode {
         world.closing.store(true, std::sync::atomic::Ordering::Release);
         let swept = tokio::task::spawn_blocking(move || {
             for (found, _) in world.spool.runs().map(|(runs, _)| runs).unwrap_or_default() {
-                let left = world.sweep(found.run);
-                if !left.is_empty() {
-                    tracing::error!(job_id = found.run.job.0, "processes cannot be killed: {left:?}");
+                if let Some(left) = world.sweep(found.run) {
+                    tracing::error!(job_id = found.run.job.0, "of a job: {left}");
                 }
             }
             if let Some(cgroups) = world.tracking.cgroups()
@@ -145,6 +148,30 @@ pub fn own_node<'a>(cluster: &'a Cluster, named: Option<&str>) -> Result<&'a Nod
 fn effective_shape(configured: &NodeShape, found: &NodeShape, overrides: bool) -> NodeShape {
     // What is configured over what is there stands for CPUs and memory; a device that is not there cannot be given.
     if overrides { NodeShape { gres: found.gres.clone(), ..configured.clone() } } else { found.clone() }
+}
+
+/// How long a sweep goes on.
+fn sweep_limit(config: &Config) -> Duration {
+    Duration::from_secs(config.unkillable_step_timeout_secs.max(1).into())
+}
+
+/// The agent's settings, of those of the site.
+fn agent_config(config: &Config, node: &str, joining: Option<Box<Joining>>) -> AgentConfig {
+    let patience = Some(config.slurmd_timeout_secs).filter(|secs| *secs > 0);
+    AgentConfig {
+        node: node.to_owned(),
+        incarnation: garrick_model::ids::RequestId::random().0,
+        heartbeat: Duration::from_millis((u64::from(config.slurmd_timeout_secs) * 1000 / 3).clamp(1000, 30_000)),
+        start_limit: Duration::from_secs(config.batch_start_timeout_secs.max(1).into()) * 2,
+        end_limit: Duration::from_secs(
+            u64::from(config.kill_wait_secs) + u64::from(config.unkillable_step_timeout_secs),
+        ),
+        query_limit: Duration::from_secs(config.message_timeout_secs.max(2).into()) / 2,
+        lease: lease_of(patience.map(|secs| Duration::from_secs(secs.into()))),
+        requeue: config.job_requeue,
+        only_uid: Some(users::effective_uid()).filter(|own| *own != 0),
+        joining,
+    }
 }
 
 /// Starts the role. `exit` is set once the controller ordered the end of this daemon. `with_controller`: that role is in
@@ -242,7 +269,8 @@ pub async fn start(
         epilog: resolve(&config.epilog)?,
         script_limit: limit(config.prolog_timeout_secs.or(config.epilog_timeout_secs)),
         log: cluster.log_file(Some(&node.name)),
-        sweep_limit: Duration::from_secs(config.unkillable_step_timeout_secs.max(1).into()),
+        sweep_limit: sweep_limit(config),
+        unkillable: config.unkillable_step_program.clone(),
         closing: Arc::default(),
         counts_as: Arc::default(),
     });
@@ -269,23 +297,11 @@ pub async fn start(
     };
     let conversations = Arc::new(Conversations::default());
     let trust = Arc::new(Mutex::new(saved_key(&spool)?));
-    let agent_config = AgentConfig {
-        node: node.name.clone(),
-        incarnation: garrick_model::ids::RequestId::random().0,
-        heartbeat: Duration::from_millis((u64::from(config.slurmd_timeout_secs) * 1000 / 3).clamp(1000, 30_000)),
-        start_limit: Duration::from_secs(config.batch_start_timeout_secs.max(1).into()) * 2,
-        end_limit: Duration::from_secs(
-            u64::from(config.kill_wait_secs) + u64::from(config.unkillable_step_timeout_secs),
-        ),
-        query_limit: Duration::from_secs(config.message_timeout_secs.max(2).into()) / 2,
-        lease: lease_of(limit(Some(config.slurmd_timeout_secs).filter(|secs| *secs > 0))),
-        requeue: config.job_requeue,
-        only_uid: Some(users::effective_uid()).filter(|own| *own != 0),
-        joining: options.parameters.clone().filter(|_| options.dynamic).map(|line| {
-            let port = endpoint.local_addr().port();
-            Box::new(Joining { line, port })
-        }),
-    };
+    let joining = options.parameters.clone().filter(|_| options.dynamic).map(|line| {
+        let port = endpoint.local_addr().port();
+        Box::new(Joining { line, port })
+    });
+    let agent_config = agent_config(config, &node.name, joining);
     let neighbours = Neighbours {
         endpoint: Arc::clone(&endpoint),
         config: Arc::clone(&cluster.config),
@@ -385,9 +401,8 @@ fn saved_key(spool: &Spool) -> Result<Option<VerifyKey>, NodeStartError> {
 fn clean_up(world: &RunWorld) {
     let found = world.spool.runs().map(|(runs, _)| runs).unwrap_or_default();
     for (found, _) in found {
-        let left = world.sweep(found.run);
-        if !left.is_empty() {
-            tracing::warn!(job_id = found.run.job.0, "processes of an earlier run cannot be killed: {left:?}");
+        if let Some(left) = world.sweep(found.run) {
+            tracing::warn!(job_id = found.run.job.0, "of an earlier run: {left}");
         }
         if let Err(e) = world.spool.remove_run(found.run) {
             tracing::warn!(job_id = found.run.job.0, error = %e, "removing an earlier run's folder");
@@ -485,5 +500,76 @@ async fn identity(
                 tokio::time::sleep(JOIN_PAUSE).await;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use garrick_actors::node_agent::{
+        AgentEffect, AgentInput, AgentTimer, FoundRun, NodeAgentCore, RunKey, StepdState,
+    };
+    use garrick_model::{
+        config,
+        ids::{JobId, Sluid},
+        messages::node::{ControllerToNode, RequeuePolicy},
+        state::{JobState, Reason},
+        view::NodeLoad,
+    };
+
+    const RUN: RunKey = RunKey { job: JobId(7), sluid: Sluid(70) };
+
+    fn site(lines: &str) -> Config {
+        let text = format!("ClusterName=c\nSlurmctldHost=h\nNodeName=n1 CPUs=4\nPartitionName=p Nodes=n1\n{lines}");
+        config::read_text(Path::new("/etc/slurm.conf"), &text).0.unwrap()
+    }
+
+    /// How long the agent waits: for a `stepd` to connect, for one that is to end, for a listing of steps.
+    fn waits(lines: &str) -> Vec<(AgentTimer, u64)> {
+        let mut core = NodeAgentCore::new(agent_config(&site(lines), "n1", None));
+        let (stepd, requeue) = (StepdState::Alive { pid: Some(8), clean: false }, RequeuePolicy::default());
+        let found = FoundRun { run: RUN, batch_host: true, uid: 0, stepd, door: "/d".into(), requeue };
+        let facts = NodeFacts {
+            hostname: "h".into(),
+            shape: NodeShape::default(),
+            arch: String::new(),
+            os: String::new(),
+            version: String::new(),
+            boot_time: Timestamp(0),
+            agent_start: Timestamp(0),
+            tracking: String::new(),
+            boot_id: None,
+            conf_hash: None,
+        };
+        let load = NodeLoad::default();
+        let (state, reason, lost) = (JobState::Cancelled, Reason::None, Vec::new());
+        let RunKey { job, sluid } = RUN;
+        let mut out = Vec::new();
+        for input in [
+            AgentInput::Begin { found: vec![found], over: Vec::new(), facts: Box::new(facts), load },
+            AgentInput::Controller(ControllerToNode::ListSteps { query: 3, jobs: Vec::new() }),
+            AgentInput::Controller(ControllerToNode::EndJob { job, sluid, state, reason, lost }),
+        ] {
+            core.handle(Timestamp(5), input, &mut out);
+        }
+        let timer = |effect: &AgentEffect| match effect {
+            AgentEffect::SetTimer { timer, after } => Some((*timer, after.as_secs())),
+            _ => None,
+        };
+        let others = |(timer, _): &(AgentTimer, u64)| !matches!(timer, AgentTimer::Heartbeat | AgentTimer::Lease);
+        out.iter().filter_map(timer).filter(others).collect()
+    }
+
+    #[test]
+    fn the_agent_waits_as_long_as_the_site_says() {
+        let timers = |start, query, end| {
+            vec![(AgentTimer::Start(RUN), start), (AgentTimer::Query(3), query), (AgentTimer::End(RUN), end)]
+        };
+        assert_eq!(waits(""), timers(20, 5, 90));
+        assert_eq!(waits("BatchStartTimeout=30\n"), timers(60, 5, 90));
+        assert_eq!(waits("MessageTimeout=30\n"), timers(20, 15, 90));
+        assert_eq!(waits("UnkillableStepTimeout=180\n"), timers(20, 5, 210));
+        assert_eq!(sweep_limit(&site("UnkillableStepTimeout=180\n")), Duration::from_secs(180));
     }
 }

@@ -31,6 +31,7 @@ fn run(words: &[String]) -> Result<String, String> {
     let named = |name: &str| -> Result<&'static Target, String> { target(name).ok_or(format!("no target {name}")) };
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
+        ["-h" | "--help"] => Ok(format!("{USAGE}\n")),
         ["list"] => Ok(targets::ALL.iter().map(|target| format!("{}\n", target.name)).collect()),
         ["unpack", name, folder] => {
             let count = corpus::unpack(named(name)?, Path::new(folder)).map_err(|e| format!("{folder}: {e}"))?;

@@ -168,7 +168,7 @@ impl World {
                 let at = Timestamp(if random.one_in_thousand(200) { i64::MAX } else { 0 });
                 AgentReport::JobEnded { job, sluid, state, reason: Reason::None, exit, derived: exit, at, lost }
             }
-            3 => AgentReport::NodeReleased { job, sluid, epilog_failed: None },
+            3 => AgentReport::NodeReleased { job, sluid, epilog_failed: None, unkillable: None },
             4 => {
                 let reason = Reason::PrologFailure;
                 AgentReport::JobLaunchFailed { job, sluid, reason, detail, drain_node: random.one_in_thousand(100) }

@@ -289,8 +289,10 @@ impl World {
             AgentEffect::Restart { run } => self.restart_stepd(node, life, run),
             AgentEffect::Sweep { run } => {
                 self.abandon(node, run);
-                self.later(node, life, 1_000, AgentInput::Swept { run, stubborn: Vec::new() });
+                self.later(node, life, 1_000, AgentInput::Swept { run, left: None });
             }
+            // No sweep leaves anything here.
+            AgentEffect::RunUnkillable { .. } => {}
             AgentEffect::MarkClean { run } => {
                 if let Some(folder) = self.machines[node].spool.get_mut(&run) {
                     folder.clean = true;

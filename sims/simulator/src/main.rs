@@ -18,7 +18,7 @@ mod show;
 mod tries;
 
 use options::{Options, What};
-use std::{error::Error, io::stdout, panic, process::ExitCode, sync::Arc, sync::atomic::AtomicBool};
+use std::{error::Error, io::Write, io::stdout, panic, process::ExitCode, sync::Arc, sync::atomic::AtomicBool};
 
 // A quarter of the time went into the system's allocator.
 #[global_allocator]
@@ -54,6 +54,10 @@ fn run(options: &Options) -> Result<u32, Box<dyn Error>> {
     }
     let mut out = stdout().lock();
     match &options.what {
+        What::Help => {
+            writeln!(out, "{}", options::USAGE)?;
+            Ok(0)
+        }
         What::These(setups) => tries::try_all(&mut out, setups, options.counts, &stop),
         What::Story(setup, about) => show::story(&mut out, *setup, about),
         What::Hunt { secs, from } => hunt::hunt(&mut out, *secs, *from, options.counts, &stop),

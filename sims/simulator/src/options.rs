@@ -23,6 +23,7 @@ pub enum What {
     These(Vec<Setup>),
     Story(Setup, Subjects),
     Hunt { secs: u64, from: u64 },
+    Help,
 }
 
 #[derive(Default)]
@@ -56,6 +57,7 @@ impl Options {
                 "--nodes" => said.nodes = Some(number(&arg, &value()?)?),
                 "--events" => said.events = Some(number(&arg, &value()?)?),
                 "--counts" => said.counts = true,
+                "-h" | "--help" => return Ok(Self { what: What::Help, counts: false }),
                 _ => return Err(format!("unknown option {arg}").into()),
             }
         }
@@ -130,6 +132,13 @@ mod tests {
         let asked = parse("--fresh 2 --from 5747f7c6f21a9d6cbff7476f1d5a249ebf2fe224");
         let first = 0x5747_f7c6_f21a;
         assert_eq!(asked, Ok(What::These(vec![Setup::fresh_and_quick(first), Setup::fresh_and_quick(first + 1)])));
+    }
+
+    #[test]
+    fn help_is_no_mistake() {
+        for line in ["--help", "-h", "--short --help"] {
+            assert_eq!(parse(line), Ok(What::Help), "{line}");
+        }
     }
 
     #[test]

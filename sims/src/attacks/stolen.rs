@@ -171,7 +171,7 @@ fn own_launch(scene: &Scene, puppet: &Puppet) -> Fallible<(String, Box<JobLaunch
 fn end_own(scene: &Scene, puppet: &Puppet, next: u64, job: &str) -> Fallible<()> {
     let (number, sluid) = run_of(scene, job)?;
     let started = AgentReport::JobStarted { job: number, sluid, door: "/tmp/his.sock".to_owned() };
-    let released = AgentReport::NodeReleased { job: number, sluid, epilog_failed: None };
+    let released = AgentReport::NodeReleased { job: number, sluid, epilog_failed: None, unkillable: None };
     report(puppet, next, vec![started, ended(number, sluid), released])?;
     scene.until("the node's own job is reported to have ended", |scene| Ok(scene.state(job)? == "COMPLETED"))
 }
@@ -187,7 +187,7 @@ fn report_for_others(scene: &mut Scene) -> Fallible<Seen> {
         AgentReport::JobStarted { job, sluid, door: "/tmp/his.sock".to_owned() },
         failed,
         ended(job, sluid),
-        AgentReport::NodeReleased { job, sluid, epilog_failed: None },
+        AgentReport::NodeReleased { job, sluid, epilog_failed: None, unkillable: None },
     ];
     let next = report(&puppet, 1, reports)?;
     let mut broken = Vec::new();

@@ -33,6 +33,10 @@ fn act(words: &[&str]) -> Result<Tally, Box<dyn Error>> {
             attacker::act(rest)?;
             return Ok(Tally::default());
         }
+        ["-h" | "--help"] => {
+            println!("{USAGE}");
+            return Ok(Tally::default());
+        }
         ["--list"] => {
             for (number, attack) in (1..).zip(attacks::all()) {
                 println!("{number:>2} {:?}: {}", attack.who, attack.tries);

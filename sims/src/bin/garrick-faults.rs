@@ -15,7 +15,12 @@ const USAGE: &str = "usage: garrick-faults --short | [--seed S] [--kills N] [--c
                      garrick-faults controller-pause [--steps N] [--seconds N] [--nodes N]";
 
 fn main() -> ExitCode {
-    match act(&std::env::args().skip(1).collect::<Vec<_>>()) {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
+        println!("{USAGE}");
+        return ExitCode::SUCCESS;
+    }
+    match act(&args) {
         Ok(report) if report.verdict.violations.is_empty() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {

@@ -76,6 +76,10 @@ fn choice(args: &[String]) -> Fallible<Choice> {
 }
 
 fn outside(args: &[String]) -> Fallible<u8> {
+    if args.iter().any(|arg| arg == "-h" || arg == "--help") {
+        print!("{}", usage());
+        return Ok(0);
+    }
     let choice = choice(args)?;
     end_children_first()?;
     let (mut all, mut failed): (Vec<Figures>, Vec<&str>) = (Vec::new(), Vec::new());

@@ -21,15 +21,21 @@ use std::{
 const GOAL: Duration = Duration::from_secs(1);
 const ROUNDS: usize = 5;
 
+const USAGE: &str = "usage: garrick-requeue [--rounds N]";
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let rounds = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["-h" | "--help"] => {
+            println!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
         [] => Some(ROUNDS),
         ["--rounds", count] => count.parse().ok().filter(|n| *n > 0),
         _ => None,
     };
     let Some(rounds) = rounds else {
-        eprintln!("usage: garrick-requeue [--rounds N]");
+        eprintln!("{USAGE}");
         return ExitCode::FAILURE;
     };
     match play(rounds) {

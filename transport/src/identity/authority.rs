@@ -487,6 +487,24 @@ mod tests {
         assert!(!X509Certificate::from_der(&der).unwrap().1.is_ca());
     }
 
+    /// A node's request for a renewal is answered with the name of its link's certificate.
+    #[test]
+    fn a_name_in_a_request_is_not_what_the_certificate_is_for() {
+        let folder = Folder::new();
+        let authority = CertAuthority::create(folder.path(), "c1").unwrap();
+        let key = KeyPair::generate().unwrap();
+        let mut asking = CertificateParams::new(vec!["n2".to_owned()]).unwrap();
+        asking.subject_alt_names.push(SanType::URI("garrick://c1/controller/head".try_into().unwrap()));
+        asking.distinguished_name.push(DnType::CommonName, "controller head");
+        let request = asking.serialize_request(&key).unwrap();
+        let pem = authority.issue(Role::Node, "n1", request.der()).unwrap();
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+        assert_eq!(PeerIdentity::of_certificate(&der).unwrap().uri(), "garrick://c1/node/n1");
+        let certificate = X509Certificate::from_der(&der).unwrap().1;
+        let names = format!("{} {:?}", certificate.subject(), certificate.subject_alternative_name().unwrap());
+        assert!(names.contains("n1") && !names.contains("n2") && !names.contains("head"), "{names}");
+    }
+
     #[test]
     fn requests_that_prove_no_key_and_odd_names_are_refused() {
         let folder = Folder::new();

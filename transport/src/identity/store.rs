@@ -336,6 +336,28 @@ mod tests {
         assert_eq!(beside.current().trusted, authority.trusted());
     }
 
+    /// The answer to a request for a renewal comes over the link; whoever gives it must not make this process another one.
+    #[test]
+    fn a_renewal_under_another_name_is_refused_and_changes_nothing() {
+        let folder = Folder::new();
+        let authority = CertAuthority::create(&folder.path().join("ca"), "c1").unwrap();
+        let own = folder.path().join("node");
+        let store = authority.enrol(Role::Node, "n1", &own).unwrap();
+        let before = std::fs::read_to_string(own.join(IDENTITY_FILE)).unwrap();
+        let key = rcgen::KeyPair::generate().unwrap();
+        let request = crate::identity::authority::request_for(&key).unwrap();
+        for (role, name) in [(Role::Node, "n2"), (Role::Controller, "n1")] {
+            let certificate = authority.issue(role, name, &request).unwrap();
+            let refused = store.renew(&own, &key.serialize_pem(), &certificate, &authority.trusted_pem()).unwrap_err();
+            assert!(refused.to_string().contains(&format!("it is of {role} {name} ")), "{refused}");
+        }
+        assert_eq!(store.identity().uri(), "garrick://c1/node/n1");
+        assert_eq!(std::fs::read_to_string(own.join(IDENTITY_FILE)).unwrap(), before);
+        let certificate = authority.issue(Role::Node, "n1", &request).unwrap();
+        store.renew(&own, &key.serialize_pem(), &certificate, &authority.trusted_pem()).unwrap();
+        assert_ne!(std::fs::read_to_string(own.join(IDENTITY_FILE)).unwrap(), before);
+    }
+
     #[test]
     fn damaged_identities_say_what_is_wrong() {
         let folder = Folder::new();

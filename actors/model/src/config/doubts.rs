@@ -39,8 +39,10 @@ impl Config {
             doubt(cause, "where all of them are closed, jobs are refused");
         }
         if let Some(select) = partition.select.as_ref().filter(|select| select.unit != self.select.unit) {
-            let cause =
-                format!("SelectTypeParameters={} of a partition has no effect yet: the cluster's counts", select.text);
+            let cause = format!(
+                "SelectTypeParameters={} of a partition is not supported yet: the cluster's counts",
+                select.text
+            );
             doubt(cause, "leave it out");
         }
         doubts

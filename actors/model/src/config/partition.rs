@@ -354,6 +354,8 @@ impl PartitionConfig {
         match key {
             "PowerDownOnIdle" => !self.power_down_on_idle,
             "QOS" => self.qos.is_none(),
+            // Said once the cluster's own is known, where it is another.
+            "SelectTypeParameters" => true,
             _ => false,
         }
     }

@@ -229,6 +229,8 @@ pub struct Config {
     pub message_timeout_secs: u32,
     /// `SlurmdTimeout`, seconds of silence until a node is DOWN; default 300; 0: never.
     pub slurmd_timeout_secs: u32,
+    /// `UnkillableStepProgram`: run where processes of a job are left after that.
+    pub unkillable_step_program: Option<PathBuf>,
     /// `UnkillableStepTimeout`, seconds; default 60.
     pub unkillable_step_timeout_secs: u32,
     /// `ReturnToService`, default 0.
@@ -280,10 +282,6 @@ pub struct Config {
     pub priority: PrioritySettings,
     /// `DependencyParameters`.
     pub dependency_parameters: Parameters,
-    /// `MpiDefault`, default none.
-    pub mpi_default: String,
-    /// `InteractiveStepOptions`.
-    pub interactive_step_options: String,
     /// `ReconfigFlags`.
     pub reconfig_flags: Parameters,
 
@@ -354,6 +352,7 @@ impl Default for Config {
             batch_start_timeout_secs: 10,
             message_timeout_secs: 10,
             slurmd_timeout_secs: 300,
+            unkillable_step_program: None,
             unkillable_step_timeout_secs: 60,
             return_to_service: ReturnToService::Never,
             prolog: Vec::new(),
@@ -378,8 +377,6 @@ impl Default for Config {
             preempt: PreemptSettings::default(),
             priority: PrioritySettings::default(),
             dependency_parameters: Parameters::default(),
-            mpi_default: "none".to_owned(),
-            interactive_step_options: "--interactive --preserve-env --pty $SHELL".to_owned(),
             reconfig_flags: Parameters::default(),
             nodes: Vec::new(),
             node_sets: Vec::new(),

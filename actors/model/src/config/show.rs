@@ -7,6 +7,7 @@ use super::{
 };
 use crate::time::Timestamp;
 use jiff::tz::TimeZone;
+use std::path::Path;
 
 /// What the configuration does not know and the controller does.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +91,7 @@ const ROWS: &[(&str, &str)] = &[
     ("HealthCheckProgram", NULL),
     ("HttpParserType", "http_parser/libhttp_parser"),
     ("InactiveLimit", "0 sec"),
-    ("InteractiveStepOptions", ""),
+    ("InteractiveStepOptions", "--interactive --preserve-env --pty $SHELL"),
     ("JobAcctGatherFrequency", "30"),
     ("JobAcctGatherType", NULL),
     ("JobAcctGatherParams", NULL),
@@ -125,7 +126,7 @@ const ROWS: &[(&str, &str)] = &[
     ("MessageTimeout", ""),
     ("MetricsType", NULL),
     ("MinJobAge", ""),
-    ("MpiDefault", ""),
+    ("MpiDefault", "none"),
     ("MpiParams", NULL),
     ("MULTIPLE_SLURMD", "Yes"),
     ("NamespaceType", NULL),
@@ -234,7 +235,7 @@ const ROWS: &[(&str, &str)] = &[
     ("TopologyPlugin", ""),
     ("TrackWCKey", "No"),
     ("TreeWidth", "16"),
-    ("UnkillableStepProgram", NULL),
+    ("UnkillableStepProgram", ""),
     ("UnkillableStepTimeout", ""),
     ("UrlParserType", "url_parser/libhttp_parser"),
     ("UsePAM", "No"),
@@ -264,8 +265,9 @@ pub(super) fn is_default(key: &str, value: &str) -> bool {
         return true;
     }
     let default = ROWS.iter().find(|(name, _)| *name == key).map_or("", |(_, default)| *default);
-    let number = default.split(' ').next().unwrap_or_default();
-    value.eq_ignore_ascii_case(default) || (!number.is_empty() && value == number)
+    // "16 sec" is what 16 is shown as.
+    let number = default.split(' ').next().filter(|word| word.parse::<u64>().is_ok());
+    value.eq_ignore_ascii_case(default) || number == Some(value)
 }
 
 /// All keys with their values.
@@ -367,6 +369,10 @@ fn limits(limits: &PropagateLimits, except: bool) -> String {
     }
 }
 
+fn program(path: Option<&Path>) -> String {
+    path.map_or(NULL.to_owned(), |path| path.display().to_string())
+}
+
 /// Keys that are kept typed, and those that only the controller knows.
 fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
     Some(match name {
@@ -389,11 +395,10 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         "Prolog" | "Epilog" => NULL.to_owned(),
         "HealthCheckInterval" => format!("{} sec", c.health.interval_secs),
         "HealthCheckNodeState" => c.health.states.to_string(),
-        "HealthCheckProgram" => c.health.program.as_ref().map_or(NULL.to_owned(), |path| path.display().to_string()),
+        "HealthCheckProgram" => program(c.health.program.as_deref()),
         "EpilogTimeout" => timeout(c.epilog_timeout_secs),
         "PrologTimeout" => timeout(c.prolog_timeout_secs),
         "FirstJobId" => c.first_job_id.to_string(),
-        "InteractiveStepOptions" => c.interactive_step_options.clone(),
         "JobFileAppend" => flag(c.job_file_append),
         "JobRequeue" => flag(c.job_requeue),
         "KillOnBadExit" => flag(c.kill_on_bad_exit),
@@ -417,7 +422,6 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         "MessageTimeout" => secs(c.message_timeout_secs),
         "MaxBatchRequeue" => c.max_batch_requeue.to_string(),
         "MinJobAge" => secs(c.min_job_age_secs),
-        "MpiDefault" => c.mpi_default.clone(),
         "OverTimeLimit" => over_time(c.over_time_limit),
         "ResvOverRun" => over_time(c.resv_over_run),
         "PriorityType" => c.priority_type.clone(),
@@ -459,6 +463,7 @@ fn typed(c: &Config, facts: &ShowFacts<'_>, name: &str) -> Option<String> {
         "TmpFS" => c.tmp_fs.clone(),
         "TopologyParam" => words(&c.topology_param),
         "TopologyPlugin" => format!("topology/{}", c.topology_plugin()),
+        "UnkillableStepProgram" => program(c.unkillable_step_program.as_deref()),
         "UnkillableStepTimeout" => secs(c.unkillable_step_timeout_secs),
         "WaitTime" => secs(c.wait_time_secs),
         name => return c.preempt.shown(name).or_else(|| c.priority.shown(name)),

@@ -361,7 +361,7 @@ pub enum AgentReport {
         #[serde(default)]
         lost: Vec<String>,
     },
-    /// Nothing of the run is left on this node, epilog included.
+    /// This node is done with the run, epilog included.
     NodeReleased {
         /// Job.
         job: JobId,
@@ -369,6 +369,9 @@ pub enum AgentReport {
         sluid: Sluid,
         /// The epilog's failure, which drains the node.
         epilog_failed: Option<String>,
+        /// What of the run may be left after all, which drains the node, too.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        unkillable: Option<String>,
     },
     /// The run could not be started here.
     JobLaunchFailed {
